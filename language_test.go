@@ -42,7 +42,7 @@ var phraseBudgets = []phraseBudget{
 	{"bitstream", 105, 0, 0},
 	{"cmd", 90, 0, 10},
 	{"destination", 85, 0, 0},
-	{"intake", 90, 0, 0},
+	{"intake", 80, 0, 0},
 	{"internal", 45, 0, 0},
 	{"memento", 50, 0, 0},
 	{"oaipmh", 35, 0, 0},

@@ -79,6 +79,7 @@ var rooms = []room{
 	{"intake", "intake/internal/fault intake/internal/entry intake/internal/filestat intake/internal/listed atompmh catalog resourcesync blob discover internal/fetch internal/mediatype internal/nesting oaipmh",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify golang.org/x/sync golang.org/x/sys"},
 	{"intake/jsonl", "catalog intake intake/internal/entry intake/internal/filestat intake/internal/listed internal/fetch resourcesync", "golang.org/x/sync"},
+	{"intake/sitemap", "catalog discover intake intake/internal/entry intake/internal/fault intake/internal/filestat intake/internal/listed internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
 	{"intake/api", "catalog intake intake/internal/entry internal/trust resourcesync", ""},
 	{"intake/ledgertest", "intake", "github.com/google/go-cmp"},
 	{"intake/contentstest", "intake", ""},

@@ -63,7 +63,7 @@ func (s *scan) settle(batch []catalog.Update, b *block) ([]catalog.Update, error
 				}
 			}
 		case readFailed:
-			s.unreadable(j.rel, j.err)
+			s.Unreadable(j.rel, j.err)
 			if errors.Is(j.err, ErrChanging) {
 				s.d.addAgain(j.rel)
 			}

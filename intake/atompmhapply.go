@@ -265,7 +265,7 @@ func (h *feedHarvest) handOver(ctx context.Context, uri, owner string) (catalog.
 	if err != nil {
 		return catalog.Update{}, err
 	}
-	now, _, err := held(ctx, h.list.Catalog, h.list.Set, uri)
+	now, _, err := Held(ctx, h.list.Catalog, h.list.Set, uri)
 	if err != nil {
 		return catalog.Update{}, err
 	}

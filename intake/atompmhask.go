@@ -82,7 +82,7 @@ func (h *feedHarvest) open(c *feedChange, open LedgerOpen, uri string, err error
 	if open == OpenPending {
 		h.pending.Store(true)
 	}
-	h.list.unreadable(fetch.Printable(uri), ofRecord(c.recordID(), err))
+	h.list.Unreadable(fetch.Printable(uri), ofRecord(c.recordID(), err))
 }
 
 // untie finds out whether a record is there of which two entries of one instant
@@ -128,7 +128,7 @@ func (h *feedHarvest) fetchOne(ctx context.Context, uri string, hash bool) (cont
 		if err != nil {
 			return err
 		}
-		h.list.tally.hashed.Add(1)
+		h.list.tally.Hashed.Add(1)
 		c = contentOfFeed{hashes: sum.Sum(), length: n}
 		if typ := strings.TrimSpace(resp.Header.Get("Content-Type")); entry.Listable(resourcesync.Metadata{Type: typ}) {
 			c.typ = typ

@@ -19,12 +19,12 @@ func (h *feedHarvest) adopt(ctx context.Context) error {
 		batch = nil
 		return h.adoptAll(ctx, b)
 	}
-	err := h.unowned(ctx, func(r *row) error {
-		id, ours := strings.CutPrefix(r.token, tokenOfFeed)
+	err := h.unowned(ctx, func(r *Row) error {
+		id, ours := strings.CutPrefix(r.Token, tokenOfFeed)
 		if !ours || id == "" {
 			return nil
 		}
-		rec, ok, err := held(ctx, h.list.Catalog, h.list.Set, r.uri)
+		rec, ok, err := Held(ctx, h.list.Catalog, h.list.Set, r.URI)
 		if err != nil || !ok {
 			return err
 		}
@@ -71,7 +71,7 @@ func (h *feedHarvest) adoptAll(ctx context.Context, rows []LedgerRow) error {
 
 // unowned calls f for the resources of the catalog that are on no record's
 // account.
-func (h *feedHarvest) unowned(ctx context.Context, f func(*row) error) error {
+func (h *feedHarvest) unowned(ctx context.Context, f func(*Row) error) error {
 	rows := readRows(ctx, h.list.Catalog, h.list.Set, []catalog.Range{{}})
 	defer rows.stop()
 	next, stop := iter.Pull2(h.a.ledger.URIs(ctx, h.list.Set))
@@ -79,10 +79,10 @@ func (h *feedHarvest) unowned(ctx context.Context, f func(*row) error) error {
 	uri, err, more := next()
 	for ; err == nil && rows.more(); rows.next() {
 		r := rows.row()
-		for more && err == nil && uri < r.uri {
+		for more && err == nil && uri < r.URI {
 			uri, err, more = next()
 		}
-		if err == nil && !(more && uri == r.uri) {
+		if err == nil && !(more && uri == r.URI) {
 			err = f(r)
 		}
 	}
@@ -102,7 +102,7 @@ func (h *feedHarvest) dropGone(ctx context.Context) error {
 		return nil
 	}
 	if h.anew || !h.old.Whole {
-		if err := h.unowned(ctx, func(r *row) error { return h.strays.Add(r.uri) }); err != nil {
+		if err := h.unowned(ctx, func(r *Row) error { return h.strays.Add(r.URI) }); err != nil {
 			return err
 		}
 	}

@@ -106,7 +106,7 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 		d.same, d.final = true, resp.URI
 		return &d, atompmh.Feed{}, nil
 	}
-	h.list.tally.hashed.Add(1)
+	h.list.tally.Hashed.Add(1)
 	part := uint32(len(h.parts))
 	h.parts = append(h.parts, feedPart{broken: true, depth: h.depth})
 	sum := sha256.New()

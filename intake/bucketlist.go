@@ -112,7 +112,7 @@ func (s *bucketScan) take(info blob.Info) error {
 	case strings.HasSuffix(key, "/") && info.Size == 0:
 		why = errMarker
 	case info.Size < 0:
-		s.unreadable(key, errNegative) // what is known of it stays
+		s.Unreadable(key, errNegative) // what is known of it stays
 		return s.lie(key, errNegative)
 	}
 	if why != nil {

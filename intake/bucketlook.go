@@ -177,7 +177,7 @@ func (l *looker) read(ctx context.Context, j *bucketJob) (catalog.Record, error)
 	if rec.Type == "" || rec.Type == octets {
 		rec.Type = mediatype.Of(path.Base(j.key), l.head)
 	}
-	l.s.hashed.Add(1)
+	l.s.Hashed.Add(1)
 	return rec, nil
 }
 

@@ -92,7 +92,7 @@ func (s *bucketScan) merge(ctx context.Context) error {
 		return err
 	}
 	for rows.more() {
-		if err := s.gone.Add(rows.row().uri); err != nil {
+		if err := s.gone.Add(rows.row().URI); err != nil {
 			return err
 		}
 		rows.next()
@@ -103,8 +103,8 @@ func (s *bucketScan) merge(ctx context.Context) error {
 // meet compares an object with the row that stands at its place.
 func (s *bucketScan) meet(ctx context.Context, rows *rows, o object) error {
 	uri := s.b.base + o.path
-	for rows.more() && rows.row().uri < uri {
-		if err := s.gone.Add(rows.row().uri); err != nil {
+	for rows.more() && rows.row().URI < uri {
+		if err := s.gone.Add(rows.row().URI); err != nil {
 			return err
 		}
 		rows.next()
@@ -112,8 +112,8 @@ func (s *bucketScan) meet(ctx context.Context, rows *rows, o object) error {
 	if rows.err != nil {
 		return rows.err
 	}
-	if rows.more() && rows.row().uri == uri {
-		old := rows.row().token
+	if rows.more() && rows.row().URI == uri {
+		old := rows.row().Token
 		rows.next()
 		if old == s.b.token(&o) {
 			s.Unchanged.Add(1)
@@ -149,7 +149,7 @@ func (s *bucketScan) lookAll(ctx context.Context) error {
 					}
 					fallthrough
 				case err != nil:
-					s.unreadable(j.key, err)
+					s.Unreadable(j.key, err)
 					continue
 				}
 				select {
@@ -279,7 +279,7 @@ func (s *bucketScan) absent(ctx context.Context, uris []string, sure *listed.URI
 			case err == nil && s.older(h):
 				return s.lie(key, errUnlisted)
 			case err != nil && there[i]:
-				s.unreadable(key, err)
+				s.Unreadable(key, err)
 			}
 			return nil
 		})

@@ -51,17 +51,17 @@ func (l *Listing) Close() {
 // what it names.
 func (l *Listing) Illegible(path string, err error) {
 	l.Incomplete.Store(true)
-	l.unreadable(path, err)
+	l.Unreadable(path, err)
 }
 
 // compare walks what is listed beside the set. met is called for everything
 // listed, with the Token of its row if there is one; left for every row that is
 // not listed.
-func (l *Listing) compare(ctx context.Context, met func(it *listed.Entry, token string, known bool) error, left func(r *row) error) error {
+func (l *Listing) Compare(ctx context.Context, met func(it *listed.Entry, token string, known bool) error, left func(r *Row) error) error {
 	rows := readRows(ctx, l.Catalog, l.Set, []catalog.Range{{}})
 	defer rows.stop()
 	err := l.Sorter.All(ctx, func(it *listed.Entry) error {
-		for rows.more() && rows.row().uri < string(it.URI) {
+		for rows.more() && rows.row().URI < string(it.URI) {
 			if err := left(rows.row()); err != nil {
 				return err
 			}
@@ -70,9 +70,9 @@ func (l *Listing) compare(ctx context.Context, met func(it *listed.Entry, token 
 		if rows.err != nil {
 			return rows.err
 		}
-		token, known := "", rows.more() && rows.row().uri == string(it.URI)
+		token, known := "", rows.more() && rows.row().URI == string(it.URI)
 		if known {
-			token = rows.row().token
+			token = rows.row().Token
 			rows.next()
 		}
 		return met(it, token, known)
@@ -214,7 +214,7 @@ func errorText(err error) string {
 // TakeListed takes in what is listed, and puts aside what is not.
 func (l *Listing) TakeListed(ctx context.Context) error {
 	var token []byte
-	err := l.compare(ctx, func(it *listed.Entry, old string, known bool) error {
+	err := l.Compare(ctx, func(it *listed.Entry, old string, known bool) error {
 		if it.Gone {
 			if known {
 				return l.Gone.Add(string(it.URI))
@@ -232,7 +232,7 @@ func (l *Listing) TakeListed(ctx context.Context) error {
 			return err
 		}
 		return l.Put(ctx, u)
-	}, func(r *row) error { return l.Gone.Add(r.uri) })
+	}, func(r *Row) error { return l.Gone.Add(r.URI) })
 	if err != nil {
 		return err
 	}

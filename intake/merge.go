@@ -40,7 +40,7 @@ func (s *scan) only(rel string) *node {
 	switch {
 	case err != nil && vanished(err):
 	case err != nil:
-		s.unreadable(rel, err)
+		s.Unreadable(rel, err)
 		n.append([]byte(name), filestat.Unreadable, false)
 		n.append([]byte(name), filestat.Unreadable, true)
 		n.stats = []filestat.Stat{{Kind: filestat.Unreadable}, {Kind: filestat.Unreadable}}
@@ -72,7 +72,7 @@ func (s *scan) merge(ctx context.Context, start *node, ranges ...catalog.Range) 
 		return err
 	}
 	for rows.more() {
-		if err := s.gone.Add(rows.row().uri); err != nil {
+		if err := s.gone.Add(rows.row().URI); err != nil {
 			return err
 		}
 		rows.next()
@@ -82,8 +82,8 @@ func (s *scan) merge(ctx context.Context, start *node, ranges ...catalog.Range) 
 
 // meet compares an item of the walk with the row that stands at its place.
 func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
-	for rows.more() && rows.row().uri < string(it.uri) {
-		if err := s.gone.Add(rows.row().uri); err != nil {
+	for rows.more() && rows.row().URI < string(it.uri) {
+		if err := s.gone.Add(rows.row().URI); err != nil {
 			return err
 		}
 		rows.next()
@@ -92,19 +92,19 @@ func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
 		return rows.err
 	}
 	if it.kind == filestat.Dir { // unreadable: nobody knows what is below
-		for rows.more() && strings.HasPrefix(rows.row().uri, string(it.uri)) {
+		for rows.more() && strings.HasPrefix(rows.row().URI, string(it.uri)) {
 			rows.next()
 		}
 		return rows.err
 	}
 	s.Files.Add(1)
-	known := rows.more() && rows.row().uri == string(it.uri)
+	known := rows.more() && rows.row().URI == string(it.uri)
 	j := job{}
 	if !known && it.kind == filestat.Unreadable {
 		return nil
 	}
 	if known {
-		old := rows.row().token
+		old := rows.row().Token
 		rows.next()
 		if it.kind == filestat.Unreadable {
 			return nil

@@ -36,7 +36,7 @@ func (v *oaiHarvest) again(ctx context.Context) error {
 	asked := ids[:min(len(ids), maxLostAsked)]
 	still := slices.Clone(ids[len(asked):])
 	for _, id := range still {
-		v.unreadable(fetch.Printable(id), errors.New("not well formed when it was listed, and left as it is"))
+		v.Unreadable(fetch.Printable(id), errors.New("not well formed when it was listed, and left as it is"))
 	}
 	at, sum := &piece{}, resourcesync.NewHasher(v.algs...)
 	b := &oaiBatch{oaiHarvest: v}
@@ -49,7 +49,7 @@ func (v *oaiHarvest) again(ctx context.Context) error {
 			continue
 		case err != nil:
 			still = append(still, id)
-			v.unreadable(fetch.Printable(id), err)
+			v.Unreadable(fetch.Printable(id), err)
 			continue
 		}
 		made, err := v.make(ctx, &rec, sum)

@@ -241,7 +241,7 @@ func (v *oaiHarvest) end(ctx context.Context) error {
 		v.Skipped(v.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
 	}
 	if run.Windowed {
-		v.unreadable(v.base, errors.New("the repository refuses its own resumption tokens, so its list was restarted in the middle, where it may lack records; nothing is deleted because of its absence from the list"))
+		v.Unreadable(v.base, errors.New("the repository refuses its own resumption tokens, so its list was restarted in the middle, where it may lack records; nothing is deleted because of its absence from the list"))
 	}
 	if run.Full {
 		v.dirty = true

@@ -96,7 +96,7 @@ func (v *oaiHarvest) make(ctx context.Context, rec *oaipmh.Record, sum *resource
 		m.content = content
 		return m, nil
 	}
-	was, known, err := held(ctx, v.Catalog, v.Set, uri)
+	was, known, err := Held(ctx, v.Catalog, v.Set, uri)
 	if err != nil {
 		return m, err
 	}
@@ -113,7 +113,7 @@ func (v *oaiHarvest) stay(ctx context.Context, uri string, m *made) error {
 	if v.fresh {
 		return nil
 	}
-	was, known, err := held(ctx, v.Catalog, v.Set, uri)
+	was, known, err := Held(ctx, v.Catalog, v.Set, uri)
 	if err != nil || !known {
 		return err
 	}
@@ -234,7 +234,7 @@ type oaiBatch struct {
 // add adds a piece.
 func (b *oaiBatch) add(at *piece) {
 	for _, p := range at.problems {
-		b.unreadable(p.Path, p.Err)
+		b.Unreadable(p.Path, p.Err)
 	}
 	for i := range at.made {
 		m := &at.made[i]
@@ -344,11 +344,11 @@ func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
 	rows := readRows(ctx, v.Catalog, v.Set, []catalog.Range{{}})
 	defer rows.stop()
 	for ; rows.more(); rows.next() {
-		if rows.row().token == current {
+		if rows.row().Token == current {
 			v.Files.Add(1)
 			continue
 		}
-		if err := v.Gone.Add(rows.row().uri); err != nil {
+		if err := v.Gone.Add(rows.row().URI); err != nil {
 			return err
 		}
 	}

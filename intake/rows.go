@@ -10,19 +10,19 @@ import (
 )
 
 // A row is what the merge needs of a Record.
-type row struct{ uri, token string }
+type Row struct{ URI, Token string }
 
 // rows reads ahead in the catalog, a page to a transaction: what is applied
 // meanwhile lies behind.
 type rows struct {
 	pages  chan page
 	cancel context.CancelFunc
-	page   []row
+	page   []Row
 	err    error
 }
 
 type page struct {
-	rows []row
+	rows []Row
 	err  error
 }
 
@@ -52,12 +52,12 @@ func readRows(ctx context.Context, cat catalog.Catalog, set string, ranges []cat
 // readPage reads the next rows of rg, moves rg behind them and reports whether
 // there may be more.
 func readPage(ctx context.Context, cat catalog.Catalog, set string, rg *catalog.Range) (page, bool) {
-	p := page{rows: make([]row, 0, 64)}
+	p := page{rows: make([]Row, 0, 64)}
 	for rec, err := range cat.Resources(ctx, set, *rg) {
 		if err != nil {
 			return page{err: err}, false
 		}
-		p.rows = append(p.rows, row{rec.URI, rec.Token})
+		p.rows = append(p.rows, Row{rec.URI, rec.Token})
 		if len(p.rows) == pageRows {
 			rg.From = rec.URI + "\x00"
 			return p, true
@@ -81,7 +81,7 @@ func (r *rows) more() bool {
 	return true
 }
 
-func (r *rows) row() *row { return &r.page[0] }
+func (r *rows) row() *Row { return &r.page[0] }
 
 func (r *rows) next() { r.page = r.page[1:] }
 
@@ -94,7 +94,7 @@ func (r *rows) stop() {
 
 // held returns what a catalog holds of one resource, but for patches: each
 // belongs to a change that has been.
-func held(ctx context.Context, cat catalog.Catalog, set, uri string) (catalog.Record, bool, error) {
+func Held(ctx context.Context, cat catalog.Catalog, set, uri string) (catalog.Record, bool, error) {
 	rec, ok, err := catalog.Find(ctx, cat, set, uri)
 	rec.Links = slices.DeleteFunc(rec.Links, func(l resourcesync.Link) bool { return l.Rel == resourcesync.RelPatch })
 	return rec, ok, err

@@ -149,7 +149,7 @@ func (s *scan) absent(uri string) bool {
 	}
 	if err != nil {
 		if !vanished(err) {
-			s.unreadable(rel, err)
+			s.Unreadable(rel, err)
 		}
 		return vanished(err)
 	}

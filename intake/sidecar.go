@@ -166,7 +166,7 @@ func (h *hasher) addLinks(ctx context.Context, j *job) error {
 			case errors.Is(err, ErrChanging):
 				h.s.d.addAgain(j.rel)
 			}
-			h.s.unreadable(rel, err)
+			h.s.Unreadable(rel, err)
 			break
 		}
 		token += string(filestat.RacyMark)
@@ -239,7 +239,7 @@ func fill(f treeFile, b []byte) (n int, err error) {
 
 // held returns what the catalog holds of one resource.
 func (h *hasher) held(ctx context.Context, uri string) (catalog.Record, bool, error) {
-	return held(ctx, h.s.d.cat, h.s.d.set, uri)
+	return Held(ctx, h.s.d.cat, h.s.d.set, uri)
 }
 
 // parseSidecar reads the text of a sidecar: {"links":[…]}, with links as those

@@ -34,7 +34,7 @@ type tally struct {
 	teller *Reporter
 	start  time.Time
 
-	Files, Unchanged, hashed, Bytes atomic.Int64
+	Files, Unchanged, Hashed, Bytes atomic.Int64
 
 	mu sync.Mutex // guards r
 	r  Report     // but for the counters above
@@ -56,7 +56,7 @@ func (t *tally) Report() Report {
 	defer t.mu.Unlock()
 	r := t.r
 	r.Files, r.Unchanged = t.Files.Load(), t.Unchanged.Load()
-	r.Hashed, r.Bytes = t.hashed.Load(), t.Bytes.Load()
+	r.Hashed, r.Bytes = t.Hashed.Load(), t.Bytes.Load()
 	r.Elapsed = time.Since(t.start)
 	return r
 }
@@ -98,7 +98,7 @@ func (t *tally) Skipped(path string, why error) {
 }
 
 // unreadable tells of what could not be taken, and stays as it was.
-func (t *tally) unreadable(path string, err error) {
+func (t *tally) Unreadable(path string, err error) {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		err = pe.Err // the path stands beside it

@@ -19,7 +19,7 @@ const againAfter = time.Second
 
 // together is how much sooner a path is scanned for the company of one that is
 // due: a burst of changes is one scan, and one publication.
-const together = quiet / 4
+const together = Quiet / 4
 
 // settle is how long nothing must have happened to a file before it is asked
 // whether anybody still writes it; then twice as long each time. Long enough
@@ -51,7 +51,7 @@ func (t touch) due() time.Time {
 	if t.atRest {
 		return t.last
 	}
-	at := t.last.Add(quiet)
+	at := t.last.Add(Quiet)
 	if most := t.first.Add(Patience); most.Before(at) {
 		return most
 	}

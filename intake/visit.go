@@ -67,7 +67,7 @@ func (v *visitor) failed(n *node) error {
 	if vanished(n.err) {
 		return nil
 	}
-	v.w.obs.unreadable(n.dirRel(), n.err)
+	v.w.obs.Unreadable(n.dirRel(), n.err)
 	v.it = item{uri: v.buf, node: n, kind: filestat.Dir}
 	return v.yield(&v.it)
 }

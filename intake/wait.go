@@ -9,7 +9,7 @@ import (
 // The rhythm of a Watch.
 const (
 	FileInterval = 500 * time.Millisecond // between looks at a list that is a file
-	quiet        = 200 * time.Millisecond // a file that may still be written is read when it has not changed for so long,
+	Quiet        = 200 * time.Millisecond // a file that may still be written is read when it has not changed for so long,
 	Patience     = 5 * time.Second        // or after so long if it keeps changing
 	retryFirst   = time.Second            // after a scan that failed; doubles
 	retryMost    = time.Minute

@@ -61,7 +61,7 @@ type walker struct {
 type observer interface {
 	entering(rel string) // before a directory is read
 	Skipped(rel string, why error)
-	unreadable(rel string, err error)
+	Unreadable(rel string, err error)
 	// aliased is told of a file that can be written under another name: because
 	// it is reached by a symbolic link, which may lead nowhere yet, or because
 	// it has several names.
@@ -259,7 +259,7 @@ func (w *walker) add(n *node, h dirHandle, name []byte, k filestat.Kind) {
 		st, err := h.lstat(name)
 		if err != nil && !vanished(err) {
 			// File or directory: protect both.
-			w.obs.unreadable(n.rel+string(name), err)
+			w.obs.Unreadable(n.rel+string(name), err)
 			n.append(name, filestat.Unreadable, false)
 			n.append(name, filestat.Unreadable, true)
 			return
@@ -357,7 +357,7 @@ func (w *walker) judge(dir string, name []byte, st filestat.Stat, err error) fil
 	case link && escaped(err):
 		w.obs.Skipped(dir+string(name), errLinkOut)
 	default:
-		w.obs.unreadable(dir+string(name), err)
+		w.obs.Unreadable(dir+string(name), err)
 		return filestat.Stat{Kind: filestat.Unreadable}
 	}
 	return none

@@ -18,6 +18,7 @@ import (
 	"lockstep/intake"
 	"lockstep/intake/api"
 	"lockstep/intake/jsonl"
+	"lockstep/intake/sitemap"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 	"lockstep/source"
@@ -132,7 +133,7 @@ func openSitemap(w *wayIn) (origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	return intake.NewSitemap(w.WithoutUser(), client, w.catalog, w.set, intake.SitemapOptions{
+	return sitemap.New(w.WithoutUser(), client, w.catalog, w.set, sitemap.Options{
 		Content: w.config.HashesGiven, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
 		State: w.stateFile("sitemap.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
 	})

@@ -1,4 +1,4 @@
-package intake
+package sitemap
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 
 // A fetcher fetches contents to hash them, one at a time.
 type fetcher struct {
-	r   *sitemapReading
+	r   *reading
 	sum *resourcesync.Hasher
 	buf []byte
 }
 
-func (r *sitemapReading) newFetcher() *fetcher {
+func (r *reading) newFetcher() *fetcher {
 	if !r.s.o.Content {
 		return &fetcher{r: r}
 	}
@@ -58,7 +58,7 @@ func (f *fetcher) read(a *ask, resp *fetch.Response) error {
 	if err != nil {
 		return err
 	}
-	f.r.list.hashed.Add(1)
+	f.r.list.Hashed.Add(1)
 	sum := f.sum.Sum()
 	a.update = a.update || len(a.said.Hashes) == 0
 	if common, differs := sum.Compare(a.said.Hashes); common == 0 || differs != 0 {

@@ -1,4 +1,4 @@
-package intake
+package sitemap
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/discover"
+	"lockstep/intake"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/fault"
 	"lockstep/intake/internal/filestat"
@@ -26,15 +27,15 @@ const (
 	maxIndexParts = 200_000 // each is a request
 )
 
-// A sitemapReading is one reading of the documents.
-type sitemapReading struct {
-	list  *Listing
+// A reading is one reading of the documents.
+type reading struct {
+	list  *intake.Listing
 	s     *Sitemap
 	whole bool // everything is read, whatever is remembered
 	began time.Time
 
-	old     sitemapMemory
-	now     sitemapMemory
+	old     memory
+	now     memory
 	ids     []string            // of the documents that were read
 	docs    []string            // their URIs
 	asIs    map[string]struct{} // ids of those that stand as they did,
@@ -46,19 +47,19 @@ type sitemapReading struct {
 	undated int64
 	strayed bool // something is gone that stood in a document which could be read
 	said    []byte
-	rules   []byte          // hashed with what is said, so that with others it is said anew
+	rules   []byte          // part of the fingerprint, so that with other rules the entries count as changed
 	failed  map[uint32]bool // documents with resources that could not be fetched
 }
 
-func (s *Sitemap) newReading(whole bool) *sitemapReading {
+func (s *Sitemap) newReading(whole bool) *reading {
 	var rules []byte
 	if s.o.Content {
 		rules = []byte(s.rules())
 	}
-	return &sitemapReading{
+	return &reading{
 		rules: rules,
 		list:  s.in.NewListing(), s: s, whole: whole, began: time.Now(),
-		now:     sitemapMemory{Rules: s.rules(), Address: s.in.Name, Docs: make(map[string]sitemapDoc)},
+		now:     memory{Rules: s.rules(), Address: s.in.Name, Docs: make(map[string]document)},
 		asIs:    make(map[string]struct{}),
 		lost:    make(map[string]struct{}),
 		visited: make(map[string]bool),
@@ -68,7 +69,7 @@ func (s *Sitemap) newReading(whole bool) *sitemapReading {
 
 // run reads and takes in. It asks for another, whole reading if it could not
 // tell what is gone.
-func (r *sitemapReading) run(ctx context.Context) (again bool, err error) {
+func (r *reading) run(ctx context.Context) (again bool, err error) {
 	stop := r.list.Progress()
 	defer stop()
 	at, err := r.list.Point(ctx)
@@ -77,8 +78,8 @@ func (r *sitemapReading) run(ctx context.Context) (again bool, err error) {
 	}
 	if !r.s.recalled {
 		r.s.recalled = true
-		if !Recall(r.s.o.State, &r.s.memory) {
-			r.s.memory = sitemapMemory{}
+		if !intake.Recall(r.s.o.State, &r.s.memory) {
+			r.s.memory = memory{}
 		}
 	}
 	if m := r.s.memory; !r.whole && m.Rules == r.now.Rules && m.Address == r.now.Address && m.Point == at {
@@ -117,7 +118,7 @@ func (n undatedError) Error() string {
 
 // visit reads the document at uri and what is below it. What goes wrong with it
 // is told, and leaves the reading incomplete.
-func (r *sitemapReading) visit(ctx context.Context, uri string, depth int) error {
+func (r *reading) visit(ctx context.Context, uri string, depth int) error {
 	if r.visited[uri] { // an index that leads back to itself, or has a part twice
 		r.list.Skipped(uri, errListedTwice)
 		return nil
@@ -155,7 +156,7 @@ func (r *sitemapReading) visit(ctx context.Context, uri string, depth int) error
 }
 
 // bound guards against indexes that are nested too deep, or lead to no list.
-func (r *sitemapReading) bound(uri string, depth int) error {
+func (r *reading) bound(uri string, depth int) error {
 	if !r.isIndex {
 		r.nested.Yield()
 		return nil
@@ -170,7 +171,7 @@ func (r *sitemapReading) bound(uri string, depth int) error {
 var errListedTwice = errors.New("the document is listed below itself, or twice")
 
 // enter guards against what reading could cost.
-func (r *sitemapReading) enter(uri string, depth int) error {
+func (r *reading) enter(uri string, depth int) error {
 	switch {
 	case depth > nesting.MaxDepth:
 		return nesting.ErrDeep
@@ -186,10 +187,10 @@ func (r *sitemapReading) enter(uri string, depth int) error {
 
 // readDoc reads the entries of the document at uri, or returns the parts of an
 // index.
-func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []string, err error) {
+func (r *reading) readDoc(ctx context.Context, uri string) (parts []string, err error) {
 	known, remembered := r.old.Docs[uri]
 	path, local := localPath(uri)
-	now := sitemapDoc{}
+	now := document{}
 	if local {
 		now.Mark = filestat.MarkAt(path)
 		if remembered && known.Mark == now.Mark {
@@ -241,7 +242,7 @@ func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []strin
 }
 
 // keep notes that a document stands as it did, and returns its parts.
-func (r *sitemapReading) keep(uri string, known sitemapDoc) []string {
+func (r *reading) keep(uri string, known document) []string {
 	r.now.Docs[uri], r.isIndex = known, known.Index
 	if !known.Index {
 		r.asIs[partID(uri)] = struct{}{}
@@ -272,7 +273,7 @@ func firstWarning(doc *discover.Document) string {
 }
 
 // entries puts the entries of a document into order.
-func (r *sitemapReading) entries(uri string, doc *discover.Document) error {
+func (r *reading) entries(uri string, doc *discover.Document) error {
 	part := uint32(len(r.docs))
 	r.docs, r.ids = append(r.docs, uri), append(r.ids, partID(uri))
 	var e resourcesync.Entry
@@ -299,7 +300,7 @@ func (r *sitemapReading) entries(uri string, doc *discover.Document) error {
 }
 
 // record is what an entry says of its resource, as we can say it.
-func (r *sitemapReading) record(e *resourcesync.Entry) (catalog.Record, error) {
+func (r *reading) record(e *resourcesync.Entry) (catalog.Record, error) {
 	rec := catalog.Record{URI: e.Loc, Length: -1, Type: e.Type, Encoding: e.Encoding, Hashes: e.Hashes}
 	if !e.Lastmod.IsZero() {
 		rec.Lastmod = e.Lastmod.Time().Truncate(time.Microsecond)
@@ -336,7 +337,7 @@ func (r *sitemapReading) record(e *resourcesync.Entry) (catalog.Record, error) {
 func undated(r *catalog.Record) bool { return r.Lastmod.IsZero() && len(r.Hashes) == 0 }
 
 // remember keeps how the documents stand.
-func (r *sitemapReading) remember(ctx context.Context) error {
+func (r *reading) remember(ctx context.Context) error {
 	at, err := r.list.Point(ctx)
 	if err != nil {
 		return err
@@ -348,10 +349,10 @@ func (r *sitemapReading) remember(ctx context.Context) error {
 	r.now.Shared = r.now.Shared || r.list.Sorter.Doubled || len(r.asIs) > 0 && r.old.Shared
 	r.now.Undated = r.s.o.Content && (r.now.Undated || len(r.asIs) > 0 && r.old.Undated)
 	if r.list.Incomplete.Load() && r.strayed { // it was not deleted: it has to be met again
-		r.now = sitemapMemory{}
+		r.now = memory{}
 	}
 	r.s.memory = r.now
-	if err := Remember(r.s.o.State, r.now); err != nil {
+	if err := intake.Remember(r.s.o.State, r.now); err != nil {
 		return fmt.Errorf("keep how the documents stand: %w", err)
 	}
 	return nil

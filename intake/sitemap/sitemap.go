@@ -1,4 +1,6 @@
-package intake
+// Package sitemap keeps a set of a catalog in step with a Sitemap: plain, a Resource
+// List, or an index of such, at a URL or in a file.
+package sitemap
 
 import (
 	"context"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/internal/fault"
 	"lockstep/intake/internal/filestat"
 	"lockstep/intake/internal/listed"
@@ -18,8 +21,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// SitemapOptions configures a [Sitemap]. The zero value is ready to use.
-type SitemapOptions struct {
+// Options configures a [Sitemap]. The zero value is ready to use.
+type Options struct {
 	// Content has the contents of new and changed resources fetched, to state
 	// their hash, length and type where the Sitemap does not; and at every scan
 	// those asked after of which the Sitemap tells no change. Without it a
@@ -48,19 +51,19 @@ type SitemapOptions struct {
 
 	// OnEvent is told what happens, never concurrently; may be nil. It must not
 	// call the Sitemap.
-	OnEvent func(Event)
+	OnEvent func(intake.Event)
 }
 
-// DefaultSitemapInterval is polite: an answer that nothing has changed costs
+// DefaultInterval is polite: an answer that nothing has changed costs
 // little, but Sitemaps are often made anew for each question.
-const DefaultSitemapInterval = 10 * time.Minute
+const DefaultInterval = 10 * time.Minute
 
 // A Sitemap keeps a set of a catalog in step with a Sitemap, plain or a Resource
 // List, or an index of such: at a URL, or in a file. What it does not list is gone.
 //
 // A resource has changed if its entry has: lastmod as a rule. Of an entry
 // without lastmod and hash a change cannot be seen, unless contents are fetched
-// ([SitemapOptions.Content]).
+// ([Options.Content]).
 //
 // Documents are asked for with the validators of the last answer, and only what
 // has changed is read: of an index the parts in question. A document that cannot
@@ -69,21 +72,21 @@ const DefaultSitemapInterval = 10 * time.Minute
 // Only one Sitemap may fill a set. Its methods are safe for concurrent use; scans
 // take turns.
 type Sitemap struct {
-	in     Origin
+	in     intake.Origin
 	client *fetch.Client
-	o      SitemapOptions
-	web    *Web
+	o      Options
+	web    *intake.Web
 	file   string // path, if it is a file
 
 	scanning sync.Mutex // held by a scan, guards what follows
-	memory   sitemapMemory
+	memory   memory
 	recalled bool // memory was read from State
 	seen     string
 }
 
-// NewSitemap returns a Sitemap that fills the set of cat from the document at
+// New returns a Sitemap that fills the set of cat from the document at
 // address: a URL, or the path of a file. It asks through c.
-func NewSitemap(address string, c *fetch.Client, cat catalog.Catalog, set string, o SitemapOptions) (*Sitemap, error) {
+func New(address string, c *fetch.Client, cat catalog.Catalog, set string, o Options) (*Sitemap, error) {
 	if address == "" {
 		return nil, errors.New("sitemap: the address is missing")
 	}
@@ -95,11 +98,11 @@ func NewSitemap(address string, c *fetch.Client, cat catalog.Catalog, set string
 	}
 	o.Algorithms = slices.Clone(o.Algorithms)
 	if o.ScanInterval == 0 {
-		o.ScanInterval = DefaultSitemapInterval
+		o.ScanInterval = DefaultInterval
 	}
 	s := &Sitemap{
-		in:     Origin{Name: address, Catalog: cat, Set: set, TempDir: o.TempDir, AllowEmpty: o.AllowEmpty, Events: Reporter{OnEvent: o.OnEvent}},
-		client: c, o: o, web: NewWeb(c),
+		in:     intake.Origin{Name: address, Catalog: cat, Set: set, TempDir: o.TempDir, AllowEmpty: o.AllowEmpty, Events: intake.Reporter{OnEvent: o.OnEvent}},
+		client: c, o: o, web: intake.NewWeb(c),
 	}
 	s.file, _ = localPath(address)
 	return s, nil
@@ -107,25 +110,25 @@ func NewSitemap(address string, c *fetch.Client, cat catalog.Catalog, set string
 
 // Scan brings the catalog in step with the documents as they are now. The Report
 // is right, as far as the scan came, with an error too.
-func (s *Sitemap) Scan(ctx context.Context) (Report, error) {
+func (s *Sitemap) Scan(ctx context.Context) (intake.Report, error) {
 	s.scanning.Lock()
 	defer s.scanning.Unlock()
 	start := time.Now()
 	r, err := s.scan(ctx)
 	r.Elapsed = time.Since(start)
 	if err != nil {
-		return r, fmt.Errorf("scan %s: %w", fetch.Printable(s.in.Name), Cause(ctx, err))
+		return r, fmt.Errorf("scan %s: %w", fetch.Printable(s.in.Name), intake.Cause(ctx, err))
 	}
 	return r, nil
 }
 
 // scan reads what has changed; and everything, if that was not enough to know
 // what is gone.
-func (s *Sitemap) scan(ctx context.Context) (Report, error) {
+func (s *Sitemap) scan(ctx context.Context) (intake.Report, error) {
 	if s.file != "" {
 		s.seen = filestat.MarkAt(s.file)
 	}
-	var before Report
+	var before intake.Report
 	for whole := false; ; whole = true {
 		r := s.newReading(whole)
 		again, err := r.run(ctx)
@@ -142,32 +145,32 @@ func (s *Sitemap) scan(ctx context.Context) (Report, error) {
 	}
 }
 
-// Watch scans at once, and again every [SitemapOptions.ScanInterval], until ctx
+// Watch scans at once, and again every [Options.ScanInterval], until ctx
 // ends; then it returns the cause. onChange is told of every scan that changed
 // the catalog; the next one waits until it returns. What goes wrong is told to
-// [SitemapOptions.OnEvent], and tried again.
-func (s *Sitemap) Watch(ctx context.Context, onChange func(Report)) error {
+// [Options.OnEvent], and tried again.
+func (s *Sitemap) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	return s.in.Watch(ctx, s.Scan, s.due, onChange)
 }
 
 // due waits for the time of the next scan.
 func (s *Sitemap) due(ctx context.Context) error {
 	if s.o.ScanInterval < 0 {
-		return Forever(ctx)
+		return intake.Forever(ctx)
 	}
 	if s.file == "" {
-		return Sleep(ctx, s.o.ScanInterval)
+		return intake.Sleep(ctx, s.o.ScanInterval)
 	}
 	s.scanning.Lock()
 	seen := s.seen
 	s.scanning.Unlock()
 	next := time.Now().Add(s.o.ScanInterval)
 	for time.Now().Before(next) {
-		if err := Sleep(ctx, min(FileInterval, time.Until(next))); err != nil {
+		if err := intake.Sleep(ctx, min(intake.FileInterval, time.Until(next))); err != nil {
 			return err
 		}
 		if filestat.MarkAt(s.file) != seen {
-			return Sleep(ctx, quiet)
+			return intake.Sleep(ctx, intake.Quiet)
 		}
 	}
 	return ctx.Err()
@@ -179,18 +182,18 @@ func (s *Sitemap) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadClos
 	return s.web.Bitstream(ctx, r)
 }
 
-// sitemapMemory is how the documents stood when they had been taken in.
-type sitemapMemory struct {
-	Rules   string                `json:"rules"` // how they were read
-	Address string                `json:"address"`
-	Point   Point                 `json:"point"`
-	Shared  bool                  `json:"shared"`  // some resource is listed by two documents
-	Undated bool                  `json:"undated"` // of some resource its own server has to be asked
-	Docs    map[string]sitemapDoc `json:"docs"`    // by URI; those without validators are not there
+// memory is how the documents stood when they had been taken in.
+type memory struct {
+	Rules   string              `json:"rules"` // how they were read
+	Address string              `json:"address"`
+	Point   intake.Point        `json:"point"`
+	Shared  bool                `json:"shared"`  // some resource is listed by two documents
+	Undated bool                `json:"undated"` // of some resource its own server has to be asked
+	Docs    map[string]document `json:"docs"`    // by URI; those without validators are not there
 }
 
-// A sitemapDoc is what was remembered of one document.
-type sitemapDoc struct {
+// A document is what was remembered of one document.
+type document struct {
 	ETag     string   `json:"etag,omitempty"`
 	Modified string   `json:"modified,omitempty"`
 	Mark     string   `json:"mark,omitempty"`  // of a file
@@ -216,20 +219,20 @@ func partID(uri string) string {
 
 const partSize = 8 // characters
 
-// A sitemapToken is a Token: of the document, of the entry, and behind these the
+// A entryToken is a Token: of the document, of the entry, and behind these the
 // validators of the resource's own server, if that has to be asked.
-type sitemapToken struct {
+type entryToken struct {
 	part, said string
 	etag       string
 	modified   string
 	ask        bool
 }
 
-func parseSitemapToken(t string) (sitemapToken, bool) {
+func parseToken(t string) (entryToken, bool) {
 	if len(t) < partSize+listed.FingerprintSize {
-		return sitemapToken{}, false
+		return entryToken{}, false
 	}
-	k := sitemapToken{part: t[:partSize], said: t[partSize : partSize+listed.FingerprintSize]}
+	k := entryToken{part: t[:partSize], said: t[partSize : partSize+listed.FingerprintSize]}
 	if rest := t[partSize+listed.FingerprintSize:]; rest != "" {
 		k.ask = true
 		k.modified, k.etag, _ = strings.Cut(rest[1:], "|")
@@ -237,7 +240,7 @@ func parseSitemapToken(t string) (sitemapToken, bool) {
 	return k, true
 }
 
-func (k *sitemapToken) String() string {
+func (k *entryToken) String() string {
 	if !k.ask {
 		return k.part + k.said
 	}

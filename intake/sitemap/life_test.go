@@ -1,4 +1,4 @@
-package intake_test
+package sitemap_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"lockstep/catalog"
-	"lockstep/intake"
+	"lockstep/intake/sitemap"
 )
 
 // A mapLife is a site whose Sitemap changes at random: resources come, change,
@@ -120,7 +120,7 @@ func TestSitemapLife(t *testing.T) {
 			t.Parallel()
 			l := &mapLife{w: newWebSite(t), rnd: rand.New(rand.NewPCG(seed, 1)), parts: make(map[string]map[string]string)}
 			cat := catalog.NewMem(nil)
-			o := intake.SitemapOptions{State: filepath.Join(t.TempDir(), "state"), AllowEmpty: true}
+			o := sitemap.Options{State: filepath.Join(t.TempDir(), "state"), AllowEmpty: true}
 			s := newSitemap(t, l.w, cat, o)
 			for i := range 60 {
 				l.step()

@@ -1,4 +1,4 @@
-package intake_test
+package sitemap_test
 
 import (
 	"compress/gzip"
@@ -21,6 +21,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/sitemap"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -109,9 +110,9 @@ func dated(path, lastmod string) string {
 		`<image:image><image:loc>BASE/i.png</image:loc></image:image></url>`
 }
 
-func newSitemap(t *testing.T, w *webSite, cat catalog.Catalog, o intake.SitemapOptions) *intake.Sitemap {
+func newSitemap(t *testing.T, w *webSite, cat catalog.Catalog, o sitemap.Options) *sitemap.Sitemap {
 	t.Helper()
-	s, err := intake.NewSitemap(w.URL+"/sitemap.xml", w.client(t), cat, set, o)
+	s, err := sitemap.New(w.URL+"/sitemap.xml", w.client(t), cat, set, o)
 	must(t, err)
 	return s
 }
@@ -162,7 +163,7 @@ func TestSitemapIndex(t *testing.T) {
 	}
 	for _, s := range steps {
 		w.put(s.pages)
-		r, err := newSitemap(t, w, cat, intake.SitemapOptions{State: state}).Scan(t.Context())
+		r, err := newSitemap(t, w, cat, sitemap.Options{State: state}).Scan(t.Context())
 		must(t, err)
 		if got := counts(r); got != s.want {
 			t.Errorf("%s: %s, want %s; %v", s.name, got, s.want, r.Unreadable.First)
@@ -196,7 +197,7 @@ func TestSitemapTrouble(t *testing.T) {
 		{"no loc", map[string]string{"/sitemap.xml": urlset(dated("/a", "2024"), "<url><lastmod>2024</lastmod></url>")}, "1 entries could not be read"},
 	} {
 		w.put(tt.pages)
-		r, err := newSitemap(t, w, catalog.NewMem(nil), intake.SitemapOptions{}).Scan(t.Context())
+		r, err := newSitemap(t, w, catalog.NewMem(nil), sitemap.Options{}).Scan(t.Context())
 		text := fmt.Sprint(err)
 		if err == nil && len(r.Unreadable.First) > 0 {
 			text = r.Unreadable.First[0].String()
@@ -214,12 +215,12 @@ func TestSitemapTrouble(t *testing.T) {
 func TestSitemapContent(t *testing.T) {
 	t.Parallel()
 	w, cat := newWebSite(t), catalog.NewMem(nil)
-	sitemap := func(date string) string {
+	text := func(date string) string {
 		return urlset(dated("/dated", date), "<url><loc>BASE/undated</loc></url>",
 			`<url><loc>BASE/known</loc><rs:md hash="md5:1B2M2Y8AsgTpgAmY7PhCfg==" length="0" type="text/plain"/></url>`)
 	}
-	w.put(map[string]string{"/sitemap.xml": sitemap("2024-01-01"), "/dated": "one", "/undated": "two", "/known": "not asked"})
-	s := newSitemap(t, w, cat, intake.SitemapOptions{Content: true, Algorithms: []resourcesync.Algorithm{resourcesync.SHA256}})
+	w.put(map[string]string{"/sitemap.xml": text("2024-01-01"), "/dated": "one", "/undated": "two", "/known": "not asked"})
+	s := newSitemap(t, w, cat, sitemap.Options{Content: true, Algorithms: []resourcesync.Algorithm{resourcesync.SHA256}})
 	scan := func(name, want string, took map[string]int) {
 		t.Helper()
 		r, err := s.Scan(t.Context())
@@ -244,7 +245,7 @@ func TestSitemapContent(t *testing.T) {
 	w.put(map[string]string{"/undated": "three", "/dated": "changed secretly"})
 	scan("undated", "0 created, 1 updated, 0 deleted, 2 unchanged, 3 listed, 0 unreadable", map[string]int{"/undated": 1})
 	check("/undated", "three")
-	w.put(map[string]string{"/sitemap.xml": sitemap("2024-01-02"), "/dated": "busy"})
+	w.put(map[string]string{"/sitemap.xml": text("2024-01-02"), "/dated": "busy"})
 	scan("cannot be had", "0 created, 0 updated, 0 deleted, 2 unchanged, 3 listed, 1 unreadable", map[string]int{"/sitemap.xml": 1, "/dated": 1})
 	check("/dated", "one")
 	w.put(map[string]string{"/dated": "at last"})
@@ -266,7 +267,7 @@ func TestSitemapContent(t *testing.T) {
 func TestSitemapContentMoves(t *testing.T) {
 	t.Parallel()
 	w, cat := newWebSite(t), catalog.NewMem(nil)
-	s := newSitemap(t, w, cat, intake.SitemapOptions{Content: true})
+	s := newSitemap(t, w, cat, sitemap.Options{Content: true})
 	undated := "<url><loc>BASE/u</loc></url>"
 	for i, pages := range []map[string]string{
 		{"/sitemap.xml": mapIndex("BASE/1.xml", "BASE/2.xml"), "/1.xml": urlset(dated("/a", "2024"), undated), "/2.xml": urlset(), "/a": "A", "/u": "U"},
@@ -298,7 +299,7 @@ func TestSitemapGzip(t *testing.T) {
 	}
 	must(t, z.Close())
 	w.put(map[string]string{"/sitemap.xml": mapIndex("BASE/1.xml.gz"), "/1.xml.gz": b.String()})
-	r, err := newSitemap(t, w, cat, intake.SitemapOptions{}).Scan(t.Context())
+	r, err := newSitemap(t, w, cat, sitemap.Options{}).Scan(t.Context())
 	must(t, err)
 	if got := paths(t, w, cat); got != "/a" {
 		t.Errorf("the catalog holds %s, want /a; %v", got, r.Unreadable.First)
@@ -314,7 +315,7 @@ func TestSitemapFile(t *testing.T) {
 	must(t, os.WriteFile(path, []byte(mapIndex("part.xml")), 0o644))
 	part := filepath.Join(dir, "part.xml")
 	must(t, os.WriteFile(part, []byte(strings.ReplaceAll(urlset(dated("/a", "2024")), "BASE", w.URL)), 0o644))
-	s, err := intake.NewSitemap(path, w.client(t), cat, set, intake.SitemapOptions{ScanInterval: 50 * time.Millisecond})
+	s, err := sitemap.New(path, w.client(t), cat, set, sitemap.Options{ScanInterval: 50 * time.Millisecond})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -352,7 +353,7 @@ func TestSitemapEmpty(t *testing.T) {
 		all = append(all, dated(fmt.Sprint("/", i), "2024"))
 	}
 	w.put(map[string]string{"/sitemap.xml": urlset(all...)})
-	s := newSitemap(t, w, cat, intake.SitemapOptions{})
+	s := newSitemap(t, w, cat, sitemap.Options{})
 	_, err := s.Scan(t.Context())
 	must(t, err)
 	w.put(map[string]string{"/sitemap.xml": urlset()})
@@ -361,7 +362,7 @@ func TestSitemapEmpty(t *testing.T) {
 			t.Fatalf("an empty Sitemap: %v, want ErrEmpty", err)
 		}
 	}
-	r, err := newSitemap(t, w, cat, intake.SitemapOptions{AllowEmpty: true}).Scan(t.Context())
+	r, err := newSitemap(t, w, cat, sitemap.Options{AllowEmpty: true}).Scan(t.Context())
 	if err != nil || r.Deleted != 6 {
 		t.Errorf("agreed to: %s, %v", counts(r), err)
 	}

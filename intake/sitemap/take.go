@@ -1,4 +1,4 @@
-package intake
+package sitemap
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/internal/listed"
 )
 
@@ -13,7 +14,7 @@ import (
 // its own server was asked for its content.
 type ask struct {
 	part  uint32
-	token sitemapToken
+	token entryToken
 	said  catalog.Record // by the Sitemap
 	known bool           // the catalog has the resource
 	fetch bool           // its server has to be asked
@@ -24,14 +25,14 @@ type ask struct {
 
 // take brings the set in step with what was read. It asks for another, whole
 // reading if it cannot tell what is gone.
-func (r *sitemapReading) take(ctx context.Context) (again bool, err error) {
+func (r *reading) take(ctx context.Context) (again bool, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	asks, answers := make(chan *ask), make(chan *ask, r.s.client.Jobs())
 	g.Go(func() error {
 		defer close(asks)
-		return r.list.compare(gctx, func(it *listed.Entry, token string, known bool) error {
+		return r.list.Compare(gctx, func(it *listed.Entry, token string, known bool) error {
 			return r.met(gctx, it, token, known, asks)
-		}, func(row *row) error {
+		}, func(row *intake.Row) error {
 			return r.left(gctx, row, asks, &again)
 		})
 	})
@@ -47,12 +48,12 @@ func (r *sitemapReading) take(ctx context.Context) (again bool, err error) {
 }
 
 // met compares what a document says of a resource with what the catalog holds.
-func (r *sitemapReading) met(ctx context.Context, it *listed.Entry, token string, known bool, asks chan<- *ask) error {
+func (r *reading) met(ctx context.Context, it *listed.Entry, token string, known bool, asks chan<- *ask) error {
 	r.list.Files.Add(1)
 	r.said = append(append(r.said[:0], it.Packed...), r.rules...)
 	said := string(listed.AppendFingerprint(nil, r.said))
 	id := r.ids[it.Part]
-	old, ours := parseSitemapToken(token)
+	old, ours := parseToken(token)
 	known = known && ours
 	if known && old.part != id {
 		if _, ok := r.asIs[old.part]; ok {
@@ -69,12 +70,12 @@ func (r *sitemapReading) met(ctx context.Context, it *listed.Entry, token string
 		return err
 	}
 	rec.URI = string(it.URI)
-	a := &ask{part: it.Part, said: rec, known: known, token: sitemapToken{part: id, said: said}, update: true}
+	a := &ask{part: it.Part, said: rec, known: known, token: entryToken{part: id, said: said}, update: true}
 	switch {
 	case !r.s.o.Content || len(rec.Hashes) > 0 && rec.Length >= 0:
 	case same:
 		// What was found out holds; the document is another, or has to be asked.
-		kept, ok, err := held(ctx, r.list.Catalog, r.list.Set, rec.URI)
+		kept, ok, err := intake.Held(ctx, r.list.Catalog, r.list.Set, rec.URI)
 		if err != nil {
 			return err
 		}
@@ -93,15 +94,15 @@ func (r *sitemapReading) met(ctx context.Context, it *listed.Entry, token string
 }
 
 // left deals with a resource that no document which was read lists.
-func (r *sitemapReading) left(ctx context.Context, row *row, asks chan<- *ask, again *bool) error {
-	old, ours := parseSitemapToken(row.token)
+func (r *reading) left(ctx context.Context, row *intake.Row, asks chan<- *ask, again *bool) error {
+	old, ours := parseToken(row.Token)
 	if _, ok := r.asIs[old.part]; ok {
 		r.list.Files.Add(1)
 		if !old.ask || !r.s.o.Content {
 			r.list.Unchanged.Add(1)
 			return nil
 		}
-		rec, ok, err := held(ctx, r.list.Catalog, r.list.Set, row.uri)
+		rec, ok, err := intake.Held(ctx, r.list.Catalog, r.list.Set, row.URI)
 		if err != nil || !ok {
 			return err
 		}
@@ -114,13 +115,13 @@ func (r *sitemapReading) left(ctx context.Context, row *row, asks chan<- *ask, a
 	if _, ok := r.lost[old.part]; !ok {
 		r.strayed = true
 	}
-	return r.list.Gone.Add(row.uri)
+	return r.list.Gone.Add(row.URI)
 }
 
 // noPart is the part of a resource whose document was not read.
 const noPart = ^uint32(0)
 
-func (r *sitemapReading) send(ctx context.Context, asks chan<- *ask, a *ask) error {
+func (r *reading) send(ctx context.Context, asks chan<- *ask, a *ask) error {
 	if a.token.ask {
 		r.now.Undated = true
 	}
@@ -133,7 +134,7 @@ func (r *sitemapReading) send(ctx context.Context, asks chan<- *ask, a *ask) err
 }
 
 // fetchAll finds out what is asked, as much at a time as the client does.
-func (r *sitemapReading) fetchAll(ctx context.Context, asks <-chan *ask, answers chan<- *ask) error {
+func (r *reading) fetchAll(ctx context.Context, asks <-chan *ask, answers chan<- *ask) error {
 	g, ctx := errgroup.WithContext(ctx)
 	workers := 1
 	if r.s.o.Content {
@@ -161,11 +162,11 @@ func (r *sitemapReading) fetchAll(ctx context.Context, asks <-chan *ask, answers
 }
 
 // applyAll puts the answers into the catalog.
-func (r *sitemapReading) applyAll(ctx context.Context, answers <-chan *ask) error {
+func (r *reading) applyAll(ctx context.Context, answers <-chan *ask) error {
 	for a := range answers {
 		switch {
 		case a.failure != nil:
-			r.list.unreadable(a.said.URI, a.failure)
+			r.list.Unreadable(a.said.URI, a.failure)
 			if a.part != noPart {
 				r.failed[a.part] = true
 			}
