@@ -74,10 +74,11 @@ var rooms = []room{
 	// roles
 	{"intake/internal/entry", "catalog internal/linkrel resourcesync", ""},
 	{"intake/internal/filestat", "", ""},
+	{"intake/internal/pathname", "intake/internal/filestat", "github.com/bmatcuk/doublestar/v4"},
 	{"intake/internal/listed", "catalog internal/extsort resourcesync", ""},
 	{"intake/internal/fault", "internal/fetch", ""},
-	{"intake", "intake/internal/fault intake/internal/entry intake/internal/filestat intake/internal/listed atompmh catalog resourcesync blob discover internal/fetch internal/mediatype internal/nesting oaipmh",
-		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify golang.org/x/sync golang.org/x/sys"},
+	{"intake", "intake/internal/fault intake/internal/entry intake/internal/filestat intake/internal/listed intake/internal/pathname atompmh catalog resourcesync blob discover internal/fetch internal/mediatype internal/nesting oaipmh",
+		"github.com/fsnotify/fsnotify golang.org/x/sync golang.org/x/sys"},
 	{"intake/jsonl", "catalog intake intake/internal/entry intake/internal/filestat intake/internal/listed internal/fetch resourcesync", "golang.org/x/sync"},
 	{"intake/sitemap", "catalog discover intake intake/internal/entry intake/internal/fault intake/internal/filestat intake/internal/listed internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
 	{"intake/api", "catalog intake intake/internal/entry internal/trust resourcesync", ""},

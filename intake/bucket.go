@@ -15,6 +15,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/intake/internal/pathname"
 	"lockstep/resourcesync"
 )
 
@@ -149,7 +150,7 @@ type Bucket struct {
 	cat     catalog.Catalog
 	set     string
 	o       BucketOptions
-	filter  *filter
+	filter  *pathname.Filter
 	prefix  string // of Tokens
 
 	scanning sync.Mutex // held by a scan
@@ -160,10 +161,10 @@ type Bucket struct {
 func NewBucket(objects Objects, cat catalog.Catalog, set string, o BucketOptions) (*Bucket, error) {
 	b := &Bucket{objects: objects, cat: cat, set: set}
 	var err error
-	if b.base, err = parseBase(o.BaseURI); err != nil {
+	if b.base, err = pathname.ParseBase(o.BaseURI); err != nil {
 		return nil, err
 	}
-	if b.filter, err = newFilter(o.Include, o.Exclude); err != nil {
+	if b.filter, err = pathname.NewFilter(o.Include, o.Exclude); err != nil {
 		return nil, err
 	}
 	if len(o.Algorithms) == 0 {
@@ -216,7 +217,7 @@ func (b *Bucket) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadClose
 }
 
 // URI returns the URI of the object of a key.
-func (b *Bucket) URI(key string) string { return b.base + EscapePath(key) }
+func (b *Bucket) URI(key string) string { return b.base + pathname.EscapePath(key) }
 
 // Key undoes [Bucket.URI]. It reports false for a URI that no object here has.
 func (b *Bucket) Key(uri string) (key string, ok bool) {
@@ -224,6 +225,6 @@ func (b *Bucket) Key(uri string) (key string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	key, ok = unescape(path)
+	key, ok = pathname.Unescape(path)
 	return key, ok && addressable(key) == nil
 }

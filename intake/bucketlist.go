@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/pathname"
 )
 
 // ErrListing reports a bucket whose listing cannot be relied on. Errors that
@@ -119,16 +120,16 @@ func (s *bucketScan) take(info blob.Info) error {
 		s.Skipped(key, why)
 		return nil
 	}
-	if !s.b.filter.passes(key) {
+	if !s.b.filter.Passes(key) {
 		switch {
-		case inStateDir(key):
-			s.Skipped(key, errState)
+		case pathname.InStateDir(key):
+			s.Skipped(key, pathname.ErrState)
 		case reservedPath(key):
-			s.Skipped(key, errReserved)
+			s.Skipped(key, pathname.ErrReserved)
 		}
 		return nil
 	}
-	o := object{path: EscapePath(key), size: info.Size, modTime: info.ModTime.UTC().Truncate(time.Microsecond), etag: info.Version}
+	o := object{path: pathname.EscapePath(key), size: info.Size, modTime: info.ModTime.UTC().Truncate(time.Microsecond), etag: info.Version}
 	s.Files.Add(1)
 	s.proof.offer(o)
 	s.packed = o.pack(s.packed[:0])
@@ -139,7 +140,7 @@ func (s *bucketScan) take(info blob.Info) error {
 // a directory above it.
 func reservedPath(rel string) bool {
 	top, _, below := strings.Cut(rel, "/")
-	return reserved(rel, filestat.File) || below && reserved(top, filestat.Dir)
+	return pathname.Reserved(rel, filestat.File) || below && pathname.Reserved(top, filestat.Dir)
 }
 
 // lie takes down how the listing contradicts itself. Its error ends the scan.

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"encoding/binary"
+	"lockstep/intake/internal/pathname"
 	"time"
 )
 
@@ -15,7 +16,7 @@ type object struct {
 
 // key returns the object's key.
 func (o *object) key() string {
-	key, _ := unescape(o.path) // it was escaped by us
+	key, _ := pathname.Unescape(o.path) // it was escaped by us
 	return key
 }
 

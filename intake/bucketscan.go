@@ -267,7 +267,7 @@ func (s *bucketScan) absent(ctx context.Context, uris []string, sure *listed.URI
 	g.SetLimit(s.b.o.Requests)
 	for i, uri := range uris {
 		key, ok := s.b.Key(uri)
-		if !ok || !s.b.filter.passes(key) {
+		if !ok || !s.b.filter.Passes(key) {
 			continue
 		}
 		g.Go(func() error {

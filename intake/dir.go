@@ -6,10 +6,12 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/pathname"
 	"lockstep/resourcesync"
 )
 
@@ -64,7 +66,7 @@ type Dir struct {
 	cat    catalog.Catalog
 	set    string
 	o      DirOptions
-	filter *filter
+	filter *pathname.Filter
 	prefix string // of Tokens
 
 	scanning sync.Mutex // held by a scan
@@ -86,13 +88,13 @@ func NewDir(root string, cat catalog.Catalog, set string, o DirOptions) (*Dir, e
 		return nil, fmt.Errorf("directory %s: %w", root, err)
 	}
 	d := &Dir{root: abs, cat: cat, set: set}
-	if d.base, err = parseBase(o.BaseURI); err != nil {
+	if d.base, err = pathname.ParseBase(o.BaseURI); err != nil {
 		return nil, err
 	}
-	if d.filter, err = newFilter(o.Include, o.Exclude); err != nil {
+	if d.filter, err = pathname.NewFilter(o.Include, o.Exclude); err != nil {
 		return nil, err
 	}
-	if d.filter.sidecar, err = parseSuffix(o.Sidecar); err != nil {
+	if d.filter.Sidecar, err = parseSuffix(o.Sidecar); err != nil {
 		return nil, err
 	}
 	if len(o.Algorithms) == 0 {
@@ -133,11 +135,11 @@ func (d *Dir) ScanPaths(ctx context.Context, rels ...string) (Report, error) {
 		if rel == "." {
 			return d.scan(ctx, nil)
 		}
-		if !validRel(rel) {
+		if !pathname.ValidRel(rel) {
 			return Report{}, fmt.Errorf("scan %q: is not below the directory", rel)
 		}
 		paths = append(paths, rel)
-		if of, ok := d.filter.sidecarOf(rel); ok {
+		if of, ok := d.filter.SidecarOf(rel); ok {
 			paths = append(paths, of)
 		}
 	}
@@ -179,4 +181,16 @@ func (d *Dir) scan(ctx context.Context, paths []string) (Report, error) {
 		return r, fmt.Errorf("scan %s: %w", d.root, Cause(ctx, err))
 	}
 	return r, nil
+}
+
+// URI returns the URI of the file at the slash-separated relative path rel.
+func (d *Dir) URI(rel string) string { return d.base + pathname.EscapePath(rel) }
+
+// RelPath undoes [Dir.URI]. It reports false for a URI that no file here has.
+func (d *Dir) RelPath(uri string) (rel string, ok bool) {
+	path, ok := strings.CutPrefix(uri, d.base)
+	if !ok {
+		return "", false
+	}
+	return pathname.UnescapePath(path)
 }

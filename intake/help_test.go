@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/internal/pathname"
 	"lockstep/resourcesync"
 )
 
@@ -133,7 +134,7 @@ func look(t tb, dir string) found {
 			f.unknown = append(f.unknown, rel)
 			return nil
 		}
-		f.files[intake.EscapePath(rel)] = of(b)
+		f.files[pathname.EscapePath(rel)] = of(b)
 		return err
 	})
 	must(t, err)
@@ -147,7 +148,7 @@ func (f found) want(before map[string]content) map[string]content {
 		m[base+rel] = c
 	}
 	for _, rel := range f.unknown {
-		uri := base + intake.EscapePath(rel)
+		uri := base + pathname.EscapePath(rel)
 		for u, c := range before {
 			if u == uri || strings.HasSuffix(uri, "/") && strings.HasPrefix(u, uri) {
 				m[u] = c

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/pathname"
 )
 
 // mergeAll walks the whole directory beside the whole set.
@@ -34,7 +35,7 @@ func (s *scan) mergePaths(ctx context.Context, rels []string) error {
 // only returns the directory rel is in as if there were nothing else in it.
 func (s *scan) only(rel string) *node {
 	dir, name := path.Split(rel)
-	n := newNode(dir, EscapePath(dir))
+	n := newNode(dir, pathname.EscapePath(dir))
 	n.taken.Store(true)
 	st, err := s.t.lstat(rel)
 	switch {
@@ -45,12 +46,12 @@ func (s *scan) only(rel string) *node {
 		n.append([]byte(name), filestat.Unreadable, true)
 		n.stats = []filestat.Stat{{Kind: filestat.Unreadable}, {Kind: filestat.Unreadable}}
 	case st.Kind == filestat.Dir:
-		if s.d.filter.passesDir(rel) {
+		if s.d.filter.PassesDir(rel) {
 			n.append([]byte(name), filestat.Dir, true)
 			n.stats = []filestat.Stat{st}
 			n.dirs = []int32{0}
 		}
-	case s.d.filter.passes(rel):
+	case s.d.filter.Passes(rel):
 		n.append([]byte(name), st.Kind, false)
 		n.stats = []filestat.Stat{s.walker().judge(dir, []byte(name), st, nil)}
 		s.walker().onlyCar(n, name)

@@ -3,6 +3,7 @@ package intake
 import (
 	"errors"
 	"io/fs"
+	"lockstep/intake/internal/pathname"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,7 +25,7 @@ type notifier struct {
 }
 
 // open begins to watch: add says what.
-func (n *notifier) open(root string, to *touched, f *filter) {
+func (n *notifier) open(root string, to *touched, f *pathname.Filter) {
 	w, err := fsnotify.NewWatcher()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,7 +115,7 @@ func (n *notifier) failure() error {
 }
 
 // pass hands on the events of w until it is closed.
-func pass(w *fsnotify.Watcher, root string, to *touched, f *filter, done chan struct{}) {
+func pass(w *fsnotify.Watcher, root string, to *touched, f *pathname.Filter, done chan struct{}) {
 	defer close(done)
 	events, errs := w.Events, w.Errors
 	for events != nil || errs != nil {
@@ -135,7 +136,7 @@ func pass(w *fsnotify.Watcher, root string, to *touched, f *filter, done chan st
 	}
 }
 
-func passEvent(ev fsnotify.Event, root string, to *touched, f *filter) {
+func passEvent(ev fsnotify.Event, root string, to *touched, f *pathname.Filter) {
 	rel := "."
 	if ev.Name != root {
 		under, ok := strings.CutPrefix(ev.Name, strings.TrimSuffix(root, string(filepath.Separator))+string(filepath.Separator))
@@ -144,7 +145,7 @@ func passEvent(ev fsnotify.Event, root string, to *touched, f *filter) {
 		}
 		rel = filepath.ToSlash(under)
 	}
-	if of, ok := f.sidecarOf(rel); ok && f.passes(of) {
+	if of, ok := f.SidecarOf(rel); ok && f.Passes(of) {
 		to.path(of)
 	}
 	switch {
@@ -152,7 +153,7 @@ func passEvent(ev fsnotify.Event, root string, to *touched, f *filter) {
 		to.lost()
 	case rel == ".":
 		to.everything()
-	case !f.passes(rel) && !f.passesDir(rel):
+	case !f.Passes(rel) && !f.PassesDir(rel):
 		// Nothing there is ours; our own documents may be written here.
 	case ev.Has(fsnotify.Rename):
 		to.rename(rel)

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"lockstep/intake/internal/pathname"
 	"net/url"
 	"strings"
 )
@@ -34,7 +35,7 @@ func RecordName(identifier string) string {
 // nothing stands before it.
 func plainSegment(s string, first bool) bool {
 	switch s {
-	case "", ".", "..", stateDir:
+	case "", ".", "..", pathname.StateDir:
 		return false
 	case ".well-known", "resourcesync", "-": // a Source's own
 		return !first

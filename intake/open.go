@@ -8,13 +8,14 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/pathname"
 )
 
 // Open opens the file at the slash-separated relative path rel if a scan would
 // list it; otherwise the error matches [fs.ErrNotExist]. It never leaves the
 // root and never opens anything but regular files.
 func (d *Dir) Open(rel string) (*os.File, fs.FileInfo, error) {
-	if !validRel(rel) || !d.filter.passes(rel) {
+	if !pathname.ValidRel(rel) || !d.filter.Passes(rel) {
 		return nil, nil, notListed(rel)
 	}
 	t, err := d.acquire()
@@ -32,7 +33,7 @@ func (d *Dir) Open(rel string) (*os.File, fs.FileInfo, error) {
 // Mark tells the state of the file that Open opens at rel from every other that
 // was or will be there; it fails where Open does.
 func (d *Dir) Mark(rel string) (string, error) {
-	if !validRel(rel) || !d.filter.passes(rel) {
+	if !pathname.ValidRel(rel) || !d.filter.Passes(rel) {
 		return "", notListed(rel)
 	}
 	t, err := d.acquire()

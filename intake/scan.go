@@ -134,7 +134,7 @@ func (s *scan) mayEmpty(ctx context.Context, whole bool) error {
 // may have come back since, and who may not look does not know.
 func (s *scan) absent(uri string) bool {
 	rel, ok := s.d.RelPath(uri)
-	if !ok || !s.d.filter.passes(rel) {
+	if !ok || !s.d.filter.Passes(rel) {
 		return true
 	}
 	st, err := s.t.lstat(rel)

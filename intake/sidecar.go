@@ -13,6 +13,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/pathname"
 	"lockstep/resourcesync"
 )
 
@@ -41,24 +42,14 @@ func parseSuffix(s string) (string, error) {
 	return s, nil
 }
 
-// sidecarOf returns the path of the file that the file at rel is the sidecar
-// of, if its name is that of one.
-func (f *filter) sidecarOf(rel string) (of string, ok bool) {
-	if f.sidecar == "" {
-		return "", false
-	}
-	of, ok = strings.CutSuffix(rel, f.sidecar)
-	return of, ok && of != "" && of[len(of)-1] != '/'
-}
-
 // addCar keeps the name if it is that of a sidecar. One of a file that is no
 // resource by rule says nothing.
 func (w *walker) addCar(n *node, name []byte) bool {
-	of, ok := w.f.sidecarOf(string(name))
+	of, ok := w.f.SidecarOf(string(name))
 	if !ok {
 		return false
 	}
-	if rel := n.rel + of; !reserved(rel, filestat.File) && w.f.file(rel) {
+	if rel := n.rel + of; !pathname.Reserved(rel, filestat.File) && w.f.File(rel) {
 		n.cars = append(n.cars, sidecar{name: string(name)})
 	}
 	return true
@@ -72,7 +63,7 @@ func (w *walker) matchCars(n *node, h dirHandle) {
 	cars := n.cars[:0]
 	var segment []byte
 	for _, car := range n.cars {
-		segment = appendEscaped(segment[:0], strings.TrimSuffix(car.name, w.f.sidecar))
+		segment = pathname.AppendEscaped(segment[:0], strings.TrimSuffix(car.name, w.f.Sidecar))
 		i, found := slices.BinarySearchFunc(n.ents, segment, func(e dirent, s []byte) int { return bytes.Compare(n.segment(&e), s) })
 		if !found {
 			w.obs.Skipped(n.rel+car.name, errNoResource)
@@ -91,10 +82,10 @@ func (w *walker) matchCars(n *node, h dirHandle) {
 
 // onlyCar looks for the sidecar of the one file in n.
 func (w *walker) onlyCar(n *node, name string) {
-	if w.f.sidecar == "" {
+	if w.f.Sidecar == "" {
 		return
 	}
-	car := sidecar{name: name + w.f.sidecar}
+	car := sidecar{name: name + w.f.Sidecar}
 	st, err := w.t.lstat(n.rel + car.name)
 	if err == nil && st.Kind != filestat.File && st.Kind != filestat.Link {
 		return

@@ -16,6 +16,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/internal/pathname"
 )
 
 const carSuffix = ".links.json"
@@ -228,7 +229,7 @@ func TestSidecarLife(t *testing.T) {
 		}
 		want := make(map[string]string)
 		for name := range files {
-			want[base+intake.EscapePath(name)] = cars[name]
+			want[base+pathname.EscapePath(name)] = cars[name]
 		}
 		got := make(map[string]string)
 		for r, err := range cat.Resources(t.Context(), set, catalog.Range{}) {

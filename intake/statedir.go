@@ -4,21 +4,12 @@ import (
 	"strings"
 
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/pathname"
 )
-
-// stateDir is the name of the directories in which lockstep keeps its own state:
-// the journal and the earlier versions of a mirror, unfinished documents of a
-// Source. They are never published, at any depth, nor is a file that a symbolic
-// link inside one leads to.
-const stateDir = ".lockstep"
 
 // maxLinks is how many symbolic links are followed on the way to a file; the
 // system follows no more either.
 const maxLinks = 40
-
-// inStateDir reports whether a directory on the way to the file at rel is a state
-// directory.
-func inStateDir(rel string) bool { return strings.Contains("/"+rel, "/"+stateDir+"/") }
 
 // leadsToState reports whether the symbolic link at rel leads into a state
 // directory, perhaps by way of other links. Of a link that leads nowhere, or out
@@ -47,7 +38,7 @@ func leadsToState(t tree, rel string) bool {
 		switch {
 		case err != nil:
 			return false
-		case st.Kind == filestat.Dir && name == stateDir:
+		case st.Kind == filestat.Dir && name == pathname.StateDir:
 			return true
 		case st.Kind != filestat.Link:
 			at = path

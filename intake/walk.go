@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"container/heap"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/pathname"
 )
 
 // The walk reads directories with several workers and yields files in the byte
@@ -46,7 +48,7 @@ func (it *item) rel() string { return it.node.rel + string(it.name) }
 type walker struct {
 	t    tree
 	obs  observer
-	f    *filter
+	f    *pathname.Filter
 	base string
 
 	mu      sync.Mutex // guards what follows, and the guarded fields of nodes
@@ -269,22 +271,22 @@ func (w *walker) add(n *node, h dirHandle, name []byte, k filestat.Kind) {
 	if k == filestat.Unknown {
 		return // vanished
 	}
-	if w.f.sidecar != "" && (k == filestat.File || k == filestat.Link) && w.addCar(n, name) {
+	if w.f.Sidecar != "" && (k == filestat.File || k == filestat.Link) && w.addCar(n, name) {
 		return
 	}
-	if k == filestat.Dir && string(name) == stateDir {
-		w.obs.Skipped(n.rel+stateDir, errState)
+	if k == filestat.Dir && string(name) == pathname.StateDir {
+		w.obs.Skipped(n.rel+pathname.StateDir, pathname.ErrState)
 		return
 	}
 	if n.rel == "" || n.rel == ".well-known/" {
-		if rel := n.rel + string(name); reserved(rel, k) {
-			w.obs.Skipped(rel, errReserved)
+		if rel := n.rel + string(name); pathname.Reserved(rel, k) {
+			w.obs.Skipped(rel, pathname.ErrReserved)
 			return
 		}
 	}
-	if !w.f.idle() {
+	if !w.f.Idle() {
 		rel := n.rel + string(name)
-		if k == filestat.Dir && !w.f.dir(rel) || k != filestat.Dir && !w.f.file(rel) {
+		if k == filestat.Dir && !w.f.Dir(rel) || k != filestat.Dir && !w.f.File(rel) {
 			return
 		}
 	}
@@ -293,7 +295,7 @@ func (w *walker) add(n *node, h dirHandle, name []byte, k filestat.Kind) {
 
 func (n *node) append(name []byte, k filestat.Kind, dir bool) {
 	e := dirent{seg: uint32(len(n.arena)), nameLen: uint16(len(name)), kind: k}
-	n.arena = appendEscaped(n.arena, name)
+	n.arena = pathname.AppendEscaped(n.arena, name)
 	escaped := len(n.arena)-int(e.seg) != len(name)
 	if dir {
 		n.arena = append(n.arena, '/')
@@ -378,3 +380,12 @@ func (q *nodeQueue) Pop() any {
 	*q = old[:len(old)-1]
 	return n
 }
+
+// Why a name is passed over; the Err of a [Problem] among the skipped.
+var (
+	errLinkOwn  = errors.New("symbolic link into a directory where lockstep keeps its state")
+	errLinkDir  = errors.New("symbolic link to a directory")
+	errLinkOut  = errors.New("symbolic link leads outside the directory")
+	errLinkGone = errors.New("symbolic link to nothing")
+	errSpecial  = errors.New("neither file nor directory")
+)

@@ -1,4 +1,4 @@
-package intake
+package pathname
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ var literal = func() (t [256]bool) {
 func EscapePath(rel string) string {
 	for i := range len(rel) {
 		if c := rel[i]; !literal[c] && c != '/' {
-			return string(appendEscaped(make([]byte, 0, len(rel)+16), rel))
+			return string(AppendEscaped(make([]byte, 0, len(rel)+16), rel))
 		}
 	}
 	return rel
@@ -34,12 +34,12 @@ func EscapePath(rel string) string {
 // UnescapePath undoes [EscapePath]. It reports false for what EscapePath does
 // not write for any file: other spellings, empty or dot segments, NUL.
 func UnescapePath(path string) (rel string, ok bool) {
-	rel, ok = unescape(path)
-	return rel, ok && validRel(rel)
+	rel, ok = Unescape(path)
+	return rel, ok && ValidRel(rel)
 }
 
-// unescape undoes EscapePath for any segments.
-func unescape(path string) (rel string, ok bool) {
+// Unescape undoes EscapePath for any segments.
+func Unescape(path string) (rel string, ok bool) {
 	out := make([]byte, 0, len(path))
 	for i := 0; i < len(path); i++ {
 		c := path[i]
@@ -63,8 +63,8 @@ func unescape(path string) (rel string, ok bool) {
 	return string(out), true
 }
 
-// validRel reports whether rel can be the path of a file below a root.
-func validRel(rel string) bool {
+// ValidRel reports whether rel can be the path of a file below a root.
+func ValidRel(rel string) bool {
 	for seg := range strings.SplitSeq(rel, "/") {
 		if seg == "" || seg == "." || seg == ".." || strings.IndexByte(seg, 0) >= 0 {
 			return false
@@ -73,8 +73,8 @@ func validRel(rel string) bool {
 	return true
 }
 
-// appendEscaped appends s escaped; slashes stay.
-func appendEscaped[T string | []byte](dst []byte, s T) []byte {
+// AppendEscaped appends s escaped; slashes stay.
+func AppendEscaped[T string | []byte](dst []byte, s T) []byte {
 	for i := range len(s) {
 		if c := s[i]; literal[c] || c == '/' {
 			dst = append(dst, c)
@@ -85,8 +85,8 @@ func appendEscaped[T string | []byte](dst []byte, s T) []byte {
 	return dst
 }
 
-// parseBase checks the URI under which a directory is published.
-func parseBase(base string) (string, error) {
+// ParseBase checks the URI under which a directory is published.
+func ParseBase(base string) (string, error) {
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
@@ -104,16 +104,4 @@ func parseBase(base string) (string, error) {
 		base += "/"
 	}
 	return base, nil
-}
-
-// URI returns the URI of the file at the slash-separated relative path rel.
-func (d *Dir) URI(rel string) string { return d.base + EscapePath(rel) }
-
-// RelPath undoes [Dir.URI]. It reports false for a URI that no file here has.
-func (d *Dir) RelPath(uri string) (rel string, ok bool) {
-	path, ok := strings.CutPrefix(uri, d.base)
-	if !ok {
-		return "", false
-	}
-	return UnescapePath(path)
 }
