@@ -81,6 +81,7 @@ var rooms = []room{
 		"github.com/fsnotify/fsnotify golang.org/x/sync golang.org/x/sys"},
 	{"intake/jsonl", "catalog intake intake/internal/entry intake/internal/filestat intake/internal/listed internal/fetch resourcesync", "golang.org/x/sync"},
 	{"intake/sitemap", "catalog discover intake intake/internal/entry intake/internal/fault intake/internal/filestat intake/internal/listed internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
+	{"intake/bucket", "blob catalog intake intake/internal/filestat intake/internal/listed intake/internal/pathname internal/mediatype resourcesync", "golang.org/x/sync"},
 	{"intake/api", "catalog intake intake/internal/entry internal/trust resourcesync", ""},
 	{"intake/ledgertest", "intake", "github.com/google/go-cmp"},
 	{"intake/contentstest", "intake", ""},

@@ -14,7 +14,7 @@ import (
 // order close to that of URIs; a batch is sorted, so that the catalog writes
 // its pages almost in sequence.
 func (s *scan) applyAll(ctx context.Context) error {
-	tick := time.NewTicker(applyEvery)
+	tick := time.NewTicker(ApplyEvery)
 	defer tick.Stop()
 	var batch []catalog.Update
 	flush := func() error {

@@ -105,7 +105,7 @@ func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) erro
 		if err != nil {
 			return err
 		}
-		h.list.applied(a)
+		h.list.Applied(a)
 	}
 	// What is near in a database is written together.
 	slices.SortFunc(s.put, func(a, b LedgerRow) int { return strings.Compare(a.ID, b.ID) })

@@ -128,7 +128,7 @@ func (h *feedHarvest) fetchOne(ctx context.Context, uri string, hash bool) (cont
 		if err != nil {
 			return err
 		}
-		h.list.tally.Hashed.Add(1)
+		h.list.Tally.Hashed.Add(1)
 		c = contentOfFeed{hashes: sum.Sum(), length: n}
 		if typ := strings.TrimSpace(resp.Header.Get("Content-Type")); entry.Listable(resourcesync.Metadata{Type: typ}) {
 			c.typ = typ

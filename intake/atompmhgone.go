@@ -72,13 +72,13 @@ func (h *feedHarvest) adoptAll(ctx context.Context, rows []LedgerRow) error {
 // unowned calls f for the resources of the catalog that are on no record's
 // account.
 func (h *feedHarvest) unowned(ctx context.Context, f func(*Row) error) error {
-	rows := readRows(ctx, h.list.Catalog, h.list.Set, []catalog.Range{{}})
-	defer rows.stop()
+	rows := ReadRows(ctx, h.list.Catalog, h.list.Set, []catalog.Range{{}})
+	defer rows.Stop()
 	next, stop := iter.Pull2(h.a.ledger.URIs(ctx, h.list.Set))
 	defer stop()
 	uri, err, more := next()
-	for ; err == nil && rows.more(); rows.next() {
-		r := rows.row()
+	for ; err == nil && rows.More(); rows.Next() {
+		r := rows.Row()
 		for more && err == nil && uri < r.URI {
 			uri, err, more = next()
 		}
@@ -87,7 +87,7 @@ func (h *feedHarvest) unowned(ctx context.Context, f func(*Row) error) error {
 		}
 	}
 	if err == nil {
-		err = rows.err
+		err = rows.Err
 	}
 	return err
 }

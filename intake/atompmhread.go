@@ -54,7 +54,7 @@ func (h *feedHarvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.F
 		h.docs[uri] = known // AP-HV-07: not asked, as configured
 		return known, atompmh.Feed{}, nil
 	}
-	left := h.a.o.MaxBytes - h.list.tally.Bytes.Load()
+	left := h.a.o.MaxBytes - h.list.Tally.Bytes.Load()
 	if left <= 0 {
 		return nil, atompmh.Feed{}, fmt.Errorf("the documents of the feed have more than %d bytes", h.a.o.MaxBytes)
 	}
@@ -106,7 +106,7 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 		d.same, d.final = true, resp.URI
 		return &d, atompmh.Feed{}, nil
 	}
-	h.list.tally.Hashed.Add(1)
+	h.list.Tally.Hashed.Add(1)
 	part := uint32(len(h.parts))
 	h.parts = append(h.parts, feedPart{broken: true, depth: h.depth})
 	sum := sha256.New()
@@ -116,7 +116,7 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 	})
 	d := &feedDoc{final: resp.URI}
 	err = h.collect(rd, d, part)
-	h.list.tally.Bytes.Add(rd.Stats().Bytes)
+	h.list.Tally.Bytes.Add(rd.Stats().Bytes)
 	if err == nil {
 		_, err = io.Copy(io.Discard, resp.Body) // what the document does not need, but the digest
 	}

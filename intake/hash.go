@@ -211,7 +211,7 @@ func (h *hasher) readOnce(ctx context.Context, j *job, last bool) (done bool, er
 		Hashes:  h.sum.Sum(),
 		Token:   string(token),
 	}
-	h.s.tally.Hashed.Add(1)
+	h.s.Tally.Hashed.Add(1)
 	return true, nil
 }
 

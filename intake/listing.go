@@ -34,12 +34,12 @@ type Listing struct {
 	Gone   listed.URIs
 	Batch  []catalog.Update
 
-	tally
+	Tally
 	Incomplete atomic.Bool // not all of the list could be read
 }
 
 func (l *Origin) NewListing() *Listing {
-	return &Listing{Origin: l, Sorter: listed.Sorter{Dir: l.TempDir}, Gone: listed.URIs{Dir: l.TempDir}, tally: tally{teller: &l.Events, start: time.Now()}}
+	return &Listing{Origin: l, Sorter: listed.Sorter{Dir: l.TempDir}, Gone: listed.URIs{Dir: l.TempDir}, Tally: Tally{Reporter: &l.Events, Start: time.Now()}}
 }
 
 func (l *Listing) Close() {
@@ -58,31 +58,31 @@ func (l *Listing) Illegible(path string, err error) {
 // listed, with the Token of its row if there is one; left for every row that is
 // not listed.
 func (l *Listing) Compare(ctx context.Context, met func(it *listed.Entry, token string, known bool) error, left func(r *Row) error) error {
-	rows := readRows(ctx, l.Catalog, l.Set, []catalog.Range{{}})
-	defer rows.stop()
+	rows := ReadRows(ctx, l.Catalog, l.Set, []catalog.Range{{}})
+	defer rows.Stop()
 	err := l.Sorter.All(ctx, func(it *listed.Entry) error {
-		for rows.more() && rows.row().URI < string(it.URI) {
-			if err := left(rows.row()); err != nil {
+		for rows.More() && rows.Row().URI < string(it.URI) {
+			if err := left(rows.Row()); err != nil {
 				return err
 			}
-			rows.next()
+			rows.Next()
 		}
-		if rows.err != nil {
-			return rows.err
+		if rows.Err != nil {
+			return rows.Err
 		}
-		token, known := "", rows.more() && rows.row().URI == string(it.URI)
+		token, known := "", rows.More() && rows.Row().URI == string(it.URI)
 		if known {
-			token = rows.row().Token
-			rows.next()
+			token = rows.Row().Token
+			rows.Next()
 		}
 		return met(it, token, known)
 	})
-	for err == nil && rows.more() {
-		err = left(rows.row())
-		rows.next()
+	for err == nil && rows.More() {
+		err = left(rows.Row())
+		rows.Next()
 	}
 	if err == nil {
-		err = rows.err
+		err = rows.Err
 	}
 	return err
 }
@@ -106,7 +106,7 @@ func (l *Listing) Flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.applied(a)
+	l.Applied(a)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (l *Listing) mayDelete(ctx context.Context) error {
 	if !empty && (l.Gone.Count <= minShrink || l.Gone.Count <= st.Resources/2) {
 		return nil
 	}
-	e := &EmptyError{Root: l.Name, Resources: st.Resources, listing: true}
+	e := &EmptyError{Root: l.Name, Resources: st.Resources, Listing: true}
 	if !empty {
 		e.Gone = l.Gone.Count
 	}
@@ -187,7 +187,7 @@ func (l *Origin) Watch(ctx context.Context, scan func(context.Context) (Report, 
 		if r.Changed() && onChange != nil {
 			onChange(r)
 		}
-		retry = min(max(2*retry, retryFirst), retryMost)
+		retry = min(max(2*retry, RetryFirst), RetryMost)
 		if err == nil || errors.Is(err, ErrEmpty) { // trying again does not help
 			retry = 0
 		}

@@ -66,47 +66,47 @@ func (s *scan) walker() *walker {
 // merge walks from start beside the resources in the ranges, both in the order
 // of URIs.
 func (s *scan) merge(ctx context.Context, start *node, ranges ...catalog.Range) error {
-	rows := readRows(ctx, s.d.cat, s.d.set, ranges)
-	defer rows.stop()
+	rows := ReadRows(ctx, s.d.cat, s.d.set, ranges)
+	defer rows.Stop()
 	err := s.walker().walk(ctx, start, func(it *item) error { return s.meet(ctx, rows, it) })
 	if err != nil {
 		return err
 	}
-	for rows.more() {
-		if err := s.gone.Add(rows.row().URI); err != nil {
+	for rows.More() {
+		if err := s.gone.Add(rows.Row().URI); err != nil {
 			return err
 		}
-		rows.next()
+		rows.Next()
 	}
-	return rows.err
+	return rows.Err
 }
 
 // meet compares an item of the walk with the row that stands at its place.
-func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
-	for rows.more() && rows.row().URI < string(it.uri) {
-		if err := s.gone.Add(rows.row().URI); err != nil {
+func (s *scan) meet(ctx context.Context, rows *Rows, it *item) error {
+	for rows.More() && rows.Row().URI < string(it.uri) {
+		if err := s.gone.Add(rows.Row().URI); err != nil {
 			return err
 		}
-		rows.next()
+		rows.Next()
 	}
-	if rows.err != nil {
-		return rows.err
+	if rows.Err != nil {
+		return rows.Err
 	}
 	if it.kind == filestat.Dir { // unreadable: nobody knows what is below
-		for rows.more() && strings.HasPrefix(rows.row().URI, string(it.uri)) {
-			rows.next()
+		for rows.More() && strings.HasPrefix(rows.Row().URI, string(it.uri)) {
+			rows.Next()
 		}
-		return rows.err
+		return rows.Err
 	}
 	s.Files.Add(1)
-	known := rows.more() && rows.row().URI == string(it.uri)
+	known := rows.More() && rows.Row().URI == string(it.uri)
 	j := job{}
 	if !known && it.kind == filestat.Unreadable {
 		return nil
 	}
 	if known {
-		old := rows.row().Token
-		rows.next()
+		old := rows.Row().Token
+		rows.Next()
 		if it.kind == filestat.Unreadable {
 			return nil
 		}

@@ -190,7 +190,7 @@ func (v *oaiHarvest) take(ctx context.Context, ready <-chan *piece) (over bool, 
 
 // gather makes batches of what comes, as take wants them.
 func (v *oaiHarvest) gather(ctx context.Context, ready <-chan *piece, batches chan<- *oaiBatch) (over bool, err error) {
-	tick := time.NewTicker(applyEvery)
+	tick := time.NewTicker(ApplyEvery)
 	defer tick.Stop()
 	for more := true; more; {
 		b, due := &oaiBatch{oaiHarvest: v}, false
@@ -329,7 +329,7 @@ func (b *oaiBatch) apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.applied(a)
+	b.Applied(a)
 	if len(b.changed) == 0 {
 		return nil
 	}
@@ -341,19 +341,19 @@ func (b *oaiBatch) apply(ctx context.Context) error {
 func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
 	current := v.tokenOf()
 	v.Files.Store(0)
-	rows := readRows(ctx, v.Catalog, v.Set, []catalog.Range{{}})
-	defer rows.stop()
-	for ; rows.more(); rows.next() {
-		if rows.row().Token == current {
+	rows := ReadRows(ctx, v.Catalog, v.Set, []catalog.Range{{}})
+	defer rows.Stop()
+	for ; rows.More(); rows.Next() {
+		if rows.Row().Token == current {
 			v.Files.Add(1)
 			continue
 		}
-		if err := v.Gone.Add(rows.row().URI); err != nil {
+		if err := v.Gone.Add(rows.Row().URI); err != nil {
 			return err
 		}
 	}
-	if rows.err != nil {
-		return rows.err
+	if rows.Err != nil {
+		return rows.Err
 	}
 	if v.Gone.Count == 0 {
 		return nil

@@ -23,14 +23,14 @@ type EmptyError struct {
 	Resources int64 // in the catalog
 	Gone      int64 // of these; 0: all
 
-	listing bool // Root is no directory
+	Listing bool // Root is no directory
 }
 
 func (e *EmptyError) Error() string {
 	switch {
 	case e.Gone > 0:
 		return fmt.Sprintf("%s no longer lists %d of the %d resources in the catalog", e.Root, e.Gone, e.Resources)
-	case e.listing:
+	case e.Listing:
 		return fmt.Sprintf("%s lists nothing to publish, but the catalog holds %d resources", e.Root, e.Resources)
 	}
 	return fmt.Sprintf("%s has no files to publish, but the catalog holds %d resources", e.Root, e.Resources)
@@ -41,7 +41,7 @@ func (e *EmptyError) Is(target error) bool { return target == ErrEmpty }
 
 // Hint says what to do about it.
 func (e *EmptyError) Hint() string {
-	if e.listing {
+	if e.Listing {
 		return "see that the list is whole; if so much is to be deleted, run again with --allow-empty"
 	}
 	return "see that the directory is mounted and the patterns are right; if all is to be deleted, run again with --allow-empty"
@@ -86,7 +86,7 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%q: %v", p.Path, p.Err) }
 
-func (ps *Problems) add(p Problem) {
+func (ps *Problems) Add(p Problem) {
 	ps.Count++
 	i, found := slices.BinarySearchFunc(ps.First, p, compareProblems)
 	if found || i == maxProblems {
@@ -145,7 +145,7 @@ type Event struct {
 func (ps *Problems) merge(other *Problems) {
 	count := ps.Count + other.Count
 	for _, p := range other.First {
-		ps.add(p)
+		ps.Add(p)
 	}
 	ps.Count = count
 }

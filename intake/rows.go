@@ -14,11 +14,11 @@ type Row struct{ URI, Token string }
 
 // rows reads ahead in the catalog, a page to a transaction: what is applied
 // meanwhile lies behind.
-type rows struct {
+type Rows struct {
 	pages  chan page
 	cancel context.CancelFunc
 	page   []Row
-	err    error
+	Err    error
 }
 
 type page struct {
@@ -26,9 +26,9 @@ type page struct {
 	err  error
 }
 
-func readRows(ctx context.Context, cat catalog.Catalog, set string, ranges []catalog.Range) *rows {
+func ReadRows(ctx context.Context, cat catalog.Catalog, set string, ranges []catalog.Range) *Rows {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &rows{pages: make(chan page, 2), cancel: cancel}
+	r := &Rows{pages: make(chan page, 2), cancel: cancel}
 	go func() {
 		defer close(r.pages)
 		for _, rg := range ranges {
@@ -67,26 +67,26 @@ func readPage(ctx context.Context, cat catalog.Catalog, set string, rg *catalog.
 }
 
 // more reports whether there is a row.
-func (r *rows) more() bool {
+func (r *Rows) More() bool {
 	for len(r.page) == 0 {
 		p, ok := <-r.pages
 		if !ok {
 			return false
 		}
 		if p.err != nil {
-			r.err = p.err
+			r.Err = p.err
 		}
 		r.page = p.rows
 	}
 	return true
 }
 
-func (r *rows) row() *Row { return &r.page[0] }
+func (r *Rows) Row() *Row { return &r.page[0] }
 
-func (r *rows) next() { r.page = r.page[1:] }
+func (r *Rows) Next() { r.page = r.page[1:] }
 
 // stop ends the reading and waits for its end.
-func (r *rows) stop() {
+func (r *Rows) Stop() {
 	r.cancel()
 	for range r.pages {
 	}
@@ -100,8 +100,8 @@ func Held(ctx context.Context, cat catalog.Catalog, set, uri string) (catalog.Re
 	return rec, ok, err
 }
 
-// applyEvery bounds how long what was read waits for its batch to fill.
-const applyEvery = time.Second
+// ApplyEvery bounds how long what was read waits for its batch to fill.
+const ApplyEvery = time.Second
 
 // Sizes of what is read from and written to a catalog at a time. They bound the
 // memory of a scan.

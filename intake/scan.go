@@ -36,14 +36,14 @@ type scan struct {
 	full bool             // of everything
 	past map[string]alias // those known before a full scan
 
-	tally
+	Tally
 }
 
 func newScan(d *Dir, t *sharedTree) *scan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return &scan{
-		d: d, t: t, enter: d.enter, tally: tally{teller: &d.events, start: time.Now()},
+		d: d, t: t, enter: d.enter, Tally: Tally{Reporter: &d.events, Start: time.Now()},
 		gone:   listed.URIs{Dir: d.o.TempDir},
 		jobs:   make(chan *block, 2*runtime.GOMAXPROCS(0)),
 		hashed: make(chan *block, blocksReady),
@@ -167,7 +167,7 @@ func (s *scan) apply(ctx context.Context, batch []catalog.Update) error {
 	if err != nil {
 		return err
 	}
-	s.applied(a)
+	s.Applied(a)
 	return nil
 }
 

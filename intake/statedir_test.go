@@ -70,14 +70,3 @@ func TestALinkThatIsTurnedIntoAStateDirectoryIsWithdrawn(t *testing.T) {
 		t.Errorf("scan: %+v, want the link deleted", r)
 	}
 }
-
-func TestStateDirectoriesInBucketsAreNeverPublished(t *testing.T) {
-	t.Parallel()
-	objects := newFakeBucket()
-	for _, key := range []string{"a/file", "a/.lockstep/uploads/1", ".lockstep/x", "b/.lockstep"} {
-		objects.put(key, "x")
-	}
-	cat := catalog.NewMem(nil)
-	scanBucket(t, newBucket(t, objects, cat, intake.BucketOptions{}))
-	wantPaths(t, cat, "a/file", "b/.lockstep")
-}

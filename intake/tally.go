@@ -30,9 +30,9 @@ func (t *Reporter) Emit(e Event) {
 
 // A tally counts what a scan comes to, and tells of it. Its methods are safe for
 // concurrent use.
-type tally struct {
-	teller *Reporter
-	start  time.Time
+type Tally struct {
+	Reporter *Reporter
+	Start    time.Time
 
 	Files, Unchanged, Hashed, Bytes atomic.Int64
 
@@ -41,7 +41,7 @@ type tally struct {
 }
 
 // applied counts what the catalog made of a batch.
-func (t *tally) applied(a catalog.Applied) {
+func (t *Tally) Applied(a catalog.Applied) {
 	t.Unchanged.Add(int64(a.Unchanged))
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,20 +51,20 @@ func (t *tally) applied(a catalog.Applied) {
 }
 
 // report is what the scan came to so far.
-func (t *tally) Report() Report {
+func (t *Tally) Report() Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.r
 	r.Files, r.Unchanged = t.Files.Load(), t.Unchanged.Load()
 	r.Hashed, r.Bytes = t.Hashed.Load(), t.Bytes.Load()
-	r.Elapsed = time.Since(t.start)
+	r.Elapsed = time.Since(t.Start)
 	return r
 }
 
 // progress tells now and then how far the scan is, until stopped, if anybody
 // wants to know.
-func (t *tally) Progress() (stop func()) {
-	if t.teller.OnEvent == nil {
+func (t *Tally) Progress() (stop func()) {
+	if t.Reporter.OnEvent == nil {
 		return func() {}
 	}
 	done := make(chan struct{})
@@ -77,7 +77,7 @@ func (t *tally) Progress() (stop func()) {
 			case <-tick.C:
 				r := t.Report()
 				r.Unreadable.First, r.Skipped.First = nil, nil // still being written to
-				t.teller.Emit(Event{Kind: EventProgress, Report: r})
+				t.Reporter.Emit(Event{Kind: EventProgress, Report: r})
 			case <-done:
 				return
 			}
@@ -90,21 +90,21 @@ func (t *tally) Progress() (stop func()) {
 }
 
 // skipped tells of what is passed over by rule.
-func (t *tally) Skipped(path string, why error) {
+func (t *Tally) Skipped(path string, why error) {
 	t.mu.Lock()
-	t.r.Skipped.add(Problem{path, why})
+	t.r.Skipped.Add(Problem{path, why})
 	t.mu.Unlock()
-	t.teller.Emit(Event{Kind: EventSkipped, Path: path, Err: why})
+	t.Reporter.Emit(Event{Kind: EventSkipped, Path: path, Err: why})
 }
 
 // unreadable tells of what could not be taken, and stays as it was.
-func (t *tally) Unreadable(path string, err error) {
+func (t *Tally) Unreadable(path string, err error) {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		err = pe.Err // the path stands beside it
 	}
 	t.mu.Lock()
-	t.r.Unreadable.add(Problem{path, err})
+	t.r.Unreadable.Add(Problem{path, err})
 	t.mu.Unlock()
-	t.teller.Emit(Event{Kind: EventUnreadable, Path: path, Err: err})
+	t.Reporter.Emit(Event{Kind: EventUnreadable, Path: path, Err: err})
 }

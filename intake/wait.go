@@ -11,8 +11,8 @@ const (
 	FileInterval = 500 * time.Millisecond // between looks at a list that is a file
 	Quiet        = 200 * time.Millisecond // a file that may still be written is read when it has not changed for so long,
 	Patience     = 5 * time.Second        // or after so long if it keeps changing
-	retryFirst   = time.Second            // after a scan that failed; doubles
-	retryMost    = time.Minute
+	RetryFirst   = time.Second            // after a scan that failed; doubles
+	RetryMost    = time.Minute
 )
 
 // forever waits for the end of ctx.

@@ -162,7 +162,7 @@ func (w *watch) plan(all bool, took time.Duration, err error) {
 	case err == nil:
 		w.retry = 0
 	case all || w.retryAt.IsZero(): // else a retry is near; what fails meanwhile does not put it off
-		w.retry = min(max(2*w.retry, retryFirst), retryMost)
+		w.retry = min(max(2*w.retry, RetryFirst), RetryMost)
 		w.retryAt = now.Add(w.retry)
 	}
 	degraded := w.notify.failure()

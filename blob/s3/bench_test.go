@@ -13,7 +13,7 @@ import (
 
 	"lockstep/blob/s3"
 	"lockstep/catalog"
-	"lockstep/intake"
+	intakebucket "lockstep/intake/bucket"
 )
 
 // sink is a service that accepts everything and stores nothing.
@@ -104,7 +104,7 @@ func BenchmarkScan(b *testing.B) {
 	defer server.Close()
 	store := open(b, s3.Options{Endpoint: server.URL})
 	cat := catalog.NewMem(nil)
-	in, err := intake.NewBucket(store, cat, "set", intake.BucketOptions{BaseURI: "https://data.example.org/"})
+	in, err := intakebucket.New(store, cat, "set", intakebucket.Options{BaseURI: "https://data.example.org/"})
 	if err != nil {
 		b.Fatal(err)
 	}

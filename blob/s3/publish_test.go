@@ -20,6 +20,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/destination"
 	"lockstep/intake"
+	intakebucket "lockstep/intake/bucket"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 	"lockstep/source"
@@ -40,7 +41,7 @@ func TestThroughBuckets(t *testing.T) {
 		base := o.Endpoint + "/" + o.Bucket + "/"
 		set := must[string](t)(source.CapabilityListURI(base, "main"))
 		cat := catalog.NewMem(nil)
-		in := must[*intake.Bucket](t)(intake.NewBucket(b, cat, set, intake.BucketOptions{BaseURI: base, Content: intake.ReadMissing}))
+		in := must[*intakebucket.Bucket](t)(intakebucket.New(b, cat, set, intakebucket.Options{BaseURI: base, Content: intakebucket.ReadMissing}))
 		src := must[*source.Source](t)(source.New(cat, b, source.Options{BaseURL: base}))
 		dest := must[*blob.Dir](t)(blob.NewDir(filepath.Join(t.TempDir(), "mirror"), blob.DirOptions{}))
 		defer dest.Close()
@@ -119,7 +120,7 @@ func TestChecksums(t *testing.T) {
 	}
 	b := must[*s3.Bucket](t)(s3.New(o))
 	cat := catalog.NewMem(nil)
-	in := must[*intake.Bucket](t)(intake.NewBucket(b, cat, "set", intake.BucketOptions{BaseURI: "https://data.example.org/"}))
+	in := must[*intakebucket.Bucket](t)(intakebucket.New(b, cat, "set", intakebucket.Options{BaseURI: "https://data.example.org/"}))
 	must[intake.Report](t)(in.Scan(t.Context()))
 	for r, err := range cat.Resources(t.Context(), "set", catalog.Range{}) {
 		if err != nil || len(r.Hashes) != 2 || r.Hashes.Get(resourcesync.MD5) == "" || r.Hashes.Get(resourcesync.SHA256) == "" {

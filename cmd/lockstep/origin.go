@@ -17,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/intake/api"
+	"lockstep/intake/bucket"
 	"lockstep/intake/jsonl"
 	"lockstep/intake/sitemap"
 	"lockstep/internal/fetch"
@@ -97,15 +98,15 @@ func openDir(w *wayIn) (origin, error) {
 
 // openBucketOrigin makes a set from the objects of a bucket.
 func openBucketOrigin(w *wayIn) (origin, error) {
-	bucket, err := mirror.OpenBucket(w.Address.String(), w.site.opts.io.LookupEnv)
+	objects, err := mirror.OpenBucket(w.Address.String(), w.site.opts.io.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
-	content := intake.ReadNever
+	content := bucket.ReadNever
 	if w.config.HashesGiven {
-		content = intake.ReadAlways
+		content = bucket.ReadAlways
 	}
-	return intake.NewBucket(bucket, w.catalog, w.set, intake.BucketOptions{
+	return bucket.New(objects, w.catalog, w.set, bucket.Options{
 		BaseURI: w.uri, Content: content, Algorithms: w.hashes, Include: w.config.Include, Exclude: w.config.Exclude,
 		AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state, ScanInterval: w.interval, OnEvent: w.onEvent,
 	})

@@ -1,4 +1,4 @@
-package intake
+package bucket
 
 import (
 	"context"
@@ -20,13 +20,13 @@ import (
 	"lockstep/resourcesync"
 )
 
-// bucketTokenRules changes when a Record derived from the same object would
+// tokenRules changes when a Record derived from the same object would
 // differ: the next scan then looks at every object again.
-const bucketTokenRules = "b1"
+const tokenRules = "b1"
 
-// bucketTokenPrefix begins the Tokens of records made like that.
-func bucketTokenPrefix(content Reading, algs []resourcesync.Algorithm) string {
-	p := strconv.AppendUint([]byte(bucketTokenRules+"."), uint64(content), 36)
+// tokenPrefix begins the Tokens of records made like that.
+func tokenPrefix(content Reading, algs []resourcesync.Algorithm) string {
+	p := strconv.AppendUint([]byte(tokenRules+"."), uint64(content), 36)
 	if content != ReadNever {
 		for _, a := range algs {
 			p = strconv.AppendUint(p, uint64(a), 36)
@@ -50,19 +50,22 @@ func (b *Bucket) token(o *object) string {
 	return string(append(t, o.etag[:min(len(o.etag), maxETag)]...))
 }
 
+// contentBuffer is how much of an object is read at a time.
+const contentBuffer = 128 << 10
+
 // A looker looks at objects, one at a time.
 type looker struct {
-	s    *bucketScan
+	s    *scan
 	sum  *resourcesync.Hasher
 	buf  []byte
 	head []byte // the first bytes of an object
 }
 
-func newLooker(s *bucketScan) *looker {
+func newLooker(s *scan) *looker {
 	l := &looker{s: s}
 	if s.b.o.Content != ReadNever {
 		l.sum = resourcesync.NewHasher(s.b.o.Algorithms...)
-		l.buf = make([]byte, readBuffer)
+		l.buf = make([]byte, contentBuffer)
 		l.head = make([]byte, 0, mediatype.HeadSize)
 	}
 	return l
@@ -86,7 +89,7 @@ func (e *sizeError) Error() string {
 func (e *sizeError) Is(target error) bool { return target == errLie }
 
 // look returns the Record of an object.
-func (l *looker) look(ctx context.Context, j *bucketJob) (catalog.Record, error) {
+func (l *looker) look(ctx context.Context, j *job) (catalog.Record, error) {
 	if l.s.b.o.Content == ReadAlways {
 		return l.read(ctx, j)
 	}
@@ -102,7 +105,7 @@ func (l *looker) look(ctx context.Context, j *bucketJob) (catalog.Record, error)
 }
 
 // describe returns what the header h says of the object.
-func (l *looker) describe(ctx context.Context, j *bucketJob, h http.Header) (catalog.Record, error) {
+func (l *looker) describe(ctx context.Context, j *job, h http.Header) (catalog.Record, error) {
 	etag := strings.Trim(strings.TrimPrefix(h.Get("ETag"), "W/"), `"`)
 	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	if err != nil {
@@ -121,7 +124,7 @@ func (l *looker) describe(ctx context.Context, j *bucketJob, h http.Header) (cat
 	}
 	if listedVersion {
 		rec.Token = l.s.b.token(&j.object)
-		if j.etag == "" && j.modTime.After(l.s.start.Add(-filestat.CoarseTick)) {
+		if j.etag == "" && j.modTime.After(l.s.Start.Add(-filestat.CoarseTick)) {
 			rec.Token += string(filestat.RacyMark)
 		}
 	} else {
@@ -134,7 +137,7 @@ func (l *looker) describe(ctx context.Context, j *bucketJob, h http.Header) (cat
 }
 
 // read returns what the object's header and content say.
-func (l *looker) read(ctx context.Context, j *bucketJob) (catalog.Record, error) {
+func (l *looker) read(ctx context.Context, j *job) (catalog.Record, error) {
 	body, h, err := l.s.b.objects.Get(ctx, j.key)
 	if err != nil {
 		return catalog.Record{}, err
@@ -279,7 +282,7 @@ func plain(h http.Header) bool {
 }
 
 // knownHashes returns the hashes the service has of an object.
-func (s *bucketScan) knownHashes(ctx context.Context, etag string, h http.Header) (resourcesync.Hashes, error) {
+func (s *scan) knownHashes(ctx context.Context, etag string, h http.Header) (resourcesync.Hashes, error) {
 	hs := checksums(h)
 	digest := md5Form(etag)
 	if digest == "" || !plain(h) || hs.Get(resourcesync.MD5) != "" {

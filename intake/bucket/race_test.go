@@ -1,6 +1,6 @@
 //go:build race
 
-package intake_test
+package bucket_test
 
 // underRace says that tests are slow, so that some make fewer rounds.
 const underRace = true

@@ -1,4 +1,4 @@
-package intake
+package bucket
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"lockstep/blob"
+	"lockstep/intake"
 	"lockstep/intake/internal/filestat"
 	"lockstep/intake/internal/pathname"
 )
@@ -20,7 +21,7 @@ var ErrListing = errors.New("the listing cannot be relied on")
 // A ListingError says how a listing contradicts itself or the objects. Nothing
 // was deleted.
 type ListingError struct {
-	Lies Problems // keys, and what is the matter
+	Lies intake.Problems // keys, and what is the matter
 }
 
 func (e *ListingError) Error() string {
@@ -80,7 +81,7 @@ func addressable(key string) error {
 // lists keys in the order of their bytes, a catalog URIs in the order of theirs,
 // in which some bytes are escaped: it has to be sorted anew. A key that comes
 // twice is always out of order.
-func (s *bucketScan) list(ctx context.Context) error {
+func (s *scan) list(ctx context.Context) error {
 	last, first := "", true
 	for info, err := range s.b.objects.Objects(ctx) {
 		if err != nil {
@@ -106,7 +107,7 @@ func (s *bucketScan) list(ctx context.Context) error {
 }
 
 // take keeps an object that is a resource.
-func (s *bucketScan) take(info blob.Info) error {
+func (s *scan) take(info blob.Info) error {
 	key := info.Name
 	why := addressable(key)
 	switch {
@@ -144,10 +145,10 @@ func reservedPath(rel string) bool {
 }
 
 // lie takes down how the listing contradicts itself. Its error ends the scan.
-func (s *bucketScan) lie(key string, how error) error {
+func (s *scan) lie(key string, how error) error {
 	s.liesMu.Lock()
 	defer s.liesMu.Unlock()
-	s.lies.add(Problem{key, how})
+	s.lies.Add(intake.Problem{Path: key, Err: how})
 	if s.lies.Count >= maxLies {
 		return &ListingError{Lies: s.lies}
 	}
@@ -155,7 +156,7 @@ func (s *bucketScan) lie(key string, how error) error {
 }
 
 // listingError returns what is wrong with the listing, or nil.
-func (s *bucketScan) listingError() error {
+func (s *scan) listingError() error {
 	s.liesMu.Lock()
 	defer s.liesMu.Unlock()
 	if s.lies.Count == 0 {

@@ -1,25 +1,27 @@
-package intake
+package bucket
 
 import (
 	"context"
 	"time"
+
+	"lockstep/intake"
 )
 
-// Watch scans, and scans again whenever [BucketOptions.ScanInterval] has passed,
+// Watch scans, and scans again whenever [Options.ScanInterval] has passed,
 // until ctx ends; then it returns the cause. A bucket tells nobody of changes:
 // they are seen by the next scan.
 //
 // onChange is told of every scan that changed the catalog; the next one waits
-// until it returns. What goes wrong is told to [BucketOptions.OnEvent] and tried
+// until it returns. What goes wrong is told to [Options.OnEvent] and tried
 // again, sooner than a scan that went well.
-func (b *Bucket) Watch(ctx context.Context, onChange func(Report)) error {
+func (b *Bucket) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	var retry time.Duration // pause after the last failure
 	for {
 		r, err := b.Scan(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		b.events.Emit(Event{Kind: EventScanned, Err: err, Report: r})
+		b.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: r})
 		if r.Changed() && onChange != nil {
 			onChange(r)
 		}
@@ -27,7 +29,7 @@ func (b *Bucket) Watch(ctx context.Context, onChange func(Report)) error {
 		pause := max(every, r.Elapsed)
 		switch {
 		case err != nil:
-			retry = min(max(2*retry, retryFirst), retryMost)
+			retry = min(max(2*retry, intake.RetryFirst), intake.RetryMost)
 			pause = retry
 			if every > 0 {
 				pause = min(retry, max(every, r.Elapsed))
@@ -38,7 +40,7 @@ func (b *Bucket) Watch(ctx context.Context, onChange func(Report)) error {
 		default:
 			retry = 0
 		}
-		if Sleep(ctx, pause) != nil {
+		if intake.Sleep(ctx, pause) != nil {
 			return context.Cause(ctx)
 		}
 	}

@@ -1,9 +1,10 @@
-package intake
+package bucket
 
 import (
 	"encoding/binary"
-	"lockstep/intake/internal/pathname"
 	"time"
+
+	"lockstep/intake/internal/pathname"
 )
 
 // An object is what a bucket lists.

@@ -1,4 +1,6 @@
-package intake
+// Package bucket keeps a set of a catalog in step with a bucket of objects, as
+// S3-compatible services have them.
+package bucket
 
 import (
 	"context"
@@ -15,6 +17,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/internal/pathname"
 	"lockstep/resourcesync"
 )
@@ -52,8 +55,8 @@ const (
 	ReadAlways                 // every new or changed object is read
 )
 
-// BucketOptions configures a [Bucket]. Only BaseURI is required.
-type BucketOptions struct {
+// Options configures a [Bucket]. Only BaseURI is required.
+type Options struct {
 	// BaseURI is the URI under which the bucket, or the prefix, is published; a
 	// slash is added if it does not end in one.
 	BaseURI string
@@ -65,8 +68,8 @@ type BucketOptions struct {
 	// and SHA-256.
 	Algorithms []resourcesync.Algorithm
 
-	// Include and Exclude are globs on keys below the prefix, as of a
-	// [DirOptions].
+	// Include and Exclude are globs on keys below the prefix, as those of a
+	// directory are on paths.
 	Include, Exclude []string
 
 	// AllowEmpty lets a scan delete everything if the bucket is empty.
@@ -85,13 +88,13 @@ type BucketOptions struct {
 
 	// OnEvent is told what happens, never concurrently; may be nil. It must not
 	// call the Bucket.
-	OnEvent func(Event)
+	OnEvent func(intake.Event)
 }
 
 const (
-	// DefaultBucketInterval: listing a million objects takes a thousand
+	// DefaultInterval: listing a million objects takes a thousand
 	// requests, each of which costs money at most providers.
-	DefaultBucketInterval = 5 * time.Minute
+	DefaultInterval = 5 * time.Minute
 
 	// DefaultRequests makes up for the time each takes and bothers no service.
 	DefaultRequests = 16
@@ -109,7 +112,7 @@ const (
 // Every object is, whatever its key, except
 //
 //   - what the include and exclude patterns leave out;
-//   - what a Source's own documents would hide, as in a [Dir];
+//   - what a Source's own documents would hide, as in a directory;
 //   - empty objects whose keys end in a slash: what tools make for directories;
 //   - keys no URI can lead to: with a segment "." or "..", which readers of
 //     URIs resolve, with a NUL byte, or not UTF-8, which cannot be asked for.
@@ -149,16 +152,16 @@ type Bucket struct {
 	base    string
 	cat     catalog.Catalog
 	set     string
-	o       BucketOptions
+	o       Options
 	filter  *pathname.Filter
 	prefix  string // of Tokens
 
 	scanning sync.Mutex // held by a scan
-	events   Reporter
+	events   intake.Reporter
 }
 
-// NewBucket returns a Bucket that fills the set of cat from the objects.
-func NewBucket(objects Objects, cat catalog.Catalog, set string, o BucketOptions) (*Bucket, error) {
+// New returns a Bucket that fills the set of cat from the objects.
+func New(objects Objects, cat catalog.Catalog, set string, o Options) (*Bucket, error) {
 	b := &Bucket{objects: objects, cat: cat, set: set}
 	var err error
 	if b.base, err = pathname.ParseBase(o.BaseURI); err != nil {
@@ -172,29 +175,29 @@ func NewBucket(objects Objects, cat catalog.Catalog, set string, o BucketOptions
 	}
 	o.Algorithms = slices.Clone(o.Algorithms)
 	if o.ScanInterval == 0 {
-		o.ScanInterval = DefaultBucketInterval
+		o.ScanInterval = DefaultInterval
 	}
 	if o.Requests <= 0 {
 		o.Requests = DefaultRequests
 	}
 	b.o = o
 	b.events.OnEvent = o.OnEvent
-	b.prefix = bucketTokenPrefix(o.Content, o.Algorithms)
+	b.prefix = tokenPrefix(o.Content, o.Algorithms)
 	return b, nil
 }
 
 // Scan brings the catalog in step with the bucket. The Report is right, as far
 // as the scan came, with an error too; then nothing has been deleted, though
 // what is new may have been put in.
-func (b *Bucket) Scan(ctx context.Context) (Report, error) {
+func (b *Bucket) Scan(ctx context.Context) (intake.Report, error) {
 	b.scanning.Lock()
 	defer b.scanning.Unlock()
-	s := newBucketScan(b)
+	s := newScan(b)
 	defer s.close()
 	err := s.run(ctx)
 	r := s.Report()
 	if err != nil {
-		if err = Cause(ctx, err); strings.Contains(err.Error(), fmt.Sprint(b.objects)) {
+		if err = intake.Cause(ctx, err); strings.Contains(err.Error(), fmt.Sprint(b.objects)) {
 			return r, err // once is enough
 		}
 		return r, fmt.Errorf("scan %s: %w", b.objects, err)

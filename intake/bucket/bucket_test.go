@@ -1,4 +1,4 @@
-package intake_test
+package bucket_test
 
 import (
 	"context"
@@ -21,20 +21,21 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/bucket"
 	"lockstep/resourcesync"
 )
 
-func newBucket(t testing.TB, objects intake.Objects, cat catalog.Catalog, o intake.BucketOptions) *intake.Bucket {
+func newBucket(t testing.TB, objects bucket.Objects, cat catalog.Catalog, o bucket.Options) *bucket.Bucket {
 	t.Helper()
 	o.BaseURI = base
-	b, err := intake.NewBucket(objects, cat, set, o)
+	b, err := bucket.New(objects, cat, set, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-func scanBucket(t testing.TB, b *intake.Bucket) intake.Report {
+func scanBucket(t testing.TB, b *bucket.Bucket) intake.Report {
 	t.Helper()
 	r, err := b.Scan(t.Context())
 	if err != nil {
@@ -91,7 +92,7 @@ func TestBucket(t *testing.T) {
 		fake.put(key, "text of "+key)
 		want = append(want, path)
 	}
-	b := newBucket(t, fake, cat, intake.BucketOptions{})
+	b := newBucket(t, fake, cat, bucket.Options{})
 	n := len(oddKeys)
 	r := scanBucket(t, b)
 	if r.Created != int64(n) || r.Files != int64(n) || r.Skipped.Count+r.Unreadable.Count > 0 {
@@ -142,7 +143,7 @@ func TestBucketSkips(t *testing.T) {
 			data = ""
 		}
 		fake.put(key, data)
-		b := newBucket(t, fake, cat, intake.BucketOptions{})
+		b := newBucket(t, fake, cat, bucket.Options{})
 		r := scanBucket(t, b)
 		if r.Files != 0 || r.Skipped.Count != 1 || !strings.Contains(r.Skipped.First[0].String(), why) || r.Skipped.First[0].Path != key {
 			t.Errorf("%q: %+v, want %q", key, r.Skipped, why)
@@ -153,7 +154,7 @@ func TestBucketSkips(t *testing.T) {
 	fake.put("in/tmp/b.txt", "x")
 	fake.put("out/c.txt", "x")
 	fake.put("in/d.bak", "x")
-	b := newBucket(t, fake, cat, intake.BucketOptions{Include: []string{"in/"}, Exclude: []string{"*.bak", "tmp/"}})
+	b := newBucket(t, fake, cat, bucket.Options{Include: []string{"in/"}, Exclude: []string{"*.bak", "tmp/"}})
 	if r := scanBucket(t, b); r.Skipped.Count > 0 {
 		t.Errorf("Report = %+v", r)
 	}
@@ -198,7 +199,7 @@ func TestBucketHeaders(t *testing.T) {
 			fake, cat := newFakeBucket(), catalog.NewMem(nil)
 			fake.put("proof", "proof")
 			fake.put(tt.key, text, tt.headers...)
-			b := newBucket(t, fake, cat, intake.BucketOptions{})
+			b := newBucket(t, fake, cat, bucket.Options{})
 			scanBucket(t, b)
 			rec := records(t, cat)[tt.key]
 			if rec.Type != tt.typ || rec.Encoding != tt.enc || !slices.Equal(rec.Hashes, tt.hashes) || rec.Length != int64(len(text)) {
@@ -218,7 +219,7 @@ func TestBucketTags(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		fake.put(key, "text", `ETag: "`+hex.EncodeToString([]byte(md5Of("not "+key)))+`"`)
 	}
-	scanBucket(t, newBucket(t, fake, cat, intake.BucketOptions{}))
+	scanBucket(t, newBucket(t, fake, cat, bucket.Options{}))
 	for path, rec := range records(t, cat) {
 		if len(rec.Hashes) > 0 {
 			t.Errorf("%s has %v", path, rec.Hashes)
@@ -233,25 +234,25 @@ func TestBucketContent(t *testing.T) {
 		return resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: md5Of(text)}, {Algorithm: resourcesync.SHA256, Digest: sha256Of(text)}}
 	}
 	for _, tt := range []struct {
-		content intake.Reading
+		content bucket.Reading
 		whole   resourcesync.Hashes // of the object sent whole
 		parts   resourcesync.Hashes // of that sent in parts
 		reads   int64
 	}{
-		{intake.ReadNever, both("one")[:1], nil, 0},
-		{intake.ReadMissing, both("one")[:1], both("<html>two"), 1},
-		{intake.ReadAlways, both("one"), both("<html>two"), 2},
+		{bucket.ReadNever, both("one")[:1], nil, 0},
+		{bucket.ReadMissing, both("one")[:1], both("<html>two"), 1},
+		{bucket.ReadAlways, both("one"), both("<html>two"), 2},
 	} {
 		fake, cat := newFakeBucket(), catalog.NewMem(nil)
 		fake.put("whole", "one")
 		fake.put("parts", "<html>two", `ETag: "0123456789abcdef0123456789abcdef-2"`, "Content-Type: binary/octet-stream")
-		b := newBucket(t, fake, cat, intake.BucketOptions{Content: tt.content})
+		b := newBucket(t, fake, cat, bucket.Options{Content: tt.content})
 		r := scanBucket(t, b)
 		recs := records(t, cat)
 		if r.Hashed != tt.reads || !slices.Equal(recs["whole"].Hashes, tt.whole) || !slices.Equal(recs["parts"].Hashes, tt.parts) {
 			t.Errorf("%d: read %d, %v and %v", tt.content, r.Hashed, recs["whole"].Hashes, recs["parts"].Hashes)
 		}
-		if tt.content != intake.ReadNever && recs["parts"].Type != "text/html" {
+		if tt.content != bucket.ReadNever && recs["parts"].Type != "text/html" {
 			t.Errorf("%d: type %q", tt.content, recs["parts"].Type)
 		}
 		fake.asked()
@@ -260,8 +261,8 @@ func TestBucketContent(t *testing.T) {
 			t.Errorf("%d: %d heads, %d gets in the second scan", tt.content, heads, gets)
 		}
 		// Who wants to know more looks again.
-		r = scanBucket(t, newBucket(t, fake, cat, intake.BucketOptions{Content: intake.ReadAlways}))
-		if want := int64(2); tt.content != intake.ReadAlways && r.Hashed != want {
+		r = scanBucket(t, newBucket(t, fake, cat, bucket.Options{Content: bucket.ReadAlways}))
+		if want := int64(2); tt.content != bucket.ReadAlways && r.Hashed != want {
 			t.Errorf("%d: then read %d", tt.content, r.Hashed)
 		}
 	}
@@ -272,7 +273,7 @@ func TestBucketBitstream(t *testing.T) {
 	t.Parallel()
 	fake, cat := newFakeBucket(), catalog.NewMem(nil)
 	fake.put("a b", "text")
-	b := newBucket(t, fake, cat, intake.BucketOptions{})
+	b := newBucket(t, fake, cat, bucket.Options{})
 	scanBucket(t, b)
 	rec := records(t, cat)["a%20b"]
 	r, err := b.Bitstream(t.Context(), &rec)
@@ -296,7 +297,7 @@ func TestBucketWatch(t *testing.T) {
 	fake, cat := newFakeBucket(), catalog.NewMem(nil)
 	fake.put("a", "1")
 	events := make(chan intake.Event, 100)
-	b := newBucket(t, fake, cat, intake.BucketOptions{ScanInterval: 10 * time.Millisecond, OnEvent: func(e intake.Event) {
+	b := newBucket(t, fake, cat, bucket.Options{ScanInterval: 10 * time.Millisecond, OnEvent: func(e intake.Event) {
 		if e.Kind == intake.EventScanned {
 			select {
 			case events <- e:
@@ -340,7 +341,7 @@ func FuzzBucketKey(f *testing.F) {
 	}
 	f.Add("a/../b")
 	fake := newFakeBucket()
-	b, err := intake.NewBucket(fake, catalog.NewMem(nil), set, intake.BucketOptions{BaseURI: base})
+	b, err := bucket.New(fake, catalog.NewMem(nil), set, bucket.Options{BaseURI: base})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -368,7 +369,7 @@ func FuzzBucketHeader(f *testing.F) {
 		fake.objects["a.bin"] = fakeObject{data: []byte("text"), mod: time.Unix(1e9, 0), header: http.Header{
 			"Content-Type": {contentType}, "Content-Encoding": {encoding}, "X-Amz-Checksum-Type": {kind}, "X-Amz-Checksum-Sha256": {sum}, "Etag": {etag},
 		}}
-		b := newBucket(t, fake, cat, intake.BucketOptions{})
+		b := newBucket(t, fake, cat, bucket.Options{})
 		scanBucket(t, b)
 		r, ok := records(t, cat)["a.bin"]
 		if !ok {

@@ -1,4 +1,4 @@
-package intake
+package bucket
 
 import (
 	"cmp"
@@ -46,7 +46,7 @@ func (p *proof) offer(o object) {
 
 // proven reports whether such entity tags can be believed. Its error is one that
 // keeps from finding out.
-func (p *proof) proven(ctx context.Context, s *bucketScan) (bool, error) {
+func (p *proof) proven(ctx context.Context, s *scan) (bool, error) {
 	p.once.Do(func() {
 		for i := range p.candidates {
 			var done bool
@@ -60,7 +60,7 @@ func (p *proof) proven(ctx context.Context, s *bucketScan) (bool, error) {
 
 // prove compares an object with its entity tag; it is not done if the object is
 // not what it was listed as.
-func (s *bucketScan) prove(ctx context.Context, o *object) (done, proved bool, err error) {
+func (s *scan) prove(ctx context.Context, o *object) (done, proved bool, err error) {
 	body, h, err := s.b.objects.Get(ctx, o.key())
 	if errors.Is(err, blob.ErrNotExist) {
 		return false, false, nil

@@ -1,4 +1,4 @@
-package intake
+package bucket
 
 import (
 	"context"
@@ -13,43 +13,44 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/internal/filestat"
 	"lockstep/intake/internal/listed"
 )
 
-// bucketScan is one run of a Bucket.
-type bucketScan struct {
+// scan is one run of a Bucket.
+type scan struct {
 	b      *Bucket
 	sorted listed.Sorter // the listing
 	packed []byte        // scratch
 	gone   listed.URIs   // URIs no object was listed for
 	proof  proof
-	jobs   chan bucketJob
+	jobs   chan job
 	ready  chan catalog.Update
 
-	tally
+	intake.Tally
 
 	liesMu sync.Mutex // guards lies
-	lies   Problems
+	lies   intake.Problems
 }
 
-// A bucketJob is an object to be looked at.
-type bucketJob struct {
+// A job is an object to be looked at.
+type job struct {
 	object
 	key, uri string
 }
 
-func newBucketScan(b *Bucket) *bucketScan {
-	return &bucketScan{
-		b: b, tally: tally{teller: &b.events, start: time.Now()},
+func newScan(b *Bucket) *scan {
+	return &scan{
+		b: b, Tally: intake.Tally{Reporter: &b.events, Start: time.Now()},
 		sorted: listed.Sorter{Dir: b.o.TempDir},
 		gone:   listed.URIs{Dir: b.o.TempDir},
-		jobs:   make(chan bucketJob, b.o.Requests),
-		ready:  make(chan catalog.Update, BatchRows),
+		jobs:   make(chan job, b.o.Requests),
+		ready:  make(chan catalog.Update, intake.BatchRows),
 	}
 }
 
-func (s *bucketScan) close() {
+func (s *scan) close() {
 	s.sorted.Close()
 	s.gone.Close()
 }
@@ -59,7 +60,7 @@ func (s *bucketScan) close() {
 // Order of writes: updates as they come; deletions when all else has succeeded,
 // and every one of them has been looked at. A scan killed at any point leaves a
 // catalog from which the next one goes on.
-func (s *bucketScan) run(ctx context.Context) error {
+func (s *scan) run(ctx context.Context) error {
 	defer s.Progress()()
 	if err := s.list(ctx); err != nil {
 		return err
@@ -84,44 +85,44 @@ func (s *bucketScan) run(ctx context.Context) error {
 }
 
 // merge compares the listing with the set, both in the order of URIs.
-func (s *bucketScan) merge(ctx context.Context) error {
-	rows := readRows(ctx, s.b.cat, s.b.set, []catalog.Range{{}})
-	defer rows.stop()
+func (s *scan) merge(ctx context.Context) error {
+	rows := intake.ReadRows(ctx, s.b.cat, s.b.set, []catalog.Range{{}})
+	defer rows.Stop()
 	err := s.sorted.All(ctx, func(l *listed.Entry) error { return s.meet(ctx, rows, parseObject(string(l.URI), l.Packed)) })
 	if err != nil {
 		return err
 	}
-	for rows.more() {
-		if err := s.gone.Add(rows.row().URI); err != nil {
+	for rows.More() {
+		if err := s.gone.Add(rows.Row().URI); err != nil {
 			return err
 		}
-		rows.next()
+		rows.Next()
 	}
-	return rows.err
+	return rows.Err
 }
 
 // meet compares an object with the row that stands at its place.
-func (s *bucketScan) meet(ctx context.Context, rows *rows, o object) error {
+func (s *scan) meet(ctx context.Context, rows *intake.Rows, o object) error {
 	uri := s.b.base + o.path
-	for rows.more() && rows.row().URI < uri {
-		if err := s.gone.Add(rows.row().URI); err != nil {
+	for rows.More() && rows.Row().URI < uri {
+		if err := s.gone.Add(rows.Row().URI); err != nil {
 			return err
 		}
-		rows.next()
+		rows.Next()
 	}
-	if rows.err != nil {
-		return rows.err
+	if rows.Err != nil {
+		return rows.Err
 	}
-	if rows.more() && rows.row().URI == uri {
-		old := rows.row().Token
-		rows.next()
+	if rows.More() && rows.Row().URI == uri {
+		old := rows.Row().Token
+		rows.Next()
 		if old == s.b.token(&o) {
 			s.Unchanged.Add(1)
 			return nil
 		}
 	}
 	select {
-	case s.jobs <- bucketJob{o, o.key(), uri}:
+	case s.jobs <- job{o, o.key(), uri}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -129,7 +130,7 @@ func (s *bucketScan) meet(ctx context.Context, rows *rows, o object) error {
 }
 
 // lookAll looks at the objects that are new or may have changed.
-func (s *bucketScan) lookAll(ctx context.Context) error {
+func (s *scan) lookAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range s.b.o.Requests {
 		g.Go(func() error {
@@ -165,8 +166,8 @@ func (s *bucketScan) lookAll(ctx context.Context) error {
 }
 
 // applyAll puts into the catalog what is ready.
-func (s *bucketScan) applyAll(ctx context.Context) error {
-	tick := time.NewTicker(applyEvery)
+func (s *scan) applyAll(ctx context.Context) error {
+	tick := time.NewTicker(intake.ApplyEvery)
 	defer tick.Stop()
 	var batch []catalog.Update
 	flush := func() error {
@@ -181,7 +182,7 @@ func (s *bucketScan) applyAll(ctx context.Context) error {
 			if !ok {
 				return flush()
 			}
-			if batch = append(batch, u); len(batch) < BatchRows {
+			if batch = append(batch, u); len(batch) < intake.BatchRows {
 				continue
 			}
 		case <-tick.C:
@@ -196,7 +197,7 @@ func (s *bucketScan) applyAll(ctx context.Context) error {
 
 // deleteGone deletes the resources for which no object was listed, once every
 // object has been asked for.
-func (s *bucketScan) deleteGone(ctx context.Context) error {
+func (s *scan) deleteGone(ctx context.Context) error {
 	if s.gone.Count == 0 {
 		return nil
 	}
@@ -206,7 +207,7 @@ func (s *bucketScan) deleteGone(ctx context.Context) error {
 			return err
 		}
 		if st.Resources > 0 {
-			return &EmptyError{Root: s.b.objects.String(), Resources: st.Resources, listing: true}
+			return &intake.EmptyError{Root: s.b.objects.String(), Resources: st.Resources, Listing: true}
 		}
 	}
 	sure := listed.URIs{Dir: s.b.o.TempDir}
@@ -246,7 +247,7 @@ func chunks(sp *listed.URIs) func(func([]string, error) bool) {
 				yield(nil, err)
 				return
 			}
-			if batch = append(batch, uri); len(batch) == BatchRows {
+			if batch = append(batch, uri); len(batch) == intake.BatchRows {
 				if !yield(batch, nil) {
 					return
 				}
@@ -261,7 +262,7 @@ func chunks(sp *listed.URIs) func(func([]string, error) bool) {
 
 // absent asks for the objects of uris, none of which was listed, and adds to
 // sure those that are not there.
-func (s *bucketScan) absent(ctx context.Context, uris []string, sure *listed.URIs) error {
+func (s *scan) absent(ctx context.Context, uris []string, sure *listed.URIs) error {
 	there := make([]bool, len(uris))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.b.o.Requests)
@@ -300,7 +301,7 @@ func (s *bucketScan) absent(ctx context.Context, uris []string, sure *listed.URI
 
 // older reports whether an object was there before the scan began, by the clock
 // of the service.
-func (s *bucketScan) older(h http.Header) bool {
+func (s *scan) older(h http.Header) bool {
 	mod, err := http.ParseTime(h.Get("Last-Modified"))
 	if err != nil {
 		return true
@@ -309,11 +310,11 @@ func (s *bucketScan) older(h http.Header) bool {
 	if err != nil {
 		now = time.Now()
 	}
-	began := now.Add(-time.Since(s.start)).Add(-filestat.CoarseTick) // both headers count in seconds
+	began := now.Add(-time.Since(s.Start)).Add(-filestat.CoarseTick) // both headers count in seconds
 	return mod.Before(began)
 }
 
-func (s *bucketScan) apply(ctx context.Context, batch []catalog.Update) error {
+func (s *scan) apply(ctx context.Context, batch []catalog.Update) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -321,6 +322,6 @@ func (s *bucketScan) apply(ctx context.Context, batch []catalog.Update) error {
 	if err != nil {
 		return err
 	}
-	s.applied(a)
+	s.Applied(a)
 	return nil
 }

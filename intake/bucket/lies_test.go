@@ -1,4 +1,4 @@
-package intake_test
+package bucket_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/bucket"
 )
 
 // TestBucketLies: whatever a bucket says wrong, nothing is deleted by it, what
@@ -82,7 +83,7 @@ func TestBucketLies(t *testing.T) {
 			for i := range 19 {
 				fake.put(fmt.Sprintf("k%02d", i), "text")
 			}
-			b := newBucket(t, fake, cat, intake.BucketOptions{})
+			b := newBucket(t, fake, cat, bucket.Options{})
 			scanBucket(t, b)
 			fake.remove("k05")
 			fake.put("new", "new")
@@ -91,7 +92,7 @@ func TestBucketLies(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Count(err.Error(), "s3://fake/") != 1 {
 				t.Errorf("Scan = %v, want %q", err, tt.want)
 			}
-			if tt.name != "cut off" && (!errors.Is(err, intake.ErrListing) || !strings.Contains(err.Error(), "nothing was deleted")) {
+			if tt.name != "cut off" && (!errors.Is(err, bucket.ErrListing) || !strings.Contains(err.Error(), "nothing was deleted")) {
 				t.Errorf("Scan = %v, want an ErrListing", err)
 			}
 			if n := len(records(t, cat)); r.Deleted > 0 || r.Created != tt.created || n != 19+int(tt.created) {
@@ -112,7 +113,7 @@ func TestBucketRaces(t *testing.T) {
 	for _, key := range []string{"changes", "goes", "stays", "unreadable"} {
 		fake.put(key, "1")
 	}
-	b := newBucket(t, fake, cat, intake.BucketOptions{})
+	b := newBucket(t, fake, cat, bucket.Options{})
 	scanBucket(t, b)
 	for _, key := range []string{"changes", "goes", "unreadable"} {
 		fake.put(key, "22")
@@ -170,7 +171,7 @@ func TestBucketContentLies(t *testing.T) {
 	t.Parallel()
 	fake, cat := newFakeBucket(), catalog.NewMem(nil)
 	fake.put("a", "text", "X-Amz-Checksum-Sha256: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
-	b := newBucket(t, fake, cat, intake.BucketOptions{Content: intake.ReadAlways})
+	b := newBucket(t, fake, cat, bucket.Options{Content: bucket.ReadAlways})
 	r := scanBucket(t, b)
 	if r.Unreadable.Count != 1 || !strings.Contains(r.Unreadable.First[0].String(), "does not have the sha-256 the service has for it") {
 		t.Errorf("Report = %+v", r)
@@ -184,7 +185,7 @@ func TestBucketContentLies(t *testing.T) {
 		is[0].Size = 100
 		return is, nil
 	}
-	if _, err := b.Scan(t.Context()); !errors.Is(err, intake.ErrListing) || !strings.Contains(err.Error(), `"a": is listed with 100 bytes; its content has 4`) {
+	if _, err := b.Scan(t.Context()); !errors.Is(err, bucket.ErrListing) || !strings.Contains(err.Error(), `"a": is listed with 100 bytes; its content has 4`) {
 		t.Errorf("Scan = %v", err)
 	}
 	wantPaths(t, cat)
@@ -197,14 +198,14 @@ func TestBucketEmpty(t *testing.T) {
 	for i := range 10 {
 		fake.put(fmt.Sprint(i), "text")
 	}
-	scanBucket(t, newBucket(t, fake, cat, intake.BucketOptions{}))
+	scanBucket(t, newBucket(t, fake, cat, bucket.Options{}))
 	clear(fake.objects)
-	_, err := newBucket(t, fake, cat, intake.BucketOptions{}).Scan(t.Context())
+	_, err := newBucket(t, fake, cat, bucket.Options{}).Scan(t.Context())
 	empty, ok := errors.AsType[*intake.EmptyError](err)
 	if !ok || empty.Resources != 10 || !strings.Contains(err.Error(), "s3://fake/ lists nothing") {
 		t.Errorf("Scan = %v, want an EmptyError", err)
 	}
-	r := scanBucket(t, newBucket(t, fake, cat, intake.BucketOptions{AllowEmpty: true}))
+	r := scanBucket(t, newBucket(t, fake, cat, bucket.Options{AllowEmpty: true}))
 	if r.Deleted != 10 {
 		t.Errorf("Report = %+v", r)
 	}
@@ -223,7 +224,7 @@ func TestBucketLarge(t *testing.T) {
 	for i := range n {
 		fake.objects[key(i)] = fakeObject{data: []byte{byte(i)}, mod: time.Unix(1e9, 0), header: make(http.Header)}
 	}
-	b := newBucket(t, fake, cat, intake.BucketOptions{TempDir: t.TempDir()})
+	b := newBucket(t, fake, cat, bucket.Options{TempDir: t.TempDir()})
 	if r := scanBucket(t, b); r.Created != int64(n) {
 		t.Errorf("Report = %+v", r)
 	}

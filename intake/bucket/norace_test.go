@@ -1,5 +1,5 @@
 //go:build !race
 
-package intake_test
+package bucket_test
 
 const underRace = false

@@ -1,4 +1,4 @@
-package intake_test
+package bucket_test
 
 import (
 	"bytes"
