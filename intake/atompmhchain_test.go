@@ -88,6 +88,12 @@ func TestFeedChangedArchive(t *testing.T) {
 	s.put(map[string]string{"/a1": feedOf("12:00", "", live("later", "10:31"))})
 	h.clean()
 	h.holds("a b c d e late later")
+	before(t, h, func(text string) string { // our clock was ahead then
+		return strings.ReplaceAll(text, `"full":"20`, `"full":"21`)
+	})
+	s.put(map[string]string{"/a1": feedOf("12:00", "", live("last", "10:32"))})
+	h.clean()
+	h.holds("a b c d e last late later")
 	h.o.FullInterval = -1
 	before(t, h, func(text string) string { return strings.ReplaceAll(text, `"full":"20`, `"full":"19`) })
 	s.put(nil)

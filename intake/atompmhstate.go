@@ -161,7 +161,7 @@ func (h *feedHarvest) remember(at Point) error {
 	}
 	if h.missing != nil {
 		m.Failures++
-		if m.Failures == 1 {
+		if m.Failures == 1 || m.Failed.After(now) { // our clock was set back
 			m.Failed = now
 		}
 	} else if h.full || m.Gap == nil {

@@ -119,9 +119,9 @@ func (h *feedHarvest) prepare(at Point) {
 	switch {
 	case h.anew, m.Watermark.IsZero() && !m.Complete && !m.Disorder:
 		h.full = true
-	case h.a.o.FullInterval > 0 && time.Since(m.Full) >= h.a.o.FullInterval:
+	case h.a.o.FullInterval > 0 && isDue(m.Full, h.a.o.FullInterval):
 		h.full = true
-	case m.Gap != nil && time.Since(m.Gap.Tried) >= gapRetry:
+	case m.Gap != nil && isDue(m.Gap.Tried, gapRetry):
 		h.full = true
 	case m.Failures >= patientFailures:
 		h.full = true // AP-HV-08

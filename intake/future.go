@@ -33,6 +33,13 @@ type futureTimes struct {
 	latest time.Time // of all that lie in our future
 }
 
+// isDue reports whether what was done last at t, by our clock, is to be done again:
+// after every, or if t lies in our future, because our clock was set back since.
+func isDue(t time.Time, every time.Duration) bool {
+	age := time.Since(t)
+	return age < 0 || age >= every
+}
+
 // isAhead reports whether t lies in our future.
 func (f *futureTimes) isAhead(t time.Time) bool { return t.After(f.now.Add(trustedSkew)) }
 

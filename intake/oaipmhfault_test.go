@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -340,4 +341,25 @@ func TestOAIPMHSets(t *testing.T) {
 	if n != 20 {
 		t.Errorf("%d records, want 20", n)
 	}
+}
+
+// TestOAIPMHFullAfterClockAhead: a full harvest that was recorded by a clock ahead by
+// years is followed by the next one nevertheless.
+func TestOAIPMHFullAfterClockAhead(t *testing.T) {
+	t.Parallel()
+	h := newHarvested(t, oaipmhtest.Options{Records: 20, Deleted: oaipmh.DeletedNo}, intake.OAIPMHOptions{})
+	h.scan()
+	text, err := os.ReadFile(h.o.State)
+	must(t, err)
+	ahead := strings.ReplaceAll(string(text), `"full_at":"20`, `"full_at":"21`)
+	if ahead == string(text) {
+		t.Fatalf("nothing to edit in %s", text)
+	}
+	must(t, os.WriteFile(h.o.State, []byte(ahead), 0o600))
+	h.repo.Delete("oai:example.org:0000007")
+	h.open()
+	if r := h.scan(); r.Deleted != 1 {
+		t.Errorf("report = %+v, want one deleted", r)
+	}
+	h.same()
 }

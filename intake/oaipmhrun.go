@@ -121,7 +121,7 @@ func stamp(t time.Time) string { return oaipmh.FormatDatestamp(t, oaipmh.Second)
 // start begins a harvest, unless one is under way.
 func (v *oaiHarvest) start(ctx context.Context, full bool) error {
 	m := &v.memory
-	due := v.o.FullInterval >= 0 && time.Since(m.FullAt) >= v.o.FullInterval
+	due := v.o.FullInterval >= 0 && isDue(m.FullAt, v.o.FullInterval)
 	full = full || !m.Listed || m.From.IsZero() || due
 	if m.Run == nil || full && !m.Run.Full {
 		m.Run = &oaiRun{Full: full, Anew: !m.Listed, Coarse: m.Coarse}
