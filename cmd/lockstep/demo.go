@@ -18,6 +18,7 @@ import (
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/report"
+	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -140,25 +141,25 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	d.base = listen.BaseURL(l.Addr(), d.io)
-	n := &newsroom{io: d.io, quiet: true}
-	s, err := openSite(ctx, siteOptions{
-		baseURL: d.base, sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
-		scanInterval: -1, content: true, command: "demo", log: d.o.out.Logger(d.io), onEvent: n.event,
-		hubs: hubflags.Hubs{URLs: []string{hubflags.Embedded}, Delay: hubflags.DefaultDelay}, embedding: &embedding{hub: hubserver.ForThisMachine(), Flags: admin.Flags{Admin: admin.AdminOff}}, io: d.io,
+	n := &site.Reporter{IO: d.io, Quiet: true}
+	s, err := site.Open(ctx, site.Options{
+		BaseURL: d.base, Sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, State: state, Documents: filepath.Join(state, "documents"),
+		ScanInterval: -1, Content: true, Command: "demo", Log: d.o.out.Logger(d.io), OnEvent: n.Event,
+		Hubs: hubflags.Hubs{URLs: []string{hubflags.Embedded}, Delay: hubflags.DefaultDelay}, Embedding: &site.Embedding{Hub: hubserver.ForThisMachine(), Flags: admin.Flags{Admin: admin.AdminOff}}, IO: d.io,
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	start := time.Now()
-	p, err := s.publishOnce(ctx, n)
+	p, err := s.PublishOnce(ctx, n)
 	if err != nil {
 		s.Close()
 		return nil, errors.Join(err, l.Close())
 	}
-	d.tick("publish", start, true, "the Source has %s at %s", term.Count(p.resources(), "resource"), d.base)
+	d.tick("publish", start, true, "the Source has %s at %s", term.Count(p.Resources(), "resource"), d.base)
 	ended, ready := make(chan error, 1), make(chan struct{})
 	go func() {
-		err := s.serveUntil(ctx, l, true, n, func() error { close(ready); return nil })
+		err := s.ServeUntil(ctx, l, true, n, func() error { close(ready); return nil })
 		s.Close()
 		if ctx.Err() != nil {
 			err = nil

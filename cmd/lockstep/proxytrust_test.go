@@ -19,6 +19,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
+	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -288,29 +289,29 @@ func TestAdminRoutesRefuse(t *testing.T) {
 	t.Parallel()
 	room := t.TempDir()
 	io := term.IO{Out: io.Discard, Err: io.Discard}
-	s, err := openSite(t.Context(), siteOptions{
-		baseURL: "http://127.0.0.1:1/data/", sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: t.TempDir()}, Hash: []string{"sha-256"}}}, state: filepath.Join(room, "state"), documents: filepath.Join(room, "documents"),
-		scanInterval: -1, content: true, command: "test", log: (&term.Options{}).Logger(io), io: io,
-		hubs: hubflags.Hubs{URLs: []string{hubflags.Embedded}}, embedding: &embedding{hub: hubserver.ForThisMachine()},
+	s, err := site.Open(t.Context(), site.Options{
+		BaseURL: "http://127.0.0.1:1/data/", Sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: t.TempDir()}, Hash: []string{"sha-256"}}}, State: filepath.Join(room, "state"), Documents: filepath.Join(room, "documents"),
+		ScanInterval: -1, Content: true, Command: "test", Log: (&term.Options{}).Logger(io), IO: io,
+		Hubs: hubflags.Hubs{URLs: []string{hubflags.Embedded}}, Embedding: &site.Embedding{Hub: hubserver.ForThisMachine()},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
 	open := []string{"healthz", "readyz"}
-	for _, route := range s.pages.Routes {
+	for _, route := range s.Pages.Routes {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
 			w := httptest.NewRecorder()
-			r := httptest.NewRequest(method, "http://127.0.0.1:1"+s.pages.Dir+route.Path, nil)
+			r := httptest.NewRequest(method, "http://127.0.0.1:1"+s.Pages.Dir+route.Path, nil)
 			r.RemoteAddr = "127.0.0.1:2"
-			s.handler().ServeHTTP(w, r)
+			s.Handler().ServeHTTP(w, r)
 			status := w.Code
 			if want := http.StatusUnauthorized; !slices.Contains(open, route.Path) && status != want {
 				t.Errorf("%s %s: %d, want %d", method, route.Path, status, want)
 			}
 		}
 	}
-	if len(s.pages.Routes) < 6 {
-		t.Errorf("there are %d routes only", len(s.pages.Routes))
+	if len(s.Pages.Routes) < 6 {
+		t.Errorf("there are %d routes only", len(s.Pages.Routes))
 	}
 }

@@ -3,21 +3,17 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/config"
-	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/intake"
 )
 
 // publishOptions are the flags of publish.
@@ -87,24 +83,23 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 		return err
 	}
 	so := o.site("publish", o.result, io)
-	so.documents = o.out
-	n := &newsroom{io: io, quiet: o.result.Quiet}
-	n.beside = slices.ContainsFunc(o.sets, func(c config.Set) bool { return beside(c.Origin, o.out) })
-	if so.onEvent = n.event; o.watching() {
-		so.onNotify = n.notified // else what goes wrong is an error
+	so.Documents = o.out
+	n := &site.Reporter{IO: io, Quiet: o.result.Quiet}
+	n.Beside = slices.ContainsFunc(o.sets, func(c config.Set) bool { return site.Beside(c.Origin, o.out) })
+	if so.OnEvent = n.Event; o.watching() {
+		so.OnNotify = n.Notified // else what goes wrong is an error
 	}
 	start := time.Now()
-	s, err := openSite(ctx, so)
+	s, err := site.Open(ctx, so)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	stop := term.ShowProgress(io, o.result.Quiet, n.line)
-	p, err := s.publishOnce(ctx, n)
+	stop := term.ShowProgress(io, o.result.Quiet, n.Line)
+	p, err := s.PublishOnce(ctx, n)
 	var dumpErr error
 	if err == nil {
-		n.dumping()
-		p.dumps, dumpErr = s.dump(ctx, n)
+		dumpErr = s.Dump(ctx, &p, n)
 	}
 	stop()
 	if err != nil {
@@ -115,84 +110,16 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 	}
 	if o.watching() {
 		if dumpErr != nil {
-			n.warn(dumpErr)
+			n.Warn(dumpErr)
 		}
-		return s.goOn(ctx, n)
+		return s.GoOn(ctx, n)
 	}
-	return errors.Join(p.failed(), dumpErr, unreadable(p.scans), hubflags.NotifyOnce(ctx, s.src))
-}
-
-// goOn publishes changes and builds dumps as they fall due until ctx ends.
-func (s *site) goOn(ctx context.Context, n *newsroom) error {
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.watch(gctx, n) })
-	g.Go(func() error { return s.upkeep(gctx, n) })
-	g.Go(func() error { return s.src.Notify(gctx) })
-	if err := g.Wait(); err != nil && ctx.Err() == nil {
-		return err
-	}
-	return context.Cause(ctx)
-}
-
-// A published is what publish prints with --json.
-type published struct {
-	BaseURL        string         `json:"base_url"`
-	Out            string         `json:"out"`
-	CapabilityList []string       `json:"capability_lists"`
-	Resources      int64          `json:"resources"`
-	Created        int64          `json:"created"`
-	Updated        int64          `json:"updated"`
-	Deleted        int64          `json:"deleted"`
-	Unreadable     int64          `json:"unreadable"`
-	Written        bool           `json:"written"`
-	DumpPackages   int            `json:"dump_packages"` // made now
-	Sets           []publishedSet `json:"sets"`
-	Elapsed        float64        `json:"elapsed_seconds"`
-}
-
-// A publishedSet is one set of it.
-type publishedSet struct {
-	Set            string `json:"set"`
-	CapabilityList string `json:"capability_list"`
-	Resources      int64  `json:"resources"`
-	Created        int64  `json:"created"`
-	Updated        int64  `json:"updated"`
-	Deleted        int64  `json:"deleted"`
-	Unreadable     int64  `json:"unreadable"`
-	Error          string `json:"error,omitempty"`
-}
-
-// summary sums up a publication.
-func (o *publishOptions) summary(p *publication, took time.Duration) published {
-	sum := published{BaseURL: o.baseURL, Out: o.out, Written: p.report.Written || p.dumps.Written, Resources: p.resources(), Elapsed: took.Seconds()}
-	for i, scan := range p.scans {
-		set := publishedSet{
-			Set: scan.set.name, CapabilityList: scan.set.list, Created: scan.Created, Updated: scan.Updated, Deleted: scan.Deleted,
-			Unreadable: scan.Unreadable.Count,
-		}
-		if i < len(p.report.Sets) {
-			set.Resources = p.report.Sets[i].Resources
-		}
-		if scan.err != nil {
-			set.Error = scan.err.Error()
-		}
-		sum.Sets = append(sum.Sets, set)
-		sum.CapabilityList = append(sum.CapabilityList, set.CapabilityList)
-		sum.Created, sum.Updated, sum.Deleted = sum.Created+set.Created, sum.Updated+set.Updated, sum.Deleted+set.Deleted
-		sum.Unreadable += set.Unreadable
-	}
-	for _, d := range p.dumps.Sets {
-		if d.Dump {
-			sum.DumpPackages += d.Packages - d.Reused
-		}
-		sum.DumpPackages += d.Added
-	}
-	return sum
+	return errors.Join(p.Failed(), dumpErr, p.Unreadable(), s.NotifyOnce(ctx))
 }
 
 // printPublish prints what a publication came to.
-func printPublish(io term.IO, o *publishOptions, s *site, p *publication, took time.Duration) error {
-	sum := o.summary(p, took)
+func printPublish(io term.IO, o *publishOptions, s *site.Site, p *site.Publication, took time.Duration) error {
+	sum := p.Summary(o.baseURL, o.out, took)
 	if o.result.JSON {
 		return io.PrintJSON(sum)
 	}
@@ -202,50 +129,7 @@ func printPublish(io term.IO, o *publishOptions, s *site, p *publication, took t
 		io.Printf("published %s in %s\n", term.Count(sum.Resources, "resource"), o.out)
 		io.Printf("  %s created, %s updated, %s deleted, %s\n", term.Thousands(sum.Created), term.Thousands(sum.Updated), term.Thousands(sum.Deleted), term.Elapsed(took))
 	}
-	s.printSets(io)
+	s.PrintSets(io)
 	io.Printf("  mirror it with   lockstep sync %s/ DEST\n", strings.TrimSuffix(o.baseURL, "/"))
 	return nil
-}
-
-// readable says how to make files readable that are not.
-func readable(files *intake.Problems) string {
-	forbidden, malformed := false, false
-	for _, p := range files.First {
-		if _, ok := errors.AsType[*intake.EntryError](p.Err); ok {
-			malformed = true
-		} else if errors.Is(p.Err, fs.ErrPermission) {
-			forbidden = true
-		}
-	}
-	switch {
-	case forbidden && malformed:
-		return "see that this user may read them, and mend what is malformed"
-	case forbidden:
-		return "see that this user may read them"
-	case malformed:
-		return "mend what is malformed, and run the same command again"
-	}
-	return "run the same command again when that is mended"
-}
-
-// errUnreadable reports resources that could not be published.
-var errUnreadable = errors.New("some files could not be read and are published as they were")
-
-// unreadable returns an error if a scan could not read everything.
-func unreadable(scans []scanned) error {
-	var errs []error
-	for _, scan := range scans {
-		switch n, kind := scan.Unreadable.Count, scan.set.from.Kind; {
-		case n == 0:
-		case kind.Away, kind.Harvest:
-			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; what the others say is published", scan.set.name, term.Count(n, kind.Part)),
-				"they are named above; as long as there are any, nothing is deleted for not being listed"))
-		case kind.Part != "":
-			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read and are published as they were", scan.set.name, term.Count(n, kind.Part)),
-				"they are named above; see that these credentials may read them"))
-		default:
-			errs = append(errs, term.WithHint(errUnreadable, "they are named above; "+readable(&scan.Unreadable)))
-		}
-	}
-	return errors.Join(errs...)
 }

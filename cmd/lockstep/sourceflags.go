@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 )
@@ -109,7 +110,7 @@ func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(st
 	if !given("scan-interval") {
 		o.scanInterval = 0
 	} else {
-		o.scanInterval = intervalOf(o.scanInterval)
+		o.scanInterval = site.Interval(o.scanInterval)
 	}
 	return nil
 }
@@ -203,10 +204,10 @@ func (o *sourceFlags) renameState(from config.Address, lookup func(string) (stri
 }
 
 // site returns what openSite needs to know.
-func (o *sourceFlags) site(command string, out *term.Options, io term.IO) siteOptions {
-	return siteOptions{
-		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, takeOver: o.takeOver, scanInterval: o.scanInterval, rehash: o.rehash,
-		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, hubs: o.Hubs, network: &o.Options, io: io, command: command, log: out.Logger(io),
+func (o *sourceFlags) site(command string, out *term.Options, io term.IO) site.Options {
+	return site.Options{
+		BaseURL: o.baseURL, Sets: o.sets, State: o.state, AllowEmpty: o.allowEmpty, TakeOver: o.takeOver, ScanInterval: o.scanInterval, Rehash: o.rehash,
+		Watching: o.watching(), Gzip: o.gzip, APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.Options, IO: io, Command: command, Log: out.Logger(io),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/intake"
@@ -132,7 +133,7 @@ func TestExitCode(t *testing.T) {
 		{nil, 0},
 		{errors.New("x"), 1},
 		{fmt.Errorf("x: %w", destination.ErrIncomplete), 1},
-		{errUnreadable, 1},
+		{site.ErrUnreadable, 1},
 		{term.Usagef("x"), 2},
 		{fmt.Errorf("x: %w", auditing.ErrDifferences), 3},
 		{fmt.Errorf("x: %w", destination.ErrRefused), 4},

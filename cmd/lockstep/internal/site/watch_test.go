@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -41,12 +41,12 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 		if _, err := src.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s := &site{src: src, opts: siteOptions{hubs: hubflags.Hubs{URLs: []string{hub}, Delay: hubflags.DefaultDelay}}}
+		s := &Site{src: src, opts: Options{Hubs: hubflags.Hubs{URLs: []string{hub}, Delay: hubflags.DefaultDelay}}}
 		var mu sync.Mutex  // guards what follows
 		var at []time.Time // of each publication
 		lists := 0
 		published := map[int]time.Time{}
-		n := &newsroom{io: term.IO{Err: io.Discard}, quiet: true, onPublished: func(r source.Report) {
+		n := &Reporter{IO: term.IO{Err: io.Discard}, Quiet: true, onPublished: func(r source.Report) {
 			mu.Lock()
 			defer mu.Unlock()
 			at = append(at, time.Now())

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type versionsFigures struct {
 
 // upkeepVersions drops in the background, until ctx ends, versions that are not to
 // be kept any more, and removes their bytes.
-func (s *site) upkeepVersions(ctx context.Context, n *newsroom) error {
+func (s *Site) upkeepVersions(ctx context.Context, n *Reporter) error {
 	if s.versions.blobs == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (s *site) upkeepVersions(ctx context.Context, n *newsroom) error {
 			return nil
 		}
 		if err != nil {
-			n.warn(err)
+			n.Warn(err)
 		}
 		if !pause(ctx, max(retainLeast, retainShare*time.Since(began))) {
 			return nil
@@ -63,7 +63,7 @@ func (s *site) upkeepVersions(ctx context.Context, n *newsroom) error {
 
 // tidyVersions drops the versions that are not to be kept any more, and returns
 // how many.
-func (s *site) tidyVersions(ctx context.Context) (dropped int64, err error) {
+func (s *Site) tidyVersions(ctx context.Context) (dropped int64, err error) {
 	for list := range s.versions.marks {
 		if slices.ContainsFunc(s.sets, func(set *siteSet) bool { return set.list == list }) {
 			continue
@@ -81,7 +81,7 @@ func (s *site) tidyVersions(ctx context.Context) (dropped int64, err error) {
 		if set.versions == nil {
 			continue
 		}
-		n, err := s.retainVersions(ctx, set, &s.opts.sets[i])
+		n, err := s.retainVersions(ctx, set, &s.opts.Sets[i])
 		if dropped += n; err != nil {
 			return dropped, fmt.Errorf("set %s: %w", set.name, err)
 		}
@@ -92,7 +92,7 @@ func (s *site) tidyVersions(ctx context.Context) (dropped int64, err error) {
 // retainVersions drops those of one set. What is published now stays, and so does
 // what was so a moment ago, for a list of that may be published meanwhile
 // (ME-RET-01).
-func (s *site) retainVersions(ctx context.Context, set *siteSet, c *config.Set) (dropped int64, err error) {
+func (s *Site) retainVersions(ctx context.Context, set *siteSet, c *config.Set) (dropped int64, err error) {
 	st, err := s.db.Catalog().Status(ctx, set.list)
 	if err != nil {
 		return 0, err
@@ -123,7 +123,7 @@ func (s *site) retainVersions(ctx context.Context, set *siteSet, c *config.Set) 
 
 // endVersions drops all versions of a set that keeps none any more, once nothing
 // that is published names any.
-func (s *site) endVersions(ctx context.Context, set *siteSet) (dropped int64, err error) {
+func (s *Site) endVersions(ctx context.Context, set *siteSet) (dropped int64, err error) {
 	if dropped, err = s.keeper.DropVersions(ctx, set.list); err != nil {
 		return dropped, err
 	}
@@ -142,7 +142,7 @@ func (t *versionsTally) retained(set string, f versionsFigures, dropped int64) {
 }
 
 // versionFigures are what monitors learn of prior versions.
-func (s *site) versionFigures(out *admin.Figures) {
+func (s *Site) versionFigures(out *admin.Figures) {
 	if s.versions.blobs == nil {
 		return
 	}

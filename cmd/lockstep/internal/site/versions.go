@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -49,17 +49,17 @@ type versionsKeeping struct {
 }
 
 // keepsVersions reports whether a set keeps prior versions.
-func (o *siteOptions) keepsVersions() bool {
-	return slices.ContainsFunc(o.sets, func(c config.Set) bool { return c.Versions != nil })
+func (o *Options) keepsVersions() bool {
+	return slices.ContainsFunc(o.Sets, func(c config.Set) bool { return c.Versions != nil })
 }
 
 // openVersions opens the place of prior versions, if a set keeps some, or did.
-func (s *site) openVersions() error {
+func (s *Site) openVersions() error {
 	if err := s.opts.checkVersions(); err != nil {
 		return err
 	}
 	v := &s.versions
-	v.path = filepath.Join(s.opts.state, versionsFile)
+	v.path = filepath.Join(s.opts.State, versionsFile)
 	text, err := os.ReadFile(v.path)
 	if err == nil {
 		err = json.Unmarshal(text, &v.marks)
@@ -70,7 +70,7 @@ func (s *site) openVersions() error {
 	if len(v.marks) == 0 && !s.opts.keepsVersions() {
 		return nil
 	}
-	if v.blobs, err = blob.NewDir(filepath.Join(s.opts.state, versionsPlace), blob.DirOptions{Private: true}); err != nil {
+	if v.blobs, err = blob.NewDir(filepath.Join(s.opts.State, versionsPlace), blob.DirOptions{Private: true}); err != nil {
 		return fmt.Errorf("open the place for prior versions: %w", err)
 	}
 	v.index = s.db.Versions()
@@ -78,35 +78,35 @@ func (s *site) openVersions() error {
 }
 
 // vault returns what keeps the bytes of versions, or nil.
-func (s *site) vault() *vault.Vault {
+func (s *Site) vault() *vault.Vault {
 	if s.versions.blobs == nil {
 		return nil
 	}
-	compress := slices.ContainsFunc(s.opts.sets, func(c config.Set) bool { return c.Versions != nil && c.Versions.Compress })
+	compress := slices.ContainsFunc(s.opts.Sets, func(c config.Set) bool { return c.Versions != nil && c.Versions.Compress })
 	return vault.New(s.versions.blobs, vault.Options{Compress: compress, Logger: s.log})
 }
 
 // keepVersions says how versions of a set are kept, and has its Source offer them;
 // nil: it keeps none, and did not.
-func (s *site) keepVersions(set *siteSet, c *config.Set) (*bitstream.VersionOptions, error) {
+func (s *Site) keepVersions(set *siteSet, c *config.Set) (*bitstream.VersionOptions, error) {
 	_, did := s.versions.marks[set.list]
 	if c.Versions == nil && !did {
 		return nil, nil
 	}
-	base, err := source.BaseURL(s.opts.baseURL)
+	base, err := source.BaseURL(s.opts.BaseURL)
 	if err != nil {
 		return nil, term.Usage(err, "")
 	}
 	o := &bitstream.VersionOptions{Base: memento.Base(base), Ending: c.Versions == nil}
 	set.versions = o
-	if s.opts.content {
+	if s.opts.Content {
 		set.source.Versions = &source.Versions{Store: s.versions.index, Open: s.keeper.OpenVersion, Ending: o.Ending}
 	}
 	return o, nil
 }
 
 // leaveRoom has a set leave out what lies where prior versions are offered.
-func (s *site) leaveRoom(set *siteSet, c *config.Set) error {
+func (s *Site) leaveRoom(set *siteSet, c *config.Set) error {
 	if s.versions.blobs == nil || set.source.Elsewhere || c.Origin.Kind.Away {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (s *site) leaveRoom(set *siteSet, c *config.Set) error {
 	}
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(c.Origin.Dir(), name)); err == nil && c.Origin.Dir() != "" {
-			s.opts.io.Errorf("note: %s is passed over: prior versions are found below that address\n", filepath.Join(c.Origin.Dir(), name))
+			s.opts.IO.Errorf("note: %s is passed over: prior versions are found below that address\n", filepath.Join(c.Origin.Dir(), name))
 		}
 	}
 	c.Exclude = append(slices.Clone(c.Exclude), names...)
@@ -145,7 +145,7 @@ func (v *versionsKeeping) mark(set string, m *versionsMark) error {
 
 // beginVersions notes which sets keep versions, before any is kept, and takes back
 // the links to those of sets that keep none any more.
-func (s *site) beginVersions(ctx context.Context) error {
+func (s *Site) beginVersions(ctx context.Context) error {
 	for _, set := range s.sets {
 		if set.versions == nil {
 			continue
@@ -166,7 +166,7 @@ func (s *site) beginVersions(ctx context.Context) error {
 }
 
 // withdrawVersions takes back the links to the versions of a set.
-func (s *site) withdrawVersions(ctx context.Context, set *siteSet) error {
+func (s *Site) withdrawVersions(ctx context.Context, set *siteSet) error {
 	a, err := s.keeper.Withdraw(ctx, set.list, nil)
 	if err != nil {
 		return fmt.Errorf("withdraw the prior versions of set %s: %w", set.name, err)
@@ -183,7 +183,7 @@ func (s *site) withdrawVersions(ctx context.Context, set *siteSet) error {
 // adoptVersions keeps a version of every resource that was there before versions
 // were kept. What cannot be kept now is tried again later, and no reason not to
 // publish.
-func (s *site) adoptVersions(ctx context.Context, n *newsroom) {
+func (s *Site) adoptVersions(ctx context.Context, n *Reporter) {
 	for _, set := range s.sets {
 		if set.versions == nil || set.versions.Ending || s.versions.marks[set.list].Complete && !s.keeper.Missing(set.list) {
 			continue
@@ -200,15 +200,15 @@ func (s *site) adoptVersions(ctx context.Context, n *newsroom) {
 			err = fmt.Errorf("set %s: of %s no version can be kept now; it is tried again", set.name, term.Count(a.Missing, "resource"))
 		}
 		if err != nil {
-			n.warn(err)
+			n.Warn(err)
 		}
 	}
 }
 
 // checkVersions refuses versions that could not be served.
-func (o *siteOptions) checkVersions() error {
-	for i := range o.sets {
-		if c := &o.sets[i]; c.Versions != nil && !o.content {
+func (o *Options) checkVersions() error {
+	for i := range o.Sets {
+		if c := &o.Sets[i]; c.Versions != nil && !o.Content {
 			return term.Usage(fmt.Errorf("set %s: versions: files cannot offer prior versions, only a program that answers", c.Label(i)),
 				"use lockstep serve, or leave versions out")
 

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 	"lockstep/source"
 )
 
-// A newsroom tells people what becomes of the files of a site: progress while
+// A Reporter tells people what becomes of the files of a site: progress while
 // a scan runs, files that cannot be published, changes as they are published.
-type newsroom struct {
-	io     term.IO
-	quiet  bool
-	beside bool // our documents stand beside the files, as they should: nothing to tell
+type Reporter struct {
+	IO     term.IO
+	Quiet  bool
+	Beside bool // our documents stand beside the files, as they should: nothing to tell
 
 	onPublished func(source.Report) // called after each publication; may be nil
 
@@ -30,8 +30,8 @@ type newsroom struct {
 	changes map[string]int64 // published since, by set
 }
 
-// event is the callback of an intake.
-func (n *newsroom) event(set string, e intake.Event) {
+// Event is the callback of an intake.
+func (n *Reporter) Event(set string, e intake.Event) {
 	switch e.Kind {
 	case intake.EventProgress:
 		n.mu.Lock()
@@ -39,29 +39,29 @@ func (n *newsroom) event(set string, e intake.Event) {
 		n.mu.Unlock()
 	case intake.EventUnreadable:
 		if isLine(e.Err) || strings.Contains(e.Path, "://") {
-			n.io.Errorf("warning: %s: %v\n", e.Path, e.Err)
+			n.IO.Errorf("warning: %s: %v\n", e.Path, e.Err)
 			return
 		}
-		n.io.Errorf("warning: not published as it is now: %q: %v\n", e.Path, e.Err)
+		n.IO.Errorf("warning: not published as it is now: %q: %v\n", e.Path, e.Err)
 	case intake.EventScanned:
 		if e.Err != nil {
-			n.warn(e.Err)
+			n.Warn(e.Err)
 		}
 	case intake.EventDegraded:
-		n.io.Errorf("warning: changes may be seen late: %v\n", e.Err)
+		n.IO.Errorf("warning: changes may be seen late: %v\n", e.Err)
 	}
 }
 
-// warn says what went wrong and is not the end.
-func (n *newsroom) warn(err error) {
-	n.io.Errorf("warning: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+// Warn says what went wrong and is not the end.
+func (n *Reporter) Warn(err error) {
+	n.IO.Errorf("warning: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	if hint := term.HintOf(err); hint != "" {
-		n.io.Errorf("hint: %s\n", hint)
+		n.IO.Errorf("hint: %s\n", hint)
 	}
 }
 
-// line describes a scan under way.
-func (n *newsroom) line() string {
+// Line describes a scan under way.
+func (n *Reporter) Line() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.packing {
@@ -77,8 +77,8 @@ func (n *newsroom) line() string {
 }
 
 // scanned says what a scan passed over.
-func (n *newsroom) scanned(scan *scanned) {
-	if n.quiet {
+func (n *Reporter) scanned(scan *scanned) {
+	if n.Quiet {
 		return
 	}
 	if scan.set.from.Kind.Away {
@@ -87,7 +87,7 @@ func (n *newsroom) scanned(scan *scanned) {
 	}
 	passed, names := scan.Skipped.Count, []string{}
 	for _, p := range scan.Skipped.First {
-		if n.beside && (source.Reserved(p.Path) || source.Reserved(p.Path+"/")) {
+		if n.Beside && (source.Reserved(p.Path) || source.Reserved(p.Path+"/")) {
 			passed--
 			continue
 		}
@@ -99,17 +99,17 @@ func (n *newsroom) scanned(scan *scanned) {
 	if len(names) > maxNamed {
 		names = append(names[:maxNamed], "…")
 	}
-	n.io.Errorf("note: %s passed over: %s\n", term.Count(passed, "name"), strings.Join(names, ", "))
+	n.IO.Errorf("note: %s passed over: %s\n", term.Count(passed, "name"), strings.Join(names, ", "))
 }
 
 // listed says what a list of resources holds that is passed over.
-func (n *newsroom) listed(skipped *intake.Problems) {
+func (n *Reporter) listed(skipped *intake.Problems) {
 	for i, p := range skipped.First {
 		if i == maxNamed {
-			n.io.Errorf("note: and %s more of the kind\n", term.Thousands(skipped.Count-maxNamed))
+			n.IO.Errorf("note: and %s more of the kind\n", term.Thousands(skipped.Count-maxNamed))
 			return
 		}
-		n.io.Errorf("note: %s: %v\n", p.Path, p.Err)
+		n.IO.Errorf("note: %s: %v\n", p.Path, p.Err)
 	}
 }
 
@@ -123,11 +123,11 @@ func isLine(err error) bool {
 const maxNamed = 5
 
 // published says what was published, if anything.
-func (n *newsroom) published(r source.Report) {
+func (n *Reporter) published(r source.Report) {
 	if n.onPublished != nil {
 		n.onPublished(r)
 	}
-	if n.quiet {
+	if n.Quiet {
 		return
 	}
 	n.mu.Lock()
@@ -147,7 +147,7 @@ func (n *newsroom) published(r source.Report) {
 const tellEvery = time.Second
 
 // tell says what was published since it last did. n.mu must be held.
-func (n *newsroom) tell(r source.Report, now time.Time) {
+func (n *Reporter) tell(r source.Report, now time.Time) {
 	for _, set := range r.Sets {
 		changes := n.changes[set.Set]
 		if changes == 0 {
@@ -157,28 +157,28 @@ func (n *newsroom) tell(r source.Report, now time.Time) {
 		if len(r.Sets) > 1 {
 			where = " of set " + set.Set
 		}
-		n.io.Errorf("%s  published %s%s, %s in all\n", now.Format(time.TimeOnly), term.Count(changes, "change"), where, term.Count(set.Resources, "resource"))
+		n.IO.Errorf("%s  published %s%s, %s in all\n", now.Format(time.TimeOnly), term.Count(changes, "change"), where, term.Count(set.Resources, "resource"))
 		n.changes[set.Set], n.toldAt = 0, now
 	}
 }
 
 // told says what else a publication came to, if anything.
-func (n *newsroom) told(r source.Report) {
+func (n *Reporter) told(r source.Report) {
 	for _, name := range r.Kept {
-		n.io.Errorf("note: %s was not written by Lockstep and is left as it is\n", name)
+		n.IO.Errorf("note: %s was not written by Lockstep and is left as it is\n", name)
 	}
 	if len(r.Lacking) > 0 {
-		n.io.Errorf("hint: for others to find the Source by robots.txt, add to it\n  %s\n", strings.Join(r.Lacking, "\n  "))
+		n.IO.Errorf("hint: for others to find the Source by robots.txt, add to it\n  %s\n", strings.Join(r.Lacking, "\n  "))
 	}
 	for _, set := range r.Sets {
 		if set.Refused > 0 {
-			n.io.Errorf("warning: %s cannot be stated in a document and left out; --log-level info names them\n", term.Count(set.Refused, "resource"))
+			n.IO.Errorf("warning: %s cannot be stated in a document and left out; --log-level info names them\n", term.Count(set.Refused, "resource"))
 		}
 	}
 }
 
 // dumping says that dumps are built from now on.
-func (n *newsroom) dumping() {
+func (n *Reporter) dumping() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.packing = true
@@ -186,24 +186,24 @@ func (n *newsroom) dumping() {
 
 // adopting says that versions are being kept of resources that had none: of so
 // many; 0: that is over.
-func (n *newsroom) adopting(resources int64) {
+func (n *Reporter) adopting(resources int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.adopted = resources
 }
 
 // dumped says what became of the dumps, if anything.
-func (n *newsroom) dumped(r source.DumpReport) {
-	if n.quiet {
+func (n *Reporter) dumped(r source.DumpReport) {
+	if n.Quiet {
 		return
 	}
 	for _, set := range r.Sets {
 		now := time.Now().Format(time.TimeOnly)
 		if set.Dump {
-			n.io.Errorf("%s  resource dump of set %s: %s, of which %d new\n", now, set.Set, term.Count(set.Packages, "package"), set.Packages-set.Reused)
+			n.IO.Errorf("%s  resource dump of set %s: %s, of which %d new\n", now, set.Set, term.Count(set.Packages, "package"), set.Packages-set.Reused)
 		}
 		if set.Added > 0 {
-			n.io.Errorf("%s  change dump of set %s: %s added with %s\n", now, set.Set, term.Count(set.Added, "package"), term.Count(set.Changes, "change"))
+			n.IO.Errorf("%s  change dump of set %s: %s added with %s\n", now, set.Set, term.Count(set.Added, "package"), term.Count(set.Changes, "change"))
 		}
 	}
 }

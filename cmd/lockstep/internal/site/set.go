@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"fmt"
@@ -32,13 +32,13 @@ type siteSet struct {
 
 // newSet makes the set a configuration describes, which fills inner, and returns
 // the catalog as those after it are to see it.
-func (s *site) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, catalog.Catalog, error) {
+func (s *Site) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, catalog.Catalog, error) {
 	set := &siteSet{name: c.Name, from: c.Origin}
 	if set.name == "" {
 		set.name = source.DefaultSet
 	}
 	var err error
-	if set.list, err = source.CapabilityListURI(s.opts.baseURL, set.name); err != nil {
+	if set.list, err = source.CapabilityListURI(s.opts.BaseURL, set.name); err != nil {
 		return nil, nil, term.Usage(err, "")
 	}
 	set.source = source.Set{
@@ -57,12 +57,12 @@ func (s *site) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, catalog.C
 			Every: time.Duration(d.Every), PackageBytes: int64(d.PackageSize), PackageEntries: int(d.PackageCount),
 		}
 	}
-	set.source.Archive, set.source.Atom = c.Archive.Archive(s.opts.watching), c.AtomPMH.Atom()
+	set.source.Archive, set.source.Atom = c.Archive.Archive(s.opts.Watching), c.AtomPMH.Atom()
 	if c.OffersOAI() {
-		set.source.OAI = oaiAddress(s.opts.baseURL)
+		set.source.OAI = oaiAddress(s.opts.BaseURL)
 	}
-	set.later = s.opts.watching && c.Origin.Place == config.Stdin
-	uri, err := set.locate(c, s.opts.baseURL)
+	set.later = s.opts.Watching && c.Origin.Place == config.Stdin
+	uri, err := set.locate(c, s.opts.BaseURL)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,21 +78,21 @@ func (s *site) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, catalog.C
 	}
 	way := &wayIn{
 		Address: c.Origin, site: s, config: c, uri: uri, name: set.name, set: set.list, catalog: cat,
-		interval: s.opts.scanInterval, allowEmpty: s.opts.allowEmpty,
+		interval: s.opts.ScanInterval, allowEmpty: s.opts.AllowEmpty,
 	}
 	if c.ScanInterval != nil {
-		way.interval = intervalOf(time.Duration(*c.ScanInterval))
+		way.interval = Interval(time.Duration(*c.ScanInterval))
 	}
 	if way.hashes, err = algorithms(c.Hash); err != nil {
 		return nil, nil, err
 	}
 	way.onEvent = func(e intake.Event) {
 		again := s.upstreams.note(set.name, &e)
-		if s.opts.onEvent != nil && !s.upstreams.isRepeated(set.name, &e, time.Now()) {
-			s.opts.onEvent(set.name, e)
+		if s.opts.OnEvent != nil && !s.upstreams.isRepeated(set.name, &e, time.Now()) {
+			s.opts.OnEvent(set.name, e)
 		}
-		if again != "" && s.opts.io.Err != nil {
-			s.opts.io.Errorf("note: %s\n", again)
+		if again != "" && s.opts.IO.Err != nil {
+			s.opts.IO.Errorf("note: %s\n", again)
 		}
 	}
 	if set.origin, err = openOrigin(way); err != nil {
@@ -122,9 +122,9 @@ func (set *siteSet) locate(c *config.Set, baseURL string) (string, error) {
 	return uri, nil
 }
 
-// intervalOf turns a time between scans as people write it, 0 for never, into
+// Interval turns a time between scans as people write it, 0 for never, into
 // one as the ways in read it.
-func intervalOf(d time.Duration) time.Duration {
+func Interval(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
 	}

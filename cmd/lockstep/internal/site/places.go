@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"errors"
@@ -17,14 +17,14 @@ import (
 
 // checkPlaces refuses directories that would get into each other's way: what
 // we write must not come out as a resource.
-func checkPlaces(o siteOptions) error {
-	for _, c := range o.sets {
-		if from := c.Origin.String(); mirror.IsBucket(from) && bucketBelow(from, o.documents) {
-			return term.Usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, from),
+func checkPlaces(o Options) error {
+	for _, c := range o.Sets {
+		if from := c.Origin.String(); mirror.IsBucket(from) && bucketBelow(from, o.Documents) {
+			return term.Usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.Documents, from),
 				"write them elsewhere, or to "+from+" itself")
 
 		}
-		if file := c.Origin.File(); file != "" && len(o.sets) == 1 {
+		if file := c.Origin.File(); file != "" && len(o.Sets) == 1 {
 			if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("%s does not exist", file)
 			}
@@ -39,7 +39,7 @@ func checkPlaces(o siteOptions) error {
 
 		}
 		switch info, err := os.Stat(dir); {
-		case errors.Is(err, fs.ErrNotExist) && len(o.sets) > 1:
+		case errors.Is(err, fs.ErrNotExist) && len(o.Sets) > 1:
 			// Scanning will tell; it need not keep the other sets from anything.
 		case errors.Is(err, fs.ErrNotExist):
 			return term.Usagef("%s does not exist", dir)
@@ -47,18 +47,18 @@ func checkPlaces(o siteOptions) error {
 			return term.Usage(err, "")
 		case !info.IsDir():
 			return term.Usagef("%s is not a directory", dir)
-		case len(o.sets) == 1: // scanning reports each of several
+		case len(o.Sets) == 1: // scanning reports each of several
 			if err := checkReadable(dir); err != nil {
 				return err
 			}
 		}
-		if rel, ok := statedir.Inside(dir, o.state); ok && !strings.Contains("/"+rel+"/", "/.lockstep/") {
-			return term.Usage(fmt.Errorf("the state directory %s lies inside %s and would be published", o.state, dir),
+		if rel, ok := statedir.Inside(dir, o.State); ok && !strings.Contains("/"+rel+"/", "/.lockstep/") {
+			return term.Usage(fmt.Errorf("the state directory %s lies inside %s and would be published", o.State, dir),
 				"give a --state elsewhere, or below "+filepath.Join(dir, ".lockstep"))
 
 		}
-		if rel, ok := statedir.Inside(dir, o.documents); ok && rel != "." && !strings.Contains("/"+rel+"/", "/.lockstep/") {
-			return term.Usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, dir),
+		if rel, ok := statedir.Inside(dir, o.Documents); ok && rel != "." && !strings.Contains("/"+rel+"/", "/.lockstep/") {
+			return term.Usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.Documents, dir),
 				"write them to a directory elsewhere, or to "+dir+" itself")
 
 		}
@@ -73,20 +73,10 @@ func bucketBelow(bucket, address string) bool {
 	return ok && rest != ""
 }
 
-// beside reports whether the documents stand where the resources of a set are.
-func beside(from config.Address, documents string) bool {
+// Beside reports whether the documents stand where the resources of a set are.
+func Beside(from config.Address, documents string) bool {
 	if dir := from.Dir(); dir != "" {
 		return statedir.Same(dir, documents)
 	}
 	return mirror.IsBucket(documents) && strings.TrimSuffix(from.String(), "/") == strings.TrimSuffix(documents, "/")
-}
-
-// defaultState returns the directory for the state of a Source made from what is
-// at place, unless the user names one.
-func defaultState(place string, isPath bool, lookup func(string) (string, bool)) (string, error) {
-	dir, err := statedir.Default(place, isPath, lookup)
-	if err != nil {
-		return "", term.Usage(err, "give one with --state")
-	}
-	return dir, nil
 }

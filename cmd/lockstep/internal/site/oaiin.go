@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"crypto/sha256"
@@ -29,18 +29,18 @@ func openRepository(w *wayIn) (origin, error) {
 	o := intake.OAIPMHOptions{
 		Prefix: prefix, SetSpec: spec, URI: func(id string) string { return w.uri + intake.RecordPath(id) },
 		Contents: w.site.db.Contents(), Algorithms: w.hashes, AllowEmpty: w.allowEmpty,
-		State: w.stateFile("oai-pmh.json"), TempDir: w.site.opts.state, ScanInterval: w.interval, OnEvent: w.onEvent,
+		State: w.stateFile("oai-pmh.json"), TempDir: w.site.opts.State, ScanInterval: w.interval, OnEvent: w.onEvent,
 	}
 	if w.config.FullInterval != nil {
-		o.FullInterval = intervalOf(time.Duration(*w.config.FullInterval))
+		o.FullInterval = Interval(time.Duration(*w.config.FullInterval))
 	}
-	if !w.site.opts.content { // files are all there is of us
-		at := strings.TrimSuffix(w.site.opts.baseURL, "/") + "/"
+	if !w.site.opts.Content { // files are all there is of us
+		at := strings.TrimSuffix(w.site.opts.BaseURL, "/") + "/"
 		if !strings.HasPrefix(w.uri, at) {
 			return nil, term.WithHint(fmt.Errorf("uri %s is not below the base URL, where the records are to be written", w.uri), "leave uri out")
 		}
 		o.Contents = &fileContents{store: w.site.docs, base: at}
-		where := sha256.Sum256([]byte(w.site.opts.documents))
+		where := sha256.Sum256([]byte(w.site.opts.Documents))
 		o.State = w.stateFile(fmt.Sprintf("oai-pmh-%x.json", where[:4])) // elsewhere there are no files yet
 		o.URI = func(id string) string {
 			if tooLong(intake.RecordName(id)) {

@@ -1,9 +1,9 @@
-package main
+package site
 
 import "lockstep/cmd/lockstep/internal/admin"
 
 // channelFigures are what monitors learn of the notifications of a Source.
-func (s *site) channelFigures(out *admin.Figures) {
+func (s *Site) channelFigures(out *admin.Figures) {
 	if s.src == nil {
 		return // it is about to be made
 	}

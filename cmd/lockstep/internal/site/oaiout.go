@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -24,33 +24,23 @@ const oaiName = "oai"
 // oaiAddress is the base URL of the repository, given that of the site.
 func oaiAddress(baseURL string) string { return strings.TrimSuffix(baseURL, "/") + "/" + oaiName }
 
-// oaiFlags are the flags of serve about answering harvesters.
-type oaiFlags struct {
-	oai      bool // every set that does not say otherwise
+// OAIFlags are the flags of serve about answering harvesters.
+type OAIFlags struct {
+	All      bool // every set that does not say otherwise
 	oaiAdmin string
 	oaiTitle string
 }
 
-func (o *oaiFlags) declare(flags *pflag.FlagSet) {
-	flags.BoolVar(&o.oai, "oai-pmh", false, "answer OAI-PMH harvesters at "+oaiName+" below the base URL")
+func (o *OAIFlags) Declare(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.All, "oai-pmh", false, "answer OAI-PMH harvesters at "+oaiName+" below the base URL")
 	flags.StringVar(&o.oaiAdmin, "oai-admin", "", "the administrator that harvesters can write to, an `EMAIL` address (default postmaster at the host of the base URL)")
 	flags.StringVar(&o.oaiTitle, "oai-name", "", "the `NAME` of the repository for harvesters (default the host of the base URL)")
 }
 
-// settleOAI has every set offered to harvesters that does not say whether, if
-// that is wanted.
-func (o *serveOptions) settleOAI() {
-	for i := range o.sets {
-		if c := &o.sets[i]; o.oai && c.OAIPMH == nil {
-			c.OAIPMH = new(true)
-		}
-	}
-}
-
 // checkOAI refuses to answer where there is nobody to.
-func (o *siteOptions) checkOAI() error {
-	for i := range o.sets {
-		if c := &o.sets[i]; c.OffersOAI() && !o.content {
+func (o *Options) checkOAI() error {
+	for i := range o.Sets {
+		if c := &o.Sets[i]; c.OffersOAI() && !o.Content {
 			return term.Usage(fmt.Errorf("set %s: oai_pmh: files cannot answer OAI-PMH, only a program does", c.Label(i)),
 				"use lockstep serve, or leave oai_pmh out")
 
@@ -60,11 +50,11 @@ func (o *siteOptions) checkOAI() error {
 }
 
 // openOAI makes the repository that harvesters read, if a set is offered to them.
-func (s *site) openOAI() error {
-	if !slices.ContainsFunc(s.opts.sets, func(c config.Set) bool { return c.OffersOAI() }) {
+func (s *Site) openOAI() error {
+	if !slices.ContainsFunc(s.opts.Sets, func(c config.Set) bool { return c.OffersOAI() }) {
 		return nil
 	}
-	base, err := source.BaseURL(s.opts.baseURL)
+	base, err := source.BaseURL(s.opts.BaseURL)
 	if err != nil {
 		return term.Usage(err, "")
 	}
@@ -72,9 +62,9 @@ func (s *site) openOAI() error {
 	if err != nil {
 		return err // unreachable: BaseURL has parsed it
 	}
-	o := repository.Options{BaseURL: base + oaiName, Name: s.opts.oai.oaiTitle, Admin: s.opts.oai.oaiAdmin, Logger: s.log}
+	o := repository.Options{BaseURL: base + oaiName, Name: s.opts.OAI.oaiTitle, Admin: s.opts.OAI.oaiAdmin, Logger: s.log}
 	for i, set := range s.sets {
-		if !s.opts.sets[i].OffersOAI() {
+		if !s.opts.Sets[i].OffersOAI() {
 			continue
 		}
 		offered := repository.Set{Name: set.name, Catalog: set.list}
@@ -96,7 +86,7 @@ var keptContents = []string{"dir", "s3", "oai-pmh"}
 
 // forHarvesters reports whether a request is for the repository: a resource of ours
 // may have its address, but not with arguments.
-func (s *site) forHarvesters(r *http.Request) bool {
+func (s *Site) forHarvesters(r *http.Request) bool {
 	if s.oai == nil || r.URL.EscapedPath() != s.oaiPath {
 		return false
 	}
@@ -105,7 +95,7 @@ func (s *site) forHarvesters(r *http.Request) bool {
 
 // indexOAI brings the index for harvesters up to date, so that the first need not
 // wait for it.
-func (s *site) indexOAI(ctx context.Context) error {
+func (s *Site) indexOAI(ctx context.Context) error {
 	if s.oai == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -14,36 +14,36 @@ import (
 	"lockstep/source"
 )
 
-// An embedding says what a Source serves besides its documents and resources.
-type embedding struct {
-	hub hubserver.Settings
+// An Embedding says what a Source serves besides its documents and resources.
+type Embedding struct {
+	Hub hubserver.Settings
 	admin.Flags
 }
 
 // openHub opens the hub embedded in the Source, if there is to be one. It keeps
 // its memory where the catalog is.
-func (s *site) openHub(ctx context.Context) error {
-	e := s.opts.embedding
-	if e == nil || !slices.Contains(s.opts.hubs.URLs, hubflags.Embedded) {
+func (s *Site) openHub(ctx context.Context) error {
+	e := s.opts.Embedding
+	if e == nil || !slices.Contains(s.opts.Hubs.URLs, hubflags.Embedded) {
 		return nil
 	}
-	base, err := source.BaseURL(s.opts.baseURL)
+	base, err := source.BaseURL(s.opts.BaseURL)
 	if err != nil {
 		return term.Usage(err, "")
 	}
-	o, err := e.hub.Options(base + hubserver.Path)
+	o, err := e.Hub.Options(base + hubserver.Path)
 	if err != nil {
 		return err
 	}
 	o.OwnTopics = []string{base} // the Source publishes them from here
-	if file := e.hub.PublishTokenFile; file != "" {
+	if file := e.Hub.PublishTokenFile; file != "" {
 		if _, o.PublishTokens, err = hubserver.PublishTokens("hub-publish-token-file", file, ""); err != nil {
 			return err
 		}
 	}
-	keyFile := e.hub.KeyFile
+	keyFile := e.Hub.KeyFile
 	if keyFile == "" {
-		keyFile = filepath.Join(s.opts.state, hubserver.KeyName)
+		keyFile = filepath.Join(s.opts.State, hubserver.KeyName)
 	}
 	store := s.db.Hub()
 	if o.Secret, err = hubserver.LoadKey(ctx, keyFile, store, s.log); err != nil {
@@ -55,12 +55,12 @@ func (s *site) openHub(ctx context.Context) error {
 }
 
 // openPages makes the pages about the Source, and listens for administration.
-func (s *site) openPages(ctx context.Context) error {
-	e := s.opts.embedding
+func (s *Site) openPages(ctx context.Context) error {
+	e := s.opts.Embedding
 	if e == nil {
 		return nil
 	}
-	base, err := source.BaseURL(s.opts.baseURL)
+	base, err := source.BaseURL(s.opts.BaseURL)
 	if err != nil {
 		return term.Usage(err, "")
 	}
@@ -68,7 +68,7 @@ func (s *site) openPages(ctx context.Context) error {
 	if err != nil {
 		return err // unreachable: BaseURL has parsed it
 	}
-	if s.admin, err = e.Flags.Open(ctx, s.opts.state, true, s.opts.io); err != nil {
+	if s.admin, err = e.Flags.Open(ctx, s.opts.State, true, s.opts.IO); err != nil {
 		return err
 	}
 	m := admin.NewMetrics()
@@ -77,17 +77,17 @@ func (s *site) openPages(ctx context.Context) error {
 	m.Register(s.channelFigures)
 	m.Register(s.versionFigures)
 	s.database = &admin.Readiness{Check: s.db.Check, Log: s.log}
-	s.pages = admin.NewPages(u.EscapedPath(), s.admin.Guard, m, s.ready)
-	s.pages.Detail = s.upstreams.detail
+	s.Pages = admin.NewPages(u.EscapedPath(), s.admin.Guard, m, s.ready)
+	s.Pages.Detail = s.upstreams.detail
 	if s.hub != nil {
 		s.hubPath = u.EscapedPath() + hubserver.Path
-		s.hub.Show(s.pages, s.admin, m)
+		s.hub.Show(s.Pages, s.admin, m)
 	}
 	return nil
 }
 
 // ready tells why the site does not serve all it should yet.
-func (s *site) ready() error {
+func (s *Site) ready() error {
 	if s.hub != nil {
 		return s.hub.CheckReady()
 	}
@@ -96,9 +96,9 @@ func (s *site) ready() error {
 
 // beside serves what is at our addresses besides documents and resources, and
 // reports whether r was for that.
-func (s *site) beside(w http.ResponseWriter, r *http.Request) bool {
+func (s *Site) beside(w http.ResponseWriter, r *http.Request) bool {
 	switch {
-	case s.pages != nil && s.pages.Serve(w, r):
+	case s.Pages != nil && s.Pages.Serve(w, r):
 		return true
 	case s.hub != nil && r.URL.EscapedPath() == s.hubPath && !s.hidden(r):
 		s.hub.ServeHTTP(w, r)
@@ -113,7 +113,7 @@ func (s *site) beside(w http.ResponseWriter, r *http.Request) bool {
 // hidden reports whether a resource of ours has the address of the hub, and it is
 // that which is asked for: a hub takes POST, and what it says of itself on GET is
 // no loss.
-func (s *site) hidden(r *http.Request) bool {
+func (s *Site) hidden(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
@@ -122,7 +122,7 @@ func (s *site) hidden(r *http.Request) bool {
 
 // isFile reports whether a resource of ours is at the path rel below the base
 // URL.
-func (s *site) isFile(rel string) bool {
+func (s *Site) isFile(rel string) bool {
 	f, _, err := s.open(rel)
 	if err != nil {
 		return false

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -30,8 +30,8 @@ const setsFile = "sets.json"
 const adoptBatch = 1000
 
 // adopt takes over what sets held under other URIs.
-func (s *site) adopt(ctx context.Context) error {
-	path := filepath.Join(s.opts.state, setsFile)
+func (s *Site) adopt(ctx context.Context) error {
+	path := filepath.Join(s.opts.State, setsFile)
 	known := map[string]string{}
 	text, err := os.ReadFile(path)
 	if err == nil {

@@ -1,46 +1,31 @@
-package main
+package site
 
 import (
 	"context"
 	"log/slog"
-	"strconv"
-	"strings"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 )
-
-// rehashDefault is how many percent of the files are read again in a day.
-const rehashDefault = "1%"
 
 // rehashEvery is how often it is looked whether files are due.
 const rehashEvery = time.Minute
 
-// parseShare reads a share of the files: 1%, 0.5, 0.
-func parseShare(s string) (float64, error) {
-	f, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(s), "%")), 64)
-	if err != nil || !(f >= 0 && f <= 100) {
-		return 0, term.Usage(term.Usagef("--rehash %q: want percent of the files in a day, from 0 to 100", s), "as 1%, or 0 for none")
-	}
-	return f / 100, nil
-}
-
 // rehasher returns what reads the files of a set again; nil if nothing does. In a
 // bucket there is nothing to read: it proves what it stores by itself.
-func (s *site) rehasher(set *siteSet, way *wayIn) *intake.Rehasher {
+func (s *Site) rehasher(set *siteSet, way *wayIn) *intake.Rehasher {
 	d, ok := set.origin.(*intake.Dir)
-	if !ok || s.opts.rehash <= 0 {
+	if !ok || s.opts.Rehash <= 0 {
 		return nil
 	}
 	return intake.NewRehasher(d, intake.RehashOptions{
-		Share: s.opts.rehash, State: way.stateFile("rehash.json"),
+		Share: s.opts.Rehash, State: way.stateFile("rehash.json"),
 		OnDamage: func(x intake.Damage) { s.damaged(set, &x) },
 	})
 }
 
 // damaged reports a damaged file.
-func (s *site) damaged(set *siteSet, d *intake.Damage) {
+func (s *Site) damaged(set *siteSet, d *intake.Damage) {
 	set.damage.Store(true)
 	s.tally.damaged(set.name)
 	attrs := []any{slog.String("set", set.name), slog.String("path", d.Path), slog.String("uri", d.URI)}
@@ -53,7 +38,7 @@ func (s *site) damaged(set *siteSet, d *intake.Damage) {
 
 // rehashOnce reads the files that are due, reports damage, and returns whether
 // there was some.
-func (s *site) rehashOnce(ctx context.Context) (damage bool) {
+func (s *Site) rehashOnce(ctx context.Context) (damage bool) {
 	for _, set := range s.sets {
 		if set.rehasher == nil {
 			continue
@@ -70,7 +55,7 @@ func (s *site) rehashOnce(ctx context.Context) (damage bool) {
 
 // rehash does so until ctx ends, a few files at a time, and has what was damaged
 // published as it is.
-func (s *site) rehash(ctx context.Context, tell func(intake.Report)) {
+func (s *Site) rehash(ctx context.Context, tell func(intake.Report)) {
 	for pause(ctx, rehashEvery) {
 		if s.rehashOnce(ctx) {
 			tell(intake.Report{})

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const (
 )
 
 // watch publishes what changes where the sets come from, until ctx ends.
-func (s *site) watch(ctx context.Context, n *newsroom) error {
+func (s *Site) watch(ctx context.Context, n *Reporter) error {
 	changed := make(chan struct{}, 1)
 	tell := func(intake.Report) {
 		select {
@@ -45,7 +45,7 @@ func (s *site) watch(ctx context.Context, n *newsroom) error {
 		s.offerAgain(ctx, tell, n)
 		return nil
 	})
-	if s.opts.rehash > 0 {
+	if s.opts.Rehash > 0 {
 		g.Go(func() error {
 			s.rehash(ctx, tell)
 			return nil
@@ -59,7 +59,7 @@ const waitEvery = time.Minute
 
 // offerAgain compares all of a set, until ctx ends, when changes of it wait
 // because their versions could not be kept: nothing else may tell of them again.
-func (s *site) offerAgain(ctx context.Context, tell func(intake.Report), n *newsroom) {
+func (s *Site) offerAgain(ctx context.Context, tell func(intake.Report), n *Reporter) {
 	if s.keeper == nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (s *site) offerAgain(ctx context.Context, tell func(intake.Report), n *news
 				return
 			}
 			if err != nil {
-				n.warn(err)
+				n.Warn(err)
 			}
 			if r.Changed() {
 				tell(r)
@@ -84,7 +84,7 @@ func (s *site) offerAgain(ctx context.Context, tell func(intake.Report), n *news
 
 // publishChanges publishes, at the agreed pace, whenever it is told of changes:
 // what is to be seen at once, and all the rest a moment later.
-func (s *site) publishChanges(ctx context.Context, changed <-chan struct{}, n *newsroom) error {
+func (s *Site) publishChanges(ctx context.Context, changed <-chan struct{}, n *Reporter) error {
 	var rest, full time.Time // until when we rest; when all was published last
 	later := time.NewTimer(0)
 	later.Stop()
@@ -98,7 +98,7 @@ func (s *site) publishChanges(ctx context.Context, changed <-chan struct{}, n *n
 		case <-later.C:
 			all = true
 		}
-		if !all && !pause(ctx, max(s.opts.hubs.Delay, time.Until(rest))) {
+		if !all && !pause(ctx, max(s.opts.Hubs.Delay, time.Until(rest))) {
 			return nil
 		}
 		select {
@@ -127,8 +127,8 @@ func (s *site) publishChanges(ctx context.Context, changed <-chan struct{}, n *n
 
 // heard reports whether somebody is told of changes as they are published: a hub
 // elsewhere, a subscriber of ours, a reader of events.
-func (s *site) heard() bool {
-	if len(s.opts.hubs.Elsewhere()) > 0 {
+func (s *Site) heard() bool {
+	if len(s.opts.Hubs.Elsewhere()) > 0 {
 		return true
 	}
 	return s.src.Streams() > 0 || s.hub != nil && s.hub.Subscriptions() > 0
@@ -148,7 +148,7 @@ func restAfter(r *source.Report, took time.Duration) time.Duration {
 
 // publishSurely publishes, again and again if it fails, and reports whether it
 // did before ctx ended.
-func (s *site) publishSurely(ctx context.Context, publish func(context.Context) (source.Report, error), n *newsroom) (source.Report, bool) {
+func (s *Site) publishSurely(ctx context.Context, publish func(context.Context) (source.Report, error), n *Reporter) (source.Report, bool) {
 	for retry := publishRetryFirst; ; retry = min(2*retry, publishRetryMost) {
 		r, err := s.publishBy(ctx, publish)
 		if ctx.Err() != nil {
@@ -158,7 +158,7 @@ func (s *site) publishSurely(ctx context.Context, publish func(context.Context) 
 			n.published(r)
 			return r, true
 		}
-		n.io.Errorf("warning: %v; trying again in %s\n", err, retry)
+		n.IO.Errorf("warning: %v; trying again in %s\n", err, retry)
 		if !pause(ctx, retry) {
 			return r, false
 		}

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"errors"
@@ -20,34 +20,34 @@ import (
 // listen at.
 const anyBase = "http://127.0.0.1/"
 
-// check reports mistakes in the configuration, and files and directories that are
+// Check reports mistakes in the configuration, and files and directories that are
 // missing or cannot be read. It opens no port and creates nothing.
-func (o *siteOptions) check() error {
+func (o *Options) Check() error {
 	if err := checkPlaces(*o); err != nil {
 		return err
 	}
 	if err := o.checkOAI(); err != nil {
 		return err
 	}
-	base := o.baseURL
+	base := o.BaseURL
 	if base == "" {
 		base = anyBase
 	}
-	for i := range o.sets {
-		if err := checkSet(&o.sets[i], base); err != nil {
+	for i := range o.Sets {
+		if err := checkSet(&o.Sets[i], base); err != nil {
 			return err
 		}
 	}
-	if o.apiTokenFile != "" && slices.ContainsFunc(o.sets, func(c config.Set) bool { return c.Origin.Kind.Scheme == "api" }) {
-		if _, err := trust.ReadTokens(o.apiTokenFile); err != nil {
+	if o.APITokenFile != "" && slices.ContainsFunc(o.Sets, func(c config.Set) bool { return c.Origin.Kind.Scheme == "api" }) {
+		if _, err := trust.ReadTokens(o.APITokenFile); err != nil {
 			return term.Usage(fmt.Errorf("--api-token-file: %w", err), "")
 		}
 	}
-	for _, hub := range o.hubs.Elsewhere() {
-		if _, _, err := o.hubs.Token(hub); err != nil {
+	for _, hub := range o.Hubs.Elsewhere() {
+		if _, _, err := o.Hubs.Token(hub); err != nil {
 			return err
 		}
-		if _, err := o.network.HubClient(); err != nil {
+		if _, err := o.Network.HubClient(); err != nil {
 			return err
 		}
 	}
@@ -71,20 +71,20 @@ func checkSet(c *config.Set, base string) error {
 }
 
 // checkEmbedding checks the settings of administration, and of the embedded hub.
-func (o *siteOptions) checkEmbedding(base string) error {
-	if o.embedding == nil {
+func (o *Options) checkEmbedding(base string) error {
+	if o.Embedding == nil {
 		return nil
 	}
-	if err := o.embedding.Flags.Check(); err != nil {
+	if err := o.Embedding.Flags.Check(); err != nil {
 		return err
 	}
-	if !slices.Contains(o.hubs.URLs, hubflags.Embedded) {
+	if !slices.Contains(o.Hubs.URLs, hubflags.Embedded) {
 		return nil
 	}
-	if _, err := o.embedding.hub.Options(base + hubserver.Path); err != nil {
+	if _, err := o.Embedding.Hub.Options(base + hubserver.Path); err != nil {
 		return err
 	}
-	return o.embedding.hub.CheckFiles()
+	return o.Embedding.Hub.CheckFiles()
 }
 
 // checkReadable reports a directory that cannot be listed.
@@ -96,14 +96,14 @@ func checkReadable(dir string) error {
 	return f.Close()
 }
 
-// lock creates the state directory and locks it. release may be called repeatedly.
-func (o *siteOptions) lock() error {
-	if err := statedir.Make(o.state, o.log); err != nil {
+// Lock creates the state directory and locks it. release may be called repeatedly.
+func (o *Options) Lock() error {
+	if err := statedir.Make(o.State, o.Log); err != nil {
 		return err
 	}
-	release, err := statedir.Lock(o.state, o.command)
+	release, err := statedir.Lock(o.State, o.Command)
 	if err == nil {
-		o.release = sync.OnceFunc(release)
+		o.Release = sync.OnceFunc(release)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 
 // keepBytes opens the place where the bytes of past representations are kept,
 // if a set needs it, or one did and what it left is to be removed.
-func (s *site) keepBytes() error {
-	path := filepath.Join(s.opts.state, "bitstreams")
+func (s *Site) keepBytes() error {
+	path := filepath.Join(s.opts.State, "bitstreams")
 	_, err := os.Stat(path)
-	if err != nil && s.versions.blobs == nil && !slices.ContainsFunc(s.opts.sets, func(c config.Set) bool { return c.KeepsBytes() }) {
+	if err != nil && s.versions.blobs == nil && !slices.ContainsFunc(s.opts.Sets, func(c config.Set) bool { return c.KeepsBytes() }) {
 		return nil
 	}
 	dir, err := blob.NewDir(path, blob.DirOptions{Private: true})
@@ -34,7 +34,7 @@ func (s *site) keepBytes() error {
 
 // keeping returns the catalog to fill set from: cat, or if the bytes of its
 // changes are needed, one that keeps them.
-func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *config.Set) (catalog.Catalog, error) {
+func (s *Site) keeping(cat catalog.Catalog, set *siteSet, c *config.Set) (catalog.Catalog, error) {
 	versions, err := s.keepVersions(set, c)
 	if err != nil || !c.KeepsBytes() && versions == nil {
 		return cat, err
@@ -61,7 +61,7 @@ func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *config.Set) (catalo
 // openBytes finds out how representations of the set are opened: by where they
 // come from if that has them, else by asking whoever serves them. The latter is
 // done for dumps and patches only, never because a client of ours likes it.
-func (s *site) openBytes(set *siteSet, way *wayIn) error {
+func (s *Site) openBytes(set *siteSet, way *wayIn) error {
 	b, ok := set.origin.(bitstreams)
 	if way.Kind.Away && !way.config.OpensBytes() {
 		return nil
@@ -80,8 +80,8 @@ func (s *site) openBytes(set *siteSet, way *wayIn) error {
 
 // client returns a client for what is at home, as the network flags describe
 // it. It is closed with the site.
-func (s *site) client(home string) (*fetch.Client, error) {
-	c, err := s.opts.network.Client(home, s.opts.io.LookupEnv, s.log)
+func (s *Site) client(home string) (*fetch.Client, error) {
+	c, err := s.opts.Network.Client(home, s.opts.IO.LookupEnv, s.log)
 	if err == nil {
 		s.clients = append(s.clients, c)
 	}

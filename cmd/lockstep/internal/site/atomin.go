@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -18,11 +18,11 @@ func openFeed(w *wayIn) (origin, error) {
 	}
 	o := intake.AtomPMHOptions{
 		Types: w.config.Types, Overlap: time.Duration(w.config.Overlap), AcceptFeed: w.config.AcceptFeed,
-		Content: w.config.HashesGiven, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
+		Content: w.config.HashesGiven, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.State,
 		State: w.stateFile("atom-pmh.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
 	}
 	if every := w.config.FullInterval; every != nil {
-		o.FullInterval = intervalOf(time.Duration(*every))
+		o.FullInterval = Interval(time.Duration(*every))
 	}
 	feed, err := intake.NewAtomPMH(w.WithoutUser(), client, w.catalog, w.set, w.site.db.Ledger(), o)
 	if err != nil {

@@ -1,11 +1,13 @@
-package main
+package site
 
 import (
 	"context"
 	"errors"
 	"time"
 
-	"lockstep/source"
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/cmd/lockstep/internal/hubflags"
 )
 
 // How often it is looked whether a dump is due: a fraction of how often one is
@@ -26,15 +28,19 @@ const (
 // sweepEvery is how often it is looked for bytes that nobody needs any more.
 const sweepEvery = time.Hour
 
-// dump brings the dumps in step once, and removes bytes that nobody needs any
+// Dump brings the dumps in step once, and removes bytes that nobody needs any
 // more. Without dumps those that were published before are taken back.
-func (s *site) dump(ctx context.Context, n *newsroom) (source.DumpReport, error) {
-	r, err := s.src.PublishDumps(ctx)
-	n.dumped(r)
-	return r, errors.Join(err, s.sweep(ctx))
+func (s *Site) Dump(ctx context.Context, p *Publication, n *Reporter) (err error) {
+	n.dumping()
+	p.dumps, err = s.src.PublishDumps(ctx)
+	n.dumped(p.dumps)
+	return errors.Join(err, s.sweep(ctx))
 }
 
-func (s *site) sweep(ctx context.Context) error {
+// NotifyOnce notifies hubs of what has been published.
+func (s *Site) NotifyOnce(ctx context.Context) error { return hubflags.NotifyOnce(ctx, s.src) }
+
+func (s *Site) sweep(ctx context.Context) error {
 	if s.keeper == nil {
 		return nil
 	}
@@ -44,7 +50,7 @@ func (s *site) sweep(ctx context.Context) error {
 
 // upkeep does in the background, until ctx ends, what takes its time: it builds
 // dumps as they fall due, and removes bytes that nobody needs any more.
-func (s *site) upkeep(ctx context.Context, n *newsroom) error {
+func (s *Site) upkeep(ctx context.Context, n *Reporter) error {
 	check, retry := s.dumpCheck(), dumpRetryFirst
 	var swept time.Time
 	for {
@@ -55,14 +61,14 @@ func (s *site) upkeep(ctx context.Context, n *newsroom) error {
 		}
 		n.dumped(r)
 		if err != nil {
-			n.io.Errorf("warning: %v; trying again in %s\n", err, retry)
+			n.IO.Errorf("warning: %v; trying again in %s\n", err, retry)
 			wait, retry = retry, min(2*retry, dumpRetryMost)
 		} else {
 			retry = dumpRetryFirst
 		}
 		if time.Since(swept) >= sweepEvery {
 			if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-				n.warn(err)
+				n.Warn(err)
 			}
 			swept = time.Now()
 		}
@@ -73,9 +79,9 @@ func (s *site) upkeep(ctx context.Context, n *newsroom) error {
 }
 
 // dumpCheck returns how often to look whether a dump is due.
-func (s *site) dumpCheck() time.Duration {
+func (s *Site) dumpCheck() time.Duration {
 	check := dumpCheckMost
-	for _, c := range s.opts.sets {
+	for _, c := range s.opts.Sets {
 		if d := c.ResourceDump; d != nil && d.Every > 0 {
 			check = min(check, time.Duration(d.Every)/dumpCheckShare)
 		}
@@ -84,4 +90,16 @@ func (s *site) dumpCheck() time.Duration {
 		}
 	}
 	return max(check, dumpCheckLeast)
+}
+
+// GoOn publishes changes and builds dumps as they fall due until ctx ends.
+func (s *Site) GoOn(ctx context.Context, n *Reporter) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.watch(gctx, n) })
+	g.Go(func() error { return s.upkeep(gctx, n) })
+	g.Go(func() error { return s.src.Notify(gctx) })
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
 }

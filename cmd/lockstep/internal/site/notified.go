@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"time"
@@ -20,8 +20,8 @@ type hubNews struct {
 	lost   int64     // refused since
 }
 
-// notified says what became of a notification, where that is news.
-func (n *newsroom) notified(t source.Notification) {
+// Notified says what became of a notification, where that is news.
+func (n *Reporter) Notified(t source.Notification) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.hubs == nil {
@@ -38,15 +38,15 @@ func (n *newsroom) notified(t source.Notification) {
 	}
 	switch {
 	case t.Err == nil && !h.warned.IsZero():
-		n.io.Errorf("note: the hub %s takes notifications of set %s again\n", t.Hub, t.Set)
+		n.IO.Errorf("note: the hub %s takes notifications of set %s again\n", t.Hub, t.Set)
 		*h = hubNews{}
 	case t.Err == nil:
 	case time.Since(h.warned) < notifyWarnEvery:
 	case t.Refused:
 		h.warned = time.Now()
-		n.io.Errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: see that the hub knows the topic and the token (--hub-token)\n", t.Set, h.lost, t.Err)
+		n.IO.Errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: see that the hub knows the topic and the token (--hub-token)\n", t.Set, h.lost, t.Err)
 	default:
 		h.warned = time.Now()
-		n.io.Errorf("warning: the hub did not take a notification of set %s, and gets it later: %v\n", t.Set, t.Err)
+		n.IO.Errorf("warning: the hub did not take a notification of set %s, and gets it later: %v\n", t.Set, t.Err)
 	}
 }

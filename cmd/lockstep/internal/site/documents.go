@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // openDocuments opens the store of a site's documents, whose state is locked, and
 // removes the unfinished documents of a publication that was killed.
-func openDocuments(ctx context.Context, o siteOptions) (documentStore, error) {
+func openDocuments(ctx context.Context, o Options) (documentStore, error) {
 	docs, err := openDocumentStore(o)
 	if err != nil {
 		return nil, err
@@ -23,10 +23,10 @@ func openDocuments(ctx context.Context, o siteOptions) (documentStore, error) {
 	if err != nil {
 		// Unfinished documents do no harm, and if the directory cannot be
 		// written, publishing fails.
-		o.log.WarnContext(ctx, "cannot remove unfinished documents", slog.Any("err", err))
+		o.Log.WarnContext(ctx, "cannot remove unfinished documents", slog.Any("err", err))
 	}
 	if n > 0 {
-		o.log.InfoContext(ctx, "removed unfinished documents", slog.Int("entries", n))
+		o.Log.InfoContext(ctx, "removed unfinished documents", slog.Int("entries", n))
 	}
 	return docs, nil
 }
@@ -44,19 +44,19 @@ type bucketStore struct{ *s3.Bucket }
 // Close does nothing: there is nothing to give back.
 func (bucketStore) Close() error { return nil }
 
-func openDocumentStore(o siteOptions) (documentStore, error) {
-	if mirror.IsBucket(o.documents) {
-		b, err := mirror.OpenBucket(o.documents, o.io.LookupEnv)
+func openDocumentStore(o Options) (documentStore, error) {
+	if mirror.IsBucket(o.Documents) {
+		b, err := mirror.OpenBucket(o.Documents, o.IO.LookupEnv)
 		return bucketStore{b}, err
 	}
-	return statedir.Documents(o.documents, o.state)
+	return statedir.Documents(o.Documents, o.State)
 }
 
 // claimDocuments claims the place of the documents for the state of o. Documents
 // in the state itself, which is locked, need no claim.
-func claimDocuments(ctx context.Context, docs blob.Store, o siteOptions) (*statedir.Claim, error) {
-	if _, ours := statedir.Inside(o.state, o.documents); ours && !mirror.IsBucket(o.documents) {
+func claimDocuments(ctx context.Context, docs blob.Store, o Options) (*statedir.Claim, error) {
+	if _, ours := statedir.Inside(o.State, o.Documents); ours && !mirror.IsBucket(o.Documents) {
 		return &statedir.Claim{}, nil
 	}
-	return statedir.NewClaim(ctx, docs, o.documents, o.state, o.takeOver)
+	return statedir.NewClaim(ctx, docs, o.Documents, o.State, o.TakeOver)
 }

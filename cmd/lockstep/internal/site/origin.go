@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -55,7 +55,7 @@ type bitstreams interface {
 // A wayIn is all a constructor needs to know.
 type wayIn struct {
 	config.Address
-	site       *site
+	site       *Site
 	config     *config.Set
 	uri        string // what the URIs of the set begin with
 	name       string // of the set
@@ -92,13 +92,13 @@ func openOrigin(w *wayIn) (origin, error) {
 func openDir(w *wayIn) (origin, error) {
 	return intake.NewDir(w.Place, w.catalog, w.set, intake.DirOptions{
 		BaseURI: w.uri, Algorithms: w.hashes, Include: w.config.Include, Exclude: w.config.Exclude,
-		Sidecar: w.config.Sidecar, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state, ScanInterval: w.interval, OnEvent: w.onEvent,
+		Sidecar: w.config.Sidecar, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.State, ScanInterval: w.interval, OnEvent: w.onEvent,
 	})
 }
 
 // openBucketOrigin makes a set from the objects of a bucket.
 func openBucketOrigin(w *wayIn) (origin, error) {
-	objects, err := mirror.OpenBucket(w.Address.String(), w.site.opts.io.LookupEnv)
+	objects, err := mirror.OpenBucket(w.Address.String(), w.site.opts.IO.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func openBucketOrigin(w *wayIn) (origin, error) {
 	}
 	return bucket.New(objects, w.catalog, w.set, bucket.Options{
 		BaseURI: w.uri, Content: content, Algorithms: w.hashes, Include: w.config.Include, Exclude: w.config.Exclude,
-		AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state, ScanInterval: w.interval, OnEvent: w.onEvent,
+		AllowEmpty: w.allowEmpty, TempDir: w.site.opts.State, ScanInterval: w.interval, OnEvent: w.onEvent,
 	})
 }
 
@@ -119,11 +119,11 @@ func openJSONL(w *wayIn) (origin, error) {
 		return nil, err
 	}
 	o := jsonl.Options{
-		Complete: w.config.Complete, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
+		Complete: w.config.Complete, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.State,
 		State: w.stateFile("jsonl.json"), ScanInterval: w.interval, Client: client, OnEvent: w.onEvent,
 	}
 	if w.Place == config.Stdin {
-		return jsonl.NewStream(w.site.opts.io.In, "standard input", w.catalog, w.set, o), nil
+		return jsonl.NewStream(w.site.opts.IO.In, "standard input", w.catalog, w.set, o), nil
 	}
 	return jsonl.New(w.Place, w.catalog, w.set, o)
 }
@@ -135,7 +135,7 @@ func openSitemap(w *wayIn) (origin, error) {
 		return nil, err
 	}
 	return sitemap.New(w.WithoutUser(), client, w.catalog, w.set, sitemap.Options{
-		Content: w.config.HashesGiven, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
+		Content: w.config.HashesGiven, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.State,
 		State: w.stateFile("sitemap.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
 	})
 }
@@ -143,7 +143,7 @@ func openSitemap(w *wayIn) (origin, error) {
 // openAPI makes a set that applications fill.
 func openAPI(w *wayIn) (origin, error) {
 	if w.site.api == nil {
-		base, err := source.BaseURL(w.site.opts.baseURL)
+		base, err := source.BaseURL(w.site.opts.BaseURL)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +151,7 @@ func openAPI(w *wayIn) (origin, error) {
 		_, path, _ := strings.Cut(host, "/")
 		w.site.apiPath = "/" + path + apiDir
 		w.site.api, err = api.New(w.catalog, api.Options{
-			State: filepath.Join(w.site.opts.state, "api"), TokenFile: w.site.opts.apiTokenFile, Admin: w.site.admin.Trusts(), Path: w.site.apiPath, Logger: w.site.log,
+			State: filepath.Join(w.site.opts.State, "api"), TokenFile: w.site.opts.APITokenFile, Admin: w.site.admin.Trusts(), Path: w.site.apiPath, Logger: w.site.log,
 		})
 		if err != nil {
 			return nil, err
@@ -175,7 +175,7 @@ func (w *wayIn) bitstreamClient(home string) (*fetch.Client, error) {
 // stateFile returns the path of a file in which a way in keeps what it
 // remembers of its set.
 func (w *wayIn) stateFile(name string) string {
-	return filepath.Join(w.site.opts.state, "origin-"+w.name+"-"+name)
+	return filepath.Join(w.site.opts.State, "origin-"+w.name+"-"+name)
 }
 
 // algorithms reads --hash.

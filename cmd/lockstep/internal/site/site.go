@@ -1,4 +1,7 @@
-package main
+// Package site is a Source as serve, publish and demo run it: it opens the origins of its
+// sets, the catalog and the place of the documents, publishes changes as they come, and
+// serves documents, resources, pages, hub and repository.
+package site
 
 import (
 	"context"
@@ -31,10 +34,10 @@ import (
 	"lockstep/storage/sqlite"
 )
 
-// A site is a Source as serve and publish run it: sets, each with a way in, one
+// A Site is a Source as serve and publish run it: sets, each with a way in, one
 // catalog, one store of documents.
-type site struct {
-	opts      siteOptions
+type Site struct {
+	opts      Options
 	sets      []*siteSet
 	db        *sqlite.DB
 	docs      documentStore
@@ -51,7 +54,7 @@ type site struct {
 	hub       *hubserver.Front // embedded; nil: none
 	database  *admin.Readiness
 	hubPath   string                 // where it is
-	pages     *admin.Pages           // about the Source; nil: none
+	Pages     *admin.Pages           // about the Source; nil: none
 	admin     *admin.Access          // nil: none
 	oai       *repository.Repository // for harvesters; nil: none
 	oaiPath   string                 // where it is
@@ -59,49 +62,49 @@ type site struct {
 	upstreams upstreams
 }
 
-// siteOptions says what a site is made of.
-type siteOptions struct {
-	baseURL      string
-	sets         []config.Set // settled: what flags and defaults say is filled in
-	state        string       // directory for what is kept from run to run
-	documents    string       // directory or bucket for the documents
-	gzip         bool         // with compressed variants
-	apiTokenFile string       // clients with a token in it may fill sets; "" none may
-	allowEmpty   bool
-	takeOver     bool          // documents of another state are replaced
-	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
-	rehash       float64       // share of the files that is read again in a day
-	watching     bool          // go on after the first publication
-	hubs         hubflags.Hubs
-	oai          oaiFlags
-	embedding    *embedding // nil: nothing but documents and resources is served
-	content      bool       // serve the resources too, where we have them
-	command      string     // what the lock says
-	release      func()     // of the state's lock, where it is locked already
-	network      *network.Options
-	io           term.IO
-	log          *slog.Logger
-	onEvent      func(set string, e intake.Event)
-	onNotify     func(source.Notification) // may be nil
+// Options says what a site is made of.
+type Options struct {
+	BaseURL      string
+	Sets         []config.Set // settled: what flags and defaults say is filled in
+	State        string       // directory for what is kept from run to run
+	Documents    string       // directory or bucket for the documents
+	Gzip         bool         // with compressed variants
+	APITokenFile string       // clients with a token in it may fill sets; "" none may
+	AllowEmpty   bool
+	TakeOver     bool          // documents of another state are replaced
+	ScanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
+	Rehash       float64       // share of the files that is read again in a day
+	Watching     bool          // go on after the first publication
+	Hubs         hubflags.Hubs
+	OAI          OAIFlags
+	Embedding    *Embedding // nil: nothing but documents and resources is served
+	Content      bool       // serve the resources too, where we have them
+	Command      string     // what the lock says
+	Release      func()     // of the state's lock, where it is locked already
+	Network      *network.Options
+	IO           term.IO
+	Log          *slog.Logger
+	OnEvent      func(set string, e intake.Event)
+	OnNotify     func(source.Notification) // may be nil
 }
 
-// openSite opens the state of a site and locks it. Nothing is scanned yet.
-func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
-	if o.release == nil {
-		if err := o.check(); err != nil {
+// Open opens the state of a site and locks it. Nothing is scanned yet.
+func Open(ctx context.Context, o Options) (_ *Site, err error) {
+	if o.Release == nil {
+		if err := o.Check(); err != nil {
 			return nil, err
 		}
-		if err := o.lock(); err != nil {
+		if err := o.Lock(); err != nil {
 			return nil, err
 		}
 	}
-	s := &site{opts: o, log: o.log, release: o.release}
+	s := &Site{opts: o, log: o.Log, release: o.Release}
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
-	if s.db, err = sqlite.Open(filepath.Join(o.state, "catalog.db")); err != nil {
+	if s.db, err = sqlite.Open(filepath.Join(o.State, "catalog.db")); err != nil {
 		return nil, err
 	}
 	if s.docs, err = openDocuments(ctx, o); err != nil {
@@ -135,33 +138,33 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 }
 
 // newSource makes the sets and the Source that publishes them.
-func (s *site) newSource() (err error) {
-	so := source.Options{BaseURL: s.opts.baseURL, Temp: s.opts.state, Logger: s.log}
+func (s *Site) newSource() (err error) {
+	so := source.Options{BaseURL: s.opts.BaseURL, Temp: s.opts.State, Logger: s.log}
 	so.Type = mediatype.Of // what lists state: the types files are served with are no others
-	so.Static, so.Restart = !s.opts.content, s.claim.Restarts()
-	if s.opts.content {
+	so.Static, so.Restart = !s.opts.Content, s.claim.Restarts()
+	if s.opts.Content {
 		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, min(maxStreams, max(listen.Connections()/2, 1))
 	}
-	if so.Hubs, err = s.opts.hubs.ForSource(s.hub, s.opts.network); err != nil {
+	if so.Hubs, err = s.opts.Hubs.ForSource(s.hub, s.opts.Network); err != nil {
 		return err
 	}
 	so.OnNotify = func(n source.Notification) {
 		s.tally.notified(&n)
-		if s.opts.onNotify != nil {
-			s.opts.onNotify(n)
+		if s.opts.OnNotify != nil {
+			s.opts.OnNotify(n)
 		}
 	}
 	cat := catalog.Catalog(s.db.Catalog())
-	for i := range s.opts.sets {
+	for i := range s.opts.Sets {
 		var set *siteSet
-		if set, cat, err = s.newSet(&s.opts.sets[i], cat); err != nil {
+		if set, cat, err = s.newSet(&s.opts.Sets[i], cat); err != nil {
 			return err
 		}
 		s.sets = append(s.sets, set)
 		so.Sets = append(so.Sets, set.source)
 	}
 	docs := blob.Store(s.docs)
-	if s.opts.gzip {
+	if s.opts.Gzip {
 		docs = source.Compressed(docs)
 	}
 	if s.src, err = source.New(cat, docs, so); err != nil {
@@ -171,7 +174,7 @@ func (s *site) newSource() (err error) {
 }
 
 // Close gives everything back. It may be called on a site half opened.
-func (s *site) Close() {
+func (s *Site) Close() {
 	s.admin.Close()
 	if s.api != nil {
 		if err := s.api.Close(); err != nil {
@@ -202,7 +205,7 @@ func (s *site) Close() {
 
 // open opens the file behind the path rel below the base URL, if it is a
 // resource.
-func (s *site) open(rel string) (*os.File, fs.FileInfo, error) {
+func (s *Site) open(rel string) (*os.File, fs.FileInfo, error) {
 	for _, set := range s.sets {
 		files, ok := set.origin.(fileOpener)
 		if !ok || set.source.Elsewhere {
@@ -219,7 +222,7 @@ func (s *site) open(rel string) (*os.File, fs.FileInfo, error) {
 }
 
 // mark tells the state of the file that open opens.
-func (s *site) mark(rel string) (string, error) {
+func (s *Site) mark(rel string) (string, error) {
 	for _, set := range s.sets {
 		files, ok := set.origin.(fileOpener)
 		if !ok || set.source.Elsewhere {
@@ -246,7 +249,7 @@ type scanned struct {
 // other. One that cannot be read keeps the others from it only if nothing is
 // known of it yet, or if all fail: then there is nothing that could be
 // published. Otherwise its error is among what is returned.
-func (s *site) scan(ctx context.Context) ([]scanned, error) {
+func (s *Site) scan(ctx context.Context) ([]scanned, error) {
 	var scans []scanned
 	var errs []error
 	for _, set := range s.sets {
@@ -275,11 +278,11 @@ func (s *site) scan(ctx context.Context) ([]scanned, error) {
 }
 
 // publish brings the documents in step with the catalog.
-func (s *site) publish(ctx context.Context) (source.Report, error) {
+func (s *Site) publish(ctx context.Context) (source.Report, error) {
 	return s.publishBy(ctx, s.src.Publish)
 }
 
-func (s *site) publishBy(ctx context.Context, publish func(context.Context) (source.Report, error)) (source.Report, error) {
+func (s *Site) publishBy(ctx context.Context, publish func(context.Context) (source.Report, error)) (source.Report, error) {
 	began := time.Now()
 	r, err := publish(ctx)
 	s.tally.published(&r, began, err)
@@ -287,20 +290,20 @@ func (s *site) publishBy(ctx context.Context, publish func(context.Context) (sou
 		err = s.claim.Published(ctx)
 	}
 	if err != nil {
-		err = fmt.Errorf("write documents to %s: %w", s.opts.documents, err)
+		err = fmt.Errorf("write documents to %s: %w", s.opts.Documents, err)
 	}
 	return r, err
 }
 
-// A publication is what publishOnce came to.
-type publication struct {
+// A Publication is what publishOnce came to.
+type Publication struct {
 	scans  []scanned
 	report source.Report
 	dumps  source.DumpReport
 }
 
-// failed returns why sets could not be read that are published as they were.
-func (p *publication) failed() error {
+// Failed returns why sets could not be read that are published as they were.
+func (p *Publication) Failed() error {
 	var errs []error
 	for _, scan := range p.scans {
 		errs = append(errs, scan.err)
@@ -308,16 +311,16 @@ func (p *publication) failed() error {
 	return errors.Join(errs...)
 }
 
-// resources returns how many are published, in all sets together.
-func (p *publication) resources() (n int64) {
+// Resources returns how many are published, in all sets together.
+func (p *Publication) Resources() (n int64) {
 	for _, set := range p.report.Sets {
 		n += set.Resources
 	}
 	return n
 }
 
-// publishOnce scans and publishes once.
-func (s *site) publishOnce(ctx context.Context, n *newsroom) (p publication, err error) {
+// PublishOnce scans and publishes once.
+func (s *Site) PublishOnce(ctx context.Context, n *Reporter) (p Publication, err error) {
 	if p.scans, err = s.scan(ctx); err != nil {
 		return p, err
 	}

@@ -1,0 +1,110 @@
+package site
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/intake"
+)
+
+// A Summary is what publish prints with --json.
+type Summary struct {
+	BaseURL        string       `json:"base_url"`
+	Out            string       `json:"out"`
+	CapabilityList []string     `json:"capability_lists"`
+	Resources      int64        `json:"resources"`
+	Created        int64        `json:"created"`
+	Updated        int64        `json:"updated"`
+	Deleted        int64        `json:"deleted"`
+	Unreadable     int64        `json:"unreadable"`
+	Written        bool         `json:"written"`
+	DumpPackages   int          `json:"dump_packages"` // made now
+	Sets           []SetSummary `json:"sets"`
+	Elapsed        float64      `json:"elapsed_seconds"`
+}
+
+// A SetSummary is one set of it.
+type SetSummary struct {
+	Set            string `json:"set"`
+	CapabilityList string `json:"capability_list"`
+	Resources      int64  `json:"resources"`
+	Created        int64  `json:"created"`
+	Updated        int64  `json:"updated"`
+	Deleted        int64  `json:"deleted"`
+	Unreadable     int64  `json:"unreadable"`
+	Error          string `json:"error,omitempty"`
+}
+
+// Summary sums up a publication to the place out, which took some time.
+func (p *Publication) Summary(baseURL, out string, took time.Duration) Summary {
+	sum := Summary{BaseURL: baseURL, Out: out, Written: p.report.Written || p.dumps.Written, Resources: p.Resources(), Elapsed: took.Seconds()}
+	for i, scan := range p.scans {
+		set := SetSummary{
+			Set: scan.set.name, CapabilityList: scan.set.list, Created: scan.Created, Updated: scan.Updated, Deleted: scan.Deleted,
+			Unreadable: scan.Unreadable.Count,
+		}
+		if i < len(p.report.Sets) {
+			set.Resources = p.report.Sets[i].Resources
+		}
+		if scan.err != nil {
+			set.Error = scan.err.Error()
+		}
+		sum.Sets = append(sum.Sets, set)
+		sum.CapabilityList = append(sum.CapabilityList, set.CapabilityList)
+		sum.Created, sum.Updated, sum.Deleted = sum.Created+set.Created, sum.Updated+set.Updated, sum.Deleted+set.Deleted
+		sum.Unreadable += set.Unreadable
+	}
+	for _, d := range p.dumps.Sets {
+		if d.Dump {
+			sum.DumpPackages += d.Packages - d.Reused
+		}
+		sum.DumpPackages += d.Added
+	}
+	return sum
+}
+
+// readable says how to make files readable that are not.
+func readable(files *intake.Problems) string {
+	forbidden, malformed := false, false
+	for _, p := range files.First {
+		if _, ok := errors.AsType[*intake.EntryError](p.Err); ok {
+			malformed = true
+		} else if errors.Is(p.Err, fs.ErrPermission) {
+			forbidden = true
+		}
+	}
+	switch {
+	case forbidden && malformed:
+		return "see that this user may read them, and mend what is malformed"
+	case forbidden:
+		return "see that this user may read them"
+	case malformed:
+		return "mend what is malformed, and run the same command again"
+	}
+	return "run the same command again when that is mended"
+}
+
+// ErrUnreadable reports resources that could not be published.
+var ErrUnreadable = errors.New("some files could not be read and are published as they were")
+
+// Unreadable returns an error if a scan could not read everything.
+func (p *Publication) Unreadable() error {
+	var errs []error
+	for _, scan := range p.scans {
+		switch n, kind := scan.Unreadable.Count, scan.set.from.Kind; {
+		case n == 0:
+		case kind.Away, kind.Harvest:
+			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; what the others say is published", scan.set.name, term.Count(n, kind.Part)),
+				"they are named above; as long as there are any, nothing is deleted for not being listed"))
+		case kind.Part != "":
+			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read and are published as they were", scan.set.name, term.Count(n, kind.Part)),
+				"they are named above; see that these credentials may read them"))
+		default:
+			errs = append(errs, term.WithHint(ErrUnreadable, "they are named above; "+readable(&scan.Unreadable)))
+		}
+	}
+	return errors.Join(errs...)
+}
