@@ -1,32 +1,31 @@
-// Package bitstream keeps the bytes of representations, past and present, by
-// their hash.
+// Package bitstream stores the bytes of current and earlier representations by
+// their hash, as far as a Source needs them.
 //
-// A catalog knows that a resource changed, and to which hash; the bytes
-// themselves lie where the resource lies, and the next change overwrites them.
-// What a Source wants to offer beyond the present needs them: a Change Dump has
-// the bytes of every change (RS-CDM-02), a patch is made of two versions
-// (RS-REL-30). A [Keeper] stands between what fills a catalog and the catalog:
+// A catalog records that a resource changed, and the hash of its content; the next
+// change overwrites the bytes themselves. Some documents need them later: a Change
+// Dump contains the bytes of every change (RS-CDM-02), and a patch is made from two
+// versions (RS-REL-30). A [Keeper] is placed between an intake and the catalog:
 //
 //	keeper := bitstream.New(store, bitstream.Options{})
 //	cat := keeper.Catalog(inner, set, bitstream.SetOptions{Open: dir.Bitstream, Past: true})
 //	… intake applies its updates to cat …
 //	source.Set{…, Past: keeper.Open}
-//	keeper.Sweep(ctx) // now and then: what nobody needs any more
+//	keeper.Sweep(ctx) // from time to time: removes bytes that are no longer needed
 //
-// Before an update that is a change is applied, the bytes it speaks of are read,
-// hashed, and committed to the store under their SHA-256; then it is applied. A
-// kill between the two leaves bytes nobody needs, which a sweep removes, never a
-// change without its bytes. What is read may differ from what the update says,
-// for a file can change at any time: see [SetOptions].
+// Before a change is applied to the catalog, its bytes are read, hashed, and
+// committed to the store under their SHA-256. If the process is killed between the
+// two, bytes remain that a sweep removes, but there is never a change without its
+// bytes. A file can change at any time, so that the bytes differ from what the
+// update says: [SetOptions] describes how that is handled.
 //
-// With [VersionOptions] every version of a resource is kept for good: its bytes in
-// a vault, where those of many versions take little room, and its place in time in
-// an index, off which a TimeGate answers. What published documents name stays
+// With [VersionOptions] every version of a resource is kept: its bytes in a vault,
+// in which similar versions take little room, and its time in an index, from which
+// a TimeGate answers. Versions that published documents name are retained
 // ([Keeper.Retain]).
 //
-// With [PatchOptions] updates also get links to patches: deltas ([patch.TypeDelta]) of
-// anything, and JSON Patches ([patch.TypeJSON]), where they are much smaller than what
-// they make.
+// With [PatchOptions] updates also get links to patches, if these are much smaller
+// than the new version: deltas ([patch.TypeDelta]) of any content, and JSON Patches
+// ([patch.TypeJSON]).
 package bitstream
 
 import (

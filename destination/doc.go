@@ -1,5 +1,27 @@
-// Package destination keeps a copy of a Source in step with it.
+// Package destination keeps a copy of a Source in step with it: in a directory, in
+// any other [blob.Store], or in a program that takes the content itself ([Sink]).
+// Package mirror does this for a directory in one call.
 //
+//	client, err := destination.NewClient(source, destination.ClientOptions{})
+//	d, err := destination.New(store, journal, client, destination.Options{})
+//	report, err := d.Sync(ctx, source)
+//
+// [Destination.Sync] brings the copy into step once: everything the first time, then
+// only changes. It finds the documents behind the address, compares what they say
+// with the [Journal], fetches what differs, verifies it, and applies it in
+// batches; deletions come last, and never beyond the allowed share
+// ([Options.MaxDelete]). [Destination.Changes] does the same as a loop over the changes.
+//
+// [Destination.Follow] returns a [Follower], which keeps the copy in step through a
+// hub, an event stream, or by polling. [Destination.Audit] compares the copy with
+// the Source and changes nothing. [Options.At] and [Destination.Diff] restore and
+// compare earlier states.
+//
+// The order of writes is: verify, record the intent, commit the files, record what
+// is held. If the process dies between two of these steps, the next run finds either
+// no intent, or an intent, and then checks the files that it names.
+package destination
+
 // A run flows through the files of this package, top to bottom:
 //
 //	sync.go      a run: the way to the Source, its sets one after the other
@@ -60,8 +82,3 @@
 //	                   and record, without a look at the Source's documents
 //	pushstate.go       what they brought, which looks do not undo, and check
 //	followjournal.go   what may as well be saved with the next transaction
-//
-// The order of writes is: verify, note the intent, commit the files, record
-// what is held. Whatever step a crash falls between, the next run finds either
-// the intent, and looks at the files it names, or a finished batch.
-package destination

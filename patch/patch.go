@@ -1,23 +1,23 @@
-// Package patch turns one version of a representation into the next.
+// Package patch creates and applies patches, which turn one version of a
+// representation into the next.
 //
-// A Source may say of a change, beside the whole new version, how it differs
-// from the one before (RS-REL-30). What it says is a patch, and its media type
-// how to read it:
+// A Source may offer a patch for a change beside the complete new version
+// (RS-REL-30). The media type of the patch determines its format:
 //
 //	[TypeDelta]  a binary delta, for bytes of any kind
 //	[TypeJSON]   JSON Patch, RFC 6902
 //	[TypeMerge]  JSON Merge Patch, RFC 7396
 //	[TypeXML]    XML patch, RFC 5261 as in RFC 7351
 //
-// [Apply] applies any of them; [Deltas] and [MakeJSON] make those a Source of
-// ours announces.
+// [Apply] applies all of them; [Deltas] and [MakeJSON] create those that a Source of
+// this project offers.
 //
-// A patch comes from a stranger: time and memory are bounded whatever it
-// holds, and none makes Apply panic. All but a delta say what becomes of a
-// value or a tree, while what is announced are bytes with a hash. So all of
-// them leave what they do not touch byte for byte as it was, and write the rest
-// as the old version is written; whether that is what the Source has, the
-// caller learns from the hash of the new version (RS-REL-34).
+// A patch is untrusted: time and memory are limited whatever it contains, and Apply
+// never panics. All formats but the delta describe changes to a value or a tree,
+// whereas the Source announces bytes with a hash. So Apply leaves everything
+// that the patch does not change exactly as it was, and formats the rest like the old
+// version. The caller compares the result with the hash of the new version
+// (RS-REL-34).
 package patch
 
 import (

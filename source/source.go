@@ -1,20 +1,23 @@
-// Package source is the Source: all it says is read off the catalog.
-//
-// [Source.Publish] brings the documents in step with the catalog: the Resource
-// List (what each set holds), the Change List (what changed since), the
-// Capability List that names both, and the Source Description that names the
-// sets. It writes to a [blob.Store], in an order that leaves a valid published
-// state wherever it is cut short, and writes nothing when nothing changed.
-// [Source.PublishDumps] does the same for dumps: packages of content, which take
-// their time and are therefore apart. What is replaced may stay: [Archive] says
-// which documents of the past are kept and named, and [Versions] offers every
-// state a resource was in.
-// [Source.Handler] serves the documents, and the resources beside them; any
-// web server can do the same with a directory that Publish has filled.
+// Package source publishes the resources of a catalog: it builds the documents of
+// ResourceSync from the catalog, keeps them up to date, serves them, and notifies
+// others of changes. Package publish does this for a directory in one call.
 //
 //	docs, err := blob.NewDir("/var/www", blob.DirOptions{})
 //	src, err := source.New(cat, docs, source.Options{BaseURL: "https://data.example.org/"})
 //	report, err := src.Publish(ctx)
+//
+// [Source.Publish] brings the documents in step with the catalog: the Resource
+// List (the current resources of each set), the Change List (the changes since), the
+// Capability List that names both, and the Source Description that names the
+// sets. It writes to a [blob.Store], in an order that leaves a valid published
+// state wherever it is interrupted, and writes nothing if nothing has changed.
+// [Source.PublishDumps] does the same for dumps, which are packages of content and
+// take longer to build. [Archive] configures which earlier documents are kept and
+// named, and [Versions] offers prior versions of resources.
+//
+// [Source.Handler] serves the documents, and the resources beside them; any web
+// server can do the same with a directory that Publish has filled.
+// [Source.Notify] notifies hubs, and the handler offers event streams.
 package source
 
 import (

@@ -1,24 +1,23 @@
-// Package validate checks documents of ResourceSync against the requirements of
-// the standard, and a Source against what its documents promise.
-//
-// The rules are data: [finding.Rules] lists each with the ID of its requirement, its
-// level, and what it asks. What breaks one is a [finding.Finding], which is data too,
-// not an error: errors mean that something could not be looked at.
+// Package validate checks documents of ResourceSync against the requirements of the
+// standard, and a Source against what its documents say. It also checks Atom-PMH
+// feeds and OAI-PMH repositories.
 //
 //	report, err := validate.Document(ctx, r, "https://example.org/resourcelist.xml", validate.Options{})
 //	report, err := validate.Package(ctx, readerAt, size, uri, validate.Options{})
 //	report, err := validate.Source(ctx, open, "https://example.org/.well-known/resourcesync", validate.Options{})
 //
-// A feed of Atom-PMH is looked at likewise, from whichever of its documents, also
-// by [Feed], and [Repository] asks an OAI-PMH repository a few things.
+// [Document] checks one document. [Package] checks one ZIP file and its manifest.
+// [Source] starts from any document, goes up to the Source Description and down to
+// every part, manifest and package, compares what the documents of a set say with
+// each other, and compares a sample of the resources with it. [Feed] starts from any
+// document of a feed, and [Repository] sends a few requests to a repository.
 //
-// Document looks at one document. Package looks at one ZIP file and its
-// manifest. Source begins at any document, walks up to the Source Description
-// and down to every part, manifest and package, compares what the documents of
-// a set say with each other, and a sample of resources with what they say.
+// The rules are data: [finding.Rules] lists each with the ID of its requirement, its
+// level and its text. A violation is a [finding.Finding], which is data too; an error
+// means that something could not be checked.
 //
-// The package opens nothing by itself: an [opener.Func] brings what a URI leads to,
-// from the network, a directory, or memory.
+// The package sends no requests itself: an [opener.Func] opens what is at a URI, from
+// the network, a directory, or memory.
 package validate
 
 import (

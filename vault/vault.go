@@ -1,20 +1,20 @@
-// Package vault keeps contents by what they are: each once, whoever has it under
-// whatever name, and one that resembles another at the price of what differs.
+// Package vault stores contents by their hash, each once, whatever names it has. A
+// content that resembles another one takes only the room of the differences.
 //
 //	d, size, err := v.Put(ctx, file, before) // durable when it returns
-//	r, err := v.Open(ctx, d)                 // verified before a byte is handed out
+//	r, err := v.Open(ctx, d)                 // verified before the first byte is returned
 //
-// Contents are cut into chunks where their bytes say so. A content that is put
-// with the one before it as its like keeps only the chunks that the other has
-// not, in one blob, whose table names for each chunk the blob that has it: no
-// chain of versions need be read to put one together. What nobody needs any more
-// goes by [Vault.Sweep], which leaves of a blob the chunks others use.
+// Contents are cut into chunks at places that depend on their bytes. If Put is given
+// the content before, it stores only chunks that the other content lacks, in one
+// blob. The table of that blob names the blob that contains each chunk, so that no
+// chain of versions has to be read to assemble a content. [Vault.Sweep] removes
+// contents that are no longer needed, except for chunks that others use.
 //
-// A content does not rely on what is damaged: a chunk that is there already is
-// read and compared before it is used again, unless the store is to be trusted.
+// A stored chunk is read and compared before another content relies on it, unless
+// the store is to be trusted.
 //
-// A blob is written once, and replaced only by one that has all chunks which any
-// other blob uses of it.
+// A blob is written once. It is replaced only by a blob that has all of its chunks
+// that other blobs use.
 package vault
 
 import (

@@ -1,9 +1,8 @@
-// Package postgres opens a PostgreSQL database, which several processes on
-// several machines can use at a time.
+// Package postgres opens a PostgreSQL database that stores the state of hubs, so that
+// several hubs on several machines can share it.
 //
-// The stores of package sqldb work on it as they do on SQLite. Text is kept as
-// the bytes it is (BYTEA): any byte is allowed, and the order is that of the
-// bytes, whatever the encoding and the locale of the database.
+// Text is stored as its bytes (BYTEA): any byte is allowed, and the order is that of
+// the bytes, whatever the encoding and the locale of the database.
 package postgres
 
 import (

@@ -1,9 +1,13 @@
-// Package sqlite opens the embedded engine: one file, nothing to install.
+// Package sqlite opens a SQLite file that stores catalogs, journals and the other
+// state of Sources, Destinations and hubs. It needs no server.
 //
-// The stores of package sqldb work on it. The database is in WAL mode and every
+//	db, err := sqlite.Open("state.db")
+//	cat, journal := db.Catalog(), db.Journal()
+//
+// The methods of [DB] return the stores. The database is in WAL mode, and every
 // transaction is synced before it returns (synchronous=FULL). One connection
-// writes; several read, each a state of its own choosing, without waiting for
-// the writer.
+// writes; several others read, each a consistent state, without waiting for the
+// writer.
 package sqlite
 
 import (

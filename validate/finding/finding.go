@@ -1,14 +1,14 @@
-// Package finding has the rules that documents are checked against, and what a
-// check reports.
+// Package finding has the rules that documents are checked against, and the report
+// of a check.
 //
-// The rules are data: [Rules] lists each with the ID of its requirement, its
-// level, and what it asks. A [Finding] is one place that breaks one rule, and a
-// [Report] has the findings of a run. Findings are no errors: an error means that
-// something could not be checked.
+// The rules are data: [Rules] lists each with the ID of its requirement, its level
+// and its text. A [Finding] is one violation of one rule, and a [Report] has the
+// findings of a run. Findings are not errors: an error means that something could
+// not be checked.
 //
-// A check files its findings with a [Collector], through a [Place] for each
-// document. The Collector removes duplicates, limits how many similar findings
-// are kept, and can hold findings back until it is certain that they count.
+// A check adds its findings to a [Collector], through a [Place] for each document.
+// The Collector removes duplicates, limits how many similar findings are kept, and
+// can hold findings back until it is certain that they count.
 package finding
 
 import (

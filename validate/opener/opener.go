@@ -1,6 +1,6 @@
-// Package opener has the functions through which a validation reads documents
-// and resources: from a directory, from names in any store, or, written by the
-// caller, from the network.
+// Package opener has the functions with which a validation opens documents and
+// resources: from a directory or from any store of names. For other places, such as
+// the network, the caller writes one.
 package opener
 
 import (

@@ -1,5 +1,5 @@
-// Package postgrestest lets tests have PostgreSQL: a cluster for each test
-// binary, from the programs that are installed.
+// Package postgrestest gives tests a PostgreSQL cluster, one for each test binary,
+// from the programs that are installed.
 //
 //	func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m)) }
 package postgrestest
