@@ -85,6 +85,37 @@ func TestHomePageNamesDumps(t *testing.T) {
 	}
 }
 
+// TestDumpsAfterAClockAhead: dumps that were built by a clock ahead by a year are
+// built again when they are due by the right clock.
+func TestDumpsAfterAClockAhead(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	d := newDumpWorld(t, source.Options{}, source.Set{
+		ResourceDump: &source.ResourceDump{Every: 24 * time.Hour}, ChangeDump: &source.ChangeDump{Every: time.Hour},
+	})
+	d.put("a=1")
+	s := d.source()
+	d.publish(s)
+	d.dump(s)
+	d.pass(year)
+	d.put("a=2")
+	d.publish(s)
+	d.dump(s)
+	d.pass(2*time.Hour - year)
+	d.put("a=3")
+	d.publish(s)
+	if r := d.dump(s); !r.Dump || r.Added != 1 {
+		t.Errorf("PublishDumps after the clock was set back = %+v, want both dumps", r)
+	}
+	d.pass(2 * time.Hour)
+	d.put("a=4")
+	d.publish(s)
+	if r := d.dump(s); r.Dump || r.Added != 1 {
+		t.Errorf("PublishDumps two hours later = %+v, want a package of changes", r)
+	}
+	d.holds(d.dumps())
+}
+
 func TestDumpKeepsAsManyAsAskedFor(t *testing.T) {
 	t.Parallel()
 	d := newDumpWorld(t, source.Options{Grace: time.Hour}, source.Set{ResourceDump: &source.ResourceDump{Every: 10 * time.Hour, Keep: 3}})

@@ -142,8 +142,12 @@ func (l *keyLog) put(s *keySegment, r keyRecord, offset int64) {
 		delete(old.at, r.id)
 	}
 	s.at[r.id] = offset
-	if r.at.After(s.last) {
-		s.last = r.at
+	at := r.at
+	if now := l.now(); at.After(now) {
+		at = now // the clock was ahead then
+	}
+	if at.After(s.last) {
+		s.last = at
 	}
 }
 
@@ -197,6 +201,9 @@ func (l *keyLog) newest(id keyID) (keyRecord, bool, error) {
 		}
 		if err != nil {
 			return keyRecord{}, false, fmt.Errorf("read %s at %d: %w", s.path, offset, err)
+		}
+		if r.at.After(s.last) {
+			r.at = s.last // the clock was ahead then
 		}
 		return r, true, nil
 	}

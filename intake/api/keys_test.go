@@ -17,6 +17,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/intake"
 	"lockstep/intake/api"
+	"lockstep/internal/faultclock"
 )
 
 func TestAPIKeys(t *testing.T) {
@@ -81,6 +82,26 @@ func TestAPIKeyLife(t *testing.T) {
 	if err != nil || len(files) == 0 || len(files) > 2 {
 		t.Errorf("files of keys: %v, %v", files, err)
 	}
+}
+
+// TestAPIKeysOfAClockAhead sees to it that keys which a clock ahead by a year has
+// recorded are remembered for a day from when the clock is right again.
+func TestAPIKeysOfAClockAhead(t *testing.T) {
+	t.Parallel()
+	clock := faultclock.New(time.Now().AddDate(1, 0, 0))
+	cat, state := catalog.NewMem(nil), t.TempDir()
+	a := newAPI(t, cat, api.Options{State: state, MaxKeys: 1, Now: clock.Now})
+	a.want(put("http://x", `{"length":1}`).key("A"), 201)
+	if err := a.api.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clock.Set(time.Now())
+	a = newAPI(t, cat, api.Options{State: state, MaxKeys: 1, Now: clock.Now})
+	a.want(put("http://x", `{"length":1}`).key("A"), 201)
+	a.want(put("http://x", `{"length":2}`).key("B"), 503)
+	clock.Step(api.KeyLife)
+	a.want(put("http://x", `{"length":2}`).key("B"), 200, "updated")
+	a.want(put("http://x", `{"length":1}`).key("A"), 503)
 }
 
 // A gate is a catalog whose next Apply waits until it is told what to do.

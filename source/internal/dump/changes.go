@@ -157,7 +157,7 @@ func (b *changeBuild) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	due := fresh || b.docs.Now().Sub(st.Built) >= b.set.Change.Every
+	due := fresh || isDue(st.Built, b.docs.Now(), b.set.Change.Every)
 	if !due || st.Through >= b.status.Last {
 		if fresh || trimmed || !b.there[names.ChangeDump(b.set.Name)] {
 			if err := b.publish(ctx, st); err != nil {

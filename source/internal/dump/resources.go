@@ -198,8 +198,19 @@ func (b *resourceBuild) due(ctx context.Context) (bool, error) {
 	b.back = b.all
 	b.all = b.all || st.Manner != b.manner
 	deviant := slices.ContainsFunc(st.Packages, func(p resourcePackage) bool { return p.Deviant > 0 })
-	old := b.docs.Now().Sub(st.At) >= b.set.Resource.Every
+	built := st.Built
+	if built.IsZero() {
+		built = st.At
+	}
+	old := isDue(built, b.docs.Now(), b.set.Resource.Every)
 	return b.all || !b.have(st.names()) || b.snapshots != nil && st.Copy == "" || old && (deviant || b.status.Last != st.Seq), nil
+}
+
+// isDue reports whether what was built at a time is to be built again: after every, or
+// if that time has not come, because the clock was ahead then.
+func isDue(built, now time.Time, every time.Duration) bool {
+	age := now.Sub(built)
+	return age < 0 || age >= every
 }
 
 // wentBack reports whether the catalog is not, or no longer, the one in which
@@ -331,7 +342,7 @@ func (b *resourceBuild) packages(ctx context.Context, runs []catalog.Range, kept
 		return nil, err
 	}
 	b.report.Reused = len(kept)
-	next := &resourceState{Gen: b.gen, At: b.mark.At, Seq: b.mark.Seq, Manner: b.manner, Packages: append(kept, b.built...)}
+	next := &resourceState{Gen: b.gen, At: b.mark.At, Built: b.docs.Now(), Seq: b.mark.Seq, Manner: b.manner, Packages: append(kept, b.built...)}
 	if b.snapshots != nil {
 		next.Copy = names.ResourceDumpCopy(b.set.Name, b.gen)
 	}

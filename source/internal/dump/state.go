@@ -47,6 +47,7 @@ type state struct {
 type resourceState struct {
 	Gen      string            `json:"gen"`
 	At       time.Time         `json:"at"`
+	Built    time.Time         `json:"built,omitzero"`   // when, by the clock of this machine; zero: by a version that kept At only
 	Seq      catalog.Seq       `json:"seq"`              // newest change that At is known to cover
 	Manner   string            `json:"manner,omitempty"` // of making entries; packages made in another are not reused
 	Packages []resourcePackage `json:"packages,omitempty"`
