@@ -26,6 +26,9 @@ const (
 	writeChunk = 64 << 10
 )
 
+// A piece that a limited connection may be judged by is no larger than a chunk.
+var _ [connlimit.Piece - writeChunk]struct{}
+
 // NewServer returns a server for h that no client can hold up: each part of an
 // exchange has its time, and a response may take as long as it moves. Listening
 // and shutting down are the caller's; behind a [connlimit.Listener], connections
@@ -74,7 +77,8 @@ func ending(ctx context.Context) <-chan struct{} {
 func patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
-		if p, ok := r.Context().Value(placeKey{}).(*connlimit.Place); ok {
+		p, limited := r.Context().Value(placeKey{}).(*connlimit.Place)
+		if limited {
 			p.Busy()
 			if p.Crowded() {
 				w.Header().Set("Connection", "close")
@@ -88,9 +92,35 @@ func patient(next http.Handler) http.Handler {
 		}
 		if r.ContentLength != 0 {
 			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every ResponseWriter can; net/http's does
+			if limited {
+				r.Body = &placedBody{ReadCloser: r.Body, place: p}
+			}
 		}
 		next.ServeHTTP(&patientWriter{w, c}, r)
+		p.Ending()
 	})
+}
+
+// A placedBody is the body of a request on a connection that gives up its place if
+// the client sends too slowly.
+type placedBody struct {
+	io.ReadCloser
+	place  *connlimit.Place
+	n      int           // bytes of the piece that have come
+	waited time.Duration // for them
+}
+
+func (b *placedBody) Read(p []byte) (int, error) {
+	b.place.Receiving(b.waited)
+	start := time.Now()
+	n, err := b.ReadCloser.Read(p)
+	b.place.Moved()
+	if b.n += n; b.n >= connlimit.Piece {
+		b.n, b.waited = 0, 0
+	} else {
+		b.waited += time.Since(start)
+	}
+	return n, err
 }
 
 // A patientWriter moves the connection's deadline on as long as bytes get

@@ -5,9 +5,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -115,4 +119,75 @@ func TestMoreClientsThanOpenFiles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestClientsThatDoNotReadKeepNoPlace: of services with 40 open files, clients that
+// read nothing of what they ask for, several for each place, keep no others out; nor
+// do those that send no more than the beginning of a request's body.
+func TestClientsThatDoNotReadKeepNoPlace(t *testing.T) {
+	t.Parallel()
+	room := t.TempDir()
+	dir := filepath.Join(room, "files")
+	write(t, dir, "small", "text")
+	if err := os.Truncate(filepath.Join(dir, "small"), 4); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "large", "")
+	if err := os.Truncate(filepath.Join(dir, "large"), 24<<20); err != nil { // more than systems buffer
+		t.Fatal(err)
+	}
+	src, err := startReady(fewFiles("serve", dir, "--listen", "127.0.0.1:0", "--state", filepath.Join(room, "serve"), "--hash", "md5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(src.kill)
+	hub, err := startReady(fewFiles("hub", "--publish-open", "--listen", "127.0.0.1:0", "--state", filepath.Join(room, "hub"), "--admin", "127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(hub.kill)
+	admin := regexp.MustCompile(`(?m)^  administration   (127.+)$`).FindStringSubmatch(hub.out.String())
+	if admin == nil {
+		t.Fatalf("no admin address in %s", hub.out)
+	}
+	for name, tt := range map[string]struct {
+		clients                int
+		address, path, request string
+	}{
+		"serve": {24, src.address, "small", "GET /large HTTP/1.1\r\nHost: h\r\n\r\n"},
+		"hub":   {24, hub.address, "-/healthz", "POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nhub.mode="},
+		"admin": {6, "http://" + admin[1] + "/", "-/healthz", "POST /-/api/v1/hub/topics HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n{"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u, err := url.Parse(tt.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range tt.clients {
+				c, err := net.Dial("tcp", u.Host)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = c.Close() })
+				if _, err := io.WriteString(c, tt.request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: readyLimit}
+			resp, err := client.Get(tt.address + tt.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("status %s", resp.Status)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if text := src.stderr.String() + hub.stderr.String(); strings.Contains(text, "level=ERROR") {
+			t.Errorf("logged:\n%.2000s", text)
+		}
+	})
 }

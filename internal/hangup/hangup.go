@@ -25,8 +25,9 @@ func Is(ctx context.Context, err error) bool {
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, http.ErrAbortHandler) {
 		return true
 	}
-	op, ok := errors.AsType[*net.OpError](err) // a store that is read may reset connections, too
-	return ok && op.Op == "write" && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded))
+	op, ok := errors.AsType[*net.OpError](err)              // a store that is read may reset connections, too
+	sent := ok && (op.Op == "write" || op.Op == "readfrom") // the latter sends a file
+	return sent && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed))
 }
 
 // IsBody is [Is] for an error of reading the request's body.

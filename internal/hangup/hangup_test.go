@@ -31,6 +31,7 @@ func TestIs(t *testing.T) {
 		{"write", t.Context(), fmt.Errorf("write list: %w", write), true, true},
 		{"stopped sending", t.Context(), fmt.Errorf("x: %w", os.ErrDeadlineExceeded), false, true},
 		{"stopped reading", t.Context(), &net.OpError{Op: "write", Err: os.ErrDeadlineExceeded}, true, true},
+		{"closed for being slow", t.Context(), &net.OpError{Op: "readfrom", Err: net.ErrClosed}, true, true},
 		{"a store's reset", t.Context(), &net.OpError{Op: "dial", Err: syscall.ECONNRESET}, false, true},
 		{"half a body", t.Context(), io.ErrUnexpectedEOF, false, true},
 	} {

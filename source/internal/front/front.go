@@ -287,7 +287,10 @@ func (c *conn) send(header, body []byte) error {
 		}
 		n := min(len(body), limits.Chunk)
 		pieces := net.Buffers{header, body[:n]}
-		if _, err := pieces.WriteTo(c.Conn); err != nil {
+		c.place.Sending()
+		_, err := pieces.WriteTo(c.Conn)
+		c.place.Moved()
+		if err != nil {
 			return err
 		}
 		if header, body = nil, body[n:]; len(body) == 0 {

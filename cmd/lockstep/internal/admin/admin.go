@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/connlimit"
+	"lockstep/internal/fetch"
 	"lockstep/internal/trust"
 	"lockstep/source"
 )
@@ -198,10 +200,19 @@ func (a *Access) Serve(ctx context.Context, h http.Handler, log *slog.Logger) er
 	}
 	srv := source.NewServer(a.listener.Handler(h))
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	if err := ServeBeside(ctx, srv, a.listener); err != nil && ctx.Err() == nil {
+	if err := ServeBeside(ctx, srv, connlimit.New(a.listener, connections())); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("administration: %w", err)
 	}
 	return nil
+}
+
+// maxConnections is how many connections administration takes at a time: files that
+// it must not take from what the process is for.
+const maxConnections = 64
+
+// connections returns how many of them the files that may be open allow.
+func connections() int {
+	return min(maxConnections, max(connlimit.ForFiles(fetch.OpenFiles(), fetch.OwnFiles)/4, 2))
 }
 
 // ServeBeside serves on l while the tasks run, until ctx ends or one of them

@@ -24,8 +24,14 @@ import (
 // where.
 const ReadyPrefix = "ready: "
 
+// spareFiles are kept free beside the connections of a server: for one that waits for
+// a place, for administration, and for the directories on the way to a file.
+const spareFiles = 4
+
 // Connections returns how many connections a server of ours holds at a time.
-func Connections() int { return connlimit.ForFiles(fetch.OpenFiles(), fetch.OwnFiles) }
+func Connections() int {
+	return connlimit.ForFiles(fetch.OpenFiles(), fetch.OwnFiles+spareFiles)
+}
 
 // Open opens the address of --listen, for as many connections at a time as the
 // files that may be open allow.
