@@ -26,7 +26,7 @@ type room struct {
 // of the design: edit both in one commit and say why.
 var rooms = []room{
 	// ground: the standard library only, but for compression in the hot path of a sync, patches, Unicode's normal forms, and a table of media types
-	{"internal/connlimit", "", ""},
+	{"internal/connlimit", "", "golang.org/x/sys"},
 	{"internal/extsort", "", ""},
 	{"internal/faultclock", "", ""},
 	{"internal/hangup", "", ""},
@@ -122,7 +122,7 @@ var rooms = []room{
 	{"cmd/lockstep/internal/help", "", "github.com/spf13/cobra github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/config", "cmd/lockstep/internal/term internal/fetch internal/linkrel memento resourcesync source", "github.com/spf13/pflag go.yaml.in/yaml/v3"},
 	{"cmd/lockstep/internal/network", "cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/release cmd/lockstep/internal/term discover internal/fetch", "github.com/spf13/pflag"},
-	{"cmd/lockstep/internal/admin", "cmd/lockstep/internal/term hub internal/trust source", "github.com/prometheus/client_golang github.com/spf13/pflag golang.org/x/sync"},
+	{"cmd/lockstep/internal/admin", "cmd/lockstep/internal/term hub internal/connlimit internal/fetch internal/trust source", "github.com/prometheus/client_golang github.com/spf13/pflag golang.org/x/sync"},
 	{"cmd/lockstep/internal/report", "cmd/lockstep/internal/term destination discover internal/fetch", ""},
 	{"cmd/lockstep/internal/mirror", "blob blob/s3 cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/term destination destination/filename destination/lock discover internal/fetch internal/mirrordir internal/private internal/statedir resourcesync source storage/sqlite", "github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/listen", "cmd/lockstep/internal/admin cmd/lockstep/internal/term internal/connlimit internal/fetch source", ""},

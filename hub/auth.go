@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"lockstep/internal/trust"
 	"lockstep/websub"
@@ -20,7 +21,7 @@ var signatureMethods = []string{"sha256", "sha384", "sha512"}
 // WS-SEC-04). The address a request comes from does not matter: a reverse proxy
 // on this machine forwards requests of anyone.
 type publishers struct {
-	tokens   []publishToken
+	tokens   tokenSource
 	open     bool // requests without a token may publish too
 	prefixes []topicPrefix
 	own      []topicPrefix // only [Hub.Publish] publishes them
@@ -38,9 +39,39 @@ type publishToken struct {
 	prefixes []topicPrefix
 }
 
-func newPublishers(o *Options) (*publishers, error) {
-	p := &publishers{open: o.PublishOpen}
-	for _, t := range o.PublishTokens {
+// A tokenSource has the publish tokens that are valid now.
+type tokenSource struct {
+	current func() ([]PublishToken, error) // nil: they do not change
+
+	mu     sync.Mutex // guards given and parsed
+	given  []PublishToken
+	parsed []publishToken
+}
+
+// now returns the tokens that are valid now.
+func (s *tokenSource) now() ([]publishToken, error) {
+	if s.current == nil {
+		return s.parsed, nil
+	}
+	given, err := s.current()
+	if err == nil {
+		var parsed []publishToken
+		if parsed, err = s.set(given); err == nil {
+			return parsed, nil
+		}
+	}
+	return nil, refuse(http.StatusServiceUnavailable, "the publish tokens cannot be read at the moment")
+}
+
+// set parses the prefixes of tokens, unless they are those that were set last.
+func (s *tokenSource) set(given []PublishToken) ([]publishToken, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(given) == len(s.given) && (len(given) == 0 || &given[0] == &s.given[0]) {
+		return s.parsed, nil
+	}
+	var parsed []publishToken
+	for _, t := range given {
 		if t.Token == "" {
 			return nil, errors.New("a publish token must not be empty")
 		}
@@ -48,9 +79,23 @@ func newPublishers(o *Options) (*publishers, error) {
 		if err != nil {
 			return nil, fmt.Errorf("a publish token: %w", err)
 		}
-		p.tokens = append(p.tokens, publishToken{t.Token, prefixes})
+		parsed = append(parsed, publishToken{t.Token, prefixes})
 	}
-	var err error
+	s.given, s.parsed = given, parsed
+	return parsed, nil
+}
+
+func newPublishers(o *Options) (*publishers, error) {
+	p := &publishers{open: o.PublishOpen}
+	given, err := o.PublishTokens, error(nil)
+	if p.tokens.current = o.CurrentPublishTokens; p.tokens.current != nil {
+		if given, err = p.tokens.current(); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := p.tokens.set(given); err != nil {
+		return nil, err
+	}
 	if p.prefixes, err = parsePrefixes(o.PublishPrefixes); err != nil {
 		return nil, err
 	}
@@ -62,17 +107,21 @@ func newPublishers(o *Options) (*publishers, error) {
 // before the body is read. If it returns signed, the body must prove the rest:
 // see [Hub.signed].
 func (p *publishers) admit(r *http.Request, topics ...*url.URL) (signed bool, err error) {
+	tokens, err := p.tokens.now()
+	if err != nil {
+		return false, err
+	}
 	token, given := bearer(r.Header)
 	switch {
-	case given && len(p.tokens) > 0:
-		return false, p.entitle(token, topics)
-	case len(p.tokens) > 0 && len(r.Header.Values(websub.SignatureHeader)) > 0:
+	case given && len(tokens) > 0:
+		return false, entitle(tokens, token, topics)
+	case len(tokens) > 0 && len(r.Header.Values(websub.SignatureHeader)) > 0:
 		return true, nil
 	case p.open && len(r.Header.Values("Origin")) > 0:
 		return false, refuse(http.StatusForbidden, "this is a request that a browser makes for a page: pages may not publish here")
 	case p.open:
 		return false, nil
-	case len(p.tokens) > 0:
+	case len(tokens) > 0:
 		return false, refuse(http.StatusUnauthorized, "publishing here takes a token: Authorization: Bearer …")
 	}
 	return false, refuse(http.StatusForbidden, "this hub takes no publications from outside its process: it has no publish tokens (--publish-token-file; serve: --hub-publish-token-file)")
@@ -80,9 +129,9 @@ func (p *publishers) admit(r *http.Request, topics ...*url.URL) (signed bool, er
 
 // entitle refuses a token that is unknown, and one that does not cover all of
 // the topics. Its running time reveals nothing about the tokens.
-func (p *publishers) entitle(token string, topics []*url.URL) error {
+func entitle(tokens []publishToken, token string, topics []*url.URL) error {
 	var known []publishToken
-	for _, t := range p.tokens {
+	for _, t := range tokens {
 		if trust.Contains([]string{t.text}, token) {
 			known = append(known, t)
 		}

@@ -51,11 +51,15 @@ type Options struct {
 	MaxBody int64         // bytes of a message
 	MaxLog  int64         // bytes of a topic's stored messages; beyond it the hub accepts no more
 
-	AllowPrivate    bool           // topics and callbacks may be at private and loopback addresses
-	PublishTokens   []PublishToken // a request with one of them may publish
-	PublishOpen     bool           // requests without a token may publish too; without tokens and PublishOpen only [Hub.Publish] does
-	OwnTopics       []string       // URLs: only [Hub.Publish] publishes topics below them, whatever credentials a request carries
-	PublishPrefixes []string       // topics below them may be published; none: any topic
+	AllowPrivate  bool           // topics and callbacks may be at private and loopback addresses
+	PublishTokens []PublishToken // a request with one of them may publish
+	// CurrentPublishTokens, if not nil, replaces PublishTokens: it returns the tokens
+	// that are valid now, the same slice as long as they are the same. It is called
+	// for each publication. After an error, no token is accepted.
+	CurrentPublishTokens func() ([]PublishToken, error)
+	PublishOpen          bool     // requests without a token may publish too; without tokens and PublishOpen only [Hub.Publish] does
+	OwnTopics            []string // URLs: only [Hub.Publish] publishes topics below them, whatever credentials a request carries
+	PublishPrefixes      []string // topics below them may be published; none: any topic
 
 	// TrustedProxies are the proxies whose X-Forwarded-For the hub trusts to name
 	// the client. Only rate limits depend on it.

@@ -63,11 +63,15 @@ func (h *Hub) signed(r *http.Request, p *publishing, body []byte) (undo func(), 
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range h.in.publishers.tokens {
+	tokens, err := h.in.publishers.tokens.now()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tokens {
 		if _, err := websub.VerifyPublication(r.Header.Values(websub.SignatureHeader), []byte(t.text), p.self, date, body, signatureMethods...); err != nil {
 			continue
 		}
-		if err := h.in.publishers.entitle(t.text, []*url.URL{p.url}); err != nil {
+		if err := entitle(tokens, t.text, []*url.URL{p.url}); err != nil {
 			return nil, err
 		}
 		digest := sha256.New()

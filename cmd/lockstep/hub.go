@@ -146,9 +146,11 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 	defer access.Close()
 	publishToken := ""
 	if !o.PublishOpen {
-		if publishToken, ho.PublishTokens, err = hubserver.PublishTokens("publish-token-file", o.PublishTokenFile, local); err != nil {
+		tokens, err := hubserver.OpenPublishTokens("publish-token-file", o.PublishTokenFile, local, ho.Logger)
+		if err != nil {
 			return err
 		}
+		publishToken, ho.CurrentPublishTokens = tokens.Path, tokens.Current
 	}
 	front, err := hubserver.New(ctx, state.Store, ho)
 	if err != nil {

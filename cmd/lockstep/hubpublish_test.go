@@ -167,3 +167,43 @@ func TestHubTrustedProxy(t *testing.T) {
 		}
 	}
 }
+
+// TestWithdrawnPublishToken: a token that is removed from the file of a running hub
+// is refused from then on, also for signatures; one that is added is valid. While the
+// file cannot be used, no token is.
+func TestWithdrawnPublishToken(t *testing.T) {
+	t.Parallel()
+	p := startTokenHub(t, "leaked\nother http://topics.example/\n")
+	t.Cleanup(p.kill)
+	file := p.cmd.Args[len(p.cmd.Args)-1]
+	check := func(text, token string, want int) {
+		t.Helper()
+		if text != "" {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if status, answer := (publicationRequest{topic: "http://topics.example/x", body: text + token, token: token}).send(t, p.address); status != want {
+			t.Errorf("with %q, token %s: %d %s, want %d", text, token, status, answer, want)
+		}
+	}
+	check("", "leaked", 202)
+	check("other http://topics.example/\n", "leaked", 401)
+	check("", "other", 202)
+	check("other http://elsewhere.example/\n", "other", 403)
+	check("fresh\nother ftp:nonsense\n", "fresh", 503)
+	check("\n", "fresh", 503)
+	check("fresh\n", "fresh", 202)
+	check("", "other", 401)
+	status, answer := publicationRequest{topic: "http://topics.example/x", body: "signed", token: "leaked", signed: time.Now().Add(time.Second)}.send(t, p.address)
+	if status != 403 && status != 503 { // 503: right after the start no signature is accepted
+		t.Errorf("signed with the withdrawn token: %d %s", status, answer)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	check("", "fresh", 503)
+	if text := p.stderr.String(); strings.Contains(text, "fresh") || !strings.Contains(text, "read the publish tokens") {
+		t.Errorf("logged:\n%s", text)
+	}
+}

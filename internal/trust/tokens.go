@@ -145,6 +145,16 @@ func (t *Tokens) Allow(token string) (bool, error) {
 	return contains(s.sums, token), nil
 }
 
+// Current returns the tokens that are in the file now, the same slice as long as the
+// file is the same.
+func (t *Tokens) Current() ([]string, error) {
+	s, err := t.load()
+	if err != nil {
+		return nil, err
+	}
+	return s.text, nil
+}
+
 // All returns the tokens as they were read last.
 func (t *Tokens) All() []string { return t.last.Load().text }
 

@@ -157,7 +157,7 @@ func parseProxies(values []string) ([]netip.Prefix, error) {
 // file that does not exist may be created later.
 func (s *Settings) CheckFiles() error {
 	if s.PublishTokenFile != "" {
-		if _, _, err := PublishTokens(s.prefix+"publish-token-file", s.PublishTokenFile, ""); err != nil {
+		if _, err := OpenPublishTokens(s.prefix+"publish-token-file", s.PublishTokenFile, "", nil); err != nil {
 			return err
 		}
 	}

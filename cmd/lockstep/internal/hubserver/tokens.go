@@ -2,8 +2,10 @@ package hubserver
 
 import (
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
@@ -12,31 +14,78 @@ import (
 	"lockstep/internal/trust"
 )
 
-// PublishTokens returns the tokens that entitle to publish at a hub: those in
-// the file that was given, or one that is made in the directory state.
-func PublishTokens(flag, file, state string) (path string, tokens []hub.PublishToken, err error) {
-	if file != "" {
-		t, err := trust.ReadTokens(file)
-		if err != nil {
-			return "", nil, term.Usage(fmt.Errorf("--%s: %w", flag, err), "")
+// tokenLines is the hint for a line of a token file that cannot be used.
+const tokenLines = "write each line as TOKEN, or as TOKEN URL for topics below that URL only"
+
+// PublishTokens are the tokens that entitle to publish at a hub, as their file has
+// them at the moment: a token that was removed from it is not valid any more.
+type PublishTokens struct {
+	Path string // of the file
+	file *trust.Tokens
+	log  *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	text   []string
+	tokens []hub.PublishToken
+	failed string // the error that was logged last
+}
+
+// OpenPublishTokens opens the file that was given, or one that is made in the
+// directory state.
+func OpenPublishTokens(flag, file, state string, log *slog.Logger) (*PublishTokens, error) {
+	t := &PublishTokens{Path: file, log: log}
+	var err error
+	if file == "" {
+		if t.Path, err = filepath.Abs(filepath.Join(state, admin.PublishTokenName)); err != nil {
+			return nil, err
 		}
-		tokens, err := parsePublishTokens(t.All())
-		if err != nil {
-			return "", nil, term.Usage(fmt.Errorf("--%s %s: %w", flag, file, err), "write each line as TOKEN, or as TOKEN URL for topics below that URL only")
+		if t.file, err = trust.MakeTokens(t.Path); err != nil {
+			return nil, term.WithHint(err, "remove the file, and a new token is made")
 		}
-		return file, tokens, nil
+	} else if t.file, err = trust.ReadTokens(file); err != nil {
+		return nil, term.Usage(fmt.Errorf("--%s: %w", flag, err), "")
 	}
-	if path, err = filepath.Abs(filepath.Join(state, admin.PublishTokenName)); err != nil {
-		return "", nil, err
+	switch _, err := t.read(); {
+	case err == nil:
+		return t, nil
+	case file != "":
+		return nil, term.Usage(fmt.Errorf("--%s: %w", flag, err), tokenLines)
+	default:
+		return nil, term.WithHint(err, tokenLines)
 	}
-	t, err := trust.MakeTokens(path)
+}
+
+// Current returns the tokens that are in the file now. An error is logged once.
+func (t *PublishTokens) Current() ([]hub.PublishToken, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tokens, err := t.read()
+	switch {
+	case err == nil && t.failed != "":
+		t.failed = ""
+		t.log.Info("the publish tokens can be read again", slog.String("file", t.Path))
+	case err != nil && err.Error() != t.failed:
+		t.failed = err.Error()
+		t.log.Error("read the publish tokens: nothing that takes a token is accepted", slog.String("err", t.failed))
+	}
+	return tokens, err
+}
+
+// read returns the tokens, the same slice as long as the file is the same.
+func (t *PublishTokens) read() ([]hub.PublishToken, error) {
+	text, err := t.file.Current()
 	if err != nil {
-		return "", nil, term.WithHint(err, "remove the file, and a new token is made")
+		return nil, err
 	}
-	if tokens, err = parsePublishTokens(t.All()); err != nil {
-		return "", nil, term.WithHint(fmt.Errorf("token file %s: %w", path, err), "write each line as TOKEN, or as TOKEN URL for topics below that URL only")
+	if len(text) == len(t.text) && &text[0] == &t.text[0] { // there is at least one
+		return t.tokens, nil
 	}
-	return path, tokens, nil
+	tokens, err := parsePublishTokens(text)
+	if err != nil {
+		return nil, fmt.Errorf("token file %s: %w", t.Path, err)
+	}
+	t.text, t.tokens = text, tokens
+	return tokens, nil
 }
 
 // parsePublishTokens reads lines of a token, and the URLs below which it may

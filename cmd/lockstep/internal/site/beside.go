@@ -37,9 +37,11 @@ func (s *Site) openHub(ctx context.Context) error {
 	}
 	o.OwnTopics = []string{base} // the Source publishes them from here
 	if file := e.Hub.PublishTokenFile; file != "" {
-		if _, o.PublishTokens, err = hubserver.PublishTokens("hub-publish-token-file", file, ""); err != nil {
+		tokens, err := hubserver.OpenPublishTokens("hub-publish-token-file", file, "", s.log)
+		if err != nil {
 			return err
 		}
+		o.CurrentPublishTokens = tokens.Current
 	}
 	keyFile := e.Hub.KeyFile
 	if keyFile == "" {
