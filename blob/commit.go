@@ -113,7 +113,9 @@ func (d *Dir) syncBytes(top *folder, batch []*dirWriter) error {
 	for part := range slices.Chunk(indices(len(batch)), (len(batch)+syncEach-1)/syncEach) {
 		wg.Go(func() {
 			for _, i := range part {
-				errs[i] = batch[i].file.Sync()
+				if errs[i] = batch[i].file.Sync(); errs[i] == nil {
+					d.trace.did(traceSync, batch[i].path())
+				}
 			}
 		})
 	}
@@ -164,6 +166,9 @@ func (d *Dir) syncAll(top *folder) error {
 	if err == nil {
 		err = syncfs(f)
 	}
+	if err == nil {
+		d.trace.did(traceSyncAll)
+	}
 	if err != nil {
 		d.syncErr = err
 		d.noClose.Store(true)
@@ -183,6 +188,7 @@ func place(w *walker, t *dirWriter) error {
 			err = placeIn(in, base, t)
 		}
 		if err == nil {
+			t.store.trace.did(traceRename, t.path(), t.name)
 			t.state = writerCommitted
 			if t.file != nil {
 				_ = t.file.Close() // it is already synced
@@ -262,6 +268,9 @@ func (d *Dir) syncDirs(top *folder, w *walker, dirs map[string]struct{}) (string
 		}
 		if err == nil {
 			err = syncDir(f)
+		}
+		if err == nil {
+			d.trace.did(traceSyncDir, dir)
 		}
 		if err != nil && !absent(err) {
 			return dir, err

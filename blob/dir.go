@@ -60,6 +60,8 @@ type Dir struct {
 	closed bool
 	public fs.FileMode // of committed blobs; 0: not determined yet
 
+	trace tracer // in tests
+
 	next atomic.Uint64 // for names of temporary files
 
 	syncMu  sync.Mutex  // one syncfs at a time, see syncAll

@@ -147,6 +147,7 @@ type walker struct {
 	open map[string]*folder
 	made []string // directories that did not exist, parents first
 
+	trace   tracer
 	private func(name string) bool // whether a name is state, see Dir.private
 }
 
@@ -162,7 +163,7 @@ func remembered(depth int) bool { return depth < 16 || depth%64 == 0 }
 
 // walker returns a walker from the root.
 func (d *Dir) walker(top *folder) *walker {
-	return &walker{top: top, open: make(map[string]*folder), private: d.private}
+	return &walker{top: top, open: make(map[string]*folder), private: d.private, trace: d.trace}
 }
 
 // folder opens the directory dir, "" being the root. If create is set, a
@@ -231,6 +232,7 @@ func (w *walker) step(f *folder, dir, name string, create bool) (*folder, error)
 	switch err := f.root.Mkdir(name, mode); {
 	case err == nil:
 		w.made = append(w.made, dir)
+		w.trace.did(traceMkdir, dir)
 	case !errors.Is(err, fs.ErrExist):
 		return nil, err
 	}

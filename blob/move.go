@@ -56,7 +56,8 @@ func (d *Dir) move(from, to string) error {
 		unmake(target)
 		return err
 	}
-	changed := map[string]struct{}{fromDir: {}, toDir: {}}
+	d.trace.did(traceRename, from, to)
+	changed := map[string]struct{}{toDir: {}}
 	for _, made := range target.made {
 		dir, _ := split(made)
 		changed[dir] = struct{}{}
@@ -66,10 +67,10 @@ func (d *Dir) move(from, to string) error {
 	if _, err := d.syncDirs(top, target, changed); err != nil {
 		return err
 	}
+	left := map[string]struct{}{fromDir: {}}
 	if !d.opts.KeepEmpty {
-		left := map[string]struct{}{fromDir: {}}
 		d.prune(source, left)
-		_, err = d.syncDirs(top, source, left)
 	}
+	_, err = d.syncDirs(top, source, left)
 	return err
 }

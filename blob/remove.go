@@ -51,6 +51,7 @@ func (d *Dir) remove(w *walker, name string, changed map[string]struct{}) error 
 	if err != nil && !absent(err) {
 		return err
 	}
+	d.trace.did(traceRemove, name)
 	// Even if the blob is missing: an earlier Remove may have stopped at this
 	// point.
 	changed[dir] = struct{}{}
@@ -66,6 +67,9 @@ func (d *Dir) prune(w *walker, dirs map[string]struct{}) {
 			in, err := w.folder(parent, false)
 			if err == nil {
 				err = removeDir(in, base)
+			}
+			if err == nil {
+				d.trace.did(traceRemove, dir)
 			}
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				break

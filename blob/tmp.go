@@ -60,6 +60,7 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 		}
 		w.base = d.reserve(tmpBase(name))
 		if w.file, err = createTmp(w.tmp, w.base); err == nil {
+			d.trace.did(traceCreate, w.path())
 			return w, nil
 		}
 		d.release(w.base)
@@ -243,6 +244,9 @@ func (d *Dir) sweep(ctx context.Context, tmp *folder, drop map[string]struct{}) 
 	return n, errors.Join(errs...)
 }
 
+// path returns the path of the temporary file below the root.
+func (w *dirWriter) path() string { return w.store.opts.Tmp + "/" + w.base }
+
 func (w *dirWriter) Name() string           { return w.name }
 func (w *dirWriter) SetModTime(t time.Time) { w.mod = t }
 
@@ -260,6 +264,7 @@ func (w *dirWriter) Write(p []byte) (int, error) {
 		return 0, nameError("write", w.name, fs.ErrClosed)
 	}
 	n, err := w.file.Write(p)
+	w.store.trace.did(traceWrite, w.path())
 	if err != nil {
 		return n, nameError("write", w.name, err)
 	}
