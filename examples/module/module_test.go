@@ -74,7 +74,7 @@ func TestModuleUnderAnotherPath(t *testing.T) {
 
 	cache, downloads := moduleCache(t)
 	env := []string{
-		"GOPROXY=file://" + proxy + ",file://" + downloads + ",off", "GOMODCACHE=" + cache, "GOSUMDB=off", "GONOSUMDB=*", "GOWORK=off",
+		"GOPROXY=file://" + proxy + ",file://" + downloads + ",off", "GOMODCACHE=" + cache, "GOSUMDB=off", "GONOSUMDB=*", "GOWORK=off", "CGO_ENABLED=0",
 		"GOFLAGS=-mod=mod -modcacherw -trimpath",
 	}
 	write(t, filepath.Join(dir, "go.mod"), "module example.net/program\n\ngo 1.26.0\n\nrequire "+renamed+" "+version+"\n")
