@@ -163,3 +163,13 @@ func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) e
 	io.Printf("%s%s\n", listen.ReadyPrefix, d.BaseURL)
 	return nil
 }
+
+// settleOAI has every set offered to harvesters that does not say whether, if
+// that is wanted.
+func (o *serveOptions) settleOAI() {
+	for i := range o.sets {
+		if c := &o.sets[i]; o.All && c.OAIPMH == nil {
+			c.OAIPMH = new(true)
+		}
+	}
+}

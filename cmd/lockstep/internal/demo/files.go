@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -28,18 +28,18 @@ func (d *demo) fill(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if d.o.dir != "" {
-		if info, err := os.Stat(d.o.dir); err != nil || !info.IsDir() {
-			return 0, term.Usagef("%s is not a directory", d.o.dir)
+	if d.o.Dir != "" {
+		if info, err := os.Stat(d.o.Dir); err != nil || !info.IsDir() {
+			return 0, term.Usagef("%s is not a directory", d.o.Dir)
 		}
-		from = os.DirFS(d.o.dir)
+		from = os.DirFS(d.o.Dir)
 	}
 	n, err := copyTree(ctx, from, d.files)
 	if err != nil {
 		return 0, fmt.Errorf("copy the files: %w", err)
 	}
 	if n == 0 {
-		return 0, term.Usage(fmt.Errorf("%s holds no files", d.o.dir), "without DIR the demo uses samples of its own")
+		return 0, term.Usage(fmt.Errorf("%s holds no files", d.o.Dir), "without DIR the demo uses samples of its own")
 	}
 	return n, nil
 }
@@ -81,7 +81,7 @@ func copyFile(from fs.FS, path, target string) error {
 // Files appear by rename, whole, as careful programs write them.
 func (d *demo) changes() []demoChange {
 	edited, deleted := "articles/clocks.md", "data/stations.csv"
-	if d.o.dir != "" {
+	if d.o.Dir != "" {
 		edited, deleted = d.pick()
 	}
 	steps := []demoChange{
