@@ -40,7 +40,7 @@ const budgetStep = 5
 var phraseBudgets = []phraseBudget{
 	{"atompmh", 80, 0, 0},
 	{"bitstream", 105, 0, 0},
-	{"cmd", 90, 0, 10},
+	{"cmd", 80, 0, 10},
 	{"destination", 85, 0, 0},
 	{"intake", 80, 0, 0},
 	{"internal", 45, 0, 0},

@@ -120,7 +120,7 @@ var rooms = []room{
 	{"cmd/lockstep/internal/term", "destination", "github.com/spf13/pflag golang.org/x/term"},
 	{"cmd/lockstep/internal/release", "", ""},
 	{"cmd/lockstep/internal/help", "", "github.com/spf13/cobra github.com/spf13/pflag"},
-	{"cmd/lockstep/internal/config", "cmd/lockstep/internal/term internal/fetch internal/linkrel memento resourcesync source", "github.com/spf13/pflag go.yaml.in/yaml/v3"},
+	{"cmd/lockstep/internal/config", "cmd/lockstep/internal/term internal/fetch internal/linkrel internal/statedir memento resourcesync source", "github.com/spf13/pflag go.yaml.in/yaml/v3"},
 	{"cmd/lockstep/internal/network", "cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/release cmd/lockstep/internal/term discover internal/fetch", "github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/admin", "cmd/lockstep/internal/term hub internal/connlimit internal/fetch internal/trust source", "github.com/prometheus/client_golang github.com/spf13/pflag golang.org/x/sync"},
 	{"cmd/lockstep/internal/report", "cmd/lockstep/internal/term destination discover internal/fetch", ""},
@@ -134,6 +134,7 @@ var rooms = []room{
 	{"cmd/lockstep/internal/auditing", "cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/term destination", ""},
 	{"cmd/lockstep/internal/site", "bitstream blob blob/s3 catalog cmd/lockstep/internal/admin cmd/lockstep/internal/config cmd/lockstep/internal/hubflags cmd/lockstep/internal/hubserver cmd/lockstep/internal/listen cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/term intake intake/api intake/bucket intake/jsonl intake/sitemap internal/fetch internal/mediatype internal/statedir internal/trust memento oaipmh repository resourcesync source storage/sqlite vault", "github.com/spf13/pflag golang.org/x/sync"},
 	{"cmd/lockstep/internal/demo", "cmd/lockstep/internal/admin cmd/lockstep/internal/auditing cmd/lockstep/internal/config cmd/lockstep/internal/hubflags cmd/lockstep/internal/hubserver cmd/lockstep/internal/listen cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/site cmd/lockstep/internal/term destination source", ""},
+	{"cmd/lockstep/internal/sourceflags", "cmd/lockstep/internal/config cmd/lockstep/internal/hubflags cmd/lockstep/internal/network cmd/lockstep/internal/site cmd/lockstep/internal/term intake", "github.com/spf13/pflag"},
 	{"cmd/lockstep", "*", "github.com/prometheus/client_golang github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
 	// examples: what programs of others can import, and nothing else
 	{"examples/...", "destination destination/lock mirror resourcesync storage/sqlite", "modernc.org/sqlite"},

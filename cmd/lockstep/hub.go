@@ -132,7 +132,7 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 	local := o.state // for sockets and tokens
 	if strings.Contains(local, "://") {
 		var err error
-		if local, err = defaultState("hub "+ho.PublicURL+" at "+listening, false, io.LookupEnv); err != nil {
+		if local, err = config.DefaultState("hub "+ho.PublicURL+" at "+listening, false, io.LookupEnv); err != nil {
 			return err
 		}
 		if err := statedir.Make(local, ho.Logger); err != nil {
@@ -174,9 +174,9 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 // as others know it.
 func defaultHubState(publicURL, listen string, lookup func(string) (string, bool)) (string, error) {
 	if publicURL != "" {
-		return defaultState("hub "+publicURL, false, lookup)
+		return config.DefaultState("hub "+publicURL, false, lookup)
 	}
-	return defaultState("hub "+listen, false, lookup)
+	return config.DefaultState("hub "+listen, false, lookup)
 }
 
 // announce says on stdout where the hub is.

@@ -13,12 +13,13 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/site"
+	"lockstep/cmd/lockstep/internal/sourceflags"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
 // publishOptions are the flags of publish.
 type publishOptions struct {
-	sourceFlags
+	sourceflags.Source
 	result *term.Options
 	out    string
 }
@@ -44,35 +45,35 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
   lockstep publish jsonl:export.jsonl --out s3://bucket/docs --base-url https://data.example.org/`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.settle(cmd.Flags(), args, io.LookupEnv); err != nil {
+			if err := o.Settle(cmd.Flags(), args, io.LookupEnv); err != nil {
 				return err
 			}
-			if len(args) == 0 && len(o.file.Sets) == 0 {
+			if len(args) == 0 && len(o.File.Sets) == 0 {
 				return term.Usage(errors.New("publish: DIR is missing"), "usage: "+cmd.UseLine()+"; or name sets in the configuration")
 			}
 			return runPublish(cmd.Context(), o, io)
 		},
 	}
 	cmd.Flags().StringVar(&o.out, "out", "", "write the documents to the directory or bucket `OUT`")
-	o.declare(cmd.Flags(), "the `URL` below which the web server serves the documents, and the files", false)
+	o.Declare(cmd.Flags(), "the `URL` below which the web server serves the documents, and the files", false)
 	return cmd
 }
 
 // check refuses what cannot work before anything is written.
 func (o *publishOptions) check() error {
 	if o.out == "" {
-		return term.Usage(errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out "+o.places())
+		return term.Usage(errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out "+o.Places())
 	}
 	if strings.Contains(o.out, "://") && !mirror.IsBucket(o.out) {
 		return term.Usagef("--out %s: want a directory or s3://BUCKET/PREFIX", o.out)
 	}
-	if o.baseURL == "" {
+	if o.BaseURL == "" {
 		return term.Usage(errors.New("--base-url is missing"),
 			"the documents name every file by its URL: say where your web server serves them, as --base-url https://data.example.org/")
 
 	}
-	if u, err := url.Parse(o.baseURL); err != nil || u.Host == "" {
-		return term.Usage(term.Usagef("--base-url %q is no URL", o.baseURL), "as --base-url https://data.example.org/")
+	if u, err := url.Parse(o.BaseURL); err != nil || u.Host == "" {
+		return term.Usage(term.Usagef("--base-url %q is no URL", o.BaseURL), "as --base-url https://data.example.org/")
 	}
 	return nil
 }
@@ -82,11 +83,11 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	so := o.site("publish", o.result, io)
+	so := o.Site("publish", o.result, io)
 	so.Documents = o.out
 	n := &site.Reporter{IO: io, Quiet: o.result.Quiet}
-	n.Beside = slices.ContainsFunc(o.sets, func(c config.Set) bool { return site.Beside(c.Origin, o.out) })
-	if so.OnEvent = n.Event; o.watching() {
+	n.Beside = slices.ContainsFunc(o.Sets, func(c config.Set) bool { return site.Beside(c.Origin, o.out) })
+	if so.OnEvent = n.Event; o.Watching() {
 		so.OnNotify = n.Notified // else what goes wrong is an error
 	}
 	start := time.Now()
@@ -108,7 +109,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 	if err := printPublish(io, o, s, &p, time.Since(start)); err != nil {
 		return err
 	}
-	if o.watching() {
+	if o.Watching() {
 		if dumpErr != nil {
 			n.Warn(dumpErr)
 		}
@@ -119,7 +120,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 
 // printPublish prints what a publication came to.
 func printPublish(io term.IO, o *publishOptions, s *site.Site, p *site.Publication, took time.Duration) error {
-	sum := p.Summary(o.baseURL, o.out, took)
+	sum := p.Summary(o.BaseURL, o.out, took)
 	if o.result.JSON {
 		return io.PrintJSON(sum)
 	}
@@ -130,6 +131,6 @@ func printPublish(io term.IO, o *publishOptions, s *site.Site, p *site.Publicati
 		io.Printf("  %s created, %s updated, %s deleted, %s\n", term.Thousands(sum.Created), term.Thousands(sum.Updated), term.Thousands(sum.Deleted), term.Elapsed(took))
 	}
 	s.PrintSets(io)
-	io.Printf("  mirror it with   lockstep sync %s/ DEST\n", strings.TrimSuffix(o.baseURL, "/"))
+	io.Printf("  mirror it with   lockstep sync %s/ DEST\n", strings.TrimSuffix(o.BaseURL, "/"))
 	return nil
 }

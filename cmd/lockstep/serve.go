@@ -11,13 +11,14 @@ import (
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/site"
+	"lockstep/cmd/lockstep/internal/sourceflags"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/memento"
 )
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
-	sourceFlags
+	sourceflags.Source
 	out      *term.Options
 	listen   string
 	versions bool
@@ -47,7 +48,7 @@ The line "ready: URL" on stdout says that everything is served.`,
   lockstep serve --config lockstep.yaml`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.settle(cmd.Flags(), args, io.LookupEnv); err != nil {
+			if err := o.Settle(cmd.Flags(), args, io.LookupEnv); err != nil {
 				return err
 			}
 			o.keepVersions()
@@ -59,7 +60,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 	o.Flags.Declare(cmd.Flags(), "metrics, the hub's status and subscriptions, api:")
 	cmd.Flags().BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.OAIFlags.Declare(cmd.Flags())
-	o.sourceFlags.declare(cmd.Flags(), "the public `URL` of this Source (default: that of --listen)", true)
+	o.Source.Declare(cmd.Flags(), "the public `URL` of this Source (default: that of --listen)", true)
 	o.Embedding.Hub.Declare(cmd.Flags(), "hub-")
 	return cmd
 }
@@ -67,8 +68,8 @@ The line "ready: URL" on stdout says that everything is served.`,
 // keepVersions has every set keep versions that does not say which, if that is
 // wanted.
 func (o *serveOptions) keepVersions() {
-	for i := range o.sets {
-		if c := &o.sets[i]; o.versions && c.Versions == nil {
+	for i := range o.Sets {
+		if c := &o.Sets[i]; o.versions && c.Versions == nil {
 			c.Versions = &config.Versions{Keep: &config.KeepValue{All: true}}
 		}
 	}
@@ -76,10 +77,10 @@ func (o *serveOptions) keepVersions() {
 
 // runServe serves until ctx ends.
 func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
-	so := o.site("serve", o.out, io)
+	so := o.Site("serve", o.out, io)
 	so.Content, so.Embedding, so.OAI = true, &o.Embedding, o.OAIFlags
-	if so.Documents = string(o.file.Documents); so.Documents == "" {
-		so.Documents = filepath.Join(o.state, "documents")
+	if so.Documents = string(o.File.Documents); so.Documents == "" {
+		so.Documents = filepath.Join(o.State, "documents")
 	}
 	if err := so.Check(); err != nil {
 		return err
@@ -115,7 +116,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
 		n.Warn(err)
 	}
 	stopStarting()
-	return s.ServeUntil(ctx, l, o.watching(), n, func() error { return o.announce(s, &p, io) })
+	return s.ServeUntil(ctx, l, o.Watching(), n, func() error { return o.announce(s, &p, io) })
 }
 
 // A serving is what serve prints with --json.
@@ -133,10 +134,10 @@ type serving struct {
 func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) error {
 	d := s.Describe()
 	if o.out.JSON {
-		return io.PrintJSON(serving{BaseURL: d.BaseURL, Listen: o.listen, CapabilityList: d.Lists, Resources: p.Resources(), State: o.state, Admin: d.Admin.Address(), AdminTokenFile: d.Admin.TokenFile})
+		return io.PrintJSON(serving{BaseURL: d.BaseURL, Listen: o.listen, CapabilityList: d.Lists, Resources: p.Resources(), State: o.State, Admin: d.Admin.Address(), AdminTokenFile: d.Admin.TokenFile})
 	}
 	base := strings.TrimSuffix(d.BaseURL, "/") + "/"
-	io.Printf("serving %s from %s\n", term.Count(p.Resources(), "resource"), o.places())
+	io.Printf("serving %s from %s\n", term.Count(p.Resources(), "resource"), o.Places())
 	s.PrintSets(io)
 	io.Printf("  mirror it with   lockstep sync %s DEST\n", d.BaseURL)
 	if d.API != "" {
@@ -145,7 +146,7 @@ func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) e
 	if d.OAI != "" {
 		io.Printf("  harvest it from  %s (OAI-PMH)\n", d.OAI)
 	}
-	if o.watching() {
+	if o.Watching() {
 		io.Printf("  stay in step     lockstep follow %s DEST\n", d.BaseURL)
 	}
 	if d.Versions {
@@ -157,7 +158,7 @@ func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) e
 			io.Printf("  notifies hub     %s\n", hub)
 		}
 	}
-	if o.watching() {
+	if o.Watching() {
 		io.Printf("  watching for changes; Ctrl-C stops\n")
 	}
 	io.Printf("%s%s\n", listen.ReadyPrefix, d.BaseURL)
@@ -167,8 +168,8 @@ func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) e
 // settleOAI has every set offered to harvesters that does not say whether, if
 // that is wanted.
 func (o *serveOptions) settleOAI() {
-	for i := range o.sets {
-		if c := &o.sets[i]; o.All && c.OAIPMH == nil {
+	for i := range o.Sets {
+		if c := &o.Sets[i]; o.All && c.OAIPMH == nil {
 			c.OAIPMH = new(true)
 		}
 	}

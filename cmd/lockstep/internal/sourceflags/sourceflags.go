@@ -1,4 +1,6 @@
-package main
+// Package sourceflags reads the flags and the configuration that serve and publish share:
+// which sets a Source has, from where, and where its state is.
+package sourceflags
 
 import (
 	"errors"
@@ -19,11 +21,11 @@ import (
 	"lockstep/intake"
 )
 
-// sourceFlags are the flags serve and publish share.
-type sourceFlags struct {
+// Source are the flags serve and publish share.
+type Source struct {
 	network.Options
-	baseURL      string
-	state        string
+	BaseURL      string
+	State        string
 	config       string
 	hash         []string
 	include      []string
@@ -42,14 +44,14 @@ type sourceFlags struct {
 	hubflags.Hubs
 	config.AtomFlags
 
-	sets []config.Set // from the configuration file, or the one that is the argument
-	file config.File
+	Sets []config.Set // from the configuration file, or the one that is the argument
+	File config.File
 }
 
-// declare declares the flags; what differs between the commands is given.
-func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) {
-	flags.StringVar(&o.baseURL, "base-url", "", baseURL)
-	flags.StringVar(&o.state, "state", "", "keep what is known of the resources in `DIR` (default one per directory below ~/.local/state/lockstep)")
+// Declare declares the flags; what differs between the commands is given.
+func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
+	flags.StringVar(&o.BaseURL, "base-url", "", baseURL)
+	flags.StringVar(&o.State, "state", "", "keep what is known of the resources in `DIR` (default one per directory below ~/.local/state/lockstep)")
 	flags.StringVar(&o.config, "config", "", "read configuration from `FILE` (YAML); flags overrule it")
 	flags.StringSliceVar(&o.hash, "hash", []string{"sha-256", "md5"}, "`NAMES` of the hashes to publish; of what is not a file, read it for them")
 	flags.StringArrayVar(&o.include, "include", nil, "publish only files and objects that match `GLOB` (repeatable; ** is any number of directories)")
@@ -69,30 +71,30 @@ func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) 
 	o.Options.Declare(flags, "the sitemap's host, or that of the set's URIs")
 }
 
-// watching reports whether the command goes on after the first publication.
-func (o *sourceFlags) watching() bool { return o.watch && !o.noWatch }
+// Watching reports whether the command goes on after the first publication.
+func (o *Source) Watching() bool { return o.watch && !o.noWatch }
 
-// settle fills in what flags and environment leave open: from the
+// Settle fills in what flags and environment leave open: from the
 // configuration file, then from defaults.
-func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(string) (string, bool)) error {
+func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string) (string, bool)) error {
 	given := func(name string) bool { return flags.Changed(name) } // by the file, too, once it is read
 	overrule := overruled{hash: given("hash"), include: given("include"), exclude: given("exclude"), dump: given("dump")}
 	if o.config != "" {
 		var err error
-		if o.file, err = config.Read(o.config); err != nil {
+		if o.File, err = config.Read(o.config); err != nil {
 			return err
 		}
-		if err := config.FlagsFromFile(flags, o.config, o.file.FlagValues()); err != nil {
+		if err := config.FlagsFromFile(flags, o.config, o.File.FlagValues()); err != nil {
 			return err
 		}
 	}
 	if err := o.settleSets(args, overrule); err != nil {
 		return err
 	}
-	if strings.Contains(o.state, "://") {
-		return term.Usagef("--state %s: this version keeps its state in a directory", o.state)
+	if strings.Contains(o.State, "://") {
+		return term.Usagef("--state %s: this version keeps its state in a directory", o.State)
 	}
-	if o.state == "" {
+	if o.State == "" {
 		if err := o.settleState(args, lookup); err != nil {
 			return err
 		}
@@ -119,14 +121,14 @@ func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(st
 type overruled struct{ hash, include, exclude, dump bool }
 
 // settleSets finds out which sets there are, and fills in what they leave open.
-func (o *sourceFlags) settleSets(args []string, by overruled) error {
-	o.sets = o.file.Sets
+func (o *Source) settleSets(args []string, by overruled) error {
+	o.Sets = o.File.Sets
 	switch {
-	case len(args) > 0 && len(o.sets) > 0:
+	case len(args) > 0 && len(o.Sets) > 0:
 		return term.Usage(term.Usagef("%s: %s has sets of its own", args[0], o.config), "give either DIR or sets in the configuration")
-	case len(o.sets) > 0 && o.uri != "":
+	case len(o.Sets) > 0 && o.uri != "":
 		return term.Usage(term.Usagef("--uri: %s has sets of its own", o.config), "write uri: "+o.uri+" into the set it is for")
-	case len(o.sets) == 0:
+	case len(o.Sets) == 0:
 		place := "."
 		if len(args) > 0 {
 			place = args[0]
@@ -143,11 +145,11 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 				return term.Usagef("--%s means nothing for resources from %s", f.name, from)
 			}
 		}
-		o.sets = []config.Set{{From: from.String(), URI: o.uri, Origin: from}}
+		o.Sets = []config.Set{{From: from.String(), URI: o.uri, Origin: from}}
 	}
-	for i := range o.sets {
-		s := &o.sets[i]
-		s.HashesGiven = by.hash || o.file.Hash != nil || len(s.Hash) > 0
+	for i := range o.Sets {
+		s := &o.Sets[i]
+		s.HashesGiven = by.hash || o.File.Hash != nil || len(s.Hash) > 0
 		for _, l := range []struct {
 			own    *config.StringList
 			common []string
@@ -170,16 +172,16 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 
 // settleState chooses the state directory: one per argument, or per
 // configuration file that has sets.
-func (o *sourceFlags) settleState(args []string, lookup func(string) (string, bool)) (err error) {
-	if len(o.file.Sets) > 0 {
-		o.state, err = defaultState(o.config, true, lookup)
+func (o *Source) settleState(args []string, lookup func(string) (string, bool)) (err error) {
+	if len(o.File.Sets) > 0 {
+		o.State, err = config.DefaultState(o.config, true, lookup)
 		return err
 	}
-	from := o.sets[0].Origin
+	from := o.Sets[0].Origin
 	if dir := from.Dir(); dir != "" {
-		o.state, err = defaultState(dir, true, lookup)
+		o.State, err = config.DefaultState(dir, true, lookup)
 	} else {
-		o.state, err = defaultState(from.String(), false, lookup)
+		o.State, err = config.DefaultState(from.String(), false, lookup)
 		if err == nil && from.WithoutUser() != from.Place {
 			err = o.renameState(from, lookup)
 		}
@@ -189,32 +191,32 @@ func (o *sourceFlags) settleState(args []string, lookup func(string) (string, bo
 
 // renameState gives the state of a place whose address has a password the name
 // without it: older versions had it in the name.
-func (o *sourceFlags) renameState(from config.Address, lookup func(string) (string, bool)) error {
-	old, err := defaultState(from.Kind.Scheme+":"+from.Kind.After+from.Place, false, lookup)
+func (o *Source) renameState(from config.Address, lookup func(string) (string, bool)) error {
+	old, err := config.DefaultState(from.Kind.Scheme+":"+from.Kind.After+from.Place, false, lookup)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(o.state); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(o.State); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := os.Rename(old, o.state); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(old, o.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("rename the state directory: %w", errors.Unwrap(err)) // which does not name it
 	}
 	return nil
 }
 
-// site returns what openSite needs to know.
-func (o *sourceFlags) site(command string, out *term.Options, io term.IO) site.Options {
+// Site returns what openSite needs to know.
+func (o *Source) Site(command string, out *term.Options, io term.IO) site.Options {
 	return site.Options{
-		BaseURL: o.baseURL, Sets: o.sets, State: o.state, AllowEmpty: o.allowEmpty, TakeOver: o.takeOver, ScanInterval: o.scanInterval, Rehash: o.rehash,
-		Watching: o.watching(), Gzip: o.gzip, APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.Options, IO: io, Command: command, Log: out.Logger(io),
+		BaseURL: o.BaseURL, Sets: o.Sets, State: o.State, AllowEmpty: o.allowEmpty, TakeOver: o.takeOver, ScanInterval: o.scanInterval, Rehash: o.rehash,
+		Watching: o.Watching(), Gzip: o.gzip, APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.Options, IO: io, Command: command, Log: out.Logger(io),
 	}
 }
 
-// places names where the resources of a site come from, for people.
-func (o *sourceFlags) places() string {
+// Places names where the resources of a site come from, for people.
+func (o *Source) Places() string {
 	var names []string
-	for _, s := range o.sets {
+	for _, s := range o.Sets {
 		names = append(names, s.Origin.Name())
 	}
 	return strings.Join(names, ", ")
