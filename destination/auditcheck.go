@@ -53,7 +53,7 @@ func (s *setAudit) verdict(act *action, kind FindingKind, cause string) verdict 
 		f.Expected = act.want.facts()
 	}
 	if act.isHeld() {
-		f.Found = act.held.facts()
+		f.Found = factsOf(&act.held)
 	}
 	return verdict{finding: f}
 }
@@ -139,7 +139,7 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 	h := &act.held
 	broken := func(kind FindingKind, cause string, found *Facts) (verdict, error) {
 		v := s.verdict(act, kind, cause)
-		v.finding.Expected, v.finding.Found, v.damaged = h.facts(), found, true
+		v.finding.Expected, v.finding.Found, v.damaged = factsOf(h), found, true
 		return v, nil
 	}
 	r, info, err := s.open(ctx, h, act.rehash)

@@ -108,8 +108,8 @@ func (w *want) facts() *Facts {
 	return f
 }
 
-// facts are what we know of a file.
-func (h *Held) facts() *Facts {
+// factsOf returns what the journal knows of a file.
+func factsOf(h *Held) *Facts {
 	length := h.Length
 	return &Facts{Hash: hashText(h.Hashes), Length: &length, Lastmod: h.Lastmod}
 }
