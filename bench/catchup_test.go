@@ -20,6 +20,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -160,7 +161,7 @@ func (p *awayMirror) leave(b *testing.B, dir string) {
 	}
 	defer db.Close()
 	state := fmt.Appendf(nil, `{"uri":%q,"number":1,"complete":true,"selection":%q,"watermark":%q}`, p.base+"/capabilitylist.xml", selection(b), p.at.Format(time.RFC3339))
-	if err := db.Journal().Record(context.Background(), destination.Batch{Save: map[string][]byte{"set/1": state}}); err != nil {
+	if err := db.Journal().Record(context.Background(), journal.Batch{Save: map[string][]byte{"set/1": state}}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -178,7 +179,7 @@ func selection(b *testing.B) string {
 		b.Fatal(err)
 	}
 	defer client.Close()
-	var journal destination.MemJournal
+	var journal journal.Mem
 	d, err := destination.New(&blob.Mem{}, &journal, client, destination.Options{})
 	if err != nil {
 		b.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 	"lockstep/storage/sqlite"
 )
@@ -162,14 +163,14 @@ func (p *plannedMirror) build(b *testing.B, dir string) {
 		b.Fatal(err)
 	}
 	defer db.Close()
-	record := func(batch destination.Batch) error { return db.Journal().Record(context.Background(), batch) }
+	record := func(batch journal.Batch) error { return db.Journal().Record(context.Background(), batch) }
 	list := p.base + "/capabilitylist.xml"
 	save := map[string][]byte{
 		"mirror": fmt.Appendf(nil, `{"origin":%q,"numbers":{%q:1}}`, p.base, list),
 		"counts": fmt.Appendf(nil, `{"1":%d}`, p.entries),
 		"set/1":  fmt.Appendf(nil, `{"uri":%q,"number":1,"complete":true}`, list),
 	}
-	if err := record(destination.Batch{Save: save}); err != nil {
+	if err := record(journal.Batch{Save: save}); err != nil {
 		b.Fatal(err)
 	}
 	var g errgroup.Group
@@ -178,9 +179,9 @@ func (p *plannedMirror) build(b *testing.B, dir string) {
 	for from := 0; from < p.entries; from += batch {
 		to := min(from+batch, p.entries)
 		g.Go(func() error { return p.touch(dir, from, to) })
-		var rows destination.Batch
+		var rows journal.Batch
 		for i := from; i < to; i++ {
-			rows.Put = append(rows.Put, destination.Held{URI: p.base + "/" + p.path(i), Path: p.path(i), Length: int64(len(p.content(i))), Lastmod: p.at, Hashes: p.hashes(i),
+			rows.Put = append(rows.Put, journal.Held{URI: p.base + "/" + p.path(i), Path: p.path(i), Length: int64(len(p.content(i))), Lastmod: p.at, Hashes: p.hashes(i),
 				ETag: fmt.Sprintf(`"%x"`, i), Modified: p.at.Format(http.TimeFormat), Sets: []int{1}})
 		}
 		if err := record(rows); err != nil {

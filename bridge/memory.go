@@ -15,6 +15,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/intake"
 	"lockstep/internal/private"
@@ -165,7 +166,7 @@ func (m *memory) recall(ctx context.Context, db *sqlite.DB, f discover.Foreign) 
 	if text, err = json.Marshal(m.memoryState); err != nil {
 		return err
 	}
-	return db.Journal().Record(ctx, destination.Batch{Save: map[string][]byte{docMemory: text}})
+	return db.Journal().Record(ctx, journal.Batch{Save: map[string][]byte{docMemory: text}})
 }
 
 // removeDatabase removes a database, its write-ahead log first: if the removal is

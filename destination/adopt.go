@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -103,7 +104,7 @@ type adoption struct {
 	sums  content.Hashers
 	taken map[uint64]struct{} // hashes of the names of files that are held
 	seed  maphash.Seed
-	batch Batch
+	batch journal.Batch
 	ready []copied // not committed yet
 	found adopted  // in a dry run
 }
@@ -143,7 +144,7 @@ func (n *adopted) from(t *tally) {
 // A copied file is one that is right and gets the name it has here.
 type copied struct {
 	action action
-	row    Held
+	row    journal.Held
 	writer blob.Writer
 }
 
@@ -152,7 +153,7 @@ const copyBatch = 64
 
 // A found file is what became of looking for one.
 type foundFile struct {
-	row   Held
+	row   journal.Held
 	right bool
 	wrong bool   // something else is there, and is to be replaced
 	from  string // another name, under which it was found
@@ -222,7 +223,7 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 		switch {
 		case err == nil && path == own:
 			h.Hashes = l.hashes
-			h.record(&blob.Info{ModTime: l.modified, Version: l.tag})
+			h.SetFile(&blob.Info{ModTime: l.modified, Version: l.tag})
 			return foundFile{row: h, right: true}, nil
 		case err == nil && !f.wrong:
 			h.Hashes = l.hashes
@@ -255,7 +256,7 @@ func (d *adoption) lookOwn(ctx context.Context, a *action, own string) (foundFil
 	}
 	h := heldFrom(a, d.set.Number, own)
 	h.Length, h.Hashes = l.length, l.hashes
-	h.record(&blob.Info{ModTime: l.modified, Version: l.tag})
+	h.SetFile(&blob.Info{ModTime: l.modified, Version: l.tag})
 	return foundFile{row: h, right: true}, nil
 }
 
@@ -285,7 +286,7 @@ func (d *adoption) book(ctx context.Context, a *action, f *foundFile) error {
 }
 
 // take notes and tells that a file is ours.
-func (d *adoption) take(a *action, row *Held) {
+func (d *adoption) take(a *action, row *journal.Held) {
 	d.batch.Put = append(d.batch.Put, *row)
 	if !contains(a.held.Sets, d.set.Number) {
 		d.counts[d.set.Number]++
@@ -320,7 +321,7 @@ func (d *adoption) copy(ctx context.Context, a *action, f *foundFile) error {
 	sums := d.sums.Get(algs)
 	defer d.sums.Put(algs, sums)
 	n, err := content.Copy(w, sums, content.WithContext(ctx, r))
-	if err != nil || !sameContent(h, &Held{Length: n, Hashes: sums.Sum()}) {
+	if err != nil || !sameContent(h, &journal.Held{Length: n, Hashes: sums.Sum()}) {
 		_ = w.Close() // not wanted
 		return ctx.Err()
 	}
@@ -369,7 +370,7 @@ func (d *adoption) record(ctx context.Context, all bool) error {
 	b.Save = map[string][]byte{docCounts: encode(d.counts)}
 	news := d.out.take()
 	d.out.save(b.Save, news)
-	d.batch = Batch{}
+	d.batch = journal.Batch{}
 	if err := d.keep.rows(ctx, &b); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -47,13 +48,13 @@ type applier struct {
 	bytes   int64
 	open    int // files of the batch that are open
 	begun   time.Time
-	many    atomic.Bool // the batch is one for which the store need not have its files open
-	pending Batch       // to be recorded with the next transaction
-	intent  bool        // the Journal holds an intent
-	broken  bool        // the intent must stay: nobody knows what became of the batch
-	later   []action    // wait for deletions: something is in their way that may go, or there is no room
-	crowd   bool        // more had to wait than are remembered
-	places  bool        // the Journal holds the description of a change of places that is done
+	many    atomic.Bool   // the batch is one for which the store need not have its files open
+	pending journal.Batch // to be recorded with the next transaction
+	intent  bool          // the Journal holds an intent
+	broken  bool          // the intent must stay: nobody knows what became of the batch
+	later   []action      // wait for deletions: something is in their way that may go, or there is no room
+	crowd   bool          // more had to wait than are remembered
+	places  bool          // the Journal holds the description of a change of places that is done
 	marked  *markedState
 	tight   bool // some of them for want of room
 	last    bool // nothing waits any more
@@ -377,7 +378,7 @@ func (p *applier) paid(a *action) {
 	p.mended(a)
 	p.results.note(a, resultNone)
 	if p.owing {
-		p.pending.Settle = append(p.pending.Settle, Owed{Set: p.set.Number, URI: a.URI})
+		p.pending.Settle = append(p.pending.Settle, journal.Owed{Set: p.set.Number, URI: a.URI})
 	}
 }
 
@@ -471,7 +472,7 @@ func (p *applier) owe(a *action, err error) {
 	w := a.asStated()
 	w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
 	w.passing, w.notBefore = p.triesAgain(err), notBeforeOf(err)
-	p.pending.Owe = append(p.pending.Owe, Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: err.Error()})
+	p.pending.Owe = append(p.pending.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: err.Error()})
 	if a.gone && a.isHeld() && len(a.held.Hashes) > 0 {
 		// What is owed may be of another time: nobody must take the row for a file.
 		h := a.held
@@ -491,7 +492,7 @@ func (p *applier) warn(uri, text string) {
 }
 
 // applied tells of a change that is on disk.
-func (p *applier) applied(a *action, h *Held) {
+func (p *applier) applied(a *action, h *journal.Held) {
 	c := p.change(a, h)
 	p.results.note(a, resultOf(a))
 	p.progress.Applied++

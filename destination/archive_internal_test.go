@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -32,7 +33,7 @@ func archivesOf(t *testing.T, docs map[string]string, warned *[]string) *setRead
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	d, err := New(&blob.Mem{}, &MemJournal{}, client, Options{})
+	d, err := New(&blob.Mem{}, &journal.Mem{}, client, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"lockstep/blob"
 	"lockstep/blob/faultfs"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
@@ -66,7 +67,7 @@ func TestAt(t *testing.T) {
 func lookBack(t *testing.T, seed uint64, saw func(string)) {
 	w := newAtWorld(t, rand.New(rand.NewPCG(seed, 11)))
 	w.noHash, w.gate, w.header, w.mementos = w.one(4), w.one(3), w.one(2), w.one(2)
-	m := &atMirror{T: t, w: w, seed: seed, journal: new(destination.MemJournal), dir: t.TempDir()}
+	m := &atMirror{T: t, w: w, seed: seed, journal: new(journal.Mem), dir: t.TempDir()}
 	store, err := blob.NewDir(m.dir, blob.DirOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +131,7 @@ type atMirror struct {
 	w       *atWorld
 	seed    uint64
 	store   *blob.Dir
-	journal destination.Journal
+	journal journal.Journal
 	dir     string
 	fuse    *faultfs.Faults // of the next run; nil: none
 }

@@ -16,6 +16,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -236,7 +237,7 @@ func (p *packagedPast) lookBack(at time.Time) (r pastSync, diff pastDiff, files 
 		p.Fatal(err)
 	}
 	defer store.Close()
-	d, err := destination.New(store, new(destination.MemJournal), c, destination.Options{MaxDelete: 100, At: at})
+	d, err := destination.New(store, new(journal.Mem), c, destination.Options{MaxDelete: 100, At: at})
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -83,19 +84,19 @@ type auditor struct {
 	sums content.Hashers
 	out  AuditReport
 
-	plain   bool            // there is no Journal: the files are all there is
-	known   map[string]int  // numbers of the sets the Journal knows
-	halfway map[string]Held // what a killed run left between files and Journal, by URI
-	numbers map[int]bool    // of the sets that are audited
-	orphans int64           // damaged, and nobody to mend them by
-	named   bool            // the names of all files that are held are noted
-	total   int64           // resources to be looked at, as far as it is known
+	plain   bool                    // there is no Journal: the files are all there is
+	known   map[string]int          // numbers of the sets the Journal knows
+	halfway map[string]journal.Held // what a killed run left between files and Journal, by URI
+	numbers map[int]bool            // of the sets that are audited
+	orphans int64                   // damaged, and nobody to mend them by
+	named   bool                    // the names of all files that are held are noted
+	total   int64                   // resources to be looked at, as far as it is known
 	done    int64
 
 	offered, selected int64     // resources that the Source lists, and those of them that are selected
 	told              time.Time // when progress was
 
-	marks Batch // with Fix: what is to be mended, not yet in the Journal
+	marks journal.Batch // with Fix: what is to be mended, not yet in the Journal
 }
 
 func (a *auditor) run(ctx context.Context, address string) (err error) {

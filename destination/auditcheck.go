@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -198,7 +199,7 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 
 // open opens the file of h if it must be read, or all files are to be; else it only
 // looks at it.
-func (s *setAudit) open(ctx context.Context, h *Held, must bool) (blob.Reader, blob.Info, error) {
+func (s *setAudit) open(ctx context.Context, h *journal.Held, must bool) (blob.Reader, blob.Info, error) {
 	if !s.opts.Content && !must {
 		info, err := s.d.store.Stat(ctx, h.Path)
 		if err != nil || info.Size != h.Length || !touched(h, &info) {
@@ -214,7 +215,7 @@ func (s *setAudit) open(ctx context.Context, h *Held, must bool) (blob.Reader, b
 
 // touched reports whether a file has another modification time, or entity tag,
 // than was recorded, so that only its content can tell whether it is the right one.
-func touched(h *Held, info *blob.Info) bool {
+func touched(h *journal.Held, info *blob.Info) bool {
 	switch {
 	case info.Version != "":
 		return h.Tag != info.Version && (h.Tag != "" || !isMD5Of(info.Version, h.Hashes))

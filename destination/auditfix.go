@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"lockstep/blob"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
 
@@ -48,7 +49,7 @@ func (s *setAudit) note(ctx context.Context, act *action, f *Finding) error {
 	if s.known[s.set.URI] == s.set.Number { // else the run takes it for new anyway
 		w.rank = rank{class: wantOwed, event: w.event, mod: w.mod}
 		cause := "an audit found it " + string(f.Kind)
-		s.marks.Owe = append(s.marks.Owe, Owed{Set: s.set.Number, URI: w.URI, Entry: w.appendTo(nil), Cause: cause})
+		s.marks.Owe = append(s.marks.Owe, journal.Owed{Set: s.set.Number, URI: w.URI, Entry: w.appendTo(nil), Cause: cause})
 	}
 	return s.mark(ctx, false)
 }
@@ -56,7 +57,7 @@ func (s *setAudit) note(ctx context.Context, act *action, f *Finding) error {
 // doubt makes the row of a damaged file one that has to be fetched. Something in
 // its place that is nobody's file gives way, if that destroys nothing. If it
 // does not, the resource is no longer held, and gets another file beside it.
-func (s *setAudit) doubt(ctx context.Context, h Held, f *Finding) error {
+func (s *setAudit) doubt(ctx context.Context, h journal.Held, f *Finding) error {
 	if c, ok := s.d.store.(blob.Clearer); ok {
 		moved, err := c.Clear(ctx, h.Path)
 		if err != nil {
@@ -109,7 +110,7 @@ func (a *auditor) mark(ctx context.Context, all bool) error {
 		return nil
 	}
 	b := a.marks
-	a.marks = Batch{}
+	a.marks = journal.Batch{}
 	if len(b.Drop) > 0 {
 		b.Save = map[string][]byte{docCounts: encode(a.counts)}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
 
@@ -109,7 +110,7 @@ func (w *want) facts() *Facts {
 }
 
 // factsOf returns what the journal knows of a file.
-func factsOf(h *Held) *Facts {
+func factsOf(h *journal.Held) *Facts {
 	length := h.Length
 	return &Facts{Hash: hashText(h.Hashes), Length: &length, Lastmod: h.Lastmod}
 }
@@ -119,7 +120,7 @@ func (f *Finding) printable() {
 	f.Set, f.URI, f.Path, f.Cause = fetch.Printable(f.Set), fetch.Printable(f.URI), fetch.Printable(f.Path), fetch.Printable(f.Cause)
 }
 
-func describeStale(h *Held, w *want) string {
+func describeStale(h *journal.Held, w *want) string {
 	for _, stated := range w.Hashes {
 		if digest := h.Hashes.Get(stated.Algorithm); digest != "" && digest != stated.Digest {
 			return fmt.Sprintf("the Source states %s, here is %s", stated, hashText(h.Hashes))

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 )
 
@@ -87,7 +88,7 @@ func (s *setAudit) account(act *action, names *extsort.Writer) error {
 
 // decided decides anew about a resource of which the Journal will hold row
 // once a killed run has been cleared up after.
-func (s *setAudit) decided(ctx context.Context, act *action, row Held) (action, error) {
+func (s *setAudit) decided(ctx context.Context, act *action, row journal.Held) (action, error) {
 	if act.class == 0 {
 		return s.planner.decide(ctx, nil, row)
 	}

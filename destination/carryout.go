@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 )
 
 // work is what carryOut is to do with what is staged.
@@ -101,7 +102,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	if w.complete && w.done != nil {
 		w.done()
 		save := map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(r.set)}
-		if err := r.d.journal.Record(ctx, Batch{Save: save}); err != nil {
+		if err := r.d.journal.Record(ctx, journal.Batch{Save: save}); err != nil {
 			return false, fmt.Errorf("record progress: %w", err)
 		}
 	}
@@ -227,7 +228,7 @@ func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
 	case r.set.Complete && r.reselects():
 		undone := *r.set
 		undone.Complete, undone.Selection = false, ""
-		return r.d.journal.Record(ctx, Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(&undone)}})
+		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(&undone)}})
 	}
 	return nil
 }
@@ -242,7 +243,7 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 	undone := *r.set
 	undone.Complete = false
 	undone.Harvest = undone.Harvest.undone()
-	b := Batch{Save: map[string][]byte{}}
+	b := journal.Batch{Save: map[string][]byte{}}
 	if past != nil {
 		undone.goBack(past)
 		r.forgetPushed(b.Save)
@@ -262,7 +263,7 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 			kept = true // whether it is still wanted turns out
 			continue
 		}
-		b.Settle = append(b.Settle, Owed{Set: o.Set, URI: o.URI})
+		b.Settle = append(b.Settle, journal.Owed{Set: o.Set, URI: o.URI})
 		if len(b.Settle) == 1000 {
 			if err := r.d.journal.Record(ctx, b); err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -14,7 +15,7 @@ func FuzzState(f *testing.F) {
 	w := want{URI: "u", Gone: true, Change: resourcesync.Updated, Length: -1, Type: "text/plain", Refused: "no",
 		Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: "0123456789abcdef"}},
 		rank:   rank{class: wantChange, doc: 3, pos: 4, nth: 1, event: resourcesync.NewDatetime(time.Unix(1, 5))}}
-	h := Held{URI: "u", Path: "p", Length: 1 << 40, Lastmod: time.Unix(5, 1000).UTC(), Hashes: w.Hashes, ETag: `"e"`, Sets: []int{1, 300}}
+	h := journal.Held{URI: "u", Path: "p", Length: 1 << 40, Lastmod: time.Unix(5, 1000).UTC(), Hashes: w.Hashes, ETag: `"e"`, Sets: []int{1, 300}}
 	f.Add(w.appendTo(nil))
 	w.Gone, w.class, w.Lastmod = false, wantPacked, w.event.WithGranularity(resourcesync.Month)
 	w.Member = member{Package: 3, Path: "/resources/a b"}

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
 
@@ -37,7 +38,7 @@ const (
 // handed over with it, so that the next one can collect meanwhile.
 type shipment struct {
 	batch  []outcome
-	rows   Batch
+	rows   journal.Batch
 	counts []byte // to be saved with rows; nil: nothing changed
 	news   []Change
 	places bool      // a change of places is done
@@ -67,7 +68,7 @@ func (p *applier) nextShipment(keep bool) *shipment {
 	if len(l.rows.Put)+len(l.rows.Drop) > 0 {
 		l.counts = encode(p.counts)
 	}
-	p.batch, p.bytes, p.open, p.pending = nil, 0, 0, Batch{}
+	p.batch, p.bytes, p.open, p.pending = nil, 0, 0, journal.Batch{}
 	p.many.Store(false)
 	return l
 }

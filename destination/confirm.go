@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -69,7 +70,7 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 
 // keepPending records the deletions that are not confirmed, or all of them.
 func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error {
-	var b Batch
+	var b journal.Batch
 	for i := range p.claims {
 		w := p.claims[i]
 		if p.confirmed[keyOfResource(w.URI)] && !all {
@@ -81,7 +82,7 @@ func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error
 		}
 		w.Links, w.Member = nil, member{}
 		w.rank = rank{class: wantOwed, event: at, mod: resourcesync.NewDatetime(now)} // when, and when we learned of it
-		b.Owe = append(b.Owe, Owed{Set: p.set.Number, URI: w.URI, Entry: w.appendTo(nil), Cause: "a notification says that it was deleted, and the Source has not confirmed it"})
+		b.Owe = append(b.Owe, journal.Owed{Set: p.set.Number, URI: w.URI, Entry: w.appendTo(nil), Cause: "a notification says that it was deleted, and the Source has not confirmed it"})
 	}
 	if len(b.Owe) == 0 {
 		return nil
@@ -134,7 +135,7 @@ type settlement struct {
 	lies  int64  // contradicted
 	first string // of these
 	ask   []want // not settled by what was read
-	drop  []Owed
+	drop  []journal.Owed
 }
 
 // settlePending is called when a set was brought into step by the Source's
@@ -172,13 +173,13 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 		return err
 	}
 	if len(all.drop) > 0 {
-		if err := s.d.journal.Record(ctx, Batch{Settle: all.drop}); err != nil {
+		if err := s.d.journal.Record(ctx, journal.Batch{Settle: all.drop}); err != nil {
 			return fmt.Errorf("record progress: %w", err)
 		}
 	}
 	if all.lies > 0 {
 		s.contradicted(set, all.lies, "the deletion of "+fetch.Printable(all.first), now)
-		if err := s.d.journal.Record(ctx, Batch{Save: map[string][]byte{fmt.Sprint(docPush, set.Number): encode(set.push)}}); err != nil {
+		if err := s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docPush, set.Number): encode(set.push)}}); err != nil {
 			return fmt.Errorf("record progress: %w", err)
 		}
 	}
@@ -192,7 +193,7 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 }
 
 // judge holds pending deletions against what is here now.
-func (t *settlement) judge(ctx context.Context, j Journal, set *setState, ws []want, now time.Time) error {
+func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState, ws []want, now time.Time) error {
 	uris := make([]string, len(ws))
 	for i := range ws {
 		uris[i] = ws[i].URI
@@ -224,7 +225,7 @@ func (t *settlement) judge(ctx context.Context, j Journal, set *setState, ws []w
 			t.left++
 			continue
 		}
-		t.drop = append(t.drop, Owed{Set: set.Number, URI: w.URI})
+		t.drop = append(t.drop, journal.Owed{Set: set.Number, URI: w.URI})
 	}
 	return nil
 }
@@ -263,7 +264,7 @@ func (s *session) removePending(ctx context.Context, set *setState, t *settlemen
 	t.left -= int64(len(r.confirmed))
 	docs := map[string][]byte{}
 	set.push.settle(set.Number, nil, r.results, docs)
-	if err := s.d.journal.Record(ctx, Batch{Save: docs}); err != nil {
+	if err := s.d.journal.Record(ctx, journal.Batch{Save: docs}); err != nil {
 		return fmt.Errorf("record progress: %w", err)
 	}
 	return nil

@@ -10,16 +10,16 @@ import (
 
 	"lockstep/blob"
 	"lockstep/blob/faultfs"
-	"lockstep/destination"
+	"lockstep/destination/journal"
 )
 
 // A faultyJournal is a Journal whose records fail as faults say.
 type faultyJournal struct {
-	destination.Journal
+	journal.Journal
 	faults *faultfs.Faults
 }
 
-func (j *faultyJournal) Record(ctx context.Context, b destination.Batch) error {
+func (j *faultyJournal) Record(ctx context.Context, b journal.Batch) error {
 	if err := j.faults.Step(); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
 
@@ -39,7 +40,7 @@ func saveDeferrals(ctx context.Context, s *session) error {
 	if len(now) > 0 {
 		doc = encode(now)
 	}
-	if err := s.d.journal.Record(context.WithoutCancel(ctx), Batch{Save: map[string][]byte{docDeferrals: doc}}); err != nil {
+	if err := s.d.journal.Record(context.WithoutCancel(ctx), journal.Batch{Save: map[string][]byte{docDeferrals: doc}}); err != nil {
 		return fmt.Errorf("record when documents may be asked for again: %w", err)
 	}
 	s.deferred = now

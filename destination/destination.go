@@ -13,6 +13,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/vault"
@@ -104,7 +105,7 @@ type Options struct {
 // A Destination keeps the blobs of a store in step with a Source.
 type Destination struct {
 	store   blob.Store
-	journal Journal
+	journal journal.Journal
 	client  *fetch.Client
 	opts    Options
 	selects *selection
@@ -129,7 +130,7 @@ type Destination struct {
 
 // New returns a Destination that keeps resources in store and its memory in j.
 // It fails, in words a user can act on, if the options cannot be used.
-func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination, error) {
+func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Destination, error) {
 	if o.MaxDelete == 0 {
 		o.MaxDelete = DefaultMaxDelete
 	}

@@ -50,13 +50,10 @@ package destination
 //	atfetch.go   contents of the past: kept versions, mementos, TimeGates;
 //	             attimemap.go: TimeMaps; athints.go: dumps of that time
 //	relist.go    the list again, for what was not as it said
-//	verify.go    length and every known hash
 //	wide.go      large content over several connections, where that pays
-//	copy.go      bytes written and hashed
 //	apply.go     outcomes booked; remove.go: deletions, last
 //	dispatch.go  workers, for each host its own
 //	commit.go    batches committed to the blob.Store
-//	record.go    the Journal: what is held, what is owed, how far we are
 //	outbox.go    changes handed over, each at least once; applied.go: as a loop
 //	sink.go      for programs that take content in place of files
 //	keep.go      what a batch replaces or removes, if versions are kept

@@ -11,6 +11,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/source"
 )
 
@@ -33,8 +34,8 @@ func ExampleDestination_Follow() {
 	}
 	defer client.Close()
 	arrived := make(chan string, 10)
-	store, journal := &blob.Mem{}, &destination.MemJournal{} // in memory; for more, blob.NewDir and storage/sqlite
-	d, err := destination.New(store, journal, client, destination.Options{
+	store, memory := &blob.Mem{}, &journal.Mem{} // in memory; for more, blob.NewDir and storage/sqlite
+	d, err := destination.New(store, memory, client, destination.Options{
 		Deliver: func(_ context.Context, batch []destination.Change) error {
 			for i := range batch {
 				arrived <- batch[i].Path

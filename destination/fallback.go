@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -97,7 +98,7 @@ func (r *setRun) saveOutages(ctx context.Context) error {
 	if len(o.Of)+len(o.Searched) > 0 {
 		doc = encode(o)
 	}
-	return r.d.journal.Record(ctx, Batch{Save: map[string][]byte{fmt.Sprint(docOutages, r.set.Number): doc}})
+	return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docOutages, r.set.Number): doc}})
 }
 
 // mayPassLater reports whether an error may pass by itself: a server in trouble, or

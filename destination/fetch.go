@@ -11,23 +11,24 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
 
 // An outcome is what became of an action.
 type outcome struct {
 	action  *action
-	writer  blob.Writer // content to be committed; nil if there is none
-	sealed  bool        // and it holds no file open
-	held    Held        // the row to record once it is
-	past    *Past       // what was there before, if that is to be noted
-	same    bool        // the content turned out to be what is held
-	adopted bool        // the file was there, and is right
-	by      byWay       // which way the content came
-	later   bool        // something that may go stands in its way
-	instead bool        // it failed, and another representation of the record is kept
-	err     error       // it failed; nothing is to be recorded
-	stale   bool        // the description may be out of date: read it again
+	writer  blob.Writer   // content to be committed; nil if there is none
+	sealed  bool          // and it holds no file open
+	held    journal.Held  // the row to record once it is
+	past    *journal.Past // what was there before, if that is to be noted
+	same    bool          // the content turned out to be what is held
+	adopted bool          // the file was there, and is right
+	by      byWay         // which way the content came
+	later   bool          // something that may go stands in its way
+	instead bool          // it failed, and another representation of the record is kept
+	err     error         // it failed; nothing is to be recorded
+	stale   bool          // the description may be out of date: read it again
 	warning string
 	moved   error // not nil: the content is of a memento, for its address has another, or none
 }
@@ -127,7 +128,7 @@ func (f *fetcher) with(ctx context.Context, a *action, get func(*transfer) outco
 	o.action, o.held.Path = a, path
 	if o.err != nil {
 		f.names.release(path)
-		o.held = Held{}
+		o.held = journal.Held{}
 	}
 	return o
 }
@@ -172,7 +173,7 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 	h := heldFrom(a, f.set, taken.Path)
 	h.Length, h.Hashes = length, got
 	if info, serr := f.d.store.Stat(ctx, taken.Path); serr == nil {
-		h.record(&info)
+		h.SetFile(&info)
 	}
 	return outcome{action: a, held: h, adopted: true}
 }

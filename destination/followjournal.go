@@ -5,6 +5,8 @@ import (
 	"context"
 	"maps"
 	"sync"
+
+	"lockstep/destination/journal"
 )
 
 // A lateJournal is a Journal that some documents are saved in when there is
@@ -12,7 +14,7 @@ import (
 // notifications costs no transaction of its own for what may as well be lost,
 // and done again.
 type lateJournal struct {
-	Journal
+	journal.Journal
 
 	record chan struct{} // holds a token while a transaction is written: documents keep their order
 
@@ -20,7 +22,7 @@ type lateJournal struct {
 	due map[string][]byte
 }
 
-func newLateJournal(j Journal) *lateJournal {
+func newLateJournal(j journal.Journal) *lateJournal {
 	return &lateJournal{Journal: j, record: make(chan struct{}, 1)}
 }
 
@@ -35,12 +37,14 @@ func (j *lateJournal) later(docs map[string][]byte) {
 }
 
 // flush saves what is due, now.
-func (j *lateJournal) flush(ctx context.Context) error { return j.write(ctx, Batch{}, true) }
+func (j *lateJournal) flush(ctx context.Context) error { return j.write(ctx, journal.Batch{}, true) }
 
-// Record implements [Journal].
-func (j *lateJournal) Record(ctx context.Context, b Batch) error { return j.write(ctx, b, false) }
+// Record implements [journal.Journal].
+func (j *lateJournal) Record(ctx context.Context, b journal.Batch) error {
+	return j.write(ctx, b, false)
+}
 
-func (j *lateJournal) write(ctx context.Context, b Batch, onlyDue bool) error {
+func (j *lateJournal) write(ctx context.Context, b journal.Batch, onlyDue bool) error {
 	select {
 	case j.record <- struct{}{}:
 		defer func() { <-j.record }()
@@ -71,7 +75,7 @@ func (j *lateJournal) write(ctx context.Context, b Batch, onlyDue bool) error {
 	return nil
 }
 
-// Load implements [Journal].
+// Load implements [journal.Journal].
 func (j *lateJournal) Load(ctx context.Context, name string) ([]byte, error) {
 	j.mu.Lock()
 	doc, ok := j.due[name]
@@ -82,9 +86,9 @@ func (j *lateJournal) Load(ctx context.Context, name string) ([]byte, error) {
 	return j.Journal.Load(ctx, name)
 }
 
-// ScratchDir implements [Scratcher].
+// ScratchDir implements [journal.Scratcher].
 func (j *lateJournal) ScratchDir() (dir string, own bool) {
-	if s, ok := j.Journal.(Scratcher); ok {
+	if s, ok := j.Journal.(journal.Scratcher); ok {
 		return s.ScratchDir()
 	}
 	return "", false

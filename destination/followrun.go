@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
@@ -69,14 +70,14 @@ func (b *patientBody) Close() error {
 }
 
 // subscriptions keeps the memory of a Subscriber in a Journal.
-type subscriptions struct{ journal Journal }
+type subscriptions struct{ journal journal.Journal }
 
 func (s subscriptions) Load(ctx context.Context) ([]byte, error) {
 	return s.journal.Load(ctx, docSubscriptions)
 }
 
 func (s subscriptions) Save(ctx context.Context, document []byte) error {
-	return s.journal.Record(ctx, Batch{Save: map[string][]byte{docSubscriptions: document}})
+	return s.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docSubscriptions: document}})
 }
 
 // Run brings the mirror into step and keeps it there until ctx ends, and then

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -24,12 +25,12 @@ func FuzzNotification(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	d, err := New(nil, &MemJournal{}, client, Options{})
+	d, err := New(nil, &journal.Mem{}, client, Options{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r := &setReader{d: d, set: &setState{URI: "http://a.example/capabilitylist.xml"}, stage: newStage(&MemJournal{})}
+		r := &setReader{d: d, set: &setState{URI: "http://a.example/capabilitylist.xml"}, stage: newStage(&journal.Mem{})}
 		defer func() { _ = r.stage.clear(context.Background()) }()
 		n, err := r.readNotification("http://a.example/changes", body)
 		if err != nil {

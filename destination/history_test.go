@@ -31,6 +31,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/destination"
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/patch"
@@ -110,7 +111,7 @@ type history struct {
 	by      destination.By // of all runs
 	dir     string
 	store   blob.Store
-	journal destination.Journal
+	journal journal.Journal
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
@@ -167,7 +168,7 @@ func (h *history) openMirror() {
 	dir, err := blob.NewDir(h.dir, blob.DirOptions{})
 	h.must(err)
 	h.Cleanup(func() { dir.Close() })
-	h.store, h.journal = dir, new(destination.MemJournal)
+	h.store, h.journal = dir, new(journal.Mem)
 	if h.IntN(20) == 0 {
 		h.must(blob.MakeDir(filepath.Join(h.dir, ".lockstep")))
 		db, err := sqlite.Open(filepath.Join(h.dir, destination.StateFile))

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"lockstep/destination/journal"
 )
 
 const (
@@ -153,7 +155,7 @@ func (b *inbox) write(ctx context.Context, take func(set string, m *message)) {
 		docs[mailName(first+int64(i))] = encode(&p.mail)
 	}
 	// Who waits for one of them must not decide on all.
-	err := b.journal.Record(context.WithoutCancel(ctx), Batch{Save: docs})
+	err := b.journal.Record(context.WithoutCancel(ctx), journal.Batch{Save: docs})
 	for i, p := range posts {
 		if p.err = err; err == nil {
 			take(p.set, b.hold(first+int64(i), &p.mail))
@@ -206,7 +208,7 @@ func (b *inbox) strike(ms []*message, docs map[string][]byte) {
 
 // putAside adds to docs messages that were not applied, in place of the oldest
 // of those (RN-RX-09).
-func putAside(ctx context.Context, j Journal, set string, as []aside, docs map[string][]byte) error {
+func putAside(ctx context.Context, j journal.Journal, set string, as []aside, docs map[string][]byte) error {
 	if len(as) == 0 {
 		return nil
 	}

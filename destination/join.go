@@ -5,6 +5,8 @@ import (
 	"iter"
 	"runtime"
 	"sync"
+
+	"lockstep/destination/journal"
 )
 
 // maxPlanners caps the goroutines that plan: what they have planned ahead is
@@ -154,14 +156,14 @@ func (p *planner) joined(ctx context.Context, c *chunk) iter.Seq2[*action, error
 	return func(yield func(*action, error) bool) {
 		wants, stop := iter.Pull2(c.wants)
 		defer stop()
-		decide := func(w *want, h Held) bool {
+		decide := func(w *want, h journal.Held) bool {
 			a, err := p.decide(ctx, w, h)
 			return yield(&a, err) && err == nil
 		}
 		w, err, more := wants()
 		for h, herr := range p.d.journal.Held(ctx, c.from, c.to) {
 			for err == nil && herr == nil && more && w.URI < h.URI {
-				if !decide(&w, Held{}) {
+				if !decide(&w, journal.Held{}) {
 					return
 				}
 				w, err, more = wants()
@@ -185,7 +187,7 @@ func (p *planner) joined(ctx context.Context, c *chunk) iter.Seq2[*action, error
 			w, err, more = wants()
 		}
 		for ; err == nil && more; w, err, more = wants() {
-			if !decide(&w, Held{}) {
+			if !decide(&w, journal.Held{}) {
 				return
 			}
 		}

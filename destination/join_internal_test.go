@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -18,14 +19,14 @@ func TestJoin(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		j := &MemJournal{}
+		j := &journal.Mem{}
 		sizes := []int{0, 1, 50, 5000}
 		n, all := 1+sizes[r.IntN(len(sizes))], r.IntN(2) == 0
 		uri := func() string { return fmt.Sprintf("http://a/%05d", r.IntN(2*n)) }
 		p := &planner{d: &Destination{journal: j, selects: &selection{}}, set: 1, prune: all}
 		s := newStage(j)
 		s.sorter.Memory, s.sorter.Merge = 3000, 4
-		wants, held := map[string]want{}, map[string]Held{}
+		wants, held := map[string]want{}, map[string]journal.Held{}
 		s.addDoc()
 		for i := range sizes[r.IntN(len(sizes))] {
 			w := want{URI: uri(), Length: int64(r.IntN(3)), Lastmod: resourcesync.NewDatetime(time.Unix(int64(1e9+r.IntN(3)), 0)), rank: rank{class: wantListed, pos: int64(i)}}
@@ -37,11 +38,11 @@ func TestJoin(t *testing.T) {
 			}
 		}
 		for range sizes[r.IntN(len(sizes))] {
-			h := Held{URI: uri(), Path: "p", Length: int64(r.IntN(3)), Lastmod: time.Unix(int64(1e9+r.IntN(3)), 0).UTC(), Sets: []int{1 + r.IntN(2)},
+			h := journal.Held{URI: uri(), Path: "p", Length: int64(r.IntN(3)), Lastmod: time.Unix(int64(1e9+r.IntN(3)), 0).UTC(), Sets: []int{1 + r.IntN(2)},
 				Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: "0123456789abcdef"}}}
 			held[h.URI] = h
 		}
-		b := Batch{}
+		b := journal.Batch{}
 		for _, h := range held {
 			b.Put = append(b.Put, h)
 		}
@@ -55,7 +56,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-func compareJoin(t *testing.T, p *planner, s *stage, wants map[string]want, held map[string]Held) {
+func compareJoin(t *testing.T, p *planner, s *stage, wants map[string]want, held map[string]journal.Held) {
 	t.Helper()
 	var uris []string
 	for uri := range wants {
@@ -101,17 +102,19 @@ func compareJoin(t *testing.T, p *planner, s *stage, wants map[string]want, held
 }
 
 // brokenJournal fails to tell what it holds.
-type brokenJournal struct{ MemJournal }
+type brokenJournal struct{ journal.Mem }
 
 var errBroken = errors.New("broken")
 
-func (j *brokenJournal) Lookup(context.Context, []string) ([]Held, error) { return nil, errBroken }
+func (j *brokenJournal) Lookup(context.Context, []string) ([]journal.Held, error) {
+	return nil, errBroken
+}
 
 // TestJoinEnds leaves a plan half way, by its reader, its context, and its
 // Journal.
 func TestJoinEnds(t *testing.T) {
 	t.Parallel()
-	fill := func(j Journal) (*planner, *stage) {
+	fill := func(j journal.Journal) (*planner, *stage) {
 		s := newStage(j)
 		s.addDoc()
 		for i := range 20_000 {
@@ -121,7 +124,7 @@ func TestJoinEnds(t *testing.T) {
 		}
 		return &planner{d: &Destination{journal: j, selects: &selection{}}, set: 1}, s
 	}
-	p, s := fill(&MemJournal{})
+	p, s := fill(&journal.Mem{})
 	n := 0
 	for range p.actions(t.Context(), s) {
 		if n++; n == 3000 {
@@ -156,7 +159,7 @@ func TestJoinEnds(t *testing.T) {
 // TestOneWord says one thing very often: it costs no memory.
 func TestOneWord(t *testing.T) {
 	t.Parallel()
-	s := newStage(&MemJournal{})
+	s := newStage(&journal.Mem{})
 	s.addDoc()
 	at := resourcesync.NewDatetime(time.Unix(1e9, 0))
 	for i := range 50_000 {

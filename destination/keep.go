@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/vault"
 )
 
@@ -117,7 +118,7 @@ func (s *session) openKeeper(ctx context.Context, whole bool) error {
 		return k.instant(ctx)
 	}
 	if err == nil && was != k.Keep {
-		err = s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docHistory: encode(k.history)}})
+		err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: encode(k.history)}})
 	}
 	return err
 }
@@ -141,7 +142,7 @@ func (k *keeper) mark(set *setState) {
 func (k *keeper) isOn() bool { return k != nil && k.begun() }
 
 // record records b, with what it says of the past: its numbers are given here.
-func (k *keeper) record(ctx context.Context, j Journal, b Batch) error {
+func (k *keeper) record(ctx context.Context, j journal.Journal, b journal.Batch) error {
 	if !k.isOn() {
 		b.Past = nil
 	}
@@ -170,7 +171,7 @@ func (k *keeper) record(ctx context.Context, j Journal, b Batch) error {
 }
 
 // rows adds to b what it changes rows from.
-func (k *keeper) rows(ctx context.Context, b *Batch) error {
+func (k *keeper) rows(ctx context.Context, b *journal.Batch) error {
 	if !k.isOn() {
 		return nil
 	}
@@ -192,17 +193,17 @@ func (k *keeper) rows(ctx context.Context, b *Batch) error {
 }
 
 // pastOf says of a resource that it was h; zero: it was not held.
-func pastOf(uri string, h *Held) Past {
-	p := Past{Held: *h}
+func pastOf(uri string, h *journal.Held) journal.Past {
+	p := journal.Past{Held: *h}
 	if h.URI == "" {
-		p.Held, p.Was = Held{URI: uri}, WasAbsent
+		p.Held, p.Was = journal.Held{URI: uri}, journal.WasAbsent
 	}
 	p.ETag, p.Modified, p.Written, p.Tag = "", "", time.Time{}, ""
 	return p
 }
 
 // differs reports whether the rows of a resource say something else of it.
-func differs(a, b *Held) bool {
+func differs(a, b *journal.Held) bool {
 	return a.URI != b.URI || a.Path != b.Path || !a.Lastmod.Equal(b.Lastmod) || !slices.Equal(a.Sets, b.Sets) ||
 		!(sameContent(a, b) || len(a.Hashes)+len(b.Hashes) == 0)
 }
@@ -233,7 +234,7 @@ func (k *keeper) instant(ctx context.Context) error {
 	if next.Since.IsZero() {
 		next.Since = next.At
 	}
-	b := Batch{Instant: Instant{At: next.At, Seq: next.Seq, Note: encode(k.marks)}, Save: map[string][]byte{docHistory: encode(next)}}
+	b := journal.Batch{Instant: journal.Instant{At: next.At, Seq: next.Seq, Note: encode(k.marks)}, Save: map[string][]byte{docHistory: encode(next)}}
 	if err := k.d.journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("record that the mirror is whole: %w", err)
 	}
@@ -245,10 +246,10 @@ func (k *keeper) instant(ctx context.Context) error {
 // nobody is to believe it any more; the rows; the bytes; that there is nothing.
 func (k *keeper) forget(ctx context.Context) error {
 	j := k.d.journal
-	if err := j.Record(ctx, Batch{Save: map[string][]byte{docHistory: encode(history{Keep: Keep{None: true}})}}); err != nil {
+	if err := j.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: encode(history{Keep: Keep{None: true}})}}); err != nil {
 		return fmt.Errorf("forget versions: %w", err)
 	}
-	b := Batch{Since: math.MaxInt64}
+	b := journal.Batch{Since: math.MaxInt64}
 	for p, err := range j.Past(ctx, "", "", 0) {
 		if err != nil {
 			return fmt.Errorf("forget versions: %w", err)
@@ -267,7 +268,7 @@ func (k *keeper) forget(ctx context.Context) error {
 	if err := k.sweep(ctx); err != nil {
 		return err
 	}
-	return j.Record(ctx, Batch{Save: map[string][]byte{docHistory: nil}})
+	return j.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: nil}})
 }
 
 // endKeeping notes that a run has come to its end, and reports what is kept.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 	"lockstep/vault"
@@ -27,16 +28,16 @@ const (
 // A capture is what became of keeping the content of a file that is about to be
 // replaced or removed.
 type capture struct {
-	past    Past
+	past    journal.Past
 	staged  *vault.Staged
-	warning string // it could not be kept, for there is nothing left of it
-	err     error  // it could not be kept: it must stay
-	lost    *Held  // what the damaged file was; nil: it was not, or nobody knows
+	warning string        // it could not be kept, for there is nothing left of it
+	err     error         // it could not be kept: it must stay
+	lost    *journal.Held // what the damaged file was; nil: it was not, or nobody knows
 }
 
 // capture keeps what is in the files of hs: what is staged may hold a file open
 // each, so that only so many are at a time.
-func (k *keeper) capture(ctx context.Context, hs []Held) []capture {
+func (k *keeper) capture(ctx context.Context, hs []journal.Held) []capture {
 	got := make([]capture, 0, len(hs))
 	for part := range slices.Chunk(hs, k.d.kept) {
 		got = append(got, k.capturePart(ctx, part)...)
@@ -44,7 +45,7 @@ func (k *keeper) capture(ctx context.Context, hs []Held) []capture {
 	return got
 }
 
-func (k *keeper) capturePart(ctx context.Context, hs []Held) []capture {
+func (k *keeper) capturePart(ctx context.Context, hs []journal.Held) []capture {
 	got := make([]capture, len(hs))
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -85,7 +86,7 @@ func keepError(err error) error {
 }
 
 // captureOne stages the content of one file.
-func (k *keeper) captureOne(ctx context.Context, h *Held) capture {
+func (k *keeper) captureOne(ctx context.Context, h *journal.Held) capture {
 	c := capture{past: pastOf(h.URI, h)}
 	if len(h.Hashes) == 0 {
 		if c.lost = k.lost(ctx, h.URI); c.lost != nil {
@@ -118,7 +119,7 @@ func (k *keeper) captureOne(ctx context.Context, h *Held) capture {
 	case err != nil:
 		c.err = keepError(err)
 		return c
-	case !sameContent(h, &Held{Length: src.n, Hashes: sums.Sum()}):
+	case !sameContent(h, &journal.Held{Length: src.n, Hashes: sums.Sum()}):
 		_ = s.Close() // not wanted
 		return k.uncaptured(ctx, c, errors.New("its file is not what was written here"))
 	}
@@ -147,7 +148,7 @@ func (k *keeper) uncaptured(ctx context.Context, c capture, err error) capture {
 
 // has reports whether the content was kept by a run that was killed before it
 // had done what it kept it for.
-func (k *keeper) has(ctx context.Context, p *Past) bool {
+func (k *keeper) has(ctx context.Context, p *journal.Past) bool {
 	for o, err := range k.d.journal.Past(ctx, p.URI, p.URI+"\x00", k.AtSeq) {
 		if err != nil {
 			return false // it is told of as not kept
@@ -161,13 +162,13 @@ func (k *keeper) has(ctx context.Context, p *Past) bool {
 
 // lost returns what a resource was before its file was found damaged in this
 // run, unless its bytes are kept; nil: nothing is known of that.
-func (k *keeper) lost(ctx context.Context, uri string) *Held {
-	var last *Held
+func (k *keeper) lost(ctx context.Context, uri string) *journal.Held {
+	var last *journal.Held
 	for p, err := range k.d.journal.Past(ctx, uri, uri+"\x00", k.AtSeq) {
 		if err != nil {
 			return nil
 		}
-		if p.Was == WasHeld && len(p.Hashes) > 0 {
+		if p.Was == journal.WasHeld && len(p.Hashes) > 0 {
 			if last = &p.Held; k.has(ctx, &p) {
 				last = nil
 			}
@@ -177,7 +178,7 @@ func (k *keeper) lost(ctx context.Context, uri string) *Held {
 }
 
 // like returns the version before of a large content, if there is one.
-func (k *keeper) like(ctx context.Context, h *Held) (like []vault.Digest) {
+func (k *keeper) like(ctx context.Context, h *journal.Held) (like []vault.Digest) {
 	if h.Length < likeFrom {
 		return nil
 	}
@@ -217,7 +218,7 @@ func (p *applier) keepBatch(ctx context.Context, l *shipment) {
 		return
 	}
 	var at []int // of those that replace something
-	var hs []Held
+	var hs []journal.Held
 	for i := range l.batch {
 		o := &l.batch[i]
 		before, after := &o.action.held, &o.held
@@ -255,7 +256,7 @@ func (p *applier) keepBatch(ctx context.Context, l *shipment) {
 }
 
 // past returns what a shipment says of the past.
-func (l *shipment) past() []Past {
+func (l *shipment) past() []journal.Past {
 	ps := l.rows.Past
 	for i := range l.batch {
 		if past := l.batch[i].past; past != nil {
@@ -271,11 +272,11 @@ func (p *applier) keepRemoved(ctx context.Context, batch []action) ([]action, er
 	if !p.keep.isOn() || len(batch) == 0 {
 		return batch, nil
 	}
-	hs := make([]Held, len(batch))
+	hs := make([]journal.Held, len(batch))
 	for i := range batch {
 		hs[i] = batch[i].held
 	}
-	var b Batch
+	var b journal.Batch
 	var rest []action
 	for i, c := range p.keep.capture(ctx, hs) {
 		switch {

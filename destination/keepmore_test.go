@@ -16,6 +16,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
 
@@ -345,12 +346,12 @@ func TestKeepOptions(t *testing.T) {
 		{destination.Keep{Age: -1}, &blob.Mem{}, "want all, a number"},
 		{destination.Keep{None: true}, nil, ""},
 	} {
-		_, err := destination.New(&blob.Mem{}, &destination.MemJournal{}, testClient(t), destination.Options{Keep: tt.keep, Versions: tt.store})
+		_, err := destination.New(&blob.Mem{}, &journal.Mem{}, testClient(t), destination.Options{Keep: tt.keep, Versions: tt.store})
 		if text := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(text, tt.want) {
 			t.Errorf("%+v: %v, want %q", tt.keep, err, tt.want)
 		}
 	}
-	if _, err := destination.New(destination.NewSinkStore(nil, destination.SinkOptions{}), &destination.MemJournal{}, testClient(t), destination.Options{Keep: destination.Keep{All: true}, Versions: &blob.Mem{}}); err == nil {
+	if _, err := destination.New(destination.NewSinkStore(nil, destination.SinkOptions{}), &journal.Mem{}, testClient(t), destination.Options{Keep: destination.Keep{All: true}, Versions: &blob.Mem{}}); err == nil {
 		t.Error("a mirror without files keeps versions")
 	}
 	s := newSite(t, style{})

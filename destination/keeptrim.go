@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/vault"
 )
 
@@ -59,7 +60,7 @@ func (k *keeper) trim(ctx context.Context) error {
 	if !due && k.Took < worthNoting {
 		return nil
 	}
-	return k.d.journal.Record(ctx, Batch{Save: map[string][]byte{docHistory: encode(k.history)}})
+	return k.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: encode(k.history)}})
 }
 
 // raiseSince has the history begin with the last Instant not after at, if there
@@ -71,7 +72,7 @@ func (k *keeper) raiseSince(ctx context.Context, at time.Time) error {
 	}
 	next := k.history
 	next.Since = i.At
-	if err := k.d.journal.Record(ctx, Batch{Since: i.Seq, Save: map[string][]byte{docHistory: encode(next)}}); err != nil {
+	if err := k.d.journal.Record(ctx, journal.Batch{Since: i.Seq, Save: map[string][]byte{docHistory: encode(next)}}); err != nil {
 		return fmt.Errorf("drop old versions: %w", err)
 	}
 	k.history = next
@@ -81,7 +82,7 @@ func (k *keeper) raiseSince(ctx context.Context, at time.Time) error {
 // A pastRow is a row, and whether it is the first of a version: there are others
 // of it where only what is known of it changed, or nothing came of what was noted.
 type pastRow struct {
-	Past
+	journal.Past
 	first bool
 }
 
@@ -96,7 +97,7 @@ type trimmer struct {
 	marked int64     // up to where it is told of as forgotten; zero: nowhere
 	last   int64     // the newest row that is dropped for there being too many; zero: none
 
-	batch          Batch
+	batch          journal.Batch
 	versions, size int64 // that batch drops
 }
 
@@ -124,25 +125,25 @@ func (t *trimmer) run(ctx context.Context) error {
 }
 
 // push takes in a row, and drops what has become too much.
-func (t *trimmer) push(p Past) {
-	row := pastRow{p, p.Was == WasHeld}
-	if n := len(t.window); n > 0 && row.first && t.window[n-1].Was == WasHeld {
+func (t *trimmer) push(p journal.Past) {
+	row := pastRow{p, p.Was == journal.WasHeld}
+	if n := len(t.window); n > 0 && row.first && t.window[n-1].Was == journal.WasHeld {
 		row.first = !sameContent(&t.window[n-1].Held, &p.Held)
 	}
 	if t.window = append(t.window, row); row.first {
 		t.held++
 	}
-	for t.held > t.Keep.Count || len(t.window) > 0 && t.window[0].Was == WasForgotten {
+	for t.held > t.Keep.Count || len(t.window) > 0 && t.window[0].Was == journal.WasForgotten {
 		old := t.window[0]
 		t.window = t.window[1:]
 		switch next := t.window; {
 		case !old.first:
-		case len(next) > 0 && next[0].Was == WasHeld && !next[0].first:
+		case len(next) > 0 && next[0].Was == journal.WasHeld && !next[0].first:
 			next[0].first = true // of the same version
 		default:
 			t.held--
 		}
-		if old.Was == WasForgotten {
+		if old.Was == journal.WasForgotten {
 			t.marked = old.Seq
 		} else {
 			t.drop(&old.Past)
@@ -151,7 +152,7 @@ func (t *trimmer) push(p Past) {
 	}
 }
 
-func (t *trimmer) drop(p *Past) {
+func (t *trimmer) drop(p *journal.Past) {
 	t.batch.Forget = append(t.batch.Forget, *p)
 	if p.Digest != (vault.Digest{}) {
 		t.versions++
@@ -166,9 +167,9 @@ func (t *trimmer) mark() {
 		return
 	}
 	if t.marked > 0 {
-		t.batch.Forget = append(t.batch.Forget, Past{Held: Held{URI: t.uri}, Seq: t.marked})
+		t.batch.Forget = append(t.batch.Forget, journal.Past{Held: journal.Held{URI: t.uri}, Seq: t.marked})
 	}
-	t.batch.Past = append(t.batch.Past, Past{Held: Held{URI: t.uri}, Seq: t.last, Was: WasForgotten})
+	t.batch.Past = append(t.batch.Past, journal.Past{Held: journal.Held{URI: t.uri}, Seq: t.last, Was: journal.WasForgotten})
 	t.marked = t.last
 }
 
@@ -185,7 +186,7 @@ func (t *trimmer) flush(ctx context.Context) error {
 		return err
 	}
 	t.history = next
-	t.batch, t.versions, t.size = Batch{}, 0, 0
+	t.batch, t.versions, t.size = journal.Batch{}, 0, 0
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -89,7 +90,7 @@ const (
 
 // A localLook is what was found at the place of one row.
 type localLook struct {
-	row   Held
+	row   journal.Held
 	state localState
 	cause string
 	other bool // the store says that it is not the version that was recorded
@@ -169,7 +170,7 @@ func (s *session) checkLocal(ctx context.Context) error {
 		return nil
 	}
 	done := encode(&LocalReport{CheckedAt: c.report.CheckedAt, Files: c.report.Files})
-	err = s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docLocal: done}})
+	err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docLocal: done}})
 	if err != nil && isFull(err) {
 		s.warn("", fmt.Sprintf("record when the files of the mirror were checked: %v", err)) // the next run looks again
 		return nil
@@ -184,23 +185,23 @@ type localCheck struct {
 	offered map[int]bool // numbers of the sets that can be repaired from the Source
 	damaged map[int]bool // and of those that have to be
 	sums    content.Hashers
-	marks   Batch
+	marks   journal.Batch
 
 	untagged, untaggedBytes int64 // that were read for want of a recorded tag
 }
 
 // A localChunk is the files of some resources whose URIs follow each other.
 type localChunk struct {
-	page  FilePage
-	rows  []Held      // nil: only the page is known
-	looks []localLook // what is not as recorded
+	page  journal.FilePage
+	rows  []journal.Held // nil: only the page is known
+	looks []localLook    // what is not as recorded
 	done  chan struct{}
 }
 
 // chunks yields what is held. Where files are told apart by their times alone,
 // the Journal may have a cheaper way to say which there are.
 func (c *localCheck) chunks(ctx context.Context) iter.Seq2[*localChunk, error] {
-	lister, cheap := c.d.journal.(FileLister)
+	lister, cheap := c.d.journal.(journal.FileLister)
 	_, files := c.d.store.(blob.BatchStater)
 	return func(yield func(*localChunk, error) bool) {
 		if cheap && files {
@@ -296,12 +297,12 @@ func (c *localCheck) lookAt(ctx context.Context, k *localChunk) (err error) {
 	same := true
 	err = c.d.store.(blob.BatchStater).StatAll(ctx, names, func(i int, info blob.Info, err error) {
 		f := &k.page.Files[i]
-		same = same && err == nil && isAsRecorded(&Held{Length: f.Length, Written: f.Written, Tag: f.Tag}, &info)
+		same = same && err == nil && isAsRecorded(&journal.Held{Length: f.Length, Written: f.Written, Tag: f.Tag}, &info)
 	})
 	if err != nil || same {
 		return err
 	}
-	var rows []Held
+	var rows []journal.Held
 	from := k.page.After
 	if from != "" {
 		from += "\x00" // the page begins behind it
@@ -317,7 +318,7 @@ func (c *localCheck) lookAt(ctx context.Context, k *localChunk) (err error) {
 }
 
 // look describes the files of rows and returns what is not as recorded.
-func (c *localCheck) look(ctx context.Context, rows []Held) ([]localLook, error) {
+func (c *localCheck) look(ctx context.Context, rows []journal.Held) ([]localLook, error) {
 	var looks []localLook
 	var failed error
 	each := func(i int, info blob.Info, err error) {
@@ -362,7 +363,7 @@ func (c *localCheck) look(ctx context.Context, rows []Held) ([]localLook, error)
 }
 
 // isAsRecorded reports whether nothing about a file is new.
-func isAsRecorded(h *Held, info *blob.Info) bool {
+func isAsRecorded(h *journal.Held, info *blob.Info) bool {
 	switch {
 	case h.Length != info.Size:
 		return false
@@ -374,7 +375,7 @@ func isAsRecorded(h *Held, info *blob.Info) bool {
 
 // compare says what is new about a file. Whether its content is the right one is
 // left open where that takes reading it: the state is then localTouched.
-func (c *localCheck) compare(h *Held, info *blob.Info, err error) (localLook, error) {
+func (c *localCheck) compare(h *journal.Held, info *blob.Info, err error) (localLook, error) {
 	l := localLook{row: *h}
 	switch {
 	case errors.Is(err, blob.ErrNotExist), errors.Is(err, blob.ErrNotDirectory):
@@ -406,7 +407,7 @@ func (c *localCheck) compare(h *Held, info *blob.Info, err error) (localLook, er
 
 // isProven reports whether a row that says nothing of the file's time or tag
 // can be completed without reading the file.
-func isProven(h *Held, info *blob.Info) bool {
+func isProven(h *journal.Held, info *blob.Info) bool {
 	if info.Version != "" {
 		return h.Tag == "" && isMD5Of(info.Version, h.Hashes)
 	}
@@ -472,7 +473,7 @@ func (c *localCheck) read(ctx context.Context, l *localLook) error {
 		l.state, l.cause = localMissing, "the file is gone"
 	case err != nil:
 		l.state, l.cause = localChanged, err.Error()
-	case !sameContent(&l.row, &Held{Length: n, Hashes: got}):
+	case !sameContent(&l.row, &journal.Held{Length: n, Hashes: got}):
 		l.state, l.cause = localChanged, "the file has other content than was written"
 	}
 	return nil
@@ -516,7 +517,7 @@ func (c *localCheck) repair(ctx context.Context, l *localLook) error {
 	}
 	entry := w.appendTo(nil)
 	for _, n := range sets {
-		c.marks.Owe = append(c.marks.Owe, Owed{Set: n, URI: h.URI, Entry: entry, Cause: what})
+		c.marks.Owe = append(c.marks.Owe, journal.Owed{Set: n, URI: h.URI, Entry: entry, Cause: what})
 	}
 	if blocked { // it gets another place until this one is free
 		c.marks.Drop = append(c.marks.Drop, h.URI)
@@ -537,7 +538,7 @@ func (c *localCheck) flush(ctx context.Context, all bool) error {
 		return nil
 	}
 	b := c.marks
-	c.marks = Batch{}
+	c.marks = journal.Batch{}
 	if c.d.opts.DryRun {
 		return nil
 	}
@@ -558,7 +559,7 @@ func (c *localCheck) flush(ctx context.Context, all bool) error {
 
 // keepOwed leaves what is pending already as it is: it may be a newer version
 // than the one whose file is damaged.
-func (c *localCheck) keepOwed(ctx context.Context, b *Batch) error {
+func (c *localCheck) keepOwed(ctx context.Context, b *journal.Batch) error {
 	known := map[owedKey]bool{}
 	asked := map[int]bool{}
 	for i := range b.Owe {
@@ -580,7 +581,7 @@ func (c *localCheck) keepOwed(ctx context.Context, b *Batch) error {
 			}
 		}
 	}
-	b.Owe = slices.DeleteFunc(b.Owe, func(o Owed) bool { return known[owedKey{o.Set, o.URI}] })
+	b.Owe = slices.DeleteFunc(b.Owe, func(o journal.Owed) bool { return known[owedKey{o.Set, o.URI}] })
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -36,7 +37,7 @@ func (p *applier) confirm(a *action, err error) {
 	w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
 	p.owing = true
 	p.confirmed++
-	p.pending.Owe = append(p.pending.Owe, Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: err.Error()})
+	p.pending.Owe = append(p.pending.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: err.Error()})
 }
 
 // isConfirmed reports whether w is a deletion that was confirmed by asking, and

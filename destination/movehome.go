@@ -9,6 +9,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
 
@@ -86,13 +87,13 @@ func (s *session) moveHome(ctx context.Context) error {
 		return nil
 	}
 	s.placed.changed = false
-	return s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docMarked: encode(&s.placed)}})
+	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMarked: encode(&s.placed)}})
 }
 
 // findMarked looks through all rows.
 func (s *session) findMarked(ctx context.Context, paths *filename.Mapping) error {
 	s.placed = markedState{Known: true, State: true, changed: true}
-	if lister, ok := s.d.journal.(FileLister); ok {
+	if lister, ok := s.d.journal.(journal.FileLister); ok {
 		for p, err := range lister.Files(ctx) {
 			if err != nil {
 				return err
@@ -125,7 +126,7 @@ func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *filenam
 	}
 	given := newNames(ctx, paths, s.d.store)
 	var moves []placeMove
-	var rows []Held
+	var rows []journal.Held
 	for i := range held {
 		h := &held[i]
 		own, err := paths.Path(h.URI)
@@ -149,10 +150,10 @@ func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *filenam
 		return nil, err
 	}
 	save := map[string][]byte{docPlaces: encode(&placeChange{Moves: moves})}
-	if err := s.d.journal.Record(ctx, Batch{Save: save}); err != nil {
+	if err := s.d.journal.Record(ctx, journal.Batch{Save: save}); err != nil {
 		return nil, fmt.Errorf("record which files move: %w", err)
 	}
-	b := Batch{Save: map[string][]byte{docPlaces: nil}}
+	b := journal.Batch{Save: map[string][]byte{docPlaces: nil}}
 	for i, m := range moves {
 		if err := mover.Move(ctx, m.From, m.To); err != nil {
 			if ctx.Err() != nil || isFatal(&content.LocalError{Err: err}) {

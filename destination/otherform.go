@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -65,7 +66,7 @@ func (f *fetcher) otherForm(ctx context.Context, a *action, err error) (o outcom
 }
 
 // decide plans what to do about another representation.
-func (o *otherForms) decide(ctx context.Context, j Journal, w *want) (action, error) {
+func (o *otherForms) decide(ctx context.Context, j journal.Journal, w *want) (action, error) {
 	held, err := j.Lookup(ctx, []string{w.URI})
 	if err != nil {
 		return action{}, fmt.Errorf("read what is held: %w", err)

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
 
@@ -59,7 +60,7 @@ func TestOtherPortIsOtherHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		var reason string
-		d, err := destination.New(&blob.Mem{}, &destination.MemJournal{}, client, destination.Options{AllowHosts: tt.allow, OnEvent: func(e destination.Event) {
+		d, err := destination.New(&blob.Mem{}, &journal.Mem{}, client, destination.Options{AllowHosts: tt.allow, OnEvent: func(e destination.Event) {
 			if e.Kind == destination.EventRefused {
 				reason = e.Err.Error()
 			}

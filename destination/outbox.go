@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+
+	"lockstep/destination/journal"
 )
 
 // An outbox hands changes over, each at least once. The changes of a batch are
@@ -15,7 +17,7 @@ import (
 //
 // The two documents are JSON lines.
 type outbox struct {
-	journal Journal
+	journal journal.Journal
 	deliver func(context.Context, []Change) (taken int, err error) // nil: nobody wants them
 
 	news  []Change // applied, to be saved with the next transaction
@@ -97,7 +99,7 @@ func (o *outbox) send(ctx context.Context) error {
 	if n > 0 {
 		o.due = o.due[n:]
 		save := map[string][]byte{docOutbox: changeLines(o.due)}
-		if rerr := o.journal.Record(context.WithoutCancel(ctx), Batch{Save: save}); rerr != nil && err == nil {
+		if rerr := o.journal.Record(context.WithoutCancel(ctx), journal.Batch{Save: save}); rerr != nil && err == nil {
 			return fmt.Errorf("record what was handed over: %w", rerr)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -64,7 +65,7 @@ func newPackageRig(t testing.TB, body []byte) *packageRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	if g.d, err = New(store, &MemJournal{}, c, Options{}); err != nil {
+	if g.d, err = New(store, &journal.Mem{}, c, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	paths, err := filename.New(filename.Options{Origin: g.srv.URL})

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 	"lockstep/vault"
 )
@@ -26,7 +27,7 @@ type past struct {
 	// no Path may have been held: its versions of that time were dropped.
 	// Hashes may be empty where the file was in doubt. Content is to be had
 	// from keptContent.
-	held iter.Seq2[Held, error]
+	held iter.Seq2[journal.Held, error]
 }
 
 // errNoPast reports that a mirror cannot tell what it was at the instant it was
@@ -46,7 +47,7 @@ func (d *Destination) ownPast(ctx context.Context, at time.Time, set int) (past,
 		h = history{}
 	}
 	p := past{since: h.Since}
-	var i Instant
+	var i journal.Instant
 	if h.begun() {
 		var err error
 		if i, err = d.journal.Instant(ctx, at); err != nil {
@@ -67,8 +68,8 @@ func (d *Destination) ownPast(ctx context.Context, at time.Time, set int) (past,
 
 // heldAt yields what a set held as of a batch: of each resource what is noted
 // first of what came after, else what is held now.
-func (d *Destination) heldAt(ctx context.Context, seq int64, set int) iter.Seq2[Held, error] {
-	return func(yield func(Held, error) bool) {
+func (d *Destination) heldAt(ctx context.Context, seq int64, set int) iter.Seq2[journal.Held, error] {
+	return func(yield func(journal.Held, error) bool) {
 		now, stopNow := iter.Pull2(d.journal.Held(ctx, "", ""))
 		defer stopNow()
 		before, stopBefore := iter.Pull2(d.journal.Past(ctx, "", "", seq))
@@ -77,12 +78,12 @@ func (d *Destination) heldAt(ctx context.Context, seq int64, set int) iter.Seq2[
 		p, perr, changed := before()
 		for more || changed {
 			if err := cmp.Or(herr, perr); err != nil {
-				yield(Held{}, err)
+				yield(journal.Held{}, err)
 				return
 			}
 			row, known := h, true
 			if changed && (!more || p.URI <= h.URI) {
-				row, known = p.Held, p.Was != WasAbsent && (p.Was == WasForgotten || contains(p.Sets, set))
+				row, known = p.Held, p.Was != journal.WasAbsent && (p.Was == journal.WasForgotten || contains(p.Sets, set))
 				for changed && perr == nil && p.URI == row.URI {
 					p, perr, changed = before()
 				}
@@ -117,7 +118,7 @@ func decodeMarks(note []byte) (map[int]time.Time, error) {
 // that is damaged fails with a *vault.DamagedError, before a byte of the damage
 // is handed out; a file is as it is, and has to be verified.
 func (d *Destination) keptContent(ctx context.Context, uri string, hashes resourcesync.Hashes, length int64) (io.ReadCloser, error) {
-	fits := func(h *Held) bool {
+	fits := func(h *journal.Held) bool {
 		return likeHashes(h.Hashes, hashes) == same && (length < 0 || length == h.Length)
 	}
 	if d.vault != nil {
@@ -154,7 +155,7 @@ func (d *Destination) keptContent(ctx context.Context, uri string, hashes resour
 
 // keptDigest returns under which digest the vault may have a content; zero:
 // under none.
-func (d *Destination) keptDigest(ctx context.Context, uri string, hashes resourcesync.Hashes, fits func(*Held) bool) (digest vault.Digest, err error) {
+func (d *Destination) keptDigest(ctx context.Context, uri string, hashes resourcesync.Hashes, fits func(*journal.Held) bool) (digest vault.Digest, err error) {
 	if stated := hashes.Get(resourcesync.SHA256); len(stated) == len(digest) {
 		copy(digest[:], stated)
 		_, ok, err := d.vault.Has(ctx, digest)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"lockstep/destination/journal"
 )
 
 // SetClock has the mirror go by another clock.
@@ -37,7 +39,7 @@ func (d *Destination) Past(ctx context.Context, at time.Time, set int) (olds []O
 	return olds, p.since, nil
 }
 
-func (d *Destination) keptText(ctx context.Context, h *Held) (string, error) {
+func (d *Destination) keptText(ctx context.Context, h *journal.Held) (string, error) {
 	r, err := d.keptContent(ctx, h.URI, h.Hashes, h.Length)
 	if err != nil {
 		return "", err

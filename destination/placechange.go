@@ -7,6 +7,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -44,7 +45,7 @@ func (s *session) settlePlaces(ctx context.Context) error {
 	if err != nil || !known {
 		return err
 	}
-	b := Batch{Save: map[string][]byte{docPlaces: nil}}
+	b := journal.Batch{Save: map[string][]byte{docPlaces: nil}}
 	if err := s.settleMoves(ctx, c.Moves, &b); err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (s *session) settlePlaces(ctx context.Context) error {
 }
 
 // settleMoves notes which of the files have their new names.
-func (s *session) settleMoves(ctx context.Context, moves []placeMove, b *Batch) error {
+func (s *session) settleMoves(ctx context.Context, moves []placeMove, b *journal.Batch) error {
 	for _, m := range moves {
 		rows, err := s.d.journal.Lookup(ctx, []string{m.URI})
 		if err != nil {
@@ -90,7 +91,7 @@ func (s *session) settleMoves(ctx context.Context, moves []placeMove, b *Batch) 
 }
 
 // moved reports that a resource has its file in another place.
-func (s *session) moved(h *Held) {
+func (s *session) moved(h *journal.Held) {
 	c := Change{URI: h.URI, Kind: resourcesync.Updated, Path: h.Path, Length: h.Length, Hashes: h.Hashes, Lastmod: h.Lastmod}
 	s.out.add(&c)
 	s.d.emit(c.event())
@@ -98,14 +99,14 @@ func (s *session) moved(h *Held) {
 
 // A leftRow is a row of a swap and the state in which a killed run left its content.
 type leftRow struct {
-	row  Held
+	row  journal.Held
 	done bool        // it is committed
 	w    blob.Writer // it can be; nil: it is lost
 }
 
 // settleSwap finishes a swap for which all the content is there, or which has
 // begun. Content that is lost is fetched again: its set has not moved on.
-func (s *session) settleSwap(ctx context.Context, c *placeChange, b *Batch) error {
+func (s *session) settleSwap(ctx context.Context, c *placeChange, b *journal.Batch) error {
 	if len(c.Drop) == 0 {
 		return nil
 	}
@@ -153,7 +154,7 @@ func (s *session) settleSwap(ctx context.Context, c *placeChange, b *Batch) erro
 	return s.finishSwap(ctx, drop, left, b)
 }
 
-func (s *session) finishSwap(ctx context.Context, drop []placeRow, left []leftRow, b *Batch) error {
+func (s *session) finishSwap(ctx context.Context, drop []placeRow, left []leftRow, b *journal.Batch) error {
 	for _, r := range drop {
 		if err := s.d.store.Remove(ctx, r.Path); err != nil && !inPlaceOf(err) {
 			return fmt.Errorf("finish a change of places%s: %w", s.d.inDest(), err)
@@ -188,7 +189,7 @@ func (s *session) finishSwap(ctx context.Context, drop []placeRow, left []leftRo
 			continue
 		}
 		if info, err := s.d.store.Stat(ctx, l.row.Path); err == nil {
-			l.row.record(&info)
+			l.row.SetFile(&info)
 		}
 		for _, n := range l.row.Sets {
 			s.counts[n]++
@@ -210,7 +211,7 @@ func (s *session) findContent(ctx context.Context, l *leftRow) error {
 	switch {
 	case ctx.Err() != nil || isDown(err):
 		return fmt.Errorf("look at what an interrupted run left%s: %w", s.d.inDest(), err)
-	case err == nil && sameContent(&l.row, &Held{Length: n, Hashes: got}):
+	case err == nil && sameContent(&l.row, &journal.Held{Length: n, Hashes: got}):
 		l.done = true
 		return nil
 	}
@@ -228,7 +229,7 @@ func (s *session) findContent(ctx context.Context, l *leftRow) error {
 	h := sums.Get(algs)
 	defer sums.Put(algs, h)
 	n, err = content.Copy(nil, h, content.WithContext(ctx, part))
-	if err != nil || !sameContent(&l.row, &Held{Length: n, Hashes: h.Sum()}) {
+	if err != nil || !sameContent(&l.row, &journal.Held{Length: n, Hashes: h.Sum()}) {
 		_ = w.Close() // it is not whole
 		return ctx.Err()
 	}

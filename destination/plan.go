@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -28,18 +29,18 @@ const (
 type action struct {
 	want
 	verb        verb
-	held        Held   // zero when it is not held
-	conditional bool   // the content may be what we hold: ask with its validators
-	rehash      bool   // the stated hashes are of other algorithms than are recorded: compute them from the file that is held
-	unselected  bool   // the Source has it, but it is not selected any more
-	gone        bool   // verbFetch: the file is not there any more, whatever the Journal says
-	moves       bool   // verbFetch: what stands in the place of its file is not ours; it gets another
-	place       string // verbFetch: the place of its file, which is being made free; "": one that is
-	from        string // where the content is, if not at the URI
-	pending     error  // verbDefer: why
-	stated      *want  // what the Source said of the URI, if the content is another representation
-	preferred   bool   // and it is one that is preferred to the resource's own
-	tried       bool   // its package was read, and did not yield its content
+	held        journal.Held // zero when it is not held
+	conditional bool         // the content may be what we hold: ask with its validators
+	rehash      bool         // the stated hashes are of other algorithms than are recorded: compute them from the file that is held
+	unselected  bool         // the Source has it, but it is not selected any more
+	gone        bool         // verbFetch: the file is not there any more, whatever the Journal says
+	moves       bool         // verbFetch: what stands in the place of its file is not ours; it gets another
+	place       string       // verbFetch: the place of its file, which is being made free; "": one that is
+	from        string       // where the content is, if not at the URI
+	pending     error        // verbDefer: why
+	stated      *want        // what the Source said of the URI, if the content is another representation
+	preferred   bool         // and it is one that is preferred to the resource's own
+	tried       bool         // its package was read, and did not yield its content
 }
 
 // isHeld reports whether there is a row for the action's resource.
@@ -78,7 +79,7 @@ type planner struct {
 // isPushed reports whether a notification brought a later state of the
 // resource than w, or the list that does not name it, tells of: documents may
 // lag behind.
-func (p *planner) isPushed(w *want, h *Held) bool {
+func (p *planner) isPushed(w *want, h *journal.Held) bool {
 	switch {
 	case p.push == nil || len(p.push.events) == 0:
 		return false
@@ -96,7 +97,7 @@ func (p *planner) may(uri string) bool { return p.refuse != nil && p.refuse(uri)
 
 // decide says what to do about one resource: w is what the Source says, nil
 // when it does not list it; h is what we hold, zero when nothing.
-func (p *planner) decide(ctx context.Context, w *want, h Held) (action, error) {
+func (p *planner) decide(ctx context.Context, w *want, h journal.Held) (action, error) {
 	a, err := p.decideLast(ctx, w, h)
 	if p.version && err == nil {
 		p.becomeVersion(&a)
@@ -107,7 +108,7 @@ func (p *planner) decide(ctx context.Context, w *want, h Held) (action, error) {
 	return a, err
 }
 
-func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, error) {
+func (p *planner) decideLast(ctx context.Context, w *want, h journal.Held) (action, error) {
 	held := h.URI != ""
 	a := action{held: h}
 	ours := held && contains(h.Sets, p.set)
@@ -186,13 +187,13 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 }
 
 // laterThanHeld reports whether w is surely of a later state than what is held.
-func laterThanHeld(w *want, h *Held) bool {
+func laterThanHeld(w *want, h *journal.Held) bool {
 	return !w.Lastmod.IsZero() && !h.Lastmod.IsZero() && w.Lastmod.Time().After(h.Lastmod)
 }
 
 // onDisk reports whether the file of h is there, as long as it was. What
 // stands in its way is not our file.
-func (d *Destination) onDisk(ctx context.Context, h *Held) (bool, error) {
+func (d *Destination) onDisk(ctx context.Context, h *journal.Held) (bool, error) {
 	if d.isForgetful() {
 		return true, nil // where it went is not ours to look
 	}
@@ -220,7 +221,7 @@ const (
 // compare says whether what we hold is what the Source describes: by hash
 // where both sides know the same algorithm, else by length and lastmod
 // (RS-DST-02, RS-DST-05).
-func compare(h *Held, w *want) likeness {
+func compare(h *journal.Held, w *want) likeness {
 	common := false
 	for _, stated := range w.Hashes {
 		if digest := h.Hashes.Get(stated.Algorithm); digest != "" {
@@ -372,8 +373,8 @@ func contains(sets []int, n int) bool {
 }
 
 // heldFrom returns the row for content that was fetched for a.
-func heldFrom(a *action, set int, path string) Held {
-	h := Held{URI: a.URI, Path: path, Lastmod: a.Lastmod.Time().Truncate(time.Microsecond), Sets: with(a.held.Sets, set)}
+func heldFrom(a *action, set int, path string) journal.Held {
+	h := journal.Held{URI: a.URI, Path: path, Lastmod: a.Lastmod.Time().Truncate(time.Microsecond), Sets: with(a.held.Sets, set)}
 	if a.Lastmod.IsZero() {
 		h.Lastmod = time.Time{}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -271,7 +272,7 @@ func (p *pusher) apply(ctx context.Context) error {
 func (p *pusher) oweRest(ctx context.Context) error {
 	p.look("some of what was notified takes long")
 	plan := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete}
-	var b Batch
+	var b journal.Batch
 	for a, err := range plan.actions(ctx, p.stage) {
 		if err != nil {
 			return err
@@ -281,7 +282,7 @@ func (p *pusher) oweRest(ctx context.Context) error {
 		}
 		w := a.asStated()
 		w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
-		b.Owe = append(b.Owe, Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: "it takes long"})
+		b.Owe = append(b.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: "it takes long"})
 	}
 	if len(b.Owe) == 0 {
 		return nil
@@ -335,7 +336,7 @@ func (s *session) compareNotified(ctx context.Context, set *setState, now time.T
 		p.pulled(set, now, true)
 	}
 	docs := p.save(set.Number)
-	if err := s.d.journal.Record(ctx, Batch{Save: docs}); err != nil {
+	if err := s.d.journal.Record(ctx, journal.Batch{Save: docs}); err != nil {
 		return fmt.Errorf("record progress: %w", err)
 	}
 	return nil

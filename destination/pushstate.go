@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -92,7 +93,7 @@ type pushedEvent struct {
 }
 
 // loadPush reads what notifications brought to the set with number n.
-func loadPush(ctx context.Context, j Journal, n int) (*pushState, error) {
+func loadPush(ctx context.Context, j journal.Journal, n int) (*pushState, error) {
 	p := newPushState()
 	if _, err := load(ctx, j, fmt.Sprint(docPush, n), p); err != nil {
 		return nil, err

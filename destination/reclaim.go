@@ -10,6 +10,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 )
@@ -226,13 +227,13 @@ func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.T
 	o.action, o.held.Path = a, taken.Path
 	if o.err != nil || o.writer == nil {
 		f.names.release(taken.Path)
-		o.held = Held{}
+		o.held = journal.Held{}
 		return o
 	}
 	_ = o.writer.Close() // the file stays as it is
 	o.writer = nil
 	length, sums, err := f.hashers.Blob(ctx, f.d.store, taken.Path, content.Algorithms(o.held.Hashes))
-	if err == nil && !sameContent(&o.held, &Held{Length: length, Hashes: sums}) {
+	if err == nil && !sameContent(&o.held, &journal.Held{Length: length, Hashes: sums}) {
 		f.names.release(taken.Path)
 		return differs(errors.New("its bytes are others"), "remove it to have the Source's") // --adopt compares length and time, which may be right
 	}
@@ -240,6 +241,6 @@ func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.T
 		f.names.release(taken.Path)
 		return outcome{action: a, err: fmt.Errorf("%w: %w", taken, err)}
 	}
-	o.held.record(&info)
+	o.held.SetFile(&info)
 	return outcome{action: a, held: o.held, adopted: true}
 }

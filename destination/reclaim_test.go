@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/storage/sqlite"
 )
 
@@ -25,7 +26,7 @@ func TestReclaimLostState(t *testing.T) {
 			s.later()
 			m := newMirror(t, s)
 			m.mustSync()
-			m.journal = new(destination.MemJournal)
+			m.journal = new(journal.Mem)
 			r := m.mustSync()
 			if r.By.Adopted != 11 || r.Created != 0 || s.bytes() != 0 {
 				t.Errorf("%+v, %d bytes", r, s.bytes())
@@ -47,7 +48,7 @@ func TestReclaimDiffers(t *testing.T) {
 	s := localSite(t, style{}, 10)
 	m := newMirror(t, s)
 	m.mustSync()
-	m.journal = new(destination.MemJournal)
+	m.journal = new(journal.Mem)
 	writeFile(t, m.path("d3/f"), "the user's")
 	if err := os.Remove(m.path("d4/f")); err != nil {
 		t.Fatal(err)
@@ -73,7 +74,7 @@ func TestReclaimStranger(t *testing.T) {
 	s := localSite(t, style{}, 5)
 	m := newMirror(t, s)
 	m.mustSync()
-	m.journal = new(destination.MemJournal)
+	m.journal = new(journal.Mem)
 	writeFile(t, m.path("notes"), "the user's")
 	r, err := m.sync()
 	if !errors.Is(err, destination.ErrIncomplete) || r.By.Adopted != 0 || r.Failed != 5 || !strings.Contains(fmt.Sprint(r.Failures), "--adopt") {
@@ -158,7 +159,7 @@ func TestReclaimWithoutHashes(t *testing.T) {
 			s := localSite(t, st, 10)
 			m := newMirror(t, s)
 			m.mustSync()
-			m.journal = new(destination.MemJournal)
+			m.journal = new(journal.Mem)
 			info, err := os.Stat(m.path("d3/f"))
 			if err != nil {
 				t.Fatal(err)
@@ -200,7 +201,7 @@ func TestReclaimWithoutHashesStranger(t *testing.T) {
 	s := localSite(t, style{noHash: true}, 5)
 	m := newMirror(t, s)
 	m.mustSync()
-	m.journal = new(destination.MemJournal)
+	m.journal = new(journal.Mem)
 	writeFile(t, m.path("notes"), "the user's")
 	r, err := m.sync()
 	if !errors.Is(err, destination.ErrIncomplete) || r.By.Adopted != 0 || r.Failed != 5 || s.bytes() != 0 {

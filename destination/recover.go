@@ -8,6 +8,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -42,7 +43,7 @@ func (s *session) settleIntent(ctx context.Context) error {
 			}
 		}
 	}
-	b := Batch{Put: rows}
+	b := journal.Batch{Put: rows}
 	b.Save = map[string][]byte{docIntent: nil, docNews: nil, docCounts: encode(n)}
 	left := s.out.take()
 	s.out.save(b.Save, left)
@@ -55,10 +56,10 @@ func (s *session) settleIntent(ctx context.Context) error {
 
 // intended reads an intent and looks at its files. It returns the rows that are
 // to be others than before, and what they were.
-func (d *Destination) intended(ctx context.Context, intent []byte) (rows, before []Held, err error) {
+func (d *Destination) intended(ctx context.Context, intent []byte) (rows, before []journal.Held, err error) {
 	var sums content.Hashers
 	for len(intent) > 0 {
-		var want Held
+		var want journal.Held
 		if want, intent, err = decodeHeld(intent); err != nil {
 			return nil, nil, fmt.Errorf("read intent from journal: %w", err)
 		}
@@ -79,7 +80,7 @@ func (d *Destination) intended(ctx context.Context, intent []byte) (rows, before
 
 // readIntent returns the rows that settleIntent would change, by their URIs,
 // and changes nothing.
-func (d *Destination) readIntent(ctx context.Context) (map[string]Held, error) {
+func (d *Destination) readIntent(ctx context.Context) (map[string]journal.Held, error) {
 	intent, err := d.journal.Load(ctx, docIntent)
 	if err != nil || intent == nil {
 		return nil, err
@@ -88,7 +89,7 @@ func (d *Destination) readIntent(ctx context.Context) (map[string]Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := make(map[string]Held, len(rows))
+	m := make(map[string]journal.Held, len(rows))
 	for _, row := range rows {
 		m[row.URI] = row
 	}
@@ -97,7 +98,7 @@ func (d *Destination) readIntent(ctx context.Context) (map[string]Held, error) {
 
 // settled tells of a change that the run before applied and had no time to
 // tell of: row took the place of before. What is in doubt is no change yet.
-func (s *session) settled(news []Change, row, before Held) {
+func (s *session) settled(news []Change, row, before journal.Held) {
 	if len(row.Hashes) == 0 {
 		return
 	}
@@ -117,28 +118,28 @@ func (s *session) settled(news []Change, row, before Held) {
 
 // settleOne returns the row for a file that was to become want, and was before
 // (zero: not held), and whether it is another row than before.
-func (d *Destination) settleOne(ctx context.Context, sums *content.Hashers, want, before Held) (Held, bool, error) {
+func (d *Destination) settleOne(ctx context.Context, sums *content.Hashers, want, before journal.Held) (journal.Held, bool, error) {
 	if before.Path != want.Path {
-		before = Held{} // it was elsewhere, and is not there
+		before = journal.Held{} // it was elsewhere, and is not there
 	}
 	length, got, err := sums.Blob(ctx, d.store, want.Path, content.Algorithms(want.Hashes)|content.Algorithms(before.Hashes))
 	switch {
 	case d.isForgetful():
 		// It may have been delivered: in doubt, so that a deletion is, too.
 	case errors.Is(err, blob.ErrNotExist):
-		return Held{}, false, nil
+		return journal.Held{}, false, nil
 	case ctx.Err() != nil:
-		return Held{}, false, ctx.Err()
+		return journal.Held{}, false, ctx.Err()
 	case isDown(err):
-		return Held{}, false, fmt.Errorf("look at what an interrupted run left%s: %w", d.inDest(), err)
+		return journal.Held{}, false, fmt.Errorf("look at what an interrupted run left%s: %w", d.inDest(), err)
 	case err != nil:
 		// It cannot be read: in doubt, like other content.
-	case sameContent(&want, &Held{Length: length, Hashes: got}):
+	case sameContent(&want, &journal.Held{Length: length, Hashes: got}):
 		if info, serr := d.store.Stat(ctx, want.Path); serr == nil {
-			want.record(&info)
+			want.SetFile(&info)
 		}
 		return want, true, nil
-	case before.URI != "" && sameContent(&before, &Held{Length: length, Hashes: got}):
+	case before.URI != "" && sameContent(&before, &journal.Held{Length: length, Hashes: got}):
 		return before, false, nil
 	}
 	row := want

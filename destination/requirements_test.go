@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -304,7 +305,7 @@ func TestHashesOfDifferentAlgorithms(t *testing.T) {
 	}
 
 	held[0].Hashes = slices.DeleteFunc(held[0].Hashes, func(h resourcesync.Hash) bool { return h.Algorithm == resourcesync.SHA512 })
-	if err := m.journal.Record(t.Context(), destination.Batch{Put: held}); err != nil {
+	if err := m.journal.Record(t.Context(), journal.Batch{Put: held}); err != nil {
 		t.Fatal(err)
 	}
 	s.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
 
@@ -21,10 +22,10 @@ func TestSavedByAClockAhead(t *testing.T) {
 		}
 	}
 
-	j := new(MemJournal)
+	j := new(journal.Mem)
 	saved := pushState{Paused: year, Doubted: year}
 	busy := overload{Last: year}
-	if err := j.Record(t.Context(), Batch{Save: map[string][]byte{fmt.Sprint(docPush, 1): encode(saved), overloadName("set"): encode(busy)}}); err != nil {
+	if err := j.Record(t.Context(), journal.Batch{Save: map[string][]byte{fmt.Sprint(docPush, 1): encode(saved), overloadName("set"): encode(busy)}}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := loadPush(t.Context(), j, 1)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 )
 
@@ -18,8 +19,8 @@ type scratchRoom struct {
 }
 
 // roomOf returns where the scratch files of j go.
-func roomOf(j Journal) scratchRoom {
-	if s, ok := j.(Scratcher); ok {
+func roomOf(j journal.Journal) scratchRoom {
+	if s, ok := j.(journal.Scratcher); ok {
 		dir, own := s.ScratchDir()
 		return scratchRoom{dir, own}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -79,7 +80,7 @@ func (s *selection) isAll() bool {
 
 // mayWant reports whether a held resource of which the Source says nothing may
 // be selected, as far as we know.
-func (s *selection) mayWant(h *Held) bool {
+func (s *selection) mayWant(h *journal.Held) bool {
 	return s.wantsURI(h.URI) && !s.isOld(resourcesync.NewDatetime(h.Lastmod))
 }
 

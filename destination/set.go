@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
@@ -412,7 +413,7 @@ func (r *setRun) findOrigin(ctx context.Context) error {
 		if r.d.opts.DryRun {
 			return nil
 		}
-		return r.d.journal.Record(ctx, Batch{Save: map[string][]byte{docMirror: encode(r.mirror)}})
+		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMirror: encode(r.mirror)}})
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
@@ -87,7 +88,7 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 	}
 	s.mirror.Found = found
 	if changed && !s.d.opts.DryRun {
-		err = s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docMirror: encode(s.mirror)}})
+		err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMirror: encode(s.mirror)}})
 	}
 	return append(sets, gone...), err
 }

@@ -25,6 +25,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination"
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
@@ -439,7 +440,7 @@ type mirror struct {
 	t       testing.TB
 	dir     string
 	store   blob.Store
-	journal destination.Journal
+	journal journal.Journal
 	site    *site
 	at      string // where the mirror is told to go; default: the site
 	opts    destination.Options
@@ -448,7 +449,7 @@ type mirror struct {
 }
 
 func newMirror(t testing.TB, s *site) *mirror {
-	m := &mirror{t: t, dir: t.TempDir(), journal: new(destination.MemJournal), site: s}
+	m := &mirror{t: t, dir: t.TempDir(), journal: new(journal.Mem), site: s}
 	store, err := blob.NewDir(m.dir, blob.DirOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 	"lockstep/resourcesync"
 )
@@ -44,7 +45,7 @@ type docInfo struct {
 
 // newStage returns an empty stage with its scratch space where the Journal has
 // room.
-func newStage(j Journal) *stage { return &stage{room: roomOf(j), sorter: roomOf(j).sorter()} }
+func newStage(j journal.Journal) *stage { return &stage{room: roomOf(j), sorter: roomOf(j).sorter()} }
 
 // addDoc begins a document and returns its number.
 func (s *stage) addDoc() int {

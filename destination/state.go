@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/resourcesync"
 )
@@ -163,7 +164,7 @@ type cursor struct {
 }
 
 // load reads a state document into v, and reports whether there was one.
-func load(ctx context.Context, j Journal, name string, v any) (bool, error) {
+func load(ctx context.Context, j journal.Journal, name string, v any) (bool, error) {
 	b, err := j.Load(ctx, name)
 	if err != nil || b == nil {
 		return false, err

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/blob"
+	"lockstep/destination/journal"
 )
 
 // A new resource whose place is taken by files that are to be deleted waits until
@@ -128,7 +129,7 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 		return err
 	}
 	c := placeChange{}
-	var past []Past
+	var past []journal.Past
 	ws := make([]blob.Writer, len(outcomes))
 	for i := range gone {
 		c.Drop = append(c.Drop, placeRow{gone[i].URI, gone[i].held.Path})
@@ -138,7 +139,7 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 		c.Put, ws[i] = appendHeld(c.Put, &o.held), o.writer
 		past = append(past, pastOf(o.action.URI, &o.action.held))
 	}
-	save := Batch{Save: map[string][]byte{docPlaces: encode(&c)}, Past: past}
+	save := journal.Batch{Save: map[string][]byte{docPlaces: encode(&c)}, Past: past}
 	if err := p.keep.record(ctx, p.d.journal, save); err != nil {
 		drop(outcomes)
 		return fmt.Errorf("record a change of places: %w", err)

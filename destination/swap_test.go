@@ -16,6 +16,7 @@ import (
 	"lockstep/blob/faultfs"
 	"lockstep/destination"
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/storage/sqlite"
 )
 
@@ -266,7 +267,7 @@ func TestStateOfAnotherMirrorIsNotPlanted(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Path = earlier
-		if err := m.journal.Record(t.Context(), destination.Batch{Put: []destination.Held{h}, Save: map[string][]byte{"marked": []byte(`{"known":true}`)}}); err != nil {
+		if err := m.journal.Record(t.Context(), journal.Batch{Put: []journal.Held{h}, Save: map[string][]byte{"marked": []byte(`{"known":true}`)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

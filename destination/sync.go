@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
 
@@ -275,7 +276,7 @@ func (s *session) begin(ctx context.Context) error {
 		return nil
 	}
 	s.marked = true
-	return s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docOpen: []byte("{}"), docMirror: encode(s.mirror)}})
+	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docOpen: []byte("{}"), docMirror: encode(s.mirror)}})
 }
 
 // close tidies up after a run that came to its end.
@@ -291,7 +292,7 @@ func (s *session) close(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docOpen: nil}})
+	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docOpen: nil}})
 }
 
 // rest is close for a session that goes on.

@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/coding"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -391,7 +392,7 @@ func (t *transfer) stamp() time.Time {
 }
 
 // sameContent reports whether two rows are of the same bytes.
-func sameContent(a, b *Held) bool {
+func sameContent(a, b *journal.Held) bool {
 	common := false
 	for _, h := range a.Hashes {
 		if digest := b.Hashes.Get(h.Algorithm); digest != "" {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
@@ -43,13 +44,13 @@ type Unsubscriber struct {
 
 // CallbackOf returns the URL by which hubs reach the Followers of a mirror, as its
 // Journal has it; "" if there are no subscriptions.
-func CallbackOf(ctx context.Context, j Journal) (string, error) {
+func CallbackOf(ctx context.Context, j journal.Journal) (string, error) {
 	return websub.CallbackOf(ctx, subscriptions{j})
 }
 
 // NewUnsubscriber returns an Unsubscriber for the subscriptions recorded in j. Hubs
 // verify by calling the Handler, below the URL callback.
-func NewUnsubscriber(j Journal, c *fetch.Client, callback string, log *slog.Logger) (*Unsubscriber, error) {
+func NewUnsubscriber(j journal.Journal, c *fetch.Client, callback string, log *slog.Logger) (*Unsubscriber, error) {
 	u := &Unsubscriber{found: map[string]*Unsubscription{}}
 	var err error
 	u.sub, err = websub.NewSubscriber(websub.SubscriberOptions{

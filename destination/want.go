@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -262,7 +263,7 @@ func decodeWant(uri, b string) (want, string, error) {
 
 // The intent of a batch: rows of Held, one after the other.
 
-func appendHeld(b []byte, h *Held) []byte {
+func appendHeld(b []byte, h *journal.Held) []byte {
 	b = append(b, heldVersion)
 	b = appendString(b, h.URI)
 	b = appendString(b, h.Path)
@@ -278,18 +279,18 @@ func appendHeld(b []byte, h *Held) []byte {
 	return b
 }
 
-func decodeHeld(b []byte) (Held, []byte, error) {
+func decodeHeld(b []byte) (journal.Held, []byte, error) {
 	d := decoder{b: string(b)}
 	if d.byte() != heldVersion {
-		return Held{}, nil, errWant
+		return journal.Held{}, nil, errWant
 	}
-	h := Held{URI: d.string(), Path: d.string(), Length: d.varint(), Lastmod: d.datetime().Time(), Hashes: d.hashes()}
+	h := journal.Held{URI: d.string(), Path: d.string(), Length: d.varint(), Lastmod: d.datetime().Time(), Hashes: d.hashes()}
 	h.ETag, h.Modified = d.string(), d.string()
 	for n := d.uvarint(); n > 0 && d.ok(); n-- {
 		h.Sets = append(h.Sets, int(d.uvarint()))
 	}
 	if !d.ok() {
-		return Held{}, nil, errWant
+		return journal.Held{}, nil, errWant
 	}
 	return h, b[len(b)-len(d.b):], nil
 }

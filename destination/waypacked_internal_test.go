@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -21,7 +22,7 @@ func TestPacked(t *testing.T) {
 			a := &action{verb: verbFetch, want: wantOf(i)}
 			a.Member = member{Package: 1 + i%packages, Path: fmt.Sprintf("/b/%d", i)}
 			if i%3 == 0 {
-				a.held = Held{URI: a.URI, Path: a.URI[4:], Length: 4, Lastmod: time.Unix(1e9, 0).UTC(), Hashes: a.Hashes, Sets: []int{1, 3}}
+				a.held = journal.Held{URI: a.URI, Path: a.URI[4:], Length: 4, Lastmod: time.Unix(1e9, 0).UTC(), Hashes: a.Hashes, Sets: []int{1, 3}}
 				a.conditional, a.gone = i%2 == 0, i%2 == 1
 			}
 			want[a.URI] = a

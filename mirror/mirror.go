@@ -25,6 +25,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/internal/mirrordir"
 )
@@ -124,7 +125,7 @@ func Open(source, dir string, o Options) (_ *Mirror, err error) {
 	}()
 	// First with a store in memory, so that unusable options create nothing.
 	do.Versions = &blob.Mem{}
-	if _, err := destination.New(&blob.Mem{}, &destination.MemJournal{}, m.client, do); err != nil {
+	if _, err := destination.New(&blob.Mem{}, &journal.Mem{}, m.client, do); err != nil {
 		return nil, err
 	}
 	if err := mirrordir.Check(dir); err != nil {

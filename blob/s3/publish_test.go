@@ -19,6 +19,7 @@ import (
 	"lockstep/blob/s3"
 	"lockstep/catalog"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/intake"
 	intakebucket "lockstep/intake/bucket"
 	"lockstep/internal/fetch"
@@ -45,9 +46,8 @@ func TestThroughBuckets(t *testing.T) {
 		src := must[*source.Source](t)(source.New(cat, b, source.Options{BaseURL: base}))
 		dest := must[*blob.Dir](t)(blob.NewDir(filepath.Join(t.TempDir(), "mirror"), blob.DirOptions{}))
 		defer dest.Close()
-		journal := &destination.MemJournal{}
 		client := must[*fetch.Client](t)(fetch.New(fetch.Options{AllowPrivate: true}))
-		d := must[*destination.Destination](t)(destination.New(dest, journal, client, destination.Options{}))
+		d := must[*destination.Destination](t)(destination.New(dest, &journal.Mem{}, client, destination.Options{}))
 		follow := func() {
 			t.Helper()
 			must[intake.Report](t)(in.Scan(t.Context()))

@@ -19,6 +19,7 @@ import (
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 )
 
 // diffOptions are the flags of diff.
@@ -103,7 +104,7 @@ func runDiff(ctx context.Context, o *diffOptions, io term.IO) error {
 	}
 	defer client.Close()
 	// There is no mirror: what is sorted goes to files without names.
-	d, err := destination.New(&blob.Mem{}, &destination.MemJournal{Scratch: os.TempDir()}, client, do)
+	d, err := destination.New(&blob.Mem{}, &journal.Mem{Scratch: os.TempDir()}, client, do)
 	if err != nil {
 		return term.Usage(err, "")
 	}

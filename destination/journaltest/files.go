@@ -5,19 +5,19 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/destination"
+	"lockstep/destination/journal"
 )
 
 // testFiles compares the listing of files, where a Journal has one, with Held.
-func testFiles(t *testing.T, j destination.Journal) {
-	lister, ok := j.(destination.FileLister)
+func testFiles(t *testing.T, j journal.Journal) {
+	lister, ok := j.(journal.FileLister)
 	if !ok {
 		t.Skip("it is no FileLister")
 	}
 	same(t, "Files of nothing", collect(t, lister.Files(t.Context())), nil)
-	var b destination.Batch
+	var b journal.Batch
 	for i := range 2500 {
-		h := destination.Held{URI: fmt.Sprintf("http://a/%05d", i), Path: fmt.Sprintf("d \xff%d\n/%d", i%7, i), Length: int64(i)}
+		h := journal.Held{URI: fmt.Sprintf("http://a/%05d", i), Path: fmt.Sprintf("d \xff%d\n/%d", i%7, i), Length: int64(i)}
 		if i%5 == 0 {
 			h.Tag = fmt.Sprint("tag-", i)
 		}
@@ -27,7 +27,7 @@ func testFiles(t *testing.T, j destination.Journal) {
 		b.Put = append(b.Put, h)
 	}
 	record(t, j, b)
-	var got []destination.FileRecord
+	var got []journal.FileRecord
 	after := ""
 	for p, err := range lister.Files(t.Context()) {
 		if err != nil {

@@ -1,4 +1,4 @@
-// Package journaltest is what every [destination.Journal] passes.
+// Package journaltest is what every [journal.Journal] passes.
 package journaltest
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
 // Run tests the Journals that open returns, each of them empty.
-func Run(t *testing.T, open func(t *testing.T) destination.Journal) {
+func Run(t *testing.T, open func(t *testing.T) journal.Journal) {
 	tests := []struct {
 		name string
-		test func(*testing.T, destination.Journal)
+		test func(*testing.T, journal.Journal)
 	}{
 		{"documents", testDocuments},
 		{"held", testHeld},
@@ -50,12 +50,12 @@ func Run(t *testing.T, open func(t *testing.T) destination.Journal) {
 
 // Reopen tests that a Journal remembers across Close: open opens the same one
 // each time, after the one before was closed by close.
-func Reopen(t *testing.T, open func() destination.Journal, close func()) {
-	b := destination.Batch{
-		Put:  []destination.Held{held("http://a/1", 1), {URI: "http://a/2", Path: "2"}},
-		Owe:  []destination.Owed{{Set: 1, URI: "http://a/3", Entry: []byte("e"), Cause: "status 500"}},
+func Reopen(t *testing.T, open func() journal.Journal, close func()) {
+	b := journal.Batch{
+		Put:  []journal.Held{held("http://a/1", 1), {URI: "http://a/2", Path: "2"}},
+		Owe:  []journal.Owed{{Set: 1, URI: "http://a/3", Entry: []byte("e"), Cause: "status 500"}},
 		Save: map[string][]byte{"set/1": []byte("state")},
-		Past: []destination.Past{past("http://a/1", 3, 1)}, Instant: destination.Instant{At: time.UnixMicro(5).UTC(), Seq: 3, Note: []byte("n")},
+		Past: []journal.Past{past("http://a/1", 3, 1)}, Instant: journal.Instant{At: time.UnixMicro(5).UTC(), Seq: 3, Note: []byte("n")},
 	}
 	record(t, open(), b)
 	close()
@@ -69,8 +69,8 @@ func Reopen(t *testing.T, open func() destination.Journal, close func()) {
 }
 
 // held returns a Held with every field set.
-func held(uri string, sets ...int) destination.Held {
-	return destination.Held{
+func held(uri string, sets ...int) journal.Held {
+	return journal.Held{
 		URI:     uri,
 		Path:    "a/ü\xff/" + uri[len(uri)-1:],
 		Length:  1 << 40,
@@ -87,30 +87,30 @@ func held(uri string, sets ...int) destination.Held {
 	}
 }
 
-func testDocuments(t *testing.T, j destination.Journal) {
+func testDocuments(t *testing.T, j journal.Journal) {
 	same(t, "Load of an unknown name", load(t, j, "a"), nil)
-	record(t, j, destination.Batch{Save: map[string][]byte{"a": []byte("1"), "b": []byte("\x00\xff"), "": []byte("root")}})
+	record(t, j, journal.Batch{Save: map[string][]byte{"a": []byte("1"), "b": []byte("\x00\xff"), "": []byte("root")}})
 	same(t, "Load", load(t, j, "a"), []byte("1"))
 	same(t, "Load", load(t, j, "b"), []byte("\x00\xff"))
 	same(t, "Load", load(t, j, ""), []byte("root"))
-	record(t, j, destination.Batch{Save: map[string][]byte{"a": nil, "b": []byte("2"), "never": nil}})
+	record(t, j, journal.Batch{Save: map[string][]byte{"a": nil, "b": []byte("2"), "never": nil}})
 	same(t, "Load of a removed name", load(t, j, "a"), nil)
 	same(t, "Load of a replaced name", load(t, j, "b"), []byte("2"))
 }
 
-func testHeld(t *testing.T, j destination.Journal) {
-	a, b := held("http://a/1", 1), destination.Held{URI: "http://a/2", Path: "2"}
-	record(t, j, destination.Batch{Put: []destination.Held{a, b}})
+func testHeld(t *testing.T, j journal.Journal) {
+	a, b := held("http://a/1", 1), journal.Held{URI: "http://a/2", Path: "2"}
+	record(t, j, journal.Batch{Put: []journal.Held{a, b}})
 	same(t, "Lookup", lookup(t, j, "http://a/2", "http://a/none", "http://a/1", "http://a/2"),
-		[]destination.Held{b, {}, a, b})
+		[]journal.Held{b, {}, a, b})
 	a.Sets, a.Hashes, a.Lastmod, a.Length = []int{1, 300}, nil, time.Time{}, 0
-	record(t, j, destination.Batch{Put: []destination.Held{a}, Drop: []string{"http://a/2", "http://a/none"}})
-	same(t, "Lookup", lookup(t, j, "http://a/1", "http://a/2"), []destination.Held{a, {}})
-	same(t, "Lookup of nothing", lookup(t, j), []destination.Held{})
+	record(t, j, journal.Batch{Put: []journal.Held{a}, Drop: []string{"http://a/2", "http://a/none"}})
+	same(t, "Lookup", lookup(t, j, "http://a/1", "http://a/2"), []journal.Held{a, {}})
+	same(t, "Lookup of nothing", lookup(t, j), []journal.Held{})
 }
 
-func testHeldOrder(t *testing.T, j destination.Journal) {
-	var want []destination.Held
+func testHeldOrder(t *testing.T, j journal.Journal) {
+	var want []journal.Held
 	for i := range 2500 {
 		want = append(want, held(fmt.Sprintf("http://a/%05d", i), 1))
 	}
@@ -123,9 +123,9 @@ func testHeldOrder(t *testing.T, j destination.Journal) {
 		shuffled[i], shuffled[k] = shuffled[k], shuffled[i]
 	}
 	for chunk := range slices.Chunk(shuffled, 333) {
-		record(t, j, destination.Batch{Put: chunk})
+		record(t, j, journal.Batch{Put: chunk})
 	}
-	slices.SortFunc(want, func(a, b destination.Held) int { return strings.Compare(a.URI, b.URI) })
+	slices.SortFunc(want, func(a, b journal.Held) int { return strings.Compare(a.URI, b.URI) })
 	all := j.Held(t.Context(), "", "")
 	same(t, "Held", collect(t, all), want)
 	same(t, "Held, read again", collect(t, all), want)
@@ -143,14 +143,14 @@ func testHeldOrder(t *testing.T, j destination.Journal) {
 		uris[i] = want[i].URI
 	}
 	same(t, "Lookup of all", lookup(t, j, uris...), want)
-	record(t, j, destination.Batch{Drop: uris[1:]})
+	record(t, j, journal.Batch{Drop: uris[1:]})
 	same(t, "Held after Drop", collect(t, j.Held(t.Context(), "", "")), want[:1])
 }
 
-func testHeldMoving(t *testing.T, j destination.Journal) {
-	var b destination.Batch
+func testHeldMoving(t *testing.T, j journal.Journal) {
+	var b journal.Batch
 	for i := range 3000 {
-		b.Put = append(b.Put, destination.Held{URI: fmt.Sprintf("http://a/%05d", i), Path: "p"})
+		b.Put = append(b.Put, journal.Held{URI: fmt.Sprintf("http://a/%05d", i), Path: "p"})
 	}
 	record(t, j, b)
 	n, last := 0, ""
@@ -164,7 +164,7 @@ func testHeldMoving(t *testing.T, j destination.Journal) {
 		last = h.URI
 		n++
 		if n%500 == 0 { // behind the position
-			record(t, j, destination.Batch{Drop: []string{h.URI}, Put: []destination.Held{{URI: "http://a/" + fmt.Sprint(n), Path: "q"}}})
+			record(t, j, journal.Batch{Drop: []string{h.URI}, Put: []journal.Held{{URI: "http://a/" + fmt.Sprint(n), Path: "q"}}})
 		}
 	}
 	if n < 3000 {
@@ -172,32 +172,32 @@ func testHeldMoving(t *testing.T, j destination.Journal) {
 	}
 }
 
-func testOwed(t *testing.T, j destination.Journal) {
-	var all []destination.Owed
+func testOwed(t *testing.T, j journal.Journal) {
+	var all []journal.Owed
 	for i := range 1500 {
-		all = append(all, destination.Owed{Set: 1, URI: fmt.Sprintf("http://a/%04d", i), Entry: []byte{byte(i), 0}, Cause: "status 500"})
+		all = append(all, journal.Owed{Set: 1, URI: fmt.Sprintf("http://a/%04d", i), Entry: []byte{byte(i), 0}, Cause: "status 500"})
 	}
-	other := destination.Owed{Set: 2, URI: "http://a/0001", Entry: []byte("2"), Cause: "hash differs"}
-	record(t, j, destination.Batch{Owe: append(slices.Clone(all), other)})
+	other := journal.Owed{Set: 2, URI: "http://a/0001", Entry: []byte("2"), Cause: "hash differs"}
+	record(t, j, journal.Batch{Owe: append(slices.Clone(all), other)})
 	same(t, "Owed", collect(t, j.Owed(t.Context(), 1)), all)
 	all[7].Cause, all[7].Entry = "status 404", []byte("new")
-	record(t, j, destination.Batch{Owe: all[7:8], Settle: []destination.Owed{{Set: 1, URI: "http://a/0001"}, {Set: 9, URI: "none"}}})
+	record(t, j, journal.Batch{Owe: all[7:8], Settle: []journal.Owed{{Set: 1, URI: "http://a/0001"}, {Set: 9, URI: "none"}}})
 	same(t, "Owed", collect(t, j.Owed(t.Context(), 1)), append(all[:1:1], all[2:]...))
-	same(t, "Owed to another set", collect(t, j.Owed(t.Context(), 2)), []destination.Owed{other})
+	same(t, "Owed to another set", collect(t, j.Owed(t.Context(), 2)), []journal.Owed{other})
 	same(t, "Owed to no set", collect(t, j.Owed(t.Context(), 3)), nil)
 }
 
-func testAtomic(t *testing.T, j destination.Journal) {
+func testAtomic(t *testing.T, j journal.Journal) {
 	a := held("http://a/1", 1)
-	record(t, j, destination.Batch{
-		Put:  []destination.Held{a},
-		Owe:  []destination.Owed{{Set: 1, URI: "http://a/2", Cause: "x"}},
+	record(t, j, journal.Batch{
+		Put:  []journal.Held{a},
+		Owe:  []journal.Owed{{Set: 1, URI: "http://a/2", Cause: "x"}},
 		Save: map[string][]byte{"d": []byte("1")},
 	})
-	record(t, j, destination.Batch{}) // nothing is no error
-	record(t, j, destination.Batch{
+	record(t, j, journal.Batch{}) // nothing is no error
+	record(t, j, journal.Batch{
 		Drop:   []string{a.URI},
-		Settle: []destination.Owed{{Set: 1, URI: "http://a/2"}},
+		Settle: []journal.Owed{{Set: 1, URI: "http://a/2"}},
 		Save:   map[string][]byte{"d": []byte("2")},
 	})
 	same(t, "Held", collect(t, j.Held(t.Context(), "", "")), nil)
@@ -205,11 +205,11 @@ func testAtomic(t *testing.T, j destination.Journal) {
 	same(t, "Load", load(t, j, "d"), []byte("2"))
 }
 
-func testCanceled(t *testing.T, j destination.Journal) {
-	record(t, j, destination.Batch{Put: []destination.Held{held("http://a/1")}})
+func testCanceled(t *testing.T, j journal.Journal) {
+	record(t, j, journal.Batch{Put: []journal.Held{held("http://a/1")}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := j.Record(ctx, destination.Batch{Drop: []string{"http://a/1"}}); !errors.Is(err, context.Canceled) {
+	if err := j.Record(ctx, journal.Batch{Drop: []string{"http://a/1"}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Record with a canceled context = %v, want %v", err, context.Canceled)
 	}
 	for _, err := range j.Held(ctx, "", "") {
@@ -217,16 +217,16 @@ func testCanceled(t *testing.T, j destination.Journal) {
 			t.Errorf("Held with a canceled context yields %v, want %v", err, context.Canceled)
 		}
 	}
-	same(t, "Held after that", collect(t, j.Held(t.Context(), "", "")), []destination.Held{held("http://a/1")})
+	same(t, "Held after that", collect(t, j.Held(t.Context(), "", "")), []journal.Held{held("http://a/1")})
 }
 
-func testConcurrent(t *testing.T, j destination.Journal) {
+func testConcurrent(t *testing.T, j journal.Journal) {
 	var wg sync.WaitGroup
 	for w := range 4 {
 		wg.Go(func() {
 			for i := range 20 {
 				uri := fmt.Sprintf("http://a/%d/%02d", w, i)
-				if err := j.Record(t.Context(), destination.Batch{Put: []destination.Held{held(uri, 1)}}); err != nil {
+				if err := j.Record(t.Context(), journal.Batch{Put: []journal.Held{held(uri, 1)}}); err != nil {
 					t.Error(err)
 				}
 				hs, err := j.Lookup(t.Context(), []string{uri})
@@ -242,11 +242,11 @@ func testConcurrent(t *testing.T, j destination.Journal) {
 	}
 }
 
-func testOwnership(t *testing.T, j destination.Journal) {
+func testOwnership(t *testing.T, j journal.Journal) {
 	h, entry, doc := held("http://a/1", 1), []byte("entry"), []byte("doc")
-	record(t, j, destination.Batch{
-		Put:  []destination.Held{h},
-		Owe:  []destination.Owed{{Set: 1, URI: "u", Entry: entry}},
+	record(t, j, journal.Batch{
+		Put:  []journal.Held{h},
+		Owe:  []journal.Owed{{Set: 1, URI: "u", Entry: entry}},
 		Save: map[string][]byte{"d": doc},
 	})
 	h.Sets[0], h.Hashes[0].Digest, entry[0], doc[0] = 9, "x", 'X', 'X'
@@ -261,14 +261,14 @@ func testOwnership(t *testing.T, j destination.Journal) {
 	}
 }
 
-func record(t *testing.T, j destination.Journal, b destination.Batch) {
+func record(t *testing.T, j journal.Journal, b journal.Batch) {
 	t.Helper()
 	if err := j.Record(t.Context(), b); err != nil {
 		t.Fatalf("Record: %v", err)
 	}
 }
 
-func load(t *testing.T, j destination.Journal, name string) []byte {
+func load(t *testing.T, j journal.Journal, name string) []byte {
 	t.Helper()
 	doc, err := j.Load(t.Context(), name)
 	if err != nil {
@@ -277,7 +277,7 @@ func load(t *testing.T, j destination.Journal, name string) []byte {
 	return doc
 }
 
-func lookup(t *testing.T, j destination.Journal, uris ...string) []destination.Held {
+func lookup(t *testing.T, j journal.Journal, uris ...string) []journal.Held {
 	t.Helper()
 	hs, err := j.Lookup(t.Context(), uris)
 	if err != nil {

@@ -7,42 +7,42 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/destination"
+	"lockstep/destination/journal"
 )
 
 // past returns a Past with every field set.
-func past(uri string, seq int64, sets ...int) destination.Past {
-	p := destination.Past{Held: held(uri, sets...), Seq: seq, Digest: [32]byte{31: 0xff}}
+func past(uri string, seq int64, sets ...int) journal.Past {
+	p := journal.Past{Held: held(uri, sets...), Seq: seq, Digest: [32]byte{31: 0xff}}
 	p.ETag, p.Modified, p.Written, p.Tag = "", "", time.Time{}, ""
 	return p
 }
 
-func testPast(t *testing.T, j destination.Journal) {
+func testPast(t *testing.T, j journal.Journal) {
 	a3, a7 := past("http://a/1", 3, 1), past("http://a/1", 7, 1, 300)
-	b5 := destination.Past{Held: destination.Held{URI: "http://a/2"}, Seq: 5, Was: destination.WasAbsent}
-	all := func(want ...destination.Past) {
+	b5 := journal.Past{Held: journal.Held{URI: "http://a/2"}, Seq: 5, Was: journal.WasAbsent}
+	all := func(want ...journal.Past) {
 		t.Helper()
 		same(t, "Past", collect(t, j.Past(t.Context(), "", "", 0)), want)
 	}
 	all()
 	withTag := a7
 	withTag.ETag, withTag.Modified = "x", "y" // not kept
-	record(t, j, destination.Batch{Past: []destination.Past{b5, withTag, a3}})
+	record(t, j, journal.Batch{Past: []journal.Past{b5, withTag, a3}})
 	all(a3, a7, b5)
-	same(t, "Past above 3", collect(t, j.Past(t.Context(), "", "", 3)), []destination.Past{a7, b5})
+	same(t, "Past above 3", collect(t, j.Past(t.Context(), "", "", 3)), []journal.Past{a7, b5})
 	same(t, "Past above 7", collect(t, j.Past(t.Context(), "", "", 7)), nil)
-	same(t, "Past from", collect(t, j.Past(t.Context(), "http://a/2", "", 0)), []destination.Past{b5})
-	same(t, "Past to", collect(t, j.Past(t.Context(), "", "http://a/2", 0)), []destination.Past{a3, a7})
-	same(t, "Past of one", collect(t, j.Past(t.Context(), "http://a/1", "http://a/1\x00", 4)), []destination.Past{a7})
+	same(t, "Past from", collect(t, j.Past(t.Context(), "http://a/2", "", 0)), []journal.Past{b5})
+	same(t, "Past to", collect(t, j.Past(t.Context(), "", "http://a/2", 0)), []journal.Past{a3, a7})
+	same(t, "Past of one", collect(t, j.Past(t.Context(), "http://a/1", "http://a/1\x00", 4)), []journal.Past{a7})
 
 	other := b5
-	other.Was, other.Path = destination.WasHeld, "other"
-	record(t, j, destination.Batch{Past: []destination.Past{other}}) // what is known stays
+	other.Was, other.Path = journal.WasHeld, "other"
+	record(t, j, journal.Batch{Past: []journal.Past{other}}) // what is known stays
 	all(a3, a7, b5)
-	forgotten := destination.Past{Held: destination.Held{URI: "http://a/1"}, Seq: 7, Was: destination.WasForgotten}
-	record(t, j, destination.Batch{
-		Forget: []destination.Past{{Held: destination.Held{URI: "http://a/1"}, Seq: 3}, {Held: destination.Held{URI: "http://a/1"}, Seq: 7}, {Held: destination.Held{URI: "http://none"}, Seq: 7}},
-		Past:   []destination.Past{forgotten},
+	forgotten := journal.Past{Held: journal.Held{URI: "http://a/1"}, Seq: 7, Was: journal.WasForgotten}
+	record(t, j, journal.Batch{
+		Forget: []journal.Past{{Held: journal.Held{URI: "http://a/1"}, Seq: 3}, {Held: journal.Held{URI: "http://a/1"}, Seq: 7}, {Held: journal.Held{URI: "http://none"}, Seq: 7}},
+		Past:   []journal.Past{forgotten},
 	})
 	all(forgotten, b5)
 
@@ -58,15 +58,15 @@ func testPast(t *testing.T, j destination.Journal) {
 	}
 }
 
-func testPastOrder(t *testing.T, j destination.Journal) {
-	var want []destination.Past
+func testPastOrder(t *testing.T, j journal.Journal) {
+	var want []journal.Past
 	for i := range 30 {
 		for seq := range int64(80) { // pages end within a resource, too
 			want = append(want, past(fmt.Sprintf("http://a/%02d", i), seq+1, 1))
 		}
 	}
 	for k := range 7 {
-		var b destination.Batch
+		var b journal.Batch
 		for i := k; i < len(want); i += 7 {
 			b.Past = append(b.Past, want[i])
 		}
@@ -75,7 +75,7 @@ func testPastOrder(t *testing.T, j destination.Journal) {
 	seq := j.Past(t.Context(), "", "", 0)
 	same(t, "Past", collect(t, seq), want)
 	same(t, "Past, read again", collect(t, seq), want)
-	var above []destination.Past
+	var above []journal.Past
 	for _, p := range want {
 		if p.Seq > 41 {
 			above = append(above, p)
@@ -85,24 +85,24 @@ func testPastOrder(t *testing.T, j destination.Journal) {
 	same(t, "Past of some", collect(t, j.Past(t.Context(), "http://a/03", "http://a/20", 0)), want[3*80:20*80])
 }
 
-func testInstants(t *testing.T, j destination.Journal) {
+func testInstants(t *testing.T, j journal.Journal) {
 	at := func(n int64) time.Time { return time.UnixMicro(n).UTC() }
-	same(t, "Instant of none", instant(t, j, at(1)), destination.Instant{})
+	same(t, "Instant of none", instant(t, j, at(1)), journal.Instant{})
 	for n := int64(1); n <= 5; n++ {
-		record(t, j, destination.Batch{Instant: destination.Instant{At: at(10 * n), Seq: n, Note: []byte{byte(n)}}})
+		record(t, j, journal.Batch{Instant: journal.Instant{At: at(10 * n), Seq: n, Note: []byte{byte(n)}}})
 	}
-	same(t, "Instant before all", instant(t, j, at(9)), destination.Instant{})
-	same(t, "Instant", instant(t, j, at(20)), destination.Instant{At: at(20), Seq: 2, Note: []byte{2}})
-	same(t, "Instant between", instant(t, j, at(29).Add(999)), destination.Instant{At: at(20), Seq: 2, Note: []byte{2}})
-	same(t, "Instant after all", instant(t, j, time.Now()), destination.Instant{At: at(50), Seq: 5, Note: []byte{5}})
-	record(t, j, destination.Batch{Instant: destination.Instant{At: at(50), Seq: 7}})
-	same(t, "Instant replaced", instant(t, j, at(50)), destination.Instant{At: at(50), Seq: 7})
-	record(t, j, destination.Batch{Since: 3})
-	same(t, "Instant removed", instant(t, j, at(29)), destination.Instant{})
-	same(t, "Instant that stays", instant(t, j, at(30)), destination.Instant{At: at(30), Seq: 3, Note: []byte{3}})
+	same(t, "Instant before all", instant(t, j, at(9)), journal.Instant{})
+	same(t, "Instant", instant(t, j, at(20)), journal.Instant{At: at(20), Seq: 2, Note: []byte{2}})
+	same(t, "Instant between", instant(t, j, at(29).Add(999)), journal.Instant{At: at(20), Seq: 2, Note: []byte{2}})
+	same(t, "Instant after all", instant(t, j, time.Now()), journal.Instant{At: at(50), Seq: 5, Note: []byte{5}})
+	record(t, j, journal.Batch{Instant: journal.Instant{At: at(50), Seq: 7}})
+	same(t, "Instant replaced", instant(t, j, at(50)), journal.Instant{At: at(50), Seq: 7})
+	record(t, j, journal.Batch{Since: 3})
+	same(t, "Instant removed", instant(t, j, at(29)), journal.Instant{})
+	same(t, "Instant that stays", instant(t, j, at(30)), journal.Instant{At: at(30), Seq: 3, Note: []byte{3}})
 }
 
-func instant(t *testing.T, j destination.Journal, at time.Time) destination.Instant {
+func instant(t *testing.T, j journal.Journal, at time.Time) journal.Instant {
 	t.Helper()
 	i, err := j.Instant(t.Context(), at)
 	if err != nil {

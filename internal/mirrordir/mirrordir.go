@@ -16,6 +16,7 @@ import (
 	"lockstep/bridge"
 	"lockstep/destination"
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/destination/lock"
 	"lockstep/internal/private"
 	"lockstep/storage/sqlite"
@@ -27,7 +28,7 @@ const Versions = filename.StateDir + "/versions"
 // A Dir is an open mirror.
 type Dir struct {
 	Files    *blob.Dir
-	Journal  destination.Journal
+	Journal  journal.Journal
 	Versions blob.Store
 	Portable bool // the file system folds case or refuses characters
 	closers  []interface{ Close() error }

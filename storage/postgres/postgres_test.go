@@ -8,7 +8,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/catalog/catalogtest"
-	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/destination/journaltest"
 	"lockstep/hub"
 	"lockstep/hub/hubtest"
@@ -50,7 +50,7 @@ func TestCatalogClock(t *testing.T) {
 
 func TestJournal(t *testing.T) {
 	t.Parallel()
-	journaltest.Run(t, func(t *testing.T) destination.Journal {
+	journaltest.Run(t, func(t *testing.T) journal.Journal {
 		return open(t, postgres.Options{}, postgrestest.URL(t)).Journal()
 	})
 }
@@ -94,7 +94,7 @@ func TestCatalogReopen(t *testing.T) {
 func TestJournalReopen(t *testing.T) {
 	t.Parallel()
 	open, shut := again(t, postgrestest.URL(t))
-	journaltest.Reopen(t, func() destination.Journal { return open().Journal() }, shut)
+	journaltest.Reopen(t, func() journal.Journal { return open().Journal() }, shut)
 }
 
 func TestLedgerReopen(t *testing.T) {

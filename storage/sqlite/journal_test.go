@@ -4,14 +4,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/destination/journaltest"
 	"lockstep/storage/sqlite"
 )
 
 func TestJournal(t *testing.T) {
 	t.Parallel()
-	journaltest.Run(t, func(t *testing.T) destination.Journal {
+	journaltest.Run(t, func(t *testing.T) journal.Journal {
 		return open(t, sqlite.Options{}, filepath.Join(t.TempDir(), "state.db")).Journal()
 	})
 }
@@ -19,5 +19,5 @@ func TestJournal(t *testing.T) {
 func TestJournalReopen(t *testing.T) {
 	t.Parallel()
 	open, shut := again(t, filepath.Join(t.TempDir(), "state.db"))
-	journaltest.Reopen(t, func() destination.Journal { return open().Journal() }, shut)
+	journaltest.Reopen(t, func() journal.Journal { return open().Journal() }, shut)
 }

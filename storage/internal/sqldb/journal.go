@@ -8,10 +8,10 @@ import (
 	"iter"
 	"strings"
 
-	"lockstep/destination"
+	"lockstep/destination/journal"
 )
 
-// Journal is a [destination.Journal].
+// Journal is a [journal.Journal].
 //
 //	journal_document(name, value)              state of the run and of each set
 //	journal_held(uri, path, length, …)         one row for each resource we hold
@@ -37,7 +37,7 @@ const (
 
 const heldColumns = `uri, path, length, lastmod, hashes, etag, modified, sets, written, tag`
 
-// Load implements [destination.Journal].
+// Load implements [journal.Journal].
 func (j *Journal) Load(ctx context.Context, name string) ([]byte, error) {
 	var value []byte
 	err := j.db.read.QueryRowContext(ctx, `SELECT value FROM journal_document WHERE name = $1`, name).Scan(&value)
@@ -50,9 +50,9 @@ func (j *Journal) Load(ctx context.Context, name string) ([]byte, error) {
 	return value, nil
 }
 
-// Lookup implements [destination.Journal].
-func (j *Journal) Lookup(ctx context.Context, uris []string) ([]destination.Held, error) {
-	held := make([]destination.Held, len(uris))
+// Lookup implements [journal.Journal].
+func (j *Journal) Lookup(ctx context.Context, uris []string) ([]journal.Held, error) {
+	held := make([]journal.Held, len(uris))
 	at := make(map[string]int, len(uris))
 	for i, uri := range uris {
 		at[uri] = i
@@ -81,10 +81,10 @@ func (j *Journal) Lookup(ctx context.Context, uris []string) ([]destination.Held
 	return held, nil
 }
 
-// Held implements [destination.Journal].
-func (j *Journal) Held(ctx context.Context, from, to string) iter.Seq2[destination.Held, error] {
-	return pages(from, func(h destination.Held) string { return h.URI },
-		func(after string, page []destination.Held) ([]destination.Held, error) {
+// Held implements [journal.Journal].
+func (j *Journal) Held(ctx context.Context, from, to string) iter.Seq2[journal.Held, error] {
+	return pages(from, func(h journal.Held) string { return h.URI },
+		func(after string, page []journal.Held) ([]journal.Held, error) {
 			// After the first page, from a URI the page ended with.
 			above := ` WHERE uri >= `
 			if after != from {
@@ -103,28 +103,28 @@ func (j *Journal) Held(ctx context.Context, from, to string) iter.Seq2[destinati
 		})
 }
 
-// Owed implements [destination.Journal].
-func (j *Journal) Owed(ctx context.Context, set int) iter.Seq2[destination.Owed, error] {
+// Owed implements [journal.Journal].
+func (j *Journal) Owed(ctx context.Context, set int) iter.Seq2[journal.Owed, error] {
 	const query = `SELECT uri, entry, cause FROM journal_owed
 		WHERE set_no = $1 AND uri > $2 ORDER BY uri LIMIT $3`
-	return pages("", func(o destination.Owed) string { return o.URI },
-		func(after string, page []destination.Owed) ([]destination.Owed, error) {
+	return pages("", func(o journal.Owed) string { return o.URI },
+		func(after string, page []journal.Owed) ([]journal.Owed, error) {
 			rows, err := j.db.query(ctx, query, set, after, journalPage)
-			return collect(rows, err, "owed from journal", page, func(o *destination.Owed) error {
+			return collect(rows, err, "owed from journal", page, func(o *journal.Owed) error {
 				o.Set = set
 				return rows.Scan(&o.URI, &o.Entry, &o.Cause)
 			})
 		})
 }
 
-// ScratchDir implements [destination.Scratcher]: scratch files go beside the
+// ScratchDir implements [journal.Scratcher]: scratch files go beside the
 // database.
 func (j *Journal) ScratchDir() (string, bool) { return j.db.scratch, true }
 
 // queryHeld appends the rows of a query to hs.
-func (j *Journal) queryHeld(ctx context.Context, hs []destination.Held, query string, args ...any) ([]destination.Held, error) {
+func (j *Journal) queryHeld(ctx context.Context, hs []journal.Held, query string, args ...any) ([]journal.Held, error) {
 	rows, err := j.db.query(ctx, query, args...)
-	return collect(rows, err, "held from journal", hs, func(h *destination.Held) error {
+	return collect(rows, err, "held from journal", hs, func(h *journal.Held) error {
 		var lastmod, written sql.NullInt64
 		var hashes, sets sql.RawBytes
 		if err := rows.Scan(&h.URI, &h.Path, &h.Length, &lastmod, &hashes, &h.ETag, &h.Modified, &sets, &written, &h.Tag); err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/destination"
+	"lockstep/destination/journal"
 )
 
 // filesPage is how many files one page has: few hand-overs, and some megabytes.
@@ -20,16 +20,16 @@ const filesPage = 8192
 type TextAggregator interface{ AggregatesText() }
 
 // Files implements [destination.FileLister].
-func (j *Journal) Files(ctx context.Context) iter.Seq2[destination.FilePage, error] {
+func (j *Journal) Files(ctx context.Context) iter.Seq2[journal.FilePage, error] {
 	read := j.filePage
 	if _, ok := j.db.dialect.(TextAggregator); ok {
 		read = j.joinedFilePage
 	}
-	return func(yield func(destination.FilePage, error) bool) {
+	return func(yield func(journal.FilePage, error) bool) {
 		for after := ""; ; {
 			p, err := read(ctx, after)
 			if err != nil {
-				yield(destination.FilePage{}, fmt.Errorf("read files from journal: %w", err))
+				yield(journal.FilePage{}, fmt.Errorf("read files from journal: %w", err))
 				return
 			}
 			if len(p.Files) > 0 && !yield(p, nil) || len(p.Files) < filesPage {
@@ -41,16 +41,16 @@ func (j *Journal) Files(ctx context.Context) iter.Seq2[destination.FilePage, err
 }
 
 // filePage reads the page behind a URI row by row.
-func (j *Journal) filePage(ctx context.Context, after string) (destination.FilePage, error) {
+func (j *Journal) filePage(ctx context.Context, after string) (journal.FilePage, error) {
 	const page = `SELECT uri, path, length, written, tag FROM journal_held WHERE uri > $1 ORDER BY uri LIMIT $2`
-	p := destination.FilePage{After: after}
+	p := journal.FilePage{After: after}
 	rows, err := j.db.query(ctx, page, after, filesPage)
 	if err != nil {
 		return p, err
 	}
 	defer func() { _ = rows.Close() }() // Err tells what failed
 	for rows.Next() {
-		var f destination.FileRecord
+		var f journal.FileRecord
 		var written sql.NullInt64
 		if err := rows.Scan(&p.Last, &f.Path, &f.Length, &written, &f.Tag); err != nil {
 			return p, err
@@ -69,10 +69,10 @@ func (j *Journal) filePage(ctx context.Context, after string) (destination.FileP
 // joinedFilePage does the same with one row: the database joins the page to one
 // text, which costs a fraction of handing out each row. No path has an empty
 // segment, so slashes separate its parts.
-func (j *Journal) joinedFilePage(ctx context.Context, after string) (destination.FilePage, error) {
+func (j *Journal) joinedFilePage(ctx context.Context, after string) (journal.FilePage, error) {
 	const page = `SELECT count(*), coalesce(max(uri), ''), coalesce(string_agg(path || '//' || CAST(length AS TEXT) || '/' || coalesce(CAST(written AS TEXT), '-') || '/' || CASE WHEN tag LIKE '%/%' THEN '?' ELSE tag || '.' END, '///'), '')
 		FROM (SELECT uri, path, length, written, tag FROM journal_held WHERE uri > $1 ORDER BY uri LIMIT $2) AS held`
-	p := destination.FilePage{After: after}
+	p := journal.FilePage{After: after}
 	rows, err := j.db.query(ctx, page, after, filesPage)
 	if err != nil {
 		return p, err
@@ -92,8 +92,8 @@ func (j *Journal) joinedFilePage(ctx context.Context, after string) (destination
 }
 
 // parseFiles undoes the joining.
-func parseFiles(text string, n int) ([]destination.FileRecord, error) {
-	files := make([]destination.FileRecord, 0, n)
+func parseFiles(text string, n int) ([]journal.FileRecord, error) {
+	files := make([]journal.FileRecord, 0, n)
 	for more := true; more; {
 		var one string
 		one, text, more = strings.Cut(text, "///")
@@ -101,7 +101,7 @@ func parseFiles(text string, n int) ([]destination.FileRecord, error) {
 		length, rest, ok2 := strings.Cut(rest, "/")
 		written, tag, ok3 := strings.Cut(rest, "/")
 		size, err := strconv.ParseInt(length, 10, 64)
-		f := destination.FileRecord{Path: path, Length: size, Tag: strings.TrimSuffix(tag, ".")}
+		f := journal.FileRecord{Path: path, Length: size, Tag: strings.TrimSuffix(tag, ".")}
 		if err == nil && written != "-" {
 			var at int64
 			at, err = strconv.ParseInt(written, 10, 64)

@@ -9,19 +9,19 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/destination"
+	"lockstep/destination/journal"
 )
 
 const pastColumns = `uri, seq, was, path, length, lastmod, hashes, sets, digest`
 
-// Past implements [destination.Journal].
-func (j *Journal) Past(ctx context.Context, from, to string, after int64) iter.Seq2[destination.Past, error] {
+// Past implements [journal.Journal].
+func (j *Journal) Past(ctx context.Context, from, to string, after int64) iter.Seq2[journal.Past, error] {
 	type place struct {
 		uri string
 		seq int64
 	}
-	return pagesFrom(place{from, after}, func(p destination.Past) place { return place{p.URI, p.Seq} },
-		func(last place, page []destination.Past) ([]destination.Past, error) {
+	return pagesFrom(place{from, after}, func(p journal.Past) place { return place{p.URI, p.Seq} },
+		func(last place, page []journal.Past) ([]journal.Past, error) {
 			var b strings.Builder
 			b.WriteString(`SELECT ` + pastColumns + ` FROM journal_past WHERE `)
 			var args []any
@@ -46,9 +46,9 @@ func (j *Journal) Past(ctx context.Context, from, to string, after int64) iter.S
 }
 
 // queryPast appends the rows of a query to ps.
-func (j *Journal) queryPast(ctx context.Context, ps []destination.Past, query string, args ...any) ([]destination.Past, error) {
+func (j *Journal) queryPast(ctx context.Context, ps []journal.Past, query string, args ...any) ([]journal.Past, error) {
 	rows, err := j.db.query(ctx, query, args...)
-	return collect(rows, err, "past from journal", ps, func(p *destination.Past) error {
+	return collect(rows, err, "past from journal", ps, func(p *journal.Past) error {
 		var lastmod sql.NullInt64
 		var hashes, sets, digest sql.RawBytes
 		if err := rows.Scan(&p.URI, &p.Seq, &p.Was, &p.Path, &p.Length, &lastmod, &hashes, &sets, &digest); err != nil {
@@ -69,24 +69,24 @@ func (j *Journal) queryPast(ctx context.Context, ps []destination.Past, query st
 	})
 }
 
-// Instant implements [destination.Journal].
-func (j *Journal) Instant(ctx context.Context, at time.Time) (destination.Instant, error) {
+// Instant implements [journal.Journal].
+func (j *Journal) Instant(ctx context.Context, at time.Time) (journal.Instant, error) {
 	const newest = `SELECT at, seq, note FROM journal_instant WHERE at <= $1 ORDER BY at DESC LIMIT 1`
-	var i destination.Instant
+	var i journal.Instant
 	var when int64
 	err := j.db.read.QueryRowContext(ctx, newest, at.UnixMicro()).Scan(&when, &i.Seq, &i.Note)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return destination.Instant{}, nil
+		return journal.Instant{}, nil
 	case err != nil:
-		return destination.Instant{}, fmt.Errorf("read instant from journal: %w", err)
+		return journal.Instant{}, fmt.Errorf("read instant from journal: %w", err)
 	}
 	i.At = time.UnixMicro(when).UTC()
 	return i, nil
 }
 
 // ahead records what a batch says of the past.
-func (j *Journal) ahead(ctx context.Context, tx *sql.Tx, b *destination.Batch) error {
+func (j *Journal) ahead(ctx context.Context, tx *sql.Tx, b *journal.Batch) error {
 	const forget = `DELETE FROM journal_past WHERE uri = $1 AND seq = $2`
 	for i := range b.Forget {
 		if _, err := tx.ExecContext(ctx, forget, b.Forget[i].URI, b.Forget[i].Seq); err != nil {
@@ -97,7 +97,7 @@ func (j *Journal) ahead(ctx context.Context, tx *sql.Tx, b *destination.Batch) e
 	for i := range b.Past {
 		p := &b.Past[i]
 		var digest []byte
-		if p.Digest != (destination.Past{}).Digest {
+		if p.Digest != (journal.Past{}).Digest {
 			digest = p.Digest[:]
 		}
 		err := put.exec(ctx, p.URI, p.Seq, int64(p.Was), p.Path, p.Length, micros(p.Lastmod), encodeHashes(p.Hashes), encodeSets(p.Sets), digest)

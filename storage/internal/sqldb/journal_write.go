@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"time"
 
-	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
-// Record implements [destination.Journal].
-func (j *Journal) Record(ctx context.Context, b destination.Batch) error {
+// Record implements [journal.Journal].
+func (j *Journal) Record(ctx context.Context, b journal.Batch) error {
 	return j.db.Update(ctx, func(tx *sql.Tx) error {
 		if err := j.ahead(ctx, tx, &b); err != nil {
 			return err
@@ -42,7 +42,7 @@ func (j *Journal) Record(ctx context.Context, b destination.Batch) error {
 	})
 }
 
-func (j *Journal) putHeld(ctx context.Context, tx *sql.Tx, held []destination.Held) error {
+func (j *Journal) putHeld(ctx context.Context, tx *sql.Tx, held []journal.Held) error {
 	put := j.db.bulk(tx, `INSERT INTO journal_held (`+heldColumns+`) VALUES`, 10,
 		` ON CONFLICT (uri) DO UPDATE SET path = excluded.path, length = excluded.length,
 		lastmod = excluded.lastmod, hashes = excluded.hashes, etag = excluded.etag,
@@ -68,7 +68,7 @@ func (j *Journal) dropHeld(ctx context.Context, tx *sql.Tx, uris []string) error
 	return drop.flush(ctx)
 }
 
-func (j *Journal) putOwed(ctx context.Context, tx *sql.Tx, owed []destination.Owed) error {
+func (j *Journal) putOwed(ctx context.Context, tx *sql.Tx, owed []journal.Owed) error {
 	put := j.db.bulk(tx, `INSERT INTO journal_owed (set_no, uri, entry, cause) VALUES`, 4,
 		` ON CONFLICT (set_no, uri) DO UPDATE SET entry = excluded.entry, cause = excluded.cause`)
 	for i := range owed {

@@ -21,6 +21,7 @@ import (
 	"lockstep/blob/s3"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/internal/mirrordir"
 	"lockstep/internal/private"
 	"lockstep/internal/statedir"
@@ -85,7 +86,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	}
 	database := filepath.Join(state, filepath.FromSlash(destination.StateFile))
 	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
-		return &State{Store: store, Journal: &destination.MemJournal{}, Versions: versions, Close: func() {}}, nil
+		return &State{Store: store, Journal: &journal.Mem{}, Versions: versions, Close: func() {}}, nil
 	}
 	if err := statedir.Make(state, log); err != nil {
 		return nil, err

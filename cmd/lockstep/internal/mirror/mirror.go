@@ -23,6 +23,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
 	"lockstep/destination/lock"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -99,7 +100,7 @@ func ParseMaps(values []string) ([]filename.Map, error) {
 // A State is an open DEST: its files and its Journal.
 type State struct {
 	Store    blob.Store
-	Journal  destination.Journal
+	Journal  journal.Journal
 	Versions blob.Store     // where versions are kept; nil where there is no mirror yet
 	scratch  blob.Scratcher // room for packages, where the store has none; may be nil
 	state    string         // directory of its memory; "" where there is none yet
@@ -130,11 +131,11 @@ func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool)
 		if err != nil {
 			return nil, fmt.Errorf("open the mirror: %w", err)
 		}
-		journal := &destination.MemJournal{}
+		memory := &journal.Mem{}
 		if _, err := os.Stat(dest); err == nil {
-			journal.Scratch = dest // scratch files have no names there
+			memory.Scratch = dest // scratch files have no names there
 		}
-		return &State{Store: store, Journal: journal, Versions: &blob.Mem{}, Close: func() {}}, nil
+		return &State{Store: store, Journal: memory, Versions: &blob.Mem{}, Close: func() {}}, nil
 	}
 	m, err := mirrordir.Open(dest)
 	if err != nil {
@@ -188,7 +189,7 @@ func Open(sel *Selection, net *network.Options, do destination.Options, readOnly
 	do.Jobs = net.Jobs
 	// With a store in memory first: nothing is made for options that cannot be used.
 	do.Versions = &blob.Mem{}
-	if _, err := destination.New(&blob.Mem{}, &destination.MemJournal{}, client, do); err != nil {
+	if _, err := destination.New(&blob.Mem{}, &journal.Mem{}, client, do); err != nil {
 		client.Close()
 		return nil, term.Usage(err, "")
 	}

@@ -1,4 +1,4 @@
-package destination
+package journal
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// MemJournal is a [Journal] in memory, for mirrors that live no longer than
+// Mem is a [Journal] in memory, for mirrors that live no longer than
 // the process. The zero value is empty and ready to use.
-type MemJournal struct {
+type Mem struct {
 	Scratch string // directory for scratch files without names; default: none, see [Scratcher]
 
 	mu   sync.Mutex // guards what follows
@@ -30,7 +30,7 @@ type memKey struct {
 }
 
 // Load implements [Journal].
-func (j *MemJournal) Load(ctx context.Context, name string) ([]byte, error) {
+func (j *Mem) Load(ctx context.Context, name string) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (j *MemJournal) Load(ctx context.Context, name string) ([]byte, error) {
 }
 
 // Lookup implements [Journal].
-func (j *MemJournal) Lookup(ctx context.Context, uris []string) ([]Held, error) {
+func (j *Mem) Lookup(ctx context.Context, uris []string) ([]Held, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (j *MemJournal) Lookup(ctx context.Context, uris []string) ([]Held, error) 
 }
 
 // Held implements [Journal].
-func (j *MemJournal) Held(ctx context.Context, from, to string) iter.Seq2[Held, error] {
+func (j *Mem) Held(ctx context.Context, from, to string) iter.Seq2[Held, error] {
 	return func(yield func(Held, error) bool) {
 		j.mu.Lock()
 		var uris []string
@@ -81,7 +81,7 @@ func (j *MemJournal) Held(ctx context.Context, from, to string) iter.Seq2[Held, 
 }
 
 // Owed implements [Journal].
-func (j *MemJournal) Owed(ctx context.Context, set int) iter.Seq2[Owed, error] {
+func (j *Mem) Owed(ctx context.Context, set int) iter.Seq2[Owed, error] {
 	return func(yield func(Owed, error) bool) {
 		j.mu.Lock()
 		var os []Owed
@@ -106,7 +106,7 @@ func (j *MemJournal) Owed(ctx context.Context, set int) iter.Seq2[Owed, error] {
 }
 
 // Record implements [Journal].
-func (j *MemJournal) Record(ctx context.Context, b Batch) error {
+func (j *Mem) Record(ctx context.Context, b Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (j *MemJournal) Record(ctx context.Context, b Batch) error {
 }
 
 // ahead records what b says of the past. The caller holds mu.
-func (j *MemJournal) ahead(b *Batch) {
+func (j *Mem) ahead(b *Batch) {
 	bySeq := func(p Past, seq int64) int { return cmp.Compare(p.Seq, seq) }
 	for i := range b.Forget {
 		f := &b.Forget[i]
@@ -171,7 +171,7 @@ func (j *MemJournal) ahead(b *Batch) {
 }
 
 // Past implements [Journal].
-func (j *MemJournal) Past(ctx context.Context, from, to string, after int64) iter.Seq2[Past, error] {
+func (j *Mem) Past(ctx context.Context, from, to string, after int64) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {
 		j.mu.Lock()
 		var uris []string
@@ -200,7 +200,7 @@ func (j *MemJournal) Past(ctx context.Context, from, to string, after int64) ite
 }
 
 // Instant implements [Journal].
-func (j *MemJournal) Instant(ctx context.Context, at time.Time) (Instant, error) {
+func (j *Mem) Instant(ctx context.Context, at time.Time) (Instant, error) {
 	if err := ctx.Err(); err != nil {
 		return Instant{}, err
 	}
@@ -216,7 +216,7 @@ func (j *MemJournal) Instant(ctx context.Context, at time.Time) (Instant, error)
 }
 
 // ScratchDir implements [Scratcher].
-func (j *MemJournal) ScratchDir() (string, bool) { return j.Scratch, false }
+func (j *Mem) ScratchDir() (string, bool) { return j.Scratch, false }
 
 func (h Held) clone() Held {
 	h.Hashes, h.Sets = slices.Clone(h.Hashes), slices.Clone(h.Sets)

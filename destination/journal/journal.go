@@ -1,4 +1,8 @@
-package destination
+// Package journal defines the memory of a Destination: which resources a mirror
+// holds, which work is pending, how far each set has come, and what was held
+// before. A [Journal] stores it in transactions; [Mem] is one in memory, and
+// package storage/sqlite has one in a file.
+package journal
 
 import (
 	"context"
@@ -24,8 +28,8 @@ type Held struct {
 	Tag      string              // of the file, where the store tells versions apart (blob.Info.Version); empty: not recorded
 }
 
-// record notes what the store says of the file, for later comparisons.
-func (h *Held) record(info *blob.Info) {
+// SetFile notes what the store says of the file, for later comparisons.
+func (h *Held) SetFile(info *blob.Info) {
 	h.Written, h.Tag = info.ModTime.Truncate(time.Microsecond).UTC(), info.Version
 }
 
