@@ -104,26 +104,25 @@ type Options struct {
 
 // A Destination keeps the blobs of a store in step with a Source.
 type Destination struct {
-	store   blob.Store
-	journal journal.Journal
-	client  *fetch.Client
-	opts    Options
-	selects *selection
-	vault   *vault.Vault     // nil: there is no place for versions
-	clock   func() time.Time // of the mirror
-	jobs    int              // resources of one host under way at a time
-	open    int              // files of a batch that may be open
-	kept    int              // files that may be open of versions that are being kept
-	log     *slog.Logger
-	mirrors mirrorHosts
-	larges  atomic.Int32        // large contents under way
-	wides   atomic.Int32        // of them those got over several connections
-	making  *semaphore.Weighted // bytes of memory that patches being applied may take
-	compare bool                // runs compare all there is, whatever is known
+	store    blob.Store
+	journal  journal.Journal
+	client   *fetch.Client
+	opts     Options
+	selects  *selection
+	vault    *vault.Vault     // nil: there is no place for versions
+	clock    func() time.Time // of the mirror
+	jobs     int              // resources of one host under way at a time
+	open     int              // files of a batch that may be open
+	kept     int              // files that may be open of versions that are being kept
+	log      *slog.Logger
+	mirrors  mirrorHosts
+	larges   atomic.Int32        // large contents under way
+	wides    atomic.Int32        // of them those got over several connections
+	making   *semaphore.Weighted // bytes of memory that patches being applied may take
+	packages *packageOpener      // opens packages
+	compare  bool                // runs compare all there is, whatever is known
 
 	doubtEvery time.Duration // of a Follower: how often all of a set is compared because its documents do not tell of what was notified
-
-	large chan struct{} // held while the directory of a package is large
 
 	eventMu sync.Mutex // one event at a time
 }
@@ -173,7 +172,12 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 		return nil, err
 	}
 	d := &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, kept: kept, selects: sel,
-		making: semaphore.NewWeighted(makingBytes), large: make(chan struct{}, 1), log: o.Logger, clock: time.Now}
+		making: semaphore.NewWeighted(makingBytes), log: o.Logger, clock: time.Now}
+	room := o.Scratch
+	if room == nil {
+		room, _ = store.(blob.Scratcher)
+	}
+	d.packages = newPackageOpener(c, room)
 	if o.Versions != nil {
 		d.vault = vault.New(o.Versions, vault.Options{Compress: true, Logger: o.Logger})
 	}

@@ -331,3 +331,14 @@ func (r *setReader) openNumbered(ctx context.Context, n int, believe bool) (*pac
 	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: ref.uri})
 	return r.openManifest(ctx, ref.entry(), believe)
 }
+
+// openManifest opens the manifest of the package that entry of a dump
+// describes. A copy of it has to come from a host the Source may name.
+func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry, believe bool) (*packedManifest, error) {
+	return r.d.packages.openManifest(ctx, entry, &r.packages.shelf, believe, func(uri string) string {
+		if r.home == nil {
+			return ""
+		}
+		return r.refuse(uri)
+	})
+}

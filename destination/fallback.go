@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -116,7 +117,7 @@ func mayPassLater(err error) bool {
 	case errors.As(err, &status):
 		return status.Status != http.StatusNotFound && status.Status != http.StatusGone
 	}
-	return !errors.Is(err, resourcesync.ErrHTML) && !errors.Is(err, resourcesync.ErrNotDocument) && !isContentError(err)
+	return !errors.Is(err, resourcesync.ErrHTML) && !errors.Is(err, resourcesync.ErrNotDocument) && !content.IsError(err)
 }
 
 // mayReplace reports whether a fallback may be used for something that failed

@@ -11,19 +11,12 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
-	"lockstep/resourcesync"
 )
 
-// A packageJob is what is wanted of one package. What is said of the package
-// is a hint: it saves requests, and is checked.
+// A packageJob is what is wanted of one package.
 type packageJob struct {
-	URI     string
-	Length  int64               // as its dump states it; -1: not stated
-	Hashes  resourcesync.Hashes // likewise
-	Members int                 // how many its manifest names; zero: not known
-	Copy    manifestCopy        // of the manifest its entries were read from; zero: none
-
-	Shelf *packageShelf // where packages are kept that were fetched whole; may be nil
+	packageSource
+	Copy manifestCopy // of the manifest its entries were read from; zero: none
 
 	// Trusted says that content is taken which no hash vouches for but the
 	// checksums in the package: where nothing better is to be had.
@@ -31,9 +24,6 @@ type packageJob struct {
 
 	Wanted []*action // the member of each is its want's Member.Path
 }
-
-// maxReopen is how often a package is begun anew because it changed.
-const maxReopen = 3
 
 // A packager gets content out of packages. What cannot be had from there, for
 // whatever reason, is handed back: no package makes a run fail.
@@ -81,11 +71,6 @@ func (p *packager) get(ctx context.Context, job *packageJob) {
 		}
 	}
 	u.tell()
-}
-
-// isOther reports whether opening the package anew may help.
-func isOther(err error) bool {
-	return errors.Is(err, errPackageChanged) || errors.Is(err, errNoRanges)
 }
 
 // An unpacking is one package being read.
@@ -151,11 +136,42 @@ func (u *unpacking) round(ctx context.Context) error {
 	if len(u.left) == 0 {
 		return nil
 	}
-	return u.d.withDirectory(ctx, file, func(dir *unpack.Directory, _ bool) error {
+	return u.d.packages.withDirectory(ctx, file, func(dir *unpack.Directory, _ bool) error {
 		u.compareManifest(ctx, file, dir)
 		u.tellExtra(dir)
 		return u.extract(ctx, file, u.plan(dir))
 	})
+}
+
+// open opens the package, and holds it whole where that is needed.
+func (u *unpacking) open(ctx context.Context) (packageFile, error) {
+	src, worth := u.job.packageSource, u.worth
+	src.Members = max(src.Members, len(u.job.Wanted))
+	if len(u.unvouched) > 0 {
+		worth = nil
+	}
+	file, warning, err := u.d.packages.open(ctx, &src, u.whole, worth)
+	if err != nil {
+		if errors.Is(err, errNotWorth) {
+			u.quiet = true
+		}
+		return nil, err
+	}
+	if warning != "" {
+		u.warn(u.job.URI, warning)
+	}
+	return file, nil
+}
+
+// worth reports whether a package of so many bytes should be fetched for what
+// is left to be had of it.
+func (u *unpacking) worth(size int64) bool {
+	const each = 16 << 10 // bytes that might come instead of one request
+	var want int64
+	for _, a := range u.left {
+		want += max(a.Length, 0) + each
+	}
+	return size < 0 || size <= 4*want
 }
 
 // refuse hands actions back.

@@ -124,7 +124,7 @@ func (g *packageRig) single(a *action) {
 
 // job wants these files; a hash vouches for each.
 func (g *packageRig) job(files map[string]string) *packageJob {
-	job := &packageJob{URI: g.srv.URL + "/p.zip", Length: -1}
+	job := &packageJob{packageSource: packageSource{URI: g.srv.URL + "/p.zip", Length: -1}}
 	for path, data := range files {
 		sum := sha256.Sum256([]byte(data))
 		job.Wanted = append(job.Wanted, &action{verb: verbFetch, want: want{

@@ -21,6 +21,14 @@ var (
 	errNoRanges = errors.New("the server sends no parts of it")
 )
 
+// maxReopen is how often a package is opened again because it changed.
+const maxReopen = 3
+
+// isOther reports whether opening the package again may help.
+func isOther(err error) bool {
+	return errors.Is(err, errPackageChanged) || errors.Is(err, errNoRanges)
+}
+
 // A packageFile is a package that can be read from anywhere.
 type packageFile interface {
 	// directory reads where everything is.
@@ -39,13 +47,13 @@ const (
 )
 
 // withDirectory hands the directory of a package to use, and does not keep it.
-func (d *Destination) withDirectory(ctx context.Context, file packageFile, use func(dir *unpack.Directory, large bool) error) error {
+func (k *packageOpener) withDirectory(ctx context.Context, file packageFile, use func(dir *unpack.Directory, large bool) error) error {
 	dir, err := file.directory(unpack.Limits{Members: manyMembers, Directory: manyBytes})
 	large := errors.Is(err, unpack.ErrLimit)
 	if large {
 		select {
-		case d.large <- struct{}{}:
-			defer func() { <-d.large }()
+		case k.large <- struct{}{}:
+			defer func() { <-k.large }()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -231,7 +239,7 @@ func (s *sectionReader) open() error {
 	switch {
 	case errors.As(err, &status) && status.Status == http.StatusRequestedRangeNotSatisfiable:
 		return errPackageChanged
-	case isRangeError(err):
+	case fetch.IsRange(err):
 		return errNoRanges
 	case err != nil:
 		return err
@@ -279,4 +287,13 @@ func (s *sectionReader) Close() error {
 		s.err = errors.New("read after close")
 	}
 	return nil
+}
+
+// clip shortens what a stranger wrote, for a message.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
 }

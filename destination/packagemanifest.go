@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 
+	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
@@ -42,7 +43,6 @@ type packedManifest struct {
 	Header resourcesync.Header // what it says of itself before its first entry
 
 	ctx      context.Context
-	d        *Destination
 	reader   *resourcesync.Reader
 	body     io.ReadCloser
 	sum      hash.Hash32
@@ -64,13 +64,16 @@ type packedManifest struct {
 // With believe, the manifest says which resources there are and what their
 // hashes are, and not only where content is stored. Then one in the package is
 // read only after the whole package was verified, if the dump states its hash.
-func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry, believe bool) (*packedManifest, error) {
+//
+// refuse returns why a document must not be believed that the host of uri sent
+// in place of the copy; it is empty if it may.
+func (k *packageOpener) openManifest(ctx context.Context, entry *resourcesync.Entry, shelf *packageShelf, believe bool, refuse func(uri string) string) (*packedManifest, error) {
 	var cerr error
 	for _, l := range entry.Links {
 		if l.Rel != relContents {
 			continue
 		}
-		m, err := r.openManifestCopy(ctx, &l)
+		m, err := k.openManifestCopy(ctx, &l, refuse)
 		if err == nil && !m.Header.Index {
 			return m, nil
 		}
@@ -84,11 +87,11 @@ func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry,
 			return nil, cerr
 		}
 	}
-	m, err := r.d.openManifestInside(ctx, entry, &r.packages.shelf, believe)
+	m, err := k.openManifestInside(ctx, entry, shelf, believe)
 	if err != nil && cerr != nil {
 		return nil, fmt.Errorf("%w; nor in the package: %w", cerr, err)
 	}
-	if err == nil && cerr != nil && isContentError(cerr) {
+	if err == nil && cerr != nil && content.IsError(cerr) {
 		m.warn(fmt.Sprintf("the copy of the manifest is not used: %v", cerr))
 	}
 	return m, err
@@ -96,20 +99,20 @@ func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry,
 
 // openManifestCopy opens the copy a link leads to. It has to come from a host
 // the Source may name, and to be what the link states of it.
-func (r *setReader) openManifestCopy(ctx context.Context, l *resourcesync.Link) (*packedManifest, error) {
-	resp, err := r.d.client.GetWhole(ctx, fetch.Request{URI: l.Href, AcceptGzip: true, Document: true, MaxBytes: resourcesync.DefaultReadBytes})
+func (k *packageOpener) openManifestCopy(ctx context.Context, l *resourcesync.Link, refuse func(uri string) string) (*packedManifest, error) {
+	resp, err := k.client.GetWhole(ctx, fetch.Request{URI: l.Href, AcceptGzip: true, Document: true, MaxBytes: resourcesync.DefaultReadBytes})
 	if err != nil {
 		return nil, err
 	}
-	m := &packedManifest{URI: l.Href, ctx: ctx, d: r.d, body: resp.Body, copied: true}
-	if resp.URI != l.Href && r.home != nil {
-		if reason := r.refuse(resp.URI); reason != "" {
+	m := &packedManifest{URI: l.Href, ctx: ctx, body: resp.Body, copied: true}
+	if resp.URI != l.Href {
+		if reason := refuse(resp.URI); reason != "" {
 			_ = m.Close() // it is another host's word
 			return nil, fmt.Errorf("refuse manifest %s: %s", fetch.Printable(resp.URI), reason)
 		}
 	}
 	if content.HasKnown(l.Hashes) {
-		if err := m.verifyCopy(l); err != nil {
+		if err := m.verifyCopy(l, k.scratch); err != nil {
 			_ = m.Close() // err says why it is of no use
 			return nil, err
 		}
@@ -119,9 +122,9 @@ func (r *setReader) openManifestCopy(ctx context.Context, l *resourcesync.Link) 
 
 // verifyCopy reads the copy aside and compares it with the hash its link states,
 // before anything in it is believed.
-func (m *packedManifest) verifyCopy(l *resourcesync.Link) error {
+func (m *packedManifest) verifyCopy(l *resourcesync.Link, lender blob.Scratcher) error {
 	w := content.Description{URI: l.Href, Length: -1, Hashes: l.Hashes}
-	aside := &spool{d: m.d, ctx: m.ctx}
+	aside := &spool{lender: lender, ctx: m.ctx}
 	hasher := content.NewHasher(l.Hashes)
 	n, err := content.Copy(aside, hasher, m.body)
 	if err == nil {
@@ -136,39 +139,33 @@ func (m *packedManifest) verifyCopy(l *resourcesync.Link) error {
 	return nil
 }
 
-func isContentError(err error) bool {
-	var wrong *content.Error
-	return errors.As(err, &wrong)
-}
-
 // openManifestInside opens the one in the package.
-func (d *Destination) openManifestInside(ctx context.Context, entry *resourcesync.Entry, shelf *packageShelf, believe bool) (*packedManifest, error) {
-	job := &packageJob{URI: entry.Loc, Length: -1, Hashes: entry.Hashes, Shelf: shelf}
+func (k *packageOpener) openManifestInside(ctx context.Context, entry *resourcesync.Entry, shelf *packageShelf, believe bool) (*packedManifest, error) {
+	src := &packageSource{URI: entry.Loc, Length: -1, Hashes: entry.Hashes, Shelf: shelf}
 	if entry.HasLength {
-		job.Length = entry.Length
+		src.Length = entry.Length
 	}
 	for try := 0; ; try++ {
-		m, err := d.tryManifestInside(ctx, job, try > 0 || believe && content.HasKnown(job.Hashes))
+		m, err := k.tryManifestInside(ctx, src, try > 0 || believe && content.HasKnown(src.Hashes))
 		if err == nil || !isOther(err) || try == maxReopen {
 			return m, err
 		}
 	}
 }
 
-func (d *Destination) tryManifestInside(ctx context.Context, job *packageJob, whole bool) (*packedManifest, error) {
-	o := &opening{d: d, job: job, whole: whole}
-	file, err := o.openVerified(ctx)
+func (k *packageOpener) tryManifestInside(ctx context.Context, src *packageSource, whole bool) (*packedManifest, error) {
+	file, warning, err := k.open(ctx, src, whole, nil)
 	if err != nil {
 		return nil, err
 	}
-	m := &packedManifest{URI: job.URI, ctx: ctx, d: d, file: file}
-	if o.warning != "" {
-		m.warn(o.warning)
+	m := &packedManifest{URI: src.URI, ctx: ctx, file: file}
+	if warning != "" {
+		m.warn(warning)
 	}
 	if s, ok := file.(*spool); ok {
-		m.file = shelved{s, job}
+		m.file = shelved{s, src}
 	}
-	err = d.withDirectory(ctx, file, func(dir *unpack.Directory, large bool) error {
+	err = k.withDirectory(ctx, file, func(dir *unpack.Directory, large bool) error {
 		m.dir = dir
 		if err := m.enter(); err != nil {
 			return fmt.Errorf("manifest: %w", err)
@@ -183,7 +180,7 @@ func (d *Destination) tryManifestInside(ctx context.Context, job *packageJob, wh
 	})
 	if err != nil {
 		_ = m.Close() // the error of reading is what counts
-		return nil, fmt.Errorf("package %s: %w", fetch.Printable(job.URI), err)
+		return nil, fmt.Errorf("package %s: %w", fetch.Printable(src.URI), err)
 	}
 	return m, nil
 }
@@ -191,11 +188,11 @@ func (d *Destination) tryManifestInside(ctx context.Context, job *packageJob, wh
 // shelved is a package that is kept when it is closed.
 type shelved struct {
 	*spool
-	job *packageJob
+	src *packageSource
 }
 
 func (s shelved) Close() error {
-	s.job.Shelf.put(s.job.URI, s.spool)
+	s.src.Shelf.put(s.src.URI, s.spool)
 	return nil
 }
 
@@ -433,84 +430,14 @@ func (m *packedManifest) Close() error {
 	return f.Close()
 }
 
-// compareManifest looks whether the manifest in the package is the one its
-// entries were read from. If not, the one inside says where things are
-// (RS-ZIP-10).
-func (u *unpacking) compareManifest(ctx context.Context, file packageFile, dir *unpack.Directory) {
-	member, folder := dir.Manifest()
-	if folder != "" {
-		u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is in the folder %s", fetch.Printable(u.job.URI), fetch.Printable(clip(folder))))
-	}
-	if c := u.job.Copy; c == (manifestCopy{}) || member == nil || member.Refused() != "" || member.Size == c.Size && member.CRC == c.CRC {
-		return
-	}
-	u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is not the one beside it; the one inside counts", fetch.Printable(u.job.URI)))
-	m := &packedManifest{URI: u.job.URI, ctx: ctx, d: u.d, file: openFile{file}, dir: dir}
-	defer m.Close()
-	if err := m.enter(); err != nil {
-		u.warn(u.job.URI, fmt.Sprintf("package %s: manifest: %v", fetch.Printable(u.job.URI), err))
-		return
-	}
-	wanted := map[string][]*action{}
-	for _, a := range u.left {
-		wanted[a.URI] = append(wanted[a.URI], a)
-	}
-	u.paths = map[*action]string{}
-	for e, err := range m.Entries() {
-		if err != nil {
-			u.warn(u.job.URI, err.Error())
-			return
-		}
-		for _, a := range wanted[e.Loc] {
-			u.place(a, &e)
-		}
-	}
-}
-
-// tellExtra tells of files that no manifest names, which are ignored
-// (RS-ZIP-08).
-func (u *unpacking) tellExtra(dir *unpack.Directory) {
-	if u.job.Members == 0 {
-		return
-	}
-	n := 0
-	for i := range dir.Members {
-		if !dir.Members[i].IsDir() {
-			n++
-		}
-	}
-	if m, _ := dir.Manifest(); m != nil {
-		n--
-	}
-	if n -= u.job.Members; n > 0 {
-		u.warn(u.job.URI, fmt.Sprintf("package %s: %d files in it that its manifest does not name are ignored", fetch.Printable(u.job.URI), n))
-	}
+// enterManifest returns the manifest in a package whose directory was read. The
+// package stays open when the manifest is closed.
+func enterManifest(ctx context.Context, uri string, file packageFile, dir *unpack.Directory) (*packedManifest, error) {
+	m := &packedManifest{URI: uri, ctx: ctx, file: openFile{file}, dir: dir}
+	return m, m.enter()
 }
 
 // openFile is a package that stays open.
 type openFile struct{ packageFile }
 
 func (openFile) Close() error { return nil }
-
-// place notes where an entry of the manifest has what a wants, unless it has it
-// where a says, or an entry before fits better.
-func (u *unpacking) place(a *action, e *resourcesync.Entry) {
-	if e.Path == "" {
-		return
-	}
-	p := want{Hashes: e.Hashes, Lastmod: e.Lastmod, Length: -1}
-	if e.HasLength {
-		p.Length = e.Length
-	}
-	if _, ok := u.paths[a]; !ok || e.Path == a.Member.Path || sameRepresentation(&p, &a.want) {
-		u.paths[a] = e.Path
-	}
-}
-
-// path is where a's content lies in the package.
-func (u *unpacking) path(a *action) string {
-	if path, ok := u.paths[a]; ok {
-		return path
-	}
-	return a.Member.Path
-}

@@ -17,7 +17,7 @@ import (
 // concurrent use.
 type memberReader struct {
 	ctx      context.Context // of the packages: they outlive a read
-	d        *Destination
+	opener   *packageOpener
 	packages *packageTable
 
 	mu     sync.Mutex // guards what follows
@@ -50,8 +50,8 @@ const (
 	smallPackage = 4 << 20
 )
 
-func newMemberReader(ctx context.Context, d *Destination, t *packageTable) *memberReader {
-	return &memberReader{ctx: ctx, d: d, packages: t, open: map[int]*openPackage{}, failed: map[int]error{}}
+func newMemberReader(ctx context.Context, k *packageOpener, t *packageTable) *memberReader {
+	return &memberReader{ctx: ctx, opener: k, packages: t, open: map[int]*openPackage{}, failed: map[int]error{}}
 }
 
 // with hands the content of a member to use, as far as it is what a describes by
@@ -141,17 +141,16 @@ func (r *memberReader) begin(p *openPackage, insist bool) error {
 	if !ok || ref.refused != "" {
 		return fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.uri), ref.refused)
 	}
-	job := ref.job(nil)
-	job.Shelf = &r.packages.shelf
-	o := &opening{d: r.d, job: job}
+	src := ref.source()
+	src.Shelf = &r.packages.shelf
+	var worth func(size int64) bool
 	if !insist {
-		o.worth = func(size int64) bool { return size >= 0 && size <= smallPackage }
+		worth = func(size int64) bool { return size >= 0 && size <= smallPackage }
 	}
 	err := error(errNoRanges)
 	for try := 0; try < maxReopen && isOther(err); try++ {
-		o.spool, o.file, o.n, o.whole = nil, nil, 0, try > 0
-		if p.file, err = o.openVerified(r.ctx); err == nil {
-			err = r.d.withDirectory(r.ctx, p.file, func(dir *unpack.Directory, large bool) error {
+		if p.file, _, err = r.opener.open(r.ctx, &src, try > 0, worth); err == nil {
+			err = r.opener.withDirectory(r.ctx, p.file, func(dir *unpack.Directory, large bool) error {
 				if p.dir = dir; large {
 					return fmt.Errorf("package %s has too many members", fetch.Printable(ref.uri))
 				}
@@ -206,8 +205,8 @@ func (r *memberReader) evict() {
 // close closes a package, or keeps what was read whole for others.
 func (r *memberReader) close(p *openPackage) {
 	ref, _ := r.packages.get(p.number)
-	if s, ok := p.file.(*spool); ok && p.err == nil {
-		r.packages.shelf.put(ref.uri, s)
+	if p.err == nil && p.file != nil {
+		r.packages.shelf.keep(ref.uri, p.file)
 	} else if p.file != nil {
 		_ = p.file.Close() // only read
 	}

@@ -32,40 +32,46 @@ const (
 // errNotWorth reports a package that would have to be fetched whole for little.
 var errNotWorth = errors.New("little is wanted of it, and the server sends no parts of it")
 
-// open opens the package, and holds it whole where that is needed.
-func (u *unpacking) open(ctx context.Context) (packageFile, error) {
-	o := &opening{d: u.d, job: u.job, whole: u.whole, worth: u.worth}
-	if len(u.unvouched) > 0 {
-		o.worth = nil
-	}
-	file, err := o.openVerified(ctx)
-	if err != nil {
-		if errors.Is(err, errNotWorth) {
-			u.quiet = true
-		}
-		return nil, err
-	}
-	if o.warning != "" {
-		u.warn(u.job.URI, o.warning)
-	}
-	return file, nil
+// A packageSource says where a package is and what its dump states of it. What
+// is stated saves requests, and is verified.
+type packageSource struct {
+	URI     string
+	Length  int64               // as its dump states it; -1: not stated
+	Hashes  resourcesync.Hashes // likewise
+	Members int                 // how many its manifest names, or are wanted; zero: not known
+
+	Shelf *packageShelf // where packages are kept that were fetched whole; may be nil
 }
 
-// worth reports whether a package of so many bytes should be fetched for what
-// is left to be had of it.
-func (u *unpacking) worth(size int64) bool {
-	const each = 16 << 10 // bytes that might come instead of one request
-	var want int64
-	for _, a := range u.left {
-		want += max(a.Length, 0) + each
+// A packageOpener opens packages. It is safe for concurrent use.
+type packageOpener struct {
+	client  *fetch.Client
+	scratch blob.Scratcher // lends room for packages that are held whole; nil: there is none
+	large   chan struct{}  // holds a token while a large directory is in memory
+}
+
+// newPackageOpener returns an opener that sends requests through c.
+func newPackageOpener(c *fetch.Client, scratch blob.Scratcher) *packageOpener {
+	return &packageOpener{client: c, scratch: scratch, large: make(chan struct{}, 1)}
+}
+
+// open opens a package: its directory is read from its end, and its members are
+// read by range requests. With whole it is fetched completely first, as it is
+// from a server that sends no parts; worth is asked before that, unless it is
+// nil. A package is compared with what its dump states as far as what was read of
+// it allows. The warning says what was wrong, and did not matter.
+func (k *packageOpener) open(ctx context.Context, src *packageSource, whole bool, worth func(size int64) bool) (file packageFile, warning string, err error) {
+	o := &opening{k: k, src: src, whole: whole, worth: worth}
+	if file, err = o.openVerified(ctx); err != nil {
+		return nil, "", err
 	}
-	return size < 0 || size <= 4*want
+	return file, o.warning, nil
 }
 
 // An opening opens a package.
 type opening struct {
-	d     *Destination
-	job   *packageJob
+	k     *packageOpener
+	src   *packageSource
 	whole bool
 	worth func(size int64) bool // asked before a package is fetched whole; nil: it always is
 
@@ -95,12 +101,12 @@ func (o *opening) openVerified(ctx context.Context) (packageFile, error) {
 		}
 		_ = file.Close() // only read
 		switch {
-		case o.spool == nil && content.HasKnown(o.job.Hashes):
+		case o.spool == nil && content.HasKnown(o.src.Hashes):
 			o.whole = true
 		case o.spool != nil && !o.noCache && ctx.Err() == nil:
 			o.noCache = true
 		default:
-			return nil, &unverifiedError{o.job.URI, err}
+			return nil, &unverifiedError{o.src.URI, err}
 		}
 		o.spool, o.file, o.n, o.total = nil, nil, 0, 0
 	}
@@ -126,13 +132,13 @@ func isUnverified(err error) bool {
 
 // open asks for the end of the package, or for all of it.
 func (o *opening) open(ctx context.Context) (packageFile, error) {
-	if o.spool = o.job.Shelf.take(o.job.URI); o.spool != nil {
+	if o.spool = o.src.Shelf.take(o.src.URI); o.spool != nil {
 		return o.reuse(ctx)
 	}
 	err := errNoEnd
 	for _, r := range o.requests() {
-		err = o.d.client.Fetch(ctx, r, func(resp *fetch.Response) error { return o.use(ctx, r, resp) })
-		if !isRangeError(err) && !errors.Is(err, errNoEnd) {
+		err = o.k.client.Fetch(ctx, r, func(resp *fetch.Response) error { return o.use(ctx, r, resp) })
+		if !fetch.IsRange(err) && !errors.Is(err, errNoEnd) {
 			break
 		}
 	}
@@ -155,10 +161,10 @@ var errNoEnd = errors.New("the server sends another part of it than was asked fo
 // wrong.
 func (o *opening) requests() []*fetch.Request {
 	ask := func(from, last int64) *fetch.Request {
-		return &fetch.Request{URI: o.job.URI, RangeFrom: from, RangeLast: last, Document: true, NoCache: o.noCache}
+		return &fetch.Request{URI: o.src.URI, RangeFrom: from, RangeLast: last, Document: true, NoCache: o.noCache}
 	}
 	all, tail := ask(0, 0), o.guessTail()
-	switch n := o.job.Length; {
+	switch n := o.src.Length; {
 	case o.whole:
 		return []*fetch.Request{all}
 	case n > tail:
@@ -170,9 +176,9 @@ func (o *opening) requests() []*fetch.Request {
 // reuse takes a package that was fetched before, to read its manifest.
 func (o *opening) reuse(ctx context.Context) (packageFile, error) {
 	o.hash, o.total, o.file = o.spool.hash, o.spool.n, o.spool
-	for _, h := range o.job.Hashes {
+	for _, h := range o.src.Hashes {
 		if content.HasKnown(resourcesync.Hashes{h}) && o.hash.Sum().Get(h.Algorithm) == "" {
-			o.hash = content.NewHasher(o.job.Hashes)
+			o.hash = content.NewHasher(o.src.Hashes)
 			all := o.spool.section(ctx, 0, o.total)
 			if _, err := content.Copy(nil, o.hash, all); err != nil {
 				_ = o.spool.Close() // only read
@@ -186,7 +192,7 @@ func (o *opening) reuse(ctx context.Context) (packageFile, error) {
 
 // guessTail is how much of the end is likely to hold the directory.
 func (o *opening) guessTail() int64 {
-	n := max(o.job.Members, len(o.job.Wanted))
+	n := o.src.Members
 	return max(unpack.TailSize, min(int64(n)*perMember, maxTail))
 }
 
@@ -212,15 +218,15 @@ func (o *opening) takeTail(ctx context.Context, resp *fetch.Response) error {
 		return err
 	}
 	o.total = rg.Total
-	o.file = newRemotePackage(ctx, o.d.client, o.job.URI, resp, tail)
+	o.file = newRemotePackage(ctx, o.k.client, o.src.URI, resp, tail)
 	return nil
 }
 
 // fill writes the package aside. Where it breaks off, the rest is asked for.
 func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Response) error {
 	if o.spool == nil {
-		o.hash = content.NewHasher(o.job.Hashes)
-		o.spool = &spool{d: o.d, hash: o.hash}
+		o.hash = content.NewHasher(o.src.Hashes)
+		o.spool = &spool{lender: o.k.scratch, hash: o.hash}
 	}
 	if resp.Status != http.StatusPartialContent && o.n > 0 {
 		if err := o.spool.restart(); err != nil {
@@ -230,7 +236,7 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 		o.hash.Reset()
 	}
 	limit := int64(maxSpool)
-	if n := o.job.Length; n >= 0 && n < maxSpool/2 {
+	if n := o.src.Length; n >= 0 && n < maxSpool/2 {
 		limit = 2*n + 16<<20
 	}
 	o.spool.ctx = ctx
@@ -238,7 +244,7 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 	o.n += n
 	switch {
 	case err == nil && o.n >= limit:
-		return &content.Error{URI: o.job.URI, What: "length", Want: fmt.Sprint(o.job.Length), Got: fmt.Sprintf("more than %d", limit-1)}
+		return &content.Error{URI: o.src.URI, What: "length", Want: fmt.Sprint(o.src.Length), Got: fmt.Sprintf("more than %d", limit-1)}
 	case err == nil:
 		o.total, o.file = o.n, o.spool
 		return nil
@@ -252,10 +258,10 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 
 // verify checks the package as a whole, as far as that can be (RS-ZIP-09).
 func (o *opening) verify() (warning string, err error) {
-	w := content.Description{URI: o.job.URI, Length: o.job.Length}
+	w := content.Description{URI: o.src.URI, Length: o.src.Length}
 	var got resourcesync.Hashes
 	if o.spool != nil {
-		w.Hashes, got = o.job.Hashes, o.hash.Sum()
+		w.Hashes, got = o.src.Hashes, o.hash.Sum()
 	}
 	return content.Verify(w, o.total, got)
 }
@@ -263,12 +269,12 @@ func (o *opening) verify() (warning string, err error) {
 // A spool is a package that is held whole: in memory, and beyond a few
 // megabytes in a file without a name.
 type spool struct {
-	d    *Destination
-	ctx  context.Context
-	mem  []byte
-	file blob.Scratch
-	n    int64
-	hash *resourcesync.Hasher // of all of it
+	lender blob.Scratcher // nil: there is no room for a file
+	ctx    context.Context
+	mem    []byte
+	file   blob.Scratch
+	n      int64
+	hash   *resourcesync.Hasher // of all of it
 }
 
 func (s *spool) Write(p []byte) (int, error) {
@@ -289,14 +295,10 @@ func (s *spool) Write(p []byte) (int, error) {
 
 // spill goes on in a file.
 func (s *spool) spill() error {
-	lender := s.d.opts.Scratch
-	if lender == nil {
-		var ok bool
-		if lender, ok = s.d.store.(blob.Scratcher); !ok {
-			return errors.New("there is no room for a package to be held whole")
-		}
+	if s.lender == nil {
+		return errors.New("there is no room for a package to be held whole")
 	}
-	f, err := lender.Scratch(s.ctx)
+	f, err := s.lender.Scratch(s.ctx)
 	if err != nil {
 		return err
 	}

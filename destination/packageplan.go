@@ -93,15 +93,6 @@ func findMember(dir *unpack.Directory, a *action, path string) (*unpack.Member, 
 	return m, nil
 }
 
-// clip shortens what a stranger wrote, for a message.
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
-
 // lotsOf gathers small neighbours.
 func lotsOf(pieces []piece) []lot {
 	var lots []lot

@@ -32,6 +32,15 @@ func (s *packageShelf) put(uri string, p *spool) {
 	s.kept[uri], s.bytes = p, s.bytes+p.n
 }
 
+// keep keeps the package from uri if it was fetched whole, else closes it.
+func (s *packageShelf) keep(uri string, f packageFile) {
+	if whole, ok := f.(*spool); ok {
+		s.put(uri, whole)
+		return
+	}
+	_ = f.Close() // only read
+}
+
 // take returns the package from uri, or nil. It is the caller's from then on.
 func (s *packageShelf) take(uri string) *spool {
 	if s == nil {
@@ -47,7 +56,7 @@ func (s *packageShelf) take(uri string) *spool {
 	return p
 }
 
-// clear closes what nobody has taken.
+// clear closes the packages that were not taken.
 func (s *packageShelf) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

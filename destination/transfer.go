@@ -160,7 +160,7 @@ func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) err
 		r.RangeFrom, t.resumed = t.n, true
 	}
 	err := t.getAll(ctx, &r)
-	if t.n > 0 && isRangeError(err) || t.resumed && err == nil && t.check() != nil {
+	if t.n > 0 && fetch.IsRange(err) || t.resumed && err == nil && t.check() != nil {
 		// The rest cannot be had, or what came before does not fit it.
 		t.drop()
 		r.RangeFrom, r.IfRange = 0, ""
@@ -403,12 +403,4 @@ func sameContent(a, b *journal.Held) bool {
 		}
 	}
 	return common && a.Length == b.Length
-}
-
-// isRangeError reports whether err is that of an answer that does not fit the
-// range asked for.
-func isRangeError(err error) bool {
-	var rng *fetch.RangeError
-	var status *fetch.StatusError
-	return errors.As(err, &rng) || errors.As(err, &status) && (status.Status == http.StatusRequestedRangeNotSatisfiable || status.Want != "")
 }

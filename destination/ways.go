@@ -48,7 +48,7 @@ func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single
 	}
 	w.packed = &packed{room: roomOf(f.d.journal)}
 	if f.members = nil; w.packages != nil {
-		f.members = newMemberReader(ctx, f.d, w.packages)
+		f.members = newMemberReader(ctx, f.d.packages, w.packages)
 	}
 	if d := w.demand; d != nil {
 		d.fetch, d.done, d.single, d.warn = f, done, single, w.warnings.add
@@ -151,5 +151,10 @@ func (w *warnings) tell(warn func(uri, text string)) {
 
 // job is what is wanted of the package.
 func (ref *packageRef) job(wanted []*action) *packageJob {
-	return &packageJob{URI: ref.uri, Length: ref.length, Hashes: ref.hashes, Members: ref.members, Copy: ref.copy, Trusted: ref.origin, Wanted: wanted}
+	return &packageJob{packageSource: ref.source(), Copy: ref.copy, Trusted: ref.origin, Wanted: wanted}
+}
+
+// source is where the package is.
+func (ref *packageRef) source() packageSource {
+	return packageSource{URI: ref.uri, Length: ref.length, Hashes: ref.hashes, Members: ref.members}
 }

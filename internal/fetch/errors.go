@@ -207,3 +207,11 @@ func plain(err error) error {
 	}
 	return err
 }
+
+// IsRange reports whether err is that of an answer that does not fit the range
+// asked for.
+func IsRange(err error) bool {
+	var rng *RangeError
+	var status *StatusError
+	return errors.As(err, &rng) || errors.As(err, &status) && (status.Status == http.StatusRequestedRangeNotSatisfiable || status.Want != "")
+}

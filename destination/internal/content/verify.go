@@ -2,6 +2,7 @@ package content
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"lockstep/resourcesync"
@@ -50,4 +51,11 @@ func Verify(w Description, length int64, got resourcesync.Hashes) (warning strin
 		return wrong.Error() + "; the hash is right, so it was kept", nil
 	}
 	return "", wrong
+}
+
+// IsError reports whether err says that content is not what the Source
+// describes.
+func IsError(err error) bool {
+	var wrong *Error
+	return errors.As(err, &wrong)
 }

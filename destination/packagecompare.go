@@ -1,0 +1,87 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+
+	"lockstep/internal/fetch"
+	"lockstep/internal/unpack"
+	"lockstep/resourcesync"
+)
+
+// compareManifest looks whether the manifest in the package is the one its
+// entries were read from. If not, the one inside says where things are
+// (RS-ZIP-10).
+func (u *unpacking) compareManifest(ctx context.Context, file packageFile, dir *unpack.Directory) {
+	member, folder := dir.Manifest()
+	if folder != "" {
+		u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is in the folder %s", fetch.Printable(u.job.URI), fetch.Printable(clip(folder))))
+	}
+	if c := u.job.Copy; c == (manifestCopy{}) || member == nil || member.Refused() != "" || member.Size == c.Size && member.CRC == c.CRC {
+		return
+	}
+	u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is not the one beside it; the one inside counts", fetch.Printable(u.job.URI)))
+	m, err := enterManifest(ctx, u.job.URI, file, dir)
+	defer m.Close()
+	if err != nil {
+		u.warn(u.job.URI, fmt.Sprintf("package %s: manifest: %v", fetch.Printable(u.job.URI), err))
+		return
+	}
+	wanted := map[string][]*action{}
+	for _, a := range u.left {
+		wanted[a.URI] = append(wanted[a.URI], a)
+	}
+	u.paths = map[*action]string{}
+	for e, err := range m.Entries() {
+		if err != nil {
+			u.warn(u.job.URI, err.Error())
+			return
+		}
+		for _, a := range wanted[e.Loc] {
+			u.place(a, &e)
+		}
+	}
+}
+
+// tellExtra tells of files that no manifest names, which are ignored
+// (RS-ZIP-08).
+func (u *unpacking) tellExtra(dir *unpack.Directory) {
+	if u.job.Members == 0 {
+		return
+	}
+	n := 0
+	for i := range dir.Members {
+		if !dir.Members[i].IsDir() {
+			n++
+		}
+	}
+	if m, _ := dir.Manifest(); m != nil {
+		n--
+	}
+	if n -= u.job.Members; n > 0 {
+		u.warn(u.job.URI, fmt.Sprintf("package %s: %d files in it that its manifest does not name are ignored", fetch.Printable(u.job.URI), n))
+	}
+}
+
+// place notes where an entry of the manifest has what a wants, unless it has it
+// where a says, or an entry before fits better.
+func (u *unpacking) place(a *action, e *resourcesync.Entry) {
+	if e.Path == "" {
+		return
+	}
+	p := want{Hashes: e.Hashes, Lastmod: e.Lastmod, Length: -1}
+	if e.HasLength {
+		p.Length = e.Length
+	}
+	if _, ok := u.paths[a]; !ok || e.Path == a.Member.Path || sameRepresentation(&p, &a.want) {
+		u.paths[a] = e.Path
+	}
+}
+
+// path is where a's content lies in the package.
+func (u *unpacking) path(a *action) string {
+	if path, ok := u.paths[a]; ok {
+		return path
+	}
+	return a.Member.Path
+}
