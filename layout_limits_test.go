@@ -53,7 +53,7 @@ type exception struct {
 const lineStep = 250
 
 var exceptions = []exception{
-	{"destination", codeLines, 21750},
+	{"destination", codeLines, 20500},
 	{"source", codeLines, 4750},
 	{"hub", codeLines, 6000},
 	{"resourcesync", codeLines, 3750},
@@ -74,8 +74,7 @@ var exceptions = []exception{
 	{"blob.Dir", methods, 41},
 	{"discover.finder", methods, 38},
 	{"blob/s3.Bucket", methods, 36},
-	{"destination.setReader", methods, 36},
-	{"destination.Destination", methods, 33},
+	{"destination.setReader", methods, 35},
 	{"repository.answer", methods, 32},
 	{"websub.Subscriber", methods, 31},
 
@@ -86,12 +85,12 @@ var exceptions = []exception{
 	{"cmd/lockstep/internal/mirror.Watcher", contextFields, 1},
 	{"destination.memberReader", contextFields, 1},
 	{"destination.names", contextFields, 1},
-	{"destination.packedManifest", contextFields, 1},
-	{"destination.remotePackage", contextFields, 1},
-	{"destination.sectionReader", contextFields, 1},
-	{"destination.spool", contextFields, 1},
 	{"destination.ways", contextFields, 1},
 	{"destination.wide", contextFields, 1},
+	{"destination/internal/dump.Manifest", contextFields, 1},
+	{"destination/internal/dump.remotePackage", contextFields, 1},
+	{"destination/internal/dump.sectionReader", contextFields, 1},
+	{"destination/internal/dump.spool", contextFields, 1},
 	{"discover.finder", contextFields, 1},
 	{"intake.visitor", contextFields, 1},
 	{"internal/fetch.answer", contextFields, 1},
@@ -123,7 +122,7 @@ var exceptions = []exception{
 
 	{"intake/atompmh*", sameWord, 9},
 	{"intake/oaipmh*", sameWord, 9},
-	{"destination/package*", sameWord, 8},
+	{"destination/package*", sameWord, 5},
 	{"destination/audit*", sameWord, 7},
 
 	{"destination/follow*", sameWord, 5},

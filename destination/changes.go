@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/dump"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -229,7 +230,7 @@ func (c *changeReader) readList(ctx context.Context, t *telling, said resourcesy
 // missing deals with a document that could not be read. Where it is gone for
 // good nothing is told yet: comparing all may make up for it (RS-IDX-07).
 func (c *changeReader) missing(ctx context.Context, uri string, err error, depth int, again bool) error {
-	if depth > 0 && again && (isGone(err) || isUnverified(err)) && ctx.Err() == nil {
+	if depth > 0 && again && (isGone(err) || dump.IsUnverified(err)) && ctx.Err() == nil {
 		c.chain.vanished, c.chain.complete = err, false
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/dump"
 	"lockstep/discover"
 	"lockstep/resourcesync"
 )
@@ -34,7 +35,7 @@ func (c *changeReader) tellingOf(doc *discover.Document) *telling {
 		told: func() { c.tellWarnings(doc) }, unlocated: doc.Unlocated}
 }
 
-func (c *changeReader) tellingOfPackage(pkg int, m *packedManifest) *telling {
+func (c *changeReader) tellingOfPackage(pkg int, m *dump.Manifest) *telling {
 	ref, _ := c.packages.get(pkg)
 	return &telling{uri: ref.uri, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }, unlocated: m.Unlocated}
 }

@@ -13,6 +13,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/dump"
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -119,7 +120,7 @@ type Destination struct {
 	larges   atomic.Int32        // large contents under way
 	wides    atomic.Int32        // of them those got over several connections
 	making   *semaphore.Weighted // bytes of memory that patches being applied may take
-	packages *packageOpener      // opens packages
+	packages *dump.Opener        // opens packages
 	compare  bool                // runs compare all there is, whatever is known
 
 	doubtEvery time.Duration // of a Follower: how often all of a set is compared because its documents do not tell of what was notified
@@ -177,7 +178,7 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 	if room == nil {
 		room, _ = store.(blob.Scratcher)
 	}
-	d.packages = newPackageOpener(c, room)
+	d.packages = dump.NewOpener(c, room)
 	if o.Versions != nil {
 		d.vault = vault.New(o.Versions, vault.Options{Compress: true, Logger: o.Logger})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/dump"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -25,7 +26,7 @@ type packageRef struct {
 	contents *resourcesync.Link  // to a copy of its manifest; nil: none
 	origin   bool                // its manifest says what should be; else only where content lies
 	refused  string              // why it must not be fetched; empty: it may
-	copy     manifestCopy        // that was read; zero: none
+	copy     dump.Copy           // that was read; zero: none
 	members  int                 // its manifest names; zero: not known
 }
 
@@ -35,7 +36,7 @@ type packageTable struct {
 	refs  []packageRef
 	byURI map[string]int
 
-	shelf packageShelf
+	shelf dump.Shelf
 }
 
 // add returns the number of a package, which it keeps from then on.
@@ -72,7 +73,7 @@ func (t *packageTable) known() bool {
 }
 
 // read notes what a reading of the manifest of package n found.
-func (t *packageTable) read(n, members int, c manifestCopy) {
+func (t *packageTable) read(n, members int, c dump.Copy) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.refs[n-1].members, t.refs[n-1].copy = members, c
@@ -131,9 +132,9 @@ const manifestsAhead = 3
 
 // eachManifest opens the manifests of packages, some ahead, and hands them to
 // use in order, or why one could not be opened. use closes what it is handed.
-func (r *setReader) eachManifest(ctx context.Context, packages []int, use func(i int, m *packedManifest, err error) error) error {
+func (r *setReader) eachManifest(ctx context.Context, packages []int, use func(i int, m *dump.Manifest, err error) error) error {
 	type opened struct {
-		m   *packedManifest
+		m   *dump.Manifest
 		err error
 	}
 	var wg sync.WaitGroup
@@ -176,7 +177,7 @@ func (r *setReader) eachManifest(ctx context.Context, packages []int, use func(i
 
 // checkManifest checks that m is a manifest of the kind wanted, or does not say
 // what it is, as those old tools wrote.
-func checkManifest(m *packedManifest, want resourcesync.Capability) error {
+func checkManifest(m *dump.Manifest, want resourcesync.Capability) error {
 	if got := m.Header.Capability; got != want && got != "" {
 		return &capabilityError{m.URI, got, want}
 	}
@@ -263,7 +264,7 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 // stageManifest stages the entries of a manifest that tells of a state, as the
 // n-th document, as far as they concern us. An error of the stage is a
 // LocalError.
-func (r *setReader) stageManifest(m *packedManifest, pkg, n int, class wantClass, concerns func(uri string) bool) (int64, error) {
+func (r *setReader) stageManifest(m *dump.Manifest, pkg, n int, class wantClass, concerns func(uri string) bool) (int64, error) {
 	out := r.stage.writer()
 	defer out.release()
 	var pos int64
@@ -288,7 +289,7 @@ func (r *setReader) stageManifest(m *packedManifest, pkg, n int, class wantClass
 	return pos, nil
 }
 
-func (r *setReader) tellManifest(m *packedManifest) {
+func (r *setReader) tellManifest(m *dump.Manifest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range m.Warnings() {
@@ -323,7 +324,7 @@ func newestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int,
 
 // openNumbered opens the manifest of a package of the table; for believe see
 // [setReader.openManifest].
-func (r *setReader) openNumbered(ctx context.Context, n int, believe bool) (*packedManifest, error) {
+func (r *setReader) openNumbered(ctx context.Context, n int, believe bool) (*dump.Manifest, error) {
 	ref, _ := r.packages.get(n) // who asks has the number from the table
 	if ref.refused != "" {
 		return nil, fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.uri), ref.refused)
@@ -334,8 +335,8 @@ func (r *setReader) openNumbered(ctx context.Context, n int, believe bool) (*pac
 
 // openManifest opens the manifest of the package that entry of a dump
 // describes. A copy of it has to come from a host the Source may name.
-func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry, believe bool) (*packedManifest, error) {
-	return r.d.packages.openManifest(ctx, entry, &r.packages.shelf, believe, func(uri string) string {
+func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry, believe bool) (*dump.Manifest, error) {
+	return r.d.packages.OpenManifest(ctx, entry, &r.packages.shelf, believe, func(uri string) string {
 		if r.home == nil {
 			return ""
 		}

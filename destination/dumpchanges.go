@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 
+	"lockstep/destination/internal/dump"
 	"lockstep/discover"
 	"lockstep/resourcesync"
 )
@@ -42,7 +43,7 @@ func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, dep
 	if len(entries) == 0 && c.chain.lists == 0 {
 		c.chain.from = from // it covers that, though nothing happened
 	}
-	return c.eachManifest(ctx, numbers, func(i int, m *packedManifest, err error) error {
+	return c.eachManifest(ctx, numbers, func(i int, m *dump.Manifest, err error) error {
 		if err == nil {
 			defer m.Close()
 			err = checkManifest(m, resourcesync.ChangeDumpManifest)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/dump"
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -89,7 +90,7 @@ func (r *setRun) saveOutages(ctx context.Context) error {
 		if is.Since.IsZero() {
 			is.Since = r.d.clock().UTC()
 		}
-		is.Runs, is.Cause = is.Runs+1, fetch.Printable(clip(err.Error()))
+		is.Runs, is.Cause = is.Runs+1, fetch.Printable(dump.Clip(err.Error()))
 		o.Of[kind], o.changed = is, true
 	}
 	if !o.changed || r.d.opts.DryRun || r.d.compare {
@@ -112,7 +113,7 @@ func mayPassLater(err error) bool {
 	switch {
 	case errors.As(err, &body):
 		return true
-	case isGone(err), isUnverified(err), errors.As(err, &syntax), errors.As(err, &kind):
+	case isGone(err), dump.IsUnverified(err), errors.As(err, &syntax), errors.As(err, &kind):
 		return false
 	case errors.As(err, &status):
 		return status.Status != http.StatusNotFound && status.Status != http.StatusGone

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lockstep/destination/internal/dump"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -157,7 +158,7 @@ func (r *setReader) broken(ctx context.Context, uri string, err error, complete 
 		return context.Cause(ctx)
 	case errors.Is(err, discover.ErrNotModified):
 		return err
-	case depth > 0 && !again && (isGone(err) || isUnverified(err)):
+	case depth > 0 && !again && (isGone(err) || dump.IsUnverified(err)):
 		return errAgain
 	}
 	r.mu.Lock()

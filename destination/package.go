@@ -9,14 +9,15 @@ import (
 	"sync/atomic"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/dump"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 )
 
 // A packageJob is what is wanted of one package.
 type packageJob struct {
-	packageSource
-	Copy manifestCopy // of the manifest its entries were read from; zero: none
+	dump.Package
+	Copy dump.Copy // of the manifest its entries were read from; zero: none
 
 	// Trusted says that content is taken which no hash vouches for but the
 	// checksums in the package: where nothing better is to be had.
@@ -61,10 +62,10 @@ func (p *packager) get(ctx context.Context, job *packageJob) {
 		if err == nil || ctx.Err() != nil {
 			break
 		}
-		if errors.Is(err, errNoRanges) {
+		if errors.Is(err, dump.ErrNoRanges) {
 			u.whole = true
 		}
-		if !isOther(err) || try == maxReopen {
+		if !dump.MayReopen(err) || try == dump.MaxReopen {
 			u.refuse(err, u.left...)
 			u.left = nil
 			break
@@ -126,7 +127,7 @@ func (u *unpacking) giveUnvouched(err error) {
 func isVouched(w *want) bool { return content.HasKnown(w.Hashes) }
 
 // round opens the package and gets what is left of it. After
-// errPackageChanged there may be more left to be had from what it is now.
+// [dump.ErrChanged] there may be more left to be had from what it is now.
 func (u *unpacking) round(ctx context.Context) error {
 	file, err := u.open(ctx)
 	if err != nil {
@@ -136,7 +137,7 @@ func (u *unpacking) round(ctx context.Context) error {
 	if len(u.left) == 0 {
 		return nil
 	}
-	return u.d.packages.withDirectory(ctx, file, func(dir *unpack.Directory, _ bool) error {
+	return u.d.packages.WithDirectory(ctx, file, func(dir *unpack.Directory, _ bool) error {
 		u.compareManifest(ctx, file, dir)
 		u.tellExtra(dir)
 		return u.extract(ctx, file, u.plan(dir))
@@ -144,15 +145,15 @@ func (u *unpacking) round(ctx context.Context) error {
 }
 
 // open opens the package, and holds it whole where that is needed.
-func (u *unpacking) open(ctx context.Context) (packageFile, error) {
-	src, worth := u.job.packageSource, u.worth
+func (u *unpacking) open(ctx context.Context) (dump.File, error) {
+	src, worth := u.job.Package, u.worth
 	src.Members = max(src.Members, len(u.job.Wanted))
 	if len(u.unvouched) > 0 {
 		worth = nil
 	}
-	file, warning, err := u.d.packages.open(ctx, &src, u.whole, worth)
+	file, warning, err := u.d.packages.Open(ctx, &src, u.whole, worth)
 	if err != nil {
-		if errors.Is(err, errNotWorth) {
+		if errors.Is(err, dump.ErrNotWorth) {
 			u.quiet = true
 		}
 		return nil, err
@@ -195,7 +196,7 @@ func (u *unpacking) tell() {
 	if u.failed == 0 || u.quiet || isCanceled(u.first) {
 		return
 	}
-	if isUnverified(u.first) && u.failed == len(u.job.Wanted) {
+	if dump.IsUnverified(u.first) && u.failed == len(u.job.Wanted) {
 		u.warn(u.job.URI, fmt.Sprintf("%s; it is not used, and %s fetched in other ways",
 			fetch.Printable(u.first.Error()), areFetched(u.failed)))
 		return

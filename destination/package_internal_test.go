@@ -22,6 +22,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/dump"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -124,7 +125,7 @@ func (g *packageRig) single(a *action) {
 
 // job wants these files; a hash vouches for each.
 func (g *packageRig) job(files map[string]string) *packageJob {
-	job := &packageJob{packageSource: packageSource{URI: g.srv.URL + "/p.zip", Length: -1}}
+	job := &packageJob{Package: dump.Package{URI: g.srv.URL + "/p.zip", Length: -1}}
 	for path, data := range files {
 		sum := sha256.Sum256([]byte(data))
 		job.Wanted = append(job.Wanted, &action{verb: verbFetch, want: want{

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/internal/dump"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -484,7 +485,7 @@ func TestPackageMany(t *testing.T) {
 	files["manifest.xml"] = manifestText("http://x", "a")
 	var buf bytes.Buffer
 	w := zip.NewWriter(&buf)
-	for i := range manyMembers + 1 {
+	for i := range dump.ManyMembers + 1 {
 		if _, err := w.CreateRaw(&zip.FileHeader{Name: fmt.Sprint("empty", i)}); err != nil {
 			t.Fatal(err)
 		}

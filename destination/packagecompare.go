@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"lockstep/destination/internal/dump"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 	"lockstep/resourcesync"
@@ -12,16 +13,16 @@ import (
 // compareManifest looks whether the manifest in the package is the one its
 // entries were read from. If not, the one inside says where things are
 // (RS-ZIP-10).
-func (u *unpacking) compareManifest(ctx context.Context, file packageFile, dir *unpack.Directory) {
+func (u *unpacking) compareManifest(ctx context.Context, file dump.File, dir *unpack.Directory) {
 	member, folder := dir.Manifest()
 	if folder != "" {
-		u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is in the folder %s", fetch.Printable(u.job.URI), fetch.Printable(clip(folder))))
+		u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is in the folder %s", fetch.Printable(u.job.URI), fetch.Printable(dump.Clip(folder))))
 	}
-	if c := u.job.Copy; c == (manifestCopy{}) || member == nil || member.Refused() != "" || member.Size == c.Size && member.CRC == c.CRC {
+	if c := u.job.Copy; c == (dump.Copy{}) || member == nil || member.Refused() != "" || member.Size == c.Size && member.CRC == c.CRC {
 		return
 	}
 	u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is not the one beside it; the one inside counts", fetch.Printable(u.job.URI)))
-	m, err := enterManifest(ctx, u.job.URI, file, dir)
+	m, err := dump.EnterManifest(ctx, u.job.URI, file, dir)
 	defer m.Close()
 	if err != nil {
 		u.warn(u.job.URI, fmt.Sprintf("package %s: manifest: %v", fetch.Printable(u.job.URI), err))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/internal/dump"
 	"lockstep/resourcesync"
 )
 
@@ -42,7 +43,7 @@ func (g *packageRig) entry(contents ...string) *resourcesync.Entry {
 }
 
 // read reads the manifest of the package.
-func (g *packageRig) read(r *setReader, e *resourcesync.Entry) (paths []string, c manifestCopy, err error) {
+func (g *packageRig) read(r *setReader, e *resourcesync.Entry) (paths []string, c dump.Copy, err error) {
 	m, err := r.openManifest(g.t.Context(), e, true)
 	if err != nil {
 		return nil, c, err
@@ -163,7 +164,7 @@ func TestManifestShelf(t *testing.T) {
 	if len(g.outcomes) > 0 || len(g.ranges) > 3 { // once more past all caches
 		t.Errorf("%d were taken, %d requests", len(g.outcomes), len(g.ranges))
 	}
-	r.packages.shelf.clear()
+	r.packages.shelf.Clear()
 }
 
 // TestManifestDiffers: where the copy differs from the manifest in the package,

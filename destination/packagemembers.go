@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"lockstep/destination/internal/dump"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 )
@@ -17,7 +18,7 @@ import (
 // concurrent use.
 type memberReader struct {
 	ctx      context.Context // of the packages: they outlive a read
-	opener   *packageOpener
+	opener   *dump.Opener
 	packages *packageTable
 
 	mu     sync.Mutex // guards what follows
@@ -30,7 +31,7 @@ type memberReader struct {
 type openPackage struct {
 	number int
 	ready  chan struct{} // closed when what follows is set
-	file   packageFile
+	file   dump.File
 	dir    *unpack.Directory
 	err    error
 
@@ -50,7 +51,7 @@ const (
 	smallPackage = 4 << 20
 )
 
-func newMemberReader(ctx context.Context, k *packageOpener, t *packageTable) *memberReader {
+func newMemberReader(ctx context.Context, k *dump.Opener, t *packageTable) *memberReader {
 	return &memberReader{ctx: ctx, opener: k, packages: t, open: map[int]*openPackage{}, failed: map[int]error{}}
 }
 
@@ -63,8 +64,8 @@ func (r *memberReader) with(ctx context.Context, at member, a *action, insist bo
 			return err
 		}
 		err = p.use(ctx, at.Path, a, use)
-		r.release(p, errors.Is(err, errPackageChanged))
-		if !errors.Is(err, errPackageChanged) || try == maxReopen {
+		r.release(p, errors.Is(err, dump.ErrChanged))
+		if !errors.Is(err, dump.ErrChanged) || try == dump.MaxReopen {
 			return err
 		}
 	}
@@ -77,7 +78,7 @@ func (p *openPackage) use(ctx context.Context, path string, a *action, use func(
 	if err != nil {
 		return err
 	}
-	packed := p.file.section(ctx, m.Offset, m.Offset+m.Extent())
+	packed := p.file.Section(ctx, m.Offset, m.Offset+m.Extent())
 	defer packed.Close() // only read
 	content, err := m.Open(packed)
 	if err == nil {
@@ -85,7 +86,7 @@ func (p *openPackage) use(ctx context.Context, path string, a *action, use func(
 		err = use(content)
 	}
 	if err != nil {
-		return packageCause(err)
+		return dump.Cause(err)
 	}
 	return nil
 }
@@ -93,7 +94,7 @@ func (p *openPackage) use(ctx context.Context, path string, a *action, use func(
 // acquire returns an open package, which has to be released.
 func (r *memberReader) acquire(ctx context.Context, n int, insist bool) (*openPackage, error) {
 	r.mu.Lock()
-	if err := r.failed[n]; err != nil && !(insist && errors.Is(err, errNotWorth)) {
+	if err := r.failed[n]; err != nil && !(insist && errors.Is(err, dump.ErrNotWorth)) {
 		r.mu.Unlock()
 		return nil, err
 	}
@@ -147,10 +148,10 @@ func (r *memberReader) begin(p *openPackage, insist bool) error {
 	if !insist {
 		worth = func(size int64) bool { return size >= 0 && size <= smallPackage }
 	}
-	err := error(errNoRanges)
-	for try := 0; try < maxReopen && isOther(err); try++ {
-		if p.file, _, err = r.opener.open(r.ctx, &src, try > 0, worth); err == nil {
-			err = r.opener.withDirectory(r.ctx, p.file, func(dir *unpack.Directory, large bool) error {
+	err := error(dump.ErrNoRanges)
+	for try := 0; try < dump.MaxReopen && dump.MayReopen(err); try++ {
+		if p.file, _, err = r.opener.Open(r.ctx, &src, try > 0, worth); err == nil {
+			err = r.opener.WithDirectory(r.ctx, p.file, func(dir *unpack.Directory, large bool) error {
 				if p.dir = dir; large {
 					return fmt.Errorf("package %s has too many members", fetch.Printable(ref.uri))
 				}
@@ -206,7 +207,7 @@ func (r *memberReader) evict() {
 func (r *memberReader) close(p *openPackage) {
 	ref, _ := r.packages.get(p.number)
 	if p.err == nil && p.file != nil {
-		r.packages.shelf.keep(ref.uri, p.file)
+		r.packages.shelf.Keep(ref.uri, p.file)
 	} else if p.file != nil {
 		_ = p.file.Close() // only read
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lockstep/destination/internal/dump"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 )
@@ -74,7 +75,7 @@ func (u *unpacking) plan(dir *unpack.Directory) []passage {
 // findMember returns the member a wants, if it can be had.
 func findMember(dir *unpack.Directory, a *action, path string) (*unpack.Member, error) {
 	refuse := func(reason string) error {
-		return fmt.Errorf("%s is not available: %s", fetch.Printable(clip(path)), reason)
+		return fmt.Errorf("%s is not available: %s", fetch.Printable(dump.Clip(path)), reason)
 	}
 	if path == "" {
 		return nil, errors.New("its manifest gives no path")

@@ -9,13 +9,14 @@ import (
 	"sync"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/dump"
 	"lockstep/internal/unpack"
 )
 
 // extract reads the passages, several at a time, and leaves in u.left what
 // could not be read. What is small is unpacked by other goroutines than those
 // that read.
-func (u *unpacking) extract(ctx context.Context, file packageFile, all []passage) error {
+func (u *unpacking) extract(ctx context.Context, file dump.File, all []passage) error {
 	work := make(chan loaded)
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), maxUnpackers) {
@@ -39,7 +40,7 @@ func (u *unpacking) extract(ctx context.Context, file packageFile, all []passage
 				<-u.streams
 				if err != nil {
 					mu.Lock()
-					if left = append(left, rest...); first == nil || isOther(err) {
+					if left = append(left, rest...); first == nil || dump.MayReopen(err) {
 						first = err
 					}
 					mu.Unlock()
@@ -87,8 +88,8 @@ type loaded struct {
 
 // readPassage reads a passage. When it cannot be read on, it returns what was
 // not read.
-func (u *unpacking) readPassage(ctx context.Context, file packageFile, s passage, work chan<- loaded) (rest []*action, err error) {
-	r := &counted{r: file.section(ctx, s[0].from, s[len(s)-1].to), at: s[0].from}
+func (u *unpacking) readPassage(ctx context.Context, file dump.File, s passage, work chan<- loaded) (rest []*action, err error) {
+	r := &counted{r: file.Section(ctx, s[0].from, s[len(s)-1].to), at: s[0].from}
 	defer r.close()
 	for i, c := range s {
 		if u.hopeless() {

@@ -83,7 +83,7 @@ func (r *setRun) fail(uri string, err error) {
 func (s *session) syncSet(ctx context.Context, set *setState) error {
 	set.planned, set.found = false, nil
 	r := s.newSetRun(set)
-	defer r.reader.packages.shelf.clear()
+	defer r.reader.packages.shelf.Clear()
 	r.began = set.Watermark
 	err := r.loadOutages(ctx)
 	if err == nil {

@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
+
+	"lockstep/destination/internal/dump"
 )
 
 const (
@@ -151,10 +153,10 @@ func (w *warnings) tell(warn func(uri, text string)) {
 
 // job is what is wanted of the package.
 func (ref *packageRef) job(wanted []*action) *packageJob {
-	return &packageJob{packageSource: ref.source(), Copy: ref.copy, Trusted: ref.origin, Wanted: wanted}
+	return &packageJob{Package: ref.source(), Copy: ref.copy, Trusted: ref.origin, Wanted: wanted}
 }
 
 // source is where the package is.
-func (ref *packageRef) source() packageSource {
-	return packageSource{URI: ref.uri, Length: ref.length, Hashes: ref.hashes, Members: ref.members}
+func (ref *packageRef) source() dump.Package {
+	return dump.Package{URI: ref.uri, Length: ref.length, Hashes: ref.hashes, Members: ref.members}
 }

@@ -1,4 +1,4 @@
-package destination
+package dump
 
 import (
 	"context"
@@ -14,27 +14,27 @@ import (
 )
 
 var (
-	// errPackageChanged reports a package that is another one than when its
+	// ErrChanged reports a package that is another one than when its
 	// directory was read.
-	errPackageChanged = errors.New("the package changed while it was read")
-	// errNoRanges reports a server that sends a package as a whole only.
-	errNoRanges = errors.New("the server sends no parts of it")
+	ErrChanged = errors.New("the package changed while it was read")
+	// ErrNoRanges reports a server that sends a package as a whole only.
+	ErrNoRanges = errors.New("the server sends no parts of it")
 )
 
-// maxReopen is how often a package is opened again because it changed.
-const maxReopen = 3
+// MaxReopen is how often a package is opened again because it changed.
+const MaxReopen = 3
 
-// isOther reports whether opening the package again may help.
-func isOther(err error) bool {
-	return errors.Is(err, errPackageChanged) || errors.Is(err, errNoRanges)
+// MayReopen reports whether opening the package again may help.
+func MayReopen(err error) bool {
+	return errors.Is(err, ErrChanged) || errors.Is(err, ErrNoRanges)
 }
 
-// A packageFile is a package that can be read from anywhere.
-type packageFile interface {
-	// directory reads where everything is.
-	directory(l unpack.Limits) (*unpack.Directory, error)
-	// section reads the bytes from one offset up to another.
-	section(ctx context.Context, from, to int64) io.ReadCloser
+// A File is a package that can be read from anywhere.
+type File interface {
+	// Directory reads where everything is.
+	Directory(l unpack.Limits) (*unpack.Directory, error)
+	// Section reads the bytes from one offset up to another.
+	Section(ctx context.Context, from, to int64) io.ReadCloser
 	Close() error
 }
 
@@ -42,13 +42,13 @@ type packageFile interface {
 // packages at a time: all that a manifest of 50,000 entries needs. Of larger
 // ones there is one at a time in memory.
 const (
-	manyMembers = 60_000
+	ManyMembers = 60_000
 	manyBytes   = 8 << 20
 )
 
-// withDirectory hands the directory of a package to use, and does not keep it.
-func (k *packageOpener) withDirectory(ctx context.Context, file packageFile, use func(dir *unpack.Directory, large bool) error) error {
-	dir, err := file.directory(unpack.Limits{Members: manyMembers, Directory: manyBytes})
+// WithDirectory hands the directory of a package to use, and does not keep it.
+func (k *Opener) WithDirectory(ctx context.Context, file File, use func(dir *unpack.Directory, large bool) error) error {
+	dir, err := file.Directory(unpack.Limits{Members: ManyMembers, Directory: manyBytes})
 	large := errors.Is(err, unpack.ErrLimit)
 	if large {
 		select {
@@ -57,7 +57,7 @@ func (k *packageOpener) withDirectory(ctx context.Context, file packageFile, use
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		dir, err = file.directory(unpack.Limits{})
+		dir, err = file.Directory(unpack.Limits{})
 	}
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func newRemotePackage(ctx context.Context, c *fetch.Client, uri string, resp *fe
 	}
 }
 
-func (p *remotePackage) directory(l unpack.Limits) (*unpack.Directory, error) {
+func (p *remotePackage) Directory(l unpack.Limits) (*unpack.Directory, error) {
 	defer p.stopAhead() // not to hold a connection
 	d, err := unpack.Read(p, p.total, l)
 	if p.err != nil {
@@ -137,7 +137,7 @@ func (p *remotePackage) stopAhead() {
 
 func (p *remotePackage) Close() error { return nil }
 
-func (p *remotePackage) section(ctx context.Context, from, to int64) io.ReadCloser {
+func (p *remotePackage) Section(ctx context.Context, from, to int64) io.ReadCloser {
 	return p.newSection(ctx, from, to)
 }
 
@@ -238,19 +238,19 @@ func (s *sectionReader) open() error {
 	var status *fetch.StatusError
 	switch {
 	case errors.As(err, &status) && status.Status == http.StatusRequestedRangeNotSatisfiable:
-		return errPackageChanged
+		return ErrChanged
 	case fetch.IsRange(err):
-		return errNoRanges
+		return ErrNoRanges
 	case err != nil:
 		return err
 	}
 	if !p.isSame(resp) {
 		_ = resp.Body.Close() // of something else
-		return errPackageChanged
+		return ErrChanged
 	}
 	if resp.Status != http.StatusPartialContent {
 		_ = resp.Body.Close() // it begins at zero
-		return errNoRanges
+		return ErrNoRanges
 	}
 	s.body, s.got = resp.Body, 0
 	return nil
@@ -289,8 +289,8 @@ func (s *sectionReader) Close() error {
 	return nil
 }
 
-// clip shortens what a stranger wrote, for a message.
-func clip(s string) string {
+// Clip shortens what a stranger wrote, for a message.
+func Clip(s string) string {
 	const most = 200
 	if len(s) <= most {
 		return s

@@ -1,4 +1,4 @@
-package destination
+package dump
 
 import (
 	"bytes"
@@ -29,16 +29,16 @@ const (
 	maxManifestWarnings = 100
 )
 
-// A manifestCopy tells the copy of a manifest that was read from the manifest
+// A Copy tells the copy of a manifest that was read from the manifest
 // in the package. The zero value is none.
-type manifestCopy struct {
+type Copy struct {
 	Size int64 // bytes of the document
 	CRC  uint32
 }
 
-// A packedManifest is the manifest of a package being read. It has to be
+// A Manifest is the manifest of a package being read. It has to be
 // closed.
-type packedManifest struct {
+type Manifest struct {
 	URI    string              // the copy, or the package
 	Header resourcesync.Header // what it says of itself before its first entry
 
@@ -49,7 +49,7 @@ type packedManifest struct {
 	size     int64
 	copied   bool // it is the copy beside the package
 	gzipped  bool
-	file     packageFile
+	file     File
 	dir      *unpack.Directory
 	warnings []string
 	rules    map[string]int // of which one warning stands for all, and how many there are
@@ -57,7 +57,7 @@ type packedManifest struct {
 	skipped  error // the first error about entries without a readable loc
 }
 
-// openManifest opens the manifest of the package that entry of a dump
+// OpenManifest opens the manifest of the package that entry of a dump
 // describes: the copy beside it, if there is one, else what is in it
 // (RS-RD-04, RS-CD-04).
 //
@@ -67,7 +67,7 @@ type packedManifest struct {
 //
 // refuse returns why a document must not be believed that the host of uri sent
 // in place of the copy; it is empty if it may.
-func (k *packageOpener) openManifest(ctx context.Context, entry *resourcesync.Entry, shelf *packageShelf, believe bool, refuse func(uri string) string) (*packedManifest, error) {
+func (k *Opener) OpenManifest(ctx context.Context, entry *resourcesync.Entry, shelf *Shelf, believe bool, refuse func(uri string) string) (*Manifest, error) {
 	var cerr error
 	for _, l := range entry.Links {
 		if l.Rel != relContents {
@@ -99,12 +99,12 @@ func (k *packageOpener) openManifest(ctx context.Context, entry *resourcesync.En
 
 // openManifestCopy opens the copy a link leads to. It has to come from a host
 // the Source may name, and to be what the link states of it.
-func (k *packageOpener) openManifestCopy(ctx context.Context, l *resourcesync.Link, refuse func(uri string) string) (*packedManifest, error) {
+func (k *Opener) openManifestCopy(ctx context.Context, l *resourcesync.Link, refuse func(uri string) string) (*Manifest, error) {
 	resp, err := k.client.GetWhole(ctx, fetch.Request{URI: l.Href, AcceptGzip: true, Document: true, MaxBytes: resourcesync.DefaultReadBytes})
 	if err != nil {
 		return nil, err
 	}
-	m := &packedManifest{URI: l.Href, ctx: ctx, body: resp.Body, copied: true}
+	m := &Manifest{URI: l.Href, ctx: ctx, body: resp.Body, copied: true}
 	if resp.URI != l.Href {
 		if reason := refuse(resp.URI); reason != "" {
 			_ = m.Close() // it is another host's word
@@ -122,7 +122,7 @@ func (k *packageOpener) openManifestCopy(ctx context.Context, l *resourcesync.Li
 
 // verifyCopy reads the copy aside and compares it with the hash its link states,
 // before anything in it is believed.
-func (m *packedManifest) verifyCopy(l *resourcesync.Link, lender blob.Scratcher) error {
+func (m *Manifest) verifyCopy(l *resourcesync.Link, lender blob.Scratcher) error {
 	w := content.Description{URI: l.Href, Length: -1, Hashes: l.Hashes}
 	aside := &spool{lender: lender, ctx: m.ctx}
 	hasher := content.NewHasher(l.Hashes)
@@ -135,37 +135,37 @@ func (m *packedManifest) verifyCopy(l *resourcesync.Link, lender blob.Scratcher)
 		return err
 	}
 	_ = m.body.Close() // read to its end
-	m.body = bodyOf{aside.section(m.ctx, 0, n), aside}
+	m.body = bodyOf{aside.Section(m.ctx, 0, n), aside}
 	return nil
 }
 
 // openManifestInside opens the one in the package.
-func (k *packageOpener) openManifestInside(ctx context.Context, entry *resourcesync.Entry, shelf *packageShelf, believe bool) (*packedManifest, error) {
-	src := &packageSource{URI: entry.Loc, Length: -1, Hashes: entry.Hashes, Shelf: shelf}
+func (k *Opener) openManifestInside(ctx context.Context, entry *resourcesync.Entry, shelf *Shelf, believe bool) (*Manifest, error) {
+	src := &Package{URI: entry.Loc, Length: -1, Hashes: entry.Hashes, Shelf: shelf}
 	if entry.HasLength {
 		src.Length = entry.Length
 	}
 	for try := 0; ; try++ {
 		m, err := k.tryManifestInside(ctx, src, try > 0 || believe && content.HasKnown(src.Hashes))
-		if err == nil || !isOther(err) || try == maxReopen {
+		if err == nil || !MayReopen(err) || try == MaxReopen {
 			return m, err
 		}
 	}
 }
 
-func (k *packageOpener) tryManifestInside(ctx context.Context, src *packageSource, whole bool) (*packedManifest, error) {
-	file, warning, err := k.open(ctx, src, whole, nil)
+func (k *Opener) tryManifestInside(ctx context.Context, src *Package, whole bool) (*Manifest, error) {
+	file, warning, err := k.Open(ctx, src, whole, nil)
 	if err != nil {
 		return nil, err
 	}
-	m := &packedManifest{URI: src.URI, ctx: ctx, file: file}
+	m := &Manifest{URI: src.URI, ctx: ctx, file: file}
 	if warning != "" {
 		m.warn(warning)
 	}
 	if s, ok := file.(*spool); ok {
 		m.file = shelved{s, src}
 	}
-	err = k.withDirectory(ctx, file, func(dir *unpack.Directory, large bool) error {
+	err = k.WithDirectory(ctx, file, func(dir *unpack.Directory, large bool) error {
 		m.dir = dir
 		if err := m.enter(); err != nil {
 			return fmt.Errorf("manifest: %w", err)
@@ -188,7 +188,7 @@ func (k *packageOpener) tryManifestInside(ctx context.Context, src *packageSourc
 // shelved is a package that is kept when it is closed.
 type shelved struct {
 	*spool
-	src *packageSource
+	src *Package
 }
 
 func (s shelved) Close() error {
@@ -197,38 +197,38 @@ func (s shelved) Close() error {
 }
 
 // enter opens the manifest in m.dir.
-func (m *packedManifest) enter() error {
+func (m *Manifest) enter() error {
 	member, folder := m.dir.Manifest()
 	if member == nil {
 		return errors.New("there is none")
 	}
 	if folder != "" {
-		m.warn(fmt.Sprintf("its manifest is in the folder %s", fetch.Printable(clip(folder)))) // RS-ZIP-07
+		m.warn(fmt.Sprintf("its manifest is in the folder %s", fetch.Printable(Clip(folder)))) // RS-ZIP-07
 	}
 	return m.openMember(member)
 }
 
-func (m *packedManifest) openMember(member *unpack.Member) error {
+func (m *Manifest) openMember(member *unpack.Member) error {
 	if member.Size > resourcesync.DefaultReadBytes {
 		return fmt.Errorf("it has %d bytes, %d are read", member.Size, int64(resourcesync.DefaultReadBytes))
 	}
 	own := *member // alone, without the directory
-	packed := m.file.section(m.ctx, own.Offset, own.Offset+own.Extent())
+	packed := m.file.Section(m.ctx, own.Offset, own.Offset+own.Extent())
 	content, err := own.Open(packed)
 	if err != nil {
 		_ = packed.Close() // only read
-		return packageCause(err)
+		return Cause(err)
 	}
 	m.body = bodyOf{content, packed}
 	_, err = m.begin(m.URI)
 	return err
 }
 
-// packageCause is the error of reading a package, where that is why a member cannot be
+// Cause is the error of reading a package, where that is why a member cannot be
 // read.
-func packageCause(err error) error {
+func Cause(err error) error {
 	var member *unpack.MemberError
-	if errors.As(err, &member) && isOther(member.Err) {
+	if errors.As(err, &member) && MayReopen(member.Err) {
 		return member.Err
 	}
 	return err
@@ -246,7 +246,7 @@ func (b bodyOf) Close() error {
 }
 
 // begin reads the document up to its first entry.
-func (m *packedManifest) begin(base string) (*packedManifest, error) {
+func (m *Manifest) begin(base string) (*Manifest, error) {
 	m.sum = crc32.NewIEEE()
 	if m.rules == nil {
 		m.rules = map[string]int{}
@@ -267,7 +267,7 @@ func (m *packedManifest) begin(base string) (*packedManifest, error) {
 	return m, nil
 }
 
-func (m *packedManifest) warn(text string) {
+func (m *Manifest) warn(text string) {
 	if len(m.warnings) < maxManifestWarnings {
 		m.warnings = append(m.warnings, text)
 	}
@@ -275,22 +275,22 @@ func (m *packedManifest) warn(text string) {
 
 // liberty tells of the first liberty of a kind, and counts the others: what a
 // program does wrong it does wrong in every entry.
-func (m *packedManifest) liberty(w resourcesync.Warning) {
+func (m *Manifest) liberty(w resourcesync.Warning) {
 	if m.rules[w.Rule]++; m.rules[w.Rule] == 1 {
 		m.warn(w.String())
 	}
 }
 
-func (m *packedManifest) explain(err error) error {
+func (m *Manifest) explain(err error) error {
 	where := ""
 	if !m.copied {
 		where = "manifest.xml: "
 	}
-	return fmt.Errorf("read %s: %s%w", fetch.Printable(m.URI), where, packageCause(err))
+	return fmt.Errorf("read %s: %s%w", fetch.Printable(m.URI), where, Cause(err))
 }
 
 // manifestBytes are the bytes of a manifest, which are counted and summed.
-type manifestBytes struct{ m *packedManifest }
+type manifestBytes struct{ m *Manifest }
 
 func (b manifestBytes) Read(p []byte) (int, error) {
 	m := b.m
@@ -306,7 +306,7 @@ func (b manifestBytes) Read(p []byte) (int, error) {
 // Entries yields the entries of the manifest in order, and where it is an index
 // (RS-RDM-06) those of the manifests it leads to. It stops after the first
 // error, which it yields with a zero Entry.
-func (m *packedManifest) Entries() iter.Seq2[resourcesync.Entry, error] {
+func (m *Manifest) Entries() iter.Seq2[resourcesync.Entry, error] {
 	return func(yield func(resourcesync.Entry, error) bool) {
 		if !m.Header.Index {
 			m.entries(yield)
@@ -348,7 +348,7 @@ func (m *packedManifest) Entries() iter.Seq2[resourcesync.Entry, error] {
 }
 
 // partOf finds a manifest an index names: by its path, or by a loc that is one.
-func (m *packedManifest) partOf(e *resourcesync.Entry) (*unpack.Member, error) {
+func (m *Manifest) partOf(e *resourcesync.Entry) (*unpack.Member, error) {
 	path := e.Path
 	if path == "" {
 		if u, err := url.Parse(e.Loc); err == nil {
@@ -360,10 +360,10 @@ func (m *packedManifest) partOf(e *resourcesync.Entry) (*unpack.Member, error) {
 			return member, nil
 		}
 	}
-	return nil, fmt.Errorf("the manifest %s is not in the package", fetch.Printable(clip(path)))
+	return nil, fmt.Errorf("the manifest %s is not in the package", fetch.Printable(Clip(path)))
 }
 
-func (m *packedManifest) entries(yield func(resourcesync.Entry, error) bool) bool {
+func (m *Manifest) entries(yield func(resourcesync.Entry, error) bool) bool {
 	for {
 		var e resourcesync.Entry
 		switch err := m.reader.Read(&e); {
@@ -389,7 +389,7 @@ func (m *packedManifest) entries(yield func(resourcesync.Entry, error) bool) boo
 
 // Unlocated returns nil, or an error about entries that were skipped because
 // their loc is missing or unreadable, once all entries were read.
-func (m *packedManifest) Unlocated() error {
+func (m *Manifest) Unlocated() error {
 	if m.skipped == nil {
 		return nil
 	}
@@ -398,7 +398,7 @@ func (m *packedManifest) Unlocated() error {
 
 // Warnings returns the liberties taken with the manifest so far, one of each
 // kind.
-func (m *packedManifest) Warnings() []string {
+func (m *Manifest) Warnings() []string {
 	all := slices.Clone(m.warnings)
 	for _, rule := range slices.Sorted(maps.Keys(m.rules)) {
 		if n := m.rules[rule]; n > 1 {
@@ -410,14 +410,14 @@ func (m *packedManifest) Warnings() []string {
 
 // Copy tells the manifest from others, once all its entries were read, if it is
 // a copy of one.
-func (m *packedManifest) Copy() manifestCopy {
+func (m *Manifest) Copy() Copy {
 	if !m.ended || !m.copied || m.gzipped {
-		return manifestCopy{}
+		return Copy{}
 	}
-	return manifestCopy{m.size, m.sum.Sum32()}
+	return Copy{m.size, m.sum.Sum32()}
 }
 
-func (m *packedManifest) Close() error {
+func (m *Manifest) Close() error {
 	if m.body != nil {
 		_ = m.body.Close() // only read
 		m.body = nil
@@ -430,14 +430,14 @@ func (m *packedManifest) Close() error {
 	return f.Close()
 }
 
-// enterManifest returns the manifest in a package whose directory was read. The
+// EnterManifest returns the manifest in a package whose directory was read. The
 // package stays open when the manifest is closed.
-func enterManifest(ctx context.Context, uri string, file packageFile, dir *unpack.Directory) (*packedManifest, error) {
-	m := &packedManifest{URI: uri, ctx: ctx, file: openFile{file}, dir: dir}
+func EnterManifest(ctx context.Context, uri string, file File, dir *unpack.Directory) (*Manifest, error) {
+	m := &Manifest{URI: uri, ctx: ctx, file: openFile{file}, dir: dir}
 	return m, m.enter()
 }
 
 // openFile is a package that stays open.
-type openFile struct{ packageFile }
+type openFile struct{ File }
 
 func (openFile) Close() error { return nil }

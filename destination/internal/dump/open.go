@@ -1,4 +1,4 @@
-package destination
+package dump
 
 import (
 	"context"
@@ -29,38 +29,38 @@ const (
 	maxSpool = 32 << 30
 )
 
-// errNotWorth reports a package that would have to be fetched whole for little.
-var errNotWorth = errors.New("little is wanted of it, and the server sends no parts of it")
+// ErrNotWorth reports a package that would have to be fetched whole for little.
+var ErrNotWorth = errors.New("little is wanted of it, and the server sends no parts of it")
 
-// A packageSource says where a package is and what its dump states of it. What
+// A Package says where a package is and what its dump states of it. What
 // is stated saves requests, and is verified.
-type packageSource struct {
+type Package struct {
 	URI     string
 	Length  int64               // as its dump states it; -1: not stated
 	Hashes  resourcesync.Hashes // likewise
 	Members int                 // how many its manifest names, or are wanted; zero: not known
 
-	Shelf *packageShelf // where packages are kept that were fetched whole; may be nil
+	Shelf *Shelf // where packages are kept that were fetched whole; may be nil
 }
 
-// A packageOpener opens packages. It is safe for concurrent use.
-type packageOpener struct {
+// An Opener opens packages. It is safe for concurrent use.
+type Opener struct {
 	client  *fetch.Client
 	scratch blob.Scratcher // lends room for packages that are held whole; nil: there is none
 	large   chan struct{}  // holds a token while a large directory is in memory
 }
 
-// newPackageOpener returns an opener that sends requests through c.
-func newPackageOpener(c *fetch.Client, scratch blob.Scratcher) *packageOpener {
-	return &packageOpener{client: c, scratch: scratch, large: make(chan struct{}, 1)}
+// NewOpener returns an opener that sends requests through c.
+func NewOpener(c *fetch.Client, scratch blob.Scratcher) *Opener {
+	return &Opener{client: c, scratch: scratch, large: make(chan struct{}, 1)}
 }
 
-// open opens a package: its directory is read from its end, and its members are
+// Open opens a package: its directory is read from its end, and its members are
 // read by range requests. With whole it is fetched completely first, as it is
 // from a server that sends no parts; worth is asked before that, unless it is
 // nil. A package is compared with what its dump states as far as what was read of
 // it allows. The warning says what was wrong, and did not matter.
-func (k *packageOpener) open(ctx context.Context, src *packageSource, whole bool, worth func(size int64) bool) (file packageFile, warning string, err error) {
+func (k *Opener) Open(ctx context.Context, src *Package, whole bool, worth func(size int64) bool) (file File, warning string, err error) {
 	o := &opening{k: k, src: src, whole: whole, worth: worth}
 	if file, err = o.openVerified(ctx); err != nil {
 		return nil, "", err
@@ -70,8 +70,8 @@ func (k *packageOpener) open(ctx context.Context, src *packageSource, whole bool
 
 // An opening opens a package.
 type opening struct {
-	k     *packageOpener
-	src   *packageSource
+	k     *Opener
+	src   *Package
 	whole bool
 	worth func(size int64) bool // asked before a package is fetched whole; nil: it always is
 
@@ -81,7 +81,7 @@ type opening struct {
 	total   int64 // of the package
 	hash    *resourcesync.Hasher
 	n       int64 // bytes of it that came
-	file    packageFile
+	file    File
 	warning string // of verifying it
 }
 
@@ -90,7 +90,7 @@ type opening struct {
 // another length is read whole, where a hash can prove it right; where it was
 // read whole, and is not what is stated, once more past all caches. A package
 // that is not what its dump states is an [unverifiedError].
-func (o *opening) openVerified(ctx context.Context) (packageFile, error) {
+func (o *opening) openVerified(ctx context.Context) (File, error) {
 	for {
 		file, err := o.open(ctx)
 		if err != nil {
@@ -125,13 +125,13 @@ func (e *unverifiedError) Error() string {
 
 func (e *unverifiedError) Unwrap() error { return e.err }
 
-func isUnverified(err error) bool {
+func IsUnverified(err error) bool {
 	var unverified *unverifiedError
 	return errors.As(err, &unverified)
 }
 
 // open asks for the end of the package, or for all of it.
-func (o *opening) open(ctx context.Context) (packageFile, error) {
+func (o *opening) open(ctx context.Context) (File, error) {
 	if o.spool = o.src.Shelf.take(o.src.URI); o.spool != nil {
 		return o.reuse(ctx)
 	}
@@ -174,12 +174,12 @@ func (o *opening) requests() []*fetch.Request {
 }
 
 // reuse takes a package that was fetched before, to read its manifest.
-func (o *opening) reuse(ctx context.Context) (packageFile, error) {
+func (o *opening) reuse(ctx context.Context) (File, error) {
 	o.hash, o.total, o.file = o.spool.hash, o.spool.n, o.spool
 	for _, h := range o.src.Hashes {
 		if content.HasKnown(resourcesync.Hashes{h}) && o.hash.Sum().Get(h.Algorithm) == "" {
 			o.hash = content.NewHasher(o.src.Hashes)
-			all := o.spool.section(ctx, 0, o.total)
+			all := o.spool.Section(ctx, 0, o.total)
 			if _, err := content.Copy(nil, o.hash, all); err != nil {
 				_ = o.spool.Close() // only read
 				return nil, err
@@ -201,7 +201,7 @@ func (o *opening) use(ctx context.Context, r *fetch.Request, resp *fetch.Respons
 		return o.takeTail(ctx, resp)
 	}
 	if o.worth != nil && !o.worth(resp.Length) {
-		return errNotWorth
+		return ErrNotWorth
 	}
 	return o.fill(ctx, r, resp)
 }
@@ -332,9 +332,9 @@ func (s *spool) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func (s *spool) directory(l unpack.Limits) (*unpack.Directory, error) { return unpack.Read(s, s.n, l) }
+func (s *spool) Directory(l unpack.Limits) (*unpack.Directory, error) { return unpack.Read(s, s.n, l) }
 
-func (s *spool) section(ctx context.Context, from, to int64) io.ReadCloser {
+func (s *spool) Section(ctx context.Context, from, to int64) io.ReadCloser {
 	return io.NopCloser(content.WithContext(ctx, io.NewSectionReader(s, from, to-from)))
 }
 

@@ -1,4 +1,4 @@
-package destination
+package dump
 
 import "sync"
 
@@ -9,17 +9,17 @@ const (
 	shelfFiles = 64
 )
 
-// A packageShelf keeps packages that were fetched whole, from reading their
+// A Shelf keeps packages that were fetched whole, from reading their
 // manifests until what is wanted of them is taken: from servers that send no
 // parts they would come twice. The zero value is empty.
-type packageShelf struct {
+type Shelf struct {
 	mu    sync.Mutex // guards what follows
 	kept  map[string]*spool
 	bytes int64
 }
 
 // put keeps the package from uri, or closes it if there is no room.
-func (s *packageShelf) put(uri string, p *spool) {
+func (s *Shelf) put(uri string, p *spool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.kept[uri]; ok || s.bytes+p.n > shelfBytes || len(s.kept) >= shelfFiles {
@@ -32,8 +32,8 @@ func (s *packageShelf) put(uri string, p *spool) {
 	s.kept[uri], s.bytes = p, s.bytes+p.n
 }
 
-// keep keeps the package from uri if it was fetched whole, else closes it.
-func (s *packageShelf) keep(uri string, f packageFile) {
+// Keep keeps the package from uri if it was fetched whole, else closes it.
+func (s *Shelf) Keep(uri string, f File) {
 	if whole, ok := f.(*spool); ok {
 		s.put(uri, whole)
 		return
@@ -42,7 +42,7 @@ func (s *packageShelf) keep(uri string, f packageFile) {
 }
 
 // take returns the package from uri, or nil. It is the caller's from then on.
-func (s *packageShelf) take(uri string) *spool {
+func (s *Shelf) take(uri string) *spool {
 	if s == nil {
 		return nil
 	}
@@ -56,8 +56,8 @@ func (s *packageShelf) take(uri string) *spool {
 	return p
 }
 
-// clear closes the packages that were not taken.
-func (s *packageShelf) clear() {
+// Clear closes the packages that were not taken.
+func (s *Shelf) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.kept {
