@@ -65,9 +65,9 @@ func (f *futureTimes) note(uri string, ds ...resourcesync.Datetime) {
 	}
 }
 
-// doubt makes of a change in our future, which a Resource List of a corrected clock
-// may have overtaken, the question what is there now.
-func (w *want) doubt() {
+// doubt turns a change that lies in our future into the question what is there
+// now: a Resource List of a corrected clock may be newer.
+func doubt(w *want) {
 	w.Gone, w.Change, w.Hashes, w.Length, w.Lastmod, w.Links = false, resourcesync.UnknownChange, nil, -1, resourcesync.Datetime{}, nil
 }
 

@@ -51,7 +51,7 @@ func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 func (s *setAudit) verdict(act *action, kind FindingKind, cause string) verdict {
 	f := Finding{Kind: kind, Set: s.set.Name, URI: act.URI, Path: act.held.Path, Cause: cause}
 	if act.class != 0 && !act.Gone {
-		f.Expected = act.want.facts()
+		f.Expected = factsOfWant(&act.want)
 	}
 	if act.isHeld() {
 		f.Found = factsOf(&act.held)

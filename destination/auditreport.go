@@ -100,8 +100,8 @@ func (r *AuditReport) count(f *Finding) {
 	}
 }
 
-// facts are what the Source says.
-func (w *want) facts() *Facts {
+// factsOfWant returns what the Source states.
+func factsOfWant(w *want) *Facts {
 	f := &Facts{Hash: hashText(w.Hashes), Lastmod: stateTime(w.Lastmod)}
 	if w.Length >= 0 {
 		f.Length = &w.Length

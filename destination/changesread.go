@@ -91,7 +91,7 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 		}
 		w := c.wantOf(&e)
 		if c.overtakes && c.future.has(e.EventTime()) {
-			w.doubt()
+			doubt(&w)
 		}
 		if t.pkg > 0 && !w.Gone {
 			w.Member, w.pack = memberOf(t.pkg, &e), t.pkg

@@ -19,16 +19,6 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A step is one link of a chain of patches: what turns one version of a
-// resource into the next.
-type step struct {
-	from   resourcesync.Hashes // of the version it starts from; none if that is not told
-	sure   bool                // that version is the one held, if from does not say otherwise
-	length int64               // of the version it makes; -1 if that is not told
-	link   resourcesync.Link   // to the patch
-	member member              // where the patch is in a package; zero: in none
-}
-
 // addChange keeps a change as a step of a chain, or as the end of all chains
 // that lead up to it (RS-REL-36).
 func (g *group) addChange(w *want) {

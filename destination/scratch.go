@@ -38,8 +38,8 @@ const (
 	maxScratchMemory = 80 << 20
 )
 
-// ErrScratch reports that there was more to sort than there is scratch space.
-var ErrScratch = errors.New("not enough scratch space to sort what the Source says")
+// errScratchFull reports that there was more to sort than there is scratch space.
+var errScratchFull = errors.New("not enough scratch space to sort what the Source says")
 
 // sorter returns a sorter with its scratch space in the room.
 func (r scratchRoom) sorter() *extsort.Sorter { return extsort.New(r.open) }
@@ -70,11 +70,11 @@ func scratchLimit(free int64) (limit int64, full error) {
 	if limit = free / 2; limit > 0 && limit < maxScratch {
 		return limit, fmt.Errorf("write a scratch file: more than %d MiB, half of the room there is: %w", limit>>20, syscall.ENOSPC)
 	}
-	return maxScratch, fmt.Errorf("%w: more than %d GiB", ErrScratch, maxScratch>>30)
+	return maxScratch, fmt.Errorf("%w: more than %d GiB", errScratchFull, maxScratch>>30)
 }
 
 func memoryScratch() extsort.Space {
-	return extsort.NewMemory(maxScratchMemory, fmt.Errorf("%w: more than %d MiB of memory", ErrScratch, maxScratchMemory>>20))
+	return extsort.NewMemory(maxScratchMemory, fmt.Errorf("%w: more than %d MiB of memory", errScratchFull, maxScratchMemory>>20))
 }
 
 // namedFile makes a file in dir and takes its name away: at once where the

@@ -50,6 +50,16 @@ type member struct {
 	Path    string // as the manifest has it
 }
 
+// A step is one link of a chain of patches: what turns one version of a
+// resource into the next.
+type step struct {
+	from   resourcesync.Hashes // of the version it starts from; none if that is not told
+	sure   bool                // that version is the one held, if from does not say otherwise
+	length int64               // of the version it makes; -1 if that is not told
+	link   resourcesync.Link   // to the patch
+	member member              // where the patch is in a package; zero: in none
+}
+
 // A rank says which of several wants of one URI is the last word.
 type rank struct {
 	class wantClass
