@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/scratch"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
@@ -115,7 +116,7 @@ func (a *auditor) run(ctx context.Context, address string) (err error) {
 	if a.plain {
 		a.warn(a.d.opts.Dest, "there is no mirror of ours here: its files were compared by what they are")
 	}
-	names := roomOf(a.d.journal).sorter()
+	names := scratch.RoomOf(a.d.journal).Sorter()
 	defer func() {
 		if cerr := names.Close(); err == nil {
 			err = cerr

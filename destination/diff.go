@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/scratch"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -92,7 +93,7 @@ func (s *differ) run(ctx context.Context, address string, each func(Difference) 
 	if err != nil {
 		return err
 	}
-	s.states = roomOf(s.d.journal).sorter()
+	s.states = scratch.RoomOf(s.d.journal).Sorter()
 	defer func() {
 		if cerr := s.states.Close(); err == nil {
 			err = cerr

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/scratch"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
@@ -99,7 +100,7 @@ func (s *session) listsAll(ctx context.Context, list func(ctx context.Context, t
 	if err != nil || s.mirror.Origin == "" {
 		return false, err
 	}
-	here, listed := roomOf(s.d.journal).sorter(), roomOf(s.d.journal).sorter()
+	here, listed := scratch.RoomOf(s.d.journal).Sorter(), scratch.RoomOf(s.d.journal).Sorter()
 	defer func() {
 		for _, sorted := range []*extsort.Sorter{here, listed} {
 			if cerr := sorted.Close(); err == nil {

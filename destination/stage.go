@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lockstep/destination/internal/scratch"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 	"lockstep/resourcesync"
@@ -19,7 +20,7 @@ import (
 // last word. Its memory is bounded: see extsort. Documents are numbered in the
 // order in which their entries count, whatever order they are read in.
 type stage struct {
-	room   scratchRoom
+	room   scratch.Room
 	sorter *extsort.Sorter
 	main   *stageWriter // of add; nil: not used yet
 	count  atomic.Int64 // wants taken
@@ -45,7 +46,9 @@ type docInfo struct {
 
 // newStage returns an empty stage with its scratch space where the Journal has
 // room.
-func newStage(j journal.Journal) *stage { return &stage{room: roomOf(j), sorter: roomOf(j).sorter()} }
+func newStage(j journal.Journal) *stage {
+	return &stage{room: scratch.RoomOf(j), sorter: scratch.RoomOf(j).Sorter()}
+}
 
 // addDoc begins a document and returns its number.
 func (s *stage) addDoc() int {
@@ -76,7 +79,7 @@ func (s *stage) lastly() {
 // reset begins anew.
 func (s *stage) reset() {
 	_ = s.sorter.Close() // nothing in it counts any more
-	s.sorter, s.main, s.docs = s.room.sorter(), nil, nil
+	s.sorter, s.main, s.docs = s.room.Sorter(), nil, nil
 	s.since, s.until, s.seen, s.void = resourcesync.Datetime{}, resourcesync.Datetime{}, nil, 0
 	s.count.Store(0)
 }

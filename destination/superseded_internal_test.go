@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lockstep/destination/internal/scratch"
 	"lockstep/resourcesync"
 )
 
@@ -17,7 +18,7 @@ func TestLatest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var full, some stage
 		for _, s := range []*stage{&full, &some} {
-			s.sorter = new(scratchRoom).sorter()
+			s.sorter = new(scratch.Room).Sorter()
 			s.since = resourcesync.NewDatetime(time.Unix(3, 0))
 			if rapid.Bool().Draw(t, "ends") && s == &full {
 				s.until = resourcesync.NewDatetime(time.Unix(7, 0))

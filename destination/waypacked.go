@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 
+	"lockstep/destination/internal/scratch"
 	"lockstep/internal/extsort"
 )
 
@@ -17,7 +18,7 @@ const packedMemory = 20_000
 
 // packed are actions whose content is in packages, kept until these are read.
 type packed struct {
-	room   scratchRoom
+	room   scratch.Room
 	list   []*action
 	sorter *extsort.Sorter // by package, where they are many
 	out    *extsort.Writer
@@ -34,7 +35,7 @@ func (p *packed) add(a *action) error {
 
 func (p *packed) spill() error {
 	if p.sorter == nil {
-		p.sorter = p.room.sorter()
+		p.sorter = p.room.Sorter()
 		p.out = p.sorter.Writer()
 	}
 	var key [8]byte

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/scratch"
 )
 
 const (
@@ -48,7 +49,7 @@ func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single
 	if w.only {
 		w.single = func(a *action) { done(outcome{action: a, err: errNoVersion}) }
 	}
-	w.packed = &packed{room: roomOf(f.d.journal)}
+	w.packed = &packed{room: scratch.RoomOf(f.d.journal)}
 	if f.members = nil; w.packages != nil {
 		f.members = newMemberReader(ctx, f.d.packages, w.packages)
 	}

@@ -1,4 +1,6 @@
-package destination
+// Package scratch makes the files in which a run sorts what does not fit in
+// memory. They have no names, so that nothing is left of them after a crash.
+package scratch
 
 import (
 	"errors"
@@ -12,19 +14,19 @@ import (
 	"lockstep/internal/extsort"
 )
 
-// A scratchRoom is where scratch files go.
-type scratchRoom struct {
+// A Room is where scratch files go.
+type Room struct {
 	dir string // "": in memory
 	own bool
 }
 
-// roomOf returns where the scratch files of j go.
-func roomOf(j journal.Journal) scratchRoom {
+// RoomOf returns where the scratch files of j go.
+func RoomOf(j journal.Journal) Room {
 	if s, ok := j.(journal.Scratcher); ok {
 		dir, own := s.ScratchDir()
-		return scratchRoom{dir, own}
+		return Room{dir, own}
 	}
-	return scratchRoom{}
+	return Room{}
 }
 
 const (
@@ -38,14 +40,14 @@ const (
 	maxScratchMemory = 80 << 20
 )
 
-// errScratchFull reports that there was more to sort than there is scratch space.
-var errScratchFull = errors.New("not enough scratch space to sort what the Source says")
+// ErrFull reports that there was more to sort than there is scratch space.
+var ErrFull = errors.New("not enough scratch space to sort what the Source says")
 
-// sorter returns a sorter with its scratch space in the room.
-func (r scratchRoom) sorter() *extsort.Sorter { return extsort.New(r.open) }
+// Sorter returns a sorter with its scratch space in the room.
+func (r Room) Sorter() *extsort.Sorter { return extsort.New(r.open) }
 
 // open returns scratch space.
-func (r scratchRoom) open() (extsort.Space, error) {
+func (r Room) open() (extsort.Space, error) {
 	if r.dir == "" {
 		return memoryScratch(), nil
 	}
@@ -70,11 +72,11 @@ func scratchLimit(free int64) (limit int64, full error) {
 	if limit = free / 2; limit > 0 && limit < maxScratch {
 		return limit, fmt.Errorf("write a scratch file: more than %d MiB, half of the room there is: %w", limit>>20, syscall.ENOSPC)
 	}
-	return maxScratch, fmt.Errorf("%w: more than %d GiB", errScratchFull, maxScratch>>30)
+	return maxScratch, fmt.Errorf("%w: more than %d GiB", ErrFull, maxScratch>>30)
 }
 
 func memoryScratch() extsort.Space {
-	return extsort.NewMemory(maxScratchMemory, fmt.Errorf("%w: more than %d MiB of memory", errScratchFull, maxScratchMemory>>20))
+	return extsort.NewMemory(maxScratchMemory, fmt.Errorf("%w: more than %d MiB of memory", ErrFull, maxScratchMemory>>20))
 }
 
 // namedFile makes a file in dir and takes its name away: at once where the

@@ -1,4 +1,4 @@
-package destination
+package scratch
 
 import (
 	"errors"
@@ -19,8 +19,8 @@ func TestScratchLimits(t *testing.T) {
 		{3 << 20, syscall.ENOSPC, "more than 1 MiB, half of the room there is"},
 		{2 << 10, syscall.ENOSPC, "more than 0 MiB, half of the room there is"},
 		{maxScratch, syscall.ENOSPC, "more than 32768 MiB, half of the room there is"},
-		{2 * maxScratch, errScratchFull, "more than 64 GiB"},
-		{-1, errScratchFull, "more than 64 GiB"},
+		{2 * maxScratch, ErrFull, "more than 64 GiB"},
+		{-1, ErrFull, "more than 64 GiB"},
 	} {
 		limit, full := scratchLimit(tt.free)
 		if tt.free > 0 && limit > tt.free/2 || !errors.Is(full, tt.want) || !strings.Contains(full.Error(), tt.text) {

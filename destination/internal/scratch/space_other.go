@@ -1,6 +1,6 @@
 //go:build !linux
 
-package destination
+package scratch
 
 import "os"
 
