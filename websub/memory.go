@@ -99,6 +99,22 @@ func (l *subscription) end(now time.Time) {
 	}
 }
 
+// limitWaits ends waits that are longer than the longest: they were saved by a clock
+// that was ahead.
+func (m *memory) limitWaits(now time.Time) {
+	most := now.Add(denialPause + denialPause/denialSpread)
+	for _, w := range m.Wishes {
+		if w.Next.After(most) {
+			w.Next = now
+		}
+	}
+	for _, l := range m.Subscriptions {
+		if l.Next.After(most) {
+			l.Next = now
+		}
+	}
+}
+
 func newMemory() *memory {
 	return &memory{
 		Version: memoryVersion,
@@ -289,6 +305,7 @@ func (s *Subscriber) commit(ctx context.Context, updates []*update) error {
 		if m, err = readMemory(document); err != nil {
 			return err
 		}
+		m.limitWaits(s.opts.Clock())
 		s.memory.Store(m)
 	}
 	next, now, changed := m.clone(), s.opts.Clock(), false

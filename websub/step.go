@@ -14,6 +14,7 @@ const (
 	silences     = 2              // requests a hub accepts and never verifies, likewise
 	leaveTries   = 4              // requests to end a subscription; after them its lease ends it
 	denialPause  = 24 * time.Hour // after hubs that do not want to (WS-V-03)
+	denialSpread = 25             // by a random share of 1/25, more or less
 	longestAsked = time.Hour      // of a Retry-After
 	keepEnded    = 31 * 24 * time.Hour
 	keepOld      = 24 * time.Hour // of a secret after the next one is verified (WS-X-11)
@@ -231,7 +232,7 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 		w.At, w.Next = (slices.Index(w.Hubs, l.Named)+1)%len(w.Hubs), c.now
 	case final:
 		c.tell(Refused, l, reason)
-		l.Next = c.now.Add(jittered(denialPause, 0.04))
+		l.Next = c.now.Add(jittered(denialPause, 1.0/denialSpread))
 	}
 }
 
@@ -246,7 +247,7 @@ func (c *change) nextHub(w *wish, final bool, wait time.Duration) {
 	w.Round++
 	pause := c.s.backoff(min(triesPerHub+w.Round, 30), wait)
 	if final {
-		pause = jittered(denialPause, 0.04)
+		pause = jittered(denialPause, 1.0/denialSpread)
 	}
 	w.Next = c.now.Add(pause)
 }
