@@ -79,8 +79,10 @@ func (p *publication) commitAll(ctx context.Context) error {
 	if err := p.closed.Publish(ctx, p.next.Stamp); err != nil {
 		return err
 	}
-	if err := p.docs.Commit(ctx, entries...); err != nil {
-		return err
+	for _, w := range entries { // one Commit could leave the Resource List alone after a power cut
+		if err := p.docs.Commit(ctx, w); err != nil {
+			return err
+		}
 	}
 	if err := p.lists.Publish(ctx, p.next.Stamp); err != nil || p.build.ended == nil {
 		return err
