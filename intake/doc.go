@@ -1,53 +1,46 @@
-// Package intake keeps a catalog in step with what lies outside: the step of a
-// Source before everything else.
+// Package intake fills the catalog of a Source and keeps it in step with an origin:
+// a directory, a bucket, a list, a Sitemap, a feed, a repository, or an application.
+// Most origins have a package of their own below this one, and what they share is
+// here: the [Report] of a scan, the [Event] of a change, and the rules below.
 //
-// Each way in is a type with the methods Scan, which compares once, and Watch,
-// which goes on; one whose representations can be had has Bitstream, too. What
-// is said of problems and deletions below holds for all of them.
+// Each origin is a type with the methods Scan, which compares once, and Watch, which
+// continues until its context ends. An origin whose representations can be opened
+// also has the method Bitstream.
 //
-// A [Dir] watches over a directory. [Dir.Scan] walks it in the order of the
-// URIs its files get, beside the catalog's resources in the same order, and so
-// sees in one pass, with memory that does not grow with the tree, what is new,
-// what may have changed, what is gone:
+// A scan compares two sequences that are ordered by URI, the origin and the
+// catalog, in one pass, with memory that does not grow with their length:
 //
-//	walk (parallel, ordered)  ─┐
-//	                           ├─ merge ── unchanged: nothing to do
-//	catalog.Resources         ─┘      ├── new, or another Token: hash ── Apply, batch by batch
-//	                                  └── gone: kept aside, applied last
+//	origin (sorted)    ─┐
+//	                    ├─ merge ── unchanged: nothing to do
+//	catalog.Resources  ─┘      ├── new, or another Token: hash ── Apply, in batches
+//	                           └── gone: kept aside, applied last
 //
-// [Dir.Watch] scans, and scans again what the system says has been touched.
-// [Dir.Open] opens a file if, and only if, a scan lists it.
+// A directory is walked in the order of its URIs. Lists are in any order, so they are
+// sorted first, on disk if they are long. The Token of a record is the state of a file,
+// or the hash of what a list says about the resource.
 //
-// A [JSONL] and a [Sitemap] list what lies elsewhere, in any order: what they
-// say is sorted, on disk if it is much, and then merged with the catalog in the
-// same way. The Token of a record is the hash of what was said. A [Web] opens
-// representations where their URIs say they are.
+// # Which files of a directory are resources
 //
-// Package api fills a set with changes that applications send over HTTP.
+// Every regular file below the root is a resource, hidden files included, whatever
+// bytes its name has, except
 //
-// # Which files are resources
-//
-// Every regular file below the root is, hidden ones included, whatever bytes
-// its name is made of, except
-//
-//   - what the include and exclude patterns leave out ([DirOptions]);
-//   - what a Source's own documents would hide: at the root robots.txt,
+//   - what the include and exclude patterns leave out;
+//   - what the Source's own documents would hide: at the root robots.txt,
 //     .well-known/resourcesync, and the directories resourcesync and -;
-//   - at any depth, directories called .lockstep, where lockstep keeps its own
+//   - at any depth, directories called .lockstep, in which Lockstep keeps its own
 //     state, and symbolic links that lead into one;
 //   - symbolic links to directories, links that lead outside the root (every
 //     absolute link counts as such), and links to nothing.
 //
-// A symbolic link to a regular file inside the root is a resource with the
-// content of that file. Directories are never entered through a link. Devices,
-// sockets and pipes are never opened. All these are named in the [Report].
+// A symbolic link to a regular file inside the root is a resource with the content
+// of that file. Directories are never entered through a link. Devices, sockets and
+// pipes are never opened. The [Report] names all of these.
 //
-// # What is never done
+// # What a scan never does
 //
-// A file that cannot be read is reported and stays in the catalog as it was; so
-// does everything below a directory that cannot be read. Nothing is deleted by
-// a scan that did not reach its end, nor when the directory is suddenly empty
-// ([ErrEmpty]), or a list names less than half of what it did. A file that
-// changes while it is read is read again, and left as it was when it does not
-// come to rest ([ErrChanging]).
+// A resource that cannot be read is reported and stays in the catalog as it was, and
+// so does everything below a directory that cannot be read. A scan deletes nothing if
+// it did not reach its end, if the origin is suddenly empty, or if a list names less
+// than half of the resources that it named before. A file that changes while it is read
+// is read again, and stays as it was if it keeps changing.
 package intake
