@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/sourceflags"
+	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -85,7 +86,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 	}
 	so := o.Site("publish", o.result, io)
 	so.Documents = o.out
-	n := &site.Reporter{IO: io, Quiet: o.result.Quiet}
+	n := &sourcereport.Reporter{IO: io, Quiet: o.result.Quiet}
 	n.Beside = slices.ContainsFunc(o.Sets, func(c config.Set) bool { return site.Beside(c.Origin, o.out) })
 	if so.OnEvent = n.Event; o.Watching() {
 		so.OnNotify = n.Notified // else what goes wrong is an error

@@ -12,6 +12,7 @@ import (
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/sourceflags"
+	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/memento"
 )
@@ -99,7 +100,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
 	}
 	stopStarting := listen.AnswerStarting(l, o.out.Logger(io))
 	defer stopStarting()
-	n := &site.Reporter{IO: io, Quiet: o.out.Quiet}
+	n := &sourcereport.Reporter{IO: io, Quiet: o.out.Quiet}
 	so.OnEvent, so.OnNotify = n.Event, n.Notified
 	s, err := site.Open(ctx, so)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/site"
+	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -115,7 +116,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	d.base = listen.BaseURL(l.Addr(), d.io)
-	n := &site.Reporter{IO: d.io, Quiet: true}
+	n := &sourcereport.Reporter{IO: d.io, Quiet: true}
 	s, err := site.Open(ctx, site.Options{
 		BaseURL: d.base, Sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, State: state, Documents: filepath.Join(state, "documents"),
 		ScanInterval: -1, Content: true, Command: "demo", Log: d.o.Out.Logger(d.io), OnEvent: n.Event,

@@ -11,6 +11,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/sourcereport"
 )
 
 // How often it is looked which versions are to go: it takes a reading of all, so
@@ -35,7 +36,7 @@ type versionsFigures struct {
 
 // upkeepVersions drops in the background, until ctx ends, versions that are not to
 // be kept any more, and removes their bytes.
-func (s *Site) upkeepVersions(ctx context.Context, n *Reporter) error {
+func (s *Site) upkeepVersions(ctx context.Context, n *sourcereport.Reporter) error {
 	if s.versions.blobs == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 )
@@ -53,7 +54,7 @@ func (s *Site) PrintSets(io term.IO) {
 // ServeUntil serves on l, and publishes changes if watch, until ctx ends; then
 // requests under way are finished, if they are quick about it. It calls announce
 // when all is ready.
-func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *Reporter, announce func() error) error {
+func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *sourcereport.Reporter, announce func() error) error {
 	h := s.Handler()
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)

@@ -23,6 +23,7 @@ import (
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/intake/api"
@@ -320,18 +321,22 @@ func (p *Publication) Resources() (n int64) {
 }
 
 // PublishOnce scans and publishes once.
-func (s *Site) PublishOnce(ctx context.Context, n *Reporter) (p Publication, err error) {
+func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Publication, err error) {
 	if p.scans, err = s.scan(ctx); err != nil {
 		return p, err
 	}
 	for i := range p.scans {
-		n.scanned(&p.scans[i])
+		n.Scanned(p.scans[i].set.from.Kind.Away, &p.scans[i].Skipped)
 	}
 	s.rehashOnce(ctx)
 	s.adoptVersions(ctx, n)
 	if p.report, err = s.publish(ctx); err != nil {
 		return p, err
 	}
-	n.told(p.report)
+	n.Remark(p.report)
 	return p, nil
 }
+
+// maxStreams is how many streams of events serve gives at a time: memory filled
+// by Destinations that no hub can call.
+const maxStreams = 1000

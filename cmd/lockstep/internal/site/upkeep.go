@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/hubflags"
+	"lockstep/cmd/lockstep/internal/sourcereport"
 )
 
 // How often it is looked whether a dump is due: a fraction of how often one is
@@ -30,10 +31,10 @@ const sweepEvery = time.Hour
 
 // Dump brings the dumps in step once, and removes bytes that nobody needs any
 // more. Without dumps those that were published before are taken back.
-func (s *Site) Dump(ctx context.Context, p *Publication, n *Reporter) (err error) {
-	n.dumping()
+func (s *Site) Dump(ctx context.Context, p *Publication, n *sourcereport.Reporter) (err error) {
+	n.Dumping()
 	p.dumps, err = s.src.PublishDumps(ctx)
-	n.dumped(p.dumps)
+	n.Dumped(p.dumps)
 	return errors.Join(err, s.sweep(ctx))
 }
 
@@ -50,7 +51,7 @@ func (s *Site) sweep(ctx context.Context) error {
 
 // upkeep does in the background, until ctx ends, what takes its time: it builds
 // dumps as they fall due, and removes bytes that nobody needs any more.
-func (s *Site) upkeep(ctx context.Context, n *Reporter) error {
+func (s *Site) upkeep(ctx context.Context, n *sourcereport.Reporter) error {
 	check, retry := s.dumpCheck(), dumpRetryFirst
 	var swept time.Time
 	for {
@@ -59,7 +60,7 @@ func (s *Site) upkeep(ctx context.Context, n *Reporter) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		n.dumped(r)
+		n.Dumped(r)
 		if err != nil {
 			n.IO.Errorf("warning: %v; trying again in %s\n", err, retry)
 			wait, retry = retry, min(2*retry, dumpRetryMost)
@@ -93,7 +94,7 @@ func (s *Site) dumpCheck() time.Duration {
 }
 
 // GoOn publishes changes and builds dumps as they fall due until ctx ends.
-func (s *Site) GoOn(ctx context.Context, n *Reporter) error {
+func (s *Site) GoOn(ctx context.Context, n *sourcereport.Reporter) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.watch(gctx, n) })
 	g.Go(func() error { return s.upkeep(gctx, n) })

@@ -17,6 +17,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/memento"
 	"lockstep/source"
@@ -183,13 +184,13 @@ func (s *Site) withdrawVersions(ctx context.Context, set *siteSet) error {
 // adoptVersions keeps a version of every resource that was there before versions
 // were kept. What cannot be kept now is tried again later, and no reason not to
 // publish.
-func (s *Site) adoptVersions(ctx context.Context, n *Reporter) {
+func (s *Site) adoptVersions(ctx context.Context, n *sourcereport.Reporter) {
 	for _, set := range s.sets {
 		if set.versions == nil || set.versions.Ending || s.versions.marks[set.list].Complete && !s.keeper.Missing(set.list) {
 			continue
 		}
-		a, err := s.keeper.Adopt(ctx, set.list, func(a bitstream.Adoption) { n.adopting(a.Changed) })
-		n.adopting(0)
+		a, err := s.keeper.Adopt(ctx, set.list, func(a bitstream.Adoption) { n.Adopting(a.Changed) })
+		n.Adopting(0)
 		if ctx.Err() != nil {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/intake"
 	"lockstep/source"
 )
@@ -28,7 +29,7 @@ const (
 )
 
 // watch publishes what changes where the sets come from, until ctx ends.
-func (s *Site) watch(ctx context.Context, n *Reporter) error {
+func (s *Site) watch(ctx context.Context, n *sourcereport.Reporter) error {
 	changed := make(chan struct{}, 1)
 	tell := func(intake.Report) {
 		select {
@@ -59,7 +60,7 @@ const waitEvery = time.Minute
 
 // offerAgain compares all of a set, until ctx ends, when changes of it wait
 // because their versions could not be kept: nothing else may tell of them again.
-func (s *Site) offerAgain(ctx context.Context, tell func(intake.Report), n *Reporter) {
+func (s *Site) offerAgain(ctx context.Context, tell func(intake.Report), n *sourcereport.Reporter) {
 	if s.keeper == nil {
 		return
 	}
@@ -84,7 +85,7 @@ func (s *Site) offerAgain(ctx context.Context, tell func(intake.Report), n *Repo
 
 // publishChanges publishes, at the agreed pace, whenever it is told of changes:
 // what is to be seen at once, and all the rest a moment later.
-func (s *Site) publishChanges(ctx context.Context, changed <-chan struct{}, n *Reporter) error {
+func (s *Site) publishChanges(ctx context.Context, changed <-chan struct{}, n *sourcereport.Reporter) error {
 	var rest, full time.Time // until when we rest; when all was published last
 	later := time.NewTimer(0)
 	later.Stop()
@@ -148,14 +149,14 @@ func restAfter(r *source.Report, took time.Duration) time.Duration {
 
 // publishSurely publishes, again and again if it fails, and reports whether it
 // did before ctx ended.
-func (s *Site) publishSurely(ctx context.Context, publish func(context.Context) (source.Report, error), n *Reporter) (source.Report, bool) {
+func (s *Site) publishSurely(ctx context.Context, publish func(context.Context) (source.Report, error), n *sourcereport.Reporter) (source.Report, bool) {
 	for retry := publishRetryFirst; ; retry = min(2*retry, publishRetryMost) {
 		r, err := s.publishBy(ctx, publish)
 		if ctx.Err() != nil {
 			return r, false
 		}
 		if err == nil {
-			n.published(r)
+			n.Published(r)
 			return r, true
 		}
 		n.IO.Errorf("warning: %v; trying again in %s\n", err, retry)

@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/hubflags"
+	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 )
@@ -46,7 +47,7 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 		var at []time.Time // of each publication
 		lists := 0
 		published := map[int]time.Time{}
-		n := &Reporter{IO: term.IO{Err: io.Discard}, Quiet: true, onPublished: func(r source.Report) {
+		n := &sourcereport.Reporter{IO: term.IO{Err: io.Discard}, Quiet: true, OnPublished: func(r source.Report) {
 			mu.Lock()
 			defer mu.Unlock()
 			at = append(at, time.Now())

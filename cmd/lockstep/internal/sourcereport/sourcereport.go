@@ -1,4 +1,6 @@
-package site
+// Package sourcereport reports to people what a Source does with its resources: the
+// progress of scans, what cannot be published, changes, dumps and hubs.
+package sourcereport
 
 import (
 	"errors"
@@ -18,7 +20,7 @@ type Reporter struct {
 	Quiet  bool
 	Beside bool // our documents stand beside the files, as they should: nothing to tell
 
-	onPublished func(source.Report) // called after each publication; may be nil
+	OnPublished func(source.Report) // called after each publication; may be nil
 
 	mu      sync.Mutex // guards what follows
 	set     string
@@ -76,17 +78,17 @@ func (n *Reporter) Line() string {
 	return "scanning  " + term.Count(n.now.Files, "file") + "  " + term.Size(n.now.Bytes) + " read"
 }
 
-// scanned says what a scan passed over.
-func (n *Reporter) scanned(scan *scanned) {
+// Scanned says what a scan passed over; away is whether the resources are elsewhere.
+func (n *Reporter) Scanned(away bool, skipped *intake.Problems) {
 	if n.Quiet {
 		return
 	}
-	if scan.set.from.Kind.Away {
-		n.listed(&scan.Skipped)
+	if away {
+		n.listed(skipped)
 		return
 	}
-	passed, names := scan.Skipped.Count, []string{}
-	for _, p := range scan.Skipped.First {
+	passed, names := skipped.Count, []string{}
+	for _, p := range skipped.First {
 		if n.Beside && (source.Reserved(p.Path) || source.Reserved(p.Path+"/")) {
 			passed--
 			continue
@@ -122,10 +124,10 @@ func isLine(err error) bool {
 // maxNamed is how many names a note lists.
 const maxNamed = 5
 
-// published says what was published, if anything.
-func (n *Reporter) published(r source.Report) {
-	if n.onPublished != nil {
-		n.onPublished(r)
+// Published says what was published, if anything.
+func (n *Reporter) Published(r source.Report) {
+	if n.OnPublished != nil {
+		n.OnPublished(r)
 	}
 	if n.Quiet {
 		return
@@ -162,8 +164,8 @@ func (n *Reporter) tell(r source.Report, now time.Time) {
 	}
 }
 
-// told says what else a publication came to, if anything.
-func (n *Reporter) told(r source.Report) {
+// Remark says what else a publication came to, if anything.
+func (n *Reporter) Remark(r source.Report) {
 	for _, name := range r.Kept {
 		n.IO.Errorf("note: %s was not written by Lockstep and is left as it is\n", name)
 	}
@@ -177,23 +179,23 @@ func (n *Reporter) told(r source.Report) {
 	}
 }
 
-// dumping says that dumps are built from now on.
-func (n *Reporter) dumping() {
+// Dumping says that dumps are built from now on.
+func (n *Reporter) Dumping() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.packing = true
 }
 
-// adopting says that versions are being kept of resources that had none: of so
+// Adopting says that versions are being kept of resources that had none: of so
 // many; 0: that is over.
-func (n *Reporter) adopting(resources int64) {
+func (n *Reporter) Adopting(resources int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.adopted = resources
 }
 
-// dumped says what became of the dumps, if anything.
-func (n *Reporter) dumped(r source.DumpReport) {
+// Dumped says what became of the dumps, if anything.
+func (n *Reporter) Dumped(r source.DumpReport) {
 	if n.Quiet {
 		return
 	}
@@ -205,5 +207,46 @@ func (n *Reporter) dumped(r source.DumpReport) {
 		if set.Added > 0 {
 			n.IO.Errorf("%s  change dump of set %s: %s added with %s\n", now, set.Set, term.Count(set.Added, "package"), term.Count(set.Changes, "change"))
 		}
+	}
+}
+
+// notifyWarnEvery is how often people are told that a hub does not take
+// notifications, while that goes on.
+const notifyWarnEvery = time.Minute
+
+// A hubNews is what people have been told of a hub.
+type hubNews struct {
+	warned time.Time // zero: that all is well
+	lost   int64     // refused since
+}
+
+// Notified says what became of a notification, where that is news.
+func (n *Reporter) Notified(t source.Notification) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.hubs == nil {
+		n.hubs = make(map[string]*hubNews)
+	}
+	key := t.Set + " " + t.Hub
+	h := n.hubs[key]
+	if h == nil {
+		h = &hubNews{}
+		n.hubs[key] = h
+	}
+	if t.Refused {
+		h.lost++
+	}
+	switch {
+	case t.Err == nil && !h.warned.IsZero():
+		n.IO.Errorf("note: the hub %s takes notifications of set %s again\n", t.Hub, t.Set)
+		*h = hubNews{}
+	case t.Err == nil:
+	case time.Since(h.warned) < notifyWarnEvery:
+	case t.Refused:
+		h.warned = time.Now()
+		n.IO.Errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: see that the hub knows the topic and the token (--hub-token)\n", t.Set, h.lost, t.Err)
+	default:
+		h.warned = time.Now()
+		n.IO.Errorf("warning: the hub did not take a notification of set %s, and gets it later: %v\n", t.Set, t.Err)
 	}
 }
