@@ -13,6 +13,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -75,7 +76,7 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	}
 	done := make(chan outcome, min(doneQueue, p.d.open)) // each may hold a file open
 	send := func(o outcome) { done <- p.seal(o) }
-	work := newDispatcher(jobs, func(a *action) error {
+	work := dispatch.New(jobs, func(a *action) error {
 		o := p.fetch.do(gctx, a)
 		cause := o.err
 		if cause != nil {
@@ -92,7 +93,7 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	}, func(a *action, err error) { done <- outcome{action: a, err: err} })
 	g.Go(func() error {
 		defer close(done)
-		defer work.wg.Wait()
+		defer work.Wait()
 		err := p.hand(gctx, actions, work, send)
 		if gctx.Err() != nil {
 			return nil // who stopped it says why
@@ -135,8 +136,8 @@ func (p *applier) seal(o outcome) outcome {
 }
 
 // hand gives to the workers what takes the network, and passes the rest on.
-func (p *applier) hand(ctx context.Context, actions iter.Seq2[action, error], work *dispatcher, send func(outcome)) error {
-	p.ways.start(ctx, p.fetch, send, func(a *action) { work.put(ctx, a, false) })
+func (p *applier) hand(ctx context.Context, actions iter.Seq2[action, error], work *dispatch.Dispatcher[action], send func(outcome)) error {
+	p.ways.start(ctx, p.fetch, send, func(a *action) { work.Put(ctx, a.URI, a, false) })
 	err := p.handEach(ctx, actions, work, send)
 	if ferr := p.ways.finish(ctx.Err() == nil && err == nil); err == nil {
 		err = ferr
@@ -146,8 +147,8 @@ func (p *applier) hand(ctx context.Context, actions iter.Seq2[action, error], wo
 
 // handEach goes over the actions, and again for as long as there are some of
 // hosts that were too slow to take them in.
-func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error], work *dispatcher, send func(outcome)) error {
-	for round := 1; round == 1 || work.nextRound(ctx); round++ {
+func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error], work *dispatch.Dispatcher[action], send func(outcome)) error {
+	for round := 1; round == 1 || work.NextRound(ctx); round++ {
 		for a, err := range actions {
 			if err != nil {
 				return err
@@ -156,7 +157,7 @@ func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error]
 				return err
 			}
 			if a.verb == verbFetch {
-				if work.leaves(a.URI, round) {
+				if work.Leaves(a.URI, round) {
 					continue
 				}
 				if err := p.handFetch(ctx, &a, work); err != nil {
@@ -170,22 +171,22 @@ func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error]
 	return nil
 }
 
-func (p *applier) handFetch(ctx context.Context, a *action, work *dispatcher) error {
+func (p *applier) handFetch(ctx context.Context, a *action, work *dispatch.Dispatcher[action]) error {
 	if a.rehash { // mostly nothing has to come
-		work.put(ctx, a, !p.last)
+		work.Put(ctx, a.URI, a, !p.last)
 		return nil
 	}
 	packed := p.ways.packages != nil && a.Member.Package > 0
 	if a.from == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patchesFirst(a, packed)) == 0 { // else nobody has it, or nothing is cheaper
 		if p.fetch.past != nil && a.Member.Package > 0 && p.fetch.keeps(ctx, a) {
-			work.put(ctx, a, !p.last) // it is here
+			work.Put(ctx, a.URI, a, !p.last) // it is here
 			return nil
 		}
 		if taken, err := p.ways.takes(a); err != nil || taken {
 			return err
 		}
 	}
-	work.put(ctx, a, !p.last)
+	work.Put(ctx, a.URI, a, !p.last)
 	return nil
 }
 

@@ -52,7 +52,6 @@ package destination
 //	relist.go    the list again, for what was not as it said
 //	wide.go      large content over several connections, where that pays
 //	apply.go     outcomes booked; remove.go: deletions, last
-//	dispatch.go  workers, for each host its own
 //	commit.go    batches committed to the blob.Store
 //	outbox.go    changes handed over, each at least once; applied.go: as a loop
 //	sink.go      for programs that take content in place of files

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -37,7 +38,7 @@ func FuzzNotification(f *testing.F) {
 			return
 		}
 		for i := range n.wants {
-			if w := &n.wants[i]; w.doc != n.doc || w.Refused != "" || hostOf(w.URI) == "b.example" {
+			if w := &n.wants[i]; w.doc != n.doc || w.Refused != "" || dispatch.HostOf(w.URI) == "b.example" {
 				t.Fatalf("%+v", w)
 			}
 		}

@@ -1,4 +1,4 @@
-package destination
+package dispatch
 
 import (
 	"context"
@@ -11,19 +11,22 @@ import (
 	"time"
 )
 
+// An action is what these tests dispatch.
+type action struct{ URI string }
+
 // offer hands out what plans do, in rounds, as the applier does.
-func offer(ctx context.Context, d *dispatcher, hosts []string, each int) {
-	for round := 1; round == 1 || d.nextRound(ctx); round++ {
+func offer(ctx context.Context, d *Dispatcher[action], hosts []string, each int) {
+	for round := 1; round == 1 || d.NextRound(ctx); round++ {
 		for _, host := range hosts {
 			for i := range each {
 				uri := fmt.Sprintf("http://%s/%06d", host, i)
-				if !d.leaves(uri, round) {
-					d.put(ctx, &action{want: want{URI: uri}}, true)
+				if !d.Leaves(uri, round) {
+					d.Put(ctx, uri, &action{URI: uri}, true)
 				}
 			}
 		}
 	}
-	d.wg.Wait()
+	d.Wait()
 }
 
 // A host that is slow keeps nobody else waiting, however much is to be got
@@ -36,8 +39,8 @@ func TestDispatchSlowHost(t *testing.T) {
 		var mu sync.Mutex
 		begun, most := map[string]int{}, map[string]int{}
 		took := map[string]time.Duration{}
-		d := newDispatcher(jobs, func(a *action) error {
-			host := hostOf(a.URI)
+		d := New(jobs, func(a *action) error {
+			host := HostOf(a.URI)
 			mu.Lock()
 			begun[host]++
 			most[host]++
@@ -87,7 +90,7 @@ func TestDispatchDeadHost(t *testing.T) {
 			start := time.Now()
 			var mu sync.Mutex
 			tried, failed := 0, 0
-			d := newDispatcher(8, func(*action) error {
+			d := New(8, func(*action) error {
 				mu.Lock()
 				tried++
 				mu.Unlock()
@@ -117,7 +120,7 @@ func TestDispatchCanceled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		d := newDispatcher(4, func(*action) error {
+		d := New(4, func(*action) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}, func(*action, error) {})

@@ -1,4 +1,6 @@
-package destination
+// Package dispatch hands work to workers, for each host its own, so that a host
+// that is slow or does not answer delays no other.
+package dispatch
 
 import (
 	"context"
@@ -24,53 +26,59 @@ const (
 	// waiting, which may come next.
 	slowAfter = time.Second
 
-	// A host is taken for dead when so many actions in a row found nobody there,
-	// and nobody was for so long: the rest of its resources fail at once.
+	// A host is given up when no server answered so many actions in a row, for so
+	// long: the rest of its resources fail at once.
 	deadCount = 32
 	deadAfter = 30 * time.Second
 )
 
-// A dispatcher hands actions to workers, for each host its own: one that is
+// A Dispatcher hands actions to workers, for each host its own: one that is
 // slow, or does not answer, holds up none of the others. Actions of one host
 // begin in the order in which they were put. No host has more than half of the
 // workers that the others leave. A worker is a goroutine that ends when it has
 // nothing to do.
-type dispatcher struct {
-	most int                        // workers of one host
-	do   func(a *action) error      // carries a out, and returns why it could not
-	fail func(a *action, err error) // says that a was not tried
-	wg   sync.WaitGroup             // workers
+type Dispatcher[T any] struct {
+	most int                   // workers of one host
+	do   func(a *T) error      // carries a out, and returns why it could not
+	fail func(a *T, err error) // says that a was not tried
+	wg   sync.WaitGroup        // workers
 
 	mu      sync.Mutex // guards what follows
-	lanes   map[string]*lane
-	ready   []*lane // those with a queue that may lack workers
+	lanes   map[string]*lane[T]
+	ready   []*lane[T] // those with a queue that may lack workers
 	workers int
 	queued  int
 	alone   bool // one host only is left behind
 }
 
 // A lane is what is to be got from one host.
-type lane struct {
+type lane[T any] struct {
 	host    string
-	queue   []*action
+	queue   []*T
 	workers int
-	ready   bool          // stands in ready
+	ready   bool          // is in ready
 	room    chan struct{} // holds a token when room may have come about
 
 	left bool   // what comes after last is for another round
 	last string // URI of the last action taken in; empty until something was left
 
-	silent int       // actions in a row that found nobody
-	heard  time.Time // when somebody was last there, or the first was sent
+	silent int       // actions in a row that found no server
+	heard  time.Time // when its server last answered, or the first was sent
 	dead   error
 }
 
-func newDispatcher(most int, do func(*action) error, fail func(*action, error)) *dispatcher {
-	return &dispatcher{most: most, do: do, fail: fail, lanes: map[string]*lane{}}
+// New returns a dispatcher that lets at most so many workers of one host call do
+// at a time, which returns why an action could not be carried out. Actions of a
+// host that does not answer go to fail.
+func New[T any](most int, do func(*T) error, fail func(*T, error)) *Dispatcher[T] {
+	return &Dispatcher[T]{most: most, do: do, fail: fail, lanes: map[string]*lane[T]{}}
 }
 
-// hostOf returns the part of a URI that says who is asked.
-func hostOf(uri string) string {
+// Wait waits until all actions were carried out.
+func (d *Dispatcher[T]) Wait() { d.wg.Wait() }
+
+// HostOf returns the part of a URI that says who is asked.
+func HostOf(uri string) string {
 	_, rest, _ := filename.CutScheme(uri)
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		rest = rest[:i]
@@ -78,24 +86,24 @@ func hostOf(uri string) string {
 	return rest
 }
 
-func (d *dispatcher) lane(uri string) *lane {
-	host := hostOf(uri)
+func (d *Dispatcher[T]) lane(uri string) *lane[T] {
+	host := HostOf(uri)
 	l := d.lanes[host]
 	if l == nil {
 		host = strings.Clone(host)
-		l = &lane{host: host, room: make(chan struct{}, 1)}
+		l = &lane[T]{host: host, room: make(chan struct{}, 1)}
 		d.lanes[host] = l
 	}
 	return l
 }
 
-// leaves reports whether an action that comes by in a round is not for it: its
+// Leaves reports whether an action that comes by in a round is not for it: its
 // host is being left behind, or it was taken in before. Rounds go by URI,
 // ascending.
-func (d *dispatcher) leaves(uri string, round int) bool {
+func (d *Dispatcher[T]) Leaves(uri string, round int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lanes[hostOf(uri)]
+	l := d.lanes[HostOf(uri)]
 	if round == 1 {
 		return l != nil && l.left
 	}
@@ -106,9 +114,9 @@ func (d *dispatcher) leaves(uri string, round int) bool {
 	return false
 }
 
-// nextRound waits until there is room for what was left, and reports whether
+// NextRound waits until there is room for what was left, and reports whether
 // there is something.
-func (d *dispatcher) nextRound(ctx context.Context) bool {
+func (d *Dispatcher[T]) NextRound(ctx context.Context) bool {
 	tick := time.NewTicker(slowAfter / 20)
 	defer tick.Stop()
 	for {
@@ -124,7 +132,7 @@ func (d *dispatcher) nextRound(ctx context.Context) bool {
 }
 
 // relent takes in again what was left, if there is room for any of it.
-func (d *dispatcher) relent() (left int, room bool) {
+func (d *Dispatcher[T]) relent() (left int, room bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range d.lanes {
@@ -143,13 +151,13 @@ func (d *dispatcher) relent() (left int, room bool) {
 	return left, true
 }
 
-// put takes a in when there is room. With others set, actions of other hosts
+// Put takes a, whose URI is uri, in when there is room. With others set, actions of other hosts
 // may follow: if there is no room for long, a is taken in all the same, and
 // what follows for its host is left for another round.
-func (d *dispatcher) put(ctx context.Context, a *action, others bool) {
+func (d *Dispatcher[T]) Put(ctx context.Context, uri string, a *T, others bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lane(a.URI)
+	l := d.lane(uri)
 	var slow <-chan time.Time
 	for d.isFull(l) {
 		if slow == nil && others && !d.alone {
@@ -169,8 +177,8 @@ func (d *dispatcher) put(ctx context.Context, a *action, others bool) {
 		if ctx.Err() != nil {
 			return
 		}
-		if l = d.lane(a.URI); late {
-			l.left, l.last = true, a.URI
+		if l = d.lane(uri); late {
+			l.left, l.last = true, uri
 			break
 		}
 	}
@@ -183,18 +191,18 @@ func (d *dispatcher) put(ctx context.Context, a *action, others bool) {
 	d.await(l)
 }
 
-func (d *dispatcher) isFull(l *lane) bool {
+func (d *Dispatcher[T]) isFull(l *lane[T]) bool {
 	n := len(l.queue)
 	return n >= hostQueue || d.queued >= allQueues && n >= crowdQueue
 }
 
 // mayWork reports whether l may have one more worker.
-func (d *dispatcher) mayWork(l *lane) bool {
+func (d *Dispatcher[T]) mayWork(l *lane[T]) bool {
 	free := maxWorkers - d.workers
 	return free > 0 && l.workers < d.most && (l.workers == 0 || l.workers < free)
 }
 
-func (d *dispatcher) start(ctx context.Context, l *lane, a *action) {
+func (d *Dispatcher[T]) start(ctx context.Context, l *lane[T], a *T) {
 	if l.heard.IsZero() {
 		l.heard = time.Now()
 	}
@@ -204,14 +212,14 @@ func (d *dispatcher) start(ctx context.Context, l *lane, a *action) {
 }
 
 // await puts l among those that may lack workers.
-func (d *dispatcher) await(l *lane) {
+func (d *Dispatcher[T]) await(l *lane[T]) {
 	if !l.ready && len(l.queue) > 0 {
 		l.ready = true
 		d.ready = append(d.ready, l)
 	}
 }
 
-func (d *dispatcher) work(ctx context.Context, l *lane, a *action) {
+func (d *Dispatcher[T]) work(ctx context.Context, l *lane[T], a *T) {
 	for a != nil {
 		d.mu.Lock()
 		dead := l.dead
@@ -229,7 +237,7 @@ func (d *dispatcher) work(ctx context.Context, l *lane, a *action) {
 
 // next returns what a worker of l is to do next: more for its host, or for one
 // that lacks workers. With nothing, the worker has ended.
-func (d *dispatcher) next(l *lane) (*lane, *action) {
+func (d *Dispatcher[T]) next(l *lane[T]) (*lane[T], *T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(l.queue) > 0 {
@@ -258,7 +266,7 @@ func (d *dispatcher) next(l *lane) (*lane, *action) {
 	return nil, nil
 }
 
-func (d *dispatcher) pop(l *lane) *action {
+func (d *Dispatcher[T]) pop(l *lane[T]) *T {
 	a := l.queue[0]
 	l.queue[0] = nil
 	if l.queue = l.queue[1:]; len(l.queue) == 0 {
@@ -272,9 +280,9 @@ func (d *dispatcher) pop(l *lane) *action {
 	return a
 }
 
-// judge notes what became of a request, and gives up a host that is not there.
-func (d *dispatcher) judge(l *lane, err error) {
-	if isCanceled(err) {
+// judge notes the result of a request, and gives up a host that does not answer.
+func (d *Dispatcher[T]) judge(l *lane[T], err error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
 	d.mu.Lock()
@@ -288,7 +296,7 @@ func (d *dispatcher) judge(l *lane, err error) {
 	}
 }
 
-// isSilent reports whether err says that nobody was there.
+// isSilent reports whether err says that no server answered.
 func isSilent(err error) bool {
 	var body *fetch.BodyError
 	var op *net.OpError
