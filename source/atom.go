@@ -1,7 +1,6 @@
 package source
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -43,21 +42,6 @@ func checkAtom(base names.Base, set *Set) error {
 func (set *Set) feed() *atom.Set {
 	a := set.Atom
 	return &atom.Set{Name: set.Name, ID: a.ID, Title: a.Title, Author: a.Author, Entries: a.Entries, Complete: a.Complete}
-}
-
-// publishAtom brings the feed of the set in step with the catalog, and reports
-// whether it wrote anything a reader can see.
-func (p *publication) publishAtom(ctx context.Context, look bool) (written bool, err error) {
-	if p.set.Atom == nil {
-		return false, nil
-	}
-	set := p.set.feed()
-	set.Rules = p.rules[p.set.Name]
-	r, err := p.feeds.Publish(ctx, atom.Request{Set: *set, Status: p.status, Look: look, Back: p.back, WentBack: p.wentBack})
-	p.report.Refused += r.Refused
-	p.report.Bytes += r.Bytes
-	p.report.later = p.report.later || r.Later
-	return r.Written, err
 }
 
 // AtomFeedURI returns the URI of the subscription document of the set's

@@ -20,25 +20,16 @@ import (
 func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, snapshots []catalog.Mark, err error) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
-	st, err := s.load(ctx, set, s.docs.CapabilityList(set))
+	floor, snapshots, ok, err := s.lists.Listed(ctx, set)
 	if err != nil {
 		return 0, nil, err
 	}
 	after, changes, dumps, err := s.dumps.Listed(ctx, set)
-	if err != nil {
-		return 0, nil, err
+	if err != nil || !ok {
+		return 0, nil, err // what was published is not known, or not settled
 	}
-	if st.Changes == nil || st.List == nil || st.Switching {
-		return 0, nil, nil // what was published is not known, or not settled
-	}
-	floor, snapshots = st.Changes.After, []catalog.Mark{{Seq: st.List.Seq, At: st.List.At}}
 	if snapshots = append(snapshots, dumps...); changes {
 		floor = min(floor, after)
-	}
-	for _, r := range st.Retired {
-		if !r.At.IsZero() {
-			snapshots = append(snapshots, catalog.Mark{Seq: r.Seq, At: r.At})
-		}
 	}
 	pointers, err := s.pointersOf(ctx, set)
 	if err != nil {

@@ -86,15 +86,15 @@ func (s *Source) newChannels() *notify.Channels {
 	return notify.New(o, sets)
 }
 
-// tell notes what of a set is published: st is the state.
-func (s *Source) tell(set string, st *state) {
-	c := st.Changes
-	after := notify.Place{Seq: c.After, Until: c.From}
-	through := after
-	if c.Through > c.After && !c.ThroughTime.IsZero() {
-		through = notify.Place{Seq: c.Through, Until: c.ThroughTime.Add(document.Boundary)}
+// tell notes that the published Change List of a set holds the changes after one,
+// through another.
+func (s *Source) tell(set string, after, through catalog.Mark) {
+	from := notify.Place{Seq: after.Seq, Until: after.At}
+	to := from
+	if through.Seq > after.Seq && !through.At.IsZero() {
+		to = notify.Place{Seq: through.Seq, Until: through.At.Add(document.Boundary)}
 	}
-	s.channels.Publish(set, after, through)
+	s.channels.Publish(set, from, to)
 }
 
 // Notify tells every hub of all that Publish publishes, until ctx ends; then it

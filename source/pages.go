@@ -91,16 +91,13 @@ type summary map[string]pageSet
 // publishing.
 func (s *Source) summarize() {
 	all := make(summary)
-	for name, st := range s.states {
-		if st.List == nil || st.Changes == nil {
-			continue
-		}
-		p := pageSet{Resources: strconv.FormatInt(st.List.Resources, 10) + " resources", At: st.List.At.Format(time.RFC3339)}
-		if st.List.Resources == 1 {
+	for name, st := range s.lists.Summaries() {
+		p := pageSet{Resources: strconv.FormatInt(st.Resources, 10) + " resources", At: st.At.Format(time.RFC3339)}
+		if st.Resources == 1 {
 			p.Resources = "1 resource"
 		}
-		if !st.Changes.ThroughTime.IsZero() {
-			p.Changed = st.Changes.ThroughTime.Format(time.RFC3339)
+		if !st.Changed.IsZero() {
+			p.Changed = st.Changed.Format(time.RFC3339)
 		}
 		all[name] = p
 	}

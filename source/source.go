@@ -27,6 +27,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ import (
 	"lockstep/source/internal/describe"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/dump"
+	"lockstep/source/internal/lists"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/notify"
 )
@@ -56,14 +58,9 @@ const (
 	// the old generation can finish it (RS-IDX-06).
 	defaultGrace = 24 * time.Hour
 
-	// A Resource List is taken anew with every publication of a set this
-	// small, ...
+	// defaultSmallSet is how many resources a set has at most whose Resource List
+	// is taken again with every publication, see lists.Options.
 	defaultSmallSet = 10_000
-	// ... or once changes since the last amount to a part of the set such that
-	// reading the old list and them costs noticeably more than a new list, ...
-	listShare = 10 // one tenth
-	// ... or once, there being changes, the last one is this old.
-	listAge = 24 * time.Hour
 )
 
 // A Set is resources that share a Capability List (RS-SET-01).
@@ -190,17 +187,13 @@ type Source struct {
 	rules   map[string]describe.Rules // of each set
 	page    atomic.Pointer[summary]   // what the home page tells; nil before the first Publish
 
-	publishing sync.Mutex        // one Publish at a time; held across IO, for that is its purpose
-	states     map[string]*state // what is known of each set's documents; this and what follows is guarded by publishing
+	publishing sync.Mutex   // one Publish at a time; held across IO, for that is its purpose
+	lists      *lists.Lists // this and what follows is guarded by publishing
+	feeds      *atom.Feeds
 	looked     time.Time         // when all documents were last found where they belong; zero: look
 	quick      bool              // what can be put off, is
-	feeds      *atom.Feeds
-	spent      map[string]spent  // on each set's open Change List
 	small      map[string][]byte // documents found then that depend on the Options only
-	restarted  map[string]bool   // sets published since New
 	tidied     bool              // nothing is left of older Source Descriptions
-
-	patchesTidied map[string]time.Time // guarded by publishing; when each set's patches were looked through
 
 	telling sync.Mutex           // guards offered
 	offered map[string][]capable // by set: what its Capability List names, as last published
@@ -227,7 +220,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 		return nil, err
 	}
 	store := &document.Store{Store: docs, Base: b, MaxEntries: o.MaxEntries, MaxBytes: o.MaxBytes, Now: o.Now, Log: o.Logger}
-	s := &Source{catalog: c, docs: store, opts: o, states: make(map[string]*state), restarted: make(map[string]bool), feeds: atom.New(store, c, o.Temp, o.Grace), archives: archive.New(store), patchesTidied: make(map[string]time.Time), rules: make(map[string]describe.Rules), spent: make(map[string]spent)}
+	s := &Source{catalog: c, docs: store, opts: o, feeds: atom.New(store, c, o.Temp, o.Grace), archives: archive.New(store), rules: make(map[string]describe.Rules)}
 	for i := range o.Sets {
 		if s.rules[o.Sets[i].Name], err = describe.Compile(o.Sets[i].described(), b); err != nil {
 			return nil, err
@@ -237,8 +230,11 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 		}
 	}
 	s.channels, s.dumps = s.newChannels(), s.newDumps()
+	s.lists = s.newLists()
 	return s, nil
 }
+
+func defaultWorkers() int { return min(runtime.GOMAXPROCS(0), 8) }
 
 func (o Options) withDefaults(b names.Base) (Options, error) {
 	o.Sets = append([]Set(nil), o.Sets...)

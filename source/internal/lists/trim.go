@@ -1,4 +1,4 @@
-package source
+package lists
 
 import (
 	"context"
@@ -17,23 +17,15 @@ import (
 // writing it anew.
 const trimShare = 8
 
-// keep returns how long changes of the set stay in its Change List.
-func (s *Source) keep(set Set) time.Duration {
-	if k := set.ChangeList.Keep; k > 0 {
-		return max(k, s.opts.Grace)
-	}
-	return s.opts.Keep
-}
-
 // trimDue reports whether the beginning of c is so old that it pays to move it.
 func (p *publication) trimDue(ctx context.Context, c *changeState) (bool, error) {
 	due := func(cutoff time.Time) bool {
 		if len(c.Closed) > 0 {
 			return !c.Closed[0].Until.After(cutoff)
 		}
-		return c.Open.Name == "" && !c.Open.First.IsZero() && c.Open.First.Before(cutoff.Add(-p.keep(p.set)/trimShare))
+		return c.Open.Name == "" && !c.Open.First.IsZero() && c.Open.First.Before(cutoff.Add(-p.set.Keep/trimShare))
 	}
-	if !due(p.docs.Now().Add(-p.keep(p.set))) || p.next.List == nil {
+	if !due(p.docs.Now().Add(-p.set.Keep)) || p.next.List == nil {
 		return false, nil
 	}
 	cutoff, err := p.cutoff(ctx)
@@ -53,10 +45,10 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 	if err != nil {
 		return err
 	}
-	for len(st.Closed) > 0 && !st.Closed[0].Until.After(cutoff) && (p.closed == nil || p.there.taken(st.Closed[0].Name)) {
+	for len(st.Closed) > 0 && !st.Closed[0].Until.After(cutoff) && (p.archives.closed == nil || p.there.taken(st.Closed[0].Name)) {
 		part := st.Closed[0]
-		if p.closed != nil {
-			p.closed.Add(archive.Pointer{Name: part.Name, From: st.From, Until: part.Until, Seq: st.After})
+		if p.archives.closed != nil {
+			p.archives.closed.Add(archive.Pointer{Name: part.Name, From: st.From, Until: part.Until, Seq: st.After})
 		}
 		st.After, st.From = part.Last, part.Until
 		st.Closed = st.Closed[1:]
@@ -76,7 +68,7 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 	}
 	for st.After < last.Seq {
 		end := last
-		if p.closed != nil {
+		if p.archives.closed != nil {
 			if end, err = p.leave(ctx, b, st, last); err != nil {
 				return fmt.Errorf("archive changes: %w", err)
 			}
@@ -91,7 +83,7 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 // or as many as fit, commits it, for nobody knows of it yet, and has the archive
 // name it. It returns the last of them.
 func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState, last catalog.Mark) (catalog.Mark, error) {
-	if end, err := p.left(ctx, st, last); err != nil || end.Seq > 0 {
+	if end, err := p.owner.leftBefore(ctx, p.set.Name, p.archives.closed, st, last); err != nil || end.Seq > 0 {
 		return end, err
 	}
 	part := openPart{From: st.From}
@@ -112,20 +104,20 @@ func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState
 			return last, err
 		}
 		p.there[part.Name] = 0
-		p.closed.Add(archive.Pointer{Name: part.Name, From: st.From, Until: until, Seq: st.After})
+		p.archives.closed.Add(archive.Pointer{Name: part.Name, From: st.From, Until: until, Seq: st.After})
 		return last, nil
 	}
 }
 
-// left returns the last change of a document in the archive that begins where st
+// leftBefore returns the last change of a document in the archive that begins where st
 // does and reaches through last at most; zero if there is none. It was made by a
 // publication that was cut short.
-func (p *publication) left(ctx context.Context, st *changeState, last catalog.Mark) (end catalog.Mark, err error) {
-	for d := range p.closed.All() {
+func (s *Lists) leftBefore(ctx context.Context, set string, closed *archive.Draft, st *changeState, last catalog.Mark) (end catalog.Mark, err error) {
+	for d := range closed.All() {
 		if !d.From.Equal(st.From) || d.Until.After(last.At.Add(document.Boundary)) {
 			continue
 		}
-		for c, err := range p.catalog.Changes(ctx, p.docs.CapabilityList(p.set.Name), st.After) {
+		for c, err := range s.opts.Catalog.Changes(ctx, s.opts.Docs.CapabilityList(set), st.After) {
 			if err != nil {
 				return end, err
 			}
@@ -145,9 +137,9 @@ func (p *publication) left(ctx context.Context, st *changeState, last catalog.Ma
 // are kept for all who may be reading a Resource List or Resource Dump, also a
 // replaced one.
 func (p *publication) cutoff(ctx context.Context) (time.Time, error) {
-	cutoff := p.docs.Now().Add(-p.keep(p.set))
+	cutoff := p.docs.Now().Add(-p.set.Keep)
 	lists := []time.Time{p.next.List.At}
-	if floor, ok, err := p.dumps.Floor(ctx, p.set.Name); err != nil {
+	if floor, ok, err := p.owner.opts.DumpFloor(ctx, p.set.Name); err != nil {
 		return cutoff, err
 	} else if ok {
 		lists = append(lists, floor)

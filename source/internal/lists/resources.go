@@ -1,11 +1,10 @@
-package source
+package lists
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,12 +19,12 @@ import (
 	"lockstep/source/internal/names"
 )
 
-func defaultWorkers() int { return min(runtime.GOMAXPROCS(0), 8) }
-
 // A listBuild takes a Resource List off the catalog.
 type listBuild struct {
-	*Source
-	set     string
+	owner   *Lists
+	docs    *document.Store
+	catalog catalog.Catalog
+	set     Set
 	mark    catalog.Mark
 	gen     string
 	past    bool   // lists have an archive
@@ -53,7 +52,7 @@ type listBuild struct {
 func (b *listBuild) run(ctx context.Context) (*listState, blob.Writer, error) {
 	defer b.discardTwin()
 	var bounds []string
-	for bound, err := range b.catalog.Split(ctx, b.docs.CapabilityList(b.set), b.docs.MaxEntries) {
+	for bound, err := range b.catalog.Split(ctx, b.docs.CapabilityList(b.set.Name), b.docs.MaxEntries) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("build resource list: %w", err)
 		}
@@ -78,7 +77,7 @@ func (b *listBuild) run(ctx context.Context) (*listState, blob.Writer, error) {
 func (b *listBuild) beginEntry(ctx context.Context, h resourcesync.Header) (*document.Writer, error) {
 	b.discardTwin() // of an attempt before
 	if b.copy == "" {
-		return b.docs.Begin(ctx, names.ResourceList(b.set), h, b.stamp)
+		return b.docs.Begin(ctx, names.ResourceList(b.set.Name), h, b.stamp)
 	}
 	w, err := b.docs.Create(ctx, b.copy)
 	if err != nil {
@@ -86,7 +85,7 @@ func (b *listBuild) beginEntry(ctx context.Context, h resourcesync.Header) (*doc
 	}
 	w.SetModTime(b.stamp)
 	b.twin = w
-	return b.docs.BeginTo(ctx, names.ResourceList(b.set), h, b.stamp, func(entry io.Writer) io.Writer { return io.MultiWriter(entry, w) })
+	return b.docs.BeginTo(ctx, names.ResourceList(b.set.Name), h, b.stamp, func(entry io.Writer) io.Writer { return io.MultiWriter(entry, w) })
 }
 
 func (b *listBuild) discardTwin() {
@@ -104,9 +103,9 @@ func (b *listBuild) single(ctx context.Context, bounds []string) (blob.Writer, e
 	if err != nil {
 		return nil, err
 	}
-	describe := b.rules[b.set].Describer()
+	describe := b.set.Rules.Describer()
 	var e resourcesync.Entry
-	for r, err := range b.catalog.Resources(ctx, b.docs.CapabilityList(b.set), catalog.Range{}) {
+	for r, err := range b.catalog.Resources(ctx, b.docs.CapabilityList(b.set.Name), catalog.Range{}) {
 		if err == nil {
 			describe.Resource(&e, &r)
 			err = d.Add(&e)
@@ -129,7 +128,7 @@ func (b *listBuild) split(ctx context.Context, bounds []string) (blob.Writer, er
 	}()
 	b.number.Store(int64(len(bounds)) + 1)
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(b.opts.Workers)
+	g.SetLimit(b.owner.opts.Workers)
 	from := ""
 	for i, to := range append(bounds, "") {
 		r := catalog.Range{From: from, To: to}
@@ -151,10 +150,10 @@ func (b *listBuild) split(ctx context.Context, bounds []string) (blob.Writer, er
 func (b *listBuild) writeRange(ctx context.Context, r catalog.Range, number int64) error {
 	var d *document.Writer
 	var e resourcesync.Entry
-	describe := b.rules[b.set].Describer()
-	for rec, err := range b.catalog.Resources(ctx, b.docs.CapabilityList(b.set), r) {
+	describe := b.set.Rules.Describer()
+	for rec, err := range b.catalog.Resources(ctx, b.docs.CapabilityList(b.set.Name), r) {
 		if err == nil && d == nil {
-			d, err = b.docs.Begin(ctx, names.ResourceListPart(b.set, b.gen, int(number)), b.header(true), b.stamp)
+			d, err = b.docs.Begin(ctx, names.ResourceListPart(b.set.Name, b.gen, int(number)), b.header(true), b.stamp)
 		}
 		if err == nil {
 			describe.Resource(&e, &rec)
@@ -163,7 +162,7 @@ func (b *listBuild) writeRange(ctx context.Context, r catalog.Range, number int6
 		if errors.Is(err, resourcesync.ErrTooLarge) && d.Entries() > 0 {
 			if err = b.part(ctx, d); err == nil {
 				number = b.number.Add(1)
-				d, err = b.docs.Begin(ctx, names.ResourceListPart(b.set, b.gen, int(number)), b.header(true), b.stamp)
+				d, err = b.docs.Begin(ctx, names.ResourceListPart(b.set.Name, b.gen, int(number)), b.header(true), b.stamp)
 			}
 			if err == nil {
 				err = d.Add(&e)
@@ -244,13 +243,13 @@ func (b *listBuild) header(part bool) resourcesync.Header {
 	h := resourcesync.Header{
 		Capability: resourcesync.ResourceList,
 		At:         resourcesync.NewDatetime(b.mark.At),
-		Links:      []resourcesync.Link{{Rel: "up", Href: b.docs.CapabilityList(b.set)}}, // RS-RL-02
+		Links:      []resourcesync.Link{{Rel: "up", Href: b.docs.CapabilityList(b.set.Name)}}, // RS-RL-02
 	}
 	if b.past {
-		h.Links = append(h.Links, b.docs.ArchivesLink(b.set, resourcesync.ResourceList))
+		h.Links = append(h.Links, b.docs.ArchivesLink(b.set.Name, resourcesync.ResourceList))
 	}
 	if part {
-		index := names.ResourceList(b.set)
+		index := names.ResourceList(b.set.Name)
 		if b.copy != "" {
 			index = b.copy // RA-AMB-08
 		}

@@ -1,4 +1,4 @@
-package source
+package lists
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// write takes steps 1 to 6 of publishSet. It reports whether it wrote anything
+// write takes steps 1 to 6 of Publish. It reports whether it wrote anything
 // a reader can see.
 func (p *publication) write(ctx context.Context) (written bool, err error) {
 	defer p.discard() // does nothing to what was committed
@@ -41,26 +41,26 @@ func (p *publication) write(ctx context.Context) (written bool, err error) {
 			p.next = p.state
 			return false, nil
 		}
-		return true, p.saveGrown(ctx, p.set.Name, b.open, p.next)
+		return true, p.owner.saveGrown(ctx, p.set.Name, b.open, p.next)
 	}
-	if _, err := p.archives.Remember(ctx, p.set.Name, false, p.lists, p.closed); err != nil { // step 2
+	if _, err := p.owner.opts.Archives.Remember(ctx, p.set.Name, false, p.archives.lists, p.archives.closed); err != nil { // step 2
 		return false, err
 	}
 	if err := p.announce(ctx); err != nil { // step 2
 		return false, err
 	}
 	if p.anew {
-		if err := p.withdrawDumps(ctx); err != nil {
+		if err := p.owner.withdrawDumps(ctx, p.set.Name, p.there); err != nil {
 			return true, err
 		}
 	}
 	if err := p.commitAll(ctx); err != nil { // steps 3 and 4
 		return true, err
 	}
-	if _, err := p.publishCapabilityList(ctx, p.set); err != nil { // step 5
+	if _, err := p.owner.opts.NameDocuments(ctx, p.set.Name); err != nil { // step 5
 		return true, err
 	}
-	return true, p.save(ctx, p.set.Name, p.next) // step 6
+	return true, p.owner.save(ctx, p.set.Name, p.next) // step 6
 }
 
 // grown reports whether at most the open list has become longer.
@@ -70,13 +70,13 @@ func (p *publication) grown() bool {
 		!p.state.Saved.IsZero() && p.state.Changes.After == c.After && p.state.Changes.Open.Name == c.Open.Name
 }
 
-// commitAll commits what is to be, in the order of publishSet.
+// commitAll commits what is to be, in the order of Publish.
 func (p *publication) commitAll(ctx context.Context) error {
-	parts, entries := p.switches()
+	parts, entries := switches(p.build, p.next.Changes, p.entry)
 	if err := p.docs.Commit(ctx, parts...); err != nil {
 		return err
 	}
-	if err := p.closed.Publish(ctx, p.next.Stamp); err != nil {
+	if err := p.archives.closed.Publish(ctx, p.next.Stamp); err != nil {
 		return err
 	}
 	for _, w := range entries { // one Commit could leave the Resource List alone after a power cut
@@ -84,16 +84,16 @@ func (p *publication) commitAll(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.lists.Publish(ctx, p.next.Stamp); err != nil || p.build.ended == nil {
+	if err := p.archives.lists.Publish(ctx, p.next.Stamp); err != nil || p.build.ended == nil {
 		return err
 	}
 	return p.docs.Commit(ctx, p.build.ended)
 }
 
-// switches returns what is to be committed, in order.
-func (p *publication) switches() (parts, entries []blob.Writer) {
-	b := p.build
-	if b.open != nil && p.next.Changes.Open.Name != "" {
+// switches returns what is to be committed, in order: what b made of st, and the
+// entry document of the Resource List.
+func switches(b *changeBuild, st *changeState, list blob.Writer) (parts, entries []blob.Writer) {
+	if b.open != nil && st.Open.Name != "" {
 		parts = append(parts, b.open)
 	} else if b.open != nil {
 		entries = append(entries, b.open)
@@ -104,8 +104,8 @@ func (p *publication) switches() (parts, entries []blob.Writer) {
 	if b.index != nil {
 		entries = append(entries, b.index)
 	}
-	if p.entry != nil {
-		entries = append(entries, p.entry)
+	if list != nil {
+		entries = append(entries, list)
 	}
 	return parts, entries
 }
@@ -123,8 +123,8 @@ func (p *publication) discard() {
 func (p *publication) take(ctx context.Context) error {
 	p.discard() // of an attempt before
 	p.entry, p.build = nil, nil
-	p.lists.Reset()
-	p.closed.Reset()
+	p.archives.lists.Reset()
+	p.archives.closed.Reset()
 	p.next.Stamp = p.docs.After(p.state.Stamp)
 	if p.list { // before the changes, so that these reach beyond what it holds
 		if err := p.takeList(ctx); err != nil {
@@ -134,7 +134,7 @@ func (p *publication) take(ctx context.Context) error {
 	if err := p.takeChanges(ctx); err != nil {
 		return err
 	}
-	p.expireArchives()
+	p.archives.expire(currentParts(p.next.Changes, p.state.Changes))
 	return nil
 }
 
@@ -143,9 +143,9 @@ func (p *publication) takeList(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("build resource list: %w", err)
 	}
-	b := &listBuild{Source: p.Source, set: p.set.Name, mark: mark, stamp: p.next.Stamp,
-		gen: names.Generation(p.set.Name, mark.At, p.there.taken), past: p.lists != nil}
-	if p.archiveList(mark.At) {
+	b := &listBuild{owner: p.owner, docs: p.docs, catalog: p.catalog, set: p.set, mark: mark, stamp: p.next.Stamp,
+		gen: names.Generation(p.set.Name, mark.At, p.there.taken), past: p.archives.lists != nil}
+	if p.archives.takes(mark.At, p.anew) {
 		b.copy = names.ResourceListCopy(p.set.Name, b.gen)
 	}
 	list, w, err := b.run(ctx)
@@ -154,9 +154,9 @@ func (p *publication) takeList(ctx context.Context) error {
 	}
 	p.entry = w
 	if b.copy != "" {
-		p.lists.Add(archive.Pointer{Name: b.copy, At: list.At, Seq: list.Seq})
+		p.archives.lists.Add(archive.Pointer{Name: b.copy, At: list.At, Seq: list.Seq})
 	}
-	list.Rules, list.Past = p.rules[p.set.Name].Mark, b.past
+	list.Rules, list.Past = p.set.Rules.Mark, b.past
 	p.next.List = list
 	p.report.List, p.report.Parts = true, len(list.Parts)
 	p.report.Resources = list.Resources
@@ -174,8 +174,8 @@ func (p *publication) takeChanges(ctx context.Context) error {
 	if !p.unsure {
 		st.Ended = nil
 	}
-	b := &changeBuild{Source: p.Source, set: p.set, stamp: p.next.Stamp, prev: p.state.Changes, unsure: p.unsure, there: p.there}
-	b.past = p.set.Archive.of(resourcesync.ChangeList) != nil
+	b := &changeBuild{owner: p.owner, docs: p.docs, catalog: p.catalog, set: p.set, stamp: p.next.Stamp, prev: p.state.Changes, unsure: p.unsure, there: p.there}
+	b.past = p.set.archived(resourcesync.ChangeList)
 	if p.anew {
 		b.prev = nil
 	}
@@ -194,7 +194,7 @@ func (p *publication) takeChanges(ctx context.Context) error {
 			return err
 		}
 	}
-	p.archiveClosed(&st)
+	p.archives.addClosed(&st)
 	p.build = b
 	p.report.Changes = int64(st.Through - p.next.Changes.Through)
 	p.report.Seq = st.Through
@@ -214,21 +214,21 @@ func (p *publication) announce(ctx context.Context) error {
 	if p.anew {
 		switching.Changes = nil
 	}
-	return p.save(ctx, p.set.Name, &switching)
+	return p.owner.save(ctx, p.set.Name, &switching)
 }
 
 // withdrawDumps takes dumps back that belong to a history which the Change
 // List does not continue: from their at on, changes could not be followed
 // (RS-CL-03). They will be built anew.
-func (p *publication) withdrawDumps(ctx context.Context) error {
-	dumps := []string{names.ResourceDump(p.set.Name), names.ChangeDump(p.set.Name)}
-	if !p.there.taken(dumps[0]) && !p.there.taken(dumps[1]) {
+func (s *Lists) withdrawDumps(ctx context.Context, set string, there sizes) error {
+	dumps := []string{names.ResourceDump(set), names.ChangeDump(set)}
+	if !there.taken(dumps[0]) && !there.taken(dumps[1]) {
 		return nil
 	}
-	if _, err := p.publishCapabilityList(ctx, p.set, dumps...); err != nil {
+	if _, err := s.opts.NameDocuments(ctx, set, dumps...); err != nil {
 		return err
 	}
-	if err := p.docs.Remove(ctx, dumps...); err != nil {
+	if err := s.opts.Docs.Remove(ctx, dumps...); err != nil {
 		return fmt.Errorf("withdraw dumps: %w", err)
 	}
 	return nil
@@ -238,8 +238,8 @@ func (p *publication) withdrawDumps(ctx context.Context) error {
 // that stay for an archive are among them for the grace period, for the sake of
 // who is reading the list they belong to.
 func (p *publication) retire(now time.Time) []document.Retired {
-	named, archived, left := make(map[string]bool), p.archivedNames(), p.leftNames()
-	for _, docNames := range [][]string{p.next.List.names(), p.next.Changes.names(), p.archiveParts()} {
+	named, archived, left := make(map[string]bool), p.archives.named(), p.archives.left()
+	for _, docNames := range [][]string{p.next.List.names(), p.next.Changes.names(), p.archives.parts()} {
 		for _, name := range docNames {
 			named[name] = true
 		}
@@ -247,7 +247,7 @@ func (p *publication) retire(now time.Time) []document.Retired {
 	var all []document.Retired
 	known := make(map[string]bool)
 	for _, r := range p.state.Retired {
-		if !named[r.Name] && p.there.taken(r.Name) && !(archived(r.Name) && now.Sub(r.Gone) >= p.opts.Grace) {
+		if !named[r.Name] && p.there.taken(r.Name) && !(archived(r.Name) && now.Sub(r.Gone) >= p.owner.opts.Grace) {
 			all = append(all, r)
 			known[r.Name] = true
 		}
@@ -280,28 +280,26 @@ func (p *publication) retire(now time.Time) []document.Retired {
 
 // tidy lets go of what nobody needs, according to st, which is published. All
 // of it can be done again.
-func (p *publication) tidy(ctx context.Context, st *state) error {
+func (p *publication) tidy(ctx context.Context, st *state, withdrawFeed func(context.Context) error) error {
 	if c := st.Changes; c.After > p.status.Kept.Seq {
 		mark := catalog.Mark{Seq: c.After, At: c.From.Truncate(time.Microsecond)} // see document.Boundary
 		if err := p.catalog.Forget(ctx, p.docs.CapabilityList(p.set.Name), mark); err != nil {
 			return fmt.Errorf("forget changes up to %d: %w", c.After, err)
 		}
 	}
-	if err := p.tidyPatches(ctx); err != nil {
+	if err := p.owner.tidyPatches(ctx, p.set.Name); err != nil {
 		return err
 	}
-	if err := p.archives.Withdraw(ctx, p.set.Name, p.set.Archive.has, p.there.taken, listArchives...); err != nil {
+	if err := p.owner.opts.Archives.Withdraw(ctx, p.set.Name, p.set.archived, p.there.taken, listArchives...); err != nil {
 		return err
 	}
-	if p.set.Atom == nil {
-		if err := p.feeds.Withdraw(ctx, p.set.Name); err != nil {
-			return err
-		}
+	if err := withdrawFeed(ctx); err != nil {
+		return err
 	}
 	var old []string
-	archived := p.archivedNames()
+	archived := p.archives.named()
 	for _, r := range st.Retired {
-		if p.there.taken(r.Name) && p.docs.Now().Sub(r.Gone) >= p.opts.Grace && !archived(r.Name) {
+		if p.there.taken(r.Name) && p.docs.Now().Sub(r.Gone) >= p.owner.opts.Grace && !archived(r.Name) {
 			old = append(old, r.Name)
 		}
 	}

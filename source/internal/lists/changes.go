@@ -1,4 +1,4 @@
-package source
+package lists
 
 import (
 	"context"
@@ -19,13 +19,15 @@ import (
 // one (RS-CHI-01). It writes what is new and leaves all else as it is; nothing
 // it writes is visible yet.
 type changeBuild struct {
-	*Source
-	set    Set
-	stamp  time.Time
-	past   bool         // Change Lists have an archive
-	prev   *changeState // what readers may be reading; nil: nothing of ours
-	unsure bool         // what is there may be that, or what a publication cut short was to make of it
-	there  sizes
+	owner   *Lists
+	docs    *document.Store
+	catalog catalog.Catalog
+	set     Set
+	stamp   time.Time
+	past    bool         // Change Lists have an archive
+	prev    *changeState // what readers may be reading; nil: nothing of ours
+	unsure  bool         // what is there may be that, or what a publication cut short was to make of it
+	there   sizes
 
 	closed  []blob.Writer // parts that are now closed, oldest first
 	open    blob.Writer   // the part that is open, or the one document; nil: it is as it should be
@@ -94,10 +96,10 @@ func (b *changeBuild) restore(ctx context.Context, st *changeState) error {
 // cut returns the change with which the open part is to end: it holds as many
 // as it may, is as old as it may get, or costs too much; 0 if it can go on.
 func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
-	if limit := catalog.Seq(b.partEntries(b.set, st)); last-st.Open.After > limit {
+	if limit := catalog.Seq(b.owner.partEntries(b.set, st)); last-st.Open.After > limit {
 		return st.Open.After + limit
 	}
-	if last > st.Open.After && (b.old(b.set, st) || b.costly(b.set, st)) {
+	if last > st.Open.After && (b.owner.old(b.set, st) || b.owner.costly(b.set, st)) {
 		return last
 	}
 	return 0
@@ -114,23 +116,23 @@ const indexedPart = 10_000
 const manyParts = 40_000
 
 // partEntries returns how many changes the open part may hold.
-func (s *Source) partEntries(set Set, st *changeState) int {
-	switch n := set.ChangeList.Entries; {
+func (s *Lists) partEntries(set Set, st *changeState) int {
+	switch n := set.Entries; {
 	case n > 0:
-		return min(n, s.docs.MaxEntries)
+		return min(n, s.opts.Docs.MaxEntries)
 	case len(st.Closed) >= manyParts:
-		return s.docs.MaxEntries
+		return s.opts.Docs.MaxEntries
 	case len(st.Closed) > 0:
-		return min(indexedPart, s.docs.MaxEntries)
+		return min(indexedPart, s.opts.Docs.MaxEntries)
 	}
-	return s.docs.MaxEntries
+	return s.opts.Docs.MaxEntries
 }
 
 // old reports whether the open part is to be closed for its age, that of the
 // first change in it.
-func (s *Source) old(set Set, st *changeState) bool {
-	rotate, first := set.ChangeList.Rotate, st.Open.First
-	return rotate > 0 && !first.IsZero() && s.docs.Now().Sub(first) >= rotate
+func (s *Lists) old(set Set, st *changeState) bool {
+	rotate, first := set.Rotate, st.Open.First
+	return rotate > 0 && !first.IsZero() && s.opts.Docs.Now().Sub(first) >= rotate
 }
 
 // When writing an open list from its beginning, time and again, costs more than
@@ -152,10 +154,10 @@ type spent struct {
 }
 
 // spend counts what writing the open list of st has cost.
-func (s *Source) spend(set Set, st *changeState) {
+func (s *Lists) spend(set Set, st *changeState) {
 	c := s.spent[set.Name]
 	if !c.from.Equal(st.Open.From) {
-		c = spent{from: st.Open.From, since: s.docs.Now()}
+		c = spent{from: st.Open.From, since: s.opts.Docs.Now()}
 	}
 	c.bytes += st.Open.Size
 	s.spent[set.Name] = c
@@ -163,10 +165,10 @@ func (s *Source) spend(set Set, st *changeState) {
 
 // costly reports whether the open list of st should be closed for what it
 // costs.
-func (s *Source) costly(set Set, st *changeState) bool {
+func (s *Lists) costly(set Set, st *changeState) bool {
 	c := s.spent[set.Name]
-	took := s.docs.Now().Sub(c.since)
-	return c.from.Equal(st.Open.From) && took >= costlyAfter && set.ChangeList.Entries == 0 &&
+	took := s.opts.Docs.Now().Sub(c.since)
+	return c.from.Equal(st.Open.From) && took >= costlyAfter && set.Entries == 0 &&
 		len(st.Closed) < manyParts && st.Open.Size >= costlyBytes+costlyBytes*int64(len(st.Closed))/costlyParts && float64(c.bytes) >= costlyRate*took.Seconds()
 }
 
@@ -309,7 +311,7 @@ func (b *changeBuild) fill(ctx context.Context, d *document.Writer, after, upto 
 	if after == upto {
 		return first, last, nil
 	}
-	describe := b.rules[b.set.Name].Describer()
+	describe := b.set.Rules.Describer()
 	var e resourcesync.Entry
 	for c, err := range b.catalog.Changes(ctx, b.docs.CapabilityList(b.set.Name), after) {
 		if err == nil && c.Seq > upto {
@@ -407,6 +409,11 @@ func (s sizes) has(name string) bool {
 
 // is reports whether the document has that size, as far as known.
 func (s sizes) is(name string, size int64) bool { return s == nil || s[name] == size }
+
+// hasAll reports whether there are documents of those names, as far as known.
+func (s sizes) hasAll(docNames []string) bool {
+	return !slices.ContainsFunc(docNames, func(name string) bool { return !s.has(name) })
+}
 
 // taken reports whether there is a document of that name for sure.
 func (s sizes) taken(name string) bool {

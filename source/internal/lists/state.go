@@ -1,4 +1,4 @@
-package source
+package lists
 
 import (
 	"context"
@@ -104,18 +104,18 @@ type tail struct {
 
 // load returns the state of the set's documents; a new one where there is none
 // to continue from. It is not to be changed.
-func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, error) {
+func (s *Lists) load(ctx context.Context, set, capabilityList string) (*state, error) {
 	if st := s.states[set]; st != nil {
 		return st, nil
 	}
 	fresh := &state{Version: stateVersion, CapabilityList: capabilityList}
 	st := new(state)
-	data, _, err := s.docs.ReadBlob(ctx, names.State(set))
+	data, _, err := s.opts.Docs.ReadBlob(ctx, names.State(set))
 	if err != nil || data == nil {
 		return fresh, err
 	}
 	if err := json.Unmarshal(data, st); err != nil {
-		s.docs.Log.WarnContext(ctx, "publishing state is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
+		s.opts.Docs.Log.WarnContext(ctx, "publishing state is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		return fresh, nil
 	}
 	if st.Version > stateVersion {
@@ -129,7 +129,7 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 		return fresh, err
 	}
 	if !st.sound(set) {
-		s.docs.Log.WarnContext(ctx, "publishing state contradicts itself and will be rebuilt", slog.String("set", set))
+		s.opts.Docs.Log.WarnContext(ctx, "publishing state contradicts itself and will be rebuilt", slog.String("set", set))
 		return fresh, nil
 	}
 	s.states[set] = st
@@ -176,14 +176,14 @@ func all(docNames []string, ok func(string) bool) bool {
 }
 
 // loadTail brings st up to the documents, if only the open list has grown since.
-func (s *Source) loadTail(ctx context.Context, set string, st *state) error {
-	data, _, err := s.docs.ReadBlob(ctx, names.Tail(set))
+func (s *Lists) loadTail(ctx context.Context, set string, st *state) error {
+	data, _, err := s.opts.Docs.ReadBlob(ctx, names.Tail(set))
 	if err != nil || data == nil || st.Changes == nil || st.Saved.IsZero() {
 		return err
 	}
 	var t tail
 	if err := json.Unmarshal(data, &t); err != nil {
-		s.docs.Log.WarnContext(ctx, "end of the publishing state is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
+		s.opts.Docs.Log.WarnContext(ctx, "end of the publishing state is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		return nil
 	}
 	if t.Saved.Equal(st.Saved) {
@@ -200,14 +200,14 @@ func (st *state) grow(t *tail) {
 }
 
 // save makes st what is remembered.
-func (s *Source) save(ctx context.Context, set string, st *state) error {
+func (s *Lists) save(ctx context.Context, set string, st *state) error {
 	st.Saved = st.Stamp
 	data, err := json.MarshalIndent(st, "", "\t")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", names.State(set), err)
 	}
 	delete(s.states, set) // should the commit fail, what holds is in the blob
-	if err := s.docs.CommitBlob(ctx, names.State(set), append(data, '\n'), time.Time{}); err != nil {
+	if err := s.opts.Docs.CommitBlob(ctx, names.State(set), append(data, '\n'), time.Time{}); err != nil {
 		return err
 	}
 	s.states[set] = st
@@ -216,21 +216,56 @@ func (s *Source) save(ctx context.Context, set string, st *state) error {
 
 // saveGrown commits the open list that has grown, and remembers that. Should
 // only one of both be there after a crash, that shows in the list's size.
-func (s *Source) saveGrown(ctx context.Context, set string, list blob.Writer, st *state) error {
+func (s *Lists) saveGrown(ctx context.Context, set string, list blob.Writer, st *state) error {
 	t := &tail{Saved: st.Saved, Stamp: st.Stamp, Open: st.Changes.Open, Through: st.Changes.Through, ThroughTime: st.Changes.ThroughTime}
 	data, err := json.Marshal(t)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", names.Tail(set), err)
 	}
-	w, err := s.docs.CreateBlob(ctx, names.Tail(set), append(data, '\n'), time.Time{})
+	w, err := s.opts.Docs.CreateBlob(ctx, names.Tail(set), append(data, '\n'), time.Time{})
 	if err != nil {
 		return err
 	}
 	defer w.Close()       // does nothing after Commit
 	delete(s.states, set) // should the commit fail, what holds is in the blobs
-	if err := s.docs.Commit(ctx, list, w); err != nil {
+	if err := s.opts.Docs.Commit(ctx, list, w); err != nil {
 		return err
 	}
 	s.states[set] = st
 	return nil
+}
+
+// Listed returns what the lists of a set tell of: of every change above floor,
+// and of the set as it was at each of the snapshots. ok is false if what was
+// published is not known, or not settled.
+func (s *Lists) Listed(ctx context.Context, set string) (floor catalog.Seq, snapshots []catalog.Mark, ok bool, err error) {
+	st, err := s.load(ctx, set, s.opts.Docs.CapabilityList(set))
+	if err != nil || st.Changes == nil || st.List == nil || st.Switching {
+		return 0, nil, false, err
+	}
+	snapshots = []catalog.Mark{{Seq: st.List.Seq, At: st.List.At}}
+	for _, r := range st.Retired {
+		if !r.At.IsZero() {
+			snapshots = append(snapshots, catalog.Mark{Seq: r.Seq, At: r.At})
+		}
+	}
+	return st.Changes.After, snapshots, true, nil
+}
+
+// A Summary says what was published of a set.
+type Summary struct {
+	Resources int64
+	At        time.Time // of the Resource List
+	Changed   time.Time // of the last change; zero if it is not known
+}
+
+// Summaries returns what was published of the sets that are known.
+func (s *Lists) Summaries() map[string]Summary {
+	all := make(map[string]Summary)
+	for name, st := range s.states {
+		if st.List != nil && st.Changes != nil {
+			all[name] = Summary{Resources: st.List.Resources, At: st.List.At, Changed: st.Changes.ThroughTime}
+		}
+	}
+	return all
 }

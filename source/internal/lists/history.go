@@ -1,10 +1,11 @@
-package source
+package lists
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
 
+	"lockstep/catalog"
 	"lockstep/resourcesync"
 	"lockstep/source/internal/archive"
 	"lockstep/source/internal/document"
@@ -19,7 +20,7 @@ import (
 // nothing may seem to join both: documents of the past that reach to where the
 // new history begins, or beyond, are not named any more (RA-CHG-05).
 func (p *publication) keepHistory(ctx context.Context) error {
-	if p.closed == nil && p.lists == nil {
+	if p.archives.closed == nil && p.archives.lists == nil {
 		return nil
 	}
 	docs, same, err := p.published(ctx)
@@ -30,28 +31,28 @@ func (p *publication) keepHistory(ctx context.Context) error {
 	switch {
 	case p.back || p.state.Changes == nil && !same:
 		n := 0
-		if p.closed != nil {
-			p.closed.ForgetSeqs()
+		if p.archives.closed != nil {
+			p.archives.closed.ForgetSeqs()
 			for _, d := range docs {
-				p.closed.Add(d)
+				p.archives.closed.Add(d)
 			}
-			n += p.closed.Drop(func(d *archive.Pointer) bool { return d.Until.After(from.Add(document.Boundary)) })
+			n += p.archives.closed.Drop(func(d *archive.Pointer) bool { return d.Until.After(from.Add(document.Boundary)) })
 		}
-		if p.lists != nil {
-			p.lists.ForgetSeqs()
-			n += p.lists.Drop(func(d *archive.Pointer) bool { return !d.At.Before(from) })
+		if p.archives.lists != nil {
+			p.archives.lists.ForgetSeqs()
+			n += p.archives.lists.Drop(func(d *archive.Pointer) bool { return !d.At.Before(from) })
 		}
 		if n > 0 {
 			p.docs.Log.WarnContext(ctx, "archived documents extend beyond the instant at which the history restarts, and are no longer listed",
 				slog.String("set", p.set.Name), slog.Int("documents", n), slog.Time("from", from))
 		}
-	case p.state.Changes != nil && p.closed != nil:
+	case p.state.Changes != nil && p.archives.closed != nil:
 		for _, d := range docs {
-			p.closed.Add(d)
+			p.archives.closed.Add(d)
 		}
 	}
 	stamp := p.docs.After(p.state.Stamp)
-	if _, err := p.archives.Publish(ctx, p.set.Name, false, stamp, p.lists, p.closed); err != nil {
+	if _, err := p.owner.opts.Archives.Publish(ctx, p.set.Name, false, stamp, p.archives.lists, p.archives.closed); err != nil {
 		return err
 	}
 	for _, d := range docs {
@@ -64,7 +65,7 @@ func (p *publication) keepHistory(ctx context.Context) error {
 // can name: what is open it copies. same reports whether the catalog knows of
 // the last change in it.
 func (p *publication) published(ctx context.Context) (docs []archive.Pointer, same bool, err error) {
-	parts, err := p.readIndex(ctx)
+	parts, err := p.reader().readIndex(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -75,7 +76,7 @@ func (p *publication) published(ctx context.Context) (docs []archive.Pointer, sa
 		}
 		open = parts[n-1].Name
 	}
-	h, entries, err := p.readChanges(ctx, open)
+	h, entries, err := p.reader().readChanges(ctx, open)
 	if err != nil || h.From.IsZero() {
 		return docs, false, err
 	}
@@ -84,14 +85,14 @@ func (p *publication) published(ctx context.Context) (docs []archive.Pointer, sa
 		return docs, !h.From.Time().Add(document.Boundary).Before(kept) && !kept.Add(document.Boundary).Before(h.From.Time()), nil
 	}
 	last := &entries[len(entries)-1]
-	if same, err = p.knows(ctx, last); err != nil {
+	if same, err = p.owner.knows(ctx, p.set.Name, p.status.Kept.Seq, last); err != nil {
 		return nil, false, err
 	}
 	d := archive.Pointer{From: h.From.Time(), Until: last.Datetime.Time().Add(document.Boundary), Seq: -1}
-	if p.closed == nil {
+	if p.archives.closed == nil {
 		return docs, same, nil
 	}
-	if p.closed.Names(d) {
+	if p.archives.closed.Names(d) {
 		return docs, same, nil // an earlier run has
 	}
 	if d.Name, err = p.copyClosed(ctx, d, entries); err != nil {
@@ -100,23 +101,9 @@ func (p *publication) published(ctx context.Context) (docs []archive.Pointer, sa
 	return append(docs, d), same, nil
 }
 
-// knows reports whether the catalog has the change of an entry.
-func (p *publication) knows(ctx context.Context, e *resourcesync.Entry) (bool, error) {
-	at := e.Datetime.Time()
-	for c, err := range p.catalog.Changes(ctx, p.docs.CapabilityList(p.set.Name), p.status.Kept.Seq) {
-		if err != nil {
-			return false, err
-		}
-		if !c.EventTime.Before(at) {
-			return c.EventTime.Equal(at) && c.URI == e.Loc, nil
-		}
-	}
-	return false, nil
-}
-
 // copyClosed writes a Change List of entries, the interval of which d gives.
 func (p *publication) copyClosed(ctx context.Context, d archive.Pointer, entries []resourcesync.Entry) (string, error) {
-	b := &changeBuild{Source: p.Source, set: p.set, past: true, there: p.there}
+	b := &changeBuild{owner: p.owner, docs: p.docs, catalog: p.catalog, set: p.set, past: true, there: p.there}
 	part := openPart{From: d.From}
 	b.name(&part)
 	w, err := p.docs.WriteDocument(ctx, part.Name, b.header(d.From, d.Until, false), p.docs.After(p.state.Stamp), entries)
@@ -127,14 +114,17 @@ func (p *publication) copyClosed(ctx context.Context, d archive.Pointer, entries
 	return part.Name, p.docs.Commit(ctx, w)
 }
 
-// readChanges reads a published Change List that is no index; the zero Header
-// says that it is none of ours.
-func (p *publication) readChanges(ctx context.Context, name string) (h resourcesync.Header, entries []resourcesync.Entry, err error) {
-	h, entries, wrong, err := p.docs.ReadDocument(ctx, name, func(h *resourcesync.Header) bool {
-		return !h.Index && h.Capability == resourcesync.ChangeList && h.Link(resourcesync.RelUp) == p.docs.CapabilityList(p.set.Name)
-	})
-	if wrong != nil {
-		p.docs.Log.WarnContext(ctx, "what was published of changes is unreadable and cannot be archived", slog.String("doc", name), slog.Any("err", wrong))
+// knows reports whether the catalog, which keeps the changes above kept, has the
+// change of an entry.
+func (s *Lists) knows(ctx context.Context, set string, kept catalog.Seq, e *resourcesync.Entry) (bool, error) {
+	at := e.Datetime.Time()
+	for c, err := range s.opts.Catalog.Changes(ctx, s.opts.Docs.CapabilityList(set), kept) {
+		if err != nil {
+			return false, err
+		}
+		if !c.EventTime.Before(at) {
+			return c.EventTime.Equal(at) && c.URI == e.Loc, nil
+		}
 	}
-	return h, entries, err
+	return false, nil
 }

@@ -1,4 +1,4 @@
-package source
+package lists
 
 import (
 	"context"
@@ -12,6 +12,12 @@ import (
 	"lockstep/source/internal/names"
 )
 
+// archives are the archives of a set's lists on their way to their next state.
+type archives struct {
+	lists  *archive.Draft // of Resource Lists; nil: there is none, or the documents were not listed
+	closed *archive.Draft // of Change Lists; the same
+}
+
 // listArchives are the kinds of archives that Publish sees to.
 var listArchives = []resourcesync.Capability{resourcesync.ResourceList, resourcesync.ChangeList}
 
@@ -21,18 +27,17 @@ func (p *publication) openArchives(ctx context.Context) (err error) {
 	if p.there == nil {
 		return nil
 	}
-	if p.lists, err = p.archives.Open(ctx, p.set.Name, resourcesync.ResourceList, p.set.Archive.retain(resourcesync.ResourceList), p.there.taken, archive.NotCurrent); err != nil {
+	if p.archives.lists, err = p.owner.opts.Archives.Open(ctx, p.set.Name, resourcesync.ResourceList, p.set.Archive(resourcesync.ResourceList), p.there.taken, archive.NotCurrent); err != nil {
 		return err
 	}
-	p.closed, err = p.archives.Open(ctx, p.set.Name, resourcesync.ChangeList, p.set.Archive.retain(resourcesync.ChangeList), p.there.taken, p.current(p.next.Changes))
+	p.archives.closed, err = p.owner.opts.Archives.Open(ctx, p.set.Name, resourcesync.ChangeList, p.set.Archive(resourcesync.ChangeList), p.there.taken, currentParts(p.next.Changes, p.state.Changes))
 	return err
 }
 
-// current tells which documents are parts of the Change List st, or of the one
-// that readers may be reading.
-func (p *publication) current(st *changeState) func(*archive.Pointer) bool {
+// currentParts tells which documents are parts of Change Lists.
+func currentParts(lists ...*changeState) func(*archive.Pointer) bool {
 	docNames := make(map[string]bool)
-	for _, c := range []*changeState{st, p.state.Changes} {
+	for _, c := range lists {
 		for _, name := range c.names() {
 			docNames[name] = true
 		}
@@ -40,20 +45,20 @@ func (p *publication) current(st *changeState) func(*archive.Pointer) bool {
 	return func(d *archive.Pointer) bool { return docNames[d.Name] }
 }
 
-// archiveClosed has the archive name the closed parts of st (RA-GEN-10): they
+// addClosed has the archive name the closed parts of st (RA-GEN-10): they
 // are in both from the first (RA-GEN-11), and so when they leave (RA-CHG-08).
-func (p *publication) archiveClosed(st *changeState) {
-	if p.closed == nil || len(st.Closed) == 0 {
+func (a *archives) addClosed(st *changeState) {
+	if a.closed == nil || len(st.Closed) == 0 {
 		return
 	}
 	known := make(map[string]bool)
-	for d := range p.closed.All() {
+	for d := range a.closed.All() {
 		known[d.Name] = true
 	}
 	after := st.After
 	for _, c := range st.Closed {
 		if !known[c.Name] {
-			p.closed.Add(archive.Pointer{Name: c.Name, From: c.From, Until: c.Until, Seq: after})
+			a.closed.Add(archive.Pointer{Name: c.Name, From: c.From, Until: c.Until, Seq: after})
 		}
 		after = c.Last
 	}
@@ -65,7 +70,7 @@ func (p *publication) archiveClosed(st *changeState) {
 func (p *publication) linkClosed(ctx context.Context, b *changeBuild, st *changeState) error {
 	link := p.docs.ArchivesLink(p.set.Name, resourcesync.ChangeList)
 	for _, c := range st.Closed {
-		h, entries, err := p.readChanges(ctx, c.Name)
+		h, entries, err := p.reader().readChanges(ctx, c.Name)
 		if err != nil {
 			return fmt.Errorf("archive what was published: %w", err)
 		}
@@ -92,31 +97,31 @@ func (p *publication) linkClosed(ctx context.Context, b *changeBuild, st *change
 // archiveDue says whether a new Resource List is due for the sake of its
 // archive, and whether documents are to be written for that of any.
 func (p *publication) archiveDue() (list, any bool) {
-	a, st := p.set.Archive, p.state
-	list = st.List != nil && st.List.Past != (a.of(resourcesync.ResourceList) != nil) || p.lists != nil && p.lists.Newest() == nil
-	any = list || p.next.Changes.Past != (a.of(resourcesync.ChangeList) != nil) || p.lists.Changed() || p.closed.Changed()
+	st := p.state
+	list = st.List != nil && st.List.Past != (p.set.archived(resourcesync.ResourceList)) || p.archives.lists != nil && p.archives.lists.Newest() == nil
+	any = list || p.next.Changes.Past != (p.set.archived(resourcesync.ChangeList)) || p.archives.lists.Changed() || p.archives.closed.Changed()
 	for _, c := range listArchives {
-		any = any || a.of(c) == nil && p.there.taken(names.Archive(p.set.Name, c))
+		any = any || !p.set.archived(c) && p.there.taken(names.Archive(p.set.Name, c))
 	}
 	return list, any
 }
 
-// archiveList reports whether the Resource List taken at goes into the archive:
+// takes reports whether the Resource List taken at goes into the archive:
 // the first does, one that begins a history, and one that is far enough from the
 // one before.
-func (p *publication) archiveList(at time.Time) bool {
-	if p.lists == nil {
+func (a *archives) takes(at time.Time, begins bool) bool {
+	if a.lists == nil {
 		return false
 	}
-	newest := p.lists.Newest()
-	return newest == nil || p.anew || at.Sub(newest.At) >= p.lists.Every()
+	newest := a.lists.Newest()
+	return newest == nil || begins || at.Sub(newest.At) >= a.lists.Every()
 }
 
-// archivedNames tells which documents stay for the sake of an archive that names
+// named tells which documents stay for the sake of an archive that names
 // them, or the list they are part of.
-func (p *publication) archivedNames() func(name string) bool {
+func (a *archives) named() func(name string) bool {
 	held := make(map[string]bool)
-	for _, g := range []*archive.Draft{p.lists, p.closed} {
+	for _, g := range []*archive.Draft{a.lists, a.closed} {
 		if g == nil {
 			continue
 		}
@@ -127,11 +132,11 @@ func (p *publication) archivedNames() func(name string) bool {
 	return func(name string) bool { return held[name] || held[names.CopyOfPart(name)] }
 }
 
-// leftNames tells which documents stayed for the sake of an archive that does
+// left tells which documents stayed for the sake of an archive that does
 // not name them any more.
-func (p *publication) leftNames() func(name string) bool {
+func (a *archives) left() func(name string) bool {
 	return func(name string) bool {
-		for _, g := range []*archive.Draft{p.lists, p.closed} {
+		for _, g := range []*archive.Draft{a.lists, a.closed} {
 			if g != nil && (g.Left(name) || g.Left(names.CopyOfPart(name))) {
 				return true
 			}
@@ -140,9 +145,9 @@ func (p *publication) leftNames() func(name string) bool {
 	}
 }
 
-// archiveParts returns the names of the parts of the archives.
-func (p *publication) archiveParts() (docNames []string) {
-	for _, g := range []*archive.Draft{p.lists, p.closed} {
+// parts returns the names of the parts of the archives.
+func (a *archives) parts() (docNames []string) {
+	for _, g := range []*archive.Draft{a.lists, a.closed} {
 		if g != nil {
 			docNames = append(docNames, g.Parts()...)
 		}
@@ -150,12 +155,12 @@ func (p *publication) archiveParts() (docNames []string) {
 	return docNames
 }
 
-// expireArchives drops from the archives what is not to be kept any more.
-func (p *publication) expireArchives() {
-	if p.lists != nil {
-		p.lists.Expire(archive.NotCurrent)
+// expire drops from the archives what is not to be kept any more.
+func (a *archives) expire(current func(*archive.Pointer) bool) {
+	if a.lists != nil {
+		a.lists.Expire(archive.NotCurrent)
 	}
-	if p.closed != nil {
-		p.closed.Expire(p.current(p.next.Changes))
+	if a.closed != nil {
+		a.closed.Expire(current)
 	}
 }
