@@ -9,6 +9,7 @@ import (
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/front"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/server"
 )
 
 // Front returns a listener for an HTTP server of h, a [Source.Handler]. It
@@ -20,7 +21,7 @@ func (s *Source) Front(l net.Listener, h http.Handler) net.Listener {
 		served.mark = s.opts.Mark
 	}
 	return front.Listen(l, h, served.at, front.Limits{
-		Header: headerTimeout, Idle: idleTimeout, Write: writeTimeout, Chunk: writeChunk,
+		Header: server.HeaderTimeout, Idle: server.IdleTimeout, Write: server.WriteTimeout, Chunk: server.WriteChunk,
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/pack"
+	"lockstep/source/internal/server"
 )
 
 // RelDemand is the relation by which a Capability List names the address that
@@ -167,7 +168,7 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 	header.Set("Content-Type", pack.MediaType)
 	header.Set("Content-Disposition", `attachment; filename="`+set.Name+names.PackageSuffix+`"`)
 	header.Set("Cache-Control", cacheNever)
-	out := bufio.NewWriterSize(to, writeChunk)
+	out := bufio.NewWriterSize(to, server.WriteChunk)
 	if err = content.Write(out); err == nil {
 		err = out.Flush()
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockstep/source/internal/server"
 )
 
 const (
@@ -107,7 +109,7 @@ func (x *sender) Write(p []byte) (n int, err error) {
 		if x.stopped.Load() {
 			return n, errStalled
 		}
-		m, err := x.w.Write(p[:min(len(p), writeChunk)])
+		m, err := x.w.Write(p[:min(len(p), server.WriteChunk)])
 		n, p = n+m, p[m:]
 		if err != nil {
 			return n, err
@@ -123,9 +125,9 @@ func (x *sender) ReadFrom(src io.Reader) (n int64, err error) {
 		if x.stopped.Load() {
 			return n, errStalled
 		}
-		m, err := io.Copy(x.w, &io.LimitedReader{R: src, N: writeChunk})
+		m, err := io.Copy(x.w, &io.LimitedReader{R: src, N: server.WriteChunk})
 		n += m
-		if err != nil || m < writeChunk {
+		if err != nil || m < server.WriteChunk {
 			return n, err
 		}
 		x.moved.Store(time.Now().UnixNano())

@@ -22,6 +22,7 @@ import (
 	"lockstep/memento"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/notify"
+	"lockstep/source/internal/server"
 )
 
 // A handler answers requests for documents, resources and pages.
@@ -64,7 +65,7 @@ type coverage struct {
 // not put it behind an [http.ServeMux] pattern that cleans paths.
 func (s *Source) Handler() http.Handler {
 	h := &handler{Source: s, cache: newCache(), versions: s.past()}
-	h.streams = s.channels.NewStreams(notify.StreamOptions{Max: s.opts.Streams, WriteTimeout: writeTimeout, Ending: ending})
+	h.streams = s.channels.NewStreams(notify.StreamOptions{Max: s.opts.Streams, WriteTimeout: server.WriteTimeout, Ending: server.Ending})
 	if s.opts.OnDemand != nil {
 		h.demands = make(chan struct{}, s.opts.OnDemand.AtOnce)
 	}
