@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"lockstep/resourcesync"
+	"lockstep/source/internal/demand"
 	"lockstep/source/internal/dump"
 	"lockstep/source/internal/names"
-	"lockstep/source/internal/pack"
 )
 
 const (
@@ -86,7 +85,7 @@ func (o *Options) dumpDefaults() error {
 		}
 	}
 	if d := o.OnDemand; d != nil {
-		o.OnDemand = d.withDefaults()
+		o.OnDemand = new(OnDemand(demand.Limits(*d).WithDefaults()))
 	}
 	return nil
 }
@@ -124,18 +123,6 @@ func (s *Source) dumped(set *Set) dump.Set {
 	return dump.Set{
 		Name: set.Name, Rules: s.rules[set.Name], Resource: (*dump.Resource)(set.ResourceDump), Change: (*dump.Change)(set.ChangeDump),
 		Keep: s.keep(*set), Rotate: set.ChangeList.Rotate, Archive: set.Archive.retain, Bitstream: set.Bitstream, Past: set.Past,
-	}
-}
-
-// packing returns the options of a package of a set's resources, whose manifest
-// begins with h.
-func (s *Source) packing(set *Set, h resourcesync.Header, entries int, bytes int64) pack.Options {
-	return pack.Options{
-		Docs: s.docs, Set: set.Name, Describe: s.rules[set.Name].Describer(), Header: h, Entries: entries, Bytes: bytes,
-		Workers: s.opts.Workers, Temp: s.opts.Temp,
-		Open: func(ctx context.Context, it *pack.Item) (io.ReadCloser, error) {
-			return set.Bitstream(ctx, &it.Change.Record)
-		},
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"lockstep/internal/hangup"
 	"lockstep/internal/negotiate"
 	"lockstep/memento"
+	"lockstep/source/internal/demand"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/notify"
 	"lockstep/source/internal/server"
@@ -32,10 +33,7 @@ type handler struct {
 	links    []coverage
 	versions *memento.Handler // nil: none are kept
 
-	demands chan struct{} // held while a package that was asked for is made
-	waiting atomic.Int64  // requests for one that wait for their turn
-	bodies  atomic.Int64  // bytes of such requests that are held, see demandBody
-	senders senders       // of packages that have been made
+	packages *demand.Handler // on demand; nil: there are none
 
 	warned atomic.Int64 // when a lack of open files was last logged, in nanoseconds
 	busy   atomic.Int64 // requests that were refused for it and are not logged yet
@@ -66,9 +64,7 @@ type coverage struct {
 func (s *Source) Handler() http.Handler {
 	h := &handler{Source: s, cache: newCache(), versions: s.past()}
 	h.streams = s.channels.NewStreams(notify.StreamOptions{Max: s.opts.Streams, WriteTimeout: server.WriteTimeout, Ending: server.Ending})
-	if s.opts.OnDemand != nil {
-		h.demands = make(chan struct{}, s.opts.OnDemand.AtOnce)
-	}
+	h.packages = s.newDemand()
 	for _, set := range s.opts.Sets {
 		h.links = append(h.links, coverage{
 			path:      strings.Trim(set.Path, "/"),
