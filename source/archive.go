@@ -77,7 +77,7 @@ func (a *Archive) of(c resourcesync.Capability) *Retain {
 	return nil
 }
 
-// retain returns of as the package archive takes it.
+// retain returns what of returns, in the type of package archive.
 func (a *Archive) retain(c resourcesync.Capability) *archive.Retain {
 	return (*archive.Retain)(a.of(c))
 }

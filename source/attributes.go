@@ -3,68 +3,13 @@ package source
 import (
 	"mime"
 	"path"
-	"strings"
 
-	"lockstep/atompmh"
-	"lockstep/source/internal/names"
-	"lockstep/source/internal/notify"
-)
-
-// Cache-Control values. A document that changes is kept, but asked for: a stale
-// copy fails verification.
-const (
-	cacheForever    = "public, max-age=31536000, immutable"
-	cacheRevalidate = "no-cache"
-	cacheNever      = "no-store"
+	"lockstep/source/internal/serve"
 )
 
 // Attributes returns what a server is to state of the blob called name: its
 // media type and its Cache-Control. It knows every name a Source writes; a
 // compressed variant has the attributes of what is in it, but for the type.
-func Attributes(name string) (contentType, cacheControl string) {
-	cacheControl = cacheRevalidate
-	plain := strings.TrimSuffix(name, names.GzipSuffix)
-	switch {
-	case strings.HasPrefix(name, names.PrivateDir):
-		return "application/json", cacheNever
-	case names.IsPatch(name):
-		for mediaType, ext := range names.PatchTypes {
-			if path.Ext(name) == ext {
-				contentType = mediaType
-			}
-		}
-		return contentType, cacheForever
-	case names.Immutable(plain):
-		cacheControl = cacheForever
-	}
-	if plain != name {
-		return "application/gzip", cacheControl
-	}
-	if names.IsTopic(name) {
-		return notify.MediaType, cacheControl
-	}
-	if path.Base(name) == names.FeedFile {
-		return atompmh.MediaType, cacheControl // AP-DOC-11
-	}
-	switch path.Ext(name) {
-	case ".txt":
-		contentType = "text/plain; charset=utf-8"
-	case ".html":
-		contentType = "text/html; charset=utf-8"
-	case ".zip":
-		contentType = "application/zip"
-	case names.FeedSuffix:
-		contentType = atompmh.MediaType // AP-DOC-11
-	default:
-		contentType = "application/xml; charset=utf-8" // RS-DISC-13
-	}
-	return contentType, cacheControl
-}
-
-// typeOf returns the media type that a document is served with, for links to it.
-func typeOf(name string) string {
-	typ, _ := Attributes(name)
-	return typ
-}
+func Attributes(name string) (contentType, cacheControl string) { return serve.Attributes(name) }
 
 func typeByExtension(rel string, _ []byte) string { return mime.TypeByExtension(path.Ext(rel)) }

@@ -10,6 +10,7 @@ import (
 	"lockstep/source/internal/demand"
 	"lockstep/source/internal/dump"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/serve"
 )
 
 const (
@@ -105,16 +106,10 @@ func dumpLimits(every, usual time.Duration, bytes int64, entries int) (time.Dura
 
 // newDumps returns the dumps of the sets.
 func (s *Source) newDumps() *dump.Dumps {
-	sets := make(map[string]Set)
-	for _, set := range s.opts.Sets {
-		sets[set.Name] = set
-	}
 	return dump.New(dump.Options{
 		Docs: s.docs, Catalog: s.catalog, Archives: s.archives, Workers: s.opts.Workers, Temp: s.opts.Temp, Grace: s.opts.Grace,
-		ManifestType: typeOf(names.Manifest(names.ChangeDumpPackage(DefaultSet, time.Time{}))),
-		NameDocuments: func(ctx context.Context, set string, without ...string) (bool, error) {
-			return s.publishCapabilityList(ctx, sets[set], without...)
-		},
+		ManifestType:  serve.TypeOf(names.Manifest(names.ChangeDumpPackage(DefaultSet, time.Time{}))),
+		NameDocuments: s.description.Name,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/serve"
 )
 
 // A Layout says where the documents of a Source are, and what is to be stated of
@@ -17,11 +18,11 @@ type Layout struct {
 	Description string      // its media type
 	Robots      string      // robots.txt, which is looked for there only
 	Documents   string      // directory of all other documents, with a slash at the end
-	Index       string      // page in it that stands for it
-	Private     string      // directory that is nobody's business, with a slash at the end
+	Index       string      // page in it that represents it
+	Private     string      // directory that must not be served, with a slash at the end
 	Variant     string      // what the name of a compressed variant ends in, see Compressed
 	Types       []MediaType // of what is below Documents
-	Feed        string      // what the newest document of a set's feed is called there, whose media type no extension tells
+	Feed        string      // what the newest document of a set's feed is called there, whose media type does not follow from an extension
 	FeedType    string      // and that type
 
 	// Immutable matches the path below Documents of what never changes. It is in
@@ -45,7 +46,7 @@ func WebLayout() Layout {
 		WellKnown: names.WellKnown, Robots: names.Robots, Documents: names.DocumentsDir, Index: path.Base(names.Hint), Private: names.PrivateDir,
 		Variant:   names.GzipSuffix,
 		Immutable: `^(` + names.DescriptionPrefix + `[0-9a-f]+\.xml(\.gz)?$|[^/]+/(resourcelist|resourcedump|changedump|feed)-[0-9]|[^/]+/patches/[0-9]+/T)`,
-		Forever:   cacheForever, Revalidate: cacheRevalidate,
+		Forever:   serve.CacheForever, Revalidate: serve.CacheRevalidate,
 	}
 	l.Description, _ = Attributes(names.WellKnown)
 	l.Feed, l.FeedType = names.FeedFile, atompmh.MediaType

@@ -12,8 +12,8 @@ import (
 )
 
 // Listed returns what the published documents of a set, those in archives
-// included, tell of: of every change above floor, which is 0 if that cannot be
-// told, and of the set as it was at each of the snapshots (ME-RET-01): of every
+// included, cover: every change above floor, which is 0 if that is not known,
+// and the set as it was at each of the snapshots (ME-RET-01): for every
 // Resource List and Resource Dump that is published, archived, or replaced within
 // Options.Grace the newest change it is known to cover and its at. It may wait
 // for a Publish.

@@ -30,10 +30,10 @@ type Notifier interface {
 // A Hub passes notifications on, for all sets of a Source.
 type Hub struct {
 	URL      string   // as subscribers reach it; Capability Lists name it (RN-CH-07)
-	Notifier Notifier // tells it; nil: somebody else does
+	Notifier Notifier // notifies it; nil: another program does
 }
 
-// A Notification is what became of one attempt to notify a hub.
+// A Notification is the result of one attempt to notify a hub.
 type Notification struct {
 	Set         string
 	Hub         string // its URL
@@ -41,7 +41,7 @@ type Notification struct {
 	Bytes       int
 	From, Until time.Time     // its interval
 	Seq         catalog.Seq   // the last of its changes
-	Gap         bool          // From is later than the Until before: changes in between could not be told
+	Gap         bool          // From is later than the Until before: changes in between could not be sent
 	Refused     bool          // for good: it is not brought again, and what follows it begins with a gap
 	Err         error         // why it was not accepted; nil: it was
 	Retry       time.Duration // until it is brought again; 0: never, or it was accepted
@@ -86,7 +86,7 @@ func (s *Source) newChannels() *notify.Channels {
 	return notify.New(o, sets)
 }
 
-// tell notes that the published Change List of a set holds the changes after one,
+// tell records that the published Change List of a set holds the changes after one,
 // through another.
 func (s *Source) tell(set string, after, through catalog.Mark) {
 	from := notify.Place{Seq: after.Seq, Until: after.At}
@@ -97,19 +97,19 @@ func (s *Source) tell(set string, after, through catalog.Mark) {
 	s.channels.Publish(set, from, to)
 }
 
-// Notify tells every hub of all that Publish publishes, until ctx ends; then it
+// Notify notifies every hub of all that Publish publishes, until ctx ends; then it
 // returns nil. Each hub and set has a queue of its own, which is the catalog:
 // a hub that is away gets all it missed when it is back, as long as the Change
-// List holds that, and delays no other. How far each is told is kept beside the
+// List holds that, and delays no other. The position of each is kept beside the
 // documents, and written at most once a second: after a crash a hub may be
-// told a second time.
+// notified a second time.
 //
-// A hub that was never told of a set begins with what is published after it is
+// A hub that was never notified of a set begins with what is published after it is
 // first named. Notify must not run twice at a time.
 func (s *Source) Notify(ctx context.Context) error { return s.channels.Notify(ctx) }
 
-// NotifyOnce tells every hub what has been published and it does not know yet,
-// and returns what kept any from being told; that is told the next time.
+// NotifyOnce notifies every hub of what has been published and it does not know yet,
+// and returns why any could not be notified; that is sent the next time.
 func (s *Source) NotifyOnce(ctx context.Context) error { return s.channels.NotifyOnce(ctx) }
 
 // Streams returns how many event streams are being read, of all sets.
@@ -121,10 +121,10 @@ type ChannelStatus struct {
 	Topic   string      // its URI
 	Last    catalog.Seq // the newest change published
 	Streams int         // of events, open now
-	Hubs    []HubStatus // those that are told
+	Hubs    []HubStatus // those that are notified
 }
 
-// A HubStatus is how far a hub has been told of a set, and what was done since
+// A HubStatus is the position of a hub in the changes of a set, and what was done since
 // the process began.
 type HubStatus struct {
 	URL      string

@@ -55,7 +55,7 @@ const lookEvery = time.Minute
 func (s *Source) Publish(ctx context.Context) (Report, error) { return s.publish(ctx, false) }
 
 // PublishChanges is a Publish that puts off what readers who know of the
-// changes can do without: of small sets, Resource Lists are taken anew once a
+// changes can do without: of small sets, Resource Lists are taken again once a
 // second at most. So it takes little time, however often it is called.
 func (s *Source) PublishChanges(ctx context.Context) (Report, error) { return s.publish(ctx, true) }
 
@@ -67,11 +67,13 @@ func (s *Source) publish(ctx context.Context, quick bool) (Report, error) {
 	since := now.Sub(s.looked)
 	look := s.looked.IsZero() || since < 0 || since >= lookEvery
 	if look {
-		s.small, s.tidied = make(map[string][]byte), false
+		s.description.Look()
 	}
 	report, sets, err := s.publishSets(ctx, look)
 	if ctx.Err() == nil && len(sets) > 0 && (look || err != nil) {
-		err = errors.Join(err, s.publishSource(ctx, sets, &report))
+		r, failed := s.description.Publish(ctx, sets)
+		report.Written, report.Kept, report.Lacking = report.Written || r.Written, r.Kept, r.Lacking
+		err = errors.Join(err, failed)
 	}
 	switch {
 	case err != nil:
@@ -85,7 +87,7 @@ func (s *Source) publish(ctx context.Context, quick bool) (Report, error) {
 
 // publishSets publishes each set, and returns those whose Capability List is
 // there.
-func (s *Source) publishSets(ctx context.Context, look bool) (report Report, sets []Set, _ error) {
+func (s *Source) publishSets(ctx context.Context, look bool) (report Report, sets []string, _ error) {
 	var errs []error
 	for _, set := range s.opts.Sets {
 		if err := ctx.Err(); err != nil {
@@ -102,7 +104,7 @@ func (s *Source) publishSets(ctx context.Context, look bool) (report Report, set
 			there = err == nil
 		}
 		if there {
-			sets = append(sets, set)
+			sets = append(sets, set.Name)
 		}
 	}
 	return report, sets, errors.Join(errs...)
@@ -139,7 +141,7 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 	if err != nil || !p.Looked {
 		return r, written, err
 	}
-	named, err := s.publishCapabilityList(ctx, set)
+	named, err := s.description.Name(ctx, set.Name)
 	if err == nil {
 		err = p.Tidy(ctx, func(ctx context.Context) error {
 			if set.Atom != nil {
@@ -160,16 +162,10 @@ func setReport(set string, r *lists.Report, start time.Time) SetReport {
 
 // newLists returns the lists of the sets.
 func (s *Source) newLists() *lists.Lists {
-	sets := make(map[string]Set)
-	for _, set := range s.opts.Sets {
-		sets[set.Name] = set
-	}
 	return lists.New(lists.Options{
 		Docs: s.docs, Catalog: s.catalog, Archives: s.archives, SmallSet: s.opts.SmallSet, Grace: s.opts.Grace, Workers: s.opts.Workers,
 		Restart: s.opts.Restart, DumpFloor: s.dumps.Floor,
-		NameDocuments: func(ctx context.Context, set string, without ...string) (bool, error) {
-			return s.publishCapabilityList(ctx, sets[set], without...)
-		},
+		NameDocuments: s.description.Name,
 	})
 }
 

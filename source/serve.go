@@ -1,59 +1,19 @@
 package source
 
 import (
-	"bytes"
-	"errors"
-	"io"
-	"io/fs"
-	"log/slog"
 	"net/http"
-	"net/url"
-	"os"
-	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
-	"time"
 
-	"lockstep/blob"
-	"lockstep/internal/hangup"
-	"lockstep/internal/negotiate"
-	"lockstep/memento"
-	"lockstep/source/internal/demand"
-	"lockstep/source/internal/names"
 	"lockstep/source/internal/notify"
+	"lockstep/source/internal/serve"
 	"lockstep/source/internal/server"
 )
-
-// A handler answers requests for documents, resources and pages.
-type handler struct {
-	*Source
-	cache    *cache
-	links    []coverage
-	versions *memento.Handler // nil: none are kept
-
-	packages *demand.Handler // on demand; nil: there are none
-
-	warned atomic.Int64 // when a lack of open files was last logged, in nanoseconds
-	busy   atomic.Int64 // requests that were refused for it and are not logged yet
-
-	streams *notify.Streams
-}
-
-// A coverage is the Link header value of a set.
-type coverage struct {
-	path      string // decoded, without slashes at the ends; "" covers all
-	elsewhere bool   // it covers nothing we serve
-	link      []string
-}
 
 // Handler returns what serves the Source below its base URL:
 //
 //   - documents, with entity tags, ranges, and compressed for those who ask;
 //   - resources, if there is Options.Content or Set.Serve, always as they are
 //     (RS-HASH-07);
-//   - at the topic of each set what hubs were told last, and notifications as
+//   - at the topic of each set what hubs were notified of last, and notifications as
 //     a stream of events, if there is Options.Streams;
 //   - versions of resources, their TimeGates and TimeMaps, if there is
 //     Set.Versions;
@@ -62,274 +22,18 @@ type coverage struct {
 // Only GET and HEAD are allowed. It must see requests as they were sent: do
 // not put it behind an [http.ServeMux] pattern that cleans paths.
 func (s *Source) Handler() http.Handler {
-	h := &handler{Source: s, cache: newCache(), versions: s.past()}
-	h.streams = s.channels.NewStreams(notify.StreamOptions{Max: s.opts.Streams, WriteTimeout: server.WriteTimeout, Ending: server.Ending})
-	h.packages = s.newDemand()
-	for _, set := range s.opts.Sets {
-		h.links = append(h.links, coverage{
-			path:      strings.Trim(set.Path, "/"),
-			elsewhere: set.Elsewhere,
-			link:      []string{"<" + s.docs.CapabilityList(set.Name) + `>; rel="resourcesync"`},
+	o := serve.Options{
+		Docs: s.docs, Catalog: s.catalog, Channels: s.channels, Packages: s.newDemand(), Pages: s.newPages(), Versions: s.past(),
+		Content: s.opts.Content, Type: s.opts.Type,
+	}
+	if s.opts.Streams > 0 {
+		o.Streams = s.channels.NewStreams(notify.StreamOptions{Max: s.opts.Streams, WriteTimeout: server.WriteTimeout, Ending: server.Ending})
+	}
+	for i := range s.opts.Sets {
+		set := &s.opts.Sets[i]
+		o.Sets = append(o.Sets, serve.Set{
+			Name: set.Name, Path: set.Path, Elsewhere: set.Elsewhere, Rules: s.rules[set.Name], Stream: set.Serve, Versions: set.Versions.kept(), Bitstream: set.Bitstream,
 		})
 	}
-	return h
-}
-
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	header["X-Content-Type-Options"] = nosniff
-	if h.demand(w, r) {
-		return
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		header.Set("Allow", "GET, HEAD")
-		h.fail(w, r, http.StatusMethodNotAllowed)
-		return
-	}
-	if target, ok := h.pastTarget(r); ok {
-		h.versions.Answer(w, r, target)
-		return
-	}
-	rel, ok := h.docs.Base.Locate(sentPath(r.URL))
-	switch {
-	case !ok:
-		h.fail(w, r, http.StatusNotFound)
-	case rel == names.Home:
-		h.home(w, r)
-	case rel == names.Health:
-		header.Set("Content-Type", "text/plain; charset=utf-8")
-		header.Set("Cache-Control", "no-store")
-		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("ok\n"))
-	case names.IsTopic(rel):
-		h.topic(w, r, rel)
-	case names.IsPackage(rel), names.IsPatch(rel):
-		h.parcel(w, r, rel)
-	case names.Served(rel):
-		h.document(w, r, rel)
-	case names.Reserved(rel), h.versions != nil && memento.Contains(rel):
-		h.fail(w, r, http.StatusNotFound)
-	default:
-		h.resource(w, r, rel)
-	}
-}
-
-// sentPath returns the path as it was sent. EscapedPath would make up another
-// one where that has bytes that should have been encoded, and lose an encoded
-// slash.
-func sentPath(u *url.URL) string {
-	if u.RawPath != "" {
-		return u.RawPath
-	}
-	return u.EscapedPath()
-}
-
-var (
-	nosniff        = []string{"nosniff"}
-	doNotNegotiate = []string{memento.DoNotNegotiate}
-	revalidate     = []string{cacheRevalidate}
-)
-
-// document serves a document, which stays the same while it is read.
-func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) {
-	doc, err := h.docs.Open(r.Context(), name)
-	if err != nil {
-		h.refuse(w, r, name, err)
-		return
-	}
-	defer doc.Close() // opened for reading only
-	zip := negotiate.Gzip(r.Header["Accept-Encoding"]) && !strings.HasSuffix(name, names.GzipSuffix)
-	known, err := h.cache.get(doc, zip)
-	if err != nil {
-		h.refuse(w, r, name, err)
-		return
-	}
-	header := w.Header()
-	typ, caching := Attributes(name)
-	header.Set("Content-Type", typ)
-	header.Set("Cache-Control", caching)
-	header.Set("Vary", "Accept-Encoding")
-	if name == names.Hint {
-		securePage(header)
-	}
-	if h.versions != nil {
-		header["Link"] = doNotNegotiate // ME-IM-02
-	}
-	mod := lastModified(known.mod, h.docs.Now())
-	if !zip {
-		header.Set("ETag", `"`+known.etag+`"`)
-		http.ServeContent(w, r, "", mod, doc)
-		return
-	}
-	header.Set("ETag", `"`+known.etag+`-gzip"`)
-	header.Set("Content-Encoding", "gzip")
-	http.ServeContent(&sizedWriter{w, len(known.gzip)}, r, "", mod, bytes.NewReader(known.gzip))
-}
-
-// A sizedWriter states the length of a compressed document, which ServeContent
-// leaves out lest someone compress after it.
-type sizedWriter struct {
-	http.ResponseWriter
-	size int
-}
-
-func (w *sizedWriter) WriteHeader(status int) {
-	if status == http.StatusOK {
-		w.Header().Set("Content-Length", strconv.Itoa(w.size))
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// ReadFrom leaves the copying to what is below.
-func (w *sizedWriter) ReadFrom(src io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, src) }
-
-func (w *sizedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// resource serves a resource (RS-HTTP-01), never coded: the hash and length we
-// publish are those of the bytes as they are served (RS-HASH-07).
-func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
-	f, info, err := (*os.File)(nil), fs.FileInfo(nil), fs.ErrNotExist
-	if h.opts.Content != nil {
-		f, info, err = h.opts.Content(rel)
-	}
-	if errors.Is(err, fs.ErrNotExist) && h.stream(w, r, rel) {
-		return
-	}
-	if err != nil {
-		h.refuse(w, r, rel, err)
-		return
-	}
-	defer f.Close() // opened for reading only
-	if !info.Mode().IsRegular() {
-		h.refuse(w, r, rel, fs.ErrNotExist)
-		return
-	}
-	buf := heads.Get().(*[]byte)
-	defer heads.Put(buf)
-	n, err := f.ReadAt(*buf, 0)
-	if err != nil && err != io.EOF {
-		h.refuse(w, r, rel, err)
-		return
-	}
-	head := (*buf)[:n]
-	typ := h.opts.Type(rel, head[:min(n, maxHead)])
-	if typ == "" {
-		typ = "application/octet-stream"
-	}
-	now := h.docs.Now()
-	header := w.Header()
-	header["Link"] = h.coverage(rel)
-	if h.versions != nil {
-		header["Link"] = h.pastLinks(header["Link"], rel, h.docs.Base.Origin()+sentPath(r.URL))
-	}
-	header["Cache-Control"] = revalidate
-	header["Content-Type"] = []string{typ}
-	if err == nil || int64(n) == info.Size() { // else it has just been cut short
-		header["Etag"] = []string{entityTag(info, now)}
-	}
-	var content io.ReadSeeker = f
-	if err == io.EOF {
-		content = bytes.NewReader(head) // all of it: one reading instead of two
-	}
-	http.ServeContent(w, r, "", lastModified(info.ModTime(), now), content)
-}
-
-const (
-	maxHead    = 3 << 10  // what Options.Type is shown
-	smallBytes = 32 << 10 // files below this are read at once
-)
-
-var heads = sync.Pool{New: func() any { return new(make([]byte, smallBytes)) }}
-
-// coverage returns the Link header values for a resource: the Capability Lists
-// of the sets it is in (RS-DISC-04).
-func (h *handler) coverage(rel string) []string {
-	if len(h.links) == 1 && h.links[0].path == "" && !h.links[0].elsewhere {
-		return h.links[0].link
-	}
-	var links []string
-	for _, c := range h.links {
-		if c.elsewhere {
-			continue
-		}
-		if rest, ok := strings.CutPrefix(rel, c.path); c.path == "" || ok && (rest == "" || rest[0] == '/') {
-			links = append(links, c.link...)
-		}
-	}
-	return links
-}
-
-// racy is how old a change must be for the times of a file to tell it from the
-// next one: file systems count in ticks of up to 10 ms.
-const racy = 50 * time.Millisecond
-
-// entityTag returns a strong entity tag from all that changes with a file's
-// content. While the file is so young that it could change once more without
-// that showing, the tag is for this response only.
-func entityTag(info fs.FileInfo, now time.Time) string {
-	mod := info.ModTime().UnixNano()
-	changed, inode := changeTime(info)
-	b := make([]byte, 0, 96)
-	b = append(b, '"')
-	b = strconv.AppendInt(b, info.Size(), 36)
-	b = append(b, '-')
-	b = strconv.AppendInt(b, mod, 36)
-	b = append(b, '-')
-	b = strconv.AppendInt(b, changed, 36)
-	b = append(b, '-')
-	b = strconv.AppendUint(b, inode, 36)
-	if changed == 0 {
-		changed = mod
-	}
-	if age := now.UnixNano() - changed; -int64(racy) < age && age < int64(racy) {
-		b = append(b, '-')
-		b = strconv.AppendInt(b, now.UnixNano(), 36)
-	}
-	return string(append(b, '"'))
-}
-
-// lastModified returns what to state as the time of a modification at mod. The
-// header counts in seconds; until the second of a modification is over, another
-// may follow in it, so the second before is stated. Whoever asks later whether
-// there is anything newer is then told.
-func lastModified(mod, now time.Time) time.Time {
-	mod = mod.Truncate(time.Second)
-	if over := now.Truncate(time.Second).Add(-time.Second); mod.After(over) {
-		return over
-	}
-	return mod
-}
-
-// refuse answers a request for what could not be opened. This is the one table
-// from errors to statuses.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, err error) {
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, blob.ErrNotExist), errors.Is(err, blob.ErrName),
-		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EISDIR):
-		h.fail(w, r, http.StatusNotFound, h.goneLinks(r, name)...)
-	case errors.Is(err, fs.ErrPermission):
-		h.fail(w, r, http.StatusForbidden)
-	case hangup.Is(r.Context(), err):
-		panic(http.ErrAbortHandler) // the client is gone
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		h.warnFiles(r, name)
-		w.Header().Set("Retry-After", "1")
-		h.fail(w, r, http.StatusServiceUnavailable)
-	default:
-		h.docs.Log.ErrorContext(r.Context(), "cannot serve", slog.String("doc", name), slog.Any("err", err))
-		h.fail(w, r, http.StatusInternalServerError)
-	}
-}
-
-// filesWarning is how often a lack of open files is logged at most.
-const filesWarning = time.Minute
-
-// warnFiles logs that a client was asked to come again because no further file can
-// be opened, with the number of those since it was last logged.
-func (h *handler) warnFiles(r *http.Request, name string) {
-	h.busy.Add(1)
-	now, last := h.docs.Now().UnixNano(), h.warned.Load()
-	if last != 0 && now-last < int64(filesWarning) || !h.warned.CompareAndSwap(last, now) {
-		return
-	}
-	h.docs.Log.WarnContext(r.Context(), "too many open files: clients are asked to come again", slog.String("doc", name), slog.Int64("requests", h.busy.Swap(0)))
+	return serve.New(o)
 }

@@ -39,6 +39,7 @@ import (
 	"lockstep/source/internal/archive"
 	"lockstep/source/internal/atom"
 	"lockstep/source/internal/describe"
+	"lockstep/source/internal/description"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/dump"
 	"lockstep/source/internal/lists"
@@ -46,7 +47,7 @@ import (
 	"lockstep/source/internal/notify"
 )
 
-// What a Source does unless told otherwise.
+// What a Source does by default.
 const (
 	DefaultSet = "main"
 
@@ -65,7 +66,7 @@ const (
 
 // A Set is resources that share a Capability List (RS-SET-01).
 type Set struct {
-	Name        string // stands in addresses; default DefaultSet
+	Name        string // part of addresses; default DefaultSet
 	Path        string // its resources are those at and below this path relative to the base URL; default all
 	Elsewhere   bool   // its resources do not lie below the base URL; Path says nothing then
 	URI         string // what the URIs of its resources begin with, for Links; default the base URL and Path
@@ -76,7 +77,7 @@ type Set struct {
 	ChangeDump   *ChangeDump   // nil: the set has none
 	Archive      *Archive      // what stays of its documents of the past; nil: nothing
 	Atom         *Atom         // its Atom-PMH feed; nil: it has none
-	OAI          string        // where a repository of OAI-PMH tells of it, for pages; empty: nowhere
+	OAI          string        // the address of a repository of OAI-PMH with it, for pages; empty: none
 	Links        []LinkRule    // links every entry gets, beside those in the catalog
 
 	// Bitstream opens the present representation of a resource; it fails with
@@ -151,7 +152,7 @@ type Options struct {
 	// it, only documents are served.
 	Content func(rel string) (*os.File, fs.FileInfo, error)
 
-	// Mark tells the state of the file that Content opens at rel from every
+	// Mark distinguishes the state of the file that Content opens at rel from every
 	// other state it was or will be in, without opening it; it fails where
 	// Content does. Without it, [Source.Front] answers for documents only.
 	Mark func(rel string) (string, error)
@@ -167,11 +168,11 @@ type Options struct {
 	MaxEntries int                // entries of one document; default and limit resourcesync.MaxEntries
 	MaxBytes   int64              // size from which a document is full; default and limit resourcesync.MaxBytes
 	Workers    int                // parts written at once; default: as there are processors, at most 8
-	Hubs       []Hub              // are told of changes; see Source.Notify
-	OnNotify   func(Notification) // called after each attempt to tell a hub, from several goroutines; may be nil
+	Hubs       []Hub              // are notified of changes; see Source.Notify
+	OnNotify   func(Notification) // called after each attempt to notify a hub, from several goroutines; may be nil
 	Streams    int                // event streams of notifications at a time, see RelEvents; 0: none. Only the Handler gives them
 	Restart    bool               // what is published is not of this catalog: the first Publish restarts the history of changes
-	Static     bool               // others serve the documents: what stands at the topics is written as one of them
+	Static     bool               // others serve the documents: what is at the topics is written as one of them
 	OnDemand   *OnDemand          // dumps of what a client asks for; nil: none. Only the Handler gives them
 	Temp       string             // directory for temporary files, which have no name there; default os.TempDir
 	Now        func() time.Time
@@ -185,22 +186,17 @@ type Source struct {
 	docs    *document.Store
 	opts    Options
 	rules   map[string]describe.Rules // of each set
-	page    atomic.Pointer[summary]   // what the home page tells; nil before the first Publish
+	page    atomic.Pointer[summary]   // what the home page says; nil before the first Publish
 
 	publishing sync.Mutex   // one Publish at a time; held across IO, for that is its purpose
 	lists      *lists.Lists // this and what follows is guarded by publishing
 	feeds      *atom.Feeds
-	looked     time.Time         // when all documents were last found where they belong; zero: look
-	quick      bool              // what can be put off, is
-	small      map[string][]byte // documents found then that depend on the Options only
-	tidied     bool              // nothing is left of older Source Descriptions
-
-	telling sync.Mutex           // guards offered
-	offered map[string][]capable // by set: what its Capability List names, as last published
+	looked     time.Time // when all documents were last found where they belong; zero: look
+	quick      bool      // what can be put off, is
 
 	channels *notify.Channels
 
-	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
+	description *description.Documents
 
 	archives *archive.Archives
 
@@ -229,7 +225,8 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 			return nil, fmt.Errorf("set %q: %w", o.Sets[i].Name, err)
 		}
 	}
-	s.channels, s.dumps = s.newChannels(), s.newDumps()
+	s.description, s.channels = s.newDescription(), s.newChannels()
+	s.dumps = s.newDumps()
 	s.lists = s.newLists()
 	return s, nil
 }
@@ -273,7 +270,7 @@ func (o Options) withDefaults(b names.Base) (Options, error) {
 	case o.Content != nil:
 		o.Description = b.URI(names.Home)
 	default:
-		o.Description = b.URI(names.Hint) // is there whoever serves the documents
+		o.Description = b.URI(names.Hint) // is there whichever server serves the documents
 	}
 	if o.Type == nil {
 		o.Type = typeByExtension

@@ -31,10 +31,10 @@ type Pointer struct {
 	At    time.Time   `json:"at,omitzero"`   // of a Resource List or Resource Dump
 	From  time.Time   `json:"from,omitzero"` // of a Change List or Change Dump
 	Until time.Time   `json:"until,omitzero"`
-	Seq   catalog.Seq `json:"seq"` // last change before At, or before the first it tells of; -1: not known
+	Seq   catalog.Seq `json:"seq"` // last change before At, or before the first in it; -1: not known
 }
 
-// end returns the latest instant the document tells of.
+// end returns the latest instant that the document covers.
 func (p *Pointer) end() time.Time {
 	if p.At.IsZero() {
 		return p.Until
@@ -42,12 +42,12 @@ func (p *Pointer) end() time.Time {
 	return p.At
 }
 
-// compare orders documents as they stand in archives (RA-RES-03, RA-CHG-03).
+// compare orders documents as they are in archives (RA-RES-03, RA-CHG-03).
 func (p Pointer) compare(o Pointer) int {
 	return cmp.Or(p.At.Compare(o.At), p.From.Compare(o.From), p.Until.Compare(o.Until))
 }
 
-// same reports whether both are of one document, or of documents that tell the
+// same reports whether both are of one document, or of documents that say the
 // same (RA-GEN-11).
 func (p Pointer) same(o Pointer) bool {
 	return p.Name == o.Name || p.At.IsZero() && p.From.Equal(o.From) && p.Until.Equal(o.Until)
@@ -201,7 +201,7 @@ func (g *Draft) Add(p Pointer) {
 	g.dirty[part.Name] = true
 }
 
-// Names reports whether the archive names the document, or one that tells the
+// Names reports whether the archive names the document, or one that says the
 // same.
 func (g *Draft) Names(p Pointer) bool {
 	for o := range g.next.all() {
@@ -221,7 +221,7 @@ func (g *Draft) highest() (n int) {
 }
 
 // insert adds a pointer that does not belong at the end: all parts are made
-// anew, under names of their own.
+// again, under names of their own.
 func (g *Draft) insert(p Pointer) {
 	all := []Pointer{p}
 	for o := range g.next.all() {

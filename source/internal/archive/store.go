@@ -51,7 +51,7 @@ const version = 1
 // A memory is what a Source remembers of a set's archives, those of its
 // lists or those of its dumps, in one JSON blob. What archives name is what they
 // say themselves; this is written before them, adds what they have no words for,
-// and is what they are made of anew should they get lost.
+// and is what they are rebuilt from should they get lost.
 type memory struct {
 	Version        int                                   `json:"version"`
 	CapabilityList string                                `json:"capability_list"` // the set; documents of another base URL are not ours to continue

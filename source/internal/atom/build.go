@@ -16,7 +16,7 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// A build makes a feed anew, under new names, off the catalog and the
+// A build makes a feed again, under new names, off the catalog and the
 // documents there are. Memory does not grow with either: what is sorted is on
 // disk.
 type build struct {
@@ -53,7 +53,7 @@ func (b *build) run(ctx context.Context) error {
 	if err := b.name(ctx); err != nil {
 		return err
 	}
-	// Who followed a feed that was complete, or turned off, was not told of deletions.
+	// Readers of a feed that was complete, or turned off, did not get deletions.
 	untold := !b.next.Complete && (b.st.Current == nil || b.st.Current.Complete) && b.status.Last > b.status.Kept.Seq
 	if b.from == "" && !untold {
 		if err := b.readCatalog(ctx, b.take); err != nil {
@@ -124,7 +124,7 @@ func (b *build) name(ctx context.Context) error {
 	return nil
 }
 
-// mergeOld takes of each record what is to be told of it.
+// mergeOld takes of each record what the feed is to say of it.
 func (b *build) mergeOld(ctx context.Context, byID *extsort.Sorter) error {
 	var now, old *buildEntry
 	for it, err := range byID.Sorted(ctx) {
@@ -160,7 +160,7 @@ func cmpID(es ...*buildEntry) string {
 	return ""
 }
 
-// settle takes what is to be told of a record: now is what the catalog says, old
+// settle takes what the feed is to say of a record: now is what the catalog says, old
 // what was said last.
 func (b *build) settle(now, old *buildEntry) error {
 	switch {

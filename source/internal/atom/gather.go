@@ -21,7 +21,7 @@ type newsEntry struct {
 // A pending change is what happened to a resource since the feed was published.
 type pendingChange struct {
 	Change  catalog.Change // the last
-	created bool           // the first made it, and it was not told of by who saw that coming
+	created bool           // the first made it, and no feed has it, as far as the build saw it coming
 }
 
 // A gathering finds out what changes mean for records.
@@ -46,7 +46,7 @@ func (g *gathering) run(ctx context.Context) (groupMap, error) {
 			continue
 		}
 		if c.Change.Change == resourcesync.Deleted {
-			if !c.created { // else nobody was told of it
+			if !c.created { // else no feed had it
 				g.gone(atompmh.RecordID(uri), uri, c)
 			}
 			continue
@@ -155,7 +155,7 @@ func (g *gathering) settle(ctx context.Context, uris map[string]bool) (groupMap,
 	return grouped, nil
 }
 
-// place finds out how a resource is to be told of, and what is news by that.
+// place finds out which record a resource belongs to, and which entries change by that.
 func (g *gathering) place(ctx context.Context, uri string, grouped groupMap) error {
 	known, err := g.groups.get(ctx, uri)
 	if err != nil {
@@ -166,7 +166,7 @@ func (g *gathering) place(ctx context.Context, uri string, grouped groupMap) err
 		return err
 	}
 	c := g.changes[uri]
-	told := "" // the identifier it was told of by
+	told := "" // the identifier of the record it had in the feed
 	if c != nil && !c.created || c == nil && (r != nil || known != nil) {
 		told = atompmh.RecordID(uri)
 		if known != nil {
@@ -245,7 +245,7 @@ func (g *gathering) owners(ctx context.Context, id string, grouped groupMap) ([]
 	return all.Members, nil
 }
 
-// leave notes that a resource is not told of as the record id any more: that is
+// leave notes that a resource is not the record id any more: that is
 // deleted, unless another resource is it.
 func (g *gathering) leave(ctx context.Context, id, uri string, c *pendingChange, grouped groupMap) error {
 	owners, err := g.owners(ctx, id, grouped)

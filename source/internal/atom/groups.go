@@ -13,11 +13,11 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// A group is how a resource was told of last, where that is not as a record
+// A group is what a resource was in the feed last, where that is not a record
 // of its own under an identifier made of its URI. A deletion says no more than
 // which resource is gone, so this must be remembered.
 type group struct {
-	Main    string   `json:"main,omitempty"`    // the resource it was told of as a representation of; empty: it is the record
+	Main    string   `json:"main,omitempty"`    // the resource it was a representation of; empty: it is the record
 	ID      string   `json:"id,omitempty"`      // of the record, where it was given one
 	Members []string `json:"members,omitempty"` // further representations of the record
 }
@@ -129,7 +129,7 @@ type groupCache struct {
 	parts      map[int]groupMap
 }
 
-// get returns how a resource was told of; nil: as a record under an identifier
+// get returns what a resource was in the feed; nil: a record under an identifier
 // made of its URI, or not at all.
 func (c *groupCache) get(ctx context.Context, uri string) (*group, error) {
 	if c.none {

@@ -25,7 +25,7 @@ import (
 const sliceChanges = 10_000
 
 // compactAfter is how many times its first size a chain of archives grows, and
-// how many documents more, before it is written anew without what is history.
+// how many documents more, before it is written again without what is history.
 const compactAfter = 4
 
 // tinySet is how many resources a set may have so that a complete feed is
@@ -111,7 +111,7 @@ type update struct {
 //  5. what has changed of which resources belong together.
 //
 // Interrupted before 4, what is published is what was; after it, what was
-// planned. A run that follows tells by the bytes of the subscription document.
+// planned. A run that follows sees which by the bytes of the subscription document.
 func (s *Feeds) Publish(ctx context.Context, r Request) (result Result, err error) {
 	a := &update{feeds: s, docs: s.docs, catalog: s.catalog, set: r.Set, status: r.Status, back: r.Back, wentBack: r.WentBack}
 	a.want, a.limit = defaults(s.docs.Base, &r.Set)
@@ -215,12 +215,12 @@ func (a *update) step(ctx context.Context) (more bool, err error) {
 	cur := a.st.Current
 	if cur == nil {
 		b := &build{update: a, keep: -1, last: noTime}
-		if a.lost != nil { // documents of ours may be there: what they tell of and is gone must be said
+		if a.lost != nil { // documents of ours may be there: what they have and is gone must be said
 			b.last, b.from, b.spare = a.lost.Last, names.Feed(a.set.Name), a.lost.Newest
 		}
 		return true, b.run(ctx)
 	}
-	if cur.ID != a.want.ID { // another feed: nobody who followed that one goes on with it
+	if cur.ID != a.want.ID { // another feed: no reader of that one continues with it
 		return true, (&build{update: a, keep: -1, last: noTime}).run(ctx)
 	}
 	back, err := a.wentBack(ctx, cur.Through, cur.ThroughTime)
@@ -251,7 +251,7 @@ func (a *update) step(ctx context.Context) (more bool, err error) {
 	return true, again.run(ctx)
 }
 
-// caughtUp reports whether the feed was made anew by this publication.
+// caughtUp reports whether the feed was rebuilt by this publication.
 func (a *update) caughtUp() bool { return a.result.Written }
 
 // switchTo makes the feed that of next, whose subscription document is d; of
@@ -281,7 +281,7 @@ func (a *update) switchTo(ctx context.Context, next *feed, d *openDocument, cut 
 	return nil
 }
 
-// tidy removes archives that nobody needs: those of chains replaced more than the
+// tidy removes archives that no reader needs: those of chains replaced more than the
 // grace period ago, and of such as were never published.
 func (a *update) tidy(ctx context.Context) error {
 	set, cur, now := a.set.Name, a.st.Current, a.docs.Now()

@@ -21,7 +21,7 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// A representation is what a feed tells of a resource.
+// A representation is what a feed says of a resource.
 type representation struct {
 	uri, typ   string
 	length     int64
@@ -39,7 +39,7 @@ const unknownType = "application/octet-stream"
 // entryLinks are the relations of resources that go along with entries.
 var entryLinks = map[string]bool{"collection": true, "describedby": true, "via": true, "profile": true, "license": true, "author": true}
 
-// represent returns what a feed tells of r, given the entry it has in lists.
+// represent returns what a feed says of r, given the entry it has in lists.
 func represent(r *catalog.Record, e *resourcesync.Entry) *representation {
 	v := &representation{uri: r.URI, typ: r.Type, length: r.Length, seq: r.Seq, event: r.EventTime}
 	if v.typ == "" {
@@ -100,7 +100,7 @@ func newView(docs *document.Store, c catalog.Catalog, set *Set) *view {
 // viewCached is how many resources a view holds.
 const viewCached = 50_000
 
-// represent returns what is told of a resource, and keeps nothing.
+// represent returns what a feed says of a resource, and keeps nothing.
 func (v *view) represent(r *catalog.Record) *representation {
 	var e resourcesync.Entry
 	v.describes.Resource(&e, r)
@@ -154,8 +154,8 @@ func (v *view) members(ctx context.Context, x *representation) ([]*representatio
 	return all, nil
 }
 
-// place returns how r is to be told of: as a representation of the resource main,
-// or, where main is "", as the record id with members.
+// place returns what r is in the feed: a representation of the resource main,
+// or, where main is "", the record id with members.
 func (v *view) place(ctx context.Context, r *representation) (main, id string, members []*representation, err error) {
 	id = atompmh.RecordID(r.uri)
 	if r.canonical != "" {
@@ -195,7 +195,7 @@ func groupOf(uri, main, id string, members []*representation) *group {
 
 // active makes e the entry of a record that is there (AP-ACT-02, AP-ACT-05,
 // AP-ACT-07). Its time is given out later. It reports false for a record that no
-// document can tell of: one bad record must not keep all others from it.
+// document can state: one bad record must not keep all others from it.
 func (v *view) active(e *atompmh.Entry, id string, main *representation, members []*representation) bool {
 	*e = atompmh.Entry{ID: id, Title: v.title(main.uri), Kind: atompmh.Active}
 	if !absoluteIRI(main.uri) {
@@ -224,7 +224,7 @@ func (v *view) active(e *atompmh.Entry, id string, main *representation, members
 
 var errNoURI = errors.New("its address is no URI")
 
-// refuse tells that a resource is left out.
+// refuse logs that a resource is left out.
 func (v *view) refuse(uri string, err error) bool {
 	v.log.Warn("resource cannot be listed in an atom feed", slog.String("uri", uri), slog.Any("err", err))
 	return false

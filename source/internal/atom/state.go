@@ -17,7 +17,7 @@ const stateVersion = 1
 
 // A state is what a Source remembers of a set's Atom-PMH feed, in one JSON
 // blob. It is written once for each publication, before the subscription document
-// is switched: which of Current and Planned holds is told by the bytes of that.
+// is switched: its bytes show which of Current and Planned is true.
 type state struct {
 	Version        int            `json:"version"`
 	CapabilityList string         `json:"capability_list"` // the set; documents of another base URL are not ours to continue
@@ -50,7 +50,7 @@ type feed struct {
 	Stamp       time.Time   `json:"stamp"` // modification time of the subscription document; rises
 	Through     catalog.Seq `json:"through"`
 	ThroughTime time.Time   `json:"through_time,omitzero"` // of that change; zero if it is not known
-	Seen        catalog.Seq `json:"seen,omitempty"`        // newest change of a resource that was read when the feed was made anew: perhaps above Through
+	Seen        catalog.Seq `json:"seen,omitempty"`        // newest change of a resource that was read when the feed was rebuilt: perhaps above Through
 }
 
 // A retiredChain is a chain of archives that no subscription document leads to

@@ -176,8 +176,8 @@ func (w *writing) discard() {
 	}
 }
 
-// writeGroupParts writes what is to be remembered of groups, under names nobody
-// asks for yet.
+// writeGroupParts writes what is to be remembered of groups, under names that no state
+// has yet.
 func (b *build) writeGroupParts(ctx context.Context) error {
 	if b.groups.Len() == 0 {
 		return nil

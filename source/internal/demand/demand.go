@@ -29,7 +29,7 @@ import (
 	"lockstep/source/internal/server"
 )
 
-// What an on-demand dump is limited to unless told otherwise.
+// The default limits of a package on demand.
 const (
 	defaultResources = 10_000
 	defaultBytes     = 1 << 30
@@ -39,7 +39,7 @@ const (
 	// without end. Sitemaps allow 2,048 characters (RS-XML-10).
 	demandURI = 2_100
 
-	// Who is told of the same changes asks for the same package at the same
+	// Clients that were notified of the same changes ask for the same package at the same
 	// time: so many wait in line for so long, instead of being sent away for
 	// seconds.
 	demandWaiting  = 256
@@ -186,7 +186,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, set *Set) {
 		err = out.Flush()
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // nobody may take it for whole
+		panic(http.ErrAbortHandler) // no client may take it for whole
 	}
 }
 
@@ -230,12 +230,12 @@ func (h *Handler) demanded(ctx context.Context, set *Set, uris []string) (*pack.
 	return p, nil
 }
 
-// amongSkip is how many resources nobody asked for are read over before it is
+// amongSkip is how many resources that were not asked for are read over before it is
 // cheaper to look for the next.
 const amongSkip = 32
 
 // among yields those resources of a set that have one of the URIs, which are
-// in order. Who asks for many mostly asks for neighbours: they are read in one
+// in order. Clients that ask for many mostly ask for neighbours: they are read in one
 // go, for a reading of its own for each takes longer than all the rest.
 func (h *Handler) among(ctx context.Context, set string, uris []string) iter.Seq2[catalog.Record, error] {
 	return func(yield func(catalog.Record, error) bool) {

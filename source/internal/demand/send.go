@@ -47,7 +47,7 @@ type sender struct {
 	stopped atomic.Bool
 }
 
-// enter returns a place among most; nil if there is none and nobody gives up one
+// enter returns a place among most; nil if there is none and no other client gives up one
 // in time. It is given back by leave.
 func (s *senders) enter(ctx context.Context, w http.ResponseWriter, most int) *sender {
 	ctx, cancel := context.WithTimeout(ctx, demandPatience)

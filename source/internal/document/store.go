@@ -150,7 +150,7 @@ func (s *Store) ReadDocument(ctx context.Context, name string, fits func(*resour
 	return h, entries, nil, nil
 }
 
-// An ErrorReader remembers why reading failed, for callers that must tell a
+// An ErrorReader remembers why reading failed, for callers that must distinguish a
 // document that cannot be read from one that is no document.
 type ErrorReader struct {
 	R   io.Reader

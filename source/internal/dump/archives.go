@@ -114,7 +114,7 @@ func consistsOf(ctx context.Context, docs *document.Store, name string, entry bo
 	return docNames, ok, nil
 }
 
-// current reports whether what d tells of is part of the current Change Dump.
+// current reports whether the document p is part of the current Change Dump.
 func (d *update) current(p *archive.Pointer) bool {
 	st := d.state.Changes
 	return st != nil && !p.From.Before(st.From)

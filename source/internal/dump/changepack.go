@@ -20,7 +20,7 @@ import (
 	"lockstep/source/internal/pack"
 )
 
-// A lostChange is one whose bitstream nobody has any more.
+// A lostChange is one whose bitstream is not available any more.
 type lostChange struct {
 	uri string
 	seq catalog.Seq
@@ -32,7 +32,7 @@ func (l *lostChange) Error() string {
 }
 
 // extend makes the next package and adds it to st. If the bitstream of a change
-// is lost, no package can tell of that change (RS-CDM-02): st begins anew after
+// is lost, no package can have that change (RS-CDM-02): st begins again after
 // it.
 func (b *changeBuild) extend(ctx context.Context, st *changeState) error {
 	for {

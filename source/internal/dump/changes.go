@@ -245,7 +245,7 @@ func (b *changeBuild) cutLists(st *changeState) {
 	}
 }
 
-// trim drops packages from the front that nobody needs any more: whole parts of
+// trim drops packages from the front that no reader needs any more: whole parts of
 // an index (RS-CHI-07). If there is an archive, it names them from before they
 // leave (RA-CHG-08), in documents of many packages each.
 func (b *changeBuild) trim(ctx context.Context, st *changeState) (trimmed bool, err error) {
@@ -290,7 +290,7 @@ func (b *changeBuild) trim(ctx context.Context, st *changeState) (trimmed bool, 
 	return trimmed, b.saveArchives(ctx)
 }
 
-// cutoff returns the instant before which nobody needs changes any more: who
+// cutoff returns the instant before which no reader needs changes any more: one that
 // has a Resource Dump that is there goes on from its at.
 func (b *changeBuild) cutoff() time.Time {
 	cutoff := b.docs.Now().Add(-b.set.Keep)

@@ -141,7 +141,7 @@ func (d *update) resourceHeader(st *resourceState) resourcesync.Header {
 	return h
 }
 
-// resourceCopy commits what the archive is to name: nobody knows of it yet.
+// resourceCopy commits what the archive is to name: no document names it yet.
 func (d *update) resourceCopy(ctx context.Context, st *resourceState) error {
 	if st.Copy == "" {
 		return nil
@@ -273,7 +273,7 @@ func (b *resourceBuild) generation() string {
 	}
 }
 
-// stale returns the ranges whose resources must be packed anew, and the
+// stale returns the ranges whose resources must be packed again, and the
 // packages that are as they were: those in whose range nothing has changed
 // since the last dump.
 func (b *resourceBuild) stale(ctx context.Context) (runs []catalog.Range, kept []resourcePackage, err error) {

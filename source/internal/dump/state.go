@@ -24,10 +24,10 @@ import (
 const stateVersion = 1
 
 // A state is what a Source remembers of a set's published dumps, kept in
-// one JSON blob. What is about to be published stands in Next and NextChanges
+// one JSON blob. What is about to be published is in Next and NextChanges
 // before an entry document is switched, and takes the place of what it replaces
 // after; found there by a later run, it is switched to again. A state that is
-// lost is made anew: then packages are built once more, under new names.
+// lost is rebuilt: then packages are built once more, under new names.
 //
 // A state that is remembered does not change.
 type state struct {
@@ -42,7 +42,7 @@ type state struct {
 	Retired        []document.Retired `json:"retired,omitempty"`
 }
 
-// A resourceState is a Resource Dump. Its packages stand in the order of
+// A resourceState is a Resource Dump. Its packages are in the order of
 // the URIs in them: each has the resources from its First to the next one's.
 type resourceState struct {
 	Gen      string            `json:"gen"`
@@ -308,7 +308,7 @@ func (st *state) unpublished(name string) bool {
 	return false
 }
 
-// Listed returns what the dumps of the set tell of: the number of a change after
+// Listed returns what the dumps of the set cover: the number of a change after
 // which all changes are in the Change Dump, and the set as it was at each of the
 // snapshots. There is no Change Dump if changes is false.
 func (s *Dumps) Listed(ctx context.Context, set string) (after catalog.Seq, changes bool, snapshots []catalog.Mark, err error) {

@@ -61,7 +61,7 @@ type update struct {
 //
 // The order of writes, each step durable before the next begins:
 //
-//  1. the state, saying by what names that nobody knows yet will begin;
+//  1. the state, saying how names that no document gives yet will begin;
 //  2. packages and copies of their manifests, under those names, then parts of
 //     an index;
 //  3. the state, saying what is about to be published;
@@ -235,7 +235,7 @@ func (d *update) retire(docNames []string, old *resourceState) {
 }
 
 // tidy removes what was replaced longer ago than it is to stay, and sees to
-// it that what nobody knows of will be.
+// it that what no state knows of will be.
 func (d *update) tidy(ctx context.Context) error {
 	if d.blind {
 		return nil

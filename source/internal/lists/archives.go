@@ -21,7 +21,7 @@ type archives struct {
 // listArchives are the kinds of archives that Publish sees to.
 var listArchives = []resourcesync.Capability{resourcesync.ResourceList, resourcesync.ChangeList}
 
-// openArchives finds out what the archives of the set's lists name, if somebody
+// openArchives finds out what the archives of the set's lists name, if this publication
 // has looked at all documents.
 func (p *publication) openArchives(ctx context.Context) (err error) {
 	if p.there == nil {
@@ -34,7 +34,7 @@ func (p *publication) openArchives(ctx context.Context) (err error) {
 	return err
 }
 
-// currentParts tells which documents are parts of Change Lists.
+// currentParts returns which documents are parts of Change Lists.
 func currentParts(lists ...*changeState) func(*archive.Pointer) bool {
 	docNames := make(map[string]bool)
 	for _, c := range lists {
@@ -117,7 +117,7 @@ func (a *archives) takes(at time.Time, begins bool) bool {
 	return newest == nil || begins || at.Sub(newest.At) >= a.lists.Every()
 }
 
-// named tells which documents stay for the sake of an archive that names
+// named returns which documents stay for the sake of an archive that names
 // them, or the list they are part of.
 func (a *archives) named() func(name string) bool {
 	held := make(map[string]bool)
@@ -132,7 +132,7 @@ func (a *archives) named() func(name string) bool {
 	return func(name string) bool { return held[name] || held[names.CopyOfPart(name)] }
 }
 
-// left tells which documents stayed for the sake of an archive that does
+// left returns which documents stayed for the sake of an archive that does
 // not name them any more.
 func (a *archives) left() func(name string) bool {
 	return func(name string) bool {

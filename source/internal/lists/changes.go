@@ -76,7 +76,7 @@ func (b *changeBuild) discard() {
 }
 
 // restore writes again the closed parts that are not there, and those of which
-// that is not known. Where each ends stands in st.
+// that is not known. Where each ends is in st.
 func (b *changeBuild) restore(ctx context.Context, st *changeState) error {
 	after := st.After
 	for _, p := range st.Closed {
@@ -105,9 +105,9 @@ func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
 	return 0
 }
 
-// indexedPart is how many changes a part holds, unless told otherwise, once
+// indexedPart is how many changes a part holds by default, once
 // there is an index: what grows is written, and read, from its beginning each
-// time. Without an index as many as may stand in one document, for older
+// time. Without an index as many as one document may have, for older
 // clients read nothing else.
 const indexedPart = 10_000
 
@@ -146,7 +146,7 @@ const (
 )
 
 // A spent is what an open list has cost so far. It is not kept: after a restart
-// counting begins anew.
+// counting begins again.
 type spent struct {
 	from  time.Time // where the list begins
 	since time.Time // of counting
@@ -253,7 +253,7 @@ func (b *changeBuild) continues(st *changeState, name string) bool {
 	return st.Open.Size > 0 && !b.unsure && b.prev != nil && b.prev.Past == b.past && b.prev.Open.From.Equal(st.Open.From) && b.prev.Open.document(b.set.Name) == name
 }
 
-// finish settles the form: the index, if there are parts, and what becomes of
+// finish settles the form: the index, if there are parts, and the end of
 // the part that was open, if there is no place for it any more.
 func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
 	st.Past = b.past
@@ -398,7 +398,7 @@ func (p *openPart) document(set string) string {
 }
 
 // sizes are the documents there are in a set's directory, by name; nil if
-// nobody looked, for nothing is known to be amiss.
+// they were not listed, for nothing is known to be amiss.
 type sizes map[string]int64
 
 // has reports whether there is a document of that name, as far as known.

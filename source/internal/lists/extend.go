@@ -24,7 +24,7 @@ const copyBytes = 256 << 10
 // errForeign reports a document that has other bytes than we left there.
 var errForeign = errors.New("the document is not as it was left")
 
-// extend writes the open list anew with the changes through upto behind those
+// extend writes the open list again with the changes through upto behind those
 // it has, whose bytes are copied: however long it is, no change is read twice.
 // It fails with errForeign if they are not the bytes that st says.
 func (b *changeBuild) extend(ctx context.Context, st *changeState, name string, h resourcesync.Header, upto catalog.Seq) (catalog.Seq, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // keepHistory has the archive of Change Lists name what is published of a
-// history that is about to begin anew: closed parts, and a closed copy of what
+// history that is about to begin again: closed parts, and a closed copy of what
 // is open. It is durable when it returns, and may be repeated.
 //
 // If the catalog is another one than the history was read off, or an older copy,

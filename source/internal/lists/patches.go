@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// patchesEvery is how often patches are looked for that nobody needs: to
+	// patchesEvery is how often patches are looked for that no change names: to
 	// find them, all there are must be listed.
 	patchesEvery = time.Hour
 

@@ -126,7 +126,7 @@ func (r *Result) Tidy(ctx context.Context, withdrawFeed func(context.Context) er
 //     then their archive: what is about to leave the Change List is there before
 //     it leaves (RA-CHG-08);
 //  4. the entry documents, the Change List's before the Resource List's; then
-//     the archive of Resource Lists, which tells of nothing that the Change List
+//     the archive of Resource Lists, which has nothing that the Change List
 //     does not; then, if there is no index any more, the part that was open, now
 //     closed;
 //  5. the Capability List, if what it names has changed;
@@ -137,7 +137,7 @@ func (r *Result) Tidy(ctx context.Context, withdrawFeed func(context.Context) er
 // Cut short anywhere, every entry document names only parts that are there
 // (RS-IDX-06), and the Change List covers from the Resource List's at: it never
 // begins after the at of a list someone may still be reading. A run that finds
-// step 2 without step 6 writes all entry documents anew, and closes parts where
+// step 2 without step 6 writes all entry documents again, and closes parts where
 // step 2 says: what was closed once stays as it is.
 //
 // Step 5, where nothing else is to be done, and step 7 are the caller's.
@@ -178,16 +178,16 @@ type publication struct {
 	state    *state // what is published, as far as known
 	next     *state // what will be
 	status   catalog.Status
-	there    sizes        // nil: nobody looked
+	there    sizes        // nil: they were not listed
 	unsure   bool         // a publication was cut short
-	anew     bool         // the history begins anew: nothing of the Change List there is goes on
+	anew     bool         // the history begins again: nothing of the Change List there is continues
 	list     bool         // a Resource List is due
 	changes  bool         // a Change List is due
 	entry    blob.Writer  // the Resource List's entry document
 	build    *changeBuild // of the Change List
 	back     bool         // the catalog is older than what was published from it
 	restart  bool         // whatever was published, the history begins again
-	begun    bool         // the history begins anew by this publication
+	begun    bool         // the history begins again by this publication
 	past     bool         // archives call for documents to be written
 	archives archives
 }
@@ -240,7 +240,7 @@ func (p *publication) look(ctx context.Context) error {
 }
 
 // reconcile finds where the Change List is to go on: where the state says, if
-// catalog and state agree. If they do not, all is published anew, with a Change
+// catalog and state agree. If they do not, all is published again, with a Change
 // List that begins where the catalog can answer for what it says.
 func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 	if p.status, err = p.catalog.Status(ctx, set); err != nil {
@@ -346,7 +346,7 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 	return p.list || cut, err
 }
 
-// A Resource List of a set this small is taken anew with every publication; of
+// A Resource List of a set this small is taken again with every publication; of
 // a larger one, up to Options.SmallSet, when the last is listPace old for each
 // resource: writing lists takes little of the time.
 const (

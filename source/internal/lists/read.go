@@ -92,7 +92,7 @@ func (r *reader) readHeader(ctx context.Context, name string) (resourcesync.Head
 	defer doc.Close() // opened for reading only
 	h, err := resourcesync.NewReader(doc, resourcesync.ReaderOptions{Base: r.docs.Base.URI(name), Strict: true}).Header()
 	if err != nil {
-		return resourcesync.Header{}, nil // whatever it is, it is written anew
+		return resourcesync.Header{}, nil // whatever it is, it is written again
 	}
 	return h, nil
 }

@@ -44,7 +44,7 @@ type listBuild struct {
 
 // run writes the list of all resources as of the mark (RS-RL-08): parts, which
 // it commits, and the entry document, which it leaves to be committed last. The
-// copy of that it commits as well: nobody knows of it yet.
+// copy of that it commits as well: no document names it yet.
 // Entries are ordered by URI, so the order is the same every time (RS-RL-09).
 //
 // Changes made while it runs may be in it or not; they are in the Change List

@@ -24,7 +24,7 @@ const stateVersion = 2
 // one JSON blob beside them. A publication that switches several documents
 // writes it twice: before, with Switching set, what is planned of the Change
 // List, and all else as it was; and after. One that only appends to the open
-// list writes the tail instead. A state that is lost is made anew from the
+// list writes the tail instead. A state that is lost is rebuilt from the
 // catalog and the index of the Change List: then more is written than need be,
 // never anything wrong.
 type state struct {
@@ -32,7 +32,7 @@ type state struct {
 	CapabilityList string             `json:"capability_list"` // the set; documents of another base URL are not ours to continue
 	Switching      bool               `json:"switching,omitempty"`
 	Planned        *changeState       `json:"planned,omitempty"` // while Switching: what Changes is to be; readers may have seen any of it
-	Anew           bool               `json:"anew,omitempty"`    // while Switching: the history begins anew
+	Anew           bool               `json:"anew,omitempty"`    // while Switching: the history begins again
 	Stamp          time.Time          `json:"stamp"`             // modification time of the documents written last; rises
 	Saved          time.Time          `json:"saved,omitzero"`    // Stamp when this was written, by which its tail is known
 	Compressed     bool               `json:"compressed,omitempty"`
@@ -235,8 +235,8 @@ func (s *Lists) saveGrown(ctx context.Context, set string, list blob.Writer, st 
 	return nil
 }
 
-// Listed returns what the lists of a set tell of: of every change above floor,
-// and of the set as it was at each of the snapshots. ok is false if what was
+// Listed returns what the lists of a set cover: every change above floor,
+// and the set as it was at each of the snapshots. ok is false if what was
 // published is not known, or not settled.
 func (s *Lists) Listed(ctx context.Context, set string) (floor catalog.Seq, snapshots []catalog.Mark, ok bool, err error) {
 	st, err := s.load(ctx, set, s.opts.Docs.CapabilityList(set))

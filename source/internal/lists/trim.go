@@ -14,7 +14,7 @@ import (
 
 // trimShare is which share of the time changes are kept a document without
 // parts may reach back too far: cutting single changes off its front means
-// writing it anew.
+// writing it again.
 const trimShare = 8
 
 // trimDue reports whether the beginning of c is so old that it pays to move it.
@@ -32,7 +32,7 @@ func (p *publication) trimDue(ctx context.Context, c *changeState) (bool, error)
 	return err == nil && due(cutoff), err
 }
 
-// trim moves the beginning of st forward over changes that nobody needs any
+// trim moves the beginning of st forward over changes that no reader needs any
 // more, those before the cutoff: whole parts, or single changes of a document
 // that has no parts (RS-CHI-07). What leaves is to be named by the archive, if
 // there is one, from before it leaves: single changes get a closed document of
@@ -80,7 +80,7 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 }
 
 // leave makes a closed document of the changes after those of st, through last
-// or as many as fit, commits it, for nobody knows of it yet, and has the archive
+// or as many as fit, commits it, for no document names it yet, and has the archive
 // name it. It returns the last of them.
 func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState, last catalog.Mark) (catalog.Mark, error) {
 	if end, err := p.owner.leftBefore(ctx, p.set.Name, p.archives.closed, st, last); err != nil || end.Seq > 0 {
@@ -133,7 +133,7 @@ func (s *Lists) leftBefore(ctx context.Context, set string, closed *archive.Draf
 	return catalog.Mark{}, nil
 }
 
-// cutoff returns the instant before which nobody needs changes any more. They
+// cutoff returns the instant before which no reader needs changes any more. They
 // are kept for all who may be reading a Resource List or Resource Dump, also a
 // replaced one.
 func (p *publication) cutoff(ctx context.Context) (time.Time, error) {

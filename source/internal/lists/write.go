@@ -219,7 +219,7 @@ func (p *publication) announce(ctx context.Context) error {
 
 // withdrawDumps takes dumps back that belong to a history which the Change
 // List does not continue: from their at on, changes could not be followed
-// (RS-CL-03). They will be built anew.
+// (RS-CL-03). They will be rebuilt.
 func (s *Lists) withdrawDumps(ctx context.Context, set string, there sizes) error {
 	dumps := []string{names.ResourceDump(set), names.ChangeDump(set)}
 	if !there.taken(dumps[0]) && !there.taken(dumps[1]) {
@@ -236,7 +236,7 @@ func (s *Lists) withdrawDumps(ctx context.Context, set string, there sizes) erro
 
 // retire returns the parts there are that no entry document will name. Those
 // that stay for an archive are among them for the grace period, for the sake of
-// who is reading the list they belong to.
+// readers of the list they belong to.
 func (p *publication) retire(now time.Time) []document.Retired {
 	named, archived, left := make(map[string]bool), p.archives.named(), p.archives.left()
 	for _, docNames := range [][]string{p.next.List.names(), p.next.Changes.names(), p.archives.parts()} {
@@ -267,7 +267,7 @@ func (p *publication) retire(now time.Time) []document.Retired {
 				r.Gone = time.Time{} // at once: who follows it must not take it for the present
 			}
 			if !last[name] && left(name) {
-				r.At, r.Seq = time.Time{}, 0 // nobody goes on from there
+				r.At, r.Seq = time.Time{}, 0 // no reader continues from there
 			}
 			all = append(all, r)
 		}
@@ -278,7 +278,7 @@ func (p *publication) retire(now time.Time) []document.Retired {
 	return all
 }
 
-// tidy lets go of what nobody needs, according to st, which is published. All
+// tidy removes what no reader needs, according to st, which is published. All
 // of it can be done again.
 func (p *publication) tidy(ctx context.Context, st *state, withdrawFeed func(context.Context) error) error {
 	if c := st.Changes; c.After > p.status.Kept.Seq {

@@ -33,7 +33,7 @@ type notification struct {
 // weight returns how many bytes it takes, as it is and as an event.
 func (n *notification) weight() int64 { return 2 * int64(len(n.body)) }
 
-// empty reports that there is nothing in it to tell: what it covers no document
+// empty reports that there is nothing in it: what it covers no document
 // can state. It is not sent (RN-PL-10).
 func (n *notification) empty() bool { return n.entries == 0 }
 
@@ -54,7 +54,7 @@ func (s *Channels) buildNotification(ctx context.Context, c *Channel, p Place, u
 }
 
 // readChanges returns the changes after one and through another, as many as may
-// stand in a notification, or if that is less, as say most bytes about
+// be in a notification, or if that is less, as say most bytes about
 // themselves. It never ends between two of the same instant.
 func (s *Channels) readChanges(ctx context.Context, c *Channel, after, upto catalog.Seq, most int) ([]catalog.Change, error) {
 	var changes []catalog.Change
@@ -117,7 +117,7 @@ func (s *Channels) encodeNotification(c *Channel, p Place, changes []catalog.Cha
 	}
 	n.entries, n.body = d.Entries(), buf.Bytes()
 	if n.empty() {
-		n.to.Until = n.from.Until // the interval goes on to what is told next
+		n.to.Until = n.from.Until // the interval continues to what is sent next
 	}
 	return n, len(changes), nil
 }

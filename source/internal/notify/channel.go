@@ -1,4 +1,4 @@
-// Package notify tells hubs and event streams what a Source has published: the
+// Package notify sends to hubs and event streams what a Source has published: the
 // changes in the Change List of each set, as notifications (RN-PL-08).
 package notify
 
@@ -28,7 +28,7 @@ type Notifier interface {
 	Publish(ctx context.Context, topic string, header http.Header, body []byte) error
 }
 
-// A thinNotifier only tells its hub that there is news, which the hub then
+// A thinNotifier only notifies its hub that there are changes, which the hub then
 // fetches from the topic (RN-PB-03). What Thin returns may change: a Notifier
 // can find out by asking.
 type thinNotifier interface{ Thin() bool }
@@ -36,7 +36,7 @@ type thinNotifier interface{ Thin() bool }
 // A Hub passes notifications on, for all sets of a Source.
 type Hub struct {
 	URL      string   // as subscribers reach it; Capability Lists name it (RN-CH-07)
-	Notifier Notifier // tells it; nil: another program does
+	Notifier Notifier // notifies it; nil: another program does
 }
 
 // A Notification is the result of one attempt to notify a hub.
@@ -47,7 +47,7 @@ type Notification struct {
 	Bytes       int
 	From, Until time.Time     // its interval
 	Seq         catalog.Seq   // the last of its changes
-	Gap         bool          // From is later than the Until before: changes in between could not be told
+	Gap         bool          // From is later than the Until before: changes in between could not be sent
 	Refused     bool          // for good: it is not repeated, and what follows it begins with a gap
 	Err         error         // why it was not accepted; nil: it was
 	Retry       time.Duration // until it is repeated; 0: never, or it was accepted
@@ -90,8 +90,8 @@ func (s *Channels) Find(topic string) *Channel {
 	return nil
 }
 
-// A Place is a point in the history of a set: all changes through Seq are told,
-// the interval told ends at Until.
+// A Place is a point in the history of a set: all changes through Seq are sent,
+// the interval sent ends at Until.
 type Place struct {
 	Seq   catalog.Seq `json:"seq"`
 	Until time.Time   `json:"until"`
@@ -119,8 +119,8 @@ type Channel struct {
 	extent extent          // zero: nothing is published yet
 	grown  chan struct{}   // closed when the extent is another one
 	recent []*notification // the last few made, for all who come to that Place
-	topic  *topic          // what stands at the topic; nil: nothing
-	queues []*queue        // of the hubs that are told; nil: not open yet
+	topic  *topic          // what is at the topic; nil: nothing
+	queues []*queue        // of the hubs that are notified; nil: not open yet
 	kept   []byte          // the state of the channel as it is in its blob
 }
 
@@ -168,7 +168,7 @@ func (s *Channels) Publish(set string, after, through Place) {
 	}
 }
 
-// locate returns where notifications go on for one who was told as far as p,
+// locate returns where notifications continue for a receiver at p,
 // and whether changes are missing in between: those that have left the Change
 // List (RN-PB-06), or that a catalog which was restored knows nothing of.
 func (e *extent) locate(p Place) (from Place, gap bool) {
@@ -197,7 +197,7 @@ func (s *Channels) at(ctx context.Context, c *Channel, e extent, seq catalog.Seq
 
 // next returns the notification that follows p, and the place where it begins
 // if that is another one because of a gap. It returns nil if there is nothing
-// to tell yet.
+// to send yet.
 func (s *Channels) next(ctx context.Context, c *Channel, p Place) (n *notification, gap bool, err error) {
 	e, _ := c.look()
 	if e.after.Until.IsZero() {
@@ -243,10 +243,10 @@ type Status struct {
 	Topic   string      // its URI
 	Last    catalog.Seq // the newest change published
 	Streams int         // of events, open now
-	Hubs    []HubStatus // those that are told
+	Hubs    []HubStatus // those that are notified
 }
 
-// A HubStatus is how far a hub has been told of a set, and what was done since
+// A HubStatus is the position of a hub in the changes of a set, and what was done since
 // the process began.
 type HubStatus struct {
 	URL      string

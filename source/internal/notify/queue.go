@@ -26,11 +26,11 @@ const (
 )
 
 // acked are the places where the last three pings that a hub accepted ended, the
-// oldest first. What stands at the topic reaches back to it: a hub may merge two
-// pings, and what the third is to tell of stands there before it is told.
+// oldest first. What is at the topic reaches back to it: a hub may merge two
+// pings, and the changes of the third are there before it is sent.
 type acked [3]Place
 
-// A queue is how far one hub has been told of one set.
+// A queue is the position of one hub in the changes of one set.
 type queue struct {
 	hub *Hub
 
@@ -43,7 +43,7 @@ type queue struct {
 	err      error // of the last attempt; nil: it was accepted
 }
 
-// position returns how far the hub has been told.
+// position returns the last change that the hub was notified of.
 func (q *queue) position() Place {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,7 +55,7 @@ func (q *queue) thin() bool {
 	return ok && t.Thin()
 }
 
-// Notify tells every hub of all that is published, until ctx ends; then it
+// Notify notifies every hub of all that is published, until ctx ends; then it
 // returns nil. Each hub and set has a queue of its own, which is the catalog.
 // It must not run twice at a time.
 func (s *Channels) Notify(ctx context.Context) error {
@@ -78,8 +78,8 @@ func (s *Channels) Notify(ctx context.Context) error {
 	return nil
 }
 
-// NotifyOnce tells every hub what has been published and it does not know yet,
-// and returns what kept any from being told; that is told the next time.
+// NotifyOnce notifies every hub of what has been published and it does not know yet,
+// and returns why any could not be notified; that is sent the next time.
 func (s *Channels) NotifyOnce(ctx context.Context) error {
 	if err := s.openQueues(ctx); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (s *Channels) NotifyOnce(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// serveQueue tells a hub of a set's changes as they are published.
+// serveQueue notifies a hub of a set's changes as they are published.
 func (s *Channels) serveQueue(ctx context.Context, c *Channel, q *queue) {
 	retry := notifyRetryFirst
 	for {
@@ -123,7 +123,7 @@ func (s *Channels) serveQueue(ctx context.Context, c *Channel, q *queue) {
 		}
 		wait := time.Duration(0)
 		if err == nil {
-			wait, _ = s.notify(ctx, c, q, n, gap, retry) // who is to know has been told
+			wait, _ = s.notify(ctx, c, q, n, gap, retry) // the error has been reported
 		} else if ctx.Err() == nil { // the catalog cannot be read
 			s.opts.Docs.Log.ErrorContext(ctx, "cannot notify", slog.String("set", c.set.Name), slog.Any("err", err))
 			wait = jittered(retry)
@@ -139,7 +139,7 @@ func (s *Channels) serveQueue(ctx context.Context, c *Channel, q *queue) {
 	}
 }
 
-// emptyQueue tells a hub what it does not know of a set.
+// emptyQueue notifies a hub of the changes of a set that it does not know.
 func (s *Channels) emptyQueue(ctx context.Context, c *Channel, q *queue) error {
 	var refused error
 	for tries := 1; ; {
@@ -162,7 +162,7 @@ func (s *Channels) emptyQueue(ctx context.Context, c *Channel, q *queue) error {
 	}
 }
 
-// due returns what a hub is to be told next; nil: nothing yet.
+// due returns the next notification for a hub; nil: there is none yet.
 func (s *Channels) due(ctx context.Context, c *Channel, q *queue, e extent) (n *notification, gap bool, err error) {
 	if e.after.Until.IsZero() {
 		return nil, false, nil
@@ -224,7 +224,7 @@ func (s *Channels) notify(ctx context.Context, c *Channel, q *queue, n *notifica
 }
 
 // logNotify logs what went wrong with a notification, as no more than a detail
-// where OnNotify is told of it.
+// where OnNotify reports it.
 func (s *Channels) logNotify(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
 	if s.opts.OnNotify != nil {
 		level = slog.LevelDebug
@@ -250,7 +250,7 @@ func (q *queue) accept(to Place) {
 	q.accepted, q.err = q.accepted+1, nil
 }
 
-// window returns since when changes must stand at the topic for the hub.
+// window returns since when changes must be at the topic for the hub.
 func (q *queue) window() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -276,7 +276,7 @@ func (q *queue) pass(n *notification) {
 	q.told = n.to
 }
 
-// permanent reports whether err says that trying again is in vain.
+// permanent reports whether err says that trying again would fail.
 func permanent(err error) bool {
 	p, ok := errors.AsType[interface {
 		error

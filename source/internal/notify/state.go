@@ -16,8 +16,8 @@ import (
 // refused.
 const stateVersion = 1
 
-// keepEvery is how often it is kept how far hubs are told, at most. What is not
-// kept when a process dies is told twice.
+// keepEvery is how often the positions of hubs are kept, at most. What is not
+// kept when a process dies is sent twice.
 const keepEvery = time.Second
 
 // keepAtEnd is how long that may take at the end.
@@ -33,14 +33,14 @@ type keptChannel struct {
 	Topic          *keptTopic            `json:"topic,omitempty"`
 }
 
-// A keptCursor is how far a hub has been told.
+// A keptCursor is the position of a hub.
 type keptCursor struct {
 	Told  Place   `json:"told"`
 	Acked []Place `json:"acked"` // two in older states
 }
 
 func (k *keptCursor) acked() (a acked) {
-	for i := range a { // of fewer the oldest stands for those before
+	for i := range a { // of fewer the oldest represents those before
 		if n := len(k.Acked); n > 0 {
 			a[i] = k.Acked[max(0, n-len(a)+i)]
 		}
@@ -48,7 +48,7 @@ func (k *keptCursor) acked() (a acked) {
 	return a
 }
 
-// A keptTopic is what stands at the topic, but for the bytes, which come from
+// A keptTopic is what is at the topic, but for the bytes, which come from
 // the catalog.
 type keptTopic struct {
 	From   Place     `json:"from"`
@@ -152,7 +152,7 @@ func (s *Channels) saveChannel(ctx context.Context, c *Channel) error {
 	return nil
 }
 
-// keepChannel remembers how far hubs have been told when that has changed, once
+// keepChannel remembers the positions of hubs when they have changed, once
 // in keepEvery at most, until ctx ends.
 func (s *Channels) keepChannel(ctx context.Context, c *Channel) {
 	for {

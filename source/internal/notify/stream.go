@@ -70,7 +70,7 @@ func (s *sending) give(n *notification) {
 // The events of a stream.
 const (
 	eventHello        = "hello"        // where the stream begins
-	eventGap          = "gap"          // changes since the last event id cannot be told: look at the Change List
+	eventGap          = "gap"          // changes since the last event id cannot be sent: look at the Change List
 	eventNotification = "notification" // data is the payload
 )
 
@@ -161,9 +161,9 @@ func (h *Streams) send(ctx context.Context, c *Channel, out *eventWriter, p Plac
 		_, grown := c.look()
 		n, gap, err := h.channels.next(ctx, c, p)
 		if err != nil {
-			return // the client comes back, and is told why
+			return // the client comes back, and gets the reason
 		}
-		if gap || n != nil && !n.empty() && !h.sending.take(n, late) { // it could not be told in time: there is the Change List
+		if gap || n != nil && !n.empty() && !h.sending.take(n, late) { // it could not be sent in time: there is the Change List
 			if p = h.gap(c, out); p == (Place{}) {
 				return
 			}
@@ -197,7 +197,7 @@ func (h *Streams) send(ctx context.Context, c *Channel, out *eventWriter, p Plac
 	}
 }
 
-// gap tells that changes are left out, and returns where the stream goes on: now;
+// gap reports that changes are left out, and returns where the stream continues: now;
 // the zero place if it has broken.
 func (h *Streams) gap(c *Channel, out *eventWriter) Place {
 	e, _ := c.look()
@@ -208,7 +208,7 @@ func (h *Streams) gap(c *Channel, out *eventWriter) Place {
 }
 
 // resume returns where a stream begins: behind the event the client had last,
-// if changes since then can be told, else now.
+// if changes since then can be sent, else now.
 func (s *Channels) resume(ctx context.Context, c *Channel, e extent, last []string) (p Place, gap bool, err error) {
 	if len(last) == 0 || last[0] == "" {
 		return e.through, false, nil

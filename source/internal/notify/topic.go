@@ -12,11 +12,11 @@ import (
 	"lockstep/source/internal/document"
 )
 
-// windowLeast is how far back what stands at a topic reaches at least, where a
+// windowLeast is how far back what is at a topic reaches at least, where a
 // hub fetches it: a hub may merge pings (RN-PB-09).
 const windowLeast = 10 * time.Minute
 
-// A topic is what stands at the topic of a set: the payload sent last or, where
+// A topic is what is at the topic of a set: the payload sent last or, where
 // a hub fetches it, a window of recent changes (RN-PB-09). It does not change.
 type topic struct {
 	*notification
@@ -30,8 +30,8 @@ func newTopic(n *notification, window bool, mod time.Time) *topic {
 	return &topic{notification: n, window: window, sum: hex.EncodeToString(sum[:]), mod: mod}
 }
 
-// show puts up at the topic what a hub is about to be told of, before it is: a
-// hub may look at once. It returns how far one is told that looks.
+// show puts up at the topic what a hub is about to be notified of: a
+// hub may look at once. It returns the last change that is there.
 func (s *Channels) show(ctx context.Context, c *Channel, n *notification) (Place, error) {
 	thin, since := c.thin()
 	c.mu.Lock()
@@ -62,7 +62,7 @@ func (s *Channels) show(ctx context.Context, c *Channel, n *notification) (Place
 	return t.to, nil
 }
 
-// thin reports whether a hub fetches what stands at the topic, and since when
+// thin reports whether a hub fetches what is at the topic, and since when
 // hubs that do need to find there what changed: since the last but two of
 // the pings they accepted.
 func (c *Channel) thin() (thin bool, since time.Time) {
@@ -116,7 +116,7 @@ func (s *Channels) window(ctx context.Context, c *Channel, e extent, since time.
 }
 
 // restore puts up again what stood at a topic before the process began, if it
-// can still be told byte for byte.
+// can still be made byte for byte.
 func (s *Channels) restore(ctx context.Context, c *Channel, kept *keptTopic) {
 	e, _ := c.look()
 	if kept == nil || kept.From.Seq < e.after.Seq || kept.To.Seq <= kept.From.Seq || kept.To.Seq > e.through.Seq {

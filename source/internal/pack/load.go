@@ -387,7 +387,7 @@ func (l *loader) unopened(ctx context.Context, it *Item, err error) error {
 	return nil
 }
 
-// unread deals with a bitstream that is there, but cannot be had. A dump
+// unread deals with a bitstream that is there, but cannot be read. A dump
 // without it would say that the resource is gone.
 func (l *loader) unread(ctx context.Context, it *Item, err error) error {
 	if !l.lenient || ctx.Err() != nil {

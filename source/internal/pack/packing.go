@@ -20,7 +20,7 @@ import (
 
 // A Packing makes one package. First Add is called for all that is to be in
 // it, then Build or Gather. The package has its manifest in front (RS-ZIP-01), and that
-// tells the hash of every bitstream behind it: so the bitstreams are packed as
+// has the hash of every bitstream behind it: so the bitstreams are packed as
 // the manifest says, in one pass, and verified meanwhile. If one turns out to
 // be different, or if hash or length are not catalogued, the bitstreams are
 // first gathered in a temporary file, and the manifest says what they are.
@@ -100,7 +100,7 @@ func (p Package) Metadata() resourcesync.Metadata {
 	return m
 }
 
-// unknownHash stands for one that is not known yet.
+// unknownHash represents one that is not known yet.
 var unknownHash = resourcesync.Hash{Algorithm: resourcesync.SHA256, Digest: strings.Repeat("\x00", resourcesync.SHA256.Size())}
 
 // Add adds a resource, or a change, whose file is to be called name; or it

@@ -1,4 +1,4 @@
-package source
+package serve
 
 import (
 	"bytes"
@@ -11,16 +11,16 @@ import (
 // topic answers requests for a topic: with what is there, with 204 if that is
 // nothing, or with the stream of events for those who ask for one.
 func (h *handler) topic(w http.ResponseWriter, r *http.Request, rel string) {
-	c := h.channels.Find(rel)
+	c := h.opts.Channels.Find(rel)
 	if c == nil {
 		h.fail(w, r, http.StatusNotFound)
 		return
 	}
 	header := w.Header()
-	header.Set("Link", h.channels.Links(c))
+	header.Set("Link", h.opts.Channels.Links(c))
 	header["Cache-Control"] = revalidate
 	header.Set("Vary", "Accept")
-	if h.opts.Streams > 0 && r.Method == http.MethodGet && notify.WantsEvents(r.Header["Accept"]) {
+	if h.opts.Streams != nil && r.Method == http.MethodGet && notify.WantsEvents(r.Header["Accept"]) {
 		h.events(w, r, c)
 		return
 	}
@@ -40,7 +40,7 @@ const streamRetry = "5"
 
 // events answers with the stream of a channel's events.
 func (h *handler) events(w http.ResponseWriter, r *http.Request, c *notify.Channel) {
-	switch err := h.streams.Serve(w, r, c); {
+	switch err := h.opts.Streams.Serve(w, r, c); {
 	case errors.Is(err, notify.ErrUnavailable):
 		w.Header().Set("Retry-After", streamRetry)
 		h.fail(w, r, http.StatusServiceUnavailable)

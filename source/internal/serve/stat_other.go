@@ -1,6 +1,6 @@
 //go:build !linux
 
-package source
+package serve
 
 import "io/fs"
 

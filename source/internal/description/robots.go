@@ -1,4 +1,4 @@
-package source
+package description
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ const robotsMark = "# Written by lockstep.\n"
 
 // robots returns a robots.txt that names the Resource Lists of the sets
 // (RS-DISC-07), and only those: other documents are no Sitemaps (RS-SMC-01).
-func (s *Source) robots(sets []Set) []byte {
+func (s *Documents) robots(sets []Set) []byte {
 	var b strings.Builder
 	b.WriteString(robotsMark + "User-agent: *\nAllow: /\n\n")
 	for _, set := range sets {
@@ -21,12 +21,12 @@ func (s *Source) robots(sets []Set) []byte {
 	return []byte(b.String())
 }
 
-func (s *Source) sitemapLine(set Set) string {
+func (s *Documents) sitemapLine(set Set) string {
 	return "Sitemap: " + s.docs.Base.URI(names.ResourceList(set.Name))
 }
 
 // lacking returns the lines of ours that are not in a robots.txt of others.
-func (s *Source) lacking(robots []byte, sets []Set) (lines []string) {
+func (s *Documents) lacking(robots []byte, sets []Set) (lines []string) {
 	for _, set := range sets {
 		if !bytes.Contains(robots, []byte(s.docs.Base.URI(names.ResourceList(set.Name)))) {
 			lines = append(lines, s.sitemapLine(set))

@@ -1,4 +1,4 @@
-package source
+package serve
 
 import (
 	"net/http"
@@ -7,8 +7,8 @@ import (
 	"lockstep/blob"
 )
 
-// parcel serves a package. Nothing is read ahead: its name stands for its
-// bytes, and size and time tell apart what a lost state might have made of it.
+// parcel serves a package. Nothing is read ahead: its name identifies its
+// bytes, and size and time distinguish what a lost state might have made of it.
 func (h *handler) parcel(w http.ResponseWriter, r *http.Request, name string) {
 	doc, err := h.docs.Open(r.Context(), name)
 	if err != nil {

@@ -1,4 +1,4 @@
-package source
+package serve
 
 import (
 	"bytes"
@@ -49,7 +49,7 @@ type cached struct {
 	size int64
 	mod  time.Time
 	etag string // strong, without quotes: changes when, and only when, the bytes do
-	gzip []byte // nil if nobody has asked for it
+	gzip []byte // nil if no client has asked for it
 }
 
 func newCache() *cache {
@@ -62,7 +62,7 @@ func newCache() *cache {
 
 // get returns what is known of the document r reads, with the compressed form
 // if zip is set. Modification times of documents rise, so that size and time
-// tell one version from another.
+// distinguish versions.
 func (c *cache) get(r blob.Reader, zip bool) (*cached, error) {
 	info := r.Info()
 	known := c.lookup(info)

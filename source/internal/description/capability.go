@@ -1,4 +1,4 @@
-package source
+package description
 
 import (
 	"bytes"
@@ -29,21 +29,21 @@ func capabilities(set Set) []capable {
 		{names.ChangeDump(set.Name), resourcesync.ChangeDump},
 	}
 	for _, c := range names.Archivable { // RA-ADV-01
-		if set.Archive.of(c) != nil {
+		if set.Archive(c) {
 			all = append(all, capable{names.Archive(set.Name, c), names.ArchiveOf(c)})
 		}
 	}
 	return all
 }
 
-// publishCapabilityList makes the Capability List of a set name exactly the
+// Name makes the Capability List of a set name exactly the
 // documents that are there (RS-AMB-21), except those in without: they are about
 // to be removed. It is called whenever an entry document came into being, and
 // before one goes. While it has nothing to change, nothing is written.
 //
-// Publish and PublishDumps both call it: it looks and writes with a lock of its
-// own.
-func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...string) (written bool, err error) {
+// It may be called at the same time as Publish: it has a lock of its own.
+func (s *Documents) Name(ctx context.Context, name string, without ...string) (written bool, err error) {
+	set := s.sets[name]
 	s.naming.Lock()
 	defer s.naming.Unlock()
 	var there []capable
@@ -63,7 +63,7 @@ func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...
 		}
 	}()
 	feed := false
-	if set.Atom != nil {
+	if set.Feed {
 		_, err := s.docs.Stat(ctx, names.Feed(set.Name))
 		if feed = err == nil; err != nil && !errors.Is(err, blob.ErrNotExist) {
 			return false, fmt.Errorf("publish capability list: %w", err)
@@ -73,13 +73,13 @@ func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...
 	if err != nil {
 		return false, fmt.Errorf("build capability list: %w", err)
 	}
-	name := names.CapabilityList(set.Name)
-	old, mod, err := s.docs.ReadBlob(ctx, name)
+	list := names.CapabilityList(set.Name)
+	old, mod, err := s.docs.ReadBlob(ctx, list)
 	if err == nil && bytes.Equal(old, data) {
 		return false, nil
 	}
 	if err == nil {
-		err = s.docs.CommitBlob(ctx, name, data, s.docs.After(mod))
+		err = s.docs.CommitBlob(ctx, list, data, s.docs.After(mod))
 	}
 	if err != nil {
 		return false, fmt.Errorf("publish capability list: %w", err)
@@ -88,19 +88,19 @@ func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...
 }
 
 // offer keeps for the home page what a set offers.
-func (s *Source) offer(set string, there []capable) {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+func (s *Documents) offer(set string, there []capable) {
+	s.offering.Lock()
+	defer s.offering.Unlock()
 	if s.offered == nil {
 		s.offered = make(map[string][]capable)
 	}
 	s.offered[set] = there
 }
 
-// offers returns the address of a set's document for c, or "" if it has none.
-func (s *Source) offers(set string, c resourcesync.Capability) string {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+// Offers returns the address of a set's document for c, or "" if it has none.
+func (s *Documents) Offers(set string, c resourcesync.Capability) string {
+	s.offering.Lock()
+	defer s.offering.Unlock()
 	for _, d := range s.offered[set] {
 		if d.capability == c {
 			return s.docs.Base.URI(d.name)
@@ -111,16 +111,16 @@ func (s *Source) offers(set string, c resourcesync.Capability) string {
 
 // encodeCapabilityList returns the Capability List that names the documents that
 // are there, and the set's feed if that is.
-func (s *Source) encodeCapabilityList(set Set, there []capable, feed bool) ([]byte, error) {
+func (s *Documents) encodeCapabilityList(set Set, there []capable, feed bool) ([]byte, error) {
 	h := resourcesync.Header{
 		Capability: resourcesync.CapabilityList,
 		Links:      []resourcesync.Link{{Rel: "up", Href: s.docs.Base.URI(names.WellKnown)}}, // RS-CL-04
 	}
-	if s.demandable(set) {
-		h.Links = append(h.Links, resourcesync.Link{Rel: RelDemand, Href: s.docs.Base.URI(names.Demand(set.Name))})
+	if set.Demand {
+		h.Links = append(h.Links, resourcesync.Link{Rel: s.opts.RelDemand, Href: s.docs.Base.URI(names.Demand(set.Name))})
 	}
-	if s.opts.Streams > 0 {
-		h.Links = append(h.Links, resourcesync.Link{Rel: RelEvents, Href: s.docs.Base.URI(names.Topic(set.Name)), Type: notify.EventsType})
+	if s.opts.RelEvents != "" {
+		h.Links = append(h.Links, resourcesync.Link{Rel: s.opts.RelEvents, Href: s.docs.Base.URI(names.Topic(set.Name)), Type: notify.EventsType})
 	}
 	h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.about(set)}) // RS-CL-05
 	if feed {                                                                            // alternate is a relation of resources (RS-MD-12)
@@ -133,7 +133,7 @@ func (s *Source) encodeCapabilityList(set Set, there []capable, feed bool) ([]by
 	if len(s.opts.Hubs) > 0 { // RN-CH-07, RN-CH-08: one entry, whatever the number of hubs
 		channel := capability(s.docs.Base.URI(names.Topic(set.Name)), resourcesync.ChangeNotification)
 		for _, h := range s.opts.Hubs {
-			channel.Links = append(channel.Links, resourcesync.Link{Rel: resourcesync.RelHub, Href: h.URL})
+			channel.Links = append(channel.Links, resourcesync.Link{Rel: resourcesync.RelHub, Href: h})
 		}
 		entries = append(entries, channel)
 	}

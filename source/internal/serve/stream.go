@@ -1,4 +1,4 @@
-package source
+package serve
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"lockstep/catalog"
 	"lockstep/internal/negotiate"
@@ -22,7 +21,7 @@ import (
 func (h *handler) stream(w http.ResponseWriter, r *http.Request, rel string) bool {
 	for i := range h.opts.Sets {
 		set := &h.opts.Sets[i]
-		if !set.Serve || set.Bitstream == nil || !covers(set, rel) {
+		if !set.Stream || set.Bitstream == nil || !set.covers(rel) {
 			continue
 		}
 		record, err := h.lookup(r.Context(), set, h.docs.Base.Origin()+sentPath(r.URL))
@@ -40,17 +39,10 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, rel string) boo
 	return false
 }
 
-// covers reports whether the resources of set are where rel is.
-func covers(set *Set, rel string) bool {
-	path := strings.Trim(set.Path, "/")
-	rest, ok := strings.CutPrefix(rel, path)
-	return ok && !set.Elsewhere && (path == "" || rest != "" && rest[0] == '/')
-}
-
 // lookup returns what the catalog knows of a resource; fs.ErrNotExist if that is
 // nothing.
 func (h *handler) lookup(ctx context.Context, set *Set, uri string) (*catalog.Record, error) {
-	record, ok, err := catalog.Find(ctx, h.catalog, h.docs.CapabilityList(set.Name), uri)
+	record, ok, err := catalog.Find(ctx, h.opts.Catalog, h.docs.CapabilityList(set.Name), uri)
 	if err == nil && !ok {
 		err = fs.ErrNotExist
 	}
@@ -59,7 +51,7 @@ func (h *handler) lookup(ctx context.Context, set *Set, uri string) (*catalog.Re
 
 // streamRecord answers with the bytes of a record, or returns why it cannot.
 // Once the answer has begun, bytes that are not those it described break it off,
-// so that nobody takes them for whole.
+// so that no client takes them for whole.
 func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set, record *catalog.Record, rel string) error {
 	etag := recordTag(record)
 	if negotiate.Has(r.Header["If-None-Match"], etag) {
@@ -89,7 +81,7 @@ func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set,
 	}
 	if _, err := io.Copy(w, body); err != nil {
 		h.docs.Log.InfoContext(r.Context(), "broke off a resource", slog.String("uri", record.URI), slog.Any("err", err))
-		panic(http.ErrAbortHandler) // how net/http is told
+		panic(http.ErrAbortHandler) // how net/http ends an answer
 	}
 	return nil
 }

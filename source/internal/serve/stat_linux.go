@@ -1,4 +1,4 @@
-package source
+package serve
 
 import (
 	"io/fs"
@@ -6,7 +6,7 @@ import (
 )
 
 // changeTime returns when a file or its attributes last changed, which unlike
-// the modification time nobody can set, and its inode.
+// the modification time no program can set, and its inode.
 func changeTime(info fs.FileInfo) (nsec int64, inode uint64) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ctim.Nano(), st.Ino
