@@ -49,7 +49,7 @@ var phraseBudgets = []phraseBudget{
 	{"patch", 25, 0, 0},
 	{"repository", 95, 5, 0},
 	{"resourcesync", 75, 0, 0},
-	{"source", 80, 0, 0},
+	{"source", 0, 0, 0},
 	{"storage", 45, 0, 0},
 	{"validate", 65, 0, 0},
 	{"vault", 70, 0, 0},

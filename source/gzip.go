@@ -7,7 +7,8 @@ import (
 
 // Compressed returns a Store that keeps a compressed variant NAME.xml.gz beside
 // every document NAME.xml, and such of archives of feeds, for web servers that
-// serve such files to those who ask for gzip. Whatever else is written to it goes to docs as it is.
+// serve such files to clients that accept gzip. Whatever else is written to it
+// goes to docs as it is.
 //
 // A variant is visible before its document, so that a document that is up to
 // date has one that is. It goes with its document. A Source that is given such

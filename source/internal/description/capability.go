@@ -36,9 +36,9 @@ func capabilities(set Set) []capable {
 	return all
 }
 
-// Name makes the Capability List of a set name exactly the
-// documents that are there (RS-AMB-21), except those in without: they are about
-// to be removed. It is called whenever an entry document came into being, and
+// Name makes the Capability List of a set name exactly the documents that are
+// there (RS-AMB-21), except those in without: they are about to be removed. It is
+// called whenever an entry document came into being, and
 // before one goes. While it has nothing to change, nothing is written.
 //
 // It may be called at the same time as Publish: it has a lock of its own.

@@ -1,5 +1,8 @@
 // Package lists publishes the Resource Lists and Change Lists of a Source, read
-// off the catalog, with the state that says what is published.
+// from the catalog, with the state that says what is published.
+//
+// It has more than 2,000 lines, because both kinds of lists share one state and
+// one order of writes, see [Lists.Publish].
 package lists
 
 import (
