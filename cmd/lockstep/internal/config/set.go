@@ -26,6 +26,7 @@ type Set struct {
 	Include      StringList    `yaml:"include"`
 	Exclude      StringList    `yaml:"exclude"`
 	ScanInterval *duration     `yaml:"scan_interval"`
+	Rehash       *Share        `yaml:"rehash"`        // of the files is read again in a day
 	FullInterval *duration     `yaml:"full_interval"` // between harvests of everything
 	Complete     bool          `yaml:"complete"`
 	Sidecar      string        `yaml:"sidecar"`
@@ -138,6 +139,7 @@ func (s *Set) particular() []struct {
 		{"include", len(s.Include) > 0},
 		{"exclude", len(s.Exclude) > 0},
 		{"scan_interval", s.ScanInterval != nil},
+		{"rehash", s.Rehash != nil},
 		{"full_interval", s.FullInterval != nil},
 		{"complete", s.Complete},
 		{"sidecar", s.Sidecar != ""},

@@ -15,11 +15,15 @@ const rehashEvery = time.Minute
 // bucket there is nothing to read: it proves what it stores by itself.
 func (s *Site) rehasher(set *siteSet, way *wayIn) *intake.Rehasher {
 	d, ok := set.origin.(*intake.Dir)
-	if !ok || s.opts.Rehash <= 0 {
+	share := s.opts.Rehash
+	if way.config.Rehash != nil {
+		share = float64(*way.config.Rehash)
+	}
+	if !ok || share <= 0 {
 		return nil
 	}
 	return intake.NewRehasher(d, intake.RehashOptions{
-		Share: s.opts.Rehash, State: way.stateFile("rehash.json"),
+		Share: share, State: way.stateFile("rehash.json"),
 		OnDamage: func(x intake.Damage) { s.damaged(set, &x) },
 	})
 }

@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,7 +47,7 @@ func (s *Site) watch(ctx context.Context, n *sourcereport.Reporter) error {
 		s.offerAgain(ctx, tell, n)
 		return nil
 	})
-	if s.opts.Rehash > 0 {
+	if slices.ContainsFunc(s.sets, func(set *siteSet) bool { return set.rehasher != nil }) {
 		g.Go(func() error {
 			s.rehash(ctx, tell)
 			return nil

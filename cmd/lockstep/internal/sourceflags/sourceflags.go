@@ -48,6 +48,9 @@ type Source struct {
 	File config.File
 }
 
+// rehashDefault is how many percent of the files are read again in a day.
+const rehashDefault = "1%"
+
 // Declare declares the flags; what differs between the commands is given.
 func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	flags.StringVar(&o.BaseURL, "base-url", "", baseURL)
@@ -102,10 +105,11 @@ func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string)
 	if err := o.Hubs.Settle(); err != nil {
 		return err
 	}
-	var err error
-	if o.rehash, err = parseShare(o.rehashText); err != nil {
-		return err
+	share, err := config.ParseShare(o.rehashText)
+	if err != nil {
+		return term.Usage(fmt.Errorf("--rehash %w", err), term.HintOf(err))
 	}
+	o.rehash = float64(share)
 	if o.scanInterval < 0 {
 		return term.Usagef("--scan-interval must not be below 0")
 	}
