@@ -35,11 +35,11 @@ release-check: lint race ## before a release: what takes too long for each chang
 
 soak: ## before a release: kills, histories and power cuts in the numbers we promise
 	$(GO) test -count=1 -timeout 2h ./destination -run 'TestHistories|TestFollow$$|TestPushes|TestKill$$' -histories 10000 -follows 2000 -pushes 2000 -kills 1000 -kill.files 5000
-	$(GO) test -count=1 -timeout 2h ./destination -run 'Fault|Killed|OwnHistory|Convergence|Histories|TestAt$$|TestBreak$$' -fault.step 1 -pasts 500 -keep.lives 200 -swap.lives 300 -break.files 1000 -rapid.checks 1000
+	$(GO) test -count=1 -timeout 2h ./destination -run 'Fault|Killed|OwnHistory|Convergence|Histories|TestAt$$|TestBreak$$' -fault.step 1 -pasts 500 -keep.lives 200 -swap.lives 300 -swap.files 5000 -swap.kills 20 -break.files 1000 -rapid.checks 1000
 	$(GO) test -count=1 -timeout 2h ./blob -run TestPowerCuts -cut.steps 500
 	$(GO) test -count=1 -timeout 2h ./bitstream -run TestKilled -kills 200
 	$(GO) test -count=1 -timeout 2h ./vault -run TestKilled -kills 500
-	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestTorture|TestHubKill|TestKillAnywhere|TestServeKilled|TestPublishKilled|TestDumpKilled|TestAtom.*Killed|TestKillHarvest|TestPowerCut' -torture 200 -hub-kills 1000 -kills 200 -serve-kills 500 -publish-kills 200 -dump-kills 200 -atom-kills 100 -harvest-kills 100 -cuts 200
+	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestTorture|TestHubKill|TestKillAnywhere|TestKillSwap|TestServeKilled|TestPublishKilled|TestDumpKilled|TestAtom.*Killed|TestKillHarvest|TestPowerCut' -torture 200 -hub-kills 1000 -kills 200 -swap-files 5000 -swap-kills 20 -serve-kills 500 -publish-kills 200 -dump-kills 200 -atom-kills 100 -harvest-kills 100 -cuts 200
 	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestMemory|TestFullDisk$$|TestConverge' -memory -each-room -converge-steps 1000
 	$(GO) test -count=1 -timeout 2h ./source -run TestAtom -source.full -source.atom -source.atomrounds 600
 	$(GO) test -count=1 -timeout 2h ./repository -run Convergence -histories 3000
