@@ -74,13 +74,13 @@ func (s *Site) openPages(ctx context.Context) error {
 		return err
 	}
 	m := admin.NewMetrics()
-	m.Register(s.tally.figures)
-	m.Register(s.upstreams.figures)
+	m.Register(s.tally.Figures)
+	m.Register(s.upstreams.Figures)
 	m.Register(s.channelFigures)
 	m.Register(s.versionFigures)
 	s.database = &admin.Readiness{Check: s.db.Check, Log: s.log}
 	s.Pages = admin.NewPages(u.EscapedPath(), s.admin.Guard, m, s.ready)
-	s.Pages.Detail = s.upstreams.detail
+	s.Pages.Detail = s.upstreams.Detail
 	if s.hub != nil {
 		s.hubPath = u.EscapedPath() + hubserver.Path
 		s.hub.Show(s.Pages, s.admin, m)

@@ -31,7 +31,7 @@ func (s *Site) rehasher(set *siteSet, way *wayIn) *intake.Rehasher {
 // damaged reports a damaged file.
 func (s *Site) damaged(set *siteSet, d *intake.Damage) {
 	set.damage.Store(true)
-	s.tally.damaged(set.name)
+	s.tally.Damaged(set.name)
 	attrs := []any{slog.String("set", set.name), slog.String("path", d.Path), slog.String("uri", d.URI)}
 	if d.Err != nil {
 		s.log.Warn("damage: the file cannot be read", append(attrs, slog.String("err", d.Err.Error()))...)
@@ -48,7 +48,7 @@ func (s *Site) rehashOnce(ctx context.Context) (damage bool) {
 			continue
 		}
 		n, err := set.rehasher.Step(ctx)
-		s.tally.rehashed(set.name, n)
+		s.tally.Rehashed(set.name, n)
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("read files again", slog.String("set", set.name), slog.String("err", err.Error()))
 		}

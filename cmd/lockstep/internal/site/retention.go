@@ -11,6 +11,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/sourcefigures"
 	"lockstep/cmd/lockstep/internal/sourcereport"
 )
 
@@ -155,7 +156,7 @@ func (s *Site) versionFigures(out *admin.Figures) {
 	out.Counter("lockstep_source_versions_damaged_total", "Times kept bytes turned out to be damaged; they are never served.", float64(s.keeper.Damaged()))
 	for i, set := range s.sets {
 		f, known := t.sets[set.name]
-		if !known || i >= maxSetFigures {
+		if !known || i >= sourcefigures.MaxSets {
 			continue
 		}
 		out.Gauge("lockstep_source_versions", "Versions there are, when that was looked at last.", float64(f.kept), "set", set.name)

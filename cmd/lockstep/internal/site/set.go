@@ -87,8 +87,8 @@ func (s *Site) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, catalog.C
 		return nil, nil, err
 	}
 	way.onEvent = func(e intake.Event) {
-		again := s.upstreams.note(set.name, &e)
-		if s.opts.OnEvent != nil && !s.upstreams.isRepeated(set.name, &e, time.Now()) {
+		again := s.upstreams.Note(set.name, &e)
+		if s.opts.OnEvent != nil && !s.upstreams.IsRepeated(set.name, &e, time.Now()) {
 			s.opts.OnEvent(set.name, e)
 		}
 		if again != "" && s.opts.IO.Err != nil {

@@ -23,6 +23,7 @@ import (
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/sourcefigures"
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
@@ -59,8 +60,8 @@ type Site struct {
 	admin     *admin.Access          // nil: none
 	oai       *repository.Repository // for harvesters; nil: none
 	oaiPath   string                 // where it is
-	tally     siteTally
-	upstreams upstreams
+	tally     sourcefigures.Tally
+	upstreams sourcefigures.Origins
 }
 
 // Options says what a site is made of.
@@ -150,7 +151,7 @@ func (s *Site) newSource() (err error) {
 		return err
 	}
 	so.OnNotify = func(n source.Notification) {
-		s.tally.notified(&n)
+		s.tally.Notified(&n)
 		if s.opts.OnNotify != nil {
 			s.opts.OnNotify(n)
 		}
@@ -286,7 +287,7 @@ func (s *Site) publish(ctx context.Context) (source.Report, error) {
 func (s *Site) publishBy(ctx context.Context, publish func(context.Context) (source.Report, error)) (source.Report, error) {
 	began := time.Now()
 	r, err := publish(ctx)
-	s.tally.published(&r, began, err)
+	s.tally.Published(&r, began, err)
 	if err == nil {
 		err = s.claim.Published(ctx)
 	}

@@ -1,4 +1,6 @@
-package site
+// Package sourcefigures counts what a Source does, and notes which of its origins cannot
+// be read, for monitors.
+package sourcefigures
 
 import (
 	"slices"
@@ -9,8 +11,8 @@ import (
 	"lockstep/source"
 )
 
-// A siteTally counts what a site does, for monitors.
-type siteTally struct {
+// A Tally counts what a site does, for monitors.
+type Tally struct {
 	mu           sync.Mutex // guards what follows
 	publications int64
 	failed       int64 // publications
@@ -30,7 +32,7 @@ type setTally struct {
 }
 
 // set returns the tally of a set. t.mu is held.
-func (t *siteTally) set(name string) *setTally {
+func (t *Tally) set(name string) *setTally {
 	if t.sets == nil {
 		t.sets = make(map[string]*setTally)
 	}
@@ -42,8 +44,8 @@ func (t *siteTally) set(name string) *setTally {
 	return s
 }
 
-// published counts a publication.
-func (t *siteTally) published(r *source.Report, began time.Time, err error) {
+// Published counts a publication.
+func (t *Tally) Published(r *source.Report, began time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
@@ -60,22 +62,22 @@ func (t *siteTally) published(r *source.Report, began time.Time, err error) {
 	}
 }
 
-// rehashed counts files that were read again to find damage.
-func (t *siteTally) rehashed(set string, files int) {
+// Rehashed counts files that were read again to find damage.
+func (t *Tally) Rehashed(set string, files int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set(set).rehashed += int64(files)
 }
 
-// damaged counts a file that was found damaged.
-func (t *siteTally) damaged(set string) {
+// Damaged counts a file that was found damaged.
+func (t *Tally) Damaged(set string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set(set).damaged++
 }
 
-// notified counts an attempt to tell a hub.
-func (t *siteTally) notified(n *source.Notification) {
+// Notified counts an attempt to tell a hub.
+func (t *Tally) Notified(n *source.Notification) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.set(n.Set)
@@ -93,8 +95,8 @@ func (t *siteTally) notified(n *source.Notification) {
 	}
 }
 
-// figures are what monitors learn of the Source.
-func (t *siteTally) figures(out *admin.Figures) {
+// Figures are what monitors learn of the Source.
+func (t *Tally) Figures(out *admin.Figures) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out.Counter("lockstep_source_publications_total", "Times documents were brought in step with the catalog.", float64(t.publications))
@@ -108,14 +110,14 @@ func (t *siteTally) figures(out *admin.Figures) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	for _, name := range names[:min(len(names), maxSetFigures)] {
+	for _, name := range names[:min(len(names), MaxSets)] {
 		t.sets[name].figures(out, name)
 	}
 }
 
-// maxSetFigures is how many sets have figures of their own: a label has few
+// MaxSets is how many sets have figures of their own: a label has few
 // values.
-const maxSetFigures = 1000
+const MaxSets = 1000
 
 func (s *setTally) figures(out *admin.Figures, name string) {
 	out.Gauge("lockstep_source_resources", "Resources in the set.", float64(s.resources), "set", name)

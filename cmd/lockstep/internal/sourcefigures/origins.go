@@ -1,4 +1,4 @@
-package site
+package sourcefigures
 
 import (
 	"errors"
@@ -14,9 +14,9 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// upstreams is what is known of the origins of sets: which of them cannot be
+// Origins is what is known of the origins of sets: which of them cannot be
 // read, and since when. The zero value is ready to use.
-type upstreams struct {
+type Origins struct {
 	mu      sync.Mutex // guards failing and read
 	failing map[string]upstreamFailure
 	read    map[string]time.Time // when each was last read, by set
@@ -36,9 +36,9 @@ const (
 	refusalRestMost  = time.Hour
 )
 
-// isRepeated reports whether the event is a refusal to empty a set that was said
+// IsRepeated reports whether the event is a refusal to empty a set that was said
 // a short time before now. It is to be asked after note.
-func (u *upstreams) isRepeated(set string, e *intake.Event, now time.Time) bool {
+func (u *Origins) IsRepeated(set string, e *intake.Event, now time.Time) bool {
 	if e.Kind != intake.EventScanned || !errors.Is(e.Err, intake.ErrEmpty) {
 		return false
 	}
@@ -53,9 +53,9 @@ func (u *upstreams) isRepeated(set string, e *intake.Event, now time.Time) bool 
 	return false
 }
 
-// note takes in the end of a scan. It returns a sentence if the origin of the set
+// Note takes in the end of a scan. It returns a sentence if the origin of the set
 // can be read again; "" otherwise.
-func (u *upstreams) note(set string, e *intake.Event) string {
+func (u *Origins) Note(set string, e *intake.Event) string {
 	if e.Kind != intake.EventScanned {
 		return ""
 	}
@@ -82,8 +82,8 @@ func (u *upstreams) note(set string, e *intake.Event) string {
 	return fmt.Sprintf("set %s: its origin can be read again, after %s", fetch.Printable(set), term.Elapsed(now.Sub(was.since)))
 }
 
-// figures are what monitors learn of origins.
-func (u *upstreams) figures(out *admin.Figures) {
+// Figures are what monitors learn of origins.
+func (u *Origins) Figures(out *admin.Figures) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	sets := make(map[string]bool)
@@ -94,7 +94,7 @@ func (u *upstreams) figures(out *admin.Figures) {
 		sets[set] = true
 	}
 	for i, set := range slices.Sorted(maps.Keys(sets)) {
-		if i == maxSetFigures {
+		if i == MaxSets {
 			break
 		}
 		f, failing := u.failing[set]
@@ -110,9 +110,9 @@ func (u *upstreams) figures(out *admin.Figures) {
 	}
 }
 
-// detail says which origins cannot be read; "" if all can. What was published
+// Detail says which origins cannot be read; "" if all can. What was published
 // before is served all the same, so that this is no reason not to be ready.
-func (u *upstreams) detail() string {
+func (u *Origins) Detail() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	text := ""

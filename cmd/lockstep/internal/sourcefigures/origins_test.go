@@ -1,4 +1,4 @@
-package site
+package sourcefigures
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 // details of readiness, and so does that it can be read again.
 func TestOriginDown(t *testing.T) {
 	t.Parallel()
-	var u upstreams
+	var u Origins
 	scanned := func(set string, err error) string {
-		return u.note(set, &intake.Event{Kind: intake.EventScanned, Err: err})
+		return u.Note(set, &intake.Event{Kind: intake.EventScanned, Err: err})
 	}
 	down := errors.New("status 503")
 	for range 2 {
@@ -26,15 +26,15 @@ func TestOriginDown(t *testing.T) {
 	if s := scanned("other", nil); s != "" {
 		t.Errorf("the first scan is said to be a recovery: %s", s)
 	}
-	if d := u.detail(); !strings.HasPrefix(d, "set maps: its origin cannot be read since 2") || strings.Contains(d, "other") {
+	if d := u.Detail(); !strings.HasPrefix(d, "set maps: its origin cannot be read since 2") || strings.Contains(d, "other") {
 		t.Errorf("detail %q", d)
 	}
 	m := admin.NewMetrics()
-	m.Register(u.figures)
+	m.Register(u.Figures)
 	if s := scanned("maps", nil); !strings.Contains(s, "set maps: its origin can be read again") {
 		t.Errorf("note %q", s)
 	}
-	if d := u.detail(); d != "" {
+	if d := u.Detail(); d != "" {
 		t.Errorf("detail %q", d)
 	}
 }
