@@ -16,10 +16,10 @@ func CapabilityListURI(baseURL, set string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := names.CheckSet(set); err != nil {
+	if err := names.Set(set).Check(); err != nil {
 		return "", err
 	}
-	return base.URI(names.CapabilityList(set)), nil
+	return base.URI(names.Set(set).CapabilityList()), nil
 }
 
 // TopicURI returns the URI of the topic of notifications about the set below
@@ -29,7 +29,7 @@ func TopicURI(baseURL, set string) (string, error) {
 		return "", err
 	}
 	base, err := names.ParseBase(baseURL)
-	return base.URI(names.Topic(set)), err
+	return base.URI(names.Set(set).Topic()), err
 }
 
 // Reserved reports whether rel, a slash-separated path below the base URL, is

@@ -51,5 +51,5 @@ func AtomFeedURI(baseURL, set string) (string, error) {
 		return "", err
 	}
 	base, err := names.ParseBase(baseURL)
-	return base.URI(names.Feed(set)), err
+	return base.URI(names.Feed(set).Document()), err
 }

@@ -108,7 +108,7 @@ func dumpLimits(every, usual time.Duration, bytes int64, entries int) (time.Dura
 func (s *Source) newDumps() *dump.Dumps {
 	return dump.New(dump.Options{
 		Docs: s.docs, Catalog: s.catalog, Archives: s.archives, Workers: s.opts.Workers, Temp: s.opts.Temp, Grace: s.opts.Grace,
-		ManifestType:  serve.TypeOf(names.Manifest(names.ChangeDumpPackage(DefaultSet, time.Time{}))),
+		ManifestType:  serve.TypeOf(names.Manifest(names.Dumps(DefaultSet).ChangePackage(time.Time{}))),
 		NameDocuments: s.description.Name,
 	})
 }

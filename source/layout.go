@@ -50,7 +50,7 @@ func WebLayout() Layout {
 	}
 	l.Description, _ = Attributes(names.WellKnown)
 	l.Feed, l.FeedType = names.FeedFile, atompmh.MediaType
-	for _, name := range []string{names.Hint, names.CapabilityList(DefaultSet), names.Demand(DefaultSet) + names.PackageSuffix, names.FeedArchive(DefaultSet, "", 0), names.Hint + names.GzipSuffix} {
+	for _, name := range []string{names.Hint, names.Set(DefaultSet).CapabilityList(), names.Set(DefaultSet).Demand() + names.PackageSuffix, names.Feed(DefaultSet).Archive("", 0), names.Hint + names.GzipSuffix} {
 		t, _ := Attributes(name)
 		l.Types = append(l.Types, MediaType{path.Ext(name)[1:], t})
 	}

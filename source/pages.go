@@ -53,13 +53,13 @@ func pageSets(docs *document.Store, sets []Set) []page.Set {
 	for _, set := range sets {
 		p := page.Set{
 			Name: set.Name, About: set.Description, OAI: set.OAI, Path: set.Path, Elsewhere: set.Elsewhere,
-			CapabilityList: docs.CapabilityList(set.Name), ResourceList: base.URI(names.ResourceList(set.Name)), ChangeList: base.URI(names.ChangeList(set.Name)),
+			CapabilityList: docs.CapabilityList(set.Name), ResourceList: base.URI(names.Set(set.Name).ResourceList()), ChangeList: base.URI(names.Set(set.Name).ChangeList()),
 		}
 		if set.Versions.kept() {
 			p.TimeGate, p.TimeMap = base.URI(memento.TimeGatePrefix), base.URI(memento.TimeMapPrefix)
 		}
 		if set.Atom != nil {
-			p.Feed = base.URI(names.Feed(set.Name))
+			p.Feed = base.URI(names.Feed(set.Name).Document())
 		}
 		all = append(all, p)
 	}

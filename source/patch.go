@@ -18,7 +18,7 @@ import (
 func (s *Source) PutPatch(ctx context.Context, set, mediaType string, patch []byte) (uri string, err error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
-	name, ok := names.Patch(set, mediaType, s.docs.Now(), hex.EncodeToString(random[:]))
+	name, ok := names.Set(set).Patch(mediaType, s.docs.Now(), hex.EncodeToString(random[:]))
 	if !ok {
 		return "", fmt.Errorf("publish patch: no name for the type %q", mediaType)
 	}

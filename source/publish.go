@@ -100,7 +100,7 @@ func (s *Source) publishSets(ctx context.Context, look bool) (report Report, set
 		there := err == nil
 		if err != nil {
 			errs = append(errs, fmt.Errorf("publish set %s: %w", set.Name, err))
-			_, err := s.docs.Stat(ctx, names.CapabilityList(set.Name))
+			_, err := s.docs.Stat(ctx, names.Set(set.Name).CapabilityList())
 			there = err == nil
 		}
 		if there {

@@ -122,7 +122,7 @@ type Draft struct {
 func (s *Archives) begin(set string, c resourcesync.Capability, r *Retain, a *archived, published bool) *Draft {
 	g := &Draft{archives: s, set: set, Capability: c, retain: r, dirty: make(map[string]bool), left: make(map[string]bool)}
 	if a == nil {
-		a, published = &archived{Parts: []archivePart{{Name: names.Archive(set, c)}}}, false // RA-DOC-11
+		a, published = &archived{Parts: []archivePart{{Name: names.Set(set).Archive(c)}}}, false // RA-DOC-11
 	}
 	g.next = a.clone()
 	if !published {
@@ -168,7 +168,7 @@ func (g *Draft) Reset() {
 
 // rewrite has all documents written.
 func (g *Draft) rewrite() {
-	g.dirty[names.Archive(g.set, g.Capability)] = true
+	g.dirty[names.Set(g.set).Archive(g.Capability)] = true
 	for _, p := range g.next.Parts {
 		g.dirty[p.Name] = true
 	}
@@ -189,11 +189,11 @@ func (g *Draft) Add(p Pointer) {
 	if len(g.next.Parts[last].Pointers) >= g.archives.limit() {
 		if !g.next.Index {
 			g.next.Index = true
-			g.next.Parts[0].Name = names.ArchivePart(g.set, g.Capability, 1)
+			g.next.Parts[0].Name = names.Set(g.set).ArchivePart(g.Capability, 1)
 			g.dirty[g.next.Parts[0].Name] = true
 		}
-		g.next.Parts = append(g.next.Parts, archivePart{Name: names.ArchivePart(g.set, g.Capability, g.highest()+1)})
-		g.dirty[names.Archive(g.set, g.Capability)] = true
+		g.next.Parts = append(g.next.Parts, archivePart{Name: names.Set(g.set).ArchivePart(g.Capability, g.highest()+1)})
+		g.dirty[names.Set(g.set).Archive(g.Capability)] = true
 		last++
 	}
 	part := &g.next.Parts[last]
@@ -215,7 +215,7 @@ func (g *Draft) Names(p Pointer) bool {
 // highest returns the highest number of a part.
 func (g *Draft) highest() (n int) {
 	for _, p := range g.next.Parts {
-		n = max(n, names.ArchivePartNumber(g.set, g.Capability, p.Name))
+		n = max(n, names.Set(g.set).ArchivePartNumber(g.Capability, p.Name))
 	}
 	return n
 }
@@ -237,12 +237,12 @@ func (g *Draft) insert(p Pointer) {
 // follow number.
 func chunk(set string, c resourcesync.Capability, all []Pointer, limit, number int, index bool) archived {
 	if len(all) <= limit && !index {
-		return archived{Parts: []archivePart{{Name: names.Archive(set, c), Pointers: all}}}
+		return archived{Parts: []archivePart{{Name: names.Set(set).Archive(c), Pointers: all}}}
 	}
 	a := archived{Index: true}
 	for ps := range slices.Chunk(all, limit) {
 		number++
-		a.Parts = append(a.Parts, archivePart{Name: names.ArchivePart(set, c, number), Pointers: slices.Clip(ps)})
+		a.Parts = append(a.Parts, archivePart{Name: names.Set(set).ArchivePart(c, number), Pointers: slices.Clip(ps)})
 	}
 	return a
 }
@@ -269,7 +269,7 @@ func (g *Draft) Drop(out func(*Pointer) bool) (dropped int) {
 		last := g.next.Parts[n-1]
 		g.next.Parts = slices.DeleteFunc(g.next.Parts, func(p archivePart) bool { return len(p.Pointers) == 0 && p.Name != last.Name })
 		if len(g.next.Parts) < n {
-			g.dirty[names.Archive(g.set, g.Capability)] = true
+			g.dirty[names.Set(g.set).Archive(g.Capability)] = true
 		}
 	}
 	return dropped

@@ -70,7 +70,7 @@ func (s *Archives) Open(ctx context.Context, set string, c resourcesync.Capabili
 	if retain == nil {
 		return nil, nil
 	}
-	entry := names.Archive(set, c)
+	entry := names.Set(set).Archive(c)
 	a, published := s.get(entry), true
 	var planned []Pointer
 	if a == nil {
@@ -128,7 +128,7 @@ func (s *Archives) load(ctx context.Context, set string, c resourcesync.Capabili
 		}
 	}
 	if a == nil && len(planned) > 0 {
-		s.docs.Log.WarnContext(ctx, "archive was changed by another program, and is rebuilt", slog.String("set", set), slog.String("doc", names.Archive(set, c)))
+		s.docs.Log.WarnContext(ctx, "archive was changed by another program, and is rebuilt", slog.String("set", set), slog.String("doc", names.Set(set).Archive(c)))
 	}
 	return a, planned, nil
 }
@@ -136,7 +136,7 @@ func (s *Archives) load(ctx context.Context, set string, c resourcesync.Capabili
 // read reads a published archive; nil if there is none, or none as we
 // write them.
 func (s *Archives) read(ctx context.Context, set string, c resourcesync.Capability) (*archived, error) {
-	name := names.Archive(set, c)
+	name := names.Set(set).Archive(c)
 	h, entries, err := s.readPart(ctx, set, c, name)
 	if err != nil || h.Capability == "" {
 		return nil, err
@@ -152,7 +152,7 @@ func (s *Archives) read(ctx context.Context, set string, c resourcesync.Capabili
 	}
 	for _, e := range entries {
 		part := strings.TrimPrefix(e.Loc, s.docs.Base.Prefix)
-		if names.ArchivePartNumber(set, c, part) == 0 {
+		if names.Set(set).ArchivePartNumber(c, part) == 0 {
 			return nil, nil
 		}
 		ph, pe, err := s.readPart(ctx, set, c, part)
@@ -197,14 +197,14 @@ func (s *Archives) parse(set string, c resourcesync.Capability, entries []resour
 // sound reports whether p can point to a document of that kind.
 func (p *Pointer) sound(set string, c resourcesync.Capability) bool {
 	snapshot := c == resourcesync.ResourceList || c == resourcesync.ResourceDump
-	return names.IsArchived(set, c, p.Name) && snapshot == !p.At.IsZero() && snapshot == p.From.IsZero() && snapshot == p.Until.IsZero() &&
+	return names.Set(set).IsArchived(c, p.Name) && snapshot == !p.At.IsZero() && snapshot == p.From.IsZero() && snapshot == p.Until.IsZero() &&
 		!p.Until.Before(p.From) && p.Seq >= -1
 }
 
 // remembered returns what is remembered of the archives of a set's lists,
 // or of its dumps.
 func (s *Archives) remembered(ctx context.Context, set string, dumps bool) (*memory, error) {
-	name := names.ArchiveState(set, dumps)
+	name := names.Set(set).ArchiveState(dumps)
 	fresh := &memory{Version: version, CapabilityList: s.docs.CapabilityList(set), Archives: make(map[resourcesync.Capability][]Pointer)}
 	data, _, err := s.docs.ReadBlob(ctx, name)
 	if err != nil || data == nil {
@@ -257,7 +257,7 @@ func (s *Archives) Remember(ctx context.Context, set string, dumps bool, gs ...*
 			continue
 		}
 		if g.Changed() {
-			s.put(names.Archive(set, g.Capability), nil) // should anything fail, what holds is in the blobs
+			s.put(names.Set(set).Archive(g.Capability), nil) // should anything fail, what holds is in the blobs
 		}
 		m.Archives[g.Capability] = []Pointer{}
 		for p := range g.next.all() {
@@ -266,9 +266,9 @@ func (s *Archives) Remember(ctx context.Context, set string, dumps bool, gs ...*
 	}
 	data, err := json.Marshal(m)
 	if err != nil {
-		return false, fmt.Errorf("write %s: %w", names.ArchiveState(set, dumps), err)
+		return false, fmt.Errorf("write %s: %w", names.Set(set).ArchiveState(dumps), err)
 	}
-	return true, s.docs.CommitBlob(ctx, names.ArchiveState(set, dumps), append(data, '\n'), time.Time{})
+	return true, s.docs.CommitBlob(ctx, names.Set(set).ArchiveState(dumps), append(data, '\n'), time.Time{})
 }
 
 // Publish commits what has changed of the archive, if there is one: parts, the
@@ -284,7 +284,7 @@ func (g *Draft) Publish(ctx context.Context, stamp time.Time) error {
 }
 
 func (g *Draft) commitAll(ctx context.Context, stamp time.Time) error {
-	entry := names.Archive(g.set, g.Capability)
+	entry := names.Set(g.set).Archive(g.Capability)
 	for _, p := range slices.Backward(g.next.Parts) {
 		if !g.dirty[p.Name] {
 			continue
@@ -340,7 +340,7 @@ func (g *Draft) put(ctx context.Context, name string, h resourcesync.Header, sta
 func (s *Archives) Withdraw(ctx context.Context, set string, kept func(resourcesync.Capability) bool, there func(name string) bool, kinds ...resourcesync.Capability) error {
 	var gone []string
 	for _, c := range kinds {
-		name := names.Archive(set, c)
+		name := names.Set(set).Archive(c)
 		if !kept(c) && there(name) {
 			gone = append(gone, name)
 		}
@@ -359,7 +359,7 @@ func (s *Archives) Withdraw(ctx context.Context, set string, kept func(resources
 	}
 	data, err := json.Marshal(m)
 	if err == nil {
-		err = s.docs.CommitBlob(ctx, names.ArchiveState(set, isDump(kinds[0])), append(data, '\n'), time.Time{})
+		err = s.docs.CommitBlob(ctx, names.Set(set).ArchiveState(isDump(kinds[0])), append(data, '\n'), time.Time{})
 	}
 	if err == nil {
 		err = s.docs.Remove(ctx, gone...)
@@ -376,7 +376,7 @@ func (s *Archives) Withdraw(ctx context.Context, set string, kept func(resources
 // Pointers returns what the archive of the set's documents of one kind names, or
 // is about to.
 func (s *Archives) Pointers(ctx context.Context, set string, c resourcesync.Capability) (all []Pointer, err error) {
-	a := s.get(names.Archive(set, c))
+	a := s.get(names.Set(set).Archive(c))
 	if a == nil {
 		if a, all, err = s.load(ctx, set, c); err != nil {
 			return nil, err

@@ -92,11 +92,11 @@ func (b *build) merge(ctx context.Context, untold bool) error {
 // name settles what the feed is to be, under names that were never given.
 func (b *build) name(ctx context.Context) error {
 	taken := make(map[string]bool)
-	for info, err := range b.docs.List(ctx, names.FeedPrefix(b.set.Name)) {
+	for info, err := range b.docs.List(ctx, names.Feed(b.set.Name).Prefix()) {
 		if err != nil {
 			return err
 		}
-		taken[names.FeedArchiveChain(b.set.Name, info.Name)] = true
+		taken[names.Feed(b.set.Name).ArchiveChain(info.Name)] = true
 	}
 	for _, r := range b.st.Retired {
 		taken[r.Chain] = true
@@ -106,7 +106,7 @@ func (b *build) name(ctx context.Context) error {
 	if cur != nil {
 		taken[cur.Chain] = true
 		b.next.Stamp = cur.Stamp
-	} else if info, err := b.docs.Stat(ctx, names.Feed(b.set.Name)); err == nil {
+	} else if info, err := b.docs.Stat(ctx, names.Feed(b.set.Name).Document()); err == nil {
 		b.next.Stamp = info.ModTime
 	} else if !errors.Is(err, blob.ErrNotExist) {
 		return err

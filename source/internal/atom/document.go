@@ -51,8 +51,8 @@ func (a *update) document(ctx context.Context, next *feed, name, prev, succ stri
 	if prev != "" {
 		f.PrevArchive = a.docs.Base.URI(prev) // AP-TS-05
 	}
-	if name != names.Feed(a.set.Name) { // AP-TS-06
-		f.Archive, f.Current = true, a.docs.Base.URI(names.Feed(a.set.Name))
+	if name != names.Feed(a.set.Name).Document() { // AP-TS-06
+		f.Archive, f.Current = true, a.docs.Base.URI(names.Feed(a.set.Name).Document())
 		if succ != "" {
 			f.NextArchive = a.docs.Base.URI(succ)
 		}
@@ -117,7 +117,7 @@ func lostUnless(failed error, name string, wrong error) error {
 // is none.
 func (s *Feeds) nameOf(set, uri string) string {
 	name, ok := strings.CutPrefix(uri, s.docs.Base.Prefix)
-	if !ok || name != names.Feed(set) && names.FeedArchiveChain(set, name) == "" {
+	if !ok || name != names.Feed(set).Document() && names.Feed(set).ArchiveChain(name) == "" {
 		return ""
 	}
 	return name

@@ -54,7 +54,7 @@ func groupPart(uri string) int {
 // readGroups returns a part of the groups of a chain.
 func (s *Feeds) readGroups(ctx context.Context, set, chain string, part int) (groupMap, error) {
 	all := make(groupMap)
-	name := names.FeedGroup(set, chain, part)
+	name := names.Feed(set).Group(chain, part)
 	data, _, err := s.docs.ReadBlob(ctx, name)
 	if err != nil || data == nil {
 		return all, err
@@ -93,7 +93,7 @@ func (s *Feeds) group(ctx context.Context, set, chain string, changed groupMap) 
 }
 
 func (s *Feeds) writeGroups(ctx context.Context, set, chain string, part int, all groupMap) error {
-	name := names.FeedGroup(set, chain, part)
+	name := names.Feed(set).Group(chain, part)
 	data, err := json.Marshal(all)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -104,11 +104,11 @@ func (s *Feeds) writeGroups(ctx context.Context, set, chain string, part int, al
 // dropGroups removes the groups of all chains but one.
 func (s *Feeds) dropGroups(ctx context.Context, set, but string) error {
 	var old []string
-	for info, err := range s.docs.List(ctx, names.FeedGroupPrefix(set)) {
+	for info, err := range s.docs.List(ctx, names.Feed(set).GroupPrefix()) {
 		if err != nil {
 			return err
 		}
-		if but == "" || info.Name < names.FeedGroup(set, but, 0) || info.Name > names.FeedGroup(set, but, groupParts) {
+		if but == "" || info.Name < names.Feed(set).Group(but, 0) || info.Name > names.Feed(set).Group(but, groupParts) {
 			old = append(old, info.Name)
 		}
 	}

@@ -33,7 +33,7 @@ func (a *update) grow(ctx context.Context) error {
 	}
 	var doc atompmh.Feed
 	var entries []atompmh.Entry
-	for e, err := range a.feeds.readDocument(ctx, names.Feed(a.set.Name), cur.ID, &doc) {
+	for e, err := range a.feeds.readDocument(ctx, names.Feed(a.set.Name).Document(), cur.ID, &doc) {
 		if err != nil {
 			return err
 		}
@@ -69,9 +69,9 @@ func (a *update) cut(ctx context.Context, next *feed, entries []atompmh.Entry, g
 			n++
 		}
 		next.Number++
-		name, succ := names.FeedArchive(a.set.Name, next.Chain, next.Number), ""
+		name, succ := names.Feed(a.set.Name).Archive(next.Chain, next.Number), ""
 		if len(entries)-n > a.limit { // else that is under construction
-			succ = names.FeedArchive(a.set.Name, next.Chain, next.Number+1)
+			succ = names.Feed(a.set.Name).Archive(next.Chain, next.Number+1)
 		}
 		d, err := a.write(ctx, next, name, next.Newest, succ, entries[:n])
 		if err != nil {
@@ -81,7 +81,7 @@ func (a *update) cut(ctx context.Context, next *feed, entries []atompmh.Entry, g
 		next.Newest, entries = name, entries[n:]
 		next.Archives++
 	}
-	d, err := a.write(ctx, next, names.Feed(a.set.Name), next.Newest, "", entries)
+	d, err := a.write(ctx, next, names.Feed(a.set.Name).Document(), next.Newest, "", entries)
 	if err != nil {
 		return err
 	}

@@ -150,7 +150,7 @@ func (s *Feeds) Publish(ctx context.Context, r Request) (result Result, err erro
 // Check reports why the set cannot have the feed that is configured.
 func Check(base names.Base, set *Set) error {
 	f, _ := defaults(base, set)
-	_, err := atompmh.NewWriter(io.Discard, atompmh.Feed{ID: f.ID, Title: f.Title, Author: f.Author, Self: base.URI(names.Feed(set.Name)), Updated: time.Unix(0, 0)})
+	_, err := atompmh.NewWriter(io.Discard, atompmh.Feed{ID: f.ID, Title: f.Title, Author: f.Author, Self: base.URI(names.Feed(set.Name).Document()), Updated: time.Unix(0, 0)})
 	return err
 }
 
@@ -163,7 +163,7 @@ const defaultEntries = 1000
 func defaults(base names.Base, set *Set) (feed, int) {
 	f := feed{ID: set.ID, Title: set.Title, Author: set.Author, Complete: set.Complete}
 	if f.ID == "" {
-		f.ID = atompmh.RecordID(base.URI(names.Feed(set.Name))) // AP-DOC-09: for good, as the address is
+		f.ID = atompmh.RecordID(base.URI(names.Feed(set.Name).Document())) // AP-DOC-09: for good, as the address is
 	}
 	if f.Title == "" {
 		f.Title = set.Name
@@ -187,7 +187,7 @@ func (a *update) open(ctx context.Context, look bool) (err error) {
 	if !look || a.st.Current == nil {
 		return nil
 	}
-	info, err := a.docs.Stat(ctx, names.Feed(set))
+	info, err := a.docs.Stat(ctx, names.Feed(set).Document())
 	if err != nil && !errors.Is(err, blob.ErrNotExist) {
 		return err
 	}
@@ -198,11 +198,11 @@ func (a *update) open(ctx context.Context, look bool) (err error) {
 		}
 	}
 	there := 0
-	for info, err := range a.docs.List(ctx, names.FeedPrefix(set)+a.st.Current.Chain+"-") {
+	for info, err := range a.docs.List(ctx, names.Feed(set).Prefix()+a.st.Current.Chain+"-") {
 		if err != nil {
 			return err
 		}
-		if names.FeedArchiveChain(set, info.Name) == a.st.Current.Chain {
+		if names.Feed(set).ArchiveChain(info.Name) == a.st.Current.Chain {
 			there++
 		}
 	}
@@ -216,7 +216,7 @@ func (a *update) step(ctx context.Context) (more bool, err error) {
 	if cur == nil {
 		b := &build{update: a, keep: -1, last: noTime}
 		if a.lost != nil { // documents of ours may be there: what they have and is gone must be said
-			b.last, b.from, b.spare = a.lost.Last, names.Feed(a.set.Name), a.lost.Newest
+			b.last, b.from, b.spare = a.lost.Last, names.Feed(a.set.Name).Document(), a.lost.Newest
 		}
 		return true, b.run(ctx)
 	}
@@ -229,7 +229,7 @@ func (a *update) step(ctx context.Context) (more bool, err error) {
 	}
 	news := a.status.Last > cur.Through
 	named := cur.Title != a.want.Title || cur.Author != a.want.Author
-	again := &build{update: a, keep: cur.Through, last: cur.Last, from: names.Feed(a.set.Name)}
+	again := &build{update: a, keep: cur.Through, last: cur.Last, from: names.Feed(a.set.Name).Document()}
 	switch {
 	case back || a.back && !a.caughtUp():
 		a.docs.Log.WarnContext(ctx, "catalog is older than the feed published from it, which is published again", slog.String("set", a.set.Name))
@@ -291,11 +291,11 @@ func (a *update) tidy(ctx context.Context) error {
 	}
 	there := make(map[string]bool)
 	var old []string
-	for info, err := range a.docs.List(ctx, names.FeedPrefix(set)) {
+	for info, err := range a.docs.List(ctx, names.Feed(set).Prefix()) {
 		if err != nil {
 			return err
 		}
-		chain := names.FeedArchiveChain(set, info.Name)
+		chain := names.Feed(set).ArchiveChain(info.Name)
 		if chain == "" || cur != nil && chain == cur.Chain {
 			continue
 		}
@@ -326,7 +326,7 @@ func (a *update) tidy(ctx context.Context) error {
 // Withdraw removes the feed of a set that is to have none. The caller has made
 // sure that no Capability List names it.
 func (s *Feeds) Withdraw(ctx context.Context, set string) error {
-	sum, err := s.docs.Stat(ctx, names.FeedState(set))
+	sum, err := s.docs.Stat(ctx, names.Feed(set).State())
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil
 	}
@@ -334,15 +334,15 @@ func (s *Feeds) Withdraw(ctx context.Context, set string) error {
 		return err
 	}
 	delete(s.states, set)
-	if err := s.docs.Remove(ctx, names.Feed(set)+names.GzipSuffix, names.Feed(set)); err != nil { // Compressed may not be asked for any more
+	if err := s.docs.Remove(ctx, names.Feed(set).Document()+names.GzipSuffix, names.Feed(set).Document()); err != nil { // Compressed may not be asked for any more
 		return err
 	}
 	var old []string
-	for info, err := range s.docs.List(ctx, names.FeedPrefix(set)) {
+	for info, err := range s.docs.List(ctx, names.Feed(set).Prefix()) {
 		if err != nil {
 			return err
 		}
-		if names.FeedArchiveChain(set, info.Name) != "" {
+		if names.Feed(set).ArchiveChain(info.Name) != "" {
 			old = append(old, info.Name)
 		}
 	}

@@ -68,7 +68,7 @@ func (s *Feeds) load(ctx context.Context, set string) (st *state, lost *feed, fr
 		return st, nil, false, nil
 	}
 	st = &state{Version: stateVersion, CapabilityList: s.docs.CapabilityList(set)}
-	data, _, err := s.docs.ReadBlob(ctx, names.FeedState(set))
+	data, _, err := s.docs.ReadBlob(ctx, names.Feed(set).State())
 	if err != nil {
 		return nil, nil, true, err
 	}
@@ -78,12 +78,12 @@ func (s *Feeds) load(ctx context.Context, set string) (st *state, lost *feed, fr
 		case err != nil:
 			s.docs.Log.WarnContext(ctx, "state of the feed is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		case known.Version > stateVersion:
-			return nil, nil, true, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.FeedState(set), known.Version, stateVersion)
+			return nil, nil, true, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.Feed(set).State(), known.Version, stateVersion)
 		case known.CapabilityList == st.CapabilityList && known.sound(set):
 			st, st.known = known, true
 		}
 	}
-	sum, err := s.docs.Digest(ctx, names.Feed(set))
+	sum, err := s.docs.Digest(ctx, names.Feed(set).Document())
 	if err != nil {
 		return nil, nil, true, err
 	}
@@ -120,7 +120,7 @@ func (s *Feeds) dropPlanned(ctx context.Context, set string, st *state, planned 
 	}
 	var docNames []string
 	for n := st.Current.Number + 1; n <= planned.Number; n++ {
-		docNames = append(docNames, names.FeedArchive(set, planned.Chain, n))
+		docNames = append(docNames, names.Feed(set).Archive(planned.Chain, n))
 	}
 	st.Current.Number = planned.Number
 	return s.docs.Remove(ctx, docNames...)
@@ -131,7 +131,7 @@ func (s *Feeds) dropPlanned(ctx context.Context, set string, st *state, planned 
 func (st *state) sound(set string) bool {
 	for _, f := range []*feed{st.Current, st.Planned} {
 		if f != nil && (!names.FeedChain.MatchString(f.Chain) || f.Number < 0 || f.Through < 0 || f.Sum == "" ||
-			f.Newest != "" && names.FeedArchiveChain(set, f.Newest) != f.Chain) {
+			f.Newest != "" && names.Feed(set).ArchiveChain(f.Newest) != f.Chain) {
 			return false
 		}
 	}
@@ -150,7 +150,7 @@ func (s *Feeds) plan(ctx context.Context, set string, st *state, next *feed, gro
 	planned.Planned, planned.Grouped = next, grouped
 	data, err := json.MarshalIndent(&planned, "", "\t")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", names.FeedState(set), err)
+		return fmt.Errorf("write %s: %w", names.Feed(set).State(), err)
 	}
-	return s.docs.CommitBlob(ctx, names.FeedState(set), append(data, '\n'), time.Time{})
+	return s.docs.CommitBlob(ctx, names.Feed(set).State(), append(data, '\n'), time.Time{})
 }

@@ -26,7 +26,7 @@ func (b *build) writeAll(ctx context.Context) error {
 		if number < 1 || number > archives {
 			return ""
 		}
-		return names.FeedArchive(b.set.Name, b.next.Chain, int(number))
+		return names.Feed(b.set.Name).Archive(b.next.Chain, int(number))
 	}
 	b.next.Newest = name(archives)
 	w := &writing{b: b, number: archives + 1, names: name, left: n - archives*int64(b.limit), rest: n, last: noTime}
@@ -108,7 +108,7 @@ func (w *writing) at(ctx context.Context, updated int64) (d *openDocument, err e
 		if w.b.next.Complete { // its newest entry may have been deleted, but the feed has changed since
 			updated = max(updated, w.b.next.Last)
 		}
-		w.entry, err = w.start(ctx, names.Feed(w.b.set.Name), updated)
+		w.entry, err = w.start(ctx, names.Feed(w.b.set.Name).Document(), updated)
 		return w.entry, err
 	case w.names(w.number) == "":
 		return w.entry, nil

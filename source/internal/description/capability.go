@@ -23,14 +23,14 @@ type capable struct {
 
 func capabilities(set Set) []capable {
 	all := []capable{
-		{names.ResourceList(set.Name), resourcesync.ResourceList},
-		{names.ResourceDump(set.Name), resourcesync.ResourceDump},
-		{names.ChangeList(set.Name), resourcesync.ChangeList},
-		{names.ChangeDump(set.Name), resourcesync.ChangeDump},
+		{names.Set(set.Name).ResourceList(), resourcesync.ResourceList},
+		{names.Set(set.Name).ResourceDump(), resourcesync.ResourceDump},
+		{names.Set(set.Name).ChangeList(), resourcesync.ChangeList},
+		{names.Set(set.Name).ChangeDump(), resourcesync.ChangeDump},
 	}
 	for _, c := range names.Archivable { // RA-ADV-01
 		if set.Archive(c) {
-			all = append(all, capable{names.Archive(set.Name, c), names.ArchiveOf(c)})
+			all = append(all, capable{names.Set(set.Name).Archive(c), names.ArchiveOf(c)})
 		}
 	}
 	return all
@@ -64,7 +64,7 @@ func (s *Documents) Name(ctx context.Context, name string, without ...string) (w
 	}()
 	feed := false
 	if set.Feed {
-		_, err := s.docs.Stat(ctx, names.Feed(set.Name))
+		_, err := s.docs.Stat(ctx, names.Feed(set.Name).Document())
 		if feed = err == nil; err != nil && !errors.Is(err, blob.ErrNotExist) {
 			return false, fmt.Errorf("publish capability list: %w", err)
 		}
@@ -73,7 +73,7 @@ func (s *Documents) Name(ctx context.Context, name string, without ...string) (w
 	if err != nil {
 		return false, fmt.Errorf("build capability list: %w", err)
 	}
-	list := names.CapabilityList(set.Name)
+	list := names.Set(set.Name).CapabilityList()
 	old, mod, err := s.docs.ReadBlob(ctx, list)
 	if err == nil && bytes.Equal(old, data) {
 		return false, nil
@@ -117,21 +117,21 @@ func (s *Documents) encodeCapabilityList(set Set, there []capable, feed bool) ([
 		Links:      []resourcesync.Link{{Rel: "up", Href: s.docs.Base.URI(names.WellKnown)}}, // RS-CL-04
 	}
 	if set.Demand {
-		h.Links = append(h.Links, resourcesync.Link{Rel: s.opts.RelDemand, Href: s.docs.Base.URI(names.Demand(set.Name))})
+		h.Links = append(h.Links, resourcesync.Link{Rel: s.opts.RelDemand, Href: s.docs.Base.URI(names.Set(set.Name).Demand())})
 	}
 	if s.opts.RelEvents != "" {
-		h.Links = append(h.Links, resourcesync.Link{Rel: s.opts.RelEvents, Href: s.docs.Base.URI(names.Topic(set.Name)), Type: notify.EventsType})
+		h.Links = append(h.Links, resourcesync.Link{Rel: s.opts.RelEvents, Href: s.docs.Base.URI(names.Set(set.Name).Topic()), Type: notify.EventsType})
 	}
 	h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.about(set)}) // RS-CL-05
 	if feed {                                                                            // alternate is a relation of resources (RS-MD-12)
-		h.Links = append(h.Links, resourcesync.Link{Rel: atompmh.RelFeed, Href: s.docs.Base.URI(names.Feed(set.Name)), Type: atompmh.MediaType})
+		h.Links = append(h.Links, resourcesync.Link{Rel: atompmh.RelFeed, Href: s.docs.Base.URI(names.Feed(set.Name).Document()), Type: atompmh.MediaType})
 	}
 	entries := make([]resourcesync.Entry, len(there))
 	for i, c := range there {
 		entries[i] = capability(s.docs.Base.URI(c.name), c.capability)
 	}
 	if len(s.opts.Hubs) > 0 { // RN-CH-07, RN-CH-08: one entry, whatever the number of hubs
-		channel := capability(s.docs.Base.URI(names.Topic(set.Name)), resourcesync.ChangeNotification)
+		channel := capability(s.docs.Base.URI(names.Set(set.Name).Topic()), resourcesync.ChangeNotification)
 		for _, h := range s.opts.Hubs {
 			channel.Links = append(channel.Links, resourcesync.Link{Rel: resourcesync.RelHub, Href: h})
 		}

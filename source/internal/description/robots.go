@@ -22,13 +22,13 @@ func (s *Documents) robots(sets []Set) []byte {
 }
 
 func (s *Documents) sitemapLine(set Set) string {
-	return "Sitemap: " + s.docs.Base.URI(names.ResourceList(set.Name))
+	return "Sitemap: " + s.docs.Base.URI(names.Set(set.Name).ResourceList())
 }
 
 // lacking returns the lines of ours that are not in a robots.txt of others.
 func (s *Documents) lacking(robots []byte, sets []Set) (lines []string) {
 	for _, set := range sets {
-		if !bytes.Contains(robots, []byte(s.docs.Base.URI(names.ResourceList(set.Name)))) {
+		if !bytes.Contains(robots, []byte(s.docs.Base.URI(names.Set(set.Name).ResourceList()))) {
 			lines = append(lines, s.sitemapLine(set))
 		}
 	}

@@ -49,12 +49,12 @@ type Store struct {
 
 // CapabilityList returns the URI of the set's Capability List, which is also
 // the set's name in the catalog.
-func (s *Store) CapabilityList(set string) string { return s.Base.URI(names.CapabilityList(set)) }
+func (s *Store) CapabilityList(set string) string { return s.Base.URI(names.Set(set).CapabilityList()) }
 
 // ArchivesLink returns the link from a document to the archive of its kind
 // (RA-ADV-03, RA-GEN-12).
 func (s *Store) ArchivesLink(set string, c resourcesync.Capability) resourcesync.Link {
-	return resourcesync.Link{Rel: resourcesync.RelArchives, Href: s.Base.URI(names.Archive(set, c))}
+	return resourcesync.Link{Rel: resourcesync.RelArchives, Href: s.Base.URI(names.Set(set).Archive(c))}
 }
 
 // Header returns what documents and manifests of a set begin with; times are the

@@ -135,7 +135,7 @@ func (d *update) saveArchives(ctx context.Context) error {
 	d.written = true
 	for _, g := range []*archive.Draft{d.snapshots, d.packed} {
 		if g != nil {
-			d.there[names.Archive(d.set.Name, g.Capability)] = true
+			d.there[names.Set(d.set.Name).Archive(g.Capability)] = true
 			for _, part := range g.Parts() {
 				d.there[part] = true
 			}
@@ -149,7 +149,7 @@ func (d *update) saveArchives(ctx context.Context) error {
 func (d *update) nameArchives(ctx context.Context) error {
 	due := d.written
 	for _, c := range kinds {
-		due = due || d.set.Archive(c) == nil && d.there[names.Archive(d.set.Name, c)]
+		due = due || d.set.Archive(c) == nil && d.there[names.Set(d.set.Name).Archive(c)]
 	}
 	if !due {
 		return nil
@@ -267,7 +267,7 @@ func (b *changeBuild) leave(ctx context.Context, after catalog.Seq, packages []c
 		}
 		h := b.changeHeader()
 		h.From, h.Until = resourcesync.NewDatetime(p.From), resourcesync.NewDatetime(p.Until)
-		plain := names.ChangeDumpList(b.set.Name, p.From)
+		plain := names.Dumps(b.set.Name).ChangePart(p.From)
 		p.Name = plain
 		for n := 2; b.there[p.Name]; n++ {
 			p.Name = names.Numbered(plain, n)

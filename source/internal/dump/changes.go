@@ -16,7 +16,7 @@ import (
 
 // changes adds packages to the Change Dump if they are due.
 func (d *update) changes(ctx context.Context) error {
-	entry := names.ChangeDump(d.set.Name)
+	entry := names.Set(d.set.Name).ChangeDump()
 	b := &changeBuild{update: d, key: d.docs.CapabilityList(d.set.Name)}
 	if d.set.Change == nil {
 		if d.state.Changes == nil && !d.there[entry] {
@@ -69,7 +69,7 @@ func (d *update) changeDocuments(ctx context.Context, st *changeState) (parts []
 	h := d.changeHeader()
 	h.From = resourcesync.NewDatetime(st.From)
 	entries := d.dumps.changeEntries(st.Packages)
-	name := names.ChangeDump(d.set.Name)
+	name := names.Set(d.set.Name).ChangeDump()
 	if len(st.Lists) == 0 {
 		entry, err = d.docs.WriteDocument(ctx, name, h, d.state.Stamp, entries)
 		return nil, entry, err
@@ -159,7 +159,7 @@ func (b *changeBuild) run(ctx context.Context) error {
 	}
 	due := fresh || isDue(st.Built, b.docs.Now(), b.set.Change.Every)
 	if !due || st.Through >= b.status.Last {
-		if fresh || trimmed || !b.there[names.ChangeDump(b.set.Name)] {
+		if fresh || trimmed || !b.there[names.Set(b.set.Name).ChangeDump()] {
 			if err := b.publish(ctx, st); err != nil {
 				return err
 			}
@@ -238,7 +238,7 @@ func (b *changeBuild) cutLists(st *changeState) {
 	for _, p := range st.Packages[listed:] {
 		last := len(st.Lists) - 1
 		if last < 0 || st.Lists[last].Packages >= per {
-			st.Lists = append(st.Lists, changePart{Name: names.ChangeDumpList(b.set.Name, p.From)})
+			st.Lists = append(st.Lists, changePart{Name: names.Dumps(b.set.Name).ChangePart(p.From)})
 			last++
 		}
 		st.Lists[last].Packages++

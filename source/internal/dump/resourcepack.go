@@ -90,7 +90,7 @@ func (b *resourceBuild) pack(ctx context.Context, c rangeCut, number int64) erro
 		if first, more, err = b.gather(ctx, p, &r); err != nil || len(p.Items) == 0 {
 			return err
 		}
-		name := names.ResourceDumpPackage(b.set.Name, b.gen, int(number))
+		name := names.Dumps(b.set.Name).ResourcePackage(b.gen, int(number))
 		done, err := p.Build(ctx, name, nil)
 		if err != nil {
 			return err

@@ -27,7 +27,7 @@ const packingMemory = 50 << 20
 
 // resources publishes a new Resource Dump if one is due.
 func (d *update) resources(ctx context.Context) error {
-	entry := names.ResourceDump(d.set.Name)
+	entry := names.Set(d.set.Name).ResourceDump()
 	if d.set.Resource == nil {
 		if d.state.Resources == nil && !d.there[entry] {
 			return nil
@@ -75,7 +75,7 @@ func (d *update) switchResources(ctx context.Context, next *resourceState) error
 	if err := d.archiveDump(ctx, next); err != nil {
 		return err
 	}
-	entry, err := d.resourceEntry(ctx, next, names.ResourceDump(d.set.Name))
+	entry, err := d.resourceEntry(ctx, next, names.Set(d.set.Name).ResourceDump())
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (d *update) resourceParts(ctx context.Context, st *resourceState) error {
 		return nil
 	}
 	h := d.resourceHeader(st)
-	index := names.ResourceDump(d.set.Name)
+	index := names.Set(d.set.Name).ResourceDump()
 	if st.Copy != "" {
 		index = st.Copy // RA-AMB-08
 	}
@@ -121,7 +121,7 @@ func (d *update) resourceParts(ctx context.Context, st *resourceState) error {
 	var parts []blob.Writer
 	defer func() { discard(parts) }() // does nothing after Commit
 	for packages := range slices.Chunk(st.Packages, per) {
-		name := names.ResourceDumpList(d.set.Name, st.Gen, len(parts)+1)
+		name := names.Dumps(d.set.Name).ResourcePart(st.Gen, len(parts)+1)
 		w, err := d.docs.WriteDocument(ctx, name, h, d.state.Stamp, d.dumps.packageEntries(packages))
 		if err != nil {
 			return err
@@ -242,7 +242,7 @@ func (b *resourceBuild) run(ctx context.Context) (*resourceState, error) {
 		return nil, err
 	}
 	b.gen = b.generation()
-	prefix := names.ResourceDumpPrefix(b.set.Name, b.gen)
+	prefix := names.Dumps(b.set.Name).ResourcePrefix(b.gen)
 	if err := b.announce(ctx, prefix); err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (b *resourceBuild) run(ctx context.Context) (*resourceState, error) {
 func (b *resourceBuild) generation() string {
 	stamp := b.mark.At.UTC().Format(names.StampLayout)
 	for n, gen := 2, stamp; ; n++ {
-		prefix, taken := names.ResourceDumpPrefix(b.set.Name, gen), b.there[names.ResourceDumpCopy(b.set.Name, gen)]
+		prefix, taken := names.Dumps(b.set.Name).ResourcePrefix(gen), b.there[names.Dumps(b.set.Name).ResourceCopy(gen)]
 		for name := range b.there {
 			taken = taken || strings.HasPrefix(name, prefix)
 		}
@@ -344,7 +344,7 @@ func (b *resourceBuild) packages(ctx context.Context, runs []catalog.Range, kept
 	b.report.Reused = len(kept)
 	next := &resourceState{Gen: b.gen, At: b.mark.At, Built: b.docs.Now(), Seq: b.mark.Seq, Manner: b.manner, Packages: append(kept, b.built...)}
 	if b.snapshots != nil {
-		next.Copy = names.ResourceDumpCopy(b.set.Name, b.gen)
+		next.Copy = names.Dumps(b.set.Name).ResourceCopy(b.gen)
 	}
 	slices.SortFunc(next.Packages, func(x, y resourcePackage) int { return cmp.Compare(string(x.First), string(y.First)) })
 	if err := b.resourceParts(ctx, next); err != nil {

@@ -231,7 +231,7 @@ func (s *Dumps) load(ctx context.Context, set string) (*state, error) {
 		return st, nil
 	}
 	fresh := &state{Version: stateVersion, CapabilityList: s.opts.Docs.CapabilityList(set)}
-	data, _, err := s.opts.Docs.ReadBlob(ctx, names.DumpState(set))
+	data, _, err := s.opts.Docs.ReadBlob(ctx, names.Dumps(set).State())
 	if err != nil || data == nil {
 		return fresh, err
 	}
@@ -241,7 +241,7 @@ func (s *Dumps) load(ctx context.Context, set string) (*state, error) {
 		return fresh, nil
 	}
 	if st.Version > stateVersion {
-		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.DumpState(set), st.Version, stateVersion)
+		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.Dumps(set).State(), st.Version, stateVersion)
 	}
 	if st.CapabilityList != fresh.CapabilityList {
 		return fresh, nil
@@ -253,10 +253,10 @@ func (s *Dumps) load(ctx context.Context, set string) (*state, error) {
 func (s *Dumps) save(ctx context.Context, set string, st *state) error {
 	data, err := json.MarshalIndent(st, "", "\t")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", names.DumpState(set), err)
+		return fmt.Errorf("write %s: %w", names.Dumps(set).State(), err)
 	}
 	s.put(set, nil) // should the commit fail, what holds is in the blob
-	if err := s.opts.Docs.CommitBlob(ctx, names.DumpState(set), append(data, '\n'), time.Time{}); err != nil {
+	if err := s.opts.Docs.CommitBlob(ctx, names.Dumps(set).State(), append(data, '\n'), time.Time{}); err != nil {
 		return err
 	}
 	s.put(set, st)

@@ -107,8 +107,8 @@ func (d *update) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if name := info.Name; names.IsDumpPart(d.set.Name, name) || name == names.ResourceDump(d.set.Name) || name == names.ChangeDump(d.set.Name) ||
-			name == names.Archive(d.set.Name, resourcesync.ResourceDump) || name == names.Archive(d.set.Name, resourcesync.ChangeDump) {
+		if name := info.Name; names.Dumps(d.set.Name).IsPart(name) || name == names.Set(d.set.Name).ResourceDump() || name == names.Set(d.set.Name).ChangeDump() ||
+			name == names.Set(d.set.Name).Archive(resourcesync.ResourceDump) || name == names.Set(d.set.Name).Archive(resourcesync.ChangeDump) {
 			d.there[name] = true
 		}
 	}
@@ -204,7 +204,7 @@ func (d *update) abandon(ctx context.Context, prefix string) {
 	var docNames []string
 	known := d.known()
 	for info, err := range d.docs.List(ctx, prefix) {
-		if err == nil && names.IsDumpPart(d.set.Name, info.Name) && !known[info.Name] {
+		if err == nil && names.Dumps(d.set.Name).IsPart(info.Name) && !known[info.Name] {
 			docNames = append(docNames, info.Name)
 		}
 	}
@@ -243,7 +243,7 @@ func (d *update) tidy(ctx context.Context) error {
 	known := d.known()
 	var strangers []string
 	for name := range d.there {
-		if names.IsDumpPart(d.set.Name, name) && !known[name] {
+		if names.Dumps(d.set.Name).IsPart(name) && !known[name] {
 			strangers = append(strangers, name)
 		}
 	}

@@ -101,7 +101,7 @@ func (p *publication) archiveDue() (list, any bool) {
 	list = st.List != nil && st.List.Past != (p.set.archived(resourcesync.ResourceList)) || p.archives.lists != nil && p.archives.lists.Newest() == nil
 	any = list || p.next.Changes.Past != (p.set.archived(resourcesync.ChangeList)) || p.archives.lists.Changed() || p.archives.closed.Changed()
 	for _, c := range listArchives {
-		any = any || !p.set.archived(c) && p.there.taken(names.Archive(p.set.Name, c))
+		any = any || !p.set.archived(c) && p.there.taken(names.Set(p.set.Name).Archive(c))
 	}
 	return list, any
 }

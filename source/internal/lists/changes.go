@@ -218,7 +218,7 @@ func (b *changeBuild) eventTime(ctx context.Context, seq catalog.Seq) (time.Time
 func (b *changeBuild) name(p *openPart) {
 	for {
 		p.Used++
-		p.Name = names.ChangeListPart(b.set.Name, p.From, p.Used)
+		p.Name = names.Set(b.set.Name).ChangeListPart(p.From, p.Used)
 		if !b.there.taken(p.Name) {
 			return
 		}
@@ -229,7 +229,7 @@ func (b *changeBuild) name(p *openPart) {
 // what it should be. With ErrTooLarge it returns the last change that fits.
 func (b *changeBuild) writeOpen(ctx context.Context, st *changeState, last catalog.Seq) (catalog.Seq, error) {
 	part := len(st.Closed) > 0
-	name := names.ChangeList(b.set.Name)
+	name := names.Set(b.set.Name).ChangeList()
 	if part {
 		name = st.Open.Name
 	}
@@ -260,7 +260,7 @@ func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
 	if len(st.Closed) == 0 {
 		st.Open.Name = ""
 	} else if same := b.prev != nil && !b.unsure && b.prev.Past == b.past && b.prev.From.Equal(st.From) && slices.Equal(b.prev.names(), st.names()); !same ||
-		!b.there.has(names.ChangeList(b.set.Name)) {
+		!b.there.has(names.Set(b.set.Name).ChangeList()) {
 		if b.index, err = b.writeIndex(ctx, st); err != nil {
 			return err
 		}
@@ -335,7 +335,7 @@ func (b *changeBuild) fill(ctx context.Context, d *document.Writer, after, upto 
 func (b *changeBuild) writeIndex(ctx context.Context, st *changeState) (blob.Writer, error) {
 	h := b.header(st.From, time.Time{}, false)
 	h.Index = true
-	d, err := b.docs.Begin(ctx, names.ChangeList(b.set.Name), h, b.stamp)
+	d, err := b.docs.Begin(ctx, names.Set(b.set.Name).ChangeList(), h, b.stamp)
 	if err != nil {
 		return nil, err
 	}
@@ -372,7 +372,7 @@ func (b *changeBuild) header(from, until time.Time, part bool) resourcesync.Head
 		h.Links = append(h.Links, b.docs.ArchivesLink(b.set.Name, resourcesync.ChangeList))
 	}
 	if part {
-		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.docs.Base.URI(names.ChangeList(b.set.Name))})
+		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.docs.Base.URI(names.Set(b.set.Name).ChangeList())})
 	}
 	return h
 }
@@ -392,7 +392,7 @@ func (st *changeState) names() []string {
 // document returns the name of the document that grows.
 func (p *openPart) document(set string) string {
 	if p.Name == "" {
-		return names.ChangeList(set)
+		return names.Set(set).ChangeList()
 	}
 	return p.Name
 }

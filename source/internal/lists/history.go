@@ -69,7 +69,7 @@ func (p *publication) published(ctx context.Context) (docs []archive.Pointer, sa
 	if err != nil {
 		return nil, false, err
 	}
-	open := names.ChangeList(p.set.Name)
+	open := names.Set(p.set.Name).ChangeList()
 	if n := len(parts); n > 0 {
 		for _, c := range parts[:n-1] {
 			docs = append(docs, archive.Pointer{Name: c.Name, From: c.From, Until: c.Until, Seq: -1})

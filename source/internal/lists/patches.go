@@ -36,11 +36,11 @@ func (s *Lists) tidyPatches(ctx context.Context, set string) error {
 		floor = grace
 	}
 	old := make(map[string]string) // URI to name
-	for info, err := range s.opts.Docs.List(ctx, names.PatchDir(set)) {
+	for info, err := range s.opts.Docs.List(ctx, names.Set(set).PatchDir()) {
 		if err != nil {
 			return fmt.Errorf("look for old patches: %w", err)
 		}
-		at, ok := names.ParsePatch(set, info.Name)
+		at, ok := names.Set(set).ParsePatch(info.Name)
 		if !ok {
 			continue
 		}

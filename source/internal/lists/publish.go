@@ -337,14 +337,14 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 	list, past := p.archiveDue()
 	p.past = past
 	p.list = list || st.List == nil || p.unsure || p.anew || st.List.Rules != p.set.Rules.Mark || p.listDue(news) ||
-		!p.there.has(names.ResourceList(p.set.Name)) || !p.there.hasAll(st.List.names())
+		!p.there.has(names.Set(p.set.Name).ResourceList()) || !p.there.hasAll(st.List.names())
 	if st.List != nil {
 		p.report.Parts = len(st.List.Parts)
 	}
 	trim, err := p.trimDue(ctx, c)
 	cut := past || c.Open.Size == 0 || !p.there.hasAll(c.names()) || p.status.Last-c.Open.After > catalog.Seq(p.owner.partEntries(p.set, c)) ||
 		p.status.Last > c.Open.After && (p.owner.old(p.set, c) || p.owner.costly(p.set, c)) || trim
-	p.changes = p.list || news || cut || !p.there.has(names.ChangeList(p.set.Name)) ||
+	p.changes = p.list || news || cut || !p.there.has(names.Set(p.set.Name).ChangeList()) ||
 		!p.there.is(c.Open.document(p.set.Name), c.Open.Size+int64(len(closingTag)))
 	return p.list || cut, err
 }

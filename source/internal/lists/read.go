@@ -25,7 +25,7 @@ func (p *publication) reader() *reader { return &reader{p.docs, p.set.Name, p.th
 // readIndex returns the parts the published index of the Change List names;
 // none if there is no index, or none of ours.
 func (r *reader) readIndex(ctx context.Context) ([]closedPart, error) {
-	name := names.ChangeList(r.set)
+	name := names.Set(r.set).ChangeList()
 	if !r.there.taken(name) {
 		return nil, nil
 	}
@@ -46,7 +46,7 @@ func (r *reader) readIndex(ctx context.Context) ([]closedPart, error) {
 	until := h.From.Time()
 	for e, err := range d.Entries() {
 		part := closedPart{Name: strings.TrimPrefix(e.Loc, r.docs.Base.Prefix), From: e.From.Time(), Until: e.Until.Time()}
-		if err != nil || !names.IsChangePart(r.set, part.Name) || !r.there.taken(part.Name) || !part.From.Equal(until) || until.IsZero() {
+		if err != nil || !names.Set(r.set).IsChangePart(part.Name) || !r.there.taken(part.Name) || !part.From.Equal(until) || until.IsZero() {
 			return nil, nil // not as we wrote it
 		}
 		until = part.Until
@@ -70,7 +70,7 @@ func (r *reader) followParts(ctx context.Context, parts []closedPart) ([]closedP
 		last.Until = h.Until.Time()
 		next := closedPart{From: last.Until}
 		for n := 1; ; n++ {
-			name := names.ChangeListPart(r.set, next.From, n)
+			name := names.Set(r.set).ChangeListPart(next.From, n)
 			if !r.there.taken(name) {
 				break
 			}

@@ -50,7 +50,7 @@ func (p *publication) recoverChanges(ctx context.Context, kept catalog.Mark) (*c
 		}
 	}
 	c.Open = openPart{Name: open.Name, From: open.From, After: c.After, First: began, Used: 1}
-	for names.ChangeListPart(p.set.Name, open.From, c.Open.Used) != open.Name && c.Open.Used < len(p.there) {
+	for names.Set(p.set.Name).ChangeListPart(open.From, c.Open.Used) != open.Name && c.Open.Used < len(p.there) {
 		c.Open.Used++
 	}
 	if n := len(c.Closed); n > 0 {

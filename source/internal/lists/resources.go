@@ -77,7 +77,7 @@ func (b *listBuild) run(ctx context.Context) (*listState, blob.Writer, error) {
 func (b *listBuild) beginEntry(ctx context.Context, h resourcesync.Header) (*document.Writer, error) {
 	b.discardTwin() // of an attempt before
 	if b.copy == "" {
-		return b.docs.Begin(ctx, names.ResourceList(b.set.Name), h, b.stamp)
+		return b.docs.Begin(ctx, names.Set(b.set.Name).ResourceList(), h, b.stamp)
 	}
 	w, err := b.docs.Create(ctx, b.copy)
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *listBuild) beginEntry(ctx context.Context, h resourcesync.Header) (*doc
 	}
 	w.SetModTime(b.stamp)
 	b.twin = w
-	return b.docs.BeginTo(ctx, names.ResourceList(b.set.Name), h, b.stamp, func(entry io.Writer) io.Writer { return io.MultiWriter(entry, w) })
+	return b.docs.BeginTo(ctx, names.Set(b.set.Name).ResourceList(), h, b.stamp, func(entry io.Writer) io.Writer { return io.MultiWriter(entry, w) })
 }
 
 func (b *listBuild) discardTwin() {
@@ -153,7 +153,7 @@ func (b *listBuild) writeRange(ctx context.Context, r catalog.Range, number int6
 	describe := b.set.Rules.Describer()
 	for rec, err := range b.catalog.Resources(ctx, b.docs.CapabilityList(b.set.Name), r) {
 		if err == nil && d == nil {
-			d, err = b.docs.Begin(ctx, names.ResourceListPart(b.set.Name, b.gen, int(number)), b.header(true), b.stamp)
+			d, err = b.docs.Begin(ctx, names.Set(b.set.Name).ResourceListPart(b.gen, int(number)), b.header(true), b.stamp)
 		}
 		if err == nil {
 			describe.Resource(&e, &rec)
@@ -162,7 +162,7 @@ func (b *listBuild) writeRange(ctx context.Context, r catalog.Range, number int6
 		if errors.Is(err, resourcesync.ErrTooLarge) && d.Entries() > 0 {
 			if err = b.part(ctx, d); err == nil {
 				number = b.number.Add(1)
-				d, err = b.docs.Begin(ctx, names.ResourceListPart(b.set.Name, b.gen, int(number)), b.header(true), b.stamp)
+				d, err = b.docs.Begin(ctx, names.Set(b.set.Name).ResourceListPart(b.gen, int(number)), b.header(true), b.stamp)
 			}
 			if err == nil {
 				err = d.Add(&e)
@@ -249,7 +249,7 @@ func (b *listBuild) header(part bool) resourcesync.Header {
 		h.Links = append(h.Links, b.docs.ArchivesLink(b.set.Name, resourcesync.ResourceList))
 	}
 	if part {
-		index := names.ResourceList(b.set.Name)
+		index := names.Set(b.set.Name).ResourceList()
 		if b.copy != "" {
 			index = b.copy // RA-AMB-08
 		}

@@ -110,7 +110,7 @@ func (s *Lists) load(ctx context.Context, set, capabilityList string) (*state, e
 	}
 	fresh := &state{Version: stateVersion, CapabilityList: capabilityList}
 	st := new(state)
-	data, _, err := s.opts.Docs.ReadBlob(ctx, names.State(set))
+	data, _, err := s.opts.Docs.ReadBlob(ctx, names.Set(set).State())
 	if err != nil || data == nil {
 		return fresh, err
 	}
@@ -119,7 +119,7 @@ func (s *Lists) load(ctx context.Context, set, capabilityList string) (*state, e
 		return fresh, nil
 	}
 	if st.Version > stateVersion {
-		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.State(set), st.Version, stateVersion)
+		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.Set(set).State(), st.Version, stateVersion)
 	}
 	if st.CapabilityList != capabilityList {
 		return fresh, nil
@@ -140,7 +140,7 @@ func (s *Lists) load(ctx context.Context, set, capabilityList string) (*state, e
 // happened to the blob, only parts of ours are ever read or removed for it, and
 // changes are looked for in their order.
 func (st *state) sound(set string) bool {
-	part := func(name string) bool { return names.IsPart(set, name) }
+	part := func(name string) bool { return names.Set(set).IsPart(name) }
 	if st.List != nil && (st.List.Seq < 0 || !all(st.List.names(), part)) {
 		return false
 	}
@@ -160,15 +160,15 @@ func (st *state) sound(set string) bool {
 func (st *changeState) sound(set string) bool {
 	after, from := st.After, st.From
 	for _, p := range st.Closed {
-		if !names.IsChangePart(set, p.Name) || !p.From.Equal(from) || p.Last < after || p.Until.Before(p.From) {
+		if !names.Set(set).IsChangePart(p.Name) || !p.From.Equal(from) || p.Last < after || p.Until.Before(p.From) {
 			return false
 		}
 		after, from = p.Last, p.Until
 	}
 	o := &st.Open
-	named := o.Name == "" || names.IsChangePart(set, o.Name)
+	named := o.Name == "" || names.Set(set).IsChangePart(o.Name)
 	return st.After >= 0 && named && (len(st.Closed) == 0 || o.Name != "") && o.After == after && o.From.Equal(from) && !from.IsZero() &&
-		o.Size >= 0 && o.Used >= 0 && st.Through >= after && (st.Ended == nil || names.IsChangePart(set, st.Ended.Name))
+		o.Size >= 0 && o.Used >= 0 && st.Through >= after && (st.Ended == nil || names.Set(set).IsChangePart(st.Ended.Name))
 }
 
 func all(docNames []string, ok func(string) bool) bool {
@@ -177,7 +177,7 @@ func all(docNames []string, ok func(string) bool) bool {
 
 // loadTail brings st up to the documents, if only the open list has grown since.
 func (s *Lists) loadTail(ctx context.Context, set string, st *state) error {
-	data, _, err := s.opts.Docs.ReadBlob(ctx, names.Tail(set))
+	data, _, err := s.opts.Docs.ReadBlob(ctx, names.Set(set).Tail())
 	if err != nil || data == nil || st.Changes == nil || st.Saved.IsZero() {
 		return err
 	}
@@ -204,10 +204,10 @@ func (s *Lists) save(ctx context.Context, set string, st *state) error {
 	st.Saved = st.Stamp
 	data, err := json.MarshalIndent(st, "", "\t")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", names.State(set), err)
+		return fmt.Errorf("write %s: %w", names.Set(set).State(), err)
 	}
 	delete(s.states, set) // should the commit fail, what holds is in the blob
-	if err := s.opts.Docs.CommitBlob(ctx, names.State(set), append(data, '\n'), time.Time{}); err != nil {
+	if err := s.opts.Docs.CommitBlob(ctx, names.Set(set).State(), append(data, '\n'), time.Time{}); err != nil {
 		return err
 	}
 	s.states[set] = st
@@ -220,9 +220,9 @@ func (s *Lists) saveGrown(ctx context.Context, set string, list blob.Writer, st 
 	t := &tail{Saved: st.Saved, Stamp: st.Stamp, Open: st.Changes.Open, Through: st.Changes.Through, ThroughTime: st.Changes.ThroughTime}
 	data, err := json.Marshal(t)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", names.Tail(set), err)
+		return fmt.Errorf("write %s: %w", names.Set(set).Tail(), err)
 	}
-	w, err := s.opts.Docs.CreateBlob(ctx, names.Tail(set), append(data, '\n'), time.Time{})
+	w, err := s.opts.Docs.CreateBlob(ctx, names.Set(set).Tail(), append(data, '\n'), time.Time{})
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ func (p *publication) variants(ctx context.Context) error {
 	for name := range p.there {
 		_, there := p.there[name+names.GzipSuffix]
 		switch {
-		case !variant.Possible(name) || !names.IsDocument(p.set.Name, name):
+		case !variant.Possible(name) || !names.Set(p.set.Name).IsDocument(name):
 		case compressing && (!there || !p.state.Compressed):
 			if err := store.Fill(ctx, name); err != nil {
 				return err

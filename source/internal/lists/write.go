@@ -144,9 +144,9 @@ func (p *publication) takeList(ctx context.Context) error {
 		return fmt.Errorf("build resource list: %w", err)
 	}
 	b := &listBuild{owner: p.owner, docs: p.docs, catalog: p.catalog, set: p.set, mark: mark, stamp: p.next.Stamp,
-		gen: names.Generation(p.set.Name, mark.At, p.there.taken), past: p.archives.lists != nil}
+		gen: names.Set(p.set.Name).Generation(mark.At, p.there.taken), past: p.archives.lists != nil}
 	if p.archives.takes(mark.At, p.anew) {
-		b.copy = names.ResourceListCopy(p.set.Name, b.gen)
+		b.copy = names.Set(p.set.Name).ResourceListCopy(b.gen)
 	}
 	list, w, err := b.run(ctx)
 	if err != nil {
@@ -221,7 +221,7 @@ func (p *publication) announce(ctx context.Context) error {
 // List does not continue: from their at on, changes could not be followed
 // (RS-CL-03). They will be rebuilt.
 func (s *Lists) withdrawDumps(ctx context.Context, set string, there sizes) error {
-	dumps := []string{names.ResourceDump(set), names.ChangeDump(set)}
+	dumps := []string{names.Set(set).ResourceDump(), names.Set(set).ChangeDump()}
 	if !there.taken(dumps[0]) && !there.taken(dumps[1]) {
 		return nil
 	}
@@ -261,9 +261,9 @@ func (p *publication) retire(now time.Time) []document.Retired {
 		}
 	}
 	for name := range p.there {
-		if names.IsPart(p.set.Name, name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
+		if names.Set(p.set.Name).IsPart(name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
 			r := document.Retired{Name: name, Gone: now, At: at.At, Seq: at.Seq}
-			if p.anew && names.IsChangePart(p.set.Name, name) {
+			if p.anew && names.Set(p.set.Name).IsChangePart(name) {
 				r.Gone = time.Time{} // at once: who follows it must not take it for the present
 			}
 			if !last[name] && left(name) {

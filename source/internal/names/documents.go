@@ -27,27 +27,39 @@ const (
 	FeedSuffix   = ".atom"      // of an archive of a feed
 )
 
+// A Set is the name of a set of resources. Its methods name the documents of the
+// set, and recognize their names.
+type Set string
+
+// A Feed is the name of a set. Its methods name the documents and the state of the
+// set's Atom-PMH feed.
+type Feed string
+
+// Dumps is the name of a set. Its methods name the documents, packages and the
+// state of the set's dumps.
+type Dumps string
+
 // The entry documents of a set.
-func CapabilityList(set string) string { return DocumentsDir + set + "/capabilitylist.xml" }
-func ResourceList(set string) string   { return DocumentsDir + set + "/resourcelist.xml" }
-func ChangeList(set string) string     { return DocumentsDir + set + "/changelist.xml" }
-func ResourceDump(set string) string   { return DocumentsDir + set + "/resourcedump.xml" }
-func ChangeDump(set string) string     { return DocumentsDir + set + "/changedump.xml" }
+func (set Set) CapabilityList() string { return DocumentsDir + string(set) + "/capabilitylist.xml" }
+func (set Set) ResourceList() string   { return DocumentsDir + string(set) + "/resourcelist.xml" }
+func (set Set) ChangeList() string     { return DocumentsDir + string(set) + "/changelist.xml" }
+func (set Set) ResourceDump() string   { return DocumentsDir + string(set) + "/resourcedump.xml" }
+func (set Set) ChangeDump() string     { return DocumentsDir + string(set) + "/changedump.xml" }
 
 // FeedFile is the name of the subscription document within the directory of its
 // set.
 const FeedFile = "atom.xml"
 
-// Feed names the subscription document of a set's Atom-PMH feed.
-func Feed(set string) string { return DocumentsDir + set + "/" + FeedFile }
+// Document names the subscription document of a set's Atom-PMH feed.
+func (set Feed) Document() string { return DocumentsDir + string(set) + "/" + FeedFile }
 
-// FeedPrefix is the start of the names of a feed's archives.
-func FeedPrefix(set string) string { return DocumentsDir + set + "/feed-" }
+// Prefix is the start of the names of a feed's archives.
+func (set Feed) Prefix() string { return DocumentsDir + string(set) + "/feed-" }
 
-// FeedArchive names an archive of a feed. A chain never reuses a number: the
+// Archive names an archive of a feed. A chain never reuses a number: the
 // bytes of a name never change.
-func FeedArchive(set, chain string, number int) string {
-	return fmt.Sprintf("%s%s-%06d%s", FeedPrefix(set), chain, number, FeedSuffix)
+func (set Feed) Archive(chain string, number int) string {
+	return fmt.Sprintf("%s%s-%06d%s", set.Prefix(), chain, number, FeedSuffix)
 }
 
 // FeedChain matches the identifiers of chains of archives, see Generation.
@@ -56,10 +68,10 @@ var FeedChain = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?$`)
 // feedArchive matches the names of archives within a set's directory.
 var feedArchive = regexp.MustCompile(`^feed-([0-9]{8}T[0-9]{6}\.[0-9]{7}Z(?:\.[0-9]+)?)-[0-9]{6,}\.atom$`)
 
-// FeedArchiveChain returns the chain of the archive called name; "" if name is
+// ArchiveChain returns the chain of the archive called name; "" if name is
 // not an archive of the set.
-func FeedArchiveChain(set, name string) string {
-	rest, ok := strings.CutPrefix(name, DocumentsDir+set+"/")
+func (set Feed) ArchiveChain(name string) string {
+	rest, ok := strings.CutPrefix(name, DocumentsDir+string(set)+"/")
 	m := feedArchive.FindStringSubmatch(rest)
 	if !ok || m == nil {
 		return ""
@@ -67,23 +79,23 @@ func FeedArchiveChain(set, name string) string {
 	return m[1]
 }
 
-// FeedState names the stored state of a set's feed.
-func FeedState(set string) string { return PrivateDir + "atom/" + set + ".json" }
+// State names the stored state of a set's feed.
+func (set Feed) State() string { return PrivateDir + "atom/" + string(set) + ".json" }
 
-// FeedGroup names a part of the stored groups of a chain: the resources that
+// Group names a part of the stored groups of a chain: the resources that
 // belong together.
-func FeedGroup(set, chain string, part int) string {
-	return fmt.Sprintf("%s%s-%03x.json", FeedGroupPrefix(set), chain, part)
+func (set Feed) Group(chain string, part int) string {
+	return fmt.Sprintf("%s%s-%03x.json", set.GroupPrefix(), chain, part)
 }
 
-// FeedGroupPrefix is the start of the names of a set's groups.
-func FeedGroupPrefix(set string) string { return PrivateDir + "atomgroups/" + set + "/" }
+// GroupPrefix is the start of the names of a set's groups.
+func (set Feed) GroupPrefix() string { return PrivateDir + "atomgroups/" + string(set) + "/" }
 
 // State names the stored state of a set's documents.
-func State(set string) string { return PrivateDir + set + ".json" }
+func (set Set) State() string { return PrivateDir + string(set) + ".json" }
 
 // Tail names the part of that state that changes most often.
-func Tail(set string) string { return PrivateDir + set + ".tail.json" }
+func (set Set) Tail() string { return PrivateDir + string(set) + ".tail.json" }
 
 // StampLayout formats an instant so that names sort by it. Names of parts
 // contain instants instead of counters: a catalog that was lost and filled
@@ -91,19 +103,19 @@ func Tail(set string) string { return PrivateDir + set + ".tail.json" }
 const StampLayout = "20060102T150405.0000000Z"
 
 // ResourceListPart names a part of the generation gen, see Generation.
-func ResourceListPart(set, gen string, part int) string {
+func (set Set) ResourceListPart(gen string, part int) string {
 	return fmt.Sprintf("%s%s/resourcelist-%s-%05d.xml", DocumentsDir, set, gen, part)
 }
 
 // ChangeListPart names the part whose interval begins at from. It grows until it
 // is closed. Further parts that begin at the same instant with other bytes have
 // numbers from 2.
-func ChangeListPart(set string, from time.Time, number int) string {
+func (set Set) ChangeListPart(from time.Time, number int) string {
 	stamp := from.UTC().Format(StampLayout)
 	if number > 1 {
 		stamp = fmt.Sprintf("%s.%d", stamp, number)
 	}
-	return DocumentsDir + set + "/changelist-" + stamp + ".xml"
+	return DocumentsDir + string(set) + "/changelist-" + stamp + ".xml"
 }
 
 // DescriptionPart names a part of an index of Source Descriptions.
@@ -111,41 +123,41 @@ func DescriptionPart(sum []byte) string {
 	return DocumentsDir + DescriptionPrefix + hex.EncodeToString(sum) + ".xml"
 }
 
-// DumpState is where the state of a set's dumps is kept.
-func DumpState(set string) string { return PrivateDir + set + ".dumps.json" }
+// State is where the state of a set's dumps is kept.
+func (set Dumps) State() string { return PrivateDir + string(set) + ".dumps.json" }
 
-// ResourceDumpPrefix is the start of all names of the generation gen.
-func ResourceDumpPrefix(set, gen string) string {
-	return DocumentsDir + set + "/resourcedump-" + gen + "-"
+// ResourcePrefix is the start of all names of the generation gen.
+func (set Dumps) ResourcePrefix(gen string) string {
+	return DocumentsDir + string(set) + "/resourcedump-" + gen + "-"
 }
 
-// ResourceDumpPackage names a package of the generation gen; its manifest's
+// ResourcePackage names a package of the generation gen; its manifest's
 // copy has the same name with another extension, see Manifest.
-func ResourceDumpPackage(set, gen string, part int) string {
-	return fmt.Sprintf("%s%05d.zip", ResourceDumpPrefix(set, gen), part)
+func (set Dumps) ResourcePackage(gen string, part int) string {
+	return fmt.Sprintf("%s%05d.zip", set.ResourcePrefix(gen), part)
 }
 
-// ResourceDumpList names a part of the index of the generation gen.
-func ResourceDumpList(set, gen string, part int) string {
-	return fmt.Sprintf("%slist-%05d.xml", ResourceDumpPrefix(set, gen), part)
+// ResourcePart names a part of the index of the generation gen.
+func (set Dumps) ResourcePart(gen string, part int) string {
+	return fmt.Sprintf("%slist-%05d.xml", set.ResourcePrefix(gen), part)
 }
 
-// ChangeDumpPackage names the package whose interval begins at from.
-func ChangeDumpPackage(set string, from time.Time) string {
-	return DocumentsDir + set + "/changedump-" + from.UTC().Format(StampLayout) + ".zip"
+// ChangePackage names the package whose interval begins at from.
+func (set Dumps) ChangePackage(from time.Time) string {
+	return DocumentsDir + string(set) + "/changedump-" + from.UTC().Format(StampLayout) + ".zip"
 }
 
-// ChangeDumpList names the part of a Change Dump's index whose interval
+// ChangePart names the part of a Change Dump's index whose interval
 // begins at from. It grows until it is closed.
-func ChangeDumpList(set string, from time.Time) string {
-	return DocumentsDir + set + "/changedump-list-" + from.UTC().Format(StampLayout) + ".xml"
+func (set Dumps) ChangePart(from time.Time) string {
+	return DocumentsDir + string(set) + "/changedump-list-" + from.UTC().Format(StampLayout) + ".xml"
 }
 
 // ResourceListCopy names the copy of the Resource List of the generation gen
 // that its archive lists. The entry document has the same bytes while it is the
 // newest.
-func ResourceListCopy(set, gen string) string {
-	return DocumentsDir + set + "/resourcelist-" + gen + ".xml"
+func (set Set) ResourceListCopy(gen string) string {
+	return DocumentsDir + string(set) + "/resourcelist-" + gen + ".xml"
 }
 
 // CopyOfPart returns the name of the copy to which a part of a Resource List
@@ -157,28 +169,28 @@ func CopyOfPart(name string) string {
 	return name
 }
 
-// ResourceDumpCopy names the copy of the Resource Dump of the generation gen that
+// ResourceCopy names the copy of the Resource Dump of the generation gen that
 // its archive lists.
-func ResourceDumpCopy(set, gen string) string {
-	return DocumentsDir + set + "/resourcedump-" + gen + ".xml"
+func (set Dumps) ResourceCopy(gen string) string {
+	return DocumentsDir + string(set) + "/resourcedump-" + gen + ".xml"
 }
 
 // Archive names the archive of documents that have the capability, or the index
 // of its parts.
-func Archive(set string, c resourcesync.Capability) string {
-	return DocumentsDir + set + "/" + string(ArchiveOf(c)) + ".xml"
+func (set Set) Archive(c resourcesync.Capability) string {
+	return DocumentsDir + string(set) + "/" + string(ArchiveOf(c)) + ".xml"
 }
 
 // ArchivePart names a part of an archive.
-func ArchivePart(set string, c resourcesync.Capability, number int) string {
+func (set Set) ArchivePart(c resourcesync.Capability, number int) string {
 	return fmt.Sprintf("%s%s/%s-%05d.xml", DocumentsDir, set, ArchiveOf(c), number)
 }
 
 // ArchivePartNumber returns the number of the part called name; 0 if name is not
 // a part of the archive.
-func ArchivePartNumber(set string, c resourcesync.Capability, name string) int {
-	digits := strings.TrimSuffix(strings.TrimPrefix(name, DocumentsDir+set+"/"+string(ArchiveOf(c))+"-"), ".xml")
-	if n, err := strconv.Atoi(digits); err == nil && n > 0 && ArchivePart(set, c, n) == name {
+func (set Set) ArchivePartNumber(c resourcesync.Capability, name string) int {
+	digits := strings.TrimSuffix(strings.TrimPrefix(name, DocumentsDir+string(set)+"/"+string(ArchiveOf(c))+"-"), ".xml")
+	if n, err := strconv.Atoi(digits); err == nil && n > 0 && set.ArchivePart(c, n) == name {
 		return n
 	}
 	return 0
@@ -189,19 +201,19 @@ var archivedName = regexp.MustCompile(`^(resourcelist|changelist|resourcedump|ch
 
 // IsArchived reports whether the archive of documents with the capability can
 // list name.
-func IsArchived(set string, c resourcesync.Capability, name string) bool {
-	rest, ok := strings.CutPrefix(name, DocumentsDir+set+"/")
+func (set Set) IsArchived(c resourcesync.Capability, name string) bool {
+	rest, ok := strings.CutPrefix(name, DocumentsDir+string(set)+"/")
 	m := archivedName.FindStringSubmatch(rest)
 	return ok && m != nil && strings.TrimSuffix(m[1], "-list") == string(c)
 }
 
 // ArchiveState names the stored content of the archives of a set's lists, or of
 // its dumps.
-func ArchiveState(set string, dumps bool) string {
+func (set Set) ArchiveState(dumps bool) string {
 	if dumps {
 		set += ".dumps" // no set is called so
 	}
-	return PrivateDir + "archives/" + set + ".json"
+	return PrivateDir + "archives/" + string(set) + ".json"
 }
 
 // Manifest names the copy of a package's manifest.
@@ -225,19 +237,19 @@ func IsPackage(name string) bool {
 var dumpPart = regexp.MustCompile(`^((resourcedump-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?(-list)?-[0-9]{5,}|changedump(-list)?-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?)\.(zip|xml)|` +
 	`(resourcedump-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?|(resourcedump|changedump)-archive-[0-9]{5,})\.xml)$`)
 
-// IsDumpPart reports whether name is a package, a manifest's copy or a part of an
+// IsPart reports whether name is a package, a manifest's copy or a part of an
 // index of dumps, of any generation.
-func IsDumpPart(set, name string) bool {
-	rest, ok := strings.CutPrefix(name, DocumentsDir+set+"/")
+func (set Dumps) IsPart(name string) bool {
+	rest, ok := strings.CutPrefix(name, DocumentsDir+string(set)+"/")
 	return ok && dumpPart.MatchString(rest)
 }
 
 // Demand is the address at which clients request packages on demand.
-func Demand(set string) string { return DocumentsDir + set + "/dump" }
+func (set Set) Demand() string { return DocumentsDir + string(set) + "/dump" }
 
 // Topic is the topic of a set's notifications (RN-CH-03), and the name of the
 // page or event stream at that address.
-func Topic(set string) string { return DocumentsDir + set + "/changes" }
+func (set Set) Topic() string { return DocumentsDir + string(set) + "/changes" }
 
 // IsTopic reports whether name is the topic of any set.
 func IsTopic(name string) bool {
@@ -247,7 +259,7 @@ func IsTopic(name string) bool {
 }
 
 // NotifyState names the stored progress of a set's notifications.
-func NotifyState(set string) string { return PrivateDir + set + ".notify.json" }
+func (set Set) NotifyState() string { return PrivateDir + string(set) + ".notify.json" }
 
 // PatchTypes maps the media types of patches to the extensions of their names.
 var PatchTypes = map[string]string{
@@ -257,24 +269,24 @@ var PatchTypes = map[string]string{
 
 // PatchDir is the directory of a set's patches, which has a subdirectory for
 // each day.
-func PatchDir(set string) string { return DocumentsDir + set + "/patches/" }
+func (set Set) PatchDir() string { return DocumentsDir + string(set) + "/patches/" }
 
 // patchLayout formats an instant as a day and a time of day.
 const patchLayout = "20060102/T150405.0000000Z"
 
 // Patch names a patch published at now; unique distinguishes it from others of
 // that instant. The time of the change that will link to it is not yet known.
-func Patch(set, mediaType string, now time.Time, unique string) (name string, ok bool) {
+func (set Set) Patch(mediaType string, now time.Time, unique string) (name string, ok bool) {
 	ext, ok := PatchTypes[mediaType]
-	return PatchDir(set) + now.UTC().Format(patchLayout) + "-" + unique + ext, ok
+	return set.PatchDir() + now.UTC().Format(patchLayout) + "-" + unique + ext, ok
 }
 
 // patchFile matches the names of patches within PatchDir.
 var patchFile = regexp.MustCompile(`^([0-9]{8}/T[0-9]{6}\.[0-9]{7}Z)-[0-9a-f]+(\.json|\.dcz)$`)
 
 // ParsePatch returns the time at which the patch called name was published.
-func ParsePatch(set, name string) (at time.Time, ok bool) {
-	rest, ok := strings.CutPrefix(name, PatchDir(set))
+func (set Set) ParsePatch(name string) (at time.Time, ok bool) {
+	rest, ok := strings.CutPrefix(name, set.PatchDir())
 	m := patchFile.FindStringSubmatch(rest)
 	if !ok || m == nil {
 		return time.Time{}, false
@@ -287,17 +299,17 @@ func ParsePatch(set, name string) (at time.Time, ok bool) {
 func IsPatch(name string) bool {
 	rest, ok := strings.CutPrefix(name, DocumentsDir)
 	set, _, _ := strings.Cut(rest, "/")
-	_, named := ParsePatch(set, name)
+	_, named := Set(set).ParsePatch(name)
 	return ok && named
 }
 
 // Generation identifies a Resource List by the instant of its snapshot. A suffix
 // distinguishes it from earlier ones of the same instant, in case the clock
 // stalls.
-func Generation(set string, at time.Time, taken func(name string) bool) string {
+func (set Set) Generation(at time.Time, taken func(name string) bool) string {
 	stamp := at.UTC().Format(StampLayout)
 	gen := stamp
-	for n := 2; taken(ResourceListPart(set, gen, 1)) || taken(ResourceListCopy(set, gen)); n++ {
+	for n := 2; taken(set.ResourceListPart(gen, 1)) || taken(set.ResourceListCopy(gen)); n++ {
 		gen = fmt.Sprintf("%s.%d", stamp, n)
 	}
 	return gen
@@ -309,8 +321,8 @@ var partName = regexp.MustCompile(`^(resourcelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\
 	`(resourcelist|changelist)-archive-[0-9]{5,})\.xml$`)
 
 // IsPart reports whether name is a part of any generation.
-func IsPart(set, name string) bool {
-	rest, ok := strings.CutPrefix(name, DocumentsDir+set+"/")
+func (set Set) IsPart(name string) bool {
+	rest, ok := strings.CutPrefix(name, DocumentsDir+string(set)+"/")
 	return ok && partName.MatchString(rest)
 }
 
@@ -335,19 +347,19 @@ func Reserved(rel string) bool {
 }
 
 // IsDocument reports whether name is a document of the set.
-func IsDocument(set, name string) bool {
+func (set Set) IsDocument(name string) bool {
 	switch name {
-	case CapabilityList(set), ResourceList(set), ChangeList(set), ResourceDump(set), ChangeDump(set), Feed(set):
+	case set.CapabilityList(), set.ResourceList(), set.ChangeList(), set.ResourceDump(), set.ChangeDump(), Feed(set).Document():
 		return true
 	}
-	return FeedArchiveChain(set, name) != "" || IsPart(set, name) || IsDumpPart(set, name) || isArchive(set, name)
+	return Feed(set).ArchiveChain(name) != "" || set.IsPart(name) || Dumps(set).IsPart(name) || set.isArchive(name)
 }
 
 // isArchive reports whether name is an archive of the set, or the index of its
 // parts.
-func isArchive(set, name string) bool {
+func (set Set) isArchive(name string) bool {
 	for _, c := range Archivable {
-		if name == Archive(set, c) {
+		if name == set.Archive(c) {
 			return true
 		}
 	}
@@ -358,8 +370,8 @@ func isArchive(set, name string) bool {
 var Archivable = [...]resourcesync.Capability{resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump}
 
 // IsChangePart reports whether name is a part of the set's Change List.
-func IsChangePart(set, name string) bool {
-	return IsArchived(set, resourcesync.ChangeList, name)
+func (set Set) IsChangePart(name string) bool {
+	return set.IsArchived(resourcesync.ChangeList, name)
 }
 
 // DescriptionParts matches, within DocumentsDir, the parts of an index of Source
@@ -406,12 +418,12 @@ func ArchiveOf(c resourcesync.Capability) resourcesync.Capability {
 	return resourcesync.ChangeDumpArchive
 }
 
-// CheckSet reports why set cannot be the name of a set.
-func CheckSet(set string) error {
-	if !setName.MatchString(set) {
+// Check reports why set cannot be the name of a set.
+func (set Set) Check() error {
+	if !setName.MatchString(string(set)) {
 		return fmt.Errorf("set %q: a name is made of letters, digits, '_', '-' and '.', at most 100, and does not begin with '-' or '.'", set)
 	}
-	if notSetName.MatchString(set) {
+	if notSetName.MatchString(string(set)) {
 		return fmt.Errorf("set %q: a name must not end in .xml, .html, .gz, .tail, .dumps or .notify", set)
 	}
 	return nil

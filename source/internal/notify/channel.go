@@ -129,7 +129,7 @@ type Channel struct {
 const recentNotifications = 4
 
 func newChannel(set Set) *Channel {
-	return &Channel{set: set, Name: names.Topic(set.Name), grown: make(chan struct{}), moved: make(chan struct{}, 1)}
+	return &Channel{set: set, Name: names.Set(set.Name).Topic(), grown: make(chan struct{}), moved: make(chan struct{}, 1)}
 }
 
 // Streams returns how many event streams are being read, of all sets.
@@ -163,7 +163,7 @@ func (c *Channel) grow(e extent) {
 // Publish notes that the published Change List of a set holds the changes after
 // one place, through another.
 func (s *Channels) Publish(set string, after, through Place) {
-	if c := s.Find(names.Topic(set)); c != nil {
+	if c := s.Find(names.Set(set).Topic()); c != nil {
 		c.grow(extent{after: after, through: through})
 	}
 }

@@ -97,7 +97,7 @@ func (c *Channel) hubs() []*queue {
 
 // loadChannel reads what is remembered of a channel.
 func (s *Channels) loadChannel(ctx context.Context, c *Channel) (*keptChannel, []byte, error) {
-	data, _, err := s.opts.Docs.ReadBlob(ctx, names.NotifyState(c.set.Name))
+	data, _, err := s.opts.Docs.ReadBlob(ctx, names.Set(c.set.Name).NotifyState())
 	if err != nil || data == nil {
 		return &keptChannel{}, nil, err
 	}
@@ -107,7 +107,7 @@ func (s *Channels) loadChannel(ctx context.Context, c *Channel) (*keptChannel, [
 		return &keptChannel{}, nil, nil
 	}
 	if kept.Version > stateVersion {
-		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.NotifyState(c.set.Name), kept.Version, stateVersion)
+		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.Set(c.set.Name).NotifyState(), kept.Version, stateVersion)
 	}
 	if kept.CapabilityList != s.opts.Docs.CapabilityList(c.set.Name) {
 		return &keptChannel{}, nil, nil
@@ -138,12 +138,12 @@ func (s *Channels) saveChannel(ctx context.Context, c *Channel) error {
 	c.mu.Unlock()
 	data, err := json.MarshalIndent(&k, "", "\t")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", names.NotifyState(c.set.Name), err)
+		return fmt.Errorf("write %s: %w", names.Set(c.set.Name).NotifyState(), err)
 	}
 	if data = append(data, '\n'); bytes.Equal(data, old) {
 		return nil
 	}
-	if err := s.opts.Docs.CommitBlob(ctx, names.NotifyState(c.set.Name), data, time.Time{}); err != nil {
+	if err := s.opts.Docs.CommitBlob(ctx, names.Set(c.set.Name).NotifyState(), data, time.Time{}); err != nil {
 		return err
 	}
 	c.mu.Lock()

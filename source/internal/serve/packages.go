@@ -17,7 +17,7 @@ func (h *handler) demand(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	for i := range h.opts.Sets {
-		if set := &h.opts.Sets[i]; rel == names.Demand(set.Name) && set.Bitstream != nil {
+		if set := &h.opts.Sets[i]; rel == names.Set(set.Name).Demand() && set.Bitstream != nil {
 			h.opts.Packages.Serve(w, r, &demand.Set{Name: set.Name, Rules: set.Rules, Bitstream: set.Bitstream})
 			return true
 		}
