@@ -41,7 +41,7 @@ var phraseBudgets = []phraseBudget{
 	{"atompmh", 80, 0, 0},
 	{"bitstream", 105, 0, 0},
 	{"cmd", 80, 0, 10},
-	{"destination", 85, 0, 0},
+	{"destination", 75, 0, 0},
 	{"intake", 80, 0, 0},
 	{"internal", 45, 0, 0},
 	{"memento", 50, 0, 0},

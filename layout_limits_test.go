@@ -81,7 +81,6 @@ var exceptions = []exception{
 	{"blob/s3.writer", contextFields, 1},
 	{"cmd/lockstep/internal/mirror.Watcher", contextFields, 1},
 	{"destination.memberReader", contextFields, 1},
-	{"destination.names", contextFields, 1},
 	{"destination.ways", contextFields, 1},
 	{"destination.wide", contextFields, 1},
 	{"destination/internal/dump.Manifest", contextFields, 1},

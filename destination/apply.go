@@ -128,7 +128,7 @@ func (p *applier) seal(o outcome) outcome {
 	sealed, err := s.Seal()
 	if err != nil {
 		_ = o.writer.Close() // err says why it is of no use
-		p.fetch.names.release(o.held.Path)
+		p.fetch.names.Release(o.held.Path)
 		return outcome{action: o.action, err: &content.LocalError{Err: err}}
 	}
 	o.sealed = sealed
@@ -357,7 +357,7 @@ func (p *applier) settled(o *outcome) {
 	p.report.By.add(o)
 	p.moved.add(o)
 	if a.verb == verbFetch {
-		p.fetch.names.release(o.held.Path)
+		p.fetch.names.Release(o.held.Path)
 	}
 	switch {
 	case a.verb == verbRelease || o.same:

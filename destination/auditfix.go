@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -95,7 +96,7 @@ func (d *Destination) blocked(ctx context.Context, path string) (bool, error) {
 	case !errors.Is(err, blob.ErrNotExist):
 		return false, nil // it is there, or fetching it will tell
 	}
-	for dir := range parents(path) {
+	for dir := range reserve.Parents(path) {
 		if _, err := d.store.Stat(ctx, dir); err == nil || errors.Is(err, blob.ErrForeign) {
 			return true, nil
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
 )
 
@@ -146,7 +147,7 @@ func (r *setRun) predict(t *tally) {
 
 func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier {
 	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: &ways{}, marked: &r.placed}
-	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past, origin: r.origin, ours: r.ours}
+	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: reserve.New(paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past, origin: r.origin, ours: r.ours}
 	if !r.final {
 		a.passing = r.passing
 	}
@@ -193,7 +194,7 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 	if len(a.later) > 0 && (err == nil || isFull(err) && !a.broken) {
 		later := a.later
 		a.later, a.last, a.full, a.fetch.first = nil, true, 0, false
-		a.fetch.names.look()
+		a.fetch.names.Recheck()
 		rest := sliceOf(later)
 		if a.crowd {
 			rest = onlyNew(p.actions(ctx, r.stage))

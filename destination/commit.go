@@ -198,7 +198,7 @@ func (p *applier) carry(ctx context.Context, l *shipment) {
 // drop gives up a content the store would not take.
 func (s *shipment) drop(p *applier, o outcome, err error, together bool) {
 	_ = o.writer.Close() // it takes room, and would fail again
-	p.fetch.names.release(o.held.Path)
+	p.fetch.names.Release(o.held.Path)
 	s.ends = append(s.ends, ending{outcome: o, err: err, together: together})
 }
 
@@ -357,7 +357,7 @@ func (p *applier) discard(o *outcome) {
 	if o.err != nil || o.action.verb != verbFetch {
 		return
 	}
-	p.fetch.names.release(o.held.Path)
+	p.fetch.names.Release(o.held.Path)
 	if o.writer == nil {
 		return
 	}

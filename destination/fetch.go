@@ -11,6 +11,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -38,7 +39,7 @@ type outcome struct {
 type fetcher struct {
 	d      *Destination
 	set    int
-	names  *names
+	names  *reserve.Names
 	resume bool                    // an earlier run may have left unfinished downloads
 	first  bool                    // deletions are still to come: what stands in the way may go
 	refuse func(uri string) string // says why content must not be fetched from there
@@ -108,15 +109,15 @@ func (f *fetcher) with(ctx context.Context, a *action, get func(*transfer) outco
 	path := a.held.Path
 	if a.place != "" {
 		path = a.place
-		f.names.take(a.URI, path)
+		f.names.Take(a.URI, path)
 	} else if a.isHeld() && !a.moves {
-		f.names.take(a.URI, path)
+		f.names.Take(a.URI, path)
 	} else {
 		var err error
-		path, err = f.names.give(a.URI)
-		if f.first && (err != nil && isTaken(err) || err == nil && !f.names.isFirst(a.URI, path)) {
+		path, err = f.names.Give(ctx, a.URI)
+		if f.first && (err != nil && isTaken(err) || err == nil && !f.names.IsFirst(a.URI, path)) {
 			if err == nil {
-				f.names.release(path)
+				f.names.Release(path)
 			}
 			return outcome{action: a, later: true}
 		}
@@ -127,7 +128,7 @@ func (f *fetcher) with(ctx context.Context, a *action, get func(*transfer) outco
 	o := get(&transfer{fetcher: f, a: a, path: path})
 	o.action, o.held.Path = a, path
 	if o.err != nil {
-		f.names.release(path)
+		f.names.Release(path)
 		o.held = journal.Held{}
 	}
 	return o
@@ -145,10 +146,10 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 	if !errors.As(err, &taken) {
 		return outcome{action: a, err: err}
 	}
-	if other := f.names.owner(taken.Path); other != "" {
+	if other := f.names.Owner(taken.Path); other != "" {
 		return outcome{action: a, err: fmt.Errorf("%w: the resource %s has this file", err, fetch.Printable(other))}
 	}
-	if uri, perr := f.names.paths.URI(taken.Path); perr == nil && uri != a.URI {
+	if uri, perr := f.names.Paths.URI(taken.Path); perr == nil && uri != a.URI {
 		if hs, lerr := f.d.journal.Lookup(ctx, []string{uri}); lerr == nil && hs[0].Path == taken.Path {
 			return outcome{action: a, err: fmt.Errorf("%w: the resource %s has this file", err, fetch.Printable(uri))}
 		}
@@ -169,7 +170,7 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 	if _, verr := content.Verify(a.described(), length, got); verr != nil {
 		return outcome{action: a, err: fmt.Errorf("%w, which is not from here and was left alone: %w; --adopt --replace replaces it", err, verr)}
 	}
-	f.names.take(a.URI, taken.Path)
+	f.names.Take(a.URI, taken.Path)
 	h := heldFrom(a, f.set, taken.Path)
 	h.Length, h.Hashes = length, got
 	if info, serr := f.d.store.Stat(ctx, taken.Path); serr == nil {

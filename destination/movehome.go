@@ -9,6 +9,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -124,7 +125,7 @@ func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *filenam
 	if err != nil {
 		return nil, err
 	}
-	given := newNames(ctx, paths, s.d.store)
+	given := reserve.New(paths, s.d.store)
 	var moves []placeMove
 	var rows []journal.Held
 	for i := range held {
@@ -134,13 +135,13 @@ func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *filenam
 			continue // it is gone, or has its own name
 		}
 		still = append(still, h.URI)
-		if to, err := paths.Place(h.URI, given.at); err != nil || to != own || len(h.Hashes) == 0 {
+		if to, err := paths.Place(h.URI, func(path string) (filename.Occupancy, error) { return given.At(ctx, path) }); err != nil || to != own || len(h.Hashes) == 0 {
 			continue
 		}
 		if _, err := s.d.store.Stat(ctx, h.Path); err != nil {
 			continue // the local check repairs it
 		}
-		given.take(h.URI, own)
+		given.Take(h.URI, own)
 		moves, rows = append(moves, placeMove{h.URI, h.Path, own}), append(rows, *h)
 	}
 	if len(moves) == 0 {

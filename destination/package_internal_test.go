@@ -23,6 +23,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -73,7 +74,7 @@ func newPackageRig(t testing.TB, body []byte) *packageRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fetcher{d: g.d, set: 1, names: newNames(t.Context(), paths, store)}
+	f := &fetcher{d: g.d, set: 1, names: reserve.New(paths, store)}
 	g.p = newPackager(f, g.done, g.single, func(_, text string) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -375,7 +376,7 @@ func BenchmarkPackage(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			g.d.store, g.p.fetch.names.store = store, store
+			g.d.store, g.p.fetch.names.Store = store, store
 		}
 		job := g.job(files)
 		out := make(chan outcome, 256)

@@ -223,11 +223,11 @@ func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.T
 	if a.Length >= 0 && a.Length != info.Size {
 		return differs(&content.Error{URI: a.URI, What: "length", Want: fmt.Sprint(a.Length), Got: fmt.Sprint(info.Size)}, "--adopt --replace replaces it")
 	}
-	f.names.take(a.URI, taken.Path)
+	f.names.Take(a.URI, taken.Path)
 	o := get(&transfer{fetcher: f, a: a, path: taken.Path})
 	o.action, o.held.Path = a, taken.Path
 	if o.err != nil || o.writer == nil {
-		f.names.release(taken.Path)
+		f.names.Release(taken.Path)
 		o.held = journal.Held{}
 		return o
 	}
@@ -235,11 +235,11 @@ func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.T
 	o.writer = nil
 	length, sums, err := f.hashers.Blob(ctx, f.d.store, taken.Path, content.Algorithms(o.held.Hashes))
 	if err == nil && !sameContent(&o.held, &journal.Held{Length: length, Hashes: sums}) {
-		f.names.release(taken.Path)
+		f.names.Release(taken.Path)
 		return differs(errors.New("its bytes are others"), "remove it to have the Source's") // --adopt compares length and time, which may be right
 	}
 	if err != nil {
-		f.names.release(taken.Path)
+		f.names.Release(taken.Path)
 		return outcome{action: a, err: fmt.Errorf("%w: %w", taken, err)}
 	}
 	o.held.SetFile(&info)

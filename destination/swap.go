@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
 )
 
@@ -64,12 +65,12 @@ func (p *applier) swaps(ctx context.Context, actions iter.Seq2[action, error]) e
 func (p *applier) findSwaps(actions iter.Seq2[action, error]) (found map[string]*swap, order []string, err error) {
 	files, dirs := map[string]int{}, map[string][]int{} // indexes of p.later by their places, and by the directories those are in
 	for i := range p.later {
-		own, err := p.fetch.names.paths.Path(p.later[i].URI)
+		own, err := p.fetch.names.Paths.Path(p.later[i].URI)
 		if err != nil || p.later[i].isHeld() {
 			continue
 		}
 		files[own] = i
-		for dir := range parents(own) {
+		for dir := range reserve.Parents(own) {
 			dirs[dir] = append(dirs[dir], i)
 		}
 	}
@@ -97,7 +98,7 @@ func (p *applier) findSwaps(actions iter.Seq2[action, error]) (found map[string]
 		if come := dirs[a.held.Path]; len(come) > 0 {
 			group(a.held.Path, &a, come...)
 		}
-		for dir := range parents(a.held.Path) {
+		for dir := range reserve.Parents(a.held.Path) {
 			if i, ok := files[dir]; ok {
 				group(dir, &a, i)
 			}
@@ -116,7 +117,7 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	drop := func(os []outcome) {
 		for i := range os {
 			_ = os[i].writer.Close() // it is fetched again
-			p.fetch.names.release(os[i].held.Path)
+			p.fetch.names.Release(os[i].held.Path)
 		}
 	}
 	gone, err := p.keepRemoved(ctx, s.gone)
@@ -151,7 +152,7 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 		}
 		return nil
 	}
-	p.fetch.names.look()
+	p.fetch.names.Recheck()
 	n := len(ws)
 	if err := p.d.store.Commit(ctx, ws...); err != nil {
 		if n = committed(err); isFatal(err) || ctx.Err() != nil {
@@ -201,7 +202,7 @@ func (p *applier) fetchAll(ctx context.Context, as []action) ([]outcome, error) 
 	for i := range as {
 		g.Go(func() error {
 			a := as[i]
-			if own, err := p.fetch.names.paths.Path(a.URI); err == nil {
+			if own, err := p.fetch.names.Paths.Path(a.URI); err == nil {
 				a.place = own
 				all[i] = p.fetch.do(ctx, &a)
 			}
@@ -215,7 +216,7 @@ func (p *applier) fetchAll(ctx context.Context, as []action) ([]outcome, error) 
 		case o.err == nil && o.writer != nil:
 			outcomes = append(outcomes, *o)
 		case o.action != nil && o.err == nil:
-			p.fetch.names.release(o.held.Path)
+			p.fetch.names.Release(o.held.Path)
 		}
 	}
 	if err := ctx.Err(); err != nil {

@@ -1,0 +1,136 @@
+// Package reserve gives new resources the names of their files, so that no two of
+// a run get the same one.
+package reserve
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"lockstep/blob"
+	"lockstep/destination/filename"
+	"lockstep/destination/internal/content"
+)
+
+// Names gives new resources the names of their files. The Journal remembers the
+// name that a URI has; Names remembers those that are not recorded yet. It is
+// safe for concurrent use.
+type Names struct {
+	Paths *filename.Mapping
+	Store blob.Store
+
+	mu    sync.Mutex        // guards what follows
+	files map[string]string // URIs by the keys of the paths given to them
+	dirs  map[string]int    // how many of those lie below a directory, by key
+	known map[string]bool   // directories seen on disk
+}
+
+// maxKnown caps the directories remembered: beyond, the file system is asked again.
+const maxKnown = 50_000
+
+// New returns names that p maps URIs to, and that are free in s.
+func New(p *filename.Mapping, s blob.Store) *Names {
+	return &Names{Paths: p, Store: s, files: map[string]string{}, dirs: map[string]int{}, known: map[string]bool{}}
+}
+
+// Give returns a path for uri that nothing has, and keeps it until release.
+func (n *Names) Give(ctx context.Context, uri string) (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	path, err := n.Paths.Place(uri, func(path string) (filename.Occupancy, error) { return n.at(ctx, path) })
+	if err != nil {
+		return "", err
+	}
+	n.keep(uri, path)
+	return path, nil
+}
+
+// IsFirst reports whether path is the one uri has where nothing is in its way.
+func (n *Names) IsFirst(uri, path string) bool {
+	first, err := n.Paths.Path(uri)
+	return err == nil && first == path
+}
+
+// Take keeps a path that uri has already.
+func (n *Names) Take(uri, path string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.keep(uri, path)
+}
+
+func (n *Names) keep(uri, path string) {
+	n.files[n.Paths.Key(path)] = uri
+	for dir := range Parents(path) {
+		n.dirs[n.Paths.Key(dir)]++
+	}
+}
+
+// Release forgets a path: it is on disk, or will not be.
+func (n *Names) Release(path string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.files, n.Paths.Key(path))
+	for dir := range Parents(path) {
+		key := n.Paths.Key(dir)
+		if n.dirs[key]--; n.dirs[key] == 0 {
+			delete(n.dirs, key)
+		}
+	}
+}
+
+// Recheck forgets what was seen on disk: deletions change it.
+func (n *Names) Recheck() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.known)
+}
+
+// Owner returns the URI that path was given to in this run, or "".
+func (n *Names) Owner(path string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.files[n.Paths.Key(path)]
+}
+
+// At returns what is at path.
+func (n *Names) At(ctx context.Context, path string) (filename.Occupancy, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.at(ctx, path)
+}
+
+func (n *Names) at(ctx context.Context, path string) (filename.Occupancy, error) {
+	key := n.Paths.Key(path)
+	switch {
+	case n.files[key] != "":
+		return filename.Occupied, nil
+	case n.known[path], n.dirs[key] > 0:
+		return filename.Directory, nil
+	}
+	_, err := n.Store.Stat(ctx, path)
+	switch {
+	case err == nil, errors.Is(err, blob.ErrForeign):
+		return filename.Occupied, nil
+	case errors.Is(err, blob.ErrDirectory):
+		if len(n.known) >= maxKnown {
+			clear(n.known)
+		}
+		n.known[path] = true
+		return filename.Directory, nil
+	case errors.Is(err, blob.ErrNotExist):
+		return filename.Vacant, nil
+	}
+	return filename.Occupied, &content.LocalError{Err: err}
+}
+
+// Parents yields the directories above path.
+func Parents(path string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for i := strings.LastIndexByte(path, '/'); i > 0; i = strings.LastIndexByte(path[:i], '/') {
+			if !yield(path[:i]) {
+				return
+			}
+		}
+	}
+}
