@@ -146,6 +146,7 @@ type copied struct {
 	action action
 	row    journal.Held
 	writer blob.Writer
+	byTime bool
 }
 
 // copyBatch is how many copies are committed together.
@@ -157,6 +158,8 @@ type foundFile struct {
 	right bool
 	wrong bool   // something else is there, and is to be replaced
 	from  string // another name, under which it was found
+
+	byTime bool // it is right by its length and time, which no hash confirms
 }
 
 // adopt takes over the files that are right of the resources p would fetch and
@@ -224,10 +227,10 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 		case err == nil && path == own:
 			h.Hashes = l.hashes
 			h.SetFile(&blob.Info{ModTime: l.modified, Version: l.tag})
-			return foundFile{row: h, right: true}, nil
+			return foundFile{row: h, right: true, byTime: !l.verified}, nil
 		case err == nil && !f.wrong:
 			h.Hashes = l.hashes
-			return foundFile{row: h, right: true, from: path}, nil
+			return foundFile{row: h, right: true, byTime: !l.verified, from: path}, nil
 		case path == own && d.d.opts.Replace && isWrong(err):
 			f = foundFile{row: h, wrong: true}
 		}
@@ -272,17 +275,26 @@ func (d *adoption) book(ctx context.Context, a *action, f *foundFile) error {
 		if f.right {
 			d.found.add(a)
 			d.report.By.Adopted++
+			d.countByTime(f.byTime)
 		}
 		return nil
 	case f.from != "":
 		return d.copy(ctx, a, f)
 	case f.right:
 		d.take(a, &f.row)
+		d.countByTime(f.byTime)
 	case f.wrong:
 		d.batch.Put = append(d.batch.Put, f.row)
 		d.counts[d.set.Number]++
 	}
 	return d.record(ctx, false)
+}
+
+// countByTime counts files that were adopted without a hash.
+func (d *adoption) countByTime(byTime bool) {
+	if byTime {
+		d.report.By.AdoptedByTime++
+	}
 }
 
 // take notes and tells that a file is ours.
@@ -328,7 +340,7 @@ func (d *adoption) copy(ctx context.Context, a *action, f *foundFile) error {
 	if !h.Lastmod.IsZero() {
 		w.SetModTime(h.Lastmod)
 	}
-	if d.ready = append(d.ready, copied{*a, *h, w}); len(d.ready) < copyBatch {
+	if d.ready = append(d.ready, copied{*a, *h, w, f.byTime}); len(d.ready) < copyBatch {
 		return nil
 	}
 	return d.commit(ctx)
@@ -353,6 +365,7 @@ func (d *adoption) commit(ctx context.Context) error {
 	for i := range d.ready {
 		if i < n {
 			d.take(&d.ready[i].action, &d.ready[i].row)
+			d.countByTime(d.ready[i].byTime)
 		} else {
 			_ = ws[i].Close() // it would fail again
 		}

@@ -9,6 +9,14 @@ import (
 	"lockstep/destination"
 )
 
+// byTime returns how many of n files are adopted without a hash.
+func byTime(st style, n int64) int64 {
+	if st.noHash || st.sitemap {
+		return n
+	}
+	return 0
+}
+
 // TestAdopt takes over a directory that another program filled, and fetches
 // nothing of what is right in it.
 func TestAdopt(t *testing.T) {
@@ -29,12 +37,12 @@ func TestAdopt(t *testing.T) {
 		writeFile(t, m.path("d/f7"), "wrong") // with the time of now
 		writeFile(t, m.path("notes"), "the user's")
 		m.opts.Adopt, m.opts.DryRun = true, true
-		if r, err := m.sync(); err != nil || r.Created != 2 || r.Unchanged != 200 || r.By.Adopted != 200 {
+		if r, err := m.sync(); err != nil || r.Created != 2 || r.Unchanged != 200 || r.By.Adopted != 200 || r.By.AdoptedByTime != byTime(st, 200) {
 			t.Errorf("%+v: dry run: %v, %+v", st, err, r)
 		}
 		m.opts.DryRun = false
 		r, err := m.sync()
-		if !errors.Is(err, destination.ErrIncomplete) || r.Created != 1 || r.By.Adopted != 200 || r.Failed != 1 || s.bytes() != 3 {
+		if !errors.Is(err, destination.ErrIncomplete) || r.Created != 1 || r.By.Adopted != 200 || r.By.AdoptedByTime != byTime(st, 200) || r.Failed != 1 || s.bytes() != 3 {
 			t.Errorf("%+v: %v, %+v, %d bytes", st, err, r, s.bytes())
 		}
 		if text, err := os.ReadFile(m.path("d/f7")); err != nil || string(text) != "wrong" {

@@ -134,9 +134,13 @@ type By struct {
 	Mirror    int64 `json:"mirror"`    // from another address the Source names
 	Unchanged int64 `json:"unchanged"` // asked for, and found to be what is held
 	Adopted   int64 `json:"adopted"`   // from a file that was there already
-	Memento   int64 `json:"memento"`   // from a memento or a TimeGate: of the past, or of the listed version where the resource has another one
-	Kept      int64 `json:"kept"`      // of the past: from what the mirror has kept
-	Harvest   int64 `json:"harvest"`   // with what told of it, from an Origin
+
+	// AdoptedByTime is how many of those that were adopted no hash has verified: the
+	// Source states none, and their lengths and times are as stated.
+	AdoptedByTime int64 `json:"adopted_by_time,omitempty"`
+	Memento       int64 `json:"memento"` // from a memento or a TimeGate: of the past, or of the listed version where the resource has another one
+	Kept          int64 `json:"kept"`    // of the past: from what the mirror has kept
+	Harvest       int64 `json:"harvest"` // with what told of it, from an Origin
 }
 
 // A byWay names a field of [By].

@@ -95,7 +95,7 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.delete, "delete", "", "`WHAT` to do about resources the Source no longer has: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
 	flags.IntVar(&o.maxDelete, "max-delete", destination.DefaultMaxDelete, "stop before deleting more than this `PERCENT` of the mirror; 100 consents")
 	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
-	flags.BoolVar(&o.adopt, "adopt", false, "adopt existing files whose content is correct")
+	flags.BoolVar(&o.adopt, "adopt", false, "adopt existing files whose content is correct: by a hash, or, if the Source states none, by length and time")
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace existing files whose content is not correct")
 	flags.StringVar(&o.checkLocal, "check-local", "", "look `WHEN` for files of DEST that are missing, or differ in size or time from what was written, and repair them: always, daily, never (default always; daily in mirrors of 100,000 resources and more)")
 	help.Grouped(flags, help.OutcomeGroup, func(flags *pflag.FlagSet) {

@@ -211,6 +211,10 @@ func TallyText(created, updated, deleted, unchanged, failed, refused int64) stri
 // which needs no words.
 func waysText(by *destination.By) string {
 	var parts []string
+	adopted := "adopted from files that were here"
+	if by.AdoptedByTime > 0 {
+		adopted += ", " + term.Thousands(by.AdoptedByTime) + " of them by length and time alone, as the Source states no hash"
+	}
 	for _, part := range []struct {
 		n    int64
 		what string
@@ -222,7 +226,7 @@ func waysText(by *destination.By) string {
 		{by.Memento, "from mementos"},
 		{by.Kept, "from versions kept here"},
 		{by.Harvest, "with the harvest"},
-		{by.Adopted, "adopted from files that were here"},
+		{by.Adopted, adopted},
 		{by.Request, "with a request each"},
 		{by.Unchanged, "asked for and found unchanged"},
 	} {

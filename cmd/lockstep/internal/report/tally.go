@@ -71,7 +71,7 @@ func effort(mode string) int {
 func addBy(a, b destination.By) destination.By {
 	return destination.By{
 		Request: a.Request + b.Request, Package: a.Package + b.Package, OnDemand: a.OnDemand + b.OnDemand, Patch: a.Patch + b.Patch,
-		Mirror: a.Mirror + b.Mirror, Unchanged: a.Unchanged + b.Unchanged, Adopted: a.Adopted + b.Adopted, Harvest: a.Harvest + b.Harvest,
+		Mirror: a.Mirror + b.Mirror, Unchanged: a.Unchanged + b.Unchanged, Adopted: a.Adopted + b.Adopted, AdoptedByTime: a.AdoptedByTime + b.AdoptedByTime, Harvest: a.Harvest + b.Harvest,
 	}
 }
 
