@@ -29,6 +29,7 @@ var rooms = []room{
 	{"internal/connlimit", "", "golang.org/x/sys"},
 	{"internal/extsort", "", ""},
 	{"internal/faultclock", "", ""},
+	{"internal/freeport", "", ""},
 	{"internal/hangup", "", ""},
 	{"internal/iri", "", ""},
 	{"internal/mediatype", "", "github.com/gabriel-vasile/mimetype"},

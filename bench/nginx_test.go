@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lockstep/internal/freeport"
 )
 
 // wrkSeconds is how long each measurement lasts.
@@ -118,12 +120,10 @@ func startNginx(b *testing.B, dir, files, documents string) string {
 	if err := os.WriteFile(filepath.Join(docs, "resourcesync", "main", "resourcelist.xml.gz"), zipped.Bytes(), 0o666); err != nil {
 		b.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
-	address := l.Addr().String()
-	_ = l.Close() // nginx is to have it
 	conf := filepath.Join(dir, "nginx.conf")
 	config := fmt.Sprintf(`worker_processes auto; worker_rlimit_nofile 8192; daemon off; user root;
 pid %[1]s/nginx.pid; error_log %[1]s/nginx.log;

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/internal/freeport"
 )
 
 // TestRetry: a failed attempt is repeated, with waits that double, until it
@@ -243,12 +244,10 @@ func TestGiveUpLater(t *testing.T) {
 // back, every subscription gets everything (WS-C-13).
 func TestBreaker(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	_ = l.Close()
 	r := run(t, hub.NewMem(), hub.Options{RetryFirst: 50 * time.Millisecond, RetryMost: 200 * time.Millisecond})
 	const subscribers = 200
 	for i := range subscribers {
@@ -260,7 +259,8 @@ func TestBreaker(t *testing.T) {
 	if n := r.Stats().Failed; n < 3 || n > 64+20 {
 		t.Errorf("%d attempts at a dead host in a second", n)
 	}
-	if l, err = net.Listen("tcp", address); err != nil {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
 		t.Fatalf("the port was taken meanwhile: %v", err)
 	}
 	s := &sink{got: map[string][]string{}}

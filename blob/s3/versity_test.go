@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"lockstep/blob"
 	"lockstep/blob/blobtest"
 	"lockstep/blob/s3"
+	"lockstep/internal/freeport"
 )
 
 // versity is one versitygw for all tests, with a directory for each bucket.
@@ -72,12 +72,10 @@ func startVersity(program string) error {
 			return err
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address(context.Background())
 	if err != nil {
 		return err
 	}
-	address := l.Addr().String()
-	_ = l.Close() // only its port is needed
 	var out bytes.Buffer
 	cmd := exec.Command(program, "--port", address, "--access", versityKey, "--secret", versitySecret, "--quiet", "--keep-alive",
 		"posix", filepath.Join(dir, "buckets"))
