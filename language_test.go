@@ -38,22 +38,11 @@ type phraseBudget struct {
 const budgetStep = 5
 
 var phraseBudgets = []phraseBudget{
-	{"atompmh", 80, 0, 0},
-	{"bitstream", 105, 0, 0},
 	{"cmd", 80, 0, 10},
 	{"destination", 75, 0, 0},
 	{"intake", 80, 0, 0},
-	{"internal", 45, 0, 0},
-	{"memento", 50, 0, 0},
-	{"oaipmh", 35, 0, 0},
-	{"patch", 25, 0, 0},
-	{"repository", 95, 5, 0},
-	{"resourcesync", 75, 0, 0},
+	{"repository", 0, 5, 0},
 	{"source", 0, 0, 0},
-	{"storage", 45, 0, 0},
-	{"validate", 65, 0, 0},
-	{"vault", 70, 0, 0},
-	{"websub", 80, 0, 0},
 }
 
 // A text is where phrases are counted: the comments, messages or docs of an area.

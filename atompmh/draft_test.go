@@ -7,8 +7,9 @@ import (
 	"lockstep/atompmh"
 )
 
-// A record in Atom, an entry document whose updated is not that of the entry
-// that led to it, is told apart from a feed by whoever follows a wrong link.
+// A record in Atom, an entry document whose updated differs from that of the
+// entry that links to it, is distinguished from a feed when a client follows a
+// wrong link.
 func TestDraftRecord(t *testing.T) {
 	t.Parallel()
 	_, err := read(strings.NewReader(`<?xml version="1.0" encoding="utf-8"?>

@@ -13,8 +13,8 @@ const (
 	closing = "</feed>\n"
 )
 
-// appendFeed appends the beginning of a document, up to its first entry. All
-// but the characters of its texts has been checked.
+// appendFeed appends the beginning of a document, up to its first entry.
+// Everything but the characters of its texts has been checked.
 func appendFeed(b []byte, f *Feed) ([]byte, error) {
 	b = append(b, opening...)
 	b, err := appendText(b, "id", f.ID)
@@ -57,8 +57,8 @@ func appendFeed(b []byte, f *Feed) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// appendEntry appends e, which has been checked but for the characters of its
-// texts.
+// appendEntry appends e, which has been checked except for the characters of
+// its texts.
 func appendEntry(b []byte, e *Entry) ([]byte, error) {
 	b = append(b, "<entry>"...)
 	b, err := appendText(b, "id", e.ID)
@@ -85,7 +85,7 @@ func appendEntry(b []byte, e *Entry) ([]byte, error) {
 	return append(b, "</entry>\n"...), nil
 }
 
-// appendText appends an element that holds s.
+// appendText appends an element with the text s.
 func appendText(b []byte, name, s string) ([]byte, error) {
 	b = append(b, '<')
 	b = append(b, name...)
@@ -105,7 +105,7 @@ func appendUpdated(b []byte, t time.Time) []byte {
 	return append(b, "</updated>"...)
 }
 
-// appendLink appends l, which has been checked but for its address and the
+// appendLink appends l, which has been checked except for its address and the
 // characters of its title.
 func appendLink(b []byte, l *Link) ([]byte, error) {
 	if !iri.HasScheme(l.Href) || !iri.Plain(l.Href) {

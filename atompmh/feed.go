@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// MediaType is that of the documents (AP-DOC-11).
+// MediaType is the media type of the documents (AP-DOC-11).
 const MediaType = "application/atom+xml"
 
-// The namespaces of what stands in the documents.
+// The namespaces used in the documents.
 const (
 	Namespace           = "http://www.w3.org/2005/Atom"             // RFC 4287, 1.2
 	NamespaceHistory    = "http://purl.org/syndication/history/1.0" // RFC 5005
 	NamespaceTombstones = "http://purl.org/atompub/tombstones/1.0"  // RFC 6721
 )
 
-// A Feed is what a document says of itself.
+// A Feed is the description of a document.
 type Feed struct {
 	ID      string    // of the logical feed; the same in all its documents (AP-DOC-04)
 	Title   string    // plain text
 	Author  string    // the name of the first author
-	Updated time.Time // zero: not told
+	Updated time.Time // zero: not stated
 
 	Self        string // address of the document
 	Current     string // of the subscription document (AP-TS-06)
@@ -29,39 +29,39 @@ type Feed struct {
 	NextArchive string // of the next newer one
 
 	Archive  bool // fh:archive: this is an archive document
-	Complete bool // fh:complete: what is not in here is not there (AP-CMP-01)
+	Complete bool // fh:complete: records that are not in it do not exist (AP-CMP-01)
 
-	Links []Link // the others
+	Links []Link // other links
 }
 
-// A Link leads from a feed or an entry to something else.
+// A Link is a link from a feed or an entry.
 type Link struct {
 	Rel      string // never ""; registered relations in lower case
 	Href     string // absolute URI
-	Type     string // media type; "": not told
+	Type     string // media type; "": not stated
 	Hreflang string
 	Title    string
-	Length   int64 // bytes; 0: not told
+	Length   int64 // bytes; 0: not stated
 }
 
-// RelAlternate is the relation that leads from an entry to the representations
-// of its record (AP-GEN-05).
+// RelAlternate is the relation from an entry to the representations of its
+// record (AP-GEN-05).
 const RelAlternate = "alternate"
 
 // RelFeed is the relation by which a Capability List names the feed of its set: an
-// extension of ours, which others ignore (RS-LN-04).
+// extension that other implementations ignore (RS-LN-04).
 const RelFeed = "urn:x-lockstep:atom-pmh"
 
-// A Kind says what an entry tells of its record. Whether an Active entry has
-// become a historical one shows only in the logical feed.
+// A Kind is the kind of event that an entry reports. Whether an Active entry
+// has become obsolete is only known from the whole logical feed.
 type Kind uint8
 
 const (
-	Active   Kind = iota + 1 // the record is there (AP-CLS-02)
+	Active   Kind = iota + 1 // the record exists (AP-CLS-02)
 	Deletion                 // the record was deleted (AP-CLS-01)
 )
 
-// String returns the word for k.
+// String returns the name of k.
 func (k Kind) String() string {
 	switch k {
 	case Active:
@@ -72,17 +72,17 @@ func (k Kind) String() string {
 	return "undefined"
 }
 
-// An Entry tells of one event of one record (AP-GEN-04).
+// An Entry reports one event of one record (AP-GEN-04).
 type Entry struct {
-	ID      string // of the record; compared character by character (AP-DOC-09)
-	Title   string // a text; where it is HTML, with its tags
+	ID      string // of the record; compared byte by byte (AP-DOC-09)
+	Title   string // plain text; HTML titles keep their tags
 	Updated time.Time
 	Kind    Kind
 	Links   []Link // alternates and others, in the order of the document
-	Summary string // as Title
+	Summary string // like Title
 }
 
-// Alternates returns the links that lead to representations of the record.
+// Alternates returns the links to representations of the record.
 func (e *Entry) Alternates() []Link {
 	n := 0
 	for i := range e.Links {
@@ -102,9 +102,8 @@ func (e *Entry) Alternates() []Link {
 	return out
 }
 
-// RecordID returns an identifier for the record at uri that is always the same:
-// urn:uuid with the UUID of version 5 of uri in the namespace of URLs (RFC
-// 9562, 5.5).
+// RecordID returns a stable identifier for the record at uri: urn:uuid with the
+// UUID of version 5 of uri in the namespace of URLs (RFC 9562, 5.5).
 func RecordID(uri string) string {
 	// The namespace of URLs, 6ba7b811-9dad-11d1-80b4-00c04fd430c8.
 	space := [...]byte{0x6b, 0xa7, 0xb8, 0x11, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8}

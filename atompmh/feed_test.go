@@ -18,7 +18,7 @@ const (
 	entry = `<entry><id>urn:r</id>` + stamp + alternate + `</entry>`
 )
 
-// What a document says of itself, wherever it does (AP-TS-05, AP-TS-06,
+// The description of a document, wherever its elements are (AP-TS-05, AP-TS-06,
 // AP-TS-10, AP-CMP-01, AP-DOC-04, AP-GEN-03).
 func TestFeed(t *testing.T) {
 	t.Parallel()
@@ -49,8 +49,8 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// What is wrong with what a document says of itself is told; what it means
-// counts (AP-DOC-02, AP-CMP-03, AP-AMB-04, AP-AMB-09).
+// Errors in the description of a document are reported, and its meaning is kept
+// (AP-DOC-02, AP-CMP-03, AP-AMB-04, AP-AMB-09).
 func TestBadFeeds(t *testing.T) {
 	t.Parallel()
 	self := `<link rel="self" href="https://lib.example.net/pmh/feed"/>`
@@ -103,8 +103,8 @@ func TestBadFeeds(t *testing.T) {
 	}
 }
 
-// AP-AMB-05: with fh:complete deletion entries are told of all the same, and
-// that it is odd (AP-CMP-03).
+// AP-AMB-05: deletion entries in a document with fh:complete are returned, with
+// a warning (AP-CMP-03).
 func TestCompleteWithDeletion(t *testing.T) {
 	t.Parallel()
 	got := readString(t, root+about+named+"<fh:complete/><entry><id>urn:r</id>"+stamp+"<content/></entry>"+tail)
@@ -113,7 +113,7 @@ func TestCompleteWithDeletion(t *testing.T) {
 	}
 }
 
-// A feed needs no author where each entry has one, or was copied with one.
+// A feed needs no author if each entry has one, or was copied with one.
 func TestAuthors(t *testing.T) {
 	t.Parallel()
 	own := strings.Replace(entry, "</entry>", named+"</entry>", 1)
@@ -126,7 +126,7 @@ func TestAuthors(t *testing.T) {
 	}
 }
 
-// A time that comes last is held against the entries as well (AP-TS-01).
+// A feed time that follows the entries is also compared with them (AP-TS-01).
 func TestUpdatedBehind(t *testing.T) {
 	t.Parallel()
 	got := readString(t, root+`<id>urn:feed</id><title/>`+named+entry+`<updated>2024-04-30T00:00:00Z</updated>`+tail)
@@ -135,8 +135,8 @@ func TestUpdatedBehind(t *testing.T) {
 	}
 }
 
-// AP-DOC-12: relative links are resolved against the nearest xml:base, and
-// else against the address of the document.
+// AP-DOC-12: relative links are resolved against the nearest xml:base,
+// otherwise against the address of the document.
 func TestBase(t *testing.T) {
 	t.Parallel()
 	of := func(feed, entry, link, href string) string {
@@ -181,7 +181,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// Titles are texts, whatever is inside them.
+// Titles are plain text, whatever markup is inside them.
 func TestTitles(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -197,7 +197,7 @@ func TestTitles(t *testing.T) {
 	}
 }
 
-// Identifiers are those of RFC 9562: of version 5, in the namespace of URLs.
+// Identifiers conform to RFC 9562: version 5, in the namespace of URLs.
 func TestRecordID(t *testing.T) {
 	t.Parallel()
 	for uri, want := range map[string]string{
@@ -212,7 +212,7 @@ func TestRecordID(t *testing.T) {
 	}
 }
 
-// Alternates are what leads to the record (AP-GEN-05).
+// Alternates are the links to the record (AP-GEN-05).
 func TestAlternates(t *testing.T) {
 	t.Parallel()
 	via := atompmh.Link{Rel: "via", Href: "urn:x"}

@@ -20,11 +20,11 @@ import (
 	"lockstep/atompmh"
 )
 
-// FuzzReader: no input makes the Reader panic, go on for ever or return an
-// error of another type than it promises; how it is cut into reads makes no
-// difference; of records it never says what encoding/xml does not see.
+// FuzzReader: no input makes the Reader panic, run forever or return an
+// undocumented error; how the input is split into reads makes no difference;
+// every returned record is also seen by encoding/xml.
 func FuzzReader(f *testing.F) {
-	paths, _ := filepath.Glob(filepath.Join("..", "testdata", "feeds", "*.xml")) // none is no harm
+	paths, _ := filepath.Glob(filepath.Join("..", "testdata", "feeds", "*.xml")) // there may be none
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -66,7 +66,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// checkEntry holds e to what the Reader promises of all it returns.
+// checkEntry checks what the Reader promises of every entry.
 func checkEntry(t *testing.T, e atompmh.Entry) {
 	t.Helper()
 	if e.ID == "" || e.Updated.IsZero() || e.Updated.Location() != time.UTC || !utf8.ValidString(e.ID+e.Title+e.Summary) {
@@ -82,8 +82,8 @@ func checkEntry(t *testing.T, e atompmh.Entry) {
 	}
 }
 
-// beside compares entries with what encoding/xml sees in doc, where it does: a
-// deletion is one there as well.
+// beside compares entries with what encoding/xml sees in doc: a deletion is one
+// there as well.
 func beside(t *testing.T, doc []byte, entries []atompmh.Entry) {
 	t.Helper()
 	var feed struct {
@@ -114,8 +114,7 @@ func beside(t *testing.T, doc []byte, entries []atompmh.Entry) {
 		}
 		found := false
 		for _, x := range feed.Entries {
-			// A deletion has no link without a relation, and a content that
-			// leads nowhere.
+			// A deletion has no link without a relation, and its content has no address.
 			ok := len(x.ID) > 0 && len(x.Content) > 0 && slices.ContainsFunc(x.ID, func(id string) bool { return strings.Contains(id, e.ID) })
 			for _, c := range x.Content {
 				ok = ok && c.Src == ""
@@ -134,7 +133,7 @@ func beside(t *testing.T, doc []byte, entries []atompmh.Entry) {
 	}
 }
 
-// FuzzRoundTrip: what the Writer takes, a strict Reader gives back.
+// FuzzRoundTrip: what the Writer accepts, a strict Reader reads back.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("urn:r", "A & B", "text/html", "http://a.example/?a=1&b=2", "alternate", "", int64(1_700_000_000_000_000_000), int64(12))
 	f.Add("urn:\u00fc", " \t<x> ", "a/b", "urn:x", "via", "de", int64(-1), int64(0))
@@ -170,11 +169,11 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// rfc3339 is its grammar, of which package time takes more.
+// rfc3339 is its grammar; package time accepts more.
 var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// FuzzDatetime: a datetime of RFC 3339 is the instant that package time takes
-// it for.
+// FuzzDatetime: a datetime of RFC 3339 is parsed to the same instant as by
+// package time.
 func FuzzDatetime(f *testing.F) {
 	for _, s := range []string{"2024-05-01T00:00:00Z", "2024-05-01T10:00:00.5+10:00", "2024-12-31T23:59:60Z", "2024-05-01"} {
 		f.Add(s)

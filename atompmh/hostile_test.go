@@ -15,8 +15,8 @@ import (
 	"lockstep/atompmh"
 )
 
-// What is no feed is refused, in words that say what it is (AP-DOC-11,
-// AP-AMB-15).
+// Data that is not a feed is refused with a description of what it is
+// (AP-DOC-11, AP-AMB-15).
 func TestNotFeeds(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -63,7 +63,8 @@ func TestNotFeeds(t *testing.T) {
 	}
 }
 
-// A feed may come in other encodings, compressed, with a bare document type.
+// A feed may have other encodings, be compressed, or have a bare document type
+// declaration.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	doc := strings.Replace(head, "Records", "Grüße", 1) + entry + tail
@@ -95,7 +96,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// repeat returns a stream of prefix and then body for ever.
+// repeat returns a stream of prefix and then body forever.
 func repeat(prefix, body string) io.Reader {
 	return io.MultiReader(strings.NewReader(prefix), &repeater{text: body})
 }
@@ -113,7 +114,7 @@ func (r *repeater) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Streams without end come to one, in bounded memory (AP-HTTP-08).
+// Endless streams are cut off, in bounded memory (AP-HTTP-08).
 func TestEndless(t *testing.T) {
 	t.Parallel()
 	inEntry := head + "<entry><id>urn:r</id>"
@@ -156,8 +157,8 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// Of very many links the first thousand are kept; a long content, which is not
-// for us, is passed over.
+// Of very many links the first thousand are kept; a long, irrelevant content is
+// skipped.
 func TestGreatEntries(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat(`<link rel="via" href="urn:x"/>`, 1200)
@@ -198,8 +199,8 @@ func TestFlatMemory(t *testing.T) {
 	}
 }
 
-// An entry costs two allocations to read, its text and its links, and none to
-// write.
+// Reading an entry costs two allocations, its text and its links; writing one
+// costs none.
 func TestAllocations(t *testing.T) {
 	const n = 1000
 	doc := head + strings.Repeat(entry, n) + tail

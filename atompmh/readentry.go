@@ -10,35 +10,35 @@ import (
 // A span is a piece of a draft's text.
 type span struct{ from, to int32 }
 
-// A draft is what is known of the entry at hand. Its texts are gathered in one
+// A draft is the state of the current entry. Its texts are collected in one
 // buffer, so that a finished entry costs one string, of which its fields are
-// pieces.
+// slices.
 type draft struct {
 	text               []byte
 	id, title, summary span
 	links              []draftLink
 	updated            time.Time
-	src                draftLink // what content leads to
+	src                draftLink // target of content
 
 	hasID, hasTitle, hasUpdated bool
 	hasAuthor, hasSummary       bool
-	alternates                  int // usable ones
-	broken                      int // others
+	alternates                  int // number of usable ones
+	broken                      int // number of others
 	content                     content
-	inline                      bool // it is skipped for what it has, not for what it lacks
+	inline                      bool // it is skipped for content that it has, not for something missing
 }
 
-// content says what is known of the content of an entry.
+// content describes the content element of an entry.
 type content uint8
 
 const (
 	contentNone  content = iota
-	contentEmpty         // the element, and nothing in it
-	contentSrc           // it leads elsewhere
-	contentFull          // there is something in it
+	contentEmpty         // the element is empty
+	contentSrc           // the content is at another address
+	contentFull          // the element has content
 )
 
-// A draftLink is a link whose texts are not cut yet.
+// A draftLink is a link whose texts have not been sliced yet.
 type draftLink struct {
 	Link
 	href, title span
@@ -48,7 +48,7 @@ func (d *draft) reset() {
 	*d = draft{text: d.text[:0], links: d.links[:0]}
 }
 
-// keep adds b to the draft's text.
+// keep appends b to the draft's text.
 func (d *draft) keep(b []byte) span {
 	from := len(d.text)
 	d.text = append(d.text, b...)
@@ -63,8 +63,8 @@ func (l *draftLink) cut(text string) Link {
 	return out
 }
 
-// entry reads the entry whose start tag is at hand. It reports whether it can
-// be used; a document survives entries that cannot.
+// entry reads the entry whose start tag was just read. It reports whether the
+// entry is usable; a document remains readable if some are not.
 func (r *Reader) entry(e *Entry) (ok bool, err error) {
 	*e = Entry{}
 	d := &r.draft
@@ -165,7 +165,7 @@ func (r *Reader) entryChild(base *url.URL) error {
 	return r.s.Skip()
 }
 
-// source reads where an entry was copied from: its author is that of the entry
+// source reads the origin of a copied entry: its author is that of the entry
 // (RFC 4287, 4.2.1).
 func (r *Reader) source() error {
 	for {
@@ -182,8 +182,8 @@ func (r *Reader) source() error {
 	}
 }
 
-// content reads the content of an entry, of which nothing is kept: white space
-// counts as empty (AP-CLS-04).
+// content reads the content of an entry, and discards it: white space counts as
+// empty (AP-CLS-04).
 func (r *Reader) content(base *url.URL) error {
 	d := &r.draft
 	was := d.content
@@ -216,7 +216,7 @@ func (r *Reader) content(base *url.URL) error {
 	return nil
 }
 
-// classify says what the entry is; 0 if that cannot be told.
+// classify returns the kind of the entry, or 0 if it is unknown.
 func (r *Reader) classify() Kind {
 	d := &r.draft
 	switch {
@@ -225,7 +225,7 @@ func (r *Reader) classify() Kind {
 	case d.alternates > 0: // AP-CLS-04
 		r.warn("AP-CLS-04", "an entry with both alternate link and content, taken as active")
 		return Active
-	case d.broken > 0: // what was to lead to the record does not: this is no deletion
+	case d.broken > 0: // the links to the record are unusable: this is no deletion
 		r.warn("AP-CLS-04", "an entry without an alternate link that can be followed, skipped")
 		return 0
 	case d.content == contentEmpty: // AP-CLS-01
@@ -268,7 +268,7 @@ func (r *Reader) tombstone(e *Entry) (bool, error) {
 	return true, nil
 }
 
-// finish cuts the texts of the entry.
+// finish slices the texts of the entry.
 func (r *Reader) finish(e *Entry) {
 	d := &r.draft
 	text := string(d.text)

@@ -10,18 +10,18 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// What a Reader accepts, beside the caps of package xmlscan; each says what it
-// prevents.
+// Limits of a Reader, in addition to those of package xmlscan; each comment
+// says what the limit prevents.
 const (
 	// DefaultReadBytes is how many bytes of a document, uncompressed, a Reader
-	// reads by default: a document without end, or a bomb.
+	// reads by default: it stops endless documents and decompression bombs.
 	DefaultReadBytes = 1 << 30
 
-	maxToken     = 16 << 20 // bytes of one text: memory filled by content that should not be there
+	maxToken     = 16 << 20 // bytes of one text: memory filled by unexpected content
 	maxDepth     = 256      // open elements: memory filled by nesting
-	maxEntryText = 4 << 20  // bytes kept of one entry, or of the feed: memory filled by one of them
+	maxEntryText = 4 << 20  // bytes stored of one entry, or of the feed: memory filled by one of them
 	maxLinks     = 1000     // links of one entry, or of the feed: the same
-	maxWarnings  = 20       // warnings of one rule that are told: a callback called for ever
+	maxWarnings  = 20       // warnings reported per rule: an endless sequence of callbacks
 )
 
 const (
@@ -30,28 +30,28 @@ const (
 	spaceTombstones
 )
 
-// namespaces are those told apart.
+// namespaces are those that the Reader distinguishes.
 var namespaces = []string{Namespace, NamespaceHistory, NamespaceTombstones}
 
 // ReaderOptions configures a [Reader]. The zero value is ready to use.
 type ReaderOptions struct {
 	Base      string        // URI of the document; relative URIs in it are resolved against it
 	Strict    bool          // a Warning is an error
-	OnWarning func(Warning) // called for each, at most 20 times for one rule; may be nil
+	OnWarning func(Warning) // called for each warning, at most 20 times per rule; may be nil
 	MaxBytes  int64         // of the document, uncompressed; default DefaultReadBytes
 }
 
-// Stats are what a Reader counted.
+// Stats are the counts of a Reader.
 type Stats struct {
 	Entries   int   // returned
 	Deletions int   // of them, those of that kind
-	Skipped   int   // not returned, since something in them was wrong
-	Nameless  int   // of them, those that do not say which record they are about, when, or where it is
-	Warnings  int   // also those OnWarning was not called for
+	Skipped   int   // not returned because of errors in them
+	Nameless  int   // of them, those without a usable record ID, time, or address
+	Warnings  int   // including those that OnWarning was not called for
 	Bytes     int64 // of the document, uncompressed
 
-	// The smallest and the largest updated of the entries returned; zero
-	// without entries (AP-HV-06).
+	// The earliest and the latest updated of the returned entries; zero without
+	// entries (AP-HV-06).
 	Earliest, Latest time.Time
 }
 
@@ -59,26 +59,26 @@ type Stats struct {
 // their number. The document may be a gzip file, and in UTF-8, UTF-16, US-ASCII
 // or ISO-8859-1.
 //
-// Where a producer takes liberties, and what an entry means is clear all the
-// same, it is understood, with a [Warning]; a strict Reader makes it an error.
-// What is not well formed is always an error. Elements and attributes that are
-// not known are passed over (AP-DOC-10). Errors stick. They are *[SyntaxError],
-// or what the reader below returned.
+// The Reader accepts deviations if the meaning of an entry is still clear, with
+// a [Warning]; for a strict Reader they are errors. A document that is not well
+// formed is always an error. Unknown elements and attributes are skipped
+// (AP-DOC-10). Errors are sticky. They are *[SyntaxError], or what the
+// underlying reader returned.
 type Reader struct {
 	s     xmlscan.Scanner
 	opts  ReaderOptions
 	base  *url.URL
-	err   error // sticks
+	err   error // sticky
 	stats Stats
 
-	begun   bool // the root was seen
-	pending bool // the scanner stands at the start of an entry
+	begun   bool // the root was read
+	pending bool // the scanner is at the start of an entry
 	feed    Feed
 	head    head
 
 	draft     draft
 	strings   xmlscan.Interner
-	told      map[string]int
+	reported      map[string]int
 	violation error // of a strict Reader
 }
 
@@ -93,8 +93,8 @@ func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	})}
 }
 
-// Feed returns what the document says of itself, as far as it comes in front
-// of the first entry; after the last entry was read, all of it.
+// Feed returns the description of the document, as far as it precedes the first
+// entry; after the last entry was read, all of it.
 func (r *Reader) Feed() (Feed, error) {
 	if err := r.begin(); err != nil && err != io.EOF {
 		return Feed{}, err
@@ -104,8 +104,8 @@ func (r *Reader) Feed() (Feed, error) {
 	return f, nil
 }
 
-// Read reads the next entry into e, of which nothing stays as it was. At the
-// end of the document it returns io.EOF. What e then holds is the caller's.
+// Read reads the next entry into e and overwrites all of it. At the end of the
+// document it returns io.EOF. The content of e belongs to the caller.
 func (r *Reader) Read(e *Entry) error {
 	if err := r.begin(); err != nil {
 		return err
@@ -159,7 +159,8 @@ func (r *Reader) Stats() Stats {
 	return st
 }
 
-// fail makes err stick, and what a strict Reader does not accept an error.
+// fail makes err sticky, and returns the violation that a strict Reader found
+// as an error.
 func (r *Reader) fail(err error) error {
 	if err == nil || err == io.EOF && r.violation != nil {
 		err = r.violation
@@ -212,7 +213,7 @@ func (r *Reader) root() error {
 	return r.s.Errorf("%w: its root element is <%s>", ErrNotFeed, xmlscan.Clip(name))
 }
 
-// count keeps the statistics, and warns of what they show.
+// count updates the statistics, and warns of problems that they show.
 func (r *Reader) count(e *Entry) {
 	r.stats.Entries++
 	if e.Kind == Deletion {
@@ -230,7 +231,7 @@ func (r *Reader) count(e *Entry) {
 	}
 }
 
-// warn tells of a liberty taken; a strict Reader fails by it.
+// warn reports an accepted deviation; it makes a strict Reader fail.
 func (r *Reader) warn(rule, message string) {
 	if r.opts.Strict && r.violation == nil {
 		r.violation = r.s.Errorf("%w", &RuleError{rule, message})
@@ -244,10 +245,10 @@ func (r *Reader) note(rule, message string) {
 	if r.opts.OnWarning == nil {
 		return
 	}
-	if r.told == nil {
-		r.told = make(map[string]int)
+	if r.reported == nil {
+		r.reported = make(map[string]int)
 	}
-	if r.told[rule]++; r.told[rule] > maxWarnings {
+	if r.reported[rule]++; r.reported[rule] > maxWarnings {
 		return
 	}
 	line, column := r.s.Position()

@@ -30,7 +30,7 @@ var (
 	feedTime = time.Date(2024, 5, 2, 9, 30, 12, 500_000_000, time.UTC)
 )
 
-// A reading is what a Reader made of a document.
+// A reading is a Reader's result for a document.
 type reading struct {
 	entries []atompmh.Entry
 	feed    atompmh.Feed
@@ -61,7 +61,8 @@ func readString(t *testing.T, doc string) reading {
 	return got
 }
 
-// What an entry is, by what it has (AP-CLS-01, AP-CLS-02, AP-CLS-04, AP-CLS-05).
+// The kind of an entry, by its content (AP-CLS-01, AP-CLS-02, AP-CLS-04,
+// AP-CLS-05).
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	src := atompmh.Link{Rel: "alternate", Type: "text/html", Href: "https://lib.example.net/rec/7"}
@@ -93,8 +94,8 @@ func TestKinds(t *testing.T) {
 		"empty and full":      {"<content/><content>x</content>", 0, nil, "AP-CLS-04"},
 		"full and empty":      {"<content>x</content><content/>", 0, nil, "AP-CLS-04"},
 		"no content of Atom":  {`<content xmlns="urn:other"/>`, 0, nil, "AP-CLS-04"},
-		// What was to lead to the record does not: taken for a deletion it would
-		// cost the record.
+		// The links to the record are unusable: treated as a deletion, it would remove
+		// the record.
 		"alternate to nowhere":   {`<link rel="alternate"/><content/>`, 0, nil, "AP-CLS-04"},
 		"alternate to a wreck":   {`<link href="http://[::1"/><content/>`, 1, []atompmh.Link{{Rel: "alternate", Href: "http://[::1"}}, "AP-CLS-04"},
 		"alternate to no scheme": {`<link href="//%zz/"/><content/>`, 0, nil, "AP-CLS-04"},
@@ -135,13 +136,13 @@ func TestTombstones(t *testing.T) {
 	}
 }
 
-// What an entry lacks it is skipped for, or not; the feed goes on.
+// Entries that are skipped for missing parts, or not; the feed continues.
 func TestBadEntries(t *testing.T) {
 	t.Parallel()
 	const updated = "<updated>2024-05-01T00:00:00Z</updated>"
 	tests := map[string]struct {
 		in   string
-		want string // the id; "" where it is skipped
+		want string // the id; "" if it is skipped
 		rule string
 	}{
 		"no id":           {stamp + alternate, "", "AP-DOC-05"},
@@ -186,7 +187,7 @@ func TestBadEntries(t *testing.T) {
 	}
 }
 
-// AP-DOC-08: datetimes are instants, whatever they are written as.
+// AP-DOC-08: datetimes are compared as instants, whatever their form.
 func TestDatetimes(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) time.Time { return may1.Add(d) }
@@ -229,7 +230,7 @@ func TestDatetimes(t *testing.T) {
 		"2024-05-01T00:00:00ZZ":               {},
 		"2024-05-01T00:00:0xZ":                {},
 		"2024-05-01X00:00:00Z":                {},
-		"0001-01-01T00:00:00Z":                {}, // what Go calls no time at all
+		"0001-01-01T00:00:00Z":                {}, // the zero time of Go
 		"Wed, 01 May 2024 00:00:00 GMT":       {},
 		"2024-05-01T00:00:00 Europe/Brisbane": {},
 	}
@@ -249,9 +250,9 @@ func TestDatetimes(t *testing.T) {
 	}
 }
 
-// Entries may stand in any order; two of one record are two (AP-GEN-04,
-// AP-TS-04, AP-DOC-06, AP-AMB-09). The Reader tells between which instants they
-// are (AP-HV-06).
+// Entries may be in any order; two of one record are two (AP-GEN-04, AP-TS-04,
+// AP-DOC-06, AP-AMB-09). The Reader reports the interval of their times
+// (AP-HV-06).
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	got := readString(t, head+
@@ -266,7 +267,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// However a document comes in, it is read the same.
+// How a document is split into reads makes no difference.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	doc := head + strings.Repeat("<entry><id>urn:r</id>"+stamp+alternate+"<summary>s &amp; t</summary></entry>", 50) + tail
@@ -285,7 +286,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// Errors stick; an error below comes through; breaking off is allowed.
+// Errors are sticky; an error of the underlying reader is returned; the caller
+// may stop early.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	reset := errors.New("connection reset")

@@ -9,17 +9,17 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// A head is what was seen of a document, beside what went into its Feed.
+// A head is the state of a document that is not part of its Feed.
 type head struct {
 	id, title, updated bool
 	author             bool
 	anonymous          bool // an entry has no author of its own
 	ahead              bool // an entry is updated later than the feed
-	text               int  // bytes kept
+	text               int  // bytes stored
 }
 
-// children reads what stands directly in the root up to the start of the next
-// entry; at the end of the document it returns io.EOF.
+// children reads the children of the root up to the start of the next entry; at
+// the end of the document it returns io.EOF.
 func (r *Reader) children() error {
 	for {
 		m, err := r.s.Next()
@@ -57,8 +57,8 @@ func (r *Reader) children() error {
 	}
 }
 
-// foreignChild counts what is called like an entry, though not in the namespace of
-// Atom: one that is misspelt, or was taken away by xmlns="".
+// foreignChild counts elements with the name of an entry that are not in the
+// namespace of Atom: the namespace is misspelt, or was removed by xmlns="".
 func (r *Reader) foreignChild(name string) {
 	if strings.EqualFold(name, "entry") || strings.EqualFold(name, "deleted-entry") {
 		r.note("AP-DOC-10", "an element "+xmlscan.Clip(name)+" that is not in the namespace of Atom, skipped")
@@ -67,7 +67,7 @@ func (r *Reader) foreignChild(name string) {
 	}
 }
 
-// feedChild reads a child of Atom's own.
+// feedChild reads a child in the Atom namespace.
 func (r *Reader) feedChild(name string) error {
 	f := &r.feed
 	switch name {
@@ -94,7 +94,7 @@ func (r *Reader) feedChild(name string) error {
 	return r.s.Skip()
 }
 
-// feedText reads the text of the element at hand into p, the first time.
+// feedText reads the text of the current element into p, the first time.
 func (r *Reader) feedText(p *string, seen *bool, name string) error {
 	text, err := r.s.AllText()
 	switch {
@@ -112,7 +112,7 @@ func (r *Reader) feedText(p *string, seen *bool, name string) error {
 	return nil
 }
 
-// author reads the author of a feed, of whom the name is kept.
+// author reads the author of a feed, and stores the name.
 func (r *Reader) author() error {
 	r.head.author = true
 	for {
@@ -135,7 +135,7 @@ func (r *Reader) author() error {
 	}
 }
 
-// historyChild takes an element of RFC 5005.
+// historyChild reads an element of RFC 5005.
 func (r *Reader) historyChild(name string) {
 	switch name {
 	case "archive":
@@ -143,13 +143,13 @@ func (r *Reader) historyChild(name string) {
 	case "complete":
 		r.feed.Complete = true
 	case "comlete":
-		// AP-AMB-04: so the draft spells it once. Taken at its word, records
-		// would be deleted for what may be a slip of the pen.
+		// AP-AMB-04: the draft once spells it like this. If it meant complete, records
+		// would be deleted because of what may be a typing error.
 		r.warn("AP-AMB-04", "fh:comlete, which is spelt fh:complete; the feed is not taken for a complete one")
 	}
 }
 
-// feedLink takes a link of the feed.
+// feedLink reads a link of the feed.
 func (r *Reader) feedLink() {
 	f := &r.feed
 	r.draft.reset()
@@ -183,9 +183,9 @@ func (r *Reader) feedLink() {
 	}
 }
 
-// end reads what may come behind the root, and looks at the whole.
+// end reads what may follow the root, and checks the document as a whole.
 func (r *Reader) end() error {
-	// Next refuses elements and text behind the root: nil is impossible here.
+	// Next refuses elements and text after the root: nil is impossible here.
 	_, err := r.s.Next()
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (r *Reader) end() error {
 	return io.EOF
 }
 
-// datetime returns the instant text stands for, in UTC, and whether it does.
+// datetime parses text as an instant, in UTC, and reports whether it is valid.
 func (r *Reader) datetime(text []byte) (time.Time, bool) {
 	t, exact, ok := parseTime(text)
 	switch {
@@ -226,7 +226,7 @@ func (r *Reader) datetime(text []byte) (time.Time, bool) {
 	return t, ok
 }
 
-// checkID warns of an id that is no absolute IRI. It is used as it stands.
+// checkID warns of an id that is not an absolute IRI. It is used unchanged.
 func (r *Reader) checkID(id []byte) {
 	if !iri.Absolute(id) {
 		r.warn("AP-DOC-09", "id \""+xmlscan.Clip(string(id))+"\" is no absolute IRI")

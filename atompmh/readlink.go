@@ -8,8 +8,8 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// link takes the link whose start tag is at hand into the draft, and reports
-// whether it did. One without an address is passed over.
+// link reads the current link element into the draft, and reports whether it is
+// usable. A link without an address is skipped.
 func (r *Reader) link(base *url.URL) bool {
 	d := &r.draft
 	var l draftLink
@@ -40,7 +40,7 @@ func (r *Reader) link(base *url.URL) bool {
 			ref, hasRef = a.Value, true
 		}
 	}
-	if !hasRel && hasRef { // AP-AMB-04: so the draft calls it in places
+	if !hasRel && hasRef { // AP-AMB-04: the draft sometimes uses this name
 		r.warn("AP-AMB-04", "attribute ref of a link, which is called rel")
 		rel = ref
 	}
@@ -74,7 +74,7 @@ func (r *Reader) warnAlternate() {
 	}
 }
 
-// relation returns a relation in its usual spelling; none at all stands for
+// relation returns a relation in its usual spelling; a missing one means
 // alternate (RFC 4287, 4.2.7.2).
 func (r *Reader) relation(rel []byte, stated bool) string {
 	rel = xmlscan.Trim(rel)
@@ -108,7 +108,7 @@ func usualRelation(rel string) string {
 	return strings.ToLower(rel)
 }
 
-// length returns the hint to the size of what a link leads to.
+// length returns the hint to the size of a link's target.
 func (r *Reader) length(v []byte) int64 {
 	n := int64(0)
 	for _, c := range v {
@@ -121,7 +121,7 @@ func (r *Reader) length(v []byte) int64 {
 	return n
 }
 
-// href keeps the URI that v stands for below base (AP-DOC-12).
+// href stores the URI that v means relative to base (AP-DOC-12).
 func (r *Reader) href(v []byte, base *url.URL) (span, bool) {
 	v = xmlscan.Trim(v)
 	if len(v) == 0 {
@@ -149,8 +149,8 @@ func (r *Reader) href(v []byte, base *url.URL) (span, bool) {
 	return span{}, false
 }
 
-// withoutUser takes user name and password off an address, so that they reach
-// neither names of files nor messages.
+// withoutUser removes user name and password from an address, so that they
+// appear neither in file names nor in messages.
 func (r *Reader) withoutUser(v []byte) []byte {
 	v, had := iri.WithoutUser(v)
 	if had {
@@ -159,8 +159,8 @@ func (r *Reader) withoutUser(v []byte) []byte {
 	return v
 }
 
-// baseOf returns the base of the element whose start tag is at hand: base, or
-// what xml:base says of it (AP-DOC-12).
+// baseOf returns the base URI of the current element: base, or what its
+// xml:base makes of it (AP-DOC-12).
 func (r *Reader) baseOf(base *url.URL) *url.URL {
 	for i := range r.s.Attrs {
 		a := &r.s.Attrs[i]

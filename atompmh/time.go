@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// parseTime returns the instant a datetime of RFC 3339 stands for, in UTC. It
-// also takes what is often written instead, which exact tells: lower case
-// letters, a blank for the T, an offset without a colon or none at all (then
-// UTC), no seconds, a date alone. Digits beyond nanoseconds are cut.
+// parseTime parses a datetime of RFC 3339 and returns the instant in UTC. It
+// also accepts common deviations, for which exact is false: lower case letters,
+// a blank for the T, an offset without a colon or none at all (then UTC), no
+// seconds, a date alone. Digits beyond nanoseconds are truncated.
 func parseTime(b []byte) (t time.Time, exact, ok bool) {
 	p := timeParser{b: b, exact: true, ok: true}
 	year := p.digits(4)
@@ -36,7 +36,7 @@ func parseTime(b []byte) (t time.Time, exact, ok bool) {
 		}
 		offset = p.offset()
 	}
-	// A leap second is taken for the one after it.
+	// A leap second becomes the following second.
 	if !p.ok || len(p.b) > 0 || hour > 23 || minute > 59 || second > 60 {
 		return time.Time{}, false, false
 	}
@@ -57,13 +57,13 @@ func daysIn(year, month int) int {
 	return 31
 }
 
-// A timeParser eats a datetime from its beginning.
+// A timeParser consumes a datetime from its beginning.
 type timeParser struct {
 	b         []byte
 	exact, ok bool
 }
 
-// digits eats a number of n digits.
+// digits consumes a number of n digits.
 func (p *timeParser) digits(n int) int {
 	if len(p.b) < n {
 		p.ok = false
@@ -80,7 +80,7 @@ func (p *timeParser) digits(n int) int {
 	return v
 }
 
-// expect eats s.
+// expect consumes s.
 func (p *timeParser) expect(s string) {
 	if len(p.b) < len(s) || string(p.b[:len(s)]) != s {
 		p.ok = false
@@ -89,7 +89,7 @@ func (p *timeParser) expect(s string) {
 	p.b = p.b[len(s):]
 }
 
-// separator eats what stands between date and time.
+// separator consumes the separator between date and time.
 func (p *timeParser) separator() {
 	switch p.b[0] {
 	case 'T':
@@ -101,7 +101,7 @@ func (p *timeParser) separator() {
 	p.b = p.b[1:]
 }
 
-// fraction eats a fraction of a second, if there is one, and returns the
+// fraction consumes a fraction of a second, if there is one, and returns the
 // nanoseconds.
 func (p *timeParser) fraction() int {
 	if len(p.b) == 0 || p.b[0] != '.' && p.b[0] != ',' {
@@ -123,7 +123,7 @@ func (p *timeParser) fraction() int {
 	return v
 }
 
-// offset eats the offset from UTC and returns it in seconds.
+// offset consumes the offset from UTC and returns it in seconds.
 func (p *timeParser) offset() int {
 	if len(p.b) == 0 {
 		p.exact = false
@@ -161,7 +161,7 @@ func (p *timeParser) offset() int {
 }
 
 // appendTime appends t as RFC 3339 in UTC, in milliseconds (AP-DOC-08), or
-// finer where that would lose something. The year must have four digits.
+// finer if that would lose precision. The year must have four digits.
 func appendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	year, month, day := t.Date()

@@ -16,10 +16,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the vectors expect")
 
-// TestVectors compares what the Reader makes of each feed with what the comment
-// in front of it says; the README beside the feeds says how to read it. Some of
-// the examples have no authors and two alternates of one type, and an entry that
-// is later than its feed (AP-AMB-09).
+// TestVectors compares the Reader's result for each feed with the comment at its
+// beginning; the README next to the feeds describes the format. Some of the
+// examples have no authors, two alternates of one type, or an entry that is
+// later than its feed (AP-AMB-09).
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join("..", "testdata", "feeds", "*.xml"))
@@ -52,7 +52,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// outcome says in words what the Reader makes of doc.
+// outcome describes the Reader's result for doc.
 func outcome(doc []byte) string {
 	var b strings.Builder
 	got, err := read(bytes.NewReader(doc), atompmh.ReaderOptions{Base: "https://vectors.example/feed.xml"})

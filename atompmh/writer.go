@@ -10,29 +10,29 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// flushBytes is how much of a document the Writer gathers before it writes.
+// flushBytes is how much of a document the Writer buffers before it writes.
 const flushBytes = 64 << 10
 
 var errClosed = errors.New("write entry: the feed is closed")
 
-// A Writer writes one document in UTF-8. It is strict: what Atom-PMH or Atom
-// do not allow is refused with a *[RuleError], and nothing of it is written.
-// What it has written a strict Reader reads back equal, but for white space
-// around titles and summaries.
+// A Writer writes one document in UTF-8. It is strict: anything that Atom-PMH
+// or Atom do not allow is refused with a *[RuleError], and nothing of it is
+// written. A strict Reader reads the document back equal, except for white
+// space around titles and summaries.
 type Writer struct {
 	w       io.Writer
 	buf     []byte
-	written int64 // bytes handed to w
-	err     error // sticks: w failed
+	written int64 // bytes passed to w
+	err     error // sticky: w failed
 	closed  bool
 	feed    Feed
 	entries int
 }
 
-// NewWriter begins the document f describes. Self, Title, Author and Updated
-// are needed (AP-DOC-02, AP-DOC-03); no entry may be updated later than
-// f.Updated. What Close has not written yet may still be held back: w sees
-// bytes when enough have gathered.
+// NewWriter begins the document that f describes. Self, Title, Author and
+// Updated are required (AP-DOC-02, AP-DOC-03); no entry may be updated later
+// than f.Updated. The Writer buffers: w may receive bytes only when the buffer
+// is full, or on Close.
 func NewWriter(w io.Writer, f Feed) (*Writer, error) {
 	if err := checkFeed(&f); err != nil {
 		return nil, fmt.Errorf("write feed %s: %w", xmlscan.Clip(f.ID), err)
@@ -47,8 +47,8 @@ func NewWriter(w io.Writer, f Feed) (*Writer, error) {
 	return wr, nil
 }
 
-// Write adds one entry. If it is not allowed, nothing was written, and the
-// document can go on. Write keeps nothing of e.
+// Write adds one entry. If the entry is not allowed, nothing was written, and
+// the document can be continued. Write does not retain e.
 func (w *Writer) Write(e *Entry) error {
 	switch {
 	case w.err != nil:
@@ -72,8 +72,8 @@ func (w *Writer) Write(e *Entry) error {
 	return nil
 }
 
-// Close ends the document and writes what is left of it. It does not close the
-// writer below. Closing again does nothing.
+// Close ends the document and writes the rest of it. It does not close the
+// underlying writer. Closing again does nothing.
 func (w *Writer) Close() error {
 	if w.closed || w.err != nil {
 		return w.err
@@ -86,8 +86,8 @@ func (w *Writer) Close() error {
 // Entries returns the number of entries written.
 func (w *Writer) Entries() int { return w.entries }
 
-// Bytes returns the size of the document: as it is once closed, or as it would
-// be if it were closed now.
+// Bytes returns the size of the document: final once closed, otherwise as if it
+// were closed now.
 func (w *Writer) Bytes() int64 {
 	n := w.written + int64(len(w.buf))
 	if !w.closed {
@@ -109,7 +109,7 @@ func (w *Writer) flush() error {
 	return w.err
 }
 
-// checkFeed reports what is wrong with what a document is to say of itself.
+// checkFeed returns an error if the description of a document is invalid.
 func checkFeed(f *Feed) error {
 	switch {
 	case !iri.Absolute(f.ID):
@@ -141,8 +141,8 @@ func checkFeed(f *Feed) error {
 	return nil
 }
 
-// check reports what is wrong with e in this document, but for the characters
-// of its texts.
+// check returns an error if e is not allowed in this document. It does not
+// check the characters of its texts.
 func (w *Writer) check(e *Entry) error {
 	if !iri.Absolute(e.ID) {
 		return broken("AP-DOC-09", "id is no absolute IRI")
@@ -185,7 +185,7 @@ func (w *Writer) check(e *Entry) error {
 	return nil
 }
 
-// checkTime refuses instants RFC 3339 cannot say.
+// checkTime refuses instants that RFC 3339 cannot express.
 func checkTime(t time.Time) error {
 	if u := t.UTC(); t.IsZero() || u.Year() < 0 || u.Year() > 9999 {
 		return broken("AP-DOC-08", "updated is absent, or not in the years 0 to 9999")
@@ -193,7 +193,8 @@ func checkTime(t time.Time) error {
 	return nil
 }
 
-// checkLink reports what is wrong with l, but for the characters of its title.
+// checkLink returns an error if l is invalid, not checking the characters of
+// its title.
 func checkLink(l *Link) error {
 	switch {
 	case l.Rel == "" || usualRelation(l.Rel) != l.Rel || !compact(l.Rel):
@@ -208,7 +209,8 @@ func checkLink(l *Link) error {
 	return nil
 }
 
-// validType reports whether s can be a media type to Atom (RFC 4287, 4.2.7.3).
+// validType reports whether s is a valid media type in Atom (RFC 4287,
+// 4.2.7.3).
 func validType(s string) bool {
 	for i := 1; i < len(s)-1; i++ {
 		if s[i] == '/' {

@@ -40,7 +40,7 @@ func write(t testing.TB, f atompmh.Feed, entries ...atompmh.Entry) []byte {
 	return b.Bytes()
 }
 
-// A document is what Atom says: in UTF-8, each thing once, in UTC with
+// A document conforms to Atom: in UTF-8, without duplicates, in UTC with
 // milliseconds (AP-DOC-02, AP-DOC-03, AP-DOC-05, AP-DOC-08, AP-DEL-06).
 func TestDocument(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// What is written is read back equal.
+// Written documents are read back equal.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -90,7 +90,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// random returns a feed that may be written.
+// random returns a valid feed.
 func random(rnd *rand.Rand) (atompmh.Feed, []atompmh.Entry) {
 	letters := []rune(`abc <>&"'/?=#%[]` + "ü世𝄞")
 	text := func() string {
@@ -244,7 +244,7 @@ func TestFeedRefusals(t *testing.T) {
 	checkRule(t, w.Write(&atompmh.Entry{ID: "urn:r", Updated: may1, Kind: atompmh.Deletion}), "AP-CMP-03")
 }
 
-// An error of the writer below sticks.
+// An error of the underlying writer is sticky.
 func TestWriteError(t *testing.T) {
 	t.Parallel()
 	full := errors.New("no space left")

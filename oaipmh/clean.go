@@ -13,55 +13,56 @@ import (
 // A cleaner is what [Clean] returns.
 type cleaner struct {
 	r      io.Reader
-	in     []byte // read, not yet looked at
-	out    []byte // looked at, not yet handed on
+	in     []byte // read, not yet processed
+	out    []byte // processed, not yet returned
 	buf    []byte // of out
-	err    error  // of r, sticks
+	err    error  // of r, sticky
 	state  cleanState
 	begun  bool
-	narrow bool // one byte is one character, so that bytes above ASCII are as good as others
-	raw    bool // nothing is looked at
+	narrow bool // one byte is one character, so that bytes above ASCII are valid
+	raw    bool // everything passes unchanged
 
-	searched   int    // bytes of in without the beginning of a response
-	junk       int    // bytes left out in front of it
-	junkBegins string // the first of them
+	searched   int    // bytes of in that contain no beginning of a response
+	junk       int    // bytes removed before the response
+	junkBegins string // their beginning
 }
 
-// Clean makes what repositories really send well formed where that is safe: what
-// passes through it stays as it is, but
+// Clean makes the output of real repositories well formed where that is safe. It
+// returns a reader that passes everything else unchanged, except that
 //
-//   - a character that XML forbids, raw or as a reference, and a byte that is no
-//     UTF-8 become U+FFFD;
+//   - a character that XML forbids, raw or as a reference, and a byte that is
+//     not UTF-8 become U+FFFD;
 //   - an ampersand that begins no reference becomes &amp;, and a reference to an
-//     entity that HTML knows and XML does not becomes the character;
-//   - what is in front of a response, within [MaxJunk], is left out: blanks, and
-//     what a program printed. [Junk] describes it.
+//     entity that HTML defines and XML does not becomes the character;
+//   - data before a response, within [MaxJunk], is removed: blanks, and output
+//     of a program. [Junk] describes it.
 //
-// Documents in UTF-16 and gzip files pass as they are.
+// Documents in UTF-16 and gzip files pass unchanged.
 func Clean(r io.Reader) io.Reader {
 	return &cleaner{r: r, in: make([]byte, 0, cleanWindow), buf: make([]byte, 0, cleanWindow+cleanWindow/4)}
 }
 
 const (
 	cleanWindow = 64 << 10
-	cleanSniff  = 256 // bytes by which the encoding is told
+	cleanSniff  = 256 // bytes used to detect the encoding
 	maxRefBytes = 40  // of a reference, longer than any entity's name
 )
 
-// cleanState says where in a document c is.
+// cleanState is the syntactic position of c in a document.
 type cleanState uint8
 
 const (
-	inText cleanState = iota // and in tags
+	inText cleanState = iota // also in tags
 	inComment
 	inCDATA
 	inInstruction
 )
 
-// cleanEnd ends what is not text.
+// cleanEnd holds the ends of constructs that are not text.
 var cleanEnd = [...]string{inComment: "-->", inCDATA: "]]>", inInstruction: "?>"}
 
-// What a byte is, by state: bit 0 set, it passes in text; bit 1, elsewhere.
+// Classes of bytes: with bit 0 set, the byte is valid in text; with bit 1,
+// elsewhere.
 var cleanClass = func() (t [256]uint8) {
 	for b := range 256 {
 		if b >= ' ' && b < utf8.RuneSelf || b == '\t' || b == '\n' || b == '\r' {
@@ -73,7 +74,7 @@ var cleanClass = func() (t [256]uint8) {
 	return t
 }()
 
-// Read implements [io.Reader]. Its errors are those of the reader below.
+// Read implements [io.Reader]. Its errors are those of the underlying reader.
 func (c *cleaner) Read(p []byte) (int, error) {
 	for len(c.out) == 0 {
 		if c.err != nil && len(c.in) == 0 {
@@ -86,8 +87,8 @@ func (c *cleaner) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads and looks at what was read. What it leaves in c.in is too little to
-// tell what it is.
+// fill reads and processes data. What it leaves in c.in is too short to be
+// classified.
 func (c *cleaner) fill() {
 	if c.err == nil {
 		n, err := c.r.Read(c.in[len(c.in):cap(c.in)])
@@ -112,8 +113,8 @@ func (c *cleaner) fill() {
 	c.in = c.in[:rest]
 }
 
-// sniff looks at the beginning of the document: is it text, and how wide are its
-// characters?
+// sniff examines the beginning of the document: whether it is text, and how wide
+// its characters are.
 func (c *cleaner) sniff() {
 	b := c.in
 	if isBinary(b) {
@@ -128,13 +129,13 @@ func (c *cleaner) sniff() {
 	c.narrow = found && !bytes.Contains(name, []byte("utf")) && !bytes.Contains(name, []byte("ascii"))
 }
 
-// isBinary reports whether b begins as a gzip file or as text in UTF-16.
+// isBinary reports whether b begins like a gzip file or text in UTF-16.
 func isBinary(b []byte) bool {
 	return len(b) >= 2 && (b[0] == 0 || b[1] == 0 || b[0] == 0xfe && b[1] == 0xff || b[0] == 0xff && b[1] == 0xfe || b[0] == 0x1f && b[1] == 0x8b)
 }
 
-// pass appends to c.out what b becomes and returns how much of b that was; all of
-// it if it is the last.
+// pass appends the cleaned form of b to c.out and returns how much of b it
+// processed; all of it if last is set.
 func (c *cleaner) pass(b []byte, last bool) int {
 	if c.raw {
 		c.out = append(c.out, b...)
@@ -167,13 +168,13 @@ func (c *cleaner) pass(b []byte, last bool) int {
 			n = c.end(b[at:], last)
 		}
 		if n == 0 {
-			return at // more has to be read
+			return at // more must be read
 		}
 		at += n
 	}
 }
 
-// replace appends what stands for a character that cannot be.
+// replace appends the replacement of an invalid character.
 func (c *cleaner) replace() {
 	if c.narrow {
 		c.out = append(c.out, '?')
@@ -182,7 +183,7 @@ func (c *cleaner) replace() {
 	c.out = utf8.AppendRune(c.out, utf8.RuneError)
 }
 
-// wide deals with a character above ASCII.
+// wide handles a character above ASCII.
 func (c *cleaner) wide(b []byte, last bool) int {
 	if c.narrow {
 		c.out = append(c.out, b[0])
@@ -200,7 +201,7 @@ func (c *cleaner) wide(b []byte, last bool) int {
 	return n
 }
 
-// markup deals with what begins with <.
+// markup handles a construct that begins with <.
 func (c *cleaner) markup(b []byte, last bool) int {
 	for state, begin := range [...]string{inComment: "<!--", inCDATA: "<![CDATA[", inInstruction: "<?"} {
 		switch n := min(len(b), len(begin)); {
@@ -217,7 +218,7 @@ func (c *cleaner) markup(b []byte, last bool) int {
 	return 1
 }
 
-// end deals with what may end a comment, a CDATA section or an instruction.
+// end handles the possible end of a comment, a CDATA section or an instruction.
 func (c *cleaner) end(b []byte, last bool) int {
 	end := cleanEnd[c.state]
 	switch n := min(len(b), len(end)); {
@@ -232,7 +233,7 @@ func (c *cleaner) end(b []byte, last bool) int {
 	return len(end)
 }
 
-// reference deals with what begins with &.
+// reference handles a construct that begins with &.
 func (c *cleaner) reference(b []byte, last bool) int {
 	n := 1
 	for n < len(b) && n < maxRefBytes && (b[n] == '#' && n == 1 || alphanumeric(b[n])) {
@@ -258,7 +259,7 @@ func (c *cleaner) reference(b []byte, last bool) int {
 		return c.bare()
 	}
 	for _, r := range text {
-		if c.narrow || r < utf8.RuneSelf { // among these are < and &
+		if c.narrow || r < utf8.RuneSelf { // these include < and &
 			c.out = append(strconv.AppendInt(append(c.out, "&#"...), int64(r), 10), ';')
 		} else {
 			c.out = utf8.AppendRune(c.out, r)
@@ -267,13 +268,13 @@ func (c *cleaner) reference(b []byte, last bool) int {
 	return n + 1
 }
 
-// bare deals with an ampersand that begins no reference.
+// bare handles an ampersand that begins no reference.
 func (c *cleaner) bare() int {
 	c.out = append(c.out, "&amp;"...)
 	return 1
 }
 
-// number deals with a reference to a character by its number.
+// number handles a numeric character reference.
 func (c *cleaner) number(b []byte, digits string) int {
 	base := 10
 	if hex, ok := strings.CutPrefix(digits, "x"); ok {
@@ -291,7 +292,7 @@ func (c *cleaner) number(b []byte, digits string) int {
 	return len(b)
 }
 
-// xmlChar reports whether XML 1.0 has the character (production 2).
+// xmlChar reports whether the character is allowed in XML 1.0 (production 2).
 func xmlChar(n uint64) bool {
 	return n == '\t' || n == '\n' || n == '\r' || n >= ' ' && n <= 0xd7ff || n >= 0xe000 && n <= 0xfffd || n >= 0x10000 && n <= 0x10ffff
 }

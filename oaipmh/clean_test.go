@@ -54,7 +54,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// FuzzClean says that what is clean stays as it is, and all else becomes so.
+// FuzzClean: well-formed input passes unchanged, and other input becomes well
+// formed.
 func FuzzClean(f *testing.F) {
 	for _, s := range []string{"", "<a>&nbsp;\x01\xff</a>", "<?xml encoding='latin1'?>\xe9&", "<![CDATA[&]]>&<!-- --", " \n<a"} {
 		f.Add([]byte(s))

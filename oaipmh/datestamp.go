@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Granularity is how fine a repository's datestamps are (OAI-PMH 2.0, 3.3.1).
+// Granularity is the precision of a repository's datestamps (OAI-PMH 2.0,
+// 3.3.1).
 type Granularity uint8
 
-// The two there are.
+// The two granularities.
 const (
 	Day    Granularity = iota + 1 // YYYY-MM-DD, which every repository understands
 	Second                        // YYYY-MM-DDThh:mm:ssZ
@@ -20,7 +21,7 @@ const (
 	secondForm = "2006-01-02T15:04:05Z"
 )
 
-// String is the granularity as Identify states it.
+// String returns the granularity as Identify states it.
 func (g Granularity) String() string {
 	if g == Second {
 		return "YYYY-MM-DDThh:mm:ssZ"
@@ -28,8 +29,8 @@ func (g Granularity) String() string {
 	return "YYYY-MM-DD"
 }
 
-// parseGranularity reads what Identify states, in any case of its letters. What
-// is neither is an error, and as good as [Day].
+// parseGranularity parses the granularity of Identify, in upper or lower case.
+// For any other text it returns an error and [Day].
 func parseGranularity(s string) (Granularity, error) {
 	switch s = strings.TrimSpace(s); {
 	case strings.EqualFold(s, Second.String()):
@@ -40,7 +41,8 @@ func parseGranularity(s string) (Granularity, error) {
 	return Day, fmt.Errorf("granularity %.40q: want %s or %s", s, Day, Second)
 }
 
-// FormatDatestamp states t, in UTC, at a granularity: cut, never rounded up.
+// FormatDatestamp formats t in UTC at a granularity: truncated, never rounded
+// up.
 func FormatDatestamp(t time.Time, g Granularity) string {
 	if g == Second {
 		return t.UTC().Format(secondForm)
@@ -48,8 +50,8 @@ func FormatDatestamp(t time.Time, g Granularity) string {
 	return t.UTC().Format(dayForm)
 }
 
-// ParseDatestamp reads a datestamp of either granularity, exactly as OAI-PMH
-// 2.0, 3.3 has it.
+// ParseDatestamp parses a datestamp of either granularity, exactly as OAI-PMH
+// 2.0, 3.3 requires.
 func ParseDatestamp(s string) (time.Time, Granularity, error) {
 	if t, err := time.Parse(secondForm, s); err == nil && len(s) == len(secondForm) {
 		return t, Second, nil
@@ -60,8 +62,8 @@ func ParseDatestamp(s string) (time.Time, Granularity, error) {
 	return time.Time{}, 0, fmt.Errorf("datestamp %.40q: want 2024-05-17 or 2024-05-17T09:30:00Z", s)
 }
 
-// EndOfDatestamp is the last instant, in microseconds, of what a datestamp of that
-// granularity stands for: until includes it (OAI-PMH 2.0, 2.7.1).
+// EndOfDatestamp returns the last instant, in microseconds, that a datestamp of
+// that granularity covers: until includes it (OAI-PMH 2.0, 2.7.1).
 func EndOfDatestamp(t time.Time, g Granularity) time.Time {
 	if g == Day {
 		return t.AddDate(0, 0, 1).Add(-time.Microsecond)

@@ -9,31 +9,32 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// errNoNamespace reports a document whose root is in no namespace: no format of
-// OAI-PMH (OAI-PMH 2.0, 3.4).
+// errNoNamespace reports a document whose root is in no namespace: OAI-PMH has
+// no such format (OAI-PMH 2.0, 3.4).
 var errNoNamespace = errors.New("the root of the document is in no namespace")
 
 const (
-	// documentDepth is how deep elements of metadata may stand in each other:
-	// memory filled by nesting.
+	// documentDepth is the maximum nesting depth of elements of metadata: it
+	// prevents memory filled by nesting.
 	documentDepth = 256
 
 	schemaInstance = "http://www.w3.org/2001/XMLSchema-instance"
 )
 
-// A Metadata is a document that can be a record's (OAI-PMH 2.0, 2.5).
+// A Metadata is a document that can be the metadata of a record (OAI-PMH 2.0,
+// 2.5).
 type Metadata struct {
-	Document  []byte // its root element, in UTF-8, which says what the document did
+	Document  []byte // its root element, in UTF-8, with the same content as the document
 	Namespace string // of the root
-	Schema    string // where the document says its schema is; "" if it does not
+	Schema    string // location of the schema that the document states; "" if it states none
 
-	located  bool   // it says where schemas are
-	instance string // what it means by the prefix xsi
+	located  bool   // it states locations of schemas
+	instance string // the namespace that it binds to the prefix xsi
 }
 
-// Locate has a document that says nothing of schemas say that the one of its
-// namespace is at the address schema: each metadata part says so (OAI-PMH 2.0,
-// 2.5).
+// Locate adds the address of the schema of the document's namespace, if the
+// document states no schema location: each metadata part must have one (OAI-PMH
+// 2.0, 2.5).
 func (m *Metadata) Locate(schema string) {
 	if m.located || schema == "" || m.instance != "" && m.instance != schemaInstance {
 		return
@@ -51,8 +52,8 @@ func (m *Metadata) Locate(schema string) {
 	m.Schema, m.located, m.instance = schema, true, schemaInstance
 }
 
-// Document reads a well-formed XML document of up to limit bytes. It is an error
-// if the document declares entities, or its root is in no namespace.
+// Document reads a well-formed XML document of up to limit bytes. It returns an
+// error if the document declares entities, or its root is in no namespace.
 func Document(r io.Reader, limit int64) (Metadata, error) {
 	s := xmlscan.New(r, xmlscan.Options{Namespaces: []string{schemaInstance}, MaxBytes: limit, MaxToken: int(limit), MaxDepth: documentDepth})
 	m, err := s.Next()
@@ -60,7 +61,7 @@ func Document(r io.Reader, limit int64) (Metadata, error) {
 		return Metadata{}, err
 	}
 	if m != xmlscan.Start {
-		return Metadata{}, io.ErrUnexpectedEOF // unreachable: a document has a root, says the Scanner
+		return Metadata{}, io.ErrUnexpectedEOF // unreachable: the Scanner guarantees a root
 	}
 	var meta Metadata
 	var located []string
@@ -78,7 +79,7 @@ func Document(r io.Reader, limit int64) (Metadata, error) {
 	if meta.Document, err = s.Capture(nil, int(limit)); err != nil {
 		return Metadata{}, err
 	}
-	if _, err = s.Next(); err != nil { // what follows the root must be right, too
+	if _, err = s.Next(); err != nil { // what follows the root must be valid too
 		return Metadata{}, err
 	}
 	if meta.Namespace = spaces[rootPrefix(meta.Document)]; meta.Namespace == "" {
@@ -105,8 +106,8 @@ func rootPrefix(b []byte) string {
 	return string(prefix)
 }
 
-// rootTag returns a well-formed document from its root element on, where the
-// name of that ends, and its start tag; nil if there is none.
+// rootTag returns a well-formed document from its root element on, the end of
+// the element's name, and its start tag; nil if there is none.
 func rootTag(doc []byte) (root []byte, name int, tag []byte) {
 	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
 	for {
@@ -154,8 +155,7 @@ func rootTag(doc []byte) (root []byte, name int, tag []byte) {
 	return nil, 0, nil
 }
 
-// trimBehind cuts comments and instructions behind the root, which ends in its
-// end tag.
+// trimBehind removes comments and instructions after the root's end tag.
 func trimBehind(doc []byte) []byte {
 	for {
 		begin := -1
@@ -172,8 +172,8 @@ func trimBehind(doc []byte) []byte {
 	}
 }
 
-// bareNames reports whether a document has a tag whose name has no prefix; it may
-// also say so of what just looks like one.
+// bareNames reports whether a document has a tag without a prefix; it may be
+// wrong about text that looks like one.
 func bareNames(doc []byte) bool {
 	for {
 		i := bytes.IndexByte(doc, '<')

@@ -1,17 +1,17 @@
-// Package oaipmh holds the responses of the Open Archives Initiative Protocol
-// for Metadata Harvesting, version 2.0 (OAI-PMH 2.0, openarchives.org): types, a
-// streaming [Reader] and a [Writer], and the addresses requests go to.
+// Package oaipmh reads and writes the responses of the Open Archives Initiative
+// Protocol for Metadata Harvesting, version 2.0 (OAI-PMH 2.0, openarchives.org):
+// it has their types, a streaming [Reader] and a [Writer], and builds the
+// addresses of requests.
 //
-// A harvester asks a repository for its records by HTTP, a page at a time:
+// A harvester requests the records of a repository by HTTP, a page at a time:
 //
 //	r := oaipmh.NewReader(body, oaipmh.ReaderOptions{})
 //	for rec, err := range r.Records() {
 //		…
 //	}
-//	token, more := r.Token() // by which to ask for the next page
+//	token, more := r.Token() // requests the next page
 //
-// What repositories send is often not quite XML; [Clean] makes it so where that
-// is safe.
+// Repositories often send malformed XML; [Clean] repairs it where that is safe.
 package oaipmh
 
 import (
@@ -19,17 +19,18 @@ import (
 	"time"
 )
 
-// Namespace is that of the responses (OAI-PMH 2.0, 3.2).
+// Namespace is the namespace of the responses (OAI-PMH 2.0, 3.2).
 const Namespace = "http://www.openarchives.org/OAI/2.0/"
 
-// What every repository has: unqualified Dublin Core (OAI-PMH 2.0, 3.4).
+// The format that every repository has: unqualified Dublin Core (OAI-PMH 2.0,
+// 3.4).
 const (
 	DublinCore          = "oai_dc" // its metadataPrefix
 	DublinCoreNamespace = "http://www.openarchives.org/OAI/2.0/oai_dc/"
 	DublinCoreSchema    = "http://www.openarchives.org/OAI/2.0/oai_dc.xsd"
 )
 
-// A Verb is what a request asks for (OAI-PMH 2.0, 4).
+// A Verb selects the kind of a request (OAI-PMH 2.0, 4).
 type Verb string
 
 // The six verbs.
@@ -42,17 +43,18 @@ const (
 	VerbListSets            Verb = "ListSets"
 )
 
-// A DeletedRecord says how a repository tells of deletions (OAI-PMH 2.0, 2.5.1).
+// A DeletedRecord states which deletions a repository reports (OAI-PMH 2.0,
+// 2.5.1).
 type DeletedRecord string
 
-// How a repository tells of deletions.
+// The values of DeletedRecord.
 const (
-	DeletedNo         DeletedRecord = "no"         // not at all
+	DeletedNo         DeletedRecord = "no"         // none
 	DeletedTransient  DeletedRecord = "transient"  // some, for some time
-	DeletedPersistent DeletedRecord = "persistent" // all, for ever
+	DeletedPersistent DeletedRecord = "persistent" // all, forever
 )
 
-// The codes of errors (OAI-PMH 2.0, 3.6).
+// The error codes (OAI-PMH 2.0, 3.6).
 const (
 	CodeBadArgument             = "badArgument"
 	CodeBadResumptionToken      = "badResumptionToken"
@@ -64,13 +66,13 @@ const (
 	CodeNoSetHierarchy          = "noSetHierarchy"
 )
 
-// An Error is what a repository answers instead of what was asked for.
+// An Error is an error response of a repository.
 type Error struct {
-	Code    string // one of the codes above, or what the repository made up
+	Code    string // one of the codes above, or a nonstandard one
 	Message string // for people; may be empty
 }
 
-// Error names code and message.
+// Error returns code and message.
 func (e *Error) Error() string {
 	switch {
 	case e.Code == "":
@@ -81,7 +83,7 @@ func (e *Error) Error() string {
 	return "the repository answers " + e.Code + ": " + e.Message
 }
 
-// HasCode reports whether err is, or holds, an [Error] with the code.
+// HasCode reports whether err is, or wraps, an [Error] with the code.
 func HasCode(err error, code string) bool {
 	for _, e := range ErrorsIn(err) {
 		if e.Code == code {
@@ -91,7 +93,7 @@ func HasCode(err error, code string) bool {
 	return false
 }
 
-// ErrorsIn returns the Errors that err is or holds: a response may state several.
+// ErrorsIn returns the Errors that err is or wraps: a response may have several.
 func ErrorsIn(err error) (all []*Error) {
 	if err == nil {
 		return nil
@@ -110,11 +112,11 @@ func ErrorsIn(err error) (all []*Error) {
 	return all
 }
 
-// ErrNotOAI reports a document that is no response of OAI-PMH.
+// ErrNotOAI reports a document that is not an OAI-PMH response.
 var ErrNotOAI = errors.New("not an OAI-PMH response")
 
-// A Request is what a response says it answers (OAI-PMH 2.0, 3.2): empty but for
-// URL where the request was bad.
+// A Request is the request that a response claims to answer (OAI-PMH 2.0, 3.2):
+// empty except for URL if the request was invalid.
 type Request struct {
 	URL            string // the base URL
 	Verb           Verb
@@ -125,9 +127,9 @@ type Request struct {
 	Token          string
 }
 
-// A Header is what every response begins with.
+// A Header is the beginning of every response.
 type Header struct {
-	ResponseDate time.Time // zero if it is missing or illegible
+	ResponseDate time.Time // zero if missing or invalid
 	Request      Request
 }
 
@@ -137,7 +139,7 @@ type Identify struct {
 	BaseURL           string
 	ProtocolVersion   string
 	AdminEmails       []string
-	EarliestDatestamp time.Time // zero if it is missing or illegible
+	EarliestDatestamp time.Time // zero if missing or invalid
 	DeletedRecord     DeletedRecord
 	Granularity       Granularity
 	Compressions      []string
@@ -146,24 +148,24 @@ type Identify struct {
 // A Set is one of a repository's groups of records (OAI-PMH 2.0, 2.6).
 type Set struct{ Spec, Name string }
 
-// A Format is one in which a repository has records (OAI-PMH 2.0, 4.4).
+// A Format is a metadata format of a repository (OAI-PMH 2.0, 4.4).
 type Format struct{ Prefix, Schema, Namespace string }
 
-// A Record is one of a repository, in one format (OAI-PMH 2.0, 2.5); of
-// ListIdentifiers just its header.
+// A Record is a record of a repository, in one format (OAI-PMH 2.0, 2.5); for
+// ListIdentifiers only its header.
 type Record struct {
 	Identifier string
-	Datestamp  time.Time // zero if it is missing or illegible
+	Datestamp  time.Time // zero if missing or invalid
 	Sets       []string  // setSpecs, as listed
 	Deleted    bool
 	Metadata   []byte // the element in <metadata> as a document of its own, in UTF-8; nil if there is none
 	Namespace  string // of its root
 }
 
-// A Token is how an incomplete list goes on (OAI-PMH 2.0, 3.5).
+// A Token continues an incomplete list (OAI-PMH 2.0, 3.5).
 type Token struct {
 	Value    string    // empty: the list is complete with this response
-	Complete int64     // completeListSize; -1 if not known
-	Cursor   int64     // of the first record of this response, counted from 0; -1 if not known
+	Complete int64     // completeListSize; -1 if unknown
+	Cursor   int64     // position of the first record of this response, counted from 0; -1 if unknown
 	Expires  time.Time // expirationDate; zero if none is stated
 }

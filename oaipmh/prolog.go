@@ -7,9 +7,10 @@ import (
 	"regexp"
 )
 
-// MaxJunk is how many bytes in front of a response are searched for its
-// beginning: what a program printed before it, such as warnings, comments, blank
-// lines and byte order marks. Where the response begins later it is not found.
+// MaxJunk is how many bytes are searched for the beginning of a response. They
+// may contain output that a program printed before it, such as warnings,
+// comments, blank lines and byte order marks. A response that begins later is
+// not found.
 const MaxJunk = cleanWindow
 
 var (
@@ -17,9 +18,8 @@ var (
 	declBegins = regexp.MustCompile(`<\?xml\s`)
 )
 
-// Junk describes what [Clean] has left out in front of the response that r
-// brings, as far as r was read; "" if it was nothing but blanks. r must have
-// come from Clean.
+// Junk describes what [Clean] has removed before the response in r, as far as r
+// was read; "" if only blanks. r must be a result of Clean.
 func Junk(r io.Reader) string {
 	c, ok := r.(*cleaner)
 	if !ok || c.junk == 0 {
@@ -31,10 +31,10 @@ func Junk(r io.Reader) string {
 // junkShown is how much of it is quoted.
 const junkShown = 60
 
-// skipJunk leaves out what is in front of the response. It reports false where
-// more has to be read to find its beginning.
+// skipJunk removes data before the response. It returns false if more must be
+// read to find the beginning.
 func (c *cleaner) skipJunk() bool {
-	from := max(0, c.searched-64) // a tag may have been cut in two
+	from := max(0, c.searched-64) // a tag may have been split
 	root := rootBegins.FindIndex(c.in[from:])
 	if root == nil {
 		c.searched = len(c.in)
@@ -57,8 +57,8 @@ func (c *cleaner) skipJunk() bool {
 	return true
 }
 
-// onlyMarkup reports whether b is what XML allows in front of a root element
-// where there is no declaration: comments, instructions and blanks.
+// onlyMarkup reports whether b is allowed before a root element in XML without
+// a declaration: comments, instructions and blanks.
 func onlyMarkup(b []byte) bool {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	for {
@@ -72,7 +72,7 @@ func onlyMarkup(b []byte) bool {
 		case bytes.HasPrefix(b, []byte("<?")):
 			end = "?>"
 		case len(b) > 13 && bytes.EqualFold(b[:9], []byte("<!DOCTYPE")):
-			return !bytes.EqualFold(b[10:14], []byte("html")) // declarations are for the Reader to refuse
+			return !bytes.EqualFold(b[10:14], []byte("html")) // the Reader refuses declarations
 		default:
 			return false
 		}

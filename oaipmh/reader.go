@@ -19,32 +19,32 @@ type ReaderOptions struct {
 	MaxRecord int64 // cap on the metadata of a record; default 16 MiB
 }
 
-// What a response is bounded by; each says what it prevents.
+// Limits of a response; each comment says what the limit prevents.
 const (
 	defaultMaxRecord = 16 << 20 // memory filled by one record
 	maxDepth         = 256      // memory filled by nesting
-	maxErrors        = 5        // a message that fills pages with errors, memory filled
+	maxErrors        = 5        // an error message that fills pages, memory filled
 	maxListed        = 100_000  // by sets or formats of one response
 	maxSets          = 1000     // and by the setSpecs of one record
 	maxEmails        = 100
 )
 
-// ErrLimit reports a response that goes beyond what is accepted.
+// ErrLimit reports a response that exceeds a limit.
 var ErrLimit = xmlscan.ErrLimit
 
-// ErrHTML reports a page for people.
+// ErrHTML reports an HTML page.
 var ErrHTML = xmlscan.ErrHTML
 
-// A SyntaxError says where and why one could not go on with a response.
+// A SyntaxError reports where and why a response cannot be read further.
 type SyntaxError = xmlscan.SyntaxError
 
-// The places of names in [namespaces].
+// Indexes of names in [namespaces].
 const oai xmlscan.Space = 1
 
 var namespaces = []string{Namespace}
 
-// assumed are the prefixes that repositories forget to declare, and what everybody
-// means by them.
+// assumed are prefixes that repositories often fail to declare, with their usual
+// meaning.
 var assumed = []xmlscan.Declaration{
 	{Prefix: "dc", URI: "http://purl.org/dc/elements/1.1/"},
 	{Prefix: "dcterms", URI: "http://purl.org/dc/terms/"},
@@ -53,23 +53,22 @@ var assumed = []xmlscan.Declaration{
 	{Prefix: "xsi", URI: schemaInstance},
 }
 
-// A Reader reads one response, whatever verb it answers, with memory for one
-// record. Names are taken for those of OAI-PMH also where the namespace is
-// missing. Its errors stick. Errors that the response states are [*Error]s, found
-// by [ErrorsIn]; they come from whatever method reads that far. A document that is
-// something else is [ErrNotOAI], or ErrHTML; one that is not well formed is a
-// [*SyntaxError].
+// A Reader reads one response to any verb, with memory for one record. It accepts
+// names of OAI-PMH also without the namespace. Its errors are sticky. Errors in
+// the response are [*Error]s, found by [ErrorsIn]; any method that reads that far
+// returns them. A document of another kind is [ErrNotOAI], or ErrHTML; one that is
+// not well formed is a [*SyntaxError].
 type Reader struct {
 	s         xmlscan.Scanner
 	maxRecord int
-	err       error // sticks
+	err       error // sticky
 
 	begun   bool
 	space   xmlscan.Space // of the root
 	head    Header
-	body    bool // the element that holds the answer was met,
-	inBody  bool // and not yet its end
-	list    Verb // its name
+	body    bool // the element with the answer was reached,
+	inBody  bool // but not its end
+	list    Verb // name of that element
 	errs    []*Error
 	token   Token
 	tokened bool
@@ -79,7 +78,7 @@ type Reader struct {
 	rootName string // its namespace
 }
 
-// NewReader returns a Reader of the response that r brings.
+// NewReader returns a Reader of the response in r.
 func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	if o.MaxRecord <= 0 {
 		o.MaxRecord = defaultMaxRecord
@@ -92,18 +91,18 @@ func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	}
 }
 
-// fail notes err, which sticks.
+// fail records err, which is sticky.
 func (r *Reader) fail(err error) error {
 	r.err = err
 	return err
 }
 
-// ours reports whether the tag at hand has a name of OAI-PMH.
+// ours reports whether the current tag has a name of OAI-PMH.
 func (r *Reader) ours(name string) bool {
 	return string(r.s.Local) == name && (r.s.Space == r.space || r.s.Space == oai)
 }
 
-// Header reads what the response begins with, unless that was done.
+// Header reads the beginning of the response, unless that was done.
 func (r *Reader) Header() (Header, error) {
 	if !r.begun && r.err == nil {
 		if err := r.begin(); err != nil && !errors.Is(err, io.EOF) {
@@ -126,8 +125,8 @@ func (r *Reader) begin() error {
 	return r.top()
 }
 
-// top reads what stands directly in the root, up to the element that holds the
-// answer, or to the end, where it fails with io.EOF or what the response reports.
+// top reads the children of the root, up to the element with the answer, or to
+// the end, where it fails with io.EOF or the error of the response.
 func (r *Reader) top() error {
 	for {
 		m, err := r.s.Next()
@@ -166,9 +165,9 @@ func isVerb(v Verb) bool {
 	return false
 }
 
-// end is what the end of the response comes to.
+// end returns the result at the end of the response.
 func (r *Reader) end() error {
-	if _, err := r.s.Next(); err != nil { // what comes behind the root
+	if _, err := r.s.Next(); err != nil { // what follows the root
 		return err
 	}
 	switch {
@@ -186,7 +185,7 @@ func (r *Reader) end() error {
 	return io.EOF
 }
 
-// text reads the text of the element at hand.
+// text reads the text of the current element.
 func (r *Reader) text(use func(string)) error {
 	t, _, err := r.s.Text()
 	if err == nil {
@@ -235,7 +234,7 @@ func (r *Reader) error() error {
 	return nil
 }
 
-// clipMessage makes what a repository says fit for a message of ours.
+// clipMessage shortens a repository's message for use in an error.
 func clipMessage(t []byte) string {
 	const most = 300
 	words := bytes.Join(bytes.Fields(t), []byte(" "))
@@ -273,8 +272,8 @@ func (r *Reader) resumption() error {
 	return err
 }
 
-// Verb is what the response answers, as far as it was read; empty if it holds no
-// answer.
+// Verb returns the verb that the response answers, as far as it was read; empty
+// if it has no answer.
 func (r *Reader) Verb() Verb { return r.list }
 
 // Token returns the resumption token, once the list was read to its end; ok is
@@ -286,8 +285,8 @@ func (r *Reader) Token() (t Token, ok bool) {
 	return r.token, true
 }
 
-// next goes on to the next start tag in the answer. Where that has ended it goes on
-// to the end of the response and fails with io.EOF, or what the response reports.
+// next advances to the next start tag in the answer. After its end it reads to the
+// end of the response and fails with io.EOF, or the error of the response.
 func (r *Reader) next() error {
 	if r.err != nil {
 		return r.err
@@ -308,7 +307,7 @@ func (r *Reader) next() error {
 			if err := r.resumption(); err != nil {
 				return r.fail(err)
 			}
-		case r.ours("error"): // misplaced, and meant as much
+		case r.ours("error"): // misplaced, but clear
 			if err := r.error(); err != nil {
 				return r.fail(err)
 			}
@@ -327,8 +326,8 @@ func (r *Reader) next() error {
 }
 
 // Read reads the next record of ListRecords, ListIdentifiers or GetRecord. At the
-// end it returns io.EOF. A record of which it cannot be read which one it is has an
-// empty Identifier. The record's Metadata is good until the next Read.
+// end it returns io.EOF. A record whose identifier is missing or invalid has an
+// empty Identifier. The record's Metadata is valid until the next Read.
 func (r *Reader) Read(rec *Record) error {
 	*rec = Record{}
 	for {
@@ -347,7 +346,7 @@ func (r *Reader) Read(rec *Record) error {
 			}
 		case r.isStray():
 			if err = r.s.Skip(); err == nil {
-				return nil // without an identifier: the list is not complete
+				return nil // without an identifier: the list is incomplete
 			}
 		default:
 			err = r.s.Skip()
@@ -358,8 +357,8 @@ func (r *Reader) Read(rec *Record) error {
 	}
 }
 
-// isStray reports whether the element at hand is called like what the list holds,
-// though not in the namespace of OAI-PMH.
+// isStray reports whether the current element has the name of the list's items,
+// but not the namespace of OAI-PMH.
 func (r *Reader) isStray() bool {
 	switch r.list {
 	case VerbListRecords, VerbGetRecord:
@@ -370,8 +369,8 @@ func (r *Reader) isStray() bool {
 	return false
 }
 
-// Records yields the records in order; each is the caller's to keep. It stops
-// after the first error, which it yields with a zero Record.
+// Records yields the records in order; the caller may keep them. It stops after
+// the first error, which it yields with a zero Record.
 func (r *Reader) Records() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for {

@@ -13,7 +13,7 @@ import (
 	"lockstep/oaipmh"
 )
 
-// response is one of ListRecords that holds body, as a repository sends it.
+// response returns a response to ListRecords with the given body.
 func response(body string) string {
 	return `<?xml version="1.0" encoding="UTF-8"?>
 <OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
@@ -23,7 +23,7 @@ func response(body string) string {
 <ListRecords>` + body + `</ListRecords></OAI-PMH>`
 }
 
-// record is one with a metadata of this content.
+// record returns a record with metadata of this content.
 func record(metadata string) string {
 	return `<record><header><identifier>oai:x:1</identifier><datestamp>2024-05-16</datestamp></header><metadata>` + metadata + `</metadata></record>`
 }
@@ -86,8 +86,8 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderMetadata takes what stands in metadata as a document of its own, which
-// is well formed where it can be made so without a guess.
+// TestReaderMetadata: metadata is returned as a document of its own, which is well
+// formed if that is possible without guessing.
 func TestReaderMetadata(t *testing.T) {
 	t.Parallel()
 	const dc = `xmlns:dc="http://purl.org/dc/elements/1.1/"`
@@ -133,8 +133,9 @@ func TestReaderMetadata(t *testing.T) {
 	}
 }
 
-// TestReaderUndeclared has a record declare what others forget alone where it uses
-// that: the same record comes to the same bytes whatever stands beside it.
+// TestReaderUndeclared: a missing declaration is added only to the records that
+// need it: the same record always becomes the same bytes, whatever other records
+// the response has.
 func TestReaderUndeclared(t *testing.T) {
 	t.Parallel()
 	const plain = `<a xmlns="">dc:title &lt;dc:title</a>`
@@ -144,7 +145,7 @@ func TestReaderUndeclared(t *testing.T) {
 	}
 }
 
-// TestReaderShapes reads responses as they come, right and wrong.
+// TestReaderShapes reads real forms of responses, valid and invalid.
 func TestReaderShapes(t *testing.T) {
 	t.Parallel()
 	one := response(record(`<a xmlns="urn:a"/>`))
@@ -181,7 +182,7 @@ func TestReaderShapes(t *testing.T) {
 	}
 }
 
-// TestReaderErrors tells apart what is no answer.
+// TestReaderErrors distinguishes the kinds of unusable responses.
 func TestReaderErrors(t *testing.T) {
 	t.Parallel()
 	body := func(s string) string { return `<OAI-PMH xmlns="` + oaipmh.Namespace + `">` + s + `</OAI-PMH>` }
@@ -220,13 +221,13 @@ func TestReaderErrors(t *testing.T) {
 	}
 }
 
-// readable reports whether err is of a kind that a Reader promises.
+// readable reports whether err is of a documented kind.
 func readable(err error) bool {
 	_, syntax := errors.AsType[*oaipmh.SyntaxError](err)
 	return syntax || len(oaipmh.ErrorsIn(err)) > 0 || errors.Is(err, oaipmh.ErrNotOAI) || errors.Is(err, oaipmh.ErrHTML) || errors.Is(err, oaipmh.ErrLimit)
 }
 
-// TestReaderLimit refuses a record that is too large, in flat memory.
+// TestReaderLimit refuses a record that is too large, in bounded memory.
 func TestReaderLimit(t *testing.T) {
 	t.Parallel()
 	text := response(record(`<a xmlns="urn:a">` + strings.Repeat("x", 100_000) + `</a>`))
@@ -284,8 +285,8 @@ func TestReaderLists(t *testing.T) {
 	}
 }
 
-// FuzzReader reads anything: it ends, errors are of the kinds promised, and the
-// metadata of a record is a document that reads back the same.
+// FuzzReader reads any input: it terminates, errors are of the documented
+// kinds, and the metadata of a record is a document that reads back the same.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte(response(record(`<a xmlns:b="urn:b"><b:c>&amp;</b:c></a>`) + `<resumptionToken cursor="0">x</resumptionToken>`)))
 	f.Add([]byte(response(record(`<dc:x xsi:y=""/>`))))

@@ -11,8 +11,8 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// children calls child for each element directly in the one at hand; child reads
-// it to its end.
+// children calls child for each child of the current element; child reads it to
+// its end.
 func (r *Reader) children(child func() error) error {
 	for {
 		m, err := r.s.Next()
@@ -25,7 +25,7 @@ func (r *Reader) children(child func() error) error {
 	}
 }
 
-// record reads the record element at hand.
+// record reads the current record element.
 func (r *Reader) record(rec *Record) error {
 	err := r.children(func() error {
 		switch {
@@ -37,12 +37,12 @@ func (r *Reader) record(rec *Record) error {
 		return r.s.Skip() // about (OAI-PMH 2.0, 2.5)
 	})
 	if rec.Deleted {
-		rec.Metadata, rec.Namespace = nil, "" // OAI-PMH 2.0, 2.5.1: there is none
+		rec.Metadata, rec.Namespace = nil, "" // OAI-PMH 2.0, 2.5.1: a deleted record has none
 	}
 	return err
 }
 
-// header reads the header element at hand.
+// header reads the current header element.
 func (r *Reader) header(rec *Record) error {
 	if status, ok := r.s.Attr("status"); ok {
 		rec.Deleted = strings.EqualFold(strings.TrimSpace(string(status)), "deleted")
@@ -66,7 +66,7 @@ func (r *Reader) header(rec *Record) error {
 
 const declaration = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
 
-// metadata takes the element at hand, the first of its record, as a document.
+// metadata reads the current element, the first of its record, as a document.
 func (r *Reader) metadata(rec *Record) (err error) {
 	if rec.Metadata != nil {
 		return r.s.Skip()
@@ -86,9 +86,10 @@ func (r *Reader) metadata(rec *Record) (err error) {
 	return err
 }
 
-// rootNamespace returns the namespace of the root of a document of ours.
+// rootNamespace returns the namespace of the root of a document made by
+// metadata.
 func rootNamespace(doc []byte) (string, error) {
-	s := xmlscan.New(bytes.NewReader(doc), xmlscan.Options{MaxToken: len(doc) + 1, Pages: true}) // XHTML is a format
+	s := xmlscan.New(bytes.NewReader(doc), xmlscan.Options{MaxToken: len(doc) + 1, Pages: true}) // XHTML is a valid format
 	if _, err := s.Next(); err != nil {
 		return "", fmt.Errorf("read metadata: %w", err)
 	}
@@ -141,7 +142,8 @@ func (r *Reader) Formats() (formats []Format, err error) {
 	return formats, err
 }
 
-// items reads the elements of the name in the answer to a verb, by item.
+// items reads the elements with the given name in the answer to a verb, by
+// calling item.
 func (r *Reader) items(verb Verb, name string, item func() error) error {
 	for n := 0; ; {
 		err := r.next()
@@ -175,7 +177,7 @@ func (r *Reader) over(verb Verb, err error) error {
 
 // Identify reads a response to Identify.
 func (r *Reader) Identify() (Identify, error) {
-	id := Identify{DeletedRecord: DeletedNo, Granularity: Day} // what is always true
+	id := Identify{DeletedRecord: DeletedNo, Granularity: Day} // the defaults
 	for {
 		if err := r.next(); err != nil {
 			return id, r.over(VerbIdentify, err)
@@ -193,7 +195,7 @@ func (r *Reader) Identify() (Identify, error) {
 	}
 }
 
-// set notes what Identify says in an element.
+// set sets the field of Identify for an element.
 func (id *Identify) set(field, s string) {
 	switch field {
 	case "repositoryName":
@@ -214,7 +216,7 @@ func (id *Identify) set(field, s string) {
 			id.DeletedRecord = d
 		}
 	case "granularity":
-		id.Granularity, _ = parseGranularity(s) // what is neither is as good as Day
+		id.Granularity, _ = parseGranularity(s) // an invalid value means Day
 	case "compression":
 		if len(id.Compressions) < maxEmails {
 			id.Compressions = append(id.Compressions, s)
@@ -222,14 +224,14 @@ func (id *Identify) set(field, s string) {
 	}
 }
 
-// looseForms are how repositories write datestamps that should not be written so.
+// looseForms are nonstandard forms in which repositories write datestamps.
 var looseForms = []string{
 	time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04:05.999999999", "2006-01-02T15:04Z", "2006-01-02 15:04:05", "2006-01-02T15:04:05-0700",
 	"2006-01", "2006",
 }
 
-// parseLoose reads a datestamp in whatever form; zero if it is none. One without
-// a zone is UTC.
+// parseLoose parses a datestamp in any known form; zero if it is invalid. One
+// without a zone is UTC.
 func parseLoose(s string) time.Time {
 	s = strings.TrimSpace(s)
 	if t, _, err := ParseDatestamp(s); err == nil {

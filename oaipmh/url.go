@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// ParseAddress reads where a repository is as people give it: its base URL, which
-// may have metadataPrefix and set in its query as a request would; prefix is
-// [DublinCore] where there is none. Other arguments of OAI-PMH that say which
-// request it was taken from go, those of base stay; from and until are refused,
-// for who keeps in step decides about them.
+// ParseAddress parses the address of a repository as users give it: its base URL,
+// which may have metadataPrefix and set in its query, as in a request; prefix is
+// [DublinCore] if there is none. It removes other arguments of OAI-PMH, and keeps
+// those that belong to the base URL; it refuses from and until, because the
+// harvester chooses them.
 func ParseAddress(address string) (base, prefix, set string, err error) {
 	address, _, _ = strings.Cut(address, "#")
 	base, query, _ := strings.Cut(address, "?")
@@ -43,9 +43,9 @@ func ParseAddress(address string) (base, prefix, set string, err error) {
 	return base, prefix, set, nil
 }
 
-// URL is the address of a request to the repository at base: its arguments, as
-// name and value in turn, in this order; those without value are left out. What
-// base has in its query stays before them; a fragment goes.
+// URL returns the address of a request to the repository at base. args are
+// names and values in turn, in this order; those without a value are omitted. A
+// query of base precedes them; a fragment is removed.
 func URL(base string, verb Verb, args ...string) string {
 	base, _, _ = strings.Cut(base, "#")
 	var b strings.Builder
@@ -66,16 +66,16 @@ func URL(base string, verb Verb, args ...string) string {
 	return b.String()
 }
 
-// escape escapes a value as OAI-PMH 2.0, 3.1.1.3 wants it.
+// escape escapes a value according to OAI-PMH 2.0, 3.1.1.3.
 func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
-// RecordURL is the address at which the repository at base has a record in the
+// RecordURL returns the address of a record in the repository at base, in the
 // format of a prefix.
 func RecordURL(base, prefix, identifier string) string {
 	return URL(base, VerbGetRecord, "metadataPrefix", prefix, "identifier", identifier)
 }
 
-// ParseRecordURL reads what [RecordURL] made; ok is false for any other URI.
+// ParseRecordURL parses a result of [RecordURL]; ok is false for any other URI.
 func ParseRecordURL(uri string) (base, prefix, identifier string, ok bool) {
 	at := strings.LastIndex(uri, "verb=GetRecord&metadataPrefix=")
 	if at < 1 || uri[at-1] != '?' && uri[at-1] != '&' {

@@ -12,34 +12,34 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// A Writer writes one response (OAI-PMH 2.0, 3.2). Nothing is written before the
-// first of its parts is. Its errors stick, and [Writer.Close] returns them too.
-// Characters that XML has no way to say become U+FFFD.
+// A Writer writes one response (OAI-PMH 2.0, 3.2). It writes nothing before its
+// first part. Its errors are sticky, and [Writer.Close] returns them too.
+// Characters that XML cannot represent become U+FFFD.
 type Writer struct {
 	w    *bufio.Writer
 	head Header
 	gran Granularity
-	in   string // the element that is open in OAI-PMH
+	in   string // the open element of OAI-PMH
 	n    int64  // bytes written
 	err  error
 	buf  []byte
 }
 
-// NewWriter returns a Writer of the response that h begins, to w. What the
-// request was is stated in full but where an error forbids it. Datestamps of
-// records are at granularity g.
+// NewWriter returns a Writer of a response that begins with h, to w. The
+// request is repeated in full unless an error forbids that. Datestamps of
+// records have granularity g.
 func NewWriter(w io.Writer, h Header, g Granularity) *Writer {
 	return &Writer{w: bufio.NewWriterSize(w, 32<<10), head: h, gran: g}
 }
 
-// Bytes returns how many were written so far.
+// Bytes returns the number of bytes written so far.
 func (w *Writer) Bytes() int64 { return w.n }
 
 // Begun reports whether anything was written.
 func (w *Writer) Begun() bool { return w.n > 0 }
 
-// Error states an error instead of what was asked for; there may be several,
-// and nothing else in the response.
+// Error writes an error instead of an answer; there may be several, and nothing
+// else in the response.
 func (w *Writer) Error(e *Error) error {
 	bare := e.Code == CodeBadVerb || e.Code == CodeBadArgument // 3.2: the request has no attributes then
 	w.begin("", bare)
@@ -88,7 +88,7 @@ func (w *Writer) Format(f *Format) error {
 
 // Record writes a record of GetRecord or ListRecords; for ListIdentifiers its
 // header (OAI-PMH 2.0, 2.5). Its Metadata is a well-formed document, as
-// [Document] and [Reader] return it.
+// returned by [Document] and [Reader].
 func (w *Writer) Record(r *Record) error {
 	verb := w.head.Request.Verb
 	if verb == "" {
@@ -124,8 +124,8 @@ func (w *Writer) header(r *Record) {
 	w.raw("</header>\n")
 }
 
-// metadata writes the root of a document, so that it says here what it said
-// there: what it has in no namespace must not come into ours.
+// metadata writes the root of a document so that its meaning does not change in
+// the response: names without a namespace must not get that of the response.
 func (w *Writer) metadata(doc []byte) {
 	root, name, open := rootTag(doc)
 	if root == nil {
@@ -139,8 +139,8 @@ func (w *Writer) metadata(doc []byte) {
 	w.bytes(root[name:])
 }
 
-// Token says how the list goes on; one without Value that it ends here (OAI-PMH
-// 2.0, 3.5). It follows the records.
+// Token writes the resumption token; one without Value marks the end of the
+// list (OAI-PMH 2.0, 3.5). It follows the records.
 func (w *Writer) Token(t *Token) error {
 	w.begin(string(w.head.Request.Verb), false)
 	w.raw("<resumptionToken")
@@ -157,7 +157,7 @@ func (w *Writer) Token(t *Token) error {
 	return w.err
 }
 
-// Close ends the response. It does not close what is below.
+// Close ends the response. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	if w.err == nil && !w.Begun() {
 		return errors.New("write response: it has nothing in it")
@@ -176,7 +176,7 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// begin writes what is in front of the first part.
+// begin writes the beginning of the response.
 func (w *Writer) begin(element string, bare bool) {
 	if w.Begun() {
 		if element != w.in {
@@ -246,8 +246,8 @@ func (w *Writer) fail(err error) {
 	}
 }
 
-// AppendText appends s so that it can stand in an attribute or as text. What XML
-// has no way to say becomes U+FFFD.
+// AppendText appends s, escaped for use in an attribute or as text. Characters
+// that XML cannot represent become U+FFFD.
 func AppendText(b []byte, s string) []byte {
 	out, ok := xmlscan.AppendEscaped(b, s)
 	if ok {

@@ -21,7 +21,7 @@ var (
 	}}
 )
 
-// What a Writer writes our Reader reads back, and so does encoding/xml.
+// The Reader reads back what a Writer writes, and so does encoding/xml.
 func TestWriter(t *testing.T) {
 	t.Parallel()
 	records := []oaipmh.Record{
@@ -88,7 +88,7 @@ func wellFormed(t *testing.T, b []byte) {
 	}
 }
 
-// Errors echo the request but where that was bad (OAI-PMH 2.0, 3.2).
+// Errors repeat the request unless it was invalid (OAI-PMH 2.0, 3.2).
 func TestWriterError(t *testing.T) {
 	t.Parallel()
 	for code, echoed := range map[string]bool{oaipmh.CodeBadVerb: false, oaipmh.CodeBadArgument: false, oaipmh.CodeNoRecordsMatch: true} {
@@ -113,8 +113,8 @@ func TestWriterError(t *testing.T) {
 	}
 }
 
-// A response is one thing: what does not belong in it is refused, as is one
-// without anything, and metadata without an element.
+// A response answers one verb: parts of another are refused, as are a response
+// without parts, and metadata without an element.
 func TestWriterRefuses(t *testing.T) {
 	t.Parallel()
 	newWriter := func() *oaipmh.Writer { return oaipmh.NewWriter(io.Discard, writeHead, oaipmh.Second) }
@@ -151,7 +151,7 @@ type full struct{}
 
 func (*full) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-// EndOfDatestamp is what until means (OAI-PMH 2.0, 2.7.1).
+// EndOfDatestamp follows the definition of until (OAI-PMH 2.0, 2.7.1).
 func TestEndOfDatestamp(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -164,7 +164,7 @@ func TestEndOfDatestamp(t *testing.T) {
 	}
 }
 
-// Documents that can be metadata, and those that cannot.
+// Documents that are valid metadata, and others.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	const xsi = ` xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"`
@@ -217,8 +217,8 @@ func names(doc []byte, inside string) (all []string, err error) {
 	}
 }
 
-// A document that can be metadata leaves a response well formed, and says in it
-// what it said alone.
+// Inserting valid metadata leaves a response well formed and does not change
+// the meaning of the metadata.
 func FuzzDocument(f *testing.F) {
 	for _, s := range []string{
 		`<r xmlns="urn:a"><b xmlns=""/></r>`, `<p:r xmlns:p="urn:a"><b/><p:c d="&lt;" p:e='"'/></p:r>`, "<?xml version='1.0'?><!-- > --><r\nxmlns = 'urn:a' ><![CDATA[]]></r><?x y?>",
@@ -238,7 +238,7 @@ func FuzzDocument(f *testing.F) {
 		}
 		want, err := names(m.Document, "")
 		if err != nil {
-			return // encoding/xml is not of our mind
+			return // encoding/xml disagrees
 		}
 		got, err := names(b.Bytes(), "metadata")
 		if err != nil || !slices.Equal(got, want) {
@@ -257,8 +257,8 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// Each metadata part says where its schema is (OAI-PMH 2.0, 2.5); one that does
-// already, or means something else by xsi, stays as it is.
+// Each metadata part states the location of its schema (OAI-PMH 2.0, 2.5); one
+// that does already, or binds xsi to another namespace, stays unchanged.
 func TestLocate(t *testing.T) {
 	t.Parallel()
 	const xsi = ` xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"`

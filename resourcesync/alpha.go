@@ -2,10 +2,10 @@ package resourcesync
 
 import "lockstep/internal/xmlscan"
 
-// The form of August 2012 and the drafts around it, as far as entries are
-// concerned: best effort (RS-VER-14, RS-VER-15, RS-VER-21).
+// Reading of entries in the form of August 2012 and the drafts around it: best
+// effort (RS-VER-14, RS-VER-15, RS-VER-21).
 
-// alphaChange takes the change from rs:type of the lastmod at hand.
+// alphaChange reads the change from rs:type of the current lastmod element.
 func (r *Reader) alphaChange(e *Entry) {
 	for i := range r.s.Attrs {
 		a := &r.s.Attrs[i]
@@ -20,14 +20,14 @@ func (r *Reader) alphaChange(e *Entry) {
 	}
 }
 
-// alphaExpires takes the time of a deletion.
+// alphaExpires reads the time of a deletion.
 func (r *Reader) alphaExpires(e *Entry) error {
 	text, err := r.textOf()
 	if err != nil {
 		return err
 	}
 	if r.draft.seen&itemChange != 0 || !r.kind.events() {
-		return nil // the Sitemap extension of that name, which is none of ours
+		return nil // the Sitemap extension of that name, which is unrelated
 	}
 	r.warn("RS-VER-15", "expires, which is change deleted now")
 	r.dialect(dialectAlpha)
@@ -40,7 +40,7 @@ func (r *Reader) alphaExpires(e *Entry) error {
 	return nil
 }
 
-// alphaFixity takes a hash: rs:fixity type="md5" with base64 text.
+// alphaFixity reads a hash: rs:fixity type="md5" with base64 text.
 func (r *Reader) alphaFixity() error {
 	token := ""
 	for i := range r.s.Attrs {
@@ -58,7 +58,7 @@ func (r *Reader) alphaFixity() error {
 	return nil
 }
 
-// alphaText takes what later became an attribute.
+// alphaText reads an element that later became an attribute.
 func (r *Reader) alphaText(e *Entry, name string) error {
 	text, err := r.textOf()
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *Reader) alphaHash(token string, text []byte) {
 	d.seen |= itemHash
 }
 
-// legacyMetadata takes the attributes rs:md has lost.
+// legacyMetadata reads attributes that rs:md no longer has.
 func (r *Reader) legacyMetadata(e *Entry) {
 	d := &r.draft
 	if d.seen&itemModified != 0 {

@@ -8,8 +8,8 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// A Capability says what a document offers (RS-GEN-04).
-// The zero value is that of a plain Sitemap, which says nothing of itself.
+// A Capability is the function of a document (RS-GEN-04). The zero value is
+// that of a plain Sitemap, which states none.
 type Capability string
 
 // The capabilities of the core standard.
@@ -37,8 +37,8 @@ const (
 // extension (RS-GEN-06) or a mistake.
 var ErrUnknownCapability = errors.New("unknown capability")
 
-// ParseCapability returns the Capability spelt s, exactly as the standard
-// spells it.
+// ParseCapability returns the Capability with the spelling s, exactly as in the
+// standard.
 func ParseCapability(s string) (Capability, error) {
 	c := Capability(s)
 	if documentKind(c, false) == kindUnknown {
@@ -47,8 +47,8 @@ func ParseCapability(s string) (Capability, error) {
 	return c, nil
 }
 
-// Changes reports whether documents of capability c tell what changed in an
-// interval; those of the others tell what is.
+// Changes reports whether documents of capability c list changes in an
+// interval; other documents list a state.
 func (c Capability) Changes() bool {
 	switch c {
 	case ChangeList, ChangeDump, ChangeDumpManifest, ChangeNotification:
@@ -57,8 +57,8 @@ func (c Capability) Changes() bool {
 	return false
 }
 
-// A Change says what happened to a resource (RS-EM-02).
-// The zero value means that no change is stated.
+// A Change is what happened to a resource (RS-EM-02). The zero value means that
+// no change is stated.
 type Change uint8
 
 // The changes a resource can undergo.
@@ -67,14 +67,14 @@ const (
 	Updated
 	Deleted
 
-	// UnknownChange is what a Reader returns for an entry of a change document
-	// that has no change, or another word: only its loc tells whether the
-	// resource is still there. A Writer refuses it.
+	// UnknownChange is what a Reader returns for an entry of a change document that
+	// states no change, or an unknown one: whether the resource still exists can
+	// only be seen at its loc. A Writer refuses it.
 	UnknownChange
 )
 
-// ParseChange returns the Change spelt s in any case, also in the legacy
-// spellings "create", "update" and "delete" (RS-EM-02).
+// ParseChange returns the Change with the spelling s in any case, also in the
+// legacy spellings "create", "update" and "delete" (RS-EM-02).
 func ParseChange(s string) (Change, error) {
 	switch strings.ToLower(s) {
 	case "created", "create":

@@ -2,15 +2,15 @@ package resourcesync
 
 import "lockstep/internal/iri"
 
-// A class is a set of bytes that some grammar names.
+// A class is a set of bytes of some grammar.
 type class uint8
 
 const (
 	classToken    class = 1 << iota // token of RFC 9110: media types, relations
-	classURIPlain                   // may be written in a URI in an attribute as it is, in any place
+	classURIPlain                   // may be written unescaped anywhere in a URI in an attribute
 )
 
-// classes tells the classes of every byte.
+// classes holds the classes of every byte.
 var classes = func() (t [256]class) {
 	for c := range 128 {
 		if b := byte(c); b|0x20 >= 'a' && b|0x20 <= 'z' || b >= '0' && b <= '9' {
@@ -28,8 +28,8 @@ var classes = func() (t [256]class) {
 	return t
 }()
 
-// validURI reports whether s is an absolute URI of allowed characters; more
-// than that is the business of who follows it.
+// validURI reports whether s is an absolute URI of allowed characters. Further
+// checks are up to the code that requests it.
 func validURI(s string) bool {
 	if !iri.HasScheme(s) {
 		return false

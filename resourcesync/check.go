@@ -6,7 +6,7 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// checkHeader reports what keeps a document from beginning with h.
+// checkHeader returns an error if no document can begin with h.
 func checkHeader(h *Header, k kind) error {
 	if k == kindUnknown {
 		if h.Index && documentKind(h.Capability, false) != kindUnknown {
@@ -42,7 +42,8 @@ func checkHeader(h *Header, k kind) error {
 	return nil
 }
 
-// checkItems reports what is there and may not be, or must be and is not.
+// checkItems returns an error if a forbidden item is present, or a required one
+// missing.
 func checkItems(has, must, may item, where string) error {
 	if bad := has &^ (must | may); bad != 0 {
 		return broken("RS-MD-12", "%s may not have %s in a document of this kind", where, bad)
@@ -53,11 +54,11 @@ func checkItems(has, must, may item, where string) error {
 	return nil
 }
 
-// check reports what keeps e from being the next entry.
+// check returns an error if e cannot be the next entry.
 func (w *Writer) check(e *Entry) error {
 	has := present(e)
 	if has&^itemContent == itemLastmod && w.kind == kindResourceList && len(e.Links) == 0 {
-		return w.checkContent(e) // nearly all entries there are
+		return w.checkContent(e) // nearly all entries take this path
 	}
 	for i := range e.Links {
 		if err := w.checkEntryLink(e, &e.Links[i]); err != nil {
@@ -89,8 +90,8 @@ func (w *Writer) check(e *Entry) error {
 	return nil
 }
 
-// CheckEntry reports, as a [*RuleError], what keeps e from standing alone in a
-// document of capability c: the Writer of such a document would refuse it.
+// CheckEntry returns a [*RuleError] if e cannot be the only entry of a document
+// of capability c: the Writer of such a document would refuse it.
 func CheckEntry(c Capability, e *Entry) error {
 	w := Writer{header: Header{Capability: c}, kind: documentKind(c, false)}
 	if err := w.check(e); err != nil {
@@ -100,7 +101,7 @@ func CheckEntry(c Capability, e *Entry) error {
 	return err
 }
 
-// checkContent checks what is said of a representation.
+// checkContent checks the description of a representation.
 func (w *Writer) checkContent(e *Entry) error {
 	if !e.Lastmod.printable() {
 		return broken("RS-DT-01", "lastmod has a year that four digits cannot say")
@@ -157,7 +158,7 @@ func (w *Writer) checkChange(e *Entry, has item) error {
 	return nil
 }
 
-// checkPath checks the place of a bitstream in a package.
+// checkPath checks the path of a bitstream in a package.
 func checkPath(p string) error {
 	if !validPath(p) {
 		return broken("RS-PATH-01", "path %q is no place in a package: it must begin with / and stay inside", xmlscan.Clip(p))
@@ -165,7 +166,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// checkCapability checks an entry that names the document for a capability.
+// checkCapability checks an entry that names the document of a capability.
 func (w *Writer) checkCapability(e *Entry) error {
 	c := e.Capability
 	switch {
@@ -187,7 +188,7 @@ func (w *Writer) checkCapability(e *Entry) error {
 	return nil
 }
 
-// checkPart checks what an index or dump says of the time its part covers.
+// checkPart checks the time interval that an index or dump states for a part.
 func (w *Writer) checkPart(e *Entry) error {
 	h := &w.header
 	switch {
@@ -219,7 +220,7 @@ func (w *Writer) checkPart(e *Entry) error {
 	return nil
 }
 
-// remember keeps of an entry that was written what the next is checked against.
+// remember records what the next entry is checked against.
 func (w *Writer) remember(e *Entry) {
 	switch w.kind {
 	case kindChangeList, kindChangeManifest, kindNotification:
@@ -232,7 +233,7 @@ func (w *Writer) remember(e *Entry) {
 	}
 }
 
-// checkLink checks what holds for every link.
+// checkLink checks the rules for every link.
 func checkLink(l *Link) error {
 	switch {
 	case !validRel(l.Rel):
@@ -274,7 +275,7 @@ func (w *Writer) checkEntryLink(e *Entry, l *Link) error {
 	return nil
 }
 
-// present returns what e states, links aside.
+// present returns the items that e states, except links.
 func present(e *Entry) item {
 	has := presentTimes(e.At, e.Completed, e.From, e.Until)
 	if !e.Lastmod.IsZero() {

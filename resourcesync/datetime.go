@@ -8,22 +8,22 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// A Datetime is an instant as a document states it: with the granularity it
-// was written in (RS-DT-02, RS-DT-04). The zero value means absent.
+// A Datetime is an instant as stated in a document, with the granularity of its
+// text (RS-DT-02, RS-DT-04). The zero value means absent.
 //
-// Compare instants with [Datetime.Compare]: == also looks at the granularity.
+// Compare instants with [Datetime.Compare]: == also compares the granularity.
 type Datetime struct {
 	sec         int64 // seconds since the year 1, so that zero means absent
 	nsec        int32
 	granularity Granularity
 }
 
-// Granularity is the unit down to which a Datetime is stated.
+// Granularity is the smallest unit that the text of a Datetime states.
 type Granularity uint8
 
 // The granularities of the W3C Datetime profile.
 const (
-	Nanosecond Granularity = iota // seconds with a fraction; also what NewDatetime gives
+	Nanosecond Granularity = iota // seconds with a fraction; also returned by NewDatetime
 	Second
 	Minute
 	Day
@@ -44,9 +44,9 @@ func NewDatetime(t time.Time) Datetime {
 	return Datetime{sec: t.Unix() + secondsToUnix, nsec: int32(t.Nanosecond())}
 }
 
-// ParseDatetime returns the Datetime written as s in one of the six forms of
-// the W3C Datetime profile (RS-DT-02). An instant of coarse granularity is the
-// first of its unit, in UTC.
+// ParseDatetime parses s in one of the six forms of the W3C Datetime profile
+// (RS-DT-02). A Datetime of coarse granularity is the first instant of its
+// unit, in UTC.
 func ParseDatetime(s string) (Datetime, error) {
 	d, liberty, ok := parseDatetime(s)
 	if !ok || liberty != "" {
@@ -55,9 +55,9 @@ func ParseDatetime(s string) (Datetime, error) {
 	return d, nil
 }
 
-// ParseDatetimeLenient is like ParseDatetime, and also takes what is commonly
-// written instead (RS-DT-05). The liberty taken is told in words; it is empty
-// if there was no need of one.
+// ParseDatetimeLenient is like ParseDatetime, but also accepts common
+// deviations (RS-DT-05). liberty describes the deviation; it is empty if there
+// was none.
 func ParseDatetimeLenient(s string) (d Datetime, liberty string, err error) {
 	d, liberty, ok := parseDatetime(s)
 	if !ok {
@@ -69,16 +69,16 @@ func ParseDatetimeLenient(s string) (d Datetime, liberty string, err error) {
 // IsZero reports whether d is absent.
 func (d Datetime) IsZero() bool { return d.sec == 0 && d.nsec == 0 }
 
-// Granularity returns the unit down to which d is stated.
+// Granularity returns the smallest unit that d states.
 func (d Datetime) Granularity() Granularity { return d.granularity }
 
-// WithGranularity returns d as stated down to g: the instant is the same.
+// WithGranularity returns d with granularity g: the instant is the same.
 func (d Datetime) WithGranularity(g Granularity) Datetime {
 	d.granularity = g
 	return d
 }
 
-// Time returns the first instant d denotes, in UTC.
+// Time returns the first instant that d denotes, in UTC.
 func (d Datetime) Time() time.Time {
 	if d.IsZero() {
 		return time.Time{}
@@ -86,7 +86,7 @@ func (d Datetime) Time() time.Time {
 	return time.Unix(d.sec-secondsToUnix, int64(d.nsec)).UTC()
 }
 
-// Compare orders instants; granularity is not looked at.
+// Compare orders instants; it ignores granularity.
 func (d Datetime) Compare(o Datetime) int {
 	switch {
 	case d.sec < o.sec, d.sec == o.sec && d.nsec < o.nsec:
@@ -100,8 +100,8 @@ func (d Datetime) Compare(o Datetime) int {
 // String returns d as the Writer writes it, or "" if d is absent.
 func (d Datetime) String() string { return string(d.AppendTo(nil)) }
 
-// AppendTo appends d to b: in UTC, in full, with as many digits of a fraction
-// as it needs (RS-DT-01). An absent d appends nothing.
+// AppendTo appends d to b: in UTC, in full, with as many decimal places of a
+// second as it needs (RS-DT-01). An absent d appends nothing.
 func (d Datetime) AppendTo(b []byte) []byte {
 	if d.IsZero() {
 		return b
@@ -130,7 +130,7 @@ func (d Datetime) AppendTo(b []byte) []byte {
 	return append(b, 'Z')
 }
 
-// The years that four digits can say, in seconds since the year 1.
+// The range of years with four digits, in seconds since the year 1.
 const yearZero, yearTenThousand = -366 * 86400, 315537897600
 
 // printable reports whether d has a year of four digits.
@@ -139,11 +139,12 @@ func (d Datetime) printable() bool { return d.sec >= yearZero && d.sec < yearTen
 // put2 writes n, below 100, as two digits.
 func put2(b []byte, n uint32) { b[0], b[1] = '0'+byte(n/10), '0'+byte(n%10) }
 
-// civil returns the date that lies days after the first of January of year 0,
-// in the Gregorian calendar (Neri and Schneider, Euclidean affine functions and
-// their application to calendar algorithms, 2023). Years begin in March within.
+// civil returns the date that is days after the first of January of year 0, in
+// the Gregorian calendar (Neri and Schneider, Euclidean affine functions and
+// their application to calendar algorithms, 2023). Internally, years begin in
+// March.
 func civil(days uint32) (y, m, d uint32) {
-	n := 4*(days-60+146097) + 3 // from the first of March of year -400
+	n := 4*(days-60+146097) + 3 // since the first of March of year -400
 	century, n := n/146097, n%146097/4
 	p := 2939745 * uint64(4*n+3)
 	year, day := uint32(p>>32), uint32(p)/2939745/4
@@ -156,7 +157,7 @@ func civil(days uint32) (y, m, d uint32) {
 }
 
 // daysBefore returns the number of days from the first of January of year 1 to
-// the date given.
+// the given date.
 func daysBefore(y, m, d int64) int64 {
 	if m <= 2 {
 		y, m = y-1, m+12

@@ -10,7 +10,7 @@ import (
 const newYear = "2012-01-01T00:00:00Z"
 
 // datetimes are texts and the instant they denote, or "" for none; liberty is
-// set for those a strict parser refuses.
+// set for those that a strict parser refuses.
 var datetimes = []struct {
 	text, want  string
 	granularity resourcesync.Granularity

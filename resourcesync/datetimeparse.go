@@ -1,6 +1,6 @@
 package resourcesync
 
-// The liberties of RS-DT-05, in words.
+// Descriptions of the deviations of RS-DT-05.
 const (
 	libertyZone     = "datetime without a time zone, read as UTC"
 	libertyCase     = "datetime with a lower-case letter"
@@ -10,8 +10,8 @@ const (
 	libertyFraction = "datetime with more than nine digits of a fraction, cut off"
 )
 
-// parseDatetime reads all forms of RS-DT-02 and those of RS-DT-05, of which it
-// tells the first it met.
+// parseDatetime parses all forms of RS-DT-02 and those of RS-DT-05. For the
+// latter it describes the first deviation.
 func parseDatetime[T string | []byte](s T) (d Datetime, liberty string, ok bool) {
 	y, ok1 := digits(s, 0, 4)
 	if !ok1 {
@@ -48,7 +48,7 @@ func parseDatetime[T string | []byte](s T) (d Datetime, liberty string, ok bool)
 		liberty = more
 	}
 	d.sec += daysBefore(y, m, day) * 86400
-	// The first instant of all means absent; before the year 0 nothing can be printed.
+	// The very first instant means absent; years before 0 cannot be printed.
 	if !ok || d.IsZero() || !d.printable() {
 		return Datetime{}, "", false
 	}
@@ -64,8 +64,8 @@ func dated(y, m, d int64, g Granularity) (Datetime, string, bool) {
 	return v, "", true
 }
 
-// parseClock reads the time of day and the zone that begin at s[i]; what it
-// returns counts from the beginning of the day.
+// parseClock parses the time of day and the zone that begin at s[i]; the result
+// is relative to the beginning of the day.
 func parseClock[T string | []byte](s T, i int) (d Datetime, liberty string, ok bool) {
 	h, ok1 := digits(s, i, 2)
 	min, ok2 := digits(s, i+3, 2)
@@ -100,8 +100,8 @@ func parseClock[T string | []byte](s T, i int) (d Datetime, liberty string, ok b
 	return d, liberty, ok
 }
 
-// fraction reads the digits that begin at s[i] as nanoseconds and returns where
-// they end.
+// fraction parses the digits that begin at s[i] as nanoseconds and returns
+// their end.
 func fraction[T string | []byte](s T, i int) (nsec int32, end int, liberty string, ok bool) {
 	unit, first := int32(100_000_000), i
 	for ; i < len(s) && s[i]-'0' <= 9; i++ {
@@ -114,7 +114,7 @@ func fraction[T string | []byte](s T, i int) (nsec int32, end int, liberty strin
 	return nsec, i, liberty, i > first
 }
 
-// parseZone reads the zone that is the rest of s from i on, in seconds east of
+// parseZone parses the zone, the rest of s from i on, as seconds east of
 // Greenwich.
 func parseZone[T string | []byte](s T, i int) (offset int64, liberty string, ok bool) {
 	rest := len(s) - i
@@ -146,7 +146,7 @@ func parseZone[T string | []byte](s T, i int) (offset int64, liberty string, ok 
 	return offset, liberty, true
 }
 
-// digits reads n digits that begin at s[i].
+// digits parses n digits that begin at s[i].
 func digits[T string | []byte](s T, i, n int) (v int64, ok bool) {
 	if i+n > len(s) {
 		return 0, false

@@ -13,7 +13,7 @@ const (
 	nsRS      = "http://www.openarchives.org/rs/terms/"
 )
 
-// appendHeader appends everything in front of the first entry, in the order of
+// appendHeader appends everything before the first entry, in the order of
 // RS-XML-03.
 func appendHeader(b []byte, h *Header) ([]byte, error) {
 	root := "urlset"
@@ -40,8 +40,8 @@ func appendHeader(b []byte, h *Header) ([]byte, error) {
 	return append(b, "/>\n"...), nil
 }
 
-// appendEntry appends e, which has been checked but for the characters of its
-// texts.
+// appendEntry appends e, which has been checked except for the characters of
+// its texts.
 func (w *Writer) appendEntry(b []byte, e *Entry) ([]byte, error) {
 	if w.header.Index {
 		b = append(b, "<sitemap><loc>"...)
@@ -78,7 +78,7 @@ func (w *Writer) appendEntry(b []byte, e *Entry) ([]byte, error) {
 	return append(b, "</url>\n"...), nil
 }
 
-// appendMetadata appends the rs:md of an entry, or nothing if it is empty.
+// appendMetadata appends the rs:md of an entry, unless it is empty.
 func appendMetadata(b []byte, m *Metadata) ([]byte, error) {
 	start := len(b)
 	b = append(b, "<rs:md"...)
@@ -145,7 +145,7 @@ func appendContent(b []byte, hs Hashes, length int64, hasLength bool, typ, encod
 	return b, nil
 }
 
-// appendLink appends l, which has been checked but for its characters.
+// appendLink appends l, which has been checked except for its characters.
 func appendLink(b []byte, l *Link) ([]byte, error) {
 	b = append(b, `<rs:ln rel="`...)
 	b, ok := xmlscan.AppendEscaped(b, l.Rel)
@@ -170,7 +170,7 @@ func appendLink(b []byte, l *Link) ([]byte, error) {
 	return append(b, "/>"...), nil
 }
 
-// appendDatetime appends an attribute, or nothing if d is absent.
+// appendDatetime appends an attribute, unless d is absent.
 func appendDatetime(b []byte, name string, d Datetime) []byte {
 	if d.IsZero() {
 		return b
@@ -180,15 +180,15 @@ func appendDatetime(b []byte, name string, d Datetime) []byte {
 	return append(b, '"')
 }
 
-// appendURI appends an absolute URI, escaped for XML; ok is false if s is none
-// (RS-XML-02, RS-AMB-24).
+// appendURI appends an absolute URI, escaped for XML; ok is false if s is not
+// valid (RS-XML-02, RS-AMB-24).
 func appendURI(b []byte, s string) (_ []byte, ok bool) {
 	if !iri.HasScheme(s) {
 		return b, false
 	}
 	done := 0
 	for i := 0; i < len(s); i++ {
-		for i+8 <= len(s) { // most are plain: look at eight at a time
+		for i+8 <= len(s) { // most bytes need no escape: check eight at a time
 			p := s[i : i+8]
 			if classes[p[0]]&classes[p[1]]&classes[p[2]]&classes[p[3]]&classes[p[4]]&classes[p[5]]&classes[p[6]]&classes[p[7]]&classURIPlain == 0 {
 				break

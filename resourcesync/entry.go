@@ -2,7 +2,7 @@ package resourcesync
 
 // An Entry is one <url> or <sitemap> of a document.
 type Entry struct {
-	Loc        string   // absolute URI, as it stands in the document, trimmed (RS-AMB-23)
+	Loc        string   // absolute URI as written in the document, trimmed (RS-AMB-23)
 	Lastmod    Datetime // last modification of the resource, not of the event (RS-EM-05)
 	ChangeFreq string   // a hint; empty when absent (RS-XML-14)
 	Metadata            // the entry's rs:md
@@ -12,9 +12,9 @@ type Entry struct {
 // Link returns the target of the entry's first link with relation rel, or "".
 func (e *Entry) Link(rel string) string { return linkTo(e.Links, rel) }
 
-// EventTime returns when the change happened: the entry's datetime, else its
-// lastmod (RS-EM-07). Whether lastmod may stand in is the caller's to know: it
-// may only where no entry of the document has a datetime.
+// EventTime returns the time of the change: the entry's datetime, else its
+// lastmod (RS-EM-07). The caller must check that lastmod may be used: only if
+// no entry of the document has a datetime.
 func (e *Entry) EventTime() Datetime {
 	if !e.Datetime.IsZero() {
 		return e.Datetime
@@ -22,7 +22,7 @@ func (e *Entry) EventTime() Datetime {
 	return e.Lastmod
 }
 
-// Metadata is what an rs:md element says of a resource, a package or a
+// Metadata is the content of an rs:md element about a resource, a package or a
 // document. Absent attributes have the zero value.
 type Metadata struct {
 	Capability Capability // in Source Descriptions and Capability Lists only
@@ -34,9 +34,9 @@ type Metadata struct {
 	Until      Datetime   // interval ends; absent: open
 	Hashes     Hashes     // of the representation at Loc (RS-HASH-05)
 	Length     int64      // in bytes; meaningful only if HasLength
-	HasLength  bool       // the document states a length, perhaps 0
+	HasLength  bool       // the document states a length, which may be 0
 	Type       string     // media type
-	Encoding   string     // content coding, as in the header of that name
-	Path       string     // place in a package; manifests only
-	ETag       string     // of pre-beta documents: may serve as a validator (RS-VER-13); never written
+	Encoding   string     // content coding, as in the HTTP header Content-Encoding
+	Path       string     // path in a package; manifests only
+	ETag       string     // of pre-beta documents: usable as a validator (RS-VER-13); never written
 }

@@ -8,23 +8,24 @@ import (
 )
 
 var (
-	// ErrHTML reports that a page for people stands where a document was
-	// expected: a login form, an error page, a start page.
+	// ErrHTML reports an HTML page where a document was expected: a login form, an
+	// error page, a start page.
 	ErrHTML = errors.New("this is an HTML page, not a ResourceSync document or Sitemap")
 
-	// ErrNotDocument reports something else that is no document of the
-	// standard: no XML at all, or XML with another root.
+	// ErrNotDocument reports other data that is not a document of the standard: not
+	// XML at all, or XML with another root.
 	ErrNotDocument = errors.New("this is not a ResourceSync document or Sitemap")
 )
 
-// A SyntaxError says where and why a Reader could not go on with a document:
-// it is not well formed, it is cut off (Err is io.ErrUnexpectedEOF), it is no
-// document of the standard (ErrHTML, ErrNotDocument), it goes beyond a limit
-// (ErrLimit), or it breaks a rule and the Reader is strict (*RuleError).
+// A SyntaxError reports where and why a Reader cannot continue reading a
+// document: it is not well formed, it is truncated (Err is
+// io.ErrUnexpectedEOF), it is not a document of the standard (ErrHTML,
+// ErrNotDocument), it exceeds a limit (ErrLimit), or it breaks a rule and the
+// Reader is strict (*RuleError).
 type SyntaxError = xmlscan.SyntaxError
 
-// A RuleError says which requirement a document, or what is to be written into
-// one, does not meet.
+// A RuleError reports a requirement that a document, or a value to be written,
+// violates.
 type RuleError struct {
 	Rule    string // such as RS-CHL-04
 	Message string
@@ -38,11 +39,11 @@ func broken(rule, format string, args ...any) error {
 	return &RuleError{rule, fmt.Sprintf(format, args...)}
 }
 
-// A Warning is a liberty a lenient Reader took: a requirement the document
-// does not meet and what was made of it.
+// A Warning reports a deviation that a lenient Reader accepted: the violated
+// requirement, and how the Reader interpreted the document.
 type Warning struct {
 	Rule         string // such as RS-XML-05
-	Line, Column int    // where the element in question ends, roughly
+	Line, Column int    // approximate end of the element in question
 	Message      string
 }
 

@@ -7,12 +7,12 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// An exact Reader also warns of things that every reader understands but no
-// writer should write. They do not change the result of the reading.
+// An exact Reader also warns of constructs that every reader understands but no
+// writer should produce. They do not change the result.
 
 const nsXSI = "http://www.w3.org/2001/XMLSchema-instance"
 
-// exactRoot looks at the beginning of the document and at its root element.
+// exactRoot checks the beginning of the document and its root element.
 func (r *Reader) exactRoot() {
 	switch encoding, declared := r.s.Encoding(); {
 	case encoding != "utf-8":
@@ -52,21 +52,21 @@ func exactElement(r *Reader) {
 	r.warn("RS-XML-07", "unknown element "+xmlscan.Clip(string(r.s.Local))+" of the namespace of "+space+", ignored")
 }
 
-// exactAttributes looks at an element that has none.
+// exactAttributes checks an element that should have no attributes.
 func (r *Reader) exactAttributes() {
 	if len(r.s.Attrs) > 0 {
 		r.warn("RS-XML-08", "<"+xmlscan.Clip(string(r.s.Local))+"> with attributes, such as "+xmlscan.Clip(string(r.s.Attrs[0].Local)))
 	}
 }
 
-// exactUnknown looks at an attribute without prefix that nobody knows.
+// exactUnknown checks an unknown attribute without a prefix.
 func (r *Reader) exactUnknown(element string, a *xmlscan.Attr) {
 	if r.opts.Exact && a.Prefix == nil {
 		r.warn("RS-XML-07", "unknown attribute "+xmlscan.Clip(string(a.Local))+" of "+element+"; a community's own needs a namespace and a prefix")
 	}
 }
 
-// exactDatetime looks at a valid datetime: written in full and in UTC?
+// exactDatetime checks whether a valid datetime is written in full and in UTC.
 func (r *Reader) exactDatetime(v []byte, name string) {
 	v = xmlscan.Trim(v)
 	if r.opts.Exact && (len(v) < len("2006-01-02T15:04:05Z") || v[len(v)-1] != 'Z') {
@@ -74,7 +74,7 @@ func (r *Reader) exactDatetime(v []byte, name string) {
 	}
 }
 
-// exactHash looks at a hash attribute of which all values could be used.
+// exactHash checks a hash attribute whose values were all usable.
 func (r *Reader) exactHash(v []byte) {
 	if !r.opts.Exact {
 		return
@@ -87,7 +87,7 @@ func (r *Reader) exactHash(v []byte) {
 		token, digest, found := bytes.Cut(value, []byte(":"))
 		a, alias := parseAlgorithm(string(token))
 		switch {
-		case !found: // told by the Reader
+		case !found: // the Reader has reported it
 		case a == 0:
 			r.warn("RS-HASH-02", "unknown hash algorithm \""+xmlscan.Clip(string(token))+"\"")
 		case !alias && string(token) != a.String():
@@ -98,7 +98,7 @@ func (r *Reader) exactHash(v []byte) {
 	}
 }
 
-// exactLoc looks at a loc, without white space around it, that was accepted.
+// exactLoc checks an accepted loc without surrounding white space.
 func (r *Reader) exactLoc(text []byte) {
 	switch {
 	case !r.opts.Exact:
@@ -109,7 +109,7 @@ func (r *Reader) exactLoc(text []byte) {
 	}
 }
 
-// exactLink looks at a link that has rel and href.
+// exactLink checks a link that has rel and href.
 func (r *Reader) exactLink(rel, href []byte) {
 	if !r.opts.Exact {
 		return
@@ -124,20 +124,20 @@ func (r *Reader) exactLink(rel, href []byte) {
 	}
 }
 
-// exactEncoding looks at a content coding.
+// exactEncoding checks a content coding.
 func (r *Reader) exactEncoding(v []byte) {
 	if r.opts.Exact && (len(v) == 0 || !validEncoding(string(v))) {
 		r.warn("RS-ENC-01", "encoding \""+xmlscan.Clip(string(v))+"\" is no list of content codings")
 	}
 }
 
-// exactEmpty looks at a child of an entry that says nothing.
+// exactEmpty checks an empty child of an entry.
 func (r *Reader) exactEmpty(rule, name string) {
 	if r.opts.Exact {
 		r.warn(rule, "an empty "+name)
 	}
 }
 
-// Position returns where the entry last read ends, roughly: line and column of
-// the text in UTF-8, from 1.
+// Position returns the approximate end of the entry last read: line and column
+// of the text in UTF-8, from 1.
 func (r *Reader) Position() (line, column int) { return r.s.Position() }

@@ -8,8 +8,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// TestExact: an exact Reader also tells what every reader understands; what it
-// reads is the same.
+// TestExact: an exact Reader also reports what every reader understands, and
+// reads the same entries.
 func TestExact(t *testing.T) {
 	t.Parallel()
 	const open = `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">` +
@@ -53,7 +53,7 @@ func TestExact(t *testing.T) {
 				return e
 			}
 			plain := read(false)
-			if want := map[string]int{"a bad escape": 1}[tt.name]; len(rules) != want { // that loc cannot be used at all
+			if want := map[string]int{"a bad escape": 1}[tt.name]; len(rules) != want { // that loc is unusable
 				t.Errorf("without Exact: %v", rules)
 			}
 			exact := read(true)
@@ -67,8 +67,8 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// TestPosition: an entry ends where Position says, whatever else was asked for
-// in between.
+// TestPosition: an entry ends where Position says, whatever other methods were
+// called in between.
 func TestPosition(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

@@ -14,12 +14,13 @@ import (
 	"lockstep/resourcesync"
 )
 
-// sameDatetime is equality of instants, absent ones included: what is written
-// is always in full, so the granularity may be finer when it is read back.
+// sameDatetime is equality of instants, absent ones included: datetimes are
+// always written in full, so the granularity may be finer after reading them
+// back.
 var sameDatetime = cmp.Comparer(func(a, b resourcesync.Datetime) bool { return a.Compare(b) == 0 })
 
-// promised reports whether err is of a type the Reader promises for input that
-// it can read.
+// promised reports whether err is of a type that the Reader documents for
+// readable input.
 func promised(err error) bool {
 	var syn *resourcesync.SyntaxError
 	return errors.As(err, &syn) && syn.Err != nil && syn.Line > 0 && syn.Column > 0
@@ -40,9 +41,9 @@ func seedReader(f *testing.F) {
 	}
 }
 
-// FuzzReader: no input makes the Reader panic, go on for ever, keep much
-// memory or return an error of another type than it promises. How the input is
-// cut into reads makes no difference.
+// FuzzReader: no input makes the Reader panic, run forever, use much memory or
+// return an undocumented error. How the input is split into reads makes no
+// difference.
 func FuzzReader(f *testing.F) {
 	seedReader(f)
 	f.Fuzz(func(t *testing.T, doc []byte) {
@@ -77,8 +78,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzStrict: what a strict Reader accepts a lenient one accepts as well, with
-// the same result and no warning the strict one had not.
+// FuzzStrict: what a strict Reader accepts, a lenient one accepts with the same
+// result and the same warnings.
 func FuzzStrict(f *testing.F) {
 	seedReader(f)
 	f.Fuzz(func(t *testing.T, doc []byte) {
@@ -105,8 +106,8 @@ func FuzzStrict(f *testing.F) {
 	})
 }
 
-// FuzzRewrite: what the Writer accepts of anything that was read is read back
-// equal, by a strict Reader.
+// FuzzRewrite: any entry that was read and that the Writer accepts is read back
+// equal by a strict Reader.
 func FuzzRewrite(f *testing.F) {
 	seedReader(f)
 	f.Fuzz(func(t *testing.T, doc []byte) {
@@ -147,7 +148,7 @@ type reporter interface {
 	Fatalf(format string, args ...any)
 }
 
-// wantRule fails unless err says which rule was broken.
+// wantRule fails unless err names the violated rule.
 func wantRule(t reporter, err error) {
 	t.Helper()
 	var rule *resourcesync.RuleError
@@ -156,8 +157,8 @@ func wantRule(t reporter, err error) {
 	}
 }
 
-// wantDocument fails unless doc is well formed and says, strictly read, just h
-// and entries.
+// wantDocument fails unless doc is well formed and a strict Reader returns
+// exactly h and entries.
 func wantDocument(t reporter, doc []byte, h resourcesync.Header, entries []resourcesync.Entry) {
 	t.Helper()
 	got, err := readFrom(bytes.NewReader(doc), resourcesync.ReaderOptions{Strict: true})
@@ -175,9 +176,9 @@ func wantDocument(t reporter, doc []byte, h resourcesync.Header, entries []resou
 	}
 }
 
-// FuzzDatetime: a datetime is parsed as one, or refused; what is parsed prints
-// as something that parses to the same instant; what the strict parser takes
-// the lenient one takes without a word.
+// FuzzDatetime: any text is parsed as a datetime or refused; a parsed datetime
+// prints as text that parses to the same instant; what the strict parser
+// accepts, the lenient one accepts without a warning.
 func FuzzDatetime(f *testing.F) {
 	for _, tt := range datetimes {
 		f.Add(tt.text)
@@ -210,9 +211,8 @@ func FuzzDatetime(f *testing.F) {
 	})
 }
 
-// FuzzHashes: of a hash attribute only digests of the right length are taken,
-// one for each algorithm, and what is taken prints as something that parses to
-// the same without a word.
+// FuzzHashes: only digests of the right length are accepted, one for each
+// algorithm, and they print as text that parses to the same without a warning.
 func FuzzHashes(f *testing.F) {
 	for _, tt := range hashTests {
 		f.Add(tt.text)

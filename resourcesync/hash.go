@@ -12,10 +12,10 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// An Algorithm is a hash function the standard's documents name.
+// An Algorithm is a hash function that documents of the standard use.
 type Algorithm uint8
 
-// The algorithms this package knows (RS-HASH-02).
+// The algorithms that this package supports (RS-HASH-02).
 const (
 	MD5 Algorithm = iota + 1
 	SHA1
@@ -26,17 +26,17 @@ const (
 	algorithms
 )
 
-// algorithmInfo holds the name written and the bytes of a digest.
+// algorithmInfo holds the token and the digest size in bytes.
 var algorithmInfo = [algorithms]struct {
 	name string
 	size int
 }{{}, {"md5", 16}, {"sha-1", 20}, {"sha-256", 32}, {"sha-384", 48}, {"sha-512", 64}}
 
-// ErrHash reports a text that is no hash.
+// ErrHash reports an invalid hash.
 var ErrHash = errors.New("invalid hash")
 
-// ParseAlgorithm returns the algorithm with the given token, in any case, also
-// by an alias such as sha256 (RS-HASH-03).
+// ParseAlgorithm returns the algorithm with the given token, in any case; it
+// also accepts aliases such as sha256 (RS-HASH-03).
 func ParseAlgorithm(token string) (Algorithm, error) {
 	a, _ := parseAlgorithm(token)
 	if a == 0 {
@@ -45,7 +45,7 @@ func ParseAlgorithm(token string) (Algorithm, error) {
 	return a, nil
 }
 
-// parseAlgorithm also tells whether the token is an alias.
+// parseAlgorithm also reports whether the token is an alias.
 func parseAlgorithm(token string) (a Algorithm, alias bool) {
 	switch strings.ToLower(token) {
 	case "md5":
@@ -70,7 +70,7 @@ func parseAlgorithm(token string) (a Algorithm, alias bool) {
 	return 0, false
 }
 
-// String returns the token written for a, or "" for none.
+// String returns the token of a, or "" for none.
 func (a Algorithm) String() string {
 	if a >= algorithms {
 		return ""
@@ -78,7 +78,7 @@ func (a Algorithm) String() string {
 	return algorithmInfo[a].name
 }
 
-// Size returns the bytes of a digest of a.
+// Size returns the size of a digest of a in bytes.
 func (a Algorithm) Size() int {
 	if a >= algorithms {
 		return 0
@@ -92,10 +92,10 @@ type Hash struct {
 	Digest    string // the raw digest bytes, not hex
 }
 
-// String returns h as it stands in a document: token:hexdigest.
+// String returns h as written in a document: token:hexdigest.
 func (h Hash) String() string { return string(h.AppendTo(nil)) }
 
-// AppendTo appends h to b as it stands in a document.
+// AppendTo appends h to b as written in a document.
 func (h Hash) AppendTo(b []byte) []byte {
 	b = append(b, h.Algorithm.String()...)
 	b = append(b, ':')
@@ -126,8 +126,8 @@ var hexPairs = func() (t [256]uint64) {
 	return t
 }()
 
-// Hashes are the digests stated for one resource, at most one per algorithm.
-// An empty Hashes means that nothing is known (RS-HASH-06).
+// Hashes are the digests of one resource, at most one per algorithm. Empty
+// Hashes mean that none is known (RS-HASH-06).
 type Hashes []Hash
 
 // Get returns the raw digest for a, or "".
@@ -140,7 +140,7 @@ func (hs Hashes) Get(a Algorithm) string {
 	return ""
 }
 
-// Compare tells how many algorithms hs and o have in common, and one whose
+// Compare returns how many algorithms hs and o have in common, and one whose
 // digests differ, or 0. Content is verified if common is above zero and none
 // differs (RS-HASH-06).
 func (hs Hashes) Compare(o Hashes) (common int, differs Algorithm) {
@@ -157,10 +157,10 @@ func (hs Hashes) Compare(o Hashes) (common int, differs Algorithm) {
 	return common, differs
 }
 
-// String returns hs as they stand in a document.
+// String returns hs as written in a document.
 func (hs Hashes) String() string { return string(hs.AppendTo(nil)) }
 
-// AppendTo appends hs to b as they stand in a document, separated by blanks.
+// AppendTo appends hs to b as written in a document, separated by blanks.
 func (hs Hashes) AppendTo(b []byte) []byte {
 	for i := range hs {
 		if i > 0 {
@@ -172,8 +172,8 @@ func (hs Hashes) AppendTo(b []byte) []byte {
 }
 
 // ParseHashes returns the usable values of a hash attribute (RS-HASH-01,
-// RS-HASH-03, RS-HASH-04). Of what it leaves out or bends it tells in words: a
-// value that is left out is not a mismatch.
+// RS-HASH-03, RS-HASH-04). It describes the values that it omits or corrects:
+// an omitted value is not a mismatch.
 func ParseHashes(s string) (hs Hashes, liberties []string) {
 	parseHashes(s, func(a Algorithm, digest []byte) bool {
 		if hs.Get(a) != "" {
@@ -185,7 +185,7 @@ func ParseHashes(s string) (hs Hashes, liberties []string) {
 	return hs, liberties
 }
 
-// ParseHash returns the one value written as s, token:digest.
+// ParseHash parses a single value token:digest.
 func ParseHash(s string) (Hash, error) {
 	hs, _ := ParseHashes(s)
 	if len(hs) != 1 || len(strings.Fields(s)) != 1 {
@@ -194,8 +194,8 @@ func ParseHash(s string) (Hash, error) {
 	return hs[0], nil
 }
 
-// parseHashes hands each usable value of s to add, which tells whether it took
-// it, and each liberty to warn.
+// parseHashes passes each usable value of s to add, which reports whether it
+// accepted it, and each deviation to warn.
 func parseHashes(s string, add func(Algorithm, []byte) bool, warn func(string)) {
 	n := 0
 	for value := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' || r == '\r' }) {
@@ -210,7 +210,7 @@ func parseHashes(s string, add func(Algorithm, []byte) bool, warn func(string)) 
 			warn(fmt.Sprintf("hash %q has no algorithm", xmlscan.Clip(value)))
 			continue
 		case a == 0:
-			continue // an algorithm we do not know is allowed, and no check
+			continue // an unknown algorithm is allowed, and ignored
 		case alias:
 			warn(fmt.Sprintf("algorithm spelt %q", xmlscan.Clip(token)))
 		}
@@ -228,7 +228,8 @@ func parseHashes(s string, add func(Algorithm, []byte) bool, warn func(string)) 
 	}
 }
 
-// parseDigest reads a digest in hex or, less plainly, in a base64 (RS-HASH-04).
+// parseDigest parses a digest in hex or, as a deviation, in base64
+// (RS-HASH-04).
 func parseDigest(a Algorithm, text string) (digest []byte, plain bool) {
 	if len(text) == 2*a.Size() {
 		if d, err := hex.DecodeString(text); err == nil {

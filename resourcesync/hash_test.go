@@ -17,8 +17,8 @@ const (
 	testHashes = testMD5 + " " + testSHA256
 )
 
-// hashTests are hash attributes, what is usable of them, and how many liberties
-// that takes.
+// hashTests are hash attributes, their usable values, and the number of
+// deviations.
 var hashTests = []struct {
 	name, text, want string
 	liberties        int
@@ -53,7 +53,7 @@ var all5 = strings.Join([]string{
 	"sha-384:" + strings.Repeat("67", 48), "sha-512:" + strings.Repeat("ef", 64),
 }, " ")
 
-// RS-HASH-01, RS-HASH-03, RS-HASH-04; the Reader understands the same.
+// RS-HASH-01, RS-HASH-03, RS-HASH-04; the Reader parses the same.
 func TestParseHashes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range hashTests {
@@ -129,7 +129,7 @@ func TestHasher(t *testing.T) {
 		t.Errorf("digests by no algorithm = %v", hs)
 	}
 
-	big := bytes.Repeat([]byte("0123456789abcdef"), 10_000) // more than the Hasher takes at a time
+	big := bytes.Repeat([]byte("0123456789abcdef"), 10_000) // more than the Hasher processes at a time
 	h = resourcesync.NewHasher(resourcesync.MD5, resourcesync.SHA256, resourcesync.SHA384, resourcesync.SHA512)
 	_, _ = h.Write(big) // never fails
 	m, s2, s3, s5 := md5.Sum(big), sha256.Sum256(big), sha512.Sum384(big), sha512.Sum512(big)

@@ -15,8 +15,8 @@ type Hasher struct {
 	size   int64
 }
 
-// NewHasher returns a Hasher for the given algorithms; those it does not know
-// and repetitions are left out.
+// NewHasher returns a Hasher for the given algorithms; it ignores unknown ones
+// and repetitions.
 func NewHasher(algs ...Algorithm) *Hasher {
 	h := new(Hasher)
 	for _, a := range algs {
@@ -36,8 +36,8 @@ func NewHasher(algs ...Algorithm) *Hasher {
 	return h
 }
 
-// NewHasher returns a Hasher for the algorithms of hs: what it takes to check
-// content against hs.
+// NewHasher returns a Hasher for the algorithms of hs, to verify content
+// against hs.
 func (hs Hashes) NewHasher() *Hasher {
 	var algs [algorithms]Algorithm
 	n := 0
@@ -50,7 +50,7 @@ func (hs Hashes) NewHasher() *Hasher {
 	return NewHasher(algs[:n]...)
 }
 
-// Write adds p to what is hashed. It never fails.
+// Write adds p to the digests. It never fails.
 func (h *Hasher) Write(p []byte) (int, error) {
 	h.size += int64(len(p))
 	// In pieces that stay in the processor's cache from one algorithm to the next.
@@ -67,9 +67,10 @@ func (h *Hasher) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Split returns Writers, one for each algorithm and at least one, that may be
-// used concurrently. What is written to all of them is written to h; until
-// they have all had the same, h must not be used. Writing never fails.
+// Split returns one Writer for each algorithm and at least one, which may be
+// used concurrently. The caller writes the same bytes to all of them, instead
+// of to h; h must not be used until all have received the same. Writing never
+// fails.
 func (h *Hasher) Split() []io.Writer {
 	ws := []io.Writer{(*hasherSize)(&h.size)}
 	for _, s := range h.states {
@@ -77,14 +78,14 @@ func (h *Hasher) Split() []io.Writer {
 			ws = append(ws, s)
 		}
 	}
-	if len(ws) > 1 { // the first algorithm counts, too
+	if len(ws) > 1 { // the first algorithm counts the size too
 		ws[1] = io.MultiWriter(ws[0], ws[1])
 		ws = ws[1:]
 	}
 	return ws
 }
 
-// A hasherSize counts what is written to it.
+// A hasherSize counts the bytes written to it.
 type hasherSize int64
 
 func (n *hasherSize) Write(p []byte) (int, error) {
@@ -95,7 +96,7 @@ func (n *hasherSize) Write(p []byte) (int, error) {
 // Size returns the number of bytes written.
 func (h *Hasher) Size() int64 { return h.size }
 
-// Sum returns the digests of what was written so far, in the order of the
+// Sum returns the digests of the bytes written so far, in the order of the
 // algorithms' constants.
 func (h *Hasher) Sum() Hashes {
 	var buf [256]byte
@@ -119,7 +120,7 @@ func (h *Hasher) Sum() Hashes {
 	return hs
 }
 
-// Reset begins anew with the same algorithms.
+// Reset restarts h with the same algorithms.
 func (h *Hasher) Reset() {
 	h.size = 0
 	for _, s := range h.states {

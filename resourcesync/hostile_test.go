@@ -14,8 +14,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// endless returns a stream of prefix and then body over and over, total bytes
-// of it, and then suffix.
+// endless returns a stream of prefix, then body repeated for total bytes, then
+// suffix.
 func endless(prefix, body string, total int64, suffix string) io.Reader {
 	return io.MultiReader(strings.NewReader(prefix), io.LimitReader(&repeater{text: body}, total), strings.NewReader(suffix))
 }
@@ -33,8 +33,8 @@ func (r *repeater) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Streams that try to fill the memory or to go on for ever end in an error that
-// says which limit they met, long before they end (RS-XML-13).
+// Streams that try to fill the memory or to run forever fail with an error that
+// names the limit, long before their end (RS-XML-13).
 func TestHostileStreams(t *testing.T) {
 	t.Parallel()
 	const total = 64 << 20
@@ -76,7 +76,7 @@ func TestHostileStreams(t *testing.T) {
 				t.Errorf("error %v, want ErrLimit", err)
 			}
 			total := name == "an endless document" || name == "endless comments"
-			if told := strings.Contains(err.Error(), "a document of more than"); told != total {
+			if reported := strings.Contains(err.Error(), "a document of more than"); reported != total {
 				t.Errorf("error %v, which is of another limit", err)
 			}
 			if counted.n > 7<<20 {
@@ -100,7 +100,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Entries with very many links, hashes and relations stay within bounds, and
+// Entries with very many links, hashes and relations stay within limits, and
 // are read.
 func TestManyLinks(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func TestManyLinks(t *testing.T) {
 	}
 }
 
-// A bomb: a gigabyte that compresses to a megabyte.
+// A decompression bomb: a gigabyte that compresses to a megabyte.
 func TestGzipBomb(t *testing.T) {
 	t.Parallel()
 	pr, pw := io.Pipe()
@@ -132,7 +132,7 @@ func TestGzipBomb(t *testing.T) {
 	go func() {
 		zw := gzip.NewWriter(pw)
 		_, err := io.Copy(zw, endless(openRoot, "<a/>                       ", 1<<40, ""))
-		_ = pw.CloseWithError(err) // the reader has gone away
+		_ = pw.CloseWithError(err) // the reader has stopped
 	}()
 	_, err := readFrom(pr, resourcesync.ReaderOptions{MaxBytes: 4 << 20})
 	if !errors.Is(err, resourcesync.ErrLimit) {
@@ -140,12 +140,12 @@ func TestGzipBomb(t *testing.T) {
 	}
 }
 
-// whole is a document with everything in it that can be cut.
+// whole is a document with every construct that can be truncated.
 var whole = xmlDecl + "<!DOCTYPE urlset SYSTEM 'a'><!-- c --><?p i?>\n" + inRoot(upLink+"\n"+listMD+
 	"<url><loc>http://example.org/é&amp;&#x20AC;<![CDATA[a]]></loc><lastmod>2024-05-01</lastmod><!-- c -->"+
 	`<rs:md hash="`+testHashes+`" length="4"/><rs:ln rel="a" href='urn:1'/></url><?p i?>`+"<url><loc>urn:b</loc></url>")
 
-// A document that is cut off anywhere is an error, never a short document.
+// A document that is truncated anywhere is an error, never a shorter document.
 func TestTruncated(t *testing.T) {
 	t.Parallel()
 	for name, doc := range map[string][]byte{
@@ -170,7 +170,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// How a document is cut into reads makes no difference.
+// How a document is split into reads makes no difference.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	in := func() io.Reader { return strings.NewReader(whole) }

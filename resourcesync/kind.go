@@ -1,12 +1,12 @@
 package resourcesync
 
-// A kind is a column of the table of attributes by document: a capability
-// together with whether the document is an index. What may stand where is in
-// rules; the Writer refuses and the Reader ignores what may not.
+// A kind is a column of the table of attributes by document: a capability and
+// whether the document is an index. rules defines what each kind may contain;
+// the Writer refuses anything else, and the Reader ignores it.
 type kind uint8
 
 const (
-	kindUnknown kind = iota // a plain Sitemap or an extension: anything may stand there
+	kindUnknown kind = iota // a plain Sitemap or an extension: anything is allowed
 	kindDescription
 	kindDescriptionIndex
 	kindCapabilityList
@@ -60,8 +60,8 @@ func documentKind(c Capability, index bool) kind {
 	return list
 }
 
-// An item is a place where a document may say something: an attribute or child
-// of an entry or of the root, or a relation.
+// An item is a piece of information in a document: an attribute or child of an
+// entry or of the root, or a relation.
 type item uint32
 
 const (
@@ -79,8 +79,8 @@ const (
 	itemType
 	itemEncoding
 	itemPath
-	itemModified // no place in the standard since 0.9
-	itemETag     // no place in the standard since the pre-beta
+	itemModified // not in the standard since 0.9
+	itemETag     // not in the standard since the pre-beta
 
 	relUp
 	relIndex
@@ -95,8 +95,8 @@ const (
 	anyItem     = ^item(0)
 )
 
-// A rule says what a document of a kind states at its root and in its entries:
-// what it must, and what it may beyond that.
+// A rule states which items documents of a kind must have at their root and in
+// their entries, and which they may have in addition.
 type rule struct {
 	rootMust, rootMay item
 	must, may         item
@@ -135,12 +135,14 @@ var rules = [kinds]rule{
 		itemChange, itemDatetime | itemLastmod | itemChangeFreq | itemContent | relDescribedBy | relRelated | relPatch},
 }
 
-// eventsDated are the kinds whose entries are changes, in order of their time.
+// events reports whether the entries of a document of kind k are changes, in
+// the order of their time.
 func (k kind) events() bool {
 	return k == kindChangeList || k == kindChangeManifest || k == kindNotification
 }
 
-// resourceKinds describe a snapshot: at and completed.
+// snapshot reports whether documents of kind k describe a snapshot: at and
+// completed.
 func (k kind) snapshot() bool {
 	switch k {
 	case kindResourceList, kindResourceListIndex, kindResourceDump, kindResourceDumpIndex, kindResourceManifest:
@@ -158,7 +160,7 @@ func (k kind) interval() bool {
 	return false
 }
 
-// itemNames are the words a message uses for the items.
+// itemNames are the names of the items in messages.
 var itemNames = [...]struct {
 	item item
 	name string
@@ -171,7 +173,7 @@ var itemNames = [...]struct {
 	{relContents, "link contents"}, {relHub, "link hub"}, {relPatch, "patch link"}, {relRelated, "link to a related resource"},
 }
 
-// String names the first item in i.
+// String returns the name of the first item in i.
 func (i item) String() string {
 	for _, n := range itemNames {
 		if i&n.item != 0 {

@@ -6,7 +6,7 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// The dialects the Reader tells apart, the oldest first (RS-VER-19).
+// The dialects that the Reader distinguishes, the oldest first (RS-VER-19).
 const (
 	dialectAlpha   = "0.1"      // August 2012 and the drafts around it
 	dialectPreBeta = "pre-beta" // as printed in D-Lib, November 2012 to January 2013
@@ -16,15 +16,15 @@ const (
 
 var dialects = []string{dialectAlpha, dialectPreBeta, dialectBeta, dialect09}
 
-// dialect notes that a feature of a dialect was seen.
+// dialect records that a feature of a dialect was found.
 func (r *Reader) dialect(d string) {
 	if r.root.dialect == "" || slices.Index(dialects, d) < slices.Index(dialects, r.root.dialect) {
 		r.root.dialect = d
 	}
 }
 
-// A root is what the document's root says, before the older versions of the
-// standard are brought to the form of today.
+// A root is the content of the document's root before older versions of the
+// standard are converted to the current form.
 type root struct {
 	index     bool
 	space     xmlscan.Space
@@ -36,15 +36,15 @@ type root struct {
 	manifests  bool // an index of manifests within a package (RS-RDM-06)
 	seenMD     bool
 	capability string
-	times      Metadata // only its times
+	times      Metadata // only its times are used
 	modified   Datetime
 	has        item
 	links      []Link
 
-	told map[string]bool // what normalize has warned of
+	reported map[string]bool // messages that normalize has already reported
 }
 
-// normalize makes r.header of r.root: table 25.3. It runs at the first entry
+// normalize converts r.root to r.header: table 25.3. It runs at the first entry
 // and, since more may follow the entries, at the end.
 func (r *Reader) normalize(atEnd bool) {
 	in := &r.root
@@ -78,7 +78,7 @@ func (r *Reader) normalize(atEnd bool) {
 	r.header = h
 }
 
-// normalizeCapability finds what kind of document it is.
+// normalizeCapability determines the kind of the document.
 func (r *Reader) normalizeCapability(h *Header) {
 	in := &r.root
 	h.Capability = Capability(in.capability)
@@ -114,7 +114,7 @@ func (r *Reader) normalizeCapability(h *Header) {
 	}
 }
 
-// normalizeLinks brings the root's links to the relations of today. It reports
+// normalizeLinks converts the root's links to current relations. It reports
 // whether one of them had to be renamed.
 func (r *Reader) normalizeLinks(h *Header) (legacyUp bool) {
 	for _, l := range r.root.links {
@@ -151,7 +151,7 @@ func (r *Reader) normalizeLinks(h *Header) (legacyUp bool) {
 	return legacyUp
 }
 
-// normalizeSnapshot finds at and completed.
+// normalizeSnapshot determines at and completed.
 func (r *Reader) normalizeSnapshot(h *Header) {
 	in := &r.root
 	h.At, h.Completed = in.times.At, in.times.Completed
@@ -174,7 +174,7 @@ func (r *Reader) normalizeSnapshot(h *Header) {
 	}
 }
 
-// normalizeInterval finds from and until.
+// normalizeInterval determines from and until.
 func (r *Reader) normalizeInterval(h *Header, legacyUp bool) {
 	in := &r.root
 	h.From, h.Until = in.times.From, in.times.Until
@@ -203,7 +203,7 @@ func (r *Reader) forbiddenTimes(bad item) {
 	}
 }
 
-// normalizeEnd looks at what only the whole document shows.
+// normalizeEnd checks what only the whole document shows.
 func (r *Reader) normalizeEnd(h *Header) {
 	if r.kind.events() && r.stats.Entries > 0 && r.stats.Datetimes == 0 && !r.firstTime.IsZero() {
 		r.rootNote("RS-VER-11", "no entry has a datetime: lastmod is the time of the events")
@@ -223,7 +223,7 @@ func (r *Reader) rootWarn(rule, message string) {
 	}
 }
 
-// rootNote tells once of what is no fault.
+// rootNote reports, once, something that is not an error.
 func (r *Reader) rootNote(rule, message string) {
 	if r.first(rule + message) {
 		r.note(rule, message)
@@ -231,20 +231,21 @@ func (r *Reader) rootNote(rule, message string) {
 }
 
 func (r *Reader) first(key string) bool {
-	if r.root.told[key] {
+	if r.root.reported[key] {
 		return false
 	}
-	if r.root.told == nil {
-		r.root.told = make(map[string]bool)
+	if r.root.reported == nil {
+		r.root.reported = make(map[string]bool)
 	}
-	r.root.told[key] = true
+	r.root.reported[key] = true
 	return true
 }
 
-// SortChanges puts changes into the order in which they happened, for
-// documents that tell the newest first or none: by datetime, or by lastmod if
-// no entry has a datetime. Entries that state no time stay behind the one they
-// followed, and equal times in the order of the document (RS-CHL-11).
+// SortChanges sorts changes into the order in which they happened, for
+// documents that list the newest first or are unordered: by datetime, or by
+// lastmod if no entry has a datetime. Entries without a time stay behind the
+// one they followed, and equal times keep the order of the document
+// (RS-CHL-11).
 func SortChanges(entries []Entry) {
 	dated := slices.ContainsFunc(entries, func(e Entry) bool { return !e.Datetime.IsZero() })
 	type timed struct {

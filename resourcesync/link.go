@@ -2,8 +2,8 @@ package resourcesync
 
 import "strings"
 
-// The relations between documents, and of a resource to the description of its
-// last difference. Further ones are those registered with IANA.
+// The relations between documents, and from a resource to the description of
+// its last difference. Further relations are registered with IANA.
 const (
 	RelUp          = "up"
 	RelIndex       = "index"
@@ -21,7 +21,7 @@ type Link struct {
 	Href      string // absolute URI
 	Type      string
 	Encoding  string
-	Path      string // place in a package; manifests only
+	Path      string // path in a package; manifests only
 	Modified  Datetime
 	Hashes    Hashes
 	Length    int64 // meaningful only if HasLength
@@ -41,8 +41,8 @@ func linkTo(links []Link, rel string) string {
 	return ""
 }
 
-// relationItem returns the row of the table of attributes that rel stands in,
-// or 0 for a relation the table does not name, which may stand anywhere.
+// relationItem returns the row of the table of attributes for rel, or 0 for a
+// relation that is not in the table and is allowed anywhere.
 func relationItem(rel string) item {
 	switch rel {
 	case RelUp:
@@ -65,8 +65,8 @@ func relationItem(rel string) item {
 	return 0
 }
 
-// validRel reports whether rel is one relation as it is to be written: a name
-// in lower case or an absolute URI (RS-LN-03).
+// validRel reports whether rel is one relation in its canonical form: a name in
+// lower case or an absolute URI (RS-LN-03).
 func validRel(rel string) bool {
 	if strings.Contains(rel, ":") {
 		return validURI(rel) && (rel == RelPatch || !strings.EqualFold(rel, RelPatch))
@@ -80,14 +80,14 @@ func validRel(rel string) bool {
 	return rel != ""
 }
 
-// validPath reports whether s can be the place of a file in a package: it
-// begins with a slash and no segment is empty or leads elsewhere (RS-PATH-01,
+// validPath reports whether s is a valid path of a file in a package: it begins
+// with a slash and no segment is empty or leads elsewhere (RS-PATH-01,
 // RS-ZIP-03).
 func validPath(s string) bool {
 	return strings.HasPrefix(s, "/") && closedPath(s)
 }
 
-// closedPath is validPath without the slash in front.
+// closedPath is validPath without the leading slash.
 func closedPath(s string) bool {
 	if strings.IndexByte(s, 0) >= 0 {
 		return false

@@ -3,7 +3,7 @@ package resourcesync
 import "strings"
 
 // ValidMediaType reports whether s is a media type, with or without parameters
-// (RS-TYPE-01). Of the parameters only the form is looked at.
+// (RS-TYPE-01). It checks only the form of parameters.
 func ValidMediaType(s string) bool { return validMediaType(s) }
 
 func validMediaType[T string | []byte](s T) bool {
@@ -29,7 +29,7 @@ func validParameters[T string | []byte](s T, i int) bool {
 		}
 		i = skipBlanks(s, i+1)
 		if i == len(s) {
-			return true // a last semicolon does no harm
+			return true // a trailing semicolon is harmless
 		}
 		end := tokenEnd(s, i)
 		if end == i || end == len(s) || s[end] != '=' {
@@ -56,12 +56,12 @@ func validParameters[T string | []byte](s T, i int) bool {
 	return true
 }
 
-// endsBlank reports whether s ends with white space, which a Reader would not
-// give back.
+// endsBlank reports whether s ends with white space, which a Reader would
+// remove.
 func endsBlank(s string) bool { return s != "" && strings.IndexByte(" \t\r\n", s[len(s)-1]) >= 0 }
 
-// validEncoding reports whether s is a content coding, or several with commas
-// between them (RS-ENC-01).
+// validEncoding reports whether s is a content coding, or several separated by
+// commas (RS-ENC-01).
 func validEncoding(s string) bool {
 	for coding := range strings.SplitSeq(s, ",") {
 		coding = strings.Trim(coding, " ")
@@ -79,7 +79,7 @@ func skipBlanks[T string | []byte](s T, i int) int {
 	return i
 }
 
-// tokenEnd returns where the token of RFC 9110 that begins at s[i] ends.
+// tokenEnd returns the end of the token of RFC 9110 that begins at s[i].
 func tokenEnd[T string | []byte](s T, i int) int {
 	for i < len(s) && classes[s[i]]&classToken != 0 {
 		i++

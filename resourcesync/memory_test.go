@@ -10,7 +10,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// resources returns a Resource List of n entries with what most have.
+// resources returns a Resource List of n entries with the usual attributes.
 func resources(t testing.TB, n int) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -31,7 +31,7 @@ func resources(t testing.TB, n int) []byte {
 	return buf.Bytes()
 }
 
-// An entry costs at most two allocations to read, and none to write.
+// Reading an entry costs at most two allocations, writing one none.
 func TestAllocations(t *testing.T) {
 	const n = 1000
 	doc := resources(t, n)
@@ -59,11 +59,11 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// Memory does not grow with the number of entries: 10^6 of them, a document
-// made up as it is read.
+// Memory does not grow with the number of entries: 10^6 of them, in a document
+// generated while it is read.
 func TestFlatMemory(t *testing.T) {
 	n := 1_000_000
-	if raceEnabled { // which makes everything many times slower, and has a heap of its own
+	if raceEnabled { // which slows everything down many times, and has a heap of its own
 		n = 120_000
 	}
 	entry := `<url><loc>https://data.example.org/collection/resource</loc><rs:md hash="` + testMD5 + `" length="4" type="text/plain"/></url>` + "\n"
@@ -107,7 +107,7 @@ func TestFlatMemory(t *testing.T) {
 	}
 }
 
-// heap returns how many bytes are in use.
+// heap returns the number of bytes in use.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -115,7 +115,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// What was read stays as it was, whatever is read after it.
+// Reading further entries does not change earlier ones.
 func TestEntriesAreKept(t *testing.T) {
 	t.Parallel()
 	doc := resources(t, 3000)

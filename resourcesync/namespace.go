@@ -2,7 +2,7 @@ package resourcesync
 
 import "lockstep/internal/xmlscan"
 
-// The namespaces this package tells apart, in the order of namespaces.
+// The namespaces that this package distinguishes, in the order of namespaces.
 const (
 	spaceSitemap xmlscan.Space = iota + 1
 	spaceRS

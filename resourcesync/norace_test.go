@@ -2,6 +2,6 @@
 
 package resourcesync_test
 
-// raceEnabled reports whether the race detector is at work: long tests are
+// raceEnabled reports whether the race detector is enabled: long tests are
 // shortened then.
 const raceEnabled = false

@@ -6,8 +6,8 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// normalizeEntry brings an entry to what may stand in a document of its kind,
-// and marks it as bad if it cannot be used.
+// normalizeEntry converts an entry to what is allowed in a document of its
+// kind, and marks it as bad if it is unusable.
 func (r *Reader) normalizeEntry(e *Entry) {
 	d := &r.draft
 	if d.seen&(itemModified|itemETag) != 0 {
@@ -43,9 +43,9 @@ func (r *Reader) normalizeEntry(e *Entry) {
 	}
 }
 
-// listOnce refuses the entry at hand if its capability was listed before.
+// listOnce rejects the current entry if its capability was listed before.
 func (r *Reader) listOnce(c Capability) {
-	const most = 100 // a document that lists ever new ones
+	const most = 100 // a document may list new ones without end
 	switch {
 	case slices.Contains(r.listed, c):
 		r.warn("RS-CL-02", "capability "+xmlscan.Clip(string(c))+" is listed twice; the second entry is skipped")
@@ -55,8 +55,8 @@ func (r *Reader) listOnce(c Capability) {
 	}
 }
 
-// forbidden removes what may not stand in an entry of this kind of document,
-// unless an older version gave it a meaning.
+// forbidden removes items that are not allowed in an entry of this kind of
+// document, unless an older version gave them a meaning.
 func (r *Reader) forbidden(e *Entry, bad item) {
 	if r.rule.may&itemAt != 0 && bad&itemFrom != 0 { // RS-VER-07, of a part
 		r.warn("RS-VER-07", "from of a part, which is at now")
@@ -78,7 +78,7 @@ func (r *Reader) forbidden(e *Entry, bad item) {
 	r.drop(e, bad)
 }
 
-// lacking tells what an entry must have and has not.
+// lacking warns of required items that an entry lacks.
 func (r *Reader) lacking(lacks item) {
 	switch {
 	case lacks&itemChange != 0:
@@ -92,7 +92,7 @@ func (r *Reader) lacking(lacks item) {
 	}
 }
 
-// drop takes items out of an entry.
+// drop removes items from an entry.
 func (r *Reader) drop(e *Entry, items item) {
 	d := &r.draft
 	m := &e.Metadata
@@ -138,14 +138,16 @@ func (r *Reader) drop(e *Entry, items item) {
 	}
 }
 
-// normalizeEntryLinks removes links that may not stand in this kind of document.
+// normalizeEntryLinks removes links that are not allowed in this kind of
+// document.
 func (r *Reader) normalizeEntryLinks() {
 	d := &r.draft
 	allowed := r.rule.must | r.rule.may
 	manifest := r.kind == kindResourceManifest || r.kind == kindChangeManifest || r.kind == kindUnknown
 	for i := range d.links {
 		l := &d.links[i]
-		// up, index and archives belong to the root; of a plain entry nothing is said.
+		// up, index and archives belong to the root; there is no warning for a plain
+		// entry.
 		if bad := relationItem(l.Rel) &^ allowed; bad != 0 {
 			r.warn("RS-LN-04", "a "+bad.String()+" in an entry of a document of this kind, ignored")
 			l.Rel = ""

@@ -9,17 +9,18 @@ import (
 
 // WriteParts writes a list of any length as as many documents as it takes,
 // numbered from 1: each is as long as the limits allow, all begin with h
-// (RS-IDX-01). A list without entries is one document. An Index over several
-// of them is the caller's to write, after them (RS-IDX-02, RS-IDX-06).
+// (RS-IDX-01). A list without entries becomes one document. If there are
+// several, the caller writes an Index over them afterwards (RS-IDX-02,
+// RS-IDX-06).
 //
-// For each part it calls create, which opens what the part goes to and calls
-// write with it. If write fails, create must not make the part visible, and
-// returns the error; it may fail for reasons of its own. Either ends WriteParts.
-// Parts are written one after the other.
+// For each part it calls create, which opens the destination of the part and
+// calls write with it. If write fails, create must not make the part visible,
+// and returns the error; create may also fail for reasons of its own. Either
+// error ends WriteParts. Parts are written one after the other.
 //
-// WriteParts is for documents that tell what is. A Change List whose entries do
-// not fit is refused: its parts cover intervals of their own, so their headers
-// differ (RS-CHI-05).
+// WriteParts is for documents that list a state. It refuses a Change List whose
+// entries do not fit: the parts of one cover intervals of their own, so their
+// headers differ (RS-CHI-05).
 func WriteParts(h Header, entries iter.Seq2[Entry, error], create func(part int, write func(io.Writer) error) error) (parts int, err error) {
 	next, stop := iter.Pull2(entries)
 	defer stop()
@@ -41,15 +42,15 @@ func WriteParts(h Header, entries iter.Seq2[Entry, error], create func(part int,
 	return parts, nil
 }
 
-// A partWriter hands out entries to one part after the other.
+// A partWriter distributes entries over consecutive parts.
 type partWriter struct {
 	header Header
 	next   func() (Entry, error, bool)
-	over   Entry // did not fit the part in front
+	over   Entry // did not fit the previous part
 	kept   bool
 }
 
-// write writes one part and reports whether there is need of another.
+// write writes one part and reports whether another is needed.
 func (p *partWriter) write(w io.Writer) (more bool, err error) {
 	d, err := NewWriter(w, p.header)
 	if err != nil {

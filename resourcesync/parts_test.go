@@ -28,8 +28,8 @@ func numbered(n, size int) iter.Seq2[resourcesync.Entry, error] {
 	}
 }
 
-// parts writes entries as parts and returns how many entries each has, having
-// read them strictly.
+// parts writes entries as parts, reads them strictly, and returns the number of
+// entries in each.
 func parts(t *testing.T, h resourcesync.Header, entries iter.Seq2[resourcesync.Entry, error]) (counts []int, locs []string) {
 	t.Helper()
 	n, err := resourcesync.WriteParts(h, entries, func(part int, write func(io.Writer) error) error {

@@ -12,14 +12,14 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Round trip is law: whatever the Writer takes is read back equal, strictly and
-// by encoding/xml, and what it does not take it says why.
+// Everything the Writer accepts is read back equal, by a strict Reader and by
+// encoding/xml, and every refusal states its reason.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) { roundTrip(t) })
 }
 
-// FuzzRoundTrip is TestRoundTrip, led by coverage.
+// FuzzRoundTrip is TestRoundTrip, guided by coverage.
 func FuzzRoundTrip(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(roundTrip))
 }
@@ -54,7 +54,7 @@ func roundTrip(t *rapid.T) {
 }
 
 var (
-	// genText draws anything, mostly what XML can say.
+	// genText draws any text, mostly characters that XML allows.
 	genText = rapid.OneOf(rapid.StringN(0, 20, 40), rapid.StringMatching(`[ -~\t\n\r]{0,20}`), rapid.StringMatching(`[&<>"';#x0-9]{0,10}`))
 	genURI  = rapid.OneOf(
 		rapid.StringMatching(`(http|https|ftp|urn):[!-~]{1,30}`),
@@ -85,8 +85,8 @@ func genHashes(t *rapid.T) (hs resourcesync.Hashes) {
 	return hs
 }
 
-// genEntry draws an entry that resembles those of the sample, each piece of
-// which may be another.
+// genEntry draws an entry similar to those of the sample, each part of which
+// may differ.
 func genEntry(t *rapid.T, s sample) resourcesync.Entry {
 	var e resourcesync.Entry
 	if len(s.entries) > 0 {

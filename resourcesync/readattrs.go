@@ -8,9 +8,9 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// metadata takes the attributes of the rs:md at hand into m; of the root's only
-// some count. The first value of an attribute wins (RS-XML-05), an unprefixed
-// one over a prefixed one (RS-XML-06).
+// metadata reads the attributes of the current rs:md into m; for the root, only
+// some are used. The first value of an attribute wins (RS-XML-05), an
+// unprefixed one over a prefixed one (RS-XML-06).
 func (r *Reader) metadata(m *Metadata, root bool) {
 	prefixed := false
 	for i := range r.s.Attrs {
@@ -32,7 +32,7 @@ func (r *Reader) metadata(m *Metadata, root bool) {
 	}
 }
 
-// metadataAttr takes one attribute of an rs:md.
+// metadataAttr reads one attribute of an rs:md.
 func (r *Reader) metadataAttr(m *Metadata, a *xmlscan.Attr, root bool) {
 	d, v := &r.draft, a.Value
 	it := attrItem(a.Local)
@@ -83,7 +83,7 @@ func (r *Reader) metadataAttr(m *Metadata, a *xmlscan.Attr, root bool) {
 	}
 }
 
-// attrItem returns what an attribute of rs:md is, or 0.
+// attrItem returns the item of an attribute of rs:md, or 0.
 func attrItem(name []byte) item {
 	switch string(name) {
 	case "hash":
@@ -118,7 +118,7 @@ func attrItem(name []byte) item {
 	return 0
 }
 
-// datetime reads the value of a datetime called name.
+// datetime parses the value of the datetime attribute name.
 func (r *Reader) datetime(v []byte, name string) (Datetime, bool) {
 	d, liberty, ok := parseDatetime(xmlscan.Trim(v))
 	if !ok {
@@ -133,7 +133,8 @@ func (r *Reader) datetime(v []byte, name string) (Datetime, bool) {
 	return d, true
 }
 
-// capability reads a capability; unknown ones are kept as they are (RS-GEN-06).
+// capability parses a capability; unknown ones are returned unchanged
+// (RS-GEN-06).
 func (r *Reader) capability(m *Metadata, v []byte, root bool) bool {
 	v = xmlscan.Trim(v)
 	c := Capability(r.strings.Get(v))
@@ -149,7 +150,7 @@ func (r *Reader) capability(m *Metadata, v []byte, root bool) bool {
 	return c != ""
 }
 
-// change reads a change. Another word than the three of the standard says that
+// change parses a change. A word that the standard does not define means that
 // something happened to the resource (RS-EM-02).
 func (r *Reader) change(m *Metadata, v []byte, root bool) bool {
 	switch string(v) {
@@ -172,7 +173,7 @@ func (r *Reader) change(m *Metadata, v []byte, root bool) bool {
 	return true
 }
 
-// length reads a number of bytes (RS-LEN-02).
+// length parses a number of bytes (RS-LEN-02).
 func (r *Reader) length(v []byte) (int64, bool) {
 	v = xmlscan.Trim(v)
 	n, ok := int64(0), len(v) > 0
@@ -191,7 +192,7 @@ func (r *Reader) length(v []byte) (int64, bool) {
 	return n, true
 }
 
-// mediaType reads a media type (RS-TYPE-01).
+// mediaType parses a media type (RS-TYPE-01).
 func (r *Reader) mediaType(v []byte) (string, bool) {
 	if string(v) == r.lastType && len(v) > 0 {
 		return r.lastType, true
@@ -205,15 +206,16 @@ func (r *Reader) mediaType(v []byte) (string, bool) {
 	return r.lastType, true
 }
 
-// encoding reads a content coding.
+// encoding parses a content coding.
 func (r *Reader) encoding(v []byte) (string, bool) {
 	v = xmlscan.Trim(v)
 	r.exactEncoding(v)
 	return r.strings.Get(v), len(v) > 0
 }
 
-// path reads a place in a package. One that leads out of it is dropped
-// (RS-ZIP-06); a missing slash in front is left for who opens the package.
+// path parses a path in a package. A path that leads out of it is dropped
+// (RS-ZIP-06); a missing leading slash is left to the code that opens the
+// package.
 func (r *Reader) path(v []byte) (span, bool) {
 	p := string(v)
 	switch {
@@ -226,7 +228,7 @@ func (r *Reader) path(v []byte) (span, bool) {
 	return r.draft.keep(v), true
 }
 
-// hash reads a hash attribute for the entry or one of its links.
+// hash parses a hash attribute of the entry or one of its links.
 func (r *Reader) hash(v []byte, owner int32) bool {
 	d := &r.draft
 	first, text := len(d.hashes), len(d.text)
@@ -247,8 +249,8 @@ func (r *Reader) hash(v []byte, owner int32) bool {
 	return len(d.hashes) > first
 }
 
-// plainHashes is hash for the form the Writer gives; it reports whether v has
-// that form.
+// plainHashes is hash for the form that the Writer produces; it reports whether
+// v has that form.
 func (r *Reader) plainHashes(v []byte, owner int32) bool {
 	d := &r.draft
 	seen := 0
@@ -293,7 +295,7 @@ func (r *Reader) plainHashes(v []byte, owner int32) bool {
 	return seen != 0
 }
 
-// appendUnhex appends the bytes that an even number of hex digits stands for.
+// appendUnhex decodes an even number of hex digits and appends the bytes.
 func appendUnhex(dst, digits []byte) ([]byte, bool) {
 	bad, at := byte(0), len(dst)
 	dst = slices.Grow(dst, len(digits)/2)[:at+len(digits)/2]

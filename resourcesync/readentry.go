@@ -10,9 +10,9 @@ import (
 // A span is a piece of a draft's text.
 type span struct{ from, to int32 }
 
-// A draft is what is known of the entry at hand. Its texts are gathered in one
+// A draft is the state of the current entry. Its texts are collected in one
 // buffer, so that a finished entry costs one string, of which its fields are
-// pieces.
+// slices.
 type draft struct {
 	text   []byte
 	loc    span
@@ -20,13 +20,13 @@ type draft struct {
 	etag   span
 	hashes []draftHash
 	links  []draftLink
-	seen   item // what its rs:md stated
-	has    item // what it has, in terms of the table of attributes
+	seen   item // items that its rs:md states
+	has    item // items that it has
 	md     int  // elements rs:md
-	last   rank // of its children so far
-	bad    bool // the entry cannot be used
+	last   rank // rank of the last child so far
+	bad    bool // the entry is unusable
 	hasLoc bool
-	noLoc  string // what is wrong with its loc, so that the reading is incomplete
+	noLoc  string // what is wrong with its loc: the document is then incomplete
 
 	modified Datetime // before 0.9
 }
@@ -38,7 +38,7 @@ type draftHash struct {
 	digest    span
 }
 
-// A draftLink is a link whose texts are not cut yet.
+// A draftLink is a link whose texts have not been sliced yet.
 type draftLink struct {
 	Link
 	href, path span
@@ -48,15 +48,15 @@ func (d *draft) reset() {
 	*d = draft{text: d.text[:0], hashes: d.hashes[:0], links: d.links[:0]}
 }
 
-// keep adds b to the draft's text.
+// keep appends b to the draft's text.
 func (d *draft) keep(b []byte) span {
 	from := len(d.text)
 	d.text = append(d.text, b...)
 	return span{int32(from), int32(len(d.text))}
 }
 
-// entry reads the entry whose start tag is at hand. It reports whether it can
-// be used; a document survives entries that cannot.
+// entry reads the entry whose start tag was just read. It reports whether the
+// entry is usable; a document remains readable if some are not.
 func (r *Reader) entry(e *Entry) (ok bool, err error) {
 	*e = Entry{}
 	d := &r.draft
@@ -86,7 +86,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		r.s.PassedText() // forget the text of the child element
+		r.s.PassedText() // discard the text of the child element
 		if len(d.text) > maxEntryText {
 			return false, r.s.Errorf("%w: an entry with more than %d bytes", ErrLimit, maxEntryText)
 		}
@@ -114,7 +114,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 	return true, nil
 }
 
-// A rank is the place of a child in an entry (RS-XML-03).
+// A rank is the position of a child in an entry (RS-XML-03).
 type rank uint8
 
 const (
@@ -125,7 +125,7 @@ const (
 	rankLink
 )
 
-// comes notes the next child of an entry, and warns if it comes too late.
+// comes records the next child of an entry, and warns if it is out of order.
 func (r *Reader) comes(k rank) {
 	switch last := r.draft.last; {
 	case k >= last:
@@ -137,7 +137,7 @@ func (r *Reader) comes(k rank) {
 	r.draft.last = k
 }
 
-// sitemapChild reads a child of the Sitemap's own.
+// sitemapChild reads a child in the Sitemap namespace.
 func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 	switch string(name) {
 	case "loc":
@@ -196,7 +196,7 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 	return r.skip()
 }
 
-// rsChild reads a child of ResourceSync's.
+// rsChild reads a child in the ResourceSync namespace.
 func (r *Reader) rsChild(e *Entry, name []byte) error {
 	switch string(name) {
 	case "md":
@@ -219,7 +219,7 @@ func (r *Reader) rsChild(e *Entry, name []byte) error {
 	return r.skip()
 }
 
-// loc takes the text of loc (RS-XML-09).
+// loc reads the text of loc (RS-XML-09).
 func (r *Reader) loc(text []byte) {
 	d := &r.draft
 	switch {
@@ -235,7 +235,7 @@ func (r *Reader) loc(text []byte) {
 		return
 	}
 	d.hasLoc = true
-	if r.root.manifests && text[0] == '/' { // RS-RDM-06: a place in the package
+	if r.root.manifests && text[0] == '/' { // RS-RDM-06: a path in the package
 		d.loc = d.keep(text)
 		if p, ok := r.path(text); ok && d.path == (span{}) {
 			d.path = p
@@ -270,14 +270,14 @@ func (r *Reader) loc(text []byte) {
 	d.loc = d.keep(uri)
 }
 
-// badLoc notes that the entry at hand cannot be used because of its loc.
+// badLoc records that the current entry is unusable because of its loc.
 func (r *Reader) badLoc(text []byte, what string) {
 	r.warn("RS-XML-09", "loc \""+xmlscan.Clip(string(text))+"\" "+what+"; the entry is skipped")
 	r.draft.bad = true
 	r.draft.noLoc = "loc \"" + xmlscan.Clip(string(text)) + "\" " + what
 }
 
-// finish cuts the texts of the entry.
+// finish slices the texts of the entry.
 func (r *Reader) finish(e *Entry) {
 	d := &r.draft
 	text := string(d.text)
@@ -309,8 +309,8 @@ func (l *draftLink) cut(r *Reader, text string, owner int32) Link {
 	return out
 }
 
-// cutHashes returns the hashes of the entry or one of its links. They are cut
-// from a chunk that is shared with a few dozen neighbours.
+// cutHashes returns the hashes of the entry or one of its links. They are
+// slices of a chunk shared by a few dozen entries.
 func (r *Reader) cutHashes(text string, owner int32) Hashes {
 	const chunk = 64
 	if cap(r.hashes)-len(r.hashes) < len(r.draft.hashes) {

@@ -15,16 +15,16 @@ import (
 type ReaderOptions struct {
 	Base      string        // URI of the document; relative URIs in it are resolved against it
 	Strict    bool          // a Warning is an error
-	Exact     bool          // warn also of what every reader understands but a Source should not write
-	OnWarning func(Warning) // called for each, at most 20 times for one rule; may be nil
+	Exact     bool          // also warn of what every reader understands but a Source should not write
+	OnWarning func(Warning) // called for each warning, at most 20 times per rule; may be nil
 	MaxBytes  int64         // of the document, uncompressed; default DefaultReadBytes
 }
 
-// Stats are what a Reader counted.
+// Stats are the counts of a Reader.
 type Stats struct {
 	Entries   int   // returned
-	Skipped   int   // not returned, since something in them was wrong
-	Warnings  int   // also those OnWarning was not called for
+	Skipped   int   // not returned because of errors in them
+	Warnings  int   // including those that OnWarning was not called for
 	Bytes     int64 // of the document, uncompressed
 	Datetimes int   // entries with a datetime; if none has one, lastmod is the event time (RS-VER-11)
 	Disorder  int   // entries whose event time is before that of their predecessor (RS-CHL-11)
@@ -34,19 +34,19 @@ type Stats struct {
 // their number. The document may be a gzip file, and in UTF-8, UTF-16, US-ASCII
 // or ISO-8859-1.
 //
-// What the standard does not allow but older versions or common mistakes have
-// made usual is understood, with a [Warning]; a strict Reader makes it an
-// error. What is not well formed is always an error. Errors stick. They are
-// *[SyntaxError], or what the reader below returned.
+// The Reader accepts deviations from the standard that older versions or common
+// mistakes have made usual, with a [Warning]; for a strict Reader they are
+// errors. A document that is not well formed is always an error. Errors are
+// sticky. They are *[SyntaxError], or what the underlying reader returned.
 type Reader struct {
 	s     xmlscan.Scanner
 	opts  ReaderOptions
 	base  *url.URL
-	err   error // sticks
+	err   error // sticky
 	stats Stats
 
-	begun   bool // the root was seen
-	pending bool // the scanner stands at the start of an entry
+	begun   bool // the root was read
+	pending bool // the scanner is at the start of an entry
 	root    root
 	header  Header
 	kind    kind
@@ -54,13 +54,13 @@ type Reader struct {
 
 	draft     draft
 	strings   xmlscan.Interner
-	blanks    int    // white space around the text read last
+	blanks    int    // number of white space bytes around the text read last
 	lastType  string // the media type checked last
-	hashes    []Hash // chunk the entries' hashes are cut from
+	hashes    []Hash // chunk that the entries' hashes are sliced from
 	lastEvent Datetime
 	firstTime Datetime     // earliest event time
 	listed    []Capability // in a Capability List
-	told      map[string]int
+	reported      map[string]int
 	violation error // of a strict Reader
 	unlocated UnlocatedError
 }
@@ -76,8 +76,8 @@ func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	return &Reader{s: s, opts: o, rule: rules[kindUnknown]}
 }
 
-// Header returns what the document says of itself, as far as it comes in front
-// of the first entry; after the last entry was read, all of it (RS-XML-03).
+// Header returns the description of the document, as far as it precedes the
+// first entry; after the last entry was read, all of it (RS-XML-03).
 func (r *Reader) Header() (Header, error) {
 	if err := r.begin(); err != nil && err != io.EOF {
 		return Header{}, err
@@ -87,8 +87,8 @@ func (r *Reader) Header() (Header, error) {
 	return h, nil
 }
 
-// Read reads the next entry into e, of which nothing stays as it was. At the
-// end of the document it returns io.EOF. What e then holds is the caller's.
+// Read reads the next entry into e and overwrites all of it. At the end of the
+// document it returns io.EOF. The content of e belongs to the caller.
 func (r *Reader) Read(e *Entry) error {
 	if err := r.begin(); err != nil {
 		return err
@@ -139,7 +139,8 @@ func (r *Reader) Stats() Stats {
 	return st
 }
 
-// fail makes err stick, and what a strict Reader does not accept an error.
+// fail makes err sticky, and returns the violation that a strict Reader found
+// as an error.
 func (r *Reader) fail(err error) error {
 	if err == nil {
 		err = r.violation
@@ -231,13 +232,13 @@ func (r *Reader) isRS(space xmlscan.Space) bool {
 	return false
 }
 
-// inSitemap reports whether the tag at hand is in the namespace of the root.
+// inSitemap reports whether the current tag is in the namespace of the root.
 func (r *Reader) inSitemap() bool {
 	return r.s.Space == spaceSitemap || r.s.Space == r.root.space
 }
 
-// rootChildren reads what stands directly in the root up to the start of the
-// next entry; at the end of the document it returns io.EOF.
+// rootChildren reads the children of the root up to the start of the next
+// entry; at the end of the document it returns io.EOF.
 func (r *Reader) rootChildren() error {
 	for {
 		m, err := r.s.Next()
@@ -274,11 +275,11 @@ func (r *Reader) rootChildren() error {
 		if err := r.skip(); err != nil {
 			return err
 		}
-		r.s.PassedText() // forget the text of the skipped element
+		r.s.PassedText() // discard the text of the skipped element
 	}
 }
 
-// end reads what may come behind the root.
+// end reads what may follow the root.
 func (r *Reader) end() error {
 	if m, err := r.s.Next(); err != nil {
 		return err
@@ -292,7 +293,7 @@ func (r *Reader) end() error {
 	return io.EOF
 }
 
-// count keeps the statistics, and warns of what they show.
+// count updates the statistics, and warns of problems that they show.
 func (r *Reader) count(e *Entry) {
 	r.stats.Entries++
 	if r.stats.Entries == MaxEntries+1 {
@@ -313,7 +314,8 @@ func (r *Reader) count(e *Entry) {
 	case t.IsZero() || e.Datetime.IsZero() && r.stats.Datetimes > 0:
 		return
 	case r.stats.Datetimes == 1 && r.stats.Entries > 1 && !e.Datetime.IsZero():
-		// RS-EM-07: the lastmod of those in front did not tell when they happened.
+		// RS-EM-07: the lastmod of the preceding entries was not the time of the
+		// change.
 		r.stats.Disorder, r.lastEvent, r.firstTime = 0, Datetime{}, Datetime{}
 	}
 	if t.Compare(r.lastEvent) < 0 && !r.lastEvent.IsZero() {
@@ -330,7 +332,7 @@ func (r *Reader) count(e *Entry) {
 	}
 }
 
-// warn tells of a liberty taken; a strict Reader fails by it.
+// warn reports an accepted deviation; it makes a strict Reader fail.
 func (r *Reader) warn(rule, message string) {
 	r.note(rule, message)
 	if r.opts.Strict && r.violation == nil {
@@ -338,24 +340,24 @@ func (r *Reader) warn(rule, message string) {
 	}
 }
 
-// note tells of something that is no fault.
+// note reports something that is not an error.
 func (r *Reader) note(rule, message string) {
 	r.stats.Warnings++
 	if r.opts.OnWarning == nil {
 		return
 	}
-	if r.told == nil {
-		r.told = make(map[string]int)
+	if r.reported == nil {
+		r.reported = make(map[string]int)
 	}
-	if r.told[rule]++; r.told[rule] > maxWarnings {
+	if r.reported[rule]++; r.reported[rule] > maxWarnings {
 		return
 	}
 	line, column := r.s.Position()
 	r.opts.OnWarning(Warning{Rule: rule, Line: line, Column: column, Message: message})
 }
 
-// withoutUser takes user name and password off a URI, so that they reach neither
-// names of files nor messages.
+// withoutUser removes user name and password from a URI, so that they appear
+// neither in file names nor in messages.
 func (r *Reader) withoutUser(text []byte, rule, what string) []byte {
 	text, had := iri.WithoutUser(text)
 	if had {

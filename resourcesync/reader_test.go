@@ -12,7 +12,7 @@ import (
 
 const changesMD = `<rs:md capability="changelist" from="2024-05-02T00:00:00Z"/>`
 
-// event returns an entry of a Change List; a time that is empty is not stated.
+// event returns an entry of a Change List; an empty time is omitted.
 func event(name, lastmod, datetime string) string {
 	e := "<url><loc>urn:" + name + "</loc>"
 	if lastmod != "" {
@@ -25,8 +25,8 @@ func event(name, lastmod, datetime string) string {
 	return e + "/></url>"
 }
 
-// RS-EM-07, RS-CHL-11: lastmod tells when a change happened only where no
-// datetime does.
+// RS-EM-07, RS-CHL-11: lastmod is the time of a change only if there is no
+// datetime.
 func TestEventOrder(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -79,8 +79,8 @@ func TestSortIsStable(t *testing.T) {
 	}
 }
 
-// RS-MD-14: a Change List that does not say from when on it is complete begins
-// with its earliest event, whichever comes first.
+// RS-MD-14: a Change List without from begins with its earliest event, wherever
+// that is in the document.
 func TestFromOfEarliestEvent(t *testing.T) {
 	t.Parallel()
 	got, err := readAll(inRoot(upLink+`<rs:md capability="changelist"/>`+event("a", "1999", "")+event("b", "", "2024-05-04")+event("c", "", "2024-05-03")),
@@ -90,8 +90,8 @@ func TestFromOfEarliestEvent(t *testing.T) {
 	}
 }
 
-// The header is known before the entries are read, and again, with what came
-// behind them, after (RS-XML-03).
+// The header is known before the entries are read; afterwards it includes what
+// followed them (RS-XML-03).
 func TestHeader(t *testing.T) {
 	t.Parallel()
 	r := resourcesync.NewReader(strings.NewReader(inRoot(listMD+"<url><loc>urn:a</loc></url>"+upLink)), resourcesync.ReaderOptions{})
@@ -118,7 +118,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// Open reports by until whether a document may grow (RS-MD-09, RS-VER-10).
+// Open uses until to decide whether a document may grow (RS-MD-09, RS-VER-10).
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
@@ -137,7 +137,7 @@ func TestOpen(t *testing.T) {
 
 const legacy = `<rs:ln rel="resourcesync" href="urn:cl"/>`
 
-// Errors stick, and name the place.
+// Errors are sticky, and contain the position.
 func TestErrorsStick(t *testing.T) {
 	t.Parallel()
 	r := resourcesync.NewReader(strings.NewReader(openRoot+"\n<url><loc>urn:a</loc></url>\n  <url><loc>urn:b</url>"), resourcesync.ReaderOptions{})
@@ -163,7 +163,7 @@ func TestErrorsStick(t *testing.T) {
 	}
 }
 
-// A strict Reader stops at the first liberty, and says which.
+// A strict Reader stops at the first deviation, and names it.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	for doc, rule := range map[string]string{
@@ -181,8 +181,8 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// A rule is told of a few times only, and counted always; what a stranger wrote
-// cannot do anything to a terminal.
+// Violations of a rule are reported only a few times, but all are counted;
+// quoted text cannot affect a terminal.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	got, err := readAll(inRoot(upLink+listMD+strings.Repeat("<url><loc>urn:a</loc><rs:md length='&#x9b;31m&#10;'/></url>", 100)), resourcesync.ReaderOptions{})
@@ -198,7 +198,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// A base is needed, and must be absolute, only where something is relative.
+// A base is needed, and must be absolute, only if something is relative.
 func TestBase(t *testing.T) {
 	t.Parallel()
 	relative := inRoot(upLink + listMD + `<url><loc>a</loc></url><url><loc>urn:b</loc><rs:ln rel="duplicate" href="c"/></url>`)

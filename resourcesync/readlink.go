@@ -8,7 +8,7 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// rootMetadata takes the rs:md of the root.
+// rootMetadata reads the rs:md of the root.
 func (r *Reader) rootMetadata() {
 	in := &r.root
 	if in.seenMD {
@@ -31,7 +31,7 @@ func (r *Reader) rootMetadata() {
 	}
 }
 
-// rootLink takes an rs:ln of the root.
+// rootLink reads an rs:ln of the root.
 func (r *Reader) rootLink() {
 	r.draft.reset()
 	r.link()
@@ -45,8 +45,8 @@ func (r *Reader) rootLink() {
 	}
 }
 
-// rootMeta takes an xhtml:meta, by which the alpha told the time of the
-// document (RS-VER-15).
+// rootMeta reads an xhtml:meta, which held the time of the document in the
+// alpha version (RS-VER-15).
 func (r *Reader) rootMeta() {
 	var name, content []byte
 	for i := range r.s.Attrs {
@@ -68,8 +68,9 @@ func (r *Reader) rootMeta() {
 	}
 }
 
-// link takes the rs:ln at hand: as many links as it has relations. One that
-// lacks what it must have is skipped, and the entry survives (RS-LN-01).
+// link reads the current rs:ln: one link for each of its relations. A link
+// without a required attribute is skipped, and the entry remains usable
+// (RS-LN-01).
 func (r *Reader) link() {
 	d := &r.draft
 	if len(d.links) >= maxLinks {
@@ -173,7 +174,7 @@ func (r *Reader) relation(name []byte) string {
 	return usual
 }
 
-// linkAttr takes a further attribute of a link; the first value wins.
+// linkAttr reads a further attribute of a link; the first value wins.
 func (r *Reader) linkAttr(l *draftLink, a *xmlscan.Attr) {
 	v := a.Value
 	switch string(a.Local) {

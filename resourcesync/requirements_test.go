@@ -23,7 +23,7 @@ func urlset(head, body string) string {
 	return `<urlset ` + sitemapNS + ` ` + rsNS + `>` + head + body + `</urlset>`
 }
 
-// understood reads a document and returns the rules it breaks beside what it says.
+// understood reads a document and returns its content and the rules it breaks.
 func understood(t *testing.T, text string) (h resourcesync.Header, entries []resourcesync.Entry, broken []string) {
 	t.Helper()
 	r := resourcesync.NewReader(strings.NewReader(text), resourcesync.ReaderOptions{
@@ -48,8 +48,8 @@ func understood(t *testing.T, text string) (h resourcesync.Header, entries []res
 	return h, entries, broken
 }
 
-// TestReaderRequirements reads one document for each requirement that says how
-// a Destination understands a document.
+// TestReaderRequirements reads one document for each requirement on how a
+// Destination interprets documents.
 func TestReaderRequirements(t *testing.T) {
 	t.Parallel()
 	entry := func(inner string) string { return `<url><loc>http://example.org/a</loc>` + inner + `</url>` }
@@ -128,8 +128,8 @@ func TestReaderRequirements(t *testing.T) {
 	}
 }
 
-// A document beyond the limits of the standard is read whole, with a warning
-// (RS-IDX-03), also if it is a gzip file whatever its name (RS-IDX-08).
+// A document beyond the limits of the standard is read completely, with a
+// warning (RS-IDX-03), also if it is a gzip file whatever its name (RS-IDX-08).
 func TestReaderBeyondLimits(t *testing.T) {
 	t.Parallel()
 	n := resourcesync.MaxEntries + 2
@@ -150,7 +150,7 @@ func TestReaderBeyondLimits(t *testing.T) {
 	}
 }
 
-// Times are cut off when they are written, never rounded up: a document must
+// Times are truncated when they are written, never rounded up: a document must
 // not claim to cover an instant that it does not (RS-DT-06).
 func TestWriterTruncatesTimes(t *testing.T) {
 	t.Parallel()
@@ -163,7 +163,7 @@ func TestWriterTruncatesTimes(t *testing.T) {
 }
 
 // A document has at most 50,000,000 bytes, which is below 50 MB by every
-// reading of the limit (RS-AMB-16).
+// interpretation of the limit (RS-AMB-16).
 func TestWriterBytes(t *testing.T) {
 	t.Parallel()
 	if resourcesync.MaxBytes > 50_000_000 {

@@ -59,10 +59,10 @@ var (
 	day2 = date("2024-05-02T06:00:00.25Z")
 	day3 = date("2024-05-03T00:00:00Z")
 
-	// content is all that can be said of a representation.
+	// content has every attribute of a representation.
 	content = resourcesync.Metadata{Hashes: hashes(all5), Length: 1 << 40, HasLength: true, Type: "image/tiff; a=b", Encoding: "gzip, br"}
 
-	// related is a link with all it can have.
+	// related has links with every attribute.
 	related = []resourcesync.Link{
 		{Rel: "duplicate", Href: "ftp://mirror.example.net/%20a", Pri: 1, Modified: day1},
 		{Rel: "alternate", Href: "https://lib.example.net/a.jp2", Type: "image/jp2", Encoding: "gzip",
@@ -89,7 +89,8 @@ func patch(path string) resourcesync.Link {
 		Hashes: hashes(testMD5), Length: 4, HasLength: true, Path: path}
 }
 
-// A sample is a document with all that documents of its kind can say.
+// A sample is a document with everything that documents of its kind can
+// contain.
 type sample struct {
 	name    string
 	header  resourcesync.Header
@@ -154,7 +155,8 @@ var samples = []sample{
 		[]resourcesync.Entry{{Loc: loc, Metadata: changed(resourcesync.Created, day2, content)}}},
 }
 
-// What is written is read back equal, strictly, and by another parser too.
+// Written documents are read back equal, by a strict Reader and by another
+// parser.
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	for _, s := range samples {

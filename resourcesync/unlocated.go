@@ -12,18 +12,18 @@ import (
 
 // An UnlocatedError reports entries of a document whose loc is missing, empty
 // or not a URI: the document names resources, or documents, that cannot be
-// identified. A reader must not conclude that what it does not name is
-// gone.
+// identified. A reader must not conclude that a resource which the document
+// does not name has been deleted.
 type UnlocatedError struct {
 	Count        int    // entries
-	Line, Column int    // where the first one ends, roughly
+	Line, Column int    // approximate end of the first one
 	Cause        string // what is wrong with the first one
 	Latest       Datetime
-	Undated      bool // at least one has no datetime: Latest says nothing
+	Undated      bool // at least one has no datetime: Latest is meaningless
 }
 
-// Error says what is wrong with the first entry, where it is, and how many
-// others there are.
+// Error describes the problem and position of the first entry, and the number
+// of others.
 func (e *UnlocatedError) Error() string {
 	more := ""
 	switch {
@@ -40,8 +40,8 @@ func (e *UnlocatedError) Before(t Datetime) bool {
 	return !e.Undated && !t.IsZero() && e.Latest.Compare(t) < 0
 }
 
-// Unlocated returns nil, or an [*UnlocatedError] if entries read so far could
-// not be used for want of a loc.
+// Unlocated returns an [*UnlocatedError] if entries read so far were unusable
+// for lack of a loc, otherwise nil.
 func (r *Reader) Unlocated() error {
 	if r.unlocated.Count == 0 {
 		return nil
@@ -63,15 +63,14 @@ func (r *Reader) lost(cause string, at Datetime) {
 	}
 }
 
-// foreignEntry reports whether the tag at hand is called like an entry, though
-// not in the namespace of Sitemaps: a namespace that is misspelt, or was taken
-// away by xmlns="".
+// foreignEntry reports whether the current tag has the name of an entry, but is
+// not in the namespace of Sitemaps: the namespace is misspelt, or was removed
+// by xmlns="".
 func (r *Reader) foreignEntry() bool {
 	return strings.EqualFold(string(r.s.Local), "url") || strings.EqualFold(string(r.s.Local), "sitemap")
 }
 
-// skip reads over the element at hand. Entries in it are out of place and
-// cannot be used.
+// skip skips the current element. Entries in it are out of place and unusable.
 func (r *Reader) skip() error {
 	for depth := 1; depth > 0; {
 		m, err := r.s.Next()
@@ -92,9 +91,8 @@ func (r *Reader) skip() error {
 	return nil
 }
 
-// readable reports whether s, of which every character may occur in a URI, is
-// one that a client can send a request to, or has a scheme of which that is not
-// known.
+// readable reports whether s, whose characters are all allowed in a URI, is one
+// that a client can request, or has a scheme for which that is unknown.
 func readable[T string | []byte](s T) bool {
 	if simple(s) {
 		return true
@@ -109,8 +107,8 @@ func readable[T string | []byte](s T) bool {
 	return true
 }
 
-// simple reports whether s is a URI of the usual kind: http or https, a host of
-// letters, digits, dots and hyphens, and escapes that are complete.
+// simple reports whether s is a URI of the usual form: http or https, a host of
+// letters, digits, dots and hyphens, and complete escapes.
 func simple[T string | []byte](s T) bool {
 	var i int
 	switch {
@@ -140,8 +138,8 @@ func hostByte(c byte) bool {
 	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '-'
 }
 
-// relative reports whether text can be meant as a relative URI: words without
-// a slash between them are not.
+// relative reports whether text may be a relative URI: words without a slash
+// between them are not.
 func relative(text []byte) bool {
 	return bytes.IndexByte(text, '/') >= 0 || !bytes.ContainsAny(text, " \t\r\n<>\"{}|\\^`")
 }

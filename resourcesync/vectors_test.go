@@ -15,9 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the vectors expect")
 
-// A vector is a document with the outcome every implementation must reach. In
-// its file the outcome stands in a comment in front of the document, which
-// begins on the next line.
+// A vector is a document with the result that every implementation must
+// produce. In its file a comment before the document states the result; the
+// document begins on the next line.
 type vector struct {
 	path  string
 	title string
@@ -25,7 +25,7 @@ type vector struct {
 	doc   []byte
 }
 
-// vectors reads the vectors of the repository.
+// vectors reads the test vectors of the repository.
 func vectors(t testing.TB) (vs []vector) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("..", "testdata", "vectors", "*.xml"))
@@ -47,8 +47,8 @@ func vectors(t testing.TB) (vs []vector) {
 	return vs
 }
 
-// TestVectors compares what the Reader makes of each vector with what its
-// comment says; the README beside the vectors tells how to read it.
+// TestVectors compares the Reader's result for each vector with that in its
+// comment; the README next to the vectors describes the format.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	for _, v := range vectors(t) {
@@ -69,7 +69,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// outcome says in words what the Reader makes of doc.
+// outcome describes the Reader's result for doc.
 func outcome(doc []byte) string {
 	var b strings.Builder
 	o := resourcesync.ReaderOptions{Base: "https://vectors.example/rs/document.xml", MaxBytes: 1 << 20}
@@ -111,7 +111,7 @@ func outcome(doc []byte) string {
 	return b.String()
 }
 
-// plain makes s fit for one line of a comment.
+// plain makes s printable in one line of a comment.
 func plain(s string) string {
 	quoted := fmt.Sprintf("%+q", s)
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], "--", `-\-`)

@@ -20,7 +20,7 @@ const (
 // inRoot returns a document with the given content in its root.
 func inRoot(content string) string { return openRoot + content + closeRoot }
 
-// wellFormed are documents every XML parser accepts.
+// wellFormed are documents that every XML parser accepts.
 var wellFormed = map[string]string{
 	"empty root":                 inRoot(""),
 	"empty-element root":         `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>`,
@@ -78,7 +78,7 @@ func TestWellFormed(t *testing.T) {
 	}
 }
 
-// An illFormed document is one no parser may accept.
+// An illFormed document is one that no parser may accept.
 type illFormed struct {
 	doc  string
 	kind int
@@ -86,8 +86,8 @@ type illFormed struct {
 
 const (
 	syntax     = iota // xmllint agrees
-	namespaces        // a matter of namespaces, of which xmllint only warns
-	policy            // well formed, and refused all the same
+	namespaces        // a violation of the namespace rules, of which xmllint only warns
+	policy            // well formed, but refused by policy
 )
 
 var notWellFormed = map[string]illFormed{
@@ -236,7 +236,7 @@ func standardLibrary(doc string) error {
 	}
 }
 
-// xmllint asks libxml2, where it is installed, whether doc is well formed.
+// xmllint checks with libxml2, if it is installed, whether doc is well formed.
 func xmllint(t *testing.T, doc string) (ok bool, output string) {
 	t.Helper()
 	path, err := exec.LookPath("xmllint")
@@ -249,7 +249,7 @@ func xmllint(t *testing.T, doc string) (ok bool, output string) {
 	return err == nil, string(out)
 }
 
-// A document is all that was read of one.
+// A document is everything that was read of one.
 type document struct {
 	header   resourcesync.Header
 	entries  []resourcesync.Entry
@@ -263,11 +263,11 @@ func readAll(doc string, o resourcesync.ReaderOptions) (document, error) {
 }
 
 func readFrom(in io.Reader, o resourcesync.ReaderOptions) (d document, err error) {
-	tell := o.OnWarning
+	report := o.OnWarning
 	o.OnWarning = func(w resourcesync.Warning) {
 		d.warnings = append(d.warnings, w)
-		if tell != nil {
-			tell(w)
+		if report != nil {
+			report(w)
 		}
 	}
 	r := resourcesync.NewReader(in, o)

@@ -8,36 +8,36 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// flushBytes is how much of a document the Writer gathers before it writes.
+// flushBytes is how much of a document the Writer buffers before it writes.
 const flushBytes = 64 << 10
 
 var errClosed = errors.New("write entry: the document is closed")
 
-// A Writer writes one document. It is strict: what the standard does not allow
-// in a document of the kind is refused with a *[RuleError], and nothing of it
-// is written.
+// A Writer writes one document. It is strict: anything that the standard does
+// not allow in a document of the kind is refused with a *[RuleError], and
+// nothing of it is written.
 //
 // Entries of change documents must come oldest first (RS-CHL-03).
 type Writer struct {
 	w       io.Writer
 	buf     []byte
-	written int64 // bytes handed to w
-	err     error // sticks: w failed
+	written int64 // bytes passed to w
+	err     error // sticky: w failed
 	closed  bool
 
 	header  Header
 	kind    kind
 	entries int
 
-	lastEvent Datetime // of the entry before, to hold the order
-	lastUntil Datetime // of the part before, in an index of changes
-	openPart  bool     // the part before is open, so it was the last
+	lastEvent Datetime // of the previous entry, to check the order
+	lastUntil Datetime // of the previous part, in an index of changes
+	openPart  bool     // the previous part is open, so it must be the last
 	listed    []Capability
 	goodType  string // the media type checked last
 }
 
-// NewWriter begins the document h describes. What Close has not written yet
-// may still be held back: w sees bytes when enough have gathered.
+// NewWriter begins the document that h describes. The Writer buffers: w may
+// receive bytes only when the buffer is full, or on Close.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	wr := &Writer{w: w, header: h, kind: documentKind(h.Capability, h.Index)}
 	if err := checkHeader(&h, wr.kind); err != nil {
@@ -52,8 +52,8 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 }
 
 // Write adds one entry. If the document is full it returns ErrTooLarge; if the
-// entry is not allowed, a RuleError. In both cases nothing was written, and
-// the document can go on. Write keeps nothing of e.
+// entry is not allowed, a RuleError. In both cases nothing was written, and the
+// document can be continued. Write does not retain e.
 func (w *Writer) Write(e *Entry) error {
 	switch {
 	case w.err != nil:
@@ -82,8 +82,8 @@ func (w *Writer) Write(e *Entry) error {
 	return nil
 }
 
-// Close ends the document and writes what is left of it. It does not close the
-// writer below. Closing again does nothing.
+// Close ends the document and writes the rest of it. It does not close the
+// underlying writer. Closing again does nothing.
 func (w *Writer) Close() error {
 	if w.closed || w.err != nil {
 		return w.err
@@ -96,8 +96,8 @@ func (w *Writer) Close() error {
 // Entries returns the number of entries written.
 func (w *Writer) Entries() int { return w.entries }
 
-// Bytes returns the size of the document: as it is once closed, or as it would
-// be if it were closed now.
+// Bytes returns the size of the document: final once closed, otherwise as if it
+// were closed now.
 func (w *Writer) Bytes() int64 {
 	n := w.written + int64(len(w.buf))
 	if !w.closed {
@@ -106,7 +106,7 @@ func (w *Writer) Bytes() int64 {
 	return n
 }
 
-// Header returns what the document was begun with.
+// Header returns the Header given to NewWriter.
 func (w *Writer) Header() Header { return w.header }
 
 func (w *Writer) flush() error {
@@ -122,7 +122,7 @@ func (w *Writer) flush() error {
 	return w.err
 }
 
-// closing returns what ends the document.
+// closing returns the end of the document.
 func (w *Writer) closing() string {
 	if w.header.Index {
 		return "</sitemapindex>\n"

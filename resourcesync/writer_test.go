@@ -36,7 +36,7 @@ func wantBroken(t *testing.T, name string, err error, rule string) {
 	}
 }
 
-// What table 25.1 forbids or demands at the root.
+// What table 25.1 forbids or requires at the root.
 func TestWriterRefusesHeader(t *testing.T) {
 	t.Parallel()
 	type header = resourcesync.Header
@@ -81,8 +81,8 @@ func TestWriterRefusesHeader(t *testing.T) {
 	}
 }
 
-// What table 25.1 and the rules on single values forbid or demand of entries.
-// The document is not touched by what was refused.
+// What table 25.1 and the rules on single values forbid or require of entries.
+// A refused entry does not change the document.
 func TestWriterRefusesEntry(t *testing.T) {
 	t.Parallel()
 	type entry = resourcesync.Entry
@@ -194,7 +194,7 @@ func TestWriterRefusesEntry(t *testing.T) {
 	}
 }
 
-// A capability that needs a hub, and parts that do not follow one another.
+// A capability that needs a hub, and parts that are not consecutive.
 func TestWriterRefusesSequence(t *testing.T) {
 	t.Parallel()
 	h, _ := sampleOf(t, "capability list")
@@ -223,8 +223,8 @@ func TestWriterRefusesSequence(t *testing.T) {
 	wantBroken(t, "open part of a closed index", w.Write(part(day1, resourcesync.Datetime{})), "RS-CHI-05")
 }
 
-// RS-IDX-01: the 50,001st entry and the byte too many are refused, and the
-// document is none the worse for it.
+// RS-IDX-01: the 50,001st entry and an excess byte are refused, and the
+// document remains valid.
 func TestWriterLimits(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -276,7 +276,8 @@ func TestWriterLimits(t *testing.T) {
 	}
 }
 
-// Errors of the writer below stick; a closed document takes no entries.
+// Errors of the underlying writer are sticky; a closed document accepts no
+// entries.
 func TestWriterErrors(t *testing.T) {
 	t.Parallel()
 	full := errors.New("no space left")

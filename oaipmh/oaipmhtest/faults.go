@@ -7,28 +7,28 @@ import (
 	"lockstep/oaipmh"
 )
 
-// Faults says how a Repository fails. Shares are from 0 to 1 of all responses and
-// follow from Seed in the order in which requests come in.
+// Faults describes the failures of a Repository. Shares are from 0 to 1 of all
+// responses; Seed determines which responses fail, in the order of requests.
 type Faults struct {
 	Seed uint64
 
 	Unavailable float64 // 503 with Retry-After
-	RetryAfter  int     // seconds it says
-	Reset       float64 // the connection is reset before an answer
-	Cut         float64 // the answer ends early, with the connection
+	RetryAfter  int     // seconds in that header
+	Reset       float64 // the connection is reset before a response
+	Cut         float64 // the response and the connection end early
 	HTML        float64 // 200 with an HTML page
 	Expire      float64 // a resumption token is refused: badResumptionToken
 
 	RepeatToken bool // the token for the next page is the one that was sent
-	NoCounts    bool // tokens state no completeListSize and cursor
-	WrongCounts bool // they state wrong ones
+	NoCounts    bool // tokens have no completeListSize and cursor
+	WrongCounts bool // they have wrong ones
 	CoarseOnly  bool // datestamps with a time are refused as arguments, whatever Identify says
 	EmptyMatch  bool // an empty list instead of noRecordsMatch
-	LastToken   bool // the last page of every list has an empty token, one page or more
+	LastToken   bool // the last page of every list has an empty token, even if there is only one page
 	ErrorStatus int  // HTTP status of answers that are OAI-PMH errors; default 200
 }
 
-// fate is what becomes of a response.
+// fate is the kind of a response.
 type fate uint8
 
 const (
@@ -39,8 +39,8 @@ const (
 	html
 )
 
-// fate draws what becomes of the next response, and whether its token is refused.
-// The lock is held.
+// fate draws the kind of the next response, and whether its token is refused. The
+// caller holds the lock.
 func (r *Repository) fate() (f fate, expired bool) {
 	x := r.random.Float64()
 	expired = r.random.Float64() < r.faults.Expire
@@ -53,7 +53,7 @@ func (r *Repository) fate() (f fate, expired bool) {
 	return fine, expired
 }
 
-// befall lets a fault befall a request, and reports whether that answers it.
+// befall applies a fault to a request, and reports whether that answers it.
 func (f *Faults) befall(w http.ResponseWriter, what fate) bool {
 	switch what {
 	case unavailable:
@@ -63,14 +63,14 @@ func (f *Faults) befall(w http.ResponseWriter, what fate) bool {
 		panic(http.ErrAbortHandler)
 	case html:
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = w.Write([]byte("<!DOCTYPE html><html><body>Down for maintenance</body></html>")) // who does not read it need not
+		_, _ = w.Write([]byte("<!DOCTYPE html><html><body>Down for maintenance</body></html>")) // the client may have disconnected
 	default:
 		return false
 	}
 	return true
 }
 
-// status is the HTTP status of an answer with these errors.
+// status returns the HTTP status of a response with these errors.
 func (f *Faults) status(errs []*oaipmh.Error) int {
 	if len(errs) > 0 && f.ErrorStatus != 0 {
 		return f.ErrorStatus

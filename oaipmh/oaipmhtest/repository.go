@@ -1,11 +1,11 @@
-// Package oaipmhtest is a repository that speaks OAI-PMH 2.0, in memory, with
-// faults on demand: what harvesters are tried on.
+// Package oaipmhtest is an OAI-PMH 2.0 repository in memory, with faults on
+// demand, for tests of harvesters.
 //
 //	repo := oaipmhtest.New(oaipmhtest.Options{Records: 1000})
 //	server := httptest.NewServer(repo)
 //	repo.Put(oaipmhtest.Record{Identifier: "oai:example.org:1", Title: "On cats"})
 //
-// What a record holds follows from its fields alone, to the byte.
+// The fields of a record determine every byte of its document.
 package oaipmhtest
 
 import (
@@ -22,41 +22,41 @@ import (
 
 // Options configures a [Repository]. The zero value is ready to use.
 type Options struct {
-	Records     int                  // made at first, with datestamps a second apart up to a day ago; default none
-	Size        int                  // bytes of the dc:description of these; default 200
-	PageSize    int                  // records of a response; default 100
+	Records     int                  // initial number, with datestamps a second apart up to a day ago; default none
+	Size        int                  // bytes of their dc:description; default 200
+	PageSize    int                  // records per response; default 100
 	Granularity oaipmh.Granularity   // default Second
 	Deleted     oaipmh.DeletedRecord // default persistent
-	Sets        []string             // setSpecs; the records made at first are in one each, in turn
+	Sets        []string             // setSpecs; the initial records are distributed over them in turn
 	Clock       func() time.Time     // of datestamps and responseDates; default time.Now
 	Delay       time.Duration        // before each response
 
-	// Unordered lists records by their identifiers, not by their datestamps.
+	// Unordered lists records by their identifiers instead of their datestamps.
 	Unordered bool
 
-	// Dirty gives each record a dc:coverage with a character that XML forbids, an
-	// ampersand that is none and a byte that is no UTF-8.
+	// Dirty gives each record a dc:coverage with a character that XML forbids, a
+	// bare ampersand and a byte that is not UTF-8.
 	Dirty bool
 
 	Faults Faults
 }
 
-// What a Repository is unless told otherwise.
+// Defaults of a Repository.
 const (
 	defaultPage = 100
 	defaultSize = 200
 )
 
-// A Record is one of the repository.
+// A Record is a record of the repository.
 type Record struct {
 	Identifier string
-	Datestamp  time.Time // Put takes it from the clock
+	Datestamp  time.Time // Put sets it from the clock
 	Sets       []string
 	Deleted    bool
 	Title      string // dc:title
-	Size       int    // of a dc:description made of the title
-	Raw        string // what stands in <metadata> instead of Dublin Core, as it is
-	Bare       bool   // there is no <metadata>: no such format of this record
+	Size       int    // of a dc:description generated from the title
+	Raw        string // content of <metadata> instead of Dublin Core, unchanged
+	Bare       bool   // there is no <metadata>: the record does not exist in this format
 }
 
 // A Repository answers the six verbs at any path, in one format: oai_dc. It is
@@ -66,10 +66,10 @@ type Repository struct {
 
 	mu       sync.Mutex // guards what follows
 	records  map[string]*Record
-	order    []*Record // as they are listed; nil: to be sorted anew
+	order    []*Record // in listing order; nil: must be sorted again
 	faults   Faults
 	random   *rand.Rand
-	epoch    int // of tokens: those of another have expired
+	epoch    int // of tokens: those of another epoch have expired
 	requests []string
 }
 
@@ -104,7 +104,7 @@ func New(o Options) *Repository {
 	return r
 }
 
-// stamp cuts t to what a datestamp says.
+// stamp truncates t to the granularity.
 func (r *Repository) stamp(t time.Time) time.Time {
 	if r.o.Granularity == oaipmh.Second {
 		return t.UTC().Truncate(time.Second)
@@ -112,7 +112,7 @@ func (r *Repository) stamp(t time.Time) time.Time {
 	return t.UTC().Truncate(24 * time.Hour)
 }
 
-// Put adds or replaces a record; its datestamp is now.
+// Put adds or replaces a record, with the current time as its datestamp.
 func (r *Repository) Put(rec Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +121,8 @@ func (r *Repository) Put(rec Record) {
 	r.records[rec.Identifier], r.order = &rec, nil
 }
 
-// Delete marks a record deleted, or forgets it where deletions are not told of.
-// A record that is not there is nothing to it.
+// Delete marks a record as deleted, or removes it if the repository does not
+// report deletions. A missing record is ignored.
 func (r *Repository) Delete(identifier string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *Repository) Delete(identifier string) {
 	r.records[identifier] = &Record{Identifier: identifier, Sets: old.Sets, Deleted: true, Datestamp: r.stamp(r.o.Clock())}
 }
 
-// Drop forgets a record without a trace.
+// Drop removes a record without a trace.
 func (r *Repository) Drop(identifier string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,8 +146,8 @@ func (r *Repository) Drop(identifier string) {
 	r.order = nil
 }
 
-// All returns what there is now and is not deleted, by identifier: the documents
-// that a harvester should come to.
+// All returns the current documents that are not deleted, by identifier: a
+// harvester should obtain the same.
 func (r *Repository) All() map[string][]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,29 +160,29 @@ func (r *Repository) All() map[string][]byte {
 	return all
 }
 
-// SetFaults changes the faults from now on.
+// SetFaults sets the faults from now on.
 func (r *Repository) SetFaults(f Faults) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.faults, r.random = f, rand.New(rand.NewPCG(f.Seed, ^f.Seed))
 }
 
-// Expire has all resumption tokens given out so far refused.
+// Expire makes the repository refuse all resumption tokens issued so far.
 func (r *Repository) Expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch++
 }
 
-// Requests returns the queries of the requests so far, in the order they came.
+// Requests returns the queries of the requests so far, in order.
 func (r *Repository) Requests() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.requests)
 }
 
-// sorted returns the records as they are listed. The lock is held; what is
-// returned is not changed, and may be read without.
+// sorted returns the records in listing order. The caller holds the lock; the
+// result is never modified, and may be read without it.
 func (r *Repository) sorted() []*Record {
 	if r.order == nil {
 		r.order = make([]*Record, 0, len(r.records))
@@ -194,7 +194,7 @@ func (r *Repository) sorted() []*Record {
 	return r.order
 }
 
-// compare orders records as they are listed.
+// compare orders records for listing.
 func (r *Repository) compare(a, b *Record) int {
 	if !r.o.Unordered {
 		if c := a.Datestamp.Compare(b.Datestamp); c != 0 {
@@ -204,13 +204,13 @@ func (r *Repository) compare(a, b *Record) int {
 	return strings.Compare(a.Identifier, b.Identifier)
 }
 
-// query is what a list is asked for.
+// query is the selection of a list request.
 type query struct {
 	prefix, set string
 	from, until time.Time // zero: none
 }
 
-// in reports whether a record is asked for.
+// in reports whether a record is selected.
 func (q *query) in(rec *Record) bool {
 	switch {
 	case !q.from.IsZero() && rec.Datestamp.Before(q.from), !q.until.IsZero() && rec.Datestamp.After(q.until):
@@ -221,7 +221,7 @@ func (q *query) in(rec *Record) bool {
 	return slices.ContainsFunc(rec.Sets, func(s string) bool { return s == q.set || strings.HasPrefix(s, q.set+":") })
 }
 
-// page returns the next records of a list that come after a record, and whether
+// page returns the next records of a list that follow a record, and whether
 // there are more.
 func (r *Repository) page(q *query, after *Record) (page []*Record, more bool) {
 	r.mu.Lock()
@@ -251,7 +251,7 @@ func (r *Repository) page(q *query, after *Record) (page []*Record, more bool) {
 	return page, false
 }
 
-// count is how many records a list has in all.
+// count returns the total number of records of a list.
 func (r *Repository) count(q *query) (n int) {
 	r.mu.Lock()
 	all := r.sorted()

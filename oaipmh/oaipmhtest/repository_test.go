@@ -26,7 +26,7 @@ func get(t *testing.T, url string) *bytes.Buffer {
 	return bytes.NewBuffer(b)
 }
 
-// TestWalk walks a list and comes to what there is, dirt and all.
+// TestWalk pages through a list and obtains every record, including dirty ones.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	repo := oaipmhtest.New(oaipmhtest.Options{Records: 250, Sets: []string{"a", "b:c"}, Dirty: true})
@@ -67,7 +67,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestSelect asks for parts of a list.
+// TestSelect requests parts of a list.
 func TestSelect(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2024, 5, 17, 9, 30, 0, 0, time.UTC)

@@ -13,7 +13,7 @@ import (
 	"lockstep/oaipmh"
 )
 
-// A token is what stands in a resumption token.
+// A token is the content of a resumption token.
 type token struct {
 	Epoch             int
 	Prefix, Set       string
@@ -24,7 +24,7 @@ type token struct {
 }
 
 func (t *token) String() string {
-	b, _ := json.Marshal(t) // all of it can be stated
+	b, _ := json.Marshal(t) // all of it can be encoded
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -35,7 +35,7 @@ func parseToken(s string) (t token, ok bool) {
 
 // ServeHTTP implements [http.Handler].
 func (r *Repository) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	_ = q.ParseForm() // what is no form has no verb
+	_ = q.ParseForm() // an invalid form has no verb
 	r.mu.Lock()
 	r.requests = append(r.requests, q.Form.Encode())
 	what, expired := r.fate()
@@ -57,13 +57,13 @@ func (r *Repository) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	head.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(a.faults.status(a.errs))
 	if what == cut {
-		_, _ = w.Write(body[:len(body)/2]) // the rest is not to come
+		_, _ = w.Write(body[:len(body)/2]) // the rest is not sent
 		panic(http.ErrAbortHandler)
 	}
-	_, _ = w.Write(body) // who does not read it need not
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// An answer is a response in the making.
+// An answer is a response that is being built.
 type answer struct {
 	r       *Repository
 	args    url.Values

@@ -15,13 +15,13 @@ const (
 		` xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="` + oaipmh.DublinCoreNamespace + ` ` + oaipmh.DublinCoreSchema + `">`
 	dcEnd = `</oai_dc:dc>`
 
-	// dirt is what a record of a dirty repository holds, and clean what is to
-	// become of it.
+	// dirt is part of every record of a dirty repository, and clean is its expected
+	// form after cleaning.
 	dirt  = "<dc:coverage>bell \x07, reference &#x1F;, R&D, byte \xE9.</dc:coverage>"
 	clean = "<dc:coverage>bell \uFFFD, reference \uFFFD, R&amp;D, byte \uFFFD.</dc:coverage>"
 )
 
-// document is what a harvester should make of a record.
+// document returns the document that a harvester should obtain for a record.
 func (r *Repository) document(rec *Record) []byte {
 	b := bytes.NewBufferString(declaration)
 	r.metadata(b, rec, clean)
@@ -29,7 +29,8 @@ func (r *Repository) document(rec *Record) []byte {
 	return b.Bytes()
 }
 
-// metadata writes the content of <metadata>; dirt is what a dirty repository adds.
+// metadata writes the content of <metadata>; dirt is the addition of a dirty
+// repository.
 func (r *Repository) metadata(b *bytes.Buffer, rec *Record, dirt string) {
 	if rec.Raw != "" {
 		b.WriteString(rec.Raw)
@@ -75,11 +76,11 @@ func (r *Repository) record(b *bytes.Buffer, rec *Record) {
 	b.WriteString("</record>\n")
 }
 
-// element writes an element that holds a text.
+// element writes an element with a text.
 func element(b *bytes.Buffer, name, text string) {
 	b.WriteString("<" + name + ">")
 	if strings.ContainsAny(text, "<>&\"'\r\n\t") {
-		_ = xml.EscapeText(b, []byte(text)) // a Buffer takes everything
+		_ = xml.EscapeText(b, []byte(text)) // a Buffer never fails
 	} else {
 		b.WriteString(text)
 	}
