@@ -78,7 +78,7 @@ type Reader struct {
 
 	draft     draft
 	strings   xmlscan.Interner
-	reported      map[string]int
+	reported  map[string]int
 	violation error // of a strict Reader
 }
 

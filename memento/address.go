@@ -7,22 +7,23 @@ import (
 	"lockstep/internal/weblink"
 )
 
-// The prefixes below a base URL at which a Source that keeps versions answers.
-// No resource can be published there while it does.
+// The prefixes below a base URL that a Source with versions reserves. It can
+// publish no resource below them.
 const (
 	VersionsPrefix = "versions/"
 	TimeGatePrefix = "timegate/"
 	TimeMapPrefix  = "timemap/"
 )
 
-// A Base makes the addresses of versions. It is a URL with a slash at the end.
+// A Base builds the addresses of versions. It is a URL with a trailing slash.
 //
-// The URI of the resource stands in them as it is, query and all (ME-TG-08);
-// only what has no place in a URI, and what would end one, is escaped.
+// The addresses contain the URI of the resource unchanged, including its query
+// (ME-TG-08); only bytes that are invalid in a URI, or would end one, are
+// escaped.
 type Base string
 
 // Memento returns the URI-M of the version of the resource uri at that instant,
-// to the microsecond.
+// with microseconds.
 func (b Base) Memento(uri string, at time.Time) string {
 	return b.memento(escape(uri), at)
 }
@@ -34,24 +35,24 @@ func (b Base) memento(escaped string, at time.Time) string {
 // TimeGate returns the URI-G of the resource uri.
 func (b Base) TimeGate(uri string) string { return string(b) + TimeGatePrefix + escape(uri) }
 
-// TimeMap returns the URI-T of the resource uri, whose form is negotiated.
+// TimeMap returns the URI-T of the resource uri, whose format is negotiated.
 func (b Base) TimeMap(uri string) string { return string(b) + TimeMapPrefix + escape(uri) }
 
-// Links returns the value of the Link field that goes with the resource uri
-// itself, there or gone, where its versions are kept (ME-LK-02, ME-LK-03,
-// ME-LK-07). It has no link original, nor does Accept-Datetime change what the
-// resource answers (ME-LK-06).
+// Links returns the value of the Link field for the answer to a request for the
+// resource uri itself, existing or deleted, if its versions are stored
+// (ME-LK-02, ME-LK-03, ME-LK-07). It has no link original, and Accept-Datetime
+// does not affect the answer (ME-LK-06).
 func (b Base) Links(uri string) string {
 	value := weblink.Append(nil, b.TimeGate(uri), "rel", "timegate")
 	return string(weblink.Append(value, b.TimeMap(uri), "rel", "timemap", "type", LinkFormat))
 }
 
-// DoNotNegotiate is the value of a Link field for what is not a resource with a
-// past, but stands beside those (ME-IM-02).
+// DoNotNegotiate is the value of a Link field for documents that have no
+// versions, but are served with resources that do (ME-IM-02).
 const DoNotNegotiate = `<http://mementoweb.org/terms/donotnegotiate>; rel="type"`
 
 // Contains reports whether rel, a slash-separated path below a base URL, is an
-// address a Source that keeps versions has for itself.
+// address that a Source with versions reserves.
 func Contains(rel string) bool {
 	for _, prefix := range []string{VersionsPrefix, TimeGatePrefix, TimeMapPrefix} {
 		if strings.HasPrefix(rel, prefix) || rel+"/" == prefix {
@@ -66,8 +67,8 @@ const (
 	stampMicros  = stampSeconds + ".000000"
 )
 
-// stamp writes an instant as it stands in a URI-M: with microseconds where they
-// are not zero.
+// stamp formats an instant for a URI-M: with microseconds only if they are not
+// zero.
 func stamp(t time.Time) string {
 	t = t.UTC().Truncate(time.Microsecond)
 	if t.Nanosecond() == 0 {
@@ -76,7 +77,7 @@ func stamp(t time.Time) string {
 	return t.Format(stampMicros)
 }
 
-// parseStamp reads what stamp wrote, and nothing else: a version has one URI-M.
+// parseStamp parses exactly the output of stamp: a version has one URI-M.
 func parseStamp(s string) (time.Time, bool) {
 	layout := stampSeconds
 	if len(s) > len(stampSeconds) {
@@ -86,7 +87,7 @@ func parseStamp(s string) (time.Time, bool) {
 	return t, err == nil && stamp(t) == s
 }
 
-// escape escapes what has no place in a URI, or would end it.
+// escape escapes bytes that are invalid in a URI, or would end it.
 func escape(uri string) string {
 	const hex = "0123456789ABCDEF"
 	odd := 0
@@ -109,7 +110,7 @@ func escape(uri string) string {
 	return string(b)
 }
 
-// inURI are the bytes that stand in a URI as they are, and do not end it.
+// inURI are the bytes that are valid in a URI and do not end it.
 var inURI = func() (in [256]bool) {
 	for c := byte('!'); c < 0x7f; c++ {
 		in[c] = strings.IndexByte("\"<>\\^`{|}#", c) < 0

@@ -14,33 +14,35 @@ import (
 )
 
 const (
-	// maxHops is how many addresses one question may lead through: redirects,
-	// and TimeGates that others name (ME-IM-01).
+	// maxHops is the maximum number of addresses in one negotiation: redirects, and
+	// TimeGates that others name (ME-IM-01).
 	maxHops = 10
 
-	// exchangeTime is how long a client without bounds of its own may wait.
+	// exchangeTime is the timeout of a client without one.
 	exchangeTime = time.Minute
 )
 
-// A Doer sends requests, as an http.Client does. Guards against addresses that
-// strangers name, and timeouts, are its business. It should not follow
-// redirects; an *http.Client is told not to. Nil is an http.Client.
+// A Doer sends requests, like an http.Client. It is responsible for timeouts
+// and for guarding against addresses that strangers name. It should not follow
+// redirects; this package disables them for an *http.Client. Nil means an
+// http.Client.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
 var (
-	// ErrNoMemento reports that there is no version of a resource for the wanted
-	// instant: it is not known, or was deleted then.
+	// ErrNoMemento reports that a resource has no version for the requested
+	// instant: it is unknown, or was deleted then.
 	ErrNoMemento = errors.New("there is no version for that instant")
 
-	// ErrNoTimeGate reports an address that neither negotiates nor says who does.
+	// ErrNoTimeGate reports an address that neither negotiates nor names a
+	// TimeGate.
 	ErrNoTimeGate = errors.New("it is no TimeGate, and names none")
 
 	errHops = fmt.Errorf("it leads through more than %d addresses", maxHops)
 )
 
-// A StatusError reports an answer that is of no use.
+// A StatusError reports an unusable answer.
 type StatusError struct {
 	URL    string
 	Status int
@@ -52,22 +54,22 @@ func (e *StatusError) Error() string {
 
 // A Found is a version that was found.
 type Found struct {
-	URI string    // where its bytes are: its URI-M or, where it has none of its own, the TimeGate's
-	At  time.Time // its Memento-Datetime; zero if that is not stated (ME-RS-09)
+	URI string    // address of its bytes: its URI-M or, if it has none of its own, that of the TimeGate
+	At  time.Time // its Memento-Datetime; zero if not stated (ME-RS-09)
 
-	// Accept is the Accept-Datetime with which URI must be asked for, where the
-	// version has no URI of its own (patterns 1.3 and 2.3); else it is empty.
+	// Accept is the Accept-Datetime that a request for URI needs, if the version
+	// has no URI of its own (patterns 1.3 and 2.3); otherwise it is empty.
 	Accept string
 }
 
 // Negotiate asks a TimeGate for the version of a resource that was current at
-// an instant, which is rounded up to a full second (ME-HD-03). The address of
-// the resource itself will do, if it names a TimeGate or TimeMap, is its own
-// TimeGate, or never changes (ME-GEN-03).
+// an instant, which is rounded up to a full second (ME-HD-03). It also accepts
+// the address of the resource itself, if that names a TimeGate or TimeMap, is
+// its own TimeGate, or never changes (ME-GEN-03).
 //
-// Which version a stranger's TimeGate chooses is its business (ME-TG-05): look
-// at Found.At, and check the bytes by their hash. If there is no version, the
-// error is [ErrNoMemento].
+// A foreign TimeGate may choose any version (ME-TG-05): check Found.At, and
+// verify the bytes by their hash. If there is no version, the error is
+// [ErrNoMemento].
 func Negotiate(ctx context.Context, client Doer, timegate string, at time.Time) (Found, error) {
 	n := &negotiation{client: doer(client), wanted: upToSecond(at), seen: make(map[string]bool)}
 	found, err := n.run(ctx, timegate)
@@ -81,9 +83,9 @@ func Negotiate(ctx context.Context, client Doer, timegate string, at time.Time) 
 type negotiation struct {
 	client Doer
 	wanted time.Time
-	seen   map[string]bool // addresses that were asked
-	chosen bool            // a TimeGate has chosen what is asked for now
-	at     time.Time       // and said that it is of then; zero: it did not
+	seen   map[string]bool // addresses already requested
+	chosen bool            // a TimeGate has chosen the current address
+	at     time.Time       // Memento-Datetime that the TimeGate stated; zero: none
 }
 
 func (n *negotiation) run(ctx context.Context, address string) (Found, error) {
@@ -101,7 +103,7 @@ func (n *negotiation) run(ctx context.Context, address string) (Found, error) {
 	return Found{}, errHops
 }
 
-// An answer is the header of one.
+// An answer is the header of a response.
 type answer struct {
 	url    *url.URL
 	moved  bool // the Doer has followed a redirect
@@ -110,7 +112,8 @@ type answer struct {
 	links  []weblink.Link
 }
 
-// judge makes of an answer what was found, or where to ask next.
+// judge returns the version that an answer leads to, or the next address to
+// request.
 func (n *negotiation) judge(ctx context.Context, a *answer) (next string, found Found, err error) {
 	self := a.url.String()
 	memento := readDatetime(a.header.Get("Memento-Datetime"))
@@ -126,9 +129,9 @@ func (n *negotiation) judge(ctx context.Context, a *answer) (next string, found 
 		} else if !n.chosen && !a.moved && variesByDatetime(a.header) {
 			found.Accept = FormatDatetime(n.wanted) // patterns 1.3 and 2.3
 		}
-		return "", found, nil // or pattern 3
+		return "", found, nil // also pattern 3
 	}
-	if gate := a.link("timegate"); gate != "" && !n.seen[gate] { // ME-LK-07: also of what is gone
+	if gate := a.link("timegate"); gate != "" && !n.seen[gate] { // ME-LK-07: also for deleted resources
 		n.chosen = false
 		return gate, Found{}, nil
 	}
@@ -152,7 +155,7 @@ func (n *negotiation) judge(ctx context.Context, a *answer) (next string, found 
 }
 
 // redirected follows a redirect: that of a TimeGate leads to a version, and may
-// say of when it is.
+// state its datetime.
 func (n *negotiation) redirected(a *answer) (next string, found Found, err error) {
 	next = a.target(a.header.Get("Location"))
 	if next == "" {
@@ -165,39 +168,39 @@ func (n *negotiation) redirected(a *answer) (next string, found Found, err error
 	for _, l := range a.links {
 		if l.Has("memento") && a.target(l.Target) == next {
 			if n.at = readDatetime(l.Param("datetime")); !n.at.IsZero() {
-				return "", Found{URI: next, At: n.at}, nil // there is no need to ask it
+				return "", Found{URI: next, At: n.at}, nil // no request is needed
 			}
 		}
 	}
 	return next, Found{}, nil
 }
 
-// A noMemento is the status of an answer that there is no version.
+// A noMemento is the status of an answer that reports no version.
 type noMemento struct{ StatusError }
 
 func (e *noMemento) Unwrap() []error { return []error{ErrNoMemento, &e.StatusError} }
 
-// ask asks for the header of what is at address.
+// ask requests the header of the resource at address.
 func (n *negotiation) ask(ctx context.Context, address string) (*answer, error) {
 	n.seen[address] = true
 	header := http.Header{"Accept-Datetime": {FormatDatetime(n.wanted)}}
 	resp, err := send(ctx, n.client, http.MethodHead, address, header) // ME-TG-09
 	if err == nil && (resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented) {
-		_ = resp.Body.Close() // there is nothing in it
+		_ = resp.Body.Close() // it has no body
 		resp, err = send(ctx, n.client, http.MethodGet, address, header)
 	}
 	if err != nil {
 		return nil, err
 	}
-	_ = resp.Body.Close() // its header is all that is wanted
+	_ = resp.Body.Close() // only its header is needed
 	a := &answer{url: resp.Request.URL, status: resp.StatusCode, header: resp.Header}
 	a.moved = a.url.String() != address
 	a.links = weblink.Parse(resp.Header.Values("Link"), nil)
 	return a, nil
 }
 
-// target returns a reference as it is seen from what answered; empty if it is
-// no address of HTTP.
+// target returns ref resolved against the address of the answer; empty if it is
+// not an HTTP address.
 func (a *answer) target(ref string) string {
 	uri, u := resolve(a.url, ref)
 	if u == nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
@@ -206,8 +209,8 @@ func (a *answer) target(ref string) string {
 	return uri
 }
 
-// resolve returns a reference as it is seen from base, and what it consists of;
-// nil if it is none. One that is absolute stays as it is: its path may hold
+// resolve returns ref resolved against base, and its components; nil if it is
+// invalid. An absolute reference is returned unchanged: its path may contain
 // another URI, whose dots and slashes matter (ME-TG-08).
 func resolve(base *url.URL, ref string) (string, *url.URL) {
 	ref, _, _ = strings.Cut(strings.TrimSpace(ref), "#")
@@ -227,8 +230,8 @@ func resolve(base *url.URL, ref string) (string, *url.URL) {
 	return u.String(), u
 }
 
-// link returns the target of the first link of a relation; empty if there is
-// none that is an address.
+// link returns the target of the first link with a relation; empty if there is
+// none with a valid address.
 func (a *answer) link(rel string) string {
 	for _, l := range a.links {
 		if l.Has(rel) {
@@ -240,7 +243,7 @@ func (a *answer) link(rel string) string {
 	return ""
 }
 
-// send sends a request to an address of HTTP.
+// send sends a request to an HTTP address.
 func send(ctx context.Context, client Doer, method, address string, header http.Header) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil || r.URL.Scheme != "http" && r.URL.Scheme != "https" || r.URL.Hostname() == "" {
@@ -253,7 +256,7 @@ func send(ctx context.Context, client Doer, method, address string, header http.
 		return nil, err
 	}
 	if resp.Request == nil || resp.Request.URL == nil {
-		resp.Request = r // not every Doer says
+		resp.Request = r // some Doers leave it nil
 	}
 	return resp, nil
 }
@@ -271,8 +274,8 @@ func doer(client Doer) Doer {
 	return client
 }
 
-// printable returns an address as it may stand in a message: without user and
-// password, and not too long.
+// printable returns an address for use in a message: without user and password,
+// and shortened.
 func printable(address string) string {
 	if u, err := url.Parse(address); err == nil {
 		address = u.Redacted()

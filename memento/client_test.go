@@ -13,8 +13,8 @@ import (
 	"lockstep/memento"
 )
 
-// A stranger answers as a table says: by path, the status and the header, names
-// and values by turns. HOST stands for where it is.
+// A stranger is a server that answers from a table: by path, the status and the
+// header as names and values in turn. HOST is replaced by its address.
 type stranger map[string][]string
 
 func (s stranger) serve(t testing.TB) (base string, asked *atomic.Int64) {
@@ -54,8 +54,8 @@ const (
 )
 
 // Every pattern of RFC 7089 leads to a version (ME-GEN-03): a TimeGate may
-// answer with it (ME-TG-03), and there may be a TimeMap only (ME-MM-07). So do
-// redirects (ME-IM-01), and what is gone (ME-LK-07).
+// answer with it (ME-TG-03), and there may be only a TimeMap (ME-MM-07). So do
+// redirects (ME-IM-01), and deleted resources (ME-LK-07).
 func TestNegotiate(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -64,7 +64,7 @@ func TestNegotiate(t *testing.T) {
 		uri    string // found, below the site
 		dated  bool
 		accept bool
-		asked  int64 // requests at most
+		asked  int64 // maximum number of requests
 	}{
 		{"1.1", stranger{"/r": {"302", "Location", "HOST/m", vary, ad, "Link", `<HOST/r>; rel="original timegate"`}, "/m": {"200", md, when}}, "/m", true, false, 2},
 		{"1.2", stranger{"/r": {"200", "Content-Location", "/m", vary, ad, md, when}}, "/m", true, false, 1},
@@ -105,7 +105,7 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-// What leads nowhere says so, and never runs on.
+// Dead ends are reported, and negotiation always terminates.
 func TestNegotiateFails(t *testing.T) {
 	t.Parallel()
 	circle := func(w http.ResponseWriter, r *http.Request) {
@@ -161,14 +161,14 @@ func TestNegotiateFails(t *testing.T) {
 	}
 }
 
-// A following Doer sends requests as http.Client does unless told otherwise: it
-// follows redirects itself.
+// A following Doer sends requests like an http.Client by default: it follows
+// redirects itself.
 type following struct{ c http.Client }
 
 func (f *following) Do(r *http.Request) (*http.Response, error) { return f.c.Do(r) }
 
-// Both of our own sides understand each other, also through one who follows
-// redirects himself.
+// The client works with the Handler, also through a Doer that follows redirects
+// itself.
 func TestNegotiateOurs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})
@@ -185,7 +185,8 @@ func TestNegotiateOurs(t *testing.T) {
 		if _, err := memento.Negotiate(t.Context(), client, s.base.TimeGate(page), day(7)); !errors.Is(err, memento.ErrNoMemento) {
 			t.Errorf("when it was deleted: %v", err)
 		}
-		// Right after an event with fractions is the next full second.
+		// The first full second after an event with fractions of a second is the next
+		// one.
 		if got, err := memento.Negotiate(t.Context(), client, s.base.TimeGate(page), day(4).Add(time.Microsecond)); err != nil || got.At != day(4) {
 			t.Errorf("rounded up: %+v, %v", got, err)
 		}

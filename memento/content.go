@@ -2,8 +2,8 @@ package memento
 
 import "io"
 
-// A Content is the bytes of a version. Read gives no byte that it has not
-// checked: where what is kept is damaged, it fails, and says where.
+// A Content is the bytes of a version. Read returns only verified bytes: if the
+// stored data is damaged, it fails with the position of the damage.
 type Content interface {
 	io.ReadSeeker
 	io.Closer

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// FormatDatetime returns t as Accept-Datetime and Memento-Datetime have it, to
-// the second (ME-HD-01).
+// FormatDatetime formats t for Accept-Datetime and Memento-Datetime, to the
+// second (ME-HD-01).
 func FormatDatetime(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
-// ParseDatetime reads the one form Accept-Datetime may have, as in "Tue, 20 Mar
-// 2001 20:35:00 GMT", with the right day of the week. Blanks around it are of
-// no account; nothing else is tolerated (ME-HD-01, ME-HD-02).
+// ParseDatetime parses the only valid form of Accept-Datetime, as in "Tue, 20
+// Mar 2001 20:35:00 GMT", with the correct day of the week. It ignores
+// surrounding blanks and tolerates nothing else (ME-HD-01, ME-HD-02).
 func ParseDatetime(s string) (time.Time, error) {
 	trimmed := strings.Trim(s, " \t")
-	// http.ParseTime takes other forms, too, and time.Parse any case and any
-	// day of the week.
+	// http.ParseTime accepts other forms too, and time.Parse any case and any day
+	// of the week.
 	t, err := time.Parse(http.TimeFormat, trimmed)
 	if err != nil || FormatDatetime(t) != trimmed {
 		return time.Time{}, fmt.Errorf("%.60q is no datetime of the form %q", s, http.TimeFormat)
@@ -25,8 +25,8 @@ func ParseDatetime(s string) (time.Time, error) {
 	return t, nil
 }
 
-// readDatetime reads a datetime of a stranger, who may write it in any form
-// HTTP knows; zero if it is none.
+// readDatetime parses a received datetime in any form that HTTP defines; zero
+// if it is invalid.
 func readDatetime(s string) time.Time {
 	if t, err := ParseDatetime(s); err == nil {
 		return t

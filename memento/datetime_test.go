@@ -7,7 +7,7 @@ import (
 	"lockstep/memento"
 )
 
-// There is one form of a datetime (ME-HD-01).
+// A datetime has only one valid form (ME-HD-01).
 func FuzzParseDatetime(f *testing.F) {
 	f.Add("Tue, 20 Mar 2001 20:35:00 GMT")
 	f.Add(" Tue, 20 Mar 2001 20:35:00 gmt")

@@ -15,22 +15,23 @@ import (
 )
 
 const (
-	// pageEntries is how many versions a page of a TimeMap lists.
+	// pageEntries is the number of versions on a page of a TimeMap.
 	pageEntries = 10_000
 
-	// pagesAtOnce is how many are written at a time: each takes some megabytes.
+	// pagesAtOnce is how many pages are generated at a time: each takes some
+	// megabytes.
 	pagesAtOnce = 8
 
-	// pageBytes is from which size on a page of a TimeMap is full: versions of
+	// pageBytes is the size at which a page of a TimeMap is full: versions of
 	// resources with very long URIs must not fill memory.
 	pageBytes = 4 << 20
 
-	// maxTarget is how long an address may be, which answers repeat.
+	// maxTarget caps the length of a requested address, which answers repeat.
 	maxTarget = 8 << 10
 
-	// neighbourly is how long a URI may be for answers to name the neighbours of
-	// a version: each is named with it, and headers beyond a few KB get lost on
-	// their way through proxies.
+	// neighbourly is the maximum length of a URI for which answers name adjacent
+	// versions: each link contains the URI, and proxies drop headers beyond a few
+	// KB.
 	neighbourly = 400
 )
 
@@ -39,43 +40,43 @@ const LinkFormat = "application/link-format"
 
 // Options configures a [Handler]. Base and Open are required.
 type Options struct {
-	Base Base // below which it answers
+	Base Base // base URL of all addresses
 
-	// Open opens the bytes of a version. It fails with fs.ErrNotExist if they
-	// are not kept.
+	// Open opens the bytes of a version. It returns fs.ErrNotExist if they are not
+	// stored.
 	Open func(ctx context.Context, v Version) (Content, error)
 
-	// Earlier says that a TimeGate that is asked for an instant at which the
-	// resource was deleted leads to the version before (ME-DEL-01).
+	// Earlier makes a TimeGate redirect to the preceding version if the resource
+	// was deleted at the requested instant (ME-DEL-01).
 	Earlier bool
 
 	Logger *slog.Logger // default: discards
 	Page   int          // versions on a page of a TimeMap; default and limit 10,000
 }
 
-// A Handler offers the versions a Store knows, as pattern 2.1 of the Memento
-// protocol has it (ME-GEN-04): below the base URL
+// A Handler serves the versions of a Store according to pattern 2.1 of the
+// Memento protocol (ME-GEN-04): below the base URL
 //
-//   - timegate/URI leads to the version of the resource URI that was current at
-//     the Accept-Datetime of the request;
-//   - timemap/URI lists its versions, in link format or, for those who ask for
-//     it, in JSON, which timemap/json/URI is in any case;
+//   - timegate/URI redirects to the version of the resource URI that was
+//     current at the Accept-Datetime of the request;
+//   - timemap/URI lists its versions, in link format or, on request, in JSON,
+//     which timemap/json/URI always returns;
 //   - versions/STAMP/URI is a version.
 //
-// It must see requests as they were sent: do not put it behind an
+// It must receive request targets unchanged: do not put it behind an
 // [http.ServeMux] pattern that cleans paths (ME-TG-08).
 type Handler struct {
 	store   Store
 	opts    Options
-	path    string // of the base URL, as it stands there
+	path    string // of the base URL, unchanged
 	checked checked
 	pages   pages
-	writing chan struct{} // held while a page of a TimeMap is written
+	writing chan struct{} // held while a page of a TimeMap is generated
 
-	checking chan struct{} // held while a version is looked through
+	checking chan struct{} // held while a version is verified
 }
 
-// NewHandler returns a Handler of what is in s.
+// NewHandler returns a Handler of the versions in s.
 func NewHandler(s Store, o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -90,7 +91,7 @@ func NewHandler(s Store, o Options) *Handler {
 	return h
 }
 
-// ServeHTTP answers requests for what lies below the base URL.
+// ServeHTTP answers requests for addresses below the base URL.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	target, ok := strings.CutPrefix(Target(r), h.path)
 	if !ok {
@@ -100,14 +101,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Answer(w, r, target)
 }
 
-// Target returns what a request asks for, path and query as they were sent
+// Target returns the path and query of a request as sent by the client
 // (ME-TG-08).
 func Target(r *http.Request) string {
 	t := r.RequestURI
-	if t == "" { // no server made it
+	if t == "" { // the request was not received by a server
 		return r.URL.RequestURI()
 	}
-	if t[0] != '/' { // absolute, as to a proxy
+	if t[0] != '/' { // absolute, as sent to a proxy
 		if _, rest, ok := strings.Cut(t, "://"); ok {
 			if i := strings.IndexAny(rest, "/?"); i >= 0 {
 				return rest[i:]
@@ -117,9 +118,9 @@ func Target(r *http.Request) string {
 	return t
 }
 
-// Answer answers a request for target, which is what it asks for below the base
-// URL, path and query as they were sent. Only the prefix must be as it is
-// written here.
+// Answer answers a request for target, the requested path and query below the
+// base URL as sent by the client. Only the prefix must have the spelling
+// defined here.
 func (h *Handler) Answer(w http.ResponseWriter, r *http.Request, target string) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -148,15 +149,15 @@ func (h *Handler) Answer(w http.ResponseWriter, r *http.Request, target string) 
 	}
 }
 
-// Knows reports whether there is or was a version of the resource at uri.
+// Knows reports whether the resource at uri has or had a version.
 func (h *Handler) Knows(ctx context.Context, uri string) (bool, error) {
 	_, a, err := h.known(ctx, uri, time.Time{})
 	return a.Known, err
 }
 
-// known returns what lies around an instant in the life of the resource that a
-// request means by uri. That may be more or less encoded than the URI that is
-// known, which comes with the answer (ME-TG-08).
+// known returns the versions around an instant of the resource that a request
+// names as uri. That may be escaped differently from the stored URI, which is
+// returned too (ME-TG-08).
 func (h *Handler) known(ctx context.Context, uri string, at time.Time) (string, Around, error) {
 	for _, candidate := range spellings(uri) {
 		a, err := h.store.Around(ctx, candidate, at)
@@ -167,8 +168,8 @@ func (h *Handler) known(ctx context.Context, uri string, at time.Time) (string, 
 	return uri, Around{}, nil
 }
 
-// spellings returns what a URI in an address may stand for: itself; itself, when
-// a client made one slash of two; itself with what [Base] or a client escaped,
+// spellings returns the URIs that a URI in an address may mean: itself; itself,
+// when a client merged two slashes; itself with what [Base] or a client escaped,
 // or should have.
 func spellings(uri string) []string {
 	var all []string
@@ -197,7 +198,7 @@ func spellings(uri string) []string {
 	return all
 }
 
-// unescape undoes the escapes of the bytes that which picks.
+// unescape decodes the escapes of the bytes that which selects.
 func unescape(s string, which func(byte) bool) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -229,9 +230,9 @@ func unhex(c byte) byte {
 	return 255
 }
 
-// links returns the value of the Link field of a TimeGate or a version: one to
+// links returns the value of the Link field of a TimeGate or a version: links to
 // the resource (ME-LK-01), to its TimeGate and TimeMap (ME-LK-02, ME-LK-03), and
-// to the versions around (ME-LK-04).
+// to adjacent versions (ME-LK-04).
 func (h *Handler) links(uri string, a *Around) string {
 	base := h.opts.Base
 	b := weblink.Append(nil, escape(uri), "rel", "original")
@@ -240,7 +241,7 @@ func (h *Handler) links(uri string, a *Around) string {
 	}
 	b = weblink.Append(b, base.TimeGate(uri), "rel", "timegate")
 	if a.First.IsZero() {
-		return string(b) // there is nothing to list
+		return string(b) // no version to name
 	}
 	b = weblink.Append(b, base.TimeMap(uri), "rel", "timemap", "type", LinkFormat,
 		"from", FormatDatetime(a.First.At), "until", FormatDatetime(a.Last.At))
@@ -268,7 +269,7 @@ func (h *Handler) links(uri string, a *Around) string {
 	return string(b)
 }
 
-// fail answers with a status and a sentence.
+// fail answers with a status and a message.
 func (h *Handler) fail(w http.ResponseWriter, status int, format string, args ...any) {
 	header := w.Header()
 	header.Set("Content-Type", "text/plain; charset=utf-8")
@@ -276,12 +277,12 @@ func (h *Handler) fail(w http.ResponseWriter, status int, format string, args ..
 		header.Set("Cache-Control", "no-cache")
 	}
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, http.StatusText(status)+": "+fmt.Sprintf(format, args...)+"\n") // who is gone needs no answer
+	_, _ = io.WriteString(w, http.StatusText(status)+": "+fmt.Sprintf(format, args...)+"\n") // the client may have disconnected
 }
 
 // broken answers a request for which the index of versions cannot be read, and
-// logs why. If the client has gone it cuts the connection: without a status, the
-// answer would be logged as an empty one with status 200.
+// logs the error. If the client has disconnected it closes the connection:
+// without a status, the answer would be logged as an empty one with status 200.
 func (h *Handler) broken(w http.ResponseWriter, r *http.Request, uri string, err error) {
 	if hangup.Is(r.Context(), err) {
 		panic(http.ErrAbortHandler)

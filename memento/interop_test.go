@@ -13,9 +13,8 @@ import (
 	"lockstep/memento"
 )
 
-// TestRecordedMementoClients replays what clients of others asked, as
-// docs/interoperability.md tells: header by header as it was recorded, but for
-// the addresses.
+// TestRecordedMementoClients replays requests of other clients, as described in
+// docs/interoperability.md: each header as recorded, except for the addresses.
 func TestRecordedMementoClients(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})
@@ -29,8 +28,8 @@ func TestRecordedMementoClients(t *testing.T) {
 	tests := []struct {
 		name, request string
 		status        int
-		version       int    // it leads to; -1: to none
-		text          string // the answer begins with
+		version       int    // that it leads to; -1: none
+		text          string // beginning of the answer
 	}{
 		{"memento_client 0.6.1, before the first", fmt.Sprintf(python, "Wed, 01 Jan 2020 00:00:00 GMT"), 302, 0, ""},
 		{"memento_client 0.6.1, between", fmt.Sprintf(python, "Tue, 31 Dec 2024 00:00:00 GMT"), 302, 1, ""},

@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// maxListed is how many versions are read where the caller has no bound.
+	// maxListed is the default maximum number of versions.
 	maxListed = 1_000_000
 
-	// maxMaps is how many TimeMaps one question may lead through, ...
+	// maxMaps is how many TimeMaps are read for one call, ...
 	maxMaps = 1000
 
 	// ... and maxMapBytes how large each may be.
 	maxMapBytes = 256 << 20
 )
 
-// ErrTooLong reports a TimeMap that lists more than was asked for.
+// ErrTooLong reports a TimeMap that lists more versions than requested.
 var ErrTooLong = errors.New("the TimeMap lists too much")
 
-// A TimeMap is what is known of the versions of a resource.
+// A TimeMap is the known versions of a resource.
 type TimeMap struct {
-	Original string  // URI-R; empty if it does not say
-	TimeGate string  // the first one it names
+	Original string  // URI-R; empty if not stated
+	TimeGate string  // the first one named
 	Versions []Found // by datetime, oldest first; each URI-M once
 }
 
 // Current returns the version that was current at an instant; [ErrNoMemento] if
-// it is before the first.
+// the instant is before the first.
 func (m *TimeMap) Current(at time.Time) (Found, error) {
 	for i := len(m.Versions) - 1; i >= 0; i-- {
 		if !m.Versions[i].At.After(at) {
@@ -47,8 +47,8 @@ func (m *TimeMap) Current(at time.Time) (Found, error) {
 }
 
 // ReadTimeMap reads the TimeMap at address, and those it refers to, each once
-// (ME-TM-04). It fails with [ErrTooLong] where there are more than most
-// versions, and with [ErrNoMemento] where there is none; most 0 is a million.
+// (ME-TM-04). It returns [ErrTooLong] if there are more than most versions, and
+// [ErrNoMemento] if there is none; most 0 means a million.
 func ReadTimeMap(ctx context.Context, client Doer, address string, most int) (*TimeMap, error) {
 	if most <= 0 {
 		most = maxListed
@@ -73,7 +73,7 @@ type mapReader struct {
 	client Doer
 	most   int
 	out    TimeMap
-	seen   map[string]bool // TimeMaps that were read or are to be
+	seen   map[string]bool // TimeMaps already read or queued
 	todo   []string
 	known  map[string]bool // URI-Ms
 }
@@ -84,7 +84,7 @@ func (r *mapReader) read(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() // what matters of it was read
+	defer resp.Body.Close() // the relevant part was read
 	body := &io.LimitedReader{R: resp.Body, N: maxMapBytes + 1}
 	links := weblink.NewReader(body)
 	for {
@@ -103,15 +103,15 @@ func (r *mapReader) read(ctx context.Context, address string) error {
 	}
 }
 
-// take takes a link of the TimeMap at base. Relations say what it leads to
+// take handles a link of the TimeMap at base. Its relations describe the target
 // (ME-TM-01), its context is the resource, unless it has an anchor (ME-TM-03).
 func (r *mapReader) take(base *url.URL, l *weblink.Link) error {
 	uri, target := resolve(base, l.Target)
 	if target == nil {
-		return nil // it leads nowhere
+		return nil // it has no valid target
 	}
 	if l.Anchor != "" && l.Anchor != r.out.Original {
-		return nil // it speaks of another resource
+		return nil // its context is another resource
 	}
 	switch {
 	case slices.Contains(l.Rels, "original"):
@@ -121,7 +121,7 @@ func (r *mapReader) take(base *url.URL, l *weblink.Link) error {
 	case slices.Contains(l.Rels, "memento"):
 		at := readDatetime(l.Param("datetime"))
 		if at.IsZero() || r.known[uri] {
-			return nil // ME-LK-04: it must say when
+			return nil // ME-LK-04: it must have a datetime
 		}
 		if len(r.out.Versions) >= r.most {
 			return ErrTooLong
@@ -145,14 +145,14 @@ func (r *mapReader) take(base *url.URL, l *weblink.Link) error {
 	return nil
 }
 
-// acceptable reports whether a TimeMap said to be of a media type can be in
-// link format.
+// acceptable reports whether a TimeMap with that media type may be in link
+// format.
 func acceptable(typ string) bool {
 	typ, _, _ = strings.Cut(typ, ";")
 	return typ == "" || strings.EqualFold(strings.TrimSpace(typ), LinkFormat)
 }
 
-// open asks for a TimeMap, through redirects.
+// open requests a TimeMap, following redirects.
 func (r *mapReader) open(ctx context.Context, address string) (*http.Response, error) {
 	header := http.Header{"Accept": {LinkFormat}}
 	for range maxHops + 1 {
@@ -163,7 +163,7 @@ func (r *mapReader) open(ctx context.Context, address string) (*http.Response, e
 		if resp.StatusCode == http.StatusOK {
 			return resp, nil
 		}
-		_ = resp.Body.Close() // it is of no use
+		_ = resp.Body.Close() // it is unusable
 		a := answer{url: resp.Request.URL}
 		next := a.target(resp.Header.Get("Location"))
 		switch {
@@ -178,7 +178,7 @@ func (r *mapReader) open(ctx context.Context, address string) (*http.Response, e
 	return nil, errHops
 }
 
-// variesByDatetime reports whether an answer is a TimeGate's (ME-TG-01).
+// variesByDatetime reports whether an answer comes from a TimeGate (ME-TG-01).
 func variesByDatetime(header http.Header) bool {
 	for _, value := range header.Values("Vary") {
 		for field := range strings.SplitSeq(value, ",") {

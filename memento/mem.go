@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A Mem is a Store in memory. It lives as long as the process.
+// A Mem is a Store in memory. Its content is lost when the process ends.
 type Mem struct {
 	mu   sync.Mutex // guards sets and all below it
 	sets map[string]*memSet
@@ -24,7 +24,7 @@ type memSet struct {
 }
 
 // A memResource is the versions of a resource. The slice is replaced, never
-// written, so that a reader which has it needs no lock.
+// modified, so that a reader needs no lock.
 type memResource struct {
 	versions []Version // ordered by At
 	dropped  time.Time
@@ -87,7 +87,7 @@ func (r *memResource) add(vs []Version) {
 	r.versions = merged
 }
 
-// normal is v as it is handed out.
+// normal returns v with the precision of stored times.
 func normal(v Version) Version {
 	n := Version{URI: v.URI, At: micro(v.At), Gone: v.Gone, Event: micro(v.Event), Seq: v.Seq}
 	if v.Event.IsZero() {
@@ -170,8 +170,8 @@ func (m *Mem) Around(ctx context.Context, uri string, at time.Time) (Around, err
 	return a, ctx.Err()
 }
 
-// Select takes v, the version a set has up to an instant or none, for Selected
-// if it is better than the one there is.
+// Select sets Selected to v, the version that a set has up to an instant or the
+// zero Version, if it is better than the current one.
 func (a *Around) Select(v Version) {
 	switch {
 	case v.IsZero():
@@ -180,7 +180,8 @@ func (a *Around) Select(v Version) {
 	}
 }
 
-// resources returns the URI's versions in each of the sets, by their names.
+// resources returns the URI's versions in each of the sets, ordered by the
+// names of the sets.
 func (m *Mem) resources(uri string) []memResource {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -193,8 +194,8 @@ func (m *Mem) resources(uri string) []memResource {
 	return rs
 }
 
-// distinct sorts the versions of one URI; of those with the same At one stays,
-// which is not Gone if possible.
+// distinct sorts the versions of one URI; of versions with the same At it keeps
+// one, if possible one that is not Gone.
 func distinct(vs []Version) []Version {
 	slices.SortStableFunc(vs, func(a, b Version) int {
 		if c := a.At.Compare(b.At); c != 0 || a.Gone == b.Gone {
@@ -244,7 +245,7 @@ func (m *Mem) Walk(ctx context.Context, set, from string) iter.Seq2[Version, err
 	}
 }
 
-// from returns the resources of the set with URI >= from, by URI.
+// from returns the resources of the set with URI >= from, ordered by URI.
 func (m *Mem) from(set, from string) []memResource {
 	m.mu.Lock()
 	defer m.mu.Unlock()

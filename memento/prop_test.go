@@ -12,8 +12,8 @@ import (
 	"lockstep/memento"
 )
 
-// Whatever the history of a resource, a TimeGate leads to what it was at any
-// instant (ME-TG-05, ME-DEL-01, ME-HD-04), and its TimeMap lists all there was
+// For any history of a resource, a TimeGate leads to its state at any instant
+// (ME-TG-05, ME-DEL-01, ME-HD-04), and its TimeMap lists all versions
 // (ME-TM-01, ME-TM-05).
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,7 @@ func checkTimeGate(t *testing.T, s *site, history []memento.Version, wanted time
 	}
 }
 
-// Whatever is asked for, there is an answer, which is none of ours to blame.
+// Every request gets an answer, never with a status of a server error.
 func FuzzAnswer(f *testing.F) {
 	s := newSite(f, memento.Options{})
 	s.put(f, page, day(2), "one")

@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// A Policy says which versions stay: those that one of its fields keeps, and
-// the version a resource has now.
+// A Policy selects the versions to keep: those that any of its fields selects,
+// and the current version of each resource.
 type Policy struct {
 	All   bool          // all
-	Count int           // so many of each resource, the newest
-	Age   time.Duration // those that were replaced, or deleted, less than this ago
+	Count int           // this many of each resource, the newest
+	Age   time.Duration // those that were replaced, or deleted, more recently than this
 
-	// What published documents name (ME-RET-01). All with a Seq above FloorSeq
-	// stay, so that the zero Policy keeps all; and of each resource what it was
-	// when the set was at one of SnapshotSeqs.
+	// Versions that published documents name (ME-RET-01). All with a Seq above
+	// FloorSeq are kept, so that the zero Policy keeps all; and for each resource
+	// its state when the set was at one of SnapshotSeqs.
 	FloorSeq     int64
 	SnapshotSeqs []int64
 }
 
-// Retained is what a [Retain] came to.
+// Retained is the result of a [Retain].
 type Retained struct {
-	Kept, Dropped int64     // versions, those that are Gone not counted
+	Kept, Dropped int64     // versions, not counting those that are Gone
 	Bytes         int64     // lengths of those kept
-	Oldest        time.Time // At of the oldest of them; zero: none
+	Oldest        time.Time // At of the oldest kept version; zero: none
 }
 
-// Retain drops the versions of the set that the policy does not keep. Of what is
-// gone nothing is told but that it was: a version that is Gone stays for as long
-// as one before it does.
+// Retain drops the versions of the set that the policy does not keep. Of dropped
+// versions only their existence is recorded. A version that is Gone is kept as
+// long as one before it is.
 //
-// Memory is bounded by p.Count versions. It may be broken off and repeated; what
-// is appended meanwhile stays.
+// Memory is bounded by p.Count versions. Retain may be canceled and repeated;
+// versions appended meanwhile are kept.
 func Retain(ctx context.Context, s Store, set string, p Policy, now time.Time) (Retained, error) {
 	r := retention{store: s, set: set, policy: p, seqs: slices.Sorted(slices.Values(p.SnapshotSeqs)), cutoff: now.Add(-p.Age)}
 	var last Version
@@ -63,8 +63,8 @@ func Retain(ctx context.Context, s Store, set string, p Policy, now time.Time) (
 	return r.done, nil
 }
 
-// dropBatch is how many versions are dropped at a time: others want to write
-// as well.
+// dropBatch is how many versions are dropped at a time, so that other writers
+// get their turn.
 const dropBatch = 1000
 
 // A retention is the state of one Retain.
@@ -72,26 +72,26 @@ type retention struct {
 	store  Store
 	set    string
 	policy Policy
-	seqs   []int64   // the policy's snapshots, rising
-	cutoff time.Time // what was replaced later stays
+	seqs   []int64   // the policy's snapshots, in rising order
+	cutoff time.Time // versions replaced later are kept
 	done   Retained
 	drop   []Version // not yet dropped
 
-	// Of the resource the walk is at:
-	mementos int64       // how many came by
-	kept     bool        // one of those decided on stays
-	waiting  []candidate // oldest first; the first may be one of the newest, as far as is known
+	// State of the resource that the walk has reached:
+	mementos int64       // number seen
+	kept     bool        // one of those decided is kept
+	waiting  []candidate // oldest first; the first may still be one of the newest
 }
 
 // A candidate is a version to be decided on.
 type candidate struct {
 	Version
 	stays bool
-	no    int64 // among the mementos of the resource, from 1
+	no    int64 // position among the mementos of the resource, from 1
 }
 
-// decide decides on v, or on some before it. next is the version that replaced
-// it, nil if there is none: then it is the last of its resource.
+// decide decides on v, or on versions before it. next is the version that
+// replaced it; nil means that v is the last of its resource.
 func (r *retention) decide(ctx context.Context, v, next *Version) error {
 	c := candidate{Version: *v, stays: r.stays(v, next)}
 	if !v.Gone {
@@ -123,7 +123,7 @@ func (r *retention) decide(ctx context.Context, v, next *Version) error {
 	return nil
 }
 
-// stays reports whether v stays whatever else there is of the resource.
+// stays reports whether v is kept regardless of other versions of the resource.
 func (r *retention) stays(v, next *Version) bool {
 	switch {
 	case r.policy.All, v.Seq > r.policy.FloorSeq:
@@ -135,13 +135,13 @@ func (r *retention) stays(v, next *Version) bool {
 	case v.Gone:
 		return false
 	}
-	// Of two versions of one change, which taking in a resource again makes, a
+	// Of two versions of one change, which result from adding a resource again, a
 	// snapshot may name either.
 	i, _ := slices.BinarySearch(r.seqs, v.Seq)
 	return i < len(r.seqs) && (r.seqs[i] < next.Seq || next.Seq <= v.Seq)
 }
 
-// settle counts what stays, and drops the rest.
+// settle counts kept versions, and drops the others.
 func (r *retention) settle(ctx context.Context, c *candidate, stays bool) error {
 	if !stays {
 		r.drop = append(r.drop, Version{URI: c.URI, At: c.At, Gone: c.Gone})
@@ -174,6 +174,6 @@ func (r *retention) flush(ctx context.Context) error {
 			r.done.Dropped++
 		}
 	}
-	r.drop = r.drop[:0:0] // the store may keep it
+	r.drop = r.drop[:0:0] // the store may retain it
 	return nil
 }

@@ -11,11 +11,11 @@ import (
 	"lockstep/memento"
 )
 
-// noonOf is an instant of the tests: noon of the n-th day.
+// noonOf returns an instant for tests: noon of the n-th day.
 func noonOf(n int) time.Time { return time.Date(2026, 1, n, 12, 0, 0, 0, time.UTC) }
 
-// versionsOf makes the versions a word says: one letter a day, the n-th brought by
-// the change numbered n. An m is a memento, a g is gone.
+// versionsOf returns the versions that a word describes: one letter a day, the
+// n-th created by the change numbered n. An m is a memento, a g is gone.
 func versionsOf(uri, word string) []memento.Version {
 	var vs []memento.Version
 	for i, letter := range word {
@@ -26,7 +26,7 @@ func versionsOf(uri, word string) []memento.Version {
 	return vs
 }
 
-// wordOf is what is left of them.
+// wordOf returns the remaining versions as a word.
 func wordOf(t *testing.T, s memento.Store, uri, word string) string {
 	t.Helper()
 	left := []byte(strings.Repeat("-", len(word)))
@@ -39,7 +39,7 @@ func wordOf(t *testing.T, s memento.Store, uri, word string) string {
 	return string(left)
 }
 
-const far = 1000 // a FloorSeq: nothing is listed
+const far = 1000 // a FloorSeq above all changes: nothing is listed
 
 func TestRetain(t *testing.T) {
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestRetain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s := memento.NewMem()
-		for _, uri := range []string{"a", "b"} { // of each resource the same
+		for _, uri := range []string{"a", "b"} { // the same for each resource
 			if err := s.Append(t.Context(), "set", 1, versionsOf(uri, tt.word)); err != nil {
 				t.Fatal(err)
 			}
@@ -86,8 +86,8 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-// TestRetainEvent: how long ago a version was replaced is a matter of when that
-// came to be known. A file can be replaced by an old one.
+// TestRetainEvent: the age of a replaced version counts from when the
+// replacement was recorded. A file can be replaced by an older one.
 func TestRetainEvent(t *testing.T) {
 	t.Parallel()
 	s := memento.NewMem()
@@ -110,7 +110,7 @@ func TestRetainEvent(t *testing.T) {
 	}
 }
 
-// A stubborn store does not drop more than some versions.
+// A stubborn store fails after dropping some versions.
 type stubborn struct {
 	memento.Store
 	drops int
@@ -125,8 +125,8 @@ func (s *stubborn) Drop(ctx context.Context, set string, vs []memento.Version) e
 	return s.Store.Drop(ctx, set, vs)
 }
 
-// TestRetainFails: what was dropped before a failure is told, and the rest is
-// dropped the next time.
+// TestRetainFails: versions dropped before a failure are counted, and the rest
+// is dropped the next time.
 func TestRetainFails(t *testing.T) {
 	t.Parallel()
 	s := &stubborn{Store: memento.NewMem(), drops: 2}

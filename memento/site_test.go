@@ -19,7 +19,7 @@ import (
 	"lockstep/memento"
 )
 
-// A site offers versions over HTTP as they are put in, and keeps their bytes.
+// A site serves versions over HTTP, and stores their bytes.
 type site struct {
 	*httptest.Server
 	store *memento.Mem
@@ -57,7 +57,7 @@ func (s *site) logged() string {
 	return s.log.String()
 }
 
-// A content is bytes; it fails at a place.
+// A content is bytes whose reading fails at a position.
 type content struct {
 	*bytes.Reader
 	fails int64
@@ -88,7 +88,7 @@ func (s *site) open(_ context.Context, v memento.Version) (memento.Content, erro
 	return content{Reader: bytes.NewReader(text)}, nil
 }
 
-// put puts in a version of text; with an empty one, a deletion.
+// put adds a version with a text; with an empty one, a deletion.
 func (s *site) put(t testing.TB, uri string, at time.Time, text string, change ...func(*memento.Version)) {
 	t.Helper()
 	v := memento.Version{URI: uri, At: at, Gone: text == "", Length: int64(len(text)), Seq: at.UnixMicro()}
@@ -106,14 +106,14 @@ func (s *site) put(t testing.TB, uri string, at time.Time, text string, change .
 	}
 }
 
-// A response is one that was read.
+// A response is a response whose body was read.
 type response struct {
 	*http.Response
 	text  string
 	links []weblink.Link
 }
 
-// link returns the targets of a relation, and the datetimes beside them.
+// link returns the targets of a relation, and their datetimes.
 func (r *response) link(rel string) (targets []string) {
 	for _, l := range r.links {
 		if l.Has(rel) {
@@ -123,7 +123,7 @@ func (r *response) link(rel string) (targets []string) {
 	return targets
 }
 
-// ask asks for an address as it stands; the header is names and values by turns.
+// ask requests an address unchanged; the header is names and values in turn.
 func ask(t testing.TB, method, address string, header ...string) *response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, nil)
@@ -154,7 +154,7 @@ func day(n int) time.Time { return time.Date(2026, 3, n, 6, 0, 0, 0, time.UTC) }
 
 func one(list []string) string { return strings.Join(list, " ") }
 
-// serve serves h and returns where.
+// serve serves h and returns its address.
 func serve(t testing.TB, h http.Handler) string {
 	t.Helper()
 	srv := httptest.NewServer(h)

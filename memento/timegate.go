@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// timeGate leads to the version of the resource uri that was current at the
-// instant a request names (ME-TG-02, ME-TG-05).
+// timeGate redirects to the version of the resource uri that was current at the
+// requested instant (ME-TG-02, ME-TG-05).
 func (h *Handler) timeGate(w http.ResponseWriter, r *http.Request, uri string) {
 	header := w.Header()
 	header.Set("Vary", "accept-datetime") // ME-TG-01
@@ -57,11 +57,10 @@ func (h *Handler) timeGate(w http.ResponseWriter, r *http.Request, uri string) {
 	header.Set("Location", memento)
 	header.Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusFound)
-	_, _ = w.Write([]byte(memento + "\n")) // who is gone needs no answer
+	_, _ = w.Write([]byte(memento + "\n")) // the client may have disconnected
 }
 
-// wanted returns the instant a request asks for; the zero time if it asks for
-// none.
+// wanted returns the requested instant; the zero time if none is requested.
 func wanted(r *http.Request) (at time.Time, asked bool, err error) {
 	values := r.Header.Values("Accept-Datetime")
 	if len(values) == 0 {
@@ -73,7 +72,7 @@ func wanted(r *http.Request) (at time.Time, asked bool, err error) {
 	}
 	at, err = ParseDatetime(value)
 	if at.IsZero() && err == nil {
-		at = at.Add(time.Second) // the first instant of all means the last one to a Store
+		at = at.Add(time.Second) // a Store interprets the zero time as the end of time
 	}
 	return at, true, err
 }

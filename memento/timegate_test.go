@@ -15,8 +15,8 @@ import (
 
 const page = "https://data.example.org/a/page?x=1&y=//2"
 
-// Each instant leads to the version that was current then, never to one nearer
-// but later (ME-TG-05, ME-TG-04, ME-GEN-04, ME-TG-02).
+// Each instant leads to the version that was current then, never to a later one
+// that is nearer (ME-TG-05, ME-TG-04, ME-GEN-04, ME-TG-02).
 func TestTimeGate(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})
@@ -58,7 +58,7 @@ func TestTimeGate(t *testing.T) {
 	}
 }
 
-// What is no datetime of the one form is refused (ME-HD-01, ME-HD-02).
+// A datetime in any other form is refused (ME-HD-01, ME-HD-02).
 func TestTimeGateRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})
@@ -82,8 +82,8 @@ func TestTimeGateRefuses(t *testing.T) {
 	}
 }
 
-// A TimeGate names what lies around (ME-TG-01, ME-LK-02, ME-LK-03, ME-LK-04),
-// each version once, with all its ranks.
+// A TimeGate names the adjacent versions (ME-TG-01, ME-LK-02, ME-LK-03,
+// ME-LK-04), each version once, with all its relations.
 func TestTimeGateLinks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})
@@ -126,7 +126,7 @@ func TestTimeGateLinks(t *testing.T) {
 	}
 }
 
-// Within a second the last version answers, and the others stay reachable
+// Within a second the last version is selected, and the others stay reachable
 // (ME-HD-04).
 func TestTwoInASecond(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestTwoInASecond(t *testing.T) {
 	}
 }
 
-// At an instant at which a resource was deleted there is nothing, unless
+// At an instant at which a resource was deleted there is no version, unless
 // configured (ME-DEL-01); before and after there is (ME-TG-07).
 func TestDeleted(t *testing.T) {
 	t.Parallel()
@@ -168,9 +168,9 @@ func TestDeleted(t *testing.T) {
 		s.put(t, page, day(8), "")
 	}
 	tests := []struct {
-		at   int // day; 0: not asked
+		at   int // day; 0: not requested
 		want int // day of the version; 0: there is none
-		prev int // its neighbours
+		prev int // adjacent versions
 		next int
 	}{
 		{2, 2, 0, 6}, {3, 2, 0, 6}, {4, 0, 2, 6}, {5, 0, 2, 6}, {6, 6, 2, 0}, {7, 6, 2, 0}, {8, 0, 6, 0}, {9, 0, 6, 0}, {0, 6, 2, 0},
@@ -221,7 +221,7 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// raw sends a request line as it is, for clients do not send everything.
+// raw sends a request line unchanged, because clients normalize some.
 func raw(t testing.TB, s *site, target string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -238,14 +238,14 @@ func raw(t testing.TB, s *site, target string) *http.Response {
 	return resp
 }
 
-// The URI stands in the address as it is, and may be encoded once more
+// The address contains the URI unchanged, which may also be escaped once more
 // (ME-TG-08).
 func TestEmbeddedURI(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})
 	tests := []struct {
 		uri     string
-		targets []string // that mean it
+		targets []string // that are equivalent
 	}{
 		{"http://h/a//b", []string{"http://h/a//b", "http%3A%2F%2Fh%2Fa%2F%2Fb", "http:/h/a//b", "http%3a%2f%2fh/a//b"}},
 		{"http://h/?", []string{"http://h/?"}},
@@ -264,7 +264,7 @@ func TestEmbeddedURI(t *testing.T) {
 	for _, tt := range tests {
 		s.put(t, tt.uri, day(2), tt.uri)
 		for _, target := range tt.targets {
-			for _, base := range []string{"", "http://h"} { // as to a proxy, too
+			for _, base := range []string{"", "http://h"} { // also as sent to a proxy
 				resp := raw(t, s, base+"/past/timegate/"+target)
 				if got := resp.Header.Get("Location"); resp.StatusCode != http.StatusFound || got != s.base.Memento(tt.uri, day(2)) {
 					t.Errorf("%s: TimeGate %s%s: status %d to %s", tt.uri, base, target, resp.StatusCode, got)
@@ -286,7 +286,7 @@ func TestEmbeddedURI(t *testing.T) {
 	}
 }
 
-// HEAD is GET without a body, and nothing else is allowed (ME-TG-09).
+// HEAD is GET without a body, and other methods are not allowed (ME-TG-09).
 func TestHead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})
@@ -308,7 +308,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// The datetime alone decides: other preferences are for what it leads to
+// Only the datetime is negotiated: other preferences apply to the version
 // (ME-TG-06).
 func TestTimeGateOtherPreferences(t *testing.T) {
 	t.Parallel()
@@ -321,7 +321,7 @@ func TestTimeGateOtherPreferences(t *testing.T) {
 	}
 }
 
-// An address that is too long is not repeated.
+// An address that is too long is not repeated in the answer.
 func TestTooLong(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})

@@ -12,9 +12,9 @@ import (
 	"lockstep/internal/weblink"
 )
 
-// timeMap answers with a page of the TimeMap of a resource. rest is the form,
-// where it is not negotiated, the instant of the first version of the page,
-// where it is not the first page, and the URI.
+// timeMap answers with a page of the TimeMap of a resource. rest is the format,
+// unless it is negotiated, the instant of the first version of the page, unless
+// it is the first page, and the URI.
 func (h *Handler) timeMap(w http.ResponseWriter, r *http.Request, rest string) {
 	m := timeMap{base: h.opts.Base}
 	switch form, uri, _ := strings.Cut(rest, "/"); form {
@@ -65,11 +65,11 @@ func (h *Handler) timeMap(w http.ResponseWriter, r *http.Request, rest string) {
 // A timeMap is one page of a TimeMap.
 type timeMap struct {
 	base   Base
-	form   string // as it stands in its address
-	page   string // the same
+	form   string // as in its address
+	page   string // likewise
 	json   bool
 	uri    string
-	from   time.Time // only versions from then on; zero: from the first
+	from   time.Time // only versions from then on; zero: all
 	around Around
 
 	list []Version
@@ -146,7 +146,7 @@ func (m *timeMap) links() []byte {
 	return append(b, '\n')
 }
 
-// A jsonMap is a TimeMap in JSON, as services of others write it.
+// A jsonMap is a TimeMap in JSON, in the format of other services.
 type jsonMap struct {
 	Original string       `json:"original_uri"`
 	TimeGate string       `json:"timegate_uri"`
@@ -204,12 +204,12 @@ func (m *timeMap) object() []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(out) // strings always can be
+	_ = e.Encode(out) // strings can always be encoded
 	return b.Bytes()
 }
 
-// prefersJSON reports whether a client asks for JSON and does not like link
-// format better.
+// prefersJSON reports whether a client accepts JSON and does not prefer link
+// format.
 func prefersJSON(accept []string) bool {
 	asJSON, asLinks, other := -1.0, -1.0, -1.0 // -1: not mentioned
 	for _, value := range accept {

@@ -18,7 +18,7 @@ import (
 )
 
 // A TimeMap in link format lists the resource, its TimeGate, itself and all
-// versions, oldest first, with their ranks (ME-TM-01, ME-TM-02, ME-TM-05,
+// versions, oldest first, with their relations (ME-TM-01, ME-TM-02, ME-TM-05,
 // ME-LK-03, ME-LK-04).
 func TestTimeMap(t *testing.T) {
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestTimeMap(t *testing.T) {
 	}
 }
 
-// JSON is there for those who ask (ME-TM-02).
+// JSON is available on request (ME-TM-02).
 func TestTimeMapJSON(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{Page: 2})
@@ -108,8 +108,8 @@ func TestTimeMapJSON(t *testing.T) {
 	}
 }
 
-// Long TimeMaps come in pages, which lead to each other and in the end to every
-// version once (ME-TM-04).
+// Long TimeMaps are divided into pages, which link to each other and together
+// list every version once (ME-TM-04).
 func TestTimeMapPages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{Page: 10})
@@ -161,7 +161,7 @@ func TestTimeMapPages(t *testing.T) {
 	}
 }
 
-// fixed serves texts by path, and counts what is asked for.
+// fixed serves texts by path, and counts requests.
 func fixed(t testing.TB, texts map[string]string) (base string) {
 	t.Helper()
 	var asked = map[string]int{}
@@ -186,8 +186,8 @@ func fixed(t testing.TB, texts map[string]string) (base string) {
 
 const dt = `; datetime="Thu, 02 May 2024 06:00:01 GMT"`
 
-// TimeMaps of strangers: an index, pages, circles, each read once (ME-TM-04);
-// links that speak of something else (ME-TM-03).
+// TimeMaps of other servers: an index, pages, cycles, each read once
+// (ME-TM-04); links with another context (ME-TM-03).
 func TestReadTimeMap(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -232,7 +232,7 @@ func TestReadTimeMap(t *testing.T) {
 	}
 }
 
-// TimeMaps without an end do not hold us up (ME-TM-04).
+// Endless TimeMaps are cut off (ME-TM-04).
 func TestReadTimeMapEndless(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -264,8 +264,8 @@ func TestTimeMapCurrent(t *testing.T) {
 	}
 }
 
-// Many who read a long page slowly share it. Not in parallel: it looks at the
-// memory of all.
+// Many clients that read a long page slowly share it. Not in parallel: it
+// measures the memory of the process.
 func TestTimeMapShared(t *testing.T) {
 	s := newSite(t, memento.Options{})
 	var all []memento.Version
@@ -297,7 +297,7 @@ func TestTimeMapShared(t *testing.T) {
 	}
 }
 
-// A slowWriter waits for leave at its first write.
+// A slowWriter blocks its first write until released.
 type slowWriter struct {
 	header  http.Header
 	arrived chan<- struct{}

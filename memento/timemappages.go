@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A pageKey says which page of which TimeMap is meant.
+// A pageKey identifies a page of a TimeMap.
 type pageKey struct {
 	form, page, uri string
 	json            bool
 }
 
-// pages are the pages of TimeMaps at hand. One that many ask for is written once
-// for all who wait when that begins, and is in memory once, however slowly they
-// take it.
+// pages are the pages of TimeMaps in use. A page that several clients request is
+// generated once for all that wait when that begins, and is in memory once,
+// however slowly they read it.
 type pages struct {
 	mu      sync.Mutex // guards what follows, and what pageBody says
 	waiting map[pageKey]*pageTask
@@ -25,22 +25,23 @@ type pages struct {
 	sent    map[[32]byte]*pageBody
 }
 
-// A pageTask is the writing of a page.
+// A pageTask is the generation of a page.
 type pageTask struct {
-	done chan struct{} // closed when what follows is there
-	body *pageBody     // nil: there is nothing on it
+	done chan struct{} // closed when the fields below are set
+	body *pageBody     // nil: the page is empty
 	err  error
 }
 
-// A pageBody is a page that has been written.
+// A pageBody is a generated page.
 type pageBody struct {
 	text    []byte
 	sum     [32]byte
 	readers int // guarded by pages.mu
 }
 
-// page writes a page, or waits until another has; nil if there is nothing on it.
-// It is to be released. What was there when it was asked for is on it.
+// page generates a page, or waits until another request has; nil if it is empty.
+// The caller releases it. It includes every version that existed at the time of
+// the call.
 func (h *Handler) page(r *http.Request, m *timeMap) (*pageBody, error) {
 	ctx := r.Context()
 	key := pageKey{m.form, m.page, m.uri, m.json}
@@ -61,12 +62,12 @@ func (h *Handler) page(r *http.Request, m *timeMap) (*pageBody, error) {
 			return h.pages.hold(t.body), nil
 		case mine || ctx.Err() != nil || !errors.Is(t.err, context.Canceled):
 			return nil, t.err
-		} // else who was about to write it has gone away
+		} // otherwise the client that was about to generate it has disconnected
 	}
 }
 
-// write writes a page for all who wait for it, when its turn comes: one writing of
-// a page goes on at a time, and few of all pages.
+// write generates a page for all that wait for it, when its turn comes: a page is
+// generated once at a time, and only a few pages concurrently.
 func (h *Handler) write(r *http.Request, m *timeMap, key pageKey, t *pageTask) {
 	ctx := r.Context()
 	defer h.pages.end(key, t)
@@ -101,11 +102,11 @@ func (h *Handler) write(r *http.Request, m *timeMap, key pageKey, t *pageTask) {
 		t.body = &pageBody{text: text()}
 		t.body.sum = sha256.Sum256(t.body.text)
 	}
-	m.list = nil // it takes as much again, and the answer its time
+	m.list = nil // it takes as much memory again, and sending takes time
 }
 
-// join returns the writing of a page that has not begun; mine says that whoever
-// asks is to do it.
+// join returns the task of a page that has not begun; mine means that the
+// caller has to do it.
 func (p *pages) join(key pageKey) (t *pageTask, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +122,7 @@ func (p *pages) join(key pageKey) (t *pageTask, mine bool) {
 	return t, true
 }
 
-// before returns the writing of a page that goes on; nil if none does.
+// before returns the task of a page that is in progress; nil if there is none.
 func (p *pages) before(key pageKey) *pageTask {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +159,7 @@ func (p *pages) hold(b *pageBody) *pageBody {
 	return b
 }
 
-// release takes leave of a page.
+// release releases a page.
 func (p *pages) release(b *pageBody) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

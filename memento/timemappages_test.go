@@ -15,7 +15,7 @@ import (
 	"lockstep/memento"
 )
 
-// A haltedStore lists versions when it is told to.
+// A haltedStore lists versions only when released.
 type haltedStore struct {
 	*memento.Mem
 	goOn chan struct{}
@@ -39,9 +39,9 @@ func (s *haltedStore) List(ctx context.Context, uri string, after time.Time) ite
 	}
 }
 
-// TestTimeMapTogether: a page that many ask for while it is being written is
-// written once more for all of them, with what has come meanwhile; that the one
-// who would have written it goes away is no matter.
+// TestTimeMapTogether: a page that several clients request while it is being
+// generated is generated once more for all of them, with the versions added
+// meanwhile, even if the client that would have generated it disconnects.
 func TestTimeMapTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestTimeMapTogether(t *testing.T) {
 					cut := recover()
 					err, _ := cut.(error)
 					if cut != nil && (!errors.Is(err, http.ErrAbortHandler) || ctx.Err() == nil) {
-						panic(cut) // only the connection of a client that has gone is cut
+						panic(cut) // only the connection of a disconnected client is closed
 					}
 				}()
 				h.ServeHTTP(w, r)

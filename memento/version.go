@@ -20,21 +20,22 @@ import (
 )
 
 const (
-	// smallBytes is up to which size a version is held in memory while it is sent,
-	// ...
+	// smallBytes is the size up to which a version is held in memory while it is
+	// sent, ...
 	smallBytes = 32 << 10
 
-	// ... and checkBytes up to which size it is read twice: what is damaged can
-	// then be answered with an error. With larger ones the answer breaks off
-	// where the damage begins.
+	// ... and checkBytes that up to which it is read twice: damage can then be
+	// answered with an error. For larger versions the answer ends where the damage
+	// begins.
 	checkBytes = 64 << 20
 
-	// checksAtOnce is how many are read for that at a time. Who waited for his turn
-	// may find that another has read the same.
+	// checksAtOnce is how many versions are verified at a time. A request that
+	// waited may find that another has verified the same bytes.
 	checksAtOnce = 8
 
-	// checkTime is for how long bytes that were right count as right before they
-	// are read twice again, and checkMost of how many versions that is known.
+	// checkTime is how long verified bytes count as intact before they are read
+	// twice again, and checkMost the number of versions for which that is
+	// remembered.
 	checkTime = 10 * time.Minute
 	checkMost = 10_000
 
@@ -42,7 +43,7 @@ const (
 )
 
 // memento answers with a version, whose bytes never change (ME-MM-01,
-// ME-MM-03). rest is the instant of it and the URI.
+// ME-MM-03). rest is its instant and the URI.
 func (h *Handler) memento(w http.ResponseWriter, r *http.Request, rest string) {
 	text, uri, _ := strings.Cut(rest, "/")
 	at, ok := parseStamp(text)
@@ -62,7 +63,7 @@ func (h *Handler) memento(w http.ResponseWriter, r *http.Request, rest string) {
 		h.fail(w, http.StatusGone, "of %s the version of %s is no longer kept", escape(uri), FormatDatetime(at))
 	case v.IsZero(), v.Gone && v.Length < 0:
 		h.fail(w, http.StatusNotFound, "of %s there is no version of %s", escape(uri), FormatDatetime(at))
-	case v.Gone: // ME-MM-04: what there was to be had then
+	case v.Gone: // ME-MM-04: the answer that the resource gave then
 		header.Set("Memento-Datetime", FormatDatetime(v.At))
 		h.fail(w, http.StatusNotFound, "%s was deleted at %s", escape(uri), FormatDatetime(v.At))
 	default:
@@ -70,8 +71,9 @@ func (h *Handler) memento(w http.ResponseWriter, r *http.Request, rest string) {
 	}
 }
 
-// version returns the version that a request means by a URI and its instant, to
-// the microsecond, and what lies around it; the zero Version if there is none.
+// version returns the version that a request identifies by a URI and its
+// instant, to the microsecond, and the versions around it; the zero Version if
+// there is none.
 func (h *Handler) version(r *http.Request, uri string, at time.Time) (string, Around, Version, error) {
 	uri, a, err := h.known(r.Context(), uri, at)
 	if err == nil && a.Known {
@@ -80,9 +82,9 @@ func (h *Handler) version(r *http.Request, uri string, at time.Time) (string, Ar
 	return uri, a, a.Selected, err
 }
 
-// exactly makes a, which lies around at to the second, what lies around the very
-// version of that instant. What is before one that others in its second follow,
-// is not said.
+// exactly corrects a, which describes the versions around at to the second, to
+// those around the version of exactly that instant. It does not determine the
+// version before one that others in the same second follow.
 func (h *Handler) exactly(ctx context.Context, uri string, at time.Time, a *Around) error {
 	if a.Selected.At.Equal(at) {
 		return nil
@@ -104,7 +106,7 @@ func (h *Handler) exactly(ctx context.Context, uri string, at time.Time, a *Arou
 	return nil
 }
 
-// content answers with the bytes of v, once they are known to be right.
+// content answers with the bytes of v, after verifying them.
 func (h *Handler) content(w http.ResponseWriter, r *http.Request, v Version) {
 	content, err := h.open(r.Context(), v)
 	if err != nil {
@@ -128,12 +130,12 @@ func (h *Handler) content(w http.ResponseWriter, r *http.Request, v Version) {
 	http.ServeContent(w, r, "", v.Lastmod.Truncate(time.Second), watched)
 	if watched.err != nil {
 		h.log(r, v, watched.err)
-		panic(http.ErrAbortHandler) // how net/http is told that what was sent is not whole
+		panic(http.ErrAbortHandler) // informs net/http that the answer is incomplete
 	}
 }
 
-// open opens the bytes of v, and looks through them if they are few enough and
-// that was not done just before.
+// open opens the bytes of v, and verifies them if they are small enough and
+// were not verified recently.
 func (h *Handler) open(ctx context.Context, v Version) (Content, error) {
 	content, err := h.opts.Open(ctx, v)
 	if err != nil || v.Length > checkBytes || v.Length > smallBytes && h.checked.lately(v.Digest) {
@@ -148,13 +150,13 @@ func (h *Handler) open(ctx context.Context, v Version) (Content, error) {
 		return &held{bytes.NewReader(text)}, err
 	}
 	if err := h.check(ctx, v, content); err != nil {
-		_ = content.Close() // it is of no use
+		_ = content.Close() // it is unusable
 		return nil, err
 	}
 	return content, nil
 }
 
-// check looks through the bytes of v, unless another has done so meanwhile.
+// check verifies the bytes of v, unless another request has done so meanwhile.
 func (h *Handler) check(ctx context.Context, v Version, content Content) error {
 	select {
 	case h.checking <- struct{}{}:
@@ -179,7 +181,7 @@ func (h *Handler) check(ctx context.Context, v Version, content Content) error {
 	return err
 }
 
-// compare reports bytes that are not those of v.
+// compare returns an error if the bytes are not those of v.
 func (v *Version) compare(n int64, digest [32]byte) error {
 	if n != v.Length {
 		return fmt.Errorf("there are not %d bytes", v.Length)
@@ -190,11 +192,10 @@ func (v *Version) compare(n int64, digest [32]byte) error {
 	return nil
 }
 
-// damaged answers for a version whose bytes are not what they were, or not
-// there.
+// damaged answers for a version whose bytes are damaged or missing.
 func (h *Handler) damaged(w http.ResponseWriter, r *http.Request, v Version, err error) {
 	if hangup.Is(r.Context(), err) {
-		panic(http.ErrAbortHandler) // the client is gone
+		panic(http.ErrAbortHandler) // the client has disconnected
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		uri, a, now, again := h.version(r, v.URI, v.At)
@@ -216,7 +217,7 @@ func (h *Handler) log(r *http.Request, v Version, err error) {
 	}
 }
 
-// checked are contents that were looked through lately.
+// checked remembers recently verified contents.
 type checked struct {
 	mu   sync.Mutex // guards when
 	when map[[32]byte]time.Time
@@ -243,7 +244,7 @@ type held struct{ *bytes.Reader }
 
 func (*held) Close() error { return nil }
 
-// A watchedReader remembers why it could not be read.
+// A watchedReader remembers its read error.
 type watchedReader struct {
 	io.ReadSeeker
 	err error
@@ -257,8 +258,8 @@ func (r *watchedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A sizedWriter states the length of what has a content coding, which
-// ServeContent leaves out lest someone code after it.
+// A sizedWriter sets the length of an answer with a content coding, which
+// ServeContent omits in case a later handler encodes it.
 type sizedWriter struct {
 	http.ResponseWriter
 	size int64
@@ -271,7 +272,7 @@ func (w *sizedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// ReadFrom leaves the copying to what is below.
+// ReadFrom leaves the copying to the underlying writer.
 func (w *sizedWriter) ReadFrom(src io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, src) }
 
 func (w *sizedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -13,9 +13,9 @@ import (
 	"lockstep/memento"
 )
 
-// A version has its datetime, its links, and what it had when it was captured;
-// no datetime is negotiated with it, and it may be kept for good (ME-MM-01,
-// ME-MM-02, ME-MM-03, ME-HD-05, ME-LK-01, ME-LK-02, ME-LK-03).
+// A version has its datetime, its links, and the properties it was captured
+// with; no datetime is negotiated for it, and it may be cached permanently
+// (ME-MM-01, ME-MM-02, ME-MM-03, ME-HD-05, ME-LK-01, ME-LK-02, ME-LK-03).
 func TestMemento(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})
@@ -28,7 +28,7 @@ func TestMemento(t *testing.T) {
 	if want := string(s.base) + "versions/20260304060000.123456/" + page; address != want {
 		t.Errorf("its address is %s, want %s", address, want)
 	}
-	r := get(t, address, "Accept-Datetime", memento.FormatDatetime(day(2))) // of no account here
+	r := get(t, address, "Accept-Datetime", memento.FormatDatetime(day(2))) // ignored here
 	want := map[string]string{
 		"Memento-Datetime": "Wed, 04 Mar 2026 06:00:00 GMT", "Content-Type": "text/html; charset=utf-8", "Content-Length": "6",
 		"Last-Modified": "Tue, 03 Mar 2026 06:00:00 GMT", "Cache-Control": "public, max-age=31536000, immutable", "Vary": "",
@@ -76,8 +76,8 @@ func TestMementoCoded(t *testing.T) {
 	}
 }
 
-// What was there to be had at an instant is had again: also that there was
-// nothing (ME-MM-04). What is no version is not found.
+// The answer at an instant is replayed, even if the resource did not exist
+// (ME-MM-04). An address of no version is not found.
 func TestMementoNone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})
@@ -90,7 +90,7 @@ func TestMementoNone(t *testing.T) {
 		known    bool
 	}{
 		{"20260304060000/" + page, "Wed, 04 Mar 2026 06:00:00 GMT", true},
-		{"20260306060000/" + page, "", true}, // nobody knows what there was
+		{"20260306060000/" + page, "", true}, // it is unknown what existed
 		{"20260303060000/" + page, "", true},
 		{"20260302060000.000001/" + page, "", true},
 		{"20260302060000/http://h/unknown", "", false},
@@ -112,7 +112,7 @@ func TestMementoNone(t *testing.T) {
 	}
 }
 
-// Versions that were dropped are gone, from the TimeMap, too (ME-RET-01).
+// Dropped versions are gone, from the TimeMap too (ME-RET-01).
 func TestMementoDropped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, memento.Options{})
@@ -141,13 +141,13 @@ func TestMementoDropped(t *testing.T) {
 	}
 }
 
-// Bytes that are not what they were are never served, and named (ME-MM-02).
+// Damaged bytes are never served, and logged by name (ME-MM-02).
 func TestMementoDamaged(t *testing.T) {
 	t.Parallel()
 	small, large := strings.Repeat("small", 1000), strings.Repeat("large", 400_000)
 	tests := []struct {
 		name, text string
-		damage     func(s *site, v *memento.Version) // what became of it
+		damage     func(s *site, v *memento.Version) // damages the content
 	}{
 		{"flipped, unnoticed", small, func(s *site, v *memento.Version) { s.contents[v.Digest] = []byte("S" + small[1:]) }},
 		{"cut short", small, func(s *site, v *memento.Version) { s.contents[v.Digest] = []byte(small[1:]) }},
@@ -176,7 +176,7 @@ func TestMementoDamaged(t *testing.T) {
 	}
 }
 
-// A keeper opens contents that are read more or less well.
+// A keeper opens contents with read errors.
 type keeper struct {
 	text  []byte
 	fails int64
@@ -198,8 +198,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Damage that shows only when an answer has begun breaks it off: nobody takes
-// it for whole.
+// Damage found after an answer has begun ends it abruptly, so that no client
+// considers it complete.
 func TestMementoBreaksOff(t *testing.T) {
 	t.Parallel()
 	k := &keeper{text: make([]byte, 65<<20), fails: 65<<20 - 1000} // too large to be read twice
@@ -222,7 +222,7 @@ func TestMementoBreaksOff(t *testing.T) {
 	}
 }
 
-// What was right just now is not looked through again before each answer.
+// Recently verified bytes are not verified again before each answer.
 func TestMementoCheckedOnce(t *testing.T) {
 	t.Parallel()
 	k := &keeper{text: bytes.Repeat([]byte("0123456789abcdef"), 1<<17)} // 2 MiB

@@ -13,7 +13,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// follow takes up the changes behind the cursor.
+// follow processes the changes after the cursor.
 func (x *index) follow(ctx context.Context) error {
 	b := newBatch(x)
 	for c, err := range x.catalog.Changes(ctx, x.Catalog, x.cur.Seq) {
@@ -38,9 +38,9 @@ func (x *index) follow(ctx context.Context) error {
 	return b.flush(ctx)
 }
 
-// build compares everything, a stretch of URIs at a time, so that neither memory
-// nor a transaction grows with the set. What changes meanwhile is among the
-// changes behind the cursor, which are taken up afterwards.
+// build compares everything, a range of URIs at a time, so that neither memory
+// nor a transaction grows with the set. Changes made meanwhile come after the
+// cursor, and are processed afterwards.
 func (x *index) build(ctx context.Context) error {
 	began := time.Now()
 	past, err := hex.DecodeString(x.cur.Past)
@@ -62,9 +62,8 @@ func (x *index) build(ctx context.Context) error {
 	return nil
 }
 
-// stretch compares the resources behind the URI past, up to batchItems of them,
-// with the items there, and returns the last URI it came to; "" if it came to
-// the end.
+// stretch compares the resources after the URI past, up to batchItems of them,
+// with the index, and returns the last URI it reached; "" at the end.
 func (x *index) stretch(ctx context.Context, b *batch, past string) (next string, err error) {
 	from := past
 	if past != "" {
@@ -102,14 +101,14 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 		}
 		if len(rest) > 0 && rest[0].URI == uri {
 			now := &rest[0]
-			if rest = rest[1:]; x.cur.Anew || is.Deleted || is.Seq != now.Seq || is.Spot != timeOf(now) {
+			if rest = rest[1:]; x.cur.Reformat || is.Deleted || is.Seq != now.Seq || is.Spot != timeOf(now) {
 				err = b.add(ctx, now, is, timeOf(now))
 			}
 		} else if !is.Deleted {
-			x.cur.Gone++ // numbers from 1: a change may have the very time of the Mark
+			x.cur.Gone++ // numbers start at 1: a change may have exactly the time of the Mark
 			b.removed(uri, is, spot{At: x.cur.Since, Number: x.cur.Gone})
 		}
-		if err == nil && len(b.rows) >= 2*batchItems { // many are gone: what is done stays done
+		if err == nil && len(b.rows) >= 2*batchItems { // many were deleted: commit what is done
 			err = b.flush(ctx)
 		}
 		if err != nil {
@@ -126,19 +125,20 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 
 func timeOf(r *catalog.Record) spot { return spot{At: r.EventTime.UnixMicro()} }
 
-// A batch is changes of the index that become true together, with the cursor.
+// A batch is changes of the index that are written in one transaction, with the
+// cursor.
 type batch struct {
 	x       *index
 	updates []catalog.Update
-	rows    map[string]*row   // of the items that change, as they are to be
-	owners  map[string]string // of identifiers given out, by URI
+	rows    map[string]*row   // the new state of changed items
+	owners  map[string]string // assigned identifiers, by URI
 }
 
 func newBatch(x *index) *batch {
 	return &batch{x: x, rows: make(map[string]*row), owners: make(map[string]string)}
 }
 
-// put takes up a resource as a change left it.
+// put processes a resource in the state after a change.
 func (b *batch) put(ctx context.Context, r *catalog.Record, at spot) error {
 	old, err := b.row(ctx, r.URI)
 	if err != nil || old != nil && !old.Deleted && old.Seq == r.Seq && old.Spot == at {
@@ -147,7 +147,7 @@ func (b *batch) put(ctx context.Context, r *catalog.Record, at spot) error {
 	return b.add(ctx, r, old, at)
 }
 
-// remove takes up a deletion. What was never an item is none now.
+// remove processes a deletion. A resource that was never an item is ignored.
 func (b *batch) remove(ctx context.Context, uri string, at spot) error {
 	old, err := b.row(ctx, uri)
 	if err != nil || old == nil || old.Deleted && old.Spot == at {
@@ -164,7 +164,7 @@ func (b *batch) row(ctx context.Context, uri string) (*row, error) {
 	return b.x.row(ctx, uri)
 }
 
-// add makes an item of a resource; old is what it was, nil nothing.
+// add makes an item of a resource; old is its previous state, or nil.
 func (b *batch) add(ctx context.Context, r *catalog.Record, old *row, at spot) error {
 	now := &row{Spot: at, Seq: r.Seq}
 	var err error
@@ -186,12 +186,12 @@ func (b *batch) add(ctx context.Context, r *catalog.Record, old *row, at spot) e
 	return nil
 }
 
-// removed makes a deleted item of what was one.
+// removed makes a deleted item of a former one.
 func (b *batch) removed(uri string, old *row, at spot) {
 	b.replace(uri, old, &row{Spot: at, Deleted: true, Identifier: old.Identifier})
 }
 
-// replace makes an item now what was old.
+// replace replaces the state old of an item by now.
 func (b *batch) replace(uri string, old, now *row) {
 	if old == nil {
 		b.x.cur.Items++
@@ -225,8 +225,8 @@ func (b *batch) replace(uri string, old, now *row) {
 	b.rows[uri] = now
 }
 
-// identify returns what identifies an item where its URI does not; nothing that
-// identifies another.
+// identify returns the identifier of an item if its URI is not the identifier.
+// It returns none that identifies another item.
 func (b *batch) identify(ctx context.Context, r *catalog.Record) (string, error) {
 	id := recordID(r)
 	if id == "" {
@@ -249,7 +249,7 @@ func (b *batch) identify(ctx context.Context, r *catalog.Record) (string, error)
 		}
 	}
 	if other, err := b.row(ctx, id); err != nil || other != nil {
-		return escapedURI(r.URI), err // it is the URI of another
+		return escapedURI(r.URI), err // it is the URI of another resource
 	}
 	b.owners[id] = r.URI
 	return id, nil
@@ -271,7 +271,7 @@ func (b *batch) setJSON(key string, v any) {
 	b.set(key, string(text))
 }
 
-// flush makes the batch true, and the cursor with it.
+// flush writes the batch and the cursor.
 func (b *batch) flush(ctx context.Context) error {
 	b.setJSON(keyCursor, b.x.cur)
 	_, err := b.x.catalog.Apply(ctx, b.x.name, b.updates)

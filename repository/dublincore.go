@@ -9,15 +9,15 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxRelations is how many related resources a description names: one with
-// thousands of links would fill a response.
+// maxRelations is how many related resources a description names: a resource
+// with thousands of links would fill a response.
 const maxRelations = 100
 
 const dublinCoreRoot = `<oai_dc:dc xmlns:oai_dc="` + oaipmh.DublinCoreNamespace + `" xmlns:dc="http://purl.org/dc/elements/1.1/"` +
 	` xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="` + oaipmh.DublinCoreNamespace + " " + oaipmh.DublinCoreSchema + `">` + "\n"
 
-// describe makes a description in oai_dc of what the catalog knows of a resource:
-// every item has one (OAI-PMH 2.0, 3.4).
+// describe generates an oai_dc description from the catalog's record of a
+// resource: every item has one (OAI-PMH 2.0, 3.4).
 func describe(r *catalog.Record, identifier string) []byte {
 	b := []byte(dublinCoreRoot)
 	add := func(element, text string) {
@@ -51,8 +51,7 @@ func describe(r *catalog.Record, identifier string) []byte {
 	return append(b, "</oai_dc:dc>"...)
 }
 
-// titleOf is what a resource is called for want of anything better: the last
-// words of its URI.
+// titleOf returns the default title of a resource: the last words of its URI.
 func titleOf(uri string) string {
 	plain, query, _ := strings.Cut(uri, "?")
 	plain, _, _ = strings.Cut(plain, "#")
@@ -70,8 +69,8 @@ func titleOf(uri string) string {
 	return name
 }
 
-// kindOf is what a media type says of the kind of a resource, in the words of the
-// DCMI Type Vocabulary; "" nothing.
+// kindOf returns the kind of a resource with that media type, as a term of the
+// DCMI Type Vocabulary; "" if unknown.
 func kindOf(mediaType string) string {
 	kind, sub, _ := strings.Cut(mediaType, "/")
 	switch {

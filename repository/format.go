@@ -17,7 +17,7 @@ import (
 
 const dublinCore = oaipmh.DublinCore
 
-// wellKnown are formats that harvesters know by a prefix, by namespace.
+// wellKnown are formats with a conventional prefix, by namespace.
 var wellKnown = map[string]format{
 	"http://www.loc.gov/MARC21/slim":              {"marc21", "http://www.loc.gov/standards/marcxml/schema/MARC21slim.xsd"},
 	"http://www.loc.gov/mods/v3":                  {"mods", "http://www.loc.gov/standards/mods/mods.xsd"},
@@ -33,11 +33,12 @@ var wellKnown = map[string]format{
 	"http://www.w3.org/2005/Atom":                 {"atom", "http://www.kbcafe.com/rss/atom.xsd.xml"},
 }
 
-// notPrefix is what a metadataPrefix has no room for (OAI-PMH 2.0, 3.4).
+// notPrefix matches characters that are invalid in a metadataPrefix (OAI-PMH
+// 2.0, 3.4).
 var notPrefix = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
-// formatOf names the format of a namespace, always the same: by the prefix
-// harvesters know, or by the namespace's last words and a part of its hash.
+// formatOf returns the format of a namespace with a stable prefix: the
+// conventional one, or the namespace's last words and a part of its hash.
 func formatOf(namespace, schema string) format {
 	f, ok := wellKnown[namespace]
 	if !ok {
@@ -63,17 +64,17 @@ func (x *index) prefixOf(namespace string) string {
 	return formatOf(namespace, "").Prefix
 }
 
-// maxAddress is how long what a document says of its namespace and schema may be:
-// every list of formats repeats it.
+// maxAddress caps the length of the namespace and schema that a document states:
+// every list of formats repeats them.
 const maxAddress = 1024
 
-// isAddress reports whether responses can name s as a URI.
+// isAddress reports whether responses can contain s as a URI.
 func isAddress(s string) bool {
 	_, err := url.Parse(s)
 	return err == nil && len(s) <= maxAddress && sayable(s)
 }
 
-// format returns the prefix of the format a resource's content is in, or "".
+// format returns the prefix of the format of a resource's content, or "".
 func (b *batch) format(ctx context.Context, r *catalog.Record) (string, error) {
 	x := b.x
 	if x.Open == nil || !isXML(r.Type) || r.Length > maxDocument {
@@ -90,7 +91,7 @@ func (b *batch) format(ctx context.Context, r *catalog.Record) (string, error) {
 	if m.Namespace == oaipmh.DublinCoreNamespace {
 		return dublinCore, nil
 	}
-	if m.Namespace == oaipmh.Namespace || !isAddress(m.Namespace) { // metadata is of another (OAI-PMH 2.0, 3.2.1)
+	if m.Namespace == oaipmh.Namespace || !isAddress(m.Namespace) { // metadata must have another namespace (OAI-PMH 2.0, 3.2.1)
 		return "", nil
 	}
 	if f, ok := x.fmts[m.Namespace]; ok {
@@ -109,8 +110,9 @@ func (b *batch) format(ctx context.Context, r *catalog.Record) (string, error) {
 	return f.Prefix, nil
 }
 
-// document reads the content of a resource as what a record can be. One that does
-// not say where its schema is says so, if harvesters know that.
+// document reads the content of a resource as the metadata of a record. It adds
+// the location of the schema if the document does not state it and the format is
+// well known.
 func (x *index) document(ctx context.Context, r *catalog.Record) (oaipmh.Metadata, error) {
 	content, err := x.Open(ctx, r)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Contents in XML are to be had as they are, in the format of their root; a
-// resource that leaves it is deleted from its lists.
+// XML contents are available unchanged, in the format of their root; a resource
+// that changes to another format becomes deleted in the lists of the old one.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -53,8 +53,8 @@ func TestFormats(t *testing.T) {
 	wantIDs(t, w.all(list), "-https://example.org/6", "https://example.org/1")
 }
 
-// What cannot be read when it is asked for is left out, and found by a later
-// harvest once it can be; the others are not held up.
+// A resource that cannot be read is left out, and found by a later harvest once
+// it can be read; other resources are not affected.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

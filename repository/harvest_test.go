@@ -25,19 +25,20 @@ import (
 
 var histories = flag.Int("histories", 30, "random histories that are harvested")
 
-// A harvester keeps a copy as harvesters do: all first, then what has changed
-// since the date of the first response of the harvest before.
+// A harvester maintains a copy like real harvesters: first everything, then
+// what has changed since the date of the first response of the previous
+// harvest.
 type harvester struct {
 	w      *world
 	format string
-	set    string            // only of this
+	set    string            // only this set
 	since  string            // of the next harvest
-	token  string            // of the one under way; empty: none is
+	token  string            // of the current harvest; empty: none
 	began  string            // its first responseDate
-	held   map[string]string // what is there, by identifier
+	held   map[string]string // current records, by identifier
 }
 
-// step asks for one response.
+// step requests one response.
 func (h *harvester) step() {
 	query := "verb=ListRecords&resumptionToken=" + url.QueryEscape(h.token)
 	if h.token == "" {
@@ -54,7 +55,7 @@ func (h *harvester) step() {
 	}
 	switch r.Error.Code {
 	case "", "noRecordsMatch":
-	case "cannotDisseminateFormat": // there is nothing in it yet
+	case "cannotDisseminateFormat": // the set is still empty
 		return
 	default:
 		h.w.Fatalf("%s: %+v", query, r.Error)
@@ -74,10 +75,11 @@ func (h *harvester) step() {
 	}
 }
 
-// TestConvergence harvests random histories, while they happen: in the end a
-// harvester that comes again holds what there is, in every format. The index is
-// begun, stopped, restarted and outlived by the catalog's memory at any point. Of
-// two sets, which share resources, one is harvested by itself, too.
+// TestConvergence harvests random histories while they happen: in the end a
+// harvester has every current record, in every format. At any point the index is
+// begun, stopped or restarted, or the catalog forgets changes before the index
+// has seen them. Of two sets, which share resources, one is also harvested
+// separately.
 func TestConvergence(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -89,7 +91,7 @@ func TestConvergence(t *testing.T) {
 	})
 }
 
-// TestConvergenceSQLite does so with the catalog that serve has.
+// TestConvergenceSQLite does so with the catalog that the serve command uses.
 func TestConvergenceSQLite(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -162,7 +164,7 @@ func converge(t *testing.T, rt *rapid.T, open func(*world) func()) {
 		case 9:
 			ctx, cancel := context.WithCancelCause(w.Context())
 			cancel(errors.New("stopped"))
-			_ = w.repo.Refresh(ctx) // it may get anywhere
+			_ = w.repo.Refresh(ctx) // it may stop anywhere
 		default:
 			hs[rapid.IntRange(0, 2).Draw(rt, "harvester")].step()
 		}
@@ -171,7 +173,7 @@ func converge(t *testing.T, rt *rapid.T, open func(*world) func()) {
 		for done := false; !done; done = h.token == "" {
 			h.step()
 		}
-		h.step() // what came meanwhile
+		h.step() // harvest changes made meanwhile
 		for h.token != "" {
 			h.step()
 		}
@@ -194,7 +196,7 @@ func converge(t *testing.T, rt *rapid.T, open func(*world) func()) {
 	}
 }
 
-// An index that is stopped while it is built goes on where it was.
+// An index that is stopped while it is built continues at its position.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -228,8 +230,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// A harvest costs what it brings, not what there is: of the catalog's resources
-// none is looked at that did not change.
+// The cost of a harvest depends on its result, not on the size of the set: no
+// unchanged resource of the catalog is read.
 func TestCost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -256,8 +258,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// A part of a list costs what is in it, wherever it is, and however many sets
-// there are beside.
+// The cost of a part of a list depends on its content, not on its position or
+// the number of sets.
 func TestCostOfPart(t *testing.T) {
 	t.Parallel()
 	const most = 10
@@ -292,7 +294,7 @@ func TestCostOfPart(t *testing.T) {
 	}
 }
 
-// A counting catalog counts what is read of its resources.
+// A counting catalog counts the resources that are read.
 type counting struct {
 	catalog.Catalog
 	read int

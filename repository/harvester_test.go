@@ -14,8 +14,8 @@ import (
 	"lockstep/repository"
 )
 
-// harvestScript harvests with HTTP::OAI, which nobody here wrote: all records of
-// a format, or those since a time, and prints them.
+// harvestScript harvests with HTTP::OAI, an independent implementation: all
+// records of a format, or those since a time, and prints them.
 const harvestScript = `
 use strict; use HTTP::OAI; binmode STDOUT, ":utf8";
 my ($url, $prefix, $from) = @ARGV;
@@ -35,8 +35,8 @@ my $g = $h->GetRecord(identifier => "https://example.org/none", metadataPrefix =
 print join(" ", "none:", map { $_->code } $g->errors), "\n";
 `
 
-// TestHTTPOAI has HTTP::OAI, the harvester of EPrints, read a repository: page by
-// page, then what has changed, deletions among it.
+// TestHTTPOAI reads a repository with HTTP::OAI, the harvester of EPrints: page
+// by page, then the changes, including deletions.
 func TestHTTPOAI(t *testing.T) {
 	t.Parallel()
 	if err := exec.CommandContext(t.Context(), "perl", "-MHTTP::OAI", "-e", "1").Run(); err != nil {
@@ -85,8 +85,8 @@ func TestHTTPOAI(t *testing.T) {
 	compare(harvest("mods", "2026-03-01T15:00:00Z"), "error noRecordsMatch")
 }
 
-// sickleScript harvests with Sickle, which nobody here wrote, and prints what it
-// has got. Between the first two parts of a list it waits for a line.
+// sickleScript harvests with Sickle, an independent implementation, and prints
+// the records. Between the first two parts of a list it waits for a line.
 const sickleScript = `
 import sys
 from sickle import Sickle
@@ -128,8 +128,8 @@ func sickle(t *testing.T, args ...string) *exec.Cmd {
 	return nil
 }
 
-// TestSickle has Sickle, the harvester of Python, read a repository of two sets:
-// while it changes, then only what has changed, by seconds and by days.
+// TestSickle reads a repository of two sets with Sickle, a Python harvester:
+// while it changes, then only the changes, by seconds and by days.
 func TestSickle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *repository.Options) {
@@ -167,7 +167,7 @@ func TestSickle(t *testing.T) {
 				between = nil
 			}
 			if strings.HasPrefix(lines.Text(), "record") {
-				_ = stdin.Close() // a second time does no harm
+				_ = stdin.Close() // closing twice is harmless
 			}
 		}
 		if err := cmd.Wait(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"lockstep/repository"
 )
 
-// Whatever documents are stored, no response breaks: what can be no record is
-// told of in oai_dc.
+// Any stored documents lead to valid responses: a document that cannot be a
+// record is described in oai_dc.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *repository.Options) { o.Records = 7 })
@@ -23,7 +23,7 @@ func TestHostile(t *testing.T) {
 	}{
 		{`<!DOCTYPE r [<!ENTITY a "a"><!ENTITY b "&a;&a;&a;">]><r xmlns="urn:1">&b;</r>`, false},
 		{`<!DOCTYPE r [<!ENTITY a SYSTEM "file:///etc/passwd">]><r xmlns="urn:1">&a;</r>`, false},
-		{`<!DOCTYPE r SYSTEM "http://127.0.0.1:1/r.dtd"><r xmlns="urn:1"/>`, true}, // which nobody asks for
+		{`<!DOCTYPE r SYSTEM "http://127.0.0.1:1/r.dtd"><r xmlns="urn:1"/>`, true}, // which is never requested
 		{`<r xmlns="urn:1">`, false},
 		{`</metadata></record><record>`, false},
 		{`<r xmlns="urn:1">]]></metadata></r>`, false},
@@ -59,8 +59,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// A file of which the catalog knows that it is too large is not opened; of one
-// whose length nobody knows no more is read than a record can have.
+// A file that is too large according to the catalog is not opened; of one with
+// unknown length no more is read than a record may have.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	endless := &endlessXML{}

@@ -19,7 +19,7 @@ import (
 	"lockstep/repository"
 )
 
-// POST says the same as GET (OAI-PMH 2.0, 3.1.1), and is bounded.
+// POST is equivalent to GET (OAI-PMH 2.0, 3.1.1), and its size is limited.
 func TestPost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -107,7 +107,7 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-// A response whose request and sets are as they were is not given again.
+// An unchanged response to the same request is answered with 304.
 func TestConditional(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -136,8 +136,8 @@ func TestConditional(t *testing.T) {
 	}
 }
 
-// Where nothing was published yet, a harvester is asked to come again (OAI-PMH
-// 2.0, 3.1.2.2).
+// If nothing was published yet, the harvester is asked to retry (OAI-PMH 2.0,
+// 3.1.2.2).
 func TestNotPublished(t *testing.T) {
 	t.Parallel()
 	cat := catalog.NewMem(nil)
@@ -182,7 +182,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A client that goes away in the middle is noticed, and costs nothing more.
+// A client that disconnects during a response is noticed, and causes no further
+// work.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -200,7 +201,7 @@ func TestGone(t *testing.T) {
 	w.repo.ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// A stuck client reads nothing of what it is sent.
+// A stuck client does not read its response.
 type stuck struct {
 	httptest.ResponseRecorder
 	free chan struct{}
@@ -211,9 +212,9 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Clients that take large records and do not read them fill no more memory than
-// some: others of large records are told to come again, and those of all else are
-// served.
+// Clients that request large records and do not read them use limited memory:
+// further requests for large records are answered with Retry-After, and all
+// others are served.
 func TestStuck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +243,7 @@ func TestStuck(t *testing.T) {
 	})
 }
 
-// Whatever is asked, the answer is a well-formed response, or a plain refusal.
+// Every request gets a well-formed response, or a plain refusal.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{"verb=Identify", "verb=ListRecords&metadataPrefix=oai_dc", "verb=GetRecord&identifier=%00&metadataPrefix=x", "verb=ListIdentifiers&resumptionToken=AAAA"} {
 		f.Add(s)

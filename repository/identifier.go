@@ -12,7 +12,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// identifierOf returns the identifier of an item, given what its row says.
+// identifierOf returns the identifier of an item from the fields of its row.
 func identifierOf(uri, own string) string {
 	if own != "" {
 		return own
@@ -20,8 +20,9 @@ func identifierOf(uri, own string) string {
 	return uri
 }
 
-// recordID returns the id of the record a resource is, or "" if there is none
-// to be used. What is one more representation of a record is not the record.
+// recordID returns the id of the record that a resource represents, or "" if
+// there is no usable one. An alternate representation of a record is not the
+// record.
 func recordID(r *catalog.Record) string {
 	other := slices.ContainsFunc(r.Links, func(l resourcesync.Link) bool { return l.Rel == "canonical" && l.Href != r.URI })
 	if id := catalog.RecordID(r.Links); id != r.URI && !other && sayable(id) {
@@ -30,8 +31,8 @@ func recordID(r *catalog.Record) string {
 	return ""
 }
 
-// escapedURI returns a URI that XML has no way to say as one it can; "" if uri
-// needs none.
+// escapedURI returns a URI that XML cannot represent in an escaped form; "" if
+// uri needs no escaping.
 func escapedURI(uri string) string {
 	if sayable(uri) {
 		return ""
@@ -52,8 +53,9 @@ func escapedURI(uri string) string {
 	return b.String()
 }
 
-// sayable reports whether s can be an identifier: XML can say it, whoever reads it
-// back has s, and it is what schemas take for a URI (OAI-PMH 2.0, 2.4).
+// sayable reports whether s is a valid identifier: XML can represent it, parsing
+// returns exactly s, and it conforms to the URI type of XML Schema (OAI-PMH 2.0,
+// 2.4).
 func sayable(s string) bool {
 	for i := range len(s) {
 		if s[i] == '%' && !iri.Escape(s[i:]) {

@@ -12,31 +12,30 @@ import (
 	"lockstep/catalog"
 )
 
-// The index of a set is a set of the catalog itself, which nobody else reads: a
-// catalog keeps names in order, and what is said of them, and changes many of
-// them in one transaction. What stands for a URI there is a key, what stands for
-// the intake's token its value:
+// The index of a set is another set of the catalog, used only by this package: a
+// catalog stores names in order with data, and changes many of them in one
+// transaction. The URI of a record in that set is a key, and its token the value:
 //
-//	c			how far the index is, a cursor; one key
-//	f NAMESPACE		a format there is: prefix and schema
-//	i IDENTIFIER		the URI of an item whose identifier that is not
-//	l FAMILY 01 SPOT	an item of a list, see listed: of all items, FAMILY
-//				is empty, of those that are or were to be had in a
-//				format, its prefix
-//	o URI			an item that could not be read, see owed.go
+//	c			position of the index, a cursor; one key
+//	f NAMESPACE		a format: prefix and schema
+//	i IDENTIFIER		the URI of an item whose identifier is different
+//	l FAMILY 01 SPOT	an item of a list, see listed: FAMILY is empty for the
+//				list of all items, and a prefix for the list of those
+//				that are or were available in a format
+//	o URI			an item that could not be read, see unread.go
 //	u URI			an item: its datestamp and formats, a row
 //
-// A SPOT is a datestamp in microseconds, and a number that tells apart items
-// which have the same: keys are ordered by them. An item has one spot, at which it is
-// in one list of all and one of each format; one that changes moves to the end.
-// Cursor and what it covers are written together, so that a crash costs the work
-// of one batch.
+// A SPOT is a datestamp in microseconds and a number that distinguishes items with
+// the same one: keys are ordered by them. An item has one spot, at which it is in one
+// list of all items and one of each format; an item that changes moves to the end.
+// The cursor is written together with the changes it covers, so that a crash costs
+// the work of one batch.
 const (
 	keyCursor     = "c"
 	keyFormat     = "f"
 	keyIdentifier = "i"
 	keyList       = "l"
-	keyOwed       = "o"
+	keyUnread     = "o"
 	keyURI        = "u"
 
 	keyEnd = "v"
@@ -45,29 +44,29 @@ const (
 )
 
 const (
-	indexPrefix = "urn:x-lockstep:oai-pmh:" // and the set's name in the catalog
-	batchItems  = 500                       // that change in one transaction: others wait for it
-	maxFormats  = 100                       // of a set: contents that have a namespace of their own each
-	itemFormats = 8                         // of an item, those it had before among them
+	indexPrefix = "urn:x-lockstep:oai-pmh:" // followed by the set's name in the catalog
+	batchItems  = 500                       // changed in one transaction: other writers need their turn
+	maxFormats  = 100                       // of a set: limits contents that each have a namespace of their own
+	itemFormats = 8                         // of an item, including former ones
 )
 
-// An index is what a Repository keeps of a set.
+// An index is the state of a Repository for a set.
 type index struct {
 	Set
 	catalog catalog.Catalog
-	name    string // of it in the catalog
+	name    string // name of the index in the catalog
 	opts    *Options
 
-	turn chan struct{} // held by who brings it in step; guards what follows
-	cur  *cursor       // nil: not read yet
+	turn chan struct{} // its holder updates the index; guards what follows
+	cur  *cursor       // nil: not loaded yet
 	fmts map[string]format
-	full bool // there were more formats than maxFormats, and that was said
+	full bool // there were more formats than maxFormats, and that was logged
 
 	mark   catalog.Mark
-	marked time.Time // when it was taken
+	marked time.Time // when the Mark was taken
 
-	settled time.Time // when what is owed was last looked at, ...
-	owed    string    // and how far
+	settled time.Time // when unread resources were last tried, ...
+	unread  string    // ... and up to which URI
 
 	state atomic.Pointer[state] // as of the last refresh
 }
@@ -76,30 +75,30 @@ func newIndex(c catalog.Catalog, set Set, o *Options) *index {
 	return &index{Set: set, catalog: c, name: indexPrefix + set.Catalog, opts: o, turn: make(chan struct{}, 1)}
 }
 
-// A cursor is how far the index is.
+// A cursor is the position of the index.
 type cursor struct {
-	Seq      catalog.Seq `json:"seq"`                // it covers the changes up to here
-	Items    int64       `json:"items"`              // there are, deleted ones included
-	Building bool        `json:"building,omitempty"` // everything is compared, ...
-	Past     string      `json:"past,omitempty"`     // ... up to the URI of this, in hexadecimal digits, ...
-	Since    int64       `json:"since,omitempty"`    // ... and what is missing went before this, in microseconds
-	Gone     int         `json:"gone,omitempty"`     // how many of those there ever were
-	Anew     bool        `json:"anew,omitempty"`     // ... and formats of what is as it was are found out again
-	Contents bool        `json:"contents,omitempty"` // contents are looked at
+	Seq      catalog.Seq `json:"seq"`                // it covers the changes up to this one
+	Items    int64       `json:"items"`              // number, including deleted ones
+	Building bool        `json:"building,omitempty"` // a full comparison is under way, ...
+	Past     string      `json:"past,omitempty"`     // ... up to the URI with these hexadecimal digits, ...
+	Since    int64       `json:"since,omitempty"`    // ... missing resources were deleted before this time, in microseconds, ...
+	Gone     int         `json:"gone,omitempty"`     // ... total number of such deletions
+	Reformat bool        `json:"anew,omitempty"`     // ... and formats of unchanged resources are determined again
+	Contents bool        `json:"contents,omitempty"` // contents are read
 }
 
-// A row is what the index knows of an item.
+// A row is the index entry of an item.
 type row struct {
 	Spot       spot        `json:"at"`
 	Seq        catalog.Seq `json:"seq,omitempty"`
 	Deleted    bool        `json:"deleted,omitempty"`
 	DublinCore bool        `json:"dc,omitempty"`  // its content is oai_dc
-	Identifier string      `json:"id,omitempty"`  // if that is not the URI
-	Formats    []string    `json:"fmt,omitempty"` // prefixes of those it can be had in, beside oai_dc
-	Former     []string    `json:"was,omitempty"` // and of those it could
+	Identifier string      `json:"id,omitempty"`  // if it differs from the URI
+	Formats    []string    `json:"fmt,omitempty"` // prefixes of available formats, other than oai_dc
+	Former     []string    `json:"was,omitempty"` // prefixes of former formats
 }
 
-// A spot is a place in the lists.
+// A spot is a position in the lists.
 type spot struct {
 	At     int64 `json:"t"` // microseconds
 	Number int   `json:"n,omitempty"`
@@ -109,7 +108,7 @@ func (s spot) String() string { return fmt.Sprintf("%016x%08x", max(s.At, 0), s.
 
 func (s spot) time() time.Time { return time.UnixMicro(s.At).UTC() }
 
-// after reports whether s comes behind o.
+// after reports whether s is after o.
 func (s spot) after(o spot) bool { return s.At > o.At || s.At == o.At && s.Number > o.Number }
 
 func parseSpot(key string) (spot, bool) {
@@ -121,22 +120,22 @@ func parseSpot(key string) (spot, bool) {
 	return spot{at, int(number)}, err1 == nil && err2 == nil
 }
 
-// A format is one that contents of the set have, or had.
+// A format is a format that contents of the set have, or had.
 type format struct {
 	Prefix string `json:"prefix"`
 	Schema string `json:"schema"`
 }
 
-// A listed is an item as lists have it.
+// A listed is an item in a list.
 type listed struct {
 	spot
 	uri, identifier string
-	gone            bool // deleted, or not to be had in the format any more
+	gone            bool // deleted, or no longer available in the format
 	dublinCore      bool // its content is oai_dc
 }
 
-// value is what stands in the catalog: d, o or r, how long the identifier is,
-// and the two, for URIs can be any bytes.
+// value returns the stored form: d, o or r, the length of the identifier, and
+// the two, because URIs can be any bytes.
 func (l *listed) value() string {
 	kind := "r"
 	switch {
@@ -183,7 +182,7 @@ func parseRow(uri, text string) (*row, error) {
 	return r, nil
 }
 
-// list returns up to n items of a list that stand behind after and not behind
+// list returns up to n items of a list that are after after and not after
 // until.
 func (x *index) list(ctx context.Context, family string, after spot, until int64, n int) ([]listed, error) {
 	base := keyList + family + familyEnd
@@ -207,7 +206,7 @@ func (x *index) list(ctx context.Context, family string, after spot, until int64
 	return items, nil
 }
 
-// find returns the item of an identifier; uri is empty if there is none.
+// find returns the item with an identifier; uri is empty if there is none.
 func (x *index) find(ctx context.Context, identifier string) (uri string, r *row, err error) {
 	if identifier == "" || strings.IndexByte(identifier, 0) >= 0 {
 		return "", nil, nil
@@ -226,7 +225,7 @@ func (x *index) find(ctx context.Context, identifier string) (uri string, r *row
 	return uri, r, nil
 }
 
-// formats returns the formats there are, by namespace.
+// formats returns all formats, by namespace.
 func (x *index) formats(ctx context.Context) (map[string]format, error) {
 	all := make(map[string]format)
 	for r, err := range x.catalog.Resources(ctx, x.name, catalog.Range{From: keyFormat, To: keyIdentifier}) {

@@ -12,24 +12,24 @@ const (
 	// farAway is later than any datestamp that can be written, in microseconds.
 	farAway = 1 << 58
 
-	// afterwards is how long a list goes on into what changes while it is read:
-	// a harvester that comes once only misses nothing, and yet comes to an end.
+	// afterwards is how long a list includes items that change while it is read: a
+	// harvester that reads only once misses nothing, and still reaches the end.
 	afterwards = time.Hour
 
 	lastNumber = 0xffffffff // of a spot
 )
 
-// A listing is a list of records that is being given out, in parts.
+// A listing is the state of a list of records that is returned in parts.
 type listing struct {
 	Verb   oaipmh.Verb `json:"v"`
 	Prefix string      `json:"p"`
-	Set    string      `json:"s,omitempty"` // only of this; "" all
+	Set    string      `json:"s,omitempty"` // only this set; "" means all
 	Until  int64       `json:"u"`           // microseconds
-	In     string      `json:"i,omitempty"` // the set it has come to
-	At     spot        `json:"a"`           // and how far there; at first, from where on
-	From   spot        `json:"f"`           // where it begins in the sets that follow
-	Began  int64       `json:"b,omitempty"` // all that happened up to here was there at the first part
-	Cursor int64       `json:"c"`           // records given out
+	In     string      `json:"i,omitempty"` // the set it has reached
+	At     spot        `json:"a"`           // position in that set; initially the beginning
+	From   spot        `json:"f"`           // beginning in the sets that follow
+	Began  int64       `json:"b,omitempty"` // changes up to this time were visible at the first part
+	Cursor int64       `json:"c"`           // records returned so far
 	Whole  bool        `json:"w,omitempty"` // it is of everything
 	Issued int64       `json:"t"`           // seconds since 1970
 }
@@ -76,8 +76,8 @@ func (a *answer) list() error {
 	return a.end()
 }
 
-// listing returns the list that is asked for, from its beginning or from where
-// the resumption token says.
+// listing returns the requested list, from its beginning or from the position
+// of the resumption token.
 func (a *answer) listing() (*listing, error) {
 	if a.q.Token != "" {
 		return a.resume(a.q.Token)
@@ -111,7 +111,8 @@ func (a *answer) listing() (*listing, error) {
 	return l, nil
 }
 
-// parseDatestamp reads one that schemas take for one, too: there is no year 0.
+// parseDatestamp parses a datestamp that also conforms to XML Schema: there is
+// no year 0.
 func parseDatestamp(s string) (time.Time, oaipmh.Granularity, error) {
 	t, g, err := oaipmh.ParseDatestamp(s)
 	if err == nil && t.Year() == 0 {
@@ -120,7 +121,7 @@ func parseDatestamp(s string) (time.Time, oaipmh.Granularity, error) {
 	return t, g, err
 }
 
-// setsOf returns the sets that a list is of.
+// setsOf returns the sets of a list.
 func (a *answer) setsOf(l *listing) []*index {
 	if l.Set == "" {
 		return a.sets
@@ -133,7 +134,7 @@ func (a *answer) setsOf(l *listing) []*index {
 	return nil
 }
 
-// checkFormat refuses a format in which there is nothing.
+// checkFormat refuses a format without items.
 func (a *answer) checkFormat(l *listing) error {
 	if l.Prefix == dublinCore {
 		return nil

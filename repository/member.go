@@ -8,18 +8,18 @@ import (
 
 // An item that is in several sets is one record, which names them all; it is
 // deleted when it has left the last (OAI-PMH 2.0, 2.6). Every set has an index of
-// its own, so what the others know of the items of a part is looked up: they are
-// neighbours, and cost a reading or two in each set.
+// its own, so for each part of a list the other indexes are searched for its
+// items: these are adjacent there, and cost a read or two in each set.
 
-// A standing is what a set knows of an item.
+// A standing is the state of an item in a set.
 type standing struct {
 	*index
 	uri string
 	row *row
 }
 
-// standings returns what the sets know of items, by identifier, in their order.
-// The identifiers become sorted.
+// standings returns the states of items in the sets, by identifier, in the
+// order of the sets. It sorts the identifiers.
 func (a *answer) standings(identifiers []string) (map[string][]standing, error) {
 	slices.Sort(identifiers)
 	identifiers = slices.Compact(identifiers)
@@ -62,7 +62,7 @@ func (a *answer) standings(identifiers []string) (map[string][]standing, error) 
 	return all, nil
 }
 
-// named returns the URIs of items in a set whose identifiers those are not.
+// named returns the URIs of items in a set that differ from their identifiers.
 func (a *answer) named(x *index, identifiers []string) (map[string]string, error) {
 	keys := make([]string, len(identifiers))
 	for i, id := range identifiers {
@@ -79,18 +79,18 @@ func (a *answer) named(x *index, identifiers []string) (map[string]string, error
 	return uris, nil
 }
 
-// A place is an item where a list has it, and what is told of it there.
+// A place is an item at its position in a list, with the data of its record.
 type place struct {
-	*index           // the set it is told by, ...
-	listed           // ... and as what
-	in        string // the set it stands in, ...
-	at        spot   // ... and where
+	*index           // the set that provides the record, ...
+	listed           // ... and its entry there
+	in        string // the set whose list it is in, ...
+	at        spot   // ... and its position
 	date      int64  // datestamp in microseconds
 	specs     []string
-	elsewhere bool // another set of the list tells of it
+	elsewhere bool // another set of the list provides it
 }
 
-// merge finds out what there is to tell of items in view of all sets.
+// merge determines the records of items in view of all sets.
 func (a *answer) merge(l *listing, sets []*index, items []place) error {
 	if len(a.sets) == 1 {
 		return nil
@@ -128,8 +128,8 @@ func (p *place) merge(l *listing, sets []*index, all []standing) {
 		if other.At <= l.Until {
 			p.date = max(p.date, other.At)
 		}
-		// What has changed since the list began may have been passed by: twice
-		// is better than not at all.
+		// Items that changed since the list began may have been missed: a duplicate is
+		// better than a missing item.
 		if i < own && other.after(l.From) && other.At <= min(l.Until, l.Began) {
 			p.elsewhere = true
 		}
@@ -144,8 +144,8 @@ func (p *place) merge(l *listing, sets []*index, all []standing) {
 	}
 }
 
-// place returns the item asked for by GetRecord, as its format has it; ok is
-// false if it has none, known if there is one.
+// place returns the item of a GetRecord request in the requested format; ok is
+// false if it is not available in it, known reports whether the item exists.
 func (a *answer) place() (p place, known, ok bool, err error) {
 	all, err := a.standings([]string{a.q.Identifier})
 	if err != nil {
@@ -174,7 +174,7 @@ func newPlace(x *index, item listed) place {
 	return place{index: x, listed: item, in: x.Name, at: item.spot, date: item.At, specs: []string{x.Name}}
 }
 
-// resource returns the resource of an item, nil if it is gone.
+// resource returns the resource of an item, nil if it was deleted.
 func (p *place) resource(a *answer) (*catalog.Record, error) {
 	r, ok, err := catalog.Find(a.ctx, p.catalog, p.Catalog, p.uri)
 	if err != nil || !ok {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// maxUnreadable is how many records a response leaves out, because they cannot
-	// be read, before it is given up.
+	// maxUnreadable is how many unreadable records a response omits before it
+	// fails.
 	maxUnreadable = 100
 
-	// maxRounds is how often more items are read for a part in which there is
-	// nothing yet: a set may be in another wholly.
+	// maxRounds is how often more items are read for a part that is still empty: a
+	// set may be a subset of another.
 	maxRounds = 50
 )
 
-// part writes the next records of the list, and moves it on behind them; more
-// are to come if it says so.
+// part writes the next records of the list and advances it; it returns whether
+// more follow.
 func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 	most := a.opts.Records
 	if l.Verb == oaipmh.VerbListIdentifiers {
@@ -55,8 +55,8 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 	return more, nil
 }
 
-// skip moves a list on behind the items that another set tells of; more are to
-// come if it says so.
+// skip advances a list past items that another set provides; it returns whether
+// more follow.
 func (a *answer) skip(l *listing, sets []*index) (more bool, err error) {
 	for range maxRounds {
 		items, err := a.next(l, sets, defaultHeaders)
@@ -95,7 +95,7 @@ func (a *answer) putAll(l *listing, items []place, unreadable *int) (full bool, 
 			if !ok {
 				*unreadable++
 			}
-			if *unreadable > maxUnreadable { // as when a disk is gone
+			if *unreadable > maxUnreadable { // as when a disk has failed
 				if a.out.Begun() {
 					return true, nil
 				}
@@ -107,26 +107,26 @@ func (a *answer) putAll(l *listing, items []place, unreadable *int) (full bool, 
 	return false, nil
 }
 
-// again repeats a record of a list whose part would have none, since those that
-// were left have changed, and come later, or were told of by another set: schemas
-// take no empty list.
+// again repeats a record of a list whose part would be empty, because the
+// remaining items have changed and come later, or were provided by another set:
+// the schemas do not allow an empty list.
 func (a *answer) again(l *listing, sets []*index) error {
-	anew := *l
-	anew.In, anew.At = "", l.From
-	items, err := a.next(&anew, sets, 1)
+	rebuild := *l
+	rebuild.In, rebuild.At = "", l.From
+	items, err := a.next(&rebuild, sets, 1)
 	if err != nil || len(items) == 0 {
 		return err
 	}
-	there, err := a.look(&anew, items)
+	there, err := a.look(&rebuild, items)
 	if err != nil {
 		return err
 	}
-	_, err = a.put(&anew, &items[0], there[items[0].index][items[0].uri])
+	_, err = a.put(&rebuild, &items[0], there[items[0].index][items[0].uri])
 	return err
 }
 
-// put writes a record. One that cannot be read just now is left out, to be told
-// of once it can; then ok is false. r is the resource, nil if it is gone.
+// put writes a record. If the record cannot be read now, ok is false, and it is
+// recorded for later. r is the resource, nil if it was deleted.
 func (a *answer) put(l *listing, p *place, r *catalog.Record) (ok bool, err error) {
 	rec := p.header()
 	if l.Verb == oaipmh.VerbListRecords {
@@ -139,7 +139,7 @@ func (a *answer) put(l *listing, p *place, r *catalog.Record) (ok bool, err erro
 		switch {
 		case errors.Is(err, errUnreadable):
 			a.opts.Logger.WarnContext(a.ctx, "left out of a harvest", slog.String("set", p.Name), slog.String("uri", p.uri), slog.Any("err", err))
-			return false, p.owe(a.ctx, p.uri)
+			return false, p.addUnread(a.ctx, p.uri)
 		case err != nil:
 			return false, err
 		}
@@ -148,8 +148,8 @@ func (a *answer) put(l *listing, p *place, r *catalog.Record) (ok bool, err erro
 	return true, a.out.Record(&rec)
 }
 
-// room waits until there may be one more large document in memory, if the record
-// has one; release gives the place back.
+// room waits until one more large document may be in memory, if the record has
+// one; release returns its place.
 func (a *answer) room(item *place, prefix string, r *catalog.Record) (release func(), err error) {
 	if r == nil || item.gone || prefix == dublinCore && !item.dublinCore || r.Length >= 0 && r.Length <= largeDocument {
 		return func() {}, nil

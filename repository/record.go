@@ -11,18 +11,18 @@ import (
 	"lockstep/oaipmh"
 )
 
-// errUnreadable reports content that is not what it was when it was indexed, and
-// may be again.
+// errUnreadable reports content that differs from what was indexed; the
+// condition may be temporary.
 var errUnreadable = errors.New("the content cannot be read as it was")
 
-// header returns what a record of an item begins with.
+// header returns the header of an item's record.
 func (p *place) header() oaipmh.Record {
 	return oaipmh.Record{
 		Identifier: identifierOf(p.uri, p.identifier), Datestamp: spot{At: p.date}.time(), Sets: p.specs, Deleted: p.gone,
 	}
 }
 
-// look reads the resources of items whose records are wanted, by set and URI.
+// look reads the resources of items whose records are needed, by set and URI.
 func (a *answer) look(l *listing, items []place) (map[*index]map[string]*catalog.Record, error) {
 	if l.Verb != oaipmh.VerbListRecords {
 		return nil, nil
@@ -44,24 +44,24 @@ func (a *answer) look(l *listing, items []place) (map[*index]map[string]*catalog
 	return there, nil
 }
 
-// amongSkip is how many resources nobody asked for are read over before it is
-// cheaper to look for the next.
+// amongSkip is how many other resources are read over before searching for the
+// next one is cheaper.
 const amongSkip = 32
 
-// among returns those of a set of the catalog that have one of the URIs, which are
-// in order. Those of a list are mostly neighbours: a reading for each takes longer
-// than all the rest.
+// among returns the resources of a catalog set with the given URIs, which are in
+// order. Those of a list are mostly adjacent: a read for each would take longer
+// than everything else.
 func among(ctx context.Context, c catalog.Catalog, set string, uris []string) (map[string]*catalog.Record, error) {
 	there := make(map[string]*catalog.Record, len(uris))
 	for len(uris) > 0 {
 		skipped := 0
-		// No URI has a NUL byte, so none lies between the last and the bound.
+		// No URI has a NUL byte, so there is none between the last and the bound.
 		for r, err := range c.Resources(ctx, set, catalog.Range{From: uris[0], To: uris[len(uris)-1] + "\x01"}) {
 			if err != nil {
 				return nil, err
 			}
 			for len(uris) > 0 && uris[0] < r.URI {
-				uris = uris[1:] // there is none
+				uris = uris[1:] // it does not exist
 			}
 			if len(uris) > 0 && uris[0] == r.URI {
 				there[r.URI] = &r
@@ -74,14 +74,14 @@ func among(ctx context.Context, c catalog.Catalog, set string, uris []string) (m
 			}
 		}
 		if skipped <= amongSkip {
-			break // it came to the end
+			break // the iteration is complete
 		}
 	}
 	return there, nil
 }
 
 // record returns the record of an item in a format; r is its resource, nil if it
-// is gone.
+// was deleted.
 func (p *place) record(ctx context.Context, prefix string, r *catalog.Record) (oaipmh.Record, error) {
 	rec := p.header()
 	if rec.Deleted = rec.Deleted || r == nil; rec.Deleted {
@@ -95,7 +95,7 @@ func (p *place) record(ctx context.Context, prefix string, r *catalog.Record) (o
 		case err == nil && p.prefixOf(m.Namespace) == prefix:
 			rec.Metadata, rec.Namespace = m.Document, m.Namespace
 			return rec, nil
-		case prefix == dublinCore: // can always be made
+		case prefix == dublinCore: // always available
 		case err == nil:
 			return rec, fmt.Errorf("%w: its root is now in the namespace %s", errUnreadable, m.Namespace)
 		case errors.Is(err, fs.ErrNotExist):
@@ -108,7 +108,7 @@ func (p *place) record(ctx context.Context, prefix string, r *catalog.Record) (o
 	return rec, nil
 }
 
-// in returns the item as a list of the format has it, if it is in one.
+// in returns the entry of the item in the format's list, if there is one.
 func (is *row) in(uri, prefix string) (listed, bool) {
 	item := listed{spot: is.Spot, uri: uri, identifier: is.Identifier, gone: is.Deleted, dublinCore: is.DublinCore}
 	if prefix == dublinCore || slices.Contains(is.Formats, prefix) {

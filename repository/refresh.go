@@ -10,15 +10,15 @@ import (
 	"lockstep/catalog"
 )
 
-// ErrNotPublished reports a set of which nothing was published yet.
+// ErrNotPublished reports a set that has not been published yet.
 var ErrNotPublished = errors.New("nothing was published yet")
 
-// A state is what there is in an index.
+// A state is a summary of an index.
 type state struct {
-	At    time.Time // everything that happened up to here is in it
+	At    time.Time // all changes up to this time are included
 	Seq   catalog.Seq
 	Items int64
-	Gone  int // rises with what the index finds out by itself
+	Gone  int // increases with each deletion that the index discovers by itself
 }
 
 // known returns the state as of the last refresh.
@@ -29,7 +29,7 @@ func (x *index) known() state {
 	return state{}
 }
 
-// refresh brings the index in step with the catalog.
+// refresh updates the index from the catalog.
 func (x *index) refresh(ctx context.Context) error {
 	select {
 	case x.turn <- struct{}{}:
@@ -42,7 +42,7 @@ func (x *index) refresh(ctx context.Context) error {
 		err = x.settle(ctx)
 	}
 	if err != nil {
-		x.cur, x.fmts = nil, nil // whatever was written is read again
+		x.cur, x.fmts = nil, nil // the state in memory may differ from what was written
 		return fmt.Errorf("index set %s: %w", x.Name, err)
 	}
 	x.state.Store(&state{At: x.mark.At, Seq: x.cur.Seq, Items: x.cur.Items, Gone: x.cur.Gone})
@@ -61,20 +61,20 @@ func (x *index) bringUp(ctx context.Context) error {
 		return ErrNotPublished
 	}
 	c := x.cur
-	// Never built, from another history, or with another idea of formats.
-	anew := c.Seq > status.Last || c.Seq < status.Kept.Seq || c.Contents != (x.Open != nil) || c.Since == 0
-	// What comes after a Mark has a later time, so that no harvest from the
-	// responseDate on misses it (OAI-PMH 2.0, 2.7.1).
-	if now := x.opts.Now(); anew || x.marked.IsZero() || now.Sub(x.marked) >= x.opts.markAge() {
+	// Never built, from another history, or with other rules for formats.
+	rebuild := c.Seq > status.Last || c.Seq < status.Kept.Seq || c.Contents != (x.Open != nil) || c.Since == 0
+	// Changes after a Mark have a later time, so that a harvest from the
+	// responseDate on includes them (OAI-PMH 2.0, 2.7.1).
+	if now := x.opts.Now(); rebuild || x.marked.IsZero() || now.Sub(x.marked) >= x.opts.markAge() {
 		if x.mark, err = x.catalog.Mark(ctx, x.Catalog); err != nil {
 			return err
 		}
 		x.marked = now
 	}
-	if anew {
+	if rebuild {
 		*c = cursor{
 			Seq: x.mark.Seq, Items: c.Items, Gone: c.Gone, Building: true, Since: x.mark.At.UnixMicro(),
-			Contents: x.Open != nil, Anew: c.Contents != (x.Open != nil),
+			Contents: x.Open != nil, Reformat: c.Contents != (x.Open != nil),
 		}
 	}
 	if c.Building {
@@ -110,7 +110,7 @@ func (x *index) load(ctx context.Context) (err error) {
 	return nil
 }
 
-// markAge is how old a Mark may be that a response is dated by: each new one is a
+// markAge is the maximum age of a Mark that dates a response: each new one is a
 // transaction.
 func (o *Options) markAge() time.Duration {
 	return time.Second + time.Duration(len(o.Sets))*20*time.Millisecond

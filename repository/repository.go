@@ -1,21 +1,20 @@
-// Package repository answers OAI-PMH 2.0 off a catalog: harvesters that know no
-// ResourceSync read a Source through it, as they read any repository.
+// Package repository serves a catalog by OAI-PMH 2.0, so that harvesters without
+// support for ResourceSync can read a Source like any other repository.
 //
 // A [Repository] is an http.Handler for the six verbs. Each set of the catalog is
-// a set of the repository; each resource an item, whose identifier is the id its
-// record came with, or else its URI; its datestamp the time of its last change,
-// by the catalog. What several sets have is one item. Every item is to be had as
-// oai_dc, made of what the catalog knows; one whose content is XML also in the
-// format of that.
+// a set of the repository. Each resource is an item: its identifier is the id of
+// its record, or else its URI; its datestamp is the time of its last change in
+// the catalog. A resource in several sets is one item. Every item is available as
+// oai_dc, generated from the catalog's record; an item whose content is XML is
+// also available in the format of that content.
 //
 //	repo, err := repository.New(cat, repository.Options{
 //		BaseURL: "https://data.example.org/oai", Sets: sets,
 //	})
 //	http.Handle("/oai", repo)
 //
-// Lists by datestamp, and by format, are read off an index beside the catalog,
-// which is brought in step with it whenever somebody asks (refresh.go). It keeps
-// deletions for good.
+// Lists by datestamp and by format are read from an index next to the catalog,
+// which requests update (refresh.go). It records deletions permanently.
 package repository
 
 import (
@@ -34,51 +33,51 @@ import (
 	"lockstep/catalog"
 )
 
-// What a Repository does unless told otherwise.
+// Defaults of a Repository.
 const (
 	defaultRecords = 500
 	defaultHeaders = 2_000
 
-	// pageBytes is from when on a page is full, whatever it holds: a harvester
-	// that must ask again for what was cut off should not wait for long.
+	// pageBytes is the size at which a page is full, whatever it contains, so that
+	// a harvester that must repeat a truncated page does not wait for long.
 	pageBytes = 4 << 20
 
-	// maxDocument is how large content can be to be a record: memory filled by
-	// one, of each client.
+	// maxDocument is the maximum size of content that can be a record: it limits
+	// the memory used by one document per client.
 	maxDocument = 4 << 20
 
-	// largeDocument is how large content must be to wait for one of largeAtOnce
-	// places: memory filled by many clients that read slowly. Who gets none in
-	// time is told to come again.
+	// largeDocument is the size from which content waits for one of largeAtOnce
+	// places: it limits the memory used by many clients that read slowly. A request
+	// that gets none in time is answered with Retry-After.
 	largeDocument = 64 << 10
 	largeAtOnce   = 16
 
-	// patience is how long a request waits for the index to be in step, before
-	// it is told to come again.
+	// patience is how long a request waits for the index to be updated before it is
+	// answered with Retry-After.
 	patience = 10 * time.Second
 	retry    = "10" // seconds
 )
 
-// A Set is one of the catalog's, offered to harvesters.
+// A Set is a set of the catalog that is offered to harvesters.
 type Set struct {
 	Name    string // setSpec (OAI-PMH 2.0, 2.6), without colons
 	Title   string // setName; default Name
-	Catalog string // what it is called in the catalog
+	Catalog string // its name in the catalog
 
-	// Open opens the content of a resource; it fails with fs.ErrNotExist if that
-	// is gone. Each resource whose type is XML is read through it once, when it
-	// has changed, and whenever it is asked for in a format of its own. Without
-	// it, there is nothing but oai_dc.
+	// Open opens the content of a resource; it returns fs.ErrNotExist if that was
+	// deleted. Each resource whose type is XML is read through it once after a
+	// change, and whenever it is requested in a format of its own. Without Open,
+	// oai_dc is the only format.
 	Open func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error)
 }
 
 // Options configures a [Repository]. BaseURL and Sets are required.
 type Options struct {
-	BaseURL string // where it answers, without a query
+	BaseURL string // its address, without a query
 	Name    string // for people; default: the host of BaseURL
-	Admin   string // e-mail address of who looks after it; default: postmaster at that host
+	Admin   string // e-mail address of the administrator; default: postmaster at that host
 	Sets    []Set
-	Records int // in one response; default 500
+	Records int // per response; default 500
 	Headers int // likewise, of ListIdentifiers; default 2,000
 	Now     func() time.Time
 	Logger  *slog.Logger // default: discards
@@ -90,19 +89,19 @@ type Repository struct {
 	catalog catalog.Catalog
 	opts    Options
 	sets    []*index
-	large   chan struct{} // has something in it for each large document in memory
+	large   chan struct{} // has one element for each large document in memory
 
-	secrecy sync.Mutex // guards secret; held across IO, for that is its purpose
-	secret  []byte     // signs tokens; nil until it was read
+	secrecy sync.Mutex // guards secret; held across I/O on purpose: it is loaded once
+	secret  []byte     // signs tokens; nil until it was loaded
 }
 
-// mail is what the schema of Identify takes for an address, and a little less.
+// mail matches slightly fewer addresses than the schema of Identify allows.
 var mail = regexp.MustCompile(`^[^\s@<>]+@([^\s@<>.]+\.)+[^\s@<>.]+$`)
 
-// setSpec is what a set may be called (OAI-PMH 2.0, 2.6).
+// setSpec matches valid names of sets (OAI-PMH 2.0, 2.6).
 var setSpec = regexp.MustCompile(`^[A-Za-z0-9_.!~*'()-]+$`)
 
-// New returns a Repository of what c holds. It reads and writes nothing yet.
+// New returns a Repository of the sets in c. It does not read or write yet.
 func New(c catalog.Catalog, o Options) (*Repository, error) {
 	u, err := url.Parse(o.BaseURL)
 	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
@@ -147,8 +146,8 @@ func New(c catalog.Catalog, o Options) (*Repository, error) {
 	return r, nil
 }
 
-// postmaster is the address that who runs a host reads (RFC 2142), in the form
-// OAI-PMH wants.
+// postmaster returns the administrative address of a host (RFC 2142), in the
+// form that OAI-PMH requires.
 func postmaster(host string) string {
 	if !strings.Contains(host, ".") || net.ParseIP(host) != nil {
 		host = "localhost.localdomain"
@@ -156,8 +155,8 @@ func postmaster(host string) string {
 	return "postmaster@" + host
 }
 
-// Refresh brings the index in step with the catalog. Requests do so themselves;
-// done beforehand, they need not wait. What was done stays done when ctx ends.
+// Refresh updates the index from the catalog. Requests do so themselves, but
+// need not wait if it was done beforehand. If ctx ends, completed work is kept.
 func (r *Repository) Refresh(ctx context.Context) error {
 	for _, x := range r.sets {
 		if err := x.refresh(ctx); err != nil {

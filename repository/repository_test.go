@@ -57,14 +57,13 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// The errors by the letter (OAI-PMH 2.0, 3.6), and what of the request is echoed
-// with them (3.2).
+// The error codes (OAI-PMH 2.0, 3.6), and the repeated request (3.2).
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.put("https://example.org/a", "text/plain", "a")
 	w.put("https://example.org/gone", "text/plain", "g")
-	w.ask("verb=Identify") // what goes before anybody asks was never there
+	w.ask("verb=Identify") // a resource deleted before the first request never existed
 	w.pass(time.Second)
 	w.remove("https://example.org/gone")
 	for _, tt := range []struct{ query, code string }{
@@ -130,8 +129,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A list in parts (OAI-PMH 2.0, 3.5): each record once, in whatever way it is
-// cut, also after a restart; the last part says that it is.
+// A list in parts (OAI-PMH 2.0, 3.5): each record once, however the list is
+// divided, also after a restart; the last part says that it is the last.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *repository.Options) { o.Records, o.Headers = 3, 4 })
@@ -212,8 +211,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// Deletions are told of for good (OAI-PMH 2.0, 2.5.1): also when the catalog has
-// forgotten them, and when it has forgotten so before they were noticed.
+// Deletions are reported permanently (OAI-PMH 2.0, 2.5.1): also when the catalog
+// has forgotten them, even before the index saw them.
 func TestDeletions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -253,8 +252,9 @@ func TestDeletions(t *testing.T) {
 	}
 }
 
-// The id a record came with identifies it, but for one more representation of it,
-// and where another has it already. What XML cannot say is escaped.
+// The id of a record identifies its item, unless it is an alternate
+// representation, or another item has the id already. Characters that XML cannot
+// represent are escaped.
 func TestIdentifiers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

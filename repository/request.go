@@ -15,14 +15,14 @@ import (
 	"lockstep/oaipmh"
 )
 
-// maxArguments is how long the arguments of a request can be: memory filled by a
-// body without end.
+// maxArguments is the maximum size of the arguments of a request: it limits the
+// memory that an endless body uses.
 const maxArguments = 64 << 10
 
-// A rule says which arguments a verb takes (OAI-PMH 2.0, 4).
+// A rule lists the arguments of a verb (OAI-PMH 2.0, 4).
 type rule struct {
 	required, optional []string
-	exclusive          string // takes the place of all others
+	exclusive          string // replaces all others
 }
 
 var rules = map[oaipmh.Verb]rule{
@@ -34,10 +34,10 @@ var rules = map[oaipmh.Verb]rule{
 	oaipmh.VerbListRecords:         {required: []string{"metadataPrefix"}, optional: []string{"from", "until", "set"}, exclusive: "resumptionToken"},
 }
 
-// prefixForm is what a metadataPrefix can be (OAI-PMH 2.0, 3.4).
+// prefixForm matches a valid metadataPrefix (OAI-PMH 2.0, 3.4).
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9_.!~*'()-]+$`)
 
-// parseRequest reads what a request asks for, or says what is wrong with it.
+// parseRequest parses a request, or returns the error to answer.
 func parseRequest(w http.ResponseWriter, r *http.Request) (oaipmh.Request, *oaipmh.Error) {
 	args, err := arguments(w, r)
 	verbs := args["verb"]
@@ -72,8 +72,8 @@ func parseRequest(w http.ResponseWriter, r *http.Request) (oaipmh.Request, *oaip
 	return q, checkValues(&q)
 }
 
-// arguments returns the arguments of a request: those behind the address, and
-// of a POST those in its body.
+// arguments returns the arguments of a request: those of the URL's query, and
+// for a POST those in its body.
 func arguments(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	args, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -87,7 +87,7 @@ func arguments(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxArguments)
 	if err := r.ParseForm(); hangup.IsBody(r.Context(), err) {
-		panic(http.ErrAbortHandler) // the client is gone: half a body is no wrong argument
+		panic(http.ErrAbortHandler) // the client has disconnected: half a body is not a wrong argument
 	} else if err != nil {
 		return args, errors.New("the body is no list of arguments, or too long")
 	}
@@ -97,7 +97,8 @@ func arguments(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	return args, nil
 }
 
-// check refuses arguments that the verb does not take, or takes otherwise.
+// check refuses arguments that the verb does not allow, or not in this
+// combination.
 func (l *rule) check(args url.Values) *oaipmh.Error {
 	for name, values := range args {
 		switch {
@@ -125,7 +126,7 @@ func (l *rule) check(args url.Values) *oaipmh.Error {
 	return nil
 }
 
-// checkValues refuses values that no argument can have.
+// checkValues refuses invalid values of arguments.
 func checkValues(q *oaipmh.Request) *oaipmh.Error {
 	if q.MetadataPrefix != "" && !prefixForm.MatchString(q.MetadataPrefix) {
 		return badArgument("%.40q is no metadataPrefix", q.MetadataPrefix)

@@ -14,8 +14,8 @@ import (
 	"lockstep/repository"
 )
 
-// What the schema of responses says (OAI-PMH 2.0, 3.2.1): what is in an element,
-// in order, and what its text is.
+// The schema of responses (OAI-PMH 2.0, 3.2.1): child elements in order, and
+// types of text.
 var (
 	oneRecord = []part{{"record", 1, 1}}
 	oaiSchema = map[string][]part{
@@ -56,7 +56,7 @@ const (
 	dcElements = "http://purl.org/dc/elements/1.1/"
 )
 
-// A part is an element within another, and how often it may come.
+// A part is a child element with its cardinality.
 type part struct {
 	name     string
 	min, max int
@@ -81,8 +81,8 @@ func isURI(s string) bool {
 	return err == nil && s == strings.TrimSpace(s)
 }
 
-// checkSchema reports where a response is not what the schemas of OAI-PMH and of
-// oai_dc take.
+// checkSchema reports where a response violates the schemas of OAI-PMH and of
+// oai_dc.
 func checkSchema(body string) error {
 	d := xml.NewDecoder(strings.NewReader(body))
 	for {
@@ -183,8 +183,8 @@ func checkContent(name string, children []string, text string) error {
 	return nil
 }
 
-// checkMetadata checks what is in <metadata>: in a namespace of its own, and, if
-// that is oai_dc, by its schema.
+// checkMetadata checks the content of <metadata>: it must have a namespace of
+// its own, and oai_dc must conform to its schema.
 func checkMetadata(d *xml.Decoder, e xml.StartElement) error {
 	if e.Name.Space == "" || e.Name.Space == oaiSpace {
 		return fmt.Errorf("metadata in the namespace %q", e.Name.Space)
@@ -218,8 +218,9 @@ func checkMetadata(d *xml.Decoder, e xml.StartElement) error {
 	}
 }
 
-// A list whose last part would be empty, for what was left has changed since and
-// is beyond it, repeats a record: the schema takes no empty list.
+// A list whose last part would be empty, because the remaining items have
+// changed meanwhile and are beyond it, repeats a record: the schema does not
+// allow an empty list.
 func TestEmptied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *repository.Options) { o.Records = 2 })

@@ -19,7 +19,7 @@ import (
 	"lockstep/oaipmh"
 )
 
-// An answer is what a request comes to, on its way to the client.
+// An answer is the state of one request and its response.
 type answer struct {
 	*Repository
 	ctx     context.Context
@@ -28,7 +28,7 @@ type answer struct {
 	q       oaipmh.Request
 	out     *oaipmh.Writer
 	date    time.Time
-	shut    func() error // ends what is between out and rw
+	shut    func() error // closes the compressor between out and rw
 }
 
 // ServeHTTP answers a request, by GET, HEAD or POST (OAI-PMH 2.0, 3.1), whatever
@@ -54,7 +54,7 @@ func (r *Repository) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// give answers what the request asks for.
+// give answers the request.
 func (a *answer) give() error {
 	switch a.q.Verb {
 	case oaipmh.VerbIdentify:
@@ -69,13 +69,13 @@ func (a *answer) give() error {
 	return a.list()
 }
 
-// errBusy reports what will be over soon: the index is not in step, or others
-// have large records read.
+// errBusy reports a temporary condition: the index is not up to date, or other
+// requests hold large records.
 var errBusy = errors.New("others are being served, or the index is brought up to date")
 
-// inStep brings the indexes of some sets up to date; it waits for that as long as
-// a client may be kept waiting. The response's date becomes a time up to which
-// it tells of everything.
+// inStep updates the indexes of some sets, waiting no longer than a client may be
+// kept waiting. The response date becomes a time up to which the response
+// includes all changes.
 func (a *answer) inStep(sets []*index) error {
 	ctx, cancel := context.WithTimeout(a.ctx, patience)
 	defer cancel()
@@ -93,7 +93,7 @@ func (a *answer) inStep(sets []*index) error {
 	return nil
 }
 
-// fail answers what went wrong with us, or with the client.
+// fail answers an internal error, or a lost client.
 func (a *answer) fail(err error) {
 	if e, ok := errors.AsType[*oaipmh.Error](err); ok && (a.out == nil || !a.out.Begun()) {
 		a.refuse(e)
@@ -103,7 +103,7 @@ func (a *answer) fail(err error) {
 		if !gone {
 			a.opts.Logger.ErrorContext(a.ctx, "cannot answer a harvester", slog.String("verb", string(a.q.Verb)), slog.Any("err", err))
 		}
-		panic(http.ErrAbortHandler) // nobody may take it for whole
+		panic(http.ErrAbortHandler) // no client may consider the response complete
 	}
 	h := a.rw.Header()
 	h.Del("Content-Encoding")
@@ -122,7 +122,7 @@ func (a *answer) fail(err error) {
 	http.Error(a.rw, "This cannot be answered just now.", http.StatusInternalServerError)
 }
 
-// refuse answers an error of the protocol.
+// refuse answers a protocol error.
 func (a *answer) refuse(e *oaipmh.Error) {
 	a.rw.Header().Del("ETag")
 	a.rw.Header().Set("Cache-Control", "no-store")
@@ -132,11 +132,11 @@ func (a *answer) refuse(e *oaipmh.Error) {
 		err = a.end()
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client is gone
+		panic(http.ErrAbortHandler) // the client has disconnected
 	}
 }
 
-// begin makes what the response is written through. Nothing is sent yet.
+// begin creates the writers of the response. Nothing is sent yet.
 func (a *answer) begin() {
 	h := a.rw.Header()
 	h.Set("Content-Type", "text/xml; charset=utf-8") // OAI-PMH 2.0, 3.1.2.1
@@ -151,7 +151,7 @@ func (a *answer) begin() {
 		return
 	}
 	h.Set("Content-Encoding", "gzip")
-	zip, _ := gzip.NewWriterLevel(a.rw, gzip.BestSpeed) // the level is right
+	zip, _ := gzip.NewWriterLevel(a.rw, gzip.BestSpeed) // the level is valid
 	a.out, a.shut = oaipmh.NewWriter(zip, head, oaipmh.Second), zip.Close
 }
 
@@ -162,8 +162,8 @@ func (a *answer) end() error {
 	return a.shut()
 }
 
-// unchanged answers that a client knows the response already, if it does: it
-// follows from the request and from what the sets hold.
+// unchanged answers 304 if the client already has the response, which depends
+// on the request and the content of the sets.
 func (a *answer) unchanged(sets []*index) bool {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "1 %q", a.q)
@@ -219,7 +219,7 @@ func (a *answer) listSets() error {
 	return a.end()
 }
 
-// prefixes returns the formats there are beside oai_dc, by prefix.
+// prefixes returns the formats other than oai_dc, by prefix.
 func (a *answer) prefixes() (map[string]oaipmh.Format, error) {
 	all := make(map[string]oaipmh.Format)
 	for _, x := range a.sets {
@@ -236,8 +236,8 @@ func (a *answer) prefixes() (map[string]oaipmh.Format, error) {
 	return all, nil
 }
 
-// noItem reports that there is no item of the identifier asked for. What could
-// be none must not be told as one in the response (OAI-PMH 2.0, 3.2).
+// noItem reports that no item has the requested identifier. An invalid
+// identifier must not be repeated in the response (OAI-PMH 2.0, 3.2).
 func (a *answer) noItem() error {
 	if _, err := url.Parse(a.q.Identifier); err != nil || !sayable(a.q.Identifier) {
 		return badArgument("%.80q is no identifier, which is a URI", a.q.Identifier)
@@ -271,7 +271,7 @@ func (a *answer) listFormats() error {
 	return a.end()
 }
 
-// ofItem returns those of the formats in which the item asked for is to be had.
+// ofItem returns the formats in which the requested item is available.
 func (a *answer) ofItem(all map[string]oaipmh.Format) (map[string]oaipmh.Format, error) {
 	had := make(map[string]oaipmh.Format)
 	there, known := false, false

@@ -12,7 +12,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Several sets are one after the other; one that is asked for is alone.
+// A list of all sets has one set after the other; a list of one set has only
+// that.
 func TestSets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *repository.Options) {
@@ -36,7 +37,7 @@ func TestSets(t *testing.T) {
 	wantIDs(t, []*response{w.ask("verb=GetRecord&metadataPrefix=oai_dc&identifier=x:1")}, "x:1")
 }
 
-// An item of several sets is one record that names them all; it is deleted when
+// An item in several sets is one record that names them all; it is deleted when
 // it has left the last (OAI-PMH 2.0, 2.6).
 func TestShared(t *testing.T) {
 	t.Parallel()
@@ -89,7 +90,7 @@ func TestShared(t *testing.T) {
 	wantIDs(t, w.all(lists[1]+"&from="+since), "oai:example.org:1", "-https://example.org/2")
 }
 
-// A set that is in another wholly makes no parts with nothing in them.
+// A set that is a subset of another causes no empty parts.
 func TestSharedWholly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *repository.Options) {

@@ -15,9 +15,9 @@ import (
 	"lockstep/oaipmh"
 )
 
-// A resumption token says all there is to know of a list and how far it was read
-// (OAI-PMH 2.0, 3.5): we remember nothing, so one can be used again, and after a
-// restart. It is signed, so that none can be made up.
+// A resumption token contains the complete state of a list (OAI-PMH 2.0, 3.5):
+// the server stores nothing, so a token can be used again, and after a restart.
+// It is signed, so that clients cannot invent one.
 const (
 	tokenLife = 7 * 24 * time.Hour
 	tokenMark = 12 // bytes of a signature
@@ -27,7 +27,7 @@ const (
 
 var tokenCoding = base64.RawURLEncoding
 
-// putToken ends a part of a list.
+// putToken writes the token at the end of a part of a list.
 func (a *answer) putToken(l *listing, sets []*index, first int64, more bool) error {
 	t := oaipmh.Token{Complete: -1, Cursor: first}
 	if l.Whole {
@@ -53,7 +53,7 @@ func (a *answer) putToken(l *listing, sets []*index, first int64, more bool) err
 	return a.out.Token(&t)
 }
 
-// resume returns the list a token stands for.
+// resume returns the list of a token.
 func (a *answer) resume(token string) (*listing, error) {
 	secret, err := a.key(a.ctx)
 	if err != nil {
@@ -83,8 +83,8 @@ func badToken(why string) *oaipmh.Error {
 	return &oaipmh.Error{Code: oaipmh.CodeBadResumptionToken, Message: "the resumption token cannot be used: " + why}
 }
 
-// key returns what tokens are signed with, which stays the same as long as the
-// catalog does.
+// key returns the signing key of tokens, which does not change for the lifetime
+// of the catalog.
 func (r *Repository) key(ctx context.Context) ([]byte, error) {
 	r.secrecy.Lock()
 	defer r.secrecy.Unlock()

@@ -19,7 +19,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A response is what encoding/xml makes of a response: a reader that is not ours.
+// A response is a response parsed by encoding/xml, independently of package
+// oaipmh.
 type response struct {
 	XMLName      xml.Name `xml:"http://www.openarchives.org/OAI/2.0/ OAI-PMH"`
 	ResponseDate string   `xml:"http://www.openarchives.org/OAI/2.0/ responseDate"`
@@ -94,7 +95,7 @@ type world struct {
 	failing  map[string]error
 }
 
-// newWorld returns one whose set has published nothing but that it is empty.
+// newWorld returns a world whose set is published and empty.
 func newWorld(t *testing.T, change func(*repository.Options)) *world {
 	t.Helper()
 	w := &world{T: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), contents: make(map[string]string), failing: make(map[string]error)}
@@ -127,7 +128,7 @@ func (w *world) clock() time.Time {
 	return w.now
 }
 
-// pass lets time go by.
+// pass advances the clock.
 func (w *world) pass(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,14 +157,14 @@ func (w *world) mark(set string) catalog.Mark {
 	return m
 }
 
-// fail has opening a resource fail, or no more.
+// fail makes opening a resource fail, or work again.
 func (w *world) fail(uri string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failing[uri] = err
 }
 
-// put puts a resource of the type and content.
+// put stores a resource with a type and content.
 func (w *world) put(uri, mediaType, content string, links ...resourcesync.Link) {
 	w.Helper()
 	w.putIn(listURI, uri, mediaType, content, links...)
@@ -202,7 +203,7 @@ func (w *world) do(method, query string, header http.Header) *httptest.ResponseR
 	return rec
 }
 
-// ask asks by GET and returns the answer, which must be one.
+// ask sends a GET request and returns the response, which must be valid.
 func (w *world) ask(query string) *response {
 	w.Helper()
 	rec := w.do(http.MethodGet, query, nil)
@@ -227,7 +228,7 @@ func (w *world) parse(body string) *response {
 	return r
 }
 
-// all asks for a list to its end, and returns the responses.
+// all requests a list to its end, and returns the responses.
 func (w *world) all(query string) []*response {
 	w.Helper()
 	all := []*response{w.ask(query)}
@@ -247,8 +248,8 @@ func (w *world) all(query string) []*response {
 	}
 }
 
-// ids returns the identifiers a list has, in order, those of deleted ones with a
-// minus.
+// ids returns the identifiers in a list, in order; those of deleted items have a
+// minus sign.
 func ids(rs []*response) (all []string) {
 	for _, r := range rs {
 		for _, h := range r.headers() {

@@ -60,7 +60,7 @@ type Reader struct {
 	lastEvent Datetime
 	firstTime Datetime     // earliest event time
 	listed    []Capability // in a Capability List
-	reported      map[string]int
+	reported  map[string]int
 	violation error // of a strict Reader
 	unlocated UnlocatedError
 }

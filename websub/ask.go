@@ -15,14 +15,14 @@ import (
 
 const (
 	maxAsking  = 32                   // requests under way at a time
-	gathering  = 5 * time.Millisecond // of reasons to look, from one look to the next
-	longestNap = 10 * time.Minute     // between looks at what is due, should the clock be set
-	savePause  = 5 * time.Second      // after a memory that could not be saved
-	lookTime   = 5 * time.Minute      // for a rediscovery, or half of what is left of the lease
+	gathering  = 5 * time.Millisecond // for which updates are gathered before the next check
+	longestNap = 10 * time.Minute     // between checks of what is due, in case the clock is set
+	savePause  = 5 * time.Second      // after a state that could not be saved
+	lookTime   = 5 * time.Minute      // for a rediscovery, or half of the rest of the lease
 )
 
-// Run asks, asks again, and renews until ctx ends; then it returns nil. It
-// returns an error if the memory cannot be read.
+// Run sends requests, retries them, and renews subscriptions until ctx ends;
+// then it returns nil. It returns an error if the state cannot be read.
 func (s *Subscriber) Run(ctx context.Context) error {
 	if _, err := s.current(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -67,13 +67,13 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	return nil
 }
 
-// nap returns how long there is nothing to do.
+// nap returns the time until the next action.
 func (s *Subscriber) nap() time.Duration {
 	m, now := s.memory.Load(), s.opts.Clock()
 	nap := longestNap
 	until := func(t time.Time) { nap = min(nap, max(t.Sub(now), time.Millisecond)) }
 	for id, w := range m.Wishes {
-		open := !w.Dropped // there is nothing that is wanted, or will be
+		open := !w.Dropped // nothing is requested, now or later
 		for _, l := range m.of(id) {
 			if l.State != pending {
 				until(l.Expires)
@@ -81,7 +81,7 @@ func (s *Subscriber) nap() time.Duration {
 			held := l.State == active && s.holds(w, l)
 			open = open && l.State != pending && !held
 			switch {
-			case s.isBusy(l.Name): // wakes us when it is done
+			case s.isBusy(l.Name): // the job wakes Run when it is done
 			case held:
 				until(later(l.Renew, l.Next))
 			case l.State != active:
@@ -111,7 +111,7 @@ func (s *Subscriber) setBusy(name string, busy bool) {
 	}
 }
 
-// work does one job, and notes what came of it.
+// work does one job and records the result.
 func (s *Subscriber) work(ctx context.Context, room chan struct{}, j job) {
 	defer s.poke()
 	defer s.setBusy(j.name, false)
@@ -130,7 +130,7 @@ func (s *Subscriber) work(ctx context.Context, room chan struct{}, j job) {
 	}
 	moved, err := s.request(ctx, l, j.mode)
 	if ctx.Err() != nil {
-		return // it is asked again by the next process
+		return // the next process sends it again
 	}
 	_, uerr := s.update(ctx, func(c *change) bool { return c.answered(j, moved, err) })
 	if uerr != nil && ctx.Err() == nil {
@@ -138,8 +138,8 @@ func (s *Subscriber) work(ctx context.Context, room chan struct{}, j job) {
 	}
 }
 
-// request sends one request for l (WS-S-01). moved is where the hub is from
-// now on, if it said so.
+// request sends one request for l (WS-S-01). moved is the hub's new address, if
+// it returned one.
 func (s *Subscriber) request(ctx context.Context, l *subscription, mode string) (moved string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeTime)
 	defer cancel()
@@ -173,8 +173,8 @@ func (s *Subscriber) request(ctx context.Context, l *subscription, mode string) 
 	return a.moved, nil
 }
 
-// answered notes what a hub said to a request. Verification may have come
-// before, and counts for more.
+// answered records a hub's answer to a request. Verification may have come
+// before, and takes precedence.
 func (c *change) answered(j job, moved string, err error) bool {
 	l := c.Subscriptions[j.name]
 	if l == nil || l.State == ended || !l.Asked.Equal(j.ask) || (j.mode == ModeUnsubscribe) != (l.State == ending) {
@@ -192,13 +192,13 @@ func (c *change) answered(j job, moved string, err error) bool {
 	if errors.As(err, &refused) {
 		final, wait = refused.Permanent(), refused.RetryAfter
 	}
-	reason := strings.TrimPrefix(err.Error(), "hub "+plain(l.hub())+": ") // told beside it
+	reason := strings.TrimPrefix(err.Error(), "hub "+plain(l.hub())+": ") // the event already has it
 	c.failed(l, l.hide(reason), final, wait, triesPerHub)
 	return true
 }
 
-// hide takes out of text what only we and the hub may know, should the hub
-// repeat it (WS-SEC-07).
+// hide removes secrets shared with the hub from text, in case the hub repeats
+// them (WS-SEC-07).
 func (l *subscription) hide(text string) string {
 	for _, secret := range []string{l.Name, l.Secret, l.NewSecret, l.OldSecret} {
 		if secret != "" {
@@ -208,8 +208,8 @@ func (l *subscription) hide(text string) string {
 	return text
 }
 
-// look asks where topic and hubs are now. It reports whether the job still
-// makes sense.
+// look discovers the current topic and hubs. It reports whether the job is
+// still needed.
 func (s *Subscriber) look(ctx context.Context, j job) bool {
 	m := s.memory.Load()
 	l := m.Subscriptions[j.name]

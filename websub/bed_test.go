@@ -17,12 +17,12 @@ import (
 	"lockstep/websub"
 )
 
-// A keeper keeps the document of a Subscriber in memory.
+// A keeper stores the document of a Subscriber in memory.
 type keeper struct {
 	mu    sync.Mutex // guards what follows
 	doc   []byte
 	saves int
-	err   error // of Save
+	err   error // returned by Save
 }
 
 func (k *keeper) Load(context.Context) ([]byte, error) {
@@ -47,8 +47,8 @@ func (k *keeper) fail(err error) {
 	k.err = err
 }
 
-// A hub plays the part of one, as strict as the public suite's: it demands what
-// a request must have, and verifies before it answers.
+// A hub is a test hub as strict as the public suite's: it requires every
+// mandatory parameter, and verifies before it answers.
 type hub struct {
 	t      testing.TB
 	client *http.Client
@@ -58,17 +58,17 @@ type hub struct {
 	requests []url.Values
 	bodies   []string
 	subs     map[string]url.Values // by callback: the verified request
-	lease    string                // granted; "": none is named
+	lease    string                // granted; "": none is stated
 	answer   func(w http.ResponseWriter, form url.Values) bool
-	silent   bool // accepts, and does not verify
+	silent   bool // accepts requests but does not verify
 	verified int
-	refused  int // questions that were not answered with the challenge
+	refused  int // verifications that were not answered with the challenge
 }
 
 func newHub(t testing.TB) *hub {
 	h := &hub{t: t, subs: map[string]url.Values{}, lease: "86400"}
 	h.client = &http.Client{
-		Transport:     &http.Transport{}, // its own: others close the idle connections of theirs
+		Transport:     &http.Transport{}, // its own: other tests close the idle connections of theirs
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return h
@@ -123,7 +123,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// verify asks the subscriber whether it meant it.
+// verify asks the subscriber to confirm a request.
 func (h *hub) verify(callback, mode, topic, lease string) bool {
 	q := url.Values{"hub.mode": {mode}, "hub.topic": {topic}, "hub.challenge": {"challenge-of-a-strict-hub"}}
 	if lease != "" && mode == "subscribe" {
@@ -166,7 +166,7 @@ func (h *hub) sub() (string, url.Values) {
 	return "", nil
 }
 
-// asked returns how often that mode was asked for.
+// asked returns the number of requests with that mode.
 func (h *hub) asked(mode string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,8 +179,8 @@ func (h *hub) asked(mode string) int {
 	return n
 }
 
-// deliver posts body as the suite does, and returns the status. Header fields
-// are pairs of name and value.
+// deliver posts body like the suite, and returns the status. Header fields are
+// pairs of name and value.
 func (h *hub) deliver(callback, body string, fields ...string) int {
 	h.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, callback, strings.NewReader(body))
@@ -203,7 +203,7 @@ func (h *hub) deliver(callback, body string, fields ...string) int {
 	return resp.StatusCode
 }
 
-// signed returns the header field of a right signature.
+// signed returns the header field with a valid signature.
 func signed(t testing.TB, method, secret, body string) []string {
 	t.Helper()
 	s, err := websub.Sign(method, []byte(secret), []byte(body))
@@ -213,7 +213,7 @@ func signed(t testing.TB, method, secret, body string) []string {
 	return []string{"X-Hub-Signature", s}
 }
 
-// A bed is a Subscriber in which all that matters is recorded.
+// A bed is a Subscriber whose events and deliveries are recorded.
 type bed struct {
 	*websub.Subscriber
 	t     testing.TB
@@ -224,10 +224,10 @@ type bed struct {
 	mu         sync.Mutex // guards what follows
 	events     []websub.SubscriberEvent
 	deliveries []websub.Delivery
-	kept       error // of Deliver
+	kept       error // returned by Deliver
 }
 
-// bare returns options with which a test can begin.
+// options returns options for a test to modify.
 func (b *bed) options() websub.SubscriberOptions {
 	return websub.SubscriberOptions{
 		State: b.keep, RetryFirst: 20 * time.Millisecond, RetryMost: time.Second, Pending: 5 * time.Second,

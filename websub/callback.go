@@ -10,9 +10,9 @@ import (
 var parameters = [...]string{"hub.mode", "hub.topic", "hub.challenge", "hub.lease_seconds", "hub.reason"}
 
 // VerificationURL returns callback with parameters added, as a hub calls it to
-// verify or to deny: hub.mode first, others in alphabetical order behind those
-// of the Recommendation. A query that the callback has stays in front, as it is
-// (WS-H-10).
+// verify or to deny: hub.mode first, other parameters in alphabetical order
+// after those of the Recommendation. An existing query of the callback stays in
+// front, unchanged (WS-H-10).
 func VerificationURL(callback string, added url.Values) string {
 	callback, _, _ = strings.Cut(callback, "#") // is never sent
 	var b strings.Builder

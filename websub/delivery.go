@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// DeliveryIDHeader is the header field with which our hub names a message: the
-// same for all subscribers and all attempts.
+// DeliveryIDHeader is the header field in which Lockstep's hub sends the ID of
+// a message: the same for all subscribers and all attempts.
 const DeliveryIDHeader = "Hub-Delivery-Id"
 
 const (
-	maxRecent   = 64       // messages of a wish that are known again when they come twice
-	maxUnderWay = 8        // deliveries of a wish at a time; each may hold a body
-	firstRead   = 64 << 10 // bytes of a body made room for before they came
+	maxRecent   = 64       // messages of a Wish remembered to recognize duplicates
+	maxUnderWay = 8        // concurrent deliveries of a Wish; each may hold a body
+	firstRead   = 64 << 10 // bytes of a body allocated before any arrived
 
 	lingerBytes = 64 << 20
 	lingerTime  = 2 * time.Second
 )
 
 // readBody reads the body of a delivery. status is 0, or the answer to a body
-// that is too large or broke off; the limit holds while it is read
+// that is too large or truncated; the limit is enforced while reading
 // (WS-SEC-06).
 func readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, status int) {
 	if r.ContentLength > most {
 		return nil, http.StatusRequestEntityTooLarge
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(exchangeTime)) // where it can be set
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(exchangeTime)) // if the connection supports it
 	var b bytes.Buffer
 	b.Grow(int(min(max(r.ContentLength, 0), firstRead)) + bytes.MinRead)
 	_, err := io.Copy(&b, http.MaxBytesReader(nil, r.Body, most))
@@ -44,25 +44,26 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, 
 	return b.Bytes(), 0
 }
 
-// tooLarge answers a body that is too large, and then takes what is left of it,
-// up to some bytes and for some time, and throws it away: many hubs read no
-// answer before they have sent all, and learn of none if the connection ends
-// meanwhile.
+// tooLarge answers a body that is too large, and then reads and discards the
+// rest of it, up to some bytes and for some time: many hubs read no answer
+// before they have sent the whole body, and never see it if the server closes
+// the connection before.
 func tooLarge(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
-	_ = c.EnableFullDuplex() // as with the others: where it can be done
+	_ = c.EnableFullDuplex() // if the protocol supports it
 	w.Header().Set("Connection", "close")
 	w.WriteHeader(http.StatusRequestEntityTooLarge)
 	_ = c.Flush()
 	if r.Header.Get("Expect") == "" {
 		_ = c.SetReadDeadline(time.Now().Add(lingerTime))
-		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // whatever becomes of it
+		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // only the reading counts
 	}
 }
 
-// checked returns the answer to a delivery whose signature is not right, or 0:
-// where it is missing, that it is forbidden (WS-X-06); where it is wrong, what
-// every delivery is told, so that nobody can guess his way (WS-X-05).
+// checked returns the answer to a delivery with an invalid signature, or 0: a
+// missing signature is forbidden (WS-X-06); a wrong one gets the same answer as
+// a valid delivery, so that a sender cannot find the right one by trying
+// (WS-X-05).
 func (s *Subscriber) checked(r *http.Request, l *subscription, body []byte) (status int) {
 	values := r.Header.Values(SignatureHeader)
 	var failed error
@@ -73,20 +74,19 @@ func (s *Subscriber) checked(r *http.Request, l *subscription, body []byte) (sta
 			continue
 		}
 		if method == "sha1" && s.tallyOf(l.WishID).first(l.Name) { // WS-X-08
-			s.tell(SubscriberEvent{Kind: Weak, ID: l.WishID, Topic: l.Topic, Hub: l.hub(), Reason: "it signs with sha1", At: s.opts.Clock()})
+			s.report(SubscriberEvent{Kind: Weak, ID: l.WishID, Topic: l.Topic, Hub: l.hub(), Reason: "it signs with sha1", At: s.opts.Clock()})
 		}
 		return 0
 	}
 	s.tallyOf(l.WishID).forge()
-	s.tell(SubscriberEvent{Kind: Forged, ID: l.WishID, Topic: l.Topic, Hub: l.hub(), Reason: failed.Error(), At: s.opts.Clock()})
+	s.report(SubscriberEvent{Kind: Forged, ID: l.WishID, Topic: l.Topic, Hub: l.hub(), Reason: failed.Error(), At: s.opts.Clock()})
 	if errors.Is(failed, ErrUnsigned) {
 		return http.StatusForbidden
 	}
 	return http.StatusAccepted
 }
 
-// A tally is what is known of the deliveries of one wish since the process
-// started.
+// A tally is the state of one Wish's deliveries since the process started.
 type tally struct {
 	mu        sync.Mutex // guards what follows
 	underWay  int
@@ -95,19 +95,19 @@ type tally struct {
 	forged    int64
 	last      time.Time
 	recent    []message // the newest at the end
-	weak      string    // the subscription whose hub was seen to sign with sha1
+	weak      string    // name of the subscription whose hub was seen to sign with sha1
 }
 
-// A message is one that was accepted.
+// A message is an accepted message.
 type message struct {
 	sum [sha256.Size]byte
 	at  time.Time
-	ids map[string]string // the hub's name for it, by subscription it came for
+	ids map[string]string // the hub's ID of it, by the subscription it was delivered for
 }
 
 func sumOf(body []byte) [sha256.Size]byte { return sha256.Sum256(body) }
 
-// tallyOf returns the tally of a wish. There are as many as there are wishes.
+// tallyOf returns the tally of a Wish. There are as many as there are Wishes.
 func (s *Subscriber) tallyOf(id string) *tally {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,9 +135,9 @@ func (t *tally) leave() {
 	t.underWay--
 }
 
-// has reports whether the message was accepted before: the hub repeats what we
-// acknowledged, or it came for the subscription this one takes the place of
-// (WS-L-05).
+// has reports whether the message was accepted before: the hub repeats an
+// acknowledged one, or it was delivered for the subscription that this one
+// replaces (WS-L-05).
 func (t *tally) has(l *subscription, id string, sum [sha256.Size]byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,7 +150,7 @@ func (t *tally) has(l *subscription, id string, sum [sha256.Size]byte) bool {
 		switch {
 		case came && (id == "" || known != id): // the topic has the same content again
 			continue
-		case !came && m.at.Before(l.Since): // from before this one: not the same message
+		case !came && m.at.Before(l.Since): // from before this subscription: a different message
 			continue
 		}
 		m.ids[l.Name] = id
@@ -177,7 +177,7 @@ func (t *tally) forge() {
 	t.forged++
 }
 
-// first reports whether that is the first time for the subscription.
+// first reports whether this is the first call for the subscription.
 func (t *tally) first(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// A Doer sends requests, as an http.Client does. Guards against addresses that
-// strangers name, and timeouts, are its business.
+// A Doer sends requests, like an http.Client. It is responsible for timeouts
+// and for guarding against addresses that strangers name.
 //
-// Redirects are followed here, by hand, because what the standard client makes
-// of a POST would not do (WS-S-09). A Doer that is an *http.Client is told not
-// to; another one should not follow them either.
+// This package follows redirects itself, because the standard client's handling
+// of a redirected POST does not conform (WS-S-09). It disables redirects of a
+// Doer that is an *http.Client; another Doer should not follow them either.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// A StatusError reports a resource that did not answer with 2xx.
+// A StatusError reports an answer other than 2xx.
 type StatusError struct {
 	Method string
 	Status int
@@ -27,12 +27,12 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("%s: status %d", e.Method, e.Status) }
 
-// A Discovery is what a resource says of its topic and hubs.
+// A Discovery is the topic and hubs that a resource names.
 type Discovery struct {
-	Topic    string   // the self URL, to subscribe to (WS-D-06)
-	Hubs     []string // those reached over HTTPS first, then as they were found (WS-D-10)
-	URL      string   // that answered, after redirects
-	Warnings []string // liberties that were taken
+	Topic    string   // the self URL, the topic to subscribe to (WS-D-06)
+	Hubs     []string // those reached over HTTPS first, otherwise in the order found (WS-D-10)
+	URL      string   // the URL that answered, after redirects
+	Warnings []string // deviations that were accepted
 }
 
 // ErrNoHub reports a resource that names no hub.
@@ -42,8 +42,8 @@ var ErrNoHub = errors.New("it names no hub")
 // is ready to use.
 type Discoverer struct {
 	Client Doer
-	Header http.Header // sent with every request: Accept and Accept-Language may decide on the topic (WS-D-11)
-	Body   bool        // take links from the body element of HTML, too, which may be a stranger's (WS-D-12)
+	Header http.Header // sent with every request: Accept and Accept-Language may determine the topic (WS-D-11)
+	Body   bool        // also use links in the body element of HTML, which may be user content (WS-D-12)
 	Strict bool        // refuse a resource that names several topics (WS-D-08)
 }
 
@@ -54,13 +54,13 @@ func Discover(ctx context.Context, client Doer, address string) (*Discovery, err
 }
 
 // Discover finds topic and hubs of the resource at address: in the Link headers
-// of HEAD, then of GET, then in the feed or page itself; what comes first
-// counts (WS-D-04). If the resource could be read and names no hub, the error
-// is [ErrNoHub], and the Discovery is there, too.
+// of HEAD, then of GET, then in the feed or page itself; the first source wins
+// (WS-D-04). If the resource was read and names no hub, Discover returns the
+// Discovery together with [ErrNoHub].
 func (d *Discoverer) Discover(ctx context.Context, address string) (*Discovery, error) {
 	f := &finding{d: d, out: &Discovery{}}
 	err := f.head(ctx, address)
-	if err != nil || !f.whole() { // WS-D-05: perhaps it does not answer HEAD
+	if err != nil || !f.whole() { // WS-D-05: it may not support HEAD
 		err = f.get(ctx, address)
 	}
 	if err != nil && len(f.hubs) == 0 {
@@ -89,7 +89,7 @@ func (f *finding) warn(format string, args ...any) {
 	f.out.Warnings = append(f.out.Warnings, fmt.Sprintf(format, args...))
 }
 
-// whole reports whether there is nothing left to look for.
+// whole reports whether the topic and a hub were found.
 func (f *finding) whole() bool { return len(f.hubs) > 0 && len(f.selfs) > 0 }
 
 func (f *finding) head(ctx context.Context, address string) error {
@@ -104,8 +104,8 @@ func (f *finding) head(ctx context.Context, address string) error {
 	return nil
 }
 
-// get looks at the headers of GET, and where they do not name both at the body
-// for the other one (WS-D-08).
+// get examines the headers of GET and, if they do not name both, the body for
+// the missing one (WS-D-08).
 func (f *finding) get(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, exchangeTime)
 	defer cancel()
@@ -113,7 +113,7 @@ func (f *finding) get(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = a.Body.Close() }() // was read as far as it was of use
+	defer func() { _ = a.Body.Close() }() // read as far as needed
 	l := headerLinks(a.Header.Values("Link"), a.url)
 	f.complete(l)
 	if f.whole() {
@@ -131,7 +131,7 @@ func (f *finding) get(ctx context.Context, address string) error {
 	return nil
 }
 
-// complete takes of l what is not known yet.
+// complete adds links of l that are still missing.
 func (f *finding) complete(l links) {
 	if len(f.hubs) == 0 {
 		f.hubs = l.hubs
@@ -141,7 +141,7 @@ func (f *finding) complete(l links) {
 	}
 }
 
-// ask returns an answer of 2xx. The links of the last response count, not those
+// ask returns a 2xx answer. It uses the links of the last response, not those
 // of redirects (WS-D-09).
 func (f *finding) ask(ctx context.Context, method, address string) (*answer, error) {
 	header := http.Header{"User-Agent": {defaultUserAgent}}
@@ -161,7 +161,7 @@ func (f *finding) ask(ctx context.Context, method, address string) (*answer, err
 	return a, nil
 }
 
-// settle decides on the topic, and puts the hubs in order.
+// settle chooses the topic and orders the hubs.
 func (f *finding) settle() error {
 	switch {
 	case len(f.selfs) > 1 && f.d.Strict:
@@ -181,7 +181,7 @@ func (f *finding) settle() error {
 	return nil
 }
 
-// securedFirst returns hubs with those reached over HTTPS in front (WS-D-10).
+// securedFirst returns hubs, those reached over HTTPS first (WS-D-10).
 func securedFirst(hubs []string) []string {
 	out := slices.Clone(hubs)
 	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })

@@ -37,8 +37,8 @@ func inUTF16(s string) string {
 	return string(b)
 }
 
-// What is found at http://h/d/page (WS-D-03, WS-D-07, WS-D-08, WS-D-10,
-// WS-D-12, WS-D-13).
+// The discovery results for http://h/d/page (WS-D-03, WS-D-07, WS-D-08,
+// WS-D-10, WS-D-12, WS-D-13).
 func TestDiscover(t *testing.T) {
 	t.Parallel()
 	const self = "http://h/self"
@@ -87,8 +87,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// HEAD that is not answered, or says nothing, is repeated with GET (WS-D-04,
-// WS-D-05); headers count before a body is looked at.
+// A HEAD that fails or returns no links is repeated with GET (WS-D-04,
+// WS-D-05); headers take precedence over the body.
 func TestDiscoverHead(t *testing.T) {
 	t.Parallel()
 	const good = `<http://hub/>; rel=hub, </self>; rel=self`
@@ -134,7 +134,7 @@ func TestDiscoverInVain(t *testing.T) {
 		name, address string
 		page          respond
 		want          string
-		none          bool // there is no hub, all else is well
+		none          bool // no hub is named, everything else is valid
 	}{
 		{"no links", "http://h/", page200("<p>hello"), "discover hub of http://h/: it names no hub", true},
 		{"JSON", "http://h/", page200(`{"a": "<link rel=hub href=x>"`), "it names no hub", true},
@@ -158,7 +158,7 @@ func TestDiscoverInVain(t *testing.T) {
 	}
 }
 
-// What a Discoverer can be told: WS-D-08, WS-D-11, WS-D-12.
+// Options of a Discoverer: WS-D-08, WS-D-11, WS-D-12.
 func TestDiscoverer(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -178,7 +178,7 @@ func TestDiscoverer(t *testing.T) {
 	}
 }
 
-// Credentials are for the host they were meant for.
+// Credentials are sent only to their host.
 func TestDiscoverKeepsCredentials(t *testing.T) {
 	t.Parallel()
 	var other http.Header
@@ -198,8 +198,8 @@ func TestDiscoverKeepsCredentials(t *testing.T) {
 	}
 }
 
-// A topic that moved (WS-P-06): its old address redirects to where the new self
-// and hub are.
+// A topic that moved (WS-P-06): its old address redirects to the resource with
+// the new self and hub.
 func TestDiscoverMovedTopic(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -216,7 +216,7 @@ func TestDiscoverMovedTopic(t *testing.T) {
 	}
 }
 
-// An endless page is looked at up to a limit.
+// An endless page is read up to a limit.
 func TestDiscoverEndless(t *testing.T) {
 	t.Parallel()
 	for _, begin := range []string{"<feed><title>", "<html><title>", "<feed>" + strings.Repeat("<a>", 1000), "<html a='", "<feed a='"} {

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// An EventKind says what happened to a subscription.
+// An EventKind is a kind of event of a subscription.
 type EventKind string
 
 // The kinds of events.
 const (
-	Verified EventKind = "verified" // a new subscription came to be, maybe in place of another
+	Verified EventKind = "verified" // a new subscription was verified; it may replace another
 	Renewed  EventKind = "renewed"  // its lease was extended
-	Denied   EventKind = "denied"   // the hub denied it, or ended it; Reason says why
-	Refused  EventKind = "refused"  // the hub refused, cannot be reached, or did not verify in time; Reason says why
-	Expired  EventKind = "expired"  // the lease ended without renewal, and nothing took its place
-	Ended    EventKind = "ended"    // unsubscribed, and nothing took its place
+	Denied   EventKind = "denied"   // the hub denied it, or ended it; see Reason
+	Refused  EventKind = "refused"  // the hub refused, cannot be reached, or did not verify in time; see Reason
+	Expired  EventKind = "expired"  // the lease ended without renewal or replacement
+	Ended    EventKind = "ended"    // unsubscribed, without replacement
 	Forged   EventKind = "forged"   // a delivery had no signature or a wrong one
-	Weak     EventKind = "weak"     // a delivery was signed with sha1; said once for a subscription and process
-	Unknown  EventKind = "unknown"  // something came for a callback that does not exist; nothing else is told
+	Weak     EventKind = "weak"     // a delivery was signed with sha1; reported once per subscription and process
+	Unknown  EventKind = "unknown"  // a request for a callback that does not exist; all other fields are empty
 )
 
-// A SubscriberEvent tells what happened to a subscription. It never holds a
+// A SubscriberEvent reports an event of a subscription. It never contains a
 // secret or a callback.
 type SubscriberEvent struct {
 	Kind    EventKind
@@ -30,20 +30,20 @@ type SubscriberEvent struct {
 	Topic   string
 	Hub     string
 	Reason  string
-	Expires time.Time // end of the lease, of Verified and Renewed
+	Expires time.Time // end of the lease, for Verified and Renewed
 	At      time.Time
 }
 
-// tell tells an event, one after the other. Log lines hold no more than events
-// do: no secret, no callback (WS-SEC-07).
-func (s *Subscriber) tell(e SubscriberEvent) {
-	s.telling.Lock()
-	defer s.telling.Unlock()
-	if e.Kind != Unknown { // anybody can make those, as many as there is time for
+// report reports and logs events, one after the other. Log lines contain no
+// more than events do: no secret, no callback (WS-SEC-07).
+func (s *Subscriber) report(e SubscriberEvent) {
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
+	if e.Kind != Unknown { // any client can cause those, in any number
 		level := slog.LevelInfo
 		switch e.Kind {
 		case Denied, Refused, Expired:
-			if s.opts.OnEvent == nil { // else who is told says so, in words of the whole
+			if s.opts.OnEvent == nil { // otherwise the event handler logs it
 				level = slog.LevelWarn
 			}
 		case Forged, Weak:

@@ -12,8 +12,8 @@ import (
 	"lockstep/websub"
 )
 
-// A page that names its topic and hub, a small hub, and a Subscriber that is
-// told of news.
+// A page that names its topic and hub, a small hub, and a Subscriber that
+// receives a change.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -50,7 +50,7 @@ func Example() {
 	verified, delivered := make(chan string, 1), make(chan string, 1)
 	s, err := websub.NewSubscriber(websub.SubscriberOptions{
 		Callback: callbacks.URL,
-		State:    &keeper{}, // keep it in a file, and it survives a restart
+		State:    &keeper{}, // use a file to survive a restart
 		Deliver: func(_ context.Context, d websub.Delivery) error {
 			delivered <- string(d.Body)
 			return nil

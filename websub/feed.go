@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	maxDepth = 256 // of elements in a feed; deeper ones are no feed
+	maxDepth = 256 // nesting depth of elements in a feed; deeper documents are rejected
 
 	nsRS  = "http://www.openarchives.org/rs/terms/"
 	nsXML = "http://www.w3.org/XML/1998/namespace"
 )
 
-// feedLinks returns the links of an XML feed; ok is false if text is none.
-// Where they stand says the root: in Atom and ResourceSync documents they are
-// its children, in RSS and RDF those of channel (WS-D-13).
+// feedLinks returns the links of an XML feed; ok is false if text is not one.
+// The root determines where they are: in Atom and ResourceSync documents they
+// are its children, in RSS and RDF those of channel (WS-D-13).
 func feedLinks(text []byte, base *url.URL) (l links, ok bool) {
 	d := xml.NewDecoder(bytes.NewReader(inUTF8(text)))
 	d.Strict = false
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // see inUTF8
 	f := &feed{links: &l}
-	bases := []*url.URL{base} // of the elements that are open
+	bases := []*url.URL{base} // of the open elements
 	for {
 		t, err := d.Token()
 		if err != nil {
-			return l, f.known // what came before the error counts
+			return l, f.known // links before the error are valid
 		}
 		switch t := t.(type) {
 		case xml.StartElement:
@@ -48,16 +48,16 @@ func feedLinks(text []byte, base *url.URL) (l links, ok bool) {
 	}
 }
 
-// A feed is the state of reading one.
+// A feed is the state of parsing one.
 type feed struct {
 	links   *links
-	known   bool // the root is one of a feed
+	known   bool // the root is that of a feed
 	channel bool // the links are children of channel
-	inside  bool // such a channel is open
+	inside  bool // a channel is open
 }
 
-// start takes an element at that depth; 0 is the root. It reports whether to
-// go on.
+// start handles an element at that depth; 0 is the root. It reports whether to
+// continue.
 func (f *feed) start(t xml.StartElement, depth int, base *url.URL) bool {
 	switch depth {
 	case 0:
@@ -96,7 +96,7 @@ func (f *feed) start(t xml.StartElement, depth int, base *url.URL) bool {
 	return true
 }
 
-// xmlBase returns what addresses in the element are relative to.
+// xmlBase returns the base URL of addresses in the element.
 func xmlBase(base *url.URL, t xml.StartElement) *url.URL {
 	for _, a := range t.Attr {
 		if a.Name.Local == "base" && (a.Name.Space == nsXML || a.Name.Space == "xml") {
@@ -108,8 +108,9 @@ func xmlBase(base *url.URL, t xml.StartElement) *url.URL {
 	return base
 }
 
-// inUTF8 returns text without a byte order mark: what is UTF-16 by its mark as
-// UTF-8, and of all else what is ASCII, for that is what addresses are.
+// inUTF8 returns text without a byte order mark: UTF-16 (as shown by the mark)
+// as UTF-8, and of other encodings the ASCII characters, since addresses are
+// ASCII.
 func inUTF8(text []byte) []byte {
 	if len(text) < 2 || text[0]^text[1] != 0xfe^0xff || text[0] != 0xfe && text[0] != 0xff {
 		return bytes.ToValidUTF8(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), []byte("?"))

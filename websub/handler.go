@@ -13,16 +13,17 @@ import (
 
 const (
 	maxChallenge = 4096 // bytes (WS-I-09)
-	maxReason    = 500  // bytes of why a hub denied
+	maxReason    = 500  // bytes of a hub's reason for a denial
 
-	longestLease = 30 * 24 * time.Hour    // a longer one is renewed as if it were so long
-	assumedLease = 24 * time.Hour         // where the hub names none (WS-L-03)
-	mostMargin   = 30 * time.Second       // between the end of a lease as the hub and as we see it
-	leastRenewal = 500 * time.Millisecond // a hub cannot make us ask faster
+	longestLease = 30 * 24 * time.Hour    // a longer one is renewed as if it had this length
+	assumedLease = 24 * time.Hour         // if the hub states none (WS-L-03)
+	mostMargin   = 30 * time.Second       // how long before the hub a subscription considers its lease as ended
+	leastRenewal = 500 * time.Millisecond // a hub cannot cause more frequent requests
 )
 
-// Handler answers hubs: verification, denial, delivery. It takes the last
-// segment of a path for the name of a callback, whatever stands before it.
+// Handler returns the handler of requests from hubs: verification, denial,
+// delivery. It uses the last segment of a path as the name of a callback and
+// ignores the rest.
 func (s *Subscriber) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Subscriber) serve(w http.ResponseWriter, r *http.Request) {
@@ -38,13 +39,13 @@ func (s *Subscriber) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case l == nil:
 		s.unread(w, r, http.StatusNotFound) // WS-SEC-06
-		s.tell(SubscriberEvent{Kind: Unknown, At: s.opts.Clock()})
+		s.report(SubscriberEvent{Kind: Unknown, At: s.opts.Clock()})
 	case r.Method == http.MethodGet:
 		s.verify(w, r, l)
 	case r.Method != http.MethodPost:
 		h.Set("Allow", "GET, POST")
 		s.unread(w, r, http.StatusMethodNotAllowed)
-	case l.State == pending: // who has not asked whether we meant it has nothing to deliver
+	case l.State == pending: // a hub that has not verified the subscription may not deliver
 		s.unread(w, r, http.StatusNotFound)
 	case l.State == ended, m.Wishes[l.WishID] == nil, m.Wishes[l.WishID].Dropped:
 		s.unread(w, r, http.StatusGone) // WS-C-07
@@ -53,18 +54,18 @@ func (s *Subscriber) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unread answers without reading a body. Where there is one, or more of it, the
-// connection ends: else the server would wait for the rest, to go on behind it.
+// unread answers without reading a body. If there is a body, it closes the
+// connection: otherwise the server would wait for the rest of the body.
 func (s *Subscriber) unread(w http.ResponseWriter, r *http.Request, status int) {
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // no matter where it cannot be set
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // if the connection supports it
 	}
 	w.WriteHeader(status)
 }
 
-// unavailable answers where the memory cannot be read or saved: the hub may
-// try again.
+// unavailable answers that the state cannot be read or saved: the hub may try
+// again.
 func (s *Subscriber) unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
 		s.opts.Logger.ErrorContext(r.Context(), "hub was not answered", slog.Any("err", err))
@@ -73,15 +74,15 @@ func (s *Subscriber) unavailable(w http.ResponseWriter, r *http.Request, err err
 	s.unread(w, r, http.StatusServiceUnavailable)
 }
 
-// A question is what a hub asks with a GET.
+// A question is a hub's GET request to a callback.
 type question struct {
 	mode, topic, challenge, lease, reason string
 }
 
-// parseQuestion reads the query of a callback. Where a parameter comes twice
-// the last one is the hub's: the callback's own stand in front (WS-H-10).
+// parseQuestion parses the query of a callback. If a parameter occurs twice the
+// last one is the hub's: the callback's own come first (WS-H-10).
 func parseQuestion(query string) question {
-	v, _ := url.ParseQuery(query) // what can be read counts
+	v, _ := url.ParseQuery(query) // valid parameters are used
 	last := func(name string) string {
 		if s := v[name]; len(s) > 0 {
 			return s[len(s)-1]
@@ -91,16 +92,16 @@ func parseQuestion(query string) question {
 	return question{last("hub.mode"), last("hub.topic"), last("hub.challenge"), last("hub.lease_seconds"), last("hub.reason")}
 }
 
-// echoes reports whether the challenge may be sent back: a bounded, printable
-// one (WS-I-09).
+// echoes reports whether the challenge may be sent back: it must be bounded and
+// printable (WS-I-09).
 func (q *question) echoes() bool {
 	return q.challenge != "" && len(q.challenge) <= maxChallenge &&
 		strings.IndexFunc(q.challenge, func(r rune) bool { return r < ' ' || r > '~' }) < 0
 }
 
-// verify answers the hub's question whether we meant it (WS-I-03): yes only if
-// exactly this callback asked for it. What that changes is durable before the
-// answer.
+// verify answers the hub's verification of intent (WS-I-03): it confirms only a
+// request that was made with exactly this callback. The resulting change is
+// durable before the answer.
 func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, l *subscription) {
 	at := s.opts.Clock()
 	q := parseQuestion(r.URL.RawQuery)
@@ -125,11 +126,11 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, l *subscript
 	default:
 		w.Header().Set("Content-Type", "text/plain") // WS-I-05
 		w.Header().Set("Content-Length", strconv.Itoa(len(q.challenge)))
-		_, _ = io.WriteString(w, q.challenge) // a hub that is gone asks again
+		_, _ = io.WriteString(w, q.challenge) // a hub that has disconnected asks again
 	}
 }
 
-// question decides on the answer, and notes what follows from it.
+// question decides the answer and records its effect.
 func (c *change) question(l *subscription, q *question, at time.Time) (yes, changed bool) {
 	if l == nil {
 		return false, false
@@ -148,7 +149,7 @@ func (c *change) question(l *subscription, q *question, at time.Time) (yes, chan
 		c.confirm(w, l, q.lease, at)
 		return true, true
 	case q.mode == ModeUnsubscribe && l.State == ending:
-		c.tell(Ended, l, "")
+		c.report(Ended, l, "")
 		l.end(c.now)
 		return true, true
 	case q.mode == ModeUnsubscribe && l.State == ended: // WS-I-06
@@ -157,8 +158,8 @@ func (c *change) question(l *subscription, q *question, at time.Time) (yes, chan
 	return false, false
 }
 
-// confirm notes that the hub verified: the lease runs, counted from when the
-// question came (WS-L-03).
+// confirm records that the hub verified: the lease runs from the time of its
+// question (WS-L-03).
 func (c *change) confirm(w *wish, l *subscription, granted string, at time.Time) {
 	lease := assumedLease
 	if n, err := strconv.ParseUint(granted, 10, 63); err == nil && n > 0 {
@@ -178,17 +179,17 @@ func (c *change) confirm(w *wish, l *subscription, granted string, at time.Time)
 	}
 	w.Round, w.Denied, w.Error = 0, false, ""
 	w.At = max(slices.Index(w.Hubs, l.Named), 0)
-	c.tell(kind, l, "")
+	c.report(kind, l, "")
 }
 
-// deny notes that the hub does not want to (WS-V-03): another one may.
+// deny records a denial (WS-V-03): another hub may accept.
 func (c *change) deny(w *wish, l *subscription, reason string) {
 	reason = l.hide(reason)
 	if len(reason) > maxReason {
 		reason = reason[:maxReason]
 	}
 	reason = strings.TrimSpace(printable(reason))
-	c.tell(Denied, l, reason)
+	c.report(Denied, l, reason)
 	w.Denied, w.Error = true, reason
 	w.At = max(slices.Index(w.Hubs, l.Named), 0)
 	c.nextHub(w, true, 0)
@@ -209,7 +210,7 @@ func (s *Subscriber) take(w http.ResponseWriter, r *http.Request, l *subscriptio
 	}
 	defer t.leave()
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		s.unread(w, r, http.StatusUnsupportedMediaType) // signatures are of the bytes as they are (WS-X-12)
+		s.unread(w, r, http.StatusUnsupportedMediaType) // signatures cover the bytes as sent (WS-X-12)
 		return
 	}
 	var status int
@@ -239,5 +240,5 @@ func (s *Subscriber) take(w http.ResponseWriter, r *http.Request, l *subscriptio
 		return
 	}
 	t.took(l, d.DeliveryID, sum, d.At)
-	w.WriteHeader(http.StatusAccepted) // WS-C-06, the same as for a wrong signature
+	w.WriteHeader(http.StatusAccepted) // WS-C-06: the same as for a wrong signature
 }

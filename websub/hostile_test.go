@@ -22,7 +22,7 @@ import (
 )
 
 // raw sends a request head and part of a body, and returns the status and
-// whether the server ended the connection.
+// whether the server closed the connection.
 func raw(t *testing.T, address, head, body string) (status int, closed bool) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -111,8 +111,8 @@ func TestMethodsAndCodings(t *testing.T) {
 	}
 }
 
-// A delivery that cannot be kept is not acknowledged; one that was is not
-// passed on again, for a hub may have missed the answer (WS-C-06).
+// A delivery that cannot be stored is not acknowledged; a stored one is not
+// delivered again, since a hub may have missed the answer (WS-C-06).
 func TestKeptBeforeAcknowledged(t *testing.T) {
 	t.Parallel()
 	b, h, callback, form := subscribed(t, nil)
@@ -140,7 +140,7 @@ func TestKeptBeforeAcknowledged(t *testing.T) {
 	if got := fmt.Sprint(b.delivered()); got != "[a a b b c]" {
 		t.Errorf("delivered %s", got)
 	}
-	for i := range 200 { // what is remembered is bounded
+	for i := range 200 { // the remembered messages are bounded
 		send(fmt.Sprint(i), fmt.Sprint("id", i))
 	}
 	send("a", "1")
@@ -149,9 +149,9 @@ func TestKeptBeforeAcknowledged(t *testing.T) {
 	}
 }
 
-// Signatures made with sha1 count, with a warning, unless they are refused
-// (WS-X-08); a delivery without Link is accepted (WS-OLD-04); what does not
-// match the secret does not count, whatever it claims.
+// Signatures made with sha1 are accepted with a warning, unless they are
+// refused (WS-X-08); a delivery without Link is accepted (WS-OLD-04); a
+// signature that does not match the secret is invalid, whatever its method.
 func TestSHA1(t *testing.T) {
 	t.Parallel()
 	for _, refuse := range []bool{false, true} {
@@ -179,8 +179,8 @@ func TestSHA1(t *testing.T) {
 	}
 }
 
-// Without a secret a signature says nothing (WS-X-10), and none is sent where
-// others could read along, if that is asked for (WS-S-04).
+// Without a secret a signature means nothing (WS-X-10); with NoPlainSecret no
+// secret is sent without TLS (WS-S-04).
 func TestNoSecret(t *testing.T) {
 	t.Parallel()
 	b, h, callback, form := subscribed(t, func(o *websub.SubscriberOptions) { o.NoPlainSecret = true })
@@ -197,9 +197,9 @@ func TestNoSecret(t *testing.T) {
 	}
 }
 
-// Hubs from before the Recommendation: they verify in the same call and answer
-// 204, name no lease, and want to see hub.verify (WS-OLD-02, WS-OLD-03,
-// WS-OLD-05, WS-S-07); any other 2xx means the same (WS-S-10).
+// Hubs older than the Recommendation: they verify in the same call and answer
+// 204, state no lease, and require hub.verify (WS-OLD-02, WS-OLD-03, WS-OLD-05,
+// WS-S-07); any other 2xx means the same (WS-S-10).
 func TestOldHub(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 201, 204} {
@@ -227,8 +227,8 @@ func TestOldHub(t *testing.T) {
 	}
 }
 
-// Every hub and wish gets its own callback and secret, that nobody guesses
-// (WS-S-05); the request is what the Recommendation says (WS-S-01, WS-S-02).
+// Every hub and Wish gets its own unguessable callback and secret (WS-S-05);
+// the request conforms to the Recommendation (WS-S-01, WS-S-02).
 func TestCallbacksAreUnguessable(t *testing.T) {
 	t.Parallel()
 	h := newHub(t).listen()
@@ -260,7 +260,7 @@ func TestCallbacksAreUnguessable(t *testing.T) {
 	}
 }
 
-// Over TLS from end to end (WS-SEC-01): there a secret is always sent (WS-S-04).
+// TLS on both sides (WS-SEC-01): a secret is always sent (WS-S-04).
 func TestOverTLS(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -276,7 +276,7 @@ func TestOverTLS(t *testing.T) {
 	}
 	b := &bed{t: t, keep: &keeper{}}
 	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.front.ServeHTTP(w, r) }))
-	t.Cleanup(front.Close) // its certificate is that of the hub
+	t.Cleanup(front.Close) // it uses the hub's certificate
 	o := b.options()
 	o.Callback, o.Client, o.NoPlainSecret = front.URL+"/cb", srv.Client(), true
 	b.start(o)
@@ -287,8 +287,8 @@ func TestOverTLS(t *testing.T) {
 	}
 }
 
-// Neither log nor error nor event holds a secret, a challenge or a callback,
-// though the hub repeats them all (WS-SEC-07).
+// Logs, errors and events contain no secret, challenge or callback, though the
+// hub repeats them all (WS-SEC-07).
 func TestLogsHoldNoSecrets(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
@@ -344,8 +344,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// Junk costs nothing that stays: no memory, no writing. Not in parallel: others
-// would use memory meanwhile.
+// Invalid requests leave nothing behind: no memory, no writes. Not in parallel:
+// other tests would use memory meanwhile.
 func TestJunkKeepsNothing(t *testing.T) {
 	k := &keeper{}
 	s, err := websub.NewSubscriber(websub.SubscriberOptions{Callback: "http://sub/cb", State: k, Deliver: func(context.Context, websub.Delivery) error { return nil }})
@@ -363,7 +363,7 @@ func TestJunkKeepsNothing(t *testing.T) {
 	}
 	junk(1000)
 	before := heap()
-	junk(200_000) // a million show the same
+	junk(200_000) // a million give the same result
 	if after := heap(); after > before+1<<20 {
 		t.Errorf("memory grew by %d bytes", after-before)
 	}
@@ -372,7 +372,7 @@ func TestJunkKeepsNothing(t *testing.T) {
 	}
 }
 
-// nowhere is a ResponseWriter that keeps nothing.
+// nowhere is a ResponseWriter that discards everything.
 type nowhere http.Header
 
 func (w nowhere) Header() http.Header         { return http.Header(w) }
@@ -386,7 +386,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// Options that cannot be used are refused in words, and so are wishes.
+// Invalid options and Wishes are refused with an explanation.
 func TestNewSubscriber(t *testing.T) {
 	t.Parallel()
 	deliver := func(context.Context, websub.Delivery) error { return nil }
@@ -416,7 +416,7 @@ func TestNewSubscriber(t *testing.T) {
 	}
 }
 
-// A damaged memory is an error in words, for all that need it.
+// A damaged state is a clear error for all methods that need it.
 func TestDamagedMemory(t *testing.T) {
 	t.Parallel()
 	for doc, want := range map[string]string{"{": "read state of subscriptions", `{"version": 2}`: "version 2", `{"version":1,"wishes":null,"subscriptions":null}`: "damaged"} {
@@ -447,8 +447,8 @@ func TestDamagedMemory(t *testing.T) {
 	}
 }
 
-// Everything at once: verification, denial, deliveries, wishes that come and
-// go. In the end what is wanted is there.
+// Everything at once: verification, denial, deliveries, Wishes that are added
+// and dropped. In the end all Wishes are fulfilled.
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHub(t).listen()
@@ -505,8 +505,7 @@ func TestAllAtOnce(t *testing.T) {
 	})
 }
 
-// Whatever the document holds, there is an error in words or a Subscriber that
-// works.
+// Any document leads to an error or to a Subscriber that works.
 func FuzzMemory(f *testing.F) {
 	f.Add(`{"version":1,"wishes":{"a":{"ID":"a","Topic":"http://h/t","Hubs":["http://a/","b"],"At":9,"Round":99999}},"subscriptions":{"n":{"name":"n","wish":"a","topic":"http://h/t","named":"http://a/","state":"active","expires":"2999-01-01T00:00:00Z"}}}`)
 	f.Add(`{"version":1,"wishes":{"a":{"ID":"a","Hubs":["\u0000","x"],"At":-1}},"subscriptions":{"n":{"name":"n","wish":"a","state":"pending","waiting":true,"attempts":-5}}}`)

@@ -10,8 +10,8 @@ import (
 	"lockstep/websub"
 )
 
-// TestRecordedHubs replays what hubs of others ask and deliver, as
-// docs/interoperability.md tells: as it was recorded, but for addresses and
+// TestRecordedHubs replays requests and deliveries of other hubs, as described
+// in docs/interoperability.md: as recorded, except for addresses and
 // signatures.
 func TestRecordedHubs(t *testing.T) {
 	t.Parallel()
@@ -25,7 +25,7 @@ func TestRecordedHubs(t *testing.T) {
 			[]string{"User-Agent", "go-websub-hub", "Content-Type", "application/xml", "Accept-Encoding", "gzip",
 				"Link", `<` + topic + `>; rel="self", <http://127.0.0.1:18201>; rel="hub"`},
 		},
-		"meow.tf/websub": { // which grants leases of no length
+		"meow.tf/websub": { // which grants leases of length zero
 			"hub.challenge=abb36f56-37c3-49c2-8509-11a7578bc803&hub.lease_seconds=0&hub.mode=subscribe&hub.topic=" + url.QueryEscape(topic),
 			[]string{"User-Agent", "Go-http-client/1.1", "Content-Type", "application/xml", "Accept-Encoding", "gzip",
 				"Link", `<http://127.0.0.1:8080>; rel="hub", <` + topic + `>; rel="self"`},

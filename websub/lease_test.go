@@ -18,8 +18,8 @@ import (
 	"lockstep/websub"
 )
 
-// A wire connects hubs and a Subscriber without sockets, so that time can be
-// ruled.
+// A wire connects hubs and a Subscriber without sockets, so that the test
+// controls time.
 type wire map[string]http.Handler // by host
 
 func (w wire) Do(r *http.Request) (*http.Response, error) {
@@ -61,14 +61,14 @@ func newTimedBed(t *testing.T, k *keeper, change func(*websub.SubscriberOptions)
 	return b, hubs
 }
 
-// sleep lets time pass, and everything settle.
+// sleep advances the time and waits until all goroutines are idle.
 func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// A subscription is renewed at about two thirds of the lease that was granted,
-// with the same callback and secret (WS-L-03, WS-L-05, WS-OLD-03).
+// A subscription is renewed at about two thirds of the granted lease, with the
+// same callback and secret (WS-L-03, WS-L-05, WS-OLD-03).
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -126,8 +126,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// A hub that accepts and never verifies is asked again, then the next one
-// (WS-S-11); one that answers nothing as well (WS-D-10).
+// A hub that accepts and never verifies is asked again, then the next one is
+// tried (WS-S-11); likewise one that does not answer (WS-D-10).
 func TestNextHub(t *testing.T) {
 	t.Parallel()
 	answers := map[string]func(w http.ResponseWriter, _ url.Values) bool{
@@ -167,8 +167,8 @@ func TestNextHub(t *testing.T) {
 	}
 }
 
-// TestRetry asks hubs that refused without waiting for a day, and leaves those
-// alone that denied (WS-V-03).
+// TestRetry asks hubs that refused without waiting for a day, but not hubs that
+// denied (WS-V-03).
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -206,15 +206,15 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// Where no hub works, they are asked again later: every ten minutes or so where
-// that may help, as late as they say (Retry-After), once a day where they refused (WS-S-10).
+// If no hub works, they are retried later: about every ten minutes if that may help,
+// according to Retry-After, or once a day if they refused (WS-S-10).
 func TestNoHubWorks(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name        string
 		status      int
 		after       string
-		least, most int // times asked in 5 days
+		least, most int // requests within 5 days
 	}{
 		{"down", 500, "", 1200, 1800},
 		{"busy", 429, "1800", 400, 500},
@@ -256,7 +256,7 @@ func TestNoHubWorks(t *testing.T) {
 	}
 }
 
-// A lease that cannot be renewed ends; then a new subscription is tried for.
+// A lease that cannot be renewed ends; then a new subscription is requested.
 func TestLeaseEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -291,7 +291,7 @@ func TestLeaseEnds(t *testing.T) {
 	})
 }
 
-// A denial ends a subscription, whatever its state; one more try a day
+// A denial ends a subscription in any state; it is retried once a day
 // (WS-V-03).
 func TestDenial(t *testing.T) {
 	t.Parallel()
@@ -320,7 +320,7 @@ func TestDenial(t *testing.T) {
 		if st.State != "denied" || strings.Contains(st.LastError, "\x1b") || !strings.HasSuffix(st.LastError, "for you") {
 			t.Errorf("state %+v", st)
 		}
-		b.want(topic, h.url) // says nothing new
+		b.want(topic, h.url) // changes nothing
 		sleep(time.Hour)
 		if n := h.asked("subscribe"); n != 1 {
 			t.Errorf("asked %d times within a day", n)
@@ -331,8 +331,8 @@ func TestDenial(t *testing.T) {
 		if st := b.state(); st.State != "active" || st.LastError != "" {
 			t.Errorf("state %+v", st)
 		}
-		deny(callback) // of an active one
-		deny(callback) // again, for the answer may have been lost
+		deny(callback) // of an active subscription
+		deny(callback) // again, because the answer may have been lost
 		sleep(time.Second / 100)
 		if status := h.deliver(callback, "x", signed(t, "sha256", form.Get("hub.secret"), "x")...); status != 410 {
 			t.Errorf("delivery after the denial: status %d", status)
@@ -351,8 +351,8 @@ func TestDenial(t *testing.T) {
 }
 
 // Unsubscribing (WS-S-12): same callback and topic, confirmed when the hub
-// asks, again within ten minutes (WS-I-06); nothing is delivered from the
-// moment it is not wanted (WS-C-07).
+// asks, again within ten minutes (WS-I-06); after Drop nothing is delivered
+// (WS-C-07).
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -399,7 +399,7 @@ func TestDrop(t *testing.T) {
 	})
 }
 
-// A hub that does not answer is not asked for ever to unsubscribe.
+// Unsubscribing at a hub that does not answer is not retried forever.
 func TestDropAtDeadHub(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -420,8 +420,8 @@ func TestDropAtDeadHub(t *testing.T) {
 	})
 }
 
-// Renewal starts with discovery (WS-L-06): what moved is subscribed to where it
-// is now, then the old one is let go, and both deliver until then.
+// Renewal starts with discovery (WS-L-06): a moved topic is subscribed to at
+// its new address, then the old subscription is ended; both deliver until then.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -460,7 +460,7 @@ func TestMoved(t *testing.T) {
 		if st := b.state(); st.Hub != hubs[1].url || st.Topic != topic+"2" {
 			t.Errorf("state %+v", st)
 		}
-		if len(b.told(websub.Ended)) != 0 { // for another one took its place
+		if len(b.told(websub.Ended)) != 0 { // because another one replaced it
 			t.Errorf("events %+v", b.events)
 		}
 		moved.Store(func(websub.Wish) websub.Wish { return websub.Wish{} }) // the channel is gone: WS-L-07
@@ -475,8 +475,8 @@ func TestMoved(t *testing.T) {
 	})
 }
 
-// The callback changes with every other renewal where that is asked for; both
-// deliver until the old one has ended, each message once (WS-L-05).
+// FreshCallback changes the callback with every other renewal; both deliver
+// until the old one has ended, each message once (WS-L-05).
 func TestFreshCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -494,7 +494,7 @@ func TestFreshCallback(t *testing.T) {
 		if status := h.deliver(old, "same", same...); status != 202 {
 			t.Errorf("status %d", status)
 		}
-		h.set(func() { // the old one stays for a while
+		h.set(func() { // the old one remains for a while
 			h.answer = func(w http.ResponseWriter, f url.Values) bool {
 				if f.Get("hub.mode") == "unsubscribe" {
 					w.WriteHeader(202)
@@ -523,7 +523,7 @@ func TestFreshCallback(t *testing.T) {
 			}
 		}
 		for _, callback := range both {
-			if callback != old { // what the old one delivered before the new one came to be is not the same message
+			if callback != old { // a message that the old one delivered before the new one existed is a different message
 				send(callback, "same", "")
 			}
 		}
@@ -540,8 +540,8 @@ func TestFreshCallback(t *testing.T) {
 	})
 }
 
-// A renewal can bring a new secret: the old one counts until that is verified,
-// and for a day after (WS-X-11).
+// A renewal can bring a new secret: the old one is valid until the new one is
+// verified, and for a day after (WS-X-11).
 func TestNewSecret(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -583,8 +583,8 @@ func TestNewSecret(t *testing.T) {
 	})
 }
 
-// Everything survives a restart; a subscription is renewed by it, for nobody
-// knows what the hub remembers.
+// All state survives a restart; a restart renews a subscription, because the
+// hub may have forgotten it.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -603,7 +603,7 @@ func TestRestart(t *testing.T) {
 			return w.Code
 		}
 		b2, hubs2 := newTimedBed(t, k, nil)
-		if status := deliver(b2, "early"); status != 202 { // before anything else is called
+		if status := deliver(b2, "early"); status != 202 { // before any other method is called
 			t.Errorf("delivery after a restart: status %d", status)
 		}
 		b2.want(topic, hubs2[0].url)
@@ -621,7 +621,7 @@ func TestRestart(t *testing.T) {
 		}
 		b2.stop()
 
-		// Reached by another address: a new callback, the old one is let go.
+		// With a new address: a new callback replaces the old one.
 		b3, hubs3 := newTimedBed(t, k, func(o *websub.SubscriberOptions) { o.Callback = "http://sub/other?key=1" })
 		hubs3[0].set(func() { hubs3[0].subs[callback] = form })
 		b3.want(topic, hubs3[0].url)
@@ -634,7 +634,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// What was not saved did not happen: the hub is told so, and asks again.
+// A change that was not saved did not happen: the hub gets an error, and asks
+// again.
 func TestNotSaved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -666,7 +667,7 @@ func TestNotSaved(t *testing.T) {
 	})
 }
 
-// A wish that is pending is recorded before the hub is asked (WS-S-08).
+// A pending Wish is recorded before the hub is asked (WS-S-08).
 func TestPendingIsSavedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -97,7 +97,8 @@ func TestLinkHeader(t *testing.T) {
 	}
 }
 
-// Whatever a stranger writes, what comes out are absolute URIs, not too many.
+// check checks that the results are absolute URIs, and not too many, whatever
+// the input.
 func check(t *testing.T, in string, targets []string) {
 	t.Helper()
 	if len(targets) > 100 {

@@ -11,74 +11,74 @@ import (
 	"time"
 )
 
-// memoryVersion is that of the document a Keeper keeps.
+// memoryVersion is the version of the document that a Keeper stores.
 const memoryVersion = 1
 
-// maxEnded caps the callbacks remembered as retired (WS-C-07).
+// maxEnded caps the remembered retired callbacks (WS-C-07).
 const maxEnded = 1000
 
-// A memory is all a Subscriber knows: what is wanted, and the subscriptions
-// that were made of it. One that was published is never changed.
+// A memory is the state of a Subscriber: the Wishes and their subscriptions. A
+// published memory is immutable.
 type memory struct {
 	Version       int                      `json:"version"`
 	Wishes        map[string]*wish         `json:"wishes"`        // by ID
 	Subscriptions map[string]*subscription `json:"subscriptions"` // by name
 
-	made map[string][]*subscription // by ID of the wish; may name some that are gone
+	made map[string][]*subscription // by ID of the Wish; may contain removed ones
 }
 
-// A wish is a Wish, and how asking for it goes.
+// A wish is a Wish with the state of its requests.
 type wish struct {
 	Wish
-	Dropped bool      `json:",omitempty"` // not wanted any more; it goes when its subscriptions have ended
-	At      int       `json:",omitempty"` // which of Hubs is asked next
-	Round   int       `json:",omitempty"` // how often all of them were asked in vain
-	Next    time.Time `json:",omitzero"`  // no new subscription is made before
-	Denied  bool      `json:",omitempty"` // the last hub that answered did not want it
-	Error   string    `json:",omitempty"` // what came of the last subscription that did not work
+	Dropped bool      `json:",omitempty"` // dropped by the caller; removed when its subscriptions have ended
+	At      int       `json:",omitempty"` // index of the next hub in Hubs
+	Round   int       `json:",omitempty"` // how often all hubs were tried without success
+	Next    time.Time `json:",omitzero"`  // earliest time of a new subscription
+	Denied  bool      `json:",omitempty"` // the last hub that answered denied it
+	Error   string    `json:",omitempty"` // the last failure of a subscription
 }
 
 // The states of a subscription.
 const (
-	pending = "pending" // asked for, not verified yet
+	pending = "pending" // requested, not verified yet
 	active  = "active"  // verified
-	ending  = "ending"  // not wanted any more, unsubscribing
+	ending  = "ending"  // dropped, unsubscribing
 	ended   = "ended"   // its callback is retired
 )
 
-// A subscription is one callback, known to one hub.
+// A subscription is one callback registered with one hub.
 type subscription struct {
 	Name     string `json:"name"` // unguessable, last segment of Callback
 	WishID   string `json:"wish"`
 	Callback string `json:"callback"`
 	Topic    string `json:"topic"`
-	Named    string `json:"named"`         // the hub as the Wish has it
-	Hub      string `json:"hub,omitempty"` // where redirects for good led (WS-S-09); default Named
+	Named    string `json:"named"`         // the hub as named in the Wish
+	Hub      string `json:"hub,omitempty"` // target of permanent redirects (WS-S-09); default Named
 	State    string `json:"state"`
-	Stale    bool   `json:"stale,omitempty"` // another one is to take its place
+	Stale    bool   `json:"stale,omitempty"` // to be replaced
 
 	Secret    string    `json:"secret,omitempty"`
 	NewSecret string    `json:"newSecret,omitempty"` // from when it is sent until it is verified
-	OldSecret string    `json:"oldSecret,omitempty"` // good until OldUntil (WS-X-11)
+	OldSecret string    `json:"oldSecret,omitempty"` // valid until OldUntil (WS-X-11)
 	OldUntil  time.Time `json:"oldUntil,omitzero"`
 
 	Asked    time.Time `json:"asked,omitzero"`    // when the last request was sent
-	Since    time.Time `json:"since,omitzero"`    // when the hub verified first
-	Verified time.Time `json:"verified,omitzero"` // when it did last
-	Expires  time.Time `json:"expires,omitzero"`  // of an ended one: when it may be forgotten
+	Since    time.Time `json:"since,omitzero"`    // when the hub first verified
+	Verified time.Time `json:"verified,omitzero"` // when it last verified
+	Expires  time.Time `json:"expires,omitzero"`  // for an ended one: when it may be removed
 	Renew    time.Time `json:"renew,omitzero"`
-	Next     time.Time `json:"next,omitzero"` // no request is sent before
+	Next     time.Time `json:"next,omitzero"` // earliest time of the next request
 	Waiting  bool      `json:"waiting,omitempty"`
-	Attempts int       `json:"attempts,omitempty"` // in vain
+	Attempts int       `json:"attempts,omitempty"` // failed attempts
 	Renewals int       `json:"renewals,omitempty"`
 	Error    string    `json:"error,omitempty"` // of the last of them
-	Left     bool      `json:"left,omitempty"`  // ended because we unsubscribed
+	Left     bool      `json:"left,omitempty"`  // ended by unsubscribing
 }
 
 func (l *subscription) hub() string { return cmp.Or(l.Hub, l.Named) }
 
-// secrets returns those with which a delivery may be signed now; one that is
-// empty lets everything pass (WS-X-11).
+// secrets returns the secrets with which a delivery may be signed now; an empty
+// one accepts everything (WS-X-11).
 func (l *subscription) secrets(now time.Time) []string {
 	s := []string{l.Secret}
 	if l.NewSecret != "" {
@@ -90,7 +90,7 @@ func (l *subscription) secrets(now time.Time) []string {
 	return s
 }
 
-// end retires the callback. Its secrets are forgotten, its topic is not: a hub
+// end retires the callback. It removes the secrets, but keeps the topic: a hub
 // may verify once more (WS-I-06).
 func (l *subscription) end(now time.Time) {
 	*l = subscription{
@@ -143,14 +143,13 @@ func (m *memory) add(l *subscription) {
 	}
 }
 
-// remove forgets a subscription of which no hub can know that it was wanted.
+// remove removes a subscription that no hub has verified.
 func (m *memory) remove(l *subscription) {
 	l.State = ended
 	delete(m.Subscriptions, l.Name)
 }
 
-// of returns the subscriptions made of a wish, those that are active first,
-// the newest first.
+// of returns the subscriptions of a Wish, active ones first, the newest first.
 func (m *memory) of(id string) []*subscription {
 	var out []*subscription
 	for _, l := range m.made[id] {
@@ -164,7 +163,7 @@ func (m *memory) of(id string) []*subscription {
 	return out
 }
 
-// forget lets go of what ended long ago, or too often.
+// forget removes subscriptions that ended long ago, or are too many.
 func (m *memory) forget(now time.Time) {
 	var old []*subscription
 	for name, l := range m.Subscriptions {
@@ -182,7 +181,7 @@ func (m *memory) forget(now time.Time) {
 	}
 }
 
-// readMemory reads the document of a Keeper.
+// readMemory parses the document of a Keeper.
 func readMemory(document []byte) (*memory, error) {
 	m := newMemory()
 	if len(document) == 0 {
@@ -215,13 +214,13 @@ type change struct {
 	*memory
 	s      *Subscriber
 	now    time.Time
-	events []SubscriberEvent // told when it is durable
-	jobs   []job             // begun when it is durable
+	events []SubscriberEvent // reported when the change is durable
+	jobs   []job             // started when the change is durable
 }
 
-// tell notes what happened to l. That it ended, or was denied, is told only if
-// no other subscription of the wish stands: what took its place goes on.
-func (c *change) tell(kind EventKind, l *subscription, reason string) {
+// report adds an event of l. Ended and denied subscriptions are reported only
+// if the Wish has no other subscription: a replacement continues.
+func (c *change) report(kind EventKind, l *subscription, reason string) {
 	replaced := slices.ContainsFunc(c.of(l.WishID), func(o *subscription) bool { return o != l && o.State == active })
 	switch {
 	case !replaced:
@@ -237,7 +236,7 @@ func (c *change) tell(kind EventKind, l *subscription, reason string) {
 	c.events = append(c.events, e)
 }
 
-// current returns what is known, reading it first if it was not read yet.
+// current returns the state, which it loads on the first call.
 func (s *Subscriber) current(ctx context.Context) (*memory, error) {
 	if m := s.memory.Load(); m != nil {
 		return m, nil
@@ -248,17 +247,17 @@ func (s *Subscriber) current(ctx context.Context) (*memory, error) {
 	return s.memory.Load(), nil
 }
 
-// An update is a change of the memory that waits for its turn.
+// An update is a pending change of the memory.
 type update struct {
 	f    func(*change) bool
 	c    *change
 	err  error
-	done chan struct{} // closed when c and err are there
+	done chan struct{} // closed when c and err are set
 }
 
-// update changes the memory: f changes a copy, which is saved and only then
-// becomes what is known. f returns false if it changed nothing. Those that come
-// at a time are saved as one.
+// update changes the memory: f changes a copy, which is saved before it becomes
+// current. f returns false if it changed nothing. Concurrent updates are saved
+// together.
 func (s *Subscriber) update(ctx context.Context, f func(*change) bool) (*change, error) {
 	u := &update{f: f, done: make(chan struct{})}
 	s.mu.Lock()
@@ -290,11 +289,11 @@ func (s *Subscriber) update(ctx context.Context, f func(*change) bool) (*change,
 			return nil, ctx.Err()
 		}
 	}
-	<-u.done // whoever has the turn does it
+	<-u.done // the goroutine that has the turn commits it
 	return u.c, u.err
 }
 
-// commit carries out updates, all or none. The caller has the turn.
+// commit applies updates, all or none. The caller has the turn.
 func (s *Subscriber) commit(ctx context.Context, updates []*update) error {
 	m := s.memory.Load()
 	if m == nil {
@@ -327,7 +326,7 @@ func (s *Subscriber) commit(ctx context.Context, updates []*update) error {
 	s.memory.Store(next)
 	for _, u := range updates {
 		for _, e := range u.c.events {
-			s.tell(e)
+			s.report(e)
 		}
 	}
 	return nil

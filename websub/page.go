@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	maxPage = 2 << 20   // bytes of a page or feed that are looked at
+	maxPage = 2 << 20   // bytes examined of a page or feed
 	maxTag  = 256 << 10 // bytes of one tag: an endless attribute must not fill memory
 )
 
-// links are the addresses found for the two relations that matter, resolved, in
+// links are the addresses found for the two relevant relations, resolved, in
 // order, each once.
 type links struct {
 	hubs, selfs []string
 }
 
-// add takes a link as it stands in a document at base.
+// add adds a link as written in a document at base.
 func (l *links) add(base *url.URL, rels, href string) {
 	href = strings.TrimSpace(href)
 	if href == "" || len(l.hubs)+len(l.selfs) >= maxLinks {
@@ -65,8 +65,8 @@ func headerLinks(values []string, base *url.URL) links {
 	return l
 }
 
-// bodyLinks returns the links of a feed or a page; what it is shows its root,
-// whatever its Content-Type says (WS-D-13).
+// bodyLinks returns the links of a feed or a page; its root element determines
+// which it is, regardless of its Content-Type (WS-D-13).
 func bodyLinks(r io.Reader, base *url.URL, inBody bool) (links, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxPage))
 	if err != nil {
@@ -78,8 +78,8 @@ func bodyLinks(r io.Reader, base *url.URL, inBody bool) (links, error) {
 	return htmlLinks(text, base, inBody), nil
 }
 
-// htmlLinks returns the links of the head of a page, or of all of it: what
-// stands in its body can be a visitor's (WS-D-12).
+// htmlLinks returns the links in the head of a page, or in all of it: its body
+// may contain links by users (WS-D-12).
 func htmlLinks(text []byte, base *url.URL, inBody bool) links {
 	var l links
 	p := &page{links: &l, base: base, inBody: inBody}
@@ -91,7 +91,7 @@ func htmlLinks(text []byte, base *url.URL, inBody bool) links {
 			return l
 		case html.TextToken:
 			if p.raw == 0 && p.inert == 0 && len(bytes.TrimSpace(z.Text())) > 0 && !inBody {
-				return l // in the head there is none: the body begins
+				return l // it is not allowed in the head: the body begins
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			if !p.start(z) {
@@ -105,17 +105,18 @@ func htmlLinks(text []byte, base *url.URL, inBody bool) links {
 	}
 }
 
-// A page is the state of reading one.
+// A page is the state of parsing one.
 type page struct {
 	links  *links
 	base   *url.URL
 	based  bool // there was a base element: the first counts
 	inBody bool
-	raw    atom.Atom // the element whose text is no markup and no text of the page
-	inert  int       // template elements that are open: what is in them is not in the page
+	raw    atom.Atom // the open element whose content is neither markup nor text of the page
+	inert  int       // open template elements: their content is not part of the page
 }
 
-// start takes a start tag, and end an end tag. They report whether to go on.
+// start handles a start tag, and end an end tag. They report whether to
+// continue.
 func (p *page) start(z *html.Tokenizer) bool {
 	name, more := z.TagName()
 	tag := atom.Lookup(name)

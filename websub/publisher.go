@@ -12,44 +12,44 @@ import (
 	"time"
 )
 
-// formType is the Content-Type of requests to a hub that are forms (WS-S-01).
+// formType is the Content-Type of form requests to a hub (WS-S-01).
 const formType = "application/x-www-form-urlencoded"
 
-// A Manner is how a hub is told of news.
+// A Manner is a method of publishing to a hub.
 type Manner string
 
-// The manners of publishing.
+// The methods of publishing.
 const (
-	Auto Manner = ""     // Fat, until the hub shows that it knows only Thin
-	Fat  Manner = "fat"  // what is new is posted to the hub (RN-PB-01)
-	Thin Manner = "thin" // the hub is told that there is something new, and fetches the topic (WS-P-02)
+	Auto Manner = ""     // Fat, until the hub turns out to support only Thin
+	Fat  Manner = "fat"  // the new content is posted to the hub (RN-PB-01)
+	Thin Manner = "thin" // a ping announces the change, and the hub fetches the topic (WS-P-02)
 )
 
 // PublisherOptions configures a [Publisher].
 type PublisherOptions struct {
-	Hub    string // its URL; required
+	Hub    string // the hub's URL; required
 	Client Doer   // default: an http.Client with a timeout
-	Token  string // bearer token that entitles to publish; default: none
+	Token  string // bearer token that authorizes publishing; default: none
 
-	// TokenScope is the URL of the place the Token belongs to: it is sent there and
-	// below, wherever redirects lead. Default: Hub, without its query.
+	// TokenScope is the URL that the Token belongs to: it is sent only to this URL
+	// and below, wherever redirects lead. Default: Hub, without its query.
 	TokenScope string
 
 	Manner    Manner
 	UserAgent string // default "lockstep"
 }
 
-// A Publisher tells one hub of news. It is safe for concurrent use; who wants
-// order waits for one Publish before the next.
+// A Publisher publishes changes to one hub. It is safe for concurrent use; a
+// caller that needs ordering waits for one Publish before the next.
 type Publisher struct {
-	opts   PublisherOptions
-	client Doer
-	scope  *url.URL    // of the token
-	thin   atomic.Bool // the hub was seen to know only thin publishing
+	opts     PublisherOptions
+	client   Doer
+	scope    *url.URL    // of the token
+	pingOnly atomic.Bool // the hub turned out to support only pings
 }
 
-// NewPublisher returns a Publisher, or an error in words if an option cannot be
-// used.
+// NewPublisher returns a Publisher, or an error that explains which option is
+// invalid.
 func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	if _, err := parseHTTP(o.Hub); err != nil {
 		return nil, fmt.Errorf("hub %s: %w", plain(o.Hub), err)
@@ -72,16 +72,16 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 		return nil, fmt.Errorf("hub %s: the token belongs to %s", plain(o.Hub), plain(o.TokenScope))
 	}
 	p := &Publisher{opts: o, client: doer(o.Client)}
-	p.scope, _ = parseHTTP(o.TokenScope) // Below has read it
-	p.thin.Store(o.Manner == Thin)
+	p.scope, _ = parseHTTP(o.TokenScope) // Below has parsed it
+	p.pingOnly.Store(o.Manner == Thin)
 	return p, nil
 }
 
-// Publish tells the hub that topic has news. header is sent with a fat
-// publishing: its Content-Type is that of body, its Link fields are kept, and
-// completed by those of rel self and hub where they are missing. The error is
-// nil when the hub answered any 2xx (RN-AMB-14), a [*RefusedError] when it
-// answered anything else.
+// Publish announces a change of topic to the hub. header is sent with a fat
+// publication: its Content-Type is that of body; its Link fields are kept, and
+// missing links with rel self and hub are added. Publish returns nil if the hub
+// answered with any 2xx status (RN-AMB-14), and a [*RefusedError] if it
+// answered with any other status.
 func (p *Publisher) Publish(ctx context.Context, topic string, header http.Header, body []byte) error {
 	err := p.publish(ctx, topic, header, body)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *Publisher) publish(ctx context.Context, topic string, header http.Heade
 	if _, err := parseHTTP(topic); err != nil {
 		return err
 	}
-	if p.thin.Load() {
+	if p.pingOnly.Load() {
 		return p.ping(ctx, topic)
 	}
 	err := p.post(ctx, topic, header, body)
@@ -103,14 +103,14 @@ func (p *Publisher) publish(ctx context.Context, topic string, header http.Heade
 		return err
 	}
 	if p.ping(ctx, topic) != nil {
-		return err // neither way: what it said first tells more
+		return err // neither method works: the first error is more helpful
 	}
-	p.thin.Store(true)
+	p.pingOnly.Store(true)
 	return nil
 }
 
-// wantsForm reports whether a hub that knows only thin publishing may answer a
-// fat one with that status.
+// wantsForm reports whether a hub that supports only pings may answer a fat
+// publication with that status.
 func wantsForm(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotAcceptable, http.StatusUnsupportedMediaType,
@@ -120,14 +120,14 @@ func wantsForm(status int) bool {
 	return false
 }
 
-// post publishes the fat way: payload and links to the hub (RN-PB-01).
+// post sends a fat publication: payload and links (RN-PB-01).
 func (p *Publisher) post(ctx context.Context, topic string, header http.Header, body []byte) error {
 	h := header.Clone()
 	if h == nil {
 		h = http.Header{}
 	}
 	if h.Get("Content-Type") == "" {
-		h.Set("Content-Type", "application/octet-stream") // else it might be guessed
+		h.Set("Content-Type", "application/octet-stream") // otherwise it would be guessed
 	}
 	links := ParseLinks(h.Values("Link"), nil)
 	self, hubs := topic, []string{p.opts.Hub}
@@ -146,7 +146,7 @@ func (p *Publisher) post(ctx context.Context, topic string, header http.Header, 
 	return p.send(ctx, h, body)
 }
 
-// ping publishes the thin way. Some hubs read hub.url, others hub.topic
+// ping sends a thin publication. Some hubs read hub.url, others hub.topic
 // (WS-P-02).
 func (p *Publisher) ping(ctx context.Context, topic string) error {
 	form := url.Values{"hub.mode": {ModePublish}, "hub.url": {topic}, "hub.topic": {topic}}
@@ -172,16 +172,17 @@ func (p *Publisher) send(ctx context.Context, header http.Header, body []byte) e
 	return nil
 }
 
-// Thin reports whether the hub is told of news the thin way, so that the topic
-// itself has to show what is new (RN-PB-09).
-func (p *Publisher) Thin() bool { return p.thin.Load() }
+// Thin reports whether changes are announced by pings, so that the topic itself
+// must contain the new content (RN-PB-09).
+func (p *Publisher) Thin() bool { return p.pingOnly.Load() }
 
-// A RefusedError reports that a hub answered a request with anything but 2xx.
+// A RefusedError reports that a hub answered a request with a status other than
+// 2xx.
 type RefusedError struct {
 	Hub        string
 	Status     int
-	Text       string        // the beginning of what it said, on one line, printable
-	RetryAfter time.Duration // how long it asked to wait; 0: it did not say
+	Text       string        // the beginning of the answer, on one line, printable
+	RetryAfter time.Duration // the wait that the hub requested; 0: none
 }
 
 func (e *RefusedError) Error() string {
@@ -191,7 +192,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("hub %s: status %d: %s", e.Hub, e.Status, e.Text)
 }
 
-// Permanent reports whether asking again the same way is in vain (RN-PB-06,
+// Permanent reports whether repeating the same request is useless (RN-PB-06,
 // WS-S-10).
 func (e *RefusedError) Permanent() bool {
 	switch e.Status {

@@ -16,7 +16,7 @@ import (
 	"lockstep/websub"
 )
 
-// A post is a request a hub got from a publisher.
+// A post is a publisher's request to a hub.
 type post struct {
 	header http.Header
 	body   string
@@ -27,8 +27,8 @@ func (p post) form() url.Values {
 	return v
 }
 
-// newPublishingHub starts a hub that records what is published, and answers
-// with what answer returns.
+// newPublishingHub starts a hub that records publications, and answers with the
+// result of answer.
 func newPublishingHub(t *testing.T, answer func(w http.ResponseWriter, p post)) (address string, posts func() []post) {
 	t.Helper()
 	var mu sync.Mutex
@@ -83,7 +83,7 @@ func TestPublishFat(t *testing.T) {
 	}
 }
 
-// Links that are there are kept as they are, none is doubled.
+// Existing links are kept unchanged, none is duplicated.
 func TestPublishKeepsLinks(t *testing.T) {
 	t.Parallel()
 	hub, posts := newPublishingHub(t, func(w http.ResponseWriter, _ post) { w.WriteHeader(202) })
@@ -97,7 +97,7 @@ func TestPublishKeepsLinks(t *testing.T) {
 	}
 }
 
-// Thin publishing names the topic in both ways (WS-P-02).
+// A thin publication names the topic in both parameters (WS-P-02).
 func TestPublishThin(t *testing.T) {
 	t.Parallel()
 	hub, posts := newPublishingHub(t, func(w http.ResponseWriter, _ post) { w.WriteHeader(204) })
@@ -112,7 +112,7 @@ func TestPublishThin(t *testing.T) {
 	}
 }
 
-// A hub that knows only thin publishing is found out once.
+// A hub that supports only pings is detected once.
 func TestPublishAuto(t *testing.T) {
 	t.Parallel()
 	hub, posts := newPublishingHub(t, func(w http.ResponseWriter, p post) {
@@ -131,7 +131,7 @@ func TestPublishAuto(t *testing.T) {
 	}
 }
 
-// Errors tell what may help (RN-PB-06).
+// Errors contain what helps to solve them (RN-PB-06).
 func TestPublishRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -180,11 +180,11 @@ func TestNewPublisher(t *testing.T) {
 	}
 }
 
-// The suite's tests of a publisher. Here it plays the part of discovery,
-// subscriber and hub around what our Publisher does: WR-P-1 hub and self are
-// found in each of the ways; WR-P-2, WR-P-3 a subscription for two hours
-// without a secret is accepted and verified with topic, challenge and lease;
-// WR-P-4 an update arrives, with its type (WS-P-01, WS-D-01, WS-D-02).
+// The suite's tests of a publisher. This test performs discovery, subscriber
+// and hub around the Publisher: WR-P-1 hub and self are found by each method;
+// WR-P-2, WR-P-3 a subscription for two hours without a secret is accepted and
+// verified with topic, challenge and lease; WR-P-4 an update arrives, with its
+// type (WS-P-01, WS-D-01, WS-D-02).
 func TestSuitePublisher(t *testing.T) {
 	t.Parallel()
 	ways := map[string]page{

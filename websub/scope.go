@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Below reports whether address is at the URL place, or below it: whether it has
-// the same scheme, host and port, and a path that begins with that of place,
-// whole segments compared. The default port of a scheme is the same as none.
+// Below reports whether address is the URL place or below it: whether it has the
+// same scheme, host and port, and a path that begins with that of place,
+// comparing whole segments. The default port of a scheme equals a missing one.
 func Below(place, address string) bool {
 	p, err := parseHTTP(place)
 	if err != nil {
@@ -27,12 +27,12 @@ func below(place, u *url.URL) bool {
 		own = "/"
 	}
 	if path.Clean(own) != own && path.Clean(own)+"/" != own {
-		return false // with dot segments it may be anywhere
+		return false // dot segments may lead anywhere
 	}
 	return own == root || strings.HasPrefix(own, root+"/")
 }
 
-// authority returns scheme, host and port of a URL in one spelling.
+// authority returns scheme, host and port of a URL in a canonical spelling.
 func authority(u *url.URL) string {
 	scheme, port := strings.ToLower(u.Scheme), u.Port()
 	if port == "" {

@@ -8,7 +8,7 @@ import (
 	"lockstep/websub"
 )
 
-// TestBelow: scheme, host and port must be the same, and whole segments of the
+// TestBelow: scheme, host and port must be equal, and whole segments of the
 // path.
 func TestBelow(t *testing.T) {
 	t.Parallel()
@@ -40,8 +40,7 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// TestTokenScope: a redirect does not take the token out of the place it
-// belongs to.
+// TestTokenScope: a redirect does not carry the token out of its scope.
 func TestTokenScope(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 8)

@@ -18,12 +18,12 @@ const (
 	maxGetRedirects  = 10               // of one discovery
 	maxPostRedirects = 5                // of one request to a hub (WS-S-09)
 	exchangeTime     = 60 * time.Second // for one request and its answer
-	maxRefusal       = 1 << 10          // bytes of what a hub says that are kept for the log
-	maxDrain         = 64 << 10         // bytes of an answer that are read to keep the connection
+	maxRefusal       = 1 << 10          // bytes of a hub's answer kept for the log
+	maxDrain         = 64 << 10         // bytes of an answer that are read so that the connection can be reused
 	defaultUserAgent = "lockstep"
 )
 
-// An exchange is one request and those that redirects make of it.
+// An exchange is one request and the requests that follow from redirects.
 type exchange struct {
 	client    Doer
 	method    string
@@ -31,17 +31,17 @@ type exchange struct {
 	header    http.Header
 	body      []byte
 	redirects int
-	secret    *url.URL // where Authorization may be sent; nil: to scheme, host and port of address
+	secret    *url.URL // URL below which Authorization may be sent; nil: scheme, host and port of address
 }
 
 // An answer is the last response of an exchange.
 type answer struct {
 	*http.Response
-	url   *url.URL // that answered
-	moved string   // where redirects for good led; "" if there was none (WS-S-09)
+	url   *url.URL // the URL that answered
+	moved string   // target of permanent redirects; "" if there was none (WS-S-09)
 }
 
-// doer returns client as one that follows no redirects, or a default.
+// doer returns client with redirects disabled, or a default.
 func doer(client Doer) Doer {
 	stop := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	switch c := client.(type) {
@@ -55,7 +55,7 @@ func doer(client Doer) Doer {
 	return client
 }
 
-// do sends the request and follows redirects by hand. The caller closes the
+// do sends the request and follows redirects itself. The caller closes the
 // body.
 func (x *exchange) do(ctx context.Context) (*answer, error) {
 	at, err := parseHTTP(x.address)
@@ -73,7 +73,7 @@ func (x *exchange) do(ctx context.Context) (*answer, error) {
 			return nil, err
 		}
 		if resp.Request != nil && resp.Request.URL != nil {
-			a.url = resp.Request.URL // of a Doer that followed on its own
+			a.url = resp.Request.URL // of a Doer that followed redirects by itself
 		}
 		if !x.follows(resp.StatusCode) {
 			a.Response = resp
@@ -88,7 +88,7 @@ func (x *exchange) do(ctx context.Context) (*answer, error) {
 			return nil, err
 		}
 		if authority(to) != authority(a.url) || x.secret != nil && !below(x.secret, to) {
-			header.Del("Authorization") // they are for that place only
+			header.Del("Authorization") // they belong to that server only
 			header.Del("Cookie")
 		}
 		if lasting = lasting && resp.StatusCode == http.StatusPermanentRedirect; lasting {
@@ -110,7 +110,7 @@ func (x *exchange) once(ctx context.Context, at *url.URL, header http.Header) (*
 	req.Header = header.Clone()
 	resp, err := x.client.Do(req)
 	if err != nil {
-		var ue *url.Error // says the address, which callers say as well
+		var ue *url.Error // its text repeats the address, which callers add too
 		if errors.As(err, &ue) {
 			err = ue.Err
 		}
@@ -119,8 +119,8 @@ func (x *exchange) once(ctx context.Context, at *url.URL, header http.Header) (*
 	return resp, nil
 }
 
-// follows reports whether an answer with that status is a redirect to follow:
-// with 303 a hub would make another request of a POST (WS-S-09).
+// follows reports whether an answer with that status is a redirect to follow: a
+// client that follows 303 would turn a POST into a GET (WS-S-09).
 func (x *exchange) follows(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -131,7 +131,7 @@ func (x *exchange) follows(status int) bool {
 	return false
 }
 
-// target returns where a redirect from u leads.
+// target returns the target of a redirect from u.
 func target(u *url.URL, resp *http.Response) (*url.URL, error) {
 	location := resp.Header.Get("Location")
 	if location == "" {
@@ -151,16 +151,15 @@ func target(u *url.URL, resp *http.Response) (*url.URL, error) {
 	return to, nil
 }
 
-// drain reads what is left of a small answer, so that the connection can be
-// used again.
+// drain reads the rest of a small answer, so that the connection can be reused.
 func drain(resp *http.Response) {
-	_, _ = io.CopyN(io.Discard, resp.Body, maxDrain) // only for the connection's sake
+	_, _ = io.CopyN(io.Discard, resp.Body, maxDrain) // only to reuse the connection
 	_ = resp.Body.Close()                            // nothing was kept of it
 }
 
-// refusal makes an error of an answer that is not 2xx, and closes it.
+// refusal converts an answer other than 2xx to an error, and closes it.
 func refusal(hub string, a *answer, now time.Time) *RefusedError {
-	b, _ := io.ReadAll(io.LimitReader(a.Body, maxRefusal)) // what came is good enough
+	b, _ := io.ReadAll(io.LimitReader(a.Body, maxRefusal)) // a part suffices
 	drain(a.Response)
 	return &RefusedError{
 		Hub:        plain(hub),
@@ -170,7 +169,7 @@ func refusal(hub string, a *answer, now time.Time) *RefusedError {
 	}
 }
 
-// retryAfter reads a Retry-After header: seconds or a date; 0 if it is neither.
+// retryAfter parses a Retry-After header: seconds or a date; 0 if invalid.
 func retryAfter(v string, now time.Time) time.Duration {
 	if n, err := strconv.ParseUint(strings.TrimSpace(v), 10, 31); err == nil {
 		return time.Duration(n) * time.Second
@@ -181,7 +180,7 @@ func retryAfter(v string, now time.Time) time.Duration {
 	return 0
 }
 
-// parseHTTP returns address as the URL of something to ask, without fragment.
+// parseHTTP parses the URL of a request and removes its fragment.
 func parseHTTP(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -205,8 +204,8 @@ func plain(address string) string {
 	return printable(address)
 }
 
-// printable returns what a stranger said on one line, without what a terminal
-// would obey, and not too long.
+// printable returns text of a stranger on one line, shortened and without
+// terminal control characters.
 func printable(s string) string {
 	cut := len(s) > maxRefusal
 	if cut {

@@ -17,23 +17,23 @@ import (
 // SignatureHeader is the header field that carries a signature.
 const SignatureHeader = "X-Hub-Signature"
 
-// DefaultMethod is how a hub signs unless it is told otherwise (WS-X-03).
+// DefaultMethod is the default signing method of a hub (WS-X-03).
 const DefaultMethod = "sha256"
 
-// maxSignatures caps the signatures of one message that are looked at.
+// maxSignatures caps the signatures of one message that are checked.
 const maxSignatures = 16
 
 var (
-	// ErrUnsigned reports a message without a signature where one is due.
+	// ErrUnsigned reports a message without a required signature.
 	ErrUnsigned = errors.New("there is no signature")
-	// ErrSignature reports a message none of whose signatures holds.
+	// ErrSignature reports a message without a valid signature.
 	ErrSignature = errors.New("the signature does not match")
 )
 
-// Methods returns the names of the methods of signing, weakest first (WS-X-02).
+// Methods returns the names of the signing methods, weakest first (WS-X-02).
 func Methods() []string { return []string{"sha1", "sha256", "sha384", "sha512"} }
 
-// newHash returns what makes the hashes of a method, or nil.
+// newHash returns the constructor of a method's hash, or nil.
 func newHash(method string) func() hash.Hash {
 	switch method {
 	case "sha1":
@@ -48,8 +48,8 @@ func newHash(method string) func() hash.Hash {
 	return nil
 }
 
-// Sign returns the signature of body, as the header field has it:
-// "sha256=<lower-case hex>" (WS-X-01).
+// Sign returns the signature of body as a header value: "sha256=<lower-case
+// hex>" (WS-X-01).
 func Sign(method string, secret, body []byte) (string, error) {
 	s, err := NewSigner(method, secret)
 	if err != nil {
@@ -65,7 +65,7 @@ type Signer struct {
 	mac    hash.Hash
 }
 
-// NewSigner returns a Signer, or an error if there is no such method.
+// NewSigner returns a Signer, or an error if the method does not exist.
 func NewSigner(method string, secret []byte) (*Signer, error) {
 	h := newHash(method)
 	if h == nil {
@@ -74,7 +74,7 @@ func NewSigner(method string, secret []byte) (*Signer, error) {
 	return &Signer{method: method, mac: hmac.New(h, secret)}, nil
 }
 
-// Sign returns the signature of body, as [Sign] does.
+// Sign returns the signature of body, like [Sign].
 func (s *Signer) Sign(body []byte) string {
 	var sum [sha512.Size]byte
 	b := make([]byte, 0, len(s.method)+1+2*sha512.Size)
@@ -91,18 +91,18 @@ func (s *Signer) sum(dst, body []byte) []byte {
 }
 
 // Verify checks the values of the signature header of a message with that body
-// and returns the method of the signature that holds (WS-X-04). One that holds
-// is enough (WS-X-07). allowed are the methods that count; default: all. Without
-// a secret nothing is checked: a signature nobody agreed on says nothing
+// and returns the method of the valid signature (WS-X-04). One valid signature
+// is enough (WS-X-07). allowed are the accepted methods; default: all. Without a
+// secret nothing is checked: a signature without an agreed secret means nothing
 // (WS-X-10). Otherwise the error is [ErrUnsigned] or [ErrSignature].
 func Verify(values []string, secret, body []byte, allowed ...string) (method string, err error) {
 	return verify(values, secret, allowed, body)
 }
 
-// SignPublication returns the signature of a publication to a hub, as the header
-// field has it: over the topic as its Link with rel=self names it, a line feed,
-// the value of its Date header, another line feed, and the body. So it is good
-// for no other topic, and not for long.
+// SignPublication returns the signature of a publication to a hub as a header
+// value. It covers the topic as named by its Link with rel=self, a line feed,
+// the value of its Date header, another line feed, and the body. It is therefore
+// valid for no other topic, and only for a short time.
 func SignPublication(method string, token []byte, topic, date string, body []byte) (string, error) {
 	h := newHash(method)
 	if h == nil {
@@ -111,9 +111,9 @@ func SignPublication(method string, token []byte, topic, date string, body []byt
 	return method + "=" + hex.EncodeToString(mac(h, token, publicationHead(topic, date), body)), nil
 }
 
-// VerifyPublication checks a signature that [SignPublication] made, as [Verify]
-// does that of a delivery. Whether the date is recent, and the publication new,
-// is for the caller to decide.
+// VerifyPublication checks a signature of [SignPublication], like [Verify] does
+// for a delivery. The caller decides whether the date is recent and the
+// publication new.
 func VerifyPublication(values []string, token []byte, topic, date string, body []byte, allowed ...string) (method string, err error) {
 	return verify(values, token, allowed, publicationHead(topic, date), body)
 }
@@ -132,7 +132,7 @@ func verify(values []string, secret []byte, allowed []string, parts ...[]byte) (
 	if len(secret) == 0 {
 		return "", nil
 	}
-	sums := map[string][]byte{} // each computed once, however many claim it
+	sums := map[string][]byte{} // each computed once, however many signatures use it
 	looked := 0
 	for _, v := range values {
 		for part := range strings.SplitSeq(v, ",") {

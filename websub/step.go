@@ -17,17 +17,17 @@ const (
 	denialSpread = 25             // by a random share of 1/25, more or less
 	longestAsked = time.Hour      // of a Retry-After
 	keepEnded    = 31 * 24 * time.Hour
-	keepOld      = 24 * time.Hour // of a secret after the next one is verified (WS-X-11)
-	nameBytes    = 24             // of randomness in a callback; 16 are asked for (WS-S-05)
-	secretBytes  = 32             // of randomness in a secret, as hex digits (WS-S-04)
+	keepOld      = 24 * time.Hour // how long a secret is valid after the next one is verified (WS-X-11)
+	nameBytes    = 24             // random bytes in a callback; 16 are required (WS-S-05)
+	secretBytes  = 32             // random bytes in a secret, written as hex digits (WS-S-04)
 )
 
 // A job is a request to send.
 type job struct {
 	name string // of the subscription
 	mode string
-	ask  time.Time // when it was decided on: tells it from later ones
-	look bool      // for topic and hubs first (WS-L-06)
+	ask  time.Time // when it was decided: distinguishes it from later requests
+	look bool      // discover topic and hubs first (WS-L-06)
 }
 
 // random returns n random bytes as hex digits.
@@ -37,20 +37,20 @@ func random(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// jittered returns d give or take a share of it.
+// jittered returns d, randomly changed by up to a share of it.
 func jittered(d time.Duration, share float64) time.Duration {
 	return time.Duration(float64(d) * (1 + share*(2*mathrand.Float64()-1)))
 }
 
-// backoff returns the wait after so many requests in vain; not less than the
-// hub asked for, within reason.
+// backoff returns the wait after that many failed requests; at least what the
+// hub requested, up to a limit.
 func (s *Subscriber) backoff(attempts int, asked time.Duration) time.Duration {
 	d := float64(s.opts.RetryFirst) * math.Pow(2, float64(max(attempts-1, 0)))
 	d = min(d, float64(s.opts.RetryMost))
 	return max(jittered(time.Duration(d), 0.2), min(asked, longestAsked))
 }
 
-// want takes a wish. It reports whether that changed anything.
+// want records a Wish. It reports whether anything changed.
 func (c *change) want(w Wish) bool {
 	old := c.Wishes[w.ID]
 	if old == nil {
@@ -65,7 +65,7 @@ func (c *change) want(w Wish) bool {
 	return true
 }
 
-// hurry makes everything due that is wanted of a wish.
+// hurry makes all pending actions of a Wish due now.
 func (c *change) hurry(id string) {
 	w := c.Wishes[id]
 	if !w.Denied {
@@ -87,11 +87,11 @@ func (c *change) drop(id string) bool {
 	return true
 }
 
-// step decides what is to be done for a wish now. It reports whether it
-// changed anything, and adds jobs.
+// step decides the next action for a Wish. It reports whether it changed
+// anything, and adds jobs.
 func (c *change) step(w *wish) bool {
 	changed := c.pass(w)
-	var holds, waits *subscription // that is what is wanted; that will be
+	var holds, waits *subscription // the subscription that is in effect; the one that is being requested
 	for _, l := range c.of(w.ID) {
 		fits := c.s.holds(w, l)
 		switch {
@@ -99,7 +99,7 @@ func (c *change) step(w *wish) bool {
 			holds = l
 		case l.State == pending && fits && holds == nil && waits == nil:
 			waits = l
-		case l.State == pending: // nobody knows of it but the hub, which will find that out (WS-I-03)
+		case l.State == pending: // only the hub knows of it, and its verification will fail (WS-I-03)
 			c.remove(l)
 			changed = true
 		case l.State == active && (holds != nil || w.Dropped):
@@ -136,14 +136,14 @@ func (c *change) step(w *wish) bool {
 	return changed
 }
 
-// pass lets time pass: leases end, and patience.
+// pass handles the passage of time: leases and waits that end.
 func (c *change) pass(w *wish) bool {
 	changed := false
 	for _, l := range c.of(w.ID) {
 		switch {
 		case (l.State == active || l.State == ending) && !c.now.Before(l.Expires):
 			if l.State == active {
-				c.tell(Expired, l, l.Error)
+				c.report(Expired, l, l.Error)
 				w.Error = l.Error
 				if i := slices.Index(w.Hubs, l.Named); i >= 0 && !l.Stale {
 					w.At, w.Next = i, c.now
@@ -160,17 +160,17 @@ func (c *change) pass(w *wish) bool {
 	return changed
 }
 
-// holds reports whether l is what w asks for, by a callback that leads here.
+// holds reports whether l fulfills w, with a callback of this Subscriber.
 func (s *Subscriber) holds(w *wish, l *subscription) bool {
 	return !w.Dropped && !l.Stale && l.Topic == w.Topic && slices.Contains(w.Hubs, l.Named) && l.Callback == s.callback(l.Name)
 }
 
-// due reports whether a request for l may be sent.
+// due reports whether a request for l may be sent now.
 func (c *change) due(l *subscription) bool {
 	return !l.Waiting && !c.now.Before(l.Next) && !c.s.isBusy(l.Name)
 }
 
-// begin makes a subscription of w at the hub whose turn it is.
+// begin creates a subscription of w at the next hub.
 func (c *change) begin(w *wish) {
 	w.At = max(w.At, 0) % len(w.Hubs)
 	l := &subscription{Name: random(nameBytes), WishID: w.ID, Topic: w.Topic, Named: w.Hubs[w.At], State: pending}
@@ -182,8 +182,7 @@ func (c *change) begin(w *wish) {
 	c.ask(l, ModeSubscribe, w.Round > 0 && w.At == 0)
 }
 
-// renew asks for another lease, or for a subscription to take l's place
-// (WS-L-05).
+// renew requests another lease, or a subscription that replaces l (WS-L-05).
 func (c *change) renew(w *wish, l *subscription) {
 	if l.Attempts == 0 {
 		l.Renewals++
@@ -200,15 +199,15 @@ func (c *change) renew(w *wish, l *subscription) {
 	c.ask(l, ModeSubscribe, true)
 }
 
-// ask makes a job of a request for l. That it was asked for is known before it
-// is sent: verification may come before the answer does (WS-S-08).
+// ask adds a job with a request for l. The request is recorded before it is
+// sent: verification may come before the answer (WS-S-08).
 func (c *change) ask(l *subscription, mode string, look bool) {
 	l.Asked, l.Next, l.Waiting = c.now, c.now.Add(c.s.opts.Pending), true
 	c.jobs = append(c.jobs, job{l.Name, mode, c.now, look})
 }
 
-// failed notes that a request for l was in vain, and decides what comes next:
-// another try, another hub, or a long wait.
+// failed records a failed request for l, and decides the next step: another
+// attempt, another hub, or a long wait.
 func (c *change) failed(l *subscription, reason string, final bool, wait time.Duration, tries int) {
 	l.Waiting, l.Attempts, l.Error = false, l.Attempts+1, reason
 	w := c.Wishes[l.WishID]
@@ -217,18 +216,18 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 	switch {
 	case l.State == ending:
 		if final || l.Attempts >= leaveTries && !c.s.opts.KeepTrying {
-			c.tell(Ended, l, reason) // the hub knows it no more, or will not know it for long
+			c.report(Ended, l, reason) // the hub has already forgotten it, or will soon
 			l.end(c.now)
 		}
 	case w == nil || !over:
 	case l.State == pending:
-		c.tell(Refused, l, reason)
+		c.report(Refused, l, reason)
 		w.Error = "hub " + plain(l.hub()) + ": " + reason
 		c.nextHub(w, final, wait)
 		c.remove(l)
 	case len(w.Hubs) > 1:
-		c.tell(Refused, l, reason)
-		l.Stale = true // it stays until its lease ends, or another one is there
+		c.report(Refused, l, reason)
+		l.Stale = true // it remains until its lease ends, or it is replaced
 		w.At, w.Next = (slices.Index(w.Hubs, l.Named)+1)%len(w.Hubs), c.now
 	case final:
 		c.tell(Refused, l, reason)
@@ -236,8 +235,8 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 	}
 }
 
-// nextHub turns to the next hub; after the last one there is a pause
-// (WS-S-11), a long one where there is nothing to hope for.
+// nextHub advances to the next hub; after the last one there is a pause
+// (WS-S-11), a long one if all failures were final.
 func (c *change) nextHub(w *wish, final bool, wait time.Duration) {
 	w.Next = c.now
 	if w.At++; w.At < len(w.Hubs) {
@@ -252,7 +251,7 @@ func (c *change) nextHub(w *wish, final bool, wait time.Duration) {
 	w.Next = c.now.Add(pause)
 }
 
-// sendsSecret reports whether a hub gets a secret (WS-S-04).
+// sendsSecret reports whether a secret is sent to a hub (WS-S-04).
 func (s *Subscriber) sendsSecret(hub string) bool {
 	return secured(hub) || !s.opts.NoPlainSecret
 }

@@ -17,124 +17,124 @@ import (
 const (
 	// DefaultPending is how long a hub may take to verify (WS-S-11).
 	DefaultPending = 10 * time.Minute
-	// DefaultRetryFirst is the wait after a request to a hub that failed: it may
-	// just be restarting.
+	// DefaultRetryFirst is the wait after a failed request to a hub: it may just be
+	// restarting.
 	DefaultRetryFirst = 5 * time.Second
-	// DefaultRetryMost is the longest of such waits: what a hub that is back may
-	// be without us.
+	// DefaultRetryMost is the longest of such waits, and so the longest time a
+	// recovered hub is not used.
 	DefaultRetryMost = 10 * time.Minute
-	// DefaultMaxBody is what a hub may deliver at a time (WS-SEC-03).
+	// DefaultMaxBody is the maximum size of a delivery (WS-SEC-03).
 	DefaultMaxBody = 5 << 20
 
-	maxHubs = 10 // of one wish that are tried
+	maxHubs = 10 // of one Wish that are tried
 )
 
-// A Keeper keeps one document, the memory of a [Subscriber]. It holds secrets:
-// keep it where only its owner reads.
+// A Keeper stores one document, the state of a [Subscriber]. It contains
+// secrets: only its owner may be able to read it.
 type Keeper interface {
 	// Load returns the document, or nil if there is none.
 	Load(ctx context.Context) ([]byte, error)
-	// Save replaces the document; all or nothing, durable when it returns.
+	// Save replaces the document atomically; it is durable when Save returns.
 	Save(ctx context.Context, document []byte) error
 }
 
 // SubscriberOptions configures a [Subscriber].
 type SubscriberOptions struct {
-	// Callback is the URL below which hubs reach the Handler. It may have a
-	// query, which every callback gets. Required.
+	// Callback is the URL below which hubs reach the Handler. Its query, if any,
+	// becomes part of every callback. Required.
 	Callback string
 	// Client sends requests to hubs, and to topics for discovery; default: an
-	// http.Client with a timeout and no guard.
+	// http.Client with a timeout that may connect to any address.
 	Client Doer
 	State  Keeper // required
-	// Deliver takes a message whose signature is right; what it returned nil for
-	// is acknowledged, so it must be durable by then. It may be called
-	// concurrently, and with the same message again. Required.
+	// Deliver handles a message with a valid signature. The message is acknowledged
+	// if Deliver returns nil, so it must be durable by then. Deliver may be called
+	// concurrently, and repeatedly with the same message. Required.
 	Deliver func(ctx context.Context, d Delivery) error
-	// Rediscover is asked before a renewal, and before hubs that failed are
-	// tried again, for where topic and hubs are now (WS-L-06). A Wish without
-	// hubs ends the subscription (WS-L-07); an error changes nothing. Default:
-	// Discover, of the topic.
+	// Rediscover is called before a renewal, and before failed hubs are tried
+	// again, for the current topic and hubs (WS-L-06). A returned Wish without hubs
+	// ends the subscription (WS-L-07); an error changes nothing. Default: Discover,
+	// of the topic.
 	Rediscover func(ctx context.Context, w Wish) (Wish, error)
-	// OnEvent is called in order, never concurrently. It must not block, and
-	// calls no method of the Subscriber but Subscriptions. It may be nil.
+	// OnEvent is called in order, never concurrently. It must not block, and must
+	// not call methods of the Subscriber except Subscriptions. It may be nil.
 	OnEvent func(SubscriberEvent)
 
-	Lease         time.Duration // wished for, of at least a second; default: the hub decides (WS-S-03)
+	Lease         time.Duration // requested, at least a second; default: the hub decides (WS-S-03)
 	Pending       time.Duration // how long a hub may take to verify; default DefaultPending
-	RetryFirst    time.Duration // wait after a request that failed, doubled each time; default DefaultRetryFirst
+	RetryFirst    time.Duration // wait after a failed request, doubled each time; default DefaultRetryFirst
 	RetryMost     time.Duration // longest of those waits; default DefaultRetryMost
 	MaxBody       int64         // bytes of a delivery; default DefaultMaxBody
-	RefuseSHA1    bool          // count signatures made with sha1 as wrong (WS-X-08)
+	RefuseSHA1    bool          // reject signatures made with sha1 (WS-X-08)
 	NoPlainSecret bool          // send no secret to a hub that is reached without TLS (WS-S-04)
 	NewSecrets    bool          // send a new secret with each renewal (WS-X-11)
-	FreshCallback int           // change the callback with every so many renewals (WS-L-05); default: never
-	KeepTrying    bool          // do not give up ending a subscription at a hub that does not answer
-	OldHubs       bool          // send what hubs from before the Recommendation want to see, too (WS-OLD-05)
+	FreshCallback int           // change the callback with every nth renewal (WS-L-05); default: never
+	KeepTrying    bool          // keep trying to unsubscribe at a hub that does not answer
+	OldHubs       bool          // also send parameters of hubs older than the Recommendation (WS-OLD-05)
 	UserAgent     string        // default "lockstep"
 	Clock         func() time.Time
 	Logger        *slog.Logger // default: discards
 }
 
-// A Wish is what a caller wants to be subscribed to.
+// A Wish is a subscription that a caller requests.
 type Wish struct {
-	ID    string   // the caller's name for it
+	ID    string   // chosen by the caller
 	Topic string   // the self URL
 	Hubs  []string // tried in this order, those reached over HTTPS first
 }
 
-// A Delivery is a message a hub delivered, whose signature was right, if one
-// was due. Without TLS nothing but Body can be trusted: the signature covers
-// nothing else (WS-X-09).
+// A Delivery is a message from a hub, with a valid signature if one was
+// required. Without TLS only Body can be trusted: the signature covers nothing
+// else (WS-X-09).
 type Delivery struct {
 	ID          string // of the Wish
-	Topic       string // that was subscribed to
-	DeliveryID  string // the hub's name for the message; "" if it gives none
+	Topic       string // as subscribed to
+	DeliveryID  string // the hub's ID of the message; "" if it sends none
 	ContentType string
 	Links       []string // values of the Link header fields
 	Body        []byte
 	At          time.Time // of receipt
 }
 
-// SubscriptionState is how a subscription stands.
+// SubscriptionState is the state of a subscription.
 type SubscriptionState struct {
 	ID         string
 	Topic      string
-	Hub        string // that it is with; "" if with none
-	State      string // "active", "pending", "waiting" to try again, "denied", "ending"
+	Hub        string // the current hub; "" if none
+	State      string // "active", "pending", "waiting" for a retry, "denied", "ending"
 	Verified   time.Time
-	Expires    time.Time // of an active one
-	Next       time.Time // renewal, or next try
-	Attempts   int       // in vain, since the last success
-	LastError  string    // of those, or why it was denied
-	Deliveries int64     // that were accepted, since the process started
-	Duplicates int64     // that were acknowledged and passed over
+	Expires    time.Time // if active
+	Next       time.Time // renewal, or next attempt
+	Attempts   int       // failed, since the last success
+	LastError  string    // of those, or the reason for a denial
+	Deliveries int64     // accepted since the process started
+	Duplicates int64     // acknowledged but not delivered
 	Forged     int64
-	Delivered  time.Time // the last one
+	Delivered  time.Time // time of the last delivery
 }
 
-// A Subscriber keeps subscriptions: it asks hubs, proves that it meant to,
-// renews, and checks what is delivered. Its memory survives restarts. All
+// A Subscriber maintains subscriptions: it sends requests to hubs, confirms
+// them, renews them, and verifies deliveries. Its state survives restarts. All
 // methods are safe for concurrent use.
 type Subscriber struct {
 	opts    SubscriberOptions
 	client  Doer
 	base    *url.URL // of callbacks
-	methods []string // of signing, that count
+	methods []string // accepted signing methods
 	memory  atomic.Pointer[memory]
-	turn    chan struct{}   // held by who changes the memory
-	wake    chan struct{}   // tells Run to look again
-	seen    map[string]bool // wishes of this process; guarded by turn
+	turn    chan struct{}   // its holder may change the memory
+	wake    chan struct{}   // makes Run check again
+	seen    map[string]bool // Wishes of this process; guarded by turn
 
-	telling sync.Mutex        // one event at a time
-	mu      sync.Mutex        // guards what follows
-	updates []*update         // that wait for their turn
-	tallies map[string]*tally // by ID of the wish
-	busy    map[string]bool   // subscriptions for which a request is under way, by name
+	reporting sync.Mutex        // serializes events
+	mu        sync.Mutex        // guards what follows
+	updates   []*update         // waiting for their turn
+	tallies   map[string]*tally // by ID of the Wish
+	busy      map[string]bool   // names of subscriptions with a request under way
 }
 
-// NewSubscriber returns a Subscriber, or an error in words if an option cannot
-// be used. It does nothing before its methods are called.
+// NewSubscriber returns a Subscriber, or an error that explains which option is
+// invalid. It does nothing before its methods are called.
 func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
 	base, err := parseHTTP(o.Callback)
 	if err != nil {
@@ -180,10 +180,10 @@ func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
 // callback returns the URL of the callback with that name.
 func (s *Subscriber) callback(name string) string { return s.base.JoinPath(name).String() }
 
-// Want records the wish, durably; Run sees to it. What is wanted already
-// stays; another topic, or other hubs, take the place of those before once they
-// work. The first Want of an ID in a process renews, for nobody knows what the
-// hub remembers.
+// Want records the Wish durably; Run fulfills it. A Wish that is already
+// fulfilled stays as it is; after a change of topic or hubs, the new
+// subscription replaces the old one once it works. The first Want of an ID in a
+// process renews the subscription, because the hub may have forgotten it.
 func (s *Subscriber) Want(ctx context.Context, w Wish) error {
 	w, err := checkWish(w)
 	if err != nil {
@@ -202,9 +202,9 @@ func (s *Subscriber) Want(ctx context.Context, w Wish) error {
 	return err
 }
 
-// Retry asks the hubs of a wish now, without waiting for its turn, and for
-// where they are: for who has reason to think that they answer otherwise than
-// before. What works is left alone, and a denial is heeded (WS-V-03).
+// Retry rediscovers and asks the hubs of a Wish now, without waiting for the
+// next attempt. Use it if there is reason to expect another answer than before.
+// It does not touch working subscriptions, and respects a denial (WS-V-03).
 func (s *Subscriber) Retry(ctx context.Context, id string) error {
 	_, err := s.update(ctx, func(c *change) bool {
 		w := c.Wishes[id]
@@ -223,8 +223,8 @@ func (s *Subscriber) Retry(ctx context.Context, id string) error {
 	return err
 }
 
-// Renew renews what works of a wish now, long before its time: for who has reason
-// to think that the hub has forgotten it.
+// Renew renews working subscriptions of a Wish now, long before their time. Use
+// it if there is reason to think that the hub has forgotten them.
 func (s *Subscriber) Renew(ctx context.Context, id string) error {
 	_, err := s.update(ctx, func(c *change) bool {
 		w := c.Wishes[id]
@@ -243,7 +243,7 @@ func (s *Subscriber) Renew(ctx context.Context, id string) error {
 	return err
 }
 
-// checkWish returns w as it is used, or why it cannot be.
+// checkWish returns w in canonical form, or an error if it is invalid.
 func checkWish(w Wish) (Wish, error) {
 	if _, err := parseHTTP(w.Topic); err != nil {
 		return w, fmt.Errorf("topic %s: %w", plain(w.Topic), err)
@@ -263,16 +263,16 @@ func checkWish(w Wish) (Wish, error) {
 	return w, nil
 }
 
-// Drop records, durably, that a subscription is not wanted any more; Run
-// unsubscribes. From now on nothing of it is delivered.
+// Drop durably records that a subscription is no longer needed; Run
+// unsubscribes. From now on none of its messages are delivered.
 func (s *Subscriber) Drop(ctx context.Context, id string) error {
 	_, err := s.update(ctx, func(c *change) bool { return c.drop(id) })
 	s.poke()
 	return err
 }
 
-// DropAll is Drop for every subscription there is, also of an earlier process. It
-// returns how many there are.
+// DropAll calls Drop for every subscription, including those of an earlier
+// process. It returns their number.
 func (s *Subscriber) DropAll(ctx context.Context) (int, error) {
 	n := 0
 	_, err := s.update(ctx, func(c *change) bool {
@@ -294,7 +294,7 @@ func (s *Subscriber) DropAll(ctx context.Context) (int, error) {
 }
 
 // CallbackOf returns the URL below which hubs reach a Subscriber with this state,
-// as the newest of its subscriptions has it; "" if there is none.
+// as recorded in its newest subscription; "" if there is none.
 func CallbackOf(ctx context.Context, state Keeper) (string, error) {
 	document, err := state.Load(ctx)
 	if err != nil {
@@ -321,8 +321,8 @@ func CallbackOf(ctx context.Context, state Keeper) (string, error) {
 	return u.String(), nil
 }
 
-// Subscriptions returns how all subscriptions stand, ordered by ID; nothing
-// before the first use of another method.
+// Subscriptions returns the states of all subscriptions, ordered by ID; it
+// returns none before the first call of another method.
 func (s *Subscriber) Subscriptions() []SubscriptionState {
 	m := s.memory.Load()
 	if m == nil {
@@ -357,10 +357,10 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// poke tells Run to look again.
+// poke makes Run check again.
 func (s *Subscriber) poke() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it will
+	default: // it will anyway
 	}
 }

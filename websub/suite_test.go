@@ -18,8 +18,8 @@ type page struct {
 	body      string
 }
 
-// serve serves the page at /topic, and at /old a redirect there. In header and
-// body {hub} and {self} stand for what they are.
+// serve serves the page at /topic, and at /old a redirect to it. In header and
+// body {hub} and {self} are replaced by their URLs.
 func serve(t *testing.T, p page, hub string) (address, self string) {
 	t.Helper()
 	var base string
@@ -41,7 +41,7 @@ func serve(t *testing.T, p page, hub string) (address, self string) {
 	})
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		mux.HandleFunc(fmt.Sprintf("/old/%d", status), func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Link", `</wrong-hub>; rel="hub", </wrong>; rel="self"`) // those of a redirect do not count
+			w.Header().Set("Link", `</wrong-hub>; rel="hub", </wrong>; rel="self"`) // links of a redirect do not count
 			w.Header().Set("Location", "/topic")
 			w.WriteHeader(status)
 		})
@@ -72,7 +72,7 @@ func head(fields ...string) http.Header {
 	return h
 }
 
-// The suite's tests of discovery, each up to a subscription that gets a
+// The suite's tests of discovery, each up to a subscription that receives a
 // delivery: WR-S-100 to WR-S-104, WR-S-200 to WR-S-202.
 func TestSuiteDiscovery(t *testing.T) {
 	t.Parallel()
@@ -126,7 +126,7 @@ func TestSuiteDiscovery(t *testing.T) {
 }
 
 // The hub answers with a redirect; the POST must be repeated there: WR-S-203,
-// WR-S-204, and as older hubs do (WS-S-09, RN-AMB-13).
+// WR-S-204, also with the statuses of older hubs (WS-S-09, RN-AMB-13).
 func TestSuiteHubRedirects(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 307, 308} {
@@ -161,8 +161,8 @@ func TestSuiteHubRedirects(t *testing.T) {
 	}
 }
 
-// A hub that makes another request of the POST, redirects for ever, or leads
-// away from TLS is not followed (WS-S-09).
+// Redirects that turn the POST into another request, never end, or lead away
+// from TLS are not followed (WS-S-09).
 func TestHubRedirectsRefused(t *testing.T) {
 	t.Parallel()
 	h := newHub(t).listen()
@@ -209,8 +209,8 @@ func subscribed(t *testing.T, change func(*websub.SubscriberOptions)) (b *bed, h
 	return b, h, callback, form
 }
 
-// WR-S-205, and what else is no wish of ours: exactly 404 (WS-I-03, WS-I-07,
-// WS-I-09).
+// WR-S-205, and other verifications of unknown requests: exactly 404 (WS-I-03,
+// WS-I-07, WS-I-09).
 func TestSuiteWrongQuestion(t *testing.T) {
 	t.Parallel()
 	_, h, callback, form := subscribed(t, nil)
@@ -262,8 +262,8 @@ func TestSuiteWrongQuestion(t *testing.T) {
 	}
 }
 
-// Deliveries: WR-S-300 to WR-S-302; the answer to a wrong signature is that to
-// a right one (WS-X-05, WS-X-06, RN-AMB-10), and nothing of it is processed.
+// Deliveries: WR-S-300 to WR-S-302; a wrong signature gets the same answer as a
+// valid one (WS-X-05, WS-X-06, RN-AMB-10), but the delivery is discarded.
 func TestSuiteDelivery(t *testing.T) {
 	t.Parallel()
 	b, h, callback, form := subscribed(t, nil)

@@ -16,7 +16,7 @@ const (
 	vectorBody = "<urlset/>\n"
 )
 
-// The vectors of section 20 of the requirements.
+// The test vectors of section 20 of the requirements.
 var vectors = map[string]string{
 	"sha1":   "0eea3f592540f6cd612da869eef39ac1d9fa01f0",
 	"sha256": "166d8feea4d4b3a1d697abe67d69c7e61b4ba29c294dc79cc04bbdff36fb2d54",
@@ -60,7 +60,7 @@ func TestSignerIsReusable(t *testing.T) {
 	}
 }
 
-// What counts as a signature: WS-X-07, WS-X-08, WS-X-10, RN-AMB-09.
+// Valid and invalid signatures: WS-X-07, WS-X-08, WS-X-10, RN-AMB-09.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	good := "sha256=" + vectors["sha256"]
@@ -107,7 +107,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A callback keeps its query, in front and as it is (WS-H-10).
+// A callback keeps its query, in front and unchanged (WS-H-10).
 func TestVerificationURL(t *testing.T) {
 	t.Parallel()
 	added := url.Values{"hub.challenge": {"c"}, "hub.mode": {"subscribe"}, "hub.topic": {"http://h/t?a=b&c=ä"}, "hub.lease_seconds": {"60"}}
@@ -178,8 +178,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// BenchmarkSigner compares what a hub does for each delivery with a new HMAC
-// each time.
+// BenchmarkSigner compares a hub's work for each delivery with creating a new
+// HMAC each time.
 func BenchmarkSigner(b *testing.B) {
 	body := []byte(strings.Repeat("x", 2048))
 	b.Run("reused", func(b *testing.B) {
@@ -202,7 +202,7 @@ func BenchmarkSigner(b *testing.B) {
 	})
 }
 
-// BenchmarkUnknownCallback is what a stranger's request costs.
+// BenchmarkUnknownCallback measures the cost of a stranger's request.
 func BenchmarkUnknownCallback(b *testing.B) {
 	s, err := websub.NewSubscriber(websub.SubscriberOptions{Callback: "http://sub/cb", State: &keeper{}, Deliver: func(context.Context, websub.Delivery) error { return nil }})
 	if err != nil {

@@ -1,21 +1,22 @@
-// Package websub is the WebSub protocol (W3C Recommendation of 23 January
-// 2018), as publishers and subscribers speak it: how topic and hub of a resource
-// are discovered, how a hub is told of news, how one subscribes, proves that one
-// meant to, renews, and checks what is delivered. A hub uses what both sides
-// share. What is delivered is bytes here: of ResourceSync nothing is
-// known but that its documents, like feeds, may name their hub at the root.
+// Package websub implements the WebSub protocol (W3C Recommendation of 23
+// January 2018) for publishers and subscribers: discovery of the topic and hub
+// of a resource, publication of changes to a hub, subscription, verification of
+// intent, renewal, and verification of deliveries. A hub uses the parts that
+// both sides share. Delivered content is just bytes to this package. All it
+// knows of ResourceSync is that its documents, like feeds, may name their hub at
+// the root.
 //
 //	                 Discover            topic and hubs, from headers or body
 //	publisher        Publisher           fat (the payload) or thin (a ping)
-//	subscriber       Subscriber.Want     what is wished for, durably
-//	                 Subscriber.Run      asks hubs, renews, turns to the next one
+//	subscriber       Subscriber.Want     records the desired subscription, durably
+//	                 Subscriber.Run      sends requests, renews, tries the next hub
 //	                 Subscriber.Handler  verification, denial, delivery
 //	both, and a hub  ParseLinks LinkHeader Sign Verify VerificationURL Canonical
 //
-// A [Subscriber] keeps all it knows in one document. Every change is saved
-// before it counts: the wish before the hub is asked, the lease before the
+// A [Subscriber] stores its whole state in one document. Every change is saved
+// before it takes effect: the Wish before the hub is asked, the lease before the
 // hub's question is answered, the delivery (by its caller) before it is
-// acknowledged. A crash between any two of those is made good by asking again.
+// acknowledged. After a crash between any two of those the request is repeated.
 package websub
 
 import "strings"
@@ -28,10 +29,10 @@ const (
 	ModeDenied      = "denied"
 )
 
-// Canonical returns uri with percent-encoded unreserved characters decoded:
-// two URLs that differ only in those are the same topic, or callback
-// (WS-H-09). Nothing else is changed. It is for comparing: what is called or
-// sent back is the URL as it was given.
+// Canonical returns uri with percent-encoded unreserved characters decoded: two
+// URLs that differ only in those are the same topic, or callback (WS-H-09).
+// Nothing else is changed. Use it only for comparison: requests and answers
+// contain the original URL.
 func Canonical(uri string) string {
 	i := strings.IndexByte(uri, '%')
 	if i < 0 {
@@ -50,7 +51,7 @@ func Canonical(uri string) string {
 	return string(append(b, uri...))
 }
 
-// encoded returns the byte that s begins with the encoding of.
+// encoded returns the byte that is percent-encoded at the beginning of s.
 func encoded(s string) (byte, bool) {
 	if len(s) < 3 {
 		return 0, false

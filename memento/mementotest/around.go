@@ -11,8 +11,8 @@ import (
 	"lockstep/memento"
 )
 
-// life is a resource that comes, changes, goes, comes back and goes again. The
-// places are those of its times.
+// life is a resource that is created, changed, deleted, restored and deleted
+// again. The indexes are those of its times.
 var life = []memento.Version{
 	version(uri, 10*seconds), version(uri, 20*seconds), gone(uri, 30*seconds), version(uri, 40*seconds), gone(uri, 50*seconds),
 }
@@ -49,7 +49,7 @@ func testAround(t *testing.T, s memento.Store) {
 	}
 }
 
-// testSecond: of several versions in a second the latest answers for it; the
+// testSecond: of several versions in a second the latest is selected; the
 // others are listed (ME-HD-04).
 func testSecond(t *testing.T, s memento.Store) {
 	vs := []memento.Version{
@@ -89,7 +89,7 @@ func testSets(t *testing.T, s memento.Store) {
 		{17, a[0], b[0], b[2]},
 		{25, a[0], b[0], b[2]}, // still in the other
 		{35, b[0], b[1], b[2]}, // in none
-		{45, b[0], b[2], none}, // of two at the same time the one that is there
+		{45, b[0], b[2], none}, // of two at the same time the existing one
 		{55, b[2], b[3], none},
 	} {
 		want := memento.Around{First: a[0], Prev: tt.prev, Selected: tt.selected, Next: tt.next, Last: b[2], Known: true}
@@ -110,7 +110,7 @@ func testSets(t *testing.T, s memento.Store) {
 }
 
 func testDrop(t *testing.T, s memento.Store) {
-	drop(t, s, setA, life...) // of a set that never was
+	drop(t, s, setA, life...) // of a set that never existed
 	if got := around(t, s, uri, at(0)); got.Known {
 		t.Errorf("what was never there is known: %+v", got)
 	}
@@ -128,7 +128,7 @@ func testDrop(t *testing.T, s memento.Store) {
 		t.Errorf("Around where nothing is left (-want +got):\n%s", diff)
 	}
 
-	// What was dropped, and what is earlier, does not come back.
+	// Dropped versions, and earlier ones, do not come back.
 	appendTo(t, s, setA, life[0], life[1], version(uri, 15*seconds), version(uri, 60*seconds))
 	same(t, "List", list(t, s, uri), append(slices.Clone(life[2:]), version(uri, 60*seconds)))
 	drop(t, s, setA, append(slices.Clone(life[2:]), version(uri, 60*seconds))...)

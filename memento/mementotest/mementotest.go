@@ -22,8 +22,8 @@ import (
 	"lockstep/memento"
 )
 
-// Run tests the stores open returns. Each must be new and empty; open sees to it
-// that it is closed.
+// Run tests the stores that open returns. Each must be new and empty; open must
+// arrange for it to be closed.
 func Run(t *testing.T, open func(*testing.T) memento.Store) {
 	tests := []struct {
 		name string
@@ -63,13 +63,13 @@ const (
 	uri  = "https://example.org/maps/0007.tif"
 )
 
-// at is a time of the tests: some microseconds after a full second.
+// at returns a time for tests: some microseconds after a full second.
 func at(micros int64) time.Time { return time.UnixMicro(1_700_000_000_000_000 + micros).UTC() }
 
 // seconds is one second in the parameter of at.
 const seconds = 1_000_000
 
-// version is the one of uri at a time, with all that a version has.
+// version returns a version of uri with every field set.
 func version(uri string, micros int64) memento.Version {
 	return memento.Version{
 		URI: uri, At: at(micros), Digest: sha256.Sum256(fmt.Append(nil, uri, micros)), Length: micros, Type: "image/tiff",
@@ -135,7 +135,7 @@ func walk(t *testing.T, s memento.Store, set, from string) []memento.Version {
 	return collect(t, s.Walk(t.Context(), set, from))
 }
 
-// same compares; what is empty and what is nil are the same.
+// same compares; empty and nil are equal.
 func same[T comparable](t *testing.T, what string, got, want []T) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -183,25 +183,25 @@ func testAppend(t *testing.T, s memento.Store) {
 	other := two
 	other.Digest = sha256.Sum256([]byte("another"))
 	appendTo(t, s, setA)
-	vs := []memento.Version{three, two} // the first of those that say different things counts
+	vs := []memento.Version{three, two} // the first of those that differ wins
 	for range 50 {
 		vs = append(vs, other, two)
 	}
 	appendTo(t, s, setA, vs...)
-	appendTo(t, s, setA, other, one, gone(uri, 3)) // there already, and earlier than all
+	appendTo(t, s, setA, other, one, gone(uri, 3)) // already stored, and earlier than all
 	same(t, "List", list(t, s, uri), []memento.Version{one, two, three})
 	same(t, "Last", last(t, s, setA, uri), []memento.Version{three})
 }
 
-// testFirst: of those in one Append that have the same URI and At, to the
-// microsecond, the first counts, however they are mixed.
+// testFirst: of versions in one Append with the same URI and At, to the
+// microsecond, the first wins, in any order.
 func testFirst(t *testing.T, s memento.Store) {
 	const resources, times = 97, 5
 	var vs, want []memento.Version
 	for n := range times {
 		for i := range resources {
 			v := version(fmt.Sprintf("u%02d", i*31%resources), 7)
-			v.At = v.At.Add(time.Duration(times-n) * 100) // nanoseconds, of which nothing stays
+			v.At = v.At.Add(time.Duration(times-n) * 100) // nanoseconds, which are not stored
 			v.Digest = sha256.Sum256(fmt.Append(nil, v.URI, n))
 			vs = append(vs, v)
 		}
@@ -270,11 +270,11 @@ func testLast(t *testing.T, s memento.Store) {
 }
 
 func testNames(t *testing.T, s memento.Store) {
-	odd := []string{ // in the order of their bytes
+	odd := []string{ // in byte order
 		"\x01", " ", "%2F", "A", "A/", "A/b", "B", "Z", "_", "a", "a/", "a/b", "a0", "aa", "b", "e\u0301", "~",
 		"\x7f", "\x80", "\xc3(", "é", "日本", "\xed\xa0\x80", "\uffff", "\U0001f4da", "\xfe", "\xff", "\xff\xff",
 	}
-	for i := range odd { // one by one, neither up nor down
+	for i := range odd { // one by one, in no order
 		appendTo(t, s, "\xff set", version(odd[i*11%len(odd)], 2), version(odd[i*11%len(odd)], 1))
 	}
 	for i := range odd {
@@ -327,7 +327,7 @@ func testRefusals(t *testing.T, s memento.Store) {
 func testBreak(t *testing.T, s memento.Store) {
 	appendTo(t, s, setA, version(uri, 1), version(uri, 2))
 	appendTo(t, s, setB, version(uri, 3))
-	for range 20 { // a reading that was broken off occupies nothing
+	for range 20 { // a canceled iteration releases its resources
 		for range s.Walk(t.Context(), setA, "") {
 			break
 		}
@@ -336,7 +336,7 @@ func testBreak(t *testing.T, s memento.Store) {
 		}
 	}
 	listing := s.List(t.Context(), uri, at(1))
-	for range 2 { // and one can be repeated
+	for range 2 { // and an iteration can be repeated
 		same(t, "List", collect(t, listing), []memento.Version{version(uri, 2), version(uri, 3)})
 	}
 	walking := s.Walk(t.Context(), setA, uri)
@@ -374,7 +374,7 @@ func testCancel(t *testing.T, s memento.Store) {
 	}
 }
 
-// testOwnership: what is handed out is the caller's.
+// testOwnership: returned values belong to the caller.
 func testOwnership(t *testing.T, s memento.Store) {
 	appendTo(t, s, setA, version("a", 1), version("b", 1))
 	for range 2 {

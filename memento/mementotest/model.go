@@ -15,7 +15,7 @@ import (
 	"lockstep/memento"
 )
 
-// A model is a store as one would write it without a thought for speed.
+// A model is a simple implementation of a store, without regard to speed.
 type model struct {
 	versions map[key]memento.Version
 	dropped  map[key]time.Time // At of the key is zero
@@ -50,8 +50,8 @@ func (m *model) drop(set string, vs []memento.Version) {
 	}
 }
 
-// walk returns what keep wants, by URI and At; of the same in several sets what
-// is not gone comes first.
+// walk returns the versions that keep selects, by URI and At; of equal ones in
+// several sets it prefers one that is not gone.
 func (m *model) walk(keep func(key) bool) []memento.Version {
 	var vs []memento.Version
 	for k, v := range m.versions {
@@ -114,7 +114,7 @@ func (m *model) around(sets []string, uri string, at time.Time) memento.Around {
 	return a
 }
 
-// testModel does the same random things to the store and to a model.
+// testModel applies the same random operations to the store and to a model.
 func testModel(t *testing.T, s memento.Store) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -158,8 +158,8 @@ func testModel(t *testing.T, s memento.Store) {
 	}
 }
 
-// testConcurrent writes from all sides while others read, and nothing is there
-// by half.
+// testConcurrent writes from several goroutines while others read, and checks
+// that no transaction is seen partially.
 func testConcurrent(t *testing.T, s memento.Store) {
 	const writers, rounds = 4, 15
 	pair := func(i, n int64) []memento.Version {

@@ -16,9 +16,9 @@ import (
 	"lockstep/memento"
 )
 
-// RunReopen tests that a store which outlives the process is as it was left.
-// open returns the same store each time, at first empty; shut closes what open
-// returned last.
+// RunReopen tests that a persistent store has the same content after it was
+// closed and opened again. open returns the same store each time, at first
+// empty; shut closes what open returned last.
 func RunReopen(t *testing.T, open func() memento.Store, shut func()) {
 	type state struct {
 		Walk   []memento.Version
@@ -58,14 +58,14 @@ func RunReopen(t *testing.T, open func() memento.Store, shut func()) {
 	}
 }
 
-// killURIs get a version each in every Append of a [Victim].
+// killURIs get one version each in every Append of a [Victim].
 var killURIs = []string{"https://example.org/1", "https://example.org/2", "https://example.org/3"}
 
-// killKeep is how many versions of each a Victim keeps.
+// killKeep is how many versions of each URI a Victim keeps.
 const killKeep = 5
 
-// Victim writes to s until it is killed, and says on w what it has done. It
-// returns what kept it from going on.
+// Victim writes to s until it is killed, and reports completed writes on w. It
+// returns the error that stopped it.
 func Victim(ctx context.Context, s memento.Store, w io.Writer) error {
 	cursor, err := s.Cursor(ctx, setA)
 	if err != nil {
@@ -91,7 +91,7 @@ func Victim(ctx context.Context, s memento.Store, w io.Writer) error {
 }
 
 // RunKill starts the command, which runs a [Victim] on a store, and kills it,
-// again and again. What it said was done is done, and nothing is there by half.
+// repeatedly. Every reported write must be in the store, and none partially.
 // Open opens the store, shut closes it.
 func RunKill(t *testing.T, rounds int, command func() *exec.Cmd, open func() memento.Store, shut func()) {
 	for range rounds {
@@ -126,7 +126,8 @@ func RunKill(t *testing.T, rounds int, command func() *exec.Cmd, open func() mem
 	}
 }
 
-// kill runs a Victim and kills it. It returns what it said last.
+// kill runs a Victim and kills it. It returns the last write that the Victim
+// reported.
 func kill(t *testing.T, cmd *exec.Cmd) (cursor int64) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -139,7 +140,7 @@ func kill(t *testing.T, cmd *exec.Cmd) (cursor int64) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if cursor == 0 { // it has begun
-			time.AfterFunc(rand.N(40*time.Millisecond), func() { _ = cmd.Process.Kill() }) // it may have died by itself
+			time.AfterFunc(rand.N(40*time.Millisecond), func() { _ = cmd.Process.Kill() }) // it may have exited by itself
 		}
 		if _, err := fmt.Sscan(lines.Text(), &cursor); err != nil {
 			t.Errorf("victim: %s", lines.Text())

@@ -12,11 +12,11 @@ import (
 	"lockstep/memento"
 )
 
-// stay returns what a policy keeps of the versions of one resource, written as
-// the policy says it.
+// stay returns the versions of one resource that a policy keeps, by a literal
+// implementation of its definition.
 func stay(vs []memento.Version, p memento.Policy, now time.Time) []memento.Version {
 	var kept []memento.Version
-	remembered := false // a memento stays: that it went is remembered, too
+	remembered := false // a memento is kept: its deletion is kept too
 	for i, v := range vs {
 		after := 0 // mementos
 		for _, w := range vs[i+1:] {
@@ -26,7 +26,7 @@ func stay(vs []memento.Version, p memento.Policy, now time.Time) []memento.Versi
 		}
 		stays := p.All || v.Seq > p.FloorSeq
 		if i+1 == len(vs) {
-			stays = stays || !v.Gone // the present one
+			stays = stays || !v.Gone // the current one
 		} else {
 			next := vs[i+1]
 			stays = stays || p.Age > 0 && (next.At.After(now.Add(-p.Age)) || next.Event.After(now.Add(-p.Age)))
@@ -43,8 +43,9 @@ func stay(vs []memento.Version, p memento.Policy, now time.Time) []memento.Versi
 	return kept
 }
 
-// testRetain makes random histories and policies; what stays is what the policy
-// says, and what published documents name is among it (ME-RET-01).
+// testRetain generates random histories and policies, and checks that the kept
+// versions are those of the policy, including all that published documents name
+// (ME-RET-01).
 func testRetain(t *testing.T, s memento.Store) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -57,7 +58,7 @@ func testRetain(t *testing.T, s memento.Store) {
 			var vs []memento.Version
 			for at := range int64(r.IntN(14)) {
 				if r.IntN(5) > 0 {
-					seq++ // or the resource was taken in again
+					seq++ // or the resource was added again
 				}
 				v := version(fmt.Sprintf("%d/%d", round, i), at*seconds)
 				if r.IntN(4) == 0 {
@@ -83,9 +84,9 @@ func testRetain(t *testing.T, s memento.Store) {
 	}
 }
 
-// retain compares what is left with what should be, and does so twice: a walk may
-// be broken off and repeated, and what the first keeps for its neighbour's sake
-// the second may drop.
+// retain compares the remaining versions with the expected ones, twice: a walk
+// may be canceled and repeated, and the second may drop what the first kept
+// because of an adjacent version.
 func retain(t *testing.T, s memento.Store, set string, p memento.Policy, now time.Time, lives [][]memento.Version) {
 	t.Helper()
 	for range 2 {
