@@ -50,73 +50,73 @@ import (
 
 // Options configures a [Keeper]. The zero value is ready to use.
 type Options struct {
-	Workers int           // representations read at once; default: as there are processors, at most 8
+	Workers int           // representations read at once; default: the number of processors, at most 8
 	Logger  *slog.Logger  // default: discards
-	Vault   *vault.Vault  // the bytes of versions; needed where a set keeps some, as is Index
-	Index   memento.Store // which versions there are
+	Vault   *vault.Vault  // the bytes of versions; required, like Index, if a set keeps versions
+	Index   memento.Store // the index of versions
 }
 
-// SetOptions says what is kept of a set.
+// SetOptions selects what is stored for a set.
 type SetOptions struct {
-	// Open opens the present representation of a resource; it fails with
-	// fs.ErrNotExist if it is gone. Without it nothing is kept.
+	// Open opens the current representation of a resource; it returns
+	// fs.ErrNotExist if that was deleted. Without Open nothing is stored.
 	//
-	// What it yields may differ from what the update says. Then it is read
-	// again, and once it has been the same twice the update is corrected to it
-	// (Length, Hashes), and its Token emptied, so that a scan looks again. What
-	// is gone, or does not come to rest, is applied as the update says, and so is
-	// what cannot be read or kept; then [Keeper.Open] will say that there is
-	// nothing. A Change List must not wait for what a dump would like to have.
+	// Its bytes may differ from the update. Then they are read again, and once they
+	// were the same twice the update is corrected (Length, Hashes), and its Token
+	// cleared, so that the next scan examines the resource again. If the resource
+	// was deleted, keeps changing while it is read, or cannot be read or stored,
+	// the update is applied unchanged; [Keeper.Open] then reports that the bytes do
+	// not exist. A Change List must not wait for bytes that only a dump needs.
 	Open func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error)
 
-	// Rescans says that what fills the set compares it with its origin again
-	// and again, by Tokens, and so will offer once more whatever was left out of
-	// an Apply. Then what is gone, or does not come to rest, is left out, unless
-	// it is offered again just the same: no change is catalogued of a file that
-	// only passed by.
+	// Rescans means that the intake repeatedly compares the set with its origin by
+	// Tokens, and so will offer again whatever was left out of an Apply. Then a
+	// resource that was deleted or keeps changing is left out, unless it is offered
+	// again unchanged: a file that existed only briefly causes no change in the
+	// catalog.
 	Rescans bool
 
-	Past     bool            // keep the bytes of every change the catalog keeps
+	Past     bool            // store the bytes of every change that the catalog stores
 	Patches  *PatchOptions   // make patches; nil: none
-	Versions *VersionOptions // keep all versions, whose bytes are those of Past, too; nil: none
+	Versions *VersionOptions // keep all versions, including the bytes of Past; nil: none
 }
 
-// PatchOptions says how a set's patches are made. The present bytes of every
-// resource up to MaxBytes are kept for it.
+// PatchOptions configures a set's patches. The current bytes of every resource
+// up to MaxBytes are stored for them.
 type PatchOptions struct {
-	// Put publishes a patch and returns its address. The bytes under the address
-	// never change; nothing is known yet of the change that will name it.
+	// Put publishes a patch and returns its address. The bytes at the address never
+	// change; the change that will name it is not known yet.
 	Put func(ctx context.Context, mediaType string, patch []byte) (href string, err error)
 
 	MaxBytes int64 // of a representation, old or new; default 16 MiB
 }
 
-// DefaultPatchBytes bounds what making one patch takes: about 150 MiB of memory
-// and half a second.
+// DefaultPatchBytes bounds the cost of making one patch: about 150 MiB of
+// memory and half a second.
 const DefaultPatchBytes = 16 << 20
 
-// A Keeper keeps bytes in a blob.Store, each representation under its SHA-256.
-// All methods are safe for concurrent use. Only one Keeper may use a store, and
-// nothing else may.
+// A Keeper stores bytes in a blob.Store, each representation under its SHA-256.
+// All methods are safe for concurrent use. A store must not be used by anything
+// but a single Keeper.
 type Keeper struct {
 	store  blob.Store
 	opts   Options
 	pins   pins
 	deltas patch.Deltas
-	large  chan struct{} // capacity 1: taken by who has much in memory
-	staged atomic.Int64  // representations written, for Sweep to see that there is something new
+	large  chan struct{} // capacity 1: held while much memory is in use
+	staged atomic.Int64  // representations written; shows Sweep whether there is anything new
 
-	captured atomic.Int64 // versions kept
-	damaged  atomic.Int64 // times one was found to be damaged
+	captured atomic.Int64 // versions stored
+	damaged  atomic.Int64 // number of damaged reads
 
 	mu   sync.Mutex           // guards sets
 	sets map[string]*recorder // by name
 
-	sweeping sync.Mutex // one Sweep at a time; held across IO, for that is its purpose
-	swept    []mark     // what the last complete Sweep saw; guarded by sweeping
+	sweeping sync.Mutex // serializes Sweep; held across I/O on purpose
+	swept    []mark     // the state at the last complete Sweep; guarded by sweeping
 }
 
-// New returns a Keeper that keeps its bytes in store.
+// New returns a Keeper that stores its bytes in store.
 func New(store blob.Store, o Options) *Keeper {
 	if o.Workers <= 0 {
 		o.Workers = min(runtime.GOMAXPROCS(0), 8)
@@ -127,10 +127,10 @@ func New(store blob.Store, o Options) *Keeper {
 	return &Keeper{store: store, opts: o, large: make(chan struct{}, 1), sets: make(map[string]*recorder)}
 }
 
-// Catalog returns inner with the bytes behind the changes of one set kept; other
-// sets pass through. Whatever fills the set must apply its updates to what is
-// returned, and only one such catalog per set may be in use. Whoever takes the
-// set's first Mark should do so there, too: then no change after it is missed.
+// Catalog wraps inner so that the bytes behind the changes of one set are
+// stored; other sets pass through. The set's intake must apply its updates to
+// the result, and only one such catalog per set may be in use. The set's first
+// Mark should be taken there too: then no change after it is missed.
 func (k *Keeper) Catalog(inner catalog.Catalog, set string, o SetOptions) catalog.Catalog {
 	if o.Patches != nil {
 		p := *o.Patches
@@ -157,13 +157,13 @@ func (k *Keeper) Catalog(inner catalog.Catalog, set string, o SetOptions) catalo
 	return r
 }
 
-// ErrDamaged reports kept bytes that are no longer those of their hash.
+// ErrDamaged reports stored bytes that no longer match their hash.
 var ErrDamaged = errors.New("kept bytes are damaged")
 
-// Open opens the representation a change brought: the very bytes of its hash,
-// however often the resource has changed since. It fails with fs.ErrNotExist if
-// they were not kept, or no longer are. The reader verifies what it yields:
-// should the store have been damaged, its last Read fails with [ErrDamaged].
+// Open opens the representation that a change created: exactly the bytes of its
+// hash, however often the resource has changed since. It returns fs.ErrNotExist
+// if they were not stored, or were removed. The reader verifies the bytes: if
+// the store is damaged, its last Read fails with [ErrDamaged].
 func (k *Keeper) Open(ctx context.Context, c *catalog.Change) (io.ReadCloser, error) {
 	d, ok := digestOf(c.Hashes)
 	if !ok || c.Change == resourcesync.Deleted {
@@ -179,7 +179,7 @@ func (k *Keeper) Open(ctx context.Context, c *catalog.Change) (io.ReadCloser, er
 	return r, err
 }
 
-// openKept opens what a change brought among the versions.
+// openKept opens the bytes of a change from the versions.
 func (k *Keeper) openKept(ctx context.Context, d digest, c *catalog.Change) (io.ReadCloser, error) {
 	r, err := k.opts.Vault.Open(ctx, vault.Digest(d))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && c.Length >= 0 && r.Size() != c.Length {
@@ -199,8 +199,8 @@ func notKept(uri string) error {
 	return fmt.Errorf("open kept bytes of %s: %w", uri, fs.ErrNotExist)
 }
 
-// open opens what is kept under d. What has another length than it should, if
-// that is known, counts as not there.
+// open opens the bytes stored under d. If the length is known, bytes of another
+// length count as missing.
 func (k *Keeper) open(ctx context.Context, d digest, length int64) (*verified, error) {
 	r, err := k.store.Open(ctx, d.name())
 	if err != nil {
@@ -213,8 +213,8 @@ func (k *Keeper) open(ctx context.Context, d digest, length int64) (*verified, e
 	return &verified{Reader: r, want: d, hash: resourcesync.NewHasher(resourcesync.SHA256)}, nil
 }
 
-// verified reads kept bytes and says at their end if they are not what they
-// should be.
+// verified reads stored bytes and returns an error at their end if they do not
+// match their hash.
 type verified struct {
 	blob.Reader
 	want digest

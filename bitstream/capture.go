@@ -13,12 +13,13 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxReads is how often a representation is read that is not what it should be:
-// once or twice to find out its hash, once to keep it, once more for luck.
+// maxReads is how often a representation is read if it differs from its
+// description: once or twice to determine its hash, once to store it, and one
+// spare attempt.
 const maxReads = 4
 
-// smallBytes is up to how many bytes a representation is read into memory, and
-// so once only.
+// smallBytes is the size up to which a representation is read into memory, and
+// therefore only once.
 const smallBytes = 128 << 10
 
 var (
@@ -27,21 +28,21 @@ var (
 	errOversize = errors.New("is larger than was known, too large for patches")
 )
 
-// A worker keeps one representation after the other.
+// A worker stores representations, one after the other.
 type worker struct {
 	*batch
-	buf []byte // of smallBytes and one more
+	buf []byte // smallBytes and one more
 }
 
 // held is a representation that was read.
 type held struct {
 	sum    digest
-	hashes resourcesync.Hashes // sum, and what else was computed
+	hashes resourcesync.Hashes // sum, and other computed hashes
 	size   int64
-	data   []byte // valid until the next reading; nil if it is not in memory
+	data   []byte // valid until the next read; nil if it is not in memory
 }
 
-// follow keeps the bytes of the updates of one resource, in their order.
+// follow stores the bytes of the updates of one resource, in order.
 func (w *worker) follow(ctx context.Context, indices []int) error {
 	now, err := w.present(ctx, w.updates[indices[0]].URI)
 	if err != nil {
@@ -66,7 +67,7 @@ func (w *worker) follow(ctx context.Context, indices []int) error {
 		case (errors.Is(err, errVanished) || errors.Is(err, errUnsteady) || errors.Is(err, errUnread)) && w.leaveOut(u):
 			w.withheld[i] = true
 			continue
-		case errors.Is(err, errOversize): // nobody asked for it
+		case errors.Is(err, errOversize): // it is not to be stored
 		case err != nil:
 			w.problem(fmt.Errorf("%s: %w", u.URI, err))
 		}
@@ -75,7 +76,8 @@ func (w *worker) follow(ctx context.Context, indices []int) error {
 	return nil
 }
 
-// keep keeps the bytes of an update to a resource that is now so, or new.
+// keep stores the bytes of an update to a resource whose current record is now,
+// or nil.
 func (w *worker) keep(ctx context.Context, u *catalog.Update, now *catalog.Record) error {
 	keeps := w.opts.keepsVersions()
 	if keeps {
@@ -101,13 +103,13 @@ func (w *worker) keep(ctx context.Context, u *catalog.Update, now *catalog.Recor
 	return w.version(ctx, u, now, h)
 }
 
-// lacks reports whether a resource that is what it was is still to get a version.
+// lacks reports whether an unchanged resource still needs a version.
 func (w *worker) lacks(now *catalog.Record) bool {
 	_, ours := w.opts.Versions.linked(now)
-	return !ours && now.Seq > 0 // 0: of this very batch, where it could not be kept
+	return !ours && now.Seq > 0 // 0: from this very batch, where it could not be stored
 }
 
-// keepOne keeps the bytes of a change, and makes patches.
+// keepOne stores the bytes of a change, and makes patches.
 func (w *worker) keepOne(ctx context.Context, u *catalog.Update, now *catalog.Record) (held, error) {
 	h, err := w.take(ctx, u)
 	if err != nil {
@@ -124,17 +126,17 @@ func (w *worker) keepOne(ctx context.Context, u *catalog.Update, now *catalog.Re
 }
 
 // wanted reports whether a representation of that length, -1 if unknown, is to
-// be kept.
+// be stored.
 func (w *worker) wanted(length int64) bool {
 	return w.all() || w.opts.Patches != nil && length <= w.opts.Patches.MaxBytes
 }
 
-// all reports whether the bytes of all changes are kept beside versions, not among
-// them.
+// all reports whether the bytes of all changes are stored separately from
+// versions.
 func (w *worker) all() bool { return w.past && !w.opts.keepsVersions() }
 
-// complete adds to u what an earlier update of the same content was given by us:
-// the intake may not know the length, or another hash.
+// complete adds to u the properties that an earlier update of the same content
+// got from the Keeper: the intake may not know the length, or another hash.
 func complete(u, now *catalog.Record) {
 	if now == nil || u.Length >= 0 && now.Length != u.Length {
 		return
@@ -149,12 +151,12 @@ func complete(u, now *catalog.Record) {
 	u.Length = now.Length
 }
 
-// take sees to it that the representation u speaks of, or if there is another by
-// now that one, is in the store.
+// take stores the representation that u describes, or the one that has replaced
+// it.
 func (w *worker) take(ctx context.Context, u *catalog.Update) (h held, err error) {
 	var x expected
 	x.sum, x.known = digestOf(u.Hashes)
-	if x.told = x.known; x.told {
+	if x.stated = x.known; x.stated {
 		if err := w.pin(ctx, x.sum); err != nil {
 			return h, err
 		}
@@ -178,17 +180,17 @@ func (w *worker) take(ctx context.Context, u *catalog.Update) (h held, err error
 	return h, errUnsteady
 }
 
-// expected is what a reading should yield.
+// expected is the expected result of a read.
 type expected struct {
-	sum   digest
-	known bool
-	told  bool // the update tells, else the last reading
+	sum    digest
+	known  bool
+	stated bool // from the update, otherwise from the last read
 }
 
-// read reads the representation. It is steady, and in the store, if it is what
-// the update says, or the same as the last time it was read.
+// read reads the representation. It is steady, and stored, if it matches the
+// update, or equals the previous read.
 func (w *worker) read(ctx context.Context, u *catalog.Update, x expected) (h held, steady bool, err error) {
-	record := u.Record // the callee's to look at
+	record := u.Record // the callee may keep it
 	r, err := w.opts.Open(ctx, &record)
 	if err != nil {
 		return h, false, err
@@ -209,18 +211,18 @@ func (w *worker) read(ctx context.Context, u *catalog.Update, x expected) (h hel
 		_, _ = hash.Write(w.buf[:n]) // never fails
 		h, err = finish(hash), nil
 		h.data = w.buf[:n]
-		if steady = x.known && h.sum == x.sum || !x.told && h.agrees(&u.Record); steady {
+		if steady = x.known && h.sum == x.sum || !x.stated && h.agrees(&u.Record); steady {
 			err = w.keepBytes(ctx, h)
 		}
 	}
-	if steady && x.told {
+	if steady && x.stated {
 		h.hashes = u.Hashes // not all of them were computed again
 	}
 	return h, steady, err
 }
 
-// readLarge reads a representation that does not fit the buffer. It is kept
-// while it is read, if it is known which it should be.
+// readLarge reads a representation that does not fit the buffer. It is stored
+// while it is read, if its hash is known.
 func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.Hasher, x expected) (h held, steady bool, err error) {
 	if !w.all() {
 		r = io.LimitReader(r, w.opts.Patches.MaxBytes+1)
@@ -236,7 +238,7 @@ func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.
 		}
 		defer func() {
 			if !steady {
-				_ = out.Close() // nothing of it is wanted
+				_ = out.Close() // it is discarded
 			}
 		}()
 		to = io.MultiWriter(out, hash)
@@ -251,7 +253,7 @@ func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.
 	if !x.known || h.sum != x.sum {
 		return h, false, nil
 	}
-	if w.opts.Patches != nil { // it will be read at once
+	if w.opts.Patches != nil { // it will be read soon
 		w.keeper.staged.Add(1)
 		w.commit(ctx, []blob.Writer{out})
 	} else {
@@ -260,7 +262,7 @@ func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.
 	return h, true, nil
 }
 
-// keepBytes puts a representation that is in memory into the store.
+// keepBytes stores a representation that is in memory.
 func (w *worker) keepBytes(ctx context.Context, h held) error {
 	if err := w.pin(ctx, h.sum); err != nil {
 		return err
@@ -274,18 +276,18 @@ func (w *worker) keepBytes(ctx context.Context, h held) error {
 		return err
 	}
 	if _, err := out.Write(h.data); err != nil {
-		_ = out.Close() // nothing of it is wanted
+		_ = out.Close() // it is discarded
 		return err
 	}
 	w.stage(ctx, out)
 	return nil
 }
 
-// hasher computes the hashes an update has, and ours. Where the update tells
-// ours, it decides alone.
+// hasher computes the hashes of an update and SHA-256. If the update states a
+// SHA-256, only that one counts.
 func hasher(hs resourcesync.Hashes, x expected) *resourcesync.Hasher {
 	algs := []resourcesync.Algorithm{resourcesync.SHA256}
-	for i := 0; i < len(hs) && !x.told; i++ {
+	for i := 0; i < len(hs) && !x.stated; i++ {
 		algs = append(algs, hs[i].Algorithm)
 	}
 	return resourcesync.NewHasher(algs...)
@@ -297,7 +299,7 @@ func finish(hash *resourcesync.Hasher) held {
 	return h
 }
 
-// agrees reports whether h is what r says, as far as it says anything.
+// agrees reports whether h matches r, as far as r describes it.
 func (h *held) agrees(r *catalog.Record) bool {
 	_, differs := h.hashes.Compare(r.Hashes)
 	return differs == 0 && (r.Length < 0 || r.Length == h.size)
@@ -318,9 +320,9 @@ func readFull(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// endingReader ends with ctx.
+// endingReader stops when ctx ends.
 type endingReader struct {
-	ctx context.Context // of the one reading
+	ctx context.Context // of this one read
 	r   io.Reader
 }
 

@@ -45,7 +45,7 @@ func write(t tb, root, rel, text string) {
 	must(t, os.WriteFile(name, []byte(text), 0o644))
 }
 
-// A world is a directory, the catalog it fills, and the bytes kept on the way.
+// A world is a directory, the catalog it fills, and the stored bytes.
 type world struct {
 	root   string
 	inner  catalog.Catalog
@@ -56,7 +56,7 @@ type world struct {
 	puts   *patches
 }
 
-// newWorld makes one of the catalog and the store, or of new ones.
+// newWorld makes a world of the given or of a new catalog and store.
 func newWorld(t tb, root string, inner catalog.Catalog, store blob.Store, o bitstream.SetOptions) *world {
 	t.Helper()
 	w := &world{root: root, inner: inner, store: store, puts: new(patches)}
@@ -123,8 +123,8 @@ func (w *world) changes(t tb) []catalog.Change {
 	return all
 }
 
-// past returns the kept bytes of a change, "" and false if there are none. It
-// fails the test if they are not those of its hash.
+// past returns the stored bytes of a change, "" and false if there are none. It
+// fails the test if they do not match its hash.
 func (w *world) past(t tb, c *catalog.Change) (string, bool) {
 	t.Helper()
 	r, err := w.keeper.Open(context.Background(), c)
@@ -142,7 +142,7 @@ func (w *world) past(t tb, c *catalog.Change) (string, bool) {
 	return string(data), true
 }
 
-// blobs counts what the store holds.
+// blobs returns the number of blobs in the store.
 func (w *world) blobs(t tb) int {
 	t.Helper()
 	n := 0

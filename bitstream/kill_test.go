@@ -19,8 +19,8 @@ import (
 	"lockstep/storage/sqlite"
 )
 
-// TestMain lets property tests, which wait for files to come to rest, run less
-// often than they do by default.
+// TestMain reduces the default number of property test runs, because these
+// tests wait for files to stop changing.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -44,7 +44,7 @@ func onDisk(t *testing.T, root, state string) *world {
 }
 
 // TestKilled: a process that scans, forgets and sweeps while files change, and
-// is killed at any moment, leaves every change it catalogued with its bytes.
+// is killed at any moment, leaves every change in the catalog with its bytes.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if root := os.Getenv("BITSTREAM_TEST_KILL"); root != "" {
@@ -107,7 +107,7 @@ func liveOn(t *testing.T, w *world, alive string) {
 	}
 }
 
-// disturb changes files, some of them over and over the same.
+// disturb changes files, some of them repeatedly to the same content.
 func disturb(t *testing.T, root string, stop <-chan struct{}) {
 	for i := 0; ; i++ {
 		select {

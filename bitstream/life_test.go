@@ -24,7 +24,7 @@ import (
 type mortal struct {
 	blob.Store
 	catalog.Catalog
-	steps atomic.Int64 // left to live; negative: for ever
+	steps atomic.Int64 // remaining steps; negative: unlimited
 }
 
 func (m *mortal) dead() bool {
@@ -71,7 +71,7 @@ func (m *mortal) Apply(ctx context.Context, set string, us []catalog.Update) (ca
 	return m.Catalog.Apply(ctx, set, us)
 }
 
-// A life is a directory with its past, in which processes come and go.
+// A life is a directory with its past, and a sequence of processes.
 type life struct {
 	*rapid.T
 	*world
@@ -82,14 +82,14 @@ type life struct {
 	n     int // of versions
 }
 
-// begin starts a process, which dies after so many steps; negative: never.
+// begin starts a process, which dies after that many steps; negative: never.
 func (l *life) begin(steps int64) {
 	l.m = &mortal{Store: l.store, Catalog: l.cat}
 	l.m.steps.Store(steps)
 	l.world = newWorld(l.T, l.root, l.m, l.m, l.opts)
 }
 
-// change does something to a file.
+// change changes a file in a random manner.
 func (l *life) change() {
 	name := filepath.Join(l.root, rapid.SampledFrom([]string{"a", "b", "c/d", "c/e.json"}).Draw(l.T, "name"))
 	must(l, os.MkdirAll(filepath.Dir(name), 0o755))
@@ -104,7 +104,7 @@ func (l *life) change() {
 		_, err = f.WriteString(text)
 		must(l, err)
 		must(l, f.Close())
-	case 2: // as it once was
+	case 2: // to an earlier content
 		must(l, os.WriteFile(name, []byte("same"), 0o644))
 	default:
 		must(l, os.WriteFile(name, []byte(text), 0o644))
@@ -126,7 +126,7 @@ func (l *life) scan() {
 	}
 }
 
-// rewrite writes a file again and again, in place and torn.
+// rewrite writes a file repeatedly, in place and torn.
 func rewrite(name string, stop <-chan struct{}) {
 	for i := 0; ; i++ {
 		select {
@@ -138,13 +138,13 @@ func rewrite(name string, stop <-chan struct{}) {
 	}
 }
 
-// check opens every kept change: it has the bytes of its hash. A scan compares,
-// so none is ever catalogued without.
+// check opens every stored change: it has the bytes of its hash. A scan
+// compares, so none is ever recorded without.
 func (l *life) check() {
 	l.Helper()
 	w := *l.world
 	w.inner = l.cat
-	w.keeper = bitstream.New(l.store, bitstream.Options{}) // a process of its own
+	w.keeper = bitstream.New(l.store, bitstream.Options{}) // a separate process
 	for _, c := range w.changes(l) {
 		if _, kept := w.past(l, &c); kept == (c.Change == resourcesync.Deleted) {
 			l.Fatalf("change %d of %s, %v: kept is %v", c.Seq, c.URI, c.Change, kept)
@@ -166,7 +166,7 @@ func (l *life) forget() {
 	must(l, l.cat.Forget(context.Background(), set, catalog.Mark{Seq: c.Seq, At: c.EventTime}))
 }
 
-// TestLives: whatever becomes of files and processes, every kept change opens
+// TestLives: whatever happens to files and processes, every stored change opens
 // with the bytes of its hash.
 func TestLives(t *testing.T) {
 	t.Parallel()
@@ -175,7 +175,7 @@ func TestLives(t *testing.T) {
 		must(rt, err)
 		store, err := blob.NewDir(filepath.Join(root, "store"), blob.DirOptions{})
 		must(rt, err)
-		defer store.Close() // all was committed
+		defer store.Close() // everything was committed
 		l := &life{T: rt, world: &world{root: filepath.Join(root, "files")}, store: store, cat: catalog.NewMem(nil)}
 		must(rt, os.Mkdir(l.root, 0o755))
 		l.opts.Past, l.opts.Rescans = true, true

@@ -17,7 +17,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// patches is where a test's patches go.
+// patches receives a test's patches.
 type patches struct {
 	mu  sync.Mutex // guards all
 	all map[string][]byte
@@ -67,7 +67,7 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestUnchanged: what is touched, and only that, costs nothing.
+// TestUnchanged: touching a file without changing it has no effect.
 func TestUnchanged(t *testing.T) {
 	t.Parallel()
 	opened := 0
@@ -85,7 +85,7 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// hashes returns those of text.
+// hashes returns the hashes of text.
 func hashes(text string) resourcesync.Hashes {
 	h := resourcesync.NewHasher(resourcesync.MD5, resourcesync.SHA256)
 	_, _ = io.WriteString(h, text)
@@ -101,8 +101,8 @@ func (w *world) apply(t tb, name, token, claim string) catalog.Applied {
 	return a
 }
 
-// TestChanged: a file that has changed since it was hashed is catalogued as it
-// was kept.
+// TestChanged: a file that has changed since it was hashed is recorded with the
+// stored bytes.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, 1 << 20} {
@@ -121,8 +121,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestVanished: what is gone before it was kept is left to the next scan, or if
-// there is none applied as it was told.
+// TestVanished: a file deleted before it was stored is left to the next scan
+// or, if there is none, applied unchanged.
 func TestVanished(t *testing.T) {
 	t.Parallel()
 	for _, rescans := range []bool{true, false} {
@@ -141,8 +141,8 @@ func TestVanished(t *testing.T) {
 	}
 }
 
-// TestVanishedAgain: what is offered again just the same is not left out for
-// ever.
+// TestVanishedAgain: an update that is offered again unchanged is not left out
+// forever.
 func TestVanishedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true, Rescans: true})
@@ -162,8 +162,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// TestTurns: what an update was found to be equal to does not change before it
-// is applied.
+// TestTurns: the record that an update was compared with does not change before
+// the update is applied.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -175,18 +175,18 @@ func TestTurns(t *testing.T) {
 		}
 		return io.NopCloser(strings.NewReader("two")), nil
 	}})
-	w.apply(t, "a", "", "one") // before the Mark: not kept
+	w.apply(t, "a", "", "one") // before the Mark: not stored
 	w.mark(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		_, err := w.cat.Apply(context.Background(), set, []catalog.Update{
-			{Record: catalog.Record{URI: base + "a", Length: 3, Hashes: hashes("one")}}, // as it is
+			{Record: catalog.Record{URI: base + "a", Length: 3, Hashes: hashes("one")}}, // unchanged
 			{Record: catalog.Record{URI: base + "slow", Length: 4, Hashes: hashes("slow")}},
 		})
 		must(t, err)
 	})
 	<-entered
-	time.Sleep(20 * time.Millisecond) // the first was compared by now
+	time.Sleep(20 * time.Millisecond) // by now the first was compared
 	wg.Go(func() { w.apply(t, "a", "", "two") })
 	time.Sleep(20 * time.Millisecond) // and the second applied, if it does not wait
 	close(release)
@@ -198,7 +198,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestUnsteady: a representation that is never the same twice is not invented.
+// TestUnsteady: no bytes are invented for a representation that is never the
+// same twice.
 func TestUnsteady(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 1 << 20} {
@@ -227,7 +228,7 @@ func TestUnsteady(t *testing.T) {
 	}
 }
 
-// TestUnreadable: a change that cannot be kept is catalogued all the same.
+// TestUnreadable: a change whose bytes cannot be stored is still recorded.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true,
@@ -266,8 +267,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestNoHashes: an intake that knows no hashes, or other ones, sees no changes
-// where there are none, though we add our own.
+// TestNoHashes: an intake without hashes, or with other ones, causes no
+// spurious changes, though the Keeper adds its own.
 func TestNoHashes(t *testing.T) {
 	t.Parallel()
 	for name, some := range map[string]func(string) resourcesync.Hashes{

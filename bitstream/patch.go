@@ -15,16 +15,16 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A patch is announced if it is at most half of what it makes, and so many bytes
-// less: each is one more file for us, and one more request that may fail for
-// those who read.
+// A patch is announced if it is at most half as long as the new version, and
+// shorter by this many bytes: each patch is one more file for the Source, and
+// one more request that may fail for a Destination.
 const (
 	patchSaves = 1 << 10
 	patchShare = 2
 )
 
-// patch makes patches of what the resource was, now, into what it will be, h,
-// and has u name them. The lack of one is no error.
+// patch makes patches from the current state of the resource, now, to its new
+// one, h, and adds their links to u. Missing patches are not an error.
 func (w *worker) patch(ctx context.Context, u *catalog.Update, now *catalog.Record, h held) error {
 	most := w.opts.Patches.MaxBytes
 	was, ok := digestOf(now.Hashes)
@@ -57,7 +57,7 @@ func (w *worker) patch(ctx context.Context, u *catalog.Update, now *catalog.Reco
 	return err
 }
 
-// load returns kept bytes.
+// load returns stored bytes.
 func (w *worker) load(ctx context.Context, d digest, length int64) ([]byte, error) {
 	r, err := w.keeper.open(ctx, d, length)
 	if err != nil {
@@ -75,8 +75,8 @@ func (w *worker) load(ctx context.Context, d digest, length int64) ([]byte, erro
 	return data, err
 }
 
-// publish makes the patches that pay and gives u their links: alternatives, of
-// which a reader applies one (RS-REL-37).
+// publish makes the patches that are worthwhile and adds their links to u:
+// alternatives, of which a Destination applies one (RS-REL-37).
 func (w *worker) publish(ctx context.Context, u *catalog.Update, before, after []byte) error {
 	if isJSON(u.Type) {
 		if p := patch.MakeJSON(before, after); p != nil && pays(p, after) {
@@ -108,7 +108,7 @@ func isJSON(mediaType string) bool {
 	return t == "application/json" || strings.HasSuffix(t, "+json")
 }
 
-// link publishes a patch and has u name it, with its own length and hash
+// link publishes a patch and adds its link to u, with its own length and hash
 // (RS-REL-33).
 func (w *worker) link(ctx context.Context, u *catalog.Update, mediaType string, p []byte) error {
 	href, err := w.opts.Patches.Put(ctx, mediaType, p)

@@ -28,7 +28,7 @@ func prose(seed uint64, n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// noise returns 8 KB that nothing compresses.
+// noise returns 8 KB of incompressible text.
 func noise(seed uint64) string {
 	r := rand.New(rand.NewPCG(seed, 1))
 	b := make([]byte, 8<<10)
@@ -62,11 +62,11 @@ func object(seed int, indent string, version int) string {
 		return b.String()
 	}
 	var out bytes.Buffer
-	_ = json.Indent(&out, b.Bytes(), "", indent) // it is JSON
+	_ = json.Indent(&out, b.Bytes(), "", indent) // it is valid JSON
 	return out.String() + "\n"
 }
 
-// TestPatches: updates get links to patches that make of the old bytes the new.
+// TestPatches: updates get links to patches from the old bytes to the new.
 func TestPatches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true, Patches: &bitstream.PatchOptions{MaxBytes: 2 << 20}})
@@ -145,7 +145,7 @@ func (w *world) checkPatch(t tb, l resourcesync.Link, before, after string) {
 	}
 }
 
-// TestPatchesFail: what cannot be published is no reason to miss a change.
+// TestPatchesFail: a change is recorded even if its patch cannot be published.
 func TestPatchesFail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Patches: &bitstream.PatchOptions{

@@ -18,14 +18,14 @@ func digestOf(hs resourcesync.Hashes) (d digest, ok bool) {
 	return d, len(s) == len(d)
 }
 
-// name is that of the blob with those bytes: in one of 256 directories, so that
-// none gets too large.
+// name returns the name of the blob with those bytes: in one of 256
+// directories, so that none gets too large.
 func (d digest) name() string {
 	s := hex.EncodeToString(d[:])
 	return s[:2] + "/" + s
 }
 
-// parseName reads the name of a blob of ours.
+// parseName parses the name of a Keeper's blob.
 func parseName(name string) (d digest, ok bool) {
 	if len(name) != 3+2*len(d) || name[2] != '/' || name[:2] != name[3:5] {
 		return d, false
@@ -34,17 +34,17 @@ func parseName(name string) (d digest, ok bool) {
 	return d, err == nil && d.name() == name // in lower case
 }
 
-// pins keep a sweep and those who rely on bytes apart: from before anyone looks
-// whether bytes are there until the change that needs them is in the catalog,
-// they are pinned, and a sweep leaves them alone.
+// pins coordinate a sweep with users of bytes: bytes are pinned from before
+// their presence is checked until the change that needs them is in the catalog,
+// and a sweep does not remove pinned bytes.
 type pins struct {
 	mu     sync.Mutex                 // guards what follows
-	held   map[digest]int             // how many have pinned it
-	recent map[digest]struct{}        // pinned at some time since watch; nil while none sweeps
+	held   map[digest]int             // number of pins
+	recent map[digest]struct{}        // pinned at some time since watch; nil while there is no sweep
 	doomed map[digest]<-chan struct{} // being removed; closed when that is done
 }
 
-// pin pins d. If it is just being removed it waits for the end of that.
+// pin pins d. If it is being removed, pin waits for the end of the removal.
 func (p *pins) pin(ctx context.Context, d digest) error {
 	for {
 		p.mu.Lock()
@@ -79,8 +79,8 @@ func (p *pins) unpin(ds []digest) {
 	}
 }
 
-// watch begins to remember what is pinned: what is needed now the catalog tells,
-// what will be needed is pinned now or will be.
+// watch begins to record pins. After it, the needed bytes are those that the
+// catalog names and those that are recorded.
 func (p *pins) watch() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,8 +96,8 @@ func (p *pins) unwatch() {
 	p.recent = nil
 }
 
-// doom claims for removal those of ds that were not pinned since watch. Nobody
-// can pin them until done is called.
+// doom claims for removal those of ds that were not pinned since watch. They
+// cannot be pinned until done is called.
 func (p *pins) doom(ds []digest) (free []digest, done func()) {
 	gone := make(chan struct{})
 	p.mu.Lock()

@@ -7,23 +7,24 @@ import (
 	"lockstep/catalog"
 )
 
-// Updates come in the order of their URIs more often than not, and many at once:
-// then reading the stretch of the catalog they are in takes a fraction of asking
-// for each. lookAheadLeast is from how many updates on that is tried, and
-// lookAheadMost for how many resources read per update it goes on.
+// Updates usually come in the order of their URIs, and many at once: then
+// reading the range of the catalog that contains them takes a fraction of the
+// time of single lookups. lookAheadLeast is the number of updates from which
+// that is tried, and lookAheadMost the number of resources read per update up to
+// which it continues.
 const (
 	lookAheadLeast = 16
 	lookAheadMost  = 4
 )
 
-// presents are resources as the catalog has them.
+// presents are resources as recorded in the catalog.
 type presents struct {
 	found map[string]*catalog.Record
-	from  string // none that is not found lies from here on, ...
-	to    string // ... up to here; empty: nothing is known
+	from  string // every resource from here on, ...
+	to    string // ... up to here, was found; empty: none
 }
 
-// lookAhead reads the resources a batch is about, if they lie close together.
+// lookAhead reads the current resources of a batch, if they are close together.
 func (b *batch) lookAhead(ctx context.Context) (err error) {
 	var uris []string
 	for i := range b.updates {
@@ -36,7 +37,7 @@ func (b *batch) lookAhead(ctx context.Context) (err error) {
 	return err
 }
 
-// stretch reads resources whose URIs are in order, if they lie close together.
+// stretch reads resources whose URIs are in order, if they are close together.
 func (r *recorder) stretch(ctx context.Context, uris []string) (p presents, err error) {
 	if len(uris) < lookAheadLeast {
 		return p, nil
@@ -58,13 +59,13 @@ func (r *recorder) stretch(ctx context.Context, uris []string) (p presents, err 
 	return p, nil
 }
 
-// present returns what the catalog holds of a resource of the batch, or nil.
+// present returns the catalog's record of a resource of the batch, or nil.
 func (b *batch) present(ctx context.Context, uri string) (*catalog.Record, error) {
 	return b.find(ctx, &b.before, uri)
 }
 
-// find returns what the catalog holds of a resource, or nil: out of p, if that
-// tells.
+// find returns the catalog's record of a resource, or nil: from p, if p covers
+// it.
 func (r *recorder) find(ctx context.Context, p *presents, uri string) (*catalog.Record, error) {
 	if p.from <= uri && uri < p.to {
 		return p.found[uri], nil
@@ -72,9 +73,9 @@ func (r *recorder) find(ctx context.Context, p *presents, uri string) (*catalog.
 	return r.present(ctx, uri)
 }
 
-// present returns what the catalog holds of a resource, or nil.
+// present returns the catalog's record of a resource, or nil.
 func (r *recorder) present(ctx context.Context, uri string) (*catalog.Record, error) {
-	// No URI has a NUL in it, so there is none but uri itself in between.
+	// No URI has a NUL in it, so the range contains only uri itself.
 	for rec, err := range r.Catalog.Resources(ctx, r.set, catalog.Range{From: uri, To: after(uri)}) {
 		if err != nil {
 			return nil, err

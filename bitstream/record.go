@@ -15,24 +15,25 @@ import (
 	"lockstep/catalog"
 )
 
-// A recorder is a catalog.Catalog that keeps the bytes behind one set's changes.
+// A recorder is a catalog.Catalog that stores the bytes behind one set's
+// changes.
 type recorder struct {
 	catalog.Catalog
 	keeper *Keeper
 	set    string
 	opts   SetOptions
 	marked atomic.Bool   // the set's history has begun
-	turn   chan struct{} // capacity 1: held by an Apply, for what it compares with must not change under it
+	turn   chan struct{} // capacity 1: held by an Apply, because the records it compares with must not change meanwhile
 
 	mu    sync.Mutex        // guards again
-	again map[string]string // URIs of what was left out, and with which Token
+	again map[string]string // Tokens of the updates that were left out, by URI
 
-	indexing chan struct{} // capacity 1: held from before the catalog changes until the index of versions knows
-	indexed  bool          // the index knows all; guarded by indexing
-	missing  atomic.Bool   // versions of resources there are may not have been kept
-	waits    atomic.Bool   // changes were left out until the vault takes their versions
+	indexing chan struct{} // capacity 1: held from before the catalog changes until the index of versions is updated
+	indexed  bool          // the index is up to date; guarded by indexing
+	missing  atomic.Bool   // versions of existing resources may be missing
+	waits    atomic.Bool   // changes were left out until the vault accepts their versions
 
-	beginning sync.RWMutex // held by the first Mark, and shared by an Apply that relies on there being none; across IO, for that is its purpose
+	beginning sync.RWMutex // held by the first Mark, and shared by an Apply that relies on there being none; across I/O on purpose
 }
 
 // Mark implements [catalog.Catalog].
@@ -46,14 +47,14 @@ func (r *recorder) Mark(ctx context.Context, set string) (catalog.Mark, error) {
 	}
 	m, err := r.Catalog.Mark(ctx, set)
 	if err == nil {
-		err = r.settle(ctx) // all that was before m
+		err = r.settle(ctx) // everything before m
 	}
 	return m, err
 }
 
-// Apply implements [catalog.Catalog]. All bytes are kept, and durable, before
-// the updates are applied; see [SetOptions.Open] for how these may differ from
-// what was handed in.
+// Apply implements [catalog.Catalog]. It stores all bytes durably before it
+// applies the updates; see [SetOptions.Open] for how these may differ from the
+// arguments.
 func (r *recorder) Apply(ctx context.Context, set string, updates []catalog.Update) (catalog.Applied, error) {
 	if set != r.set || !r.opts.Past && r.opts.Patches == nil && r.opts.Versions == nil {
 		return r.Catalog.Apply(ctx, set, updates)
@@ -82,7 +83,7 @@ func (r *recorder) Apply(ctx context.Context, set string, updates []catalog.Upda
 	return all, nil
 }
 
-// applyOnce applies updates in one go. The turn is held.
+// applyOnce applies updates in one transaction. The caller has the turn.
 func (r *recorder) applyOnce(ctx context.Context, updates []catalog.Update) (catalog.Applied, error) {
 	for {
 		begun, err := r.hasBegun(ctx)
@@ -97,8 +98,8 @@ func (r *recorder) applyOnce(ctx context.Context, updates []catalog.Update) (cat
 	}
 }
 
-// hasBegun reports whether the set's history has: it does with the first Mark.
-// Nobody can ask for an earlier change.
+// hasBegun reports whether the set's history has begun, which it does with the
+// first Mark. No reader can ask for an earlier change.
 func (r *recorder) hasBegun(ctx context.Context) (bool, error) {
 	if !r.marked.Load() {
 		st, err := r.Catalog.Status(ctx, r.set)
@@ -112,25 +113,25 @@ func (r *recorder) hasBegun(ctx context.Context) (bool, error) {
 	return r.marked.Load(), nil
 }
 
-// A batch is one Apply on its way.
+// A batch is a running Apply.
 type batch struct {
 	*recorder
-	begun   bool // the set's history has
-	past    bool // the bytes of all changes are to be kept
+	begun   bool // the set's history has begun
+	past    bool // the bytes of all changes are to be stored
 	updates []catalog.Update
 
-	before presents // what there was of the resources
+	before presents // the previous state of the resources
 
 	mu       sync.Mutex // guards what follows
 	withheld []bool     // by index of updates
 	pinned   []digest
 	ready    []blob.Writer // to be committed
 	problems problems
-	waiting  problems // of changes that wait until the vault takes their versions
+	waiting  problems // changes that wait until the vault accepts their versions
 	versions versions
 }
 
-// problems counts what could not be kept.
+// problems counts bytes that could not be stored.
 type problems struct {
 	count int
 	first error
@@ -142,12 +143,12 @@ func (p *problems) add(err error) {
 	}
 }
 
-// apply keeps what is to be kept, then applies. It is not done if the set's
-// history has begun meanwhile: then more is to be kept.
+// apply stores bytes, then applies. It does nothing if the set's history has
+// begun meanwhile: then more has to be stored.
 func (b *batch) apply(ctx context.Context) (a catalog.Applied, done bool, err error) {
 	defer func() {
 		for _, w := range b.ready {
-			_ = w.Close() // does nothing to what was committed
+			_ = w.Close() // no effect on committed ones
 		}
 		closeAll(b.versions.staged)
 		b.keeper.pins.unpin(b.pinned)
@@ -176,7 +177,7 @@ func (b *batch) apply(ctx context.Context) (a catalog.Applied, done bool, err er
 	return a, true, err
 }
 
-// keepAll keeps the bytes of all updates, those of one URI in their order.
+// keepAll stores the bytes of all updates, those of one URI in order.
 func (b *batch) keepAll(ctx context.Context) error {
 	if err := b.lookAhead(ctx); err != nil {
 		return err
@@ -227,7 +228,8 @@ func (b *batch) keepAll(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// byURI returns the indices of updates that are no mere deletions, grouped.
+// byURI returns the indexes of updates other than plain deletions, grouped by
+// URI.
 func byURI(updates []catalog.Update) [][]int {
 	groups := make([][]int, 0, len(updates))
 	all := make([]int, len(updates)) // backs groups of one
@@ -246,12 +248,12 @@ func byURI(updates []catalog.Update) [][]int {
 	})
 }
 
-// maxAgain bounds what is remembered of what was left out.
+// maxAgain bounds the number of updates remembered as left out.
 const maxAgain = 10_000
 
-// leaveOut reports whether an update is to be left out. One that comes again
-// as it was is not: what opens resources may be at odds with what lists them,
-// and a resource must not be missing for the sake of its past.
+// leaveOut reports whether an update is to be left out. An update that comes
+// again unchanged is not: Open may disagree with the listing, and a resource
+// must not be missing because its past cannot be stored.
 func (r *recorder) leaveOut(u *catalog.Update) bool {
 	if !r.opts.Rescans {
 		return false
@@ -270,7 +272,7 @@ func (r *recorder) leaveOut(u *catalog.Update) bool {
 	return true
 }
 
-// remaining returns the updates but those withheld.
+// remaining returns the updates that were not withheld.
 func (b *batch) remaining(ctx context.Context) []catalog.Update {
 	if !slices.Contains(b.withheld, true) {
 		return b.updates
@@ -290,8 +292,8 @@ func (b *batch) remaining(ctx context.Context) []catalog.Update {
 // waits for the disk.
 const commitEach = 128
 
-// stage takes a finished representation, and commits those gathered when there
-// are enough.
+// stage adds a finished representation, and commits the collected ones when
+// there are enough.
 func (b *batch) stage(ctx context.Context, w blob.Writer) {
 	b.keeper.staged.Add(1)
 	b.mu.Lock()
@@ -304,12 +306,12 @@ func (b *batch) stage(ctx context.Context, w blob.Writer) {
 	b.commit(ctx, full)
 }
 
-// commit makes representations durable. One that cannot be is told of, and does
-// not keep the others from it.
+// commit makes representations durable. A failure is reported and does not
+// affect the others.
 func (b *batch) commit(ctx context.Context, ws []blob.Writer) {
 	defer func() {
 		for _, w := range ws {
-			_ = w.Close() // does nothing to what was committed
+			_ = w.Close() // no effect on committed ones
 		}
 	}()
 	for rest := ws; len(rest) > 0; {

@@ -13,38 +13,39 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Swept counts what a Sweep came to.
+// Swept counts the results of a Sweep.
 type Swept struct {
-	Kept    int64 // representations somebody needs
-	Removed int64 // representations nobody needs any more
+	Kept    int64 // representations that are needed
+	Removed int64 // representations that were no longer needed
 	Bytes   int64 // of those
 }
 
 const (
-	// sweepMost is how many representations that are needed a Sweep holds in
-	// memory, eight bytes each. For more it takes the store part by part, and
-	// reads the catalogs once for each part.
+	// sweepMost is how many needed representations a Sweep holds in memory, eight
+	// bytes each. If there are more it processes the store in parts, and reads the
+	// catalogs once for each part.
 	sweepMost = 1 << 20
 
 	// removeEach is how many representations are removed at once.
 	removeEach = 256
 )
 
-// A mark is how far a set's catalog had come when it was swept.
+// A mark is the position of a set's catalog when it was swept.
 type mark struct {
 	set        string
 	last, kept catalog.Seq
 	staged     int64
 }
 
-// Sweep removes what nobody needs: all but the bytes of the changes that the
-// catalogs keep, and of the resources of which patches are made. It may run
-// beside everything else, and costs next to nothing when nothing has changed
-// since the last. All sets whose bytes the store keeps must have been given to
-// [Keeper.Catalog] before; those of any other are removed.
+// Sweep removes bytes that are no longer needed: all except those of the changes
+// that the catalogs store, and of resources that patches are made from. It may
+// run concurrently with all other methods, and is cheap if nothing has changed
+// since the last Sweep. All sets whose bytes are in the store must have been
+// passed to [Keeper.Catalog] before; the bytes of any other set are removed.
 //
-// What an Apply that has not ended relies on stays. After an error, of a catalog
-// that cannot be read say, nothing has been removed that is needed.
+// Bytes that a running Apply relies on are kept. If Sweep returns an error, for
+// example because a catalog cannot be read, it has removed no bytes that are
+// needed.
 func (k *Keeper) Sweep(ctx context.Context) (Swept, error) {
 	k.sweeping.Lock()
 	defer k.sweeping.Unlock()
@@ -58,7 +59,7 @@ func (k *Keeper) Sweep(ctx context.Context) (Swept, error) {
 		return s, nil
 	}
 	if store, ok := k.store.(blob.Sweeper); ok && k.swept == nil {
-		// What an earlier process left unfinished.
+		// Unfinished blobs of an earlier process.
 		if _, err := store.Sweep(ctx, slices.Values([]string{})); err != nil {
 			return s, fmt.Errorf("sweep kept bytes: %w", err)
 		}
@@ -83,8 +84,8 @@ func (k *Keeper) all() []*recorder {
 	return all
 }
 
-// look finds out how far the sets have come, and about how many representations
-// are needed.
+// look determines the positions of the sets, and the approximate number of
+// needed representations.
 func (k *Keeper) look(ctx context.Context, sets []*recorder) (marks []mark, total int64, err error) {
 	marks = []mark{{staged: k.staged.Load()}}
 	for _, r := range sets {
@@ -103,11 +104,11 @@ func (k *Keeper) look(ctx context.Context, sets []*recorder) (marks []mark, tota
 	return marks, total, nil
 }
 
-// A part is those digests whose first bits, as a number, lie in a range.
+// A part is the digests whose first bits, as a number, are in a range.
 type part struct{ first, last uint16 }
 
-// parts cuts the digests into parts of which at most about sweepMost are needed
-// each.
+// parts divides the digests into parts, each with at most about sweepMost
+// needed ones.
 func parts(total int64) iter.Seq[part] {
 	n := min(total/sweepMost+1, 1<<16)
 	return func(yield func(part) bool) {
@@ -124,7 +125,7 @@ func (p part) has(d digest) bool {
 	return p.first <= head && head <= p.last
 }
 
-// directories yields the prefixes of the names of blobs in the part.
+// directories yields the name prefixes of the blobs in the part.
 func (p part) directories() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := int(p.first >> 8); i <= int(p.last>>8); i++ {
@@ -135,8 +136,8 @@ func (p part) directories() iter.Seq[string] {
 	}
 }
 
-// sweepPart sweeps one part. The order matters: first it begins to watch what is
-// pinned, then it reads what is needed, then it looks what is there.
+// sweepPart sweeps one part. The order matters: it first begins to record pins,
+// then reads what is needed, then lists the store.
 func (k *Keeper) sweepPart(ctx context.Context, sets []*recorder, p part, s *Swept) error {
 	k.pins.watch()
 	defer k.pins.unwatch()
@@ -160,8 +161,8 @@ func (k *Keeper) sweepPart(ctx context.Context, sets []*recorder, p part, s *Swe
 	return nil
 }
 
-// short is enough of a digest to tell what may be removed: should two agree in
-// it, one is kept for the other's sake.
+// short is enough of a digest to decide what may be removed: if two digests
+// have the same short form, one is kept because of the other.
 func (d digest) short() uint64 { return binary.BigEndian.Uint64(d[:]) }
 
 func (k *Keeper) sweepDirectory(ctx context.Context, dir string, p part, needed []uint64, s *Swept) error {
@@ -188,7 +189,7 @@ func (k *Keeper) sweepDirectory(ctx context.Context, dir string, p part, needed 
 	return k.remove(ctx, gone, s)
 }
 
-// remove removes those of the blobs that nobody has pinned since.
+// remove removes those of the blobs that were not pinned since.
 func (k *Keeper) remove(ctx context.Context, infos []blob.Info, s *Swept) error {
 	sizes := make(map[digest]int64, len(infos))
 	for _, info := range infos {
@@ -212,7 +213,7 @@ func (k *Keeper) remove(ctx context.Context, infos []blob.Info, s *Swept) error 
 	return nil
 }
 
-// needs yields what the set needs.
+// needs yields the digests that the set needs.
 func (r *recorder) needs(ctx context.Context) iter.Seq2[digest, error] {
 	return func(yield func(digest, error) bool) {
 		if r.opts.Past {

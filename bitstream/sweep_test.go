@@ -45,8 +45,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepOrphans: what was kept for a change that never came, and what others
-// left in the store.
+// TestSweepOrphans: bytes of a change that was never applied, and foreign blobs
+// in the store.
 func TestSweepOrphans(t *testing.T) {
 	t.Parallel()
 	cat := &failing{Catalog: catalog.NewMem(nil)}
@@ -72,7 +72,7 @@ func TestSweepOrphans(t *testing.T) {
 
 var errKilled = errors.New("killed")
 
-// failing is a catalog that fails when told to.
+// failing is a catalog that fails on request.
 type failing struct {
 	catalog.Catalog
 	fail bool
@@ -85,7 +85,7 @@ func (f *failing) Apply(ctx context.Context, set string, us []catalog.Update) (c
 	return f.Catalog.Apply(ctx, set, us)
 }
 
-// TestSweepUnsure: a catalog that cannot be read loses nothing.
+// TestSweepUnsure: if a catalog cannot be read, nothing is removed.
 func TestSweepUnsure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
@@ -102,7 +102,7 @@ func TestSweepUnsure(t *testing.T) {
 	}
 }
 
-// TestSweepOthers: bytes of a set that is no more.
+// TestSweepOthers: bytes of a set that no longer exists.
 func TestSweepOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
@@ -114,8 +114,8 @@ func TestSweepOthers(t *testing.T) {
 	}
 }
 
-// TestSweepBeside: sweeps beside changes that bring back bytes which nobody
-// needed just before.
+// TestSweepBeside: sweeps concurrent with changes that bring back bytes which
+// were unneeded just before.
 func TestSweepBeside(t *testing.T) {
 	t.Parallel()
 	inner := catalog.NewMem(nil)
@@ -159,7 +159,7 @@ func TestSweepBeside(t *testing.T) {
 				t.Fatalf("round %d: change %d is not kept", i, c.Seq)
 			}
 		}
-		if c := cs[len(cs)-1]; i%2 == 0 { // nobody needs any of them now
+		if c := cs[len(cs)-1]; i%2 == 0 { // none of them is needed now
 			must(t, inner.Forget(ctx, set, catalog.Mark{Seq: c.Seq, At: c.EventTime}))
 		}
 	}
@@ -167,7 +167,7 @@ func TestSweepBeside(t *testing.T) {
 	wg.Wait()
 }
 
-// TestDamaged: kept bytes that are no longer right are never taken for them.
+// TestDamaged: damaged bytes are never used.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
@@ -199,7 +199,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// full is a store that takes no more.
+// full is a store without free space.
 type full struct {
 	blob.Store
 	create, commit bool
@@ -224,7 +224,7 @@ func (f *full) Commit(ctx context.Context, ws ...blob.Writer) error {
 	return f.Store.Commit(ctx, ws...)
 }
 
-// TestFull: a store that is full costs the past, not the present.
+// TestFull: a full store loses past bytes, but no current resources.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, 1 << 20} {
@@ -282,7 +282,7 @@ func TestHuge(t *testing.T) {
 	}
 }
 
-// TestSweepPatches: the present bytes are needed to make the next patch of.
+// TestSweepPatches: the current bytes are needed to make the next patch.
 func TestSweepPatches(t *testing.T) {
 	t.Parallel()
 	const large = 200_000
@@ -311,7 +311,7 @@ func TestSweepPatches(t *testing.T) {
 	}
 }
 
-// slow is a store that does something while it removes.
+// slow is a store that runs a function during a removal.
 type slow struct {
 	blob.Store
 	removing func()
@@ -355,7 +355,7 @@ func TestSweepBack(t *testing.T) {
 	}
 }
 
-// meddling is a catalog to which something happens at a given moment.
+// meddling is a catalog that runs a function at a given moment.
 type meddling struct {
 	catalog.Catalog
 	afterStatus, beforeApply func()
@@ -378,8 +378,8 @@ func (m *meddling) Apply(ctx context.Context, set string, us []catalog.Update) (
 	return m.Catalog.Apply(ctx, set, us)
 }
 
-// TestFirstMark: no change after the first Mark is missed, even if that is taken
-// while updates are on their way.
+// TestFirstMark: no change after the first Mark is missed, even if the Mark is
+// taken during an Apply.
 func TestFirstMark(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {

@@ -14,40 +14,40 @@ import (
 	"lockstep/vault"
 )
 
-// VersionOptions has every version of every resource of a set kept: its bytes in
-// [Options.Vault], and in [Options.Index] that there is one, since when, and what
-// it was.
+// VersionOptions stores every version of every resource of a set: its bytes in
+// [Options.Vault], and its time and properties in [Options.Index].
 //
 // The bytes are durable before the change that brings them is applied, and its
-// record names them by a memento link (ME-RS-02). An Apply returns when the index
-// is complete, too, and so do Status, Mark and Changes: what is published of the
-// set names no version that cannot be had. An Apply in which a resource is deleted
-// and put again is applied in several steps, not in one.
+// record names them by a memento link (ME-RS-02). Apply returns only when the
+// index is complete, and so do Status, Mark and Changes: published documents of
+// the set name no version that is unavailable. An Apply in which a resource is
+// deleted and put again is applied in several steps.
 //
-// What cannot be read is applied without a link, as [SetOptions.Open] says; the
-// index knows then that there was something which was not kept. If the vault or
-// the index cannot be written, Apply fails, and nothing is applied; where the set
-// is rescanned, only what the vault does not take is left out, until it does.
+// An update whose bytes cannot be read is applied without a link, as described for
+// [SetOptions.Open]; the index then records that there was a version which was not
+// stored. If the vault or the index cannot be written, Apply fails, and nothing is
+// applied; for a set with Rescans, only changes that the vault does not accept are
+// left out, until it does.
 type VersionOptions struct {
-	Base memento.Base // what the addresses of versions begin with
+	Base memento.Base // base of the versions' addresses
 
-	// Ending says that no more versions are kept. What happens to resources of
-	// which there are some is noted all the same: nobody must take an old version
-	// for the present one.
+	// Ending means that no more versions are stored. Changes of resources with
+	// versions are still recorded: no client may take an old version for the
+	// current one.
 	Ending bool
 
 	Now func() time.Time // default time.Now
 }
 
-// keepsVersions reports whether the bytes of new versions are kept.
+// keepsVersions reports whether the bytes of new versions are stored.
 func (o *SetOptions) keepsVersions() bool { return o.Versions != nil && !o.Versions.Ending }
 
-// microsecond is the step in which versions of one resource differ at least.
+// microsecond is the minimum difference between versions of one resource.
 const microsecond = time.Microsecond
 
-// versionTime returns the datetime of a version: when it was last modified, if
-// that is after the version before it and not in the future; else now; and if the
-// clock went back, the next instant after the version before.
+// versionTime returns the datetime of a version: its last modification, if that
+// is after the previous version and not in the future; else now; and if the clock
+// went back, the next instant after the previous version.
 func versionTime(lastmod, before, now time.Time) time.Time {
 	now, lastmod = now.UTC().Truncate(microsecond), lastmod.UTC().Truncate(microsecond)
 	switch {
@@ -59,7 +59,7 @@ func versionTime(lastmod, before, now time.Time) time.Time {
 	return before.Add(microsecond)
 }
 
-// link returns the link of a record to its version, which h is the bytes of
+// link returns the link of a record to its version, whose bytes are h
 // (RS-REL-51, ME-RS-03).
 func (o *VersionOptions) link(r *catalog.Record, h held, at time.Time) resourcesync.Link {
 	l := resourcesync.Link{
@@ -72,8 +72,8 @@ func (o *VersionOptions) link(r *catalog.Record, h held, at time.Time) resources
 	return l
 }
 
-// linked returns the datetime of the version a record names, if that is one of
-// ours.
+// linked returns the datetime of the version that a record names, if its
+// address was built with Base.
 func (o *VersionOptions) linked(r *catalog.Record) (time.Time, bool) {
 	l := catalog.Memento(r.Links)
 	if l == nil || l.Modified.IsZero() {
@@ -91,9 +91,9 @@ func row(r *catalog.Record, at time.Time) (memento.Version, bool) {
 	}, ok && r.Length >= 0
 }
 
-// OpenVersion opens the bytes of a version. It fails with fs.ErrNotExist if there
-// are none, with a [vault.DamagedError] if they are not what they were; the latter
-// may come from a Read, too, before it yields anything that is wrong.
+// OpenVersion opens the bytes of a version. It returns fs.ErrNotExist if there are
+// none, and a [vault.DamagedError] if they are damaged; a Read may return the
+// latter too, before it returns any wrong byte.
 func (k *Keeper) OpenVersion(ctx context.Context, v memento.Version) (memento.Content, error) {
 	if v.Gone || k.opts.Vault == nil {
 		return nil, fmt.Errorf("open version of %s: %w", v.URI, fs.ErrNotExist)
@@ -106,7 +106,7 @@ func (k *Keeper) OpenVersion(ctx context.Context, v memento.Version) (memento.Co
 	return &content{r, k}, nil
 }
 
-// A content counts what turns out to be damaged.
+// A content counts damaged reads.
 type content struct {
 	*vault.Reader
 	keeper *Keeper
@@ -118,7 +118,7 @@ func (c *content) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Damaged returns how often kept bytes of versions turned out to be damaged.
+// Damaged returns how often stored bytes of versions were found to be damaged.
 func (k *Keeper) Damaged() int64 { return k.damaged.Load() }
 
 func (k *Keeper) damage(err error) {
@@ -138,8 +138,8 @@ func (k *Keeper) recorderOf(set string) (*recorder, error) {
 	return r, nil
 }
 
-// inSteps cuts updates where a resource is put again that was deleted: the
-// deletion must have its time before the version that ends it.
+// inSteps splits updates in which a deleted resource is put again: the time of
+// the deletion must precede that of the version that follows.
 func inSteps(updates []catalog.Update) [][]catalog.Update {
 	var steps [][]catalog.Update
 	gone := make(map[string]bool)

@@ -20,8 +20,8 @@ import (
 	"lockstep/vault"
 )
 
-// TestVersions: each version a resource had is there, in order, and the record
-// names the one it has.
+// TestVersions: each version that a resource had is stored, in order, and the
+// record names the current one.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []bool{true, false} {
@@ -30,7 +30,7 @@ func TestVersions(t *testing.T) {
 			p.mark()
 		}
 		p.apply(p.put("a", "one", time.Time{}), p.put("b", "b", time.Time{}))
-		if !begun { // RS-CHL: what was before the first Mark is no history
+		if !begun { // RS-CHL: a state before the first Mark is not part of the history
 			p.mark()
 		}
 		p.now = p.now.Add(time.Hour)
@@ -42,7 +42,7 @@ func TestVersions(t *testing.T) {
 		p.apply(p.gone("a"))
 		p.apply(p.put("a", "one", time.Time{}), p.gone("c"), p.put("c", "c", time.Time{}))
 		p.apply(p.put("a", "three", time.Time{}), p.gone("a"), p.put("a", "four", time.Time{}), p.gone("b"))
-		// What was never there to be read is not invented: it was four, twice.
+		// Content that could never be read is not invented: it was "four", twice.
 		for name, want := range map[string]string{"a": "one two gone one four gone four", "b": "b gone", "c": "c"} {
 			if got := p.story(name); got != want {
 				t.Errorf("begun %v: %s was %q, want %q", begun, name, got, want)
@@ -52,8 +52,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestVersionTimes: a version has the time of its last modification where that can
-// be, else that of its capture, and later ones are later.
+// TestVersionTimes: the time of a version is its last modification if possible,
+// else that of its capture, and later versions have later times.
 func TestVersionTimes(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -85,7 +85,7 @@ func TestVersionTimes(t *testing.T) {
 	p.check()
 }
 
-// TestAdopt: what was there before gets a version, and no change is numbered.
+// TestAdopt: existing resources get a version, and no change is numbered.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	for _, hashes := range []resourcesync.Algorithm{resourcesync.SHA256, resourcesync.MD5, 0} {
@@ -149,8 +149,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptAgain: versions that are kept again have the addresses they had, and
-// what happened meanwhile is not hidden.
+// TestAdoptAgain: versions that are stored again have the same addresses, and
+// changes in between are not hidden.
 func TestAdoptAgain(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -190,8 +190,8 @@ func TestAdoptAgain(t *testing.T) {
 	p.check()
 }
 
-// TestUnkept: a change whose bytes cannot be had is no version, and hides that the
-// one before is no longer what there is.
+// TestUnkept: a change whose bytes are unavailable creates no version, but records
+// that the previous version is no longer current.
 func TestUnkept(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -215,8 +215,8 @@ func TestUnkept(t *testing.T) {
 	p.check()
 }
 
-// TestVaultFails: without its bytes in the vault, or without an index, no change is
-// applied.
+// TestVaultFails: if bytes cannot be stored in the vault, or there is no index, no
+// change is applied.
 func TestVaultFails(t *testing.T) {
 	t.Parallel()
 	m := &mortal{Store: new(blob.Mem), Catalog: catalog.NewMem(nil)}
@@ -234,7 +234,7 @@ func TestVaultFails(t *testing.T) {
 	p.apply(p.put("a", "text", time.Time{}))
 	p.check()
 
-	// Where it is offered again, only what the vault does not take waits.
+	// With Rescans, only changes that the vault does not accept wait.
 	p.opts.Rescans = true
 	p.restart()
 	for range 3 {
@@ -255,7 +255,7 @@ func TestVaultFails(t *testing.T) {
 	p.check()
 }
 
-// A forgetful is an index that fails, until it does not.
+// A forgetful is an index that fails temporarily.
 type forgetful struct {
 	memento.Store
 	fail bool
@@ -268,8 +268,8 @@ func (f *forgetful) Append(ctx context.Context, set string, cursor int64, vs []m
 	return f.Store.Append(ctx, set, cursor, vs)
 }
 
-// TestIndexBehind: what the index was not told, by whatever mishap, it is told
-// before anyone reads of it.
+// TestIndexBehind: after any failure, the index is updated before the next
+// read.
 func TestIndexBehind(t *testing.T) {
 	t.Parallel()
 	f := &forgetful{Store: memento.NewMem()}
@@ -306,7 +306,7 @@ func TestIndexBehind(t *testing.T) {
 	}
 	want("told again", map[string]string{"a": "a1 a2", "b": "b1 gone", "c": "c1", "d": "d1 gone"})
 
-	// Where the changes are no longer kept, from what there is.
+	// If the changes are no longer stored, from the current resources.
 	f.fail = true
 	p.apply(p.put("a", "a3", time.Time{}), p.put("b", "b2", time.Time{}))
 	p.apply(p.put("a", "a4", time.Time{}), p.gone("c"), p.put("e", "e1", time.Time{}))
@@ -319,8 +319,8 @@ func TestIndexBehind(t *testing.T) {
 	want("found out", map[string]string{"a": "a1 a2 a4", "b": "b1 gone b2", "c": "c1 gone", "d": "d1 gone", "e": "e1"})
 }
 
-// TestRetainAndSweep: what is dropped is gone, what is published is not, nor what
-// is on its way.
+// TestRetainAndSweep: dropped versions are removed, but no published ones, nor
+// those that are being stored.
 func TestRetainAndSweep(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -330,7 +330,7 @@ func TestRetainAndSweep(t *testing.T) {
 		p.apply(p.put("a", fmt.Sprint(i), time.Time{}), p.put("b", fmt.Sprint("b", i), time.Time{}))
 	}
 	p.apply(p.gone("b"))
-	// ME-RET-01: changes above 6 are published, and what was there at 4.
+	// ME-RET-01: changes above 6 are published, and the state at 4.
 	r, err := p.keeper.Retain(t.Context(), set, memento.Policy{Count: 1, FloorSeq: 6, SnapshotSeqs: []int64{4}})
 	must(t, err)
 	if p.story("a") != "1 3 4" || p.story("b") != "b1 b3 b4 gone" || r.Dropped != 4 || r.Kept != 6 {
@@ -351,7 +351,8 @@ func TestRetainAndSweep(t *testing.T) {
 	}
 }
 
-// TestSweepBeforeMark: what records name before there is an index stays.
+// TestSweepBeforeMark: versions that records name before there is an index are
+// kept.
 func TestSweepBeforeMark(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -364,7 +365,7 @@ func TestSweepBeforeMark(t *testing.T) {
 	}
 }
 
-// A swept catalog has the vault swept before it applies anything.
+// A swept catalog sweeps the vault before it applies anything.
 type swept struct {
 	catalog.Catalog
 	sweep func()
@@ -375,14 +376,14 @@ func (s *swept) Apply(ctx context.Context, set string, us []catalog.Update) (cat
 	return s.Catalog.Apply(ctx, set, us)
 }
 
-// TestSweepBetween: bytes that are durable and not yet named by anything stay.
+// TestSweepBetween: durable bytes that nothing names yet are kept.
 func TestSweepBetween(t *testing.T) {
 	t.Parallel()
 	s := &swept{Catalog: catalog.NewMem(nil)}
 	p := newPast(t, func(p *past) { p.inner = s })
 	s.sweep = func() {
 		_, err := p.vault.Sweep(t.Context(), func(context.Context) iter.Seq2[vault.Digest, error] {
-			return func(func(vault.Digest, error) bool) {} // as the index was a moment ago
+			return func(func(vault.Digest, error) bool) {} // the index as of a moment ago
 		})
 		must(t, err)
 	}
@@ -396,7 +397,8 @@ func TestSweepBetween(t *testing.T) {
 	p.check()
 }
 
-// TestChangesFromVault: the bytes of changes are those of versions, and kept once.
+// TestChangesFromVault: the bytes of changes are those of versions, and stored
+// once.
 func TestChangesFromVault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{})
@@ -426,7 +428,7 @@ func TestChangesFromVault(t *testing.T) {
 			t.Errorf("change %d is not kept", c.Seq)
 		}
 	}
-	if n := w.blobs(t); n != 3 { // the small ones, for patches
+	if n := w.blobs(t); n != 3 { // small ones, for patches
 		t.Errorf("%d beside the vault, want 3", n)
 	}
 }

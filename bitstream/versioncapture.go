@@ -16,21 +16,21 @@ import (
 )
 
 var (
-	errUnread = errors.New("cannot be read")      // a representation, for a reason that may pass
+	errUnread = errors.New("cannot be read")      // a representation, for a reason that may be temporary
 	errKeep   = errors.New("keep prior versions") // the vault or the index fails: nothing may be applied
-	errStage  = errors.New("keep prior version")  // the vault does not take one
+	errStage  = errors.New("keep prior version")  // the vault does not accept one
 )
 
-// A versions is what a batch knows of the versions of its resources.
+// A versions is the state of a batch about the versions of its resources.
 type versions struct {
-	last   map[string]memento.Version // the newest of each URI, as the index has it
+	last   map[string]memento.Version // the newest of each URI, according to the index
 	staged []*vault.Staged            // to be committed
-	rows   []memento.Version          // of versions that no change will tell of, for the index
-	size   int64                      // bytes newly staged
+	rows   []memento.Version          // rows for the index, of versions that are not part of a change
+	size   int64                      // newly staged bytes
 	count  int64                      // versions captured
 }
 
-// lookUp finds the newest versions of the resources of a batch.
+// lookUp reads the newest versions of the resources of a batch.
 func (b *batch) lookUp(ctx context.Context) (err error) {
 	var uris []string
 	for i := range b.updates {
@@ -60,8 +60,8 @@ func (r *recorder) lastOf(ctx context.Context, uris []string) (map[string]mement
 	return last, nil
 }
 
-// version keeps the version that u brings, of a resource that is now so, or new,
-// and has u name it. h is what was read of it already, if anything was.
+// version stores the version that u brings, for a resource whose current record
+// is now, or nil, and adds its link to u. h is the part already read, if any.
 func (w *worker) version(ctx context.Context, u *catalog.Update, now *catalog.Record, h held) error {
 	var was digest
 	if now != nil {
@@ -76,7 +76,7 @@ func (w *worker) version(ctx context.Context, u *catalog.Update, now *catalog.Re
 	case !h.agrees(&u.Record):
 		u.Token = ""
 		fallthrough
-	case !same: // else what we know beyond what it says would make it a change
+	case !same: // otherwise the added properties would make it a change
 		u.Length, u.Hashes = h.size, h.hashes
 	}
 	same = now != nil && catalog.SameContent(now, &u.Record)
@@ -84,7 +84,7 @@ func (w *worker) version(ctx context.Context, u *catalog.Update, now *catalog.Re
 	defer w.mu.Unlock()
 	at, again := w.datetime(u, now, h.sum, same)
 	u.Links = append(u.Links[:len(u.Links):len(u.Links)], w.opts.Versions.link(&u.Record, h, at))
-	if same && !again { // no change will tell the index of it
+	if same && !again { // no change will add it to the index
 		w.versions.rows = append(w.versions.rows, memento.Version{
 			URI: u.URI, At: at, Digest: h.sum, Length: h.size, Type: u.Type, Encoding: u.Encoding, Lastmod: u.Lastmod,
 			Event: now.EventTime, Seq: int64(now.Seq),
@@ -94,8 +94,8 @@ func (w *worker) version(ctx context.Context, u *catalog.Update, now *catalog.Re
 	return nil
 }
 
-// datetime returns the datetime of the version u brings. again says that the index
-// has it: it is what it was, and was captured before (ME-MM-02).
+// datetime returns the datetime of the version u brings. again means that the
+// index has it: the content is unchanged, and was captured before (ME-MM-02).
 func (w *worker) datetime(u *catalog.Update, now *catalog.Record, sum digest, same bool) (at time.Time, again bool) {
 	last, known := w.versions.last[u.URI]
 	if same && known && !last.Gone && digest(last.Digest) == sum && last.Seq == int64(now.Seq) {
@@ -110,8 +110,8 @@ func (w *worker) datetime(u *catalog.Update, now *catalog.Record, sum digest, sa
 	return versionTime(u.Lastmod, before, w.opts.Versions.Now()), false
 }
 
-// takeVersion sees to it that the representation u speaks of, or if there is
-// another by now that one, will be in the vault. was is the one before it.
+// takeVersion stages the representation that u describes, or the one that has
+// replaced it. was is the previous version.
 func (w *worker) takeVersion(ctx context.Context, u *catalog.Update, h held, was digest) (held, error) {
 	if h.hashes != nil {
 		if done, err := w.stageHeld(ctx, h, was); done || err != nil {
@@ -120,7 +120,7 @@ func (w *worker) takeVersion(ctx context.Context, u *catalog.Update, h held, was
 	}
 	var x expected
 	x.sum, x.known = digestOf(u.Hashes)
-	if x.told = x.known; x.told {
+	if x.stated = x.known; x.stated {
 		size, ok, err := w.keeper.opts.Vault.Has(ctx, vault.Digest(x.sum))
 		if err != nil {
 			return h, fmt.Errorf("%w: %w", errKeep, err)
@@ -139,7 +139,7 @@ func (w *worker) takeVersion(ctx context.Context, u *catalog.Update, h held, was
 	return h, errUnsteady
 }
 
-// stageHeld stages what was read a moment ago, unless that is nowhere any more.
+// stageHeld stages the bytes just read, unless they are no longer available.
 func (w *worker) stageHeld(ctx context.Context, h held, was digest) (done bool, err error) {
 	if _, ok, err := w.keeper.opts.Vault.Has(ctx, vault.Digest(h.sum)); ok || err != nil {
 		return ok, err
@@ -148,7 +148,7 @@ func (w *worker) stageHeld(ctx context.Context, h held, was digest) (done bool, 
 	if h.data == nil {
 		kept, err := w.keeper.open(ctx, h.sum, h.size)
 		if err != nil {
-			return false, ctx.Err() // it is read again from where it comes from
+			return false, ctx.Err() // it is read again from its origin
 		}
 		defer func() { _ = kept.Close() }() // only read from
 		r = kept
@@ -161,9 +161,9 @@ func (w *worker) stageHeld(ctx context.Context, h held, was digest) (done bool, 
 }
 
 // readVersion reads the representation into the vault. It is steady, and staged,
-// if it is what the update says, or the same as the last time it was read.
+// if it matches the update, or equals the previous read.
 func (w *worker) readVersion(ctx context.Context, u *catalog.Update, x expected, was digest) (h held, steady bool, err error) {
-	record := u.Record // the callee's to look at
+	record := u.Record // the callee may keep it
 	r, err := w.opts.Open(ctx, &record)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -173,7 +173,7 @@ func (w *worker) readVersion(ctx context.Context, u *catalog.Update, x expected,
 	}
 	defer func() { _ = r.Close() }() // only read from
 	var algs []resourcesync.Algorithm
-	for i := 0; i < len(u.Hashes) && !x.told; i++ {
+	for i := 0; i < len(u.Hashes) && !x.stated; i++ {
 		if u.Hashes[i].Algorithm != resourcesync.SHA256 { // the vault computes it
 			algs = append(algs, u.Hashes[i].Algorithm)
 		}
@@ -186,16 +186,17 @@ func (w *worker) readVersion(ctx context.Context, u *catalog.Update, x expected,
 	sum := s.Digest()
 	h = held{sum: digest(sum), size: s.Size()}
 	h.hashes = append(hash.Sum(), resourcesync.Hash{Algorithm: resourcesync.SHA256, Digest: string(sum[:])})
-	if steady = x.known && h.sum == x.sum || !x.told && h.agrees(&u.Record); !steady {
+	if steady = x.known && h.sum == x.sum || !x.stated && h.agrees(&u.Record); !steady {
 		return h, false, s.Close()
 	}
-	if x.told {
+	if x.stated {
 		h.hashes = u.Hashes // not all of them were computed again
 	}
 	return h, true, w.gather(ctx, s)
 }
 
-// stageVersion stages what r yields. An error of r is told from one of the vault.
+// stageVersion stages the bytes of r. It distinguishes an error of r from one of
+// the vault.
 func (w *worker) stageVersion(ctx context.Context, r io.Reader, was digest) (*vault.Staged, error) {
 	var like []vault.Digest
 	if was != (digest{}) {
@@ -219,7 +220,7 @@ func (w *worker) stageVersion(ctx context.Context, r io.Reader, was digest) (*va
 // An erringReader remembers the error of its reader.
 type erringReader struct {
 	r   io.Reader
-	err error // but the end
+	err error // except io.EOF
 }
 
 func (e *erringReader) Read(p []byte) (int, error) {
@@ -230,7 +231,7 @@ func (e *erringReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// gather takes a staged version, and commits those there are when they are
+// gather adds a staged version, and commits the collected ones when there are
 // enough.
 func (b *batch) gather(ctx context.Context, s *vault.Staged) error {
 	b.mu.Lock()
@@ -244,12 +245,12 @@ func (b *batch) gather(ctx context.Context, s *vault.Staged) error {
 	return b.commitVersions(ctx, full)
 }
 
-// commitVersions makes versions durable. Without that nothing may name them.
+// commitVersions makes versions durable. Before that nothing may name them.
 func (b *batch) commitVersions(ctx context.Context, staged []*vault.Staged) error {
 	if len(staged) == 0 {
 		return nil
 	}
-	defer closeAll(staged) // does nothing to what was committed
+	defer closeAll(staged) // no effect on committed ones
 	if err := b.keeper.opts.Vault.Commit(ctx, staged...); err != nil {
 		return fmt.Errorf("%w: %w", errKeep, err)
 	}
@@ -258,14 +259,14 @@ func (b *batch) commitVersions(ctx context.Context, staged []*vault.Staged) erro
 
 func closeAll(staged []*vault.Staged) {
 	for _, s := range staged {
-		_ = s.Close() // nothing of it is wanted
+		_ = s.Close() // it is discarded
 	}
 }
 
-// keepRows tells the index of versions that no change will tell of: those of
-// resources that are what they were. It comes before their records name them, so
-// that they never name what the index does not know; how often that is done does
-// not matter, for the same version gets the same datetime.
+// keepRows adds versions to the index that are not part of a change: those of
+// unchanged resources. It runs before their records name them, so that records
+// never name a version that is not in the index; it may be repeated, because the
+// same version gets the same datetime.
 func (b *batch) keepRows(ctx context.Context) error {
 	if len(b.versions.rows) == 0 {
 		return nil
@@ -276,7 +277,7 @@ func (b *batch) keepRows(ctx context.Context) error {
 	return nil
 }
 
-// notBefore is the time that sorts after t in the index.
+// notBefore returns the time that sorts after t in the index.
 func notBefore(t, before time.Time) time.Time {
 	if t = t.UTC().Truncate(microsecond); t.After(before) {
 		return t

@@ -12,13 +12,12 @@ import (
 	"lockstep/resourcesync"
 )
 
-// indexEach is how many changes or resources the index is told of at once.
+// indexEach is how many changes or resources are added to the index at once.
 const indexEach = 1000
 
-// applyIndexed applies updates and tells the index of versions what came of them.
-// Who reads the catalog through us waits for both, so that nothing is published
-// that the index does not know. Should it not be told, it is before the next
-// reading.
+// applyIndexed applies updates and adds the results to the index of versions.
+// Readers of the catalog wait for both, so that nothing is published that is not
+// in the index. If indexing fails, it is done before the next read.
 func (b *batch) applyIndexed(ctx context.Context, updates []catalog.Update) (catalog.Applied, error) {
 	if b.opts.Versions == nil {
 		return b.Catalog.Apply(ctx, b.set, updates)
@@ -78,7 +77,7 @@ func (r *recorder) Changes(ctx context.Context, set string, after catalog.Seq) i
 	}
 }
 
-// settle waits until the index of versions knows all that the catalog holds, if
+// settle waits until the index of versions is up to date with the catalog, if
 // the set's history has begun: before, nothing can have been published.
 func (r *recorder) settle(ctx context.Context) error {
 	if r.opts.Versions == nil {
@@ -94,7 +93,8 @@ func (r *recorder) settle(ctx context.Context) error {
 	return r.index(ctx)
 }
 
-// index brings the index of versions in step with the catalog. It is held.
+// index updates the index of versions from the catalog. The caller holds
+// indexing.
 func (r *recorder) index(ctx context.Context) error {
 	if r.indexed {
 		return nil
@@ -119,7 +119,7 @@ func (r *recorder) index(ctx context.Context) error {
 	return nil
 }
 
-// indexChanges tells the index of the changes after cursor.
+// indexChanges adds the changes after cursor to the index.
 func (r *recorder) indexChanges(ctx context.Context, cursor catalog.Seq) error {
 	for {
 		var changes []catalog.Change
@@ -145,7 +145,7 @@ func (r *recorder) indexChanges(ctx context.Context, cursor catalog.Seq) error {
 	}
 }
 
-// rows returns what the index is told of changes.
+// rows returns the rows of the index for changes.
 func (r *recorder) rows(ctx context.Context, changes []catalog.Change) ([]memento.Version, error) {
 	uris := make([]string, len(changes))
 	for i := range changes {
@@ -169,10 +169,10 @@ func (r *recorder) rows(ctx context.Context, changes []catalog.Change) ([]mement
 	return rows, nil
 }
 
-// rowOf returns what the index is told of a record, or of a deletion, that came
-// after before. Of a resource of which there never was a version it is told
-// nothing, nor of what came before the version it knows; of one that has changed
-// without a new version, that there was something which was not kept.
+// rowOf returns the row of the index for a record, or for a deletion, that came
+// after before. There is none for a resource that never had a version, nor for
+// what precedes the indexed version; for a resource that has changed without a
+// new version, the row says that there was a version which was not stored.
 func (r *recorder) rowOf(rec *catalog.Record, deleted bool, before memento.Version) (memento.Version, bool) {
 	gone := memento.Version{URI: rec.URI, At: notBefore(rec.EventTime, before.At), Gone: true, Event: rec.EventTime, Seq: int64(rec.Seq)}
 	news := !before.IsZero() && gone.Seq > before.Seq
@@ -189,8 +189,8 @@ func (r *recorder) rowOf(rec *catalog.Record, deleted bool, before memento.Versi
 	return gone, news && (!before.Gone || before.Length >= 0)
 }
 
-// indexAll compares the index with what the catalog holds now, where the changes
-// since it was told are not kept.
+// indexAll compares the index with the current content of the catalog, if the
+// changes since the last update are no longer stored.
 func (r *recorder) indexAll(ctx context.Context, st *catalog.Status) error {
 	for from := ""; ; {
 		var page []catalog.Record
@@ -219,10 +219,10 @@ func (r *recorder) indexAll(ctx context.Context, st *catalog.Status) error {
 	return nil
 }
 
-// after returns the least URI beyond uri that there can be.
+// after returns the lowest URI above uri.
 func after(uri string) string { return uri + "\x01" }
 
-// indexPage tells the index of resources as they are.
+// indexPage adds current resources to the index.
 func (r *recorder) indexPage(ctx context.Context, page []catalog.Record) error {
 	uris := make([]string, len(page))
 	for i := range page {
@@ -247,7 +247,7 @@ func (r *recorder) indexPage(ctx context.Context, page []catalog.Record) error {
 	return nil
 }
 
-// indexGone tells the index which resources are there no more.
+// indexGone records deleted resources in the index.
 func (r *recorder) indexGone(ctx context.Context, st *catalog.Status) error {
 	next, stop := iter.Pull2(r.Catalog.Resources(ctx, r.set, catalog.Range{}))
 	defer stop()

@@ -11,21 +11,22 @@ import (
 	"lockstep/vault"
 )
 
-// adoptEach is how many resources are looked at before their versions are kept.
+// adoptEach is how many resources are examined before their versions are
+// stored.
 const adoptEach = 1000
 
-// An Adoption is what an Adopt or a Withdraw came to.
+// An Adoption is the result of an Adopt or a Withdraw.
 type Adoption struct {
-	Resources int64 // looked at
+	Resources int64 // examined
 	Changed   int64 // that got a version, or lost the link to one
-	Missing   int64 // whose bytes cannot be had now
+	Missing   int64 // whose bytes are unavailable now
 }
 
-// Adopt keeps a version of every resource of the set that has none: what was
-// there before versions were kept. It costs a reading of all that has none, and no
-// change is numbered, unless one turns out to have changed. It may be cut short
-// and repeated, and run beside everything else. onEach is told how far it is, now
-// and then; it may be nil.
+// Adopt stores a version of every resource of the set that has none because it
+// existed before versions were stored. It reads all such resources; no change is
+// numbered, unless a resource turns out to have changed. Adopt may be canceled and
+// repeated, and run concurrently with all other methods. It calls onEach with its
+// progress from time to time; onEach may be nil.
 func (k *Keeper) Adopt(ctx context.Context, set string, onEach func(Adoption)) (Adoption, error) {
 	r, err := k.recorderOf(set)
 	if err != nil {
@@ -47,23 +48,23 @@ func (k *Keeper) Adopt(ctx context.Context, set string, onEach func(Adoption)) (
 	return a, err
 }
 
-// Missing reports whether there may be resources of which no version could be
-// kept, so that another Adopt may help.
+// Missing reports whether there may be resources whose version could not be
+// stored, so that another Adopt may help.
 func (k *Keeper) Missing(set string) bool {
 	r, err := k.recorderOf(set)
 	return err == nil && r.missing.Load()
 }
 
-// Waiting reports whether changes of the set were left out, since it was asked
-// last, because the vault did not take their versions: what fills the set should
-// offer them again, by comparing all.
+// Waiting reports whether changes of the set were left out since the last call
+// because the vault did not accept their versions: the intake should then offer
+// them again by a full comparison.
 func (k *Keeper) Waiting(set string) bool {
 	r, err := k.recorderOf(set)
 	return err == nil && r.waits.Swap(false)
 }
 
-// Withdraw takes the links to versions from the resources of the set; no change
-// is numbered. What has been published of the past names them all the same.
+// Withdraw removes the links to versions from the resources of the set; no
+// change is numbered. Already published changes still name them.
 func (k *Keeper) Withdraw(ctx context.Context, set string, onEach func(Adoption)) (Adoption, error) {
 	r, err := k.recorderOf(set)
 	if err != nil {
@@ -114,8 +115,8 @@ func (r *recorder) reapply(ctx context.Context, due func(*catalog.Record) bool, 
 	}
 }
 
-// applyDue does so with some of them, as they are now, and returns how many are
-// not due any more.
+// applyDue does so with some of them, in their current state, and returns how
+// many are no longer due.
 func (r *recorder) applyDue(ctx context.Context, uris []string, due func(*catalog.Record) bool, update func(*catalog.Record) catalog.Update) (done int64, err error) {
 	if len(uris) == 0 {
 		return 0, nil
@@ -161,7 +162,7 @@ func (r *recorder) applyDue(ctx context.Context, uris []string, due func(*catalo
 }
 
 // Retain drops the versions of a set that the policy does not keep (ME-RET-01).
-// Their bytes stay until a [Keeper.SweepVersions].
+// Their bytes remain until a [Keeper.SweepVersions].
 func (k *Keeper) Retain(ctx context.Context, set string, p memento.Policy) (memento.Retained, error) {
 	r, err := k.recorderOf(set)
 	if err != nil {
@@ -177,7 +178,7 @@ func (k *Keeper) Retain(ctx context.Context, set string, p memento.Policy) (meme
 // dropEach is how many versions are dropped at once.
 const dropEach = 1000
 
-// DropVersions drops all versions of a set, which need not be one that keeps any.
+// DropVersions drops all versions of a set, which need not store versions now.
 func (k *Keeper) DropVersions(ctx context.Context, set string) (n int64, err error) {
 	var vs []memento.Version
 	drop := func() error {
@@ -205,9 +206,9 @@ func (k *Keeper) DropVersions(ctx context.Context, set string) (n int64, err err
 	return n, nil
 }
 
-// SweepVersions removes the bytes of versions that the index does not know. It may
-// run beside everything else. All sets that keep versions, or did, must have been
-// given to [Keeper.Catalog] before.
+// SweepVersions removes the bytes of versions that are not in the index. It may
+// run concurrently with all other methods. All sets that keep versions, or did,
+// must have been passed to [Keeper.Catalog] before.
 func (k *Keeper) SweepVersions(ctx context.Context) (vault.Swept, error) {
 	if k.opts.Vault == nil {
 		return vault.Swept{}, nil
@@ -233,8 +234,8 @@ func (k *Keeper) neededVersions(ctx context.Context) iter.Seq2[vault.Digest, err
 	}
 }
 
-// neededVersions yields those of the set: what the index knows, and before it knows
-// any, what the records name.
+// neededVersions yields those of the set: the versions in the index, and before it
+// has any, those that the records name.
 func (r *recorder) neededVersions(ctx context.Context) iter.Seq2[vault.Digest, error] {
 	return func(yield func(vault.Digest, error) bool) {
 		if err := r.settle(ctx); err != nil {
@@ -272,5 +273,5 @@ func (k *Keeper) versioned() []*recorder {
 	return slices.DeleteFunc(k.all(), func(r *recorder) bool { return r.opts.Versions == nil })
 }
 
-// Captured returns how many versions were kept since the Keeper was made.
+// Captured returns how many versions were stored since the Keeper was created.
 func (k *Keeper) Captured() int64 { return k.captured.Load() }

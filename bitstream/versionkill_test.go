@@ -51,8 +51,8 @@ func pastOnDisk(t *testing.T, root, state string) (*past, *intake.Dir) {
 }
 
 // TestVersionsKilled: a process that scans, drops and sweeps while files change,
-// and is killed at any moment, leaves every version a change names, and every one
-// the index knows, with its bytes (ME-RET-01).
+// and is killed at any moment, leaves every version that a change names, and
+// every one in the index, with its bytes (ME-RET-01).
 func TestVersionsKilled(t *testing.T) {
 	t.Parallel()
 	if root := os.Getenv("VERSIONS_TEST_KILL"); root != "" {
@@ -120,7 +120,7 @@ func keepOn(t *testing.T, p *past, dir *intake.Dir, alive string) {
 		must(t, os.WriteFile(alive, nil, 0o644))
 		switch i % 4 {
 		case 0:
-			if old := m.Seq - 10; old > 0 { // those changes are published no more
+			if old := m.Seq - 10; old > 0 { // earlier changes are no longer published
 				for c, err := range p.inner.Changes(ctx, set, 0) {
 					must(t, err)
 					if c.Seq >= old {
@@ -142,7 +142,8 @@ func keepOn(t *testing.T, p *past, dir *intake.Dir, alive string) {
 	}
 }
 
-// TestVersionsSideBySide: versions are kept, dropped and swept, while others read.
+// TestVersionsSideBySide: versions are stored, dropped and swept concurrently with
+// reads.
 func TestVersionsSideBySide(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -202,7 +203,7 @@ func TestVersionsSideBySide(t *testing.T) {
 			if !a.Known {
 				return fmt.Errorf("change %d names a version nobody knows", c.Seq)
 			}
-			if c.Seq > m.Seq-10 { // no less are published
+			if c.Seq > m.Seq-10 { // at least these are published
 				if err := p.vault.Verify(ctx, vault.Digest([]byte(c.Hashes[0].Digest))); err != nil {
 					return fmt.Errorf("change %d of %d: %w", c.Seq, m.Seq, err)
 				}

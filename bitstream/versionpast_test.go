@@ -16,8 +16,8 @@ import (
 	"lockstep/vault"
 )
 
-// A past is a set of which versions are kept, filled by hand: what a resource
-// holds is what files say, whatever an update says.
+// A past is a set with versions, filled by the test: the content of a resource
+// is in files, whatever an update says.
 type past struct {
 	t      tb
 	inner  catalog.Catalog
@@ -48,7 +48,7 @@ func newPast(t tb, change ...func(*past)) *past {
 	return p
 }
 
-// restart begins with what is stored.
+// restart starts again with the stored state.
 func (p *past) restart() {
 	p.vault = vault.New(p.blobs, vault.Options{})
 	p.keeper = bitstream.New(new(blob.Mem), bitstream.Options{Vault: p.vault, Index: p.index})
@@ -70,7 +70,7 @@ func (p *past) mark() catalog.Mark {
 	return m
 }
 
-// put makes a file hold text and returns the update that says so.
+// put sets the content of a file and returns the update for it.
 func (p *past) put(name, text string, lastmod time.Time) catalog.Update {
 	uri := base + name
 	p.files[uri] = text
@@ -118,8 +118,8 @@ func (p *past) versions(name string) []memento.Version {
 	return all
 }
 
-// story tells the versions of a resource in words: the first digit of the digest's
-// text, or what is not there.
+// story describes the versions of a resource: the first digit of the digest's
+// text, or that it does not exist.
 func (p *past) story(name string) string {
 	p.t.Helper()
 	var words []string
@@ -155,8 +155,8 @@ func (p *past) text(v memento.Version) string {
 	return string(data)
 }
 
-// check tests what holds at all times: every record and change that names a version
-// is right, and that version is there (ME-RS-02, ME-RS-03).
+// check checks the invariants: every version that a record or change names is
+// correct and available (ME-RS-02, ME-RS-03).
 func (p *past) check() {
 	p.t.Helper()
 	look := func(r *catalog.Record) {

@@ -14,27 +14,27 @@ import (
 )
 
 // deltaMagic begins a delta: a skippable frame's header, so that tools which
-// know only plain Zstandard pass over it, and the dictionary's SHA-256 follows
-// (RFC 9842, section 5).
+// know only plain Zstandard skip it, followed by the dictionary's SHA-256 (RFC
+// 9842, section 5).
 var deltaMagic = [8]byte{0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0}
 
 const deltaHeader = len(deltaMagic) + sha256.Size
 
-// maxDelta is up to how many bytes deltas are applied to: the old bytes and as
-// much of the new ones are held in memory.
+// maxDelta is the maximum size of contents that deltas are applied to: the old
+// bytes and as much of the new ones are held in memory.
 const maxDelta = 16 << 20
 
 // A reader of RFC 9842 need not accept a window, here the length of the new
 // bytes, above 8 MiB or 1.25 times the dictionary, whichever is more.
 const deltaWindow = 8 << 20
 
-// DeltaFits reports whether a delta between bytes of these lengths can be read
-// by any reader of RFC 9842.
+// DeltaFits reports whether every reader of RFC 9842 can read a delta between
+// bytes of these lengths.
 func DeltaFits(before, after int64) bool { return after <= max(deltaWindow, before+before/4) }
 
-// smallDelta is up to how many bytes, old and new together, are compressed by
-// the encoder that is kept at hand and takes a millisecond. Beyond them it loses
-// sight of what is far back, and one is made that takes ten times as long.
+// smallDelta is the size, old and new together, up to which a pooled encoder is
+// used, which takes a millisecond. For larger contents it loses matches that are
+// far back, and a separate encoder is created, which takes ten times as long.
 const smallDelta = 512 << 10
 
 // Deltas makes deltas. Its methods are safe for concurrent use.
@@ -69,11 +69,11 @@ func (d *Deltas) Make(before, after []byte) ([]byte, error) {
 	return e.EncodeAll(after, out), nil
 }
 
-// ApplyDelta returns what patch, of type [TypeDelta], makes of old: at most
-// limit bytes, else [ErrTooLarge]. A patch of other bytes than old is refused
-// with [ErrInvalid] before anything is unpacked, and so is one that is damaged.
+// ApplyDelta applies patch, of type [TypeDelta], to old and returns at most
+// limit bytes, else [ErrTooLarge]. It refuses a patch for other bytes than old
+// with [ErrInvalid] before decompressing anything, and also a damaged one.
 // Memory is bounded by limit, whatever patch claims. The caller verifies the
-// result against the hash that was announced (RS-REL-34).
+// result against the announced hash (RS-REL-34).
 func ApplyDelta(old, patch []byte, limit int64) ([]byte, error) {
 	var out bytes.Buffer
 	if err := unpack(&out, old, patch, max(limit, 0)); err != nil {
@@ -82,14 +82,14 @@ func ApplyDelta(old, patch []byte, limit int64) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// DeltaYields reports whether patch makes of old the bytes of after, without holding
-// them a second time.
+// DeltaYields reports whether applying patch to old gives the bytes of after,
+// without holding them a second time.
 func DeltaYields(old, patch, after []byte) bool {
 	c := &comparer{after}
 	return unpack(c, old, patch, int64(len(after))) == nil && len(c.rest) == 0
 }
 
-// A comparer refuses all but the bytes that are left.
+// A comparer accepts only the expected bytes.
 type comparer struct{ rest []byte }
 
 func (c *comparer) Write(p []byte) (int, error) {
@@ -100,7 +100,7 @@ func (c *comparer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// unpack writes to w what patch makes of old.
+// unpack writes the result of applying patch to old to w.
 func unpack(w io.Writer, old, patch []byte, limit int64) error {
 	if len(patch) < deltaHeader || !bytes.Equal(patch[:len(deltaMagic)], deltaMagic[:]) {
 		return fmt.Errorf("does not begin like one: %w", ErrInvalid)
@@ -135,8 +135,8 @@ func unpack(w io.Writer, old, patch []byte, limit int64) error {
 	return nil
 }
 
-// decoderWindow returns the largest window accepted for results up to limit:
-// one that is no single segment may claim more than it fills.
+// decoderWindow returns the largest window accepted for results up to limit: a
+// frame that is not a single segment may claim a larger window than it fills.
 func decoderWindow(limit int64) uint64 {
 	return max(deltaWindow, min(uint64(limit)*2, math.MaxInt32))
 }

@@ -92,7 +92,7 @@ func TestDelta(t *testing.T) {
 	}
 }
 
-// TestDeltaZstd: the program everybody has applies a delta, header and all.
+// TestDeltaZstd: the zstd program applies a delta, including its header.
 func TestDeltaZstd(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("zstd")
@@ -109,7 +109,7 @@ func TestDeltaZstd(t *testing.T) {
 	}
 }
 
-// TestDeltaHostile: nothing a stranger writes takes memory beyond the limit.
+// TestDeltaHostile: no input uses memory beyond the limit.
 func TestDeltaHostile(t *testing.T) {
 	old := prose(1, 1000)
 	sum := sha256.Sum256(old)

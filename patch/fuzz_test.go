@@ -13,7 +13,7 @@ func refused(err error) bool {
 	return errors.Is(err, patch.ErrInvalid) || errors.Is(err, patch.ErrTooLarge)
 }
 
-// FuzzDelta: what was made applies, whatever the bytes; what was not is refused.
+// FuzzDelta: generated deltas apply, whatever the bytes; others are refused.
 func FuzzDelta(f *testing.F) {
 	f.Add([]byte("old bytes, a few of them"), []byte("new bytes, a few of them"), []byte("x"))
 	d, err := deltas.Make(prose(1, 3000), edit(prose(1, 3000), 2))
@@ -41,8 +41,8 @@ func FuzzDelta(f *testing.F) {
 	})
 }
 
-// FuzzJSONPatch: no patch does harm, a result is JSON, and what is made of two
-// documents turns one into the other.
+// FuzzJSONPatch: any patch is handled safely, a result is JSON, and a patch
+// made from two documents converts one to the other.
 func FuzzJSONPatch(f *testing.F) {
 	f.Add([]byte(object(1, "", 1)), []byte(`[{"op":"replace","path":"/version","value":2}]`), []byte(object(1, "", 2)))
 	f.Add([]byte(`{"a":[1,{"b":"\u0041"}]}`), []byte(`[{"op":"move","from":"/a/1","path":"/c"},{"op":"copy","from":"","path":"/d"}]`), []byte(`{"a":[1],"c":2}`))

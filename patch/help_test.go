@@ -26,4 +26,4 @@ func write(t tb, root, rel, text string) {
 	must(t, os.WriteFile(filepath.Join(root, rel), []byte(text), 0o644))
 }
 
-var deltas patch.Deltas // shared, so that encoders are used again
+var deltas patch.Deltas // shared, so that encoders are reused

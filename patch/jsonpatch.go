@@ -8,24 +8,24 @@ import (
 	"github.com/wI2L/jsondiff"
 )
 
-// A JSON Patch turns one JSON value into another, not bytes into bytes. What is
-// announced must yield the very bytes of the new version's hash (RS-REL-34), so
-// both sides agree on how the result is written, which is how the old version is
-// written: its layout (see layouts) and whether it ends in a newline; members in
-// the order of the old version, added ones behind them; what a patch does not
-// touch as it was spelt. Where the new version is not written so there is no
-// JSON Patch of it, only a delta.
+// A JSON Patch converts one JSON value to another, not bytes to bytes. The
+// result must have exactly the bytes of the new version's hash (RS-REL-34), so
+// both sides must agree on its form, which is that of the old version: its
+// layout (see layouts) and whether it ends in a newline; members in the order of
+// the old version, added ones after them; unchanged values in their spelling. If
+// the new version has another form there is no JSON Patch for it, only a delta.
 
-// maxJSON is up to how many bytes of JSON are patched as such: trees take many
-// times the memory of their text, and a delta serves large documents better.
+// maxJSON is the maximum size of JSON documents that are patched as such: trees
+// take many times the memory of their text, and a delta suits large documents
+// better.
 const maxJSON = 1 << 20
 
-// maxPatchWork bounds what a JSON Patch can make us do, counted in
-// members and bytes looked at: a second or two.
+// maxPatchWork bounds the work of applying a JSON Patch, counted in visited
+// members and bytes: a second or two.
 const maxPatchWork = 1 << 28
 
-// MakeJSON returns a JSON Patch that turns before into after, or nil if there is
-// none that does, byte for byte.
+// MakeJSON returns a JSON Patch that converts before to after, byte for byte, or
+// nil if there is none.
 func MakeJSON(before, after []byte) []byte {
 	if len(before) > maxJSON || len(after) > maxJSON || !hasLayout(before) || !hasLayout(after) {
 		return nil
@@ -49,15 +49,15 @@ func hasLayout(doc []byte) bool {
 	return err == nil
 }
 
-// unmarshalExact keeps numbers as they are spelt.
+// unmarshalExact keeps the spelling of numbers.
 func unmarshalExact(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	return d.Decode(v)
 }
 
-// encodeOperations writes a patch as RFC 6902 has it, without the escapes that
-// package json adds for the sake of HTML: they would end up in the document.
+// encodeOperations encodes a patch according to RFC 6902, without the escapes
+// that package json adds for HTML: they would become part of the document.
 func encodeOperations(ops jsondiff.Patch) ([]byte, error) {
 	type plain struct {
 		Op    string `json:"op"`
@@ -88,13 +88,13 @@ func encodeOperations(ops jsondiff.Patch) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// ApplyJSON returns what patch, of type [TypeJSON] (RFC 6902), makes of the JSON
-// document old, written in the layout of old: at most limit bytes, and at most
-// 1 MiB, else [ErrTooLarge]. That holds for old and patch, too. A patch that is
-// none, or does not apply, or a document in a layout that is none of ours, is
-// refused with [ErrInvalid]. Time and memory are bounded, whatever patch holds.
-// The caller verifies the result against the hash that was announced
-// (RS-REL-34); one of another Source may well be written in another manner.
+// ApplyJSON applies patch, of type [TypeJSON] (RFC 6902), to the JSON document
+// old and returns the result in the layout of old. old, patch and result may
+// have at most limit bytes and at most 1 MiB, else ApplyJSON returns
+// [ErrTooLarge]. It returns [ErrInvalid] for an invalid patch, one that does not
+// apply, or a document in an unknown layout. Time and memory are bounded,
+// whatever patch contains. The caller verifies the result against the announced
+// hash (RS-REL-34); another Source may well use another form.
 func ApplyJSON(old, patch []byte, limit int64) ([]byte, error) {
 	out, err := applyJSON(old, patch, limit, func(p *patching) error {
 		var ops []operation
@@ -117,7 +117,7 @@ func ApplyJSON(old, patch []byte, limit int64) ([]byte, error) {
 	return out, nil
 }
 
-// applyJSON has change patch the tree of old, and writes it in old's layout.
+// applyJSON makes change patch the tree of old, and writes it in old's layout.
 func applyJSON(old, patch []byte, limit int64, change func(*patching) error) ([]byte, error) {
 	limit = min(max(limit, 0), maxJSON)
 	if len(old) > maxJSON || len(patch) > maxJSON {

@@ -24,11 +24,11 @@ func object(seed int, indent string, version int) string {
 		return b.String()
 	}
 	var out bytes.Buffer
-	_ = json.Indent(&out, b.Bytes(), "", indent) // it is JSON
+	_ = json.Indent(&out, b.Bytes(), "", indent) // it is valid JSON
 	return out.String() + "\n"
 }
 
-// TestJSONPatchVectors: what RFC 6902 says, mostly in its appendix A.
+// TestJSONPatchVectors: the examples of RFC 6902, mostly from its appendix A.
 func TestJSONPatchVectors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ doc, patch, want string }{ // want "": refused
@@ -81,8 +81,8 @@ func TestJSONPatchVectors(t *testing.T) {
 	}
 }
 
-// TestJSONPatchLayouts: a patch is made where it yields the very bytes, in any
-// common layout.
+// TestJSONPatchLayouts: a patch is made if it yields exactly the new bytes, in
+// any common layout.
 func TestJSONPatchLayouts(t *testing.T) {
 	t.Parallel()
 	python := func(s string) string {
@@ -144,7 +144,7 @@ func sameJSON(a, b []byte) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// TestJSONPatchHostile: nothing a stranger writes takes long, or much memory.
+// TestJSONPatchHostile: no input takes long, or much memory.
 func TestJSONPatchHostile(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 9000) + strings.Repeat("]", 9000)

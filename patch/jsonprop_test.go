@@ -37,8 +37,8 @@ func value(t *rapid.T, depth int) any {
 	return rapid.StringMatching(`[a-c<&"\\/~é ]{0,5}`).Draw(t, "string")
 }
 
-// name draws the name of a member: never empty, of which the other
-// implementation has its own idea.
+// name draws the name of a member: never empty, because the other
+// implementation handles empty names differently.
 func name(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"a", "b", "c", "a/b", "~", "~1", "é", `"`, "0", "-"}).Draw(t, "name")
 }
@@ -75,9 +75,9 @@ func encode(t tb, v any) []byte {
 	return b
 }
 
-// TestJSONPatchOther: random patches come out as another implementation has
-// them, and are refused where it refuses them. Tests are left out: on some it
-// panics.
+// TestJSONPatchOther: random patches give the same result with another
+// implementation, and are refused if it refuses them. There are no test
+// operations: some make it panic.
 func TestJSONPatchOther(t *testing.T) {
 	t.Parallel()
 	applied := 0
@@ -93,7 +93,8 @@ func TestJSONPatchOther(t *testing.T) {
 				case "move", "copy":
 					op["from"] = pointer(t, doc)
 				}
-				// Of the whole document, and of moving into itself, the other has ideas of its own.
+				// The other implementation differs on operations on the whole document, and on
+				// moving a value into itself.
 				if from, ok := op["from"].(string); op["path"] == "" || ok && (from == "" || strings.HasPrefix(op["path"].(string), from)) {
 					continue
 				}
@@ -120,9 +121,9 @@ func TestJSONPatchOther(t *testing.T) {
 	}
 }
 
-// TestJSONPatchMade: of any two documents with sorted members, as programs write
-// them, a patch is made that yields the second, if it adds no member before
-// another.
+// TestJSONPatchMade: for any two documents with sorted members, as programs
+// write them, a patch is made that yields the second, if it adds no member
+// before another.
 func TestJSONPatchMade(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

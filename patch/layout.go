@@ -6,17 +6,17 @@ import (
 	"fmt"
 )
 
-// A layout is a way to write JSON: what stands between its tokens.
+// A layout is a format of JSON: the text between its tokens.
 type layout struct {
-	lines   bool   // each member on a line of its own, ...
+	lines   bool   // each member on a separate line, ...
 	indent  string // ... with this before it for each level
-	comma   string // else, what follows a comma
-	colon   string // what follows a colon
+	comma   string // else, text after a comma
+	colon   string // text after a colon
 	newline bool   // at the end of the document
 }
 
-// layouts are the ways programs write JSON: without any blanks; as Python does;
-// in lines, indented by two blanks, four, or a tab.
+// layouts are the common formats of JSON: without any blanks; as written by
+// Python; in lines, indented by two blanks, four, or a tab.
 var layouts = [...]layout{
 	{},
 	{comma: " ", colon: " "},
@@ -42,9 +42,9 @@ func readJSON(doc []byte) (compact []byte, _ layout, err error) {
 	return nil, layout{}, fmt.Errorf("%w: the document is in no common layout", ErrInvalid)
 }
 
-// render writes a compact JSON document in the layout, unless that takes more
-// than limit bytes. Indentation can make much of little, so it never writes
-// noticeably more.
+// render writes a compact JSON document in the layout, unless the result
+// exceeds limit bytes. Indentation can enlarge a document greatly, so render
+// never writes much more than limit.
 func (l layout) render(compact []byte, limit int) (_ []byte, ok bool) {
 	if len(compact) > limit {
 		return nil, false
@@ -95,7 +95,8 @@ func (l layout) render(compact []byte, limit int) (_ []byte, ok bool) {
 	return out, len(out) <= limit
 }
 
-// stringLen returns the length of the JSON string that valid JSON begins with.
+// stringLen returns the length of the JSON string at the beginning of valid
+// JSON.
 func stringLen(b []byte) int {
 	for i := 1; ; i++ {
 		switch b[i] {

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// ApplyMerge returns what patch, of type [TypeMerge] (RFC 7396), makes of the
-// JSON document old: an object's members replace or, where they are null,
-// remove those of the same name, and what is no object replaces all. The result
-// is written, and bounded, as that of [ApplyJSON].
+// ApplyMerge applies patch, of type [TypeMerge] (RFC 7396), to the JSON
+// document old: an object's members replace or, if they are null, remove those
+// of the same name, and any other value replaces everything. The form and
+// limits of the result are those of [ApplyJSON].
 func ApplyMerge(old, patch []byte, limit int64) ([]byte, error) {
 	out, err := applyJSON(old, patch, limit, func(p *patching) error {
 		var merge bytes.Buffer
@@ -27,8 +27,8 @@ func ApplyMerge(old, patch []byte, limit int64) ([]byte, error) {
 	return out, nil
 }
 
-// merge returns what the compact JSON of a merge patch makes of in, which is nil
-// where there is nothing yet.
+// merge applies a merge patch in compact JSON to in, which is nil if there is no
+// value yet.
 func (p *patching) merge(in *tree, patch []byte, depth int) (*tree, error) {
 	if err := p.spend(1); err != nil {
 		return nil, err

@@ -10,7 +10,8 @@ import (
 	"lockstep/patch"
 )
 
-// TestMergePatchVectors: what RFC 7396 says, in its appendix A and its example.
+// TestMergePatchVectors: the examples of RFC 7396, from its appendix A and its
+// text.
 func TestMergePatchVectors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ doc, patch, want string }{ // want "": refused
@@ -66,7 +67,8 @@ func TestMergePatchHostile(t *testing.T) {
 	}
 }
 
-// TestApplyTypes: a patch is what its media type says, however it is spelt.
+// TestApplyTypes: the media type determines the format of a patch, in any
+// spelling.
 func TestApplyTypes(t *testing.T) {
 	t.Parallel()
 	old, ops := []byte(`{"a":1}`), []byte(`[{"op":"remove","path":"/a"}]`)
@@ -82,7 +84,7 @@ func TestApplyTypes(t *testing.T) {
 	}
 }
 
-// FuzzMergePatch: no patch does harm, and a result is JSON.
+// FuzzMergePatch: any patch is handled safely, and a result is JSON.
 func FuzzMergePatch(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":1},"c":[1]}`), []byte(`{"a":{"b":null,"d":2},"c":{}}`))
 	f.Add([]byte("[\n\t1\n]\n"), []byte(`{"a":null}`))

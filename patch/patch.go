@@ -28,8 +28,8 @@ import (
 
 // The media types of patches (RS-REL-31, RS-REL-32).
 const (
-	// TypeDelta is our own name for "dictionary-compressed Zstandard"
-	// (RFC 9842): the previous bytes are the dictionary.
+	// TypeDelta is Lockstep's own name for "dictionary-compressed Zstandard" (RFC
+	// 9842): the previous bytes are the dictionary.
 	TypeDelta = "application/vnd.lockstep.dcz"
 
 	TypeJSON  = "application/json-patch+json"
@@ -38,21 +38,19 @@ const (
 )
 
 var (
-	// ErrInvalid reports bytes that are no patch of that type, or none that
-	// applies to what it was applied to.
+	// ErrInvalid reports bytes that are not a valid patch of their type, or a patch
+	// that does not apply to the old version.
 	ErrInvalid = errors.New("not a patch of these bytes")
 
-	// ErrTooLarge reports a patch whose result, or whose work, exceeds the
-	// limit.
+	// ErrTooLarge reports a patch whose result, or whose work, exceeds the limit.
 	ErrTooLarge = errors.New("patch exceeds the limit")
 
-	// ErrType reports a media type that is none of a patch known here.
+	// ErrType reports a media type that is not that of a supported patch.
 	ErrType = errors.New("unknown type of patch")
 )
 
 // appliers are the functions that apply a patch, by its media type. The second
-// names are printed in the standard by mistake, and read all the same
-// (RS-REL-32).
+// names are misprints in the standard that are accepted too (RS-REL-32).
 var appliers = map[string]func(old, patch []byte, limit int64) ([]byte, error){
 	TypeDelta:                         ApplyDelta,
 	TypeJSON:                          ApplyJSON,
@@ -62,12 +60,12 @@ var appliers = map[string]func(old, patch []byte, limit int64) ([]byte, error){
 	"application/patch-ops-error+xml": ApplyXML,
 }
 
-// Known reports whether [Apply] understands patches of a media type, with or
+// Known reports whether [Apply] supports patches of a media type, with or
 // without parameters.
 func Known(mediaType string) bool { return appliers[plainType(mediaType)] != nil }
 
-// MaxOld returns up to how many bytes of an old version a patch of a known type
-// is applied to: trees take many times the memory of their text.
+// MaxOld returns the maximum size of an old version for a patch of a known
+// type: trees take many times the memory of their text.
 func MaxOld(mediaType string) int64 {
 	switch plainType(mediaType) {
 	case TypeDelta:
@@ -78,10 +76,10 @@ func MaxOld(mediaType string) int64 {
 	return maxJSON
 }
 
-// Apply returns what a patch of a media type makes of old: at most limit bytes,
-// else [ErrTooLarge]. What is no patch, or none of old, is refused with
-// [ErrInvalid]; a type that is not [Known] with [ErrType]. Neither old nor patch
-// is changed.
+// Apply applies a patch of a media type to old and returns at most limit bytes,
+// else [ErrTooLarge]. It returns [ErrInvalid] for an invalid patch or one that
+// does not apply to old, and [ErrType] for a type that is not [Known]. It does
+// not modify old or patch.
 func Apply(mediaType string, old, patch []byte, limit int64) ([]byte, error) {
 	apply := appliers[plainType(mediaType)]
 	if apply == nil {
@@ -90,7 +88,7 @@ func Apply(mediaType string, old, patch []byte, limit int64) ([]byte, error) {
 	return apply(old, patch, limit)
 }
 
-// plainType is a media type without parameters, in lower case.
+// plainType returns a media type without parameters, in lower case.
 func plainType(mediaType string) string {
 	t, _, _ := strings.Cut(mediaType, ";")
 	return strings.ToLower(strings.TrimSpace(t))

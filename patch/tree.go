@@ -17,23 +17,23 @@ type operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// A tree is a JSON value, taken apart only as far as a patch has reached into
-// it. What it does not reach stays as it was spelt.
+// A tree is a JSON value, parsed only as far as a patch has reached into it.
+// Everything else keeps its spelling.
 type tree struct {
 	raw  []byte // compact JSON; nil once it is open
-	name []byte // of a member: a JSON string
+	name []byte // name of a member: a JSON string
 	kind byte   // '{' or '[' once it is open
 	kids []*tree
 }
 
-// patching is one application of a patch.
+// patching is the state of applying one patch.
 type patching struct {
 	root *tree
 	work int // see maxPatchWork
-	room int // bytes that may yet be added to the document by copying
+	room int // bytes that may still be added to the document by copying
 }
 
-// spend counts work, and says when it is too much.
+// spend counts work, and returns an error when it is too much.
 func (p *patching) spend(n int) error {
 	if p.work += n; p.work > maxPatchWork {
 		return fmt.Errorf("too much to do: %w", ErrTooLarge)
@@ -41,8 +41,8 @@ func (p *patching) spend(n int) error {
 	return nil
 }
 
-// apply applies one operation. A value that was refused half way leaves the tree
-// undefined: the patch as a whole has failed (RFC 6902, section 5).
+// apply applies one operation. After an error the tree is undefined: the patch
+// as a whole has failed (RFC 6902, section 5).
 func (p *patching) apply(o *operation) error {
 	if o.Path == nil {
 		return fmt.Errorf("%w: no path", ErrInvalid)
@@ -195,8 +195,8 @@ func (p *patching) test(path string, want []byte) error {
 	return nil
 }
 
-// equal compares as RFC 6902, section 4.6, has it: members in any order, numbers
-// by their value.
+// equal compares according to RFC 6902, section 4.6: members in any order,
+// numbers by their value.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -234,7 +234,7 @@ func (p *patching) get(path string) (*tree, error) {
 	return in.kids[i], nil
 }
 
-// find returns where the value at a JSON Pointer stands.
+// find returns the position of the value at a JSON Pointer.
 func (p *patching) find(path string) (in *tree, i int, err error) {
 	in, last, err := p.parent(path)
 	if err != nil {
@@ -274,7 +274,7 @@ func (p *patching) parent(path string) (in *tree, last string, err error) {
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// child returns which of the kids of in has that name.
+// child returns the index of the child of in with that name.
 func (p *patching) child(in *tree, name string) (int, error) {
 	if in.kind == '[' {
 		return index(name, len(in.kids))
@@ -288,7 +288,7 @@ func (p *patching) child(in *tree, name string) (int, error) {
 	return 0, fmt.Errorf("%w: no such member", ErrInvalid)
 }
 
-// index reads an array index below n.
+// index parses an array index below n.
 func index(s string, n int) (int, error) {
 	i, err := strconv.Atoi(s)
 	if err != nil || i < 0 || i >= n || strconv.Itoa(i) != s {
@@ -297,8 +297,8 @@ func index(s string, n int) (int, error) {
 	return i, nil
 }
 
-// member returns the index of the member of that name; of several the last, as
-// most readers of JSON have it.
+// member returns the index of the member with that name; of several the last,
+// like most readers of JSON.
 func (t *tree) member(name string) int {
 	for i, kid := range slices.Backward(t.kids) {
 		if inner := kid.name[1 : len(kid.name)-1]; bytes.IndexByte(inner, '\\') < 0 {
@@ -315,7 +315,7 @@ func (t *tree) member(name string) int {
 	return -1
 }
 
-// open takes an object or array apart, one level deep.
+// open parses an object or array, one level deep.
 func (p *patching) open(t *tree) error {
 	if t.kind != 0 {
 		return nil
@@ -344,7 +344,7 @@ func (p *patching) open(t *tree) error {
 	return nil
 }
 
-// valueLen returns the length of the value that compact JSON begins with.
+// valueLen returns the length of the value at the beginning of compact JSON.
 func valueLen(b []byte) int {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -374,10 +374,10 @@ func valueLen(b []byte) int {
 // compact returns the document.
 func (p *patching) compact() ([]byte, error) { return p.write(nil, p.root, 0) }
 
-// maxDepth is how deep package json reads, and we write.
+// maxDepth is the maximum nesting depth of package json, and of the result.
 const maxDepth = 10_000
 
-// write appends a value that stands depth levels deep.
+// write appends a value at nesting depth depth.
 func (p *patching) write(dst []byte, t *tree, depth int) ([]byte, error) {
 	if t.kind == 0 {
 		return append(dst, t.raw...), p.spend(len(t.raw))
@@ -401,7 +401,7 @@ func (p *patching) write(dst []byte, t *tree, depth int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return append(dst, t.kind+2), nil // '}' and ']' follow two behind
+	return append(dst, t.kind+2), nil // '}' and ']' are '{' and '[' plus two
 }
 
 // quote returns a name as a JSON string, with no more escapes than it needs.
@@ -409,11 +409,11 @@ func quote(name string) []byte {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(name) // a string can be encoded, and a Buffer written
+	_ = e.Encode(name) // a string can always be encoded, and a Buffer never fails
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
 
-// clip shortens what a stranger wrote for an error.
+// clip shortens untrusted text for an error.
 func clip(s string) string {
 	const most = 64
 	if len(s) > most {

@@ -9,25 +9,25 @@ import (
 )
 
 // An XML patch is a list of operations that add, replace and remove nodes of a
-// tree (RFC 5261), within a root element (RFC 7351 has patch). The result has to
-// be the new version byte for byte, so nothing is read into a tree and written
-// again: what is not touched stays as it was spelt, and what is added is as it
-// is spelt in the patch, white space included.
+// tree (RFC 5261), within a root element (RFC 7351 defines patch). The result
+// must equal the new version byte for byte, so the document is not parsed and
+// written again: unchanged parts keep their spelling, and added ones have the
+// spelling of the patch, including white space.
 
-// maxXML is up to how many bytes of XML are patched as such, and a patch may
-// have.
+// maxXML is the maximum size of an XML document to be patched, and of a patch.
 const maxXML = 1 << 20
 
-// maxXMLWork bounds what an XML patch can make us do, counted in nodes and bytes
-// looked at or moved: half a second or so.
+// maxXMLWork bounds the work of applying an XML patch, counted in visited nodes
+// and visited or moved bytes: about half a second.
 const maxXMLWork = 1 << 25
 
-// ApplyXML returns what patch, of type [TypeXML], makes of the XML document old:
-// at most limit bytes. Old, patch and result have at most 1 MiB, else
-// [ErrTooLarge]. All is in UTF-8. A patch whose root is no list of operations, or
-// of which one does not apply, is refused with [ErrInvalid]. Prefixes of added
-// elements are those of old where it has others for the same namespaces; what it
-// lacks is declared. Time and memory are bounded, whatever patch holds.
+// ApplyXML applies patch, of type [TypeXML], to the XML document old and returns
+// at most limit bytes. Old, patch and result have at most 1 MiB, else it returns
+// [ErrTooLarge]. All are in UTF-8. It returns [ErrInvalid] for a patch whose root
+// is not a list of operations, or with an operation that does not apply. Prefixes
+// of added elements become those of old if it has others for the same namespaces;
+// missing ones are declared. Time and memory are bounded, whatever patch
+// contains.
 func ApplyXML(old, patch []byte, limit int64) ([]byte, error) {
 	out, err := applyXML(old, patch, min(max(limit, 0), maxXML))
 	if err != nil {
@@ -36,7 +36,7 @@ func ApplyXML(old, patch []byte, limit int64) ([]byte, error) {
 	return out, nil
 }
 
-// xmlPatching is one application of an XML patch.
+// xmlPatching is the state of applying one XML patch.
 type xmlPatching struct {
 	doc  *xmlNode
 	work int // see maxXMLWork
@@ -89,7 +89,7 @@ func isSpace(n *xmlNode) bool {
 	return n.kind == xmlText && len(bytes.Trim(n.open, " \t\r\n")) == 0
 }
 
-// apply carries out one operation.
+// apply applies one operation.
 func (p *xmlPatching) apply(root, op *xmlNode) error {
 	prefix, verb := splitName(op.name)
 	rootPrefix, _ := splitName(root.name)
@@ -140,7 +140,7 @@ func attrValues(n *xmlNode) (map[string]string, error) {
 	return values, nil
 }
 
-// add adds what op holds: RFC 5261, section 4.3.
+// add adds the content of op: RFC 5261, section 4.3.
 func (p *xmlPatching) add(t target, op *xmlNode, pos, kind string) error {
 	n := t.node
 	switch {
@@ -181,15 +181,15 @@ func (p *xmlPatching) add(t target, op *xmlNode, pos, kind string) error {
 	return p.put(in, i, i, nodes)
 }
 
-// besideRoot reports whether nodes can stand beside the root of a document.
+// besideRoot reports whether nodes are allowed beside the root of a document.
 func besideRoot(nodes []*xmlNode) bool {
 	return !slices.ContainsFunc(nodes, func(n *xmlNode) bool {
 		return n.kind != xmlComment && n.kind != xmlInstruction && !isSpace(n)
 	})
 }
 
-// put puts nodes in the place of those from i up to j, and joins texts that have
-// come together.
+// put replaces the nodes from i up to j by nodes, and joins texts that become
+// adjacent.
 func (p *xmlPatching) put(in *xmlNode, i, j int, nodes []*xmlNode) error {
 	if err := p.spend(len(in.kids) + len(nodes)); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (p *xmlPatching) put(in *xmlNode, i, j int, nodes []*xmlNode) error {
 	return p.join(in, i)
 }
 
-// join makes one text of two that stand before and at i.
+// join joins the two texts before and at i.
 func (p *xmlPatching) join(in *xmlNode, i int) error {
 	if i <= 0 || i >= len(in.kids) || in.kids[i-1].kind != xmlText || in.kids[i].kind != xmlText {
 		return nil
@@ -260,7 +260,7 @@ func isQName(name string) bool {
 	return true
 }
 
-// attrName returns the name that an attribute of a patch has at n.
+// attrName returns the name at n of an attribute of a patch.
 func (p *xmlPatching) attrName(n, op *xmlNode, name string) (string, error) {
 	uri, local, err := p.expand(op, name, false)
 	if err != nil || uri == "" {
@@ -276,7 +276,7 @@ func (p *xmlPatching) attrName(n, op *xmlNode, name string) (string, error) {
 	return prefix + ":" + local, err
 }
 
-// attrText returns what op holds as it stands between quotes.
+// attrText returns the content of op in the form for use between quotes.
 func (p *xmlPatching) attrText(op *xmlNode, quote byte) (string, error) {
 	var raw []byte
 	for _, kid := range op.kids {
@@ -298,7 +298,7 @@ func (p *xmlPatching) attrText(op *xmlNode, quote byte) (string, error) {
 	return strings.ReplaceAll(string(raw), "'", "&apos;"), nil
 }
 
-// replace replaces the target by what op holds: RFC 5261, section 4.4.
+// replace replaces the target by the content of op: RFC 5261, section 4.4.
 func (p *xmlPatching) replace(t target, op *xmlNode) error {
 	n := t.node
 	if t.attr != "" {

@@ -16,8 +16,8 @@ import (
 	"lockstep/patch"
 )
 
-// ops wraps operations in a document of RFC 7351, of which nothing has a
-// namespace but the operations.
+// ops wraps operations in a document of RFC 7351, in which only the operations
+// have a namespace.
 func ops(s string) string {
 	for _, verb := range []string{"add", "replace", "remove"} {
 		s = strings.ReplaceAll(strings.ReplaceAll(s, "<"+verb, "<p:"+verb), "</"+verb, "</p:"+verb)
@@ -27,8 +27,8 @@ func ops(s string) string {
 
 const note = "<?xml version='1.0'?>\n<!-- first -->\n<doc>\n  <note  a='1'\tb = \"x\" >This is a &#115;ample</note >\n  <foo a=\"1\"/>\n  <foo a=\"2\">two<!--c-->three<?do it?></foo>\n</doc>\n"
 
-// TestXMLPatchVectors: what RFC 5261 says, each operation with what it may be
-// applied to, and RFC 7351's example. Not a byte changes but those meant.
+// TestXMLPatchVectors: the rules of RFC 5261, each operation with every kind of
+// target, and the example of RFC 7351. Only the intended bytes change.
 func TestXMLPatchVectors(t *testing.T) {
 	t.Parallel()
 	type vector struct{ name, doc, ops, want string } // want "": refused
@@ -133,8 +133,8 @@ func TestXMLPatchVectors(t *testing.T) {
 	}
 }
 
-// TestXMLPatchNamespaces: names mean what they mean in the patch, and are
-// written as the document writes them.
+// TestXMLPatchNamespaces: names keep the meaning they have in the patch, and
+// are written with the prefixes of the document.
 func TestXMLPatchNamespaces(t *testing.T) {
 	t.Parallel()
 	const doc = `<doc xmlns="urn:1" xmlns:y="urn:2"><elem a="foo" y:b="1"><y:child/></elem><n xmlns="">x</n></doc>`
@@ -183,8 +183,8 @@ func TestXMLPatchNamespaces(t *testing.T) {
 	}
 }
 
-// TestXMLSelectorsOther: a program that knows all of XPath selects as many nodes
-// by the same selectors.
+// TestXMLSelectorsOther: a complete implementation of XPath selects the same
+// number of nodes with the same selectors.
 func TestXMLSelectorsOther(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("xmllint")
@@ -244,7 +244,7 @@ func TestXMLSelectorsOther(t *testing.T) {
 	}
 }
 
-// TestXMLPatchHostile: nothing a stranger writes takes long, or much memory.
+// TestXMLPatchHostile: no input takes long, or much memory.
 func TestXMLPatchHostile(t *testing.T) {
 	many := func(n int, s string) string { return strings.Repeat(s, n) }
 	wide := "<a>" + many(200_000, "<b/>") + "</a>"
@@ -299,8 +299,8 @@ func TestXMLPatchHostile(t *testing.T) {
 	}
 }
 
-// FuzzXMLPatch: no patch does harm, what is not touched stays, and a result is
-// XML again.
+// FuzzXMLPatch: any patch is handled safely, unchanged parts remain, and a
+// result is XML.
 func FuzzXMLPatch(f *testing.F) {
 	f.Add([]byte(note), []byte(ops(`<add sel="doc" pos="prepend"><x/></add><replace sel="doc/note/@a">2</replace><remove sel="doc/foo[1]" ws="both"/>`)))
 	f.Add([]byte(`<doc xmlns="urn:1" xmlns:y="urn:2"><y:c y:b="1"/></doc>`), []byte(`<p xmlns:q="urn:2" xmlns="urn:1"><add sel="doc/q:c"><q:z q:k="&lt;"><u/></q:z></add></p>`))

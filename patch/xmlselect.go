@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// A target is what a selector finds: a node, or an attribute or a declaration of
-// a namespace of one.
+// A target is the result of a selector: a node, or an attribute or namespace
+// declaration of one.
 type target struct {
 	node *xmlNode
 	attr string // as spelt in the start tag; "": the node itself
 }
 
-// find returns the one thing that a selector, in the operation op, means in the
-// document: RFC 5261, section 4.1, the subset of XPath that its schema allows.
+// find returns the one target that a selector in the operation op selects in
+// the document: RFC 5261, section 4.1, the subset of XPath that its schema
+// allows.
 func (p *xmlPatching) find(op *xmlNode, sel string) (target, error) {
 	s := &selector{p: p, op: op, rest: strings.TrimPrefix(strings.TrimSpace(sel), "/")}
 	wrong := func(err error) (target, error) {
@@ -55,14 +56,14 @@ var errSelector = fmt.Errorf("%w: not a selector of RFC 5261", ErrInvalid)
 
 func errFound(n int) error { return fmt.Errorf("%w: it selects %d nodes, not one", ErrInvalid, n) }
 
-// A selector is being read.
+// A selector is the state of parsing one.
 type selector struct {
 	p    *xmlPatching
-	op   *xmlNode // in which prefixes are resolved
+	op   *xmlNode // its prefixes are used
 	rest string
 }
 
-// take reads over a token, if it is next.
+// take skips a token, if it is next.
 func (s *selector) take(token string) bool {
 	rest, ok := strings.CutPrefix(s.rest, token)
 	if ok {
@@ -71,7 +72,7 @@ func (s *selector) take(token string) bool {
 	return ok
 }
 
-// qname reads a name, or "*".
+// qname parses a name, or "*".
 func (s *selector) qname() (string, error) {
 	i := strings.IndexAny(s.rest, "/[]()='\"@ \t\r\n")
 	if i < 0 {
@@ -85,8 +86,9 @@ func (s *selector) qname() (string, error) {
 	return name, nil
 }
 
-// attribute reads a last step that is no node of the tree: "@name" or
-// "namespace::prefix". Of the latter it makes the attribute that declares it.
+// attribute parses a last step that is not a node of the tree: "@name" or
+// "namespace::prefix". For the latter it returns the attribute that declares
+// the prefix.
 func (s *selector) attribute() (string, bool, error) {
 	prefix := ""
 	switch {
@@ -103,10 +105,10 @@ func (s *selector) attribute() (string, bool, error) {
 	return prefix + name, true, err
 }
 
-// A filter says which nodes a step is about.
+// A filter selects the nodes of a step.
 type filter struct {
 	kind     xmlKind
-	any      bool // whatever its name
+	any      bool // with any name
 	uri      string
 	name     string // local
 	instance string // of an instruction: its target
@@ -182,9 +184,9 @@ func (s *selector) filter() (filter, error) {
 	return f, err
 }
 
-// expand resolves a name as it stands in the patch. A name without a prefix is in
-// the default namespace of the patch, if it is one of an element: here RFC 5261,
-// section 4.2.2, departs from XPath 1.0.
+// expand resolves a name in the patch. An element name without a prefix is in the
+// default namespace of the patch: here RFC 5261, section 4.2.2, differs from
+// XPath 1.0.
 func (p *xmlPatching) expand(op *xmlNode, name string, element bool) (uri, local string, err error) {
 	prefix, local := splitName(name)
 	if prefix == "" && !element {
@@ -214,7 +216,8 @@ func (p *xmlPatching) matches(n *xmlNode, f *filter) (bool, error) {
 	return uri == f.uri, err
 }
 
-// predicate reads a condition and applies it to each of the groups of siblings.
+// predicate parses a condition and applies it to each of the groups of
+// siblings.
 func (s *selector) predicate(groups [][]*xmlNode) ([][]*xmlNode, error) {
 	if i := strings.IndexByte(s.rest, ']'); i > 0 && strings.Trim(s.rest[:i], "0123456789") == "" {
 		at, err := strconv.Atoi(s.rest[:i])
@@ -249,7 +252,7 @@ func (s *selector) predicate(groups [][]*xmlNode) ([][]*xmlNode, error) {
 	return groups, nil
 }
 
-// test reads a comparison: of an attribute, of a child, or of the node itself.
+// test parses a comparison: of an attribute, of a child, or of the node itself.
 func (s *selector) test() (func(*xmlNode) (bool, error), error) {
 	var name string
 	var err error
@@ -282,7 +285,7 @@ func (s *selector) test() (func(*xmlNode) (bool, error), error) {
 	return func(n *xmlNode) (bool, error) { return s.p.hasChild(n, &f, value) }, nil
 }
 
-// literal reads a quoted string.
+// literal parses a quoted string.
 func (s *selector) literal() (string, error) {
 	if s.rest == "" || s.rest[0] != '\'' && s.rest[0] != '"' {
 		return "", errSelector
@@ -342,7 +345,7 @@ func (p *xmlPatching) hasAttr(n *xmlNode, uri, local, value string) (bool, error
 	return false, nil
 }
 
-// attrOf returns how the attribute is spelt in the start tag of n, or "".
+// attrOf returns the attribute's spelling in the start tag of n, or "".
 func (p *xmlPatching) attrOf(n *xmlNode, uri, local string) (string, error) {
 	if n.kind != xmlElement {
 		return "", nil
@@ -369,8 +372,8 @@ func (p *xmlPatching) attrOf(n *xmlNode, uri, local string) (string, error) {
 	return "", nil
 }
 
-// attrNamed returns how the attribute, or the declaration of a namespace, that a
-// patch speaks of is spelt in the start tag of n.
+// attrNamed returns the spelling in the start tag of n of the attribute, or
+// namespace declaration, that a patch names.
 func (p *xmlPatching) attrNamed(n, op *xmlNode, attr string) (string, error) {
 	if strings.HasPrefix(attr, "xmlns:") {
 		as, err := p.attrs(n)
@@ -411,7 +414,7 @@ func (p *xmlPatching) hasText(n *xmlNode, value string) (bool, error) {
 	return ok && rest == "", err
 }
 
-// cutText takes the string-value of n off the front of value.
+// cutText removes the string-value of n from the front of value.
 func (p *xmlPatching) cutText(n *xmlNode, value string) (rest string, ok bool, err error) {
 	if err := p.spend(1 + len(n.open)); err != nil {
 		return "", false, err

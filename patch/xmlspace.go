@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// adopt makes what a patch holds mean the same in the place where it is going to
-// stand (RFC 5261, section 4.2.3): names get the prefixes that in has for their
-// namespaces, and namespaces that it has none for are declared.
+// adopt preserves the meaning of names in a patch at their destination (RFC
+// 5261, section 4.2.3): names get the prefixes that in has for their namespaces,
+// and missing namespaces are declared.
 func (p *xmlPatching) adopt(n, in *xmlNode) error {
 	if n.kind != xmlElement {
 		return nil
@@ -45,7 +45,7 @@ func (p *xmlPatching) adoptNames(n, top, in *xmlNode, depth int) error {
 }
 
 // foreign returns the namespace of a prefix at n, if it is declared outside of
-// top and is another one, or none, in the place where top goes.
+// top and differs from the one at top's destination.
 func (p *xmlPatching) foreign(n, top, in *xmlNode, prefix string) (uri string, is bool, err error) {
 	for e := n; ; e = e.parent {
 		if err := p.spend(1); err != nil {
@@ -101,7 +101,7 @@ func (p *xmlPatching) adoptAttr(n, top, in *xmlNode, attr string) error {
 	if err != nil || to == prefix {
 		return err
 	}
-	as, err := p.attrs(n) // what was declared has moved them
+	as, err := p.attrs(n) // an added declaration has moved them
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (p *xmlPatching) adoptAttr(n, top, in *xmlNode, attr string) error {
 }
 
 // renamed returns the prefix to use at n for a namespace, which it declares at
-// top if there is none. An element can do without one.
+// top if there is none. An element may have no prefix.
 func (p *xmlPatching) renamed(n, top, in *xmlNode, prefix, uri string, element bool) (string, error) {
 	to, err := p.prefixFor(in, uri, element)
 	if err != nil {
@@ -140,7 +140,7 @@ func (p *xmlPatching) renamed(n, top, in *xmlNode, prefix, uri string, element b
 	return prefix, top.splice(at, at, " "+name+`="`+value+`"`)
 }
 
-// shadowed reports whether a prefix is declared anew between n and top.
+// shadowed reports whether a prefix is redeclared between n and top.
 func shadowed(n, top *xmlNode, prefix string) bool {
 	for e := n; ; e = e.parent {
 		if slices.ContainsFunc(e.spaces, func(s xmlSpace) bool { return s.prefix == prefix }) {
@@ -152,9 +152,9 @@ func shadowed(n, top *xmlNode, prefix string) bool {
 	}
 }
 
-// prefixFor returns a prefix that stands for a namespace at n: the one declared
-// closest; "" if that is the default namespace, which is only for elements, or
-// there is none.
+// prefixFor returns a prefix for a namespace at n: the one declared closest; ""
+// if that is the default namespace, which applies only to elements, or there is
+// none.
 func (p *xmlPatching) prefixFor(n *xmlNode, uri string, element bool) (string, error) {
 	for e := n; e != nil; e = e.parent {
 		for _, s := range e.spaces {

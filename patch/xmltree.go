@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// An xmlKind is what a node of a document is, in the words of XPath.
+// An xmlKind is the kind of a node, in terms of XPath.
 type xmlKind uint8
 
 const (
 	xmlDocument xmlKind = iota
 	xmlElement
-	xmlText // with the CDATA sections in it
+	xmlText // including CDATA sections
 	xmlComment
 	xmlInstruction
 	xmlProlog // the XML declaration, the document type
 )
 
-// An xmlNode is a part of a document, as it is spelt.
+// An xmlNode is a part of a document, in its original spelling.
 type xmlNode struct {
 	kind   xmlKind
 	parent *xmlNode
 	kids   []*xmlNode
-	open   []byte // the start tag; all of what is no element
-	end    []byte // the end tag; nil where the start tag is one of an empty element
+	open   []byte // the start tag; for other nodes than elements, everything
+	end    []byte // the end tag; nil for an empty-element tag
 	name   string // of an element, with its prefix; of an instruction, its target
 	spaces []xmlSpace
 }
@@ -35,11 +35,11 @@ type xmlNode struct {
 // An xmlSpace is a declaration of a namespace.
 type xmlSpace struct{ prefix, uri string }
 
-// maxXMLDepth is how deep elements may be nested.
+// maxXMLDepth is the maximum nesting depth of elements.
 const maxXMLDepth = 1000
 
-// parseXML takes a document apart. It keeps every byte: what the nodes hold, one
-// after the other, is the document. There is no DTD processing, and no encoding
+// parseXML parses a document. It keeps every byte: the texts of the nodes, one
+// after the other, are the document. There is no DTD processing, and no encoding
 // but UTF-8.
 func parseXML(doc []byte) (*xmlNode, error) {
 	d := xml.NewDecoder(bytes.NewReader(doc))
@@ -99,7 +99,7 @@ func parseXML(doc []byte) (*xmlNode, error) {
 	return root, nil
 }
 
-// nameIn returns the name that markup begins with.
+// nameIn returns the name at the beginning of markup.
 func nameIn(b []byte) string {
 	if i := bytes.IndexAny(b, " \t\r\n/>"); i >= 0 {
 		b = b[:i]
@@ -131,7 +131,7 @@ func (n *xmlNode) endsInText() bool {
 	return k > 0 && n.kids[k-1].kind == xmlText
 }
 
-// write appends the document to dst, which is not to grow beyond limit.
+// write appends the document to dst, which must not exceed limit.
 func (n *xmlNode) write(dst []byte, limit int64) ([]byte, error) {
 	dst = append(dst, n.open...)
 	for _, kid := range n.kids {
@@ -146,8 +146,8 @@ func (n *xmlNode) write(dst []byte, limit int64) ([]byte, error) {
 	return dst, nil
 }
 
-// unfold gives an empty-element tag an end tag, so that there can be something
-// between them.
+// unfold replaces an empty-element tag by a start tag and an end tag, so that
+// content can be added.
 func (n *xmlNode) unfold() {
 	if n.kind != xmlElement || n.end != nil {
 		return
@@ -157,11 +157,11 @@ func (n *xmlNode) unfold() {
 	n.end = []byte("</" + n.name + ">")
 }
 
-// An xmlAttr says where in a start tag an attribute stands.
+// An xmlAttr is the position of an attribute in a start tag.
 type xmlAttr struct {
 	name       string
-	begin, end int // from the blank before the name up to behind the quote
-	value      int // where the value begins
+	begin, end int // from the blank before the name to the end of the closing quote
+	value      int // start of the value
 }
 
 var errTag = fmt.Errorf("%w: a start tag that cannot be read", ErrInvalid)
@@ -205,15 +205,15 @@ func (n *xmlNode) attrs() ([]xmlAttr, error) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// attrs is [xmlNode.attrs], counted.
+// attrs is [xmlNode.attrs] with its work counted.
 func (p *xmlPatching) attrs(n *xmlNode) ([]xmlAttr, error) {
-	if err := p.spend(2 * len(n.open)); err != nil { // for what is done with them, too
+	if err := p.spend(2 * len(n.open)); err != nil { // including the work of the caller
 		return nil, err
 	}
 	return n.attrs()
 }
 
-// valueOf is the value of an attribute of n.
+// valueOf returns the value of an attribute of n.
 func (n *xmlNode) valueOf(a *xmlAttr) (string, error) { return decodeXML(n.open[a.value : a.end-1]) }
 
 // splice replaces a part of the start tag.
@@ -222,7 +222,7 @@ func (n *xmlNode) splice(begin, end int, with string) error {
 	return n.readSpaces()
 }
 
-// readSpaces notes the namespaces that the start tag declares.
+// readSpaces records the namespaces that the start tag declares.
 func (n *xmlNode) readSpaces() error {
 	n.spaces = nil
 	if !bytes.Contains(n.open, []byte("xmlns")) {
@@ -249,8 +249,8 @@ func (n *xmlNode) readSpaces() error {
 	return nil
 }
 
-// decodeXML returns the characters that a text, with references and CDATA
-// sections, stands for.
+// decodeXML returns the characters of a text with references and CDATA
+// sections.
 func decodeXML(raw []byte) (string, error) {
 	if bytes.IndexByte(raw, '&') < 0 && bytes.IndexByte(raw, '<') < 0 {
 		return string(raw), nil

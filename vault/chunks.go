@@ -5,16 +5,16 @@ import (
 	"math/bits"
 )
 
-// Contents are cut where their bytes say so (FastCDC): what follows a change is
-// cut as before, so that its chunks are found again. The table of random numbers
-// and all of the sizes are part of the format: with others nothing would be
-// found again that is kept already.
+// Contents are divided into chunks at positions that their bytes determine
+// (FastCDC): after a change, the positions are the same again, so that unchanged
+// chunks are found. The table of random numbers and all sizes are part of the
+// format: with other values, stored chunks would no longer be found.
 
-// A class says how large chunks are. Those of a large content are larger, so
-// that the table of a terabyte is still small; where they cut, smaller ones
-// would, too.
+// A class defines the size of chunks. Large contents have larger chunks, so
+// that the table of a terabyte is still small; every boundary of larger chunks
+// is also one of smaller chunks.
 type class struct {
-	until         int64 // of the content, where the class ends; 0: never
+	until         int64 // position in the content where the class ends; 0: never
 	min, avg, max int
 }
 
@@ -24,7 +24,7 @@ var classes = [...]class{
 	{min: 256 << 10, avg: 1 << 20, max: maxChunk},
 }
 
-// maxChunk is the length of the longest chunk there can be.
+// maxChunk is the maximum length of a chunk.
 const maxChunk = 4 << 20
 
 func classAt(off int64) class {
@@ -36,7 +36,7 @@ func classAt(off int64) class {
 	return classes[len(classes)-1]
 }
 
-// gear gives every byte a random number, always the same.
+// gear assigns every byte a constant random number.
 var gear = func() (g [256]uint64) {
 	x := uint64(0x6c6f636b73746570)
 	for i := range g { // SplitMix64
@@ -49,9 +49,10 @@ var gear = func() (g [256]uint64) {
 	return g
 }()
 
-// cut returns the length of the first chunk of p, which is all that is left of
-// the content, or at least c.max of it. Below the average a cut is sixteen times
-// as rare as beyond, so that most chunks are about as long as that.
+// cut returns the length of the first chunk of p, which is the rest of the
+// content, or at least c.max bytes of it. Below the average length boundaries
+// are sixteen times as rare as above it, so that most chunks have about that
+// length.
 func (c class) cut(p []byte) int {
 	if len(p) <= c.min {
 		return len(p)
@@ -73,21 +74,21 @@ func (c class) cut(p []byte) int {
 	return len(p)
 }
 
-// bufferSize is how much of a content is read at a time, as long as its chunks
-// are small.
+// bufferSize is how much of a content is read at a time, while its chunks are
+// small.
 const bufferSize = 256 << 10
 
 // A chunker reads a content chunk by chunk.
 type chunker struct {
 	r          io.Reader
 	buf        []byte
-	start, end int   // of what of buf is not yet handed out
-	off        int64 // of buf[start] in the content
+	start, end int   // the part of buf that was not returned yet
+	off        int64 // position of buf[start] in the content
 	err        error // of r; io.EOF at its end
 }
 
 // next returns the next chunk, which is valid until the next call, and whether
-// it is the last. Of an empty content there is one, which is empty.
+// it is the last. An empty content has one empty chunk.
 func (c *chunker) next() (chunk []byte, last bool, err error) {
 	class := classAt(c.off)
 	if c.end-c.start < class.max && c.err == nil {
@@ -101,14 +102,14 @@ func (c *chunker) next() (chunk []byte, last bool, err error) {
 	c.start += n
 	c.off += int64(n)
 	if c.start == c.end && c.err == nil {
-		// Whether it was the last is known when there is one more byte, which
-		// must not go where chunk is.
+		// Whether it is the last is known after reading one more byte, which must not
+		// overwrite chunk.
 		c.peek()
 	}
 	return chunk, c.start == c.end && c.err == io.EOF, nil
 }
 
-// fill reads until there are n bytes, or no more.
+// fill reads until there are n bytes, or the end.
 func (c *chunker) fill(n int) {
 	if len(c.buf) < 2*n {
 		buf := make([]byte, 4*n)
@@ -121,7 +122,7 @@ func (c *chunker) fill(n int) {
 	c.read(n)
 }
 
-// read reads until there are n bytes, or no more.
+// read reads until there are n bytes, or the end.
 func (c *chunker) read(n int) {
 	for idle := 0; c.end-c.start < n && c.err == nil; idle++ {
 		var got int
@@ -134,10 +135,10 @@ func (c *chunker) read(n int) {
 	}
 }
 
-// maxIdle is how often a Reader may yield nothing at all in a row.
+// maxIdle is the maximum number of consecutive empty reads of a Reader.
 const maxIdle = 100
 
-// peek reads at least one byte more behind what is in buf, if there is one.
+// peek reads at least one byte more than buf has, if there is one.
 func (c *chunker) peek() {
 	if c.end == len(c.buf) {
 		old := c.buf

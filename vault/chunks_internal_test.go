@@ -9,8 +9,8 @@ import (
 	"testing/iotest"
 )
 
-// TestChunker: the chunks are the content, at every place in a large one, and the
-// last is told from the others.
+// TestChunker: the chunks add up to the content, at every position in a large
+// one, and the last is marked.
 func TestChunker(t *testing.T) {
 	t.Parallel()
 	p := make([]byte, 6<<20)
@@ -18,7 +18,7 @@ func TestChunker(t *testing.T) {
 	for _, off := range []int64{0, classes[0].until - 300_000, classes[1].until - 1<<20, 1 << 40} {
 		for _, size := range []int{0, 1, bufferSize - 1, bufferSize, bufferSize + 1, 2 * bufferSize, len(p)} {
 			if size == len(p) && off == 0 {
-				continue // as in the next class
+				continue // same as in the next class
 			}
 			for name, r := range map[string]io.Reader{
 				"plain": bytes.NewReader(p[:size]),
@@ -49,7 +49,8 @@ func rejoined(t *testing.T, c *chunker) (all []byte) {
 	}
 }
 
-// TestChunkerStuck: a Reader that yields nothing, for ever, is given up.
+// TestChunkerStuck: reading from a Reader that never returns data ends with an
+// error.
 func TestChunkerStuck(t *testing.T) {
 	t.Parallel()
 	c := chunker{r: stuck{}, buf: make([]byte, bufferSize)}

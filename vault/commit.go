@@ -9,15 +9,15 @@ import (
 	"lockstep/blob"
 )
 
-// A Staged is a content that is written and not yet kept: see [Vault.Commit]. It
-// must be closed.
+// A Staged is a content that was written but not committed: see [Vault.Commit].
+// The caller must close it.
 type Staged struct {
-	v      *Vault
-	digest Digest
-	size   int64
-	anew   bool        // there is something under its name that must be replaced
-	w      blob.Writer // nil: the vault has the content
-	pinned []Digest
+	v       *Vault
+	digest  Digest
+	size    int64
+	replace bool        // an existing blob with its name must be replaced
+	w       blob.Writer // nil: the vault has the content
+	pinned  []Digest
 }
 
 // Digest returns the digest of the content.
@@ -38,8 +38,8 @@ func (s *Staged) Close() error {
 	return err
 }
 
-// Commit makes all that is staged durable. After an error some may be kept; what
-// is not stays staged.
+// Commit makes all staged contents durable. After an error some may be stored;
+// the others remain staged.
 func (v *Vault) Commit(ctx context.Context, staged ...*Staged) error {
 	digests := make([]Digest, len(staged))
 	for i, s := range staged {
@@ -48,7 +48,7 @@ func (v *Vault) Commit(ctx context.Context, staged ...*Staged) error {
 		}
 		digests[i] = s.digest
 	}
-	// Also those that were there already: perhaps not durably yet.
+	// Including those that existed already: they may not be durable yet.
 	done, err := v.pins.claim(ctx, digests)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (v *Vault) Commit(ctx context.Context, staged ...*Staged) error {
 		}
 		seen[s.digest] = true
 		if there {
-			_ = s.w.Close() // it is not wanted
+			_ = s.w.Close() // it is discarded
 			s.w = nil
 			continue
 		}
@@ -78,11 +78,11 @@ func (v *Vault) Commit(ctx context.Context, staged ...*Staged) error {
 	return v.commit(ctx, open, ws)
 }
 
-// overtaken reports whether the same content has been committed by another one
-// since s was staged. It must stay, since others may use its chunks already.
+// overtaken reports whether another call has committed the same content since s
+// was staged. That blob must remain, since others may use its chunks already.
 func (v *Vault) overtaken(ctx context.Context, s *Staged) (bool, error) {
 	t, something, err := v.find(ctx, s.digest, false)
-	if err == nil && t == nil && something && !s.anew {
+	if err == nil && t == nil && something && !s.replace {
 		err = &DamagedError{Digest: s.digest, Blob: s.digest.name(), Err: errFormat}
 	}
 	return t != nil, err

@@ -64,21 +64,21 @@ func newShelf(t testing.TB, compress bool) *shelf {
 	return s
 }
 
-// TestFlipped: a bit that is flipped anywhere is found, and named, and no byte of
-// what is damaged is handed out.
+// TestFlipped: a flipped bit anywhere is detected, the blob is named, and no
+// damaged byte is returned.
 func TestFlipped(t *testing.T) {
 	t.Parallel()
 	for _, compress := range []bool{false, true} {
 		s := newShelf(t, compress)
 		for i, d := range s.ds {
 			good := raw(t, &s.store, nameOf(d))
-			step := max(1, len(good)/15) // of where the chunks are
+			step := max(1, len(good)/15) // of the part with the chunks
 			for at := 0; at < len(good); at++ {
 				if at > 16 && at < len(good)-70 && at%step != 0 {
 					continue
 				}
 				if compress && at == 12 && i < 3 {
-					continue // a bit of the zstd frame that means nothing
+					continue // a bit of the zstd frame without meaning
 				}
 				bad := slices.Clone(good)
 				bad[at] ^= 1 << (at % 8)
@@ -90,7 +90,7 @@ func TestFlipped(t *testing.T) {
 	}
 }
 
-// wantNamed looks at all contents when a byte of one's blob is another.
+// wantNamed checks all contents after a byte of damaged's blob was changed.
 func (s *shelf) wantNamed(t *testing.T, damaged, at int) {
 	t.Helper()
 	ctx := context.Background()
@@ -111,7 +111,8 @@ func (s *shelf) wantNamed(t *testing.T, damaged, at int) {
 	}
 }
 
-// TestTruncated: likewise what is shorter or longer than it was, or gone.
+// TestTruncated: the same for blobs that became shorter or longer, or were
+// removed.
 func TestTruncated(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, false)
@@ -138,7 +139,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestSwapped: a blob under another's name is not what it should be.
+// TestSwapped: a blob under another's name is detected.
 func TestSwapped(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, false)
@@ -146,8 +147,8 @@ func TestSwapped(t *testing.T) {
 	s.wantNamed(t, 3, -1)
 }
 
-// TestHealed: what was seen to be damaged is whole again when it is put again, and
-// with it what else uses it; until then nothing that is put relies on it.
+// TestHealed: a content known to be damaged is repaired when it is put again, and
+// so are contents that use it; until then nothing new relies on it.
 func TestHealed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -195,8 +196,8 @@ func (s *shelf) wantSound(t *testing.T, v *vault.Vault) {
 	}
 }
 
-// TestNotInherited: damage that nobody has noticed is not inherited by what is
-// put, wherever it is; and what is put again is healed.
+// TestNotInherited: new contents do not use damaged data, wherever it is and
+// even if it was not detected before; a content that is put again is repaired.
 func TestNotInherited(t *testing.T) {
 	t.Parallel()
 	for _, at := range []int{0, 5000, 35_000, -3, -30, -400} {
@@ -219,8 +220,8 @@ func TestNotInherited(t *testing.T) {
 	}
 }
 
-// TestHealedTable: likewise where the table is damaged, whose blob others use;
-// and a sweep leaves it alone.
+// TestHealedTable: the same for a damaged table of a blob that others use; and
+// a sweep leaves the blob alone.
 func TestHealedTable(t *testing.T) {
 	t.Parallel()
 	for i := range 2 {

@@ -10,49 +10,49 @@ import (
 	"strings"
 )
 
-// A blob of the vault is called by the digest of its content:
+// The name of a blob in the vault is the digest of its content:
 //
 //	ab/abcdef…        in one of 256 directories
 //
-// and is made of
+// It consists of
 //
 //	magic             8 bytes
-//	chunks            one after the other, each as it is or as a zstd frame
-//	table             what the content is made of, see below
+//	chunks            one after the other, each raw or as a zstd frame
+//	table             describes the content, see below
 //	length of table   4 bytes, little endian
 //	checksum          16 bytes: of magic, name and table
 //
-// The table is a row of unsigned varints and digests:
+// The table is a sequence of unsigned varints and digests:
 //
 //	size of the content, length of the chunks
 //	number of sources, the digest of each: other blobs that have chunks of it
 //	number of chunks, and for each in the order of the content either
-//	    0, number of an equal one before it
+//	    0, number of an equal preceding chunk
 //	    1 + source (0 is this blob), digest, length, length stored, offset
 //	up to 3 zero bytes
 //
-// A chunk whose stored length is shorter than its length is compressed. The only
-// chunk of a content, if it is in the blob itself, has the content's digest, which
-// is left out.
+// A chunk whose stored length is shorter than its length is compressed. If the
+// content has only one chunk and that is in the blob itself, its digest is that of
+// the content and omitted.
 //
-// The zeros make the length of the blob, divided by four, leave its [kind]: what
-// a blob is can be told from a listing.
+// The zero bytes make the length of the blob modulo four equal its [kind], so that
+// a listing shows the kinds of blobs.
 const (
 	magic     = "lsvault1"
 	sumSize   = 16
 	footSize  = 4 + sumSize
 	minSize   = len(magic) + 4 + footSize // of a blob
 	maxTable  = 256 << 20
-	tailFirst = 64 << 10 // how much is read in the hope that the table is in it
+	tailFirst = 64 << 10 // how much is read at first, hoping that it includes the table
 )
 
-// A kind is what a blob is good for.
+// A kind states which chunks a blob has.
 type kind uint8
 
 const (
 	kindWhole   kind = iota // has all chunks of its content
 	kindShared              // has some of them, and names the blobs that have the others
-	kindRemnant             // has some chunks for the sake of others
+	kindRemnant             // has only chunks that other blobs need
 )
 
 func kindOf(size int64) kind { return kind(size % 4) }
@@ -63,7 +63,7 @@ func (d Digest) name() string {
 	return s[:2] + "/" + s
 }
 
-// parseName reads the name of a blob of ours.
+// parseName parses the name of a vault's blob.
 func parseName(name string) (d Digest, ok bool) {
 	if len(name) != 3+2*len(d) || name[2] != '/' || name[:2] != name[3:5] || strings.ToLower(name) != name {
 		return d, false
@@ -72,17 +72,17 @@ func parseName(name string) (d Digest, ok bool) {
 	return d, err == nil
 }
 
-// A chunk is a piece of a content, and where it is.
+// A chunk is a piece of a content, and its location.
 type chunk struct {
 	digest Digest
-	source int   // 0: in the blob itself; else number of a source, plus one
+	source int   // 0: the blob itself; else number of a source, plus one
 	size   int   // in bytes
-	stored int   // likewise, as it is kept
-	off    int64 // in the blob that has it
+	stored int   // likewise, as stored
+	off    int64 // in the blob that contains it
 	at     int64 // in the content
 }
 
-// A table says what a content is made of.
+// A table describes the chunks of a content.
 type table struct {
 	kind    kind
 	size    int64 // of the content
@@ -91,7 +91,7 @@ type table struct {
 	chunks  []chunk
 }
 
-// errFormat reports a blob that is not what a vault writes.
+// errFormat reports a blob that no vault has written.
 var errFormat = errors.New("not as it was written")
 
 // appendTo appends the table, its length and checksum, of the content d.
@@ -146,8 +146,8 @@ func sumOf(d Digest, table []byte) (sum [sumSize]byte) {
 	return sum
 }
 
-// tableSize returns the length of the table, by the foot of a blob of size
-// bytes.
+// tableSize returns the length of the table, from the last bytes of a blob of
+// size bytes.
 func tableSize(foot []byte, size int64) (int64, error) {
 	n := int64(binary.LittleEndian.Uint32(foot))
 	if n > maxTable || n > size-int64(len(magic))-footSize {
@@ -156,7 +156,7 @@ func tableSize(foot []byte, size int64) (int64, error) {
 	return n, nil
 }
 
-// parseTable reads the table of the blob of content d, which has size bytes.
+// parseTable parses the table of the blob of content d, which has size bytes.
 // tail is the table with what follows it.
 func parseTable(tail []byte, d Digest, size int64) (*table, error) {
 	body, foot := tail[:len(tail)-footSize], tail[len(tail)-footSize:]
@@ -195,7 +195,7 @@ func parseTable(tail []byte, d Digest, size int64) (*table, error) {
 	return t, nil
 }
 
-// A parser reads a table. After the first thing that cannot be it is bad.
+// A parser parses a table. Its error is sticky.
 type parser struct {
 	b   []byte
 	bad bool
@@ -211,7 +211,7 @@ func (p *parser) number() int64 {
 	return int64(n)
 }
 
-// count reads how many things follow, each of at least size bytes.
+// count reads a number of items, each of at least size bytes.
 func (p *parser) count(size int) int {
 	n := p.number()
 	if n > int64(len(p.b)/size) {
@@ -230,7 +230,7 @@ func (p *parser) digest() (d Digest) {
 	return d
 }
 
-// chunk reads the chunk of that number.
+// chunk reads the chunk with that number.
 func (p *parser) chunk(t *table, i int, d Digest) (c chunk) {
 	source := p.number()
 	if source == 0 {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzTable: whatever stands where a table should, with the right checksum, is
-// either a table that is written the same again, or refused.
+// FuzzTable: any bytes in place of a table, with a valid checksum, are either
+// refused, or a table that is written as the same bytes.
 func FuzzTable(f *testing.F) {
 	d := Digest(sha256.Sum256([]byte("content")))
 	for _, t := range []table{
@@ -55,7 +55,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// TestTableSize: a length that cannot be is refused before anything is made of it.
+// TestTableSize: an impossible length is refused before it is used.
 func TestTableSize(t *testing.T) {
 	t.Parallel()
 	foot := make([]byte, footSize)
@@ -67,9 +67,9 @@ func TestTableSize(t *testing.T) {
 	}
 }
 
-// TestCuts: the sizes of chunks are what they should be, and where they are cut
-// does not depend on what stands before. They are part of the format: with other
-// ones nothing is found again that is kept already.
+// TestCuts: chunks have the right sizes, and their boundaries do not depend on
+// preceding bytes. Both are part of the format: with other values, stored chunks
+// would no longer be found.
 func TestCuts(t *testing.T) {
 	t.Parallel()
 	p := make([]byte, 4<<20)
@@ -106,7 +106,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// TestMarks: what was added is there, at any number.
+// TestMarks: added digests are found, at any number.
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	digest := func(i int) Digest { return sha256.Sum256(binary.AppendVarint(nil, int64(i))) }
@@ -129,7 +129,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestUses: ranges with few uses each have all of them together.
+// TestUses: ranges with few uses together have all of them.
 func TestUses(t *testing.T) {
 	t.Parallel()
 	digest := func(i int) Digest { return sha256.Sum256(binary.AppendVarint(nil, int64(i))) }

@@ -21,7 +21,7 @@ import (
 var kills = flag.Int("kills", 6, "how often TestKilled kills")
 
 // TestKilled: a process that puts and sweeps, and is killed at any moment, leaves
-// every content that it has said to be put and not said to need no more.
+// every content that it has reported as put and not as no longer needed.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv("VAULT_TEST_KILL"); dir != "" {
@@ -65,8 +65,8 @@ func openDir(t testing.TB, dir string) *blob.Dir {
 	return store
 }
 
-// neededIn reads what live has written down: what it needs, and with a minus what
-// no more.
+// neededIn reads the log of live: digests of needed contents, and with a minus of
+// those no longer needed.
 func neededIn(t testing.TB, dir string) (ds []vault.Digest) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, "needed"))

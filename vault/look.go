@@ -11,10 +11,10 @@ import (
 	"lockstep/blob"
 )
 
-// A DamagedError reports a content that is no longer what it was.
+// A DamagedError reports a damaged content.
 type DamagedError struct {
-	Digest Digest // the content that was asked for
-	Blob   string // the name of the blob that is damaged, or missing
+	Digest Digest // the requested content
+	Blob   string // the name of the damaged or missing blob
 	Err    error
 }
 
@@ -24,8 +24,8 @@ func (e *DamagedError) Error() string {
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// load opens the blob of that name and reads its table. It fails with
-// fs.ErrNotExist, or a DamagedError, or because the store does.
+// load opens the blob with that name and reads its table. It returns
+// fs.ErrNotExist, a DamagedError, or the error of the store.
 func (v *Vault) load(ctx context.Context, d Digest) (blob.Reader, *table, error) {
 	r, err := v.store.Open(ctx, d.name())
 	if errors.Is(err, blob.ErrNotExist) {
@@ -75,7 +75,7 @@ func readTable(r blob.Reader, d Digest) (*table, error) {
 	return parseTable(tail, d, size)
 }
 
-// readFull fills p. That there is not so much is errFormat.
+// readFull fills p. If there are too few bytes it returns errFormat.
 func readFull(r io.ReaderAt, p []byte, off int64) error {
 	n, err := r.ReadAt(p, off)
 	switch {
@@ -87,8 +87,8 @@ func readFull(r io.ReaderAt, p []byte, off int64) error {
 	return err
 }
 
-// note remembers a blob that is damaged, which is no help to anyone any more and
-// is written anew when its content is put again.
+// note records a damaged blob, which nothing may rely on and which is rewritten
+// when its content is put again.
 func (v *Vault) note(d Digest) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -100,7 +100,7 @@ func (v *Vault) note(d Digest) {
 	}
 }
 
-// maxDamaged is how many damaged blobs are remembered.
+// maxDamaged is how many damaged blobs are recorded.
 const maxDamaged = 100_000
 
 func (v *Vault) noted(d Digest) bool {
@@ -116,8 +116,8 @@ func (v *Vault) healed(d Digest) {
 	delete(v.damaged, d)
 }
 
-// settled waits for a commit of d that is under way: what it has made visible may
-// not be durable yet.
+// settled waits for a running commit of d: blobs that it has made visible may not
+// be durable yet.
 func (v *Vault) settled(ctx context.Context, d Digest) error {
 	done, err := v.pins.claim(ctx, []Digest{d})
 	if err == nil {
@@ -126,9 +126,9 @@ func (v *Vault) settled(ctx context.Context, d Digest) error {
 	return err
 }
 
-// find pins d and returns its table, if the vault has all of the content as far
-// as can be told without reading it. Else it returns nil, and whether there is
-// something under the name: a remnant, or what is damaged.
+// find pins d and returns its table, if the vault has the whole content as far
+// as the table shows. Otherwise it returns nil, and whether there is a blob
+// with the name: a remnant, or a damaged one.
 func (v *Vault) find(ctx context.Context, d Digest, keep bool) (t *table, something bool, err error) {
 	sweeping, err := v.pins.pin(ctx, d, keep)
 	if err != nil {
@@ -166,9 +166,9 @@ func (v *Vault) findPinned(ctx context.Context, d Digest, sweeping bool) (t *tab
 	return t, true, nil
 }
 
-// sure makes sure of the sources of a content that was pinned. A sweep that has
-// begun before may not know that they are needed and have removed some, or one
-// that was interrupted has left the content so.
+// sure checks the sources of a pinned content. A sweep that began before the
+// pin may have removed some, not knowing that they are needed, or an
+// interrupted sweep has left the content in that state.
 func (v *Vault) sure(ctx context.Context, t *table, sweeping bool) (bool, error) {
 	if !sweeping {
 		unfinished, err := v.unfinished(ctx)

@@ -7,10 +7,10 @@ import (
 	"lockstep/blob"
 )
 
-// While a sweep changes anything there is a marker: after a crash, contents that
-// nobody needed may seem whole whose sources are gone. As long as it is there,
-// until a sweep has come to its end, a content is believed to be whole only after
-// a look at its sources. See [Vault.sure].
+// A marker exists while a sweep changes anything: after a crash, unneeded
+// contents may seem whole although their sources were removed. As long as the
+// marker exists, until a sweep is completed, a content counts as whole only after
+// a check of its sources. See [Vault.sure].
 const markerName = "sweeping"
 
 type markerState uint8
@@ -21,7 +21,7 @@ const (
 	markerThere
 )
 
-// unfinished reports whether a sweep has begun that has not come to its end.
+// unfinished reports whether a sweep was begun but not completed.
 func (v *Vault) unfinished(ctx context.Context) (bool, error) {
 	if state := v.markerState(); state != markerUnknown {
 		return state == markerThere, nil
@@ -38,7 +38,7 @@ func (v *Vault) unfinished(ctx context.Context) (bool, error) {
 	return v.markerState() == markerThere, nil
 }
 
-// begun leaves the marker.
+// begun creates the marker.
 func (v *Vault) begun(ctx context.Context) error {
 	w, err := v.store.Create(ctx, markerName)
 	if err != nil {

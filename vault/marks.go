@@ -6,23 +6,24 @@ import (
 )
 
 const (
-	// exactMarks is how many digests are held as they are, eight bytes each of
-	// them and about as much again.
+	// exactMarks is how many digests are stored exactly, with eight bytes each and
+	// about as much overhead.
 	exactMarks = 1 << 20
 
-	// filterBits is how large the filter is that holds more: 32 MiB. Of ten
-	// million one in a thousand others seems to be among them, of fifty million
-	// one in twelve; each time others do.
+	// filterBits is the size of the filter used for more: 32 MiB. With ten million
+	// entries one in a thousand other digests seems to be in it, with fifty million
+	// one in twelve; each time different ones.
 	filterBits = 1 << 28
 
 	filterHashes = 4
 )
 
-// marks is a set of digests of bounded size. What was added it has; what it has
-// was added, or seems so: what nobody needs then stays until the next sweep.
+// marks is a set of digests of bounded size. It contains every added digest,
+// and may seem to contain others: then unneeded data remains until the next
+// sweep.
 type marks struct {
 	exact  map[uint64]struct{}
-	filter []uint64 // nil while exact is enough
+	filter []uint64 // nil while exact suffices
 	salt   uint64
 	limit  int // of exact
 }
@@ -31,8 +32,8 @@ func newMarks(limit int) *marks {
 	return &marks{exact: make(map[uint64]struct{}), salt: rand.Uint64(), limit: limit}
 }
 
-// short is enough of a digest to tell what may be removed: should two agree in
-// it, one is kept for the other's sake.
+// short is enough of a digest to decide what may be removed: if two digests
+// have the same short form, one is kept because of the other.
 func (d Digest) short() uint64 { return binary.BigEndian.Uint64(d[:]) }
 
 func (m *marks) add(d Digest) {
@@ -79,11 +80,11 @@ func (m *marks) bit(h uint64, i int) uint64 {
 	return (h ^ h>>31) % filterBits
 }
 
-// maxUses is how many chunks that others use are held in memory at a time.
+// maxUses is how many chunks used by others are held in memory at a time.
 const maxUses = 1 << 20
 
-// uses says which chunks of blobs are used by others, of those blobs whose
-// digests lie in a range. Where that would be too many, the range gets smaller.
+// uses records which chunks of blobs others use, for those blobs whose digests
+// are in a range. If there are too many, the range becomes smaller.
 type uses struct {
 	first, last uint64 // of the digests, by their short form
 	of          map[Digest]map[uint64]struct{}
@@ -113,7 +114,7 @@ func (u *uses) add(blob, chunk Digest) {
 	}
 }
 
-// narrow gives up the upper half of the range.
+// narrow removes the upper half of the range.
 func (u *uses) narrow() {
 	u.last = u.first + (u.last-u.first)/2
 	for d, used := range u.of {

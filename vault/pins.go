@@ -6,23 +6,23 @@ import (
 	"sync"
 )
 
-// pins keep a sweep and those who rely on blobs apart. Who relies on one pins it
-// before looking whether it is there: what is pinned a sweep leaves as it is,
-// what it is just removing or rewriting can be pinned when that is done.
+// pins coordinate a sweep with users of blobs. A user pins a blob before
+// checking whether it exists: a sweep does not change pinned blobs, and a blob
+// that it is removing or rewriting can be pinned when that is done.
 type pins struct {
 	mu       sync.Mutex                 // guards what follows
-	held     map[Digest]int             // by what is open or staged: how many
-	holds    []*hold                    // that are not released; a sweep has one, too
-	busy     map[Digest]<-chan struct{} // being removed or rewritten; closed when that is done
-	claimed  map[Digest]<-chan struct{} // being committed; likewise
+	held     map[Digest]int             // number of open or staged contents that use it
+	holds    []*hold                    // not released; a running sweep has one, too
+	busy     map[Digest]<-chan struct{} // being removed or rewritten; closed when done
+	claimed  map[Digest]<-chan struct{} // being committed; closed when done
 	sweeping bool
 }
 
-// A hold remembers what has been pinned since it began, until a later one does.
+// A hold records what was pinned since it began, until a later one begins.
 type hold struct{ pinned map[Digest]struct{} }
 
-// pin pins d for as long as the holds last that there are, and if keep is set
-// until unpin. If d is busy it waits for the end of that.
+// pin pins d for as long as any current hold lasts and, if keep is set, until
+// unpin. If d is busy it waits until it is not.
 func (p *pins) pin(ctx context.Context, d Digest, keep bool) (sweeping bool, err error) {
 	for {
 		p.mu.Lock()
@@ -65,7 +65,7 @@ func (p *pins) unpin(ds ...Digest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, d := range ds {
-		// A hold that began while d was pinned has it from here on.
+		// A hold that began while d was pinned records it from here on.
 		if n := len(p.holds); n > 0 {
 			p.holds[n-1].pinned[d] = struct{}{}
 		}
@@ -75,7 +75,7 @@ func (p *pins) unpin(ds ...Digest) {
 	}
 }
 
-// hold begins to remember what is pinned.
+// hold begins to record pins.
 func (p *pins) hold() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,8 +84,8 @@ func (p *pins) hold() (release func()) {
 	return sync.OnceFunc(func() { p.release(h) })
 }
 
-// release forgets a hold. What was pinned since it began, was pinned since the
-// one before it began, too.
+// release removes a hold. What was pinned since it began, was also pinned since
+// the previous one began.
 func (p *pins) release(h *hold) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,8 +101,8 @@ func (p *pins) release(h *hold) {
 	}
 }
 
-// watch begins a sweep: it returns what is pinned now, and from now on who pins
-// is told that there is one.
+// watch begins a sweep: it returns what is pinned now; later calls of pin learn
+// that there is a sweep.
 func (p *pins) watch() (now []Digest, unwatch func()) {
 	release := p.hold()
 	p.mu.Lock()
@@ -124,7 +124,7 @@ func (p *pins) watch() (now []Digest, unwatch func()) {
 	}
 }
 
-// take makes those of ds busy that nobody has pinned. Nobody can pin them until
+// take makes those of ds busy that are not pinned. They cannot be pinned until
 // done is called.
 func (p *pins) take(ds ...Digest) (free []Digest, done func()) {
 	p.mu.Lock()
@@ -161,7 +161,7 @@ func (p *pins) pinned(d Digest) bool {
 	return false
 }
 
-// claim claims all of ds, which are pinned, for a commit: of two that commit the
+// claim claims all of ds, which are pinned, for a commit: of two commits of the
 // same content, the second waits and finds it there.
 func (p *pins) claim(ctx context.Context, ds []Digest) (done func(), err error) {
 	for {

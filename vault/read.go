@@ -15,22 +15,22 @@ import (
 	"lockstep/blob"
 )
 
-// A Reader reads one content, which stays in the vault until it is closed. All
-// methods are safe for concurrent use, as far as a position that several move is
-// of use to anyone.
+// A Reader reads one content, which stays in the vault until the Reader is
+// closed. All methods are safe for concurrent use, though concurrent calls of
+// Read and Seek share one position.
 type Reader struct {
 	v   *Vault
-	ctx context.Context // Open's: its methods have none, and go to the store
+	ctx context.Context // of Open: its methods have no context, and read from the store
 	d   Digest
 	t   *table
 
-	mu     sync.Mutex // guards what follows; held while a chunk is read, which who waits may want, too
+	mu     sync.Mutex // guards what follows; held while a chunk is read, because waiting readers may need the same one
 	pos    int64
 	chunk  int    // number of the one in data
 	data   []byte // nil: none
-	cost   int64  // what it takes of the vault's room
-	lent   bool   // it must be given back at once
-	stored []byte // to read a compressed chunk into
+	cost   int64  // what it takes of the vault's memory
+	lent   bool   // its memory must be returned at once
+	stored []byte // buffer for a compressed chunk
 	open   []*opened
 	closed bool
 }
@@ -39,15 +39,15 @@ type Reader struct {
 type opened struct {
 	source int // as in [chunk]
 	r      blob.Reader
-	moved  map[Digest]chunk // where its chunks are, if not where the content's table says
+	moved  map[Digest]chunk // locations of its chunks, if they differ from the content's table
 }
 
 // maxOpen is how many blobs a Reader holds open.
 const maxOpen = 32
 
-// Open opens a content, or fails with [fs.ErrNotExist]. What it yields is right:
-// of what is damaged no byte is handed out, but a *[DamagedError]. ctx holds for
-// all that is read from it.
+// Open opens a content, or returns [fs.ErrNotExist]. Returned bytes are
+// verified: for damaged data, Read returns a *[DamagedError] and no bytes. ctx
+// applies to everything that is read from the Reader.
 func (v *Vault) Open(ctx context.Context, d Digest) (*Reader, error) {
 	sweeping, err := v.pins.pin(ctx, d, true)
 	if err != nil {
@@ -74,7 +74,7 @@ func (v *Vault) Open(ctx context.Context, d Digest) (*Reader, error) {
 	return &Reader{v: v, ctx: ctx, d: d, t: t, open: []*opened{{r: b}}}, nil
 }
 
-// warn logs damage: who is told of it may be a stranger who only reads.
+// warn logs damage, because the caller who gets the error may be a stranger.
 func (v *Vault) warn(ctx context.Context, err error) {
 	if damaged, ok := errors.AsType[*DamagedError](err); ok {
 		v.opts.Logger.ErrorContext(ctx, "a kept content is damaged", slog.String("content", damaged.Digest.String()),
@@ -82,8 +82,8 @@ func (v *Vault) warn(ctx context.Context, err error) {
 	}
 }
 
-// Verify reads all of a content and fails with a *[DamagedError] where it is
-// damaged, with [fs.ErrNotExist] where the vault does not have it.
+// Verify reads a whole content and returns a *[DamagedError] if it is damaged,
+// and [fs.ErrNotExist] if the vault does not have it.
 func (v *Vault) Verify(ctx context.Context, d Digest) error {
 	r, err := v.Open(ctx, d)
 	if err != nil {
@@ -101,7 +101,7 @@ func (v *Vault) Verify(ctx context.Context, d Digest) error {
 	return r.checkMagic()
 }
 
-// checkMagic looks at the only bytes nothing else depends on.
+// checkMagic checks the magic bytes, which nothing else covers.
 func (r *Reader) checkMagic() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *Reader) checkMagic() error {
 // Size returns the length of the content in bytes.
 func (r *Reader) Size() int64 { return r.t.size }
 
-// Read reads from where the last Read or Seek ended.
+// Read reads from the end of the last Read or Seek.
 func (r *Reader) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,7 +168,7 @@ func (r *Reader) Seek(off int64, whence int) (int64, error) {
 	return off, nil
 }
 
-// Close lets go of the content.
+// Close releases the content.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +189,7 @@ func (r *Reader) shutAll() {
 	r.open = nil
 }
 
-// readAt reads what the chunk at off has.
+// readAt reads from the chunk at off.
 func (r *Reader) readAt(p []byte, off int64) (int, error) {
 	switch {
 	case r.closed:
@@ -201,7 +201,7 @@ func (r *Reader) readAt(p []byte, off int64) (int, error) {
 	}
 	i := sort.Search(len(r.t.chunks), func(i int) bool { return r.t.chunks[i].at > off }) - 1
 	if r.data == nil || r.chunk != i {
-		// Straight into p, if all of it fits.
+		// Directly into p, if all of it fits.
 		c := &r.t.chunks[i]
 		if off == c.at && len(p) >= c.size && c.stored == c.size {
 			data := p[:c.size:c.size]
@@ -222,7 +222,7 @@ func (r *Reader) readAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// turnTo makes data the chunk of that number.
+// turnTo loads the chunk with that number into data.
 func (r *Reader) turnTo(i int) error {
 	c := &r.t.chunks[i]
 	data := r.data[:0]
@@ -245,7 +245,7 @@ func (r *Reader) turnTo(i int) error {
 	return nil
 }
 
-// drop lets go of the chunk that is held.
+// drop releases the current chunk.
 func (r *Reader) drop() {
 	r.v.room.give(r.cost, r.lent)
 	r.data, r.cost, r.lent = nil, 0, false
@@ -255,8 +255,8 @@ func (r *Reader) drop() {
 func (r *Reader) fetch(c *chunk, data []byte) error {
 	err := r.fetchFrom(c, data)
 	if err != nil && c.source > 0 {
-		// Perhaps the other blob has been rewritten, and the chunk is elsewhere
-		// in it: that tells its table.
+		// The other blob may have been rewritten, with the chunk at another position,
+		// which its table has.
 		r.shut(c.source)
 		err = r.fetchMoved(c, data)
 	}
@@ -274,7 +274,7 @@ func (r *Reader) fetch(c *chunk, data []byte) error {
 	return err
 }
 
-// holder returns the name of the blob a chunk is in.
+// holder returns the name of the blob that has a chunk.
 func (r *Reader) holder(source int) Digest {
 	if source == 0 {
 		return r.d
@@ -282,7 +282,7 @@ func (r *Reader) holder(source int) Digest {
 	return r.t.sources[source-1]
 }
 
-// fetchMoved reads a chunk from where the other blob itself says that it is.
+// fetchMoved reads a chunk from the position in the other blob's own table.
 func (r *Reader) fetchMoved(c *chunk, data []byte) error {
 	b, t, err := r.v.load(r.ctx, r.holder(c.source))
 	if damaged, ok := errors.AsType[*DamagedError](err); ok {
@@ -309,7 +309,7 @@ func (r *Reader) fetchFrom(c *chunk, data []byte) error {
 	return err
 }
 
-// load reads a chunk into data and does not verify it.
+// load reads a chunk into data without verifying it.
 func (r *Reader) load(c *chunk, data []byte) error {
 	o, err := r.blob(c.source)
 	if err != nil {
@@ -331,7 +331,7 @@ func (r *Reader) load(c *chunk, data []byte) error {
 	return inflate(data, r.stored)
 }
 
-// blob returns the blob of that number, which it opens if need be.
+// blob returns the blob with that number, and opens it if necessary.
 func (r *Reader) blob(source int) (*opened, error) {
 	for i, o := range r.open {
 		if o.source == source {
@@ -347,7 +347,7 @@ func (r *Reader) blob(source int) (*opened, error) {
 	return r.admit(&opened{source: source, r: b}), nil
 }
 
-// admit takes o among the open blobs, in place of the one not used for longest.
+// admit adds o to the open blobs, in place of the least recently used one.
 func (r *Reader) admit(o *opened) *opened {
 	if len(r.open) == maxOpen {
 		_ = r.open[maxOpen-1].r.Close() // only read from
@@ -357,7 +357,7 @@ func (r *Reader) admit(o *opened) *opened {
 	return o
 }
 
-// shut closes the blob of that number.
+// shut closes the blob with that number.
 func (r *Reader) shut(source int) {
 	r.open = slices.DeleteFunc(r.open, func(o *opened) bool {
 		if o.source == source {

@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// roomBytes is how much of contents that are open is held in memory: the
-	// chunks they are being read from, for which who reads slowly takes his time.
+	// roomBytes is how much of open contents is held in memory: the chunks being
+	// read, which a slow reader may need for a long time.
 	roomBytes = 64 << 20
 
-	// roomLoans is how many more chunks there may be in memory, each only while a
-	// piece of it is copied. Without room, a chunk is read again for each piece.
+	// roomLoans is how many more chunks may be in memory, each only while a piece
+	// of it is copied. Without memory, a chunk is read again for each piece.
 	roomLoans = 8
 )
 
-// A room bounds the memory of all Readers of a Vault together, however many there
-// are and however slowly what they yield is taken.
+// A room limits the memory of all Readers of a Vault together, however many there
+// are and however slowly they read.
 type room struct {
 	limit int64 // in bytes
 	loans chan struct{}
@@ -27,8 +27,8 @@ type room struct {
 
 func newRoom(limit int64) *room { return &room{limit: limit, loans: make(chan struct{}, roomLoans)} }
 
-// take takes room for n bytes. If there is none it lends some, which must be given
-// back before anything is waited for; perhaps it waits until it can.
+// take takes memory for n bytes. If none is left it lends some, which the caller
+// must return before it waits for anything; it may wait until it can lend.
 func (m *room) take(ctx context.Context, n int64) (cost int64, lent bool, err error) {
 	m.mu.Lock()
 	fits := m.used+n <= m.limit
@@ -47,7 +47,7 @@ func (m *room) take(ctx context.Context, n int64) (cost int64, lent bool, err er
 	}
 }
 
-// give gives back what take returned.
+// give returns what take took.
 func (m *room) give(cost int64, lent bool) {
 	if lent {
 		<-m.loans

@@ -10,13 +10,13 @@ import (
 )
 
 // TestRoom reads a little of many contents at a time, as slow readers do: together
-// they hold no more than the room there is, and what each reads is right.
+// they use no more than the allowed memory, and each reads the right bytes.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	for _, compress := range []bool{false, true} {
 		content := make([]byte, 3<<20)
 		for i := range content {
-			content[i] = byte(rand.IntN(16)) // it can be compressed
+			content[i] = byte(rand.IntN(16)) // compressible
 		}
 		store, err := blob.NewDir(t.TempDir(), blob.DirOptions{})
 		if err != nil {

@@ -9,9 +9,9 @@ import (
 	"lockstep/blob"
 )
 
-// A spool takes the bytes of a blob whose name is not known until its end. A
-// little is kept in memory; more goes where the blob will be, if the store can
-// name it later, and else through a file without a name.
+// A spool receives the bytes of a blob whose name is not known before the end.
+// It holds some in memory; the rest goes directly to the store if that can
+// rename the blob later, and otherwise to an unnamed file.
 type spool struct {
 	ctx   context.Context // of the one call of Stage
 	store blob.Store
@@ -21,7 +21,7 @@ type spool struct {
 	named bool // the file could not be unlinked while open
 }
 
-// provisional is the name of a blob that has none yet.
+// provisional is the name of a blob before its name is known.
 const provisional = "new"
 
 func (s *spool) write(p []byte) error {
@@ -43,7 +43,7 @@ func (s *spool) write(p []byte) error {
 	return nil
 }
 
-// flush writes what is in memory to where there is more room.
+// flush writes what is in memory to the store or file.
 func (s *spool) flush() error {
 	if s.w == nil && s.file == nil {
 		if err := s.begin(); err != nil {
@@ -119,9 +119,9 @@ func (s *spool) end(name string, last []byte) (blob.Writer, error) {
 func (s *spool) Close() error {
 	s.mem = nil
 	if s.file != nil {
-		_ = s.file.Close() // nobody reads it again
+		_ = s.file.Close() // it is never read again
 		if s.named {
-			_ = os.Remove(s.file.Name()) // what remains is an empty shell
+			_ = os.Remove(s.file.Name()) // an empty file remains if this fails
 		}
 		s.file = nil
 	}

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// maxLikes is how many contents are looked at for chunks to be used again.
+	// maxLikes is how many contents are searched for reusable chunks.
 	maxLikes = 8
 
-	// maxSources is how many other blobs one content is put together from:
-	// reading it opens them all.
+	// maxSources is the maximum number of other blobs that a content uses: reading
+	// it opens them all.
 	maxSources = 256
 
-	// spoolSize is how much of a blob is kept in memory before it is written.
+	// spoolSize is how much of a blob is held in memory before it is written.
 	spoolSize = 1 << 20
 )
 
-// Put keeps what r yields and returns its digest and size; it is durable then.
-// What is there already is not kept twice. like are contents it may resemble,
-// the version before it say; those the vault does not have are passed over.
+// Put stores the content of r durably and returns its digest and size. Existing
+// data is not stored again. like are contents it may resemble, such as the
+// previous version; it ignores missing ones.
 func (v *Vault) Put(ctx context.Context, r io.Reader, like ...Digest) (Digest, int64, error) {
 	s, err := v.Stage(ctx, r, like...)
 	if err != nil {
@@ -40,9 +40,9 @@ func (v *Vault) Put(ctx context.Context, r io.Reader, like ...Digest) (Digest, i
 	return s.Digest(), s.Size(), nil
 }
 
-// Stage writes what r yields, as Put does, but leaves it to Commit to make it
-// last: many that are staged are committed at the price of one. Contents that
-// are only staged are no help as like. Errors of r are returned as they are.
+// Stage writes the content of r, like Put, but leaves it to Commit to make it
+// durable: committing many staged contents costs as much as one. Staged
+// contents are of no use in like. Errors of r are returned unchanged.
 func (v *Vault) Stage(ctx context.Context, r io.Reader, like ...Digest) (*Staged, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -52,11 +52,11 @@ func (v *Vault) Stage(ctx context.Context, r io.Reader, like ...Digest) (*Staged
 	if again {
 		var err error
 		first, err = seeker.Seek(0, io.SeekCurrent)
-		again = err == nil // a pipe says that it cannot
+		again = err == nil // a pipe returns an error
 	}
 	s, err := v.stage(ctx, r, like)
 	if _, damaged := errors.AsType[*DamagedError](err); damaged && again {
-		// What it resembles is of no help, then.
+		// Then similar contents cannot be used.
 		if _, err := seeker.Seek(first, io.SeekStart); err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (v *Vault) stage(ctx context.Context, r io.Reader, like []Digest) (*Staged,
 		err = st.finish()
 	}
 	if err != nil {
-		_ = st.spool.Close() // it is not wanted
+		_ = st.spool.Close() // it is discarded
 		_ = st.s.Close()     // likewise
 		return nil, err
 	}
@@ -94,15 +94,15 @@ type stager struct {
 	like  []Digest
 	spool spool
 	t     table
-	own   map[Digest]chunk // those in the blob itself; not filled for the only one
-	known map[Digest]chunk // those in others; nil until there is a second chunk
+	own   map[Digest]chunk // chunks in the blob itself; not filled if there is only one
+	known map[Digest]chunk // chunks in other blobs; nil until there is a second chunk
 	from  Reader           // reads those
-	sure  map[Digest]bool  // those that were read
-	got   []byte           // a chunk, read from there
+	sure  map[Digest]bool  // whether those that were read are intact
+	got   []byte           // a chunk read from there
 	put   []byte           // a chunk, compressed
 }
 
-// take takes the content in.
+// take reads and stores the content.
 func (st *stager) take(c *chunker) error {
 	var sum hash.Hash
 	for {
@@ -136,8 +136,8 @@ func (st *stager) take(c *chunker) error {
 	}
 }
 
-// sole takes the only chunk there is, which may be in another blob under the
-// content's own name at most.
+// sole handles the only chunk, which can only be in another blob with the
+// content's own name.
 func (st *stager) sole(data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -145,10 +145,10 @@ func (st *stager) sole(data []byte) error {
 	return st.chunk(st.s.digest, data)
 }
 
-// learn reads what chunks the contents have that this one may resemble.
+// learn reads which chunks the possibly similar contents have.
 func (st *stager) learn() error {
 	st.known = make(map[Digest]chunk)
-	used := make(map[Digest]int64) // bytes that each other blob can give
+	used := make(map[Digest]int64) // number of bytes that each other blob can provide
 	for _, d := range st.like[:min(len(st.like), maxLikes)] {
 		if err := st.v.settled(st.ctx, d); err != nil {
 			return err
@@ -186,7 +186,7 @@ func (st *stager) source(d Digest) int {
 	return i + 1
 }
 
-// narrow gives up the sources that have least, where there are too many.
+// narrow removes the sources that provide the least, if there are too many.
 func (st *stager) narrow(used map[Digest]int64) {
 	if len(st.t.sources) <= maxSources {
 		return
@@ -225,8 +225,8 @@ func (st *stager) chunk(d Digest, data []byte) error {
 	return st.append(c)
 }
 
-// same reports whether a chunk in another blob is there and has these bytes. It is
-// looked at once.
+// same reports whether a chunk in another blob exists and has these bytes. Each
+// chunk is read only once.
 func (st *stager) same(c *chunk, data []byte) (bool, error) {
 	if st.v.opts.Trust || st.sure[c.digest] {
 		return true, nil
@@ -234,7 +234,7 @@ func (st *stager) same(c *chunk, data []byte) (bool, error) {
 	st.got = slices.Grow(st.got[:0], len(data))[:len(data)]
 	if err := st.from.load(c, st.got); err != nil || !bytes.Equal(st.got, data) {
 		// It may be elsewhere, or damaged.
-		st.from.d = st.from.holder(c.source) // what errors name
+		st.from.d = st.from.holder(c.source) // named in errors
 		err = st.from.fetch(c, st.got)
 		if _, damaged := errors.AsType[*DamagedError](err); damaged {
 			delete(st.known, c.digest)
@@ -259,7 +259,7 @@ func (st *stager) append(c chunk) error {
 	return nil
 }
 
-// maxChunks bounds a table to what can be read again: with less than 60 bytes
+// maxChunks limits a table to what can be read again: with less than 60 bytes
 // for each chunk, in maxTable. At the average length that is more than 4 TB.
 const maxChunks = (maxTable - 32*maxSources - 1024) / 60
 
@@ -281,7 +281,7 @@ func (st *stager) keep(d Digest, data []byte) (chunk, error) {
 	return c, st.spool.write(data)
 }
 
-// finish ends the blob, unless the vault has the content.
+// finish completes the blob, unless the vault has the content.
 func (st *stager) finish() error {
 	s := st.s
 	t, something, err := st.v.find(st.ctx, s.digest, true)
@@ -300,8 +300,8 @@ func (st *stager) finish() error {
 		something = true
 	}
 	if something || slices.Contains(st.t.sources, s.digest) {
-		// Others may use chunks of what is there: the new blob must have them.
-		s.anew = true
+		// Others may use chunks of the existing blob: the new one must have them too.
+		s.replace = true
 		if err := st.complete(); err != nil {
 			return err
 		}
@@ -312,7 +312,7 @@ func (st *stager) finish() error {
 	return err
 }
 
-// sound reports whether the content, which is there, is as it was.
+// sound reports whether the existing content is intact.
 func (st *stager) sound() (bool, error) {
 	if st.v.opts.Trust {
 		return true, nil
@@ -347,7 +347,7 @@ func (st *stager) complete() error {
 	return nil
 }
 
-// settle numbers the sources that are used, and says what kind of blob it is.
+// settle numbers the used sources, and determines the kind of the blob.
 func (st *stager) settle() {
 	all := st.t.sources
 	st.t.sources = nil

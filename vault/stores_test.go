@@ -27,7 +27,7 @@ func TestDir(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { _ = store.Close() })
 		randomLife(t, rng(200+seed), store, 30)
-		// Larger than what a spool keeps in memory.
+		// Larger than what a spool holds in memory.
 		v := vault.New(store, vault.Options{})
 		b := random(rng(201), 2<<20)
 		put(t, v, b)
@@ -51,7 +51,7 @@ func TestBucket(t *testing.T) {
 	t.Parallel()
 	store := bucket(t)
 	randomLife(t, rng(300), store, 25)
-	// Larger than what a spool keeps in memory.
+	// Larger than what a spool holds in memory.
 	v := vault.New(store, vault.Options{})
 	b := random(rng(301), 3<<20)
 	put(t, v, b)
@@ -116,7 +116,7 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// TestBeside: everything at once, on the same contents.
+// TestBeside: all operations at once, on the same contents.
 func TestBeside(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -11,25 +11,27 @@ import (
 	"lockstep/blob"
 )
 
-// Swept counts what a Sweep came to.
+// Swept counts the results of a Sweep.
 type Swept struct {
-	Kept      int64 // blobs that stay as they are
-	Removed   int64 // blobs that nobody needs any more
-	Rewritten int64 // blobs of which others still use some
-	Bytes     int64 // that the store has less
-	Damaged   int64 // needed contents of which not even the table can be read
+	Kept      int64 // unchanged blobs
+	Removed   int64 // blobs that were no longer needed
+	Rewritten int64 // blobs of which others still use a part
+	Bytes     int64 // by which the store became smaller
+	Damaged   int64 // needed contents whose tables cannot be read
 }
 
 // removeEach is how many blobs are removed at once.
 const removeEach = 256
 
-// Sweep removes what nobody needs. needed yields the contents that are, in any
-// order, also more than once; its error ends the Sweep. What was Put or found by
-// Has since the Sweep began, or under a [Vault.Hold], stays, and so does what is
-// open. It may run beside everything else; a second one waits for the first.
+// Sweep removes contents that are no longer needed. needed yields the needed
+// ones, in any order and possibly several times; its error ends the Sweep.
+// Contents that were Put or found by Has since the Sweep began, or under a
+// [Vault.Hold], are kept, and so are open ones. Sweep may run concurrently with
+// all other methods; a second Sweep waits for the first.
 //
-// After an error nothing that is needed has been removed. Memory is bounded: of
-// many million contents a few that nobody needs may stay until the next time.
+// After an error nothing that is needed has been removed. Memory is bounded:
+// among many million contents a few unneeded ones may remain until the next
+// Sweep.
 func (v *Vault) Sweep(ctx context.Context, needed func(context.Context) iter.Seq2[Digest, error]) (Swept, error) {
 	select {
 	case v.sweep <- struct{}{}:
@@ -45,21 +47,20 @@ func (v *Vault) Sweep(ctx context.Context, needed func(context.Context) iter.Seq
 	return s.swept, err
 }
 
-// A sweeper is one Sweep.
+// A sweeper is the state of one Sweep.
 type sweeper struct {
 	ctx    context.Context // of the one call of Sweep
 	v      *Vault
 	swept  Swept
 	needed *marks // contents
-	used   *marks // blobs of which the needed contents have chunks
-	begun  bool   // something has been removed or rewritten, or will be at once
-	left   bool   // a blob that needs others is as it was because somebody wants it just now
+	used   *marks // blobs that have chunks of the needed contents
+	begun  bool   // data was removed or rewritten, or is about to be
+	left   bool   // a blob that uses others was not rewritten because it is in use now
 }
 
-// run sweeps. The order matters: first it begins to watch what is pinned, then
-// it reads what is needed, then what the contents need that are, and only then
-// it changes anything: it takes from blobs what is not used of them, and at last
-// removes those that are not used at all.
+// run sweeps. The order matters: it first begins to record pins, then reads what
+// is needed, then which chunks the needed contents use. Only then it changes
+// anything: it removes unused parts of blobs, and finally unused blobs.
 func (s *sweeper) run(needed func(context.Context) iter.Seq2[Digest, error]) error {
 	if err := s.clear(); err != nil {
 		return err
@@ -99,7 +100,7 @@ func (s *sweeper) run(needed func(context.Context) iter.Seq2[Digest, error]) err
 	return s.v.finished(s.ctx)
 }
 
-// clear removes what an earlier process left unfinished.
+// clear removes unfinished blobs of an earlier process.
 func (s *sweeper) clear() error {
 	store, ok := s.v.store.(blob.Sweeper)
 	if !ok || s.v.cleared {
@@ -125,8 +126,8 @@ func (s *sweeper) blobs() iter.Seq2[blob.Info, error] {
 	}
 }
 
-// look finds out what the needed contents use of blobs that are not needed
-// themselves.
+// look determines which chunks the needed contents use in blobs that are not
+// needed themselves.
 func (s *sweeper) look(u *uses) error {
 	damaged := int64(0)
 	for info, err := range s.blobs() {
@@ -144,7 +145,7 @@ func (s *sweeper) look(u *uses) error {
 			damaged++
 			continue
 		case errors.Is(err, fs.ErrNotExist):
-			continue // replaced, or seemed to be needed
+			continue // replaced, or only seemed to be needed
 		case err != nil:
 			return err
 		}
@@ -164,9 +165,8 @@ func (s *sweeper) look(u *uses) error {
 	return nil
 }
 
-// rewrite takes from blobs what is not used of them: all those that themselves
-// need others, which are then free to go, and those of which less than half is
-// used.
+// rewrite removes the unused parts of blobs: of all blobs that use others,
+// which can then be removed, and of those of which less than half is used.
 func (s *sweeper) rewrite(u *uses) error {
 	for d, used := range u.of {
 		if err := s.ctx.Err(); err != nil {
@@ -174,7 +174,7 @@ func (s *sweeper) rewrite(u *uses) error {
 		}
 		info, err := s.v.store.Stat(s.ctx, d.name())
 		if errors.Is(err, blob.ErrNotExist) {
-			continue // whoever uses it is damaged
+			continue // contents that use it are damaged
 		}
 		if err != nil {
 			return err
@@ -195,8 +195,8 @@ func (s *sweeper) rewriteOne(info blob.Info, d Digest, used map[uint64]struct{})
 	}
 	r, t, err := s.v.load(s.ctx, d)
 	if _, bad := errors.AsType[*DamagedError](err); bad {
-		// What of it is used cannot be told from what is not. Who uses it knows
-		// where it is, and may find it unharmed.
+		// Its table is unreadable, so its used chunks are unknown. The contents that
+		// use it know their positions, and may find them intact.
 		s.v.warn(s.ctx, err)
 		s.needed.add(d)
 		return nil
@@ -226,10 +226,10 @@ func (s *sweeper) rewriteOne(info blob.Info, d Digest, used map[uint64]struct{})
 	return nil
 }
 
-// shrink puts a remnant with the used chunks of a blob in its place.
+// shrink replaces a blob by a remnant with the used chunks.
 func (v *Vault) shrink(ctx context.Context, r blob.Reader, d Digest, t *table, used map[uint64]struct{}) (int64, error) {
 	sp := spool{ctx: ctx, store: v.store}
-	defer sp.Close() // what was not ended
+	defer sp.Close() // in case of an error
 	rest := table{kind: kindRemnant, size: t.size}
 	seen := make(map[Digest]struct{})
 	var buf []byte
@@ -240,7 +240,7 @@ func (v *Vault) shrink(ctx context.Context, r blob.Reader, d Digest, t *table, u
 			continue
 		}
 		seen[c.digest] = struct{}{}
-		// Also if it is damaged: who reads it will be told.
+		// Even if it is damaged: its readers will get the error.
 		buf = slices.Grow(buf[:0], c.stored)[:c.stored]
 		if err := readFull(r, buf, c.off); err != nil {
 			return 0, err
@@ -261,8 +261,8 @@ func (v *Vault) shrink(ctx context.Context, r blob.Reader, d Digest, t *table, u
 	return int64(len(magic)) + rest.data + int64(len(end)), v.store.Commit(ctx, w)
 }
 
-// remove removes the blobs that are not used, and those that need others and are
-// not needed themselves: of these, what is used was rewritten before.
+// remove removes unused blobs, and those that use others and are not needed
+// themselves: their used chunks were rewritten before.
 func (s *sweeper) remove() error {
 	var gone []blob.Info
 	for info, err := range s.blobs() {
@@ -315,7 +315,7 @@ func (s *sweeper) removeAll(infos []blob.Info) error {
 	return nil
 }
 
-// begin leaves a mark before the first change.
+// begin creates the marker before the first change.
 func (s *sweeper) begin() error {
 	if s.begun {
 		return nil

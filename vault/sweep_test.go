@@ -44,7 +44,7 @@ func TestSweep(t *testing.T) {
 			t.Errorf("version %d is there: %v", i, err)
 		}
 	}
-	// Again: what was removed is no harm, and may come back.
+	// Again: removed contents in the list are harmless, and may come back.
 	sweep(t, v, ds[10:]...)
 	for i, b := range all {
 		if put(t, v, b, ds[11]) != ds[i] {
@@ -63,7 +63,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepError: a list of what is needed that ends in an error removes nothing.
+// TestSweepError: a list of needed contents that ends in an error removes
+// nothing.
 func TestSweepError(t *testing.T) {
 	t.Parallel()
 	v := vault.New(&blob.Mem{}, vault.Options{})
@@ -78,9 +79,9 @@ func TestSweepError(t *testing.T) {
 	wantContent(t, v, []byte("text"))
 }
 
-// TestSweepLate: a content that is found while a sweep has begun keeps the blob
-// it needs, and that one, not needed itself, is not taken for whole when what it
-// needs has gone.
+// TestSweepLate: a content that is found during a sweep keeps the blob it uses;
+// that blob, which is not needed itself, does not count as whole once the blob
+// it uses was removed.
 func TestSweepLate(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -111,8 +112,8 @@ func TestSweepLate(t *testing.T) {
 	sweep(t, v)
 }
 
-// TestHold: what is put under a hold stays until it is released, and what is open
-// until it is closed.
+// TestHold: contents put under a hold are kept until it is released, and open
+// ones until they are closed.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -147,8 +148,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestRandom: whatever is put and needed, in which order, all that is needed is
-// there and nothing else takes room for long.
+// TestRandom: after any sequence of operations, every needed content is there
+// and others do not take space for long.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -157,13 +158,13 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// randomLife puts, sweeps, opens the vault anew, and compares with a map.
+// randomLife puts, sweeps, reopens the vault, and compares it with a map.
 func randomLife(t *testing.T, r *rand.Rand, store blob.Store, steps int) {
 	t.Helper()
 	o := vault.Options{Compress: r.IntN(2) == 0}
 	v := vault.New(store, o)
 	there := make(map[vault.Digest][]byte)
-	var old [][]byte // all there ever were
+	var old [][]byte // all contents so far
 	some := func() []byte {
 		if len(old) == 0 || r.IntN(5) == 0 {
 			return random(r, r.IntN(1<<r.IntN(19)))
@@ -186,7 +187,7 @@ func randomLife(t *testing.T, r *rand.Rand, store blob.Store, steps int) {
 			}
 			sweep(t, v, needed...)
 		case 3:
-			b := some() // perhaps one that was removed
+			b := some() // possibly one that was removed
 			there[put(t, v, b, likes(r, old)...)] = b
 		default:
 			b := some()
@@ -213,7 +214,7 @@ func randomLife(t *testing.T, r *rand.Rand, store blob.Store, steps int) {
 	}
 }
 
-// likes returns some contents, of which the vault may have none.
+// likes returns some contents, which the vault may not have.
 func likes(r *rand.Rand, old [][]byte) (ds []vault.Digest) {
 	for range min(len(old), r.IntN(4)) {
 		ds = append(ds, digestOf(old[len(old)-1-r.IntN(min(len(old), 4))]))

@@ -26,7 +26,7 @@ import (
 	"lockstep/blob"
 )
 
-// A Digest is the SHA-256 of a whole content, and its name in a [Vault].
+// A Digest is the SHA-256 of a whole content, and identifies it in a [Vault].
 type Digest [32]byte
 
 // String returns d in hexadecimal.
@@ -34,24 +34,24 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // Options configures a [Vault]. The zero value is ready to use.
 type Options struct {
-	Compress bool         // with zstd, what gets smaller by it
-	Trust    bool         // the store checks its bytes itself, and reading costs: what is put relies on chunks there are unread
+	Compress bool         // with zstd, chunks that become smaller
+	Trust    bool         // the store verifies its bytes itself, and reading is expensive: new contents use existing chunks without reading them
 	Logger   *slog.Logger // default: discards
 }
 
-// A Vault keeps contents in a [blob.Store] that is its own. All methods are safe
-// for concurrent use. Only one process at a time may write to it.
+// A Vault stores contents in a [blob.Store] of its own. All methods are safe for
+// concurrent use. Only one process at a time may write to it.
 type Vault struct {
 	store blob.Store
 	opts  Options
 	pins  pins
-	room  *room // for chunks of what is open
+	room  *room // memory for chunks of open contents
 
-	sweep   chan struct{} // one may sweep at a time
-	cleared bool          // what earlier processes left has been removed; who sweeps has it
+	sweep   chan struct{} // held by the running sweep
+	cleared bool          // unfinished blobs of earlier processes were removed; guarded by sweep
 
 	mu      sync.Mutex          // guards what follows
-	damaged map[Digest]struct{} // blobs seen to be damaged
+	damaged map[Digest]struct{} // blobs known to be damaged
 	marker  markerState
 }
 
@@ -63,9 +63,9 @@ func New(store blob.Store, o Options) *Vault {
 	return &Vault{store: store, opts: o, room: newRoom(roomBytes), sweep: make(chan struct{}, 1)}
 }
 
-// Has reports whether the vault has the content, and its size. It reads no
-// content: see [Vault.Verify]. Of what is known to be damaged it says no, so that
-// it is put again.
+// Has reports whether the vault has the content, and its size. It does not read
+// the content: see [Vault.Verify]. It returns false for contents known to be
+// damaged, so that they are put again.
 func (v *Vault) Has(ctx context.Context, d Digest) (size int64, ok bool, err error) {
 	if err := v.settled(ctx, d); err != nil {
 		return 0, false, err
@@ -77,7 +77,7 @@ func (v *Vault) Has(ctx context.Context, d Digest) (size int64, ok bool, err err
 	return t.size, true, nil
 }
 
-// Hold keeps every Sweep from what is Put or found by Has from now on, until
-// release is called: from before it is put until it is written down who needs
-// it.
+// Hold prevents every Sweep from removing contents that are Put or found by Has
+// from now on, until release is called: for use from before a content is put
+// until it is recorded as needed.
 func (v *Vault) Hold() (release func()) { return v.pins.hold() }

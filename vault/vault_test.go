@@ -27,7 +27,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// random returns n bytes that nobody can compress.
+// random returns n incompressible bytes.
 func random(r *rand.Rand, n int) []byte {
 	b := make([]byte, 0, n+8)
 	for len(b) < n {
@@ -50,7 +50,7 @@ func put(t testing.TB, v *vault.Vault, b []byte, like ...vault.Digest) vault.Dig
 	return d
 }
 
-// read returns the content, read in one of the ways there are.
+// read returns the content, read by a randomly chosen method.
 func read(v *vault.Vault, d vault.Digest) ([]byte, error) {
 	r, err := v.Open(context.Background(), d)
 	if err != nil {
@@ -68,7 +68,7 @@ func wantContent(t testing.TB, v *vault.Vault, want []byte) {
 	}
 }
 
-// of yields digests as what is needed.
+// of yields digests as needed contents.
 func of(ds ...vault.Digest) func(context.Context) iter.Seq2[vault.Digest, error] {
 	return func(context.Context) iter.Seq2[vault.Digest, error] {
 		return func(yield func(vault.Digest, error) bool) {
@@ -88,7 +88,7 @@ func sweep(t testing.TB, v *vault.Vault, needed ...vault.Digest) vault.Swept {
 	return s
 }
 
-// bytesIn returns how much is in a store.
+// bytesIn returns the total size of a store.
 func bytesIn(t testing.TB, store blob.Store) (size int64, blobs int) {
 	t.Helper()
 	for info, err := range store.List(context.Background(), "") {
@@ -99,7 +99,7 @@ func bytesIn(t testing.TB, store blob.Store) (size int64, blobs int) {
 	return size, blobs
 }
 
-// edited returns b with n bytes others at each of some places.
+// edited returns b with n bytes changed at each of some positions.
 func edited(r *rand.Rand, b []byte, places, n int) []byte {
 	b = slices.Clone(b)
 	for range places {
@@ -144,7 +144,7 @@ func TestNotThere(t *testing.T) {
 	put(t, v, random(rng(1), 1<<20), d)
 }
 
-// TestReaders: whatever pieces a content comes in.
+// TestReaders: contents read in pieces of any size.
 func TestReaders(t *testing.T) {
 	t.Parallel()
 	b := random(rng(2), 300_000)
@@ -169,7 +169,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// TestAgain: what resembles another content costs what differs.
+// TestAgain: a content that resembles another costs the difference.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	for _, places := range []int{1, 10} {
@@ -196,7 +196,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestInserted: bytes that move others are found again, too.
+// TestInserted: chunks after inserted bytes are found again, too.
 func TestInserted(t *testing.T) {
 	t.Parallel()
 	r := rng(4)
@@ -214,7 +214,7 @@ func TestInserted(t *testing.T) {
 	wantContent(t, v, c)
 }
 
-// TestSeek: any part, in any order, by many at once.
+// TestSeek: any part, in any order, concurrently.
 func TestSeek(t *testing.T) {
 	t.Parallel()
 	r := rng(5)
@@ -266,7 +266,7 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// TestStage: many with one commit, some of them the same.
+// TestStage: many contents with one commit, some of them equal.
 func TestStage(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

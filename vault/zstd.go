@@ -7,16 +7,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Chunks are compressed one by one, without what others have in front of them:
-// each can be read for itself.
+// Chunks are compressed independently of each other, so that each can be read
+// alone.
 
 var encoder = sync.OnceValue(func() *zstd.Encoder {
-	// SpeedDefault takes a fifth off what SpeedFastest leaves of text, at about
-	// half the speed, which is still beyond that of disks.
+	// SpeedDefault reduces text by another fifth compared to SpeedFastest, at about
+	// half the speed, which is still faster than disks.
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(false),
 		zstd.WithWindowSize(maxChunk), zstd.WithLowerEncoderMem(true))
 	if err != nil {
-		panic(err) // unreachable: the options are right
+		panic(err) // unreachable: the options are valid
 	}
 	return e
 })
@@ -24,12 +24,12 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 var decoder = sync.OnceValue(func() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(2*maxChunk), zstd.WithDecoderLowmem(true))
 	if err != nil {
-		panic(err) // unreachable: the options are right
+		panic(err) // unreachable: the options are valid
 	}
 	return d
 })
 
-// deflate returns p compressed, in buf, or p itself if that is not shorter.
+// deflate returns p compressed, in buf, or p itself if that is not longer.
 func deflate(buf, p []byte) []byte {
 	if out := encoder().EncodeAll(p, buf[:0]); len(out) < len(p) {
 		return out
@@ -37,7 +37,7 @@ func deflate(buf, p []byte) []byte {
 	return p
 }
 
-// inflate fills data with what the frame in p has.
+// inflate decompresses the frame in p into data.
 func inflate(data, p []byte) error {
 	out, err := decoder().DecodeAll(p, data[:0])
 	if err != nil {
@@ -46,6 +46,6 @@ func inflate(data, p []byte) error {
 	if len(out) != len(data) {
 		return fmt.Errorf("%w: %d bytes where there should be %d", errFormat, len(out), len(data))
 	}
-	copy(data, out) // which is data, where the decoder had room enough
+	copy(data, out) // out is data, if the decoder had enough space
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// A connector makes connections which send strings as the bytes they are.
+// A connector creates connections that send strings as raw bytes.
 type connector struct {
 	driver.Connector
 }
@@ -21,7 +21,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	std, ok := inner.(*stdlib.Conn)
 	if !ok {
-		return nil, fmt.Errorf("connection is a %T", inner) // unreachable: stdlib makes no others
+		return nil, fmt.Errorf("connection is a %T", inner) // unreachable: stdlib creates no others
 	}
 	return conn{std}, nil
 }
@@ -31,8 +31,9 @@ type conn struct {
 	*stdlib.Conn
 }
 
-// CheckNamedValue implements [driver.NamedValueChecker]. A string would be sent
-// as PostgreSQL spells a BYTEA, in which a backslash means something.
+// CheckNamedValue implements [driver.NamedValueChecker]. Otherwise a string
+// would be sent in PostgreSQL's text format for BYTEA, in which a backslash is
+// an escape.
 func (c conn) CheckNamedValue(v *driver.NamedValue) error {
 	if s, ok := v.Value.(string); ok {
 		v.Value = []byte(s)

@@ -18,9 +18,9 @@ import (
 	"lockstep/storage/postgres/postgrestest"
 )
 
-// TestHubs runs hubs on one database: whoever is asked to subscribe, and
-// whoever is published to, every subscriber gets everything, in order; and goes
-// on getting it when a hub ends.
+// TestHubs runs hubs on one database: whichever hub receives subscriptions and
+// publications, every subscriber gets everything, in order, and continues to
+// when a hub stops.
 func TestHubs(t *testing.T) {
 	t.Parallel()
 	const topic, subscribers = "https://source.example/topic", 30

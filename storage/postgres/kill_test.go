@@ -20,7 +20,7 @@ import (
 
 const killEnv = "LOCKSTEP_TEST_POSTGRES_KILL" // address of the database
 
-// child runs a test of this binary again, as a process of its own.
+// child runs a test of this binary again, as a separate process.
 func child(test, url string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$")
 	cmd.Env = append(os.Environ(), killEnv+"="+url)
@@ -54,7 +54,7 @@ type owner struct {
 	cmd *exec.Cmd
 
 	mu     sync.Mutex // guards shards
-	shards []int      // that it said it has
+	shards []int      // that it has reported
 }
 
 func (o *owner) has() []int {
@@ -64,7 +64,7 @@ func (o *owner) has() []int {
 }
 
 // TestOwnerKill kills one of three processes that share a store: the others
-// take over what it had.
+// take over its shards.
 func TestOwnerKill(t *testing.T) {
 	if url := os.Getenv(killEnv); url != "" {
 		fmt.Println(own(t, url))
@@ -86,7 +86,7 @@ func TestOwnerKill(t *testing.T) {
 	shared(t, []*owner{owners[0], owners[2], startOwner(t, url)})
 }
 
-// own claims until it is killed, and prints what it has.
+// own claims until it is killed, and prints its shards.
 func own(t *testing.T, url string) error {
 	db, err := postgres.Open(t.Context(), url)
 	if err != nil {
@@ -139,7 +139,7 @@ func startOwner(t *testing.T, url string) *owner {
 	return o
 }
 
-// shared waits until the owners have all shards between them, evenly.
+// shared waits until the owners together have all shards, evenly divided.
 func shared(t *testing.T, owners []*owner) {
 	t.Helper()
 	deadline := time.After(time.Minute)

@@ -63,7 +63,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestOpenOlder opens a database from before there were hubs.
+// TestOpenOlder opens a database from before hubs were introduced.
 func TestOpenOlder(t *testing.T) {
 	t.Parallel()
 	address := postgrestest.URL(t)
@@ -80,8 +80,8 @@ func TestOpenOlder(t *testing.T) {
 	}
 }
 
-// TestOpenAtOnce opens a new database from several handles: each is a process to
-// the others. They write to the same and to new sets and topics.
+// TestOpenAtOnce opens a new database from several handles, which behave like
+// processes. They write to the same and to new sets and topics.
 func TestOpenAtOnce(t *testing.T) {
 	t.Parallel()
 	address := postgrestest.URL(t)
@@ -112,7 +112,8 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// TestReadOnly: others branch on what the operating system would say.
+// TestReadOnly: errors wrap those of the operating system, which callers
+// distinguish.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	address := postgrestest.URL(t)
@@ -130,8 +131,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestDurable: a transaction waits for the disk also where the server says that
-// it need not.
+// TestDurable: a transaction waits for the disk even if the server is
+// configured not to.
 func TestDurable(t *testing.T) {
 	t.Parallel()
 	db := open(t, postgres.Options{}, with(t, postgrestest.URL(t), "synchronous_commit", "off"))
@@ -143,7 +144,7 @@ func TestDurable(t *testing.T) {
 	}
 }
 
-// TestDeadConnections ends all connections at the server's side: nobody notices.
+// TestDeadConnections closes all connections on the server: no operation fails.
 func TestDeadConnections(t *testing.T) {
 	t.Parallel()
 	name := fmt.Sprintf("dead-%d", time.Now().UnixNano())

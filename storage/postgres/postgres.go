@@ -28,7 +28,7 @@ import (
 // Options configures a [DB]. The zero value is ready to use.
 type Options struct {
 	Clock   func() time.Time // default: time.Now
-	Scratch string           // directory for scratch files of the Journal, its own; default: none
+	Scratch string           // directory for scratch files of the Journal, used for nothing else; default: none
 }
 
 // A DB is an open database.
@@ -37,30 +37,29 @@ type DB struct {
 }
 
 const (
-	// writers is how many transactions that write run at a time: each has to
-	// wait for the disk of the server, and what they write is locked anyway.
+	// writers is how many write transactions run at a time: each has to wait for
+	// the disk of the server, and what they write is locked anyway.
 	writers = 8
 
-	// Readers are opened when they are needed, and this many are kept open. There
-	// is no limit: who reads within a reading must not wait for its end.
+	// Readers are opened when needed, and this many are kept open. Their number is
+	// not limited: a read within another read must not wait for the end of that.
 	idleReaders = 8
 
-	// connectTimeout is how long the server has to answer, where the URL does
-	// not say.
+	// connectTimeout is the server's time to answer, unless the URL states one.
 	connectTimeout = 10 * time.Second
 )
 
 // Open opens the database at a URL, postgres://user:password@host:port/name, and
-// makes its tables where there are none. Parameters are those of libpq
-// (sslmode, search_path, …), as are the environment variables and the password
-// file that add what the URL does not say. Errors do not show the password.
+// creates its tables if they do not exist. Parameters are those of libpq
+// (sslmode, search_path, …), and so are the environment variables and the
+// password file that complete the URL. Errors do not contain the password.
 func Open(ctx context.Context, url string) (*DB, error) { return Options{}.Open(ctx, url) }
 
 // Open is [Open] with options.
 func (o Options) Open(ctx context.Context, url string) (*DB, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("open database: %w", err) // it shows the URL without the password
+		return nil, fmt.Errorf("open database: %w", err) // its text has the URL without the password
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
@@ -75,15 +74,15 @@ func (o Options) Open(ctx context.Context, url string) (*DB, error) {
 	read.SetMaxIdleConns(idleReaders)
 	db, err := create(ctx, write, read, sqldb.Options{Clock: o.Clock, Name: name, Scratch: o.Scratch})
 	if err != nil {
-		_ = read.Close() // err says more
+		_ = read.Close() // err is more important
 		_ = write.Close()
 		return nil, fmt.Errorf("open database %s: %w", name, dialect{}.Explain(err))
 	}
 	return &DB{db}, nil
 }
 
-// migrationLock is the advisory lock that one process at a time holds while it
-// looks after the tables. Any number would do.
+// migrationLock is the advisory lock that a process holds during the migration.
+// The number is arbitrary.
 const migrationLock = 0x6c6f636b73746570
 
 func create(ctx context.Context, write, read *sql.DB, o sqldb.Options) (*sqldb.DB, error) {
@@ -91,14 +90,14 @@ func create(ctx context.Context, write, read *sql.DB, o sqldb.Options) (*sqldb.D
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback() // which ends the lock; nothing was written
+	defer tx.Rollback() // releases the lock; nothing was written
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 		return nil, fmt.Errorf("wait for others to open it: %w", err)
 	}
 	return sqldb.New(ctx, write, read, dialect{}, o)
 }
 
-// nameOf is what errors call the database.
+// nameOf returns the name of the database in errors.
 func nameOf(c *pgx.ConnConfig) string {
 	return net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
 }
@@ -107,15 +106,15 @@ func pool(config *pgx.ConnConfig) *sql.DB {
 	return sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(setUp))})
 }
 
-// setUp readies a new connection.
+// setUp configures a new connection.
 //
-// What a transaction wrote is on disk when it is over, also where the server is
-// set up not to wait for that.
+// A transaction is on disk when it has ended, even if the server is configured
+// not to wait for that.
 //
-// Whatever we read we read by key and in its order. The server is told so: of a
-// table that has just been filled it knows nothing, and would read all of it for
-// every page. What it does against that advice it takes for so dear that it
-// would compile it.
+// All reads are by key and in the order of the key. setUp configures the planner
+// accordingly: without statistics of a table that has just been filled, it would
+// read the whole table for every page. It would also consider other plans so
+// expensive that it would compile them.
 func setUp(ctx context.Context, c *pgx.Conn) error {
 	const durable = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`
 	if _, err := c.Exec(ctx, durable); err != nil {
@@ -141,8 +140,8 @@ func (dialect) Param(n int) string { return "$" + strconv.Itoa(n) }
 // ForUpdate implements [sqldb.Dialect].
 func (dialect) ForUpdate() string { return " FOR UPDATE" }
 
-// Again implements [sqldb.Dialect]. A key that is there already was taken by a
-// transaction which found it free at the same time.
+// Again implements [sqldb.Dialect]. A key that exists already was inserted by a
+// concurrent transaction.
 func (dialect) Again(err error, committing bool) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {

@@ -109,7 +109,7 @@ func TestHubReopen(t *testing.T) {
 	hubtest.RunReopen(t, func() hub.Store { return open().Hub() }, shut)
 }
 
-// tamper runs a statement behind the back of the store.
+// tamper runs a statement without using the store.
 func tamper(t testing.TB, url, statement string) {
 	t.Helper()
 	db, err := sql.Open("pgx", url)

@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// replayKeep is how long a digest is kept after it has run out, should the
-	// clock of the server be set back.
+	// replayKeep is how long a digest is kept after it has expired, in case the
+	// server's clock is set back.
 	replayKeep = time.Hour
 	// replayBatch caps the digests that one call deletes.
 	replayBatch = 1000
 )
 
-// Remember implements [hub.Sharer]. The server's clock decides what has run
-// out: a digest that is deleted has run out for every later call.
+// Remember implements [hub.Sharer]. The server's clock decides what has
+// expired: a digest that is deleted has expired for every later call.
 func (h *Hub) Remember(ctx context.Context, digest [sha256.Size]byte, until time.Time) (fresh bool, err error) {
 	err = h.db.Update(ctx, func(tx *sql.Tx) error {
 		now, err := serverTime(ctx, tx)
 		if err != nil {
 			return err
 		}
-		// Rows that another hub deletes at the same time are passed over: two that
-		// waited for each other's rows would never end.
+		// Rows that another hub deletes at the same time are skipped: two hubs that
+		// waited for each other's rows would deadlock.
 		const clean = `DELETE FROM hub_replay WHERE digest IN
 			(SELECT digest FROM hub_replay WHERE until <= $1 ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED)`
 		if _, err := tx.ExecContext(ctx, clean, now-replayKeep.Microseconds(), replayBatch); err != nil {

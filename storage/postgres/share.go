@@ -21,12 +21,12 @@ var (
 	_ hub.Sharer = (*Hub)(nil)
 )
 
-// Hub returns the memory of hubs in the database.
+// Hub returns the store of hubs in the database.
 func (db *DB) Hub() *Hub { return &Hub{db.DB.Hub(), db.DB} }
 
-// Claim implements [hub.Sharer]. Time is that of the server, so that the clocks
-// of the hubs need not agree. The row of an owner says until when its claims
-// hold; those of owners that are gone are deleted by whoever claims next.
+// Claim implements [hub.Sharer]. It uses the server's clock, so that the clocks
+// of the hubs need not agree. The row of an owner contains the end of its
+// claims; the next Claim of any hub deletes the rows of expired owners.
 func (h *Hub) Claim(ctx context.Context, owner string, want int, ttl time.Duration) (shards []int, owners int, err error) {
 	want = min(max(want, 0), hub.Shards)
 	err = h.change(ctx, func(tx *sql.Tx) error {
@@ -48,7 +48,7 @@ func (h *Hub) Claim(ctx context.Context, owner string, want int, ttl time.Durati
 	return shards, owners, nil
 }
 
-// renew writes the row of the owner and ends the claims of those that are gone.
+// renew writes the row of the owner and ends the claims of expired owners.
 func renew(ctx context.Context, tx *sql.Tx, owner string, ttl time.Duration) error {
 	now, err := serverTime(ctx, tx)
 	if err != nil {
@@ -72,7 +72,7 @@ func serverTime(ctx context.Context, tx *sql.Tx) (now int64, err error) {
 	return now, err
 }
 
-// divide lets go what owner has too much of, and takes what it has too little of.
+// divide gives up shards that owner has too many of, and claims those it lacks.
 func divide(ctx context.Context, tx *sql.Tx, owner string, want int) error {
 	const drop = `DELETE FROM hub_claim WHERE owner = $1
 		AND shard NOT IN (SELECT shard FROM hub_claim WHERE owner = $1 ORDER BY shard LIMIT $2)`
@@ -118,8 +118,8 @@ func (h *Hub) Release(ctx context.Context, owner string) error {
 	return nil
 }
 
-// News implements [hub.Sharer]. A mark is the number of an Append; one that can
-// be seen has no smaller one still to come, see package sqldb.
+// News implements [hub.Sharer]. A mark is the number of an Append; once a mark
+// is visible, all smaller ones are, see package sqldb.
 func (h *Hub) News(ctx context.Context, mark int64) (topics map[string]int64, next int64, err error) {
 	topics, next = make(map[string]int64), mark
 	const query = `SELECT url, last, mark FROM hub_topic WHERE mark > $1`
@@ -136,7 +136,7 @@ func (h *Hub) News(ctx context.Context, mark int64) (topics map[string]int64, ne
 	return topics, next, nil
 }
 
-// change runs f in a transaction in which nobody else changes claims.
+// change runs f in a transaction in which no other one changes claims.
 func (h *Hub) change(ctx context.Context, f func(*sql.Tx) error) error {
 	return h.db.Update(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `LOCK TABLE hub_owner IN EXCLUSIVE MODE`); err != nil {

@@ -62,7 +62,7 @@ func TestHubKill(t *testing.T) {
 	})
 }
 
-// TestHubOlder opens a database from before there were hubs.
+// TestHubOlder opens a database from before hubs were introduced.
 func TestHubOlder(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "catalog.db")

@@ -22,8 +22,8 @@ const (
 	killEnv     = "LOCKSTEP_TEST_KILL"
 )
 
-// TestKill kills a process that applies changes, again and again. What it said
-// was done is done, and no Apply is there by half.
+// TestKill repeatedly kills a process that applies changes. Every reported
+// change is in the catalog, and no Apply is there partially.
 func TestKill(t *testing.T) {
 	if path := os.Getenv(killEnv); path != "" {
 		applyForever(path)
@@ -61,7 +61,7 @@ func killed(t *testing.T, path string) (said catalog.Seq) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if said == 0 { // it has begun
-			time.AfterFunc(rand.N(30*time.Millisecond), func() { _ = cmd.Process.Kill() }) // it may have died by itself
+			time.AfterFunc(rand.N(30*time.Millisecond), func() { _ = cmd.Process.Kill() }) // it may have exited by itself
 		}
 		n, err := strconv.Atoi(lines.Text())
 		if err != nil {
@@ -117,7 +117,7 @@ func applyForever(path string) {
 	}
 }
 
-// agree checks that status, resources and changes tell the same story.
+// agree checks that status, resources and changes are consistent.
 func agree(t *testing.T, c catalog.Catalog) catalog.Seq {
 	t.Helper()
 	s, err := c.Status(t.Context(), killSet)

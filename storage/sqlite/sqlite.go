@@ -25,7 +25,7 @@ import (
 	"syscall"
 	"time"
 
-	driver "modernc.org/sqlite" // it is called "sqlite"
+	driver "modernc.org/sqlite" // registers "sqlite"
 	lib "modernc.org/sqlite/lib"
 
 	"lockstep/internal/private"
@@ -35,7 +35,7 @@ import (
 // Options configures a [DB]. The zero value is ready to use.
 type Options struct {
 	Clock func() time.Time // default: time.Now
-	Cache int              // KiB kept in memory by who writes; default 8 MiB
+	Cache int              // KiB of cache of the writer; default 8 MiB
 }
 
 // A DB is an open database.
@@ -44,29 +44,30 @@ type DB struct {
 }
 
 const (
-	// Readers are opened when they are needed, and this many are kept open. There
-	// is no limit: who reads within a reading must not wait for its end.
+	// Readers are opened when needed, and this many are kept open. Their number is
+	// not limited: a read within another read must not wait for the end of that.
 	idleReaders = 8
 
-	// Caches in KiB. Pages not here are in the operating system's cache, which
-	// costs little; what is here counts for each connection.
+	// Caches in KiB. Other pages are in the operating system's cache, which is
+	// nearly as fast; these caches exist once per connection.
 	writerCache = 8 << 10
 	readerCache = 2 << 10
 
-	// The log is copied into the database when it has this many pages. Pages
-	// written again and again are copied once; a longer log is slower to read.
-	// After a large transaction it is cut back to this size.
+	// The write-ahead log is copied into the database when it has this many pages.
+	// Pages that are written repeatedly are copied once; a longer log is slower to
+	// read. After a large transaction it is truncated to this size.
 	walPages = 4000
 	pageSize = 4096 // SQLite's default
 
-	// busyTimeout is how long we wait for another process that writes.
+	// busyTimeout is how long an operation waits for another process that writes.
 	busyTimeout = 10 * time.Second
 
-	// busyPause is how long we wait before we ask again where SQLite does not wait.
+	// busyPause is the pause between attempts if SQLite does not wait.
 	busyPause = 10 * time.Millisecond
 )
 
-// Open opens the database in the file path, and makes it where there is none.
+// Open opens the database in the file path, and creates it if it does not
+// exist.
 func Open(path string) (*DB, error) { return Options{}.Open(path) }
 
 // Open is [Open] with options.
@@ -84,7 +85,7 @@ func (o Options) Open(path string) (*DB, error) {
 	}
 	read, err := pool(abs, readerCache, "_pragma=query_only(1)")
 	if err != nil {
-		_ = write.Close() // err says more
+		_ = write.Close() // err is more important
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
 	write.SetMaxOpenConns(1)
@@ -92,16 +93,16 @@ func (o Options) Open(path string) (*DB, error) {
 	connect(write)
 	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock, Name: path, Scratch: filepath.Dir(abs), There: there(abs)})
 	if err != nil {
-		_ = read.Close() // err says more
+		_ = read.Close() // err is more important
 		_ = write.Close()
 		return nil, fmt.Errorf("open database %s: %w", path, dialect{}.Explain(err))
 	}
 	return &DB{db}, nil
 }
 
-// narrow makes the file where there is none, and sees to it that only its owner
-// can read it: SQLite gives its log and its index the mode of the file. What
-// cannot be made, SQLite reports.
+// narrow creates the file if it does not exist, and restricts it to its owner:
+// SQLite gives its log and its index the mode of the file. SQLite reports
+// errors of the creation.
 func narrow(path string) error {
 	if err := private.File(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -114,9 +115,9 @@ func narrow(path string) error {
 	return nil
 }
 
-// pool returns connections, none of which is open yet.
+// pool returns a pool of connections, none of which is open yet.
 func pool(abs string, cache int, more string) (*sql.DB, error) {
-	// As a URI, so that no byte of the path means something to the driver.
+	// As a URI, so that no byte of the path is special to the driver.
 	file := url.URL{Scheme: "file", Path: filepath.ToSlash(abs)}
 	file.RawQuery = strings.Join([]string{
 		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout.Milliseconds()),
@@ -134,10 +135,10 @@ func pool(abs string, cache int, more string) (*sql.DB, error) {
 	return db, nil
 }
 
-// connect makes the first connection, which puts a new database into WAL mode.
-// When several processes do that at the same time, SQLite answers all but one of
-// them "busy" without waiting, so we ask again. Whatever else is wrong, the first
-// statement reports.
+// connect opens the first connection, which puts a new database into WAL mode. If
+// several processes do that at the same time, SQLite answers all but one of them
+// "busy" without waiting, so connect tries again. Other errors are reported by
+// the first statement.
 func connect(db *sql.DB) {
 	for deadline := time.Now().Add(busyTimeout); ; time.Sleep(busyPause) {
 		e, ok := errors.AsType[*driver.Error](db.Ping())
@@ -147,9 +148,9 @@ func connect(db *sql.DB) {
 	}
 }
 
-// there returns what says whether the file at path is the one it was when that
-// was called first. SQLite goes on in a file that has no name any more, and all
-// that it writes is lost.
+// there returns a function that returns an error if the file at path is no
+// longer the one that was there at its first call. SQLite continues to write to
+// a file that was removed, and all that it writes is lost.
 func there(path string) func() error {
 	opened := sync.OnceValues(func() (fs.FileInfo, error) { return os.Stat(path) })
 	return func() error {
@@ -164,15 +165,15 @@ func there(path string) func() error {
 		case err == nil && !os.SameFile(was, is):
 			return errors.New("it was replaced while in use")
 		}
-		return nil // what cannot be looked at is no less there
+		return nil // a file that cannot be examined may still exist
 	}
 }
 
 // dialect is SQLite's.
 type dialect struct{}
 
-// Schema implements [sqldb.Dialect]. SQLite compares TEXT by bytes unless told
-// otherwise, and keeps the rows of a table without rowid in the order of its key.
+// Schema implements [sqldb.Dialect]. SQLite compares TEXT by bytes by default,
+// and stores the rows of a table without rowid in the order of its key.
 func (dialect) Schema(text string) string {
 	return strings.NewReplacer(`COLLATE "C"`, "COLLATE BINARY", "/* WITHOUT ROWID */", "WITHOUT ROWID").Replace(text)
 }
@@ -180,8 +181,8 @@ func (dialect) Schema(text string) string {
 // AggregatesText implements [sqldb.TextAggregator].
 func (dialect) AggregatesText() {}
 
-// Param implements [sqldb.Dialect]. To SQLite $1 is a name, and names are looked
-// up one by one: with many of them that takes longer than the work itself.
+// Param implements [sqldb.Dialect]. SQLite treats $1 as a name, and looks names
+// up one by one: for many parameters that takes longer than the work itself.
 func (dialect) Param(int) string { return "?" }
 
 // ForUpdate implements [sqldb.Dialect]. There is one writer at a time.
@@ -207,10 +208,10 @@ func (dialect) Explain(err error) error {
 	return err
 }
 
-// ErrDamaged reports a file that is no database of SQLite, or a damaged one.
+// ErrDamaged reports a file that is not an SQLite database, or a damaged one.
 var ErrDamaged = errors.New("damaged database")
 
-// A damagedError is ErrDamaged, and says what its error says.
+// A damagedError is ErrDamaged with the text of the wrapped error.
 type damagedError struct{ error }
 
 func (e damagedError) Unwrap() []error { return []error{e.error, ErrDamaged} }

@@ -50,8 +50,8 @@ func open(t testing.TB, o sqlite.Options, path string) *sqlite.DB {
 	return db
 }
 
-// again returns functions that open the file at path and close it, as often as one
-// likes.
+// again returns functions that open the file at path and close it, any number of
+// times.
 func again(t *testing.T, path string) (open func() *sqlite.DB, shut func()) {
 	var db *sqlite.DB
 	return func() *sqlite.DB {
@@ -137,8 +137,8 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// TestOpenAtOnce opens a new database from several handles: each is a process
-// to the others.
+// TestOpenAtOnce opens a new database from several handles, which behave like
+// processes.
 func TestOpenAtOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "catalog.db")
@@ -167,7 +167,7 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// tamper runs a statement behind the back of the store.
+// tamper runs a statement without using the store.
 func tamper(t testing.TB, path, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -180,8 +180,8 @@ func tamper(t testing.TB, path, statement string) {
 	}
 }
 
-// TestRemoved: what is written to a database whose file was removed, or replaced,
-// is lost, and nobody is told that it is kept.
+// TestRemoved: a write to a database whose file was removed, or replaced, would
+// be lost; it returns an error.
 func TestRemoved(t *testing.T) {
 	t.Parallel()
 	for _, replaced := range []bool{false, true} {
@@ -196,7 +196,7 @@ func TestRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := os.Remove(path); err != nil {
-			return // Windows does not let that happen
+			return // Windows does not allow that
 		}
 		if replaced {
 			if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -206,6 +206,6 @@ func TestRemoved(t *testing.T) {
 		if _, err := h.Append(t.Context(), message); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("replaced %v: written to a file without a name: %v", replaced, err)
 		}
-		_ = db.Close() // there is nothing to tidy up
+		_ = db.Close() // there is nothing to clean up
 	}
 }

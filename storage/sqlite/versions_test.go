@@ -51,7 +51,7 @@ func TestVersionsKill(t *testing.T) {
 	}, func() memento.Store { return open().Versions() }, shut)
 }
 
-// TestVersionsOlder opens a database from before there were versions.
+// TestVersionsOlder opens a database from before versions were introduced.
 func TestVersionsOlder(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state.db")
@@ -81,8 +81,8 @@ func TestVersionsNewer(t *testing.T) {
 	}
 }
 
-// TestVersionsDamaged: a row that cannot be read is named, by whichever way one
-// comes to it, and no version is made up of it.
+// TestVersionsDamaged: every method that reads a damaged row names it in its
+// error, and returns no invented version.
 func TestVersionsDamaged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state.db")

@@ -13,7 +13,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// applyChunk is how many updates of an Apply are worked on at once. It bounds
+// applyChunk is how many updates of an Apply are processed at once. It bounds
 // memory; the transaction spans them all.
 const applyChunk = 4_000
 
@@ -52,29 +52,29 @@ type apply struct {
 	tx   *sql.Tx
 	now  time.Time
 	rest int    // number of updates after this chunk
-	last string // no URI of the set is beyond it
+	last string // the last URI of the set
 	done catalog.Applied
 
 	find, put, remove, record *bulk
 
-	// Of the chunk that is worked on:
+	// The current chunk:
 	touched []touched // ordered by URI
-	index   []int32   // where in touched the i-th update's URI is
+	index   []int32   // index in touched of the i-th update's URI
 	changes []change  // in the order of the updates
 
-	packed []byte // records packed, which a bulk holds
+	packed []byte // encoded records, which a bulk refers to
 }
 
 // A touched is one URI of a chunk.
 type touched struct {
 	uri    string
-	before bool           // it was in the set
+	before bool           // it was in the set before
 	is     bool           // it is in the set now
-	write  bool           // its row is not as it should be
+	write  bool           // its row must be written
 	now    catalog.Record // valid if is
 }
 
-// A change is one that the updates come to.
+// A change is a change that results from the updates.
 type change struct {
 	change  resourcesync.Change
 	touched int32
@@ -92,7 +92,7 @@ func (c *Catalog) newApply(tx *sql.Tx, s *setRow, n int) *apply {
 	}
 }
 
-// highest finds the last URI of the set: what is beyond need not be looked up.
+// highest determines the last URI of the set: URIs beyond it need no lookup.
 func (a *apply) highest(ctx context.Context) error {
 	const query = `SELECT uri FROM catalog_resource WHERE set_id = $1 ORDER BY uri DESC LIMIT 1`
 	err := a.tx.QueryRowContext(ctx, query, a.set.id).Scan(&a.last)
@@ -102,7 +102,7 @@ func (a *apply) highest(ctx context.Context) error {
 	return err
 }
 
-// chunk applies some of the updates.
+// chunk applies a part of the updates.
 func (a *apply) chunk(ctx context.Context, updates []catalog.Update) error {
 	a.sort(updates)
 	if err := a.lookUp(ctx); err != nil {
@@ -136,7 +136,7 @@ func (a *apply) sort(updates []catalog.Update) {
 	}
 }
 
-// lookUp finds which of the URIs are in the set, and as what.
+// lookUp reads the current records of the URIs that are in the set.
 func (a *apply) lookUp(ctx context.Context) error {
 	var uri string
 	var packed sql.RawBytes
@@ -167,7 +167,8 @@ func (a *apply) lookUp(ctx context.Context) error {
 	return a.find.flushQuery(ctx, row)
 }
 
-// compare finds the changes the updates come to, and makes them in touched.
+// compare determines the changes that result from the updates, and applies them
+// to touched.
 func (a *apply) compare(updates []catalog.Update) {
 	a.changes = a.changes[:0]
 	for i := range updates {
@@ -209,8 +210,8 @@ func (a *apply) number() {
 	}
 }
 
-// store writes the rows that are not as they should be, in the order of their
-// keys, and the changes if the set's history has begun.
+// store writes the changed rows, in the order of their keys, and the changes if
+// the set's history has begun.
 func (a *apply) store(ctx context.Context) error {
 	for i := range a.touched {
 		t := &a.touched[i]
@@ -256,7 +257,7 @@ func (a *apply) store(ctx context.Context) error {
 	return a.record.flush(ctx)
 }
 
-// pack returns the record packed, in memory that holds until b has run.
+// pack returns the encoded record, in memory that is valid until b has run.
 func (a *apply) pack(b *bulk, r *catalog.Record) []byte {
 	if b.empty() {
 		a.packed = a.packed[:0]

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A bulk runs one statement over many rows of values: as few times as
-// possible, since running it costs as much as a dozen rows.
+// A bulk runs one statement over many rows of values, as few times as possible, since running it
+// costs as much as a dozen rows.
 //
 //	INSERT INTO t (a, b) VALUES ($1, $2), ($3, $4), …
 //	DELETE FROM t WHERE a IN ($1, $2, …)
@@ -20,30 +20,30 @@ type bulk struct {
 	dialect    Dialect
 	head, tail string   // before and after the rows
 	cols       int      // of a row
-	types      []string // of the columns, where the statement does not tell
-	between    string   // two rows
+	types      []string // of the columns, if the statement does not determine them
+	between    string   // separates rows
 	args       []any
 	stmts      [len(bulkRows)]*sql.Stmt
 }
 
-// bulkRows are the numbers of rows there are statements for. More than 50 rows
-// gain nothing.
+// bulkRows are the numbers of rows for which there are statements. More than 50
+// rows gain nothing.
 var bulkRows = [...]int{50, 10, 1}
 
-// bulk returns a statement that takes rows of cols values.
+// bulk returns a statement for rows of cols values.
 func (db *DB) bulk(tx *sql.Tx, head string, cols int, tail string) *bulk {
 	return &bulk{tx: tx, dialect: db.dialect, head: head, tail: tail, cols: cols, between: "), ("}
 }
 
-// bulkIn returns a statement that ends in a list of values. What else it is
-// about stands in head: to PostgreSQL, values in a row have no type of their own.
+// bulkIn returns a statement that ends in a list of values. All other values are
+// in head: in PostgreSQL, values in a row have no type of their own.
 func (db *DB) bulkIn(tx *sql.Tx, head string) *bulk {
 	return &bulk{tx: tx, dialect: db.dialect, head: head, cols: 1, between: ", "}
 }
 
-// bulkUpdate returns a statement that changes rows by key, the first of the
-// values, and passes over those that are not there. What set says of a row
-// calls the values v.column1, v.column2, …
+// bulkUpdate returns a statement that updates rows by key, the first of the
+// values, and ignores missing rows. In set the values are called v.column1,
+// v.column2, …
 func (db *DB) bulkUpdate(tx *sql.Tx, set, key string, types ...string) *bulk {
 	return &bulk{
 		tx: tx, dialect: db.dialect, cols: len(types), types: types, between: "), (",
@@ -51,9 +51,8 @@ func (db *DB) bulkUpdate(tx *sql.Tx, set, key string, types ...string) *bulk {
 	}
 }
 
-// exec adds a row of values and runs the statement when enough have come
-// together. What is left is run by [bulk.flush]. A []byte must not be changed
-// before that.
+// exec adds a row of values and runs the statement when there are enough rows.
+// [bulk.flush] runs it for the rest. A []byte must not be changed before that.
 func (b *bulk) exec(ctx context.Context, values ...any) error {
 	b.args = append(b.args, values...)
 	if len(b.args) < bulkRows[0]*b.cols {
@@ -62,10 +61,10 @@ func (b *bulk) exec(ctx context.Context, values ...any) error {
 	return b.flush(ctx)
 }
 
-// empty reports whether no row waits for the statement.
+// empty reports whether no rows are waiting.
 func (b *bulk) empty() bool { return len(b.args) == 0 }
 
-// flush runs the statement over the rows there are.
+// flush runs the statement for the waiting rows.
 func (b *bulk) flush(ctx context.Context) error {
 	return b.each(ctx, func(s *sql.Stmt, args []any) error {
 		_, err := s.ExecContext(ctx, args...)
@@ -73,8 +72,9 @@ func (b *bulk) flush(ctx context.Context) error {
 	})
 }
 
-// query adds a row of values and yields the result to row, in no order, when
-// enough have come together. What is left is run by [bulk.flushQuery].
+// query adds a row of values and, when there are enough rows, runs the query
+// and passes the results to row, in no order. [bulk.flushQuery] does so for the
+// rest.
 func (b *bulk) query(ctx context.Context, row func(*sql.Rows) error, values ...any) error {
 	b.args = append(b.args, values...)
 	if len(b.args) < bulkRows[0]*b.cols {
@@ -83,7 +83,7 @@ func (b *bulk) query(ctx context.Context, row func(*sql.Rows) error, values ...a
 	return b.flushQuery(ctx, row)
 }
 
-// flushQuery queries for the rows there are.
+// flushQuery runs the query for the waiting rows.
 func (b *bulk) flushQuery(ctx context.Context, row func(*sql.Rows) error) error {
 	return b.each(ctx, func(s *sql.Stmt, args []any) error {
 		rows, err := s.QueryContext(ctx, args...)
@@ -117,12 +117,12 @@ func (b *bulk) each(ctx context.Context, run func(*sql.Stmt, []any) error) error
 			args = args[n*b.cols:]
 		}
 	}
-	clear(b.args) // hold on to nobody's strings
+	clear(b.args) // do not retain the callers' strings
 	b.args = b.args[:0]
 	return nil
 }
 
-// text is the statement for n rows.
+// text returns the statement for n rows.
 func (b *bulk) text(n int) string {
 	var t strings.Builder
 	t.WriteString(b.head)

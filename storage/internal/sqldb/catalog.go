@@ -11,33 +11,33 @@ import (
 	"lockstep/catalog"
 )
 
-// The catalog's tables (migrations/catalog). Everything is written in the
-// transaction of a method of Catalog, by nobody else.
+// The catalog's tables (migrations/catalog). Only methods of Catalog write them,
+// each in its transaction.
 //
-//	catalog_set		one row for each set, made at its first use
-//		id			names the set in the other tables, which saves its long name in each row
+//	catalog_set		one row for each set, created at its first use
+//		id			identifies the set in the other tables, in place of its long name
 //		name			the caller's
-//		resources		count of rows in catalog_resource, which would take long to count
+//		resources		number of rows in catalog_resource, which are slow to count
 //		last_seq		number of the newest change; 0: none yet
 //		last_event	its event time
-//		floor		latest time given out, by an event or a Mark: the next event is later
+//		floor		latest time assigned, by an event or a Mark: the next event is later
 //		kept_seq, kept_at	Status.Kept; kept_at is NULL before the first Mark
 //
-//	catalog_resource	what is now, one row for each resource
-//		set_id, uri	the key. Rows stand in its order, so that a Resource List is read
-//				from end to end, and sorted updates are written side by side
+//	catalog_resource	the current state, one row for each resource
+//		set_id, uri	the key. Rows are in its order, so that a Resource List is read
+//				sequentially, and sorted updates are written side by side
 //		record		the rest (record.go)
 //
-//	catalog_change	what happened, from the first Mark on, until forgotten
+//	catalog_change	the changes, from the first Mark on, until forgotten
 //		set_id, seq	the key, and the order of the rows
 //		event		event time, as in record
 //		change		1 created, 2 updated, 3 deleted
 //		uri, record	the Record after the change
 //
 // Times are microseconds since 1970. URIs are TEXT compared by bytes. SQLite
-// takes any bytes for TEXT; for an engine that insists on UTF-8, a dialect can
-// write each byte as the code point of the same number: ASCII stays as it is,
-// and so does the order.
+// accepts any bytes as TEXT; for an engine that requires UTF-8, a dialect can
+// write each byte as the code point of the same number: that preserves ASCII and
+// the order.
 
 // A Catalog is a [catalog.Catalog] in a [DB].
 type Catalog struct {
@@ -66,7 +66,7 @@ func (s *setRow) scan(row *sql.Row) error {
 	return row.Scan(&s.id, &s.resources, &s.lastSeq, &s.lastEvent, &s.floor, &s.keptSeq, &s.keptAt)
 }
 
-// lock reads the row of the set, makes it where there is none, and keeps other
+// lock reads the row of the set, creates it if it is missing, and keeps other
 // transactions from changing the set until this one ends.
 func (c *Catalog) lock(ctx context.Context, tx *sql.Tx, set string) (*setRow, error) {
 	s := new(setRow)
@@ -84,7 +84,7 @@ func (c *Catalog) lock(ctx context.Context, tx *sql.Tx, set string) (*setRow, er
 	return s, err
 }
 
-// save writes back what may change of the row.
+// save writes the variable columns of the row.
 func (s *setRow) save(ctx context.Context, tx *sql.Tx) error {
 	const update = `UPDATE catalog_set SET resources = $2, last_seq = $3, last_event = $4, floor = $5, kept_seq = $6, kept_at = $7
 		WHERE id = $1`
@@ -138,7 +138,7 @@ func (c *Catalog) split(ctx context.Context, set string, n int, yield func(strin
 		return fmt.Errorf("begin transaction: %w", err)
 	}
 	defer tx.Rollback() // nothing was written
-	// Stepping over rows of the key is all the work there is.
+	// Stepping over rows of the key is all the work.
 	const selectNth = `SELECT r.uri FROM catalog_set s JOIN catalog_resource r ON r.set_id = s.id
 		WHERE s.name = $1 AND r.uri >= $2 ORDER BY r.uri LIMIT 1 OFFSET $3`
 	nth, err := tx.PrepareContext(ctx, selectNth)
@@ -209,7 +209,7 @@ func (c *Catalog) Forget(ctx context.Context, set string, m catalog.Mark) error 
 		if !s.keptAt.Valid || m.Seq > s.lastSeq || at > s.floor {
 			return catalog.ErrMark
 		}
-		// The last change to forget is not after the Mark, the first to stay is.
+		// The last change to forget is not after the Mark, the first to keep is.
 		const between = `SELECT COUNT(*) FROM catalog_change
 			WHERE set_id = $1 AND seq IN ($2, $3) AND (seq = $2) = (event > $4)`
 		var wrong int
@@ -251,7 +251,7 @@ func (c *Catalog) Status(ctx context.Context, set string) (catalog.Status, error
 	return st, nil
 }
 
-// change runs f in a write transaction that has the set to itself.
+// change runs f in a write transaction with exclusive access to the set.
 func (c *Catalog) change(ctx context.Context, set string, f func(*sql.Tx, *setRow) error) error {
 	if err := catalog.Check(set, nil); err != nil {
 		return err

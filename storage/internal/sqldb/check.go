@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// checkTime is how long the database may take to answer.
+	// checkTime is the timeout of a check.
 	checkTime = 5 * time.Second
-	// checkFor is how long an answer counts: whoever asks whether a process is
-	// ready causes no more than one write in that time.
+	// checkFor is how long a result is valid: readiness checks cause at most one
+	// write in that time.
 	checkFor = time.Second
 )
 
-// A check is the newest answer of the database.
+// A check is the result of the latest check.
 type check struct {
-	mu  sync.Mutex // guards what follows; held while the database is asked
-	at  time.Time  // by the monotonic clock
+	mu  sync.Mutex // guards what follows; held during a check
+	at  time.Time  // monotonic clock
 	err error
 }
 
-// Check reads and writes, changing nothing, and returns why that is not
-// possible. What it finds counts for a second.
+// Check reads and writes, changing nothing, and returns an error if that is not
+// possible. Its result is valid for a second.
 func (db *DB) Check(ctx context.Context) error {
 	c := &db.checked
 	c.mu.Lock()
@@ -32,7 +32,7 @@ func (db *DB) Check(ctx context.Context) error {
 	if !c.at.IsZero() && time.Since(c.at) < checkFor {
 		return c.err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime) // the answer is for others, too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime) // the result is for other callers too
 	defer cancel()
 	if c.err = db.probe(ctx); c.err != nil && ctx.Err() != nil {
 		c.err = fmt.Errorf("database %s: no answer within %v", db.name, checkTime)
@@ -41,8 +41,8 @@ func (db *DB) Check(ctx context.Context) error {
 	return c.err
 }
 
-// probe reads a row, and writes it as it was: that needs a lock and room on the
-// disk, as any change does.
+// probe reads a row, and writes it unchanged: like any change, that needs a
+// lock and disk space.
 func (db *DB) probe(ctx context.Context) error {
 	err := db.Each(ctx, `SELECT version FROM schema_version LIMIT 1`, nil, func(*sql.Rows) (bool, error) { return true, nil })
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 	"lockstep/intake"
 )
 
-// Contents is an [intake.Contents]. Its tables (migrations/content) are written by
-// nobody else.
+// Contents is an [intake.Contents]. Only its methods write its tables
+// (migrations/content).
 //
-//	content_set	one row for each set, made at its first use
-//		id	names the set in the other table
+//	content_set	one row for each set, created at its first use
+//		id	identifies the set in the other table
 //		name	the caller's
 //
-//	content		one row for each version of a resource that is kept
+//	content		one row for each stored version of a resource
 //		set_id, uri, hash	the key
-//		bytes			some hundred bytes as a rule, at most some MB; not
-//					in the key's order, for SQLite keeps large rows of
-//					such tables badly
+//		bytes			typically some hundred bytes, at most some MB; not in
+//					the order of the key, because SQLite stores large
+//					rows of such tables inefficiently
 type Contents struct{ db *DB }
 
 var _ intake.Contents = (*Contents)(nil)
@@ -77,7 +77,7 @@ func (c *Contents) Get(ctx context.Context, set, uri, hash string) (b []byte, er
 
 // Settle implements [intake.Contents].
 func (c *Contents) Settle(ctx context.Context, set string, cs []intake.Content) error {
-	stay := make(map[string][]any, len(cs)) // hashes by URI
+	stay := make(map[string][]any, len(cs)) // hashes to keep, by URI
 	for i := range cs {
 		stay[cs[i].URI] = append(stay[cs[i].URI], cs[i].Hash)
 	}

@@ -1,10 +1,11 @@
-// Package sqldb is the SQL behind the stores: catalog, journal and the memory of
+// Package sqldb implements the stores in SQL: catalog, journal and the state of
 // a hub, written once for every engine.
 //
-// The text keeps to what SQLite and PostgreSQL both run: $1 parameters, TEXT,
-// BIGINT (times are microseconds since 1970), SMALLINT, BYTEA; multi-row VALUES,
-// ON CONFLICT … DO UPDATE, RETURNING; prefixes as ranges; ids given out by us.
-// What cannot be the same is a method of [Dialect].
+// The statements use only what SQLite and PostgreSQL both support: $1
+// parameters, TEXT, BIGINT (times are microseconds since 1970), SMALLINT, BYTEA;
+// multi-row VALUES, ON CONFLICT … DO UPDATE, RETURNING; prefixes as ranges; ids
+// assigned by this package. Differences between the engines are methods of
+// [Dialect].
 package sqldb
 
 import (
@@ -18,50 +19,50 @@ import (
 	"time"
 )
 
-// A Dialect is what an engine does its own way.
+// A Dialect is the behavior in which engines differ.
 type Dialect interface {
-	// Schema returns the text of a migration, which is PostgreSQL's, as the
-	// engine wants it.
+	// Schema converts the text of a migration from PostgreSQL's dialect to the
+	// engine's.
 	Schema(text string) string
 
-	// Param is the n-th parameter, counted from 1, of a statement in which
-	// every one stands once and in order.
+	// Param returns the n-th parameter, counted from 1, of a statement in which
+	// every parameter occurs once and in order.
 	Param(n int) string
 
-	// ForUpdate ends a SELECT by key in a write transaction which will change
-	// the row, so that no other transaction does.
+	// ForUpdate returns the end of a SELECT by key in a write transaction that will
+	// change the row, so that no other transaction does.
 	ForUpdate() string
 
-	// Again reports whether what failed may succeed when it is repeated, and did
-	// nothing yet: others ran at the same time and came first, or the connection
-	// was dead. Committing is whether it was the end of a transaction: nobody
-	// knows what became of one whose connection went just then.
+	// Again reports whether a failed operation had no effect and may succeed when
+	// it is repeated: concurrent transactions won, or the connection was dead.
+	// committing is whether it was the commit of a transaction: if the connection
+	// was lost then, the outcome is unknown.
 	Again(err error, committing bool) bool
 
-	// Explain returns err with what the operating system said behind it, as
-	// far as others branch on it: syscall.ENOSPC where there is no more room.
+	// Explain returns err wrapping the operating system's error, as far as callers
+	// distinguish it: syscall.ENOSPC if the disk is full.
 	Explain(err error) error
 }
 
 // Options configures a [DB]. The zero value is ready to use.
 type Options struct {
 	Clock   func() time.Time // default: time.Now
-	Name    string           // of the database, which errors of writing name too; may be empty
+	Name    string           // name of the database in errors of writes; may be empty
 	Scratch string           // directory for scratch files; may be empty
 
-	// There says why what was committed would not be found again, if the
-	// database was removed while it is open; may be nil.
+	// There returns an error if committed data would be lost because the database
+	// was removed while it is open; may be nil.
 	There func() error
 }
 
-// A DB is an open database with the schema this program knows.
+// A DB is an open database with the current schema.
 type DB struct {
 	write   *sql.DB
 	read    *sql.DB
 	dialect Dialect
 	clock   func() time.Time
 	scratch string
-	name    string // empty until the database is open: whoever opens it names it
+	name    string // empty while opening: the caller's error names the database
 	there   func() error
 	closed  atomic.Bool
 	checked check
@@ -69,9 +70,9 @@ type DB struct {
 	prepared sync.Map // *sql.Stmt of read by text, see queryPrepared
 }
 
-// New checks the schema of an open database, brings it up to date where it is
-// older, and refuses it where it is newer ([ErrNewer]). Writes go to write and
-// readings to read; they may be the same. Close closes both.
+// New checks the schema of an open database. It migrates an older one, and
+// refuses a newer one ([ErrNewer]). Writes use write and reads use read; they
+// may be the same. Close closes both.
 func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, error) {
 	db := &DB{write: write, read: read, dialect: d, clock: o.Clock, scratch: o.Scratch, there: o.There}
 	if db.clock == nil {
@@ -87,7 +88,7 @@ func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, e
 	return db, nil
 }
 
-// maxCloseWait is how many milliseconds Close waits for readings to end.
+// maxCloseWait is how many milliseconds Close waits for reads to end.
 const maxCloseWait = 1000
 
 // Close closes the database.
@@ -96,9 +97,9 @@ func (db *DB) Close() error {
 	if db.read == db.write {
 		return db.write.Close()
 	}
-	// The writer goes last: SQLite tidies up when the last connection closes,
-	// and readers may not write. A reading whose context ended gives its
-	// connection back in its own time, which is soon.
+	// The writer is closed last: SQLite cleans up when the last connection closes,
+	// and readers may not write. A read whose context has ended returns its
+	// connection shortly after.
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for i := 0; i < maxCloseWait && db.read.Stats().InUse > 0; i++ {
@@ -107,15 +108,15 @@ func (db *DB) Close() error {
 	return errors.Join(db.read.Close(), db.write.Close())
 }
 
-// What fails because of others, or of a dead connection, is repeated this often,
-// after waits that are longer each time.
+// An operation that fails because of concurrent transactions or a dead
+// connection is repeated this often, after increasing waits.
 const (
 	maxRepeats  = 20
 	repeatPause = time.Millisecond
 )
 
 // Update runs f in a write transaction, which is durable when Update returns
-// nil. F may run again from the start, in another transaction.
+// nil. f may run again from the start, in another transaction.
 func (db *DB) Update(ctx context.Context, f func(tx *sql.Tx) error) error {
 	err := db.repeat(ctx, func() (committing bool, err error) {
 		tx, err := db.write.BeginTx(ctx, nil)
@@ -123,7 +124,7 @@ func (db *DB) Update(ctx context.Context, f func(tx *sql.Tx) error) error {
 			return false, fmt.Errorf("begin transaction: %w", err)
 		}
 		if err := f(tx); err != nil {
-			_ = tx.Rollback() // err says more
+			_ = tx.Rollback() // err is more important
 			return false, err
 		}
 		if err := tx.Commit(); err != nil {
@@ -137,7 +138,7 @@ func (db *DB) Update(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return db.named(err)
 }
 
-// repeat calls f until it succeeds or there is no point in going on.
+// repeat calls f until it succeeds or a retry is useless.
 func (db *DB) repeat(ctx context.Context, f func() (committing bool, err error)) error {
 	for i := 1; ; i++ {
 		committing, err := f()
@@ -145,7 +146,7 @@ func (db *DB) repeat(ctx context.Context, f func() (committing bool, err error))
 			return nil
 		}
 		if ctx.Err() != nil {
-			return ctx.Err() // err is how it showed
+			return ctx.Err() // err is a consequence of it
 		}
 		if i > maxRepeats || !db.dialect.Again(err, committing) {
 			return err
@@ -158,7 +159,7 @@ func (db *DB) repeat(ctx context.Context, f func() (committing bool, err error))
 	}
 }
 
-// query begins a reading.
+// query starts a read.
 func (db *DB) query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
 	err = db.repeat(ctx, func() (bool, error) {
 		rows, err = db.read.QueryContext(ctx, query, args...)
@@ -170,8 +171,9 @@ func (db *DB) query(ctx context.Context, query string, args ...any) (rows *sql.R
 	return rows, nil
 }
 
-// queryPrepared begins a reading with a statement that is compiled once for each
-// connection: that can take longer than running it. The text must be a constant.
+// queryPrepared starts a read with a statement that is compiled once for each
+// connection: compiling can take longer than running it. The text must be a
+// constant.
 func (db *DB) queryPrepared(ctx context.Context, text string, args ...any) (rows *sql.Rows, err error) {
 	err = db.repeat(ctx, func() (bool, error) {
 		s, ok := db.prepared.Load(text)
@@ -181,7 +183,7 @@ func (db *DB) queryPrepared(ctx context.Context, text string, args ...any) (rows
 				return false, fmt.Errorf("prepare statement: %w", err)
 			}
 			if s, ok = db.prepared.LoadOrStore(text, fresh); ok {
-				_ = fresh.Close() // another was faster
+				_ = fresh.Close() // another goroutine was faster
 			}
 		}
 		rows, err = s.(*sql.Stmt).QueryContext(ctx, args...)
@@ -193,7 +195,8 @@ func (db *DB) queryPrepared(ctx context.Context, text string, args ...any) (rows
 	return rows, nil
 }
 
-// named says which database it is that is full, or cannot be written, and why.
+// named adds the name of the database to an error about a full disk, or about
+// one that cannot be written.
 func (db *DB) named(err error) error {
 	err = db.dialect.Explain(err)
 	if db.name == "" {
@@ -202,7 +205,7 @@ func (db *DB) named(err error) error {
 	return fmt.Errorf("database %s: %w", db.name, err)
 }
 
-// snapshot asks for a transaction whose queries all see one state.
+// snapshot requests a transaction whose queries all see one state.
 var snapshot = &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}
 
 // Each runs a query, which sees one state, and calls row for every row until it
@@ -214,7 +217,7 @@ func (db *DB) Each(ctx context.Context, query string, args []any, row func(*sql.
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := ctx.Err(); err != nil { // rows.Next notices in its own time
+		if err := ctx.Err(); err != nil { // rows.Next may notice later
 			return err
 		}
 		if more, err := row(rows); err != nil || !more {

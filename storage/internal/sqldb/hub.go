@@ -11,21 +11,21 @@ import (
 	"lockstep/hub"
 )
 
-// The hub's tables (migrations/hub). Everything is written in the transaction of
-// a method of Hub, by nobody else; the last three by those of [hub.Sharer], which
-// engines have that several hubs can use at a time.
+// The hub's tables (migrations/hub). Only methods of Hub write them, each in its
+// transaction; the last three only methods of [hub.Sharer], which engines have that
+// several hubs can use at a time.
 //
 //	hub_topic		one row for each topic
-//		id			names the topic in the rows of its messages
+//		id			identifies the topic in the rows of its messages
 //		url			the topic
-//		first, last		numbers of the oldest message kept and the newest ever
-//		bytes			of the bodies kept
+//		first, last		numbers of the oldest stored message and the newest ever
+//		bytes			of the stored bodies
 //		state			the hub's
-//		mark			number of the Append that brought the newest message; 0: none did
+//		mark			number of the Append that added the newest message; 0: none
 //
 //	hub_mark		one row: number of the newest Append
-//		mark			is raised last thing before the transaction ends, and holds up
-//				other Appends from then on, so that who sees a number sees all
+//		mark			is raised last in a transaction and blocks other Appends from
+//				then on, so that a reader that sees a number sees all
 //				smaller ones
 //
 //	hub_message		the logs
@@ -33,11 +33,11 @@ import (
 //				index: in a table without rowid a row of more than 1,000 bytes
 //				would take a page of its own
 //
-//	hub_subscription	one row for each subscription: what stays
-//	hub_progress		one row for each subscription: what every delivery changes. It is a
-//				table of its own because a batch of cursors, whose keys stand in no
-//				order, dirties as many pages as there are rows until it has all
-//				pages: narrow rows stand on a fifth of the pages
+//	hub_subscription	one row for each subscription: the constant part
+//	hub_progress		one row for each subscription: the part that every delivery changes. It
+//				is a separate table because a batch of cursors, whose keys are in
+//				no order, modifies as many pages as there are rows, up to all
+//				pages: narrow rows need a fifth of the pages
 //
 //	hub_request		one row for each request that is not verified
 //
@@ -45,10 +45,10 @@ import (
 //	hub_claim		one row for each shard that is claimed, or was
 //
 //	hub_replay		one row for each signed publication that was accepted, for as long as
-//				it could be sent again; until: when its date is too old
+//				it could be replayed; until: when its date is too old
 //
-// The keys of a shard begin with the same two digits. Times are microseconds
-// since 1970, NULL for the zero Time.
+// The keys of a shard begin with the same two digits. Times are microseconds since
+// 1970, NULL for the zero Time.
 
 // A Hub is a [hub.Store] in a [DB].
 type Hub struct {
@@ -60,14 +60,14 @@ var (
 	_ hub.Checker = (*Hub)(nil)
 )
 
-// Hub returns the memory of a hub in the database.
+// Hub returns the hub's store in the database.
 func (db *DB) Hub() *Hub { return &Hub{db} }
 
 // Check implements [hub.Checker].
 func (h *Hub) Check(ctx context.Context) error { return h.db.Check(ctx) }
 
-// One query returns so many messages, or fewer if they are large: a reader that
-// wants no more may have to take what is left of it.
+// One query returns this many messages, or fewer if they are large: a caller
+// that stops early still has to read the rest of the page.
 const (
 	logMessages = 100
 	logBytes    = 4 << 20
@@ -84,8 +84,8 @@ func (h *Hub) Log(ctx context.Context, topic string, after int64) iter.Seq2[hub.
 }
 
 func (h *Hub) log(ctx context.Context, topic string, after int64, yield func(hub.Message) bool) error {
-	// Two steps, not a join: an engine that does not know yet how much there is
-	// of what would do it the wrong way round.
+	// Two steps instead of a join: without statistics the engine would join in the
+	// wrong order.
 	var t topicRow
 	const find = `SELECT id, first, last, bytes FROM hub_topic WHERE url = $1`
 	err := h.db.Each(ctx, find, []any{topic}, func(rows *sql.Rows) (bool, error) {
@@ -184,7 +184,7 @@ func (h *Hub) Requests(ctx context.Context, shard int) iter.Seq2[hub.Request, er
 		})
 }
 
-// keyRange returns what the keys of a shard, or of all, lie between.
+// keyRange returns the bounds of the keys of a shard, or of all shards.
 func keyRange(shard int) (from, to string) {
 	if shard < 0 {
 		return "", "g"
@@ -208,8 +208,7 @@ func hubPages[T any](h *Hub, what, from string, key func(*T) string, page func(s
 	}
 }
 
-// wrap says what was done, and that it can not be done any more once the
-// database is closed.
+// wrap adds the operation to an error, and converts that of a closed database.
 func (h *Hub) wrap(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if h.db.closed.Load() {
@@ -218,7 +217,7 @@ func (h *Hub) wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// encodeStrings returns each string behind its length, as uvarint.
+// encodeStrings encodes each string after its length, as uvarint.
 func encodeStrings(ss []string) []byte {
 	if len(ss) == 0 {
 		return nil

@@ -11,16 +11,16 @@ import (
 	"lockstep/hub"
 )
 
-// A topicRow is a row of hub_topic, but for what is the hub's.
+// A topicRow is a row of hub_topic, without the hub's state.
 type topicRow struct {
 	id, first, last, bytes int64
 }
 
-// size is about that of a message, and at least 1.
+// size returns the approximate size of a message, at least 1.
 func (t *topicRow) size() int64 { return max(t.bytes/max(t.last-t.first+1, 1), 1) }
 
-// Append implements [hub.Store]. Rows are locked in the order of their URLs, so
-// that no two Appends wait for each other.
+// Append implements [hub.Store]. It locks rows in the order of their URLs, so
+// that no two Appends deadlock.
 func (h *Hub) Append(ctx context.Context, messages []hub.Message) ([]int64, error) {
 	if err := hub.CheckMessages(messages); err != nil {
 		return nil, fmt.Errorf("append messages: %w", err)
@@ -48,8 +48,8 @@ func (h *Hub) Append(ctx context.Context, messages []hub.Message) ([]int64, erro
 	return seqs, nil
 }
 
-// lockTopics returns the rows of the topics the messages are for, and makes
-// those that are missing.
+// lockTopics returns the rows of the messages' topics, and creates missing
+// ones.
 func (h *Hub) lockTopics(ctx context.Context, tx *sql.Tx, messages []hub.Message) (map[string]*topicRow, error) {
 	topics := make(map[string]*topicRow)
 	for i := range messages {
@@ -98,8 +98,8 @@ func (h *Hub) lockTopics(ctx context.Context, tx *sql.Tx, messages []hub.Message
 
 const insertTopic = `INSERT INTO hub_topic (id, url, first, last, bytes, state, mark) VALUES`
 
-// putMessages writes the messages and notes in seqs, and in the topics, which
-// numbers they got.
+// putMessages writes the messages and records their numbers in seqs and in the
+// topics.
 func (h *Hub) putMessages(ctx context.Context, tx *sql.Tx, topics map[string]*topicRow, messages []hub.Message, seqs []int64) error {
 	put := h.db.bulk(tx, `INSERT INTO hub_message (topic_id, seq, id, at, content_type, links, whole, body) VALUES`, 8, ``)
 	for i := range messages {
@@ -123,8 +123,8 @@ func (h *Hub) putMessages(ctx context.Context, tx *sql.Tx, topics map[string]*to
 	return put.flush(ctx)
 }
 
-// putTopics writes back what an Append changes of the rows, with the number of
-// the Append. It is the last thing the transaction does.
+// putTopics writes the changed columns of the rows, with the number of the
+// Append. It is the last step of the transaction.
 func (h *Hub) putTopics(ctx context.Context, tx *sql.Tx, topics map[string]*topicRow) error {
 	var mark int64
 	const next = `UPDATE hub_mark SET mark = mark + 1 WHERE id = 1 RETURNING mark`
@@ -141,8 +141,8 @@ func (h *Hub) putTopics(ctx context.Context, tx *sql.Tx, topics map[string]*topi
 	return put.flush(ctx)
 }
 
-// A step of Trim forgets this much at most, since others want to write as well:
-// so many messages, or fewer if they are large.
+// A step of Trim deletes at most this much, so that other writers get their
+// turn: this many messages, or fewer if they are large.
 const (
 	trimMessages = 1000
 	trimBytes    = 16 << 20
@@ -162,7 +162,7 @@ func (h *Hub) Trim(ctx context.Context, topic string, upto int64) error {
 	return nil
 }
 
-// trim does one step, and reports whether there are more to do.
+// trim does one step, and reports whether more are needed.
 func (h *Hub) trim(ctx context.Context, tx *sql.Tx, topic string, upto int64) (more bool, err error) {
 	const find = `SELECT id, first, last, bytes FROM hub_topic WHERE url = $1`
 	var t topicRow

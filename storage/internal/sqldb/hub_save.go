@@ -12,7 +12,7 @@ import (
 	"lockstep/hub"
 )
 
-// Save implements [hub.Store]. Rows are written in the order of their keys.
+// Save implements [hub.Store]. It writes rows in the order of their keys.
 func (h *Hub) Save(ctx context.Context, c hub.Changes) error {
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("save changes: %w", err)
@@ -70,7 +70,7 @@ func (h *Hub) putStates(ctx context.Context, tx *sql.Tx, topics []hub.Topic) err
 	return nil
 }
 
-// progressColumns are those of hub_progress but for the key.
+// progressColumns are the columns of hub_progress except the key.
 const progressColumns = `cursor, attempts, next, failing, last_error, last_taken, taken, given_up`
 
 func (h *Hub) putSubscriptions(ctx context.Context, tx *sql.Tx, subscriptions []hub.Subscription) error {
@@ -98,7 +98,7 @@ func (h *Hub) putSubscriptions(ctx context.Context, tx *sql.Tx, subscriptions []
 	return progress.flush(ctx)
 }
 
-// updateProgress writes the rows that are there.
+// updateProgress updates existing rows.
 func (h *Hub) updateProgress(ctx context.Context, tx *sql.Tx, progress map[hub.Key]hub.Progress) error {
 	put := h.db.bulkUpdate(tx, `UPDATE hub_progress SET cursor = v.column2, attempts = v.column3, next = v.column4,
 		failing = v.column5, last_error = v.column6, last_taken = v.column7, taken = v.column8, given_up = v.column9`, `hub_progress.key`,
@@ -148,8 +148,8 @@ func (h *Hub) remove(ctx context.Context, tx *sql.Tx, keys []hub.Key, tables ...
 	return nil
 }
 
-// lastByKey returns what comes last for each key, ordered by key: no statement
-// may touch a row twice.
+// lastByKey returns the last value of each key, ordered by key: no statement
+// may write a row twice.
 func lastByKey[T any](values []T, key func(*T) hub.Key) []*T {
 	last := make([]*T, len(values))
 	for i := range values {

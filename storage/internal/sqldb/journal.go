@@ -14,20 +14,18 @@ import (
 // Journal is a [journal.Journal].
 //
 //	journal_document(name, value)              state of the run and of each set
-//	journal_held(uri, path, length, …)         one row for each resource we hold
-//	journal_owed(set_no, uri, entry, cause)    one row for each thing that failed
-//	journal_past(uri, seq, was, …)             what was held until a batch, where versions are kept
-//	journal_instant(at, seq, note)             after which batches a run had ended
+//	journal_held(uri, path, length, …)         one row for each resource in the mirror
+//	journal_owed(set_no, uri, entry, cause)    one row for each failed entry
+//	journal_past(uri, seq, was, …)             previous states, replaced by a batch, if versions are kept
+//	journal_instant(at, seq, note)             the batches after which runs ended
 //
-// Only a Destination writes them. The rows of held stand in the
-// order of their URIs, which is how a baseline writes and reads them: sorted
-// keys cost a fifth of random ones. There are no other indexes: what is asked
-// by path is answered from the URI the path stands for. Readings go by pages,
-// so that a long one neither stops the log from being reused nor occupies a
-// connection.
+// Only a Destination writes them. The rows of journal_held are in the order of their URIs, in
+// which a baseline writes and reads them: sorted keys cost a fifth of random ones. There are no
+// other indexes: lookups by path use the URI that the path corresponds to. Reads are paged, so
+// that a long one neither keeps the write-ahead log from being reused nor occupies a connection.
 type Journal struct{ db *DB }
 
-// Journal returns the Journal the database holds.
+// Journal returns the Journal in the database.
 func (db *DB) Journal() *Journal { return &Journal{db} }
 
 const (
@@ -73,7 +71,7 @@ func (j *Journal) Lookup(ctx context.Context, uris []string) ([]journal.Held, er
 			held[at[h.URI]] = h
 		}
 	}
-	for i, uri := range uris { // a URI may be asked for twice
+	for i, uri := range uris { // a URI may occur twice
 		if first := at[uri]; first != i {
 			held[i] = held[first]
 		}
@@ -161,16 +159,16 @@ func collect[T any](rows *sql.Rows, err error, what string, ts []T, scan func(*T
 	return ts, nil
 }
 
-// pages yields what page returns, again and again from the last key on, until
-// a page is not full. A page goes where the one before was.
+// pages yields the results of page, called repeatedly with the last key, until
+// a page is not full. Each page reuses the memory of the previous one.
 func pages[T any](after string, key func(T) string, page func(after string, ts []T) ([]T, error)) iter.Seq2[T, error] {
 	return pagesFrom(after, key, page)
 }
 
-// pagesFrom is pages of rows whose key is more than a string.
+// pagesFrom is pages of rows whose key is not just a string.
 func pagesFrom[T, K any](after K, key func(T) K, page func(after K, ts []T) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		after := after // a reading may be repeated
+		after := after // an iterator may be used again
 		var ts []T
 		for {
 			var err error

@@ -12,11 +12,12 @@ import (
 	"lockstep/destination/journal"
 )
 
-// filesPage is how many files one page has: few hand-overs, and some megabytes.
+// filesPage is the number of files of a page: few calls of the driver, and some
+// megabytes.
 const filesPage = 8192
 
-// A TextAggregator is a [Dialect] of an engine that keeps TEXT as text, so that
-// it can join the rows of a page to one value.
+// A TextAggregator is a [Dialect] of an engine that stores TEXT as text, so
+// that it can join the rows of a page to one value.
 type TextAggregator interface{ AggregatesText() }
 
 // Files implements [destination.FileLister].
@@ -48,7 +49,7 @@ func (j *Journal) filePage(ctx context.Context, after string) (journal.FilePage,
 	if err != nil {
 		return p, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells what failed
+	defer func() { _ = rows.Close() }() // Err returns the error
 	for rows.Next() {
 		var f journal.FileRecord
 		var written sql.NullInt64
@@ -77,7 +78,7 @@ func (j *Journal) joinedFilePage(ctx context.Context, after string) (journal.Fil
 	if err != nil {
 		return p, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells what failed
+	defer func() { _ = rows.Close() }() // Err returns the error
 	for rows.Next() {
 		var n int
 		var text sql.RawBytes

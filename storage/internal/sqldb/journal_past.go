@@ -31,7 +31,7 @@ func (j *Journal) Past(ctx context.Context, from, to string, after int64) iter.S
 			}
 			if last == (place{from, after}) {
 				b.WriteString(`uri >= ` + param(from))
-			} else { // after the first page, from where it ended
+			} else { // after the first page, from its end
 				b.WriteString(`(uri, seq) > (` + param(last.uri) + `, ` + param(last.seq) + `)`)
 			}
 			if to != "" {

@@ -91,11 +91,11 @@ func saveDocument(ctx context.Context, tx *sql.Tx, name string, value []byte) er
 	return err
 }
 
-// Encodings of the columns that hold several values.
+// Encodings of columns with several values.
 
-// encodeHashes returns for each hash a byte for the algorithm, one for the
-// length of the digest, and the digest. The numbers of the algorithms are
-// those of package resourcesync and never change.
+// encodeHashes encodes each hash as a byte for the algorithm, one for the
+// length of the digest, and the digest. The numbers of the algorithms are those
+// of package resourcesync and never change.
 func encodeHashes(hs resourcesync.Hashes) []byte {
 	if len(hs) == 0 {
 		return nil
@@ -126,7 +126,7 @@ func decodeHashes(b []byte) (resourcesync.Hashes, error) {
 	return hs, nil
 }
 
-// encodeSets returns the numbers as varints.
+// encodeSets encodes the numbers as varints.
 func encodeSets(sets []int) []byte {
 	if len(sets) == 0 {
 		return nil
@@ -150,7 +150,7 @@ func decodeSets(b []byte) ([]int, error) {
 	return sets, nil
 }
 
-// micros is t as a column, NULL for the zero time.
+// micros returns t as a column value, NULL for the zero time.
 func micros(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: t.UnixMicro(), Valid: !t.IsZero()}
 }

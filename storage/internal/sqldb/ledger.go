@@ -14,19 +14,19 @@ import (
 
 // Ledger is an [intake.Ledger].
 //
-//	ledger_set(id, name)             one row for each set, made at its first use
+//	ledger_set(id, name)             one row for each set, created at its first use
 //	ledger_record(set_id, id, …)     one row for each record of a feed, by its identifier:
 //	                                 when its entry was updated (seconds since 1970, and nanoseconds),
-//	                                 and the resources on its account, packed
-//	ledger_resource(set_id, uri, id) one row for each of these, by which its owners are found
+//	                                 and the record's resources, encoded
+//	ledger_resource(set_id, uri, id) one row for each of these, to find the records of a resource
 //
-// Only the intake of feeds writes them. Readings go by pages, so that a long one
-// neither stops the log from being reused nor occupies a connection.
+// Only the intake of feeds writes them. Reads are paged, so that a long one neither keeps the
+// write-ahead log from being reused nor occupies a connection.
 type Ledger struct{ db *DB }
 
 var _ intake.Ledger = (*Ledger)(nil)
 
-// Ledger returns the Ledger the database holds.
+// Ledger returns the Ledger in the database.
 func (db *DB) Ledger() *Ledger { return &Ledger{db} }
 
 const ledgerColumns = `id, seconds, nanos, deleted, undecided, resources`
@@ -70,7 +70,7 @@ func (l *Ledger) Lookup(ctx context.Context, set string, ids []string) ([]intake
 			found[at[r.ID]] = r
 		}
 	}
-	for i, id := range ids { // one may be asked for twice
+	for i, id := range ids { // an id may occur twice
 		if first := at[id]; first != i {
 			found[i] = found[first]
 		}
@@ -174,8 +174,8 @@ func scanLedger(rows *sql.Rows, r *intake.LedgerRow) error {
 	return nil
 }
 
-// appendLedger appends how many resources there are, and each as its URI and its
-// type, before which stand their lengths.
+// appendLedger appends the number of resources, and each as its URI and its
+// type, preceded by their lengths.
 func appendLedger(b []byte, resources []intake.LedgerResource) []byte {
 	b = binary.AppendUvarint(b, uint64(len(resources)))
 	for _, r := range resources {

@@ -37,7 +37,7 @@ func (l *Ledger) Record(ctx context.Context, set string, put []intake.LedgerRow,
 	return nil
 }
 
-// held returns what the rows in question hold, by record.
+// held returns the resources of the affected rows, by record.
 func (l *Ledger) held(ctx context.Context, tx *sql.Tx, no int64, put []intake.LedgerRow, drop []string) (map[string][]intake.LedgerResource, error) {
 	old := make(map[string][]intake.LedgerResource)
 	row := func(rows *sql.Rows) error {
@@ -83,7 +83,7 @@ func (l *Ledger) putRows(ctx context.Context, tx *sql.Tx, no int64, rows []intak
 		}
 		for j, res := range r.Resources {
 			if slices.Contains(r.Resources[:j], res) || contains(old[r.ID], res.URI) {
-				continue // it is there, or will be
+				continue // it exists, or will be written
 			}
 			if err := own.exec(ctx, no, res.URI, r.ID); err != nil {
 				return err

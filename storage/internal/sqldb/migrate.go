@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// ErrNewer reports a database that a later version of the program has written.
+// ErrNewer reports a database that a newer version of the program has written.
 var ErrNewer = errors.New("written by a newer version of lockstep")
 
 // Each folder below migrations is a schema of its own, named like the folder,
@@ -21,7 +21,7 @@ var ErrNewer = errors.New("written by a newer version of lockstep")
 //go:embed migrations
 var migrations embed.FS
 
-// The versions stand in one table:
+// The versions are in one table:
 //
 //	schema_version(name, version)	one row for each schema
 const createVersions = `CREATE TABLE IF NOT EXISTS schema_version (
@@ -29,8 +29,7 @@ const createVersions = `CREATE TABLE IF NOT EXISTS schema_version (
 	version BIGINT NOT NULL
 )`
 
-// migrate brings every schema up to date. A database that is up to date is
-// only read.
+// migrate updates every schema. It only reads a database that is up to date.
 func (db *DB) migrate(ctx context.Context) error {
 	schemas, err := fs.ReadDir(migrations, "migrations")
 	if err != nil {
@@ -60,8 +59,8 @@ func (db *DB) migrate(ctx context.Context) error {
 	return db.Update(ctx, func(tx *sql.Tx) error { return db.advance(ctx, tx, schemas) })
 }
 
-// advance runs the migrations that are missing. The versions are read again:
-// another process may have been faster.
+// advance runs the missing migrations. It reads the versions again: another
+// process may have been faster.
 func (db *DB) advance(ctx context.Context, tx *sql.Tx, schemas []fs.DirEntry) error {
 	have, err := versions(ctx, tx)
 	if err != nil {

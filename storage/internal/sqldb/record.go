@@ -92,7 +92,8 @@ func appendLink(b []byte, l *resourcesync.Link) []byte {
 	return appendHashes(b, l.Hashes)
 }
 
-// parseRecord sets all of r but its URI. The strings of r share one copy of b.
+// parseRecord sets all of r except its URI. The strings of r share one copy of
+// b.
 func parseRecord(b []byte, r *catalog.Record) error {
 	if len(b) == 0 || b[0] != recordFormat && b[0] != recordLinked {
 		return errRecord
@@ -119,10 +120,10 @@ func parseRecord(b []byte, r *catalog.Record) error {
 	return nil
 }
 
-// toEnd as a number of hashes is as many as there are.
+// toEnd as a number of hashes means all that follow.
 const toEnd = math.MaxUint64
 
-// hashes reads n hashes.
+// hashes parses n hashes.
 func (p *recordParser) hashes(n uint64) resourcesync.Hashes {
 	if n == 0 {
 		return nil
@@ -152,7 +153,7 @@ func (p *recordParser) link() resourcesync.Link {
 	return l
 }
 
-// A recordParser reads the fields of s from i on. Damage sticks.
+// A recordParser parses the fields of s from i on. Its error is sticky.
 type recordParser struct {
 	s   string
 	i   int

@@ -10,8 +10,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// FuzzRecord reads any bytes, and what it understood it must write and read
-// again as the same. The record is no one's to see outside the package.
+// FuzzRecord parses any bytes; a parsed record must be encoded and parsed again
+// as the same. The encoding is internal to the package.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{recordFormat})

@@ -9,28 +9,28 @@ import (
 	"lockstep/memento"
 )
 
-// Versions is a [memento.Store]. Its tables (migrations/memento) are written in
-// the transactions of Append and Drop, by nobody else.
+// Versions is a [memento.Store]. Only Append and Drop write its tables
+// (migrations/memento), each in its transaction.
 //
-//	memento_set		one row for each set, made at its first use
-//		id		names the set in the other tables
+//	memento_set		one row for each set, created at its first use
+//		id		identifies the set in the other tables
 //		name		the caller's
 //		last_seq	the cursor
 //		resources	how many resources it ever had: the number of the newest
 //
 //	memento_resource	one row for each resource that has or had versions
 //		set_id, uri	the key
-//		no		names the resource in memento_version, which saves its long
-//				URI in each row; there are many more versions than resources
+//		no		identifies the resource in memento_version, in place of its long
+//				URI; there are many more versions than resources
 //		dropped		time of the latest version dropped, or NULL
 //
 //	memento_version		one row for each version
-//		set_id, no, at	the key. What a TimeGate wants of a resource stands side by side
+//		set_id, no, at	the key. The rows that a TimeGate reads for a resource are adjacent
 //		gone		0 or 1, as in version
 //		version		the rest (versions_record.go)
 //
-// A resource that is in several sets has a row in each; a TimeGate, which knows
-// nothing of sets, looks into all of them. Of those there are few.
+// A resource that is in several sets has a row in each; a TimeGate, which does not
+// know the set, searches all of them. There are few sets.
 type Versions struct{ db *DB }
 
 var _ memento.Store = (*Versions)(nil)
@@ -94,7 +94,7 @@ func (v *Versions) last(ctx context.Context, tx *sql.Tx, set int64, uris []strin
 		FROM memento_resource r LEFT JOIN memento_version v ON v.set_id = r.set_id AND v.no = r.no AND v.at =
 			(SELECT MAX(m.at) FROM memento_version m WHERE m.set_id = r.set_id AND m.no = r.no)
 		WHERE r.set_id = %d AND r.uri IN`, set))
-	first := make(map[string]int, len(uris)) // where in uris it stands first
+	first := make(map[string]int, len(uris)) // index of the first occurrence in uris
 	var uri string
 	var dropped, at sql.NullInt64
 	var packed sql.RawBytes

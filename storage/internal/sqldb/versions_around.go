@@ -10,12 +10,12 @@ import (
 	"lockstep/memento"
 )
 
-// aroundQuery reads, for each set that has the resource $1, which version is the
-// latest up to $2, and what lies around the one of these that is Selected. It is
-// one statement, so that it sees one state and is one question to a server.
+// aroundQuery reads, for each set that has the resource $1, its latest version
+// up to $2, and the versions around the one of these that is Selected. It is one
+// statement, so that it sees one state and takes one round trip.
 //
-// The columns are what was dropped, and then, of each of five versions, At and
-// the rest; both are NULL where there is none.
+// The columns are the time of the latest dropped version, and then, of each of
+// five versions, At and the rest; both are NULL if there is none.
 const (
 	aroundQuery = `WITH r AS (
 		SELECT r.set_id AS set_id, r.no AS no, r.dropped AS dropped,
@@ -61,7 +61,7 @@ func (v *Versions) Around(ctx context.Context, uri string, at time.Time) (mement
 	return a, nil
 }
 
-// scanAround reads a row of aroundQuery: what one set says.
+// scanAround reads a row of aroundQuery: the versions of one set.
 func scanAround(rows *sql.Rows, uri string, a *memento.Around) error {
 	var dropped sql.NullInt64
 	var at [5]sql.NullInt64
@@ -98,8 +98,8 @@ func latest(v, n *memento.Version) {
 	}
 }
 
-// List implements [memento.Store]. Readings go by pages, so that a long one
-// neither stops the log from being reused nor occupies a connection.
+// List implements [memento.Store]. Reads are paged, so that a long one neither
+// keeps the write-ahead log from being reused nor occupies a connection.
 func (v *Versions) List(ctx context.Context, uri string, after time.Time) iter.Seq2[memento.Version, error] {
 	return func(yield func(memento.Version, error) bool) {
 		for n, err := range v.list(ctx, uri, after) {
@@ -129,11 +129,11 @@ func (v *Versions) list(ctx context.Context, uri string, after time.Time) iter.S
 	return mergeVersions(all)
 }
 
-// A lifeKey names a resource in one set.
+// A lifeKey identifies a resource in one set.
 type lifeKey struct{ set, no int64 }
 
-// mergeVersions yields what is in any of all, each of which is in order. Of
-// versions with the same At one is yielded, which is not Gone if possible.
+// mergeVersions merges ordered sequences. Of versions with the same At it
+// yields one, if possible one that is not Gone.
 func mergeVersions(all []iter.Seq2[memento.Version, error]) iter.Seq2[memento.Version, error] {
 	if len(all) == 1 {
 		return all[0]
@@ -174,7 +174,7 @@ func mergeVersions(all []iter.Seq2[memento.Version, error]) iter.Seq2[memento.Ve
 	}
 }
 
-// A versionHead is the version that a reading has come to.
+// A versionHead is the next version of a sequence.
 type versionHead struct {
 	memento.Version
 	err  error
@@ -202,7 +202,7 @@ func (v *Versions) life(ctx context.Context, uri string, l lifeKey, after int64)
 		})
 }
 
-// A walked is a version, and where the walk is with it.
+// A walked is a version, and its position in the walk.
 type walked struct {
 	memento.Version
 	no int64
@@ -240,7 +240,7 @@ func (v *Versions) Walk(ctx context.Context, set, from string) iter.Seq2[memento
 }
 
 // walkPage appends what follows last: the rest of its resource, and then others.
-// A page goes where the one before was.
+// Each page reuses the memory of the previous one.
 func (v *Versions) walkPage(ctx context.Context, set int64, last walked, page []walked) ([]walked, error) {
 	above := `r.uri >= $2` // the first page
 	if last.no > 0 {

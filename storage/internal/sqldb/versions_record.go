@@ -33,7 +33,7 @@ const (
 
 var errVersion = errors.New("damaged version")
 
-// appendVersion appends v, whose Event is known, to b.
+// appendVersion appends v, whose Event is set, to b.
 func appendVersion(b []byte, v *memento.Version) []byte {
 	at := v.At.UnixMicro()
 	lastmod := v.Lastmod.UnixMicro() - at
@@ -65,7 +65,7 @@ func appendVersion(b []byte, v *memento.Version) []byte {
 	return b
 }
 
-// parseVersion sets all of v but its URI.
+// parseVersion sets all of v except its URI.
 func parseVersion(at int64, b []byte, v *memento.Version) error {
 	*v = memento.Version{URI: v.URI, At: time.UnixMicro(at).UTC()}
 	if !readVersion(at, b, v) {

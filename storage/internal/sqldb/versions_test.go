@@ -8,8 +8,8 @@ import (
 	"lockstep/memento"
 )
 
-// FuzzVersion reads any bytes, and what it understood it must write and read
-// again as the same. The column is no one's to see outside the package.
+// FuzzVersion parses any bytes; a parsed version must be encoded and parsed
+// again as the same. The encoding is internal to the package.
 func FuzzVersion(f *testing.F) {
 	at := time.Unix(1_700_000_000, 1000).UTC()
 	f.Add(at.UnixMicro(), []byte{})
@@ -24,7 +24,7 @@ func FuzzVersion(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, at int64, b []byte) {
 		if at < math.MinInt64/4 || at > math.MaxInt64/4 {
-			return // no time.Time has it
+			return // no time.Time has that value
 		}
 		v, again := memento.Version{URI: "u"}, memento.Version{URI: "u"}
 		if err := parseVersion(at, b, &v); err != nil {

@@ -12,7 +12,7 @@ import (
 	"lockstep/memento"
 )
 
-// versionsChunk is how many versions are worked on at once. It bounds memory;
+// versionsChunk is how many versions are processed at once. It bounds memory;
 // the transaction spans them all.
 const versionsChunk = 4_000
 
@@ -67,7 +67,7 @@ func (v *Versions) Drop(ctx context.Context, set string, vs []memento.Version) e
 	return nil
 }
 
-// sorted returns vs by URI and At; of equal ones the first comes first.
+// sorted returns vs by URI and At; equal ones keep their order.
 func sorted(vs []memento.Version) []*memento.Version {
 	all := make([]*memento.Version, len(vs))
 	for i := range vs {
@@ -79,7 +79,8 @@ func sorted(vs []memento.Version) []*memento.Version {
 	return all
 }
 
-// A versionsWrite is a transaction that has the versions of a set to itself.
+// A versionsWrite is a transaction with exclusive access to the versions of a
+// set.
 type versionsWrite struct {
 	db     *DB
 	tx     *sql.Tx
@@ -89,7 +90,7 @@ type versionsWrite struct {
 }
 
 // lock reads the row of the set and keeps other transactions from changing the
-// set until this one ends. A row that is not there is made, or sql.ErrNoRows.
+// set until this one ends. It creates a missing row, or returns sql.ErrNoRows.
 func (v *Versions) lock(ctx context.Context, tx *sql.Tx, set string, make bool) (*versionsWrite, error) {
 	w := &versionsWrite{db: v.db, tx: tx}
 	const find = `SELECT id, last_seq, resources FROM memento_set WHERE name = $1`
@@ -104,13 +105,13 @@ func (v *Versions) lock(ctx context.Context, tx *sql.Tx, set string, make bool) 
 	return w, err
 }
 
-// A resourceRow is what is in a row of memento_resource beside its key.
+// A resourceRow is a row of memento_resource without its key.
 type resourceRow struct {
 	no      int64
 	dropped sql.NullInt64
 }
 
-// resources returns the rows of the versions' resources, as far as they are there.
+// resources returns the existing rows of the versions' resources.
 func (w *versionsWrite) resources(ctx context.Context, vs []*memento.Version) (map[string]*resourceRow, error) {
 	rows := make(map[string]*resourceRow)
 	find := w.db.bulkIn(w.tx, fmt.Sprintf(`SELECT uri, no, dropped FROM memento_resource WHERE set_id = %d AND uri IN`, w.set))
@@ -179,8 +180,8 @@ func packVersion(v *memento.Version) []byte {
 	return appendVersion(nil, &c)
 }
 
-// drop deletes versions, which are sorted, and notes the latest of each resource
-// that was there to delete.
+// drop deletes versions, which are sorted, and records the latest deleted one of
+// each resource.
 func (w *versionsWrite) drop(ctx context.Context, vs []*memento.Version) error {
 	rows, err := w.resources(ctx, vs)
 	if err != nil {

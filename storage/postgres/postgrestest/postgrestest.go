@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // it is called "pgx"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 )
 
 // A cluster is a server with its files, in a directory of its own.
@@ -30,7 +30,7 @@ type cluster struct {
 	admin *sql.DB
 
 	cmd   *exec.Cmd
-	stdin io.Closer // the server ends when it is closed, also because we were killed
+	stdin io.Closer // the server stops when it is closed, also if this process is killed
 	log   *bytes.Buffer
 
 	mu      sync.Mutex // guards schemas
@@ -53,9 +53,9 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// URL returns the address of an empty database, which is the test's own: a
-// schema in the cluster of this process. The first test that asks starts the
-// cluster. The test is skipped where PostgreSQL is not installed.
+// URL returns the address of an empty database for this test: a schema in the
+// cluster of this process. The first call starts the cluster. The test is
+// skipped if PostgreSQL is not installed.
 func URL(tb testing.TB) string {
 	tb.Helper()
 	programs := find()
@@ -74,21 +74,21 @@ func URL(tb testing.TB) string {
 }
 
 // find returns the directory of PostgreSQL's programs, which Debian does not put
-// where programs are looked for.
+// on the PATH.
 func find() string {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			return filepath.Dir(path)
 		}
 	}
-	if all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(all) > 0 { // the pattern is good
+	if all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(all) > 0 { // the pattern is valid
 		return filepath.Dir(all[len(all)-1])
 	}
 	return ""
 }
 
-// script makes a cluster and runs it until there is nothing more to read from
-// standard input. Nothing in it needs to survive the machine.
+// script creates a cluster and runs it until standard input ends. Its data need
+// not survive a crash of the machine.
 const script = `set -e
 "$1/initdb" --pgdata=data --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync >/dev/null
 exec 3<&0
@@ -134,8 +134,8 @@ func start(programs string) (*cluster, error) {
 	return c, nil
 }
 
-// user returns the command that runs others as a user PostgreSQL is content
-// with, which is not root, and gives that user the directory.
+// user returns the command that runs others as a user that PostgreSQL accepts,
+// which is not root, and gives that user the directory.
 func (c *cluster) user() ([]string, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -177,7 +177,7 @@ func (c *cluster) ready() error {
 	}
 }
 
-// schema makes a schema and returns its address.
+// schema creates a schema and returns its address.
 func (c *cluster) schema() (string, error) {
 	c.mu.Lock()
 	c.schemas++
@@ -202,6 +202,6 @@ func (c *cluster) stop() {
 		_ = c.admin.Close() // nothing was left open
 	}
 	_ = c.stdin.Close()
-	_ = c.cmd.Wait() // the script ends well or the cluster never started, which was said
+	_ = c.cmd.Wait() // the script succeeds, or the cluster never started, which was reported
 	_ = os.RemoveAll(c.dir)
 }
