@@ -10,7 +10,7 @@ import (
 	"lockstep/validate/opener"
 )
 
-// coreOf tells of which documents an archive is one.
+// coreOf maps the capability of an archive to that of its documents.
 var coreOf = map[resourcesync.Capability]resourcesync.Capability{
 	resourcesync.ResourceListArchive: resourcesync.ResourceList,
 	resourcesync.ResourceDumpArchive: resourcesync.ResourceDump,
@@ -18,7 +18,7 @@ var coreOf = map[resourcesync.Capability]resourcesync.Capability{
 	resourcesync.ChangeDumpArchive:   resourcesync.ChangeDump,
 }
 
-// archived checks an entry of an archive: the times of the document it names.
+// archived checks an entry of an archive: the times it states for a document.
 func (c *checker) archived(e *resourcesync.Entry) {
 	if !first(c.names, e.Loc) {
 		c.Advisef("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
@@ -50,10 +50,10 @@ func (c *checker) archivedChanges(e *resourcesync.Entry) {
 	}
 }
 
-// archive goes through an archive of the set, which is in docs, and what it
-// names.
+// archive checks an archive of the set, whose documents are docs, and the
+// documents it names.
 func (s *set) archive(docs []*document) error {
-	past := *s // what was is no part of what is compared
+	past := *s // the past is not part of the comparison
 	w := *s.walk
 	w.tally, past.walk, past.past = nil, &w, true
 	done := make(map[string]bool)
@@ -96,7 +96,7 @@ func (s *set) archivedAt(archive *document, i int) error {
 	case err != nil:
 		return err
 	case !doc.whole:
-		return nil // told where it is
+		return nil // reported by its parent
 	case doc.header.Capability != coreOf[archive.header.Capability]:
 		p.Errorf("RA-GEN-03", at, "%s is a %s", e.Loc, doc.kind)
 		return nil
@@ -120,8 +120,8 @@ func (s *set) archivedAt(archive *document, i int) error {
 	return s.archivedPackages(docs)
 }
 
-// archivedTimes compares what an entry of an archive says with what the
-// archived document says.
+// archivedTimes compares the times in an entry of an archive with those in the
+// archived document.
 func (s *set) archivedTimes(p finding.Place, at string, e *resourcesync.Entry, h *resourcesync.Header) {
 	if h.Capability.Changes() && h.Open() {
 		p.Advisef("RA-GEN-10", at, "%s is open", e.Loc)
@@ -138,8 +138,8 @@ func (s *set) archivedTimes(p finding.Place, at string, e *resourcesync.Entry, h
 	}
 }
 
-// archivedPackages checks that the packages of archived dumps are there. What is
-// in them was checked when they were new.
+// archivedPackages checks that the packages of archived dumps exist. Their
+// content was checked when they were new.
 func (s *set) archivedPackages(docs []*document) error {
 	for _, d := range docs {
 		for i := range d.entries {
@@ -160,7 +160,7 @@ func (s *set) archivedPackages(docs []*document) error {
 	return nil
 }
 
-// linksArchives checks where the link archives of a document of the set leads
+// linksArchives checks the targets of archive links of a document of the set
 // (RA-ADV-03).
 func (s *set) linksArchives(doc *document) error {
 	to := doc.header.Link(resourcesync.RelArchives)

@@ -8,36 +8,36 @@ import (
 	"lockstep/validate/internal/visit"
 )
 
-// A checker looks at a document, entry by entry, for what the Reader has no
-// warning for.
+// A checker checks a document, entry by entry, for violations that the Reader
+// does not report.
 type checker struct {
 	finding.Place
 	doc    *document
 	now    time.Time
 	reader *resourcesync.Reader
 
-	names    map[string]bool // locs, or paths, met so far
+	names    map[string]bool // locs, or paths, found so far
 	last     *resourcesync.Entry
-	open     bool // a part without until was met
+	open     bool // a part without until was found
 	paths    map[string]bool
-	noSHA256 bool // told
+	noSHA256 bool // reported
 }
 
 func newChecker(p finding.Place, doc *document, now time.Time, r *resourcesync.Reader) *checker {
 	return &checker{Place: p, doc: doc, now: now, reader: r, names: make(map[string]bool), paths: make(map[string]bool)}
 }
 
-// lacks reports whether the entry at hand has no attribute of that name: not one
-// that cannot be used, which the Reader has told.
+// lacks reports whether the current entry has no attribute of that name. An
+// unusable one does not count: the Reader has reported it.
 func (c *checker) lacks(name string, missing bool) bool {
 	return missing && !c.doc.part.has(before(c.reader)-1, name)
 }
 
-// at returns where the entry at hand is.
+// at returns the location of the current entry.
 func (c *checker) at() string { return finding.Position(c.reader.Position()) }
 
-// first reports whether name is met for the first time, as far as that can be
-// told in bounded memory.
+// first reports whether name occurs for the first time, as far as bounded
+// memory allows.
 func first(names map[string]bool, name string) bool {
 	if names[name] {
 		return false
@@ -114,13 +114,13 @@ func (c *checker) capability(e *resourcesync.Entry) {
 		}
 		return
 	}
-	// A capability of another specification may be notified of by a hub, too.
+	// A capability of another specification may have hubs too.
 	if e.Link(resourcesync.RelHub) != "" && kindOf(&resourcesync.Header{Capability: e.Capability}) != finding.KindUnknown {
 		c.Advisef("RS-LN-04", c.at(), "a link hub in an entry for %s", e.Capability)
 	}
 }
 
-// Rules of indexes: the same ones under the names they have for each kind.
+// Rules of indexes: the same rules have different names for each kind.
 type indexRules struct{ twice, order, times, from string }
 
 var indexRule = map[finding.Kinds]indexRules{
@@ -216,7 +216,7 @@ func (c *checker) packed(e *resourcesync.Entry) {
 		return
 	}
 	if changes && c.lacks("path", e.Path == "") {
-		if hasPatch(e) { // the text of the standard wants both, an example of it has the patch alone
+		if hasPatch(e) { // the text of the standard requires both, but one of its examples has only the patch
 			c.Warnf("RS-CDM-04", c.at(), "%s with a patch only, without path of the whole", e.Change)
 		} else {
 			c.Errorf("RS-CDM-04", c.at(), "%s without path", e.Change)
@@ -237,7 +237,7 @@ func (c *checker) packed(e *resourcesync.Entry) {
 	}
 }
 
-// change checks an entry that tells of a change.
+// change checks an entry about a change.
 func (c *checker) change(e *resourcesync.Entry) {
 	if c.lacks("datetime", e.Datetime.IsZero()) {
 		c.Advisef("RS-EM-03", c.at(), "a change without datetime")
@@ -247,11 +247,11 @@ func (c *checker) change(e *resourcesync.Entry) {
 	}
 }
 
-// end checks what the document says of itself.
+// end checks the header of the document.
 func (c *checker) end(h *resourcesync.Header) {
 	switch k := c.doc.kind; {
 	case k == finding.KindSitemap:
-		if !c.doc.faulted && h.Capability == "" { // else it is said behind the entries
+		if !c.doc.faulted && h.Capability == "" { // otherwise the capability comes after the entries
 			c.Errorf("RS-MD-01", "root", "a plain Sitemap: nothing at the root says what kind of document it is")
 		}
 		return

@@ -10,7 +10,7 @@ import (
 	"lockstep/validate/internal/tally"
 )
 
-// A span is the time a document speaks of, in nanoseconds.
+// A span is the time that a document covers, in nanoseconds.
 type span struct{ from, to int64 }
 
 const forever = math.MaxInt64
@@ -18,8 +18,8 @@ const forever = math.MaxInt64
 // maxEvents caps the changes of one resource that are compared at a time.
 const maxEvents = 10_000
 
-// tallyEntry remembers entry n of a document, if it says something of a
-// resource that other documents may contradict.
+// tallyEntry records entry n of a document for comparison with other documents
+// about the same resource.
 func (w *walk) tallyEntry(number, n int, doc *document, e *resourcesync.Entry) error {
 	r := tally.Record{Change: e.Change, Length: -1}
 	switch doc.kind {
@@ -36,7 +36,7 @@ func (w *walk) tallyEntry(number, n int, doc *document, e *resourcesync.Entry) e
 	}
 	if r.About >= tally.Changed {
 		if e.Datetime.IsZero() {
-			return nil // nothing to compare by
+			return nil // nothing to compare
 		}
 		r.Time = e.Datetime.Time().UnixNano()
 	}
@@ -51,14 +51,14 @@ func (w *walk) tallyEntry(number, n int, doc *document, e *resourcesync.Entry) e
 	return w.tally.Add(number, n, e.Loc, r)
 }
 
-// facts are what compare needs to know of the documents of a set.
+// facts is what compare needs to know about the documents of a set.
 type facts struct {
-	list, dump       *span // from at to completed, or for ever; nil if there is none that could be read whole
-	changes, repeats *span // from from to until, or for ever; likewise
-	single           bool  // the documents are from one address: nothing else is known
+	list, dump       *span // from at to completed, or unbounded; nil if none could be read completely
+	changes, repeats *span // from from to until, or unbounded; likewise
+	single           bool  // only one document was read, so nothing else is known
 }
 
-// compare looks at what is said of each resource in all documents of a set.
+// compare compares the entries about each resource in all documents of a set.
 func (w *walk) compare(t *tally.Tally, f *facts) error {
 	g := &group{walk: w, tally: t, facts: f}
 	err := t.Each(w.Ctx, func(r *tally.Record) error {
@@ -80,7 +80,7 @@ func (w *walk) compare(t *tally.Tally, f *facts) error {
 	return nil
 }
 
-// A group is what is said of one resource.
+// A group is the entries about one resource.
 type group struct {
 	*walk
 	tally *tally.Tally
@@ -132,7 +132,7 @@ func (g *group) name(r *tally.Record) string {
 	return g.nameOf
 }
 
-// where says where a record is from.
+// where returns the location of a record.
 func (g *group) where(r *tally.Record) string {
 	return g.tally.Where(r)
 }
@@ -141,7 +141,7 @@ func (g *group) find(r *tally.Record, rule, format string, args ...any) {
 	g.Collector.In(g.tally.Document(r)).Add(rule, levelOfComparison(rule), r.Location(), fmt.Sprintf(format, args...))
 }
 
-// finish compares what is said of the resource, and begins anew.
+// finish compares the entries about the resource, and clears the group.
 func (g *group) finish() {
 	g.any = false
 	if len(g.events) > 0 {
@@ -172,7 +172,7 @@ func (g *group) eventsOnce() {
 	}
 }
 
-// eventsBoth compares Change List and Change Dump where both can speak.
+// eventsBoth compares Change List and Change Dump in the time that both cover.
 func (g *group) eventsBoth() {
 	from := max(g.facts.changes.from, g.facts.repeats.from)
 	to := min(g.facts.changes.to, g.facts.repeats.to)
@@ -197,9 +197,9 @@ func (g *group) eventsBoth() {
 	}
 }
 
-// snapshot checks what a list or dump taken in the time s says of the resource,
-// nil if it does not name it, against the changes. It reports whether nothing
-// is known but what it says itself.
+// snapshot compares the entry about the resource, or nil, in a list or dump
+// taken in the time s with the changes. It reports whether no change applies,
+// so that only the entry itself is known.
 func (g *group) snapshot(s *span, r *tally.Record, what string) (alone bool) {
 	if s == nil {
 		return false
@@ -208,9 +208,9 @@ func (g *group) snapshot(s *span, r *tally.Record, what string) (alone bool) {
 	if c == nil || c.from > s.from {
 		return true
 	}
-	var before *tally.Record // the last change that must be in
+	var before *tally.Record // the last change that must be included
 	alone = true
-	explained := false // by a change that may or may not be in
+	explained := false // by a change that may or may not be included
 	for i := range g.events {
 		e := &g.events[i]
 		switch {
@@ -237,11 +237,11 @@ func (g *group) snapshot(s *span, r *tally.Record, what string) (alone bool) {
 	return false
 }
 
-// snapshots compares list and dump, if nothing happened between them.
+// snapshots compares list and dump, if there was no change between them.
 func (g *group) snapshots() {
 	l, d := g.facts.list, g.facts.dump
 	if c := g.facts.changes; l.from != d.from && (c == nil || c.from > min(l.from, d.from)) {
-		return // changes between them would not be known
+		return // changes between them are unknown
 	}
 	for i := range g.events {
 		if e := &g.events[i]; e.About == tally.Changed && e.Time >= min(l.from, d.from) {
@@ -259,8 +259,8 @@ func (g *group) snapshots() {
 	}
 }
 
-// agrees reports whether r, nil where a resource is not named, can be its state
-// after e.
+// agrees reports whether r, nil for a resource that is not listed, can be its
+// state after e.
 func agrees(r, e *tally.Record) bool {
 	if r == nil || e.Change == resourcesync.Deleted {
 		return r == nil && e.Change == resourcesync.Deleted
@@ -268,12 +268,12 @@ func agrees(r, e *tally.Record) bool {
 	return alike(r, e)
 }
 
-// alike reports whether nothing that both state differs.
+// alike reports whether all properties that both state are equal.
 func alike(a, b *tally.Record) bool {
 	return (a.Algorithm != b.Algorithm || a.Digest == b.Digest) && (a.Length < 0 || b.Length < 0 || a.Length == b.Length)
 }
 
-// spanOf returns the time a document speaks of.
+// spanOf returns the time that a document covers.
 func spanOf(from, to resourcesync.Datetime) *span {
 	s := &span{to: forever}
 	if from.IsZero() {
@@ -286,8 +286,8 @@ func spanOf(from, to resourcesync.Datetime) *span {
 	return s
 }
 
-// levelOfComparison is the level of a rule about what documents say together:
-// that changes of one resource have different datetimes is a rule of ours.
+// levelOfComparison returns the level of a rule about several documents: that
+// changes of one resource have different datetimes is a rule of this project.
 func levelOfComparison(rule string) finding.Level {
 	if rule == "RS-CHL-07" {
 		return finding.Advice

@@ -14,7 +14,7 @@ import (
 	"lockstep/validate/opener"
 )
 
-// wellKnown checks that the Source Description is where everybody looks for it
+// wellKnown checks that the Source Description is at the well-known URI
 // (RS-SD-09): this one, or one that names the same Capability Lists.
 func (w *walk) wellKnown(doc *document) error {
 	origin, path := originOf(doc.uri)
@@ -37,7 +37,7 @@ func (w *walk) wellKnown(doc *document) error {
 	return nil
 }
 
-// sameEntries reports whether there names all that doc names.
+// sameEntries reports whether there names everything that doc names.
 func sameEntries(there, doc *document) bool {
 	named := make(map[string]bool, len(there.entries))
 	for i := range there.entries {
@@ -54,12 +54,12 @@ func sameEntries(there, doc *document) bool {
 const (
 	// maxRobots caps how much of a robots.txt is read.
 	maxRobots = 1 << 20
-	// maxOrigins caps whose robots.txt are looked at.
+	// maxOrigins caps the origins whose robots.txt is checked.
 	maxOrigins = 20
 )
 
-// robots checks that robots.txt, where there is one, names the Resource Lists
-// of its origin, and no other documents (RS-DISC-07, RS-SMC-01).
+// robots checks that an existing robots.txt names the Resource Lists of its
+// origin, and no other documents (RS-DISC-07, RS-SMC-01).
 func (w *walk) robots() error {
 	var origins []string
 	for _, uri := range w.resourceLists {
@@ -70,13 +70,13 @@ func (w *walk) robots() error {
 	for _, origin := range origins {
 		a, err := w.Ask(opener.Request{URI: origin + "/robots.txt"})
 		if errors.Is(err, opener.ErrUnseen) || visit.IsMissing(err) {
-			continue // none, or none for us: it is no duty
+			continue // none, or not readable: it is optional
 		}
 		if err != nil {
 			return err
 		}
 		text, err := io.ReadAll(io.LimitReader(a.Body, maxRobots))
-		_ = a.Body.Close() // read as far as it is of use
+		_ = a.Body.Close() // read as far as needed
 		if err == nil {
 			w.sitemaps(origin, text)
 		}

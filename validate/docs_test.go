@@ -25,13 +25,14 @@ var (
 	idRange     = regexp.MustCompile(`\b(RS-[A-Z]+-)([0-9]+) to RS-[A-Z]+-([0-9]+)\b`)
 )
 
-// ofDestinations are requirements that stand in one row of docs/requirements.md
-// with some for Sources, but bind only those who read.
+// ofDestinations are requirements that share a row of docs/requirements.md with
+// requirements for Sources, but apply only to Destinations.
 const ofDestinations = `RS-RD-06 RS-RDI-02 RS-CDM-07 RS-ZIP-05 RS-ZIP-06 RS-ZIP-07 RS-ZIP-08 RS-ZIP-09 RS-ZIP-10 RS-ZIP-11
 	RS-REL-12 RS-REL-13 RS-REL-23 RS-REL-34 RS-REL-35 RS-REL-36 RS-REL-41 RS-REL-54 RS-REL-55 RS-REL-72 RS-REL-75 RS-RL-05 RS-CHL-12 RS-CHL-13`
 
-// TestRequirements: docs/requirements.md says which requirements are checked,
-// and each one for a Source that it explains is checked or cannot be seen.
+// TestRequirements: docs/requirements.md lists the requirements that are
+// checked, and each requirement for a Source that it explains is checked or
+// cannot be observed.
 func TestRequirements(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("..", "docs", "requirements.md")
@@ -69,7 +70,7 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
-// expand returns the IDs that words such as "RS-RD-01 to RS-RD-03" stand for.
+// expand returns the IDs of ranges such as "RS-RD-01 to RS-RD-03".
 func expand(text string) []string {
 	ids := requirement.FindAllString(text, -1)
 	for _, m := range idRange.FindAllStringSubmatch(text, -1) {
@@ -84,7 +85,8 @@ func expand(text string) []string {
 	return ids
 }
 
-// definedRequirements are those a range may stand for: not every number is used.
+// definedRequirements are the IDs that a range may include: not every number is
+// used.
 const definedRequirements = `RS-RD-01 RS-RD-02 RS-RD-03 RS-RD-04 RS-RD-05 RS-RD-06 RS-RD-07 RS-RD-08 RS-RDM-01 RS-RDM-02 RS-RDM-03 RS-RDM-04 RS-RDM-05 RS-RDM-06
 	RS-CD-01 RS-CD-02 RS-CD-03 RS-CD-04 RS-CD-05 RS-CD-06 RS-CD-07 RS-CDM-01 RS-CDM-02 RS-CDM-03 RS-CDM-04 RS-CDM-05 RS-CDM-06
 	RS-ZIP-01 RS-ZIP-02 RS-ZIP-03 RS-ZIP-04 RS-REL-10 RS-REL-11 RS-REL-20 RS-REL-21 RS-REL-22 RS-REL-30 RS-REL-31 RS-REL-32 RS-REL-33

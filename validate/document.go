@@ -13,41 +13,41 @@ import (
 	"lockstep/validate/internal/visit"
 )
 
-// A document is one that was read.
+// A document is a document that was read.
 type document struct {
 	uri, final string
 	kind       finding.Kinds
 	header     resourcesync.Header
-	entries    []resourcesync.Entry // of those whose entries are documents or packages
+	entries    []resourcesync.Entry // if they are documents or packages
 	places     []string             // of the entries
-	modified   time.Time            // Last-Modified; zero if not known
+	modified   time.Time            // Last-Modified; zero if unknown
 	sum        [sha256.Size]byte    // of its bytes
 	whole      bool                 // it could be read to its end
 	faulted    bool                 // its capability was found to be missing
-	root, part unusable             // attributes of the root and of the entry at hand
+	root, part unusable             // attributes of the root and of the current entry
 }
 
 const (
-	// maxListed caps the entries kept of one document: memory filled by an
-	// index without end.
+	// maxListed caps the entries kept of one document: memory filled by an endless
+	// index.
 	maxListed = 2 * resourcesync.MaxEntries
 
 	// keptKinds are those whose entries are kept.
 	keptKinds = finding.KindDescription | finding.KindDescriptionIndex | finding.KindCapabilityList | finding.KindResourceDump | finding.KindChangeDump | finding.KindArchive | finding.AnyIndex
 )
 
-// An eachFunc is called for each entry of a document; at tells where it stands.
+// An eachFunc is called for each entry of a document; at returns its location.
 type eachFunc func(doc *document, at func() string, e *resourcesync.Entry)
 
-// read reads a document and checks all that it shows by itself. Its entries go
-// to each, which may be nil, and into the tally of the set. The error is that
-// of reading, not of what was read.
+// read reads a document and checks it by itself. It passes its entries to each,
+// which may be nil, and adds them to the tally of the set. The error is that of
+// reading, not about the content.
 func (w *walk) read(src *visit.Source, each eachFunc) (*document, error) {
 	body := visit.NewHashed(src)
 	p := w.Collector.In(src.URI)
 	doc := &document{uri: src.URI, final: src.Final}
 	var early []resourcesync.Warning
-	root := "" // where the Reader stands when it looks at the root as a whole
+	root := "" // location while the Reader checks the root as a whole
 	warn := func(u *unusable, n int, x resourcesync.Warning) {
 		at := finding.Position(x.Line, x.Column)
 		if at == root {
@@ -134,19 +134,19 @@ func (w *walk) entries(doc *document, p finding.Place, r *resourcesync.Reader, e
 		}
 	}
 	if h, err := r.Header(); err == nil {
-		doc.header = h // RS-XML-03: some of it may stand behind the entries
+		doc.header = h // RS-XML-03: some of it may follow the entries
 	}
 	c.end(&doc.header)
 	return nil
 }
 
-// before returns the number of entries that r has left behind.
+// before returns the number of entries that r has read.
 func before(r *resourcesync.Reader) int {
 	st := r.Stats()
 	return int(st.Entries + st.Skipped)
 }
 
-// kindOf returns the kind of a document that says h of itself (RS-GEN-05).
+// kindOf returns the kind of a document with header h (RS-GEN-05).
 func kindOf(h *resourcesync.Header) finding.Kinds {
 	list, index := finding.KindUnknown, finding.KindUnknown
 	switch h.Capability {

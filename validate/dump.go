@@ -12,8 +12,8 @@ import (
 	"lockstep/validate/opener"
 )
 
-// dumps looks into the packages of a dump. It reports whether all manifests
-// could be read.
+// dumps checks the packages of a dump. It reports whether all manifests could
+// be read.
 func (s *set) dumps(docs []*document) (whole bool, err error) {
 	packages := 0
 	for _, d := range docs {
@@ -41,8 +41,8 @@ func (s *set) dumps(docs []*document) (whole bool, err error) {
 	return whole, nil
 }
 
-// dumped looks into the package entry i of a dump names. It reports whether its
-// manifest could be read.
+// dumped checks the package that entry i of a dump names. It reports whether
+// its manifest could be read.
 func (s *set) dumped(list *document, i, share int) (ok bool, err error) {
 	e, at, p := &list.entries[i], list.places[i], s.Collector.In(list.uri)
 	missing, copied, want := "RS-RD-02", "RS-RD-04", finding.KindResourceDumpManifest
@@ -84,8 +84,8 @@ func (s *set) dumped(list *document, i, share int) (ok bool, err error) {
 	return true, nil
 }
 
-// manifestReader returns what reads the manifest of a package, as far as it can
-// be read into manifest.
+// manifestReader returns a function that reads the manifest of a package into
+// manifest, as far as possible.
 func (w *walk) manifestReader(manifest **document) dump.ReadManifest {
 	return func(src *visit.Source, entry dump.EntryFunc) (finding.Kinds, bool, error) {
 		doc, err := w.read(src, func(_ *document, at func() string, e *resourcesync.Entry) { entry(at, e) })
@@ -110,7 +110,7 @@ func (s *set) contents(p finding.Place, rule, at, uri string, manifest *document
 	case err != nil:
 		return err
 	}
-	defer a.Body.Close() // read whole, or of no use
+	defer a.Body.Close() // read completely, or useless
 	h := sha256.New()
 	n, err := io.Copy(h, io.LimitReader(a.Body, s.Settings.DocumentBytes))
 	if err != nil {

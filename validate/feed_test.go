@@ -8,7 +8,7 @@ import (
 	"lockstep/validate"
 )
 
-// TestGoodFeed: a feed without a fault has no findings, wherever one begins.
+// TestGoodFeed: a valid feed has no findings, from any starting document.
 func TestGoodFeed(t *testing.T) {
 	t.Parallel()
 	for start, documents := range map[string]int{
@@ -28,7 +28,7 @@ func TestGoodFeed(t *testing.T) {
 	}
 }
 
-// TestGoodRepository: a repository without a fault has no findings.
+// TestGoodRepository: a valid repository has no findings.
 func TestGoodRepository(t *testing.T) {
 	t.Parallel()
 	r := (&fault{rule: "OAI", start: "oai", site: readSite(t, "repository")}).check(t)
@@ -40,7 +40,7 @@ func TestGoodRepository(t *testing.T) {
 	}
 }
 
-// TestNoSuchRecords: what the address asks for has to be there.
+// TestNoSuchRecords: the format and set in the address must exist.
 func TestNoSuchRecords(t *testing.T) {
 	t.Parallel()
 	for query, says := range map[string]string{"?metadataPrefix=marc21": "format marc21 is not there; there are: oai_dc", "?set=atlas": "set atlas is not there"} {

@@ -19,8 +19,8 @@ import (
 	"lockstep/validate/opener"
 )
 
-// feedOf writes a feed document: what is put in its head, and its entries as
-// "id updated rest".
+// feedOf writes a feed document: elements of its head, and its entries as "id
+// updated rest".
 func feedOf(updated, head string, entries ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0"><id>urn:x:f</id><title>t</title>
@@ -39,8 +39,8 @@ const (
 	gone     = `<content/>`
 )
 
-// serving is an Opener for documents by their path; what begins with "error" is
-// none.
+// serving is an Opener for documents by their path; a document that begins with
+// "error" is an error.
 func serving(docs func(path string) string) opener.Func {
 	return func(_ context.Context, r opener.Request) (*opener.Answer, error) {
 		text := docs(strings.TrimPrefix(r.URI, base))
@@ -69,7 +69,7 @@ func findings(t *testing.T, open opener.Func, start string, o validate.Options) 
 	return r, rules
 }
 
-// TestFeedFindings: what is special is told, and nothing besides.
+// TestFeedFindings: the injected faults are reported, and nothing else.
 func TestFeedFindings(t *testing.T) {
 	t.Parallel()
 	const day1, day2, day3 = "2024-05-01T00:00:00Z", "2024-05-02T00:00:00Z", "2024-05-03T00:00:00Z"
@@ -131,7 +131,8 @@ func TestFeedFindings(t *testing.T) {
 	}
 }
 
-// TestFeedCutAnew: a feed that is cut anew between two requests has no fault.
+// TestFeedCutAnew: a feed that is redistributed over its documents between two
+// requests has no findings.
 func TestFeedCutAnew(t *testing.T) {
 	t.Parallel()
 	const day1, day2, day3 = "2024-05-01T00:00:00Z", "2024-05-02T00:00:00Z", "2024-05-03T00:00:00Z"
@@ -139,7 +140,7 @@ func TestFeedCutAnew(t *testing.T) {
 	var asked atomic.Int64
 	open := serving(func(path string) string {
 		switch {
-		case path == "f" && asked.Add(1) <= 3: // the first two are to see what it is
+		case path == "f" && asked.Add(1) <= 3: // the first two determine its kind
 			return feedOf(day2, `<link rel="prev-archive" href="a1"/>`, "urn:x:2 "+day2+" "+gone)
 		case path == "f":
 			return feedOf(day3, `<link rel="prev-archive" href="a1"/>`, "urn:x:3 "+day3+" "+gone)
@@ -154,15 +155,15 @@ func TestFeedCutAnew(t *testing.T) {
 	}
 }
 
-// TestFeedChangedMeanwhile: an alternate that is gone is none of a fault if the
-// feed says so by now.
+// TestFeedChangedMeanwhile: a missing alternate is not a finding if the feed
+// has been updated by now.
 func TestFeedChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	const day1, day2 = "2024-05-01T00:00:00Z", "2024-05-02T00:00:00Z"
 	var asked atomic.Int64
 	open := serving(func(path string) string {
 		switch {
-		case path == "f" && asked.Add(1) <= 3: // the first two are to see what it is
+		case path == "f" && asked.Add(1) <= 3: // the first two determine its kind
 			return feedOf(day1, "", "urn:x:1 "+day1+" "+toRecord)
 		case path == "f":
 			return feedOf(day2, "", "urn:x:1 "+day2+" "+gone)
@@ -174,7 +175,7 @@ func TestFeedChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestEndlessFeed: a chain of documents without end ends.
+// TestEndlessFeed: an endless chain of documents is cut off.
 func TestEndlessFeed(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -188,7 +189,7 @@ func TestEndlessFeed(t *testing.T) {
 	}
 }
 
-// TestFeedXMLTypes: XML has two names (AP-ACT-05).
+// TestFeedXMLTypes: XML has two media types (AP-ACT-05).
 func TestFeedXMLTypes(t *testing.T) {
 	t.Parallel()
 	for served, want := range map[string]string{"text/xml; charset=utf-8": "", "Application/XML": "", "text/plain": "AP-ACT-05"} {
@@ -205,8 +206,8 @@ func TestFeedXMLTypes(t *testing.T) {
 	}
 }
 
-// TestFeedFile: a document is one of a feed or of a repository by its root, also
-// packed.
+// TestFeedFile: the root determines whether a document belongs to a feed or to a
+// repository, also if it is compressed.
 func TestFeedFile(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
@@ -232,8 +233,8 @@ func TestFeedFile(t *testing.T) {
 	}
 }
 
-// TestLargeFeed: what is compared does not stay in memory. It runs alone: it
-// looks at the memory of all.
+// TestLargeFeed: the data for the comparison does not stay in memory. Not in
+// parallel: it measures the memory of the process.
 func TestLargeFeed(t *testing.T) {
 	documents, entries := 8, 20_000
 	if underRace {
@@ -297,8 +298,8 @@ func TestIndexOfIndexes(t *testing.T) {
 	}
 }
 
-// TestFeedWithoutEnd follows chains of archive documents that do not end, and have
-// no entry, or the same: they are left after a thousand documents.
+// TestFeedWithoutEnd follows endless chains of archive documents that have no
+// entries, or the same ones: they are cut off after a thousand documents.
 func TestFeedWithoutEnd(t *testing.T) {
 	t.Parallel()
 	for name, entries := range map[string][]string{"empty": nil, "all the same": {"urn:x:e 2020-01-01T00:00:00Z " + toRecord}} {

@@ -14,8 +14,8 @@ import (
 	"lockstep/validate/opener"
 )
 
-// TestNamedFeed: where a feed is said to be, what is none breaks the rules of
-// feeds, whatever it is.
+// TestNamedFeed: anything but a feed at the announced address of a feed
+// violates the rules of feeds.
 func TestNamedFeed(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
@@ -34,8 +34,8 @@ func TestNamedFeed(t *testing.T) {
 	}
 }
 
-// TestFeedCompressed: a feed that comes compressed, and does not say so, is none
-// for most readers; this one reads it.
+// TestFeedCompressed: a feed that is compressed without saying so is unreadable
+// for most readers; the validator reads it.
 func TestFeedCompressed(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
@@ -46,7 +46,7 @@ func TestFeedCompressed(t *testing.T) {
 	open := func(context.Context, opener.Request) (*opener.Answer, error) {
 		asked++
 		h := http.Header{"Content-Type": {"application/atom+xml"}, "Etag": {`"1"`}, "Last-Modified": {"Wed, 01 May 2024 03:00:00 GMT"}}
-		if asked > 3 { // two looks what it is, and the feed
+		if asked > 3 { // two requests for its kind, and one for the feed
 			return nil, opener.ErrNotModified
 		}
 		return &opener.Answer{Header: h, Size: -1, Body: io.NopCloser(bytes.NewReader(packed.Bytes()))}, nil

@@ -17,10 +17,10 @@ import (
 	"lockstep/validate/opener"
 )
 
-// FuzzDocument: whatever a document is, there is a report, every finding is of
-// a rule, and nothing takes long.
+// FuzzDocument: any document leads to a report, every finding is of a rule, and
+// the run is short.
 func FuzzDocument(f *testing.F) {
-	paths, _ := filepath.Glob(filepath.Join("..", "testdata", "vectors", "*.xml")) // none is no harm
+	paths, _ := filepath.Glob(filepath.Join("..", "testdata", "vectors", "*.xml")) // there may be none
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -44,14 +44,14 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// FuzzPackage: whatever a package is, there is a report.
+// FuzzPackage: any package leads to a report.
 func FuzzPackage(f *testing.F) {
 	s := goodSite(f)
 	f.Add(s.file("rs/maps/dump-1.zip"), []byte(nil))
 	f.Add(s.file("rs/maps/changes-1.zip"), []byte(nil))
 	f.Add([]byte("PK\x05\x06"), s.file("rs/maps/dump-1.xml"))
 	f.Fuzz(func(t *testing.T, data, manifest []byte) {
-		if len(manifest) > 0 { // a sound package of a wild manifest
+		if len(manifest) > 0 { // a valid package with an arbitrary manifest
 			var b bytes.Buffer
 			w := zip.NewWriter(&b)
 			m, err := w.Create("manifest.xml")
@@ -77,7 +77,7 @@ func FuzzPackage(f *testing.F) {
 	})
 }
 
-// FuzzFeed: whatever the documents of a feed are, the run comes to its end.
+// FuzzFeed: any documents of a feed are checked to the end.
 func FuzzFeed(f *testing.F) {
 	s := readSite(f, "feeds")
 	f.Add(s.file("pmh/feed.atom"), s.file("pmh/archive-2.atom"), s.file("pmh/archive-1.atom"))
@@ -111,7 +111,7 @@ func FuzzFeed(f *testing.F) {
 	})
 }
 
-// FuzzRepository: whatever a repository answers, the run comes to its end.
+// FuzzRepository: any answers of a repository are checked to the end.
 func FuzzRepository(f *testing.F) {
 	s := readSite(f, "repository")
 	f.Add(s.file("oai?verb=Identify"), s.file("oai?verb=ListRecords&metadataPrefix=oai_dc"), s.file("oai?verb=ListSets"))
@@ -134,8 +134,8 @@ func FuzzRepository(f *testing.F) {
 	})
 }
 
-// FuzzSource: whatever documents, robots.txt and Link headers of a Source are,
-// the run comes to its end.
+// FuzzSource: any documents, robots.txt and Link headers of a Source are
+// checked to the end.
 func FuzzSource(f *testing.F) {
 	s := goodSite(f)
 	f.Add(s.file(".well-known/resourcesync"), s.file("rs/maps/capabilitylist.xml"), s.file("robots.txt"), `<a>; rel="resourcesync", <b>;rel=x`)

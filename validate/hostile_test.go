@@ -24,7 +24,7 @@ const head = `<?xml version="1.0" encoding="UTF-8"?>
 <rs:ln rel="up" href="https://lib.example.net/rs/maps/capabilitylist.xml"/>
 `
 
-// A generated body is written while it is read.
+// generated returns a body that is written while it is read.
 func generated(write func(w io.Writer)) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -34,7 +34,7 @@ func generated(write func(w io.Writer)) io.ReadCloser {
 	return r
 }
 
-// opened counts what is asked for.
+// opened counts requests.
 func opened(n *atomic.Int64, open func(name string) (io.ReadCloser, error)) opener.Func {
 	return opener.Named(base, func(_ context.Context, name string) (io.ReadCloser, error) {
 		n.Add(1)
@@ -42,8 +42,8 @@ func opened(n *atomic.Int64, open func(name string) (io.ReadCloser, error)) open
 	})
 }
 
-// TestLargeSource: what is compared does not stay in memory. It runs alone: it
-// looks at the memory of all.
+// TestLargeSource: the data for the comparison does not stay in memory. Not in
+// parallel: it measures the memory of the process.
 func TestLargeSource(t *testing.T) {
 	parts, entries := 8, 50_000
 	if underRace {
@@ -68,7 +68,7 @@ func TestLargeSource(t *testing.T) {
 			for i := range entries {
 				of := part
 				if part == 6 && i%(entries/5) == 77 {
-					of = 2 // five URIs stand in both
+					of = 2 // five URIs are in both
 				}
 				fmt.Fprintf(w, "<url><loc>%s</loc></url>\n", uri(of, i))
 			}
@@ -105,8 +105,8 @@ func TestLargeSource(t *testing.T) {
 	}
 }
 
-// TestHostile: nothing a Source sends makes a run last for ever, grow without
-// bound, or end without a word.
+// TestHostile: nothing that a Source sends makes a run last forever, use
+// unlimited memory, or end without a report.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	index := func(locs ...string) string {
@@ -191,7 +191,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
-// TestTooManyDocuments: a Source without end is left at some point.
+// TestTooManyDocuments: an endless Source is cut off.
 func TestTooManyDocuments(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
@@ -214,8 +214,8 @@ func TestTooManyDocuments(t *testing.T) {
 	}
 }
 
-// TestFindingsBounded: a document in which everything is wrong does not fill
-// memory, and all is counted.
+// TestFindingsBounded: a document full of errors does not fill memory, and all
+// errors are counted.
 func TestFindingsBounded(t *testing.T) {
 	t.Parallel()
 	body := generated(func(w io.Writer) {
@@ -226,10 +226,10 @@ func TestFindingsBounded(t *testing.T) {
 		}
 		fmt.Fprint(w, "</urlset>")
 	})
-	told := 0
-	r, err := validate.Document(t.Context(), body, "x.xml", validate.Options{Advice: true, TempDir: t.TempDir(), OnFinding: func(finding.Finding) { told++ }})
-	if err != nil || len(r.Findings) != 20 || told != 20 || r.Omitted != 4980 || r.Advice != 5000 {
-		t.Errorf("%d findings, %d told, %d omitted, %d of advice, error %v", len(r.Findings), told, r.Omitted, r.Advice, err)
+	lastKnown := 0
+	r, err := validate.Document(t.Context(), body, "x.xml", validate.Options{Advice: true, TempDir: t.TempDir(), OnFinding: func(finding.Finding) { lastKnown++ }})
+	if err != nil || len(r.Findings) != 20 || lastKnown != 20 || r.Omitted != 4980 || r.Advice != 5000 {
+		t.Errorf("%d findings, %d told, %d omitted, %d of advice, error %v", len(r.Findings), lastKnown, r.Omitted, r.Advice, err)
 	}
 }
 
@@ -251,7 +251,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestHostilePackages: a package that is none, or a bomb, is a finding.
+// TestHostilePackages: an invalid package, or a decompression bomb, is a
+// finding.
 func TestHostilePackages(t *testing.T) {
 	t.Parallel()
 	pack := func(write func(w *zip.Writer)) []byte {

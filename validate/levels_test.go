@@ -13,7 +13,7 @@ import (
 	"lockstep/validate/opener"
 )
 
-// TestLegal: what no standard forbids is no error.
+// TestLegal: what no standard forbids is not an error.
 func TestLegal(t *testing.T) {
 	t.Parallel()
 	const up = `<rs:ln rel="up" href="https://lib.example.net/rs/capabilitylist.xml"/>`
@@ -69,8 +69,8 @@ func TestLegal(t *testing.T) {
 	}
 }
 
-// TestRuleSections: every rule says from which section of which document it
-// follows, and advice that it is ours.
+// TestRuleSections: every rule names the section of the document from which it
+// follows, and advice is marked as this project's own.
 func TestRuleSections(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -86,9 +86,9 @@ func TestRuleSections(t *testing.T) {
 	}
 }
 
-// TestReportedOnce: a document is reported once, however many ways lead to it:
-// several sets name the same list, redirects lead to it, and several addresses
-// are checked in one run.
+// TestReportedOnce: a document is reported once, however it is reached: several
+// sets name the same list, redirects lead to it, and several addresses are
+// checked in one run.
 func TestReportedOnce(t *testing.T) {
 	t.Parallel()
 	const ns = ` xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`

@@ -17,10 +17,10 @@ func (c *checker) rootLink(l *resourcesync.Link) {
 	c.relation(l, "root")
 }
 
-// relation checks that a relation is one that others can know.
+// relation checks that a relation is registered or a URI.
 func (c *checker) relation(l *resourcesync.Link, at string) {
 	switch rel := l.Rel; {
-	case strings.Contains(rel, ":"), rel == "top", rel == "resourcesync": // the last two are told of as what they stand for
+	case strings.Contains(rel, ":"), rel == "top", rel == "resourcesync": // the Reader reports the last two by their current names
 	default:
 		if _, ok := slices.BinarySearch(relations[:], rel); !ok {
 			c.Errorf("RS-LN-04", at, "relation %q is neither registered nor a URI", rel)
@@ -28,7 +28,7 @@ func (c *checker) relation(l *resourcesync.Link, at string) {
 	}
 }
 
-// The media types of patches that were printed by mistake (RS-REL-32).
+// The media types of patches that are misprints in the standard (RS-REL-32).
 const (
 	oldJSONPatch  = "application/json-patch"
 	patchOpsError = "application/patch-ops-error+xml"
@@ -73,7 +73,8 @@ func (c *checker) links(e *resourcesync.Entry) {
 	}
 }
 
-// memento checks that the link to the version an entry is about says the same.
+// memento checks that the link to the entry's version has the same properties
+// as the entry.
 func (c *checker) memento(e *resourcesync.Entry, l *resourcesync.Link, at string) {
 	_, differs := e.Hashes.Compare(l.Hashes)
 	if differs != 0 || e.HasLength && l.HasLength && e.Length != l.Length || e.Type != "" && l.Type != "" && e.Type != l.Type {
@@ -81,10 +82,10 @@ func (c *checker) memento(e *resourcesync.Entry, l *resourcesync.Link, at string
 	}
 }
 
-// patch checks a link to a difference.
+// patch checks a link to a patch.
 func (c *checker) patch(e *resourcesync.Entry, l *resourcesync.Link, at string) {
 	if c.doc.kind&finding.Events == 0 {
-		return // told by the Reader
+		return // the Reader has reported it
 	}
 	if e.Change != resourcesync.Updated {
 		c.Advisef("RS-REL-30", at, "a patch of a resource that was %s", e.Change)

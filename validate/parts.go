@@ -11,9 +11,9 @@ import (
 	"lockstep/validate/opener"
 )
 
-// parts reads the parts of an index and compares them with what the index says
-// of them. It returns those that could be read, and whether these are all, in
-// order and without gap.
+// parts reads the parts of an index and compares them with its entries. It
+// returns those that could be read, and whether they are complete, in order and
+// without gaps.
 func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 	sound = index.whole
 	done := map[string]bool{index.uri: true, index.final: true}
@@ -61,13 +61,13 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 	return docs, sound, nil
 }
 
-// part compares one part with entry i of its index. It reports whether it is
-// one of use.
+// part compares one part with entry i of its index. It reports whether the part
+// is usable.
 func (s *set) part(index *document, i int, part *document) bool {
 	e, at, p, own := &index.entries[i], index.places[i], s.Collector.In(index.uri), s.Collector.In(part.uri)
 	switch {
 	case !part.whole:
-		return false // told where it is
+		return false // reported by its parent
 	case part.kind == index.kind:
 		p.Errorf("RS-IDX-04", at, "%s is an index within an index", e.Loc)
 		return false
@@ -83,7 +83,7 @@ func (s *set) part(index *document, i int, part *document) bool {
 	case to == "":
 		own.Warnf("RS-IDX-05", "", "a part without a link index")
 	case to == index.uri, to == index.final:
-	case index.kind&finding.Snapshots != 0 && part.header.Link(resourcesync.RelArchives) != "": // RA-AMB-08: the index that is archived
+	case index.kind&finding.Snapshots != 0 && part.header.Link(resourcesync.RelArchives) != "": // RA-AMB-08: the index itself is archived
 	default:
 		own.Warnf("RS-IDX-05", "", "the link index leads to %s, not to %s, which names this part", to, index.uri)
 	}
@@ -96,7 +96,7 @@ func (s *set) part(index *document, i int, part *document) bool {
 	return true
 }
 
-// partSnapshot compares when a part was taken with what the index says.
+// partSnapshot compares the time of a part with that in the index.
 func (s *set) partSnapshot(p finding.Place, at string, index *resourcesync.Header, e *resourcesync.Entry, part *resourcesync.Header) {
 	rule := "RS-RLI-03"
 	if index.Capability == resourcesync.ResourceDump {
@@ -114,14 +114,14 @@ func (s *set) partSnapshot(p finding.Place, at string, index *resourcesync.Heade
 	}
 }
 
-// partInterval compares the interval of a part with what the index says.
+// partInterval compares the interval of a part with that in the index.
 func (s *set) partInterval(p finding.Place, at string, k finding.Kinds, index *resourcesync.Header, e *resourcesync.Entry, part *resourcesync.Header) {
 	ends, within := "RS-CHI-04", "RS-CHI-05"
 	if k == finding.KindChangeDumpIndex {
 		ends, within = "RS-CDI-01", "RS-CDI-01"
 	}
 	switch {
-	case e.From.IsZero() && e.Until.IsZero(): // no rs:md: the part is asked
+	case e.From.IsZero() && e.Until.IsZero(): // no rs:md: the part itself is used
 	case e.Until.IsZero() && !part.Until.IsZero() && !part.Living:
 		p.Errorf(ends, at, "no until, but %s is closed at %s", e.Loc, part.Until)
 	case !e.Until.IsZero() && e.Until.Compare(part.Until) != 0:
@@ -137,8 +137,8 @@ func (s *set) partInterval(p finding.Place, at string, k finding.Kinds, index *r
 	}
 }
 
-// follows checks that a part begins where the one in front ended. What the
-// entries of the index say was checked with the index.
+// follows checks that a part begins where the previous one ended. The entries
+// of the index were checked with the index.
 func (s *set) follows(index *document, i int, last, part *document) bool {
 	rule := indexRule[index.kind].times
 	if !index.entries[i].From.IsZero() && !index.entries[i-1].Until.IsZero() {
@@ -162,7 +162,7 @@ func (s *set) follows(index *document, i int, last, part *document) bool {
 	return true
 }
 
-// said shows a datetime that may be missing.
+// said formats a datetime that may be missing.
 func said(d resourcesync.Datetime) string {
 	if d.IsZero() {
 		return "nothing"

@@ -2,5 +2,5 @@
 
 package validate_test
 
-// underRace says that tests are slow, so that some make fewer rounds.
+// underRace reports that tests are slow, so that some make fewer rounds.
 const underRace = true

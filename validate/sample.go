@@ -19,11 +19,11 @@ import (
 	"lockstep/validate/opener"
 )
 
-// A sampled resource is one whose bytes are to be compared with what is said of
-// them.
+// A sampled resource is one whose bytes are to be compared with its
+// description.
 type sampled struct {
 	entry resourcesync.Entry
-	doc   string // the Resource List that lists it
+	doc   string // the Resource List that contains it
 	at    string
 }
 
@@ -42,7 +42,7 @@ func (s *sampler) begin(o *visit.Settings, set string) {
 	s.want, s.rnd = min(o.Sample, visit.MaxSample), rand.New(rand.NewPCG(o.Seed, h.Sum64()))
 }
 
-// offer shows the sampler a resource.
+// offer offers a resource to the sampler.
 func (s *sampler) offer(doc string, at func() string, e *resourcesync.Entry) {
 	if s.want <= 0 {
 		return
@@ -55,22 +55,22 @@ func (s *sampler) offer(doc string, at func() string, e *resourcesync.Entry) {
 		return
 	}
 	one := sampled{*e, doc, at()}
-	one.entry.Hashes = slices.Clone(e.Hashes) // they are cut from a chunk that many share
+	one.entry.Hashes = slices.Clone(e.Hashes) // they are slices of a shared chunk
 	s.chosen[i] = one
 }
 
-// A doubt is a resource that is not as the Resource List says: perhaps because
-// it has changed since.
+// A doubt is a resource that differs from the Resource List: perhaps because it
+// has changed since.
 type doubt struct {
 	sampled
-	findings []finding.Finding
-	told     resourcesync.Datetime // of the last change that was known of when it was looked at; zero: none
+	findings  []finding.Finding
+	lastKnown resourcesync.Datetime // of the last change known when it was checked; zero: none
 }
 
-// sample compares resources with what is said of them. What does not agree is
+// sample compares resources with their descriptions. Differing resources are
 // looked up in the Change List, once now and once a little later: a resource may
-// change at any time, and the Change List may take a moment to tell. If it then
-// tells of one more change, nothing can be said of the resource.
+// change at any time, and the Change List may be updated with a delay. If it
+// then has a new change, the resource cannot be judged.
 func (s *set) sample() error {
 	if s.Settings.Sample == 0 || len(s.listDocs) == 0 {
 		return nil
@@ -97,7 +97,10 @@ func (s *set) sample() error {
 		if err != nil {
 			return err
 		}
-		doubts = slices.DeleteFunc(doubts, func(d doubt) bool { e := newest[d.entry.Loc]; return e != nil && e.EventTime().Compare(d.told) > 0 })
+		doubts = slices.DeleteFunc(doubts, func(d doubt) bool {
+			e := newest[d.entry.Loc]
+			return e != nil && e.EventTime().Compare(d.lastKnown) > 0
+		})
 	}
 	for _, d := range doubts {
 		for _, f := range d.findings {
@@ -107,7 +110,7 @@ func (s *set) sample() error {
 	return nil
 }
 
-// compareAll looks at every resource of the sample, several at once.
+// compareAll checks every resource of the sample, several concurrently.
 func (s *set) compareAll() (doubts []doubt, err error) {
 	work := make(chan sampled)
 	var (
@@ -136,7 +139,7 @@ func (s *set) compareAll() (doubts []doubt, err error) {
 	return doubts, err
 }
 
-// feed sends the sample: what was chosen or, if all is wanted, all there is.
+// feed sends the sample: the chosen resources, or all of them for SampleAll.
 func (s *set) feed(work chan<- sampled) error {
 	send := func(one sampled) {
 		select {
@@ -161,8 +164,8 @@ func (s *set) feed(work chan<- sampled) error {
 	return nil
 }
 
-// again reads a document once more, without findings. What breaks off is tried
-// a few times: each entry may come several times then.
+// again reads a document once more, without findings. After a broken connection
+// it tries a few times: each entry may then be passed several times.
 func (s *set) again(uri string, each eachFunc) error {
 	for range visit.MaxAttempts {
 		doc, err := s.quiet(uri).document(uri, each)
@@ -178,8 +181,8 @@ func (s *set) again(uri string, each eachFunc) error {
 	return nil
 }
 
-// newestChanges returns the last change of each resource in doubt that the Change
-// List tells of by now.
+// newestChanges returns the last change of each doubtful resource in the current
+// Change List.
 func (s *set) newestChanges(doubts []doubt) (map[string]*resourcesync.Entry, error) {
 	newest := make(map[string]*resourcesync.Entry, len(doubts))
 	for _, d := range doubts {
@@ -215,21 +218,21 @@ func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
 	for _, d := range doubts {
 		now := d.sampled
 		if e := newest[d.entry.Loc]; e != nil {
-			d.told = e.EventTime()
+			d.lastKnown = e.EventTime()
 		}
 		if e := newest[d.entry.Loc]; e != nil && (s.facts.list == nil || e.EventTime().Time().UnixNano() >= s.facts.list.from) {
 			now.entry = *e
 		}
 		if found := s.resource(&now, &mu); len(found) > 0 {
-			left = append(left, doubt{d.sampled, found, d.told})
+			left = append(left, doubt{d.sampled, found, d.lastKnown})
 		}
 	}
 	return left, nil
 }
 
-// resource compares one resource with what is said of it. It returns what a
-// change of the resource may explain; the rest are findings at once, filed
-// while mu is held.
+// resource compares one resource with its description. It returns the
+// differences that a change of the resource may explain; the others are filed
+// as findings at once, while mu is held.
 func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) {
 	e := &one.entry
 	doubtful := func(rule, format string, args ...any) {
@@ -257,7 +260,7 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) 
 		doubtful("RS-RL-08", "listed, but %v", err)
 		return doubts
 	}
-	defer a.Body.Close() // read as far as it is of use
+	defer a.Body.Close() // read as far as needed
 	h := e.Hashes.NewHasher()
 	limit := s.Settings.ResourceBytes
 	if e.HasLength {
@@ -285,7 +288,8 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) 
 	return doubts
 }
 
-// answered compares the headers of an answer with what is said of a resource.
+// answered compares the headers of an answer with the description of a
+// resource.
 func (s *set) answered(one *sampled, a *opener.Answer) {
 	e, p := &one.entry, s.Collector.In(one.entry.Loc)
 	validators(p, a.Header)
@@ -311,7 +315,7 @@ func (s *set) answered(one *sampled, a *opener.Answer) {
 	s.coverage(p, a)
 }
 
-// coverage looks where Link headers of a resource lead (RS-DISC-04).
+// coverage checks the targets of a resource's Link headers (RS-DISC-04).
 func (s *set) coverage(p finding.Place, a *opener.Answer) {
 	targets := linkTargets(a.Header, "resourcesync", a.URI)
 	for _, to := range targets {
@@ -337,8 +341,8 @@ func (s *set) coverage(p finding.Place, a *opener.Answer) {
 // maxLinked caps the targets of Link headers that are remembered.
 const maxLinked = 20
 
-// linkTargets returns where the Link headers with relation rel lead. What is
-// not well formed is left out: it says nothing.
+// linkTargets returns the targets of Link headers with relation rel. It omits
+// links that are not well formed.
 func linkTargets(h http.Header, rel, base string) (targets []string) {
 	for _, value := range h.Values("Link") {
 		for {
@@ -362,7 +366,7 @@ func linkTargets(h http.Header, rel, base string) (targets []string) {
 	return targets
 }
 
-// linkEnd returns where the parameters of one link end: at a comma outside quotes.
+// linkEnd returns the end of one link's parameters: a comma outside quotes.
 func linkEnd(s string) int {
 	quoted := false
 	for i := 0; i < len(s); i++ {
@@ -378,8 +382,8 @@ func linkEnd(s string) int {
 	return len(s)
 }
 
-// hasRel reports whether parameters of a link name a relation, and no anchor:
-// that would make the link speak of another resource.
+// hasRel reports whether parameters of a link name a relation, and no anchor,
+// which would make another resource the context of the link.
 func hasRel(parameters, rel string) (found bool) {
 	for parameter := range strings.SplitSeq(parameters, ";") {
 		name, value, _ := strings.Cut(parameter, "=")

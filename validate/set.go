@@ -16,31 +16,31 @@ import (
 	"lockstep/validate/opener"
 )
 
-// A set is one Capability List and what stands below it.
+// A set is one Capability List and the documents below it.
 type set struct {
 	*walk
 	uri         string // of the Capability List; empty if there is none
-	description string // of the Source Description; empty if not known
+	description string // of the Source Description; empty if unknown
 	heads       map[string][sha256.Size]byte
 	facts       facts
 	sampler     sampler
-	listURI     string   // document the Resource List begins with
+	listURI     string   // entry document of the Resource List
 	listDocs    []string // documents with its entries
-	changeURI   string   // document the Change List begins with
+	changeURI   string   // entry document of the Change List
 	changeDocs  []string // documents with its entries
 	changeFrom  resourcesync.Datetime
-	feedURIs    []string        // to which the Capability List links
-	linked      map[string]bool // whether what a Link header led to is a Capability List
+	feedURIs    []string        // named by the Capability List
+	linked      map[string]bool // whether the target of a Link header is a Capability List
 
-	past          bool            // what is looked at was, and is no more
-	archiveLinks  map[string]bool // targets of links to archives that were looked at
+	past          bool            // the current documents are archived, not current
+	archiveLinks  map[string]bool // checked targets of links to archives
 	archivedUntil resourcesync.Datetime
 }
 
 // set checks the set whose Capability List is at uri; or, without one, the
 // document of capability c at uri and its parts. If the documents were replaced
-// while they were read, or a connection broke off, what does not fit together is
-// no finding yet, and all is read again.
+// while they were read, or a connection broke, contradictions are not filed yet,
+// and everything is read again.
 func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 	for attempt := 1; ; attempt++ {
 		before, served := *w.Collector.Report, maps.Clone(w.served)
@@ -62,7 +62,7 @@ func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 	}
 }
 
-// replaced reports whether an entry document is another one by now.
+// replaced reports whether an entry document has been replaced by now.
 func (s *set) replaced() bool {
 	for uri, sum := range s.heads {
 		if doc, err := s.look(uri); err == nil && doc.sum != sum {
@@ -72,7 +72,7 @@ func (s *set) replaced() bool {
 	return false
 }
 
-// visit goes through the documents of the set.
+// visit reads the documents of the set.
 func (s *set) visit(c resourcesync.Capability) error {
 	if c != resourcesync.CapabilityList {
 		uri := s.uri
@@ -99,7 +99,8 @@ func (s *set) visit(c resourcesync.Capability) error {
 	if err := s.checkUp(list); err != nil {
 		return err
 	}
-	// The Change List comes last: it then tells of all that the others show.
+	// The Change List comes last: it then includes all changes that the other
+	// documents show.
 	order := []resourcesync.Capability{resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeDump, resourcesync.ChangeList,
 		resourcesync.ResourceListArchive, resourcesync.ResourceDumpArchive, resourcesync.ChangeListArchive, resourcesync.ChangeDumpArchive}
 	for _, c := range order {
@@ -116,7 +117,7 @@ func (s *set) visit(c resourcesync.Capability) error {
 	return s.finish()
 }
 
-// finish does what needs all documents.
+// finish performs the checks that need all documents.
 func (s *set) finish() error {
 	if l, c := s.facts.list, s.facts.changes; l != nil && c != nil && c.from > l.from {
 		s.Collector.In(s.changeURI).Advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: changes between them are listed nowhere",
@@ -131,8 +132,8 @@ func (s *set) finish() error {
 	return s.sample()
 }
 
-// checkUp checks that the Capability List leads back to the Source Description
-// that led to it (RS-CL-04).
+// checkUp checks that the Capability List links to the Source Description that
+// named it (RS-CL-04).
 func (s *set) checkUp(list *document) error {
 	up := list.header.Link(resourcesync.RelUp)
 	if s.description == "" || up == "" || up == s.description {
@@ -153,8 +154,8 @@ func (s *set) checkUp(list *document) error {
 	return nil
 }
 
-// each is called for each entry of the documents of the set: the Resource List
-// is what the sample is taken from.
+// each is called for each entry of the documents of the set: the sample is
+// taken from the Resource List.
 func (s *set) each(doc *document, at func() string, e *resourcesync.Entry) {
 	if doc.kind == finding.KindResourceList && !s.past {
 		s.sampler.offer(doc.uri, at, e)
@@ -175,7 +176,7 @@ func (s *set) target(list *document, i int) error {
 	case err != nil:
 		return err
 	case !doc.whole:
-		return nil // told where it is
+		return nil // reported by its parent
 	case doc.header.Capability != e.Capability:
 		p.Errorf("RS-CL-06", at, "%s is a %s, not what capability %s says", e.Loc, doc.kind, e.Capability)
 		return nil
@@ -191,15 +192,15 @@ func (s *set) target(list *document, i int) error {
 	return s.capability(doc)
 }
 
-// upElsewhere reports whether the link up of a document of the set, if it has
-// one, does not lead to the Capability List.
+// upElsewhere reports whether a document of the set has a link up that does not
+// lead to the Capability List.
 func (s *set) upElsewhere(doc *document) bool {
 	up := doc.header.Link(resourcesync.RelUp)
 	return s.uri != "" && up != "" && up != s.uri
 }
 
-// capability goes on below the document a capability begins with, and notes
-// what is known from it.
+// capability continues below the entry document of a capability, and records
+// what it shows.
 func (s *set) capability(doc *document) error {
 	if doc.kind&(finding.Lists|finding.Indexes) != 0 {
 		if err := s.linksArchives(doc); err != nil {
@@ -260,7 +261,7 @@ func addresses(docs []*document) []string {
 }
 
 // lastPackage returns the entry of the last package of a Change Dump, or nil if
-// it does not say until when it tells of changes.
+// it does not state the end of its interval.
 func lastPackage(docs []*document) *resourcesync.Entry {
 	for i := len(docs) - 1; i >= 0; i-- {
 		if n := len(docs[i].entries); n > 0 {
@@ -273,7 +274,7 @@ func lastPackage(docs []*document) *resourcesync.Entry {
 	return nil
 }
 
-// feeds checks the feeds to which the Capability List of s links.
+// feeds checks the feeds that the Capability List of s names.
 func (w *walk) feeds(s *set) error {
 	for _, uri := range s.feedURIs[:min(len(s.feedURIs), maxFeeds)] {
 		err := feed.Check(w.Visitor, uri)

@@ -33,18 +33,18 @@ var rulesDir = filepath.Join("..", "testdata", "rules")
 
 // A site is a small Source in memory, as its texts describe it.
 type site struct {
-	texts   map[string]string // as they stand in testdata
+	texts   map[string]string // as written in testdata
 	order   []string          // of the files in packages
 	headers map[string]http.Header
 	built   map[string][]byte
-	sent    map[string]int // how often each was
+	sent    map[string]int // how often each was sent
 	mu      sync.Mutex     // held by open
 }
 
-// goodSite returns the Source without a fault.
+// goodSite returns a Source without faults.
 func goodSite(t testing.TB) *site { return readSite(t, "site") }
 
-// readSite returns the site in the file of that name.
+// readSite returns the site in the file with that name.
 func readSite(t testing.TB, name string) *site {
 	t.Helper()
 	a, err := txtar.ParseFile(filepath.Join(rulesDir, name+".txtar"))
@@ -175,7 +175,7 @@ func (s *site) open(_ context.Context, r opener.Request) (*opener.Answer, error)
 	return a, nil
 }
 
-// A fault is a file beside the site: how to break one rule.
+// A fault is a file next to the site that describes how to break one rule.
 type fault struct {
 	rule  string
 	level finding.Level
@@ -186,8 +186,8 @@ type fault struct {
 	site  *site
 }
 
-// readFault applies the file at path to a good site. The format is told in
-// testdata/rules/README.md.
+// readFault applies the file at path to a good site. testdata/rules/README.md
+// describes the format.
 func readFault(t testing.TB, path string) *fault {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -253,7 +253,7 @@ func readFault(t testing.TB, path string) *fault {
 		case "last:": // of its package
 			i := slices.Index(f.site.order, rest)
 			f.site.order = append(slices.Delete(f.site.order, i, i+1), rest)
-		case "many:": // a Resource List of so many entries
+		case "many:": // a Resource List with that many entries
 			name, n, _ := strings.Cut(rest, " ")
 			f.site.texts[name] = manyEntries(n)
 		case "start:":
@@ -321,7 +321,7 @@ func faults(t testing.TB) []string {
 	return paths
 }
 
-// TestGoodSite: a Source without a fault has no findings.
+// TestGoodSite: a Source without faults has no findings.
 func TestGoodSite(t *testing.T) {
 	t.Parallel()
 	s := goodSite(t)
@@ -336,8 +336,8 @@ func TestGoodSite(t *testing.T) {
 	}
 }
 
-// TestRules: each rule has a fault that raises it and nothing else, and each
-// fault is of a rule.
+// TestRules: each rule has a fault that violates it and no other rule, and each
+// fault belongs to a rule.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	want := map[string]bool{}

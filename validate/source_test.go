@@ -28,7 +28,7 @@ func TestReplacedWhileRead(t *testing.T) {
 	reads := 0
 	open := func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
 		if strings.HasSuffix(r.URI, "resourcelist.xml") {
-			if reads++; reads == 1 { // the parts come next: they are of the next generation
+			if reads++; reads == 1 { // the parts are read next: they are of the next generation
 				old := s.file("rs/maps/resourcelist.xml")
 				defer func() {
 					for _, name := range []string{"resourcelist.xml", "list-1.xml", "list-2.xml"} {
@@ -54,8 +54,9 @@ func TestReplacedWhileRead(t *testing.T) {
 	}
 }
 
-// TestChangedResource: a resource that is not as it is listed is no finding if
-// the Change List tells, even if it does so a moment later; it is one otherwise.
+// TestChangedResource: a resource that differs from its description is no
+// finding if the Change List has the change, even a moment later; otherwise it
+// is.
 func TestChangedResource(t *testing.T) {
 	t.Parallel()
 	event := `<url><loc>https://lib.example.net/maps/2.txt</loc><rs:md change="updated" datetime="2024-05-03T00:00:00Z" hash="sha-256:{sha256:maps/new.txt}" length="3" type="text/plain"/></url>` + "\n"
@@ -76,7 +77,7 @@ func TestChangedResource(t *testing.T) {
 			t.Parallel()
 			s := goodSite(t)
 			s.texts["maps/new.txt"] = "new"
-			s.file("rs/maps/dump-1.zip") // packed with what was there before
+			s.file("rs/maps/dump-1.zip") // packed with the previous content
 			s.file("rs/maps/list-1.xml")
 			s.texts["maps/2.txt"] = tt.content
 			if tt.content == "" {
@@ -90,7 +91,7 @@ func TestChangedResource(t *testing.T) {
 				defer mu.Unlock()
 				if strings.HasSuffix(r.URI, "changes-2.xml") {
 					first, again := strings.CutSuffix(tt.event, "AGAIN")
-					if asked++; asked == 4 && again { // it changes faster than one can look
+					if asked++; asked == 4 && again { // it changes faster than it can be checked
 						first = strings.Replace(first, "05-03", "05-04", 1)
 					}
 					if asked == 3 || asked == 4 && again {
@@ -115,8 +116,8 @@ func TestChangedResource(t *testing.T) {
 	}
 }
 
-// TestSample: of many resources as many are looked at as asked for, and the
-// same ones for the same seed.
+// TestSample: of many resources the requested number is checked, and the same
+// ones for the same seed.
 func TestSample(t *testing.T) {
 	t.Parallel()
 	s := goodSite(t)
@@ -150,7 +151,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestStrict: warnings count as errors if asked.
+// TestStrict: with Strict, warnings count as errors.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	f := readFault(t, filepath.Join(rulesDir, "RS-SD-07.warning"))
@@ -179,7 +180,8 @@ func (s *site) write(t testing.TB) string {
 	return dir
 }
 
-// TestDir: a directory is a Source, too; what is not in it is unseen.
+// TestDir: a directory can be checked like a Source; resources that are not in
+// it are unseen.
 func TestDir(t *testing.T) {
 	t.Parallel()
 	s := goodSite(t)
@@ -250,8 +252,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestSnapshots: what a list and a dump say is what the changes before them make
-// of it; a change after them may be in it or not.
+// TestSnapshots: the entries of a list and a dump must be the result of the
+// changes before them; later changes may be included or not.
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
 	event := func(at, change, name, of string) string {
@@ -292,7 +294,7 @@ func TestSnapshots(t *testing.T) {
 				earlier, later = "", earlier
 			}
 			last := ""
-			rest, last, _ = strings.Cut(rest, "<url>") // the change of May the first, and that of the second
+			rest, last, _ = strings.Cut(rest, "<url>") // the change of May 1, and that of May 2
 			if strings.Contains(later, within) {
 				last = "\n" + later + "<url>" + last
 			} else {

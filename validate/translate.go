@@ -8,11 +8,11 @@ import (
 	"lockstep/validate/finding"
 )
 
-// What a Reader warns of is named for what it did; a rule is named for what a
-// Source should have done. This file leads from the one to the other.
+// A Reader's warning is named after what the Reader did; a rule is named after
+// what a Source should do. This file maps one to the other.
 
-// renamed holds the rules of warnings that mean one thing wherever they occur.
-// An empty name is that of a consequence of something else that is told.
+// renamed maps warnings that always mean the same. An empty name marks the
+// consequence of another reported problem.
 var renamed = map[string]string{
 	"RS-VER-01": "RS-GEN-01", "RS-VER-21": "RS-GEN-01",
 	"RS-VER-02": "RS-GEN-04", "RS-VER-18": "RS-GEN-04",
@@ -22,16 +22,16 @@ var renamed = map[string]string{
 	"RS-DT-02": "RS-DT-01", "RS-DT-05": "RS-DT-01", "RS-LEN-02": "RS-LEN-01", "RS-ZIP-06": "RS-PATH-01",
 }
 
-// softer are the warnings of a Reader that are no errors. Where the text of the
-// standard and its own examples differ the level is Warning: examples 1 to 5 and
-// 8 have no link up (RS-AMB-03), and several have digests of a wrong length.
+// softer are the warnings of a Reader that are not errors. Where the text of the
+// standard contradicts its own examples the level is Warning: examples 1 to 5
+// and 8 have no link up (RS-AMB-03), and several have digests of a wrong length.
 var softer = map[string]finding.Level{
 	"RS-DT-01": finding.Warning, "RS-ENC-01": finding.Warning, "RS-VER-16": finding.Warning, "RS-AMB-03": finding.Warning, "RS-AMB-01": finding.Warning, "RS-HASH-04": finding.Warning,
 	"RS-GEN-06": finding.Advice, "RS-XML-12": finding.Advice, "RS-HASH-02": finding.Advice, "RS-CHL-08": finding.Advice,
 }
 
-// lacksUp, lacksTime, disorder and lacksChange name the rules for what a
-// document of a kind must have.
+// lacksUp, lacksTime, disorder and lacksChange name the rules for required
+// parts of a document of a kind.
 var (
 	lacksUp = map[finding.Kinds]string{
 		finding.KindCapabilityList: "RS-CL-04", finding.KindResourceList: "RS-RL-02", finding.KindResourceListIndex: "RS-RLI-01",
@@ -50,8 +50,8 @@ var (
 	lacksChange = map[finding.Kinds]string{finding.KindChangeList: "RS-CHL-04", finding.KindChangeDumpManifest: "RS-CDM-04", finding.KindNotification: "RN-PL-05"}
 )
 
-// translate returns the rule, and its level, that a warning about a document
-// of kind k stands for; no rule if another warning tells of the same.
+// translate returns the rule, and its level, for a warning about a document of
+// kind k; no rule if another warning reports the same problem.
 func translate(w resourcesync.Warning, k finding.Kinds) (rule string, level finding.Level) {
 	if level = softer[w.Rule]; level == "" {
 		level = finding.Error
@@ -70,7 +70,7 @@ func translate(w resourcesync.Warning, k finding.Kinds) (rule string, level find
 			level = finding.Warning
 		}
 	case "RS-XML-07":
-		if about("of Sitemaps") || about("element") { // it may be a community's own
+		if about("of Sitemaps") || about("element") { // it may belong to a community's extension
 			level = finding.Warning
 		}
 	case "RS-AMB-03", "RS-VER-03", "RS-VER-04":
@@ -86,7 +86,7 @@ func translate(w resourcesync.Warning, k finding.Kinds) (rule string, level find
 		}
 		return lacksTime[k], level
 	case "RS-VER-12":
-		if about("lastmod") { // the time of the resource, which may have changed long before
+		if about("lastmod") { // the time of the resource, which may be much older than the change
 			return "", level
 		}
 		return disorder[k], level
@@ -144,7 +144,8 @@ func isTime(item string) bool {
 	return false
 }
 
-// misplacedAtRoot returns the rule against an attribute of the root's rs:md.
+// misplacedAtRoot returns the rule that an attribute of the root's rs:md
+// violates.
 func misplacedAtRoot(item string, k finding.Kinds) string {
 	switch {
 	case !isTime(item):
@@ -161,8 +162,8 @@ func misplacedAtRoot(item string, k finding.Kinds) string {
 	return "RS-MD-08"
 }
 
-// misplacedInEntry returns the rule against an attribute of an entry's rs:md,
-// or against a child of the entry: that of the document, if it has one.
+// misplacedInEntry returns the rule that an attribute of an entry's rs:md, or a
+// child of the entry, violates: that of the document, if it has one.
 func misplacedInEntry(item string, k finding.Kinds) string {
 	word := item == "change" || item == "datetime" || item == "path" || item == "capability"
 	switch {
@@ -198,7 +199,7 @@ func misplacedInEntry(item string, k finding.Kinds) string {
 	return "RS-MD-12"
 }
 
-// misplacedLink returns the rule against a link that has no place there.
+// misplacedLink returns the rule that a misplaced link violates.
 func misplacedLink(message string, k finding.Kinds) string {
 	switch {
 	case strings.Contains(message, "patch link") && k == finding.KindResourceList:
@@ -215,7 +216,8 @@ func misplacedLink(message string, k finding.Kinds) string {
 	return "RS-LN-04"
 }
 
-// ruleOfError returns the rule against a document that cannot be read for err.
+// ruleOfError returns the rule that a document violates if reading it failed
+// with err.
 func ruleOfError(err error) string {
 	switch text := err.Error(); {
 	case errors.Is(err, resourcesync.ErrHTML), errors.Is(err, resourcesync.ErrNotDocument):

@@ -8,14 +8,14 @@ import (
 )
 
 // An unusable lists the attributes whose values the Reader could not use, of the
-// root or of one entry. The Reader then goes on as if they were missing; that is
-// a consequence of what was found already, and no finding of its own.
+// root or of one entry. The Reader continues as if they were missing; that is a
+// consequence of an earlier finding and no separate one.
 type unusable struct {
-	entry int // the number of entries in front
+	entry int // the number of preceding entries
 	names []string
 }
 
-// note takes up a warning about the element behind n entries.
+// note records a warning about the element after n entries.
 func (u *unusable) note(n int, w resourcesync.Warning) {
 	if n != u.entry {
 		u.entry, u.names = n, u.names[:0]
@@ -25,13 +25,14 @@ func (u *unusable) note(n int, w resourcesync.Warning) {
 	}
 }
 
-// has reports whether an attribute of the element behind n entries is there, but
-// cannot be used.
+// has reports whether an attribute of the element after n entries is present but
+// unusable.
 func (u *unusable) has(n int, name string) bool {
 	return n == u.entry && slices.Contains(u.names, name)
 }
 
-// missing names the attribute that a warning of a Reader calls missing, or "".
+// missing returns the attribute that a Reader's warning reports as missing, or
+// "".
 func missing(w resourcesync.Warning) string {
 	switch w.Rule {
 	case "RS-MD-13":

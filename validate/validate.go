@@ -40,38 +40,38 @@ import (
 const SampleAll = visit.SampleAll
 
 const (
-	// DefaultSample is how many resources, and how many bitstreams of packages,
-	// are compared with what is said of them.
+	// DefaultSample is how many resources, and how many bitstreams of packages, are
+	// compared with their descriptions.
 	DefaultSample = 20
-	// defaultDocumentBytes caps a document: an endless one, or a bomb. The
-	// standard's own limit is 50 MB.
+	// defaultDocumentBytes caps the size of a document: an endless one, or a
+	// decompression bomb. The standard's own limit is 50 MB.
 	defaultDocumentBytes = 128 << 20
-	// defaultDocuments caps the documents of one run: a Source without end.
+	// defaultDocuments caps the documents of one run: an endless Source.
 	defaultDocuments = 100_000
 	// defaultResourceBytes caps what is read of a resource.
 	defaultResourceBytes = 16 << 30
-	// defaultSettle is how long a Source may take to tell of a change.
+	// defaultSettle is how long a Source may take to announce a change.
 	defaultSettle = 3 * time.Second
-	// defaultJobs is how many resources are looked at at once.
+	// defaultJobs is how many resources are checked concurrently.
 	defaultJobs = 8
 )
 
-// Options configures a run. The zero value looks at documents, packages and no
-// resources.
+// Options configures a run. The zero value checks documents and packages, but
+// no resources.
 type Options struct {
-	Sample        int                   // resources to compare with what is said of them, chosen at random; SampleAll; 0 none
-	Seed          uint64                // of the choice; 0 takes one that the Report tells
+	Sample        int                   // resources to compare with their descriptions, chosen at random; SampleAll; 0 none
+	Seed          uint64                // of the choice; 0 chooses one, which the Report contains
 	Strict        bool                  // warnings count as errors
-	Advice        bool                  // findings of level Advice are wanted
+	Advice        bool                  // also report findings of level Advice
 	Single        bool                  // only the document at the address
-	Jobs          int                   // resources looked at at once; default 8
+	Jobs          int                   // resources checked concurrently; default 8
 	DocumentBytes int64                 // of one document, uncompressed; default 128 MiB
 	Documents     int                   // of one run; default 100,000
 	ResourceBytes int64                 // read of one resource; default 16 GiB
-	Settle        time.Duration         // how long a Source may take to tell of a change; default 3 s
-	TempDir       string                // for what does not fit into memory; default os.TempDir
+	Settle        time.Duration         // how long a Source may take to announce a change; default 3 s
+	TempDir       string                // for data that does not fit into memory; default os.TempDir
 	OnFinding     func(finding.Finding) // called in order, never concurrently; may be nil
-	OnDocument    func(uri string)      // called when one is opened, perhaps concurrently; may be nil
+	OnDocument    func(uri string)      // called when a document is opened, possibly concurrently; may be nil
 	Now           func() time.Time
 }
 
@@ -100,7 +100,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// newVisit returns what asks open for documents, with an empty Report.
+// newVisit returns a Visitor that opens documents with open, with an empty
+// Report.
 func newVisit(ctx context.Context, open opener.Func, o Options) *visit.Visitor {
 	o = o.withDefaults()
 	return visit.NewVisitor(ctx, finding.NewCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &visit.Settings{
@@ -111,12 +112,12 @@ func newVisit(ctx context.Context, open opener.Func, o Options) *visit.Visitor {
 }
 
 // Document checks the document in r, whose address is uri: relative URIs in it
-// are resolved against it. The error is that of reading r, or of ctx.
+// are resolved against it. It returns an error if reading r fails or ctx ends.
 func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding.Report, error) {
 	w := newWalk(newVisit(ctx, nil, o))
 	c := w.Collector
 	text := bufio.NewReaderSize(r, maxHead)
-	head, _ := text.Peek(maxHead) // what is shorter is the whole
+	head, _ := text.Peek(maxHead) // a shorter document is returned whole
 	src := &visit.Source{Reader: text, URI: uri, Final: uri}
 	switch rootOf(head) {
 	case feedRoot:
@@ -130,8 +131,8 @@ func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding
 	})
 }
 
-// alone runs check, which reads one document, and compares what that says with
-// itself.
+// alone runs check, which reads one document, and compares the entries of that
+// document with each other.
 func (w *walk) alone(check func() error) error {
 	w.tally = tally.New(w.Settings.TempDir)
 	defer w.tally.Close()
@@ -141,9 +142,9 @@ func (w *walk) alone(check func() error) error {
 	return w.compare(w.tally, &facts{single: true})
 }
 
-// Package checks the ZIP file in r and the manifest in it. Bytes of bitstreams
-// are compared with what the manifest says: of as many as o.Sample says. The
-// error is that of reading r, or of ctx.
+// Package checks the ZIP file in r and the manifest in it. It compares the
+// bytes of o.Sample bitstreams with the manifest. It returns an error if
+// reading r fails or ctx ends.
 func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*finding.Report, error) {
 	w := newWalk(newVisit(ctx, nil, o))
 	var manifest *document
@@ -152,8 +153,8 @@ func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Optio
 	})
 }
 
-// Feed checks the logical feed one of whose documents is at address, as [Source]
-// does where it finds one; here it is a Finding if there is none.
+// Feed checks the logical feed of the document at address, like [Source] does
+// for a feed; but if there is no feed, that is a Finding.
 func Feed(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	err := feed.Check(v, address)
@@ -165,13 +166,13 @@ func Feed(ctx context.Context, open opener.Func, address string, o Options) (*fi
 // address names.
 var ErrNoSuch = repository.ErrNoSuch
 
-// Repository asks the OAI-PMH repository at address a few things, and checks
-// what it answers: what it says of itself, two pages of its records, one by
-// itself, and the errors it has to know. The address may have metadataPrefix and
-// set in its query: of which format and set the records are to be.
+// Repository checks the answers of the OAI-PMH repository at address to a few
+// requests: its description, two pages of its records, a single record, and the
+// errors it must report. The address may have metadataPrefix and set in its
+// query, which select the records.
 //
-// An error means that the run could not be finished, as that of [Source];
-// [ErrNoSuch] that there is nothing to check.
+// Repository returns an error if the run could not be finished, like [Source],
+// or [ErrNoSuch] if there is nothing to check.
 func Repository(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	err := repository.Check(v, address)

@@ -13,8 +13,8 @@ import (
 	"lockstep/validate/finding"
 )
 
-// TestConsequencesAreNoFindings: a value that cannot be used is one finding; that
-// it is missing then is not another.
+// TestConsequencesAreNoFindings: an unusable value is one finding; that it is
+// then missing is not another.
 func TestConsequencesAreNoFindings(t *testing.T) {
 	t.Parallel()
 	const ns = `<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">` +
@@ -48,7 +48,7 @@ func entry(attrs string) string {
 }
 func entry2(attrs string) string { return strings.Replace(entry(attrs), "a.zip", "b.zip", 1) }
 
-// inTable reports whether findings are of rules of the table.
+// inTable checks that findings are of rules in the table.
 func inTable(t testing.TB, r *finding.Report) {
 	t.Helper()
 	rows := map[string]bool{}
@@ -151,12 +151,12 @@ func notAdvice(r *finding.Report) string {
 	return strings.Join(slices.Sorted(maps.Keys(rules)), " ")
 }
 
-// printed are the examples of the specifications that do not do all their own
-// text demands or advises, with the rules for that. Only one is in error: in
-// Example 5 of Atom-PMH an entry is later than its feed.
+// printed are the examples of the specifications that do not follow all
+// requirements and advice of their own text, with the violated rules. Only one
+// has an error: in Example 5 of Atom-PMH an entry is later than its feed.
 var printed = map[string]string{
 	// Examples 1 to 5 and 8 have no link up, which sections 10 to 13 call
-	// mandatory; what is recommended is missing in some.
+	// mandatory; some lack recommended parts.
 	"example-core-01": "RS-RL-02.warning", "example-core-02": "RS-RL-02.warning", "example-core-03": "RS-CHL-01.warning",
 	"example-core-04": "RS-RD-01.warning RS-RD-03.warning", "example-core-05": "RS-RDM-01.warning RS-RDM-03.warning",
 	"example-core-08": "RS-RLI-01.warning",
@@ -164,14 +164,14 @@ var printed = map[string]string{
 	// Those of Atom-PMH have neither authors nor links to themselves (RFC 4287, 4.1.1).
 	"example-atom-pmh-entries": unsigned, "example-atom-pmh-updates": unsigned, "example-atom-pmh-complete": unsigned,
 	"example-atom-pmh-1": unsigned, "example-atom-pmh-2": unsigned, "example-atom-pmh-5": unsigned + " AP-TS-01.error",
-	// XML 1.0, 2.8 wants an XML declaration.
+	// XML 1.0, 2.8 recommends an XML declaration.
 	"example-notification-7": "RS-XML-01.warning", "example-framework-notification-8": "RS-XML-01.warning",
 }
 
 const unsigned = "AP-DOC-02.warning AP-DOC-03.warning"
 
-// unkind are the vectors that a strict reader accepts, for it can do so without
-// a liberty, but that no Source should write: with the rules against that.
+// unkind are the vectors that a strict reader accepts, but that no Source
+// should write, with the violated rules.
 var unkind = map[string]string{
 	"capability-unknown": "RS-GEN-06", "community-attributes": "RS-XML-07", "datetime-equal": "RS-DT-01", "datetime-offset": "RS-DT-01",
 	"changes-lastmod-disorder": "RS-EM-03", "text-between": "RS-XML-03",

@@ -17,36 +17,36 @@ import (
 	"lockstep/validate/opener"
 )
 
-// wellKnownPath is where a Source Description is to be found (RS-DISC-02).
+// wellKnownPath is the path of a Source Description (RS-DISC-02).
 const wellKnownPath = "/.well-known/resourcesync"
 
-// clockTick is the unit in which HTTP tells the time.
+// clockTick is the precision of times in HTTP.
 const clockTick = time.Second
 
 // A walk is one run over a Source.
 type walk struct {
 	*visit.Visitor
-	tally *tally.Tally // of the set at hand; nil where none is wanted
+	tally *tally.Tally // of the current set; nil if none is needed
 
-	served map[string]bool          // documents whose headers were looked at
-	kinds  map[string]finding.Kinds // of the documents met
+	served map[string]bool          // documents whose headers were checked
+	kinds  map[string]finding.Kinds // of the documents found
 
-	resourceLists []string // or their indexes, where they have one
+	resourceLists []string // or their indexes, if they have one
 }
 
-// Source checks the Source one of whose documents is at address. From a Source
-// Description all sets are checked, from a Capability List or anything below it
-// that set, and the way up to the Source Description.
+// Source checks the Source of the document at address. From a Source
+// Description it checks all sets, from a Capability List or anything below it
+// only that set, and the documents above it.
 //
-// An error means that the run could not be finished: nothing is at address, ctx
-// has ended, or what is to be compared could not be kept. The Report tells what
-// was found until then. All else is a Finding.
+// It returns an error if the run could not be finished: there is nothing at
+// address, ctx has ended, or data for the comparison could not be stored. The
+// Report contains what was found until then. All other problems are Findings.
 func Source(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
 	return Sources(ctx, open, []string{address}, o)
 }
 
 // Sources is [Source] for several addresses, in one run: a document that is
-// reached from several of them is counted, and reported, once.
+// reached from several of them is counted and reported once.
 func Sources(ctx context.Context, open opener.Func, addresses []string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	c, w := v.Collector, newWalk(v)
@@ -115,8 +115,8 @@ func (w *walk) single(address string) error {
 	})
 }
 
-// fromPart goes up from a document of a set to its Capability List. Where that
-// cannot be had, only what stands below the document is checked.
+// fromPart goes up from a document of a set to its Capability List. If that is
+// unavailable, it checks only what is below the document.
 func (w *walk) fromPart(doc *document, up string) error {
 	p := w.Collector.In(doc.uri)
 	above, err := w.look(up)
@@ -135,7 +135,7 @@ func (w *walk) fromPart(doc *document, up string) error {
 	return w.set(doc.uri, "", doc.header.Capability)
 }
 
-// fromBelow checks the set of a Capability List, and the way up from it.
+// fromBelow checks the set of a Capability List, and the documents above it.
 func (w *walk) fromBelow(list *document) error {
 	up := list.header.Link(resourcesync.RelUp)
 	description := ""
@@ -174,7 +174,7 @@ func names(d, what *document) bool {
 	return false
 }
 
-// descriptions goes through an index of Source Descriptions.
+// descriptions checks the entries of an index of Source Descriptions.
 func (w *walk) descriptions(index *document) error {
 	for i := range index.entries {
 		e, p := &index.entries[i], w.Collector.In(index.uri)
@@ -200,7 +200,7 @@ func (w *walk) descriptions(index *document) error {
 	return nil
 }
 
-// description goes through the sets of a Source Description.
+// description checks the sets of a Source Description.
 func (w *walk) description(doc *document) error {
 	if err := w.wellKnown(doc); err != nil {
 		return err
@@ -234,8 +234,8 @@ func (w *walk) description(doc *document) error {
 	return nil
 }
 
-// document opens the document at uri and reads it. An error that IsMissing is
-// to be told where the document was named.
+// document opens the document at uri and reads it. The caller reports an error
+// that IsMissing as a finding of the document that named it.
 func (w *walk) document(uri string, each eachFunc) (*document, error) {
 	if err := w.Room(uri); err != nil {
 		return nil, err
@@ -247,7 +247,7 @@ func (w *walk) document(uri string, each eachFunc) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer a.Body.Close() // read as far as it is of use
+	defer a.Body.Close() // read as far as needed
 	w.Collector.Alias(uri, a.URI)
 	doc, err := w.read(visit.SourceOf(uri, a), each)
 	if err != nil {
@@ -258,15 +258,15 @@ func (w *walk) document(uri string, each eachFunc) (*document, error) {
 	return doc, nil
 }
 
-// look is document without findings, and without what the set tallies.
+// look is document without findings, and without entries in the tally.
 func (w *walk) look(uri string) (*document, error) { return w.quiet(uri).document(uri, nil) }
 
-// quiet returns a walk of its own that keeps nothing it finds.
+// quiet returns a separate walk that discards its findings.
 func (w *walk) quiet(uri string) *walk {
 	return &walk{Visitor: w.Visitor.Quiet(), served: map[string]bool{uri: true}, kinds: make(map[string]finding.Kinds)}
 }
 
-// headers looks at how a document is served.
+// headers checks how a document is served.
 func (w *walk) headers(doc *document, h http.Header) {
 	if h == nil {
 		return
@@ -285,7 +285,7 @@ func (w *walk) headers(doc *document, h http.Header) {
 	validators(p, h)
 }
 
-// validators checks that an answer can be asked for again in a cheap way.
+// validators checks that an answer supports conditional requests.
 func validators(p finding.Place, h http.Header) {
 	for _, name := range []string{"ETag", "Last-Modified"} {
 		if h.Get(name) == "" {

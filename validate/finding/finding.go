@@ -18,7 +18,7 @@ import (
 	"unicode"
 )
 
-// A Level says how much a Finding weighs.
+// A Level is the severity of a Finding.
 type Level string
 
 // The levels: what a standard forbids (MUST), what it advises against (SHOULD),
@@ -80,23 +80,23 @@ func (fs Findings) Err() error {
 
 // A Report is the result of a run.
 type Report struct {
-	Documents int      `json:"documents"`       // read, manifests among them
+	Documents int      `json:"documents"`       // read, including manifests
 	Entries   int64    `json:"entries"`         // in them
-	Packages  int      `json:"packages"`        // looked into
-	Resources int      `json:"resources"`       // and bitstreams in packages, whose bytes were compared
+	Packages  int      `json:"packages"`        // checked
+	Resources int      `json:"resources"`       // including bitstreams in packages, whose bytes were compared
 	Links     int      `json:"links,omitempty"` // alternate links of feeds that were followed
-	Unseen    int      `json:"unseen"`          // addresses that could not be looked at from here
-	Seed      uint64   `json:"seed"`            // with which the same resources are chosen again
+	Unseen    int      `json:"unseen"`          // addresses that could not be checked from here
+	Seed      uint64   `json:"seed"`            // chooses the same resources again
 	Errors    int      `json:"errors"`
 	Warnings  int      `json:"warnings"`
-	Advice    int      `json:"advice"`  // counted whether they are wanted or not
+	Advice    int      `json:"advice"`  // counted even if not requested
 	Omitted   int      `json:"omitted"` // findings that were counted but are not in Findings
 	Findings  Findings `json:"findings"`
 }
 
 const (
-	// maxAlike caps the findings of one rule in one document: a list in
-	// which every entry is wrong the same way.
+	// maxAlike caps the findings of one rule in one document: a list may have the
+	// same error in every entry.
 	maxAlike = 20
 	// maxFindings caps those kept of a run: memory filled by a hostile Source.
 	maxFindings = 10_000
@@ -108,21 +108,21 @@ const (
 type Collector struct {
 	Report *Report
 
-	strict  bool
-	advice  bool              // advice is wanted
-	final   map[string]string // where documents are, by the addresses that lead there
-	seen    map[Finding]bool  // so that a document that is read again is reported once
-	tell    func(Finding)     // may be nil
-	alike   map[[2]string]int
-	pending *[]Finding // where findings wait, if it is not yet sure that they count
-	beyond  [3]int     // errors, warnings and advice that wait, and are only counted
+	strict    bool
+	advice    bool              // advice is requested
+	final     map[string]string // final addresses of documents, by the addresses that redirect to them
+	seen      map[Finding]bool  // so that a document that is read again is reported once
+	onFinding func(Finding)     // may be nil
+	alike     map[[2]string]int
+	pending   *[]Finding // findings that are held back; nil if none are
+	beyond    [3]int     // errors, warnings and advice held back that are only counted
 }
 
 // NewCollector returns a Collector with an empty Report. If strict, warnings are
 // filed as errors; unless advice, findings of that level are counted only. It
-// calls tell, which may be nil, with each finding of the Report.
-func NewCollector(seed uint64, strict, advice bool, tell func(Finding)) *Collector {
-	return &Collector{Report: &Report{Findings: Findings{}, Seed: seed}, strict: strict, advice: advice, seen: make(map[Finding]bool), tell: tell, alike: make(map[[2]string]int)}
+// calls onFinding, which may be nil, with each finding of the Report.
+func NewCollector(seed uint64, strict, advice bool, onFinding func(Finding)) *Collector {
+	return &Collector{Report: &Report{Findings: Findings{}, Seed: seed}, strict: strict, advice: advice, seen: make(map[Finding]bool), onFinding: onFinding, alike: make(map[[2]string]int)}
 }
 
 // NewQuiet returns a Collector for reading without a report.
@@ -176,13 +176,13 @@ func (c *Collector) Add(f Finding) {
 		return
 	}
 	c.Report.Findings = append(c.Report.Findings, f)
-	if c.tell != nil {
-		c.tell(f)
+	if c.onFinding != nil {
+		c.onFinding(f)
 	}
 }
 
-// isKnown reports whether f was filed before: the same document is reached by
-// several ways.
+// isKnown reports whether f was filed before: the same document may be reached
+// in several ways.
 func (c *Collector) isKnown(f Finding) bool {
 	if c.seen == nil {
 		return false
@@ -271,7 +271,7 @@ func (p Place) Advisef(rule, location, format string, args ...any) {
 	p.Add(rule, Advice, location, fmt.Sprintf(format, args...))
 }
 
-// Printable makes a text of a Source fit for one line of a message.
+// Printable converts text of a Source for use in one line of a message.
 func Printable(s string) string {
 	if len(s) > maxMessage {
 		s = s[:maxMessage] + "…"
@@ -294,7 +294,7 @@ func Printable(s string) string {
 // Position returns the location of a line and column.
 func Position(line, column int) string { return fmt.Sprintf("%d:%d", line, column) }
 
-// NotOne says how many elements there are where one belongs.
+// NotOne describes the number of elements where one is expected.
 func NotOne(n int, name string) string {
 	if n == 0 {
 		return "no " + name

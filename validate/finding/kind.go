@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// Kinds is a set of kinds of things a rule applies to: documents, by capability
-// and root element, and what else a Source shows.
+// Kinds is a set of kinds of objects that a rule applies to: documents, by
+// capability and root element, and other observable properties of a Source.
 type Kinds uint32
 
 // The kinds.
@@ -30,11 +30,11 @@ const (
 	KindUnknown // a document of an unknown capability
 
 	KindPackage  // a ZIP file with a manifest
-	KindResource // what a loc leads to
-	KindSource   // what only several documents, or headers, show
+	KindResource // the target of a loc
+	KindSource   // observable only from several documents, or headers
 
 	KindFeed       // a feed document of Atom
-	KindFeeds      // what only all documents of a feed, or headers, show
+	KindFeeds      // observable only from all documents of a feed, or headers
 	KindRepository // an OAI-PMH repository
 
 	// Sets of kinds that rules apply to.

@@ -4,21 +4,23 @@ import (
 	"strings"
 )
 
-// A Rule is a requirement that can be seen from outside: one row of the table.
-// Where a requirement demands one thing and advises another, it has two rows.
+// A Rule is a requirement that can be observed from outside: one row of the
+// table. A requirement that demands one thing and recommends another has two
+// rows.
 type Rule struct {
 	ID     string `json:"id"`
 	Level  Level  `json:"level"`
-	Kinds  Kinds  `json:"-"`                // what it is asked of
-	Words  string `json:"words"`            // what it asks
-	Covers string `json:"covers,omitempty"` // further requirements the same check stands for
+	Kinds  Kinds  `json:"-"`                // objects it applies to
+	Words  string `json:"words"`            // the text of the rule
+	Covers string `json:"covers,omitempty"` // further requirements that the same check covers
 
 	// Section is the document and section that the rule follows from; of Advice,
 	// what it is about.
 	Section string `json:"section"`
 }
 
-// An Unseeable names requirements for a Source that have no rule, and says why.
+// An Unseeable names requirements for a Source that have no rule, and states
+// why.
 type Unseeable struct {
 	IDs []string
 	Why string
@@ -345,7 +347,7 @@ var rules = [...]struct {
 	{"OAI-ERR-06", Error, KindRepository, "a list without records is noRecordsMatch (3.6)", ""},
 }
 
-// unseen says of the requirements for a Source that have no rule why that is.
+// unseen states why requirements for a Source have no rule.
 var unseen = [...]struct{ ids, why string }{
 	{"RS-GEN-03 RS-GEN-07 RS-XML-11 RS-XML-15 RS-RL-09 RS-RL-11 RS-CHI-07 RS-REL-01 RS-REL-10 RS-REL-37 RS-REL-40 RS-REL-60 RS-DISC-03",
 		"it permits something, or defines a term"},

@@ -1,13 +1,13 @@
 package finding
 
-// A row names a row of the table of rules.
+// A row identifies a row of the table of rules.
 type row struct {
 	rule  string
 	level Level
 }
 
-// sections says of each rule from which document and section it follows. A rule
-// of ours, which is advice, names what it is about.
+// sections maps each rule to the document and section from which it follows. A
+// rule of this project, which is advice, names its subject.
 var sections = map[row]string{
 	{"RS-GEN-01", Error}:    "ANSI/NISO Z39.99-2017, 4",
 	{"RS-GEN-04", Error}:    "ANSI/NISO Z39.99-2017, 7",

@@ -20,28 +20,28 @@ import (
 	"lockstep/validate/finding"
 )
 
-// A Request asks a [Func] for what is at a URI.
+// A Request asks a [Func] for the content of a URI.
 type Request struct {
 	URI      string
 	Document bool  // to be read as a document: a content coding is allowed if the Func decodes it
 	Resource bool  // a listed resource, which may be stored elsewhere than the documents
 	First    int64 // with Last: only these bytes
-	Last     int64 // of the last byte; 0: all there is, if First is 0
+	Last     int64 // of the last byte; 0: everything, if First is 0
 
-	// The answer is wanted only if its entity tag is another one or, where no tag
+	// Conditions: the answer is only needed if its entity tag differs or, if no tag
 	// is given, if it has changed since that time, written as in Last-Modified.
 	IfNoneMatch, IfModifiedSince string
 }
 
-// Ranged reports whether r asks for a part.
+// Ranged reports whether r requests a part.
 func (r *Request) Ranged() bool { return r.First > 0 || r.Last > 0 }
 
-// An Answer is what a URI leads to.
+// An Answer is the content of a URI.
 type Answer struct {
-	URI     string      // after redirects; empty: as asked for
-	Header  http.Header // nil where there are no headers, as of a file
-	Size    int64       // of the whole; -1 if not known
-	Partial bool        // Body holds the bytes asked for, not the whole
+	URI     string      // after redirects; empty: as requested
+	Header  http.Header // nil if there are no headers, as for a file
+	Size    int64       // of the whole; -1 if unknown
+	Partial bool        // Body holds the requested part, not the whole
 	Body    io.ReadCloser
 }
 
@@ -54,14 +54,14 @@ type Func func(ctx context.Context, r Request) (*Answer, error)
 // ErrUnseen reports an address that a Func cannot read: no fault of the Source.
 var ErrUnseen = errors.New("cannot be looked at from here")
 
-// ErrNotModified reports what has not changed as the request demands.
+// ErrNotModified reports content that has not changed according to the
+// conditions of the request.
 var ErrNotModified = errors.New("not modified")
 
-// Named returns a Func for what lies below the URL base, by its name: the
-// rest of the path, decoded, such as "resourcesync/main/resourcelist.xml". What
-// lies elsewhere is unseen, and so are resources that are not there: a Source
-// need not keep them beside its documents. If what open returns is an io.Seeker,
-// packages are read by parts.
+// Named returns a Func for the content below the URL base, by its name: the rest
+// of the path, decoded, such as "resourcesync/main/resourcelist.xml". Other URIs
+// are unseen, and so are missing resources: a Source need not store them with
+// its documents. If open returns an io.Seeker, packages are read in parts.
 func Named(base string, open func(ctx context.Context, name string) (io.ReadCloser, error)) Func {
 	base = strings.TrimSuffix(base, "/") + "/"
 	return func(ctx context.Context, r Request) (*Answer, error) {
@@ -80,7 +80,7 @@ func Named(base string, open func(ctx context.Context, name string) (io.ReadClos
 	}
 }
 
-// nameBelow returns the name of what is at uri.
+// nameBelow returns the name of the content at uri.
 func nameBelow(base, uri string) (string, bool) {
 	rest, ok := strings.CutPrefix(uri, base)
 	if !ok {
@@ -95,7 +95,7 @@ func nameBelow(base, uri string) (string, bool) {
 	return name, true
 }
 
-// answerOf returns what body holds, or the part asked for.
+// answerOf returns the content of body, or the requested part.
 func answerOf(body io.ReadCloser, r *Request) (*Answer, error) {
 	a := &Answer{URI: r.URI, Size: -1, Body: body}
 	seeker, ok := body.(io.Seeker)
@@ -107,7 +107,7 @@ func answerOf(body io.ReadCloser, r *Request) (*Answer, error) {
 		_, err = seeker.Seek(r.First, io.SeekStart)
 	}
 	if err != nil {
-		_ = body.Close() // of no use
+		_ = body.Close() // not needed
 		return nil, err
 	}
 	a.Size = size
@@ -130,7 +130,7 @@ func Dir(base, dir string) Func {
 			return nil, err
 		}
 		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-			_ = f.Close() // of no use
+			_ = f.Close() // not needed
 			return nil, fmt.Errorf("%s is no file: %w", name, fs.ErrNotExist)
 		}
 		return f, nil
@@ -164,7 +164,7 @@ func DirBase(dir string) (string, error) {
 			continue
 		}
 		names := strings.Split(strings.TrimPrefix(u.Path, "/"), "/")
-		for i := range names { // the longest name first: it is the surest
+		for i := range names { // the longest name first: it is the most specific
 			rest := path.Join(names[i:]...)
 			if info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(rest))); err == nil && info.Mode().IsRegular() {
 				u.Path, u.RawPath, u.RawQuery, u.Fragment = "/"+strings.Join(append(names[:i:i], ""), "/"), "", "", ""
@@ -175,7 +175,7 @@ func DirBase(dir string) (string, error) {
 	return "", fmt.Errorf("%s: %w: no Capability List named in %s is there", dir, ErrBase, name)
 }
 
-// locsOf returns the URIs a document names, as far as it can be read.
+// locsOf returns the URIs in a document, as far as it can be read.
 func locsOf(r io.Reader) (locs []string) {
 	for e, err := range resourcesync.NewReader(r, resourcesync.ReaderOptions{MaxBytes: maxSniff}).Entries() {
 		if err != nil || len(locs) == maxLocs {

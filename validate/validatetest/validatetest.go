@@ -1,4 +1,5 @@
-// Package validatetest helps tests to assert that what they publish is valid.
+// Package validatetest helps tests to check that their published documents are
+// valid.
 package validatetest
 
 import (
@@ -15,7 +16,7 @@ import (
 	"lockstep/validate/opener"
 )
 
-// settle is how long a Source in a test may take to tell of a change.
+// settle is how long a Source in a test may take to announce a change.
 const settle = 100 * time.Millisecond
 
 // NoFindings checks the Source one of whose documents is at address, with all
@@ -34,7 +35,8 @@ func NoFindings(t testing.TB, open opener.Func, address string) *finding.Report 
 	return r
 }
 
-// HTTP returns an Opener that asks c, such as the client of a test server.
+// HTTP returns an Opener that sends requests with c, such as the client of a
+// test server.
 func HTTP(c *http.Client) opener.Func {
 	return func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URI, nil)
@@ -42,7 +44,7 @@ func HTTP(c *http.Client) opener.Func {
 			return nil, err
 		}
 		if !r.Document {
-			req.Header.Set("Accept-Encoding", "identity") // the transport would undo gzip, and hide it
+			req.Header.Set("Accept-Encoding", "identity") // otherwise the transport would decompress gzip, and hide it
 		}
 		if r.Ranged() {
 			req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", r.First, r.Last))
@@ -63,7 +65,7 @@ func HTTP(c *http.Client) opener.Func {
 			}
 			return a, nil
 		}
-		_ = resp.Body.Close() // of no use
+		_ = resp.Body.Close() // not needed
 		err = fmt.Errorf("status %s", resp.Status)
 		if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone {
 			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)

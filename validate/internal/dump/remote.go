@@ -15,8 +15,8 @@ import (
 	"lockstep/validate/opener"
 )
 
-// wholeBytes is up to what size a package is read as a whole, to compare its
-// hash, when only a sample is asked for.
+// wholeBytes is the maximum size of a package that is read completely, to
+// compare its hash, when only a sample is requested.
 const wholeBytes = 16 << 20
 
 // A Remote is a package that is read by blocks, of which only a few are in memory.
@@ -26,7 +26,7 @@ type Remote struct {
 	Size    int64
 	blocks  [maxBlocks]block // the last used ones
 	uses    int
-	local   *localFile // the whole, where parts cannot be had
+	local   *localFile // the whole package, if ranges are not supported
 }
 
 // A block is a piece of a package.

@@ -9,9 +9,9 @@ import (
 	"lockstep/validate/internal/tally"
 )
 
-// addEntry remembers entry n of a feed document, and a text that belongs to it.
-func (f *walk) addEntry(number, n int, told tally.About, id string, updated time.Time, text string) (err error) {
-	r := tally.Record{About: told, Time: nanoseconds(updated), Length: -1}
+// addEntry records entry n of a feed document, and a text that belongs to it.
+func (f *walk) addEntry(number, n int, about tally.About, id string, updated time.Time, text string) (err error) {
+	r := tally.Record{About: about, Time: nanoseconds(updated), Length: -1}
 	if number >= 0 && text != "" {
 		if r.Length, err = f.tally.Keep(text); err != nil {
 			return err
@@ -20,8 +20,8 @@ func (f *walk) addEntry(number, n int, told tally.About, id string, updated time
 	return f.tally.Add(number, n, id, r)
 }
 
-// nanoseconds returns t as a number that keeps the order of times, also of those
-// too far away to be told apart.
+// nanoseconds returns t as a number that preserves the order of times; times out
+// of range become the minimum or maximum.
 func nanoseconds(t time.Time) int64 {
 	switch {
 	case t.Year() < 1678:
@@ -35,18 +35,18 @@ func nanoseconds(t time.Time) int64 {
 // maxTied caps the entries of one record and one time that are compared.
 const maxTied = 100
 
-// A story is what a logical feed says of one record, oldest entry first.
+// A story is the entries of a logical feed about one record, oldest first.
 type story struct {
 	*walk
 	newest []tally.Record // of the latest time so far
 	inHead bool           // some entry is in the subscription document
 }
 
-// entriesOnce compares what all documents say of each record, and then checks a
-// sample of the active entries.
+// entriesOnce compares the entries of all documents about each record, and then
+// checks a sample of the active entries.
 func (f *walk) entriesOnce() error {
 	s := &story{walk: f}
-	// What alternate links lead to is asked for again by itself, not with the feed.
+	// Failures of alternate links do not cause the feed to be read again.
 	defer f.visitor.Flaky.Store(f.visitor.Flaky.Load())
 	follower := f.newFollower()
 	err := f.tally.Each(f.visitor.Ctx, func(r *tally.Record) error {
@@ -63,7 +63,7 @@ func (f *walk) entriesOnce() error {
 	return follower.finish(err)
 }
 
-// add takes the next entry.
+// add adds the next entry.
 func (s *story) add(r *tally.Record) {
 	s.inHead = s.inHead || r.Doc == 0
 	if len(s.newest) > 0 && r.Time != s.newest[0].Time {
@@ -81,8 +81,8 @@ func (s *story) add(r *tally.Record) {
 	}
 }
 
-// end looks at the newest entry: of several of one time that in the latest
-// document, which was read first (AP-CLS-03).
+// end checks the newest entry: of several with the same time, that in the
+// latest document, which was read first (AP-CLS-03).
 func (s *story) end(to *follower) {
 	last := &s.newest[0]
 	for i := range s.newest {
@@ -118,7 +118,7 @@ func (s *story) end(to *follower) {
 	to.offer(last)
 }
 
-// tie tells of two entries of one record and one time.
+// tie reports two entries of one record with the same time.
 func (s *story) tie(rule string, level finding.Level, r, other *tally.Record) {
 	what := map[tally.About]string{tally.Active: "an entry", tally.Deletion: "a deletion entry"}
 	s.find(rule, level, r, "%s has %s of %s, and %s of the same time: %s",

@@ -12,7 +12,7 @@ import (
 // An entryReader reads one entry (RFC 4287, 4.1.2).
 type entryReader struct {
 	*reader
-	at     string // where it begins
+	at     string // its location
 	base   string
 	n      int // its number in the document
 	counts map[string]int
@@ -26,7 +26,7 @@ type entryReader struct {
 	content    contentShape
 }
 
-// contentShape is what the content of an entry is like.
+// contentShape is the form of an entry's content.
 type contentShape uint8
 
 const (
@@ -38,7 +38,7 @@ const (
 // maxAlternates caps the alternate links of one entry that are kept.
 const maxAlternates = 100
 
-// read reads the entry whose start tag is at hand.
+// read reads the entry whose start tag was just read.
 func (r *entryReader) read() error {
 	r.rebase(&r.base)
 	for {
@@ -87,7 +87,7 @@ func (r *entryReader) child() (err error) {
 	return r.common(name, at, "an entry")
 }
 
-// entryLink takes a link.
+// entryLink handles a link.
 func (r *entryReader) entryLink(at string) error {
 	l, err := r.link(r.base, at)
 	if l.rel == "alternate" {
@@ -100,7 +100,8 @@ func (r *entryReader) entryLink(at string) error {
 	return err
 }
 
-// readContent reads what is in the way of a deletion or of an active entry.
+// readContent checks content, which neither a deletion nor an active entry may
+// have.
 func (r *entryReader) readContent() error {
 	_, outside := r.Attr("src")
 	blank, err := r.Blank()
@@ -112,7 +113,7 @@ func (r *entryReader) readContent() error {
 	return err
 }
 
-// source looks for an author in what says where an entry was copied from.
+// source looks for an author in the source element of a copied entry.
 func (r *entryReader) source() error {
 	for {
 		m, err := r.Next()
@@ -126,7 +127,7 @@ func (r *entryReader) source() error {
 	}
 }
 
-// end checks what is known at the end of the entry.
+// end performs the checks at the end of the entry.
 func (r *entryReader) end() error {
 	for _, name := range []string{"id", "title", "updated"} {
 		if n := r.counts[name]; n != 1 {
@@ -141,8 +142,8 @@ func (r *entryReader) end() error {
 	if !r.author && r.bare == "" {
 		r.bare = r.at
 	}
-	told, d := r.shape(), r.doc
-	d.note(told, r.id, stamp(r.updated), r.alternates)
+	about, d := r.shape(), r.doc
+	d.note(about, r.id, stamp(r.updated), r.alternates)
 	if r.updated.IsZero() {
 		return nil
 	}
@@ -152,17 +153,17 @@ func (r *entryReader) end() error {
 	if r.updated.After(d.newest) {
 		d.newest, d.newestAt = r.updated, r.at
 	}
-	if told == 0 || r.id == "" {
+	if about == 0 || r.id == "" {
 		return nil
 	}
-	if told == tally.Deletion && d.deletionAt == "" {
+	if about == tally.Deletion && d.deletionAt == "" {
 		d.deletionAt = r.at
 	}
-	return r.walk.addEntry(r.number, r.n, told, r.id, r.updated, r.kept())
+	return r.walk.addEntry(r.number, r.n, about, r.id, r.updated, r.kept())
 }
 
-// shape returns what the entry tells of its record, as a lenient consumer takes
-// it (AP-CLS-04); 0 if nothing.
+// shape returns the kind of event that the entry reports, as interpreted by a
+// lenient consumer (AP-CLS-04); 0 if none.
 func (r *entryReader) shape() tally.About {
 	if len(r.alternates) == 0 {
 		switch r.content {
@@ -187,7 +188,7 @@ func (r *entryReader) shape() tally.About {
 	return tally.Active
 }
 
-// kept returns the alternates as one text, where they are wanted again.
+// kept returns the alternates as one text, if they are needed later.
 func (r *entryReader) kept() string {
 	if r.walk.visitor.Settings.Sample == 0 || r.walk.single {
 		return ""

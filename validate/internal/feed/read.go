@@ -16,7 +16,7 @@ import (
 	"lockstep/validate/internal/visit"
 )
 
-// The namespaces of a feed that are told apart, by their number as a
+// The namespaces that a feed reader distinguishes, by their number as a
 // [xmlscan.Space].
 const (
 	inAtom xmlscan.Space = iota + 1
@@ -32,25 +32,25 @@ type document struct {
 	id, self                string
 	current, prev, next     string
 	archive, complete       bool
-	paged                   string // relation of a link of paged feeds, if there is one
+	paged                   string // relation of a paging link, if there is one
 	updated                 time.Time
 	entries                 int
 	oldest, newest          time.Time // of the entries
 	oldestAt, newestAt      string
-	deletionAt, tombstoneAt string // the first ones
-	etag, modified          string // as its headers have them
+	deletionAt, tombstoneAt string // locations of the first ones
+	etag, modified          string // from its headers
 	sum                     [sha256.Size]byte
-	tells                   hash.Hash // of what its entries tell; nil once the document is in a chain,
-	told                    string    // of which this is the sum
+	entryHash               hash.Hash // hash of its entries; nil once the document is in a chain,
+	entrySum                string    // and the sum of that hash
 	whole                   bool      // it could be read to its end
 	feed                    bool
 }
 
-// named reports whether uri is the document's: by it it was asked for, answered,
-// or calls itself.
+// named reports whether uri is the document's: the requested, final or
+// self-declared one.
 func (d *document) named(uri string) bool { return uri == d.uri || uri == d.final || uri == d.self }
 
-// A reader reads one feed document and checks what it shows by itself.
+// A reader reads one feed document and checks it by itself.
 type reader struct {
 	xmlscan.Scanner
 	found  finding.Place
@@ -60,14 +60,14 @@ type reader struct {
 	counts map[string]int
 	links  map[[2]string]bool // of alternates, by type and language
 	author bool               // the feed has one
-	bare   string             // the first entry without
+	bare   string             // the first entry without an author
 }
 
-// read reads a feed document. The error is that of reading, not of what was
-// read.
+// read reads a feed document. The error is that of reading, not about the
+// content.
 func (w *walk) read(src *visit.Source) (*document, error) {
 	body := visit.NewHashed(src)
-	doc := &document{uri: src.URI, final: src.Final, base: src.Final, tells: sha256.New()}
+	doc := &document{uri: src.URI, final: src.Final, base: src.Final, entryHash: sha256.New()}
 	r := &reader{found: w.visitor.Collector.In(src.URI), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{Namespaces: spaces, MaxBytes: w.visitor.Settings.DocumentBytes, HTML: visit.ErrPage, NotDocument: visit.ErrNoXML})
 	err := r.root()
@@ -97,7 +97,7 @@ func (w *walk) read(src *visit.Source) (*document, error) {
 	return doc, nil
 }
 
-// here is the place the reader is at.
+// here returns the reader's location.
 func (r *reader) here() string { return finding.Position(r.Position()) }
 
 // root reads the document.
@@ -122,7 +122,7 @@ func (r *reader) root() error {
 			return err
 		case m == xmlscan.End:
 			r.end()
-			_, err := r.Next() // what stands behind the root
+			_, err := r.Next() // content after the root
 			return err
 		}
 		if err := r.child(); err != nil {
@@ -134,7 +134,7 @@ func (r *reader) root() error {
 	}
 }
 
-// otherRoot says what a document is whose root is not that of a feed.
+// otherRoot reports a document whose root is not that of a feed.
 func (r *reader) otherRoot() error {
 	switch name := string(r.Local); {
 	case r.Space == inAtom && name == "entry":
@@ -193,7 +193,7 @@ func (r *reader) child() (err error) {
 	return r.common(name, at, "feed")
 }
 
-// common reads a child that feeds and entries may have.
+// common reads a child that feeds and entries share.
 func (r *reader) common(name, at, in string) error {
 	switch name {
 	case "author", "contributor":
@@ -211,7 +211,7 @@ func (r *reader) common(name, at, in string) error {
 	return r.Skip()
 }
 
-// end checks what is known at the end of the feed.
+// end performs the checks at the end of the feed.
 func (r *reader) end() {
 	d := r.doc
 	for _, name := range []string{"id", "title", "updated"} {
@@ -256,7 +256,7 @@ func (r *reader) end() {
 	}
 }
 
-// takeLink takes a link of the feed.
+// takeLink handles a link of the feed.
 func (r *reader) takeLink(l link, at string) {
 	d := r.doc
 	take := func(to *string) {
@@ -289,7 +289,7 @@ func (r *reader) once(links map[[2]string]bool, l link, at string) {
 	links[key] = true
 }
 
-// tombstone takes a deletion by RFC 6721.
+// tombstone reads a deletion according to RFC 6721.
 func (r *reader) tombstone(at string) error {
 	if r.doc.tombstoneAt == "" {
 		r.doc.tombstoneAt = at

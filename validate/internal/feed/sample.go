@@ -61,7 +61,7 @@ func (f *walk) newFollower() *follower {
 	return to
 }
 
-// offer shows the follower an active entry.
+// offer offers an active entry to the follower.
 func (f *follower) offer(r *tally.Record) {
 	switch {
 	case f.work == nil || r.Length < 0:
@@ -78,7 +78,7 @@ func (f *follower) offer(r *tally.Record) {
 	}
 }
 
-// send hands an entry to whoever is free.
+// send passes an entry to the next free goroutine.
 func (f *follower) send(r *tally.Record) {
 	lines := strings.Split(f.tally.Text(r.Length, maxKept), "\n")
 	e := followedEntry{id: f.id(r), doc: f.tally.Document(r), at: lines[0], updated: r.Time}
@@ -91,8 +91,8 @@ func (f *follower) send(r *tally.Record) {
 	}
 }
 
-// finish follows what was chosen, unless err ends the run, and files what was
-// found.
+// finish follows the chosen entries, unless err ends the run, and files the
+// findings.
 func (f *follower) finish(err error) error {
 	if f.work == nil {
 		return err
@@ -125,8 +125,8 @@ func (f *follower) look(e *followedEntry) {
 	}
 }
 
-// link asks for a representation, and reads no more of it than its headers. The
-// first time it looks at how it is served.
+// link requests a representation, and reads only its headers. The first time it
+// checks how it is served.
 func (f *follower) link(e *followedEntry, l *link, first bool) {
 	doubtful := func(rule, format string, args ...any) {
 		e.findings = append(e.findings, finding.Finding{Rule: rule, Level: finding.Error, Document: e.doc, Location: e.at, Message: l.href + ": " + fmt.Sprintf(format, args...)})
@@ -162,8 +162,8 @@ func (f *follower) link(e *followedEntry, l *link, first bool) {
 	}
 }
 
-// reconsider files the doubts that nothing new in the subscription document
-// resolves, and that are still there.
+// reconsider files the doubts that the current subscription document does not
+// resolve, and that still exist.
 func (f *follower) reconsider() error {
 	if err := visit.Pause(f.visitor.Ctx, f.visitor.Settings.Settle); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"lockstep/validate/opener"
 )
 
-// headers looks at how a feed document is served.
+// headers checks how a feed document is served.
 func (w *walk) headers(doc *document, h http.Header) {
 	if h == nil {
 		return
@@ -33,7 +33,7 @@ func (w *walk) headers(doc *document, h http.Header) {
 	validators(p, h)
 }
 
-// validators is validators for what a feed names.
+// validators is validators for resources that a feed names.
 func validators(p finding.Place, h http.Header) {
 	for _, name := range []string{"ETag", "Last-Modified"} {
 		if h.Get(name) == "" {
@@ -45,8 +45,8 @@ func validators(p finding.Place, h http.Header) {
 // otherTag is an entity tag that nothing has.
 const otherTag = `"lockstep-none"`
 
-// conditional asks for the subscription document as those do who have it, or had
-// it.
+// conditional requests the subscription document conditionally, with current and
+// outdated validators.
 func (f *walk) conditional(d *document) error {
 	p := f.visitor.Collector.In(d.uri)
 	if d.etag != "" {
@@ -77,9 +77,9 @@ func (f *walk) conditional(d *document) error {
 	return err
 }
 
-// askIf asks for a document on a condition. It returns the headers, if it was
-// sent, and nil and false if it is as the condition says; what cannot be had now,
-// although it was before, is no answer.
+// askIf sends a conditional request. It returns the headers of a full answer, and
+// nil and false if the condition is not met; a failure of a document that was
+// available before does not count as an answer.
 func (f *walk) askIf(r opener.Request) (h http.Header, sent bool, err error) {
 	r.Document = true
 	a, err := f.visitor.Ask(r)
@@ -95,8 +95,8 @@ func (f *walk) askIf(r opener.Request) (h http.Header, sent bool, err error) {
 	return a.Header, true, nil
 }
 
-// unchanged asks for archive documents again, for as many as the sample has:
-// what was archived stays as it was.
+// unchanged requests archive documents again, as many as the sample has:
+// archived documents must not change.
 func (f *walk) unchanged() error {
 	archives := slices.Clone(f.chain[1:])
 	if len(archives) > f.visitor.Settings.Sample && f.visitor.Settings.Sample != visit.SampleAll {
@@ -121,17 +121,17 @@ func (f *walk) unchanged() error {
 		case visit.IsMissing(err), errors.Is(err, opener.ErrUnseen):
 		case err != nil:
 			return err
-		case again.whole && string(again.tells.Sum(nil)) != d.told:
+		case again.whole && string(again.entryHash.Sum(nil)) != d.entrySum:
 			f.visitor.Collector.In(d.uri).Warnf("AP-TS-07", "", "asked for a second time, it has other entries: an archive document is never written again")
 		}
 	}
 	return nil
 }
 
-// note adds an entry to what the document tells.
-func (d *document) note(told tally.About, id, updated string, alternates []link) {
-	fmt.Fprintf(d.tells, "%d %q %s", told, id, updated)
+// note adds an entry to the document's hash.
+func (d *document) note(about tally.About, id, updated string, alternates []link) {
+	fmt.Fprintf(d.entryHash, "%d %q %s", about, id, updated)
 	for _, l := range alternates {
-		fmt.Fprintf(d.tells, " %q %q", l.media, l.href)
+		fmt.Fprintf(d.entryHash, " %q %q", l.media, l.href)
 	}
 }

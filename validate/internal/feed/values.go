@@ -21,7 +21,7 @@ const ianaRelation = "http://www.iana.org/assignments/relation/"
 
 var mediaType = regexp.MustCompile(`^[\w!#$&^.+-]+/[\w!#$&^.+-]+\s*(;.*)?$`)
 
-// link reads the link at hand; its href is resolved (AP-DOC-12).
+// link reads the current link; its href is resolved (AP-DOC-12).
 func (r *reader) link(base, at string) (link, error) {
 	r.rebase(&base)
 	l := link{rel: "alternate"}
@@ -53,8 +53,8 @@ func (r *reader) link(base, at string) (link, error) {
 	return l, r.Skip()
 }
 
-// resolveFrom is resolve that leaves a reference as it is where it is not known
-// what it is relative to, as in a file.
+// resolveFrom is resolve, but returns a reference unchanged if its base is
+// unknown, as in a file.
 func resolveFrom(base, ref string) string {
 	if to := visit.Resolve(base, ref); to != "" {
 		return to
@@ -73,7 +73,7 @@ func resolveFrom(base, ref string) string {
 	return u.String()
 }
 
-// rebase applies xml:base of the tag at hand.
+// rebase applies xml:base of the current tag.
 func (r *reader) rebase(base *string) {
 	for i := range r.Attrs {
 		if a := &r.Attrs[i]; a.Space == xmlscan.XML && string(a.Local) == "base" {
@@ -135,7 +135,7 @@ func (r *reader) iri(at string) (string, error) {
 	return id, nil
 }
 
-// date reads a time; zero if it is illegible.
+// date reads a time; zero if it is invalid.
 func (r *reader) date(at string) (time.Time, error) {
 	text, raw, err := r.Text()
 	if err != nil {
@@ -153,12 +153,12 @@ func (r *reader) date(at string) (time.Time, error) {
 
 var dateForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$`)
 
-// parseDate reads a time as Atom has it (AP-DOC-08).
+// parseDate parses a time in the form of Atom (AP-DOC-08).
 func parseDate(s string) (time.Time, bool) {
 	if !dateForm.MatchString(s) {
 		return time.Time{}, false
 	}
-	if s[17:19] == "60" { // a leap second, for which there is no time of Go
+	if s[17:19] == "60" { // a leap second, which Go cannot represent
 		s = s[:17] + "59" + s[19:]
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
@@ -167,8 +167,8 @@ func parseDate(s string) (time.Time, bool) {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// elsewhere reports whether uri is an address of the web that is none of others,
-// however they are written. It is not where these are no addresses of the web.
+// elsewhere reports whether uri is a web address that differs from all others,
+// regardless of spelling. It returns false if these are not web addresses.
 func elsewhere(uri string, others ...string) bool {
 	plain := plainAddress(uri)
 	for _, other := range others {
@@ -179,7 +179,8 @@ func elsewhere(uri string, others ...string) bool {
 	return true
 }
 
-// plainAddress returns an address of the web in one spelling; "" for all else.
+// plainAddress returns a web address in a canonical spelling; "" for other
+// URIs.
 func plainAddress(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {

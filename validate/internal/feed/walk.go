@@ -1,7 +1,7 @@
 // Package feed checks the feeds of Atom-PMH: each document by itself, the chain of
-// archive documents behind a subscription document, what all of them say of each
-// record, how they are served, and a sample of the representations to which
-// their entries link.
+// archive documents behind a subscription document, the entries of all of them
+// about each record, how they are served, and a sample of the representations to
+// which their entries link.
 package feed
 
 import (
@@ -26,8 +26,8 @@ type walk struct {
 	tally   *tally.Tally // of the entries
 	chain   []*document
 	known   map[string]bool // addresses of the documents in chain
-	start   string          // address at which it began, if that is an archive document
-	single  bool            // one document, and nothing else
+	start   string          // starting address, if that is an archive document
+	single  bool            // check only one document
 	broke   bool            // the chain could not be followed to its end
 	mu      sync.Mutex      // guards the collector while alternate links are followed
 }
@@ -70,7 +70,7 @@ func newWalk(v *visit.Visitor) *walk {
 	return &walk{visitor: v, tally: tally.New(v.Settings.TempDir), known: make(map[string]bool)}
 }
 
-// replaced reports whether the subscription document is another one by now.
+// replaced reports whether the subscription document has been replaced by now.
 func (f *walk) replaced() bool {
 	if len(f.chain) == 0 || f.single {
 		return false
@@ -79,14 +79,14 @@ func (f *walk) replaced() bool {
 	return err == nil && doc.sum != f.chain[0].sum
 }
 
-// aside reads a document without findings, and keeps nothing of it.
+// aside reads a document without findings, and discards it.
 func (f *walk) aside(uri string) (*document, error) {
 	q := &walk{visitor: f.visitor.Quiet()}
 	return q.open(uri)
 }
 
-// open opens a feed document and reads it. An error that IsMissing is to be told
-// where the document was named.
+// open opens a feed document and reads it. The caller reports an error that
+// IsMissing as a finding of the document that named it.
 func (f *walk) open(uri string) (*document, error) {
 	if err := f.visitor.Room(uri); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (f *walk) open(uri string) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer a.Body.Close() // read as far as it is of use
+	defer a.Body.Close() // read as far as needed
 	body := bufio.NewReader(a.Body)
 	if head, _ := body.Peek(2); a.Header != nil && bytes.Equal(head, []byte{0x1f, 0x8b}) {
 		f.visitor.Collector.In(uri).Errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
@@ -146,7 +146,7 @@ func (f *walk) visit(uri string) error {
 
 // join adds a document to the chain.
 func (f *walk) join(doc *document) {
-	doc.told, doc.tells = string(doc.tells.Sum(nil)), nil
+	doc.entrySum, doc.entryHash = string(doc.entryHash.Sum(nil)), nil
 	f.chain = append(f.chain, doc)
 	f.known[doc.uri], f.known[doc.final] = true, true
 }
@@ -167,7 +167,7 @@ func (f *walk) fromCurrent(doc *document) (*document, error) {
 		p.Warnf("AP-TS-06", "", "the link current leads to %s, which is no feed document", doc.current)
 	default:
 		f.start = doc.uri
-		f.tally.Close() // of the archive document, which comes again, with what is to be found in it
+		f.tally.Close() // of the archive document, which is read again with its findings
 		f.tally = tally.New(f.visitor.Settings.TempDir)
 		f.visitor.Collector.Drop()
 		f.visitor.Collector.Hold()
@@ -181,7 +181,7 @@ func (f *walk) fromCurrent(doc *document) (*document, error) {
 // own.
 const chainShare = 10
 
-// follow walks the chain, to its end or as far as it can be walked.
+// follow follows the chain, to its end or as far as possible.
 func (f *walk) follow() error {
 	var chain nesting.Walk
 	for {
@@ -224,7 +224,7 @@ func (f *walk) follow() error {
 		}
 		f.neighbours(d, older)
 		f.join(older)
-		if older.entries > 0 && older.told != d.told {
+		if older.entries > 0 && older.entrySum != d.entrySum {
 			chain.Yield()
 		} else if err := chain.Barren(); err != nil {
 			f.visitor.Collector.In(older.uri).Errorf("AP-TS-02", "root", "(I2) the chain of prev-archive has no end: %v", err)
@@ -234,7 +234,7 @@ func (f *walk) follow() error {
 	}
 }
 
-// neighbours compares two documents that follow each other.
+// neighbours compares two adjacent documents.
 func (f *walk) neighbours(d, older *document) {
 	p, q := f.visitor.Collector.In(d.uri), f.visitor.Collector.In(older.uri)
 	switch {
@@ -260,7 +260,7 @@ func (f *walk) neighbours(d, older *document) {
 	}
 }
 
-// documents looks at which documents are archives.
+// documents checks which documents are archives.
 func (f *walk) documents() {
 	first := f.chain[0]
 	if p := (f.visitor.Collector.In(first.uri)); len(f.chain) > 1 && first.archive && f.start == "" {

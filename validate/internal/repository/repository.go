@@ -1,5 +1,5 @@
-// Package repository checks an OAI-PMH repository: what it says of itself, two
-// pages of its records, one record alone, and the errors it has to report.
+// Package repository checks an OAI-PMH repository: its description, two pages
+// of its records, a single record, and the errors it has to report.
 package repository
 
 import (
@@ -16,30 +16,30 @@ import (
 	"lockstep/validate/opener"
 )
 
-// A repository is an OAI-PMH repository being asked.
+// A repository is an OAI-PMH repository that is being checked.
 type repository struct {
 	visitor *visit.Visitor
 	base    string         // its address
-	prefix  string         // of the format that is asked for
-	set     string         // in which records are asked for; empty for all
+	prefix  string         // requested format
+	set     string         // requested set; empty for all
 	stated  string         // the base URL that Identify states
-	form    *regexp.Regexp // that datestamps have by what Identify says
+	form    *regexp.Regexp // form of datestamps according to Identify
 	first   string         // earliestDatestamp
 	deletes string         // deletedRecord
 	asked   string         // the address of the last request
 
-	unlisted bool // set is not among those there are
+	unlisted bool // the repository does not list set
 }
 
 // ErrNoSuch reports that a repository does not have the requested format or set.
 var ErrNoSuch = errors.New("is not there")
 
-// What no repository has.
+// Values that no repository has.
 const (
 	noPrefix     = "lockstep_none"
 	noIdentifier = "oai:lockstep.invalid:none"
 	noToken      = "lockstep-none"
-	noDate       = "2999-01-01" // from which on there are no records
+	noDate       = "2999-01-01" // from this date on there are no records
 )
 
 // Check asks the repository at address, whose query may name a metadataPrefix
@@ -50,7 +50,7 @@ func Check(v *visit.Visitor, address string) error {
 	return r.visit()
 }
 
-// splitAddress takes metadataPrefix and set out of an address.
+// splitAddress removes metadataPrefix and set from an address.
 func splitAddress(address string) (base, prefix, set string) {
 	prefix = oaipmh.DublinCore
 	base, query, _ := strings.Cut(address, "?")
@@ -73,8 +73,8 @@ func splitAddress(address string) (base, prefix, set string) {
 	return base, prefix, set
 }
 
-// ask sends a request and reads the response. An error that IsMissing is to be
-// told by who asks.
+// ask sends a request and reads the response. The caller reports an error that
+// IsMissing.
 func (r *repository) ask(verb oaipmh.Verb, args ...string) (*response, error) {
 	uri := oaipmh.URL(r.base, verb, args...)
 	r.asked = uri
@@ -85,7 +85,7 @@ func (r *repository) ask(verb oaipmh.Verb, args ...string) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer a.Body.Close() // read as far as it is of use
+	defer a.Body.Close() // read as far as needed
 	p := r.visitor.Collector.In(uri)
 	if a.Header != nil {
 		if t := visit.BaseType(a.Header.Get("Content-Type")); t != "text/xml" {
@@ -102,13 +102,13 @@ func (r *repository) ask(verb oaipmh.Verb, args ...string) (*response, error) {
 	return resp, nil
 }
 
-// echo checks that the response says what it answers (OAI-PMH 2.0, 3.2).
+// echo checks that the response repeats the request (OAI-PMH 2.0, 3.2).
 func (r *repository) echo(p finding.Place, resp *response, verb oaipmh.Verb, args []string) {
 	if resp.base != r.base && (r.stated == "" || resp.base != r.stated) && resp.answer != string(oaipmh.VerbIdentify) {
 		p.Errorf("OAI-RSP-02", "request", "the response says it is that of %q", resp.base)
 	}
 	if slices.ContainsFunc(resp.codes, func(code string) bool { return !knownCodes[code] }) {
-		return // told already
+		return // already reported
 	}
 	if resp.has(oaipmh.CodeBadVerb) || resp.has(oaipmh.CodeBadArgument) {
 		if len(resp.request) > 0 {
@@ -136,7 +136,7 @@ func (r *repository) echo(p finding.Place, resp *response, verb oaipmh.Verb, arg
 	}
 }
 
-// visit asks everything.
+// visit sends all requests.
 func (r *repository) visit() error {
 	identify, err := r.ask(oaipmh.VerbIdentify)
 	if err != nil {
@@ -157,9 +157,8 @@ func (r *repository) visit() error {
 	return nil
 }
 
-// told files the finding that what was asked for could not be had, unless err is of the run
-// itself.
-func (r *repository) told(err error, rule, what string) error {
+// reportUnavailable files a finding that the requested data is unavailable, unless err ends the run.
+func (r *repository) reportUnavailable(err error, rule, what string) error {
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
 		r.visitor.Collector.Report.Unseen++
@@ -171,7 +170,7 @@ func (r *repository) told(err error, rule, what string) error {
 	return nil
 }
 
-// identify checks what the repository says of itself (OAI-PMH 2.0, 4.2).
+// identify checks the repository's description (OAI-PMH 2.0, 4.2).
 func (r *repository) identify(resp *response) {
 	p := r.visitor.Collector.In(resp.uri)
 	for _, name := range []string{"repositoryName", "baseURL", "protocolVersion", "earliestDatestamp", "deletedRecord", "granularity"} {
@@ -206,18 +205,18 @@ func (r *repository) identify(resp *response) {
 	}
 	r.first = resp.field("earliestDatestamp")
 	if r.form == nil {
-		r.first = "" // nothing to compare by
+		r.first = "" // nothing to compare with
 	} else if r.first != "" && !r.form.MatchString(r.first) {
 		p.Errorf("OAI-DAT-01", "", "earliestDatestamp %q is not of the granularity", r.first)
 		r.first = ""
 	}
 }
 
-// formats looks which formats there are.
+// formats checks the available formats.
 func (r *repository) formats() error {
 	resp, err := r.ask(oaipmh.VerbListMetadataFormats)
 	if err != nil {
-		return r.told(err, "OAI-FMT-01", "ListMetadataFormats")
+		return r.reportUnavailable(err, "OAI-FMT-01", "ListMetadataFormats")
 	}
 	p := r.visitor.Collector.In(resp.uri)
 	prefixes := resp.fields["metadataPrefix"]
@@ -233,11 +232,11 @@ func (r *repository) formats() error {
 	return nil
 }
 
-// sets looks which sets there are.
+// sets checks the available sets.
 func (r *repository) sets() error {
 	resp, err := r.ask(oaipmh.VerbListSets)
 	if err != nil {
-		return r.told(err, "OAI-SET-01", "ListSets")
+		return r.reportUnavailable(err, "OAI-SET-01", "ListSets")
 	}
 	p := r.visitor.Collector.In(resp.uri)
 	r.unlisted = r.set != "" && resp.whole && resp.token == "" && !slices.Contains(resp.fields["setSpec"], r.set)
@@ -255,7 +254,7 @@ func (r *repository) sets() error {
 func (r *repository) records() error {
 	page, err := r.ask(oaipmh.VerbListRecords, "metadataPrefix", r.prefix, "set", r.set)
 	if err != nil {
-		return r.told(err, "OAI-REC-01", "ListRecords")
+		return r.reportUnavailable(err, "OAI-REC-01", "ListRecords")
 	}
 	p := r.visitor.Collector.In(page.uri)
 	switch {
@@ -295,7 +294,7 @@ func (r *repository) nextPage(page *response) error {
 	next, err := r.ask(oaipmh.VerbListRecords, "resumptionToken", page.token)
 	switch {
 	case err != nil:
-		return r.told(err, "OAI-TOK-01", "the resumption token")
+		return r.reportUnavailable(err, "OAI-TOK-01", "the resumption token")
 	case !next.whole:
 	case len(next.codes) > 0:
 		p.Errorf("OAI-TOK-01", "resumptionToken", "the token just given is answered by %s", strings.Join(next.codes, ", "))
@@ -312,11 +311,11 @@ func (r *repository) nextPage(page *response) error {
 	return nil
 }
 
-// single asks for one record, by its identifier and by its datestamp.
+// single requests one record, by its identifier and by its datestamp.
 func (r *repository) single(rec *record) error {
 	got, err := r.ask(oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
 	if err != nil {
-		return r.told(err, "OAI-GET-01", "GetRecord of "+rec.identifier)
+		return r.reportUnavailable(err, "OAI-GET-01", "GetRecord of "+rec.identifier)
 	}
 	p := r.visitor.Collector.In(got.uri)
 	switch {
@@ -334,7 +333,7 @@ func (r *repository) single(rec *record) error {
 	list, err := r.ask(oaipmh.VerbListIdentifiers, "metadataPrefix", r.prefix, "from", rec.datestamp, "until", rec.datestamp, "set", r.set)
 	switch {
 	case err != nil:
-		return r.told(err, "OAI-SEL-01", "ListIdentifiers from "+rec.datestamp)
+		return r.reportUnavailable(err, "OAI-SEL-01", "ListIdentifiers from "+rec.datestamp)
 	case !list.whole || list.token != "" || list.find(rec.identifier) != nil:
 		return nil
 	}
@@ -362,7 +361,7 @@ func (r *repository) errors() error {
 		resp, err := r.ask(probe.verb, probe.args...)
 		switch {
 		case err != nil:
-			if err := r.told(err, probe.rule, "to be answered with the error "+probe.code); err != nil {
+			if err := r.reportUnavailable(err, probe.rule, "to be answered with the error "+probe.code); err != nil {
 				return err
 			}
 		case resp.whole && !resp.has(probe.code):

@@ -14,7 +14,7 @@ import (
 	"lockstep/validate/opener"
 )
 
-// spaces are the namespaces of responses that are told apart.
+// spaces are the namespaces that a response reader distinguishes.
 var spaces = []string{oaipmh.Namespace}
 
 const inOAI xmlscan.Space = 1
@@ -22,7 +22,7 @@ const inOAI xmlscan.Space = 1
 // rootName is the name of the root element of a response.
 const rootName = "OAI-PMH"
 
-// A response is what was read of one response.
+// A response is the content of one response.
 type response struct {
 	uri      string
 	request  map[string]string // attributes of the element request
@@ -38,16 +38,16 @@ type response struct {
 	whole    bool
 }
 
-// A record is a record or, of ListIdentifiers, its header.
+// A record is a record or, for ListIdentifiers, its header.
 type record struct {
 	identifier, datestamp, at string
 	deleted                   bool
 }
 
-// has reports whether the response states the error.
+// has reports whether the response has the error code.
 func (r *response) has(code string) bool { return slices.Contains(r.codes, code) }
 
-// field returns the first text of that name; "" if there is none.
+// field returns the first text with that name; "" if there is none.
 func (r *response) field(name string) string {
 	if len(r.fields[name]) == 0 {
 		return ""
@@ -55,7 +55,7 @@ func (r *response) field(name string) string {
 	return r.fields[name][0]
 }
 
-// find returns the record of that identifier, if it is among the first.
+// find returns the record with that identifier, if it is among the first.
 func (r *response) find(identifier string) *record {
 	i, ok := r.byID[identifier]
 	if !ok {
@@ -67,17 +67,17 @@ func (r *response) find(identifier string) *record {
 // maxRecords caps the records kept of one response.
 const maxRecords = 10_000
 
-// A reader reads one response and checks what it shows by itself.
+// A reader reads one response and checks it by itself.
 type reader struct {
 	xmlscan.Scanner
 	found   finding.Place
 	visitor *visit.Visitor
 	resp    *response
-	form    *regexp.Regexp // that datestamps have; nil if any will do
+	form    *regexp.Regexp // required form of datestamps; nil if any is allowed
 }
 
-// readResponse reads a response. The error is that of reading, not of what was
-// read.
+// readResponse reads a response. The error is that of reading, not about the
+// content.
 func readResponse(v *visit.Visitor, src *visit.Source, form *regexp.Regexp) (*response, error) {
 	body := visit.NewHashed(src)
 	resp := &response{uri: src.URI, request: map[string]string{}, fields: map[string][]string{}, byID: map[string]int{}}
@@ -106,8 +106,8 @@ func readResponse(v *visit.Visitor, src *visit.Source, form *regexp.Regexp) (*re
 
 func (r *reader) here() string { return finding.Position(r.Position()) }
 
-// children calls f for each child of the element at hand, whose start tag is at
-// hand then and which f has to read to its end.
+// children calls f for each child of the current element, after its start tag;
+// f has to read it to its end.
 func (r *reader) children(f func(name, at string) error) error {
 	for {
 		m, err := r.Next()
@@ -206,7 +206,7 @@ var knownCodes = map[string]bool{
 	oaipmh.CodeIDDoesNotExist: true, oaipmh.CodeNoRecordsMatch: true, oaipmh.CodeNoMetadataFormats: true, oaipmh.CodeNoSetHierarchy: true,
 }
 
-// item reads what an answer consists of.
+// item reads an item of an answer.
 func (r *reader) item(name, at string) error {
 	switch name {
 	case "record":
@@ -267,7 +267,7 @@ func (r *reader) record(at string) error {
 	return err
 }
 
-// add reads the header at hand into rec, which it adds.
+// add reads the current header into rec, and adds rec.
 func (r *reader) add(rec *record) error {
 	status, _ := r.Attr("status")
 	rec.deleted = string(status) == "deleted"
@@ -319,13 +319,13 @@ func CheckResponse(v *visit.Visitor, src *visit.Source) error {
 	return err
 }
 
-// CheckResponseAt is CheckResponse for what is at uri.
+// CheckResponseAt is CheckResponse for the response at uri.
 func CheckResponseAt(v *visit.Visitor, uri string) error {
 	a, err := v.Ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return err
 	}
-	defer a.Body.Close() // read as far as it is of use
+	defer a.Body.Close() // read as far as needed
 	if err := CheckResponse(v, visit.SourceOf(uri, a)); err != nil {
 		return v.Broken(uri, err)
 	}

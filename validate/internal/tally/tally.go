@@ -1,6 +1,6 @@
-// Package tally stores what the documents of a run say of each resource or
-// record, in files if memory does not suffice, and returns it sorted, so that
-// what several documents say of the same one can be compared.
+// Package tally stores the entries of all documents of a run about each
+// resource or record, in files if memory does not suffice, and returns them
+// sorted, so that entries about the same one can be compared.
 package tally
 
 import (
@@ -15,10 +15,10 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Tally remembers what the documents of a set say of each resource, so that
-// it can be compared. That may be too much for memory, so it is stored as sorted
-// records of a fixed size. They have keyed digests of the URIs; the URIs, which
-// only findings need, are in a file.
+// A Tally stores the entries of the documents of a set about each resource, so
+// that they can be compared. They may not fit into memory, so they are stored as
+// sorted records of a fixed size. They contain keyed digests of the URIs; the
+// URIs themselves, which only findings need, are in a file.
 type Tally struct {
 	seeds [2]maphash.Seed
 	docs  []string        // URIs of the documents, by number
@@ -27,10 +27,10 @@ type Tally struct {
 	names textFile
 }
 
-// A Record is what one entry says.
+// A Record is the content of one entry.
 type Record struct {
 	Key       [16]byte
-	Time      int64 // of the event in nanoseconds; 0 for what says how things are
+	Time      int64 // of the event in nanoseconds; 0 for an entry about the current state
 	About     About
 	Change    resourcesync.Change
 	Algorithm resourcesync.Algorithm // of digest; 0 if there is none
@@ -41,8 +41,8 @@ type Record struct {
 	entry     uint32
 }
 
-// About is what kind of document a record is from. Records of one resource are
-// sorted by time, those without first.
+// About is the kind of document a record is from. Records of one resource are
+// sorted by time, those without a time first.
 type About uint8
 
 // The kinds of documents.
@@ -57,7 +57,7 @@ const (
 )
 
 const (
-	keyBytes    = 33 // of a record: what orders it
+	keyBytes    = 33 // length of the sort key of a record
 	recordBytes = 59
 	// sortMemory is how much is sorted in memory.
 	sortMemory = 8 << 20
@@ -67,7 +67,7 @@ const (
 	maxName = 1000
 )
 
-// A KeepError reports that what is to be compared could not be written to a
+// A KeepError reports that data for the comparison could not be written to a
 // temporary file, or read from it.
 type KeepError struct{ Err error }
 
@@ -83,8 +83,8 @@ func New(dir string) *Tally {
 	return &Tally{recs: recs, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, known: make(map[string]bool), names: textFile{dir: dir}}
 }
 
-// Begin returns the number of a document; negative, if there is nothing to
-// remember of it, or if it was read before.
+// Begin returns the number of a document; negative if nothing is to be recorded
+// of it, or if it was read before.
 func (t *Tally) Begin(uri string) int {
 	if t == nil || t.known[uri] {
 		return -1
@@ -94,7 +94,7 @@ func (t *Tally) Begin(uri string) int {
 	return len(t.docs) - 1
 }
 
-// Add remembers what entry n of a document says of the resource of that name.
+// Add records entry n of a document about the resource with that name.
 func (t *Tally) Add(number, n int, name string, r Record) (err error) {
 	if number < 0 {
 		return nil
@@ -108,14 +108,13 @@ func (t *Tally) Add(number, n int, name string, r Record) (err error) {
 	return t.sort(&r)
 }
 
-// Keep keeps a text and returns its address, for [Tally.Text].
+// Keep stores a text and returns its address, for [Tally.Text].
 func (t *Tally) Keep(s string) (int64, error) { return t.names.add(s) }
 
-// Text returns the text kept at an address, or so many bytes of it.
+// Text returns the text stored at an address, or at most most bytes of it.
 func (t *Tally) Text(at int64, most int) string { return t.names.upTo(at, most) }
 
-// Name returns the name of the resource of r, as much of it as a message can
-// contain.
+// Name returns the name of the resource of r, shortened for use in a message.
 func (t *Tally) Name(r *Record) string { return t.names.upTo(r.name, maxName) }
 
 // Document returns the URI of the document of r.
@@ -137,7 +136,7 @@ func (t *Tally) sort(r *Record) error {
 	return nil
 }
 
-// Each hands the records to f, sorted by key, time, kind, document and entry,
+// Each passes the records to f, sorted by key, time, kind, document and entry,
 // each valid until f returns.
 func (t *Tally) Each(ctx context.Context, f func(r *Record) error) error {
 	var r Record
@@ -158,12 +157,12 @@ func (t *Tally) Each(ctx context.Context, f func(r *Record) error) error {
 
 // Close removes the files.
 func (t *Tally) Close() {
-	_ = t.recs.Close() // nothing in it is needed any more
+	_ = t.recs.Close() // its content is no longer needed
 	t.names.Close()
 }
 
-// put encodes the record: what orders it first, so that the order of the bytes
-// is that of the records.
+// put encodes the record, the sort key first, so that the byte order is the
+// order of records.
 func (r *Record) put(b []byte) {
 	be := binary.BigEndian
 	copy(b, r.Key[:])
@@ -177,7 +176,7 @@ func (r *Record) put(b []byte) {
 	be.PutUint64(b[51:], uint64(r.name))
 }
 
-// take decodes what put encoded.
+// take decodes the result of put.
 func (r *Record) take(key, value []byte) {
 	be := binary.BigEndian
 	copy(r.Key[:], key)
@@ -198,7 +197,7 @@ type textFile struct {
 	buf  []byte // not yet in the file
 }
 
-// add keeps s and returns its address.
+// add stores s and returns its address.
 func (t *textFile) add(s string) (int64, error) {
 	at := t.size + int64(len(t.buf))
 	t.buf = binary.AppendUvarint(t.buf, uint64(len(s)))
@@ -220,13 +219,13 @@ func (t *textFile) add(s string) (int64, error) {
 	return at, nil
 }
 
-// upTo returns the text kept at at, or so many bytes of it.
+// upTo returns the text stored at at, or at most most bytes of it.
 func (t *textFile) upTo(at int64, most int) string {
 	head := make([]byte, most+binary.MaxVarintLen64)
 	if at >= t.size {
 		head = t.buf[at-t.size:]
 	} else {
-		n, _ := t.file.ReadAt(head, at) // what is missing is missing in a message
+		n, _ := t.file.ReadAt(head, at) // only a message would be incomplete
 		head = head[:n]
 	}
 	n, used := binary.Uvarint(head)
@@ -250,7 +249,7 @@ func TempFile(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, &KeepError{err}
 	}
-	_ = os.Remove(f.Name()) // where that fails, RemoveFile does it
+	_ = os.Remove(f.Name()) // if it fails, RemoveFile does it
 	return f, nil
 }
 

@@ -16,23 +16,23 @@ import (
 // A Source is a document about to be read.
 type Source struct {
 	io.Reader
-	URI    string // by which it goes
-	Final  string // against which what it says is resolved
+	URI    string // its identity
+	Final  string // base of its relative URIs
 	Header http.Header
 }
 
-// SourceOf returns the document in a, which was asked for by uri.
+// SourceOf returns the document in a, which was requested as uri.
 func SourceOf(uri string, a *opener.Answer) *Source {
 	return &Source{Reader: a.Body, URI: uri, Final: a.URI, Header: a.Header}
 }
 
-// Why a document cannot be read as XML.
+// Reasons why a document cannot be read as XML.
 var (
 	ErrPage  = errors.New("this is an HTML page")
 	ErrNoXML = errors.New("this is no XML")
 )
 
-// A Hashed passes bytes on, hashes them, and remembers why reading failed.
+// A Hashed passes bytes on, hashes them, and records the error of reading.
 type Hashed struct {
 	r   io.Reader
 	sum hash.Hash
@@ -51,14 +51,14 @@ func (f *Hashed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Err returns why reading failed, or nil.
+// Err returns the error of reading, or nil.
 func (f *Hashed) Err() error { return f.err }
 
 // drain caps what is read of a document that broke a rule early.
 const drain = 1 << 20
 
-// Rest reads what is behind the end of the document, which is white space, and
-// returns the SHA-256 of all bytes.
+// Rest reads the data after the end of the document, which must be white space,
+// and returns the SHA-256 of all bytes.
 func (f *Hashed) Rest() (sum [sha256.Size]byte) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(f, drain))
 	copy(sum[:], f.sum.Sum(nil))
@@ -71,7 +71,7 @@ func BaseType(t string) string {
 	return strings.ToLower(strings.TrimSpace(t))
 }
 
-// SameType reports whether two media types mean the same, whatever their
+// SameType reports whether two media types are equivalent, regardless of
 // parameters: text/xml is another name of application/xml (RFC 7303, 9.2).
 func SameType(a, b string) bool {
 	plain := func(t string) string {
@@ -93,12 +93,12 @@ func Resolve(base, ref string) string {
 	if err != nil || !u.IsAbs() {
 		return ""
 	}
-	u.User = nil // a message must not show it
+	u.User = nil // messages must not contain it
 	return u.String()
 }
 
 // iriForm is as strict as harvesters need: it excludes what RFC 3987 excludes
-// from IRIs, among that the marks of the direction of writing.
+// from IRIs, including bidirectional formatting characters.
 var iriForm = regexp.MustCompile("^[A-Za-z][A-Za-z0-9+.-]*:[^\\s\\pZ<>\"{}|\\\\^`\\x{200e}\\x{200f}\\x{202a}-\\x{202e}]+$")
 
 // IsIRI reports whether s is an absolute IRI.

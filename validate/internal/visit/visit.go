@@ -1,7 +1,7 @@
-// Package visit asks for the documents of one validation run, within its limits,
-// and separates what cannot be read at an address, which is a finding, from what
-// ends the run, which is an error. Checks of Sources, feeds and repositories are
-// built on it.
+// Package visit requests the documents of one validation run, within its limits,
+// and distinguishes documents that cannot be read, which are findings, from
+// conditions that end the run, which are errors. Checks of Sources, feeds and
+// repositories are built on it.
 package visit
 
 import (
@@ -26,9 +26,10 @@ const (
 	// MaxDoubts caps the findings about a sample that are held in memory until
 	// newer documents confirm them.
 	MaxDoubts = 10_000
-	// MaxAttempts is how often documents are read that change meanwhile.
+	// MaxAttempts is how often documents are read if they change meanwhile.
 	MaxAttempts = 3
-	// ClockSkew is how far a Source's clock may differ from ours without a finding.
+	// ClockSkew is how far a Source's clock may differ from the local one without a
+	// finding.
 	ClockSkew = 5 * time.Minute
 )
 
@@ -47,19 +48,20 @@ type Settings struct {
 	Now           func() time.Time
 }
 
-// A Visitor asks for the documents of one run, within its limits, and counts
+// A Visitor requests the documents of one run, within its limits, and counts
 // them.
 type Visitor struct {
 	Collector *finding.Collector
 	Settings  *Settings
 	Ctx       context.Context
-	Flaky     *atomic.Bool // a connection broke off, or an address could not be reached
+	Flaky     *atomic.Bool // a connection broke, or an address could not be reached
 
 	opn     opener.Func
 	counted map[string]bool // documents, by URI
 }
 
-// NewVisitor returns a Visitor that asks open and reports to c.
+// NewVisitor returns a Visitor that requests documents from open and reports to
+// c.
 func NewVisitor(ctx context.Context, c *finding.Collector, open opener.Func, o *Settings) *Visitor {
 	return &Visitor{Collector: c, Ctx: ctx, Settings: o, opn: open, counted: make(map[string]bool), Flaky: new(atomic.Bool)}
 }
@@ -71,7 +73,7 @@ func (v *Visitor) Quiet() *Visitor {
 	return &q
 }
 
-// Room fails if enough documents were read before uri.
+// Room fails if the maximum number of documents was read before uri.
 func (v *Visitor) Room(uri string) error {
 	if len(v.counted) >= v.Settings.Documents {
 		return fmt.Errorf("stopped at %s: %d documents are enough", finding.Printable(uri), v.Settings.Documents)
@@ -79,7 +81,7 @@ func (v *Visitor) Room(uri string) error {
 	return nil
 }
 
-// Ask opens what r asks for.
+// Ask opens the document or resource that r requests.
 func (v *Visitor) Ask(r opener.Request) (*opener.Answer, error) {
 	if err := v.Ctx.Err(); err != nil {
 		return nil, context.Cause(v.Ctx)
@@ -141,8 +143,8 @@ func IsMissing(err error) bool {
 	return ok
 }
 
-// Discard reads what is left of a small answer, so that its connection can be
-// used again, and closes it.
+// Discard reads the rest of a small answer, so that its connection can be
+// reused, and closes it.
 func Discard(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, 4<<10)
 	_ = body.Close() // its content is not needed
