@@ -5,115 +5,116 @@ import (
 	"time"
 )
 
-// How the number of requests under way adapts to a host, where nobody fixed it.
+// How the number of concurrent requests adapts to a host, unless it is fixed.
 const (
 	// farAway is the time of the quickest answer from which a host counts as far:
-	// what is spent on the way can be spent by many requests at once.
+	// many requests at once can share the latency.
 	farAway = 5 * time.Millisecond
-	// surelyFar is the time of the quickest document from which that holds before
-	// any other answer came: documents may take their time to be made.
+	// surelyFar is the time of the quickest document from which a host counts as
+	// far before any other answer arrived: generating documents takes time.
 	surelyFar = 20 * time.Millisecond
-	// perSecond is how many answers a second the requests under way at a far
-	// host are to suffice for; more of them would gain nothing.
+	// perSecond is the rate of answers for which the number of requests to a far
+	// host must suffice; more requests would gain nothing.
 	perSecond = 10_000
-	// firstPerSecond is likewise for the first requests, by the documents that
-	// were read before; at most nearMost.
+	// firstPerSecond is the same for the first requests, estimated from the
+	// documents read before; at most nearMost.
 	firstPerSecond = 1000
-	// nearMost caps the requests under way at a host that is near, where more
-	// gain little and a short run gains nothing: they grow by one for every
-	// nearEvery answers, after nearAfter.
+	// nearMost caps the concurrent requests to a near host, where more gain little
+	// and a short run gains nothing: their number grows by one for every nearEvery
+	// answers, after nearAfter.
 	nearMost  = 64
 	nearAfter = 256
 	nearEvery = 16
 
-	// An answer is late that takes lateFactor/2 of what one takes usually, and
-	// lateSlack more; but none is that comes within promptly.
+	// An answer is late if it takes lateFactor/2 of the usual time, plus lateSlack;
+	// but none that arrives within promptly is.
 	lateFactor = 3
 	lateSlack  = 2 * time.Millisecond
 	promptly   = 10 * time.Millisecond
-	// bodyFactor is how often the time to the header a whole answer may take for
-	// its host to get more requests. Beyond, it is not the way that takes the
-	// time but the width of the line, which does not grow.
+	// bodyFactor is the maximum ratio of the time of a whole answer to that of its
+	// header for which a host gets more requests. Above it bandwidth is the limit,
+	// not latency, and more requests do not help.
 	bodyFactor = 4
 
 	roundLeast  = DefaultJobs // answers in a round
-	roundSample = 64          // of them whose times are kept
+	roundSample = 64          // of them whose times are stored
 
-	// How many good answers make up for a failure: fewer failures than that are
-	// chance, not strain.
+	// How many good answers compensate for a failure: fewer failures than that are
+	// chance, not overload.
 	costBroken = 4  // a connection that broke
 	costStatus = 8  // an answer of status 500 and above
 	costAsked  = 16 // with a Retry-After
 
-	creditLeast = 32 // what can be saved up, however few requests are under way
-	creditFirst = 16 // what is given beforehand
+	creditLeast = 32 // maximum credit, however few requests are under way
+	creditFirst = 16 // initial credit
 
-	strainLeast  = 2                      // requests under way, whatever happens
-	strainPause  = 250 * time.Millisecond // in which failures count as one, besides two round trips
-	probeEvery   = 500 * time.Millisecond // at the edge of what the host can do; sooner after one that went well
+	strainLeast  = 2                      // minimum number of requests
+	strainPause  = 250 * time.Millisecond // in which several failures count as one, besides two round trips
+	probeEvery   = 500 * time.Millisecond // interval of probes at the edge of the host's capacity; sooner after a successful one
 	probeLeast   = 50 * time.Millisecond  // or two round trips
-	probeAsked   = 5 * time.Second        // where the host said so itself
-	probeDivisor = 4                      // how much more is tried then
+	probeAsked   = 5 * time.Second        // if the host itself reported overload
+	probeDivisor = 4                      // 1/probeDivisor more requests are tried then
 )
 
-// An adapter finds how many requests one host should have under way. Those
-// under way divided by the time each takes are the answers a second: more
-// under way pay as long as the time does not rise, for then it is spent on the
-// way, and stop to pay when it rises as they do, for then it is spent waiting
-// in line.
+// An adapter determines how many concurrent requests a host should get. That
+// number divided by the time of an answer is the rate of answers: more requests
+// pay as long as the time does not rise, because it is latency then, and no longer
+// pay when the time rises with them, because they are waiting in a queue.
 //
-// So at a host far away their number grows by one with every answer that is
-// not late, which doubles it in every round trip, until answers are late; then
-// it falls back to what, by the same rule, makes them come in time, and only
-// now and then a few more are tried. Where having fewer does not make them
-// faster, the host, or this machine, is busy with something else. At a host that
-// is near, as the quickest answer shows however late the others are, it grows
-// slowly and not far. Failures halve it, unless they are few among many answers; a
-// host that says it is too much, or falls silent, is believed at once.
+// For a far host the number therefore grows by one with every answer that is not
+// late, which doubles it in every round trip, until answers are late. Then it
+// falls back to the number that, by the same rule, gets answers in time, and from
+// time to time a few more are tried. If fewer requests do not make answers faster,
+// the host, or this machine, is busy with other work. For a near host, as shown by
+// its quickest answer, the number grows slowly and not far. Failures halve it,
+// unless there are few among many answers; an explicit overload response, or
+// silence, takes effect at once.
 //
-// What an answer usually takes is the median of the first round, and follows
-// when the host is faster; and when it is slower though it has little to do.
+// The usual time of an answer is the median of the first round. It decreases when
+// the host becomes faster, and increases when the host becomes slower though it
+// has little to do.
 //
-// It is not safe for concurrent use: the slots have it.
+// An adapter is not safe for concurrent use: the slots guard it.
 type adapter struct {
-	jobs int // may be under way
+	jobs int // allowed number of requests
 	most int // 0: jobs is fixed
 
-	least   time.Duration // time of the quickest answer: what the way takes, at most; 0 if not known
-	usual   time.Duration // time of an answer; 0 if not known
-	settled bool          // by a whole round; until then it is the least seen
-	edge    int           // more than that strained the host, or came late; 0: not known
-	probe   time.Time     // when to go beyond the edge
-	pause   time.Duration // from then to the next time
-	strain  time.Time     // the last
+	least   time.Duration // time of the quickest answer, an upper bound of the latency; 0 if unknown
+	usual   time.Duration // time of an answer; 0 if unknown
+	settled bool          // usual is from a whole round; before, it is the shortest time seen
+	edge    int           // more requests than that overloaded the host, or were late; 0: unknown
+	probe   time.Time     // when to exceed the edge
+	pause   time.Duration // from then to the next probe
+	strain  time.Time     // time of the last failure
 	good    int           // answers since
-	credit  int           // of good answers, against failures
+	credit  int           // from good answers, used up by failures
 
-	before judgement // the last, if it made jobs smaller
-	ignore int       // answers still to come to what was asked before it, by which its median is mended
+	before judgement // the last judgement that reduced jobs
+	ignore int       // answers still expected to requests sent before it, which correct its median
 
 	round  int // answers in it
-	target int // that end it
+	target int // number that ends it
 	times  []time.Duration
 }
 
-// A reply is how a request was answered.
+// A reply describes the answer to a request.
 type reply struct {
-	good   bool          // usably
-	alive  bool          // not by a failure that may pass
+	good   bool          // usable
+	alive  bool          // not a temporary failure
 	major  int           // version of HTTP
-	reused bool          // over a connection that was there
+	reused bool          // over an existing connection
 	wait   time.Duration // for the header, from when there was a connection
 	whole  time.Duration // to the end of the body
 }
 
-// answered notes a good answer. busy says that all that may be under way were.
+// answered records a good answer. busy means that all allowed requests were
+// under way.
 func (a *adapter) answered(now time.Time, r *reply, busy, doc bool) {
 	a.credit = min(a.credit+1, max(2*a.jobs, creditLeast))
 	if r.reused && !a.settled && (a.usual == 0 || r.wait < a.usual) {
 		a.usual = r.wait
 	}
-	if doc { // made on demand, perhaps: no measure for the rest, but for where to begin
+	if doc { // perhaps generated on demand: only used to choose the initial number
 		if a.most > 0 && a.good == 0 && a.strain.IsZero() && a.usual >= surelyFar {
 			a.jobs = min(max(int(a.usual.Seconds()*firstPerSecond), DefaultJobs), nearMost, a.most)
 		}
@@ -143,10 +144,10 @@ func (a *adapter) answered(now time.Time, r *reply, busy, doc bool) {
 	}
 }
 
-// grow lets more be under way, if that pays.
+// grow increases the number of requests, if that pays.
 func (a *adapter) grow(now time.Time, r *reply) {
 	limit, more := nearMost, 0
-	if a.least < farAway { // if others take longer, it is not the way that takes the time
+	if a.least < farAway { // if other answers take longer, latency is not the reason
 		if a.jobs < DefaultJobs || a.good >= nearAfter && a.good%nearEvery == 0 {
 			more = 1
 		}
@@ -154,7 +155,7 @@ func (a *adapter) grow(now time.Time, r *reply) {
 		limit = max(int(a.usual.Seconds()*perSecond), nearMost)
 		late := a.late()
 		if !r.reused {
-			late += a.usual // for what a server does with a new connection
+			late += a.usual // for the server's work on a new connection
 		}
 		if r.wait <= late && r.whole <= bodyFactor*max(r.wait, a.usual) {
 			more = 1
@@ -174,7 +175,7 @@ func (a *adapter) grow(now time.Time, r *reply) {
 	a.jobs = min(a.jobs+more, limit)
 }
 
-// late is the time beyond which an answer is.
+// late returns the time beyond which an answer is late.
 func (a *adapter) late() time.Duration {
 	return max(a.usual*lateFactor/2+lateSlack, promptly)
 }
@@ -194,7 +195,7 @@ func (a *adapter) judge(now time.Time) {
 		a.usual -= max(a.usual-median, 0) / 4
 	case a.most == 0 || a.jobs <= DefaultJobs:
 		a.usual += (median - a.usual) / 8
-	case a.before.inVain(a.jobs, median):
+	case a.before.ineffective(a.jobs, median):
 		a.usual += (median - a.usual) / 2
 		a.jobs, a.before = a.before.jobs, judgement{}
 	default:
@@ -207,7 +208,7 @@ func (a *adapter) judge(now time.Time) {
 	}
 }
 
-// median returns the median of the times, and forgets them.
+// median returns the median of the times, and clears them.
 func (a *adapter) median() time.Duration {
 	slices.Sort(a.times)
 	m := a.times[len(a.times)/2]
@@ -215,15 +216,16 @@ func (a *adapter) median() time.Duration {
 	return m
 }
 
-// A judgement is what was found when the number was made smaller.
+// A judgement records the state when the number of requests was reduced.
 type judgement struct {
 	jobs   int
 	median time.Duration
 }
 
-// inVain reports whether answers got faster by it by less than a quarter of what
-// they should: then it is not for us that they are slow.
-func (j *judgement) inVain(jobs int, median time.Duration) bool {
+// ineffective reports whether the reduction made answers faster by less than a
+// quarter of the expected amount: then these requests are not the reason that
+// they are slow.
+func (j *judgement) ineffective(jobs int, median time.Duration) bool {
 	if j.jobs == 0 {
 		return false
 	}
@@ -231,9 +233,9 @@ func (j *judgement) inVain(jobs int, median time.Duration) bool {
 	return median > (hoped+3*j.median)/4
 }
 
-// failed notes a failure of the host, or on the way to it, that costs so much
-// credit; and at once, whatever the credit, where the host said that it is
-// asked too much, or fell silent. It reports whether the host is strained.
+// failed records a failure of the host or the connection, with its cost in
+// credit. It takes effect at once, whatever the credit, if the host reported
+// overload or fell silent. It reports whether the host is overloaded.
 func (a *adapter) failed(now time.Time, cost int, asked bool) bool {
 	if a.credit -= cost; a.credit >= -creditFirst && !asked {
 		return false
@@ -254,5 +256,5 @@ func (a *adapter) failed(now time.Time, cost int, asked bool) bool {
 	return true
 }
 
-// well reports whether failures are few among the answers.
+// well reports whether there are few failures among the answers.
 func (a *adapter) well() bool { return a.credit >= costStatus }

@@ -12,13 +12,14 @@ import (
 
 const sourceHost = "source.example"
 
-// A remote is a server with so many places, each of which answers after so long.
+// A remote is a server with a number of places, each of which answers after a
+// fixed time.
 type remote struct {
-	way    time.Duration // there and back
+	way    time.Duration // round trip time
 	work   time.Duration // in a place
 	places chan struct{}
 	body   time.Duration                    // to send the body
-	status func(n int, at time.Time) string // may answer otherwise: a status and header
+	status func(n int, at time.Time) string // may change the answer: a status and header
 	mu     sync.Mutex                       // guards the rest
 	now    int
 	most   int
@@ -57,7 +58,7 @@ func (s *remote) serve(w *wire, _ *http.Request, n int) {
 	}
 }
 
-// fetchAll gets n resources by so many workers, and returns how long it took.
+// fetchAll gets n resources with that many workers, and returns the duration.
 func fetchAll(t *testing.T, c *fetch.Client, n, workers int) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -80,8 +81,8 @@ func fetchAll(t *testing.T, c *fetch.Client, n, workers int) time.Duration {
 	return time.Since(start)
 }
 
-// A host that is near does not become far by having one place only, where most
-// answers have waited for others.
+// A near host with only one place, where most answers have waited for others,
+// does not count as far.
 func TestAdaptNearSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,8 +94,8 @@ func TestAdaptNearSlow(t *testing.T) {
 	})
 }
 
-// A short run opens no more connections than it begins with at a host that is
-// near, and a long one few more.
+// For a near host, a short run opens no more connections than the initial ones,
+// and a long run few more.
 func TestAdaptNear(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestAdaptNear(t *testing.T) {
 	})
 }
 
-// Where an answer takes its time on the way, that time is used for others.
+// If an answer has a high latency, other requests use the time.
 func TestAdaptFar(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,8 +123,7 @@ func TestAdaptFar(t *testing.T) {
 	})
 }
 
-// Where documents were read before, the first requests go by how far away they
-// were.
+// If documents were read before, the first requests depend on their latency.
 func TestAdaptFirst(t *testing.T) {
 	t.Parallel()
 	for way, want := range map[time.Duration]int{time.Millisecond: fetch.DefaultJobs, 30 * time.Millisecond: 30, time.Second: 64} {
@@ -142,7 +142,7 @@ func TestAdaptFirst(t *testing.T) {
 	}
 }
 
-// More under way than a host works on only wait in line there.
+// More requests than a host processes at once would only wait in its queue.
 func TestAdaptBusyHost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -172,7 +172,7 @@ func TestAdaptBusyHost(t *testing.T) {
 	}
 }
 
-// A host that gets slower for reasons of its own is not given up.
+// A host that becomes slower for reasons of its own is not given up.
 func TestAdaptSlowerHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -188,7 +188,8 @@ func TestAdaptSlowerHost(t *testing.T) {
 	})
 }
 
-// Few failures are chance: they neither slow the others down nor take long.
+// A few failures are chance: they neither slow down other requests nor take
+// long.
 func TestAdaptFaults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,13 +219,14 @@ func TestAdaptFaults(t *testing.T) {
 	})
 }
 
-// A host that has enough is asked less, at once; and more when it is over.
+// An overloaded host gets fewer requests at once, and more when the overload is
+// over.
 func TestAdaptStrain(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		answer string
-		pause  time.Duration // in which nobody asks
+		pause  time.Duration // without requests
 	}{
 		{"503", "503 x", 0},
 		{"503 with Retry-After", "503 x\r\nRetry-After: 2", 2 * time.Second},
@@ -272,7 +274,7 @@ func TestAdaptStrain(t *testing.T) {
 	}
 }
 
-// Room tells whom to ask next.
+// Room shows which host can take the next request.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

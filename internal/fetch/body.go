@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// FloorRate is the fewest bytes a second that must come over each FloorWindow
-	// of waiting for the body: a server that drips holds a connection and a place
-	// among Jobs for next to nothing. Only time spent waiting counts, so a slow
-	// reader, or a Bandwidth, does no harm; and there is no other limit on the time
-	// a transfer that moves may take.
+	// FloorRate is the minimum number of bytes a second in each FloorWindow of
+	// waiting for the body: a server that drips would occupy a connection and one
+	// of Jobs for next to nothing. Only time spent waiting counts, so a slow
+	// reader, or a Bandwidth, does no harm; and a transfer that progresses has no
+	// other time limit.
 	FloorRate   = 256
 	FloorWindow = 30 * time.Second
 
-	drainBytes = 16 << 10 // of an answer nobody reads: cheaper than a new connection
+	drainBytes = 16 << 10 // of an unneeded answer: cheaper than a new connection
 	drainTime  = time.Second
 	leastChunk = 4 << 10 // read at a time under a Bandwidth
 )
 
-// An answer is a Response and its Body: it counts, keeps the time, and gives
-// the place among Jobs back when the body is read or closed.
+// An answer is a Response and its Body: it counts bytes, measures time, and
+// releases its slot when the body is read or closed.
 type answer struct {
 	Response
 	client *Client
 	host   *host
-	parent context.Context // ends what is read; kept, for a Reader has no other way to know
+	parent context.Context // ends the reading; stored because a Reader has no context parameter
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	uri    string
@@ -42,15 +42,15 @@ type answer struct {
 	reply  reply
 	got    time.Time // when there was a connection
 
-	patience time.Duration // for a pause
+	patience time.Duration // maximum pause
 
 	src   io.ReadCloser
 	zip   *gzip.Reader
 	want  int64 // bytes announced
-	wire  int64 // bytes that came
-	given int64 // bytes handed on
+	wire  int64 // bytes received
+	given int64 // bytes returned
 	max   int64
-	err   error // sticks
+	err   error // sticky
 	floor floor
 	done  atomic.Bool
 }
@@ -59,7 +59,7 @@ func (a *answer) expire() {
 	a.cancel(fmt.Errorf("%w for %s", ErrTimeout, a.patience))
 }
 
-// finish gives back what the request held. It may be called again.
+// finish releases what the request held. It may be called again.
 func (a *answer) finish() {
 	if a.done.Swap(true) {
 		return
@@ -104,7 +104,7 @@ func (a *answer) Read(p []byte) (int, error) {
 func (a *answer) Close() error {
 	a.finish()
 	err := a.src.Close()
-	if a.zip != nil && a.err != nil { // else somebody might still be reading
+	if a.zip != nil && a.err != nil { // otherwise a caller might still be reading
 		zippers.Put(a.zip)
 		a.zip = nil
 	}
@@ -130,7 +130,7 @@ func (a *answer) read(p []byte) (int, error) {
 	case err == io.EOF && a.want >= 0 && a.wire < a.want:
 		return n, io.ErrUnexpectedEOF // of a range of unknown length
 	case err == io.EOF:
-		if n > 0 && c.opts.Bandwidth > 0 { // most small bodies come with their end
+		if n > 0 && c.opts.Bandwidth > 0 { // most small bodies arrive with their end
 			if werr := c.bandwidth.wait(a.parent, n); werr != nil {
 				return n, werr
 			}
@@ -148,7 +148,7 @@ func (a *answer) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// cause finds why the transport gave up.
+// cause determines why the transport failed.
 func (a *answer) cause(err error) error {
 	if a.parent.Err() != nil {
 		return context.Cause(a.parent)
@@ -159,18 +159,17 @@ func (a *answer) cause(err error) error {
 	return plain(err)
 }
 
-// discard ends an answer nobody wants to read, keeping its connection if
-// that is cheap.
+// discard ends an unneeded answer, keeping its connection if that is cheap.
 func (a *answer) discard() {
 	if a.done.Load() {
 		return
 	}
 	a.timer.Reset(drainTime)
-	_, _ = io.CopyN(io.Discard, a.src, drainBytes) // best effort: what fails is closed
+	_, _ = io.CopyN(io.Discard, a.src, drainBytes) // best effort: on failure the connection is closed
 	_ = a.Close()
 }
 
-// decode undoes a content coding that was asked for.
+// decode decodes a content coding that was requested.
 func (a *answer) decode() error {
 	switch coding := strings.ToLower(strings.TrimSpace(a.Header.Get("Content-Encoding"))); coding {
 	case "", "identity":
@@ -181,7 +180,7 @@ func (a *answer) decode() error {
 		switch err := a.zip.Reset(wire{a}); {
 		case err == nil:
 			return nil
-		case errors.Is(err, io.EOF) && a.wire == 0: // nothing, which some send as nothing
+		case errors.Is(err, io.EOF) && a.wire == 0: // an empty body, which some servers send without encoding it
 			a.zip = nil
 			return nil
 		default:
@@ -192,15 +191,15 @@ func (a *answer) decode() error {
 	}
 }
 
-// zippers are kept: each holds 40 KB and takes longer to make than to use.
+// zippers are pooled: each holds 40 KB and takes longer to create than to use.
 var zippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 
-// wire is the answer as it comes, before decompression.
+// wire reads the answer as received, before decompression.
 type wire struct{ a *answer }
 
 func (w wire) Read(p []byte) (int, error) { return w.a.read(p) }
 
-// A floor measures what comes in the time spent waiting for it.
+// A floor measures the bytes received in the time spent waiting for them.
 type floor struct {
 	spent time.Duration
 	bytes int

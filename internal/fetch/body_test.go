@@ -27,7 +27,7 @@ func zip(t testing.TB, s string) string {
 	return b.String()
 }
 
-// Answers that do not fit the request, or end in another way than they said.
+// Answers that do not match the request, or do not end as announced.
 func TestMisbehaviour(t *testing.T) {
 	t.Parallel()
 	type answer struct {
@@ -41,7 +41,7 @@ func TestMisbehaviour(t *testing.T) {
 		request fetch.Request
 		answer  answer
 		raw     string // instead of answer
-		want    string // the body; or, with a leading "!", what is in the error
+		want    string // the body; or, with a leading "!", a part of the error
 	}{
 		{name: "204", answer: answer{204, "", ""}, want: "!get http://source.example/a: status 204 No Content, but content was expected"},
 		{name: "205", answer: answer{205, "", ""}, want: "!status 205 Reset Content, but content was expected"},
@@ -150,7 +150,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// A caller that takes its time is no reason to give up.
+// A slow caller does not cause an error.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

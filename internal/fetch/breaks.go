@@ -8,24 +8,27 @@ import (
 )
 
 const (
-	// fewBreaks is how many bodies in a row a host breaks off before each is asked
-	// for only once.
+	// fewBreaks is how many consecutive truncated bodies a host may send before
+	// each resource is requested only once.
 	fewBreaks = 16
 
-	// mostBreaks is how many bodies in a row a host breaks off before resources fail
-	// without being asked for, but for one in each time that hosts are given.
+	// mostBreaks is how many consecutive truncated bodies a host may send before
+	// resources fail without a request, except for one in each period of the host's
+	// patience.
 	mostBreaks = 256
 
-	// samePlaces is how many tries of one request may break off at the same place.
+	// samePlaces is how many attempts of one request may break off at the same
+	// position.
 	samePlaces = 3
 
-	// leastPart is how many bytes of a body are progress, even if the rest is missing.
+	// leastPart is how many bytes of a body count as progress, even if the rest is
+	// missing.
 	leastPart = 64 << 10
 )
 
-// breaks count the bodies that a host broke off, one after the other. Whatever else
-// it answers, resources cannot be had from a host that finishes none. A body of
-// which a part came that is worth having counts for nothing, nor do documents.
+// breaks counts the consecutive bodies that a host truncated. If it completes none,
+// its resources are unavailable, whatever else it answers. Bodies of which a useful
+// part arrived do not count, nor do documents.
 type breaks struct {
 	host     string
 	patience time.Duration
@@ -33,12 +36,12 @@ type breaks struct {
 
 	mu    sync.Mutex // guards the rest
 	count int
-	since time.Time // of the first
+	since time.Time // of the first one
 	last  error
-	next  time.Time // when one may be asked for, once there were mostBreaks
+	next  time.Time // when the next request is allowed, once there were mostBreaks
 }
 
-// add takes in a body that broke off, and reports whether trying again is of no use.
+// add records a truncated body, and reports whether another attempt is useless.
 func (b *breaks) add(err *BodyError) (over bool) {
 	if b.off || err.Got >= leastPart || !err.Retryable() {
 		return false
@@ -56,14 +59,14 @@ func (b *breaks) add(err *BodyError) (over bool) {
 	return b.count >= fewBreaks
 }
 
-// finished takes in that a body came to its end.
+// finished records a complete body.
 func (b *breaks) finished() {
 	b.mu.Lock()
 	b.count = 0
 	b.mu.Unlock()
 }
 
-// pass returns an error if a resource must not be asked for now.
+// pass returns an error if a resource must not be requested now.
 func (b *breaks) pass() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +81,7 @@ func (b *breaks) pass() error {
 	return &HostError{Host: b.host, Since: b.since, Err: errBroken{b.last}}
 }
 
-// errBroken is why a host that answers is not asked.
+// errBroken is the reason why a host that answers gets no request.
 type errBroken struct{ error }
 
 func (e errBroken) Error() string {
@@ -91,14 +94,14 @@ func (e errBroken) Error() string {
 
 func (e errBroken) Unwrap() error { return e.error }
 
-// A place is where tries of one request broke off.
+// A place is the position where attempts of one request broke off.
 type place struct {
 	at    int64
 	times int
 }
 
-// again takes in that a try broke off after so many bytes of the whole, and reports
-// whether that was so too often.
+// again records that an attempt broke off after that many bytes of the whole, and
+// reports whether that happened too often.
 func (p *place) again(at int64) bool {
 	if p.at != at {
 		*p = place{at: at}

@@ -14,7 +14,8 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// fetchMany fetches n resources with 32 workers, and returns how many came.
+// fetchMany fetches n resources with 32 workers, and returns the number of
+// successes.
 func fetchMany(t *testing.T, c *fetch.Client, n int) (came int64, last error) {
 	t.Helper()
 	var next, good atomic.Int64

@@ -1,22 +1,22 @@
-// Package fetch is a polite HTTP client: it asks no faster than it may, tries
-// again where that can help, follows redirects under one policy, shows
-// credentials to nobody but the Source, and connects to no address a stranger
-// has no business to name.
+// Package fetch is a polite HTTP client: it limits its request rate, retries
+// where that can help, follows redirects under one policy, sends credentials
+// only to the Source, and connects only to addresses that strangers may name.
 //
-// A [Client] is made once per run and shared by everything that asks:
+// A [Client] is created once per run and shared by everything that sends
+// requests:
 //
 //	c, err := fetch.New(fetch.Options{Home: address})
 //	r, err := c.Get(ctx, fetch.Request{URI: uri})
 //	defer r.Body.Close()
 //	_, err = io.Copy(dst, r.Body)
 //
-// How many requests are under way at a host adapts to it: to how far away it
-// is, how fast it answers and what it says; see adapt.go. [Client.Room] tells
-// who has work for several hosts which of them takes more.
+// The number of concurrent requests adapts to each host: to its distance, its
+// speed and its responses; see adapt.go. [Client.Room] helps a caller with work
+// for several hosts to choose one that can take more.
 //
-// Get repeats a request until there is an answer. What happens while the body
-// is read is the caller's to repeat, for only the caller knows what to do with
-// the bytes that came; [Client.Fetch] helps with it.
+// Get repeats a request until there is an answer. After an error while reading
+// the body the caller decides whether to repeat it, because only the caller
+// knows what to do with the bytes already read; [Client.Fetch] helps with that.
 package fetch
 
 import (
@@ -34,44 +34,44 @@ import (
 )
 
 const (
-	// DefaultJobs is the number of requests under way per host at a time with
-	// which a Client that adapts begins: few enough for a small server.
+	// DefaultJobs is the initial number of concurrent requests per host of a Client
+	// that adapts: few enough for a small server.
 	DefaultJobs = 16
-	// MaxJobs caps what can be asked for, and what a Client that adapts comes
-	// to: at 50 ms of round trip enough for 10,000 answers a second.
+	// MaxJobs caps the number that can be configured, and that of a Client that
+	// adapts: with a round trip of 50 ms enough for 10,000 answers a second.
 	MaxJobs = 512
-	// MaxTries is how often one thing is asked for in all.
+	// MaxTries is the maximum number of attempts of one request.
 	MaxTries = 5
 	// MaxRedirects is how many redirects one request follows.
 	MaxRedirects = 10
-	// DefaultTimeout is how long a Source may think before it answers, and how
-	// long it may pause within an answer.
+	// DefaultTimeout is how long a Source may take to answer, and how long it may
+	// pause within an answer.
 	DefaultTimeout = 60 * time.Second
 
 	// MaxHeader caps the header of an answer, which is held in memory.
 	MaxHeader = 64 << 10
 
-	// leastConns is how many connections a host may have however few the Jobs,
-	// and how many for documents where all others are taken.
+	// leastConns is the minimum number of connections to a host however few the
+	// Jobs, and the number for documents when all others are taken.
 	leastConns = 8
 
 	idleConnTimeout = 60 * time.Second
-	dialTimeout     = 20 * time.Second // for one address; a dead one must not eat the whole Timeout
+	dialTimeout     = 20 * time.Second // for one address; an unreachable one must not use up the whole Timeout
 	readBuffer      = 16 << 10         // a small resource and its header in one read
-	wideBuffer      = 8 << 10          // of the connections beyond those a host begins with
+	wideBuffer      = 8 << 10          // of the connections beyond a host's initial ones
 	sessionCache    = 64               // TLS sessions kept for resumption
 
-	// What HTTP/2 may send ahead of its reader: what is held in memory.
+	// What HTTP/2 may send ahead of its reader, which is held in memory.
 	streamBuffer = 1 << 20
 	connBuffer   = 16 << 20
-	// A connection that is silent for so long is asked whether it is alive.
+	// A connection that is silent for this long is pinged.
 	pingAfter = 15 * time.Second
 
 	// OwnFiles is how many open files a process needs besides those of its
 	// requests: databases, locks, directories, standard streams.
 	OwnFiles = 24
 
-	filesPerJob = 4 // open at a time, at most: connection, content, and what else there is
+	filesPerJob = 4 // maximum number of open files per request: connection, content, and others
 )
 
 // ProxyEnvironment as [Options.Proxy] takes the proxy from the environment, by
@@ -97,29 +97,29 @@ type Options struct {
 	Netrc        string         // path of a netrc file; its entry for Home is used
 	Proxy        string         // URL of a proxy, or ProxyEnvironment; default: none
 	CAFile       string         // path of PEM certificates to trust besides the system's
-	RootCAs      *x509.CertPool // in place of CAFile and the system's; nil: those
+	RootCAs      *x509.CertPool // replaces CAFile and the system's certificates, unless nil
 	Timeout      time.Duration  // for the header of an answer, and for each pause within its body; default DefaultTimeout
-	Retries      int            // further tries after the first; default and most MaxTries-1, negative: none
-	Jobs         int            // requests under way per host, most MaxJobs; default: from DefaultJobs up to MaxJobs, as the host keeps up
+	Retries      int            // further attempts after the first; default and maximum MaxTries-1, negative: none
+	Jobs         int            // concurrent requests per host, at most MaxJobs; default: from DefaultJobs up to MaxJobs, adapted to the host
 	Rate         float64        // requests per second and host; default: no limit
 	Bandwidth    int64          // bytes per second for all bodies together; default: no limit
 	UserAgent    string         // default "lockstep"
 	AllowPrivate bool           // connect to private and loopback addresses
-	Ungated      bool           // ask hosts that fail everything all the same: the caller has a schedule for repeating requests
-	Home         *url.URL       // the Source as the user named it; see the package's guard and credentials
+	Ungated      bool           // send requests even to hosts that fail all of them: the caller has a schedule for repeating requests
+	Home         *url.URL       // the Source as the user named it; its host gets credentials and determines the allowed addresses
 	Logger       *slog.Logger   // default: discards
 }
 
 // A Client sends requests. It is safe for concurrent use.
 type Client struct {
 	opts      Options
-	lanes     [maxLanes]*http.Transport // those in use, and that for documents
-	streams   [maxLanes]*http.Transport // likewise, for hosts that speak HTTP/2
-	sends     *http.Transport           // of Do
+	lanes     [maxLanes]*http.Transport // the last is for documents
+	streams   [maxLanes]*http.Transport // the same for hosts that support HTTP/2
+	sends     *http.Transport           // for Do
 	guard     *guard
 	home      origin
 	homeHead  http.Header // for Home: with credentials
-	plainHead http.Header // for everybody else
+	plainHead http.Header // for all other hosts
 	secret    bool        // homeHead has more than plainHead
 	up        upgrade
 	hosts     hosts
@@ -129,12 +129,12 @@ type Client struct {
 	bytes     atomic.Int64
 }
 
-// HasHome reports whether the Source, as the user named it, is somewhere on the
-// network: then nothing it names is to be looked for among the files here.
+// HasHome reports whether the Source, as the user named it, is on the network:
+// then its documents must not refer to local files.
 func (c *Client) HasHome() bool { return c.home.host != "" }
 
-// New returns a Client. It reads the files the options name and fails, in
-// words, if an option cannot be used.
+// New returns a Client. It reads the files that the options name and returns a
+// descriptive error if an option is invalid.
 func New(o Options) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -161,7 +161,7 @@ func New(o Options) (*Client, error) {
 	if o.Jobs == 0 {
 		c.hosts.jobs, c.hosts.most = DefaultJobs, min(MaxJobs, max(OpenFiles()/filesPerJob, DefaultJobs))
 	}
-	// Where few files may be open, even the connections of a small server are too many.
+	// If few files may be open, even the connections for a small server are too many.
 	few := max((OpenFiles()-OwnFiles)/(2*filesPerJob), 1)
 	c.hosts.jobs, c.hosts.most = min(c.hosts.jobs, few), min(c.hosts.most, few)
 	c.hosts.lanes = lanesOf(c.hosts.jobs, c.hosts.most)
@@ -176,7 +176,7 @@ func New(o Options) (*Client, error) {
 		c.streams[i] = c.lanes[i] // the first has a connection already
 		if i > 0 {
 			c.streams[i] = c.transport(n, proxy, tls)
-			c.streams[i].MaxConnsPerHost = 1 // else a burst of requests dials as many
+			c.streams[i].MaxConnsPerHost = 1 // otherwise a burst of requests would open as many connections
 		}
 	}
 	c.lanes[laneDocument] = c.transport(leastConns, proxy, tls)
@@ -186,20 +186,20 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// transport returns one with up to conns connections to a host.
+// transport returns a transport with up to conns connections to a host.
 func (c *Client) transport(conns int, proxy func(*http.Request) (*url.URL, error), tls *tls.Config) *http.Transport {
 	t := &http.Transport{
 		Proxy:              c.guard.behind(proxy),
 		DialContext:        c.guard.dial,
 		TLSClientConfig:    tls.Clone(),
 		ForceAttemptHTTP2:  true,
-		DisableCompression: true, // our own, counted
-		// The default keeps two: thousands of connections for one sync.
+		DisableCompression: true, // decoded here, to count the bytes
+		// The default keeps two: a sync would open thousands of connections.
 		MaxIdleConns:           2 * conns,
 		MaxIdleConnsPerHost:    conns,
 		MaxConnsPerHost:        max(conns, leastConns),
 		IdleConnTimeout:        idleConnTimeout,
-		TLSHandshakeTimeout:    c.opts.Timeout, // of a connection nobody waits for any more, too
+		TLSHandshakeTimeout:    c.opts.Timeout, // also ends handshakes of connections that are no longer needed
 		MaxResponseHeaderBytes: MaxHeader,
 		ReadBufferSize:         readBuffer,
 		HTTP2: &http.HTTP2Config{
@@ -236,16 +236,17 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Requests returns how many requests were sent, each try and each hop counted.
+// Requests returns how many requests were sent, counting each attempt and each
+// redirect.
 func (c *Client) Requests() int64 { return c.requests.Load() }
 
-// Bytes returns how many bytes of bodies came over the wire.
+// Bytes returns how many bytes of bodies were received.
 func (c *Client) Bytes() int64 { return c.bytes.Load() }
 
-// Jobs returns how many requests the Client has under way per host at most.
+// Jobs returns the maximum number of concurrent requests per host.
 func (c *Client) Jobs() int { return max(c.hosts.jobs, c.hosts.most) }
 
-// Close closes the connections nobody uses. The Client can still be used.
+// Close closes idle connections. The Client can still be used.
 func (c *Client) Close() {
 	for _, t := range slices.Concat(c.lanes[:], c.streams[:]) {
 		if t != nil {
@@ -256,7 +257,7 @@ func (c *Client) Close() {
 }
 
 // Certificates returns the system's certificates and those of a PEM file; nil,
-// which stands for the system's, where file is empty.
+// which means the system's, if file is empty.
 func Certificates(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil // the system's

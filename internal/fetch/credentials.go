@@ -37,10 +37,10 @@ func defaultPort(scheme string) string {
 	return ""
 }
 
-// trusts reports whether what belongs to o may be shown to t: to the same
-// origin, or to the same host over TLS where o said http and no port of its
-// own. An o without a scheme, an address as people type it, trusts https; and
-// http only on the machine itself, lest a broken https uncover a password.
+// trusts reports whether t may receive credentials of o: if it is the same
+// origin, or the same host over TLS if o has http and no port of its own. An o
+// without a scheme, as users type it, trusts https; it trusts http only on the
+// local machine, so that a failing https does not reveal a password.
 func (o origin) trusts(t origin) bool {
 	if o.host == "" || o.host != t.host {
 		return false
@@ -62,7 +62,7 @@ func loopbackName(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// prepareHeaders builds the two headers nearly every request shares.
+// prepareHeaders builds the two headers that nearly all requests share.
 // Precedence of credentials: Header, BearerToken, the address itself, Netrc.
 func (c *Client) prepareHeaders() error {
 	c.plainHead = http.Header{
@@ -125,8 +125,8 @@ func basic(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-// netrcEntry finds the login for host: its machine entry, else the default
-// that follows all of them.
+// netrcEntry returns the login for host: that of its machine entry, else of the
+// default entry after all of them.
 func netrcEntry(text, host string) (login, password string, ok bool) {
 	var here, found bool
 	tokens := netrcTokens(text)
@@ -158,8 +158,8 @@ func netrcEntry(text, host string) (login, password string, ok bool) {
 	return login, password, found
 }
 
-// netrcTokens splits by blanks, without comments and without macros, which
-// reach to the next empty line. A quoted token may hold blanks.
+// netrcTokens splits text at blanks, without comments and without macros, which
+// end at the next empty line. A quoted token may contain blanks.
 func netrcTokens(text string) []string {
 	var tokens []string
 	macro := false

@@ -8,35 +8,35 @@ import (
 )
 
 const (
-	// maxDeferrals caps the documents that are remembered as deferred, each of which
-	// a Source may name.
+	// maxDeferrals caps the documents recorded as deferred, each of which a Source
+	// may name.
 	maxDeferrals = 1000
 
-	// MaxDeferral caps for how long a server may ask not to be asked again.
+	// MaxDeferral caps how long a server may defer requests.
 	MaxDeferral = 24 * time.Hour
 )
 
-// A Deferral is a document whose server asked for more patience than
+// A Deferral is a document whose server requested a longer wait than
 // [MaxRetryAfter].
 type Deferral struct {
 	URI       string    `json:"uri"` // without user and password
 	NotBefore time.Time `json:"not_before"`
-	Cause     string    `json:"cause"` // how the server answered
+	Cause     string    `json:"cause"` // the server's answer
 }
 
-// A DeferralError reports a document that was not asked for, because its server
-// asked earlier not to be asked again before a time.
+// A DeferralError reports a document that was not requested, because its server
+// has deferred requests until a time.
 type DeferralError struct{ Deferral }
 
 func (e *DeferralError) Error() string {
 	return "not asked again before " + e.NotBefore.UTC().Format(time.RFC3339) + ", as its server wishes: " + e.Cause
 }
 
-// DeferralsOf returns the documents that c does not ask for yet, by URI.
+// DeferralsOf returns the documents that c does not request yet, by URI.
 func DeferralsOf(c *Client) []Deferral { return c.deferrals.list(time.Now()) }
 
-// Defer has c not ask for documents before their time, as if their server had
-// just said so. Times further off than [MaxDeferral] are ignored.
+// Defer makes c not request documents before their time, as if their server had
+// just said so. Times further away than [MaxDeferral] are ignored.
 func Defer(c *Client, ds []Deferral) {
 	now := time.Now()
 	for _, d := range ds {
@@ -44,7 +44,7 @@ func Defer(c *Client, ds []Deferral) {
 	}
 }
 
-// deferrals are the documents that are not asked for yet.
+// deferrals are the documents that are not requested yet.
 type deferrals struct {
 	mu sync.Mutex // guards of
 	of map[string]Deferral
@@ -65,7 +65,7 @@ func (ds *deferrals) put(d Deferral, now time.Time) {
 	}
 }
 
-// check returns an error if uri must not be asked for yet.
+// check returns an error if uri must not be requested yet.
 func (ds *deferrals) check(uri string, now time.Time) error {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()

@@ -5,11 +5,11 @@ import (
 	"net"
 )
 
-// Dialer returns a function that connects for an http.Transport, to addresses
-// strangers have named: every address is checked at the moment of dialling, after
-// the resolver has spoken. Link-local, multicast and unspecified addresses are
-// refused always, private and loopback ones unless allowPrivate, each with an
-// [AddressError]. It is safe for concurrent use.
+// Dialer returns a dial function for an http.Transport that connects to addresses
+// that strangers have named: every address is checked when it is dialled, after
+// name resolution. It always refuses link-local, multicast and unspecified
+// addresses, and private and loopback ones unless allowPrivate, each with an
+// [AddressError]. The function is safe for concurrent use.
 func Dialer(allowPrivate bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return newGuard(nil, allowPrivate).dial
 }

@@ -2,11 +2,12 @@ package fetch
 
 import "net/http"
 
-// Do sends r as it is: once, and without following redirects. It is for what
-// asks for no document or resource, as requests to hubs and streams of events,
-// which may be open for days, and counts against no limit. Credentials go to
-// Home alone, and the guard knows no exception. The header of the answer has to
-// come within [Options.Timeout]; how long the body may take, r's context says.
+// Do sends r unchanged: once, and without following redirects. It is for
+// requests other than those for documents and resources, such as requests to
+// hubs and event streams, which may be open for days; it counts against no
+// limit. It sends credentials only to Home, and its address check has no
+// exceptions. The header of the answer must arrive within [Options.Timeout];
+// r's context limits the body.
 func (c *Client) Do(r *http.Request) (*http.Response, error) {
 	u, err := c.secured(r.Context(), r.URL)
 	if err != nil {

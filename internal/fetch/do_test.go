@@ -11,8 +11,9 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// TestDo sends what is no GET of a document: as it is, with credentials for
-// Home alone, following no redirect, and to no address a stranger may not name.
+// TestDo sends requests other than a GET of a document: unchanged, with
+// credentials only for Home, without following redirects, and to no forbidden
+// address.
 func TestDo(t *testing.T) {
 	t.Parallel()
 	seen := make(chan *http.Request, 10)
@@ -39,7 +40,7 @@ func TestDo(t *testing.T) {
 		_ = resp.Body.Close()
 		if first := <-seen; i > 0 {
 			seen <- first
-		} else if first.Header.Get("Authorization") != "" { // asks whether the Source has https
+		} else if first.Header.Get("Authorization") != "" { // determines whether the Source has https
 			t.Errorf("the first request over http carries credentials")
 		}
 		got := <-seen

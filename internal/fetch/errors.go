@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// Causes callers branch on.
+// Causes that callers distinguish.
 var (
 	// ErrTooLarge reports a body beyond [Request.MaxBytes].
 	ErrTooLarge = errors.New("larger than the limit")
 	// ErrTooSlow reports a body that trickles below the floor; see [FloorRate].
 	ErrTooSlow = errors.New("slower than the floor")
-	// ErrTimeout reports that nothing came for [Options.Timeout].
+	// ErrTimeout reports that nothing was received for [Options.Timeout].
 	ErrTimeout = errors.New("no data")
-	// ErrEncoding reports a content coding that was not asked for.
+	// ErrEncoding reports a content coding that was not requested.
 	ErrEncoding = errors.New("content coding not asked for")
 )
 
-// An Error says which request failed and why.
+// An Error describes a failed request.
 type Error struct {
-	URI   string   // as asked for
-	Chain []string // where redirects led, in order
+	URI   string   // as requested
+	Chain []string // targets of redirects, in order
 	Tries int
 	Err   error
 }
@@ -57,15 +57,15 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// A StatusError is a final answer other than the one asked for.
+// A StatusError is a final answer with another status than requested.
 type StatusError struct {
-	URI        string // that gave it
+	URI        string // that sent it
 	Status     int
-	Want       string        // what was expected, where that is not plain
-	RetryAfter time.Duration // as the server asked; zero if it did not
-	NotBefore  time.Time     // when it may be asked again, if RetryAfter is longer than MaxRetryAfter
+	Want       string        // what was expected, unless that is obvious
+	RetryAfter time.Duration // requested by the server; zero if not
+	NotBefore  time.Time     // when the next request is allowed, if RetryAfter is longer than MaxRetryAfter
 	Header     http.Header
-	Body       []byte // the begin of it, where [Request.ErrorBody] wanted it
+	Body       []byte // the beginning of it, if [Request.ErrorBody] requested it
 }
 
 func (e *StatusError) Error() string {
@@ -93,7 +93,7 @@ func StatusOf(err error) (int, bool) {
 
 // A RedirectError is a redirect that was not followed.
 type RedirectError struct {
-	To     string // as the Location header has it
+	To     string // value of the Location header
 	Reason string
 }
 
@@ -104,10 +104,10 @@ func (e *RedirectError) Error() string {
 	return "redirect to " + Printable(withoutUser(e.To)) + " not followed: " + e.Reason
 }
 
-// A RangeError is an answer to a range request that does not fit it.
+// A RangeError reports an answer to a range request that does not match it.
 type RangeError struct {
-	From         int64  // asked for
-	ContentRange string // answered
+	From         int64  // requested
+	ContentRange string // received
 	Reason       string
 }
 
@@ -117,9 +117,9 @@ func (e *RangeError) Error() string {
 
 // A BodyError reports a body that could not be read to its end.
 type BodyError struct {
-	URI  string // as asked for
-	Got  int64  // bytes of the body that came, as sent
-	Want int64  // bytes announced; -1 if none were
+	URI  string // as requested
+	Got  int64  // bytes of the body received, as sent
+	Want int64  // bytes announced; -1 if unknown
 	Err  error
 }
 
@@ -137,13 +137,13 @@ func (e *BodyError) Error() string {
 
 func (e *BodyError) Unwrap() error { return e.Err }
 
-// Retryable reports whether reading the body may succeed when tried again.
+// Retryable reports whether another attempt to read the body may succeed.
 func (e *BodyError) Retryable() bool {
 	return !errors.Is(e.Err, ErrTooLarge) && !errors.Is(e.Err, ErrEncoding) && !errors.Is(e.Err, ErrChanged) && !errors.Is(e.Err, ErrTooSlow) &&
 		!errors.Is(e.Err, context.Canceled) && !errors.Is(e.Err, context.DeadlineExceeded)
 }
 
-// retryable reports whether a request that ended in err may be sent again.
+// retryable reports whether a request that failed with err may be sent again.
 func retryable(err error) bool {
 	var (
 		status    *StatusError
@@ -189,7 +189,7 @@ var (
 	errClosed     = errors.New("connection closed without an answer")
 )
 
-// plain gives the transport's errors words for people.
+// plain replaces the transport's errors by readable ones.
 func plain(err error) error {
 	var (
 		record  tls.RecordHeaderError
@@ -197,7 +197,7 @@ func plain(err error) error {
 	)
 	switch {
 	case errors.As(err, &address):
-		return address // without the dialler's words, which say the address again
+		return address // without the dialler's text, which repeats the address
 	case strings.Contains(err.Error(), "server response headers exceeded"), strings.Contains(err.Error(), "response header list larger than"):
 		return errHeaderSize
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"), errors.As(err, &record):

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// What tests rule: the network below the guard, and the resolver.
+// What tests control: the network below the guard, and the resolver.
 
 func (c *Client) SetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	for _, t := range slices.Concat(c.lanes[:], c.streams[:]) {
@@ -31,7 +31,7 @@ func (c *Client) CheckAddress(ctx context.Context, host, address string) error {
 	return check(host, address, limit)
 }
 
-// SetProxy lets proxy choose, as the environment would.
+// SetProxy makes proxy choose, like the environment would.
 func (c *Client) SetProxy(proxy func(*http.Request) (*url.URL, error)) {
 	for _, t := range slices.Concat(c.lanes[:], c.streams[:]) {
 		if t != nil {

@@ -11,30 +11,31 @@ import (
 )
 
 const (
-	// gateMisses is how many requests in a row a host has to fail before the
-	// others wait until a probe succeeds.
+	// gateMisses is how many consecutive requests to a host must fail before the
+	// others wait for a successful probe.
 	gateMisses = 16
-	// maxGateMisses caps it where probes succeed and requests go on failing.
+	// maxGateMisses caps that number when probes succeed but requests continue to
+	// fail.
 	maxGateMisses = 4096
 
 	// GiveUpAfter is how long a host may fail every request and every probe before
-	// what is left for it fails at once; GiveUpTimeouts times Options.Timeout, if
-	// that is less. After as long again a further probe is sent.
+	// its remaining requests fail at once; GiveUpTimeouts times Options.Timeout, if
+	// that is less. After the same time again a further probe is sent.
 	GiveUpAfter    = time.Minute
 	GiveUpTimeouts = 3
 
-	firstProbe   = time.Second // from one probe to the next; doubles
+	firstProbe   = time.Second // between probes; doubles
 	mostProbe    = 10 * time.Second
 	probeTimeout = 10 * time.Second
 )
 
 // A HostError reports a request that was not sent, because its host has failed
-// everything for [GiveUpAfter], or asked not to be asked before a time.
+// all requests for [GiveUpAfter], or has refused requests until a time.
 type HostError struct {
 	Host      string
-	Since     time.Time // since when it has failed
-	NotBefore time.Time // when it may be asked again, as it said; zero if it said nothing
-	Err       error     // how it failed last
+	Since     time.Time // time of the first failure
+	NotBefore time.Time // when the next request is allowed according to the host; zero if unknown
+	Err       error     // the last failure
 }
 
 func (e *HostError) Error() string {
@@ -46,32 +47,32 @@ func (e *HostError) Error() string {
 
 func (e *HostError) Unwrap() error { return e.Err }
 
-// A gate keeps requests from a host that is not there. It is open while the host
-// answers. When the host has failed gateMisses requests in a row, one request at
-// a time sends a probe and the others wait; the answer to a probe opens the gate.
-// When no probe has succeeded for patience, those that wait and those that come
-// later fail at once, but for a probe now and then.
+// A gate holds back requests to a host that is unavailable. It is open while the
+// host answers. After gateMisses consecutive failures, one request at a time
+// sends a probe and the others wait; an answer to a probe opens the gate. If no
+// probe has succeeded for patience, waiting and later requests fail at once,
+// except for a probe from time to time.
 type gate struct {
 	host     string
 	patience time.Duration
 	off      bool // always open
 
 	mu      sync.Mutex // guards the rest
-	misses  int        // failures since the host answered
-	most    int        // misses that call for a probe; 0: gateMisses
-	first   time.Time  // of the misses
+	misses  int        // failures since the last answer
+	most    int        // misses that require a probe; 0: gateMisses
+	first   time.Time  // first of the misses
 	last    error
 	down    bool
 	probing bool
-	next    time.Time     // when to probe again
+	next    time.Time     // of the next probe
 	pause   time.Duration // between probes
-	closed  *HostError    // what requests fail with; nil: they wait
+	closed  *HostError    // error of all requests; nil: they wait
 	until   time.Time     // while closed
-	changed chan struct{} // closed when the state changes; nil: no request waits
+	changed chan struct{} // closed when the state changes; nil: no request is waiting
 }
 
-// pass waits until u may be asked. probe sends a probe and reports whether the
-// host answered it.
+// pass waits until a request to u is allowed. probe sends a probe and reports
+// whether the host answered it.
 func (g *gate) pass(ctx context.Context, probe func(context.Context) error) error {
 	for {
 		g.mu.Lock()
@@ -82,7 +83,7 @@ func (g *gate) pass(ctx context.Context, probe func(context.Context) error) erro
 			g.mu.Unlock()
 			return err
 		case !g.down:
-			g.closed = nil // its time is over
+			g.closed = nil // it has expired
 			g.mu.Unlock()
 			return nil
 		case !g.probing && !now.Before(g.next):
@@ -117,17 +118,17 @@ func (g *gate) pass(ctx context.Context, probe func(context.Context) error) erro
 	}
 }
 
-// probed takes in how a probe ended.
+// probed records the result of a probe.
 func (g *gate) probed(ctx context.Context, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	defer g.broadcast()
 	g.probing = false
 	if ctx.Err() != nil {
-		return // who probes next finds out
+		return // the next probe decides
 	}
 	if err == nil {
-		// It is there. If it goes on failing requests, that is for their resources.
+		// The host is available. Further failures concern individual resources.
 		g.down, g.closed, g.misses = false, nil, 0
 		g.most = min(2*max(g.most, gateMisses), maxGateMisses)
 		return
@@ -142,13 +143,13 @@ func (g *gate) probed(ctx context.Context, err error) {
 	}
 }
 
-// close fails requests until a time. The lock is held.
+// close makes requests fail until a time. The caller holds the lock.
 func (g *gate) close(until, notBefore time.Time) {
 	g.closed, g.until = &HostError{Host: g.host, Since: g.first, NotBefore: notBefore, Err: g.last}, until
 }
 
-// missed takes in a failure of the host, and reports whether requests in a row
-// have failed though a probe found the host there: then to try again is of no use.
+// missed records a failure of the host, and reports whether consecutive requests
+// have failed though a probe was successful: then another attempt is useless.
 func (g *gate) missed(err error) (troubled bool) {
 	if g.off {
 		return false
@@ -167,7 +168,7 @@ func (g *gate) missed(err error) (troubled bool) {
 	return g.most > 0
 }
 
-// answered takes in that the host has answered.
+// answered records an answer of the host.
 func (g *gate) answered() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -181,7 +182,8 @@ func (g *gate) answered() {
 	g.broadcast()
 }
 
-// shut fails requests before a time, because the host said so with err.
+// shut makes requests before a time fail, because the host requested it with
+// err.
 func (g *gate) shut(err error, until time.Time, said bool) {
 	if g.off {
 		return
@@ -223,8 +225,8 @@ func (g *gate) idle() bool {
 	return !g.down && g.changed == nil && (g.closed == nil || time.Now().After(g.until))
 }
 
-// probe asks the host of u for the head of its root: whatever it says of that, it
-// is there, unless it says that it cannot answer just now.
+// probe sends a HEAD request for the root of u's host: after any answer the host
+// counts as available, unless the answer says that it is temporarily unavailable.
 func (c *Client) probe(ctx context.Context, u *url.URL) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, min(c.opts.Timeout, probeTimeout), fmt.Errorf("%w for %s", ErrTimeout, min(c.opts.Timeout, probeTimeout)))
 	defer cancel()
@@ -248,8 +250,8 @@ func (c *Client) probe(ctx context.Context, u *url.URL) error {
 	return nil
 }
 
-// NotBefore returns when what failed with err may be asked for again, where the
-// server asked for more patience than [MaxRetryAfter]; else the zero time.
+// NotBefore returns the earliest time of another request after err, if the
+// server requested a longer wait than [MaxRetryAfter]; otherwise the zero time.
 func NotBefore(err error) time.Time {
 	if host, ok := errors.AsType[*HostError](err); ok && !host.NotBefore.IsZero() {
 		return host.NotBefore
@@ -263,8 +265,8 @@ func NotBefore(err error) time.Time {
 	return time.Time{}
 }
 
-// Passing reports whether err is one that may be gone a while later: a server
-// that failed or was not there, or a transfer that broke off or was too slow.
+// Passing reports whether err may be temporary: the server failed or was
+// unavailable, or a transfer broke off or was too slow.
 func Passing(err error) bool {
 	if !NotBefore(err).IsZero() {
 		return false

@@ -17,8 +17,8 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// getMany gets n resources with as many workers as a run has, and returns how
-// many came, how many failed and how long it took.
+// getMany gets n resources with as many workers as a run has, and returns the
+// numbers of successes and failures and the duration.
 func getMany(t *testing.T, c *fetch.Client, n, workers int, path func(i int) string) (came, failed int64, took time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -45,7 +45,7 @@ func getMany(t *testing.T, c *fetch.Client, n, workers int, path func(i int) str
 
 func numbered(i int) string { return fmt.Sprintf("/%d", i) }
 
-// refusing makes a Client's host refuse connections while down says so.
+// refusing makes a Client's host refuse connections while down returns true.
 func refusing(c *fetch.Client, down func() bool, serve func(net.Conn)) {
 	c.SetDial(func(context.Context, string, string) (net.Conn, error) {
 		if down() {
@@ -147,8 +147,8 @@ func TestAHostThatWasGivenUpIsProbedAgain(t *testing.T) {
 	})
 }
 
-// Resources that always fail, however many in a row, do not keep the others of
-// their host from coming.
+// Resources that always fail, even many in a row, do not prevent other
+// resources of their host from being fetched.
 func TestNoResourceDelaysTheOthersOfItsHost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

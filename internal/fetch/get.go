@@ -18,63 +18,63 @@ type Request struct {
 	URI             string
 	IfNoneMatch     string // an entity tag, or several, as in the header
 	IfModifiedSince string // an HTTP date, as in the header
-	RangeFrom       int64  // ask for the bytes from here on, if above zero
+	RangeFrom       int64  // request the bytes from here on, if above zero
 	RangeTo         int64  // up to this one, if above zero
-	RangeLast       int64  // ask for the last so many bytes instead, if above zero
-	IfRange         string // ask for the range only if this validator still holds
-	anonymous       bool   // without credentials, whoever is asked
-	NoCache         bool   // ask caches on the way to look again
-	AcceptGzip      bool   // take the body compressed for the way, and undo it
-	ErrorBody       int64  // keep so many bytes of the body of an answer from status 400 on, for [StatusError.Body]
+	RangeLast       int64  // request this many bytes at the end instead, if above zero
+	IfRange         string // request the range only if this validator still matches
+	anonymous       bool   // without credentials, for any host
+	NoCache         bool   // ask caches to revalidate
+	AcceptGzip      bool   // accept a compressed body, and decompress it
+	ErrorBody       int64  // store this many bytes of the body of an answer with status 400 or above, for [StatusError.Body]
 	MaxBytes        int64  // cap on the body, after decompression; zero: none
 	Header          http.Header
 
-	// Post, if it is not nil, is sent as the body of a POST, with PostType as its
-	// media type. The request must be safe to repeat. A redirect that would make a
-	// GET of it is not followed.
+	// Post, if not nil, is sent as the body of a POST, with PostType as its media
+	// type. The request must be safe to repeat. A redirect that would change it to
+	// a GET is not followed.
 	Post     []byte
 	PostType string
 
-	// Document says that what is asked for may be read while other requests
-	// are sent on account of it. It does not wait for one of Jobs, but counts.
+	// Document means that the response may be read while other requests are sent
+	// because of it. The request does not wait for one of Jobs, but counts.
 	Document bool
-	// Once says not to try again.
+	// Once disables retries.
 	Once bool
-	// Redirect, if set, is asked before a redirect is followed and may refuse.
+	// Redirect, if set, is called before a redirect is followed and may refuse it.
 	Redirect func(from, to *url.URL) error
 }
 
-// A Response is an answer of status 200, 203, 206 or 304. Its Body is never
-// nil, and has to be closed.
+// A Response is an answer with status 200, 203, 206 or 304. Its Body is never
+// nil; the caller must close it.
 type Response struct {
 	Status int
 	URI    string // that answered, after redirects
 	Chain  []string
-	Moved  string // where permanent redirects (301, 308) led before any other did; "" if there was none
+	Moved  string // target of permanent redirects (301, 308) that preceded all others; "" if there was none
 	Header http.Header
-	Length int64 // of Body; -1 if not known
+	Length int64 // of Body; -1 if unknown
 	Range  Range // of Body within the whole, for status 206
 	Body   io.ReadCloser
 }
 
-// Range is the part of a whole that an answer of status 206 holds.
+// Range is the part that an answer with status 206 contains.
 type Range struct {
 	First, Last int64
-	Total       int64 // -1 if not known
+	Total       int64 // -1 if unknown
 }
 
-// Get sends r and returns the answer, if it is one to r: 200 or 203; 206 only
-// if a range was asked for and just that range came; 304 only if r was
-// conditional. All else is an error, an [*Error]. What may pass is tried again.
+// Get sends r and returns a matching answer: status 200 or 203; 206 only if a
+// range was requested and exactly that range was received; 304 only if r was
+// conditional. Any other answer is an [*Error]. Temporary failures are retried.
 func (c *Client) Get(ctx context.Context, r Request) (*Response, error) {
 	return c.get(ctx, &r, new(attempts))
 }
 
-// Fetch gets *r and hands the answer to use, which reads the body and returns
-// the error of reading it, as it is or wrapped. If the body broke off and can
-// be had again, *r is sent again; use may change *r for that, to ask for the
-// rest. The tries count together with those of Get. The Body is closed when
-// use returns.
+// Fetch sends *r and passes the answer to use, which reads the body and returns
+// the error of reading it, possibly wrapped. If the body broke off and another
+// attempt may help, *r is sent again; use may change *r for that, to request
+// the rest. The attempts count together with those of Get. The Body is closed
+// when use returns.
 func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) error) error {
 	var at attempts
 	var broke place
@@ -85,7 +85,7 @@ func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) erro
 			return err
 		}
 		err = use(resp)
-		_ = resp.Body.Close() // errors of reading are what counts, and use has them
+		_ = resp.Body.Close() // the errors that matter are those of reading, which use has
 		var body *BodyError
 		if err == nil || !errors.As(err, &body) || !body.Retryable() {
 			return err
@@ -125,7 +125,7 @@ func (c *Client) get(ctx context.Context, r *Request, at *attempts) (*Response, 
 			c.deferrals.put(Deferral{URI: r.URI, NotBefore: until, Cause: Printable(err.Error())}, time.Now())
 		}
 		if _, unsent := errors.AsType[*HostError](err); unsent {
-			final.Tries-- // it was not asked
+			final.Tries-- // no request was sent
 			return nil, final
 		}
 		if !retryable(err) && NotBefore(err).IsZero() {
@@ -146,7 +146,7 @@ func (c *Client) get(ctx context.Context, r *Request, at *attempts) (*Response, 
 	}
 }
 
-// follow sends r to u and on along redirects, to the first answer that is none.
+// follow sends r to u and follows redirects, to the first other answer.
 func (c *Client) follow(ctx context.Context, r *Request, u *url.URL, tries int) (*Response, []string, error) {
 	var chain []string
 	moved, forGood := "", true
@@ -182,8 +182,8 @@ func (c *Client) follow(ctx context.Context, r *Request, u *url.URL, tries int) 
 	}
 }
 
-// enter waits until h, the host of u, is there and may be asked once more, and
-// takes a slot.
+// enter waits until h, the host of u, is available and may get another request,
+// and takes a slot.
 func (c *Client) enter(ctx context.Context, h *host, u *url.URL, doc bool) (lane, error) {
 	for {
 		if err := h.gate.pass(ctx, func(ctx context.Context) error { return c.probe(ctx, u) }); err != nil {
@@ -197,8 +197,8 @@ func (c *Client) enter(ctx context.Context, h *host, u *url.URL, doc bool) (lane
 	}
 }
 
-// send sends one request to u and returns its answer, whatever it is. tries is
-// how often it was tried, this time included.
+// send sends one request to u and returns its answer. tries is the number of
+// attempts, including this one.
 func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*answer, error) {
 	h := c.hosts.get(hostOf(u))
 	if !r.Document && r.Post == nil {
@@ -230,26 +230,26 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		return nil, plain(err)
 	}
 	if a.timer.Stop() && (resp.ContentLength < 0 || resp.ContentLength > smallBody) {
-		a.patience = c.opts.Timeout // to begin again costs more than to wait
+		a.patience = c.opts.Timeout // starting again costs more than waiting
 	}
 	if !retryStatus(resp.StatusCode) {
 		h.gate.answered()
 	}
 	a.reply.wait = time.Since(a.got)
 	a.reply.major = resp.ProtoMajor
-	a.reply.reused = a.reply.reused || resp.Close // then none ever is
+	a.reply.reused = a.reply.reused || resp.Close // then none can be reused
 	a.Status, a.URI, a.Header, a.Length = resp.StatusCode, u.String(), resp.Header, resp.ContentLength
 	a.src, a.want, a.Body = resp.Body, a.Length, a
-	if c.opts.Bandwidth > 0 { // of small resources the header is most of it
+	if c.opts.Bandwidth > 0 { // for small resources it is most of the transfer
 		if err := c.bandwidth.wait(ctx, headerBytes(resp.Header)); err != nil {
-			_ = a.Close() // err says more
+			_ = a.Close() // err is more important
 			return nil, err
 		}
 	}
 	return a, nil
 }
 
-// headerBytes returns about how many bytes a header has on the wire.
+// headerBytes returns the approximate size of a header in a message.
 func headerBytes(h http.Header) int {
 	n := len("HTTP/1.1 200 OK\r\n\r\n")
 	for name, values := range h {
@@ -280,8 +280,8 @@ func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, t *http.
 	return t.RoundTrip(req)
 }
 
-// header returns the header of r for u. Where r adds nothing, it is shared:
-// the transport does not write to it.
+// header returns the header of r for u. If r adds nothing, it is shared: the
+// transport does not write to it.
 func (c *Client) header(r *Request, u *url.URL) http.Header {
 	h := c.plainHead
 	if !r.anonymous && c.trusted(u) {
@@ -328,12 +328,12 @@ func (c *Client) header(r *Request, u *url.URL) http.Header {
 	return own
 }
 
-// ranged reports whether r asks for a part.
+// ranged reports whether r requests a part.
 func (r *Request) ranged() bool { return r.RangeFrom > 0 || r.RangeTo > 0 || r.RangeLast > 0 }
 
 func (r *Request) conditional() bool { return r.IfNoneMatch != "" || r.IfModifiedSince != "" }
 
-// accept checks that a answers r, and makes its Body what r asked for.
+// accept checks that a matches r, and prepares its Body accordingly.
 func (a *answer) accept(r *Request) error {
 	unwanted := func(want string) error {
 		return &StatusError{URI: a.URI, Status: a.Status, Want: want, Header: a.Header}
@@ -364,7 +364,7 @@ func (a *answer) accept(r *Request) error {
 			err.NotBefore = now.Add(err.RetryAfter)
 		}
 		if r.ErrorBody > 0 && a.Status >= 400 && (!r.AcceptGzip || a.decode() == nil) {
-			err.Body, _ = io.ReadAll(io.LimitReader(a, r.ErrorBody)) // as far as it can be had: the status is the answer
+			err.Body, _ = io.ReadAll(io.LimitReader(a, r.ErrorBody)) // as far as available: the status is the result
 		}
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// An AddressError reports a connection that was not made because a stranger
-// has no business to name that address.
+// An AddressError reports a connection that was refused because strangers may
+// not name that address.
 type AddressError struct {
-	Host  string // as the URI has it
+	Host  string // as in the URI
 	Addr  netip.Addr
 	Class string // "loopback", "private", "link-local", "multicast", "unspecified", "reserved"
 }
@@ -33,7 +33,7 @@ func (e *AddressError) Error() string {
 	return s
 }
 
-// class is how far an address is from the open internet.
+// class is the distance of an address from the public internet.
 type class uint8
 
 const (
@@ -58,7 +58,7 @@ var (
 	siteLocal   = netip.MustParsePrefix("fec0::/10")      // RFC 3879, obsolete
 )
 
-// classify says what kind of address a is, IPv4 within IPv6 taken as IPv4.
+// classify returns the class of a; IPv4 within IPv6 counts as IPv4.
 func classify(a netip.Addr) (class, string) {
 	a = a.Unmap().WithZone("")
 	switch {
@@ -84,10 +84,10 @@ func classify(a netip.Addr) (class, string) {
 	return public, ""
 }
 
-// CheckHost refuses, with an [*AddressError], a host that is written as an
-// address a stranger has no business to name, or as a name that always stands
-// for one; private and loopback ones pass with allowPrivate. Of other names it
-// knows nothing: what they resolve to is checked when they are dialled.
+// CheckHost returns an [*AddressError] for a host written as an address that
+// strangers may not name, or as a name that always means one; with allowPrivate
+// it accepts private and loopback ones. It accepts all other names: their
+// addresses are checked when they are dialled.
 func CheckHost(host string, allowPrivate bool) error {
 	limit := public
 	if allowPrivate {
@@ -107,7 +107,8 @@ func CheckHost(host string, allowPrivate bool) error {
 	return nil
 }
 
-// embedded returns the IPv4 address a translator would send a's packets to.
+// embedded returns the IPv4 address to which a translator would send a's
+// packets.
 func embedded(a netip.Addr) (netip.Addr, bool) {
 	b := a.As16()
 	switch {
@@ -123,14 +124,14 @@ func embedded(a netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// A guard checks every address at the moment of dialling, after the resolver
-// has spoken, so that no name and no spelling gets around it. Link-local,
-// multicast and unspecified addresses are refused always. Private ones pass if
-// the user's own address of the Source is private, loopback ones if it is on
-// loopback (which lets private ones pass, too), all with AllowPrivate.
+// A guard checks every address when it is dialled, after name resolution, so
+// that no name and no spelling bypasses it. It always refuses link-local,
+// multicast and unspecified addresses. It allows private ones if the user's own
+// address of the Source is private, loopback ones if that is on loopback (which
+// also allows private ones), and all of them with AllowPrivate.
 type guard struct {
 	home    string   // host of the Source
-	allow   class    // the farthest class that passes, whatever Home is
+	allow   class    // the most restricted class that is always allowed
 	proxies sync.Map // host:port of the user's proxies
 	dialer  net.Dialer
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
@@ -172,10 +173,10 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	return prompt(c), nil
 }
 
-// limit returns the farthest class host may be dialled at.
+// limit returns the most restricted class that host may have.
 func (g *guard) limit(ctx context.Context, host, address string) (class, error) {
 	if _, ok := g.proxies.Load(address); ok {
-		return loopback, nil // the user's own choice of proxy
+		return loopback, nil // the user has chosen the proxy
 	}
 	if g.allow == loopback {
 		return loopback, nil
@@ -187,7 +188,7 @@ func (g *guard) limit(ctx context.Context, host, address string) (class, error) 
 	return is, nil
 }
 
-// check refuses address unless its class is at most limit.
+// check refuses address if its class is more restricted than limit.
 func check(host, address string, limit class) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -199,9 +200,9 @@ func check(host, address string, limit class) error {
 	return nil
 }
 
-// behind returns proxy, a choice of proxies, with what the guard has to know
-// of it: which addresses are proxies, and that a URI whose host is written as a
-// forbidden address is refused. More cannot be checked where a proxy dials.
+// behind wraps proxy, which chooses proxies: it records which addresses are
+// proxies, and refuses a URI whose host is written as a forbidden address. No
+// other check is possible when a proxy connects.
 func (g *guard) behind(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	if proxy == nil {
 		return nil
@@ -227,7 +228,7 @@ func (g *guard) checkLiteral(ctx context.Context, host string) error {
 	}
 	limit := g.allow
 	if is, err := g.homeClass(ctx); err == nil {
-		limit = max(limit, is) // else Home is a name only the proxy knows
+		limit = max(limit, is) // otherwise only the proxy can resolve Home
 	}
 	if c, name := classify(a); c > limit {
 		return &AddressError{Host: host, Addr: a.Unmap(), Class: name}
@@ -235,9 +236,9 @@ func (g *guard) checkLiteral(ctx context.Context, host string) error {
 	return nil
 }
 
-// homeClass settles once what kind of address Home is at: before the first
-// connection, so that a name cannot turn inward later. A name with any public
-// address is public.
+// homeClass determines the class of Home's address once, before the first
+// connection, so that a name cannot change to an internal address later. A name
+// with any public address is public.
 func (g *guard) homeClass(ctx context.Context) (class, error) {
 	g.mu.Lock()
 	settled, is := g.settled, g.homeIs
@@ -255,7 +256,7 @@ func (g *guard) homeClass(ctx context.Context) (class, error) {
 	for _, a := range addrs {
 		c, _ := classify(a)
 		if c == never {
-			c = public // opens nothing
+			c = public // allows nothing
 		}
 		is = min(is, c)
 	}

@@ -50,7 +50,7 @@ func TestGuard(t *testing.T) {
 	}
 	homes := []struct {
 		home  string
-		at    []string // what the resolver says
+		at    []string // addresses of the name
 		allow bool
 		level int // addresses of this level and above pass
 	}{
@@ -81,7 +81,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// A name that turns inward after the first look opens nothing.
+// A name that changes to an internal address after the first resolution is
+// refused.
 func TestGuardRebinding(t *testing.T) {
 	t.Parallel()
 	c := client(t, "https://source.example", fetch.Options{})
@@ -125,7 +126,7 @@ func TestGuardBehindProxy(t *testing.T) {
 	}
 }
 
-// What goes past the proxy is guarded like any other connection.
+// Connections that bypass the proxy are guarded like any other.
 func TestGuardBesideProxy(t *testing.T) {
 	t.Parallel()
 	proxy := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("proxied")) })
@@ -169,7 +170,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A stream that stalls is given up; the others on its connection are not.
+// A stream that stalls is given up; others on its connection are not.
 func TestHTTP2Stall(t *testing.T) {
 	t.Parallel()
 	quit := make(chan struct{})

@@ -17,8 +17,8 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// Requests that are forgotten here and there do not hold up the rest: a host
-// that is well is asked again soon.
+// Requests that are occasionally lost do not delay the rest: a healthy host
+// soon gets them again.
 func TestForgottenRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestForgottenRequests(t *testing.T) {
 		c := wired(t, fetch.Options{}, func(w *wire, r *http.Request, n int) {
 			switch {
 			case n > 100 && n%100 == 0: // one in a hundred
-				w.request() // says nothing until the client hangs up
+				w.request() // sends nothing until the client closes the connection
 			case n > 100 && n%100 == 50: // and another within its body
 				w.say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel")
 				w.request()
@@ -61,8 +61,8 @@ func TestForgottenRequests(t *testing.T) {
 	})
 }
 
-// However many resources are wanted of it, a host that never answers, or
-// always puts us off, is given up.
+// However many of its resources are needed, a host that never answers, or
+// always defers requests, is given up.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, on := range map[string]func(w *wire){
@@ -100,8 +100,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// What belongs to one port of a host is not shown to another, nor on the way
-// there and back.
+// Credentials of one port of a host are not sent to another, nor after a
+// redirect there and back.
 func TestCredentialsAndPorts(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -144,7 +144,7 @@ func TestEndlessRedirects(t *testing.T) {
 	}
 }
 
-// Headers beyond the limit are refused by HTTP/2, too.
+// Headers beyond the limit are refused over HTTP/2 too.
 func TestHugeHeaderHTTP2(t *testing.T) {
 	t.Parallel()
 	s, c, _ := serveHTTP2(t, 100, 0, func(w http.ResponseWriter, r *http.Request) {
@@ -157,7 +157,7 @@ func TestHugeHeaderHTTP2(t *testing.T) {
 	}
 }
 
-// A POST is sent again, whole, when the connection broke or the answer did.
+// A POST is sent again completely after the connection or the answer broke off.
 func TestPostRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,8 +189,8 @@ func TestPostRetries(t *testing.T) {
 	})
 }
 
-// FuzzAnswers: whatever range an answer says it has, what is taken fits the
-// request; and no redirect leads where none may lead.
+// FuzzAnswers: whatever range an answer states, an accepted one matches the
+// request; and no forbidden redirect is followed.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{"bytes 5-9/10", "bytes 5-7/10", "bytes 0-9/*", "bytes */10", "bytes 9223372036854775807-9223372036854775807/*", "BYTES 5-9/9"} {
 		f.Add(s, int64(5), int64(9), int64(0), int64(-1), "/b")

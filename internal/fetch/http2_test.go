@@ -18,8 +18,8 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// serveHTTP2 starts a server that speaks HTTP/2, with so many streams on a
-// connection, and counts the connections open at a time.
+// serveHTTP2 starts an HTTP/2 server with that many streams per connection, and
+// counts the open connections.
 func serveHTTP2(t *testing.T, streams, jobs int, h http.HandlerFunc) (s *httptest.Server, c *fetch.Client, conns *atomic.Int64) {
 	t.Helper()
 	conns = new(atomic.Int64)
@@ -50,7 +50,7 @@ func raise(most *atomic.Int64, n int64) {
 	}
 }
 
-// Where a host speaks HTTP/2, requests are streams of few connections.
+// Requests to an HTTP/2 host are streams of few connections.
 func TestHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -58,7 +58,7 @@ func TestHTTP2(t *testing.T) {
 		streams int
 		jobs    int
 		conns   int64
-		least   int64 // under way at a time
+		least   int64 // concurrent
 	}{
 		{"many streams", 250, 0, 6, 24},
 		{"few streams", 10, 0, 200, 10}, // about as many as requests
@@ -98,7 +98,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// A stream that breaks is had again, and one nobody reads holds up no other.
+// A stream that breaks is repeated, and an unread one delays no other.
 func TestHTTP2Streams(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int64

@@ -9,7 +9,8 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// TestRangeLast: the end of something is taken for it only if it is that.
+// TestRangeLast: an answer is accepted as the end of a resource only if it is
+// that.
 func TestRangeLast(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

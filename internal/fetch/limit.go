@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// maxHosts caps the hosts remembered at a time: what a Source names must not
-// fill memory. Beyond it those at rest are forgotten.
+// maxHosts caps the remembered hosts: what a Source names must not fill memory.
+// Beyond it idle ones are forgotten.
 const maxHosts = 256
 
 // hosts hold the limits of each host.
 type hosts struct {
-	lanes      []int // connections in each, but the one for documents
-	jobs, most int   // requests under way at first, and where they adapt at most
+	lanes      []int // connections in each, except that for documents
+	jobs, most int   // initial number of concurrent requests, and the maximum if it adapts
 	rate       float64
-	patience   time.Duration // with a host that fails everything
+	patience   time.Duration // for a host that fails all requests
 	ungated    bool          // see Options.Ungated
 
 	mu sync.RWMutex // guards m
 	m  map[string]*host
 }
 
-// A host is what is known of one host and port.
+// A host is the state of one host and port.
 type host struct {
 	slots  slots
 	rate   pace
@@ -34,8 +34,8 @@ type host struct {
 	breaks breaks
 }
 
-// HostOf returns what the limits of uri go by: the host and port to ask, in one
-// spelling; or "" if there is none.
+// HostOf returns the key of the limits that apply to uri: its host and port in
+// a canonical spelling; "" if there is none.
 func HostOf(uri string) string {
 	u, err := parse(uri)
 	if err != nil {
@@ -79,8 +79,8 @@ func (hs *hosts) get(name string) *host {
 	return h
 }
 
-// Limit returns how many requests the Client just now has under way at most at
-// a host, as [HostOf] names it. Where nobody fixed it, it changes.
+// Limit returns the current maximum number of concurrent requests to a host, as
+// [HostOf] names it. Unless it is configured, it changes.
 func (c *Client) Limit(host string) int {
 	s := &c.hosts.get(host).slots
 	s.mu.Lock()
@@ -88,10 +88,10 @@ func (c *Client) Limit(host string) int {
 	return s.jobs
 }
 
-// Room returns how many more requests a host takes before one has to wait;
-// below zero, how many wait. It is what a caller with work for several hosts
-// goes by, so that a slow one does not keep all its workers. A host that is not
-// to be asked yet, because it said so, has none.
+// Room returns how many more requests a host can take before one has to wait;
+// if negative, how many are waiting. A caller with work for several hosts uses
+// it so that a slow host does not occupy all its workers. A host that has
+// deferred requests has no room.
 func (c *Client) Room(host string) int {
 	h := c.hosts.get(host)
 	if h.rate.paused() > 0 {
@@ -103,50 +103,51 @@ func (c *Client) Room(host string) int {
 	return max(s.jobs-s.docs, 1) - s.held - len(s.waiting)
 }
 
-// slots count the requests under way at one host. A document is read while
-// what it names is fetched, so it never waits for a slot, for the holders
-// could be waiting for it; but it counts, and the others leave it room. One
-// request that is not for a document is always let through.
+// slots counts the concurrent requests to one host. A document is read while
+// the resources it names are fetched, so it never waits for a slot, because the
+// holders could be waiting for it; but it counts, and other requests leave room
+// for it. One request that is not for a document is always allowed.
 type slots struct {
-	lanes []int // connections in each, but the one for documents
+	lanes []int // connections in each, except that for documents
 
 	mu      sync.Mutex // guards the rest
-	adapter            // says how many there may be
-	streams bool       // the host speaks HTTP/2: a lane is one connection
-	held    int        // all but documents
+	adapter            // determines how many are allowed
+	streams bool       // the host supports HTTP/2: a lane is one connection
+	held    int        // all except documents
 	docs    int
 	in      [maxLanes]int // under way in each lane
-	waiting []chan lane   // first come, first served
+	waiting []chan lane   // in order of arrival
 
-	misses int // failures in a row
-	pauses int // for which it asked, with nothing but failures between
+	misses int // consecutive failures
+	pauses int // requested by the host, with only failures in between
 }
 
 const (
 	patienceFactor = 100
 	patienceLeast  = 5 * time.Second
-	smallBody      = 1 << 20 // from which on a body is waited for
+	smallBody      = 1 << 20 // from this size on a body is waited for
 
 )
 
-// A lane says whose connection a request takes: each is a transport of its own.
-// An http.Transport that may open more connections does, needed or not; so the
-// first lane has those a host begins with, and every further one is used when
-// those before it are full.
+// A lane selects whose connection a request uses: each lane is a transport of
+// its own. An http.Transport that may open more connections does so, needed or
+// not; the first lane therefore has a host's initial connections, and every
+// further lane is used when those before it are full.
 type lane uint8
 
 const (
 	maxLanes          = 8
-	laneDocument lane = maxLanes - 1 // for documents, where the first is full
-	laneStreams  lane = 1 << 7       // set where the host speaks HTTP/2
+	laneDocument lane = maxLanes - 1 // for documents, if the first lane is full
+	laneStreams  lane = 1 << 7       // set if the host supports HTTP/2
 )
 
-// streamsPerConn is how many requests share a connection of HTTP/2: what
-// every server should allow (RFC 9113, 6.5.2), less a few that it has not seen
-// the end of. A server that allows fewer gets more connections instead.
+// streamsPerConn is how many requests share an HTTP/2 connection: the number
+// that every server should allow (RFC 9113, 6.5.2), minus a few whose end the
+// server may not have seen. A server that allows fewer gets more connections
+// instead.
 const streamsPerConn = 96
 
-// lanesOf returns how many connections each lane has for a host.
+// lanesOf returns the number of connections of each lane for a host.
 func lanesOf(jobs, most int) []int {
 	lanes := []int{jobs}
 	for sum := jobs; sum < most && len(lanes) < int(laneDocument); {
@@ -187,7 +188,7 @@ func (s *slots) acquire(ctx context.Context, doc bool) (lane, error) {
 			return 0, context.Cause(ctx)
 		}
 	}
-	s.give(<-turn, false) // it was our turn after all
+	s.give(<-turn, false) // the slot was assigned meanwhile
 	s.wake()
 	return 0, context.Cause(ctx)
 }
@@ -210,7 +211,7 @@ func (s *slots) enterLane(l lane) lane {
 	return l
 }
 
-// room returns how many requests a lane is for.
+// room returns the number of requests for a lane.
 func (s *slots) room(l lane) int {
 	if s.streams {
 		return streamsPerConn
@@ -229,7 +230,7 @@ func (s *slots) give(l lane, doc bool) {
 	}
 }
 
-// enter waits until h may be asked once more, and takes a slot.
+// enter waits until h may get another request, and takes a slot.
 func (h *host) enter(ctx context.Context, doc bool) (lane, error) {
 	if err := h.rate.wait(ctx, 1); err != nil {
 		return 0, err
@@ -250,7 +251,7 @@ func (h *host) enter(ctx context.Context, doc bool) (lane, error) {
 	}
 }
 
-// release gives back what acquire gave. r tells how it was answered.
+// release releases a slot. r describes the answer.
 func (s *slots) release(l lane, doc bool, r *reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,9 +267,9 @@ func (s *slots) release(l lane, doc bool, r *reply) {
 	s.wake()
 }
 
-// patience returns how long to wait for something that is not there at once: a
-// host that answers nearly everything has forgotten a request that takes much
-// longer than others, and answers it when asked again.
+// patience returns how long to wait for an answer: a host that answers nearly
+// everything has lost a request that takes much longer than others, and will
+// answer it when it is repeated.
 func (s *slots) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +279,7 @@ func (s *slots) patience() time.Duration {
 	return max(patienceFactor*s.usual, patienceLeast)
 }
 
-// transportOf returns the connections of a lane.
+// transportOf returns the transport of a lane.
 func (c *Client) transportOf(l lane) *http.Transport {
 	if l&laneStreams != 0 {
 		return c.streams[l&^laneStreams]
@@ -301,13 +302,13 @@ func (s *slots) idle() bool {
 	return s.held == 0 && s.docs == 0 && len(s.waiting) == 0
 }
 
-// A pace spreads units evenly over time, rate per second; zero is no limit.
+// A pace spreads units evenly over time, rate per second; zero means no limit.
 type pace struct {
 	rate float64
 
 	mu   sync.Mutex // guards the rest
-	next time.Time  // when the next unit may be had
-	hold time.Time  // until when nobody is to ask
+	next time.Time  // time of the next unit
+	hold time.Time  // no requests before this time
 }
 
 // wait takes n units: it returns when those taken before have had their time.
@@ -327,7 +328,7 @@ func (p *pace) wait(ctx context.Context, n int) error {
 	return sleep(ctx, at.Sub(now))
 }
 
-// pause asks all to wait until t.
+// pause delays all requests until t.
 func (p *pace) pause(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -336,7 +337,7 @@ func (p *pace) pause(t time.Time) {
 	}
 }
 
-// paused returns for how long nobody is to ask.
+// paused returns how long requests are still delayed.
 func (p *pace) paused() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -353,7 +354,7 @@ func (p *pace) idle() bool {
 	return p.next.Before(now) && p.hold.Before(now)
 }
 
-// sleep waits for d, or less if ctx ends.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -46,7 +46,7 @@ func TestJobs(t *testing.T) {
 	})
 }
 
-// A document that is read while what it names is fetched blocks nothing, and
+// A document that is read while its resources are fetched blocks nothing, and
 // counts.
 func TestDocumentsAndJobs(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestBandwidth(t *testing.T) {
 	})
 }
 
-// Connections are kept, and no more of them are made than there are jobs.
+// Connections are reused, and there are no more of them than jobs.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	var made atomic.Int64

@@ -13,9 +13,9 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// TestMemory: as many requests as there may be, each with the largest header
-// and a body that does not come, fit into little memory. It is not parallel,
-// for it measures the process.
+// TestMemory: the maximum number of requests, each with the largest header and
+// a body that does not arrive, needs little memory. Not in parallel: it
+// measures the process.
 func TestMemory(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestMemory(t *testing.T) {
 					return
 				}
 				_, _ = c.Write([]byte(text))
-				_, _ = r.ReadByte() // until the client has enough
+				_, _ = r.ReadByte() // until the client closes the connection
 			})
 		}
 	})

@@ -9,7 +9,8 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// A POST carries its body through repeats and redirects that keep it one.
+// A POST sends its body again with retries and with redirects that keep the
+// method.
 func TestPost(t *testing.T) {
 	t.Parallel()
 	first := true

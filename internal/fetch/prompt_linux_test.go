@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// However many requests were answered, the next answer is acknowledged at once.
+// After any number of requests, the next answer is acknowledged at once.
 func TestPrompt(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// acceptRange checks that a holds the range r asked for.
+// acceptRange checks that a contains the range that r requested.
 func (a *answer) acceptRange(r *Request) error {
 	text := a.Header.Get("Content-Range")
 	wrong := func(reason string) error {
@@ -20,7 +20,7 @@ func (a *answer) acceptRange(r *Request) error {
 	case r.RangeLast <= 0 && (rg.First != r.RangeFrom || r.RangeTo > 0 && rg.Last > r.RangeTo):
 		return wrong("another range")
 	case r.RangeLast <= 0 && rg.Last != last(r, rg.Total) && last(r, rg.Total) >= 0:
-		return wrong("less than was asked for") // allowed, but who asked would take it for all
+		return wrong("less than was asked for") // allowed, but the caller would consider it complete
 	case multipart(a.Header.Get("Content-Type")):
 		return wrong("several parts")
 	case a.Length >= 0 && a.Length != rg.Last-rg.First+1:
@@ -30,8 +30,8 @@ func (a *answer) acceptRange(r *Request) error {
 	return nil
 }
 
-// last returns where the range r asks for ends in something of length total; -1
-// if that is not known.
+// last returns the end of the requested range in a resource of length total; -1
+// if unknown.
 func last(r *Request, total int64) int64 {
 	switch {
 	case r.RangeTo > 0 && total > 0:
@@ -42,13 +42,13 @@ func last(r *Request, total int64) int64 {
 	return max(total, 0) - 1
 }
 
-// multipart reports whether a media type is that of several ranges at once.
+// multipart reports whether a media type is that of several ranges.
 func multipart(t string) bool {
 	t, _, _ = strings.Cut(t, ";")
 	return strings.EqualFold(strings.TrimSpace(t), "multipart/byteranges")
 }
 
-// parseContentRange reads "bytes 5-9/10" or "bytes 5-9/*".
+// parseContentRange parses "bytes 5-9/10" or "bytes 5-9/*".
 func parseContentRange(s string) (Range, bool) {
 	unit, rest, _ := strings.Cut(strings.TrimSpace(s), " ")
 	span, total, ok := strings.Cut(strings.TrimSpace(rest), "/")

@@ -10,8 +10,9 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// A host that answers only so many requests a second, and 429 to the others,
-// gives everything in about that time: nothing fails for being asked too often.
+// A host that answers only a number of requests a second, and 429 to the
+// others, delivers everything in about the corresponding time: no request fails
+// because there were too many.
 func TestHostWithRateLimit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

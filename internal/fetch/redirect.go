@@ -17,8 +17,8 @@ func redirects(status int) bool {
 	return false
 }
 
-// next returns where a redirect from u leads, if it may be followed. chain
-// holds the redirects followed before it.
+// next returns the target of a redirect from u, if it may be followed. chain
+// contains the preceding redirects.
 func next(r *Request, u *url.URL, chain []string, status int, location string) (*url.URL, error) {
 	if location == "" {
 		return nil, &RedirectError{Reason: fmt.Sprintf("status %d without a Location", status)}

@@ -86,7 +86,8 @@ func TestRedirectDown(t *testing.T) {
 	}
 }
 
-// Credentials go to the Source, whatever way a request takes.
+// Credentials are sent only to the Source, whatever redirects a request
+// follows.
 //
 // Requirements: RS-HTTP-04.
 func TestCredentials(t *testing.T) {
@@ -136,7 +137,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A password in an address is for its host, not for messages.
+// A password in an address is for its host and never part of messages.
 func TestNoPasswordsInErrors(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -12,44 +12,44 @@ import (
 )
 
 const (
-	// MaxRetryAfter caps how long a server may put off one request, with all
-	// its Retry-After headers together. One that asks for more is not asked again:
-	// the request has failed, see [NotBefore].
+	// MaxRetryAfter caps the total delay of one request by Retry-After headers. If
+	// a server requests more, there is no retry: the request has failed, see
+	// [NotBefore].
 	MaxRetryAfter = time.Minute
 
-	// maxSilences is how many tries of one request may end in silence, each of
+	// maxSilences is how many attempts of one request may end in silence, each of
 	// which takes Options.Timeout.
 	maxSilences = 2
 
-	// shutMisses is how many failures in a row make a host's request for a long
-	// pause one for all its resources.
+	// shutMisses is the number of consecutive failures after which a long
+	// Retry-After applies to all resources of the host.
 	shutMisses = 8
 
-	// unsaidPause is how long a host is left alone that is asked too often and
-	// does not say for how long.
+	// unsaidPause is the pause after too many requests to a host that does not
+	// state one.
 	unsaidPause = time.Second
 
 	firstBackoff = 250 * time.Millisecond
 	maxBackoff   = 30 * time.Second
 )
 
-// A failure is why something is asked for again.
+// A failure describes why a request is repeated.
 type failure struct {
 	err  error
 	host *host
 	well bool // the host answers nearly everything: it was chance
-	over bool // nothing is to be hoped of the host
+	over bool // further attempts are useless
 }
 
-// booked books that the answer of uri failed with err, so that its host is
-// asked less if there is reason to.
+// booked records that the request of uri failed with err, and reduces the
+// number of requests to its host if necessary.
 func (c *Client) booked(uri string, err error) failure {
 	f := failure{err: err, host: c.hosts.get(HostOf(uri))}
 	s := &f.host.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.As(err, new(*HostError)) {
-		return f // it was not asked
+		return f // no request was sent
 	}
 	now := time.Now()
 	s.misses++
@@ -60,7 +60,7 @@ func (c *Client) booked(uri string, err error) failure {
 		if status.RetryAfter > 0 {
 			cost = costAsked
 		}
-		// A resource that always answers 429 must not stop a host that is well.
+		// A resource that always answers 429 must not stop a healthy host.
 		often := status.Status == http.StatusTooManyRequests && (s.misses > 1 || !s.well())
 		strained := s.failed(now, cost, often)
 		switch {
@@ -68,7 +68,7 @@ func (c *Client) booked(uri string, err error) failure {
 			if s.misses >= shutMisses {
 				f.host.gate.shut(status, status.NotBefore, true)
 			}
-		case strained && (status.RetryAfter > 0 || often): // all who ask that host are meant
+		case strained && (status.RetryAfter > 0 || often): // it applies to all requests to the host
 			if f.over = f.host.putOff(now, status.RetryAfter, c.opts.Retries); f.over {
 				f.host.gate.shut(status, now.Add(max(status.RetryAfter, maxBackoff)), false)
 			}
@@ -85,15 +85,15 @@ func (c *Client) booked(uri string, err error) failure {
 	return f
 }
 
-// attempts counts what was done to get one thing.
+// attempts counts the attempts of one request.
 type attempts struct {
 	tries  int
-	silent int           // of them those that ended in silence
+	silent int           // of them, those that ended in silence
 	waited time.Duration // because of Retry-After
 }
 
-// helps reports whether to try again after f may help, and is not asking too much
-// of those who wait for the end of the run.
+// helps reports whether another attempt after f may help without delaying the run
+// too much.
 func (a *attempts) helps(c *Client, r *Request, f *failure) bool {
 	if errors.Is(f.err, ErrTimeout) {
 		a.silent++
@@ -109,9 +109,9 @@ func (a *attempts) helps(c *Client, r *Request, f *failure) bool {
 	return true
 }
 
-// putOff lets nobody ask h for so long; zero is not said how long, and doubles.
-// It reports whether h did nothing else so often that it is of no use any more.
-// The lock of the slots is held.
+// putOff delays all requests to h for that long; zero means an unspecified
+// pause, which doubles. It reports whether h did this so often in a row that it
+// is useless. The caller holds the lock of the slots.
 func (h *host) putOff(now time.Time, after time.Duration, retries int) (over bool) {
 	s := &h.slots
 	most := max(retries, 1)
@@ -129,7 +129,7 @@ func (h *host) putOff(now time.Time, after time.Duration, retries int) (over boo
 	return false
 }
 
-// pauseBefore waits before the next try.
+// pauseBefore waits before the next attempt.
 func (c *Client) pauseBefore(ctx context.Context, tries int, f failure) error {
 	d := backoff(tries)
 	if f.well {
@@ -145,8 +145,8 @@ func (c *Client) pauseBefore(ctx context.Context, tries int, f failure) error {
 	return sleep(ctx, d)
 }
 
-// soon is backoff where what failed was chance; but the last tries are kept
-// for when it was not.
+// soon is backoff for a failure that was chance; but the last attempts are
+// reserved for the case that it was not.
 func soon(n int) time.Duration {
 	d := chanceBackoff[min(n, len(chanceBackoff))-1]
 	return d - rand.N(d/2)
@@ -154,14 +154,14 @@ func soon(n int) time.Duration {
 
 var chanceBackoff = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 2 * time.Second}
 
-// backoff returns how long to wait after try number n: doubling, capped, and
-// less by up to half at random, so that many do not come back at once.
+// backoff returns the wait after attempt number n: doubling, capped, and
+// randomly reduced by up to half, to spread retries.
 func backoff(n int) time.Duration {
 	d := min(firstBackoff<<min(n-1, 16), maxBackoff)
 	return d - rand.N(d/2)
 }
 
-// retryAfter reads a Retry-After header, seconds or a date, of up to MaxDeferral;
+// retryAfter parses a Retry-After header, seconds or a date, up to MaxDeferral;
 // zero if absent.
 func retryAfter(v string, now time.Time) time.Duration {
 	v = strings.TrimSpace(v)

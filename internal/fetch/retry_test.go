@@ -85,7 +85,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// A host that answers 429 is left alone by everybody.
+// After a host answers 429, no request is sent to it for a while.
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// use reads the body into *got, from where it broke off.
+// resume reads the body into *got, from where it broke off.
 func resume(r *fetch.Request, got *string) func(*fetch.Response) error {
 	return func(resp *fetch.Response) error {
 		if resp.Status == 200 {
@@ -208,8 +208,8 @@ func TestGetWhole(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		bodies []string // each after the first breaks off where the next begins to matter
-		want   string   // or, with a leading "!", what is in the error
+		bodies []string // each after the first breaks off after the previous one
+		want   string   // or, with a leading "!", a part of the error
 	}{
 		{"twice", []string{"0123", "012345", "0123456789"}, "0123456789"},
 		{"shorter than before", []string{"012345", "0123", "0123456789"}, "0123456789"},

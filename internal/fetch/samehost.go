@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// SameHost reports whether two URLs name the same host and the same port: what
-// listens at another port of a host is another server, whose operator need not
-// be the same. The default ports of http and https count as no port, so that a
-// Source may move from one to the other. Credentials need more: see trusts.
+// SameHost reports whether two URLs have the same host and the same port:
+// another port of a host is another server, possibly with another operator. The
+// default ports of http and https count as no port, so that a Source may move
+// from one to the other. Credentials require more: see trusts.
 func SameHost(a, b *url.URL) bool {
 	return bareHost(a) != "" && bareHost(a) == bareHost(b) && portOf(a) == portOf(b)
 }
@@ -19,8 +19,8 @@ func WithinHost(u, own *url.URL) bool {
 	return SameHost(u, own) || bareHost(own) != "" && strings.HasSuffix(bareHost(u), "."+bareHost(own)) && portOf(u) == portOf(own)
 }
 
-// HostPort returns the host of a URL as a user would allow it: with its port,
-// unless that is the default of its scheme.
+// HostPort returns the host of a URL in the form in which a user would allow
+// it: with its port, unless that is the default of its scheme.
 func HostPort(u *url.URL) string {
 	host := bareHost(u)
 	if strings.Contains(host, ":") {
@@ -32,8 +32,8 @@ func HostPort(u *url.URL) string {
 	return host
 }
 
-// Allows reports whether an entry of a list of allowed hosts is for u: HOST is
-// for every port of it, HOST:PORT for one, * for all.
+// Allows reports whether an entry of a list of allowed hosts matches u: HOST
+// matches any port of it, HOST:PORT one, * everything.
 func Allows(entry string, u *url.URL) bool {
 	return entry == "*" || strings.EqualFold(strings.TrimSuffix(entry, "."), bareHost(u)) || strings.EqualFold(entry, HostPort(u)) || strings.EqualFold(entry, u.Host)
 }

@@ -7,7 +7,7 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// TestSameHost: the port is part of the host; default ports are none.
+// TestSameHost: the port is part of the host; default ports count as none.
 func TestSameHost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

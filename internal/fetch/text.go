@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxText caps what of a stranger's words goes into one message.
+// maxText caps the length of untrusted text in one message.
 const maxText = 2048
 
-// Printable returns s fit for a terminal and a line of a log: control
-// characters, marks that turn the direction of writing and invalid UTF-8
-// stand as escapes, and what is too long is cut.
+// Printable returns s for use on a terminal and in one line of a log: it
+// escapes control characters, bidirectional formatting characters and invalid
+// UTF-8, and truncates long text.
 func Printable(s string) string {
 	plain := len(s) <= maxText
 	for i := 0; plain && i < len(s); i++ {
@@ -45,7 +45,7 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// withoutUser cuts user and password from a URI: messages are for everybody.
+// withoutUser removes user and password from a URI for use in messages.
 func withoutUser(uri string) string {
 	head, rest, ok := strings.Cut(uri, "://")
 	if !ok {
@@ -61,8 +61,8 @@ func withoutUser(uri string) string {
 	return uri
 }
 
-// WithoutUser returns an address as it may be shown and written down: without the
-// name and password it may have.
+// WithoutUser returns an address for display and storage: without user name and
+// password.
 func WithoutUser(address string) string {
 	before, rest, found := strings.Cut(address, "://")
 	if !found {

@@ -10,22 +10,22 @@ import (
 	"sync"
 )
 
-// An upgrade knows whether the Source, which was named by an http address and is
-// sent credentials, redirects to https: then credentials go there alone.
+// An upgrade records whether the Source, which was named by an http address and
+// gets credentials, redirects to https: then credentials are only sent there.
 //
-// It is found out by a request without credentials, before any with them: a
-// password that went over plain http once is known to any listener. Only a
-// redirect within the same host counts, from port 80 to port 443: what listens at
-// another port is another server, whose operator need not be the same.
+// A request without credentials determines that, before any request with them:
+// after a single plain http request with a password, any listener knows it. Only
+// a redirect within the same host counts, from port 80 to port 443: another port
+// is another server, possibly with another operator.
 type upgrade struct {
-	mu      sync.Mutex // guards what follows; held while it is found out
+	mu      sync.Mutex // guards what follows; held while that is determined
 	known   bool
-	host    string // where https requests go, with a port if that is not 443; "" http is all there is
-	refused error  // credentials can go neither over http nor to where that redirects
+	host    string // host of https requests, with a port if that is not 443; "": the Source has only http
+	refused error  // credentials can be sent neither over http nor to the target of its redirect
 	saved   func(host string)
 }
 
-// A ForeignUpgradeError reports that credentials are for an http address that
+// A ForeignUpgradeError reports that credentials belong to an http address that
 // redirects to https at another host or port. They are sent to neither.
 type ForeignUpgradeError struct{ From, To string }
 
@@ -33,17 +33,17 @@ func (e *ForeignUpgradeError) Error() string {
 	return fmt.Sprintf("credentials are for %s, which redirects to %s: that is another host or port, so they are sent to neither; if both belong to the Source, give %s as its address", e.From, e.To, e.To)
 }
 
-// HTTPS returns the host that requests to the Source go to over https although it
-// was named by http; "" if they do not.
+// HTTPS returns the host to which requests to the Source are sent over https
+// although it was named by http; "" if there is none.
 func (c *Client) HTTPS() string {
 	c.up.mu.Lock()
 	defer c.up.mu.Unlock()
 	return c.up.host
 }
 
-// UseHTTPS has requests to the Source go to a host that an earlier Client found
-// out; "" is none. What this one finds out is given to save. It is called before
-// the first request.
+// UseHTTPS makes requests to the Source use https at a host that an earlier
+// Client has determined; "" means none. The host that this Client determines is
+// passed to save. Call UseHTTPS before the first request.
 func (c *Client) UseHTTPS(host string, save func(host string)) {
 	c.up.mu.Lock()
 	defer c.up.mu.Unlock()
@@ -54,13 +54,13 @@ func (c *Client) UseHTTPS(host string, save func(host string)) {
 	c.up.host, c.up.known = host, true
 }
 
-// guarded reports whether a request to u would carry credentials over http.
+// guarded reports whether a request to u would send credentials over http.
 func (c *Client) guarded(u *url.URL) bool {
 	return c.secret && u.Scheme == "http" && c.home.host != "" && c.home.trusts(originOf(u))
 }
 
-// secured returns the address to ask instead of u, so that credentials do not go
-// over http where the Source has https.
+// secured returns the address to use instead of u, so that credentials are not
+// sent over http if the Source has https.
 func (c *Client) secured(ctx context.Context, u *url.URL) (*url.URL, error) {
 	if !c.guarded(u) {
 		return u, nil
@@ -83,7 +83,7 @@ func (c *Client) secured(ctx context.Context, u *url.URL) (*url.URL, error) {
 	return &to, nil
 }
 
-// learn asks u without credentials. c.up.mu is held.
+// learn sends a request to u without credentials. The caller holds c.up.mu.
 func (c *Client) learn(ctx context.Context, u *url.URL) error {
 	a, err := c.send(ctx, &Request{URI: u.String(), Document: true, anonymous: true}, u, 1)
 	if err != nil {
@@ -108,8 +108,8 @@ func (c *Client) learn(ctx context.Context, u *url.URL) error {
 	return nil
 }
 
-// noticeUpgrade has credentials go over https from now on, if a request that
-// carried them over http was redirected there: not every address of a Source need
+// noticeUpgrade makes credentials use https from now on, if a request that sent
+// them over http was redirected there: some addresses of a Source may not
 // redirect.
 func noticeUpgrade(ctx context.Context, c *Client, u, to *url.URL) {
 	if to.Scheme != "https" || !c.guarded(u) || !SameHost(to, u) {
@@ -122,8 +122,8 @@ func noticeUpgrade(ctx context.Context, c *Client, u, to *url.URL) {
 	}
 }
 
-// settle notes that requests to u go to the host of to from now on, and reports
-// it. up.mu is held.
+// settle makes requests to u use the host of to from now on, and reports it.
+// The caller holds up.mu.
 func (up *upgrade) settle(ctx context.Context, log *slog.Logger, u, to *url.URL) {
 	up.host = to.Host
 	log.WarnContext(ctx, "credentials are for an http address that redirects to https: they are sent to the https address only; use that from now on",
@@ -133,7 +133,7 @@ func (up *upgrade) settle(ctx context.Context, log *slog.Logger, u, to *url.URL)
 	}
 }
 
-// trusted reports whether credentials may be shown to u.
+// trusted reports whether u may receive credentials.
 func (c *Client) trusted(u *url.URL) bool {
 	if c.home.host == "" {
 		return false
@@ -148,8 +148,8 @@ func (c *Client) trusted(u *url.URL) bool {
 	return strings.EqualFold(u.Host, c.HTTPS())
 }
 
-// hasSecret reports whether what is sent to the Source alone has to be kept from
-// others.
+// hasSecret reports whether the header for the Source contains anything that
+// others must not see.
 func hasSecret(home, plain http.Header) bool {
 	for name := range home {
 		if _, both := plain[name]; !both {

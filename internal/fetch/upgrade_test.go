@@ -16,7 +16,8 @@ import (
 )
 
 // An upgradingSource is http://example.com, some or all of whose addresses
-// redirect to https, at the default ports of both. It is reached by a proxy.
+// redirect to https, at the default ports of both. It is reached through a
+// proxy.
 type upgradingSource struct {
 	proxy, ca             string // of fetch.Options
 	plain, leaked, secure atomic.Int64
@@ -55,7 +56,7 @@ func newUpgradingSource(t *testing.T, redirect func(path string) string) *upgrad
 	return s
 }
 
-// tunnel connects a client of the proxy to the server at address, if it asks for
+// tunnel connects a client of the proxy to the server at address, if it requests
 // the default port.
 func tunnel(w http.ResponseWriter, host, address string) {
 	if host != "example.com:443" {
@@ -85,10 +86,10 @@ func (s *upgradingSource) client(t *testing.T, log *bytes.Buffer) *fetch.Client 
 	})
 }
 
-// TestCredentialsNeverOverHTTP: where a Source that was named by http redirects
-// to https, no request over http carries credentials: it is found out without
-// them, reported once, and the https address is used from then on, by later
-// Clients that know of it at once.
+// TestCredentialsNeverOverHTTP: if a Source that was named by http redirects to
+// https, no request over http has credentials: a request without them
+// determines it, it is reported once, and the https address is used from then
+// on, and at once by later Clients.
 func TestCredentialsNeverOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := newUpgradingSource(t, func(path string) string { return "https://example.com" + path })
@@ -126,8 +127,8 @@ func TestCredentialsNeverOverHTTP(t *testing.T) {
 	}
 }
 
-// TestCredentialsUpgradedLater: where only some addresses redirect to https, the
-// first redirect is reported, and credentials go over https from then on.
+// TestCredentialsUpgradedLater: if only some addresses redirect to https, the
+// first redirect is reported, and credentials use https from then on.
 func TestCredentialsUpgradedLater(t *testing.T) {
 	t.Parallel()
 	s := newUpgradingSource(t, func(path string) string {
@@ -151,9 +152,9 @@ func TestCredentialsUpgradedLater(t *testing.T) {
 	}
 }
 
-// TestCredentialsToAnotherPort: a redirect from http to https at another port or
-// host is another server: credentials go neither there nor over http, and the
-// error says what to do.
+// TestCredentialsToAnotherPort: the target of a redirect from http to https at
+// another port or host is another server: credentials are sent neither there nor
+// over http, and the error contains a hint.
 func TestCredentialsToAnotherPort(t *testing.T) {
 	t.Parallel()
 	for _, to := range []string{"https://example.com:8443", "https://other.example.com", "https://example.com.:444", "https://example.com:80"} {

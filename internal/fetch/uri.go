@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// A uriError reports something that is no http or https URI.
+// A uriError reports text that is not an http or https URI.
 type uriError struct{ reason string }
 
 func (e *uriError) Error() string { return e.reason }
 
-// parse returns uri as something to ask for: IRIs and sloppy URIs in the form
-// that goes over the wire (RS-AMB-24), the fragment gone (RS-AMB-22), any
-// password gone: it is the Home's, or a stranger's.
+// parse returns uri in the form for a request: IRIs and malformed URIs are
+// escaped (RS-AMB-24), the fragment is removed (RS-AMB-22), and so is a
+// password, which is either Home's or a stranger's.
 func parse(uri string) (*url.URL, error) {
 	u, err := url.Parse(escape(uri))
 	if err != nil {
@@ -37,12 +37,12 @@ func unfetchable(u *url.URL) string {
 	return ""
 }
 
-// escape percent-encodes what cannot stand in a URI: other bytes of the path
-// must stay as they are, and net/url would re-encode the path as a whole.
+// escape percent-encodes bytes that are invalid in a URI: all other bytes of
+// the path must remain unchanged, while net/url would re-encode the whole path.
 func escape(uri string) string {
 	clean := true
 	for i := 0; clean && i < len(uri); i++ {
-		clean = stands(uri, i)
+		clean = isURIByte(uri, i)
 	}
 	if clean {
 		return uri
@@ -50,7 +50,7 @@ func escape(uri string) string {
 	const hex = "0123456789ABCDEF"
 	// A host is not percent-encoded: net/http takes names in other scripts.
 	host := 0
-	if i := strings.Index(uri, "://"); i >= 0 && !strings.ContainsAny(uri[:i], "/?#") { // in a query it begins no host
+	if i := strings.Index(uri, "://"); i >= 0 && !strings.ContainsAny(uri[:i], "/?#") { // in a query it does not begin a host
 		host = len(uri)
 		if j := strings.IndexAny(uri[i+3:], "/?#"); j >= 0 {
 			host = i + 3 + j
@@ -59,7 +59,7 @@ func escape(uri string) string {
 	var b strings.Builder
 	b.WriteString(uri[:host])
 	for i := host; i < len(uri); i++ {
-		if stands(uri, i) {
+		if isURIByte(uri, i) {
 			b.WriteByte(uri[i])
 		} else {
 			b.Write([]byte{'%', hex[uri[i]>>4], hex[uri[i]&15]})
@@ -68,8 +68,8 @@ func escape(uri string) string {
 	return b.String()
 }
 
-// stands reports whether byte i of uri can stand in a URI as it is.
-func stands(uri string, i int) bool {
+// isURIByte reports whether byte i of uri is valid in a URI.
+func isURIByte(uri string, i int) bool {
 	switch c := uri[i]; {
 	case c <= ' ' || c >= 0x7f:
 		return false

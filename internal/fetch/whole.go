@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// ErrChanged reports a body that broke off and, when asked for again, was
-// another one.
+// ErrChanged reports a body that broke off and was different when it was
+// requested again.
 var ErrChanged = errors.New("changed while it was read")
 
-// GetWhole is Get with a Body that mends itself: where it breaks off it is
-// asked for again, what was already read is compared and skipped, and reading
-// goes on. It suits documents, which are read as a stream; the tries count
-// together with those of Get.
+// GetWhole is Get with a Body that recovers from broken connections: it sends
+// the request again, compares and skips the part already read, and continues.
+// It suits documents, which are read as a stream; the attempts count together
+// with those of Get.
 func (c *Client) GetWhole(ctx context.Context, r Request) (*Response, error) {
 	w := &whole{ctx: ctx, client: c, request: r, seed: maphash.MakeSeed()}
 	resp, err := c.get(ctx, &w.request, &w.at)
@@ -31,14 +31,14 @@ func (c *Client) GetWhole(ctx context.Context, r Request) (*Response, error) {
 
 // A whole is the Body of GetWhole.
 type whole struct {
-	ctx     context.Context // of GetWhole: a Reader has no other way to know
+	ctx     context.Context // of GetWhole: a Reader has no context parameter
 	client  *Client
 	request Request
 	at      attempts
 	body    io.ReadCloser
 	from    string // the URI that answered
 	seed    maphash.Seed
-	sum     maphash.Hash // of what was given
+	sum     maphash.Hash // of the returned bytes
 	given   int64
 }
 
@@ -48,7 +48,7 @@ func (w *whole) Read(p []byte) (int, error) {
 		_, _ = w.sum.Write(p[:n]) // never fails
 		w.given += int64(n)
 		if n > 0 && err != io.EOF {
-			err = nil // comes again with the next Read
+			err = nil // the next Read returns it again
 		}
 		return n, err
 	}
@@ -60,8 +60,8 @@ func (w *whole) Read(p []byte) (int, error) {
 
 func (w *whole) Close() error { return w.body.Close() }
 
-// mend replaces the body after err, so that the next Read goes on behind what
-// was given; or returns why it cannot.
+// mend replaces the body after err, so that the next Read continues after the
+// bytes already returned; or returns the error that prevents it.
 func (w *whole) mend(err error) error {
 	for {
 		var body *BodyError
@@ -72,7 +72,7 @@ func (w *whole) mend(err error) error {
 		if !w.at.helps(w.client, &w.request, &f) || w.client.pauseBefore(w.ctx, w.at.tries, f) != nil {
 			return err
 		}
-		_ = w.body.Close() // of no use any more
+		_ = w.body.Close() // no longer usable
 		resp, gerr := w.client.get(w.ctx, &w.request, &w.at)
 		if gerr != nil {
 			return gerr
@@ -84,7 +84,7 @@ func (w *whole) mend(err error) error {
 	}
 }
 
-// skip reads over what was given before, and makes sure that it is the same.
+// skip skips the bytes already returned, and checks that they are the same.
 func (w *whole) skip() error {
 	var sum maphash.Hash
 	sum.SetSeed(w.seed)

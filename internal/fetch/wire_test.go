@@ -20,12 +20,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // net/http tells there what servers say unasked
+	log.SetOutput(io.Discard) // net/http logs unsolicited responses there
 	goleak.VerifyTestMain(m)
 }
 
-// A wire is a server at the other end of a pipe that says just what it is told
-// to, so that a bubble of testing/synctest can hold both ends.
+// A wire is a server at the other end of a pipe that sends exactly what a test
+// requests, so that a bubble of testing/synctest can contain both ends.
 type wire struct {
 	net.Conn
 	requests *bufio.Reader
@@ -42,7 +42,7 @@ func (w *wire) request() *http.Request {
 
 func (w *wire) say(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
-// drip says text a byte at a time, until nobody listens.
+// drip sends text a byte at a time, until the connection is closed.
 func (w *wire) drip(text string, pause time.Duration) {
 	for i := range len(text) {
 		time.Sleep(pause)
@@ -52,15 +52,15 @@ func (w *wire) drip(text string, pause time.Duration) {
 	}
 }
 
-// answer says a whole answer with a body.
+// answer sends a complete answer with a body.
 func (w *wire) answer(status int, header, body string) {
 	w.say("HTTP/1.1 %d x\r\nContent-Length: %d\r\n%s\r\n%s", status, len(body), header, body)
 }
 
 const source = "http://source.example"
 
-// wired returns a Client whose requests go to on, one call for each, numbered
-// from 1. The connection is closed when on returns.
+// wired returns a Client whose requests are passed to on, one call for each,
+// numbered from 1. The connection is closed when on returns.
 func wired(t testing.TB, o fetch.Options, on func(w *wire, r *http.Request, n int)) *fetch.Client {
 	t.Helper()
 	if o.Home == nil {
