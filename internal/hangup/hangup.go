@@ -1,5 +1,6 @@
-// Package hangup tells whether an HTTP client has gone away while it was
-// answered: that is no failure of the server, to be logged or counted as one.
+// Package hangup detects that an HTTP client has disconnected while it was
+// answered: that is no failure of the server, and must not be logged or counted
+// as one.
 package hangup
 
 import (
@@ -12,9 +13,9 @@ import (
 	"syscall"
 )
 
-// Is reports whether err, met while a request with the context ctx was read or
-// answered, says only that its client has gone or has stopped reading or sending.
-// The error may be known before the context ends.
+// Is reports whether err, which occurred while a request with the context ctx was
+// read or answered, only means that its client has disconnected or has stopped
+// reading or sending. The error may occur before the context ends.
 func Is(ctx context.Context, err error) bool {
 	if err == nil {
 		return false

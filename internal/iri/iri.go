@@ -1,14 +1,14 @@
-// Package iri tells what strangers write for URIs (RFC 3986) from what are none,
-// and makes URIs of the IRIs among them (RFC 3987). It looks at characters only:
-// what an address leads to is the business of who follows it.
+// Package iri recognizes URIs (RFC 3986) and IRIs (RFC 3987) in untrusted text,
+// and converts IRIs to URIs. It checks only characters; the code that requests
+// an address checks the rest.
 package iri
 
 import "bytes"
 
 // The classes of bytes.
 const (
-	byteURI = 1 << iota // may stand in a URI
-	byteIRI             // may stand in an IRI, as far as one byte tells
+	byteURI = 1 << iota // valid in a URI
+	byteIRI             // valid in an IRI, as far as one byte shows
 	byteHex
 )
 
@@ -31,14 +31,14 @@ var classes = func() (t [256]uint8) {
 	return t
 }()
 
-// Byte reports whether c may stand in a URI.
+// Byte reports whether c is valid in a URI.
 func Byte(c byte) bool { return classes[c]&byteURI != 0 }
 
-// Plain reports whether all bytes of s may stand in a URI.
+// Plain reports whether all bytes of s are valid in a URI.
 func Plain[T string | []byte](s T) bool { return allOf(s, byteURI) }
 
-// Absolute reports whether s is an absolute IRI, as far as can be told without
-// knowing its scheme: every absolute URI is one.
+// Absolute reports whether s is an absolute IRI, as far as can be determined
+// without knowing its scheme: every absolute URI is one.
 func Absolute[T string | []byte](s T) bool { return HasScheme(s) && allOf(s, byteIRI) }
 
 func allOf[T string | []byte](s T, class uint8) bool {
@@ -52,7 +52,8 @@ func allOf[T string | []byte](s T, class uint8) bool {
 	return all == class
 }
 
-// HasScheme reports whether s begins with a scheme and goes on behind it.
+// HasScheme reports whether s begins with a scheme that is followed by
+// something.
 func HasScheme[T string | []byte](s T) bool {
 	if len(s) == 0 || s[0]|0x20 < 'a' || s[0]|0x20 > 'z' {
 		return false
@@ -76,16 +77,17 @@ func Escape(s string) bool {
 	return len(s) > 2 && s[0] == '%' && classes[s[1]]&classes[s[2]]&byteHex != 0
 }
 
-// Encode returns the URI of an IRI, or of a URI that someone forgot to encode:
-// what cannot stand in one is percent-encoded. The host stays, for hosts are not
-// written so. It returns text itself where there is nothing to do.
+// Encode returns the URI of an IRI, or of a URI with unencoded characters: it
+// percent-encodes bytes that are invalid in a URI. It does not change the host,
+// which has another encoding. It returns text itself if there is nothing to
+// encode.
 func Encode(text []byte) []byte {
 	if Plain(text) {
 		return text
 	}
 	const hex = "0123456789ABCDEF"
 	host := 0
-	if i := bytes.Index(text, []byte("://")); i >= 0 && !bytes.ContainsAny(text[:i], "/?#") { // in a query it begins no host
+	if i := bytes.Index(text, []byte("://")); i >= 0 && !bytes.ContainsAny(text[:i], "/?#") { // in a query it does not begin a host
 		host = len(text)
 		if j := bytes.IndexAny(text[i+3:], "/?#"); j >= 0 {
 			host = i + 3 + j
@@ -103,8 +105,8 @@ func Encode(text []byte) []byte {
 }
 
 // WithoutUser returns a URI without the user name and password in its authority,
-// and whether it had some: they belong to the client, and in a document they
-// have no use. What is no well-formed URI loses them as well.
+// and whether it had some: they belong to the client, and have no use in a
+// document. It also removes them from malformed URIs.
 func WithoutUser[T string | []byte](s T) (T, bool) {
 	start := 0
 	for start < len(s) && s[start] != ':' && s[start] != '/' {

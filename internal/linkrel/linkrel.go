@@ -1,4 +1,4 @@
-// Package linkrel knows the relations that links may have (RFC 8288, 2.1): the
+// Package linkrel recognizes the valid relations of links (RFC 8288, 2.1): the
 // names that IANA has registered, and URIs.
 package linkrel
 
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Check returns why rel is no relation: it is neither a registered name, in
-// whatever case, nor an absolute URI (RS-LN-03).
+// Check returns an error if rel is neither a registered name, in any case, nor
+// an absolute URI (RS-LN-03).
 func Check(rel string) error {
 	if registered[strings.ToLower(rel)] {
 		return nil

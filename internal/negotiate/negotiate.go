@@ -1,5 +1,5 @@
-// Package negotiate reads what a request says of the answer it can use: content
-// codings, and what its sender has already (RFC 9110).
+// Package negotiate parses request headers about acceptable answers: content
+// codings, and versions that the client already has (RFC 9110).
 package negotiate
 
 import (
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Gzip reports whether a client asks for the content coding gzip, and does not
-// like the document as it is better (RFC 9110, 12.5.3). It is handed the lines of
+// Gzip reports whether a client accepts the content coding gzip and does not
+// prefer an unencoded document (RFC 9110, 12.5.3). headers are the values of
 // Accept-Encoding.
 func Gzip(headers []string) bool {
 	gzip, identity, other := -1.0, -1.0, -1.0 // -1: not mentioned
@@ -35,8 +35,8 @@ func Gzip(headers []string) bool {
 	return gzip > 0 && gzip >= identity
 }
 
-// quality returns the weight that follows a coding; 1 if there is none. What
-// is no weight is not ok.
+// quality returns the weight that follows a coding; 1 if there is none. ok is
+// false for an invalid weight.
 func quality(params string) (q float64, ok bool) {
 	params = strings.Trim(params, " \t")
 	if params == "" {
@@ -54,9 +54,9 @@ func quality(params string) (q float64, ok bool) {
 	return q, err == nil && q <= 1
 }
 
-// Has reports whether a client says that it has what etag stands for, an entity
-// tag as it is sent; "" stands for nothing. It is handed the lines of
-// If-None-Match, where tags are compared weakly (RFC 9110, 13.1.2).
+// Has reports whether a client says that it has the version with entity tag
+// etag; always false for "". headers are the values of If-None-Match, where
+// tags are compared weakly (RFC 9110, 13.1.2).
 func Has(headers []string, etag string) bool {
 	if etag == "" {
 		return false

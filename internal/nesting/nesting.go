@@ -13,7 +13,7 @@ const (
 	// MaxDepth is how many indexes may be nested (RS-IDX-04 allows one): a
 	// chain of indexes without end.
 	MaxDepth = 3
-	// MaxBarren is how many documents in a row may lead to nothing: a tree of
+	// MaxBarren is how many consecutive documents may be without content: a tree of
 	// indexes without a list, each of which costs a request.
 	MaxBarren = 1000
 )
@@ -21,7 +21,7 @@ const (
 var (
 	// ErrDeep reports an index below too many others.
 	ErrDeep = fmt.Errorf("indexes are nested more than %d deep", MaxDepth)
-	// ErrBarren reports too many documents in a row that lead to nothing.
+	// ErrBarren reports too many consecutive documents without content.
 	ErrBarren = fmt.Errorf("%d documents in a row lead to no entry, so the reading ends", MaxBarren)
 )
 
@@ -29,7 +29,7 @@ var (
 // methods must not be called concurrently.
 type Walk struct{ barren int }
 
-// Index notes an index below depth others.
+// Index records an index below depth others.
 func (w *Walk) Index(depth int) error {
 	if depth == 0 {
 		return nil
@@ -40,7 +40,7 @@ func (w *Walk) Index(depth int) error {
 	return ErrDeep
 }
 
-// Barren notes a document that leads to nothing by itself.
+// Barren records a document that has no content of its own.
 func (w *Walk) Barren() error {
 	w.barren++
 	if w.Ended() {
@@ -49,13 +49,13 @@ func (w *Walk) Barren() error {
 	return nil
 }
 
-// Yield notes a list that was read, which may be empty, or a document that has an
-// entry.
+// Yield records a list that was read, which may be empty, or a document that has
+// an entry.
 func (w *Walk) Yield() {
 	if !w.Ended() {
 		w.barren = 0
 	}
 }
 
-// Ended reports whether nothing more is to be read.
+// Ended reports whether reading must stop.
 func (w *Walk) Ended() bool { return w.barren >= MaxBarren }

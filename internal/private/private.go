@@ -1,8 +1,9 @@
 // Package private creates state that only its owner can read and write:
 // directories with mode 0700 and files with mode 0600, whatever the umask.
 //
-// State that older versions made with wider modes is narrowed when it is opened.
-// Directories that a user made and named are the user's: [Wide] reports them.
+// State that older versions created with wider modes is restricted when it is
+// opened. The modes of directories that a user has created are not changed:
+// [Wide] reports them.
 package private
 
 import (
@@ -13,17 +14,17 @@ import (
 	"runtime"
 )
 
-// Modes of what belongs to the state.
+// Modes of state.
 const (
 	DirMode  fs.FileMode = 0o700
 	FileMode fs.FileMode = 0o600
 )
 
-// MakeDirs makes a directory with all its parents that are missing.
+// MakeDirs creates a directory and all missing parents.
 func MakeDirs(path string) error { return os.MkdirAll(path, DirMode) }
 
-// Dir makes a directory of the state, or narrows the one that is there: it must
-// be one that only this program uses.
+// Dir creates a directory of the state, or restricts an existing one, which
+// must be used only by this program.
 func Dir(path string) error {
 	if err := MakeDirs(path); err != nil {
 		return err
@@ -31,8 +32,8 @@ func Dir(path string) error {
 	return Narrow(path)
 }
 
-// File makes an empty file of the state where there is none, and narrows the one
-// that is there.
+// File creates an empty file of the state if it does not exist, and restricts an
+// existing one.
 func File(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, FileMode)
 	switch {
@@ -44,9 +45,9 @@ func File(path string) error {
 	return err
 }
 
-// Narrow takes the permissions of others off a file or directory, if it has
-// some. It follows no link. One that does not exist, or belongs to someone else,
-// is left alone: it cannot be narrowed, but used.
+// Narrow removes the permissions of others from a file or directory. It does not
+// follow links. It ignores one that does not exist, or that belongs to another
+// user: it cannot be restricted, but can be used.
 func Narrow(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || !wide(info) {
@@ -59,7 +60,7 @@ func Narrow(path string) error {
 	return err
 }
 
-// Wide reports whether others may look into a directory.
+// Wide reports whether other users may read a directory.
 func Wide(path string) bool {
 	info, err := os.Stat(filepath.Clean(path))
 	return err == nil && wide(info)

@@ -18,8 +18,8 @@ func mode(t *testing.T, path string) os.FileMode {
 	return info.Mode().Perm()
 }
 
-// TestModes: what is made has modes 0700 and 0600, what was wider is narrowed,
-// links are not followed.
+// TestModes: created files and directories have modes 0600 and 0700, wider ones
+// are restricted, links are not followed.
 func TestModes(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no such modes")

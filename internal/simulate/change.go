@@ -15,14 +15,14 @@ import (
 	"lockstep/resourcesync"
 )
 
-// applyRows is how many updates the catalog is given at once.
+// applyRows is how many updates are passed to the catalog at once.
 const applyRows = 10_000
 
-// epoch is when all resources were first modified, so that what is published
-// of them depends on nothing but the seed.
+// epoch is when all resources were first modified, so that published documents
+// depend only on the seed.
 var epoch = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// populate makes the resources there are to begin with.
+// populate creates the initial resources.
 func (s *Source) populate(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +65,8 @@ func (s *Source) Apply(ctx context.Context, n int64) error {
 	return nil
 }
 
-// change chooses what happens next. Where there is nothing to update or delete,
-// something is created.
+// change chooses the next change. If there is nothing to update or delete, it
+// creates a resource.
 func (s *Source) change() (catalog.Update, error) {
 	mix := s.o.Mix
 	dice := uint(s.random.Uint64N(uint64(mix.sum())))
@@ -91,7 +91,7 @@ func (s *Source) change() (catalog.Update, error) {
 	return catalog.Update{Record: catalog.Record{URI: s.uri(n)}, Deleted: true}, nil
 }
 
-// put hashes what the updates bring, on all processors, and applies them.
+// put hashes the new contents, on all processors, and applies the updates.
 func (s *Source) put(ctx context.Context, updates []catalog.Update) error {
 	workers := runtime.GOMAXPROCS(0)
 	g, gctx := errgroup.WithContext(ctx)
@@ -121,7 +121,7 @@ func (s *Source) put(ctx context.Context, updates []catalog.Update) error {
 	return err
 }
 
-// outline is what is known of a version without its bytes.
+// outline returns the record of a version without its hashes.
 func (s *Source) outline(n int64, version uint32) catalog.Record {
 	seed := s.key(n, version)
 	return catalog.Record{
@@ -131,13 +131,13 @@ func (s *Source) outline(n int64, version uint32) catalog.Record {
 	}
 }
 
-// uri is the address of resource n, a thousand to a directory.
+// uri returns the address of resource n, a thousand to a directory.
 func (s *Source) uri(n int64) string {
 	digits := strconv.FormatInt(n+maxResources, 10)[1:] // leading zeros: the order of URIs is that of numbers
 	return s.base + "r/" + digits[:6] + "/" + digits + ".bin"
 }
 
-// key is what the bytes of a version follow from.
+// key returns the value that determines the bytes of a version.
 func (s *Source) key(n int64, version uint32) uint64 {
 	return mix64(mix64(s.o.Seed+golden*uint64(n+1)) + uint64(version))
 }
@@ -145,7 +145,7 @@ func (s *Source) key(n int64, version uint32) uint64 {
 // content reads the bytes a record describes.
 func (s *Source) content(r *catalog.Record) io.ReadSeeker {
 	digits := strings.TrimSuffix(r.URI[strings.LastIndexByte(r.URI, '/')+1:], ".bin")
-	n, _ := strconv.ParseInt(digits, 10, 64)         // we wrote it
+	n, _ := strconv.ParseInt(digits, 10, 64)         // written by outline
 	version, _ := strconv.ParseUint(r.Token, 10, 32) // likewise
 	return newContent(s.key(n, uint32(version)), r.Length)
 }
@@ -154,7 +154,7 @@ func (s *Source) bitstream(_ context.Context, r *catalog.Record) (io.ReadCloser,
 	return closable{s.content(r)}, nil
 }
 
-// past opens any version there ever was: none is forgotten.
+// past opens any earlier version: none is forgotten.
 func (s *Source) past(_ context.Context, c *catalog.Change) (io.ReadCloser, error) {
 	if c.Change == resourcesync.Deleted {
 		return nil, fs.ErrNotExist

@@ -8,22 +8,22 @@ import (
 // golden is 2^64 divided by the golden ratio: steps of it reach everywhere.
 const golden = 0x9e3779b97f4a7c15
 
-// mix64 is the finalizer of SplitMix64 (Steele, Lea, Flood 2014): each bit of
-// x has its share in each bit of the result.
+// mix64 is the finalizer of SplitMix64 (Steele, Lea, Flood 2014): each bit of x
+// influences each bit of the result.
 func mix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// newContent reads size bytes that follow from key and look random. Any part
-// of them can be had without those in front.
+// newContent returns size pseudorandom bytes determined by key. Any part of
+// them can be read without the preceding ones.
 func newContent(key uint64, size int64) *io.SectionReader {
 	return io.NewSectionReader(noise(key), 0, size)
 }
 
-// noise is bytes without end: the i-th eight are mix64 of a sum of the key and
-// i steps.
+// noise is an endless byte sequence: the i-th eight are mix64 of a sum of the
+// key and i steps.
 type noise uint64
 
 // ReadAt implements [io.ReaderAt].

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// Faults says which share of requests, from 0 to 1, meets which fault. They
-// follow from the seed, in the order in which requests come in.
+// Faults states which share of requests, from 0 to 1, gets which fault. The
+// seed determines the faults, in the order of requests.
 type Faults struct {
 	Status  float64       // 503 Service Unavailable, with Retry-After: 0
 	Reset   float64       // the connection is reset before an answer
-	Cut     float64       // the answer ends early, with the connection
+	Cut     float64       // the answer and the connection end early
 	Stall   float64       // the answer begins after Pause
-	Flip    float64       // one bit of the body is wrong
+	Flip    float64       // one bit of the body is flipped
 	Pause   time.Duration // of a stall; default 3 s
-	Healthy time.Duration // none for so long after the first request
+	Healthy time.Duration // no faults for this long after the first request
 }
 
 const defaultPause = 3 * time.Second
 
-// ErrFaults reports what is no description of faults.
+// ErrFaults reports an invalid description of faults.
 var ErrFaults = errors.New("want faults as status=2%,reset=1%,cut=0.5%,stall=1%,flip=1%")
 
-// ParseFaults reads "status=2%,reset=1%". An empty string is no faults.
+// ParseFaults parses "status=2%,reset=1%". An empty string means no faults.
 func ParseFaults(s string) (Faults, error) {
 	var f Faults
 	shares := map[string]*float64{"status": &f.Status, "reset": &f.Reset, "cut": &f.Cut, "stall": &f.Stall, "flip": &f.Flip}
@@ -83,7 +83,7 @@ type faulty struct {
 	first  time.Time
 }
 
-// roll throws dice for one request.
+// roll draws the fault of one request.
 func (f *faulty) roll() (fault, place float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +99,7 @@ func (f *faulty) roll() (fault, place float64) {
 
 func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault, place := f.roll()
-	among := func(share float64) bool { // the shares lie side by side
+	among := func(share float64) bool { // the shares are disjoint intervals
 		hit := fault >= 0 && fault < share
 		fault -= share
 		return hit
@@ -127,23 +127,24 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.next.ServeHTTP(w, r)
 }
 
-// reset ends the connection without an answer, the hard way.
+// reset closes the connection without an answer, by a TCP reset.
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler) // HTTP/2: the stream is reset
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // else it ends politely
+		_ = tcp.SetLinger(0) // otherwise it would be closed in order
 	}
-	_ = conn.Close() // that is the point
+	_ = conn.Close() // intended
 }
 
-// A damaging writer damages a body of known length at a place from 0 to 1.
+// A damaging writer damages a body of known length at a relative position from
+// 0 to 1.
 type damaging struct {
 	http.ResponseWriter
 	place   float64
-	cut     bool // else one bit is flipped
+	cut     bool // otherwise one bit is flipped
 	started bool
 	at      int64 // where in the body; -1 nowhere
 	written int64
@@ -159,7 +160,7 @@ func (d *damaging) WriteHeader(status int) {
 	d.ResponseWriter.WriteHeader(status)
 }
 
-// Write hides ReadFrom: every byte passes here.
+// Write hides ReadFrom: every byte passes through it.
 func (d *damaging) Write(p []byte) (int, error) {
 	if !d.started {
 		d.WriteHeader(http.StatusOK)
@@ -170,8 +171,8 @@ func (d *damaging) Write(p []byte) (int, error) {
 		return d.ResponseWriter.Write(p)
 	}
 	if d.cut {
-		_, _ = d.ResponseWriter.Write(p[:i])                     // whether it arrives is chance
-		_ = http.NewResponseController(d.ResponseWriter).Flush() // so that something does
+		_, _ = d.ResponseWriter.Write(p[:i])                     // it may not arrive
+		_ = http.NewResponseController(d.ResponseWriter).Flush() // so that a part arrives
 		panic(http.ErrAbortHandler)
 	}
 	q := append([]byte(nil), p...)

@@ -1,14 +1,14 @@
 // Package simulate is a Source whose resources keep changing.
 //
-// Nothing of it is stored: what a resource holds follows from a seed, its
-// number and its version. Two Sources of equal Options that went through as
-// many changes hold the same, to the byte, whenever and wherever they run.
+// Nothing of it is stored: a seed, the number of a resource and its version determine the content.
+// Two Sources with equal Options and equally many changes are identical, to the byte, whenever and
+// wherever they run.
 //
 //	sim, err := simulate.New(ctx, simulate.Options{BaseURL: "http://127.0.0.1:8080/", Resources: 10_000, Rate: 10})
 //	go sim.Run(ctx)
 //	http.Serve(listener, sim.Handler())
 //
-// [Faults] makes it answer as a bad network or a broken server would.
+// [Faults] makes it answer like a bad network or a broken server.
 package simulate
 
 import (
@@ -28,20 +28,20 @@ import (
 	"lockstep/source"
 )
 
-// What a simulation does unless told otherwise.
+// Defaults of a simulation.
 const (
 	DefaultResources = 1000
 	DefaultEvery     = time.Second
 
-	// maxResources is as many as the addresses have digits for.
+	// maxResources is the number for which addresses have enough digits.
 	maxResources = 1_000_000_000
 )
 
-// DefaultMix is what changes come to: mostly updates, and as many resources
-// come as go.
+// DefaultMix is the default proportion of changes: mostly updates, and as many
+// creations as deletions.
 var DefaultMix = Mix{Created: 10, Updated: 80, Deleted: 10}
 
-// A Mix says in which proportion changes create, update and delete.
+// A Mix is the proportion of changes that create, update and delete.
 type Mix struct{ Created, Updated, Deleted uint }
 
 func (m Mix) sum() uint { return m.Created + m.Updated + m.Deleted }
@@ -50,10 +50,10 @@ func (m Mix) sum() uint { return m.Created + m.Updated + m.Deleted }
 type Options struct {
 	BaseURL   string
 	Seed      uint64
-	Resources int           // to begin with; default 1000, negative none
+	Resources int           // initial number; default 1000, negative none
 	Sizes     Sizes         // of resources; default 4 KiB each
 	Rate      float64       // changes per second while Run runs; 0 none
-	Changes   int64         // after so many Run makes no more; 0 no end
+	Changes   int64         // maximum number for Run; 0 means unlimited
 	Mix       Mix           // default DefaultMix
 	Every     time.Duration // how often Run publishes; default 1 s
 	Faults    Faults        // how Handler fails; the zero value never does
@@ -68,9 +68,9 @@ type Options struct {
 	Logger  *slog.Logger    // default: discards
 }
 
-// Progress says how far a simulation has come.
+// Progress is the progress of a simulation.
 type Progress struct {
-	Resources int64 // there are now
+	Resources int64 // current number
 	Changes   int64 // made so far
 }
 
@@ -84,8 +84,8 @@ type Source struct {
 
 	mu      sync.Mutex // held by Apply; guards what follows
 	random  *rand.Rand
-	alive   []int64  // numbers of the resources there are
-	version []uint32 // by number; 0: gone, or not yet there
+	alive   []int64  // numbers of the current resources
+	version []uint32 // by number; 0: deleted, or not yet created
 	done    int64    // changes made
 }
 
@@ -118,8 +118,8 @@ func New(ctx context.Context, o Options) (*Source, error) {
 	return s, s.Publish(ctx)
 }
 
-// Check reports options that New refuses. It makes nothing; the base URL may be
-// missing.
+// Check returns an error for options that New refuses. It creates nothing; the
+// base URL may be missing.
 func (o Options) Check() error {
 	o, err := o.withDefaults()
 	if err == nil && o.BaseURL != "" {
@@ -160,10 +160,10 @@ func (o Options) withDefaults() (Options, error) {
 	return o, o.Faults.check()
 }
 
-// Handler serves documents and resources, and fails as Options.Faults says.
+// Handler serves documents and resources, with the faults of Options.Faults.
 func (s *Source) Handler() http.Handler { return s.o.Faults.wrap(s.src.Handler(), s.o.Seed) }
 
-// Publish brings the documents, dumps included, in step with the changes made.
+// Publish updates the documents, including dumps, to the changes made.
 func (s *Source) Publish(ctx context.Context) error {
 	if _, err := s.src.Publish(ctx); err != nil {
 		return err
@@ -172,21 +172,21 @@ func (s *Source) Publish(ctx context.Context) error {
 	return err
 }
 
-// Progress says how far the simulation has come.
+// Progress returns the progress of the simulation.
 func (s *Source) Progress() Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Progress{Resources: int64(len(s.alive)), Changes: s.done}
 }
 
-// Resources yields what there is now, ordered by URI: the truth a Destination
-// should come to.
+// Resources yields the current resources, ordered by URI: the state that a
+// Destination should reach.
 func (s *Source) Resources(ctx context.Context) iter.Seq2[catalog.Record, error] {
 	return s.cat.Resources(ctx, s.set, catalog.Range{})
 }
 
-// Run makes changes, Options.Rate a second, and publishes them, until ctx ends;
-// that is no error. After Options.Changes it only waits.
+// Run makes changes, Options.Rate a second, and publishes them, until ctx ends,
+// which is not an error. After Options.Changes it only waits.
 func (s *Source) Run(ctx context.Context) error {
 	tick := time.NewTicker(s.o.Every)
 	defer tick.Stop()

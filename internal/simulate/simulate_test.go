@@ -26,7 +26,7 @@ import (
 	"lockstep/storage/sqlite"
 )
 
-// start returns a simulated Source that is served, and where.
+// start returns a simulated Source and its address.
 func start(t *testing.T, o simulate.Options) (*simulate.Source, string) {
 	t.Helper()
 	var h http.Handler
@@ -110,7 +110,7 @@ var emptyMD5 = func() string {
 	return h.Sum().Get(resourcesync.MD5)
 }()
 
-// TestServed demands that what is served is what is said of it.
+// TestServed checks that served resources match their descriptions.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	sim, _ := start(t, simulate.Options{Resources: 20, Sizes: simulate.Sizes{Min: 1, Max: 100_000}})
@@ -130,7 +130,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestMirrored keeps a Destination in step through changes and faults.
+// TestMirrored keeps a Destination synchronized through changes and faults.
 func TestMirrored(t *testing.T) {
 	t.Parallel()
 	db, err := sqlite.Open(filepath.Join(t.TempDir(), "catalog.db"))
@@ -166,7 +166,7 @@ func TestMirrored(t *testing.T) {
 	}
 }
 
-// TestRun lets changes happen by themselves.
+// TestRun lets Run make the changes.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	done := make(chan simulate.Progress, 100)
@@ -190,7 +190,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestContent reads any part of a resource and demands that it is the same.
+// TestContent reads any part of a resource and checks that it is the same.
 func TestContent(t *testing.T) {
 	t.Parallel()
 	sim, _ := start(t, simulate.Options{Resources: 1, Sizes: simulate.Sizes{Min: 1003, Max: 1003}})
@@ -289,7 +289,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// syncWith brings the directory into step with the Source at base.
+// syncWith synchronizes the directory with the Source at base.
 func syncWith(t *testing.T, base, dir string) {
 	t.Helper()
 	store, err := blob.NewDir(dir, blob.DirOptions{})

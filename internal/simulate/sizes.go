@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Sizes says how large resources are: from Min to Max bytes, each order of
-// magnitude as often as another. The zero value stands for the default.
+// Sizes is a distribution of the sizes of resources: from Min to Max bytes,
+// each order of magnitude equally often. The zero value means the default.
 type Sizes struct{ Min, Max int64 }
 
 var defaultSizes = Sizes{4096, 4096}
 
-// ErrSizes reports what is no distribution of sizes.
+// ErrSizes reports an invalid distribution of sizes.
 var ErrSizes = errors.New("want a size as 4KB, or two as 1KB-10MB")
 
-// maxSize keeps what is multiplied below what a length can be.
+// maxSize prevents overflows of lengths.
 const maxSize = 1 << 50
 
 // ParseSizes reads "4KB", or "1KB-10MB" for all sizes between. Units are B, KB,
@@ -62,12 +62,12 @@ func parseSize(s string) (int64, error) {
 	return int64(n), nil
 }
 
-// pick returns the size that follows from key.
+// pick returns the size determined by key.
 func (s Sizes) pick(key uint64) int64 {
 	if s.Min == s.Max {
 		return s.Min
 	}
-	// A version's bytes and its size must not follow from the same word.
+	// A version's bytes and its size must not be determined by the same word.
 	share := float64(mix64(key^golden)>>11) / (1 << 53)
 	low := math.Log(float64(s.Min) + 1)
 	high := math.Log(float64(s.Max) + 1)

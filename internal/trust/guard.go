@@ -46,21 +46,20 @@ func Challenges() []string {
 	return []string{`Bearer realm="lockstep"`, `Basic realm="lockstep", charset="UTF-8"`}
 }
 
-// A Guard admits the requests that may administrate. It is safe for concurrent
-// use.
+// A Guard admits the requests of administrators. It is safe for concurrent use.
 type Guard struct {
 	tokens *Tokens
 	cross  *http.CrossOriginProtection
 }
 
-// NewGuard returns a Guard that knows the admin tokens; nil are none: then only
-// the admin socket is left.
+// NewGuard returns a Guard with the admin tokens; nil means none: then only
+// requests on the admin socket are admitted.
 func NewGuard(tokens *Tokens) *Guard {
 	return &Guard{tokens: tokens, cross: http.NewCrossOriginProtection()}
 }
 
-// Check returns nil if a request may administrate, and otherwise a [*Refusal],
-// or an error that wraps [ErrTokens] if the tokens cannot be read.
+// Check returns nil if a request is from an administrator, otherwise a
+// [*Refusal], or an error that wraps [ErrTokens] if the tokens cannot be read.
 func (g *Guard) Check(r *http.Request) error {
 	if !FromOwner(r) {
 		if err := g.checkToken(r); err != nil {
@@ -90,8 +89,8 @@ func (g *Guard) Knows(token string) (bool, error) {
 	return g.tokens.Allow(token)
 }
 
-// CheckOrigin refuses a request that a browser makes for a page of another
-// site: it would carry the password that its user gave for ours.
+// CheckOrigin refuses a request that a browser sends for a page of another
+// site: it would carry the password that its user entered for this one.
 func (g *Guard) CheckOrigin(r *http.Request) error {
 	if err := g.cross.Check(r); err != nil {
 		return &Refusal{http.StatusForbidden, "pages of other sites may not ask for this"}
@@ -100,7 +99,7 @@ func (g *Guard) CheckOrigin(r *http.Request) error {
 }
 
 // checkBody refuses a POST of the kinds that any page can make a browser send
-// without asking first: a form, or plain text.
+// without a preflight request: a form, or plain text.
 func checkBody(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return nil
@@ -111,8 +110,8 @@ func checkBody(r *http.Request) error {
 	return nil
 }
 
-// Protect returns a handler that serves requests that may administrate by next,
-// and refuses all others.
+// Protect returns a handler that passes requests of administrators to next, and
+// refuses all others.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()

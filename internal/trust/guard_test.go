@@ -10,9 +10,8 @@ import (
 	"lockstep/internal/trust"
 )
 
-// TestAddressGrantsNothing shows which requests may administrate: those on the
-// admin socket, and those with a token. Where a request seems to come from has
-// no influence.
+// TestAddressGrantsNothing: requests are admitted on the admin socket, or with
+// a token. The apparent origin of a request has no influence.
 func TestAddressGrantsNothing(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
@@ -104,7 +103,8 @@ func TestAddressGrantsNothing(t *testing.T) {
 	}
 }
 
-// TestNoTokens: a guard without tokens leaves the admin socket only.
+// TestNoTokens: a guard without tokens admits only requests on the admin
+// socket.
 func TestNoTokens(t *testing.T) {
 	t.Parallel()
 	g := trust.NewGuard(nil)

@@ -30,18 +30,18 @@ var (
 )
 
 // liveTime is how long a process may take to accept a connection before its
-// socket counts as in use all the same.
+// socket counts as in use.
 const liveTime = 2 * time.Second
 
-// A Listener is where administration is listened for: [Listen].
+// A Listener is the result of [Listen]: a listener for administration.
 type Listener struct {
 	net.Listener
 	address string
-	owner   bool // only our own user can connect
+	owner   bool // only the same user can connect
 	remove  func()
 }
 
-// Address returns where the Listener listens, as Listen takes it.
+// Address returns the Listener's address in the form that Listen accepts.
 func (l *Listener) Address() string { return l.address }
 
 // Socket returns the path of the socket; "" if it is not a Unix socket.
@@ -53,8 +53,8 @@ func (l *Listener) Socket() string {
 	return path
 }
 
-// Handler returns next for the requests of this Listener. Those that arrive on
-// a Unix socket are trusted; over TCP, and on Windows, which does not restrict
+// Handler wraps next for the requests of this Listener. Those that arrive on a
+// Unix socket are trusted; over TCP, and on Windows, which does not restrict
 // who connects to a socket, they need a token.
 func (l *Listener) Handler(next http.Handler) http.Handler {
 	if !l.owner {
@@ -75,8 +75,8 @@ func (l *Listener) Close() error {
 }
 
 // Listen listens at an address: unix:PATH or HOST:PORT. The directory of a
-// socket is made with mode 0700, the socket with 0600. The socket of a process
-// that was killed is replaced; one that is in use is not, nor is any other file.
+// socket is created with mode 0700, the socket with 0600. Listen replaces the
+// socket of a process that was killed, but no socket in use and no other file.
 func Listen(ctx context.Context, address string) (*Listener, error) {
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	if !ok {
@@ -97,10 +97,10 @@ func Listen(ctx context.Context, address string) (*Listener, error) {
 	return l, nil
 }
 
-// ListenIn listens on the admin socket of a state directory. Where its path
-// would be too long for a socket, which happens from about 90 bytes on, the
-// socket is in a directory of the user's own below that for temporary files,
-// under a name that the state directory determines.
+// ListenIn listens on the admin socket of a state directory. If its path would
+// be too long for a socket, which happens from about 90 bytes on, the socket is
+// in a directory of the user's own below that for temporary files, with a name
+// derived from the state directory.
 func ListenIn(ctx context.Context, state string) (*Listener, error) {
 	path, err := filepath.Abs(filepath.Join(state, SocketName))
 	if err != nil {
@@ -118,8 +118,8 @@ func ListenIn(ctx context.Context, state string) (*Listener, error) {
 	return Listen(ctx, unixPrefix+filepath.Join(dir, fmt.Sprintf("%x.sock", sum[:8])))
 }
 
-// privateDir makes a directory that no other user can enter. One that is there
-// already, in a place where others may make it, must be ours.
+// privateDir creates a directory that no other user can enter. An existing one,
+// in a place where others may create it, must belong to this user.
 func privateDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -134,7 +134,7 @@ func privateDir(dir string) error {
 	return nil
 }
 
-// maxSocketPath is how many bytes the path of a socket can have.
+// maxSocketPath returns the maximum length of a socket's path in bytes.
 func maxSocketPath() int {
 	if runtime.GOOS == "linux" {
 		return 107
@@ -142,8 +142,8 @@ func maxSocketPath() int {
 	return 103
 }
 
-// roomForBinding is how much longer than its directory the name is that a
-// socket is bound with before it is moved into place.
+// roomForBinding is the additional length of the temporary name with which a
+// socket is bound before it is moved to its path.
 const roomForBinding = len("/.a1234567890/s")
 
 func listenUnix(ctx context.Context, path string) (*Listener, error) {
@@ -173,21 +173,21 @@ func listenUnix(ctx context.Context, path string) (*Listener, error) {
 }
 
 // bindPrivate binds a socket in a directory that no other user can enter,
-// restricts it, and only then moves it to its place: there is no moment at which
-// others could connect.
+// restricts it, and only then moves it to its path: at no time can others
+// connect.
 func bindPrivate(ctx context.Context, dir, path string) (_ net.Listener, err error) {
 	tmp, err := os.MkdirTemp(dir, ".a*") // with mode 0700
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(tmp) }() // empty by then, or of no use
+	defer func() { _ = os.RemoveAll(tmp) }() // empty by then, or useless
 	bound := filepath.Join(tmp, "s")
 	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", bound)
 	if err != nil {
 		return nil, err
 	}
 	if u, ok := l.(*net.UnixListener); ok {
-		u.SetUnlinkOnClose(false) // of the name it was bound with, which may be another's by then
+		u.SetUnlinkOnClose(false) // of the temporary name, which another process may use by then
 	}
 	if err = os.Chmod(bound, 0o600); err == nil {
 		err = os.Rename(bound, path)

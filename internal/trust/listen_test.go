@@ -16,7 +16,7 @@ import (
 	"lockstep/internal/trust"
 )
 
-// shortDir returns a directory whose path leaves room for a socket's name.
+// shortDir returns a directory whose path is short enough for a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "t")
@@ -27,7 +27,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// serve serves a page that takes the admin token.
+// serve serves a page that requires the admin token.
 func serve(t *testing.T, l *trust.Listener) {
 	t.Helper()
 	page := trust.NewGuard(nil).Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "page") }))
@@ -51,8 +51,8 @@ func ask(t *testing.T, network, address string) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// TestListenSocket: only our own user can connect to the socket; requests there
-// are trusted, and over TCP they are not.
+// TestListenSocket: only the same user can connect to the socket; requests
+// there are trusted, and over TCP they are not.
 func TestListenSocket(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -127,8 +127,9 @@ func TestListenAgain(t *testing.T) {
 	}
 }
 
-// TestListenLongPath: a path that is too long is refused in words, and a state
-// directory with a long path has its socket elsewhere, always at the same place.
+// TestListenLongPath: a path that is too long is refused with a clear error, and
+// a state directory with a long path has its socket elsewhere, always at the
+// same path.
 func TestListenLongPath(t *testing.T) {
 	dir := shortDir(t)
 	t.Setenv("TMPDIR", dir)

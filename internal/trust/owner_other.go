@@ -4,5 +4,5 @@ package trust
 
 import "os"
 
-// ours reports true: the directory for temporary files is the user's own.
+// ours returns true: the directory for temporary files is the user's own.
 func ours(os.FileInfo) bool { return true }

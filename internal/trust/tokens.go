@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// maxTokenFile caps a token file: what is larger is some other file.
+	// maxTokenFile caps a token file: a larger one is some other file.
 	maxTokenFile = 64 << 10
-	// tokenBytes is how many random bytes a generated token has.
+	// tokenBytes is the number of random bytes in a generated token.
 	tokenBytes = 32
-	// racyTime is how young a file must be for another change not to show in its
-	// times.
+	// racyTime is the age of a file below which another change may not be visible
+	// in its times.
 	racyTime = 2 * time.Second
 )
 
-// ErrTokens is part of every error about a token file.
+// ErrTokens is wrapped by every error about a token file.
 var ErrTokens = errors.New("token file")
 
-// Tokens are the tokens of a file, one a line. The file is read again when it
-// changes, so that a token can be withdrawn from a running process. They are
-// safe for concurrent use.
+// Tokens are the tokens of a file, one per line. The file is read again when it
+// changes, so that a token can be revoked in a running process. They are safe
+// for concurrent use.
 type Tokens struct {
 	path string
 	last atomic.Pointer[tokenState]
@@ -43,7 +43,7 @@ type tokenState struct {
 	info os.FileInfo
 	read time.Time
 	text []string
-	sums [][sha256.Size]byte // of one length, whatever that of the tokens is
+	sums [][sha256.Size]byte // hashes, so that all have the same length
 }
 
 // ReadTokens returns the tokens of a file.
@@ -56,9 +56,9 @@ func ReadTokens(path string) (*Tokens, error) {
 	return t, nil
 }
 
-// MakeTokens returns the tokens of a file, which is made with one random token
-// and mode 0600 where there is none. A file that others can read is taken from
-// them.
+// MakeTokens returns the tokens of a file, and creates it with one random token
+// and mode 0600 if it does not exist. It removes the permissions of others from
+// the file.
 func MakeTokens(path string) (*Tokens, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -76,8 +76,8 @@ func MakeTokens(path string) (*Tokens, error) {
 	return ReadTokens(path)
 }
 
-// generate writes a new token to a file, which has it whole or does not exist.
-// If another process is quicker, its token is kept.
+// generate writes a new token to a file atomically. If another process is
+// faster, its token is kept.
 func generate(path string) error {
 	b := make([]byte, tokenBytes)
 	_, _ = rand.Read(b)                                                      // never fails
@@ -85,7 +85,7 @@ func generate(path string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // has its other name by then, or is of no use
+	defer func() { _ = os.Remove(f.Name()) }() // renamed by then, or useless
 	_, err = f.WriteString(hex.EncodeToString(b) + "\n")
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
@@ -94,7 +94,7 @@ func generate(path string) error {
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return nil
 	}
-	return os.Rename(f.Name(), path) // a file system without links
+	return os.Rename(f.Name(), path) // a file system without hard links
 }
 
 // load returns the tokens of the file as it is now.
@@ -135,8 +135,8 @@ func (t *Tokens) load() (*tokenState, error) {
 	return fresh, nil
 }
 
-// Allow reports whether token is one of the file's. How long it takes says
-// nothing of the tokens there.
+// Allow reports whether token is one of the file's. Its running time reveals
+// nothing about the tokens.
 func (t *Tokens) Allow(token string) (bool, error) {
 	s, err := t.load()
 	if err != nil {
@@ -145,8 +145,7 @@ func (t *Tokens) Allow(token string) (bool, error) {
 	return contains(s.sums, token), nil
 }
 
-// Current returns the tokens that are in the file now, the same slice as long as the
-// file is the same.
+// All returns the tokens as last read.
 func (t *Tokens) Current() ([]string, error) {
 	s, err := t.load()
 	if err != nil {
@@ -155,7 +154,8 @@ func (t *Tokens) Current() ([]string, error) {
 	return s.text, nil
 }
 
-// All returns the tokens as they were read last.
+// Contains reports whether token is one of tokens. Its running time reveals
+// nothing about them.
 func (t *Tokens) All() []string { return t.last.Load().text }
 
 // Contains reports whether token is one of tokens, in a time that says nothing

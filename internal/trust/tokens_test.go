@@ -11,7 +11,7 @@ import (
 	"lockstep/internal/trust"
 )
 
-// TestMakeTokens: a token is made once, for our own eyes only.
+// TestMakeTokens: a token is generated once, readable only by its owner.
 func TestMakeTokens(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "admin-token")
@@ -38,8 +38,8 @@ func TestMakeTokens(t *testing.T) {
 	}
 }
 
-// TestTokensChange: a token is withdrawn without a restart, even if neither the
-// size nor the time of the file shows that it changed.
+// TestTokensChange: a token is revoked without a restart, even if neither the
+// size nor the time of the file shows the change.
 func TestTokensChange(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tokens")
@@ -75,7 +75,7 @@ func TestTokensChange(t *testing.T) {
 }
 
 // TestBadTokenFiles refuses files without tokens: they would admit no request,
-// or any that carries nothing.
+// or requests with an empty token.
 func TestBadTokenFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -8,12 +8,11 @@ import (
 	"testing"
 )
 
-// A file is a member of an archive in the making. What is not set is as it
-// should be.
+// A file is a member of an archive to be built. Zero fields mean valid values.
 type file struct {
 	name   string
 	data   string
-	packed []byte // instead of data, as it stands in the archive
+	packed []byte // replaces data in the archive
 	method uint16
 	flags  uint16
 	attrs  uint32 // external ones
@@ -21,8 +20,8 @@ type file struct {
 	extra  []byte // in the directory
 	local  func(h []byte) []byte
 	record func(h []byte) []byte // in the directory, extra and name included
-	at     int64                 // where the directory says it is; zero: where it is
-	gap    int                   // bytes in front of it
+	at     int64                 // where the directory says it is; zero: the true position
+	gap    int                   // bytes before it
 }
 
 // An archive is made of files.
@@ -30,7 +29,7 @@ type archive struct {
 	files   []file
 	prefix  []byte
 	comment string
-	count   int // what the end says beyond the truth
+	count   int // added to the true values in the end record
 	end     func(b []byte) []byte
 }
 

@@ -22,8 +22,8 @@ const (
 	extraZip64 = 0x0001
 	extraName  = 0x7075 // Info-ZIP's Unicode path
 
-	// What a file is: the high half of the external attributes, as Unix has
-	// it, and bits of the low half, as Windows has it.
+	// The type of a file: the high half of the external attributes, as in Unix, and
+	// bits of the low half, as in Windows.
 	modeType      = 0o170000
 	modeRegular   = 0o100000
 	modeDirectory = 0o040000
@@ -33,7 +33,7 @@ const (
 	directoryBuffer = 64 << 10
 )
 
-// read reads the directory e leads to.
+// read reads the directory that e names.
 func (e *end) read(at io.ReaderAt, l Limits) (*Directory, error) {
 	start, shift, err := e.place(at)
 	if err != nil {
@@ -46,7 +46,7 @@ func (e *end) read(at io.ReaderAt, l Limits) (*Directory, error) {
 		return nil, fmt.Errorf("%w: %d members, %d are read", ErrLimit, e.members, l.Members)
 	}
 	d := &Directory{Start: start}
-	// The count is taken at its word only as far as the bytes can hold it.
+	// The number of members is used only as far as the bytes suffice for it.
 	d.Members = make([]Member, 0, min(int64(e.members), (e.at-start)/centralSize))
 	r := reader{Reader: bufio.NewReaderSize(io.NewSectionReader(at, start, e.at-start), directoryBuffer), pos: start}
 	for {
@@ -64,15 +64,15 @@ func (e *end) read(at io.ReaderAt, l Limits) (*Directory, error) {
 		d.Members = append(d.Members, m)
 	}
 	n := uint64(len(d.Members))
-	if n != e.members && (e.long || n&max16 != e.members) { // old writers count modulo 65,536
+	if n != e.members && (e.long || n&max16 != e.members) { // old programs count modulo 65,536
 		return nil, &FormatError{e.at, fmt.Sprintf("it has %d members, its end says %d", n, e.members)}
 	}
 	d.arrange()
 	return d, nil
 }
 
-// place finds where the directory begins, and by how much all offsets are to
-// be shifted because data stand before the package.
+// place determines the beginning of the directory, and the amount by which all
+// offsets are shifted because data precede the package.
 func (e *end) place(at io.ReaderAt) (start, shift int64, err error) {
 	start = e.at - int64(e.size)
 	shift = start - int64(e.offset)
@@ -80,7 +80,7 @@ func (e *end) place(at io.ReaderAt) (start, shift int64, err error) {
 		return 0, 0, &FormatError{e.at, "the directory would begin behind its own end"}
 	}
 	if shift > 0 {
-		// Or there is something between the directory and its end.
+		// Or there is data between the directory and its end record.
 		var sig [4]byte
 		if err := readAt(at, sig[:], int64(e.offset)); err != nil {
 			return 0, 0, err
@@ -115,8 +115,8 @@ func (r *reader) next(n int) ([]byte, error) {
 	return b, nil
 }
 
-// member reads one record, or reports that there is none any more: another
-// kind of record may follow.
+// member reads one record, or reports that there are no more: another kind of
+// record may follow.
 func (r *reader) member(m *Member, shift int64) (more bool, err error) {
 	sig, err := r.Peek(4)
 	if err != nil && err != io.EOF {
@@ -143,7 +143,7 @@ func (r *reader) member(m *Member, shift int64) (more bool, err error) {
 	for x := b[name:]; len(x) >= 4; {
 		id, n := le.Uint16(x), int(le.Uint16(x[2:]))
 		if n > len(x)-4 {
-			break // what follows is no field
+			break // what follows is not a field
 		}
 		field := x[4 : 4+n]
 		x = x[4+n:]
@@ -165,7 +165,7 @@ func (r *reader) member(m *Member, shift int64) (more bool, err error) {
 	}
 	r.pos += int64(comment)
 	if packed > uint64(at) || offset > uint64(at-shift) {
-		packed, offset = 0, uint64(at-shift) // behind all that can be right
+		packed, offset = 0, uint64(at-shift) // beyond all valid offsets
 		m.blame(flawBeyond)
 	}
 	m.Packed, m.Size, m.Offset = int64(packed), int64(min(size, 1<<62)), int64(offset)+shift
@@ -173,7 +173,7 @@ func (r *reader) member(m *Member, shift int64) (more bool, err error) {
 	return true, nil
 }
 
-// unicodeName returns the name in an Info-ZIP field, if it is that of name.
+// unicodeName returns the name in an Info-ZIP field, if it belongs to name.
 func unicodeName(field []byte, name string) string {
 	if len(field) < 6 || field[0] != 1 || le.Uint32(field[1:]) != crc32.ChecksumIEEE([]byte(name)) || !utf8.Valid(field[5:]) {
 		return ""

@@ -21,27 +21,27 @@ const (
 	max16 = 1<<16 - 1
 	max32 = 1<<32 - 1
 
-	// TailSize is how many bytes at the end of a package hold the record that
-	// leads to its directory, wherever in them it is.
+	// TailSize is how many bytes at the end of a package contain the record with
+	// the position of its directory.
 	TailSize = end64Size + locatorSize + endSize + max16
 
-	// maxEnds is how many things that look like such a record are tried: a
-	// comment can be full of them.
+	// maxEnds is how many possible end records are tried: a comment can be full of
+	// them.
 	maxEnds = 4
 )
 
 var le = binary.LittleEndian
 
-// An end is what the record at the end of a package says.
+// An end is the record at the end of a package.
 type end struct {
-	at      int64 // of the record, or of the ZIP64 one in front of it
+	at      int64 // of the record, or of the preceding ZIP64 record
 	members uint64
 	size    uint64 // of the directory
-	offset  uint64 // likewise, as the record has it
+	offset  uint64 // of the directory, as stated in the record
 	long    bool   // ZIP64: the number of members is exact
 }
 
-// findEnds returns what may be the end record, the last one first.
+// findEnds returns the possible end records, the last one first.
 func findEnds(at io.ReaderAt, size int64) ([]end, error) {
 	if size < endSize {
 		return nil, ErrNotZip
@@ -70,7 +70,8 @@ func findEnds(at io.ReaderAt, size int64) ([]end, error) {
 	return ends, nil
 }
 
-// parseEnd reads the record at tail[i:], and the ZIP64 record it stands for.
+// parseEnd parses the record at tail[i:], and the ZIP64 record that belongs to
+// it.
 func parseEnd(at io.ReaderAt, tail []byte, i int, start int64) (e end, ok bool, err error) {
 	b := tail[i:]
 	if int(le.Uint16(b[20:])) > len(b)-endSize {
@@ -87,14 +88,14 @@ func parseEnd(at io.ReaderAt, tail []byte, i int, start int64) (e end, ok bool, 
 			return long, true, nil
 		}
 	}
-	// Another disk, or a directory longer than what stands before it.
+	// Another disk, or a directory longer than the data before the record.
 	ok = disk == 0 && dirDisk == 0 && here == all && e.size <= uint64(e.at) && e.offset <= uint64(e.at)
 	return e, ok, nil
 }
 
 // findEnd64 reads the ZIP64 record of the end record at pos, if there is one:
-// where its locator says, or just in front of it, where data stand before the
-// package.
+// at the position in its locator, or just before the locator, if data precede
+// the package.
 func findEnd64(at io.ReaderAt, pos int64) (e end, found bool, err error) {
 	if pos < locatorSize+end64Size {
 		return end{}, false, nil
@@ -124,7 +125,7 @@ func findEnd64(at io.ReaderAt, pos int64) (e end, found bool, err error) {
 	return end{}, false, nil
 }
 
-// readAt fills b. That the bytes are not there after all is ErrNotZip.
+// readAt fills b. It returns ErrNotZip if the bytes do not exist.
 func readAt(at io.ReaderAt, b []byte, off int64) error {
 	n, err := at.ReadAt(b, off)
 	switch {

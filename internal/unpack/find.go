@@ -11,16 +11,16 @@ import (
 // manifest is the name of a package's manifest (RS-ZIP-01).
 const manifest = "manifest.xml"
 
-// maxFolded caps the names kept in a second form.
+// maxFolded caps the names stored in a second form.
 const maxFolded = 25_000
 
-// key is the name without leading slashes.
+// key returns the name without leading slashes.
 func (m *Member) key() string { return strings.TrimLeft(m.Name, "/") }
 
-// Find returns the member that a path of the manifest means (RS-ZIP-05): by
-// its exact name, leading slashes aside; else percent-decoded; else by Unicode
-// NFC; else with backslashes as slashes. Where the manifest lies in a folder,
-// paths are relative to that. What could be several is none.
+// Find returns the member for a path in the manifest (RS-ZIP-05): by its exact
+// name, ignoring leading slashes; else percent-decoded; else by Unicode NFC;
+// else with backslashes as slashes. If the manifest is in a folder, paths are
+// relative to that. An ambiguous path finds nothing.
 func (d *Directory) Find(path string) (*Member, bool) {
 	path = strings.TrimLeft(path, "/")
 	if d.below != "" {
@@ -35,7 +35,7 @@ func (d *Directory) Find(path string) (*Member, bool) {
 	return &d.Members[i], true
 }
 
-// search returns the index of the member path means, or -1.
+// search returns the index of the member for path, or -1.
 func (d *Directory) search(path string) int {
 	if i := d.exact(path); i >= 0 {
 		return i
@@ -67,7 +67,7 @@ func (d *Directory) search(path string) int {
 	return -1
 }
 
-// exact returns the index of the member of that name, or -1.
+// exact returns the index of the member with that name, or -1.
 func (d *Directory) exact(key string) int {
 	i := sort.Search(len(d.byName), func(i int) bool { return d.Members[d.byName[i]].key() >= key })
 	if i == len(d.byName) || d.Members[d.byName[i]].key() != key {
@@ -76,12 +76,12 @@ func (d *Directory) exact(key string) int {
 	return int(d.byName[i])
 }
 
-// folded is the form in which names that differ in their writing are equal.
+// folded returns the form in which names with different spellings are equal.
 func folded(name string) string {
 	return norm.NFC.String(strings.ReplaceAll(name, `\`, "/"))
 }
 
-// foldNames keeps the names that are not in that form.
+// foldNames stores the names that are not in that form.
 func (d *Directory) foldNames() {
 	d.folded = map[string]int32{}
 	for i := range d.Members {
@@ -98,9 +98,9 @@ func (d *Directory) foldNames() {
 	}
 }
 
-// Manifest returns the package's manifest, and the folder it is in: "" where it
-// should be, at the root; else the only folder just below the root that has
-// one (RS-ZIP-07). It returns nil if there is none.
+// Manifest returns the package's manifest and its folder: "" for the root,
+// where it should be; else the only folder directly below the root that has one
+// (RS-ZIP-07). It returns nil if there is none.
 func (d *Directory) Manifest() (m *Member, folder string) {
 	i := d.exact(d.below + manifest)
 	if i < 0 {

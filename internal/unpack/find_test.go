@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// TestFind: how a path of a manifest finds its member (RS-ZIP-05).
+// TestFind: the member found for a path in a manifest (RS-ZIP-05).
 func TestFind(t *testing.T) {
 	t.Parallel()
 	const (
@@ -34,7 +34,7 @@ func TestFind(t *testing.T) {
 		{[]string{`a\b\c`}, "/a/b/c", `a\b\c`},
 		{[]string{"a/b/c"}, `\a\b\c`, "a/b/c"},
 		{[]string{"a/b/c"}, `a\b\c`, "a/b/c"},
-		{[]string{`a\b/c`, `a/b\c`}, "/a/b/c", ""},                           // which?
+		{[]string{`a\b/c`, `a/b\c`}, "/a/b/c", ""},                           // ambiguous
 		{[]string{"x/" + composed, `x\` + composed}, "/x/" + decomposed, ""}, // likewise
 		{[]string{`\a`}, "/a", `\a`},
 		{[]string{"x/manifest.xml", "x/a"}, "/a", "x/a"},

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A flaw is why a member is not read. The first that is found is kept.
+// A flaw is the reason why a member is not read. The first one found is kept.
 type flaw uint8
 
 const (
@@ -36,7 +36,8 @@ var flaws = [...]string{
 	flawTwice:     "there are two of its name",
 }
 
-// Refused says why the member is not to be read, or returns "" (RS-ZIP-06).
+// Refused returns the reason why the member must not be read, or ""
+// (RS-ZIP-06).
 func (m *Member) Refused() string {
 	if m.flaw == flawMethod {
 		return fmt.Sprintf("it is compressed by method %d, only 0 and 8 are read", m.Method)
@@ -50,11 +51,11 @@ func (m *Member) blame(f flaw) {
 	}
 }
 
-// maxRatio is how many bytes deflate can make of one: a match of 258 bytes
-// takes two bits at least.
+// maxRatio is the maximum compression ratio of deflate: a match of 258 bytes
+// takes at least two bits.
 const maxRatio = 1032
 
-// judge finds what is wrong with a member by its record alone.
+// judge determines the flaw of a member from its record alone.
 func (m *Member) judge(flags uint16, attributes uint32, disk uint16) {
 	switch kind := attributes >> 16 & modeType; {
 	case kind == modeDirectory, m.Size == 0 && (strings.HasSuffix(m.Name, "/") || strings.HasSuffix(m.Name, `\`)):
@@ -83,7 +84,7 @@ func (m *Member) judge(flags uint16, attributes uint32, disk uint16) {
 }
 
 // unsafeName reports whether a name, without its leading slashes, would lead
-// out of the place a package is unpacked in, on any system.
+// out of the directory into which a package is unpacked, on any system.
 func unsafeName(name string) bool {
 	if name == "" || strings.IndexByte(name, 0) >= 0 {
 		return true

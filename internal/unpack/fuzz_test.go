@@ -38,8 +38,8 @@ func seeds(t testing.TB) [][]byte {
 	return append(out, buf.Bytes())
 }
 
-// FuzzDirectory reads whatever there is: without panic, within bounds, and
-// what archive/zip reads too it reads alike.
+// FuzzDirectory reads any input: without panic, within limits, and with the
+// same result as archive/zip, if that accepts the input.
 func FuzzDirectory(f *testing.F) {
 	for _, b := range seeds(f) {
 		f.Add(b)
@@ -93,8 +93,8 @@ func filesOf(b []byte, n int) []*zip.File {
 	return r.File
 }
 
-// contains reports whether one of the files is m, and holds the same; one that
-// archive/zip cannot read may hold anything.
+// contains reports whether one of the files is m, with the same content; one
+// that archive/zip cannot read may have any content.
 func contains(files []*zip.File, m *unpack.Member, got string) bool {
 	for _, f := range files {
 		if f.CRC32 != m.CRC || f.UncompressedSize64 != uint64(m.Size) || f.CompressedSize64 != uint64(m.Packed) || f.Method != m.Method {
@@ -113,7 +113,7 @@ func contains(files []*zip.File, m *unpack.Member, got string) bool {
 	return false
 }
 
-// FuzzMember reads whatever stands where a member should.
+// FuzzMember reads any input in place of a member.
 func FuzzMember(f *testing.F) {
 	text := strings.Repeat("some text ", 20)
 	for _, method := range []uint16{0, 8} {

@@ -12,8 +12,8 @@ import (
 	"lockstep/internal/unpack"
 )
 
-// TestRefused: members that are no plain files say why they are not read, and
-// others beside them are read all the same (RS-ZIP-06).
+// TestRefused: members that are not plain files state why they are not read,
+// and other members are still read (RS-ZIP-06).
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("\x00", 100_000)
@@ -86,7 +86,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDisagree: what a member is, is checked where it is read.
+// TestDisagree: the properties of a member are verified when it is read.
 func TestDisagree(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("text ", 1000)
@@ -144,8 +144,8 @@ func TestDisagree(t *testing.T) {
 	}
 }
 
-// TestOverlap: bytes that are to be several members are none (a quine, or a
-// bomb whose members share what they unpack).
+// TestOverlap: members that share bytes are refused (a quine, or a bomb whose
+// members share compressed data).
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	inner := archive{files: []file{{name: "inner", data: strings.Repeat("y", 500)}}}
@@ -167,7 +167,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestTwice: which of two members of a name is meant cannot be known.
+// TestTwice: of two members with the same name neither is used.
 func TestTwice(t *testing.T) {
 	t.Parallel()
 	a := archive{files: []file{{name: "x", data: "1"}, {name: "/x", data: "2"}, {name: "y", data: "3"}}}
@@ -180,7 +180,7 @@ func TestTwice(t *testing.T) {
 	}
 }
 
-// TestDirectoryLies: directories that cannot be right.
+// TestDirectoryLies: impossible directories are refused.
 func TestDirectoryLies(t *testing.T) {
 	t.Parallel()
 	files := []file{{name: "a", data: "1"}, {name: "b", data: "2"}}
@@ -209,7 +209,8 @@ func TestDirectoryLies(t *testing.T) {
 	}
 }
 
-// TestComment: a comment that looks like an end does not hide the true one.
+// TestComment: a comment that looks like an end record does not hide the true
+// one.
 func TestComment(t *testing.T) {
 	t.Parallel()
 	false1 := "PK\x05\x06" + strings.Repeat("\x00", 18)
@@ -226,7 +227,7 @@ func TestComment(t *testing.T) {
 	}
 }
 
-// TestLimits: there is an end to what is read, before it costs much.
+// TestLimits: reading stops at the limits, before it becomes expensive.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	a := archive{}
@@ -244,7 +245,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// An endless is a package whose directory is ten million members long: made
+// An endless is a package whose directory has ten million members, generated
 // while it is read.
 type endless struct {
 	record []byte
@@ -272,7 +273,7 @@ func (e *endless) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// TestMemory: whatever a directory holds, it stays below 32 MB.
+// TestMemory: any directory stays below 32 MB.
 func TestMemory(t *testing.T) { // alone: it measures
 	entry := func(name string) *endless {
 		var a archive

@@ -12,9 +12,9 @@ import (
 )
 
 // Open reads the member from local, which begins at Offset. It reads the local
-// header, and no further than Packed bytes behind it. What it returns yields
-// Size bytes, then io.EOF if their checksum is right; all else is a
-// [*MemberError]. Closing it does not close local.
+// header, and at most Packed bytes after it. The result yields Size bytes, then
+// io.EOF if their checksum is right; any other error is a [*MemberError].
+// Closing it does not close local.
 //
 // A member that is refused is not opened.
 func (m *Member) Open(local io.Reader) (io.ReadCloser, error) {
@@ -28,14 +28,14 @@ func (m *Member) Open(local io.Reader) (io.ReadCloser, error) {
 	c.src = &c.packed
 	if m.Method == methodDeflate {
 		c.inflate = inflaters.Get().(inflater)
-		_ = c.inflate.Reset(&c.packed, nil) // fails for a bad dictionary only
+		_ = c.inflate.Reset(&c.packed, nil) // fails only for an invalid dictionary
 		c.src = c.inflate
 	}
 	return c, nil
 }
 
 // Bytes is Open for a member that is in memory: b begins at Offset. The content
-// is in b if it is stored, else in buf, or larger than that.
+// is in b if it is stored, otherwise in buf, or in a larger slice.
 func (m *Member) Bytes(b, buf []byte) ([]byte, error) {
 	if reason := m.Refused(); reason != "" {
 		return nil, &MemberError{Name: m.Name, Reason: reason}
@@ -61,7 +61,7 @@ func (m *Member) Bytes(b, buf []byte) ([]byte, error) {
 	return data, nil
 }
 
-// inflate makes the content of packed data, in buf if it is large enough.
+// inflate decompresses packed data, into buf if it is large enough.
 func (m *Member) inflate(data, buf []byte) ([]byte, error) {
 	if int64(cap(buf)) < m.Size {
 		buf = make([]byte, m.Size)
@@ -69,7 +69,7 @@ func (m *Member) inflate(data, buf []byte) ([]byte, error) {
 	buf = buf[:m.Size]
 	f := inflaters.Get().(inflater)
 	defer putInflater(f)
-	_ = f.Reset(bytes.NewReader(data), nil) // fails for a bad dictionary only
+	_ = f.Reset(bytes.NewReader(data), nil) // fails only for an invalid dictionary
 	n, err := io.ReadFull(f, buf)
 	switch {
 	case err == io.EOF, err == io.ErrUnexpectedEOF:
@@ -88,7 +88,8 @@ func (m *Member) shorter(n int64) error {
 	return &MemberError{Name: m.Name, Reason: fmt.Sprintf("it has %d bytes, the directory says %d", n, m.Size)}
 }
 
-// ended checks what came of reading on where a deflated member should end.
+// ended checks the result of reading beyond the expected end of a deflated
+// member.
 func (m *Member) ended(n int, err error) error {
 	switch {
 	case n > 0:
@@ -125,8 +126,8 @@ func (m *Member) skipHeader(r io.Reader) error {
 	return nil
 }
 
-// differs says in what the local header is not that of m. Sizes that are not
-// known in front are zero, or those of ZIP64.
+// differs describes how the local header differs from m. Sizes that follow the
+// data are zero in the header, or those of ZIP64.
 func (m *Member) differs(h *[localSize]byte, name string) string {
 	flags := le.Uint16(h[6:])
 	size := func(at int, v int64) bool {
@@ -150,7 +151,7 @@ func (m *Member) differs(h *[localSize]byte, name string) string {
 	return ""
 }
 
-// broken is the error of reading the member's bytes.
+// broken returns the error of reading the member's bytes.
 func (m *Member) broken(err error) error {
 	var mine *MemberError
 	if errors.As(err, &mine) {
@@ -167,15 +168,16 @@ type inflater interface {
 	flate.Resetter
 }
 
-// inflaters are kept: each holds 40 KB and takes longer to make than to use.
+// inflaters are pooled: each holds 40 KB and takes longer to create than to
+// use.
 var inflaters = sync.Pool{New: func() any { return flate.NewReader(nothing{}).(inflater) }}
 
 func putInflater(f inflater) {
-	_ = f.Reset(nothing{}, nil) // fails for a bad dictionary only
+	_ = f.Reset(nothing{}, nil) // fails only for an invalid dictionary
 	inflaters.Put(f)
 }
 
-// nothing is a Reader with nothing in it.
+// nothing is an empty Reader.
 type nothing struct{}
 
 func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
@@ -189,7 +191,7 @@ type content struct {
 	src     io.Reader
 	given   int64
 	sum     uint32
-	err     error // sticks
+	err     error // sticky
 }
 
 func (c *content) Read(p []byte) (int, error) {
@@ -209,7 +211,7 @@ func (c *content) Read(p []byte) (int, error) {
 	c.sum = crc32.Update(c.sum, crc32.IEEETable, p[:n])
 	switch {
 	case err == nil, err == io.EOF && c.given == c.m.Size:
-		return n, nil // the next Read tells how it ends
+		return n, nil // the next Read returns the end or the error
 	case err == io.EOF && c.packed.N == 0:
 		c.err = c.m.shorter(c.given)
 	default:
@@ -218,7 +220,7 @@ func (c *content) Read(p []byte) (int, error) {
 	return n, c.err
 }
 
-// end checks that there is no more, and what there was.
+// end checks that there is no more data, and the checksum.
 func (c *content) end() error {
 	if c.sum != c.m.CRC {
 		return &MemberError{Name: c.m.Name, Reason: "its checksum is wrong"}

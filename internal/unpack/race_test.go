@@ -2,5 +2,6 @@
 
 package unpack_test
 
-// raced says that the race detector watches: what it adds is not measured.
+// raced reports whether the race detector is enabled: its overhead is not
+// measured.
 const raced = true

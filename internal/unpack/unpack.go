@@ -1,5 +1,5 @@
-// Package unpack reads the ZIP packages of strangers: their directory first,
-// then members from wherever their bytes are.
+// Package unpack reads untrusted ZIP packages: their directory first, then
+// members, wherever their bytes are.
 //
 //	d, err := unpack.Read(file, size, unpack.Limits{})
 //	m, ok := d.Find("/b/0001.tif")
@@ -8,14 +8,14 @@
 //		…
 //	}
 //
-// The directory at the end of a package says where everything is, so it takes
-// two requests to get one member out of a package of any size, and it does not
-// matter whether members have their sizes in front of them or behind.
+// The directory at the end of a package contains the positions of all members,
+// so it takes two requests to read one member of a package of any size, and it
+// does not matter whether the sizes of members precede or follow them.
 //
-// Nothing a package says is believed: what a member claims to be is checked
-// when it is read, members that overlap are refused, memory is bounded by
-// [Limits], and names are only ever compared, never used as names of files.
-// The format is that of APPNOTE.TXT 6.3.
+// No statement of a package is trusted: a member is verified when it is read,
+// members that overlap are refused, memory is bounded by [Limits], and names
+// are only compared, never used as names of files. The format is that of
+// APPNOTE.TXT 6.3.
 package unpack
 
 import (
@@ -28,32 +28,31 @@ import (
 )
 
 const (
-	// DefaultMembers is how many members a package may have: twice the entries
-	// a manifest may have. Each is kept in memory.
+	// DefaultMembers is how many members a package may have: twice the entries that
+	// a manifest may have. Each is held in memory.
 	DefaultMembers = 100_000
 	// DefaultDirectory is how long the directory may be, in bytes: room for
 	// 50,000 names of 250 bytes.
 	DefaultDirectory = 16 << 20
 )
 
-// Limits bound what reading a directory may cost. Together with what the
-// format allows they keep a Directory below 32 MB. Zero is the default.
+// Limits limit the cost of reading a directory. Together with the limits of the
+// format they keep a Directory below 32 MB. Zero means the default.
 type Limits struct {
 	Members   int   // most members of a package; default DefaultMembers
 	Directory int64 // most bytes of its directory; default DefaultDirectory
 }
 
 var (
-	// ErrNotZip reports something that is no ZIP package, or the beginning of
-	// one that ends too early.
+	// ErrNotZip reports data that is not a ZIP package, or a truncated one.
 	ErrNotZip = errors.New("not a ZIP package, or not all of it")
-	// ErrLimit reports a package beyond the [Limits].
+	// ErrLimit reports a package that exceeds the [Limits].
 	ErrLimit = errors.New("ZIP package beyond the limit")
 )
 
 // A FormatError reports a package whose directory contradicts itself.
 type FormatError struct {
-	Offset int64 // of what is wrong
+	Offset int64 // of the contradiction
 	Reason string
 }
 
@@ -61,11 +60,11 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("ZIP directory, byte %d: %s", e.Offset, e.Reason)
 }
 
-// A MemberError reports a member whose bytes are not what the directory says.
+// A MemberError reports a member whose bytes contradict the directory.
 type MemberError struct {
-	Name   string // as the package has it: print it with care
+	Name   string // as in the package: print it with care
 	Reason string
-	Err    error // what reading it failed with; may be nil
+	Err    error // error of reading it; may be nil
 }
 
 func (e *MemberError) Error() string {
@@ -82,21 +81,21 @@ func (e *MemberError) Error() string {
 
 func (e *MemberError) Unwrap() error { return e.Err }
 
-// A Directory is what a package says it holds. It does not change, and is safe
-// for concurrent use.
+// A Directory is the content of a package according to its directory. It is
+// immutable, and safe for concurrent use.
 type Directory struct {
-	Members []Member // by Offset, and those of one Offset as the directory has them
+	Members []Member // by Offset, and those of one Offset in the order of the directory
 	Start   int64    // of the directory in the package: the members end here
 
 	byName []int32 // indexes of Members by key
-	below  string  // "folder/", where the manifest is not at the root
+	below  string  // "folder/", if the manifest is not at the root
 	fold   sync.Once
-	folded map[string]int32 // members by names that are not what they should be; -1: several
+	folded map[string]int32 // members by folded names; -1: several
 }
 
 // A Member is a file in a package.
 type Member struct {
-	Name   string // as the package has it: to be compared and shown, not used
+	Name   string // as in the package: for comparison and display, not for use as a path
 	Offset int64  // of its local header
 	Packed int64  // bytes in the package
 	Size   int64  // bytes of its content
@@ -104,12 +103,12 @@ type Member struct {
 	Method uint16 // 0 stored, 8 deflated
 	flaw   flaw
 	raw    string // its name in the local header; Name may be another form of it
-	space  int64  // bytes up to what comes next
+	space  int64  // bytes up to the next member
 }
 
-// Read reads the directory of the package of size bytes at at. It reads the
-// end of the package, then the directory from its beginning to its end. Errors
-// are those of at, or [ErrNotZip], [ErrLimit] and [*FormatError].
+// Read reads the directory of the package of size bytes at at. It reads the end
+// of the package, then the directory from beginning to end. Errors are those of
+// at, or [ErrNotZip], [ErrLimit] and [*FormatError].
 func Read(at io.ReaderAt, size int64, l Limits) (*Directory, error) {
 	if l.Members <= 0 {
 		l.Members = DefaultMembers
@@ -121,9 +120,9 @@ func Read(at io.ReaderAt, size int64, l Limits) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The last record that leads to a directory counts; the comment behind it
-	// may have what looks like one. An empty directory is the likeliest to be
-	// found by chance.
+	// The last record that leads to a directory is used; the comment after it may
+	// contain something similar. An empty directory is the one most likely found by
+	// chance.
 	var empty *Directory
 	first := error(ErrNotZip)
 	for i := range ends {
@@ -145,13 +144,13 @@ func Read(at io.ReaderAt, size int64, l Limits) (*Directory, error) {
 	return nil, first
 }
 
-// isForm reports whether err is about what was read, not about reading it.
+// isForm reports whether err concerns the data, not reading it.
 func isForm(err error) bool {
 	var form *FormatError
 	return errors.As(err, &form) || errors.Is(err, ErrLimit) || errors.Is(err, ErrNotZip)
 }
 
-// arrange sorts the members, and finds those that cannot be right together.
+// arrange sorts the members, and determines those that contradict each other.
 func (d *Directory) arrange() {
 	ms := d.Members
 	slices.SortStableFunc(ms, func(a, b Member) int {
@@ -198,8 +197,8 @@ func (d *Directory) arrange() {
 	d.findBelow()
 }
 
-// Extent is how many bytes from Offset on hold the member, and perhaps some
-// more: what Open needs.
+// Extent returns how many bytes from Offset on Open needs: the member, and
+// perhaps some more.
 func (m *Member) Extent() int64 {
 	return min(m.space, localSize+int64(len(m.Name))+max16+m.Packed)
 }

@@ -26,7 +26,7 @@ func read(t testing.TB, b []byte) *unpack.Directory {
 	return d
 }
 
-// content reads a member both ways.
+// content reads a member with both methods.
 func content(b []byte, m *unpack.Member) (string, error) {
 	section := b[m.Offset : m.Offset+m.Extent()]
 	whole, werr := m.Bytes(section, nil)
@@ -179,7 +179,7 @@ with open(out, "wb") as f:
 	})
 }
 
-// TestNotZip: things that are no packages say so.
+// TestNotZip: data that is not a package is reported as such.
 func TestNotZip(t *testing.T) {
 	t.Parallel()
 	var whole bytes.Buffer

@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// maxLinks caps the links taken from one header: each may cost requests.
+// maxLinks caps the links read from one header: each may cost requests.
 const maxLinks = 100
 
 // A Link is a typed link to another resource.
 type Link struct {
 	Rels   []string // relations, in lower case
 	Target string   // resolved, if there was a base
-	Anchor string   // the resource the link speaks of, if that is another than the one it came with
-	Raw    string   // the whole link as it stood, parameters and all
+	Anchor string   // the context of the link, if it is another resource than the one that sent it
+	Raw    string   // the whole link as written, including parameters
 
-	params []param // all but rel and anchor
+	params []param // all except rel and anchor
 }
 
 // A param is a parameter of a link. Its name is in lower case.
 type param struct{ name, value string }
 
-// Has reports whether one of l's relations is rel, which is in lower case. A
-// link that speaks of another resource has none.
+// Has reports whether one of l's relations is rel, which is in lower case. It
+// returns false for a link whose context is another resource.
 func (l Link) Has(rel string) bool {
 	return l.Anchor == "" && slices.Contains(l.Rels, rel)
 }
@@ -41,11 +41,11 @@ func (l Link) Param(name string) string {
 	return ""
 }
 
-// Parse reads the values of Link headers of the resource at base, at most 100
-// links. Targets are resolved against base, and links whose anchor makes them
-// speak of another resource are left out (RS-DISC-05). Without a base targets
-// and anchors stay as they are written. What is malformed ends the reading of
-// its value, not of the others.
+// Parse parses the values of Link headers of the resource at base, at most 100
+// links. It resolves targets against base and omits links whose anchor makes
+// another resource their context (RS-DISC-05). Without a base it returns
+// targets and anchors unchanged. A syntax error ends the parsing of its value,
+// not of the others.
 func Parse(values []string, base *url.URL) []Link {
 	var links []Link
 	for _, v := range values {
@@ -63,8 +63,8 @@ func Parse(values []string, base *url.URL) []Link {
 	return links
 }
 
-// seenFrom returns the link as it is seen from the resource at base; not ok if
-// it speaks of another one, or its target is no URI.
+// seenFrom returns the link relative to the resource at base; not ok if its
+// context is another resource, or its target is not a URI.
 func (raw *rawLink) seenFrom(base *url.URL) (Link, bool) {
 	l := Link{
 		Rels: strings.Fields(strings.ToLower(raw.rel)), Target: strings.TrimSpace(raw.target), Anchor: raw.anchor,
@@ -91,9 +91,9 @@ func sameResource(base *url.URL, anchor string) bool {
 	return u.String() == b.String()
 }
 
-// Resolve returns ref as it is seen from base. What can be read once but not
-// again ("//::" would become "http://::") is no URI. User name and password in it
-// are taken off: they are for nobody, and would be shown.
+// Resolve returns ref resolved against base. A result that cannot be parsed again
+// ("//::" would become "http://::") is an error. It removes user name and
+// password, which must not be displayed.
 func Resolve(base *url.URL, ref string) (*url.URL, error) {
 	u, err := base.Parse(ref)
 	if err != nil {

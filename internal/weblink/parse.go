@@ -2,17 +2,17 @@ package weblink
 
 import "strings"
 
-// maxParams caps the parameters kept of one link. Nobody needs so many.
+// maxParams caps the parameters stored of one link. Real links have fewer.
 const maxParams = 20
 
-// A rawLink is one link-value as it stands.
+// A rawLink is one link-value as written.
 type rawLink struct {
 	text, target, rel, anchor string
 	anchored                  bool
 	params                    []param
 }
 
-// A parser walks over one header value, after RFC 8288, appendix B.2.
+// A parser parses one header value, following RFC 8288, appendix B.2.
 type parser struct {
 	s string
 	i int
@@ -24,7 +24,7 @@ func (p *parser) blanks() {
 	}
 }
 
-// take moves over c, if it is next after blanks.
+// take skips blanks and c, if c is next.
 func (p *parser) take(c byte) bool {
 	p.blanks()
 	if p.i < len(p.s) && p.s[p.i] == c {
@@ -34,7 +34,8 @@ func (p *parser) take(c byte) bool {
 	return false
 }
 
-// until moves to the first of the bytes in stop, or the end, over what it returns.
+// until advances to the first of the bytes in stop, or the end, and returns what
+// it skipped.
 func (p *parser) until(stop string) string {
 	start := p.i
 	for p.i < len(p.s) && strings.IndexByte(stop, p.s[p.i]) < 0 {
@@ -71,7 +72,7 @@ func (p *parser) next() (rawLink, bool) {
 		}
 	}
 	l.text = strings.TrimRight(p.s[start:p.i], " \t")
-	p.until(",") // nothing, if the value is well formed
+	p.until(",") // empty if the value is well formed
 	return l, true
 }
 

@@ -7,28 +7,27 @@ import (
 	"io"
 )
 
-// maxText caps one link of a document: one that does not end must not fill
-// memory.
+// maxText caps one link of a document: an endless one must not fill memory.
 const maxText = 64 << 10
 
 // ErrSyntax reports a document that is not in link format.
 var ErrSyntax = errors.New("it is not in link format")
 
-// A Reader reads a document in link format, link by link (ME-TM-06). White
-// space, ends of lines and commas between links are free; a comma that is
-// missing is not missed. It is not safe for concurrent use.
+// A Reader reads a document in link format, link by link (ME-TM-06). It accepts
+// any white space, line ends and commas between links, and also a missing
+// comma. It is not safe for concurrent use.
 type Reader struct {
 	r    *bufio.Reader
 	n    int64 // bytes read
 	text []byte
-	err  error // sticks
+	err  error // sticky
 }
 
 // NewReader returns a Reader of the document in r.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReader(r)} }
 
-// Next returns the next link as it stands, neither target nor anchor resolved;
-// io.EOF at the end. The error is [ErrSyntax] where the document is to blame.
+// Next returns the next link as written, without resolving target or anchor;
+// io.EOF at the end. The error is [ErrSyntax] if the document is invalid.
 func (r *Reader) Next() (Link, error) {
 	if r.err == nil {
 		r.err = r.collect()
@@ -42,7 +41,7 @@ func (r *Reader) Next() (Link, error) {
 		r.err = r.syntax("no link")
 		return Link{}, r.err
 	}
-	l, _ := raw.seenFrom(nil) // whatever it is
+	l, _ := raw.seenFrom(nil) // of any context
 	return l, nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"lockstep/internal/weblink"
 )
 
-// Link format is read as strangers write it (ME-TM-06).
+// Link format is read as other programs write it (ME-TM-06).
 func TestReader(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -59,7 +59,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// What is written is read again, whatever stands in targets and values.
+// Written links are read back, whatever targets and values contain.
 func FuzzAppend(f *testing.F) {
 	f.Add("http://h/a,b;c?q=1#x", "first memento", "Thu, 02 May 2024 06:00:01 GMT")
 	f.Add("http://h/<ü>\"\\", `a"b\`, "\r\nX: y, <z>")
@@ -94,7 +94,7 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// Whatever a stranger writes, reading it ends, with nothing too large.
+// Reading any input terminates, and returns nothing too large.
 func FuzzReader(f *testing.F) {
 	f.Add("<a>; rel=x\n,<b>; rel=\"y, <z>\"; datetime=\"d\" <c>")
 	f.Add("<a>;;=;\"<\\")

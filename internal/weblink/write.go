@@ -1,10 +1,9 @@
 package weblink
 
-// Append appends the link to target, with parameters given as names and values
-// by turns, to the value of a header or to a document, behind a comma if there
-// is something before it. Names are the caller's to choose well; of targets and
-// values, what has no place there is escaped or left out, so that no address
-// can end its link.
+// Append appends a link to target, with parameters given as names and values in
+// turn, to the value of a header or to a document, after a comma if b is not
+// empty. Names must be valid; invalid characters of targets and values are
+// escaped or omitted, so that no address can end its link.
 func Append(b []byte, target string, params ...string) []byte {
 	if len(b) > 0 {
 		b = append(b, ", "...)
@@ -30,7 +29,7 @@ func AppendOne(b []byte, target string, params ...string) []byte {
 		b = append(b, `="`...)
 		for j := range len(params[i+1]) {
 			switch c := params[i+1][j]; {
-			case c < ' ' || c == 0x7f: // no header can hold it
+			case c < ' ' || c == 0x7f: // not allowed in a header
 			case c == '"' || c == '\\':
 				b = append(b, '\\', c)
 			default:

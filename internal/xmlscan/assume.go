@@ -1,13 +1,13 @@
 package xmlscan
 
-// A Declaration says which namespace a prefix stands for.
+// A Declaration declares the namespace of a prefix.
 type Declaration struct{ Prefix, URI string }
 
-// An assumption is a Declaration that holds where the document has none.
+// An assumption is a Declaration used if the document has none.
 type assumption struct {
 	Declaration
 	space Space
-	used  bool // by the tag at hand, or since the capture began
+	used  bool // by the current tag, or since the capture began
 }
 
 // assume looks up a prefix that is not declared.
@@ -25,7 +25,7 @@ func (s *Scanner) assume(prefix []byte) (Space, []byte) {
 	return Unbound, nil
 }
 
-// forget forgets which assumptions were used.
+// forget clears which assumptions were used.
 func (s *Scanner) forget() {
 	for i := range s.assumed {
 		s.assumed[i].used = false

@@ -5,29 +5,28 @@ import (
 	"slices"
 )
 
-// A capture is the state of Capture while the window moves on below it.
+// A capture is the state of Capture while the window advances.
 type capture struct {
 	on   bool
-	from int    // where in the window what is not in kept yet begins
+	from int    // position in the window of the part that is not in kept yet
 	kept []byte // what has left the window
-	most int    // how long kept may become
+	most int    // maximum length of kept
 }
 
-// Capture reads the element whose start tag is at hand up to its end and
-// appends it to dst as it stands in the document, in UTF-8. It is an error
-// (ErrLimit) if the element has more than limit bytes; 0 stands for
-// DefaultCapture. What is returned is the caller's.
+// Capture reads the current element up to its end and appends it to dst as
+// written in the document, in UTF-8. It returns ErrLimit if the element has
+// more than limit bytes; 0 means DefaultCapture. The result belongs to the
+// caller.
 func (s *Scanner) Capture(dst []byte, limit int) ([]byte, error) {
 	out, _, err := s.capture(dst, limit)
 	return out, err
 }
 
-// CaptureDocument is Capture for an element that is to be a document of its
-// own: the namespace declarations in force around the element that it makes
-// use of are put on it, in the order of their prefixes. That is so also for
-// prefixes in its texts and values, where they look like one: xsi:type is
-// often used so. The same element gives the same bytes whatever else is
-// declared around it.
+// CaptureDocument is Capture for an element that becomes a document of its own:
+// the namespace declarations around the element that it uses are added to it,
+// in the order of their prefixes. Prefixes in its texts and values count as
+// used if they look like one, as in values of xsi:type. The same element always
+// gives the same bytes, whatever else is declared around it.
 func (s *Scanner) CaptureDocument(dst []byte, limit int) ([]byte, error) {
 	type declaration struct{ prefix, uri string }
 	var around []declaration
@@ -64,13 +63,13 @@ func (s *Scanner) CaptureDocument(dst []byte, limit int) ([]byte, error) {
 			tag = append(append(tag, ':'), d.prefix...)
 		}
 		tag = append(tag, `="`...)
-		tag, _ = AppendEscaped(tag, d.uri) // it was read from a document: XML can say it
+		tag, _ = AppendEscaped(tag, d.uri) // read from a document, so XML can represent it
 		tag = append(tag, '"')
 	}
 	return slices.Insert(dst, from+1+name, tag...), nil
 }
 
-// mentions reports whether b has prefix in front of a colon, as a name would.
+// mentions reports whether b has prefix before a colon, as in a name.
 func mentions(b []byte, prefix string) bool {
 	name := []byte(prefix + ":")
 	for at := 0; ; {
@@ -85,13 +84,13 @@ func mentions(b []byte, prefix string) bool {
 	}
 }
 
-// capture is Capture; bare tells whether a name inside has no prefix and is
+// capture is Capture; bare reports whether a name inside has no prefix and is
 // governed by a declaration outside of the element, or by none.
 func (s *Scanner) capture(dst []byte, limit int) (_ []byte, bare bool, err error) {
 	if limit <= 0 {
 		limit = DefaultCapture
 	}
-	outside := s.own // bindings from here on are of the element or inside it
+	outside := s.own // bindings from here on belong to the element or its content
 	s.taken = capture{on: true, from: s.tag, kept: dst, most: len(dst) + limit}
 	defer func() { s.taken = capture{} }()
 	bare = s.bare(outside)
@@ -121,7 +120,7 @@ func (s *Scanner) overCapture() error {
 	return nil
 }
 
-// bare reports whether the tag at hand has no prefix and its namespace is not
+// bare reports whether the current tag has no prefix and its namespace is not
 // declared by one of the bindings from outside on.
 func (s *Scanner) bare(outside int) bool {
 	open := s.names[s.stack[len(s.stack)-1].name:]

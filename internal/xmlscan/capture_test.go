@@ -10,8 +10,8 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// What is captured stands there as in the document, however it comes in, and
-// the Scanner goes on behind it.
+// A captured element equals that in the document, however the document is split
+// into reads, and the Scanner continues after it.
 func TestCapture(t *testing.T) {
 	t.Parallel()
 	for _, element := range []string{
@@ -22,7 +22,7 @@ func TestCapture(t *testing.T) {
 			"whole": func(r io.Reader) io.Reader { return r }, "in halves": iotest.HalfReader, "byte by byte": iotest.OneByteReader,
 		} {
 			if len(element) > 10_000 && name == "byte by byte" {
-				continue // the point is made by the short ones
+				continue // the short ones suffice
 			}
 			doc := "<r> <a>" + strings.Repeat("<b/>", 3000) + element + "<z/></a></r>"
 			s := xmlscan.New(r(strings.NewReader(doc)), xmlscan.Options{})
@@ -40,8 +40,8 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// An element that is captured as a document has the namespaces it needs, and
-// they alone.
+// An element that is captured as a document has exactly the namespaces it
+// needs.
 func TestCaptureDocument(t *testing.T) {
 	t.Parallel()
 	const around = `<oai xmlns="u:oai" xmlns:p="u:a" xmlns:q="u:q&amp;&quot;" xmlns:xsi="u:xsi" xmlns:unused="u:unused"><metadata xmlns:q="u:q2">`
@@ -109,7 +109,7 @@ func TestCaptureStable(t *testing.T) {
 	}
 }
 
-// An element that goes on and on ends in an error, whatever it is made of.
+// An endless element ends in an error, whatever it consists of.
 func TestCaptureLimit(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{

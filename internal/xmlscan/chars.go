@@ -1,17 +1,17 @@
 package xmlscan
 
-// A class is a set of bytes that some grammar names.
+// A class is a set of bytes of some grammar.
 type class uint8
 
 const (
 	classNameStart class = 1 << iota // may begin an XML name (ASCII)
-	className                        // may stand in an XML name (ASCII)
+	className                        // valid in an XML name (ASCII)
 	classSpace                       // XML white space
-	classPlain                       // may be written in an attribute as it is
+	classPlain                       // may be written unescaped in an attribute
 	classMarkup                      // in an attribute's value: something to decode, or an error
 )
 
-// classes tells the classes of every byte.
+// classes holds the classes of every byte.
 var classes = func() (t [256]class) {
 	for c := range 128 {
 		b := byte(c)

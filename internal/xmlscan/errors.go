@@ -8,27 +8,26 @@ import (
 )
 
 var (
-	// ErrLimit reports a document that goes beyond what is accepted.
+	// ErrLimit reports a document that exceeds a limit.
 	ErrLimit = errors.New("limit exceeded")
 
-	// ErrHTML reports a page for people, unless Options say otherwise.
+	// ErrHTML reports an HTML page, unless Options say otherwise.
 	ErrHTML = errors.New("this is an HTML page")
 
-	// ErrNotDocument reports what is no XML at all, unless Options say
-	// otherwise.
+	// ErrNotDocument reports data that is not XML, unless Options say otherwise.
 	ErrNotDocument = errors.New("this is not an XML document")
 )
 
-// A SyntaxError says where and why one could not go on with a document: it is
-// not well formed, it is cut off (Err is io.ErrUnexpectedEOF), it is something
-// else than what was expected, it goes beyond a limit (ErrLimit), or what its
-// reader found at fault with it.
+// A SyntaxError reports where and why a document cannot be read further: it is
+// not well formed, it is truncated (Err is io.ErrUnexpectedEOF), it is of
+// another kind than expected, it exceeds a limit (ErrLimit), or its reader
+// found another error.
 type SyntaxError struct {
 	Line, Column int // from 1; the column counts bytes of the text in UTF-8
 	Err          error
 }
 
-// Error names the place and the cause.
+// Error describes the position and the cause.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %v", e.Line, e.Column, e.Err)
 }
@@ -36,8 +35,8 @@ func (e *SyntaxError) Error() string {
 // Unwrap returns the cause.
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
-// Clip makes what a stranger wrote fit for a message: short, and without
-// characters that would do something to a terminal.
+// Clip converts untrusted text for use in a message: shortened, and without
+// terminal control characters.
 func Clip(s string) string {
 	const most = 60
 	n := 0
@@ -53,7 +52,7 @@ func Clip(s string) string {
 	return s
 }
 
-// printed returns r, or what stands for a character that cannot be seen.
+// printed returns r, or a replacement for an invisible character.
 func printed(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r

@@ -5,12 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// AppendEscaped appends s so that it can stand in an attribute or as text and
-// is read back unchanged; ok is false if XML has no way to say s.
+// AppendEscaped appends s, escaped for use in an attribute or as text, so that
+// it is read back unchanged; ok is false if XML cannot represent s.
 func AppendEscaped(b []byte, s string) (_ []byte, ok bool) {
 	done := 0
 	for i := 0; i < len(s); i++ {
-		for i+8 <= len(s) { // most are plain: look at eight at a time
+		for i+8 <= len(s) { // most bytes need no escape: check eight at a time
 			p := s[i : i+8]
 			if classes[p[0]]&classes[p[1]]&classes[p[2]]&classes[p[3]]&classes[p[4]]&classes[p[5]]&classes[p[6]]&classes[p[7]]&classPlain == 0 {
 				break
@@ -42,7 +42,7 @@ func AppendEscaped(b []byte, s string) (_ []byte, ok bool) {
 	return append(b, s[done:]...), true
 }
 
-// AppendEntity appends the reference that stands for c, one of ASCII.
+// AppendEntity appends the reference to c, an ASCII character.
 func AppendEntity(b []byte, c byte) []byte {
 	switch c {
 	case '&':

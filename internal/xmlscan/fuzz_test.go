@@ -23,11 +23,11 @@ var seeds = []string{
 	"<html>", "{}", "", "\xef\xbb\xbf<r/>", "\xff\xfe<\x00r\x00/\x00>\x00", "\x1f\x8b",
 }
 
-// An event is a tag, or the text in front of one, in one line.
+// An event is a tag, or the text before one, in one line.
 type event = string
 
-// ours returns what a Scanner makes of a document. The text is that of the
-// innermost element only where it is asked for: here it is left out.
+// ours returns the events of a Scanner for a document. It omits text, of which
+// a Scanner returns only requested parts.
 func ours(r io.Reader) (events []event, err error) {
 	s := xmlscan.New(r, xmlscan.Options{Namespaces: []string{"u:a", "u:b"}, MaxBytes: 4 << 20})
 	for {
@@ -58,7 +58,7 @@ func ours(r io.Reader) (events []event, err error) {
 	}
 }
 
-// theirs returns what encoding/xml makes of it.
+// theirs returns the events of encoding/xml.
 func theirs(doc []byte) (events []event, err error) {
 	d := xml.NewDecoder(bytes.NewReader(doc))
 	for {
@@ -95,15 +95,15 @@ func theirs(doc []byte) (events []event, err error) {
 	}
 }
 
-// blanks makes white space blanks: encoding/xml does not do so in attributes.
+// blanks replaces white space by blanks: encoding/xml does not do so in
+// attributes.
 func blanks(s string) string {
 	return strings.NewReplacer("\t", " ", "\n", " ", "\r", " ").Replace(s)
 }
 
-// FuzzScanner: no input makes the Scanner panic, go on for ever or return an
-// error of another type than it promises; how it is cut into reads makes no
-// difference; and where encoding/xml reads the document as well, it sees the
-// same tags.
+// FuzzScanner: no input makes the Scanner panic, run forever or return an
+// undocumented error; how the input is split into reads makes no difference;
+// and if encoding/xml accepts the document, it returns the same tags.
 func FuzzScanner(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
@@ -129,9 +129,8 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
-// FuzzCapture: every element of a document that is taken out as a document of
-// its own has the same tags there, and is the same again when it is taken out
-// once more.
+// FuzzCapture: every element captured as a document has the same tags, and is
+// the same when it is captured again.
 func FuzzCapture(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s), byte(1))
@@ -169,8 +168,8 @@ func FuzzCapture(f *testing.F) {
 	})
 }
 
-// capture takes the nth element out of doc, and tells as how manieth event it
-// begins.
+// capture captures the nth element of doc, and returns the number of the event
+// at its start.
 func capture(t *testing.T, doc []byte, nth int) (alone []byte, at int, ok bool) {
 	t.Helper()
 	s := xmlscan.New(bytes.NewReader(doc), xmlscan.Options{})

@@ -13,14 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// sniffBytes is how much of a document is looked at to learn its encoding.
+// sniffBytes is how much of a document is examined to determine its encoding.
 const sniffBytes = 512
 
 var errEncoding = errors.New("unsupported encoding")
 
 // openInput returns the document in r as UTF-8 without a byte order mark,
-// decompressed if it is a gzip file, and the encoding it found. It goes by the
-// bytes, not by what anybody says they are (RS-IDX-08, RS-XML-01).
+// decompressed if it is a gzip file, and its encoding. It relies on the bytes,
+// not on any declaration (RS-IDX-08, RS-XML-01).
 func openInput(r io.Reader, notDocument error) (_ io.Reader, encoding string, err error) {
 	br := bufio.NewReaderSize(r, 32<<10)
 	head, err := peek(br)
@@ -43,7 +43,7 @@ func openInput(r io.Reader, notDocument error) (_ io.Reader, encoding string, er
 	return decode(br, head)
 }
 
-// peek returns the beginning of what br holds, shorter only if there is no more.
+// peek returns the beginning of br's content, shorter only at the end.
 func peek(br *bufio.Reader) ([]byte, error) {
 	head, err := br.Peek(sniffBytes)
 	if err != nil && err != io.EOF {
@@ -105,12 +105,12 @@ func declaredEncoding(head []byte) string {
 	}
 	name, _, found := bytes.Cut(rest[1:], rest[:1])
 	if !found {
-		return "utf-8" // the Scanner will find what is wrong with it
+		return "utf-8" // the Scanner reports the error
 	}
 	return canonicalEncoding(string(name))
 }
 
-// canonicalEncoding returns the one name used here for the encodings known.
+// canonicalEncoding returns the canonical name of a supported encoding.
 func canonicalEncoding(name string) string {
 	switch name = strings.ToLower(name); name {
 	case "utf8":
@@ -131,10 +131,10 @@ func encodingAgrees(found, declared string) bool {
 		found == "utf-8" && declared == "us-ascii"
 }
 
-// A byteReader turns an encoding of one byte a character into UTF-8.
+// A byteReader converts a single-byte encoding to UTF-8.
 type byteReader struct {
 	r    io.Reader
-	last byte // highest byte there is
+	last byte // highest valid byte
 	buf  [4096]byte
 }
 
@@ -154,12 +154,12 @@ func (b *byteReader) Read(p []byte) (int, error) {
 	return len(out), err
 }
 
-// A utf16Reader turns UTF-16 into UTF-8.
+// A utf16Reader converts UTF-16 to UTF-8.
 type utf16Reader struct {
 	r     io.Reader
 	order binary.ByteOrder
 	buf   [4096]byte
-	n     int // bytes in buf that wait for their other half
+	n     int // bytes in buf that wait for the rest of their character
 }
 
 func (u *utf16Reader) Read(p []byte) (int, error) {

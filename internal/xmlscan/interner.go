@@ -1,7 +1,7 @@
 package xmlscan
 
-// An Interner keeps the few texts that nearly every record repeats, so that they
-// are allocated once. The zero value is ready to use.
+// An Interner stores the few texts that nearly every record repeats, so that
+// they are allocated once. The zero value is ready to use.
 type Interner struct {
 	last  string
 	texts map[string]string

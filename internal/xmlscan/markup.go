@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// A Mark is what Next stopped at.
+// A Mark is the kind of position at which Next stopped.
 type Mark uint8
 
 const (
-	Start Mark = iota // a start tag: Local, Space and Attrs tell of it
+	Start Mark = iota // a start tag: see Local, Space and Attrs
 	End               // an end tag, or the end of an empty element
 	EOF               // the end of the document, which was well formed
 )
 
-// Next goes on to the next start or end tag, or to the end of the document.
+// Next advances to the next start or end tag, or to the end of the document.
 func (s *Scanner) Next() (Mark, error) {
 	if !s.opened {
 		if err := s.open(); err != nil {
@@ -27,8 +27,8 @@ func (s *Scanner) Next() (Mark, error) {
 	return s.next()
 }
 
-// next is Next once the document is open. Of the text on the way it keeps what
-// stands directly in the element at depth collect.
+// next is Next once the document is open. It stores the text directly in the
+// element at depth collect.
 func (s *Scanner) next() (Mark, error) {
 	if s.empty {
 		s.empty = false
@@ -52,8 +52,7 @@ func (s *Scanner) next() (Mark, error) {
 	}
 }
 
-// ending reports what is wrong with a document that ends where no element is
-// open.
+// ending returns the error for a document that ends outside of all elements.
 func (s *Scanner) ending() error {
 	b := s.buf[:s.end]
 	p := skipSpace(b, s.pos)
@@ -70,7 +69,7 @@ func (s *Scanner) ending() error {
 	return nil
 }
 
-// token deals with the next piece of the document: text, or markup. It tells
+// token handles the next piece of the document: text, or markup. It reports
 // whether that was a tag.
 func (s *Scanner) token() (Mark, bool, error) {
 	b := s.buf[:s.end]
@@ -113,7 +112,8 @@ func (s *Scanner) token() (Mark, bool, error) {
 	return Start, true, nil
 }
 
-// isHTML reports whether b begins as the name of an element that begins a page.
+// isHTML reports whether b begins with the name of an element that begins an
+// HTML page.
 func isHTML(b []byte) bool {
 	for _, name := range []string{"html", "head", "body"} {
 		if len(b) > len(name) && bytes.EqualFold(b[:len(name)], []byte(name)) && classes[b[len(name)]]&className == 0 {
@@ -123,7 +123,7 @@ func isHTML(b []byte) bool {
 	return false
 }
 
-// chars deals with text between markup.
+// chars handles text between markup.
 func (s *Scanner) chars(text []byte) error {
 	i := skipSpace(text, 0)
 	if i == len(text) && s.collect == 0 {
@@ -205,10 +205,10 @@ func (s *Scanner) cdata(b []byte) error {
 	return s.checkText()
 }
 
-// hasMarkup reports whether an attribute's value is not what it stands for, or
-// has a < in it.
+// hasMarkup reports whether an attribute's value has to be decoded, or contains
+// a <.
 func hasMarkup(value []byte) bool {
-	const short = 48 // below this looking at each byte is faster
+	const short = 48 // for shorter values a loop over the bytes is faster
 	if len(value) < short {
 		all := class(0)
 		for _, c := range value {
@@ -222,8 +222,8 @@ func hasMarkup(value []byte) bool {
 
 var errEntity = errors.New("an & that begins no reference known")
 
-// appendDecoded appends what text stands for: references resolved, line ends
-// unified and, in an attribute, white space made blanks.
+// appendDecoded appends the decoded text: references resolved, line ends
+// unified and, in an attribute, white space replaced by blanks.
 func appendDecoded(dst, text []byte, attribute bool) ([]byte, error) {
 	for i := 0; i < len(text); i++ {
 		c := text[i]
@@ -270,8 +270,8 @@ func appendLines(dst, text []byte) []byte {
 	return dst
 }
 
-// appendReference appends the character that &name; stands for. There are the
-// five names of XML and numbers; a document cannot declare more.
+// appendReference appends the character of the reference &name;. Only numbers
+// and the five names of XML are supported; a document cannot declare more.
 func appendReference(dst, name []byte) ([]byte, bool) {
 	switch string(name) {
 	case "amp":

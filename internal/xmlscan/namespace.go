@@ -2,16 +2,16 @@ package xmlscan
 
 import "bytes"
 
-// A Space says which namespace a name is in: one of those of Options, from 1
+// A Space identifies the namespace of a name: one of those of Options, from 1
 // on, or one of the following.
 type Space uint8
 
 const (
-	None    Space = 0   // in none
+	None    Space = 0   // no namespace
 	XMLNS   Space = 252 // that of namespace declarations
 	XML     Space = 253 // that of xml:lang and xml:base
-	Other   Space = 254 // one that Options do not name
-	Unbound Space = 255 // the prefix is not declared: never seen from outside
+	Other   Space = 254 // one that is not in Options
+	Unbound Space = 255 // the prefix is not declared: internal only
 )
 
 const (
@@ -19,10 +19,10 @@ const (
 	nsXMLNS = "http://www.w3.org/2000/xmlns/"
 )
 
-// A binding is a namespace declaration in force.
+// A binding is an active namespace declaration.
 type binding struct {
 	space       Space
-	prefix, uri int32 // where they begin in nsText
+	prefix, uri int32 // positions in nsText
 	end         int32
 }
 
@@ -58,8 +58,8 @@ func (s *Scanner) uri(b *binding) string {
 	return s.namespaces[b.space-1]
 }
 
-// shadowed reports whether one of the bindings in front of end declares the
-// prefix of the i-th anew.
+// shadowed reports whether one of the bindings before end redeclares the prefix
+// of the i-th.
 func (s *Scanner) shadowed(i, end int) bool {
 	b := &s.bindings[i]
 	prefix := s.nsText[b.prefix:b.uri]
@@ -100,8 +100,7 @@ func (s *Scanner) bind(prefix, uri []byte) error {
 	return nil
 }
 
-// lookup returns the namespace prefix stands for and the name of it, if it is
-// none of those known.
+// lookup returns the namespace of prefix, and its URI if it is not a known one.
 func (s *Scanner) lookup(prefix []byte) (Space, []byte) {
 	for i := len(s.bindings) - 1; i >= 0; i-- {
 		b := &s.bindings[i]

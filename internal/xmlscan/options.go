@@ -2,50 +2,50 @@ package xmlscan
 
 import "io"
 
-// The caps every document is held to; each says what it prevents.
+// The limits of every document; each comment says what the limit prevents.
 const (
-	maxAttributes = 128 // attributes of one tag: time spent on comparing their names
-	maxBindings   = 256 // namespace declarations in force: time spent on looking prefixes up
+	maxAttributes = 128 // attributes of one tag: time for comparing their names
+	maxBindings   = 256 // active namespace declarations: time for looking up prefixes
 
-	// DefaultToken is how many bytes one tag, text or comment has at most:
-	// memory filled by one endless token.
+	// DefaultToken is the maximum size of one tag, text or comment in bytes: memory
+	// filled by one endless token.
 	DefaultToken = 1 << 20
 
-	// DefaultDepth is how many elements are open at most: memory filled by
+	// DefaultDepth is the maximum number of open elements: memory filled by
 	// nesting.
 	DefaultDepth = 64
 
-	// DefaultBytes is how many bytes a document has at most, uncompressed: a
-	// document without end, or a bomb.
+	// DefaultBytes is the maximum size of a document, uncompressed: an endless
+	// document, or a decompression bomb.
 	DefaultBytes = 1 << 30
 
-	// DefaultCapture is how many bytes Capture takes at most: memory filled by
-	// one record.
+	// DefaultCapture is the default limit of Capture in bytes: memory filled by one
+	// record.
 	DefaultCapture = 16 << 20
 )
 
 // Options configures a [Scanner]. The zero value is ready to use.
 type Options struct {
-	// Namespaces are those the user tells apart: a name in the n-th has Space
-	// n, counted from 1. There are at most 200.
+	// Namespaces are those that the caller distinguishes: a name in the n-th has
+	// Space n, counted from 1. There are at most 200.
 	Namespaces []string
 
-	// Assumed stand for prefixes that the document uses and does not declare;
-	// what is captured declares those it needs. Other undeclared prefixes are
-	// errors.
+	// Assumed are declarations for prefixes that the document uses without
+	// declaring them; captured elements get those they need. Other undeclared
+	// prefixes are errors.
 	Assumed []Declaration
 
 	MaxBytes int64 // of the document, uncompressed; default DefaultBytes
 	MaxToken int   // bytes of one tag, text or comment; default DefaultToken
 	MaxDepth int   // open elements; default DefaultDepth
 
-	HTML        error // stands for a page for people; default ErrHTML
-	Pages       bool  // pages for people are documents like others
-	NotDocument error // stands for what is no XML; default ErrNotDocument
+	HTML        error // error for an HTML page; default ErrHTML
+	Pages       bool  // HTML pages are accepted
+	NotDocument error // error for data that is not XML; default ErrNotDocument
 }
 
-// New returns a Scanner for the document in r. Nothing is read before the first
-// Next.
+// New returns a Scanner for the document in r. It reads nothing before the
+// first Next.
 func New(r io.Reader, o Options) Scanner {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultBytes

@@ -4,7 +4,7 @@ import (
 	"bytes"
 )
 
-// declaration deals with what begins with <! at pos.
+// declaration handles a construct that begins with <! at pos.
 func (s *Scanner) declaration() error {
 	b := s.buf[s.pos:s.end]
 	switch {
@@ -20,7 +20,7 @@ func (s *Scanner) declaration() error {
 	return s.Errorf("markup that begins with <!%c", b[2])
 }
 
-// documentType deals with a document type declaration: a bare one passes, one
+// documentType handles a document type declaration: a bare one is accepted, one
 // that declares anything is refused (RS-XML-13).
 func (s *Scanner) documentType(b []byte) error {
 	const begin = "<!DOCTYPE"
@@ -63,8 +63,8 @@ func (s *Scanner) documentType(b []byte) error {
 	return s.Errorf("a document type declaration that is none")
 }
 
-// externalID reads the SYSTEM or PUBLIC part that may stand at b[p]; nothing is
-// ever fetched.
+// externalID parses an optional SYSTEM or PUBLIC part at b[p]; nothing is ever
+// fetched.
 func (s *Scanner) externalID(b []byte, p int) (int, error) {
 	q := skipSpace(b, p)
 	literals := 0
@@ -101,7 +101,7 @@ func (s *Scanner) externalID(b []byte, p int) (int, error) {
 	return p, nil
 }
 
-// instruction deals with a processing instruction, or the XML declaration.
+// instruction handles a processing instruction, or the XML declaration.
 func (s *Scanner) instruction() error {
 	b := s.buf[:s.end]
 	target, colon, p, err := s.name(b, s.pos+2)
@@ -130,7 +130,7 @@ func (s *Scanner) instruction() error {
 	return nil
 }
 
-// xmlDeclaration checks what stands between <?xml and ?>.
+// xmlDeclaration checks the text between <?xml and ?>.
 func (s *Scanner) xmlDeclaration(body []byte) error {
 	fields := []string{"version", "encoding", "standalone"}
 	for first := true; ; first = false {

@@ -23,7 +23,7 @@ func scanner(doc string) *xmlscan.Scanner {
 	return &s
 }
 
-// seek goes on to the start tag of that name.
+// seek advances to the start tag of that name.
 func seek(t *testing.T, s *xmlscan.Scanner, name string) {
 	t.Helper()
 	for {
@@ -37,7 +37,7 @@ func seek(t *testing.T, s *xmlscan.Scanner, name string) {
 	}
 }
 
-// rest goes on to the end of the document.
+// rest advances to the end of the document.
 func rest(t *testing.T, s *xmlscan.Scanner) {
 	t.Helper()
 	for {
@@ -152,7 +152,8 @@ func TestInScope(t *testing.T) {
 	rest(t, s)
 }
 
-// Whoever the reader below is, and whatever is sent, the Scanner tells of it.
+// Errors follow the Options, whatever the underlying reader and the document
+// are.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	mine, html := errors.New("no such document"), errors.New("a page")
@@ -209,7 +210,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// What the reader below returns is returned as it is.
+// An error of the underlying reader is returned unchanged.
 func TestReaderError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("connection reset")

@@ -11,24 +11,25 @@ import (
 	"unicode/utf8"
 )
 
-// bufferBytes is the window through which a document is read. It grows, up to
-// the bound of a token, only for one that does not fit.
+// bufferBytes is the initial size of the window through which a document is
+// read. It grows, up to the limit of a token, only for one that does not fit.
 const bufferBytes = 128 << 10
 
-// minRead is the least room in the window that is read into, beside what is
-// still to be looked at: a decoder may need that of a few characters.
+// minRead is the minimum free space in the window for a read: a decoder may
+// need space for a few characters.
 const minRead = 64
 
-// A Scanner cuts a document into tags; [New] makes one. It is for one goroutine,
-// and must not be copied once it was used. Errors are *[SyntaxError], or what
-// the reader below returned; after one nothing is promised.
+// A Scanner splits a document into tags; [New] creates one. It is for one
+// goroutine, and must not be copied after its first use. Errors are
+// *[SyntaxError], or what the underlying reader returned; after an error the
+// state is undefined.
 //
-// It holds a window of the document in
-// which all bytes up to end are known to be characters XML allows, so that
-// what comes after can search in bulk for the few bytes that matter.
+// It holds a window of the document in which all bytes up to end are known to be
+// characters that XML allows, so that later steps can search in bulk for the few
+// relevant bytes.
 //
-// A token is looked at as a whole: if the window ends inside it, more is read
-// and it is looked at again, each time with at least twice as much.
+// A token is parsed as a whole: if the window ends inside it, more is read and
+// it is parsed again, each time with at least twice as much.
 type Scanner struct {
 	src      io.Reader
 	in       io.Reader // src as UTF-8
@@ -45,29 +46,29 @@ type Scanner struct {
 	notDocument error
 
 	buf  []byte
-	pos  int   // what is in front has been dealt with
-	end  int   // what is in front has been checked for its characters
-	raw  int   // what is in front has been read
-	bad  error // why the byte at end cannot be
-	last error // why there is nothing behind raw
+	pos  int   // bytes before it were processed
+	end  int   // characters before it were checked
+	raw  int   // bytes before it were read
+	bad  error // error of the byte at end
+	last error // error after raw
 
 	dropped   int64 // bytes that have left the window
-	counted   int   // bytes in the window whose line ends are counted
-	lines     int   // line ends in front of counted
-	lineStart int64 // where the line begins that counted is in
+	counted   int   // bytes in the window whose line ends were counted
+	lines     int   // line ends before counted
+	lineStart int64 // beginning of the line that counted is in
 
 	names    []byte // names of the open elements, one after the other
 	stack    []frame
 	bindings []binding
-	own      int    // where the bindings of the tag at hand begin
+	own      int    // index of the first binding of the current tag
 	nsText   []byte // prefixes and namespaces of the bindings
 
-	// The start tag Next stopped at, good until the next call.
+	// The start tag at which Next stopped, valid until the next call.
 	Local []byte // its name without the prefix
 	Space Space
 	Attrs []Attr
 
-	tag   int    // where it begins in the window
+	tag   int    // its position in the window
 	abuf  []byte // decoded values of Attrs
 	empty bool   // an empty-element tag: its end follows
 	taken capture
@@ -75,15 +76,15 @@ type Scanner struct {
 	collect  int  // depth at which text is kept; 0 for none
 	solid    bool // there was text that is not white space
 	text     []byte
-	begun    bool // the root was seen
+	begun    bool // the root was read
 	declared bool // the document begins with an XML declaration
 	doctype  bool
 }
 
 // A frame is an open element.
 type frame struct {
-	name     int32 // where its name begins in names
-	bindings int32 // how many there were before it
+	name     int32 // position of its name in names
+	bindings int32 // number of bindings before it
 	nsText   int32
 }
 
@@ -98,7 +99,7 @@ func (s *Scanner) open() error {
 	return nil
 }
 
-// more reads on, so that the token at pos can be looked at again.
+// more reads on, so that the token at pos can be parsed again.
 func (s *Scanner) more() error {
 	have := s.end - s.pos
 	switch {
@@ -142,7 +143,7 @@ func (s *Scanner) more() error {
 	return nil
 }
 
-// slide moves what is not dealt with to the front of the window.
+// slide moves unprocessed bytes to the front of the window.
 func (s *Scanner) slide() {
 	if s.taken.on {
 		s.taken.kept = append(s.taken.kept, s.buf[s.taken.from:s.pos]...)
@@ -155,18 +156,18 @@ func (s *Scanner) slide() {
 	s.end, s.raw, s.pos = s.end-s.pos, s.raw-s.pos, 0
 }
 
-// Offset returns how many bytes of the document have been dealt with.
+// Offset returns how many bytes of the document have been processed.
 func (s *Scanner) Offset() int64 { return s.dropped + int64(s.pos) }
 
-// Position returns the place behind what was read last, from 1; the column
+// Position returns the position after what was read last, from 1; the column
 // counts bytes of the text in UTF-8.
 func (s *Scanner) Position() (line, column int) {
 	s.countLines()
 	return 1 + s.lines, int(s.Offset()-s.lineStart) + 1
 }
 
-// countLines counts the line ends in front of pos, each once: who asks for the
-// place of every entry must not pay for the whole window each time.
+// countLines counts the line ends before pos, each once, so that a caller that
+// needs the position of every entry does not scan the whole window each time.
 func (s *Scanner) countLines() {
 	if s.pos <= s.counted {
 		return
@@ -179,7 +180,7 @@ func (s *Scanner) countLines() {
 	s.counted = s.pos
 }
 
-// Errorf returns a SyntaxError at that place.
+// Errorf returns a SyntaxError at the current position.
 func (s *Scanner) Errorf(format string, args ...any) error {
 	line, column := s.Position()
 	return &SyntaxError{line, column, fmt.Errorf(format, args...)}
@@ -191,7 +192,7 @@ func (s *Scanner) errorAt(p int, format string, args ...any) error {
 	return s.Errorf(format, args...)
 }
 
-// eof returns err, or what stands for it where the document may not end.
+// eof returns err, or the error for a document that must not end here.
 func (s *Scanner) eof(err error) error {
 	if err == io.EOF {
 		s.pos = s.end
@@ -200,8 +201,8 @@ func (s *Scanner) eof(err error) error {
 	return err
 }
 
-// inputError returns err as it is if it came from the reader below, and as a
-// SyntaxError if the bytes themselves are at fault.
+// inputError returns err unchanged if it came from the underlying reader, and
+// as a SyntaxError if the bytes are invalid.
 func (s *Scanner) inputError(err error) error {
 	var corrupt flate.CorruptInputError
 	for _, fault := range []error{gzip.ErrHeader, gzip.ErrChecksum, io.ErrUnexpectedEOF, errEncoding, s.notDocument} {
@@ -215,8 +216,8 @@ func (s *Scanner) inputError(err error) error {
 	return err
 }
 
-// checkChars returns how many bytes at the beginning of b are whole characters
-// that XML allows, and what is wrong with the next one, if it is not just
+// checkChars returns how many bytes at the beginning of b are complete
+// characters that XML allows, and the error of the next one, unless it is just
 // incomplete.
 func checkChars(b []byte) (n int, bad error) {
 	const low, high = 0x0101010101010101, 0x8080808080808080

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// errMore is what the readers of one token return if the window ends inside it.
+// errMore is returned by the parsers of one token if the window ends inside it.
 var errMore = errors.New("the window ends here")
 
-// An Attr is an attribute of the tag at hand, namespace declarations aside. Its
-// bytes are good until the next call of the Scanner.
+// An Attr is an attribute of the current tag, except namespace declarations.
+// Its bytes are valid until the next call of the Scanner.
 type Attr struct {
-	Prefix, Local []byte // Prefix is nil where there is none
-	Value         []byte // references resolved, white space made blanks
+	Prefix, Local []byte // Prefix is nil if there is none
+	Value         []byte // references resolved, white space replaced by blanks
 	Space         Space  // None without a prefix
-	URI           []byte // of the namespace, where Space is Other
+	URI           []byte // of the namespace, if Space is Other
 }
 
 // startTag reads the start tag at pos.
@@ -89,8 +89,8 @@ func (s *Scanner) pop() {
 	s.bindings, s.nsText = s.bindings[:f.bindings], s.nsText[:f.nsText]
 }
 
-// attribute reads the attribute at b[p] and returns where it ends. A namespace
-// declaration takes effect and is not kept in attrs.
+// attribute parses the attribute at b[p] and returns its end. A namespace
+// declaration takes effect and is not added to attrs.
 func (s *Scanner) attribute(b []byte, p int) (end int, declares bool, err error) {
 	start := p
 	name, colon, p, err := s.name(b, p)
@@ -139,7 +139,7 @@ func (s *Scanner) attribute(b []byte, p int) (end int, declares bool, err error)
 	return p, false, s.keep(Attr{Prefix: prefix, Local: name, Value: value}, start)
 }
 
-// keep files a, which begins at p.
+// keep stores a, which begins at p.
 func (s *Scanner) keep(a Attr, p int) error {
 	if len(s.Attrs) == maxAttributes {
 		return s.errorAt(p, "%w: a tag with more than %d attributes", ErrLimit, maxAttributes)
@@ -154,7 +154,7 @@ func (s *Scanner) keep(a Attr, p int) error {
 	return nil
 }
 
-// resolve finds the namespaces of the tag just read and of its attributes.
+// resolve determines the namespaces of the current tag and of its attributes.
 func (s *Scanner) resolve(name []byte, colon int, prefixed bool) error {
 	var prefix []byte
 	s.Local = name
@@ -216,8 +216,8 @@ func (s *Scanner) endTag() error {
 	return nil
 }
 
-// name reads a qualified name at b[p]: where its colon is, if it has one, and
-// where it ends.
+// name parses a qualified name at b[p] and returns the positions of its colon,
+// if it has one, and of its end.
 func (s *Scanner) name(b []byte, p int) (name []byte, colon, end int, err error) {
 	start := p
 	for p < len(b) && classes[b[p]]&className != 0 {
@@ -271,8 +271,8 @@ func (s *Scanner) wideName(b []byte, start int) (name []byte, colon, end int, er
 	return b[start:p], colon, p, nil
 }
 
-// nameRune reports whether r may stand in a name, or begin one (XML 1.0, fifth
-// edition, productions 4 and 4a).
+// nameRune reports whether r is valid in a name, or at its beginning (XML 1.0,
+// fifth edition, productions 4 and 4a).
 func nameRune(r rune, first bool) bool {
 	if r < utf8.RuneSelf {
 		want := className
@@ -296,7 +296,7 @@ func nameRune(r rune, first bool) bool {
 var nameRunes = [...][2]rune{{0xC0, 0xD6}, {0xD8, 0xF6}, {0xF8, 0x2FF}, {0x370, 0x37D}, {0x37F, 0x1FFF},
 	{0x200C, 0x200D}, {0x2070, 0x218F}, {0x2C00, 0x2FEF}, {0x3001, 0xD7FF}, {0xF900, 0xFDCF}, {0xFDF0, 0xFFFD}, {0x10000, 0xEFFFF}}
 
-// skipSpace returns where the white space that may begin at b[p] ends.
+// skipSpace returns the end of white space at b[p], if there is any.
 func skipSpace(b []byte, p int) int {
 	for p < len(b) && classes[b[p]]&classSpace != 0 {
 		p++

@@ -2,7 +2,7 @@ package xmlscan
 
 import "iter"
 
-// Skip reads up to the end of the element whose start tag is at hand.
+// Skip reads up to the end of the current element.
 func (s *Scanner) Skip() error {
 	for depth := 1; depth > 0; {
 		m, err := s.Next()
@@ -18,9 +18,9 @@ func (s *Scanner) Skip() error {
 	return nil
 }
 
-// Text reads the text that stands directly in the element whose start tag is
-// at hand, up to its end, without white space around it: raw is with it. Both
-// are good until the next call. The text has at most as many bytes as a token.
+// Text reads the text directly in the current element, up to its end, without
+// surrounding white space: raw includes it. Both are valid until the next call.
+// The text has at most as many bytes as a token.
 func (s *Scanner) Text() (text, raw []byte, err error) {
 	s.text, s.collect = s.text[:0], len(s.stack)
 	depth := s.collect
@@ -36,8 +36,7 @@ func (s *Scanner) Text() (text, raw []byte, err error) {
 	}
 }
 
-// AllText is Text with that of the elements inside, in the order of the
-// document.
+// AllText is Text including that of the elements inside, in document order.
 func (s *Scanner) AllText() ([]byte, error) {
 	s.text = s.text[:0]
 	for depth := len(s.stack); ; {
@@ -53,8 +52,8 @@ func (s *Scanner) AllText() ([]byte, error) {
 	}
 }
 
-// Blank is Skip that reports whether nothing but white space and comments stood
-// in the element.
+// Blank is Skip, and reports whether the element contained only white space and
+// comments.
 func (s *Scanner) Blank() (bool, error) {
 	s.solid = false
 	for depth, blank := len(s.stack), true; ; {
@@ -70,16 +69,16 @@ func (s *Scanner) Blank() (bool, error) {
 	}
 }
 
-// PassedText reports whether something other than white space and comments stood
-// between tags since the last call.
+// PassedText reports whether anything but white space and comments came between
+// tags since the last call.
 func (s *Scanner) PassedText() bool {
 	passed := s.solid
 	s.solid = false
 	return passed
 }
 
-// Attr returns the value of the attribute of that name without a prefix at the
-// tag at hand, and whether there is one.
+// Attr returns the value of the current tag's attribute with that name and no
+// prefix, and whether there is one.
 func (s *Scanner) Attr(name string) ([]byte, bool) {
 	for i := range s.Attrs {
 		if a := &s.Attrs[i]; a.Prefix == nil && string(a.Local) == name {
@@ -89,16 +88,16 @@ func (s *Scanner) Attr(name string) ([]byte, bool) {
 	return nil, false
 }
 
-// Depth returns how many elements are open, the one whose start tag is at hand
-// among them, the one that just ended not.
+// Depth returns the number of open elements, including the one whose start tag
+// was just read, but not one that has just ended.
 func (s *Scanner) Depth() int { return len(s.stack) }
 
-// Encoding returns the encoding the document was found to be in, such as
-// "utf-8", in lower case, and whether it begins with an XML declaration.
+// Encoding returns the detected encoding of the document, such as "utf-8", in
+// lower case, and whether the document begins with an XML declaration.
 func (s *Scanner) Encoding() (name string, declared bool) { return s.encoding, s.declared }
 
-// InScope yields the namespace declarations in force at the start tag at hand,
-// those of the tag itself included, each prefix once, the default one as "".
+// InScope yields the namespace declarations in force at the current start tag,
+// including its own, each prefix once, the default one as "".
 func (s *Scanner) InScope() iter.Seq2[string, string] {
 	return func(yield func(prefix, uri string) bool) {
 		for i := len(s.bindings) - 1; i >= 0; i-- {
@@ -113,7 +112,7 @@ func (s *Scanner) InScope() iter.Seq2[string, string] {
 	}
 }
 
-// Trim returns b without XML white space around it.
+// Trim returns b without surrounding XML white space.
 func Trim(b []byte) []byte {
 	for len(b) > 0 && classes[b[0]]&classSpace != 0 {
 		b = b[1:]
