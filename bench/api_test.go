@@ -37,12 +37,12 @@ var (
 	apiDir       = flag.String("api.dir", "", "where state and documents go; default the temporary directory")
 )
 
-// BenchmarkAPI lets applications tell a `lockstep serve` process of changes, by
-// HTTP over loopback. It measures what the process uses at a given rate, and
-// how long each change takes from the answer to being in the Change List, as
-// read over HTTP; then how many changes can be told at most, with idempotency
-// keys and without, beside a bare handler that appends the bodies to a file and
-// syncs it once for all that wait.
+// BenchmarkAPI reports changes of applications to a `lockstep serve` process,
+// by HTTP over loopback. It measures what the process uses at a given rate, and
+// how long each change takes from the answer to its entry in the Change List,
+// as read over HTTP; then the maximum rate, with idempotency keys and without,
+// compared with a bare handler that appends the bodies to a file and syncs it
+// once for all waiting requests.
 func BenchmarkAPI(b *testing.B) {
 	dir, err := os.MkdirTemp(*apiDir, "lockstep-api-")
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *apiServer) stop(b *testing.B) {
 	}
 }
 
-// fill tells of all resources, in batches.
+// fill reports all resources, in batches.
 func (s *apiServer) fill(b *testing.B) {
 	b.Helper()
 	const batch = 10_000
@@ -170,8 +170,8 @@ func (s *apiServer) fill(b *testing.B) {
 
 func apiURI(i int64) string { return fmt.Sprintf("https://data.example.org/papers/%08d.txt", i) }
 
-// change tells of one change: most are of resources that are there, some are
-// new, a few are deletions. It returns the event time.
+// change reports one change: most are updates, some are new resources, a few
+// are deletions. It returns the event time.
 func (s *apiServer) change(ctx context.Context, key bool) (datetime string, err error) {
 	n := s.next.Add(1)
 	method, target := http.MethodPut, (n*7919)%int64(*apiResources)
@@ -210,8 +210,8 @@ func (s *apiServer) change(ctx context.Context, key bool) (datetime string, err 
 	return v.Datetime, nil
 }
 
-// atRate tells of changes at the rate asked for, watches the Change List, and
-// reports what it took.
+// atRate reports changes at the requested rate, watches the Change List, and
+// reports the cost.
 func (s *apiServer) atRate(b *testing.B) {
 	b.Helper()
 	total := int(float64(*apiRate) * apiTime.Seconds())
@@ -308,8 +308,7 @@ type changeListWatch struct {
 	ended  chan error
 }
 
-// watchChangeList reads the Change List again and again until it is told to
-// stop.
+// watchChangeList reads the Change List repeatedly until it is stopped.
 func (s *apiServer) watchChangeList(b *testing.B) *changeListWatch {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -457,7 +456,7 @@ func TestAPIBareProcess(t *testing.T) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		_, _ = io.WriteString(w, `{"datetime":"now"}`) // the client is gone: nobody to tell
+		_, _ = io.WriteString(w, `{"datetime":"now"}`) // the client may have disconnected
 	})}
 	go func() { _ = srv.Serve(l) }() // ends with the process
 	fmt.Printf("ready: http://%s/\n", l.Addr())

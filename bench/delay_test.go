@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// startDelay starts a process that stands for a long way to target, a
-// host:port: what goes through it arrives after half the round trip, and a
-// connection answers nothing before a round trip has passed, as with TCP's
-// handshake. It neither loses nor holds back anything. Its address is returned.
+// startDelay starts a process that simulates a long distance to target, a
+// host:port: data arrives after half the round trip, and a connection answers
+// nothing before a round trip has passed, as with TCP's handshake. It neither
+// loses nor holds back anything. startDelay returns its address.
 func startDelay(b *testing.B, target string, roundTrip time.Duration) string {
 	b.Helper()
 	return startOrigin(b, "^TestDelayProcess$", 0, fmt.Sprintf("LOCKSTEP_BENCH_DELAY=%s %s", target, roundTrip)).base

@@ -143,8 +143,8 @@ func (s *farSource) control(b *testing.B, what string) int64 {
 	return o.control(b, what)
 }
 
-// TestFarSourceProcess is the process of startFarSource: it tells where it is,
-// is told how others see it, and ends with its standard input.
+// TestFarSourceProcess is the process of startFarSource: it prints its address,
+// reads the address that clients use, and ends with its standard input.
 func TestFarSourceProcess(t *testing.T) {
 	var files, size int
 	if n, _ := fmt.Sscan(os.Getenv("LOCKSTEP_BENCH_FAR"), &files, &size); n != 2 {

@@ -147,8 +147,8 @@ func (s *origin) packages(b *testing.B) []string {
 	return packages
 }
 
-// TestDumpSourceProcess is the Source of these benchmarks. It says where it
-// listens, is told how it is called, says that it is ready, and ends with its
+// TestDumpSourceProcess is the Source of these benchmarks. It prints its
+// address, reads its public name, reports that it is ready, and ends with its
 // standard input.
 func TestDumpSourceProcess(t *testing.T) {
 	var files int

@@ -50,8 +50,8 @@ func BenchmarkFeedHarvest(b *testing.B) {
 }
 
 // BenchmarkFeedIncremental harvests a hundred changes of feeds of a thousand
-// records and of a hundred thousand, and tells what was asked for; what the full
-// harvest of the same feed cost stands beside.
+// records and of a hundred thousand, and reports the requests, next to the cost
+// of a full harvest of the same feed.
 func BenchmarkFeedIncremental(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -147,7 +147,7 @@ func (p *feedPress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.bytes += int64(len(text))
 	w.Header().Set("Content-Type", atompmh.MediaType)
-	_, _ = w.Write(text) // who does not read on misses it
+	_, _ = w.Write(text) // the client may have disconnected
 }
 
 // print makes a document.
@@ -234,7 +234,7 @@ func feedDatabase(b *testing.B) (*sqlite.DB, string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = os.RemoveAll(dir) }) // what stays is told by the next who looks
+	b.Cleanup(func() { _ = os.RemoveAll(dir) }) // the next user of the directory notices leftovers
 	db, err := sqlite.Open(filepath.Join(dir, "state.db"))
 	if err != nil {
 		b.Fatal(err)

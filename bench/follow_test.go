@@ -32,11 +32,12 @@ var (
 	followProgram = flag.String("follow.program", "", "a lockstep that is built already")
 )
 
-// BenchmarkFollow measures how long a file written at the Source takes until
-// its verified bytes stand under their name at the Destination: serve, hub and
-// follow are processes of their own. The files are written as most programs
-// do, in place; who watches the mirror compares what is there whenever a name
-// changes. No backlog may grow: the last ten seconds are told beside the first.
+// BenchmarkFollow measures the time from writing a file at the Source until its
+// verified bytes have their name at the Destination: serve, hub and follow are
+// separate processes. The files are written in place, like most programs do;
+// the benchmark compares the content of the mirror whenever a name changes. No
+// backlog may grow: the figures of the last ten seconds are reported next to
+// those of the first.
 func BenchmarkFollow(b *testing.B) {
 	program := *followProgram
 	if program == "" {
@@ -216,8 +217,8 @@ func (w *followWorld) pass(s *followStage, file, version int) {
 	}
 }
 
-// watch compares what stands in the mirror under its name, whenever the name
-// is given to something.
+// watch compares the content of a file in the mirror whenever its name is
+// created or replaced.
 func (w *followWorld) watch() {
 	w.Helper()
 	mirror := w.stage("mirror")
@@ -298,7 +299,7 @@ func (w *followWorld) settle() {
 	}
 }
 
-// report tells the figures.
+// report reports the figures.
 func (w *followWorld) report() {
 	w.Helper()
 	took := time.Since(w.begin).Seconds()

@@ -247,9 +247,9 @@ func BenchmarkHubComplete(b *testing.B) {
 	}
 }
 
-// BenchmarkHubDead tells what one endpoint that never answers, on the same host,
-// costs 999 others: the time from publishing to delivery. It comes and goes, so
-// that both are measured alike.
+// BenchmarkHubDead measures the effect of one endpoint that never answers on 999
+// others on the same host: the time from publishing to delivery. The endpoint is
+// present in alternating periods, so that both cases are measured alike.
 func BenchmarkHubDead(b *testing.B) {
 	for b.Loop() {
 		w := newHubWorld(b)
@@ -275,8 +275,8 @@ func BenchmarkHubDead(b *testing.B) {
 	}
 }
 
-// BenchmarkHubStart tells how long a hub with many subscriptions takes from the
-// start of its process until it is ready, and what it holds then.
+// BenchmarkHubStart measures how long a hub with many subscriptions takes from
+// the start of its process until it is ready, and its memory then.
 func BenchmarkHubStart(b *testing.B) {
 	for _, subscriptions := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(subscriptions), func(b *testing.B) {

@@ -33,9 +33,9 @@ var (
 	notifyHub     = flag.Bool("notify.hub", true, "tell a hub; else what is written without one is measured")
 )
 
-// BenchmarkNotify measures how long a change takes until a hub has been told of
-// it, and how many bytes `serve` writes meanwhile: documents, catalog and all.
-// The hub is in this process and does nothing but read.
+// BenchmarkNotify measures the time from a change until a hub is notified, and
+// how many bytes `serve` writes meanwhile: documents, catalog and everything
+// else. The hub is in this process and only reads.
 func BenchmarkNotify(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "lockstep")
 	if out, err := exec.Command("go", "build", "-o", program, "lockstep/cmd/lockstep").CombinedOutput(); err != nil {
@@ -58,7 +58,7 @@ type notifyWorld struct {
 	io    [2]int64 // bytes written, before and after
 
 	mu       sync.Mutex           // guards what follows
-	made     map[string]time.Time // by URI: of the first change that was not told yet
+	made     map[string]time.Time // by URI: time of the first change without a notification
 	begin    time.Time
 	late     []notifyLate
 	payloads int
@@ -73,7 +73,7 @@ func (w *notifyWorld) name(i int) string { return fmt.Sprintf("d%02d/f%06d.txt",
 
 func (w *notifyWorld) start(program string) {
 	w.Helper()
-	hub := httptest.NewServer(http.HandlerFunc(w.told))
+	hub := httptest.NewServer(http.HandlerFunc(w.notified))
 	w.Cleanup(hub.Close)
 	files := filepath.Join(w.dir, "files")
 	for i := range *notifyFiles {
@@ -124,8 +124,8 @@ func (w *notifyWorld) start(program string) {
 	time.Sleep(2 * time.Second)
 }
 
-// told is the hub.
-func (w *notifyWorld) told(rw http.ResponseWriter, r *http.Request) {
+// notified is the hub.
+func (w *notifyWorld) notified(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	now := time.Now()
 	rw.WriteHeader(http.StatusAccepted)

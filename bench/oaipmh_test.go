@@ -88,7 +88,7 @@ func BenchmarkHarvestIncremental(b *testing.B) {
 				for i := range 100 {
 					server.repo.Put(oaipmhtest.Record{Identifier: fmt.Sprintf("oai:example.org:%07d", i), Title: fmt.Sprint("Change ", runs)})
 				}
-				// The repository sorts its records anew, which is not ours to measure.
+				// The repository sorts its records again, which must not be measured.
 				bareGet(b, oaipmh.URL(server.url, oaipmh.VerbListIdentifiers, "metadataPrefix", "oai_dc"))
 				requests -= server.requests.Load()
 				sent -= server.sent.Load()
@@ -148,7 +148,7 @@ func newBenchHarvest(b *testing.B, address string, memory bool) *benchHarvest {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = os.RemoveAll(dir) }) // what stays is told by the next who looks
+	b.Cleanup(func() { _ = os.RemoveAll(dir) }) // the next user of the directory notices leftovers
 	cat, contents := catalog.Catalog(catalog.NewMem(nil)), intake.Contents(new(intake.MemContents))
 	if !memory {
 		db, err := sqlite.Open(filepath.Join(dir, "state.db"))

@@ -19,8 +19,8 @@ import (
 const memoryPoll = 4 * time.Millisecond
 
 // timed runs c and returns its seconds and its peak memory in bytes. The peak
-// is what the kernel says of the running process: what it says of an ended one
-// counts the memory of whoever started it, too.
+// is the kernel's figure for the running process: that of an ended process
+// includes the memory of the process that started it.
 func timed(b *testing.B, c *exec.Cmd) (seconds float64, peak int64) {
 	b.Helper()
 	c.Stdout = io.Discard
@@ -57,8 +57,8 @@ func timed(b *testing.B, c *exec.Cmd) (seconds float64, peak int64) {
 }
 
 // peakMemory returns the peak resident memory of a running process in bytes; 0
-// if it has ended, or is not what args started yet: until then its memory is
-// that of whoever starts it.
+// if it has ended, or has not yet executed args: until then its memory is that
+// of the process that starts it.
 func peakMemory(pid int, args []string) int64 {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || string(line) != strings.Join(args, "\x00")+"\x00" {

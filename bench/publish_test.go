@@ -158,7 +158,7 @@ func copySynced(from, to string) error {
 	if err != nil {
 		return err
 	}
-	defer dst.Close() // closed below; after an error nobody needs it
+	defer dst.Close() // closed below; after an error the result does not matter
 	// Through memory: the kernel would only note that the bytes are shared.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, 64<<10)); err != nil {
 		return err

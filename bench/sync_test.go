@@ -194,11 +194,11 @@ func startOrigin(b *testing.B, test string, files int, env string) *origin {
 }
 
 func (s *origin) stop() {
-	_ = s.in.Close() // tells it to end
+	_ = s.in.Close() // makes it end
 	_ = s.cmd.Wait() // a second time it has been waited for
 }
 
-// control tells the source something and returns its answer.
+// control sends a command to the source and returns its answer.
 func (s *origin) control(b *testing.B, what string) int64 {
 	b.Helper()
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -442,8 +442,8 @@ func (g *generated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(g.body(i, g.version[i]))
 }
 
-// control obeys a benchmark: count connections anew, tell how many there were,
-// or change a hundred resources, of which ninety stay.
+// control executes a command of a benchmark: restart the count of connections,
+// return their number, or change a hundred resources, of which ninety remain.
 func (g *generated) control(w http.ResponseWriter, what string) {
 	switch what {
 	case "reset":
