@@ -230,7 +230,7 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 		l.Stale = true // it remains until its lease ends, or it is replaced
 		w.At, w.Next = (slices.Index(w.Hubs, l.Named)+1)%len(w.Hubs), c.now
 	case final:
-		c.tell(Refused, l, reason)
+		c.report(Refused, l, reason)
 		l.Next = c.now.Add(jittered(denialPause, 1.0/denialSpread))
 	}
 }
