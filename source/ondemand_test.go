@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -212,19 +213,23 @@ func TestOnDemandAtOnce(t *testing.T) {
 func TestOnDemandClientGoesAway(t *testing.T) {
 	t.Parallel()
 	d, server := demandSite(t, source.OnDemand{AtOnce: 1})
-	opened := make(chan struct{}, 10)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
 	d.mu.Lock()
 	d.onOpen = func(string) {
-		opened <- struct{}{}
+		leave()
 		time.Sleep(50 * time.Millisecond)
 	}
 	d.mu.Unlock()
-	client := &http.Client{Timeout: 30 * time.Millisecond, Transport: server.Client().Transport}
-	_, err := client.Post(server.URL+"/resourcesync/main/dump", "text/plain", strings.NewReader(baseURL+"a\n"+baseURL+"big"))
-	if err == nil {
-		t.Error("the answer came before its time")
+	r, err := http.NewRequestWithContext(ctx, "POST", server.URL+"/resourcesync/main/dump", strings.NewReader(baseURL+"a\n"+baseURL+"big"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	<-opened
+	r.Header.Set("Content-Type", "text/plain")
+	if resp, err := server.Client().Do(r); err == nil {
+		_ = resp.Body.Close()
+		t.Error("a client that left has an answer")
+	}
 	d.mu.Lock()
 	d.onOpen = nil
 	d.mu.Unlock()
