@@ -17,7 +17,7 @@ import (
 	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/catalog"
-	"lockstep/intake"
+	intakedir "lockstep/intake/dir"
 	"lockstep/patch"
 	"lockstep/source"
 	"lockstep/storage/sqlite"
@@ -64,7 +64,7 @@ type capture struct {
 	root   string
 	cat    catalog.Catalog
 	keeper *bitstream.Keeper
-	dir    *intake.Dir
+	dir    *intakedir.Dir
 }
 
 func newCapture(b *testing.B, mode string, files int) *capture {
@@ -89,7 +89,7 @@ func newCapture(b *testing.B, mode string, files int) *capture {
 		}}
 	}
 	c.cat = c.keeper.Catalog(db.Catalog(), bitstreamSet, o)
-	if c.dir, err = intake.NewDir(c.root, c.cat, bitstreamSet, intake.DirOptions{BaseURI: "https://example.org/"}); err != nil {
+	if c.dir, err = intakedir.New(c.root, c.cat, bitstreamSet, intakedir.Options{BaseURI: "https://example.org/"}); err != nil {
 		b.Fatal(err)
 	}
 	c.write(b, files, 0)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"lockstep/blob"
-	"lockstep/intake"
+	"lockstep/intake/dir"
 	"lockstep/source"
 	"lockstep/storage/sqlite"
 )
@@ -131,7 +131,7 @@ func TestDumpProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close() // the process ends
-	d, err := intake.NewDir(root, db.Catalog(), "https://example.org/resourcesync/main/capabilitylist.xml", intake.DirOptions{BaseURI: "https://example.org/"})
+	d, err := dir.New(root, db.Catalog(), "https://example.org/resourcesync/main/capabilitylist.xml", dir.Options{BaseURI: "https://example.org/"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/intake"
+	"lockstep/intake/dir"
 	"lockstep/storage/sqlite"
 )
 
@@ -76,7 +76,7 @@ func TestScanProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := intake.NewDir(root, db.Catalog(), "https://example.org/cl.xml", intake.DirOptions{BaseURI: "https://example.org/"})
+	d, err := dir.New(root, db.Catalog(), "https://example.org/cl.xml", dir.Options{BaseURI: "https://example.org/"})
 	if err != nil {
 		t.Fatal(err)
 	}

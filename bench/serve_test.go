@@ -16,7 +16,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
-	"lockstep/intake"
+	intakedir "lockstep/intake/dir"
 	"lockstep/internal/mediatype"
 	"lockstep/source"
 )
@@ -36,7 +36,7 @@ func BenchmarkServe(b *testing.B) {
 		}
 	}
 	cat := catalog.NewMem(nil)
-	files, err := intake.NewDir(dir, cat, catalogSet, intake.DirOptions{BaseURI: "https://data.example.org/"})
+	files, err := intakedir.New(dir, cat, catalogSet, intakedir.Options{BaseURI: "https://data.example.org/"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/catalog"
-	"lockstep/intake"
+	intakedir "lockstep/intake/dir"
 	"lockstep/resourcesync"
 )
 
@@ -52,7 +52,7 @@ type world struct {
 	cat    catalog.Catalog
 	store  blob.Store
 	keeper *bitstream.Keeper
-	dir    *intake.Dir
+	dir    *intakedir.Dir
 	puts   *patches
 }
 
@@ -75,7 +75,7 @@ func newWorld(t tb, root string, inner catalog.Catalog, store blob.Store, o bits
 	}
 	w.cat = w.keeper.Catalog(w.inner, set, o)
 	var err error
-	w.dir, err = intake.NewDir(root, w.cat, set, intake.DirOptions{BaseURI: base, AllowEmpty: true})
+	w.dir, err = intakedir.New(root, w.cat, set, intakedir.Options{BaseURI: base, AllowEmpty: true})
 	must(t, err)
 	t.Cleanup(func() { _ = w.dir.Close() })
 	return w

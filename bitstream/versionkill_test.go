@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
-	"lockstep/intake"
+	intakedir "lockstep/intake/dir"
 	"lockstep/memento"
 	"lockstep/storage/sqlite"
 	"lockstep/vault"
@@ -22,12 +22,12 @@ import (
 
 // pastOnDisk opens a past whose catalog, index and bytes are on disk, filled from
 // the directory root.
-func pastOnDisk(t *testing.T, root, state string) (*past, *intake.Dir) {
+func pastOnDisk(t *testing.T, root, state string) (*past, *intakedir.Dir) {
 	t.Helper()
 	db, err := sqlite.Open(filepath.Join(state, "catalog.db"))
 	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	var dir *intake.Dir
+	var dir *intakedir.Dir
 	p := newPast(t, func(p *past) {
 		p.inner, p.index, p.blobs = db.Catalog(), db.Versions(), newDirStore(t, filepath.Join(state, "versions"))
 		p.opts.Versions.Now = nil
@@ -44,7 +44,7 @@ func pastOnDisk(t *testing.T, root, state string) (*past, *intake.Dir) {
 			return f, nil
 		}
 	})
-	dir, err = intake.NewDir(root, p.cat, set, intake.DirOptions{BaseURI: base, AllowEmpty: true})
+	dir, err = intakedir.New(root, p.cat, set, intakedir.Options{BaseURI: base, AllowEmpty: true})
 	must(t, err)
 	t.Cleanup(func() { _ = dir.Close() })
 	return p, dir
@@ -110,7 +110,7 @@ func waitForFile(name string) {
 
 // keepOn scans until it is killed, and now and then drops versions, adopts, and
 // sweeps. It makes the file alive when it has scanned.
-func keepOn(t *testing.T, p *past, dir *intake.Dir, alive string) {
+func keepOn(t *testing.T, p *past, dir *intakedir.Dir, alive string) {
 	ctx := context.Background()
 	for i := 1; ; i++ {
 		if _, err := dir.Scan(ctx); err != nil {

@@ -22,7 +22,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/intake"
+	intakedir "lockstep/intake/dir"
 	"lockstep/internal/mediatype"
 	"lockstep/internal/statedir"
 	"lockstep/source"
@@ -114,7 +114,7 @@ func Dir(ctx context.Context, dir string, o Options) (_ Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
-	files, err := intake.NewDir(dir, db.Catalog(), list, intake.DirOptions{
+	files, err := intakedir.New(dir, db.Catalog(), list, intakedir.Options{
 		BaseURI: o.BaseURL, Include: o.Include, Exclude: o.Exclude, AllowEmpty: o.AllowEmpty, TempDir: o.State,
 	})
 	if err != nil {
@@ -144,14 +144,14 @@ func Dir(ctx context.Context, dir string, o Options) (_ Report, err error) {
 
 // publishOnce brings the catalog in step with the files, and the documents with
 // the catalog.
-func publishOnce(ctx context.Context, files *intake.Dir, src *source.Source, o *Options) (r Report, err error) {
+func publishOnce(ctx context.Context, files *intakedir.Dir, src *source.Source, o *Options) (r Report, err error) {
 	scan, err := files.Scan(ctx)
 	if err != nil {
 		return r, err
 	}
-	rehasher := intake.NewRehasher(files, intake.RehashOptions{
+	rehasher := intakedir.NewRehasher(files, intakedir.RehashOptions{
 		Share: rehashShare, State: filepath.Join(o.State, "origin-"+source.DefaultSet+"-rehash.json"),
-		OnDamage: func(d intake.Damage) {
+		OnDamage: func(d intakedir.Damage) {
 			o.Logger.WarnContext(ctx, "damage: the bytes of the file have changed, its size and times have not",
 				slog.String("path", d.Path), slog.String("uri", d.URI))
 		},

@@ -18,7 +18,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
-	"lockstep/intake"
+	"lockstep/intake/dir"
 	"lockstep/internal/mediatype"
 	"lockstep/source"
 )
@@ -56,7 +56,7 @@ func newFrontWorld(t *testing.T, files map[string]string, sets ...source.Set) *f
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := intake.NewDir(w.dir, cat, list, intake.DirOptions{BaseURI: base, Exclude: []string{"*.hidden"}})
+	d, err := dir.New(w.dir, cat, list, dir.Options{BaseURI: base, Exclude: []string{"*.hidden"}})
 	if err != nil {
 		t.Fatal(err)
 	}

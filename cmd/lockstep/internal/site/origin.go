@@ -18,6 +18,7 @@ import (
 	"lockstep/intake"
 	"lockstep/intake/api"
 	"lockstep/intake/bucket"
+	"lockstep/intake/dir"
 	"lockstep/intake/jsonl"
 	"lockstep/intake/sitemap"
 	"lockstep/internal/fetch"
@@ -90,7 +91,7 @@ func openOrigin(w *wayIn) (origin, error) {
 
 // openDir makes a set from a directory.
 func openDir(w *wayIn) (origin, error) {
-	return intake.NewDir(w.Place, w.catalog, w.set, intake.DirOptions{
+	return dir.New(w.Place, w.catalog, w.set, dir.Options{
 		BaseURI: w.uri, Algorithms: w.hashes, Include: w.config.Include, Exclude: w.config.Exclude,
 		Sidecar: w.config.Sidecar, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.State, ScanInterval: w.interval, OnEvent: w.onEvent,
 	})

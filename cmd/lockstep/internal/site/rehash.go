@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockstep/intake"
+	"lockstep/intake/dir"
 )
 
 // rehashEvery is how often it is looked whether files are due.
@@ -13,8 +14,8 @@ const rehashEvery = time.Minute
 
 // rehasher returns what reads the files of a set again; nil if nothing does. In a
 // bucket there is nothing to read: it proves what it stores by itself.
-func (s *Site) rehasher(set *siteSet, way *wayIn) *intake.Rehasher {
-	d, ok := set.origin.(*intake.Dir)
+func (s *Site) rehasher(set *siteSet, way *wayIn) *dir.Rehasher {
+	d, ok := set.origin.(*dir.Dir)
 	share := s.opts.Rehash
 	if way.config.Rehash != nil {
 		share = float64(*way.config.Rehash)
@@ -22,14 +23,14 @@ func (s *Site) rehasher(set *siteSet, way *wayIn) *intake.Rehasher {
 	if !ok || share <= 0 {
 		return nil
 	}
-	return intake.NewRehasher(d, intake.RehashOptions{
+	return dir.NewRehasher(d, dir.RehashOptions{
 		Share: share, State: way.stateFile("rehash.json"),
-		OnDamage: func(x intake.Damage) { s.damaged(set, &x) },
+		OnDamage: func(x dir.Damage) { s.damaged(set, &x) },
 	})
 }
 
 // damaged reports a damaged file.
-func (s *Site) damaged(set *siteSet, d *intake.Damage) {
+func (s *Site) damaged(set *siteSet, d *dir.Damage) {
 	set.damage.Store(true)
 	s.tally.Damaged(set.name)
 	attrs := []any{slog.String("set", set.name), slog.String("path", d.Path), slog.String("uri", d.URI)}

@@ -12,6 +12,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
+	"lockstep/intake/dir"
 	"lockstep/source"
 )
 
@@ -24,8 +25,8 @@ type siteSet struct {
 	origin origin
 	source source.Set
 
-	rehasher *intake.Rehasher // nil: nothing is read again
-	damage   atomic.Bool      // was found since it was looked for last
+	rehasher *dir.Rehasher // nil: nothing is read again
+	damage   atomic.Bool   // was found since it was looked for last
 
 	versions *bitstream.VersionOptions // nil: it keeps none
 }

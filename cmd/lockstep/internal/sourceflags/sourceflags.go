@@ -18,7 +18,7 @@ import (
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/intake"
+	"lockstep/intake/dir"
 )
 
 // Source are the flags serve and publish share.
@@ -65,7 +65,7 @@ func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	flags.StringVar(&o.apiTokenFile, "api-token-file", "", "clients with the token in `FILE` may write to sets from api:")
 	flags.BoolVar(&o.allowEmpty, "allow-empty", false, "accept that a set is suddenly empty: publish the deletion of everything")
 	flags.BoolVar(&o.takeOver, "take-over", false, "replace documents that another state directory has published there, and restart their history")
-	flags.DurationVar(&o.scanInterval, "scan-interval", intake.DefaultScanInterval, "scan everything again after this `DURATION`, to find changes that were not reported; 0 never; buckets and sitemaps more often by default")
+	flags.DurationVar(&o.scanInterval, "scan-interval", dir.DefaultScanInterval, "scan everything again after this `DURATION`, to find changes that were not reported; 0 never; buckets and sitemaps more often by default")
 	flags.StringVar(&o.rehashText, "rehash", rehashDefault, "read `PERCENT` of the files again in a day, to find damage of disk and catalog; 0 none")
 	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")

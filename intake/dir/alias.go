@@ -1,0 +1,149 @@
+package dir
+
+import (
+	"maps"
+	"strings"
+
+	"lockstep/intake/internal/filestat"
+)
+
+// maxAliases bounds how many files with further names are remembered. Beyond
+// it a write through another name is seen by the next full scan.
+const maxAliases = 10_000
+
+// An alias is a file that can be written through another name than its own.
+type alias struct {
+	token    string // its state, or "" for a link that leads to no file
+	dev, ino uint64 // of a hard link
+	searched bool   // a full scan has looked, or will look, for its other names
+}
+
+// addAlias remembers a file that can be written through another name than its
+// own (a symbolic link, a hard link): no event reports that.
+func (d *Dir) addAlias(rel string, a alias, hard bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old, known := d.aliases[rel]
+	if !known && len(d.aliases) >= maxAliases {
+		return
+	}
+	same := known && old.dev == a.dev && old.ino == a.ino
+	a.searched = same && old.searched
+	if hard && !a.searched && !(same && d.hasOtherName(rel, a)) {
+		// Its name may have belonged to another file, and its other name may
+		// have been read before it was one of two.
+		a.searched, d.newHard = true, true
+	}
+	if d.aliases == nil {
+		d.aliases = make(map[string]alias)
+	}
+	d.aliases[rel] = a
+}
+
+// addFoundAlias remembers an alias that a full scan came by. Past are those from
+// before the scan.
+func (d *Dir) addFoundAlias(rel string, a alias, past map[string]alias) {
+	old, known := past[rel]
+	a.searched = known && old.dev == a.dev && old.ino == a.ino && old.searched
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.aliases[rel]; !known && len(d.aliases) >= maxAliases {
+		return
+	}
+	if d.aliases == nil {
+		d.aliases = make(map[string]alias)
+	}
+	d.aliases[rel] = a
+}
+
+// hasOtherName reports whether another name of the file a is known. d.mu is held.
+func (d *Dir) hasOtherName(rel string, a alias) bool {
+	for other, o := range d.aliases {
+		if other != rel && o.dev == a.dev && o.ino == a.ino && o.ino != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// takeNewHard reports whether a file with several names was met that had not
+// been remembered. Nothing tells what its other names are: only a full scan
+// comes by them.
+func (d *Dir) takeNewHard() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	hard := d.newHard
+	d.newHard = false
+	return hard
+}
+
+// takeAliases forgets the remembered files and returns them.
+func (d *Dir) takeAliases() map[string]alias {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	past := d.aliases
+	d.aliases = nil
+	return past
+}
+
+// touchedAliases returns the remembered files whose state has changed.
+func (d *Dir) touchedAliases() []string {
+	t, err := d.acquire()
+	if err != nil {
+		return nil // the scan will say why
+	}
+	defer t.release()
+	d.mu.Lock()
+	aliases := maps.Clone(d.aliases)
+	d.mu.Unlock()
+	var touched []string
+	for rel, a := range aliases {
+		now := ""
+		st, err := t.stat(rel)
+		if err == nil && st.Kind == filestat.File {
+			now = st.Mark()
+		}
+		if now == a.token {
+			continue
+		}
+		touched = append(touched, rel)
+		_, err = t.lstat(rel)
+		d.mu.Lock()
+		if err != nil && vanished(err) {
+			delete(d.aliases, rel)
+		} else if a, ok := d.aliases[rel]; ok { // else a full scan has begun, which meets it
+			a.token = now // the scan of the file finds out whether it is another one
+			d.aliases[rel] = a
+		}
+		d.mu.Unlock()
+	}
+	return touched
+}
+
+// maxAgain bounds the files remembered for a further look.
+const maxAgain = 1000
+
+// addAgain remembers a file that changed under a scan's eyes.
+func (d *Dir) addAgain(rel string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.again) < maxAgain {
+		d.again = append(d.again, rel)
+	}
+}
+
+func (d *Dir) takeAgain() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	again := d.again
+	d.again = nil
+	return again
+}
+
+// elements splits a relative path.
+func elements(rel string) []string { return strings.Split(rel, "/") }
+
+// within reports whether rel is dir or lies below it.
+func within(rel, dir string) bool {
+	return strings.HasPrefix(rel, dir) && (len(rel) == len(dir) || rel[len(dir)] == '/')
+}

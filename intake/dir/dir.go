@@ -1,0 +1,197 @@
+package dir
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/intake"
+	"lockstep/intake/internal/pathname"
+	"lockstep/resourcesync"
+)
+
+// Options configures a [Dir]. Only BaseURI is required.
+type Options struct {
+	// BaseURI is the URI under which the root is published; a slash is added
+	// if it does not end in one.
+	BaseURI string
+
+	// Algorithms are the hashes to record; default MD5 and SHA-256, which
+	// Destinations of any age know.
+	Algorithms []resourcesync.Algorithm
+
+	// Include and Exclude are globs (with ** for any number of directories) on
+	// relative paths; without a slash, on the last element; with one at the
+	// end, on directories only. An excluded directory is not entered. With any
+	// Include only what matches one, or lies in a directory that does, is
+	// listed. Exclude wins.
+	Include, Exclude []string
+
+	// Sidecar is what the name of a file ends in that says to what the file
+	// beside it is linked, such as ".links.json": paper.pdf.links.json then holds
+	// {"links":[{"rel":…,"href":…}]} for paper.pdf, and is no resource itself.
+	// Default: none does.
+	Sidecar string
+
+	// AllowEmpty lets a scan delete everything if the directory is empty.
+	AllowEmpty bool
+
+	// TempDir is for a file without a name that a scan which finds very many
+	// deletions needs; default the system's.
+	TempDir string
+
+	// ScanInterval is how often Watch scans everything for what no event told;
+	// default one hour, negative never.
+	ScanInterval time.Duration
+
+	// OnEvent is told what happens, never concurrently; may be nil. It must not
+	// call the Dir.
+	OnEvent func(intake.Event)
+}
+
+// DefaultScanInterval is short enough for what events cannot tell (changes made
+// on another machine that shares the disk, lost events) and costs nothing.
+const DefaultScanInterval = time.Hour
+
+// A Dir keeps a set of a catalog in step with a directory. Only one Dir may
+// fill a set. Its methods are safe for concurrent use; scans take turns.
+type Dir struct {
+	root   string
+	base   string
+	cat    catalog.Catalog
+	set    string
+	o      Options
+	filter *pathname.Filter
+	prefix string // of Tokens
+
+	scanning sync.Mutex // held by a scan
+
+	events intake.Reporter
+
+	mu      sync.Mutex       // guards what follows
+	tree    *sharedTree      // the root as last opened
+	aliases map[string]alias // files with further names (links, hard links), by path
+	newHard bool             // a hard link was met whose other names are not known
+	again   []string         // files the last scan could not settle
+	enter   func(rel string) // Watch's: called before a directory is read
+}
+
+// New returns a Dir that fills the set of cat from the directory root.
+func New(root string, cat catalog.Catalog, set string, o Options) (*Dir, error) {
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("directory %s: %w", root, err)
+	}
+	d := &Dir{root: abs, cat: cat, set: set}
+	if d.base, err = pathname.ParseBase(o.BaseURI); err != nil {
+		return nil, err
+	}
+	if d.filter, err = pathname.NewFilter(o.Include, o.Exclude); err != nil {
+		return nil, err
+	}
+	if d.filter.Sidecar, err = parseSuffix(o.Sidecar); err != nil {
+		return nil, err
+	}
+	if len(o.Algorithms) == 0 {
+		o.Algorithms = []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256}
+	}
+	if o.ScanInterval == 0 {
+		o.ScanInterval = DefaultScanInterval
+	}
+	o.Algorithms = slices.Clone(o.Algorithms)
+	d.o = o
+	d.events.OnEvent = o.OnEvent
+	d.prefix = tokenPrefix(o.Algorithms)
+	return d, nil
+}
+
+// Root returns the absolute path of the directory.
+func (d *Dir) Root() string { return d.root }
+
+// Scan brings the catalog in step with the directory. The Report is right, as
+// far as the scan came, with an error too; then nothing has been deleted,
+// though what is new may have been put in.
+func (d *Dir) Scan(ctx context.Context) (intake.Report, error) {
+	d.scanning.Lock()
+	defer d.scanning.Unlock()
+	return d.scan(ctx, nil)
+}
+
+// ScanPaths does the same for the files and directories at the relative
+// paths, with all that is below them, and leaves the rest alone: its cost does
+// not depend on the size of the collection. If the root is no longer the
+// directory it was at the last scan, everything is scanned.
+func (d *Dir) ScanPaths(ctx context.Context, rels ...string) (intake.Report, error) {
+	d.scanning.Lock()
+	defer d.scanning.Unlock()
+	var paths []string
+	for _, rel := range rels {
+		rel = path.Clean(filepath.ToSlash(rel))
+		if rel == "." {
+			return d.scan(ctx, nil)
+		}
+		if !pathname.ValidRel(rel) {
+			return intake.Report{}, fmt.Errorf("scan %q: is not below the directory", rel)
+		}
+		paths = append(paths, rel)
+		if of, ok := d.filter.SidecarOf(rel); ok {
+			paths = append(paths, of)
+		}
+	}
+	return d.scan(ctx, topmost(paths))
+}
+
+// topmost sorts paths and drops those below another.
+func topmost(paths []string) []string {
+	// By elements: what is below a path follows it directly.
+	slices.SortFunc(paths, func(a, b string) int { return slices.Compare(elements(a), elements(b)) })
+	out := paths[:0:0]
+	for _, p := range paths {
+		if len(out) == 0 || !within(p, out[len(out)-1]) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// scan scans everything, or the given paths.
+func (d *Dir) scan(ctx context.Context, paths []string) (intake.Report, error) {
+	start := time.Now()
+	t, same, err := d.reopen()
+	if err != nil {
+		return intake.Report{Elapsed: time.Since(start)}, fmt.Errorf("scan %s: %w", d.root, err)
+	}
+	defer t.release()
+	if paths != nil && !same {
+		paths = nil
+	}
+	s := newScan(d, t)
+	defer s.gone.Close()
+	if paths == nil {
+		s.full, s.past = true, d.takeAliases()
+	}
+	err = s.run(ctx, paths)
+	r := s.Report()
+	if err != nil {
+		return r, fmt.Errorf("scan %s: %w", d.root, intake.Cause(ctx, err))
+	}
+	return r, nil
+}
+
+// URI returns the URI of the file at the slash-separated relative path rel.
+func (d *Dir) URI(rel string) string { return d.base + pathname.EscapePath(rel) }
+
+// RelPath undoes [Dir.URI]. It reports false for a URI that no file here has.
+func (d *Dir) RelPath(uri string) (rel string, ok bool) {
+	path, ok := strings.CutPrefix(uri, d.base)
+	if !ok {
+		return "", false
+	}
+	return pathname.UnescapePath(path)
+}

@@ -1,0 +1,263 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/catalog"
+	"lockstep/intake"
+	"lockstep/intake/internal/filestat"
+	"lockstep/internal/mediatype"
+	"lockstep/resourcesync"
+)
+
+// A job is a file to be read, and what came of it.
+type job struct {
+	uri, rel string
+	link     bool  // it is a symbolic link to the file
+	known    bool  // the catalog has the resource,
+	same     bool  // and nothing but its links can be another
+	size     int64 // as the walk saw it
+	car      sidecar
+
+	outcome outcome
+	err     error // of readFailed
+	record  catalog.Record
+}
+
+type outcome uint8
+
+const (
+	readWhole outcome = iota + 1
+	readVanished
+	readFailed
+)
+
+// A block is a run of jobs for one hasher: handing over single small files
+// would cost as much as reading them.
+type block struct {
+	jobs  []job
+	bytes int64
+}
+
+var blockPool = sync.Pool{New: func() any { return &block{jobs: make([]job, 0, blockFiles)} }}
+
+func (b *block) free() {
+	clear(b.jobs)
+	b.jobs, b.bytes = b.jobs[:0], 0
+	blockPool.Put(b)
+}
+
+// enqueue hands a file to the hashers.
+func (s *scan) enqueue(ctx context.Context, j job) error {
+	if s.open == nil {
+		s.open = blockPool.Get().(*block)
+	}
+	b := s.open
+	b.jobs = append(b.jobs, j)
+	b.bytes += j.size
+	if len(b.jobs) < blockFiles && b.bytes < blockBytes {
+		return nil
+	}
+	return s.flush(ctx)
+}
+
+// flush hands over the block being filled.
+func (s *scan) flush(ctx context.Context) error {
+	b := s.open
+	s.open = nil
+	if b == nil {
+		return nil
+	}
+	select {
+	case s.jobs <- b:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hashAll reads the files of all blocks, as many at a time as there are
+// processors.
+func (s *scan) hashAll(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for range runtime.GOMAXPROCS(0) {
+		g.Go(func() error {
+			h := newHasher(s)
+			for b := range s.jobs {
+				for i := range b.jobs {
+					if err := h.read(ctx, &b.jobs[i]); err != nil {
+						return err
+					}
+				}
+				select {
+				case s.hashed <- b:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// readBuffer holds most files whole: one read call then does.
+const readBuffer = 128 << 10
+
+// readTries are the pauses before a file that changed while it was read is read
+// again. A writer that takes longer is met by a later scan.
+var readTries = [...]time.Duration{0, filestat.KernelTick, 4 * filestat.KernelTick}
+
+// hasher reads files, one at a time.
+type hasher struct {
+	s    *scan
+	sum  *resourcesync.Hasher
+	buf  []byte
+	head []byte // scratch for the first bytes of a file
+	pace *pacer // nil: reads as fast as it can
+}
+
+func newHasher(s *scan) *hasher {
+	return &hasher{
+		s:    s,
+		sum:  resourcesync.NewHasher(s.d.o.Algorithms...),
+		buf:  make([]byte, readBuffer),
+		head: make([]byte, 0, mediatype.HeadSize),
+	}
+}
+
+// read reads the file of j until it has seen it at rest. The error is that of
+// ctx; what happens to the file is the job's outcome.
+func (h *hasher) read(ctx context.Context, j *job) error {
+	if j.same {
+		if done, err := h.readLinks(ctx, j); done || err != nil {
+			return err
+		}
+	}
+	for i, pause := range readTries {
+		if err := intake.Sleep(ctx, pause); err != nil {
+			return err
+		}
+		done, err := h.readOnce(ctx, j, i == len(readTries)-1)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		switch {
+		case err == nil && done && j.outcome == readWhole:
+			return h.addLinks(ctx, j)
+		case err == nil && done:
+			return nil
+		case err == nil:
+			j.outcome, j.err = readFailed, intake.ErrChanging
+			continue
+		case vanished(err), j.link && escaped(err):
+			j.outcome = readVanished
+		default:
+			j.outcome, j.err = readFailed, err
+		}
+		return nil
+	}
+	return nil
+}
+
+// readOnce reads the file and reports whether it stood still meanwhile; then
+// the outcome is set. Of a file written just before, that is not certain: it
+// takes the last try.
+func (h *hasher) readOnce(ctx context.Context, j *job, last bool) (done bool, err error) {
+	f, err := h.s.t.openFile(j.rel, j.link)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	before, err := f.stat()
+	if err != nil {
+		return false, err
+	}
+	if before.Kind != filestat.File {
+		j.outcome = readVanished
+		return true, nil
+	}
+	now := time.Now()
+	head, err := h.content(ctx, f, before.Size)
+	if err != nil {
+		return false, err
+	}
+	after, err := f.stat()
+	if err != nil {
+		return false, err
+	}
+	if h.sum.Size() != before.Size || !before.Unchanged(&after) || after.Fresh(now) && !last {
+		return false, nil
+	}
+	token := make([]byte, 0, 48)
+	token = after.AppendToken(token, h.s.d.prefix)
+	if after.Racy(now) {
+		token = append(token, filestat.RacyMark)
+	}
+	j.outcome = readWhole
+	j.record = catalog.Record{
+		URI:     j.uri,
+		Lastmod: after.Lastmod(),
+		Length:  after.Size,
+		Type:    mediatype.Of(path.Base(j.rel), head),
+		Hashes:  h.sum.Sum(),
+		Token:   string(token),
+	}
+	h.s.Tally.Hashed.Add(1)
+	return true, nil
+}
+
+// content hashes what can be read from f, up to a little more than size bytes,
+// and returns its first bytes, valid until the next call.
+func (h *hasher) content(ctx context.Context, f treeFile, size int64) (head []byte, err error) {
+	h.sum.Reset()
+	head = h.head[:0]
+	for h.sum.Size() <= size {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		// One byte more than there should be: a shorter read has seen the end.
+		want := h.buf[:min(size+1-h.sum.Size(), int64(len(h.buf)))]
+		n, err := f.Read(want)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if n == 0 {
+			break
+		}
+		if room := cap(head) - len(head); room > 0 {
+			head = append(head, want[:min(n, room)]...)
+		}
+		_, _ = h.sum.Write(want[:n])
+		h.s.Bytes.Add(int64(n))
+		if err := h.pace.wait(ctx, n); err != nil {
+			return nil, err
+		}
+		if n < len(want) && h.sum.Size() == size {
+			break
+		}
+	}
+	return head, nil
+}
+
+// tokenRules changes when a Record derived from the same bytes would differ:
+// the next scan then reads every file again.
+const tokenRules = "1"
+
+// tokenPrefix begins the Tokens of records made with these algorithms.
+func tokenPrefix(algs []resourcesync.Algorithm) string {
+	p := []byte(tokenRules)
+	for _, a := range algs {
+		p = strconv.AppendUint(p, uint64(a), 36)
+	}
+	return string(append(p, '.'))
+}

@@ -1,0 +1,247 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/intake"
+	"lockstep/intake/internal/filestat"
+	"lockstep/resourcesync"
+)
+
+// DefaultRehash is the share of the files that is read again in a day: each is
+// read about three times a year.
+const DefaultRehash = 0.01
+
+// DefaultRehashRate is how many bytes a second are read again at most: a quarter
+// of what one slow disk delivers, so that others are hardly delayed.
+const DefaultRehashRate = 32 << 20
+
+// maxArrears is how much of what was to be read while nothing ran is made up for.
+const maxArrears = 24 * time.Hour
+
+// Damage is a file whose bytes have changed although size and times have not, or
+// whose record has: by the disk, by the catalog, or by a program that sets times
+// back.
+type Damage struct {
+	URI, Path string
+	Err       error // it cannot be read; nil: it is listed as it is from now on
+}
+
+// RehashOptions configures a [Rehasher].
+type RehashOptions struct {
+	Share float64 // of the files, in a day; 0 is none
+	Rate  int64   // bytes a second at most; default DefaultRehashRate, negative: no limit
+	State string  // file that keeps the place reached; empty: nothing does
+
+	Now      func() time.Time // default: time.Now
+	OnDamage func(Damage)     // may be nil
+}
+
+// A Rehasher reads the files of a Dir again, a share of them a day, spread evenly,
+// in the order of their URIs. A scan reads only files whose size or times differ:
+// it does not see damage.
+//
+// What is on disk is what is served. So a damaged file is listed as it is now, as
+// a change, and reported.
+type Rehasher struct {
+	d *Dir
+	o RehashOptions
+
+	mu    sync.Mutex // guards what follows; held by Step
+	place rehashPlace
+}
+
+// A rehashPlace is what a Rehasher keeps.
+type rehashPlace struct {
+	After string    `json:"after"` // URI of the file read last
+	At    time.Time `json:"at"`    // up to when all that was due has been read
+	Due   float64   `json:"due"`   // files, less than one
+}
+
+// NewRehasher returns a Rehasher of the files of d.
+func NewRehasher(d *Dir, o RehashOptions) *Rehasher {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Rate == 0 {
+		o.Rate = DefaultRehashRate
+	}
+	r := &Rehasher{d: d, o: o}
+	if !intake.Recall(o.State, &r.place) {
+		r.place = rehashPlace{}
+	}
+	return r
+}
+
+// Step reads the files that are due and returns how many it has read. It is
+// called every now and then.
+func (r *Rehasher) Step(ctx context.Context) (files int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, p := r.o.Now(), &r.place
+	if r.o.Share <= 0 {
+		return 0, nil
+	}
+	if p.At.IsZero() || now.Before(p.At) {
+		p.At = now
+		return 0, r.keep()
+	}
+	st, err := r.d.cat.Status(ctx, r.d.set)
+	if err != nil {
+		return 0, err
+	}
+	passed := min(now.Sub(p.At), maxArrears)
+	due := p.Due + r.o.Share*float64(st.Resources)*passed.Hours()/24
+	if due < 1 {
+		return 0, nil // p.At stays: nothing is lost, and nothing written
+	}
+	wanted := int64(min(due, float64(st.Resources)))
+	n, err := r.read(ctx, wanted)
+	if err == nil {
+		p.At, p.Due = now, due-float64(int64(due))
+	}
+	return n, errors.Join(err, r.keep())
+}
+
+func (r *Rehasher) keep() error {
+	if err := intake.Remember(r.o.State, &r.place); err != nil {
+		return fmt.Errorf("keep which files were read again: %w", err)
+	}
+	return nil
+}
+
+// read reads the next files, from the beginning again after the last.
+func (r *Rehasher) read(ctx context.Context, wanted int64) (files int, err error) {
+	t, _, err := r.d.reopen()
+	if err != nil {
+		return 0, fmt.Errorf("read files of %s again: %w", r.d.root, err)
+	}
+	defer t.release()
+	h := newHasher(newScan(r.d, t))
+	h.pace = newPacer(r.o.Rate)
+	for first := true; wanted > 0; first = false {
+		page, err := r.page(ctx, wanted)
+		if err != nil {
+			return files, err
+		}
+		if len(page) == 0 {
+			if r.place.After == "" || !first {
+				return files, nil // there is nothing, or all has been read
+			}
+			r.place.After = ""
+			continue
+		}
+		for i := range page {
+			done, err := r.check(ctx, h, &page[i])
+			if err != nil {
+				return files, err
+			}
+			if done {
+				files++
+			}
+			r.place.After = page[i].URI
+			wanted--
+		}
+	}
+	return files, nil
+}
+
+// rehashPage is how many records are held at a time.
+const rehashPage = 256
+
+// page returns the records after the place, at most wanted.
+func (r *Rehasher) page(ctx context.Context, wanted int64) (page []catalog.Record, err error) {
+	var from string
+	if r.place.After != "" {
+		from = r.place.After + "\x00"
+	}
+	for rec, err := range r.d.cat.Resources(ctx, r.d.set, catalog.Range{From: from}) {
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, rec)
+		if int64(len(page)) == min(wanted, rehashPage) {
+			break
+		}
+	}
+	return page, nil
+}
+
+// check reads one file and compares it with its record, and reports whether it
+// could be compared. What has visibly changed is for the next scan.
+func (r *Rehasher) check(ctx context.Context, h *hasher, rec *catalog.Record) (done bool, err error) {
+	rel, ok := r.d.RelPath(rec.URI)
+	if !ok {
+		return false, nil
+	}
+	st, err := h.s.t.lstat(rel)
+	if err != nil || st.Kind != filestat.File && st.Kind != filestat.Link {
+		return false, nil // gone, or about to be taken off the list
+	}
+	j := job{uri: rec.URI, rel: rel, link: st.Kind == filestat.Link, size: rec.Length}
+	whole, err := h.readOnce(ctx, &j, true)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil && !vanished(err) && !(j.link && escaped(err)):
+		r.report(Damage{URI: rec.URI, Path: rel, Err: err})
+		return true, nil
+	case err != nil, !whole, j.outcome != readWhole:
+		return false, nil
+	}
+	if j.record.Token != fileToken(rec.Token) {
+		return false, nil
+	}
+	if sameBytes(rec, &j.record) {
+		return true, nil
+	}
+	return true, r.correct(ctx, rec, &j.record)
+}
+
+// sameBytes reports whether a record describes the bytes that were read.
+func sameBytes(rec, now *catalog.Record) bool {
+	if rec.Length != now.Length {
+		return false
+	}
+	for _, h := range now.Hashes {
+		if was := rec.Hashes.Get(h.Algorithm); was != "" && was != now.Hashes.Get(h.Algorithm) {
+			return false
+		}
+	}
+	return true
+}
+
+// correct lists a damaged file as it is, unless a scan came first.
+func (r *Rehasher) correct(ctx context.Context, rec, now *catalog.Record) error {
+	r.d.scanning.Lock()
+	defer r.d.scanning.Unlock()
+	held, ok, err := catalog.Find(ctx, r.d.cat, r.d.set, rec.URI)
+	if err != nil || !ok || held.Token != rec.Token {
+		return err
+	}
+	next := *rec
+	next.Hashes, next.Length, next.Type = now.Hashes, now.Length, now.Type
+	next.Links = nil
+	for _, l := range rec.Links {
+		if l.Rel != resourcesync.RelPatch { // it was to the bytes there were
+			next.Links = append(next.Links, l)
+		}
+	}
+	if _, err := r.d.cat.Apply(ctx, r.d.set, []catalog.Update{{Record: next}}); err != nil {
+		return fmt.Errorf("list %s as it is: %w", rec.URI, err)
+	}
+	rel, _ := r.d.RelPath(rec.URI) // it has one
+	r.report(Damage{URI: rec.URI, Path: rel})
+	return nil
+}
+
+func (r *Rehasher) report(d Damage) {
+	if r.o.OnDamage != nil {
+		r.o.OnDamage(d)
+	}
+}

@@ -1,0 +1,266 @@
+package dir
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/intake"
+	"lockstep/intake/internal/entry"
+	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/pathname"
+	"lockstep/resourcesync"
+)
+
+// maxSidecar is the largest sidecar that is read: it is held in memory.
+const maxSidecar = 1 << 20
+
+// A sidecar is a file that says to what the file beside it is linked.
+type sidecar struct {
+	ent  int           // of the file, in the directory
+	name string        // its own; empty: there is none
+	st   filestat.Stat // File, Link or Unreadable
+}
+
+// Why a sidecar is passed over or refused.
+var (
+	errNoResource   = errors.New("there is no resource beside it to say links of")
+	errSidecarSize  = fmt.Errorf("larger than %d bytes", maxSidecar)
+	errSidecarPatch = errors.New("a patch belongs to one change, so a sidecar cannot give it")
+)
+
+// parseSuffix checks what the names of sidecars are to end in.
+func parseSuffix(s string) (string, error) {
+	if strings.ContainsAny(s, "/\x00") {
+		return "", fmt.Errorf("sidecar %q: want the end of a file name, such as .links.json", s)
+	}
+	return s, nil
+}
+
+// addCar keeps the name if it is that of a sidecar. One of a file that is no
+// resource by rule says nothing.
+func (w *walker) addCar(n *node, name []byte) bool {
+	of, ok := w.f.SidecarOf(string(name))
+	if !ok {
+		return false
+	}
+	if rel := n.rel + of; !pathname.Reserved(rel, filestat.File) && w.f.File(rel) {
+		n.cars = append(n.cars, sidecar{name: string(name)})
+	}
+	return true
+}
+
+// matchCars finds the files the sidecars in n belong to, and how they stand.
+func (w *walker) matchCars(n *node, h dirHandle) {
+	if len(n.cars) == 0 {
+		return
+	}
+	cars := n.cars[:0]
+	var segment []byte
+	for _, car := range n.cars {
+		segment = pathname.AppendEscaped(segment[:0], strings.TrimSuffix(car.name, w.f.Sidecar))
+		i, found := slices.BinarySearchFunc(n.ents, segment, func(e dirent, s []byte) int { return bytes.Compare(n.segment(&e), s) })
+		if !found {
+			w.obs.Skipped(n.rel+car.name, errNoResource)
+			continue
+		}
+		st, err := h.lstat([]byte(car.name))
+		if car.st = w.judge(n.rel, []byte(car.name), st, err); car.st.Kind == filestat.None {
+			continue
+		}
+		car.ent = i
+		cars = append(cars, car)
+	}
+	slices.SortFunc(cars, func(a, b sidecar) int { return a.ent - b.ent })
+	n.cars = cars
+}
+
+// onlyCar looks for the sidecar of the one file in n.
+func (w *walker) onlyCar(n *node, name string) {
+	if w.f.Sidecar == "" {
+		return
+	}
+	car := sidecar{name: name + w.f.Sidecar}
+	st, err := w.t.lstat(n.rel + car.name)
+	if err == nil && st.Kind != filestat.File && st.Kind != filestat.Link {
+		return
+	}
+	if car.st = w.judge(n.rel, []byte(car.name), st, err); car.st.Kind != filestat.None {
+		n.cars = []sidecar{car}
+	}
+}
+
+// A Token ends with how the sidecar stands, if there is one; one that could not
+// be read is told by a mark alone.
+const (
+	sidecarMark    = ';'
+	unreadableMark = '!'
+)
+
+func (c *sidecar) appendToken(dst []byte) []byte {
+	switch {
+	case c == nil || c.name == "":
+		return dst
+	case c.st.Kind == filestat.Unreadable:
+		return append(dst, sidecarMark, unreadableMark)
+	}
+	return c.st.AppendToken(append(dst, sidecarMark), "")
+}
+
+// fileToken is the part of a Token that tells of the file itself.
+func fileToken(token string) string {
+	file, _, _ := strings.Cut(token, string(sidecarMark))
+	return file
+}
+
+// readLinks updates the links of a file that is what it was, without reading it.
+func (h *hasher) readLinks(ctx context.Context, j *job) (done bool, err error) {
+	held, ok, err := h.held(ctx, j.uri)
+	if err != nil || !ok || held.Token == "" {
+		return false, err
+	}
+	j.record, j.outcome = held, readWhole
+	j.record.Token = fileToken(held.Token)
+	return true, h.addLinks(ctx, j)
+}
+
+// addLinks adds what the sidecar of a file says to its record. If that cannot
+// be had, the links stay as they were, and the next scan looks again.
+func (h *hasher) addLinks(ctx context.Context, j *job) error {
+	if j.car.name == "" {
+		j.record.Links = nil
+		return nil
+	}
+	rel := j.rel[:strings.LastIndexByte(j.rel, '/')+1] + j.car.name
+	token := string(j.car.appendToken(nil))
+	if j.car.st.Kind != filestat.Unreadable { // else it has been told
+		for i, pause := range readTries {
+			if err := intake.Sleep(ctx, pause); err != nil {
+				return err
+			}
+			links, mark, err := h.readSidecar(rel, j.car.st.Kind == filestat.Link, i == len(readTries)-1)
+			switch {
+			case err == nil:
+				j.record.Links = links
+				j.record.Token += mark
+				return nil
+			case vanished(err), j.car.st.Kind == filestat.Link && escaped(err):
+				j.record.Links = nil
+				return nil
+			case errors.Is(err, intake.ErrChanging) && i < len(readTries)-1:
+				continue
+			case errors.Is(err, intake.ErrChanging):
+				h.s.d.addAgain(j.rel)
+			}
+			h.s.Unreadable(rel, err)
+			break
+		}
+		token += string(filestat.RacyMark)
+	}
+	j.record.Token += token
+	j.record.Links = nil
+	if j.known {
+		held, _, err := h.held(ctx, j.uri)
+		j.record.Links = held.Links
+		return err
+	}
+	return nil
+}
+
+// readSidecar reads the sidecar at rel. mark is what the Token says of it; empty
+// if it is not there.
+func (h *hasher) readSidecar(rel string, link, last bool) (links []resourcesync.Link, mark string, err error) {
+	f, err := h.s.t.openFile(rel, link)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	before, err := f.stat()
+	if err != nil {
+		return nil, "", err
+	}
+	if before.Kind != filestat.File {
+		return nil, "", nil
+	}
+	if before.Size > maxSidecar {
+		return nil, "", errSidecarSize
+	}
+	now := time.Now()
+	text := make([]byte, before.Size+1)
+	n, err := fill(f, text)
+	if err != nil {
+		return nil, "", err
+	}
+	after, err := f.stat()
+	if err != nil {
+		return nil, "", err
+	}
+	if int64(n) != before.Size || !before.Unchanged(&after) || after.Fresh(now) && !last {
+		return nil, "", intake.ErrChanging
+	}
+	if links, err = parseSidecar(text[:n]); err != nil {
+		return nil, "", err
+	}
+	token := after.AppendToken([]byte{sidecarMark}, "")
+	if after.Racy(now) {
+		token = append(token, filestat.RacyMark)
+	}
+	return links, string(token), nil
+}
+
+// fill reads until b is full or the file ends.
+func fill(f treeFile, b []byte) (n int, err error) {
+	for n < len(b) {
+		k, err := f.Read(b[n:])
+		n += k
+		if k == 0 || errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// held returns what the catalog holds of one resource.
+func (h *hasher) held(ctx context.Context, uri string) (catalog.Record, bool, error) {
+	return intake.Held(ctx, h.s.d.cat, h.s.d.set, uri)
+}
+
+// parseSidecar reads the text of a sidecar: {"links":[…]}, with links as those
+// of an entry. Its errors are of type [*EntryError].
+func parseSidecar(text []byte) (links []resourcesync.Link, err error) {
+	t := entry.Text{Bytes: text}
+	t.Peek()
+	start := t.At
+	seen := make(entry.FieldSet, 0, 1)
+	err = t.Object(func(name string, at int) error {
+		return seen.Read(name, at, "links", func() (err error) {
+			if name != "links" {
+				return entry.ErrUnknownField
+			}
+			links, err = t.Links()
+			return err
+		})
+	})
+	if err == nil {
+		err = t.End()
+	}
+	if err != nil {
+		return nil, err
+	}
+	e := entry.Entry{Update: catalog.Update{Record: catalog.Record{Links: links}}}
+	for _, l := range links {
+		if l.Rel == resourcesync.RelPatch {
+			return nil, &entry.Error{Offset: start, Err: errSidecarPatch}
+		}
+	}
+	return links, e.Check(start)
+}

@@ -1,0 +1,54 @@
+package dir
+
+import (
+	"strings"
+
+	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/pathname"
+)
+
+// maxLinks is how many symbolic links are followed on the way to a file; the
+// system follows no more either.
+const maxLinks = 40
+
+// leadsToState reports whether the symbolic link at rel leads into a state
+// directory, perhaps by way of other links. Of a link that leads nowhere, or out
+// of the root, it reports false: opening it says what is wrong.
+func leadsToState(t tree, rel string) bool {
+	var at string // resolved so far
+	links := 0
+	for rest := strings.Split(rel, "/"); len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			if at == "" {
+				return false
+			}
+			at = at[:max(strings.LastIndexByte(at, '/'), 0)]
+			continue
+		}
+		path := name
+		if at != "" {
+			path = at + "/" + name
+		}
+		st, err := t.lstat(path)
+		switch {
+		case err != nil:
+			return false
+		case st.Kind == filestat.Dir && name == pathname.StateDir:
+			return true
+		case st.Kind != filestat.Link:
+			at = path
+			continue
+		}
+		target, err := t.readlink(path)
+		if links++; err != nil || links > maxLinks || strings.HasPrefix(target, "/") {
+			return false
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return false
+}

@@ -1,0 +1,231 @@
+package dir
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"lockstep/intake"
+	"lockstep/intake/internal/filestat"
+)
+
+// maxTouched is how many paths are scanned one by one; when more are touched a
+// full scan costs less.
+const maxTouched = 4096
+
+// againAfter is the pause before a file is looked at again that a scan could
+// not settle and no event tells of.
+const againAfter = time.Second
+
+// together is how much sooner a path is scanned for the company of one that is
+// due: a burst of changes is one scan, and one publication.
+const together = intake.Quiet / 4
+
+// settle is how long nothing must have happened to a file before it is asked
+// whether anybody still writes it; then twice as long each time. Long enough
+// that the times of the file tell its next change from the last one.
+const settle = filestat.KernelTick + 2*time.Millisecond
+
+// touched collects what events tell until it is time to scan. The zero value
+// but for wake is empty. Safe for concurrent use.
+type touched struct {
+	wake   chan struct{}         // has an element when there is something new; capacity 1
+	atRest func(rel string) bool // tells of a file that nobody writes it; nil: that cannot be told
+
+	mu      sync.Mutex // guards what follows
+	paths   map[string]touch
+	all     bool  // everything is to be scanned
+	allSpan touch // when that came up and was last confirmed
+	isLost  bool  // events are missing: watches cannot be relied on
+	renamed []string
+}
+
+// touch is when something first and last happened to a path.
+type touch struct {
+	first, last time.Time
+	ask         time.Time // when to ask whether the file is at rest; zero: do not
+	atRest      bool      // it was when it was asked
+}
+
+func (t touch) due() time.Time {
+	if t.atRest {
+		return t.last
+	}
+	at := t.last.Add(intake.Quiet)
+	if most := t.first.Add(intake.Patience); most.Before(at) {
+		return most
+	}
+	return at
+}
+
+// path notes that something happened at rel.
+func (t *touched) path(rel string) { t.note(rel, time.Now()) }
+
+// later notes that rel is to be looked at once more, in a while.
+func (t *touched) later(rel string) { t.note(rel, time.Now().Add(againAfter)) }
+
+func (t *touched) note(rel string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all {
+		t.allSpan.last = at
+		return
+	}
+	p, known := t.paths[rel]
+	now := touch{first: at, last: at}
+	if t.atRest != nil {
+		now.ask = at.Add(settle)
+	}
+	switch {
+	case known:
+		soon := now.ask.IsZero() || !now.ask.Before(p.ask)
+		now.first = p.first
+		t.paths[rel] = now
+		if soon { // not sooner than before: nobody need wake
+			return
+		}
+	case len(t.paths) == maxTouched:
+		t.paths = nil
+		t.all, t.allSpan = true, now
+	case t.paths == nil:
+		t.paths = map[string]touch{rel: now}
+	default:
+		t.paths[rel] = now
+	}
+	t.signal()
+}
+
+// rename notes that what was at rel is elsewhere, and its watches with it.
+func (t *touched) rename(rel string) {
+	t.mu.Lock()
+	t.renamed = append(t.renamed, rel)
+	most := len(t.renamed) > maxTouched
+	t.mu.Unlock()
+	if most {
+		t.lost()
+	}
+	t.path(rel)
+}
+
+// everything asks for a full scan now.
+func (t *touched) everything() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all, t.allSpan = true, touch{}
+	t.signal()
+}
+
+// lost asks for a full scan with new watches, when the storm is over.
+func (t *touched) lost() {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.all {
+		t.all, t.allSpan.first = true, now
+	}
+	t.isLost, t.allSpan.last = true, now
+	t.signal()
+}
+
+func (t *touched) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// ask finds out of the files for which it is time whether anybody writes them.
+func (t *touched) ask(now time.Time) {
+	if t.atRest == nil {
+		return
+	}
+	var rels []string
+	t.mu.Lock()
+	for rel, p := range t.paths {
+		if !p.ask.IsZero() && !p.ask.After(now) {
+			rels = append(rels, rel)
+		}
+	}
+	t.mu.Unlock()
+	for _, rel := range rels {
+		rests := t.atRest(rel)
+		t.mu.Lock()
+		if p, known := t.paths[rel]; known && !p.ask.After(now) { // else something has happened since
+			p.atRest, p.ask = rests, time.Time{}
+			if again := p.last.Add(2 * now.Sub(p.last)); !rests && again.Before(p.due()) {
+				p.ask = again
+			}
+			t.paths[rel] = p
+		}
+		t.mu.Unlock()
+	}
+}
+
+// due takes the paths whose time has come, or says that everything's has.
+func (t *touched) due(now time.Time) (paths []string, all bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all {
+		if t.allSpan.due().After(now) {
+			return nil, false
+		}
+		t.all, t.paths = false, nil
+		return nil, true
+	}
+	any := false
+	for _, p := range t.paths {
+		any = any || !p.due().After(now)
+	}
+	if !any {
+		return nil, false
+	}
+	for _, rel := range slices.Sorted(maps.Keys(t.paths)) {
+		if !t.paths[rel].due().After(now.Add(together)) {
+			paths = append(paths, rel)
+			delete(t.paths, rel)
+		}
+	}
+	return paths, false
+}
+
+// soonest returns when there is something to do with a path; in an hour if
+// there is none.
+func (t *touched) soonest() time.Time {
+	at := time.Now().Add(time.Hour)
+	for _, p := range t.paths {
+		if due := p.due(); due.Before(at) {
+			at = due
+		}
+		if !p.ask.IsZero() && p.ask.Before(at) {
+			at = p.ask
+		}
+	}
+	return at
+}
+
+// next returns how long until something is due, at most an hour.
+func (t *touched) next(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all {
+		return t.allSpan.due().Sub(now)
+	}
+	return t.soonest().Sub(now)
+}
+
+func (t *touched) takeLost() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lost := t.isLost
+	t.isLost = false
+	return lost
+}
+
+func (t *touched) takeRenamed() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.renamed
+	t.renamed = nil
+	return r
+}

@@ -1,0 +1,57 @@
+//go:build unix
+
+package dir_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep/catalog"
+	"lockstep/intake/dir"
+)
+
+// TestUnreadable: what cannot be read is reported and stays as it was, even
+// where more could be found out by guessing names.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	unprivileged(t, func(t *testing.T) {
+		root, err := os.MkdirTemp("", "unreadable-")
+		must(t, err)
+		t.Cleanup(func() { readable(root); _ = os.RemoveAll(root) })
+		cat := catalog.NewMem(nil)
+		for _, rel := range []string{"file", "gone", "closed/a", "closed/b/c", "nolist/a", "nolist/gone", "noenter/a", "noenter/gone", "closed+", "nolist0"} {
+			write(t, root, rel, "one")
+		}
+		d := newDir(t, root, cat, dir.Options{})
+		scan(t, d)
+		want := holds(t, cat)
+		for _, rel := range []string{"gone", "nolist/gone", "noenter/gone", "closed+", "nolist0"} {
+			must(t, os.Remove(filepath.Join(root, rel)))
+		}
+		for _, rel := range []string{"gone", "closed+", "nolist0"} {
+			delete(want, base+rel)
+		}
+		write(t, root, "nolist/a", "two")
+		write(t, root, "file", "two")
+		for rel, mode := range map[string]os.FileMode{"file": 0, "closed": 0, "nolist": 0o100, "noenter": 0o400} {
+			must(t, os.Chmod(filepath.Join(root, rel), mode))
+		}
+		r := scan(t, d)
+		if diff := cmp.Diff(want, holds(t, cat)); diff != "" {
+			t.Errorf("catalog (-want +got):\n%s", diff)
+		}
+		var paths []string
+		for _, p := range r.Unreadable.First {
+			if p.Err.Error() != "permission denied" {
+				t.Errorf("%s: %v", p.Path, p.Err)
+			}
+			paths = append(paths, p.Path)
+		}
+		if diff := cmp.Diff([]string{"closed", "file", "noenter/a", "noenter/gone", "nolist"}, paths); diff != "" {
+			t.Errorf("unreadable (-want +got):\n%s", diff)
+		}
+	})
+}
