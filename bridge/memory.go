@@ -18,6 +18,7 @@ import (
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/intake"
+	"lockstep/intake/harvest/ledger"
 	"lockstep/internal/private"
 	"lockstep/storage/sqlite"
 )
@@ -57,7 +58,7 @@ type memory struct {
 	temp bool       // delete dir when the memory is closed
 
 	cat    catalog.Catalog
-	ledger intake.Ledger
+	ledger ledger.Ledger
 }
 
 // remember opens the memory of f. With readOnly it opens a temporary copy,
@@ -95,7 +96,7 @@ func (b *Bridge) remember(ctx context.Context, f discover.Foreign, readOnly bool
 
 // newMemory returns a memory that leaves no files behind.
 func newMemory(ctx context.Context, f discover.Foreign) (*memory, error) {
-	m := &memory{memoryState: memoryState{ID: rand.Text(), Kind: f.Kind, URI: f.URI}, ledger: new(intake.MemLedger)}
+	m := &memory{memoryState: memoryState{ID: rand.Text(), Kind: f.Kind, URI: f.URI}, ledger: new(ledger.Mem)}
 	m.cat = &smallCatalog{catalog.NewMem(nil), maxInMemory}
 	_, err := m.cat.Mark(ctx, setName)
 	return m, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -134,7 +135,7 @@ type AtomPMHStatus struct {
 type AtomPMH struct {
 	in     Origin
 	client *fetch.Client
-	ledger Ledger
+	ledger ledger.Ledger
 	o      AtomPMHOptions
 	web    *Web
 
@@ -149,7 +150,7 @@ type AtomPMH struct {
 
 // NewAtomPMH returns an AtomPMH that fills the set of cat from the feed at
 // address, with ledger as its memory. It asks through c.
-func NewAtomPMH(address string, c *fetch.Client, cat catalog.Catalog, set string, ledger Ledger, o AtomPMHOptions) (*AtomPMH, error) {
+func NewAtomPMH(address string, c *fetch.Client, cat catalog.Catalog, set string, ledger ledger.Ledger, o AtomPMHOptions) (*AtomPMH, error) {
 	if address == "" {
 		return nil, errors.New("atom-pmh: the address is missing")
 	}

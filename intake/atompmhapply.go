@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/listed"
 	"lockstep/resourcesync"
@@ -19,7 +20,7 @@ type feedChange struct {
 	told
 	absent bool // it is no longer in the feed
 
-	open    LedgerOpen      // what was not found out
+	open    ledger.Open     // what was not found out
 	content []contentOfFeed // of the resources, where it was asked for
 }
 
@@ -60,8 +61,8 @@ func (h *feedHarvest) applyAll(ctx context.Context) error {
 // told.
 type feedStep struct {
 	updates []catalog.Update
-	claims  []LedgerRow // what the step is about to do
-	put     []LedgerRow
+	claims  []ledger.Row // what the step is about to do
+	put     []ledger.Row
 	drop    []string
 	named   map[string]bool // URIs on the account of the rows put
 	removed []string        // URIs on the account of rows before, and of none put
@@ -108,7 +109,7 @@ func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) erro
 		h.list.Applied(a)
 	}
 	// What is near in a database is written together.
-	slices.SortFunc(s.put, func(a, b LedgerRow) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.put, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
 	return h.a.ledger.Record(ctx, h.list.Set, s.put, s.drop)
 }
 
@@ -120,7 +121,7 @@ func (h *feedHarvest) recover(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if row.Open != OpenClaim {
+			if row.Open != ledger.OpenClaim {
 				continue
 			}
 			batch = append(batch, feedChange{
@@ -140,18 +141,18 @@ func (h *feedHarvest) recover(ctx context.Context) error {
 }
 
 // step adds what becomes of one record.
-func (h *feedHarvest) step(s *feedStep, c *feedChange, row *LedgerRow) {
+func (h *feedHarvest) step(s *feedStep, c *feedChange, row *ledger.Row) {
 	if c.absent {
 		if row.ID != "" {
 			s.drop = append(s.drop, c.id)
-			s.claims = append(s.claims, LedgerRow{ID: c.id, Deleted: true, Open: OpenClaim, Resources: row.Resources})
+			s.claims = append(s.claims, ledger.Row{ID: c.id, Deleted: true, Open: ledger.OpenClaim, Resources: row.Resources})
 			s.disown(row.Resources, nil)
 		}
 		return
 	}
-	next := LedgerRow{ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: c.open, New: row.ID == ""}
+	next := ledger.Row{ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: c.open, New: row.ID == ""}
 	switch {
-	case c.open != OpenNothing:
+	case c.open != ledger.OpenNothing:
 		// What is held stays until it is known what became of the record.
 		next.Deleted, next.Resources, next.Next = row.Deleted, row.Resources, c.resources
 	case c.deleted:
@@ -167,16 +168,16 @@ func (h *feedHarvest) step(s *feedStep, c *feedChange, row *LedgerRow) {
 		s.named[r.URI] = true
 	}
 	s.put = append(s.put, next)
-	if c.open == OpenNothing {
-		s.claims = append(s.claims, LedgerRow{
-			ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: OpenClaim, Resources: union(next.Resources, row.Resources), Next: next.Resources, New: next.New,
+	if c.open == ledger.OpenNothing {
+		s.claims = append(s.claims, ledger.Row{
+			ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: ledger.OpenClaim, Resources: union(next.Resources, row.Resources), Next: next.Resources, New: next.New,
 		})
 	}
 	s.disown(row.Resources, next.Resources)
 }
 
 // union returns a with what only b has behind.
-func union(a, b []LedgerResource) []LedgerResource {
+func union(a, b []ledger.Resource) []ledger.Resource {
 	here := make(map[string]bool, len(a))
 	for _, r := range a {
 		here[r.URI] = true
@@ -191,7 +192,7 @@ func union(a, b []LedgerResource) []LedgerResource {
 }
 
 // disown notes which resources were on an account, and are not any more.
-func (s *feedStep) disown(before, after []LedgerResource) {
+func (s *feedStep) disown(before, after []ledger.Resource) {
 	for _, r := range union(after, before)[len(after):] {
 		s.removed = append(s.removed, r.URI)
 	}
@@ -208,7 +209,7 @@ func (h *feedHarvest) record(c *feedChange, i int) catalog.Record {
 }
 
 // recordOf is the i-th of the resources of the record id.
-func recordOf(id string, updated time.Time, resources []LedgerResource, i int) catalog.Record {
+func recordOf(id string, updated time.Time, resources []ledger.Resource, i int) catalog.Record {
 	r := catalog.Record{URI: resources[i].URI, Type: resources[i].Type, Length: -1}
 	if y := updated.UTC().Year(); y >= 1 && y <= 9999 { // documents cannot state others
 		r.Lastmod = updated.UTC().Truncate(time.Microsecond)
@@ -270,7 +271,7 @@ func (h *feedHarvest) handOver(ctx context.Context, uri, owner string) (catalog.
 		return catalog.Update{}, err
 	}
 	row := &rows[0]
-	i := slices.IndexFunc(row.Resources, func(r LedgerResource) bool { return r.URI == uri })
+	i := slices.IndexFunc(row.Resources, func(r ledger.Resource) bool { return r.URI == uri })
 	if i < 0 {
 		return catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true}, nil // unreachable: it was said to be there
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
+	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
@@ -34,7 +35,7 @@ func (c *contentOfFeed) complete(r *catalog.Record) {
 
 // ask finds out by asking for representations what entries leave open, as much at
 // a time as the client does.
-func (h *feedHarvest) ask(ctx context.Context, changes []feedChange, rows []LedgerRow) error {
+func (h *feedHarvest) ask(ctx context.Context, changes []feedChange, rows []ledger.Row) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(h.a.client.Jobs())
 	for i := range changes {
@@ -46,9 +47,9 @@ func (h *feedHarvest) ask(ctx context.Context, changes []feedChange, rows []Ledg
 	return g.Wait()
 }
 
-func (h *feedHarvest) askOne(ctx context.Context, c *feedChange, row *LedgerRow) error {
+func (h *feedHarvest) askOne(ctx context.Context, c *feedChange, row *ledger.Row) error {
 	if c.tied {
-		if err := h.untie(ctx, c, row); err != nil || c.deleted || c.open != OpenNothing {
+		if err := h.untie(ctx, c, row); err != nil || c.deleted || c.open != ledger.OpenNothing {
 			return err
 		}
 	}
@@ -64,11 +65,11 @@ func (h *feedHarvest) askOne(ctx context.Context, c *feedChange, row *LedgerRow)
 		c.content[i] = got
 		switch {
 		case got.missing != nil:
-			h.open(c, OpenPending, r.URI, got.missing) // AP-CDL-05
+			h.open(c, ledger.OpenPending, r.URI, got.missing) // AP-CDL-05
 		case got.other != nil:
-			h.open(c, OpenRetry, r.URI, got.other) // AP-CDL-06
+			h.open(c, ledger.OpenRetry, r.URI, got.other) // AP-CDL-06
 		}
-		if c.open != OpenNothing {
+		if c.open != ledger.OpenNothing {
 			return nil
 		}
 	}
@@ -76,10 +77,10 @@ func (h *feedHarvest) askOne(ctx context.Context, c *feedChange, row *LedgerRow)
 }
 
 // open notes what could not be found out.
-func (h *feedHarvest) open(c *feedChange, open LedgerOpen, uri string, err error) {
+func (h *feedHarvest) open(c *feedChange, open ledger.Open, uri string, err error) {
 	c.open = open
 	h.asked.Store(c.id, true)
-	if open == OpenPending {
+	if open == ledger.OpenPending {
 		h.pending.Store(true)
 	}
 	h.list.Unreadable(fetch.Printable(uri), ofRecord(c.recordID(), err))
@@ -87,7 +88,7 @@ func (h *feedHarvest) open(c *feedChange, open LedgerOpen, uri string, err error
 
 // untie finds out whether a record is there of which two entries of one instant
 // say the opposite (AP-CLS-06).
-func (h *feedHarvest) untie(ctx context.Context, c *feedChange, row *LedgerRow) error {
+func (h *feedHarvest) untie(ctx context.Context, c *feedChange, row *ledger.Row) error {
 	ask := c.resources
 	if len(ask) == 0 {
 		ask = row.Resources
@@ -107,7 +108,7 @@ func (h *feedHarvest) untie(ctx context.Context, c *feedChange, row *LedgerRow) 
 		c.deleted, c.resources = true, nil
 	case got.other != nil:
 		c.deleted, c.resources = false, ask
-		h.open(c, OpenTied, ask[0].URI, got.other)
+		h.open(c, ledger.OpenTied, ask[0].URI, got.other)
 	default:
 		c.deleted, c.resources = false, ask
 	}
@@ -162,7 +163,7 @@ func (h *feedHarvest) retry(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, now := h.asked.Load(row.ID); now || row.Open == OpenPending {
+		if _, now := h.asked.Load(row.ID); now || row.Open == ledger.OpenPending {
 			continue
 		}
 		at := len(batch)
@@ -172,7 +173,7 @@ func (h *feedHarvest) retry(ctx context.Context) error {
 			continue
 		}
 		batch[at] = feedChange{
-			id: row.ID, updated: row.Updated, told: told{deleted: len(row.Next) == 0, tied: row.Open == OpenTied, resources: row.Next},
+			id: row.ID, updated: row.Updated, told: told{deleted: len(row.Next) == 0, tied: row.Open == ledger.OpenTied, resources: row.Next},
 		}
 	}
 	return h.applyBatch(ctx, batch)

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/harvest/ledger"
 )
 
 // The feed is cut anew between two requests, so that an entry moves.
@@ -346,11 +347,11 @@ func TestFeedCrash(t *testing.T) {
 var errFailing = errors.New("no ledger")
 
 type failingLedger struct {
-	intake.Ledger
+	ledger.Ledger
 	fail bool
 }
 
-func (l *failingLedger) Record(ctx context.Context, set string, put []intake.LedgerRow, drop []string) error {
+func (l *failingLedger) Record(ctx context.Context, set string, put []ledger.Row, drop []string) error {
 	if l.fail {
 		return errFailing
 	}
@@ -368,7 +369,7 @@ func TestFeedLost(t *testing.T) {
 	h.reopen(intake.AtomPMHOptions{})
 	h.clean()
 	h.holds("a b c d")
-	h.ledger = new(intake.MemLedger) // and now the ledger, with the state
+	h.ledger = new(ledger.Mem) // and now the ledger, with the state
 	must(t, os.Remove(h.o.State))
 	s.put(map[string]string{"/a1": feedOf("12:00", "")})
 	h.reopen(intake.AtomPMHOptions{})

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/harvest/ledger"
 )
 
 var errEnds = errors.New("the process ends here")
@@ -60,11 +61,11 @@ func (c endingCatalog) Status(ctx context.Context, set string) (st catalog.Statu
 }
 
 type endingLedger struct {
-	intake.Ledger
+	ledger.Ledger
 	*ending
 }
 
-func (l endingLedger) Lookup(ctx context.Context, set string, ids []string) (rows []intake.LedgerRow, err error) {
+func (l endingLedger) Lookup(ctx context.Context, set string, ids []string) (rows []ledger.Row, err error) {
 	err = l.do(func() error {
 		rows, err = l.Ledger.Lookup(ctx, set, ids)
 		return err
@@ -80,13 +81,13 @@ func (l endingLedger) Owners(ctx context.Context, set string, uris []string, exc
 	return ids, err
 }
 
-func (l endingLedger) Record(ctx context.Context, set string, put []intake.LedgerRow, drop []string) error {
+func (l endingLedger) Record(ctx context.Context, set string, put []ledger.Row, drop []string) error {
 	return l.do(func() error { return l.Ledger.Record(ctx, set, put, drop) })
 }
 
-func (l endingLedger) Rows(ctx context.Context, set string) iter.Seq2[intake.LedgerRow, error] {
+func (l endingLedger) Rows(ctx context.Context, set string) iter.Seq2[ledger.Row, error] {
 	if err := l.do(func() error { return nil }); err != nil {
-		return func(yield func(intake.LedgerRow, error) bool) { yield(intake.LedgerRow{}, err) }
+		return func(yield func(ledger.Row, error) bool) { yield(ledger.Row{}, err) }
 	}
 	return l.Ledger.Rows(ctx, set)
 }

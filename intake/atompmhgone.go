@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"lockstep/catalog"
+	"lockstep/intake/harvest/ledger"
 	"lockstep/internal/fetch"
 )
 
 // adopt gives the ledger back what it does not know of the catalog any more.
 func (h *feedHarvest) adopt(ctx context.Context) error {
-	var batch []LedgerRow
+	var batch []ledger.Row
 	flush := func() error {
 		b := batch
 		batch = nil
@@ -28,7 +29,7 @@ func (h *feedHarvest) adopt(ctx context.Context) error {
 		if err != nil || !ok {
 			return err
 		}
-		batch = append(batch, LedgerRow{ID: id, Updated: rec.Lastmod, Resources: []LedgerResource{{URI: rec.URI, Type: rec.Type}}})
+		batch = append(batch, ledger.Row{ID: id, Updated: rec.Lastmod, Resources: []ledger.Resource{{URI: rec.URI, Type: rec.Type}}})
 		if len(batch) < feedBatch {
 			return nil
 		}
@@ -41,8 +42,8 @@ func (h *feedHarvest) adopt(ctx context.Context) error {
 }
 
 // adoptAll puts resources on the accounts of their records.
-func (h *feedHarvest) adoptAll(ctx context.Context, rows []LedgerRow) error {
-	slices.SortStableFunc(rows, func(a, b LedgerRow) int { return strings.Compare(a.ID, b.ID) })
+func (h *feedHarvest) adoptAll(ctx context.Context, rows []ledger.Row) error {
+	slices.SortStableFunc(rows, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
 	put := rows[:0]
 	for _, r := range rows {
 		if last := len(put) - 1; last >= 0 && put[last].ID == r.ID {

@@ -15,6 +15,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/harvest/ledger"
 	"lockstep/internal/fetch"
 )
 
@@ -124,7 +125,7 @@ type harvest struct {
 	t      *testing.T
 	site   *feedSite
 	cat    catalog.Catalog
-	ledger intake.Ledger
+	ledger ledger.Ledger
 	o      intake.AtomPMHOptions
 }
 
@@ -134,7 +135,7 @@ func follow(t *testing.T, s *feedSite, o intake.AtomPMHOptions) *harvest {
 	if o.State == "" {
 		o.State = filepath.Join(t.TempDir(), "state.json")
 	}
-	h := &harvest{t: t, site: s, cat: catalog.NewMem(nil), ledger: new(intake.MemLedger), o: o}
+	h := &harvest{t: t, site: s, cat: catalog.NewMem(nil), ledger: new(ledger.Mem), o: o}
 	h.reopen(o)
 	return h
 }

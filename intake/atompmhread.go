@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockstep/atompmh"
+	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/fault"
 	"lockstep/intake/internal/listed"
@@ -263,8 +264,8 @@ func (h *feedHarvest) add(e *atompmh.Entry, part uint32) error {
 
 // resources returns the representations of a record that can be used, each URI
 // once.
-func (h *feedHarvest) resources(e *atompmh.Entry) []LedgerResource {
-	var rs []LedgerResource
+func (h *feedHarvest) resources(e *atompmh.Entry) []ledger.Resource {
+	var rs []ledger.Resource
 	for _, l := range e.Alternates() {
 		typ := strings.TrimSpace(l.Type)
 		if typ != "" && !entry.Listable(resourcesync.Metadata{Type: typ}) {
@@ -279,9 +280,9 @@ func (h *feedHarvest) resources(e *atompmh.Entry) []LedgerResource {
 			continue
 		}
 		uri, _, _ := strings.Cut(l.Href, "#") // nobody can be asked for a part
-		same := func(r LedgerResource) bool { return r.URI == uri }
+		same := func(r ledger.Resource) bool { return r.URI == uri }
 		if !slices.ContainsFunc(rs, same) {
-			rs = append(rs, LedgerResource{URI: uri, Type: typ})
+			rs = append(rs, ledger.Resource{URI: uri, Type: typ})
 		}
 	}
 	return rs
@@ -346,7 +347,7 @@ type told struct {
 	id        string // if it is not what the ledger calls the record
 	deleted   bool
 	tied      bool // another one says the opposite
-	resources []LedgerResource
+	resources []ledger.Resource
 }
 
 // Flags of the first byte.
@@ -380,7 +381,7 @@ func parseTold(b []byte) (t told) {
 	t.deleted, t.tied, b = b[0]&toldDeleted != 0, b[0]&toldTied != 0, b[1:]
 	t.id = text()
 	for len(b) > 0 {
-		t.resources = append(t.resources, LedgerResource{URI: text(), Type: text()})
+		t.resources = append(t.resources, ledger.Resource{URI: text(), Type: text()})
 	}
 	return t
 }

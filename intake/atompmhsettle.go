@@ -9,6 +9,7 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/internal/listed"
 )
 
@@ -71,7 +72,7 @@ func (h *feedHarvest) troubles() {
 
 // settle finds out what has to be applied, of each record by its newest entry.
 func (h *feedHarvest) settle(ctx context.Context) error {
-	next, stop := func() (LedgerRow, error, bool) { return LedgerRow{}, nil, false }, func() {}
+	next, stop := func() (ledger.Row, error, bool) { return ledger.Row{}, nil, false }, func() {}
 	if h.absence {
 		next, stop = iter.Pull2(h.a.ledger.Rows(ctx, h.list.Set))
 	}
@@ -119,7 +120,7 @@ func (h *feedHarvest) settle(ctx context.Context) error {
 }
 
 // absent puts a record aside that is gone without an entry.
-func (h *feedHarvest) absent(r *LedgerRow) error {
+func (h *feedHarvest) absent(r *ledger.Row) error {
 	if r.Deleted {
 		return nil
 	}
@@ -253,9 +254,9 @@ func (h *feedHarvest) decideAll(ctx context.Context, batch []newest) error {
 
 // lookup returns what the ledger has of records, of which each is asked for once
 // before it is recorded.
-func (h *feedHarvest) lookup(ctx context.Context, ids []string) ([]LedgerRow, error) {
+func (h *feedHarvest) lookup(ctx context.Context, ids []string) ([]ledger.Row, error) {
 	if h.blank {
-		return make([]LedgerRow, len(ids)), nil
+		return make([]ledger.Row, len(ids)), nil
 	}
 	return h.a.ledger.Lookup(ctx, h.list.Set, ids)
 }
@@ -270,7 +271,7 @@ func (h *feedHarvest) isBlank(ctx context.Context) (bool, error) {
 
 // counts reports whether the newest entry of a record says something that was not
 // applied before (AP-HV-03, 6).
-func (h *feedHarvest) counts(n *newest, row *LedgerRow) bool {
+func (h *feedHarvest) counts(n *newest, row *ledger.Row) bool {
 	deleted, tied := n.said[0]&toldDeleted != 0, n.said[0]&toldTied != 0
 	switch {
 	case row.ID == "":
@@ -283,7 +284,7 @@ func (h *feedHarvest) counts(n *newest, row *LedgerRow) bool {
 		}
 		h.older++
 		return true
-	case !h.full && !h.absence && n.updated.Before(h.mark) && row.Open == OpenNothing:
+	case !h.full && !h.absence && n.updated.Before(h.mark) && row.Open == ledger.OpenNothing:
 		return false // it was settled when it was at the mark
 	case tied:
 		return true
@@ -293,11 +294,11 @@ func (h *feedHarvest) counts(n *newest, row *LedgerRow) bool {
 		}
 		return true
 	}
-	return !deleted && (h.anew || row.Open != OpenNothing && h.whole() || h.whole() && h.differs(n, row))
+	return !deleted && (h.anew || row.Open != ledger.OpenNothing && h.whole() || h.whole() && h.differs(n, row))
 }
 
 // differs reports whether an entry that was applied has other representations now.
-func (h *feedHarvest) differs(n *newest, row *LedgerRow) bool {
+func (h *feedHarvest) differs(n *newest, row *ledger.Row) bool {
 	rs := parseTold(n.said).resources
 	if len(rs) == 0 && h.a.o.KeepVanished {
 		return false

@@ -10,14 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"lockstep/intake"
+	"lockstep/intake/harvest/ledger"
 )
 
 const set = "set"
 
 // Run tests the Ledgers that open returns, each empty.
-func Run(t *testing.T, open func(t *testing.T) intake.Ledger) {
-	for name, f := range map[string]func(*testing.T, intake.Ledger){
+func Run(t *testing.T, open func(t *testing.T) ledger.Ledger) {
+	for name, f := range map[string]func(*testing.T, ledger.Ledger){
 		"Lookup": testLookup, "Owners": testOwners, "Open": testOpen, "Many": testMany, "Sets": testSets, "Refused": testRefused,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -29,25 +29,25 @@ func Run(t *testing.T, open func(t *testing.T) intake.Ledger) {
 
 // RunReopen tests that what was recorded is there when the Ledger that open opens,
 // and shut closes, is opened again.
-func RunReopen(t *testing.T, open func() intake.Ledger, shut func()) {
+func RunReopen(t *testing.T, open func() ledger.Ledger, shut func()) {
 	want := row("a", "u1", "u2")
-	must(t, open().Record(t.Context(), set, []intake.LedgerRow{want}, nil))
+	must(t, open().Record(t.Context(), set, []ledger.Row{want}, nil))
 	shut()
-	if diff := cmp.Diff([]intake.LedgerRow{want}, all(t, open().Rows(t.Context(), set))); diff != "" {
+	if diff := cmp.Diff([]ledger.Row{want}, all(t, open().Rows(t.Context(), set))); diff != "" {
 		t.Errorf("Rows after reopening (-want +got):\n%s", diff)
 	}
 	shut()
 }
 
-func row(id string, uris ...string) intake.LedgerRow {
-	r := intake.LedgerRow{ID: id, Updated: time.Date(2024, 5, 2, 6, 0, 0, 250_000_007, time.UTC)}
+func row(id string, uris ...string) ledger.Row {
+	r := ledger.Row{ID: id, Updated: time.Date(2024, 5, 2, 6, 0, 0, 250_000_007, time.UTC)}
 	for _, uri := range uris {
-		r.Resources = append(r.Resources, intake.LedgerResource{URI: uri, Type: "text/" + uri})
+		r.Resources = append(r.Resources, ledger.Resource{URI: uri, Type: "text/" + uri})
 	}
 	return r
 }
 
-func testLookup(t *testing.T, l intake.Ledger) {
+func testLookup(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	if rs, err := l.Lookup(ctx, set, []string{"a"}); err != nil || len(rs) != 1 || rs[0].ID != "" {
 		t.Errorf("Lookup in an empty ledger = %v, %v, want a zero row", rs, err)
@@ -56,17 +56,17 @@ func testLookup(t *testing.T, l intake.Ledger) {
 	b.Deleted = true
 	b.Updated = time.Date(-3, 1, 1, 0, 0, 0, 1, time.UTC)
 	odd := row("odd \xff☃", "uri \xff\"")
-	odd.Open, odd.Next = intake.OpenTied, []intake.LedgerResource{{URI: "n"}}
+	odd.Open, odd.Next = ledger.OpenTied, []ledger.Resource{{URI: "n"}}
 	odd.Updated = time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
-	must(t, l.Record(ctx, set, []intake.LedgerRow{a, b, odd}, nil))
+	must(t, l.Record(ctx, set, []ledger.Row{a, b, odd}, nil))
 	got, err := l.Lookup(ctx, set, []string{"b", "none", odd.ID, "a", "b"})
 	must(t, err)
-	if diff := cmp.Diff([]intake.LedgerRow{b, {}, odd, a, b}, got); diff != "" {
+	if diff := cmp.Diff([]ledger.Row{b, {}, odd, a, b}, got); diff != "" {
 		t.Errorf("Lookup (-want +got):\n%s", diff)
 	}
 	a = row("a", "u2", "u3")
-	must(t, l.Record(ctx, set, []intake.LedgerRow{a}, []string{"b", "none"}))
-	if diff := cmp.Diff([]intake.LedgerRow{a, odd}, all(t, l.Rows(ctx, set))); diff != "" {
+	must(t, l.Record(ctx, set, []ledger.Row{a}, []string{"b", "none"}))
+	if diff := cmp.Diff([]ledger.Row{a, odd}, all(t, l.Rows(ctx, set))); diff != "" {
 		t.Errorf("Rows (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"u2", "u3", "uri \xff\""}, all(t, l.URIs(ctx, set))); diff != "" {
@@ -74,7 +74,7 @@ func testLookup(t *testing.T, l intake.Ledger) {
 	}
 }
 
-func testOwners(t *testing.T, l intake.Ledger) {
+func testOwners(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	owners := func(except string, uris ...string) string {
 		t.Helper()
@@ -85,11 +85,11 @@ func testOwners(t *testing.T, l intake.Ledger) {
 	if got, want := owners("", "u", "v"), "[ ]"; got != want {
 		t.Errorf("Owners in an empty ledger = %s, want %s", got, want)
 	}
-	must(t, l.Record(ctx, set, []intake.LedgerRow{row("a", "u", "v"), row("b", "u"), row("c", "w", "w")}, nil))
+	must(t, l.Record(ctx, set, []ledger.Row{row("a", "u", "v"), row("b", "u"), row("c", "w", "w")}, nil))
 	if got, want := owners("a", "u", "v", "w", "x"), "[b  c ]"; got != want {
 		t.Errorf("Owners = %s, want %s", got, want)
 	}
-	must(t, l.Record(ctx, set, []intake.LedgerRow{row("b", "v")}, []string{"c"}))
+	must(t, l.Record(ctx, set, []ledger.Row{row("b", "v")}, []string{"c"}))
 	if got, want := owners("a", "u", "v", "w"), "[ b ]"; got != want {
 		t.Errorf("Owners = %s, want %s", got, want)
 	}
@@ -98,38 +98,38 @@ func testOwners(t *testing.T, l intake.Ledger) {
 	}
 }
 
-func testOpen(t *testing.T, l intake.Ledger) {
+func testOpen(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	a, b := row("a", "u"), row("b", "v")
-	a.Open = intake.OpenPending
-	must(t, l.Record(ctx, set, []intake.LedgerRow{a, b}, nil))
-	if diff := cmp.Diff([]intake.LedgerRow{a}, all(t, l.Open(ctx, set))); diff != "" {
+	a.Open = ledger.OpenPending
+	must(t, l.Record(ctx, set, []ledger.Row{a, b}, nil))
+	if diff := cmp.Diff([]ledger.Row{a}, all(t, l.Open(ctx, set))); diff != "" {
 		t.Errorf("Open (-want +got):\n%s", diff)
 	}
-	a.Open, b.Open = intake.OpenNothing, intake.OpenRetry
-	must(t, l.Record(ctx, set, []intake.LedgerRow{a, b}, nil))
-	if diff := cmp.Diff([]intake.LedgerRow{b}, all(t, l.Open(ctx, set))); diff != "" {
+	a.Open, b.Open = ledger.OpenNothing, ledger.OpenRetry
+	must(t, l.Record(ctx, set, []ledger.Row{a, b}, nil))
+	if diff := cmp.Diff([]ledger.Row{b}, all(t, l.Open(ctx, set))); diff != "" {
 		t.Errorf("Open (-want +got):\n%s", diff)
 	}
 	c := row("c", "u", "w")
 	c.New = true
-	must(t, l.Record(ctx, set, []intake.LedgerRow{c}, nil))
+	must(t, l.Record(ctx, set, []ledger.Row{c}, nil))
 	c.New = false
-	if diff := cmp.Diff([]intake.LedgerRow{a, b, c}, all(t, l.Rows(ctx, set))); diff != "" {
+	if diff := cmp.Diff([]ledger.Row{a, b, c}, all(t, l.Rows(ctx, set))); diff != "" {
 		t.Errorf("Rows (-want +got):\n%s", diff)
 	}
-	a.Open, a.Updated = intake.OpenClaim, time.Time{} // as what is to be dropped is claimed
-	must(t, l.Record(ctx, set, []intake.LedgerRow{a}, nil))
-	if diff := cmp.Diff([]intake.LedgerRow{a, b}, all(t, l.Open(ctx, set))); diff != "" {
+	a.Open, a.Updated = ledger.OpenClaim, time.Time{} // as what is to be dropped is claimed
+	must(t, l.Record(ctx, set, []ledger.Row{a}, nil))
+	if diff := cmp.Diff([]ledger.Row{a, b}, all(t, l.Open(ctx, set))); diff != "" {
 		t.Errorf("Open (-want +got):\n%s", diff)
 	}
 }
 
 // testMany has more rows than a page, and than a statement takes.
-func testMany(t *testing.T, l intake.Ledger) {
+func testMany(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	const n = 2345
-	var rows []intake.LedgerRow
+	var rows []ledger.Row
 	var ids []string
 	for i := range n {
 		r := row(fmt.Sprintf("id-%05d", i), fmt.Sprintf("uri-%05d", i), fmt.Sprintf("uri-%05d", i+1))
@@ -156,10 +156,10 @@ func testMany(t *testing.T, l intake.Ledger) {
 	}
 }
 
-func testSets(t *testing.T, l intake.Ledger) {
+func testSets(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
-	must(t, l.Record(ctx, set, []intake.LedgerRow{row("a", "u")}, nil))
-	must(t, l.Record(ctx, "other", []intake.LedgerRow{row("a", "v")}, nil))
+	must(t, l.Record(ctx, set, []ledger.Row{row("a", "u")}, nil))
+	must(t, l.Record(ctx, "other", []ledger.Row{row("a", "v")}, nil))
 	must(t, l.Record(ctx, "other", nil, []string{"a"}))
 	if got := len(all(t, l.Rows(ctx, set))); got != 1 {
 		t.Errorf("%d rows, want 1: another set is another", got)
@@ -169,14 +169,14 @@ func testSets(t *testing.T, l intake.Ledger) {
 	}
 }
 
-func testRefused(t *testing.T, l intake.Ledger) {
+func testRefused(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
-	for _, bad := range []intake.LedgerRow{row(""), row("a\x00"), row("a", ""), row("a", "u\x00")} {
-		if err := l.Record(ctx, set, []intake.LedgerRow{row("good"), bad}, nil); err == nil {
+	for _, bad := range []ledger.Row{row(""), row("a\x00"), row("a", ""), row("a", "u\x00")} {
+		if err := l.Record(ctx, set, []ledger.Row{row("good"), bad}, nil); err == nil {
 			t.Errorf("Record(%+v) succeeded", bad)
 		}
 	}
-	if err := l.Record(ctx, "", []intake.LedgerRow{row("a")}, nil); err == nil {
+	if err := l.Record(ctx, "", []ledger.Row{row("a")}, nil); err == nil {
 		t.Error("Record in a set without name succeeded")
 	}
 	if got := len(all(t, l.Rows(ctx, set))); got != 0 {

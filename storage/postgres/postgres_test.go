@@ -12,7 +12,7 @@ import (
 	"lockstep/destination/journaltest"
 	"lockstep/hub"
 	"lockstep/hub/hubtest"
-	"lockstep/intake"
+	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/ledgertest"
 	"lockstep/storage/postgres"
 	"lockstep/storage/postgres/postgrestest"
@@ -57,7 +57,7 @@ func TestJournal(t *testing.T) {
 
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	ledgertest.Run(t, func(t *testing.T) intake.Ledger {
+	ledgertest.Run(t, func(t *testing.T) ledger.Ledger {
 		return open(t, postgres.Options{}, postgrestest.URL(t)).Ledger()
 	})
 }
@@ -100,7 +100,7 @@ func TestJournalReopen(t *testing.T) {
 func TestLedgerReopen(t *testing.T) {
 	t.Parallel()
 	open, shut := again(t, postgrestest.URL(t))
-	ledgertest.RunReopen(t, func() intake.Ledger { return open().Ledger() }, shut)
+	ledgertest.RunReopen(t, func() ledger.Ledger { return open().Ledger() }, shut)
 }
 
 func TestHubReopen(t *testing.T) {

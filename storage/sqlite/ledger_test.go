@@ -4,14 +4,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"lockstep/intake"
+	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/ledgertest"
 	"lockstep/storage/sqlite"
 )
 
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	ledgertest.Run(t, func(t *testing.T) intake.Ledger {
+	ledgertest.Run(t, func(t *testing.T) ledger.Ledger {
 		return open(t, sqlite.Options{}, filepath.Join(t.TempDir(), "state.db")).Ledger()
 	})
 }
@@ -19,5 +19,5 @@ func TestLedger(t *testing.T) {
 func TestLedgerReopen(t *testing.T) {
 	t.Parallel()
 	open, shut := again(t, filepath.Join(t.TempDir(), "state.db"))
-	ledgertest.RunReopen(t, func() intake.Ledger { return open().Ledger() }, shut)
+	ledgertest.RunReopen(t, func() ledger.Ledger { return open().Ledger() }, shut)
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/intake"
+	"lockstep/intake/harvest/ledger"
 )
 
-// Ledger is an [intake.Ledger].
+// Ledger is an [ledger.Ledger].
 //
 //	ledger_set(id, name)             one row for each set, created at its first use
 //	ledger_record(set_id, id, …)     one row for each record of a feed, by its identifier:
@@ -24,7 +24,7 @@ import (
 // write-ahead log from being reused nor occupies a connection.
 type Ledger struct{ db *DB }
 
-var _ intake.Ledger = (*Ledger)(nil)
+var _ ledger.Ledger = (*Ledger)(nil)
 
 // Ledger returns the Ledger in the database.
 func (db *DB) Ledger() *Ledger { return &Ledger{db} }
@@ -41,9 +41,9 @@ func (l *Ledger) setID(ctx context.Context, set string) (id int64, err error) {
 	return ids[0], nil
 }
 
-// Lookup implements [intake.Ledger].
-func (l *Ledger) Lookup(ctx context.Context, set string, ids []string) ([]intake.LedgerRow, error) {
-	found := make([]intake.LedgerRow, len(ids))
+// Lookup implements [ledger.Ledger].
+func (l *Ledger) Lookup(ctx context.Context, set string, ids []string) ([]ledger.Row, error) {
+	found := make([]ledger.Row, len(ids))
 	no, err := l.setID(ctx, set)
 	if err != nil || no == 0 {
 		return found, err
@@ -78,7 +78,7 @@ func (l *Ledger) Lookup(ctx context.Context, set string, ids []string) ([]intake
 	return found, nil
 }
 
-// Owners implements [intake.Ledger].
+// Owners implements [ledger.Ledger].
 func (l *Ledger) Owners(ctx context.Context, set string, uris []string, except func(id string) bool) ([]string, error) {
 	owners := make([]string, len(uris))
 	no, err := l.setID(ctx, set)
@@ -110,21 +110,21 @@ func firstOwner(rows *sql.Rows, except func(id string) bool) (id string, err err
 	return "", rows.Err()
 }
 
-// Rows implements [intake.Ledger].
-func (l *Ledger) Rows(ctx context.Context, set string) iter.Seq2[intake.LedgerRow, error] {
+// Rows implements [ledger.Ledger].
+func (l *Ledger) Rows(ctx context.Context, set string) iter.Seq2[ledger.Row, error] {
 	return l.rows(ctx, set, `SELECT `+ledgerColumns+` FROM ledger_record
 		WHERE set_id = $1 AND id > $2 ORDER BY id LIMIT $3`)
 }
 
-// Open implements [intake.Ledger].
-func (l *Ledger) Open(ctx context.Context, set string) iter.Seq2[intake.LedgerRow, error] {
+// Open implements [ledger.Ledger].
+func (l *Ledger) Open(ctx context.Context, set string) iter.Seq2[ledger.Row, error] {
 	return l.rows(ctx, set, `SELECT `+ledgerColumns+` FROM ledger_record
 		WHERE set_id = $1 AND id > $2 AND undecided <> 0 ORDER BY id LIMIT $3`)
 }
 
-func (l *Ledger) rows(ctx context.Context, set, query string) iter.Seq2[intake.LedgerRow, error] {
-	return pages("", func(r intake.LedgerRow) string { return r.ID },
-		func(after string, page []intake.LedgerRow) ([]intake.LedgerRow, error) {
+func (l *Ledger) rows(ctx context.Context, set, query string) iter.Seq2[ledger.Row, error] {
+	return pages("", func(r ledger.Row) string { return r.ID },
+		func(after string, page []ledger.Row) ([]ledger.Row, error) {
 			no, err := l.setID(ctx, set)
 			if err != nil || no == 0 {
 				return page, err
@@ -134,7 +134,7 @@ func (l *Ledger) rows(ctx context.Context, set, query string) iter.Seq2[intake.L
 		})
 }
 
-// URIs implements [intake.Ledger].
+// URIs implements [ledger.Ledger].
 func (l *Ledger) URIs(ctx context.Context, set string) iter.Seq2[string, error] {
 	const query = `SELECT DISTINCT uri FROM ledger_resource WHERE set_id = $1 AND uri > $2 ORDER BY uri LIMIT $3`
 	return pages("", func(uri string) string { return uri }, func(after string, page []string) ([]string, error) {
@@ -148,18 +148,18 @@ func (l *Ledger) URIs(ctx context.Context, set string) iter.Seq2[string, error] 
 }
 
 // collect appends the rows of a query to rs.
-func (l *Ledger) collect(rows *sql.Rows, err error, rs []intake.LedgerRow) ([]intake.LedgerRow, error) {
-	return collect(rows, err, "ledger", rs, func(r *intake.LedgerRow) error { return scanLedger(rows, r) })
+func (l *Ledger) collect(rows *sql.Rows, err error, rs []ledger.Row) ([]ledger.Row, error) {
+	return collect(rows, err, "ledger", rs, func(r *ledger.Row) error { return scanLedger(rows, r) })
 }
 
-func scanLedger(rows *sql.Rows, r *intake.LedgerRow) error {
+func scanLedger(rows *sql.Rows, r *ledger.Row) error {
 	var seconds, nanos int64
 	var deleted, open int
 	var packed sql.RawBytes
 	if err := rows.Scan(&r.ID, &seconds, &nanos, &deleted, &open, &packed); err != nil {
 		return err
 	}
-	r.Updated, r.Deleted, r.Open = time.Unix(seconds, nanos).UTC(), deleted != 0, intake.LedgerOpen(open)
+	r.Updated, r.Deleted, r.Open = time.Unix(seconds, nanos).UTC(), deleted != 0, ledger.Open(open)
 	var err error
 	rest := string(packed) // one copy for all
 	if r.Resources, rest, err = decodeLedger(rest); err == nil {
@@ -176,7 +176,7 @@ func scanLedger(rows *sql.Rows, r *intake.LedgerRow) error {
 
 // appendLedger appends the number of resources, and each as its URI and its
 // type, preceded by their lengths.
-func appendLedger(b []byte, resources []intake.LedgerResource) []byte {
+func appendLedger(b []byte, resources []ledger.Resource) []byte {
 	b = binary.AppendUvarint(b, uint64(len(resources)))
 	for _, r := range resources {
 		b = append(binary.AppendUvarint(b, uint64(len(r.URI))), r.URI...)
@@ -185,10 +185,10 @@ func appendLedger(b []byte, resources []intake.LedgerResource) []byte {
 	return b
 }
 
-func decodeLedger(s string) (resources []intake.LedgerResource, rest string, err error) {
+func decodeLedger(s string) (resources []ledger.Resource, rest string, err error) {
 	n, s, err := ledgerNumber(s)
 	for ; err == nil && n > 0; n-- {
-		var r intake.LedgerResource
+		var r ledger.Resource
 		if r.URI, s, err = ledgerText(s); err != nil {
 			break
 		}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	"lockstep/intake"
+	"lockstep/intake/harvest/ledger"
 )
 
-// Record implements [intake.Ledger].
-func (l *Ledger) Record(ctx context.Context, set string, put []intake.LedgerRow, drop []string) error {
-	if err := intake.CheckLedger(set, put, drop); err != nil {
+// Record implements [ledger.Ledger].
+func (l *Ledger) Record(ctx context.Context, set string, put []ledger.Row, drop []string) error {
+	if err := ledger.Check(set, put, drop); err != nil {
 		return err
 	}
 	if len(put) == 0 && len(drop) == 0 {
@@ -38,10 +38,10 @@ func (l *Ledger) Record(ctx context.Context, set string, put []intake.LedgerRow,
 }
 
 // held returns the resources of the affected rows, by record.
-func (l *Ledger) held(ctx context.Context, tx *sql.Tx, no int64, put []intake.LedgerRow, drop []string) (map[string][]intake.LedgerResource, error) {
-	old := make(map[string][]intake.LedgerResource)
+func (l *Ledger) held(ctx context.Context, tx *sql.Tx, no int64, put []ledger.Row, drop []string) (map[string][]ledger.Resource, error) {
+	old := make(map[string][]ledger.Resource)
 	row := func(rows *sql.Rows) error {
-		var r intake.LedgerRow
+		var r ledger.Row
 		if err := scanLedger(rows, &r); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (l *Ledger) held(ctx context.Context, tx *sql.Tx, no int64, put []intake.Le
 	return old, find.flushQuery(ctx, row)
 }
 
-func (l *Ledger) putRows(ctx context.Context, tx *sql.Tx, no int64, rows []intake.LedgerRow, old map[string][]intake.LedgerResource) error {
+func (l *Ledger) putRows(ctx context.Context, tx *sql.Tx, no int64, rows []ledger.Row, old map[string][]ledger.Resource) error {
 	put := l.db.bulk(tx, `INSERT INTO ledger_record (set_id, `+ledgerColumns+`) VALUES`, 7,
 		` ON CONFLICT (set_id, id) DO UPDATE SET seconds = excluded.seconds, nanos = excluded.nanos,
 		deleted = excluded.deleted, undecided = excluded.undecided, resources = excluded.resources`)
@@ -104,7 +104,7 @@ func (l *Ledger) putRows(ctx context.Context, tx *sql.Tx, no int64, rows []intak
 	return own.flush(ctx)
 }
 
-func (l *Ledger) dropRows(ctx context.Context, tx *sql.Tx, no int64, ids []string, old map[string][]intake.LedgerResource) error {
+func (l *Ledger) dropRows(ctx context.Context, tx *sql.Tx, no int64, ids []string, old map[string][]ledger.Resource) error {
 	drop := l.db.bulkIn(tx, fmt.Sprintf(`DELETE FROM ledger_record WHERE set_id = %d AND id IN`, no))
 	for _, id := range ids {
 		if err := drop.exec(ctx, id); err != nil {
@@ -124,6 +124,6 @@ func disown(ctx context.Context, tx *sql.Tx, no int64, uri, id string) error {
 	return err
 }
 
-func contains(resources []intake.LedgerResource, uri string) bool {
-	return slices.ContainsFunc(resources, func(r intake.LedgerResource) bool { return r.URI == uri })
+func contains(resources []ledger.Resource, uri string) bool {
+	return slices.ContainsFunc(resources, func(r ledger.Resource) bool { return r.URI == uri })
 }

@@ -1,4 +1,5 @@
-package intake
+// Package ledger remembers the harvested state of each record of a feed.
+package ledger
 
 import (
 	"context"
@@ -20,7 +21,7 @@ import (
 type Ledger interface {
 	// Lookup returns the rows of the records ids, in their order; the row of one
 	// that is not known is the zero LedgerRow.
-	Lookup(ctx context.Context, set string, ids []string) ([]LedgerRow, error)
+	Lookup(ctx context.Context, set string, ids []string) ([]Row, error)
 
 	// Owners returns for each of the uris a record among whose Resources it is,
 	// and which except does not pass over, or "".
@@ -28,50 +29,50 @@ type Ledger interface {
 
 	// Record puts rows, each in the place of the one with its ID, and drops those
 	// of the records drop: all or none. No record is named twice.
-	Record(ctx context.Context, set string, put []LedgerRow, drop []string) error
+	Record(ctx context.Context, set string, put []Row, drop []string) error
 
 	// Rows yields all rows, ordered by the bytes of their IDs.
-	Rows(ctx context.Context, set string) iter.Seq2[LedgerRow, error]
+	Rows(ctx context.Context, set string) iter.Seq2[Row, error]
 
 	// Open yields the rows of which something is Open, in that order.
-	Open(ctx context.Context, set string) iter.Seq2[LedgerRow, error]
+	Open(ctx context.Context, set string) iter.Seq2[Row, error]
 
 	// URIs yields what is among the Resources of some row, each URI once, ordered
 	// by bytes.
 	URIs(ctx context.Context, set string) iter.Seq2[string, error]
 }
 
-// A LedgerRow is what is remembered of one record.
-type LedgerRow struct {
+// A Row is what is remembered of one record.
+type Row struct {
 	ID        string
-	Updated   time.Time        // of the entry that was applied; to the nanosecond
-	Deleted   bool             // that was a deletion
-	Open      LedgerOpen       // what has yet to be found out
-	Resources []LedgerResource // what the catalog holds on its account, the main one first
-	Next      []LedgerResource // what is to be held once it is found out
+	Updated   time.Time  // of the entry that was applied; to the nanosecond
+	Deleted   bool       // that was a deletion
+	Open      Open       // what has yet to be found out
+	Resources []Resource // what the catalog holds on its account, the main one first
+	Next      []Resource // what is to be held once it is found out
 
 	// New says to Record that there is no row with this ID, which spares it to
 	// look. In rows handed out it is not set.
 	New bool
 }
 
-// A LedgerResource is one representation of a record.
-type LedgerResource struct{ URI, Type string }
+// A Resource is one representation of a record.
+type Resource struct{ URI, Type string }
 
-// LedgerOpen says what of a record has yet to be found out.
-type LedgerOpen uint8
+// Open says what of a record has yet to be found out.
+type Open uint8
 
 // What may be open. The numbers are kept in databases and never change.
 const (
-	OpenNothing LedgerOpen = iota
-	OpenRetry              // a representation could not be asked for
-	OpenPending            // a representation is not there: another entry has to tell what became of the record
-	OpenTied               // an active and a deletion entry of one instant: a representation has to be asked for
-	OpenClaim              // the catalog may or may not have been told yet: Resources is what it holds before or after, Next after
+	OpenNothing Open = iota
+	OpenRetry        // a representation could not be asked for
+	OpenPending      // a representation is not there: another entry has to tell what became of the record
+	OpenTied         // an active and a deletion entry of one instant: a representation has to be asked for
+	OpenClaim        // the catalog may or may not have been told yet: Resources is what it holds before or after, Next after
 )
 
-// CheckLedger refuses what no Ledger can hold. Every implementation asks it.
-func CheckLedger(set string, put []LedgerRow, drop []string) error {
+// Check refuses what no Ledger can hold. Every implementation asks it.
+func Check(set string, put []Row, drop []string) error {
 	bad := func(s string) bool { return s == "" || strings.IndexByte(s, 0) >= 0 }
 	if bad(set) {
 		return fmt.Errorf("set %q: a name must not be empty or hold a NUL byte", set)
@@ -80,7 +81,7 @@ func CheckLedger(set string, put []LedgerRow, drop []string) error {
 		if bad(put[i].ID) {
 			return fmt.Errorf("record %q: an identifier must not be empty or hold a NUL byte", put[i].ID)
 		}
-		for _, rs := range [][]LedgerResource{put[i].Resources, put[i].Next} {
+		for _, rs := range [][]Resource{put[i].Resources, put[i].Next} {
 			for _, r := range rs {
 				if bad(r.URI) || strings.IndexByte(r.Type, 0) >= 0 {
 					return fmt.Errorf("record %q: %q: a URI must not be empty or hold a NUL byte", put[i].ID, r.URI)

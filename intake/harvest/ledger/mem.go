@@ -1,4 +1,4 @@
-package intake
+package ledger
 
 import (
 	"context"
@@ -8,25 +8,25 @@ import (
 	"sync"
 )
 
-// MemLedger is a [Ledger] in memory. The zero value is empty and ready to use.
-type MemLedger struct {
+// Mem is a [Ledger] in memory. The zero value is empty and ready to use.
+type Mem struct {
 	mu   sync.RWMutex // guards sets
-	sets map[string]*memLedgerSet
+	sets map[string]*memSet
 }
 
-type memLedgerSet struct {
-	rows   map[string]LedgerRow
+type memSet struct {
+	rows   map[string]Row
 	owners map[string]map[string]struct{} // IDs by URI
 }
 
 // Lookup implements [Ledger].
-func (m *MemLedger) Lookup(ctx context.Context, set string, ids []string) ([]LedgerRow, error) {
+func (m *Mem) Lookup(ctx context.Context, set string, ids []string) ([]Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	rows := make([]LedgerRow, len(ids))
+	rows := make([]Row, len(ids))
 	if s := m.sets[set]; s != nil {
 		for i, id := range ids {
 			rows[i] = s.rows[id].clone()
@@ -35,13 +35,13 @@ func (m *MemLedger) Lookup(ctx context.Context, set string, ids []string) ([]Led
 	return rows, nil
 }
 
-func (r LedgerRow) clone() LedgerRow {
+func (r Row) clone() Row {
 	r.Resources, r.Next, r.New = slices.Clone(r.Resources), slices.Clone(r.Next), false
 	return r
 }
 
 // Owners implements [Ledger].
-func (m *MemLedger) Owners(ctx context.Context, set string, uris []string, except func(string) bool) ([]string, error) {
+func (m *Mem) Owners(ctx context.Context, set string, uris []string, except func(string) bool) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func (m *MemLedger) Owners(ctx context.Context, set string, uris []string, excep
 }
 
 // Record implements [Ledger].
-func (m *MemLedger) Record(ctx context.Context, set string, put []LedgerRow, drop []string) error {
-	if err := CheckLedger(set, put, drop); err != nil {
+func (m *Mem) Record(ctx context.Context, set string, put []Row, drop []string) error {
+	if err := Check(set, put, drop); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -74,9 +74,9 @@ func (m *MemLedger) Record(ctx context.Context, set string, put []LedgerRow, dro
 	defer m.mu.Unlock()
 	s := m.sets[set]
 	if s == nil {
-		s = &memLedgerSet{make(map[string]LedgerRow), make(map[string]map[string]struct{})}
+		s = &memSet{make(map[string]Row), make(map[string]map[string]struct{})}
 		if m.sets == nil {
-			m.sets = make(map[string]*memLedgerSet)
+			m.sets = make(map[string]*memSet)
 		}
 		m.sets[set] = s
 	}
@@ -96,7 +96,7 @@ func (m *MemLedger) Record(ctx context.Context, set string, put []LedgerRow, dro
 	return nil
 }
 
-func (s *memLedgerSet) drop(id string) {
+func (s *memSet) drop(id string) {
 	for _, res := range s.rows[id].Resources {
 		delete(s.owners[res.URI], id)
 		if len(s.owners[res.URI]) == 0 {
@@ -107,18 +107,18 @@ func (s *memLedgerSet) drop(id string) {
 }
 
 // Rows implements [Ledger].
-func (m *MemLedger) Rows(ctx context.Context, set string) iter.Seq2[LedgerRow, error] {
-	return m.some(ctx, set, func(LedgerRow) bool { return true })
+func (m *Mem) Rows(ctx context.Context, set string) iter.Seq2[Row, error] {
+	return m.some(ctx, set, func(Row) bool { return true })
 }
 
 // Open implements [Ledger].
-func (m *MemLedger) Open(ctx context.Context, set string) iter.Seq2[LedgerRow, error] {
-	return m.some(ctx, set, func(r LedgerRow) bool { return r.Open != OpenNothing })
+func (m *Mem) Open(ctx context.Context, set string) iter.Seq2[Row, error] {
+	return m.some(ctx, set, func(r Row) bool { return r.Open != OpenNothing })
 }
 
-func (m *MemLedger) some(ctx context.Context, set string, wanted func(LedgerRow) bool) iter.Seq2[LedgerRow, error] {
-	return func(yield func(LedgerRow, error) bool) {
-		var rows []LedgerRow
+func (m *Mem) some(ctx context.Context, set string, wanted func(Row) bool) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		var rows []Row
 		m.mu.RLock()
 		if s := m.sets[set]; s != nil {
 			for _, id := range slices.Sorted(maps.Keys(s.rows)) {
@@ -130,7 +130,7 @@ func (m *MemLedger) some(ctx context.Context, set string, wanted func(LedgerRow)
 		m.mu.RUnlock()
 		for _, r := range rows {
 			if err := ctx.Err(); err != nil {
-				yield(LedgerRow{}, err)
+				yield(Row{}, err)
 				return
 			}
 			if !yield(r, nil) {
@@ -141,7 +141,7 @@ func (m *MemLedger) some(ctx context.Context, set string, wanted func(LedgerRow)
 }
 
 // URIs implements [Ledger].
-func (m *MemLedger) URIs(ctx context.Context, set string) iter.Seq2[string, error] {
+func (m *Mem) URIs(ctx context.Context, set string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		var uris []string
 		m.mu.RLock()
