@@ -11,8 +11,8 @@ import (
 	"lockstep/intake/internal/listed"
 )
 
-// A lister keeps a set in step with an origin that lists its resources in any
-// order: what is common to JSON Lines and Sitemaps.
+// An Origin is an origin that lists its resources in any order, and the set that
+// is kept in step with it.
 type Origin struct {
 	Name       string // of the origin, for people
 	Catalog    catalog.Catalog
@@ -22,11 +22,11 @@ type Origin struct {
 	Events     Reporter
 }
 
-// A listing is one reading of an origin: what it lists, and what came of it.
+// A Listing is one reading of an origin: what it lists, and what came of it.
 //
 // Order of writes: what is new and what has changed as it is met, in the order
 // of URIs; then, if the origin was read to its end without a problem, what it no
-// longer lists is deleted. A listing killed at any point leaves a catalog from
+// longer lists is deleted. A Listing killed at any point leaves a catalog from
 // which the next one goes on.
 type Listing struct {
 	*Origin
@@ -38,23 +38,25 @@ type Listing struct {
 	Incomplete atomic.Bool // not all of the list could be read
 }
 
+// NewListing begins a reading.
 func (l *Origin) NewListing() *Listing {
 	return &Listing{Origin: l, Sorter: listed.Sorter{Dir: l.TempDir}, Gone: listed.URIs{Dir: l.TempDir}, Tally: Tally{Reporter: &l.Events, Start: time.Now()}}
 }
 
+// Close removes the temporary files.
 func (l *Listing) Close() {
 	l.Sorter.Close()
 	l.Gone.Close()
 }
 
-// illegible tells of a piece of the list that could not be read: nobody knows
-// what it names.
+// Illegible reports a piece of the list that could not be read: the resources that
+// it names are not known.
 func (l *Listing) Illegible(path string, err error) {
 	l.Incomplete.Store(true)
 	l.Unreadable(path, err)
 }
 
-// compare walks what is listed beside the set. met is called for everything
+// Compare walks what is listed beside the set. met is called for everything
 // listed, with the Token of its row if there is one; left for every row that is
 // not listed.
 func (l *Listing) Compare(ctx context.Context, met func(it *listed.Entry, token string, known bool) error, left func(r *Row) error) error {
@@ -87,7 +89,7 @@ func (l *Listing) Compare(ctx context.Context, met func(it *listed.Entry, token 
 	return err
 }
 
-// put adds an update to the batch, which is applied when it is full.
+// Put adds an update to the batch, which is applied when it is full.
 func (l *Listing) Put(ctx context.Context, u catalog.Update) error {
 	l.Batch = append(l.Batch, u)
 	if len(l.Batch) < BatchRows {
@@ -96,7 +98,7 @@ func (l *Listing) Put(ctx context.Context, u catalog.Update) error {
 	return l.Flush(ctx)
 }
 
-// flush applies what is in the batch.
+// Flush applies what is in the batch.
 func (l *Listing) Flush(ctx context.Context) error {
 	if len(l.Batch) == 0 {
 		return nil
@@ -135,7 +137,7 @@ func (l *Listing) mayDelete(ctx context.Context) error {
 	return e
 }
 
-// finish deletes what was put aside as gone, if all of the list could be read.
+// Finish deletes what was put aside as gone, if all of the list could be read.
 func (l *Listing) Finish(ctx context.Context) error {
 	if l.Gone.Count == 0 {
 		return nil
@@ -163,7 +165,7 @@ func (l *Listing) deleteGone(ctx context.Context) error {
 	return l.Flush(ctx)
 }
 
-// watch scans at once and then whenever due says so, which waits, until ctx
+// Watch scans at once and then whenever due says so, which waits, until ctx
 // ends; then it returns the cause.
 func (l *Origin) Watch(ctx context.Context, scan func(context.Context) (Report, error), due func(context.Context) error, onChange func(Report)) error {
 	said, retry := "", time.Duration(0)
@@ -211,7 +213,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TakeListed takes in what is listed, and puts aside what is not.
+// TakeListed applies what is listed, and puts aside what is not.
 func (l *Listing) TakeListed(ctx context.Context) error {
 	var token []byte
 	err := l.Compare(ctx, func(it *listed.Entry, old string, known bool) error {

@@ -8,7 +8,7 @@ import (
 	"lockstep/catalog"
 )
 
-// A point is where a set stood when an origin had been taken in to its end.
+// A Point is where a set stood when an origin had been taken in to its end.
 // What was remembered then holds only as long as the set stands there: a catalog
 // that was lost, or filled by others, is compared anew.
 type Point struct {
@@ -16,12 +16,13 @@ type Point struct {
 	Resources int64       `json:"resources"`
 }
 
+// Point returns where the set stands now.
 func (l *Origin) Point(ctx context.Context) (Point, error) {
 	st, err := l.Catalog.Status(ctx, l.Set)
 	return Point{st.Last, st.Resources}, err
 }
 
-// recall reads what was remembered in the file at path. What cannot be read is
+// Recall reads what was remembered in the file at path. What cannot be read is
 // not remembered: that costs a comparison.
 func Recall(path string, v any) bool {
 	if path == "" {
@@ -31,7 +32,7 @@ func Recall(path string, v any) bool {
 	return err == nil && json.Unmarshal(b, v) == nil
 }
 
-// remember writes v to the file at path, which holds the old or the new
+// Remember writes v to the file at path, which holds the old or the new
 // whatever happens.
 func Remember(path string, v any) error {
 	if path == "" {

@@ -167,7 +167,7 @@ func (e *LineError) Error() string {
 // Unwrap returns the cause.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// since is what r counts beyond o, an earlier state of the same Report.
+// Since is what r counts beyond o, an earlier state of the same Report.
 func (r Report) Since(o Report) Report {
 	r.Created -= o.Created
 	r.Updated -= o.Updated

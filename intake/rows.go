@@ -9,10 +9,10 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A row is what the merge needs of a Record.
+// A Row is what a comparison needs of a Record.
 type Row struct{ URI, Token string }
 
-// rows reads ahead in the catalog, a page to a transaction: what is applied
+// Rows reads ahead in the catalog, a page to a transaction: what is applied
 // meanwhile lies behind.
 type Rows struct {
 	pages  chan page
@@ -26,6 +26,7 @@ type page struct {
 	err  error
 }
 
+// ReadRows begins to read the rows in ranges. The caller calls [Rows.Stop].
 func ReadRows(ctx context.Context, cat catalog.Catalog, set string, ranges []catalog.Range) *Rows {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Rows{pages: make(chan page, 2), cancel: cancel}
@@ -66,7 +67,7 @@ func readPage(ctx context.Context, cat catalog.Catalog, set string, rg *catalog.
 	return p, false
 }
 
-// more reports whether there is a row.
+// More reports whether there is a row.
 func (r *Rows) More() bool {
 	for len(r.page) == 0 {
 		p, ok := <-r.pages
@@ -85,15 +86,15 @@ func (r *Rows) Row() *Row { return &r.page[0] }
 
 func (r *Rows) Next() { r.page = r.page[1:] }
 
-// stop ends the reading and waits for its end.
+// Stop ends the reading and waits for its end.
 func (r *Rows) Stop() {
 	r.cancel()
 	for range r.pages {
 	}
 }
 
-// held returns what a catalog holds of one resource, but for patches: each
-// belongs to a change that has been.
+// Held returns the record of one resource, without patches: each belongs to an
+// earlier change.
 func Held(ctx context.Context, cat catalog.Catalog, set, uri string) (catalog.Record, bool, error) {
 	rec, ok, err := catalog.Find(ctx, cat, set, uri)
 	rec.Links = slices.DeleteFunc(rec.Links, func(l resourcesync.Link) bool { return l.Rel == resourcesync.RelPatch })

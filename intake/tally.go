@@ -13,12 +13,13 @@ import (
 // progressGap is the time between two EventProgress.
 const progressGap = 250 * time.Millisecond
 
-// A teller hands events to whoever wants to know, one at a time.
+// A Reporter passes events to OnEvent, one at a time.
 type Reporter struct {
 	OnEvent func(Event) // may be nil
 	events  sync.Mutex  // held while OnEvent runs
 }
 
+// Emit passes e on.
 func (t *Reporter) Emit(e Event) {
 	if t.OnEvent == nil {
 		return
@@ -28,7 +29,7 @@ func (t *Reporter) Emit(e Event) {
 	t.OnEvent(e)
 }
 
-// A tally counts what a scan comes to, and tells of it. Its methods are safe for
+// A Tally counts the results of a scan, and reports them. Its methods are safe for
 // concurrent use.
 type Tally struct {
 	Reporter *Reporter
@@ -40,7 +41,7 @@ type Tally struct {
 	r  Report     // but for the counters above
 }
 
-// applied counts what the catalog made of a batch.
+// Applied counts the changes that a batch made in the catalog.
 func (t *Tally) Applied(a catalog.Applied) {
 	t.Unchanged.Add(int64(a.Unchanged))
 	t.mu.Lock()
@@ -50,7 +51,7 @@ func (t *Tally) Applied(a catalog.Applied) {
 	t.r.Deleted += int64(a.Deleted)
 }
 
-// report is what the scan came to so far.
+// Report returns the results so far.
 func (t *Tally) Report() Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,8 +62,7 @@ func (t *Tally) Report() Report {
 	return r
 }
 
-// progress tells now and then how far the scan is, until stopped, if anybody
-// wants to know.
+// Progress reports the progress of the scan from time to time, until stopped.
 func (t *Tally) Progress() (stop func()) {
 	if t.Reporter.OnEvent == nil {
 		return func() {}
@@ -89,7 +89,7 @@ func (t *Tally) Progress() (stop func()) {
 	}
 }
 
-// skipped tells of what is passed over by rule.
+// Skipped reports what is no resource by rule.
 func (t *Tally) Skipped(path string, why error) {
 	t.mu.Lock()
 	t.r.Skipped.Add(Problem{path, why})
@@ -97,7 +97,7 @@ func (t *Tally) Skipped(path string, why error) {
 	t.Reporter.Emit(Event{Kind: EventSkipped, Path: path, Err: why})
 }
 
-// unreadable tells of what could not be taken, and stays as it was.
+// Unreadable reports what could not be read, and stays as it was.
 func (t *Tally) Unreadable(path string, err error) {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

@@ -15,13 +15,13 @@ const (
 	RetryMost    = time.Minute
 )
 
-// forever waits for the end of ctx.
+// Forever waits for the end of ctx.
 func Forever(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// sleep waits for d or the end of ctx, whose error it returns.
+// Sleep waits for d or the end of ctx, whose error it returns.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -36,7 +36,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// cause prefers the reason why ctx ended to what broke because it did.
+// Cause prefers the reason why ctx ended to what broke because it did.
 func Cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return context.Cause(ctx)
