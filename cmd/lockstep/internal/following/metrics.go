@@ -86,6 +86,7 @@ func tellBy(s *admin.Figures, by *destination.By) {
 	} {
 		s.Counter("lockstep_destination_contents_total", "Contents by the way they came.", float64(way.n), "by", way.name)
 	}
+	s.Counter("lockstep_destination_adopted_by_time_total", "Adopted files that no hash has verified: their length and time are those stated.", float64(by.AdoptedByTime))
 }
 
 // tellSet tells what all passes came to for a set.
