@@ -23,11 +23,11 @@ func (u *unpacking) compareManifest(ctx context.Context, file dump.File, dir *un
 	}
 	u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is not the one beside it; the one inside counts", fetch.Printable(u.job.URI)))
 	m, err := dump.EnterManifest(ctx, u.job.URI, file, dir)
-	defer m.Close()
 	if err != nil {
 		u.warn(u.job.URI, fmt.Sprintf("package %s: manifest: %v", fetch.Printable(u.job.URI), err))
 		return
 	}
+	defer m.Close()
 	wanted := map[string][]*action{}
 	for _, a := range u.left {
 		wanted[a.URI] = append(wanted[a.URI], a)

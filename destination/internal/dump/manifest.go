@@ -434,7 +434,11 @@ func (m *Manifest) Close() error {
 // package stays open when the manifest is closed.
 func EnterManifest(ctx context.Context, uri string, file File, dir *unpack.Directory) (*Manifest, error) {
 	m := &Manifest{URI: uri, ctx: ctx, file: openFile{file}, dir: dir}
-	return m, m.enter()
+	if err := m.enter(); err != nil {
+		_ = m.Close() // the package stays open
+		return nil, err
+	}
+	return m, nil
 }
 
 // openFile is a package that stays open.
