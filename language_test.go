@@ -38,7 +38,7 @@ type phraseBudget struct {
 const budgetStep = 5
 
 var phraseBudgets = []phraseBudget{
-	{"cmd", 80, 0, 10},
+	{"cmd", 0, 0, 10},
 	{"destination", 75, 0, 0},
 	{"intake", 80, 0, 0},
 	{"repository", 0, 5, 0},

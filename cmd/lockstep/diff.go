@@ -126,7 +126,7 @@ func runDiff(ctx context.Context, o *diffOptions, io term.IO) error {
 	return err
 }
 
-// diffText says in words what a comparison came to.
+// diffText returns the result of a comparison as text.
 func diffText(r *destination.DiffReport) string {
 	var parts []string
 	for _, p := range []struct {
@@ -169,7 +169,7 @@ func (s *shownDiff) add(d destination.Difference) error {
 	return err
 }
 
-// end completes what is printed with what the comparison came to.
+// end completes the output with the totals of the comparison.
 func (s *shownDiff) end(r *destination.DiffReport, failed error) error {
 	if s.json {
 		if s.n == 0 {

@@ -99,7 +99,7 @@ func (o *followOptions) options() (do destination.Options, fo destination.Follow
 		return do, fo, term.Usagef("--lease %s: want at least 1s", o.lease)
 	}
 	fo = destination.FollowOptions{Channel: o.channel, Poll: o.poll, Check: o.check, Lease: o.lease}
-	if o.check == destination.DefaultCheck { // nobody said otherwise
+	if o.check == destination.DefaultCheck { // no --check flag was given
 		fo.Check = max(o.check, o.poll)
 	}
 	return do, fo, nil

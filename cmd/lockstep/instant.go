@@ -9,13 +9,14 @@ import (
 	"lockstep/resourcesync"
 )
 
-// instantSlack is how far an instant may lie ahead of our clock: that of the
-// Source, from which people take instants, may be ahead of ours.
+// instantSlack is how far an instant may be ahead of our clock: the clock of
+// the Source, from which people take instants, may be ahead of ours.
 const instantSlack = time.Minute
 
-// parseInstant reads the value of a flag that names an instant of the past, in
-// any form of the W3C Datetime profile (RS-DT-02); a date is its first instant
-// in UTC. An instant that is yet to come is refused: nobody can tell of it.
+// parseInstant reads the value of a flag that names an instant in the past, in
+// any form of the W3C Datetime profile (RS-DT-02); a date means its first
+// instant in UTC. It rejects an instant in the future, whose state cannot be
+// known yet.
 func parseInstant(flag, value string) (time.Time, error) {
 	d, err := resourcesync.ParseDatetime(value)
 	if err != nil {

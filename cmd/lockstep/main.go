@@ -173,9 +173,9 @@ See all of it in a few seconds:  lockstep demo`,
 		if err := out.Check(); err != nil {
 			return err
 		}
-		// net/http tells the standard logger what peers do wrong ("Unsolicited
-		// response…"): nothing people must act on, and where it matters the
-		// request fails and says so.
+		// net/http reports mistakes of peers to the standard logger
+		// ("Unsolicited response…"): nothing people must act on, and where it
+		// matters the request fails with an error.
 		slog.SetLogLoggerLevel(slog.LevelDebug)
 		slog.SetDefault(out.Logger(io))
 		return nil

@@ -116,7 +116,8 @@ func (o *mapOptions) mapOne(arg string, maps []filename.Map) (mapping, error) {
 	return m, err
 }
 
-// originOf returns scheme and authority of an address, as they stand in it.
+// originOf returns the scheme and authority of an address, spelled as in the
+// address.
 func originOf(address string) (string, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {

@@ -119,7 +119,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 	return errors.Join(p.Failed(), dumpErr, p.Unreadable(), s.NotifyOnce(ctx))
 }
 
-// printPublish prints what a publication came to.
+// printPublish prints the result of a publication.
 func printPublish(io term.IO, o *publishOptions, s *site.Site, p *site.Publication, took time.Duration) error {
 	sum := p.Summary(o.BaseURL, o.out, took)
 	if o.result.JSON {

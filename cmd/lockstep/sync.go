@@ -141,7 +141,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 	return do, nil
 }
 
-// runSync brings a mirror into step and prints what it came to.
+// runSync brings a mirror into step and prints the result.
 func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	tuneGarbage()
 	do, err := o.options()
@@ -230,7 +230,7 @@ func (o *syncOptions) openEvents(w *mirror.Watcher) (closeEvents func() error, e
 	}, nil
 }
 
-// bring brings the mirror of r into step, or makes of it what was.
+// bring brings the mirror of r into step, or back to a past state.
 func (o *syncOptions) bring(ctx context.Context, r *mirror.Run, do destination.Options, io term.IO) (destination.Report, error) {
 	if o.at == "" || !mirror.IsMirror(o.Source) {
 		return r.Dest.Sync(ctx, o.Source)

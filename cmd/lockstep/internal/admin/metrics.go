@@ -9,9 +9,8 @@ import (
 )
 
 // Metrics are the figures of one process for monitors, in the text format of
-// Prometheus. What they are read off is counted where the work is done, which
-// knows nothing of metrics: a function reads it whenever somebody
-// asks.
+// Prometheus. The packages that do the work count it and know nothing of
+// metrics: a function reads their counters at each scrape.
 type Metrics struct{ registry *prometheus.Registry }
 
 // NewMetrics returns metrics of the process itself: memory, processor, Go's
@@ -35,7 +34,8 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// maxScrapes bounds how many may read figures at a time: nobody needs more.
+// maxScrapes bounds how many scrapes may run at a time: no monitoring needs
+// more.
 const maxScrapes = 10
 
 // Figures collects the figures of one moment. Names follow Prometheus' rules:
@@ -74,7 +74,7 @@ func (s *Figures) add(name, help string, kind prometheus.ValueType, value float6
 	s.out <- m
 }
 
-// describe turns pairs of labels into what the library wants.
+// describe converts pairs of labels into the form the library needs.
 func describe(name, help string, labels []string) (*prometheus.Desc, []string) {
 	var names, values []string
 	for i := 0; i+1 < len(labels); i += 2 {

@@ -28,9 +28,9 @@ type pageRoute struct {
 	handler http.Handler
 }
 
-// NewPages returns the pages of what is served below base, a path with slashes
-// at both ends: health, and figures. ready tells why the process is not ready
-// yet; nil says it is.
+// NewPages returns the administrative pages, health and metrics, below base, a
+// path with slashes at both ends. ready returns why the process is not ready
+// yet, or nil if it is.
 func NewPages(base string, g *trust.Guard, m *Metrics, ready func() error) *Pages {
 	p := &Pages{Dir: base + PagesDir, guard: g}
 	p.add("healthz", says(func() error { return nil }))

@@ -12,8 +12,8 @@ import (
 // errDatabase is all that readiness says of a database to the public.
 var errDatabase = errors.New("the database does not work")
 
-// A Readiness says whether a process can do what it is there for. The cause of a
-// failure names files or hosts: it is logged, once for each time it begins.
+// A Readiness says whether a process can do its work. The cause of a failure
+// names files or hosts: it is logged, once for each time it begins.
 type Readiness struct {
 	Check   func(context.Context) error
 	Log     *slog.Logger

@@ -107,7 +107,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	return err
 }
 
-// printAudit prints what an audit came to.
+// printAudit prints the result of an audit.
 func printAudit(io term.IO, out *term.Options, r destination.AuditReport, err error) error {
 	if out.JSON {
 		return io.PrintJSON(struct {
@@ -154,11 +154,11 @@ func printAudit(io term.IO, out *term.Options, r destination.AuditReport, err er
 	return nil
 }
 
-// maxShown is how many findings are printed for people: who has more wants the
-// report.
+// maxShown is how many findings are printed for people; the report has all of
+// them.
 const maxShown = 1000
 
-// A shownFindings prints findings as they come.
+// A shownFindings prints findings as they arrive.
 type shownFindings struct {
 	io  term.IO
 	off bool
@@ -185,7 +185,7 @@ func (s *shownFindings) end() {
 	}
 }
 
-// found says in words what an audit counted.
+// found returns the counts of an audit as text.
 func found(r destination.AuditReport) string {
 	var parts []string
 	for _, p := range []struct {
@@ -199,7 +199,7 @@ func found(r destination.AuditReport) string {
 	return strings.Join(parts, ", ")
 }
 
-// Differences says in words what is wrong still.
+// Differences returns as text what still differs.
 func Differences(r destination.AuditReport) string {
 	if m := r.Mended; m != nil && m.Failed > 0 {
 		return found(r) + "; " + term.Thousands(m.Failed) + " could not be mended"

@@ -19,8 +19,8 @@ import (
 	"lockstep/destination"
 )
 
-// A findings is the report of an audit being written: all findings, as they
-// come. A file gets its name when it is whole.
+// A findings writes the report of an audit: all findings, as they arrive. A
+// file is renamed to its final name when it is complete.
 type findings struct {
 	form  findingForm // nil: no report is wanted
 	out   *bufio.Writer
@@ -29,7 +29,7 @@ type findings struct {
 	err   error
 }
 
-// A findingForm is a way to write findings.
+// A findingForm is a format for findings.
 type findingForm interface {
 	begin(w io.Writer) error
 	add(w io.Writer, f *destination.Finding) error
@@ -81,15 +81,15 @@ func (f *findings) create(name string) (err error) {
 	return nil
 }
 
-// add writes a finding. What goes wrong, close tells.
+// add writes a finding. close returns the first error.
 func (f *findings) add(x *destination.Finding) {
 	if f.form != nil && f.err == nil {
 		f.err = f.form.add(f.out, x)
 	}
 }
 
-// close ends the report of an audit that came to r and err. There is none of
-// one that broke off, and so has not found all.
+// close completes the report of an audit that returned r and err. An audit that
+// was interrupted has not found everything, and leaves no report.
 func (f *findings) close(r *destination.AuditReport, err error, whole bool) error {
 	if f.form == nil {
 		return nil

@@ -23,12 +23,12 @@ type Archive struct {
 	ChangeDumps   *KeepValue      `yaml:"change_dumps"`
 }
 
-// archiveEvery is how far apart archived Resource Lists are at least, unless
-// told otherwise, where lists are taken anew all the time.
+// archiveEvery is the default for the shortest interval between archived
+// Resource Lists of a Source that writes new lists all the time.
 const archiveEvery = 24 * time.Hour
 
-// Archive returns the archive options of the set's Source; watching: it goes on after the
-// first publication.
+// Archive returns the archive options of the set's Source; watching: it
+// continues after the first publication.
 func (c *Archive) Archive(watching bool) *source.Archive {
 	if c == nil {
 		return nil
@@ -59,7 +59,7 @@ func (s *Set) CheckArchive() error {
 }
 
 // A snapshotRetain is how many archived Resource Lists are kept, or a mapping
-// that says how far apart they are as well.
+// that also states the interval between them.
 type snapshotRetain struct {
 	Keep  *KeepValue `yaml:"keep"`
 	Every *duration  `yaml:"every"`
@@ -84,8 +84,9 @@ func (r *snapshotRetain) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// knownKeys refuses keys of a mapping that are not among known, in the words of
-// the library, which does not look at them where a type reads itself.
+// knownKeys rejects keys of a mapping that are not among known, with the
+// wording of the library, which does not check them where a type decodes
+// itself.
 func knownKeys(n *yaml.Node, typ string, known ...string) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
@@ -100,8 +101,8 @@ func knownKeys(n *yaml.Node, typ string, known ...string) error {
 	return nil
 }
 
-// A KeepValue says how much of the past is kept: all of it, the newest so many,
-// or what is not older than so long. Exactly one is set.
+// A KeepValue says how much of the past is kept: all of it, the newest Count
+// items, or what is not older than Age. Exactly one is set.
 type KeepValue struct {
 	All   bool
 	Count int
@@ -121,7 +122,7 @@ func (v *KeepValue) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// retain returns v as a Source is told it; v may be nil.
+// retain converts v to the type that the source package uses; v may be nil.
 func (v *KeepValue) retain() *source.Retain {
 	if v == nil {
 		return nil

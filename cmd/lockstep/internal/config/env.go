@@ -9,7 +9,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 )
 
-// envName returns the environment variable that stands in for a flag.
+// envName returns the environment variable that can be set in place of a flag.
 func envName(flag string) string {
 	return "LOCKSTEP_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
@@ -65,7 +65,7 @@ func FlagsFromFile(flags *pflag.FlagSet, file string, values map[string][]string
 	return nil
 }
 
-// plainValueError says in words what a flag wants that does not take v.
+// plainValueError says which values a flag accepts, when v is not one.
 func plainValueError(f *pflag.Flag, v string, err error) error {
 	switch f.Value.Type() {
 	case "bool":

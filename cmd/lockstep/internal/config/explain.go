@@ -14,8 +14,8 @@ import (
 
 var unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type (\S+)$`)
 
-// explainYAML puts what the YAML library says of the first mistake into our
-// words: unknown keys name the nearest known one.
+// explainYAML rewords the first mistake that the YAML library reports; for an
+// unknown key it names the nearest known one.
 func explainYAML(err error) error {
 	te, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok || len(te.Errors) == 0 {

@@ -23,10 +23,10 @@ import (
 // maxConfig caps a configuration file: what is larger is some other file.
 const maxConfig = 1 << 20
 
-// A File is the configuration file of serve and publish. But for the sets
-// each key stands for the flag of its name and is overruled by the environment,
-// and that by the flag itself. Flag values are kept as they are written: the
-// flag reads them.
+// A File is the configuration file of serve and publish. Except for the sets,
+// each key corresponds to the flag of the same name; an environment variable
+// overrides the key, and the flag itself overrides both. Flag values are kept
+// as they are written: the flag parses them.
 type File struct {
 	BaseURL      flagValue  `yaml:"base_url"`
 	Listen       flagValue  `yaml:"listen"`
@@ -87,8 +87,8 @@ type File struct {
 	HubCAFile           flagValue  `yaml:"hub.ca_file"`
 }
 
-// Read reads a configuration file. Relative paths in it are relative to
-// the directory it stands in.
+// Read reads a configuration file. Relative paths in it are relative to the
+// directory that contains it.
 func Read(path string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -201,7 +201,7 @@ func (c File) FlagValues() map[string][]string {
 	return values
 }
 
-// flagOf returns the name of the flag that a key of the file stands for.
+// flagOf returns the name of the flag that corresponds to a field of the file.
 func flagOf(f reflect.StructField) string {
 	if name := f.Tag.Get("flag"); name != "" {
 		return name
@@ -209,7 +209,7 @@ func flagOf(f reflect.StructField) string {
 	return strings.NewReplacer("_", "-", ".", "-").Replace(f.Tag.Get("yaml"))
 }
 
-// configKey returns the key that stands for a flag.
+// configKey returns the key that corresponds to a flag.
 func configKey(flag string) string {
 	for t, i := reflect.TypeFor[File](), 0; i < t.NumField(); i++ {
 		if f := t.Field(i); flagOf(f) == flag {

@@ -31,7 +31,7 @@ type Options struct {
 	Keep bool
 }
 
-// A demo is the Source, the mirror and the story told of them.
+// A demo is the Source, the mirror, and the steps that it has run with them.
 type demo struct {
 	o      *Options
 	io     term.IO
@@ -56,7 +56,7 @@ type demoStep struct {
 	Elapsed float64 `json:"elapsed_seconds"`
 }
 
-// Run tells the story.
+// Run runs the demo.
 func Run(ctx context.Context, o *Options, io term.IO) (err error) {
 	d := &demo{o: o, io: io}
 	room, err := os.MkdirTemp("", "lockstep-demo-")
@@ -102,14 +102,14 @@ func Run(ctx context.Context, o *Options, io term.IO) (err error) {
 	return errors.Join(err, <-calls, <-ended)
 }
 
-// say tells people, who do not want to hear it with --json.
+// say prints a line for people; with --json it prints nothing.
 func (d *demo) say(format string, args ...any) {
 	if !d.o.Out.JSON {
 		d.io.Printf(format, args...)
 	}
 }
 
-// serve starts the Source. The channel tells when it has ended.
+// serve starts the Source. The channel receives a value when it has ended.
 func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 // errUntrue reports that the demo's story did not come true.
 var errUntrue = errors.New("the demo failed: not all of it was true")
 
-// tell tells the story, up to the first thing that does not come true.
+// tell runs the steps of the demo in order, up to the first that fails.
 func (d *demo) tell(ctx context.Context) error {
 	start := time.Now()
 	want, err := regularFiles(d.files)
@@ -241,7 +241,8 @@ func (d *demo) check(step string, start time.Time, r destination.Report, created
 	return d.tick(step, start, difference == "", "%s", said)
 }
 
-// tick tells one step and whether it was true; if it was not, the story ends.
+// tick records and prints a step and whether it succeeded; if it did not, the
+// demo ends.
 func (d *demo) tick(step string, start time.Time, ok bool, format string, args ...any) error {
 	said := fmt.Sprintf(format, args...)
 	d.result.Steps = append(d.result.Steps, demoStep{Step: step, True: ok, Said: said, Elapsed: time.Since(start).Seconds()})

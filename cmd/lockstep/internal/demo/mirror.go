@@ -29,15 +29,15 @@ type demoMirror struct {
 	ended    chan error
 }
 
-// A demoPass is what a pass of the mirror came to.
+// A demoPass is the result of a pass of the mirror.
 type demoPass struct {
 	destination.Report
 	err error
 	at  time.Time
 }
 
-// openDemoMirror opens the mirror, and serves what the hub calls until ctx
-// ends. The channel tells when that is over.
+// openMirror opens the mirror, and serves the hub's requests to its callback
+// until ctx ends. The channel receives a value when the server has ended.
 func (d *demo) openMirror(ctx context.Context) (<-chan error, error) {
 	sel := mirror.Selection{Source: d.base, Dest: d.mirror}
 	network := network.Options{Proxy: network.NoProxy, Timeout: passLimit, Retries: 1}
@@ -77,7 +77,7 @@ func (m *demoMirror) follow(ctx context.Context) (err error) {
 		OnSync: func(r destination.Report, err error) {
 			select {
 			case m.passes <- demoPass{r, err, time.Now()}:
-			default: // nobody listens any more
+			default: // the demo has stopped reading
 			}
 		},
 	})
@@ -106,8 +106,8 @@ func (m *demoMirror) rest() error {
 // says that it failed: generous, for the machine may be busy.
 const passLimit = 30 * time.Second
 
-// await waits until so many changes are mirrored, and returns what the passes
-// until then came to, and when the last was over.
+// await waits until the given number of changes is mirrored, and returns the
+// totals of the passes until then, and when the last one ended.
 func (m *demoMirror) await(ctx context.Context, changes int64) (sum destination.Report, at time.Time, err error) {
 	limit := time.NewTimer(passLimit)
 	defer limit.Stop()
@@ -131,7 +131,7 @@ func (m *demoMirror) await(ctx context.Context, changes int64) (sum destination.
 	return sum, at, nil
 }
 
-// channel says how news come now, for people.
+// channel describes how notifications arrive now, for people.
 func (m *demoMirror) channel() (kind, hub string) {
 	s := m.follower.Status()
 	if len(s.Sets) == 0 {

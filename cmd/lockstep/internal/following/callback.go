@@ -66,11 +66,11 @@ func parseCallback(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// listenFor returns the address to listen at for what is sent to a callback,
-// if it can be told.
+// listenFor returns the address at which to listen for requests to a callback,
+// if the callback's URL determines it.
 func listenFor(u *url.URL) (string, error) {
 	switch host, port := u.Hostname(), u.Port(); {
-	case u.Scheme != "http": // whoever ends TLS for us passes on to another port
+	case u.Scheme != "http": // the proxy that terminates TLS forwards to another port
 	case port != "" && !listen.IsLoopback(host):
 		return net.JoinHostPort("", port), nil
 	case listen.IsLoopback(host):

@@ -66,7 +66,7 @@ func New(ctx context.Context, o Options, io term.IO) *Run {
 	}
 }
 
-// quietly is an io nobody hears.
+// quietly returns an IO that discards all output.
 func (f *Run) quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
 
 // Event is the callback of the Destination.
@@ -98,7 +98,7 @@ func (f *Run) run(ctx context.Context) error {
 	return f.follower.Run(ctx)
 }
 
-// Passed is told of each pass that did something or failed.
+// Passed records a pass that changed something or failed.
 func (f *Run) Passed(r destination.Report, err error) {
 	f.mu.Lock()
 	f.tally.Add(&r, err)
@@ -125,11 +125,11 @@ func (f *Run) Passed(r destination.Report, err error) {
 	}
 }
 
-// lookInterval is how often the Follower is asked how it goes, to tell people:
-// they do not notice such a delay.
+// lookInterval is how often the status of the Follower is read in order to
+// print changes: people do not notice such a delay.
 const lookInterval = 50 * time.Millisecond
 
-// watch tells how it goes until ctx ends.
+// watch prints changes of the Follower's status until ctx ends.
 func (f *Run) watch(ctx context.Context) error {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
@@ -170,7 +170,7 @@ func (f *Run) mayBeReady(s *destination.FollowStatus) bool {
 	return s.Synced || f.begun
 }
 
-// announce says what the first sync came to and how each set is followed, and
+// announce prints the result of the first sync, how each set is followed, and
 // that we are ready.
 func (f *Run) announce(s *destination.FollowStatus) error {
 	f.mu.Lock()
@@ -242,8 +242,8 @@ func (f *Run) how(s *destination.SetStatus) string {
 	return "asked for changes every " + term.Brief(f.o.Poll)
 }
 
-// tellChannels tells when a set is followed in another way than before. It is
-// called by watch alone, as is announce.
+// tellChannels reports when the channel by which a set is followed changes.
+// Only watch calls it, as it does announce.
 func (f *Run) tellChannels(s *destination.FollowStatus) {
 	for i := range s.Sets {
 		set := &s.Sets[i]
@@ -274,7 +274,8 @@ func (f *Run) notice(s *destination.FollowStatus) {
 	}
 }
 
-// tellHub tells once why no hub calls us, if one could.
+// tellHub reports, once for each reason, why a hub that could notify us does
+// not.
 func (f *Run) tellHub(s *destination.SetStatus) {
 	if s.HubError == f.spurned[s.URI] {
 		return
@@ -290,7 +291,7 @@ func (f *Run) tellHub(s *destination.SetStatus) {
 	f.io.Errorf("note: %s: %s\n", nameOf(s), text)
 }
 
-// tellRecovered tells when what failed has not failed again.
+// tellRecovered reports that all sets are in step again after failed attempts.
 func (f *Run) tellRecovered(s *destination.FollowStatus) {
 	if s.Error != "" {
 		return
@@ -310,7 +311,7 @@ func (f *Run) tellRecovered(s *destination.FollowStatus) {
 	}
 }
 
-// Conclude says what it all came to.
+// Conclude prints the totals of the run.
 func (f *Run) Conclude(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

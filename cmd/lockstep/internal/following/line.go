@@ -11,11 +11,11 @@ import (
 	"lockstep/destination"
 )
 
-// lineEvery is how often a line tells of passes at most: on a busy Source there
-// are many a second.
+// lineEvery is the shortest interval between lines about passes: a busy Source
+// causes many passes a second.
 const lineEvery = time.Second
 
-// A passLine gathers what the next line tells.
+// A passLine accumulates what the next line reports.
 type passLine struct {
 	at                        time.Time // of the last line
 	created, updated, deleted int64
@@ -25,7 +25,7 @@ type passLine struct {
 	sets                      map[string]bool
 }
 
-// tellPass tells of a pass, now or with the next line.
+// tellPass reports a pass, now or with the next line.
 func (f *Run) tellPass(r *destination.Report) {
 	if f.o.Out.Quiet || r.Created+r.Updated+r.Deleted+r.Failed+r.Refused == 0 {
 		return

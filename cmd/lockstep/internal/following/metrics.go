@@ -8,7 +8,7 @@ import (
 	"lockstep/destination"
 )
 
-// figures tells monitors all that is known of how it goes.
+// figures reports to monitors all that is known about the progress.
 func (f *Run) figures(s *admin.Figures) {
 	state := f.state()
 	tellFollow(s, &state)
@@ -16,8 +16,8 @@ func (f *Run) figures(s *admin.Figures) {
 	s.Counter("lockstep_destination_received_bytes_total", "Bytes that came over the network.", float64(f.client.Bytes()))
 }
 
-// tellFollow tells what all passes came to, how far the one under way is, and
-// how each set is followed.
+// tellFollow reports the totals of all passes, the progress of the current one,
+// and how each set is followed.
 func tellFollow(s *admin.Figures, state *followState) {
 	r := &state.Result
 	s.Gauge("lockstep_follow_ready", "Whether the first sync is done.", admin.Truth(state.Ready))
@@ -66,7 +66,7 @@ func setLabels(f *destination.FollowStatus) map[string]string {
 	return labels
 }
 
-// tellKept tells which versions the mirror keeps.
+// tellKept reports which versions the mirror keeps.
 func tellKept(s *admin.Figures, r *destination.Report) {
 	s.Gauge("lockstep_destination_versions", "Versions kept of what was replaced or removed.", float64(r.Kept.Versions))
 	s.Gauge("lockstep_destination_versions_bytes", "Their length, each by itself; what they take on disk is less.", float64(r.Kept.Bytes))
@@ -74,8 +74,8 @@ func tellKept(s *admin.Figures, r *destination.Report) {
 	s.Counter("lockstep_destination_versions_not_kept_total", "Versions that could not be kept: their files were damaged or gone.", float64(r.NotKept))
 }
 
-// tellBy tells by which ways contents came; those of the past are not for a
-// mirror that follows.
+// tellBy reports by which methods contents were obtained. It omits contents of
+// the past, which a mirror that follows never fetches.
 func tellBy(s *admin.Figures, by *destination.By) {
 	for _, way := range []struct {
 		name string
@@ -89,7 +89,7 @@ func tellBy(s *admin.Figures, by *destination.By) {
 	s.Counter("lockstep_destination_adopted_by_time_total", "Adopted files that no hash has verified: their length and time are those stated.", float64(by.AdoptedByTime))
 }
 
-// tellSet tells what all passes came to for a set.
+// tellSet reports the totals of all passes for a set.
 func tellSet(s *admin.Figures, name string, r *destination.SetReport) {
 	for _, outcome := range []struct {
 		name string
@@ -104,7 +104,8 @@ func tellSet(s *admin.Figures, name string, r *destination.SetReport) {
 	s.Counter("lockstep_destination_set_seconds_total", "Time spent in passes of a set.", r.Elapsed, "set", name)
 }
 
-// tellProgress tells how far the pass under way is, or how far the last came.
+// tellProgress reports the progress of the current pass, or how far the last
+// one got.
 func tellProgress(s *admin.Figures, name string, p *destination.Progress) {
 	for _, figure := range []struct {
 		name, help string
@@ -121,7 +122,8 @@ func tellProgress(s *admin.Figures, name string, p *destination.Progress) {
 	}
 }
 
-// tellFollowed tells how a set is followed, and how far we are.
+// tellFollowed reports how a set is followed, and up to which time it is in
+// step.
 func tellFollowed(s *admin.Figures, name string, set *destination.SetStatus) {
 	for _, channel := range []string{destination.ChannelHub, destination.ChannelEvents, destination.ChannelPoll} {
 		s.Gauge("lockstep_follow_channel", "The channel by which changes of a set arrive.", admin.Truth(set.Channel == channel), "set", name, "channel", channel)

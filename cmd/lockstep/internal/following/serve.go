@@ -16,7 +16,7 @@ import (
 	"lockstep/source"
 )
 
-// followStatusPath is where follow tells how it goes, below its pages.
+// followStatusPath is where follow serves its status, below its pages.
 const followStatusPath = "api/v1/follow"
 
 // about returns the pages of a process that follows.
@@ -43,7 +43,7 @@ func (f *Run) server(about *admin.Pages) *http.Server {
 // errFirstSync says why a follow is not ready.
 var errFirstSync = errors.New("the first sync is not done yet")
 
-// whyNotReady tells why the mirror is not in step for the first time yet.
+// whyNotReady returns why the mirror has not been in step once yet.
 func (f *Run) whyNotReady() error {
 	if !f.isReady() {
 		return errFirstSync
@@ -70,7 +70,7 @@ func (f *Run) serveStatus(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(f.state()) // who has gone need not know
+	_ = enc.Encode(f.state()) // a client that has disconnected needs no answer
 }
 
 // state returns how it goes; what it holds is the caller's.
@@ -83,8 +83,8 @@ func (f *Run) state() followState {
 	}
 }
 
-// result is what it all came to so far. f.mu is held; what it holds is the
-// caller's.
+// result returns the totals so far. f.mu is held; the result does not share
+// memory with f.
 func (f *Run) result(status *destination.FollowStatus, err error) followResult {
 	sum := f.tally.Copy()
 	sum.Source, sum.Destination = f.o.Source, f.o.Dest

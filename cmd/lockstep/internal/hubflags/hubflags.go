@@ -31,11 +31,12 @@ const (
 	Off      = "off"
 )
 
-// DefaultDelay is how long changes gather: too short for anybody to
-// notice, and what one program does at once is told at once.
+// DefaultDelay is how long changes are collected before they are published: too
+// short to be noticed, and long enough that the changes a program makes at once
+// are published at once.
 const DefaultDelay = 50 * time.Millisecond
 
-// Hubs say who is told of changes, and when.
+// Hubs are the hubs that are notified of changes, and the delay before that.
 type Hubs struct {
 	URLs         []string
 	hubTokenFile string
@@ -101,7 +102,7 @@ func (e *busyError) Unwrap() error { return e.RefusedError }
 // RetryAfter returns how long the hub asked to wait.
 func (e *busyError) RetryAfter() time.Duration { return e.RefusedError.RetryAfter }
 
-// Elsewhere returns the hubs that are told over the network.
+// Elsewhere returns the hubs that are notified over the network.
 func (o *Hubs) Elsewhere() []string {
 	var hubs []string
 	for _, h := range o.URLs {
@@ -112,7 +113,7 @@ func (o *Hubs) Elsewhere() []string {
 	return hubs
 }
 
-// settleTokens finds out which token belongs to which hub.
+// settleTokens assigns tokens to hubs.
 func (o *Hubs) settleTokens() error {
 	hubs := o.Elsewhere()
 	if o.hubTokenFile != "" {

@@ -63,7 +63,7 @@ func makeKey(path string) (key []byte, err error) {
 		return nil, err
 	}
 	switch err := os.Link(f.Name(), path); { // unlike Rename it replaces nothing
-	case errors.Is(err, fs.ErrExist): // somebody was quicker
+	case errors.Is(err, fs.ErrExist): // another process created it first
 		return readKey(path)
 	case err != nil:
 		if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) {

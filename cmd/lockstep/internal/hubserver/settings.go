@@ -35,7 +35,7 @@ type Settings struct {
 	caFile                           string
 
 	prefix string                 // of the flags
-	given  func(flag string) bool // whether somebody said so, or it is a default
+	given  func(flag string) bool // whether a flag was set, rather than left at its default
 }
 
 // Declare declares the flags, whose names begin with prefix.
@@ -72,8 +72,8 @@ func (s *Settings) Declare(all *pflag.FlagSet, prefix string) {
 	help.Grouped(all, help.HubGroup, func(fs *pflag.FlagSet) { fs.AddFlagSet(flags) })
 }
 
-// ForThisMachine are the settings of a hub that nobody has to configure, and
-// everybody on this machine may use.
+// ForThisMachine returns the settings of a hub that needs no configuration, and
+// that every program on this machine may use.
 func ForThisMachine() Settings {
 	var s Settings
 	s.Declare(pflag.NewFlagSet("", pflag.ContinueOnError), "")
@@ -84,8 +84,8 @@ func ForThisMachine() Settings {
 // defaultSignature is strong enough and understood by all (WS-X-03).
 const defaultSignature = "sha256"
 
-// Options returns the options of a hub at publicURL. What nobody said is left
-// to the hub, which fits it to what was said.
+// Options returns the options of a hub at publicURL. Options that were not set
+// are left to the hub, which derives them from those that were.
 func (s *Settings) Options(publicURL string) (o hub.Options, err error) {
 	o = hub.Options{PublicURL: publicURL, AllowPrivate: s.allowPrivate, PublishOpen: s.PublishOpen, PublishPrefixes: s.publishPrefixes, CheckTopics: s.checkTopics, Method: s.signature, UserAgent: "lockstep/" + release.Version()}
 	for _, d := range []struct {
@@ -94,7 +94,7 @@ func (s *Settings) Options(publicURL string) (o hub.Options, err error) {
 		to    *time.Duration
 		least time.Duration
 	}{
-		{"lease-min", s.leaseMin, &o.LeaseMin, time.Second}, // leases are told in whole seconds
+		{"lease-min", s.leaseMin, &o.LeaseMin, time.Second}, // leases are stated in whole seconds
 		{"lease-default", s.leaseDefault, &o.LeaseDefault, time.Second},
 		{"lease-max", s.leaseMax, &o.LeaseMax, time.Second},
 		{"retry-first", s.retryFirst, &o.RetryFirst, time.Millisecond},

@@ -124,7 +124,7 @@ func LoadKey(ctx context.Context, path string, store hub.Store, log *slog.Logger
 	return makeKey(path)
 }
 
-// warnOfKey tells of a key that others can read.
+// warnOfKey warns if other users can read the key.
 func warnOfKey(path string, log *slog.Logger) {
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		log.Warn("others can read the hub's key", slog.String("file", path), slog.String("mode", info.Mode().Perm().String()))

@@ -20,8 +20,8 @@ import (
 	"lockstep/source"
 )
 
-// ReadyPrefix begins the line that tells scripts that a Source serves, and
-// where.
+// ReadyPrefix begins the line that scripts wait for: it says that a Source is
+// being served, and at which URL.
 const ReadyPrefix = "ready: "
 
 // spareFiles are kept free beside the connections of a server: for one that waits for

@@ -117,8 +117,8 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 // for it.
 const probeTime = 30 * time.Second
 
-// probeBucket finds out whether a bucket can be reached and listed: not to find out
-// for each resource after it was fetched.
+// probeBucket checks that a bucket can be reached and listed, so that the
+// failure is not reported for each resource after it was fetched.
 func probeBucket(bucket *s3.Bucket) error {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
@@ -155,8 +155,8 @@ func checkStateOf(state, dest string) error {
 	return nil
 }
 
-// nameStateOf says whose the state in own is, whole or not at all: a kill must
-// leave no name that is nobody's.
+// nameStateOf records which mirror the state in own belongs to. It writes the
+// name atomically: a killed process must not leave part of a name.
 func nameStateOf(own, dest string) error {
 	path := filepath.Join(own, StateOf)
 	if _, err := os.Stat(path); err == nil {

@@ -26,8 +26,9 @@ type ExecHook struct {
 	out          io.Writer // for what the command says on stdout and stderr
 }
 
-// execPatience is how long a command that was told to end may take for it, and
-// how long its output is waited for when it has ended and left others behind.
+// execPatience is how long a command may take to end after it was asked to, and
+// how long its output is read after it has ended and left child processes
+// behind.
 const execPatience = 2 * time.Second
 
 // NewExecHook returns the hook for a command line, or nil for none.
@@ -84,7 +85,7 @@ func (h *ExecHook) run(ctx context.Context, changes []destination.Change) error 
 	defer ownGroup(cmd)()
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState != nil && cmd.ProcessState.Success() {
-		err = nil // it left somebody behind who holds its output
+		err = nil // a child process it left behind holds its output open
 	}
 	if err == nil {
 		return nil

@@ -19,7 +19,7 @@ func ownGroup(cmd *exec.Cmd) (end func()) {
 	}
 	return func() {
 		if told {
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nobody left is what is hoped for
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually no process is left to kill
 		}
 	}
 }

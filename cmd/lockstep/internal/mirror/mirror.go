@@ -31,8 +31,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Selection are the flags that say which resources of which Source a
-// mirror is made of, and where they go: sync and audit share them.
+// Selection holds the flags that select the Source, the resources and the
+// destination of a mirror; sync and audit share them.
 type Selection struct {
 	Source, Dest string // the arguments
 	State        string

@@ -55,7 +55,7 @@ func (o *Options) proxyOption(lookup func(string) (string, bool)) string {
 	return o.Proxy
 }
 
-// netrcDefault stands for the netrc file at its usual place.
+// netrcDefault is the value that means the netrc file at its usual path.
 const netrcDefault = "true"
 
 // A netrcValue is a flag that may be given with and without a value.

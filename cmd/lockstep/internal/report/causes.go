@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxCauses caps the groups that are kept: a Source that fails each resource
-	// in words of its own must not fill memory or the screen.
+	// maxCauses caps the groups that are kept: a Source that fails each
+	// resource with a different message must not fill memory or the screen.
 	maxCauses = 100
 	// maxCausesSaid caps the lines that are printed.
 	maxCausesSaid = 20

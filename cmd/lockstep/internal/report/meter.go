@@ -12,7 +12,7 @@ import (
 )
 
 // A Meter sums up the events of a Destination: as one line for people, and set
-// by set for whoever counts. The zero value is ready to use.
+// by set for programs. The zero value is ready to use.
 type Meter struct {
 	Fetched func() int64     // bytes off the network so far; nil: those that events report
 	clock   func() time.Time // nil: the real one
@@ -24,7 +24,7 @@ type Meter struct {
 	samples []sample   // of the set under way, over the last rateSpan
 }
 
-// A setMeter is how far one set is.
+// A setMeter is the progress of one set.
 type setMeter struct {
 	name    string
 	now     destination.Progress
@@ -69,7 +69,7 @@ func (m *Meter) Event(e destination.Event) {
 	}
 }
 
-// current is the set under way, which a run that tells of no sets has, too.
+// current returns the set in progress. A run that reports no sets has one, too.
 func (m *Meter) current(name string) *setMeter {
 	if len(m.sets) == 0 {
 		m.sets = append(m.sets, setMeter{name: name})
@@ -102,7 +102,7 @@ func (m *Meter) time() time.Time {
 	return time.Now()
 }
 
-// Line describes how far the run is, however long that gets.
+// Line describes the progress of the run, at any length.
 func (m *Meter) Line() string { return m.Fit(0) }
 
 // reading describes what is read before there is a plan, which of a long feed or
@@ -120,8 +120,8 @@ func (m *Meter) reading(columns int) string {
 	return text
 }
 
-// Fit describes how far the run is in so many columns; 0 is any number. What
-// matters least is left out first.
+// Fit describes the progress of the run in at most columns columns; 0 is any
+// number. What matters least is left out first.
 func (m *Meter) Fit(columns int) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

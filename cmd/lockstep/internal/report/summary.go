@@ -18,7 +18,7 @@ import (
 	"lockstep/discover"
 )
 
-// PrintSync prints what a run came to.
+// PrintSync prints the result of a run.
 func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destination.Destination, r *destination.Report, err error) error {
 	if out.JSON {
 		return printReport(context.WithoutCancel(ctx), io, d, r, err)
@@ -151,7 +151,7 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// presentState is the first line of what a run came to.
+// presentState prints the first line of the result of a run.
 func presentState(io term.IO, r *destination.Report, err error) {
 	state := "in step with"
 	switch {
@@ -207,8 +207,8 @@ func TallyText(created, updated, deleted, unchanged, failed, refused int64) stri
 	return text
 }
 
-// waysText says by which ways contents came, unless each was asked for alone,
-// which needs no words.
+// waysText lists the methods by which contents were obtained; it is empty if
+// each was requested separately.
 func waysText(by *destination.By) string {
 	var parts []string
 	adopted := "adopted from files that were here"
@@ -307,7 +307,7 @@ func ErrorText(err error) string {
 	return err.Error()
 }
 
-// pastState is the first line of what a run with --at came to.
+// pastState prints the first line of the result of a run with --at.
 func pastState(io term.IO, r *destination.Report, err error) {
 	head := ""
 	switch {

@@ -75,7 +75,7 @@ func addBy(a, b destination.By) destination.By {
 	}
 }
 
-// addSet adds what a pass came to for one set.
+// addSet adds the totals of a pass for one set.
 func addSet(sum *destination.Report, r *destination.SetReport) {
 	i := slices.IndexFunc(sum.BySet, func(s destination.SetReport) bool { return s.URI == r.URI })
 	if i < 0 {

@@ -17,10 +17,11 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A set is known to the catalog by the URI of its Capability List, and that
-// changes with the base URL. What a directory holds is then found out anew; what
-// applications have said, or went by in a stream, nobody would say again. So we
-// remember what each set was known by, and take over what it held.
+// The catalog identifies a set by the URI of its Capability List, which changes
+// with the base URL. A directory can be scanned again; what applications
+// reported, or what was read from a stream, would never be sent again. So we
+// record the URI of each set, and when it changes move the set's resources to
+// the new one.
 
 // setsFile is where that is remembered, in the state directory: a JSON object of
 // names of sets and URIs.

@@ -31,7 +31,7 @@ func openFeed(w *wayIn) (origin, error) {
 	return feedOrigin{feed}, nil
 }
 
-// A feedOrigin goes on with what it has when its feed has ended.
+// A feedOrigin keeps its resources when its feed has ended.
 type feedOrigin struct{ *intake.AtomPMH }
 
 // Scan implements [origin].

@@ -88,7 +88,8 @@ func (s *Site) openPages(ctx context.Context) error {
 	return nil
 }
 
-// ready tells why the site does not serve all it should yet.
+// ready returns why the site does not yet serve all it should, or nil if it
+// does.
 func (s *Site) ready() error {
 	if s.hub != nil {
 		return s.hub.CheckReady()

@@ -58,9 +58,10 @@ func (s *Site) keeping(cat catalog.Catalog, set *siteSet, c *config.Set) (catalo
 	return s.keeper.Catalog(cat, set.list, o), nil
 }
 
-// openBytes finds out how representations of the set are opened: by where they
-// come from if that has them, else by asking whoever serves them. The latter is
-// done for dumps and patches only, never because a client of ours likes it.
+// openBytes determines how representations of the set are opened: from the
+// set's origin if that has them, otherwise with requests to the server that
+// does. Such requests are made only to build dumps and patches, never because a
+// client of ours asks for a resource.
 func (s *Site) openBytes(set *siteSet, way *wayIn) error {
 	b, ok := set.origin.(bitstreams)
 	if way.Kind.Away && !way.config.OpensBytes() {

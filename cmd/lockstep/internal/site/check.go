@@ -16,8 +16,8 @@ import (
 	"lockstep/source"
 )
 
-// anyBase stands for the base URL of a Source that takes it from the port it will
-// listen at.
+// anyBase is a placeholder for the base URL of a Source whose base URL depends
+// on the port that it will listen at.
 const anyBase = "http://127.0.0.1/"
 
 // Check reports mistakes in the configuration, and files and directories that are

@@ -115,8 +115,8 @@ func (c *fileContents) Drop(ctx context.Context, _ string, uris []string) error 
 	return c.store.Remove(ctx, names...)
 }
 
-// Clear implements [intake.Contents]. What the set has lies among other files:
-// those are nobody's to remove at once.
+// Clear implements [intake.Contents]. It removes nothing: the files of the set
+// are stored among files that belong to others.
 func (c *fileContents) Clear(context.Context, string) error { return nil }
 
 // missing makes the error of a blob that is not there match fs.ErrNotExist.

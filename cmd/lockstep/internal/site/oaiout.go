@@ -37,7 +37,8 @@ func (o *OAIFlags) Declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.oaiTitle, "oai-name", "", "the `NAME` of the repository for harvesters (default the host of the base URL)")
 }
 
-// checkOAI refuses to answer where there is nobody to.
+// checkOAI rejects oai_pmh in commands that only write files, which cannot
+// answer OAI-PMH requests.
 func (o *Options) checkOAI() error {
 	for i := range o.Sets {
 		if c := &o.Sets[i]; c.OffersOAI() && !o.Content {

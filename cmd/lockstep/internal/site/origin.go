@@ -32,8 +32,8 @@ type origin interface {
 	// Scan brings the catalog in step with the place once.
 	Scan(ctx context.Context) (intake.Report, error)
 
-	// Watch does so until ctx ends, and tells of each scan that changed
-	// something.
+	// Watch does so until ctx ends, and calls onChange after each scan that
+	// changed something.
 	Watch(ctx context.Context, onChange func(intake.Report)) error
 }
 
@@ -44,7 +44,8 @@ type fileOpener interface {
 	// fs.ErrNotExist if that is none.
 	Open(rel string) (*os.File, fs.FileInfo, error)
 
-	// Mark tells the state of what Open opens from every other.
+	// Mark returns a string that identifies the current state of the file that
+	// Open opens: it changes whenever the file does.
 	Mark(rel string) (string, error)
 }
 
@@ -164,8 +165,8 @@ func openAPI(w *wayIn) (origin, error) {
 // apiDir is where the API is, below the base URL.
 const apiDir = "-/api/"
 
-// bitstreamClient returns a client for the resources of a set, which are
-// elsewhere, or nil if nobody is going to open them.
+// bitstreamClient returns a client for the resources of a set, which are on
+// other servers, or nil if nothing is going to open them.
 func (w *wayIn) bitstreamClient(home string) (*fetch.Client, error) {
 	if !w.config.OpensBytes() {
 		return nil, nil

@@ -40,7 +40,7 @@ func checkPlaces(o Options) error {
 		}
 		switch info, err := os.Stat(dir); {
 		case errors.Is(err, fs.ErrNotExist) && len(o.Sets) > 1:
-			// Scanning will tell; it need not keep the other sets from anything.
+			// The scan reports it, and the other sets are published.
 		case errors.Is(err, fs.ErrNotExist):
 			return term.Usagef("%s does not exist", dir)
 		case err != nil:

@@ -12,8 +12,8 @@ import (
 // rehashEvery is how often it is looked whether files are due.
 const rehashEvery = time.Minute
 
-// rehasher returns what reads the files of a set again; nil if nothing does. In a
-// bucket there is nothing to read: it proves what it stores by itself.
+// rehasher returns what reads the files of a set again; nil if nothing does. A
+// bucket needs no such reading: it verifies what it stores.
 func (s *Site) rehasher(set *siteSet, way *wayIn) *dir.Rehasher {
 	d, ok := set.origin.(*dir.Dir)
 	share := s.opts.Rehash

@@ -70,7 +70,7 @@ func (s *Site) tidyVersions(ctx context.Context) (dropped int64, err error) {
 		if slices.ContainsFunc(s.sets, func(set *siteSet) bool { return set.list == list }) {
 			continue
 		}
-		n, err := s.keeper.DropVersions(ctx, list) // of a set that is no more, whose documents nobody finds
+		n, err := s.keeper.DropVersions(ctx, list) // of a set that no longer exists, whose documents no client finds
 		if err == nil {
 			err = s.versions.mark(list, nil)
 		}

@@ -103,8 +103,8 @@ func (s *Site) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, catalog.C
 	return set, cat, s.openBytes(set, way)
 }
 
-// locate finds out what the URIs of the set begin with, and where that is below
-// the base URL, if it is.
+// locate determines the prefix of the set's URIs, and its path below the base
+// URL, if it is there.
 func (set *siteSet) locate(c *config.Set, baseURL string) (string, error) {
 	base := strings.TrimSuffix(baseURL, "/") + "/"
 	uri := base
@@ -123,8 +123,8 @@ func (set *siteSet) locate(c *config.Set, baseURL string) (string, error) {
 	return uri, nil
 }
 
-// Interval turns a time between scans as people write it, 0 for never, into
-// one as the ways in read it.
+// Interval converts a time between scans from the notation of flags, where 0
+// means never, to that of the intake package.
 func Interval(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1

@@ -48,7 +48,7 @@ type Site struct {
 	clients   []*fetch.Client
 	api       *api.API          // nil: no set is filled through it
 	apiPath   string            // where it is
-	bytes     *blob.Dir         // of past representations; nil if nobody needs them
+	bytes     *blob.Dir         // of past representations; nil if nothing needs them
 	keeper    *bitstream.Keeper // of those
 	versions  versionsKeeping
 	log       *slog.Logger
@@ -64,7 +64,7 @@ type Site struct {
 	upstreams sourcefigures.Origins
 }
 
-// Options says what a site is made of.
+// Options configure a site.
 type Options struct {
 	BaseURL      string
 	Sets         []config.Set // settled: what flags and defaults say is filled in
@@ -223,7 +223,8 @@ func (s *Site) open(rel string) (*os.File, fs.FileInfo, error) {
 	return nil, nil, fs.ErrNotExist
 }
 
-// mark tells the state of the file that open opens.
+// mark returns a string that identifies the current state of the file that open
+// opens.
 func (s *Site) mark(rel string) (string, error) {
 	for _, set := range s.sets {
 		files, ok := set.origin.(fileOpener)
@@ -240,7 +241,7 @@ func (s *Site) mark(rel string) (string, error) {
 	return "", fs.ErrNotExist
 }
 
-// A scanned is what the scan of a set came to.
+// A scanned is the result of scanning a set.
 type scanned struct {
 	set *siteSet
 	intake.Report
@@ -297,7 +298,7 @@ func (s *Site) publishBy(ctx context.Context, publish func(context.Context) (sou
 	return r, err
 }
 
-// A Publication is what publishOnce came to.
+// A Publication is the result of publishOnce.
 type Publication struct {
 	scans  []scanned
 	report source.Report

@@ -26,11 +26,11 @@ const (
 	dumpRetryMost  = time.Hour
 )
 
-// sweepEvery is how often it is looked for bytes that nobody needs any more.
+// sweepEvery is how often unused bytes are looked for.
 const sweepEvery = time.Hour
 
-// Dump brings the dumps in step once, and removes bytes that nobody needs any
-// more. Without dumps those that were published before are taken back.
+// Dump brings the dumps in step once, and removes bytes that nothing uses any
+// more. Without dumps it withdraws those that were published before.
 func (s *Site) Dump(ctx context.Context, p *Publication, n *sourcereport.Reporter) (err error) {
 	n.Dumping()
 	p.dumps, err = s.src.PublishDumps(ctx)
@@ -49,8 +49,8 @@ func (s *Site) sweep(ctx context.Context) error {
 	return err
 }
 
-// upkeep does in the background, until ctx ends, what takes its time: it builds
-// dumps as they fall due, and removes bytes that nobody needs any more.
+// upkeep does slow work in the background until ctx ends: it builds dumps as
+// they fall due, and removes bytes that nothing uses any more.
 func (s *Site) upkeep(ctx context.Context, n *sourcereport.Reporter) error {
 	check, retry := s.dumpCheck(), dumpRetryFirst
 	var swept time.Time

@@ -24,9 +24,9 @@ import (
 	"lockstep/vault"
 )
 
-// Where prior versions are, in the state directory: their bytes, and a file that
-// says which sets keep some, or did. Which versions there are stands in the
-// database, beside the catalog.
+// Where prior versions are stored, in the state directory: their bytes, and a
+// file that lists the sets that keep versions, or did. The database lists the
+// versions, next to the catalog.
 const (
 	versionsPlace = "versions"
 	versionsFile  = "versions.json"

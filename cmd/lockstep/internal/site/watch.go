@@ -18,7 +18,7 @@ import (
 // the bytes it took, for the list of changes is written from its beginning.
 const (
 	publishRate = 20e6        // bytes a second that publications write at most, ...
-	publishPace = time.Second // ... unless the rest would be longer than this, or nobody is told
+	publishPace = time.Second // ... unless the pause would be longer than this, or no client or hub is notified
 	publishFull = time.Second // from one publication of all there is to the next
 )
 
@@ -35,7 +35,7 @@ func (s *Site) watch(ctx context.Context, n *sourcereport.Reporter) error {
 	tell := func(intake.Report) {
 		select {
 		case changed <- struct{}{}:
-		default: // already told
+		default: // a notification is pending already
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -60,7 +60,8 @@ func (s *Site) watch(ctx context.Context, n *sourcereport.Reporter) error {
 const waitEvery = time.Minute
 
 // offerAgain compares all of a set, until ctx ends, when changes of it wait
-// because their versions could not be kept: nothing else may tell of them again.
+// because their versions could not be kept: no other event may report them
+// again.
 func (s *Site) offerAgain(ctx context.Context, tell func(intake.Report), n *sourcereport.Reporter) {
 	if s.keeper == nil {
 		return
@@ -84,8 +85,9 @@ func (s *Site) offerAgain(ctx context.Context, tell func(intake.Report), n *sour
 	}
 }
 
-// publishChanges publishes, at the agreed pace, whenever it is told of changes:
-// what is to be seen at once, and all the rest a moment later.
+// publishChanges publishes, with the pauses described above, whenever changed
+// receives a value: at once what clients are to see at once, and all the rest a
+// moment later.
 func (s *Site) publishChanges(ctx context.Context, changed <-chan struct{}, n *sourcereport.Reporter) error {
 	var rest, full time.Time // until when we rest; when all was published last
 	later := time.NewTimer(0)
@@ -122,13 +124,13 @@ func (s *Site) publishChanges(ctx context.Context, changed <-chan struct{}, n *s
 		}
 		rest = start.Add(restAfter(&r, time.Since(start)))
 		if unheard := start.Add(publishPace); !s.heard() && unheard.After(rest) {
-			rest = unheard // who asks now and then does not see the difference
+			rest = unheard // clients that poll now and then do not notice the difference
 		}
 	}
 }
 
-// heard reports whether somebody is told of changes as they are published: a hub
-// elsewhere, a subscriber of ours, a reader of events.
+// heard reports whether anyone is notified of changes as they are published: a
+// hub elsewhere, a subscriber of our own hub, or a client that reads events.
 func (s *Site) heard() bool {
 	if len(s.opts.Hubs.Elsewhere()) > 0 {
 		return true

@@ -21,12 +21,12 @@ type Tally struct {
 	sets         map[string]*setTally
 }
 
-// A setTally counts what becomes of a set.
+// A setTally counts the changes, notifications and file checks of a set.
 type setTally struct {
 	resources                int64
 	changes                  int64 // published
 	accepted, tried, refused int64 // notifications
-	gaps                     int64 // of them, those that could not tell all
+	gaps                     int64 // of them, those that could not list all changes
 	damaged                  int64 // files found damaged
 	rehashed                 int64 // files read again
 }
@@ -76,7 +76,7 @@ func (t *Tally) Damaged(set string) {
 	t.set(set).damaged++
 }
 
-// Notified counts an attempt to tell a hub.
+// Notified counts an attempt to notify a hub.
 func (t *Tally) Notified(n *source.Notification) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

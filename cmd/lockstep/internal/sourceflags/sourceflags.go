@@ -74,7 +74,7 @@ func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	o.Options.Declare(flags, "the sitemap's host, or that of the set's URIs")
 }
 
-// Watching reports whether the command goes on after the first publication.
+// Watching reports whether the command continues after the first publication.
 func (o *Source) Watching() bool { return o.watch && !o.noWatch }
 
 // Settle fills in what flags and environment leave open: from the
@@ -121,10 +121,10 @@ func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string)
 	return nil
 }
 
-// overruled tells which keys of a set are overruled by a flag or a variable.
+// overruled holds which keys of a set are overridden by a flag or a variable.
 type overruled struct{ hash, include, exclude, dump bool }
 
-// settleSets finds out which sets there are, and fills in what they leave open.
+// settleSets determines the sets, and fills in what they leave open.
 func (o *Source) settleSets(args []string, by overruled) error {
 	o.Sets = o.File.Sets
 	switch {

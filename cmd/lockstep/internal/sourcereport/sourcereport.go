@@ -13,12 +13,12 @@ import (
 	"lockstep/source"
 )
 
-// A Reporter tells people what becomes of the files of a site: progress while
-// a scan runs, files that cannot be published, changes as they are published.
+// A Reporter prints what happens to the files of a site: progress while a scan
+// runs, files that cannot be published, changes as they are published.
 type Reporter struct {
 	IO     term.IO
 	Quiet  bool
-	Beside bool // our documents stand beside the files, as they should: nothing to tell
+	Beside bool // our documents are stored next to the files, as they should be: nothing to report
 
 	OnPublished func(source.Report) // called after each publication; may be nil
 
@@ -28,7 +28,7 @@ type Reporter struct {
 	packing bool  // the scan is over, dumps are being built
 	adopted int64 // the scan is over, versions are being kept: so many
 	hubs    map[string]*hubNews
-	toldAt  time.Time        // when changes were last told of
+	toldAt  time.Time        // when changes were last reported
 	changes map[string]int64 // published since, by set
 }
 
@@ -145,10 +145,12 @@ func (n *Reporter) Published(r source.Report) {
 	}
 }
 
-// tellEvery is how often people are told of changes: they cannot read faster.
+// tellEvery is the shortest interval between reports of changes: people cannot
+// read faster.
 const tellEvery = time.Second
 
-// tell says what was published since it last did. n.mu must be held.
+// tell prints how many changes were published since its last call. n.mu must be
+// held.
 func (n *Reporter) tell(r source.Report, now time.Time) {
 	for _, set := range r.Sets {
 		changes := n.changes[set.Set]
@@ -164,7 +166,7 @@ func (n *Reporter) tell(r source.Report, now time.Time) {
 	}
 }
 
-// Remark says what else a publication came to, if anything.
+// Remark prints the notes, hints and warnings of a publication, if any.
 func (n *Reporter) Remark(r source.Report) {
 	for _, name := range r.Kept {
 		n.IO.Errorf("note: %s was not written by Lockstep and is left as it is\n", name)
@@ -194,7 +196,7 @@ func (n *Reporter) Adopting(resources int64) {
 	n.adopted = resources
 }
 
-// Dumped says what became of the dumps, if anything.
+// Dumped prints what was written to the dumps, if anything was.
 func (n *Reporter) Dumped(r source.DumpReport) {
 	if n.Quiet {
 		return
@@ -210,17 +212,18 @@ func (n *Reporter) Dumped(r source.DumpReport) {
 	}
 }
 
-// notifyWarnEvery is how often people are told that a hub does not take
-// notifications, while that goes on.
+// notifyWarnEvery is the interval between warnings that a hub does not accept
+// notifications, while that lasts.
 const notifyWarnEvery = time.Minute
 
-// A hubNews is what people have been told of a hub.
+// A hubNews holds what was last reported about a hub.
 type hubNews struct {
 	warned time.Time // zero: that all is well
 	lost   int64     // refused since
 }
 
-// Notified says what became of a notification, where that is news.
+// Notified reports the result of a notification where the state of the hub
+// changed.
 func (n *Reporter) Notified(t source.Notification) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,14 +10,15 @@ const (
 	lineInterval = 5 * time.Second        // few enough lines in a log file
 )
 
-// ShowProgress shows what describe says on stderr until the function it
-// returns is called: as a live bar on a terminal, as a line every few seconds
-// otherwise, not at all if quiet. Describe is called from another goroutine.
+// ShowProgress shows the result of describe on stderr until the caller calls
+// stop: as a live bar on a terminal, as a line every few seconds otherwise, not
+// at all if quiet. describe is called from another goroutine.
 func ShowProgress(io IO, quiet bool, describe func() string) (stop func()) {
 	return ShowFitting(io, quiet, func(int) string { return describe() })
 }
 
-// ShowFitting does so with what fits into so many columns; 0 is any number.
+// ShowFitting does so with a text that fits into the given number of columns; 0
+// is any number.
 func ShowFitting(io IO, quiet bool, describe func(columns int) string) (stop func()) {
 	if quiet {
 		return func() {}

@@ -84,7 +84,7 @@ func (s *screen) live() bool { return s.terminal != nil }
 
 const (
 	eraseLine = "\r\x1b[K"
-	fallback  = 80 // columns, when the terminal does not tell
+	fallback  = 80 // columns, when the terminal does not report its width
 )
 
 // Write writes whole lines above the bar.

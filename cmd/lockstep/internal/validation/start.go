@@ -40,7 +40,8 @@ func startsOf(ctx context.Context, client *fetch.Client, open opener.Func, addre
 		if home == nil || home.Scheme == "" || ctx.Err() != nil {
 			return nil, err
 		}
-		// What stands there may be too broken for others to find their way.
+		// The document at a well-known URI may be too broken for discovery to
+		// use.
 		for _, wellKnown := range discover.WellKnowns(home) {
 			if looksLikeXML(headOf(ctx, open, wellKnown)) {
 				return []start{{uri: wellKnown}}, nil
@@ -70,8 +71,9 @@ func startsOf(ctx context.Context, client *fetch.Client, open opener.Func, addre
 	return starts, nil
 }
 
-// headOf returns how what is at uri begins, in lower case and without bytes that
-// only say how characters are written; nothing, if it cannot be had.
+// headOf returns the first bytes of the document at uri, in lower case and
+// without bytes that only mark the character encoding; nil if the document is
+// unavailable.
 func headOf(ctx context.Context, open opener.Func, uri string) []byte {
 	a, err := open(ctx, opener.Request{URI: uri, Document: true})
 	if err != nil {

@@ -196,7 +196,7 @@ func validateDir(ctx context.Context, o *Options, vo validate.Options, dir strin
 		}
 	}
 	base = strings.TrimSuffix(base, "/")
-	vo.Settle = time.Nanosecond // files do not tell later what they do not tell now
+	vo.Settle = time.Nanosecond // files need no time to settle
 	return validate.Source(ctx, opener.Dir(base, dir), base+discover.WellKnown, vo)
 }
 
@@ -222,7 +222,7 @@ func validateFile(ctx context.Context, vo validate.Options, name string) (*findi
 	return validate.Document(ctx, r, filepath.ToSlash(name), vo)
 }
 
-// printValidation prints what all came to.
+// printValidation prints the result of a validation.
 func printValidation(io term.IO, out *term.Options, v *validation, err error) error {
 	if out.JSON {
 		v.Error = report.ErrorText(err)

@@ -81,8 +81,8 @@ type snippetView struct {
 	Gzip     bool
 	Sets     []snippetSet
 	Topics   []snippetTopic
-	Others   []string // sets whose resources this server does not serve, or that cannot be told by their path
-	hubs     []string // that are told of changes
+	Others   []string // sets whose resources this server does not serve, or that their paths cannot identify
+	hubs     []string // that are notified of changes
 }
 
 // A snippetSet is a set whose resources are those below a path.
@@ -228,7 +228,8 @@ func (s webServer) write(v *snippetView) (string, error) {
 	return strings.TrimSpace(b.String()) + "\n", nil
 }
 
-// cannotHold returns what of s a configuration cannot hold, for people, or "".
+// cannotHold describes what in s a server's configuration cannot express, or
+// returns "".
 func cannotHold(s string, not []string) string {
 	if strings.ContainsFunc(s, unicode.IsControl) {
 		return "a control character"
