@@ -16,16 +16,16 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Files that are there already
+// Files that exist already
 //
-// A directory that another program has filled, Python resync perhaps, wget or
-// rsync, holds much of what is to be in the mirror. Which of its files are
-// right is told by a hash, if the Source states one. If it does not, a file is
-// taken to be right that has the length and the modification time the Source
-// states: that is what resync compares, which sets the time of every file it
-// writes, in whole seconds.
+// A directory that another program has filled, such as Python resync, wget or
+// rsync, may contain much of what the mirror needs. A hash shows which of its
+// files are right, if the Source states one. If it does not, a file is accepted
+// that has the length and the modification time the Source states: that is what
+// resync compares, which sets the time of every file it writes, in whole
+// seconds.
 
-// errNoTelling says that nothing tells whether a file is right.
+// errNoTelling says that nothing shows whether a file is right.
 var errNoTelling = errors.New("the Source states neither a hash nor a length and time to verify it by")
 
 // filesOf yields where the file of uri may be that another program has
@@ -78,7 +78,7 @@ func lookAt(ctx context.Context, p *content.Hashers, s blob.Store, path string, 
 	return l, err
 }
 
-// resembles compares what can be told without reading.
+// resembles compares what can be compared without reading the file.
 func resembles(w *want, info *blob.Info) error {
 	switch {
 	case w.Length >= 0 && w.Length != info.Size:
@@ -152,7 +152,7 @@ type copied struct {
 // copyBatch is how many copies are committed together.
 const copyBatch = 64
 
-// A found file is what became of looking for one.
+// A foundFile is the result of looking for a file.
 type foundFile struct {
 	row   journal.Held
 	right bool
@@ -204,7 +204,7 @@ func (r *setRun) adopt(ctx context.Context, p *planner, paths *filename.Mapping)
 func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 	own, err := d.paths.Path(a.URI)
 	if err != nil {
-		return foundFile{}, nil // fetching it will tell
+		return foundFile{}, nil // fetching it reports the error
 	}
 	if !d.d.opts.Adopt {
 		return d.lookOwn(ctx, a, own)
@@ -297,7 +297,7 @@ func (d *adoption) countByTime(byTime bool) {
 	}
 }
 
-// take notes and tells that a file is ours.
+// take records and reports a file as part of the mirror.
 func (d *adoption) take(a *action, row *journal.Held) {
 	d.batch.Put = append(d.batch.Put, *row)
 	if !contains(a.held.Sets, d.set.Number) {
@@ -312,9 +312,9 @@ func (d *adoption) take(a *action, row *journal.Held) {
 	d.d.emit(c.event())
 }
 
-// copy copies a file that is right to the name it has here. The copy is
-// compared with what was read before: that file is not ours to trust. What
-// cannot be copied is fetched, which tells what is wrong.
+// copy copies a file that is right to its name in the mirror. It compares the
+// copy with what was read before: the original may be changed by others. What
+// cannot be copied is fetched, which reports the error.
 func (d *adoption) copy(ctx context.Context, a *action, f *foundFile) error {
 	store, h := d.d.store, &f.row
 	if _, err := store.Stat(ctx, h.Path); !errors.Is(err, blob.ErrNotExist) {
@@ -357,7 +357,7 @@ func (d *adoption) commit(ctx context.Context) error {
 	err := d.d.store.Commit(ctx, ws...)
 	var ce *blob.CommitError
 	if errors.As(err, &ce) && ce.Done < n && !isFatal(err) {
-		n, err = ce.Done, nil // fetching the others tells what is wrong
+		n, err = ce.Done, nil // fetching the others reports the error
 	}
 	if err != nil {
 		return fmt.Errorf("store what is taken over%s: %w", d.d.inDest(), err)

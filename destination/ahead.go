@@ -28,8 +28,8 @@ const (
 	maxTrustedSkew = 10 * time.Second
 )
 
-// wasAhead reports whether the set was read up to a time that had not come, as far
-// as the clock of this machine tells.
+// wasAhead reports whether the set was read up to a time in the future, by the
+// clock of this machine.
 func (st *setState) wasAhead(now time.Time) bool {
 	limit := now.Add(maxClockSkew)
 	return st.Ahead || st.Watermark.After(limit) || st.SeenTime.After(limit) || st.ListAt.After(limit)

@@ -22,7 +22,7 @@ type Change struct {
 	Type     string              // media type, as the Source states it; may be empty
 	Hashes   resourcesync.Hashes // of the file
 	Lastmod  time.Time           // as the Source states it; zero if it does not
-	Datetime time.Time           // of the change at the Source; zero if nobody told of one
+	Datetime time.Time           // of the change at the Source; zero if it is not stated
 }
 
 // A changeLine is a Change or another event as JSON.
@@ -94,13 +94,13 @@ func (p *applier) change(a *action, h *journal.Held) Change {
 	return c
 }
 
-// event is what OnEvent is told of a change.
+// event returns what OnEvent receives for a change.
 func (c *Change) event() Event {
 	return Event{Kind: EventApplied, Set: c.Set, URI: c.URI, Change: c.Kind, Path: c.Path, Length: c.Length, Type: c.Type,
 		Hashes: c.Hashes, Datetime: c.Datetime, Lastmod: c.Lastmod}
 }
 
-// errStopped ends a run whose changes nobody wants any more.
+// errStopped ends a run whose caller has stopped reading the changes.
 var errStopped = errors.New("stopped")
 
 // Changes is [Destination.Sync] as a loop over what it does. Each change is

@@ -32,7 +32,7 @@ type applier struct {
 	report   *Report
 	fetch    *fetcher
 	ways     *ways
-	versions *lost // not nil: these are versions other than the last, which do no harm if they cannot be had
+	versions *lost // not nil: these are versions other than the last, which may be missing without harm
 	counts   counts
 	out      *outbox
 	keep     *keeper
@@ -42,7 +42,7 @@ type applier struct {
 	progress Progress
 	lastTick time.Time
 	passing  map[int]int64    // counts by set what failed and is tried again at the end of the run; nil: nothing is
-	stale    map[string]error // failures that reading the description again may mend; told if it does not
+	stale    map[string]error // failures that may succeed after reading the description again; reported if they do not
 	results  results          // of each resource; nil: they are not wanted
 
 	batch   []outcome
@@ -52,7 +52,7 @@ type applier struct {
 	many    atomic.Bool   // the batch is one for which the store need not have its files open
 	pending journal.Batch // to be recorded with the next transaction
 	intent  bool          // the Journal holds an intent
-	broken  bool          // the intent must stay: nobody knows what became of the batch
+	broken  bool          // the intent must be kept: it is unknown which part of the batch was committed
 	later   []action      // wait for deletions: something is in their way that may go, or there is no room
 	crowd   bool          // more had to wait than are remembered
 	places  bool          // the Journal holds the description of a change of places that is done
@@ -177,7 +177,7 @@ func (p *applier) handFetch(ctx context.Context, a *action, work *dispatch.Dispa
 		return nil
 	}
 	packed := p.ways.packages != nil && a.Member.Package > 0
-	if a.from == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patchesFirst(a, packed)) == 0 { // else nobody has it, or nothing is cheaper
+	if a.from == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patchesFirst(a, packed)) == 0 { // otherwise no package or patch has it, or none is cheaper
 		if p.fetch.past != nil && a.Member.Package > 0 && p.fetch.keeps(ctx, a) {
 			work.Put(ctx, a.URI, a, !p.last) // it is here
 			return nil
@@ -220,10 +220,10 @@ func (p *applier) known(a *action) outcome {
 	return outcome{action: a, held: h, same: true}
 }
 
-// collect gathers outcomes into shipments, of which one at a time is on its way to
-// the disk while the next gathers. It takes outcomes until there are no more,
-// whatever happens, so that nobody waits for it in vain; what is finished is
-// recorded even when we are interrupted.
+// collect gathers outcomes into shipments, of which one at a time is on its way
+// to the disk while the next gathers. It reads outcomes until there are no
+// more, whatever happens, so that no sender blocks forever; it records what is
+// finished even when we are interrupted.
 func (p *applier) collect(ctx context.Context, stop context.CancelFunc, done <-chan outcome) error {
 	grace, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -397,7 +397,7 @@ func (p *applier) failed(a *action, o outcome) {
 	p.fail(a, o.err)
 }
 
-// fail books a failure and tells of it.
+// fail records a failure and reports it.
 func (p *applier) fail(a *action, err error) {
 	p.book(a, err)
 	p.progress.Failed++
@@ -441,7 +441,7 @@ func (p *applier) disproved(a *action, err error) {
 	}
 }
 
-// missed books that content of the past could not be had.
+// missed records that content of the past is unavailable.
 func (p *applier) missed(a *action, err error) {
 	if p.fetch.past != nil {
 		p.report.miss(a.URI, err.Error())
@@ -475,7 +475,8 @@ func (p *applier) owe(a *action, err error) {
 	w.passing, w.notBefore = p.triesAgain(err), notBeforeOf(err)
 	p.pending.Owe = append(p.pending.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: err.Error()})
 	if a.gone && a.isHeld() && len(a.held.Hashes) > 0 {
-		// What is owed may be of another time: nobody must take the row for a file.
+		// The pending entry may be of another time: the row must not be taken
+		// for that of a file.
 		h := a.held
 		h.Hashes, h.ETag, h.Modified = nil, "", ""
 		p.pending.Put = append(p.pending.Put, h)
@@ -492,7 +493,7 @@ func (p *applier) warn(uri, text string) {
 	p.d.emit(Event{Kind: EventWarning, Set: p.set.Name, URI: uri, Err: errors.New(text)})
 }
 
-// applied tells of a change that is on disk.
+// applied reports a change that is on disk.
 func (p *applier) applied(a *action, h *journal.Held) {
 	c := p.change(a, h)
 	p.results.note(a, resultOf(a))
@@ -501,10 +502,10 @@ func (p *applier) applied(a *action, h *journal.Held) {
 	p.d.emit(c.event())
 }
 
-// tickEvery is how often progress is told.
+// tickEvery is the shortest interval between progress events.
 const tickEvery = 100 * time.Millisecond
 
-// step tells of progress, now and then.
+// step reports progress, at most every tickEvery.
 func (p *applier) step(_ *action, bytes int64) {
 	p.progress.Done++
 	p.progress.Bytes += bytes

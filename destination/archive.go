@@ -28,14 +28,14 @@ type archived struct {
 	approx  bool                    // its times are guessed from when it was written (RA-VER-02)
 
 	at, completed resourcesync.Datetime // of a snapshot
-	from, until   resourcesync.Datetime // of changes; without until it may grow, or nobody said
+	from, until   resourcesync.Datetime // of changes; without until it may grow, or its end is not stated
 
 	lastmod resourcesync.Datetime // of the document (RA-DOC-06)
 	place   int                   // among those read
 	dated   bool                  // its own root was asked
 }
 
-// changes reports whether a tells of changes, not of a state.
+// changes reports whether a lists changes, not a state.
 func (a *archived) changes() bool { return a.kind.Changes() }
 
 // undated reports whether it is not known of which time a is. An end without a
@@ -294,7 +294,7 @@ func (a *archiveReading) list(doc *discover.Document, kind resourcesync.Capabili
 	return below, nil
 }
 
-// leaveOut tells of a document of the past that cannot be read: the others are
+// leaveOut warns of a document of the past that cannot be read: the others are
 // of use without it (RA-DST-08).
 func (a *archiveReading) leaveOut(ctx context.Context, uri string, err error) error {
 	switch {

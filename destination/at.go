@@ -18,10 +18,10 @@ type pastRun struct {
 	only bool         // from is all there is to ask
 }
 
-// SyncPast makes of the mirror what another one, or the mirror itself, was at an
-// instant of that one's own clock, as far as it kept versions since. Nobody
-// else is asked. Report and errors are those of [Destination.Sync] with
-// [Options.At].
+// SyncPast brings the mirror to the state that another mirror, or the mirror
+// itself, had at an instant of that one's own clock, as far back as it kept
+// versions. It sends no requests to any Source. Report and errors are those of
+// [Destination.Sync] with [Options.At].
 func (d *Destination) SyncPast(ctx context.Context, from *Destination, at time.Time) (Report, error) {
 	s := &session{d: d, past: &pastRun{at: at, from: from, only: true}}
 	return s.whole(from.opts.Dest, d.deliverer(), func() error { return s.runPast(ctx) })
@@ -39,9 +39,10 @@ func (s *session) runPast(ctx context.Context) error {
 	return s.runSets(ctx, sets)
 }
 
-// aloneWith returns the states of the sets of a mirror whose Source, at address,
-// could not be found for err: its own history may tell what it was. It returns
-// nil where there is no such history, or something else is amiss.
+// aloneWith returns the states of the sets of a mirror whose Source, at
+// address, could not be found because of err: the mirror's own history may have
+// its past state. It returns nil if there is no such history, or if err has
+// another cause.
 func (s *session) aloneWith(ctx context.Context, address string, err error) ([]*setState, error) {
 	var unknown *SetError
 	if s.past == nil || ctx.Err() != nil || errors.Is(err, ErrRefused) || errors.As(err, &unknown) {
@@ -106,8 +107,8 @@ func (s *session) pastError(err error, sets int) error {
 	return &PastError{At: s.past.at, AsOf: s.report.AsOf, Missing: s.report.Failed + s.report.Refused, Untold: s.untold}
 }
 
-// tellUntold tells that nobody can tell what one of several sets was; of the
-// only one, the error of the run does.
+// tellUntold reports that the past state of one of several sets is unknown; if
+// there is only one set, the error of the run says so.
 func (s *session) tellUntold(set *setState, err error, sets int) {
 	none, ok := errors.AsType[*NoPastError](err)
 	switch {
@@ -119,11 +120,11 @@ func (s *session) tellUntold(set *setState, err error, sets int) {
 	}
 }
 
-// A NoPastError reports an instant of which nobody can tell what a set was.
+// A NoPastError reports an instant at which the state of a set is unknown.
 type NoPastError struct {
 	Set      string
 	At       time.Time
-	Earliest time.Time // of which it can be told; zero: of none
+	Earliest time.Time // earliest instant with a known state; zero: there is none
 	Err      error     // why what is listed is of no use; may be nil
 }
 
@@ -144,9 +145,9 @@ func (e *NoPastError) Unwrap() error { return e.Err }
 // Is makes a NoPastError an [ErrIncomplete].
 func (e *NoPastError) Is(target error) bool { return target == ErrIncomplete }
 
-// A PastError reports a mirror that is not all of what it was to be: it is as of
-// another instant, contents of that time could not be had, or of some sets
-// nobody can tell what they were. The Report names them.
+// A PastError reports a mirror that does not have all of the requested past
+// state: it is as of another instant, contents of that time were unavailable,
+// or the state of some sets is unknown. The Report names them.
 type PastError struct {
 	At, AsOf time.Time // asked for, and come to
 	Missing  int64     // resources

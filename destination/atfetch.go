@@ -38,7 +38,7 @@ func (p *planner) becomePast(a *action) {
 	}
 	a.rehash = false
 	if a.conditional && a.Length >= 0 && a.Length == a.held.Length && sameLastmod(a.held.Lastmod, a.Lastmod) {
-		a.verb, a.conditional = verbNone, false // RA-DST-06: there is nothing better to tell by
+		a.verb, a.conditional = verbNone, false // RA-DST-06: there is nothing better to compare
 		if !contains(a.held.Sets, p.set) {
 			a.verb = verbTouch
 		}
@@ -93,8 +93,8 @@ func (t *transfer) fromKept(ctx context.Context) (outcome, bool) {
 	return outcome{}, false
 }
 
-// miss notes why content of the past could not be had one way, from uri if that
-// is an address; what stands in the message anyway is left out.
+// miss records why one method did not return content of the past, from uri if
+// that is an address; it leaves out what the message contains anyway.
 func (t *transfer) miss(where, uri string, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoPast) || len(t.missed) == mostMissed {
 		return
@@ -106,10 +106,10 @@ func (t *transfer) miss(where, uri string, err error) {
 	t.missed = append(t.missed, where+": "+text)
 }
 
-// mostMissed is how many ways that were tried in vain a message tells of.
+// mostMissed is how many failed methods a message lists.
 const mostMissed = 8
 
-// A pastWay is an address at which content of the past may be had.
+// A pastWay is an address at which content of the past may be available.
 type pastWay struct {
 	uri    string
 	at     time.Time // to be negotiated for; zero: it is not
@@ -163,7 +163,8 @@ func (t *transfer) ofThePast(ctx context.Context) outcome {
 	return outcome{err: t.unavailable(), stale: t.lookOn}
 }
 
-// unavailable says why the content cannot be had (ME-RS-08).
+// unavailable returns an error that says why the content is unavailable
+// (ME-RS-08).
 func (t *transfer) unavailable() error {
 	when := ""
 	if at := t.eventOf(); !at.IsZero() {
@@ -187,7 +188,7 @@ func (t *transfer) eventOf() time.Time {
 	return t.a.Lastmod.Time()
 }
 
-// pastWays returns where the content may be had, best first.
+// pastWays returns where the content may be available, best first.
 func (t *transfer) pastWays() []pastWay {
 	var named, gates []pastWay
 	var left = map[string]int{relMemento: maxGates, relTimeGate: maxGates}
@@ -206,8 +207,8 @@ func (t *transfer) pastWays() []pastWay {
 	return append(append(named, gates...), own)
 }
 
-// mayAsk reports whether a version may be asked for at uri: of hosts the Source
-// may name, and of others where the hash tells that it is right.
+// mayAsk reports whether a version may be requested at uri: from hosts that the
+// Source may name, and from others if a hash can verify the content.
 func (t *transfer) mayAsk(uri string) bool {
 	u, err := url.Parse(uri)
 	if err != nil || u.Host == "" || !t.d.mirrors.usable(u.Host) {
@@ -270,9 +271,9 @@ func (t *transfer) noteHost(w *pastWay, err error) {
 	t.d.mirrors.note(u.Host, err)
 }
 
-// fitsTime checks that an answer is of the version that is wanted, where no
-// hash tells: it became what it is when that version did, or since, but not
-// after the instant asked for.
+// fitsTime checks that an answer is of the requested version, where there is no
+// hash to verify it by: its time must not be before that version, nor after the
+// instant asked for.
 func (t *transfer) fitsTime(resp *fetch.Response) error {
 	header := resp.Header.Get("Memento-Datetime")
 	if header == "" {
@@ -295,9 +296,9 @@ func (t *transfer) fitsTime(resp *fetch.Response) error {
 // errNoVersionThere reports an answer that does not say of when it is.
 var errNoVersionThere = errors.New("it does not say of when it is")
 
-// waysNamed returns the ways that an answer of the resource itself tells of, also
-// if it was that there is none: TimeGates (ME-LK-02, ME-LK-07), and itself, for
-// other instants, where it is one; and the TimeMaps it names.
+// waysNamed returns the addresses that an answer of the resource itself names,
+// even if the answer was an error: TimeGates (ME-LK-02, ME-LK-07); the resource
+// itself, for other instants, if it is a TimeGate; and the TimeMaps it names.
 func (t *transfer) waysNamed(own *pastWay, err error, tried map[string]bool) (ways []pastWay, maps []string) {
 	header := t.header
 	if status, ok := errors.AsType[*fetch.StatusError](err); ok {
@@ -336,8 +337,8 @@ func negotiates(header http.Header) bool {
 // of one resource are asked: a Source may name any number (ME-RS-01).
 const maxGates = 3
 
-// elsewhere returns mirrors of the resource, where a hash tells whether what
-// they have is what it was.
+// elsewhere returns mirrors of the resource, if a hash can verify that their
+// content is that of the requested version.
 func (t *transfer) elsewhere() []location {
 	if !canTell(t.a.Hashes) {
 		return nil

@@ -118,7 +118,7 @@ func (r *setRun) hintsOf(ctx context.Context, d *archived, manifest resourcesync
 			continue
 		}
 		if ref := r.reader.refOf(e); ref.refused == "" {
-			ref.origin = true // nothing else tells of that time
+			ref.origin = true // nothing else describes that time
 			refs = append(refs, ref)
 			*left--
 		}

@@ -16,7 +16,7 @@ import (
 type state struct {
 	asOf      time.Time             // the instant it is of
 	at        resourcesync.Datetime // of the list it is made from; zero: of none
-	watermark time.Time             // all changes before are in it, by the Source's documents; zero: nobody knows
+	watermark time.Time             // all changes before are in it, by the Source's documents; zero: unknown
 	via       string
 	why       string     // it is not of the instant asked for; empty: it is
 	dumps     []archived // where contents of that time may be
@@ -68,8 +68,8 @@ func (r *setRun) travel(ctx context.Context) error {
 	return err
 }
 
-// becomeState carries out what is staged of a state. It reports whether what
-// could not be had may be in packages that were not looked at.
+// becomeState applies a staged state. It reports whether unavailable contents
+// may be in packages that were not searched.
 func (r *setRun) becomeState(ctx context.Context, st *state) (again bool, err error) {
 	return r.carryOut(ctx, work{
 		mode: ModeBaseline, via: st.via, complete: true, files: true, prune: true, past: st,
@@ -102,9 +102,9 @@ func (r *setRun) forgetPushed(docs map[string][]byte) {
 	maps.Copy(docs, p.save(r.set.Number))
 }
 
-// ownState stages what the set was by the history of the mirror itself, or of
-// the one that is the Source. It returns nil where that does not tell, and notes
-// in none from when on it does.
+// ownState stages the past state of the set from the history of the mirror
+// itself, or of the mirror that is the Source. It returns nil if the history
+// does not cover the instant, and records in none when the history begins.
 func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error) {
 	number := r.set.Number
 	if r.past.only {
@@ -220,8 +220,8 @@ type unreadError struct{ error }
 
 func (e *unreadError) Unwrap() error { return e.error }
 
-// stageFrom stages a list and the changes from there to an instant. Where they
-// cannot be told without a gap the state is that of the list, and says why.
+// stageFrom stages a list and the changes from there to an instant. If the
+// changes have a gap, the state is that of the list, and says why.
 func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived, at resourcesync.Datetime) (*state, error) {
 	snap, err := r.stageList(ctx, b)
 	if err != nil {
@@ -267,9 +267,9 @@ func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived,
 	return st, nil
 }
 
-// sureUntil is the instant up to which nothing can be missing of what is known
-// as of at: what a document that still grows is going to tell may have happened
-// before that. It is never taken from a clock here (RS-DST-27).
+// sureUntil returns the instant up to which a state as of at is certainly
+// complete: a document that is still growing may yet list changes that happened
+// before at. It never reads the clock of this machine (RS-DST-27).
 func sureUntil(docs []archived, base resourcesync.Datetime, c *chain, at time.Time) time.Time {
 	w := maxOf(stateTime(base), stateTime(c.newest))
 	for i := range docs {

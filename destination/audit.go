@@ -27,22 +27,22 @@ type AuditOptions struct {
 	Fix bool
 }
 
-// Audit compares the mirror with what the Source at address says of itself:
-// its Resource List and all changes since, last change first (RS-DST-41):
-// coverage, what is missing or too much, and accuracy, by hash, length and
-// last modification (RS-DST-40).
+// Audit compares the mirror with what the Source at address states: its
+// Resource List and all changes since, last change first (RS-DST-41): coverage,
+// which resources are missing or extra, and accuracy, by hash, length and last
+// modification (RS-DST-40).
 //
-// The mirror is in sync when nothing is missing, stale, corrupt or extra.
-// Files in it that we did not make are told apart, as foreign: they are
-// nobody's copy, and do not put it out of step. So are resources of which the
-// Source states nothing to compare with.
+// The mirror is in sync when nothing is missing, stale, corrupt or extra. Files
+// in it that we did not write are reported separately, as foreign: they are not
+// copies of a resource, and do not put the mirror out of step. Neither do
+// resources for which the Source states nothing to compare with.
 //
 // A directory that was never synced has nothing to compare with but its
 // content: then each file that a resource would have is read and compared.
 //
-// Findings are handed to Options.OnEvent, in the order of the resources. The
+// Findings are passed to Options.OnEvent, in the order of the resources. The
 // error is an [ErrIncomplete] if documents could not be read or, with Fix, not
-// all could be mended, and an [ErrRefused] if mending was refused.
+// everything could be repaired, and an [ErrRefused] if the repair was refused.
 func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions) (AuditReport, error) {
 	start, requests := time.Now(), d.client.Requests()
 	look := d.opts
@@ -89,7 +89,7 @@ type auditor struct {
 	known   map[string]int          // numbers of the sets the Journal knows
 	halfway map[string]journal.Held // what a killed run left between files and Journal, by URI
 	numbers map[int]bool            // of the sets that are audited
-	orphans int64                   // damaged, and nobody to mend them by
+	orphans int64                   // damaged, in sets that no Source describes any more
 	named   bool                    // the names of all files that are held are noted
 	total   int64                   // resources to be looked at, as far as it is known
 	done    int64
@@ -237,8 +237,8 @@ func (a *auditor) excusedOf(ctx context.Context, n int) (map[string]bool, error)
 	return excused, nil
 }
 
-// expected stages what the set should be: for a set without a Resource List,
-// what its changes tell.
+// expected stages what the set should contain: for a set without a Resource
+// List, the result of its changes.
 func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
 	if r.set.foreign != nil {
 		return r.expectedHarvest(ctx)
@@ -284,14 +284,14 @@ func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
 	return snap, nil
 }
 
-// find books a finding and tells of it.
+// find counts and reports a finding.
 func (a *auditor) find(f *Finding) {
 	f.printable()
 	a.out.count(f)
 	a.d.emit(Event{Kind: EventFinding, Set: f.Set, URI: f.URI, Path: f.Path, Finding: *f})
 }
 
-// step tells of progress, now and then.
+// step reports progress, at intervals.
 func (a *auditor) step(set *setState) {
 	a.done++
 	if a.d.opts.OnEvent == nil || a.done%64 != 0 || time.Since(a.told) < tickEvery {

@@ -34,7 +34,7 @@ func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 		return verdict{}, nil
 	case act.verb == verbFetch && !act.conditional && !act.ownFetched():
 		if len(act.held.Hashes) == 0 && s.seen(act) {
-			return verdict{}, nil // it was noted just now, or told of
+			return verdict{}, nil // it was marked just now, or reported
 		}
 		return s.stale(ctx, act)
 	case s.seen(act):
@@ -214,7 +214,8 @@ func (s *setAudit) open(ctx context.Context, h *journal.Held, must bool) (blob.R
 }
 
 // touched reports whether a file has another modification time, or entity tag,
-// than was recorded, so that only its content can tell whether it is the right one.
+// than was recorded, so that its content must be read to know whether it is the
+// right one.
 func touched(h *journal.Held, info *blob.Info) bool {
 	switch {
 	case info.Version != "":
@@ -225,7 +226,7 @@ func touched(h *journal.Held, info *blob.Info) bool {
 	return !h.Lastmod.IsZero() && !info.ModTime.Truncate(time.Microsecond).Equal(h.Lastmod)
 }
 
-// isShortage reports whether err tells of this process, not of a file.
+// isShortage reports whether err is due to this process, not to a file.
 func isShortage(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }

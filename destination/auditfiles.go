@@ -9,9 +9,9 @@ import (
 	"lockstep/internal/extsort"
 )
 
-// foreign finds the files that are nobody's: those under whose names nothing
-// is held. The names we gave are sorted like everything else that is long, and
-// walked beside the files.
+// foreign finds the files that do not belong to the mirror: those whose names
+// no resource has. The names we assigned are sorted externally, since there may
+// be many, and compared in one pass with the files.
 func (a *auditor) foreign(ctx context.Context, names *extsort.Sorter) error {
 	if a.d.isForgetful() {
 		return nil

@@ -40,7 +40,7 @@ func (a *auditor) mayFix(sets []*setState) error {
 // note prepares the mending of a damaged file.
 func (s *setAudit) note(ctx context.Context, act *action, f *Finding) error {
 	w := act.asStated()
-	if w.class == 0 { // nobody says what it should be but the Journal
+	if w.class == 0 { // only the Journal says what it should be
 		h := &act.held
 		w = want{URI: h.URI, Length: h.Length, Hashes: h.Hashes}
 	}
@@ -55,9 +55,9 @@ func (s *setAudit) note(ctx context.Context, act *action, f *Finding) error {
 	return s.mark(ctx, false)
 }
 
-// doubt makes the row of a damaged file one that has to be fetched. Something in
-// its place that is nobody's file gives way, if that destroys nothing. If it
-// does not, the resource is no longer held, and gets another file beside it.
+// doubt marks the row of a damaged file as one that has to be fetched.
+// Something else at its path is moved away, if that destroys nothing. Otherwise
+// the resource is no longer held, and gets another file next to it.
 func (s *setAudit) doubt(ctx context.Context, h journal.Held, f *Finding) error {
 	if c, ok := s.d.store.(blob.Clearer); ok {
 		moved, err := c.Clear(ctx, h.Path)
@@ -84,8 +84,8 @@ func (s *setAudit) doubt(ctx context.Context, h journal.Held, f *Finding) error 
 	return nil
 }
 
-// blocked reports whether something other than a file stands at path, or
-// something other than a directory on the way to it.
+// blocked reports whether path is something other than a file, or is below
+// something other than a directory.
 func (d *Destination) blocked(ctx context.Context, path string) (bool, error) {
 	_, err := d.store.Stat(ctx, path)
 	switch {
@@ -94,7 +94,7 @@ func (d *Destination) blocked(ctx context.Context, path string) (bool, error) {
 	case errors.Is(err, blob.ErrDirectory), errors.Is(err, blob.ErrForeign):
 		return true, nil
 	case !errors.Is(err, blob.ErrNotExist):
-		return false, nil // it is there, or fetching it will tell
+		return false, nil // it exists, or fetching it reports the error
 	}
 	for dir := range reserve.Parents(path) {
 		if _, err := d.store.Stat(ctx, dir); err == nil || errors.Is(err, blob.ErrForeign) {

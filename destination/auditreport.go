@@ -12,8 +12,8 @@ import (
 type FindingKind string
 
 // The kinds of findings. Foreign and Unverifiable do not put the mirror out of
-// step: a file we did not make is nobody's copy, and where the Source states
-// nothing there is nothing to differ from.
+// step: a file we did not write is not a copy of a resource, and where the
+// Source states nothing there is nothing to differ from.
 const (
 	Missing      FindingKind = "missing"      // listed, not here
 	Stale        FindingKind = "stale"        // here, but not as listed
@@ -26,7 +26,7 @@ const (
 // A Finding is one difference. What a Source sent in it is fit to be printed.
 type Finding struct {
 	Kind     FindingKind `json:"kind"`
-	Set      string      `json:"set,omitempty"` // name of the set that tells; none of foreign files
+	Set      string      `json:"set,omitempty"` // name of the set that describes the resource; empty for foreign files
 	URI      string      `json:"uri,omitempty"`
 	Path     string      `json:"path,omitempty"`     // of the file, below the mirror
 	Expected *Facts      `json:"expected,omitempty"` // what the Source states; of a corrupt file, what was written
@@ -36,7 +36,7 @@ type Finding struct {
 
 // Facts is what is known of some content.
 type Facts struct {
-	Hash    string    `json:"hash,omitempty"` // as it stands in documents: algorithm, colon, hex; several with blanks between
+	Hash    string    `json:"hash,omitempty"` // as documents write it: algorithm, colon, hex; several are separated by spaces
 	Length  *int64    `json:"length,omitempty"`
 	Lastmod time.Time `json:"lastmod,omitzero"`
 }
@@ -73,7 +73,7 @@ type AuditReport struct {
 type Mended struct {
 	Fetched int64 `json:"fetched"` // again, or for the first time
 	Deleted int64 `json:"deleted"`
-	Failed  int64 `json:"failed"` // could not be mended; the Failures tell why
+	Failed  int64 `json:"failed"` // could not be repaired; the Failures say why
 }
 
 // differences is how many findings put the mirror out of step.

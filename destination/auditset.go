@@ -9,7 +9,7 @@ import (
 	"lockstep/internal/extsort"
 )
 
-// A setAudit looks at the resources of one set, many at a time, and tells of
+// A setAudit examines the resources of one set, many at a time, and reports on
 // them in their order.
 type setAudit struct {
 	*auditor
@@ -86,8 +86,8 @@ func (s *setAudit) account(act *action, names *extsort.Writer) error {
 	return nil
 }
 
-// decided decides anew about a resource of which the Journal will hold row
-// once a killed run has been cleared up after.
+// decided makes the decision about a resource again, for the row that the
+// Journal will hold once the state that a killed run left has been cleaned up.
 func (s *setAudit) decided(ctx context.Context, act *action, row journal.Held) (action, error) {
 	if act.class == 0 {
 		return s.planner.decide(ctx, nil, row)
@@ -96,7 +96,7 @@ func (s *setAudit) decided(ctx context.Context, act *action, row journal.Held) (
 	return s.planner.decide(ctx, &w, row)
 }
 
-// book counts and tells what was found.
+// book counts and reports what was found.
 func (s *setAudit) book(ctx context.Context, act *action, v *verdict) error {
 	if act.class != 0 && !act.Gone && !v.orphan {
 		s.out.Resources++

@@ -133,7 +133,7 @@ func (f *Follower) makeRoom() bool {
 	return true
 }
 
-// warnOfOverload tells, once, that a set is read in place of its backlog.
+// warnOfOverload warns, once, that a set is read in place of its backlog.
 func (f *Follower) warnOfOverload(ses *session, s *followed, st *setState) {
 	f.mu.Lock()
 	o := overload{warned: true}

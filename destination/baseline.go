@@ -76,8 +76,8 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		}
 		r.useDump(snap.at)
 	}
-	// What was told since the list, and applied here, is not told again: the
-	// list would take it back.
+	// Changes that were reported since the list, and applied here, are not
+	// reported again: the list would undo them.
 	if st.Complete && !o.Baseline && !ahead && (st.Changes == "" || c.gap || !c.whole()) {
 		suspect = suspect || stateTime(snap.at).Before(st.Watermark) && !snap.at.IsZero()
 	}

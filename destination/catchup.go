@@ -73,7 +73,7 @@ func (r *setRun) mayJoin(docs []archived, from, to resourcesync.Datetime) string
 	for i := range docs {
 		d := &docs[i]
 		said[i] = pastDoc{from: d.from, until: d.closed(now), whole: true}
-		if said[i].until.IsZero() || d.approx { // how far it goes its events tell
+		if said[i].until.IsZero() || d.approx { // its events show how far it reaches
 			said[i].until = to
 		}
 		if said[i].from.IsZero() {
@@ -141,9 +141,9 @@ type pastDoc struct {
 	chain       chain
 }
 
-// readPast stages the changes that documents of the past tell of, from since
-// on, several documents at a time. What cannot be read is warned of, and covers
-// nothing (RA-DST-08).
+// readPast stages the changes since an instant that documents of the past list,
+// reading several documents at a time. It warns of what cannot be read, which
+// then covers nothing (RA-DST-08).
 func (r *setReader) readPast(ctx context.Context, docs []archived, since resourcesync.Datetime, l *look, state *setState) ([]pastDoc, error) {
 	fail := r.fail
 	r.fail = func(uri string, err error) {
@@ -245,10 +245,10 @@ func (c *changeReader) tellVanished(p *pastDoc) {
 	}
 }
 
-// covered returns up to where past documents tell of all that happened, from
-// since on: each begins before the one before it ended (RA-CHG-05). It stops at
-// end, beyond which nobody asks, or at the first gap; behind is where the
-// history goes on after that.
+// covered returns up to which instant past documents list all changes since an
+// instant: each begins before the one before it ended (RA-CHG-05). It stops at
+// end, beyond which nothing is needed, or at the first gap; behind is where the
+// history continues after that.
 func covered(past []pastDoc, since, end resourcesync.Datetime) (until, behind resourcesync.Datetime) {
 	sorted := slices.Clone(past)
 	slices.SortStableFunc(sorted, func(a, b pastDoc) int { return a.from.Compare(b.from) })
@@ -269,8 +269,7 @@ func covered(past []pastDoc, since, end resourcesync.Datetime) (until, behind re
 	return until, resourcesync.Datetime{}
 }
 
-// between returns those of docs that may tell of changes from the one instant
-// to the other.
+// between returns those of docs that may list changes between two instants.
 func between(docs []archived, from, to resourcesync.Datetime) []archived {
 	return slices.DeleteFunc(slices.Clone(docs), func(d archived) bool {
 		return d.begins().Compare(to) > 0 && !d.from.IsZero() || !d.until.IsZero() && d.until.Compare(from) < 0 && !d.approx
@@ -278,10 +277,11 @@ func between(docs []archived, from, to resourcesync.Datetime) []archived {
 }
 
 // readChangesBetween stages the changes from one instant up to another, both
-// included (RA-DST-02), that docs tell of: documents of [setReader.history]. Of
-// the chain these count: from and until are what is told of without a gap, to
-// at most; gap says that it is not all that was asked for; complete is false
-// where a document could not be read, which is warned of.
+// included (RA-DST-02), that docs list: documents of [setReader.history]. These
+// fields of the chain are set: from and until bound what is listed without a
+// gap, until at most to; gap says that this is less than was asked for;
+// complete is false if a document could not be read, for which there is a
+// warning.
 func (r *setReader) readChangesBetween(ctx context.Context, from, to resourcesync.Datetime, docs []archived) (chain, error) {
 	r.visited, r.parts, r.named = map[string]bool{}, 0, 0
 	r.stage.since, r.stage.until, r.stage.seen = from, to, nil

@@ -35,7 +35,7 @@ type chain struct {
 	rewritten bool   // the list the cursor was set in does not begin as it did
 	lost      bool   // events that were read then are gone
 	other     bool   // it is the Change Dump in place of the Change List: of that, nothing new is known
-	vanished  error  // why a part cannot be had, if there is none any more: what it told may be missing
+	vanished  error  // why a part that no longer exists is unavailable: changes it listed may be missing
 	loose     bool   // a list does not say how far it goes
 	archives  string // what the first document read names as its archive
 	look      *look
@@ -162,7 +162,7 @@ func (c *changeReader) pollOpen(ctx context.Context) error {
 			c.chain.open = append(c.chain.open, uri)
 			continue
 		case err != nil && ctx.Err() == nil:
-			return errAgain // RS-AMB-26: the index tells what became of it
+			return errAgain // RS-AMB-26: the index shows what replaced it
 		case err != nil:
 			return context.Cause(ctx)
 		}
@@ -227,8 +227,9 @@ func (c *changeReader) readList(ctx context.Context, t *telling, said resourcesy
 	return nil
 }
 
-// missing deals with a document that could not be read. Where it is gone for
-// good nothing is told yet: comparing all may make up for it (RS-IDX-07).
+// missing handles a document that could not be read. If it is permanently gone,
+// missing does not report a failure yet: comparing everything may make up for
+// it (RS-IDX-07).
 func (c *changeReader) missing(ctx context.Context, uri string, err error, depth int, again bool) error {
 	if depth > 0 && again && (isGone(err) || dump.IsUnverified(err)) && ctx.Err() == nil {
 		c.chain.vanished, c.chain.complete = err, false
@@ -261,14 +262,15 @@ func (c *changeReader) partsInOrder(ctx context.Context, doc *discover.Document,
 		c.chain.polled[doc.URI] = validators{doc.ETag, doc.LastModified}
 		c.skip(doc.URI, doc.Unlocated())
 	}
-	// RS-CHI-02 wants them in order; who does not keep it must not show a gap.
+	// RS-CHI-02 requires this order; a Source that does not keep it must not
+	// cause a gap.
 	if !slices.ContainsFunc(parts, func(e resourcesync.Entry) bool { return e.From.IsZero() }) {
 		slices.SortStableFunc(parts, func(a, b resourcesync.Entry) int { return a.From.Compare(b.From) })
 	}
 	return parts, nil
 }
 
-// done reports whether all that a part tells lies before the watermark
+// done reports whether all changes in a part are before the watermark
 // (RS-CHI-08).
 func (c *changeReader) done(p *resourcesync.Entry) bool {
 	return !p.Until.IsZero() && !c.since.IsZero() && p.Until.Compare(c.since) < 0

@@ -26,7 +26,7 @@ type telling struct {
 		Close() error
 	}
 	header    *resourcesync.Header
-	told      func()       // what there is to be told when it was read
+	told      func()       // reports the warnings of the document, once it was read
 	unlocated func() error // entries that were skipped for want of a readable loc
 }
 
@@ -128,7 +128,7 @@ func (c *changeReader) add(ctx context.Context, w *want) error {
 	return c.stage.add(ctx, *w)
 }
 
-// saw books that a list told of w, where notifications are waiting for that.
+// saw records that a list contains w, if notifications are waiting for that.
 func (c *changeReader) saw(w *want, e *resourcesync.Entry) {
 	if p := c.set.push; p != nil && len(p.events) > 0 {
 		c.mu.Lock()
@@ -310,7 +310,7 @@ func (d *docReading) old(w *want) bool {
 	return w.event.Compare(d.since) < 0 && w.mod.Compare(d.since) < 0
 }
 
-// end books what the list as a whole tells.
+// end records what the header of the list says about the list as a whole.
 func (d *docReading) end(t *telling, said resourcesync.Metadata) {
 	c, h, info := &d.chain, t.header, d.info
 	from, until := h.From, h.Until // RS-CHI-10: the list wins

@@ -5,8 +5,9 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// A Client sends requests: politely, again where that can help, and with
-// credentials for nobody but the Source. Close it when it is no longer needed.
+// A Client sends requests: at a polite rate, with retries where they can help,
+// and with credentials for the Source alone. Close it when it is no longer
+// needed.
 type Client = fetch.Client
 
 // ClientOptions configures a [Client]. The zero value is ready to use.

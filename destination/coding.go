@@ -54,8 +54,8 @@ func (t *transfer) decoded(ctx context.Context, r fetch.Request, wrong error) er
 	return err
 }
 
-// plain returns the body of an answer, with its codings undone if they are to be
-// or nothing could tell that the coded bytes are meant.
+// plain returns the body of an answer, decoded if that was requested, or if
+// nothing can show that the coded bytes are meant.
 func (t *transfer) plain(resp *fetch.Response) (io.Reader, error) {
 	undo := t.unasked()
 	switch {
@@ -65,7 +65,7 @@ func (t *transfer) plain(resp *fetch.Response) (io.Reader, error) {
 	case len(undo) == 0, len(t.a.Hashes) > 0, resp.Status == http.StatusPartialContent:
 		return resp.Body, nil
 	case t.a.Length >= 0 && (resp.Length == t.a.Length || resp.Length < 0):
-		return resp.Body, nil // the length may tell
+		return resp.Body, nil // the length may show it
 	}
 	return coding.Body{URI: t.a.URI, MediaType: typeOnly(t.a.Type), All: t.undo}.Undo(resp.Body, undo)
 }

@@ -45,15 +45,15 @@ type shipment struct {
 	stands bool      // the Journal holds an intent that is of no use any more
 	unkept []Failure // versions that could not be kept
 
-	// What became of it.
+	// The result.
 	intent bool     // the Journal holds its intent
 	ends   []ending // in the order in which they came about
 	rest   []outcome
-	err    error // nothing more can be done; nobody knows what became of rest
+	err    error // nothing more can be done; it is unknown which part of rest was committed
 }
 
-// An ending is what became of one content of a shipment: it was committed, or the
-// store would not take it.
+// An ending is the result for one content of a shipment: it was committed, or
+// the store rejected it.
 type ending struct {
 	outcome
 	err      error
@@ -95,7 +95,7 @@ func (p *applier) rows() int {
 	return len(p.pending.Put) + len(p.pending.Drop) + len(p.pending.Owe) + len(p.pending.Settle)
 }
 
-// bookShipment takes in what became of a shipment.
+// bookShipment records the result of a shipment.
 func (p *applier) bookShipment(l *shipment) error {
 	p.intent = l.intent
 	err := l.err
@@ -249,8 +249,8 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 }
 
 // doubtOthers adds to docs that other sets, which share resources of a batch
-// that become what they were, have to be compared as a whole: nothing they are
-// told of says that those are not what they were any more.
+// that return to a past state, have to be compared as a whole: nothing those
+// sets receive says that the resources have changed.
 func (p *applier) doubtOthers(ctx context.Context, batch []outcome, docs map[string][]byte) error {
 	if p.fetch.past == nil {
 		return nil
@@ -298,8 +298,8 @@ func (p *applier) changes(batch []outcome) (changes []Change) {
 }
 
 const (
-	// maxFull is how many resources in a row may find no room, smaller ones
-	// perhaps, before no more are asked for in vain.
+	// maxFull is how many resources in a row may fail for lack of space,
+	// perhaps smaller ones each time, before no more are requested.
 	maxFull = 64
 
 	// maxLater caps those that are tried once more when there may be room, or

@@ -35,7 +35,8 @@ func (u *Unproven) String() string {
 	return u.Reason + "; " + u.Command + " closes it"
 }
 
-// IsFailure reports whether it stands for what failed, which the error of the run says.
+// IsFailure reports whether u describes a failure, which the error of the run
+// states.
 func (u *Unproven) IsFailure() bool { return u.failed }
 
 // doubts are what the documents of a set could not prove when they were applied.

@@ -22,8 +22,9 @@ const (
 	demandCount = 2000
 	demandBytes = 2 << 20
 
-	// demandAnswer is the longest answer taken: it is held in memory. Where
-	// lengths are not stated it tells that less has to be asked for.
+	// demandAnswer is the longest answer accepted: it is held in memory. If
+	// lengths are not stated, a longer answer shows that a request must ask for
+	// less.
 	demandAnswer = 8 << 20
 
 	// demandLength is up to which length a resource is small.
@@ -46,9 +47,9 @@ const (
 	demandFew = 500
 )
 
-// A demand asks a Source for packages of many resources, each with one
-// request, and takes their content from there. What cannot be had goes to
-// single: no answer makes a run fail.
+// A demand asks a Source for packages of many resources, each with one request,
+// and takes their content from there. Resources that it cannot get are passed
+// to single: no answer makes a run fail.
 type demand struct {
 	uri    string
 	fetch  *fetcher
@@ -212,7 +213,7 @@ func (d *demand) refused(ctx context.Context, batch []*action, answer *bytes.Buf
 	}
 	d.mu.Lock()
 	d.failed++
-	// An answer tells what the next would be; a connection that broke does not.
+	// An answer predicts the next one; a broken connection does not.
 	stop := !tooMuch && !d.off && (status != nil || isNoPackage(err) || d.failed > 2)
 	d.off = d.off || stop
 	d.mu.Unlock()

@@ -45,7 +45,7 @@ type Options struct {
 	Include    []string       // globs on the URI; default: all
 	Exclude    []string       // globs on the URI, stronger than Include
 	Types      []string       // globs on the media type; default: all
-	Since      time.Time      // only resources last modified then or later, or nobody says when; default: all
+	Since      time.Time      // only resources last modified then or later, or without a stated time; default: all
 	Maps       []filename.Map // where resources go that should not go by their URI
 	AllowHosts []string       // hosts whose resources the Source may name besides its own; "*" is any (RS-SEC-01)
 	Prefer     []string       // globs on the media type, best first: the representation to keep where the Source names several (RS-REL-23); default: the one at the resource's own URI
@@ -65,13 +65,13 @@ type Options struct {
 	Via string
 
 	// AllVersions says to apply every version of a resource that changed more
-	// than once, in order, where it can be had, instead of the last one.
+	// than once, in order, where it is available, instead of the last one.
 	AllVersions bool
 
 	// Keep says which versions the mirror keeps of what is replaced in it and
-	// removed from it, in Versions, so that it can be what it was (see
-	// [Destination.SyncPast]). Whatever is done with a mirror that keeps versions
-	// has to be told Versions; where a mirror keeps none it is not used.
+	// removed from it, in Versions, so that it can be brought back to a past
+	// state (see [Destination.SyncPast]). All operations on a mirror that keeps
+	// versions need Versions; a mirror that keeps none does not use it.
 	Keep     Keep
 	Versions blob.Store
 
@@ -123,7 +123,7 @@ type Destination struct {
 	packages *dump.Opener        // opens packages
 	compare  bool                // runs compare all there is, whatever is known
 
-	doubtEvery time.Duration // of a Follower: how often all of a set is compared because its documents do not tell of what was notified
+	doubtEvery time.Duration // of a Follower: how often all of a set is compared because its documents do not list what was notified
 
 	eventMu sync.Mutex // one event at a time
 }
@@ -198,8 +198,8 @@ var (
 	ErrRefused = errors.New("refused")
 
 	// ErrIncomplete reports a run after which the mirror is not in step:
-	// resources failed, were refused, or a document could not be read. All
-	// else was done. The Report tells what.
+	// resources failed, were refused, or a document could not be read.
+	// Everything else was done. The Report has the details.
 	ErrIncomplete = errors.New("not in step")
 
 	// ErrGone is what an [Origin] says of a resource that is not there any more.

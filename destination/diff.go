@@ -14,7 +14,7 @@ import (
 
 // A Difference is one resource that was not the same at two instants.
 type Difference struct {
-	Change string `json:"change"` // "created", "updated", "deleted"; "unknown": what is stated of it cannot tell
+	Change string `json:"change"` // "created", "updated", "deleted"; "unknown": what is stated of it is not enough to decide
 	URI    string `json:"uri"`
 }
 
@@ -39,14 +39,15 @@ type DiffReport struct {
 	Failures  []Failure `json:"failures,omitempty"`
 }
 
-// Diff compares what the collection of the Source at address was at two
-// instants, by what it has kept of its past (RA-DST-06): nothing but documents
-// is read, and neither mirror nor Journal is looked at. A zero to is now. Each
-// difference is handed to each, by URI in byte order; an error of each ends it.
+// Diff compares the state of the collection of the Source at address at two
+// instants, using what the Source has kept of its past (RA-DST-06): it reads
+// nothing but documents, and uses neither mirror nor Journal. A zero to is now.
+// Diff passes each difference to each, by URI in byte order, and ends if each
+// returns an error.
 //
-// The error is an [ErrIncomplete] if of one of the instants it cannot be told
-// what the collection was, or documents could not be read; a [NoPastError]
-// names the earliest instant of which it can. Then nothing was handed over.
+// The error is an [ErrIncomplete] if the state of the collection at one of the
+// instants is unknown, or documents could not be read; a [NoPastError] names
+// the earliest instant with a known state. Then each was not called.
 func (d *Destination) Diff(ctx context.Context, address string, from, to time.Time, each func(Difference) error) (DiffReport, error) {
 	start, requests := time.Now(), d.client.Requests()
 	out := DiffReport{Source: fetch.WithoutUser(address), From: from.UTC(), To: to.UTC(), Sets: []string{}}
@@ -81,7 +82,7 @@ func (s *differ) once(uri, text string) {
 	}
 }
 
-// The instants, as they stand in the sorter.
+// The two instants, as the sorter records them.
 const (
 	sideFrom = iota
 	sideTo
@@ -156,8 +157,8 @@ func (s *differ) collect(ctx context.Context, set *setState, number, side int, a
 // there now.
 const maxAhead = time.Minute
 
-// stateThen stages what a set was at an instant, exactly; zero is now, and what
-// the Source tells of now.
+// stateThen stages the state of a set at an instant, exactly; zero means now,
+// and the current state by the Source's documents.
 func (s *differ) stateThen(ctx context.Context, r *setRun, at time.Time) (*state, error) {
 	now := at.IsZero()
 	if now {
@@ -179,14 +180,14 @@ func (s *differ) stateThen(ctx context.Context, r *setRun, at time.Time) (*state
 	return st, nil
 }
 
-// A told is what a set had of a resource.
+// A told is what a set states of a resource.
 type told struct {
 	want
 	set  uint64
 	list resourcesync.Datetime // of the list its state was made from
 }
 
-// compare tells the differences.
+// compare passes on the differences.
 func (s *differ) compare(ctx context.Context, each func(Difference) error) error {
 	var (
 		uri  string
@@ -238,8 +239,8 @@ func decodeTold(uri, value string) (side int, t told, err error) {
 	return side, t, err
 }
 
-// count books what became of a resource, and returns what to call it; "" is
-// nothing. It was there if one of the sets had it.
+// count counts a resource by how it changed, and returns the name of the
+// change; "" is none. The resource existed if one of the sets had it.
 func (s *differ) count(from, to []told) string {
 	r := s.report
 	switch {
@@ -270,9 +271,10 @@ func (s *differ) count(from, to []told) string {
 	return DiffUnknown
 }
 
-// sameThen compares what was said of a resource at two instants: by a common
-// hash, else by length and lastmod, else nobody knows (RA-DST-06). The same word
-// is of the same content, whatever it says.
+// sameThen compares what was stated of a resource at two instants: by a common
+// hash, else by length and lastmod; otherwise the result is unknown
+// (RA-DST-06). An identical statement means identical content, whatever it
+// says.
 func sameThen(a, b *told) likeness {
 	common := false
 	for _, h := range a.Hashes {

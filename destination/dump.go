@@ -160,7 +160,7 @@ func (r *setReader) eachManifest(ctx context.Context, packages []int, use func(i
 		stop()
 		for one := range queue {
 			if o := <-one; o.err == nil {
-				_ = o.m.Close() // nobody wants to read it
+				_ = o.m.Close() // nothing is going to read it
 			}
 		}
 	}()
@@ -261,7 +261,7 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 	return l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 }
 
-// stageManifest stages the entries of a manifest that tells of a state, as the
+// stageManifest stages the entries of a manifest that lists a state, as the
 // n-th document, as far as they concern us. An error of the stage is a
 // LocalError.
 func (r *setReader) stageManifest(m *dump.Manifest, pkg, n int, class wantClass, concerns func(uri string) bool) (int64, error) {
@@ -325,7 +325,7 @@ func newestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int,
 // openNumbered opens the manifest of a package of the table; for believe see
 // [setReader.openManifest].
 func (r *setReader) openNumbered(ctx context.Context, n int, believe bool) (*dump.Manifest, error) {
-	ref, _ := r.packages.get(n) // who asks has the number from the table
+	ref, _ := r.packages.get(n) // n is a number from the table
 	if ref.refused != "" {
 		return nil, fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.uri), ref.refused)
 	}

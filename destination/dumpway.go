@@ -25,7 +25,7 @@ const (
 	// directory, its content.
 	packageRequests = 4
 
-	// assumedBytes is the length of resources whose length nobody states.
+	// assumedBytes is the length assumed for resources without a stated length.
 	assumedBytes = 8 << 10
 
 	// packedLeast is from how many missing resources on it is looked what the
@@ -75,9 +75,9 @@ func (n *needs) add(a *action) {
 	}
 }
 
-// chooseWays decides by which ways the content of a plan comes, tells it in
-// the Report. A choice that was not wise costs time, nothing else: what a way
-// does not bring is fetched alone.
+// chooseWays decides by which methods the content of a plan is fetched, and
+// records that in the Report. A poor choice costs time, nothing else: what a
+// method does not return is requested separately.
 func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, total *tally) (*ways, error) {
 	if r.past != nil {
 		return r.choosePastWays(ctx, p, w, n, total)

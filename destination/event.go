@@ -7,7 +7,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// An EventKind says what an [Event] tells.
+// An EventKind says what an [Event] reports.
 type EventKind string
 
 // The kinds of events.
@@ -99,7 +99,7 @@ func (d *Destination) emit(e Event) {
 	d.opts.OnEvent(e)
 }
 
-// hashText returns hs as it stands in documents.
+// hashText returns hs as documents write it.
 func hashText(hs resourcesync.Hashes) string {
 	var b []byte
 	for i, h := range hs {

@@ -56,8 +56,8 @@ type outage struct {
 type outages struct {
 	Of map[string]outage `json:"of,omitempty"`
 
-	// Searched are the dumps that were searched for resources that cannot be
-	// had from their addresses, as they were then.
+	// Searched are the dumps that were searched for resources that are
+	// unavailable at their addresses, in their state at that time.
 	Searched map[string]validators `json:"searched,omitempty"`
 
 	failed  map[string]error // in this run

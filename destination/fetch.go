@@ -16,7 +16,7 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// An outcome is what became of an action.
+// An outcome is the result of an action.
 type outcome struct {
 	action  *action
 	writer  blob.Writer   // content to be committed; nil if there is none
@@ -26,7 +26,7 @@ type outcome struct {
 	same    bool          // the content turned out to be what is held
 	adopted bool          // the file was there, and is right
 	by      byWay         // which way the content came
-	later   bool          // something that may go stands in its way
+	later   bool          // something that may be removed blocks its path
 	instead bool          // it failed, and another representation of the record is kept
 	err     error         // it failed; nothing is to be recorded
 	stale   bool          // the description may be out of date: read it again
@@ -41,7 +41,7 @@ type fetcher struct {
 	set    int
 	names  *reserve.Names
 	resume bool                    // an earlier run may have left unfinished downloads
-	first  bool                    // deletions are still to come: what stands in the way may go
+	first  bool                    // deletions are still to come: what blocks a path may be removed
 	refuse func(uri string) string // says why content must not be fetched from there
 	faults patchFaults
 	past   *pastRun    // content is of the past; nil: of now
@@ -49,7 +49,7 @@ type fetcher struct {
 	ours   bool        // files that are right can only be the mirror's
 	origin Origin      // may have contents; nil: there is none
 	forms  *otherForms // finds other representations of records; nil: there are none
-	lookOn bool        // where content of the past cannot be had, it may yet be had in another way
+	lookOn bool        // content of the past that is unavailable here may be available by another method
 
 	lasting bool        // addresses have failed for so long that mementos are used
 	failing atomic.Bool // an address failed whose resource has a memento
@@ -96,10 +96,10 @@ func (f *fetcher) doOwn(ctx context.Context, a *action) outcome {
 	})
 }
 
-// take carries out a verbFetch with content that came another way: from a
-// package, or as the result of a patch. It is verified like any other; what is
-// not what was asked for is an outcome whose error is a [ContentError], and
-// can be had another way.
+// take carries out a verbFetch with content that was obtained by another
+// method: from a package, or as the result of a patch. It is verified like any
+// other; content that does not match yields an outcome whose error is a
+// [ContentError], and can be obtained by another method.
 func (f *fetcher) take(ctx context.Context, a *action, content io.Reader) outcome {
 	return f.with(ctx, a, func(t *transfer) outcome { return t.copy(ctx, content) })
 }

@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	// DefaultPoll is how often a Source that tells nothing is looked at.
+	// DefaultPoll is how often a Source that sends no notifications is polled.
 	DefaultPoll = time.Minute
 	// DefaultCheck is how often one that does is looked at all the same
 	// (RN-RX-04).
@@ -58,9 +58,9 @@ type FollowOptions struct {
 	// (WS-X-08).
 	RefuseSHA1 bool
 
-	// OnSync, if not nil, is told what became of each pass that did something
-	// or failed: a look at the Source, or notifications that were applied. It
-	// is never called concurrently.
+	// OnSync, if not nil, is called with the result of each pass that did
+	// something or failed: a look at the Source, or notifications that were
+	// applied. It is never called concurrently.
 	OnSync func(Report, error)
 
 	// Pause is the first wait after something failed, from which waits grow,

@@ -160,7 +160,7 @@ func (f *Follower) find(uri string) *followed {
 	return nil
 }
 
-// onSubscription takes in what became of a subscription.
+// onSubscription records the result of a subscription request.
 func (f *Follower) onSubscription(e websub.SubscriberEvent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -70,9 +70,9 @@ type followed struct {
 	since    time.Time          // when the channel was found
 	wired    context.CancelFunc // ends what belongs to it
 	hub      bool               // a hub is subscribed to, and has verified it; see setHub
-	turns    chan struct{}      // closed when hub changes; nil: nobody waits
+	turns    chan struct{}      // closed when hub changes; nil: nothing is waiting
 	stream   bool               // the stream is open
-	listener *byte              // who reads it
+	listener *byte              // identifies the goroutine that reads it
 	trouble  string             // with the channel
 	spurned  string             // why no hub is subscribed to; "": nothing speaks against it
 	retry    time.Time          // when hubs may be asked again, should the Source come back
@@ -114,9 +114,9 @@ func (s *followed) isLive() bool {
 // found by pulling.
 func (s *followed) usesPush(now time.Time) bool { return !s.refused && !now.Before(s.pausedUntil) }
 
-// ask has the set looked at, for a reason that came about, soon: looks that are
-// asked for again and again keep a distance, lest who asks rules what we do.
-// The caller holds mu.
+// ask schedules an early look at the set, because of an event: looks that are
+// requested repeatedly keep a minimum distance, so that the peers that cause
+// them do not determine our load. The caller holds mu.
 func (f *Follower) ask(s *followed, now time.Time) {
 	at := now
 	if !s.last.IsZero() {
@@ -129,9 +129,9 @@ func (f *Follower) ask(s *followed, now time.Time) {
 	f.wakeUp()
 }
 
-// distance is how long after a look the next may be asked for: the more looks
-// in a row found nothing, the longer, lest forged messages have us ask the
-// Source for ever. The caller holds mu.
+// distance is how long after a look the next may be requested: the more looks
+// in a row found nothing, the longer, so that forged messages cannot make us
+// send requests to the Source forever. The caller holds mu.
 func (f *Follower) distance(s *followed) time.Duration {
 	d := f.opts.Pause << min(s.vain, maxVain)
 	return max(min(d, max(f.opts.Poll, f.opts.Pause)), 10*s.took)

@@ -11,21 +11,21 @@ import (
 	"lockstep/resourcesync"
 )
 
-// An Origin tells of the resources of a Source that has no ResourceSync
+// An Origin describes the resources of a Source that has no ResourceSync
 // documents: a feed, a repository. It has a memory of its own, in which every
-// change has a number that rises, and a Destination reads that memory.
+// change has an increasing number, and a Destination reads that memory.
 //
 // Its methods are called by one run at a time; Open by several goroutines, also
 // while Entries or Changes are read.
 type Origin interface {
-	// Update brings the memory in step with what lies outside, or a part of the
-	// way: more says that there is more to be had, and Update to be called again
-	// when what is known now was applied. With full everything is read anew,
-	// whatever is known; where an Update said more, the next ones go on with it.
+	// Update brings the memory in step with the outside, completely or in part:
+	// more says that more is available, and that Update is to be called again
+	// once what is known now was applied. With full it reads everything again,
+	// whatever is known; if an Update returned more, the next one continues it.
 	//
-	// With an error what is known is true still, and may be applied; an
-	// [ErrRefused] says that nothing is to be, and [ErrEnded] that nothing new
-	// will ever come.
+	// If it returns an error, what is known is still true, and may be applied;
+	// an [ErrRefused] says that nothing may be applied, and [ErrEnded] that
+	// nothing new will ever come.
 	Update(ctx context.Context, full bool) (more bool, err error)
 
 	// Status describes the memory.
@@ -38,14 +38,15 @@ type Origin interface {
 	// first. Each has its Change, and a Datetime later than that of any before.
 	Changes(ctx context.Context, after int64) iter.Seq2[resourcesync.Entry, error]
 
-	// Open opens the content of a resource, if it is here or can be had in a way
-	// that only the Origin knows. With fs.ErrNotExist the URI is to be asked, with
-	// [ErrGone] there is no need to. The hashes are those of the entry, by which one
-	// content is told from another.
+	// Open opens the content of a resource, if it is stored here or available
+	// by a method that only the Origin knows. fs.ErrNotExist means that the URI
+	// has to be requested, [ErrGone] that there is no need to. The hashes are
+	// those of the entry; they distinguish one content from another.
 	Open(ctx context.Context, uri string, h resourcesync.Hashes) (io.ReadCloser, error)
 
-	// Applied tells what was applied and recorded: changes up to the first number
-	// are not asked for again, nor are contents of those up to the second.
+	// Applied reports what was applied and recorded: changes up to the first
+	// number are not requested again, nor are contents of those up to the
+	// second.
 	Applied(ctx context.Context, changes, contents int64) error
 
 	// Close gives back what is held. The memory stays.
@@ -56,7 +57,7 @@ type Origin interface {
 // sentence with the address in it.
 type Problems []error
 
-// Error tells all of them, a line each.
+// Error returns the text of all of them, a line each.
 func (p Problems) Error() string { return errors.Join(p...).Error() }
 
 // Unwrap makes each of them a cause.
@@ -82,11 +83,11 @@ type OriginStatus struct {
 	Source string    // what it is of, by its own word: the id of a feed
 	Seq    int64     // of the newest change
 	Kept   int64     // Changes(after) is complete for after >= Kept
-	Until  time.Time // on the Source's clock: all changes before are known; zero: nobody can say
+	Until  time.Time // on the Source's clock: all changes before are known; zero: unknown
 
-	// Whole says that once all was read, without a gap: what Entries does not
-	// yield, the Source does not tell of. Complete says that this means that it
-	// does not exist (AP-CDL-01, AP-CDL-02).
+	// Whole says that everything was read once, without a gap: what Entries
+	// does not yield, the Source does not list. Complete says that this means
+	// that it does not exist (AP-CDL-01, AP-CDL-02).
 	Whole, Complete bool
 
 	Warnings []string // of the last Update, as sentences with the address in them

@@ -64,7 +64,7 @@ func (r *setRun) harvest(ctx context.Context) (err error) {
 		case more:
 		case !again || broken || round == maxRounds:
 			return nil
-		default: // AP-CDL-05: what is not there any more may have been told of since
+		default: // AP-CDL-05: what has disappeared may have been listed since
 			full, round = false, round+1
 		}
 	}
@@ -220,8 +220,9 @@ func (r *setRun) takeChanges(ctx context.Context, h *harvestState, s *OriginStat
 	return again, r.applied(ctx, s, err)
 }
 
-// takeAll compares all there is. What is not there is gone if that was told, or
-// if all was read, and not to be there means that (AP-CDL-01, AP-CDL-02, AP-CDL-03).
+// takeAll compares all resources. A resource that is not listed is gone if its
+// deletion was reported, or if everything was read and absence means deletion
+// (AP-CDL-01, AP-CDL-02, AP-CDL-03).
 func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, broken bool) (again bool, err error) {
 	r.stage.reset()
 	if err := r.stageOrigin(ctx, deletions(r.origin.Changes(ctx, h.Seq)), wantListed, 0); err != nil {
@@ -258,7 +259,8 @@ func (r *setRun) reached(h *harvestState, s *OriginStatus) {
 	r.set.Harvest = h
 }
 
-// applied tells the Origin so, unless err says otherwise.
+// applied reports to the Origin that its changes were applied, unless err is
+// not nil.
 func (r *setRun) applied(ctx context.Context, s *OriginStatus, err error) error {
 	if err != nil || r.d.opts.DryRun {
 		return err

@@ -18,9 +18,9 @@ type Finder interface {
 }
 
 // A chooser says which of the representations of a record is kept: the first
-// that is selected, unless another is preferred; where none is selected it is as
-// if there were no such record (AP-CDL-07). What becomes of a URI depends on
-// what there is now alone, not on the order in which it is told.
+// that is selected, unless another is preferred; if none is selected, the
+// record is treated as nonexistent (AP-CDL-07). The result for a URI depends
+// only on the current records, not on the order in which they are listed.
 type chooser struct {
 	reader *setReader
 	finder Finder // nil: no resource has others
