@@ -19,6 +19,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/catalog"
 	"lockstep/intake"
+	feedintake "lockstep/intake/harvest/atompmh"
 	"lockstep/internal/fetch"
 	"lockstep/storage/sqlite"
 )
@@ -244,7 +245,7 @@ func feedDatabase(b *testing.B) (*sqlite.DB, string) {
 }
 
 // A feedHarvest is a harvest into a database of its own.
-type feedHarvest struct{ pmh *intake.AtomPMH }
+type feedHarvest struct{ pmh *feedintake.Harvester }
 
 func newFeedHarvest(b *testing.B, p *feedPress) *feedHarvest {
 	b.Helper()
@@ -258,7 +259,7 @@ func newFeedHarvest(b *testing.B, p *feedPress) *feedHarvest {
 		b.Fatal(err)
 	}
 	b.Cleanup(c.Close)
-	a, err := intake.NewAtomPMH(p.base+"/feed", c, db.Catalog(), "set", db.Ledger(), intake.AtomPMHOptions{
+	a, err := feedintake.New(p.base+"/feed", c, db.Catalog(), "set", db.Ledger(), feedintake.Options{
 		State: filepath.Join(dir, "state.json"), TempDir: dir,
 	})
 	if err != nil {

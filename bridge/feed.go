@@ -10,7 +10,7 @@ import (
 	"lockstep/destination"
 	"lockstep/destination/filename"
 	"lockstep/discover"
-	"lockstep/intake"
+	"lockstep/intake/harvest/atompmh"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -18,12 +18,12 @@ import (
 // A feed is a harvester of Atom-PMH.
 type feed struct {
 	uri    string
-	intake *intake.AtomPMH
+	intake *atompmh.Harvester
 	said   []string // warnings of the last harvest
 }
 
 func openFeed(b *Bridge, m *memory, f discover.Foreign, o destination.BridgeOptions) (harvester, error) {
-	in, err := intake.NewAtomPMH(f.URI, b.client, m.catalog(), setName, m.ledger, intake.AtomPMHOptions{
+	in, err := atompmh.New(f.URI, b.client, m.catalog(), setName, m.ledger, atompmh.Options{
 		AllowEmpty: true, // the Destination asks before it deletes
 		AcceptFeed: o.Accept, FullInterval: b.opts.FullInterval, AllowHosts: b.opts.AllowHosts,
 		TempDir: m.dir, State: m.state(), ScanInterval: -1,
@@ -37,14 +37,14 @@ func openFeed(b *Bridge, m *memory, f discover.Foreign, o destination.BridgeOpti
 func (f *feed) harvest(ctx context.Context, full bool) (bool, error) {
 	r, err := f.intake.Harvest(ctx, full)
 	f.said = warnings(&r.Skipped)
-	var another *intake.AnotherFeedError
+	var another *atompmh.AnotherFeedError
 	switch {
 	case errors.As(err, &another):
 		return false, &destination.RefusedError{
 			Reason: fmt.Sprintf("harvest %s: %v", fetch.Printable(f.uri), another),
 			Hint:   "if the mirror is to become one of the other feed, run again with --baseline",
 		}
-	case errors.Is(err, intake.ErrEnded):
+	case errors.Is(err, atompmh.ErrEnded):
 		return false, fmt.Errorf("harvest %s: %w", fetch.Printable(f.uri), destination.ErrEnded)
 	case err != nil:
 		return false, err

@@ -1,33 +1,26 @@
 package intake_test
 
 import (
-	"crypto/sha256"
+	"strings"
+	"testing"
+
+	"lockstep/intake"
 )
 
-const (
-	set  = "https://example.org/resourcesync/main/capabilitylist.xml"
-	base = "https://example.org/data/"
-)
-
-// tb is what *testing.T and *rapid.T share.
-type tb interface {
-	Helper()
-	Cleanup(func())
-	Fatal(...any)
-	Fatalf(string, ...any)
-}
-
-// content is what a test knows of a resource: its SHA-256.
-type content string
-
-func of(b []byte) content {
-	sum := sha256.Sum256(b)
-	return content(sum[:])
-}
-
-func must(t tb, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// told checks that some problem has these words.
+func told(t *testing.T, ps intake.Problems, words string) {
+	t.Helper()
+	for _, p := range ps.First {
+		if strings.Contains(p.String(), words) {
+			return
+		}
+	}
+	t.Errorf("none of %v says %q", ps.First, words)
 }

@@ -116,9 +116,9 @@ func (l *Listing) Flush(ctx context.Context) error {
 // however many there were.
 const minShrink = 100
 
-// mayDelete refuses to delete all of a set, or most of it, unless that was
+// MayDelete refuses to delete all of a set, or most of it, unless that was
 // agreed to: more likely an export broke off than that somebody deleted so much.
-func (l *Listing) mayDelete(ctx context.Context) error {
+func (l *Listing) MayDelete(ctx context.Context) error {
 	if l.Gone.Count == 0 || l.AllowEmpty {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (l *Listing) Finish(ctx context.Context) error {
 
 // deleteGone deletes what has been put aside as gone.
 func (l *Listing) deleteGone(ctx context.Context) error {
-	if err := l.mayDelete(ctx); err != nil {
+	if err := l.MayDelete(ctx); err != nil {
 		return err
 	}
 	for uri, err := range l.Gone.All() {

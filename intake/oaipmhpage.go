@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"time"
 
+	"lockstep/intake/internal/future"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 )
@@ -191,7 +192,7 @@ func (p *pager) began() {
 		return
 	}
 	now := time.Now().UTC()
-	if t.After(now.Add(trustedSkew)) { // its clock may be corrected
+	if t.After(now.Add(future.TrustedSkew)) { // its clock may be corrected
 		p.run.Ahead, t = t, now
 	}
 	p.run.Began = t

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/intake/internal/fault"
+	"lockstep/intake/internal/future"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 )
@@ -35,7 +36,7 @@ type oaiHarvest struct {
 	paused   bool // the stretch was used up behind a page
 	wentBack bool // the repository's clock did, since the harvest before
 
-	future futureTimes // that were read
+	future future.Times // that were read
 
 	profile struct { // of the last record
 		name string
@@ -83,12 +84,12 @@ func (v *oaiHarvest) once(ctx context.Context, full bool) (more bool, err error)
 
 // reportFuture reports times in our future that were read.
 func (v *oaiHarvest) reportFuture() {
-	if !v.future.isAhead(v.memory.Reported) { // a clock that stays ahead was reported
-		v.future.note("its response", v.at.Ahead)
+	if !v.future.IsAhead(v.memory.Reported) { // a clock that stays ahead was reported
+		v.future.Note("its response", v.at.Ahead)
 	}
-	if err := v.future.report(); err != nil {
+	if err := v.future.Report(); err != nil {
 		v.Skipped(v.base, err)
-		v.memory.Reported, v.dirty = v.future.reported, true
+		v.memory.Reported, v.dirty = v.future.Reported, true
 	}
 }
 
@@ -121,7 +122,7 @@ func stamp(t time.Time) string { return oaipmh.FormatDatestamp(t, oaipmh.Second)
 // start begins a harvest, unless one is under way.
 func (v *oaiHarvest) start(ctx context.Context, full bool) error {
 	m := &v.memory
-	due := v.o.FullInterval >= 0 && isDue(m.FullAt, v.o.FullInterval)
+	due := v.o.FullInterval >= 0 && future.IsDue(m.FullAt, v.o.FullInterval)
 	full = full || !m.Listed || m.From.IsZero() || due
 	if m.Run == nil || full && !m.Run.Full {
 		m.Run = &oaiRun{Full: full, Anew: !m.Listed, Coarse: m.Coarse}
@@ -139,7 +140,7 @@ func (v *oaiHarvest) start(ctx context.Context, full bool) error {
 		v.begun = true
 	}
 	v.at, v.fresh, v.anew = m.Run, m.Run.Fresh, m.Run.Anew
-	v.future = futureTimes{now: time.Now(), reported: m.Reported}
+	v.future = future.Times{Now: time.Now(), Reported: m.Reported}
 	v.lost = make(map[string]bool, len(m.Lost))
 	for _, id := range m.Lost {
 		v.lost[id] = true

@@ -65,7 +65,7 @@ func (v *oaiHarvest) make(ctx context.Context, rec *oaipmh.Record, sum *resource
 		delete(v.lost, rec.Identifier)
 	}
 	m := made{name: fetch.Printable(rec.Identifier)}
-	v.future.note(rec.Identifier, rec.Datestamp)
+	v.future.Note(rec.Identifier, rec.Datestamp)
 	uri := v.o.URI(rec.Identifier)
 	switch err := entry.CheckURI(uri); {
 	case uri == "":
@@ -358,7 +358,7 @@ func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
 	if v.Gone.Count == 0 {
 		return nil
 	}
-	if err := v.mayDelete(ctx); err != nil {
+	if err := v.MayDelete(ctx); err != nil {
 		return err
 	}
 	if err := v.announce(ctx); err != nil {

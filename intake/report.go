@@ -141,8 +141,8 @@ type Event struct {
 	Report Report // of a progress, the counts so far
 }
 
-// merge adds what stands in other.
-func (ps *Problems) merge(other *Problems) {
+// Merge adds the problems in other.
+func (ps *Problems) Merge(other *Problems) {
 	count := ps.Count + other.Count
 	for _, p := range other.First {
 		ps.Add(p)

@@ -15,6 +15,11 @@ const (
 	RetryMost    = time.Minute
 )
 
+// DefaultFullInterval is how often a harvest reads all of a feed or repository
+// again. Only that finds what changed without a trace (AP-HV-12), but it asks a
+// server for all that it has.
+const DefaultFullInterval = 30 * 24 * time.Hour
+
 // Forever waits for the end of ctx.
 func Forever(ctx context.Context) error {
 	<-ctx.Done()

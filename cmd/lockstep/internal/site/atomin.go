@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/intake"
+	"lockstep/intake/harvest/atompmh"
 	"lockstep/internal/fetch"
 )
 
@@ -16,7 +17,7 @@ func openFeed(w *wayIn) (origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := intake.AtomPMHOptions{
+	o := atompmh.Options{
 		Types: w.config.Types, Overlap: time.Duration(w.config.Overlap), AcceptFeed: w.config.AcceptFeed,
 		Content: w.config.HashesGiven, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.State,
 		State: w.stateFile("atom-pmh.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
@@ -24,7 +25,7 @@ func openFeed(w *wayIn) (origin, error) {
 	if every := w.config.FullInterval; every != nil {
 		o.FullInterval = Interval(time.Duration(*every))
 	}
-	feed, err := intake.NewAtomPMH(w.WithoutUser(), client, w.catalog, w.set, w.site.db.Ledger(), o)
+	feed, err := atompmh.New(w.WithoutUser(), client, w.catalog, w.set, w.site.db.Ledger(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -32,16 +33,16 @@ func openFeed(w *wayIn) (origin, error) {
 }
 
 // A feedOrigin keeps its resources when its feed has ended.
-type feedOrigin struct{ *intake.AtomPMH }
+type feedOrigin struct{ *atompmh.Harvester }
 
 // Scan implements [origin].
 func (f feedOrigin) Scan(ctx context.Context) (intake.Report, error) {
-	r, err := f.AtomPMH.Scan(ctx)
+	r, err := f.Harvester.Scan(ctx)
 	st := f.Status()
-	if !errors.Is(err, intake.ErrEnded) || st.ID == "" {
+	if !errors.Is(err, atompmh.ErrEnded) || st.ID == "" {
 		return r, err
 	}
 	r.Skipped.Count++
-	r.Skipped.First = append(r.Skipped.First, intake.Problem{Path: fetch.Printable(st.Address), Err: fmt.Errorf("%w; its records are kept", intake.ErrEnded)})
+	r.Skipped.First = append(r.Skipped.First, intake.Problem{Path: fetch.Printable(st.Address), Err: fmt.Errorf("%w; its records are kept", atompmh.ErrEnded)})
 	return r, nil
 }

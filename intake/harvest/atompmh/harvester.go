@@ -1,4 +1,7 @@
-package intake
+// Package atompmh keeps a set of a catalog in step with a feed by Atom-PMH: it
+// reads the documents of the feed, finds the newest entry of each record and
+// applies what changed since the harvest before.
+package atompmh
 
 import (
 	"context"
@@ -11,14 +14,15 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
-// AtomPMHOptions configures an [AtomPMH]. The zero value is ready to use.
-type AtomPMHOptions struct {
+// Options configures a [Harvester]. The zero value is ready to use.
+type Options struct {
 	// Types are the media types of the representations wanted, "text/*" and "*/*"
 	// among them; parameters are not compared. Default: all. A record of which no
 	// newer entry has one any more is taken for deleted (AP-CDL-07), unless
@@ -46,7 +50,7 @@ type AtomPMHOptions struct {
 	Overlap time.Duration
 
 	// FullInterval is after what time the whole chain is read again; default
-	// [DefaultFullInterval], negative never.
+	// [intake.DefaultFullInterval], negative never.
 	FullInterval time.Duration
 
 	// TrustArchives uses what is remembered of an archive document without
@@ -57,8 +61,8 @@ type AtomPMHOptions struct {
 	// and those below it; "*" is any.
 	AllowHosts []string
 
-	// MaxDocuments and MaxBytes bound one walk; defaults [MaxFeedDocuments] and
-	// [MaxFeedBytes].
+	// MaxDocuments and MaxBytes bound one walk; defaults [MaxDocuments] and
+	// [MaxBytes].
 	MaxDocuments int
 	MaxBytes     int64
 
@@ -71,25 +75,20 @@ type AtomPMHOptions struct {
 	State string
 
 	// ScanInterval is how often Watch asks whether something has changed;
-	// default [DefaultAtomPMHInterval], negative never.
+	// default [DefaultInterval], negative never.
 	ScanInterval time.Duration
 
 	// OnEvent is told what happens, never concurrently; may be nil. It must not
-	// call the AtomPMH.
-	OnEvent func(Event)
+	// call the Harvester.
+	OnEvent func(intake.Event)
 }
 
-// Defaults of [AtomPMHOptions].
+// Defaults of [Options].
 const (
-	DefaultAtomPMHInterval = 5 * time.Minute
-	MaxFeedDocuments       = 100_000 // AP-HV-09: each is a request
-	MaxFeedBytes           = 1 << 40
+	DefaultInterval = 5 * time.Minute
+	MaxDocuments    = 100_000 // AP-HV-09: each is a request
+	MaxBytes        = 1 << 40
 )
-
-// DefaultFullInterval is how often all of a feed or a repository is read anew,
-// which alone shows what went without a trace (AP-HV-12): a compromise, for it is
-// asked for all it has.
-const DefaultFullInterval = 30 * 24 * time.Hour
 
 // ErrEnded reports a feed that has ended (status 410): what was harvested stays,
 // and there is no point in asking again.
@@ -111,8 +110,8 @@ func (e *AnotherFeedError) Hint() string {
 	return "see that the address is right; if the other feed is to take its place, say so: accept_feed: true"
 }
 
-// AtomPMHStatus is how far a feed was harvested.
-type AtomPMHStatus struct {
+// Status is how far a feed was harvested.
+type Status struct {
 	Address   string    // as it was given
 	ID, Title string    // of the feed
 	Watermark time.Time // all entries updated before are applied
@@ -121,7 +120,7 @@ type AtomPMHStatus struct {
 	Gap       string    // address of an archive document that cannot be had; "" none
 }
 
-// An AtomPMH keeps a set of a catalog in step with the logical feed that begins at
+// A Harvester keeps a set of a catalog in step with the logical feed that begins at
 // a subscription document (Atom-PMH 1.0): with the records it tells of, each as
 // the resources its alternate links lead to.
 //
@@ -130,14 +129,14 @@ type AtomPMHStatus struct {
 // links to the others, and these a canonical link to the first. A length in the
 // feed is but a hint, and not stated.
 //
-// What was harvested is remembered in a [Ledger]. Only one AtomPMH may fill a
+// What was harvested is remembered in a [ledger.Ledger]. Only one Harvester may fill a
 // set. Its methods are safe for concurrent use; harvests take turns.
-type AtomPMH struct {
-	in     Origin
+type Harvester struct {
+	in     intake.Origin
 	client *fetch.Client
 	ledger ledger.Ledger
-	o      AtomPMHOptions
-	web    *Web
+	o      Options
+	web    *intake.Web
 
 	types    []string   // wanted, in lower case
 	scanning sync.Mutex // held by a harvest
@@ -148,9 +147,9 @@ type AtomPMH struct {
 	ended  bool
 }
 
-// NewAtomPMH returns an AtomPMH that fills the set of cat from the feed at
+// New returns a Harvester that fills the set of cat from the feed at
 // address, with ledger as its memory. It asks through c.
-func NewAtomPMH(address string, c *fetch.Client, cat catalog.Catalog, set string, ledger ledger.Ledger, o AtomPMHOptions) (*AtomPMH, error) {
+func New(address string, c *fetch.Client, cat catalog.Catalog, set string, ledger ledger.Ledger, o Options) (*Harvester, error) {
 	if address == "" {
 		return nil, errors.New("atom-pmh: the address is missing")
 	}
@@ -162,39 +161,39 @@ func NewAtomPMH(address string, c *fetch.Client, cat catalog.Catalog, set string
 	}
 	o.Algorithms = slices.Clone(o.Algorithms)
 	if o.ScanInterval == 0 {
-		o.ScanInterval = DefaultAtomPMHInterval
+		o.ScanInterval = DefaultInterval
 	}
 	if o.FullInterval == 0 {
-		o.FullInterval = DefaultFullInterval
+		o.FullInterval = intake.DefaultFullInterval
 	}
 	if o.MaxDocuments <= 0 {
-		o.MaxDocuments = MaxFeedDocuments
+		o.MaxDocuments = MaxDocuments
 	}
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = MaxFeedBytes
+		o.MaxBytes = MaxBytes
 	}
 	var types []string
 	for _, t := range o.Types {
 		types = append(types, strings.ToLower(strings.TrimSpace(t)))
 	}
-	return &AtomPMH{
+	return &Harvester{
 		types:  types,
-		in:     Origin{Name: address, Catalog: cat, Set: set, TempDir: o.TempDir, AllowEmpty: o.AllowEmpty, Events: Reporter{OnEvent: o.OnEvent}},
-		client: c, ledger: ledger, o: o, web: NewWeb(c),
+		in:     intake.Origin{Name: address, Catalog: cat, Set: set, TempDir: o.TempDir, AllowEmpty: o.AllowEmpty, Events: intake.Reporter{OnEvent: o.OnEvent}},
+		client: c, ledger: ledger, o: o, web: intake.NewWeb(c),
 	}, nil
 }
 
-// Scan brings the catalog in step with the feed: [AtomPMH.Harvest], which is a
+// Scan brings the catalog in step with the feed: [Harvester.Harvest], which is a
 // full one when its time has come.
-func (a *AtomPMH) Scan(ctx context.Context) (Report, error) { return a.Harvest(ctx, false) }
+func (a *Harvester) Scan(ctx context.Context) (intake.Report, error) { return a.Harvest(ctx, false) }
 
 // Harvest brings the catalog in step with the feed as it is now; with full the
 // whole chain of its documents is read. The Report is right, as far as the
 // harvest came, with an error too. If something is Unreadable the harvest was not
 // complete: what could be read is applied, and the next one tries again.
 //
-// Errors that callers branch on: [ErrEnded], an [AnotherFeedError], [ErrEmpty].
-func (a *AtomPMH) Harvest(ctx context.Context, full bool) (Report, error) {
+// Errors that callers branch on: [ErrEnded], an [AnotherFeedError], [intake.ErrEmpty].
+func (a *Harvester) Harvest(ctx context.Context, full bool) (intake.Report, error) {
 	a.scanning.Lock()
 	defer a.scanning.Unlock()
 	start := time.Now()
@@ -204,15 +203,15 @@ func (a *AtomPMH) Harvest(ctx context.Context, full bool) (Report, error) {
 	a.ended = errors.Is(err, ErrEnded)
 	a.mu.Unlock()
 	if err != nil {
-		return r, fmt.Errorf("harvest %s: %w", fetch.Printable(a.in.Name), Cause(ctx, err))
+		return r, fmt.Errorf("harvest %s: %w", fetch.Printable(a.in.Name), intake.Cause(ctx, err))
 	}
 	return r, nil
 }
 
 // harvest harvests once; and if a representation was found missing once more,
 // since that is what a newer entry may tell of (AP-CDL-05).
-func (a *AtomPMH) harvest(ctx context.Context, full bool) (Report, error) {
-	var before Report
+func (a *Harvester) harvest(ctx context.Context, full bool) (intake.Report, error) {
+	var before intake.Report
 	for again := false; ; again = true {
 		h, err := a.newHarvest(full && !again)
 		if err != nil {
@@ -227,8 +226,8 @@ func (a *AtomPMH) harvest(ctx context.Context, full bool) (Report, error) {
 		r.Hashed += before.Hashed
 		r.Bytes += before.Bytes
 		if again {
-			before.Unreadable.merge(&r.Unreadable)
-			before.Skipped.merge(&r.Skipped)
+			before.Unreadable.Merge(&r.Unreadable)
+			before.Skipped.Merge(&r.Skipped)
 			r.Unreadable, r.Skipped = before.Unreadable, before.Skipped
 		}
 		if err != nil || again || !h.pending.Load() {
@@ -238,28 +237,28 @@ func (a *AtomPMH) harvest(ctx context.Context, full bool) (Report, error) {
 	}
 }
 
-// Watch scans at once, and again every [AtomPMHOptions.ScanInterval], until ctx
+// Watch scans at once, and again every [Options.ScanInterval], until ctx
 // ends; then it returns the cause. A feed that has ended is not asked again.
 // onChange is told of every scan that changed the catalog; the next one waits
-// until it returns. What goes wrong is told to [AtomPMHOptions.OnEvent], and tried
+// until it returns. What goes wrong is told to [Options.OnEvent], and tried
 // again.
-func (a *AtomPMH) Watch(ctx context.Context, onChange func(Report)) error {
+func (a *Harvester) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	return a.in.Watch(ctx, a.Scan, a.due, onChange)
 }
 
 // due waits for the time of the next scan.
-func (a *AtomPMH) due(ctx context.Context) error {
+func (a *Harvester) due(ctx context.Context) error {
 	a.mu.Lock()
 	ended := a.ended
 	a.mu.Unlock()
 	if a.o.ScanInterval < 0 || ended {
-		return Forever(ctx)
+		return intake.Forever(ctx)
 	}
-	return Sleep(ctx, a.o.ScanInterval)
+	return intake.Sleep(ctx, a.o.ScanInterval)
 }
 
 // Bitstream opens the representation of r, which is wherever its URI says. See
-// [Web.Bitstream].
-func (a *AtomPMH) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
+// [intake.Web.Bitstream].
+func (a *Harvester) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	return a.web.Bitstream(ctx, r)
 }

@@ -1,4 +1,4 @@
-package intake
+package atompmh
 
 import (
 	"encoding/json"
@@ -8,21 +8,22 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/intake"
 	"lockstep/internal/fetch"
 )
 
 // feedMemory is how far a feed was harvested.
 type feedMemory struct {
-	Rules     string   `json:"rules"`        // how it was read
-	Address   string   `json:"address"`      // of the subscription document, as given
-	At        string   `json:"at,omitempty"` // where it is instead, for good
-	ID        string   `json:"id"`           // of the feed
-	Title     string   `json:"title,omitempty"`
-	Watermark feedTime `json:"watermark"`
-	Point     Point    `json:"point"`
-	Complete  bool     `json:"complete,omitempty"` // the subscription document had fh:complete
-	Whole     bool     `json:"whole,omitempty"`    // everything was harvested once
-	Disorder  bool     `json:"disorder,omitempty"` // the chain broke I3, however often it was read
+	Rules     string       `json:"rules"`        // how it was read
+	Address   string       `json:"address"`      // of the subscription document, as given
+	At        string       `json:"at,omitempty"` // where it is instead, for good
+	ID        string       `json:"id"`           // of the feed
+	Title     string       `json:"title,omitempty"`
+	Watermark feedTime     `json:"watermark"`
+	Point     intake.Point `json:"point"`
+	Complete  bool         `json:"complete,omitempty"` // the subscription document had fh:complete
+	Whole     bool         `json:"whole,omitempty"`    // everything was harvested once
+	Disorder  bool         `json:"disorder,omitempty"` // the chain broke I3, however often it was read
 
 	Ahead      bool     `json:"ahead,omitempty"` // the last harvest read times in our future
 	AheadSince feedTime `json:"ahead_since"`     // times in this interval were in our future when they were read
@@ -90,7 +91,7 @@ func (t *feedTime) UnmarshalJSON(b []byte) error {
 }
 
 // rules tells how feeds are read: with other rules all is read anew.
-func (a *AtomPMH) rules() string {
+func (a *Harvester) rules() string {
 	rules := fmt.Sprint("1 ", a.o.Overlap, " ", a.o.KeepVanished, " ", strings.Join(a.types, ","))
 	if a.o.Content {
 		for _, alg := range a.o.Algorithms {
@@ -101,12 +102,12 @@ func (a *AtomPMH) rules() string {
 }
 
 // recalled returns what is remembered of the feed.
-func (a *AtomPMH) recalled() feedMemory {
+func (a *Harvester) recalled() feedMemory {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.known {
 		a.known = true
-		if !Recall(a.o.State, &a.memory) {
+		if !intake.Recall(a.o.State, &a.memory) {
 			a.memory = feedMemory{}
 		}
 	}
@@ -114,23 +115,23 @@ func (a *AtomPMH) recalled() feedMemory {
 }
 
 // keep remembers m from now on.
-func (a *AtomPMH) keep(m feedMemory) error {
+func (a *Harvester) keep(m feedMemory) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.memory, a.known = m, true
-	if err := Remember(a.o.State, m); err != nil {
+	if err := intake.Remember(a.o.State, m); err != nil {
 		return fmt.Errorf("keep how far the feed was harvested: %w", err)
 	}
 	return nil
 }
 
 // Status tells how far the feed was harvested; before the first time, nowhere.
-func (a *AtomPMH) Status() AtomPMHStatus {
+func (a *Harvester) Status() Status {
 	m := a.recalled()
 	if m.Address != a.in.Name {
-		return AtomPMHStatus{Address: a.in.Name}
+		return Status{Address: a.in.Name}
 	}
-	s := AtomPMHStatus{Address: a.in.Name, ID: m.ID, Title: m.Title, Watermark: m.Watermark.Time, Complete: m.Complete, Whole: m.Whole}
+	s := Status{Address: a.in.Name, ID: m.ID, Title: m.Title, Watermark: m.Watermark.Time, Complete: m.Complete, Whole: m.Whole}
 	if m.Gap != nil {
 		s.Gap = m.Gap.URI
 	}
@@ -145,18 +146,18 @@ const (
 )
 
 // remember keeps how far this harvest came.
-func (h *feedHarvest) remember(at Point) error {
+func (h *harvest) remember(at intake.Point) error {
 	now := time.Now().UTC().Truncate(time.Second)
 	m := h.now
 	m.Rules, m.Address, m.Point = h.a.rules(), h.list.Name, at
 	m.Disorder = h.disorder
-	m.Ahead, m.Reported.Time = !h.future.latest.IsZero(), h.future.reported
+	m.Ahead, m.Reported.Time = !h.future.Latest.IsZero(), h.future.Reported
 	if m.Ahead {
-		if m.AheadSince.IsZero() || h.future.now.Before(m.AheadSince.Time) {
-			m.AheadSince.Time = h.future.now
+		if m.AheadSince.IsZero() || h.future.Now.Before(m.AheadSince.Time) {
+			m.AheadSince.Time = h.future.Now
 		}
-		if h.future.latest.After(m.AheadTill.Time) {
-			m.AheadTill.Time = h.future.latest
+		if h.future.Latest.After(m.AheadTill.Time) {
+			m.AheadTill.Time = h.future.Latest
 		}
 	}
 	if h.missing != nil {
@@ -194,7 +195,7 @@ func (h *feedHarvest) remember(at Point) error {
 
 // resigned reports whether what is missing has been missing for so long that the
 // harvest goes on without.
-func (h *feedHarvest) resigned() bool {
+func (h *harvest) resigned() bool {
 	switch {
 	case h.old.Gap != nil && h.old.Gap.URI == h.missing.uri:
 		return true
@@ -206,19 +207,19 @@ func (h *feedHarvest) resigned() bool {
 
 // held reports whether the watermark stays where it is: what is older than it
 // was not all read.
-func (h *feedHarvest) held() bool {
+func (h *harvest) held() bool {
 	return h.disorder || h.unsettled || h.missing != nil && !h.resigned()
 }
 
 // watermark returns the new watermark: AP-HV-01, from entries; AP-HV-10, not
 // beyond the time of the answer, nor that of our clock.
-func (h *feedHarvest) watermark() feedTime {
+func (h *harvest) watermark() feedTime {
 	w := h.seen
 	if !h.date.IsZero() && w.After(h.date) {
 		w.Time = h.date
 	}
-	if h.future.isAhead(w.Time) {
-		w.Time = h.future.now
+	if h.future.IsAhead(w.Time) {
+		w.Time = h.future.Now
 	}
 	if !h.full && w.Before(h.old.Watermark.Time) {
 		return h.old.Watermark
@@ -227,7 +228,7 @@ func (h *feedHarvest) watermark() feedTime {
 }
 
 // docsToKeep returns the documents nearest to the subscription document.
-func (h *feedHarvest) docsToKeep() map[string]feedDoc {
+func (h *harvest) docsToKeep() map[string]feedDoc {
 	docs := make(map[string]feedDoc)
 	for _, uri := range h.walked {
 		if d := h.docs[uri]; d != nil && len(docs) < maxFeedDocs {

@@ -1,4 +1,4 @@
-package intake
+package atompmh
 
 import (
 	"context"
@@ -11,13 +11,14 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/intake/internal/fault"
+	"lockstep/intake/internal/future"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
 )
 
 // chain walks from the subscription document to where a harvest may end. It is
 // orderly if no document contradicts the one before (AP-HV-06).
-func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, err error) {
+func (h *harvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, err error) {
 	h.missing, h.walked, h.length, h.absence, h.complete = nil, []string{h.sub}, 1, false, sub.Complete
 	h.seen, h.some = feedTime{}, false
 	visited := &feedVisit{uris: make(map[[16]byte]struct{}), prints: make(map[uint64]int)}
@@ -104,7 +105,7 @@ type chainError string
 func (e chainError) Error() string { return string(e) }
 
 // hop reads the next older document. AP-HV-09: within bounds.
-func (h *feedHarvest) hop(ctx context.Context, uri string, visited *feedVisit) (*feedDoc, error) {
+func (h *harvest) hop(ctx context.Context, uri string, visited *feedVisit) (*feedDoc, error) {
 	const circle = chainError("prev-archive leads in a circle")
 	if visited.has(uri) {
 		return nil, circle
@@ -134,8 +135,8 @@ func (h *feedHarvest) hop(ctx context.Context, uri string, visited *feedVisit) (
 
 // contradict reports whether next, the older document, is younger than what is in
 // d: AP-TS-03, AP-AMB-12. Times in our future contradict nothing.
-func contradict(d, next *feedDoc, future *futureTimes) bool {
-	if next.Updated.IsZero() || future.has(next.Updated.Time) {
+func contradict(d, next *feedDoc, future *future.Times) bool {
+	if next.Updated.IsZero() || future.Has(next.Updated.Time) {
 		return false
 	}
 	if d.Entries == 0 {
@@ -145,7 +146,7 @@ func contradict(d, next *feedDoc, future *futureTimes) bool {
 }
 
 // lose notes that the walk ends at a document which could not be had (AP-HV-08).
-func (h *feedHarvest) lose(ctx context.Context, uri string, err error) error {
+func (h *harvest) lose(ctx context.Context, uri string, err error) error {
 	_, stop := errors.AsType[*fault.StopError](err)
 	switch {
 	case ctx.Err() != nil:
@@ -168,7 +169,7 @@ func (h *feedHarvest) lose(ctx context.Context, uri string, err error) error {
 const maxFeedURI = 8 << 10
 
 // mayRead says why a document of the feed must not be at uri (RS-SEC-01).
-func (h *feedHarvest) mayRead(uri string) error {
+func (h *harvest) mayRead(uri string) error {
 	if len(uri) > maxFeedURI {
 		return fmt.Errorf("its address has more than %d bytes", maxFeedURI)
 	}

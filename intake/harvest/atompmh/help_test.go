@@ -1,6 +1,7 @@
-package intake_test
+package atompmh_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/harvest/atompmh"
 	"lockstep/intake/harvest/ledger"
 	"lockstep/internal/fetch"
 )
@@ -49,7 +51,7 @@ func (s *feedSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	text, ok := s.pages[r.URL.Path]
 	answer, plain := s.answer[r.URL.Path], s.plain
-	tag := fmt.Sprintf(`"%x"`, of([]byte(text)))
+	tag := fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(text)))
 	note := r.URL.Path
 	if answer == nil && !plain && ok && r.Header.Get("If-None-Match") == tag {
 		note += " 304"
@@ -121,16 +123,16 @@ func (s *feedSite) client(t *testing.T) *fetch.Client {
 
 // A harvest is a feed being harvested.
 type harvest struct {
-	*intake.AtomPMH
+	*atompmh.Harvester
 	t      *testing.T
 	site   *feedSite
 	cat    catalog.Catalog
 	ledger ledger.Ledger
-	o      intake.AtomPMHOptions
+	o      atompmh.Options
 }
 
 // follow returns a harvest of the feed at /feed, with its memory in a file.
-func follow(t *testing.T, s *feedSite, o intake.AtomPMHOptions) *harvest {
+func follow(t *testing.T, s *feedSite, o atompmh.Options) *harvest {
 	t.Helper()
 	if o.State == "" {
 		o.State = filepath.Join(t.TempDir(), "state.json")
@@ -141,12 +143,12 @@ func follow(t *testing.T, s *feedSite, o intake.AtomPMHOptions) *harvest {
 }
 
 // reopen begins anew with what is kept.
-func (h *harvest) reopen(o intake.AtomPMHOptions) {
+func (h *harvest) reopen(o atompmh.Options) {
 	h.t.Helper()
 	o.State = h.o.State
-	a, err := intake.NewAtomPMH(h.site.URL+"/feed", h.site.client(h.t), h.cat, set, h.ledger, o)
+	a, err := atompmh.New(h.site.URL+"/feed", h.site.client(h.t), h.cat, set, h.ledger, o)
 	must(h.t, err)
-	h.AtomPMH = a
+	h.Harvester = a
 }
 
 func (h *harvest) run() intake.Report {
@@ -260,5 +262,14 @@ func wantEmpty(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, intake.ErrEmpty) {
 		t.Errorf("error %v, want one that refuses to delete so much", err)
+	}
+}
+
+const set = "https://example.org/resourcesync/main/capabilitylist.xml"
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package intake
+package atompmh
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (c *contentOfFeed) complete(r *catalog.Record) {
 
 // ask finds out by asking for representations what entries leave open, as much at
 // a time as the client does.
-func (h *feedHarvest) ask(ctx context.Context, changes []feedChange, rows []ledger.Row) error {
+func (h *harvest) ask(ctx context.Context, changes []feedChange, rows []ledger.Row) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(h.a.client.Jobs())
 	for i := range changes {
@@ -47,7 +47,7 @@ func (h *feedHarvest) ask(ctx context.Context, changes []feedChange, rows []ledg
 	return g.Wait()
 }
 
-func (h *feedHarvest) askOne(ctx context.Context, c *feedChange, row *ledger.Row) error {
+func (h *harvest) askOne(ctx context.Context, c *feedChange, row *ledger.Row) error {
 	if c.tied {
 		if err := h.untie(ctx, c, row); err != nil || c.deleted || c.open != ledger.OpenNothing {
 			return err
@@ -77,7 +77,7 @@ func (h *feedHarvest) askOne(ctx context.Context, c *feedChange, row *ledger.Row
 }
 
 // open notes what could not be found out.
-func (h *feedHarvest) open(c *feedChange, open ledger.Open, uri string, err error) {
+func (h *harvest) open(c *feedChange, open ledger.Open, uri string, err error) {
 	c.open = open
 	h.asked.Store(c.id, true)
 	if open == ledger.OpenPending {
@@ -88,7 +88,7 @@ func (h *feedHarvest) open(c *feedChange, open ledger.Open, uri string, err erro
 
 // untie finds out whether a record is there of which two entries of one instant
 // say the opposite (AP-CLS-06).
-func (h *feedHarvest) untie(ctx context.Context, c *feedChange, row *ledger.Row) error {
+func (h *harvest) untie(ctx context.Context, c *feedChange, row *ledger.Row) error {
 	ask := c.resources
 	if len(ask) == 0 {
 		ask = row.Resources
@@ -117,7 +117,7 @@ func (h *feedHarvest) untie(ctx context.Context, c *feedChange, row *ledger.Row)
 
 // fetchOne asks for a representation, and hashes it if that is wanted. The error
 // is that of ctx.
-func (h *feedHarvest) fetchOne(ctx context.Context, uri string, hash bool) (contentOfFeed, error) {
+func (h *harvest) fetchOne(ctx context.Context, uri string, hash bool) (contentOfFeed, error) {
 	var c contentOfFeed
 	err := h.a.client.Fetch(ctx, &fetch.Request{URI: uri}, func(resp *fetch.Response) error {
 		if !hash {
@@ -156,7 +156,7 @@ const maxRetries = 1000
 
 // retry works off what could not be found out before: AP-HV-03, 1. What is
 // pending waits for the feed, or for a full harvest.
-func (h *feedHarvest) retry(ctx context.Context) error {
+func (h *harvest) retry(ctx context.Context) error {
 	var batch []feedChange
 	owed := 0
 	for row, err := range h.a.ledger.Open(ctx, h.list.Set) {

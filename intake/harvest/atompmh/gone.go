@@ -1,4 +1,4 @@
-package intake
+package atompmh
 
 import (
 	"context"
@@ -8,24 +8,25 @@ import (
 	"strings"
 
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/harvest/ledger"
 	"lockstep/internal/fetch"
 )
 
 // adopt gives the ledger back what it does not know of the catalog any more.
-func (h *feedHarvest) adopt(ctx context.Context) error {
+func (h *harvest) adopt(ctx context.Context) error {
 	var batch []ledger.Row
 	flush := func() error {
 		b := batch
 		batch = nil
 		return h.adoptAll(ctx, b)
 	}
-	err := h.unowned(ctx, func(r *Row) error {
+	err := h.unowned(ctx, func(r *intake.Row) error {
 		id, ours := strings.CutPrefix(r.Token, tokenOfFeed)
 		if !ours || id == "" {
 			return nil
 		}
-		rec, ok, err := Held(ctx, h.list.Catalog, h.list.Set, r.URI)
+		rec, ok, err := intake.Held(ctx, h.list.Catalog, h.list.Set, r.URI)
 		if err != nil || !ok {
 			return err
 		}
@@ -42,7 +43,7 @@ func (h *feedHarvest) adopt(ctx context.Context) error {
 }
 
 // adoptAll puts resources on the accounts of their records.
-func (h *feedHarvest) adoptAll(ctx context.Context, rows []ledger.Row) error {
+func (h *harvest) adoptAll(ctx context.Context, rows []ledger.Row) error {
 	slices.SortStableFunc(rows, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
 	put := rows[:0]
 	for _, r := range rows {
@@ -72,8 +73,8 @@ func (h *feedHarvest) adoptAll(ctx context.Context, rows []ledger.Row) error {
 
 // unowned calls f for the resources of the catalog that are on no record's
 // account.
-func (h *feedHarvest) unowned(ctx context.Context, f func(*Row) error) error {
-	rows := ReadRows(ctx, h.list.Catalog, h.list.Set, []catalog.Range{{}})
+func (h *harvest) unowned(ctx context.Context, f func(*intake.Row) error) error {
+	rows := intake.ReadRows(ctx, h.list.Catalog, h.list.Set, []catalog.Range{{}})
 	defer rows.Stop()
 	next, stop := iter.Pull2(h.a.ledger.URIs(ctx, h.list.Set))
 	defer stop()
@@ -98,18 +99,18 @@ const tokenOfFeed = "atom-pmh "
 
 // dropGone deletes what is gone by its absence, and what never was on a record's
 // account, unless that is too much to be true.
-func (h *feedHarvest) dropGone(ctx context.Context) error {
+func (h *harvest) dropGone(ctx context.Context) error {
 	if !h.whole() {
 		return nil
 	}
 	if h.anew || !h.old.Whole {
-		if err := h.unowned(ctx, func(r *Row) error { return h.strays.Add(r.URI) }); err != nil {
+		if err := h.unowned(ctx, func(r *intake.Row) error { return h.strays.Add(r.URI) }); err != nil {
 			return err
 		}
 	}
 	records := h.list.Gone.Count
 	h.list.Gone.Count += h.strays.Count
-	if err := h.list.mayDelete(ctx); err != nil {
+	if err := h.list.MayDelete(ctx); err != nil {
 		return err
 	}
 	h.list.Gone.Count = records

@@ -1,4 +1,4 @@
-package intake
+package atompmh
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/listed"
@@ -33,7 +34,7 @@ func (c *feedChange) recordID() string {
 }
 
 // applyAll applies what was put in order: AP-HV-03, 7.
-func (h *feedHarvest) applyAll(ctx context.Context) error {
+func (h *harvest) applyAll(ctx context.Context) error {
 	var batch []feedChange
 	size, most := 0, feedBatch
 	if h.a.o.Content {
@@ -71,7 +72,7 @@ type feedStep struct {
 // applyBatch makes changes true in the catalog, and records them. Each is claimed
 // before, so that whatever ends the process no resource is on nobody's account, and
 // no account tells of another catalog than there is: see recover.
-func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) error {
+func (h *harvest) applyBatch(ctx context.Context, changes []feedChange) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -114,7 +115,7 @@ func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) erro
 }
 
 // recover finishes what a harvest had claimed that did not come to record it.
-func (h *feedHarvest) recover(ctx context.Context) error {
+func (h *harvest) recover(ctx context.Context) error {
 	for {
 		var batch []feedChange
 		for row, err := range h.a.ledger.Open(ctx, h.list.Set) {
@@ -141,7 +142,7 @@ func (h *feedHarvest) recover(ctx context.Context) error {
 }
 
 // step adds what becomes of one record.
-func (h *feedHarvest) step(s *feedStep, c *feedChange, row *ledger.Row) {
+func (h *harvest) step(s *feedStep, c *feedChange, row *ledger.Row) {
 	if c.absent {
 		if row.ID != "" {
 			s.drop = append(s.drop, c.id)
@@ -199,7 +200,7 @@ func (s *feedStep) disown(before, after []ledger.Resource) {
 }
 
 // record is what the i-th resource of a record is to the catalog.
-func (h *feedHarvest) record(c *feedChange, i int) catalog.Record {
+func (h *harvest) record(c *feedChange, i int) catalog.Record {
 	r := recordOf(c.recordID(), c.updated, c.resources, i)
 	r.Token = tokenOfFeed + c.id
 	if i < len(c.content) {
@@ -234,7 +235,7 @@ func recordOf(id string, updated time.Time, resources []ledger.Resource, i int) 
 
 // release deletes what is on no account any more. What is on that of a record
 // beyond this step is that record's from now on.
-func (h *feedHarvest) release(ctx context.Context, s *feedStep, ids []string) error {
+func (h *harvest) release(ctx context.Context, s *feedStep, ids []string) error {
 	slices.Sort(s.removed)
 	removed := slices.DeleteFunc(slices.Compact(s.removed), func(uri string) bool { return s.named[uri] })
 	if len(removed) == 0 {
@@ -261,12 +262,12 @@ func (h *feedHarvest) release(ctx context.Context, s *feedStep, ids []string) er
 }
 
 // handOver puts a resource on the account of another record that names it.
-func (h *feedHarvest) handOver(ctx context.Context, uri, owner string) (catalog.Update, error) {
+func (h *harvest) handOver(ctx context.Context, uri, owner string) (catalog.Update, error) {
 	rows, err := h.a.ledger.Lookup(ctx, h.list.Set, []string{owner})
 	if err != nil {
 		return catalog.Update{}, err
 	}
-	now, _, err := Held(ctx, h.list.Catalog, h.list.Set, uri)
+	now, _, err := intake.Held(ctx, h.list.Catalog, h.list.Set, uri)
 	if err != nil {
 		return catalog.Update{}, err
 	}

@@ -1,4 +1,4 @@
-package intake_test
+package atompmh_test
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"lockstep/catalog"
-	"lockstep/intake"
+	"lockstep/intake/harvest/atompmh"
 	"lockstep/resourcesync"
 )
 
@@ -18,7 +18,7 @@ func TestFeedTied(t *testing.T) {
 		return feedOf("12:00", "", live("a", "12:00"), dead("a", "12:00"), live("b", "11:00"), live("x", "12:00:0"+n))
 	}
 	for status, want := range map[int]string{200: "a b x", 403: "b x", 404: "b x", 410: "b x", 500: "b x", 401: "b x"} {
-		h := follow(t, s, intake.AtomPMHOptions{})
+		h := follow(t, s, atompmh.Options{})
 		s.put(map[string]string{"/feed": both("0")})
 		s.status("/a", status)
 		r := h.run() // AP-CLS-06
@@ -37,7 +37,7 @@ func TestFeedTied(t *testing.T) {
 		h.asked("/feed 304, /a")
 	}
 	// One of them was applied before; what is held stays until it is known.
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "12:00"), live("b", "11:00"))})
 	h.clean()
 	s.status("/a", http.StatusInternalServerError)
@@ -65,7 +65,7 @@ func TestFeedLaterDocument(t *testing.T) {
 		"/feed": feedOf("12:01", prev("/a1"), dead("a", "12:00"), live("b", "12:00", "/b2")),
 		"/a1":   feedOf("12:00", "", live("a", "12:00"), live("b", "12:00")),
 	})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean() // AP-CLS-03
 	h.holds("b2")
 	h.asked("/feed, /a1, /feed 304") // nothing had to be asked for
@@ -83,7 +83,7 @@ func TestFeedLenient(t *testing.T) {
 			<link rel="alternate" type="text/html" href="t1"/><link type="text/html" href="../t2"/><link href="t1"/><link rel="alternate" href="mailto:a@b"/></entry>
 		<entry><id>urn:x-test:blank</id><title/><updated>2024-05-02T12:00:00Z</updated><content> </content></entry>
 	</feed>`})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	r := h.run() // AP-CLS-04, AP-DOC-02, AP-DOC-07, AP-DOC-12, AP-AMB-09: no author, types twice, no rel, relative addresses
 	h.holds("sub/both sub/deep/t1 sub/src sub/t2")
 	told(t, r.Skipped, "AP-CLS-04")
@@ -97,7 +97,7 @@ func TestFeedRecord(t *testing.T) {
 	long := "urn:x-test:" + strings.Repeat("long", 1000)
 	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "2024-05-02T11:00:00.123456789Z", "/1 text/html", "/2 application/rdf+xml", "/3 text/plain"),
 		strings.Replace(live("l", "12:00"), "urn:x-test:l", long, 1))})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	get := func(path string) catalog.Record {
 		r, ok, err := find(t, h.cat, s.URL+path)
@@ -150,7 +150,7 @@ func TestFeedTypes(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	for _, kept := range []bool{false, true} {
-		h := follow(t, s, intake.AtomPMHOptions{Types: []string{"Application/RDF+XML", "text/*"}, KeepVanished: kept})
+		h := follow(t, s, atompmh.Options{Types: []string{"Application/RDF+XML", "text/*"}, KeepVanished: kept})
 		s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "12:00", "/a.rdf application/rdf+xml;profile=x", "/a.pdf application/pdf"),
 			live("b", "12:00", "/b.pdf application/pdf"), live("c", "12:00", "/c.txt text/plain"))})
 		h.clean()
@@ -172,7 +172,7 @@ func TestFeedTypes(t *testing.T) {
 func TestFeedShared(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "11:00", "/x text/a"), live("b", "12:00", "/x text/b"))})
 	h.clean()
 	if r, _, err := find(t, h.cat, s.URL+"/x"); err != nil || r.Type != "text/b" {
@@ -197,7 +197,7 @@ func TestFeedShared(t *testing.T) {
 func TestFeedContent(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
-	h := follow(t, s, intake.AtomPMHOptions{Content: true, Algorithms: []resourcesync.Algorithm{resourcesync.MD5}})
+	h := follow(t, s, atompmh.Options{Content: true, Algorithms: []resourcesync.Algorithm{resourcesync.MD5}})
 	hash := func(path string) string {
 		r, _, err := find(t, h.cat, s.URL+path)
 		must(t, err)
@@ -234,7 +234,7 @@ func TestFeedContent(t *testing.T) {
 	told(t, r.Unreadable, "status 401")
 	s.handle("/c", nil)
 	s.put(nil)
-	h.reopen(intake.AtomPMHOptions{Content: true, Algorithms: []resourcesync.Algorithm{resourcesync.MD5}})
+	h.reopen(atompmh.Options{Content: true, Algorithms: []resourcesync.Algorithm{resourcesync.MD5}})
 	h.clean() // AP-HV-03
 	h.asked("/feed 304, /c")
 	h.holds("b@11:00 c@15:00")
@@ -262,7 +262,7 @@ func TestFeedValidators(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(text))
 	})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.run()
 	h.run()
 	text = strings.Replace(text, "12:00:00Z</updated><link", "12:00:00.5Z</updated><link", 1)
@@ -285,7 +285,7 @@ func TestFeedTrustArchives(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(fourDocuments())
-	h := follow(t, s, intake.AtomPMHOptions{TrustArchives: true})
+	h := follow(t, s, atompmh.Options{TrustArchives: true})
 	h.clean()
 	s.put(map[string]string{"/feed": feedOf("15:00", prev("/a3"), live("e", "15:00"))})
 	h.clean()
@@ -302,7 +302,7 @@ func TestFeedRequests(t *testing.T) {
 		head = r.Header.Clone()
 		_, _ = w.Write([]byte(feedOf("12:00", "")))
 	})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	if head.Get("Accept-Encoding") != "gzip" || !strings.HasPrefix(head.Get("Accept"), "application/atom+xml") || head.Get("User-Agent") == "" {
 		t.Errorf("asked with %v", head)

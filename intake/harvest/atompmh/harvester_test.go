@@ -1,11 +1,11 @@
-package intake_test
+package atompmh_test
 
 import (
 	"math/rand/v2"
 	"strings"
 	"testing"
 
-	"lockstep/intake"
+	"lockstep/intake/harvest/atompmh"
 )
 
 // fourDocuments is test 1 of the catalogue: one record in each document, the
@@ -23,7 +23,7 @@ func TestFeedFull(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(fourDocuments())
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	r := h.clean() // AP-HV-02, AP-TS-03
 	h.holds("a@11:00 b@12:00 c@13:00 d@14:00")
 	h.asked("/feed, /a3, /a2, /a1, /feed 304")
@@ -41,10 +41,10 @@ func TestFeedIncremental(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(fourDocuments())
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	s.took()
-	h.reopen(intake.AtomPMHOptions{})
+	h.reopen(atompmh.Options{})
 	r := h.clean()
 	h.asked("/feed 304") // AP-HV-03, AP-HTTP-05
 	if r.Changed() || r.Files != 4 || r.Unchanged != 4 {
@@ -71,7 +71,7 @@ func TestFeedMemory(t *testing.T) {
 	s := newFeedSite(t)
 	s.plain = true
 	s.put(map[string]string{"/feed": feedOf("14:00", "", live("a", "14:00"))})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	r := h.clean() // AP-HTTP-07: the same text is as good as 304
 	h.asked("/feed, /feed")
@@ -85,11 +85,11 @@ func TestFeedOrder(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	entries := []string{live("a", "10:00"), live("a", "12:00", "/a2"), live("b", "09:00"), dead("b", "11:00"), live("c", "08:00"), dead("c", "08:30"), live("c", "09:30")}
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	for range 5 {
 		rand.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
 		s.put(map[string]string{"/feed": feedOf("12:00", "", entries...)})
-		h := follow(t, s, intake.AtomPMHOptions{})
+		h := follow(t, s, atompmh.Options{})
 		h.clean() // AP-CLS-01, AP-CLS-02, AP-CLS-03, AP-DOC-06
 		h.holds("a2@12:00 c@09:30")
 	}
@@ -109,7 +109,7 @@ func TestFeedOrder(t *testing.T) {
 func TestFeedSameInstant(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "12:00"))})
 	h.clean()
 	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "12:00"), live("b", "12:00"))})
@@ -124,7 +124,7 @@ func TestFeedSameInstant(t *testing.T) {
 func TestFeedDeletion(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "11:00"), live("b", "12:00"), dead("never", "12:00"))})
 	h.clean()
 	h.holds("a b")
@@ -152,7 +152,7 @@ func TestFeedLate(t *testing.T) {
 	s.put(map[string]string{"/feed": feedOf("12:00", prev("/a1"), live("a", "11:00"), live("b", "12:00"), live("t", "10:30"), dead("t", "10:30")),
 		"/a1": feedOf("10:00", "", live("0", "10:00"))})
 	s.status("/t", 200)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	h.holds("0 a b t")
 	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("a", "11:00"), live("a", "10:59", "/older"), live("b", "12:00"),
@@ -170,7 +170,7 @@ func TestFeedLate(t *testing.T) {
 func TestFeedComplete(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "11:00"), live("b", "12:00"))})
 	h.clean()
 	s.put(map[string]string{"/feed": feedOf("12:01", "", live("b", "12:00"))})
@@ -201,7 +201,7 @@ func TestFeedComplete(t *testing.T) {
 func TestFeedTruncated(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	whole := feedOf("12:00", complete, live("a", "11:00"), live("b", "12:00"))
 	s.put(map[string]string{"/feed": whole})
 	h.clean()
@@ -230,7 +230,7 @@ func TestFeedEmptied(t *testing.T) {
 	for _, id := range strings.Split("abcdefgh", "") {
 		all = append(all, live(id, "11:00"))
 	}
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	s.put(map[string]string{"/feed": feedOf("12:00", complete, all...)})
 	h.clean()
 	s.put(map[string]string{"/feed": feedOf("13:00", complete)})
@@ -239,7 +239,7 @@ func TestFeedEmptied(t *testing.T) {
 		wantEmpty(t, err)
 		h.holds("a b c d e f g h")
 	}
-	h.reopen(intake.AtomPMHOptions{AllowEmpty: true})
+	h.reopen(atompmh.Options{AllowEmpty: true})
 	h.clean()
 	h.holds("")
 }

@@ -1,4 +1,4 @@
-package intake
+package atompmh
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockstep/atompmh"
+	"lockstep/intake"
 	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/fault"
@@ -33,7 +34,7 @@ type feedPart struct {
 
 // known returns what is remembered of the document at uri and may be asked by: in
 // a full harvest only what was read in it.
-func (h *feedHarvest) known(uri string) *feedDoc {
+func (h *harvest) known(uri string) *feedDoc {
 	if d := h.docs[uri]; d != nil {
 		return d
 	}
@@ -48,7 +49,7 @@ const feedAccept = "application/atom+xml, application/xml;q=0.9, text/xml;q=0.9,
 
 // read reads the document at uri and puts its entries aside. The error of one
 // that cannot be had or read is plain.
-func (h *feedHarvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.Feed, error) {
+func (h *harvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.Feed, error) {
 	known := h.known(uri)
 	sub := uri == h.sub
 	if known != nil && !sub && h.a.o.TrustArchives {
@@ -93,7 +94,7 @@ const maxWalkDocs = 4 << 10
 // feedTries is how often a document is read that changes under our hands.
 const feedTries = 3
 
-func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *feedDoc) (*feedDoc, atompmh.Feed, error) {
+func (h *harvest) readOnce(ctx context.Context, q *fetch.Request, known *feedDoc) (*feedDoc, atompmh.Feed, error) {
 	resp, err := h.a.client.GetWhole(ctx, *q)
 	if err != nil {
 		return nil, atompmh.Feed{}, err
@@ -129,7 +130,7 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 		return nil, feed, err
 	}
 	h.parts[part] = feedPart{updated: feed.Updated, depth: h.depth}
-	h.future.note(q.URI, feed.Updated)
+	h.future.Note(q.URI, feed.Updated)
 	h.describe(q.URI, d, &feed, resp.Header, rd.Stats())
 	d.Digest = base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:18])
 	d.same = known != nil && known.Digest == d.Digest // AP-HTTP-07
@@ -147,13 +148,13 @@ func documentError(uri string, err error) error {
 }
 
 // warned tells of a liberty that was taken with a document.
-func (h *feedHarvest) warned(uri string, w *atompmh.Warning) {
-	h.list.Skipped(fetch.Printable(uri), &LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})
+func (h *harvest) warned(uri string, w *atompmh.Warning) {
+	h.list.Skipped(fetch.Printable(uri), &intake.LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})
 }
 
 // answered keeps what an answer to the request for the subscription document
 // tells beside it.
-func (h *feedHarvest) answered(resp *fetch.Response) {
+func (h *harvest) answered(resp *fetch.Response) {
 	if resp.Moved != "" { // AP-HV-15
 		h.now.At = resp.Moved
 	}
@@ -176,7 +177,7 @@ const maxHomes = 8
 // collect puts the entries of a document aside, also those that were applied long
 // ago: a producer may have published one late, or dated it before a watermark that
 // is later than it should be.
-func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error {
+func (h *harvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error {
 	var print maphash.Hash
 	print.SetSeed(h.seed)
 	for {
@@ -195,7 +196,7 @@ func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error
 			d.Max.Time = e.Updated
 		}
 		d.Entries++
-		h.future.note(e.ID, e.Updated)
+		h.future.Note(e.ID, e.Updated)
 		if err := h.add(&e, part); err != nil {
 			return &fault.StopError{Err: err}
 		}
@@ -209,7 +210,7 @@ func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error
 const maxValidator = 1 << 10
 
 // describe completes what is remembered of a document.
-func (h *feedHarvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head http.Header, st atompmh.Stats) {
+func (h *harvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head http.Header, st atompmh.Stats) {
 	d.Updated.Time, d.Complete = feed.Updated, feed.Complete
 	d.Prev, _, _ = strings.Cut(feed.PrevArchive, "#")
 	d.Prev = d.Prev[:min(len(d.Prev), maxFeedURI+1)] // which mayRead refuses
@@ -239,7 +240,7 @@ func (h *feedHarvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head 
 }
 
 // add puts an entry aside: by its record, and within that by time.
-func (h *feedHarvest) add(e *atompmh.Entry, part uint32) error {
+func (h *harvest) add(e *atompmh.Entry, part uint32) error {
 	id := ledgerID(e.ID)
 	if id == "" {
 		return nil // unreachable: the Reader returns no entry without
@@ -264,7 +265,7 @@ func (h *feedHarvest) add(e *atompmh.Entry, part uint32) error {
 
 // resources returns the representations of a record that can be used, each URI
 // once.
-func (h *feedHarvest) resources(e *atompmh.Entry) []ledger.Resource {
+func (h *harvest) resources(e *atompmh.Entry) []ledger.Resource {
 	var rs []ledger.Resource
 	for _, l := range e.Alternates() {
 		typ := strings.TrimSpace(l.Type)
@@ -302,7 +303,7 @@ func usable(uri string) error {
 }
 
 // wants reports whether a representation of this type is wanted.
-func (a *AtomPMH) wants(typ string) bool {
+func (a *Harvester) wants(typ string) bool {
 	if len(a.types) == 0 {
 		return true
 	}

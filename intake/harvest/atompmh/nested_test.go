@@ -1,11 +1,11 @@
-package intake_test
+package atompmh_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"lockstep/intake"
+	"lockstep/intake/harvest/atompmh"
 )
 
 // TestFeedOfEmptyDocuments follows a chain of archive documents without an entry.
@@ -17,7 +17,7 @@ func TestFeedOfEmptyDocuments(t *testing.T) {
 		site[fmt.Sprintf("/x/%d", i+1)] = feedOf("12:00", prev(fmt.Sprintf("/x/%d", i+2)))
 	}
 	s.put(site)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	told(t, h.run().Unreadable, "1000 documents in a row")
 	if n := strings.Count(s.took(), "/x/"); n > 1000 {
 		t.Errorf("%d archive documents asked for", n)

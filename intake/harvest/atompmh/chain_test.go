@@ -1,4 +1,4 @@
-package intake_test
+package atompmh_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
-	"lockstep/intake"
+	"lockstep/intake/harvest/atompmh"
 	"lockstep/intake/harvest/ledger"
 )
 
@@ -19,7 +19,7 @@ import (
 func TestFeedCutMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	s.put(map[string]string{"/feed": feedOf("12:00", prev("/a1"), live("a", "12:00")), "/a1": feedOf("11:00", "", live("0", "11:00"))})
 	h.clean()
 	s.put(map[string]string{
@@ -49,7 +49,7 @@ func TestFeedRenumbered(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(fourDocuments())
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	s.put(map[string]string{
 		"/feed": feedOf("16:00", prev("/a1"), live("f", "16:00")),
@@ -68,7 +68,7 @@ func TestFeedChangedArchive(t *testing.T) {
 	s := newFeedSite(t)
 	s.put(fourDocuments())
 	s.put(map[string]string{"/a3": feedOf("13:00", prev("/a2"), live("c", "13:00"))})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	s.put(map[string]string{
 		"/a1":   feedOf("12:00", "", live("late", "10:30")),
@@ -119,7 +119,7 @@ func TestFeedOverlap(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": feedOf("12:00", prev("/a1"), live("b", "12:00")), "/a1": feedOf("11:00", "", live("a", "11:00"))})
-	h := follow(t, s, intake.AtomPMHOptions{Overlap: 2 * time.Hour})
+	h := follow(t, s, atompmh.Options{Overlap: 2 * time.Hour})
 	h.clean()
 	s.put(map[string]string{"/feed": feedOf("12:00", prev("/a1"), live("b", "12:00")), "/a1": feedOf("11:00", "", live("a", "11:00"), live("late", "10:30"))})
 	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
@@ -134,7 +134,7 @@ func TestFeedEmptySubscription(t *testing.T) {
 	s.put(map[string]string{
 		"/feed": feedOf("12:00", prev("/a2")), "/a2": feedOf("12:00", prev("/a1")), "/a1": feedOf("11:00", "", live("a", "11:00")),
 	})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean() // AP-AMB-12
 	h.holds("a")
 	h.asked("/feed, /a2, /a1, /feed 304")
@@ -174,7 +174,7 @@ func TestFeedMissing(t *testing.T) {
 			t.Parallel()
 			s := newFeedSite(t)
 			s.put(map[string]string{"/feed": feedOf("11:00", "", live("a", "11:00"))})
-			h := follow(t, s, intake.AtomPMHOptions{})
+			h := follow(t, s, atompmh.Options{})
 			h.clean()
 			s.put(map[string]string{
 				"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00")),
@@ -214,7 +214,7 @@ func TestFeedGap(t *testing.T) {
 	docs["/a3"] = feedOf("13:00", prev("/a2"), live("c", "13:00"))
 	delete(docs, "/a2")
 	s.put(docs)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	for range 2 {
 		if r := h.run(); r.Unreadable.Count != 1 {
 			t.Errorf("told of %v", r.Unreadable)
@@ -250,7 +250,7 @@ func TestFeedTrouble(t *testing.T) {
 	s := newFeedSite(t)
 	s.put(fourDocuments())
 	s.status("/a2", http.StatusBadGateway)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	for range 5 {
 		h.run()
 	}
@@ -277,7 +277,7 @@ func TestFeedCircle(t *testing.T) {
 				"/a1":   feedOf("12:00", prev("/a2"), live("b", "12:00")),
 				"/a2":   feedOf("11:00", link, live("a", "11:00")),
 			})
-			h := follow(t, s, intake.AtomPMHOptions{})
+			h := follow(t, s, atompmh.Options{})
 			for range 3 { // AP-HV-09
 				if r := h.run(); r.Unreadable.Count != 1 {
 					t.Errorf("told of %v, %v", r.Unreadable.First, r.Skipped.First)
@@ -293,7 +293,7 @@ func TestFeedCircle(t *testing.T) {
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
 	s.handle("/a1", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/feed", http.StatusFound) })
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	told(t, h.run().Unreadable, "circle")
 }
 
@@ -305,13 +305,13 @@ func TestFeedEndless(t *testing.T) {
 	for i := range 101 {
 		s.put(map[string]string{fmt.Sprintf("/x/%d", i): feedOf("12:00", prev(fmt.Sprintf("/x/%d", i-1)), live(fmt.Sprintf("b%d", i), "12:00", "/b"))})
 	}
-	h := follow(t, s, intake.AtomPMHOptions{MaxDocuments: 10})
+	h := follow(t, s, atompmh.Options{MaxDocuments: 10})
 	told(t, h.run().Unreadable, "more than 10 documents") // AP-HV-09
 	if n := strings.Count(s.took(), "/x/"); n != 9 {
 		t.Errorf("%d archive documents asked for, want 9", n)
 	}
 	h.holds("a b")
-	h = follow(t, s, intake.AtomPMHOptions{MaxBytes: 2000})
+	h = follow(t, s, atompmh.Options{MaxBytes: 2000})
 	told(t, h.run().Unreadable, "bytes")
 	if n := strings.Count(s.took(), "/x/"); n > 9 {
 		t.Errorf("%d archive documents asked for, want less", n)
@@ -323,18 +323,18 @@ func TestFeedCrash(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(fourDocuments())
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	broken := &failingLedger{Ledger: h.ledger}
 	h.ledger = broken
 	for i := range 3 {
-		h.reopen(intake.AtomPMHOptions{})
+		h.reopen(atompmh.Options{})
 		broken.fail = true
 		if _, err := h.Scan(t.Context()); !errors.Is(err, errFailing) {
 			t.Fatalf("error %v", err)
 		}
 		broken.fail = false
 		s.took()
-		h.reopen(intake.AtomPMHOptions{})
+		h.reopen(atompmh.Options{})
 		h.clean() // AP-HTTP-06
 		if got := s.took(); strings.HasPrefix(got, "/feed 304") {
 			t.Errorf("asked for %s: the feed was not processed", got)
@@ -363,16 +363,16 @@ func TestFeedLost(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(fourDocuments())
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	h.cat = catalog.NewMem(nil) // the catalog was lost
-	h.reopen(intake.AtomPMHOptions{})
+	h.reopen(atompmh.Options{})
 	h.clean()
 	h.holds("a b c d")
 	h.ledger = new(ledger.Mem) // and now the ledger, with the state
 	must(t, os.Remove(h.o.State))
 	s.put(map[string]string{"/a1": feedOf("12:00", "")})
-	h.reopen(intake.AtomPMHOptions{})
+	h.reopen(atompmh.Options{})
 	h.clean()
 	h.holds("a b c d") // that a record is not in the feed proves nothing
 	s.put(map[string]string{"/feed": feedOf("15:00", prev("/a3"), dead("a", "15:00"), live("d", "14:00"))})
@@ -385,7 +385,7 @@ func TestFeedTakesOver(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(fourDocuments())
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	_, err := h.cat.Apply(t.Context(), set, []catalog.Update{{Record: catalog.Record{URI: s.URL + "/foreign"}}, {Record: catalog.Record{URI: s.URL + "/a"}}})
 	must(t, err)
 	s.status("/a2", http.StatusForbidden)

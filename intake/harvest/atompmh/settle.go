@@ -1,4 +1,4 @@
-package intake
+package atompmh
 
 import (
 	"bytes"
@@ -24,12 +24,12 @@ const (
 
 // whole reports whether all of the feed was read, so that it says of every record
 // how it stands.
-func (h *feedHarvest) whole() bool {
+func (h *harvest) whole() bool {
 	return (h.full || h.absence) && h.missing == nil && !h.disorder && !h.unsettled
 }
 
 // take brings the set in step with what was read.
-func (h *feedHarvest) take(ctx context.Context) error {
+func (h *harvest) take(ctx context.Context) error {
 	h.troubles()
 	if h.anew {
 		if err := h.adopt(ctx); err != nil {
@@ -56,8 +56,8 @@ func (h *feedHarvest) take(ctx context.Context) error {
 }
 
 // troubles tells what was the matter with the feed as a whole (AP-HV-17).
-func (h *feedHarvest) troubles() {
-	if err := h.future.report(); err != nil {
+func (h *harvest) troubles() {
+	if err := h.future.Report(); err != nil {
 		h.list.Skipped(h.list.Name, err)
 	}
 	if h.missing != nil {
@@ -71,7 +71,7 @@ func (h *feedHarvest) troubles() {
 }
 
 // settle finds out what has to be applied, of each record by its newest entry.
-func (h *feedHarvest) settle(ctx context.Context) error {
+func (h *harvest) settle(ctx context.Context) error {
 	next, stop := func() (ledger.Row, error, bool) { return ledger.Row{}, nil, false }, func() {}
 	if h.absence {
 		next, stop = iter.Pull2(h.a.ledger.Rows(ctx, h.list.Set))
@@ -120,7 +120,7 @@ func (h *feedHarvest) settle(ctx context.Context) error {
 }
 
 // absent puts a record aside that is gone without an entry.
-func (h *feedHarvest) absent(r *ledger.Row) error {
+func (h *harvest) absent(r *ledger.Row) error {
 	if r.Deleted {
 		return nil
 	}
@@ -142,7 +142,7 @@ type newest struct {
 // (AP-CLS-03): the latest by updated, then by that of the feed it was in, then
 // the one met last. AP-CLS-06: one that says the opposite at the same time makes
 // it tied. Where one of two times lies in our future, the place in the feed decides.
-func (h *feedHarvest) groups(ctx context.Context, f func(*newest) error) error {
+func (h *harvest) groups(ctx context.Context, f func(*newest) error) error {
 	var best newest
 	var in time.Time // updated of the feed it was in
 	var at feedPlace
@@ -173,7 +173,7 @@ func (h *feedHarvest) groups(ctx context.Context, f func(*newest) error) error {
 		}
 		said := it.Packed
 		place := placeOf(it, part)
-		if has && !updated.Equal(best.updated) && (h.future.has(updated) || h.future.has(best.updated)) && place.isOlder(&at) {
+		if has && !updated.Equal(best.updated) && (h.future.Has(updated) || h.future.Has(best.updated)) && place.isOlder(&at) {
 			return nil
 		}
 		if has && updated.Equal(best.updated) {
@@ -226,7 +226,7 @@ func (p *feedPlace) isOlder(q *feedPlace) bool {
 
 // decideAll compares entries with what the ledger has, and puts in order those
 // that are to be applied.
-func (h *feedHarvest) decideAll(ctx context.Context, batch []newest) error {
+func (h *harvest) decideAll(ctx context.Context, batch []newest) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -254,7 +254,7 @@ func (h *feedHarvest) decideAll(ctx context.Context, batch []newest) error {
 
 // lookup returns what the ledger has of records, of which each is asked for once
 // before it is recorded.
-func (h *feedHarvest) lookup(ctx context.Context, ids []string) ([]ledger.Row, error) {
+func (h *harvest) lookup(ctx context.Context, ids []string) ([]ledger.Row, error) {
 	if h.blank {
 		return make([]ledger.Row, len(ids)), nil
 	}
@@ -262,7 +262,7 @@ func (h *feedHarvest) lookup(ctx context.Context, ids []string) ([]ledger.Row, e
 }
 
 // isBlank reports whether the ledger has nothing at all.
-func (h *feedHarvest) isBlank(ctx context.Context) (bool, error) {
+func (h *harvest) isBlank(ctx context.Context) (bool, error) {
 	for _, err := range h.a.ledger.Rows(ctx, h.list.Set) {
 		return false, err
 	}
@@ -271,7 +271,7 @@ func (h *feedHarvest) isBlank(ctx context.Context) (bool, error) {
 
 // counts reports whether the newest entry of a record says something that was not
 // applied before (AP-HV-03, 6).
-func (h *feedHarvest) counts(n *newest, row *ledger.Row) bool {
+func (h *harvest) counts(n *newest, row *ledger.Row) bool {
 	deleted, tied := n.said[0]&toldDeleted != 0, n.said[0]&toldTied != 0
 	switch {
 	case row.ID == "":
@@ -279,7 +279,7 @@ func (h *feedHarvest) counts(n *newest, row *ledger.Row) bool {
 	case n.updated.After(row.Updated):
 		return true
 	case n.updated.Before(row.Updated):
-		if !h.whole() && !h.future.has(row.Updated) { // AP-HV-02 needs all of the feed
+		if !h.whole() && !h.future.Has(row.Updated) { // AP-HV-02 needs all of the feed
 			return false
 		}
 		h.older++
@@ -298,7 +298,7 @@ func (h *feedHarvest) counts(n *newest, row *ledger.Row) bool {
 }
 
 // differs reports whether an entry that was applied has other representations now.
-func (h *feedHarvest) differs(n *newest, row *ledger.Row) bool {
+func (h *harvest) differs(n *newest, row *ledger.Row) bool {
 	rs := parseTold(n.said).resources
 	if len(rs) == 0 && h.a.o.KeepVanished {
 		return false

@@ -1,4 +1,4 @@
-package intake_test
+package atompmh_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/harvest/atompmh"
 )
 
 // Documents that contradict each other: read again, then all of them, then taken
@@ -19,7 +20,7 @@ func TestFeedDisorder(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": feedOf("12:00", prev("/a1"), live("b", "12:00")), "/a1": feedOf("11:00", "", live("a", "11:00"))})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	wrong := map[string]string{"/feed": feedOf("15:00", prev("/a1"), live("c", "13:00")), "/a1": feedOf("14:00", "", live("d", "11:30"))}
 	s.put(wrong)
@@ -47,7 +48,7 @@ func TestFeedDisorder(t *testing.T) {
 			s.put(map[string]string{"/feed": feedOf("16:00", prev("/a1"), live("e", "16:00")), "/a1": feedOf("13:00", "", live("c", "13:00"), live("d", "11:30"))})
 		}
 	}
-	h = follow(t, s, intake.AtomPMHOptions{})
+	h = follow(t, s, atompmh.Options{})
 	h.clean()
 	h.holds("c d e")
 	h.watermark("16:00:00")
@@ -69,7 +70,7 @@ func TestFeedRestless(t *testing.T) {
 			})
 		}
 	}
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	told(t, h.run().Skipped, "kept changing")
 	h.holds("a b")
 	if n > 10 {
@@ -85,7 +86,7 @@ func TestFeedTimes(t *testing.T) {
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": feedOf("12:00", "",
 		live("offset", "2024-05-02T20:00:00+10:00"), live("later", "2024-05-02T12:30:00.5Z"), live("future", "2999-01-01T00:00:00Z"))})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	told(t, h.run().Skipped, "AP-TS-01") // AP-HV-10
 	h.holds("future@00:00 later@12:30 offset@10:00")
 	w := h.Status().Watermark
@@ -114,14 +115,14 @@ func TestFeedOddTimes(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": feedOf("9999-12-31T23:59:59-10:00", "", live("a", "9999-12-31T23:59:59-10:00"), live("b", "0001-01-01T00:00:00+10:00"))})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.run()
 	for _, p := range []string{"/a", "/b"} {
 		if r, ok, err := find(t, h.cat, s.URL+p); err != nil || !ok || !r.Lastmod.IsZero() {
 			t.Errorf("%s: %+v, %v, want no lastmod", p, r, err)
 		}
 	}
-	h.reopen(intake.AtomPMHOptions{})
+	h.reopen(atompmh.Options{})
 	h.run()
 }
 
@@ -129,20 +130,20 @@ func TestFeedAnother(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "11:00"), live("b", "12:00"))})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	s.put(map[string]string{"/feed": feedOf("10:00", "id:urn:x-test:other ", live("b", "09:00"), live("c", "10:00"))})
 	_, err := h.Scan(t.Context()) // AP-HV-11
-	var another *intake.AnotherFeedError
+	var another *atompmh.AnotherFeedError
 	if !errors.As(err, &another) || another.Was != "urn:x-test:feed" || another.Is != "urn:x-test:other" {
 		t.Errorf("error %v, want one of another feed", err)
 	}
 	h.holds("a b")
-	h.reopen(intake.AtomPMHOptions{AcceptFeed: true})
+	h.reopen(atompmh.Options{AcceptFeed: true})
 	h.run()
 	h.holds("b@09:00 c@10:00")
 	h.watermark("10:00:00")
-	h.reopen(intake.AtomPMHOptions{})
+	h.reopen(atompmh.Options{})
 	h.clean()
 	h.asked("/feed, /feed, /feed, /feed 304")
 }
@@ -152,7 +153,7 @@ func TestFeedWentBack(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": feedOf("14:00", prev("/a1"), live("b", "14:00"), live("a", "13:00")), "/a1": feedOf("12:00", "", live("a", "12:00", "/old"))})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	s.put(map[string]string{"/feed": feedOf("12:30", prev("/a1"), live("c", "12:30"))})
 	told(t, h.run().Skipped, "AP-HV-02")
@@ -172,7 +173,7 @@ func TestFeedCurrent(t *testing.T) {
 		"/feed": feedOf("11:00", `<fh:archive/>`+current, live("a", "11:00")),
 		"/now":  feedOf("12:00", current+prev("/feed"), live("b", "12:00")),
 	})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean() // AP-HV-14
 	h.holds("a b")
 	s.took()
@@ -196,14 +197,14 @@ func TestFeedMoved(t *testing.T) {
 	}
 	s.put(map[string]string{"/b": feedOf("12:00", "", live("a", "12:00"))})
 	s.handle("/feed", redirect("/b", http.StatusFound))
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	h.clean()
 	h.asked("/feed, /b, /feed, /b 304") // AP-HV-15
 	s.handle("/feed", redirect("/b", http.StatusPermanentRedirect))
 	h.clean()
 	s.took()
-	h.reopen(intake.AtomPMHOptions{})
+	h.reopen(atompmh.Options{})
 	h.clean()
 	h.clean()
 	h.asked("/b, /b 304")
@@ -213,7 +214,7 @@ func TestFeedMoved(t *testing.T) {
 	h.clean()
 	h.holds("a b")
 	s.status("/feed", http.StatusGone)
-	if _, err := h.Scan(t.Context()); !errors.Is(err, intake.ErrEnded) {
+	if _, err := h.Scan(t.Context()); !errors.Is(err, atompmh.ErrEnded) {
 		t.Errorf("error %v, want that the feed has ended", err)
 	}
 	h.holds("a b")
@@ -222,7 +223,7 @@ func TestFeedMoved(t *testing.T) {
 	s.took()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	h.reopen(intake.AtomPMHOptions{ScanInterval: time.Millisecond, OnEvent: func(e intake.Event) {
+	h.reopen(atompmh.Options{ScanInterval: time.Millisecond, OnEvent: func(e intake.Event) {
 		if e.Kind == intake.EventScanned {
 			time.AfterFunc(1300*time.Millisecond, cancel)
 		}
@@ -236,7 +237,7 @@ func TestFeedCompleteArchive(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "11:00"), live("b", "12:00"), live("n", "12:00"))})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	s.put(map[string]string{
 		"/feed": feedOf("14:00", prev("/a2"), live("d", "14:00")),

@@ -1,4 +1,4 @@
-package intake
+package atompmh
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"lockstep/atompmh"
+	"lockstep/intake"
+	"lockstep/intake/internal/future"
 	"lockstep/intake/internal/listed"
 	"lockstep/internal/fetch"
 )
@@ -26,16 +28,16 @@ const (
 	feedAgain    = 100 // in a chain longer than this only what a new archive document calls for is walked again
 )
 
-// A feedHarvest is one harvest of a feed.
+// A harvest is one harvest of a feed.
 //
 // Order of writes: what is new, in the order of time, each batch claimed in the
 // ledger, applied to the catalog and recorded in the ledger; then, if the feed was
 // read without a problem, what is gone by its absence; then how far the feed was
 // harvested. A harvest killed at any point is repeated: it finishes what was
 // claimed, and finds done what was done.
-type feedHarvest struct {
-	list     *Listing // its sorter holds entries by record and time; gone, records
-	a        *AtomPMH
+type harvest struct {
+	list     *intake.Listing // its sorter holds entries by record and time; gone, records
+	a        *Harvester
 	old, now feedMemory
 	order    listed.Sorter // what is to be applied, by time
 	strays   listed.URIs   // resources of the catalog that are on nobody's account
@@ -53,7 +55,7 @@ type feedHarvest struct {
 	hops   int        // how many named another
 	home   []*url.URL // whose documents may be read
 	date   time.Time  // of the first answer
-	future futureTimes
+	future future.Times
 	depth  int // of the document that is read: 0 is the subscription document
 	docs   map[string]*feedDoc
 	seed   maphash.Seed // of feedDoc.print
@@ -84,9 +86,9 @@ type missingDoc struct {
 	final bool // the server says that there is none, or it is none
 }
 
-func (a *AtomPMH) newHarvest(full bool) (*feedHarvest, error) {
+func (a *Harvester) newHarvest(full bool) (*harvest, error) {
 	m := a.recalled()
-	h := &feedHarvest{list: a.in.NewListing(), a: a, docs: make(map[string]*feedDoc), seed: maphash.MakeSeed()}
+	h := &harvest{list: a.in.NewListing(), a: a, docs: make(map[string]*feedDoc), seed: maphash.MakeSeed()}
 	h.order.Dir, h.strays.Dir = a.in.TempDir, a.in.TempDir
 	address, _, _ := strings.Cut(a.in.Name, "#")
 	u, err := url.Parse(address)
@@ -104,14 +106,14 @@ func (a *AtomPMH) newHarvest(full bool) (*feedHarvest, error) {
 	}
 	h.now = feedMemory{ID: m.ID, Title: m.Title, At: m.At, Watermark: m.Watermark, Complete: m.Complete, Whole: m.Whole,
 		Full: m.Full, Failures: m.Failures, Failed: m.Failed, Gap: m.Gap, Docs: m.Docs, AheadSince: m.AheadSince, AheadTill: m.AheadTill}
-	h.future = futureTimes{now: time.Now().UTC(), since: m.AheadSince.Time, till: m.AheadTill.Time, reported: m.Reported.Time}
+	h.future = future.Times{Now: time.Now().UTC(), Since: m.AheadSince.Time, Till: m.AheadTill.Time, Reported: m.Reported.Time}
 	h.full = full
 	return h, nil
 }
 
 // prepare decides what is read: everything, if what is remembered does not fit
 // what the catalog holds, or it is time for it (AP-HV-12).
-func (h *feedHarvest) prepare(at Point) {
+func (h *harvest) prepare(at intake.Point) {
 	m := &h.old
 	// A catalog that was lost, or set back, is behind.
 	h.unremembered = m.Address == "" || m.Rules != h.a.rules()
@@ -119,9 +121,9 @@ func (h *feedHarvest) prepare(at Point) {
 	switch {
 	case h.anew, m.Watermark.IsZero() && !m.Complete && !m.Disorder:
 		h.full = true
-	case h.a.o.FullInterval > 0 && isDue(m.Full, h.a.o.FullInterval):
+	case h.a.o.FullInterval > 0 && future.IsDue(m.Full, h.a.o.FullInterval):
 		h.full = true
-	case m.Gap != nil && isDue(m.Gap.Tried, gapRetry):
+	case m.Gap != nil && future.IsDue(m.Gap.Tried, gapRetry):
 		h.full = true
 	case m.Failures >= patientFailures:
 		h.full = true // AP-HV-08
@@ -132,13 +134,13 @@ func (h *feedHarvest) prepare(at Point) {
 
 // escalate makes of a harvest a full one. What was put aside stays: that an entry
 // is met twice does no harm.
-func (h *feedHarvest) escalate() {
+func (h *harvest) escalate() {
 	h.full = true
 	h.docs = make(map[string]*feedDoc)
 }
 
 // run harvests. The feed is quiet if it was found as it was.
-func (h *feedHarvest) run(ctx context.Context) error {
+func (h *harvest) run(ctx context.Context) error {
 	defer h.list.Progress()()
 	at, err := h.list.Point(ctx)
 	if err != nil {
@@ -174,7 +176,7 @@ func (h *feedHarvest) run(ctx context.Context) error {
 
 // rest ends a harvest that found nothing new. Nothing is written for it, unless
 // the feed has moved, or work that was owed is done.
-func (h *feedHarvest) rest(at Point) error {
+func (h *harvest) rest(at intake.Point) error {
 	if h.now.At == h.old.At && at.Last == h.old.Point.Last {
 		return nil
 	}
@@ -185,7 +187,7 @@ func (h *feedHarvest) rest(at Point) error {
 
 // walk reads the feed, from the subscription document as far as need be
 // (AP-HV-02, AP-HV-03). It is quiet if that is as it was.
-func (h *feedHarvest) walk(ctx context.Context) (quiet bool, err error) {
+func (h *harvest) walk(ctx context.Context) (quiet bool, err error) {
 	sub, err := h.subscription(ctx)
 	if err != nil {
 		return false, err
@@ -243,11 +245,11 @@ func (h *feedHarvest) walk(ctx context.Context) (quiet bool, err error) {
 var errDisorder = errors.New("AP-TS-03: its documents contradict each other in time, however often they are read; until they no longer do, all of them are read whenever one has changed")
 
 // mustReadAll reports whether what a walk met says that it was too short.
-func (h *feedHarvest) mustReadAll(sub *feedDoc) bool {
+func (h *harvest) mustReadAll(sub *feedDoc) bool {
 	if h.full {
 		return false
 	}
-	return h.old.Ahead || h.future.isAhead(h.old.Watermark.Time) || // what it says now may be dated earlier than what was read
+	return h.old.Ahead || h.future.IsAhead(h.old.Watermark.Time) || // what it says now may be dated earlier than what was read
 		h.absence && !sub.Complete || // AP-AMB-07
 		!sub.Complete && h.old.Complete || // AP-CDL-04
 		!sub.Complete && h.missing == nil && h.some && h.seen.Before(h.old.Watermark.Time) // the producer went back
@@ -257,7 +259,7 @@ func (h *feedHarvest) mustReadAll(sub *feedDoc) bool {
 const maxCurrent = 3
 
 // subscription reads the subscription document.
-func (h *feedHarvest) subscription(ctx context.Context) (*feedDoc, error) {
+func (h *harvest) subscription(ctx context.Context) (*feedDoc, error) {
 	address, _, _ := strings.Cut(h.list.Name, "#")
 	h.depth = 0
 	for {
@@ -315,7 +317,7 @@ func feedID(id string) string {
 
 // identify compares the feed with the one that was harvested before (AP-HV-11),
 // and asks for it to be read again if it takes the place of that.
-func (h *feedHarvest) identify(feed *atompmh.Feed) (again bool, err error) {
+func (h *harvest) identify(feed *atompmh.Feed) (again bool, err error) {
 	h.now.ID, h.now.Title = feedID(feed.ID), feed.Title
 	if len(h.now.Title) > maxTitle {
 		h.now.Title = "" // it is no title
@@ -334,7 +336,7 @@ func (h *feedHarvest) identify(feed *atompmh.Feed) (again bool, err error) {
 	return true, nil
 }
 
-func (h *feedHarvest) close() {
+func (h *harvest) close() {
 	h.list.Close()
 	h.order.Close()
 	h.strays.Close()

@@ -1,4 +1,4 @@
-package intake_test
+package atompmh_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"lockstep/catalog"
-	"lockstep/intake"
+	"lockstep/intake/harvest/atompmh"
 )
 
 // A circle through ever other addresses of the same documents.
@@ -43,7 +43,7 @@ func TestFeedDisguisedCircle(t *testing.T) {
 				s.handle("/a2", answer)
 				s.handle("/moved", answer)
 				s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
-				h := follow(t, s, intake.AtomPMHOptions{})
+				h := follow(t, s, atompmh.Options{})
 				told(t, h.run().Unreadable, "circle") // AP-HV-09
 				h.holds("a b c")
 				if n > 50 {
@@ -55,7 +55,7 @@ func TestFeedDisguisedCircle(t *testing.T) {
 	// By another way to write the host.
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": strings.Replace(feedOf("13:00", prev("/feed"), live("c", "13:00")), `prev-archive" href="BASE`, `prev-archive" href="`+strings.Replace(s.URL, "http", "HTTP", 1), 1)})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	told(t, h.run().Unreadable, "circle")
 	h.asked("/feed")
 	// The newest entries in two documents are no circle.
@@ -81,7 +81,7 @@ func TestFeedMovedArchives(t *testing.T) {
 	s.handle("/old/2", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/new/dir/2", http.StatusMovedPermanently)
 	})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean() // AP-DOC-12, AP-HV-05
 	h.holds("c new/dir/a new/dir/b")
 }
@@ -103,7 +103,7 @@ func TestFeedTooMuch(t *testing.T) {
 			t.Parallel()
 			s := newFeedSite(t)
 			s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "12:00"), entry, live("z", "11:00"))})
-			h := follow(t, s, intake.AtomPMHOptions{})
+			h := follow(t, s, atompmh.Options{})
 			r := h.run()
 			for _, path := range []string{"/a", "/z"} {
 				if _, ok, err := find(t, h.cat, s.URL+path); err != nil || !ok {
@@ -114,7 +114,7 @@ func TestFeedTooMuch(t *testing.T) {
 				t.Errorf("%d created", r.Created)
 			}
 			s.put(map[string]string{"/feed": feedOf("13:00", complete, live("z", "11:00"))})
-			h.reopen(intake.AtomPMHOptions{AllowEmpty: true})
+			h.reopen(atompmh.Options{AllowEmpty: true})
 			h.run()
 			h.holds("z")
 		})
@@ -133,7 +133,7 @@ func TestFeedTooMuch(t *testing.T) {
 		_, _ = w.Write(bomb.Bytes()) // who had enough does not read on
 	})
 	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
-	h := follow(t, s, intake.AtomPMHOptions{MaxBytes: 1 << 20}) // AP-HTTP-08
+	h := follow(t, s, atompmh.Options{MaxBytes: 1 << 20}) // AP-HTTP-08
 	if r := h.run(); r.Unreadable.Count != 1 || r.Bytes > 2<<20 {
 		t.Errorf("report %+v", r)
 	}
@@ -152,7 +152,7 @@ func TestFeedLongMemory(t *testing.T) {
 		w.Header().Set("ETag", `"`+strings.Repeat("e", 10_000)+`"`)
 		_, _ = io.WriteString(w, strings.ReplaceAll(text, "BASE", s.URL))
 	})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	for range 4 {
 		told(t, h.run().Unreadable, "address has more than")
 		if info, err := os.Stat(h.o.State); err != nil || info.Size() > 64<<10 {
@@ -164,8 +164,8 @@ func TestFeedLongMemory(t *testing.T) {
 	}
 	h.holds("a")
 	text = strings.Replace(text, long, long+"!", 1)
-	h.reopen(intake.AtomPMHOptions{})
-	var another *intake.AnotherFeedError
+	h.reopen(atompmh.Options{})
+	var another *atompmh.AnotherFeedError
 	if _, err := h.Scan(t.Context()); !errors.As(err, &another) || len(err.Error()) > 10_000 { // AP-HV-11
 		t.Errorf("Scan = %.1000v, want another feed", err)
 	}
@@ -175,13 +175,13 @@ func TestFeedLongMemory(t *testing.T) {
 func TestFeedUnchangedSinceNever(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
 	s.status("/a1", http.StatusNotModified)
 	told(t, h.run().Unreadable, "304") // AP-HTTP-07
 	h.holds("c")
 	s.status("/feed", http.StatusNotModified)
-	h = follow(t, s, intake.AtomPMHOptions{})
+	h = follow(t, s, atompmh.Options{})
 	if _, err := h.Scan(t.Context()); err == nil || !strings.Contains(err.Error(), "304") {
 		t.Errorf("Scan = %v", err)
 	}
@@ -197,7 +197,7 @@ func TestFeedAllAtOnce(t *testing.T) {
 		"/a2":   feedOf("12:00", prev("/a1"), live("d", "12:00"), live("c", "12:00")),
 		"/a1":   feedOf("12:00", "", live("b", "12:00"), live("a", "12:00")),
 	})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	h.clean() // AP-TS-03: equality is legal
 	h.holds("a b c d e f")
 	s.put(map[string]string{
@@ -214,7 +214,7 @@ func TestFeedAllAtOnce(t *testing.T) {
 func TestFeedWordings(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	// AP-AMB-01, AP-AMB-08: in a complete feed a deleted record has no entry at all,
 	// also not the one that was active; and no document is needed beside it.
 	s.put(map[string]string{"/feed": feedOf("12:00", complete+prev("/gone"), live("a", "11:00"), live("a", "12:00", "/a2"), live("b", "11:00"), live("c", "11:00"))})
@@ -248,7 +248,7 @@ func TestFeedWordings(t *testing.T) {
 func TestFeedLateComplete(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "11:00"), live("b", "12:00"))})
 	h.clean()
 	s.put(map[string]string{"/feed": feedOf("13:00", "", live("c", "13:00"), live("a", "11:00"), complete)})
@@ -266,7 +266,7 @@ func TestFeedStrangeRecords(t *testing.T) {
 	s.put(map[string]string{"/feed": feedOf("12:00", "", entry("tag:a", "javascript:alert(1)"), entry("tag:b", "file:///etc/passwd"), entry("tag:c", "data:,x"),
 		entry("tag:d", "http://"), entry("tag:e", "//other.test/x"), entry("tag:f", ""), entry("  tag:g&#10;", "BASE/g"), entry("", "BASE/h"),
 		entry("not absolute", "BASE/i"), entry("tag:J", "BASE/J"), entry("tag:j", "BASE/j"), entry("tag:%6a", "BASE/%6a"), entry("tag:k", "BASE/k#part"))})
-	h := follow(t, s, intake.AtomPMHOptions{})
+	h := follow(t, s, atompmh.Options{})
 	r := h.run()
 	for _, words := range []string{"tag:a: it is no http", "tag:b: it is no http", "tag:c: it is no http", "tag:d: it is no http", "AP-CLS-04", "AP-DOC-05", "AP-DOC-09"} {
 		told(t, r.Skipped, words) // AP-GEN-06

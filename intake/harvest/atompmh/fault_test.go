@@ -1,4 +1,4 @@
-package intake_test
+package atompmh_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"lockstep/catalog"
-	"lockstep/intake"
+	"lockstep/intake/harvest/atompmh"
 	"lockstep/intake/harvest/ledger"
 )
 
@@ -125,12 +125,12 @@ func strikes(t *testing.T, s *feedSite, behind, full bool, head string, feeds []
 		feeds[i] = strings.Replace(feeds[i], mark, head+mark, 1)
 	}
 	last := feeds[len(feeds)-1]
-	fresh := follow(t, s, intake.AtomPMHOptions{AllowEmpty: true})
+	fresh := follow(t, s, atompmh.Options{AllowEmpty: true})
 	s.put(map[string]string{"/feed": last})
 	fresh.run()
 	want := holding(t, fresh.cat)
 	for n := 1; ; n++ {
-		h := follow(t, s, intake.AtomPMHOptions{AllowEmpty: true})
+		h := follow(t, s, atompmh.Options{AllowEmpty: true})
 		cat, ledger := h.cat, h.ledger
 		f := &ending{left: n, behind: behind}
 		h.cat, h.ledger = endingCatalog{cat, f}, endingLedger{ledger, f}
