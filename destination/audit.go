@@ -89,7 +89,7 @@ type auditor struct {
 	known   map[string]int          // numbers of the sets the Journal knows
 	halfway map[string]journal.Held // what a killed run left between files and Journal, by URI
 	numbers map[int]bool            // of the sets that are audited
-	orphans int64                   // damaged, in sets that no Source describes any more
+	orphans int64                   // damaged, of resources that no set has any more
 	named   bool                    // the names of all files that are held are noted
 	total   int64                   // resources to be looked at, as far as it is known
 	done    int64

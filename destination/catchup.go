@@ -297,7 +297,7 @@ func (r *setReader) readChangesBetween(ctx context.Context, from, to resourcesyn
 			k.newest, k.seen = p.chain.newest, p.chain.seen
 		}
 		if p.current && p.whole && p.chain.loose && p.from.Compare(to) <= 0 {
-			p.until = to // it grows, and tells of all there is
+			p.until = to // it is still growing, and lists all changes so far
 		}
 		k.lists += p.chain.lists
 	}

@@ -29,9 +29,9 @@ const (
 // errInboxFull reports that hubs deliver more than is processed.
 var errInboxFull = errors.New("too many notifications wait")
 
-// An inbox keeps messages from when they are acknowledged until what they tell
-// is here (RN-RX-01). Each is a document in the Journal; those that come at the
-// same time are written together.
+// An inbox stores messages from when they are acknowledged until what they
+// announce was applied (RN-RX-01). Each is a document in the Journal; those
+// that arrive at the same time are written together.
 type inbox struct {
 	journal *lateJournal
 

@@ -108,7 +108,7 @@ func (p *planner) cut(ctx context.Context, s *stage, order, todo chan<- *stretch
 		select {
 		case todo <- st:
 		case <-ctx.Done():
-			close(st.out) // somebody waits for it, and nobody will plan it
+			close(st.out) // a receiver waits for it, and no worker will plan it
 			return
 		}
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // A Keep says which versions a mirror keeps of what is replaced in it or
-// removed from it. At most one field is set. With none the mirror goes on as it
-// was told before; one that never was told keeps none.
+// removed from it. At most one field is set. If none is, the mirror keeps its
+// recorded setting; a mirror without one keeps no versions.
 type Keep struct {
 	All   bool          `json:"all,omitempty"`
 	Count int           `json:"count,omitempty"` // of each resource the newest so many
@@ -55,19 +55,19 @@ type history struct {
 	SweepDue bool          `json:"sweep_due,omitempty"` // bytes of what was dropped may be there still
 }
 
-// begun reports whether there is an Instant: what changes before the first
-// nobody can ask for.
+// begun reports whether there is an Instant: changes before the first cannot be
+// asked for.
 func (h *history) begun() bool { return !h.At.IsZero() }
 
-// A keeper notes what a mirror was before it is changed. A mirror was, at an
-// Instant, what a run left that had come to its end: between, it is on its way
-// from the one to the next, and a run that is killed is gone on with by the
-// next. Whatever changes a row of the Journal notes what it was before; whatever
-// changes a file keeps its bytes first, and notes it with the intent of the
-// batch. What is noted is true whether or not the change comes about, so that
-// nothing has to be put right after a crash.
+// A keeper records what a mirror was before it is changed. The state of a
+// mirror at an Instant is what a completed run left: between two Instants it is
+// on its way from one to the next, and the next run continues a run that was
+// killed. Before a row of the Journal changes, the keeper records what it was;
+// before a file changes, it keeps the bytes, and records that with the intent
+// of the batch. The records are true whether or not the change happens, so
+// nothing has to be repaired after a crash.
 //
-// The nil keeper is that of a mirror that keeps none.
+// The nil keeper is that of a mirror that keeps no versions.
 type keeper struct {
 	d *Destination
 	history
@@ -242,8 +242,8 @@ func (k *keeper) instant(ctx context.Context) error {
 	return nil
 }
 
-// forget drops all that is known of the past. The order of its writes: that
-// nobody is to believe it any more; the rows; the bytes; that there is nothing.
+// forget drops all that is known of the past. The order of its writes: that the
+// history is no longer valid; the rows; the bytes; that there is no history.
 func (k *keeper) forget(ctx context.Context) error {
 	j := k.d.journal
 	if err := j.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: encode(history{Keep: Keep{None: true}})}}); err != nil {

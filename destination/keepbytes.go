@@ -25,14 +25,14 @@ const (
 	likeFrom = 64 << 10
 )
 
-// A capture is what became of keeping the content of a file that is about to be
+// A capture is the result of keeping the content of a file that is about to be
 // replaced or removed.
 type capture struct {
 	past    journal.Past
 	staged  *vault.Staged
 	warning string        // it could not be kept, for there is nothing left of it
 	err     error         // it could not be kept: it must stay
-	lost    *journal.Held // what the damaged file was; nil: it was not, or nobody knows
+	lost    *journal.Held // what the damaged file was; nil: it was not damaged, or this is unknown
 }
 
 // capture keeps what is in the files of hs: what is staged may hold a file open
@@ -151,7 +151,7 @@ func (k *keeper) uncaptured(ctx context.Context, c capture, err error) capture {
 func (k *keeper) has(ctx context.Context, p *journal.Past) bool {
 	for o, err := range k.d.journal.Past(ctx, p.URI, p.URI+"\x00", k.AtSeq) {
 		if err != nil {
-			return false // it is told of as not kept
+			return false // it is reported as not kept
 		}
 		if o.Digest != (vault.Digest{}) && sameContent(&o.Held, &p.Held) {
 			return true
@@ -296,7 +296,7 @@ func (p *applier) keepRemoved(ctx context.Context, batch []action) ([]action, er
 	return rest, nil
 }
 
-// notKept tells of a version that there was nothing left of.
+// notKept warns of a version of which nothing was left to keep.
 func (p *applier) notKept(uri, text string) {
 	p.report.NotKept++
 	p.warn(uri, text)

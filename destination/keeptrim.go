@@ -19,11 +19,11 @@ const trimShare = 100
 // next process to know of it.
 const worthNoting = 100 * time.Millisecond
 
-// trim drops what is not to be kept any longer. By age, what was gone at an
-// Instant before that age, and the Instants before it go: of what is after
-// nothing is missing. By count the older versions of each resource go, and are
-// told of as forgotten. The order of its writes: Instants, so that nobody asks;
-// rows; bytes.
+// trim drops what is not to be kept any longer. By age it drops what was
+// already gone at an Instant before that age, and the Instants before it: the
+// history since then stays complete. By count it drops the older versions of
+// each resource, which are recorded as forgotten. The order of its writes:
+// Instants, so that no reader asks for them; rows; bytes.
 func (k *keeper) trim(ctx context.Context) error {
 	now := k.d.clock()
 	switch since := now.Sub(k.Trimmed); {
@@ -94,7 +94,7 @@ type trimmer struct {
 	uri    string
 	window []pastRow // the newest rows of the resource, of no more versions than are kept
 	held   int       // versions among them
-	marked int64     // up to where it is told of as forgotten; zero: nowhere
+	marked int64     // up to where it is recorded as forgotten; zero: nowhere
 	last   int64     // the newest row that is dropped for there being too many; zero: none
 
 	batch          journal.Batch
@@ -160,8 +160,9 @@ func (t *trimmer) drop(p *journal.Past) {
 	}
 }
 
-// mark tells of what was dropped of the resource as forgotten, in the batch that
-// drops it: who found the next row would take it for what was before, too.
+// mark records what was dropped of the resource as forgotten, in the batch that
+// drops it: otherwise a reader would take the next row for the state before,
+// too.
 func (t *trimmer) mark() {
 	if t.last <= t.marked {
 		return
@@ -190,7 +191,7 @@ func (t *trimmer) flush(ctx context.Context) error {
 	return nil
 }
 
-// sweep removes the bytes of versions that nobody knows of.
+// sweep removes the bytes of versions that no row refers to.
 func (k *keeper) sweep(ctx context.Context) error {
 	_, err := k.d.vault.Sweep(ctx, func(ctx context.Context) iter.Seq2[vault.Digest, error] {
 		return func(yield func(vault.Digest, error) bool) {

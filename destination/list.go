@@ -53,8 +53,8 @@ type listPart struct {
 	order string                // of its entries among those of other parts
 }
 
-// readList stages the entries of the Resource List, or index, at uri. What
-// could not be read is told by fail and leaves the snapshot incomplete.
+// readList stages the entries of the Resource List, or index, at uri. It
+// reports what it could not read by fail, which leaves the snapshot incomplete.
 func (r *setReader) readList(ctx context.Context, uri string) (snapshot, error) {
 	for again := false; ; again = true {
 		r.visited, r.parts, r.named, r.nested = map[string]bool{}, 0, 0, nesting.Walk{}

@@ -198,8 +198,8 @@ type localChunk struct {
 	done  chan struct{}
 }
 
-// chunks yields what is held. Where files are told apart by their times alone,
-// the Journal may have a cheaper way to say which there are.
+// chunks yields what is held. If files are distinguished by their times alone,
+// the Journal may have a cheaper way to list them.
 func (c *localCheck) chunks(ctx context.Context) iter.Seq2[*localChunk, error] {
 	lister, cheap := c.d.journal.(journal.FileLister)
 	_, files := c.d.store.(blob.BatchStater)

@@ -33,9 +33,9 @@ func (f *fetcher) patchesFirst(a *action, packed bool) []step {
 	return f.usable(steps)
 }
 
-// methods returns the methods by which the content of a can be had, the cheapest
-// first. Each one is tried if those before it failed, for whatever reason
-// (RS-CDM-07, RS-REL-34).
+// methods returns the methods by which the content of a can be obtained, the
+// cheapest first. Each one is tried if those before it failed, for whatever
+// reason (RS-CDM-07, RS-REL-34).
 func (f *fetcher) methods(a *action, steps []step) []method {
 	if a.Change == resourcesync.UnknownChange {
 		return []method{wholeResource} // nothing but its address says what it is now

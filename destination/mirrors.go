@@ -14,7 +14,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A location is an address at which the content of a resource can be had.
+// A location is an address at which the content of a resource is available.
 type location struct {
 	uri    string
 	host   string // of a mirror
@@ -38,12 +38,13 @@ const (
 	maxMirrorMisses = 64
 )
 
-// locations returns where to look for the content, in this order (RS-REL-12): with
-// a hash, which tells whether it is right, first the mirrors on hosts the Source
-// may name, then the resource's own address, at last, where the hash is one that
-// nobody can meet with other content, mirrors elsewhere; without, the own
-// address and then the mirrors that may be named (RS-REL-13). Mirrors go by pri.
-// Who holds a version already asks the resource itself whether it changed.
+// locations returns where to look for the content, in this order (RS-REL-12):
+// with a hash, which can verify it, first the mirrors on hosts that the Source
+// may name, then the resource's own address, and last, if the hash is one for
+// which other content cannot be forged, mirrors elsewhere; without a hash, the
+// own address and then the mirrors that may be named (RS-REL-13). Mirrors are
+// ordered by pri. If a version is held already, the resource itself is asked
+// whether it changed.
 func (t *transfer) locations() []location {
 	own := location{uri: t.a.address()}
 	if t.a.Change == resourcesync.UnknownChange {
@@ -91,7 +92,7 @@ func farEnough(u *url.URL, own string) bool {
 }
 
 // isStrong reports whether content that has these hashes is certainly what was
-// described, whoever it comes from.
+// described, whichever server sends it.
 func isStrong(hs resourcesync.Hashes) bool {
 	return slices.ContainsFunc(hs, func(h resourcesync.Hash) bool {
 		return h.Algorithm >= resourcesync.SHA256 && h.Algorithm <= resourcesync.SHA512

@@ -18,8 +18,8 @@ const (
 	// maxNotified is how many entries a notification may have (RN-PL-06).
 	maxNotified = 50_000
 
-	// maxNotification caps a notification once it is unpacked: it is held in
-	// memory, and a few bytes of gzip can stand for many.
+	// maxNotification caps a notification once it is decompressed: it is held
+	// in memory, and a few bytes of gzip can expand to many.
 	maxNotification = 32 << 20
 )
 
@@ -45,8 +45,8 @@ const (
 	messageOther                          // none of ours: discard it (RN-FW-04)
 )
 
-// kindOfMessage tells by the header what a message is. The topic is known from
-// the callback, so the root need not say it (RN-PL-11).
+// kindOfMessage determines the kind of a message from its header. The topic is
+// known from the callback, so the root need not state it (RN-PL-11).
 func kindOfMessage(h *resourcesync.Header) messageKind {
 	switch h.Capability {
 	case "", resourcesync.ChangeNotification, resourcesync.ChangeList, "changenotification", "change-notifications", "notification": // RN-CH-10
@@ -130,7 +130,7 @@ func (r *setReader) readNotification(topic string, body []byte) (*notification, 
 	return n, nil
 }
 
-// An upChecker tells whether what a notification names as its Capability List is
+// An upChecker checks whether the Capability List that a notification names is
 // that of the set.
 type upChecker struct {
 	known map[string]bool
@@ -141,7 +141,7 @@ type upChecker struct {
 const maxUps = 16
 
 // isOf reports whether up is the Capability List of the set, or leads to it
-// (RN-RX-07). Where nothing is said the channel tells.
+// (RN-RX-07). If the notification names none, the channel identifies the set.
 func (u *upChecker) isOf(ctx context.Context, r *setReader, up string) bool {
 	if up == "" || up == r.set.URI {
 		return true

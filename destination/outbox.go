@@ -18,7 +18,7 @@ import (
 // The two documents are JSON lines.
 type outbox struct {
 	journal journal.Journal
-	deliver func(context.Context, []Change) (taken int, err error) // nil: nobody wants them
+	deliver func(context.Context, []Change) (taken int, err error) // nil: there is no consumer
 
 	news  []Change // applied, to be saved with the next transaction
 	due   []Change // saved

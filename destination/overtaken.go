@@ -17,8 +17,8 @@ const (
 // notification of them was processed, each with the time.
 type overtaken map[resourceKey]time.Time
 
-// passed takes in what became of messages: which resources they told of, and
-// which of them were overtaken.
+// passed records the result of messages: which resources they announced, and
+// which of those were overtaken.
 func (o overtaken) passed(news []pushNews, stale map[string]error, now time.Time) {
 	var still map[resourceKey]bool
 	if len(stale) > 0 {

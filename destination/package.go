@@ -19,14 +19,14 @@ type packageJob struct {
 	dump.Package
 	Copy dump.Copy // of the manifest its entries were read from; zero: none
 
-	// Trusted says that content is taken which no hash vouches for but the
-	// checksums in the package: where nothing better is to be had.
+	// Trusted says that content is accepted that no hash verifies except the
+	// checksums in the package: where nothing better is available.
 	Trusted bool
 
 	Wanted []*action // the member of each is its want's Member.Path
 }
 
-// A packager gets content out of packages. What cannot be had from there, for
+// A packager gets content out of packages. What a package does not yield, for
 // whatever reason, is handed back: no package makes a run fail.
 //
 // Several goroutines may use one.
@@ -126,8 +126,8 @@ func (u *unpacking) giveUnvouched(err error) {
 // isVouched reports whether content can be verified by w itself.
 func isVouched(w *want) bool { return content.HasKnown(w.Hashes) }
 
-// round opens the package and gets what is left of it. After
-// [dump.ErrChanged] there may be more left to be had from what it is now.
+// round opens the package and gets what is left to get from it. After
+// [dump.ErrChanged], the new version of the package may have more of it.
 func (u *unpacking) round(ctx context.Context) error {
 	file, err := u.open(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func (u *unpacking) open(ctx context.Context) (dump.File, error) {
 }
 
 // worth reports whether a package of so many bytes should be fetched for what
-// is left to be had of it.
+// is left to get from it.
 func (u *unpacking) worth(size int64) bool {
 	const each = 16 << 10 // bytes that might come instead of one request
 	var want int64
@@ -189,7 +189,7 @@ func (u *unpacking) refuse(err error, as ...*action) {
 	}
 }
 
-// tell warns of what could not be had, once.
+// tell warns once of what could not be obtained.
 func (u *unpacking) tell() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

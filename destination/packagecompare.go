@@ -44,7 +44,7 @@ func (u *unpacking) compareManifest(ctx context.Context, file dump.File, dir *un
 	}
 }
 
-// tellExtra tells of files that no manifest names, which are ignored
+// tellExtra warns of files that no manifest names, which are ignored
 // (RS-ZIP-08).
 func (u *unpacking) tellExtra(dir *unpack.Directory) {
 	if u.job.Members == 0 {

@@ -167,7 +167,7 @@ func (r *memberReader) begin(p *openPackage, insist bool) error {
 }
 
 // release gives a package back; one that is of no use any more is closed once
-// nobody reads it.
+// it has no readers.
 func (r *memberReader) release(p *openPackage, drop bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -72,7 +72,7 @@ func (u *unpacking) plan(dir *unpack.Directory) []passage {
 	return passagesOf(lotsOf(pieces))
 }
 
-// findMember returns the member a wants, if it can be had.
+// findMember returns the member that a needs, if it can be extracted.
 func findMember(dir *unpack.Directory, a *action, path string) (*unpack.Member, error) {
 	refuse := func(reason string) error {
 		return fmt.Errorf("%s is not available: %s", fetch.Printable(dump.Clip(path)), reason)

@@ -21,23 +21,23 @@ import (
 type past struct {
 	at        time.Time // when that run ended
 	since     time.Time // the earliest instant there is one of; zero: of none
-	watermark time.Time // of the set, on the Source's clock; zero if nobody knows
+	watermark time.Time // of the set, on the Source's clock; zero if unknown
 
-	// held yields what the set held, in the byte order of the URIs. What has
-	// no Path may have been held: its versions of that time were dropped.
-	// Hashes may be empty where the file was in doubt. Content is to be had
-	// from keptContent.
+	// held yields what the set held, in the byte order of the URIs. A row
+	// without a Path may have been held: its versions of that time were
+	// dropped. Hashes may be empty where the file was in doubt. keptContent
+	// returns the content.
 	held iter.Seq2[journal.Held, error]
 }
 
-// errNoPast reports that a mirror cannot tell what it was at the instant it was
-// asked for: it kept no versions then, or they were dropped.
+// errNoPast reports that a mirror does not know its own state at the requested
+// instant: it kept no versions then, or they were dropped.
 var errNoPast = errors.New("the mirror kept no versions then")
 
-// ownPast returns what a set of the mirror was at an instant of its own clock.
-// The error is an errNoPast when it kept no versions then; since tells from
-// when on it did. What a killed run left must have been put right before, see
-// session.open.
+// ownPast returns the state of a set of the mirror at an instant of the
+// mirror's own clock. The error is an errNoPast if the mirror kept no versions
+// then; since is when it began to. What a killed run left must have been
+// repaired before, see session.open.
 func (d *Destination) ownPast(ctx context.Context, at time.Time, set int) (past, error) {
 	var h history
 	if _, err := load(ctx, d.journal, docHistory, &h); err != nil {

@@ -53,8 +53,8 @@ func (g *group) sortPatched() {
 }
 
 // patchOf returns the patch of a change that is to be used: of those of known
-// type the shortest (RS-REL-35, RS-REL-37). Without its length nobody can tell
-// whether it pays.
+// type the shortest (RS-REL-35, RS-REL-37). Without its length it is unknown
+// whether a patch pays.
 func patchOf(w *want) (best resourcesync.Link, ok bool) {
 	if w.Gone {
 		return best, false
@@ -256,10 +256,10 @@ func (a *action) patchesFirst(packed bool) (steps []step, bytes int64) {
 	return steps, bytes
 }
 
-// patched makes the content from what is held by patches that lead there. They
-// are taken from packages first, or from their addresses; each that cannot be
-// had from the one place is taken from the other. Where the result is not what
-// was described (RS-REL-34) it reports false.
+// patched makes the content from what is held by a chain of patches. They are
+// taken from packages first, or from their addresses; a patch that is
+// unavailable from one is taken from the other. If the result is not what was
+// described (RS-REL-34), patched reports false.
 func (t *transfer) patched(ctx context.Context, steps []step, packed bool) (outcome, bool) {
 	if len(steps) == 0 {
 		return outcome{}, false

@@ -13,8 +13,8 @@ import (
 // take before no more are offered: each has cost it several tries.
 const maxDown = 3
 
-// isDown reports whether err says that the store takes nothing at all, as far
-// as one resource can tell.
+// isDown reports whether err says that the store accepts nothing at all, as far
+// as one resource can show.
 func isDown(err error) bool { return errors.Is(err, blob.ErrUnavailable) }
 
 // create begins the resource's file, with what is known of it before its bytes.

@@ -34,7 +34,7 @@ type action struct {
 	rehash      bool         // the stated hashes are of other algorithms than are recorded: compute them from the file that is held
 	unselected  bool         // the Source has it, but it is not selected any more
 	gone        bool         // verbFetch: the file is not there any more, whatever the Journal says
-	moves       bool         // verbFetch: what stands in the place of its file is not ours; it gets another
+	moves       bool         // verbFetch: the file at its path is not ours; it gets another path
 	place       string       // verbFetch: the place of its file, which is being made free; "": one that is
 	from        string       // where the content is, if not at the URI
 	pending     error        // verbDefer: why
@@ -76,9 +76,9 @@ type planner struct {
 	listAt resourcesync.Datetime // of the list that is staged
 }
 
-// isPushed reports whether a notification brought a later state of the
-// resource than w, or the list that does not name it, tells of: documents may
-// lag behind.
+// isPushed reports whether a notification brought a later state of the resource
+// than w describes, or than the list that does not name the resource: documents
+// may lag behind.
 func (p *planner) isPushed(w *want, h *journal.Held) bool {
 	switch {
 	case p.push == nil || len(p.push.events) == 0:
@@ -191,8 +191,8 @@ func laterThanHeld(w *want, h *journal.Held) bool {
 	return !w.Lastmod.IsZero() && !h.Lastmod.IsZero() && w.Lastmod.Time().After(h.Lastmod)
 }
 
-// onDisk reports whether the file of h is there, as long as it was. What
-// stands in its way is not our file.
+// onDisk reports whether the file of h exists, with the recorded length.
+// Anything else at its path is not our file.
 func (d *Destination) onDisk(ctx context.Context, h *journal.Held) (bool, error) {
 	if d.isForgetful() {
 		return true, nil // where it went is not ours to look
@@ -203,10 +203,10 @@ func (d *Destination) onDisk(ctx context.Context, h *journal.Held) (bool, error)
 		return info.Size == h.Length, nil
 	case ctx.Err() != nil:
 		return false, err
-	case isDown(err): // it tells nothing of the file
+	case isDown(err): // it says nothing about the file
 		return false, fmt.Errorf("look at what is held%s: %w", d.inDest(), err)
 	}
-	return false, nil // fetching it again will tell what is wrong
+	return false, nil // fetching it again reports the error
 }
 
 // A likeness is whether two descriptions are of the same content.
@@ -245,8 +245,8 @@ func compare(h *journal.Held, w *want) likeness {
 	case w.Length >= 0 && (w.Change == 0 || w.Lastmod.Time().Nanosecond() != 0):
 		return same
 	}
-	// Of a change we were told of, a lastmod in whole seconds proves nothing:
-	// it may be the second one of that second.
+	// Of a change that was announced, a lastmod in whole seconds proves
+	// nothing: it may be the second one of that second.
 	return unknown
 }
 
@@ -263,7 +263,7 @@ type tally struct {
 	bytes                                                            int64 // to be fetched, as far as it is stated
 	regressed                                                        int64
 	unselected                                                       int64 // deletions of what the Source has still
-	unexplained                                                      int64 // deletions that no Change List tells of
+	unexplained                                                      int64 // deletions that no Change List has
 	replaced                                                         int64 // deletions of what is kept in another representation
 	passed                                                           int64 // listed, and neither selected nor held
 	example                                                          string

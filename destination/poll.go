@@ -16,8 +16,9 @@ import (
 // pauseMost is the longest wait before what failed is tried again.
 const pauseMost = time.Minute
 
-// longer returns the wait after one of pause that was in vain, and what it is
-// in this case: several should not come at the same time.
+// longer returns the next pause after one that ended without success, and a
+// random wait around it: several Destinations should not retry at the same
+// time.
 func (f *Follower) longer(pause time.Duration) (next, wait time.Duration) {
 	if pause == 0 {
 		next = f.opts.Pause
@@ -64,12 +65,12 @@ func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report,
 	}
 	s.settle(&r, err)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
-		f.forget() // nobody knows what of it is in the Journal
+		f.forget() // it is unknown what of it is in the Journal
 	}
 	return r, err
 }
 
-// forget has the state be read anew.
+// forget makes the next pass read the state again.
 func (f *Follower) forget() {
 	f.session = nil
 	f.mu.Lock()
@@ -79,7 +80,7 @@ func (f *Follower) forget() {
 	}
 }
 
-// tell hands a report on.
+// tell passes a report to OnSync.
 func (f *Follower) tell(r *Report, err error) {
 	if f.opts.OnSync != nil && (err != nil || r.Mode != ModeNone || r.Created+r.Updated+r.Deleted > 0) {
 		f.opts.OnSync(*r, err)
@@ -254,7 +255,7 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	start := time.Now()
 	f.mu.Lock()
 	routine := s.pulled && !s.asked
-	s.asked, s.waiting = false, false // who asks now means what is to come
+	s.asked, s.waiting = false, false // requests from now on are for what is still to come
 	clear(s.changed)
 	f.mu.Unlock()
 	r, err := f.pass(ctx, func(ses *session) error {
@@ -384,9 +385,9 @@ func (f *Follower) nothingSelected(ses *session, now *followed) error {
 // remindEvery is how often at most a hub is reminded of a subscription.
 const remindEvery = 10 * time.Minute
 
-// remind renews the subscription of a set of which a routine look has found
-// changes: its hub should have told of them, and may have lost its memory. The
-// caller holds mu.
+// remind renews the subscription of a set in which a routine look has found
+// changes: its hub should have sent notifications of them, and may have lost
+// its memory. The caller holds mu.
 func (f *Follower) remind(ctx context.Context, s *followed, now time.Time) {
 	if f.sub == nil || !s.hub || now.Sub(s.reminded) < remindEvery {
 		return
@@ -471,7 +472,7 @@ func (f *Follower) written() {
 	f.failing, f.fails = time.Time{}, 0
 }
 
-// stateOf returns the state of a set, read anew where it is not known.
+// stateOf returns the state of a set, and reads it again if it is not known.
 func (f *Follower) stateOf(ctx context.Context, ses *session, s *followed) (*setState, error) {
 	if s.state != nil {
 		return s.state, nil

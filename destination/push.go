@@ -15,7 +15,7 @@ import (
 type message struct {
 	number int64 // in the inbox; zero: it is not there
 	topic  string
-	body   []byte // nil: to be had from the inbox
+	body   []byte // nil: it is in the inbox
 	size   int64  // of the body
 	at     time.Time
 	event  string // ID in the stream it came by
@@ -34,14 +34,14 @@ func (m *message) weight() int64 {
 	return messageBytes + max(m.size, int64(cap(m.body))) + int64(len(m.event))
 }
 
-// A pushed is what became of messages.
+// A pushed is the result of applying messages.
 type pushed struct {
 	applied   int64 // changes
 	gaps      int64
 	duplicate int64             // messages that brought nothing
 	aside     []aside           // put aside
 	lookAgain string            // why the set has to be pulled; empty: it need not
-	news      []pushNews        // what was told of
+	news      []pushNews        // the events that were announced
 	stale     map[string]error  // of it what had changed again
 	other     int64             // messages that were none of ours
 	newest    time.Time         // event
@@ -60,7 +60,7 @@ type aside struct {
 type pusher struct {
 	*setRun
 	up    *upChecker
-	limit time.Time // what lies behind it nobody can know of
+	limit time.Time // later times cannot be known yet
 	out   pushed
 	news  []pushNews
 
@@ -68,12 +68,12 @@ type pusher struct {
 	claims  []want // deletions of what is held
 }
 
-// push applies messages to a set, in order, all of them together: what comes
-// later counts. Nothing of the Source is read but the contents.
+// push applies messages to a set, in order, all of them together: later ones
+// prevail. It reads nothing from the Source but the contents.
 //
 // Of the set's state only the pushState changes, in memory; pushed.docs is what
-// has to be saved of it. A message that was applied and is not struck from the
-// inbox, because we were killed, does no harm: what it tells is known.
+// has to be saved of it. If we are killed before a message that was applied is
+// removed from the inbox, that does no harm: its changes are known.
 func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*message, now time.Time) (pushed, error) {
 	p := &pusher{up: up, limit: sourceClock(set, now).Add(clockSlack)}
 	p.out.docs = map[string][]byte{}
@@ -82,7 +82,7 @@ func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*
 		p.setRun = r
 		err := p.run(ctx, ms, now)
 		r.reportFuture()
-		for uri, err := range r.stale { // it has changed again: what comes next describes it, or a look tells of it
+		for uri, err := range r.stale { // it has changed again: the next message describes it, or a look finds it
 			s.report.Failed--
 			s.report.unfail(uri, err.Error())
 		}
@@ -220,11 +220,11 @@ func (p *pusher) take(ctx context.Context, m *message, now time.Time) error {
 // note remembers an event that is staged, to be remembered when it is applied.
 func (p *pusher) note(w *want, t resourcesync.Datetime, now time.Time) {
 	if t.IsZero() {
-		return // nothing can be told from it
+		return // it proves nothing
 	}
 	at := t.Time()
 	if at.After(p.limit) {
-		return // lest it stand in the way of what is to come
+		return // so that it does not mask later events
 	}
 	if at.After(p.out.newest) {
 		p.out.newest = at
@@ -267,8 +267,8 @@ func (p *pusher) apply(ctx context.Context) error {
 	return nil
 }
 
-// oweRest has what is left of a pass that took too long be owed: it is tried
-// again with the next look, and holds nobody up.
+// oweRest records what is left of a pass that took too long as pending: it is
+// tried again with the next look, and delays nothing else.
 func (p *pusher) oweRest(ctx context.Context) error {
 	p.look("some of what was notified takes long")
 	plan := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete}
@@ -301,9 +301,10 @@ func (r *setRun) pushed(w *work) *pushState {
 	return r.set.push
 }
 
-// pulled is called when a set was brought into step by what the Source's
-// documents say: what notifications told is compared with it. What they do not
-// bear out is put right by a comparison of all.
+// pulled is called when a set was brought into step with the Source's
+// documents: it compares them with what notifications announced. If the
+// documents do not confirm a notification, all of the set is compared to repair
+// it.
 func (s *session) pulled(ctx context.Context, set *setState) error {
 	p := set.push
 	if p == nil || s.d.opts.DryRun {

@@ -25,9 +25,9 @@ const (
 	// clock can show, as far as we know that clock.
 	clockSlack = 5 * time.Minute
 
-	// maxLag is how long the Source's Change List may take to tell of what it
-	// has notified, and maxListLag where there is none how long its Resource
-	// List may. What they do not tell of then was not true.
+	// maxLag is how long the Source's Change List may take to list what was
+	// notified, and maxListLag, if there is none, how long its Resource List
+	// may. What they have not listed by then was not true.
 	maxLag     = time.Hour
 	maxListLag = 24 * time.Hour
 )
@@ -69,7 +69,7 @@ type interval struct {
 	Until time.Time `json:"until"`
 }
 
-// A resourceKey stands for a URI.
+// A resourceKey is a hash of a URI.
 type resourceKey [16]byte
 
 func keyOfResource(uri string) (k resourceKey) {
@@ -78,7 +78,8 @@ func keyOfResource(uri string) (k resourceKey) {
 	return k
 }
 
-// A pushedEvent is the newest event of a resource that a notification told of.
+// A pushedEvent is the newest event of a resource that a notification
+// announced.
 type pushedEvent struct {
 	at      resourcesync.Datetime
 	print   [8]byte               // of the event, see fingerprint
@@ -86,8 +87,8 @@ type pushedEvent struct {
 	fresh   bool                  // it was later than all that the Source's documents said when it came
 	certain bool                  // the pass over it has ended; else it is unknown
 	proven  bool                  // it changed what is here
-	guard   resourcesync.Datetime // of the newest event that did: documents that tell of an earlier time lag behind
-	seen    resourcesync.Datetime // the newest event of the resource that the Change List told of since
+	guard   resourcesync.Datetime // of the newest event that did: documents of an earlier time lag behind
+	seen    resourcesync.Datetime // the newest event of the resource that the Change List has listed since
 	left    bool                  // which was a deletion
 	came    time.Time             // when we learned of it
 }
@@ -299,8 +300,8 @@ func (p *pushState) isKnown(st *setState, w *want, t resourcesync.Datetime) bool
 }
 
 // isNewer reports whether a notification brought a later state of the resource
-// than that of the time at, of which a document tells. One that does not say of
-// when it is may be old.
+// than that of the time at, which a document describes. A document that does
+// not state its time may be old.
 func (p *pushState) isNewer(uri string, at resourcesync.Datetime) bool {
 	if p == nil || len(p.events) == 0 {
 		return false
@@ -312,7 +313,7 @@ func (p *pushState) isNewer(uri string, at resourcesync.Datetime) bool {
 	return at.IsZero() || at.Compare(was.guard) < 0
 }
 
-// saw notes that the Change List told of an event of the resource.
+// saw records that the Change List contains an event of the resource.
 func (p *pushState) saw(uri string, at resourcesync.Datetime, gone bool) {
 	if p == nil || len(p.events) == 0 {
 		return
@@ -350,7 +351,7 @@ func (p *pushState) pulled(st *setState, now time.Time, compared bool) (doubtful
 			lies++
 		case passed:
 			doubtful++
-		case now.Sub(e.came) > lag: // and it stands in nobody's way any more
+		case now.Sub(e.came) > lag: // and it no longer masks later events
 			delete(p.events, k)
 			p.Unsure = p.Unsure || !compared
 		}
@@ -396,7 +397,7 @@ func maxOf(a, b time.Time) time.Time {
 func (p *pushState) continues(watermark time.Time, from, until resourcesync.Datetime, limit time.Time) (gap bool) {
 	f, u := stateTime(from), stateTime(until)
 	if u.After(limit) {
-		u = time.Time{} // nobody can know of that yet
+		u = time.Time{} // that time has not come yet
 	}
 	switch {
 	case from.IsZero() || f.After(limit):

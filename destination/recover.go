@@ -12,11 +12,11 @@ import (
 	"lockstep/resourcesync"
 )
 
-// settleIntent puts right what a run that was killed left between the files
-// and the Journal: its last batch may have been committed in part. Each file
-// the intent names is looked at. Committed: it is held. Not there, or still
-// the version before: nothing happened. Anything else: it is held, and has to
-// be fetched again; it is never taken for somebody else's file.
+// settleIntent repairs the inconsistency between the files and the Journal that
+// a killed run left: its last batch may have been committed in part. It
+// examines each file that the intent names. Committed: it is held. Not there,
+// or still the version before: nothing happened. Anything else: it is held, and
+// has to be fetched again; it is never taken for a foreign file.
 func (s *session) settleIntent(ctx context.Context) error {
 	d, n := s.d, s.counts
 	rest, err := d.journal.Load(ctx, docIntent)
@@ -96,8 +96,8 @@ func (d *Destination) readIntent(ctx context.Context) (map[string]journal.Held, 
 	return m, nil
 }
 
-// settled tells of a change that the run before applied and had no time to
-// tell of: row took the place of before. What is in doubt is no change yet.
+// settled reports a change that the run before applied and had no time to
+// report: row replaced before. A row in doubt is no change yet.
 func (s *session) settled(news []Change, row, before journal.Held) {
 	if len(row.Hashes) == 0 {
 		return

@@ -8,8 +8,9 @@ import (
 )
 
 // isStatedOtherwise reports whether a resource is described by hashes of other
-// algorithms than are recorded for what is held, so that they have to be computed
-// to be compared. Length and time do not tell two versions of one second apart.
+// algorithms than are recorded for what is held, so that they have to be
+// computed to be compared. Length and time do not distinguish two versions of
+// the same second.
 func isStatedOtherwise(h *journal.Held, w *want) bool {
 	return canTell(w.Hashes) && len(h.Hashes) > 0 && likeHashes(h.Hashes, w.Hashes) == unknown
 }

@@ -40,8 +40,8 @@ func (p *applier) remove(ctx context.Context, actions iter.Seq2[action, error]) 
 	return p.record(ctx, true)
 }
 
-// removeBatch removes the files first: a row without a file is found again, a
-// file without a row would be nobody's.
+// removeBatch removes the files first: a row without a file is found again, but
+// a file without a row would belong to no resource.
 func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 	if len(batch) == 0 {
 		return nil
@@ -124,8 +124,8 @@ func (p *applier) replaced(ctx context.Context, batch []action) ([]action, error
 	return rest, nil
 }
 
-// inPlaceOf reports whether err says that something else stands where our file
-// was: the file is gone, and what stands there is not ours to remove.
+// inPlaceOf reports whether err says that something else is where our file was:
+// the file is gone, and what replaced it is not ours to remove.
 func inPlaceOf(err error) bool {
 	return isInTheWay(err) || errors.Is(err, blob.ErrForeign)
 }
@@ -136,7 +136,7 @@ func isInTheWay(err error) bool {
 	return errors.Is(err, blob.ErrDirectory) || errors.Is(err, blob.ErrNotDirectory)
 }
 
-// isCanceled reports whether err says only that we were told to stop.
+// isCanceled reports whether err says only that the caller canceled the run.
 func isCanceled(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

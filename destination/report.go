@@ -34,8 +34,9 @@ const ViaAuto = "auto"
 // pass through the events.
 const maxListed = 1000
 
-// maxMissing caps what a report lists of what could not be had of the past, in
-// bytes: who wants the collection as it was wants to know all that it lacks.
+// maxMissing caps what a report lists of unavailable past contents, in bytes.
+// It is high because users who request a past state need to know everything it
+// lacks.
 const maxMissing = 24 << 20
 
 // A Report is what a run came to. Its JSON is what `sync --json` prints.
@@ -69,7 +70,7 @@ type Report struct {
 	AsOf    time.Time `json:"as_of,omitzero"`   // the one the mirror is of; of several sets the earliest
 	Missing []Failure `json:"missing,omitzero"` // resources that were there at AsOf and are not here as they were then
 
-	Expected int64       `json:"expected_bytes,omitempty"` // of a dry run: content to be had, as far as the Source states its length
+	Expected int64       `json:"expected_bytes,omitempty"` // of a dry run: content to be fetched, as far as the Source states its length
 	BySet    []SetReport `json:"by_set,omitempty"`
 	Way      []string    `json:"way,omitempty"`      // from the address to the documents, when it had to be found
 	Plan     []string    `json:"plan,omitempty"`     // sentences that say, set by set, which ways were chosen and why
@@ -140,7 +141,7 @@ type By struct {
 	AdoptedByTime int64 `json:"adopted_by_time,omitempty"`
 	Memento       int64 `json:"memento"` // from a memento or a TimeGate: of the past, or of the listed version where the resource has another one
 	Kept          int64 `json:"kept"`    // of the past: from what the mirror has kept
-	Harvest       int64 `json:"harvest"` // with what told of it, from an Origin
+	Harvest       int64 `json:"harvest"` // sent with its description, by an Origin
 }
 
 // A byWay names a field of [By].
@@ -251,7 +252,7 @@ func (r *Report) deferUntil(t time.Time) {
 	}
 }
 
-// miss notes a resource that could not be had as it was.
+// miss records a resource whose past content is unavailable.
 func (r *Report) miss(uri, cause string) {
 	f := Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(cause)}
 	if r.missing > maxMissing {
@@ -263,7 +264,7 @@ func (r *Report) miss(uri, cause string) {
 	r.Missing = append(r.Missing, f)
 }
 
-// unmiss takes back that a resource could not be had as it was.
+// unmiss withdraws that the past content of a resource is unavailable.
 func (r *Report) unmiss(uri string) {
 	uri = fetch.Printable(uri)
 	r.Missing = slices.DeleteFunc(r.Missing, func(f Failure) bool { return f.URI == uri })
@@ -294,8 +295,8 @@ func (r *Report) unfail(uri, cause string) {
 	}
 }
 
-// effort notes how a set was brought into step: the Report tells the greatest
-// effort made.
+// effort records how a set was brought into step: the Report states the
+// greatest effort made.
 func (r *Report) effort(mode, via string) {
 	rank := map[string]int{"": 0, ModeNone: 1, ModeIncremental: 2, ModeBaseline: 3}
 	if rank[mode] > rank[r.Mode] {

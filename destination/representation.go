@@ -15,8 +15,8 @@ import (
 const maxLinks = 32
 
 // usefulLink reports whether a link of an entry says where or how its content
-// can be had (RS-REL-10, RS-REL-20, RS-REL-22, RS-REL-30). Alternates are of no
-// use unless one is preferred (RS-REL-23).
+// is available (RS-REL-10, RS-REL-20, RS-REL-22, RS-REL-30). Alternates are of
+// no use unless one is preferred (RS-REL-23).
 func (d *Destination) usefulLink(l *resourcesync.Link) bool {
 	switch l.Rel {
 	case "duplicate":
@@ -100,10 +100,10 @@ func typeOnly(t string) string {
 	return strings.ToLower(strings.TrimSpace(t))
 }
 
-// represent makes a want that of the preferred representation, which is kept
-// in the place of the one at the resource's own URI. What is known of that one
-// says nothing of the other, and it cannot be had from mirrors, packages or by
-// patches.
+// represent replaces a want by that of the preferred representation, which is
+// kept in place of the one at the resource's own URI. What is known of that one
+// says nothing of the other, which is not available from mirrors, packages or
+// by patches.
 func (a *action) represent(l *resourcesync.Link) {
 	stated := a.want
 	a.stated, a.from, a.preferred = &stated, l.Href, true

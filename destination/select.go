@@ -89,7 +89,7 @@ func (s *selection) wantsURI(uri string) bool {
 }
 
 // isOld reports whether all of the time a lastmod denotes, which may be a day
-// or a year, is too long ago. Nobody knows of what has none.
+// or a year, is too long ago. The age of a resource without one is unknown.
 func (s *selection) isOld(lastmod resourcesync.Datetime) bool {
 	if s.since.IsZero() || lastmod.IsZero() {
 		return false

@@ -26,7 +26,7 @@ type setRun struct {
 	compared bool             // all was compared in this run
 	failed   int              // documents that could not be read
 	deep     bool             // one of them is an index that is nested too deep
-	stale    map[string]error // resources that failed for what may be an old description, yet untold
+	stale    map[string]error // resources that failed, perhaps due to an outdated description, not yet reported
 
 	listAt resourcesync.Datetime // of the Resource List that is staged
 
@@ -38,7 +38,7 @@ type setRun struct {
 	outages   outages           // what could not be read in earlier runs
 	listURI   string            // of the list that was read
 	listCause []documentFailure // why it is not the Resource List; none: it is
-	noChanges []documentFailure // why the list stands in for the changes; none: it does not
+	noChanges []documentFailure // why the list replaces the changes; empty: it does not
 	movedOn   movedOn           // resources that came from mementos
 
 	origin Origin // of a set without documents; nil: it has some
@@ -392,7 +392,7 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// findOrigin lets the first resource tell the origin, where the Source is a
+// findOrigin derives the origin from the first resource, if the Source is a
 // file.
 func (r *setRun) findOrigin(ctx context.Context) error {
 	if r.mirror.Origin != "" {

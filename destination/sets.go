@@ -147,7 +147,7 @@ func originOf(found *discover.Found) string {
 			return u.Scheme + "://" + u.Host
 		}
 	}
-	return "" // a file; the first resource will tell
+	return "" // a file; the origin is derived from the first resource
 }
 
 // setURI names a set: by its Capability List, else by the only list known.

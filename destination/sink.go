@@ -65,10 +65,12 @@ type (
 	// alone knows.
 	forgetful interface{ Forgetful() }
 
-	// A described Writer is told what its content is, before it is committed.
+	// A described Writer receives a description of its content before it is
+	// committed.
 	described interface{ Describe(Change) }
 
-	// A withdrawer is told which resources are deleted, not only which names.
+	// A withdrawer receives the resources that are deleted, not only their
+	// names.
 	withdrawer interface {
 		Withdraw(context.Context, []Change) error
 	}
@@ -80,7 +82,7 @@ func (d *Destination) isForgetful() bool {
 	return ok
 }
 
-// describe tells the Writers of a batch what they write.
+// describe passes the Writers of a batch the description of what they write.
 func (p *applier) describe(batch []outcome) {
 	for i := range batch {
 		if w, ok := batch[i].writer.(described); ok {

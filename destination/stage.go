@@ -76,7 +76,7 @@ func (s *stage) lastly() {
 	}
 }
 
-// reset begins anew.
+// reset discards what is staged.
 func (s *stage) reset() {
 	_ = s.sorter.Close() // nothing in it counts any more
 	s.sorter, s.main, s.docs = s.room.Sorter(), nil, nil
@@ -307,7 +307,7 @@ func (s *stage) beyond(w *want) bool {
 	return !s.until.IsZero() && s.eventTime(w).Compare(s.until) > 0
 }
 
-// eventTime is when the change w happened, as far as its document tells
+// eventTime is when the change w happened, as far as its document states it
 // (RS-EM-07).
 func (s *stage) eventTime(w *want) resourcesync.Datetime {
 	if s.docs[w.doc].dated {

@@ -64,7 +64,7 @@ type setState struct {
 	theirs int       // its number in the mirror that is the Source
 	asOf   time.Time // the instant it was made to be of
 
-	push     *pushState // what notifications brought; nil: nobody looked
+	push     *pushState // what notifications brought; nil: not loaded
 	doubted  bool       // it may be wrong: all is to be compared
 	compared bool       // all was, when it was last brought into step
 	pending  int64      // deletions that were notified, and that the Source has not confirmed

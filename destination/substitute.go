@@ -198,7 +198,7 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 	}
 	r.failAll(failures)
 	c.other = true
-	// A Change Dump that was read before is not read again, and then tells of no
+	// A Change Dump that was read before is not read again, and then has no
 	// instant; nor does that prove that nothing has changed since.
 	unproven := "changes that it does not list are unknown"
 	if end := maxOf(maxOf(stateTime(c.until), stateTime(c.newest)), maxOf(st.Watermark, st.ListAt)); !end.IsZero() {
@@ -220,9 +220,9 @@ func (r *setRun) isFresh(at resourcesync.Datetime) bool {
 	return !at.IsZero() && !stateTime(at).Before(known)
 }
 
-// useList reports that the list stands in for the changes that cannot be read,
-// if it is fresh; else that they cannot be read. It returns what to make of the
-// changes.
+// useList reports that the list replaces the changes that cannot be read, if it
+// is fresh; otherwise that they cannot be read. It returns the chain to
+// continue with.
 func (r *setRun) useList(snap *snapshot, c *chain) chain {
 	f := gravest(r.noChanges)
 	if !snap.whole() || !r.isFresh(snap.at) {

@@ -14,7 +14,7 @@ const maxLatest = 300_000
 const latestShards = 16
 
 // A latest knows the newest changes that were staged, so that older ones of the
-// same resources need not be: most of what archives tell was overtaken long ago.
+// same resources need not be: most changes in archives were overtaken long ago.
 // Several readers share one, those of the newest documents ahead.
 type latest struct {
 	seeds  [2]maphash.Seed // unknown to the Source: it cannot have two resources taken for one
@@ -35,9 +35,9 @@ func newLatest(until resourcesync.Datetime) *latest {
 	return l
 }
 
-// has reports whether a later change than w was staged, beside which w counts
-// for nothing. If not, w counts as staged from now on, unless it is more than
-// one that stands for itself: one with links may be a step of several.
+// has reports whether a later change than w was staged, which makes w
+// irrelevant. If not, w counts as staged from now on, unless it may be more
+// than a single change: one with links may be a step of several.
 func (l *latest) has(w *want, e *resourcesync.Entry) bool {
 	t := e.Datetime
 	if t.IsZero() {

@@ -26,7 +26,7 @@ type session struct {
 	out    *outbox
 	keep   *keeper  // nil: the mirror keeps no versions
 	past   *pastRun // the mirror is to be what the collection was; nil: what it is
-	untold int      // sets of which nobody can tell what they were
+	untold int      // sets whose past state is unknown
 	resume bool     // an earlier run may have left unfinished downloads
 	marked bool     // the Journal knows that a run is under way
 
@@ -53,7 +53,8 @@ func (d *Destination) Sync(ctx context.Context, address string) (Report, error) 
 	return d.sync(ctx, address, d.deliverer())
 }
 
-// deliverer returns what hands changes over, if somebody wants them.
+// deliverer returns the function that delivers changes, or nil if
+// Options.Deliver is not set.
 func (d *Destination) deliverer() func(context.Context, []Change) (int, error) {
 	if d.opts.Deliver == nil {
 		return nil
@@ -344,7 +345,8 @@ func (s *session) paths() (*filename.Mapping, error) {
 	return filename.New(o)
 }
 
-// until books how far a set is: the Report tells of the one least far.
+// until records up to which time a set is in step: the Report states the
+// earliest of all sets.
 func (s *session) until(set *setState) {
 	s.keep.mark(set)
 	w := set.syncedUntil()

@@ -37,7 +37,7 @@ type transfer struct {
 	whole   bool // get it from its beginning
 
 	vet    func(*fetch.Response) error // refuses an answer before its content comes; may be nil
-	missed []string                    // why content of the past could not be had
+	missed []string                    // why content of the past was unavailable
 
 	renegotiated bool // the resource was asked again, as its own TimeGate
 }
@@ -86,7 +86,7 @@ func (t *transfer) from(ctx context.Context, p location) error {
 	t.at = p
 	var wrong *content.Error
 	if t.n > 0 && len(t.a.Hashes) == 0 {
-		t.drop() // nothing tells that the parts fit
+		t.drop() // nothing shows that the parts fit
 	}
 	err := t.attempt(ctx, fetch.Request{Once: p.mirror}, true)
 	if p.mirror && ctx.Err() == nil {
@@ -161,7 +161,7 @@ func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) err
 	}
 	err := t.getAll(ctx, &r)
 	if t.n > 0 && fetch.IsRange(err) || t.resumed && err == nil && t.check() != nil {
-		// The rest cannot be had, or what came before does not fit it.
+		// The rest is unavailable, or what came before does not fit it.
 		t.drop()
 		r.RangeFrom, r.IfRange = 0, ""
 		err = t.getAll(ctx, &r)
@@ -200,8 +200,8 @@ func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
 		return err
 	}
 	etag := t.a.held.ETag
-	// A change was announced: then only a validator that tells all contents
-	// apart can deny it.
+	// A change was announced: then only a validator that distinguishes all
+	// contents can disprove it.
 	announced := t.a.Change != 0
 	if there && etag != "" && !(announced && strings.HasPrefix(etag, "W/")) {
 		r.IfNoneMatch = etag
@@ -221,7 +221,7 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 	}
 	w, part, err := store.Resume(ctx, t.path)
 	if err != nil {
-		return false, nil // there is none, or it cannot be used: begin anew
+		return false, nil // there is none, or it cannot be used: start over
 	}
 	t.w, t.resumed = w, true
 	if t.n, err = content.Copy(nil, t.hasher, content.WithContext(ctx, part)); err != nil {
@@ -303,7 +303,7 @@ func (t *transfer) goOn(r *fetch.Request, resp *fetch.Response) {
 		r.IfRange = ""
 	}
 	if t.undo || t.whole || r.IfRange == "" && len(t.a.Hashes) == 0 {
-		r.RangeFrom, r.IfRange = 0, "" // nothing tells that the parts fit
+		r.RangeFrom, r.IfRange = 0, "" // nothing shows that the parts fit
 	}
 }
 

@@ -22,7 +22,7 @@ type turns struct {
 	many atomic.Int64 // resources with more than maxVersions
 }
 
-// errNoVersion reports a version of which no content can be had.
+// errNoVersion reports a version whose content is unavailable.
 var errNoVersion = errors.New("no package has it, and no memento is named")
 
 // version returns the change of the group whose turn it is.
@@ -86,8 +86,8 @@ func (p *planner) becomeVersion(a *action) {
 	a.stated, a.from = &stated, memento
 }
 
-// once leaves one of the changes that documents which overlap both tell of:
-// archived ones, and the current one.
+// once removes duplicates of changes that overlapping documents list: archived
+// ones, and the current one.
 func (g *group) once(list []*want) []*want {
 	first := make(map[string]int, len(list)) // the document, by fingerprint
 	return slices.DeleteFunc(list, func(w *want) bool {
@@ -118,9 +118,9 @@ func (l *lost) add(a *action, err error) {
 	}
 }
 
-// applyVersions applies, one after the other, the versions that come before
-// the last, of resources that changed more than once (RS-CHL-15 lets others
-// pass over them). What cannot be had is told of, and does no harm.
+// applyVersions applies, one after the other, the versions that come before the
+// last, of resources that changed more than once (RS-CHL-15 lets others pass
+// over them). It reports versions that are unavailable, which do no harm.
 func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error {
 	if !r.d.opts.AllVersions || r.d.opts.DryRun || c.unchanged || !c.whole() {
 		return nil

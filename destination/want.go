@@ -24,7 +24,7 @@ type want struct {
 	Instead string              // Gone: the URI of the representation of the same that is kept instead of it
 	Refused string              // why it must not be fetched; empty: it may
 	Links   []resourcesync.Link // those of use to a Destination, see usefulLink
-	Member  member              // where its content lies in a package; zero: nobody said
+	Member  member              // where its content is in a package; zero: not stated
 	pack    int                 // number of the package whose manifest has this entry; zero: it is of another document
 	applied bool                // it was, earlier in this run
 	claimed bool                // a notification says so, and none of the Source's documents did yet
@@ -53,9 +53,9 @@ type member struct {
 // A step is one link of a chain of patches: what turns one version of a
 // resource into the next.
 type step struct {
-	from   resourcesync.Hashes // of the version it starts from; none if that is not told
+	from   resourcesync.Hashes // of the version it starts from; none if not stated
 	sure   bool                // that version is the one held, if from does not say otherwise
-	length int64               // of the version it makes; -1 if that is not told
+	length int64               // of the version it makes; -1 if not stated
 	link   resourcesync.Link   // to the patch
 	member member              // where the patch is in a package; zero: in none
 }
@@ -81,8 +81,8 @@ type wantClass uint8
 const (
 	wantOwed   wantClass = iota + 1 // from an earlier run
 	wantPacked                      // from a manifest, of content that the last word may turn out to be: never a word itself
-	wantListed                      // from a Resource List, or the manifests of a Resource Dump that stand for one
-	wantChange                      // from a Change List, or the manifests of a Change Dump that stand for one
+	wantListed                      // from a Resource List, or the manifests of a Resource Dump read in place of one
+	wantChange                      // from a Change List, or the manifests of a Change Dump read in place of one
 )
 
 // sameLastmod reports whether the Source states the time we know, as finely as

@@ -46,8 +46,8 @@ func (r *Report) warn(text string) (first bool) {
 	return true
 }
 
-// countWarnings adds to each warning how many more there were of its kind, and
-// hands the sentences about those to tell.
+// countWarnings appends to each warning how many more there were of its kind,
+// and passes the resulting sentences to tell.
 func (r *Report) countWarnings(tell func(text string)) {
 	if r.repeated == nil {
 		return

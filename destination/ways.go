@@ -21,18 +21,18 @@ const (
 	packedAtOnce = 50_000
 )
 
-// ways are the ways to get content other than a request for each resource:
+// ways are the methods to get content other than a request for each resource:
 // out of packages, or many with one request. The zero value has none.
 //
 // The applier calls start once, then offers every action with verbFetch by
-// takes, then calls finish; all before it commits the last batch. What cannot be
-// had by any of the ways is given back by single.
+// takes, then calls finish; all before it commits the last batch. What none of
+// the methods yields is given back by single.
 type ways struct {
 	packages *packageTable // nil: members are not taken from packages
 	demand   *demand       // nil: nothing is asked for on demand
-	only     bool          // what cannot be had so cannot be had at all
-	past     bool          // contents are of the past: what is there now is of use only if a hash tells that it is the same
-	warnings warnings      // told when nothing is under way
+	only     bool          // what these methods do not yield is unavailable
+	past     bool          // contents are of the past: the current content is of use only if a hash shows that it is the same
+	warnings warnings      // reported when nothing is in progress
 
 	ctx    context.Context // from start to finish
 	fetch  *fetcher
@@ -101,7 +101,7 @@ func (w *ways) unpackAll() error {
 	room := semaphore.NewWeighted(packedAtOnce)
 	for wanted, err := range w.packed.byPackage(w.ctx) {
 		if err != nil {
-			_ = g.Wait() // nobody fails
+			_ = g.Wait() // no function returns an error
 			return err
 		}
 		ref, ok := w.packages.get(wanted[0].Member.Package)
@@ -123,10 +123,10 @@ func (w *ways) unpackAll() error {
 			return nil
 		})
 	}
-	return g.Wait() // nobody fails
+	return g.Wait() // no function returns an error
 }
 
-// warnings are kept until they can be told.
+// warnings are kept until they can be reported.
 type warnings struct {
 	mu   sync.Mutex // guards list
 	list []warning
@@ -142,7 +142,7 @@ func (w *warnings) add(uri, text string) {
 	}
 }
 
-// tell hands over what there is.
+// tell passes all warnings to warn.
 func (w *warnings) tell(warn func(uri, text string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // measured first, and more are used for as long as they bring more.
 const (
 	wideAfter     = 500 * time.Millisecond // of measuring
-	wideBelow     = 48 << 20               // bytes a second: who is faster is not held back
+	wideBelow     = 48 << 20               // bytes a second: a faster server is not limited per connection
 	wideLeast     = 4 << 20                // bytes still to come
 	wideTime      = 2 * time.Second        // they would take
 	wideFirst     = 2                      // connections to begin with
@@ -89,7 +89,7 @@ func (t *transfer) widen(ctx context.Context, r *fetch.Request, resp *fetch.Resp
 	switch {
 	case t.narrow || resp.Length < wideLeast || body != io.Reader(resp.Body):
 		return body, nothing
-	case etag == "" && len(t.a.Hashes) == 0: // nothing tells that the parts fit
+	case etag == "" && len(t.a.Hashes) == 0: // nothing shows that the parts fit
 		return body, nothing
 	case !strings.Contains(resp.Header.Get("Accept-Ranges"), "bytes") && resp.Status != http.StatusPartialContent:
 		return body, nothing
@@ -274,8 +274,8 @@ func (w *wide) adapt() {
 	w.base, w.mark, w.since = rate, time.Now(), w.at
 }
 
-// fail ends the body such that the rest is asked for as one, or all of it where
-// parts are no longer to be had.
+// fail ends the body such that the rest is requested over one connection, or
+// all of it if parts are no longer available.
 func (w *wide) fail(err error) error {
 	w.t.narrow = true
 	var body *fetch.BodyError

@@ -25,7 +25,7 @@ type Held struct {
 	Modified string              // its Last-Modified header, verbatim
 	Sets     []int               // the sets that contain it, ascending, by their numbers in the Journal
 	Written  time.Time           // modification time of the file, to the microsecond; zero: not recorded
-	Tag      string              // of the file, where the store tells versions apart (blob.Info.Version); empty: not recorded
+	Tag      string              // of the file, where the store distinguishes versions (blob.Info.Version); empty: not recorded
 }
 
 // SetFile notes what the store says of the file, for later comparisons.
@@ -49,7 +49,7 @@ type PastState uint8
 const (
 	WasHeld      PastState = 0 // it was held as the Past says
 	WasAbsent    PastState = 1 // it was not held
-	WasForgotten PastState = 2 // nobody knows any more; also of all batches before
+	WasForgotten PastState = 2 // its state is no longer known; also of all batches before
 )
 
 // A Past is what a mirror that keeps versions held of a resource until a

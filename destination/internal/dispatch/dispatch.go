@@ -77,7 +77,7 @@ func New[T any](most int, do func(*T) error, fail func(*T, error)) *Dispatcher[T
 // Wait waits until all actions were carried out.
 func (d *Dispatcher[T]) Wait() { d.wg.Wait() }
 
-// HostOf returns the part of a URI that says who is asked.
+// HostOf returns the part of a URI that names the server.
 func HostOf(uri string) string {
 	_, rest, _ := filename.CutScheme(uri)
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {

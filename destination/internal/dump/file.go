@@ -79,7 +79,7 @@ type remotePackage struct {
 	client   *fetch.Client
 	uri      string
 	total    int64
-	etag     string // and what else tells one version from another
+	etag     string // with modified, distinguishes one version from another
 	modified string
 
 	tail  []byte         // the last bytes
@@ -150,7 +150,7 @@ func (p *remotePackage) newSection(ctx context.Context, from, to int64) *section
 // checksums of the members.
 type sectionReader struct {
 	p        *remotePackage
-	ctx      context.Context // of who reads
+	ctx      context.Context // of the caller that reads
 	pos, end int64
 	body     io.ReadCloser
 	got      int64 // from body

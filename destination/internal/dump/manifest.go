@@ -25,12 +25,12 @@ const (
 
 	// maxManifests caps the manifests an index in a package leads to.
 	maxManifests = 1000
-	// maxManifestWarnings caps the liberties told of one manifest.
+	// maxManifestWarnings caps the warnings about one manifest.
 	maxManifestWarnings = 100
 )
 
-// A Copy tells the copy of a manifest that was read from the manifest
-// in the package. The zero value is none.
+// A Copy identifies the document that a manifest was read from, if that was the
+// copy outside the package. The zero value is none.
 type Copy struct {
 	Size int64 // bytes of the document
 	CRC  uint32
@@ -52,7 +52,7 @@ type Manifest struct {
 	file     File
 	dir      *unpack.Directory
 	warnings []string
-	rules    map[string]int // of which one warning stands for all, and how many there are
+	rules    map[string]int // by rule, how many violations there are; one warning covers all of them
 	ended    bool
 	skipped  error // the first error about entries without a readable loc
 }
@@ -273,7 +273,7 @@ func (m *Manifest) warn(text string) {
 	}
 }
 
-// liberty tells of the first liberty of a kind, and counts the others: what a
+// liberty warns of the first violation of a rule, and counts the others: what a
 // program does wrong it does wrong in every entry.
 func (m *Manifest) liberty(w resourcesync.Warning) {
 	if m.rules[w.Rule]++; m.rules[w.Rule] == 1 {
@@ -408,8 +408,8 @@ func (m *Manifest) Warnings() []string {
 	return all
 }
 
-// Copy tells the manifest from others, once all its entries were read, if it is
-// a copy of one.
+// Copy identifies the document that the manifest was read from, once all its
+// entries were read, if it is the copy outside the package.
 func (m *Manifest) Copy() Copy {
 	if !m.ended || !m.copied || m.gzipped {
 		return Copy{}

@@ -79,8 +79,8 @@ func memoryScratch() extsort.Space {
 	return extsort.NewMemory(maxScratchMemory, fmt.Errorf("%w: more than %d MiB of memory", ErrFull, maxScratchMemory>>20))
 }
 
-// namedFile makes a file in dir and takes its name away: at once where the
-// system lets it, else whoever makes the next one does. Nobody else makes such
+// namedFile creates a file in dir and removes its name: at once if the system
+// allows that, otherwise the next call does. No other process creates such
 // files there, see package lock.
 func namedFile(dir string) (*os.File, error) {
 	for i := 0; ; i++ {
