@@ -268,7 +268,7 @@ func isWrong(err error) bool {
 	return errors.As(err, &wrong) || errors.Is(err, errNoTelling)
 }
 
-// book notes what is ours from now on.
+// book records what belongs to the mirror from now on.
 func (d *adoption) book(ctx context.Context, a *action, f *foundFile) error {
 	switch {
 	case d.d.opts.DryRun:

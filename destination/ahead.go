@@ -11,16 +11,16 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Source whose clock is ahead of the time dates its changes in our future. When
-// the clock is corrected, what it says next is earlier than what is here: by the
-// times alone it would be passed over. So times in our future are reported when
-// they are read, order nothing, and a set that was read up to such a time is
-// compared as a whole by the next run that finds something new, unless that goes
-// on where the last one ended, entry by entry.
+// A Source whose clock is fast dates its changes in our future. When the clock
+// is corrected, later changes have earlier times than what is here: by the
+// times alone they would be skipped. So times in our future are reported when
+// they are read and are not used to order changes, and a set that was read up
+// to such a time is compared as a whole by the next run that finds something
+// new, unless that run continues where the last one ended, entry by entry.
 
 const (
-	// maxClockSkew is how far the clocks of a Source and of this machine may differ
-	// without a word.
+	// maxClockSkew is how far the clocks of a Source and of this machine may
+	// differ without a warning.
 	maxClockSkew = time.Minute
 
 	// maxTrustedSkew is how far a time may be ahead and still be used: to order
@@ -45,12 +45,12 @@ type futureTimes struct {
 	at    resourcesync.Datetime
 }
 
-// has reports whether a time lies in our future.
+// has reports whether a time is in our future.
 func (f *futureTimes) has(d resourcesync.Datetime) bool {
 	return !d.IsZero() && !f.limit.IsZero() && d.Time().After(f.limit)
 }
 
-// note takes in the times of an entry, or of a document.
+// note records the times of an entry, or of a document.
 func (f *futureTimes) note(uri string, ds ...resourcesync.Datetime) {
 	for _, d := range ds {
 		if !f.has(d) || !d.Time().After(f.limit.Add(maxClockSkew-maxTrustedSkew)) {
@@ -65,8 +65,9 @@ func (f *futureTimes) note(uri string, ds ...resourcesync.Datetime) {
 	}
 }
 
-// doubt turns a change that lies in our future into the question what is there
-// now: a Resource List of a corrected clock may be newer.
+// doubt turns a change with a time in our future into a change of unknown kind,
+// for which the resource is asked what is there now: a Resource List of a
+// corrected clock may be newer.
 func doubt(w *want) {
 	w.Gone, w.Change, w.Hashes, w.Length, w.Lastmod, w.Links = false, resourcesync.UnknownChange, nil, -1, resourcesync.Datetime{}, nil
 }

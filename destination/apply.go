@@ -275,7 +275,7 @@ func (p *applier) collect(ctx context.Context, stop context.CancelFunc, done <-c
 	return failed
 }
 
-// take books one outcome.
+// take records one outcome.
 func (p *applier) take(o outcome) error {
 	a := o.action
 	if o.warning != "" {
@@ -335,7 +335,7 @@ func (p *applier) take(o outcome) error {
 // synced file by file.
 const sealAfter = 8
 
-// settled books an outcome whose content is on disk.
+// settled records an outcome whose content is on disk.
 func (p *applier) settled(o *outcome) {
 	a := o.action
 	p.pending.Put = append(p.pending.Put, o.held)
@@ -374,7 +374,8 @@ func (p *applier) settled(o *outcome) {
 	}
 }
 
-// paid strikes what was owed for a, and a failure earlier in this run.
+// paid deletes the pending work for a, and withdraws a failure earlier in this
+// run.
 func (p *applier) paid(a *action) {
 	p.mended(a)
 	p.results.note(a, resultNone)
@@ -383,7 +384,8 @@ func (p *applier) paid(a *action) {
 	}
 }
 
-// failed books a failure. It stays owed until it is done or no longer wanted.
+// failed records a failure. It stays pending until it succeeds or is no longer
+// needed.
 func (p *applier) failed(a *action, o outcome) {
 	if o.stale && a.claimed {
 		p.disproved(a, o.err)
@@ -426,8 +428,8 @@ func (p *applier) triesAgain(err error) bool {
 	return p.passing != nil && isPassing(err) && !isStale(err) && notBeforeOf(err).IsZero()
 }
 
-// disproved books that the content at the Source is not what a notification
-// states. Nothing is retried for the notification's sake: the Source's own
+// disproved records that the content at the Source is not what a notification
+// states. It does not retry for the sake of the notification: the Source's own
 // documents say what is right, and are read next.
 func (p *applier) disproved(a *action, err error) {
 	if a.class == wantOwed {
@@ -448,7 +450,7 @@ func (p *applier) missed(a *action, err error) {
 	}
 }
 
-// mended takes back a failure earlier in this run.
+// mended withdraws a failure earlier in this run.
 func (p *applier) mended(a *action) {
 	if err, ok := p.stale[a.URI]; ok {
 		delete(p.stale, a.URI)
@@ -458,7 +460,7 @@ func (p *applier) mended(a *action) {
 	}
 }
 
-// refused books a resource that must not be fetched.
+// refused records a resource that must not be fetched.
 func (p *applier) refused(a *action) {
 	err := fmt.Errorf("refuse %s: %s", fetch.Printable(a.URI), a.Refused)
 	p.report.Refused++

@@ -130,7 +130,7 @@ type archiveReading struct {
 	linked map[resourcesync.Capability]string // archives that the current documents name, by what they list
 }
 
-// readCurrent takes in a document that is current, by what its root says.
+// readCurrent adds a document that is current, by what its root element states.
 func (a *archiveReading) readCurrent(ctx context.Context, uri string) error {
 	if uri == "" {
 		return nil
@@ -164,9 +164,8 @@ func (a *archiveReading) readCurrent(ctx context.Context, uri string) error {
 	return nil
 }
 
-// readMixed takes in the parts of an index that are of different times, as
-// archives were in drafts of the standard (RA-VER-03), and reports whether it
-// is one.
+// readMixed adds the parts of an index that are of different times, as archives
+// were in drafts of the standard (RA-VER-03), and reports whether it is one.
 func (a *archiveReading) readMixed(doc *discover.Document) (bool, error) {
 	if !doc.Header.At.IsZero() && !doc.Header.Approximate {
 		return false, nil
@@ -189,8 +188,8 @@ func (a *archiveReading) readMixed(doc *discover.Document) (bool, error) {
 	return true, nil
 }
 
-// readParts takes in the parts of an index of changes that is current: some of
-// them are in the archive, too (RA-GEN-11).
+// readParts adds the parts of a current index of changes: some of them are in
+// the archive, too (RA-GEN-11).
 func (a *archiveReading) readParts(doc *discover.Document) (bool, error) {
 	parts, err := a.partsOf(doc)
 	for i := range parts {
@@ -223,8 +222,9 @@ func (a *archiveReading) readArchives(ctx context.Context, kind resourcesync.Cap
 	return nil
 }
 
-// readArchive takes in what an archive, or an index of archives, lists. Which
-// it is its root says (RA-GEN-06). A part that cannot be read is left out.
+// readArchive adds what an archive, or an index of archives, lists. Its root
+// element says which of the two it is (RA-GEN-06). A part that cannot be read
+// is left out.
 func (a *archiveReading) readArchive(ctx context.Context, uri string, want resourcesync.Capability, depth int) error {
 	if a.ended() {
 		return nil // it was reported
@@ -268,8 +268,8 @@ func (a *archiveReading) readArchive(ctx context.Context, uri string, want resou
 	return nil
 }
 
-// list takes in what an archive lists, or returns the archives an index lists.
-// It closes the document.
+// list adds what an archive lists, or returns the archives an index lists. It
+// closes the document.
 func (a *archiveReading) list(doc *discover.Document, kind resourcesync.Capability, index bool) (below []string, err error) {
 	defer doc.Close()
 	for e, err := range doc.Entries() {

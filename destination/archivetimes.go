@@ -126,8 +126,8 @@ func (a *archiveReading) sort() {
 	}
 }
 
-// begins is where a stands among others: where its beginning is not known, its
-// end is all there is to go by.
+// begins returns the time by which a is sorted: its beginning or, if that is
+// not known, its end.
 func (a *archived) begins() resourcesync.Datetime {
 	if a.from.IsZero() {
 		return a.until

@@ -10,8 +10,8 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// A pastRun says that a run is to make of the mirror what the collection was at
-// an instant, not what it is.
+// A pastRun says that a run brings the mirror to the state of the collection at
+// an instant, not to the current one.
 type pastRun struct {
 	at   time.Time
 	from *Destination // whose kept versions are used; often the mirror itself
@@ -98,8 +98,8 @@ func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
 	return sets, nil
 }
 
-// pastError returns what a run that did not bring all of the past came to; err
-// is the first of a set.
+// pastError returns the error of a run that did not restore all of the past;
+// err is the first of a set.
 func (s *session) pastError(err error, sets int) error {
 	if none, ok := errors.AsType[*NoPastError](err); ok && sets == 1 {
 		return none

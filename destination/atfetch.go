@@ -180,7 +180,7 @@ func (t *transfer) unavailable() error {
 	return fmt.Errorf("get %s: its version%s is not available: %s", fetch.Printable(t.a.URI), when, why)
 }
 
-// eventOf is when the version that is wanted came to be, as far as is known.
+// eventOf returns when the requested version was created, as far as is known.
 func (t *transfer) eventOf() time.Time {
 	if at := t.a.event.Time(); !at.IsZero() {
 		return at
@@ -217,8 +217,8 @@ func (t *transfer) mayAsk(uri string) bool {
 	return t.refuse == nil || t.refuse(uri) == "" || farEnough(u, t.a.URI) && isStrong(t.a.Hashes)
 }
 
-// gateWays returns for what instants to ask a TimeGate: right after the version
-// came to be (ME-HD-03), and at the instant of which all is wanted.
+// gateWays returns the instants at which to ask a TimeGate: right after the
+// version was created (ME-HD-03), and the instant of the requested state.
 func (t *transfer) gateWays(gate string) []pastWay {
 	var ways []pastWay
 	for _, at := range []time.Time{upToSecond(t.a.Lastmod.Time()), upToSecond(t.a.event.Time()), t.asOf.UTC().Truncate(time.Second)} {

@@ -25,8 +25,8 @@ type state struct {
 	insist    bool       // that is to be looked for
 }
 
-// travel makes of a set what it was at the instant asked for (RA-DST-02): by
-// what the Source has kept of its past, else by what the mirror has.
+// travel brings a set to its state at the requested instant (RA-DST-02): using
+// what the Source has kept of its past, or else what the mirror has.
 func (r *setRun) travel(ctx context.Context) error {
 	r.compared = true
 	none := &NoPastError{Set: r.set.Name, At: r.past.at}
@@ -80,8 +80,8 @@ func (r *setRun) becomeState(ctx context.Context, st *state) (again bool, err er
 	})
 }
 
-// goBack is where a set stands that is as it was: the next run goes on from
-// there (RA-DST-07).
+// goBack sets the position of a set that was brought to a past state: the next
+// run continues from there (RA-DST-07).
 func (st *setState) goBack(to *state) {
 	st.Watermark, st.ListAt = to.watermark, stateTime(to.at)
 	st.ListTag, st.ListParts = validators{}, nil

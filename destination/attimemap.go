@@ -90,9 +90,9 @@ func mapsNamed(address string, header http.Header) (maps []string) {
 	return maps
 }
 
-// listed returns the ways that TimeMaps know of (ME-GEN-03, pattern 4): the
-// version that was current when the wanted one came to be, or at the instant
-// asked for, and those that share its second (ME-HD-04).
+// listed returns the addresses that TimeMaps list (ME-GEN-03, pattern 4): the
+// version that was current when the requested one was created, or at the
+// instant asked for, and those of the same second (ME-HD-04).
 func (t *transfer) listed(ctx context.Context, maps []string, tried map[string]bool) (ways []pastWay) {
 	asked := 0
 	for _, address := range maps {

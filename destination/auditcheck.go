@@ -89,9 +89,9 @@ func (s *setAudit) checkOrphan(ctx context.Context, act *action) (verdict, error
 	return v, err
 }
 
-// stale is the verdict of a resource that is not as the Source says. Where it
-// is to be mended its file is looked at, too: the new version may be the same
-// bytes, and is then not written.
+// stale returns the verdict on a resource that is not as the Source states. If
+// it is to be repaired, its file is examined, too: the new version may be the
+// same bytes, and is then not written.
 func (s *setAudit) stale(ctx context.Context, act *action) (verdict, error) {
 	v := s.verdict(act, Stale, describeStale(&act.held, &act.want))
 	if !s.opts.Fix || s.seen(act) {

@@ -11,12 +11,13 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// Mending goes the way of every run. While the audit looks, what is damaged is
-// noted in the Journal: its row is in doubt, so that any comparison takes it
-// for another version, and it is owed to its set, so that it is fetched by the
-// next run should this one be killed. Then a run compares all there is, under
-// the guards that hold for every run. Nothing is owed that would delete: what
-// is to go, the list read by that run says.
+// The repair is done by an ordinary run. While the audit reads files, it marks
+// damaged ones in the Journal: it puts their rows in doubt, so that any
+// comparison takes them for another version, and adds them to the set's pending
+// work, so that the next run fetches them if this one is killed. Then a run
+// compares everything, under the guards that apply to every run. Nothing that
+// deletes is added to the pending work: the list that the run reads says what
+// is to be deleted.
 
 // mayFix refuses what mending would make worse.
 func (a *auditor) mayFix(sets []*setState) error {

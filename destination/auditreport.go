@@ -79,7 +79,7 @@ type Mended struct {
 // differences is how many findings put the mirror out of step.
 func (r *AuditReport) differences() int64 { return r.Missing + r.Stale + r.Corrupt + r.Extra }
 
-// count books a finding.
+// count counts a finding.
 func (r *AuditReport) count(f *Finding) {
 	switch f.Kind {
 	case Missing:

@@ -27,11 +27,11 @@ type backlogLimits struct {
 	age      time.Duration
 }
 
-// An overload begins when the backlog of a set is discarded, and is over when a
-// reading of the set that began after that has ended well. The Source's documents
-// may lag behind its notifications: the set is read as often as one of which no
-// news come until they reach up to when something was last discarded, or for
-// maxLag.
+// An overload begins when the backlog of a set is discarded, and ends when a
+// reading of the set that began after that has succeeded. The Source's
+// documents may lag behind its notifications: the set is polled as often as one
+// without notifications until its documents reach the time at which something
+// was last discarded, or for maxLag.
 type overload struct {
 	Since    time.Time `json:"since"`    // when the oldest notification that was discarded came
 	Last     time.Time `json:"last"`     // when something was last discarded
@@ -153,8 +153,9 @@ func (f *Follower) warnOfOverload(ses *session, s *followed, st *setState) {
 		s.name, plural(o.Messages, "notification"), o.Since.Local().Format("15:04:05"), instead))
 }
 
-// endOverload takes in that a reading of the set, which began at start, has ended
-// well at now, and is of what the Source was at watermark. The caller holds mu.
+// endOverload records that a reading of the set, which began at start,
+// succeeded at now, and is of the Source's state at watermark. The caller holds
+// mu.
 func (f *Follower) endOverload(s *followed, start, now, watermark time.Time) {
 	o := s.overload
 	if o == nil || !o.Last.Before(start) {

@@ -23,10 +23,10 @@ type bundle[T any] struct {
 	done    chan struct{} // closed when results or err are there
 }
 
-// inBundles calls look for each action, many at a time, and then book, one at
-// a time and in the order of the actions. The files of resources that follow
-// each other lie beside each other, mostly. Neither function is called again
-// after one of them has failed.
+// inBundles calls look for each action, many at a time, and then book, one at a
+// time and in the order of the actions. The files of consecutive resources are
+// mostly in the same directory. Neither function is called again after one of
+// them has failed.
 func inBundles[T any](ctx context.Context, actions iter.Seq2[action, error], look func(context.Context, *action) (T, error), book func(*action, *T) error) error {
 	workers := min(max(2*runtime.GOMAXPROCS(0), 8), 32)
 	todo, order := make(chan *bundle[T], workers), make(chan *bundle[T], 4*workers)

@@ -26,8 +26,8 @@ type work struct {
 	done      func() // all was carried out: move on
 }
 
-// carryOut plans and applies what is staged. It reports whether reading the
-// description again may mend failures.
+// carryOut plans and applies what is staged. It reports whether failures may
+// succeed after reading the description again.
 func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	if err := r.findOrigin(ctx); err != nil {
 		return false, err
@@ -110,9 +110,10 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	return len(r.stale) > 0 || a.moved.count > 0, nil
 }
 
-// consent checks a plan against what was agreed to. A Source that does not bear
-// out what it notified may have gone back to a time before it did; that a
-// resource is gone without a word proves nothing then: it may never have been.
+// consent checks a plan against the configured limits. A Source whose documents
+// do not confirm its notifications may have returned to a time before them; a
+// resource that disappears without a recorded deletion proves nothing then: it
+// may never have existed.
 func (r *setRun) consent(t *tally, suspect bool) error {
 	if suspect && (t.regressed > 0 || t.unexplained > 0) || r.set.doubted && t.regressed > 0 {
 		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.regressed)
@@ -135,7 +136,7 @@ func (r *setRun) consent(t *tally, suspect bool) error {
 	return r.d.guard(r.set.Name, deleted, total, t.unselected, empties)
 }
 
-// predict books what a run would have done.
+// predict counts what a run would have done.
 func (r *setRun) predict(t *tally) {
 	r.report.Created += t.created
 	r.report.Updated += t.updated
@@ -234,9 +235,9 @@ func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
 	return nil
 }
 
-// restart notes that the set is being compared as a whole: what was owed so
-// far is either found again, or no longer wanted. Where the set is to be what it
-// was, what is there then is known to be as old as that.
+// restart records that the set is being compared as a whole: pending work so
+// far is either found again, or no longer needed. If the set is being brought
+// to a past state, its contents are afterwards known to be as old as that.
 func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 	if !a.owing && !r.set.Complete && past == nil {
 		return nil

@@ -15,11 +15,11 @@ import (
 // orderCurrent puts the documents that are current behind those of archives.
 const orderCurrent = "\xff"
 
-// catchUp goes on from the watermark by archived changes, where the current
-// ones begin after it (RA-DST-04): with proof that they join without a gap, c
-// reaches back to the watermark. It returns why they do not help, in words that
-// go behind those of the gap; "" also where there is no need of them, or there
-// are none. Of state the newest events are used that were read before.
+// catchUp continues from the watermark with archived changes, if the current
+// ones begin after it (RA-DST-04): if they are proven to join without a gap, c
+// reaches back to the watermark. It returns why they do not help, as text to
+// append to the message about the gap; "" also if they are not needed, or there
+// are none. It uses the newest events of state that were read before.
 func (r *setRun) catchUp(ctx context.Context, c *chain, since resourcesync.Datetime, state *setState) (why string, err error) {
 	if c.lost || c.unchanged || !c.whole() || c.gap || since.IsZero() || c.resumed || c.from.Compare(since) <= 0 {
 		return "", nil
@@ -133,7 +133,7 @@ func (k *chain) follow(past []pastDoc) {
 	}
 }
 
-// A pastDoc is what a reading of an archived document of changes came to.
+// A pastDoc is the result of reading an archived document of changes.
 type pastDoc struct {
 	archived
 	from, until resourcesync.Datetime // what it covers, by its own word (RA-DOC-10)

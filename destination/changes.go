@@ -46,8 +46,8 @@ type chain struct {
 // whole reports whether all changes were read.
 func (k *chain) whole() bool { return k.complete && !k.skipped }
 
-// skip books that entries of a document have no readable loc, if err is not
-// nil. Changes from before the watermark are of no concern.
+// skip records that entries of a document have no readable loc, if err is not
+// nil. Changes from before the watermark do not matter.
 func (c *changeReader) skip(uri string, err error) {
 	if err == nil {
 		return

@@ -340,7 +340,7 @@ func (d *docReading) end(t *telling, said resourcesync.Metadata) {
 		d.behind = true
 	}
 	if until.IsZero() && t.pkg > 0 {
-		// Nothing is known of how far it goes but its events.
+		// Only its events show how far it reaches.
 	} else if until.IsZero() {
 		c.open = append(c.open, t.uri)
 		c.polled[t.uri] = t.validators

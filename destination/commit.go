@@ -24,8 +24,8 @@ const (
 	batchAge   = 200 * time.Millisecond
 )
 
-// What waits for the batch before is bounded, too: beyond, nothing is taken
-// from who fetches.
+// The outcomes that wait for the batch before are bounded, too: beyond that,
+// fetchers block.
 const (
 	mostCount = 4 * batchCount
 	mostBytes = 2 * batchBytes
@@ -60,8 +60,8 @@ type ending struct {
 	together bool // with others, for one reason
 }
 
-// nextShipment takes what has gathered. Without a batch, keep says that the intent
-// that stands is still needed.
+// nextShipment takes what has gathered. Without a batch, keep says that the
+// existing intent is still needed.
 func (p *applier) nextShipment(keep bool) *shipment {
 	l := &shipment{batch: p.batch, rows: p.pending, news: p.out.take(), stands: p.intent && !keep, places: p.places}
 	p.places = false
@@ -307,8 +307,8 @@ const (
 	maxLater = 10_000
 )
 
-// unkept books content that the store would not take. It returns an error
-// when it will take nothing else either.
+// unkept records content that the store rejected. It returns an error if the
+// store will reject everything else, too.
 func (p *applier) unkept(a *action, err error) error {
 	err = fmt.Errorf("store %s%s: %w", fetch.Printable(a.URI), p.d.inDest(), err)
 	if isFatal(err) {

@@ -146,7 +146,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// prove books what a run for a set leaves open.
+// prove records what a run for a set leaves open.
 func (s *session) prove(st *setState, r *SetReport) {
 	if s.past != nil {
 		return

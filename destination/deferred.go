@@ -166,9 +166,10 @@ func (s *session) rebook(set *setState, before *Report) {
 	}
 }
 
-// Pending yields all that is pending in the sets of a report, as the first of them
-// are among its Failures: what failed or was refused in this run or before and has
-// not been mended. It may be called after [Destination.Sync] has returned.
+// Pending yields all that is pending in the sets of a report; the first of
+// these are among its Failures: what failed or was refused in this run or
+// before and has not succeeded since. It may be called after [Destination.Sync]
+// has returned.
 func (d *Destination) Pending(ctx context.Context, r *Report) iter.Seq2[Failure, error] {
 	return func(yield func(Failure, error) bool) {
 		var m mirrorState

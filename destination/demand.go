@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// demandCount and demandBytes are how much is asked for at a time: enough
-	// that the round trip counts for little, and an answer fits into memory.
+	// demandCount and demandBytes are how much is requested at a time: enough
+	// that the round trip matters little, and an answer fits into memory.
 	demandCount = 2000
 	demandBytes = 2 << 20
 

@@ -75,23 +75,24 @@ type Options struct {
 	Keep     Keep
 	Versions blob.Store
 
-	// At, if not zero, says to make of the mirror what the collection was at that
-	// instant (RA-DST-02, RA-DST-03). The next run without it goes on from there.
+	// At, if not zero, says to bring the mirror to the state of the collection
+	// at that instant (RA-DST-02, RA-DST-03). The next run without it continues
+	// from there.
 	At time.Time
 
-	// Bridge opens the Origin of what an address led to, where that is no
-	// ResourceSync but can be harvested. Without it such a Source is an error.
-	// Each pass over the set opens it, and closes it.
+	// Bridge opens the Origin at an address that has no ResourceSync but can be
+	// harvested. Without it such a Source is an error. Each pass over the set
+	// opens it, and closes it.
 	Bridge func(ctx context.Context, f discover.Foreign, o BridgeOptions) (Origin, error)
 
 	Portable bool // name files for file systems that fold case or refuse characters, see [filename.ProbePortable]
 
-	// Deliver, if not nil, is handed the changes of each batch when they are
-	// durable, in order, one batch at a time, and the run goes on when it has
-	// returned. Each change is handed over at least once: the Journal keeps
-	// them until Deliver has returned nil. When it returns an error the run
-	// stops with a [DeliveryError], and they are handed over again by the next.
-	// The slice is the callee's.
+	// Deliver, if not nil, receives the changes of each batch when they are
+	// durable, in order, one batch at a time, and the run continues when it has
+	// returned. Each change is delivered at least once: the Journal keeps them
+	// until Deliver has returned nil. If it returns an error, the run stops
+	// with a [DeliveryError], and the next run delivers them again. The callee
+	// owns the slice.
 	Deliver func(ctx context.Context, batch []Change) error
 
 	// Scratch lends room for packages that have to be held whole; default: the
@@ -129,7 +130,7 @@ type Destination struct {
 }
 
 // New returns a Destination that keeps resources in store and its memory in j.
-// It fails, in words a user can act on, if the options cannot be used.
+// If the options cannot be used, it returns an error that users can act on.
 func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Destination, error) {
 	if o.MaxDelete == 0 {
 		o.MaxDelete = DefaultMaxDelete
@@ -144,7 +145,8 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 	}
 	jobs := min(o.Jobs, fetch.MaxJobs)
 	if jobs <= 0 {
-		// Twice what the Client lets through: who waits to try again is not in the way.
+		// Twice what the Client allows: a job that waits for a retry does not
+		// block others.
 		o.Jobs, jobs = c.Jobs(), 2*c.Jobs()
 	}
 	open, kept := mostOpen, mostOpen

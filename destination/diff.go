@@ -22,7 +22,7 @@ type Difference struct {
 // of which nothing is stated by which its contents can be compared (RA-DST-06).
 const DiffUnknown = "unknown"
 
-// A DiffReport is what a comparison of two instants came to.
+// A DiffReport is the result of comparing two instants.
 type DiffReport struct {
 	Source    string    `json:"source"`
 	From      time.Time `json:"from"`

@@ -130,8 +130,8 @@ func (r *setReader) countPackages(more int) int {
 // takes some round trips, and holds a connection.
 const manifestsAhead = 3
 
-// eachManifest opens the manifests of packages, some ahead, and hands them to
-// use in order, or why one could not be opened. use closes what it is handed.
+// eachManifest opens the manifests of packages, some ahead, and passes them to
+// use in order, or why one could not be opened. use closes the manifest.
 func (r *setReader) eachManifest(ctx context.Context, packages []int, use func(i int, m *dump.Manifest, err error) error) error {
 	type opened struct {
 		m   *dump.Manifest
@@ -175,8 +175,8 @@ func (r *setReader) eachManifest(ctx context.Context, packages []int, use func(i
 	return ctx.Err()
 }
 
-// checkManifest checks that m is a manifest of the kind wanted, or does not say
-// what it is, as those old tools wrote.
+// checkManifest checks that m is a manifest of the wanted kind, or does not
+// state its kind, as old tools wrote them.
 func checkManifest(m *dump.Manifest, want resourcesync.Capability) error {
 	if got := m.Header.Capability; got != want && got != "" {
 		return &capabilityError{m.URI, got, want}
@@ -184,7 +184,8 @@ func checkManifest(m *dump.Manifest, want resourcesync.Capability) error {
 	return nil
 }
 
-// memberOf is where the content an entry of a manifest describes lies.
+// memberOf returns the place of the content that an entry of a manifest
+// describes.
 func memberOf(pkg int, e *resourcesync.Entry) member {
 	if e.Path == "" {
 		return member{}

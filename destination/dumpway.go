@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// requestBytes is what a request costs beside its content, in bytes that
-	// could have come in its time: many are under way at once, each waits for a
-	// round trip. It need not be right: what comes of it is verified anyhow.
+	// requestBytes is the cost of a request in addition to its content, in
+	// bytes that could have been transferred in its time: many requests run at
+	// once, and each waits for a round trip. It need not be accurate: contents
+	// are verified anyway.
 	requestBytes = 8 << 10
 
 	// packageRequests is how many a package takes: its manifest, its end and
@@ -112,7 +113,7 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, 
 	return out, nil
 }
 
-// dumpPays reports whether it makes sense to look at the dump beside the list.
+// dumpPays reports whether it makes sense to read the dump as well as the list.
 func (r *setRun) dumpPays(n *needs) bool {
 	return r.d.opts.Via == ViaDump || n.count >= packedLeast
 }
@@ -133,9 +134,9 @@ func (r *setRun) demandFor(n *needs) *demand {
 	return d
 }
 
-// stageHints stages where the content of what is needed lies in packages, if
-// there are any and they pay, or if insisting, and returns how a run by them is
-// called.
+// stageHints stages where in packages the needed content is, if there are
+// packages and they pay, or if insist is set, and returns the name of the
+// method for the Report.
 func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool) (via string, err error) {
 	st := r.set
 	uri, kind, manifest := st.Dump, resourcesync.ResourceDump, resourcesync.ResourceDumpManifest
@@ -247,8 +248,8 @@ func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesyn
 	return all, walk(uri, 0)
 }
 
-// readHints stages what the manifests of packages say as a hint where content
-// lies. One that cannot be read is done without.
+// readHints stages what the manifests of packages state as hints for where
+// content is. It skips manifests that cannot be read.
 func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resourcesync.Capability) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(r.d.opts.Jobs, maxReaders))

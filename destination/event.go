@@ -44,7 +44,7 @@ type Event struct {
 	Result   SetReport
 }
 
-// Progress is how far a set's run is.
+// Progress is the progress of a set's run.
 type Progress struct {
 	Done, Total       int64 // resources looked at or changed, and to be
 	Bytes, TotalBytes int64 // of content fetched and to be fetched, as far as it is known

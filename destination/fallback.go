@@ -103,8 +103,9 @@ func (r *setRun) saveOutages(ctx context.Context) error {
 	return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docOutages, r.set.Number): doc}})
 }
 
-// mayPassLater reports whether an error may pass by itself: a server in trouble, or
-// a network. A document that is not there, or is no document, is an answer.
+// mayPassLater reports whether an error may be temporary: a server in trouble,
+// or a network. A missing document, or one that is not a document, is an
+// answer.
 func mayPassLater(err error) bool {
 	var status *fetch.StatusError
 	var body *fetch.BodyError
@@ -122,7 +123,8 @@ func mayPassLater(err error) bool {
 }
 
 // mayReplace reports whether a fallback may be used for something that failed
-// with err: at once if that does not pass by itself, else after some runs.
+// with err: at once if the error is not temporary, otherwise after several
+// runs.
 func (r *setRun) mayReplace(kind string, err error) bool {
 	if !mayPassLater(err) {
 		return true

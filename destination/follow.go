@@ -15,7 +15,7 @@ import (
 	"lockstep/websub"
 )
 
-// The channels by which news of a set reach a Follower, best first.
+// The channels by which a Follower learns of changes of a set, best first.
 const (
 	ChannelHub    = "hub"    // a WebSub hub calls us
 	ChannelEvents = "events" // the Source keeps a stream of events open
@@ -34,11 +34,11 @@ const (
 
 // FollowOptions configures a [Follower]. The zero value is ready to use.
 type FollowOptions struct {
-	// Poll is how long to wait between looks at a set of which no news come;
+	// Poll is how long to wait between looks at a set without notifications;
 	// default DefaultPoll.
 	Poll time.Duration
 
-	// Check is how long to wait between looks at a set of which news come:
+	// Check is how long to wait between looks at a set with notifications:
 	// notifications alone are never trusted to be complete. Default
 	// DefaultCheck, or Poll if that is longer.
 	Check time.Duration
@@ -47,7 +47,7 @@ type FollowOptions struct {
 	// path; "" if they cannot. Hubs are subscribed to only if there is one.
 	Callback string
 
-	// Channel is the only channel to use beside looking: ChannelHub,
+	// Channel is the only channel to use in addition to polling: ChannelHub,
 	// ChannelEvents, or ChannelPoll for none. Default: the best there is.
 	Channel string
 
@@ -108,7 +108,7 @@ type Follower struct {
 	fails    int       // how often that was tried
 }
 
-// FollowStatus is how far a [Follower] is.
+// FollowStatus is the state of a [Follower].
 type FollowStatus struct {
 	Source   string      `json:"source"`
 	Sets     []SetStatus `json:"sets"`
@@ -118,7 +118,7 @@ type FollowStatus struct {
 	Error    string      `json:"error,omitempty"`    // why the last look at the Source failed
 }
 
-// SetStatus is how far a [Follower] is with one set.
+// SetStatus is the state of one set of a [Follower].
 type SetStatus struct {
 	URI       string        `json:"uri"`
 	Name      string        `json:"name"`
@@ -232,7 +232,7 @@ func (f *Follower) Handler() http.Handler {
 	})
 }
 
-// Status returns how far the Follower is. It may be called at any time.
+// Status returns the state of the Follower. It may be called at any time.
 func (f *Follower) Status() FollowStatus {
 	var subs []websub.SubscriptionState
 	if f.sub != nil {

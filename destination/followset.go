@@ -40,7 +40,7 @@ const (
 	wires = 4
 )
 
-// A channel is where news of a set come from.
+// A channel is where notifications of changes of a set come from.
 type channel struct {
 	topic  string   // of its hubs; "": it has none
 	hubs   []string // named in the Capability List; RN-CH-09: there may be none
@@ -137,8 +137,8 @@ func (f *Follower) distance(s *followed) time.Duration {
 	return max(min(d, max(f.opts.Poll, f.opts.Pause)), 10*s.took)
 }
 
-// wire sees to it that news of the set come by the best of its channels. It is
-// called when the channel was found, or is another than it was.
+// wire connects the set to the best of its channels. It is called when the
+// channel was found, or has changed.
 func (f *Follower) wire(ctx context.Context, s *followed, c channel) {
 	f.mu.Lock()
 	if s.wired != nil {

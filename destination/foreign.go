@@ -68,8 +68,8 @@ type BridgeOptions struct {
 	// ReadOnly says that what is remembered has to stay as it is.
 	ReadOnly bool
 
-	// Accept says to take the Source for what it is now, also if it has become
-	// another one (AP-HV-11); else that is an [ErrRefused].
+	// Accept says to accept the Source as it is now, even if it has become
+	// another one (AP-HV-11); otherwise that is an [ErrRefused].
 	Accept bool
 }
 

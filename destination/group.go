@@ -18,8 +18,8 @@ const (
 	// for.
 	maxPacked = 8
 
-	// maxPatched is how many changes of one resource are kept beside the last: a
-	// chain of patches that is longer costs more than it saves.
+	// maxPatched is how many changes of one resource are kept in addition to
+	// the last: a longer chain of patches costs more than it saves.
 	maxPatched = 64
 )
 

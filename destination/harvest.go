@@ -13,7 +13,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A harvestState is how far a set has come with the memory of its Origin.
+// A harvestState is the position of a set in the memory of its Origin.
 type harvestState struct {
 	ID     string `json:"id"` // of the memory
 	Source string `json:"source,omitempty"`
@@ -32,7 +32,7 @@ func foreignSet(found *discover.Found) {
 }
 
 // harvest brings a set without documents into step with the memory of its
-// Origin, as that comes into step with what it is a memory of.
+// Origin, while the Origin brings that memory into step with the outside.
 func (r *setRun) harvest(ctx context.Context) (err error) {
 	if err := r.openOrigin(ctx); err != nil {
 		return err
@@ -114,9 +114,9 @@ func (r *setRun) update(ctx context.Context, full bool) (more, broken bool, err 
 	return more && err == nil, err != nil, nil
 }
 
-// takeIn applies what the Origin knows now. Where there is more to come,
-// deletions wait for the end: whether they are too many is seen there. It
-// reports whether asking again may mend failures.
+// takeIn applies what the Origin knows now. If there is more to come, deletions
+// wait for the end: only then is it known whether they are too many. takeIn
+// reports whether failures may succeed if the Origin is asked again.
 func (r *setRun) takeIn(ctx context.Context, more, broken bool) (again bool, err error) {
 	s, err := r.origin.Status(ctx)
 	if err != nil {
@@ -166,7 +166,8 @@ func (h *harvestState) isOther(s *OriginStatus) bool {
 	return h != nil && h.Source != "" && s.Source != "" && h.Source != s.Source
 }
 
-// takePortion applies what is new and changed of a harvest that goes on.
+// takePortion applies what is new and changed of a harvest that is not complete
+// yet.
 func (r *setRun) takePortion(ctx context.Context, h *harvestState, s *OriginStatus) error {
 	r.stage.reset()
 	if err := r.stageOrigin(ctx, r.origin.Changes(ctx, max(h.Seq, h.Fresh)), wantChange, 0); err != nil {

@@ -98,7 +98,7 @@ func (b *inbox) load(ctx context.Context, take func(set string, m *message)) err
 	return nil
 }
 
-// hold books a message that is in the Journal.
+// hold counts a message that is in the Journal.
 func (b *inbox) hold(n int64, l *mail) *message {
 	m := &message{number: n, topic: l.Topic, body: l.Body, size: int64(len(l.Body)), at: l.At, id: l.ID}
 	b.mu.Lock()

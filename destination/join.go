@@ -96,7 +96,8 @@ func (p *planner) walk(ctx context.Context, s *stage, all bool, take func(*plann
 	}
 }
 
-// cut hands the chunks out, to those who plan them and to the one who waits.
+// cut passes the chunks to the planners, and to the receiver that collects
+// their plans in order.
 func (p *planner) cut(ctx context.Context, s *stage, order, todo chan<- *stretch) {
 	for c, err := range s.chunks(ctx) {
 		st := &stretch{chunk: c, err: err, out: make(chan planned, 1)}
@@ -150,8 +151,8 @@ func (p *planner) plan(ctx context.Context, st *stretch, all bool) {
 	send()
 }
 
-// joined walks the wants of a chunk and all that is held beside them. An
-// action belongs to one step of the iteration.
+// joined walks the wants of a chunk and all that is held in its range, in one
+// pass. An action is valid for one step of the iteration.
 func (p *planner) joined(ctx context.Context, c *chunk) iter.Seq2[*action, error] {
 	return func(yield func(*action, error) bool) {
 		wants, stop := iter.Pull2(c.wants)

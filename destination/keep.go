@@ -131,7 +131,7 @@ func (k *keeper) loadMarks(ctx context.Context) error {
 	return err
 }
 
-// mark notes how far a set is.
+// mark records the watermark of a set.
 func (k *keeper) mark(set *setState) {
 	if k != nil && !set.Watermark.IsZero() {
 		k.marks[set.Number] = set.Watermark

@@ -131,8 +131,9 @@ func (k *keeper) captureOne(ctx context.Context, h *journal.Held) capture {
 	return c
 }
 
-// uncaptured books a file that cannot be read. What is damaged or gone is not
-// made worse by what takes its place; what may be there tomorrow must stay.
+// uncaptured records a file that cannot be read. Replacing a file that is
+// damaged or gone loses nothing; a file that may be readable tomorrow must
+// stay.
 func (k *keeper) uncaptured(ctx context.Context, c capture, err error) capture {
 	switch {
 	case ctx.Err() != nil:

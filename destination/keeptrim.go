@@ -11,8 +11,8 @@ import (
 	"lockstep/vault"
 )
 
-// trimShare is how many times as long as it takes lies between two times at
-// which all versions are looked through for what is to be dropped.
+// trimShare limits how often all versions are searched for those to be dropped:
+// the pause after a search is this many times its duration.
 const trimShare = 100
 
 // worthNoting is how long looking for what is to be dropped has to take for the
@@ -124,7 +124,7 @@ func (t *trimmer) run(ctx context.Context) error {
 	return t.flush(ctx)
 }
 
-// push takes in a row, and drops what has become too much.
+// push adds a row, and drops versions in excess of the limit.
 func (t *trimmer) push(p journal.Past) {
 	row := pastRow{p, p.Was == journal.WasHeld}
 	if n := len(t.window); n > 0 && row.first && t.window[n-1].Was == journal.WasHeld {

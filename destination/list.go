@@ -201,7 +201,7 @@ func (l *listReading) keepsKind(doc *discover.Document) error {
 	return &discover.KindError{Address: doc.URI, Was: names[was], Now: names[now]}
 }
 
-// begin books what a document says of itself.
+// begin records what a document states about itself.
 func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error {
 	h, s := &doc.Header, &l.snap
 	at := h.At
@@ -224,7 +224,8 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 	return nil
 }
 
-// skip books that entries of a document have no readable loc, if err is not nil.
+// skip records that entries of a document have no readable loc, if err is not
+// nil.
 func (l *listReading) skip(uri string, err error) {
 	if err == nil {
 		return

@@ -424,7 +424,8 @@ func isMD5Of(tag string, hashes resourcesync.Hashes) bool {
 	return m != nil && digest != "" && fmt.Sprintf("%x", digest) == m[1]
 }
 
-// take books what was found, and reads the file where that decides.
+// take records the result of a look, and reads the file if only its content can
+// decide.
 func (c *localCheck) take(ctx context.Context, l *localLook) error {
 	if l.state == localTouched && !l.other {
 		if !c.mayRead(l) {
@@ -598,7 +599,7 @@ func (d *Destination) makeRoom(ctx context.Context, path string) (moved string, 
 	return moved, blocked, err
 }
 
-// An owedKey identifies work that is owed.
+// An owedKey identifies pending work.
 type owedKey struct {
 	set int
 	uri string

@@ -25,7 +25,7 @@ func confirmsDeletion(a *action, err error) bool {
 		(status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
-// confirm books that a resource is gone, as its own address says.
+// confirm records that a resource is gone, as its own address answers.
 func (p *applier) confirm(a *action, err error) {
 	if !contains(a.held.Sets, p.set.Number) || p.d.opts.Delete == DeleteKeep {
 		p.paid(a)

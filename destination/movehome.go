@@ -40,8 +40,9 @@ type markedState struct {
 	changed bool
 }
 
-// isMarked reports whether a path has a mark of a file beside a directory, or of
-// a directory beside a file, or leads through a directory of our state's name.
+// isMarked reports whether a path has the mark of a file whose name a directory
+// has, or of a directory whose name a file has, or contains a directory with
+// the name of our state.
 func isMarked(path string) bool {
 	return strings.Contains(path, "%~+/") || strings.HasSuffix(path, "%~-") || filename.InStateDir(path)
 }

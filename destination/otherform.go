@@ -177,8 +177,9 @@ func newChooser(r *setRun) *chooser {
 	return c
 }
 
-// excuse books an optional representation that could not be fetched, where another
-// one of its record is kept: that is reported once, and tried again by later runs.
+// excuse records an optional representation that could not be fetched, where
+// another one of its record is kept: that is reported once, and tried again by
+// later runs.
 func (p *applier) excuse(a *action, err error) {
 	if !a.excused {
 		p.warn(a.URI, fmt.Sprintf("%s: this representation of a record cannot be fetched, and another one is kept; later runs try again, and do not report it: %v", fetch.Printable(a.URI), err))
@@ -196,7 +197,7 @@ func (s *setAudit) isStandIn(a *action) bool {
 	return a.verb == verbRemove && a.Instead != "" && s.excused[a.Instead]
 }
 
-// standIn decides about such a resource as what is kept.
+// standIn decides about such a resource by the representation that is kept.
 func (s *setAudit) standIn(ctx context.Context, a *action) (action, error) {
 	w := a.want
 	w.Gone, w.Instead, w.Change = false, "", resourcesync.Change(0)

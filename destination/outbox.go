@@ -9,11 +9,11 @@ import (
 	"lockstep/destination/journal"
 )
 
-// An outbox hands changes over, each at least once. The changes of a batch are
+// An outbox delivers changes, each at least once. The changes of a batch are
 // saved in the transaction that records its rows, and removed when they were
-// taken: a crash, or a taker that fails, leaves them for the next run. Changes
-// of a batch that is being committed are noted beside its intent, for the run
-// that may have to settle it.
+// delivered: after a crash, or a failed delivery, the next run delivers them.
+// Changes of a batch that is being committed are recorded next to its intent,
+// for the run that may have to settle it.
 //
 // The two documents are JSON lines.
 type outbox struct {
@@ -45,7 +45,7 @@ func (o *outbox) load(ctx context.Context) error {
 	return err
 }
 
-// add takes in a change that was applied.
+// add adds a change that was applied.
 func (o *outbox) add(c *Change) {
 	if o.deliver != nil {
 		o.news = append(o.news, *c)

@@ -48,12 +48,12 @@ func newPackager(f *fetcher, done func(outcome), single func(*action), warn func
 // get carries out job. Each of its actions goes either to done or to single,
 // unless ctx ends.
 //
-// The end of the package is asked for first: it says where everything is. Then
-// what is wanted is read in as few passages as make sense, each from its
-// first wanted member to its last, and goes on where it breaks off. Without
-// ranges, or where only the hash of the package vouches for what is in it, all
-// of it is written aside first. A package that turns out not to be what its dump
-// states is not used.
+// The end of the package is requested first: it says where everything is. Then
+// the needed members are read in as few passages as make sense, each from its
+// first member to its last; a passage that breaks off is resumed. Without
+// ranges, or if only the hash of the package verifies its contents, all of it
+// is first written to a temporary file. A package that turns out not to be what
+// its dump states is not used.
 func (p *packager) get(ctx context.Context, job *packageJob) {
 	u := &unpacking{packager: p, job: job, left: job.Wanted}
 	u.vouch()

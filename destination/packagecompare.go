@@ -79,7 +79,7 @@ func (u *unpacking) place(a *action, e *resourcesync.Entry) {
 	}
 }
 
-// path is where a's content lies in the package.
+// path is the path of a's content in the package.
 func (u *unpacking) path(a *action) string {
 	if path, ok := u.paths[a]; ok {
 		return path

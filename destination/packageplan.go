@@ -116,8 +116,8 @@ func lotsOf(pieces []piece) []lot {
 	return lots
 }
 
-// passagesOf joins lots where what lies between is not worth another request,
-// and parts what is long.
+// passagesOf joins lots if the bytes between them are not worth another
+// request, and splits long ones.
 func passagesOf(lots []lot) []passage {
 	var sum int64
 	for _, c := range lots {

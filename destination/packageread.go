@@ -222,8 +222,8 @@ func (u *unpacking) take(ctx context.Context, a *action, r io.Reader, broken fun
 	}
 }
 
-// amiss hands back a resource whose content was read, and is not what it should
-// be.
+// amiss hands back a resource whose content was read, and does not match its
+// description.
 func (u *unpacking) amiss(err error, a *action) {
 	u.mu.Lock()
 	u.wrong++

@@ -159,8 +159,8 @@ func likeHashes(a, b resourcesync.Hashes) likeness {
 }
 
 const (
-	// patchRequest is what a request for a patch is worth beside its bytes, and
-	// patchShare the share of the whole a chain may cost.
+	// patchRequest is the cost of a request for a patch in addition to its
+	// bytes, and patchShare the share of the whole that a chain may cost.
 	patchRequest = 512
 	patchShare   = 2
 
@@ -235,8 +235,8 @@ func (a *action) patchesThatLead() (steps []step, bytes int64) {
 }
 
 // patchesThatPay returns the patches that lead from what is held to what is
-// wanted, if they are small enough beside the whole, and how many bytes they
-// have.
+// wanted, if they are small enough compared to the whole, and how many bytes
+// they have.
 func (a *action) patchesThatPay() (steps []step, bytes int64) {
 	steps, bytes = a.patchesThatLead()
 	if bytes+patchRequest*int64(len(steps)) > a.Length/patchShare {

@@ -9,8 +9,8 @@ import (
 	"lockstep/destination/internal/content"
 )
 
-// maxDown is how many resources in a row a store that lies elsewhere may not
-// take before no more are offered: each has cost it several tries.
+// maxDown is how many resources in a row a remote store may reject before no
+// more are offered: each has cost several tries.
 const maxDown = 3
 
 // isDown reports whether err says that the store accepts nothing at all, as far

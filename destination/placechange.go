@@ -11,11 +11,11 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A change of places is one step of the mirror in which files give way to
-// others: a file to a directory of its name, a directory to a file, or a marked
-// name to the resource's own. The Journal holds its description while it is
-// carried out, so that a run that follows a kill finishes it, or finds that
-// nothing has happened yet. See decision 0048.
+// A change of places is one step of the mirror in which one thing replaces
+// another at a path: a directory replaces a file of its name, a file replaces a
+// directory, or the resource's own name replaces a marked one. The Journal
+// holds its description while it is carried out, so that the run after a kill
+// finishes it, or finds that nothing has happened yet. See decision 0048.
 
 // docPlaces is the document that describes it; absent when there is none.
 const docPlaces = "places"

@@ -257,7 +257,7 @@ func regressed(a *action) bool {
 		!a.Lastmod.IsZero() && !a.held.Lastmod.IsZero() && !a.held.Lastmod.After(time.Now().Add(maxClockSkew)) && a.Lastmod.Time().Before(a.held.Lastmod.Truncate(time.Second))
 }
 
-// A tally is what a plan comes to.
+// A tally is the totals of a plan.
 type tally struct {
 	created, updated, deleted, released, unchanged, refused, touched int64
 	bytes                                                            int64 // to be fetched, as far as it is stated

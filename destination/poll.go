@@ -28,7 +28,7 @@ func (f *Follower) longer(pause time.Duration) (next, wait time.Duration) {
 	return next, next*4/5 + rand.N(next*2/5+1)
 }
 
-// pass does something with the session, and returns what it came to.
+// pass calls do with the session, and returns the result.
 func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report, error) {
 	d := f.d
 	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
@@ -166,7 +166,7 @@ func (f *Follower) setUnread(unread bool, pause time.Duration) {
 	}
 }
 
-// lookFailed books that the Source could not be looked at.
+// lookFailed records that a look at the Source failed.
 func (f *Follower) lookFailed(r *Report, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -401,7 +401,7 @@ func (f *Follower) remind(ctx context.Context, s *followed, now time.Time) {
 	})
 }
 
-// interrupted books that the work for a set was broken off.
+// interrupted records that the work for a set was interrupted.
 func (f *Follower) interrupted(ctx context.Context, s *followed) {
 	if !errors.Is(context.Cause(ctx), errTurn) {
 		return
@@ -449,8 +449,8 @@ func isDelivery(err error) bool {
 	return errors.As(err, &delivery)
 }
 
-// broken books that the mirror, or its Journal, cannot be written. It returns
-// err when that has lasted.
+// broken records that the mirror, or its Journal, cannot be written. It returns
+// err if that has lasted.
 func (f *Follower) broken(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -465,7 +465,7 @@ func (f *Follower) broken(err error) error {
 	return nil
 }
 
-// written books that it can.
+// written records that it can.
 func (f *Follower) written() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -80,7 +80,7 @@ func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 	return f.judge(s, err)
 }
 
-// processed books messages that were processed. The caller holds mu.
+// processed records messages that were processed. The caller holds mu.
 func (f *Follower) processed(s *followed, ms []*message, out *pushed, st *setState, now time.Time) {
 	s.queue, s.busy = slices.Delete(s.queue, 0, len(ms)), 0
 	for _, m := range ms {

@@ -62,7 +62,7 @@ func (p *pushState) isTemporary(uri string) bool {
 	return p != nil && len(p.balance) > 0 && p.balance[keyOfResource(uri)] == balanceCreated
 }
 
-// settle takes in the results of what was expected and of confirmed deletions,
+// settle records the results of what was expected and of confirmed deletions,
 // and adds to docs what has to be saved of it.
 func (p *pushState) settle(set int, news []pushNews, rs results, docs map[string][]byte) {
 	for i := range news {

@@ -21,8 +21,8 @@ const (
 	// brought; before there are more the set is pulled.
 	maxPushed = 100_000
 
-	// clockSlack is how far a notification may be ahead of what the Source's
-	// clock can show, as far as we know that clock.
+	// clockSlack is how far a notification may be ahead of the Source's clock,
+	// as far as we know that clock.
 	clockSlack = 5 * time.Minute
 
 	// maxLag is how long the Source's Change List may take to list what was
@@ -33,9 +33,9 @@ const (
 )
 
 // A pushState is what is known of a set by notifications alone, since it was
-// last pulled. What a pull found is in the setState, and is not touched by
-// notifications: a pull goes on from where the last one ended, and so checks
-// all that was notified.
+// last pulled. What a pull found is in the setState, which notifications do not
+// change: a pull continues from where the last one ended, and so checks all
+// that was notified.
 //
 // The events are in documents of their own, one for each pass.
 type pushState struct {
@@ -126,9 +126,9 @@ type pushNews struct {
 	pushedEvent
 }
 
-// expect takes in what a pass is going to apply, and adds to docs what has to
-// be saved of it before: should the pass be cut short, it is known all the same
-// what may have been done, for a pull to hold against the Source's documents.
+// expect records what a pass is going to apply, and adds to docs what has to be
+// saved of it before: even if the pass is interrupted, it is known what may
+// have been done, for a pull to compare with the Source's documents.
 func (p *pushState) expect(set int, news []pushNews, docs map[string][]byte) {
 	var b []byte
 	for i := range news {
@@ -239,7 +239,8 @@ func flagOf(is bool, flag byte) byte {
 	return 0
 }
 
-// aheadSlack is how far the time of an event may be ahead of when it came.
+// aheadSlack is how far the time of an event may be ahead of the time at which
+// it arrived.
 const aheadSlack = time.Second
 
 // isAhead reports whether the event is of a time that had not come when it was
@@ -273,7 +274,7 @@ func span(d resourcesync.Datetime) (from, to time.Time) {
 	return from, from.Add(1)
 }
 
-// isBefore reports whether all of the time a denotes lies before t.
+// isBefore reports whether all of the time a denotes is before t.
 func isBefore(a resourcesync.Datetime, t time.Time) bool {
 	_, to := span(a)
 	return !to.After(t)
@@ -392,8 +393,8 @@ func maxOf(a, b time.Time) time.Time {
 	return a
 }
 
-// continues takes in that the interval from, until was notified. It reports
-// whether there is a gap before it (RN-RX-03), of which nothing was known.
+// continues records that the interval from, until was notified. It reports
+// whether there is a gap before it (RN-RX-03) that was not known before.
 func (p *pushState) continues(watermark time.Time, from, until resourcesync.Datetime, limit time.Time) (gap bool) {
 	f, u := stateTime(from), stateTime(until)
 	if u.After(limit) {

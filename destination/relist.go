@@ -40,8 +40,8 @@ func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
 	return nil
 }
 
-// stageGone stages that what a complete list does not name is no more, unless
-// it is a plain Sitemap, which does not say so (RS-RL-12).
+// stageGone stages as gone what a complete list does not name, unless it is a
+// plain Sitemap, whose silence does not mean that (RS-RL-12).
 func (r *setRun) stageGone(ctx context.Context, found map[string]bool, snap *snapshot) error {
 	if snap.sitemap && r.d.opts.Delete != DeleteApply {
 		return nil

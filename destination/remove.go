@@ -80,7 +80,7 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 	return p.record(ctx, true)
 }
 
-// gone books a deletion.
+// gone records a deletion.
 func (p *applier) gone(a *action) {
 	p.pending.Drop = append(p.pending.Drop, a.URI)
 	p.counts[p.set.Number]--
@@ -141,7 +141,7 @@ func isCanceled(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// isFull reports whether err says that there is no more room.
+// isFull reports whether err says that there is no space left.
 func isFull(err error) bool {
 	var delivery *DeliveryError // of others, whose disk is none of ours
 	var sink *SinkError

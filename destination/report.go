@@ -39,7 +39,7 @@ const maxListed = 1000
 // lacks.
 const maxMissing = 24 << 20
 
-// A Report is what a run came to. Its JSON is what `sync --json` prints.
+// A Report is the result of a run. Its JSON is what `sync --json` prints.
 type Report struct {
 	Source       string       `json:"source"`
 	Destination  string       `json:"destination"`
@@ -95,7 +95,7 @@ type Kept struct {
 	Since    time.Time `json:"since"` // on the mirror's clock: what it was then, and at any time since, it can be again
 }
 
-// A SetReport is what a run came to for one set.
+// A SetReport is the result of a run for one set.
 type SetReport struct {
 	URI         string    `json:"uri"`
 	Name        string    `json:"name"`
@@ -270,7 +270,7 @@ func (r *Report) unmiss(uri string) {
 	r.Missing = slices.DeleteFunc(r.Missing, func(f Failure) bool { return f.URI == uri })
 }
 
-// shortfall says in words how much could not be done.
+// shortfall describes how much could not be done.
 func (r *Report) shortfall() string {
 	var parts []string
 	add := func(n int64, what string) {
@@ -287,7 +287,7 @@ func (r *Report) shortfall() string {
 	return strings.Join(parts, ", ")
 }
 
-// unfail takes a failure back: it was mended within the run.
+// unfail withdraws a failure: it was resolved within the run.
 func (r *Report) unfail(uri, cause string) {
 	uri, cause = fetch.Printable(uri), fetch.Printable(cause)
 	if i := slices.IndexFunc(r.Failures, func(f Failure) bool { return f.URI == uri && f.Cause == cause }); i >= 0 {

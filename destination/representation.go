@@ -80,7 +80,7 @@ func (s *selection) sortPreferred(all []want) {
 	slices.SortStableFunc(all, func(a, b want) int { return place(a) - place(b) })
 }
 
-// priority is pri, or what it is when it is absent (RS-PRI-01).
+// priority is pri, or its default if absent (RS-PRI-01).
 func priority(l *resourcesync.Link) int {
 	const least = 999_999
 	if l.Pri < 1 || l.Pri > least {

@@ -48,8 +48,8 @@ type setRun struct {
 	temporary int64                // deletions of the plan that undo creations that were notified
 }
 
-// maxStale caps the failures for which it is remembered that a newer
-// description may mend them within the run. What is beyond stays owed.
+// maxStale caps the failures that may succeed within the run with a newer
+// description. Those beyond it stay pending.
 const maxStale = 10_000
 
 // maxRounds is how often the changes are read in one run.
@@ -65,8 +65,8 @@ func (s *session) newSetRun(set *setState) *setRun {
 	return r
 }
 
-// fail books a document of the set that could not be read. Of indexes that are
-// nested too deep the first is reported.
+// fail records a document of the set that could not be read. Of indexes that
+// are nested too deep the first is reported.
 func (r *setRun) fail(uri string, err error) {
 	r.failed++
 	if errors.Is(err, nesting.ErrDeep) {
@@ -166,7 +166,7 @@ func (r *setRun) compareAgain(ctx context.Context) error {
 	return r.retry(ctx)
 }
 
-// retry tries again what is owed, where nothing new is known.
+// retry retries pending work, when nothing new is known.
 func (r *setRun) retry(ctx context.Context) error {
 	r.stage.reset()
 	owed, err := r.stageOwed(ctx)
@@ -177,7 +177,7 @@ func (r *setRun) retry(ctx context.Context) error {
 	return err
 }
 
-// dissolve removes what a set held that is no more.
+// dissolve removes what a set held that no longer exists.
 func (r *setRun) dissolve(ctx context.Context) error {
 	r.report.effort(ModeBaseline, ViaList)
 	_, err := r.carryOut(ctx, work{mode: ModeBaseline, via: ViaList, prune: true, complete: true, done: func() {
@@ -351,7 +351,7 @@ func union(a, b []string) []string {
 	return a[:min(len(a), maxSeen)]
 }
 
-// stageOwed stages what is owed to the set, and returns how much it is.
+// stageOwed stages the pending work of the set, and returns how much there is.
 func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 	n, now := 0, time.Now()
 	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {

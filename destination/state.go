@@ -39,7 +39,7 @@ type mirrorState struct {
 	Maps    []filename.Map  `json:"maps,omitempty"` // besides those of the user: where the resources of an Origin go
 }
 
-// setState is how far we have come with one set.
+// setState is what is known of one set, and up to where it was read.
 type setState struct {
 	URI     string `json:"uri"` // of the Capability List, or of the only list known
 	Name    string `json:"name"`
@@ -154,8 +154,8 @@ type validators struct {
 	Modified string `json:"modified,omitempty"`
 }
 
-// A cursor is a place in a Change List that grows: behind it all is new, if
-// what stands before it is what was there when it was set (RS-CHL-14).
+// A cursor is a position in a Change List that grows: everything after it is
+// new, if what precedes it is the same as when it was set (RS-CHL-14).
 type cursor struct {
 	URI    string    `json:"uri"`
 	From   time.Time `json:"from"`

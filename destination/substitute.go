@@ -172,8 +172,8 @@ func (r *setRun) unlessVanished(c *chain, failures []documentFailure) []document
 	return failures
 }
 
-// readOtherChanges stages the changes by the Change Dump beside a Change List.
-// What is remembered of the Change List is left as it is.
+// readOtherChanges stages the changes from the Change Dump in place of the
+// Change List. What is remembered of the Change List does not change.
 func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Datetime, state *setState, poll bool, cause *documentFailure) (c chain, ok bool, err error) {
 	st := r.set
 	other := *state

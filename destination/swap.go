@@ -22,8 +22,8 @@ const (
 	// maxSwapFiles is how many new files one step brings. Each is open.
 	maxSwapFiles = 16
 
-	// maxSwapGone is how many files one step removes. Where more are in the way
-	// they are removed first, and the file comes after.
+	// maxSwapGone is how many files one step removes. If more files block the
+	// path, they are removed first, and the file is written after that.
 	maxSwapGone = 1000
 )
 
@@ -178,7 +178,7 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	return p.record(ctx, true)
 }
 
-// settleSwap removes the description of a step that did not come about.
+// settleSwap removes the description of a step that did not happen.
 func (p *applier) settleSwap(ctx context.Context) error {
 	p.places = true
 	return p.record(ctx, true)

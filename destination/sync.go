@@ -179,7 +179,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	return fmt.Errorf("%w: %s", ErrIncomplete, s.report.shortfall())
 }
 
-// syncOne brings a set into step, and books what that came to for it alone.
+// syncOne brings a set into step, and records the result for it separately.
 func (s *session) syncOne(ctx context.Context, set *setState) error {
 	return s.bring(set, func() error {
 		if err := s.syncSet(ctx, set); err != nil {
@@ -189,7 +189,7 @@ func (s *session) syncOne(ctx context.Context, set *setState) error {
 	})
 }
 
-// bring books what something done for a set comes to.
+// bring records the result of something done for a set.
 func (s *session) bring(set *setState, do func() error) error {
 	start, bytes := time.Now(), s.d.client.Bytes()
 	before := s.report
@@ -280,7 +280,7 @@ func (s *session) begin(ctx context.Context) error {
 	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docOpen: []byte("{}"), docMirror: encode(s.mirror)}})
 }
 
-// close tidies up after a run that came to its end.
+// close cleans up after a completed run.
 func (s *session) close(ctx context.Context) error {
 	if s.d.opts.DryRun {
 		return nil
@@ -296,7 +296,7 @@ func (s *session) close(ctx context.Context) error {
 	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docOpen: nil}})
 }
 
-// rest is close for a session that goes on.
+// rest is close for a session that continues.
 func (s *session) rest(ctx context.Context) error {
 	if err := s.close(ctx); err != nil {
 		return err
@@ -358,7 +358,7 @@ func (s *session) until(set *setState) {
 	}
 }
 
-// problem books a document that could not be read.
+// problem records a document that could not be read.
 func (s *session) problem(uri string, err error) {
 	s.report.failDocument(uri, err)
 	s.d.emit(Event{Kind: EventFailed, URI: uri, Err: err})

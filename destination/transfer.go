@@ -212,8 +212,8 @@ func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
 	return nil
 }
 
-// pickUp goes on with what an earlier run left. It reports whether that is all
-// there is to get.
+// pickUp continues with what an earlier run left. It reports whether that is
+// all there is to get.
 func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 	store, ok := t.d.store.(blob.Resumer)
 	if !ok || len(t.a.Hashes) == 0 { // without a hash the two parts cannot be known to fit

@@ -174,7 +174,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 	return nil
 }
 
-// keepsVersion reports whether w is to be kept beside a later change.
+// keepsVersion reports whether w is to be kept in addition to a later change.
 func (g *group) keepsVersion(w *want) bool {
 	return g.stage.turns.keep && w.class == wantChange && len(g.versions) <= maxVersions
 }

@@ -108,9 +108,9 @@ func sameLastmod(held time.Time, stated resourcesync.Datetime) bool {
 	return false
 }
 
-// The encoding of wants, for rows of the scratch space and what is owed. Its
-// first byte is a version: what is owed outlives the program that wrote it.
-// Version 1 had neither links nor members; rows of Held are still of it.
+// The encoding of wants, for rows of the scratch space and for pending work.
+// Its first byte is a version: pending work outlives the program that wrote it.
+// Version 1 had neither links nor members; rows of Held still use it.
 const (
 	wantVersion = 2
 	heldVersion = 1

@@ -85,16 +85,16 @@ type Batch struct {
 	Since   int64   // Instants with a lower Seq are no longer known
 }
 
-// A Journal is a Destination's memory: what it holds, what it owes and how far
-// it has come. It belongs to one mirror and one run at a time.
+// A Journal is a Destination's memory: what it holds, its pending work and how
+// far it has come. It belongs to one mirror and one run at a time.
 //
 // Every method is one transaction, durable when it returns. Methods may be
-// called concurrently. What is handed in belongs to the Journal for the call
-// only; what is handed out is the caller's. Iterators yield in the byte order
-// of the URIs, stop after the first error, which they yield with a zero value,
-// and may be interleaved with other calls: they yield what was there when they
-// began, and may or may not yield what comes and goes behind their position.
-// They hold nothing that has to be released when abandoned.
+// called concurrently. The Journal may use its arguments only during the call;
+// the caller owns the results. Iterators yield in the byte order of the URIs,
+// stop after the first error, which they yield with a zero value, and may be
+// interleaved with other calls: they yield what was there when they began, and
+// may or may not yield what is added or removed after their position. They hold
+// nothing that has to be released when abandoned.
 //
 // A Journal with a directory for scratch files is a [Scratcher].
 type Journal interface {
@@ -109,7 +109,7 @@ type Journal interface {
 	// is above all.
 	Held(ctx context.Context, from, to string) iter.Seq2[Held, error]
 
-	// Owed yields what is owed to a set.
+	// Owed yields the pending work of a set.
 	Owed(ctx context.Context, set int) iter.Seq2[Owed, error]
 
 	// Past yields what is known of the past of the URIs from from on, and below

@@ -11,8 +11,8 @@ import (
 )
 
 // How content is copied. Most of it is small, and hundreds of transfers may
-// have a buffer at the same time; what turns out to be large is copied with
-// larger ones, and hashed beside.
+// have a buffer at the same time; content that turns out to be large is copied
+// with larger buffers, and hashed concurrently.
 const (
 	smallBuffer = 16 << 10
 	plainBuffer = 64 << 10
@@ -126,8 +126,8 @@ type slab struct {
 
 var slabs = sync.Pool{New: func() any { return new(slab) }}
 
-// copyLarge copies the rest of r, hashing beside. At the end of r its error is
-// io.EOF.
+// copyLarge copies the rest of r, hashing concurrently. At the end of r its
+// error is io.EOF.
 func copyLarge(w io.Writer, h *resourcesync.Hasher, r io.Reader) (n int64, err error) {
 	hashers := h.Split()
 	free := make(chan *slab, slabCount)

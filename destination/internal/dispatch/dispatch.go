@@ -15,7 +15,7 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// Bounds of what is handed out ahead of its turn.
+// Bounds of what is queued ahead of its turn.
 const (
 	maxWorkers = 1024   // of all hosts together
 	hostQueue  = 2048   // actions that wait for one host
@@ -131,7 +131,7 @@ func (d *Dispatcher[T]) NextRound(ctx context.Context) bool {
 	}
 }
 
-// relent takes in again what was left, if there is room for any of it.
+// relent queues again what was left, if there is room for any of it.
 func (d *Dispatcher[T]) relent() (left int, room bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -189,7 +189,7 @@ func (s *sectionReader) Read(b []byte) (int, error) {
 	return 0, s.err
 }
 
-// bodyEnd is how far requests have to reach: behind that is what is held.
+// bodyEnd is how far requests have to reach: the rest is already held.
 func (s *sectionReader) bodyEnd() int64 { return min(s.end, s.p.tailStart()) }
 
 // broken decides whether the rest is asked for.

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// perMember is what a member takes in a directory, more or less: how much
-	// of the end of a package is asked for at once.
+	// perMember is the approximate size of a member's directory entry: it
+	// determines how much of the end of a package is requested at once.
 	perMember = 160
 	maxTail   = 4 << 20
 
@@ -293,7 +293,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// spill goes on in a file.
+// spill continues in a file.
 func (s *spool) spill() error {
 	if s.lender == nil {
 		return errors.New("there is no room for a package to be held whole")

@@ -30,9 +30,9 @@ func RoomOf(j journal.Journal) Room {
 }
 
 const (
-	// maxScratch caps one scratch file, beside half of the room there is on the
-	// disk: lists without end fill none. A hundred million resources take a
-	// fifth of it.
+	// maxScratch caps one scratch file, in addition to half of the free space
+	// on the disk: endless lists must not fill it. A hundred million resources
+	// take a fifth of it.
 	maxScratch = 64 << 30
 
 	// maxScratchMemory caps what is sorted in memory, compressed, for want of a
@@ -100,5 +100,5 @@ func namedFile(dir string) (*os.File, error) {
 }
 
 // maxNamed is how many scratch files a process may have where names cannot be
-// taken away.
+// removed while files are open.
 const maxNamed = 100
