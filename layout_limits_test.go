@@ -96,9 +96,9 @@ var exceptions = []exception{
 	{"vault.stager", contextFields, 1},
 	{"vault.sweeper", contextFields, 1},
 
-	{"intake.oaiBatch", embedding, 3},
-	{"intake.pager", embedding, 3},
-	{"intake.oaiHarvest", embedding, 2},
+	{"intake/harvest/oaipmh.batch", embedding, 3},
+	{"intake/harvest/oaipmh.pager", embedding, 3},
+	{"intake/harvest/oaipmh.harvest", embedding, 2},
 	{"validate/internal/feed.entryReader", embedding, 2},
 	{"bitstream.worker", embedding, 2},
 	{"cmd/lockstep.followOptions", embedding, 2},
@@ -114,7 +114,6 @@ var exceptions = []exception{
 	{"validate.group", embedding, 2},
 	{"validate.set", embedding, 2},
 
-	{"intake/oaipmh*", sameWord, 9},
 	{"destination/package*", sameWord, 5},
 	{"destination/audit*", sameWord, 7},
 

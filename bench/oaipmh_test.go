@@ -17,6 +17,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	oaiintake "lockstep/intake/harvest/oaipmh"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 	"lockstep/oaipmh/oaipmhtest"
@@ -140,7 +141,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 }
 
 // A benchHarvest is a harvest into a database of its own.
-type benchHarvest struct{ oai *intake.OAIPMH }
+type benchHarvest struct{ oai *oaiintake.Harvester }
 
 func newBenchHarvest(b *testing.B, address string, memory bool) *benchHarvest {
 	b.Helper()
@@ -168,7 +169,7 @@ func newBenchHarvest(b *testing.B, address string, memory bool) *benchHarvest {
 	}
 	b.Cleanup(c.Close)
 	h := &benchHarvest{}
-	h.oai, err = intake.NewOAIPMH(address, c, cat, "set", intake.OAIPMHOptions{
+	h.oai, err = oaiintake.New(address, c, cat, "set", oaiintake.Options{
 		Contents: contents, State: filepath.Join(dir, "state.json"), TempDir: dir,
 	})
 	if err != nil {

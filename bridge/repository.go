@@ -14,6 +14,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/intake"
+	oaiintake "lockstep/intake/harvest/oaipmh"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 	"lockstep/resourcesync"
@@ -30,7 +31,7 @@ const (
 type repository struct {
 	uri      string
 	which    string // describes which records are selected
-	intake   *intake.OAIPMH
+	intake   *oaiintake.Harvester
 	catalog  catalog.Catalog
 	contents intake.Contents
 	files    []filename.Map
@@ -52,7 +53,7 @@ func openRepository(b *Bridge, m *memory, f discover.Foreign, o destination.Brid
 	if set != "" {
 		r.which += " in set " + fetch.Printable(set)
 	}
-	r.intake, err = intake.NewOAIPMH(base, b.client, m.catalog(), setName, intake.OAIPMHOptions{
+	r.intake, err = oaiintake.New(base, b.client, m.catalog(), setName, oaiintake.Options{
 		Prefix: prefix, SetSpec: set, Contents: r.contents,
 		AllowEmpty: true, // the Destination asks before it deletes
 		State:      m.state(), TempDir: m.dir, ScanInterval: -1, FullInterval: b.opts.FullInterval,
@@ -64,7 +65,7 @@ func openRepository(b *Bridge, m *memory, f discover.Foreign, o destination.Brid
 }
 
 func (r *repository) harvest(ctx context.Context, full bool) (bool, error) {
-	report, more, err := r.intake.Harvest(ctx, intake.Stretch{Full: full, Records: stretchRecords, Time: stretchTime})
+	report, more, err := r.intake.Harvest(ctx, oaiintake.Stretch{Full: full, Records: stretchRecords, Time: stretchTime})
 	r.said = warnings(&report.Skipped)
 	if err != nil {
 		return false, err

@@ -1,6 +1,6 @@
 // Package intake fills the catalog of a Source and keeps it in step with an origin:
 // a directory, a bucket, a list, a Sitemap, a feed, a repository, or an application.
-// Most origins have a package of their own below this one, and what they share is
+// Each origin has a package of its own below this one, and what origins share is
 // here: the [Report] of a scan, the [Event] of a change, and the rules below.
 //
 // Each origin is a type with the methods Scan, which compares once, and Watch, which

@@ -71,8 +71,8 @@ func (r *Report) Changed() bool { return r.Created+r.Updated+r.Deleted > 0 }
 // maxProblems bounds how many Problems of a kind a Report names.
 const maxProblems = 100
 
-// Problems are files of which something is to be said. However many there are,
-// only so many are named; all are told to [DirOptions.OnEvent].
+// Problems are files or addresses that could not be used. However many there are,
+// only so many are named; each causes an [Event].
 type Problems struct {
 	Count int64
 	First []Problem // the first of them by path and line, at most 100
@@ -133,7 +133,7 @@ const (
 	EventDegraded                        // Watch: changes may be seen late from now on: Err
 )
 
-// An Event is news of a [Dir] at work.
+// An Event says what happens in a scan or while an origin is watched.
 type Event struct {
 	Kind   EventKind
 	Path   string // relative to the root

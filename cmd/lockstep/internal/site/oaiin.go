@@ -8,7 +8,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/intake"
+	oaiintake "lockstep/intake/harvest/oaipmh"
 	"lockstep/oaipmh"
 )
 
@@ -26,8 +26,8 @@ func openRepository(w *wayIn) (origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := intake.OAIPMHOptions{
-		Prefix: prefix, SetSpec: spec, URI: func(id string) string { return w.uri + intake.RecordPath(id) },
+	o := oaiintake.Options{
+		Prefix: prefix, SetSpec: spec, URI: func(id string) string { return w.uri + oaiintake.RecordPath(id) },
 		Contents: w.site.db.Contents(), Algorithms: w.hashes, AllowEmpty: w.allowEmpty,
 		State: w.stateFile("oai-pmh.json"), TempDir: w.site.opts.State, ScanInterval: w.interval, OnEvent: w.onEvent,
 	}
@@ -43,13 +43,13 @@ func openRepository(w *wayIn) (origin, error) {
 		where := sha256.Sum256([]byte(w.site.opts.Documents))
 		o.State = w.stateFile(fmt.Sprintf("oai-pmh-%x.json", where[:4])) // elsewhere there are no files yet
 		o.URI = func(id string) string {
-			if tooLong(intake.RecordName(id)) {
+			if tooLong(oaiintake.RecordName(id)) {
 				return ""
 			}
-			return w.uri + intake.RecordPath(id)
+			return w.uri + oaiintake.RecordPath(id)
 		}
 	}
-	return intake.NewOAIPMH(base, client, w.catalog, w.set, o)
+	return oaiintake.New(base, client, w.catalog, w.set, o)
 }
 
 // maxFileName is how many bytes a file system takes for a name, with some room

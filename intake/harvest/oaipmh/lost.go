@@ -1,4 +1,4 @@
-package intake
+package oaipmh
 
 import (
 	"context"
@@ -21,7 +21,7 @@ const (
 // this harvest and those before: for a harvest that asks for what has changed
 // would not come upon them any more. What is still not well formed is a Problem,
 // each time, until it is, or is gone.
-func (v *oaiHarvest) again(ctx context.Context) error {
+func (v *harvest) again(ctx context.Context) error {
 	m := &v.memory
 	ids := slices.DeleteFunc(slices.Clone(m.Lost), func(id string) bool { return !v.lost[id] })
 	for _, id := range v.at.Lost {
@@ -39,7 +39,7 @@ func (v *oaiHarvest) again(ctx context.Context) error {
 		v.Unreadable(fetch.Printable(id), errors.New("not well formed when it was listed, and left as it is"))
 	}
 	at, sum := &piece{}, resourcesync.NewHasher(v.algs...)
-	b := &oaiBatch{oaiHarvest: v}
+	b := &batch{harvest: v}
 	for _, id := range asked {
 		rec, err := v.alone(ctx, id)
 		switch {
@@ -63,7 +63,7 @@ func (v *oaiHarvest) again(ctx context.Context) error {
 		if err := b.flush(ctx); err != nil {
 			return err
 		}
-		b = &oaiBatch{oaiHarvest: v}
+		b = &batch{harvest: v}
 	}
 	if err := b.flush(ctx); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (v *oaiHarvest) again(ctx context.Context) error {
 }
 
 // alone asks for a record by itself.
-func (v *oaiHarvest) alone(ctx context.Context, id string) (oaipmh.Record, error) {
+func (v *harvest) alone(ctx context.Context, id string) (oaipmh.Record, error) {
 	rec, err := v.getRecord(ctx, oaipmh.RecordURL(v.base, v.o.Prefix, id))
 	switch {
 	case err != nil && illegible(err):

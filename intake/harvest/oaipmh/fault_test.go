@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	oaiintake "lockstep/intake/harvest/oaipmh"
 	"lockstep/oaipmh"
 	"lockstep/oaipmh/oaipmhtest"
 )
@@ -32,7 +33,7 @@ func TestOAIPMHFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHarvested(t, oaipmhtest.Options{Records: 400, PageSize: 20}, intake.OAIPMHOptions{})
+			h := newHarvested(t, oaipmhtest.Options{Records: 400, PageSize: 20}, oaiintake.Options{})
 			h.repo.SetFaults(faults)
 			until(t, h)
 			h.repo.SetFaults(oaipmhtest.Faults{})
@@ -91,7 +92,7 @@ func TestOAIPMHExpire(t *testing.T) {
 	for name, unordered := range map[string]bool{"in order": false, "in disorder": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHarvested(t, oaipmhtest.Options{Records: 400, PageSize: 20, Unordered: unordered}, intake.OAIPMHOptions{})
+			h := newHarvested(t, oaipmhtest.Options{Records: 400, PageSize: 20, Unordered: unordered}, oaiintake.Options{})
 			if unordered { // so that identifiers are in another order than datestamps
 				h.repo.Put(oaipmhtest.Record{Identifier: "oai:example.org:0000001", Title: "late"})
 			}
@@ -122,7 +123,7 @@ func TestOAIPMHExpire(t *testing.T) {
 // TestOAIPMHRefused meets a repository that takes none of its own tokens.
 func TestOAIPMHRefused(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 100, PageSize: 20, Unordered: true, Faults: oaipmhtest.Faults{Expire: 1}}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 100, PageSize: 20, Unordered: true, Faults: oaipmhtest.Faults{Expire: 1}}, oaiintake.Options{})
 	h.repo.Put(oaipmhtest.Record{Identifier: "oai:example.org:0000001", Title: "late"}) // datestamps do not rise
 	_, err := h.oai.Scan(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "refuses its own resumption tokens") || !oaipmh.HasCode(err, oaipmh.CodeBadResumptionToken) {
@@ -136,7 +137,7 @@ func TestOAIPMHRefused(t *testing.T) {
 // TestOAIPMHLoop meets a token that leads to itself.
 func TestOAIPMHLoop(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 100, PageSize: 20, Faults: oaipmhtest.Faults{RepeatToken: true}}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 100, PageSize: 20, Faults: oaipmhtest.Faults{RepeatToken: true}}, oaiintake.Options{})
 	r, err := h.oai.Scan(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "a second time") || r.Created != 40 {
 		t.Errorf("%+v, error = %v", r, err)
@@ -150,12 +151,12 @@ func TestOAIPMHLoop(t *testing.T) {
 func TestOAIPMHErrors(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		o      intake.OAIPMHOptions
+		o      oaiintake.Options
 		answer string
 		want   string
 	}{
-		"format":   {o: intake.OAIPMHOptions{Prefix: "marcxml"}, want: "cannotDisseminateFormat: no format \"marcxml\"; its metadataPrefixes are oai_dc"},
-		"set":      {o: intake.OAIPMHOptions{SetSpec: "x"}, want: "noSetHierarchy"},
+		"format":   {o: oaiintake.Options{Prefix: "marcxml"}, want: "cannotDisseminateFormat: no format \"marcxml\"; its metadataPrefixes are oai_dc"},
+		"set":      {o: oaiintake.Options{SetSpec: "x"}, want: "noSetHierarchy"},
 		"html":     {answer: "<!DOCTYPE html><html><body>x</body></html>", want: "this is an HTML page"},
 		"feed":     {answer: "<feed xmlns='http://www.w3.org/2005/Atom'/>", want: "not an OAI-PMH response: the root element is feed"},
 		"text":     {answer: "hello", want: "not an OAI-PMH response"},
@@ -184,7 +185,7 @@ func TestOAIPMHErrors(t *testing.T) {
 // TestOAIPMHAbsent deletes what a full harvest does not list, if that may be.
 func TestOAIPMHAbsent(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 400, Deleted: oaipmh.DeletedNo}, intake.OAIPMHOptions{FullInterval: time.Nanosecond})
+	h := newHarvested(t, oaipmhtest.Options{Records: 400, Deleted: oaipmh.DeletedNo}, oaiintake.Options{FullInterval: time.Nanosecond})
 	h.scan()
 	h.repo.Delete("oai:example.org:0000007")
 	if r := h.scan(); r.Deleted != 1 || r.Unchanged != 399 {
@@ -215,12 +216,12 @@ func TestOAIPMHAbsent(t *testing.T) {
 // twice.
 func TestOAIPMHStretch(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 1000, Deleted: oaipmh.DeletedNo}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 1000, Deleted: oaipmh.DeletedNo}, oaiintake.Options{})
 	stretches := 0
 	for more := true; more; stretches++ {
 		h.open()
 		var err error
-		if _, more, err = h.oai.Harvest(t.Context(), intake.Stretch{Full: true, Records: 250}); err != nil {
+		if _, more, err = h.oai.Harvest(t.Context(), oaiintake.Stretch{Full: true, Records: 250}); err != nil {
 			t.Fatal(err)
 		}
 		if s := h.oai.Status(); s.Whole == more || s.Complete == more || s.Until.IsZero() != more {
@@ -234,7 +235,7 @@ func TestOAIPMHStretch(t *testing.T) {
 		t.Errorf("%d stretches, want 4", stretches)
 	}
 	h.open()
-	if _, _, err := h.oai.Harvest(t.Context(), intake.Stretch{Full: true}); err != nil {
+	if _, _, err := h.oai.Harvest(t.Context(), oaiintake.Stretch{Full: true}); err != nil {
 		t.Fatal(err)
 	}
 	h.same()
@@ -252,7 +253,7 @@ func TestOAIPMHStretch(t *testing.T) {
 // TestOAIPMHLost begins anew when catalog or state were lost.
 func TestOAIPMHLost(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 200}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 200}, oaiintake.Options{})
 	h.scan()
 	h.cat = catalog.NewMem(nil)
 	h.open()
@@ -282,7 +283,7 @@ func TestOAIPMHLost(t *testing.T) {
 // TestOAIPMHBroken takes from pages that are not well formed the records that are.
 func TestOAIPMHBroken(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 400}, intake.OAIPMHOptions{FullInterval: time.Nanosecond})
+	h := newHarvested(t, oaipmhtest.Options{Records: 400}, oaiintake.Options{FullInterval: time.Nanosecond})
 	h.scan()
 	const good = `<r:record xmlns:r="http://www.loc.gov/MARC21/slim"><r:leader>x</r:leader></r:record>`
 	h.repo.Put(oaipmhtest.Record{Identifier: "good", Raw: good})
@@ -311,8 +312,8 @@ func TestOAIPMHBroken(t *testing.T) {
 // TestOAIPMHSets harvests a set, and tells to which each record belongs.
 func TestOAIPMHSets(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 40, Sets: []string{"a", "b"}}, intake.OAIPMHOptions{SetSpec: "b", URI: func(id string) string {
-		return "https://example.org/records/" + intake.RecordPath(id)
+	h := newHarvested(t, oaipmhtest.Options{Records: 40, Sets: []string{"a", "b"}}, oaiintake.Options{SetSpec: "b", URI: func(id string) string {
+		return "https://example.org/records/" + oaiintake.RecordPath(id)
 	}})
 	h.scan()
 	n := 0
@@ -347,7 +348,7 @@ func TestOAIPMHSets(t *testing.T) {
 // years is followed by the next one nevertheless.
 func TestOAIPMHFullAfterClockAhead(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 20, Deleted: oaipmh.DeletedNo}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 20, Deleted: oaipmh.DeletedNo}, oaiintake.Options{})
 	h.scan()
 	text, err := os.ReadFile(h.o.State)
 	must(t, err)

@@ -1,4 +1,4 @@
-package intake
+package oaipmh
 
 import (
 	"context"
@@ -10,23 +10,24 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/intake"
 	"lockstep/intake/internal/fault"
 	"lockstep/intake/internal/future"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 )
 
-// An oaiHarvest is one stretch of harvesting: the pages of a list are asked for one
+// A harvest is one stretch of harvesting: the pages of a list are asked for one
 // after the other, each while the one before it is taken in.
-type oaiHarvest struct {
-	*OAIPMH
-	*Listing
+type harvest struct {
+	*Harvester
+	*intake.Listing
 	stretch Stretch
 	began   time.Time
 
-	at    *oaiRun // how far it is, part of memory
-	fresh bool    // the set was empty when it began
-	anew  bool    // nobody knows what is in the Contents
+	at    *progress // how far it is, part of memory
+	fresh bool      // the set was empty when it began
+	anew  bool      // nobody knows what is in the Contents
 
 	lost  map[string]bool // records of harvests before that are still to be read
 	taken int64           // records of this stretch
@@ -48,7 +49,7 @@ type oaiHarvest struct {
 // that was broken off tells what there was when it began: where it comes to its end
 // later on, what has changed since is harvested at once. Where the repository's clock
 // went back, all is: what was stamped since then may be older than what was asked for.
-func (v *oaiHarvest) run(ctx context.Context) (more bool, err error) {
+func (v *harvest) run(ctx context.Context) (more bool, err error) {
 	if err := v.verify(ctx); err != nil {
 		return false, err
 	}
@@ -67,7 +68,7 @@ func (v *oaiHarvest) run(ctx context.Context) (more bool, err error) {
 }
 
 // once brings one list to its end, unless the stretch is used up.
-func (v *oaiHarvest) once(ctx context.Context, full bool) (more bool, err error) {
+func (v *harvest) once(ctx context.Context, full bool) (more bool, err error) {
 	if err := v.start(ctx, full); err != nil {
 		return false, err
 	}
@@ -83,7 +84,7 @@ func (v *oaiHarvest) once(ctx context.Context, full bool) (more bool, err error)
 }
 
 // reportFuture reports times in our future that were read.
-func (v *oaiHarvest) reportFuture() {
+func (v *harvest) reportFuture() {
 	if !v.future.IsAhead(v.memory.Reported) { // a clock that stays ahead was reported
 		v.future.Note("its response", v.at.Ahead)
 	}
@@ -93,8 +94,8 @@ func (v *oaiHarvest) reportFuture() {
 	}
 }
 
-// identify asks the repository what it is, once in the life of an OAIPMH.
-func (v *oaiHarvest) identify(ctx context.Context) error {
+// identify asks the repository what it is, once in the life of a Harvester.
+func (v *harvest) identify(ctx context.Context) error {
 	if v.server != nil {
 		return nil
 	}
@@ -120,12 +121,12 @@ const clockSlack = 2 * time.Hour
 func stamp(t time.Time) string { return oaipmh.FormatDatestamp(t, oaipmh.Second) }
 
 // start begins a harvest, unless one is under way.
-func (v *oaiHarvest) start(ctx context.Context, full bool) error {
+func (v *harvest) start(ctx context.Context, full bool) error {
 	m := &v.memory
 	due := v.o.FullInterval >= 0 && future.IsDue(m.FullAt, v.o.FullInterval)
 	full = full || !m.Listed || m.From.IsZero() || due
 	if m.Run == nil || full && !m.Run.Full {
-		m.Run = &oaiRun{Full: full, Anew: !m.Listed, Coarse: m.Coarse}
+		m.Run = &progress{Full: full, Anew: !m.Listed, Coarse: m.Coarse}
 		if full {
 			m.Generation = max(m.Generation+1, time.Now().UnixMilli())
 			st, err := v.Catalog.Status(ctx, v.Set)
@@ -149,7 +150,7 @@ func (v *oaiHarvest) start(ctx context.Context, full bool) error {
 }
 
 // from is the argument of an incremental harvest; empty where that is as good.
-func (v *oaiHarvest) from() string {
+func (v *harvest) from() string {
 	t := v.memory.From.Add(-harvestOverlap)
 	if first := v.server.EarliestDatestamp; t.Before(first) && !first.After(v.memory.From) { // and no nonsense
 		return ""
@@ -159,7 +160,7 @@ func (v *oaiHarvest) from() string {
 
 // granularity is that of arguments; coarse if the repository refused one with a
 // time.
-func (v *oaiHarvest) granularity(coarse bool) oaipmh.Granularity {
+func (v *harvest) granularity(coarse bool) oaipmh.Granularity {
 	if coarse {
 		return oaipmh.Day
 	}
@@ -168,7 +169,7 @@ func (v *oaiHarvest) granularity(coarse bool) oaipmh.Granularity {
 
 // list asks for the pages and takes them in. It reports whether the list came to
 // its end. What was read before an error is taken in.
-func (v *oaiHarvest) list(ctx context.Context) (over bool, err error) {
+func (v *harvest) list(ctx context.Context) (over bool, err error) {
 	pages := make(chan *piece, piecesAhead)
 	ready := make(chan *piece, piecesAhead)
 	ask, stop := context.WithCancel(ctx)
@@ -178,7 +179,7 @@ func (v *oaiHarvest) list(ctx context.Context) (over bool, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(pages)
-		p := &pager{oaiHarvest: v, run: *v.at, out: pages}
+		p := &pager{harvest: v, run: *v.at, out: pages}
 		asked = p.all(ask)
 		return nil
 	})
@@ -207,7 +208,7 @@ func (v *oaiHarvest) list(ctx context.Context) (over bool, err error) {
 }
 
 // used reports whether the stretch is used up.
-func (v *oaiHarvest) used() bool {
+func (v *harvest) used() bool {
 	return v.stretch.Records > 0 && v.taken >= v.stretch.Records || v.stretch.Time > 0 && time.Since(v.began) >= v.stretch.Time
 }
 
@@ -216,7 +217,7 @@ func (v *oaiHarvest) used() bool {
 const maxHeld = 2
 
 // end settles a harvest whose list has come to its end.
-func (v *oaiHarvest) end(ctx context.Context) error {
+func (v *harvest) end(ctx context.Context) error {
 	if err := v.again(ctx); err != nil {
 		_ = v.keep(ctx) // err says more
 		return err
@@ -274,10 +275,10 @@ func (v *oaiHarvest) end(ctx context.Context) error {
 
 // short reports whether the list ended before the size that the repository has
 // stated in the same way on every page.
-func (r *oaiRun) short() bool { return r.Size > 0 && !r.Wrong && r.Listed < r.Size }
+func (r *progress) short() bool { return r.Size > 0 && !r.Wrong && r.Listed < r.Size }
 
 // keep saves how far the harvest is.
-func (v *oaiHarvest) keep(ctx context.Context) error {
+func (v *harvest) keep(ctx context.Context) error {
 	if !v.dirty && !v.begun {
 		v.memory.Run = nil // nothing came of it
 		return nil
@@ -286,15 +287,15 @@ func (v *oaiHarvest) keep(ctx context.Context) error {
 }
 
 // tokenOf is what a record of this generation has for a Token.
-func (v *oaiHarvest) tokenOf() string {
+func (v *harvest) tokenOf() string {
 	return generationMark + strconv.FormatInt(v.memory.Generation, 36)
 }
 
 const generationMark = "oai:"
 
-// plainOAI leaves the address out of err, as [Plain], and says what can be
+// plainOAI leaves the address out of err, as [fault.Plain], and says what can be
 // done about what a repository reports.
-func (v *oaiHarvest) plainOAI(ctx context.Context, uri string, err error) error {
+func (v *harvest) plainOAI(ctx context.Context, uri string, err error) error {
 	err = fault.Plain(uri, err)
 	if !oaipmh.HasCode(err, oaipmh.CodeCannotDisseminateFormat) || strings.Contains(uri, "verb=GetRecord") {
 		return err

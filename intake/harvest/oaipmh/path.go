@@ -1,4 +1,4 @@
-package intake
+package oaipmh
 
 import (
 	"lockstep/intake/internal/pathname"

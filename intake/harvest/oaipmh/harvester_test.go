@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/harvest/oaipmh"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh/oaipmhtest"
 )
@@ -23,13 +24,13 @@ type harvested struct {
 	url      string
 	cat      catalog.Catalog
 	contents *intake.MemContents
-	o        intake.OAIPMHOptions
-	oai      *intake.OAIPMH
+	o        oaipmh.Options
+	oai      *oaipmh.Harvester
 }
 
 const harvestSet = "https://example.org/set"
 
-func newHarvested(t *testing.T, ro oaipmhtest.Options, o intake.OAIPMHOptions) *harvested {
+func newHarvested(t *testing.T, ro oaipmhtest.Options, o oaipmh.Options) *harvested {
 	t.Helper()
 	h := &harvested{t: t, repo: oaipmhtest.New(ro), cat: catalog.NewMem(nil), contents: new(intake.MemContents), o: o}
 	server := httptest.NewServer(h.repo)
@@ -52,7 +53,7 @@ func (h *harvested) open() {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(c.Close)
-	if h.oai, err = intake.NewOAIPMH(h.url, c, h.cat, harvestSet, h.o); err != nil {
+	if h.oai, err = oaipmh.New(h.url, c, h.cat, harvestSet, h.o); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -100,7 +101,7 @@ func (h *harvested) same() {
 
 func TestOAIPMH(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 1234, Sets: []string{"a", "b:c"}, Dirty: true}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 1234, Sets: []string{"a", "b:c"}, Dirty: true}, oaipmh.Options{})
 	if r := h.scan(); r.Created != 1234 || r.Files != 1234 || r.Unreadable.Count+r.Skipped.Count > 0 {
 		t.Errorf("first report: %+v", r)
 	}

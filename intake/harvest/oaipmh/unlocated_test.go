@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"io"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"lockstep/intake"
+	oaiintake "lockstep/intake/harvest/oaipmh"
 	"lockstep/oaipmh"
 )
 
@@ -29,7 +30,7 @@ func TestOAIPMHRecordsWithoutIdentifier(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{FullInterval: 1})
+			s := newStranger(t, oaiintake.Options{FullInterval: 1})
 			records := oaiRecord("a", "x") + oaiRecord("b", "x") + oaiRecord("c", "x")
 			s.list = func(url.Values) string { return oaiList(records, "") }
 			scan := func(incomplete bool, want int) {
@@ -67,7 +68,7 @@ func TestOAIPMHJunkBeforeXML(t *testing.T) {
 			t.Parallel()
 			var mu sync.Mutex
 			warned := map[string]int{}
-			s := newStranger(t, intake.OAIPMHOptions{OnEvent: func(e intake.Event) {
+			s := newStranger(t, oaiintake.Options{OnEvent: func(e intake.Event) {
 				if e.Kind == intake.EventUnreadable && strings.Contains(e.Err.Error(), "left out") {
 					mu.Lock()
 					defer mu.Unlock()
@@ -99,11 +100,11 @@ func TestOAIPMHJunkBeforeEveryVerb(t *testing.T) {
 	const junk = "\xef\xbb\xbf<br />\n<b>Notice</b>: session & more in oai.php\n"
 	for name, tt := range map[string]struct {
 		list, says string
-		o          intake.OAIPMHOptions
+		o          oaiintake.Options
 	}{
-		"ListSets":            {oaiError(oaipmh.CodeNoRecordsMatch), "its sets are maps", intake.OAIPMHOptions{SetSpec: "charts"}},
-		"ListMetadataFormats": {oaiError(oaipmh.CodeCannotDisseminateFormat), "its metadataPrefixes are oai_dc", intake.OAIPMHOptions{}},
-		"GetRecord":           {oaiList(oaiRecord("a", "x"), ""), "", intake.OAIPMHOptions{}},
+		"ListSets":            {oaiError(oaipmh.CodeNoRecordsMatch), "its sets are maps", oaiintake.Options{SetSpec: "charts"}},
+		"ListMetadataFormats": {oaiError(oaipmh.CodeCannotDisseminateFormat), "its metadataPrefixes are oai_dc", oaiintake.Options{}},
+		"GetRecord":           {oaiList(oaiRecord("a", "x"), ""), "", oaiintake.Options{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,4 +1,4 @@
-package intake
+package oaipmh
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"time"
 
+	"lockstep/intake"
 	"lockstep/intake/internal/future"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
@@ -40,16 +41,16 @@ type piece struct {
 	made    []made // of them
 
 	end  bool
-	run  oaiRun // at the end: how far the harvest is when what came before was taken in
-	over bool   // at the end of the last page
+	run  progress // at the end: how far the harvest is when what came before was taken in
+	over bool     // at the end of the last page
 
-	problems []Problem // what could not be read: it leaves the harvest incomplete
+	problems []intake.Problem // what could not be read: it leaves the harvest incomplete
 }
 
 // A pager asks for the pages of a list, one after the other.
 type pager struct {
-	*oaiHarvest
-	run  oaiRun
+	*harvest
+	run  progress
 	out  chan<- *piece
 	head oaipmh.Header
 	date time.Time // that the server gave the response at hand
@@ -110,7 +111,7 @@ func (e *endlessError) Error() string { return e.text }
 // are those of page. To find that in flat memory, and over many stretches, one
 // page is remembered, a later one each time as many have passed as were in front
 // of it (the algorithm of Brent).
-func (r *oaiRun) endless(token string, page uint64, records int64) *endlessError {
+func (r *progress) endless(token string, page uint64, records int64) *endlessError {
 	if token == "" {
 		return nil
 	}
@@ -133,7 +134,7 @@ func (r *oaiRun) endless(token string, page uint64, records int64) *endlessError
 }
 
 // anew has the list begin at its beginning.
-func (r *oaiRun) anew() {
+func (r *progress) anew() {
 	r.Token, r.Listed, r.Size = "", 0, 0
 	r.Pages, r.MarkToken, r.MarkPage, r.Again = 0, 0, 0, 0
 }
@@ -146,7 +147,10 @@ func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err er
 	}
 	before := p.run
 	for try := 1; ; try++ {
-		said := errorText(err)
+		said := ""
+		if err != nil {
+			said = err.Error()
+		}
 		p.date, err = p.ask(ctx, uri, func(r *oaipmh.Reader) (err error) {
 			p.run = before
 			p.head, _ = r.Header() // its error comes again
@@ -164,7 +168,7 @@ func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err er
 			p.run, p.salvaged = before, true
 			return p.salvage(ctx, uri, err)
 		}
-		if err := Sleep(ctx, pagePause<<(try-1)); err != nil {
+		if err := intake.Sleep(ctx, pagePause<<(try-1)); err != nil {
 			return t, 0, err
 		}
 	}
@@ -324,14 +328,14 @@ func (p *pager) coarser(err error) bool {
 }
 
 // request is one for a response.
-func (h *OAIPMH) request(uri string) fetch.Request {
+func (h *Harvester) request(uri string) fetch.Request {
 	return fetch.Request{URI: uri, AcceptGzip: true, Document: true, MaxBytes: maxPageBytes, ErrorBody: errorBody}
 }
 
 // ask asks for a response and has use read it. It returns the time that the
 // server gave it, zero if it gave none. If what was sent breaks off it is asked
 // for again, and use called again.
-func (h *OAIPMH) ask(ctx context.Context, uri string, use func(*oaipmh.Reader) error) (date time.Time, err error) {
+func (h *Harvester) ask(ctx context.Context, uri string, use func(*oaipmh.Reader) error) (date time.Time, err error) {
 	q := h.request(uri)
 	err = h.client.Fetch(ctx, &q, func(resp *fetch.Response) error {
 		date, _ = http.ParseTime(resp.Header.Get("Date")) // zero without
@@ -348,7 +352,7 @@ func (h *OAIPMH) ask(ctx context.Context, uri string, use func(*oaipmh.Reader) e
 
 // noteJunk reports what a response had in front of its XML document, once for
 // each verb of a process.
-func (h *OAIPMH) noteJunk(uri string, body io.Reader) {
+func (h *Harvester) noteJunk(uri string, body io.Reader) {
 	text := oaipmh.Junk(body)
 	if text == "" {
 		return
@@ -357,7 +361,7 @@ func (h *OAIPMH) noteJunk(uri string, body io.Reader) {
 	if _, known := h.junk.LoadOrStore(verb, true); known {
 		return
 	}
-	h.in.Events.Emit(Event{Kind: EventUnreadable, Path: fetch.Printable(uri), Err: errors.New(text)})
+	h.in.Events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: fetch.Printable(uri), Err: errors.New(text)})
 }
 
 // verbOf returns the verb that a request asks for.

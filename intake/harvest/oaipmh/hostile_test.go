@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/intake"
+	oaiintake "lockstep/intake/harvest/oaipmh"
 	"lockstep/oaipmh"
 )
 
@@ -35,7 +35,7 @@ func TestOAIPMHEndless(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{})
+			s := newStranger(t, oaiintake.Options{})
 			n, mended := 0, false
 			s.list = func(url.Values) string {
 				if mended {
@@ -57,7 +57,7 @@ func TestOAIPMHEndless(t *testing.T) {
 			s.open()
 			var err error
 			for more := true; more; {
-				_, more, err = s.oai.Harvest(t.Context(), intake.Stretch{Records: 1, Time: time.Nanosecond})
+				_, more, err = s.oai.Harvest(t.Context(), oaiintake.Stretch{Records: 1, Time: time.Nanosecond})
 				s.while(func() { more = more && n <= 3*tt.most })
 			}
 			if records != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
@@ -104,7 +104,7 @@ func TestOAIPMHStopped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{FullInterval: time.Nanosecond, AllowEmpty: true})
+			s := newStranger(t, oaiintake.Options{FullInterval: time.Nanosecond, AllowEmpty: true})
 			bad := false
 			s.list = func(q url.Values) string {
 				switch {
@@ -177,7 +177,7 @@ func TestOAIPMHOdd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{})
+			s := newStranger(t, oaiintake.Options{})
 			s.list = func(url.Values) string { return oaiList(tt.records, "") }
 			s.get = func(id string) string {
 				if id != "a" { // only what was not readable in the list is asked for again
@@ -215,7 +215,7 @@ func TestOAIPMHKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{FullInterval: time.Nanosecond, SetSpec: "s"})
+			s := newStranger(t, oaiintake.Options{FullInterval: time.Nanosecond, SetSpec: "s"})
 			answer := oaiList(oaiRecords("a", 30), "")
 			s.list = func(url.Values) string { return answer }
 			s.expect("")
@@ -239,7 +239,7 @@ func TestOAIPMHNoSet(t *testing.T) {
 	for spec, want := range map[string]string{"a": "", "b": "", "b:c": "", "x": "there is no set x; its sets are a, b:c", "b:": "there is no set b:"} {
 		t.Run(spec, func(t *testing.T) {
 			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{SetSpec: spec})
+			s := newStranger(t, oaiintake.Options{SetSpec: spec})
 			s.list = func(url.Values) string { return oaiError(oaipmh.CodeNoRecordsMatch) }
 			s.sets = func(q url.Values) string {
 				if q.Get("resumptionToken") != "" {
@@ -256,7 +256,7 @@ func TestOAIPMHNoSet(t *testing.T) {
 // harvests that do not list it any more.
 func TestOAIPMHLostRecords(t *testing.T) {
 	t.Parallel()
-	s := newStranger(t, intake.OAIPMHOptions{})
+	s := newStranger(t, oaiintake.Options{})
 	records := oaiRecord("a&amp;1", "1") + oaiRecord("b", "2")
 	s.list = func(q url.Values) string {
 		if q.Get("from") != "" {
@@ -340,7 +340,7 @@ func TestOAIPMHWire(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{})
+			s := newStranger(t, oaiintake.Options{})
 			s.list = func(url.Values) string { return oaiList(oaiRecords("a", 3), "") }
 			s.whole = whole
 			if name == "warnings of programs" { // which Identify was spared

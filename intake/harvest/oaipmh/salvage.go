@@ -1,4 +1,4 @@
-package intake
+package oaipmh
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"lockstep/intake"
 	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
@@ -115,7 +116,7 @@ func (p *pager) lose(ctx context.Context, id string, why error) error {
 // miss notes that something could not be read, for good.
 func (p *pager) miss(ctx context.Context, name string, why error) error {
 	p.run.Incomplete = true
-	return p.send(ctx, &piece{problems: []Problem{{fetch.Printable(name), why}}})
+	return p.send(ctx, &piece{problems: []intake.Problem{{Path: fetch.Printable(name), Err: why}}})
 }
 
 // text asks for a response and returns it as it is cleaned.

@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"net/url"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"lockstep/blob"
-	"lockstep/intake"
+	"lockstep/intake/harvest/oaipmh"
 )
 
 // identifierOf reads what RecordPath made: that can be done, so two identifiers
@@ -33,7 +33,7 @@ func TestRecordPath(t *testing.T) {
 		"":                         ".xml",
 		"ä":                        "%C3%A4.xml",
 	} {
-		if got := intake.RecordPath(id); got != want {
+		if got := oaipmh.RecordPath(id); got != want {
 			t.Errorf("RecordPath(%q) = %q, want %q", id, got, want)
 		}
 		if back := identifierOf(want); back != id {
@@ -47,11 +47,11 @@ func FuzzRecordPath(f *testing.F) {
 		f.Add(id)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
-		path := intake.RecordPath(id)
+		path := oaipmh.RecordPath(id)
 		if back := identifierOf(path); back != id {
 			t.Fatalf("%q has the path %q, which is of %q", id, path, back)
 		}
-		name := intake.RecordName(id)
+		name := oaipmh.RecordName(id)
 		if !blob.ValidName(name) && !strings.Contains(id, "\x00") {
 			t.Fatalf("%q has the name %q", id, name)
 		}

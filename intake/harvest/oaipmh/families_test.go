@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 	"lockstep/oaipmh"
 )
 
-const families = "../oaipmh/testdata/repositories"
+const families = "../../../oaipmh/testdata/repositories"
 
 var tokenIn = regexp.MustCompile(`<resumptionToken[^>]*[^/>]>([^<]+)<`)
 

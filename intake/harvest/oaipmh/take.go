@@ -1,4 +1,4 @@
-package intake
+package oaipmh
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/internal/entry"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
@@ -27,16 +28,16 @@ const (
 // made is what a record comes to.
 type made struct {
 	update  catalog.Update
-	content Content // with Bytes, if it is to be kept
-	changed bool    // another version may be kept
-	count   int64   // 1 if it is a resource
-	skip    error   // it is none by rule, or
-	bad     error   // could not be read
-	name    string  // for these two
+	content intake.Content // with Bytes, if it is to be kept
+	changed bool           // another version may be kept
+	count   int64          // 1 if it is a resource
+	skip    error          // it is none by rule, or
+	bad     error          // could not be read
+	name    string         // for these two
 }
 
 // describe makes of records what the catalog is told of them.
-func (v *oaiHarvest) describe(ctx context.Context, pages <-chan *piece, ready chan<- *piece) error {
+func (v *harvest) describe(ctx context.Context, pages <-chan *piece, ready chan<- *piece) error {
 	sum := resourcesync.NewHasher(v.algs...)
 	for at := range pages {
 		at.made = make([]made, 0, len(at.records))
@@ -57,7 +58,7 @@ func (v *oaiHarvest) describe(ctx context.Context, pages <-chan *piece, ready ch
 }
 
 // make makes of a record what the catalog is told of it.
-func (v *oaiHarvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesync.Hasher) (made, error) {
+func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesync.Hasher) (made, error) {
 	if rec.Identifier == "" {
 		return made{name: v.base, bad: errors.New("a record without identifier")}, nil
 	}
@@ -91,12 +92,12 @@ func (v *oaiHarvest) make(ctx context.Context, rec *oaipmh.Record, sum *resource
 	if v.o.Contents == nil {
 		return m, nil
 	}
-	content := Content{URI: uri, Hash: versionOf(m.update.Hashes), Bytes: rec.Metadata}
+	content := intake.Content{URI: uri, Hash: versionOf(m.update.Hashes), Bytes: rec.Metadata}
 	if v.fresh {
 		m.content = content
 		return m, nil
 	}
-	was, known, err := Held(ctx, v.Catalog, v.Set, uri)
+	was, known, err := intake.Held(ctx, v.Catalog, v.Set, uri)
 	if err != nil {
 		return m, err
 	}
@@ -109,11 +110,11 @@ func (v *oaiHarvest) make(ctx context.Context, rec *oaipmh.Record, sum *resource
 
 // stay has m leave the resource as it is, if there is one, but for that it was
 // listed.
-func (v *oaiHarvest) stay(ctx context.Context, uri string, m *made) error {
+func (v *harvest) stay(ctx context.Context, uri string, m *made) error {
 	if v.fresh {
 		return nil
 	}
-	was, known, err := Held(ctx, v.Catalog, v.Set, uri)
+	was, known, err := intake.Held(ctx, v.Catalog, v.Set, uri)
 	if err != nil || !known {
 		return err
 	}
@@ -135,7 +136,7 @@ const maxRecordSets = entry.MaxLinks / 2
 
 // links tells where a record belongs: to its sets, the repository and the format;
 // and by which identifier, where that is a URI.
-func (v *oaiHarvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
+func (v *harvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
 	links := make([]resourcesync.Link, 0, 4)
 	for _, s := range rec.Sets[:min(len(rec.Sets), maxRecordSets)] {
 		links = append(links, resourcesync.Link{Rel: "collection", Href: oaipmh.URL(v.base, oaipmh.VerbListRecords, "metadataPrefix", v.o.Prefix, "set", s)})
@@ -159,7 +160,7 @@ func (v *oaiHarvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
 
 // profileOK reports whether a namespace can be linked to. Mostly it is that of the
 // record before.
-func (v *oaiHarvest) profileOK(namespace string) bool {
+func (v *harvest) profileOK(namespace string) bool {
 	if namespace != v.profile.name {
 		v.profile.name, v.profile.ok = namespace, entry.CheckURI(namespace) == nil
 	}
@@ -168,8 +169,8 @@ func (v *oaiHarvest) profileOK(namespace string) bool {
 
 // take takes in what comes, until the list is at its end, which it reports, or the
 // stretch is used up: one batch is told while the next is gathered.
-func (v *oaiHarvest) take(ctx context.Context, ready <-chan *piece) (over bool, err error) {
-	batches := make(chan *oaiBatch)
+func (v *harvest) take(ctx context.Context, ready <-chan *piece) (over bool, err error) {
+	batches := make(chan *batch)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		defer close(batches)
@@ -189,11 +190,11 @@ func (v *oaiHarvest) take(ctx context.Context, ready <-chan *piece) (over bool, 
 }
 
 // gather makes batches of what comes, as take wants them.
-func (v *oaiHarvest) gather(ctx context.Context, ready <-chan *piece, batches chan<- *oaiBatch) (over bool, err error) {
-	tick := time.NewTicker(ApplyEvery)
+func (v *harvest) gather(ctx context.Context, ready <-chan *piece, batches chan<- *batch) (over bool, err error) {
+	tick := time.NewTicker(intake.ApplyEvery)
 	defer tick.Stop()
 	for more := true; more; {
-		b, due := &oaiBatch{oaiHarvest: v}, false
+		b, due := &batch{harvest: v}, false
 		for more && !due {
 			select {
 			case at, ok := <-ready:
@@ -219,20 +220,20 @@ func (v *oaiHarvest) gather(ctx context.Context, ready <-chan *piece, batches ch
 	return over, nil
 }
 
-// An oaiBatch is what waits to be told to the catalog, all at once.
-type oaiBatch struct {
-	*oaiHarvest
+// A batch is what waits to be told to the catalog, all at once.
+type batch struct {
+	*harvest
 	updates  []catalog.Update
-	contents []Content       // to be put
-	changed  []Content       // of these, what has other versions
-	gone     map[string]bool // to be dropped
+	contents []intake.Content // to be put
+	changed  []intake.Content // of these, what has other versions
+	gone     map[string]bool  // to be dropped
 	bytes    int
-	reached  *oaiRun // when all of it was told
-	lacking  bool    // by then something could not be read
+	reached  *progress // when all of it was told
+	lacking  bool      // by then something could not be read
 }
 
 // add adds a piece.
-func (b *oaiBatch) add(at *piece) {
+func (b *batch) add(at *piece) {
 	for _, p := range at.problems {
 		b.Unreadable(p.Path, p.Err)
 	}
@@ -253,7 +254,7 @@ func (b *oaiBatch) add(at *piece) {
 			delete(b.gone, m.update.URI)
 		}
 		b.Files.Add(m.count)
-		b.oaiHarvest.Bytes.Add(max(m.update.Length, 0))
+		b.harvest.Bytes.Add(max(m.update.Length, 0))
 		b.updates = append(b.updates, m.update)
 		if m.content.Bytes != nil {
 			b.contents = append(b.contents, m.content)
@@ -270,7 +271,7 @@ func (b *oaiBatch) add(at *piece) {
 }
 
 // drop notes that nothing is to be kept of a resource.
-func (b *oaiBatch) drop(uri string) {
+func (b *batch) drop(uri string) {
 	if b.gone == nil {
 		b.gone = make(map[string]bool)
 	}
@@ -278,8 +279,8 @@ func (b *oaiBatch) drop(uri string) {
 }
 
 // flush tells what there is, contents first, and then keeps how far that was.
-func (b *oaiBatch) flush(ctx context.Context) error {
-	v := b.oaiHarvest
+func (b *batch) flush(ctx context.Context) error {
+	v := b.harvest
 	if len(b.updates) > 0 {
 		if err := v.announce(ctx); err != nil {
 			return err
@@ -302,7 +303,7 @@ func (b *oaiBatch) flush(ctx context.Context) error {
 
 // announce keeps that a harvest is under way, before the set is changed for the
 // first time: from then on it may be ahead of what is kept.
-func (v *oaiHarvest) announce(ctx context.Context) error {
+func (v *harvest) announce(ctx context.Context) error {
 	if v.begun {
 		return nil
 	}
@@ -312,7 +313,7 @@ func (v *oaiHarvest) announce(ctx context.Context) error {
 
 // apply tells contents and catalog. What is gone goes from the contents first, so
 // that nothing is left there of which nobody knows.
-func (b *oaiBatch) apply(ctx context.Context) error {
+func (b *batch) apply(ctx context.Context) error {
 	if c := b.o.Contents; c != nil {
 		if len(b.contents) > 0 {
 			if err := c.Put(ctx, b.Set, b.contents); err != nil {
@@ -338,10 +339,10 @@ func (b *oaiBatch) apply(ctx context.Context) error {
 
 // deleteAbsent deletes the resources that the last full harvest did not list, if
 // that may be.
-func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
+func (v *harvest) deleteAbsent(ctx context.Context) error {
 	current := v.tokenOf()
 	v.Files.Store(0)
-	rows := ReadRows(ctx, v.Catalog, v.Set, []catalog.Range{{}})
+	rows := intake.ReadRows(ctx, v.Catalog, v.Set, []catalog.Range{{}})
 	defer rows.Stop()
 	for ; rows.More(); rows.Next() {
 		if rows.Row().Token == current {
@@ -364,7 +365,7 @@ func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
 	if err := v.announce(ctx); err != nil {
 		return err
 	}
-	b := &oaiBatch{oaiHarvest: v}
+	b := &batch{harvest: v}
 	for uri, err := range v.Gone.All() {
 		if err != nil {
 			return err
@@ -375,7 +376,7 @@ func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
 			if err := b.flush(ctx); err != nil {
 				return err
 			}
-			b = &oaiBatch{oaiHarvest: v}
+			b = &batch{harvest: v}
 		}
 	}
 	return b.flush(ctx)

@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"encoding/xml"
@@ -16,6 +16,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	oaiintake "lockstep/intake/harvest/oaipmh"
 	"lockstep/oaipmh"
 )
 
@@ -32,7 +33,7 @@ type stranger struct {
 	whole    func(w http.ResponseWriter, q *http.Request, text string)
 }
 
-func newStranger(t *testing.T, o intake.OAIPMHOptions) *stranger {
+func newStranger(t *testing.T, o oaiintake.Options) *stranger {
 	t.Helper()
 	s := &stranger{harvested: &harvested{t: t, cat: catalog.NewMem(nil), contents: new(intake.MemContents), o: o}}
 	server := httptest.NewServer(s)

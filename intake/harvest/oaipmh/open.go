@@ -1,4 +1,4 @@
-package intake
+package oaipmh
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // Contents, or else the repository's answer to GetRecord. The error matches
 // [fs.ErrNotExist] if the repository has no such record any more. Whether it is
 // the version that r describes is the caller's to verify.
-func (h *OAIPMH) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
+func (h *Harvester) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	if hash := versionOf(r.Hashes); h.o.Contents != nil && hash != "" {
 		b, err := h.o.Contents.Get(ctx, h.in.Set, r.URI, hash)
 		if err == nil {
@@ -46,7 +46,7 @@ func (h *OAIPMH) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadClose
 }
 
 // record asks for a record and returns its metadata.
-func (h *OAIPMH) record(ctx context.Context, uri string) ([]byte, error) {
+func (h *Harvester) record(ctx context.Context, uri string) ([]byte, error) {
 	rec, err := h.getRecord(ctx, uri)
 	switch {
 	case oaipmh.HasCode(err, oaipmh.CodeIDDoesNotExist), oaipmh.HasCode(err, oaipmh.CodeCannotDisseminateFormat):
@@ -62,7 +62,7 @@ func (h *OAIPMH) record(ctx context.Context, uri string) ([]byte, error) {
 }
 
 // getRecord asks for a record.
-func (h *OAIPMH) getRecord(ctx context.Context, uri string) (rec oaipmh.Record, err error) {
+func (h *Harvester) getRecord(ctx context.Context, uri string) (rec oaipmh.Record, err error) {
 	_, err = h.ask(ctx, uri, func(r *oaipmh.Reader) error { return r.Read(&rec) })
 	if errors.Is(err, io.EOF) {
 		return rec, fmt.Errorf("the response holds no record: %w", fs.ErrNotExist)

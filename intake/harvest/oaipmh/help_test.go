@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"strings"

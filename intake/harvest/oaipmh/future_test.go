@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/intake"
+	"lockstep/intake/harvest/oaipmh"
 	"lockstep/oaipmh/oaipmhtest"
 )
 
@@ -17,7 +17,7 @@ func TestOAIPMHClockCorrected(t *testing.T) {
 	var ahead atomic.Int64
 	ahead.Store(int64(90 * time.Minute))
 	clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	h := newHarvested(t, oaipmhtest.Options{Records: 5, Clock: clock}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 5, Clock: clock}, oaipmh.Options{})
 	tampered(t, h, func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Date", clock().UTC().Format(http.TimeFormat))
 		return false

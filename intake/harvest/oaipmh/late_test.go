@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/intake"
+	oaiintake "lockstep/intake/harvest/oaipmh"
 	"lockstep/oaipmh"
 	"lockstep/oaipmh/oaipmhtest"
 )
@@ -21,7 +21,7 @@ func TestOAIPMHLate(t *testing.T) {
 	for name, anew := range map[string]bool{"same process": false, "another process": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHarvested(t, oaipmhtest.Options{Records: 200, PageSize: 20, Unordered: true}, intake.OAIPMHOptions{})
+			h := newHarvested(t, oaipmhtest.Options{Records: 200, PageSize: 20, Unordered: true}, oaiintake.Options{})
 			var down atomic.Bool
 			down.Store(true)
 			tampered(t, h, func(n int64, w http.ResponseWriter, _ *http.Request) bool {
@@ -59,7 +59,7 @@ func TestOAIPMHLate(t *testing.T) {
 // resumption token, and gives another one each time; in stretches, too.
 func TestOAIPMHNewTokens(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 40}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 40}, oaiintake.Options{})
 	asked := 0
 	tampered(t, h, func(n int64, w http.ResponseWriter, q *http.Request) bool {
 		if oaipmh.Verb(q.FormValue("verb")) != oaipmh.VerbListRecords {
@@ -76,7 +76,7 @@ func TestOAIPMHNewTokens(t *testing.T) {
 	var err error
 	more := true
 	for range 1000 {
-		if _, more, err = h.oai.Harvest(t.Context(), intake.Stretch{Records: 100}); err != nil || !more {
+		if _, more, err = h.oai.Harvest(t.Context(), oaiintake.Stretch{Records: 100}); err != nil || !more {
 			break
 		}
 	}
@@ -94,7 +94,7 @@ func TestOAIPMHClockBack(t *testing.T) {
 	t.Parallel()
 	var off atomic.Int64
 	clock := func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
-	h := newHarvested(t, oaipmhtest.Options{Records: 50, Clock: clock}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 50, Clock: clock}, oaiintake.Options{})
 	h.scan()
 	off.Store(int64(-10 * 24 * time.Hour))
 	h.repo.Put(oaipmhtest.Record{Identifier: "oai:example.org:0000007", Title: "stamped by the right clock"})
@@ -115,7 +115,7 @@ func TestOAIPMHClockBack(t *testing.T) {
 // long since: that is an error, not the end of the stretch.
 func TestOAIPMHLateError(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 100, PageSize: 20}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 100, PageSize: 20}, oaiintake.Options{})
 	var down atomic.Bool
 	down.Store(true)
 	tampered(t, h, func(n int64, w http.ResponseWriter, _ *http.Request) bool {
@@ -127,7 +127,7 @@ func TestOAIPMHLateError(t *testing.T) {
 	})
 	var err error
 	for range 10 {
-		if _, _, err = h.oai.Harvest(t.Context(), intake.Stretch{Time: 1}); err != nil {
+		if _, _, err = h.oai.Harvest(t.Context(), oaiintake.Stretch{Time: 1}); err != nil {
 			break
 		}
 	}
@@ -136,7 +136,7 @@ func TestOAIPMHLateError(t *testing.T) {
 	}
 	down.Store(false)
 	for more := true; more; {
-		if _, more, err = h.oai.Harvest(t.Context(), intake.Stretch{Time: 1}); err != nil {
+		if _, more, err = h.oai.Harvest(t.Context(), oaiintake.Stretch{Time: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}

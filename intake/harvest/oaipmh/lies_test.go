@@ -1,4 +1,4 @@
-package intake_test
+package oaipmh_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/intake"
+	oaiintake "lockstep/intake/harvest/oaipmh"
 	"lockstep/oaipmh"
 	"lockstep/oaipmh/oaipmhtest"
 )
@@ -19,7 +20,7 @@ import (
 // but not for ever.
 func TestOAIPMHShort(t *testing.T) {
 	t.Parallel()
-	s := newStranger(t, intake.OAIPMHOptions{})
+	s := newStranger(t, oaiintake.Options{})
 	s.list = func(q url.Values) string {
 		return strings.Replace(oaiList(oaiRecords("a", 3), ""), "Token>", `Token completeListSize="9" cursor="0">`, 1)
 	}
@@ -55,7 +56,7 @@ func TestOAIPMHIdentify(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{})
+			s := newStranger(t, oaiintake.Options{})
 			s.identify = func(url.Values) string { return "<Identify>" + tt.identify + "</Identify>" }
 			s.list = func(url.Values) string { return oaiList(oaiRecords("a", 3), "") } // whatever is asked for
 			s.expect("")
@@ -91,7 +92,7 @@ func TestOAIPMHClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{})
+			s := newStranger(t, oaiintake.Options{})
 			s.list = func(url.Values) string { return oaiList(oaiRecords("a", 3), "") }
 			s.whole = func(w http.ResponseWriter, q *http.Request, text string) {
 				w.Header()["Date"] = nil
@@ -123,7 +124,7 @@ func TestOAIPMHClock(t *testing.T) {
 // finds those that one forgets that says it keeps them.
 func TestOAIPMHDeletedLies(t *testing.T) {
 	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 300, Deleted: oaipmh.DeletedPersistent}, intake.OAIPMHOptions{})
+	h := newHarvested(t, oaipmhtest.Options{Records: 300, Deleted: oaipmh.DeletedPersistent}, oaiintake.Options{})
 	tampered(t, h, func(_ int64, w http.ResponseWriter, q *http.Request) bool {
 		if q.FormValue("verb") == "Identify" {
 			_, _ = io.WriteString(w, `<OAI-PMH xmlns="`+oaipmh.Namespace+`"><Identify><deletedRecord>no</deletedRecord></Identify></OAI-PMH>`)
