@@ -168,24 +168,13 @@ func (l *Listing) deleteGone(ctx context.Context) error {
 // Watch scans at once and then whenever due says so, which waits, until ctx
 // ends; then it returns the cause.
 func (l *Origin) Watch(ctx context.Context, scan func(context.Context) (Report, error), due func(context.Context) error, onChange func(Report)) error {
-	said, retry := "", time.Duration(0)
-	last, every := time.Time{}, repeatFirst // of a trouble that stays
+	retry := time.Duration(0)
 	for {
 		r, err := scan(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// A trouble that stays is reported again and again, ever less often.
-		switch text := errorText(err); {
-		case text == "" || said == "":
-			last, every = time.Now(), repeatFirst
-			l.Events.Emit(Event{Kind: EventScanned, Err: err, Report: r})
-			said = text
-		case text != said || time.Since(last) >= every:
-			last, every = time.Now(), min(2*every, repeatMost)
-			l.Events.Emit(Event{Kind: EventScanned, Err: err, Report: r})
-			said = text
-		}
+		l.Events.Emit(Event{Kind: EventScanned, Err: err, Report: r})
 		if r.Changed() && onChange != nil {
 			onChange(r)
 		}
@@ -197,20 +186,6 @@ func (l *Origin) Watch(ctx context.Context, scan func(context.Context) (Report, 
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// How long after the first report of a trouble that stays it is reported again,
-// and how often at least from then on.
-const (
-	repeatFirst = 5 * time.Minute
-	repeatMost  = 6 * time.Hour
-)
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 // TakeListed applies what is listed, and puts aside what is not.

@@ -386,3 +386,10 @@ func reported(err error) error {
 	}
 	return fmt.Errorf("status %d: %w", status.Status, err)
 }
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

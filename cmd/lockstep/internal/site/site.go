@@ -251,10 +251,13 @@ type scanned struct {
 // scan brings the catalog in step with where the sets come from, one after the
 // other. One that cannot be read keeps the others from it only if nothing is
 // known of it yet, or if all fail: then there is nothing that could be
-// published. Otherwise its error is among what is returned.
+// published. A site that watches serves what it published before while the servers
+// that its sets come from are down. Otherwise the error of a set is among what
+// is returned.
 func (s *Site) scan(ctx context.Context) ([]scanned, error) {
 	var scans []scanned
 	var errs []error
+	remote := false // a set that fails comes from another machine
 	for _, set := range s.sets {
 		if set.later {
 			scans = append(scans, scanned{set: set})
@@ -268,13 +271,19 @@ func (s *Site) scan(ctx context.Context) ([]scanned, error) {
 		if err == nil {
 			continue
 		}
+		// Readiness and metrics show the failure from the first answer on. Our caller
+		// warns of it, so the first scan of the watch need not.
+		failure := &intake.Event{Kind: intake.EventScanned, Err: err}
+		s.upstreams.Note(set.name, failure)
+		s.upstreams.IsRepeated(set.name, failure, time.Now())
+		remote = remote || set.from.Dir() == "" && set.from.File() == ""
 		errs = append(errs, err)
 		known, serr := s.db.Catalog().Status(ctx, set.list)
 		if serr != nil || known.Last == 0 {
 			return scans, errors.Join(err, serr)
 		}
 	}
-	if len(errs) == len(s.sets) {
+	if len(errs) == len(s.sets) && !(remote && s.opts.Watching) {
 		return scans, errors.Join(errs...)
 	}
 	return scans, nil

@@ -26,29 +26,37 @@ type Origins struct {
 type upstreamFailure struct {
 	since   time.Time
 	refused bool          // it can be read, and is empty or lists far less than before
-	said    time.Time     // when that was last said
-	rest    time.Duration // how long it is not said again
+	cause   string        // of the last warning
+	warned  time.Time     // when the last warning was given
+	rest    time.Duration // how long a warning of the same cause is not repeated
 }
 
-// How long a refusal is not repeated, at first and at most; it doubles each time.
+// How long a warning of the same cause is not repeated, at first and at most; the
+// time doubles with each warning.
 const (
-	refusalRestFirst = time.Minute
-	refusalRestMost  = time.Hour
+	warningRestFirst = time.Minute
+	warningRestMost  = time.Hour
 )
 
-// IsRepeated reports whether the event is a refusal to empty a set that was said
-// a short time before now. It is to be asked after note.
+// IsRepeated reports whether the event is a failure of which people were warned a
+// short time before now. Call it after [Origins.Note], and warn if it returns false.
 func (u *Origins) IsRepeated(set string, e *intake.Event, now time.Time) bool {
-	if e.Kind != intake.EventScanned || !errors.Is(e.Err, intake.ErrEmpty) {
+	if e.Kind != intake.EventScanned || e.Err == nil {
 		return false
+	}
+	cause := e.Err.Error()
+	if errors.Is(e.Err, intake.ErrEmpty) {
+		cause = intake.ErrEmpty.Error() // how much is missing is no other cause
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	f := u.failing[set]
-	if !f.said.IsZero() && now.Sub(f.said) < f.rest {
+	if f.cause != cause {
+		f.cause, f.rest = cause, 0
+	} else if now.Sub(f.warned) < f.rest {
 		return true
 	}
-	f.said, f.rest = now, min(max(2*f.rest, refusalRestFirst), refusalRestMost)
+	f.warned, f.rest = now, min(max(2*f.rest, warningRestFirst), warningRestMost)
 	u.failing[set] = f
 	return false
 }
