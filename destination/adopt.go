@@ -109,7 +109,7 @@ type adoption struct {
 	found adopted  // in a dry run
 }
 
-// adopted is what a dry run would have taken over.
+// adopted is what a dry run would have adopted.
 type adopted struct {
 	files, bytes int64
 	uris         map[uint64]struct{} // by their hashes
@@ -238,8 +238,9 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 	return f, nil
 }
 
-// isCandidate reports whether the file of a resource that is to be fetched may be
-// here already: nothing is known of it, or what is known is not true any more.
+// isCandidate reports whether the file of a resource that is to be fetched may
+// exist already: the Journal does not have it, or what the Journal says is no
+// longer true.
 func (d *adoption) isCandidate(a *action) bool {
 	return !a.isHeld() || !d.d.opts.Adopt && len(a.held.Hashes) == 0
 }
@@ -374,7 +375,8 @@ func (d *adoption) commit(ctx context.Context) error {
 	return d.record(ctx, false)
 }
 
-// record writes what is ours, when it is much or all is to be written.
+// record writes the adopted rows when there are many, or if all are to be
+// written.
 func (d *adoption) record(ctx context.Context, all bool) error {
 	if n := len(d.batch.Put); n == 0 || !all && n < 4*batchCount {
 		return nil

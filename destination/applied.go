@@ -11,8 +11,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Change is one that was applied: what it made is here, durably. Its JSON is
-// a line of `sync --events`.
+// A Change is one that was applied: its result is durable here. Its JSON is a
+// line of `sync --events`.
 type Change struct {
 	Set      string              // name of the set
 	URI      string              // of the resource
@@ -72,7 +72,7 @@ func (c *Change) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// parseTime undoes timeText. A time it cannot be is none.
+// parseTime reverses timeText. It returns the zero time for an invalid text.
 func parseTime(s string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
@@ -103,10 +103,10 @@ func (c *Change) event() Event {
 // errStopped ends a run whose caller has stopped reading the changes.
 var errStopped = errors.New("stopped")
 
-// Changes is [Destination.Sync] as a loop over what it does. Each change is
-// yielded when it is durable, in the order in which they were applied. What the
-// run came to is in report, unless that is nil, once the loop has ended. An
-// error is yielded last, with a zero Change; it is Sync's.
+// Changes runs [Destination.Sync] as a loop over the changes it applies. It
+// yields each change when it is durable, in the order in which they were
+// applied. Once the loop has ended, report, if not nil, has the result of the
+// run. An error is yielded last, with a zero Change; it is Sync's.
 //
 //	var report destination.Report
 //	for c, err := range d.Changes(ctx, "https://example.org/", &report) {
@@ -116,11 +116,11 @@ var errStopped = errors.New("stopped")
 //		fmt.Println(c.Kind, c.URI)
 //	}
 //
-// A change is done with when the loop comes back for the next. Those that were
-// yielded or not yet yielded when a loop is left, or the process killed, come
-// first in the next run of Changes, or go to [Options.Deliver] of the next
+// A change counts as processed when the loop asks for the next. If the loop is
+// left, or the process killed, the last change yielded and those not yet yielded
+// come first in the next run of Changes, or go to [Options.Deliver] of the next
 // Sync: each at least once, perhaps twice, in order. Leaving the loop ends the
-// run in good order; what was fetched is kept. Options.Deliver is not called.
+// run cleanly; what was fetched is kept. Options.Deliver is not called.
 func (d *Destination) Changes(ctx context.Context, address string, report *Report) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

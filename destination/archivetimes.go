@@ -55,7 +55,7 @@ func (d *archived) guess() {
 	}
 }
 
-// take takes over what the document itself says of its times.
+// take copies what the document itself states about its times.
 func (d *archived) take(h *resourcesync.Header) {
 	d.dated = true
 	if h.Capability.Changes() {
@@ -135,8 +135,8 @@ func (a *archived) begins() resourcesync.Datetime {
 	return a.from
 }
 
-// closed is the end of what a is known to cover at now: an end that is yet to
-// come is none (RS-AMB-25).
+// closed is the end of what a is known to cover at now: an end in the future
+// does not count (RS-AMB-25).
 func (a *archived) closed(now time.Time) resourcesync.Datetime {
 	if a.until.Time().After(now) {
 		return resourcesync.Datetime{}

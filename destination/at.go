@@ -139,7 +139,7 @@ func (e *NoPastError) Error() string {
 	return text + "the earliest known state is of " + show(e.Earliest)
 }
 
-// Unwrap returns why what is listed is of no use, if that is why.
+// Unwrap returns why what is listed is of no use, if that is the reason.
 func (e *NoPastError) Unwrap() error { return e.Err }
 
 // Is makes a NoPastError an [ErrIncomplete].

@@ -117,9 +117,10 @@ type pastWay struct {
 	proven bool      // that it is named is proof enough of what it is
 }
 
-// ofThePast gets content of the past (RA-DST-03): what was kept, else the
-// version that is named, else the one a TimeGate names, else what is at the
-// address of the resource now, if its hash shows that it has not changed.
+// ofThePast gets content of the past (RA-DST-03): from what was kept, otherwise
+// the version that is named, otherwise the one a TimeGate names, otherwise the
+// current content at the address of the resource, if its hash shows that it has
+// not changed.
 func (t *transfer) ofThePast(ctx context.Context) outcome {
 	t.algs = content.Algorithms(t.a.Hashes)
 	t.hasher = t.hashers.Get(t.algs)
@@ -237,7 +238,7 @@ func upToSecond(t time.Time) time.Time {
 	return t
 }
 
-// fromPast gets the content one way.
+// fromPast gets the content from one address.
 func (t *transfer) fromPast(ctx context.Context, w *pastWay) error {
 	t.at = location{uri: w.uri, mirror: !w.own}
 	t.narrow, t.undo = !w.at.IsZero(), false
@@ -346,7 +347,7 @@ func (t *transfer) elsewhere() []location {
 	return slices.DeleteFunc(t.locations(), func(p location) bool { return !p.mirror })
 }
 
-// String is what the way is called in messages.
+// String returns the name of the address for messages.
 func (w *pastWay) String() string {
 	switch {
 	case w.own:

@@ -22,8 +22,8 @@ type AuditOptions struct {
 	// modification time is another one.
 	Content bool
 
-	// Fix mends what is found, by the same way as Sync and under the same
-	// guards. Files that we did not make are left alone.
+	// Fix repairs what is found, in the same manner as Sync and under the same
+	// guards. Foreign files are left alone.
 	Fix bool
 }
 
@@ -78,7 +78,7 @@ func (d *Destination) with(o Options) (*Destination, error) {
 	return other, nil
 }
 
-// An auditor is one audit under way.
+// An auditor is one audit in progress.
 type auditor struct {
 	*session
 	opts AuditOptions

@@ -34,7 +34,7 @@ type Finding struct {
 	Cause    string      `json:"cause"`
 }
 
-// Facts is what is known of some content.
+// Facts describes some content.
 type Facts struct {
 	Hash    string    `json:"hash,omitempty"` // as documents write it: algorithm, colon, hex; several are separated by spaces
 	Length  *int64    `json:"length,omitempty"`

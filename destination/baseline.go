@@ -123,8 +123,8 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	return r.incremental(ctx)
 }
 
-// wentBack refuses a Source that knows less of time than we do (a list, or a
-// history, that ends before what was applied here).
+// wentBack refuses a Source whose documents are older than what we have (a
+// list, or a history, that ends before what was applied here).
 func (r *setRun) wentBack(s *snapshot, c *chain) error {
 	st := r.set
 	if !s.whole() || !c.whole() || s.at.IsZero() {

@@ -11,7 +11,7 @@ import (
 	"lockstep/destination/journal"
 )
 
-// work is what carryOut is to do with what is staged.
+// work says how carryOut is to apply what is staged.
 type work struct {
 	mode, via string
 	complete  bool   // all was read: what is to go may go
@@ -160,8 +160,8 @@ func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier 
 	return a
 }
 
-// execute carries out a plan: what is new and changed, then deletions, then
-// what they made room for.
+// execute carries out a plan: first what is new and changed, then deletions,
+// then what needed the space that these freed.
 func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, total *tally, deletes bool) error {
 	if err := r.begin(ctx); err != nil {
 		return err

@@ -236,7 +236,7 @@ func (p *pastDoc) cover(own *archived, index bool, now time.Time) {
 	}
 }
 
-// tellVanished warns of what was not there.
+// tellVanished warns of documents that do not exist.
 func (c *changeReader) tellVanished(p *pastDoc) {
 	if err := c.chain.vanished; err != nil {
 		c.mu.Lock()

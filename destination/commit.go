@@ -129,7 +129,7 @@ func (p *applier) bookShipment(l *shipment) error {
 	return err
 }
 
-// record writes what is pending, at once.
+// record writes pending rows at once.
 func (p *applier) record(ctx context.Context, keep bool) error {
 	l := p.nextShipment(keep)
 	err := p.save(ctx, l)
@@ -195,7 +195,7 @@ func (p *applier) carry(ctx context.Context, l *shipment) {
 	}
 }
 
-// drop gives up a content the store would not take.
+// drop discards a content that the store rejected.
 func (s *shipment) drop(p *applier, o outcome, err error, together bool) {
 	_ = o.writer.Close() // it takes room, and would fail again
 	p.fetch.names.Release(o.held.Path)
@@ -344,7 +344,7 @@ func (d *Destination) inDest() string {
 	return " in " + d.opts.Dest
 }
 
-// abandon gives up a batch that nothing was said of yet.
+// abandon discards a batch of which nothing was recorded yet.
 func (p *applier) abandon(batch []outcome) {
 	for i := range batch {
 		p.discard(&batch[i])

@@ -59,7 +59,7 @@ func (st *setState) doubting() *doubts {
 	return st.found
 }
 
-// begins takes over from when on c is complete, where nothing older is known.
+// begins sets the time from which on c is complete, if no earlier one is known.
 func (d *doubts) begins(c *chain, changesOnly bool) {
 	*d = doubts{Gap: d.Gap, NoAt: d.NoAt, ChangesOnly: d.ChangesOnly || changesOnly}
 	if d.ChangesOnly && c.proven {
@@ -234,7 +234,8 @@ func (f *Follower) settleStatus(out *FollowStatus) {
 	}
 }
 
-// logUnproven logs what is newly open of a set. The caller holds mu.
+// logUnproven logs what has newly become unproven in a set. The caller holds
+// mu.
 func (f *Follower) logUnproven(ctx context.Context, s *followed) {
 	for i := range s.status.Unproven {
 		if u := &s.status.Unproven[i]; !u.failed {
@@ -243,7 +244,7 @@ func (f *Follower) logUnproven(ctx context.Context, s *followed) {
 	}
 }
 
-// setUnproven takes over what a look at the Source left open.
+// setUnproven stores what a look at the Source left unproven.
 func (f *Follower) setUnproven(r *Report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

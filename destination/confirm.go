@@ -192,7 +192,7 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 	return err
 }
 
-// judge holds pending deletions against what is here now.
+// judge compares pending deletions with what is here now.
 func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState, ws []want, now time.Time) error {
 	uris := make([]string, len(ws))
 	for i := range ws {
@@ -230,7 +230,8 @@ func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState
 	return nil
 }
 
-// removePending asks the Source for what is left, and removes what it confirms.
+// removePending asks the Source about the remaining deletions, and carries out
+// those it confirms.
 func (s *session) removePending(ctx context.Context, set *setState, t *settlement) error {
 	if len(t.ask) == 0 {
 		return nil

@@ -33,16 +33,17 @@ func notBeforeOf(err error) time.Time {
 // has been tried again already, after the others.
 func isPassing(err error) bool { return fetch.Passing(err) || content.IsLocal(err) && !isFull(err) }
 
-// deferring yields the actions, of which those whose resources must not be asked
-// for yet come as verbDefer. Resources of which nothing else is to be said come,
-// too, so that the run reports that they are pending; or, where the actions are
-// all there is, as no longer wanted. Both sides come by URI, so nothing is held.
+// deferring yields the actions, replacing those whose resources must not be
+// requested yet by verbDefer. It also yields resources for which there is no
+// other action, so that the run reports that they are pending; or, where the
+// actions cover everything, as no longer needed. Both inputs are ordered by
+// URI, so nothing is held in memory.
 func (r *setRun) deferring(ctx context.Context, actions iter.Seq2[action, error], w *work) iter.Seq2[action, error] {
 	return func(yield func(action, error) bool) {
 		next, stop := iter.Pull2(r.deferredWants(ctx, time.Now()))
 		defer stop()
 		pending, err, more := next()
-		// rest yields what is pending below a URI; "" is above all.
+		// rest yields what is pending before a URI; "" means all that remains.
 		rest := func(below string) bool {
 			for more && err == nil && (below == "" || pending.URI < below) {
 				a := action{want: pending.want, verb: verbDefer, pending: pending.err}
@@ -78,7 +79,7 @@ func (r *setRun) deferring(ctx context.Context, actions iter.Seq2[action, error]
 	}
 }
 
-// reports reports whether the work is one that says what is still pending.
+// reports reports whether the work is one that reports what is still pending.
 func (w *work) reports() bool { return w.via != ViaNotification && !w.final }
 
 // A deferred is a pending resource that must not be asked for yet.

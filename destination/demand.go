@@ -95,7 +95,7 @@ func (d *demand) start(ctx context.Context) {
 	}
 }
 
-// wants reports whether the content of a is asked for this way.
+// wants reports whether the content of a is requested on demand.
 func (d *demand) wants(a *action) bool {
 	return !a.conditional && a.from == "" && isVouched(&a.want) && a.Length <= demandLength && len(a.URI) < 2048 &&
 		!strings.ContainsAny(a.URI, "\r\n") && d.isOn()
@@ -107,7 +107,7 @@ func (d *demand) isOn() bool {
 	return !d.off
 }
 
-// add takes a. It waits while much is under way.
+// add queues a. It blocks while many requests are in progress.
 func (d *demand) add(a *action) {
 	length := max(a.Length, 0)
 	if len(d.batch) > 0 && d.bytes+length > demandBytes {
@@ -127,7 +127,7 @@ func (d *demand) send() {
 	d.batch, d.bytes = nil, 0
 }
 
-// finish gets what was taken, and returns when nothing is under way.
+// finish requests what is queued, and returns when nothing is in progress.
 func (d *demand) finish(goOn bool) {
 	if goOn && len(d.batch) > 0 {
 		d.send()
@@ -223,7 +223,7 @@ func (d *demand) refused(ctx context.Context, batch []*action, answer *bytes.Buf
 	d.alone(batch)
 }
 
-// errNoPackage reports an answer that is not what was asked for.
+// errNoPackage reports an answer that is not the requested package.
 var errNoPackage = errors.New("the answer is no package with a manifest of what was asked for")
 
 func isNoPackage(err error) bool { return errors.Is(err, errNoPackage) }
@@ -285,8 +285,8 @@ func (d *demand) unpack(ctx context.Context, batch []*action, answer []byte) err
 	return nil
 }
 
-// maxDemanded is how long what is packed for a may be: longer is not what was
-// asked for, and might fill the memory.
+// maxDemanded is how long the packed data for a may be: longer data is not what
+// was requested, and might fill the memory.
 func maxDemanded(a *action) int64 {
 	if a.Length < 0 {
 		return demandAnswer

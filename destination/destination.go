@@ -212,7 +212,7 @@ var (
 	ErrEnded = errors.New("it has ended")
 )
 
-// A RefusedError says what was refused and how to consent.
+// A RefusedError says what was refused and how to allow it.
 type RefusedError struct {
 	Reason string
 	Hint   string

@@ -18,8 +18,8 @@ type Difference struct {
 	URI    string `json:"uri"`
 }
 
-// DiffUnknown is the Change of a resource that was there at both instants, and
-// of which nothing is stated by which its contents can be compared (RA-DST-06).
+// DiffUnknown is the Change of a resource that existed at both instants, if
+// nothing stated about it allows a comparison of its contents (RA-DST-06).
 const DiffUnknown = "unknown"
 
 // A DiffReport is the result of comparing two instants.
@@ -66,7 +66,7 @@ func (d *Destination) Diff(ctx context.Context, address string, from, to time.Ti
 	return out, err
 }
 
-// A differ is one comparison under way.
+// A differ is one comparison in progress.
 type differ struct {
 	*session
 	report *DiffReport

@@ -22,59 +22,60 @@
 // no intent, or an intent, and then checks the files that it names.
 package destination
 
-// A run flows through the files of this package, top to bottom:
+// The files of this package, in the order in which a run uses them:
 //
-//	sync.go      a run: the way to the Source, its sets one after the other
+//	sync.go      a run: finding the Source, then its sets one after the other
 //	             (sets.go: which sets)
 //	set.go       one set: baseline or incremental
-//	origin.go    documents in, Entries out: Resource Lists (list.go);
-//	             changes.go: Change Lists
-//	archive.go   documents of earlier times (archivetimes.go: of which);
-//	             catchup.go: their changes, where the current ones begin too
-//	             late
-//	at.go        or what was at an instant: atset.go: a set of then, staged;
-//	             past.go: as the mirror itself knows it
-//	stage.go     what the Source says now, sorted by URI, in bounded memory
-//	             (sorter.go sortread.go scratch.go: how; superseded.go: without
-//	             what newer changes have overtaken)
+//	origin.go    reading documents: Resource Lists (list.go) and Change Lists
+//	             (changes.go)
+//	archive.go   archived documents (archivetimes.go: their times); catchup.go:
+//	             their changes, if the current ones begin too late
+//	at.go        the state at an instant: atset.go: staging a past state of a
+//	             set; past.go: from the history of the mirror itself
+//	stage.go     the Source's current state, sorted by URI, in bounded memory
+//	             (sorter.go sortread.go scratch.go: sorting; superseded.go:
+//	             without changes that newer ones have overtaken)
 //	dump.go      packages, whose manifests serve as lists; dumpchanges.go: and as
 //	             Change Lists
-//	plan.go      compared with the Journal: Actions; a dry run stops here
-//	             (join.go: in chunks, several at a time)
-//	dumpway.go   by which ways contents come; ways.go: other ways than requests
-//	             for each: package.go and its neighbours, demand.go
-//	fetch.go     one resource over the network: patches.go: made of what is
-//	             held; transfer.go: whole, resumed where it was left;
-//	             mirrors.go: from where; coding.go: coded on the way;
-//	             representation.go: which of several
+//	plan.go      comparing with the Journal; a dry run stops here (join.go: in
+//	             chunks, several at a time)
+//	dumpway.go   choosing the methods of transfer; ways.go: those other than a
+//	             request for each resource: package.go and the files named
+//	             after it, demand.go
+//	fetch.go     one resource over the network: patches.go: as patches to what
+//	             is held; transfer.go: whole, or resumed; mirrors.go: from
+//	             which addresses; coding.go: content codings;
+//	             representation.go: which of several representations
 //	atfetch.go   contents of the past: kept versions, mementos, TimeGates;
 //	             attimemap.go: TimeMaps; athints.go: dumps of that time
-//	relist.go    the list again, for what was not as it said
+//	relist.go    reading the list again, if resources were not as it states
 //	wide.go      large content over several connections, where that pays
-//	apply.go     outcomes booked; remove.go: deletions, last
-//	commit.go    batches committed to the blob.Store
-//	outbox.go    changes handed over, each at least once; applied.go: as a loop
-//	sink.go      for programs that take content in place of files
-//	keep.go      what a batch replaces or removes, if versions are kept
-//	             (keepbytes.go: the bytes; keeptrim.go: what is dropped again)
-//	recover.go   what a run that was killed left between the two
-//	adopt.go     files that other programs left, taken over before the plan
-//	audit.go     the same plan against the files; changes nothing
+//	apply.go     recording results; remove.go: deletions, last
+//	commit.go    committing batches to the blob.Store
+//	outbox.go    delivering changes, each at least once; applied.go: as a loop
+//	sink.go      for programs that receive content in place of files
+//	keep.go      keeping what a batch replaces or removes (keepbytes.go: the
+//	             bytes; keeptrim.go: dropping old versions)
+//	recover.go   inconsistencies that a killed run left between the two
+//	adopt.go     files that other programs left, adopted before the plan
+//	audit.go     comparing the same plan with the files, without changes
 //	             (auditset.go auditcheck.go: a set, a file; bundle.go: many at
-//	             a time; auditfix.go: what is found is mended)
-//	diff.go      two states of the past, compared
+//	             a time; auditfix.go: repairing what is found)
+//	diff.go      comparing two past states
 //
-// A [Follower] goes on from there:
+// A [Follower] continues from there:
 //
-//	follow.go          what it is; followrun.go: one thing after the other, sets
-//	                   in turn
-//	poll.go            looks at the Source, and what comes of a pass
-//	followset.go       the channel of a set: a hub, which websub asks and checks
-//	events.go          or a stream of events, which eventslisten.go listens to
-//	inbox.go           what a hub delivered is durable before it is acknowledged
-//	notification.go    a message, read as a whole
-//	pushpass.go        messages of one set, taken together
-//	push.go            and applied, by the same plan, fetch, verify, apply
-//	                   and record, without a look at the Source's documents
-//	pushstate.go       what they brought, which looks do not undo, and check
-//	followjournal.go   what may as well be saved with the next transaction
+//	follow.go          options and status; followrun.go: the main loop, which
+//	                   serves the sets in turn
+//	poll.go            looks at the Source, and their results
+//	followset.go       the channel of a set: a hub, by package websub
+//	events.go          or a stream of events; eventslisten.go: reading it
+//	inbox.go           making deliveries of a hub durable before they are
+//	                   acknowledged
+//	notification.go    reading a whole message
+//	pushpass.go        the messages of one set, processed together
+//	push.go            applying them with the same plan, fetch, verify, apply
+//	                   and record, without reading the Source's documents
+//	pushstate.go       what they brought, which looks check and do not undo
+//	followjournal.go   writes that can wait for the next transaction

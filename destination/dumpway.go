@@ -118,7 +118,7 @@ func (r *setRun) dumpPays(n *needs) bool {
 	return r.d.opts.Via == ViaDump || n.count >= packedLeast
 }
 
-// demandFor returns the way on demand, if it pays.
+// demandFor returns a demand, if packages on demand pay; otherwise nil.
 func (r *setRun) demandFor(n *needs) *demand {
 	st := r.set
 	insist := r.d.opts.Via == ViaDump
@@ -181,14 +181,14 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool)
 	return via, nil
 }
 
-// packagesPay reports whether packages are the cheaper way to what is needed,
-// by what they and single requests are estimated to cost.
+// packagesPay reports whether packages are the cheaper method to get what is
+// needed, by the estimated cost of them and of single requests.
 func (r *setRun) packagesPay(refs []packageRef, n *needs) bool {
 	var whole int64
 	for _, ref := range refs {
 		whole += packageRequests * requestBytes
 		if ref.length < 0 {
-			// It has what is needed, and as much again.
+			// It contains what is needed, and as much again.
 			whole += 2 * n.bytes / int64(len(refs))
 		}
 		whole += max(ref.length, 0)
@@ -278,7 +278,8 @@ func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resou
 	return g.Wait()
 }
 
-// explain says in a sentence what is going to be fetched by which way.
+// explain describes in a sentence how many resources are going to be fetched by
+// which methods.
 func (r *setRun) explain(w *work, t *tally, n *needs, by *ways) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "set %s: ", r.set.Name)

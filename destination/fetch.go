@@ -104,7 +104,7 @@ func (f *fetcher) take(ctx context.Context, a *action, content io.Reader) outcom
 	return f.with(ctx, a, func(t *transfer) outcome { return t.copy(ctx, content) })
 }
 
-// with gives a its place and lets get fill it.
+// with reserves the path of a's file and calls get to fill it.
 func (f *fetcher) with(ctx context.Context, a *action, get func(*transfer) outcome) outcome {
 	path := a.held.Path
 	if a.place != "" {

@@ -38,7 +38,7 @@ const (
 	failsMost = 5
 )
 
-// errTurn ends what is done for a set when it is another's turn.
+// errTurn ends the work for a set when it is another set's turn.
 var errTurn = fmt.Errorf("%w: it is another set's turn", context.Canceled)
 
 // A patient Doer has all of an answer come within a time.
@@ -251,7 +251,7 @@ func (f *Follower) work(ctx context.Context) error {
 	}
 }
 
-// next returns what is to be done now, or how long there is nothing.
+// next returns the next job, or how long there is nothing to do.
 func (f *Follower) next(now time.Time) (*job, time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -296,7 +296,7 @@ func (f *Follower) discardNoting(s *followed, ms []*message, docs map[string][]b
 	}
 }
 
-// pausePush takes over whether notifications of the set are used. The caller holds
+// pausePush copies whether notifications of the set are used. The caller holds
 // mu.
 func (f *Follower) pausePush(s *followed, p *pushState, now time.Time) {
 	if p != nil {

@@ -49,7 +49,7 @@ type Origin interface {
 	// second.
 	Applied(ctx context.Context, changes, contents int64) error
 
-	// Close gives back what is held. The memory stays.
+	// Close releases resources. The memory is kept.
 	Close() error
 }
 
@@ -63,9 +63,9 @@ func (p Problems) Error() string { return errors.Join(p...).Error() }
 // Unwrap makes each of them a cause.
 func (p Problems) Unwrap() []error { return p }
 
-// BridgeOptions says how an [Origin] is to be opened.
+// BridgeOptions says how to open an [Origin].
 type BridgeOptions struct {
-	// ReadOnly says that what is remembered has to stay as it is.
+	// ReadOnly says not to change what is remembered.
 	ReadOnly bool
 
 	// Accept says to accept the Source as it is now, even if it has become

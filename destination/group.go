@@ -61,7 +61,7 @@ func (g *group) addPacked(w *want) {
 	}
 }
 
-// last returns the last word.
+// last returns the change that prevails.
 func (g *group) last() (want, bool) {
 	if turn := g.stage.turns.now; turn > 0 {
 		return g.version(turn)
@@ -132,7 +132,7 @@ func sameRepresentation(p, w *want) bool {
 	if p.Length < 0 || p.Length != w.Length || p.Lastmod.IsZero() || p.Lastmod.Compare(w.Lastmod) != 0 {
 		return false
 	}
-	// Several changes may lie in one second: see compare.
+	// Several changes may have been made in one second: see compare.
 	return w.Change == 0 || w.Lastmod.Time().Nanosecond() != 0
 }
 

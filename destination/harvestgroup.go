@@ -26,8 +26,8 @@ type chooser struct {
 	finder Finder // nil: no resource has others
 }
 
-// settle returns what is to become of the resource e, which is there; now says
-// that e is as it is now.
+// settle returns what to do about the resource e, which exists; now says that e
+// is its current state.
 func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (want, error) {
 	main := canonicalOf(e)
 	if main == "" && !hasAlternates(e) {

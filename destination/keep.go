@@ -141,7 +141,7 @@ func (k *keeper) mark(set *setState) {
 // isOn reports whether what changes has to be noted.
 func (k *keeper) isOn() bool { return k != nil && k.begun() }
 
-// record records b, with what it says of the past: its numbers are given here.
+// record records b, with its past entries: it assigns their numbers.
 func (k *keeper) record(ctx context.Context, j journal.Journal, b journal.Batch) error {
 	if !k.isOn() {
 		b.Past = nil
@@ -170,7 +170,7 @@ func (k *keeper) record(ctx context.Context, j journal.Journal, b journal.Batch)
 	return nil
 }
 
-// rows adds to b what it changes rows from.
+// rows adds to b the past of the rows that it changes.
 func (k *keeper) rows(ctx context.Context, b *journal.Batch) error {
 	if !k.isOn() {
 		return nil
@@ -202,7 +202,7 @@ func pastOf(uri string, h *journal.Held) journal.Past {
 	return p
 }
 
-// differs reports whether the rows of a resource say something else of it.
+// differs reports whether the rows describe a resource differently.
 func differs(a, b *journal.Held) bool {
 	return a.URI != b.URI || a.Path != b.Path || !a.Lastmod.Equal(b.Lastmod) || !slices.Equal(a.Sets, b.Sets) ||
 		!(sameContent(a, b) || len(a.Hashes)+len(b.Hashes) == 0)

@@ -35,8 +35,8 @@ type capture struct {
 	lost    *journal.Held // what the damaged file was; nil: it was not damaged, or this is unknown
 }
 
-// capture keeps what is in the files of hs: what is staged may hold a file open
-// each, so that only so many are at a time.
+// capture keeps the content of the files of hs: each staged content may hold a
+// file open, so their number is limited.
 func (k *keeper) capture(ctx context.Context, hs []journal.Held) []capture {
 	got := make([]capture, 0, len(hs))
 	for part := range slices.Chunk(hs, k.d.kept) {

@@ -15,8 +15,8 @@ import (
 // the pause after a search is this many times its duration.
 const trimShare = 100
 
-// worthNoting is how long looking for what is to be dropped has to take for the
-// next process to know of it.
+// worthNoting is how long a search for versions to drop has to take for its
+// duration to be recorded for the next process.
 const worthNoting = 100 * time.Millisecond
 
 // trim drops what is not to be kept any longer. By age it drops what was

@@ -47,7 +47,7 @@ const (
 	// checkChunk is how many files are looked at together.
 	checkChunk = 1024
 
-	// The most that one run reads of objects whose entity tag was never recorded.
+	// The limit on objects without a recorded entity tag that one run reads.
 	untaggedObjects = 1000
 	untaggedBytes   = 1 << 30
 )
@@ -88,7 +88,7 @@ const (
 	localUnknown // it cannot be looked at: err says why
 )
 
-// A localLook is what was found at the place of one row.
+// A localLook is what was found at the path of one row.
 type localLook struct {
 	row   journal.Held
 	state localState
@@ -317,7 +317,7 @@ func (c *localCheck) lookAt(ctx context.Context, k *localChunk) (err error) {
 	return err
 }
 
-// look describes the files of rows and returns what is not as recorded.
+// look describes the files of rows and returns those that are not as recorded.
 func (c *localCheck) look(ctx context.Context, rows []journal.Held) ([]localLook, error) {
 	var looks []localLook
 	var failed error
@@ -558,8 +558,8 @@ func (c *localCheck) flush(ctx context.Context, all bool) error {
 	return nil
 }
 
-// keepOwed leaves what is pending already as it is: it may be a newer version
-// than the one whose file is damaged.
+// keepOwed does not replace work that is pending already: it may be for a newer
+// version than the one whose file is damaged.
 func (c *localCheck) keepOwed(ctx context.Context, b *journal.Batch) error {
 	known := map[owedKey]bool{}
 	asked := map[int]bool{}
@@ -586,9 +586,9 @@ func (c *localCheck) keepOwed(ctx context.Context, b *journal.Batch) error {
 	return nil
 }
 
-// makeRoom moves what no store makes, and empty directories, out of the way of
-// a file. It reports what was moved where, and whether something else is still
-// there that is not ours to move.
+// makeRoom moves things that no store creates, and empty directories, away from
+// the path of a file. It reports what was moved where, and whether something
+// else is still there that is not ours to move.
 func (d *Destination) makeRoom(ctx context.Context, path string) (moved string, blocked bool, err error) {
 	if c, ok := d.store.(blob.Clearer); ok {
 		if moved, err = c.Clear(ctx, path); err != nil {

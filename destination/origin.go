@@ -26,7 +26,7 @@ const (
 	maxParts = 200_000
 )
 
-// A reader of a set's documents stages what they say.
+// A setReader reads a set's documents and stages their entries.
 type setReader struct {
 	d     *Destination
 	set   *setState
@@ -142,8 +142,8 @@ func (r *setReader) bound(doc *discover.Document, depth int) error {
 	return nil
 }
 
-// ended reports whether so many indexes led to no list that no more are read: the
-// reading is incomplete.
+// ended reports whether so many indexes led to no list that no more are read:
+// the reading is incomplete.
 func (r *setReader) ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,7 +168,7 @@ func (r *setReader) broken(ctx context.Context, uri string, err error, complete 
 	return nil
 }
 
-// isGone reports whether err says that there is no such document.
+// isGone reports whether err says that the document does not exist.
 func isGone(err error) bool {
 	var status *fetch.StatusError
 	var wrong *capabilityError
@@ -200,8 +200,8 @@ func (e *capabilityError) Error() string {
 	return fmt.Sprintf("read %s: it is %s, not a %s", fetch.Printable(e.uri), got, e.want)
 }
 
-// expect checks that doc is what is wanted. A document that does not say what
-// it is, or a plain Sitemap, passes for a Resource List (RS-CL-11).
+// expect checks that doc is of the wanted kind. A document that does not state
+// its kind, or a plain Sitemap, is accepted as a Resource List (RS-CL-11).
 func expect(doc *discover.Document, want resourcesync.Capability, depth int) error {
 	got := doc.Header.Capability
 	if got == want || got == "" && want == resourcesync.ResourceList {

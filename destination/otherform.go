@@ -31,10 +31,10 @@ func newOtherForms(r *setRun, p *planner) *otherForms {
 	return &otherForms{c, p}
 }
 
-// otherForm gets another representation of the record of a, whose own could not be
-// fetched for err: the best one that can be fetched, or is here already. It reports
-// whether there is one; o has no action where it is here. Else o.err says why not, if
-// one was tried.
+// otherForm gets another representation of the record of a, whose own could not
+// be fetched because of err: the best one that can be fetched, or is here
+// already. It reports whether there is one; o has no action if it is here.
+// Otherwise o.err says why not, if one was tried.
 func (f *fetcher) otherForm(ctx context.Context, a *action, err error) (o outcome, found bool) {
 	if f.forms == nil || a.verb != verbFetch || a.isHeld() || ctx.Err() != nil || isCanceled(err) || content.IsLocal(err) || isTaken(err) || !notBeforeOf(err).IsZero() {
 		return outcome{}, false

@@ -55,9 +55,9 @@ func (o *outbox) add(c *Change) {
 // waiting reports whether there are changes to be saved.
 func (o *outbox) waiting() bool { return len(o.news) > 0 }
 
-// take hands out the changes that are to be saved with the next transaction.
-// What else is done to an outbox may go on meanwhile, but for save, note and
-// saved, which belong to one goroutine at a time.
+// take returns the changes that are to be saved with the next transaction. It
+// may be called concurrently with other methods, except that save, note and
+// saved belong to one goroutine at a time.
 func (o *outbox) take() []Change {
 	news := o.news
 	o.news = nil
@@ -71,8 +71,8 @@ func (o *outbox) save(docs map[string][]byte, news []Change) {
 	}
 }
 
-// note adds to a transaction what the batch is, whose intent it saves; with
-// none, that there is no such batch any more.
+// note adds to a transaction the batch whose intent it saves; without a batch,
+// that there is none any more.
 func (o *outbox) note(docs map[string][]byte, batch []Change) {
 	switch {
 	case len(batch) > 0 && o.deliver != nil:
@@ -89,7 +89,7 @@ func (o *outbox) saved(ctx context.Context, news []Change) error {
 	return o.send(ctx)
 }
 
-// send hands over what is due.
+// send delivers what is due.
 func (o *outbox) send(ctx context.Context) error {
 	if len(o.due) == 0 || o.deliver == nil || o.err != nil {
 		return o.err

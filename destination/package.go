@@ -14,7 +14,7 @@ import (
 	"lockstep/internal/unpack"
 )
 
-// A packageJob is what is wanted of one package.
+// A packageJob lists what is needed from one package.
 type packageJob struct {
 	dump.Package
 	Copy dump.Copy // of the manifest its entries were read from; zero: none
@@ -92,8 +92,8 @@ type unpacking struct {
 	quiet  bool       // they are fetched alone for a good reason
 }
 
-// vouch sees to those for whose content nothing vouches: the hash of the
-// package can, if it is held whole.
+// vouch handles contents that have no hash of their own: the hash of the
+// package can verify them, if all of it is held.
 func (u *unpacking) vouch() {
 	u.unvouched = map[*action]bool{}
 	for _, a := range u.left {

@@ -203,7 +203,7 @@ func (r *memberReader) evict() {
 	}
 }
 
-// close closes a package, or keeps what was read whole for others.
+// close closes a package; one that was fetched whole is kept for other readers.
 func (r *memberReader) close(p *openPackage) {
 	ref, _ := r.packages.get(p.number)
 	if p.err == nil && p.file != nil {

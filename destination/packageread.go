@@ -161,8 +161,8 @@ func (u *unpacking) stream(ctx context.Context, c lot, r *counted) error {
 	return r.err
 }
 
-// unpackLot unpacks what is in memory. buf is for what is compressed, and may
-// grow.
+// unpackLot unpacks a lot that is in memory. buf is for compressed data, and
+// may grow.
 func (u *unpacking) unpackLot(ctx context.Context, l loaded, buf []byte) []byte {
 	defer lotBuffers.Put(l.buf)
 	for _, p := range l.pieces {
@@ -200,9 +200,8 @@ func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *action
 	return buf
 }
 
-// take hands content to the fetcher. If it is not what was wanted, a is handed
-// back; unless broken says that it is only the way here that broke, and a is
-// tried again.
+// take passes content to the fetcher. If it is not what was wanted, a is handed
+// back; unless broken says that only the transfer failed, and a is tried again.
 func (u *unpacking) take(ctx context.Context, a *action, r io.Reader, broken func() bool) {
 	o := u.fetch.take(ctx, a, r)
 	var wrong *content.Error

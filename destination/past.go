@@ -66,8 +66,8 @@ func (d *Destination) ownPast(ctx context.Context, at time.Time, set int) (past,
 	return p, nil
 }
 
-// heldAt yields what a set held as of a batch: of each resource what is noted
-// first of what came after, else what is held now.
+// heldAt yields what a set held as of a batch: for each resource the first
+// entry recorded after that, or else what is held now.
 func (d *Destination) heldAt(ctx context.Context, seq int64, set int) iter.Seq2[journal.Held, error] {
 	return func(yield func(journal.Held, error) bool) {
 		now, stopNow := iter.Pull2(d.journal.Held(ctx, "", ""))

@@ -31,7 +31,7 @@ func (g *group) addChange(w *want) {
 	if g.patched = append(g.patched, w); len(g.patched) <= maxPatched {
 		return
 	}
-	// The first goes: the chain begins with what it made.
+	// The first is removed: the chain begins with its result.
 	g.sortPatched()
 	first := g.patched[0]
 	g.patched = slices.Delete(g.patched, 0, 1)

@@ -35,8 +35,8 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	return w, nil
 }
 
-// mediaType is the type the Source states for the resource, else the one the
-// answer has, else "".
+// mediaType is the type the Source states for the resource, or that of the
+// answer, or "".
 func (t *transfer) mediaType() string {
 	for _, stated := range []string{t.a.Type, t.header.Get("Content-Type")} {
 		base, params, err := mime.ParseMediaType(stated)

@@ -186,7 +186,8 @@ func (p *planner) decideLast(ctx context.Context, w *want, h journal.Held) (acti
 	return a, nil
 }
 
-// laterThanHeld reports whether w is surely of a later state than what is held.
+// laterThanHeld reports whether w certainly describes a later state than what
+// is held.
 func laterThanHeld(w *want, h *journal.Held) bool {
 	return !w.Lastmod.IsZero() && !h.Lastmod.IsZero() && w.Lastmod.Time().After(h.Lastmod)
 }

@@ -13,7 +13,7 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// pauseMost is the longest wait before what failed is tried again.
+// pauseMost is the longest wait before a failure is retried.
 const pauseMost = time.Minute
 
 // longer returns the next pause after one that ended without success, and a
@@ -144,7 +144,7 @@ func (f *Follower) look(ctx context.Context) error {
 	return nil
 }
 
-// dissolve empties sets that are no more to be followed.
+// dissolve empties sets that are no longer to be followed.
 func (f *Follower) dissolve(ctx context.Context, sets []*setState) (Report, error) {
 	return f.pass(ctx, func(s *session) error {
 		for _, set := range sets {
@@ -177,7 +177,7 @@ func (f *Follower) lookFailed(r *Report, err error) {
 	f.trouble = fetch.Printable(err.Error())
 }
 
-// adopt takes over the sets that were found.
+// adopt stores the sets that were found.
 func (f *Follower) adopt(ctx context.Context, sets []*setState) {
 	now := time.Now()
 	overloads := f.loadOverloads(ctx, sets)

@@ -148,7 +148,7 @@ func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
 	return nil
 }
 
-// expect has it saved with what is recorded next what is going to be applied.
+// expect has what is going to be applied saved with the next transaction.
 func (p *pusher) expect() {
 	docs := map[string][]byte{}
 	p.set.push.expect(p.set.Number, p.news, docs)
@@ -249,7 +249,7 @@ func (p *pusher) putAside(m *message, cause string) {
 	p.look("a notification was put aside")
 }
 
-// apply carries out what is staged.
+// apply applies what is staged.
 func (p *pusher) apply(ctx context.Context) error {
 	before := p.report
 	if err := p.applyVersions(ctx, &chain{complete: true, dump: true}, ViaNotification); err != nil {

@@ -17,7 +17,7 @@ func (o *syncOptions) instant() (time.Time, error) {
 	return parseInstant("at", o.at)
 }
 
-// explainPast adds ways out to errors of a run with --at.
+// explainPast adds remedies to errors of a run with --at.
 func (o *syncOptions) explainPast(err error) error {
 	none, ok := errors.AsType[*destination.NoPastError](err)
 	switch {

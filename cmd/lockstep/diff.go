@@ -103,7 +103,8 @@ func runDiff(ctx context.Context, o *diffOptions, io term.IO) error {
 		return err
 	}
 	defer client.Close()
-	// There is no mirror: what is sorted goes to files without names.
+	// There is no mirror: the data to sort goes to temporary files without
+	// names.
 	d, err := destination.New(&blob.Mem{}, &journal.Mem{Scratch: os.TempDir()}, client, do)
 	if err != nil {
 		return term.Usage(err, "")

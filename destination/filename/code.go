@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// A form is a way to spell a name; a name of any form decodes the same way.
+// A form is one of the spellings of a name; all forms of a name decode alike.
 type form struct {
 	portable bool // escapes what some file system refuses or changes
 	exact    bool // also escapes what some file system takes for something else

@@ -51,7 +51,7 @@ type Dispatcher[T any] struct {
 	alone   bool // one host only is left behind
 }
 
-// A lane is what is to be got from one host.
+// A lane is the queue of one host.
 type lane[T any] struct {
 	host    string
 	queue   []*T

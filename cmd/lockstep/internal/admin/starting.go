@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// A StartingHandler answers for a process that is not ready yet: it lives, and
-// everything else is to be asked for again in a second.
+// A StartingHandler answers for a process that is not ready yet: the liveness
+// check succeeds, and the answer to everything else is to retry in a second.
 type StartingHandler struct {
 	ready atomic.Pointer[http.Handler] // nil: still starting
 }

@@ -128,7 +128,7 @@ func (f *findings) wrapped() error {
 	return fmt.Errorf("write report: %w", f.err)
 }
 
-// drop gives up a report of nothing.
+// drop discards a report.
 func (f *findings) drop() error {
 	if f.file == nil {
 		return nil
@@ -205,7 +205,7 @@ func (csvFindings) add(w io.Writer, f *destination.Finding) error {
 
 func (csvFindings) end(io.Writer, *destination.AuditReport, error) error { return nil }
 
-// facts are the cells of what is known of some content.
+// facts returns the table cells for what is known of a content.
 func facts(f *destination.Facts) []string {
 	cells := make([]string, 3)
 	if f == nil {

@@ -107,7 +107,7 @@ func (a Address) allows(s *Set) error {
 	return nil
 }
 
-// KindOf returns the way in with the scheme, or nil.
+// KindOf returns the kind of origin with the scheme, or nil.
 func KindOf(scheme string) *Kind {
 	kinds := Kinds()
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Scheme == scheme })

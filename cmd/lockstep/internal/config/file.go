@@ -20,7 +20,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 )
 
-// maxConfig caps a configuration file: what is larger is some other file.
+// maxConfig caps a configuration file: a larger file is not one.
 const maxConfig = 1 << 20
 
 // A File is the configuration file of serve and publish. Except for the sets,

@@ -126,7 +126,7 @@ func IsAbsoluteURI(s string) bool {
 	return err == nil && u.Scheme != "" && u.Host != "" && !strings.ContainsAny(s, " <>\"{}")
 }
 
-// particular lists the keys that do not mean something for every way in.
+// particular lists the keys that not every kind of origin uses.
 func (s *Set) particular() []struct {
 	key   string
 	given bool

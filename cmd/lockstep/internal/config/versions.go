@@ -39,8 +39,8 @@ func (c *Versions) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Policy returns which versions stay, but for what is published; of none, if c is
-// nil.
+// Policy returns which versions are kept in addition to the published one;
+// none, if c is nil.
 func (c *Versions) Policy() memento.Policy {
 	if c == nil {
 		return memento.Policy{}

@@ -201,7 +201,7 @@ type demoChange struct {
 	created, updated, deleted int64
 }
 
-// change lets one change happen and follows it to the mirror.
+// change makes one change and follows it to the mirror.
 func (d *demo) change(ctx context.Context, c demoChange) error {
 	start := time.Now()
 	if err := c.do(); err != nil {

@@ -50,7 +50,7 @@ type Run struct {
 	streamed []string // sets that were followed by streams of events
 }
 
-// Options say what is followed, and what is reported of it.
+// Options configure what is followed, and what is reported about it.
 type Options struct {
 	Source, Dest string
 	Events       string        // file of events; "-" is stdout

@@ -73,7 +73,7 @@ func (f *Run) serveStatus(w http.ResponseWriter, r *http.Request) {
 	_ = enc.Encode(f.state()) // a client that has disconnected needs no answer
 }
 
-// state returns how it goes; what it holds is the caller's.
+// state returns the current state; the caller owns the result.
 func (f *Run) state() followState {
 	status := f.follower.Status()
 	f.mu.Lock()

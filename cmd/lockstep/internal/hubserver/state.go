@@ -99,7 +99,7 @@ func sharedKey(scheme, keyFile string) ([]byte, error) {
 	return key, nil
 }
 
-// LoadKey returns the key in a file, which is made where there is none.
+// LoadKey returns the key in a file, which it creates if it does not exist.
 func LoadKey(ctx context.Context, path string, store hub.Store, log *slog.Logger) ([]byte, error) {
 	if filepath.Base(path) == KeyName { // of ours
 		_ = private.Narrow(path) // else it is reported

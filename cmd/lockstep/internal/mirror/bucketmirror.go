@@ -41,8 +41,8 @@ const (
 	// which costs what asking for one of them does.
 	firstList = 1000
 
-	// listFrom is how many objects of a larger bucket are asked for one by one
-	// before a listing is the cheaper way to know them all.
+	// listFrom is how many objects of a larger bucket are requested one by one
+	// before a listing is the cheaper way to learn about all of them.
 	listFrom = 100
 
 	// maxObjects caps the objects that are remembered, 40 bytes each, from a
@@ -132,7 +132,7 @@ func probeBucket(bucket *s3.Bucket) error {
 	return nil
 }
 
-// StateOf is the file in a state directory that says whose it is.
+// StateOf is the file in a state directory that names the mirror it belongs to.
 const StateOf = "destination"
 
 // checkStateOf refuses a state directory that belongs to another mirror: what

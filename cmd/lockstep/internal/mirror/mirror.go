@@ -283,7 +283,7 @@ func (w *Watcher) Say(head string, err error) {
 	}
 }
 
-// Explain adds ways out to errors of a run that have none.
+// Explain adds remedies to errors of a run that have none.
 func Explain(err error, dest string) error {
 	if _, other := errors.AsType[*discover.KindError](err); other {
 		return term.WithHint(err, "if "+dest+" is to follow what is there now, run sync with --baseline")
@@ -299,7 +299,7 @@ func Explain(err error, dest string) error {
 	return err
 }
 
-// Interrupted reports whether err is there only because ctx ended.
+// Interrupted reports whether err was only caused by the end of ctx.
 func Interrupted(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil
 }

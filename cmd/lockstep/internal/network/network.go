@@ -40,7 +40,8 @@ type Options struct {
 	allowPrivate bool
 }
 
-// NoProxy as --proxy goes to no proxy, whatever the environment says.
+// NoProxy is the value of --proxy that disables proxies, whatever the
+// environment says.
 const NoProxy = "none"
 
 // proxyOption returns the proxy of a client. The environment is used only if it

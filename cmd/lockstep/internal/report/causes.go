@@ -43,7 +43,7 @@ type causeGroup struct {
 	uri     string // of the first
 }
 
-// Add takes in a failure of a resource or document.
+// Add records a failure of a resource or document.
 func (c *Causes) Add(head string, e destination.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -50,7 +50,7 @@ const (
 	itemBytes = 50_000
 )
 
-// Event takes in what an event says.
+// Event records an event.
 func (m *Meter) Event(e destination.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,7 +152,7 @@ type view struct {
 	left       time.Duration // zero: not known
 }
 
-// view looks at the set under way.
+// view returns the state of the set in progress.
 func (m *Meter) view() view {
 	s := &m.sets[len(m.sets)-1]
 	v := view{name: s.name, p: s.now, bytes: s.now.Bytes}

@@ -193,7 +193,7 @@ func UnprovenText(all []destination.Unproven) string {
 	return text
 }
 
-// TallyText says how many resources were dealt with in which way.
+// TallyText says how many resources were created, updated, deleted and so on.
 func TallyText(created, updated, deleted, unchanged, failed, refused int64) string {
 	text := term.Thousands(created) + " created, " + term.Thousands(updated) + " updated, " + term.Thousands(deleted) + " deleted"
 	for _, part := range []struct {
@@ -267,7 +267,7 @@ func localText(r *destination.Report) string {
 	return text + term.Thousands(l.Repaired) + " repaired"
 }
 
-// howText says what was looked at to learn what to do.
+// howText says what was read to determine the work.
 func howText(mode, via string) string {
 	where := map[string]string{
 		destination.ViaList: " by Resource List", destination.ViaDump: " by Resource Dump",

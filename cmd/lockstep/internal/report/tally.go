@@ -111,7 +111,7 @@ func newest[T comparable](kept, more []T) []T {
 	return kept
 }
 
-// A Once keeps what is tried again and again from being said each time.
+// A Once prevents that something that is retried is reported each time.
 type Once struct {
 	mu   sync.Mutex // guards said
 	Said map[string]time.Time

@@ -27,10 +27,10 @@ import (
 // names of sets and URIs.
 const setsFile = "sets.json"
 
-// adoptBatch is how many resources are taken over at once.
+// adoptBatch is how many resources are moved at once.
 const adoptBatch = 1000
 
-// adopt takes over what sets held under other URIs.
+// adopt moves to their new URIs what sets held under old ones.
 func (s *Site) adopt(ctx context.Context) error {
 	path := filepath.Join(s.opts.State, setsFile)
 	known := map[string]string{}
@@ -122,7 +122,8 @@ func takeOver(ctx context.Context, cat catalog.Catalog, from, to string, version
 	return n, err
 }
 
-// writeDurably replaces a small file: it is there whole, or as it was.
+// writeDurably replaces a small file atomically: after a crash it has the new
+// content or the old one.
 func writeDurably(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+strings.TrimPrefix(filepath.Base(path), ".")+"-*")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// keepBytes opens the place where the bytes of past representations are kept,
-// if a set needs it, or one did and what it left is to be removed.
+// keepBytes opens the store for the bytes of past representations, if a set
+// needs it, or one did and its bytes are to be removed.
 func (s *Site) keepBytes() error {
 	path := filepath.Join(s.opts.State, "bitstreams")
 	_, err := os.Stat(path)

@@ -81,8 +81,9 @@ func (s *Site) openOAI() error {
 	return nil
 }
 
-// keptContents are the ways in whose contents are at hand: XML among them is
-// offered as it is. Those of the others are wherever their URIs say.
+// keptContents are the kinds of origins whose contents we can read: XML among
+// them is offered as it is. The contents of other origins are wherever their
+// URIs say.
 var keptContents = []string{"dir", "s3", "oai-pmh"}
 
 // forHarvesters reports whether a request is for the repository: a resource of ours

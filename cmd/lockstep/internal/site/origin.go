@@ -174,7 +174,7 @@ func (w *wayIn) bitstreamClient(home string) (*fetch.Client, error) {
 	return w.site.client(home)
 }
 
-// stateFile returns the path of a file in which a way in keeps what it
+// stateFile returns the path of a file in which an origin keeps what it
 // remembers of its set.
 func (w *wayIn) stateFile(name string) string {
 	return filepath.Join(w.site.opts.State, "origin-"+w.name+"-"+name)

@@ -21,7 +21,7 @@ func (e UsageError) Error() string { return e.err.Error() }
 func (e UsageError) Unwrap() error { return e.err }
 func (e UsageError) Hint() string  { return e.hint }
 
-// Usage returns err as a UsageError whose hint says what to do instead.
+// Usage returns err as a UsageError with a hint that says what to do instead.
 func Usage(err error, hint string) error { return UsageError{err, hint} }
 
 // Usagef returns a UsageError without a hint.
@@ -29,7 +29,7 @@ func Usagef(format string, args ...any) error {
 	return Usage(fmt.Errorf(format, args...), "")
 }
 
-// A hintedError adds the way out to an error.
+// A hintedError adds a hint to an error.
 type hintedError struct {
 	error
 	hint string

@@ -63,7 +63,7 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// Logger returns the log of a command, which goes to stderr.
+// Logger returns the log of a command, which is written to stderr.
 func (o *Options) Logger(io IO) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(o.logLevel)) // check has seen it

@@ -99,7 +99,7 @@ type snippetTopic struct {
 	Link string // header value that names it and its hubs (WS-D-01)
 }
 
-// view makes out what is to be said.
+// view prepares the data for the template.
 func (o *Publication) view(sets []config.Set) (*snippetView, error) {
 	switch {
 	case o.Out == "":
