@@ -65,7 +65,6 @@ var exceptions = []exception{
 	{"cmd/lockstep/internal/site.Site", methods, 56},
 	{"destination.transfer", methods, 53},
 	{"destination.applier", methods, 55},
-	{"intake/harvest/atompmh.harvest", methods, 55},
 	{"blob.Dir", methods, 41},
 	{"discover.finder", methods, 38},
 	{"blob/s3.Bucket", methods, 36},

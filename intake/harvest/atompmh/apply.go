@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockstep/catalog"
@@ -34,18 +36,18 @@ func (c *feedChange) recordID() string {
 }
 
 // applyAll applies what was put in order: AP-HV-03, 7.
-func (h *harvest) applyAll(ctx context.Context) error {
+func (p *applier) applyAll(ctx context.Context) error {
 	var batch []feedChange
 	size, most := 0, feedBatch
-	if h.a.o.Content {
+	if p.a.o.Content {
 		most = feedBatchFetched
 	}
 	flush := func() error {
 		b := batch
 		batch, size = nil, 0
-		return h.applyBatch(ctx, b)
+		return p.applyBatch(ctx, b)
 	}
-	err := h.order.All(ctx, func(it *listed.Entry) error {
+	err := p.order.All(ctx, func(it *listed.Entry) error {
 		batch = append(batch, feedChange{id: string(it.URI[timeSize:]), updated: parseTime(it.URI), told: parseTold(it.Packed)})
 		if size += len(it.Packed); len(batch) < most && size < feedBatchBytes {
 			return nil
@@ -56,6 +58,20 @@ func (h *harvest) applyAll(ctx context.Context) error {
 		return err
 	}
 	return flush()
+}
+
+// An applier applies changes of records to the catalog and the ledger. Where entries
+// leave something open it asks for the representations.
+type applier struct {
+	list  *intake.Listing // its sorter holds entries by record and time; gone, records
+	a     *Harvester
+	order listed.Sorter // what is to be applied, by time
+
+	blank        bool // the ledger has nothing at all
+	unremembered bool // if this harvest is cut off the next one reads everything: changes need no claims
+
+	pending atomic.Bool // a representation was found missing
+	asked   sync.Map    // records of which something stayed open just now
 }
 
 // A feedStep is one step: a batch of changes as the catalog and the ledger are
@@ -72,7 +88,7 @@ type feedStep struct {
 // applyBatch makes changes true in the catalog, and records them. Each is claimed
 // before, so that whatever ends the process no resource is on nobody's account, and
 // no account tells of another catalog than there is: see recover.
-func (h *harvest) applyBatch(ctx context.Context, changes []feedChange) error {
+func (p *applier) applyBatch(ctx context.Context, changes []feedChange) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -80,45 +96,45 @@ func (h *harvest) applyBatch(ctx context.Context, changes []feedChange) error {
 	for i := range changes {
 		ids[i] = changes[i].id
 	}
-	rows, err := h.lookup(ctx, ids)
+	rows, err := p.lookup(ctx, ids)
 	if err != nil {
 		return err
 	}
-	if err := h.ask(ctx, changes, rows); err != nil {
+	if err := p.ask(ctx, changes, rows); err != nil {
 		return err
 	}
 	s := feedStep{named: make(map[string]bool)}
 	for i := range changes {
-		h.step(&s, &changes[i], &rows[i])
+		p.step(&s, &changes[i], &rows[i])
 	}
-	if err := h.release(ctx, &s, ids); err != nil {
+	if err := p.release(ctx, &s, ids); err != nil {
 		return err
 	}
 	if len(s.updates) > 0 {
-		if !h.unremembered {
-			if err := h.a.ledger.Record(ctx, h.list.Set, s.claims, nil); err != nil {
+		if !p.unremembered {
+			if err := p.a.ledger.Record(ctx, p.list.Set, s.claims, nil); err != nil {
 				return err
 			}
 			for i := range s.put {
 				s.put[i].New = false
 			}
 		}
-		a, err := h.list.Catalog.Apply(ctx, h.list.Set, s.updates)
+		a, err := p.list.Catalog.Apply(ctx, p.list.Set, s.updates)
 		if err != nil {
 			return err
 		}
-		h.list.Applied(a)
+		p.list.Applied(a)
 	}
 	// What is near in a database is written together.
 	slices.SortFunc(s.put, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
-	return h.a.ledger.Record(ctx, h.list.Set, s.put, s.drop)
+	return p.a.ledger.Record(ctx, p.list.Set, s.put, s.drop)
 }
 
 // recover finishes what a harvest had claimed that did not come to record it.
-func (h *harvest) recover(ctx context.Context) error {
+func (p *applier) recover(ctx context.Context) error {
 	for {
 		var batch []feedChange
-		for row, err := range h.a.ledger.Open(ctx, h.list.Set) {
+		for row, err := range p.a.ledger.Open(ctx, p.list.Set) {
 			if err != nil {
 				return err
 			}
@@ -135,14 +151,14 @@ func (h *harvest) recover(ctx context.Context) error {
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := h.applyBatch(ctx, batch); err != nil {
+		if err := p.applyBatch(ctx, batch); err != nil {
 			return err
 		}
 	}
 }
 
 // step adds what becomes of one record.
-func (h *harvest) step(s *feedStep, c *feedChange, row *ledger.Row) {
+func (p *applier) step(s *feedStep, c *feedChange, row *ledger.Row) {
 	if c.absent {
 		if row.ID != "" {
 			s.drop = append(s.drop, c.id)
@@ -157,12 +173,12 @@ func (h *harvest) step(s *feedStep, c *feedChange, row *ledger.Row) {
 		// What is held stays until it is known what became of the record.
 		next.Deleted, next.Resources, next.Next = row.Deleted, row.Resources, c.resources
 	case c.deleted:
-	case len(c.resources) == 0 && h.a.o.KeepVanished:
+	case len(c.resources) == 0 && p.a.o.KeepVanished:
 		next.Resources = row.Resources
 	default: // AP-CDL-07: without one that is wanted it is as good as deleted
 		next.Resources = c.resources
 		for i := range c.resources {
-			s.updates = append(s.updates, catalog.Update{Record: h.record(c, i)})
+			s.updates = append(s.updates, catalog.Update{Record: c.record(i)})
 		}
 	}
 	for _, r := range next.Resources {
@@ -200,7 +216,7 @@ func (s *feedStep) disown(before, after []ledger.Resource) {
 }
 
 // record is what the i-th resource of a record is to the catalog.
-func (h *harvest) record(c *feedChange, i int) catalog.Record {
+func (c *feedChange) record(i int) catalog.Record {
 	r := recordOf(c.recordID(), c.updated, c.resources, i)
 	r.Token = tokenOfFeed + c.id
 	if i < len(c.content) {
@@ -235,7 +251,7 @@ func recordOf(id string, updated time.Time, resources []ledger.Resource, i int) 
 
 // release deletes what is on no account any more. What is on that of a record
 // beyond this step is that record's from now on.
-func (h *harvest) release(ctx context.Context, s *feedStep, ids []string) error {
+func (p *applier) release(ctx context.Context, s *feedStep, ids []string) error {
 	slices.Sort(s.removed)
 	removed := slices.DeleteFunc(slices.Compact(s.removed), func(uri string) bool { return s.named[uri] })
 	if len(removed) == 0 {
@@ -245,14 +261,14 @@ func (h *harvest) release(ctx context.Context, s *feedStep, ids []string) error 
 	for _, id := range ids {
 		here[id] = true
 	}
-	owners, err := h.a.ledger.Owners(ctx, h.list.Set, removed, func(id string) bool { return here[id] })
+	owners, err := p.a.ledger.Owners(ctx, p.list.Set, removed, func(id string) bool { return here[id] })
 	if err != nil {
 		return err
 	}
 	for i, uri := range removed {
 		u := catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true}
 		if owners[i] != "" {
-			if u, err = h.handOver(ctx, uri, owners[i]); err != nil {
+			if u, err = p.handOver(ctx, uri, owners[i]); err != nil {
 				return err
 			}
 		}
@@ -262,12 +278,12 @@ func (h *harvest) release(ctx context.Context, s *feedStep, ids []string) error 
 }
 
 // handOver puts a resource on the account of another record that names it.
-func (h *harvest) handOver(ctx context.Context, uri, owner string) (catalog.Update, error) {
-	rows, err := h.a.ledger.Lookup(ctx, h.list.Set, []string{owner})
+func (p *applier) handOver(ctx context.Context, uri, owner string) (catalog.Update, error) {
+	rows, err := p.a.ledger.Lookup(ctx, p.list.Set, []string{owner})
 	if err != nil {
 		return catalog.Update{}, err
 	}
-	now, _, err := intake.Held(ctx, h.list.Catalog, h.list.Set, uri)
+	now, _, err := intake.Held(ctx, p.list.Catalog, p.list.Set, uri)
 	if err != nil {
 		return catalog.Update{}, err
 	}

@@ -35,39 +35,39 @@ func (c *contentOfFeed) complete(r *catalog.Record) {
 
 // ask finds out by asking for representations what entries leave open, as much at
 // a time as the client does.
-func (h *harvest) ask(ctx context.Context, changes []feedChange, rows []ledger.Row) error {
+func (p *applier) ask(ctx context.Context, changes []feedChange, rows []ledger.Row) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(h.a.client.Jobs())
+	g.SetLimit(p.a.client.Jobs())
 	for i := range changes {
 		c, row := &changes[i], &rows[i]
-		if !c.absent && (c.tied || h.a.o.Content && !c.deleted && len(c.resources) > 0) {
-			g.Go(func() error { return h.askOne(ctx, c, row) })
+		if !c.absent && (c.tied || p.a.o.Content && !c.deleted && len(c.resources) > 0) {
+			g.Go(func() error { return p.askOne(ctx, c, row) })
 		}
 	}
 	return g.Wait()
 }
 
-func (h *harvest) askOne(ctx context.Context, c *feedChange, row *ledger.Row) error {
+func (p *applier) askOne(ctx context.Context, c *feedChange, row *ledger.Row) error {
 	if c.tied {
-		if err := h.untie(ctx, c, row); err != nil || c.deleted || c.open != ledger.OpenNothing {
+		if err := p.untie(ctx, c, row); err != nil || c.deleted || c.open != ledger.OpenNothing {
 			return err
 		}
 	}
-	if !h.a.o.Content {
+	if !p.a.o.Content {
 		return nil
 	}
 	c.content = make([]contentOfFeed, len(c.resources))
 	for i, r := range c.resources {
-		got, err := h.fetchOne(ctx, r.URI, true)
+		got, err := p.fetchOne(ctx, r.URI, true)
 		if err != nil {
 			return err
 		}
 		c.content[i] = got
 		switch {
 		case got.missing != nil:
-			h.open(c, ledger.OpenPending, r.URI, got.missing) // AP-CDL-05
+			p.open(c, ledger.OpenPending, r.URI, got.missing) // AP-CDL-05
 		case got.other != nil:
-			h.open(c, ledger.OpenRetry, r.URI, got.other) // AP-CDL-06
+			p.open(c, ledger.OpenRetry, r.URI, got.other) // AP-CDL-06
 		}
 		if c.open != ledger.OpenNothing {
 			return nil
@@ -77,18 +77,18 @@ func (h *harvest) askOne(ctx context.Context, c *feedChange, row *ledger.Row) er
 }
 
 // open notes what could not be found out.
-func (h *harvest) open(c *feedChange, open ledger.Open, uri string, err error) {
+func (p *applier) open(c *feedChange, open ledger.Open, uri string, err error) {
 	c.open = open
-	h.asked.Store(c.id, true)
+	p.asked.Store(c.id, true)
 	if open == ledger.OpenPending {
-		h.pending.Store(true)
+		p.pending.Store(true)
 	}
-	h.list.Unreadable(fetch.Printable(uri), ofRecord(c.recordID(), err))
+	p.list.Unreadable(fetch.Printable(uri), ofRecord(c.recordID(), err))
 }
 
 // untie finds out whether a record is there of which two entries of one instant
 // say the opposite (AP-CLS-06).
-func (h *harvest) untie(ctx context.Context, c *feedChange, row *ledger.Row) error {
+func (p *applier) untie(ctx context.Context, c *feedChange, row *ledger.Row) error {
 	ask := c.resources
 	if len(ask) == 0 {
 		ask = row.Resources
@@ -100,7 +100,7 @@ func (h *harvest) untie(ctx context.Context, c *feedChange, row *ledger.Row) err
 		c.deleted = true // there is nothing to ask for
 		return nil
 	}
-	got, err := h.fetchOne(ctx, ask[0].URI, false)
+	got, err := p.fetchOne(ctx, ask[0].URI, false)
 	switch {
 	case err != nil:
 		return err
@@ -108,7 +108,7 @@ func (h *harvest) untie(ctx context.Context, c *feedChange, row *ledger.Row) err
 		c.deleted, c.resources = true, nil
 	case got.other != nil:
 		c.deleted, c.resources = false, ask
-		h.open(c, ledger.OpenTied, ask[0].URI, got.other)
+		p.open(c, ledger.OpenTied, ask[0].URI, got.other)
 	default:
 		c.deleted, c.resources = false, ask
 	}
@@ -117,19 +117,19 @@ func (h *harvest) untie(ctx context.Context, c *feedChange, row *ledger.Row) err
 
 // fetchOne asks for a representation, and hashes it if that is wanted. The error
 // is that of ctx.
-func (h *harvest) fetchOne(ctx context.Context, uri string, hash bool) (contentOfFeed, error) {
+func (p *applier) fetchOne(ctx context.Context, uri string, hash bool) (contentOfFeed, error) {
 	var c contentOfFeed
-	err := h.a.client.Fetch(ctx, &fetch.Request{URI: uri}, func(resp *fetch.Response) error {
+	err := p.a.client.Fetch(ctx, &fetch.Request{URI: uri}, func(resp *fetch.Response) error {
 		if !hash {
 			return nil
 		}
-		sum := resourcesync.NewHasher(h.a.o.Algorithms...)
+		sum := resourcesync.NewHasher(p.a.o.Algorithms...)
 		n, err := io.Copy(sum, resp.Body)
-		h.list.Bytes.Add(n)
+		p.list.Bytes.Add(n)
 		if err != nil {
 			return err
 		}
-		h.list.Tally.Hashed.Add(1)
+		p.list.Tally.Hashed.Add(1)
 		c = contentOfFeed{hashes: sum.Sum(), length: n}
 		if typ := strings.TrimSpace(resp.Header.Get("Content-Type")); entry.Listable(resourcesync.Metadata{Type: typ}) {
 			c.typ = typ
@@ -156,14 +156,14 @@ const maxRetries = 1000
 
 // retry works off what could not be found out before: AP-HV-03, 1. What is
 // pending waits for the feed, or for a full harvest.
-func (h *harvest) retry(ctx context.Context) error {
+func (p *applier) retry(ctx context.Context) error {
 	var batch []feedChange
 	owed := 0
-	for row, err := range h.a.ledger.Open(ctx, h.list.Set) {
+	for row, err := range p.a.ledger.Open(ctx, p.list.Set) {
 		if err != nil {
 			return err
 		}
-		if _, now := h.asked.Load(row.ID); now || row.Open == ledger.OpenPending {
+		if _, now := p.asked.Load(row.ID); now || row.Open == ledger.OpenPending {
 			continue
 		}
 		at := len(batch)
@@ -176,5 +176,5 @@ func (h *harvest) retry(ctx context.Context) error {
 			id: row.ID, updated: row.Updated, told: told{deleted: len(row.Next) == 0, tied: row.Open == ledger.OpenTied, resources: row.Next},
 		}
 	}
-	return h.applyBatch(ctx, batch)
+	return p.applyBatch(ctx, batch)
 }

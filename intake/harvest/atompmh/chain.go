@@ -113,7 +113,7 @@ func (h *harvest) hop(ctx context.Context, uri string, visited *feedVisit) (*fee
 	if h.length >= h.a.o.MaxDocuments {
 		return nil, chainError(fmt.Sprintf("the chain has more than %d documents", h.a.o.MaxDocuments))
 	}
-	if err := h.mayRead(uri); err != nil {
+	if err := mayRead(uri, h.home, h.a.o.AllowHosts); err != nil {
 		return nil, chainError(err.Error())
 	}
 	h.depth = h.length
@@ -168,8 +168,9 @@ func (h *harvest) lose(ctx context.Context, uri string, err error) error {
 // and their addresses are remembered.
 const maxFeedURI = 8 << 10
 
-// mayRead says why a document of the feed must not be at uri (RS-SEC-01).
-func (h *harvest) mayRead(uri string) error {
+// mayRead says why a document of the feed must not be at uri (RS-SEC-01): it has to be
+// at one of its homes or at an allowed host.
+func mayRead(uri string, homes []*url.URL, allowHosts []string) error {
 	if len(uri) > maxFeedURI {
 		return fmt.Errorf("its address has more than %d bytes", maxFeedURI)
 	}
@@ -177,18 +178,18 @@ func (h *harvest) mayRead(uri string) error {
 	if err != nil || u.Host == "" {
 		return errors.New("it is no absolute http or https URI")
 	}
-	for _, home := range h.home {
+	for _, home := range homes {
 		if strings.EqualFold(home.Scheme, "https") && !strings.EqualFold(u.Scheme, "https") {
 			continue
 		}
 		if fetch.WithinHost(u, home) {
 			return nil
 		}
-		for _, allowed := range h.a.o.AllowHosts {
+		for _, allowed := range allowHosts {
 			if fetch.Allows(allowed, u) {
 				return nil
 			}
 		}
 	}
-	return fmt.Errorf("it is not at the host of the feed, %s", fetch.Printable(fetch.HostPort(h.home[0])))
+	return fmt.Errorf("it is not at the host of the feed, %s", fetch.Printable(fetch.HostPort(homes[0])))
 }

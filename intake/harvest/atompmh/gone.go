@@ -14,19 +14,19 @@ import (
 )
 
 // adopt gives the ledger back what it does not know of the catalog any more.
-func (h *harvest) adopt(ctx context.Context) error {
+func (p *applier) adopt(ctx context.Context) error {
 	var batch []ledger.Row
 	flush := func() error {
 		b := batch
 		batch = nil
-		return h.adoptAll(ctx, b)
+		return p.adoptAll(ctx, b)
 	}
-	err := h.unowned(ctx, func(r *intake.Row) error {
+	err := p.unowned(ctx, func(r *intake.Row) error {
 		id, ours := strings.CutPrefix(r.Token, tokenOfFeed)
 		if !ours || id == "" {
 			return nil
 		}
-		rec, ok, err := intake.Held(ctx, h.list.Catalog, h.list.Set, r.URI)
+		rec, ok, err := intake.Held(ctx, p.list.Catalog, p.list.Set, r.URI)
 		if err != nil || !ok {
 			return err
 		}
@@ -43,7 +43,7 @@ func (h *harvest) adopt(ctx context.Context) error {
 }
 
 // adoptAll puts resources on the accounts of their records.
-func (h *harvest) adoptAll(ctx context.Context, rows []ledger.Row) error {
+func (p *applier) adoptAll(ctx context.Context, rows []ledger.Row) error {
 	slices.SortStableFunc(rows, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
 	put := rows[:0]
 	for _, r := range rows {
@@ -57,7 +57,7 @@ func (h *harvest) adoptAll(ctx context.Context, rows []ledger.Row) error {
 	for i := range put {
 		ids[i] = put[i].ID
 	}
-	accounts, err := h.a.ledger.Lookup(ctx, h.list.Set, ids)
+	accounts, err := p.a.ledger.Lookup(ctx, p.list.Set, ids)
 	if err != nil {
 		return err
 	}
@@ -68,15 +68,15 @@ func (h *harvest) adoptAll(ctx context.Context, rows []ledger.Row) error {
 		account.Deleted, account.Resources = false, union(account.Resources, put[i].Resources)
 		put[i] = account
 	}
-	return h.a.ledger.Record(ctx, h.list.Set, put, nil)
+	return p.a.ledger.Record(ctx, p.list.Set, put, nil)
 }
 
 // unowned calls f for the resources of the catalog that are on no record's
 // account.
-func (h *harvest) unowned(ctx context.Context, f func(*intake.Row) error) error {
-	rows := intake.ReadRows(ctx, h.list.Catalog, h.list.Set, []catalog.Range{{}})
+func (p *applier) unowned(ctx context.Context, f func(*intake.Row) error) error {
+	rows := intake.ReadRows(ctx, p.list.Catalog, p.list.Set, []catalog.Range{{}})
 	defer rows.Stop()
-	next, stop := iter.Pull2(h.a.ledger.URIs(ctx, h.list.Set))
+	next, stop := iter.Pull2(p.a.ledger.URIs(ctx, p.list.Set))
 	defer stop()
 	uri, err, more := next()
 	for ; err == nil && rows.More(); rows.Next() {

@@ -68,7 +68,7 @@ func (h *harvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.Feed,
 		q.IfNoneMatch, q.IfModifiedSince = known.ETag, known.Modified
 	}
 	if !sub {
-		q.Redirect = func(_, to *url.URL) error { return h.mayRead(to.String()) }
+		q.Redirect = func(_, to *url.URL) error { return mayRead(to.String(), h.home, h.a.o.AllowHosts) }
 	}
 	for try := 1; ; try++ {
 		d, feed, err := h.readOnce(ctx, &q, known)
@@ -114,7 +114,7 @@ func (h *harvest) readOnce(ctx context.Context, q *fetch.Request, known *feedDoc
 	sum := sha256.New()
 	rd := atompmh.NewReader(io.TeeReader(resp.Body, sum), atompmh.ReaderOptions{
 		Base: resp.URI, MaxBytes: q.MaxBytes,
-		OnWarning: func(w atompmh.Warning) { h.warned(q.URI, &w) },
+		OnWarning: func(w atompmh.Warning) { warned(h.list, q.URI, &w) },
 	})
 	d := &feedDoc{final: resp.URI}
 	err = h.collect(rd, d, part)
@@ -148,8 +148,8 @@ func documentError(uri string, err error) error {
 }
 
 // warned tells of a liberty that was taken with a document.
-func (h *harvest) warned(uri string, w *atompmh.Warning) {
-	h.list.Skipped(fetch.Printable(uri), &intake.LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})
+func warned(list *intake.Listing, uri string, w *atompmh.Warning) {
+	list.Skipped(fetch.Printable(uri), &intake.LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})
 }
 
 // answered keeps what an answer to the request for the subscription document
@@ -257,7 +257,7 @@ func (h *harvest) add(e *atompmh.Entry, part uint32) error {
 		said.id = e.ID
 	}
 	if !said.deleted {
-		said.resources = h.resources(e)
+		said.resources = h.a.resources(h.list, e)
 	}
 	h.said = said.append(h.said[:0])
 	return h.list.Sorter.Add(key, part, false, h.said)
@@ -265,19 +265,19 @@ func (h *harvest) add(e *atompmh.Entry, part uint32) error {
 
 // resources returns the representations of a record that can be used, each URI
 // once.
-func (h *harvest) resources(e *atompmh.Entry) []ledger.Resource {
+func (a *Harvester) resources(list *intake.Listing, e *atompmh.Entry) []ledger.Resource {
 	var rs []ledger.Resource
 	for _, l := range e.Alternates() {
 		typ := strings.TrimSpace(l.Type)
 		if typ != "" && !entry.Listable(resourcesync.Metadata{Type: typ}) {
-			h.list.Skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %q is no media type", fetch.Printable(e.ID), fetch.Printable(typ)))
+			list.Skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %q is no media type", fetch.Printable(e.ID), fetch.Printable(typ)))
 			typ = ""
 		}
-		if !h.a.wants(typ) {
+		if !a.wants(typ) {
 			continue
 		}
 		if err := usable(l.Href); err != nil {
-			h.list.Skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %w", fetch.Printable(e.ID), err))
+			list.Skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %w", fetch.Printable(e.ID), err))
 			continue
 		}
 		uri, _, _ := strings.Cut(l.Href, "#") // nobody can be asked for a part

@@ -9,7 +9,9 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/intake"
 	"lockstep/intake/harvest/ledger"
+	"lockstep/intake/internal/future"
 	"lockstep/intake/internal/listed"
 )
 
@@ -88,7 +90,7 @@ func (h *harvest) settle(ctx context.Context) error {
 	// AP-CDL-01: what is known and not met is gone.
 	below := func(id string) error {
 		for ; more && err == nil && row.ID < id; row, err, more = next() {
-			if err := h.absent(&row); err != nil {
+			if err := putAside(h.list, &row); err != nil {
 				return err
 			}
 		}
@@ -97,7 +99,7 @@ func (h *harvest) settle(ctx context.Context) error {
 		}
 		return err
 	}
-	gerr := h.groups(ctx, func(n *newest) error {
+	gerr := groups(ctx, h.list, h.parts, &h.future, func(n *newest) error {
 		if err := below(n.id); err != nil {
 			return err
 		}
@@ -108,7 +110,7 @@ func (h *harvest) settle(ctx context.Context) error {
 		return flush()
 	})
 	for ; gerr == nil && err == nil && more; row, err, more = next() {
-		gerr = h.absent(&row)
+		gerr = putAside(h.list, &row)
 	}
 	if gerr == nil {
 		gerr = err
@@ -119,15 +121,15 @@ func (h *harvest) settle(ctx context.Context) error {
 	return flush()
 }
 
-// absent puts a record aside that is gone without an entry.
-func (h *harvest) absent(r *ledger.Row) error {
+// putAside puts a record aside that is gone without an entry.
+func putAside(list *intake.Listing, r *ledger.Row) error {
 	if r.Deleted {
 		return nil
 	}
-	if err := h.list.Gone.Add(r.ID); err != nil {
+	if err := list.Gone.Add(r.ID); err != nil {
 		return err
 	}
-	h.list.Gone.Count += int64(len(r.Resources)) - 1
+	list.Gone.Count += int64(len(r.Resources)) - 1
 	return nil
 }
 
@@ -142,7 +144,7 @@ type newest struct {
 // (AP-CLS-03): the latest by updated, then by that of the feed it was in, then
 // the one met last. AP-CLS-06: one that says the opposite at the same time makes
 // it tied. Where one of two times lies in our future, the place in the feed decides.
-func (h *harvest) groups(ctx context.Context, f func(*newest) error) error {
+func groups(ctx context.Context, list *intake.Listing, parts []feedPart, future *future.Times, f func(*newest) error) error {
 	var best newest
 	var in time.Time // updated of the feed it was in
 	var at feedPlace
@@ -152,16 +154,16 @@ func (h *harvest) groups(ctx context.Context, f func(*newest) error) error {
 			return nil
 		}
 		t := parseTold(best.said)
-		h.list.Files.Add(int64(len(t.resources)))
+		list.Files.Add(int64(len(t.resources)))
 		has = false
 		b := best
 		b.said = bytes.Clone(best.said)
 		return f(&b)
 	}
-	err := h.list.Sorter.All(ctx, func(it *listed.Entry) error {
+	err := list.Sorter.All(ctx, func(it *listed.Entry) error {
 		i := bytes.IndexByte(it.URI, 0)
 		updated := parseTime(it.URI[i+1:])
-		part := &h.parts[it.Part]
+		part := &parts[it.Part]
 		if has && string(it.URI[:i]) != best.id {
 			if err := flush(); err != nil {
 				return err
@@ -173,7 +175,7 @@ func (h *harvest) groups(ctx context.Context, f func(*newest) error) error {
 		}
 		said := it.Packed
 		place := placeOf(it, part)
-		if has && !updated.Equal(best.updated) && (h.future.Has(updated) || h.future.Has(best.updated)) && place.isOlder(&at) {
+		if has && !updated.Equal(best.updated) && (future.Has(updated) || future.Has(best.updated)) && place.isOlder(&at) {
 			return nil
 		}
 		if has && updated.Equal(best.updated) {
@@ -254,16 +256,16 @@ func (h *harvest) decideAll(ctx context.Context, batch []newest) error {
 
 // lookup returns what the ledger has of records, of which each is asked for once
 // before it is recorded.
-func (h *harvest) lookup(ctx context.Context, ids []string) ([]ledger.Row, error) {
-	if h.blank {
+func (p *applier) lookup(ctx context.Context, ids []string) ([]ledger.Row, error) {
+	if p.blank {
 		return make([]ledger.Row, len(ids)), nil
 	}
-	return h.a.ledger.Lookup(ctx, h.list.Set, ids)
+	return p.a.ledger.Lookup(ctx, p.list.Set, ids)
 }
 
 // isBlank reports whether the ledger has nothing at all.
-func (h *harvest) isBlank(ctx context.Context) (bool, error) {
-	for _, err := range h.a.ledger.Rows(ctx, h.list.Set) {
+func (p *applier) isBlank(ctx context.Context) (bool, error) {
+	for _, err := range p.a.ledger.Rows(ctx, p.list.Set) {
 		return false, err
 	}
 	return true, nil
@@ -294,13 +296,13 @@ func (h *harvest) counts(n *newest, row *ledger.Row) bool {
 		}
 		return true
 	}
-	return !deleted && (h.anew || row.Open != ledger.OpenNothing && h.whole() || h.whole() && h.differs(n, row))
+	return !deleted && (h.anew || row.Open != ledger.OpenNothing && h.whole() || h.whole() && h.a.differs(n, row))
 }
 
 // differs reports whether an entry that was applied has other representations now.
-func (h *harvest) differs(n *newest, row *ledger.Row) bool {
+func (a *Harvester) differs(n *newest, row *ledger.Row) bool {
 	rs := parseTold(n.said).resources
-	if len(rs) == 0 && h.a.o.KeepVanished {
+	if len(rs) == 0 && a.o.KeepVanished {
 		return false
 	}
 	if len(rs) != len(row.Resources) {

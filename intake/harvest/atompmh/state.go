@@ -149,6 +149,10 @@ const (
 func (h *harvest) remember(at intake.Point) error {
 	now := time.Now().UTC().Truncate(time.Second)
 	m := h.now
+	before := h.old.Docs
+	if h.full {
+		before = nil
+	}
 	m.Rules, m.Address, m.Point = h.a.rules(), h.list.Name, at
 	m.Disorder = h.disorder
 	m.Ahead, m.Reported.Time = !h.future.Latest.IsZero(), h.future.Reported
@@ -179,7 +183,7 @@ func (h *harvest) remember(at intake.Point) error {
 	}
 	if h.disorder && h.full && h.missing == nil && !h.unsettled {
 		// All of it was applied, as well as that can be done.
-		m.Full, m.Docs = now, h.docsToKeep()
+		m.Full, m.Docs = now, docsToKeep(h.walked, h.docs, before)
 	}
 	if h.held() {
 		return h.a.keep(m)
@@ -189,7 +193,7 @@ func (h *harvest) remember(at intake.Point) error {
 	if h.full || h.complete {
 		m.Full, m.Whole = now, true
 	}
-	m.Docs = h.docsToKeep()
+	m.Docs = docsToKeep(h.walked, h.docs, before)
 	return h.a.keep(m)
 }
 
@@ -227,20 +231,18 @@ func (h *harvest) watermark() feedTime {
 	return w // a full harvest may find that the producer went back
 }
 
-// docsToKeep returns the documents nearest to the subscription document.
-func (h *harvest) docsToKeep() map[string]feedDoc {
+// docsToKeep returns the documents nearest to the subscription document: of those
+// walked, what was read, then some of those remembered before.
+func docsToKeep(walked []string, read map[string]*feedDoc, before map[string]feedDoc) map[string]feedDoc {
 	docs := make(map[string]feedDoc)
-	for _, uri := range h.walked {
-		if d := h.docs[uri]; d != nil && len(docs) < maxFeedDocs {
+	for _, uri := range walked {
+		if d := read[uri]; d != nil && len(docs) < maxFeedDocs {
 			docs[uri] = *d
 		}
 	}
-	if h.full {
-		return docs
-	}
-	for _, uri := range slices.Sorted(maps.Keys(h.old.Docs)) {
+	for _, uri := range slices.Sorted(maps.Keys(before)) {
 		if _, ok := docs[uri]; !ok && len(docs) < maxFeedDocs {
-			docs[uri] = h.old.Docs[uri]
+			docs[uri] = before[uri]
 		}
 	}
 	return docs

@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"lockstep/atompmh"
@@ -36,19 +34,15 @@ const (
 // harvested. A harvest killed at any point is repeated: it finishes what was
 // claimed, and finds done what was done.
 type harvest struct {
-	list     *intake.Listing // its sorter holds entries by record and time; gone, records
-	a        *Harvester
+	applier
 	old, now feedMemory
-	order    listed.Sorter // what is to be applied, by time
-	strays   listed.URIs   // resources of the catalog that are on nobody's account
+	strays   listed.URIs // resources of the catalog that are on nobody's account
 
-	full         bool      // the whole chain is read
-	anew         bool      // nothing is known of how the catalog stands
-	blank        bool      // the ledger had nothing at all
-	unremembered bool      // and if this harvest is cut off, neither will the next know
-	elsewhere    bool      // the feed is looked for at another address than before
-	replaced     bool      // the feed took the place of another
-	mark         time.Time // entries before were applied
+	full      bool      // the whole chain is read
+	anew      bool      // nothing is known of how the catalog stands
+	elsewhere bool      // the feed is looked for at another address than before
+	replaced  bool      // the feed took the place of another
+	mark      time.Time // entries before were applied
 
 	sub    string     // URI of the subscription document
 	named  string     // the document that named it, if it has not been read yet
@@ -72,8 +66,6 @@ type harvest struct {
 	unsettled bool        // the feed did not come to rest
 	missing   *missingDoc // where the walk had to end
 	older     int64       // records of which the feed went back to an older entry
-	pending   atomic.Bool // a representation was found missing
-	asked     sync.Map    // records of which something stayed open just now
 
 	key, said []byte // scratch
 	count     uint32 // entries put aside
@@ -88,7 +80,7 @@ type missingDoc struct {
 
 func (a *Harvester) newHarvest(full bool) (*harvest, error) {
 	m := a.recalled()
-	h := &harvest{list: a.in.NewListing(), a: a, docs: make(map[string]*feedDoc), seed: maphash.MakeSeed()}
+	h := &harvest{applier: applier{list: a.in.NewListing(), a: a}, docs: make(map[string]*feedDoc), seed: maphash.MakeSeed()}
 	h.order.Dir, h.strays.Dir = a.in.TempDir, a.in.TempDir
 	address, _, _ := strings.Cut(a.in.Name, "#")
 	u, err := url.Parse(address)
@@ -290,7 +282,7 @@ func (h *harvest) subscription(ctx context.Context) (*feedDoc, error) {
 			}
 		}
 		current, _, _ := strings.Cut(feed.Current, "#")
-		if current == "" || current == h.sub || current == d.final || h.hops >= maxCurrent || h.mayRead(current) != nil {
+		if current == "" || current == h.sub || current == d.final || h.hops >= maxCurrent || mayRead(current, h.home, h.a.o.AllowHosts) != nil {
 			h.named = ""
 			return d, nil
 		}
