@@ -88,7 +88,7 @@ func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, e
 	return db, nil
 }
 
-// maxCloseWait is how many milliseconds Close waits for reads to end.
+// maxCloseWait is how many milliseconds Close waits for connections to be returned.
 const maxCloseWait = 1000
 
 // Close closes the database.
@@ -98,11 +98,11 @@ func (db *DB) Close() error {
 		return db.write.Close()
 	}
 	// The writer is closed last: SQLite cleans up when the last connection closes,
-	// and readers may not write. A read whose context has ended returns its
-	// connection shortly after.
+	// and readers may not write. A read or a transaction whose context has ended
+	// returns its connection shortly after.
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for i := 0; i < maxCloseWait && db.read.Stats().InUse > 0; i++ {
+	for i := 0; i < maxCloseWait && db.read.Stats().InUse+db.write.Stats().InUse > 0; i++ {
 		<-tick.C
 	}
 	return errors.Join(db.read.Close(), db.write.Close())
