@@ -386,10 +386,3 @@ func reported(err error) error {
 	}
 	return fmt.Errorf("status %d: %w", status.Status, err)
 }
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
