@@ -1,4 +1,4 @@
-// Package ledgertest is the suite that every [intake.Ledger] passes.
+// Package ledgertest is the suite that every [ledger.Ledger] passes.
 package ledgertest
 
 import (

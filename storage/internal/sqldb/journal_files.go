@@ -20,7 +20,7 @@ const filesPage = 8192
 // that it can join the rows of a page to one value.
 type TextAggregator interface{ AggregatesText() }
 
-// Files implements [destination.FileLister].
+// Files implements [journal.FileLister].
 func (j *Journal) Files(ctx context.Context) iter.Seq2[journal.FilePage, error] {
 	read := j.filePage
 	if _, ok := j.db.dialect.(TextAggregator); ok {
