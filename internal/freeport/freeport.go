@@ -5,8 +5,8 @@ package freeport
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
+	"os"
 	"sync/atomic"
 )
 
@@ -15,16 +15,17 @@ import (
 // moment it is found free and the start of the server.
 const first, count = 10_000, 22_000
 
-var next atomic.Int64
-
-func init() { next.Store(rand.Int64N(count)) } // tests of other packages run at the same time
+// calls counts the calls in this process.
+var calls atomic.Int64
 
 // Address returns an address of this machine on which nothing listens, each time
 // another. It may be called from several goroutines.
 func Address(ctx context.Context) (string, error) {
 	var err error
 	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", first+next.Add(1)%count)
+		// Tests of other packages run at the same time, in processes of their own.
+		port := first + (int64(os.Getpid())*211+calls.Add(1))%count
+		address := fmt.Sprintf("127.0.0.1:%d", port)
 		var l net.Listener
 		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err == nil {
 			return address, l.Close()
