@@ -86,6 +86,17 @@ func (r *Rows) Row() *Row { return &r.page[0] }
 
 func (r *Rows) Next() { r.page = r.page[1:] }
 
+// Rest calls f with the URI of each remaining row.
+func (r *Rows) Rest(f func(uri string) error) error {
+	for r.More() {
+		if err := f(r.Row().URI); err != nil {
+			return err
+		}
+		r.Next()
+	}
+	return r.Err
+}
+
 // Stop ends the reading and waits for its end.
 func (r *Rows) Stop() {
 	r.cancel()

@@ -3,7 +3,10 @@ package intake
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
+
+	"lockstep/resourcesync"
 )
 
 // The rhythm of a Watch.
@@ -19,6 +22,15 @@ const (
 // again. Only that finds what changed without a trace (AP-HV-12), but it asks a
 // server for all that it has.
 const DefaultFullInterval = 30 * 24 * time.Hour
+
+// Algorithms returns a copy of the hash algorithms given to an origin, or MD5 and
+// SHA-256, the default, if there are none.
+func Algorithms(given []resourcesync.Algorithm) []resourcesync.Algorithm {
+	if len(given) == 0 {
+		return []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256}
+	}
+	return slices.Clone(given)
+}
 
 // Forever waits for the end of ctx.
 func Forever(ctx context.Context) error {

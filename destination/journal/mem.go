@@ -57,14 +57,8 @@ func (j *Mem) Lookup(ctx context.Context, uris []string) ([]Held, error) {
 func (j *Mem) Held(ctx context.Context, from, to string) iter.Seq2[Held, error] {
 	return func(yield func(Held, error) bool) {
 		j.mu.Lock()
-		var uris []string
-		for uri := range j.held {
-			if uri >= from && (uri < to || to == "") {
-				uris = append(uris, uri)
-			}
-		}
+		uris := urisBetween(j.held, from, to)
 		j.mu.Unlock()
-		slices.Sort(uris)
 		for _, uri := range uris {
 			if err := ctx.Err(); err != nil {
 				yield(Held{}, err)
@@ -174,14 +168,8 @@ func (j *Mem) ahead(b *Batch) {
 func (j *Mem) Past(ctx context.Context, from, to string, after int64) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {
 		j.mu.Lock()
-		var uris []string
-		for uri := range j.past {
-			if uri >= from && (uri < to || to == "") {
-				uris = append(uris, uri)
-			}
-		}
+		uris := urisBetween(j.past, from, to)
 		j.mu.Unlock()
-		slices.Sort(uris)
 		for _, uri := range uris {
 			if err := ctx.Err(); err != nil {
 				yield(Past{}, err)
@@ -197,6 +185,18 @@ func (j *Mem) Past(ctx context.Context, from, to string, after int64) iter.Seq2[
 			}
 		}
 	}
+}
+
+// urisBetween returns the URIs u in m with from <= u < to, sorted. An empty to
+// means no upper bound.
+func urisBetween[V any](m map[string]V, from, to string) (uris []string) {
+	for uri := range m {
+		if uri >= from && (uri < to || to == "") {
+			uris = append(uris, uri)
+		}
+	}
+	slices.Sort(uris)
+	return uris
 }
 
 // Instant implements [Journal].

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"iter"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -170,10 +169,7 @@ func New(objects Objects, cat catalog.Catalog, set string, o Options) (*Bucket, 
 	if b.filter, err = pathname.NewFilter(o.Include, o.Exclude); err != nil {
 		return nil, err
 	}
-	if len(o.Algorithms) == 0 {
-		o.Algorithms = []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256}
-	}
-	o.Algorithms = slices.Clone(o.Algorithms)
+	o.Algorithms = intake.Algorithms(o.Algorithms)
 	if o.ScanInterval == 0 {
 		o.ScanInterval = DefaultInterval
 	}

@@ -92,13 +92,7 @@ func (s *scan) merge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for rows.More() {
-		if err := s.gone.Add(rows.Row().URI); err != nil {
-			return err
-		}
-		rows.Next()
-	}
-	return rows.Err
+	return rows.Rest(s.gone.Add)
 }
 
 // meet compares an object with the row that stands at its place.

@@ -98,13 +98,10 @@ func New(root string, cat catalog.Catalog, set string, o Options) (*Dir, error) 
 	if d.filter.Sidecar, err = parseSuffix(o.Sidecar); err != nil {
 		return nil, err
 	}
-	if len(o.Algorithms) == 0 {
-		o.Algorithms = []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256}
-	}
 	if o.ScanInterval == 0 {
 		o.ScanInterval = DefaultScanInterval
 	}
-	o.Algorithms = slices.Clone(o.Algorithms)
+	o.Algorithms = intake.Algorithms(o.Algorithms)
 	d.o = o
 	d.events.OnEvent = o.OnEvent
 	d.prefix = tokenPrefix(o.Algorithms)

@@ -73,13 +73,7 @@ func (s *scan) merge(ctx context.Context, start *node, ranges ...catalog.Range) 
 	if err != nil {
 		return err
 	}
-	for rows.More() {
-		if err := s.gone.Add(rows.Row().URI); err != nil {
-			return err
-		}
-		rows.Next()
-	}
-	return rows.Err
+	return rows.Rest(s.gone.Add)
 }
 
 // meet compares an item of the walk with the row that stands at its place.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -93,10 +92,7 @@ func New(address string, c *fetch.Client, cat catalog.Catalog, set string, o Opt
 	if c == nil {
 		return nil, fmt.Errorf("sitemap %s: %w", fetch.Printable(address), fault.ErrNoClient)
 	}
-	if len(o.Algorithms) == 0 {
-		o.Algorithms = []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256}
-	}
-	o.Algorithms = slices.Clone(o.Algorithms)
+	o.Algorithms = intake.Algorithms(o.Algorithms)
 	if o.ScanInterval == 0 {
 		o.ScanInterval = DefaultInterval
 	}

@@ -16,8 +16,8 @@ const (
 	MaxFileWaits = 300
 )
 
-// IsTooManyFiles reports whether err says that no further file can be opened.
-func IsTooManyFiles(err error) bool {
+// isTooManyFiles reports whether err says that no further file can be opened.
+func isTooManyFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
@@ -25,7 +25,7 @@ func IsTooManyFiles(err error) bool {
 // no further file could be opened, and how many are committed all the same.
 func CommittedBefore(err error, contents int) (done int, again bool) {
 	ce, ok := errors.AsType[*blob.CommitError](err)
-	if !ok || !IsTooManyFiles(err) || ce.Done >= contents {
+	if !ok || !isTooManyFiles(err) || ce.Done >= contents {
 		return 0, false
 	}
 	return ce.Done, true
@@ -47,7 +47,7 @@ func Pause(ctx context.Context, d time.Duration) bool {
 // opened it waits: others are about to be closed.
 func Create(ctx context.Context, store blob.Store, path string) (w blob.Writer, err error) {
 	for range MaxFileWaits {
-		if w, err = store.Create(ctx, path); err == nil || !IsTooManyFiles(err) || !Pause(ctx, FileWait) {
+		if w, err = store.Create(ctx, path); err == nil || !isTooManyFiles(err) || !Pause(ctx, FileWait) {
 			break
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -156,10 +155,7 @@ func New(address string, c *fetch.Client, cat catalog.Catalog, set string, ledge
 	if c == nil {
 		return nil, fmt.Errorf("atom-pmh %s: %w", fetch.Printable(address), fault.ErrNoClient)
 	}
-	if len(o.Algorithms) == 0 {
-		o.Algorithms = []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256}
-	}
-	o.Algorithms = slices.Clone(o.Algorithms)
+	o.Algorithms = intake.Algorithms(o.Algorithms)
 	if o.ScanInterval == 0 {
 		o.ScanInterval = DefaultInterval
 	}

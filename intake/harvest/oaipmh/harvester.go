@@ -132,13 +132,10 @@ func New(base string, c *fetch.Client, cat catalog.Catalog, set string, o Option
 	}
 	h := &Harvester{
 		in:     intake.Origin{Name: base, Catalog: cat, Set: set, TempDir: o.TempDir, AllowEmpty: o.AllowEmpty, Events: intake.Reporter{OnEvent: o.OnEvent}},
-		client: c, o: o, base: base, algs: slices.Clone(o.Algorithms),
+		client: c, o: o, base: base, algs: intake.Algorithms(o.Algorithms),
 	}
 	if h.o.URI == nil {
 		h.o.URI = func(id string) string { return oaipmh.RecordURL(base, o.Prefix, id) }
-	}
-	if len(h.algs) == 0 {
-		h.algs = []resourcesync.Algorithm{resourcesync.MD5}
 	}
 	if !slices.Contains(h.algs, resourcesync.SHA256) {
 		h.algs = append(h.algs, resourcesync.SHA256)
