@@ -9,19 +9,18 @@ import (
 // visitor is the consumer's side of a walk: depth first, in order.
 type visitor struct {
 	w     *walker
-	ctx   context.Context
 	yield func(*item) error
 	buf   []byte // the URI of where it is
 	it    item
 }
 
 // visit yields the files below n.
-func (v *visitor) visit(n *node) error {
+func (v *visitor) visit(ctx context.Context, n *node) error {
 	if n.taken.CompareAndSwap(false, true) {
 		v.w.read(n)
 	}
 	<-n.done
-	if err := v.ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	defer v.w.release(n)
@@ -38,7 +37,7 @@ func (v *visitor) visit(n *node) error {
 		}
 		e := &n.ents[i]
 		if e.kind == filestat.Dir {
-			if err := v.visitKid(n, kid); err != nil {
+			if err := v.visitKid(ctx, n, kid); err != nil {
 				return err
 			}
 			kid++
@@ -72,12 +71,12 @@ func (v *visitor) failed(n *node) error {
 	return v.yield(&v.it)
 }
 
-func (v *visitor) visitKid(n *node, k int) error {
+func (v *visitor) visitKid(ctx context.Context, n *node, k int) error {
 	v.w.mu.Lock()
 	kid := v.w.kid(n, k)
 	n.nextKid = max(n.nextKid, k+1)
 	v.w.mu.Unlock()
-	err := v.visit(kid)
+	err := v.visit(ctx, kid)
 	v.w.mu.Lock()
 	n.kids[k] = nil
 	v.w.mu.Unlock()

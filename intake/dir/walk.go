@@ -126,8 +126,8 @@ func (w *walker) walk(ctx context.Context, start *node, yield func(*item) error)
 		defer wg.Wait()
 		defer w.stop()
 	}
-	v := &visitor{w: w, ctx: ctx, yield: yield, buf: []byte(w.base)}
-	return v.visit(start)
+	v := &visitor{w: w, yield: yield, buf: []byte(w.base)}
+	return v.visit(ctx, start)
 }
 
 func (w *walker) stop() {
