@@ -85,7 +85,6 @@ var exceptions = []exception{
 	{"destination/internal/dump.sectionReader", contextFields, 1},
 	{"destination/internal/dump.spool", contextFields, 1},
 	{"discover.finder", contextFields, 1},
-	{"intake/dir.visitor", contextFields, 1},
 	{"internal/fetch.answer", contextFields, 1},
 	{"internal/fetch.whole", contextFields, 1},
 	{"repository.answer", contextFields, 1},
@@ -95,9 +94,6 @@ var exceptions = []exception{
 	{"vault.stager", contextFields, 1},
 	{"vault.sweeper", contextFields, 1},
 
-	{"intake/harvest/oaipmh.batch", embedding, 3},
-	{"intake/harvest/oaipmh.pager", embedding, 3},
-	{"intake/harvest/oaipmh.harvest", embedding, 2},
 	{"validate/internal/feed.entryReader", embedding, 2},
 	{"bitstream.worker", embedding, 2},
 	{"cmd/lockstep.followOptions", embedding, 2},

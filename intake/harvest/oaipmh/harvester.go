@@ -157,12 +157,12 @@ func (h *Harvester) Scan(ctx context.Context) (intake.Report, error) {
 func (h *Harvester) Harvest(ctx context.Context, s Stretch) (r intake.Report, more bool, err error) {
 	h.scanning.Lock()
 	defer h.scanning.Unlock()
-	v := &harvest{Harvester: h, Listing: h.in.NewListing(), stretch: s, began: time.Now()}
-	defer v.Close()
-	stop := v.Progress()
+	v := &harvest{h: h, list: h.in.NewListing(), stretch: s, began: time.Now()}
+	defer v.list.Close()
+	stop := v.list.Progress()
 	more, err = v.run(ctx)
 	stop()
-	r = v.Report()
+	r = v.list.Report()
 	if err != nil {
 		return r, false, fmt.Errorf("harvest %s: %w", fetch.Printable(h.base), intake.Cause(ctx, err))
 	}

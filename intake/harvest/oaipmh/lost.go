@@ -22,7 +22,7 @@ const (
 // would not come upon them any more. What is still not well formed is a Problem,
 // each time, until it is, or is gone.
 func (v *harvest) again(ctx context.Context) error {
-	m := &v.memory
+	m := &v.h.memory
 	ids := slices.DeleteFunc(slices.Clone(m.Lost), func(id string) bool { return !v.lost[id] })
 	for _, id := range v.at.Lost {
 		if !slices.Contains(ids, id) {
@@ -36,10 +36,10 @@ func (v *harvest) again(ctx context.Context) error {
 	asked := ids[:min(len(ids), maxLostAsked)]
 	still := slices.Clone(ids[len(asked):])
 	for _, id := range still {
-		v.Unreadable(fetch.Printable(id), errors.New("not well formed when it was listed, and left as it is"))
+		v.list.Unreadable(fetch.Printable(id), errors.New("not well formed when it was listed, and left as it is"))
 	}
-	at, sum := &piece{}, resourcesync.NewHasher(v.algs...)
-	b := &batch{harvest: v}
+	at, sum := &piece{}, resourcesync.NewHasher(v.h.algs...)
+	b := &batch{}
 	for _, id := range asked {
 		rec, err := v.alone(ctx, id)
 		switch {
@@ -49,7 +49,7 @@ func (v *harvest) again(ctx context.Context) error {
 			continue
 		case err != nil:
 			still = append(still, id)
-			v.Unreadable(fetch.Printable(id), err)
+			v.list.Unreadable(fetch.Printable(id), err)
 			continue
 		}
 		made, err := v.make(ctx, &rec, sum)
@@ -57,15 +57,15 @@ func (v *harvest) again(ctx context.Context) error {
 			return err
 		}
 		at.made = append(at.made[:0], made)
-		if b.add(at); b.bytes < harvestBatchBytes {
+		if v.addTo(b, at); b.bytes < harvestBatchBytes {
 			continue
 		}
-		if err := b.flush(ctx); err != nil {
+		if err := v.flush(ctx, b); err != nil {
 			return err
 		}
-		b = &batch{harvest: v}
+		b = &batch{}
 	}
-	if err := b.flush(ctx); err != nil {
+	if err := v.flush(ctx, b); err != nil {
 		return err
 	}
 	v.at.Lost, m.Lost, v.dirty = nil, still, true
@@ -74,7 +74,7 @@ func (v *harvest) again(ctx context.Context) error {
 
 // alone asks for a record by itself.
 func (v *harvest) alone(ctx context.Context, id string) (oaipmh.Record, error) {
-	rec, err := v.getRecord(ctx, oaipmh.RecordURL(v.base, v.o.Prefix, id))
+	rec, err := v.h.getRecord(ctx, oaipmh.RecordURL(v.h.base, v.h.o.Prefix, id))
 	switch {
 	case err != nil && illegible(err):
 		return rec, fmt.Errorf("not well formed, and left as it is: %w", err)

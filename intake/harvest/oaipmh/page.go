@@ -11,9 +11,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"lockstep/intake"
+	"lockstep/intake/internal/fault"
 	"lockstep/intake/internal/future"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
@@ -47,9 +49,10 @@ type piece struct {
 	problems []intake.Problem // what could not be read: it leaves the harvest incomplete
 }
 
-// A pager asks for the pages of a list, one after the other.
+// A pager asks for the pages of a list, one after the other, while the harvest
+// stores those before. Of h it uses only what a harvest does not change.
 type pager struct {
-	*harvest
+	h    *Harvester
 	run  progress
 	out  chan<- *piece
 	head oaipmh.Header
@@ -141,9 +144,9 @@ func (r *progress) anew() {
 
 // next asks for the next page and hands its records on.
 func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err error) {
-	uri := oaipmh.URL(p.base, oaipmh.VerbListRecords, "from", p.run.From, "set", p.o.SetSpec, "metadataPrefix", p.o.Prefix)
+	uri := oaipmh.URL(p.h.base, oaipmh.VerbListRecords, "from", p.run.From, "set", p.h.o.SetSpec, "metadataPrefix", p.h.o.Prefix)
 	if p.run.Token != "" {
-		uri = oaipmh.URL(p.base, oaipmh.VerbListRecords, "resumptionToken", p.run.Token)
+		uri = oaipmh.URL(p.h.base, oaipmh.VerbListRecords, "resumptionToken", p.run.Token)
 	}
 	before := p.run
 	for try := 1; ; try++ {
@@ -151,7 +154,7 @@ func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err er
 		if err != nil {
 			said = err.Error()
 		}
-		p.date, err = p.ask(ctx, uri, func(r *oaipmh.Reader) (err error) {
+		p.date, err = p.h.ask(ctx, uri, func(r *oaipmh.Reader) (err error) {
 			p.run = before
 			p.head, _ = r.Header() // its error comes again
 			records, err = p.records(ctx, r)
@@ -173,7 +176,7 @@ func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err er
 		}
 	}
 	if err != nil {
-		err = p.plainOAI(ctx, uri, err)
+		err = p.h.plainOAI(ctx, uri, err)
 	}
 	return t, records, err
 }
@@ -306,7 +309,7 @@ func (p *pager) restart(err error) error {
 		return fmt.Errorf("the list was begun %d times, and the repository refuses its own resumption tokens: %w", run.Restarts, err)
 	}
 	if run.Restarts > 1 && !run.Mixed && !run.Latest.IsZero() {
-		run.From, run.Windowed = oaipmh.FormatDatestamp(run.Latest, p.granularity(run.Coarse)), true
+		run.From, run.Windowed = oaipmh.FormatDatestamp(run.Latest, p.h.granularity(run.Coarse)), true
 	}
 	run.Restart = run.Latest
 	run.anew()
@@ -325,6 +328,37 @@ func (p *pager) coarser(err error) bool {
 	p.run.From = p.run.From[:len("2024-05-17")]
 	p.run.Coarse = true
 	return true
+}
+
+// granularity is that of arguments; coarse if the repository refused one with a
+// time.
+func (h *Harvester) granularity(coarse bool) oaipmh.Granularity {
+	if coarse {
+		return oaipmh.Day
+	}
+	return h.server.Granularity
+}
+
+// plainOAI leaves the address out of err, as [fault.Plain], and says what can be
+// done about what a repository reports.
+func (h *Harvester) plainOAI(ctx context.Context, uri string, err error) error {
+	err = fault.Plain(uri, err)
+	if !oaipmh.HasCode(err, oaipmh.CodeCannotDisseminateFormat) || strings.Contains(uri, "verb=GetRecord") {
+		return err
+	}
+	var formats []oaipmh.Format
+	_, ferr := h.ask(ctx, oaipmh.URL(h.base, oaipmh.VerbListMetadataFormats), func(r *oaipmh.Reader) (err error) {
+		formats, err = r.Formats()
+		return err
+	})
+	if ferr != nil || len(formats) == 0 {
+		return err
+	}
+	var names []string
+	for _, f := range formats[:min(len(formats), 20)] {
+		names = append(names, fetch.Printable(f.Prefix))
+	}
+	return fmt.Errorf("%w; its metadataPrefixes are %s", err, strings.Join(names, ", "))
 }
 
 // request is one for a response.

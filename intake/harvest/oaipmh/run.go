@@ -13,15 +13,14 @@ import (
 	"lockstep/intake"
 	"lockstep/intake/internal/fault"
 	"lockstep/intake/internal/future"
-	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 )
 
 // A harvest is one stretch of harvesting: the pages of a list are asked for one
 // after the other, each while the one before it is taken in.
 type harvest struct {
-	*Harvester
-	*intake.Listing
+	h       *Harvester
+	list    *intake.Listing
 	stretch Stretch
 	began   time.Time
 
@@ -50,7 +49,7 @@ type harvest struct {
 // later on, what has changed since is harvested at once. Where the repository's clock
 // went back, all is: what was stamped since then may be older than what was asked for.
 func (v *harvest) run(ctx context.Context) (more bool, err error) {
-	if err := v.verify(ctx); err != nil {
+	if err := v.h.verify(ctx); err != nil {
 		return false, err
 	}
 	if err := v.identify(ctx); err != nil {
@@ -59,11 +58,11 @@ func (v *harvest) run(ctx context.Context) (more bool, err error) {
 	for full := v.stretch.Full; ; full = v.wentBack {
 		v.wentBack = false
 		more, err := v.once(ctx, full)
-		v.stale = v.stale || err != nil && v.memory.Run != nil
-		if err != nil || more || !v.stale && !v.wentBack {
+		v.h.stale = v.h.stale || err != nil && v.h.memory.Run != nil
+		if err != nil || more || !v.h.stale && !v.wentBack {
 			return more, err
 		}
-		v.stale = false
+		v.h.stale = false
 	}
 }
 
@@ -72,7 +71,7 @@ func (v *harvest) once(ctx context.Context, full bool) (more bool, err error) {
 	if err := v.start(ctx, full); err != nil {
 		return false, err
 	}
-	over, err := v.list(ctx)
+	over, err := v.readList(ctx)
 	v.reportFuture()
 	if err != nil || !over {
 		if serr := v.keep(ctx); err == nil {
@@ -85,32 +84,32 @@ func (v *harvest) once(ctx context.Context, full bool) (more bool, err error) {
 
 // reportFuture reports times in our future that were read.
 func (v *harvest) reportFuture() {
-	if !v.future.IsAhead(v.memory.Reported) { // a clock that stays ahead was reported
+	if !v.future.IsAhead(v.h.memory.Reported) { // a clock that stays ahead was reported
 		v.future.Note("its response", v.at.Ahead)
 	}
 	if err := v.future.Report(); err != nil {
-		v.Skipped(v.base, err)
-		v.memory.Reported, v.dirty = v.future.Reported, true
+		v.list.Skipped(v.h.base, err)
+		v.h.memory.Reported, v.dirty = v.future.Reported, true
 	}
 }
 
 // identify asks the repository what it is, once in the life of a Harvester.
 func (v *harvest) identify(ctx context.Context) error {
-	if v.server != nil {
+	if v.h.server != nil {
 		return nil
 	}
 	var id oaipmh.Identify
-	_, err := v.ask(ctx, oaipmh.URL(v.base, oaipmh.VerbIdentify), func(r *oaipmh.Reader) (err error) {
+	_, err := v.h.ask(ctx, oaipmh.URL(v.h.base, oaipmh.VerbIdentify), func(r *oaipmh.Reader) (err error) {
 		id, err = r.Identify()
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("ask what it is: %w", fault.Plain(oaipmh.URL(v.base, oaipmh.VerbIdentify), err))
+		return fmt.Errorf("ask what it is: %w", fault.Plain(oaipmh.URL(v.h.base, oaipmh.VerbIdentify), err))
 	}
 	if p := id.ProtocolVersion; p != "" && !strings.HasPrefix(p, "2.") {
 		return fmt.Errorf("it speaks version %.20q of OAI-PMH, not 2.0", p)
 	}
-	v.server = &id
+	v.h.server = &id
 	return nil
 }
 
@@ -122,14 +121,14 @@ func stamp(t time.Time) string { return oaipmh.FormatDatestamp(t, oaipmh.Second)
 
 // start begins a harvest, unless one is under way.
 func (v *harvest) start(ctx context.Context, full bool) error {
-	m := &v.memory
-	due := v.o.FullInterval >= 0 && future.IsDue(m.FullAt, v.o.FullInterval)
+	m := &v.h.memory
+	due := v.h.o.FullInterval >= 0 && future.IsDue(m.FullAt, v.h.o.FullInterval)
 	full = full || !m.Listed || m.From.IsZero() || due
 	if m.Run == nil || full && !m.Run.Full {
 		m.Run = &progress{Full: full, Anew: !m.Listed, Coarse: m.Coarse}
 		if full {
 			m.Generation = max(m.Generation+1, time.Now().UnixMilli())
-			st, err := v.Catalog.Status(ctx, v.Set)
+			st, err := v.list.Catalog.Status(ctx, v.list.Set)
 			if err != nil {
 				return err
 			}
@@ -151,25 +150,16 @@ func (v *harvest) start(ctx context.Context, full bool) error {
 
 // from is the argument of an incremental harvest; empty where that is as good.
 func (v *harvest) from() string {
-	t := v.memory.From.Add(-harvestOverlap)
-	if first := v.server.EarliestDatestamp; t.Before(first) && !first.After(v.memory.From) { // and no nonsense
+	t := v.h.memory.From.Add(-harvestOverlap)
+	if first := v.h.server.EarliestDatestamp; t.Before(first) && !first.After(v.h.memory.From) { // and no nonsense
 		return ""
 	}
-	return oaipmh.FormatDatestamp(t, v.granularity(v.memory.Coarse))
+	return oaipmh.FormatDatestamp(t, v.h.granularity(v.h.memory.Coarse))
 }
 
-// granularity is that of arguments; coarse if the repository refused one with a
-// time.
-func (v *harvest) granularity(coarse bool) oaipmh.Granularity {
-	if coarse {
-		return oaipmh.Day
-	}
-	return v.server.Granularity
-}
-
-// list asks for the pages and takes them in. It reports whether the list came to
+// readList asks for the pages and takes them in. It reports whether the list came to
 // its end. What was read before an error is taken in.
-func (v *harvest) list(ctx context.Context) (over bool, err error) {
+func (v *harvest) readList(ctx context.Context) (over bool, err error) {
 	pages := make(chan *piece, piecesAhead)
 	ready := make(chan *piece, piecesAhead)
 	ask, stop := context.WithCancel(ctx)
@@ -179,7 +169,7 @@ func (v *harvest) list(ctx context.Context) (over bool, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(pages)
-		p := &pager{harvest: v, run: *v.at, out: pages}
+		p := &pager{h: v.h, run: *v.at, out: pages}
 		asked = p.all(ask)
 		return nil
 	})
@@ -222,7 +212,7 @@ func (v *harvest) end(ctx context.Context) error {
 		_ = v.keep(ctx) // err says more
 		return err
 	}
-	m, run := &v.memory, v.at
+	m, run := &v.h.memory, v.at
 	m.Run = nil
 	gap := run.Incomplete || run.Windowed || run.short()
 	m.Complete = !gap && len(m.Lost) == 0
@@ -233,17 +223,17 @@ func (v *harvest) end(ctx context.Context) error {
 		v.dirty = true
 	} else if !run.Began.IsZero() {
 		if !run.Full && run.Began.Add(clockSlack).Before(m.From) {
-			v.Skipped(v.base, fmt.Errorf("its clock went back from %s to %s: everything is harvested again", stamp(m.From), stamp(run.Began)))
+			v.list.Skipped(v.h.base, fmt.Errorf("its clock went back from %s to %s: everything is harvested again", stamp(m.From), stamp(run.Began)))
 			v.wentBack, v.dirty = true, true
 		}
 		v.dirty = v.dirty || run.Began.Sub(m.From) >= saveEvery
 		m.From = run.Began
 	}
 	if run.short() {
-		v.Skipped(v.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
+		v.list.Skipped(v.h.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
 	}
 	if run.Windowed {
-		v.Unreadable(v.base, errors.New("the repository refuses its own resumption tokens, so its list was restarted in the middle, where it may lack records; nothing is deleted because of its absence from the list"))
+		v.list.Unreadable(v.h.base, errors.New("the repository refuses its own resumption tokens, so its list was restarted in the middle, where it may lack records; nothing is deleted because of its absence from the list"))
 	}
 	if run.Full {
 		v.dirty = true
@@ -252,7 +242,7 @@ func (v *harvest) end(ctx context.Context) error {
 		}
 		switch {
 		case run.Incomplete || len(m.Lost) > 0:
-			v.Skipped(v.base, errors.New("nothing is deleted for not being listed, for not all of the list could be read"))
+			v.list.Skipped(v.h.base, errors.New("nothing is deleted for not being listed, for not all of the list could be read"))
 		case !run.Windowed && !run.short():
 			m.Whole, m.Absent = true, true
 		}
@@ -260,17 +250,17 @@ func (v *harvest) end(ctx context.Context) error {
 	if m.Absent {
 		if err := v.deleteAbsent(ctx); err != nil {
 			m.Complete = false
-			_ = v.save(ctx) // err says more
+			_ = v.h.save(ctx) // err says more
 			return err
 		}
 		m.Absent = false
 	}
 	if !v.dirty && !v.begun {
-		at, err := v.Point(ctx)
+		at, err := v.list.Point(ctx)
 		m.Point = at
 		return err
 	}
-	return v.save(ctx)
+	return v.h.save(ctx)
 }
 
 // short reports whether the list ended before the size that the repository has
@@ -280,37 +270,15 @@ func (r *progress) short() bool { return r.Size > 0 && !r.Wrong && r.Listed < r.
 // keep saves how far the harvest is.
 func (v *harvest) keep(ctx context.Context) error {
 	if !v.dirty && !v.begun {
-		v.memory.Run = nil // nothing came of it
+		v.h.memory.Run = nil // nothing came of it
 		return nil
 	}
-	return v.save(context.WithoutCancel(ctx))
+	return v.h.save(context.WithoutCancel(ctx))
 }
 
 // tokenOf is what a record of this generation has for a Token.
 func (v *harvest) tokenOf() string {
-	return generationMark + strconv.FormatInt(v.memory.Generation, 36)
+	return generationMark + strconv.FormatInt(v.h.memory.Generation, 36)
 }
 
 const generationMark = "oai:"
-
-// plainOAI leaves the address out of err, as [fault.Plain], and says what can be
-// done about what a repository reports.
-func (v *harvest) plainOAI(ctx context.Context, uri string, err error) error {
-	err = fault.Plain(uri, err)
-	if !oaipmh.HasCode(err, oaipmh.CodeCannotDisseminateFormat) || strings.Contains(uri, "verb=GetRecord") {
-		return err
-	}
-	var formats []oaipmh.Format
-	_, ferr := v.ask(ctx, oaipmh.URL(v.base, oaipmh.VerbListMetadataFormats), func(r *oaipmh.Reader) (err error) {
-		formats, err = r.Formats()
-		return err
-	})
-	if ferr != nil || len(formats) == 0 {
-		return err
-	}
-	var names []string
-	for _, f := range formats[:min(len(formats), 20)] {
-		names = append(names, fetch.Printable(f.Prefix))
-	}
-	return fmt.Errorf("%w; its metadataPrefixes are %s", err, strings.Join(names, ", "))
-}

@@ -35,7 +35,7 @@ var (
 func (p *pager) salvage(ctx context.Context, uri string, why error) (t oaipmh.Token, records int64, err error) {
 	text, err := p.text(ctx, uri)
 	if err != nil {
-		return t, 0, p.plainOAI(ctx, uri, err)
+		return t, 0, p.h.plainOAI(ctx, uri, err)
 	}
 	text, strange := onlyResponse(text)
 	begins := recordBegins.FindAllIndex(text, -1)
@@ -121,9 +121,9 @@ func (p *pager) miss(ctx context.Context, name string, why error) error {
 
 // text asks for a response and returns it as it is cleaned.
 func (p *pager) text(ctx context.Context, uri string) (text []byte, err error) {
-	q := p.request(uri)
+	q := p.h.request(uri)
 	q.MaxBytes = maxSalvage
-	err = p.client.Fetch(ctx, &q, func(resp *fetch.Response) (err error) {
+	err = p.h.client.Fetch(ctx, &q, func(resp *fetch.Response) (err error) {
 		text, err = io.ReadAll(io.LimitReader(oaipmh.Clean(resp.Body), maxSalvage+1)) // what replaces bytes may be longer
 		if err == nil && len(text) > maxSalvage {
 			err = fmt.Errorf("larger than the limit of %d bytes for what is not well formed", maxSalvage)

@@ -18,16 +18,16 @@ const (
 // such set: repositories say noRecordsMatch then, too. Where they do not tell of
 // their sets it is taken for an empty one.
 func (p *pager) noSuchSet(ctx context.Context) error {
-	spec := p.o.SetSpec
+	spec := p.h.o.SetSpec
 	if spec == "" || !p.run.Full || p.run.Token != "" {
 		return nil
 	}
 	var names []string
-	uri := oaipmh.URL(p.base, oaipmh.VerbListSets)
+	uri := oaipmh.URL(p.h.base, oaipmh.VerbListSets)
 	for range maxSetPages {
 		var sets []oaipmh.Set
 		var token oaipmh.Token
-		_, err := p.ask(ctx, uri, func(r *oaipmh.Reader) (err error) {
+		_, err := p.h.ask(ctx, uri, func(r *oaipmh.Reader) (err error) {
 			sets, err = r.Sets()
 			token, _ = r.Token()
 			return err
@@ -49,7 +49,7 @@ func (p *pager) noSuchSet(ctx context.Context) error {
 			}
 			return fmt.Errorf("there is no set %s; its sets are %s", fetch.Printable(spec), strings.Join(names, ", "))
 		}
-		uri = oaipmh.URL(p.base, oaipmh.VerbListSets, "resumptionToken", token.Value)
+		uri = oaipmh.URL(p.h.base, oaipmh.VerbListSets, "resumptionToken", token.Value)
 	}
 	return nil
 }

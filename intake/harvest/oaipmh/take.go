@@ -38,7 +38,7 @@ type made struct {
 
 // describe makes of records what the catalog is told of them.
 func (v *harvest) describe(ctx context.Context, pages <-chan *piece, ready chan<- *piece) error {
-	sum := resourcesync.NewHasher(v.algs...)
+	sum := resourcesync.NewHasher(v.h.algs...)
 	for at := range pages {
 		at.made = make([]made, 0, len(at.records))
 		for i := range at.records {
@@ -60,14 +60,14 @@ func (v *harvest) describe(ctx context.Context, pages <-chan *piece, ready chan<
 // make makes of a record what the catalog is told of it.
 func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesync.Hasher) (made, error) {
 	if rec.Identifier == "" {
-		return made{name: v.base, bad: errors.New("a record without identifier")}, nil
+		return made{name: v.h.base, bad: errors.New("a record without identifier")}, nil
 	}
 	if len(v.lost) > 0 {
 		delete(v.lost, rec.Identifier)
 	}
 	m := made{name: fetch.Printable(rec.Identifier)}
 	v.future.Note(rec.Identifier, rec.Datestamp)
-	uri := v.o.URI(rec.Identifier)
+	uri := v.h.o.URI(rec.Identifier)
 	switch err := entry.CheckURI(uri); {
 	case uri == "":
 		m.skip = errors.New("its identifier is too long for the name of a file")
@@ -79,7 +79,7 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 		m.update = catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true}
 		return m, nil
 	case rec.Metadata == nil:
-		m.skip = fmt.Errorf("it has no metadata in the format %s", v.o.Prefix)
+		m.skip = fmt.Errorf("it has no metadata in the format %s", v.h.o.Prefix)
 		return m, v.stay(ctx, uri, &m)
 	}
 	sum.Reset()
@@ -89,7 +89,7 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 		URI: uri, Lastmod: rec.Datestamp, Length: int64(len(rec.Metadata)), Type: recordType, Hashes: sum.Sum(),
 		Links: v.links(uri, rec), Token: v.tokenOf(),
 	}
-	if v.o.Contents == nil {
+	if v.h.o.Contents == nil {
 		return m, nil
 	}
 	content := intake.Content{URI: uri, Hash: versionOf(m.update.Hashes), Bytes: rec.Metadata}
@@ -97,7 +97,7 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 		m.content = content
 		return m, nil
 	}
-	was, known, err := intake.Held(ctx, v.Catalog, v.Set, uri)
+	was, known, err := intake.Held(ctx, v.list.Catalog, v.list.Set, uri)
 	if err != nil {
 		return m, err
 	}
@@ -114,7 +114,7 @@ func (v *harvest) stay(ctx context.Context, uri string, m *made) error {
 	if v.fresh {
 		return nil
 	}
-	was, known, err := intake.Held(ctx, v.Catalog, v.Set, uri)
+	was, known, err := intake.Held(ctx, v.list.Catalog, v.list.Set, uri)
 	if err != nil || !known {
 		return err
 	}
@@ -139,12 +139,12 @@ const maxRecordSets = entry.MaxLinks / 2
 func (v *harvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
 	links := make([]resourcesync.Link, 0, 4)
 	for _, s := range rec.Sets[:min(len(rec.Sets), maxRecordSets)] {
-		links = append(links, resourcesync.Link{Rel: "collection", Href: oaipmh.URL(v.base, oaipmh.VerbListRecords, "metadataPrefix", v.o.Prefix, "set", s)})
+		links = append(links, resourcesync.Link{Rel: "collection", Href: oaipmh.URL(v.h.base, oaipmh.VerbListRecords, "metadataPrefix", v.h.o.Prefix, "set", s)})
 	}
 	if entry.CheckURI(rec.Identifier) == nil {
 		links = append(links, resourcesync.Link{Rel: catalog.RelRecord, Href: rec.Identifier})
 	}
-	if via := oaipmh.RecordURL(v.base, v.o.Prefix, rec.Identifier); via != uri && entry.CheckURI(via) == nil {
+	if via := oaipmh.RecordURL(v.h.base, v.h.o.Prefix, rec.Identifier); via != uri && entry.CheckURI(via) == nil {
 		links = append(links, resourcesync.Link{Rel: "via", Href: via})
 	}
 	if v.profileOK(rec.Namespace) {
@@ -179,7 +179,7 @@ func (v *harvest) take(ctx context.Context, ready <-chan *piece) (over bool, err
 	})
 	g.Go(func() error {
 		for b := range batches {
-			if err := b.flush(ctx); err != nil {
+			if err := v.flush(ctx, b); err != nil {
 				return err
 			}
 		}
@@ -194,12 +194,12 @@ func (v *harvest) gather(ctx context.Context, ready <-chan *piece, batches chan<
 	tick := time.NewTicker(intake.ApplyEvery)
 	defer tick.Stop()
 	for more := true; more; {
-		b, due := &batch{harvest: v}, false
+		b, due := &batch{}, false
 		for more && !due {
 			select {
 			case at, ok := <-ready:
 				if ok {
-					b.add(at)
+					v.addTo(b, at)
 				}
 				over = ok && at.over
 				v.paused = ok && !over && at.end && v.used()
@@ -222,7 +222,6 @@ func (v *harvest) gather(ctx context.Context, ready <-chan *piece, batches chan<
 
 // A batch is what waits to be told to the catalog, all at once.
 type batch struct {
-	*harvest
 	updates  []catalog.Update
 	contents []intake.Content // to be put
 	changed  []intake.Content // of these, what has other versions
@@ -232,20 +231,20 @@ type batch struct {
 	lacking  bool      // by then something could not be read
 }
 
-// add adds a piece.
-func (b *batch) add(at *piece) {
+// addTo adds a piece to b.
+func (v *harvest) addTo(b *batch, at *piece) {
 	for _, p := range at.problems {
-		b.Unreadable(p.Path, p.Err)
+		v.list.Unreadable(p.Path, p.Err)
 	}
 	for i := range at.made {
 		m := &at.made[i]
-		b.taken++
+		v.taken++
 		switch {
 		case m.bad != nil:
-			b.Illegible(m.name, m.bad)
+			v.list.Illegible(m.name, m.bad)
 			continue
 		case m.skip != nil:
-			if b.Skipped(m.name, m.skip); m.update.URI == "" {
+			if v.list.Skipped(m.name, m.skip); m.update.URI == "" {
 				continue
 			}
 		case m.update.Deleted:
@@ -253,8 +252,8 @@ func (b *batch) add(at *piece) {
 		case len(b.gone) > 0:
 			delete(b.gone, m.update.URI)
 		}
-		b.Files.Add(m.count)
-		b.harvest.Bytes.Add(max(m.update.Length, 0))
+		v.list.Files.Add(m.count)
+		v.list.Bytes.Add(max(m.update.Length, 0))
 		b.updates = append(b.updates, m.update)
 		if m.content.Bytes != nil {
 			b.contents = append(b.contents, m.content)
@@ -266,7 +265,7 @@ func (b *batch) add(at *piece) {
 	}
 	if at.end {
 		run := at.run
-		b.reached, b.lacking = &run, b.Incomplete.Load()
+		b.reached, b.lacking = &run, v.list.Incomplete.Load()
 	}
 }
 
@@ -278,14 +277,13 @@ func (b *batch) drop(uri string) {
 	b.gone[uri] = true
 }
 
-// flush tells what there is, contents first, and then keeps how far that was.
-func (b *batch) flush(ctx context.Context) error {
-	v := b.harvest
+// flush tells what b has, contents first, and then keeps how far that was.
+func (v *harvest) flush(ctx context.Context, b *batch) error {
 	if len(b.updates) > 0 {
 		if err := v.announce(ctx); err != nil {
 			return err
 		}
-		if err := b.apply(ctx); err != nil {
+		if err := v.apply(ctx, b); err != nil {
 			return err
 		}
 		v.dirty = true
@@ -293,12 +291,12 @@ func (b *batch) flush(ctx context.Context) error {
 	if b.reached != nil {
 		*v.at = *b.reached
 		v.at.Incomplete = v.at.Incomplete || b.lacking
-		v.memory.Coarse = v.memory.Coarse || v.at.Coarse
+		v.h.memory.Coarse = v.h.memory.Coarse || v.at.Coarse
 	}
 	if len(b.updates) == 0 || b.reached == nil {
 		return nil
 	}
-	return v.save(ctx)
+	return v.h.save(ctx)
 }
 
 // announce keeps that a harvest is under way, before the set is changed for the
@@ -308,76 +306,76 @@ func (v *harvest) announce(ctx context.Context) error {
 		return nil
 	}
 	v.begun = true
-	return v.save(ctx)
+	return v.h.save(ctx)
 }
 
 // apply tells contents and catalog. What is gone goes from the contents first, so
 // that nothing is left there of which nobody knows.
-func (b *batch) apply(ctx context.Context) error {
-	if c := b.o.Contents; c != nil {
+func (v *harvest) apply(ctx context.Context, b *batch) error {
+	if c := v.h.o.Contents; c != nil {
 		if len(b.contents) > 0 {
-			if err := c.Put(ctx, b.Set, b.contents); err != nil {
+			if err := c.Put(ctx, v.list.Set, b.contents); err != nil {
 				return err
 			}
 		}
 		if len(b.gone) > 0 {
-			if err := c.Drop(ctx, b.Set, slices.Sorted(maps.Keys(b.gone))); err != nil {
+			if err := c.Drop(ctx, v.list.Set, slices.Sorted(maps.Keys(b.gone))); err != nil {
 				return err
 			}
 		}
 	}
-	a, err := b.Catalog.Apply(ctx, b.Set, b.updates)
+	a, err := v.list.Catalog.Apply(ctx, v.list.Set, b.updates)
 	if err != nil {
 		return err
 	}
-	b.Applied(a)
+	v.list.Applied(a)
 	if len(b.changed) == 0 {
 		return nil
 	}
-	return b.o.Contents.Settle(ctx, b.Set, b.changed)
+	return v.h.o.Contents.Settle(ctx, v.list.Set, b.changed)
 }
 
 // deleteAbsent deletes the resources that the last full harvest did not list, if
 // that may be.
 func (v *harvest) deleteAbsent(ctx context.Context) error {
 	current := v.tokenOf()
-	v.Files.Store(0)
-	rows := intake.ReadRows(ctx, v.Catalog, v.Set, []catalog.Range{{}})
+	v.list.Files.Store(0)
+	rows := intake.ReadRows(ctx, v.list.Catalog, v.list.Set, []catalog.Range{{}})
 	defer rows.Stop()
 	for ; rows.More(); rows.Next() {
 		if rows.Row().Token == current {
-			v.Files.Add(1)
+			v.list.Files.Add(1)
 			continue
 		}
-		if err := v.Gone.Add(rows.Row().URI); err != nil {
+		if err := v.list.Gone.Add(rows.Row().URI); err != nil {
 			return err
 		}
 	}
 	if rows.Err != nil {
 		return rows.Err
 	}
-	if v.Gone.Count == 0 {
+	if v.list.Gone.Count == 0 {
 		return nil
 	}
-	if err := v.MayDelete(ctx); err != nil {
+	if err := v.list.MayDelete(ctx); err != nil {
 		return err
 	}
 	if err := v.announce(ctx); err != nil {
 		return err
 	}
-	b := &batch{harvest: v}
-	for uri, err := range v.Gone.All() {
+	b := &batch{}
+	for uri, err := range v.list.Gone.All() {
 		if err != nil {
 			return err
 		}
 		b.updates = append(b.updates, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
 		b.drop(uri)
 		if len(b.updates) == harvestBatch {
-			if err := b.flush(ctx); err != nil {
+			if err := v.flush(ctx, b); err != nil {
 				return err
 			}
-			b = &batch{harvest: v}
+			b = &batch{}
 		}
 	}
-	return b.flush(ctx)
+	return v.flush(ctx, b)
 }
