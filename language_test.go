@@ -40,7 +40,7 @@ const budgetStep = 5
 var phraseBudgets = []phraseBudget{
 	{"cmd", 0, 0, 10},
 	{"destination", 0, 0, 0},
-	{"intake", 80, 0, 0},
+	{"intake", 30, 0, 0},
 	{"repository", 0, 5, 0},
 	{"source", 0, 0, 0},
 }

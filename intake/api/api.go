@@ -44,13 +44,13 @@ type Options struct {
 	// restart. No other process may use it.
 	State string
 
-	// TokenFile holds a token in each line; a client that sends one of them as a
+	// TokenFile holds one token per line; a client that sends one of them as a
 	// bearer token (RFC 6750) may do everything. The file is read again when it
-	// changes. Requests that Admin trusts may do everything, too, and without a
-	// TokenFile no others.
+	// changes. Requests that Admin trusts may do everything, too. Without a
+	// TokenFile all other requests are refused.
 	TokenFile string
 
-	// Admin knows the admin tokens of the process; default: there are none.
+	// Admin checks the admin tokens of the process; default: there are none.
 	Admin *trust.Guard
 
 	// Path is the path below which the API is served; default [DefaultPath].
@@ -61,27 +61,27 @@ type Options struct {
 	Changed func(set string)
 
 	MaxBatch int           // changes of one batch; default 10,000
-	MaxBody  int64         // bytes of a batch; default 16 MiB; a single resource has a sixteenth of it
+	MaxBody  int64         // bytes of a batch; default 16 MiB; the limit for a single resource is a sixteenth of it
 	MaxKeys  int           // idempotency keys remembered for each set; default 2,000,000
-	BodyTime time.Duration // a client has for sending a body; default 30 s
+	BodyTime time.Duration // time in which a client must send a body; default 30 s
 
 	Now    func() time.Time
 	Logger *slog.Logger // default: discards; tokens are never logged
 }
 
-// An API is an [http.Handler] through which applications report what has changed,
-// one resource at a time or in batches. It answers when the change is durable in
+// An API is an [http.Handler] through which applications report changes to
+// resources, one at a time or in batches. It answers once the change is durable in
 // the catalog. Requests that arrive together are applied together.
 //
 // A request with an Idempotency-Key is carried out once: a repetition within
-// [KeyLife] gets the first answer again, also after a crash.
+// [KeyLife] gets the first answer again, even after a crash.
 //
-// Below its path it serves a page for people and openapi.json, which describe
-// the operations. It is safe for concurrent use.
+// Below its path it serves an HTML page and openapi.json, which describe the
+// operations. It is safe for concurrent use.
 type API struct {
 	o      Options
 	routes []route
-	tokens *trust.Tokens // nil: only requests that guard trusts
+	tokens *trust.Tokens // nil: only requests that guard trusts are allowed
 	guard  *trust.Guard
 	large  chan struct{}
 
@@ -184,7 +184,7 @@ func (a *API) Close() error {
 	return errors.Join(errs...)
 }
 
-// A Set is a set that applications change. Nothing else may fill it.
+// A Set is a set that applications change. No other origin may fill it.
 type Set struct {
 	api  *API
 	name string
@@ -192,10 +192,10 @@ type Set struct {
 	cat  catalog.Catalog
 	news chan struct{} // signals changes not yet reported by Watch
 
-	mu       sync.Mutex      // guards what follows
-	queue    []*call         // the first of them leads, if leading
+	mu       sync.Mutex      // guards the following fields
+	queue    []*call         // the first call leads if leading is set
 	waiting  int             // updates in queue
-	leading  bool            // a caller is carrying calls out
+	leading  bool            // a caller is carrying out calls
 	inflight map[string]bool // keys of calls not yet answered
 	report   intake.Report   // applied since the last report of Watch
 

@@ -7,9 +7,9 @@ import (
 	"lockstep/internal/trust"
 )
 
-// authorize refuses requests that may not use the API: the user who runs the
-// process may on the admin socket, and holders of a token of the API, or of the
-// admin token, from anywhere. The address a request comes from never matters.
+// authorize refuses requests that may not use the API. The user who runs the
+// process may use it on the admin socket; clients with a token of the API, or with
+// the admin token, may use it from anywhere. The address of the client never matters.
 func (a *API) authorize(r *http.Request) error {
 	if err := a.guard.CheckOrigin(r); err != nil {
 		return refused(err)
@@ -35,7 +35,7 @@ func (a *API) authorize(r *http.Request) error {
 	return nil
 }
 
-// refused turns a refusal of the guard into an answer of the API.
+// refused converts a refusal of the guard into a response of the API.
 func refused(err error) error {
 	if r, ok := errors.AsType[*trust.Refusal](err); ok {
 		return refuse(r.Status, "%s", r.Text)

@@ -21,16 +21,16 @@ import (
 // Media types of bodies.
 const typeJSON = "application/json"
 
-// typesJSONLines are the names JSON Lines goes by; none is registered.
+// typesJSONLines are the media types in use for JSON Lines; none is registered.
 var typesJSONLines = []string{"application/jsonl", "application/x-ndjson", "application/x-jsonlines", "application/jsonlines"}
 
-// What requests may be; each says what it prevents.
+// Limits of requests; each comment says what the limit prevents.
 const (
-	minBody       = 64 << 10 // bytes of a single resource that are always allowed
-	smallBody     = 64 << 10 // bytes up to which a request is not large
-	largeRequests = 8        // large ones at a time: memory filled by bodies and what they say
-	maxKeyBytes   = 255      // of an Idempotency-Key: nobody needs more
-	maxPlaces     = 100      // errors told of one body: an answer larger than the question
+	minBody       = 64 << 10 // bytes that are always allowed for a single resource
+	smallBody     = 64 << 10 // bytes up to which a request does not count as large
+	largeRequests = 8        // large requests at a time: memory filled by bodies and the changes decoded from them
+	maxKeyBytes   = 255      // of an Idempotency-Key: no client needs more
+	maxPlaces     = 100      // errors reported for one body: a response larger than the request
 )
 
 // uriOf returns the URI a request is about.
@@ -63,7 +63,7 @@ func noQuery(r *http.Request) error {
 }
 
 // keyOf returns the idempotency key of a request, or "". Quotation marks, which
-// a draft of the IETF wants around it, are no part of it.
+// an IETF draft requires around it, are not part of it.
 func keyOf(r *http.Request) (string, error) {
 	values := r.Header["Idempotency-Key"]
 	if len(values) == 0 {
@@ -80,7 +80,7 @@ func keyOf(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// contentType returns which of the types the body has.
+// contentType returns the one of types that the body has.
 func contentType(r *http.Request, types ...string) (string, error) {
 	text := r.Header.Get("Content-Type")
 	typ, params, err := mime.ParseMediaType(text)
@@ -96,9 +96,9 @@ func contentType(r *http.Request, types ...string) (string, error) {
 	return typ, nil
 }
 
-// read reads the body, up to limit bytes, for as long as a client may take.
-// Only so many large ones are in memory at a time; release gives the place to
-// another.
+// read reads the body, up to limit bytes, within the time allowed to a client.
+// Only a limited number of large bodies are in memory at a time; release makes
+// room for another.
 func (a *API) read(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
 	tooLarge := refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
 	if r.ContentLength > limit {
@@ -119,7 +119,7 @@ func (a *API) read(w http.ResponseWriter, r *http.Request, limit int64) (body []
 		}
 	}()
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(a.o.BodyTime)) // not every ResponseWriter can; net/http's does
+	_ = control.SetReadDeadline(time.Now().Add(a.o.BodyTime)) // not every ResponseWriter supports it; that of net/http does
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
 		buf.Grow(int(min(r.ContentLength, smallBody)) + bytes.MinRead)
@@ -138,7 +138,7 @@ func (a *API) read(w http.ResponseWriter, r *http.Request, limit int64) (body []
 	return buf.Bytes(), free, nil
 }
 
-// newCall returns a call for what a request asks.
+// newCall returns a call for the changes that a request asks for.
 func newCall(r *http.Request, key string, body []byte, batch bool, updates ...catalog.Update) *call {
 	c := &call{updates: updates, batch: batch, key: key}
 	if key != "" {
@@ -180,7 +180,7 @@ func entryProblem(err error) error {
 	return f.problem("the body")
 }
 
-// decodeBatch reads a batch: an array, or objects in lines.
+// decodeBatch reads a batch: a JSON array, or JSON Lines.
 func decodeBatch(body []byte, lines bool, most int) ([]catalog.Update, error) {
 	var b batch
 	var err error
@@ -198,13 +198,13 @@ func decodeBatch(body []byte, lines bool, most int) ([]catalog.Update, error) {
 	return b.updates, nil
 }
 
-// A batch is one that is being read.
+// A batch is a batch being decoded.
 type batch struct {
 	updates []catalog.Update
 	faults  faults
 }
 
-// add reads one change, which begins at byte start of the body.
+// add decodes one change, which begins at byte start of the body.
 func (b *batch) add(text []byte, start, line int) {
 	i := len(b.updates)
 	e, err := entry.Decode(text)
@@ -262,14 +262,14 @@ func (b *batch) array(body []byte, most int) error {
 	return nil
 }
 
-// faults gathers what is wrong with a body.
+// faults collects the errors in a body.
 type faults struct {
 	places    []problemPlace
 	count     int
-	malformed bool // some of it is no JSON
+	malformed bool // part of it is not JSON
 }
 
-// add adds an error of Decode; at says where the entry is.
+// add adds an error of Decode; at is the position of the entry.
 func (f *faults) add(err error, at problemPlace) {
 	f.count++
 	f.malformed = f.malformed || errors.Is(err, entry.ErrMalformed)
@@ -284,8 +284,8 @@ func (f *faults) add(err error, at problemPlace) {
 	f.places = append(f.places, at)
 }
 
-// problem returns the answer: 400 for what cannot be read, 422 for what cannot
-// be meant.
+// problem returns the response: 400 if the body cannot be parsed, 422 if it is
+// JSON but not a valid change.
 func (f *faults) problem(what string) error {
 	status := http.StatusUnprocessableEntity
 	if f.malformed {

@@ -13,29 +13,29 @@ import (
 	"lockstep/resourcesync"
 )
 
-// What goes into the catalog at once; each says what it prevents.
+// Limits of one transaction and of the queue; each comment says what the limit prevents.
 const (
-	groupUpdates = 10_000  // the first of a group waiting for a long transaction
-	maxWaiting   = 100_000 // updates that wait: memory filled while the disk is slow
+	groupUpdates = 10_000  // the first call of a group waiting for a long transaction
+	maxWaiting   = 100_000 // updates waiting: memory filled while the disk is slow
 )
 
-// A call is a request on its way into the catalog.
+// A call is a request waiting to be applied to the catalog.
 type call struct {
 	updates []catalog.Update
 	batch   bool
 	key     string   // Idempotency-Key; "" for none
-	request [32]byte // SHA-256 of what is asked, if there is a key
+	request [32]byte // SHA-256 of the requested change, if there is a key
 
-	done chan struct{} // closed when what follows is set
-	lead chan struct{} // closed when this call is to carry out those that wait
+	done chan struct{} // closed when the following fields are set
+	lead chan struct{} // closed when this call is to carry out the waiting calls
 
 	reply  *reply
 	err    error
-	asked  keyRecord // what the log of keys has of it
-	events []event   // what it came to
+	asked  keyRecord // record of the request in the log of keys
+	events []event   // resulting changes
 }
 
-// An event is one numbered change, as answers tell of it.
+// An event is one numbered change, as responses report it.
 type event struct {
 	uri    string
 	change resourcesync.Change
@@ -43,12 +43,14 @@ type event struct {
 	at     time.Time
 }
 
-// do carries a call out and returns the answer, or why it was not carried out.
+// do carries out a call and returns the response, or the reason why the call was
+// not carried out.
 //
-// Whoever comes while nobody leads does so: carries out all that wait, in one
-// transaction, and hands over to the first of those that came meanwhile. So
-// many requests share what a transaction costs, and one alone waits for nobody.
-// A call is carried out even if its client has gone: what was begun is finished.
+// A caller that arrives while no other leads becomes the leader: it carries out
+// all waiting calls in one transaction and then hands the lead to the first of the
+// calls that arrived meanwhile. So many requests share the cost of a transaction,
+// and a single request never waits for others. A call is carried out even if its
+// client has disconnected: work that has begun is finished.
 func (s *Set) do(ctx context.Context, c *call) (*reply, error) {
 	c.done, c.lead = make(chan struct{}), make(chan struct{})
 	if err := s.enter(c); err != nil {
@@ -63,7 +65,7 @@ func (s *Set) do(ctx context.Context, c *call) (*reply, error) {
 	return c.reply, c.err
 }
 
-// enter puts a call into the queue.
+// enter adds a call to the queue.
 func (s *Set) enter(c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,9 +87,9 @@ func (s *Set) enter(c *call) error {
 	return nil
 }
 
-// group takes from the queue, in order, what goes into the catalog together.
-// Of two calls about one resource the second waits, so that it is known which
-// of them a change came from; so do others when a batch has a key.
+// group takes from the queue, in order, the calls that are applied together. The
+// second of two calls about the same resource waits, so that each change can be
+// attributed to one call. For the same reason a batch with a key is applied alone.
 func (s *Set) group() []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +114,7 @@ func (s *Set) group() []*call {
 	return group
 }
 
-// meets reports whether c is about one of the resources.
+// meets reports whether c changes one of the resources.
 func (c *call) meets(taken map[string]bool) bool {
 	for i := range c.updates {
 		if taken[c.updates[i].URI] {
@@ -122,7 +124,7 @@ func (c *call) meets(taken map[string]bool) bool {
 	return false
 }
 
-// handOver lets the next one lead.
+// handOver makes the next call the leader.
 func (s *Set) handOver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,10 +137,10 @@ func (s *Set) handOver() {
 
 // carryOut answers the calls of a group.
 //
-// The order of writes: what is asked with a key, durably, together with the
-// answers of the group before; then the changes, in one transaction; then the
-// answers, which need not be durable, for until the next group is written they
-// can be read off the catalog.
+// Order of writes: the requests that have a key, durably, together with the
+// answers of the previous group; then the changes, in one transaction; then the
+// answers, which need not be durable, because until the next group is written they
+// can be derived from the catalog.
 func (s *Set) carryOut(ctx context.Context, group []*call) {
 	err := s.apply(ctx, group)
 	if err != nil {
@@ -157,8 +159,8 @@ func (s *Set) carryOut(ctx context.Context, group []*call) {
 	}
 }
 
-// apply gives the calls of a group their replies or errors. Its own error is
-// that of all which have neither.
+// apply sets the replies or errors of the calls of a group. The error that it
+// returns applies to all calls that have neither.
 func (s *Set) apply(ctx context.Context, group []*call) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
@@ -185,7 +187,7 @@ func (s *Set) apply(ctx context.Context, group []*call) error {
 	}
 	applied, err := s.cat.Apply(ctx, s.set, updates)
 	if err != nil {
-		// Nobody knows. What the catalog says now is what happened.
+		// The result is unknown. The catalog's present state decides.
 		if now, e := s.cat.Status(ctx, s.set); e == nil && now.Last > before.Last {
 			s.applied(catalog.Applied{Updated: int(now.Last - before.Last)})
 		}
@@ -200,15 +202,14 @@ func (s *Set) apply(ctx context.Context, group []*call) error {
 	return nil
 }
 
-// prepare makes the set ready for changes: the first time, and after something
-// went wrong.
+// prepare makes the set ready for changes: the first time, and after an error.
 func (s *Set) prepare(ctx context.Context) error {
 	if !s.keys.opened {
 		if err := s.keys.open(); err != nil {
 			return err
 		}
 		st, err := s.cat.Status(ctx, s.set)
-		if err == nil && st.Kept.At.IsZero() { // from now on the catalog can say what came of an Apply
+		if err == nil && st.Kept.At.IsZero() { // from now on the catalog can report the result of an Apply
 			_, err = s.cat.Mark(ctx, s.set)
 		}
 		var highest catalog.Seq
@@ -232,8 +233,8 @@ func (s *Set) prepare(ctx context.Context) error {
 	return s.settle(ctx)
 }
 
-// fresh returns the calls that are to be carried out. Those whose key is known
-// get their answer.
+// fresh returns the calls to be carried out. Calls whose key is known get the
+// recorded answer.
 func (s *Set) fresh(group []*call) ([]*call, error) {
 	var fresh []*call
 	for _, c := range group {
@@ -261,10 +262,10 @@ func (s *Set) fresh(group []*call) ([]*call, error) {
 	return fresh, nil
 }
 
-// settle finds out what became of requests that were asked and not answered:
-// all of them were to be in one Apply, and nothing was applied since. If the
-// catalog has no change since they were asked, nothing was done, or nothing that
-// shows: they may be asked again.
+// settle determines the results of requests that were recorded and not answered.
+// All of them belong to one Apply, after which nothing was applied. If the catalog
+// has no change since they were recorded, they had no visible effect and may be
+// carried out again.
 func (s *Set) settle(ctx context.Context) error {
 	if len(s.keys.asked) == 0 {
 		return nil
@@ -300,7 +301,7 @@ func find(events []event, uri string) *event {
 	return nil
 }
 
-// eventsAfter reads what happened in the set after a change.
+// eventsAfter returns the changes of the set after a change number.
 func (s *Set) eventsAfter(ctx context.Context, after catalog.Seq) ([]event, error) {
 	var events []event
 	for c, err := range s.cat.Changes(ctx, s.set, after) {
@@ -312,7 +313,7 @@ func (s *Set) eventsAfter(ctx context.Context, after catalog.Seq) ([]event, erro
 	return events, nil
 }
 
-// answer gives each call its share of what happened.
+// answer assigns the events to their calls and sets the replies.
 func (s *Set) answer(calls []*call, events []event) {
 	owner := make(map[string]*call)
 	for _, c := range calls {
@@ -321,7 +322,7 @@ func (s *Set) answer(calls []*call, events []event) {
 		}
 	}
 	for _, e := range events {
-		if c := owner[e.uri]; c != nil { // else it is of somebody who has no business in this set
+		if c := owner[e.uri]; c != nil { // else another writer changed the set, which is not allowed
 			c.events = append(c.events, e)
 		}
 	}
@@ -337,7 +338,7 @@ func (s *Set) answer(calls []*call, events []event) {
 	}
 }
 
-// A changeAnswer is what one change came to.
+// A changeAnswer is the result of one change.
 type changeAnswer struct {
 	URI      string      `json:"uri"`
 	Change   string      `json:"change"` // created, updated, deleted or unchanged
@@ -345,7 +346,7 @@ type changeAnswer struct {
 	Datetime string      `json:"datetime,omitempty"`
 }
 
-// singleReply answers a call about one resource; e is nil if nothing happened.
+// singleReply returns the reply to a call about one resource; e is nil if nothing changed.
 func singleReply(uri string, e *event) *reply {
 	v := changeAnswer{URI: uri, Change: "unchanged"}
 	status := http.StatusOK
@@ -358,18 +359,18 @@ func singleReply(uri string, e *event) *reply {
 	return jsonReply(status, v)
 }
 
-// A batchAnswer is what a batch came to.
+// A batchAnswer is the result of a batch.
 type batchAnswer struct {
-	Changes   int         `json:"changes"` // asked for
+	Changes   int         `json:"changes"` // requested changes
 	Created   int         `json:"created"`
 	Updated   int         `json:"updated"`
 	Deleted   int         `json:"deleted"`
 	Unchanged int         `json:"unchanged"`
-	Seq       catalog.Seq `json:"seq,omitempty"` // of the last one that came to something
+	Seq       catalog.Seq `json:"seq,omitempty"` // of the last change that had an effect
 	Datetime  string      `json:"datetime,omitempty"`
 }
 
-// batchReply answers a call with so many changes.
+// batchReply returns the reply to a call with that many changes.
 func batchReply(changes int, events []event) *reply {
 	v := batchAnswer{Changes: changes, Unchanged: changes - len(events)}
 	for i := range events {
@@ -388,5 +389,5 @@ func batchReply(changes int, events []event) *reply {
 	return jsonReply(http.StatusOK, v)
 }
 
-// datetime returns t as documents have it.
+// datetime formats t as documents do.
 func datetime(t time.Time) string { return resourcesync.NewDatetime(t).String() }

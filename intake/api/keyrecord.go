@@ -15,42 +15,41 @@ import (
 
 // A record of a keyLog is
 //
-//	length   4 bytes, little-endian: of what follows the checksum
-//	checksum 4 bytes, little-endian: CRC-32C of the same
+//	length   4 bytes, little-endian: of the bytes after the checksum
+//	checksum 4 bytes, little-endian: CRC-32C of the same bytes
 //	kind     1 byte
 //	at       8 bytes, little-endian: microseconds since 1970
 //	id       16 bytes
 //
-// and, where something was asked or answered,
+// followed, for a request or an answer, by
 //
 //	request  32 bytes
 //	after    uvarint
 //
-// and then, where something was asked, the number of changes, as uvarint, and
-// the URI, or where it was answered, the status, as 2 bytes, little-endian, and
-// the body.
+// followed, for a request, by the number of changes, as uvarint, and the URI; for
+// an answer, by the status, as 2 bytes, little-endian, and the body.
 
-// A keyKind says what a record tells of a key.
+// A keyKind is the kind of a record.
 type keyKind byte
 
 const (
-	keyAsked    keyKind = 1 + iota // a request is about to be carried out
-	keyAnswered                    // it was, and answered so
-	keyDropped                     // it was not
+	keyAsked    keyKind = 1 + iota // the request is about to be carried out
+	keyAnswered                    // it was carried out; the record contains the answer
+	keyDropped                     // it was not carried out
 )
 
-// A keyID stands for an idempotency key: the first half of its SHA-256.
+// A keyID identifies an idempotency key: the first half of its SHA-256.
 type keyID [16]byte
 
-// A keyRecord is what is known of a key.
+// A keyRecord is the recorded state of a key.
 type keyRecord struct {
 	kind    keyKind
-	at      time.Time // of the request
+	at      time.Time // time of the request
 	id      keyID
-	request [32]byte    // SHA-256 of it
+	request [32]byte    // SHA-256 of the request
 	after   catalog.Seq // newest change of the set before it was carried out
-	changes int         // asked for
-	uri     string      // the one it is about; "" of a batch, which is applied alone
+	changes int         // requested changes
+	uri     string      // of the resource; "" for a batch, which is applied alone
 	status  int
 	body    []byte
 }
@@ -58,12 +57,12 @@ type keyRecord struct {
 const (
 	keyRecordHeader = 8
 	keyRecordLeast  = 1 + 8 + 16
-	keyRecordMost   = 1 << 16 // memory filled by a damaged length; a URI has 16 KiB
+	keyRecordMost   = 1 << 16 // memory filled because of a damaged length; a URI has at most 16 KiB
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// append appends r as it stands in a file.
+// append appends r in the format of a file.
 func (r *keyRecord) append(b []byte) []byte {
 	start := len(b)
 	b = append(b, make([]byte, keyRecordHeader)...)
@@ -89,7 +88,7 @@ func (r *keyRecord) append(b []byte) []byte {
 	return b
 }
 
-// parseKeyRecord reads what follows the checksum of a record.
+// parseKeyRecord parses the part of a record after the checksum.
 func parseKeyRecord(b []byte) (r keyRecord, ok bool) {
 	if len(b) < keyRecordLeast {
 		return r, false
@@ -129,8 +128,8 @@ func parseKeyRecord(b []byte) (r keyRecord, ok bool) {
 	return r, false
 }
 
-// readKeyRecords hands every record to each, with its offset, up to the first
-// that is not whole. It returns where that is.
+// readKeyRecords calls each for every record, with its offset, up to the first
+// incomplete or damaged one. It returns the offset of that.
 func readKeyRecords(f io.ReaderAt, each func(offset int64, r keyRecord)) (end int64, err error) {
 	in := bufio.NewReaderSize(io.NewSectionReader(f, 0, 1<<62), 1<<16)
 	var buf []byte

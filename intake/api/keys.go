@@ -15,21 +15,21 @@ import (
 )
 
 // A keyLog remembers which requests with an idempotency key were made, and how
-// they were answered. It lies in a directory of append-only files, segments:
+// they were answered. It is stored in a directory of append-only files, segments:
 //
-//	keys-00000001.log  records (apikeyrecord.go), oldest first
+//	keys-00000001.log  records (keyrecord.go), oldest first
 //	keys-00000002.log  …
 //
-// A segment is begun every hour and at every start, never written to after an
-// error, and removed when all of it is older than KeyLife. In memory stands only
-// where the newest record of each key is.
+// A new segment is begun every hour and at every start. A segment is never written
+// to after an error, and is removed when all of its records are older than KeyLife.
+// Memory holds only the position of the newest record of each key.
 //
-// A request is on disk before it is applied, its answer at the latest before
-// anything else is applied. So after a crash what was asked and not answered is
-// of one Apply, the last one there was; the catalog knows whether that happened
-// and what came of it, see [APISet.settle].
+// A request is on disk before it is applied; its answer is on disk before anything
+// else is applied. So after a crash all requests without an answer belong to the
+// last Apply. The catalog knows whether that Apply took effect and what its results
+// were; see [Set.settle].
 //
-// All methods belong to one goroutine at a time.
+// All methods must be called by one goroutine at a time.
 type keyLog struct {
 	dir    string
 	now    func() time.Time
@@ -39,14 +39,14 @@ type keyLog struct {
 	opened   bool
 	next     int           // number of the next segment
 	segments []*keySegment // oldest first
-	current  *keySegment   // the last one, if it may be written to
+	current  *keySegment   // the last segment, if it may be written to
 	unsynced []keyRecord   // in memory only
-	recent   map[keyID]int // where in unsynced the newest record of a key is
+	recent   map[keyID]int // index in unsynced of the newest record of a key
 	asked    map[keyID]keyRecord
 }
 
-// segmentTime is how long a segment is written to: the precision with which
-// old ones go.
+// segmentTime is how long a segment is written to. It determines how precisely old
+// records are removed.
 const segmentTime = time.Hour
 
 // A keySegment is one file of a keyLog.
@@ -55,7 +55,7 @@ type keySegment struct {
 	file  *os.File
 	size  int64
 	begun time.Time
-	last  time.Time // no record is of later
+	last  time.Time // time of the newest record, or later
 	at    map[keyID]int64
 }
 
@@ -69,7 +69,7 @@ func newKeyLog(dir string, o Options) *keyLog {
 		recent: make(map[keyID]int), asked: make(map[keyID]keyRecord)}
 }
 
-// open reads what there is. It does nothing the second time.
+// open reads the existing segments. The second call does nothing.
 func (l *keyLog) open() error {
 	if l.opened {
 		return nil
@@ -78,7 +78,7 @@ func (l *keyLog) open() error {
 		return err
 	}
 	for _, dir := range []string{filepath.Dir(l.dir), filepath.Dir(filepath.Dir(l.dir))} {
-		if err := syncDir(dir); err != nil { // which may have a new name in it
+		if err := syncDir(dir); err != nil { // it may be a new entry of dir
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (l *keyLog) open() error {
 	for _, f := range files {
 		var number int
 		if _, err := fmt.Sscanf(f.Name(), "keys-%08d.log", &number); err != nil {
-			continue // not ours
+			continue // not a file of the log
 		}
 		path := filepath.Join(l.dir, f.Name())
 		l.next = max(l.next, number+1)
@@ -105,8 +105,8 @@ func (l *keyLog) open() error {
 	return nil
 }
 
-// load reads a segment. What a crash left half written at its end is of no
-// request that was carried out.
+// load reads a segment. A half-written record that a crash left at its end belongs
+// to a request that was not carried out.
 func (l *keyLog) load(path string) (*keySegment, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -136,7 +136,7 @@ func (l *keyLog) load(path string) (*keySegment, error) {
 	return s, nil
 }
 
-// put notes where in s the newest record of a key is.
+// put records the position in s of the newest record of a key.
 func (l *keyLog) put(s *keySegment, r keyRecord, offset int64) {
 	for _, old := range l.segments {
 		delete(old.at, r.id)
@@ -144,23 +144,23 @@ func (l *keyLog) put(s *keySegment, r keyRecord, offset int64) {
 	s.at[r.id] = offset
 	at := r.at
 	if now := l.now(); at.After(now) {
-		at = now // the clock was ahead then
+		at = now // the clock was ahead when it was recorded
 	}
 	if at.After(s.last) {
 		s.last = at
 	}
 }
 
-// forget closes everything, as if it had never been opened.
+// forget closes all files and resets l to the state before open.
 func (l *keyLog) forget() {
 	for _, s := range l.segments {
-		_ = s.file.Close() // what was to be kept is synced
+		_ = s.file.Close() // all data that must be kept is synced
 	}
 	l.segments, l.current, l.opened = nil, nil, false
 	clear(l.asked)
 }
 
-// reset removes all there is: it is of another catalog than the present one.
+// reset removes all segments: they belong to a different catalog.
 func (l *keyLog) reset() error {
 	var errs []error
 	for _, s := range l.segments {
@@ -170,14 +170,14 @@ func (l *keyLog) reset() error {
 	return errors.Join(errs...)
 }
 
-// close writes what is in memory only.
+// close writes the records that are only in memory.
 func (l *keyLog) close() error {
 	err := l.sync()
 	l.forget()
 	return err
 }
 
-// find returns the newest record of a key, if it is to be remembered still.
+// find returns the newest record of a key, if it has not expired.
 func (l *keyLog) find(id keyID) (keyRecord, bool, error) {
 	r, ok, err := l.newest(id)
 	if !ok || r.kind == keyDropped || l.now().Sub(r.at) >= KeyLife {
@@ -203,15 +203,16 @@ func (l *keyLog) newest(id keyID) (keyRecord, bool, error) {
 			return keyRecord{}, false, fmt.Errorf("read %s at %d: %w", s.path, offset, err)
 		}
 		if r.at.After(s.last) {
-			r.at = s.last // the clock was ahead then
+			r.at = s.last // the clock was ahead when it was recorded
 		}
 		return r, true, nil
 	}
 	return keyRecord{}, false, nil
 }
 
-// ask puts down, durably, what is about to be done. After an error it must not
-// be; some of it may be on disk, and is to be dropped before anything else is.
+// ask records requests durably before they are carried out. After an error they
+// must not be carried out; some of the records may be on disk, and must be dropped
+// before anything else is carried out.
 func (l *keyLog) ask(rs []keyRecord) error {
 	if len(rs) == 0 {
 		return l.sync()
@@ -230,7 +231,7 @@ func (l *keyLog) ask(rs []keyRecord) error {
 	return l.sync()
 }
 
-// count returns how many keys there are on disk.
+// count returns the number of keys on disk.
 func (l *keyLog) count() (n int) {
 	for _, s := range l.segments {
 		n += len(s.at)
@@ -238,20 +239,20 @@ func (l *keyLog) count() (n int) {
 	return n
 }
 
-// rotate sees to it that a segment is begun when the present one is old.
+// rotate begins a new segment if the current one is old.
 func (l *keyLog) rotate() {
 	if l.current != nil && l.now().Sub(l.current.begun) >= segmentTime {
 		l.current = nil
 	}
 }
 
-// drop says that what was asked is not done.
+// drop records that a request was not carried out.
 func (l *keyLog) drop(r keyRecord) {
 	delete(l.asked, r.id)
 	l.add(keyRecord{kind: keyDropped, at: r.at, id: r.id})
 }
 
-// answer says how what was asked was answered.
+// answer records the answer to a request.
 func (l *keyLog) answer(asked keyRecord, status int, body []byte) {
 	delete(l.asked, asked.id)
 	l.add(keyRecord{kind: keyAnswered, at: asked.at, id: asked.id, request: asked.request, after: asked.after, status: status, body: body})
@@ -262,7 +263,7 @@ func (l *keyLog) add(r keyRecord) {
 	l.unsynced = append(l.unsynced, r)
 }
 
-// sync makes all durable that is in memory only.
+// sync writes the records that are only in memory durably.
 func (l *keyLog) sync() error {
 	if len(l.unsynced) == 0 {
 		return nil
@@ -286,7 +287,7 @@ func (l *keyLog) sync() error {
 		err = s.file.Sync()
 	}
 	if err != nil {
-		l.current = nil // nobody knows what is in it
+		l.current = nil // its contents are unknown
 		return fmt.Errorf("keep idempotency keys: %w", err)
 	}
 	for i, r := range l.unsynced {
@@ -298,7 +299,7 @@ func (l *keyLog) sync() error {
 	return nil
 }
 
-// begin begins a segment.
+// begin begins a new segment.
 func (l *keyLog) begin() error {
 	path := filepath.Join(l.dir, fmt.Sprintf("keys-%08d.log", l.next))
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -306,7 +307,7 @@ func (l *keyLog) begin() error {
 		return err
 	}
 	if err := syncDir(l.dir); err != nil {
-		_ = f.Close() // nothing is in it
+		_ = f.Close() // it is empty
 		_ = os.Remove(path)
 		return err
 	}
@@ -316,13 +317,13 @@ func (l *keyLog) begin() error {
 	return nil
 }
 
-// expire removes the segments of which nothing is to be remembered any more.
+// expire removes the segments whose records have all expired.
 func (l *keyLog) expire() {
 	l.segments = slices.DeleteFunc(l.segments, func(s *keySegment) bool {
 		if s == l.current || l.now().Sub(s.last) < KeyLife && len(s.at) > 0 {
 			return false
 		}
-		_ = s.file.Close() // nobody needs it
+		_ = s.file.Close() // it is no longer needed
 		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			l.logger.Warn("cannot remove idempotency keys that are no longer needed", slog.Any("err", err))
 		}
@@ -330,7 +331,7 @@ func (l *keyLog) expire() {
 	})
 }
 
-// highest returns the highest change number that something was asked after.
+// highest returns the highest change number after which a request was recorded.
 func (l *keyLog) highest() (seq catalog.Seq, err error) {
 	for _, s := range slices.Backward(l.segments) {
 		if len(s.at) == 0 {
@@ -342,7 +343,7 @@ func (l *keyLog) highest() (seq catalog.Seq, err error) {
 	return 0, nil
 }
 
-// syncDir makes the names in a directory durable.
+// syncDir makes the entries of a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -27,7 +27,7 @@ var apiPageCSS string
 
 var apiPageTemplate = template.Must(template.New("api").Parse(apiPageHTML))
 
-// apiPagePolicy allows the page its own style and nothing else.
+// apiPagePolicy is a Content-Security-Policy that allows only the page's own style.
 var apiPagePolicy = func() string {
 	sum := sha256.Sum256([]byte(apiPageCSS))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
@@ -42,7 +42,7 @@ func (a *API) description(_ *Set, w http.ResponseWriter, r *http.Request) (*repl
 	return nil, nil
 }
 
-// page serves what openapi.json says as a page for people.
+// page serves the contents of openapi.json as an HTML page.
 func (a *API) page(_ *Set, w http.ResponseWriter, r *http.Request) (*reply, error) {
 	p, err := describeAPI(a.routes)
 	if err != nil {
@@ -70,11 +70,11 @@ type page struct {
 	Tokens         bool // a token is needed
 	Operations     []operation
 	Objects        []object
-	Responses      []response // what can go wrong
+	Responses      []response // possible errors
 	Style          template.CSS
 }
 
-// An operation is one thing that can be done.
+// An operation describes one operation of the API.
 type operation struct {
 	ID, Method, Path     string
 	Summary, Description string
@@ -83,35 +83,35 @@ type operation struct {
 	Responses            []response
 }
 
-// A requestBody is a body that can be sent or comes.
+// A requestBody describes the body of a request or of a response.
 type requestBody struct{ Type, Example string }
 
-// A response is an answer.
+// A response describes one response of an operation.
 type response struct {
 	Status, Description string
 	Bodies              []requestBody
 }
 
-// An object is an object in a body.
+// An object describes a JSON object in a body.
 type object struct {
 	Name, Description string
 	Fields            []field
 }
 
-// A field is a field or parameter.
+// A field describes a field or a parameter.
 type field struct {
 	Name, In, Description string
 	Required              bool
 }
 
-// describeAPI reads openapi.json.
+// describeAPI parses openapi.json.
 func describeAPI(routes []route) (*page, error) {
 	var doc openAPIDocument
 	if err := json.Unmarshal(openAPI, &doc); err != nil {
 		return nil, fmt.Errorf("read openapi.json: %w", err) // unreachable: a test reads it
 	}
 	p := &page{Title: doc.Info.Title, Summary: doc.Info.Summary, Description: strings.Split(doc.Info.Description, "\n\n"), Style: template.CSS(apiPageCSS)}
-	for i := range routes { // in their order, which a JSON object does not have
+	for i := range routes { // in the order of routes, since JSON objects have no order
 		r := &routes[i]
 		item := doc.Paths["/"+r.path]
 		op := item.operation(r.method)
@@ -139,7 +139,7 @@ func describeAPI(routes []route) (*page, error) {
 	return p, nil
 }
 
-// fails notes what a status means, once.
+// fails adds the description of a status, once.
 func (p *page) fails(status, description string) {
 	i, found := slices.BinarySearchFunc(p.Responses, status, func(r response, s string) int { return strings.Compare(r.Status, s) })
 	if !found {
@@ -147,7 +147,7 @@ func (p *page) fails(status, description string) {
 	}
 }
 
-// An openAPIDocument is of an OpenAPI document what the page shows.
+// An openAPIDocument contains the parts of an OpenAPI document that the page shows.
 type openAPIDocument struct {
 	Info struct {
 		Title, Summary, Description string
@@ -165,7 +165,7 @@ type openAPIPath struct {
 	Get, Put, Post, Delete *openAPIOperation
 }
 
-// operation returns what is done for a method, or nil.
+// operation returns the operation for a method, or nil.
 func (p *openAPIPath) operation(method string) *openAPIOperation {
 	return map[string]*openAPIOperation{"GET": p.Get, "PUT": p.Put, "POST": p.Post, "DELETE": p.Delete}[method]
 }
@@ -181,7 +181,7 @@ type openAPIRef struct {
 	Ref string `json:"$ref"`
 }
 
-// name returns what is referred to.
+// name returns the name of the referenced object.
 func (r openAPIRef) name() string { return r.Ref[strings.LastIndexByte(r.Ref, '/')+1:] }
 
 type openAPIResponse struct {
@@ -200,8 +200,8 @@ type openAPISchema struct {
 	Properties  map[string]struct{ Description string }
 }
 
-// object returns a schema as the page shows it; its fields in the order they
-// have in messages.
+// object returns a schema as the page shows it, with the fields in the order in
+// which responses contain them.
 func (d *openAPIDocument) object(name string) object {
 	s := d.Components.Schemas[name]
 	o := object{Name: name, Description: s.Description}
@@ -216,18 +216,18 @@ func (d *openAPIDocument) object(name string) object {
 	return o
 }
 
-// bodies returns the bodies of a request or answer. Types with one example
-// share it.
+// bodies returns the bodies of a request or response. Types with the same example
+// are combined.
 func bodies(content map[string]openAPIMedia) []requestBody {
 	var all []requestBody
 	for _, typ := range sortedKeys(content) {
 		example := content[typ].Example
 		var text string
 		if len(example) > 0 && example[0] == '"' {
-			_ = json.Unmarshal(example, &text) // a string, as its first byte says
+			_ = json.Unmarshal(example, &text) // its first byte shows that it is a string
 		} else if len(example) > 0 {
 			var b bytes.Buffer
-			_ = json.Indent(&b, example, "", "  ") // it came out of a JSON document
+			_ = json.Indent(&b, example, "", "  ") // it comes from a valid JSON document
 			text = b.String()
 		}
 		if i := slices.IndexFunc(all, func(b requestBody) bool { return text != "" && b.Example == text }); i >= 0 {

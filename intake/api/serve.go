@@ -16,26 +16,25 @@ import (
 	"lockstep/internal/trust"
 )
 
-// A reply is an answer that is no error.
+// A reply is a response that is not an error.
 type reply struct {
 	status   int
 	body     []byte
-	replayed bool // given before, to the same request
+	replayed bool // a repetition of the first response to the same request
 }
 
-// A problem is an answer that says why there is no other (RFC 9457), and the
-// error it is made from.
+// A problem is an error response (RFC 9457), and the error from which it was made.
 type problem struct {
 	Title  string         `json:"title"`
 	Status int            `json:"status"`
 	Detail string         `json:"detail"`
-	Errors []problemPlace `json:"errors,omitempty"` // what is wrong with the body, at most maxPlaces
+	Errors []problemPlace `json:"errors,omitempty"` // errors in the body, at most maxPlaces
 	Count  int            `json:"error_count,omitempty"`
 
-	header http.Header // to be sent along
+	header http.Header // additional header fields
 }
 
-// A problemPlace is one thing that is wrong with a body.
+// A problemPlace is one error in a body and its position.
 type problemPlace struct {
 	Index  *int   `json:"index,omitempty"` // of the change in a batch, from 0
 	Line   int    `json:"line,omitempty"`  // of JSON Lines, from 1
@@ -44,7 +43,7 @@ type problemPlace struct {
 	Detail string `json:"detail"`
 }
 
-// Error names the problem.
+// Error returns the detail of the problem.
 func (p *problem) Error() string { return p.Detail }
 
 // refuse returns a problem as an error.
@@ -52,10 +51,10 @@ func refuse(status int, format string, args ...any) error {
 	return &problem{Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
-// A route is an operation: what is done for one method at one address.
+// A route is an operation: one method at one path.
 type route struct {
-	method, path string // the path below that of the API; {set} is the name of a set
-	about        bool   // it describes the API
+	method, path string // the path below the path of the API; {set} is the name of a set
+	about        bool   // the operation describes the API
 	handle       func(a *API, s *Set, w http.ResponseWriter, r *http.Request) (*reply, error)
 }
 
@@ -73,8 +72,8 @@ func routes() []route {
 	}
 }
 
-// ServeHTTP answers requests below [APIOptions.Path]. It must see their paths
-// as they were sent.
+// ServeHTTP answers requests below [Options.Path]. The request paths must be
+// unmodified, as the client sent them.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -85,17 +84,17 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if reply == nil {
-		return // answered already
+		return // an error was already sent
 	}
 	if reply.replayed {
 		header.Set("Idempotency-Replayed", "true")
 	}
 	header.Set("Content-Type", "application/json")
 	w.WriteHeader(reply.status)
-	_, _ = w.Write(reply.body) // the client is gone: nobody to tell
+	_, _ = w.Write(reply.body) // the client has disconnected
 }
 
-// serve finds the operation that is asked for, and does it.
+// serve finds the requested operation and carries it out.
 func (a *API) serve(w http.ResponseWriter, r *http.Request) (*reply, error) {
 	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), a.o.Path)
 	if !ok {
@@ -137,7 +136,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) (*reply, error) {
 	return nil, p
 }
 
-// matchRoute reports whether path is one of a route's, and of which set.
+// matchRoute reports whether path matches a route, and which set it names.
 func matchRoute(route, path string) (set string, ok bool) {
 	before, after, named := strings.Cut(route, "{set}")
 	if !named {
@@ -157,7 +156,7 @@ func matchRoute(route, path string) (set string, ok bool) {
 	return set, true
 }
 
-// fail answers with a problem. This is the one table from errors to statuses.
+// fail sends an error as a problem. It contains the only table from errors to statuses.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p, ok := errors.AsType[*problem](err)
 	if !ok {
@@ -181,10 +180,10 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	header.Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(toJSON(p)) // the client is gone: nobody to tell
+	_, _ = w.Write(toJSON(p)) // the client has disconnected
 }
 
-// jsonReply returns an answer with v as its body.
+// jsonReply returns a reply with v as its body.
 func jsonReply(status int, v any) *reply { return &reply{status: status, body: toJSON(v)} }
 
 // toJSON returns v as one line of JSON.
@@ -193,12 +192,12 @@ func toJSON(v any) []byte {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic(err) // only for a type of ours that JSON has no words for
+		panic(err) // only for types of this package that JSON cannot represent
 	}
 	return b.Bytes()
 }
 
-// list answers with the names of the sets.
+// list replies with the names of the sets.
 func (a *API) list(_ *Set, _ http.ResponseWriter, _ *http.Request) (*reply, error) {
 	return jsonReply(http.StatusOK, struct {
 		Sets []string `json:"sets"`
@@ -209,11 +208,11 @@ func (a *API) list(_ *Set, _ http.ResponseWriter, _ *http.Request) (*reply, erro
 type setAnswer struct {
 	Set       string      `json:"set"`
 	Resources int64       `json:"resources"`
-	Seq       catalog.Seq `json:"seq"`                // of the newest change; 0 if there was none
-	Datetime  string      `json:"datetime,omitempty"` // of it
+	Seq       catalog.Seq `json:"seq"`                // of the newest change; 0 if there is none
+	Datetime  string      `json:"datetime,omitempty"` // of the newest change
 }
 
-// status answers with what there is to say of a set.
+// status replies with the state of a set.
 func (a *API) status(s *Set, _ http.ResponseWriter, r *http.Request) (*reply, error) {
 	st, err := s.cat.Status(r.Context(), s.set)
 	if err != nil {
@@ -222,7 +221,7 @@ func (a *API) status(s *Set, _ http.ResponseWriter, r *http.Request) (*reply, er
 	return jsonReply(http.StatusOK, setAnswer{s.name, st.Resources, st.Last, datetime(st.LastTime)}), nil
 }
 
-// get answers with what the catalog knows of a resource.
+// get replies with the catalog's record of a resource.
 func (a *API) get(s *Set, _ http.ResponseWriter, r *http.Request) (*reply, error) {
 	uri, err := uriOf(r)
 	if err != nil {
@@ -240,7 +239,7 @@ func (a *API) get(s *Set, _ http.ResponseWriter, r *http.Request) (*reply, error
 	return nil, refuse(http.StatusNotFound, "there is no resource %s in the set %s", uri, s.name)
 }
 
-// put makes what the body says true of a resource.
+// put creates or updates a resource as the body describes it.
 func (a *API) put(s *Set, w http.ResponseWriter, r *http.Request) (*reply, error) {
 	uri, err := uriOf(r)
 	if err != nil {
@@ -265,7 +264,7 @@ func (a *API) put(s *Set, w http.ResponseWriter, r *http.Request) (*reply, error
 	return s.do(r.Context(), newCall(r, key, body, false, u))
 }
 
-// delete makes a resource gone.
+// delete records that a resource was deleted.
 func (a *API) delete(s *Set, _ http.ResponseWriter, r *http.Request) (*reply, error) {
 	uri, err := uriOf(r)
 	if err != nil {
@@ -281,7 +280,7 @@ func (a *API) delete(s *Set, _ http.ResponseWriter, r *http.Request) (*reply, er
 	return s.do(r.Context(), newCall(r, key, nil, false, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true}))
 }
 
-// changes makes a batch of changes, all or none.
+// changes applies a batch of changes, all or none.
 func (a *API) changes(s *Set, w http.ResponseWriter, r *http.Request) (*reply, error) {
 	key, err := keyOf(r)
 	if err != nil {

@@ -5,15 +5,15 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A resourceAnswer is what the catalog knows of a resource. Resource is what a
-// PUT takes.
+// A resourceAnswer is the catalog's record of a resource. Resource has the format
+// that PUT accepts.
 type resourceAnswer struct {
 	Resource entryView   `json:"resource"`
-	Seq      catalog.Seq `json:"seq"`      // of its last change
-	Datetime string      `json:"datetime"` // of that
+	Seq      catalog.Seq `json:"seq"`      // of the resource's last change
+	Datetime string      `json:"datetime"` // of the resource's last change
 }
 
-// An entryView is an entry as Decode reads it.
+// An entryView is an entry in the format that entry.Decode reads.
 type entryView struct {
 	URI      string     `json:"uri"`
 	Lastmod  string     `json:"lastmod,omitempty"`
@@ -36,8 +36,8 @@ type linkView struct {
 	Pri      int    `json:"pri,omitempty"`
 }
 
-// view returns what there is to say of r. A patch is left out: it belongs to
-// the change that brought it.
+// view returns r as a resourceAnswer. A patch is left out: it belongs to the change
+// that recorded it.
 func view(r *catalog.Record) resourceAnswer {
 	v := entryView{URI: r.URI, Lastmod: datetime(r.Lastmod), Hash: r.Hashes.String(), Type: r.Type, Encoding: r.Encoding}
 	if r.Length >= 0 {

@@ -14,14 +14,14 @@ import (
 	"lockstep/intake/internal/pathname"
 )
 
-// ErrListing reports a bucket whose listing cannot be relied on. Errors that
-// match it are of type *ListingError.
+// ErrListing reports a bucket whose listing is unreliable. Errors that match it are
+// of type *ListingError.
 var ErrListing = errors.New("the listing cannot be relied on")
 
-// A ListingError says how a listing contradicts itself or the objects. Nothing
+// A ListingError reports how a listing contradicts itself or the objects. Nothing
 // was deleted.
 type ListingError struct {
-	Lies intake.Problems // keys, and what is the matter
+	Lies intake.Problems // keys, with the contradictions
 }
 
 func (e *ListingError) Error() string {
@@ -38,17 +38,17 @@ func (e *ListingError) Error() string {
 // Is reports whether target is [ErrListing].
 func (e *ListingError) Is(target error) bool { return target == ErrListing }
 
-// How a listing lies.
+// The ways in which a listing can be wrong.
 var (
 	errTwice    = errors.New("is listed twice")
 	errUnlisted = errors.New("is there, and was before the listing began, but is not listed")
 )
 
-// maxLies is how many lies a listing may tell. A service that repeats itself for
-// ever is not listened to any longer.
+// maxLies is the number of contradictions after which a listing is abandoned, for
+// example that of a service that repeats itself endlessly.
 const maxLies = 10_000
 
-// Why an object is no resource; the Err of a [Problem] among the skipped.
+// Why an object is not a resource; the Err of a skipped [intake.Problem].
 var (
 	errMarker   = errors.New("represents a directory")
 	errNoKey    = errors.New("the key is empty below the prefix")
@@ -59,7 +59,7 @@ var (
 	errNegative = errors.New("has a negative size in the listing")
 )
 
-// addressable returns why no resource can have that key, or nil.
+// addressable returns why no resource can have the key, or nil.
 func addressable(key string) error {
 	switch {
 	case key == "":
@@ -77,10 +77,9 @@ func addressable(key string) error {
 	return nil
 }
 
-// list takes down the whole listing before anything is made of it. A bucket
-// lists keys in the order of their bytes, a catalog URIs in the order of theirs,
-// in which some bytes are escaped: it has to be sorted anew. A key that comes
-// twice is always out of order.
+// list records the whole listing before it is evaluated. A bucket lists keys in
+// byte order, a catalog lists URIs in byte order, with some bytes escaped: so the
+// keys have to be sorted again. A duplicate key is always out of order.
 func (s *scan) list(ctx context.Context) error {
 	last, first := "", true
 	for info, err := range s.b.objects.Objects(ctx) {
@@ -106,7 +105,7 @@ func (s *scan) list(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// take keeps an object that is a resource.
+// take records an object if it is a resource.
 func (s *scan) take(info blob.Info) error {
 	key := info.Name
 	why := addressable(key)
@@ -114,7 +113,7 @@ func (s *scan) take(info blob.Info) error {
 	case strings.HasSuffix(key, "/") && info.Size == 0:
 		why = errMarker
 	case info.Size < 0:
-		s.Unreadable(key, errNegative) // what is known of it stays
+		s.Unreadable(key, errNegative) // its record stays as it is
 		return s.lie(key, errNegative)
 	}
 	if why != nil {
@@ -137,14 +136,14 @@ func (s *scan) take(info blob.Info) error {
 	return s.sorted.Add([]byte(o.path), 0, false, s.packed)
 }
 
-// reservedPath reports whether a Source's own documents hide what is at rel, or
+// reservedPath reports whether a Source's own documents hide the object at rel, or
 // a directory above it.
 func reservedPath(rel string) bool {
 	top, _, below := strings.Cut(rel, "/")
 	return pathname.Reserved(rel, filestat.File) || below && pathname.Reserved(top, filestat.Dir)
 }
 
-// lie takes down how the listing contradicts itself. Its error ends the scan.
+// lie records a contradiction in the listing. An error ends the scan.
 func (s *scan) lie(key string, how error) error {
 	s.liesMu.Lock()
 	defer s.liesMu.Unlock()
@@ -155,7 +154,7 @@ func (s *scan) lie(key string, how error) error {
 	return nil
 }
 
-// listingError returns what is wrong with the listing, or nil.
+// listingError returns the contradictions in the listing as an error, or nil.
 func (s *scan) listingError() error {
 	s.liesMu.Lock()
 	defer s.liesMu.Unlock()

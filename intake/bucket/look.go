@@ -21,10 +21,10 @@ import (
 )
 
 // tokenRules changes when a Record derived from the same object would
-// differ: the next scan then looks at every object again.
+// differ: the next scan then examines every object again.
 const tokenRules = "b1"
 
-// tokenPrefix begins the Tokens of records made like that.
+// tokenPrefix begins the Tokens of records made with these settings.
 func tokenPrefix(content Reading, algs []resourcesync.Algorithm) string {
 	p := strconv.AppendUint([]byte(tokenRules+"."), uint64(content), 36)
 	if content != ReadNever {
@@ -35,12 +35,12 @@ func tokenPrefix(content Reading, algs []resourcesync.Algorithm) string {
 	return string(append(p, '.'))
 }
 
-// maxETag is how much of an entity tag counts: a stranger decides how long it is.
+// maxETag is how much of an entity tag is used: the service decides how long it is.
 const maxETag = 256
 
-// token is the Token of an object that stands as it is listed: size, time of
-// modification in microseconds, entity tag. Without an entity tag one that was
-// just written cannot be told from one written again.
+// token returns the Token of an object as listed: size, modification time in
+// microseconds, entity tag. Without an entity tag an object that was written just
+// before cannot be distinguished from one that was then written again.
 func (b *Bucket) token(o *object) string {
 	t := append(make([]byte, 0, 80), b.prefix...)
 	t = strconv.AppendInt(t, o.size, 36)
@@ -50,10 +50,10 @@ func (b *Bucket) token(o *object) string {
 	return string(append(t, o.etag[:min(len(o.etag), maxETag)]...))
 }
 
-// contentBuffer is how much of an object is read at a time.
+// contentBuffer is how many bytes of an object are read at a time.
 const contentBuffer = 128 << 10
 
-// A looker looks at objects, one at a time.
+// A looker examines objects, one at a time.
 type looker struct {
 	s    *scan
 	sum  *resourcesync.Hasher
@@ -71,15 +71,15 @@ func newLooker(s *scan) *looker {
 	return l
 }
 
-// errLie is matched by what contradicts the listing.
+// errLie matches errors that contradict the listing.
 var errLie = errors.New("contradicts the listing")
 
-// A sizeError reports an object that is not as long as its listing, or its own
-// header, says.
+// A sizeError reports an object whose length differs from that in its listing or
+// in its own header.
 type sizeError struct {
 	listed int64
 	found  int64
-	by     string // who says so
+	by     string // where the size was stated
 }
 
 func (e *sizeError) Error() string {
@@ -88,7 +88,7 @@ func (e *sizeError) Error() string {
 
 func (e *sizeError) Is(target error) bool { return target == errLie }
 
-// look returns the Record of an object.
+// look examines an object and returns its Record.
 func (l *looker) look(ctx context.Context, j *job) (catalog.Record, error) {
 	if l.s.b.o.Content == ReadAlways {
 		return l.read(ctx, j)
@@ -104,7 +104,7 @@ func (l *looker) look(ctx context.Context, j *job) (catalog.Record, error) {
 	return rec, err
 }
 
-// describe returns what the header h says of the object.
+// describe returns the Record of an object as its header h describes it.
 func (l *looker) describe(ctx context.Context, j *job, h http.Header) (catalog.Record, error) {
 	etag := strings.Trim(strings.TrimPrefix(h.Get("ETag"), "W/"), `"`)
 	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
@@ -120,7 +120,7 @@ func (l *looker) describe(ctx context.Context, j *job, h http.Header) (catalog.R
 		Type: objectType(j.key, h.Get("Content-Type")), Encoding: contentCoding(h.Get("Content-Encoding")),
 	}
 	if !listedVersion || rec.Lastmod.IsZero() {
-		rec.Lastmod, _ = http.ParseTime(h.Get("Last-Modified")) // zero if it does not say
+		rec.Lastmod, _ = http.ParseTime(h.Get("Last-Modified")) // zero if the header has none
 	}
 	if listedVersion {
 		rec.Token = l.s.b.token(&j.object)
@@ -128,15 +128,15 @@ func (l *looker) describe(ctx context.Context, j *job, h http.Header) (catalog.R
 			rec.Token += string(filestat.RacyMark)
 		}
 	} else {
-		// It was replaced since it was listed. Without a Token the next scan,
-		// which knows its exact time, looks again.
+		// It was replaced after it was listed. Without a Token the next scan,
+		// which knows its exact time, examines it again.
 		rec.Length = size
 	}
 	rec.Hashes, err = l.s.knownHashes(ctx, etag, h)
 	return rec, err
 }
 
-// read returns what the object's header and content say.
+// read returns the Record of an object from its header and content.
 func (l *looker) read(ctx context.Context, j *job) (catalog.Record, error) {
 	body, h, err := l.s.b.objects.Get(ctx, j.key)
 	if err != nil {
@@ -184,15 +184,15 @@ func (l *looker) read(ctx context.Context, j *job) (catalog.Record, error) {
 	return rec, nil
 }
 
-// octets is the type of what nobody has said the type of.
+// octets is the media type that means the type is unknown.
 const octets = "application/octet-stream"
 
-// objectType returns the media type of an object: its Content-Type or, where
-// that is what services and tools give to everything, the type for its name.
+// objectType returns the media type of an object: its Content-Type or, if that is
+// the default of services and tools, the type for its extension.
 func objectType(key, contentType string) string {
 	t, _, err := mime.ParseMediaType(contentType)
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) || !resourcesync.ValidMediaType(t) {
-		t = "" // package mime also takes "a" and "a/}"
+		t = "" // package mime accepts "a" and "a/}", too
 	}
 	switch t {
 	case octets, "binary/octet-stream", "application/x-www-form-urlencoded", "":
@@ -206,8 +206,8 @@ func objectType(key, contentType string) string {
 	return t
 }
 
-// contentCoding returns the codings of a Content-Encoding (RS-ENC-01). Some
-// services also tell how the upload came.
+// contentCoding returns the codings in a Content-Encoding (RS-ENC-01). Some
+// services also put the coding of the upload there.
 func contentCoding(header string) string {
 	var codings []string
 	for c := range strings.SplitSeq(strings.ToLower(header), ",") {
@@ -218,7 +218,7 @@ func contentCoding(header string) string {
 	return strings.Join(codings, ", ")
 }
 
-// token reports whether s is one, as HTTP has it (RFC 9110, 5.6.2).
+// token reports whether s is an HTTP token (RFC 9110, 5.6.2).
 func token(s string) bool {
 	for _, c := range []byte(s) {
 		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
@@ -228,7 +228,7 @@ func token(s string) bool {
 	return s != ""
 }
 
-// checksumHeaders are the algorithms of which a service may tell the hash.
+// checksumHeaders are the hashes that a service may report, and their header fields.
 var checksumHeaders = []struct {
 	header string
 	alg    resourcesync.Algorithm
@@ -239,7 +239,7 @@ var checksumHeaders = []struct {
 	{"X-Amz-Checksum-Sha512", resourcesync.SHA512},
 }
 
-// checksums returns the hashes of the whole object that h tells.
+// checksums returns the hashes of the whole object in h.
 func checksums(h http.Header) resourcesync.Hashes {
 	var hs resourcesync.Hashes
 	kind := h.Get("X-Amz-Checksum-Type")
@@ -247,7 +247,7 @@ func checksums(h http.Header) resourcesync.Hashes {
 		return nil
 	}
 	for _, c := range checksumHeaders {
-		// A hash of hashes has "-" and the number of parts behind it.
+		// A hash of hashes is followed by "-" and the number of parts.
 		digest, err := base64.StdEncoding.DecodeString(h.Get(c.header))
 		if err == nil && len(digest) == c.alg.Size() {
 			hs = append(hs, resourcesync.Hash{Algorithm: c.alg, Digest: string(digest)})
@@ -261,7 +261,7 @@ func inParts(h http.Header) bool {
 	return h.Get("X-Amz-Mp-Parts-Count") != "" || strings.Contains(h.Get("ETag"), "-")
 }
 
-// md5Form returns the MD5 an entity tag would be, or "".
+// md5Form returns the entity tag as an MD5 if it has the form of one, or "".
 func md5Form(etag string) string {
 	if len(etag) != 2*md5.Size {
 		return ""
@@ -273,15 +273,15 @@ func md5Form(etag string) string {
 	return string(digest)
 }
 
-// plain reports whether an object is of the kind whose entity tag is its MD5
-// with Amazon and those who follow: sent whole, and not encrypted with a key of
+// plain reports whether an object is of the kind whose entity tag is its MD5 at
+// Amazon and compatible services: uploaded whole, and not encrypted with a key of
 // a key service or of the customer's.
 func plain(h http.Header) bool {
 	return !inParts(h) && h.Get("X-Amz-Server-Side-Encryption-Customer-Algorithm") == "" &&
 		!strings.HasPrefix(h.Get("X-Amz-Server-Side-Encryption"), "aws:")
 }
 
-// knownHashes returns the hashes the service has of an object.
+// knownHashes returns the hashes that the service reports for an object.
 func (s *scan) knownHashes(ctx context.Context, etag string, h http.Header) (resourcesync.Hashes, error) {
 	hs := checksums(h)
 	digest := md5Form(etag)

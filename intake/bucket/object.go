@@ -7,28 +7,28 @@ import (
 	"lockstep/intake/internal/pathname"
 )
 
-// An object is what a bucket lists.
+// An object is an object in the listing of a bucket.
 type object struct {
-	path    string // the key as it stands in a URI
+	path    string // the key, escaped as in a URI
 	size    int64
-	modTime time.Time // to the microsecond
+	modTime time.Time // truncated to microseconds
 	etag    string
 }
 
 // key returns the object's key.
 func (o *object) key() string {
-	key, _ := pathname.Unescape(o.path) // it was escaped by us
+	key, _ := pathname.Unescape(o.path) // this package escaped it
 	return key
 }
 
-// pack returns all but the path in bytes.
+// pack appends all fields but the path to dst.
 func (o *object) pack(dst []byte) []byte {
 	dst = binary.AppendVarint(dst, o.size)
 	dst = binary.AppendVarint(dst, o.modTime.UnixMicro())
 	return append(dst, o.etag...)
 }
 
-// parseObject undoes [object.pack]; path is the key as it stands in a URI.
+// parseObject is the inverse of [object.pack]; path is the escaped key.
 func parseObject(path string, packed []byte) object {
 	size, n := binary.Varint(packed)
 	micro, m := binary.Varint(packed[n:])

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	maxCandidates = 4        // objects that may be read to prove a bucket's entity tags: some may have gone, or be of another kind
-	maxProof      = 64 << 20 // bytes of one; a bucket without a smaller object is not believed
+	maxCandidates = 4        // objects that may be read to verify a bucket's entity tags: some may be gone, or be of another kind
+	maxProof      = 64 << 20 // bytes of one; without a smaller object entity tags are not trusted
 )
 
-// A proof finds out whether the entity tags of a bucket that look like an MD5
-// are one, by reading one of the smallest objects. It is made once in a scan,
-// when it is first needed.
+// A proof determines whether the entity tags of a bucket that look like an MD5 are
+// one, by reading one of the smallest objects. This is done once in a scan, when it
+// is first needed.
 type proof struct {
-	candidates []object // the smallest objects whose entity tags have the form
+	candidates []object // the smallest objects whose entity tags have the form of an MD5
 
 	once   sync.Once
 	proved bool
 	err    error
 }
 
-// offer takes an object into account; before proven is asked for the first time.
+// offer considers an object as a candidate. It must be called before proven.
 func (p *proof) offer(o object) {
 	if o.size == 0 || o.size > maxProof || md5Form(o.etag) == "" {
 		return
@@ -44,8 +44,8 @@ func (p *proof) offer(o object) {
 	p.candidates = p.candidates[:min(len(p.candidates), maxCandidates)]
 }
 
-// proven reports whether such entity tags can be believed. Its error is one that
-// keeps from finding out.
+// proven reports whether entity tags in the form of an MD5 can be trusted. The
+// error is one that prevented the check.
 func (p *proof) proven(ctx context.Context, s *scan) (bool, error) {
 	p.once.Do(func() {
 		for i := range p.candidates {
@@ -58,8 +58,8 @@ func (p *proof) proven(ctx context.Context, s *scan) (bool, error) {
 	return p.proved, p.err
 }
 
-// prove compares an object with its entity tag; it is not done if the object is
-// not what it was listed as.
+// prove compares the content of an object with its entity tag; done is false if the
+// object differs from its listing.
 func (s *scan) prove(ctx context.Context, o *object) (done, proved bool, err error) {
 	body, h, err := s.b.objects.Get(ctx, o.key())
 	if errors.Is(err, blob.ErrNotExist) {

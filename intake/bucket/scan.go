@@ -21,9 +21,9 @@ import (
 // scan is one run of a Bucket.
 type scan struct {
 	b      *Bucket
-	sorted listed.Sorter // the listing
+	sorted listed.Sorter // the listing, sorted
 	packed []byte        // scratch
-	gone   listed.URIs   // URIs no object was listed for
+	gone   listed.URIs   // URIs for which no object was listed
 	proof  proof
 	jobs   chan job
 	ready  chan catalog.Update
@@ -34,7 +34,7 @@ type scan struct {
 	lies   intake.Problems
 }
 
-// A job is an object to be looked at.
+// A job is an object to be examined.
 type job struct {
 	object
 	key, uri string
@@ -57,9 +57,9 @@ func (s *scan) close() {
 
 // run lists the bucket, then compares the listing with the catalog.
 //
-// Order of writes: updates as they come; deletions when all else has succeeded,
-// and every one of them has been looked at. A scan killed at any point leaves a
-// catalog from which the next one goes on.
+// Order of writes: updates as they are found; deletions after everything else has
+// succeeded and the object of each deletion has been requested once more. After a
+// scan was killed at any point the next one continues from the catalog it left.
 func (s *scan) run(ctx context.Context) error {
 	defer s.Progress()()
 	if err := s.list(ctx); err != nil {
@@ -95,7 +95,7 @@ func (s *scan) merge(ctx context.Context) error {
 	return rows.Rest(s.gone.Add)
 }
 
-// meet compares an object with the row that stands at its place.
+// meet compares an object with the catalog row of the same URI.
 func (s *scan) meet(ctx context.Context, rows *intake.Rows, o object) error {
 	uri := s.b.base + o.path
 	for rows.More() && rows.Row().URI < uri {
@@ -123,7 +123,7 @@ func (s *scan) meet(ctx context.Context, rows *intake.Rows, o object) error {
 	}
 }
 
-// lookAll looks at the objects that are new or may have changed.
+// lookAll examines the objects that are new or may have changed.
 func (s *scan) lookAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range s.b.o.Requests {
@@ -159,7 +159,7 @@ func (s *scan) lookAll(ctx context.Context) error {
 	return g.Wait()
 }
 
-// applyAll puts into the catalog what is ready.
+// applyAll applies finished updates to the catalog.
 func (s *scan) applyAll(ctx context.Context) error {
 	tick := time.NewTicker(intake.ApplyEvery)
 	defer tick.Stop()
@@ -167,7 +167,7 @@ func (s *scan) applyAll(ctx context.Context) error {
 	flush := func() error {
 		slices.SortFunc(batch, func(x, y catalog.Update) int { return strings.Compare(x.URI, y.URI) })
 		err := s.apply(ctx, batch)
-		batch = nil // the catalog may keep it
+		batch = nil // the catalog may retain it
 		return err
 	}
 	for {
@@ -190,7 +190,7 @@ func (s *scan) applyAll(ctx context.Context) error {
 }
 
 // deleteGone deletes the resources for which no object was listed, once every
-// object has been asked for.
+// such object has been requested.
 func (s *scan) deleteGone(ctx context.Context) error {
 	if s.gone.Count == 0 {
 		return nil
@@ -232,7 +232,7 @@ func (s *scan) deleteGone(ctx context.Context) error {
 	return nil
 }
 
-// chunks yields the URIs of sp, a batch at a time.
+// chunks yields the URIs of sp in batches.
 func chunks(sp *listed.URIs) func(func([]string, error) bool) {
 	return func(yield func([]string, error) bool) {
 		var batch []string
@@ -254,8 +254,8 @@ func chunks(sp *listed.URIs) func(func([]string, error) bool) {
 	}
 }
 
-// absent asks for the objects of uris, none of which was listed, and adds to
-// sure those that are not there.
+// absent requests the objects of uris, none of which was listed, and adds to sure
+// those that do not exist.
 func (s *scan) absent(ctx context.Context, uris []string, sure *listed.URIs) error {
 	there := make([]bool, len(uris))
 	g, gctx := errgroup.WithContext(ctx)
@@ -293,8 +293,8 @@ func (s *scan) absent(ctx context.Context, uris []string, sure *listed.URIs) err
 	return nil
 }
 
-// older reports whether an object was there before the scan began, by the clock
-// of the service.
+// older reports whether an object existed before the scan began, by the clock of
+// the service.
 func (s *scan) older(h http.Header) bool {
 	mod, err := http.ParseTime(h.Get("Last-Modified"))
 	if err != nil {
@@ -304,7 +304,7 @@ func (s *scan) older(h http.Header) bool {
 	if err != nil {
 		now = time.Now()
 	}
-	began := now.Add(-time.Since(s.Start)).Add(-filestat.CoarseTick) // both headers count in seconds
+	began := now.Add(-time.Since(s.Start)).Add(-filestat.CoarseTick) // both headers have a resolution of one second
 	return mod.Before(began)
 }
 

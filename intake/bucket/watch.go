@@ -7,13 +7,13 @@ import (
 	"lockstep/intake"
 )
 
-// Watch scans, and scans again whenever [Options.ScanInterval] has passed,
-// until ctx ends; then it returns the cause. A bucket tells nobody of changes:
-// they are seen by the next scan.
+// Watch scans, and scans again whenever [Options.ScanInterval] has passed, until
+// ctx ends; then it returns the cause. A bucket does not notify of changes: the
+// next scan finds them.
 //
-// onChange is told of every scan that changed the catalog; the next one waits
-// until it returns. What goes wrong is told to [Options.OnEvent] and tried
-// again, sooner than a scan that went well.
+// onChange is called for every scan that changed the catalog; the next one waits
+// until it returns. Errors are passed to [Options.OnEvent], and the scan is retried
+// sooner than after a success.
 func (b *Bucket) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	var retry time.Duration // pause after the last failure
 	for {

@@ -1,4 +1,4 @@
-// Package contentstest is the suite that every [intake.Contents] passes.
+// Package contentstest is a test suite for implementations of [intake.Contents].
 package contentstest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"lockstep/intake"
 )
 
-// Run runs the suite on what open returns, each time empty.
+// Run runs the suite on the Contents that open returns, empty each time.
 func Run(t *testing.T, open func(t *testing.T) intake.Contents) {
 	for name, f := range map[string]func(*testing.T, intake.Contents){
 		"versions": versions, "sets": sets, "many": many, "concurrent": concurrent,
@@ -24,7 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) intake.Contents) {
 	}
 }
 
-// RunReopen opens contents, keeps some, shuts and opens them again.
+// RunReopen opens Contents, stores some versions, and closes and reopens them.
 func RunReopen(t *testing.T, open func() intake.Contents, shut func()) {
 	must(t, open().Put(t.Context(), "s", []intake.Content{content("a", "1")}))
 	shut()
@@ -45,7 +45,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// want looks for a version that should be there, or not.
+// want checks that a version is stored, or is not.
 func want(t *testing.T, c intake.Contents, set, uri, hash string, there bool) {
 	t.Helper()
 	b, err := c.Get(t.Context(), set, uri, hash)
@@ -94,7 +94,7 @@ func sets(t *testing.T, c intake.Contents) {
 	want(t, c, "t", "a", "2", false)
 }
 
-// many puts and drops as many as a batch of records.
+// many puts and drops as many versions as a batch of records has.
 func many(t *testing.T, c intake.Contents) {
 	const n = 1234
 	var cs []intake.Content

@@ -7,19 +7,19 @@ import (
 	"lockstep/intake/internal/filestat"
 )
 
-// maxAliases bounds how many files with further names are remembered. Beyond
-// it a write through another name is seen by the next full scan.
+// maxAliases limits how many files with additional names are remembered. Beyond it,
+// the next full scan finds a write through another name.
 const maxAliases = 10_000
 
-// An alias is a file that can be written through another name than its own.
+// An alias is a file that can be written through a name other than its own.
 type alias struct {
 	token    string // its state, or "" for a link that leads to no file
 	dev, ino uint64 // of a hard link
-	searched bool   // a full scan has looked, or will look, for its other names
+	searched bool   // a full scan has searched, or will search, for its other names
 }
 
 // addAlias remembers a file that can be written through another name than its
-// own (a symbolic link, a hard link): no event reports that.
+// own (a symbolic link, a hard link): no event reports such a write.
 func (d *Dir) addAlias(rel string, a alias, hard bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -40,7 +40,7 @@ func (d *Dir) addAlias(rel string, a alias, hard bool) {
 	d.aliases[rel] = a
 }
 
-// addFoundAlias remembers an alias that a full scan came by. Past are those from
+// addFoundAlias remembers an alias that a full scan found. past contains those known
 // before the scan.
 func (d *Dir) addFoundAlias(rel string, a alias, past map[string]alias) {
 	old, known := past[rel]
@@ -56,7 +56,7 @@ func (d *Dir) addFoundAlias(rel string, a alias, past map[string]alias) {
 	d.aliases[rel] = a
 }
 
-// hasOtherName reports whether another name of the file a is known. d.mu is held.
+// hasOtherName reports whether another name of the file a is known. The caller holds d.mu.
 func (d *Dir) hasOtherName(rel string, a alias) bool {
 	for other, o := range d.aliases {
 		if other != rel && o.dev == a.dev && o.ino == a.ino && o.ino != 0 {
@@ -66,9 +66,8 @@ func (d *Dir) hasOtherName(rel string, a alias) bool {
 	return false
 }
 
-// takeNewHard reports whether a file with several names was met that had not
-// been remembered. Nothing tells what its other names are: only a full scan
-// comes by them.
+// takeNewHard reports whether a file with several names was found that had not
+// been remembered. Only a full scan finds its other names.
 func (d *Dir) takeNewHard() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +76,7 @@ func (d *Dir) takeNewHard() bool {
 	return hard
 }
 
-// takeAliases forgets the remembered files and returns them.
+// takeAliases returns the remembered files and forgets them.
 func (d *Dir) takeAliases() map[string]alias {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +89,7 @@ func (d *Dir) takeAliases() map[string]alias {
 func (d *Dir) touchedAliases() []string {
 	t, err := d.acquire()
 	if err != nil {
-		return nil // the scan will say why
+		return nil // the scan will report the reason
 	}
 	defer t.release()
 	d.mu.Lock()
@@ -111,8 +110,8 @@ func (d *Dir) touchedAliases() []string {
 		d.mu.Lock()
 		if err != nil && vanished(err) {
 			delete(d.aliases, rel)
-		} else if a, ok := d.aliases[rel]; ok { // else a full scan has begun, which meets it
-			a.token = now // the scan of the file finds out whether it is another one
+		} else if a, ok := d.aliases[rel]; ok { // else a full scan has begun, which will find it
+			a.token = now // the scan of the file determines whether it is another one
 			d.aliases[rel] = a
 		}
 		d.mu.Unlock()
@@ -120,10 +119,10 @@ func (d *Dir) touchedAliases() []string {
 	return touched
 }
 
-// maxAgain bounds the files remembered for a further look.
+// maxAgain limits the files remembered for another examination.
 const maxAgain = 1000
 
-// addAgain remembers a file that changed under a scan's eyes.
+// addAgain remembers a file that changed while it was being scanned.
 func (d *Dir) addAgain(rel string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,7 +142,7 @@ func (d *Dir) takeAgain() []string {
 // elements splits a relative path.
 func elements(rel string) []string { return strings.Split(rel, "/") }
 
-// within reports whether rel is dir or lies below it.
+// within reports whether rel is dir or is below it.
 func within(rel, dir string) bool {
 	return strings.HasPrefix(rel, dir) && (len(rel) == len(dir) || rel[len(dir)] == '/')
 }

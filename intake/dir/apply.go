@@ -11,9 +11,9 @@ import (
 	"lockstep/intake"
 )
 
-// applyAll puts what the hashers have read into the catalog. They come in an
-// order close to that of URIs; a batch is sorted, so that the catalog writes
-// its pages almost in sequence.
+// applyAll applies the results of the hashers to the catalog. They arrive in an
+// order close to that of URIs; each batch is sorted, so that the catalog writes
+// its pages almost sequentially.
 func (s *scan) applyAll(ctx context.Context) error {
 	tick := time.NewTicker(intake.ApplyEvery)
 	defer tick.Stop()
@@ -47,7 +47,7 @@ func (s *scan) applyAll(ctx context.Context) error {
 	}
 }
 
-// settle appends the updates that come of a block.
+// settle appends the updates that result from a block.
 func (s *scan) settle(batch []catalog.Update, b *block) ([]catalog.Update, error) {
 	if batch == nil {
 		batch = make([]catalog.Update, 0, intake.BatchRows/8)

@@ -18,49 +18,49 @@ import (
 
 // Options configures a [Dir]. Only BaseURI is required.
 type Options struct {
-	// BaseURI is the URI under which the root is published; a slash is added
-	// if it does not end in one.
+	// BaseURI is the URI at which the root is published; a slash is added if it
+	// does not end in one.
 	BaseURI string
 
 	// Algorithms are the hashes to record; default MD5 and SHA-256, which
-	// Destinations of any age know.
+	// Destinations of any age support.
 	Algorithms []resourcesync.Algorithm
 
 	// Include and Exclude are globs (with ** for any number of directories) on
-	// relative paths; without a slash, on the last element; with one at the
-	// end, on directories only. An excluded directory is not entered. With any
-	// Include only what matches one, or lies in a directory that does, is
-	// listed. Exclude wins.
+	// relative paths. A glob without a slash matches the last element; one with a
+	// slash at the end matches directories only. An excluded directory is not
+	// entered. If there is any Include, only files that match one, or are in a
+	// directory that does, are listed. Exclude takes precedence.
 	Include, Exclude []string
 
-	// Sidecar is what the name of a file ends in that says to what the file
-	// beside it is linked, such as ".links.json": paper.pdf.links.json then holds
-	// {"links":[{"rel":…,"href":…}]} for paper.pdf, and is no resource itself.
-	// Default: none does.
+	// Sidecar is the suffix of the names of files that state the links of the file
+	// beside them, such as ".links.json": paper.pdf.links.json then contains
+	// {"links":[{"rel":…,"href":…}]} for paper.pdf, and is not a resource itself.
+	// Default: there are no sidecars.
 	Sidecar string
 
 	// AllowEmpty lets a scan delete everything if the directory is empty.
 	AllowEmpty bool
 
-	// TempDir is for a file without a name that a scan which finds very many
-	// deletions needs; default the system's.
+	// TempDir is for an unnamed temporary file, which a scan needs if it finds
+	// very many deletions; default: that of the system.
 	TempDir string
 
-	// ScanInterval is how often Watch scans everything for what no event told;
-	// default one hour, negative never.
+	// ScanInterval is how often Watch scans everything for changes that no event
+	// reported; default one hour; negative: never.
 	ScanInterval time.Duration
 
-	// OnEvent is told what happens, never concurrently; may be nil. It must not
-	// call the Dir.
+	// OnEvent receives events, never concurrently; may be nil. It must not call
+	// the Dir.
 	OnEvent func(intake.Event)
 }
 
-// DefaultScanInterval is short enough for what events cannot tell (changes made
-// on another machine that shares the disk, lost events) and costs nothing.
+// DefaultScanInterval is short enough for changes that events do not report (lost
+// events, changes made on another machine that shares the disk) and costs nothing.
 const DefaultScanInterval = time.Hour
 
 // A Dir keeps a set of a catalog in step with a directory. Only one Dir may
-// fill a set. Its methods are safe for concurrent use; scans take turns.
+// fill a set. Its methods are safe for concurrent use; scans run one at a time.
 type Dir struct {
 	root   string
 	base   string
@@ -74,12 +74,12 @@ type Dir struct {
 
 	events intake.Reporter
 
-	mu      sync.Mutex       // guards what follows
+	mu      sync.Mutex       // guards the following fields
 	tree    *sharedTree      // the root as last opened
-	aliases map[string]alias // files with further names (links, hard links), by path
-	newHard bool             // a hard link was met whose other names are not known
-	again   []string         // files the last scan could not settle
-	enter   func(rel string) // Watch's: called before a directory is read
+	aliases map[string]alias // files with additional names (links, hard links), by path
+	newHard bool             // a hard link was found whose other names are not known
+	again   []string         // files that the last scan could not settle
+	enter   func(rel string) // set by Watch: called before a directory is read
 }
 
 // New returns a Dir that fills the set of cat from the directory root.
@@ -111,19 +111,19 @@ func New(root string, cat catalog.Catalog, set string, o Options) (*Dir, error) 
 // Root returns the absolute path of the directory.
 func (d *Dir) Root() string { return d.root }
 
-// Scan brings the catalog in step with the directory. The Report is right, as
-// far as the scan came, with an error too; then nothing has been deleted,
-// though what is new may have been put in.
+// Scan brings the catalog in step with the directory. The Report is correct, as
+// far as the scan got, even if there is an error; then nothing has been deleted,
+// though new files may have been added.
 func (d *Dir) Scan(ctx context.Context) (intake.Report, error) {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
 	return d.scan(ctx, nil)
 }
 
-// ScanPaths does the same for the files and directories at the relative
-// paths, with all that is below them, and leaves the rest alone: its cost does
-// not depend on the size of the collection. If the root is no longer the
-// directory it was at the last scan, everything is scanned.
+// ScanPaths does the same for the files and directories at the relative paths and
+// everything below them, and ignores everything else: its cost does not depend on
+// the size of the collection. If the root is no longer the directory that it was
+// at the last scan, everything is scanned.
 func (d *Dir) ScanPaths(ctx context.Context, rels ...string) (intake.Report, error) {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -146,7 +146,7 @@ func (d *Dir) ScanPaths(ctx context.Context, rels ...string) (intake.Report, err
 
 // topmost sorts paths and drops those below another.
 func topmost(paths []string) []string {
-	// By elements: what is below a path follows it directly.
+	// By elements: paths below a path follow it directly.
 	slices.SortFunc(paths, func(a, b string) int { return slices.Compare(elements(a), elements(b)) })
 	out := paths[:0:0]
 	for _, p := range paths {
@@ -184,7 +184,8 @@ func (d *Dir) scan(ctx context.Context, paths []string) (intake.Report, error) {
 // URI returns the URI of the file at the slash-separated relative path rel.
 func (d *Dir) URI(rel string) string { return d.base + pathname.EscapePath(rel) }
 
-// RelPath undoes [Dir.URI]. It reports false for a URI that no file here has.
+// RelPath is the inverse of [Dir.URI]. It reports false for a URI that no file of
+// the directory can have.
 func (d *Dir) RelPath(uri string) (rel string, ok bool) {
 	path, ok := strings.CutPrefix(uri, d.base)
 	if !ok {

@@ -19,17 +19,17 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A job is a file to be read, and what came of it.
+// A job is a file to be read, and the result.
 type job struct {
 	uri, rel string
 	link     bool  // it is a symbolic link to the file
-	known    bool  // the catalog has the resource,
-	same     bool  // and nothing but its links can be another
-	size     int64 // as the walk saw it
+	known    bool  // the catalog has the resource
+	same     bool  // and only its links can have changed
+	size     int64 // as the walk found it
 	car      sidecar
 
 	outcome outcome
-	err     error // of readFailed
+	err     error // if the outcome is readFailed
 	record  catalog.Record
 }
 
@@ -41,7 +41,7 @@ const (
 	readFailed
 )
 
-// A block is a run of jobs for one hasher: handing over single small files
+// A block is a batch of jobs for one hasher: handing over small files one by one
 // would cost as much as reading them.
 type block struct {
 	jobs  []job
@@ -85,8 +85,7 @@ func (s *scan) flush(ctx context.Context) error {
 	}
 }
 
-// hashAll reads the files of all blocks, as many at a time as there are
-// processors.
+// hashAll reads the files of all blocks, with one hasher for each processor.
 func (s *scan) hashAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range runtime.GOMAXPROCS(0) {
@@ -110,11 +109,11 @@ func (s *scan) hashAll(ctx context.Context) error {
 	return g.Wait()
 }
 
-// readBuffer holds most files whole: one read call then does.
+// readBuffer is larger than most files, so that one read call suffices for them.
 const readBuffer = 128 << 10
 
-// readTries are the pauses before a file that changed while it was read is read
-// again. A writer that takes longer is met by a later scan.
+// readTries are the pauses before a file that changed while it was being read is
+// read again. If a writer takes longer, a later scan reads the file.
 var readTries = [...]time.Duration{0, filestat.KernelTick, 4 * filestat.KernelTick}
 
 // hasher reads files, one at a time.
@@ -123,7 +122,7 @@ type hasher struct {
 	sum  *resourcesync.Hasher
 	buf  []byte
 	head []byte // scratch for the first bytes of a file
-	pace *pacer // nil: reads as fast as it can
+	pace *pacer // nil: no limit
 }
 
 func newHasher(s *scan) *hasher {
@@ -135,8 +134,8 @@ func newHasher(s *scan) *hasher {
 	}
 }
 
-// read reads the file of j until it has seen it at rest. The error is that of
-// ctx; what happens to the file is the job's outcome.
+// read reads the file of j until it does not change meanwhile. The error is that of
+// ctx; a failure to read the file becomes the outcome of the job.
 func (h *hasher) read(ctx context.Context, j *job) error {
 	if j.same {
 		if done, err := h.readLinks(ctx, j); done || err != nil {
@@ -169,9 +168,9 @@ func (h *hasher) read(ctx context.Context, j *job) error {
 	return nil
 }
 
-// readOnce reads the file and reports whether it stood still meanwhile; then
-// the outcome is set. Of a file written just before, that is not certain: it
-// takes the last try.
+// readOnce reads the file and reports whether it remained unchanged meanwhile; then
+// the outcome is set. For a file written just before, that is not certain: it is
+// accepted on the last try.
 func (h *hasher) readOnce(ctx context.Context, j *job, last bool) (done bool, err error) {
 	f, err := h.s.t.openFile(j.rel, j.link)
 	if err != nil {
@@ -216,8 +215,8 @@ func (h *hasher) readOnce(ctx context.Context, j *job, last bool) (done bool, er
 	return true, nil
 }
 
-// content hashes what can be read from f, up to a little more than size bytes,
-// and returns its first bytes, valid until the next call.
+// content hashes the content of f, up to a little more than size bytes, and returns
+// its first bytes, valid until the next call.
 func (h *hasher) content(ctx context.Context, f treeFile, size int64) (head []byte, err error) {
 	h.sum.Reset()
 	head = h.head[:0]
@@ -225,7 +224,7 @@ func (h *hasher) content(ctx context.Context, f treeFile, size int64) (head []by
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		// One byte more than there should be: a shorter read has seen the end.
+		// One byte more than expected: a shorter read has reached the end.
 		want := h.buf[:min(size+1-h.sum.Size(), int64(len(h.buf)))]
 		n, err := f.Read(want)
 		if err != nil && !errors.Is(err, io.EOF) {

@@ -11,7 +11,7 @@ import (
 	"lockstep/intake/internal/pathname"
 )
 
-// mergeAll walks the whole directory beside the whole set.
+// mergeAll compares the whole directory with the whole set.
 func (s *scan) mergeAll(ctx context.Context) error {
 	if err := s.merge(ctx, newNode("", ""), catalog.Range{}); err != nil {
 		return err
@@ -19,8 +19,8 @@ func (s *scan) mergeAll(ctx context.Context) error {
 	return s.flush(ctx)
 }
 
-// mergePaths walks only what is at and below the paths, beside the resources
-// that are, or were, there.
+// mergePaths compares only the files at and below the paths with the resources
+// that the catalog has there.
 func (s *scan) mergePaths(ctx context.Context, rels []string) error {
 	for _, rel := range rels {
 		uri := s.d.URI(rel)
@@ -33,7 +33,7 @@ func (s *scan) mergePaths(ctx context.Context, rels []string) error {
 	return s.flush(ctx)
 }
 
-// only returns the directory rel is in as if there were nothing else in it.
+// only returns the directory that contains rel as if it contained nothing else.
 func (s *scan) only(rel string) *node {
 	dir, name := path.Split(rel)
 	n := newNode(dir, pathname.EscapePath(dir))
@@ -64,8 +64,8 @@ func (s *scan) walker() *walker {
 	return &walker{t: s.t, obs: s, f: s.d.filter, base: s.d.base}
 }
 
-// merge walks from start beside the resources in the ranges, both in the order
-// of URIs.
+// merge compares the files below start with the resources in the ranges, both in
+// the order of URIs.
 func (s *scan) merge(ctx context.Context, start *node, ranges ...catalog.Range) error {
 	rows := intake.ReadRows(ctx, s.d.cat, s.d.set, ranges)
 	defer rows.Stop()
@@ -76,7 +76,7 @@ func (s *scan) merge(ctx context.Context, start *node, ranges ...catalog.Range) 
 	return rows.Rest(s.gone.Add)
 }
 
-// meet compares an item of the walk with the row that stands at its place.
+// meet compares an item of the walk with the catalog row of the same URI.
 func (s *scan) meet(ctx context.Context, rows *intake.Rows, it *item) error {
 	for rows.More() && rows.Row().URI < string(it.uri) {
 		if err := s.gone.Add(rows.Row().URI); err != nil {
@@ -87,7 +87,7 @@ func (s *scan) meet(ctx context.Context, rows *intake.Rows, it *item) error {
 	if rows.Err != nil {
 		return rows.Err
 	}
-	if it.kind == filestat.Dir { // unreadable: nobody knows what is below
+	if it.kind == filestat.Dir { // unreadable: what is below is unknown
 		for rows.More() && strings.HasPrefix(rows.Row().URI, string(it.uri)) {
 			rows.Next()
 		}

@@ -13,19 +13,19 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// notifier holds the system's watches, one to a directory, and passes on what
-// they tell. The zero value has none. Safe for concurrent use.
+// A notifier holds the system's watches, one for each directory, and passes their
+// events on. The zero value has none. It is safe for concurrent use.
 type notifier struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following fields
 	fs      *fsnotify.Watcher
 	done    chan struct{} // closed when the events of fs have been passed on
 	root    string
 	watched map[string]struct{} // relative paths of directories
-	full    bool                // the system gives no more
-	err     error               // why, until told
+	full    bool                // the system provides no more watches
+	err     error               // the reason, until it was reported
 }
 
-// open begins to watch: add says what.
+// open starts watching; add adds directories.
 func (n *notifier) open(root string, to *touched, f *pathname.Filter) {
 	w, err := fsnotify.NewWatcher()
 	n.mu.Lock()
@@ -48,7 +48,7 @@ func (n *notifier) close() {
 	if w == nil {
 		return
 	}
-	_ = w.Close() // closing cannot help more than that
+	_ = w.Close() // nothing more can be done
 	<-done
 }
 
@@ -70,8 +70,8 @@ func (n *notifier) add(rel string) {
 	}
 }
 
-// forget ends the watches on directories that have moved, and on what is below
-// them: they go on to tell the old paths.
+// forget ends the watches on directories that were moved, and on directories below
+// them, since they continue to report the old paths.
 func (n *notifier) forget(renamed []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,22 +91,22 @@ func (n *notifier) forget(renamed []string) {
 	}
 }
 
-// recount begins the list of watched directories anew, before a scan enters
-// them all: those that were deleted drop out.
+// recount clears the list of watched directories before a scan enters all of them,
+// so that deleted directories drop out.
 func (n *notifier) recount() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.watched = make(map[string]struct{})
 }
 
-// limited reports whether not everything is being watched.
+// limited reports whether some directories are not being watched.
 func (n *notifier) limited() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.full
 }
 
-// failure returns, once, why not everything is being watched.
+// failure returns, once, why some directories are not being watched.
 func (n *notifier) failure() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +115,7 @@ func (n *notifier) failure() error {
 	return err
 }
 
-// pass hands on the events of w until it is closed.
+// pass passes the events of w on until it is closed.
 func pass(w *fsnotify.Watcher, root string, to *touched, f *pathname.Filter, done chan struct{}) {
 	defer close(done)
 	events, errs := w.Events, w.Errors
@@ -131,7 +131,7 @@ func pass(w *fsnotify.Watcher, root string, to *touched, f *pathname.Filter, don
 			if !ok {
 				errs = nil
 			} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				to.lost() // an overflow most likely: what happened is not known
+				to.lost() // most likely an overflow: events were lost
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func passEvent(ev fsnotify.Event, root string, to *touched, f *pathname.Filter) 
 	case rel == ".":
 		to.everything()
 	case !f.Passes(rel) && !f.PassesDir(rel):
-		// Nothing there is ours; our own documents may be written here.
+		// No resources there; Lockstep may write its own documents there.
 	case ev.Has(fsnotify.Rename):
 		to.rename(rel)
 	default:

@@ -13,7 +13,7 @@ import (
 
 // Open opens the file at the slash-separated relative path rel if a scan would
 // list it; otherwise the error matches [fs.ErrNotExist]. It never leaves the
-// root and never opens anything but regular files.
+// root and opens only regular files.
 func (d *Dir) Open(rel string) (*os.File, fs.FileInfo, error) {
 	if !pathname.ValidRel(rel) || !d.filter.Passes(rel) {
 		return nil, nil, notListed(rel)
@@ -30,8 +30,8 @@ func (d *Dir) Open(rel string) (*os.File, fs.FileInfo, error) {
 	return f, fi, err
 }
 
-// Mark tells the state of the file that Open opens at rel from every other that
-// was or will be there; it fails where Open does.
+// Mark returns a text that differs between any two states of the file that Open
+// opens at rel; it fails where Open does.
 func (d *Dir) Mark(rel string) (string, error) {
 	if !pathname.ValidRel(rel) || !d.filter.Passes(rel) {
 		return "", notListed(rel)
@@ -57,8 +57,8 @@ func (d *Dir) Mark(rel string) (string, error) {
 	return st.Mark(), nil
 }
 
-// Bitstream opens the present representation of r; if a scan would not list it
-// any more, the error matches [fs.ErrNotExist]. The file may change while it is
+// Bitstream opens the present representation of r; if a scan would no longer list
+// it, the error matches [fs.ErrNotExist]. The file may change while it is being
 // read.
 func (d *Dir) Bitstream(_ context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	rel, ok := d.RelPath(r.URI)
@@ -108,7 +108,7 @@ func openListed(t tree, rel string) (*os.File, fs.FileInfo, error) {
 	return f, fi, nil
 }
 
-// sharedTree is a tree that several use and the last one closes.
+// A sharedTree is a tree with several users; the last one closes it.
 type sharedTree struct {
 	tree
 	rootInfo fs.FileInfo
@@ -116,7 +116,7 @@ type sharedTree struct {
 	refs     int // guarded by d.mu
 }
 
-// acquire returns the root as last opened. The caller releases it.
+// acquire returns the root as last opened. The caller must release it.
 func (d *Dir) acquire() (*sharedTree, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,8 +131,8 @@ func (d *Dir) acquire() (*sharedTree, error) {
 	return d.tree, nil
 }
 
-// reopen returns the root as it is now, and whether it is the directory it was
-// when it was opened last. The caller releases it.
+// reopen returns the root as it is now, and reports whether it is the directory
+// that was opened last. The caller must release it.
 func (d *Dir) reopen() (t *sharedTree, same bool, err error) {
 	now, err := d.openRoot()
 	if err != nil {
@@ -154,7 +154,7 @@ func (d *Dir) reopen() (t *sharedTree, same bool, err error) {
 	return now, false, nil
 }
 
-// openRoot opens the root; the one reference is that of Dir.tree.
+// openRoot opens the root; its one reference belongs to Dir.tree.
 func (d *Dir) openRoot() (*sharedTree, error) {
 	t, err := openTree(d.root)
 	if err != nil {
@@ -178,8 +178,8 @@ func (t *sharedTree) release() {
 	}
 }
 
-// Close releases the root directory. The Dir can be used again afterwards; it
-// need not be closed but to let the disk be unmounted.
+// Close closes the root directory. The Dir can be used again afterwards; closing is
+// needed only so that the disk can be unmounted.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	t := d.tree

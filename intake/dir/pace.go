@@ -7,13 +7,13 @@ import (
 	"lockstep/intake"
 )
 
-// A pacer holds reading to a rate. A nil pacer does not.
+// A pacer limits the rate of reading. A nil pacer does not.
 type pacer struct {
 	rate float64   // bytes a second
-	next time.Time // when what was read so far is paid for
+	next time.Time // when the bytes read so far have used up their time
 }
 
-// newPacer returns a pacer; rate 0 is no limit.
+// newPacer returns a pacer; a rate of 0 means no limit.
 func newPacer(rate int64) *pacer {
 	if rate <= 0 {
 		return nil
@@ -28,7 +28,7 @@ func (p *pacer) wait(ctx context.Context, n int) error {
 	}
 	now := time.Now()
 	if p.next.Before(now) {
-		p.next = now // time in which nothing was read is not saved up
+		p.next = now // idle time does not accumulate
 	}
 	p.next = p.next.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
 	return intake.Sleep(ctx, p.next.Sub(now))

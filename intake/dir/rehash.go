@@ -13,53 +13,54 @@ import (
 	"lockstep/resourcesync"
 )
 
-// DefaultRehash is the share of the files that is read again in a day: each is
+// DefaultRehash is the share of the files that is read again per day: each file is
 // read about three times a year.
 const DefaultRehash = 0.01
 
-// DefaultRehashRate is how many bytes a second are read again at most: a quarter
-// of what one slow disk delivers, so that others are hardly delayed.
+// DefaultRehashRate is the maximum number of bytes read again per second: a quarter
+// of what one slow disk delivers, so that other readers are hardly delayed.
 const DefaultRehashRate = 32 << 20
 
-// maxArrears is how much of what was to be read while nothing ran is made up for.
+// maxArrears limits how much of the reading that was missed while no process ran is
+// made up for.
 const maxArrears = 24 * time.Hour
 
-// Damage is a file whose bytes have changed although size and times have not, or
-// whose record has: by the disk, by the catalog, or by a program that sets times
-// back.
+// A Damage is a file whose bytes have changed although size and times have not, or
+// whose record has changed: because of the disk, the catalog, or a program that sets
+// times back.
 type Damage struct {
 	URI, Path string
-	Err       error // it cannot be read; nil: it is listed as it is from now on
+	Err       error // why the file cannot be read; nil: it is now listed with its present content
 }
 
 // RehashOptions configures a [Rehasher].
 type RehashOptions struct {
-	Share float64 // of the files, in a day; 0 is none
-	Rate  int64   // bytes a second at most; default DefaultRehashRate, negative: no limit
-	State string  // file that keeps the place reached; empty: nothing does
+	Share float64 // of the files, per day; 0: none
+	Rate  int64   // maximum bytes per second; default DefaultRehashRate; negative: no limit
+	State string  // file that stores the position; empty: it is not stored
 
 	Now      func() time.Time // default: time.Now
 	OnDamage func(Damage)     // may be nil
 }
 
-// A Rehasher reads the files of a Dir again, a share of them a day, spread evenly,
-// in the order of their URIs. A scan reads only files whose size or times differ:
-// it does not see damage.
+// A Rehasher reads the files of a Dir again, a share of them per day, spread evenly,
+// in the order of their URIs. A scan reads only files whose size or times differ and
+// so does not detect damage.
 //
-// What is on disk is what is served. So a damaged file is listed as it is now, as
-// a change, and reported.
+// The bytes on disk are the bytes that are served. So a damaged file is listed with
+// its present content, as a change, and is reported.
 type Rehasher struct {
 	d *Dir
 	o RehashOptions
 
-	mu    sync.Mutex // guards what follows; held by Step
+	mu    sync.Mutex // guards the following fields; held by Step
 	place rehashPlace
 }
 
-// A rehashPlace is what a Rehasher keeps.
+// A rehashPlace is the stored position of a Rehasher.
 type rehashPlace struct {
 	After string    `json:"after"` // URI of the file read last
-	At    time.Time `json:"at"`    // up to when all that was due has been read
+	At    time.Time `json:"at"`    // time up to which all files that were due have been read
 	Due   float64   `json:"due"`   // files, less than one
 }
 
@@ -78,8 +79,8 @@ func NewRehasher(d *Dir, o RehashOptions) *Rehasher {
 	return r
 }
 
-// Step reads the files that are due and returns how many it has read. It is
-// called every now and then.
+// Step reads the files that are due and returns how many it has read. It must be
+// called regularly.
 func (r *Rehasher) Step(ctx context.Context) (files int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +99,7 @@ func (r *Rehasher) Step(ctx context.Context) (files int, err error) {
 	passed := min(now.Sub(p.At), maxArrears)
 	due := p.Due + r.o.Share*float64(st.Resources)*passed.Hours()/24
 	if due < 1 {
-		return 0, nil // p.At stays: nothing is lost, and nothing written
+		return 0, nil // p.At stays: nothing is lost, and nothing needs to be written
 	}
 	wanted := int64(min(due, float64(st.Resources)))
 	n, err := r.read(ctx, wanted)
@@ -115,7 +116,7 @@ func (r *Rehasher) keep() error {
 	return nil
 }
 
-// read reads the next files, from the beginning again after the last.
+// read reads the next files, and continues with the first after the last.
 func (r *Rehasher) read(ctx context.Context, wanted int64) (files int, err error) {
 	t, _, err := r.d.reopen()
 	if err != nil {
@@ -131,7 +132,7 @@ func (r *Rehasher) read(ctx context.Context, wanted int64) (files int, err error
 		}
 		if len(page) == 0 {
 			if r.place.After == "" || !first {
-				return files, nil // there is nothing, or all has been read
+				return files, nil // there are no files, or all have been read
 			}
 			r.place.After = ""
 			continue
@@ -151,10 +152,10 @@ func (r *Rehasher) read(ctx context.Context, wanted int64) (files int, err error
 	return files, nil
 }
 
-// rehashPage is how many records are held at a time.
+// rehashPage is how many records are in memory at a time.
 const rehashPage = 256
 
-// page returns the records after the place, at most wanted.
+// page returns at most wanted records after the position.
 func (r *Rehasher) page(ctx context.Context, wanted int64) (page []catalog.Record, err error) {
 	var from string
 	if r.place.After != "" {
@@ -172,8 +173,8 @@ func (r *Rehasher) page(ctx context.Context, wanted int64) (page []catalog.Recor
 	return page, nil
 }
 
-// check reads one file and compares it with its record, and reports whether it
-// could be compared. What has visibly changed is for the next scan.
+// check reads one file and compares it with its record, and reports whether a
+// comparison was possible. Visible changes are left to the next scan.
 func (r *Rehasher) check(ctx context.Context, h *hasher, rec *catalog.Record) (done bool, err error) {
 	rel, ok := r.d.RelPath(rec.URI)
 	if !ok {
@@ -181,7 +182,7 @@ func (r *Rehasher) check(ctx context.Context, h *hasher, rec *catalog.Record) (d
 	}
 	st, err := h.s.t.lstat(rel)
 	if err != nil || st.Kind != filestat.File && st.Kind != filestat.Link {
-		return false, nil // gone, or about to be taken off the list
+		return false, nil // gone, or about to be deleted by a scan
 	}
 	j := job{uri: rec.URI, rel: rel, link: st.Kind == filestat.Link, size: rec.Length}
 	whole, err := h.readOnce(ctx, &j, true)
@@ -216,7 +217,7 @@ func sameBytes(rec, now *catalog.Record) bool {
 	return true
 }
 
-// correct lists a damaged file as it is, unless a scan came first.
+// correct lists a damaged file with its present content, unless a scan came first.
 func (r *Rehasher) correct(ctx context.Context, rec, now *catalog.Record) error {
 	r.d.scanning.Lock()
 	defer r.d.scanning.Unlock()
@@ -228,14 +229,14 @@ func (r *Rehasher) correct(ctx context.Context, rec, now *catalog.Record) error 
 	next.Hashes, next.Length, next.Type = now.Hashes, now.Length, now.Type
 	next.Links = nil
 	for _, l := range rec.Links {
-		if l.Rel != resourcesync.RelPatch { // it was to the bytes there were
+		if l.Rel != resourcesync.RelPatch { // a patch applies to the previous bytes
 			next.Links = append(next.Links, l)
 		}
 	}
 	if _, err := r.d.cat.Apply(ctx, r.d.set, []catalog.Update{{Record: next}}); err != nil {
 		return fmt.Errorf("list %s as it is: %w", rec.URI, err)
 	}
-	rel, _ := r.d.RelPath(rec.URI) // it has one
+	rel, _ := r.d.RelPath(rec.URI) // every record of the Dir has one
 	r.report(Damage{URI: rec.URI, Path: rel})
 	return nil
 }

@@ -8,10 +8,10 @@ import (
 	"lockstep/intake/internal/filestat"
 )
 
-// atRest reports whether rel is a regular file that nobody has open for
-// writing, as far as the kernel tells: it grants a read lease on no other
-// (fcntl(2)), and none at all on files of others or on some file systems. The
-// lease is given back at once; who opens the file meanwhile waits that long.
+// atRest reports whether rel is a regular file that no process has open for
+// writing, as far as the kernel reports it: only then does it grant a read lease
+// (fcntl(2)). It grants none on files of other users and on some file systems. The
+// lease is released at once; a process that opens the file meanwhile waits that long.
 func (t *linuxTree) atRest(rel string) bool {
 	if len(rel) > maxOneCall {
 		return false
@@ -31,7 +31,7 @@ func (t *linuxTree) atRest(rel string) bool {
 	for {
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
 		if !errors.Is(err, unix.EINTR) {
-			return true // closing gives it back in any case
+			return true // closing releases the lease in any case
 		}
 	}
 }

@@ -15,15 +15,15 @@ import (
 	"lockstep/intake/internal/listed"
 )
 
-// Sizes of a scan's pipeline. They bound its memory, whatever the tree.
+// Sizes of a scan's pipeline. They limit its memory, whatever the size of the tree.
 const (
-	blockFiles  = 32        // files handed to a hasher at a time,
-	blockBytes  = 256 << 10 // or so many bytes
-	blocksReady = 64        // hashed and waiting to be applied
+	blockFiles  = 32        // files handed to a hasher at a time
+	blockBytes  = 256 << 10 // or that many bytes
+	blocksReady = 64        // hashed blocks that wait to be applied
 )
 
-// scan is one run of a Dir: the merge of walk and catalog, the hashing of what
-// the merge finds new or touched, and the updates that come of it.
+// scan is one run of a Dir: it merges walk and catalog, hashes new or touched files,
+// and applies the resulting updates.
 type scan struct {
 	d      *Dir
 	t      *sharedTree
@@ -31,11 +31,11 @@ type scan struct {
 	gone   listed.URIs
 	jobs   chan *block
 	hashed chan *block
-	open   *block // being filled by the merge
+	open   *block // the block being filled by the merge
 	token  []byte // scratch of the merge
 
-	full bool             // of everything
-	past map[string]alias // those known before a full scan
+	full bool             // everything is scanned
+	past map[string]alias // aliases known before a full scan
 
 	intake.Tally
 }
@@ -53,9 +53,9 @@ func newScan(d *Dir, t *sharedTree) *scan {
 
 // run scans the paths, or everything if they are nil.
 //
-// Order of writes: updates as they come, each batch sorted; deletions when all
-// else has succeeded. A scan killed at any point leaves a catalog from which
-// the next one goes on.
+// Order of writes: updates as they are found, each batch sorted; deletions after
+// everything else has succeeded. After a scan was killed at any point the next one
+// continues from the catalog it left.
 func (s *scan) run(ctx context.Context, paths []string) error {
 	defer s.Progress()()
 	g, gctx := errgroup.WithContext(ctx)
@@ -77,12 +77,12 @@ func (s *scan) run(ctx context.Context, paths []string) error {
 	return s.deleteGone(ctx, paths == nil)
 }
 
-// deleteGone deletes the resources that the scan did not come by.
+// deleteGone deletes the resources for which the scan found no file.
 func (s *scan) deleteGone(ctx context.Context, whole bool) error {
 	if s.gone.Count == 0 {
 		return nil
 	}
-	// What the catalog was compared with must still be the directory.
+	// The directory that was compared with the catalog must still be at the root.
 	fi, err := os.Stat(s.d.root)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (s *scan) deleteGone(ctx context.Context, whole bool) error {
 }
 
 // mayEmpty refuses to delete the last resources of a set, however few there were,
-// unless that was agreed to: a directory may not be mounted.
+// unless AllowEmpty is set: the directory may not be mounted.
 func (s *scan) mayEmpty(ctx context.Context, whole bool) error {
 	if s.d.o.AllowEmpty || whole && s.Files.Load() > 0 {
 		return nil
@@ -123,16 +123,16 @@ func (s *scan) mayEmpty(ctx context.Context, whole bool) error {
 		return err
 	}
 	for uri, err := range s.gone.All() {
-		if err != nil || !s.absent(uri) { // it has come back
+		if err != nil || !s.absent(uri) { // it has reappeared
 			return err
 		}
 	}
 	return &intake.EmptyError{Root: s.d.root, Resources: st.Resources}
 }
 
-// absent looks once more whether there is nothing where the scan came by
-// nothing: readdir(3) may miss a file that is renamed over while it reads, much
-// may have come back since, and who may not look does not know.
+// absent checks once more that there is nothing where the scan found nothing:
+// readdir(3) may miss a file that is replaced by a rename meanwhile, files may have
+// reappeared since, and without permission to look absence is not certain.
 func (s *scan) absent(uri string) bool {
 	rel, ok := s.d.RelPath(uri)
 	if !ok || !s.d.filter.Passes(rel) {
@@ -172,7 +172,7 @@ func (s *scan) apply(ctx context.Context, batch []catalog.Update) error {
 	return nil
 }
 
-// The scan is the walk's observer, with its tally.
+// scan implements observer for the walk, with its tally.
 
 func (s *scan) entering(rel string) {
 	if s.enter != nil {

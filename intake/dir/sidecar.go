@@ -18,24 +18,24 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxSidecar is the largest sidecar that is read: it is held in memory.
+// maxSidecar is the size of the largest sidecar that is read: it is held in memory.
 const maxSidecar = 1 << 20
 
-// A sidecar is a file that says to what the file beside it is linked.
+// A sidecar is a file that states the links of the file beside it.
 type sidecar struct {
-	ent  int           // of the file, in the directory
-	name string        // its own; empty: there is none
+	ent  int           // index of the file in the directory
+	name string        // name of the sidecar; empty: there is none
 	st   filestat.Stat // File, Link or Unreadable
 }
 
-// Why a sidecar is passed over or refused.
+// Why a sidecar is skipped or rejected.
 var (
 	errNoResource   = errors.New("there is no resource beside it to say links of")
 	errSidecarSize  = fmt.Errorf("larger than %d bytes", maxSidecar)
 	errSidecarPatch = errors.New("a patch belongs to one change, so a sidecar cannot give it")
 )
 
-// parseSuffix checks what the names of sidecars are to end in.
+// parseSuffix validates the suffix of the names of sidecars.
 func parseSuffix(s string) (string, error) {
 	if strings.ContainsAny(s, "/\x00") {
 		return "", fmt.Errorf("sidecar %q: want the end of a file name, such as .links.json", s)
@@ -43,8 +43,8 @@ func parseSuffix(s string) (string, error) {
 	return s, nil
 }
 
-// addCar keeps the name if it is that of a sidecar. One of a file that is no
-// resource by rule says nothing.
+// addCar records the name if it is that of a sidecar. A sidecar of a file that is
+// not a resource has no effect.
 func (w *walker) addCar(n *node, name []byte) bool {
 	of, ok := w.f.SidecarOf(string(name))
 	if !ok {
@@ -56,7 +56,8 @@ func (w *walker) addCar(n *node, name []byte) bool {
 	return true
 }
 
-// matchCars finds the files the sidecars in n belong to, and how they stand.
+// matchCars finds the files to which the sidecars in n belong, and the state of the
+// sidecars.
 func (w *walker) matchCars(n *node, h dirHandle) {
 	if len(n.cars) == 0 {
 		return
@@ -96,8 +97,8 @@ func (w *walker) onlyCar(n *node, name string) {
 	}
 }
 
-// A Token ends with how the sidecar stands, if there is one; one that could not
-// be read is told by a mark alone.
+// A Token ends with the state of the sidecar, if there is one; if it could not be
+// read, with a mark alone.
 const (
 	sidecarMark    = ';'
 	unreadableMark = '!'
@@ -113,13 +114,13 @@ func (c *sidecar) appendToken(dst []byte) []byte {
 	return c.st.AppendToken(append(dst, sidecarMark), "")
 }
 
-// fileToken is the part of a Token that tells of the file itself.
+// fileToken returns the part of a Token that describes the file itself.
 func fileToken(token string) string {
 	file, _, _ := strings.Cut(token, string(sidecarMark))
 	return file
 }
 
-// readLinks updates the links of a file that is what it was, without reading it.
+// readLinks updates the links of an unchanged file without reading the file.
 func (h *hasher) readLinks(ctx context.Context, j *job) (done bool, err error) {
 	held, ok, err := h.held(ctx, j.uri)
 	if err != nil || !ok || held.Token == "" {
@@ -130,8 +131,8 @@ func (h *hasher) readLinks(ctx context.Context, j *job) (done bool, err error) {
 	return true, h.addLinks(ctx, j)
 }
 
-// addLinks adds what the sidecar of a file says to its record. If that cannot
-// be had, the links stay as they were, and the next scan looks again.
+// addLinks adds the links in the sidecar of a file to its record. If the sidecar
+// cannot be read, the links stay as they were, and the next scan tries again.
 func (h *hasher) addLinks(ctx context.Context, j *job) error {
 	if j.car.name == "" {
 		j.record.Links = nil
@@ -139,7 +140,7 @@ func (h *hasher) addLinks(ctx context.Context, j *job) error {
 	}
 	rel := j.rel[:strings.LastIndexByte(j.rel, '/')+1] + j.car.name
 	token := string(j.car.appendToken(nil))
-	if j.car.st.Kind != filestat.Unreadable { // else it has been told
+	if j.car.st.Kind != filestat.Unreadable { // else it was already reported
 		for i, pause := range readTries {
 			if err := intake.Sleep(ctx, pause); err != nil {
 				return err
@@ -173,8 +174,8 @@ func (h *hasher) addLinks(ctx context.Context, j *job) error {
 	return nil
 }
 
-// readSidecar reads the sidecar at rel. mark is what the Token says of it; empty
-// if it is not there.
+// readSidecar reads the sidecar at rel. mark is its part of the Token; empty if the
+// sidecar does not exist.
 func (h *hasher) readSidecar(rel string, link, last bool) (links []resourcesync.Link, mark string, err error) {
 	f, err := h.s.t.openFile(rel, link)
 	if err != nil {
@@ -229,13 +230,13 @@ func fill(f treeFile, b []byte) (n int, err error) {
 	return n, nil
 }
 
-// held returns what the catalog holds of one resource.
+// held returns the catalog's record of a resource.
 func (h *hasher) held(ctx context.Context, uri string) (catalog.Record, bool, error) {
 	return intake.Held(ctx, h.s.d.cat, h.s.d.set, uri)
 }
 
-// parseSidecar reads the text of a sidecar: {"links":[…]}, with links as those
-// of an entry. Its errors are of type [*EntryError].
+// parseSidecar parses the text of a sidecar: {"links":[…]}, with links as in an
+// entry. Its errors are of type [*intake.EntryError].
 func parseSidecar(text []byte) (links []resourcesync.Link, err error) {
 	t := entry.Text{Bytes: text}
 	t.Peek()

@@ -8,14 +8,14 @@ import (
 )
 
 // maxLinks is how many symbolic links are followed on the way to a file; the
-// system follows no more either.
+// system does not follow more either.
 const maxLinks = 40
 
 // leadsToState reports whether the symbolic link at rel leads into a state
-// directory, perhaps by way of other links. Of a link that leads nowhere, or out
-// of the root, it reports false: opening it says what is wrong.
+// directory, possibly through other links. For a link that leads nowhere, or out of
+// the root, it reports false: opening it reports the error.
 func leadsToState(t tree, rel string) bool {
-	var at string // resolved so far
+	var at string // the part that is already resolved
 	links := 0
 	for rest := strings.Split(rel, "/"); len(rest) > 0; {
 		name := rest[0]

@@ -10,42 +10,42 @@ import (
 	"lockstep/intake/internal/filestat"
 )
 
-// maxTouched is how many paths are scanned one by one; when more are touched a
-// full scan costs less.
+// maxTouched is how many paths are scanned one by one; beyond it a full scan costs
+// less.
 const maxTouched = 4096
 
-// againAfter is the pause before a file is looked at again that a scan could
-// not settle and no event tells of.
+// againAfter is the pause before a file is examined again that a scan could not
+// settle and for which no event will arrive.
 const againAfter = time.Second
 
-// together is how much sooner a path is scanned for the company of one that is
-// due: a burst of changes is one scan, and one publication.
+// together is how much earlier a path is scanned if another one is due: a burst of
+// changes results in one scan and one publication.
 const together = intake.Quiet / 4
 
-// settle is how long nothing must have happened to a file before it is asked
-// whether anybody still writes it; then twice as long each time. Long enough
-// that the times of the file tell its next change from the last one.
+// settle is how long a file must not have changed before atRest is called for it;
+// then twice as long each time. It is long enough for the file's times to
+// distinguish its next change from the last one.
 const settle = filestat.KernelTick + 2*time.Millisecond
 
-// touched collects what events tell until it is time to scan. The zero value
-// but for wake is empty. Safe for concurrent use.
+// touched collects events until it is time to scan. The zero value is empty and
+// needs only wake to be set. It is safe for concurrent use.
 type touched struct {
 	wake   chan struct{}         // has an element when there is something new; capacity 1
-	atRest func(rel string) bool // tells of a file that nobody writes it; nil: that cannot be told
+	atRest func(rel string) bool // reports that no process has the file open for writing; nil: unknown
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following fields
 	paths   map[string]touch
-	all     bool  // everything is to be scanned
-	allSpan touch // when that came up and was last confirmed
-	isLost  bool  // events are missing: watches cannot be relied on
+	all     bool  // everything must be scanned
+	allSpan touch // when that became necessary and was last confirmed
+	isLost  bool  // events are missing: watches are unreliable
 	renamed []string
 }
 
-// touch is when something first and last happened to a path.
+// A touch contains the times of the first and the last event of a path.
 type touch struct {
 	first, last time.Time
-	ask         time.Time // when to ask whether the file is at rest; zero: do not
-	atRest      bool      // it was when it was asked
+	ask         time.Time // when to call atRest for the file; zero: never
+	atRest      bool      // the last result of atRest
 }
 
 func (t touch) due() time.Time {
@@ -59,10 +59,10 @@ func (t touch) due() time.Time {
 	return at
 }
 
-// path notes that something happened at rel.
+// path records an event at rel.
 func (t *touched) path(rel string) { t.note(rel, time.Now()) }
 
-// later notes that rel is to be looked at once more, in a while.
+// later records that rel must be examined once more, after a pause.
 func (t *touched) later(rel string) { t.note(rel, time.Now().Add(againAfter)) }
 
 func (t *touched) note(rel string, at time.Time) {
@@ -82,7 +82,7 @@ func (t *touched) note(rel string, at time.Time) {
 		soon := now.ask.IsZero() || !now.ask.Before(p.ask)
 		now.first = p.first
 		t.paths[rel] = now
-		if soon { // not sooner than before: nobody need wake
+		if soon { // not earlier than before: no need to wake
 			return
 		}
 	case len(t.paths) == maxTouched:
@@ -96,7 +96,7 @@ func (t *touched) note(rel string, at time.Time) {
 	t.signal()
 }
 
-// rename notes that what was at rel is elsewhere, and its watches with it.
+// rename records that the file or directory at rel, and its watches, have moved.
 func (t *touched) rename(rel string) {
 	t.mu.Lock()
 	t.renamed = append(t.renamed, rel)
@@ -108,7 +108,7 @@ func (t *touched) rename(rel string) {
 	t.path(rel)
 }
 
-// everything asks for a full scan now.
+// everything requests a full scan now.
 func (t *touched) everything() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *touched) everything() {
 	t.signal()
 }
 
-// lost asks for a full scan with new watches, when the storm is over.
+// lost requests a full scan with new watches once events become rare.
 func (t *touched) lost() {
 	now := time.Now()
 	t.mu.Lock()
@@ -135,7 +135,7 @@ func (t *touched) signal() {
 	}
 }
 
-// ask finds out of the files for which it is time whether anybody writes them.
+// ask calls atRest for the files whose time has come.
 func (t *touched) ask(now time.Time) {
 	if t.atRest == nil {
 		return
@@ -151,7 +151,7 @@ func (t *touched) ask(now time.Time) {
 	for _, rel := range rels {
 		rests := t.atRest(rel)
 		t.mu.Lock()
-		if p, known := t.paths[rel]; known && !p.ask.After(now) { // else something has happened since
+		if p, known := t.paths[rel]; known && !p.ask.After(now) { // else there was another event meanwhile
 			p.atRest, p.ask = rests, time.Time{}
 			if again := p.last.Add(2 * now.Sub(p.last)); !rests && again.Before(p.due()) {
 				p.ask = again
@@ -162,7 +162,7 @@ func (t *touched) ask(now time.Time) {
 	}
 }
 
-// due takes the paths whose time has come, or says that everything's has.
+// due returns and removes the paths that are due, or reports that a full scan is.
 func (t *touched) due(now time.Time) (paths []string, all bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,8 +189,8 @@ func (t *touched) due(now time.Time) (paths []string, all bool) {
 	return paths, false
 }
 
-// soonest returns when there is something to do with a path; in an hour if
-// there is none.
+// soonest returns the time at which the next path is due; in an hour if there is
+// none.
 func (t *touched) soonest() time.Time {
 	at := time.Now().Add(time.Hour)
 	for _, p := range t.paths {

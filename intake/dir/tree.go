@@ -12,13 +12,13 @@ import (
 	"lockstep/intake/internal/filestat"
 )
 
-// A tree is an open root directory and what is below it. Paths are relative
+// A tree is an open root directory with everything below it. Paths are relative
 // and slash-separated; "." is the root. No method leaves the root, and only
-// stat and openFile with follow pass through symbolic links. Safe for
+// stat and openFile with follow set pass through symbolic links. A tree is safe for
 // concurrent use.
 type tree interface {
 	openDir(rel string) (dirHandle, error)
-	openFile(rel string, follow bool) (treeFile, error) // returns at once, even if it is a pipe by now
+	openFile(rel string, follow bool) (treeFile, error) // does not block, even if rel is now a pipe
 	openOS(rel string, follow bool) (*os.File, error)   // likewise
 	lstat(rel string) (filestat.Stat, error)
 	stat(rel string) (filestat.Stat, error)
@@ -29,8 +29,8 @@ type tree interface {
 
 // A dirHandle is an open directory.
 type dirHandle interface {
-	// read calls add with each name, valid only during the call, and what is
-	// known of its kind.
+	// read calls add with each name, which is valid only during the call, and its
+	// kind as far as it is known.
 	read(add func(name []byte, k filestat.Kind)) error
 	lstat(name []byte) (filestat.Stat, error)
 	close() error
@@ -43,19 +43,19 @@ type treeFile interface {
 	Close() error
 }
 
-// vanished reports whether err says that the thing is no longer there, or that
-// something of another kind has taken its place or that of a directory above.
+// vanished reports whether err means that the file no longer exists, or that a file
+// of another kind has replaced it or a directory above it.
 func vanished(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
 }
 
-// escaped reports whether err says that a symbolic link leads out of the root.
+// escaped reports whether err means that a symbolic link leads out of the root.
 func escaped(err error) bool {
-	// os.Root has no name for its error.
+	// os.Root does not export its error.
 	return errors.Is(err, syscall.EXDEV) || strings.Contains(err.Error(), "path escapes from parent")
 }
 
-// rootTree is a tree by os.Root: on every system, with a few calls more.
+// rootTree is a tree based on os.Root: for every system, with a few more calls.
 type rootTree struct{ root *os.Root }
 
 func (t *rootTree) close() error               { return t.root.Close() }
@@ -84,7 +84,7 @@ func (t *rootTree) openOS(rel string, follow bool) (*os.File, error) {
 	return t.openSame(rel, 0, syscall.ELOOP)
 }
 
-// openSame opens what stands at rel itself, not behind a link, if it is of the
+// openSame opens the file at rel itself, not the target of a link, if it is of the
 // given type; wrong is the error if it is not.
 func (t *rootTree) openSame(rel string, typ fs.FileMode, wrong error) (*os.File, error) {
 	before, err := t.lstatInfo(rel)
@@ -103,13 +103,14 @@ func (t *rootTree) openSame(rel string, typ fs.FileMode, wrong error) (*os.File,
 		err = &fs.PathError{Op: "open", Path: rel, Err: wrong}
 	}
 	if err != nil {
-		_ = f.Close() // was only looked at
+		_ = f.Close() // nothing was written
 		return nil, err
 	}
 	return f, nil
 }
 
-// lstatInfo is Lstat that takes no symbolic link on the way either.
+// lstatInfo is like Lstat, but follows no symbolic links in the directories above
+// rel either.
 func (t *rootTree) lstatInfo(rel string) (fs.FileInfo, error) {
 	for i := range len(rel) {
 		if rel[i] != '/' {
@@ -182,7 +183,7 @@ func (h *rootDir) lstat(name []byte) (filestat.Stat, error) {
 	return filestat.Of(fi), nil
 }
 
-// osFile is a treeFile by package os.
+// osFile is a treeFile based on package os.
 type osFile struct{ *os.File }
 
 func (f osFile) stat() (filestat.Stat, error) {

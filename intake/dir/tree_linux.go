@@ -13,9 +13,9 @@ import (
 	"lockstep/intake/internal/filestat"
 )
 
-// openTree opens root: with openat2(2), by which the kernel itself keeps us
-// inside the root in one call, or where a kernel or a sandbox has none, with
-// os.Root.
+// openTree opens root: with openat2(2), with which the kernel itself keeps a lookup
+// inside the root in one call, or with os.Root if the kernel or a sandbox does not
+// support it.
 func openTree(root string) (tree, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -40,23 +40,23 @@ func openTree(root string) (tree, error) {
 	return t, nil
 }
 
-// linuxTree is a tree by openat2. The embedded rootTree takes the paths that
-// are too long for one call.
+// linuxTree is a tree based on openat2. The embedded rootTree handles paths that are
+// too long for one call.
 type linuxTree struct {
 	rootTree
 	f  *os.File
 	fd int
 }
 
-// maxOneCall is the longest path handed to the kernel whole; PATH_MAX is 4096.
+// maxOneCall is the length of the longest path passed to the kernel whole; PATH_MAX is 4096.
 const maxOneCall = 4000
 
 func (t *linuxTree) close() error { return errors.Join(t.f.Close(), t.rootTree.close()) }
 
 const resolveSame = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS
 
-// openat2 opens rel below the root. EAGAIN means that something was renamed
-// while the kernel looked: it is asked again.
+// openat2 opens rel below the root. EAGAIN means that something was renamed during
+// the lookup: it is retried.
 func (t *linuxTree) openat2(rel string, flags, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve}
 	const tries = 64

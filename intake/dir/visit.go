@@ -6,11 +6,11 @@ import (
 	"lockstep/intake/internal/filestat"
 )
 
-// visitor is the consumer's side of a walk: depth first, in order.
+// visitor consumes a walk: depth first, in order.
 type visitor struct {
 	w     *walker
 	yield func(*item) error
-	buf   []byte // the URI of where it is
+	buf   []byte // the URI of its position
 	it    item
 }
 
@@ -57,8 +57,7 @@ func (v *visitor) visit(ctx context.Context, n *node) error {
 	return nil
 }
 
-// failed yields the place of a directory that could not be read; of one that
-// has vanished there is nothing to yield.
+// failed yields a directory that could not be read, unless it has vanished.
 func (v *visitor) failed(n *node) error {
 	if n.rel == "" {
 		return n.err // without the root nothing is known
@@ -98,8 +97,8 @@ func (v *visitor) file(n *node, e *dirent, st *filestat.Stat) error {
 	return v.yield(&v.it)
 }
 
-// statRun returns what stands under the r-th run of names of a large directory,
-// while the runs that follow are being looked at.
+// statRun returns the states of the files in the r-th run of names of a large
+// directory, while the following runs are being examined.
 func (v *visitor) statRun(n *node, r int) []filestat.Stat {
 	for i := r; i < min(r+statRuns, len(n.runs)); i++ {
 		if n.runs[i] != nil {

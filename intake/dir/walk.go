@@ -16,29 +16,28 @@ import (
 // The walk reads directories with several workers and yields files in the byte
 // order of their URIs.
 //
-// That order is what a depth-first walk gives if the names in a directory are
-// sorted as they stand in URIs, escaped, directories with the slash that
-// follows them. The workers read ahead of the consumer: always the unread
-// directory that comes next. They stop when lookahead entries wait. The
-// consumer reads itself what no worker has begun, so that it never waits in
-// vain.
+// This is the order of a depth-first walk if the names in each directory are
+// sorted in their escaped form, directories with a trailing slash. The workers read
+// ahead of the consumer, always the next unread directory, and pause when lookahead
+// entries are waiting. The consumer itself reads any directory that no worker has
+// begun, so that it never waits for one that is not being read.
 const (
 	walkers   = 8         // directories read at a time; more gains nothing on local disks
 	lookahead = 32 << 10  // entries read and not yet yielded; about 150 bytes each
-	statRun   = 1 << 10   // of a large directory so many files are looked at in one go,
-	statRuns  = 4         // so many goes at a time
-	maxArena  = 256 << 10 // a larger buffer of names is not kept for the next directory
+	statRun   = 1 << 10   // files of a large directory that are examined as one run
+	statRuns  = 4         // runs examined at a time
+	maxArena  = 256 << 10 // a larger buffer of names is not reused for the next directory
 )
 
-// An item is one thing the walk comes by.
+// An item is a file or directory that the walk finds.
 type item struct {
-	uri  []byte        // URI; of a directory with the slash at the end. Valid until the next item
-	car  *sidecar      // of the file, or nil
-	node *node         // the directory it is in
-	name []byte        // its name there, as valid
+	uri  []byte        // URI; for a directory with a trailing slash. Valid until the next item
+	car  *sidecar      // the sidecar of the file, or nil
+	node *node         // the directory that contains it
+	name []byte        // its name in the directory; valid as long as uri
 	kind filestat.Kind // File, Unreadable, or Dir: an unreadable directory
 	link bool          // it is a symbolic link to the file
-	st   filestat.Stat // of the file; of File only
+	st   filestat.Stat // of the file; set only for a File
 }
 
 // rel returns the relative path of a file.
@@ -51,20 +50,20 @@ type walker struct {
 	f    *pathname.Filter
 	base string
 
-	mu      sync.Mutex // guards what follows, and the guarded fields of nodes
+	mu      sync.Mutex // guards the following fields, and the guarded fields of nodes
 	more    *sync.Cond
 	queue   nodeQueue
-	ahead   int // entries read and not yet yielded
+	ahead   int // entries read but not yet yielded
 	stopped bool
 }
 
-// observer is told what the walk passes over. Its methods are called from
+// An observer is notified of files that the walk skips. Its methods are called from
 // several goroutines.
 type observer interface {
-	entering(rel string) // before a directory is read
+	entering(rel string) // called before a directory is read
 	Skipped(rel string, why error)
 	Unreadable(rel string, err error)
-	// aliased is told of a file that can be written under another name: because
+	// aliased is called for a file that can be written under another name: because
 	// it is reached by a symbolic link, which may lead nowhere yet, or because
 	// it has several names.
 	aliased(rel string, st *filestat.Stat, link bool)
@@ -72,36 +71,36 @@ type observer interface {
 
 // node is one directory.
 type node struct {
-	rel, uri string // from the root: raw, escaped; with a slash at the end, or ""
+	rel, uri string // from the root: raw, escaped; with a trailing slash, or ""
 	taken    atomic.Bool
 	done     chan struct{}   // closed when it has been read
 	err      error           // why it could not be read
 	arena    []byte          // names
 	ents     []dirent        // sorted
 	stats    []filestat.Stat // of ents, unless there are runs
-	cars     []sidecar       // of files among ents, in their order
-	h        dirHandle       // open while there are runs to make
+	cars     []sidecar       // of files in ents, in their order
+	h        dirHandle       // open while runs are being examined
 	runs     []chan []filestat.Stat
-	looks    sync.WaitGroup // the runs being made
+	looks    sync.WaitGroup // the runs being examined
 
-	dirs     []int32 // the subdirectories: places in ents
-	kids     []*node // guarded by walker.mu; made when wanted, nil again when visited
-	nextKid  int     // guarded; the first nobody has been sent to
-	nextURI  string  // guarded; its place in the walk, or of one before it
-	released bool    // guarded; all of it has been yielded
+	dirs     []int32 // the subdirectories: indexes in ents
+	kids     []*node // guarded by walker.mu; created when needed, nil again when visited
+	nextKid  int     // guarded; the first that no worker has begun
+	nextURI  string  // guarded; its position in the walk, or an earlier one
+	released bool    // guarded; all of the directory has been yielded
 }
 
 // dirent is one name in a directory.
 type dirent struct {
-	seg, name       uint32 // where in the arena the escaped and the raw name stand
-	segLen, nameLen uint16 // segLen counts the slash after a directory
+	seg, name       uint32 // offsets of the escaped and the raw name in the arena
+	segLen, nameLen uint16 // segLen includes the slash after a directory
 	kind            filestat.Kind
 }
 
 func (n *node) segment(e *dirent) []byte { return n.arena[e.seg : e.seg+uint32(e.segLen)] }
 func (n *node) rawName(e *dirent) []byte { return n.arena[e.name : e.name+uint32(e.nameLen)] }
 
-// dirRel is the path of the directory without the slash.
+// dirRel returns the path of the directory without the trailing slash.
 func (n *node) dirRel() string {
 	if n.rel == "" {
 		return "."
@@ -111,8 +110,8 @@ func (n *node) dirRel() string {
 
 func newNode(rel, uri string) *node { return &node{rel: rel, uri: uri, done: make(chan struct{})} }
 
-// walk yields the files below start: the root, or a directory taken already
-// that holds what is to be yielded.
+// walk yields the files below start: the root, or a directory that was already read
+// and contains what is to be yielded.
 func (w *walker) walk(ctx context.Context, start *node, yield func(*item) error) error {
 	w.more = sync.NewCond(&w.mu)
 	if start.taken.Load() {
@@ -156,7 +155,7 @@ func (w *walker) work() {
 	}
 }
 
-// next takes the first unread directory off the queue, or a stale place in it.
+// next removes the first unread directory from the queue, or a stale element.
 func (w *walker) next() *node {
 	n := w.queue[0]
 	if n.released || n.nextKid >= len(n.dirs) {
@@ -183,7 +182,8 @@ func (w *walker) kid(n *node, k int) *node {
 	return n.kids[k]
 }
 
-// publish makes a read directory known to the workers and to who waits for it.
+// publish makes a directory that was read available to the workers and to the
+// visitor that waits for it.
 func (w *walker) publish(n *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,7 +197,7 @@ func (w *walker) publish(n *node) {
 	close(n.done)
 }
 
-// release forgets a directory that has been yielded.
+// release discards a directory that has been yielded.
 func (w *walker) release(n *node) {
 	n.looks.Wait()
 	w.mu.Lock()
@@ -214,7 +214,7 @@ func (w *walker) release(n *node) {
 	n.arena, n.ents, n.stats = nil, nil, nil
 }
 
-// parts are the buffers of a node, for the next one.
+// parts are the buffers of a node, which the next node reuses.
 type parts struct {
 	arena []byte
 	ents  []dirent
@@ -223,7 +223,7 @@ type parts struct {
 
 var nodeParts = sync.Pool{New: func() any { return new(parts) }}
 
-// read reads the directory n: names, sorted, and what stands under them.
+// read reads the directory n: its names, sorted, and the states of its files.
 func (w *walker) read(n *node) {
 	defer w.publish(n)
 	w.obs.entering(n.dirRel())
@@ -255,12 +255,12 @@ func (w *walker) read(n *node) {
 	_ = h.close() // only read from
 }
 
-// add adds a name to n unless it is passed over.
+// add adds a name to n unless it is skipped.
 func (w *walker) add(n *node, h dirHandle, name []byte, k filestat.Kind) {
-	if k == filestat.Unknown { // some file systems do not tell
+	if k == filestat.Unknown { // some file systems do not report it
 		st, err := h.lstat(name)
 		if err != nil && !vanished(err) {
-			// File or directory: protect both.
+			// It may be a file or a directory: protect both.
 			w.obs.Unreadable(n.rel+string(name), err)
 			n.append(name, filestat.Unreadable, false)
 			n.append(name, filestat.Unreadable, true)
@@ -309,7 +309,7 @@ func (n *node) append(name []byte, k filestat.Kind, dir bool) {
 	n.ents = append(n.ents, e)
 }
 
-// look appends what stands under the names n.ents[from:to].
+// look appends the states of the files with the names n.ents[from:to].
 func (w *walker) look(n *node, h dirHandle, stats []filestat.Stat, from, to int) []filestat.Stat {
 	for i := from; i < to; i++ {
 		e := &n.ents[i]
@@ -327,8 +327,8 @@ func (w *walker) look(n *node, h dirHandle, stats []filestat.Stat, from, to int)
 	return stats
 }
 
-// judge decides, from what lstat said of a name, what it is to the catalog:
-// File with the stat of the file, Unreadable, or None.
+// judge decides, from the result of lstat for a name, how the catalog treats it: as
+// a File with the state of the file, as Unreadable, or as None.
 func (w *walker) judge(dir string, name []byte, st filestat.Stat, err error) filestat.Stat {
 	none := filestat.Stat{Kind: filestat.None}
 	link := err == nil && st.Kind == filestat.Link
@@ -348,7 +348,7 @@ func (w *walker) judge(dir string, name []byte, st filestat.Stat, err error) fil
 			st.Kind = filestat.Link
 		}
 		return st
-	case err == nil && !link && st.Kind == filestat.Dir: // was a file a moment ago
+	case err == nil && !link && st.Kind == filestat.Dir: // it was a file a moment ago
 	case err == nil && st.Kind == filestat.Dir:
 		w.obs.Skipped(dir+string(name), errLinkDir)
 	case err == nil:
@@ -365,8 +365,8 @@ func (w *walker) judge(dir string, name []byte, st filestat.Stat, err error) fil
 	return none
 }
 
-// nodeQueue is a heap of directories with unread subdirectories, the one whose
-// next comes first in the walk in front.
+// nodeQueue is a heap of directories with unread subdirectories; the first element
+// is the one whose next subdirectory comes first in the walk.
 type nodeQueue []*node
 
 func (q nodeQueue) Len() int           { return len(q) }
@@ -381,7 +381,7 @@ func (q *nodeQueue) Pop() any {
 	return n
 }
 
-// Why a name is passed over; the Err of a [Problem] among the skipped.
+// Why a name is skipped; the Err of a skipped [intake.Problem].
 var (
 	errLinkOwn  = errors.New("symbolic link into a directory where lockstep keeps its state")
 	errLinkDir  = errors.New("symbolic link to a directory")

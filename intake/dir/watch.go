@@ -10,15 +10,15 @@ import (
 	"lockstep/intake"
 )
 
-// The rhythm of a Watch.
+// The timing of a Watch.
 const (
-	rootInterval = 2 * time.Second  // between looks whether the root is still the same directory
-	pollLeast    = 10 * time.Second // between full scans where events cannot be had,
-	pollShare    = 20               // or so many times what a scan takes
-	hardAfter    = time.Second      // before the names of a new hard link are looked for; or as many times a scan
+	rootInterval = 2 * time.Second  // between checks whether the root is still the same directory
+	pollLeast    = 10 * time.Second // between full scans if events are not available
+	pollShare    = 20               // or that many times the duration of a scan
+	hardAfter    = time.Second      // before the other names of a new hard link are searched; or as many times the duration of a scan
 )
 
-// atRest reports whether rel is a file that nobody is writing for sure.
+// atRest reports whether rel is a file that certainly no process is writing.
 func (d *Dir) atRest(rel string) bool {
 	t, err := d.acquire()
 	if err != nil {
@@ -29,16 +29,16 @@ func (d *Dir) atRest(rel string) bool {
 	return ok && asked.atRest(rel)
 }
 
-// Watch scans everything, and from then on what the system says has been
-// touched, until ctx ends; then it returns the cause. A change is in the
-// catalog a fraction of a second after the file has come to rest, whatever the
-// size of the tree; on Linux, where the kernel tells that nobody writes it any
-// more, some milliseconds after that.
+// Watch scans everything, and then the paths that the system reports as touched,
+// until ctx ends; then it returns the cause. A change is in the catalog a fraction
+// of a second after the last write to the file, whatever the size of the tree; on
+// Linux, where the kernel reports that no process has the file open for writing,
+// after some milliseconds.
 //
-// onChange is told of every scan that changed the catalog; the next one waits
-// until it returns. What goes wrong is told to [Options.OnEvent] and tried
-// again. Where the system has no more watches to give, the tree is scanned
-// every few seconds instead. A Dir can be watched once at a time.
+// onChange is called for every scan that changed the catalog; the next one waits
+// until it returns. Errors are passed to [Options.OnEvent], and the scan is
+// retried. If the system provides no more watches, the tree is scanned every few
+// seconds instead. A Dir can be watched once at a time.
 func (d *Dir) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	w := &watch{d: d, onChange: onChange}
 	w.touched.wake, w.touched.atRest = make(chan struct{}, 1), d.atRest
@@ -61,17 +61,17 @@ func (d *Dir) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	return w.run(ctx)
 }
 
-// watch is one run of Watch. Its fields belong to run, but for touched and
-// notify, which guard themselves.
+// watch is one run of Watch. Its fields belong to the goroutine of run, except
+// touched and notify, which are safe for concurrent use.
 type watch struct {
 	d        *Dir
 	onChange func(intake.Report)
 	touched  touched
 	notify   notifier
-	root     os.FileInfo   // what notify watches; nil: nothing
-	nextRoot time.Time     // when to see whether it is still there
+	root     os.FileInfo   // the directory that notify watches; nil: none
+	nextRoot time.Time     // when to check that it is still at the root
 	nextFull time.Time     // zero: never
-	took     time.Duration // the last full scan
+	took     time.Duration // the duration of the last full scan
 	retry    time.Duration // pause after the last failure
 	retryAt  time.Time     // zero: nothing to retry
 }
@@ -125,9 +125,9 @@ func (w *watch) pause(now time.Time) time.Duration {
 	return max(p, time.Millisecond)
 }
 
-// scan scans the paths, or everything, and plans what comes next.
+// scan scans the paths, or everything, and schedules the next scan.
 func (w *watch) scan(ctx context.Context, paths []string, all bool) {
-	w.d.takeAgain() // of scans that others asked for; events tell of the same
+	w.d.takeAgain() // these belong to scans that other callers requested; events report the same
 	if all && (w.touched.takeLost() || w.root == nil) {
 		w.restart()
 	}
@@ -157,13 +157,13 @@ func (w *watch) scan(ctx context.Context, paths []string, all bool) {
 	}
 }
 
-// plan sets when everything is scanned next.
+// plan sets when the next full scan is due.
 func (w *watch) plan(all bool, took time.Duration, err error) {
 	now := time.Now()
 	switch {
 	case err == nil:
 		w.retry = 0
-	case all || w.retryAt.IsZero(): // else a retry is near; what fails meanwhile does not put it off
+	case all || w.retryAt.IsZero(): // else a retry is due soon; a failure meanwhile does not delay it
 		w.retry = min(max(2*w.retry, intake.RetryFirst), intake.RetryMost)
 		w.retryAt = now.Add(w.retry)
 	}
@@ -192,21 +192,21 @@ func (w *watch) plan(all bool, took time.Duration, err error) {
 	}
 }
 
-// restart begins with new watches: the root is another directory, or so much
-// happened that nobody knows which directory a watch is on.
+// restart begins with new watches: the root is another directory, or so many events
+// were lost that it is unknown which directory a watch is on.
 func (w *watch) restart() {
 	w.notify.close()
 	w.root = nil
 	fi, err := os.Stat(w.d.root)
 	if err != nil {
-		return // the scan will say so
+		return // the scan will report the error
 	}
 	w.root = fi
 	w.notify.open(w.d.root, &w.touched, w.d.filter)
 }
 
-// entering is called by every scan before a directory is read: what happens
-// there from now on is told, what has happened is read.
+// entering is called by every scan before a directory is read: earlier changes are
+// found by reading it, later ones are reported by events.
 func (w *watch) entering(rel string) { w.notify.add(rel) }
 
 var errNoMoreWatches = errors.New("no more directories can be watched (see fs.inotify.max_user_watches): scanning at intervals instead")

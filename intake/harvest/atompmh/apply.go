@@ -16,15 +16,15 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A feedChange is what is to become of a record.
+// A feedChange is a change of a record that has to be applied.
 type feedChange struct {
-	id      string // as the ledger has it
+	id      string // as in the ledger
 	updated time.Time
 	told
 	absent bool // it is no longer in the feed
 
-	open    ledger.Open     // what was not found out
-	content []contentOfFeed // of the resources, where it was asked for
+	open    ledger.Open     // why the state of the record is not certain
+	content []contentOfFeed // of the resources, if it was fetched
 }
 
 // recordID returns the identifier of the record itself.
@@ -35,7 +35,7 @@ func (c *feedChange) recordID() string {
 	return c.id
 }
 
-// applyAll applies what was put in order: AP-HV-03, 7.
+// applyAll applies the sorted changes: AP-HV-03, 7.
 func (p *applier) applyAll(ctx context.Context) error {
 	var batch []feedChange
 	size, most := 0, feedBatch
@@ -60,34 +60,34 @@ func (p *applier) applyAll(ctx context.Context) error {
 	return flush()
 }
 
-// An applier applies changes of records to the catalog and the ledger. Where entries
-// leave something open it asks for the representations.
+// An applier applies changes of records to the catalog and the ledger. If the entries
+// do not determine the state of a record it fetches the representations.
 type applier struct {
-	list  *intake.Listing // its sorter holds entries by record and time; gone, records
+	list  *intake.Listing // its sorter contains entries by record and time; gone, records
 	a     *Harvester
-	order listed.Sorter // what is to be applied, by time
+	order listed.Sorter // changes to be applied, by time
 
-	blank        bool // the ledger has nothing at all
+	blank        bool // the ledger is empty
 	unremembered bool // if this harvest is cut off the next one reads everything: changes need no claims
 
 	pending atomic.Bool // a representation was found missing
-	asked   sync.Map    // records of which something stayed open just now
+	asked   sync.Map    // records whose state could not be determined in this harvest
 }
 
-// A feedStep is one step: a batch of changes as the catalog and the ledger are
-// told.
+// A feedStep is one step: a batch of changes to be written to the catalog and the
+// ledger.
 type feedStep struct {
 	updates []catalog.Update
 	claims  []ledger.Row // what the step is about to do
 	put     []ledger.Row
 	drop    []string
-	named   map[string]bool // URIs on the account of the rows put
-	removed []string        // URIs on the account of rows before, and of none put
+	named   map[string]bool // URIs that the rows in put own
+	removed []string        // URIs that previous rows owned, and no row in put owns
 }
 
-// applyBatch makes changes true in the catalog, and records them. Each is claimed
-// before, so that whatever ends the process no resource is on nobody's account, and
-// no account tells of another catalog than there is: see recover.
+// applyBatch applies changes to the catalog and records them in the ledger. Each is
+// claimed beforehand, so that even if the process ends at any point every resource
+// has an owner and no ledger row disagrees with the catalog: see recover.
 func (p *applier) applyBatch(ctx context.Context, changes []feedChange) error {
 	if len(changes) == 0 {
 		return nil
@@ -125,12 +125,12 @@ func (p *applier) applyBatch(ctx context.Context, changes []feedChange) error {
 		}
 		p.list.Applied(a)
 	}
-	// What is near in a database is written together.
+	// Rows that are near each other in a database are written together.
 	slices.SortFunc(s.put, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
 	return p.a.ledger.Record(ctx, p.list.Set, s.put, s.drop)
 }
 
-// recover finishes what a harvest had claimed that did not come to record it.
+// recover finishes changes that a harvest claimed but did not record.
 func (p *applier) recover(ctx context.Context) error {
 	for {
 		var batch []feedChange
@@ -157,7 +157,7 @@ func (p *applier) recover(ctx context.Context) error {
 	}
 }
 
-// step adds what becomes of one record.
+// step adds the changes of one record to s.
 func (p *applier) step(s *feedStep, c *feedChange, row *ledger.Row) {
 	if c.absent {
 		if row.ID != "" {
@@ -170,12 +170,12 @@ func (p *applier) step(s *feedStep, c *feedChange, row *ledger.Row) {
 	next := ledger.Row{ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: c.open, New: row.ID == ""}
 	switch {
 	case c.open != ledger.OpenNothing:
-		// What is held stays until it is known what became of the record.
+		// The present resources stay until the state of the record is known.
 		next.Deleted, next.Resources, next.Next = row.Deleted, row.Resources, c.resources
 	case c.deleted:
 	case len(c.resources) == 0 && p.a.o.KeepVanished:
 		next.Resources = row.Resources
-	default: // AP-CDL-07: without one that is wanted it is as good as deleted
+	default: // AP-CDL-07: a record without a requested representation counts as deleted
 		next.Resources = c.resources
 		for i := range c.resources {
 			s.updates = append(s.updates, catalog.Update{Record: c.record(i)})
@@ -193,7 +193,7 @@ func (p *applier) step(s *feedStep, c *feedChange, row *ledger.Row) {
 	s.disown(row.Resources, next.Resources)
 }
 
-// union returns a with what only b has behind.
+// union returns a followed by the elements that only b contains.
 func union(a, b []ledger.Resource) []ledger.Resource {
 	here := make(map[string]bool, len(a))
 	for _, r := range a {
@@ -208,14 +208,14 @@ func union(a, b []ledger.Resource) []ledger.Resource {
 	return all
 }
 
-// disown notes which resources were on an account, and are not any more.
+// disown records the resources that a record owned before and no longer owns.
 func (s *feedStep) disown(before, after []ledger.Resource) {
 	for _, r := range union(after, before)[len(after):] {
 		s.removed = append(s.removed, r.URI)
 	}
 }
 
-// record is what the i-th resource of a record is to the catalog.
+// record returns the catalog record of the i-th resource of c.
 func (c *feedChange) record(i int) catalog.Record {
 	r := recordOf(c.recordID(), c.updated, c.resources, i)
 	r.Token = tokenOfFeed + c.id
@@ -225,10 +225,10 @@ func (c *feedChange) record(i int) catalog.Record {
 	return r
 }
 
-// recordOf is the i-th of the resources of the record id.
+// recordOf returns the catalog record of the i-th resource of the record id.
 func recordOf(id string, updated time.Time, resources []ledger.Resource, i int) catalog.Record {
 	r := catalog.Record{URI: resources[i].URI, Type: resources[i].Type, Length: -1}
-	if y := updated.UTC().Year(); y >= 1 && y <= 9999 { // documents cannot state others
+	if y := updated.UTC().Year(); y >= 1 && y <= 9999 { // documents cannot represent other years
 		r.Lastmod = updated.UTC().Truncate(time.Microsecond)
 	}
 	link := func(l resourcesync.Link) {
@@ -249,8 +249,8 @@ func recordOf(id string, updated time.Time, resources []ledger.Resource, i int) 
 	return r
 }
 
-// release deletes what is on no account any more. What is on that of a record
-// beyond this step is that record's from now on.
+// release deletes the resources that no record owns any more. A resource that a
+// record outside this step also owns is reassigned to that record.
 func (p *applier) release(ctx context.Context, s *feedStep, ids []string) error {
 	slices.Sort(s.removed)
 	removed := slices.DeleteFunc(slices.Compact(s.removed), func(uri string) bool { return s.named[uri] })
@@ -277,7 +277,7 @@ func (p *applier) release(ctx context.Context, s *feedStep, ids []string) error 
 	return nil
 }
 
-// handOver puts a resource on the account of another record that names it.
+// handOver reassigns a resource to another record that names it.
 func (p *applier) handOver(ctx context.Context, uri, owner string) (catalog.Update, error) {
 	rows, err := p.a.ledger.Lookup(ctx, p.list.Set, []string{owner})
 	if err != nil {
@@ -290,7 +290,7 @@ func (p *applier) handOver(ctx context.Context, uri, owner string) (catalog.Upda
 	row := &rows[0]
 	i := slices.IndexFunc(row.Resources, func(r ledger.Resource) bool { return r.URI == uri })
 	if i < 0 {
-		return catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true}, nil // unreachable: it was said to be there
+		return catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true}, nil // unreachable: the ledger listed it
 	}
 	r := recordOf(owner, row.Updated, row.Resources, i)
 	r.Token = tokenOfFeed + owner

@@ -17,15 +17,15 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A contentOfFeed is what was found out of a representation by fetching it.
+// A contentOfFeed is the result of fetching a representation.
 type contentOfFeed struct {
 	hashes         resourcesync.Hashes
 	length         int64
 	typ, encoding  string
-	missing, other error // it is not there; it could not be asked for
+	missing, other error // it does not exist; the request failed
 }
 
-// complete adds what was found out to what the feed says.
+// complete adds the fetched properties to those that the feed states.
 func (c *contentOfFeed) complete(r *catalog.Record) {
 	r.Hashes, r.Length, r.Encoding = c.hashes, c.length, c.encoding
 	if r.Type == "" {
@@ -33,8 +33,8 @@ func (c *contentOfFeed) complete(r *catalog.Record) {
 	}
 }
 
-// ask finds out by asking for representations what entries leave open, as much at
-// a time as the client does.
+// ask fetches representations to determine what entries leave open, with as many
+// concurrent requests as the client allows.
 func (p *applier) ask(ctx context.Context, changes []feedChange, rows []ledger.Row) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(p.a.client.Jobs())
@@ -76,7 +76,7 @@ func (p *applier) askOne(ctx context.Context, c *feedChange, row *ledger.Row) er
 	return nil
 }
 
-// open notes what could not be found out.
+// open records what could not be determined, and why.
 func (p *applier) open(c *feedChange, open ledger.Open, uri string, err error) {
 	c.open = open
 	p.asked.Store(c.id, true)
@@ -86,8 +86,8 @@ func (p *applier) open(c *feedChange, open ledger.Open, uri string, err error) {
 	p.list.Unreadable(fetch.Printable(uri), ofRecord(c.recordID(), err))
 }
 
-// untie finds out whether a record is there of which two entries of one instant
-// say the opposite (AP-CLS-06).
+// untie determines whether a record exists for which two entries of the same instant
+// state the opposite (AP-CLS-06).
 func (p *applier) untie(ctx context.Context, c *feedChange, row *ledger.Row) error {
 	ask := c.resources
 	if len(ask) == 0 {
@@ -97,7 +97,7 @@ func (p *applier) untie(ctx context.Context, c *feedChange, row *ledger.Row) err
 		ask = row.Next
 	}
 	if len(ask) == 0 {
-		c.deleted = true // there is nothing to ask for
+		c.deleted = true // there is no representation to fetch
 		return nil
 	}
 	got, err := p.fetchOne(ctx, ask[0].URI, false)
@@ -115,8 +115,8 @@ func (p *applier) untie(ctx context.Context, c *feedChange, row *ledger.Row) err
 	return nil
 }
 
-// fetchOne asks for a representation, and hashes it if that is wanted. The error
-// is that of ctx.
+// fetchOne fetches a representation, and hashes it if hash is set. The error is that
+// of ctx.
 func (p *applier) fetchOne(ctx context.Context, uri string, hash bool) (contentOfFeed, error) {
 	var c contentOfFeed
 	err := p.a.client.Fetch(ctx, &fetch.Request{URI: uri}, func(resp *fetch.Response) error {
@@ -150,12 +150,12 @@ func (p *applier) fetchOne(ctx context.Context, uri string, hash bool) (contentO
 	return c, nil
 }
 
-// maxRetries is how many representations are asked for again in one harvest. Which
-// of more of them is left to chance, so that all have their turn.
+// maxRetries is how many representations are requested again in one harvest. If
+// there are more, they are chosen at random, so that each gets its turn.
 const maxRetries = 1000
 
-// retry works off what could not be found out before: AP-HV-03, 1. What is
-// pending waits for the feed, or for a full harvest.
+// retry resolves what could not be determined before: AP-HV-03, 1. Pending records
+// wait for the feed, or for a full harvest.
 func (p *applier) retry(ctx context.Context) error {
 	var batch []feedChange
 	owed := 0

@@ -16,8 +16,8 @@ import (
 	"lockstep/internal/nesting"
 )
 
-// chain walks from the subscription document to where a harvest may end. It is
-// orderly if no document contradicts the one before (AP-HV-06).
+// chain walks from the subscription document to the document at which a harvest may
+// end. It is orderly if no document contradicts the one before (AP-HV-06).
 func (h *harvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, err error) {
 	h.missing, h.walked, h.length, h.absence, h.complete = nil, []string{h.sub}, 1, false, sub.Complete
 	h.seen, h.some = feedTime{}, false
@@ -34,7 +34,7 @@ func (h *harvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, err er
 		}
 		switch {
 		case d.Complete:
-			// AP-HV-13: there is no walking. What stands as it did was settled then.
+			// AP-HV-13: there is no walking. An unchanged document was already applied.
 			h.absence = h.full || !d.same
 			return true, nil
 		case d.Prev == "", !h.full && d.Entries > 0 && d.Min.Before(h.mark):
@@ -57,17 +57,17 @@ func (h *harvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, err er
 	}
 }
 
-// A feedVisit is what a walk has met: documents by their URIs, which are digested,
-// as a stranger may call them anything; and how often the same entries in the same
-// order.
+// A feedVisit contains the documents that a walk has read: their URIs, as digests
+// since the feed may choose them of any length; and how often each document had the
+// same entries in the same order.
 type feedVisit struct {
 	uris   map[[16]byte]struct{}
 	prints map[uint64]int
 }
 
-// maxSameEntries is how many documents of a walk may have the same entries. That of
-// a producer who has the newest ones in two documents is no circle; one that leads
-// through ever other addresses of the same documents is.
+// maxSameEntries is how many documents of a walk may have the same entries. A
+// producer that has the newest entries in two documents does not form a circle; a
+// walk through ever different addresses of the same documents does.
 const maxSameEntries = 2
 
 func visitKey(uri string) [16]byte {
@@ -87,8 +87,8 @@ func (v *feedVisit) has(uri string) bool {
 	return ok
 }
 
-// add notes that the document d was met at uri, and reports whether it was met too
-// often.
+// add records that the document d was read at uri, and reports whether it was read
+// too often.
 func (v *feedVisit) add(uri string, d *feedDoc) (again bool) {
 	v.uris[visitKey(uri)] = struct{}{}
 	v.uris[visitKey(d.final)] = struct{}{}
@@ -99,12 +99,12 @@ func (v *feedVisit) add(uri string, d *feedDoc) (again bool) {
 	return v.prints[d.print] > maxSameEntries
 }
 
-// A chainError says why a document is not read.
+// A chainError is the reason why a document is not read.
 type chainError string
 
 func (e chainError) Error() string { return string(e) }
 
-// hop reads the next older document. AP-HV-09: within bounds.
+// hop reads the next older document. AP-HV-09: within limits.
 func (h *harvest) hop(ctx context.Context, uri string, visited *feedVisit) (*feedDoc, error) {
 	const circle = chainError("prev-archive leads in a circle")
 	if visited.has(uri) {
@@ -133,8 +133,8 @@ func (h *harvest) hop(ctx context.Context, uri string, visited *feedVisit) (*fee
 	return d, nil
 }
 
-// contradict reports whether next, the older document, is younger than what is in
-// d: AP-TS-03, AP-AMB-12. Times in our future contradict nothing.
+// contradict reports whether next, the older document, is younger than the entries
+// in d: AP-TS-03, AP-AMB-12. Times in our future contradict nothing.
 func contradict(d, next *feedDoc, future *future.Times) bool {
 	if next.Updated.IsZero() || future.Has(next.Updated.Time) {
 		return false
@@ -145,7 +145,7 @@ func contradict(d, next *feedDoc, future *future.Times) bool {
 	return next.Updated.After(d.Min.Time)
 }
 
-// lose notes that the walk ends at a document which could not be had (AP-HV-08).
+// lose records that the walk ends at a document that is not available (AP-HV-08).
 func (h *harvest) lose(ctx context.Context, uri string, err error) error {
 	_, stop := errors.AsType[*fault.StopError](err)
 	switch {
@@ -164,12 +164,12 @@ func (h *harvest) lose(ctx context.Context, uri string, err error) error {
 	return nil
 }
 
-// maxFeedURI is how long the address of a document may be: documents name others,
-// and their addresses are remembered.
+// maxFeedURI is the maximum length of the address of a document: documents name
+// others, whose addresses are remembered.
 const maxFeedURI = 8 << 10
 
-// mayRead says why a document of the feed must not be at uri (RS-SEC-01): it has to be
-// at one of its homes or at an allowed host.
+// mayRead returns the reason why no document of the feed may be at uri (RS-SEC-01):
+// it has to be at one of the feed's homes or at an allowed host.
 func mayRead(uri string, homes []*url.URL, allowHosts []string) error {
 	if len(uri) > maxFeedURI {
 		return fmt.Errorf("its address has more than %d bytes", maxFeedURI)

@@ -13,7 +13,7 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// adopt gives the ledger back what it does not know of the catalog any more.
+// adopt adds resources of the catalog that the ledger has lost to the ledger.
 func (p *applier) adopt(ctx context.Context) error {
 	var batch []ledger.Row
 	flush := func() error {
@@ -42,7 +42,7 @@ func (p *applier) adopt(ctx context.Context) error {
 	return flush()
 }
 
-// adoptAll puts resources on the accounts of their records.
+// adoptAll adds resources to the rows of their records.
 func (p *applier) adoptAll(ctx context.Context, rows []ledger.Row) error {
 	slices.SortStableFunc(rows, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
 	put := rows[:0]
@@ -71,8 +71,7 @@ func (p *applier) adoptAll(ctx context.Context, rows []ledger.Row) error {
 	return p.a.ledger.Record(ctx, p.list.Set, put, nil)
 }
 
-// unowned calls f for the resources of the catalog that are on no record's
-// account.
+// unowned calls f for the resources of the catalog that no record owns.
 func (p *applier) unowned(ctx context.Context, f func(*intake.Row) error) error {
 	rows := intake.ReadRows(ctx, p.list.Catalog, p.list.Set, []catalog.Range{{}})
 	defer rows.Stop()
@@ -94,11 +93,11 @@ func (p *applier) unowned(ctx context.Context, f func(*intake.Row) error) error 
 	return err
 }
 
-// tokenOfFeed begins the Tokens of what comes from a feed; the record follows.
+// tokenOfFeed begins the Tokens of resources from a feed; the record follows.
 const tokenOfFeed = "atom-pmh "
 
-// dropGone deletes what is gone by its absence, and what never was on a record's
-// account, unless that is too much to be true.
+// dropGone deletes records that are gone because they are absent, and resources that
+// no record ever owned, unless there are too many to be plausible.
 func (h *harvest) dropGone(ctx context.Context) error {
 	if !h.whole() {
 		return nil
@@ -145,7 +144,7 @@ func (h *harvest) dropGone(ctx context.Context) error {
 	return flush()
 }
 
-// ofRecord is what is told of a record.
+// ofRecord adds the record to an error.
 func ofRecord(id string, err error) error {
 	return fmt.Errorf("record %s: %w", fetch.Printable(id), err)
 }

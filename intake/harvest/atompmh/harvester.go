@@ -20,17 +20,17 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Options configures a [Harvester]. The zero value is ready to use.
+// Options configures a [Harvester]. The zero value is valid.
 type Options struct {
-	// Types are the media types of the representations wanted, "text/*" and "*/*"
-	// among them; parameters are not compared. Default: all. A record of which no
-	// newer entry has one any more is taken for deleted (AP-CDL-07), unless
-	// KeepVanished.
+	// Types are the media types of the requested representations, including "text/*"
+	// and "*/*"; parameters are not compared. Default: all. A record whose newest
+	// entry no longer has any of them is treated as deleted (AP-CDL-07), unless
+	// KeepVanished is set.
 	Types        []string
 	KeepVanished bool
 
-	// Content has the contents of new and changed resources fetched, to state
-	// their hash, length and type. Without it a feed says just what it says.
+	// Content fetches the contents of new and changed resources to state their
+	// hash, length and type. Without it the catalog states only what the feed does.
 	Content bool
 
 	// Algorithms are the hashes to state with Content; default MD5 and SHA-256.
@@ -40,45 +40,45 @@ type Options struct {
 	// it is absent from a complete feed.
 	AllowEmpty bool
 
-	// AcceptFeed takes a feed that has another id than the one before for what
-	// the set holds from now on. Without it that is an [AnotherFeedError].
+	// AcceptFeed accepts a feed with another id than before as the origin of the
+	// set from now on. Without it a different id is an [AnotherFeedError].
 	AcceptFeed bool
 
-	// Overlap is how far behind the watermark entries are looked at again, for
+	// Overlap is how far before the watermark entries are examined again, for
 	// producers that publish entries later than they date them; default 0.
 	Overlap time.Duration
 
-	// FullInterval is after what time the whole chain is read again; default
-	// [intake.DefaultFullInterval], negative never.
+	// FullInterval is the time after which the whole chain is read again; default
+	// [intake.DefaultFullInterval]; negative: never.
 	FullInterval time.Duration
 
-	// TrustArchives uses what is remembered of an archive document without
-	// asking whether it is still so.
+	// TrustArchives uses the remembered contents of an archive document without
+	// checking that they are still valid.
 	TrustArchives bool
 
-	// AllowHosts are hosts that may have documents of the feed besides its own
-	// and those below it; "*" is any.
+	// AllowHosts are hosts that may have documents of the feed in addition to its
+	// own host and hosts below it; "*" allows any.
 	AllowHosts []string
 
-	// MaxDocuments and MaxBytes bound one walk; defaults [MaxDocuments] and
+	// MaxDocuments and MaxBytes limit one walk; defaults [MaxDocuments] and
 	// [MaxBytes].
 	MaxDocuments int
 	MaxBytes     int64
 
-	// TempDir is for files without a name in which entries are sorted; default
-	// the system's.
+	// TempDir is for unnamed temporary files in which entries are sorted; default:
+	// that of the system.
 	TempDir string
 
-	// State is the path of a file in which is kept, from run to run, how far the
-	// feed was harvested; default: that is forgotten, and the next run reads all.
+	// State is the path of a file that stores the position in the feed between
+	// runs; default: the position is not stored, and the next run reads everything.
 	State string
 
-	// ScanInterval is how often Watch asks whether something has changed;
-	// default [DefaultInterval], negative never.
+	// ScanInterval is how often Watch checks for changes; default [DefaultInterval];
+	// negative: never.
 	ScanInterval time.Duration
 
-	// OnEvent is told what happens, never concurrently; may be nil. It must not
-	// call the Harvester.
+	// OnEvent receives events, never concurrently; may be nil. It must not call
+	// the Harvester.
 	OnEvent func(intake.Event)
 }
 
@@ -89,11 +89,11 @@ const (
 	MaxBytes        = 1 << 40
 )
 
-// ErrEnded reports a feed that has ended (status 410): what was harvested stays,
-// and there is no point in asking again.
+// ErrEnded reports a feed that has ended (status 410): harvested resources stay,
+// and requesting the feed again is pointless.
 var ErrEnded = errors.New("the feed has ended")
 
-// An AnotherFeedError reports that at the address of a feed there is another one.
+// An AnotherFeedError reports that the address of a feed now leads to a different feed.
 type AnotherFeedError struct {
 	Address string // of the subscription document
 	Was, Is string // ids of the feeds
@@ -104,32 +104,32 @@ func (e *AnotherFeedError) Error() string {
 	return fmt.Sprintf("there is another feed now: its id is %q, and was %q", fetch.Printable(e.Is), fetch.Printable(e.Was))
 }
 
-// Hint says what to do about it.
+// Hint returns the remedy.
 func (e *AnotherFeedError) Hint() string {
 	return "see that the address is right; if the other feed is to take its place, say so: accept_feed: true"
 }
 
-// Status is how far a feed was harvested.
+// Status is the position up to which a feed was harvested.
 type Status struct {
-	Address   string    // as it was given
+	Address   string    // as passed to New
 	ID, Title string    // of the feed
-	Watermark time.Time // all entries updated before are applied
-	Complete  bool      // the feed lists all there is: what it does not list is gone
-	Whole     bool      // once at least everything that can be had was harvested
-	Gap       string    // address of an archive document that cannot be had; "" none
+	Watermark time.Time // all entries updated before it are applied
+	Complete  bool      // the feed lists all records: a record that it does not list is gone
+	Whole     bool      // everything available was harvested at least once
+	Gap       string    // address of an archive document that is not available; "" if there is none
 }
 
 // A Harvester keeps a set of a catalog in step with the logical feed that begins at
-// a subscription document (Atom-PMH 1.0): with the records it tells of, each as
-// the resources its alternate links lead to.
+// a subscription document (Atom-PMH 1.0). It lists each record as the resources to
+// which its alternate links lead.
 //
-// Every resource has Lastmod from its entry, a link to the record's identifier
-// ([catalog.RelRecord]) and, where a record has several, the first has alternate
-// links to the others, and these a canonical link to the first. A length in the
-// feed is but a hint, and not stated.
+// Every resource has Lastmod from its entry and a link to the record's identifier
+// ([catalog.RelRecord]). If a record has several resources, the first has alternate
+// links to the others, and these have a canonical link to the first. A length in the
+// feed is only a hint, and is not stated.
 //
-// What was harvested is remembered in a [ledger.Ledger]. Only one Harvester may fill a
-// set. Its methods are safe for concurrent use; harvests take turns.
+// The state of each record is stored in a [ledger.Ledger]. Only one Harvester may
+// fill a set. Its methods are safe for concurrent use; harvests run one at a time.
 type Harvester struct {
 	in     intake.Origin
 	client *fetch.Client
@@ -137,7 +137,7 @@ type Harvester struct {
 	o      Options
 	web    *intake.Web
 
-	types    []string   // wanted, in lower case
+	types    []string   // requested types, in lower case
 	scanning sync.Mutex // held by a harvest
 
 	mu     sync.Mutex // guards memory, known and ended
@@ -147,7 +147,7 @@ type Harvester struct {
 }
 
 // New returns a Harvester that fills the set of cat from the feed at
-// address, with ledger as its memory. It asks through c.
+// address and stores the state of its records in ledger. It uses the client c.
 func New(address string, c *fetch.Client, cat catalog.Catalog, set string, ledger ledger.Ledger, o Options) (*Harvester, error) {
 	if address == "" {
 		return nil, errors.New("atom-pmh: the address is missing")
@@ -179,14 +179,14 @@ func New(address string, c *fetch.Client, cat catalog.Catalog, set string, ledge
 	}, nil
 }
 
-// Scan brings the catalog in step with the feed: [Harvester.Harvest], which is a
-// full one when its time has come.
+// Scan brings the catalog in step with the feed: it calls [Harvester.Harvest], which
+// performs a full harvest when one is due.
 func (a *Harvester) Scan(ctx context.Context) (intake.Report, error) { return a.Harvest(ctx, false) }
 
-// Harvest brings the catalog in step with the feed as it is now; with full the
-// whole chain of its documents is read. The Report is right, as far as the
-// harvest came, with an error too. If something is Unreadable the harvest was not
-// complete: what could be read is applied, and the next one tries again.
+// Harvest brings the catalog in step with the feed as it is now; if full is set, it
+// reads the whole chain of documents. The Report is correct, as far as the harvest
+// got, even if there is an error. If something is Unreadable the harvest was not
+// complete: everything readable is applied, and the next harvest tries again.
 //
 // Errors that callers branch on: [ErrEnded], an [AnotherFeedError], [intake.ErrEmpty].
 func (a *Harvester) Harvest(ctx context.Context, full bool) (intake.Report, error) {
@@ -204,8 +204,8 @@ func (a *Harvester) Harvest(ctx context.Context, full bool) (intake.Report, erro
 	return r, nil
 }
 
-// harvest harvests once; and if a representation was found missing once more,
-// since that is what a newer entry may tell of (AP-CDL-05).
+// harvest harvests once, and once more if a representation was missing, since a newer
+// entry may explain why (AP-CDL-05).
 func (a *Harvester) harvest(ctx context.Context, full bool) (intake.Report, error) {
 	var before intake.Report
 	for again := false; ; again = true {
@@ -234,10 +234,10 @@ func (a *Harvester) harvest(ctx context.Context, full bool) (intake.Report, erro
 }
 
 // Watch scans at once, and again every [Options.ScanInterval], until ctx
-// ends; then it returns the cause. A feed that has ended is not asked again.
-// onChange is told of every scan that changed the catalog; the next one waits
-// until it returns. What goes wrong is told to [Options.OnEvent], and tried
-// again.
+// ends; then it returns the cause. A feed that has ended is not requested again.
+// onChange is called for every scan that changed the catalog; the next one waits
+// until it returns. Errors are passed to [Options.OnEvent], and the scan is
+// retried.
 func (a *Harvester) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	return a.in.Watch(ctx, a.Scan, a.due, onChange)
 }
@@ -253,8 +253,7 @@ func (a *Harvester) due(ctx context.Context) error {
 	return intake.Sleep(ctx, a.o.ScanInterval)
 }
 
-// Bitstream opens the representation of r, which is wherever its URI says. See
-// [intake.Web.Bitstream].
+// Bitstream opens the representation of r at its URI. See [intake.Web.Bitstream].
 func (a *Harvester) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	return a.web.Bitstream(ctx, r)
 }

@@ -27,13 +27,13 @@ import (
 
 // A feedPart is one reading of a document.
 type feedPart struct {
-	updated time.Time // of the feed in it
-	depth   int       // how many documents are between it and now: 0 for the subscription document
+	updated time.Time // updated time of the feed in the document
+	depth   int       // number of documents between it and now: 0 for the subscription document
 	broken  bool      // it was not read to its end
 }
 
-// known returns what is remembered of the document at uri and may be asked by: in
-// a full harvest only what was read in it.
+// known returns what is remembered of the document at uri if it may be used in a
+// conditional request: in a full harvest only if the document was read in it.
 func (h *harvest) known(uri string) *feedDoc {
 	if d := h.docs[uri]; d != nil {
 		return d
@@ -44,16 +44,16 @@ func (h *harvest) known(uri string) *feedDoc {
 	return nil
 }
 
-// feedAccept asks for what is meant where an address answers with more than that.
+// feedAccept requests Atom where an address offers several formats.
 const feedAccept = "application/atom+xml, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
 
-// read reads the document at uri and puts its entries aside. The error of one
-// that cannot be had or read is plain.
+// read reads the document at uri and sorts its entries. The error of a document that
+// is not available or not readable omits the address.
 func (h *harvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.Feed, error) {
 	known := h.known(uri)
 	sub := uri == h.sub
 	if known != nil && !sub && h.a.o.TrustArchives {
-		h.docs[uri] = known // AP-HV-07: not asked, as configured
+		h.docs[uri] = known // AP-HV-07: not requested, as configured
 		return known, atompmh.Feed{}, nil
 	}
 	left := h.a.o.MaxBytes - h.list.Tally.Bytes.Load()
@@ -64,7 +64,7 @@ func (h *harvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.Feed,
 		URI: uri, AcceptGzip: true, Document: true, MaxBytes: min(left, atompmh.DefaultReadBytes),
 		Header: http.Header{"Accept": {feedAccept}},
 	}
-	if known != nil { // AP-HTTP-05; without a copy nothing is asked by, AP-HTTP-07
+	if known != nil { // AP-HTTP-05; without a copy no conditional request, AP-HTTP-07
 		q.IfNoneMatch, q.IfModifiedSince = known.ETag, known.Modified
 	}
 	if !sub {
@@ -87,11 +87,11 @@ func (h *harvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.Feed,
 	}
 }
 
-// maxWalkDocs is how many documents of a walk are known when it is begun again: the
-// nearest to the subscription document. Others are asked for without condition.
+// maxWalkDocs is how many documents of a walk are remembered when it is restarted:
+// the nearest to the subscription document. Others are requested unconditionally.
 const maxWalkDocs = 4 << 10
 
-// feedTries is how often a document is read that changes under our hands.
+// feedTries is how often a document that changes during the walk is read.
 const feedTries = 3
 
 func (h *harvest) readOnce(ctx context.Context, q *fetch.Request, known *feedDoc) (*feedDoc, atompmh.Feed, error) {
@@ -120,7 +120,7 @@ func (h *harvest) readOnce(ctx context.Context, q *fetch.Request, known *feedDoc
 	err = h.collect(rd, d, part)
 	h.list.Tally.Bytes.Add(rd.Stats().Bytes)
 	if err == nil {
-		_, err = io.Copy(io.Discard, resp.Body) // what the document does not need, but the digest
+		_, err = io.Copy(io.Discard, resp.Body) // bytes after the end of the document, for the digest
 	}
 	if err != nil {
 		return nil, atompmh.Feed{}, err
@@ -137,9 +137,9 @@ func (h *harvest) readOnce(ctx context.Context, q *fetch.Request, known *feedDoc
 	return d, feed, nil
 }
 
-// documentError says why the document at uri could not be read, without the
-// address, beside which it will stand. Where a body broke off it does not matter in
-// which line.
+// documentError returns the reason why the document at uri could not be read,
+// without the address, which is reported beside it. If a body broke off, the line
+// number is omitted, as it does not matter.
 func documentError(uri string, err error) error {
 	if e, ok := errors.AsType[*fetch.BodyError](err); ok {
 		return &fault.Reworded{Text: strings.TrimPrefix(e.Error(), "get "+fetch.Printable(uri)+": "), Err: err}
@@ -147,13 +147,13 @@ func documentError(uri string, err error) error {
 	return fault.Plain(uri, err)
 }
 
-// warned tells of a liberty that was taken with a document.
+// warned reports a deviation from the format that was tolerated in a document.
 func warned(list *intake.Listing, uri string, w *atompmh.Warning) {
 	list.Skipped(fetch.Printable(uri), &intake.LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})
 }
 
-// answered keeps what an answer to the request for the subscription document
-// tells beside it.
+// answered evaluates the header of a response to the request for the subscription
+// document.
 func (h *harvest) answered(resp *fetch.Response) {
 	if resp.Moved != "" { // AP-HV-15
 		h.now.At = resp.Moved
@@ -162,7 +162,7 @@ func (h *harvest) answered(resp *fetch.Response) {
 		h.home = append(h.home, u)
 	}
 	if !h.date.IsZero() {
-		return // later answers may know of entries that earlier documents could not have
+		return // later responses may cover entries that earlier documents could not contain
 	}
 	h.date = time.Now() // RFC 9110, 6.6.1: when it was received
 	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
@@ -171,12 +171,12 @@ func (h *harvest) answered(resp *fetch.Response) {
 	h.date = h.date.UTC()
 }
 
-// maxHomes is how many places a subscription document may be found at.
+// maxHomes is the maximum number of addresses at which a subscription document may be found.
 const maxHomes = 8
 
-// collect puts the entries of a document aside, also those that were applied long
-// ago: a producer may have published one late, or dated it before a watermark that
-// is later than it should be.
+// collect sorts the entries of a document, including those before the watermark: a
+// producer may have published one late, or dated it before a watermark that is later
+// than it should be.
 func (h *harvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error {
 	var print maphash.Hash
 	print.SetSeed(h.seed)
@@ -205,15 +205,15 @@ func (h *harvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error {
 	}
 }
 
-// maxValidator is how long a validator is that is remembered: longer ones would
-// fill the memory, and are no use to anybody.
+// maxValidator is the maximum length of a validator that is remembered: longer ones
+// would fill the memory and serve no purpose.
 const maxValidator = 1 << 10
 
-// describe completes what is remembered of a document.
+// describe completes the remembered state of a document.
 func (h *harvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head http.Header, st atompmh.Stats) {
 	d.Updated.Time, d.Complete = feed.Updated, feed.Complete
 	d.Prev, _, _ = strings.Cut(feed.PrevArchive, "#")
-	d.Prev = d.Prev[:min(len(d.Prev), maxFeedURI+1)] // which mayRead refuses
+	d.Prev = d.Prev[:min(len(d.Prev), maxFeedURI+1)] // mayRead refuses a longer one
 	d.ETag, d.Modified = head.Get("ETag"), head.Get("Last-Modified")
 	if len(d.ETag) > maxValidator {
 		d.ETag = ""
@@ -222,7 +222,7 @@ func (h *harvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head http
 		d.Modified = ""
 	}
 	if d.ETag == "" {
-		// One that is not before the second of the answer may change without a trace.
+		// A validator dated in the second of the response may miss a change in that second.
 		modified, err1 := http.ParseTime(d.Modified)
 		date, err2 := http.ParseTime(head.Get("Date"))
 		if err1 != nil || err2 != nil || !modified.Before(date) {
@@ -239,11 +239,11 @@ func (h *harvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head http
 	}
 }
 
-// add puts an entry aside: by its record, and within that by time.
+// add sorts an entry by its record, and within that by time.
 func (h *harvest) add(e *atompmh.Entry, part uint32) error {
 	id := ledgerID(e.ID)
 	if id == "" {
-		return nil // unreachable: the Reader returns no entry without
+		return nil // unreachable: the Reader returns no entry without one
 	}
 	key := append(h.key[:0], id...)
 	key = append(key, 0)
@@ -263,8 +263,7 @@ func (h *harvest) add(e *atompmh.Entry, part uint32) error {
 	return h.list.Sorter.Add(key, part, false, h.said)
 }
 
-// resources returns the representations of a record that can be used, each URI
-// once.
+// resources returns the usable representations of a record, each URI once.
 func (a *Harvester) resources(list *intake.Listing, e *atompmh.Entry) []ledger.Resource {
 	var rs []ledger.Resource
 	for _, l := range e.Alternates() {
@@ -280,7 +279,7 @@ func (a *Harvester) resources(list *intake.Listing, e *atompmh.Entry) []ledger.R
 			list.Skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %w", fetch.Printable(e.ID), err))
 			continue
 		}
-		uri, _, _ := strings.Cut(l.Href, "#") // nobody can be asked for a part
+		uri, _, _ := strings.Cut(l.Href, "#") // servers cannot be asked for a fragment
 		same := func(r ledger.Resource) bool { return r.URI == uri }
 		if !slices.ContainsFunc(rs, same) {
 			rs = append(rs, ledger.Resource{URI: uri, Type: typ})
@@ -289,7 +288,7 @@ func (a *Harvester) resources(list *intake.Listing, e *atompmh.Entry) []ledger.R
 	return rs
 }
 
-// usable says why uri cannot be that of a resource. AP-GEN-06: HTTP only.
+// usable returns the reason why uri cannot be that of a resource. AP-GEN-06: HTTP only.
 func usable(uri string) error {
 	u, err := url.Parse(uri)
 	if err != nil || u.Host == "" || !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https") {
@@ -302,7 +301,7 @@ func usable(uri string) error {
 	return entry.CheckListed(&resourcesync.Entry{Loc: uri})
 }
 
-// wants reports whether a representation of this type is wanted.
+// wants reports whether a representation of this type is requested.
 func (a *Harvester) wants(typ string) bool {
 	if len(a.types) == 0 {
 		return true
@@ -313,15 +312,15 @@ func (a *Harvester) wants(typ string) bool {
 	return slices.ContainsFunc(a.types, func(t string) bool { return t == typ || t == "*/*" || typ != "" && t == main+"/*" })
 }
 
-// maxLedgerID is how long the identifier of a row is at most: a database has to
-// keep it in an index, together with a URI.
+// maxLedgerID is the maximum length of the identifier of a row: a database has to
+// store it in an index, together with a URI.
 const maxLedgerID = 400
 
-// hashedID begins what stands for an id that is too long. No id can.
+// hashedID begins the replacement of an id that is too long. No id can begin with it.
 const hashedID = "\x01"
 
-// ledgerID returns what the ledger knows a record by: its id, unless that is too
-// long.
+// ledgerID returns the identifier of a record in the ledger: its id, unless that is
+// too long.
 func ledgerID(id string) string {
 	if len(id) <= maxLedgerID {
 		return id
@@ -330,10 +329,10 @@ func ledgerID(id string) string {
 	return hashedID + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// timeSize is the length of what appendTime appends.
+// timeSize is the number of bytes that appendTime appends.
 const timeSize = 12
 
-// appendTime appends t so that the order of bytes is that of time.
+// appendTime appends t so that the byte order is the order of time.
 func appendTime(b []byte, t time.Time) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(t.Unix())^1<<63)
 	return binary.BigEndian.AppendUint32(b, uint32(t.Nanosecond()))
@@ -343,11 +342,11 @@ func parseTime(b []byte) time.Time {
 	return time.Unix(int64(binary.BigEndian.Uint64(b)^1<<63), int64(binary.BigEndian.Uint32(b[8:]))).UTC()
 }
 
-// told is what an entry says of its record; append packs it.
+// told is what an entry states of its record; append packs it.
 type told struct {
-	id        string // if it is not what the ledger calls the record
+	id        string // set if the ledger has another identifier for the record
 	deleted   bool
-	tied      bool // another one says the opposite
+	tied      bool // another entry of the same instant states the opposite
 	resources []ledger.Resource
 }
 
@@ -372,7 +371,7 @@ func (t *told) append(b []byte) []byte {
 	return b
 }
 
-// parseTold unpacks what we packed.
+// parseTold is the inverse of told.append.
 func parseTold(b []byte) (t told) {
 	text := func() (s string) {
 		n, k := binary.Uvarint(b)

@@ -15,22 +15,21 @@ import (
 	"lockstep/intake/internal/listed"
 )
 
-// How many records are looked up, and applied, at a time: as many as it takes for
-// a transaction to be cheap; fewer where each has to be fetched; and fewer where
-// they have much to say.
+// How many records are looked up and applied at a time: enough for a transaction to
+// be cheap; fewer if each has to be fetched, and fewer if they have many resources.
 const (
 	feedBatch        = 4 << 10
 	feedBatchFetched = 500
 	feedBatchBytes   = 4 << 20
 )
 
-// whole reports whether all of the feed was read, so that it says of every record
-// how it stands.
+// whole reports whether all of the feed was read, so that the state of every record
+// is known.
 func (h *harvest) whole() bool {
 	return (h.full || h.absence) && h.missing == nil && !h.disorder && !h.unsettled
 }
 
-// take brings the set in step with what was read.
+// take brings the set in step with the entries that were read.
 func (h *harvest) take(ctx context.Context) error {
 	h.troubles()
 	if h.anew {
@@ -57,7 +56,7 @@ func (h *harvest) take(ctx context.Context) error {
 	return h.dropGone(ctx)
 }
 
-// troubles tells what was the matter with the feed as a whole (AP-HV-17).
+// troubles reports problems with the feed as a whole (AP-HV-17).
 func (h *harvest) troubles() {
 	if err := h.future.Report(); err != nil {
 		h.list.Skipped(h.list.Name, err)
@@ -72,7 +71,7 @@ func (h *harvest) troubles() {
 	}
 }
 
-// settle finds out what has to be applied, of each record by its newest entry.
+// settle determines the changes to be applied, for each record by its newest entry.
 func (h *harvest) settle(ctx context.Context) error {
 	next, stop := func() (ledger.Row, error, bool) { return ledger.Row{}, nil, false }, func() {}
 	if h.absence {
@@ -87,7 +86,7 @@ func (h *harvest) settle(ctx context.Context) error {
 		batch, size = batch[:0], 0
 		return h.decideAll(ctx, b)
 	}
-	// AP-CDL-01: what is known and not met is gone.
+	// AP-CDL-01: records in the ledger without an entry are gone.
 	below := func(id string) error {
 		for ; more && err == nil && row.ID < id; row, err, more = next() {
 			if err := putAside(h.list, &row); err != nil {
@@ -121,7 +120,7 @@ func (h *harvest) settle(ctx context.Context) error {
 	return flush()
 }
 
-// putAside puts a record aside that is gone without an entry.
+// putAside sorts a record that is gone without an entry.
 func putAside(list *intake.Listing, r *ledger.Row) error {
 	if r.Deleted {
 		return nil
@@ -135,15 +134,15 @@ func putAside(list *intake.Listing, r *ledger.Row) error {
 
 // A newest is the newest entry of a record.
 type newest struct {
-	id      string // as the ledger has it
+	id      string // as in the ledger
 	updated time.Time
 	said    []byte
 }
 
 // groups calls f for the newest entry of each record, in the order of their ids
 // (AP-CLS-03): the latest by updated, then by that of the feed it was in, then
-// the one met last. AP-CLS-06: one that says the opposite at the same time makes
-// it tied. Where one of two times lies in our future, the place in the feed decides.
+// the one read last. AP-CLS-06: one that states the opposite at the same time makes
+// it tied. If one of two times is in our future, the place in the feed decides.
 func groups(ctx context.Context, list *intake.Listing, parts []feedPart, future *future.Times, f func(*newest) error) error {
 	var best newest
 	var in time.Time // updated of the feed it was in
@@ -171,7 +170,7 @@ func groups(ctx context.Context, list *intake.Listing, parts []feedPart, future 
 		}
 		deleted := it.Packed[0]&toldDeleted != 0
 		if part.broken && deleted {
-			return nil // behind the break the record may have come again
+			return nil // a later entry of the record may be in the part that is missing
 		}
 		said := it.Packed
 		place := placeOf(it, part)
@@ -183,7 +182,7 @@ func groups(ctx context.Context, list *intake.Listing, parts []feedPart, future 
 				return nil
 			}
 			if part.updated.Equal(in) && deleted != (best.said[0]&toldDeleted != 0) {
-				if deleted { // the active one says what to ask for
+				if deleted { // the active one states what to fetch
 					best.said[0] |= toldTied
 					return nil
 				}
@@ -204,9 +203,9 @@ func groups(ctx context.Context, list *intake.Listing, parts []feedPart, future 
 	return flush()
 }
 
-// A feedPlace is where in a feed an entry was read.
+// A feedPlace is the place in a feed from which an entry was read.
 type feedPlace struct {
-	depth       int // of its document
+	depth       int // depth of its document
 	part, count uint32
 }
 
@@ -215,7 +214,7 @@ func placeOf(it *listed.Entry, part *feedPart) feedPlace {
 }
 
 // isOlder reports whether an entry at p is likely older than one at q: in an older
-// document, in an earlier reading of it, or behind the other one.
+// document, in an earlier reading of it, or after the other one in the same reading.
 func (p *feedPlace) isOlder(q *feedPlace) bool {
 	switch {
 	case p.depth != q.depth:
@@ -226,8 +225,7 @@ func (p *feedPlace) isOlder(q *feedPlace) bool {
 	return p.count > q.count
 }
 
-// decideAll compares entries with what the ledger has, and puts in order those
-// that are to be applied.
+// decideAll compares entries with the ledger, and sorts those that are to be applied.
 func (h *harvest) decideAll(ctx context.Context, batch []newest) error {
 	if len(batch) == 0 {
 		return nil
@@ -254,8 +252,8 @@ func (h *harvest) decideAll(ctx context.Context, batch []newest) error {
 	return nil
 }
 
-// lookup returns what the ledger has of records, of which each is asked for once
-// before it is recorded.
+// lookup returns the ledger's rows of records, each of which is looked up once before
+// it is recorded.
 func (p *applier) lookup(ctx context.Context, ids []string) ([]ledger.Row, error) {
 	if p.blank {
 		return make([]ledger.Row, len(ids)), nil
@@ -263,7 +261,7 @@ func (p *applier) lookup(ctx context.Context, ids []string) ([]ledger.Row, error
 	return p.a.ledger.Lookup(ctx, p.list.Set, ids)
 }
 
-// isBlank reports whether the ledger has nothing at all.
+// isBlank reports whether the ledger is empty.
 func (p *applier) isBlank(ctx context.Context) (bool, error) {
 	for _, err := range p.a.ledger.Rows(ctx, p.list.Set) {
 		return false, err
@@ -271,7 +269,7 @@ func (p *applier) isBlank(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// counts reports whether the newest entry of a record says something that was not
+// counts reports whether the newest entry of a record states something that was not
 // applied before (AP-HV-03, 6).
 func (h *harvest) counts(n *newest, row *ledger.Row) bool {
 	deleted, tied := n.said[0]&toldDeleted != 0, n.said[0]&toldTied != 0
@@ -287,19 +285,19 @@ func (h *harvest) counts(n *newest, row *ledger.Row) bool {
 		h.older++
 		return true
 	case !h.full && !h.absence && n.updated.Before(h.mark) && row.Open == ledger.OpenNothing:
-		return false // it was settled when it was at the mark
+		return false // it was applied when the watermark was reached
 	case tied:
 		return true
 	case deleted != row.Deleted:
 		if !h.whole() {
-			n.said[0] |= toldTied // the other one is not in sight
+			n.said[0] |= toldTied // the other entry was not read in this harvest
 		}
 		return true
 	}
 	return !deleted && (h.anew || row.Open != ledger.OpenNothing && h.whole() || h.whole() && h.a.differs(n, row))
 }
 
-// differs reports whether an entry that was applied has other representations now.
+// differs reports whether an applied entry now has other representations.
 func (a *Harvester) differs(n *newest, row *ledger.Row) bool {
 	rs := parseTold(n.said).resources
 	if len(rs) == 0 && a.o.KeepVanished {

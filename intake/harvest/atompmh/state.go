@@ -12,32 +12,32 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// feedMemory is how far a feed was harvested.
+// feedMemory is the stored position in a feed.
 type feedMemory struct {
-	Rules     string       `json:"rules"`        // how it was read
+	Rules     string       `json:"rules"`        // rules by which it was read
 	Address   string       `json:"address"`      // of the subscription document, as given
-	At        string       `json:"at,omitempty"` // where it is instead, for good
+	At        string       `json:"at,omitempty"` // address to which it has permanently moved
 	ID        string       `json:"id"`           // of the feed
 	Title     string       `json:"title,omitempty"`
 	Watermark feedTime     `json:"watermark"`
 	Point     intake.Point `json:"point"`
 	Complete  bool         `json:"complete,omitempty"` // the subscription document had fh:complete
 	Whole     bool         `json:"whole,omitempty"`    // everything was harvested once
-	Disorder  bool         `json:"disorder,omitempty"` // the chain broke I3, however often it was read
+	Disorder  bool         `json:"disorder,omitempty"` // the chain violated I3, however often it was read
 
 	Ahead      bool     `json:"ahead,omitempty"` // the last harvest read times in our future
 	AheadSince feedTime `json:"ahead_since"`     // times in this interval were in our future when they were read
 	AheadTill  feedTime `json:"ahead_till"`
 	Reported   feedTime `json:"reported"` // the latest of them that was reported
 
-	Full     time.Time          `json:"full"` // when the last full harvest ended, by our clock
+	Full     time.Time          `json:"full"` // end of the last full harvest, by our clock
 	Failures int                `json:"failures,omitempty"`
-	Failed   time.Time          `json:"failed"` // the first of them
+	Failed   time.Time          `json:"failed"` // time of the first failure
 	Gap      *feedGap           `json:"gap,omitempty"`
 	Docs     map[string]feedDoc `json:"docs"` // by URI
 }
 
-// A feedGap is an archive document that could not be had, time after time.
+// A feedGap is an archive document that was repeatedly unavailable.
 type feedGap struct {
 	URI   string    `json:"uri"`
 	Cause string    `json:"cause"`
@@ -45,7 +45,7 @@ type feedGap struct {
 	Tried time.Time `json:"tried"`
 }
 
-// A feedDoc is what is remembered of a document that was processed to its end:
+// A feedDoc is the remembered state of a document that was processed to its end:
 // AP-HTTP-06, no validators of any other.
 type feedDoc struct {
 	ETag     string   `json:"etag,omitempty"`
@@ -55,23 +55,23 @@ type feedDoc struct {
 	Prev     string   `json:"prev,omitempty"`
 	Complete bool     `json:"complete,omitempty"`
 	Entries  int64    `json:"entries"`
-	Min      feedTime `json:"min"` // updated of its entries, if it has some
+	Min      feedTime `json:"min"` // of the updated times of its entries, if it has any
 	Max      feedTime `json:"max"`
 
-	final string // URI that answered
-	print uint64 // of its entries, within a harvest; 0 if they were not read
-	same  bool   // it stands as it did
+	final string // URI that answered, after redirects
+	print uint64 // digest of its entries, within a harvest; 0 if they were not read
+	same  bool   // it is unchanged
 }
 
 // maxFeedDocs is how many documents are remembered: those nearest to the
-// subscription document, which are all that most harvests read.
+// subscription document, since most harvests read no others.
 const maxFeedDocs = 64
 
-// A feedTime is an instant as exact as an entry may say it, of any year.
+// A feedTime is an instant with the precision of entries, in any year.
 type feedTime struct{ time.Time }
 
-// MarshalJSON states seconds since 1970 and nanoseconds; nothing else can state
-// what a stranger's offset makes of the year 9999.
+// MarshalJSON formats seconds since 1970 and nanoseconds; no other format can
+// represent a time whose offset moves the year 9999 into the next.
 func (t feedTime) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
@@ -90,7 +90,7 @@ func (t *feedTime) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// rules tells how feeds are read: with other rules all is read anew.
+// rules identifies how feeds are read: when it changes, everything is read again.
 func (a *Harvester) rules() string {
 	rules := fmt.Sprint("1 ", a.o.Overlap, " ", a.o.KeepVanished, " ", strings.Join(a.types, ","))
 	if a.o.Content {
@@ -101,7 +101,7 @@ func (a *Harvester) rules() string {
 	return rules
 }
 
-// recalled returns what is remembered of the feed.
+// recalled returns the stored position in the feed.
 func (a *Harvester) recalled() feedMemory {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +114,7 @@ func (a *Harvester) recalled() feedMemory {
 	return a.memory
 }
 
-// keep remembers m from now on.
+// keep stores m as the position.
 func (a *Harvester) keep(m feedMemory) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *Harvester) keep(m feedMemory) error {
 	return nil
 }
 
-// Status tells how far the feed was harvested; before the first time, nowhere.
+// Status returns the position in the feed; before the first harvest, the zero position.
 func (a *Harvester) Status() Status {
 	m := a.recalled()
 	if m.Address != a.in.Name {
@@ -138,14 +138,14 @@ func (a *Harvester) Status() Status {
 	return s
 }
 
-// When something missing is put up with.
+// When a missing document is treated as a gap.
 const (
-	patientFailures = 3              // harvests that did not get it
-	patientFor      = 24 * time.Hour // if the server may just be in trouble
-	gapRetry        = 24 * time.Hour // after which it is asked for again
+	patientFailures = 3              // harvests that failed to get it
+	patientFor      = 24 * time.Hour // if the server may only be temporarily in trouble
+	gapRetry        = 24 * time.Hour // after which it is requested again
 )
 
-// remember keeps how far this harvest came.
+// remember stores the position that this harvest reached.
 func (h *harvest) remember(at intake.Point) error {
 	now := time.Now().UTC().Truncate(time.Second)
 	m := h.now
@@ -173,7 +173,7 @@ func (h *harvest) remember(at intake.Point) error {
 		m.Failures, m.Failed, m.Gap = 0, time.Time{}, nil
 	}
 	if h.missing != nil && h.resigned() {
-		// AP-HV-08: what can be had was harvested; the rest is a gap.
+		// AP-HV-08: everything available was harvested; the rest is a gap.
 		since := now
 		if m.Gap != nil {
 			since = m.Gap.Since
@@ -182,7 +182,7 @@ func (h *harvest) remember(at intake.Point) error {
 		m.Gap = &feedGap{URI: h.missing.uri, Cause: fetch.Printable(h.missing.err.Error()), Since: since, Tried: now}
 	}
 	if h.disorder && h.full && h.missing == nil && !h.unsettled {
-		// All of it was applied, as well as that can be done.
+		// Everything was applied, as far as that is possible.
 		m.Full, m.Docs = now, docsToKeep(h.walked, h.docs, before)
 	}
 	if h.held() {
@@ -197,8 +197,8 @@ func (h *harvest) remember(at intake.Point) error {
 	return h.a.keep(m)
 }
 
-// resigned reports whether what is missing has been missing for so long that the
-// harvest goes on without.
+// resigned reports whether the missing document has been missing for so long that
+// the harvest continues without it.
 func (h *harvest) resigned() bool {
 	switch {
 	case h.old.Gap != nil && h.old.Gap.URI == h.missing.uri:
@@ -209,14 +209,14 @@ func (h *harvest) resigned() bool {
 	return h.missing.final || time.Since(h.old.Failed) >= patientFor
 }
 
-// held reports whether the watermark stays where it is: what is older than it
-// was not all read.
+// held reports whether the watermark stays where it is, because not everything older
+// was read.
 func (h *harvest) held() bool {
 	return h.disorder || h.unsettled || h.missing != nil && !h.resigned()
 }
 
-// watermark returns the new watermark: AP-HV-01, from entries; AP-HV-10, not
-// beyond the time of the answer, nor that of our clock.
+// watermark returns the new watermark: AP-HV-01, from entries; AP-HV-10, not later
+// than the time of the response, nor than that of our clock.
 func (h *harvest) watermark() feedTime {
 	w := h.seen
 	if !h.date.IsZero() && w.After(h.date) {
@@ -232,7 +232,7 @@ func (h *harvest) watermark() feedTime {
 }
 
 // docsToKeep returns the documents nearest to the subscription document: of those
-// walked, what was read, then some of those remembered before.
+// walked, the ones that were read, then some of those remembered before.
 func docsToKeep(walked []string, read map[string]*feedDoc, before map[string]feedDoc) map[string]feedDoc {
 	docs := make(map[string]feedDoc)
 	for _, uri := range walked {

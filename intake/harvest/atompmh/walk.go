@@ -19,63 +19,63 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// How often a walk is begun again.
+// How often a walk is restarted.
 const (
 	feedRounds   = 5   // AP-HV-03, 5: the feed changed while it was walked
 	feedRestarts = 3   // AP-HV-06: the chain contradicted itself
-	feedAgain    = 100 // in a chain longer than this only what a new archive document calls for is walked again
+	feedAgain    = 100 // in a longer chain only the part that a new archive document requires is walked again
 )
 
 // A harvest is one harvest of a feed.
 //
-// Order of writes: what is new, in the order of time, each batch claimed in the
-// ledger, applied to the catalog and recorded in the ledger; then, if the feed was
-// read without a problem, what is gone by its absence; then how far the feed was
-// harvested. A harvest killed at any point is repeated: it finishes what was
-// claimed, and finds done what was done.
+// Order of writes: changes, in the order of time, each batch claimed in the ledger,
+// applied to the catalog and recorded in the ledger; then, if the feed was read
+// without a problem, deletions of absent records; then the position. A harvest that
+// was killed at any point is repeated: the repetition finishes what was claimed, and
+// finds that what was done is done.
 type harvest struct {
 	applier
 	old, now feedMemory
-	strays   listed.URIs // resources of the catalog that are on nobody's account
+	strays   listed.URIs // resources of the catalog that no record owns
 
 	full      bool      // the whole chain is read
-	anew      bool      // nothing is known of how the catalog stands
-	elsewhere bool      // the feed is looked for at another address than before
-	replaced  bool      // the feed took the place of another
-	mark      time.Time // entries before were applied
+	anew      bool      // nothing is known of the state of the catalog
+	elsewhere bool      // the feed is requested at another address than before
+	replaced  bool      // the feed replaced another one
+	mark      time.Time // entries before it were applied
 
 	sub    string     // URI of the subscription document
 	named  string     // the document that named it, if it has not been read yet
-	hops   int        // how many named another
-	home   []*url.URL // whose documents may be read
-	date   time.Time  // of the first answer
+	hops   int        // number of documents that named another one
+	home   []*url.URL // addresses whose documents may be read
+	date   time.Time  // of the first response
 	future future.Times
-	depth  int // of the document that is read: 0 is the subscription document
+	depth  int // of the document being read: 0 is the subscription document
 	docs   map[string]*feedDoc
 	seed   maphash.Seed // of feedDoc.print
 	parts  []feedPart
-	walked []string // the first documents of the last walk, and
-	length int      // how many there were
+	walked []string // the first documents of the last walk
+	length int      // number of documents in the last walk
 
-	seen      feedTime    // the latest updated met in the last walk,
-	some      bool        // if there was an entry
+	seen      feedTime    // the latest updated time in the last walk
+	some      bool        // the last walk had an entry
 	complete  bool        // the subscription document has fh:complete
-	absence   bool        // what was not met is gone
+	absence   bool        // a record that was not met is gone
 	blurred   bool        // a complete document has entries that cannot be read
 	disorder  bool        // the chain contradicts itself
-	unsettled bool        // the feed did not come to rest
-	missing   *missingDoc // where the walk had to end
-	older     int64       // records of which the feed went back to an older entry
+	unsettled bool        // the feed kept changing while it was being read
+	missing   *missingDoc // the document at which the walk had to end
+	older     int64       // records for which the feed went back to an older entry
 
 	key, said []byte // scratch
-	count     uint32 // entries put aside
+	count     uint32 // entries sorted
 }
 
-// A missingDoc is a document that was needed and could not be had.
+// A missingDoc is a document that was needed and was not available.
 type missingDoc struct {
 	uri   string
 	err   error
-	final bool // the server says that there is none, or it is none
+	final bool // the server reports that it does not exist, or it is not a feed document
 }
 
 func (a *Harvester) newHarvest(full bool) (*harvest, error) {
@@ -103,11 +103,11 @@ func (a *Harvester) newHarvest(full bool) (*harvest, error) {
 	return h, nil
 }
 
-// prepare decides what is read: everything, if what is remembered does not fit
-// what the catalog holds, or it is time for it (AP-HV-12).
+// prepare decides what is read: everything, if the stored position does not match
+// the catalog, or a full harvest is due (AP-HV-12).
 func (h *harvest) prepare(at intake.Point) {
 	m := &h.old
-	// A catalog that was lost, or set back, is behind.
+	// A catalog that was lost, or restored from a backup, is behind.
 	h.unremembered = m.Address == "" || m.Rules != h.a.rules()
 	h.anew = h.unremembered || at.Last < m.Point.Last
 	switch {
@@ -124,14 +124,14 @@ func (h *harvest) prepare(at intake.Point) {
 	h.mark = m.Watermark.Add(-h.a.o.Overlap)
 }
 
-// escalate makes of a harvest a full one. What was put aside stays: that an entry
-// is met twice does no harm.
+// escalate turns a harvest into a full one. The sorted entries are kept: an entry
+// that is read twice does no harm.
 func (h *harvest) escalate() {
 	h.full = true
 	h.docs = make(map[string]*feedDoc)
 }
 
-// run harvests. The feed is quiet if it was found as it was.
+// run harvests. It ends early if the feed is unchanged.
 func (h *harvest) run(ctx context.Context) error {
 	defer h.list.Progress()()
 	at, err := h.list.Point(ctx)
@@ -166,8 +166,8 @@ func (h *harvest) run(ctx context.Context) error {
 	return h.remember(at)
 }
 
-// rest ends a harvest that found nothing new. Nothing is written for it, unless
-// the feed has moved, or work that was owed is done.
+// rest ends a harvest that found no changes. Nothing is written for it, unless the
+// feed has moved, or pending work is done.
 func (h *harvest) rest(at intake.Point) error {
 	if h.now.At == h.old.At && at.Last == h.old.Point.Last {
 		return nil
@@ -177,8 +177,8 @@ func (h *harvest) rest(at intake.Point) error {
 	return h.a.keep(m)
 }
 
-// walk reads the feed, from the subscription document as far as need be
-// (AP-HV-02, AP-HV-03). It is quiet if that is as it was.
+// walk reads the feed, from the subscription document as far as necessary
+// (AP-HV-02, AP-HV-03). quiet reports that it is unchanged.
 func (h *harvest) walk(ctx context.Context) (quiet bool, err error) {
 	sub, err := h.subscription(ctx)
 	if err != nil {
@@ -190,7 +190,7 @@ func (h *harvest) walk(ctx context.Context) (quiet bool, err error) {
 	rounds, restarts := 1, 0
 	if h.old.Disorder {
 		h.full = true
-		restarts = feedRestarts // it would be in vain
+		restarts = feedRestarts // restarting would not help
 	}
 	for {
 		before := sub
@@ -210,7 +210,7 @@ func (h *harvest) walk(ctx context.Context) (quiet bool, err error) {
 			_, err := h.chain(ctx, sub)
 			return false, err
 		case h.length == 1:
-			return false, nil // what is read at once cannot change meanwhile
+			return false, nil // a single document cannot change between requests
 		default:
 			if sub, err = h.subscription(ctx); err != nil {
 				return false, h.lose(ctx, h.sub, err)
@@ -236,12 +236,13 @@ func (h *harvest) walk(ctx context.Context) (quiet bool, err error) {
 
 var errDisorder = errors.New("AP-TS-03: its documents contradict each other in time, however often they are read; until they no longer do, all of them are read whenever one has changed")
 
-// mustReadAll reports whether what a walk met says that it was too short.
+// mustReadAll reports whether the documents that were read show that the walk was too
+// short.
 func (h *harvest) mustReadAll(sub *feedDoc) bool {
 	if h.full {
 		return false
 	}
-	return h.old.Ahead || h.future.IsAhead(h.old.Watermark.Time) || // what it says now may be dated earlier than what was read
+	return h.old.Ahead || h.future.IsAhead(h.old.Watermark.Time) || // present entries may be dated earlier than those that were read
 		h.absence && !sub.Complete || // AP-AMB-07
 		!sub.Complete && h.old.Complete || // AP-CDL-04
 		!sub.Complete && h.missing == nil && h.some && h.seen.Before(h.old.Watermark.Time) // the producer went back
@@ -263,11 +264,11 @@ func (h *harvest) subscription(ctx context.Context) (*feedDoc, error) {
 			return nil, ErrEnded // AP-HV-15
 		case err != nil && h.named != "":
 			h.list.Skipped(h.named, fmt.Errorf("the subscription document it names, %s, cannot be read: %w", fetch.Printable(h.sub), documentError(h.sub, err)))
-			delete(h.docs, h.named) // to be compared with what was remembered
+			delete(h.docs, h.named) // it is compared with the remembered one
 			h.sub, h.now.At, h.named, h.hops = h.named, h.old.At, "", maxCurrent
 			continue
 		case err != nil && h.sub != address && isStatus(err, http.StatusNotFound):
-			h.sub, h.now.At = address, "" // so it had not moved for good
+			h.sub, h.now.At = address, "" // so it had not moved permanently
 			continue
 		case err != nil && h.sub != address:
 			return nil, fmt.Errorf("read %s: %w", fetch.Printable(h.sub), documentError(h.sub, err))
@@ -286,19 +287,19 @@ func (h *harvest) subscription(ctx context.Context) (*feedDoc, error) {
 			h.named = ""
 			return d, nil
 		}
-		// AP-HV-14: what leads to the subscription document is none.
+		// AP-HV-14: a document that leads to the subscription document is not one itself.
 		h.named, h.sub, h.now.At = h.sub, current, current
 		h.hops++
 	}
 }
 
-// What is remembered of a feed is short, whatever it says of itself.
+// Limits of what is remembered of a feed.
 const (
 	maxTitle  = 1 << 10
 	maxFeedID = 1 << 10
 )
 
-// feedID returns the id of a feed, or if that is too long what stands for it.
+// feedID returns the id of a feed, or a hash if it is too long.
 func feedID(id string) string {
 	if len(id) <= maxFeedID {
 		return id
@@ -307,12 +308,12 @@ func feedID(id string) string {
 	return strings.ToValidUTF8(id[:64], "") + "… sha256:" + hex.EncodeToString(sum[:])
 }
 
-// identify compares the feed with the one that was harvested before (AP-HV-11),
-// and asks for it to be read again if it takes the place of that.
+// identify compares the feed with the one that was harvested before (AP-HV-11), and
+// requests that it be read again if it replaces that one.
 func (h *harvest) identify(feed *atompmh.Feed) (again bool, err error) {
 	h.now.ID, h.now.Title = feedID(feed.ID), feed.Title
 	if len(h.now.Title) > maxTitle {
-		h.now.Title = "" // it is no title
+		h.now.Title = "" // it does not count as a title
 	}
 	if h.old.ID == "" || h.old.ID == h.now.ID || h.replaced {
 		return false, nil

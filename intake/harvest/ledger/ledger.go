@@ -1,4 +1,4 @@
-// Package ledger remembers the harvested state of each record of a feed.
+// Package ledger stores the harvested state of each record of a feed.
 package ledger
 
 import (
@@ -9,69 +9,69 @@ import (
 	"time"
 )
 
-// A Ledger remembers of every record of a feed how its newest entry stood when it
-// was applied. It keeps sets, each named as in the catalog beside it; a set exists
-// from its first use.
+// A Ledger stores the state of the newest entry of every record of a feed when that
+// entry was applied. It contains sets, each named as in the catalog beside it; a set
+// exists from its first use.
 //
 // Every method is one transaction, durable when it returns, and safe for concurrent
-// use. Identifiers and URIs are any bytes but NUL, and not empty. Slices handed in
-// may be kept; those handed out are the caller's. Iterators stop after the first
-// error, which they yield with a zero value; of what is written meanwhile they may
-// yield either state.
+// use. Identifiers and URIs are any bytes but NUL, and not empty. Slices passed in
+// may be retained; returned slices belong to the caller. Iterators stop after the
+// first error, which they yield with a zero value; if rows are written meanwhile,
+// they may yield either state.
 type Ledger interface {
-	// Lookup returns the rows of the records ids, in their order; the row of one
-	// that is not known is the zero LedgerRow.
+	// Lookup returns the rows of the records ids, in their order; the row of an
+	// unknown record is the zero Row.
 	Lookup(ctx context.Context, set string, ids []string) ([]Row, error)
 
-	// Owners returns for each of the uris a record among whose Resources it is,
-	// and which except does not pass over, or "".
+	// Owners returns for each of the uris a record that has it among its Resources
+	// and for which except returns false, or "".
 	Owners(ctx context.Context, set string, uris []string, except func(id string) bool) ([]string, error)
 
-	// Record puts rows, each in the place of the one with its ID, and drops those
-	// of the records drop: all or none. No record is named twice.
+	// Record stores put, replacing rows with the same ID, and deletes the rows of
+	// the records drop: all or none. No record may be named twice.
 	Record(ctx context.Context, set string, put []Row, drop []string) error
 
 	// Rows yields all rows, ordered by the bytes of their IDs.
 	Rows(ctx context.Context, set string) iter.Seq2[Row, error]
 
-	// Open yields the rows of which something is Open, in that order.
+	// Open yields the rows whose Open is set, in that order.
 	Open(ctx context.Context, set string) iter.Seq2[Row, error]
 
-	// URIs yields what is among the Resources of some row, each URI once, ordered
-	// by bytes.
+	// URIs yields the URIs in the Resources of all rows, each once, ordered by
+	// bytes.
 	URIs(ctx context.Context, set string) iter.Seq2[string, error]
 }
 
-// A Row is what is remembered of one record.
+// A Row is the stored state of one record.
 type Row struct {
 	ID        string
-	Updated   time.Time  // of the entry that was applied; to the nanosecond
-	Deleted   bool       // that was a deletion
-	Open      Open       // what has yet to be found out
-	Resources []Resource // what the catalog holds on its account, the main one first
-	Next      []Resource // what is to be held once it is found out
+	Updated   time.Time  // of the entry that was applied; in nanoseconds
+	Deleted   bool       // that entry was a deletion
+	Open      Open       // what has yet to be determined
+	Resources []Resource // what the catalog contains for the record, the main one first
+	Next      []Resource // what it will contain once the state is determined
 
-	// New says to Record that there is no row with this ID, which spares it to
-	// look. In rows handed out it is not set.
+	// New tells Record that no row has this ID, which saves a lookup. In returned
+	// rows it is not set.
 	New bool
 }
 
 // A Resource is one representation of a record.
 type Resource struct{ URI, Type string }
 
-// Open says what of a record has yet to be found out.
+// An Open is what has yet to be determined of a record.
 type Open uint8
 
-// What may be open. The numbers are kept in databases and never change.
+// The values of Open. They are stored in databases and never change.
 const (
 	OpenNothing Open = iota
-	OpenRetry        // a representation could not be asked for
-	OpenPending      // a representation is not there: another entry has to tell what became of the record
-	OpenTied         // an active and a deletion entry of one instant: a representation has to be asked for
-	OpenClaim        // the catalog may or may not have been told yet: Resources is what it holds before or after, Next after
+	OpenRetry        // the request for a representation failed
+	OpenPending      // a representation does not exist: another entry has to explain the state of the record
+	OpenTied         // an active and a deletion entry of one instant: a representation has to be requested
+	OpenClaim        // the catalog may or may not have been changed yet: Resources is its content before or after, Next after
 )
 
-// Check refuses what no Ledger can hold. Every implementation asks it.
+// Check returns an error for rows that no Ledger can store. Every implementation calls it.
 func Check(set string, put []Row, drop []string) error {
 	bad := func(s string) bool { return s == "" || strings.IndexByte(s, 0) >= 0 }
 	if bad(set) {
