@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/storage/sqlite"
 )
 
@@ -300,18 +300,18 @@ func fillSubscriptions(b *testing.B, path string, subscriptions int) {
 		b.Fatal(err)
 	}
 	defer func() { _ = db.Close() }() // what was saved is durable
-	var c hub.Changes
+	var c hubstore.Changes
 	for i := range subscriptions {
 		topic, callback := fmt.Sprintf("%s/%d", benchTopic, i%1000), fmt.Sprintf("https://host-%d.example/callback/%032d", i%3000, i)
-		c.Put = append(c.Put, hub.Subscription{
-			Key: hub.KeyOf(topic, callback), Topic: topic, Callback: callback, Secret: bytes.Repeat([]byte{7}, 92),
+		c.Put = append(c.Put, hubstore.Subscription{
+			Key: hubstore.KeyOf(topic, callback), Topic: topic, Callback: callback, Secret: bytes.Repeat([]byte{7}, 92),
 			Created: time.Now(), Expires: time.Now().Add(240 * time.Hour),
 		})
 		if len(c.Put) == 5000 || i == subscriptions-1 {
 			if err := db.Hub().Save(context.Background(), c); err != nil {
 				b.Fatal(err)
 			}
-			c = hub.Changes{}
+			c = hubstore.Changes{}
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/storage/postgres"
 	"lockstep/storage/postgres/postgrestest"
 	"lockstep/storage/sqlite"
@@ -18,9 +18,9 @@ import (
 // hubStores are those that outlive the process.
 var hubStores = []struct {
 	name string
-	open func(testing.TB) hub.Store
+	open func(testing.TB) hubstore.Store
 }{
-	{"sqlite", func(tb testing.TB) hub.Store {
+	{"sqlite", func(tb testing.TB) hubstore.Store {
 		db, err := sqlite.Open(filepath.Join(tb.TempDir(), "hub.db"))
 		if err != nil {
 			tb.Fatal(err)
@@ -28,7 +28,7 @@ var hubStores = []struct {
 		tb.Cleanup(func() { _ = db.Close() })
 		return db.Hub()
 	}},
-	{"postgres", func(tb testing.TB) hub.Store {
+	{"postgres", func(tb testing.TB) hubstore.Store {
 		db, err := postgres.Open(context.Background(), postgrestest.URL(tb))
 		if err != nil {
 			tb.Fatal(err)
@@ -39,7 +39,7 @@ var hubStores = []struct {
 }
 
 // eachHubStore runs a benchmark on each of them.
-func eachHubStore(b *testing.B, run func(*testing.B, func(testing.TB) hub.Store)) {
+func eachHubStore(b *testing.B, run func(*testing.B, func(testing.TB) hubstore.Store)) {
 	for _, s := range hubStores {
 		b.Run(s.name, func(b *testing.B) { run(b, s.open) })
 	}
@@ -48,18 +48,18 @@ func eachHubStore(b *testing.B, run func(*testing.B, func(testing.TB) hub.Store)
 const hubTopic = "https://data.example.org/resourcesync/main/changes"
 
 // fillHub makes n subscriptions and returns their keys, in no order.
-func fillHub(tb testing.TB, s hub.Store, n int) []hub.Key {
+func fillHub(tb testing.TB, s hubstore.Store, n int) []hubstore.Key {
 	tb.Helper()
-	var c hub.Changes
-	var keys []hub.Key
+	var c hubstore.Changes
+	var keys []hubstore.Key
 	at := time.Unix(1_700_000_000, 0)
 	for i := range n {
 		callback := fmt.Sprintf("https://mirror-%06d.example.org/lockstep/callbacks/0123456789abcdef?set=%d", i, i)
-		k := hub.KeyOf(hubTopic, callback)
+		k := hubstore.KeyOf(hubTopic, callback)
 		keys = append(keys, k)
-		c.Put = append(c.Put, hub.Subscription{
+		c.Put = append(c.Put, hubstore.Subscription{
 			Key: k, Topic: hubTopic, Callback: callback, Secret: make([]byte, 60), Created: at, Expires: at.Add(240 * time.Hour),
-			Progress: hub.Progress{Cursor: int64(i), LastTaken: at, Taken: int64(i)},
+			Progress: hubstore.Progress{Cursor: int64(i), LastTaken: at, Taken: int64(i)},
 		})
 	}
 	if err := s.Save(context.Background(), c); err != nil {
@@ -71,7 +71,7 @@ func fillHub(tb testing.TB, s hub.Store, n int) []hub.Key {
 // BenchmarkHubStoreSave saves the cursors of 10,000 subscriptions at a time.
 func BenchmarkHubStoreSave(b *testing.B) { eachHubStore(b, benchHubStoreSave) }
 
-func benchHubStoreSave(b *testing.B, open func(testing.TB) hub.Store) {
+func benchHubStoreSave(b *testing.B, open func(testing.TB) hubstore.Store) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("subscriptions=%d", n), func(b *testing.B) {
 			const batch = 10_000
@@ -80,9 +80,9 @@ func benchHubStoreSave(b *testing.B, open func(testing.TB) hub.Store) {
 			b.ReportAllocs()
 			for b.Loop() {
 				rand.Shuffle(n, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-				c := hub.Changes{Progress: make(map[hub.Key]hub.Progress)}
+				c := hubstore.Changes{Progress: make(map[hubstore.Key]hubstore.Progress)}
 				for _, k := range keys[:batch] {
-					c.Progress[k] = hub.Progress{Cursor: rand.Int64N(1 << 20), LastTaken: time.Now(), Taken: rand.Int64N(1 << 20)}
+					c.Progress[k] = hubstore.Progress{Cursor: rand.Int64N(1 << 20), LastTaken: time.Now(), Taken: rand.Int64N(1 << 20)}
 				}
 				if err := s.Save(context.Background(), c); err != nil {
 					b.Fatal(err)
@@ -96,11 +96,11 @@ func benchHubStoreSave(b *testing.B, open func(testing.TB) hub.Store) {
 // BenchmarkHubStoreLoad reads all subscriptions, as a hub does that starts.
 func BenchmarkHubStoreLoad(b *testing.B) { eachHubStore(b, benchHubStoreLoad) }
 
-func benchHubStoreLoad(b *testing.B, open func(testing.TB) hub.Store) {
+func benchHubStoreLoad(b *testing.B, open func(testing.TB) hubstore.Store) {
 	const n = 100_000
 	s := open(b)
 	fillHub(b, s, n)
-	for _, shards := range []int{1, hub.Shards} {
+	for _, shards := range []int{1, hubstore.Shards} {
 		b.Run(fmt.Sprintf("shards=%d", shards), func(b *testing.B) {
 			for b.Loop() {
 				got := 0
@@ -127,12 +127,12 @@ func benchHubStoreLoad(b *testing.B, open func(testing.TB) hub.Store) {
 // BenchmarkHubStoreLog appends messages of 2 KB in groups, reads and trims them.
 func BenchmarkHubStoreLog(b *testing.B) { eachHubStore(b, benchHubStoreLog) }
 
-func benchHubStoreLog(b *testing.B, open func(testing.TB) hub.Store) {
+func benchHubStoreLog(b *testing.B, open func(testing.TB) hubstore.Store) {
 	body := bytes.Repeat([]byte("0123456789abcdef"), 128)
-	group := func(n int) []hub.Message {
-		ms := make([]hub.Message, n)
+	group := func(n int) []hubstore.Message {
+		ms := make([]hubstore.Message, n)
 		for i := range ms {
-			ms[i] = hub.Message{Topic: hubTopic, ID: fmt.Sprint(rand.Uint64()), At: time.Now(), ContentType: "application/xml", Body: body}
+			ms[i] = hubstore.Message{Topic: hubTopic, ID: fmt.Sprint(rand.Uint64()), At: time.Now(), ContentType: "application/xml", Body: body}
 		}
 		return ms
 	}
@@ -148,7 +148,7 @@ func benchHubStoreLog(b *testing.B, open func(testing.TB) hub.Store) {
 		})
 	}
 	const all = 50_000
-	fill := func() hub.Store {
+	fill := func() hubstore.Store {
 		s := open(b)
 		for range all / 500 {
 			if _, err := s.Append(context.Background(), group(500)); err != nil {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -149,8 +150,8 @@ func (h *Hub) acceptSubscribing(r *http.Request, s *subscribing) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
 	defer cancel()
-	key := KeyOf(s.topic, s.callback)
-	req := Request{
+	key := hubstore.KeyOf(s.topic, s.callback)
+	req := hubstore.Request{
 		Key: key, Mode: s.mode, Topic: s.topic, Callback: s.callback, Secret: h.seal(key, s.secret),
 		Lease: s.lease, VerifyToken: s.token, At: h.now(),
 	}
@@ -232,7 +233,7 @@ func (h *Hub) acceptPublishing(r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
 	defer cancel()
-	if _, err = h.append(ctx, Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body}); err != nil {
+	if _, err = h.append(ctx, hubstore.Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body}); err != nil {
 		undo() // the publisher may send the same request again
 	}
 	return err

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // A half is a store in memory that two hubs share: each claims every other shard.
 type half struct {
-	*hub.Mem
+	*hubstore.Mem
 	*digests
 	odd bool
 }
@@ -32,7 +33,7 @@ func (d *digests) Forget(_ context.Context, digest [sha256.Size]byte) error {
 }
 
 func (x half) Claim(context.Context, string, int, time.Duration) (shards []int, owners int, err error) {
-	for i := range hub.Shards {
+	for i := range hubstore.Shards {
 		if i%2 == 1 == x.odd {
 			shards = append(shards, i)
 		}
@@ -57,7 +58,7 @@ func (x half) News(ctx context.Context, mark int64) (map[string]int64, int64, er
 // are handled by the hub that owns the shard.
 func TestTwoHubs(t *testing.T) {
 	t.Parallel()
-	mem := hub.NewMem()
+	mem := hubstore.NewMem()
 	one := start(t, half{Mem: mem, digests: new(digests)}, nil)
 	two := start(t, half{Mem: mem, digests: new(digests), odd: true}, func(o *hub.Options) { o.PublicURL = one.url })
 	p := publishPage(t, one.url, "text/plain", says("the topic"))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -24,13 +25,13 @@ import (
 type site struct {
 	*hub.Hub
 	url   string
-	store hub.Store
+	store hubstore.Store
 	stop  func() // ends Run, and waits for it
 }
 
 // start runs a hub on store until the test ends. Unless change says otherwise,
 // it accepts private addresses, because all tests are on loopback.
-func start(t testing.TB, store hub.Store, change func(*hub.Options)) *site {
+func start(t testing.TB, store hubstore.Store, change func(*hub.Options)) *site {
 	t.Helper()
 	var h atomic.Pointer[hub.Hub]
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.Load().ServeHTTP(w, r) }))
@@ -195,9 +196,9 @@ func (s *subscriber) quiet(t testing.TB) {
 }
 
 // subscriptions returns the content of the store.
-func (s *site) subscriptions(t testing.TB) []hub.Subscription {
+func (s *site) subscriptions(t testing.TB) []hubstore.Subscription {
 	t.Helper()
-	var all []hub.Subscription
+	var all []hubstore.Subscription
 	for sub, err := range s.store.Subscriptions(context.Background(), -1) {
 		if err != nil {
 			t.Fatal(err)
@@ -207,9 +208,9 @@ func (s *site) subscriptions(t testing.TB) []hub.Subscription {
 	return all
 }
 
-func (s *site) requests(t testing.TB) []hub.Request {
+func (s *site) requests(t testing.TB) []hubstore.Request {
 	t.Helper()
-	var all []hub.Request
+	var all []hubstore.Request
 	for r, err := range s.store.Requests(context.Background(), -1) {
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +223,7 @@ func (s *site) requests(t testing.TB) []hub.Request {
 // subscribed subscribes and waits until the subscription is verified.
 func (s *site) subscribed(t testing.TB, sub *subscriber, topic string, more ...string) {
 	t.Helper()
-	key := hub.KeyOf(topic, sub.url)
+	key := hubstore.KeyOf(topic, sub.url)
 	wantStatus(t, s.post(t, append([]string{"hub.mode", "subscribe", "hub.topic", topic, "hub.callback", sub.url}, more...)...), 202)
 	q := sub.nextAsked(t)
 	if q.Get("hub.mode") != websub.ModeSubscribe || q.Get("hub.topic") != topic {
@@ -253,7 +254,7 @@ const topicA = "http://topics.example/a"
 // hub (WS-H-06).
 func TestMethods(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	for _, method := range []string{"PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PROPFIND"} {
 		r := s.send(t, method, "")
 		wantStatus(t, r, 405)
@@ -277,7 +278,7 @@ func TestMethods(t *testing.T) {
 // (WS-H-05), and the answer states the reason (WS-H-04).
 func TestRefusedForms(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
 	const topic, callback = "http://topics.example/a", "http://subscribers.example/cb"
 	long := "http://subscribers.example/" + strings.Repeat("x", 3000)
 	tests := []struct {
@@ -343,7 +344,7 @@ func TestRefusedForms(t *testing.T) {
 // TestParametersOfQuery: parameters are read from the body, not from the query.
 func TestParametersOfQuery(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	sub := subscribe(t, nil)
 	s.url += "/?" + url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topicA}, "hub.callback": {sub.url}}.Encode()
 	wantStatus(t, s.post(t, "hub.topic", topicA), 400)
@@ -353,7 +354,7 @@ func TestParametersOfQuery(t *testing.T) {
 // (RN-PB-04); requests that are neither are refused (WS-H-04, RN-PB-05).
 func TestMediaTypes(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topicA}, "hub.callback": {"http://127.0.0.1:1/cb"}}.Encode()
 	self := `<` + topicA + `>; rel="self"`
 	tests := []struct {
@@ -394,7 +395,7 @@ func TestMediaTypes(t *testing.T) {
 // Content-Length (WS-SEC-03); a body of exactly that size is accepted.
 func TestLargeBodies(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxBody = 10_000 })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.MaxBody = 10_000 })
 	self := websub.LinkHeader(topicA, []string{s.url})
 	for _, tt := range []struct {
 		size, status int
@@ -434,7 +435,7 @@ func TestLargeBodies(t *testing.T) {
 // whole body gets an answer too.
 func TestLargeBodySentWhole(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	u, err := url.Parse(s.url)
 	if err != nil {
 		t.Fatal(err)
@@ -462,7 +463,7 @@ func TestLargeBodySentWhole(t *testing.T) {
 // to retry.
 func TestPutOff(t *testing.T) {
 	t.Parallel()
-	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "http://hub.example/"})
+	h, err := hub.New(hubstore.NewMem(), hub.Options{PublicURL: "http://hub.example/"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,7 +472,7 @@ func TestPutOff(t *testing.T) {
 	if w.Code != 503 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("before Run: %d, Retry-After %q, want 503 and when to come back", w.Code, w.Header().Get("Retry-After"))
 	}
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	s.stop()
 	r := s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", "http://127.0.0.1:1/")
 	wantStatus(t, r, 503)
@@ -481,7 +482,7 @@ func TestPutOff(t *testing.T) {
 }
 
 func ExampleHub_ServeHTTP() {
-	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "https://hub.example/"})
+	h, err := hub.New(hubstore.NewMem(), hub.Options{PublicURL: "https://hub.example/"})
 	if err != nil {
 		fmt.Println(err)
 		return

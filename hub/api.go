@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/hub/hubstore"
 	"lockstep/internal/hangup"
 )
 
@@ -132,8 +133,8 @@ func (h *Hub) statusOf(ctx context.Context, err error) int {
 var errElsewhere = errors.New("another hub that shares the state sees to this subscription now: ask that one")
 
 // keyOf returns the key of the subscription that the request names.
-func (h *Hub) keyOf(r *http.Request) (Key, error) {
-	key := Key(r.PathValue("key"))
+func (h *Hub) keyOf(r *http.Request) (hubstore.Key, error) {
+	key := hubstore.Key(r.PathValue("key"))
 	if !h.owns(key) {
 		return "", errElsewhere
 	}
@@ -203,7 +204,7 @@ func (h *Hub) apiSubscriptions(r *http.Request) (any, error) {
 			return nil, problem(http.StatusBadRequest, "behind %.40q: want true or false", text)
 		}
 	}
-	all, more := h.subscriptionsAfter(r.Context(), c, Key(q.Get("after")), limit)
+	all, more := h.subscriptionsAfter(r.Context(), c, hubstore.Key(q.Get("after")), limit)
 	v := map[string]any{"subscriptions": notNil(all)}
 	if more {
 		v["after"] = all[len(all)-1].Key

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // A desk is a running hub with its API and page, and callbacks that answer as
@@ -21,7 +22,7 @@ import (
 type desk struct {
 	t         *testing.T
 	hub       *hub.Hub
-	store     *hub.Mem
+	store     *hubstore.Mem
 	callbacks *httptest.Server
 	status    atomic.Int64 // of the answers to deliveries
 
@@ -36,11 +37,11 @@ const deskTopic = "https://data.example.org/news"
 // "name topic" the subscription is to that topic.
 func newDesk(t *testing.T, names ...string) *desk {
 	t.Helper()
-	d := &desk{t: t, store: hub.NewMem()}
+	d := &desk{t: t, store: hubstore.NewMem()}
 	d.status.Store(200)
 	d.callbacks = httptest.NewServer(http.HandlerFunc(d.call))
 	t.Cleanup(d.callbacks.Close)
-	var rows []hub.Subscription
+	var rows []hubstore.Subscription
 	for _, name := range names {
 		name, topic, other := strings.Cut(name, " ")
 		if !other {
@@ -48,7 +49,7 @@ func newDesk(t *testing.T, names ...string) *desk {
 		}
 		rows = append(rows, d.row(name, topic))
 	}
-	if err := d.store.Save(t.Context(), hub.Changes{Put: rows}); err != nil {
+	if err := d.store.Save(t.Context(), hubstore.Changes{Put: rows}); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -69,12 +70,12 @@ func newDesk(t *testing.T, names ...string) *desk {
 	return d
 }
 
-func (d *desk) row(name, topic string) hub.Subscription {
+func (d *desk) row(name, topic string) hubstore.Subscription {
 	callback := d.callbacks.URL + "/" + name + "?secret=path"
-	return hub.Subscription{Key: hub.KeyOf(topic, callback), Topic: topic, Callback: callback, Created: time.Now(), Expires: time.Now().Add(time.Hour)}
+	return hubstore.Subscription{Key: hubstore.KeyOf(topic, callback), Topic: topic, Callback: callback, Created: time.Now(), Expires: time.Now().Add(time.Hour)}
 }
 
-func (d *desk) key(name string) hub.Key { return d.row(name, deskTopic).Key }
+func (d *desk) key(name string) hubstore.Key { return d.row(name, deskTopic).Key }
 
 // call answers the hub's requests to callbacks.
 func (d *desk) call(w http.ResponseWriter, r *http.Request) {
@@ -316,7 +317,7 @@ func TestAPIPages(t *testing.T) {
 		names[i] = fmt.Sprint("c", i)
 	}
 	d := newDesk(t, names...)
-	seen, parts := map[hub.Key]bool{}, 0
+	seen, parts := map[hubstore.Key]bool{}, 0
 	for after := ""; parts < 10; parts++ {
 		var list struct {
 			Subscriptions []hub.SubscriptionStatus
@@ -370,7 +371,7 @@ func TestAPIPages(t *testing.T) {
 // TestNotReady calls the API of a hub that has not loaded yet.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
-	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "https://hub.example.org/"})
+	h, err := hub.New(hubstore.NewMem(), hub.Options{PublicURL: "https://hub.example.org/"})
 	if err != nil {
 		t.Fatal(err)
 	}

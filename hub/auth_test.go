@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // publishTokens returns tokens that cover all topics.
@@ -97,7 +98,7 @@ func TestPublishRights(t *testing.T) {
 		{"another port", prefixes, "127.0.0.1:1", "http://topics.example:8080/a", "", 403, 403},
 	}
 	for _, tt := range tests {
-		s := start(t, hub.NewMem(), tt.change)
+		s := start(t, hubstore.NewMem(), tt.change)
 		for _, form := range []bool{false, true} {
 			want, content := tt.fat, body
 			if form {
@@ -131,7 +132,7 @@ func TestPublishRights(t *testing.T) {
 // hub refuse the whole request.
 func TestPingOfSeveralTopics(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) {
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) {
 		o.PublishOpen, o.PublishTokens = false, []hub.PublishToken{{Token: "a", Prefixes: []string{"http://topics.example/a/"}}}
 	})
 	for form, want := range map[string]int{
@@ -149,7 +150,7 @@ func TestPingOfSeveralTopics(t *testing.T) {
 // read.
 func TestUnauthorisedBody(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("open-sesame"), false })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("open-sesame"), false })
 	r := httptest.NewRequest(http.MethodPost, s.url, unread{t})
 	r.Header.Set("Content-Type", "application/xml")
 	r.Header.Set("Link", "<"+topicA+`>; rel="self"`)
@@ -178,7 +179,7 @@ func TestBadRights(t *testing.T) {
 		{OwnTopics: []string{"topics.example"}},
 	} {
 		o.PublicURL, o.Secret = "http://hub.example/", bytes.Repeat([]byte{1}, 32)
-		if _, err := hub.New(hub.NewMem(), o); err == nil {
+		if _, err := hub.New(hubstore.NewMem(), o); err == nil {
 			t.Errorf("New(%v, %v) = nil, want an error", o.PublishTokens, o.PublishPrefixes)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -237,7 +238,7 @@ func FuzzForm(f *testing.F) {
 			if u.Host != s.target.Host || u.Scheme != s.target.Scheme || u.Path != s.target.Path {
 				t.Errorf("%q is asked at %q", s.callback, u)
 			}
-			if KeyOf(s.topic, s.callback).check() != nil {
+			if (&hubstore.Changes{Put: []hubstore.Subscription{{Key: hubstore.KeyOf(s.topic, s.callback)}}}).Check() != nil {
 				t.Errorf("no key of %q and %q", s.topic, s.callback)
 			}
 		}

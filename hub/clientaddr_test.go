@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // TestClientAddress: the client a request is counted for. A header counts only
@@ -62,7 +63,7 @@ func TestForgedClientAddress(t *testing.T) {
 	}
 	form := "hub.mode=publish&" + strings.Join(topics, "&")
 	for _, trusted := range []bool{false, true} {
-		s := start(t, hub.NewMem(), func(o *hub.Options) {
+		s := start(t, hubstore.NewMem(), func(o *hub.Options) {
 			if trusted {
 				o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 			}

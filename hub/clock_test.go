@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/internal/faultclock"
 )
 
@@ -26,7 +27,7 @@ func TestClockSteps(t *testing.T) {
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}
 			})
-			store := hub.NewMem()
+			store := hubstore.NewMem()
 			r := run(t, store, hub.Options{Clock: clock.Now, RetryFirst: 200 * time.Millisecond})
 			if _, err := r.SubscribeVerified(context.Background(), topicURL, s.URL+"/cb", "", 30*time.Minute, clock.Now()); err != nil {
 				t.Fatal(err)
@@ -58,7 +59,7 @@ func TestClockSetBackWhileStopped(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	store, clock := hub.NewMem(), faultclock.Running()
+	store, clock := hubstore.NewMem(), faultclock.Running()
 	clock.Step(48 * time.Hour)
 	r := run(t, store, hub.Options{Clock: clock.Now, RetryFirst: 10 * time.Minute})
 	if _, err := r.SubscribeVerified(context.Background(), topicURL, s.URL+"/cb", "", time.Hour, clock.Now()); err != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"lockstep/hub/hubstore"
 )
 
 const (
@@ -117,7 +119,7 @@ func (g *group[T]) close() {
 
 // An appending is a message that is being appended to the log.
 type appending struct {
-	message Message
+	message hubstore.Message
 	seq     int64
 	err     error
 	done    chan struct{}
@@ -130,7 +132,7 @@ func (a *appending) size() int { return len(a.message.Body) }
 // message is durable; with an error of ctx it may be. It returns [ErrNotReady],
 // [ErrFull], or the error of the store. The hub retains the memory that the
 // message refers to: the caller must not change it.
-func (h *Hub) append(ctx context.Context, m Message) (seq int64, err error) {
+func (h *Hub) append(ctx context.Context, m hubstore.Message) (seq int64, err error) {
 	if m.ID == "" {
 		m.ID = rand.Text()
 	}
@@ -153,7 +155,7 @@ func (h *Hub) append(ctx context.Context, m Message) (seq int64, err error) {
 }
 
 // admit returns an error if a message cannot be accepted now.
-func (h *Hub) admit(m Message) error {
+func (h *Hub) admit(m hubstore.Message) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.running {
@@ -167,7 +169,7 @@ func (h *Hub) admit(m Message) error {
 
 // commitMessages appends a batch to the store, then to the logs in memory.
 func (h *Hub) commitMessages(batch []*appending) {
-	messages := make([]Message, len(batch))
+	messages := make([]hubstore.Message, len(batch))
 	for i, a := range batch {
 		messages[i] = a.message
 	}
@@ -225,7 +227,7 @@ func (h *Hub) arrived(t *topic, last int64) {
 
 // A saving is a set of changes that is being saved.
 type saving struct {
-	changes Changes
+	changes hubstore.Changes
 	err     error
 	done    chan struct{}
 }
@@ -235,7 +237,7 @@ func (s *saving) size() int { return 0 }
 // save writes changes, together with those of other callers. It does not update
 // the hub's memory for subscriptions that are put or removed: subscribe and end
 // do that. If it returns an error of ctx, the changes may still be written.
-func (h *Hub) save(ctx context.Context, c Changes) error {
+func (h *Hub) save(ctx context.Context, c hubstore.Changes) error {
 	if err := h.enter(c).wait(ctx); err != nil {
 		return err
 	}
@@ -249,7 +251,7 @@ func (h *Hub) save(ctx context.Context, c Changes) error {
 
 // enter begins to save changes, after those entered before. It returns nil if
 // the hub is shutting down.
-func (h *Hub) enter(c Changes) *saving {
+func (h *Hub) enter(c hubstore.Changes) *saving {
 	s := &saving{changes: c, done: make(chan struct{})}
 	if !h.saves.add(s) {
 		return nil
@@ -272,7 +274,7 @@ func (s *saving) wait(ctx context.Context) error {
 
 // commitChanges saves a batch as one.
 func (h *Hub) commitChanges(batch []*saving) {
-	all := make([]Changes, len(batch))
+	all := make([]hubstore.Changes, len(batch))
 	for i, s := range batch {
 		all[i] = s.changes
 	}
@@ -293,12 +295,12 @@ func (h *Hub) commitChanges(batch []*saving) {
 }
 
 // merge returns changes that do what all of them do one after the other.
-func merge(all []Changes) Changes {
+func merge(all []hubstore.Changes) hubstore.Changes {
 	if len(all) == 1 {
 		return all[0]
 	}
-	topics, put, ask := map[string]Topic{}, map[Key]Subscription{}, map[Key]Request{}
-	remove, settle, progress := map[Key]bool{}, map[Key]bool{}, map[Key]Progress{}
+	topics, put, ask := map[string]hubstore.Topic{}, map[hubstore.Key]hubstore.Subscription{}, map[hubstore.Key]hubstore.Request{}
+	remove, settle, progress := map[hubstore.Key]bool{}, map[hubstore.Key]bool{}, map[hubstore.Key]hubstore.Progress{}
 	for _, c := range all {
 		for _, t := range c.Topics {
 			topics[t.URL] = t
@@ -329,7 +331,7 @@ func merge(all []Changes) Changes {
 			delete(ask, k)
 		}
 	}
-	return Changes{
+	return hubstore.Changes{
 		Topics: slices.Collect(maps.Values(topics)), Put: slices.Collect(maps.Values(put)), Remove: slices.Collect(maps.Keys(remove)),
 		Progress: progress, Ask: slices.Collect(maps.Values(ask)), Settle: slices.Collect(maps.Keys(settle)),
 	}

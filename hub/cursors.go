@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"lockstep/hub/hubstore"
 )
 
 const (
@@ -78,11 +80,11 @@ func (h *Hub) saveCursors() (more bool, err error) {
 	h.mu.Lock()
 	n := min(len(h.dirty), saveCursor)
 	batch, removing := h.dirty[:n:n], h.removing
-	h.dirty, h.removing = h.dirty[n:], map[Key]bool{}
+	h.dirty, h.removing = h.dirty[n:], map[hubstore.Key]bool{}
 	if len(h.dirty) == 0 {
 		h.dirty = nil
 	}
-	c := Changes{Progress: make(map[Key]Progress, n)}
+	c := hubstore.Changes{Progress: make(map[hubstore.Key]hubstore.Progress, n)}
 	for _, s := range batch {
 		s.dirty = false
 		if s.stage != gone {

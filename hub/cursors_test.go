@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // TestCursorsSaved: progress is saved soon after a delivery, however long the
 // hub has been saving already.
 func TestCursorsSaved(t *testing.T) {
 	t.Parallel()
-	store, s := hub.NewMem(), newSink(t, nil)
+	store, s := hubstore.NewMem(), newSink(t, nil)
 	h := run(t, store, hub.Options{})
 	h.subscribe(s.URL+"/a", "")
 	saved := func() int64 {

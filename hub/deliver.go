@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -25,7 +26,7 @@ const (
 
 // signing is the secret of a subscription, ready for use.
 type signing struct {
-	key    Key
+	key    hubstore.Key
 	sealed []byte
 	once   sync.Once
 	signer *websub.Signer

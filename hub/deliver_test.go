@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -29,14 +30,14 @@ func TestRequest(t *testing.T) {
 	s := newSink(t, func(w http.ResponseWriter, r *http.Request, body string) {
 		got <- request{r.Method, r.RequestURI, r.Host, body, r.Header.Clone()}
 	})
-	r := run(t, hub.NewMem(), hub.Options{UserAgent: "hub/1"})
+	r := run(t, hubstore.NewMem(), hub.Options{UserAgent: "hub/1"})
 	const spelt = "https://source.example/%74opic"
 	callback := s.URL + "/cb%2Fx/%7Ea?x=1&hub.mode=zzz&y=%41+b"
 	if _, err := r.SubscribeVerified(context.Background(), spelt, callback, "", time.Hour, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	body := "\xef\xbb\xbf<a>é</a>\r\n\x00\xff"
-	m := hub.Message{
+	m := hubstore.Message{
 		Topic: topicURL, ContentType: `text/plain;  Charset="x"`, Body: []byte(body),
 		Links: []string{`<https://source.example/caps.xml>; rel="resourcesync"`},
 	}
@@ -79,7 +80,7 @@ func TestSignature(t *testing.T) {
 				}
 				heads <- r.Header
 			})
-			r := run(t, hub.NewMem(), hub.Options{Method: method})
+			r := run(t, hubstore.NewMem(), hub.Options{Method: method})
 			r.subscribe(s.URL+"/plain", "")
 			want := method
 			if want == "" {
@@ -105,7 +106,7 @@ func TestSignature(t *testing.T) {
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{})
 	key := r.subscribe(s.URL+"/cb", "very secret indeed")
 	for row, err := range store.Subscriptions(context.Background(), -1) {
@@ -136,10 +137,10 @@ func TestWhole(t *testing.T) {
 			<-release
 		}
 	})
-	r := run(t, hub.NewMem(), hub.Options{})
+	r := run(t, hubstore.NewMem(), hub.Options{})
 	r.subscribe(s.URL+"/cb", "")
 	for i, body := range []string{"1", "2", "3", "increment", "5", "6"} {
-		m := hub.Message{Topic: topicURL, Body: []byte(body), Whole: body != "increment"}
+		m := hubstore.Message{Topic: topicURL, Body: []byte(body), Whole: body != "increment"}
 		if _, err := r.Accept(context.Background(), m); err != nil {
 			t.Fatal(i, err)
 		}
@@ -173,7 +174,7 @@ func TestSlow(t *testing.T) {
 		}
 	})
 	defer close(over)
-	r := run(t, hub.NewMem(), hub.Options{Timeout: time.Minute})
+	r := run(t, hubstore.NewMem(), hub.Options{Timeout: time.Minute})
 	for i := range 40 {
 		r.subscribe(fmt.Sprintf("%s/hang/%d", s.URL, i), "")
 		r.subscribe(fmt.Sprintf("%s/slow/%d", s.URL, i), "")
@@ -206,7 +207,7 @@ func TestOneAtATime(t *testing.T) {
 		under[r.URL.Path]--
 		mu.Unlock()
 	})
-	r := run(t, hub.NewMem(), hub.Options{})
+	r := run(t, hubstore.NewMem(), hub.Options{})
 	for i := range 5 {
 		r.subscribe(fmt.Sprintf("%s/cb/%d", s.URL, i), "")
 	}
@@ -235,7 +236,7 @@ func TestOneAtATime(t *testing.T) {
 func TestLease(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{LeaseMin: time.Millisecond})
 	key, err := r.SubscribeVerified(context.Background(), topicURL, s.URL+"/cb", "", time.Second, time.Now().Add(-400*time.Millisecond))
 	if err != nil {
@@ -261,8 +262,8 @@ func TestLease(t *testing.T) {
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
-	r := run(t, hub.NewMem(), hub.Options{LeaseMin: time.Millisecond})
-	lease := func(d time.Duration) hub.Subscription {
+	r := run(t, hubstore.NewMem(), hub.Options{LeaseMin: time.Millisecond})
+	lease := func(d time.Duration) hubstore.Subscription {
 		k, err := r.SubscribeVerified(context.Background(), topicURL, s.URL+"/cb", "", d, time.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -299,7 +300,7 @@ func TestEnd(t *testing.T) {
 		close(under) // a second delivery would panic
 		<-release
 	})
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{})
 	key := r.subscribe(s.URL+"/cb", "")
 	r.publish(numbers(1, 3)...)
@@ -327,7 +328,7 @@ func TestReplayed(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{RetryFirst: time.Hour, RetryMost: time.Hour})
 	key := r.subscribe(s.URL+"/cb", "")
 	other := r.subscribe(s.URL+"/other", "")
@@ -368,7 +369,7 @@ func TestAddresses(t *testing.T) {
 	called := make(chan struct{}, 10)
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called <- struct{}{} }))
 	t.Cleanup(s.Close)
-	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "https://hub.example/"})
+	h, err := hub.New(hubstore.NewMem(), hub.Options{PublicURL: "https://hub.example/"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +390,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func rows(t testing.TB, s hub.Store) (all []hub.Subscription) {
+func rows(t testing.TB, s hubstore.Store) (all []hubstore.Subscription) {
 	t.Helper()
 	for row, err := range s.Subscriptions(context.Background(), -1) {
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -15,7 +16,7 @@ const maxDenials = 10_000
 
 // deny notifies a subscriber that its subscription or its request is denied
 // (WS-V-02). It does not wait, and the answer is ignored (WS-V-04).
-func (v *intents) deny(s Subscription, reason string) {
+func (v *intents) deny(s hubstore.Subscription, reason string) {
 	target, err := url.Parse(s.Callback)
 	if err != nil {
 		return // nothing there was ever verified
@@ -42,7 +43,7 @@ func (v *intents) deny(s Subscription, reason string) {
 	})
 }
 
-func (v *intents) denied(s Subscription) {
+func (v *intents) denied(s hubstore.Subscription) {
 	v.denials.Add(-1)
 	v.log(slog.LevelInfo, "denied", s.Topic, s.Callback)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 const topicURL = "https://source.example/topic"
@@ -72,13 +73,13 @@ type running struct {
 }
 
 // run starts a hub on s; it is stopped at the end of the test, or by stop.
-func run(t testing.TB, s hub.Store, o hub.Options) *running {
+func run(t testing.TB, s hubstore.Store, o hub.Options) *running {
 	t.Helper()
 	return runWith(t, s, o, func(*hub.Hub) {})
 }
 
 // runWith calls prepare first.
-func runWith(t testing.TB, s hub.Store, o hub.Options, prepare func(*hub.Hub)) *running {
+func runWith(t testing.TB, s hubstore.Store, o hub.Options, prepare func(*hub.Hub)) *running {
 	t.Helper()
 	if o.PublicURL == "" {
 		o.PublicURL = "https://hub.example/"
@@ -109,7 +110,7 @@ func runWith(t testing.TB, s hub.Store, o hub.Options, prepare func(*hub.Hub)) *
 	return r
 }
 
-func (r *running) subscribe(callback, secret string) hub.Key {
+func (r *running) subscribe(callback, secret string) hubstore.Key {
 	r.t.Helper()
 	k, err := r.SubscribeVerified(context.Background(), topicURL, callback, secret, time.Hour, time.Now())
 	if err != nil {
@@ -121,7 +122,7 @@ func (r *running) subscribe(callback, secret string) hub.Key {
 func (r *running) publish(bodies ...string) {
 	r.t.Helper()
 	for _, b := range bodies {
-		if _, err := r.Accept(context.Background(), hub.Message{Topic: topicURL, ContentType: "text/plain", Body: []byte(b)}); err != nil {
+		if _, err := r.Accept(context.Background(), hubstore.Message{Topic: topicURL, ContentType: "text/plain", Body: []byte(b)}); err != nil {
 			r.t.Fatalf("publish %s: %v", b, err)
 		}
 	}
@@ -154,7 +155,7 @@ func same(got, want []string) bool { return strings.Join(got, " ") == strings.Jo
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
-	r := run(t, hub.NewMem(), hub.Options{})
+	r := run(t, hubstore.NewMem(), hub.Options{})
 	r.publish("before")
 	for i := range 50 {
 		r.subscribe(fmt.Sprintf("%s/cb/%d", s.URL, i), "")

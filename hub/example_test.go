@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // A hub, a subscriber that confirms its subscription, and a message.
@@ -20,7 +21,7 @@ func Example() {
 	var h *hub.Hub
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(w, r) }))
 	defer srv.Close()
-	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: srv.URL, AllowPrivate: true}) // durable store: storage/sqlite
+	h, err := hub.New(hubstore.NewMem(), hub.Options{PublicURL: srv.URL, AllowPrivate: true}) // durable store: storage/sqlite
 	if err != nil {
 		fmt.Println(err)
 		return

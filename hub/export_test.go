@@ -3,38 +3,40 @@ package hub
 import (
 	"context"
 	"time"
+
+	"lockstep/hub/hubstore"
 )
 
 // SubscribeVerified creates a subscription as if its request had just been
 // accepted and verified.
-func (h *Hub) SubscribeVerified(ctx context.Context, topic, callback, secret string, lease time.Duration, sent time.Time) (Key, error) {
-	key := KeyOf(topic, callback)
-	return key, h.subscribe(ctx, Request{
+func (h *Hub) SubscribeVerified(ctx context.Context, topic, callback, secret string, lease time.Duration, sent time.Time) (hubstore.Key, error) {
+	key := hubstore.KeyOf(topic, callback)
+	return key, h.subscribe(ctx, hubstore.Request{
 		Key: key, Mode: "subscribe", Topic: topic, Callback: callback, Secret: h.seal(key, []byte(secret)), Lease: lease, At: h.now(),
 	}, sent)
 }
 
 // Accept appends a message.
-func (h *Hub) Accept(ctx context.Context, m Message) (int64, error) { return h.append(ctx, m) }
+func (h *Hub) Accept(ctx context.Context, m hubstore.Message) (int64, error) { return h.append(ctx, m) }
 
 // End, Remove and Replay do what the API and requests do.
-func (h *Hub) End(ctx context.Context, key Key) error { return h.end(ctx, key) }
+func (h *Hub) End(ctx context.Context, key hubstore.Key) error { return h.end(ctx, key) }
 
 // Removed ends a subscription for a reason.
-func (h *Hub) Removed(ctx context.Context, key Key, reason string) error {
+func (h *Hub) Removed(ctx context.Context, key hubstore.Key, reason string) error {
 	return h.remove(ctx, key, reason)
 }
 
 // Replayed sets a subscription back.
-func (h *Hub) Replayed(ctx context.Context, key Key, from int64) (int64, error) {
+func (h *Hub) Replayed(ctx context.Context, key hubstore.Key, from int64) (int64, error) {
 	return h.replay(ctx, key, from)
 }
 
 // Row returns a subscription as the hub has it in memory.
-func (h *Hub) Row(key Key) (Subscription, bool) { return h.subscription(key) }
+func (h *Hub) Row(key hubstore.Key) (hubstore.Subscription, bool) { return h.subscription(key) }
 
 // Log returns a topic as the hub has it in memory.
-func (h *Hub) Log(topic string) (Topic, bool) { return h.topic(topic) }
+func (h *Hub) Log(topic string) (hubstore.Topic, bool) { return h.topic(topic) }
 
 // RetryAfter parses that header field.
 var RetryAfter = retryAfter

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
@@ -26,14 +27,14 @@ const maxFailures = 100
 // shows only the scheme and host of the callback (WS-SEC-07) and at most the
 // status of its answer: the rest is for the callback's operator.
 type FailedVerification struct {
-	Key      Key       `json:"key"`
-	Mode     string    `json:"mode"`
-	Topic    string    `json:"topic"`
-	Callback string    `json:"callback"` // scheme and host
-	At       time.Time `json:"at"`       // of the last attempt
-	Attempts int       `json:"attempts"`
-	Reason   string    `json:"reason"`
-	Next     time.Time `json:"next_try,omitzero"` // zero: given up
+	Key      hubstore.Key `json:"key"`
+	Mode     string       `json:"mode"`
+	Topic    string       `json:"topic"`
+	Callback string       `json:"callback"` // scheme and host
+	At       time.Time    `json:"at"`       // of the last attempt
+	Attempts int          `json:"attempts"`
+	Reason   string       `json:"reason"`
+	Next     time.Time    `json:"next_try,omitzero"` // zero: given up
 }
 
 // failures remembers the newest failed verifications, one for each key.
@@ -54,7 +55,7 @@ func (l *failures) record(f FailedVerification) {
 }
 
 // forget removes the failure of a key: its request has been confirmed.
-func (l *failures) forget(key Key) {
+func (l *failures) forget(key hubstore.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = slices.DeleteFunc(l.all, func(o FailedVerification) bool { return o.Key == key })

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // failedVerifications returns the API's list of them.
@@ -58,7 +59,7 @@ func TestFailedVerificationReason(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, hub.NewMem(), nil)
+			s := start(t, hubstore.NewMem(), nil)
 			s.VerifyWaits()
 			sub := subscribe(t, tt.answer)
 			callback := sub.url + "/" + private
@@ -84,7 +85,7 @@ func TestFailedVerificationReason(t *testing.T) {
 // and one that succeeds later is removed.
 func TestFailedVerificationsBounded(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	s.VerifyWaits()
 	var confirms atomic.Bool
 	sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +103,7 @@ func TestFailedVerificationsBounded(t *testing.T) {
 	confirms.Store(true)
 	s.subscribed(t, sub, topicA)
 	for _, f := range failedVerifications(t, s.Hub) {
-		if f.Key == hub.KeyOf(topicA, sub.url) {
+		if f.Key == hubstore.KeyOf(topicA, sub.url) {
 			t.Error("a request that was confirmed is still reported")
 		}
 	}
@@ -121,7 +122,7 @@ func numbersTo(n int) map[string]bool {
 func TestMissingTopicReported(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{404: "status 404", 410: "status 410", 401: "status 401"} {
-		s := start(t, hub.NewMem(), func(o *hub.Options) { o.CheckTopics = true })
+		s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.CheckTopics = true })
 		topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 		t.Cleanup(topic.Close)
 		sub := subscribe(t, nil)
@@ -150,7 +151,7 @@ func TestRootCAs(t *testing.T) {
 	}))
 	callback.Config.ErrorLog = nil
 	t.Cleanup(callback.Close)
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	s.VerifyWaits()
 	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", callback.URL), 202)
 	eventually(t, "reported", func() bool { return len(failedVerifications(t, s.Hub)) == 1 })
@@ -160,7 +161,7 @@ func TestRootCAs(t *testing.T) {
 
 	pool := x509.NewCertPool()
 	pool.AddCert(callback.Certificate())
-	s = start(t, hub.NewMem(), func(o *hub.Options) { o.RootCAs, o.CheckTopics = pool, true })
+	s = start(t, hubstore.NewMem(), func(o *hub.Options) { o.RootCAs, o.CheckTopics = pool, true })
 	topic := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", `<`+s.url+`>; rel="hub"`)
 		_, _ = io.WriteString(w, "content")
@@ -177,7 +178,7 @@ func TestRootCAs(t *testing.T) {
 // TestPublicationWithoutContentType is refused, and every delivery has one.
 func TestPublicationWithoutContentType(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	self := `<` + topicA + `>; rel="self"`
 	for _, typ := range []string{"", " "} {
 		r := httptest.NewRequest(http.MethodPost, s.url, strings.NewReader("<a/>"))
@@ -210,7 +211,7 @@ func TestPublicationWithoutContentType(t *testing.T) {
 
 // A checkedStore is a Store whose Check can be made to fail.
 type checkedStore struct {
-	*hub.Mem
+	*hubstore.Mem
 	err atomic.Pointer[error]
 }
 
@@ -225,7 +226,7 @@ func (c *checkedStore) Check(context.Context) error {
 // long as its store works; before, it answers every request with 503.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
-	store := &checkedStore{Mem: hub.NewMem()}
+	store := &checkedStore{Mem: hubstore.NewMem()}
 	h, err := hub.New(store, hub.Options{PublicURL: "https://hub.example/"})
 	if err != nil {
 		t.Fatal(err)

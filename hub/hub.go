@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"lockstep/hub/hubstore"
 )
 
 // landing is how long deliveries under way may take to end when the hub shuts
@@ -33,8 +35,8 @@ var (
 type verification interface {
 	load(ctx context.Context, shards []int) error
 	unload(shards []int)
-	run(ctx context.Context) error      // until ctx ends; everything it started has ended when it returns
-	deny(s Subscription, reason string) // notifies the subscriber that the subscription has ended (WS-V-02); does not wait
+	run(ctx context.Context) error               // until ctx ends; everything it started has ended when it returns
+	deny(s hubstore.Subscription, reason string) // notifies the subscriber that the subscription has ended (WS-V-02); does not wait
 }
 
 // A Hub accepts messages and delivers them to the subscribers of their topics.
@@ -47,8 +49,8 @@ type verification interface {
 // of its own, and there is no record of a delivery, only the position of each
 // subscription in the log of its topic.
 type Hub struct {
-	store       Store
-	sharer      Sharer // nil: no other hub uses the store
+	store       hubstore.Store
+	sharer      hubstore.Sharer // nil: no other hub uses the store
 	opts        Options
 	client      *http.Client // for callbacks: no redirects, guarded dialling
 	aead        cipher.AEAD
@@ -72,8 +74,8 @@ type Hub struct {
 	scheduler scheduler
 	cache     cache
 	flights   []*flight
-	dirty     []*subscription // their Progress has to be saved
-	removing  map[Key]bool    // subscriptions that have ended and whose rows must be deleted
+	dirty     []*subscription       // their Progress has to be saved
+	removing  map[hubstore.Key]bool // subscriptions that have ended and whose rows must be deleted
 	sharing   sharing
 	running   bool // from the end of loading to the end of Run
 
@@ -83,7 +85,7 @@ type Hub struct {
 // New returns a Hub that stores its state in s. If s is a [Sharer], other hubs
 // may use it at the same time. New returns an error if o is contradictory or
 // incomplete.
-func New(s Store, o Options) (*Hub, error) {
+func New(s hubstore.Store, o Options) (*Hub, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -91,9 +93,9 @@ func New(s Store, o Options) (*Hub, error) {
 	h := &Hub{
 		store: s, opts: o, ready: make(chan struct{}), started: o.Clock(),
 		changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), poked: make(chan struct{}, 1),
-		registry: newRegistry(), scheduler: newScheduler(), removing: map[Key]bool{}, sharing: newSharing(),
+		registry: newRegistry(), scheduler: newScheduler(), removing: map[hubstore.Key]bool{}, sharing: newSharing(),
 	}
-	h.sharer, _ = s.(Sharer)
+	h.sharer, _ = s.(hubstore.Sharer)
 	if h.aead, err = newSeal(o.Secret); err != nil {
 		return nil, err
 	}
@@ -174,7 +176,7 @@ func (h *Hub) finally() error {
 
 // allShards returns the numbers of all shards.
 func allShards() []int {
-	all := make([]int, Shards)
+	all := make([]int, hubstore.Shards)
 	for i := range all {
 		all[i] = i
 	}
@@ -244,7 +246,7 @@ func anchored(t, now time.Time) time.Time {
 // resumed returns a subscription that an earlier process saved as this process
 // continues it. A longer wait than most, the longest, means that the clock was set
 // back since: then the next attempt is made now.
-func resumed(row Subscription, now time.Time, most time.Duration) Subscription {
+func resumed(row hubstore.Subscription, now time.Time, most time.Duration) hubstore.Subscription {
 	p := &row.Progress
 	row.Expires = anchored(row.Expires, now)
 	p.Failing, p.Next = anchored(p.Failing, now), anchored(p.Next, now)

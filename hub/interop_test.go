@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // TestRecordedSubscribers replays subscription requests of other libraries,
@@ -25,7 +25,7 @@ func TestRecordedSubscribers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, hub.NewMem(), nil)
+			s := start(t, hubstore.NewMem(), nil)
 			sub := subscribe(t, nil)
 			// The first has topic and hub in the query of its callback.
 			callback := sub.url + "?topic=http%3A%2F%2F127.0.0.1%3A18081%2Fresourcesync%2Fmain%2Fchanges&hub=x"

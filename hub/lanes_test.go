@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // crowd starts a hub with room for 8 quick and 16 slow deliveries, 4 subscribers
@@ -21,7 +22,7 @@ func crowd(t *testing.T, hold func(body string) time.Duration) (r *running, quic
 		case <-over:
 		}
 	}
-	r = runWith(t, hub.NewMem(), hub.Options{RetryFirst: 10 * time.Millisecond}, func(h *hub.Hub) { h.Lanes(8, 16) })
+	r = runWith(t, hubstore.NewMem(), hub.Options{RetryFirst: 10 * time.Millisecond}, func(h *hub.Hub) { h.Lanes(8, 16) })
 	for range 15 {
 		s := newSink(t, slow)
 		crowd = append(crowd, s)

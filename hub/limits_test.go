@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // ask sends a request without a connection.
@@ -33,7 +34,7 @@ func (s *site) ask(mode, topic, callback, peer string) *httptest.ResponseRecorde
 // renewals do not count again, and other hosts are unaffected.
 func TestLimitPerHost(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxPerHost = 20 })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.MaxPerHost = 20 })
 	sub := subscribe(t, nil)
 	for i := range 20 {
 		if w := s.ask("subscribe", topicA, fmt.Sprint(sub.url, "?", i), "203.0.113.9:1"); w.Code != 202 {
@@ -70,7 +71,7 @@ func TestLimitPerHost(t *testing.T) {
 // TestLimitInAll: the total number of subscriptions is limited.
 func TestLimitInAll(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxSubscriptions = 5 })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.MaxSubscriptions = 5 })
 	for i := range 10 {
 		w := s.ask("subscribe", topicA, fmt.Sprintf("http://127.0.1.%d:1/", i), "203.0.113.9:1")
 		if want := 202; i >= 5 {
@@ -90,7 +91,7 @@ func TestLimitInAll(t *testing.T) {
 // often than the rate limit allows.
 func TestFlood(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxPerHost = 300 })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.MaxPerHost = 300 })
 	s.AskRate(1000, 10)
 	var asked atomic.Int64
 	victim := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -142,7 +143,7 @@ func TestFlood(t *testing.T) {
 // others flood the hub with requests in its name.
 func TestFloodAndRenewal(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxPerHost = 500 })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.MaxPerHost = 500 })
 	sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.RawQuery, "forged") {
 			w.WriteHeader(404)
@@ -165,7 +166,7 @@ func TestFloodAndRenewal(t *testing.T) {
 // TestPingLimit: pings are rate-limited, by topics (WS-SEC-04).
 func TestPingLimit(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("token"), false })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("token"), false })
 	var topics []string
 	for i := range 1000 {
 		topics = append(topics, fmt.Sprint("hub.url=http://topics.example/", i))
@@ -190,7 +191,7 @@ func TestPingLimit(t *testing.T) {
 // accepts no more.
 func TestFullLog(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxLog = 1000 })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.MaxLog = 1000 })
 	s.publish(t, topicA, "text/plain", strings.Repeat("x", 900))
 	r := s.send(t, http.MethodPost, strings.Repeat("x", 900), "Content-Type", "text/plain", "Link", "<"+topicA+`>; rel="self"`)
 	if body := text(r); r.StatusCode != 503 || r.Header.Get("Retry-After") == "" || !strings.Contains(body, "too many messages") {
@@ -200,20 +201,20 @@ func TestFullLog(t *testing.T) {
 
 // A broken store fails on request.
 type broken struct {
-	hub.Store
+	hubstore.Store
 	down atomic.Bool
 }
 
 var errDown = errors.New("disk full")
 
-func (b *broken) Save(ctx context.Context, c hub.Changes) error {
+func (b *broken) Save(ctx context.Context, c hubstore.Changes) error {
 	if b.down.Load() {
 		return errDown
 	}
 	return b.Store.Save(ctx, c)
 }
 
-func (b *broken) Append(ctx context.Context, m []hub.Message) ([]int64, error) {
+func (b *broken) Append(ctx context.Context, m []hubstore.Message) ([]int64, error) {
 	if b.down.Load() {
 		return nil, errDown
 	}
@@ -224,7 +225,7 @@ func (b *broken) Append(ctx context.Context, m []hub.Message) ([]int64, error) {
 // the hub continues when the store works again.
 func TestBrokenStore(t *testing.T) {
 	t.Parallel()
-	store := &broken{Store: hub.NewMem()}
+	store := &broken{Store: hubstore.NewMem()}
 	s := start(t, store, nil)
 	p := publishPage(t, s.url, "text/plain", says("x"))
 	sub := subscribe(t, nil)
@@ -249,7 +250,7 @@ func TestBrokenStore(t *testing.T) {
 // works again, though writing the result failed.
 func TestStoreFailsMeanwhile(t *testing.T) {
 	t.Parallel()
-	store := &broken{Store: hub.NewMem()}
+	store := &broken{Store: hubstore.NewMem()}
 	s := start(t, store, func(o *hub.Options) { o.RetryFirst = 20 * time.Millisecond })
 	s.VerifyWaits(20*time.Millisecond, 20*time.Millisecond)
 	var failing atomic.Bool // the disk fills up while another callback is asked
@@ -291,7 +292,7 @@ func TestStoreFailsMeanwhile(t *testing.T) {
 // middle, delay no other client.
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	u, _ := url.Parse(s.url)
 	for i := range 100 {
 		c, err := net.Dial("tcp", u.Host)

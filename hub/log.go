@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -21,20 +22,20 @@ const (
 
 // An entry is a message of a log in memory. It is immutable.
 type entry struct {
-	Message
+	hubstore.Message
 	log    *topic
 	header http.Header // of unsigned deliveries to subscribers that spell the topic like the log
 	size   int64
 }
 
 // entry returns m ready to be delivered.
-func (h *Hub) entry(t *topic, m Message) *entry {
+func (h *Hub) entry(t *topic, m hubstore.Message) *entry {
 	return &entry{Message: m, log: t, header: h.header(&m, m.Topic), size: entryBytes + int64(len(m.Body))}
 }
 
 // header returns the header of the delivery of m to a subscriber that spells
 // the topic as self.
-func (h *Hub) header(m *Message, self string) http.Header {
+func (h *Hub) header(m *hubstore.Message, self string) http.Header {
 	links := websub.LinkHeader(self, []string{h.opts.PublicURL}) // WS-C-03: one field
 	if len(m.Links) > 0 {
 		links += ", " + strings.Join(m.Links, ", ") // RN-PB-02

@@ -3,35 +3,36 @@ package hub
 import (
 	"net/url"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
 // topic returns the state of a topic, whatever the spelling of its URL; false
 // if the hub does not know it.
-func (h *Hub) topic(uri string) (Topic, bool) {
+func (h *Hub) topic(uri string) (hubstore.Topic, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.registry.topics[websub.Canonical(uri)]
 	if t == nil {
-		return Topic{}, false
+		return hubstore.Topic{}, false
 	}
 	return t.export(), true
 }
 
-func (t *topic) export() Topic {
-	return Topic{URL: t.url, First: t.first, Last: t.last, Bytes: t.bytes, State: t.state}
+func (t *topic) export() hubstore.Topic {
+	return hubstore.Topic{URL: t.url, First: t.first, Last: t.last, Bytes: t.bytes, State: t.state}
 }
 
 // subscriptions returns the subscriptions of a topic with their progress, in no
 // order. With several hubs, it returns those of this one.
-func (h *Hub) subscriptions(uri string) []Subscription {
+func (h *Hub) subscriptions(uri string) []hubstore.Subscription {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.registry.topics[websub.Canonical(uri)]
 	if t == nil {
 		return nil
 	}
-	all := make([]Subscription, 0, len(t.subs))
+	all := make([]hubstore.Subscription, 0, len(t.subs))
 	for _, s := range t.subs {
 		all = append(all, s.Subscription)
 	}
@@ -39,12 +40,12 @@ func (h *Hub) subscriptions(uri string) []Subscription {
 }
 
 // subscription returns a subscription; false if it does not exist.
-func (h *Hub) subscription(key Key) (Subscription, bool) {
+func (h *Hub) subscription(key hubstore.Key) (hubstore.Subscription, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.registry.find(key)
 	if s == nil {
-		return Subscription{}, false
+		return hubstore.Subscription{}, false
 	}
 	return s.Subscription, true
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"lockstep/hub/hubstore"
 )
 
 //go:embed page.html
@@ -50,7 +52,7 @@ type statusPage struct {
 	TopicsAfter   string // there are more
 	Topic         string // whose subscriptions are shown; "": those of all topics
 	Subscriptions []SubscriptionStatus
-	After         Key
+	After         hubstore.Key
 	API           string // its path
 	Auth          string // further options that curl needs
 }
@@ -108,7 +110,7 @@ func (h *Hub) look(r *http.Request) *statusPage {
 	p.Failed = p.Failed[:min(len(p.Failed), pageRows)]
 	p.Topics, p.TopicsAfter = h.topicsAfter(q.Get("topics"), pageRows)
 	var more bool
-	if p.Subscriptions, more = h.subscriptionsAfter(r.Context(), selection{topic: p.Topic}, Key(q.Get("after")), pageRows); more {
+	if p.Subscriptions, more = h.subscriptionsAfter(r.Context(), selection{topic: p.Topic}, hubstore.Key(q.Get("after")), pageRows); more {
 		p.After = p.Subscriptions[len(p.Subscriptions)-1].Key
 	}
 	return p

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
@@ -175,7 +176,7 @@ func (n *pingFetcher) save(ctx context.Context, topic string, p *pinged, s topic
 	if err != nil {
 		return fmt.Errorf("state of topic: %w", err)
 	}
-	if err := n.h.save(ctx, Changes{Topics: []Topic{{URL: topic, State: b}}}); err != nil {
+	if err := n.h.save(ctx, hubstore.Changes{Topics: []hubstore.Topic{{URL: topic, State: b}}}); err != nil {
 		return err
 	}
 	p.state, p.saved = s, !s.Pinged.IsZero()
@@ -241,7 +242,7 @@ func (n *pingFetcher) load(ctx context.Context, shards []int) error {
 			return fmt.Errorf("load topics: %w", err)
 		}
 		s := stateOf(t.State)
-		if s.Pinged.IsZero() || !fresh[KeyOf(t.URL, "").Shard()] {
+		if s.Pinged.IsZero() || !fresh[hubstore.KeyOf(t.URL, "").Shard()] {
 			continue
 		}
 		if u, err := url.Parse(t.URL); err == nil {
@@ -321,7 +322,7 @@ func (n *pingFetcher) conclude(ctx context.Context, topic string, p *pinged, f *
 	defer cancel()
 	s := p.state
 	if f.err == nil && f.body != nil {
-		m := Message{Topic: topic, ContentType: f.contentType, Whole: true, Body: f.body}
+		m := hubstore.Message{Topic: topic, ContentType: f.contentType, Whole: true, Body: f.body}
 		if _, err := n.h.append(ctx, m); err != nil {
 			f.err = fmt.Errorf("keep the news: %w", err)
 		}

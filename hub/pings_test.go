@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // TestPing: a ping makes the hub fetch the topic and distribute it unchanged
@@ -18,7 +19,7 @@ import (
 // distributed again.
 func TestPing(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.UserAgent = "hub-under-test" })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.UserAgent = "hub-under-test" })
 	var body atomic.Value
 	body.Store("one")
 	p := publishPage(t, s.url, `text/x-Odd; Charset="x"`, func() string { return body.Load().(string) })
@@ -64,7 +65,7 @@ func TestConditional(t *testing.T) {
 		{"nothing", "", time.Time{}, false, false},
 	}
 	for _, tt := range tests {
-		s := start(t, hub.NewMem(), nil)
+		s := start(t, hubstore.NewMem(), nil)
 		p := publishPage(t, s.url, "text/plain", says("x"))
 		p.head = func(h http.Header) {
 			if tt.etag != "" {
@@ -97,7 +98,7 @@ func TestConditional(t *testing.T) {
 // TestNotModified: 304 is not distributed.
 func TestNotModified(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	var fetched atomic.Int64
 	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fetched.Add(1)
@@ -125,7 +126,7 @@ func TestNotModified(t *testing.T) {
 // more fetch, which sees the announced change.
 func TestPingsDuringFetch(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	var fetches, content atomic.Int64
 	begun, goOn := make(chan struct{}, 10), make(chan struct{})
 	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -162,7 +163,7 @@ func TestPingsDuringFetch(t *testing.T) {
 // or stored.
 func TestPingWithoutSubscriptions(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	p := publishPage(t, s.url, "text/plain", says("x"))
 	s.ping(t, p.url)
 	time.Sleep(100 * time.Millisecond)
@@ -181,7 +182,7 @@ func TestPingWithoutSubscriptions(t *testing.T) {
 // subscribers is new to clients that subscribe afterwards.
 func TestForgottenContent(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	p := publishPage(t, s.url, "text/plain", says("x"))
 	first, second := subscribe(t, nil), subscribe(t, nil)
 	s.subscribed(t, first, p.url)
@@ -200,7 +201,7 @@ func TestForgottenContent(t *testing.T) {
 // of the topic.
 func TestFetchFails(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.RetryFirst = 10 * time.Millisecond })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.RetryFirst = 10 * time.Millisecond })
 	var left atomic.Int64
 	left.Store(3)
 	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -231,7 +232,7 @@ func TestFetchFails(t *testing.T) {
 // is given up; the next ping causes a new fetch.
 func TestFetchGivenUp(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) {
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) {
 		o.RetryFirst, o.RetryMost, o.RetryFor, o.MaxBody = 5*time.Millisecond, 10*time.Millisecond, 300*time.Millisecond, 1000
 	})
 	var status, fetches atomic.Int64
@@ -273,7 +274,7 @@ func TestFetchGivenUp(t *testing.T) {
 // restart.
 func TestPingSurvives(t *testing.T) {
 	t.Parallel()
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	first := start(t, store, nil)
 	var up atomic.Bool
 	hold := make(chan struct{})
@@ -314,7 +315,7 @@ func TestPingSurvives(t *testing.T) {
 // topics that name each other cause no endless loop.
 func TestCanonicalTopic(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	truth := publishPage(t, s.url, "text/plain", says("the truth"))
 	alias := publishPage(t, s.url, "text/plain", says("a lie"))
 	truth.head = func(h http.Header) { h["Link"] = []string{"<" + alias.url + `>; rel="self"`} }
@@ -340,7 +341,7 @@ func TestCanonicalTopic(t *testing.T) {
 // (WS-SEC-02), not even behind a redirect.
 func TestTopicAtPrivateAddress(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
 	p := publishPage(t, s.url, "text/plain", says("x"))
 	for _, topic := range []string{p.url, strings.Replace(p.url, "127.0.0.1", "localhost", 1), "http://169.254.169.254/latest/meta-data"} {
 		wantStatus(t, s.post(t, "hub.mode", "publish", "hub.url", topic), 403)
@@ -355,7 +356,7 @@ func TestTopicAtPrivateAddress(t *testing.T) {
 // others are denied.
 func TestCheckTopics(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.CheckTopics = true })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.CheckTopics = true })
 	s.VerifyWaits()
 	ours := publishPage(t, s.url, "text/html", says("<p>x</p>"))
 	theirs := publishPage(t, "http://hub.example/", "text/html", says("<p>x</p>"))
@@ -377,7 +378,7 @@ func TestCheckTopics(t *testing.T) {
 // (WS-P-06) and distributed as the topic that was subscribed to.
 func TestRedirectedTopic(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	p := publishPage(t, s.url, "text/plain", says("x"))
 	moved := httptest.NewServer(http.RedirectHandler(p.url, http.StatusMovedPermanently))
 	t.Cleanup(moved.Close)

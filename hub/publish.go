@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -26,7 +27,7 @@ func (h *Hub) Publish(ctx context.Context, topic string, header http.Header, bod
 	case int64(len(body)) > h.opts.MaxBody:
 		err = refuse(http.StatusRequestEntityTooLarge, "%d bytes are more than %d", len(body), h.opts.MaxBody)
 	default:
-		_, err = h.append(ctx, Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body})
+		_, err = h.append(ctx, hubstore.Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body})
 	}
 	if err != nil {
 		return fmt.Errorf("publish to %s: %w", topic, err)

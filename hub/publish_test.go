@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // TestPublish publishes messages from within the process. A refusal is
@@ -40,7 +41,7 @@ func TestPublish(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "https://hub.example.org/"})
+	h, err := hub.New(hubstore.NewMem(), hub.Options{PublicURL: "https://hub.example.org/"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strings"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -20,7 +21,7 @@ const (
 
 // A subscription is a [Subscription] with its delivery state.
 type subscription struct {
-	Subscription
+	hubstore.Subscription
 	log    *topic
 	host   *host
 	target *url.URL // of the callback; nil if the callback is invalid
@@ -43,7 +44,7 @@ type topic struct {
 	bytes int64
 	row   bool // it is in the store
 	state []byte
-	subs  map[Key]*subscription
+	subs  map[hubstore.Key]*subscription
 	idle  []*subscription
 
 	recent window
@@ -57,7 +58,7 @@ type topic struct {
 // of its own shards.
 type registry struct {
 	topics map[string]*topic // by URL as websub.Canonical spells it
-	shards [Shards]map[Key]*subscription
+	shards [hubstore.Shards]map[hubstore.Key]*subscription
 	hosts  map[string]*host
 	names  map[string]int // subscriptions, by the name of the host without a port
 	count  int            // of subscriptions
@@ -67,7 +68,7 @@ type registry struct {
 func newRegistry() registry {
 	r := registry{topics: map[string]*topic{}, hosts: map[string]*host{}, names: map[string]int{}}
 	for i := range r.shards {
-		r.shards[i] = map[Key]*subscription{}
+		r.shards[i] = map[hubstore.Key]*subscription{}
 	}
 	return r
 }
@@ -80,17 +81,17 @@ func (r *registry) topic(uri string) *topic {
 	uri = websub.Canonical(uri)
 	t := r.topics[uri]
 	if t == nil {
-		t = &topic{url: uri, first: 1, subs: map[Key]*subscription{}}
+		t = &topic{url: uri, first: 1, subs: map[hubstore.Key]*subscription{}}
 		r.topics[uri] = t
 	}
 	return t
 }
 
 // find returns the subscription, or nil.
-func (r *registry) find(key Key) *subscription { return r.shards[key.Shard()][key] }
+func (r *registry) find(key hubstore.Key) *subscription { return r.shards[key.Shard()][key] }
 
 // add adds a new subscription. Its stage is gone until it is started.
-func (r *registry) add(row Subscription, lanes *[lanes]lane) *subscription {
+func (r *registry) add(row hubstore.Subscription, lanes *[lanes]lane) *subscription {
 	s := &subscription{stage: gone, saved: row.Progress.Cursor, log: r.topic(row.Topic)}
 	s.alarm = alarm{sub: s, index: unset}
 	s.set(row)
@@ -117,7 +118,7 @@ func (r *registry) add(row Subscription, lanes *[lanes]lane) *subscription {
 }
 
 // set updates s from row.
-func (s *subscription) set(row Subscription) {
+func (s *subscription) set(row hubstore.Subscription) {
 	s.Subscription, s.signer = row, nil
 	if len(row.Secret) > 0 {
 		s.signer = &signing{key: row.Key, sealed: row.Secret}

@@ -20,6 +20,7 @@ import (
 
 	"lockstep/blob/faultfs"
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/storage/sqlite"
 )
 
@@ -29,7 +30,7 @@ import (
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{})
 	for i := range 10 {
 		r.subscribe(fmt.Sprintf("%s/cb/%d", s.URL, i), "secret")
@@ -61,7 +62,7 @@ func TestEndWhileHanging(t *testing.T) {
 		<-over
 	})
 	t.Cleanup(func() { close(over) })
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{Timeout: time.Minute})
 	r.subscribe(s.URL+"/cb", "")
 	r.publish("1")
@@ -82,16 +83,16 @@ func TestEndWhileHanging(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{})
 	for i := range 5 {
 		r.subscribe(fmt.Sprintf("%s/cb/%d", s.URL, i), "")
 	}
 	_ = r.stop()
 	const count = 1500
-	var backlog []hub.Message
+	var backlog []hubstore.Message
 	for _, n := range numbers(1, count) {
-		backlog = append(backlog, hub.Message{Topic: topicURL, ID: n, Body: []byte(n + strings.Repeat(" ", 1000)), At: time.Now()})
+		backlog = append(backlog, hubstore.Message{Topic: topicURL, ID: n, Body: []byte(n + strings.Repeat(" ", 1000)), At: time.Now()})
 	}
 	if _, err := store.Append(context.Background(), backlog); err != nil {
 		t.Fatal(err)
@@ -110,18 +111,18 @@ func TestBacklog(t *testing.T) {
 
 // A faulty store fails as its faults say.
 type faulty struct {
-	hub.Store
+	hubstore.Store
 	faults *faultfs.Faults
 }
 
-func (f *faulty) Append(ctx context.Context, m []hub.Message) ([]int64, error) {
+func (f *faulty) Append(ctx context.Context, m []hubstore.Message) ([]int64, error) {
 	if err := f.faults.Step(); err != nil {
 		return nil, err
 	}
 	return f.Store.Append(ctx, m)
 }
 
-func (f *faulty) Save(ctx context.Context, c hub.Changes) error {
+func (f *faulty) Save(ctx context.Context, c hubstore.Changes) error {
 	if err := f.faults.Step(); err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func TestDiskFull(t *testing.T) {
 		t.Run(strconv.Itoa(first), func(t *testing.T) {
 			t.Parallel()
 			s := newSink(t, nil)
-			store := &faulty{hub.NewMem(), &faultfs.Faults{At: first, Err: syscall.ENOSPC, Count: 3}}
+			store := &faulty{hubstore.NewMem(), &faultfs.Faults{At: first, Err: syscall.ENOSPC, Count: 3}}
 			r := run(t, store, hub.Options{Keep: 300 * time.Millisecond})
 			again := func(what string, f func() error) {
 				for tries := 0; ; tries++ {
@@ -156,7 +157,7 @@ func TestDiskFull(t *testing.T) {
 					}
 				}
 			}
-			var gone hub.Key
+			var gone hubstore.Key
 			for _, path := range []string{"/cb", "/gone"} {
 				again("subscribe", func() (err error) {
 					gone, err = r.SubscribeVerified(context.Background(), topicURL, s.URL+path, "x", time.Hour, time.Now())
@@ -166,14 +167,14 @@ func TestDiskFull(t *testing.T) {
 			again("unsubscribe", func() error { return r.End(context.Background(), gone) })
 			for _, n := range numbers(1, 8) {
 				again("publish", func() error {
-					_, err := r.Accept(context.Background(), hub.Message{Topic: topicURL, Body: []byte(n)})
+					_, err := r.Accept(context.Background(), hubstore.Message{Topic: topicURL, Body: []byte(n)})
 					return err
 				})
 			}
 			eventually(t, "all", func() bool { return len(s.at("/cb")) == 8 })
 			eventually(t, "the end of the disk's fullness", func() bool {
 				if store.faults.Steps() < first+3 {
-					_, _ = r.Accept(context.Background(), hub.Message{Topic: topicURL, Body: []byte("more")}) // or there is nothing to write
+					_, _ = r.Accept(context.Background(), hubstore.Message{Topic: topicURL, Body: []byte("more")}) // or there is nothing to write
 				}
 				return store.faults.Steps() >= first+3
 			})
@@ -199,7 +200,7 @@ func TestDiskFull(t *testing.T) {
 func TestFullForGood(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
-	store := &faulty{hub.NewMem(), &faultfs.Faults{At: 3, Err: syscall.ENOSPC}}
+	store := &faulty{hubstore.NewMem(), &faultfs.Faults{At: 3, Err: syscall.ENOSPC}}
 	h, err := hub.New(store, hub.Options{PublicURL: "https://hub.example/", AllowPrivate: true})
 	if err != nil {
 		t.Fatal(err)

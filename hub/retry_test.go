@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/internal/freeport"
 )
 
@@ -35,7 +36,7 @@ func TestRetry(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	r := run(t, hub.NewMem(), hub.Options{RetryFirst: first, RetryMost: 4 * first})
+	r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: first, RetryMost: 4 * first})
 	key := r.subscribe(s.URL+"/cb", "")
 	r.publish(numbers(1, 5)...)
 	eventually(t, "failure", func() bool {
@@ -85,8 +86,8 @@ func TestFailures(t *testing.T) {
 		}
 		w.WriteHeader(status)
 	})
-	r := run(t, hub.NewMem(), hub.Options{RetryFirst: time.Hour, RetryMost: time.Hour, Timeout: 300 * time.Millisecond})
-	keys := map[string]hub.Key{}
+	r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: time.Hour, RetryMost: time.Hour, Timeout: 300 * time.Millisecond})
+	keys := map[string]hubstore.Key{}
 	for _, path := range []string{"301", "302", "307", "308", "304", "400", "404", "500", "503", "hang", "reset"} {
 		keys[path] = r.subscribe(s.URL+"/"+path, "")
 	}
@@ -124,7 +125,7 @@ func TestRetryAfter(t *testing.T) {
 					w.WriteHeader(http.StatusTooManyRequests)
 				}
 			})
-			r := run(t, hub.NewMem(), hub.Options{RetryFirst: 10 * time.Millisecond, RetryMost: 1500 * time.Millisecond})
+			r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: 10 * time.Millisecond, RetryMost: 1500 * time.Millisecond})
 			r.subscribe(s.URL+"/cb", "")
 			r.publish("1")
 			eventually(t, "delivery", func() bool { return len(s.at("/cb")) == 1 })
@@ -168,7 +169,7 @@ func TestGone(t *testing.T) {
 		asked.Add(1)
 		w.WriteHeader(http.StatusGone)
 	})
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{RetryFirst: time.Millisecond})
 	key := r.subscribe(s.URL+"/cb", "")
 	r.publish(numbers(1, 3)...)
@@ -191,7 +192,7 @@ func TestGiveUp(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	})
-	r := run(t, hub.NewMem(), hub.Options{RetryFirst: 5 * time.Millisecond, RetryMost: 20 * time.Millisecond, RetryFor: 2 * time.Second, Keep: time.Hour})
+	r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: 5 * time.Millisecond, RetryMost: 20 * time.Millisecond, RetryFor: 2 * time.Second, Keep: time.Hour})
 	key := r.subscribe(s.URL+"/cb", "")
 	r.publish(numbers(1, 100)...)
 	row, _ := r.Row(key)
@@ -227,13 +228,13 @@ func TestGiveUpLater(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	})
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	o := hub.Options{RetryFirst: 10 * time.Millisecond, RetryMost: 10 * time.Millisecond, RetryFor: time.Minute}
 	r := run(t, store, o)
 	r.subscribe(s.URL+"/cb", "")
 	_ = r.stop()
-	old := hub.Message{Topic: topicURL, ID: "a", Body: []byte("old"), At: time.Now().Add(-24 * time.Hour)}
-	if _, err := store.Append(context.Background(), []hub.Message{old}); err != nil {
+	old := hubstore.Message{Topic: topicURL, ID: "a", Body: []byte("old"), At: time.Now().Add(-24 * time.Hour)}
+	if _, err := store.Append(context.Background(), []hubstore.Message{old}); err != nil {
 		t.Fatal(err)
 	}
 	run(t, store, o)
@@ -248,7 +249,7 @@ func TestBreaker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, hub.NewMem(), hub.Options{RetryFirst: 50 * time.Millisecond, RetryMost: 200 * time.Millisecond})
+	r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: 50 * time.Millisecond, RetryMost: 200 * time.Millisecond})
 	const subscribers = 200
 	for i := range subscribers {
 		r.subscribe(fmt.Sprintf("http://%s/cb/%d", address, i), "")
@@ -277,7 +278,7 @@ func TestBreaker(t *testing.T) {
 // not it was this subscription's turn to try.
 func TestDeadHostGivesUp(t *testing.T) {
 	t.Parallel()
-	r := run(t, hub.NewMem(), hub.Options{RetryFirst: 50 * time.Millisecond, RetryMost: time.Hour, RetryFor: 500 * time.Millisecond, Keep: 100 * time.Millisecond})
+	r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: 50 * time.Millisecond, RetryMost: time.Hour, RetryFor: 500 * time.Millisecond, Keep: 100 * time.Millisecond})
 	for i := range 100 {
 		r.subscribe(fmt.Sprintf("http://127.0.0.1:1/cb/%d", i), "")
 	}
@@ -298,7 +299,7 @@ func TestEndlessAnswer(t *testing.T) {
 			}
 		}
 	})
-	r := run(t, hub.NewMem(), hub.Options{Timeout: 5 * time.Second})
+	r := run(t, hubstore.NewMem(), hub.Options{Timeout: 5 * time.Second})
 	key := r.subscribe(s.URL+"/cb", "")
 	r.publish(numbers(1, 20)...)
 	eventually(t, "all", func() bool {

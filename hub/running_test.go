@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // TestDefaultLease: a subscriber that requests no lease gets ten days, within
@@ -29,14 +30,14 @@ func TestDefaultLease(t *testing.T) {
 			s := newSink(t, func(w http.ResponseWriter, r *http.Request, _ string) {
 				_, _ = w.Write([]byte(r.URL.Query().Get("hub.challenge")))
 			})
-			h := run(t, hub.NewMem(), tt.options)
+			h := run(t, hubstore.NewMem(), tt.options)
 			form := map[string][]string{"hub.mode": {"subscribe"}, "hub.topic": {topicURL}, "hub.callback": {s.URL + "/cb"}}
 			if status := post(h, form); status != http.StatusAccepted {
 				t.Fatalf("subscribe: %d", status)
 			}
-			var row hub.Subscription
+			var row hubstore.Subscription
 			eventually(t, "subscription", func() (ok bool) {
-				row, ok = h.Row(hub.KeyOf(topicURL, s.URL+"/cb"))
+				row, ok = h.Row(hubstore.KeyOf(topicURL, s.URL+"/cb"))
 				return ok
 			})
 			if got := row.Expires.Sub(row.Created); got > tt.want || got < tt.want-10*time.Second {
@@ -49,15 +50,15 @@ func TestDefaultLease(t *testing.T) {
 // TestNotRunning: nothing is accepted before the hub runs, nor afterwards.
 func TestNotRunning(t *testing.T) {
 	t.Parallel()
-	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "https://hub.example/"})
+	h, err := hub.New(hubstore.NewMem(), hub.Options{PublicURL: "https://hub.example/"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := hub.Message{Topic: topicURL, Body: []byte("x")}
+	m := hubstore.Message{Topic: topicURL, Body: []byte("x")}
 	if _, err := h.Accept(context.Background(), m); !errors.Is(err, hub.ErrNotReady) {
 		t.Errorf("before Run: %v", err)
 	}
-	r := run(t, hub.NewMem(), hub.Options{})
+	r := run(t, hubstore.NewMem(), hub.Options{})
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+
+	"lockstep/hub/hubstore"
 )
 
 const sealKey = 32 // bytes: AES-256
@@ -30,7 +32,7 @@ func newSeal(secret []byte) (cipher.AEAD, error) {
 // seal encrypts the secret of the subscription key for the store. The result is
 // bound to the key, so that it cannot be moved to the row of another
 // subscription. For an empty secret it returns nil: there is none (WS-H-08).
-func (h *Hub) seal(key Key, secret []byte) []byte {
+func (h *Hub) seal(key hubstore.Key, secret []byte) []byte {
 	if len(secret) == 0 {
 		return nil
 	}
@@ -40,7 +42,7 @@ func (h *Hub) seal(key Key, secret []byte) []byte {
 }
 
 // unseal is the inverse of seal.
-func (h *Hub) unseal(key Key, sealed []byte) ([]byte, error) {
+func (h *Hub) unseal(key hubstore.Key, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 {
 		return nil, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -29,17 +30,17 @@ const changesTopic = "urn:x-lockstep:hub:changes"
 type sharing struct {
 	owner       string
 	ttl         time.Duration // of the claims
-	own         [Shards]bool
+	own         [hubstore.Shards]bool
 	until       time.Time // the claims are valid until then
 	want        int
 	mark        int64 // position in Sharer.News
 	changesRead int64 // number of the last message of changesTopic that was read
 }
 
-func newSharing() sharing { return sharing{owner: rand.Text(), ttl: claimFor, want: Shards} }
+func newSharing() sharing { return sharing{owner: rand.Text(), ttl: claimFor, want: hubstore.Shards} }
 
 // owns reports whether this hub handles a key.
-func (h *Hub) owns(key Key) bool {
+func (h *Hub) owns(key hubstore.Key) bool {
 	if h.sharer == nil {
 		return true
 	}
@@ -90,7 +91,7 @@ func (h *Hub) claim(ctx context.Context) error {
 	}
 	x.until = asked.Add(x.ttl)
 	had := x.want
-	x.want = (Shards + owners - 1) / max(owners, 1)
+	x.want = (hubstore.Shards + owners - 1) / max(owners, 1)
 	h.lose(shards)
 	if err := h.gain(ctx, shards); err != nil || x.want <= had {
 		return err
@@ -113,13 +114,13 @@ func (h *Hub) retire(ctx context.Context) error {
 		h.mu.Unlock()
 		return nil
 	}
-	progress := map[Key]Progress{}
+	progress := map[hubstore.Key]hubstore.Progress{}
 	for _, s := range h.dirty {
 		if s.stage != gone {
 			progress[s.Key] = s.Progress
 		}
 	}
-	saving := h.enter(Changes{Progress: progress})
+	saving := h.enter(hubstore.Changes{Progress: progress})
 	h.mu.Unlock()
 	h.lose(keep)
 	return saving.wait(ctx)
@@ -127,7 +128,7 @@ func (h *Hub) retire(ctx context.Context) error {
 
 // lose drops the subscriptions of all shards except those in shards.
 func (h *Hub) lose(shards []int) {
-	var keep [Shards]bool
+	var keep [hubstore.Shards]bool
 	for _, i := range shards {
 		keep[i] = true
 	}
@@ -221,11 +222,11 @@ func (h *Hub) news(ctx context.Context) error {
 }
 
 // notifyOwner notifies the hub that owns the shard of a change to a key.
-func (h *Hub) notifyOwner(ctx context.Context, key Key) error {
+func (h *Hub) notifyOwner(ctx context.Context, key hubstore.Key) error {
 	if h.owns(key) {
 		return nil
 	}
-	a := &appending{message: Message{Topic: changesTopic, ID: rand.Text(), At: h.now(), Body: []byte(key)}, done: make(chan struct{})}
+	a := &appending{message: hubstore.Message{Topic: changesTopic, ID: rand.Text(), At: h.now(), Body: []byte(key)}, done: make(chan struct{})}
 	if !h.appends.add(a) {
 		return ErrNotReady
 	}
@@ -246,7 +247,7 @@ func (h *Hub) listen(ctx context.Context, last int64) error {
 	if last <= after {
 		return nil
 	}
-	changed := map[int]map[Key]bool{}
+	changed := map[int]map[hubstore.Key]bool{}
 	for m, err := range h.store.Log(ctx, changesTopic, after) {
 		if err != nil {
 			h.mu.Lock()
@@ -254,9 +255,9 @@ func (h *Hub) listen(ctx context.Context, last int64) error {
 			h.mu.Unlock()
 			return fmt.Errorf("look for news of subscriptions: %w", err)
 		}
-		if k := Key(m.Body); h.owns(k) {
+		if k := hubstore.Key(m.Body); h.owns(k) {
 			if changed[k.Shard()] == nil {
-				changed[k.Shard()] = map[Key]bool{}
+				changed[k.Shard()] = map[hubstore.Key]bool{}
 			}
 			changed[k.Shard()][k] = true
 		}
@@ -270,7 +271,7 @@ func (h *Hub) listen(ctx context.Context, last int64) error {
 }
 
 // reload reads changed subscriptions and requests of a shard from the store.
-func (h *Hub) reload(ctx context.Context, shard int, keys map[Key]bool) error {
+func (h *Hub) reload(ctx context.Context, shard int, keys map[hubstore.Key]bool) error {
 	for row, err := range h.store.Subscriptions(ctx, shard) {
 		if err != nil {
 			return fmt.Errorf("load subscriptions: %w", err)

@@ -11,19 +11,20 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // A shared store is one that several hubs use at a time.
 type shared struct {
-	*hub.Mem
+	*hubstore.Mem
 	digests
 	mu     sync.Mutex // guards what follows
 	owners map[string]time.Time
-	shards [hub.Shards]string
+	shards [hubstore.Shards]string
 	lapsed int // claims that expired because their owner did not renew them in time
 }
 
-func newShared() *shared { return &shared{Mem: hub.NewMem(), owners: map[string]time.Time{}} }
+func newShared() *shared { return &shared{Mem: hubstore.NewMem(), owners: map[string]time.Time{}} }
 
 // A member is one hub's handle of the shared store.
 type member struct {
@@ -84,14 +85,14 @@ func (m *member) News(ctx context.Context, mark int64) (map[string]int64, int64,
 	return all, mark, nil
 }
 
-func (m *member) Append(ctx context.Context, all []hub.Message) ([]int64, error) {
+func (m *member) Append(ctx context.Context, all []hubstore.Message) ([]int64, error) {
 	if m.cut.Load() {
 		return nil, errCut
 	}
 	return m.Mem.Append(ctx, all)
 }
 
-func (m *member) Save(ctx context.Context, c hub.Changes) error {
+func (m *member) Save(ctx context.Context, c hubstore.Changes) error {
 	if m.cut.Load() {
 		return errCut
 	}
@@ -208,11 +209,11 @@ func TestShareEnd(t *testing.T) {
 	a, _ := store.join(t)
 	b, _ := store.join(t)
 	eventually(t, "division", func() bool { return a.Shards() == 128 && b.Shards() == 128 })
-	var keys []hub.Key
+	var keys []hubstore.Key
 	for i := range 20 {
 		callback := fmt.Sprintf("%s/cb/%d", s.URL, i)
 		subscribeAt(t, callback, a, b)
-		keys = append(keys, hub.KeyOf(topicURL, callback))
+		keys = append(keys, hubstore.KeyOf(topicURL, callback))
 	}
 	for _, key := range keys[1:] {
 		if err := a.End(context.Background(), key); err != nil {

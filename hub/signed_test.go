@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -53,7 +54,7 @@ func TestSignedPublication(t *testing.T) {
 	began := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
 	var clock atomic.Pointer[time.Time]
 	clock.Store(&began)
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	change := func(o *hub.Options) {
 		o.PublishTokens, o.PublishOpen = publishTokens("first", token), false
 		o.Clock = func() time.Time { return *clock.Load() }
@@ -116,7 +117,7 @@ func TestSignedPublicationPrefix(t *testing.T) {
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
 	var clock atomic.Pointer[time.Time]
 	clock.Store(&now)
-	s := start(t, hub.NewMem(), func(o *hub.Options) {
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) {
 		o.PublishOpen, o.PublishTokens = false, []hub.PublishToken{{Token: "narrow", Prefixes: []string{otherTopic}}}
 		o.Clock = func() time.Time { return *clock.Load() }
 	})
@@ -134,7 +135,7 @@ func TestSignedPublicationPrefix(t *testing.T) {
 // publication once, whichever hub gets it, and right after their start.
 func TestSignedPublicationShared(t *testing.T) {
 	t.Parallel()
-	store := half{Mem: hub.NewMem(), digests: new(digests)}
+	store := half{Mem: hubstore.NewMem(), digests: new(digests)}
 	odd := store
 	odd.odd = true
 	change := func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("token"), false }
@@ -159,7 +160,7 @@ func TestSignedPublicationShared(t *testing.T) {
 }
 
 // messages returns the stored messages of both topics.
-func (s *site) messages(t *testing.T) (all []hub.Message) {
+func (s *site) messages(t *testing.T) (all []hubstore.Message) {
 	t.Helper()
 	for _, topic := range []string{topicA, otherTopic} {
 		for m, err := range s.store.Log(t.Context(), topic, 0) {

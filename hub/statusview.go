@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -31,23 +32,23 @@ type TopicStatus struct {
 // host of the callback: the full address would allow its reader to forge
 // deliveries (WS-SEC-07).
 type SubscriptionStatus struct {
-	Key          Key       `json:"key"`
-	Topic        string    `json:"topic"`
-	Callback     string    `json:"callback"` // scheme and host
-	State        string    `json:"state"`    // "idle", "queued", "sending", "waiting"
-	Signed       bool      `json:"signed"`
-	Created      time.Time `json:"created"`
-	Expires      time.Time `json:"expires"`                     // of the lease
-	Cursor       int64     `json:"cursor"`                      // number of the last message that was delivered or given up
-	Lag          int64     `json:"lag"`                         // messages it lacks
-	Oldest       time.Time `json:"oldest_undelivered,omitzero"` // when the first of them was accepted
-	Attempts     int       `json:"attempts"`                    // failed attempts to deliver it
-	Next         time.Time `json:"next_try,omitzero"`
-	FailingSince time.Time `json:"failing_since,omitzero"`
-	LastError    string    `json:"last_error,omitempty"`
-	LastTaken    time.Time `json:"last_taken,omitzero"` // when a message was last delivered
-	Taken        int64     `json:"taken"`
-	GivenUp      int64     `json:"given_up"`
+	Key          hubstore.Key `json:"key"`
+	Topic        string       `json:"topic"`
+	Callback     string       `json:"callback"` // scheme and host
+	State        string       `json:"state"`    // "idle", "queued", "sending", "waiting"
+	Signed       bool         `json:"signed"`
+	Created      time.Time    `json:"created"`
+	Expires      time.Time    `json:"expires"`                     // of the lease
+	Cursor       int64        `json:"cursor"`                      // number of the last message that was delivered or given up
+	Lag          int64        `json:"lag"`                         // messages it lacks
+	Oldest       time.Time    `json:"oldest_undelivered,omitzero"` // when the first of them was accepted
+	Attempts     int          `json:"attempts"`                    // failed attempts to deliver it
+	Next         time.Time    `json:"next_try,omitzero"`
+	FailingSince time.Time    `json:"failing_since,omitzero"`
+	LastError    string       `json:"last_error,omitempty"`
+	LastTaken    time.Time    `json:"last_taken,omitzero"` // when a message was last delivered
+	Taken        int64        `json:"taken"`
+	GivenUp      int64        `json:"given_up"`
 }
 
 // A MessageStatus describes a stored message.
@@ -113,8 +114,8 @@ func (h *Hub) topicURLs(after string) (urls []string) {
 
 // subscriptionsAfter returns the status of at most limit selected subscriptions
 // whose Key is above after, in order, and reports whether there are more.
-func (h *Hub) subscriptionsAfter(ctx context.Context, c selection, after Key, limit int) (all []SubscriptionStatus, more bool) {
-	for shard := after.Shard(); shard < Shards && len(all) <= limit; shard++ {
+func (h *Hub) subscriptionsAfter(ctx context.Context, c selection, after hubstore.Key, limit int) (all []SubscriptionStatus, more bool) {
+	for shard := after.Shard(); shard < hubstore.Shards && len(all) <= limit; shard++ {
 		h.mu.Lock()
 		part := h.registry.part(shard, c, after)
 		for _, s := range part[:min(len(part), limit+1-len(all))] {
@@ -130,7 +131,7 @@ func (h *Hub) subscriptionsAfter(ctx context.Context, c selection, after Key, li
 
 // part returns the selected subscriptions of a shard with a Key above after, in
 // order.
-func (r *registry) part(shard int, c selection, after Key) []*subscription {
+func (r *registry) part(shard int, c selection, after hubstore.Key) []*subscription {
 	var part []*subscription
 	for key, s := range r.shards[shard] {
 		if key > after && c.has(s) {
@@ -145,7 +146,7 @@ func (r *registry) part(shard int, c selection, after Key) []*subscription {
 // messages, at most limit.
 func (h *Hub) worst(ctx context.Context, limit int) []SubscriptionStatus {
 	var all []SubscriptionStatus
-	for shard := range Shards {
+	for shard := range hubstore.Shards {
 		h.mu.Lock()
 		for _, s := range h.registry.part(shard, selection{behind: true}, "") {
 			all = append(all, s.status())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -14,7 +15,7 @@ import (
 // is then complete. When subscribe returns nil all that is durable. It returns
 // [ErrNotReady] if the shard of the request now belongs to another hub, which
 // verifies the request again.
-func (h *Hub) subscribe(ctx context.Context, r Request, sent time.Time) error {
+func (h *Hub) subscribe(ctx context.Context, r hubstore.Request, sent time.Time) error {
 	return h.subscribeSince(ctx, r, sent, -1, true, func(join func()) { join() })
 }
 
@@ -24,7 +25,7 @@ func (h *Hub) subscribe(ctx context.Context, r Request, sent time.Time) error {
 // published because the subscriber answered. If settle is false the request
 // remains, because a newer one has replaced it. The registry adds the
 // subscription when within calls join.
-func (h *Hub) subscribeSince(ctx context.Context, r Request, sent time.Time, since int64, settle bool, within func(join func())) error {
+func (h *Hub) subscribeSince(ctx context.Context, r hubstore.Request, sent time.Time, since int64, settle bool, within func(join func())) error {
 	if err := h.news(ctx); err != nil {
 		return err
 	}
@@ -47,14 +48,14 @@ func (h *Hub) subscribeSince(ctx context.Context, r Request, sent time.Time, sin
 }
 
 // begin enters the row of a new subscription to be saved.
-func (h *Hub) begin(r Request, sent time.Time, since int64, settle bool) (Subscription, *saving, error) {
+func (h *Hub) begin(r hubstore.Request, sent time.Time, since int64, settle bool) (hubstore.Subscription, *saving, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.running || h.sharer != nil && !h.sharing.own[r.Key.Shard()] {
-		return Subscription{}, nil, ErrNotReady
+		return hubstore.Subscription{}, nil, ErrNotReady
 	}
 	now := h.now()
-	row := Subscription{
+	row := hubstore.Subscription{
 		Key: r.Key, Topic: r.Topic, Callback: r.Callback, Secret: r.Secret,
 		Created: now, Expires: sent.Add(r.Lease),
 	}
@@ -74,23 +75,23 @@ func (h *Hub) begin(r Request, sent time.Time, since int64, settle bool) (Subscr
 		}
 	}
 	delete(h.removing, r.Key)
-	saving := h.enter(Changes{Put: []Subscription{row}, Settle: settled(r.Key, settle)})
+	saving := h.enter(hubstore.Changes{Put: []hubstore.Subscription{row}, Settle: settled(r.Key, settle)})
 	if saving == nil {
-		return Subscription{}, nil, ErrNotReady
+		return hubstore.Subscription{}, nil, ErrNotReady
 	}
 	return row, saving, nil
 }
 
-func settled(key Key, settle bool) []Key {
+func settled(key hubstore.Key, settle bool) []hubstore.Key {
 	if !settle {
 		return nil
 	}
-	return []Key{key}
+	return []hubstore.Key{key}
 }
 
 // join adds a saved subscription to the registry, or updates the one there. The
 // caller holds h.mu.
-func (h *Hub) join(row Subscription) {
+func (h *Hub) join(row hubstore.Subscription) {
 	s := h.registry.find(row.Key)
 	if s == nil {
 		h.start(h.registry.add(row, &h.scheduler.lanes))
@@ -115,15 +116,15 @@ func (h *Hub) start(s *subscription) {
 
 // end ends a subscription, if it exists: nothing more is delivered to it. A
 // pending request for it is complete. When end returns nil that is durable.
-func (h *Hub) end(ctx context.Context, key Key) error { return h.endWith(ctx, key, true) }
+func (h *Hub) end(ctx context.Context, key hubstore.Key) error { return h.endWith(ctx, key, true) }
 
 // endWith is end, but keeps the request if settle is false: it is a newer one.
-func (h *Hub) endWith(ctx context.Context, key Key, settle bool) error {
+func (h *Hub) endWith(ctx context.Context, key hubstore.Key, settle bool) error {
 	h.mu.Lock()
 	if s := h.registry.find(key); s != nil {
 		h.registry.drop(s)
 	}
-	saving := h.enter(Changes{Remove: []Key{key}, Settle: settled(key, settle)})
+	saving := h.enter(hubstore.Changes{Remove: []hubstore.Key{key}, Settle: settled(key, settle)})
 	h.mu.Unlock()
 	err := saving.wait(ctx)
 	if err == nil {
@@ -139,7 +140,7 @@ func (h *Hub) endWith(ctx context.Context, key Key, settle bool) error {
 }
 
 // remove ends a subscription and notifies the subscriber (WS-V-02).
-func (h *Hub) remove(ctx context.Context, key Key, reason string) error {
+func (h *Hub) remove(ctx context.Context, key hubstore.Key, reason string) error {
 	s, ok := h.subscription(key)
 	if !ok {
 		return ErrNoSubscription
@@ -156,7 +157,7 @@ func (h *Hub) remove(ctx context.Context, key Key, reason string) error {
 
 // replay makes a subscription receive the stored messages from the number from
 // on, again if necessary, and returns the number it begins with.
-func (h *Hub) replay(ctx context.Context, key Key, from int64) (int64, error) {
+func (h *Hub) replay(ctx context.Context, key hubstore.Key, from int64) (int64, error) {
 	h.mu.Lock()
 	s := h.registry.find(key)
 	if s == nil {
@@ -167,7 +168,7 @@ func (h *Hub) replay(ctx context.Context, key Key, from int64) (int64, error) {
 	p := &s.Progress
 	p.Cursor, p.Attempts, p.Next, p.Failing, p.LastError = from-1, 0, time.Time{}, time.Time{}, ""
 	s.saved, s.moved = min(s.saved, p.Cursor), true
-	saving := h.enter(Changes{Progress: map[Key]Progress{key: *p}})
+	saving := h.enter(hubstore.Changes{Progress: map[hubstore.Key]hubstore.Progress{key: *p}})
 	if s.stage == idle || s.stage == waiting {
 		s.log.unlist(s)
 		h.ring(&s.alarm, s.Expires)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -109,7 +110,7 @@ func TestSuite(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.id, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, hub.NewMem(), nil)
+			s := start(t, hubstore.NewMem(), nil)
 			p := publishPage(t, s.url, tt.contentType, says(tt.body))
 			sub := subscribe(t, nil)
 			more := tt.more
@@ -127,7 +128,7 @@ func TestSuite(t *testing.T) {
 // TestSuiteTwice is WR-H-103: subscribing twice gives one delivery (WS-L-04).
 func TestSuiteTwice(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	p := publishPage(t, s.url, "text/html", says("<p>News</p>"))
 	sub := subscribe(t, nil)
 	s.suiteSubscribes(t, sub, p.url)
@@ -140,7 +141,7 @@ func TestSuiteTwice(t *testing.T) {
 // TestSuiteUnsubscribed is WR-H-104: after unsubscribing no deliveries arrive.
 func TestSuiteUnsubscribed(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	p := publishPage(t, s.url, "text/html", says("<p>News</p>"))
 	sub := subscribe(t, nil)
 	s.suiteSubscribes(t, sub, p.url)
@@ -157,7 +158,7 @@ func TestSuiteUnsubscribed(t *testing.T) {
 // and self are discovered, and publications are fat (RN-PB-01).
 func TestSuiteIntegrated(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	p := publishPage(t, s.url, "application/xml", says("<urlset/>\n"))
 	d, err := websub.Discover(t.Context(), http.DefaultClient, p.url)
 	if err != nil || len(d.Hubs) != 1 || d.Hubs[0] != s.url || d.Topic != p.url {
@@ -174,7 +175,7 @@ func TestSuiteIntegrated(t *testing.T) {
 // (WS-C-14).
 func TestPublishAtOnce(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	s.publish(t, topicA, "text/plain", "before")
 	for range 50 {
 		sub := subscribe(t, nil)
@@ -191,7 +192,7 @@ func TestPublishAtOnce(t *testing.T) {
 // and links unchanged (RN-PB-02, RN-AMB-15, WS-C-01, WS-C-03), in order, once.
 func TestFat(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	sub := subscribe(t, nil)
 	s.subscribed(t, sub, topicA)
 	const contentType = `Application/XML;charset="UTF-8"; profile=x`
@@ -223,12 +224,12 @@ func TestFat(t *testing.T) {
 // (WS-V-02, WS-V-04).
 func TestDenied(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	sub := subscribe(t, nil)
 	s.subscribed(t, sub, topicA)
 	sub.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }
 	began := time.Now()
-	if err := s.Removed(t.Context(), hub.KeyOf(topicA, sub.url), "no reason & no rhyme"); err != nil {
+	if err := s.Removed(t.Context(), hubstore.KeyOf(topicA, sub.url), "no reason & no rhyme"); err != nil {
 		t.Fatal(err)
 	}
 	q := sub.nextAsked(t)
@@ -246,14 +247,14 @@ func TestDenied(t *testing.T) {
 // (WS-V-04).
 func TestDeniedAgain(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.RetryFirst = 20 * time.Millisecond })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.RetryFirst = 20 * time.Millisecond })
 	sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close") // on a reused connection the client would retry by itself
 		echo(w, r)
 	})
 	s.subscribed(t, sub, topicA)
 	sub.answer = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
-	if err := s.Removed(t.Context(), hub.KeyOf(topicA, sub.url), ""); err != nil {
+	if err := s.Removed(t.Context(), hubstore.KeyOf(topicA, sub.url), ""); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // kept returns the bodies of the topic's stored messages.
-func kept(t testing.TB, s hub.Store) (all []string) {
+func kept(t testing.TB, s hubstore.Store) (all []string) {
 	t.Helper()
 	for m, err := range s.Log(context.Background(), topicURL, 0) {
 		if err != nil {
@@ -34,7 +35,7 @@ func TestTrim(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{Keep: 300 * time.Millisecond, RetryFirst: 20 * time.Millisecond, RetryMost: 20 * time.Millisecond, RetryFor: time.Hour})
 	r.subscribe(s.URL+"/well", "")
 	r.publish("1", "2")
@@ -64,10 +65,10 @@ func TestTrim(t *testing.T) {
 // way.
 func TestTrimBefore(t *testing.T) {
 	t.Parallel()
-	store := hub.NewMem()
-	var old []hub.Message
+	store := hubstore.NewMem()
+	var old []hubstore.Message
 	for i := range 50 {
-		old = append(old, hub.Message{Topic: topicURL, ID: "x", Body: []byte("x"), At: time.Now().Add(time.Duration(i-40) * time.Hour)})
+		old = append(old, hubstore.Message{Topic: topicURL, ID: "x", Body: []byte("x"), At: time.Now().Add(time.Duration(i-40) * time.Hour)})
 	}
 	if _, err := store.Append(context.Background(), old); err != nil {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func TestForget(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	s := newSink(t, func(http.ResponseWriter, *http.Request, string) { <-hang })
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{Keep: 100 * time.Millisecond, RetryFor: 100 * time.Millisecond, Forget: 400 * time.Millisecond})
 	r.subscribe(s.URL+"/cb", "")
 	r.publish(numbers(1, 5)...)
@@ -101,13 +102,13 @@ func TestForget(t *testing.T) {
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{})
 	key := r.subscribe(s.URL+"/cb", "")
 	_ = r.stop()
-	var backlog []hub.Message
+	var backlog []hubstore.Message
 	for _, n := range numbers(1, 9) {
-		backlog = append(backlog, hub.Message{Topic: topicURL, ID: n, Body: []byte(n), At: time.Now()})
+		backlog = append(backlog, hubstore.Message{Topic: topicURL, ID: n, Body: []byte(n), At: time.Now()})
 	}
 	if _, err := store.Append(context.Background(), backlog); err != nil {
 		t.Fatal(err)
@@ -132,13 +133,13 @@ func TestFull(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	r := run(t, hub.NewMem(), hub.Options{Keep: 50 * time.Millisecond, MaxLog: 10_000, RetryFirst: 20 * time.Millisecond, RetryMost: 20 * time.Millisecond})
+	r := run(t, hubstore.NewMem(), hub.Options{Keep: 50 * time.Millisecond, MaxLog: 10_000, RetryFirst: 20 * time.Millisecond, RetryMost: 20 * time.Millisecond})
 	r.subscribe(s.URL+"/cb", "")
 	body := strings.Repeat("x", 1000)
 	for range 10 {
 		r.publish(body)
 	}
-	m := hub.Message{Topic: topicURL, Body: []byte(body)}
+	m := hubstore.Message{Topic: topicURL, Body: []byte(body)}
 	if _, err := r.Accept(context.Background(), m); !errors.Is(err, hub.ErrFull) {
 		t.Errorf("11,000 bytes of 10,000: %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
@@ -51,7 +52,7 @@ type intents struct {
 	failed  failures        // requests that callbacks did not confirm
 
 	mu     sync.Mutex // guards what follows
-	asks   map[Key]*ask
+	asks   map[hubstore.Key]*ask
 	hosts  map[string]int // asks that are fresh, by bareHost
 	topics map[string]int // asks, by topic
 	tasks  sync.WaitGroup // the work started by calls
@@ -59,30 +60,30 @@ type intents struct {
 
 // A pending is a request that waits for its verification.
 type pending struct {
-	Request
+	hubstore.Request
 	target *url.URL
 }
 
 func newIntents(h *Hub) *intents {
 	return &intents{
 		h: h, waits: verifyWaits, calls: newCalls(verifyInAll, verifyAtOne, verifyRate, h.opts.Clock),
-		asks: make(map[Key]*ask), hosts: make(map[string]int), topics: make(map[string]int),
+		asks: make(map[hubstore.Key]*ask), hosts: make(map[string]int), topics: make(map[string]int),
 	}
 }
 
 // accept stores a request durably and schedules its verification. A request to
 // end a subscription that does not exist has no effect, and takes as long
 // (WS-H-11).
-func (v *intents) accept(ctx context.Context, r Request, target *url.URL) error {
+func (v *intents) accept(ctx context.Context, r hubstore.Request, target *url.URL) error {
 	a, err := v.hold(ctx, r, target)
 	if err != nil {
 		return err
 	}
 	defer v.release(r.Key, a)
 	if r.Mode == websub.ModeUnsubscribe && !v.known(r.Key, a) {
-		return v.h.save(ctx, Changes{Settle: []Key{r.Key}})
+		return v.h.save(ctx, hubstore.Changes{Settle: []hubstore.Key{r.Key}})
 	}
-	if err := v.h.save(ctx, Changes{Ask: []Request{r}}); err != nil {
+	if err := v.h.save(ctx, hubstore.Changes{Ask: []hubstore.Request{r}}); err != nil {
 		return err
 	}
 	if v.h.owns(r.Key) { // otherwise the owning hub has been notified
@@ -129,7 +130,7 @@ func (v *intents) load(ctx context.Context, shards []int) error {
 	return v.h.pingFetcher.load(ctx, shards)
 }
 
-func (v *intents) take(r Request, target *url.URL) {
+func (v *intents) take(r hubstore.Request, target *url.URL) {
 	_, subscribed := v.h.subscription(r.Key)
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -183,7 +184,7 @@ type verdict struct {
 
 // carry has a request verified. Writing the result is left to a separate
 // goroutine, so that the next call to the host can start.
-func (v *intents) carry(ctx context.Context, key Key, a *ask, round int) {
+func (v *intents) carry(ctx context.Context, key hubstore.Key, a *ask, round int) {
 	v.mu.Lock()
 	p := a.newest
 	if p == nil || v.asks[key] != a || a.round != round || a.asking {
@@ -207,7 +208,7 @@ func (v *intents) carry(ctx context.Context, key Key, a *ask, round int) {
 
 // conclude writes the result of p. If there is a newer request by now, that
 // remains pending.
-func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o verdict) {
+func (v *intents) conclude(ctx context.Context, key hubstore.Key, a *ask, p *pending, o verdict) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
 	defer v.release(key, a)
@@ -258,15 +259,15 @@ func (v *intents) write(ctx context.Context, a *ask, p *pending, o verdict, supe
 		p.Next = v.h.now().Add(jitter(v.waits[p.Attempts]))
 		p.Attempts++
 		v.fail(p, o.err, p.Attempts, p.Next)
-		return false, v.h.save(ctx, Changes{Ask: []Request{p.Request}})
+		return false, v.h.save(ctx, hubstore.Changes{Ask: []hubstore.Request{p.Request}})
 	}
 	v.h.tally.verify(false)
 	v.fail(p, o.err, p.Attempts+1, time.Time{})
 	if o.reason != "" {
-		v.deny(Subscription{Topic: p.Topic, Callback: p.Callback}, o.reason)
+		v.deny(hubstore.Subscription{Topic: p.Topic, Callback: p.Callback}, o.reason)
 	}
 	// An existing subscription stays as it is (WS-H-07).
-	return true, v.h.save(ctx, Changes{Settle: []Key{p.Key}})
+	return true, v.h.save(ctx, hubstore.Changes{Settle: []hubstore.Key{p.Key}})
 }
 
 // verify asks a callback (WS-I-01).

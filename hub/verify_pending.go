@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -23,7 +24,7 @@ type ask struct {
 }
 
 // known reports whether there is anything that a request could end.
-func (v *intents) known(key Key, a *ask) bool {
+func (v *intents) known(key hubstore.Key, a *ask) bool {
 	if _, ok := v.h.subscription(key); ok || v.h.sharer != nil {
 		return true // with several hubs it may belong to another
 	}
@@ -42,7 +43,7 @@ func (v *intents) expects(topic string) bool {
 // hold waits for the turn to change the stored request of key. It refuses new
 // subscriptions beyond the limit; existing ones can always be renewed and
 // ended, however many other requests there are.
-func (v *intents) hold(ctx context.Context, r Request, target *url.URL) (*ask, error) {
+func (v *intents) hold(ctx context.Context, r hubstore.Request, target *url.URL) (*ask, error) {
 	key, host := r.Key, bareHost(target)
 	_, subscribed := v.h.subscription(key)
 	fresh := !subscribed && (r.Mode == websub.ModeSubscribe || v.h.sharer != nil)
@@ -86,7 +87,7 @@ func (v *intents) room(host string, fresh bool, target *url.URL) error {
 	return nil
 }
 
-func (v *intents) open(r Request, host string, fresh bool) *ask {
+func (v *intents) open(r hubstore.Request, host string, fresh bool) *ask {
 	a := &ask{turn: make(chan struct{}, 1), host: host, topic: websub.Canonical(r.Topic)}
 	v.asks[r.Key] = a
 	v.topics[a.topic]++
@@ -97,7 +98,7 @@ func (v *intents) open(r Request, host string, fresh bool) *ask {
 	return a
 }
 
-func (v *intents) release(key Key, a *ask) {
+func (v *intents) release(key hubstore.Key, a *ask) {
 	<-a.turn
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -106,14 +107,14 @@ func (v *intents) release(key Key, a *ask) {
 
 // drop releases one reference. With the last one the ask is removed, if no
 // request is pending.
-func (v *intents) drop(key Key, a *ask) {
+func (v *intents) drop(key hubstore.Key, a *ask) {
 	if a.refs--; a.refs > 0 || a.newest != nil {
 		return
 	}
 	v.close(key, a)
 }
 
-func (v *intents) close(key Key, a *ask) {
+func (v *intents) close(key hubstore.Key, a *ask) {
 	if v.asks[key] != a {
 		return
 	}

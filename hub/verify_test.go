@@ -17,13 +17,14 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // TestVerification: the hub's question, and the effect of the answer (WS-H-01,
 // WS-H-03, WS-I-01, WS-I-02, WS-L-02, WS-H-12).
 func TestVerification(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	sub := subscribe(t, nil)
 	before := time.Now()
 	s.subscribed(t, sub, topicA, "hub.lease_seconds", "3600", "foo", "1", "hub.foo", "2") // WS-H-02
@@ -48,7 +49,7 @@ func TestVerification(t *testing.T) {
 // the default (WS-H-04, WS-L-01, RN-AMB-11).
 func TestLeases(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.LeaseMin, o.LeaseDefault, o.LeaseMax = time.Minute, time.Hour, 24*time.Hour })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.LeaseMin, o.LeaseDefault, o.LeaseMax = time.Minute, time.Hour, 24*time.Hour })
 	for wish, want := range map[string]string{
 		"": "3600", "0": "3600", "-5": "3600", "abc": "3600", "1.5": "3600", " 90": "3600", "1e3": "3600",
 		"5": "60", "60": "60", "90": "90", "86400": "86400", "86401": "86400", "99999999999999999999999": "86400",
@@ -70,7 +71,7 @@ func TestLeases(t *testing.T) {
 // (WS-OLD-01).
 func TestCallbackQuery(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, challenge(r)) })
 	topic := "http://topics.example/%7Ea?b=%20&c"
 	callback := sub.url + "?x=1&hub.mode=zzz&y=%7e+a"
@@ -99,7 +100,7 @@ func challenge(r *http.Request) string { return r.URL.Query().Get("hub.challenge
 // unreserved characters are the same (WS-H-09, RN-AMB-16).
 func TestSameSubscription(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	sub := subscribe(t, nil)
 	s.subscribed(t, sub, "http://topics.example/~a")
 	s.subscribed(t, sub, "http://topics.example/%7Ea")
@@ -144,7 +145,7 @@ func TestNotVerified(t *testing.T) {
 		"301": redirect(301), "302": redirect(302), "303": redirect(303), "307": redirect(307), "308": redirect(308),
 		"round in circles": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), http.StatusFound) },
 	}
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	for name, answer := range answers {
 		refuses := subscribe(t, answer)
 		wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", refuses.url), 202)
@@ -173,7 +174,7 @@ func TestNotVerified(t *testing.T) {
 	}
 }
 
-func (s *site) subscription(t testing.TB, callback string) hub.Subscription {
+func (s *site) subscription(t testing.TB, callback string) hubstore.Subscription {
 	t.Helper()
 	for _, x := range s.subscriptions(t) {
 		if x.Callback == callback {
@@ -181,7 +182,7 @@ func (s *site) subscription(t testing.TB, callback string) hub.Subscription {
 		}
 	}
 	t.Fatalf("there is no subscription of %s", callback)
-	return hub.Subscription{}
+	return hubstore.Subscription{}
 }
 
 // TestSecrets: secrets of 199 bytes are accepted (RN-AMB-08), a missing one and an empty one
@@ -189,7 +190,7 @@ func (s *site) subscription(t testing.TB, callback string) hub.Subscription {
 // replaces it.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	sub := subscribe(t, nil)
 	secret := strings.Repeat("\x00é!", 49) + "abc" // 199 bytes
 	s.subscribed(t, sub, topicA, "hub.secret", secret)
@@ -208,7 +209,7 @@ func TestSecrets(t *testing.T) {
 // same.
 func TestUnsubscribing(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	sub, stranger := subscribe(t, nil), subscribe(t, nil)
 	s.subscribed(t, sub, topicA)
 	known := s.post(t, "hub.mode", "unsubscribe", "hub.topic", topicA, "hub.callback", sub.url, "hub.lease_seconds", "9")
@@ -231,7 +232,7 @@ func TestUnsubscribing(t *testing.T) {
 // WS-H-07).
 func TestSlowVerification(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	goOn := make(chan struct{})
 	slow := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
 		<-goOn
@@ -262,7 +263,7 @@ func TestSlowVerification(t *testing.T) {
 // and are asked again (WS-I-04, WS-I-08).
 func TestSilentCallbacks(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.Timeout = 200 * time.Millisecond })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.Timeout = 200 * time.Millisecond })
 	end := make(chan struct{})
 	silent := subscribe(t, func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -280,7 +281,7 @@ func TestSilentCallbacks(t *testing.T) {
 		t.Errorf("the other was verified after %v", took)
 	}
 	eventually(t, "asked in vain", func() bool {
-		return slices.ContainsFunc(s.requests(t), func(r hub.Request) bool {
+		return slices.ContainsFunc(s.requests(t), func(r hubstore.Request) bool {
 			return r.Attempts == 1 && r.Next.After(time.Now()) && r.Next.Before(time.Now().Add(5*time.Minute))
 		})
 	})
@@ -293,7 +294,7 @@ func TestAskedAgain(t *testing.T) {
 	for failures := range 6 {
 		t.Run(fmt.Sprint(failures), func(t *testing.T) {
 			t.Parallel()
-			s := start(t, hub.NewMem(), func(o *hub.Options) { o.Timeout = 5 * time.Second })
+			s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.Timeout = 5 * time.Second })
 			s.VerifyWaits(time.Millisecond, 2*time.Millisecond, 3*time.Millisecond)
 			var asked atomic.Int64
 			sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
@@ -323,7 +324,7 @@ func TestAskedAgain(t *testing.T) {
 // (WS-C-12), and its attempts continue to count.
 func TestRestartVerifies(t *testing.T) {
 	t.Parallel()
-	store := hub.NewMem()
+	store := hubstore.NewMem()
 	var up atomic.Bool
 	hold := make(chan struct{})
 	sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
@@ -357,7 +358,7 @@ func TestPrivateName(t *testing.T) {
 	if name, err := os.Hostname(); err == nil {
 		names = append(names, name)
 	}
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
 	s.VerifyWaits()
 	for _, name := range names {
 		s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", "http://"+name+":"+u.Port()+"/cb")
@@ -381,7 +382,7 @@ func TestUntrusted(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	s.VerifyWaits()
 	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", server.URL), 202)
 	eventually(t, "settled", func() bool { return len(s.requests(t)) == 0 })
@@ -393,7 +394,7 @@ func TestUntrusted(t *testing.T) {
 // TestStopsAtOnce: Run ends even if callbacks do not answer.
 func TestStopsAtOnce(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), nil)
+	s := start(t, hubstore.NewMem(), nil)
 	sub := subscribe(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", sub.url), 202)
 	sub.nextAsked(t)

@@ -1,7 +1,7 @@
-// Package hubtest is the conformance suite of [hub.Store].
+// Package hubtest is the conformance suite of [hubstore.Store].
 //
 //	func TestHub(t *testing.T) {
-//		hubtest.Run(t, func(t *testing.T) hub.Store { return open(t).Hub() })
+//		hubtest.Run(t, func(t *testing.T) hubstore.Store { return open(t).Hub() })
 //	}
 package hubtest
 
@@ -20,15 +20,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // Run tests the stores that open returns. Each must be new and empty; open must
 // arrange for it to be closed.
-func Run(t *testing.T, open func(*testing.T) hub.Store) {
+func Run(t *testing.T, open func(*testing.T) hubstore.Store) {
 	tests := []struct {
 		name string
-		test func(*testing.T, hub.Store)
+		test func(*testing.T, hubstore.Store)
 	}{
 		{"Append", testAppend},
 		{"Log", testLog},
@@ -81,11 +81,11 @@ func random(n int) []byte {
 
 // Helpers.
 
-func message(topic, body string) hub.Message {
-	return hub.Message{Topic: topic, ID: "id of " + body, ContentType: "text/plain", Body: []byte(body)}
+func message(topic, body string) hubstore.Message {
+	return hubstore.Message{Topic: topic, ID: "id of " + body, ContentType: "text/plain", Body: []byte(body)}
 }
 
-func appendTo(t testing.TB, s hub.Store, messages ...hub.Message) []int64 {
+func appendTo(t testing.TB, s hubstore.Store, messages ...hubstore.Message) []int64 {
 	t.Helper()
 	seqs, err := s.Append(context.Background(), messages)
 	if err != nil {
@@ -97,14 +97,14 @@ func appendTo(t testing.TB, s hub.Store, messages ...hub.Message) []int64 {
 	return seqs
 }
 
-func save(t testing.TB, s hub.Store, c hub.Changes) {
+func save(t testing.TB, s hubstore.Store, c hubstore.Changes) {
 	t.Helper()
 	if err := s.Save(context.Background(), c); err != nil {
 		t.Fatalf("Save: %v", err)
 	}
 }
 
-func trim(t testing.TB, s hub.Store, topic string, upto int64) {
+func trim(t testing.TB, s hubstore.Store, topic string, upto int64) {
 	t.Helper()
 	if err := s.Trim(context.Background(), topic, upto); err != nil {
 		t.Fatalf("Trim: %v", err)
@@ -112,7 +112,7 @@ func trim(t testing.TB, s hub.Store, topic string, upto int64) {
 }
 
 // bodies returns number and body of the messages of a topic.
-func bodies(t testing.TB, s hub.Store, topic string, after int64) []string {
+func bodies(t testing.TB, s hubstore.Store, topic string, after int64) []string {
 	t.Helper()
 	var all []string
 	for _, m := range collect(t, s.Log(context.Background(), topic, after)) {
@@ -121,17 +121,17 @@ func bodies(t testing.TB, s hub.Store, topic string, after int64) []string {
 	return all
 }
 
-func topics(t testing.TB, s hub.Store) []hub.Topic {
+func topics(t testing.TB, s hubstore.Store) []hubstore.Topic {
 	t.Helper()
 	return collect(t, s.Topics(context.Background()))
 }
 
-func subscriptions(t testing.TB, s hub.Store, shard int) []hub.Subscription {
+func subscriptions(t testing.TB, s hubstore.Store, shard int) []hubstore.Subscription {
 	t.Helper()
 	return collect(t, s.Subscriptions(context.Background(), shard))
 }
 
-func requests(t testing.TB, s hub.Store, shard int) []hub.Request {
+func requests(t testing.TB, s hubstore.Store, shard int) []hubstore.Request {
 	t.Helper()
 	return collect(t, s.Requests(context.Background(), shard))
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // killTopics are the topics to which every Append of a [Victim] adds the same
@@ -24,9 +24,9 @@ const killSubscriptions = 30
 
 // Victim writes to s until it is killed, and reports completed writes on w. It
 // returns the error that stopped it.
-func Victim(ctx context.Context, s hub.Store, w io.Writer) error {
+func Victim(ctx context.Context, s hubstore.Store, w io.Writer) error {
 	body := make([]byte, 3000)
-	var put hub.Changes
+	var put hubstore.Changes
 	for i := range killSubscriptions {
 		put.Put = append(put.Put, bare(fmt.Sprint("https://example.org/", i)))
 	}
@@ -34,19 +34,19 @@ func Victim(ctx context.Context, s hub.Store, w io.Writer) error {
 		return err
 	}
 	for cursor := int64(1); ; cursor++ {
-		var group []hub.Message
+		var group []hubstore.Message
 		for range 1 + rand.IntN(20) {
 			for _, topic := range killTopics {
-				group = append(group, hub.Message{Topic: topic, Body: body[:rand.IntN(len(body))]})
+				group = append(group, hubstore.Message{Topic: topic, Body: body[:rand.IntN(len(body))]})
 			}
 		}
 		seqs, err := s.Append(ctx, group)
 		if err != nil {
 			return err
 		}
-		c := hub.Changes{Progress: make(map[hub.Key]hub.Progress)}
+		c := hubstore.Changes{Progress: make(map[hubstore.Key]hubstore.Progress)}
 		for _, sub := range put.Put {
-			c.Progress[sub.Key] = hub.Progress{Cursor: cursor}
+			c.Progress[sub.Key] = hubstore.Progress{Cursor: cursor}
 		}
 		if err := s.Save(ctx, c); err != nil {
 			return err
@@ -63,7 +63,7 @@ func Victim(ctx context.Context, s hub.Store, w io.Writer) error {
 // RunKill starts the command, which runs a [Victim] on a store, and kills it,
 // repeatedly. Every reported write must be in the store, and none partially.
 // Open opens the store, shut closes it.
-func RunKill(t *testing.T, rounds int, command func() *exec.Cmd, open func() hub.Store, shut func()) {
+func RunKill(t *testing.T, rounds int, command func() *exec.Cmd, open func() hubstore.Store, shut func()) {
 	for range rounds {
 		seq, cursor := kill(t, command())
 		s := open()

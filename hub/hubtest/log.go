@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 	topicB = "https://example.org/b"
 )
 
-func testAppend(t *testing.T, s hub.Store) {
+func testAppend(t *testing.T, s hubstore.Store) {
 	same(t, "Append of nothing", appendTo(t, s), nil)
 	same(t, "topics", topics(t, s), nil)
 	same(t, "numbers", appendTo(t, s, message(topicA, "1"), message(topicB, "2"), message(topicA, "3")), []int64{1, 1, 2})
@@ -28,12 +28,12 @@ func testAppend(t *testing.T, s hub.Store) {
 	same(t, "number", appendTo(t, s, m), []int64{4})
 	same(t, "log of a", bodies(t, s, topicA, 0), []string{"1 1", "2 3", "3 6", "4 7"})
 	same(t, "log of b", bodies(t, s, topicB, 0), []string{"1 2", "2 4", "3 5"})
-	same(t, "topics", topics(t, s), []hub.Topic{
+	same(t, "topics", topics(t, s), []hubstore.Topic{
 		{URL: topicA, First: 1, Last: 4, Bytes: 4},
 		{URL: topicB, First: 1, Last: 3, Bytes: 3},
 	})
 	// Many topics at once, some of them new, in no order.
-	var many []hub.Message
+	var many []hubstore.Message
 	for i := range 300 {
 		many = append(many, message(fmt.Sprintf("%s%03d", topicA, i*7%150), "x"))
 	}
@@ -49,11 +49,11 @@ func testAppend(t *testing.T, s hub.Store) {
 	}
 }
 
-func testLog(t *testing.T, s hub.Store) {
+func testLog(t *testing.T, s hubstore.Store) {
 	same(t, "log of a topic that is not there", bodies(t, s, topicA, 0), nil)
 	var all []string
 	for chunk := range 13 {
-		var ms []hub.Message
+		var ms []hubstore.Message
 		for i := range 77 {
 			n := chunk*77 + i + 1
 			ms = append(ms, message(topicA, fmt.Sprint(n)), message(topicB, "other"))
@@ -74,9 +74,9 @@ func testLog(t *testing.T, s hub.Store) {
 }
 
 // testLogMoving appends and trims while the log is read.
-func testLogMoving(t *testing.T, s hub.Store) {
+func testLogMoving(t *testing.T, s hubstore.Store) {
 	for range 5 {
-		appendTo(t, s, slices.Repeat([]hub.Message{message(topicA, "x")}, 100)...)
+		appendTo(t, s, slices.Repeat([]hubstore.Message{message(topicA, "x")}, 100)...)
 	}
 	last, n := int64(0), 0
 	for m, err := range s.Log(t.Context(), topicA, 0) {
@@ -97,8 +97,8 @@ func testLogMoving(t *testing.T, s hub.Store) {
 	}
 }
 
-func testMessages(t *testing.T, s hub.Store) {
-	messages := []hub.Message{
+func testMessages(t *testing.T, s hubstore.Store) {
+	messages := []hubstore.Message{
 		{Topic: topicA},
 		{Topic: topicA, ID: "\x00", At: time.Unix(0, 0).UTC(), ContentType: "a/b; charset=\"\xe9\"", Links: []string{""}, Whole: true, Body: []byte{0}},
 		{Topic: topicA, At: time.Date(2024, 2, 29, 23, 59, 59, 999_999_999, time.FixedZone("", 7200)), Links: []string{"<a>; rel=\"b\"", "", "\x00\xff,\r\n"}},
@@ -107,7 +107,7 @@ func testMessages(t *testing.T, s hub.Store) {
 		{Topic: topicA, ID: strings.Repeat("i", 70_000), ContentType: strings.Repeat("t", 70_000)},
 	}
 	for _, url := range hostile {
-		messages = append(messages, hub.Message{Topic: url, ID: url, ContentType: url, Links: []string{url, url}, Body: []byte(url)})
+		messages = append(messages, hubstore.Message{Topic: url, ID: url, ContentType: url, Links: []string{url, url}, Body: []byte(url)})
 	}
 	seqs := appendTo(t, s, messages...)
 	for i := range messages {
@@ -131,13 +131,13 @@ func testMessages(t *testing.T, s hub.Store) {
 	same(t, "topics, ordered by their bytes", got, urls)
 }
 
-func testTrim(t *testing.T, s hub.Store) {
+func testTrim(t *testing.T, s hubstore.Store) {
 	trim(t, s, topicA, 10) // of a topic that does not exist
 	same(t, "topics", topics(t, s), nil)
 	appendTo(t, s, message(topicA, "1"), message(topicA, "22"), message(topicA, "333"), message(topicA, "4444"), message(topicB, "b"))
 	state := func(first, last, size int64) {
 		t.Helper()
-		same(t, "topics", topics(t, s), []hub.Topic{
+		same(t, "topics", topics(t, s), []hubstore.Topic{
 			{URL: topicA, First: first, Last: last, Bytes: size}, {URL: topicB, First: 1, Last: 1, Bytes: 1},
 		})
 	}
@@ -160,43 +160,43 @@ func testTrim(t *testing.T, s hub.Store) {
 
 // testTrimMany trims more messages than a store deletes in one step, while
 // others append.
-func testTrimMany(t *testing.T, s hub.Store) {
+func testTrimMany(t *testing.T, s hubstore.Store) {
 	const many, kept = 3456, 7
 	m := message(topicA, strings.Repeat("x", 100))
-	appendTo(t, s, slices.Repeat([]hub.Message{m}, many)...)
+	appendTo(t, s, slices.Repeat([]hubstore.Message{m}, many)...)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 20 {
-			if _, err := s.Append(t.Context(), []hub.Message{m}); err != nil {
+			if _, err := s.Append(t.Context(), []hubstore.Message{m}); err != nil {
 				t.Error(err)
 			}
 		}
 	})
 	trim(t, s, topicA, many-kept)
 	wg.Wait()
-	same(t, "topics", topics(t, s), []hub.Topic{{URL: topicA, First: many - kept + 1, Last: many + 20, Bytes: 100 * (kept + 20)}})
+	same(t, "topics", topics(t, s), []hubstore.Topic{{URL: topicA, First: many - kept + 1, Last: many + 20, Bytes: 100 * (kept + 20)}})
 	if n := len(bodies(t, s, topicA, 0)); n != kept+20 {
 		t.Errorf("%d messages, want %d", n, kept+20)
 	}
-	large := hub.Message{Topic: topicB, Body: make([]byte, 5<<20)}
+	large := hubstore.Message{Topic: topicB, Body: make([]byte, 5<<20)}
 	appendTo(t, s, large, large, large, large, large)
 	trim(t, s, topicB, 4)
-	same(t, "topic of large messages", topics(t, s)[1], hub.Topic{URL: topicB, First: 5, Last: 5, Bytes: 5 << 20})
+	same(t, "topic of large messages", topics(t, s)[1], hubstore.Topic{URL: topicB, First: 5, Last: 5, Bytes: 5 << 20})
 }
 
-func testTopics(t *testing.T, s hub.Store) {
+func testTopics(t *testing.T, s hubstore.Store) {
 	state := []byte("\x00state\xff")
-	save(t, s, hub.Changes{Topics: []hub.Topic{{URL: topicA, First: 7, Last: 9, Bytes: 3, State: state}}})
-	same(t, "topics", topics(t, s), []hub.Topic{{URL: topicA, First: 1, Last: 0, State: state}})
+	save(t, s, hubstore.Changes{Topics: []hubstore.Topic{{URL: topicA, First: 7, Last: 9, Bytes: 3, State: state}}})
+	same(t, "topics", topics(t, s), []hubstore.Topic{{URL: topicA, First: 1, Last: 0, State: state}})
 	same(t, "number", appendTo(t, s, message(topicA, "1"), message(topicB, "1")), []int64{1, 1})
-	save(t, s, hub.Changes{Topics: []hub.Topic{{URL: topicB, State: []byte("b")}, {URL: topicA, State: nil}}})
-	same(t, "topics", topics(t, s), []hub.Topic{
+	save(t, s, hubstore.Changes{Topics: []hubstore.Topic{{URL: topicB, State: []byte("b")}, {URL: topicA, State: nil}}})
+	same(t, "topics", topics(t, s), []hubstore.Topic{
 		{URL: topicA, First: 1, Last: 1, Bytes: 1}, {URL: topicB, First: 1, Last: 1, Bytes: 1, State: []byte("b")},
 	})
-	var many []hub.Topic
+	var many []hubstore.Topic
 	for i := range 2500 { // more than a page
-		many = append(many, hub.Topic{URL: fmt.Sprintf("https://example.org/many/%04d", i), First: 1, State: []byte{byte(i)}})
+		many = append(many, hubstore.Topic{URL: fmt.Sprintf("https://example.org/many/%04d", i), First: 1, State: []byte{byte(i)}})
 	}
-	save(t, s, hub.Changes{Topics: many})
+	save(t, s, hubstore.Changes{Topics: many})
 	same(t, "many topics", topics(t, s)[2:], many)
 }

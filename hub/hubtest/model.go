@@ -6,38 +6,38 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // testModel applies the same random operations to the store and to one in
 // memory, and compares the results.
-func testModel(t *testing.T, s hub.Store) {
+func testModel(t *testing.T, s hubstore.Store) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	model := hub.NewMem()
+	model := hubstore.NewMem()
 	topic := func() string { return fmt.Sprint("https://example.org/", r.IntN(5)) }
 	callback := func() string { return fmt.Sprint("https://example.org/", r.IntN(30)) }
-	progress := func() hub.Progress {
-		return hub.Progress{Cursor: r.Int64N(100), Attempts: r.IntN(3), Next: time.UnixMicro(r.Int64()).UTC(), LastError: callback()}
+	progress := func() hubstore.Progress {
+		return hubstore.Progress{Cursor: r.Int64N(100), Attempts: r.IntN(3), Next: time.UnixMicro(r.Int64()).UTC(), LastError: callback()}
 	}
 	for range 60 {
-		var ms []hub.Message
+		var ms []hubstore.Message
 		for range r.IntN(8) {
 			ms = append(ms, message(topic(), callback()))
 		}
 		got, want := appendTo(t, s, ms...), appendTo(t, model, ms...)
 		same(t, "numbers", got, want)
-		c := hub.Changes{Progress: make(map[hub.Key]hub.Progress)}
+		c := hubstore.Changes{Progress: make(map[hubstore.Key]hubstore.Progress)}
 		for range r.IntN(8) {
 			sub := subscription(topic(), callback())
 			sub.Progress = progress()
 			c.Put = append(c.Put, sub)
-			c.Remove = append(c.Remove, hub.KeyOf(topic(), callback()))
-			c.Progress[hub.KeyOf(topic(), callback())] = progress()
+			c.Remove = append(c.Remove, hubstore.KeyOf(topic(), callback()))
+			c.Progress[hubstore.KeyOf(topic(), callback())] = progress()
 			c.Ask = append(c.Ask, request(topic(), callback()))
-			c.Settle = append(c.Settle, hub.KeyOf(topic(), callback()))
-			c.Topics = append(c.Topics, hub.Topic{URL: topic(), State: []byte(callback())})
+			c.Settle = append(c.Settle, hubstore.KeyOf(topic(), callback()))
+			c.Topics = append(c.Topics, hubstore.Topic{URL: topic(), State: []byte(callback())})
 		}
 		save(t, s, c)
 		save(t, model, c)
@@ -49,7 +49,7 @@ func testModel(t *testing.T, s hub.Store) {
 		same(t, "topics", topics(t, s), topics(t, model))
 		url, after := topic(), r.Int64N(40)
 		same(t, "log", collect(t, s.Log(t.Context(), url, after)), collect(t, model.Log(t.Context(), url, after)))
-		shard := r.IntN(hub.Shards+1) - 1
+		shard := r.IntN(hubstore.Shards+1) - 1
 		same(t, "subscriptions", subscriptions(t, s, shard), subscriptions(t, model, shard))
 	}
 	same(t, "subscriptions", subscriptions(t, s, -1), subscriptions(t, model, -1))

@@ -10,24 +10,24 @@ import (
 	"sync"
 	"testing"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
-func testRefused(t *testing.T, s hub.Store) {
+func testRefused(t *testing.T, s hubstore.Store) {
 	good, fine := message(topicA, "1"), bare("https://example.org/")
 	for _, url := range []string{"", "a\x00b", "\x00"} {
-		if _, err := s.Append(t.Context(), []hub.Message{good, message(url, "1")}); err == nil {
+		if _, err := s.Append(t.Context(), []hubstore.Message{good, message(url, "1")}); err == nil {
 			t.Errorf("Append takes topic %q", url)
 		}
-		if err := s.Save(t.Context(), hub.Changes{Put: []hub.Subscription{fine}, Topics: []hub.Topic{{URL: url}}}); err == nil {
+		if err := s.Save(t.Context(), hubstore.Changes{Put: []hubstore.Subscription{fine}, Topics: []hubstore.Topic{{URL: url}}}); err == nil {
 			t.Errorf("Save takes topic %q", url)
 		}
 	}
-	for _, k := range []hub.Key{"", "ab", "g" + fine.Key[1:], fine.Key + "0", hub.Key(strings.ToUpper(string(fine.Key))), fine.Key[:30] + "\x00\x00"} {
-		if err := s.Save(t.Context(), hub.Changes{Put: []hub.Subscription{fine, {Key: k}}}); err == nil {
+	for _, k := range []hubstore.Key{"", "ab", "g" + fine.Key[1:], fine.Key + "0", hubstore.Key(strings.ToUpper(string(fine.Key))), fine.Key[:30] + "\x00\x00"} {
+		if err := s.Save(t.Context(), hubstore.Changes{Put: []hubstore.Subscription{fine, {Key: k}}}); err == nil {
 			t.Errorf("Save takes subscription %q", k)
 		}
-		if err := s.Save(t.Context(), hub.Changes{Put: []hub.Subscription{fine}, Ask: []hub.Request{{Key: k}}}); err == nil {
+		if err := s.Save(t.Context(), hubstore.Changes{Put: []hubstore.Subscription{fine}, Ask: []hubstore.Request{{Key: k}}}); err == nil {
 			t.Errorf("Save takes request %q", k)
 		}
 	}
@@ -36,15 +36,15 @@ func testRefused(t *testing.T, s hub.Store) {
 	same(t, "requests", requests(t, s, -1), nil)
 }
 
-func testBreak(t *testing.T, s hub.Store) {
-	var c hub.Changes
+func testBreak(t *testing.T, s hubstore.Store) {
+	var c hubstore.Changes
 	for i := range 5 {
 		callback := fmt.Sprint("https://example.org/", i)
 		c.Put, c.Ask = append(c.Put, bare(callback)), append(c.Ask, request(topicA, callback))
-		c.Topics = append(c.Topics, hub.Topic{URL: callback})
+		c.Topics = append(c.Topics, hubstore.Topic{URL: callback})
 	}
 	save(t, s, c)
-	appendTo(t, s, slices.Repeat([]hub.Message{message(topicA, "x")}, 500)...)
+	appendTo(t, s, slices.Repeat([]hubstore.Message{message(topicA, "x")}, 500)...)
 	for range s.Log(t.Context(), topicA, 0) {
 		break
 	}
@@ -60,16 +60,16 @@ func testBreak(t *testing.T, s hub.Store) {
 	appendTo(t, s, message(topicA, "y"))
 }
 
-func testCancel(t *testing.T, s hub.Store) {
+func testCancel(t *testing.T, s hubstore.Store) {
 	sub := bare("https://example.org/")
 	appendTo(t, s, message(topicA, "1"))
-	save(t, s, hub.Changes{Put: []hub.Subscription{sub}, Ask: []hub.Request{request(topicA, "x")}})
+	save(t, s, hubstore.Changes{Put: []hubstore.Subscription{sub}, Ask: []hubstore.Request{request(topicA, "x")}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Append(ctx, []hub.Message{message(topicA, "2")}); !errors.Is(err, context.Canceled) {
+	if _, err := s.Append(ctx, []hubstore.Message{message(topicA, "2")}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Append = %v, want %v", err, context.Canceled)
 	}
-	if err := s.Save(ctx, hub.Changes{Remove: []hub.Key{sub.Key}}); !errors.Is(err, context.Canceled) {
+	if err := s.Save(ctx, hubstore.Changes{Remove: []hubstore.Key{sub.Key}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Save = %v, want %v", err, context.Canceled)
 	}
 	if err := s.Trim(ctx, topicA, 1); !errors.Is(err, context.Canceled) {
@@ -80,15 +80,15 @@ func testCancel(t *testing.T, s hub.Store) {
 	failed(t, "Subscriptions", s.Subscriptions(ctx, -1), context.Canceled)
 	failed(t, "Requests", s.Requests(ctx, -1), context.Canceled)
 	same(t, "log", bodies(t, s, topicA, 0), []string{"1 1"})
-	same(t, "subscriptions", subscriptions(t, s, -1), []hub.Subscription{sub})
+	same(t, "subscriptions", subscriptions(t, s, -1), []hubstore.Subscription{sub})
 }
 
-func testOwnership(t *testing.T, s hub.Store) {
+func testOwnership(t *testing.T, s hubstore.Store) {
 	m := message(topicA, "body")
 	m.Links = []string{"link"}
 	sub, ask, state := subscription(topicA, "https://example.org/"), request(topicA, "https://example.org/"), []byte("state")
 	appendTo(t, s, m)
-	save(t, s, hub.Changes{Topics: []hub.Topic{{URL: topicA, State: state}}, Put: []hub.Subscription{sub}, Ask: []hub.Request{ask}})
+	save(t, s, hubstore.Changes{Topics: []hubstore.Topic{{URL: topicA, State: state}}, Put: []hubstore.Subscription{sub}, Ask: []hubstore.Request{ask}})
 	m.Body[0], m.Links[0], sub.Secret[0], ask.Secret[0], state[0] = 'X', "X", 'X', 'X', 'X'
 	for range 2 { // the second time, to check that the caller may change the first result
 		log, tt := collect(t, s.Log(t.Context(), topicA, 0)), topics(t, s)
@@ -104,7 +104,7 @@ func testOwnership(t *testing.T, s hub.Store) {
 // testConcurrentAppend appends to common and new topics from several
 // goroutines: every number is assigned once, and the messages of one goroutine
 // stay in order.
-func testConcurrentAppend(t *testing.T, s hub.Store) {
+func testConcurrentAppend(t *testing.T, s hubstore.Store) {
 	const sides, rounds = 4, 20
 	var mu sync.Mutex
 	given := make(map[string]string) // topic and number, body
@@ -112,7 +112,7 @@ func testConcurrentAppend(t *testing.T, s hub.Store) {
 	for side := range sides {
 		wg.Go(func() {
 			for round := range rounds {
-				var ms []hub.Message
+				var ms []hubstore.Message
 				for i := range 6 {
 					topic := fmt.Sprint("https://example.org/", (i+side)%4)
 					if i == 5 {
@@ -161,9 +161,9 @@ func testConcurrentAppend(t *testing.T, s hub.Store) {
 }
 
 // testConcurrentSave writes the same subscriptions from several goroutines.
-func testConcurrentSave(t *testing.T, s hub.Store) {
+func testConcurrentSave(t *testing.T, s hubstore.Store) {
 	const keys = 200
-	var all []hub.Subscription
+	var all []hubstore.Subscription
 	for i := range keys {
 		all = append(all, bare(fmt.Sprint("https://example.org/", i)))
 	}
@@ -171,12 +171,12 @@ func testConcurrentSave(t *testing.T, s hub.Store) {
 	for side := range 4 {
 		wg.Go(func() {
 			for round := range 10 {
-				c := hub.Changes{Put: slices.Clone(all), Progress: make(map[hub.Key]hub.Progress)}
+				c := hubstore.Changes{Put: slices.Clone(all), Progress: make(map[hubstore.Key]hubstore.Progress)}
 				rand.Shuffle(keys, func(i, j int) { c.Put[i], c.Put[j] = c.Put[j], c.Put[i] })
 				for _, sub := range c.Put[:keys/2] {
-					c.Progress[sub.Key] = hub.Progress{Cursor: int64(side*100 + round + 1)}
+					c.Progress[sub.Key] = hubstore.Progress{Cursor: int64(side*100 + round + 1)}
 				}
-				c.Topics = []hub.Topic{{URL: fmt.Sprint(topicA, round)}}
+				c.Topics = []hubstore.Topic{{URL: fmt.Sprint(topicA, round)}}
 				if err := s.Save(t.Context(), c); err != nil {
 					t.Error(err)
 				}

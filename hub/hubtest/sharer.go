@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // A Shared is a store several hubs can use at a time.
 type Shared interface {
-	hub.Store
-	hub.Sharer
+	hubstore.Store
+	hubstore.Sharer
 }
 
 // RunSharer tests shared stores. For each test, store makes an empty one and
@@ -77,9 +77,9 @@ func release(t *testing.T, s Shared, owner string) {
 
 func testClaim(t *testing.T, open func() Shared) {
 	a, b, c := open(), open(), open()
-	claim(t, a, "a", hub.Shards, long, between(0, 256), 1)
-	claim(t, a, "a", hub.Shards+9, long, between(0, 256), 1)
-	claim(t, b, "b", hub.Shards, long, nil, 2) // no shard is free, but b counts as an owner
+	claim(t, a, "a", hubstore.Shards, long, between(0, 256), 1)
+	claim(t, a, "a", hubstore.Shards+9, long, between(0, 256), 1)
+	claim(t, b, "b", hubstore.Shards, long, nil, 2) // no shard is free, but b counts as an owner
 	claim(t, a, "a", 128, long, between(0, 128), 2)
 	claim(t, b, "b", 128, long, between(128, 256), 2)
 	claim(t, c, "c", 86, long, nil, 3)
@@ -89,23 +89,23 @@ func testClaim(t *testing.T, open func() Shared) {
 	claim(t, c, "c", 1, long, []int{86}, 3)
 	claim(t, c, "c", 0, long, nil, 3)
 	claim(t, c, "c", -1, long, nil, 3)
-	claim(t, b, "b", hub.Shards, long, between(86, 256), 3)
-	claim(t, a, "a", hub.Shards, long, between(0, 86), 3)
+	claim(t, b, "b", hubstore.Shards, long, between(86, 256), 3)
+	claim(t, a, "a", hubstore.Shards, long, between(0, 86), 3)
 }
 
 func testLease(t *testing.T, open func() Shared) {
 	const short = time.Second
 	a, b := open(), open()
 	claim(t, a, "a", 100, short, between(0, 100), 1)
-	claim(t, b, "b", hub.Shards, long, between(100, 256), 2)
+	claim(t, b, "b", hubstore.Shards, long, between(100, 256), 2)
 	after(t, short)
-	claim(t, b, "b", hub.Shards, long, between(0, 256), 1)
-	claim(t, a, "a", hub.Shards, short, nil, 2) // its shards belong to another owner now
+	claim(t, b, "b", hubstore.Shards, long, between(0, 256), 1)
+	claim(t, a, "a", hubstore.Shards, short, nil, 2) // its shards belong to another owner now
 	claim(t, b, "b", 128, short, between(0, 128), 2)
 	after(t, short)
 	// Its lease is over, but no other owner has claimed the shards: it continues.
 	claim(t, b, "b", 128, long, between(0, 128), 1)
-	claim(t, a, "a", hub.Shards, long, between(128, 256), 2)
+	claim(t, a, "a", hubstore.Shards, long, between(128, 256), 2)
 }
 
 // after waits until a lease that was taken before has expired.
@@ -172,10 +172,10 @@ func testDivision(t *testing.T, open func() Shared) {
 			holder[shard] = name
 		}
 		mu.Unlock()
-		held[i], share[i] = shards, (hub.Shards+n-1)/n
+		held[i], share[i] = shards, (hubstore.Shards+n-1)/n
 	}
 	for i := range owners {
-		stores[i], share[i] = open(), hub.Shards
+		stores[i], share[i] = open(), hubstore.Shards
 		wg.Go(func() {
 			for range rounds {
 				step(i)
@@ -195,8 +195,8 @@ func testDivision(t *testing.T, open func() Shared) {
 		}
 		total += len(held[i])
 	}
-	if total != hub.Shards || len(holder) != hub.Shards {
-		t.Errorf("%d shards have an owner, want %d", total, hub.Shards)
+	if total != hubstore.Shards || len(holder) != hubstore.Shards {
+		t.Errorf("%d shards have an owner, want %d", total, hubstore.Shards)
 	}
 }
 
@@ -259,7 +259,7 @@ func testNews(t *testing.T, open func() Shared) {
 	a, b := open(), open()
 	got, mark := news(t, b, 0)
 	same(t, "news", got, nil)
-	save(t, a, hub.Changes{Topics: []hub.Topic{{URL: "quiet"}}})
+	save(t, a, hubstore.Changes{Topics: []hubstore.Topic{{URL: "quiet"}}})
 	appendTo(t, a, message(topicA, "1"), message(topicB, "1"), message(topicA, "2"))
 	got, next := news(t, b, mark)
 	same(t, "news", got, map[string]int64{topicA: 2, topicB: 1})
@@ -267,7 +267,7 @@ func testNews(t *testing.T, open func() Shared) {
 	appendTo(t, b, message(topicB, "2"))
 	appendTo(t, a, message(topicB, "3"))
 	trim(t, a, topicA, 1)
-	save(t, a, hub.Changes{Topics: []hub.Topic{{URL: topicA, State: []byte("x")}}})
+	save(t, a, hubstore.Changes{Topics: []hubstore.Topic{{URL: topicA, State: []byte("x")}}})
 	same(t, "news", first(news(t, b, next)), map[string]int64{topicB: 3})
 	same(t, "all news", first(news(t, b, 0)), map[string]int64{topicA: 2, topicB: 3})
 	for _, url := range hostile {
@@ -302,7 +302,7 @@ func testNewsMoving(t *testing.T, open func() Shared) {
 		s := open()
 		wg.Go(func() {
 			for round := range rounds {
-				ms := []hub.Message{message(fmt.Sprint("side ", side), "x"), message(fmt.Sprint("round ", round%5), "x")}
+				ms := []hubstore.Message{message(fmt.Sprint("side ", side), "x"), message(fmt.Sprint("round ", round%5), "x")}
 				if _, err := s.Append(t.Context(), ms); err != nil {
 					t.Error(err)
 				}

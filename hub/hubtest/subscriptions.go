@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // subscription returns one with every field set.
-func subscription(topic, callback string) hub.Subscription {
+func subscription(topic, callback string) hubstore.Subscription {
 	at := time.Date(2024, 5, 6, 7, 8, 9, 123_456_000, time.UTC)
-	return hub.Subscription{
-		Key: hub.KeyOf(topic, callback), Topic: topic, Callback: callback, Secret: []byte("\x00sealed\xff" + callback),
+	return hubstore.Subscription{
+		Key: hubstore.KeyOf(topic, callback), Topic: topic, Callback: callback, Secret: []byte("\x00sealed\xff" + callback),
 		Created: at, Expires: at.Add(240 * time.Hour),
-		Progress: hub.Progress{
+		Progress: hubstore.Progress{
 			Cursor: math.MaxInt64, Attempts: 3, Next: at.Add(time.Second), Failing: at.Add(time.Microsecond),
 			LastError: callback, LastTaken: at.Add(-time.Hour), Taken: 1 << 40, GivenUp: 7,
 		},
@@ -25,53 +25,53 @@ func subscription(topic, callback string) hub.Subscription {
 }
 
 // bare returns a subscription in which every optional field is zero.
-func bare(callback string) hub.Subscription {
-	return hub.Subscription{Key: hub.KeyOf(topicA, callback), Topic: topicA, Callback: callback}
+func bare(callback string) hubstore.Subscription {
+	return hubstore.Subscription{Key: hubstore.KeyOf(topicA, callback), Topic: topicA, Callback: callback}
 }
 
-func byKey[T any](all []T, key func(T) hub.Key) []T {
+func byKey[T any](all []T, key func(T) hubstore.Key) []T {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b T) int { return strings.Compare(string(key(a)), string(key(b))) })
 	return all
 }
 
-func subscriptionKey(s hub.Subscription) hub.Key { return s.Key }
-func requestKey(r hub.Request) hub.Key           { return r.Key }
+func subscriptionKey(s hubstore.Subscription) hubstore.Key { return s.Key }
+func requestKey(r hubstore.Request) hubstore.Key           { return r.Key }
 
-func testSubscriptions(t *testing.T, s hub.Store) {
+func testSubscriptions(t *testing.T, s hubstore.Store) {
 	same(t, "subscriptions", subscriptions(t, s, -1), nil)
-	all := []hub.Subscription{bare("https://example.org/bare"), subscription(topicA, "https://example.org/full")}
+	all := []hubstore.Subscription{bare("https://example.org/bare"), subscription(topicA, "https://example.org/full")}
 	for _, h := range hostile {
 		all = append(all, subscription(h, h), subscription(topicA, h+"\x00"))
 	}
-	save(t, s, hub.Changes{Put: all})
+	save(t, s, hubstore.Changes{Put: all})
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
 	same(t, "topics", topics(t, s), nil) // a subscription creates none
 
 	// Renewed: every field is replaced.
 	renewed := all[1]
-	renewed.Secret, renewed.Progress = nil, hub.Progress{Cursor: 5}
+	renewed.Secret, renewed.Progress = nil, hubstore.Progress{Cursor: 5}
 	renewed.Expires = time.Date(2030, 1, 1, 0, 0, 0, 1999, time.FixedZone("", -3600))
-	save(t, s, hub.Changes{Put: []hub.Subscription{renewed}})
+	save(t, s, hubstore.Changes{Put: []hubstore.Subscription{renewed}})
 	renewed.Expires = renewed.Expires.Truncate(time.Microsecond).UTC()
 	all[1] = renewed
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
 
-	remove := []hub.Key{all[0].Key, hub.KeyOf("none", "none"), all[0].Key, "nonsense", "", "\x00"}
-	save(t, s, hub.Changes{Remove: remove})
+	remove := []hubstore.Key{all[0].Key, hubstore.KeyOf("none", "none"), all[0].Key, "nonsense", "", "\x00"}
+	save(t, s, hubstore.Changes{Remove: remove})
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all[1:], subscriptionKey))
 	// Again after that: no previous value is left.
-	save(t, s, hub.Changes{Put: all[:1]})
+	save(t, s, hubstore.Changes{Put: all[:1]})
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
 }
 
-func testProgress(t *testing.T, s hub.Store) {
-	var all []hub.Subscription
+func testProgress(t *testing.T, s hubstore.Store) {
+	var all []hubstore.Subscription
 	for i := range 2345 { // more than a page
 		all = append(all, bare(fmt.Sprint("https://example.org/", i)))
 	}
-	save(t, s, hub.Changes{Put: all})
-	progress := map[hub.Key]hub.Progress{hub.KeyOf("none", "none"): {Cursor: 9}, "nonsense": {}, "": {}}
+	save(t, s, hubstore.Changes{Put: all})
+	progress := map[hubstore.Key]hubstore.Progress{hubstore.KeyOf("none", "none"): {Cursor: 9}, "nonsense": {}, "": {}}
 	for i := range all {
 		if i%3 > 0 {
 			all[i].Progress = subscription(topicA, strings.Repeat("e", i)).Progress
@@ -79,66 +79,66 @@ func testProgress(t *testing.T, s hub.Store) {
 			progress[all[i].Key] = all[i].Progress
 		}
 	}
-	save(t, s, hub.Changes{Progress: progress})
+	save(t, s, hubstore.Changes{Progress: progress})
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
 	clear(progress)
 	for i := range all {
-		all[i].Progress = hub.Progress{Cursor: -1, Next: time.UnixMicro(-1).UTC(), LastError: hostile[i%len(hostile)] + "\x00"}
+		all[i].Progress = hubstore.Progress{Cursor: -1, Next: time.UnixMicro(-1).UTC(), LastError: hostile[i%len(hostile)] + "\x00"}
 		progress[all[i].Key] = all[i].Progress
 	}
-	save(t, s, hub.Changes{Progress: progress})
+	save(t, s, hubstore.Changes{Progress: progress})
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
 	late := time.Date(2024, 2, 29, 23, 59, 59, 999_999_999, time.FixedZone("", 7200))
-	save(t, s, hub.Changes{Progress: map[hub.Key]hub.Progress{all[0].Key: {Next: late, Failing: late, LastTaken: late}}})
+	save(t, s, hubstore.Changes{Progress: map[hubstore.Key]hubstore.Progress{all[0].Key: {Next: late, Failing: late, LastTaken: late}}})
 	late = late.Truncate(time.Microsecond).UTC()
-	all[0].Progress = hub.Progress{Next: late, Failing: late, LastTaken: late}
+	all[0].Progress = hubstore.Progress{Next: late, Failing: late, LastTaken: late}
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
 }
 
 // request returns one with every field set.
-func request(topic, callback string) hub.Request {
+func request(topic, callback string) hubstore.Request {
 	at := time.Date(2024, 5, 6, 7, 8, 9, 123_456_000, time.UTC)
-	return hub.Request{
-		Key: hub.KeyOf(topic, callback), Mode: "subscribe", Topic: topic, Callback: callback, Secret: []byte("\x00sealed\xff"),
+	return hubstore.Request{
+		Key: hubstore.KeyOf(topic, callback), Mode: "subscribe", Topic: topic, Callback: callback, Secret: []byte("\x00sealed\xff"),
 		Lease: 240*time.Hour + time.Microsecond, VerifyToken: callback, At: at, Attempts: 3, Next: at.Add(time.Minute),
 	}
 }
 
-func testRequests(t *testing.T, s hub.Store) {
+func testRequests(t *testing.T, s hubstore.Store) {
 	same(t, "requests", requests(t, s, -1), nil)
-	all := []hub.Request{request(topicA, "https://example.org/full"), {Key: hub.KeyOf(topicA, "bare")}}
+	all := []hubstore.Request{request(topicA, "https://example.org/full"), {Key: hubstore.KeyOf(topicA, "bare")}}
 	for _, h := range hostile {
 		r := request(h, h+"\x00")
 		r.Mode, r.VerifyToken = h, "\x00"+h
 		all = append(all, r)
 	}
-	save(t, s, hub.Changes{Ask: all})
+	save(t, s, hubstore.Changes{Ask: all})
 	same(t, "requests", requests(t, s, -1), byKey(all, requestKey))
 	same(t, "subscriptions", subscriptions(t, s, -1), nil)
 
 	all[0].Mode, all[0].Secret, all[0].Lease, all[0].Attempts, all[0].Next = "unsubscribe", nil, 0, 0, time.Time{}
-	save(t, s, hub.Changes{Ask: all[:1], Settle: []hub.Key{all[1].Key, "nonsense", hub.KeyOf("none", "none")}})
+	save(t, s, hubstore.Changes{Ask: all[:1], Settle: []hubstore.Key{all[1].Key, "nonsense", hubstore.KeyOf("none", "none")}})
 	all = append(all[:1], all[2:]...)
 	same(t, "requests", requests(t, s, -1), byKey(all, requestKey))
 
 	// Verified: the request is removed and the subscription added in one
 	// transaction.
 	sub := bare("https://example.org/full")
-	save(t, s, hub.Changes{Put: []hub.Subscription{sub}, Settle: []hub.Key{sub.Key}})
+	save(t, s, hubstore.Changes{Put: []hubstore.Subscription{sub}, Settle: []hubstore.Key{sub.Key}})
 	same(t, "requests", requests(t, s, -1), byKey(all[1:], requestKey))
-	same(t, "subscriptions", subscriptions(t, s, -1), []hub.Subscription{sub})
+	same(t, "subscriptions", subscriptions(t, s, -1), []hubstore.Subscription{sub})
 }
 
-func testShards(t *testing.T, s hub.Store) {
-	var c hub.Changes
+func testShards(t *testing.T, s hubstore.Store) {
+	var c hubstore.Changes
 	for i := range 3000 {
 		callback := fmt.Sprint("https://example.org/", i)
 		c.Put, c.Ask = append(c.Put, bare(callback)), append(c.Ask, request(topicA, callback))
 	}
 	save(t, s, c)
-	var subs []hub.Subscription
-	var asked []hub.Request
-	for shard := range hub.Shards {
+	var subs []hubstore.Subscription
+	var asked []hubstore.Request
+	for shard := range hubstore.Shards {
 		ss, rs := subscriptions(t, s, shard), requests(t, s, shard)
 		for _, sub := range ss {
 			if sub.Key.Shard() != shard {
@@ -150,29 +150,29 @@ func testShards(t *testing.T, s hub.Store) {
 	same(t, "subscriptions of all shards", subs, byKey(c.Put, subscriptionKey))
 	same(t, "requests of all shards", asked, byKey(c.Ask, requestKey))
 	same(t, "subscriptions", subscriptions(t, s, -1), subs)
-	same(t, "subscriptions of a shard that is none", subscriptions(t, s, hub.Shards), nil)
+	same(t, "subscriptions of a shard that is none", subscriptions(t, s, hubstore.Shards), nil)
 }
 
 // testTwice names the same key twice in one Save.
-func testTwice(t *testing.T, s hub.Store) {
+func testTwice(t *testing.T, s hubstore.Store) {
 	sub, again := subscription(topicA, "https://example.org/"), bare("https://example.org/")
-	ask, askAgain := request(topicA, "https://example.org/"), hub.Request{Key: again.Key, Mode: "again"}
-	save(t, s, hub.Changes{
-		Topics: []hub.Topic{{URL: topicA, State: []byte("1")}, {URL: topicA, State: []byte("2")}},
-		Put:    []hub.Subscription{sub, bare("https://example.org/other"), again},
-		Ask:    []hub.Request{ask, askAgain},
+	ask, askAgain := request(topicA, "https://example.org/"), hubstore.Request{Key: again.Key, Mode: "again"}
+	save(t, s, hubstore.Changes{
+		Topics: []hubstore.Topic{{URL: topicA, State: []byte("1")}, {URL: topicA, State: []byte("2")}},
+		Put:    []hubstore.Subscription{sub, bare("https://example.org/other"), again},
+		Ask:    []hubstore.Request{ask, askAgain},
 	})
-	same(t, "topics", topics(t, s), []hub.Topic{{URL: topicA, First: 1, State: []byte("2")}})
-	same(t, "subscription", subscriptions(t, s, again.Key.Shard()), []hub.Subscription{again})
-	same(t, "request", requests(t, s, -1), []hub.Request{askAgain})
-	save(t, s, hub.Changes{Put: []hub.Subscription{again}, Progress: map[hub.Key]hub.Progress{again.Key: {Cursor: 3}}})
+	same(t, "topics", topics(t, s), []hubstore.Topic{{URL: topicA, First: 1, State: []byte("2")}})
+	same(t, "subscription", subscriptions(t, s, again.Key.Shard()), []hubstore.Subscription{again})
+	same(t, "request", requests(t, s, -1), []hubstore.Request{askAgain})
+	save(t, s, hubstore.Changes{Put: []hubstore.Subscription{again}, Progress: map[hubstore.Key]hubstore.Progress{again.Key: {Cursor: 3}}})
 	again.Progress.Cursor = 3
-	same(t, "subscription put, with Progress beside", subscriptions(t, s, again.Key.Shard()), []hub.Subscription{again})
-	save(t, s, hub.Changes{
-		Put: []hub.Subscription{again}, Remove: []hub.Key{again.Key}, Progress: map[hub.Key]hub.Progress{again.Key: {Cursor: 4}},
-		Ask: []hub.Request{ask}, Settle: []hub.Key{ask.Key},
+	same(t, "subscription put, with Progress beside", subscriptions(t, s, again.Key.Shard()), []hubstore.Subscription{again})
+	save(t, s, hubstore.Changes{
+		Put: []hubstore.Subscription{again}, Remove: []hubstore.Key{again.Key}, Progress: map[hubstore.Key]hubstore.Progress{again.Key: {Cursor: 4}},
+		Ask: []hubstore.Request{ask}, Settle: []hubstore.Key{ask.Key},
 	})
 	same(t, "subscription put and removed", subscriptions(t, s, again.Key.Shard()), nil)
 	same(t, "request put and settled", requests(t, s, -1), nil)
-	save(t, s, hub.Changes{})
+	save(t, s, hubstore.Changes{})
 }

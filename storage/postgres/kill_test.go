@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/hub/hubtest"
 	"lockstep/storage/postgres"
 	"lockstep/storage/postgres/postgrestest"
@@ -41,7 +41,7 @@ func TestHubKill(t *testing.T) {
 	url := postgrestest.URL(t)
 	open, shut := again(t, url)
 	command := func() *exec.Cmd { return child("TestHubKill", url) }
-	hubtest.RunKill(t, 10, command, func() hub.Store { return open().Hub() }, shut)
+	hubtest.RunKill(t, 10, command, func() hubstore.Store { return open().Hub() }, shut)
 }
 
 const (
@@ -92,13 +92,13 @@ func own(t *testing.T, url string) error {
 	if err != nil {
 		return err
 	}
-	name, want := strconv.Itoa(os.Getpid()), hub.Shards
+	name, want := strconv.Itoa(os.Getpid()), hubstore.Shards
 	for tick := time.Tick(killPause); ; <-tick {
 		shards, owners, err := db.Hub().Claim(t.Context(), name, want, killTTL)
 		if err != nil {
 			return err
 		}
-		want = (hub.Shards + owners - 1) / owners
+		want = (hubstore.Shards + owners - 1) / owners
 		fmt.Println(strings.Trim(fmt.Sprint(shards), "[]"))
 	}
 }
@@ -148,11 +148,11 @@ func shared(t *testing.T, owners []*owner) {
 		even := true
 		for _, o := range owners {
 			has := o.has()
-			even = even && len(has) >= hub.Shards/len(owners)-len(owners)
+			even = even && len(has) >= hubstore.Shards/len(owners)-len(owners)
 			all = append(all, has...)
 		}
 		slices.Sort(all)
-		if even && len(all) == hub.Shards && len(slices.Compact(all)) == hub.Shards {
+		if even && len(all) == hubstore.Shards && len(slices.Compact(all)) == hubstore.Shards {
 			return
 		}
 		select {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/storage/internal/sqldb"
 	"lockstep/storage/postgres"
 	"lockstep/storage/postgres/postgrestest"
@@ -75,7 +75,7 @@ func TestOpenOlder(t *testing.T) {
 		tamper(t, address, `DROP TABLE hub_`+table)
 	}
 	h := open(t, postgres.Options{}, address).Hub()
-	if seqs, err := h.Append(t.Context(), []hub.Message{{Topic: "t"}}); err != nil || seqs[0] != 1 {
+	if seqs, err := h.Append(t.Context(), []hubstore.Message{{Topic: "t"}}); err != nil || seqs[0] != 1 {
 		t.Errorf("Append = %v, %v", seqs, err)
 	}
 }
@@ -124,7 +124,7 @@ func TestReadOnly(t *testing.T) {
 	db, err := postgres.Open(t.Context(), address)
 	if err == nil {
 		defer db.Close()
-		_, err = db.Hub().Append(t.Context(), []hub.Message{{Topic: "t"}})
+		_, err = db.Hub().Append(t.Context(), []hubstore.Message{{Topic: "t"}})
 	}
 	if !errors.Is(err, syscall.EROFS) {
 		t.Errorf("read-only database: %v, want %v", err, syscall.EROFS)
@@ -155,7 +155,7 @@ func TestDeadConnections(t *testing.T) {
 		var g sync.WaitGroup
 		for range 6 { // open several
 			g.Go(func() {
-				if _, err := h.Append(context.Background(), []hub.Message{{Topic: "t"}}); err != nil {
+				if _, err := h.Append(context.Background(), []hubstore.Message{{Topic: "t"}}); err != nil {
 					t.Error(err)
 				}
 				for _, err := range h.Log(context.Background(), "t", 0) {

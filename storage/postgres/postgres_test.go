@@ -10,7 +10,7 @@ import (
 	"lockstep/catalog/catalogtest"
 	"lockstep/destination/journal"
 	"lockstep/destination/journaltest"
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/hub/hubtest"
 	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/ledgertest"
@@ -64,7 +64,7 @@ func TestLedger(t *testing.T) {
 
 func TestHub(t *testing.T) {
 	t.Parallel()
-	hubtest.Run(t, func(t *testing.T) hub.Store {
+	hubtest.Run(t, func(t *testing.T) hubstore.Store {
 		return open(t, postgres.Options{}, postgrestest.URL(t)).Hub()
 	})
 }
@@ -106,7 +106,7 @@ func TestLedgerReopen(t *testing.T) {
 func TestHubReopen(t *testing.T) {
 	t.Parallel()
 	open, shut := again(t, postgrestest.URL(t))
-	hubtest.RunReopen(t, func() hub.Store { return open().Hub() }, shut)
+	hubtest.RunReopen(t, func() hubstore.Store { return open().Hub() }, shut)
 }
 
 // tamper runs a statement without using the store.

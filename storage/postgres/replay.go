@@ -16,7 +16,7 @@ const (
 	replayBatch = 1000
 )
 
-// Remember implements [hub.Sharer]. The server's clock decides what has
+// Remember implements [hubstore.Sharer]. The server's clock decides what has
 // expired: a digest that is deleted has expired for every later call.
 func (h *Hub) Remember(ctx context.Context, digest [sha256.Size]byte, until time.Time) (fresh bool, err error) {
 	err = h.db.Update(ctx, func(tx *sql.Tx) error {
@@ -49,7 +49,7 @@ func (h *Hub) Remember(ctx context.Context, digest [sha256.Size]byte, until time
 	return fresh, nil
 }
 
-// Forget implements [hub.Sharer].
+// Forget implements [hubstore.Sharer].
 func (h *Hub) Forget(ctx context.Context, digest [sha256.Size]byte) error {
 	err := h.db.Update(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM hub_replay WHERE digest = $1`, digest[:])

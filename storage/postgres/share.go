@@ -6,29 +6,29 @@ import (
 	"fmt"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/storage/internal/sqldb"
 )
 
-// A Hub is a [hub.Store] that several hubs can use at a time.
+// A Hub is a [hubstore.Store] that several hubs can use at a time.
 type Hub struct {
 	*sqldb.Hub
 	db *sqldb.DB
 }
 
 var (
-	_ hub.Store  = (*Hub)(nil)
-	_ hub.Sharer = (*Hub)(nil)
+	_ hubstore.Store  = (*Hub)(nil)
+	_ hubstore.Sharer = (*Hub)(nil)
 )
 
 // Hub returns the store of hubs in the database.
 func (db *DB) Hub() *Hub { return &Hub{db.DB.Hub(), db.DB} }
 
-// Claim implements [hub.Sharer]. It uses the server's clock, so that the clocks
+// Claim implements [hubstore.Sharer]. It uses the server's clock, so that the clocks
 // of the hubs need not agree. The row of an owner contains the end of its
 // claims; the next Claim of any hub deletes the rows of expired owners.
 func (h *Hub) Claim(ctx context.Context, owner string, want int, ttl time.Duration) (shards []int, owners int, err error) {
-	want = min(max(want, 0), hub.Shards)
+	want = min(max(want, 0), hubstore.Shards)
 	err = h.change(ctx, func(tx *sql.Tx) error {
 		if err := renew(ctx, tx, owner, ttl); err != nil {
 			return err
@@ -82,7 +82,7 @@ func divide(ctx context.Context, tx *sql.Tx, owner string, want int) error {
 	const take = `INSERT INTO hub_claim (shard, owner)
 		SELECT s, CAST($1 AS BYTEA) FROM generate_series(0, $2 - 1) s WHERE s NOT IN (SELECT shard FROM hub_claim)
 		ORDER BY s LIMIT $3 - (SELECT COUNT(*) FROM hub_claim WHERE owner = $1)`
-	_, err := tx.ExecContext(ctx, take, owner, hub.Shards, want)
+	_, err := tx.ExecContext(ctx, take, owner, hubstore.Shards, want)
 	return err
 }
 
@@ -103,7 +103,7 @@ func claimed(ctx context.Context, tx *sql.Tx, owner string) ([]int, error) {
 	return shards, rows.Err()
 }
 
-// Release implements [hub.Sharer].
+// Release implements [hubstore.Sharer].
 func (h *Hub) Release(ctx context.Context, owner string) error {
 	err := h.change(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM hub_claim WHERE owner = $1`, owner); err != nil {
@@ -118,7 +118,7 @@ func (h *Hub) Release(ctx context.Context, owner string) error {
 	return nil
 }
 
-// News implements [hub.Sharer]. A mark is the number of an Append; once a mark
+// News implements [hubstore.Sharer]. A mark is the number of an Append; once a mark
 // is visible, all smaller ones are, see package sqldb.
 func (h *Hub) News(ctx context.Context, mark int64) (topics map[string]int64, next int64, err error) {
 	topics, next = make(map[string]int64), mark

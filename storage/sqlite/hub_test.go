@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/hub/hubtest"
 	"lockstep/storage/internal/sqldb"
 	"lockstep/storage/sqlite"
@@ -18,7 +18,7 @@ import (
 
 func TestHub(t *testing.T) {
 	t.Parallel()
-	hubtest.Run(t, func(t *testing.T) hub.Store {
+	hubtest.Run(t, func(t *testing.T) hubstore.Store {
 		return open(t, sqlite.Options{}, filepath.Join(t.TempDir(), "hub.db")).Hub()
 	})
 }
@@ -26,7 +26,7 @@ func TestHub(t *testing.T) {
 func TestHubReopen(t *testing.T) {
 	t.Parallel()
 	open, shut := again(t, filepath.Join(t.TempDir(), "hub.db"))
-	hubtest.RunReopen(t, func() hub.Store { return open().Hub() }, shut)
+	hubtest.RunReopen(t, func() hubstore.Store { return open().Hub() }, shut)
 }
 
 const hubKillEnv = "LOCKSTEP_TEST_HUB_KILL"
@@ -49,7 +49,7 @@ func TestHubKill(t *testing.T) {
 		return cmd
 	}
 	var db *sqlite.DB
-	hubtest.RunKill(t, 15, command, func() hub.Store {
+	hubtest.RunKill(t, 15, command, func() hubstore.Store {
 		var err error
 		if db, err = sqlite.Open(path); err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func TestHubOlder(t *testing.T) {
 		tamper(t, path, `DROP TABLE hub_`+table)
 	}
 	h := open(t, sqlite.Options{}, path).Hub()
-	if seqs, err := h.Append(t.Context(), []hub.Message{{Topic: "t"}}); err != nil || seqs[0] != 1 {
+	if seqs, err := h.Append(t.Context(), []hubstore.Message{{Topic: "t"}}); err != nil || seqs[0] != 1 {
 		t.Errorf("Append = %v, %v", seqs, err)
 	}
 }
@@ -95,8 +95,8 @@ func TestHubDamaged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	h := open(t, sqlite.Options{}, path).Hub()
-	m := hub.Message{Topic: "t", Links: []string{"link"}}
-	if _, err := h.Append(t.Context(), []hub.Message{m, m, m}); err != nil {
+	m := hubstore.Message{Topic: "t", Links: []string{"link"}}
+	if _, err := h.Append(t.Context(), []hubstore.Message{m, m, m}); err != nil {
 		t.Fatal(err)
 	}
 	tamper(t, path, `UPDATE hub_message SET links = x'09ff' WHERE seq = 2`)

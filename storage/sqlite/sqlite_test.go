@@ -14,7 +14,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/catalog/catalogtest"
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/storage/internal/sqldb"
 	"lockstep/storage/sqlite"
 )
@@ -197,7 +197,7 @@ func TestRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := db.Hub()
-		message := []hub.Message{{Topic: "http://a.example/", ID: "1", Body: []byte("news"), At: time.Unix(1, 0)}}
+		message := []hubstore.Message{{Topic: "http://a.example/", ID: "1", Body: []byte("news"), At: time.Unix(1, 0)}}
 		if _, err := h.Append(t.Context(), message); err != nil {
 			t.Fatal(err)
 		}

@@ -8,11 +8,11 @@ import (
 	"iter"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // The hub's tables (migrations/hub). Only methods of Hub write them, each in its
-// transaction; the last three only methods of [hub.Sharer], which engines have that
+// transaction; the last three only methods of [hubstore.Sharer], which engines have that
 // several hubs can use at a time.
 //
 //	hub_topic		one row for each topic
@@ -50,20 +50,20 @@ import (
 // The keys of a shard begin with the same two digits. Times are microseconds since
 // 1970, NULL for the zero Time.
 
-// A Hub is a [hub.Store] in a [DB].
+// A Hub is a [hubstore.Store] in a [DB].
 type Hub struct {
 	db *DB
 }
 
 var (
-	_ hub.Store   = (*Hub)(nil)
-	_ hub.Checker = (*Hub)(nil)
+	_ hubstore.Store   = (*Hub)(nil)
+	_ hubstore.Checker = (*Hub)(nil)
 )
 
 // Hub returns the hub's store in the database.
 func (db *DB) Hub() *Hub { return &Hub{db} }
 
-// Check implements [hub.Checker].
+// Check implements [hubstore.Checker].
 func (h *Hub) Check(ctx context.Context) error { return h.db.Check(ctx) }
 
 // One query returns this many messages, or fewer if they are large: a caller
@@ -73,17 +73,17 @@ const (
 	logBytes    = 4 << 20
 )
 
-// Log implements [hub.Store].
-func (h *Hub) Log(ctx context.Context, topic string, after int64) iter.Seq2[hub.Message, error] {
-	return func(yield func(hub.Message, error) bool) {
-		err := h.log(ctx, topic, after, func(m hub.Message) bool { return yield(m, nil) })
+// Log implements [hubstore.Store].
+func (h *Hub) Log(ctx context.Context, topic string, after int64) iter.Seq2[hubstore.Message, error] {
+	return func(yield func(hubstore.Message, error) bool) {
+		err := h.log(ctx, topic, after, func(m hubstore.Message) bool { return yield(m, nil) })
 		if err != nil {
-			yield(hub.Message{}, h.wrap(err, "read log of %s", topic))
+			yield(hubstore.Message{}, h.wrap(err, "read log of %s", topic))
 		}
 	}
 }
 
-func (h *Hub) log(ctx context.Context, topic string, after int64, yield func(hub.Message) bool) error {
+func (h *Hub) log(ctx context.Context, topic string, after int64, yield func(hubstore.Message) bool) error {
 	// Two steps instead of a join: without statistics the engine would join in the
 	// wrong order.
 	var t topicRow
@@ -116,8 +116,8 @@ func (h *Hub) log(ctx context.Context, topic string, after int64, yield func(hub
 	return nil
 }
 
-func scanMessage(rows *sql.Rows) (hub.Message, error) {
-	var m hub.Message
+func scanMessage(rows *sql.Rows) (hubstore.Message, error) {
+	var m hubstore.Message
 	var at sql.NullInt64
 	var links sql.RawBytes
 	var whole int
@@ -132,29 +132,29 @@ func scanMessage(rows *sql.Rows) (hub.Message, error) {
 	return m, nil
 }
 
-// Topics implements [hub.Store].
-func (h *Hub) Topics(ctx context.Context) iter.Seq2[hub.Topic, error] {
+// Topics implements [hubstore.Store].
+func (h *Hub) Topics(ctx context.Context) iter.Seq2[hubstore.Topic, error] {
 	const query = `SELECT url, first, last, bytes, state FROM hub_topic WHERE url > $1 ORDER BY url LIMIT $2`
-	return hubPages(h, "topics", "", func(t *hub.Topic) string { return t.URL },
-		func(after string, ts []hub.Topic) ([]hub.Topic, error) {
+	return hubPages(h, "topics", "", func(t *hubstore.Topic) string { return t.URL },
+		func(after string, ts []hubstore.Topic) ([]hubstore.Topic, error) {
 			rows, err := h.db.query(ctx, query, after, journalPage)
-			return collect(rows, err, "topics", ts, func(t *hub.Topic) error {
+			return collect(rows, err, "topics", ts, func(t *hubstore.Topic) error {
 				return rows.Scan(&t.URL, &t.First, &t.Last, &t.Bytes, &t.State)
 			})
 		})
 }
 
-// Subscriptions implements [hub.Store].
-func (h *Hub) Subscriptions(ctx context.Context, shard int) iter.Seq2[hub.Subscription, error] {
+// Subscriptions implements [hubstore.Store].
+func (h *Hub) Subscriptions(ctx context.Context, shard int) iter.Seq2[hubstore.Subscription, error] {
 	const query = `SELECT s.key, s.topic, s.callback, s.secret, s.created, s.expires,
 		p.cursor, p.attempts, p.next, p.failing, p.last_error, p.last_taken, p.taken, p.given_up
 		FROM hub_subscription s JOIN hub_progress p ON p.key = s.key
 		WHERE s.key > $1 AND s.key < $2 ORDER BY s.key LIMIT $3`
 	from, to := keyRange(shard)
-	return hubPages(h, "subscriptions", from, func(s *hub.Subscription) string { return string(s.Key) },
-		func(after string, ss []hub.Subscription) ([]hub.Subscription, error) {
+	return hubPages(h, "subscriptions", from, func(s *hubstore.Subscription) string { return string(s.Key) },
+		func(after string, ss []hubstore.Subscription) ([]hubstore.Subscription, error) {
 			rows, err := h.db.query(ctx, query, after, to, journalPage)
-			return collect(rows, err, "subscriptions", ss, func(s *hub.Subscription) error {
+			return collect(rows, err, "subscriptions", ss, func(s *hubstore.Subscription) error {
 				p := &s.Progress
 				var created, expires, next, failing, taken sql.NullInt64
 				err := rows.Scan(&s.Key, &s.Topic, &s.Callback, &s.Secret, &created, &expires,
@@ -166,15 +166,15 @@ func (h *Hub) Subscriptions(ctx context.Context, shard int) iter.Seq2[hub.Subscr
 		})
 }
 
-// Requests implements [hub.Store].
-func (h *Hub) Requests(ctx context.Context, shard int) iter.Seq2[hub.Request, error] {
+// Requests implements [hubstore.Store].
+func (h *Hub) Requests(ctx context.Context, shard int) iter.Seq2[hubstore.Request, error] {
 	const query = `SELECT key, mode, topic, callback, secret, lease, verify_token, at, attempts, next
 		FROM hub_request WHERE key > $1 AND key < $2 ORDER BY key LIMIT $3`
 	from, to := keyRange(shard)
-	return hubPages(h, "requests", from, func(r *hub.Request) string { return string(r.Key) },
-		func(after string, rs []hub.Request) ([]hub.Request, error) {
+	return hubPages(h, "requests", from, func(r *hubstore.Request) string { return string(r.Key) },
+		func(after string, rs []hubstore.Request) ([]hubstore.Request, error) {
 			rows, err := h.db.query(ctx, query, after, to, journalPage)
-			return collect(rows, err, "requests", rs, func(r *hub.Request) error {
+			return collect(rows, err, "requests", rs, func(r *hubstore.Request) error {
 				var lease int64
 				var at, next sql.NullInt64
 				err := rows.Scan(&r.Key, &r.Mode, &r.Topic, &r.Callback, &r.Secret, &lease, &r.VerifyToken, &at, &r.Attempts, &next)
@@ -212,7 +212,7 @@ func hubPages[T any](h *Hub, what, from string, key func(*T) string, page func(s
 func (h *Hub) wrap(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if h.db.closed.Load() {
-		return fmt.Errorf("%s: %w: %w", what, hub.ErrStore, err)
+		return fmt.Errorf("%s: %w: %w", what, hubstore.ErrStore, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

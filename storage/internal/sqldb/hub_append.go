@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // A topicRow is a row of hub_topic, without the hub's state.
@@ -19,10 +19,10 @@ type topicRow struct {
 // size returns the approximate size of a message, at least 1.
 func (t *topicRow) size() int64 { return max(t.bytes/max(t.last-t.first+1, 1), 1) }
 
-// Append implements [hub.Store]. It locks rows in the order of their URLs, so
+// Append implements [hubstore.Store]. It locks rows in the order of their URLs, so
 // that no two Appends deadlock.
-func (h *Hub) Append(ctx context.Context, messages []hub.Message) ([]int64, error) {
-	if err := hub.CheckMessages(messages); err != nil {
+func (h *Hub) Append(ctx context.Context, messages []hubstore.Message) ([]int64, error) {
+	if err := hubstore.CheckMessages(messages); err != nil {
 		return nil, fmt.Errorf("append messages: %w", err)
 	}
 	seqs := make([]int64, len(messages))
@@ -50,7 +50,7 @@ func (h *Hub) Append(ctx context.Context, messages []hub.Message) ([]int64, erro
 
 // lockTopics returns the rows of the messages' topics, and creates missing
 // ones.
-func (h *Hub) lockTopics(ctx context.Context, tx *sql.Tx, messages []hub.Message) (map[string]*topicRow, error) {
+func (h *Hub) lockTopics(ctx context.Context, tx *sql.Tx, messages []hubstore.Message) (map[string]*topicRow, error) {
 	topics := make(map[string]*topicRow)
 	for i := range messages {
 		topics[messages[i].Topic] = nil
@@ -100,7 +100,7 @@ const insertTopic = `INSERT INTO hub_topic (id, url, first, last, bytes, state, 
 
 // putMessages writes the messages and records their numbers in seqs and in the
 // topics.
-func (h *Hub) putMessages(ctx context.Context, tx *sql.Tx, topics map[string]*topicRow, messages []hub.Message, seqs []int64) error {
+func (h *Hub) putMessages(ctx context.Context, tx *sql.Tx, topics map[string]*topicRow, messages []hubstore.Message, seqs []int64) error {
 	put := h.db.bulk(tx, `INSERT INTO hub_message (topic_id, seq, id, at, content_type, links, whole, body) VALUES`, 8, ``)
 	for i := range messages {
 		m := &messages[i]
@@ -148,7 +148,7 @@ const (
 	trimBytes    = 16 << 20
 )
 
-// Trim implements [hub.Store].
+// Trim implements [hubstore.Store].
 func (h *Hub) Trim(ctx context.Context, topic string, upto int64) error {
 	for more := true; more; {
 		err := h.db.Update(ctx, func(tx *sql.Tx) (err error) {

@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
-// Save implements [hub.Store]. It writes rows in the order of their keys.
-func (h *Hub) Save(ctx context.Context, c hub.Changes) error {
+// Save implements [hubstore.Store]. It writes rows in the order of their keys.
+func (h *Hub) Save(ctx context.Context, c hubstore.Changes) error {
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("save changes: %w", err)
 	}
@@ -44,7 +44,7 @@ func (h *Hub) Save(ctx context.Context, c hub.Changes) error {
 	return nil
 }
 
-func (h *Hub) putStates(ctx context.Context, tx *sql.Tx, topics []hub.Topic) error {
+func (h *Hub) putStates(ctx context.Context, tx *sql.Tx, topics []hubstore.Topic) error {
 	for i := range topics {
 		t := &topics[i]
 		res, err := tx.ExecContext(ctx, `UPDATE hub_topic SET state = $2 WHERE url = $1`, t.URL, t.State)
@@ -73,7 +73,7 @@ func (h *Hub) putStates(ctx context.Context, tx *sql.Tx, topics []hub.Topic) err
 // progressColumns are the columns of hub_progress except the key.
 const progressColumns = `cursor, attempts, next, failing, last_error, last_taken, taken, given_up`
 
-func (h *Hub) putSubscriptions(ctx context.Context, tx *sql.Tx, subscriptions []hub.Subscription) error {
+func (h *Hub) putSubscriptions(ctx context.Context, tx *sql.Tx, subscriptions []hubstore.Subscription) error {
 	put := h.db.bulk(tx, `INSERT INTO hub_subscription (key, topic, callback, secret, created, expires) VALUES`, 6,
 		` ON CONFLICT (key) DO UPDATE SET topic = excluded.topic, callback = excluded.callback, secret = excluded.secret,
 		created = excluded.created, expires = excluded.expires`)
@@ -81,7 +81,7 @@ func (h *Hub) putSubscriptions(ctx context.Context, tx *sql.Tx, subscriptions []
 		` ON CONFLICT (key) DO UPDATE SET cursor = excluded.cursor, attempts = excluded.attempts, next = excluded.next,
 		failing = excluded.failing, last_error = excluded.last_error, last_taken = excluded.last_taken, taken = excluded.taken,
 		given_up = excluded.given_up`)
-	for _, s := range lastByKey(subscriptions, func(s *hub.Subscription) hub.Key { return s.Key }) {
+	for _, s := range lastByKey(subscriptions, func(s *hubstore.Subscription) hubstore.Key { return s.Key }) {
 		err := put.exec(ctx, string(s.Key), s.Topic, s.Callback, s.Secret, micros(s.Created), micros(s.Expires))
 		if err != nil {
 			return err
@@ -90,7 +90,7 @@ func (h *Hub) putSubscriptions(ctx context.Context, tx *sql.Tx, subscriptions []
 	if err := put.flush(ctx); err != nil {
 		return err
 	}
-	for _, s := range lastByKey(subscriptions, func(s *hub.Subscription) hub.Key { return s.Key }) {
+	for _, s := range lastByKey(subscriptions, func(s *hubstore.Subscription) hubstore.Key { return s.Key }) {
 		if err := progress.exec(ctx, progressArgs(s.Key, &s.Progress)...); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (h *Hub) putSubscriptions(ctx context.Context, tx *sql.Tx, subscriptions []
 }
 
 // updateProgress updates existing rows.
-func (h *Hub) updateProgress(ctx context.Context, tx *sql.Tx, progress map[hub.Key]hub.Progress) error {
+func (h *Hub) updateProgress(ctx context.Context, tx *sql.Tx, progress map[hubstore.Key]hubstore.Progress) error {
 	put := h.db.bulkUpdate(tx, `UPDATE hub_progress SET cursor = v.column2, attempts = v.column3, next = v.column4,
 		failing = v.column5, last_error = v.column6, last_taken = v.column7, taken = v.column8, given_up = v.column9`, `hub_progress.key`,
 		"TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT")
@@ -112,16 +112,16 @@ func (h *Hub) updateProgress(ctx context.Context, tx *sql.Tx, progress map[hub.K
 	return put.flush(ctx)
 }
 
-func progressArgs(k hub.Key, p *hub.Progress) []any {
+func progressArgs(k hubstore.Key, p *hubstore.Progress) []any {
 	return []any{string(k), p.Cursor, p.Attempts, micros(p.Next), micros(p.Failing), p.LastError, micros(p.LastTaken), p.Taken, p.GivenUp}
 }
 
-func (h *Hub) putRequests(ctx context.Context, tx *sql.Tx, requests []hub.Request) error {
+func (h *Hub) putRequests(ctx context.Context, tx *sql.Tx, requests []hubstore.Request) error {
 	put := h.db.bulk(tx, `INSERT INTO hub_request (key, mode, topic, callback, secret, lease, verify_token, at, attempts, next) VALUES`, 10,
 		` ON CONFLICT (key) DO UPDATE SET mode = excluded.mode, topic = excluded.topic, callback = excluded.callback,
 		secret = excluded.secret, lease = excluded.lease, verify_token = excluded.verify_token, at = excluded.at,
 		attempts = excluded.attempts, next = excluded.next`)
-	for _, r := range lastByKey(requests, func(r *hub.Request) hub.Key { return r.Key }) {
+	for _, r := range lastByKey(requests, func(r *hubstore.Request) hubstore.Key { return r.Key }) {
 		err := put.exec(ctx, string(r.Key), r.Mode, r.Topic, r.Callback, r.Secret, int64(r.Lease/time.Microsecond),
 			r.VerifyToken, micros(r.At), r.Attempts, micros(r.Next))
 		if err != nil {
@@ -132,7 +132,7 @@ func (h *Hub) putRequests(ctx context.Context, tx *sql.Tx, requests []hub.Reques
 }
 
 // remove deletes the rows of the keys from tables.
-func (h *Hub) remove(ctx context.Context, tx *sql.Tx, keys []hub.Key, tables ...string) error {
+func (h *Hub) remove(ctx context.Context, tx *sql.Tx, keys []hubstore.Key, tables ...string) error {
 	keys = slices.Sorted(slices.Values(keys))
 	for _, table := range tables {
 		remove := h.db.bulkIn(tx, `DELETE FROM `+table+` WHERE key IN`)
@@ -150,7 +150,7 @@ func (h *Hub) remove(ctx context.Context, tx *sql.Tx, keys []hub.Key, tables ...
 
 // lastByKey returns the last value of each key, ordered by key: no statement
 // may write a row twice.
-func lastByKey[T any](values []T, key func(*T) hub.Key) []*T {
+func lastByKey[T any](values []T, key func(*T) hubstore.Key) []*T {
 	last := make([]*T, len(values))
 	for i := range values {
 		last[i] = &values[i]

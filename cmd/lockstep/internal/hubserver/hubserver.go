@@ -10,6 +10,7 @@ import (
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 )
 
 // A Front is a hub and what is to be seen of it, on its own or within a
@@ -21,7 +22,7 @@ type Front struct {
 }
 
 // New returns a hub that keeps its memory in store.
-func New(ctx context.Context, store hub.Store, o hub.Options) (*Front, error) {
+func New(ctx context.Context, store hubstore.Store, o hub.Options) (*Front, error) {
 	h, err := hub.New(store, o)
 	if err != nil {
 		return nil, term.Usage(err, "")

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/internal/private"
 	"lockstep/internal/statedir"
 	"lockstep/storage/postgres"
@@ -21,7 +21,7 @@ import (
 
 // A State is what a hub remembers, and the key that seals the secrets in it.
 type State struct {
-	Store hub.Store
+	Store hubstore.Store
 	Key   []byte
 	Close func()
 }
@@ -100,7 +100,7 @@ func sharedKey(scheme, keyFile string) ([]byte, error) {
 }
 
 // LoadKey returns the key in a file, which it creates if it does not exist.
-func LoadKey(ctx context.Context, path string, store hub.Store, log *slog.Logger) ([]byte, error) {
+func LoadKey(ctx context.Context, path string, store hubstore.Store, log *slog.Logger) ([]byte, error) {
 	if filepath.Base(path) == KeyName { // of ours
 		_ = private.Narrow(path) // else it is reported
 	}

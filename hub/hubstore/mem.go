@@ -1,9 +1,8 @@
-package hub
+package hubstore
 
 import (
 	"context"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -204,7 +203,7 @@ func (m *Mem) topic(url string) *memTopic {
 // ofShard returns the values of a shard, or of all shards, ordered by key.
 func ofShard[T any](all map[Key]T, shard int) []T {
 	var keys []Key
-	for k := range maps.Keys(all) {
+	for k := range all {
 		if shard < 0 || k.Shard() == shard {
 			keys = append(keys, k)
 		}

@@ -1,4 +1,11 @@
-package hub
+// Package hubstore declares what a hub stores, and implements it in memory.
+//
+// A [Store] has a log of messages for each topic, a row for each subscription
+// with its position in that log, and the requests that have not been verified
+// yet. There is no record of a single delivery. A [Sharer] is a Store that
+// several hubs use at the same time. Package hubtest checks that a Store does
+// what its documentation says.
+package hubstore
 
 import (
 	"context"
@@ -42,7 +49,7 @@ type Topic struct {
 	First int64  // number of the oldest stored message; Last+1 if none is stored
 	Last  int64  // number of the newest message ever; 0: there was none
 	Bytes int64  // of the stored bodies
-	State []byte // further state of the topic, see topicState; opaque to the store
+	State []byte // further state of the topic; opaque to the store
 }
 
 // A Message is one entry of a topic's log. It is immutable.
@@ -176,4 +183,11 @@ type Sharer interface {
 
 	// Forget removes a digest, so that it can be recorded again.
 	Forget(ctx context.Context, digest [sha256.Size]byte) error
+}
+
+// A Checker is a Store that can check whether it works.
+type Checker interface {
+	// Check reads and writes, changing nothing, and returns an error if that is not
+	// possible. It returns within seconds and may be called often.
+	Check(ctx context.Context) error
 }

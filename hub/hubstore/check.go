@@ -1,11 +1,9 @@
-package hub
+package hubstore
 
 import (
 	"fmt"
 	"strings"
 )
-
-// Rules that every Store shares.
 
 // CheckMessages returns an error for messages that no store can hold: those
 // whose topic is empty or has a NUL byte in it. Every other byte is allowed.

@@ -1,0 +1,33 @@
+package hub
+
+import "lockstep/hub/hubstore"
+
+// What a hub stores, from package hubstore.
+type (
+	Store        = hubstore.Store
+	Sharer       = hubstore.Sharer
+	Checker      = hubstore.Checker
+	Mem          = hubstore.Mem
+	Key          = hubstore.Key
+	Topic        = hubstore.Topic
+	Message      = hubstore.Message
+	Subscription = hubstore.Subscription
+	Progress     = hubstore.Progress
+	Request      = hubstore.Request
+	Changes      = hubstore.Changes
+)
+
+// Shards is [hubstore.Shards].
+const Shards = hubstore.Shards
+
+// ErrStore is [hubstore.ErrStore].
+var ErrStore = hubstore.ErrStore
+
+// NewMem returns an empty store in memory.
+func NewMem() *Mem { return hubstore.NewMem() }
+
+// KeyOf returns the key of the subscription of callback to topic.
+func KeyOf(topic, callback string) Key { return hubstore.KeyOf(topic, callback) }
+
+// CheckMessages returns an error for messages that no store can hold.
+func CheckMessages(messages []Message) error { return hubstore.CheckMessages(messages) }
