@@ -119,7 +119,31 @@ var rooms = []room{
 	{"destination/internal/scratch", "destination/journal internal/extsort", ""},
 	{"destination/internal/dispatch", "destination/filename internal/fetch", ""},
 	{"destination/internal/reserve", "blob destination/filename destination/internal/content", ""},
-	{"destination", "destination/filename destination/internal/coding destination/internal/content discover resourcesync websub blob internal/eventstream internal/extsort internal/fetch internal/nesting internal/unpack patch memento vault destination/journal destination/internal/dump destination/internal/scratch destination/internal/dispatch destination/internal/reserve",
+	{"destination/internal/saved", "destination/journal resourcesync", ""},
+	{"destination/internal/wording", "resourcesync", ""},
+	{"destination", "" +
+		"blob " +
+		"destination/filename " +
+		"destination/internal/coding " +
+		"destination/internal/content " +
+		"destination/internal/dispatch " +
+		"destination/internal/dump " +
+		"destination/internal/reserve " +
+		"destination/internal/saved " +
+		"destination/internal/scratch " +
+		"destination/internal/wording " +
+		"destination/journal " +
+		"discover " +
+		"internal/eventstream " +
+		"internal/extsort " +
+		"internal/fetch " +
+		"internal/nesting " +
+		"internal/unpack " +
+		"memento " +
+		"patch " +
+		"resourcesync " +
+		"vault " +
+		"websub",
 		"github.com/bmatcuk/doublestar/v4 golang.org/x/sync"},
 	{"destination/journaltest", "destination/journal resourcesync", "github.com/google/go-cmp"},
 	{"repository", "catalog internal/hangup internal/iri internal/negotiate oaipmh resourcesync", ""},

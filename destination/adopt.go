@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -382,7 +383,7 @@ func (d *adoption) record(ctx context.Context, all bool) error {
 		return nil
 	}
 	b := d.batch
-	b.Save = map[string][]byte{docCounts: encode(d.counts)}
+	b.Save = map[string][]byte{docCounts: saved.Encode(d.counts)}
 	news := d.out.take()
 	d.out.save(b.Save, news)
 	d.batch = journal.Batch{}

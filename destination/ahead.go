@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -82,12 +83,12 @@ func (r *setRun) reportFuture() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.warn(r.set.URI, fmt.Sprintf("set %s: the Source has times in our future, %s in all, the first %s of %s: its clock or that of this machine is wrong",
-		r.set.Name, grouped(n), show(f.at.Time()), fetch.Printable(f.first)))
+		r.set.Name, wording.Grouped(n), wording.Time(f.at.Time()), fetch.Printable(f.first)))
 }
 
 // compareAhead compares all of a set that was read up to a time in our future.
 func (r *setRun) compareAhead(ctx context.Context) error {
 	st := r.set
-	r.warn(st.Changes, fmt.Sprintf("set %s: it was read up to %s, when that lay in our future: comparing all of it", st.Name, show(st.Watermark)))
+	r.warn(st.Changes, fmt.Sprintf("set %s: it was read up to %s, when that lay in our future: comparing all of it", st.Name, wording.Time(st.Watermark)))
 	return r.baseline(ctx, false)
 }

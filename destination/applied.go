@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -43,7 +44,7 @@ type changeLine struct {
 
 func (c *Change) line() changeLine {
 	l := changeLine{Event: EventApplied, Set: c.Set, URI: c.URI, Change: changeName(c.Kind), Path: c.Path, Type: c.Type,
-		Hash: hashText(c.Hashes), Datetime: timeText(c.Datetime), Lastmod: timeText(c.Lastmod)}
+		Hash: wording.Hashes(c.Hashes), Datetime: timeText(c.Datetime), Lastmod: timeText(c.Lastmod)}
 	if c.Kind != resourcesync.Deleted {
 		l.Length = &c.Length
 	}

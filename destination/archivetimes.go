@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -104,7 +105,7 @@ func (d *archived) differs(r *setReader, said *archived) {
 			continue
 		}
 		r.mu.Lock()
-		r.warn(d.uri, fmt.Sprintf("read %s: its %s is %s, the archive says %s; the document is right", fetch.Printable(d.uri), t.name, show(t.own.Time()), show(t.said.Time())))
+		r.warn(d.uri, fmt.Sprintf("read %s: its %s is %s, the archive says %s; the document is right", fetch.Printable(d.uri), t.name, wording.Time(t.own.Time()), wording.Time(t.said.Time())))
 		r.mu.Unlock()
 	}
 }
@@ -121,7 +122,7 @@ func (a *archiveReading) sort() {
 	for i := 1; i < len(a.found); i++ {
 		x, y := &a.found[i-1], &a.found[i]
 		if !x.changes() && x.kind == y.kind && x.at.Compare(y.at) == 0 && !x.current && !y.current { // else it is the same, written twice
-			a.warn(y.uri, fmt.Sprintf("archives of set %s: %s and %s are both of %s; the latter is used", a.set.Name, fetch.Printable(x.uri), fetch.Printable(y.uri), show(x.at.Time())))
+			a.warn(y.uri, fmt.Sprintf("archives of set %s: %s and %s are both of %s; the latter is used", a.set.Name, fetch.Printable(x.uri), fetch.Printable(y.uri), wording.Time(x.at.Time())))
 		}
 	}
 }

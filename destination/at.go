@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
@@ -49,7 +51,7 @@ func (s *session) aloneWith(ctx context.Context, address string, err error) ([]*
 		return nil, nil
 	}
 	var h history
-	if _, err := load(ctx, s.d.journal, docHistory, &h); err != nil || h.Keep.None || !h.begun() {
+	if _, err := saved.Load(ctx, s.d.journal, docHistory, &h); err != nil || h.Keep.None || !h.begun() {
 		return nil, err
 	}
 	if s.mirror.Found == nil || s.mirror.Found.Address != address {
@@ -64,7 +66,7 @@ func (s *session) aloneWith(ctx context.Context, address string, err error) ([]*
 func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
 	from := s.past.from
 	var theirs mirrorState
-	if known, err := load(ctx, from.journal, docMirror, &theirs); err != nil {
+	if known, err := saved.Load(ctx, from.journal, docMirror, &theirs); err != nil {
 		return nil, err
 	} else if !known || len(theirs.Numbers) == 0 {
 		return nil, fmt.Errorf("read the history of the mirror%s: there is none", from.inDest())
@@ -76,7 +78,7 @@ func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
 	numbers := map[string]int{}
 	for uri, n := range theirs.Numbers {
 		var st setState
-		if _, err := load(ctx, from.journal, fmt.Sprint(docSet, n), &st); err != nil {
+		if _, err := saved.Load(ctx, from.journal, fmt.Sprint(docSet, n), &st); err != nil {
 			return nil, err
 		}
 		found.Sets = append(found.Sets, discover.Set{CapabilityList: uri, Name: st.Name})
@@ -129,14 +131,14 @@ type NoPastError struct {
 }
 
 func (e *NoPastError) Error() string {
-	text := fmt.Sprintf("set %s: its state at %s is not known: ", fetch.Printable(e.Set), show(e.At))
+	text := fmt.Sprintf("set %s: its state at %s is not known: ", fetch.Printable(e.Set), wording.Time(e.At))
 	switch {
 	case e.Err != nil:
 		return text + e.Err.Error()
 	case e.Earliest.IsZero():
 		return text + "no list of an earlier time was kept"
 	}
-	return text + "the earliest known state is of " + show(e.Earliest)
+	return text + "the earliest known state is of " + wording.Time(e.Earliest)
 }
 
 // Unwrap returns why what is listed is of no use, if that is the reason.
@@ -155,17 +157,17 @@ type PastError struct {
 }
 
 func (e *PastError) Error() string {
-	text := "not all of what was at " + show(e.At) + " was available"
+	text := "not all of what was at " + wording.Time(e.At) + " was available"
 	sep := ": "
 	add := func(part string) { text, sep = text+sep+part, ", " }
 	if e.Missing > 0 {
-		add(plural(e.Missing, "resource") + " missing")
+		add(wording.Plural(e.Missing, "resource") + " missing")
 	}
 	if e.Untold > 0 {
-		add("the state of " + plural(int64(e.Untold), "set") + " is not known")
+		add("the state of " + wording.Plural(int64(e.Untold), "set") + " is not known")
 	}
 	if !e.AsOf.IsZero() && !e.AsOf.Equal(e.At) {
-		add("it is as of " + show(e.AsOf))
+		add("it is as of " + wording.Time(e.AsOf))
 	}
 	return text
 }

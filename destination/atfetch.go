@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/memento"
 	"lockstep/resourcesync"
@@ -169,7 +170,7 @@ func (t *transfer) ofThePast(ctx context.Context) outcome {
 func (t *transfer) unavailable() error {
 	when := ""
 	if at := t.eventOf(); !at.IsZero() {
-		when = " of " + show(at)
+		when = " of " + wording.Time(at)
 	}
 	why := "no server has kept it"
 	if len(t.missed) > 0 {
@@ -289,7 +290,7 @@ func (t *transfer) fitsTime(resp *fetch.Response) error {
 		from = e
 	}
 	if at.Before(from.Truncate(time.Second)) || at.After(upToSecond(t.asOf)) {
-		return fmt.Errorf("it is of %s", show(at))
+		return fmt.Errorf("it is of %s", wording.Time(at))
 	}
 	return nil
 }
@@ -355,5 +356,5 @@ func (w *pastWay) String() string {
 	case w.at.IsZero():
 		return "its memento " + fetch.Printable(w.uri)
 	}
-	return fmt.Sprintf("its TimeGate %s for %s", fetch.Printable(w.uri), show(w.at))
+	return fmt.Sprintf("its TimeGate %s for %s", fetch.Printable(w.uri), wording.Time(w.at))
 }

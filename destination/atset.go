@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -51,7 +53,7 @@ func (r *setRun) travel(ctx context.Context) error {
 			r.untold++
 			return none
 		default:
-			r.reader.fail(r.set.URI, fmt.Errorf("set %s: its state at %s is not known: %s; it is as of %s", r.set.Name, show(r.past.at), st.why, show(st.asOf)))
+			r.reader.fail(r.set.URI, fmt.Errorf("set %s: its state at %s is not known: %s; it is as of %s", r.set.Name, wording.Time(r.past.at), st.why, wording.Time(st.asOf)))
 		}
 	}
 	r.listAt = st.at
@@ -83,7 +85,7 @@ func (r *setRun) becomeState(ctx context.Context, st *state) (again bool, err er
 // goBack sets the position of a set that was brought to a past state: the next
 // run continues from there (RA-DST-07).
 func (st *setState) goBack(to *state) {
-	st.Watermark, st.ListAt = to.watermark, stateTime(to.at)
+	st.Watermark, st.ListAt = to.watermark, saved.Time(to.at)
 	st.ListTag, st.ListParts = validators{}, nil
 	st.SeenTime, st.Seen, st.Cursor, st.History = time.Time{}, nil, cursor{}, time.Time{}
 	st.Polled, st.Open, st.Appends = nil, nil, false
@@ -201,7 +203,7 @@ func (r *setReader) stateAt(ctx context.Context, instant time.Time, none *NoPast
 func before(lists []archived, at resourcesync.Datetime, none *NoPastError) []archived {
 	var early, during []archived
 	for _, l := range slices.Backward(lists) {
-		if t := stateTime(l.at); none.Earliest.IsZero() || t.Before(none.Earliest) {
+		if t := saved.Time(l.at); none.Earliest.IsZero() || t.Before(none.Earliest) {
 			none.Earliest = t
 		}
 		switch {
@@ -232,19 +234,19 @@ func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived,
 		base = b.at
 	}
 	if base.Compare(at) > 0 {
-		return nil, &unreadError{fmt.Errorf("read %s: it is of %s by now", fetch.Printable(b.uri), show(base.Time()))}
+		return nil, &unreadError{fmt.Errorf("read %s: it is of %s by now", fetch.Printable(b.uri), wording.Time(base.Time()))}
 	}
 	if said := b.at; !b.current && !snap.index && !snap.at.IsZero() && !b.dated && !said.IsZero() && said.Compare(snap.at) != 0 { // RA-DOC-10
-		r.warn(b.uri, fmt.Sprintf("read %s: it is of %s, the archive says %s; the document is right", fetch.Printable(b.uri), show(snap.at.Time()), show(said.Time())))
+		r.warn(b.uri, fmt.Sprintf("read %s: it is of %s, the archive says %s; the document is right", fetch.Printable(b.uri), wording.Time(snap.at.Time()), wording.Time(said.Time())))
 	}
-	st := &state{asOf: base.Time(), at: base, watermark: stateTime(base), via: ViaList, during: b.completed.Compare(at) > 0}
+	st := &state{asOf: base.Time(), at: base, watermark: saved.Time(base), via: ViaList, during: b.completed.Compare(at) > 0}
 	if snap.dump {
 		st.via = ViaDump
 	}
 	exact := base.Compare(at) == 0
 	if len(docs) == 0 {
 		if !exact {
-			st.why = "no document lists changes since " + show(base.Time())
+			st.why = "no document lists changes since " + wording.Time(base.Time())
 		}
 		return st, nil
 	}
@@ -255,14 +257,14 @@ func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived,
 	if c.gap {
 		r.stage.voidChanges()
 		if !exact {
-			st.why = fmt.Sprintf("its changes since %s are known without a gap only up to %s", show(base.Time()), show(c.until.Time()))
+			st.why = fmt.Sprintf("its changes since %s are known without a gap only up to %s", wording.Time(base.Time()), wording.Time(c.until.Time()))
 		}
 		return st, nil
 	}
 	st.asOf, st.watermark = at.Time(), sureUntil(docs, base, &c, at.Time())
 	if b.approx {
 		st.watermark = time.Time{} // it may be of an earlier time (RA-VER-02)
-		r.warn(b.uri, fmt.Sprintf("set %s: %s does not say of when it is; that it is of %s is a guess", r.set.Name, fetch.Printable(b.uri), show(base.Time())))
+		r.warn(b.uri, fmt.Sprintf("set %s: %s does not say of when it is; that it is of %s is a guess", r.set.Name, fetch.Printable(b.uri), wording.Time(base.Time())))
 	}
 	return st, nil
 }
@@ -271,11 +273,11 @@ func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived,
 // complete: a document that is still growing may yet list changes that happened
 // before at. It never reads the clock of this machine (RS-DST-27).
 func sureUntil(docs []archived, base resourcesync.Datetime, c *chain, at time.Time) time.Time {
-	w := maxOf(stateTime(base), stateTime(c.newest))
+	w := saved.Latest(saved.Time(base), saved.Time(c.newest))
 	for i := range docs {
-		if until := stateTime(docs[i].closed(time.Now())); !until.After(at) {
-			w = maxOf(w, until)
-		} else if from := stateTime(docs[i].from); !from.After(at) {
+		if until := saved.Time(docs[i].closed(time.Now())); !until.After(at) {
+			w = saved.Latest(w, until)
+		} else if from := saved.Time(docs[i].from); !from.After(at) {
 			w = at
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
@@ -161,7 +162,7 @@ func (a *auditor) read(ctx context.Context) error {
 		return nil
 	}
 	a.counts = counts{}
-	known, err := load(ctx, a.d.journal, docMirror, &a.mirror)
+	known, err := saved.Load(ctx, a.d.journal, docMirror, &a.mirror)
 	if err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func (a *auditor) read(ctx context.Context) error {
 	if a.mirror.Numbers == nil {
 		a.mirror.Numbers = map[string]int{}
 	}
-	if _, err := load(ctx, a.d.journal, docCounts, &a.counts); err != nil {
+	if _, err := saved.Load(ctx, a.d.journal, docCounts, &a.counts); err != nil {
 		return err
 	}
 	a.halfway, err = a.d.readIntent(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -185,7 +186,7 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 	for _, was := range h.Hashes {
 		if digest := got.Get(was.Algorithm); digest != "" && digest != was.Digest {
 			is := resourcesync.Hash{Algorithm: was.Algorithm, Digest: digest}
-			found.Hash = hashText(got)
+			found.Hash = wording.Hashes(got)
 			v, err := broken(Corrupt, fmt.Sprintf("the file has %s, it was written with %s", is, was), found)
 			v.read = n
 			return v, err

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/reserve"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -114,7 +115,7 @@ func (a *auditor) mark(ctx context.Context, all bool) error {
 	b := a.marks
 	a.marks = journal.Batch{}
 	if len(b.Drop) > 0 {
-		b.Save = map[string][]byte{docCounts: encode(a.counts)}
+		b.Save = map[string][]byte{docCounts: saved.Encode(a.counts)}
 	}
 	if err := a.keep.rows(ctx, &b); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/wording"
 )
 
 // compareFile compares the file of a resource in a plain directory with what
@@ -29,7 +30,7 @@ func (s *setAudit) compareFile(ctx context.Context, act *action) (verdict, error
 		case isShortage(err):
 			return verdict{}, err
 		}
-		f.Path, f.Found = path, &Facts{Hash: hashText(l.hashes), Length: &l.length, Lastmod: l.modified}
+		f.Path, f.Found = path, &Facts{Hash: wording.Hashes(l.hashes), Length: &l.length, Lastmod: l.modified}
 		switch {
 		case errors.As(err, &wrong):
 			f.Kind, f.Cause = Stale, fmt.Sprintf("its %s is %s, the Source states %s", wrong.What, wrong.Got, wrong.Want)

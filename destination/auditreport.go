@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -102,7 +104,7 @@ func (r *AuditReport) count(f *Finding) {
 
 // factsOfWant returns what the Source states.
 func factsOfWant(w *want) *Facts {
-	f := &Facts{Hash: hashText(w.Hashes), Lastmod: stateTime(w.Lastmod)}
+	f := &Facts{Hash: wording.Hashes(w.Hashes), Lastmod: saved.Time(w.Lastmod)}
 	if w.Length >= 0 {
 		f.Length = &w.Length
 	}
@@ -112,7 +114,7 @@ func factsOfWant(w *want) *Facts {
 // factsOf returns what the journal knows of a file.
 func factsOf(h *journal.Held) *Facts {
 	length := h.Length
-	return &Facts{Hash: hashText(h.Hashes), Length: &length, Lastmod: h.Lastmod}
+	return &Facts{Hash: wording.Hashes(h.Hashes), Length: &length, Lastmod: h.Lastmod}
 }
 
 // printable makes what strangers named fit to be printed.
@@ -123,7 +125,7 @@ func (f *Finding) printable() {
 func describeStale(h *journal.Held, w *want) string {
 	for _, stated := range w.Hashes {
 		if digest := h.Hashes.Get(stated.Algorithm); digest != "" && digest != stated.Digest {
-			return fmt.Sprintf("the Source states %s, here is %s", stated, hashText(h.Hashes))
+			return fmt.Sprintf("the Source states %s, here is %s", stated, wording.Hashes(h.Hashes))
 		}
 	}
 	switch {
@@ -132,5 +134,5 @@ func describeStale(h *journal.Held, w *want) string {
 	case w.Length >= 0 && w.Length != h.Length:
 		return fmt.Sprintf("the Source states %d bytes, here are %d", w.Length, h.Length)
 	}
-	return fmt.Sprintf("the Source states %s as its last modification, here is %s", w.Lastmod, show(h.Lastmod))
+	return fmt.Sprintf("the Source states %s as its last modification, here is %s", w.Lastmod, wording.Time(h.Lastmod))
 }

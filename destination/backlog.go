@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 )
 
 // docOverload and the key of a set's URI: an overload, from when a backlog is
@@ -53,8 +56,8 @@ func (f *Follower) loadOverloads(ctx context.Context, sets []*setState) map[stri
 	out := map[string]*overload{}
 	for _, st := range sets {
 		o := &overload{warned: true}
-		if ok, err := load(ctx, f.journal, overloadName(st.URI), o); ok && err == nil {
-			o.Last = savedPast(o.Last, time.Now())
+		if ok, err := saved.Load(ctx, f.journal, overloadName(st.URI), o); ok && err == nil {
+			o.Last = saved.Past(o.Last, time.Now())
 			out[st.URI] = o
 		}
 	}
@@ -71,7 +74,7 @@ func (f *Follower) isOver(s *followed, now time.Time) bool {
 	if waiting > f.limits.messages || s.queued > f.limits.bytes {
 		return true
 	}
-	return s.pulled && waiting > passMessages && now.Sub(maxOf(s.queue[s.busy].at, s.last)) > f.limits.age
+	return s.pulled && waiting > passMessages && now.Sub(saved.Latest(s.queue[s.busy].at, s.last)) > f.limits.age
 }
 
 // limitBacklog discards the backlog of a set if it is beyond a limit. The caller
@@ -105,11 +108,11 @@ func (f *Follower) discardBacklog(s *followed, now time.Time) {
 			s.resume.stream, s.resume.event = m.stream, m.event
 		}
 	}
-	f.discardNoting(s, ms, map[string][]byte{overloadName(s.uri): encode(o)})
+	f.discardNoting(s, ms, map[string][]byte{overloadName(s.uri): saved.Encode(o)})
 	s.queue = append([]*message(nil), s.queue[:s.busy]...) // and not the array, which is long
 	f.ask(s, now)
 	if s.pulled { // a set that takes long to be read must not wait for long
-		if latest := maxOf(now, s.last.Add(f.opts.Poll)); latest.Before(s.due) {
+		if latest := saved.Latest(now, s.last.Add(f.opts.Poll)); latest.Before(s.due) {
 			s.due = latest
 		}
 	}
@@ -150,7 +153,7 @@ func (f *Follower) warnOfOverload(ses *session, s *followed, st *setState) {
 		instead = "all of the set is"
 	}
 	ses.warn(st.URI, fmt.Sprintf("set %s: %s waiting since %s are more than can be applied one by one; %s read instead",
-		s.name, plural(o.Messages, "notification"), o.Since.Local().Format("15:04:05"), instead))
+		s.name, wording.Plural(o.Messages, "notification"), o.Since.Local().Format("15:04:05"), instead))
 }
 
 // endOverload records that a reading of the set, which began at start,
@@ -162,7 +165,7 @@ func (f *Follower) endOverload(s *followed, start, now, watermark time.Time) {
 		return
 	}
 	o.Over = true
-	doc := encode(o)
+	doc := saved.Encode(o)
 	if !watermark.Before(o.Last) || now.Sub(o.Last) > maxLag {
 		s.overload, doc = nil, nil
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/resourcesync"
 )
 
@@ -79,7 +81,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	// Changes that were reported since the list, and applied here, are not
 	// reported again: the list would undo them.
 	if st.Complete && !o.Baseline && !ahead && (st.Changes == "" || c.gap || !c.whole()) {
-		suspect = suspect || stateTime(snap.at).Before(st.Watermark) && !snap.at.IsZero()
+		suspect = suspect || saved.Time(snap.at).Before(st.Watermark) && !snap.at.IsZero()
 	}
 	if !o.Baseline && !ahead {
 		if err := r.wentBack(&snap, &c); err != nil {
@@ -104,7 +106,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		done: func() {
 			st.Complete, st.Selection = true, r.d.selects.key
 			st.ListKind = snap.kind()
-			st.ListAt, st.ListTag, st.ListParts, st.ListFrom = stateTime(snap.at), snap.validators, snap.parts, ""
+			st.ListAt, st.ListTag, st.ListParts, st.ListFrom = saved.Time(snap.at), snap.validators, snap.parts, ""
 			if r.listURI != st.Lists {
 				st.ListFrom = r.listURI
 			}
@@ -131,21 +133,21 @@ func (r *setRun) wentBack(s *snapshot, c *chain) error {
 		return nil
 	}
 	// A set that is not complete may have been: its last run was broken off.
-	at := stateTime(s.at)
+	at := saved.Time(s.at)
 	if c.lists == 0 {
 		if at.Before(st.ListAt) {
-			return backInTime(st, fmt.Sprintf("its Resource List is as of %s, the one applied here as of %s", show(at), show(st.ListAt)))
+			return backInTime(st, fmt.Sprintf("its Resource List is as of %s, the one applied here as of %s", wording.Time(at), wording.Time(st.ListAt)))
 		}
 		return nil
 	}
 	reached := at
 	for _, d := range []resourcesync.Datetime{c.newest, c.until, c.from} {
-		if t := stateTime(d); t.After(reached) {
+		if t := saved.Time(d); t.After(reached) {
 			reached = t
 		}
 	}
 	if reached.Before(st.Watermark) {
-		return backInTime(st, fmt.Sprintf("the Source's latest change (%s) is older than our last sync (%s)", show(reached), show(st.Watermark)))
+		return backInTime(st, fmt.Sprintf("the Source's latest change (%s) is older than our last sync (%s)", wording.Time(reached), wording.Time(st.Watermark)))
 	}
 	return nil
 }
@@ -155,11 +157,4 @@ func backInTime(st *setState, how string) error {
 		Reason: fmt.Sprintf("set %s: the Source went back in time: %s; the newer copies were kept", st.Name, how),
 		Hint:   "if the mirror is to go back too, run again with --baseline",
 	}
-}
-
-func show(t time.Time) string {
-	if t.IsZero() {
-		return "no time"
-	}
-	return t.UTC().Format(time.RFC3339Nano)
 }

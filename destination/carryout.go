@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/reserve"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 )
 
@@ -102,7 +103,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	if w.complete && w.done != nil {
 		w.done()
-		save := map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(r.set)}
+		save := map[string][]byte{fmt.Sprint(docSet, r.set.Number): saved.Encode(r.set)}
 		if err := r.d.journal.Record(ctx, journal.Batch{Save: save}); err != nil {
 			return false, fmt.Errorf("record progress: %w", err)
 		}
@@ -230,7 +231,7 @@ func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
 	case r.set.Complete && r.reselects():
 		undone := *r.set
 		undone.Complete, undone.Selection = false, ""
-		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(&undone)}})
+		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): saved.Encode(&undone)}})
 	}
 	return nil
 }
@@ -250,7 +251,7 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 		undone.goBack(past)
 		r.forgetPushed(b.Save)
 	}
-	b.Save[fmt.Sprint(docSet, r.set.Number)] = encode(&undone)
+	b.Save[fmt.Sprint(docSet, r.set.Number)] = saved.Encode(&undone)
 	now, kept := time.Now(), false
 	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/destination/internal/wording"
 	"lockstep/resourcesync"
 )
 
@@ -53,7 +54,7 @@ func (r *setRun) catchUp(ctx context.Context, c *chain, since resourcesync.Datet
 			continue
 		}
 		r.report.plan(fmt.Sprintf("set %s: caught up from %s to %s through %s of its archive",
-			r.set.Name, show(since.Time()), show(c.from.Time()), plural(int64(len(past)), archivedName(kind))))
+			r.set.Name, wording.Time(since.Time()), wording.Time(c.from.Time()), wording.Plural(int64(len(past)), archivedName(kind))))
 		c.follow(past)
 		c.lost = c.judge(state)
 		return "", nil
@@ -98,7 +99,7 @@ func gapBetween(kind resourcesync.Capability, until, behind, to resourcesync.Dat
 	if behind.IsZero() {
 		behind = to
 	}
-	return fmt.Sprintf("its archived %ss do not cover the time between %s and %s", archivedName(kind), show(until.Time()), show(behind.Time()))
+	return fmt.Sprintf("its archived %ss do not cover the time between %s and %s", archivedName(kind), wording.Time(until.Time()), wording.Time(behind.Time()))
 }
 
 func archivedName(kind resourcesync.Capability) string {

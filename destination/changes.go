@@ -9,6 +9,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -319,7 +320,7 @@ func (k *chain) judge(state *setState) bool {
 	if k.unchanged || k.resumed || !k.whole() || k.lists == 0 {
 		return false
 	}
-	if t := stateTime(k.history); !t.IsZero() && t.Before(state.History) || k.rewritten && state.Appends {
+	if t := saved.Time(k.history); !t.IsZero() && t.Before(state.History) || k.rewritten && state.Appends {
 		return true
 	}
 	sought := 0

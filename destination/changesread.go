@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/resourcesync"
 )
@@ -65,7 +66,7 @@ func (c *changeReader) mayResume(t *telling) bool {
 	if k.Prefix == "" || c.since.IsZero() || c.chain.resumed {
 		return false
 	}
-	if from := stateTime(t.header.From); !from.IsZero() || !k.From.IsZero() {
+	if from := saved.Time(t.header.From); !from.IsZero() || !k.From.IsZero() {
 		return from.Equal(k.From)
 	}
 	return t.uri == k.URI
@@ -272,7 +273,7 @@ func (d *docReading) note(i int, w *want, t resourcesync.Datetime, f string) {
 	if c > 0 || n.at.IsZero() {
 		n.at, n.seen, n.only = t, nil, false
 	}
-	seen := stateTime(t).Equal(d.state.SeenTime)
+	seen := saved.Time(t).Equal(d.state.SeenTime)
 	switch {
 	case c < 0 && !seen:
 		return
@@ -363,5 +364,5 @@ func (d *docReading) end(t *telling, said resourcesync.Metadata) {
 	case cmp == 0:
 		c.seen = append(c.seen, n.seen...)
 	}
-	c.cursor = cursor{URI: t.uri, From: stateTime(h.From), Count: d.pos, Prefix: d.sum()}
+	c.cursor = cursor{URI: t.uri, From: saved.Time(h.From), Count: d.pos, Prefix: d.sum()}
 }

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -66,7 +67,7 @@ func (p *applier) nextShipment(keep bool) *shipment {
 	l := &shipment{batch: p.batch, rows: p.pending, news: p.out.take(), stands: p.intent && !keep, places: p.places}
 	p.places = false
 	if len(l.rows.Put)+len(l.rows.Drop) > 0 {
-		l.counts = encode(p.counts)
+		l.counts = saved.Encode(p.counts)
 	}
 	p.batch, p.bytes, p.open, p.pending = nil, 0, 0, journal.Batch{}
 	p.many.Store(false)
@@ -264,13 +265,13 @@ func (p *applier) doubtOthers(ctx context.Context, batch []outcome, docs map[str
 			looked[n] = true
 			var st setState
 			name := fmt.Sprint(docSet, n)
-			known, err := load(ctx, p.d.journal, name, &st)
+			known, err := saved.Load(ctx, p.d.journal, name, &st)
 			if err != nil {
 				return err
 			}
 			if known && st.Complete {
 				st.Complete = false
-				docs[name] = encode(&st)
+				docs[name] = saved.Encode(&st)
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -63,7 +65,7 @@ func (st *setState) doubting() *doubts {
 func (d *doubts) begins(c *chain, changesOnly bool) {
 	*d = doubts{Gap: d.Gap, NoAt: d.NoAt, ChangesOnly: d.ChangesOnly || changesOnly}
 	if d.ChangesOnly && c.proven {
-		d.Reach = stateTime(c.from)
+		d.Reach = saved.Time(c.from)
 	}
 	d.NoFrom = c.lists > 0 && !c.proven
 }
@@ -94,7 +96,7 @@ func (s *session) unproven(st *setState) []Unproven {
 	}
 	list := "the Source publishes a Resource List or Resource Dump"
 	if st.isChangesOnly(d) {
-		reason := "it was made from a " + changesName(st) + " alone, and what was at the Source before " + show(d.Reach) + " is unknown"
+		reason := "it was made from a " + changesName(st) + " alone, and what was at the Source before " + wording.Time(d.Reach) + " is unknown"
 		if d.Reach.IsZero() {
 			reason = "it was made from a " + changesName(st) + " alone, and what was at the Source before its first change is unknown"
 		}
@@ -117,7 +119,7 @@ func (s *session) unproven(st *setState) []Unproven {
 		add("its Resource List does not say as of when it is (at), and changes between it and the "+changesName(st)+" may be missing", "it must state at", false)
 	}
 	if st.pending > 0 {
-		add(plural(st.pending, "deletion")+" that it notified, and has not confirmed, are pending: what they name may be gone", "", false)
+		add(wording.Plural(st.pending, "deletion")+" that it notified, and has not confirmed, are pending: what they name may be gone", "", false)
 		last := &all[len(all)-1]
 		last.Command, last.Needs = s.command(), "the Source confirms or contradicts them"
 	}

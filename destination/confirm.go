@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -87,7 +89,7 @@ func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error
 	if len(b.Owe) == 0 {
 		return nil
 	}
-	p.look(fmt.Sprintf("%s announced, and not confirmed yet", plural(int64(len(b.Owe)), "deletion")))
+	p.look(fmt.Sprintf("%s announced, and not confirmed yet", wording.Plural(int64(len(b.Owe)), "deletion")))
 	p.out.pending += int64(len(b.Owe))
 	if err := p.d.journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("record pending deletions: %w", err)
@@ -179,7 +181,7 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 	}
 	if all.lies > 0 {
 		s.contradicted(set, all.lies, "the deletion of "+fetch.Printable(all.first), now)
-		if err := s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docPush, set.Number): encode(set.push)}}); err != nil {
+		if err := s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docPush, set.Number): saved.Encode(set.push)}}); err != nil {
 			return fmt.Errorf("record progress: %w", err)
 		}
 	}
@@ -187,7 +189,7 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 	set.pending = all.left
 	if all.left > 0 {
 		s.report.Pending += all.left
-		s.warn(set.URI, fmt.Sprintf("set %s: the Source has not confirmed %s that it notified, and still has what they name; they stay pending", set.Name, plural(all.left, "deletion")))
+		s.warn(set.URI, fmt.Sprintf("set %s: the Source has not confirmed %s that it notified, and still has what they name; they stay pending", set.Name, wording.Plural(all.left, "deletion")))
 	}
 	return err
 }
@@ -204,7 +206,7 @@ func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState
 	}
 	covered, lag := set.Watermark, maxLag
 	if set.compared {
-		covered = maxOf(covered, set.ListAt)
+		covered = saved.Latest(covered, set.ListAt)
 	}
 	if set.Changes == "" {
 		lag = maxListLag
@@ -277,7 +279,7 @@ func (s *session) contradicted(set *setState, lies int64, first string, now time
 	p := set.push
 	p.Lies += lies
 	p.Paused = now.Add(pushPause).UTC().Truncate(time.Second)
-	p.Reason = fmt.Sprintf("the Source's own documents contradict %s that it notified, as %s", plural(lies, "change"), first)
+	p.Reason = fmt.Sprintf("the Source's own documents contradict %s that it notified, as %s", wording.Plural(lies, "change"), first)
 	s.report.Contradicted += lies
-	s.warn(set.Changes, fmt.Sprintf("set %s: %s: its notifications are not used until %s, and it is polled instead", set.Name, p.Reason, show(p.Paused)))
+	s.warn(set.Changes, fmt.Sprintf("set %s: %s: its notifications are not used until %s, and it is polled instead", set.Name, p.Reason, wording.Time(p.Paused)))
 }

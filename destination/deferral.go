@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -19,7 +20,7 @@ const docDeferrals = "deferred"
 // loadDeferrals has documents not be asked for whose server asked in an earlier run
 // for more patience than a run has.
 func loadDeferrals(ctx context.Context, s *session) error {
-	if _, err := load(ctx, s.d.journal, docDeferrals, &s.deferred); err != nil {
+	if _, err := saved.Load(ctx, s.d.journal, docDeferrals, &s.deferred); err != nil {
 		return err
 	}
 	if !s.d.opts.AskNow {
@@ -38,7 +39,7 @@ func saveDeferrals(ctx context.Context, s *session) error {
 	}
 	var doc []byte
 	if len(now) > 0 {
-		doc = encode(now)
+		doc = saved.Encode(now)
 	}
 	if err := s.d.journal.Record(context.WithoutCancel(ctx), journal.Batch{Save: map[string][]byte{docDeferrals: doc}}); err != nil {
 		return fmt.Errorf("record when documents may be asked for again: %w", err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/saved"
 	"lockstep/internal/fetch"
 )
 
@@ -174,7 +175,7 @@ func (s *session) rebook(set *setState, before *Report) {
 func (d *Destination) Pending(ctx context.Context, r *Report) iter.Seq2[Failure, error] {
 	return func(yield func(Failure, error) bool) {
 		var m mirrorState
-		if _, err := load(ctx, d.journal, docMirror, &m); err != nil {
+		if _, err := saved.Load(ctx, d.journal, docMirror, &m); err != nil {
 			yield(Failure{}, err)
 			return
 		}

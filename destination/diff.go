@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/scratch"
+	"lockstep/destination/internal/wording"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -172,9 +173,9 @@ func (s *differ) stateThen(ctx context.Context, r *setRun, at time.Time) (*state
 	case st == nil:
 		return nil, none
 	case st.why != "" && now:
-		s.warn(r.set.URI, fmt.Sprintf("set %s: its present state is known as of %s", r.set.Name, show(st.asOf)))
+		s.warn(r.set.URI, fmt.Sprintf("set %s: its present state is known as of %s", r.set.Name, wording.Time(st.asOf)))
 	case st.why != "":
-		none.Earliest, none.Err = st.asOf, fmt.Errorf("%s; it is known for %s", st.why, show(st.asOf))
+		none.Earliest, none.Err = st.asOf, fmt.Errorf("%s; it is known for %s", st.why, wording.Time(st.asOf))
 		return nil, none
 	}
 	return st, nil

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
@@ -284,9 +284,9 @@ func (r *setRun) explain(w *work, t *tally, n *needs, by *ways) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "set %s: ", r.set.Name)
 	if all := t.created + t.updated + t.unchanged + t.touched; w.mode == ModeBaseline {
-		fmt.Fprintf(&b, "%s of %s resources are missing or differ: ", grouped(n.count), grouped(all))
+		fmt.Fprintf(&b, "%s of %s resources are missing or differ: ", wording.Grouped(n.count), wording.Grouped(all))
 	} else {
-		fmt.Fprintf(&b, "%s of its resources to be fetched: ", grouped(n.count))
+		fmt.Fprintf(&b, "%s of its resources to be fetched: ", wording.Grouped(n.count))
 	}
 	alone := n.count
 	var parts []string
@@ -296,48 +296,19 @@ func (r *setRun) explain(w *work, t *tally, n *needs, by *ways) string {
 		if w.via == ViaChangeDump {
 			kind = "Change Dump"
 		}
-		parts = append(parts, fmt.Sprintf("%s by %s (%s, %s)", grouped(n.packed), kind, plural(int64(len(n.packages)), "package"), sizeText(n.packedBytes)))
+		parts = append(parts, fmt.Sprintf("%s by %s (%s, %s)", wording.Grouped(n.packed), kind, wording.Plural(int64(len(n.packages)), "package"), wording.Size(n.packedBytes)))
 	}
 	if by.demand != nil {
 		alone -= n.small
-		parts = append(parts, fmt.Sprintf("%s by packages on demand (%s at a time, %s)", grouped(n.small), grouped(int64(by.demand.most)), sizeText(n.smallBytes)))
+		parts = append(parts, fmt.Sprintf("%s by packages on demand (%s at a time, %s)", wording.Grouped(n.small), wording.Grouped(int64(by.demand.most)), wording.Size(n.smallBytes)))
 	}
 	if n.patched > 0 {
 		alone -= n.patched
-		parts = append(parts, fmt.Sprintf("%s by patches (%s)", grouped(n.patched), sizeText(n.patchBytes)))
+		parts = append(parts, fmt.Sprintf("%s by patches (%s)", wording.Grouped(n.patched), wording.Size(n.patchBytes)))
 	}
 	if alone > 0 {
-		parts = append(parts, grouped(alone)+" by single requests")
+		parts = append(parts, wording.Grouped(alone)+" by single requests")
 	}
 	b.WriteString(strings.Join(parts, "; "))
 	return b.String()
-}
-
-// grouped is n with its thousands apart.
-func grouped(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-func plural(n int64, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return grouped(n) + " " + what
-}
-
-// sizeText is a number of bytes as people say it.
-func sizeText(n int64) string {
-	units := []string{"bytes", "kB", "MB", "GB", "TB"}
-	f, u := float64(n), 0
-	for f >= 1000 && u < len(units)-1 {
-		f, u = f/1000, u+1
-	}
-	if u == 0 || f >= 100 {
-		return fmt.Sprintf("%.0f %s", f, units[u])
-	}
-	return fmt.Sprintf("%.1f %s", f, units[u])
 }

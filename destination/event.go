@@ -98,15 +98,3 @@ func (d *Destination) emit(e Event) {
 	defer d.eventMu.Unlock()
 	d.opts.OnEvent(e)
 }
-
-// hashText returns hs as documents write it.
-func hashText(hs resourcesync.Hashes) string {
-	var b []byte
-	for i, h := range hs {
-		if i > 0 {
-			b = append(b, ' ')
-		}
-		b = h.AppendTo(b)
-	}
-	return string(b)
-}

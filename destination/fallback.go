@@ -9,6 +9,8 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -66,7 +68,7 @@ type outages struct {
 }
 
 func (r *setRun) loadOutages(ctx context.Context) error {
-	_, err := load(ctx, r.d.journal, fmt.Sprint(docOutages, r.set.Number), &r.outages)
+	_, err := saved.Load(ctx, r.d.journal, fmt.Sprint(docOutages, r.set.Number), &r.outages)
 	return err
 }
 
@@ -98,7 +100,7 @@ func (r *setRun) saveOutages(ctx context.Context) error {
 	}
 	var doc []byte
 	if len(o.Of)+len(o.Searched) > 0 {
-		doc = encode(o)
+		doc = saved.Encode(o)
 	}
 	return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docOutages, r.set.Number): doc}})
 }
@@ -171,7 +173,7 @@ func (f *Fallback) String() string {
 	switch {
 	case f.Missing == FallbackLoc:
 		text = fmt.Sprintf("set %s: %s read from mementos of the listed versions, because their addresses no longer have them; the first is %s: %s",
-			f.Set, plural(f.Count, "resource"), f.URI, f.Cause)
+			f.Set, wording.Plural(f.Count, "resource"), f.URI, f.Cause)
 	case f.Used == FallbackRequests:
 		text = fmt.Sprintf("set %s: the %s cannot be used, so single requests are: %s", f.Set, capabilityName(f.Missing), f.Cause)
 	default:

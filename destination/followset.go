@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -120,7 +121,7 @@ func (s *followed) usesPush(now time.Time) bool { return !s.refused && !now.Befo
 func (f *Follower) ask(s *followed, now time.Time) {
 	at := now
 	if !s.last.IsZero() {
-		at = maxOf(now, s.last.Add(f.distance(s)))
+		at = saved.Latest(now, s.last.Add(f.distance(s)))
 	}
 	if s.due.IsZero() || at.Before(s.due) {
 		s.due = at

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -187,7 +188,7 @@ func (r *setRun) takePortion(ctx context.Context, h *harvestState, s *OriginStat
 	r.portions += r.report.Created + r.report.Updated - before
 	h.Fresh = s.Seq
 	r.set.Harvest = h
-	if err := r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(r.set)}}); err != nil {
+	if err := r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): saved.Encode(r.set)}}); err != nil {
 		return fmt.Errorf("record progress: %w", err)
 	}
 	return r.origin.Applied(ctx, h.Seq, h.Fresh)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 )
 
@@ -75,10 +76,10 @@ func mailName(n int64) string { return fmt.Sprint(docMail, n) }
 // load reads what an earlier run left, in order, and hands each message to take.
 func (b *inbox) load(ctx context.Context, take func(set string, m *message)) error {
 	first, next := int64(1), int64(1)
-	if _, err := load(ctx, b.journal, docFirst, &first); err != nil {
+	if _, err := saved.Load(ctx, b.journal, docFirst, &first); err != nil {
 		return err
 	}
-	if _, err := load(ctx, b.journal, docNext, &next); err != nil {
+	if _, err := saved.Load(ctx, b.journal, docNext, &next); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -86,7 +87,7 @@ func (b *inbox) load(ctx context.Context, take func(set string, m *message)) err
 	b.mu.Unlock()
 	for n := first; n < next; n++ {
 		var l mail
-		ok, err := load(ctx, b.journal, mailName(n), &l)
+		ok, err := saved.Load(ctx, b.journal, mailName(n), &l)
 		if err != nil {
 			return err
 		}
@@ -141,7 +142,7 @@ func (b *inbox) write(ctx context.Context, take func(set string, m *message)) {
 	first := b.next
 	b.next += int64(len(posts)) // a transaction that fails leaves a hole
 	b.flying = first
-	docs := map[string][]byte{docNext: encode(b.next)}
+	docs := map[string][]byte{docNext: saved.Encode(b.next)}
 	b.mu.Unlock()
 	defer func() {
 		b.mu.Lock()
@@ -152,7 +153,7 @@ func (b *inbox) write(ctx context.Context, take func(set string, m *message)) {
 		return
 	}
 	for i, p := range posts {
-		docs[mailName(first+int64(i))] = encode(&p.mail)
+		docs[mailName(first+int64(i))] = saved.Encode(&p.mail)
 	}
 	// Who waits for one of them must not decide on all.
 	err := b.journal.Record(context.WithoutCancel(ctx), journal.Batch{Save: docs})
@@ -170,7 +171,7 @@ func (b *inbox) body(ctx context.Context, m *message) ([]byte, error) {
 		return m.body, nil
 	}
 	var l mail
-	ok, err := load(ctx, b.journal, mailName(m.number), &l)
+	ok, err := saved.Load(ctx, b.journal, mailName(m.number), &l)
 	if err == nil && !ok {
 		err = errors.New("a notification is gone from the journal")
 	}
@@ -203,7 +204,7 @@ func (b *inbox) strike(ms []*message, docs map[string][]byte) {
 			break
 		}
 	}
-	docs[docFirst] = encode(b.low)
+	docs[docFirst] = saved.Encode(b.low)
 }
 
 // putAside adds to docs messages that were not applied, in place of the oldest
@@ -226,10 +227,10 @@ func putAside(ctx context.Context, j journal.Journal, set string, as []aside, do
 	for _, a := range as {
 		body := a.message.body[:min(len(a.message.body), maxAsideBytes)]
 		l := mail{Set: set, Topic: a.message.topic, ID: a.message.id, At: a.message.at, Cause: a.cause, Body: body}
-		kept[fmt.Sprint(docAside, n%maxAside)] = encode(&l)
+		kept[fmt.Sprint(docAside, n%maxAside)] = saved.Encode(&l)
 		n++
 	}
-	kept[docAsides] = encode(n)
+	kept[docAsides] = saved.Encode(n)
 	maps.Copy(docs, kept)
 	return nil
 }

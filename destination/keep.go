@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/vault"
 )
@@ -80,7 +81,7 @@ type keeper struct {
 func (s *session) openKeeper(ctx context.Context, whole bool) error {
 	want := s.d.opts.Keep
 	k := &keeper{d: s.d, marks: map[int]time.Time{}}
-	known, err := load(ctx, s.d.journal, docHistory, &k.history)
+	known, err := saved.Load(ctx, s.d.journal, docHistory, &k.history)
 	switch {
 	case err != nil:
 		return err
@@ -110,7 +111,7 @@ func (s *session) openKeeper(ctx context.Context, whole bool) error {
 	case whole && s.mirror.Found != nil:
 		for _, n := range s.mirror.Numbers {
 			var st setState
-			if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), &st); err != nil {
+			if _, err := saved.Load(ctx, s.d.journal, fmt.Sprint(docSet, n), &st); err != nil {
 				return err
 			}
 			k.mark(&st)
@@ -118,7 +119,7 @@ func (s *session) openKeeper(ctx context.Context, whole bool) error {
 		return k.instant(ctx)
 	}
 	if err == nil && was != k.Keep {
-		err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: encode(k.history)}})
+		err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: saved.Encode(k.history)}})
 	}
 	return err
 }
@@ -162,7 +163,7 @@ func (k *keeper) record(ctx context.Context, j journal.Journal, b journal.Batch)
 	if b.Save == nil {
 		b.Save = map[string][]byte{}
 	}
-	b.Save[docHistory] = encode(next)
+	b.Save[docHistory] = saved.Encode(next)
 	if err := j.Record(ctx, b); err != nil {
 		return err
 	}
@@ -234,7 +235,7 @@ func (k *keeper) instant(ctx context.Context) error {
 	if next.Since.IsZero() {
 		next.Since = next.At
 	}
-	b := journal.Batch{Instant: journal.Instant{At: next.At, Seq: next.Seq, Note: encode(k.marks)}, Save: map[string][]byte{docHistory: encode(next)}}
+	b := journal.Batch{Instant: journal.Instant{At: next.At, Seq: next.Seq, Note: saved.Encode(k.marks)}, Save: map[string][]byte{docHistory: saved.Encode(next)}}
 	if err := k.d.journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("record that the mirror is whole: %w", err)
 	}
@@ -246,7 +247,7 @@ func (k *keeper) instant(ctx context.Context) error {
 // history is no longer valid; the rows; the bytes; that there is no history.
 func (k *keeper) forget(ctx context.Context) error {
 	j := k.d.journal
-	if err := j.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: encode(history{Keep: Keep{None: true}})}}); err != nil {
+	if err := j.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: saved.Encode(history{Keep: Keep{None: true}})}}); err != nil {
 		return fmt.Errorf("forget versions: %w", err)
 	}
 	b := journal.Batch{Since: math.MaxInt64}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/vault"
 )
@@ -60,7 +61,7 @@ func (k *keeper) trim(ctx context.Context) error {
 	if !due && k.Took < worthNoting {
 		return nil
 	}
-	return k.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: encode(k.history)}})
+	return k.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: saved.Encode(k.history)}})
 }
 
 // raiseSince has the history begin with the last Instant not after at, if there
@@ -72,7 +73,7 @@ func (k *keeper) raiseSince(ctx context.Context, at time.Time) error {
 	}
 	next := k.history
 	next.Since = i.At
-	if err := k.d.journal.Record(ctx, journal.Batch{Since: i.Seq, Save: map[string][]byte{docHistory: encode(next)}}); err != nil {
+	if err := k.d.journal.Record(ctx, journal.Batch{Since: i.Seq, Save: map[string][]byte{docHistory: saved.Encode(next)}}); err != nil {
 		return fmt.Errorf("drop old versions: %w", err)
 	}
 	k.history = next
@@ -182,7 +183,7 @@ func (t *trimmer) flush(ctx context.Context) error {
 	next := t.history
 	next.Versions, next.Bytes = next.Versions-t.versions, next.Bytes-t.size
 	next.SweepDue = next.SweepDue || t.versions > 0
-	t.batch.Save = map[string][]byte{docHistory: encode(next)}
+	t.batch.Save = map[string][]byte{docHistory: saved.Encode(next)}
 	if err := t.d.journal.Record(ctx, t.batch); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -133,7 +134,7 @@ func (s *session) holdsAny() bool {
 // later one if this one is killed, fetches it.
 func (s *session) checkLocal(ctx context.Context) error {
 	last := &LocalReport{}
-	if _, err := load(ctx, s.d.journal, docLocal, last); err != nil {
+	if _, err := saved.Load(ctx, s.d.journal, docLocal, last); err != nil {
 		return err
 	}
 	s.damaged, s.unrepaired = nil, 0
@@ -169,7 +170,7 @@ func (s *session) checkLocal(ctx context.Context) error {
 		s.report.Updated += c.report.Damaged()
 		return nil
 	}
-	done := encode(&LocalReport{CheckedAt: c.report.CheckedAt, Files: c.report.Files})
+	done := saved.Encode(&LocalReport{CheckedAt: c.report.CheckedAt, Files: c.report.Files})
 	err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docLocal: done}})
 	if err != nil && isFull(err) {
 		s.warn("", fmt.Sprintf("record when the files of the mirror were checked: %v", err)) // the next run looks again
@@ -547,7 +548,7 @@ func (c *localCheck) flush(ctx context.Context, all bool) error {
 		return err
 	}
 	if len(b.Drop) > 0 {
-		b.Save = map[string][]byte{docCounts: encode(c.counts)}
+		b.Save = map[string][]byte{docCounts: saved.Encode(c.counts)}
 	}
 	if err := c.keep.rows(ctx, &b); err != nil {
 		return err

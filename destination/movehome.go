@@ -10,6 +10,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/reserve"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -89,7 +90,7 @@ func (s *session) moveHome(ctx context.Context) error {
 		return nil
 	}
 	s.placed.changed = false
-	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMarked: encode(&s.placed)}})
+	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMarked: saved.Encode(&s.placed)}})
 }
 
 // findMarked looks through all rows.
@@ -151,7 +152,7 @@ func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *filenam
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
-	save := map[string][]byte{docPlaces: encode(&placeChange{Moves: moves})}
+	save := map[string][]byte{docPlaces: saved.Encode(&placeChange{Moves: moves})}
 	if err := s.d.journal.Record(ctx, journal.Batch{Save: save}); err != nil {
 		return nil, fmt.Errorf("record which files move: %w", err)
 	}

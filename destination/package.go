@@ -10,6 +10,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 )
@@ -209,5 +210,5 @@ func areFetched(n int) string {
 	if n == 1 {
 		return "resource is"
 	}
-	return plural(int64(n), "resource") + " are"
+	return wording.Plural(int64(n), "resource") + " are"
 }

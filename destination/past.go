@@ -11,6 +11,7 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 	"lockstep/vault"
@@ -40,7 +41,7 @@ var errNoPast = errors.New("the mirror kept no versions then")
 // repaired before, see session.open.
 func (d *Destination) ownPast(ctx context.Context, at time.Time, set int) (past, error) {
 	var h history
-	if _, err := load(ctx, d.journal, docHistory, &h); err != nil {
+	if _, err := saved.Load(ctx, d.journal, docHistory, &h); err != nil {
 		return past{}, err
 	}
 	if h.Keep.None {

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -41,7 +42,7 @@ type placeMove struct {
 // settlePlaces finishes the step that a run was killed in.
 func (s *session) settlePlaces(ctx context.Context) error {
 	var c placeChange
-	known, err := load(ctx, s.d.journal, docPlaces, &c)
+	known, err := saved.Load(ctx, s.d.journal, docPlaces, &c)
 	if err != nil || !known {
 		return err
 	}
@@ -52,7 +53,7 @@ func (s *session) settlePlaces(ctx context.Context) error {
 	if err := s.settleSwap(ctx, &c, &b); err != nil {
 		return err
 	}
-	b.Save[docCounts] = encode(s.counts)
+	b.Save[docCounts] = saved.Encode(s.counts)
 	left := s.out.take()
 	s.out.save(b.Save, left)
 	if err := s.d.journal.Record(ctx, b); err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -100,7 +102,7 @@ func sourceClock(set *setState, now time.Time) time.Time {
 	if set.wasAhead(now) {
 		return now
 	}
-	return maxOf(now, set.Watermark)
+	return saved.Latest(now, set.Watermark)
 }
 
 func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
@@ -144,7 +146,7 @@ func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
 			st.push.EventID, st.push.Stream = m.event, m.stream
 		}
 	}
-	p.out.docs[fmt.Sprint(docPush, st.Number)] = encode(st.push)
+	p.out.docs[fmt.Sprint(docPush, st.Number)] = saved.Encode(st.push)
 	return nil
 }
 
@@ -327,7 +329,7 @@ func (s *session) compareNotified(ctx context.Context, set *setState, now time.T
 	}
 	if doubtful > 0 && now.Sub(p.Doubted) >= s.d.doubtEvery {
 		p.Doubted = now
-		s.warn(set.Changes, fmt.Sprintf("set %s: %s that it notified are in none of its documents: comparing everything", set.Name, plural(int64(doubtful), "change")))
+		s.warn(set.Changes, fmt.Sprintf("set %s: %s that it notified are in none of its documents: comparing everything", set.Name, wording.Plural(int64(doubtful), "change")))
 		set.doubted = true
 		err := s.syncSet(ctx, set)
 		set.doubted = false

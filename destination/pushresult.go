@@ -1,6 +1,10 @@
 package destination
 
-import "fmt"
+import (
+	"fmt"
+
+	"lockstep/destination/internal/saved"
+)
 
 // A result is what a pass did to a resource.
 type result uint8
@@ -96,7 +100,7 @@ func (p *pushState) settle(set int, news []pushNews, rs results, docs map[string
 		return
 	}
 	docs[pushedName(set, p.open-1)] = b // in place of what was expected
-	docs[fmt.Sprint(docPush, set)] = encode(p)
+	docs[fmt.Sprint(docPush, set)] = saved.Encode(p)
 	p.open = 0
 }
 

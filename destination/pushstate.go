@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -96,11 +97,11 @@ type pushedEvent struct {
 // loadPush reads what notifications brought to the set with number n.
 func loadPush(ctx context.Context, j journal.Journal, n int) (*pushState, error) {
 	p := newPushState()
-	if _, err := load(ctx, j, fmt.Sprint(docPush, n), p); err != nil {
+	if _, err := saved.Load(ctx, j, fmt.Sprint(docPush, n), p); err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	p.Paused, p.Doubted = savedUntil(p.Paused, now, pushPause), savedPast(p.Doubted, now)
+	p.Paused, p.Doubted = saved.Until(p.Paused, now, pushPause), saved.Past(p.Doubted, now)
 	for i := p.First; i < p.Next; i++ {
 		b, err := j.Load(ctx, pushedName(n, i))
 		if err != nil {
@@ -157,7 +158,7 @@ func (p *pushState) append(set int, b []byte, docs map[string][]byte) {
 		docs[pushedName(set, p.Next)] = b
 		p.Next++
 	}
-	docs[fmt.Sprint(docPush, set)] = encode(p)
+	docs[fmt.Sprint(docPush, set)] = saved.Encode(p)
 }
 
 // The flags of a record of events.
@@ -294,7 +295,7 @@ func (p *pushState) isKnown(st *setState, w *want, t resourcesync.Datetime) bool
 			return true
 		}
 	}
-	if stateTime(t).Equal(st.SeenTime) && slices.Contains(st.Seen, fingerprint(w, t)) {
+	if saved.Time(t).Equal(st.SeenTime) && slices.Contains(st.Seen, fingerprint(w, t)) {
 		return true // a pull has read it
 	}
 	return !st.Watermark.IsZero() && !st.Ahead && isBefore(t, st.Watermark)
@@ -359,7 +360,7 @@ func (p *pushState) pulled(st *setState, now time.Time, compared bool) (doubtful
 	}
 	p.forgetBalance()
 	if p.Chain != (interval{}) && !p.Chain.From.After(watermark) { // the gap is closed
-		p.Until, p.Chain = maxOf(p.Until, p.Chain.Until), interval{}
+		p.Until, p.Chain = saved.Latest(p.Until, p.Chain.Until), interval{}
 	}
 	if p.Unsure && doubtful == 0 {
 		doubtful = 1
@@ -386,30 +387,23 @@ func (p *pushState) save(set int) map[string][]byte {
 	return docs
 }
 
-func maxOf(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // continues records that the interval from, until was notified. It reports
 // whether there is a gap before it (RN-RX-03) that was not known before.
 func (p *pushState) continues(watermark time.Time, from, until resourcesync.Datetime, limit time.Time) (gap bool) {
-	f, u := stateTime(from), stateTime(until)
+	f, u := saved.Time(from), saved.Time(until)
 	if u.After(limit) {
 		u = time.Time{} // that time has not come yet
 	}
 	switch {
 	case from.IsZero() || f.After(limit):
 		return true
-	case !f.After(maxOf(watermark, p.Until)):
-		p.Until = maxOf(p.Until, u)
+	case !f.After(saved.Latest(watermark, p.Until)):
+		p.Until = saved.Latest(p.Until, u)
 		return false
 	case p.Chain != (interval{}) && !f.After(p.Chain.Until):
-		p.Chain.Until = maxOf(p.Chain.Until, u)
+		p.Chain.Until = saved.Latest(p.Chain.Until, u)
 		return false
 	}
-	p.Chain = interval{f, maxOf(f, u)}
+	p.Chain = interval{f, saved.Latest(f, u)}
 	return true
 }

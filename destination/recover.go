@@ -8,6 +8,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -44,7 +45,7 @@ func (s *session) settleIntent(ctx context.Context) error {
 		}
 	}
 	b := journal.Batch{Put: rows}
-	b.Save = map[string][]byte{docIntent: nil, docNews: nil, docCounts: encode(n)}
+	b.Save = map[string][]byte{docIntent: nil, docNews: nil, docCounts: saved.Encode(n)}
 	left := s.out.take()
 	s.out.save(b.Save, left)
 	if err := d.journal.Record(ctx, b); err != nil {

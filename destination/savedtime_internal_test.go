@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -23,9 +24,9 @@ func TestSavedByAClockAhead(t *testing.T) {
 	}
 
 	j := new(journal.Mem)
-	saved := pushState{Paused: year, Doubted: year}
+	was := pushState{Paused: year, Doubted: year}
 	busy := overload{Last: year}
-	if err := j.Record(t.Context(), journal.Batch{Save: map[string][]byte{fmt.Sprint(docPush, 1): encode(saved), overloadName("set"): encode(busy)}}); err != nil {
+	if err := j.Record(t.Context(), journal.Batch{Save: map[string][]byte{fmt.Sprint(docPush, 1): saved.Encode(was), overloadName("set"): saved.Encode(busy)}}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := loadPush(t.Context(), j, 1)

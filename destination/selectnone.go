@@ -1,6 +1,10 @@
 package destination
 
-import "fmt"
+import (
+	"fmt"
+
+	"lockstep/destination/internal/wording"
+)
 
 // A SelectionError reports a selection that matches nothing of what the Source
 // lists. It is an [ErrIncomplete]: nothing was deleted for it.
@@ -9,7 +13,7 @@ type SelectionError struct {
 }
 
 func (e *SelectionError) Error() string {
-	return fmt.Sprintf("0 of %s selected: --include, --exclude and --type match none of the resources that the Source lists", grouped(e.Listed))
+	return fmt.Sprintf("0 of %s selected: --include, --exclude and --type match none of the resources that the Source lists", wording.Grouped(e.Listed))
 }
 
 // Is makes a SelectionError an [ErrIncomplete].

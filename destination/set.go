@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -231,7 +233,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 		gap := r.gap(&c, since)
 		switch {
 		case c.lost && c.newest.Time().Before(st.SeenTime):
-			return backInTime(st, fmt.Sprintf("its changes end at %s, those applied here at %s", show(c.newest.Time()), show(st.SeenTime)))
+			return backInTime(st, fmt.Sprintf("its changes end at %s, those applied here at %s", wording.Time(c.newest.Time()), wording.Time(st.SeenTime)))
 		case (c.lost || gap != "") && st.Lists != "":
 			if past != "" {
 				gap += ", and " + past
@@ -286,7 +288,7 @@ func (r *setRun) gap(c *chain, since resourcesync.Datetime) string {
 	case c.resumed || since.IsZero() || c.from.IsZero() || c.from.Compare(since) <= 0:
 		return ""
 	}
-	return fmt.Sprintf("its changes are listed from %s on, but our last sync is of %s", show(c.from.Time()), show(since.Time()))
+	return fmt.Sprintf("its changes are listed from %s on, but our last sync is of %s", wording.Time(c.from.Time()), wording.Time(since.Time()))
 }
 
 // advance moves the watermark to the end of what was read. It is never taken
@@ -306,7 +308,7 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 	if w.IsZero() {
 		later(c.from)
 	}
-	st.Watermark = stateTime(w)
+	st.Watermark = saved.Time(w)
 	st.Ahead = st.Watermark.After(time.Now().Add(maxTrustedSkew))
 	if st.found != nil {
 		st.Doubts = *st.found
@@ -326,13 +328,13 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 	}
 	st.Polled, st.Open = c.polled, c.open
 	st.Appends = st.Appends || c.grew
-	if t := stateTime(c.history); !t.IsZero() {
+	if t := saved.Time(c.history); !t.IsZero() {
 		st.History = t
 	}
 	if c.cursor.Prefix != "" {
 		st.Cursor = c.cursor
 	}
-	switch newest := stateTime(c.newest); {
+	switch newest := saved.Time(c.newest); {
 	case newest.IsZero() && !c.lost, newest.Before(st.SeenTime) && !c.lost:
 	case newest.Equal(st.SeenTime) && !c.lost:
 		st.Seen = union(st.Seen, c.seen) // not all lists were read again
@@ -413,7 +415,7 @@ func (r *setRun) findOrigin(ctx context.Context) error {
 		if r.d.opts.DryRun {
 			return nil
 		}
-		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMirror: encode(r.mirror)}})
+		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMirror: saved.Encode(r.mirror)}})
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -88,7 +89,7 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 	}
 	s.mirror.Found = found
 	if changed && !s.d.opts.DryRun {
-		err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMirror: encode(s.mirror)}})
+		err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMirror: saved.Encode(s.mirror)}})
 	}
 	return append(sets, gone...), err
 }
@@ -214,7 +215,7 @@ func (s *session) loadSet(ctx context.Context, f *discover.Set) (*setState, erro
 		s.mirror.Numbers[uri] = n
 	}
 	st := &setState{}
-	if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
+	if _, err := saved.Load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
 		return nil, err
 	}
 	st.URI, st.Name, st.Number = uri, f.Name, n
@@ -245,7 +246,7 @@ func (s *session) unselected(ctx context.Context, followed []*setState) ([]*setS
 			continue
 		}
 		st := &setState{}
-		if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
+		if _, err := saved.Load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
 			return nil, err
 		}
 		st.URI, st.Name, st.Number, st.unselected = setURI(f), f.Name, n, true

@@ -2,17 +2,14 @@ package destination
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
 	"lockstep/destination/filename"
-	"lockstep/destination/journal"
+	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/resourcesync"
 )
@@ -128,7 +125,7 @@ func (st *setState) syncedUntil() time.Time {
 	if st.push == nil || st.Watermark.IsZero() {
 		return st.Watermark
 	}
-	return maxOf(st.Watermark, st.push.Until)
+	return saved.Latest(st.Watermark, st.push.Until)
 }
 
 func (st *setState) viaList() string {
@@ -161,36 +158,6 @@ type cursor struct {
 	From   time.Time `json:"from"`
 	Count  int64     `json:"count"`  // entries before it
 	Prefix string    `json:"prefix"` // running hash over them
-}
-
-// load reads a state document into v, and reports whether there was one.
-func load(ctx context.Context, j journal.Journal, name string, v any) (bool, error) {
-	b, err := j.Load(ctx, name)
-	if err != nil || b == nil {
-		return false, err
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return false, fmt.Errorf("read %s from journal: %w", name, err)
-	}
-	return true, nil
-}
-
-// encode is the inverse of load.
-func encode(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // unreachable: states hold nothing JSON cannot, see stateTime
-	}
-	return b
-}
-
-// stateTime is d as a state holds it.
-func stateTime(d resourcesync.Datetime) time.Time {
-	t := d.Time()
-	if y := t.Year(); y < 1 || y > 9999 {
-		return time.Time{} // JSON has no such year
-	}
-	return t
 }
 
 // maxSeen caps the events remembered at one instant: a Source that gives all

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -80,10 +82,10 @@ func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
 // the Resource Dump that was applied in its place: then the dump is used again,
 // until the list has caught up. Neither says that the Source went back in time.
 func (st *setState) behindDump(at resourcesync.Datetime) error {
-	if st.Dump == "" || st.ListFrom != st.Dump || at.IsZero() || !stateTime(at).Before(st.ListAt) {
+	if st.Dump == "" || st.ListFrom != st.Dump || at.IsZero() || !saved.Time(at).Before(st.ListAt) {
 		return nil
 	}
-	return fmt.Errorf("it is as of %s, and the Resource Dump that was applied in its place as of %s", show(at.Time()), show(st.ListAt))
+	return fmt.Errorf("it is as of %s, and the Resource Dump that was applied in its place as of %s", wording.Time(at.Time()), wording.Time(st.ListAt))
 }
 
 // useDump reports that the Resource Dump is used in place of the Resource List.
@@ -94,7 +96,7 @@ func (r *setRun) useDump(at resourcesync.Datetime) {
 	f := gravest(r.listCause)
 	unproven := ""
 	if !at.IsZero() {
-		unproven = fmt.Sprintf("it is as of %s", show(at.Time()))
+		unproven = fmt.Sprintf("it is as of %s", wording.Time(at.Time()))
 	}
 	r.fallBack(Fallback{Missing: string(r.set.listKind()), URI: f.uri, Cause: f.err.Error(),
 		Used: string(resourcesync.ResourceDump), UsedURI: r.listURI, Unproven: unproven})
@@ -201,8 +203,8 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 	// A Change Dump that was read before is not read again, and then has no
 	// instant; nor does that prove that nothing has changed since.
 	unproven := "changes that it does not list are unknown"
-	if end := maxOf(maxOf(stateTime(c.until), stateTime(c.newest)), maxOf(st.Watermark, st.ListAt)); !end.IsZero() {
-		unproven = fmt.Sprintf("changes after %s are unknown", show(end))
+	if end := saved.Latest(saved.Latest(saved.Time(c.until), saved.Time(c.newest)), saved.Latest(st.Watermark, st.ListAt)); !end.IsZero() {
+		unproven = fmt.Sprintf("changes after %s are unknown", wording.Time(end))
 	}
 	r.fallBack(Fallback{Missing: string(st.changesKind()), URI: cause.uri, Cause: cause.err.Error(),
 		Used: string(resourcesync.ChangeDump), UsedURI: st.ChangeDump, Unproven: unproven})
@@ -213,11 +215,11 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 // set: what it does not name is gone, and not only unknown to it.
 func (r *setRun) isFresh(at resourcesync.Datetime) bool {
 	st := r.set
-	known := maxOf(st.Watermark, st.ListAt)
+	known := saved.Latest(st.Watermark, st.ListAt)
 	if known.IsZero() && r.counts[st.Number] == 0 {
 		return true
 	}
-	return !at.IsZero() && !stateTime(at).Before(known)
+	return !at.IsZero() && !saved.Time(at).Before(known)
 }
 
 // useList reports that the list replaces the changes that cannot be read, if it
@@ -244,12 +246,12 @@ func (r *setRun) reportList(f documentFailure, at resourcesync.Datetime) {
 		used = resourcesync.ResourceDump
 	}
 	r.fallBack(Fallback{Missing: string(r.set.changesKind()), URI: f.uri, Cause: f.err.Error(), Used: string(used), UsedURI: r.listURI,
-		Unproven: fmt.Sprintf("changes after %s are unknown", show(at.Time()))})
+		Unproven: fmt.Sprintf("changes after %s are unknown", wording.Time(at.Time()))})
 }
 
 func (r *setRun) notFresh(at resourcesync.Datetime) string {
 	return fmt.Sprintf("set %s: %s cannot be used in place of the changes: it is of %s, the mirror is as of %s",
-		r.set.Name, fetch.Printable(r.listURI), show(at.Time()), show(maxOf(r.set.Watermark, r.set.ListAt)))
+		r.set.Name, fetch.Printable(r.listURI), wording.Time(at.Time()), wording.Time(saved.Latest(r.set.Watermark, r.set.ListAt)))
 }
 
 // compareInstead compares all of the set, because its changes cannot be read;
@@ -343,7 +345,7 @@ func (r *setRun) lookInPackages(ctx context.Context) error {
 		}
 		var refs []packageRef
 		for i := range entries {
-			if ref := r.reader.refOf(&entries[i]); ref.refused == "" && (entries[i].Until.IsZero() || !stateTime(entries[i].Until).Before(r.began) || r.began.IsZero()) {
+			if ref := r.reader.refOf(&entries[i]); ref.refused == "" && (entries[i].Until.IsZero() || !saved.Time(entries[i].Until).Before(r.began) || r.began.IsZero()) {
 				refs = append(refs, ref)
 			}
 		}

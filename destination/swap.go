@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/reserve"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 )
 
@@ -140,7 +141,7 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 		c.Put, ws[i] = appendHeld(c.Put, &o.held), o.writer
 		past = append(past, pastOf(o.action.URI, &o.action.held))
 	}
-	save := journal.Batch{Save: map[string][]byte{docPlaces: encode(&c)}, Past: past}
+	save := journal.Batch{Save: map[string][]byte{docPlaces: saved.Encode(&c)}, Past: past}
 	if err := p.keep.record(ctx, p.d.journal, save); err != nil {
 		drop(outcomes)
 		return fmt.Errorf("record a change of places: %w", err)

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -217,7 +218,7 @@ func (s *session) bring(set *setState, do func() error) error {
 // open reads the state, and puts right what a killed run left.
 func (s *session) open(ctx context.Context) error {
 	j := s.d.journal
-	known, err := load(ctx, j, docMirror, &s.mirror)
+	known, err := saved.Load(ctx, j, docMirror, &s.mirror)
 	if err != nil {
 		return err
 	}
@@ -226,10 +227,10 @@ func (s *session) open(ctx context.Context) error {
 		s.mirror.Numbers = map[string]int{}
 	}
 	s.counts = counts{}
-	if _, err := load(ctx, j, docCounts, &s.counts); err != nil {
+	if _, err := saved.Load(ctx, j, docCounts, &s.counts); err != nil {
 		return err
 	}
-	if _, err := load(ctx, j, docMarked, &s.placed); err != nil {
+	if _, err := saved.Load(ctx, j, docMarked, &s.placed); err != nil {
 		return err
 	}
 	if err := loadDeferrals(ctx, s); err != nil {
@@ -277,7 +278,7 @@ func (s *session) begin(ctx context.Context) error {
 		return nil
 	}
 	s.marked = true
-	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docOpen: []byte("{}"), docMirror: encode(s.mirror)}})
+	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docOpen: []byte("{}"), docMirror: saved.Encode(s.mirror)}})
 }
 
 // close cleans up after a completed run.

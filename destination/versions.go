@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 )
 
@@ -114,7 +115,7 @@ type lost struct {
 
 func (l *lost) add(a *action, err error) {
 	if l.count++; l.count == 1 {
-		l.first = fmt.Sprintf("%s as of %s: %v", fetch.Printable(a.URI), show(a.event.Time()), err)
+		l.first = fmt.Sprintf("%s as of %s: %v", fetch.Printable(a.URI), wording.Time(a.event.Time()), err)
 	}
 }
 
@@ -166,10 +167,10 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 		}
 	}
 	if n := turns.many.Load(); n > 0 {
-		r.warn(r.set.Changes, fmt.Sprintf("set %s: of %s only the last version is applied: there are more than %d", r.set.Name, plural(n, "resource"), maxVersions))
+		r.warn(r.set.Changes, fmt.Sprintf("set %s: of %s only the last version is applied: there are more than %d", r.set.Name, wording.Plural(n, "resource"), maxVersions))
 	}
 	if gone.count > 0 {
-		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s not available, the first %s", r.set.Name, plural(int64(gone.count), "earlier version"), gone.first))
+		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s not available, the first %s", r.set.Name, wording.Plural(int64(gone.count), "earlier version"), gone.first))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -259,7 +260,7 @@ func decodeWant(uri, b string) (want, string, error) {
 		}
 		w.passing = flags&32 != 0
 		if flags&64 != 0 {
-			w.notBefore = savedUntil(time.Unix(d.varint(), 0), time.Now(), fetch.MaxDeferral)
+			w.notBefore = saved.Until(time.Unix(d.varint(), 0), time.Now(), fetch.MaxDeferral)
 		}
 		if flags&128 != 0 {
 			w.main, w.excused = d.string(), d.byte() != 0

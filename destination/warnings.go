@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 
+	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 )
 
@@ -55,12 +56,12 @@ func (r *Report) countWarnings(tell func(text string)) {
 	for _, known := range slices.SortedFunc(maps.Values(r.repeated.kinds), func(a, b *warningCount) int { return a.index - b.index }) {
 		if known.more > 0 {
 			text := &r.Warnings[known.index]
-			*text += fmt.Sprintf(" (and %s more like it)", grouped(known.more))
+			*text += fmt.Sprintf(" (and %s more like it)", wording.Grouped(known.more))
 			tell(*text)
 		}
 	}
 	if n := r.repeated.other; n > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%s of other kinds", plural(n, "more warning")))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s of other kinds", wording.Plural(n, "more warning")))
 		tell(r.Warnings[len(r.Warnings)-1])
 	}
 	r.repeated = nil

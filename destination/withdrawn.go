@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
@@ -40,7 +42,7 @@ func (s *session) withdrawnSets(ctx context.Context, found *discover.Found) ([]*
 			continue
 		}
 		st := &setState{}
-		if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
+		if _, err := saved.Load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
 			return nil, err
 		}
 		st.URI, st.Number = uri, n
@@ -63,5 +65,5 @@ func (s *session) withdraw(st *setState) {
 	w := WithdrawnSet{URI: fetch.Printable(st.URI), Name: fetch.Printable(st.Name), Resources: s.counts[st.Number]}
 	s.report.Withdrawn = append(s.report.Withdrawn, w)
 	s.warn(st.URI, fmt.Sprintf("set %s (%s): the Source has withdrawn it; the mirror keeps %s of it; to remove: sync --baseline --max-delete 100",
-		w.Name, w.URI, plural(w.Resources, "resource")))
+		w.Name, w.URI, wording.Plural(w.Resources, "resource")))
 }

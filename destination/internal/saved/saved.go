@@ -1,0 +1,71 @@
+// Package saved reads and writes the JSON documents of a Journal, and the times in them.
+package saved
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"lockstep/destination/journal"
+	"lockstep/resourcesync"
+)
+
+// Load reads a JSON document from the Journal into v and reports whether there
+// is one.
+func Load(ctx context.Context, j journal.Journal, name string, v any) (bool, error) {
+	b, err := j.Load(ctx, name)
+	if err != nil || b == nil {
+		return false, err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("read %s from journal: %w", name, err)
+	}
+	return true, nil
+}
+
+// Encode returns v as a JSON document.
+func Encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // unreachable: documents have no value that JSON lacks, see Time
+	}
+	return b
+}
+
+// Time returns the time of d, or zero if JSON has no such year.
+func Time(d resourcesync.Datetime) time.Time {
+	t := d.Time()
+	if y := t.Year(); y < 1 || y > 9999 {
+		return time.Time{}
+	}
+	return t
+}
+
+// Latest returns the later of two times.
+func Latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// The clock of this machine may have been ahead when a time was saved, and have been
+// set back since. A wait until such a time could last for years.
+
+// Until returns the saved end of a wait that lasts at most most; zero if it is
+// further off.
+func Until(t, now time.Time, most time.Duration) time.Time {
+	if t.After(now.Add(most)) {
+		return time.Time{}
+	}
+	return t
+}
+
+// Past returns the saved time of an event; now if that is earlier.
+func Past(t, now time.Time) time.Time {
+	if t.After(now) {
+		return now
+	}
+	return t
+}
