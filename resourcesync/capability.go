@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"lockstep/internal/xmlscan"
+	"lockstep/resourcesync/internal/schema"
 )
 
 // A Capability is the function of a document (RS-GEN-04). The zero value is
@@ -41,7 +42,7 @@ var ErrUnknownCapability = errors.New("unknown capability")
 // standard.
 func ParseCapability(s string) (Capability, error) {
 	c := Capability(s)
-	if documentKind(c, false) == kindUnknown {
+	if schema.KindOf(c, false) == schema.Unknown {
 		return "", fmt.Errorf("%w %q", ErrUnknownCapability, xmlscan.Clip(s))
 	}
 	return c, nil

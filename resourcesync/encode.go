@@ -3,8 +3,8 @@ package resourcesync
 import (
 	"strconv"
 
-	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
+	"lockstep/resourcesync/internal/lexical"
 )
 
 // The namespaces (RS-GEN-01).
@@ -48,8 +48,8 @@ func (w *Writer) appendEntry(b []byte, e *Entry) ([]byte, error) {
 	} else {
 		b = append(b, "<url><loc>"...)
 	}
-	b, ok := appendURI(b, e.Loc)
-	if !ok || !readable(e.Loc) {
+	b, ok := lexical.AppendURI(b, e.Loc)
+	if !ok || !lexical.Requestable(e.Loc) {
 		return nil, broken("RS-XML-09", "loc is no absolute URI of the characters allowed in one")
 	}
 	b = append(b, "</loc>"...)
@@ -151,7 +151,7 @@ func appendLink(b []byte, l *Link) ([]byte, error) {
 	b, ok := xmlscan.AppendEscaped(b, l.Rel)
 	b = append(b, `" href="`...)
 	if ok {
-		b, ok = appendURI(b, l.Href)
+		b, ok = lexical.AppendURI(b, l.Href)
 	}
 	if !ok {
 		return nil, broken("RS-LN-01", "link %s: href %q is no absolute URI of the characters allowed in one", xmlscan.Clip(l.Rel), xmlscan.Clip(l.Href))
@@ -178,42 +178,4 @@ func appendDatetime(b []byte, name string, d Datetime) []byte {
 	b = append(b, name...)
 	b = d.AppendTo(b)
 	return append(b, '"')
-}
-
-// appendURI appends an absolute URI, escaped for XML; ok is false if s is not
-// valid (RS-XML-02, RS-AMB-24).
-func appendURI(b []byte, s string) (_ []byte, ok bool) {
-	if !iri.HasScheme(s) {
-		return b, false
-	}
-	done := 0
-	for i := 0; i < len(s); i++ {
-		for i+8 <= len(s) { // most bytes need no escape: check eight at a time
-			p := s[i : i+8]
-			if classes[p[0]]&classes[p[1]]&classes[p[2]]&classes[p[3]]&classes[p[4]]&classes[p[5]]&classes[p[6]]&classes[p[7]]&classURIPlain == 0 {
-				break
-			}
-			i += 8
-		}
-		if i == len(s) {
-			break
-		}
-		c := s[i]
-		if classes[c]&classURIPlain != 0 {
-			continue
-		}
-		switch {
-		case !iri.Byte(c):
-			return b, false
-		case c == '%':
-			if !iri.Escape(s[i:]) {
-				return b, false
-			}
-		default: // & or '
-			b = append(b, s[done:i]...)
-			b = xmlscan.AppendEntity(b, c)
-			done = i + 1
-		}
-	}
-	return append(b, s[done:]...), true
 }

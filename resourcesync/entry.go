@@ -1,5 +1,7 @@
 package resourcesync
 
+import "lockstep/resourcesync/internal/lexical"
+
 // An Entry is one <url> or <sitemap> of a document.
 type Entry struct {
 	Loc        string   // absolute URI as written in the document, trimmed (RS-AMB-23)
@@ -40,3 +42,7 @@ type Metadata struct {
 	Path       string     // path in a package; manifests only
 	ETag       string     // of pre-beta documents: usable as a validator (RS-VER-13); never written
 }
+
+// ValidMediaType reports whether s is a media type, with or without parameters
+// (RS-TYPE-01). It checks only the form of parameters.
+func ValidMediaType(s string) bool { return lexical.MediaType(s) }

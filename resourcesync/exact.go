@@ -5,6 +5,8 @@ import (
 
 	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
+	"lockstep/resourcesync/internal/digest"
+	"lockstep/resourcesync/internal/lexical"
 )
 
 // An exact Reader also warns of constructs that every reader understands but no
@@ -84,15 +86,15 @@ func (r *Reader) exactHash(v []byte) {
 		r.warn("RS-HASH-01", "an empty hash")
 	}
 	for _, value := range values {
-		token, digest, found := bytes.Cut(value, []byte(":"))
-		a, alias := parseAlgorithm(string(token))
+		token, digits, found := bytes.Cut(value, []byte(":"))
+		a, alias := digest.Lookup(string(token))
 		switch {
 		case !found: // the Reader has reported it
 		case a == 0:
 			r.warn("RS-HASH-02", "unknown hash algorithm \""+xmlscan.Clip(string(token))+"\"")
 		case !alias && string(token) != a.String():
 			r.warn("RS-HASH-02", "hash algorithm \""+xmlscan.Clip(string(token))+"\" in upper case")
-		case len(digest) == 2*a.Size() && bytes.ContainsAny(digest, "ABCDEF"):
+		case len(digits) == 2*a.Size() && bytes.ContainsAny(digits, "ABCDEF"):
 			r.warn("RS-HASH-02", a.String()+" digest in upper case")
 		}
 	}
@@ -104,7 +106,7 @@ func (r *Reader) exactLoc(text []byte) {
 	case !r.opts.Exact:
 	case r.blanks > 0:
 		r.warn("RS-XML-09", "loc with white space around it")
-	case iri.Plain(text) && !validURI(string(text)):
+	case iri.Plain(text) && !lexical.URI(string(text)):
 		r.warn("RS-XML-09", "loc \""+xmlscan.Clip(string(text))+"\" is no valid URI")
 	}
 }
@@ -114,7 +116,7 @@ func (r *Reader) exactLink(rel, href []byte) {
 	if !r.opts.Exact {
 		return
 	}
-	if iri.HasScheme(href) && !validURI(string(href)) {
+	if iri.HasScheme(href) && !lexical.URI(string(href)) {
 		r.warn("RS-LN-01", "the href \""+xmlscan.Clip(string(href))+"\" of a link is no valid URI")
 	}
 	for _, name := range bytes.Fields(rel) {
@@ -126,7 +128,7 @@ func (r *Reader) exactLink(rel, href []byte) {
 
 // exactEncoding checks a content coding.
 func (r *Reader) exactEncoding(v []byte) {
-	if r.opts.Exact && (len(v) == 0 || !validEncoding(string(v))) {
+	if r.opts.Exact && (len(v) == 0 || !lexical.Encoding(string(v))) {
 		r.warn("RS-ENC-01", "encoding \""+xmlscan.Clip(string(v))+"\" is no list of content codings")
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"crypto/sha512"
 	"hash"
 	"io"
+
+	"lockstep/resourcesync/internal/digest"
 )
 
 // A Hasher computes several digests in one pass over the bytes written to it.
 type Hasher struct {
-	states [algorithms]hash.Hash
+	states [digest.Algorithms]hash.Hash
 	size   int64
 }
 
@@ -39,7 +41,7 @@ func NewHasher(algs ...Algorithm) *Hasher {
 // NewHasher returns a Hasher for the algorithms of hs, to verify content
 // against hs.
 func (hs Hashes) NewHasher() *Hasher {
-	var algs [algorithms]Algorithm
+	var algs [digest.Algorithms]Algorithm
 	n := 0
 	for i := range hs {
 		if n < len(algs) {

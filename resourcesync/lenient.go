@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"lockstep/internal/xmlscan"
+	"lockstep/resourcesync/internal/schema"
 )
 
 // The dialects that the Reader distinguishes, the oldest first (RS-VER-19).
@@ -38,7 +39,7 @@ type root struct {
 	capability string
 	times      Metadata // only its times are used
 	modified   Datetime
-	has        item
+	has        schema.Item
 	links      []Link
 
 	reported map[string]bool // messages that normalize has already reported
@@ -50,18 +51,18 @@ func (r *Reader) normalize(atEnd bool) {
 	in := &r.root
 	h := Header{Index: in.index, Modified: in.modified}
 	r.normalizeCapability(&h)
-	r.kind = documentKind(h.Capability, h.Index)
-	r.rule = rules[r.kind]
+	r.kind = schema.KindOf(h.Capability, h.Index)
+	r.rule = r.kind.Rule()
 	legacyUp := r.normalizeLinks(&h)
 	switch {
-	case r.kind.snapshot():
+	case r.kind.Snapshot():
 		r.normalizeSnapshot(&h)
-	case r.kind.interval():
+	case r.kind.Interval():
 		r.normalizeInterval(&h, legacyUp)
-	case r.kind == kindUnknown:
+	case r.kind == schema.Unknown:
 		h.At, h.Completed, h.From, h.Until = in.times.At, in.times.Completed, in.times.From, in.times.Until
 	default:
-		r.forbiddenTimes(in.has & (itemAt | itemCompleted | itemFrom | itemUntil))
+		r.forbiddenTimes(in.has & (schema.ItemAt | schema.ItemCompleted | schema.ItemFrom | schema.ItemUntil))
 	}
 	if !h.Completed.IsZero() && h.Completed.Compare(h.At) < 0 {
 		r.rootWarn("RS-MD-05", "completed is before at, and ignored")
@@ -106,8 +107,8 @@ func (r *Reader) normalizeCapability(h *Header) {
 		r.rootWarn("RS-MD-01", "the rs:md of the document has no capability")
 	}
 	switch {
-	case h.Capability == "" || documentKind(h.Capability, h.Index) != kindUnknown:
-	case documentKind(h.Capability, false) != kindUnknown:
+	case h.Capability == "" || schema.KindOf(h.Capability, h.Index) != schema.Unknown:
+	case schema.KindOf(h.Capability, false) != schema.Unknown:
 		r.rootNote("RS-GEN-04", "a sitemapindex with capability "+string(h.Capability)+", of which there are no indexes")
 	default:
 		r.rootNote("RS-GEN-06", "unknown capability "+xmlscan.Clip(string(h.Capability)))
@@ -129,7 +130,7 @@ func (r *Reader) normalizeLinks(h *Header) (legacyUp bool) {
 			legacyUp = true
 		}
 	}
-	allowed, up := r.rule.rootMust|r.rule.rootMay, false
+	allowed, up := r.rule.RootMust|r.rule.RootMay, false
 	for _, l := range r.root.links {
 		switch {
 		case l.Rel == "top", l.Rel == "resourcesync":
@@ -138,14 +139,14 @@ func (r *Reader) normalizeLinks(h *Header) (legacyUp bool) {
 			r.rootWarn("RS-VER-05", "link up beside top or resourcesync, which is index now")
 			l.Rel = RelIndex
 		}
-		if bad := relationItem(l.Rel) &^ (allowed | relUp | relIndex); bad != 0 {
+		if bad := schema.LinkItem(l.Rel) &^ (allowed | schema.LinkUp | schema.LinkIndex); bad != 0 {
 			r.rootWarn("RS-LN-04", "a "+bad.String()+" at the root of a document of this kind, ignored")
 			continue
 		}
 		up = up || l.Rel == RelUp
 		h.Links = append(h.Links, l)
 	}
-	if !up && r.rule.rootMust&relUp != 0 {
+	if !up && r.rule.RootMust&schema.LinkUp != 0 {
 		r.rootWarn("RS-AMB-03", "the document has no link up")
 	}
 	return legacyUp
@@ -156,16 +157,16 @@ func (r *Reader) normalizeSnapshot(h *Header) {
 	in := &r.root
 	h.At, h.Completed = in.times.At, in.times.Completed
 	switch {
-	case in.has&itemAt != 0:
-		r.forbiddenTimes(in.has & (itemFrom | itemUntil))
-	case in.has&itemFrom != 0:
+	case in.has&schema.ItemAt != 0:
+		r.forbiddenTimes(in.has & (schema.ItemFrom | schema.ItemUntil))
+	case in.has&schema.ItemFrom != 0:
 		r.rootWarn("RS-VER-07", "no at, but from, which is taken for it")
 		r.dialect(dialect09)
 		h.At = in.times.From
 		if h.Completed.IsZero() {
 			h.Completed = in.times.Until
 		}
-	case in.has&itemModified != 0:
+	case in.has&schema.ItemModified != 0:
 		r.rootWarn("RS-VER-08", "no at, but modified, which is taken for it")
 		r.dialect(dialectBeta)
 		h.At, h.Approximate = in.modified, true
@@ -178,14 +179,14 @@ func (r *Reader) normalizeSnapshot(h *Header) {
 func (r *Reader) normalizeInterval(h *Header, legacyUp bool) {
 	in := &r.root
 	h.From, h.Until = in.times.From, in.times.Until
-	r.forbiddenTimes(in.has & (itemAt | itemCompleted))
+	r.forbiddenTimes(in.has & (schema.ItemAt | schema.ItemCompleted))
 	switch {
-	case in.has&itemFrom != 0:
+	case in.has&schema.ItemFrom != 0:
 		if !h.Until.IsZero() && legacyUp {
 			r.rootWarn("RS-VER-10", "until in a document of version 0.9, which may still grow")
 			h.Living = true
 		}
-	case in.has&itemModified != 0:
+	case in.has&schema.ItemModified != 0:
 		r.rootWarn("RS-VER-09", "no from, but modified: from when on it is complete is not known")
 		r.dialect(dialectBeta)
 		h.From, h.Until, h.FromUnproven = r.firstTime, Datetime{}, true
@@ -195,17 +196,15 @@ func (r *Reader) normalizeInterval(h *Header, legacyUp bool) {
 	}
 }
 
-func (r *Reader) forbiddenTimes(bad item) {
-	for _, n := range itemNames {
-		if bad&n.item != 0 {
-			r.rootWarn("RS-MD-12", n.name+" at the root of a document of this kind, ignored")
-		}
+func (r *Reader) forbiddenTimes(bad schema.Item) {
+	for i := range bad.Each() {
+		r.rootWarn("RS-MD-12", i.String()+" at the root of a document of this kind, ignored")
 	}
 }
 
 // normalizeEnd checks what only the whole document shows.
 func (r *Reader) normalizeEnd(h *Header) {
-	if r.kind.events() && r.stats.Entries > 0 && r.stats.Datetimes == 0 && !r.firstTime.IsZero() {
+	if r.kind.Events() && r.stats.Entries > 0 && r.stats.Datetimes == 0 && !r.firstTime.IsZero() {
 		r.rootNote("RS-VER-11", "no entry has a datetime: lastmod is the time of the events")
 	}
 	if r.s.Offset() > warnBytes {

@@ -18,7 +18,6 @@ const (
 const (
 	maxLinks     = 1000    // links of one entry or root: memory filled by one entry
 	maxEntryText = 4 << 20 // bytes stored of one entry: the same
-	maxHashes    = 16      // values of one hash attribute that are examined
 	maxWarnings  = 20      // warnings reported per rule: an endless sequence of callbacks
 
 	// DefaultReadBytes is how many bytes of a document, uncompressed, a Reader

@@ -1,6 +1,9 @@
 package resourcesync
 
-import "strings"
+import (
+	"lockstep/resourcesync/internal/lexical"
+	"strings"
+)
 
 // The relations between documents, and from a resource to the description of
 // its last difference. Further relations are registered with IANA.
@@ -41,35 +44,11 @@ func linkTo(links []Link, rel string) string {
 	return ""
 }
 
-// relationItem returns the row of the table of attributes for rel, or 0 for a
-// relation that is not in the table and is allowed anywhere.
-func relationItem(rel string) item {
-	switch rel {
-	case RelUp:
-		return relUp
-	case RelIndex:
-		return relIndex
-	case RelArchives:
-		return relArchives
-	case RelDescribedBy:
-		return relDescribedBy
-	case RelContents:
-		return relContents
-	case RelHub:
-		return relHub
-	case RelPatch:
-		return relPatch
-	case "duplicate", "alternate", "canonical", "describes", "profile", "memento", "timegate", "timemap", "collection", "via":
-		return relRelated
-	}
-	return 0
-}
-
 // validRel reports whether rel is one relation in its canonical form: a name in
 // lower case or an absolute URI (RS-LN-03).
 func validRel(rel string) bool {
 	if strings.Contains(rel, ":") {
-		return validURI(rel) && (rel == RelPatch || !strings.EqualFold(rel, RelPatch))
+		return lexical.URI(rel) && (rel == RelPatch || !strings.EqualFold(rel, RelPatch))
 	}
 	for i := range len(rel) {
 		c := rel[i]
@@ -78,24 +57,4 @@ func validRel(rel string) bool {
 		}
 	}
 	return rel != ""
-}
-
-// validPath reports whether s is a valid path of a file in a package: it begins
-// with a slash and no segment is empty or leads elsewhere (RS-PATH-01,
-// RS-ZIP-03).
-func validPath(s string) bool {
-	return strings.HasPrefix(s, "/") && closedPath(s)
-}
-
-// closedPath is validPath without the leading slash.
-func closedPath(s string) bool {
-	if strings.IndexByte(s, 0) >= 0 {
-		return false
-	}
-	for seg := range strings.SplitSeq(strings.TrimPrefix(s, "/"), "/") {
-		if seg == "" || seg == "." || seg == ".." {
-			return false
-		}
-	}
-	return true
 }

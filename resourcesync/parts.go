@@ -68,7 +68,7 @@ func (p *partWriter) write(w io.Writer) (more bool, err error) {
 			p.over, p.kept = e, true
 		}
 		switch err := d.Write(&p.over); {
-		case errors.Is(err, ErrTooLarge) && d.Entries() > 0 && !d.kind.interval():
+		case errors.Is(err, ErrTooLarge) && d.Entries() > 0 && !d.kind.Interval():
 			return true, d.Close()
 		case err != nil:
 			return false, err

@@ -1,11 +1,13 @@
 package resourcesync
 
 import (
-	"bytes"
-	"slices"
 	"strings"
 
 	"lockstep/internal/xmlscan"
+	"lockstep/resourcesync/internal/datetime"
+	"lockstep/resourcesync/internal/digest"
+	"lockstep/resourcesync/internal/lexical"
+	"lockstep/resourcesync/internal/schema"
 )
 
 // metadata reads the attributes of the current rs:md into m; for the root, only
@@ -35,7 +37,7 @@ func (r *Reader) metadata(m *Metadata, root bool) {
 // metadataAttr reads one attribute of an rs:md.
 func (r *Reader) metadataAttr(m *Metadata, a *xmlscan.Attr, root bool) {
 	d, v := &r.draft, a.Value
-	it := attrItem(a.Local)
+	it := schema.AttributeItem(a.Local)
 	seen := &d.seen
 	if root {
 		seen = &r.root.has
@@ -48,34 +50,34 @@ func (r *Reader) metadataAttr(m *Metadata, a *xmlscan.Attr, root bool) {
 	}
 	ok := true
 	switch it {
-	case itemCapability:
+	case schema.ItemCapability:
 		ok = r.capability(m, v, root)
-	case itemChange:
+	case schema.ItemChange:
 		ok = r.change(m, v, root)
-	case itemDatetime:
+	case schema.ItemDatetime:
 		m.Datetime, ok = r.datetime(v, "datetime")
-	case itemAt:
+	case schema.ItemAt:
 		m.At, ok = r.datetime(v, "at")
-	case itemCompleted:
+	case schema.ItemCompleted:
 		m.Completed, ok = r.datetime(v, "completed")
-	case itemFrom:
+	case schema.ItemFrom:
 		m.From, ok = r.datetime(v, "from")
-	case itemUntil:
+	case schema.ItemUntil:
 		m.Until, ok = r.datetime(v, "until")
-	case itemModified:
+	case schema.ItemModified:
 		d.modified, ok = r.datetime(v, "modified")
-	case itemHash:
+	case schema.ItemHash:
 		ok = r.hash(v, -1)
-	case itemLength:
+	case schema.ItemLength:
 		m.Length, ok = r.length(v)
 		m.HasLength = ok
-	case itemType:
+	case schema.ItemType:
 		m.Type, ok = r.mediaType(v)
-	case itemEncoding:
+	case schema.ItemEncoding:
 		m.Encoding, ok = r.encoding(v)
-	case itemPath:
+	case schema.ItemPath:
 		d.path, ok = r.path(v)
-	case itemETag:
+	case schema.ItemETag:
 		d.etag = d.keep(v)
 	}
 	if ok {
@@ -83,54 +85,19 @@ func (r *Reader) metadataAttr(m *Metadata, a *xmlscan.Attr, root bool) {
 	}
 }
 
-// attrItem returns the item of an attribute of rs:md, or 0.
-func attrItem(name []byte) item {
-	switch string(name) {
-	case "hash":
-		return itemHash
-	case "length":
-		return itemLength
-	case "type":
-		return itemType
-	case "change":
-		return itemChange
-	case "datetime":
-		return itemDatetime
-	case "path":
-		return itemPath
-	case "encoding":
-		return itemEncoding
-	case "capability":
-		return itemCapability
-	case "at":
-		return itemAt
-	case "completed":
-		return itemCompleted
-	case "from":
-		return itemFrom
-	case "until":
-		return itemUntil
-	case "modified":
-		return itemModified
-	case "etag":
-		return itemETag
-	}
-	return 0
-}
-
 // datetime parses the value of the datetime attribute name.
 func (r *Reader) datetime(v []byte, name string) (Datetime, bool) {
-	d, liberty, ok := parseDatetime(xmlscan.Trim(v))
+	at, liberty, ok := datetime.Parse(xmlscan.Trim(v))
 	if !ok {
 		r.warn("RS-DT-02", name+" \""+xmlscan.Clip(string(v))+"\" is no datetime, ignored")
 		return Datetime{}, false
 	}
 	if liberty != "" {
 		r.warn("RS-DT-05", name+": a "+liberty)
-		return d, true
+		return Datetime{at}, true
 	}
 	r.exactDatetime(v, name)
-	return d, true
+	return Datetime{at}, true
 }
 
 // capability parses a capability; unknown ones are returned unchanged
@@ -138,8 +105,8 @@ func (r *Reader) datetime(v []byte, name string) (Datetime, bool) {
 func (r *Reader) capability(m *Metadata, v []byte, root bool) bool {
 	v = xmlscan.Trim(v)
 	c := Capability(r.strings.Get(v))
-	if documentKind(c, false) == kindUnknown {
-		if folded := Capability(strings.ToLower(string(c))); documentKind(folded, false) != kindUnknown {
+	if schema.KindOf(c, false) == schema.Unknown {
+		if folded := Capability(strings.ToLower(string(c))); schema.KindOf(folded, false) != schema.Unknown {
 			r.warn("RS-GEN-04", "capability \""+xmlscan.Clip(string(c))+"\" in upper case")
 			c = folded
 		} else if !root {
@@ -198,7 +165,7 @@ func (r *Reader) mediaType(v []byte) (string, bool) {
 		return r.lastType, true
 	}
 	v = xmlscan.Trim(v)
-	if !validMediaType(v) {
+	if !lexical.MediaType(v) {
 		r.warn("RS-TYPE-01", "type \""+xmlscan.Clip(string(v))+"\" is no media type, ignored")
 		return "", false
 	}
@@ -219,7 +186,7 @@ func (r *Reader) encoding(v []byte) (string, bool) {
 func (r *Reader) path(v []byte) (span, bool) {
 	p := string(v)
 	switch {
-	case p == "" || !closedPath(p):
+	case p == "" || !lexical.ClosedPath(p):
 		r.warn("RS-ZIP-06", "path \""+xmlscan.Clip(p)+"\" is no place in a package, ignored")
 		return span{}, false
 	case p[0] != '/':
@@ -237,13 +204,13 @@ func (r *Reader) hash(v []byte, owner int32) bool {
 		return true
 	}
 	d.hashes, d.text = d.hashes[:first], d.text[:text]
-	parseHashes(string(v), func(a Algorithm, digest []byte) bool {
+	digest.Values(string(v), func(a digest.Algorithm, sum []byte) bool {
 		for _, h := range d.hashes[first:] {
 			if h.algorithm == a {
 				return false
 			}
 		}
-		d.hashes = append(d.hashes, draftHash{a, owner, d.keep(digest)})
+		d.hashes = append(d.hashes, draftHash{a, owner, d.keep(sum)})
 		return true
 	}, func(liberty string) { r.warn("RS-HASH-04", liberty) })
 	return len(d.hashes) > first
@@ -255,56 +222,17 @@ func (r *Reader) plainHashes(v []byte, owner int32) bool {
 	d := &r.draft
 	seen := 0
 	for len(v) > 0 {
-		i := bytes.IndexByte(v, ':')
-		if i < 0 {
-			return false
-		}
-		var a Algorithm
-		switch string(v[:i]) {
-		case "md5":
-			a = MD5
-		case "sha-256":
-			a = SHA256
-		case "sha-1":
-			a = SHA1
-		case "sha-512":
-			a = SHA512
-		case "sha-384":
-			a = SHA384
-		default:
-			return false
-		}
-		v = v[i+1:]
-		n := 2 * algorithmInfo[a].size
-		if len(v) < n || len(v) > n && v[n] != ' ' || seen&(1<<a) != 0 {
+		a, digits, rest, ok := digest.CutPlain(v)
+		if !ok || seen&(1<<a) != 0 {
 			return false
 		}
 		seen |= 1 << a
 		from := len(d.text)
-		var ok bool
-		if d.text, ok = appendUnhex(d.text, v[:n]); !ok {
+		if d.text, ok = digest.AppendUnhex(d.text, digits); !ok {
 			return false
 		}
 		d.hashes = append(d.hashes, draftHash{a, owner, span{int32(from), int32(len(d.text))}})
-		if v = v[n:]; len(v) == 1 {
-			return false
-		} else if len(v) > 0 {
-			v = v[1:]
-		}
+		v = rest
 	}
 	return seen != 0
-}
-
-// appendUnhex decodes an even number of hex digits and appends the bytes.
-func appendUnhex(dst, digits []byte) ([]byte, bool) {
-	bad, at := byte(0), len(dst)
-	dst = slices.Grow(dst, len(digits)/2)[:at+len(digits)/2]
-	out := dst[at:]
-	for i := range out {
-		pair := digits[2*i : 2*i+2]
-		hi, lo := unhex[pair[0]], unhex[pair[1]]
-		bad |= hi | lo
-		out[i] = hi<<4 | lo
-	}
-	return dst, bad <= 15
 }

@@ -5,6 +5,9 @@ import (
 
 	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
+	"lockstep/resourcesync/internal/digest"
+	"lockstep/resourcesync/internal/lexical"
+	"lockstep/resourcesync/internal/schema"
 )
 
 // A span is a piece of a draft's text.
@@ -20,11 +23,11 @@ type draft struct {
 	etag   span
 	hashes []draftHash
 	links  []draftLink
-	seen   item // items that its rs:md states
-	has    item // items that it has
-	md     int  // elements rs:md
-	last   rank // rank of the last child so far
-	bad    bool // the entry is unusable
+	seen   schema.Item // items that its rs:md states
+	has    schema.Item // items that it has
+	md     int         // elements rs:md
+	last   rank        // rank of the last child so far
+	bad    bool        // the entry is unusable
 	hasLoc bool
 	noLoc  string // what is wrong with its loc: the document is then incomplete
 
@@ -33,7 +36,7 @@ type draft struct {
 
 // A draftHash is a digest, of the entry (owner -1) or of one of its links.
 type draftHash struct {
-	algorithm Algorithm
+	algorithm digest.Algorithm
 	owner     int32
 	digest    span
 }
@@ -163,11 +166,11 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 		d, ok := r.datetime(text, "lastmod")
 		switch {
 		case !ok:
-		case r.draft.has&itemLastmod != 0:
+		case r.draft.has&schema.ItemLastmod != 0:
 			r.warn("RS-XML-09", "a second lastmod, ignored")
 		default:
 			e.Lastmod = d
-			r.draft.has |= itemLastmod
+			r.draft.has |= schema.ItemLastmod
 		}
 		return nil
 	case "changefreq":
@@ -178,11 +181,11 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 			return err
 		case len(text) == 0:
 			r.exactEmpty("RS-XML-14", "changefreq")
-		case !validChangeFreq(text):
+		case !lexical.ChangeFreq(text):
 			r.warn("RS-XML-14", "changefreq is none of the seven words, ignored")
 		case e.ChangeFreq == "":
 			e.ChangeFreq = r.strings.Get(text)
-			r.draft.has |= itemChangeFreq
+			r.draft.has |= schema.ItemChangeFreq
 		}
 		return nil
 	case "expires":
@@ -244,7 +247,7 @@ func (r *Reader) loc(text []byte) {
 	}
 	text = r.withoutUser(text, "RS-XML-09", "loc")
 	if !iri.HasScheme(text) {
-		if !relative(text) {
+		if !lexical.RelativeURI(text) {
 			r.badLoc(text, "is not a URI")
 			return
 		}
@@ -262,7 +265,7 @@ func (r *Reader) loc(text []byte) {
 		r.warn("RS-AMB-24", "loc has characters that a URI has not")
 		uri = iri.Encode(text)
 	}
-	if !readable(uri) {
+	if !lexical.Requestable(uri) {
 		r.badLoc(text, "is not a URI")
 		return
 	}
@@ -319,7 +322,7 @@ func (r *Reader) cutHashes(text string, owner int32) Hashes {
 	from := len(r.hashes)
 	for i := range r.draft.hashes {
 		if h := &r.draft.hashes[i]; h.owner == owner && h.algorithm != 0 {
-			r.hashes = append(r.hashes, Hash{h.algorithm, text[h.digest.from:h.digest.to]})
+			r.hashes = append(r.hashes, Hash{Algorithm(h.algorithm), text[h.digest.from:h.digest.to]})
 		}
 	}
 	to := len(r.hashes)
@@ -327,4 +330,13 @@ func (r *Reader) cutHashes(text string, owner int32) Hashes {
 		return nil
 	}
 	return r.hashes[from:to:to]
+}
+
+// textOf reads the text of the element whose start tag was just read, up to its
+// end, without surrounding white space. The result is valid until the next
+// call.
+func (r *Reader) textOf() ([]byte, error) {
+	text, raw, err := r.s.Text()
+	r.blanks = len(raw) - len(text)
+	return text, err
 }

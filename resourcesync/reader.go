@@ -9,6 +9,7 @@ import (
 
 	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
+	"lockstep/resourcesync/internal/schema"
 )
 
 // ReaderOptions configures a [Reader]. The zero value is ready to use.
@@ -49,8 +50,8 @@ type Reader struct {
 	pending bool // the scanner is at the start of an entry
 	root    root
 	header  Header
-	kind    kind
-	rule    rule
+	kind    schema.Kind
+	rule    schema.Rule
 
 	draft     draft
 	strings   xmlscan.Interner
@@ -73,7 +74,7 @@ func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	s := xmlscan.New(r, xmlscan.Options{
 		Namespaces: namespaces, MaxBytes: o.MaxBytes, HTML: ErrHTML, NotDocument: ErrNotDocument,
 	})
-	return &Reader{s: s, opts: o, rule: rules[kindUnknown]}
+	return &Reader{s: s, opts: o, rule: schema.Unknown.Rule()}
 }
 
 // Header returns the description of the document, as far as it precedes the
@@ -299,7 +300,7 @@ func (r *Reader) count(e *Entry) {
 	if r.stats.Entries == MaxEntries+1 {
 		r.warn("RS-IDX-01", "more than 50,000 entries")
 	}
-	if !r.kind.events() {
+	if !r.kind.Events() {
 		return
 	}
 	if !e.Datetime.IsZero() {

@@ -6,6 +6,7 @@ import (
 
 	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
+	"lockstep/resourcesync/internal/schema"
 )
 
 // rootMetadata reads the rs:md of the root.
@@ -23,11 +24,9 @@ func (r *Reader) rootMetadata() {
 	if in.modified.IsZero() {
 		in.modified = r.draft.modified
 	}
-	const known = itemCapability | itemAt | itemCompleted | itemFrom | itemUntil | itemModified
-	for _, n := range itemNames {
-		if in.has&^known&n.item != 0 {
-			r.rootWarn("RS-MD-12", n.name+" at the root, ignored")
-		}
+	const known = schema.ItemCapability | schema.ItemAt | schema.ItemCompleted | schema.ItemFrom | schema.ItemUntil | schema.ItemModified
+	for i := range (in.has &^ known).Each() {
+		r.rootWarn("RS-MD-12", i.String()+" at the root, ignored")
 	}
 }
 
@@ -64,7 +63,7 @@ func (r *Reader) rootMeta() {
 	r.dialect(dialectAlpha)
 	if d, ok := r.datetime(content, "DCTERMS.modified"); ok {
 		r.root.modified = d
-		r.root.has |= itemModified
+		r.root.has |= schema.ItemModified
 	}
 }
 

@@ -1,12 +1,9 @@
 package resourcesync
 
 import (
-	"bytes"
 	"fmt"
-	"net/url"
 	"strings"
 
-	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
 
@@ -89,57 +86,4 @@ func (r *Reader) skip() error {
 		}
 	}
 	return nil
-}
-
-// readable reports whether s, whose characters are all allowed in a URI, is one
-// that a client can request, or has a scheme for which that is unknown.
-func readable[T string | []byte](s T) bool {
-	if simple(s) {
-		return true
-	}
-	u, err := url.Parse(string(s))
-	if err != nil {
-		return false
-	}
-	if strings.EqualFold(u.Scheme, "http") || strings.EqualFold(u.Scheme, "https") {
-		return u.Hostname() != ""
-	}
-	return true
-}
-
-// simple reports whether s is a URI of the usual form: http or https, a host of
-// letters, digits, dots and hyphens, and complete escapes.
-func simple[T string | []byte](s T) bool {
-	var i int
-	switch {
-	case len(s) > 7 && string(s[:7]) == "http://":
-		i = 7
-	case len(s) > 8 && string(s[:8]) == "https://":
-		i = 8
-	default:
-		return false
-	}
-	host := i
-	for i < len(s) && hostByte(s[i]) {
-		i++
-	}
-	if i == host || i < len(s) && s[i] != '/' {
-		return false
-	}
-	for ; i < len(s); i++ {
-		if s[i] == '%' && (len(s)-i < 3 || !iri.Escape(string(s[i:i+3]))) {
-			return false
-		}
-	}
-	return true
-}
-
-func hostByte(c byte) bool {
-	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '-'
-}
-
-// relative reports whether text may be a relative URI: words without a slash
-// between them are not.
-func relative(text []byte) bool {
-	return bytes.IndexByte(text, '/') >= 0 || !bytes.ContainsAny(text, " \t\r\n<>\"{}|\\^`")
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"lockstep/internal/xmlscan"
+	"lockstep/resourcesync/internal/schema"
 )
 
 // flushBytes is how much of a document the Writer buffers before it writes.
@@ -26,7 +27,7 @@ type Writer struct {
 	closed  bool
 
 	header  Header
-	kind    kind
+	kind    schema.Kind
 	entries int
 
 	lastEvent Datetime // of the previous entry, to check the order
@@ -39,7 +40,7 @@ type Writer struct {
 // NewWriter begins the document that h describes. The Writer buffers: w may
 // receive bytes only when the buffer is full, or on Close.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
-	wr := &Writer{w: w, header: h, kind: documentKind(h.Capability, h.Index)}
+	wr := &Writer{w: w, header: h, kind: schema.KindOf(h.Capability, h.Index)}
 	if err := checkHeader(&h, wr.kind); err != nil {
 		return nil, fmt.Errorf("write header: %w", err)
 	}

@@ -1,4 +1,6 @@
-package resourcesync
+// Package lexical checks the values of attributes and elements by their form:
+// URIs, media types, content codings, paths in packages, change frequencies.
+package lexical
 
 import "lockstep/internal/iri"
 
@@ -23,35 +25,6 @@ var classes = func() (t [256]class) {
 	for c := range t {
 		if iri.Byte(byte(c)) && c != '%' && c != '&' && c != '\'' {
 			t[c] |= classURIPlain
-		}
-	}
-	return t
-}()
-
-// validURI reports whether s is an absolute URI of allowed characters. Further
-// checks are up to the code that requests it.
-func validURI(s string) bool {
-	if !iri.HasScheme(s) {
-		return false
-	}
-	for i := range len(s) {
-		if !iri.Byte(s[i]) || s[i] == '%' && !iri.Escape(s[i:]) {
-			return false
-		}
-	}
-	return true
-}
-
-// unhex holds the value of each hex digit, and 0xff for other bytes.
-var unhex = func() (t [256]byte) {
-	for i := range t {
-		switch c := byte(i); {
-		case c >= '0' && c <= '9':
-			t[i] = c - '0'
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			t[i] = c | 0x20 - 'a' + 10
-		default:
-			t[i] = 0xff
 		}
 	}
 	return t

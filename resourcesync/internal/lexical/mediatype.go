@@ -1,12 +1,10 @@
-package resourcesync
+package lexical
 
 import "strings"
 
-// ValidMediaType reports whether s is a media type, with or without parameters
+// MediaType reports whether s is a media type, with or without parameters
 // (RS-TYPE-01). It checks only the form of parameters.
-func ValidMediaType(s string) bool { return validMediaType(s) }
-
-func validMediaType[T string | []byte](s T) bool {
+func MediaType[T string | []byte](s T) bool {
 	i := tokenEnd(s, 0)
 	if i == 0 || i >= len(s) || s[i] != '/' {
 		return false
@@ -56,20 +54,20 @@ func validParameters[T string | []byte](s T, i int) bool {
 	return true
 }
 
-// endsBlank reports whether s ends with white space, which a Reader would
+// EndsBlank reports whether s ends with white space, which a Reader would
 // remove.
-func endsBlank(s string) bool { return s != "" && strings.IndexByte(" \t\r\n", s[len(s)-1]) >= 0 }
+func EndsBlank(s string) bool { return s != "" && strings.IndexByte(" \t\r\n", s[len(s)-1]) >= 0 }
 
-// validEncoding reports whether s is a content coding, or several separated by
+// Encoding reports whether s is a content coding, or several separated by
 // commas (RS-ENC-01).
-func validEncoding(s string) bool {
+func Encoding(s string) bool {
 	for coding := range strings.SplitSeq(s, ",") {
 		coding = strings.Trim(coding, " ")
 		if coding == "" || tokenEnd(coding, 0) != len(coding) {
 			return false
 		}
 	}
-	return !endsBlank(s) && s[0] != ' '
+	return !EndsBlank(s) && s[0] != ' '
 }
 
 func skipBlanks[T string | []byte](s T, i int) int {

@@ -1,4 +1,4 @@
-package resourcesync
+package datetime
 
 // Descriptions of the deviations of RS-DT-05.
 const (
@@ -10,26 +10,27 @@ const (
 	libertyFraction = "datetime with more than nine digits of a fraction, cut off"
 )
 
-// parseDatetime parses all forms of RS-DT-02 and those of RS-DT-05. For the
-// latter it describes the first deviation.
-func parseDatetime[T string | []byte](s T) (d Datetime, liberty string, ok bool) {
+// Parse parses all forms of RS-DT-02 and those of RS-DT-05. For the latter it
+// describes the first deviation. An Instant of a coarse unit is the first one of
+// that unit, in UTC.
+func Parse[T string | []byte](s T) (d Instant, liberty string, ok bool) {
 	y, ok1 := digits(s, 0, 4)
 	if !ok1 {
-		return Datetime{}, "", false
+		return Instant{}, "", false
 	}
 	if len(s) == 4 {
 		return dated(y, 1, 1, Year)
 	}
 	m, ok1 := digits(s, 5, 2)
 	if !ok1 || s[4] != '-' || m < 1 || m > 12 {
-		return Datetime{}, "", false
+		return Instant{}, "", false
 	}
 	if len(s) == 7 {
 		return dated(y, m, 1, Month)
 	}
 	day, ok1 := digits(s, 8, 2)
 	if !ok1 || s[7] != '-' || day < 1 || day > daysIn(y, m) {
-		return Datetime{}, "", false
+		return Instant{}, "", false
 	}
 	if len(s) == 10 {
 		return dated(y, m, day, Day)
@@ -41,62 +42,62 @@ func parseDatetime[T string | []byte](s T) (d Datetime, liberty string, ok bool)
 	case ' ':
 		liberty = libertyBlank
 	default:
-		return Datetime{}, "", false
+		return Instant{}, "", false
 	}
 	d, more, ok := parseClock(s, 11)
 	if liberty == "" {
 		liberty = more
 	}
-	d.sec += daysBefore(y, m, day) * 86400
+	d.Sec += daysBefore(y, m, day) * 86400
 	// The very first instant means absent; years before 0 cannot be printed.
-	if !ok || d.IsZero() || !d.printable() {
-		return Datetime{}, "", false
+	if !ok || d.IsZero() || !d.Printable() {
+		return Instant{}, "", false
 	}
 	return d, liberty, true
 }
 
 // dated returns the first instant of a date.
-func dated(y, m, d int64, g Granularity) (Datetime, string, bool) {
-	v := Datetime{sec: daysBefore(y, m, d) * 86400, granularity: g}
+func dated(y, m, d int64, unit Unit) (Instant, string, bool) {
+	v := Instant{Sec: daysBefore(y, m, d) * 86400, Unit: unit}
 	if v.IsZero() {
-		return Datetime{}, "", false
+		return Instant{}, "", false
 	}
 	return v, "", true
 }
 
 // parseClock parses the time of day and the zone that begin at s[i]; the result
 // is relative to the beginning of the day.
-func parseClock[T string | []byte](s T, i int) (d Datetime, liberty string, ok bool) {
+func parseClock[T string | []byte](s T, i int) (d Instant, liberty string, ok bool) {
 	h, ok1 := digits(s, i, 2)
 	min, ok2 := digits(s, i+3, 2)
 	if !ok1 || !ok2 || s[i+2] != ':' || h > 23 || min > 59 {
-		return Datetime{}, "", false
+		return Instant{}, "", false
 	}
-	d = Datetime{sec: h*3600 + min*60, granularity: Minute}
+	d = Instant{Sec: h*3600 + min*60, Unit: Minute}
 	i += 5
 	if i < len(s) && s[i] == ':' {
 		sec, ok := digits(s, i+1, 2)
 		if !ok || sec > 60 {
-			return Datetime{}, "", false
+			return Instant{}, "", false
 		}
-		d.granularity = Second
+		d.Unit = Second
 		i += 3
 		if i < len(s) && s[i] == '.' {
-			if d.nsec, i, liberty, ok = fraction(s, i+1); !ok {
-				return Datetime{}, "", false
+			if d.Nsec, i, liberty, ok = fraction(s, i+1); !ok {
+				return Instant{}, "", false
 			}
-			d.granularity = Nanosecond
+			d.Unit = Nanosecond
 		}
 		if sec == 60 {
-			sec, d.nsec, d.granularity, liberty = 59, 999_999_999, Nanosecond, libertyLeap
+			sec, d.Nsec, d.Unit, liberty = 59, 999_999_999, Nanosecond, libertyLeap
 		}
-		d.sec += sec
+		d.Sec += sec
 	}
 	offset, more, ok := parseZone(s, i)
 	if liberty == "" {
 		liberty = more
 	}
-	d.sec -= offset // RS-DT-03
+	d.Sec -= offset // RS-DT-03
 	return d, liberty, ok
 }
 
