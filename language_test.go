@@ -39,10 +39,7 @@ const budgetStep = 5
 
 var phraseBudgets = []phraseBudget{
 	{"cmd", 0, 0, 10},
-	{"destination", 0, 0, 0},
-	{"intake", 30, 0, 0},
 	{"repository", 0, 5, 0},
-	{"source", 0, 0, 0},
 }
 
 // A text is where phrases are counted: the comments, messages or docs of an area.

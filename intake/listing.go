@@ -11,10 +11,10 @@ import (
 	"lockstep/intake/internal/listed"
 )
 
-// An Origin is an origin that lists its resources in any order, and the set that
-// is kept in step with it.
+// An Origin is an origin that lists its resources in any order, together with the set
+// that is kept in step with it.
 type Origin struct {
-	Name       string // of the origin, for people
+	Name       string // of the origin, for messages
 	Catalog    catalog.Catalog
 	Set        string
 	TempDir    string // for temporary files
@@ -22,12 +22,13 @@ type Origin struct {
 	Events     Reporter
 }
 
-// A Listing is one reading of an origin: what it lists, and what came of it.
+// A Listing is one reading of an origin: the resources that it lists, and the results
+// of comparing them with the set.
 //
-// Order of writes: what is new and what has changed as it is met, in the order
-// of URIs; then, if the origin was read to its end without a problem, what it no
-// longer lists is deleted. A Listing killed at any point leaves a catalog from
-// which the next one goes on.
+// Order of writes: new and changed resources are applied as they are compared, in the
+// order of their URIs; then, if the origin was read to its end without a problem, the
+// resources that it no longer lists are deleted. If the process is killed at any
+// point, the next Listing continues from the catalog as it is.
 type Listing struct {
 	*Origin
 	Sorter listed.Sorter
@@ -56,9 +57,9 @@ func (l *Listing) Illegible(path string, err error) {
 	l.Unreadable(path, err)
 }
 
-// Compare walks what is listed beside the set. met is called for everything
-// listed, with the Token of its row if there is one; left for every row that is
-// not listed.
+// Compare merges the sorted list with the rows of the set. It calls met for every
+// entry listed, with the Token of its row if there is one, and left for every row
+// that is not listed.
 func (l *Listing) Compare(ctx context.Context, met func(it *listed.Entry, token string, known bool) error, left func(r *Row) error) error {
 	rows := ReadRows(ctx, l.Catalog, l.Set, []catalog.Range{{}})
 	defer rows.Stop()
@@ -89,7 +90,7 @@ func (l *Listing) Compare(ctx context.Context, met func(it *listed.Entry, token 
 	return err
 }
 
-// Put adds an update to the batch, which is applied when it is full.
+// Put adds an update to the batch and applies the batch when it is full.
 func (l *Listing) Put(ctx context.Context, u catalog.Update) error {
 	l.Batch = append(l.Batch, u)
 	if len(l.Batch) < BatchRows {
@@ -98,7 +99,7 @@ func (l *Listing) Put(ctx context.Context, u catalog.Update) error {
 	return l.Flush(ctx)
 }
 
-// Flush applies what is in the batch.
+// Flush applies the batch.
 func (l *Listing) Flush(ctx context.Context) error {
 	if len(l.Batch) == 0 {
 		return nil
@@ -112,12 +113,12 @@ func (l *Listing) Flush(ctx context.Context) error {
 	return nil
 }
 
-// minShrink is how many resources may be gone at once without a question,
-// however many there were.
+// minShrink is how many resources one reading may delete without AllowEmpty, however
+// few there were.
 const minShrink = 100
 
-// MayDelete refuses to delete all of a set, or most of it, unless that was
-// agreed to: more likely an export broke off than that somebody deleted so much.
+// MayDelete refuses to delete all of a set, or most of it, unless AllowEmpty is set:
+// a truncated export is more likely than the deletion of so many resources.
 func (l *Listing) MayDelete(ctx context.Context) error {
 	if l.Gone.Count == 0 || l.AllowEmpty {
 		return nil
@@ -137,7 +138,7 @@ func (l *Listing) MayDelete(ctx context.Context) error {
 	return e
 }
 
-// Finish deletes what was put aside as gone, if all of the list could be read.
+// Finish deletes the resources in Gone if all of the list could be read.
 func (l *Listing) Finish(ctx context.Context) error {
 	if l.Gone.Count == 0 {
 		return nil
@@ -149,7 +150,7 @@ func (l *Listing) Finish(ctx context.Context) error {
 	return l.deleteGone(ctx)
 }
 
-// deleteGone deletes what has been put aside as gone.
+// deleteGone deletes the resources in Gone.
 func (l *Listing) deleteGone(ctx context.Context) error {
 	if err := l.MayDelete(ctx); err != nil {
 		return err
@@ -165,8 +166,8 @@ func (l *Listing) deleteGone(ctx context.Context) error {
 	return l.Flush(ctx)
 }
 
-// Watch scans at once and then whenever due says so, which waits, until ctx
-// ends; then it returns the cause.
+// Watch scans at once and then each time due, which waits, returns, until ctx ends;
+// then it returns the cause.
 func (l *Origin) Watch(ctx context.Context, scan func(context.Context) (Report, error), due func(context.Context) error, onChange func(Report)) error {
 	retry := time.Duration(0)
 	for {
@@ -188,7 +189,8 @@ func (l *Origin) Watch(ctx context.Context, scan func(context.Context) (Report, 
 	}
 }
 
-// TakeListed applies what is listed, and puts aside what is not.
+// TakeListed applies the listed entries and adds the resources that are not listed to
+// Gone.
 func (l *Listing) TakeListed(ctx context.Context) error {
 	var token []byte
 	err := l.Compare(ctx, func(it *listed.Entry, old string, known bool) error {

@@ -8,22 +8,22 @@ import (
 	"lockstep/catalog"
 )
 
-// A Point is where a set stood when an origin had been taken in to its end.
-// What was remembered then holds only as long as the set stands there: a catalog
-// that was lost, or filled by others, is compared anew.
+// A Point is the state of a set at the time when an origin had been applied to its
+// end. The state remembered then is valid only as long as the set is at that Point: a
+// catalog that was lost, or filled by another process, is compared again.
 type Point struct {
 	Last      catalog.Seq `json:"last"`
 	Resources int64       `json:"resources"`
 }
 
-// Point returns where the set stands now.
+// Point returns the present Point of the set.
 func (l *Origin) Point(ctx context.Context) (Point, error) {
 	st, err := l.Catalog.Status(ctx, l.Set)
 	return Point{st.Last, st.Resources}, err
 }
 
-// Recall reads what was remembered in the file at path. What cannot be read is
-// not remembered: that costs a comparison.
+// Recall reads into v the state stored in the file at path and reports whether that
+// worked. Without it the caller compares everything again.
 func Recall(path string, v any) bool {
 	if path == "" {
 		return false
@@ -32,17 +32,17 @@ func Recall(path string, v any) bool {
 	return err == nil && json.Unmarshal(b, v) == nil
 }
 
-// Remember writes v to the file at path, which holds the old or the new
-// whatever happens.
+// Remember writes v to the file at path. After a crash the file has either the old or
+// the new content.
 func Remember(path string, v any) error {
 	if path == "" {
 		return nil
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		return err // unreachable: our own types can be stated
+		return err // unreachable: our own types can be encoded
 	}
-	next := path + ".new" // always the same: what a crash leaves is overwritten
+	next := path + ".new" // always the same name: a file left by a crash is overwritten
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

@@ -11,19 +11,19 @@ import (
 	"lockstep/intake/internal/entry"
 )
 
-// ErrEmpty reports that a directory in which there were resources has none:
-// more likely a disk is not mounted than that somebody deleted everything.
+// ErrEmpty reports that a directory that had resources has none any more: an
+// unmounted disk is more likely than the deletion of everything.
 // Errors that match it are of type *EmptyError.
 var ErrEmpty = errors.New("directory is empty")
 
-// An EmptyError refuses to delete everything a catalog holds; or, where an
-// origin lists what there is, most of it.
+// An EmptyError refuses to delete all resources of a set; or, if the origin is a
+// list, most of them.
 type EmptyError struct {
 	Root      string
 	Resources int64 // in the catalog
-	Gone      int64 // of these; 0: all
+	Gone      int64 // how many of these would be deleted; 0: all
 
-	Listing bool // Root is no directory
+	Listing bool // Root is a list, not a directory
 }
 
 func (e *EmptyError) Error() string {
@@ -39,7 +39,7 @@ func (e *EmptyError) Error() string {
 // Is reports whether target is [ErrEmpty].
 func (e *EmptyError) Is(target error) bool { return target == ErrEmpty }
 
-// Hint says what to do about it.
+// Hint returns a remedy for the user.
 func (e *EmptyError) Hint() string {
 	if e.Listing {
 		return "see that the list is whole; if so much is to be deleted, run again with --allow-empty"
@@ -47,21 +47,21 @@ func (e *EmptyError) Hint() string {
 	return "see that the directory is mounted and the patterns are right; if all is to be deleted, run again with --allow-empty"
 }
 
-// ErrChanging reports a file that did not come to rest while it was read.
+// ErrChanging reports a file that kept changing while it was read.
 var ErrChanging = errors.New("kept changing while it was read")
 
-// A Report is what a scan came to.
+// A Report is the result of a scan.
 type Report struct {
 	Created   int64 // resources
 	Updated   int64
 	Deleted   int64
-	Unchanged int64 // of the same content as before, read again or not
+	Unchanged int64 // same content as before, read again or not
 
 	Files      int64    // files that are resources, whether they could be read or not
 	Hashed     int64    // files read
 	Bytes      int64    // bytes read
 	Unreadable Problems // left in the catalog as they were
-	Skipped    Problems // not resources by rule; names left out by patterns do not count
+	Skipped    Problems // not resources according to the rules; names excluded by patterns do not count
 	Elapsed    time.Duration
 }
 
@@ -71,14 +71,14 @@ func (r *Report) Changed() bool { return r.Created+r.Updated+r.Deleted > 0 }
 // maxProblems bounds how many Problems of a kind a Report names.
 const maxProblems = 100
 
-// Problems are files or addresses that could not be used. However many there are,
-// only so many are named; each causes an [Event].
+// Problems are files or addresses that could not be used. All are counted and each
+// causes an [Event], but only the first 100 are named.
 type Problems struct {
 	Count int64
 	First []Problem // the first of them by path and line, at most 100
 }
 
-// A Problem is a file and what is the matter with it.
+// A Problem is a file and the reason why it could not be used.
 type Problem struct {
 	Path string // relative to the root, slash-separated
 	Err  error
@@ -98,8 +98,8 @@ func (ps *Problems) Add(p Problem) {
 	ps.First = slices.Insert(ps.First, i, p)
 }
 
-// compareProblems orders by path; of one file those of no line by their words, and
-// then those of lines by line.
+// compareProblems orders problems by path. Those of one file are ordered by text if
+// they concern no line, followed by those of lines, by line.
 func compareProblems(a, b Problem) int {
 	if c := strings.Compare(a.Path, b.Path); c != 0 {
 		return c
@@ -121,24 +121,24 @@ func compareProblems(a, b Problem) int {
 // offset in the text, the field, and the cause.
 type EntryError = entry.Error
 
-// EventKind says what an [Event] is about.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
 // The kinds of Event.
 const (
-	EventProgress   EventKind = iota + 1 // a scan goes on: Report
+	EventProgress   EventKind = iota + 1 // a scan is in progress: Report
 	EventUnreadable                      // Path could not be read: Err
-	EventSkipped                         // Path is no resource: Err
+	EventSkipped                         // Path is not a resource: Err
 	EventScanned                         // Watch: a scan has ended: Report, and Err if it did not reach its end
 	EventDegraded                        // Watch: changes may be seen late from now on: Err
 )
 
-// An Event says what happens in a scan or while an origin is watched.
+// An Event reports something that happened in a scan or while an origin is watched.
 type Event struct {
 	Kind   EventKind
 	Path   string // relative to the root
 	Err    error
-	Report Report // of a progress, the counts so far
+	Report Report // for EventProgress, the counts so far
 }
 
 // Merge adds the problems in other.
@@ -150,10 +150,10 @@ func (ps *Problems) Merge(other *Problems) {
 	ps.Count = count
 }
 
-// A LineError says what is the matter with a line.
+// A LineError reports an error in a line.
 type LineError struct {
 	Line int64 // from 1
-	Err  error // an [*EntryError] where the line is no entry
+	Err  error // an [*EntryError] if the line is not a valid entry
 }
 
 // Error names the line, the place in it, and the cause.
@@ -167,7 +167,7 @@ func (e *LineError) Error() string {
 // Unwrap returns the cause.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Since is what r counts beyond o, an earlier state of the same Report.
+// Since returns the difference between r and o, an earlier state of the same Report.
 func (r Report) Since(o Report) Report {
 	r.Created -= o.Created
 	r.Updated -= o.Updated

@@ -9,11 +9,11 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Row is what a comparison needs of a Record.
+// A Row is the part of a Record that a comparison needs.
 type Row struct{ URI, Token string }
 
-// Rows reads ahead in the catalog, a page to a transaction: what is applied
-// meanwhile lies behind.
+// Rows reads ahead in the catalog, one page per transaction: changes that are applied
+// meanwhile concern rows that were already read.
 type Rows struct {
 	pages  chan page
 	cancel context.CancelFunc
@@ -50,8 +50,8 @@ func ReadRows(ctx context.Context, cat catalog.Catalog, set string, ranges []cat
 	return r
 }
 
-// readPage reads the next rows of rg, moves rg behind them and reports whether
-// there may be more.
+// readPage reads the next rows of rg, moves the start of rg past them and reports
+// whether there may be more.
 func readPage(ctx context.Context, cat catalog.Catalog, set string, rg *catalog.Range) (page, bool) {
 	p := page{rows: make([]Row, 0, 64)}
 	for rec, err := range cat.Resources(ctx, set, *rg) {
@@ -82,8 +82,10 @@ func (r *Rows) More() bool {
 	return true
 }
 
+// Row returns the current row. The last call of [Rows.More] must have returned true.
 func (r *Rows) Row() *Row { return &r.page[0] }
 
+// Next advances to the next row.
 func (r *Rows) Next() { r.page = r.page[1:] }
 
 // Rest calls f with the URI of each remaining row.
@@ -97,7 +99,7 @@ func (r *Rows) Rest(f func(uri string) error) error {
 	return r.Err
 }
 
-// Stop ends the reading and waits for its end.
+// Stop stops reading and waits until the goroutine has ended.
 func (r *Rows) Stop() {
 	r.cancel()
 	for range r.pages {
@@ -112,11 +114,10 @@ func Held(ctx context.Context, cat catalog.Catalog, set, uri string) (catalog.Re
 	return rec, ok, err
 }
 
-// ApplyEvery bounds how long what was read waits for its batch to fill.
+// ApplyEvery bounds how long an entry waits for its batch to fill.
 const ApplyEvery = time.Second
 
-// Sizes of what is read from and written to a catalog at a time. They bound the
-// memory of a scan.
+// Sizes of reads from and writes to a catalog. They bound the memory of a scan.
 const (
 	pageRows  = 4 << 10 // rows read in one transaction
 	BatchRows = 4 << 10 // updates applied in one transaction

@@ -38,7 +38,7 @@ type Tally struct {
 	Files, Unchanged, Hashed, Bytes atomic.Int64
 
 	mu sync.Mutex // guards r
-	r  Report     // but for the counters above
+	r  Report     // except for the counters above
 }
 
 // Applied counts the changes that a batch made in the catalog.
@@ -89,7 +89,7 @@ func (t *Tally) Progress() (stop func()) {
 	}
 }
 
-// Skipped reports what is no resource by rule.
+// Skipped reports a path that is not a resource according to the rules.
 func (t *Tally) Skipped(path string, why error) {
 	t.mu.Lock()
 	t.r.Skipped.Add(Problem{path, why})
@@ -97,11 +97,11 @@ func (t *Tally) Skipped(path string, why error) {
 	t.Reporter.Emit(Event{Kind: EventSkipped, Path: path, Err: why})
 }
 
-// Unreadable reports what could not be read, and stays as it was.
+// Unreadable reports a path that could not be read; its resource stays as it was.
 func (t *Tally) Unreadable(path string, err error) {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		err = pe.Err // the path stands beside it
+		err = pe.Err // a Problem names the path already
 	}
 	t.mu.Lock()
 	t.r.Unreadable.Add(Problem{path, err})

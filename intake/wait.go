@@ -9,18 +9,18 @@ import (
 	"lockstep/resourcesync"
 )
 
-// The rhythm of a Watch.
+// Intervals of a Watch.
 const (
-	FileInterval = 500 * time.Millisecond // between looks at a list that is a file
-	Quiet        = 200 * time.Millisecond // a file that may still be written is read when it has not changed for so long,
-	Patience     = 5 * time.Second        // or after so long if it keeps changing
-	RetryFirst   = time.Second            // after a scan that failed; doubles
+	FileInterval = 500 * time.Millisecond // between two checks of a list that is a file
+	Quiet        = 200 * time.Millisecond // a file that may still be written is read when it has not changed for this long,
+	Patience     = 5 * time.Second        // or after this long if it keeps changing
+	RetryFirst   = time.Second            // pause after a scan that failed; doubles
 	RetryMost    = time.Minute
 )
 
 // DefaultFullInterval is how often a harvest reads all of a feed or repository
-// again. Only that finds what changed without a trace (AP-HV-12), but it asks a
-// server for all that it has.
+// again. Only that detects changes that an incremental harvest does not show
+// (AP-HV-12), but it requests everything that a server has.
 const DefaultFullInterval = 30 * 24 * time.Hour
 
 // Algorithms returns a copy of the hash algorithms given to an origin, or MD5 and
@@ -32,13 +32,13 @@ func Algorithms(given []resourcesync.Algorithm) []resourcesync.Algorithm {
 	return slices.Clone(given)
 }
 
-// Forever waits for the end of ctx.
+// Forever waits until ctx ends and returns the cause.
 func Forever(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// Sleep waits for d or the end of ctx, whose error it returns.
+// Sleep waits for d or until ctx ends, and returns the error of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -53,7 +53,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Cause prefers the reason why ctx ended to what broke because it did.
+// Cause returns the reason why ctx ended if err is a consequence of that, and
+// otherwise err.
 func Cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return context.Cause(ctx)

@@ -344,7 +344,7 @@ func TestAPIToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write("first 3ecret\n  third! \n") // neither size nor time tell of it
+	write("first 3ecret\n  third! \n") // neither size nor time shows the change
 	if err := os.Chtimes(file, time.Time{}, info.ModTime()); err != nil {
 		t.Fatal(err)
 	}

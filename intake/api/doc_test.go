@@ -69,7 +69,7 @@ func (d *openAPI) operations(t *testing.T) map[string]map[string]json.RawMessage
 	return all
 }
 
-// A failing catalog fails as it is told to.
+// A failing catalog returns err from Apply.
 type failing struct {
 	catalog.Catalog
 	err error
@@ -398,8 +398,8 @@ func TestAPIExamples(t *testing.T) {
 	}
 }
 
-// TestAPIPage sees to it that the page tells of every operation, and where it
-// is, without anything from elsewhere.
+// TestAPIPage checks that the page describes every operation and its address, and
+// loads nothing from other servers.
 func TestAPIPage(t *testing.T) {
 	t.Parallel()
 	for _, tokens := range []bool{false, true} {

@@ -13,8 +13,8 @@ import (
 	"lockstep/intake/internal/entry"
 )
 
-// FuzzDecodeBatch sees to it that a batch is JSON, or lines of it, that all of
-// it can be applied, and that what is refused is told with a place.
+// FuzzDecodeBatch checks that a batch is JSON or JSON Lines, that all of it can be
+// applied, and that errors state a position.
 func FuzzDecodeBatch(f *testing.F) {
 	f.Add([]byte(`[{"uri":"http://a","length":1},{"uri":"http://b","change":"deleted"}]`), false)
 	f.Add([]byte("{\"uri\":\"http://a\"}\r\n\n{\"uri\":\"http://b\",\"links\":[{\"rel\":\"via\",\"href\":\"http://c\"}]}"), true)

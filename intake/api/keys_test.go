@@ -104,14 +104,14 @@ func TestAPIKeysOfAClockAhead(t *testing.T) {
 	a.want(put("http://x", `{"length":1}`).key("A"), 503)
 }
 
-// A gate is a catalog whose next Apply waits until it is told what to do.
+// A gate is a catalog whose next Apply waits for a gateOrder.
 type gate struct {
 	catalog.Catalog
 	arrived chan []catalog.Update
 	orders  chan gateOrder
 }
 
-// A gateOrder tells an Apply whether to happen, and what to return.
+// A gateOrder says whether an Apply happens, and what it returns.
 type gateOrder struct {
 	apply bool
 	err   error
@@ -186,8 +186,8 @@ func TestAPIGroups(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAPIBatchAlone sees to it that a batch with a key is applied alone: what
-// came of it can then be told after a crash.
+// TestAPIBatchAlone checks that a batch with a key is applied alone, so that its
+// result is known after a crash.
 func TestAPIBatchAlone(t *testing.T) {
 	t.Parallel()
 	g := newGate()
@@ -312,8 +312,8 @@ func TestAPICrash(t *testing.T) {
 	}
 }
 
-// TestAPIKeysDamaged cuts and damages the file of keys at every byte: what was
-// told before is known still, and nothing breaks.
+// TestAPIKeysDamaged truncates and damages the file of keys at every byte: the keys
+// before are still known, and nothing fails.
 func TestAPIKeysDamaged(t *testing.T) {
 	t.Parallel()
 	cat, state := catalog.NewMem(nil), t.TempDir()

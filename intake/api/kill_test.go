@@ -27,8 +27,8 @@ import (
 // TestAPIKilled: a process killed at any moment loses no change it answered
 // for, and makes none twice, however often and late clients ask again.
 //
-// All processes accept from one socket, which outlives them: an address nobody
-// listened on for a while could be given to the server of another test.
+// All processes accept from one socket, which outlives them: an address on which no
+// process listened for a while could be given to the server of another test.
 func TestAPIKilled(t *testing.T) {
 	t.Parallel()
 	if state := os.Getenv("INTAKE_TEST_API"); state != "" {
@@ -87,7 +87,7 @@ func TestAPIKilled(t *testing.T) {
 	}
 }
 
-// An apiClient tells of changes of its own resources.
+// An apiClient reports changes of its own resources.
 type apiClient struct {
 	t       *testing.T
 	address string
@@ -95,9 +95,9 @@ type apiClient struct {
 	answers []string
 }
 
-// change tells of the k-th change, until it has an answer, and sometimes again
-// of one before, which must get the answer it had. The length of a resource goes
-// up and down: a change made twice would be seen.
+// change reports the k-th change until it gets a response, and sometimes repeats an
+// earlier one, which must get the same response again. The length of a resource goes
+// up and down, so a change made twice would show.
 func (c *apiClient) change(k int) {
 	c.answers = append(c.answers, c.tell(k))
 	if old := rand.IntN(k + 1); rand.IntN(3) == 0 {

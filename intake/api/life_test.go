@@ -19,7 +19,7 @@ import (
 	"lockstep/internal/trust"
 )
 
-// TestAPISlowBodies sees to it that clients which send slowly keep nobody out.
+// TestAPISlowBodies checks that clients that send slowly do not keep others out.
 func TestAPISlowBodies(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, nil, api.Options{BodyTime: 10 * time.Second})

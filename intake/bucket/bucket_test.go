@@ -260,7 +260,7 @@ func TestBucketContent(t *testing.T) {
 		if heads, gets := fake.asked(); heads+gets > 0 {
 			t.Errorf("%d: %d heads, %d gets in the second scan", tt.content, heads, gets)
 		}
-		// Who wants to know more looks again.
+		// A Bucket that needs more hashes reads the objects again.
 		r = scanBucket(t, newBucket(t, fake, cat, bucket.Options{Content: bucket.ReadAlways}))
 		if want := int64(2); tt.content != bucket.ReadAlways && r.Hashed != want {
 			t.Errorf("%d: then read %d", tt.content, r.Hashed)

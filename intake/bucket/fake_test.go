@@ -135,8 +135,8 @@ func (b *fakeBucket) Get(_ context.Context, key string) (io.ReadCloser, http.Hea
 	return io.NopCloser(bytes.NewReader(o.data)), h, nil
 }
 
-// asked returns how many requests there were for headers and contents, and
-// begins to count anew.
+// asked returns how many requests there were for headers and contents, and resets the
+// counts.
 func (b *fakeBucket) asked() (heads, gets int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -58,8 +58,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenSwapped: while somebody swaps a directory for a link that leads out,
-// and a file for a pipe, nothing from outside is ever opened and nothing hangs.
+// TestOpenSwapped: while another process replaces a directory by a link that leads
+// out, and a file by a pipe, no file outside is ever opened and nothing hangs.
 func TestOpenSwapped(t *testing.T) {
 	t.Parallel()
 	root, outside := t.TempDir(), t.TempDir()

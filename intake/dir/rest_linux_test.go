@@ -12,9 +12,9 @@ import (
 	"lockstep/intake/dir"
 )
 
-// TestWatchAtRest: a file that nobody has open for writing is in the catalog
-// soon after it was written; one that is still open stays as it is until it was
-// left alone for a while.
+// TestWatchAtRest: a file that no process has open for writing is in the catalog soon
+// after it was written; one that is still open is hashed once it has not changed for a
+// while.
 func TestWatchAtRest(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -56,7 +56,7 @@ func TestTrees(t *testing.T) {
 	}
 }
 
-// answers tells all that t says of rel.
+// answers returns the results of all methods of t for rel.
 func answers(t tree, rel string) []string {
 	var out []string
 	say := func(what string, st filestat.Stat, err error) {

@@ -204,7 +204,7 @@ func TestWatchQuiet(t *testing.T) {
 	write(t, root, "a", "one")
 	w := watchDir(t, root, dir.Options{Exclude: []string{"*.tmp"}})
 	w.settles(t)
-	for w.changes.Load() == 0 { // the first scan is told of after it is done
+	for w.changes.Load() == 0 { // the first scan is reported after it has ended
 		time.Sleep(time.Millisecond)
 	}
 	changes, scans := w.changes.Load(), w.scans.Load()

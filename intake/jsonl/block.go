@@ -12,20 +12,20 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Sizes of the blocks in which the lines of a file are handed to the parsers.
-// They bound the memory of a reading.
+// Sizes of the blocks in which the lines of a file are passed to the parsers. They
+// bound the memory that reading takes.
 const (
 	lineBlockBytes = 128 << 10
 	lineBlockLines = 1 << 10
 )
 
-// A lineBlock is a run of lines, and what came of them.
+// A lineBlock is a run of consecutive lines and the result of parsing them.
 type lineBlock struct {
 	text  []byte
-	said  []byte // packed
+	said  []byte // the records of the lines, packed
 	lines []blockLine
 	found []unknownField
-	at    int64         // where the run ends in the file
+	at    int64         // offset in the file at which the run ends
 	done  chan struct{} // closed when it has been parsed
 }
 
@@ -34,15 +34,15 @@ type blockLine struct {
 	number   int64
 	from, to int // in text
 	ended    bool
-	err      error  // why it could not be taken
-	uri      string // empty: there is no entry in it
-	saidTo   int    // in said; it begins where the one before ends
+	err      error  // why the line is not usable
+	uri      string // empty: the line has no entry
+	saidTo   int    // end of the record in said; it begins where that of the line before ends
 	change   resourcesync.Change
 	gone     bool
 }
 
-// eachLine reads all lines and calls take with each in turn; they are parsed by
-// as many as there are processors.
+// eachLine reads all lines and calls take with each, in order. They are parsed by as
+// many goroutines as there are processors.
 func (r *reading) eachLine(ctx context.Context, take func(l *blockLine, said []byte) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	n := runtime.GOMAXPROCS(0)
@@ -85,8 +85,8 @@ func (r *reading) eachLine(ctx context.Context, take func(l *blockLine, said []b
 	return g.Wait()
 }
 
-// readBlocks reads the lines in blocks, each of which goes to who parses it and,
-// in turn, to who takes it.
+// readBlocks reads the lines in blocks. It sends each block to the parsers and, in
+// the order of the file, to the consumer.
 func (r *reading) readBlocks(ctx context.Context, work, order chan<- *lineBlock) error {
 	for end := false; !end; {
 		b := &lineBlock{done: make(chan struct{})}

@@ -16,26 +16,26 @@ import (
 	"lockstep/intake/internal/listed"
 )
 
-// settled is how long a file that lists the whole set must have been left alone
-// before what it does not name is gone: it might be halfway written.
+// settled is how long a file that lists the whole set must have been unmodified
+// before resources that it does not name are deleted: it might be half written.
 const settled = 2 * time.Second
 
-// memory is the state of a file when all of it had been applied.
+// memory is the state of a file at the time when all of it had been applied.
 type memory struct {
 	Rules int          `json:"rules"` // how it was read
 	File  string       `json:"file"`
-	Mark  string       `json:"mark"` // size and times; empty: it may yet change without a trace
+	Mark  string       `json:"mark"` // size and times; empty: a change might leave them as they are
 	Point intake.Point `json:"point"`
 
-	// Of a list of changes, which grows at its end:
+	// For a list of changes, which grows at its end:
 	Changes bool   `json:"changes"`
-	Read    int64  `json:"read"`  // bytes, up to the end of a line
-	Lines   int64  `json:"lines"` // in these
-	Sum     string `json:"sum"`   // of these, SHA-256
-	Flawed  bool   `json:"-"`     // some of these could not be taken
+	Read    int64  `json:"read"`  // bytes read, up to the end of a line
+	Lines   int64  `json:"lines"` // lines in these bytes
+	Sum     string `json:"sum"`   // SHA-256 of these bytes
+	Flawed  bool   `json:"-"`     // some of these lines were not usable
 }
 
-// rules changes when the same lines would make other records.
+// rules is incremented when the same lines would result in other records.
 const rules = 1
 
 // A reading is one reading of a file.
@@ -46,10 +46,10 @@ type reading struct {
 	before  filestat.Stat
 	began   time.Time
 	lines   *lines
-	changes bool // a line had a change
-	flawed  bool // a line that was passed over, being known, could not be taken
+	changes bool // a line has the field change
+	flawed  bool // a line that was skipped because it had been read before was not usable
 	unknown unknownReports
-	last    error // of a last line without line end
+	last    error // error of a last line without line end
 }
 
 // scanFile brings the catalog in step with the file.
@@ -57,7 +57,7 @@ func (j *List) scanFile(ctx context.Context, l *intake.Listing) (err error) {
 	j.seen = filestat.MarkAt(j.path)
 	defer func() {
 		if err != nil && !errors.Is(err, intake.ErrEmpty) {
-			j.seen = "" // to be looked at again
+			j.seen = "" // so that the file is read again
 		}
 	}()
 	r := &reading{j: j, list: l, unknown: unknownReports{list: l}, began: time.Now()}
@@ -84,8 +84,8 @@ func (j *List) scanFile(ctx context.Context, l *intake.Listing) (err error) {
 	return r.take(ctx)
 }
 
-// open opens the file. One written just now it leaves alone for a moment, so
-// that by its times it can be told from one that is written yet.
+// open opens the file. If the file was modified just now, open waits for a moment, so
+// that any later modification changes its times.
 func (r *reading) open(ctx context.Context) error {
 	f, err := os.OpenFile(r.j.path, os.O_RDONLY|filestat.OpenFlags, 0)
 	if err != nil {
@@ -112,9 +112,9 @@ func (r *reading) open(ctx context.Context) error {
 	return nil
 }
 
-// resume finds out whether the file is as it was; or, if it is a list of
-// changes that has grown since, goes to where it ended. at is where the set
-// stands.
+// resume reports whether the file is the same as when it was read last. If it is a
+// list of changes that has grown since, resume seeks to the former end. The position
+// of the set is at.
 func (r *reading) resume(ctx context.Context, at intake.Point) (same bool, err error) {
 	r.j.recall()
 	m := &r.j.memory
@@ -140,7 +140,7 @@ func (r *reading) resume(ctx context.Context, at intake.Point) (same bool, err e
 	return false, err
 }
 
-// recall reads, once, what State holds.
+// recall reads the memory from the file State, once.
 func (j *List) recall() {
 	if !j.recalled {
 		j.recalled = true
@@ -150,7 +150,7 @@ func (j *List) recall() {
 	}
 }
 
-// readUntil returns a Reader of r that fails when ctx has ended.
+// readUntil returns a Reader that reads from r and fails once ctx has ended.
 func readUntil(ctx context.Context, r io.Reader) io.Reader {
 	return readFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
@@ -164,7 +164,7 @@ type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// read reads all lines and puts them into order.
+// read reads all lines and sorts them.
 func (r *reading) read(ctx context.Context) error {
 	return r.eachLine(ctx, func(l *blockLine, said []byte) error {
 		switch _, ofLine := errors.AsType[*intake.LineError](l.err); {
@@ -183,7 +183,7 @@ func (r *reading) read(ctx context.Context) error {
 	})
 }
 
-// take is parse of a line that may have been too long.
+// take is like parse, for a line that may have been too long to read: err says so.
 func (p *lineParser) take(line int64, text []byte, err error) (entry.Entry, bool, error) {
 	if err != nil {
 		return entry.Entry{}, false, &intake.LineError{Line: line, Err: err}
@@ -191,7 +191,7 @@ func (p *lineParser) take(line int64, text []byte, err error) (entry.Entry, bool
 	return p.parse(line, text)
 }
 
-// take brings the set in step with what was read.
+// take brings the set in step with the lines read.
 func (r *reading) take(ctx context.Context) error {
 	still, err := r.still()
 	if err != nil {
@@ -212,7 +212,8 @@ func (r *reading) take(ctx context.Context) error {
 	return r.remember(ctx, still)
 }
 
-// still reports whether the file, and what is at its path, is as it was.
+// still reports whether the file is unchanged since it was opened, and still the one
+// at its path.
 func (r *reading) still() (bool, error) {
 	fi, err := r.f.Stat()
 	if err != nil {
@@ -222,7 +223,7 @@ func (r *reading) still() (bool, error) {
 	return r.before.Unchanged(&st) && filestat.MarkAt(r.j.path) == r.before.Mark(), nil
 }
 
-// takeChanges does what the lines say, the last for each resource.
+// takeChanges applies the changes in the lines, the last one of each resource.
 func (r *reading) takeChanges(ctx context.Context) error {
 	err := r.list.Sorter.All(ctx, func(it *listed.Entry) error {
 		r.list.Files.Add(1)
@@ -238,7 +239,7 @@ func (r *reading) takeChanges(ctx context.Context) error {
 	return r.list.Flush(ctx)
 }
 
-// takeWhole makes the set what the file lists.
+// takeWhole makes the set equal to the list in the file.
 func (r *reading) takeWhole(ctx context.Context, still bool) error {
 	if err := r.list.TakeListed(ctx); err != nil || r.list.Gone.Count == 0 {
 		return err
@@ -259,15 +260,15 @@ func (r *reading) takeWhole(ctx context.Context, still bool) error {
 	return r.list.Finish(ctx)
 }
 
-// settle waits until the file has not been written for long enough. (A rename
-// into its place is no writing.)
+// settle waits until the file has not been written to for long enough. (Renaming a
+// file to its path does not count as writing.)
 func (r *reading) settle(ctx context.Context) error {
 	now := time.Now()
 	wait := min(time.Unix(0, r.before.Mtime).Add(settled).Sub(now), r.began.Add(settled).Sub(now))
 	return intake.Sleep(ctx, wait)
 }
 
-// remember keeps how the file stands, if all of it was taken.
+// remember stores the state of the file, if all of it was applied.
 func (r *reading) remember(ctx context.Context, still bool) error {
 	if r.flawed = r.flawed || r.list.Incomplete.Load(); r.flawed || r.last != nil && !still {
 		still = false
@@ -289,7 +290,7 @@ func (r *reading) remember(ctx context.Context, still bool) error {
 		m.Sum = hex.EncodeToString(r.lines.sum.Sum(nil))
 	}
 	r.j.memory = m
-	if m.Flawed { // what could not be taken is told again in the next life
+	if m.Flawed { // the next process reports the unusable lines again
 		m.Read, m.Lines, m.Sum = 0, 0, ""
 	}
 	if err := intake.Remember(r.j.o.State, m); err != nil {

@@ -13,8 +13,8 @@ import (
 	"lockstep/intake/internal/entry"
 )
 
-// maxLine is the longest line that is read: a list without line ends must not
-// fill the memory.
+// maxLine is the length in bytes of the longest line that is read, so that a list
+// without line ends does not fill the memory.
 const maxLine = 1 << 20
 
 var (
@@ -22,21 +22,21 @@ var (
 	errCutOff   = errors.New("the last line has no end: the list broke off, or is still being written")
 )
 
-// lines reads lines, however they end.
+// lines reads lines that end in LF or CRLF.
 type lines struct {
 	r     *bufio.Reader
 	buf   []byte
 	line  int64     // number of the last line read
-	at    int64     // where it ended; what has no line end does not count
-	whole bool      // it had an end; true before the first
-	sum   hash.Hash // of what was read; nil: nobody asks
+	at    int64     // offset of the end of the last line that has a line end
+	whole bool      // the last line had a line end; true before the first
+	sum   hash.Hash // of the bytes read; nil: not computed
 }
 
 func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 64<<10), whole: true} }
 
-// next returns the next line, valid until the one after, and whether there is a
-// line end behind it. Of a line that is too long it returns errLongLine, and can
-// go on; at the end io.EOF.
+// next returns the next line, valid until the next call, and whether it has a line
+// end. For a line that is too long it returns errLongLine, after which it can be
+// called again; at the end it returns io.EOF.
 func (s *lines) next() (text []byte, ended bool, err error) {
 	s.buf = s.buf[:0]
 	size, long := int64(0), false
@@ -78,22 +78,22 @@ func trimEnd(b []byte) []byte {
 	return bytes.TrimSuffix(b, []byte("\r"))
 }
 
-// A lineParser makes entries of lines. Several may work for one listing.
+// A lineParser parses lines as entries. A listing may use several.
 type lineParser struct {
 	text  entry.Text
 	line  int64
-	known map[string]bool // the unknown fields that were met
-	found []unknownField  // of these, those not told of yet
+	known map[string]bool // names of the unknown fields found so far
+	found []unknownField  // those of them that were not yet reported
 }
 
-// An unknownField is one nobody knows.
+// An unknownField is a field that entries do not have.
 type unknownField struct {
 	line  int64
 	name  string
-	known string // what could stand in its place
+	known string // the fields allowed in its place, separated by commas
 }
 
-// maxUnknown is how many unknown fields are told of.
+// maxUnknown is how many unknown fields are reported.
 const maxUnknown = 100
 
 func newLineParser() *lineParser {
@@ -102,7 +102,7 @@ func newLineParser() *lineParser {
 	return p
 }
 
-// unknown notes a field nobody knows, the first time it is met.
+// unknown notes an unknown field the first time it occurs.
 func (p *lineParser) unknown(name, known string) {
 	if p.known[name] || len(p.known) == maxUnknown {
 		return
@@ -111,14 +111,14 @@ func (p *lineParser) unknown(name, known string) {
 	p.found = append(p.found, unknownField{p.line, name, known})
 }
 
-// takeFound returns what was noted since the last time.
+// takeFound returns the unknown fields noted since the last call.
 func (p *lineParser) takeFound() []unknownField {
 	found := p.found
 	p.found = nil
 	return found
 }
 
-// unknownReports reports fields that no entry has, each once.
+// unknownReports reports unknown fields, each once.
 type unknownReports struct {
 	list *intake.Listing
 	seen map[string]bool
@@ -141,7 +141,7 @@ func (u *unknownReports) add(found []unknownField) {
 	}
 }
 
-// parse makes an entry of a line, if there is one in it. A blank line has none.
+// parse parses a line as an entry. ok is false for a blank line, which has none.
 func (p *lineParser) parse(line int64, text []byte) (e entry.Entry, ok bool, err error) {
 	if line == 1 {
 		if err := foreign(text); err != nil {
@@ -166,7 +166,7 @@ func (p *lineParser) parse(line int64, text []byte) (e entry.Entry, ok bool, err
 	return e, true, nil
 }
 
-// foreign recognizes what is no JSON Lines by its first bytes.
+// foreign recognizes by their first bytes files that are not JSON Lines.
 func foreign(head []byte) error {
 	switch {
 	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
@@ -177,10 +177,10 @@ func foreign(head []byte) error {
 	return nil
 }
 
-// nearest returns the one of words that name may have been meant for, or "".
+// nearest returns the one of words for which name may be a misspelling, or "".
 func nearest(name string, words []string) string {
 	plain := strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(name))
-	best, least := "", 3 // edits beyond which it is another word
+	best, least := "", 3 // edits from which on it counts as a different word
 	for _, w := range words {
 		d := edits(plain, w)
 		if strings.HasPrefix(plain, w) && len(w) > 2 || plain+"s" == w {
@@ -193,7 +193,8 @@ func nearest(name string, words []string) string {
 	return best
 }
 
-// edits counts the letters to change, add or leave out that make a of b.
+// edits returns the edit distance of a and b: how many letters must be changed, added
+// or removed to turn b into a.
 func edits(a, b string) int {
 	if len(a) > 40 {
 		return len(a)

@@ -19,58 +19,60 @@ import (
 
 // Options configures a [List]. The zero value is ready to use.
 type Options struct {
-	// Complete says that a stream lists the whole set: what it does not name by
-	// its end is gone. Of a file that shows by itself.
+	// Complete declares that a stream lists the whole set: resources that it has not
+	// named by its end are deleted. A file shows this itself; see [List].
 	Complete bool
 
 	// AllowEmpty lets a scan delete everything, or most of the set.
 	AllowEmpty bool
 
-	// TempDir is for a file without a name in which a long list is sorted;
-	// default the system's.
+	// TempDir is for an unnamed temporary file in which a long list is sorted;
+	// default: that of the system.
 	TempDir string
 
-	// State is the path of a file in which is kept, from run to run, how the
-	// list stood when it was read last; default: that is forgotten, and a
-	// list that is unchanged read again.
+	// State is the path of a file that stores, from run to run, the state of the
+	// list when it was read last. Default: none, and each run reads the list again
+	// even if it is unchanged.
 	State string
 
-	// ScanInterval is how often Watch looks whether the file has changed;
-	// default [DefaultListInterval], negative never.
+	// ScanInterval is how often Watch checks whether the file has changed;
+	// default [DefaultInterval]; negative: never.
 	ScanInterval time.Duration
 
-	// Client is for Bitstream; without one no representation can be opened.
+	// Client is used by Bitstream; without one no representation can be opened.
 	Client *fetch.Client
 
-	// OnEvent is told what happens, never concurrently; may be nil. It must not
-	// call the List.
+	// OnEvent receives events, never concurrently; may be nil. It must not call the
+	// List.
 	OnEvent func(intake.Event)
 }
 
-// DefaultInterval keeps what a Source says within two seconds of the file:
-// looking at it costs one system call.
+// DefaultInterval keeps a Source at most two seconds behind the file: a check costs
+// one system call.
 const DefaultInterval = intake.FileInterval
 
 // A List keeps a set of a catalog in step with JSON Lines: a file, or a stream
-// such as standard input. Each line is a JSON object and names one resource,
-// which may live anywhere:
+// such as standard input. Each line is a JSON object that describes one resource,
+// which may be on any server:
 //
 //	{"uri":"https://example.org/a","lastmod":"2024-05-17T09:30:00Z","length":7,
 //	 "hash":"sha-256:…","type":"text/plain","encoding":"gzip","change":"updated",
 //	 "links":[{"rel":"describedby","href":"https://example.org/a.xml"}]}
 //
-// Only uri must be there. A file in which no line has a change is the whole set:
-// what it does not name is gone. A file in which any has one, and a stream, is a
-// list of changes: only what it names is touched, and gone is what is deleted.
-// Of several lines of a file that name one resource the last counts; those of a
-// stream are taken one after the other.
+// Only uri is required. A file in which no line has the field change lists the whole
+// set: resources that it does not name are deleted. A file in which any line has it,
+// and a stream, is a list of changes: only the resources that it names change, and
+// only those with the change "deleted" are deleted. If several lines of a file name
+// one resource, the last one counts; those of a stream are applied one after the
+// other.
 //
-// A line that cannot be taken is a Problem, a [*LineError]; the others are
-// taken, but then nothing is deleted because it is not named. Nor is it if the
-// file changes while it is read, or has done so just before and does again.
+// A line that is not a valid entry is a Problem, an [*intake.LineError]. The other
+// lines are applied, but then no resource is deleted because it is not named. Nor is
+// one deleted if the file changes while it is read, or changed just before and does
+// so again.
 //
-// Only one List may fill a set. Its methods are safe for concurrent use; scans
-// take turns.
+// Only one List may fill a set. Its methods are safe for concurrent use; scans run
+// one at a time.
 type List struct {
 	in     intake.Origin
 	path   string
@@ -78,10 +80,10 @@ type List struct {
 	o      Options
 	web    *intake.Web
 
-	scanning sync.Mutex // held by a scan, guards what follows
+	scanning sync.Mutex // held by a scan; guards the following fields
 	memory   memory
 	recalled bool   // memory was read from State
-	seen     string // how the file stood at the last look, taken in or not
+	seen     string // mark of the file at the last check, whether it was applied or not
 }
 
 // New returns a List that fills the set of cat from the file at path.
@@ -99,8 +101,8 @@ func New(path string, cat catalog.Catalog, set string, o Options) (*List, error)
 }
 
 // NewStream returns a List that fills the set of cat from r, called name
-// in messages. The stream is read once, by the first Scan or Watch; what comes
-// is in the catalog within a second.
+// in messages. The stream is read once, by the first Scan or Watch; its lines are in
+// the catalog within a second.
 func NewStream(r io.Reader, name string, cat catalog.Catalog, set string, o Options) *List {
 	j := newList(name, cat, set, o)
 	j.stream = &lineStream{r: r}
@@ -117,9 +119,8 @@ func newList(name string, cat catalog.Catalog, set string, o Options) *List {
 	}
 }
 
-// Scan brings the catalog in step with the file as it is now; of a stream it
-// reads what comes to its end. The Report is right, as far as the scan came,
-// with an error too.
+// Scan brings the catalog in step with the present file; a stream it reads to its
+// end. The Report is correct, as far as the scan got, even if there is an error.
 func (j *List) Scan(ctx context.Context) (intake.Report, error) {
 	j.scanning.Lock()
 	defer j.scanning.Unlock()
@@ -143,9 +144,9 @@ func (j *List) Scan(ctx context.Context) (intake.Report, error) {
 }
 
 // Watch scans at once, and again when the file has changed, until ctx ends;
-// then it returns the cause. Of a stream it takes in what comes, as it comes.
-// onChange is told of everything that changed the catalog; what comes next waits
-// until it returns. What goes wrong is told to [Options.OnEvent].
+// then it returns the cause. A stream's lines are applied as they arrive. onChange is
+// called after every change to the catalog, and the next one waits until it returns.
+// Errors are reported to [Options.OnEvent].
 func (j *List) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	if j.stream == nil {
 		return j.in.Watch(ctx, j.Scan, j.changed, onChange)
@@ -167,14 +168,13 @@ func (j *List) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	return intake.Forever(ctx)
 }
 
-// Bitstream opens the representation of r, which is wherever its URI says. See
-// [Web.Bitstream].
+// Bitstream opens the representation of r at its URI. See [intake.Web.Bitstream].
 func (j *List) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	return j.web.Bitstream(ctx, r)
 }
 
-// changed waits until the file stands otherwise than at the last look, and has
-// come to rest.
+// changed waits until the file differs from the last check and is no longer being
+// written.
 func (j *List) changed(ctx context.Context) error {
 	if j.o.ScanInterval < 0 {
 		return intake.Forever(ctx)
@@ -183,7 +183,7 @@ func (j *List) changed(ctx context.Context) error {
 	seen := j.seen
 	j.scanning.Unlock()
 	last := seen
-	var since time.Time // the file has stood otherwise
+	var since time.Time // when the file was first seen to differ
 	for {
 		if err := intake.Sleep(ctx, j.o.ScanInterval); err != nil {
 			return err

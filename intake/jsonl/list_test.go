@@ -27,7 +27,7 @@ func list(t testing.TB, path string, lines ...string) {
 	rest(t, path)
 }
 
-// rest makes a file look as if nobody had touched it for an hour.
+// rest makes a file look as if it had not been modified for an hour.
 func rest(t testing.TB, path string) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
@@ -281,7 +281,7 @@ func TestJSONLGrowingPieces(t *testing.T) {
 		if got, want := len(said(t, cat)), i+1; got != want {
 			t.Errorf("after piece %d: %d are there, want %d", i, got, want)
 		}
-		if i == 5 { // told before, but not in this life
+		if i == 5 { // reported before, but not by this process
 			r, err := newJSONL(t, path, cat, o).Scan(t.Context())
 			if err != nil || r.Unreadable.Count != 1 {
 				t.Errorf("in the next life: %v, problems %v", err, r.Unreadable.First)

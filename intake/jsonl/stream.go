@@ -11,7 +11,7 @@ import (
 	"lockstep/intake/internal/listed"
 )
 
-// flushAfter is how long a line of a stream waits for others.
+// flushAfter is how long a line of a stream waits for others to be applied with it.
 const flushAfter = 250 * time.Millisecond
 
 // streamAhead is how many lines of a stream are read ahead.
@@ -23,16 +23,16 @@ type lineStream struct {
 	used bool
 }
 
-// streamed is what came of one line: an entry, or with err the end.
+// streamed is the result of one line: an entry, or an error that ends the stream.
 type streamed struct {
 	update catalog.Update
 	err    error
 }
 
-// read reads lines until the stream or ctx ends. It does so on a goroutine of
-// its own: nothing else interrupts a read from a pipe, and who waits for the
-// next line could not apply the last. The goroutine ends with the read that is
-// under way.
+// read reads lines until the stream or ctx ends. It uses a goroutine of its own,
+// because a read from a pipe cannot be interrupted, and a caller that waited for the
+// next line could not apply the last one. The goroutine ends with the read in
+// progress.
 func (s *lineStream) read(ctx context.Context, l *intake.Listing) <-chan streamed {
 	out := make(chan streamed, streamAhead)
 	if s.used {
@@ -79,14 +79,14 @@ func (s *lineStream) read(ctx context.Context, l *intake.Listing) <-chan streame
 	return out
 }
 
-// follow applies the lines of the stream as they come, in their order. onChange,
-// which may be nil, is told of each batch that changed the catalog.
+// follow applies the lines of the stream as they arrive, in order. It calls onChange,
+// which may be nil, after each batch that changed the catalog.
 func (j *List) follow(ctx context.Context, l *intake.Listing, onChange func(intake.Report)) error {
 	in := j.stream.read(ctx, l)
 	tick := time.NewTicker(flushAfter)
 	defer tick.Stop()
 	var said []byte
-	told := l.Report()
+	reported := l.Report()
 	for {
 		end, full := false, false
 		select {
@@ -117,10 +117,10 @@ func (j *List) follow(ctx context.Context, l *intake.Listing, onChange func(inta
 			return err
 		}
 		if now := l.Report(); onChange != nil && now.Changed() {
-			if d := now.Since(told); d.Changed() {
+			if d := now.Since(reported); d.Changed() {
 				onChange(d)
 			}
-			told = now
+			reported = now
 		}
 		if end {
 			return ctx.Err()
@@ -128,7 +128,7 @@ func (j *List) follow(ctx context.Context, l *intake.Listing, onChange func(inta
 	}
 }
 
-// takeStream makes the set what the stream lists, once it has come to its end.
+// takeStream makes the set equal to the list in the stream, once that has ended.
 func (j *List) takeStream(ctx context.Context, l *intake.Listing) error {
 	if j.stream.used {
 		return nil

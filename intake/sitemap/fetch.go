@@ -26,9 +26,9 @@ func (r *reading) newFetcher() *fetcher {
 	return &fetcher{r: r, sum: resourcesync.NewHasher(r.s.o.Algorithms...), buf: make([]byte, 64<<10)}
 }
 
-// fetch asks the server of a resource for its content, if it is not what it was,
-// and completes what is said of it. The error is that of ctx; what is the matter
-// with the resource is a failure.
+// fetch requests the content of a resource from its server, if it has changed, and
+// completes the record. The error returned is that of ctx; a failure of the resource
+// is stored in a.failure.
 func (f *fetcher) fetch(ctx context.Context, a *ask) error {
 	q := fetch.Request{URI: a.said.URI}
 	if a.known && len(a.said.Hashes) > 0 {
@@ -50,7 +50,7 @@ func (f *fetcher) fetch(ctx context.Context, a *ask) error {
 	return nil
 }
 
-// read hashes the body of an answer.
+// read hashes the body of a response.
 func (f *fetcher) read(a *ask, resp *fetch.Response) error {
 	f.sum.Reset()
 	n, err := io.CopyBuffer(f.sum, resp.Body, f.buf)
@@ -69,29 +69,31 @@ func (f *fetcher) read(a *ask, resp *fetch.Response) error {
 	if typ := strings.TrimSpace(head.Get("Content-Type")); a.said.Type == "" && entry.Listable(resourcesync.Metadata{Type: typ}) {
 		a.said.Type = typ
 	}
-	// One may be sent although nobody asked: what is hashed is what is sent.
+	// A server may use a content coding that was not requested: the hash is that of
+	// the bytes sent.
 	a.said.Encoding = ""
 	if coding := strings.ToLower(strings.TrimSpace(head.Get("Content-Encoding"))); coding != "identity" && entry.Listable(resourcesync.Metadata{Encoding: coding}) {
 		a.said.Encoding = coding
 	}
 	if a.token.ask {
-		f.keep(a, head)
+		f.keepValidators(a, head)
 	}
 	a.said.Token = a.token.String()
 	return nil
 }
 
-// keep keeps by what to ask next time whether a resource is still what it was,
-// and when it says it was modified.
-func (f *fetcher) keep(a *ask, head http.Header) {
+// keepValidators stores the validators with which the next scan asks whether the
+// resource has changed, and its modification time.
+func (f *fetcher) keepValidators(a *ask, head http.Header) {
 	a.token.etag, a.token.modified = head.Get("ETag"), ""
-	a.update = true // the Token at least
+	a.update = true // at least the Token has changed
 	modified, err := http.ParseTime(head.Get("Last-Modified"))
 	if err != nil {
 		return
 	}
 	a.said.Lastmod = modified.UTC()
-	// One that is not before the second of the answer may change without a trace.
+	// A resource modified in the second of the response may change again without a new
+	// Last-Modified.
 	if date, err := http.ParseTime(head.Get("Date")); err == nil && modified.Before(date) {
 		a.token.modified = head.Get("Last-Modified")
 	}

@@ -43,7 +43,7 @@ func (l *mapLife) step() {
 			if l.parts[part] == nil {
 				l.parts[part] = make(map[string]string)
 			}
-			for _, p := range l.parts { // a resource has one lastmod, whoever lists it
+			for _, p := range l.parts { // a resource has the same lastmod in all documents
 				if _, ok := p[uri]; ok {
 					p[uri] = l.date()
 				}

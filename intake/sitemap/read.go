@@ -22,7 +22,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// What an index may cost.
+// Limits of an index.
 const (
 	maxIndexParts = 200_000 // each is a request
 )
@@ -31,21 +31,21 @@ const (
 type reading struct {
 	list  *intake.Listing
 	s     *Sitemap
-	whole bool // everything is read, whatever is remembered
+	whole bool // all documents are read, even those known to be unchanged
 	began time.Time
 
 	old     memory
 	now     memory
-	ids     []string            // of the documents that were read
+	ids     []string            // ids of the documents that were read
 	docs    []string            // their URIs
-	asIs    map[string]struct{} // ids of those that stand as they did,
-	lost    map[string]struct{} // and that could not be read
+	asIs    map[string]struct{} // ids of unchanged documents
+	lost    map[string]struct{} // ids of documents that could not be read
 	visited map[string]bool
 	nested  nesting.Walk
-	isIndex bool // the document that was read last
-	fresh   bool // some document was read
+	isIndex bool // the document that was read last is an index
+	fresh   bool // at least one document was read
 	undated int64
-	strayed bool // something is gone that stood in a document which could be read
+	strayed bool // a resource is gone whose document could be read
 	said    []byte
 	rules   []byte          // part of the fingerprint, so that with other rules the entries count as changed
 	failed  map[uint32]bool // documents with resources that could not be fetched
@@ -67,8 +67,8 @@ func (s *Sitemap) newReading(whole bool) *reading {
 	}
 }
 
-// run reads and takes in. It asks for another, whole reading if it could not
-// tell what is gone.
+// run reads the documents and applies them. It reports again if all documents have to
+// be read to find out which resources are gone.
 func (r *reading) run(ctx context.Context) (again bool, err error) {
 	stop := r.list.Progress()
 	defer stop()
@@ -105,8 +105,8 @@ func (r *reading) run(ctx context.Context) (again bool, err error) {
 	return false, r.remember(ctx)
 }
 
-// An undatedError reports so many entries of which nothing says that their
-// resources have changed.
+// An undatedError reports the number of entries that do not show changes of their
+// resources.
 type undatedError int64
 
 func (n undatedError) Error() string {
@@ -116,14 +116,14 @@ func (n undatedError) Error() string {
 	return fmt.Sprintf("%d entries state neither lastmod nor hash: that their resources change cannot be seen", int64(n))
 }
 
-// visit reads the document at uri and what is below it. What goes wrong with it
-// is told, and leaves the reading incomplete.
+// visit reads the document at uri and the documents below it. Errors are reported, and
+// leave the reading incomplete.
 func (r *reading) visit(ctx context.Context, uri string, depth int) error {
-	if r.visited[uri] { // an index that leads back to itself, or has a part twice
+	if r.visited[uri] { // an index that leads back to itself, or lists a part twice
 		r.list.Skipped(uri, errListedTwice)
 		return nil
 	}
-	if r.nested.Ended() { // which was reported: nobody knows what is left
+	if r.nested.Ended() { // already reported: the rest of the list is unknown
 		return nil
 	}
 	err := r.enter(uri, depth)
@@ -155,7 +155,7 @@ func (r *reading) visit(ctx context.Context, uri string, depth int) error {
 	return nil
 }
 
-// bound guards against indexes that are nested too deep, or lead to no list.
+// bound guards against indexes that are nested too deeply or never lead to a list.
 func (r *reading) bound(uri string, depth int) error {
 	if !r.isIndex {
 		r.nested.Yield()
@@ -163,14 +163,15 @@ func (r *reading) bound(uri string, depth int) error {
 	}
 	err := r.nested.Index(depth)
 	if err != nil {
-		delete(r.now.Docs, uri) // it is read again, and what it leads to
+		delete(r.now.Docs, uri) // the next scan reads it again, and the documents below it
 	}
 	return err
 }
 
 var errListedTwice = errors.New("the document is listed below itself, or twice")
 
-// enter guards against what reading could cost.
+// enter checks whether the document at uri may be read: limits of depth and number,
+// and files only if the Sitemap is a file.
 func (r *reading) enter(uri string, depth int) error {
 	switch {
 	case depth > nesting.MaxDepth:
@@ -198,7 +199,7 @@ func (r *reading) readDoc(ctx context.Context, uri string) (parts []string, err 
 		}
 	}
 	client := r.s.client
-	if local { // and allowed
+	if local { // enter has allowed it
 		client = nil
 	}
 	doc, err := discover.Open(ctx, client, uri, discover.Validators{ETag: known.ETag, LastModified: known.Modified})
@@ -215,7 +216,7 @@ func (r *reading) readDoc(ctx context.Context, uri string) (parts []string, err 
 	}
 	now.ETag, now.Modified, now.Index = doc.ETag, doc.LastModified, doc.Header.Index
 	if local && r.began.Sub(doc.Modified) < filestat.CoarseTick {
-		now.Mark = "" // it may yet change without a trace
+		now.Mark = "" // a change might leave size and times as they are
 	}
 	if now.Index {
 		if parts, err = indexParts(doc); err != nil {
@@ -241,7 +242,7 @@ func (r *reading) readDoc(ctx context.Context, uri string) (parts []string, err 
 	return parts, nil
 }
 
-// keep notes that a document stands as it did, and returns its parts.
+// keep notes that a document is unchanged, and returns its parts.
 func (r *reading) keep(uri string, known document) []string {
 	r.now.Docs[uri], r.isIndex = known, known.Index
 	if !known.Index {
@@ -250,7 +251,7 @@ func (r *reading) keep(uri string, known document) []string {
 	return known.Parts
 }
 
-// indexParts returns what an index lists, as far as it can be read.
+// indexParts returns the parts that an index lists, up to the first error.
 func indexParts(doc *discover.Document) (parts []string, err error) {
 	for e, err := range doc.Entries() {
 		if err != nil {
@@ -264,7 +265,7 @@ func indexParts(doc *discover.Document) (parts []string, err error) {
 	return parts, nil
 }
 
-// firstWarning says what was the matter with a document, first of all.
+// firstWarning describes the first problem in a document.
 func firstWarning(doc *discover.Document) string {
 	if ws := doc.Warnings(); len(ws) > 0 {
 		return fetch.Printable(ws[0].String())
@@ -272,7 +273,7 @@ func firstWarning(doc *discover.Document) string {
 	return "they name no resource"
 }
 
-// entries puts the entries of a document into order.
+// entries adds the entries of a document to the sorter.
 func (r *reading) entries(uri string, doc *discover.Document) error {
 	part := uint32(len(r.docs))
 	r.docs, r.ids = append(r.docs, uri), append(r.ids, partID(uri))
@@ -299,7 +300,8 @@ func (r *reading) entries(uri string, doc *discover.Document) error {
 	}
 }
 
-// record is what an entry says of its resource, as we can say it.
+// record returns the record that an entry describes, with what a Source can publish:
+// links that it cannot are reported and left out.
 func (r *reading) record(e *resourcesync.Entry) (catalog.Record, error) {
 	rec := catalog.Record{URI: e.Loc, Length: -1, Type: e.Type, Encoding: e.Encoding, Hashes: e.Hashes}
 	if !e.Lastmod.IsZero() {
@@ -333,10 +335,11 @@ func (r *reading) record(e *resourcesync.Entry) (catalog.Record, error) {
 	return rec, nil
 }
 
-// undated reports whether nothing said of a resource changes when it does.
+// undated reports whether a record states neither lastmod nor hash, so that changes of
+// the resource do not show.
 func undated(r *catalog.Record) bool { return r.Lastmod.IsZero() && len(r.Hashes) == 0 }
 
-// remember keeps how the documents stand.
+// remember stores the state of the documents.
 func (r *reading) remember(ctx context.Context) error {
 	at, err := r.list.Point(ctx)
 	if err != nil {
@@ -348,7 +351,7 @@ func (r *reading) remember(ctx context.Context) error {
 	r.now.Point = at
 	r.now.Shared = r.now.Shared || r.list.Sorter.Doubled || len(r.asIs) > 0 && r.old.Shared
 	r.now.Undated = r.s.o.Content && (r.now.Undated || len(r.asIs) > 0 && r.old.Undated)
-	if r.list.Incomplete.Load() && r.strayed { // it was not deleted: it has to be met again
+	if r.list.Incomplete.Load() && r.strayed { // it was not deleted: the next scan must find it again
 		r.now = memory{}
 	}
 	r.s.memory = r.now

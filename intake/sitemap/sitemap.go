@@ -1,5 +1,5 @@
-// Package sitemap keeps a set of a catalog in step with a Sitemap: plain, a Resource
-// List, or an index of such, at a URL or in a file.
+// Package sitemap keeps a set of a catalog in step with a Sitemap: a plain one, a
+// Resource List, or an index of either, at a URL or in a file.
 package sitemap
 
 import (
@@ -22,54 +22,55 @@ import (
 
 // Options configures a [Sitemap]. The zero value is ready to use.
 type Options struct {
-	// Content has the contents of new and changed resources fetched, to state
-	// their hash, length and type where the Sitemap does not; and at every scan
-	// those asked after of which the Sitemap tells no change. Without it a
-	// Sitemap says just what it says.
+	// Content fetches the contents of new and changed resources, to state hash,
+	// length and type where the Sitemap does not. At every scan, resources whose
+	// entries show no changes are requested too, with the validators of the last
+	// response. Without it, records state just what the Sitemap does.
 	Content bool
 
-	// Algorithms are the hashes to state; default MD5 and SHA-256.
+	// Algorithms are the hashes to compute; default MD5 and SHA-256.
 	Algorithms []resourcesync.Algorithm
 
 	// AllowEmpty lets a scan delete everything, or most of the set.
 	AllowEmpty bool
 
-	// TempDir is for a file without a name in which a long list is sorted;
-	// default the system's.
+	// TempDir is for an unnamed temporary file in which a long list is sorted;
+	// default: that of the system.
 	TempDir string
 
-	// State is the path of a file in which is kept, from run to run, how the
-	// documents stood when they were read last; default: that is forgotten, and
-	// the next run reads them all.
+	// State is the path of a file that stores, from run to run, the state of the
+	// documents when they were read last. Default: none, and the next run reads them
+	// all.
 	State string
 
-	// ScanInterval is how often Watch asks whether something has changed;
-	// default [DefaultSitemapInterval], negative never. A Sitemap that is a file
-	// is looked at as often as JSON Lines are.
+	// ScanInterval is how often Watch checks for changes; default
+	// [DefaultInterval]; negative: never. A Sitemap that is a file is also read soon
+	// after the file changes.
 	ScanInterval time.Duration
 
-	// OnEvent is told what happens, never concurrently; may be nil. It must not
-	// call the Sitemap.
+	// OnEvent receives events, never concurrently; may be nil. It must not call the
+	// Sitemap.
 	OnEvent func(intake.Event)
 }
 
-// DefaultInterval is polite: an answer that nothing has changed costs
-// little, but Sitemaps are often made anew for each question.
+// DefaultInterval limits the load on servers: a response that nothing has changed
+// costs little, but many servers generate a Sitemap for each request.
 const DefaultInterval = 10 * time.Minute
 
 // A Sitemap keeps a set of a catalog in step with a Sitemap, plain or a Resource
-// List, or an index of such: at a URL, or in a file. What it does not list is gone.
+// List, or an index of either: at a URL, or in a file. Resources that it does not list
+// are deleted.
 //
-// A resource has changed if its entry has: lastmod as a rule. Of an entry
-// without lastmod and hash a change cannot be seen, unless contents are fetched
-// ([Options.Content]).
+// A resource counts as changed if its entry has changed, usually the lastmod. An
+// entry with neither lastmod nor hash does not show changes, unless contents are
+// fetched ([Options.Content]).
 //
-// Documents are asked for with the validators of the last answer, and only what
-// has changed is read: of an index the parts in question. A document that cannot
-// be read is a Problem; then the others are taken in, and nothing is deleted.
+// Documents are requested with the validators of the last response, and only changed
+// ones are read, which includes the parts of an index. A document that cannot be read
+// is a Problem; then the others are applied, and nothing is deleted.
 //
-// Only one Sitemap may fill a set. Its methods are safe for concurrent use; scans
-// take turns.
+// Only one Sitemap may fill a set. Its methods are safe for concurrent use; scans run
+// one at a time.
 type Sitemap struct {
 	in     intake.Origin
 	client *fetch.Client
@@ -77,14 +78,14 @@ type Sitemap struct {
 	web    *intake.Web
 	file   string // path, if it is a file
 
-	scanning sync.Mutex // held by a scan, guards what follows
+	scanning sync.Mutex // held by a scan; guards the following fields
 	memory   memory
-	recalled bool // memory was read from State
-	seen     string
+	recalled bool   // memory was read from State
+	seen     string // mark of the file at the last scan
 }
 
 // New returns a Sitemap that fills the set of cat from the document at
-// address: a URL, or the path of a file. It asks through c.
+// address: a URL, or the path of a file. Requests are sent through c.
 func New(address string, c *fetch.Client, cat catalog.Catalog, set string, o Options) (*Sitemap, error) {
 	if address == "" {
 		return nil, errors.New("sitemap: the address is missing")
@@ -104,8 +105,8 @@ func New(address string, c *fetch.Client, cat catalog.Catalog, set string, o Opt
 	return s, nil
 }
 
-// Scan brings the catalog in step with the documents as they are now. The Report
-// is right, as far as the scan came, with an error too.
+// Scan brings the catalog in step with the present documents. The Report is correct,
+// as far as the scan got, even if there is an error.
 func (s *Sitemap) Scan(ctx context.Context) (intake.Report, error) {
 	s.scanning.Lock()
 	defer s.scanning.Unlock()
@@ -118,8 +119,8 @@ func (s *Sitemap) Scan(ctx context.Context) (intake.Report, error) {
 	return r, nil
 }
 
-// scan reads what has changed; and everything, if that was not enough to know
-// what is gone.
+// scan reads the documents that have changed; and then all of them, if that is needed
+// to know which resources are gone.
 func (s *Sitemap) scan(ctx context.Context) (intake.Report, error) {
 	if s.file != "" {
 		s.seen = filestat.MarkAt(s.file)
@@ -141,10 +142,10 @@ func (s *Sitemap) scan(ctx context.Context) (intake.Report, error) {
 	}
 }
 
-// Watch scans at once, and again every [Options.ScanInterval], until ctx
-// ends; then it returns the cause. onChange is told of every scan that changed
-// the catalog; the next one waits until it returns. What goes wrong is told to
-// [Options.OnEvent], and tried again.
+// Watch scans at once, and again every [Options.ScanInterval], until ctx ends; then
+// it returns the cause. onChange is called after every scan that changed the catalog,
+// and the next scan waits until it returns. Errors are reported to
+// [Options.OnEvent], and the scan is retried.
 func (s *Sitemap) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	return s.in.Watch(ctx, s.Scan, s.due, onChange)
 }
@@ -172,23 +173,22 @@ func (s *Sitemap) due(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Bitstream opens the representation of r, which is wherever its URI says. See
-// [Web.Bitstream].
+// Bitstream opens the representation of r at its URI. See [intake.Web.Bitstream].
 func (s *Sitemap) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	return s.web.Bitstream(ctx, r)
 }
 
-// memory is how the documents stood when they had been taken in.
+// memory is the state of the documents at the time when they had been applied.
 type memory struct {
 	Rules   string              `json:"rules"` // how they were read
 	Address string              `json:"address"`
 	Point   intake.Point        `json:"point"`
-	Shared  bool                `json:"shared"`  // some resource is listed by two documents
-	Undated bool                `json:"undated"` // of some resource its own server has to be asked
-	Docs    map[string]document `json:"docs"`    // by URI; those without validators are not there
+	Shared  bool                `json:"shared"`  // at least one resource is listed in two documents
+	Undated bool                `json:"undated"` // at least one resource has to be requested at each scan
+	Docs    map[string]document `json:"docs"`    // by URI; without those that have no validators
 }
 
-// A document is what was remembered of one document.
+// A document is the remembered state of one document.
 type document struct {
 	ETag     string   `json:"etag,omitempty"`
 	Modified string   `json:"modified,omitempty"`
@@ -197,7 +197,7 @@ type document struct {
 	Parts    []string `json:"parts,omitempty"` // these
 }
 
-// rules tells how documents are read: with other rules they are read again.
+// rules identifies how documents are read: if it changes, they are read again.
 func (s *Sitemap) rules() string {
 	rules := "1"
 	if s.o.Content {
@@ -208,15 +208,16 @@ func (s *Sitemap) rules() string {
 	return rules
 }
 
-// partID is what the Tokens of the resources listed by a document begin with.
+// partID returns the prefix of the Tokens of resources that a document lists.
 func partID(uri string) string {
 	return string(listed.AppendFingerprint(nil, []byte(uri)))[:partSize]
 }
 
 const partSize = 8 // characters
 
-// A entryToken is a Token: of the document, of the entry, and behind these the
-// validators of the resource's own server, if that has to be asked.
+// An entryToken is the content of a Token: the id of the document, the fingerprint of
+// the entry, and the validators of the resource's own server if ask is set: then each
+// scan requests the resource.
 type entryToken struct {
 	part, said string
 	etag       string

@@ -10,21 +10,21 @@ import (
 	"lockstep/intake/internal/listed"
 )
 
-// An ask is a resource of which the catalog may have to be told, perhaps after
-// its own server was asked for its content.
+// An ask is a resource whose record may have to be updated, perhaps after its content
+// was requested from its server.
 type ask struct {
 	part  uint32
 	token entryToken
-	said  catalog.Record // by the Sitemap
+	said  catalog.Record // as the Sitemap describes it
 	known bool           // the catalog has the resource
-	fetch bool           // its server has to be asked
+	fetch bool           // its content has to be requested
 
-	update  bool // the catalog is to be told said
+	update  bool // said is to be applied to the catalog
 	failure error
 }
 
-// take brings the set in step with what was read. It asks for another, whole
-// reading if it cannot tell what is gone.
+// take brings the set in step with the documents read. It reports again if all
+// documents have to be read to find out which resources are gone.
 func (r *reading) take(ctx context.Context) (again bool, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	asks, answers := make(chan *ask), make(chan *ask, r.s.client.Jobs())
@@ -47,7 +47,7 @@ func (r *reading) take(ctx context.Context) (again bool, err error) {
 	return again && !r.list.Incomplete.Load(), nil
 }
 
-// met compares what a document says of a resource with what the catalog holds.
+// met compares the entry of a resource with its record in the catalog.
 func (r *reading) met(ctx context.Context, it *listed.Entry, token string, known bool, asks chan<- *ask) error {
 	r.list.Files.Add(1)
 	r.said = append(append(r.said[:0], it.Packed...), r.rules...)
@@ -74,7 +74,8 @@ func (r *reading) met(ctx context.Context, it *listed.Entry, token string, known
 	switch {
 	case !r.s.o.Content || len(rec.Hashes) > 0 && rec.Length >= 0:
 	case same:
-		// What was found out holds; the document is another, or has to be asked.
+		// The record is still valid, but the entry is in another document, or the
+		// resource's server has to be asked.
 		kept, ok, err := intake.Held(ctx, r.list.Catalog, r.list.Set, rec.URI)
 		if err != nil {
 			return err
@@ -93,7 +94,7 @@ func (r *reading) met(ctx context.Context, it *listed.Entry, token string, known
 	return r.send(ctx, asks, a)
 }
 
-// left deals with a resource that no document which was read lists.
+// left handles a resource that is listed in none of the documents that were read.
 func (r *reading) left(ctx context.Context, row *intake.Row, asks chan<- *ask, again *bool) error {
 	old, ours := parseToken(row.Token)
 	if _, ok := r.asIs[old.part]; ok {
@@ -110,7 +111,7 @@ func (r *reading) left(ctx context.Context, row *intake.Row, asks chan<- *ask, a
 		return r.send(ctx, asks, &ask{part: noPart, token: old, said: rec, known: true, fetch: true})
 	}
 	if len(r.asIs) > 0 && (!ours || r.old.Shared) {
-		*again = true // some document that stands as it did may list it
+		*again = true // an unchanged document may list it
 	}
 	if _, ok := r.lost[old.part]; !ok {
 		r.strayed = true
@@ -133,7 +134,7 @@ func (r *reading) send(ctx context.Context, asks chan<- *ask, a *ask) error {
 	}
 }
 
-// fetchAll finds out what is asked, as much at a time as the client does.
+// fetchAll fetches the contents of asks, as many at a time as the client allows.
 func (r *reading) fetchAll(ctx context.Context, asks <-chan *ask, answers chan<- *ask) error {
 	g, ctx := errgroup.WithContext(ctx)
 	workers := 1
@@ -161,7 +162,7 @@ func (r *reading) fetchAll(ctx context.Context, asks <-chan *ask, answers chan<-
 	return g.Wait()
 }
 
-// applyAll puts the answers into the catalog.
+// applyAll applies the answers to the catalog.
 func (r *reading) applyAll(ctx context.Context, answers <-chan *ask) error {
 	for a := range answers {
 		switch {

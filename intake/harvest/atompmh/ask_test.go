@@ -10,7 +10,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// An active and a deletion entry of one instant: the representation tells.
+// An active and a deletion entry of one instant: the representation decides.
 func TestFeedTied(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
@@ -193,7 +193,7 @@ func TestFeedShared(t *testing.T) {
 	h.holds("")
 }
 
-// With contents: hashes, and what becomes of those that cannot be had.
+// With contents: hashes, and representations that are not available.
 func TestFeedContent(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
@@ -212,11 +212,11 @@ func TestFeedContent(t *testing.T) {
 	if got := s.took(); !strings.Contains(got, "/a,") || !strings.Contains(got, "/b,") || strings.Count(got, ",") != 3 || !strings.HasSuffix(got, "/feed 304") {
 		t.Errorf("asked for %s", got)
 	}
-	// 404: pending. The copy stays until the feed tells.
+	// 404: pending. The copy stays until the feed explains it.
 	s.put(map[string]string{"/feed": feedOf("13:00", "", live("a", "13:00"), live("b", "11:00")), "/a": ""})
 	r := h.run() // AP-CDL-05
 	told(t, r.Unreadable, "status 404")
-	h.asked("/feed, /a, /feed 304") // it is looked whether the feed tells more
+	h.asked("/feed, /a, /feed 304") // the feed is read again, in case it explains the 404
 	h.holds("a@12:00 b@11:00")
 	h.clean()
 	h.asked("/feed 304")

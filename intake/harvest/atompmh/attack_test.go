@@ -86,8 +86,7 @@ func TestFeedMovedArchives(t *testing.T) {
 	h.holds("c new/dir/a new/dir/b")
 }
 
-// What is much too large, of one entry or of one document, costs that entry or
-// that document, and is told of.
+// An entry or document that is much too large is skipped and reported.
 func TestFeedTooMuch(t *testing.T) {
 	t.Parallel()
 	var many []string
@@ -224,8 +223,8 @@ func TestFeedWordings(t *testing.T) {
 	h.clean()
 	h.holds("b c")
 	// AP-AMB-02, AP-AMB-03: what has no alternate link is the deletion entry, and the
-	// new entry after a deletion; AP-HIS-03: the one it makes historical leads nowhere,
-	// and nobody follows it. AP-AMB-13: there need not be one.
+	// new entry after a deletion; AP-HIS-03: the link of the entry that it makes
+	// historical leads nowhere and is not followed. AP-AMB-13: there need not be one.
 	s.put(map[string]string{"/feed": feedOf("13:00", "", live("b", "11:00", "/nowhere"), dead("b", "13:00"), dead("c", "13:00"), live("d", "12:30"))})
 	h.clean()
 	h.holds("d")

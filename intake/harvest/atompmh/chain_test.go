@@ -15,7 +15,7 @@ import (
 	"lockstep/intake/harvest/ledger"
 )
 
-// The feed is cut anew between two requests, so that an entry moves.
+// The feed is divided differently between two requests, so that an entry moves.
 func TestFeedCutMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
@@ -205,8 +205,8 @@ func TestFeedMissing(t *testing.T) {
 	}
 }
 
-// After repeated failure the harvest goes on with what there is; the gap is told
-// of, and asked for now and then.
+// After repeated failure the harvest continues with the available documents; the gap
+// is reported, and requested from time to time.
 func TestFeedGap(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
@@ -380,7 +380,7 @@ func TestFeedLost(t *testing.T) {
 	h.holds("b c d")
 }
 
-// What somebody else had put into the set goes, once the feed is known.
+// Resources that another origin put into the set are deleted once the feed is known.
 func TestFeedTakesOver(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)

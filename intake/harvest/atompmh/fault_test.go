@@ -34,7 +34,7 @@ func (f *ending) do(op func() error) error {
 	}
 	f.struck = true
 	if f.behind {
-		_ = op() // nobody hears of it
+		_ = op() // its result is lost
 	}
 	return errEnds
 }

@@ -80,7 +80,7 @@ func TestFeedMemory(t *testing.T) {
 	}
 }
 
-// Within a document entries may stand in any order.
+// Within a document entries may be in any order.
 func TestFeedOrder(t *testing.T) {
 	t.Parallel()
 	s := newFeedSite(t)
@@ -217,7 +217,7 @@ func TestFeedTruncated(t *testing.T) {
 	if _, err := h.Scan(t.Context()); err == nil || !strings.Contains(err.Error(), "HTML") {
 		t.Errorf("a page was harvested: %v", err)
 	}
-	// A complete feed that has something nobody can read proves nothing.
+	// A complete feed with an unreadable entry does not show what was deleted.
 	s.put(map[string]string{"/feed": feedOf("12:05", complete, live("a", "11:00"), `<entry><id>urn:x-test:b</id><updated>soon</updated></entry>`)})
 	told(t, h.run().Unreadable, "stays")
 	h.holds("a b")

@@ -142,7 +142,7 @@ func follow(t *testing.T, s *feedSite, o atompmh.Options) *harvest {
 	return h
 }
 
-// reopen begins anew with what is kept.
+// reopen replaces the Harvester by one that has only the stored state.
 func (h *harvest) reopen(o atompmh.Options) {
 	h.t.Helper()
 	o.State = h.o.State

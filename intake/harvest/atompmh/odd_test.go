@@ -40,7 +40,7 @@ func TestFeedDisorder(t *testing.T) {
 	h.clean()
 	h.watermark("13:00:00")
 
-	// One that is put right while it is read again is none.
+	// A problem that is repaired before the document is read again is not reported.
 	s.put(wrong)
 	asked := 0
 	s.onAsk = func(path string) {

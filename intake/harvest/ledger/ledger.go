@@ -51,8 +51,8 @@ type Row struct {
 	Resources []Resource // what the catalog contains for the record, the main one first
 	Next      []Resource // what it will contain once the state is determined
 
-	// New tells Record that no row has this ID, which saves a lookup. In returned
-	// rows it is not set.
+	// New says that no row has this ID yet, which saves Record a lookup. It is not
+	// set in returned rows.
 	New bool
 }
 

@@ -85,8 +85,8 @@ func tampered(t *testing.T, h *harvested, before func(n int64, w http.ResponseWr
 	h.open()
 }
 
-// TestOAIPMHExpire has tokens expire once and again: the list is begun anew, from
-// its beginning, then from the datestamps that were reached.
+// TestOAIPMHExpire has tokens expire repeatedly: the list is restarted, first from its
+// beginning, then from the datestamps that were reached.
 func TestOAIPMHExpire(t *testing.T) {
 	t.Parallel()
 	for name, unordered := range map[string]bool{"in order": false, "in disorder": true} {
@@ -250,7 +250,7 @@ func TestOAIPMHStretch(t *testing.T) {
 	}
 }
 
-// TestOAIPMHLost begins anew when catalog or state were lost.
+// TestOAIPMHLost starts again when catalog or state were lost.
 func TestOAIPMHLost(t *testing.T) {
 	t.Parallel()
 	h := newHarvested(t, oaipmhtest.Options{Records: 200}, oaiintake.Options{})
@@ -309,7 +309,7 @@ func TestOAIPMHBroken(t *testing.T) {
 	h.same()
 }
 
-// TestOAIPMHSets harvests a set, and tells to which each record belongs.
+// TestOAIPMHSets harvests a set, and links each record to its sets.
 func TestOAIPMHSets(t *testing.T) {
 	t.Parallel()
 	h := newHarvested(t, oaipmhtest.Options{Records: 40, Sets: []string{"a", "b"}}, oaiintake.Options{SetSpec: "b", URI: func(id string) string {

@@ -1,6 +1,5 @@
 // Package oaipmh keeps a set of a catalog in step with a repository by OAI-PMH: it
-// lists the records that changed since the harvest before, and stores their
-// metadata.
+// lists the records that changed since the last harvest, and stores their metadata.
 package oaipmh
 
 import (
@@ -25,49 +24,51 @@ type Options struct {
 	Prefix  string // metadataPrefix, of the format; default [oaipmh.DublinCore]
 	SetSpec string // harvest this set of the repository only
 
-	// URI gives a record the URI it gets in the catalog; two never the same.
-	// A record for which it returns "" is passed over: it cannot be named there.
+	// URI returns the URI of a record in the catalog, a different one for each
+	// record. A record for which it returns "" has none and is skipped.
 	// Default: its GetRecord address, [oaipmh.RecordURL].
 	URI func(identifier string) string
 
-	// Contents keeps the bytes of the records; default none: then each is asked
-	// for, by GetRecord, when it is opened.
+	// Contents stores the bytes of the records. Default: none, and each record is
+	// requested by GetRecord when it is opened.
 	Contents intake.Contents
 
-	// Algorithms are the hashes to state, SHA-256 always among them; default MD5
-	// and SHA-256.
+	// Algorithms are the hashes to compute; SHA-256 is always added. Default MD5 and
+	// SHA-256.
 	Algorithms []resourcesync.Algorithm
 
 	// AllowEmpty lets a full harvest delete everything, or most of the set.
 	AllowEmpty bool
 
-	// State is the path of a file in which is kept, from run to run, how far the
-	// harvest is; default: that is forgotten with the Harvester.
+	// State is the path of a file that stores the progress of the harvests from run to
+	// run. Default: none, and the progress is lost with the Harvester.
 	State string
 
-	// TempDir is for a file without a name, of what is to be deleted; default the
-	// system's.
+	// TempDir is for an unnamed temporary file that lists the resources to delete;
+	// default: that of the system.
 	TempDir string
 
-	// ScanInterval is how often Watch harvests; default [DefaultInterval],
-	// negative never.
+	// ScanInterval is how often Watch harvests; default [DefaultInterval];
+	// negative: never.
 	ScanInterval time.Duration
 
-	// FullInterval is how often everything is harvested anew, which alone shows
-	// what is gone without a trace; default [intake.DefaultFullInterval], negative never.
+	// FullInterval is how often everything is harvested again, which alone detects
+	// records that were removed without being marked as deleted; default
+	// [intake.DefaultFullInterval]; negative: never.
 	FullInterval time.Duration
 
-	// OnEvent is told what happens, never concurrently; may be nil. It must not
-	// call the Harvester.
+	// OnEvent receives events, never concurrently; may be nil. It must not call the
+	// Harvester.
 	OnEvent func(intake.Event)
 }
 
 const (
-	// DefaultInterval is polite: a question costs a repository a search.
+	// DefaultInterval limits the load: each request costs a repository a search.
 	DefaultInterval = 10 * time.Minute
 
-	// harvestOverlap is how much earlier a harvest begins than the one before it
-	// was answered: what a repository stamps, it may list a little later.
+	// harvestOverlap is how much earlier than the first response of the last harvest
+	// the next one starts: a repository may list a record a little later than its
+	// datestamp says.
 	harvestOverlap = time.Minute
 )
 
@@ -75,18 +76,18 @@ const (
 // OAI-PMH 2.0: each record in one format is a resource, the bytes of which are the
 // element in <metadata> as a document of its own.
 //
-// The first harvest asks for everything, those after it for what has a datestamp
-// of the last one's first response or later, by the repository's own clock. A
-// record that is marked deleted is deleted; one that is gone without a mark is
-// seen to be by the next full harvest ([Options.FullInterval]). What cannot
-// be read is a Problem and stays as it was, and then nothing is deleted for not
-// being listed.
+// The first harvest requests everything. Later ones request the records with a
+// datestamp at or after the time of the last harvest's first response, by the
+// repository's own clock. A record that is marked as deleted is deleted; one that was
+// removed without such a mark is detected by the next full harvest
+// ([Options.FullInterval]). A record that cannot be read is a Problem and stays as it
+// was, and then no record is deleted because it is not listed.
 //
-// Order of writes: contents, catalog, how far the harvest is; so that a crash at
-// any point costs a repetition of what came last.
+// Order of writes: contents, catalog, progress of the harvest; so a crash at any point
+// only repeats the last batch.
 //
-// Only one Harvester may fill a set. Its methods are safe for concurrent use;
-// harvests take turns.
+// Only one Harvester may fill a set. Its methods are safe for concurrent use; harvests
+// run one at a time.
 type Harvester struct {
 	in     intake.Origin
 	client *fetch.Client
@@ -94,25 +95,25 @@ type Harvester struct {
 	base   string
 	algs   []resourcesync.Algorithm
 
-	scanning sync.Mutex // held by a harvest, guards what follows
+	scanning sync.Mutex // held by a harvest; guards the following fields
 	memory   memory
 	saved    time.Time // when memory was saved last
 	recalled bool      // memory was read from State
-	stale    bool      // the harvest under way was broken off before
+	stale    bool      // the harvest in progress was interrupted before
 	server   *oaipmh.Identify
 
 	junk sync.Map // verbs whose responses have something in front of the XML document, and of which that was reported
 }
 
-// A Stretch bounds a [Harvester.Harvest]; zero is no bound.
+// A Stretch limits one call of [Harvester.Harvest]; zero means no limit.
 type Stretch struct {
-	Full    bool          // everything is harvested anew; if that is under way it goes on
-	Records int64         // listed
-	Time    time.Duration // spent
+	Full    bool          // harvest everything again; a full harvest in progress is continued
+	Records int64         // how many records are listed
+	Time    time.Duration // how long it may take
 }
 
 // New returns a Harvester that fills the set of cat from the repository at
-// base, its base URL. It asks through c.
+// base, its base URL. Requests are sent through c.
 func New(base string, c *fetch.Client, cat catalog.Catalog, set string, o Options) (*Harvester, error) {
 	if base == "" {
 		return nil, errors.New("OAI-PMH: the address is missing")
@@ -143,17 +144,18 @@ func New(base string, c *fetch.Client, cat catalog.Catalog, set string, o Option
 	return h, nil
 }
 
-// Scan brings the catalog in step with the repository: with what has changed
-// since the last time, or all of it where that is due. The Report is right, as far
-// as the harvest came, with an error too.
+// Scan brings the catalog in step with the repository: with the changes since the
+// last harvest, or with all of it if a full harvest is due. The Report is correct, as
+// far as the harvest got, even if there is an error.
 func (h *Harvester) Scan(ctx context.Context) (intake.Report, error) {
 	r, _, err := h.Harvest(ctx, Stretch{})
 	return r, err
 }
 
-// Harvest is Scan in stretches: it returns when s is used up, with more if the
-// harvest is not at its end; the next call goes on. What was listed is in the
-// catalog then. After a crash it goes on where the repository still lets it.
+// Harvest is Scan in stretches: it returns when s is used up, and reports more if the
+// harvest has not reached its end; the next call continues it. The records listed so
+// far are in the catalog by then. After a crash the harvest continues if the
+// repository still accepts its resumption token.
 func (h *Harvester) Harvest(ctx context.Context, s Stretch) (r intake.Report, more bool, err error) {
 	h.scanning.Lock()
 	defer h.scanning.Unlock()
@@ -169,10 +171,10 @@ func (h *Harvester) Harvest(ctx context.Context, s Stretch) (r intake.Report, mo
 	return r, more, nil
 }
 
-// Watch scans at once, and again every [Options.ScanInterval], until ctx
-// ends; then it returns the cause. onChange is told of every scan that changed
-// the catalog; the next one waits until it returns. What goes wrong is told to
-// [Options.OnEvent], and tried again.
+// Watch scans at once, and again every [Options.ScanInterval], until ctx ends; then
+// it returns the cause. onChange is called after every scan that changed the catalog,
+// and the next scan waits until it returns. Errors are reported to
+// [Options.OnEvent], and the scan is retried.
 func (h *Harvester) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	return h.in.Watch(ctx, h.Scan, func(ctx context.Context) error {
 		if h.o.ScanInterval < 0 {
@@ -182,14 +184,14 @@ func (h *Harvester) Watch(ctx context.Context, onChange func(intake.Report)) err
 	}, onChange)
 }
 
-// A Status is how far the harvests are.
+// A Status is the progress of the harvests.
 type Status struct {
-	Whole    bool      // everything was harvested at least once, and nothing missed
-	Complete bool      // the last harvest came to its end, and all it was sent could be read
+	Whole    bool      // everything was harvested at least once, and nothing was missed
+	Complete bool      // the last harvest reached its end, and all of it could be read
 	Until    time.Time // by the repository's clock: all changes before it were harvested; zero if none were
 }
 
-// Status tells how far the harvests are, those of earlier runs included.
+// Status returns the progress of the harvests, including those of earlier runs.
 func (h *Harvester) Status() Status {
 	h.scanning.Lock()
 	defer h.scanning.Unlock()
@@ -198,25 +200,25 @@ func (h *Harvester) Status() Status {
 	return Status{Whole: m.Whole, Complete: m.Complete && m.Run == nil, Until: m.From}
 }
 
-// A memory is how far the harvests of a set are.
+// A memory is the progress of the harvests of a set.
 type memory struct {
 	Rules      string       `json:"rules"`             // what is harvested, and how
 	Point      intake.Point `json:"point"`             // of the catalog, when it was saved
-	Generation int64        `json:"generation"`        // of full harvests: their Tokens begin with it
-	From       time.Time    `json:"from"`              // the next one asks for what changed from here on
-	FullAt     time.Time    `json:"full_at"`           // when, by our clock, the last full one ended
-	Listed     bool         `json:"listed"`            // there was one
-	Whole      bool         `json:"whole"`             // and it missed nothing
-	Complete   bool         `json:"complete"`          // the last one missed nothing
-	Coarse     bool         `json:"coarse"`            // the repository takes days only, whatever it says
-	Held       int          `json:"held"`              // harvests since From rose: not all of theirs was listed
+	Generation int64        `json:"generation"`        // of the last full harvest; part of the Tokens of its records
+	From       time.Time    `json:"from"`              // the next harvest requests changes from this time on
+	FullAt     time.Time    `json:"full_at"`           // when the last full harvest ended, by our clock
+	Listed     bool         `json:"listed"`            // a full harvest has ended
+	Whole      bool         `json:"whole"`             // a full harvest has ended and missed nothing
+	Complete   bool         `json:"complete"`          // the last harvest missed nothing
+	Coarse     bool         `json:"coarse"`            // the repository accepts only days, whatever granularity it states
+	Held       int          `json:"held"`              // harvests since From advanced, whose lists had gaps
 	Lost       []string     `json:"lost,omitempty"`    // records that could not be read when they were listed
-	Absent     bool         `json:"absent"`            // what is of earlier generations is to be deleted
+	Absent     bool         `json:"absent"`            // records of earlier generations are to be deleted
 	Reported   time.Time    `json:"reported,omitzero"` // the latest time in our future that was reported
-	Run        *progress    `json:"run,omitempty"`     // under way
+	Run        *progress    `json:"run,omitempty"`     // the harvest in progress
 }
 
-// A progress is how far a harvest is.
+// A progress is the state of a harvest in progress.
 type progress struct {
 	Full       bool      `json:"full"`
 	From       string    `json:"from"`           // argument of its list
@@ -224,35 +226,36 @@ type progress struct {
 	Ahead      time.Time `json:"ahead,omitzero"` // the time of that response, if the clock is ahead
 	Token      string    `json:"token"`          // of the next page; empty: the first
 	Listed     int64     `json:"listed"`         // records so far, since the list began
-	Incomplete bool      `json:"incomplete"`     // something could not be read
+	Incomplete bool      `json:"incomplete"`     // a part of the list could not be read
 	Fresh      bool      `json:"fresh"`          // the set was empty
-	Anew       bool      `json:"anew"`           // nobody knew what is in the Contents
+	StoreAll   bool      `json:"anew"`           // it is not known which versions are in the Contents
 
-	// For when the repository refuses the token.
+	// In case the repository refuses the token:
 	Restarts int       `json:"restarts"`
-	Latest   time.Time `json:"latest"`   // datestamp, of all so far
-	Mixed    bool      `json:"mixed"`    // datestamps did not rise
-	Stuck    int       `json:"stuck"`    // restarts since Latest rose
+	Latest   time.Time `json:"latest"`   // latest datestamp so far
+	Mixed    bool      `json:"mixed"`    // datestamps were not in ascending order
+	Stuck    int       `json:"stuck"`    // restarts since Latest advanced
 	Restart  time.Time `json:"restart"`  // Latest at the last restart
-	Windowed bool      `json:"windowed"` // the list was begun anew from Latest
+	Windowed bool      `json:"windowed"` // the list was restarted from Latest
 
-	// By which one that repeats itself is found.
+	// To detect a list that repeats itself:
 	Pages     int64  `json:"pages"`
-	MarkToken uint64 `json:"mark_token"` // hash of the token of a page before,
-	MarkPage  uint64 `json:"mark_page"`  // and of its records
-	Again     int    `json:"again"`      // pages with these records since
+	MarkToken uint64 `json:"mark_token"` // hash of the token of an earlier page,
+	MarkPage  uint64 `json:"mark_page"`  // and hash of its records
+	Again     int    `json:"again"`      // later pages with the same records
 
-	// Lost names records that could not be read, to be asked for one by one.
+	// Lost names records that could not be read, to be requested one by one.
 	Lost []string `json:"lost,omitempty"`
 
 	Coarse bool `json:"coarse"` // the repository refused a datestamp with a time
 
-	// What it says of its size, as long as that holds together.
+	// The size that the repository states, as long as that is consistent.
 	Size  int64 `json:"size"`  // completeListSize; 0: not known
-	Wrong bool  `json:"wrong"` // it does not
+	Wrong bool  `json:"wrong"` // it is inconsistent
 }
 
-// rules tells what is harvested and how: with other rules it is harvested anew.
+// rules identifies what is harvested and how: if it changes, everything is harvested
+// again.
 func (h *Harvester) rules() string {
 	rules := []string{"1", h.base, h.o.Prefix, h.o.SetSpec, h.o.URI("x")}
 	for _, a := range h.algs {
@@ -261,7 +264,7 @@ func (h *Harvester) rules() string {
 	return strings.Join(rules, " ")
 }
 
-// recall reads how far the harvests are, once.
+// recall reads the progress of the harvests from the file State, once.
 func (h *Harvester) recall() {
 	if h.recalled {
 		return
@@ -273,9 +276,9 @@ func (h *Harvester) recall() {
 	h.stale = h.memory.Run != nil
 }
 
-// verify forgets how far the harvests are where that does not fit the set: one
-// that was lost, or filled by others. While a harvest is under way the set may be
-// ahead, by what came last before a crash.
+// verify discards the progress of the harvests if it does not match the set, because
+// the set was lost or filled by another process. While a harvest is in progress the
+// set may be ahead, by the last batch before a crash.
 func (h *Harvester) verify(ctx context.Context) error {
 	h.recall()
 	at, err := h.in.Point(ctx)
@@ -290,10 +293,11 @@ func (h *Harvester) verify(ctx context.Context) error {
 	return nil
 }
 
-// saveEvery is how old what is saved of a harvest that finds nothing may be.
+// saveEvery is how much From may advance in harvests that find nothing before it is
+// saved.
 const saveEvery = time.Hour
 
-// save keeps how far the harvests are.
+// save stores the progress of the harvests.
 func (h *Harvester) save(ctx context.Context) error {
 	at, err := h.in.Point(ctx)
 	if err != nil {

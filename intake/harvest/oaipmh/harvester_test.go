@@ -44,7 +44,7 @@ func newHarvested(t *testing.T, ro oaipmhtest.Options, o oaipmh.Options) *harves
 	return h
 }
 
-// open begins anew with the state there is.
+// open replaces the Harvester by one that has only the stored state.
 func (h *harvested) open() {
 	h.t.Helper()
 	home, _ := url.Parse(h.url)

@@ -15,8 +15,8 @@ import (
 	"lockstep/oaipmh"
 )
 
-// TestOAIPMHEndless meets lists without an end: the harvest ends, says so, keeps
-// what it got, deletes nothing, and the next one begins anew.
+// TestOAIPMHEndless reads lists without an end: the harvest ends, reports that, keeps
+// the records received, deletes nothing, and the next harvest starts again.
 func TestOAIPMHEndless(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -186,7 +186,7 @@ func TestOAIPMHOdd(t *testing.T) {
 				return "<GetRecord>" + tt.records[:strings.Index(tt.records, "</record>")+9] + "</GetRecord>"
 			}
 			r := s.expect("")
-			if n := len(r.Skipped.First); n > 0 && r.Skipped.First[n-1].Path == s.url && tt.bad > 0 { // nothing is deleted then, which is told
+			if n := len(r.Skipped.First); n > 0 && r.Skipped.First[n-1].Path == s.url && tt.bad > 0 { // it is reported that nothing is deleted then
 				r.Skipped.Count--
 			}
 			if got := textOf(s.held()); got != tt.want || r.Skipped.Count != tt.skipped || r.Unreadable.Count != tt.bad {
@@ -233,7 +233,7 @@ func TestOAIPMHKept(t *testing.T) {
 	}
 }
 
-// TestOAIPMHNoSet tells a set that is not there from one that is empty.
+// TestOAIPMHNoSet distinguishes a missing set from an empty one.
 func TestOAIPMHNoSet(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{"a": "", "b": "", "b:c": "", "x": "there is no set x; its sets are a, b:c", "b:": "there is no set b:"} {

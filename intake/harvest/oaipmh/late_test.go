@@ -55,8 +55,8 @@ func TestOAIPMHLate(t *testing.T) {
 	}
 }
 
-// TestOAIPMHNewTokens asks a repository that begins its list anew with every
-// resumption token, and gives another one each time; in stretches, too.
+// TestOAIPMHNewTokens harvests a repository that restarts its list with every
+// resumption token, and returns a different one each time; in stretches, too.
 func TestOAIPMHNewTokens(t *testing.T) {
 	t.Parallel()
 	h := newHarvested(t, oaipmhtest.Options{Records: 40}, oaiintake.Options{})
@@ -88,8 +88,8 @@ func TestOAIPMHNewTokens(t *testing.T) {
 	}
 }
 
-// TestOAIPMHClockBack has the clock of a repository be put right by days: what is
-// stamped from then on is older than what would be asked for.
+// TestOAIPMHClockBack sets the clock of a repository back by days: later datestamps
+// are before the time from which changes would be requested.
 func TestOAIPMHClockBack(t *testing.T) {
 	t.Parallel()
 	var off atomic.Int64

@@ -39,8 +39,8 @@ func TestOAIPMHShort(t *testing.T) {
 	}
 }
 
-// TestOAIPMHIdentify goes by what is told of datestamps only where that makes
-// sense, and asks where it was told to ask.
+// TestOAIPMHIdentify uses what Identify states about datestamps only if it is
+// plausible, and sends requests to the configured address.
 func TestOAIPMHIdentify(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	maxLost      = 1000 // records that could not be read and are asked for by themselves,
-	maxLostAsked = 100  // and how many of these at the end of a harvest
+	maxLost      = 1000 // unreadable records that are requested one by one,
+	maxLostAsked = 100  // and how many of these at the end of one harvest
 )
 
-// again asks for the records that were not well formed where they were listed, in
-// this harvest and those before: for a harvest that asks for what has changed
-// would not come upon them any more. What is still not well formed is a Problem,
-// each time, until it is, or is gone.
+// again requests the records that were not well-formed in a list, in this harvest and
+// earlier ones: a harvest of changes would not list them again. A record that is still
+// not well-formed is a Problem in each harvest until it is well-formed or gone.
 func (v *harvest) again(ctx context.Context) error {
 	m := &v.h.memory
 	ids := slices.DeleteFunc(slices.Clone(m.Lost), func(id string) bool { return !v.lost[id] })
@@ -45,7 +44,7 @@ func (v *harvest) again(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist) || oaipmh.HasCode(err, oaipmh.CodeIDDoesNotExist): // the list is who says what is deleted
+		case errors.Is(err, fs.ErrNotExist) || oaipmh.HasCode(err, oaipmh.CodeIDDoesNotExist): // only a list shows deletions
 			continue
 		case err != nil:
 			still = append(still, id)
@@ -72,7 +71,7 @@ func (v *harvest) again(ctx context.Context) error {
 	return nil
 }
 
-// alone asks for a record by itself.
+// alone requests a single record.
 func (v *harvest) alone(ctx context.Context, id string) (oaipmh.Record, error) {
 	rec, err := v.h.getRecord(ctx, oaipmh.RecordURL(v.h.base, v.h.o.Prefix, id))
 	switch {

@@ -16,10 +16,10 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Bitstream opens the metadata of the record that r describes: out of the
-// Contents, or else the repository's answer to GetRecord. The error matches
-// [fs.ErrNotExist] if the repository has no such record any more. Whether it is
-// the version that r describes is the caller's to verify.
+// Bitstream opens the metadata of the record that r describes: from the Contents, or
+// else from the repository's response to GetRecord. The error matches
+// [fs.ErrNotExist] if the repository no longer has the record. The caller verifies
+// that it is the version that r describes.
 func (h *Harvester) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	if hash := versionOf(r.Hashes); h.o.Contents != nil && hash != "" {
 		b, err := h.o.Contents.Get(ctx, h.in.Set, r.URI, hash)
@@ -45,7 +45,7 @@ func (h *Harvester) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCl
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
-// record asks for a record and returns its metadata.
+// record requests a record and returns its metadata.
 func (h *Harvester) record(ctx context.Context, uri string) ([]byte, error) {
 	rec, err := h.getRecord(ctx, uri)
 	switch {
@@ -61,7 +61,7 @@ func (h *Harvester) record(ctx context.Context, uri string) ([]byte, error) {
 	return rec.Metadata, nil
 }
 
-// getRecord asks for a record.
+// getRecord requests a record.
 func (h *Harvester) getRecord(ctx context.Context, uri string) (rec oaipmh.Record, err error) {
 	_, err = h.ask(ctx, uri, func(r *oaipmh.Reader) error { return r.Read(&rec) })
 	if errors.Is(err, io.EOF) {

@@ -21,50 +21,50 @@ import (
 	"lockstep/oaipmh"
 )
 
-// What a list may cost.
+// Limits of a list.
 const (
-	maxPageBytes  = 256 << 20   // of one response
-	pageTries     = 3           // of a page that is no OAI-PMH: it may be down for maintenance
-	pagePause     = time.Second // before the second of these, and twice that before the next
-	maxRestarts   = 1000        // of a list whose tokens are refused,
-	maxStuck      = 4           // and of these without a step forward
+	maxPageBytes  = 256 << 20   // bytes of one response
+	pageTries     = 3           // attempts for a page that is not OAI-PMH: the repository may be down for maintenance
+	pagePause     = time.Second // before the second attempt, and twice that before the next
+	maxRestarts   = 1000        // restarts of a list whose tokens are refused,
+	maxStuck      = 4           // and how many of these without progress
 	maxEmptyPages = 1000        // in a row
-	maxRelisted   = 3           // that a page lists what one before it did
-	errorBody     = 64 << 10    // of an answer that is an error, in which OAI-PMH may say which
-	pieceBytes    = 1 << 20     // of records that are handed on together,
-	pieceRecords  = 512         // and how many
-	piecesAhead   = 2           // pieces that wait for their turn, at each step
-	textBytes     = 256 << 10   // of records that share a buffer
+	maxRelisted   = 3           // pages that list the same records as an earlier one
+	errorBody     = 64 << 10    // bytes read of an HTTP error response, which may contain an OAI-PMH error
+	pieceBytes    = 1 << 20     // bytes of records that are passed on together,
+	pieceRecords  = 512         // and how many records
+	piecesAhead   = 2           // pieces waiting in the queue of each step
+	textBytes     = 256 << 10   // bytes of records that share a buffer
 )
 
-// A piece is some records of a page, or its end.
+// A piece is some records of a page, or the end of a page.
 type piece struct {
 	records []oaipmh.Record
-	made    []made // of them
+	made    []made // from records
 
 	end  bool
-	run  progress // at the end: how far the harvest is when what came before was taken in
-	over bool     // at the end of the last page
+	run  progress // if end: the progress once everything before is stored
+	over bool     // if end: it was the last page
 
-	problems []intake.Problem // what could not be read: it leaves the harvest incomplete
+	problems []intake.Problem // unreadable parts, which leave the harvest incomplete
 }
 
-// A pager asks for the pages of a list, one after the other, while the harvest
-// stores those before. Of h it uses only what a harvest does not change.
+// A pager requests the pages of a list, one after the other, while the harvest stores
+// the pages before. It uses only fields of h that a harvest does not change.
 type pager struct {
 	h    *Harvester
 	run  progress
 	out  chan<- *piece
 	head oaipmh.Header
-	date time.Time // that the server gave the response at hand
-	page uint64    // which records it lists, in whatever order
+	date time.Time // HTTP Date of the current response
+	page uint64    // hash of the records on the page, independent of their order
 
-	texts []byte // of records, the last of these buffers
+	texts []byte // the current buffer for metadata
 
-	salvaged bool // a page was not well formed, each time it was asked for
+	salvaged bool // a page was not well-formed in any attempt
 }
 
-// all asks for pages until there are no more.
+// all requests pages until there are no more.
 func (p *pager) all(ctx context.Context) error {
 	for empty := 0; ; {
 		token, records, err := p.next(ctx)
@@ -94,7 +94,7 @@ func (p *pager) all(ctx context.Context) error {
 		}
 		p.run.Token = token.Value
 		if endless != nil {
-			p.run.anew() // the next time
+			p.run.rewind() // for the next time
 		}
 		if err := p.send(ctx, &piece{end: true, run: p.run, over: token.Value == ""}); err != nil || token.Value == "" {
 			return err
@@ -105,15 +105,15 @@ func (p *pager) all(ctx context.Context) error {
 	}
 }
 
-// An endlessError reports a list without an end.
+// An endlessError reports a list that never ends.
 type endlessError struct{ text string }
 
 func (e *endlessError) Error() string { return e.text }
 
-// endless reports a list that repeats itself: token leads on, and records, if any,
-// are those of page. To find that in flat memory, and over many stretches, one
-// page is remembered, a later one each time as many have passed as were in front
-// of it (the algorithm of Brent).
+// endless detects a list that repeats itself. token is that of the next page, page the
+// hash of the records on the present one. To detect repetition in constant memory, and
+// across stretches, one page is remembered, and replaced by a later one each time the
+// number of pages has doubled (Brent's algorithm).
 func (r *progress) endless(token string, page uint64, records int64) *endlessError {
 	if token == "" {
 		return nil
@@ -136,13 +136,13 @@ func (r *progress) endless(token string, page uint64, records int64) *endlessErr
 	return nil
 }
 
-// anew has the list begin at its beginning.
-func (r *progress) anew() {
+// rewind makes the next request start the list from its beginning.
+func (r *progress) rewind() {
 	r.Token, r.Listed, r.Size = "", 0, 0
 	r.Pages, r.MarkToken, r.MarkPage, r.Again = 0, 0, 0, 0
 }
 
-// next asks for the next page and hands its records on.
+// next requests the next page and passes its records on.
 func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err error) {
 	uri := oaipmh.URL(p.h.base, oaipmh.VerbListRecords, "from", p.run.From, "set", p.h.o.SetSpec, "metadataPrefix", p.h.o.Prefix)
 	if p.run.Token != "" {
@@ -156,7 +156,7 @@ func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err er
 		}
 		p.date, err = p.h.ask(ctx, uri, func(r *oaipmh.Reader) (err error) {
 			p.run = before
-			p.head, _ = r.Header() // its error comes again
+			p.head, _ = r.Header() // p.records returns its error
 			records, err = p.records(ctx, r)
 			t, _ = r.Token()
 			return err
@@ -181,15 +181,15 @@ func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err er
 	return t, records, err
 }
 
-// illegible reports whether err is of what was read, and not of asking for it, nor
-// what the repository says.
+// illegible reports whether err concerns the content of a response, rather than the
+// request, and is not an error that the repository reports.
 func illegible(err error) bool {
 	_, syntax := errors.AsType[*oaipmh.SyntaxError](err)
 	return syntax || errors.Is(err, oaipmh.ErrNotOAI)
 }
 
-// began notes when the harvest was answered first: by the earlier of what the
-// response and its server say, for some say their own local time.
+// began notes the time of the first response of the harvest: the earlier one of its
+// responseDate and its HTTP Date, because some repositories state their local time.
 func (p *pager) began() {
 	t := p.head.ResponseDate
 	if t.IsZero() || !p.date.IsZero() && p.date.Before(t) {
@@ -199,13 +199,14 @@ func (p *pager) began() {
 		return
 	}
 	now := time.Now().UTC()
-	if t.After(now.Add(future.TrustedSkew)) { // its clock may be corrected
+	if t.After(now.Add(future.TrustedSkew)) { // its clock may be set back later
 		p.run.Ahead, t = t, now
 	}
 	p.run.Began = t
 }
 
-// count compares what the repository says of the size of its list with what came.
+// count compares the size of the list that the repository states with the number of
+// records received.
 func (p *pager) count(t oaipmh.Token, records int64) {
 	run := &p.run
 	if t.Cursor >= 0 && t.Cursor != run.Listed || t.Complete >= 0 && run.Size > 0 && t.Complete != run.Size {
@@ -217,7 +218,7 @@ func (p *pager) count(t oaipmh.Token, records int64) {
 	run.Listed += records
 }
 
-// records hands on the records of a page.
+// records passes on the records of a page.
 func (p *pager) records(ctx context.Context, r *oaipmh.Reader) (n int64, err error) {
 	var at piece
 	size := 0
@@ -257,7 +258,7 @@ func (p *pager) records(ctx context.Context, r *oaipmh.Reader) (n int64, err err
 	return n, err
 }
 
-// copy copies b to where the texts of many records are together.
+// copy copies b to a buffer that the metadata of many records share.
 func (p *pager) copy(b []byte) []byte {
 	if cap(p.texts)-len(p.texts) < len(b) {
 		p.texts = make([]byte, 0, max(textBytes, len(b)))
@@ -267,11 +268,11 @@ func (p *pager) copy(b []byte) []byte {
 	return p.texts[from:len(p.texts):len(p.texts)]
 }
 
-// note notes of a record which page it is on, and whether datestamps rise. Those in
-// the future say nothing of how far the list is.
+// note adds a record to the hash of the page, and notes whether datestamps are
+// ascending. Datestamps in the future do not show the progress of the list.
 func (p *pager) note(rec *oaipmh.Record) {
 	h := fnv.New64a()
-	_, _ = io.WriteString(h, rec.Identifier) // takes everything
+	_, _ = io.WriteString(h, rec.Identifier) // never fails
 	p.page += h.Sum64() ^ uint64(rec.Datestamp.Unix())
 	now := p.run.Began
 	if now.IsZero() {
@@ -285,7 +286,7 @@ func (p *pager) note(rec *oaipmh.Record) {
 	}
 }
 
-// send hands on a piece. Its error is that of ctx.
+// send passes on a piece. Its error is that of ctx.
 func (p *pager) send(ctx context.Context, at *piece) error {
 	select {
 	case p.out <- at:
@@ -295,10 +296,10 @@ func (p *pager) send(ctx context.Context, at *piece) error {
 	}
 }
 
-// restart begins the list anew after the repository refused a token with err: at
-// first from where it began. If that happens again, and datestamps rose so far,
-// from the latest of them, so that there is progress; but then nobody knows what
-// was not listed.
+// restart restarts the list after the repository refused a token with err: the first
+// time from its beginning. If that happens again, and datestamps were ascending so
+// far, it restarts from the latest of them, so that there is progress; but then the
+// list may have gaps.
 func (p *pager) restart(err error) error {
 	run := &p.run
 	run.Restarts++
@@ -312,7 +313,7 @@ func (p *pager) restart(err error) error {
 		run.From, run.Windowed = oaipmh.FormatDatestamp(run.Latest, p.h.granularity(run.Coarse)), true
 	}
 	run.Restart = run.Latest
-	run.anew()
+	run.rewind()
 	if !run.Windowed {
 		run.Latest = time.Time{}
 	}
@@ -320,7 +321,7 @@ func (p *pager) restart(err error) error {
 }
 
 // coarser reports whether err may be due to a datestamp that is finer than the
-// repository takes, whatever it says, and makes it a day.
+// repository accepts, whatever granularity it states, and truncates it to a day.
 func (p *pager) coarser(err error) bool {
 	if !oaipmh.HasCode(err, oaipmh.CodeBadArgument) || p.run.Token != "" || len(p.run.From) <= len("2024-05-17") {
 		return false
@@ -330,8 +331,8 @@ func (p *pager) coarser(err error) bool {
 	return true
 }
 
-// granularity is that of arguments; coarse if the repository refused one with a
-// time.
+// granularity returns the granularity of arguments; coarse says that the repository
+// refused one with a time.
 func (h *Harvester) granularity(coarse bool) oaipmh.Granularity {
 	if coarse {
 		return oaipmh.Day
@@ -339,8 +340,8 @@ func (h *Harvester) granularity(coarse bool) oaipmh.Granularity {
 	return h.server.Granularity
 }
 
-// plainOAI leaves the address out of err, as [fault.Plain], and says what can be
-// done about what a repository reports.
+// plainOAI leaves the address out of err, as [fault.Plain] does. If the repository does
+// not have the format, it adds the formats that it has.
 func (h *Harvester) plainOAI(ctx context.Context, uri string, err error) error {
 	err = fault.Plain(uri, err)
 	if !oaipmh.HasCode(err, oaipmh.CodeCannotDisseminateFormat) || strings.Contains(uri, "verb=GetRecord") {
@@ -361,14 +362,14 @@ func (h *Harvester) plainOAI(ctx context.Context, uri string, err error) error {
 	return fmt.Errorf("%w; its metadataPrefixes are %s", err, strings.Join(names, ", "))
 }
 
-// request is one for a response.
+// request returns a request for an OAI-PMH response.
 func (h *Harvester) request(uri string) fetch.Request {
 	return fetch.Request{URI: uri, AcceptGzip: true, Document: true, MaxBytes: maxPageBytes, ErrorBody: errorBody}
 }
 
-// ask asks for a response and has use read it. It returns the time that the
-// server gave it, zero if it gave none. If what was sent breaks off it is asked
-// for again, and use called again.
+// ask requests a response and calls use to read it. It returns the HTTP Date of the
+// response, zero if there is none. If the transfer breaks off, the request is repeated
+// and use is called again.
 func (h *Harvester) ask(ctx context.Context, uri string, use func(*oaipmh.Reader) error) (date time.Time, err error) {
 	q := h.request(uri)
 	err = h.client.Fetch(ctx, &q, func(resp *fetch.Response) error {
@@ -384,8 +385,8 @@ func (h *Harvester) ask(ctx context.Context, uri string, use func(*oaipmh.Reader
 	return date, err
 }
 
-// noteJunk reports what a response had in front of its XML document, once for
-// each verb of a process.
+// noteJunk reports text in front of the XML document of a response, once per verb in
+// the life of the process.
 func (h *Harvester) noteJunk(uri string, body io.Reader) {
 	text := oaipmh.Junk(body)
 	if text == "" {
@@ -398,7 +399,7 @@ func (h *Harvester) noteJunk(uri string, body io.Reader) {
 	h.in.Events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: fetch.Printable(uri), Err: errors.New(text)})
 }
 
-// verbOf returns the verb that a request asks for.
+// verbOf returns the verb of a request.
 func verbOf(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -407,8 +408,8 @@ func verbOf(uri string) string {
 	return u.Query().Get("verb")
 }
 
-// reported is what OAI-PMH says in the body of an answer whose status is an error;
-// nil if it says nothing.
+// reported returns the OAI-PMH error in the body of an HTTP error response; nil if it
+// has none.
 func reported(err error) error {
 	status, ok := errors.AsType[*fetch.StatusError](err)
 	if !ok || len(status.Body) == 0 {

@@ -9,16 +9,16 @@ import (
 // recordSuffix ends the path of a record, which is an XML document.
 const recordSuffix = ".xml"
 
-// RecordName is the name of the file in which a record can lie: the identifier and
-// .xml. Slashes stay where no empty or dot segment, and no name of a Source's own,
-// comes of it; others become %2F, and % becomes %25. Two identifiers never have
-// the same name.
+// RecordName returns a file name for a record: the identifier and .xml. A slash is
+// kept where it creates neither an empty or dot segment nor a name reserved for a
+// Source's own documents; other slashes become %2F, and % becomes %25. Different
+// identifiers have different names.
 func RecordName(identifier string) string {
 	segments := strings.Split(strings.ReplaceAll(identifier, "%", "%25"), "/")
 	var b strings.Builder
 	for i, s := range segments {
 		if i > 0 {
-			last := i == len(segments)-1 // and becomes a name by its suffix
+			last := i == len(segments)-1 // any last segment is a valid name with its suffix
 			if plainSegment(segments[i-1], i == 1) && (last || plainSegment(s, false)) {
 				b.WriteByte('/')
 			} else {
@@ -31,19 +31,19 @@ func RecordName(identifier string) string {
 	return b.String()
 }
 
-// plainSegment reports whether s can stand before or between slashes; first, if
-// nothing stands before it.
+// plainSegment reports whether s can be a path segment that is followed by a slash;
+// first says that it is the first one.
 func plainSegment(s string, first bool) bool {
 	switch s {
 	case "", ".", "..", pathname.StateDir:
 		return false
-	case ".well-known", "resourcesync", "-": // a Source's own
+	case ".well-known", "resourcesync", "-": // paths of a Source's own documents
 		return !first
 	}
 	return true
 }
 
-// RecordPath is the path of a record below the URI of its set: [RecordName],
+// RecordPath returns the path of a record below the URI of its set: [RecordName],
 // percent-encoded.
 func RecordPath(identifier string) string {
 	segments := strings.Split(RecordName(identifier), "/")

@@ -16,38 +16,39 @@ import (
 	"lockstep/oaipmh"
 )
 
-// A harvest is one stretch of harvesting: the pages of a list are asked for one
-// after the other, each while the one before it is taken in.
+// A harvest is one stretch of harvesting: the pages of a list are requested one after
+// the other, each while the page before it is being stored.
 type harvest struct {
 	h       *Harvester
 	list    *intake.Listing
 	stretch Stretch
 	began   time.Time
 
-	at    *progress // how far it is, part of memory
-	fresh bool      // the set was empty when it began
-	anew  bool      // nobody knows what is in the Contents
+	at       *progress // its progress, part of memory
+	fresh    bool      // the set was empty when it began
+	storeAll bool      // it is not known which versions are in the Contents
 
-	lost  map[string]bool // records of harvests before that are still to be read
+	lost  map[string]bool // records of earlier harvests that are still to be read
 	taken int64           // records of this stretch
-	dirty bool            // the catalog was told something since memory was saved
-	begun bool            // that a harvest is under way was saved
+	dirty bool            // the catalog has changed since memory was saved
+	begun bool            // it was saved that a harvest is in progress
 
-	paused   bool // the stretch was used up behind a page
-	wentBack bool // the repository's clock did, since the harvest before
+	paused   bool // the stretch was used up at the end of a page
+	wentBack bool // the repository's clock went back since the last harvest
 
-	future future.Times // that were read
+	future future.Times // datestamps and response times that were read
 
-	profile struct { // of the last record
+	profile struct { // namespace of the last record
 		name string
 		ok   bool
 	}
 }
 
-// run harvests until the list is at its end, or the stretch is used up. A harvest
-// that was broken off tells what there was when it began: where it comes to its end
-// later on, what has changed since is harvested at once. Where the repository's clock
-// went back, all is: what was stamped since then may be older than what was asked for.
+// run harvests until the list is at its end, or the stretch is used up. The list of an
+// interrupted harvest shows the repository as it was when the harvest began: once it
+// reaches its end, later changes are harvested at once. If the repository's clock went
+// back, everything is harvested again: the datestamps of later changes may be before
+// the time from which changes were requested.
 func (v *harvest) run(ctx context.Context) (more bool, err error) {
 	if err := v.h.verify(ctx); err != nil {
 		return false, err
@@ -66,7 +67,7 @@ func (v *harvest) run(ctx context.Context) (more bool, err error) {
 	}
 }
 
-// once brings one list to its end, unless the stretch is used up.
+// once harvests one list to its end, unless the stretch is used up before.
 func (v *harvest) once(ctx context.Context, full bool) (more bool, err error) {
 	if err := v.start(ctx, full); err != nil {
 		return false, err
@@ -82,9 +83,9 @@ func (v *harvest) once(ctx context.Context, full bool) (more bool, err error) {
 	return false, v.end(ctx)
 }
 
-// reportFuture reports times in our future that were read.
+// reportFuture reports datestamps and response times that are in our future.
 func (v *harvest) reportFuture() {
-	if !v.future.IsAhead(v.h.memory.Reported) { // a clock that stays ahead was reported
+	if !v.future.IsAhead(v.h.memory.Reported) { // a clock that stays ahead is reported once
 		v.future.Note("its response", v.at.Ahead)
 	}
 	if err := v.future.Report(); err != nil {
@@ -93,7 +94,7 @@ func (v *harvest) reportFuture() {
 	}
 }
 
-// identify asks the repository what it is, once in the life of a Harvester.
+// identify requests the repository's description, once in the life of a Harvester.
 func (v *harvest) identify(ctx context.Context) error {
 	if v.h.server != nil {
 		return nil
@@ -113,19 +114,19 @@ func (v *harvest) identify(ctx context.Context) error {
 	return nil
 }
 
-// clockSlack is by how much the clocks of the machines behind one address may differ
-// before that counts as one clock that went back.
+// clockSlack is how much the clocks of the machines behind one address may differ
+// before a difference counts as a clock that went back.
 const clockSlack = 2 * time.Hour
 
 func stamp(t time.Time) string { return oaipmh.FormatDatestamp(t, oaipmh.Second) }
 
-// start begins a harvest, unless one is under way.
+// start begins a harvest, unless one is in progress.
 func (v *harvest) start(ctx context.Context, full bool) error {
 	m := &v.h.memory
 	due := v.h.o.FullInterval >= 0 && future.IsDue(m.FullAt, v.h.o.FullInterval)
 	full = full || !m.Listed || m.From.IsZero() || due
 	if m.Run == nil || full && !m.Run.Full {
-		m.Run = &progress{Full: full, Anew: !m.Listed, Coarse: m.Coarse}
+		m.Run = &progress{Full: full, StoreAll: !m.Listed, Coarse: m.Coarse}
 		if full {
 			m.Generation = max(m.Generation+1, time.Now().UnixMilli())
 			st, err := v.list.Catalog.Status(ctx, v.list.Set)
@@ -139,7 +140,7 @@ func (v *harvest) start(ctx context.Context, full bool) error {
 	} else {
 		v.begun = true
 	}
-	v.at, v.fresh, v.anew = m.Run, m.Run.Fresh, m.Run.Anew
+	v.at, v.fresh, v.storeAll = m.Run, m.Run.Fresh, m.Run.StoreAll
 	v.future = future.Times{Now: time.Now(), Reported: m.Reported}
 	v.lost = make(map[string]bool, len(m.Lost))
 	for _, id := range m.Lost {
@@ -148,17 +149,18 @@ func (v *harvest) start(ctx context.Context, full bool) error {
 	return nil
 }
 
-// from is the argument of an incremental harvest; empty where that is as good.
+// from returns the argument of an incremental harvest; empty if all records are at or
+// after that time anyway.
 func (v *harvest) from() string {
 	t := v.h.memory.From.Add(-harvestOverlap)
-	if first := v.h.server.EarliestDatestamp; t.Before(first) && !first.After(v.h.memory.From) { // and no nonsense
+	if first := v.h.server.EarliestDatestamp; t.Before(first) && !first.After(v.h.memory.From) { // else first is wrong
 		return ""
 	}
 	return oaipmh.FormatDatestamp(t, v.h.granularity(v.h.memory.Coarse))
 }
 
-// readList asks for the pages and takes them in. It reports whether the list came to
-// its end. What was read before an error is taken in.
+// readList requests the pages and stores their records. It reports whether the list
+// reached its end. Records read before an error are stored.
 func (v *harvest) readList(ctx context.Context) (over bool, err error) {
 	pages := make(chan *piece, piecesAhead)
 	ready := make(chan *piece, piecesAhead)
@@ -180,7 +182,7 @@ func (v *harvest) readList(ctx context.Context) (over bool, err error) {
 	g.Go(func() error {
 		var err error
 		over, err = v.take(gctx, ready)
-		stop() // what is asked for from here on is for the next stretch
+		stop() // later pages belong to the next stretch
 		for range ready {
 		}
 		return err
@@ -202,14 +204,14 @@ func (v *harvest) used() bool {
 	return v.stretch.Records > 0 && v.taken >= v.stretch.Records || v.stretch.Time > 0 && time.Since(v.began) >= v.stretch.Time
 }
 
-// maxHeld is how many harvests in a row may ask for the same once more, where not
-// all of it was listed: from then on it is the repository's way.
+// maxHeld is how many harvests in a row may repeat a request because its list had
+// gaps: after that, gaps are taken to be normal for the repository.
 const maxHeld = 2
 
-// end settles a harvest whose list has come to its end.
+// end completes a harvest whose list has reached its end.
 func (v *harvest) end(ctx context.Context) error {
 	if err := v.again(ctx); err != nil {
-		_ = v.keep(ctx) // err says more
+		_ = v.keep(ctx) // err is more informative
 		return err
 	}
 	m, run := &v.h.memory, v.at
@@ -219,7 +221,7 @@ func (v *harvest) end(ctx context.Context) error {
 	if m.Held++; !gap || m.Held > maxHeld {
 		m.Held = 0
 	}
-	if m.Held > 0 { // what was not listed may be so the next time
+	if m.Held > 0 { // the next list may have the missing records
 		v.dirty = true
 	} else if !run.Began.IsZero() {
 		if !run.Full && run.Began.Add(clockSlack).Before(m.From) {
@@ -250,7 +252,7 @@ func (v *harvest) end(ctx context.Context) error {
 	if m.Absent {
 		if err := v.deleteAbsent(ctx); err != nil {
 			m.Complete = false
-			_ = v.h.save(ctx) // err says more
+			_ = v.h.save(ctx) // err is more informative
 			return err
 		}
 		m.Absent = false
@@ -267,16 +269,16 @@ func (v *harvest) end(ctx context.Context) error {
 // stated in the same way on every page.
 func (r *progress) short() bool { return r.Size > 0 && !r.Wrong && r.Listed < r.Size }
 
-// keep saves how far the harvest is.
+// keep saves the progress of the harvest.
 func (v *harvest) keep(ctx context.Context) error {
 	if !v.dirty && !v.begun {
-		v.h.memory.Run = nil // nothing came of it
+		v.h.memory.Run = nil // it has changed nothing
 		return nil
 	}
 	return v.h.save(context.WithoutCancel(ctx))
 }
 
-// tokenOf is what a record of this generation has for a Token.
+// tokenOf returns the Token of the records of this generation.
 func (v *harvest) tokenOf() string {
 	return generationMark + strconv.FormatInt(v.h.memory.Generation, 36)
 }

@@ -16,12 +16,12 @@ import (
 	"lockstep/oaipmh"
 )
 
-// maxSalvage is how many bytes of a response that is not well formed are held in
-// memory, to find what can be read.
+// maxSalvage is how many bytes of a response that is not well-formed are held in
+// memory to find its readable records.
 const maxSalvage = 32 << 20
 
-// The records of a list, by what they begin with: metadata may hold elements of
-// the name record, too, but none of these begins with a header.
+// A record of a list is recognized by its header: metadata may contain elements with
+// the name record, too, but those do not begin with a header.
 var (
 	recordBegins = regexp.MustCompile(`<(?:[\w.-]+:)?record(?:\s[^<>]*)?>\s*<(?:[\w.-]+:)?header[\s>]`)
 	rootOpens    = regexp.MustCompile(`<((?:[\w.-]+:)?OAI-PMH)[\s>]`)
@@ -30,8 +30,8 @@ var (
 	listEnds     = regexp.MustCompile(`<(?:[\w.-]+:)?resumptionToken[\s>/]|</(?:[\w.-]+:)?ListRecords\s*>`)
 )
 
-// salvage takes from a list that is not well formed, for the reason why, the
-// records that are. The harvest is incomplete then.
+// salvage reads the well-formed records of a list that as a whole is not well-formed,
+// for the reason why. The harvest is incomplete then.
 func (p *pager) salvage(ctx context.Context, uri string, why error) (t oaipmh.Token, records int64, err error) {
 	text, err := p.text(ctx, uri)
 	if err != nil {
@@ -70,14 +70,14 @@ func (p *pager) salvage(ctx context.Context, uri string, why error) (t oaipmh.To
 			return t, records, err
 		}
 	}
-	if lost == 0 && !strange || tail == len(text) { // what is wrong is elsewhere: who knows what is missing
+	if lost == 0 && !strange || tail == len(text) { // the fault is outside the records: some may be missing
 		if err := p.miss(ctx, uri, fault.Plain(uri, why)); err != nil {
 			return t, records, err
 		}
 	}
 	r := oaipmh.NewReader(io.MultiReader(bytes.NewReader(head), bytes.NewReader(text[tail:])), oaipmh.ReaderOptions{})
 	if err := r.Read(new(oaipmh.Record)); !errors.Is(err, io.EOF) {
-		return t, records, fault.Plain(uri, why) // how the list goes on cannot be read
+		return t, records, fault.Plain(uri, why) // the resumption token cannot be read
 	}
 	t, _ = r.Token()
 	p.head, _ = r.Header()
@@ -85,8 +85,8 @@ func (p *pager) salvage(ctx context.Context, uri string, why error) (t oaipmh.To
 	return t, records, nil
 }
 
-// onlyResponse cuts off what stands before and behind a response, like the warnings
-// of a program that made it; strange if there is such.
+// onlyResponse removes text before and after a response, such as warnings of the
+// program that created it; strange reports whether there was any.
 func onlyResponse(text []byte) (response []byte, strange bool) {
 	from, to := 0, len(text)
 	if root := rootOpens.FindIndex(text); root != nil {
@@ -100,8 +100,8 @@ func onlyResponse(text []byte) (response []byte, strange bool) {
 	return text[from:to], from > 0 || len(bytes.TrimSpace(text[to:])) > 0
 }
 
-// lose notes that a record is not well formed: it is asked for by itself, in the
-// end.
+// lose notes that a record is not well-formed: it is requested on its own at the end
+// of the harvest.
 func (p *pager) lose(ctx context.Context, id string, why error) error {
 	switch {
 	case id == "":
@@ -109,22 +109,23 @@ func (p *pager) lose(ctx context.Context, id string, why error) error {
 	case len(p.run.Lost) == maxLost:
 		return p.miss(ctx, id, fmt.Errorf("not well formed, and left as it is: %w", why))
 	}
-	p.run.Lost = append(p.run.Lost[:len(p.run.Lost):len(p.run.Lost)], id) // others have what it was
+	p.run.Lost = append(p.run.Lost[:len(p.run.Lost):len(p.run.Lost)], id) // copied: pieces already sent share the old slice
 	return nil
 }
 
-// miss notes that something could not be read, for good.
+// miss reports a record or list that could not be read, which leaves the harvest
+// incomplete.
 func (p *pager) miss(ctx context.Context, name string, why error) error {
 	p.run.Incomplete = true
 	return p.send(ctx, &piece{problems: []intake.Problem{{Path: fetch.Printable(name), Err: why}}})
 }
 
-// text asks for a response and returns it as it is cleaned.
+// text requests a response and returns it as [oaipmh.Clean] repairs it.
 func (p *pager) text(ctx context.Context, uri string) (text []byte, err error) {
 	q := p.h.request(uri)
 	q.MaxBytes = maxSalvage
 	err = p.h.client.Fetch(ctx, &q, func(resp *fetch.Response) (err error) {
-		text, err = io.ReadAll(io.LimitReader(oaipmh.Clean(resp.Body), maxSalvage+1)) // what replaces bytes may be longer
+		text, err = io.ReadAll(io.LimitReader(oaipmh.Clean(resp.Body), maxSalvage+1)) // replacements of invalid bytes may be longer
 		if err == nil && len(text) > maxSalvage {
 			err = fmt.Errorf("larger than the limit of %d bytes for what is not well formed", maxSalvage)
 		}
@@ -133,7 +134,7 @@ func (p *pager) text(ctx context.Context, uri string) (text []byte, err error) {
 	return text, err
 }
 
-// oneRecord reads a record that stands alone behind what its response begins with.
+// oneRecord reads a single record, text, of a response that begins with head.
 func oneRecord(head, text []byte) (rec oaipmh.Record, err error) {
 	r := oaipmh.NewReader(io.MultiReader(bytes.NewReader(head), bytes.NewReader(text), strings.NewReader(endOf(head))), oaipmh.ReaderOptions{})
 	err = r.Read(&rec)
@@ -147,7 +148,8 @@ func oneRecord(head, text []byte) (rec oaipmh.Record, err error) {
 	return rec, nil
 }
 
-// endOf closes what head leaves open: the list, and the response.
+// endOf returns the end tags of the elements that head leaves open: the list and the
+// response.
 func endOf(head []byte) string {
 	end := func(open *regexp.Regexp) string {
 		all := open.FindAllSubmatch(head, -1)
@@ -159,8 +161,8 @@ func endOf(head []byte) string {
 	return end(listOpens) + end(rootOpens)
 }
 
-// identifierIn returns what looks like the identifier of a record; empty if nothing
-// does.
+// identifierIn returns the text that looks like the identifier of a record; empty if
+// there is none.
 func identifierIn(text []byte) string {
 	_, rest, found := bytes.Cut(text, []byte("identifier>"))
 	id, _, ended := bytes.Cut(rest, []byte("</"))

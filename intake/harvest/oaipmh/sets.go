@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	maxSetPages = 100 // of ListSets, to find one set
-	namedSets   = 20  // in a message
+	maxSetPages = 100 // pages of ListSets that are read to find one set
+	namedSets   = 20  // sets named in a message
 )
 
-// noSuchSet reports a list of everything in a set that is empty because there is no
-// such set: repositories say noRecordsMatch then, too. Where they do not tell of
-// their sets it is taken for an empty one.
+// noSuchSet returns an error if a full list is empty because the set does not exist:
+// repositories report noRecordsMatch in that case, too. If the repository does not list
+// its sets, the set is assumed to be empty.
 func (p *pager) noSuchSet(ctx context.Context) error {
 	spec := p.h.o.SetSpec
 	if spec == "" || !p.run.Full || p.run.Token != "" {

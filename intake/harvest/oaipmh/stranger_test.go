@@ -149,7 +149,7 @@ func (s *stranger) while(f func()) {
 	f()
 }
 
-// textOf tells of a map in one line.
+// textOf formats a map in one line.
 func textOf(m map[string]string) string {
 	var all []string
 	for k, v := range m {
@@ -159,8 +159,8 @@ func textOf(m map[string]string) string {
 	return strings.Join(all, " ")
 }
 
-// told tells of what is held as want.txt does. What is held is read by another
-// reader of XML.
+// told formats the stored records like want.txt. They are read by a different XML
+// reader.
 func (s *stranger) told() string {
 	s.t.Helper()
 	var all []string

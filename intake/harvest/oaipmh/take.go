@@ -19,24 +19,24 @@ import (
 	"lockstep/resourcesync"
 )
 
-// How much is told to the catalog at once.
+// Limits of a batch that is applied to the catalog.
 const (
 	harvestBatch      = 4000    // records
-	harvestBatchBytes = 8 << 20 // of metadata
+	harvestBatchBytes = 8 << 20 // bytes of metadata
 )
 
-// made is what a record comes to.
+// made is the result of processing a record.
 type made struct {
 	update  catalog.Update
-	content intake.Content // with Bytes, if it is to be kept
-	changed bool           // another version may be kept
+	content intake.Content // with Bytes, if it is to be stored
+	changed bool           // another version may be stored
 	count   int64          // 1 if it is a resource
-	skip    error          // it is none by rule, or
-	bad     error          // could not be read
-	name    string         // for these two
+	skip    error          // why it is not a resource according to the rules
+	bad     error          // why it could not be read
+	name    string         // for messages about skip and bad
 }
 
-// describe makes of records what the catalog is told of them.
+// describe converts the records of pages to catalog updates.
 func (v *harvest) describe(ctx context.Context, pages <-chan *piece, ready chan<- *piece) error {
 	sum := resourcesync.NewHasher(v.h.algs...)
 	for at := range pages {
@@ -57,7 +57,7 @@ func (v *harvest) describe(ctx context.Context, pages <-chan *piece, ready chan<
 	return nil
 }
 
-// make makes of a record what the catalog is told of it.
+// make converts a record to a catalog update.
 func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesync.Hasher) (made, error) {
 	if rec.Identifier == "" {
 		return made{name: v.h.base, bad: errors.New("a record without identifier")}, nil
@@ -83,7 +83,7 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 		return m, v.stay(ctx, uri, &m)
 	}
 	sum.Reset()
-	_, _ = sum.Write(rec.Metadata) // takes everything
+	_, _ = sum.Write(rec.Metadata) // never fails
 	m.count = 1
 	m.update.Record = catalog.Record{
 		URI: uri, Lastmod: rec.Datestamp, Length: int64(len(rec.Metadata)), Type: recordType, Hashes: sum.Sum(),
@@ -102,14 +102,14 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 		return m, err
 	}
 	other := versionOf(was.Hashes) != content.Hash
-	if !known || other || v.anew {
+	if !known || other || v.storeAll {
 		m.content, m.changed = content, known && other
 	}
 	return m, nil
 }
 
-// stay has m leave the resource as it is, if there is one, but for that it was
-// listed.
+// stay makes m leave the resource unchanged, if there is one, except for the Token,
+// which shows that it was listed.
 func (v *harvest) stay(ctx context.Context, uri string, m *made) error {
 	if v.fresh {
 		return nil
@@ -125,17 +125,17 @@ func (v *harvest) stay(ctx context.Context, uri string, m *made) error {
 
 const recordType = "application/xml"
 
-// versionOf names a version by its hash, as Contents does.
+// versionOf returns the name of a version in Contents: its hash.
 func versionOf(hs resourcesync.Hashes) string {
 	return hex.EncodeToString([]byte(hs.Get(resourcesync.SHA256)))
 }
 
-// maxRecordSets is how many sets of a record are told of: entries that have more
-// links Destinations would cut.
+// maxRecordSets is how many sets of a record are linked to: Destinations would truncate
+// entries with more links.
 const maxRecordSets = entry.MaxLinks / 2
 
-// links tells where a record belongs: to its sets, the repository and the format;
-// and by which identifier, where that is a URI.
+// links returns links to the sets of a record, its address in the repository and its
+// format, and to its identifier if that is a URI.
 func (v *harvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
 	links := make([]resourcesync.Link, 0, 4)
 	for _, s := range rec.Sets[:min(len(rec.Sets), maxRecordSets)] {
@@ -158,8 +158,8 @@ func (v *harvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
 	})
 }
 
-// profileOK reports whether a namespace can be linked to. Mostly it is that of the
-// record before.
+// profileOK reports whether a namespace can be linked to. It remembers the result for
+// the last namespace, which most records share.
 func (v *harvest) profileOK(namespace string) bool {
 	if namespace != v.profile.name {
 		v.profile.name, v.profile.ok = namespace, entry.CheckURI(namespace) == nil
@@ -167,8 +167,8 @@ func (v *harvest) profileOK(namespace string) bool {
 	return v.profile.ok
 }
 
-// take takes in what comes, until the list is at its end, which it reports, or the
-// stretch is used up: one batch is told while the next is gathered.
+// take stores pieces until the list is at its end, which it reports as over, or the
+// stretch is used up. One batch is stored while the next is gathered.
 func (v *harvest) take(ctx context.Context, ready <-chan *piece) (over bool, err error) {
 	batches := make(chan *batch)
 	g, ctx := errgroup.WithContext(ctx)
@@ -189,7 +189,7 @@ func (v *harvest) take(ctx context.Context, ready <-chan *piece) (over bool, err
 	return over && err == nil, err
 }
 
-// gather makes batches of what comes, as take wants them.
+// gather collects pieces in batches, for take.
 func (v *harvest) gather(ctx context.Context, ready <-chan *piece, batches chan<- *batch) (over bool, err error) {
 	tick := time.NewTicker(intake.ApplyEvery)
 	defer tick.Stop()
@@ -220,15 +220,15 @@ func (v *harvest) gather(ctx context.Context, ready <-chan *piece, batches chan<
 	return over, nil
 }
 
-// A batch is what waits to be told to the catalog, all at once.
+// A batch is a group of changes that are stored together.
 type batch struct {
 	updates  []catalog.Update
 	contents []intake.Content // to be put
-	changed  []intake.Content // of these, what has other versions
-	gone     map[string]bool  // to be dropped
+	changed  []intake.Content // those of contents that have other versions
+	gone     map[string]bool  // URIs of resources to be dropped from Contents
 	bytes    int
-	reached  *progress // when all of it was told
-	lacking  bool      // by then something could not be read
+	reached  *progress // progress once the batch is stored
+	lacking  bool      // by then a part of the list could not be read
 }
 
 // addTo adds a piece to b.
@@ -269,7 +269,7 @@ func (v *harvest) addTo(b *batch, at *piece) {
 	}
 }
 
-// drop notes that nothing is to be kept of a resource.
+// drop notes that all contents of a resource are to be dropped.
 func (b *batch) drop(uri string) {
 	if b.gone == nil {
 		b.gone = make(map[string]bool)
@@ -277,7 +277,7 @@ func (b *batch) drop(uri string) {
 	b.gone[uri] = true
 }
 
-// flush tells what b has, contents first, and then keeps how far that was.
+// flush stores b, contents first, and then saves the progress.
 func (v *harvest) flush(ctx context.Context, b *batch) error {
 	if len(b.updates) > 0 {
 		if err := v.announce(ctx); err != nil {
@@ -299,8 +299,8 @@ func (v *harvest) flush(ctx context.Context, b *batch) error {
 	return v.h.save(ctx)
 }
 
-// announce keeps that a harvest is under way, before the set is changed for the
-// first time: from then on it may be ahead of what is kept.
+// announce saves that a harvest is in progress, before it changes the set for the
+// first time: from then on the set may be ahead of the saved progress.
 func (v *harvest) announce(ctx context.Context) error {
 	if v.begun {
 		return nil
@@ -309,8 +309,8 @@ func (v *harvest) announce(ctx context.Context) error {
 	return v.h.save(ctx)
 }
 
-// apply tells contents and catalog. What is gone goes from the contents first, so
-// that nothing is left there of which nobody knows.
+// apply stores a batch in the Contents and the catalog. Deleted records are dropped
+// from the Contents first, so that no bytes stay there that the catalog does not list.
 func (v *harvest) apply(ctx context.Context, b *batch) error {
 	if c := v.h.o.Contents; c != nil {
 		if len(b.contents) > 0 {
@@ -335,8 +335,8 @@ func (v *harvest) apply(ctx context.Context, b *batch) error {
 	return v.h.o.Contents.Settle(ctx, v.list.Set, b.changed)
 }
 
-// deleteAbsent deletes the resources that the last full harvest did not list, if
-// that may be.
+// deleteAbsent deletes the resources that the last full harvest did not list, if so
+// many may be deleted.
 func (v *harvest) deleteAbsent(ctx context.Context) error {
 	current := v.tokenOf()
 	v.list.Files.Store(0)

@@ -14,8 +14,8 @@ import (
 	"lockstep/oaipmh"
 )
 
-// TestOAIPMHRecordsWithoutIdentifier: a record that cannot be
-// told apart makes a harvest incomplete, and deletes nothing.
+// TestOAIPMHRecordsWithoutIdentifier: a record without an identifier makes a harvest
+// incomplete, and nothing is deleted.
 func TestOAIPMHRecordsWithoutIdentifier(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(string) string{

@@ -1,5 +1,5 @@
-// Package fault words errors of origins for reports, in which the address stands
-// beside the error.
+// Package fault adapts errors of origins to reports, which name the address
+// separately.
 package fault
 
 import (
@@ -14,8 +14,8 @@ import (
 // ErrNoClient reports that nothing can be fetched because the caller gave no client.
 var ErrNoClient = errors.New("there is no client to fetch it with")
 
-// A StopError is a failure of this machine, not of the document that was read: no
-// other document would fare better.
+// A StopError is a failure of this machine, not of the document that was read: other
+// documents would fail as well.
 type StopError struct{ Err error }
 
 func (e *StopError) Error() string { return e.Err.Error() }
@@ -23,7 +23,7 @@ func (e *StopError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *StopError) Unwrap() error { return e.Err }
 
-// Plain leaves the address uri, which is reported beside err, out of err.
+// Plain removes the address uri, which is reported separately, from err.
 func Plain(uri string, err error) error {
 	if e, ok := errors.AsType[*fetch.Error](err); ok && len(e.Chain) == 0 {
 		return &Reworded{Text: strings.TrimPrefix(err.Error(), "get "+fetch.Printable(uri)+": "), Err: err}

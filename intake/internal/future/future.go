@@ -2,9 +2,10 @@
 //
 // A feed or a repository whose clock is ahead dates its records in our future. When
 // the clock is corrected, the next changes are dated earlier than those before. So
-// times in our future are reported when they are first read, and order nothing: the
-// position up to which a harvest has read is never later than our own clock, and a
-// feed that was read up to such a time is read as a whole when it changes next.
+// times in our future are reported when they are first read, and are not used for
+// ordering: the position up to which a harvest has read is never later than our own
+// clock, and a feed that was read up to such a time is read as a whole when it changes
+// next.
 package future
 
 import (
@@ -26,31 +27,31 @@ const (
 type Times struct {
 	Now         time.Time // the clock of this machine when the harvest began
 	Since, Till time.Time // times in this interval were in our future when they were read; zero: none
-	Reported    time.Time // the latest that was reported by this harvest or one before
+	Reported    time.Time // the latest time that this harvest or an earlier one reported
 
-	count  int64 // of those that were not reported before
+	count  int64 // of times that were not yet reported
 	name   string
 	first  time.Time
-	Latest time.Time // of all that lie in our future
+	Latest time.Time // the latest time in our future
 }
 
-// IsDue reports whether what was done last at t, by our clock, is to be done again:
-// after every, or if t lies in our future, because our clock was set back since.
+// IsDue reports whether an action that was last done at t, by our clock, is due again:
+// after every, or if t is in our future because our clock was set back since.
 func IsDue(t time.Time, every time.Duration) bool {
 	age := time.Since(t)
 	return age < 0 || age >= every
 }
 
-// IsAhead reports whether t lies in our future.
+// IsAhead reports whether t is in our future.
 func (f *Times) IsAhead(t time.Time) bool { return t.After(f.Now.Add(TrustedSkew)) }
 
-// Has reports whether t lies in our future, or did when it was read: it orders
-// nothing.
+// Has reports whether t is in our future, or was when it was read: then it must not be
+// used for ordering.
 func (f *Times) Has(t time.Time) bool {
 	return f.IsAhead(t) || t.After(f.Since) && !t.After(f.Till)
 }
 
-// Note takes in the time of what has this name.
+// Note records t, the time of the object with this name, if it is in our future.
 func (f *Times) Note(name string, t time.Time) {
 	if !f.IsAhead(t) {
 		return
@@ -65,7 +66,8 @@ func (f *Times) Note(name string, t time.Time) {
 	}
 }
 
-// Report returns what is to be reported, once; nil if there is nothing.
+// Report returns an error that describes the times not yet reported; nil if there are
+// none.
 func (f *Times) Report() error {
 	if f.count == 0 {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"lockstep/resourcesync"
 )
 
-// What an origin says of a resource is packed while it waits for its place in
-// the order of URIs; and since equal records pack equally, the hash of it tells
-// whether the origin says the same as before.
+// Records are packed while they are sorted. Equal records have equal packed forms, so
+// a hash of the packed form shows whether an origin has changed its description of a
+// resource.
 
-// AppendRecord appends what r says of a representation and its links.
+// AppendRecord appends the packed form of r, without its URI and Token.
 func AppendRecord(b []byte, r *catalog.Record) []byte {
 	if r.Lastmod.IsZero() {
 		b = append(b, 0)
@@ -45,7 +45,7 @@ func AppendRecord(b []byte, r *catalog.Record) []byte {
 	return b
 }
 
-// AppendText appends s behind its length.
+// AppendText appends the length of s and then s.
 func AppendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -61,7 +61,7 @@ func appendHashes(b []byte, hs resourcesync.Hashes) []byte {
 // errPacked reports a record that was not packed by [AppendRecord].
 var errPacked = errors.New("a record that was put aside is damaged")
 
-// ParseRecord undoes [AppendRecord].
+// ParseRecord is the inverse of [AppendRecord].
 func ParseRecord(b []byte) (catalog.Record, error) {
 	p := packed{b: b}
 	var r catalog.Record
@@ -91,7 +91,7 @@ func ParseRecord(b []byte) (catalog.Record, error) {
 	return r, nil
 }
 
-// packed is what is left to read of a packed record.
+// packed is the unread rest of a packed record.
 type packed struct {
 	b   []byte
 	bad bool
@@ -137,14 +137,14 @@ func (p *packed) hashes() (hs resourcesync.Hashes) {
 	return hs
 }
 
-// AppendFingerprint appends 16 characters that differ where packed records do.
+// AppendFingerprint appends 16 characters that differ for different packed records.
 func AppendFingerprint(b, packed []byte) []byte {
 	sum := sha256.Sum256(packed)
 	return base64.RawURLEncoding.AppendEncode(b, sum[:fingerprintBytes])
 }
 
 const (
-	fingerprintBytes = 12 // by accident no two of 10^9 records are alike
+	fingerprintBytes = 12 // enough that no two of 10^9 records collide by chance
 
 	// FingerprintSize is the number of characters of a fingerprint.
 	FingerprintSize = 16

@@ -1,5 +1,5 @@
-// Package listed keeps what an origin lists until it is compared with the catalog:
-// sorted by URI, packed, and on disk where it is much.
+// Package listed stores the entries that an origin lists until they are compared with
+// the catalog: packed, sorted by URI, and on disk if there are many.
 package listed
 
 import (
@@ -15,15 +15,15 @@ import (
 // sorterMemory is how many bytes are sorted in memory.
 const sorterMemory = 2 << 20
 
-// An Entry is what an origin says of one resource.
+// An Entry is an origin's description of one resource.
 type Entry struct {
 	URI    []byte
-	Part   uint32 // the document that says so
-	Gone   bool   // the resource is no more
+	Part   uint32 // the document that lists it
+	Gone   bool   // the resource was deleted
 	Packed []byte // by [AppendRecord], unless the resource is gone
 }
 
-// Update returns the update that makes a catalog hold what is listed.
+// Update returns the update that applies the entry to a catalog.
 func (it *Entry) Update() (catalog.Update, error) {
 	if it.Gone {
 		return catalog.Update{Record: catalog.Record{URI: string(it.URI)}, Deleted: true}, nil
@@ -34,17 +34,16 @@ func (it *Entry) Update() (catalog.Update, error) {
 	return catalog.Update{Record: r}, err
 }
 
-// A Sorter puts what an origin lists in any order into the order of URIs. Of
-// several entries with one URI the last counts. Dir may be set before the first
-// Add; all else is ready in the zero value.
+// A Sorter sorts entries by URI. If several entries have the same URI, the last one
+// counts. The zero value is ready to use; Dir may be set before the first Add.
 type Sorter struct {
 	Dir     string // of temporary files
 	pairs   *extsort.Sorter
 	buf     []byte
-	Doubled bool // one URI was named by two parts; known once all was read
+	Doubled bool // two parts list the same URI; known once All has ended
 }
 
-// Add adds an entry: what document part says of uri, packed.
+// Add adds the entry for uri in document part; said is the packed record.
 func (s *Sorter) Add(uri []byte, part uint32, gone bool, said []byte) error {
 	if s.pairs == nil {
 		s.pairs = extsort.New(extsort.TempFiles(s.Dir))
@@ -62,7 +61,7 @@ func (s *Sorter) Add(uri []byte, part uint32, gone bool, said []byte) error {
 	return nil
 }
 
-// All calls yield with what was added, in order, each valid until the next.
+// All calls yield with each entry, in order; an entry is valid until yield returns.
 func (s *Sorter) All(ctx context.Context, yield func(*Entry) error) error {
 	if s.pairs == nil {
 		return nil
@@ -94,7 +93,7 @@ func (s *Sorter) All(ctx context.Context, yield func(*Entry) error) error {
 // Close removes the temporary files.
 func (s *Sorter) Close() {
 	if s.pairs != nil {
-		_ = s.pairs.Close() // nothing in it is needed any more
+		_ = s.pairs.Close() // its contents are no longer needed
 		s.pairs = nil
 	}
 }

@@ -14,13 +14,13 @@ import (
 // maxSpillMemory is how many bytes of URIs are kept in memory before a file is used.
 const maxSpillMemory = 1 << 20
 
-// URIs keeps URIs in the order of [URIs.Add] until the end of a scan, in memory or, when they are many,
-// in a file without a name.
+// URIs stores URIs in the order of [URIs.Add] until the end of a scan, in memory or,
+// if there are many, in an unnamed temporary file.
 type URIs struct {
-	Dir string // where the file would be
+	Dir string // directory of the file
 
-	mu    sync.Mutex // guards what follows while URIs are added
-	Count int64      // of what was added
+	mu    sync.Mutex // guards the following fields while URIs are added
+	Count int64      // of the URIs added
 	mem   []byte
 	file  *os.File
 	named bool // the file could not be unlinked while open
@@ -51,7 +51,7 @@ func (s *URIs) Add(uri string) error {
 	return nil
 }
 
-// All yields what was added, in order. Nothing can be added afterwards.
+// All yields the URIs added, in order. No URI may be added afterwards.
 func (s *URIs) All() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if s.file != nil {
@@ -73,7 +73,7 @@ func (s *URIs) All() iter.Seq2[string, error] {
 	}
 }
 
-// readSpill yields what is in the file and reports whether to go on.
+// readSpill yields the URIs in the file and reports whether to continue.
 func readSpill(r *bufio.Reader, yield func(string, error) bool) bool {
 	for {
 		n, err := binary.ReadUvarint(r)
@@ -101,6 +101,6 @@ func (s *URIs) Close() {
 	}
 	_ = s.file.Close() // it is not read again
 	if s.named {
-		_ = os.Remove(s.file.Name()) // what remains is an empty shell
+		_ = os.Remove(s.file.Name()) // a file left behind does no harm
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 const upperHex = "0123456789ABCDEF"
 
-// literal holds the bytes that stand for themselves in a path segment:
-// unreserved, sub-delims, ":" and "@" of RFC 3986.
+// literal contains the bytes that need no escaping in a path segment: unreserved,
+// sub-delims, ":" and "@" of RFC 3986.
 var literal = func() (t [256]bool) {
 	const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	for _, c := range []byte(alphanumeric + "-._~" + "!$&'()*+,;=" + ":@") {
@@ -19,9 +19,9 @@ var literal = func() (t [256]bool) {
 }()
 
 // EscapePath returns the path, relative to the base URI, of the file at the
-// slash-separated relative path rel. Any bytes may stand in rel. Every byte
-// that is not literal in a segment is %XX, so that the result is canonical:
-// no other path means the same file.
+// slash-separated relative path rel, which may contain any bytes. Every byte that is
+// not literal in a segment becomes %XX, so the result is canonical: no other path
+// refers to the same file.
 func EscapePath(rel string) string {
 	for i := range len(rel) {
 		if c := rel[i]; !literal[c] && c != '/' {
@@ -31,14 +31,14 @@ func EscapePath(rel string) string {
 	return rel
 }
 
-// UnescapePath undoes [EscapePath]. It reports false for what EscapePath does
-// not write for any file: other spellings, empty or dot segments, NUL.
+// UnescapePath is the inverse of [EscapePath]. It reports false for paths that
+// EscapePath never returns: other spellings, empty or dot segments, NUL.
 func UnescapePath(path string) (rel string, ok bool) {
 	rel, ok = Unescape(path)
 	return rel, ok && ValidRel(rel)
 }
 
-// Unescape undoes EscapePath for any segments.
+// Unescape is UnescapePath, but accepts any segments.
 func Unescape(path string) (rel string, ok bool) {
 	out := make([]byte, 0, len(path))
 	for i := 0; i < len(path); i++ {
@@ -73,7 +73,7 @@ func ValidRel(rel string) bool {
 	return true
 }
 
-// AppendEscaped appends s escaped; slashes stay.
+// AppendEscaped appends s, escaped except for slashes.
 func AppendEscaped[T string | []byte](dst []byte, s T) []byte {
 	for i := range len(s) {
 		if c := s[i]; literal[c] || c == '/' {

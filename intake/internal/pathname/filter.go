@@ -1,5 +1,5 @@
-// Package pathname decides by name alone what below a root is published, and makes
-// URIs of paths, and paths of URIs.
+// Package pathname decides by name alone which files below a root are published, and
+// converts between paths and URIs.
 package pathname
 
 import (
@@ -12,7 +12,7 @@ import (
 	"lockstep/intake/internal/filestat"
 )
 
-// Why a name is not published.
+// Reasons why a name is not published.
 var (
 	ErrReserved = errors.New("hidden by our own documents")
 	ErrState    = errors.New("lockstep keeps its state there and never publishes it")
@@ -21,15 +21,15 @@ var (
 // A glob is one include or exclude pattern.
 type glob struct {
 	pattern string
-	path    bool // matched against the whole relative path, else the last element
+	path    bool // matched against the whole relative path, otherwise against the last element
 	dirOnly bool // written with a slash at the end
 	plain   bool // without any metacharacter
 }
 
-// A Filter decides by name alone what is published.
+// A Filter decides by name alone which files are published.
 type Filter struct {
 	include, exclude []glob
-	Sidecar          string // what the names of sidecars end in; empty: there are none
+	Sidecar          string // suffix of the names of sidecars; empty: there are none
 }
 
 // NewFilter returns a Filter with these patterns; Sidecar is empty.
@@ -70,10 +70,10 @@ func (g *glob) match(rel string) bool {
 	return doublestar.MatchUnvalidated(g.pattern, rel)
 }
 
-// Idle reports whether every name passes that is not reserved.
+// Idle reports whether the Filter passes all names that are not reserved.
 func (f *Filter) Idle() bool { return len(f.include) == 0 && len(f.exclude) == 0 }
 
-// File reports whether the patterns let the file at rel pass.
+// File reports whether the patterns select the file at rel.
 func (f *Filter) File(rel string) bool {
 	for i := range f.exclude {
 		if g := &f.exclude[i]; !g.dirOnly && g.match(rel) {
@@ -97,7 +97,7 @@ func (f *Filter) File(rel string) bool {
 }
 
 // below reports whether a directory above rel matches g: including a directory
-// includes what is in it.
+// includes all files below it.
 func (f *Filter) below(g *glob, rel string) bool {
 	for i := strings.LastIndexByte(rel, '/'); i > 0; i = strings.LastIndexByte(rel[:i], '/') {
 		if g.match(rel[:i]) {
@@ -107,8 +107,8 @@ func (f *Filter) below(g *glob, rel string) bool {
 	return false
 }
 
-// Dir reports whether the directory at rel is entered. Include patterns have no
-// say: they may match deeper.
+// Dir reports whether the directory at rel is entered. Include patterns do not matter:
+// they may match deeper.
 func (f *Filter) Dir(rel string) bool {
 	for i := range f.exclude {
 		if f.exclude[i].match(rel) {
@@ -118,7 +118,7 @@ func (f *Filter) Dir(rel string) bool {
 	return true
 }
 
-// Passes reports whether a walk would come to the file at rel.
+// Passes reports whether a walk would reach the file at rel.
 func (f *Filter) Passes(rel string) bool {
 	if Reserved(rel, filestat.File) || !f.File(rel) {
 		return false
@@ -154,8 +154,8 @@ func Reserved(rel string, k filestat.Kind) bool {
 	return k == filestat.Dir && (rel == StateDir || strings.HasSuffix(rel, "/"+StateDir))
 }
 
-// SidecarOf returns the path of the file that the file at rel is the sidecar
-// of, if its name is that of one.
+// SidecarOf returns the path of the file that the file at rel describes, if its name
+// is that of a sidecar.
 func (f *Filter) SidecarOf(rel string) (of string, ok bool) {
 	if f.Sidecar == "" {
 		return "", false
