@@ -31,6 +31,7 @@ type applier struct {
 	set      *setState
 	report   *Report
 	fetch    *fetcher
+	forms    *otherForms // finds other representations of records; nil: there are none
 	ways     *ways
 	versions *lost // not nil: these are versions other than the last, which may be missing without harm
 	counts   counts
@@ -77,11 +78,11 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	done := make(chan outcome, min(doneQueue, p.d.open)) // each may hold a file open
 	send := func(o outcome) { done <- p.seal(o) }
 	work := dispatch.New(jobs, func(a *action) error {
-		o := p.fetch.do(gctx, a)
+		o := fetchPreferred(gctx, p.fetch, a)
 		cause := o.err
 		if cause != nil {
 			var other outcome
-			switch other, o.instead = p.fetch.otherForm(gctx, a, cause); {
+			switch other, o.instead = p.forms.fetch(gctx, p.fetch, a, cause); {
 			case o.instead && other.action != nil:
 				send(other)
 			case !o.instead && other.err != nil:
@@ -178,7 +179,7 @@ func (p *applier) handFetch(ctx context.Context, a *action, work *dispatch.Dispa
 	}
 	packed := p.ways.packages != nil && a.Member.Package > 0
 	if a.from == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patchesFirst(a, packed)) == 0 { // otherwise no package or patch has it, or none is cheaper
-		if p.fetch.past != nil && a.Member.Package > 0 && p.fetch.keeps(ctx, a) {
+		if p.fetch.past && a.Member.Package > 0 && p.fetch.keeps(ctx, a) {
 			work.Put(ctx, a.URI, a, !p.last) // it is here
 			return nil
 		}
@@ -445,7 +446,7 @@ func (p *applier) disproved(a *action, err error) {
 
 // missed records that content of the past is unavailable.
 func (p *applier) missed(a *action, err error) {
-	if p.fetch.past != nil {
+	if p.fetch.past {
 		p.report.miss(a.URI, err.Error())
 	}
 }

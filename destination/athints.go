@@ -17,7 +17,8 @@ const maxPastPackages = 2000
 // named of, or much, is looked for in the packages of the dumps of that time
 // (RA-DST-03).
 func (r *setRun) choosePastWays(ctx context.Context, p *planner, w *work, n *needs, total *tally) (*ways, error) {
-	out := &ways{past: true}
+	out := newWays(r.d)
+	out.past = true
 	if n.count == 0 || r.past.only {
 		return out, nil
 	}

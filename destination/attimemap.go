@@ -37,8 +37,9 @@ var errMapPages = fmt.Errorf("it goes on after %d documents", maxMapPages)
 
 // A mapDoer asks for TimeMaps as for all other documents.
 type mapDoer struct {
-	t    *transfer
-	left int // documents that may be asked for
+	client *fetch.Client
+	mayAsk func(uri string) bool
+	left   int // documents that may be asked for
 }
 
 // Do implements memento.Doer. Redirects are followed.
@@ -47,11 +48,11 @@ func (d *mapDoer) Do(r *http.Request) (*http.Response, error) {
 	if d.left--; d.left < 0 {
 		return nil, errMapPages
 	}
-	if !d.t.mayAsk(uri) {
+	if !d.mayAsk(uri) {
 		return nil, fmt.Errorf("%s is on a host the Source may not name", fetch.Printable(uri))
 	}
 	answer := &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}
-	resp, err := d.t.d.client.Get(r.Context(), fetch.Request{URI: uri, Header: r.Header, MaxBytes: maxMapBytes})
+	resp, err := d.client.Get(r.Context(), fetch.Request{URI: uri, Header: r.Header, MaxBytes: maxMapBytes})
 	if status, ok := errors.AsType[*fetch.StatusError](err); ok {
 		answer.StatusCode, answer.Header = status.Status, status.Header
 		return answer, nil
@@ -93,21 +94,21 @@ func mapsNamed(address string, header http.Header) (maps []string) {
 // listed returns the addresses that TimeMaps list (ME-GEN-03, pattern 4): the
 // version that was current when the requested one was created, or at the
 // instant asked for, and those of the same second (ME-HD-04).
-func (t *transfer) listed(ctx context.Context, maps []string, tried map[string]bool) (ways []pastWay) {
+func (p *pastSearch) listed(ctx context.Context, maps []string, tried map[string]bool) (ways []pastWay) {
 	asked := 0
 	for _, address := range maps {
-		if asked == maxGates || tried[address] || !t.mayAsk(address) {
+		if asked == maxGates || tried[address] || !p.t.mayAsk(address) {
 			continue
 		}
 		tried[address] = true
 		asked++
-		m, err := memento.ReadTimeMap(ctx, &mapDoer{t, maxMapPages}, address, mostListed)
+		m, err := memento.ReadTimeMap(ctx, &mapDoer{p.t.client, p.t.mayAsk, maxMapPages}, address, mostListed)
 		if err != nil {
-			t.miss("its TimeMap "+fetch.Printable(address), address, err)
+			p.miss("its TimeMap "+fetch.Printable(address), address, err)
 			continue
 		}
-		for _, v := range t.versionsOf(m) {
-			if !tried[v] && t.mayAsk(v) {
+		for _, v := range p.versionsOf(m) {
+			if !tried[v] && p.t.mayAsk(v) {
 				tried[v] = true
 				ways = append(ways, pastWay{uri: v})
 			}
@@ -117,9 +118,9 @@ func (t *transfer) listed(ctx context.Context, maps []string, tried map[string]b
 }
 
 // versionsOf returns the addresses of the versions to be tried, best first.
-func (t *transfer) versionsOf(m *memento.TimeMap) (uris []string) {
+func (p *pastSearch) versionsOf(m *memento.TimeMap) (uris []string) {
 	var seconds []time.Time
-	for _, w := range t.gateWays("") {
+	for _, w := range p.gateWays("") {
 		found, err := m.Current(w.at)
 		if err != nil || slices.ContainsFunc(seconds, found.At.Equal) {
 			continue // it is from before the first

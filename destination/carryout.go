@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
-	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 )
@@ -86,7 +85,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	a := r.applier(ctx, paths)
 	a.ways = by
-	a.fetch.forms = newOtherForms(r, p)
+	a.forms = newOtherForms(r, p)
 	if w.past != nil {
 		a.fetch.asOf = w.past.asOf
 		a.fetch.lookOn = w.past.mayHint() && r.d.opts.Via != ViaList
@@ -148,8 +147,15 @@ func (r *setRun) predict(t *tally) {
 }
 
 func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier {
-	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: &ways{}, marked: &r.placed}
-	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: reserve.New(paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past, origin: r.origin, ours: r.ours}
+	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: newWays(r.d), marked: &r.placed}
+	a.fetch = newFetcher(r.d, r.set.Number, paths)
+	a.fetch.resume, a.fetch.first, a.fetch.ours, a.fetch.refuse = r.resume, true, r.ours, r.reader.refuse
+	if r.past != nil {
+		a.fetch.past, a.fetch.openKept = true, r.past.from.keptContent
+	}
+	if r.origin != nil {
+		a.fetch.stored = storedBy(r.origin)
+	}
 	if !r.final {
 		a.passing = r.passing
 	}

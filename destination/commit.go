@@ -253,7 +253,7 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 // that return to a past state, have to be compared as a whole: nothing those
 // sets receive says that the resources have changed.
 func (p *applier) doubtOthers(ctx context.Context, batch []outcome, docs map[string][]byte) error {
-	if p.fetch.past == nil {
+	if !p.fetch.past {
 		return nil
 	}
 	looked := map[int]bool{p.set.Number: true}

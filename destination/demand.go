@@ -187,7 +187,7 @@ func (d *demand) ask(ctx context.Context, batch []*action, answer *bytes.Buffer)
 		body.WriteByte('\n')
 	}
 	r := fetch.Request{URI: d.uri, Post: body.Bytes(), PostType: "text/plain; charset=utf-8", MaxBytes: demandAnswer}
-	return d.fetch.d.client.Fetch(ctx, &r, func(resp *fetch.Response) error {
+	return d.fetch.client.Fetch(ctx, &r, func(resp *fetch.Response) error {
 		answer.Reset()
 		if resp.Length > 0 {
 			expected = resp.Length + bytes.MinRead

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -117,12 +115,9 @@ type Destination struct {
 	open     int              // files of a batch that may be open
 	kept     int              // files that may be open of versions that are being kept
 	log      *slog.Logger
-	mirrors  mirrorHosts
-	larges   atomic.Int32        // large contents under way
-	wides    atomic.Int32        // of them those got over several connections
-	making   *semaphore.Weighted // bytes of memory that patches being applied may take
-	packages *dump.Opener        // opens packages
-	compare  bool                // runs compare all there is, whatever is known
+	shared   *shared      // by all transfers
+	packages *dump.Opener // opens packages
+	compare  bool         // runs compare all there is, whatever is known
 
 	doubtEvery time.Duration // of a Follower: how often all of a set is compared because its documents do not list what was notified
 
@@ -175,7 +170,7 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 		return nil, err
 	}
 	d := &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, kept: kept, selects: sel,
-		making: semaphore.NewWeighted(makingBytes), log: o.Logger, clock: time.Now}
+		shared: newShared(), log: o.Logger, clock: time.Now}
 	room := o.Scratch
 	if room == nil {
 		room, _ = store.(blob.Scratcher)
@@ -191,6 +186,14 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 		return nil, errors.New("no version store is configured (Options.Versions)")
 	}
 	return d, nil
+}
+
+// newFetcher returns what fetches content of a set, of now, to files named by paths.
+func newFetcher(d *Destination, set int, paths *filename.Mapping) *fetcher {
+	return &fetcher{
+		client: d.client, store: d.store, shared: d.shared, log: d.log, clock: d.clock, lookup: d.journal.Lookup, onDisk: d.onDisk,
+		set: set, names: reserve.New(paths, d.store), adopt: d.opts.Adopt, readable: !d.isForgetful(),
+	}
 }
 
 // Causes callers branch on.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -83,7 +84,7 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, 
 	if r.past != nil {
 		return r.choosePastWays(ctx, p, w, n, total)
 	}
-	out := &ways{}
+	out := newWays(r.d)
 	if n.count == 0 {
 		return out, nil
 	}
@@ -111,6 +112,11 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, 
 	}
 	r.report.plan(r.explain(w, total, n, out))
 	return out, nil
+}
+
+// newWays returns no methods but single requests.
+func newWays(d *Destination) *ways {
+	return &ways{room: scratch.RoomOf(d.journal), opener: d.packages}
 }
 
 // dumpPays reports whether it makes sense to read the dump as well as the list.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
 )
 
 // An outcome is the result of an action.
@@ -37,19 +39,35 @@ type outcome struct {
 // A fetcher gets content into the store, up to but not including Commit. It is
 // safe for concurrent use.
 type fetcher struct {
-	d      *Destination
-	set    int
-	names  *reserve.Names
-	resume bool                    // an earlier run may have left unfinished downloads
-	first  bool                    // deletions are still to come: what blocks a path may be removed
-	refuse func(uri string) string // says why content must not be fetched from there
-	faults patchFaults
-	past   *pastRun    // content is of the past; nil: of now
-	asOf   time.Time   // the instant that is
-	ours   bool        // files that are right can only be the mirror's
-	origin Origin      // may have contents; nil: there is none
-	forms  *otherForms // finds other representations of records; nil: there are none
-	lookOn bool        // content of the past that is unavailable here may be available by another method
+	client *fetch.Client
+	store  blob.Store
+	shared *shared
+	log    *slog.Logger
+	clock  func() time.Time
+	lookup func(ctx context.Context, uris []string) ([]journal.Held, error)   // what the Journal has of resources
+	onDisk func(ctx context.Context, h *journal.Held) (there bool, err error) // the file of h, as it was recorded
+
+	set      int
+	names    *reserve.Names
+	resume   bool                    // an earlier run may have left unfinished downloads
+	first    bool                    // deletions are still to come: what blocks a path may be removed
+	adopt    bool                    // files that are right are taken over, whoever made them
+	ours     bool                    // files that are right can only be the mirror's
+	readable bool                    // files can be read again
+	refuse   func(uri string) string // says why content must not be fetched from there
+	faults   patchFaults
+	past     bool      // content is of the past
+	asOf     time.Time // the instant that is
+	lookOn   bool      // content of the past that is unavailable here may be available by another method
+
+	// openKept opens a version that the mirror keeps. It is called for content of
+	// the past.
+	openKept func(ctx context.Context, uri string, hashes resourcesync.Hashes, length int64) (io.ReadCloser, error)
+
+	// stored offers content that is available without a request, by calling put
+	// with it, and returns what put did. It reports whether there is any; nil:
+	// there is none.
+	stored func(ctx context.Context, a *action, put func(io.Reader) outcome) (outcome, bool)
 
 	lasting bool        // addresses have failed for so long that mementos are used
 	failing atomic.Bool // an address failed whose resource has a memento
@@ -61,18 +79,10 @@ type fetcher struct {
 // do carries out a verbFetch alone, by the cheapest method that succeeds: see
 // [fetcher.methods]. The path it settles on stays kept in f.names.
 func (f *fetcher) do(ctx context.Context, a *action) outcome {
-	o := f.doOwn(ctx, a)
-	if o.err == nil || !a.preferred || f.past != nil || ctx.Err() != nil || content.IsLocal(o.err) || isTaken(o.err) {
-		return o
-	}
-	return f.instead(ctx, a, o.err)
-}
-
-// doOwn is do without another representation to fall back on.
-func (f *fetcher) doOwn(ctx context.Context, a *action) outcome {
 	return f.with(ctx, a, func(t *transfer) outcome {
-		if f.past != nil {
-			if o, ok := t.fromKept(ctx); ok {
+		past := pastSearch{t: t}
+		if f.past {
+			if o, ok := past.fromKept(ctx); ok {
 				return o
 			}
 		}
@@ -81,10 +91,12 @@ func (f *fetcher) doOwn(ctx context.Context, a *action) outcome {
 				return o
 			}
 		}
-		if o, ok := t.fromOrigin(ctx); ok {
-			return o
+		if f.stored != nil && a.from == "" {
+			if o, ok := f.stored(ctx, a, func(r io.Reader) outcome { return t.copy(ctx, r) }); ok {
+				return o
+			}
 		}
-		if f.past == nil {
+		if !f.past {
 			return t.byMethods(ctx)
 		}
 		if steps, _ := a.patchesThatPay(); len(steps) > 0 {
@@ -92,7 +104,7 @@ func (f *fetcher) doOwn(ctx context.Context, a *action) outcome {
 				return o
 			}
 		}
-		return t.ofThePast(ctx)
+		return past.ofThePast(ctx)
 	})
 }
 
@@ -150,11 +162,11 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 		return outcome{action: a, err: fmt.Errorf("%w: the resource %s has this file", err, fetch.Printable(other))}
 	}
 	if uri, perr := f.names.Paths.URI(taken.Path); perr == nil && uri != a.URI {
-		if hs, lerr := f.d.journal.Lookup(ctx, []string{uri}); lerr == nil && hs[0].Path == taken.Path {
+		if hs, lerr := f.lookup(ctx, []string{uri}); lerr == nil && hs[0].Path == taken.Path {
 			return outcome{action: a, err: fmt.Errorf("%w: the resource %s has this file", err, fetch.Printable(uri))}
 		}
 	}
-	if !f.d.opts.Adopt && !f.ours {
+	if !f.adopt && !f.ours {
 		return outcome{action: a, err: fmt.Errorf("%w, which is not from here and was left alone; --adopt takes over what is right", err)}
 	}
 	if len(a.Hashes) == 0 && f.ours {
@@ -163,7 +175,7 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 	if len(a.Hashes) == 0 {
 		return outcome{action: a, err: fmt.Errorf("%w, and without a hash from the Source it cannot be known whether it is right; move it away, or give --adopt, which compares length and time", err)}
 	}
-	length, got, herr := f.hashers.Blob(ctx, f.d.store, taken.Path, content.Algorithms(a.Hashes))
+	length, got, herr := f.hashers.Blob(ctx, f.store, taken.Path, content.Algorithms(a.Hashes))
 	if herr != nil {
 		return outcome{action: a, err: fmt.Errorf("%w: %w", err, herr)}
 	}
@@ -173,8 +185,45 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 	f.names.Take(a.URI, taken.Path)
 	h := heldFrom(a, f.set, taken.Path)
 	h.Length, h.Hashes = length, got
-	if info, serr := f.d.store.Stat(ctx, taken.Path); serr == nil {
+	if info, serr := f.store.Stat(ctx, taken.Path); serr == nil {
 		h.SetFile(&info)
 	}
 	return outcome{action: a, held: h, adopted: true}
+}
+
+// compareTaken fetches a resource of which the Source states no hash, and whose place
+// is taken by a file that may be the mirror's own: it is taken over if its bytes are
+// the same, and left as it is in any case.
+func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.TakenError, get func(*transfer) outcome) outcome {
+	differs := func(why error, remedy string) outcome {
+		return outcome{action: a, err: fmt.Errorf("%w, which is not what the Source has and was left alone: %w; %s", taken, why, remedy)}
+	}
+	info, err := f.store.Stat(ctx, taken.Path)
+	if err != nil {
+		return outcome{action: a, err: fmt.Errorf("%w: %w", taken, err)}
+	}
+	if a.Length >= 0 && a.Length != info.Size {
+		return differs(&content.Error{URI: a.URI, What: "length", Want: fmt.Sprint(a.Length), Got: fmt.Sprint(info.Size)}, "--adopt --replace replaces it")
+	}
+	f.names.Take(a.URI, taken.Path)
+	o := get(&transfer{fetcher: f, a: a, path: taken.Path})
+	o.action, o.held.Path = a, taken.Path
+	if o.err != nil || o.writer == nil {
+		f.names.Release(taken.Path)
+		o.held = journal.Held{}
+		return o
+	}
+	_ = o.writer.Close() // the file stays as it is
+	o.writer = nil
+	length, sums, err := f.hashers.Blob(ctx, f.store, taken.Path, content.Algorithms(o.held.Hashes))
+	if err == nil && !sameContent(&o.held, &journal.Held{Length: length, Hashes: sums}) {
+		f.names.Release(taken.Path)
+		return differs(errors.New("its bytes are others"), "remove it to have the Source's") // --adopt compares length and time, which may be right
+	}
+	if err != nil {
+		f.names.Release(taken.Path)
+		return outcome{action: a, err: fmt.Errorf("%w: %w", taken, err)}
+	}
+	o.held.SetFile(&info)
+	return outcome{action: a, held: o.held, adopted: true}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 
@@ -365,20 +366,19 @@ func (r *setRun) expectedHarvest(ctx context.Context) (snap snapshot, err error)
 	return snap, r.stageOrigin(ctx, r.origin.Entries(ctx), wantListed, 0)
 }
 
-// fromOrigin gets content from the Origin, if it has it.
-func (t *transfer) fromOrigin(ctx context.Context) (outcome, bool) {
-	if t.origin == nil || t.a.from != "" {
-		return outcome{}, false
+// storedBy returns what offers a fetcher the content that an Origin has.
+func storedBy(origin Origin) func(context.Context, *action, func(io.Reader) outcome) (outcome, bool) {
+	return func(ctx context.Context, a *action, put func(io.Reader) outcome) (outcome, bool) {
+		content, err := origin.Open(ctx, a.URI, a.Hashes)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return outcome{}, false
+		case err != nil:
+			return outcome{err: err, stale: errors.Is(err, ErrGone) || isStale(err)}, true
+		}
+		defer content.Close()
+		o := put(content)
+		o.by, o.stale = byHarvest, isStale(o.err)
+		return o, true
 	}
-	content, err := t.origin.Open(ctx, t.a.URI, t.a.Hashes)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return outcome{}, false
-	case err != nil:
-		return outcome{err: err, stale: isStale(err)}, true
-	}
-	defer content.Close()
-	o := t.copy(ctx, content)
-	o.by, o.stale = byHarvest, isStale(o.err)
-	return o, true
 }

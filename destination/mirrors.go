@@ -53,7 +53,7 @@ func (t *transfer) locations() []location {
 	var near, far []location
 	for _, l := range t.mirrorLinks() {
 		u, err := url.Parse(l.Href)
-		if err != nil || u.Host == "" || !t.d.mirrors.usable(u.Host) {
+		if err != nil || u.Host == "" || !t.shared.hosts.usable(u.Host) {
 			continue
 		}
 		p := location{l.Href, u.Host, true}

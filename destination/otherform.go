@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"lockstep/destination/internal/content"
-	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -31,21 +30,21 @@ func newOtherForms(r *setRun, p *planner) *otherForms {
 	return &otherForms{c, p}
 }
 
-// otherForm gets another representation of the record of a, whose own could not
+// fetch gets another representation of the record of a, whose own could not
 // be fetched because of err: the best one that can be fetched, or is here
 // already. It reports whether there is one; o has no action if it is here.
 // Otherwise o.err says why not, if one was tried.
-func (f *fetcher) otherForm(ctx context.Context, a *action, err error) (o outcome, found bool) {
-	if f.forms == nil || a.verb != verbFetch || a.isHeld() || ctx.Err() != nil || isCanceled(err) || content.IsLocal(err) || isTaken(err) || !notBeforeOf(err).IsZero() {
+func (forms *otherForms) fetch(ctx context.Context, f *fetcher, a *action, err error) (o outcome, found bool) {
+	if forms == nil || a.verb != verbFetch || a.isHeld() || ctx.Err() != nil || isCanceled(err) || content.IsLocal(err) || isTaken(err) || !notBeforeOf(err).IsZero() {
 		return outcome{}, false
 	}
-	all, ferr := f.forms.chooser.others(ctx, a.URI)
+	all, ferr := forms.chooser.others(ctx, a.URI)
 	if ferr != nil {
 		return outcome{err: ferr}, false
 	}
 	var failed error
 	for i := range all {
-		act, derr := f.forms.decide(ctx, f.d.journal, &all[i])
+		act, derr := forms.decide(ctx, &all[i])
 		switch {
 		case derr != nil:
 			return outcome{err: derr}, false
@@ -54,7 +53,7 @@ func (f *fetcher) otherForm(ctx context.Context, a *action, err error) (o outcom
 		case act.verb != verbFetch:
 			continue
 		}
-		o := f.doOwn(ctx, &act)
+		o := f.do(ctx, &act)
 		if o.err == nil {
 			return o, true
 		}
@@ -66,12 +65,12 @@ func (f *fetcher) otherForm(ctx context.Context, a *action, err error) (o outcom
 }
 
 // decide plans what to do about another representation.
-func (o *otherForms) decide(ctx context.Context, j journal.Journal, w *want) (action, error) {
-	held, err := j.Lookup(ctx, []string{w.URI})
+func (forms *otherForms) decide(ctx context.Context, w *want) (action, error) {
+	held, err := forms.planner.d.journal.Lookup(ctx, []string{w.URI})
 	if err != nil {
 		return action{}, fmt.Errorf("read what is held: %w", err)
 	}
-	return o.planner.decide(ctx, w, held[0])
+	return forms.planner.decide(ctx, w, held[0])
 }
 
 // others returns the representations of the record that the resource at uri is one

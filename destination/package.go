@@ -32,7 +32,7 @@ type packageJob struct {
 //
 // Several goroutines may use one.
 type packager struct {
-	d       *Destination
+	opener  *dump.Opener
 	fetch   *fetcher
 	done    func(outcome)
 	single  func(*action)
@@ -42,8 +42,8 @@ type packager struct {
 
 // newPackager returns a packager that hands outcomes to done, and actions that
 // have to be fetched alone to single. All three may be called concurrently.
-func newPackager(f *fetcher, done func(outcome), single func(*action), warn func(uri, text string)) *packager {
-	return &packager{d: f.d, fetch: f, done: done, single: single, warn: warn, streams: make(chan struct{}, maxStreams)}
+func newPackager(o *dump.Opener, f *fetcher, done func(outcome), single func(*action), warn func(uri, text string)) *packager {
+	return &packager{opener: o, fetch: f, done: done, single: single, warn: warn, streams: make(chan struct{}, maxStreams)}
 }
 
 // get carries out job. Each of its actions goes either to done or to single,
@@ -138,7 +138,7 @@ func (u *unpacking) round(ctx context.Context) error {
 	if len(u.left) == 0 {
 		return nil
 	}
-	return u.d.packages.WithDirectory(ctx, file, func(dir *unpack.Directory, _ bool) error {
+	return u.opener.WithDirectory(ctx, file, func(dir *unpack.Directory, _ bool) error {
 		u.compareManifest(ctx, file, dir)
 		u.tellExtra(dir)
 		return u.extract(ctx, file, u.plan(dir))
@@ -152,7 +152,7 @@ func (u *unpacking) open(ctx context.Context) (dump.File, error) {
 	if len(u.unvouched) > 0 {
 		worth = nil
 	}
-	file, warning, err := u.d.packages.Open(ctx, &src, u.whole, worth)
+	file, warning, err := u.opener.Open(ctx, &src, u.whole, worth)
 	if err != nil {
 		if errors.Is(err, dump.ErrNotWorth) {
 			u.quiet = true

@@ -23,7 +23,6 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/dump"
-	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -74,8 +73,8 @@ func newPackageRig(t testing.TB, body []byte) *packageRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fetcher{d: g.d, set: 1, names: reserve.New(paths, store)}
-	g.p = newPackager(f, g.done, g.single, func(_, text string) {
+	f := newFetcher(g.d, 1, paths)
+	g.p = newPackager(g.d.packages, f, g.done, g.single, func(_, text string) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.warnings = append(g.warnings, text)

@@ -272,10 +272,10 @@ func (t *transfer) patched(ctx context.Context, steps []step, packed bool) (outc
 		}
 		weight = min(max(weight, each), makingBytes)
 	}
-	if err := t.d.making.Acquire(ctx, weight); err != nil {
+	if err := t.shared.patching.Acquire(ctx, weight); err != nil {
 		return outcome{err: err}, true
 	}
-	defer t.d.making.Release(weight)
+	defer t.shared.patching.Release(weight)
 	if weight > makingBytes/4 {
 		runtime.GC() // what the one before it took would be collected when there is as much again
 	}
@@ -293,7 +293,7 @@ func (t *transfer) patched(ctx context.Context, steps []step, packed bool) (outc
 	if !errors.Is(err, errNotHeld) {
 		t.faults.note(steps, false)
 	}
-	t.d.log.DebugContext(ctx, "patch of no use", slog.String("uri", t.a.URI), slog.Any("err", err))
+	t.log.DebugContext(ctx, "patch of no use", slog.String("uri", t.a.URI), slog.Any("err", err))
 	return outcome{}, false
 }
 
@@ -326,7 +326,7 @@ var errNotHeld = errors.New("the file is not what was written")
 // says.
 func (t *transfer) heldBytes(ctx context.Context) ([]byte, error) {
 	h := &t.a.held
-	r, err := t.d.store.Open(ctx, h.Path)
+	r, err := t.store.Open(ctx, h.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotHeld, err)
 	}
@@ -403,7 +403,7 @@ func (t *transfer) checkPatch(l *resourcesync.Link, data []byte) error {
 func (t *transfer) patchFile(ctx context.Context, l *resourcesync.Link) ([]byte, error) {
 	uri, _, _ := strings.Cut(l.Href, "#")
 	var data []byte
-	err := t.d.client.Fetch(ctx, &fetch.Request{URI: uri, MaxBytes: l.Length}, func(resp *fetch.Response) error {
+	err := t.client.Fetch(ctx, &fetch.Request{URI: uri, MaxBytes: l.Length}, func(resp *fetch.Response) error {
 		var err error
 		data, err = io.ReadAll(resp.Body) // at most MaxBytes
 		return err

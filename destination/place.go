@@ -20,7 +20,7 @@ func isDown(err error) bool { return errors.Is(err, blob.ErrUnavailable) }
 // create begins the resource's file, with what is known of it before its bytes.
 // Stores that send a large one on while it is written need that then.
 func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
-	w, err := content.Create(ctx, t.d.store, t.path)
+	w, err := content.Create(ctx, t.store, t.path)
 	if err != nil {
 		return nil, &content.LocalError{Err: err}
 	}

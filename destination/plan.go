@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -184,6 +185,29 @@ func (p *planner) decideLast(ctx context.Context, w *want, h journal.Held) (acti
 		a.conditional = true
 	}
 	return a, nil
+}
+
+// becomePast makes a the action for content of the past.
+func (p *planner) becomePast(a *action) {
+	if p.past.during && a.class == wantListed && a.Lastmod.Time().After(p.past.asOf) && (a.verb == verbFetch || a.verb == verbNone || a.verb == verbTouch) {
+		a.verb, a.Refused = verbRefuse, "the list of that time was still being taken, and names a later version"
+		return
+	}
+	if a.verb != verbFetch {
+		return
+	}
+	a.rehash = false
+	if a.conditional && a.Length >= 0 && a.Length == a.held.Length && sameLastmod(a.held.Lastmod, a.Lastmod) {
+		a.verb, a.conditional = verbNone, false // RA-DST-06: there is nothing better to compare
+		if !contains(a.held.Sets, p.set) {
+			a.verb = verbTouch
+		}
+		return
+	}
+	a.conditional = false // the Source's validators are of what is there now
+	if !content.HasKnown(a.Hashes) {
+		a.chain = nil
+	}
 }
 
 // laterThanHeld reports whether w certainly describes a later state than what

@@ -2,16 +2,13 @@ package destination
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
 
 	"lockstep/destination/filename"
-	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/scratch"
-	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 )
@@ -207,41 +204,4 @@ func addStaged(ctx context.Context, staged *stage, to *extsort.Sorter) error {
 		}
 	}
 	return nil
-}
-
-// compareTaken fetches a resource of which the Source states no hash, and whose place
-// is taken by a file that may be the mirror's own: it is taken over if its bytes are
-// the same, and left as it is in any case.
-func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.TakenError, get func(*transfer) outcome) outcome {
-	differs := func(why error, remedy string) outcome {
-		return outcome{action: a, err: fmt.Errorf("%w, which is not what the Source has and was left alone: %w; %s", taken, why, remedy)}
-	}
-	info, err := f.d.store.Stat(ctx, taken.Path)
-	if err != nil {
-		return outcome{action: a, err: fmt.Errorf("%w: %w", taken, err)}
-	}
-	if a.Length >= 0 && a.Length != info.Size {
-		return differs(&content.Error{URI: a.URI, What: "length", Want: fmt.Sprint(a.Length), Got: fmt.Sprint(info.Size)}, "--adopt --replace replaces it")
-	}
-	f.names.Take(a.URI, taken.Path)
-	o := get(&transfer{fetcher: f, a: a, path: taken.Path})
-	o.action, o.held.Path = a, taken.Path
-	if o.err != nil || o.writer == nil {
-		f.names.Release(taken.Path)
-		o.held = journal.Held{}
-		return o
-	}
-	_ = o.writer.Close() // the file stays as it is
-	o.writer = nil
-	length, sums, err := f.hashers.Blob(ctx, f.d.store, taken.Path, content.Algorithms(o.held.Hashes))
-	if err == nil && !sameContent(&o.held, &journal.Held{Length: length, Hashes: sums}) {
-		f.names.Release(taken.Path)
-		return differs(errors.New("its bytes are others"), "remove it to have the Source's") // --adopt compares length and time, which may be right
-	}
-	if err != nil {
-		f.names.Release(taken.Path)
-		return outcome{action: a, err: fmt.Errorf("%w: %w", taken, err)}
-	}
-	o.held.SetFile(&info)
-	return outcome{action: a, held: o.held, adopted: true}
 }

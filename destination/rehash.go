@@ -12,7 +12,7 @@ import (
 // computed to be compared. Length and time do not distinguish two versions of
 // the same second.
 func isStatedOtherwise(h *journal.Held, w *want) bool {
-	return canTell(w.Hashes) && len(h.Hashes) > 0 && likeHashes(h.Hashes, w.Hashes) == unknown
+	return content.HasKnown(w.Hashes) && len(h.Hashes) > 0 && likeHashes(h.Hashes, w.Hashes) == unknown
 }
 
 // rehashed computes the stated hashes from the file that is held. If they are
@@ -22,10 +22,10 @@ func isStatedOtherwise(h *journal.Held, w *want) bool {
 func rehashed(ctx context.Context, t *transfer) (outcome, bool) {
 	a := t.a
 	a.rehash, a.conditional = false, false
-	if t.past != nil || t.path != a.held.Path || t.d.isForgetful() {
+	if t.past || t.path != a.held.Path || !t.readable {
 		return outcome{}, false
 	}
-	n, got, err := t.hashers.Blob(ctx, t.d.store, a.held.Path, content.Algorithms(a.held.Hashes)|content.Algorithms(a.Hashes))
+	n, got, err := t.hashers.Blob(ctx, t.store, a.held.Path, content.Algorithms(a.held.Hashes)|content.Algorithms(a.Hashes))
 	if ctx.Err() != nil {
 		return outcome{err: context.Cause(ctx)}, true
 	}

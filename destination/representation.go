@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/patch"
 	"lockstep/resourcesync"
@@ -28,7 +29,7 @@ func (d *Destination) usefulLink(l *resourcesync.Link) bool {
 	case relMemento:
 		return true
 	}
-	return d.isPast(l)
+	return !d.opts.At.IsZero() && (l.Rel == relTimeGate || l.Rel == relTimeMap)
 }
 
 // isRepresentation reports whether a link leads to another representation of
@@ -131,17 +132,27 @@ func (a *action) own() *action {
 	return &o
 }
 
+// fetchPreferred carries out a verbFetch, and where the preferred representation
+// cannot be fetched, with the resource's own.
+func fetchPreferred(ctx context.Context, f *fetcher, a *action) outcome {
+	o := f.do(ctx, a)
+	if o.err == nil || !a.preferred || f.past || ctx.Err() != nil || content.IsLocal(o.err) || isTaken(o.err) {
+		return o
+	}
+	return instead(ctx, f, a, o.err)
+}
+
 // instead carries out a, whose preferred representation could not be fetched for
 // err, with the resource's own. That is reported once: while the resource's own is
 // held, nothing is said of it.
-func (f *fetcher) instead(ctx context.Context, a *action, err error) outcome {
+func instead(ctx context.Context, f *fetcher, a *action, err error) outcome {
 	own := a.own()
 	if a.ownFetched() && !a.gone {
 		h := a.held
 		h.Sets = with(h.Sets, f.set)
 		return outcome{action: own, held: h, same: true}
 	}
-	o := f.doOwn(ctx, own)
+	o := f.do(ctx, own)
 	if o.err == nil && !o.later {
 		o.warning = fmt.Sprintf("%s: the preferred representation could not be fetched, the resource's own is kept until it can: %v", fetch.Printable(a.URI), err)
 	}

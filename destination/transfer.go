@@ -36,10 +36,7 @@ type transfer struct {
 	narrow  bool // get it over one connection
 	whole   bool // get it from its beginning
 
-	vet    func(*fetch.Response) error // refuses an answer before its content comes; may be nil
-	missed []string                    // why content of the past was unavailable
-
-	renegotiated bool // the resource was asked again, as its own TimeGate
+	vet func(*fetch.Response) error // refuses an answer before its content comes; may be nil
 }
 
 // run gets the content from the first of its locations that has it. What is wrong
@@ -90,7 +87,7 @@ func (t *transfer) from(ctx context.Context, p location) error {
 	}
 	err := t.attempt(ctx, fetch.Request{Once: p.mirror}, true)
 	if p.mirror && ctx.Err() == nil {
-		t.d.mirrors.note(p.host, err)
+		t.shared.hosts.note(p.host, err)
 	}
 	if errors.As(err, &wrong) && ctx.Err() == nil {
 		t.drop()
@@ -131,7 +128,7 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
 func isStale(err error) bool {
 	var wrong *content.Error
 	var status *fetch.StatusError
-	return errors.As(err, &wrong) || errors.Is(err, ErrGone) ||
+	return errors.As(err, &wrong) ||
 		errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
@@ -195,7 +192,7 @@ func (t *transfer) getAll(ctx context.Context, r *fetch.Request) error {
 
 // condition makes r conditional, if what we hold is still there to be kept.
 func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
-	there, err := t.d.onDisk(ctx, &t.a.held)
+	there, err := t.onDisk(ctx, &t.a.held)
 	if err != nil {
 		return err
 	}
@@ -215,7 +212,7 @@ func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
 // pickUp continues with what an earlier run left. It reports whether that is
 // all there is to get.
 func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
-	store, ok := t.d.store.(blob.Resumer)
+	store, ok := t.store.(blob.Resumer)
 	if !ok || len(t.a.Hashes) == 0 { // without a hash the two parts cannot be known to fit
 		return false, nil
 	}
@@ -240,7 +237,7 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 
 // get sends r and writes the body. Where it breaks off, the rest is asked for.
 func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
-	return t.d.client.Fetch(ctx, r, func(resp *fetch.Response) error {
+	return t.client.Fetch(ctx, r, func(resp *fetch.Response) error {
 		if resp.Status == http.StatusNotModified {
 			t.kept = true
 			return nil
@@ -361,7 +358,7 @@ func (t *transfer) finish() outcome {
 	}
 	warning, _ := content.Verify(a.described(), t.n, h.Hashes) // has no error any more
 	if a.isHeld() && !a.gone && len(a.held.Hashes) > 0 && sameContent(&a.held, &h) {
-		if there, err := t.d.onDisk(context.Background(), &a.held); err == nil && there {
+		if there, err := t.onDisk(context.Background(), &a.held); err == nil && there {
 			t.drop()
 			h.Written, h.Tag = a.held.Written, a.held.Tag
 			return outcome{held: h, same: true, warning: warning}
@@ -385,7 +382,7 @@ func (t *transfer) stamp() time.Time {
 		if _, tagged := t.w.(blob.Versioned); tagged {
 			return time.Time{}
 		}
-		at = t.d.clock()
+		at = t.clock()
 	}
 	t.w.SetModTime(at)
 	return at.Truncate(time.Microsecond).UTC()

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/scratch"
 )
@@ -33,6 +34,8 @@ type ways struct {
 	only     bool          // what these methods do not yield is unavailable
 	past     bool          // contents are of the past: the current content is of use only if a hash shows that it is the same
 	warnings warnings      // reported when nothing is in progress
+	room     scratch.Room  // where more wait for their packages than fit in memory
+	opener   *dump.Opener
 
 	ctx    context.Context // from start to finish
 	fetch  *fetcher
@@ -49,9 +52,9 @@ func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single
 	if w.only {
 		w.single = func(a *action) { done(outcome{action: a, err: errNoVersion}) }
 	}
-	w.packed = &packed{room: scratch.RoomOf(f.d.journal)}
+	w.packed = &packed{room: w.room}
 	if f.members = nil; w.packages != nil {
-		f.members = newMemberReader(ctx, f.d.packages, w.packages)
+		f.members = newMemberReader(ctx, w.opener, w.packages)
 	}
 	if d := w.demand; d != nil {
 		d.fetch, d.done, d.single, d.warn = f, done, single, w.warnings.add
@@ -65,7 +68,7 @@ func (w *ways) takes(a *action) (bool, error) {
 	switch {
 	case w.packages != nil && a.Member.Package > 0 && a.from == "":
 		return true, w.packed.add(a)
-	case w.past && (!canTell(a.Hashes) || a.hasMemento()):
+	case w.past && (!content.HasKnown(a.Hashes) || a.hasMemento()):
 	case w.demand != nil && w.demand.wants(a):
 		w.demand.add(a)
 		return true, nil
@@ -95,7 +98,7 @@ func (w *ways) finish(goOn bool) error {
 
 // unpackAll reads the packages that something is wanted of, several at a time.
 func (w *ways) unpackAll() error {
-	p := newPackager(w.fetch, w.done, w.single, w.warnings.add)
+	p := newPackager(w.opener, w.fetch, w.done, w.single, w.warnings.add)
 	var g errgroup.Group
 	g.SetLimit(packagesAtOnce)
 	room := semaphore.NewWeighted(packedAtOnce)

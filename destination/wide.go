@@ -93,20 +93,20 @@ func (t *transfer) widen(ctx context.Context, r *fetch.Request, resp *fetch.Resp
 		return body, nothing
 	case !strings.Contains(resp.Header.Get("Accept-Ranges"), "bytes") && resp.Status != http.StatusPartialContent:
 		return body, nothing
-	case resp.Header.Get("Content-Encoding") != "" || t.d.client.Jobs() < 2*wideFirst:
+	case resp.Header.Get("Content-Encoding") != "" || t.client.Jobs() < 2*wideFirst:
 		return body, nothing
 	}
 	w := &wide{t: t, body: resp, first: first, at: first, end: first + resp.Length, start: time.Now()}
 	w.request = fetch.Request{URI: r.URI, IfRange: etag, NoCache: r.NoCache, Header: r.Header, Redirect: r.Redirect}
 	w.ctx, w.cancel = context.WithCancel(ctx)
-	t.d.larges.Add(1)
+	t.shared.large.Add(1)
 	return w, w.release
 }
 
 func (w *wide) release() {
 	w.cancel()
 	w.work.Wait()
-	w.t.d.larges.Add(-1)
+	w.t.shared.large.Add(-1)
 	if w.cut > 0 {
 		w.drop()
 	}
@@ -148,7 +148,7 @@ func (w *wide) drop() {
 	w.cancel()
 	w.work.Wait()
 	w.cut, w.segments, w.spare = 0, nil, nil
-	w.t.d.wides.Add(-1)
+	w.t.shared.segmented.Add(-1)
 }
 
 // consider begins segments if the body turns out to be held back.
@@ -161,11 +161,11 @@ func (w *wide) consider() {
 	rate := float64(w.at-w.first) / took.Seconds()
 	ahead := max(int64(rate/4), 64<<10) // comes while the segments begin
 	left := w.end - w.at - ahead
-	if rate > wideBelow || left < wideLeast || float64(left) < rate*wideTime.Seconds() || w.t.d.larges.Load() >= wideBusy {
+	if rate > wideBelow || left < wideLeast || float64(left) < rate*wideTime.Seconds() || w.t.shared.large.Load() >= wideBusy {
 		return
 	}
-	if w.t.d.wides.Add(1) > wideTransfers {
-		w.t.d.wides.Add(-1)
+	if w.t.shared.segmented.Add(1) > wideTransfers {
+		w.t.shared.segmented.Add(-1)
 		return
 	}
 	w.cut = w.at + ahead
@@ -199,7 +199,7 @@ func (w *wide) get(s *segment) error {
 	for len(s.buf) < cap(s.buf) {
 		r, before := w.request, len(s.buf)
 		r.RangeFrom, r.RangeTo = s.from+int64(before), s.from+int64(cap(s.buf))-1
-		err := w.t.d.client.Fetch(w.ctx, &r, func(resp *fetch.Response) error {
+		err := w.t.client.Fetch(w.ctx, &r, func(resp *fetch.Response) error {
 			return w.fill(s, &r, resp)
 		})
 		if err == nil && len(s.buf) == before {
