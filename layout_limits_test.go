@@ -62,7 +62,7 @@ var exceptions = []exception{
 	{"destination.session", methods, 73},
 	{"destination.Follower", methods, 67},
 	{"cmd/lockstep/internal/site.Site", methods, 56},
-	{"destination.transfer", methods, 53},
+	{"destination.transfer", methods, 38},
 	{"destination.applier", methods, 55},
 	{"blob.Dir", methods, 41},
 	{"discover.finder", methods, 38},

@@ -192,7 +192,7 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 			return v, err
 		}
 	}
-	if act.rehash && likeHashes(got, act.Hashes) == different {
+	if act.rehash && content.Compare(got, act.Hashes) == content.Different {
 		return s.stale(ctx, act)
 	}
 	return verdict{verified: true, read: n}, nil

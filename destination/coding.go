@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lockstep/destination/internal/coding"
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 )
 
@@ -67,5 +68,5 @@ func (t *transfer) plain(resp *fetch.Response) (io.Reader, error) {
 	case t.a.Length >= 0 && (resp.Length == t.a.Length || resp.Length < 0):
 		return resp.Body, nil // the length may show it
 	}
-	return coding.Body{URI: t.a.URI, MediaType: typeOnly(t.a.Type), All: t.undo}.Undo(resp.Body, undo)
+	return coding.Body{URI: t.a.URI, MediaType: content.TypeOnly(t.a.Type), All: t.undo}.Undo(resp.Body, undo)
 }

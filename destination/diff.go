@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/extsort"
@@ -261,10 +262,10 @@ func (s *differ) count(from, to []told) string {
 		}
 	}
 	switch sameThen(a, b) {
-	case same:
+	case content.Same:
 		r.Unchanged++
 		return ""
-	case different:
+	case content.Different:
 		r.Updated++
 		return resourcesync.Updated.String()
 	}
@@ -276,29 +277,29 @@ func (s *differ) count(from, to []told) string {
 // hash, else by length and lastmod; otherwise the result is unknown
 // (RA-DST-06). An identical statement means identical content, whatever it
 // says.
-func sameThen(a, b *told) likeness {
+func sameThen(a, b *told) content.Likeness {
 	common := false
 	for _, h := range a.Hashes {
 		if digest := b.Hashes.Get(h.Algorithm); digest != "" {
 			if digest != h.Digest {
-				return different
+				return content.Different
 			}
 			common = true
 		}
 	}
 	switch {
 	case common, sameWord(a, b):
-		return same
+		return content.Same
 	case a.Length >= 0 && b.Length >= 0 && a.Length != b.Length:
-		return different
+		return content.Different
 	case a.Lastmod.IsZero() || b.Lastmod.IsZero():
-		return unknown
+		return content.Unknown
 	case a.Lastmod.Compare(b.Lastmod) != 0 && !sameLastmod(a.Lastmod.Time(), b.Lastmod) && !sameLastmod(b.Lastmod.Time(), a.Lastmod):
-		return different
+		return content.Different
 	case a.Length < 0 || b.Length < 0:
-		return unknown
+		return content.Unknown
 	}
-	return same
+	return content.Same
 }
 
 // sameWord reports whether a and b are the same event, or the same entry of the

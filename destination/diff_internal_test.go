@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/resourcesync"
 )
 
@@ -31,22 +32,22 @@ func TestSameThen(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		a, b told
-		want likeness
+		want content.Likeness
 	}{
-		{"a common hash, whatever else", said(md5("x"), 1, one), said(md5("x"), 1, two), same},
-		{"a common hash that differs", said(md5("x"), 1, one), said(md5("y"), 1, one), different},
-		{"two common hashes, one differs", said(append(md5("x"), sha...), 1, one), said(append(md5("y"), sha...), 1, one), different},
-		{"no common hash, length and lastmod", said(md5("x"), 1, one), said(sha, 1, one), same},
-		{"another length", said(nil, 1, none), said(nil, 2, none), different},
-		{"another lastmod", said(nil, 1, one), said(nil, 1, two), different},
-		{"the same length, no lastmod", said(nil, 1, none), said(nil, 1, one), unknown},
-		{"the same lastmod, no length", said(nil, -1, one), said(nil, 1, one), unknown},
-		{"nothing", said(nil, -1, none), said(nil, -1, none), unknown},
-		{"the same event", event(one), event(one), same},
-		{"another event", event(one), event(two), unknown},
-		{"an event and a list", event(one), listed(one), unknown},
-		{"the same list", listed(one), listed(one), same},
-		{"another list", listed(one), listed(two), unknown},
+		{"a common hash, whatever else", said(md5("x"), 1, one), said(md5("x"), 1, two), content.Same},
+		{"a common hash that differs", said(md5("x"), 1, one), said(md5("y"), 1, one), content.Different},
+		{"two common hashes, one differs", said(append(md5("x"), sha...), 1, one), said(append(md5("y"), sha...), 1, one), content.Different},
+		{"no common hash, length and lastmod", said(md5("x"), 1, one), said(sha, 1, one), content.Same},
+		{"another length", said(nil, 1, none), said(nil, 2, none), content.Different},
+		{"another lastmod", said(nil, 1, one), said(nil, 1, two), content.Different},
+		{"the same length, no lastmod", said(nil, 1, none), said(nil, 1, one), content.Unknown},
+		{"the same lastmod, no length", said(nil, -1, one), said(nil, 1, one), content.Unknown},
+		{"nothing", said(nil, -1, none), said(nil, -1, none), content.Unknown},
+		{"the same event", event(one), event(one), content.Same},
+		{"another event", event(one), event(two), content.Unknown},
+		{"an event and a list", event(one), listed(one), content.Unknown},
+		{"the same list", listed(one), listed(one), content.Same},
+		{"another list", listed(one), listed(two), content.Unknown},
 	} {
 		if got := sameThen(&tt.a, &tt.b); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)

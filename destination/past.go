@@ -11,6 +11,7 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -120,7 +121,7 @@ func decodeMarks(note []byte) (map[int]time.Time, error) {
 // is handed out; a file is as it is, and has to be verified.
 func (d *Destination) keptContent(ctx context.Context, uri string, hashes resourcesync.Hashes, length int64) (io.ReadCloser, error) {
 	fits := func(h *journal.Held) bool {
-		return likeHashes(h.Hashes, hashes) == same && (length < 0 || length == h.Length)
+		return content.Compare(h.Hashes, hashes) == content.Same && (length < 0 || length == h.Length)
 	}
 	if d.vault != nil {
 		digest, err := d.keptDigest(ctx, uri, hashes, fits)

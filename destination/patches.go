@@ -91,7 +91,7 @@ func (g *group) chain(w *want) []step {
 			start.from = c.Hashes
 			continue
 		}
-		if last = c; likeHashes(start.from, c.Hashes) == same {
+		if last = c; content.Compare(start.from, c.Hashes) == content.Same {
 			continue // said twice, or a change of nothing but its description
 		}
 		next := start
@@ -134,28 +134,14 @@ func (a *action) chainFrom() []step {
 		return nil
 	}
 	for i := range slices.Backward(a.chain) {
-		if likeHashes(a.held.Hashes, a.chain[i].from) == same {
+		if content.Compare(a.held.Hashes, a.chain[i].from) == content.Same {
 			return a.chain[i:]
 		}
 	}
-	if len(a.chain) > 0 && a.chain[0].sure && likeHashes(a.held.Hashes, a.chain[0].from) != different {
+	if len(a.chain) > 0 && a.chain[0].sure && content.Compare(a.held.Hashes, a.chain[0].from) != content.Different {
 		return a.chain
 	}
 	return nil
-}
-
-// likeHashes compares hashes that may be of different algorithms.
-func likeHashes(a, b resourcesync.Hashes) likeness {
-	l := unknown
-	for _, h := range a {
-		if digest := b.Get(h.Algorithm); digest != "" {
-			if digest != h.Digest {
-				return different
-			}
-			l = same
-		}
-	}
-	return l
 }
 
 const (
@@ -192,7 +178,7 @@ func (f *patchFaults) note(steps []step, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range steps {
-		t := typeOnly(steps[i].link.Type) // one of those known
+		t := content.TypeOnly(steps[i].link.Type) // one of those known
 		switch {
 		case ok:
 			delete(f.inRow, t)
@@ -209,7 +195,7 @@ func (f *patchFaults) note(steps []step, ok bool) {
 func (f *fetcher) usable(steps []step) []step {
 	for i := range steps {
 		l := &steps[i].link
-		if steps[i].member.Package == 0 && f.refuse != nil && f.refuse(l.Href) != "" || f.faults.tooMany(typeOnly(l.Type)) {
+		if steps[i].member.Package == 0 && f.refuse != nil && f.refuse(l.Href) != "" || f.faults.tooMany(content.TypeOnly(l.Type)) {
 			return nil
 		}
 	}
@@ -267,7 +253,7 @@ func (t *transfer) patched(ctx context.Context, steps []step, packed bool) (outc
 	weight := int64(0)
 	for i := range steps {
 		each := t.a.held.Length + 3*max(t.a.Length, steps[i].length) + steps[i].link.Length
-		if typeOnly(steps[i].link.Type) != patch.TypeDelta {
+		if content.TypeOnly(steps[i].link.Type) != patch.TypeDelta {
 			each *= makingTree
 		}
 		weight = min(max(weight, each), makingBytes)
@@ -350,7 +336,7 @@ func (t *transfer) hasHashes(data []byte, hs resourcesync.Hashes) bool {
 	hasher := t.hashers.Get(algs)
 	defer t.hashers.Put(algs, hasher)
 	_, _ = hasher.Write(data) // never fails
-	return likeHashes(hasher.Sum(), hs) == same
+	return content.Compare(hasher.Sum(), hs) == content.Same
 }
 
 // patchBytes gets the bytes of a patch out of its package or from its address,

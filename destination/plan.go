@@ -168,20 +168,20 @@ func (p *planner) decideLast(ctx context.Context, w *want, h journal.Held) (acti
 		}
 	}
 	switch like := compare(&h, &a.want); {
-	case p.others && likeHashes(h.Hashes, a.Hashes) != same:
+	case p.others && content.Compare(h.Hashes, a.Hashes) != content.Same:
 		// Neither times nor validators are of the same thing.
-	case like == same && p.lookUp && a.Change == resourcesync.UnknownChange:
+	case like == content.Same && p.lookUp && a.Change == resourcesync.UnknownChange:
 		a.conditional = true
-	case like != different && isStatedOtherwise(&h, &a.want):
+	case like != content.Different && isStatedOtherwise(&h, &a.want):
 		a.conditional, a.rehash = true, true
-	case like == same:
+	case like == content.Same:
 		a.verb = verbNone
 		if !ours || !a.Lastmod.IsZero() && !sameLastmod(h.Lastmod, a.Lastmod) {
 			a.verb = verbTouch
 		}
-	case like == unknown && p.dated && a.class == wantListed && sameLastmod(h.Lastmod, a.Lastmod):
+	case like == content.Unknown && p.dated && a.class == wantListed && sameLastmod(h.Lastmod, a.Lastmod):
 		a.verb = verbNone
-	case like == unknown:
+	case like == content.Unknown:
 		a.conditional = true
 	}
 	return a, nil
@@ -234,45 +234,36 @@ func (d *Destination) onDisk(ctx context.Context, h *journal.Held) (bool, error)
 	return false, nil // fetching it again reports the error
 }
 
-// A likeness is whether two descriptions are of the same content.
-type likeness uint8
-
-const (
-	unknown likeness = iota
-	same
-	different
-)
-
 // compare says whether what we hold is what the Source describes: by hash
 // where both sides know the same algorithm, else by length and lastmod
 // (RS-DST-02, RS-DST-05).
-func compare(h *journal.Held, w *want) likeness {
+func compare(h *journal.Held, w *want) content.Likeness {
 	common := false
 	for _, stated := range w.Hashes {
 		if digest := h.Hashes.Get(stated.Algorithm); digest != "" {
 			if digest != stated.Digest {
-				return different
+				return content.Different
 			}
 			common = true
 		}
 	}
 	switch {
 	case common:
-		return same
+		return content.Same
 	case len(h.Hashes) == 0: // in doubt since a crash
-		return different
+		return content.Different
 	case w.Length >= 0 && w.Length != h.Length:
-		return different
+		return content.Different
 	case w.Lastmod.IsZero() || h.Lastmod.IsZero():
-		return unknown
+		return content.Unknown
 	case !sameLastmod(h.Lastmod, w.Lastmod):
-		return different
+		return content.Different
 	case w.Length >= 0 && (w.Change == 0 || w.Lastmod.Time().Nanosecond() != 0):
-		return same
+		return content.Same
 	}
 	// Of a change that was announced, a lastmod in whole seconds proves
 	// nothing: it may be the second one of that second.
-	return unknown
+	return content.Unknown
 }
 
 // regressed reports whether following w would put older content in the place

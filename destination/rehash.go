@@ -12,7 +12,7 @@ import (
 // computed to be compared. Length and time do not distinguish two versions of
 // the same second.
 func isStatedOtherwise(h *journal.Held, w *want) bool {
-	return content.HasKnown(w.Hashes) && len(h.Hashes) > 0 && likeHashes(h.Hashes, w.Hashes) == unknown
+	return content.HasKnown(w.Hashes) && len(h.Hashes) > 0 && content.Compare(h.Hashes, w.Hashes) == content.Unknown
 }
 
 // rehashed computes the stated hashes from the file that is held. If they are
@@ -29,7 +29,7 @@ func rehashed(ctx context.Context, t *transfer) (outcome, bool) {
 	if ctx.Err() != nil {
 		return outcome{err: context.Cause(ctx)}, true
 	}
-	if err != nil || n != a.held.Length || likeHashes(got, a.held.Hashes) == different || likeHashes(got, a.Hashes) != same {
+	if err != nil || n != a.held.Length || content.Compare(got, a.held.Hashes) == content.Different || content.Compare(got, a.Hashes) != content.Same {
 		return outcome{}, false
 	}
 	h := heldFrom(a, t.set, t.path)

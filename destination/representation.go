@@ -42,7 +42,7 @@ func isRepresentation(l *resourcesync.Link) bool { return l.Rel == "alternate" |
 // the order of the links (RS-PRI-02).
 func (s *selection) preferred(w *want) *resourcesync.Link {
 	for _, glob := range s.prefer {
-		if t := typeOnly(w.Type); t != "" && matchAny([]string{glob}, t) {
+		if t := content.TypeOnly(w.Type); t != "" && matchAny([]string{glob}, t) {
 			return nil
 		}
 		var best *resourcesync.Link
@@ -95,12 +95,6 @@ func linkType(l *resourcesync.Link) string {
 	return mediaType(&want{URI: l.Href, Type: l.Type})
 }
 
-// typeOnly is a media type without parameters, in lower case.
-func typeOnly(t string) string {
-	t, _, _ = strings.Cut(t, ";")
-	return strings.ToLower(strings.TrimSpace(t))
-}
-
 // represent replaces a want by that of the preferred representation, which is
 // kept in place of the one at the resource's own URI. What is known of that one
 // says nothing of the other, which is not available from mirrors, packages or
@@ -121,14 +115,14 @@ func (a *action) represent(l *resourcesync.Link) {
 // ownFetched reports whether a preferred representation that cannot be fetched
 // left the resource's own in its place: that is what is held.
 func (a *action) ownFetched() bool {
-	return a.preferred && a.isHeld() && compare(&a.held, a.stated) == same
+	return a.preferred && a.isHeld() && compare(&a.held, a.stated) == content.Same
 }
 
 // own is a for the resource's own representation.
 func (a *action) own() *action {
 	o := *a
 	o.want, o.stated, o.from, o.preferred = *a.stated, nil, "", false
-	o.conditional = a.isHeld() && !a.gone && compare(&a.held, a.stated) == unknown
+	o.conditional = a.isHeld() && !a.gone && compare(&a.held, a.stated) == content.Unknown
 	return &o
 }
 

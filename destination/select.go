@@ -13,6 +13,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"lockstep/destination/internal/content"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -122,8 +123,7 @@ func mediaType(w *want) string {
 		}
 		t = mime.TypeByExtension(path.Ext(p))
 	}
-	t, _, _ = strings.Cut(t, ";")
-	return strings.ToLower(strings.TrimSpace(t))
+	return content.TypeOnly(t)
 }
 
 // matchAny matches globs in which * and ** cross slashes alike: what people
