@@ -153,7 +153,8 @@ var rooms = []room{
 	{"repository", "catalog internal/hangup internal/iri internal/negotiate oaipmh resourcesync", ""},
 	// joinery
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
-	{"storage/internal/sqldb", "catalog destination/journal hub/hubstore intake intake/harvest/ledger memento resourcesync", ""},
+	{"storage/internal/column", "catalog intake/harvest/ledger memento resourcesync", ""},
+	{"storage/internal/sqldb", "catalog destination/journal hub/hubstore intake intake/harvest/ledger memento resourcesync storage/internal/column", ""},
 	{"storage/sqlite", "storage/internal/sqldb catalog hub/hubstore internal/private", "modernc.org/sqlite"},
 	{"storage/postgres", "storage/internal/sqldb hub/hubstore", "github.com/jackc/pgx/v5"},
 	{"bridge", "catalog destination destination/filename destination/journal discover intake intake/harvest/atompmh intake/harvest/ledger intake/harvest/oaipmh internal/fetch internal/private oaipmh resourcesync storage/sqlite", ""},

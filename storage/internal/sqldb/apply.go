@@ -11,6 +11,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/storage/internal/column"
 )
 
 // applyChunk is how many updates of an Apply are processed at once. It bounds
@@ -150,7 +151,7 @@ func (a *apply) lookUp(ctx context.Context) error {
 		}
 		t := &a.touched[i]
 		t.before, t.is, t.now.URI = true, true, t.uri
-		if err := parseRecord(packed, &t.now); err != nil {
+		if err := column.ParseRecord(packed, &t.now); err != nil {
 			return fmt.Errorf("resource %q: %w", uri, err)
 		}
 		return nil
@@ -263,6 +264,6 @@ func (a *apply) pack(b *bulk, r *catalog.Record) []byte {
 		a.packed = a.packed[:0]
 	}
 	start := len(a.packed)
-	a.packed = appendRecord(a.packed, r)
+	a.packed = column.AppendRecord(a.packed, r)
 	return a.packed[start:len(a.packed):len(a.packed)]
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/storage/internal/column"
 )
 
 // The catalog's tables (migrations/catalog). Only methods of Catalog write them,
@@ -108,7 +109,7 @@ func (c *Catalog) Resources(ctx context.Context, set string, r catalog.Range) it
 			if err := rows.Scan(&rec.URI, &packed); err != nil {
 				return false, err
 			}
-			if err := parseRecord(packed, &rec); err != nil {
+			if err := column.ParseRecord(packed, &rec); err != nil {
 				return false, fmt.Errorf("resource %q: %w", rec.URI, err)
 			}
 			return yield(rec, nil), nil
@@ -171,7 +172,7 @@ func (c *Catalog) Changes(ctx context.Context, set string, after catalog.Seq) it
 			if err := rows.Scan(&ch.Change, &ch.URI, &packed); err != nil {
 				return false, err
 			}
-			if err := parseRecord(packed, &ch.Record); err != nil {
+			if err := column.ParseRecord(packed, &ch.Record); err != nil {
 				return false, fmt.Errorf("change of %q: %w", ch.URI, err)
 			}
 			return yield(ch, nil), nil

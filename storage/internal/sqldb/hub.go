@@ -3,12 +3,12 @@ package sqldb
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"time"
 
 	"lockstep/hub/hubstore"
+	"lockstep/storage/internal/column"
 )
 
 // The hub's tables (migrations/hub). Only methods of Hub write them, each in its
@@ -126,7 +126,7 @@ func scanMessage(rows *sql.Rows) (hubstore.Message, error) {
 		return m, err
 	}
 	m.At, m.Whole = timeOf(at), whole != 0
-	if m.Links, err = decodeStrings(links); err != nil {
+	if m.Links, err = column.DecodeStrings(links); err != nil {
 		return m, fmt.Errorf("message %d: %w", m.Seq, err)
 	}
 	return m, nil
@@ -215,32 +215,4 @@ func (h *Hub) wrap(err error, format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %w", what, hubstore.ErrStore, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
-}
-
-// encodeStrings encodes each string after its length, as uvarint.
-func encodeStrings(ss []string) []byte {
-	if len(ss) == 0 {
-		return nil
-	}
-	var b []byte
-	for _, s := range ss {
-		b = binary.AppendUvarint(b, uint64(len(s)))
-		b = append(b, s...)
-	}
-	return b
-}
-
-func decodeStrings(b []byte) ([]string, error) {
-	if len(b) == 0 {
-		return nil, nil
-	}
-	var ss []string
-	p := recordParser{s: string(b)}
-	for p.i < len(p.s) && !p.bad {
-		ss = append(ss, p.string())
-	}
-	if p.bad {
-		return nil, errDamaged
-	}
-	return ss, nil
 }

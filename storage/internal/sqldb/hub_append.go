@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"lockstep/hub/hubstore"
+	"lockstep/storage/internal/column"
 )
 
 // A topicRow is a row of hub_topic, without the hub's state.
@@ -115,7 +116,7 @@ func (h *Hub) putMessages(ctx context.Context, tx *sql.Tx, topics map[string]*to
 		if m.Whole {
 			whole = 1
 		}
-		err := put.exec(ctx, t.id, t.last, m.ID, micros(m.At), m.ContentType, encodeStrings(m.Links), whole, body)
+		err := put.exec(ctx, t.id, t.last, m.ID, micros(m.At), m.ContentType, column.EncodeStrings(m.Links), whole, body)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lockstep/destination/journal"
+	"lockstep/storage/internal/column"
 )
 
 // Journal is a [journal.Journal].
@@ -130,10 +131,10 @@ func (j *Journal) queryHeld(ctx context.Context, hs []journal.Held, query string
 		}
 		h.Lastmod, h.Written = timeOf(lastmod), timeOf(written)
 		var err error
-		if h.Hashes, err = decodeHashes(hashes); err != nil {
+		if h.Hashes, err = column.DecodeHashes(hashes); err != nil {
 			return fmt.Errorf("%s: %w", h.URI, err)
 		}
-		if h.Sets, err = decodeSets(sets); err != nil {
+		if h.Sets, err = column.DecodeSets(sets); err != nil {
 			return fmt.Errorf("%s: %w", h.URI, err)
 		}
 		return nil

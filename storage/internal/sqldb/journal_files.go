@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/destination/journal"
+	"lockstep/storage/internal/column"
 )
 
 // filesPage is the number of files of a page: few calls of the driver, and some
@@ -109,12 +110,12 @@ func parseFiles(text string, n int) ([]journal.FileRecord, error) {
 			f.Written = time.UnixMicro(at)
 		}
 		if !ok || !ok2 || !ok3 || err != nil {
-			return nil, errDamaged
+			return nil, column.ErrDamaged
 		}
 		files = append(files, f)
 	}
 	if len(files) != n {
-		return nil, errDamaged
+		return nil, column.ErrDamaged
 	}
 	return files, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/destination/journal"
+	"lockstep/storage/internal/column"
 )
 
 const pastColumns = `uri, seq, was, path, length, lastmod, hashes, sets, digest`
@@ -56,14 +57,14 @@ func (j *Journal) queryPast(ctx context.Context, ps []journal.Past, query string
 		}
 		p.Lastmod = timeOf(lastmod)
 		var err error
-		if p.Hashes, err = decodeHashes(hashes); err != nil {
+		if p.Hashes, err = column.DecodeHashes(hashes); err != nil {
 			return fmt.Errorf("%s: %w", p.URI, err)
 		}
-		if p.Sets, err = decodeSets(sets); err != nil {
+		if p.Sets, err = column.DecodeSets(sets); err != nil {
 			return fmt.Errorf("%s: %w", p.URI, err)
 		}
 		if n := copy(p.Digest[:], digest); n != len(digest) || n != 0 && n != len(p.Digest) {
-			return fmt.Errorf("%s: %w", p.URI, errDamaged)
+			return fmt.Errorf("%s: %w", p.URI, column.ErrDamaged)
 		}
 		return nil
 	})
@@ -100,7 +101,7 @@ func (j *Journal) ahead(ctx context.Context, tx *sql.Tx, b *journal.Batch) error
 		if p.Digest != (journal.Past{}).Digest {
 			digest = p.Digest[:]
 		}
-		err := put.exec(ctx, p.URI, p.Seq, int64(p.Was), p.Path, p.Length, micros(p.Lastmod), encodeHashes(p.Hashes), encodeSets(p.Sets), digest)
+		err := put.exec(ctx, p.URI, p.Seq, int64(p.Was), p.Path, p.Length, micros(p.Lastmod), column.EncodeHashes(p.Hashes), column.EncodeSets(p.Sets), digest)
 		if err != nil {
 			return fmt.Errorf("record past: %w", err)
 		}

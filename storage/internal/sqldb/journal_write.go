@@ -3,13 +3,11 @@ package sqldb
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
 	"lockstep/destination/journal"
-	"lockstep/resourcesync"
+	"lockstep/storage/internal/column"
 )
 
 // Record implements [journal.Journal].
@@ -50,7 +48,7 @@ func (j *Journal) putHeld(ctx context.Context, tx *sql.Tx, held []journal.Held) 
 	for i := range held {
 		h := &held[i]
 		err := put.exec(ctx, h.URI, h.Path, h.Length, micros(h.Lastmod),
-			encodeHashes(h.Hashes), h.ETag, h.Modified, encodeSets(h.Sets), micros(h.Written), h.Tag)
+			column.EncodeHashes(h.Hashes), h.ETag, h.Modified, column.EncodeSets(h.Sets), micros(h.Written), h.Tag)
 		if err != nil {
 			return err
 		}
@@ -89,65 +87,6 @@ func saveDocument(ctx context.Context, tx *sql.Tx, name string, value []byte) er
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`
 	_, err := tx.ExecContext(ctx, save, name, value)
 	return err
-}
-
-// Encodings of columns with several values.
-
-// encodeHashes encodes each hash as a byte for the algorithm, one for the
-// length of the digest, and the digest. The numbers of the algorithms are those
-// of package resourcesync and never change.
-func encodeHashes(hs resourcesync.Hashes) []byte {
-	if len(hs) == 0 {
-		return nil
-	}
-	b := make([]byte, 0, 64)
-	for _, h := range hs {
-		b = append(b, byte(h.Algorithm), byte(len(h.Digest)))
-		b = append(b, h.Digest...)
-	}
-	return b
-}
-
-var errDamaged = errors.New("damaged value")
-
-func decodeHashes(b []byte) (resourcesync.Hashes, error) {
-	if len(b) == 0 {
-		return nil, nil
-	}
-	hs := make(resourcesync.Hashes, 0, 2)
-	for s := string(b); len(s) > 0; { // one copy for all digests
-		if len(s) < 2 || len(s) < 2+int(s[1]) {
-			return nil, errDamaged
-		}
-		n := 2 + int(s[1])
-		hs = append(hs, resourcesync.Hash{Algorithm: resourcesync.Algorithm(s[0]), Digest: s[2:n]})
-		s = s[n:]
-	}
-	return hs, nil
-}
-
-// encodeSets encodes the numbers as varints.
-func encodeSets(sets []int) []byte {
-	if len(sets) == 0 {
-		return nil
-	}
-	b := make([]byte, 0, len(sets))
-	for _, n := range sets {
-		b = binary.AppendUvarint(b, uint64(n))
-	}
-	return b
-}
-
-func decodeSets(b []byte) ([]int, error) {
-	var sets []int
-	for len(b) > 0 {
-		n, size := binary.Uvarint(b)
-		if size <= 0 {
-			return nil, errDamaged
-		}
-		sets, b = append(sets, int(n)), b[size:]
-	}
-	return sets, nil
 }
 
 // micros returns t as a column value, NULL for the zero time.

@@ -3,13 +3,13 @@ package sqldb
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"strings"
 	"time"
 
 	"lockstep/intake/harvest/ledger"
+	"lockstep/storage/internal/column"
 )
 
 // Ledger is an [ledger.Ledger].
@@ -162,56 +162,14 @@ func scanLedger(rows *sql.Rows, r *ledger.Row) error {
 	r.Updated, r.Deleted, r.Open = time.Unix(seconds, nanos).UTC(), deleted != 0, ledger.Open(open)
 	var err error
 	rest := string(packed) // one copy for all
-	if r.Resources, rest, err = decodeLedger(rest); err == nil {
-		r.Next, rest, err = decodeLedger(rest)
+	if r.Resources, rest, err = column.CutResources(rest); err == nil {
+		r.Next, rest, err = column.CutResources(rest)
 	}
 	if err == nil && rest != "" {
-		err = errDamaged
+		err = column.ErrDamaged
 	}
 	if err != nil {
 		return fmt.Errorf("record %s: %w", r.ID, err)
 	}
 	return nil
-}
-
-// appendLedger appends the number of resources, and each as its URI and its
-// type, preceded by their lengths.
-func appendLedger(b []byte, resources []ledger.Resource) []byte {
-	b = binary.AppendUvarint(b, uint64(len(resources)))
-	for _, r := range resources {
-		b = append(binary.AppendUvarint(b, uint64(len(r.URI))), r.URI...)
-		b = append(binary.AppendUvarint(b, uint64(len(r.Type))), r.Type...)
-	}
-	return b
-}
-
-func decodeLedger(s string) (resources []ledger.Resource, rest string, err error) {
-	n, s, err := ledgerNumber(s)
-	for ; err == nil && n > 0; n-- {
-		var r ledger.Resource
-		if r.URI, s, err = ledgerText(s); err != nil {
-			break
-		}
-		if r.Type, s, err = ledgerText(s); err != nil {
-			break
-		}
-		resources = append(resources, r)
-	}
-	return resources, s, err
-}
-
-func ledgerNumber(s string) (uint64, string, error) {
-	n, size := binary.Uvarint([]byte(s[:min(len(s), binary.MaxVarintLen64)]))
-	if size <= 0 {
-		return 0, "", errDamaged
-	}
-	return n, s[size:], nil
-}
-
-func ledgerText(s string) (text, rest string, err error) {
-	n, s, err := ledgerNumber(s)
-	if err != nil || n > uint64(len(s)) {
-		return "", "", errDamaged
-	}
-	return s[:n], s[n:], nil
 }

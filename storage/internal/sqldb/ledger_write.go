@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"lockstep/intake/harvest/ledger"
+	"lockstep/storage/internal/column"
 )
 
 // Record implements [ledger.Ledger].
@@ -77,7 +78,7 @@ func (l *Ledger) putRows(ctx context.Context, tx *sql.Tx, no int64, rows []ledge
 			deleted = 1
 		}
 		var packed []byte
-		packed = appendLedger(appendLedger(packed, r.Resources), r.Next)
+		packed = column.AppendResources(column.AppendResources(packed, r.Resources), r.Next)
 		if err := put.exec(ctx, no, r.ID, r.Updated.Unix(), int64(r.Updated.Nanosecond()), deleted, int(r.Open), packed); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"lockstep/memento"
+	"lockstep/storage/internal/column"
 )
 
 // Versions is a [memento.Store]. Only Append and Drop write its tables
@@ -108,7 +109,7 @@ func (v *Versions) last(ctx context.Context, tx *sql.Tx, set int64, uris []strin
 			return nil
 		}
 		l.URI = uri
-		return parseVersion(at.Int64, packed, l)
+		return column.ParseVersion(at.Int64, packed, l)
 	}
 	for i, uri := range uris {
 		if _, ok := first[uri]; ok {

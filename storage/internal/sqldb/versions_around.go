@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/memento"
+	"lockstep/storage/internal/column"
 )
 
 // aroundQuery reads, for each set that has the resource $1, its latest version
@@ -79,7 +80,7 @@ func scanAround(rows *sql.Rows, uri string, a *memento.Around) error {
 			continue
 		}
 		v.URI = uri
-		if err := parseVersion(at[i].Int64, packed[i], v); err != nil {
+		if err := column.ParseVersion(at[i].Int64, packed[i], v); err != nil {
 			return err
 		}
 	}
@@ -197,7 +198,7 @@ func (v *Versions) life(ctx context.Context, uri string, l lifeKey, after int64)
 					return err
 				}
 				n.URI = uri
-				return parseVersion(at, packed, n)
+				return column.ParseVersion(at, packed, n)
 			})
 		})
 }
@@ -263,7 +264,7 @@ func (v *Versions) walkPage(ctx context.Context, set int64, last walked, page []
 		if err := rows.Scan(&w.URI, &w.no, &at, &packed); err != nil {
 			return err
 		}
-		return parseVersion(at, packed, &w.Version)
+		return column.ParseVersion(at, packed, &w.Version)
 	})
 }
 

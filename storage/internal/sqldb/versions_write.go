@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"lockstep/memento"
+	"lockstep/storage/internal/column"
 )
 
 // versionsChunk is how many versions are processed at once. It bounds memory;
@@ -177,7 +178,7 @@ func packVersion(v *memento.Version) []byte {
 	if c.Event.IsZero() {
 		c.Event = c.At
 	}
-	return appendVersion(nil, &c)
+	return column.AppendVersion(nil, &c)
 }
 
 // drop deletes versions, which are sorted, and records the latest deleted one of

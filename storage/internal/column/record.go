@@ -1,4 +1,6 @@
-package sqldb
+// Package column encodes what is stored in one column of a table although it has
+// several values: records of a catalog, versions, hashes, numbers and texts.
+package column
 
 import (
 	"encoding/binary"
@@ -12,7 +14,7 @@ import (
 
 // A record column holds a catalog.Record but for its URI:
 //
-//	format     byte: recordFormat
+//	format     byte: recordPlain
 //	seq        uvarint
 //	event time varint, microseconds since 1970
 //	lastmod    varint, microseconds since 1970; that of the zero Time when unknown
@@ -21,7 +23,7 @@ import (
 //	           each uvarint n, n bytes
 //	hashes     for each to the end: byte algorithm, uvarint n, n bytes
 //
-// A record with links has recordLinked instead of recordFormat; the hashes and
+// A record with links has recordLinked instead of recordPlain; the hashes and
 // then the links are each preceded by their number, as uvarint:
 //
 //	link       rel, href, type, encoding, modified: each uvarint n, n bytes;
@@ -31,18 +33,18 @@ import (
 // SQL never looks into it, and reading a row costs by the column: with a column
 // for each field a reading of the set takes twice as long.
 const (
-	recordFormat = 1
+	recordPlain  = 1
 	recordLinked = 2
 )
 
 var errRecord = errors.New("damaged record")
 
-// appendRecord appends r to b.
-func appendRecord(b []byte, r *catalog.Record) []byte {
+// AppendRecord appends r to b.
+func AppendRecord(b []byte, r *catalog.Record) []byte {
 	if len(r.Links) > 0 {
 		b = append(b, recordLinked)
 	} else {
-		b = append(b, recordFormat)
+		b = append(b, recordPlain)
 	}
 	b = binary.AppendUvarint(b, uint64(r.Seq))
 	b = binary.AppendVarint(b, r.EventTime.UnixMicro())
@@ -92,13 +94,13 @@ func appendLink(b []byte, l *resourcesync.Link) []byte {
 	return appendHashes(b, l.Hashes)
 }
 
-// parseRecord sets all of r except its URI. The strings of r share one copy of
+// ParseRecord sets all of r except its URI. The strings of r share one copy of
 // b.
-func parseRecord(b []byte, r *catalog.Record) error {
-	if len(b) == 0 || b[0] != recordFormat && b[0] != recordLinked {
+func ParseRecord(b []byte, r *catalog.Record) error {
+	if len(b) == 0 || b[0] != recordPlain && b[0] != recordLinked {
 		return errRecord
 	}
-	p := recordParser{s: string(b), i: 1}
+	p := parser{s: string(b), i: 1}
 	r.Seq = catalog.Seq(p.uvarint())
 	r.EventTime = time.UnixMicro(p.varint()).UTC()
 	r.Lastmod = time.UnixMicro(p.varint()).UTC()
@@ -124,7 +126,7 @@ func parseRecord(b []byte, r *catalog.Record) error {
 const toEnd = math.MaxUint64
 
 // hashes parses n hashes.
-func (p *recordParser) hashes(n uint64) resourcesync.Hashes {
+func (p *parser) hashes(n uint64) resourcesync.Hashes {
 	if n == 0 {
 		return nil
 	}
@@ -138,7 +140,7 @@ func (p *recordParser) hashes(n uint64) resourcesync.Hashes {
 	return hs
 }
 
-func (p *recordParser) link() resourcesync.Link {
+func (p *parser) link() resourcesync.Link {
 	l := resourcesync.Link{Rel: p.string(), Href: p.string(), Type: p.string(), Encoding: p.string()}
 	if s := p.string(); s != "" {
 		modified, err := resourcesync.ParseDatetime(s)
@@ -153,14 +155,14 @@ func (p *recordParser) link() resourcesync.Link {
 	return l
 }
 
-// A recordParser parses the fields of s from i on. Its error is sticky.
-type recordParser struct {
+// A parser parses the fields of s from i on. Its error is sticky.
+type parser struct {
 	s   string
 	i   int
 	bad bool
 }
 
-func (p *recordParser) uvarint() uint64 {
+func (p *parser) uvarint() uint64 {
 	var v uint64
 	for shift := 0; p.i < len(p.s) && shift < 64; shift += 7 {
 		c := p.s[p.i]
@@ -174,12 +176,12 @@ func (p *recordParser) uvarint() uint64 {
 	return 0
 }
 
-func (p *recordParser) varint() int64 {
+func (p *parser) varint() int64 {
 	v := p.uvarint()
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-func (p *recordParser) string() string {
+func (p *parser) string() string {
 	n := p.uvarint()
 	if p.bad || n > uint64(len(p.s)-p.i) {
 		p.bad = true

@@ -1,4 +1,4 @@
-package sqldb
+package column
 
 import (
 	"math"
@@ -20,17 +20,17 @@ func FuzzVersion(f *testing.F) {
 		{At: at, Event: at, Lastmod: time.Unix(-5, 0), Type: "\x00\xff"},
 		{At: at, Event: at},
 	} {
-		f.Add(at.UnixMicro(), appendVersion(nil, &v))
+		f.Add(at.UnixMicro(), AppendVersion(nil, &v))
 	}
 	f.Fuzz(func(t *testing.T, at int64, b []byte) {
 		if at < math.MinInt64/4 || at > math.MaxInt64/4 {
 			return // no time.Time has that value
 		}
 		v, again := memento.Version{URI: "u"}, memento.Version{URI: "u"}
-		if err := parseVersion(at, b, &v); err != nil {
+		if err := ParseVersion(at, b, &v); err != nil {
 			return
 		}
-		if err := parseVersion(at, appendVersion(nil, &v), &again); err != nil {
+		if err := ParseVersion(at, AppendVersion(nil, &v), &again); err != nil {
 			t.Fatalf("%+v: %v", v, err)
 		}
 		if v != again {

@@ -1,4 +1,4 @@
-package sqldb
+package column
 
 import (
 	"testing"
@@ -14,9 +14,9 @@ import (
 // as the same. The encoding is internal to the package.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte{})
-	f.Add([]byte{recordFormat})
-	f.Add(appendRecord(nil, &catalog.Record{Length: -1}))
-	f.Add(appendRecord(nil, &catalog.Record{
+	f.Add([]byte{recordPlain})
+	f.Add(AppendRecord(nil, &catalog.Record{Length: -1}))
+	f.Add(AppendRecord(nil, &catalog.Record{
 		Seq: 1 << 40, EventTime: time.Unix(1_700_000_000, 1000), Lastmod: time.Unix(-5, 0), Length: 1 << 62,
 		Type: "a/b", Encoding: "gzip", Token: "\x00\xff",
 		Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: "0123456789abcdef"}, {Algorithm: 255}},
@@ -26,13 +26,13 @@ func FuzzRecord(f *testing.F) {
 		{Rel: "via", Href: "https://o.example.org/a", Modified: resourcesync.NewDatetime(time.Unix(5, 1000)), HasLength: true,
 			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: "0123456789abcdef"}}},
 	}}
-	f.Add(appendRecord(nil, &linked))
+	f.Add(AppendRecord(nil, &linked))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r, again catalog.Record
-		if err := parseRecord(b, &r); err != nil {
+		if err := ParseRecord(b, &r); err != nil {
 			return
 		}
-		if err := parseRecord(appendRecord(nil, &r), &again); err != nil {
+		if err := ParseRecord(AppendRecord(nil, &r), &again); err != nil {
 			t.Fatalf("%+v: %v", r, err)
 		}
 		if diff := cmp.Diff(r, again, cmp.Comparer(func(a, b resourcesync.Datetime) bool { return a.Compare(b) == 0 })); diff != "" {

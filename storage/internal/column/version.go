@@ -1,4 +1,4 @@
-package sqldb
+package column
 
 import (
 	"encoding/binary"
@@ -33,8 +33,8 @@ const (
 
 var errVersion = errors.New("damaged version")
 
-// appendVersion appends v, whose Event is set, to b.
-func appendVersion(b []byte, v *memento.Version) []byte {
+// AppendVersion appends v, whose Event is set, to b.
+func AppendVersion(b []byte, v *memento.Version) []byte {
 	at := v.At.UnixMicro()
 	lastmod := v.Lastmod.UnixMicro() - at
 	format := byte(versionFormat)
@@ -65,8 +65,8 @@ func appendVersion(b []byte, v *memento.Version) []byte {
 	return b
 }
 
-// parseVersion sets all of v except its URI.
-func parseVersion(at int64, b []byte, v *memento.Version) error {
+// ParseVersion sets all of v except its URI.
+func ParseVersion(at int64, b []byte, v *memento.Version) error {
 	*v = memento.Version{URI: v.URI, At: time.UnixMicro(at).UTC()}
 	if !readVersion(at, b, v) {
 		return fmt.Errorf("version of %s at %s: %w", v.URI, v.At.Format(time.RFC3339Nano), errVersion)
@@ -79,7 +79,7 @@ func readVersion(at int64, b []byte, v *memento.Version) (ok bool) {
 		return false
 	}
 	format := b[0]
-	p := recordParser{s: string(b), i: 1}
+	p := parser{s: string(b), i: 1}
 	v.Gone = format&versionGone != 0
 	v.Seq = int64(p.uvarint())
 	v.Event = time.UnixMicro(at + p.varint()).UTC()
