@@ -53,7 +53,7 @@ type exception struct {
 const lineStep = 250
 
 var exceptions = []exception{
-	{"destination", codeLines, 20500},
+	{"destination", codeLines, 19750},
 	{"hub", codeLines, 6000},
 
 	{"hub.Hub", methods, 117},

@@ -124,6 +124,7 @@ var rooms = []room{
 	{"destination/internal/dispatch", "destination/filename internal/fetch", ""},
 	{"destination/internal/reserve", "blob destination/filename destination/internal/content", ""},
 	{"destination/internal/saved", "destination/journal resourcesync", ""},
+	{"destination/internal/desired", "destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/wording", "resourcesync", ""},
 	{"destination", "" +
 		"blob " +
@@ -131,6 +132,7 @@ var rooms = []room{
 		"destination/internal/coding " +
 		"destination/internal/content " +
 		"destination/internal/dispatch " +
+		"destination/internal/desired " +
 		"destination/internal/dump " +
 		"destination/internal/reserve " +
 		"destination/internal/saved " +

@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -54,7 +55,7 @@ type likely struct {
 
 // lookAt reads the file at path and says whether it is what w describes: a
 // [ContentError] says that it is not, errNoTelling that there is no telling.
-func lookAt(ctx context.Context, p *content.Hashers, s blob.Store, path string, w *want) (likely, error) {
+func lookAt(ctx context.Context, p *content.Hashers, s blob.Store, path string, w *desired.Resource) (likely, error) {
 	r, err := s.Open(ctx, path)
 	if err != nil {
 		return likely{}, err
@@ -73,14 +74,14 @@ func lookAt(ctx context.Context, p *content.Hashers, s blob.Store, path string, 
 		return l, err
 	}
 	if hashed {
-		_, err = content.Verify(w.described(), l.length, l.hashes)
+		_, err = content.Verify(w.Description(), l.length, l.hashes)
 		l.verified = err == nil
 	}
 	return l, err
 }
 
 // resembles compares what can be compared without reading the file.
-func resembles(w *want, info *blob.Info) error {
+func resembles(w *desired.Resource, info *blob.Info) error {
 	switch {
 	case w.Length >= 0 && w.Length != info.Size:
 		return &content.Error{URI: w.URI, What: "length", Want: fmt.Sprint(w.Length), Got: fmt.Sprint(info.Size)}
@@ -88,7 +89,7 @@ func resembles(w *want, info *blob.Info) error {
 		return errNoTelling
 	}
 	stated, here := w.Lastmod.Time(), info.ModTime
-	if !here.Equal(stated) && !here.Equal(stated.Truncate(time.Second)) && !sameLastmod(here.Truncate(time.Microsecond), w.Lastmod) {
+	if !here.Equal(stated) && !here.Equal(stated.Truncate(time.Second)) && !desired.SameLastmod(here.Truncate(time.Microsecond), w.Lastmod) {
 		return errNoTelling
 	}
 	if w.Change != 0 && here.Nanosecond() == 0 {
@@ -215,7 +216,7 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 		if _, ours := d.taken[maphash.String(d.seed, path)]; ours {
 			continue
 		}
-		l, err := lookAt(ctx, &d.sums, d.d.store, path, &a.want)
+		l, err := lookAt(ctx, &d.sums, d.d.store, path, &a.Resource)
 		if ctx.Err() != nil {
 			return foundFile{}, ctx.Err()
 		}
@@ -252,7 +253,7 @@ func (d *adoption) lookOwn(ctx context.Context, a *action, own string) (foundFil
 	if a.isHeld() {
 		own = a.held.Path
 	}
-	l, err := lookAt(ctx, &d.sums, d.d.store, own, &a.want)
+	l, err := lookAt(ctx, &d.sums, d.d.store, own, &a.Resource)
 	if ctx.Err() != nil {
 		return foundFile{}, ctx.Err()
 	}
@@ -308,7 +309,7 @@ func (d *adoption) take(a *action, row *journal.Held) {
 	d.report.By.Adopted++
 	c := Change{
 		Set: d.set.Name, URI: a.URI, Kind: changeOf(a), Path: row.Path, Length: row.Length, Type: a.Type,
-		Hashes: row.Hashes, Lastmod: a.Lastmod.Time(), Datetime: a.event.Time(),
+		Hashes: row.Hashes, Lastmod: a.Lastmod.Time(), Datetime: a.Event.Time(),
 	}
 	d.out.add(&c)
 	d.d.emit(c.event())

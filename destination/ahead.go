@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -69,7 +70,7 @@ func (f *futureTimes) note(uri string, ds ...resourcesync.Datetime) {
 // doubt turns a change with a time in our future into a change of unknown kind,
 // for which the resource is asked what is there now: a Resource List of a
 // corrected clock may be newer.
-func doubt(w *want) {
+func doubt(w *desired.Resource) {
 	w.Gone, w.Change, w.Hashes, w.Length, w.Lastmod, w.Links = false, resourcesync.UnknownChange, nil, -1, resourcesync.Datetime{}, nil
 }
 

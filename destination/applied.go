@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -85,8 +86,8 @@ func parseTime(s string) time.Time {
 // change returns the change that an outcome is, once it is applied.
 func (p *applier) change(a *action, h *journal.Held) Change {
 	c := Change{Set: p.set.Name, URI: a.URI, Kind: changeOf(a), Path: h.Path}
-	if a.class == wantChange || !a.event.IsZero() {
-		c.Datetime = a.event.Time()
+	if a.Class == desired.Changed || !a.Event.IsZero() {
+		c.Datetime = a.Event.Time()
 	}
 	if a.verb != verbRemove {
 		c.Lastmod = a.Lastmod.Time()

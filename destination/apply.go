@@ -13,6 +13,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -195,7 +196,7 @@ func (p *applier) handFetch(ctx context.Context, a *action, work *dispatch.Dispa
 func (p *applier) handRest(a *action, send func(outcome)) {
 	switch a.verb {
 	case verbSkip:
-		if a.class != 0 { // nothing to do, but it may have been owed
+		if a.Class != 0 { // nothing to do, but it may have been owed
 			send(outcome{action: a})
 		}
 	case verbNone, verbRefuse:
@@ -388,7 +389,7 @@ func (p *applier) paid(a *action) {
 // failed records a failure. It stays pending until it succeeds or is no longer
 // needed.
 func (p *applier) failed(a *action, o outcome) {
-	if o.stale && a.claimed {
+	if o.stale && a.Unconfirmed {
 		p.disproved(a, o.err)
 		return
 	}
@@ -433,7 +434,7 @@ func (p *applier) triesAgain(err error) bool {
 // states. It does not retry for the sake of the notification: the Source's own
 // documents say what is right, and are read next.
 func (p *applier) disproved(a *action, err error) {
-	if a.class == wantOwed {
+	if a.Class == desired.Pending {
 		p.paid(a)
 		p.warn(a.URI, fmt.Sprintf("%v, by a notification that its documents do not bear out; the notification is ignored", err))
 		return
@@ -474,9 +475,9 @@ func (p *applier) refused(a *action) {
 func (p *applier) owe(a *action, err error) {
 	p.owing = true
 	w := a.asStated()
-	w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
-	w.passing, w.notBefore = p.triesAgain(err), notBeforeOf(err)
-	p.pending.Owe = append(p.pending.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: err.Error()})
+	w.Class, w.Rank.Doc, w.Rank.Pos, w.Rank.Nth = desired.Pending, 0, 0, 0
+	w.Transient, w.NotBefore = p.triesAgain(err), notBeforeOf(err)
+	p.pending.Owe = append(p.pending.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.Append(nil), Cause: err.Error()})
 	if a.gone && a.isHeld() && len(a.held.Hashes) > 0 {
 		// The pending entry may be of another time: the row must not be taken
 		// for that of a file.

@@ -156,7 +156,7 @@ func (p *pastSearch) unavailable() error {
 
 // eventOf returns when the requested version was created, as far as is known.
 func (p *pastSearch) eventOf() time.Time {
-	if at := p.t.a.event.Time(); !at.IsZero() {
+	if at := p.t.a.Event.Time(); !at.IsZero() {
 		return at
 	}
 	return p.t.a.Lastmod.Time()
@@ -195,7 +195,7 @@ func (t *transfer) mayAsk(uri string) bool {
 // version was created (ME-HD-03), and the instant of the requested state.
 func (p *pastSearch) gateWays(gate string) []pastWay {
 	var ways []pastWay
-	for _, at := range []time.Time{upToSecond(p.t.a.Lastmod.Time()), upToSecond(p.t.a.event.Time()), p.t.asOf.UTC().Truncate(time.Second)} {
+	for _, at := range []time.Time{upToSecond(p.t.a.Lastmod.Time()), upToSecond(p.t.a.Event.Time()), p.t.asOf.UTC().Truncate(time.Second)} {
 		if at.Year() > 1 && at.Year() < 9999 && !slices.ContainsFunc(ways, func(w pastWay) bool { return w.at.Equal(at) }) {
 			ways = append(ways, pastWay{uri: gate, at: at})
 		}
@@ -258,7 +258,7 @@ func (p *pastSearch) fitsTime(resp *fetch.Response) error {
 		return fmt.Errorf("its Memento-Datetime %s is no date", fetch.Printable(header))
 	}
 	from := p.t.a.Lastmod.Time()
-	if e := p.t.a.event.Time(); from.IsZero() || !e.IsZero() && e.Before(from) {
+	if e := p.t.a.Event.Time(); from.IsZero() || !e.IsZero() && e.Before(from) {
 		from = e
 	}
 	if at.Before(from.Truncate(time.Second)) || at.After(upToSecond(p.t.asOf)) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
@@ -129,7 +130,7 @@ func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error
 		if err != nil {
 			return nil, err
 		}
-		w := want{URI: h.URI, Lastmod: resourcesync.NewDatetime(h.Lastmod), Length: h.Length, Hashes: h.Hashes, rank: rank{class: wantListed, doc: doc, pos: pos}}
+		w := desired.Resource{URI: h.URI, Lastmod: resourcesync.NewDatetime(h.Lastmod), Length: h.Length, Hashes: h.Hashes, Rank: desired.Rank{Class: desired.Listed, Doc: doc, Pos: pos}}
 		switch {
 		case h.Path == "":
 			w.Refused = "its version of that time was dropped"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/journal"
@@ -227,11 +228,11 @@ func (a *auditor) excusedOf(ctx context.Context, n int) (map[string]bool, error)
 		if err != nil {
 			return nil, err
 		}
-		w, _, err := decodeWant(o.URI, string(o.Entry))
+		w, _, err := desired.Decode(o.URI, string(o.Entry))
 		if err != nil {
 			return nil, err
 		}
-		if w.excused && len(excused) < maxStale {
+		if w.Excused && len(excused) < maxStale {
 			excused[o.URI] = true
 		}
 	}

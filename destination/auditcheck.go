@@ -21,7 +21,7 @@ func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 	switch {
 	case act.verb == verbSkip:
 		return s.checkOrphan(ctx, act)
-	case unlisted && (s.listed || act.class != 0):
+	case unlisted && (s.listed || act.Class != 0):
 		return s.verdict(act, Extra, whyExtra(act)), nil
 	case act.verb == verbRefuse && !act.isHeld():
 		return s.verdict(act, Missing, "refused: "+act.Refused), nil
@@ -51,8 +51,8 @@ func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 // verdict is that of something found of a resource.
 func (s *setAudit) verdict(act *action, kind FindingKind, cause string) verdict {
 	f := Finding{Kind: kind, Set: s.set.Name, URI: act.URI, Path: act.held.Path, Cause: cause}
-	if act.class != 0 && !act.Gone {
-		f.Expected = factsOfWant(&act.want)
+	if act.Class != 0 && !act.Gone {
+		f.Expected = factsOfWant(&act.Resource)
 	}
 	if act.isHeld() {
 		f.Found = factsOf(&act.held)
@@ -94,7 +94,7 @@ func (s *setAudit) checkOrphan(ctx context.Context, act *action) (verdict, error
 // it is to be repaired, its file is examined, too: the new version may be the
 // same bytes, and is then not written.
 func (s *setAudit) stale(ctx context.Context, act *action) (verdict, error) {
-	v := s.verdict(act, Stale, describeStale(&act.held, &act.want))
+	v := s.verdict(act, Stale, describeStale(&act.held, &act.Resource))
 	if !s.opts.Fix || s.seen(act) {
 		return v, nil
 	}
@@ -124,7 +124,7 @@ func (s *setAudit) whyMissing(ctx context.Context, act *action) string {
 
 func whyExtra(act *action) string {
 	switch {
-	case act.class != 0 && !act.Gone:
+	case act.Class != 0 && !act.Gone:
 		return "it is not selected"
 	case act.Instead != "":
 		return "the representation to be kept of it is " + act.Instead
@@ -167,7 +167,7 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 		return broken(Corrupt, fmt.Sprintf("the file has %d bytes, it was written with %d", info.Size, h.Length), found)
 	}
 	if len(h.Hashes) == 0 {
-		return broken(Stale, describeStale(h, &act.want), found)
+		return broken(Stale, describeStale(h, &act.Resource), found)
 	}
 	if r == nil {
 		return verdict{}, nil

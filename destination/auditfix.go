@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -42,17 +43,17 @@ func (a *auditor) mayFix(sets []*setState) error {
 // note prepares the mending of a damaged file.
 func (s *setAudit) note(ctx context.Context, act *action, f *Finding) error {
 	w := act.asStated()
-	if w.class == 0 { // only the Journal says what it should be
+	if w.Class == 0 { // only the Journal says what it should be
 		h := &act.held
-		w = want{URI: h.URI, Length: h.Length, Hashes: h.Hashes}
+		w = desired.Resource{URI: h.URI, Length: h.Length, Hashes: h.Hashes}
 	}
 	if err := s.doubt(ctx, act.held, f); err != nil {
 		return err
 	}
 	if s.known[s.set.URI] == s.set.Number { // else the run takes it for new anyway
-		w.rank = rank{class: wantOwed, event: w.event, mod: w.mod}
+		w.Rank = desired.Rank{Class: desired.Pending, Event: w.Event, Modified: w.Modified}
 		cause := "an audit found it " + string(f.Kind)
-		s.marks.Owe = append(s.marks.Owe, journal.Owed{Set: s.set.Number, URI: w.URI, Entry: w.appendTo(nil), Cause: cause})
+		s.marks.Owe = append(s.marks.Owe, journal.Owed{Set: s.set.Number, URI: w.URI, Entry: w.Append(nil), Cause: cause})
 	}
 	return s.mark(ctx, false)
 }

@@ -18,7 +18,7 @@ func (s *setAudit) compareFile(ctx context.Context, act *action) (verdict, error
 		f.Path = p
 	}
 	for path := range s.d.filesOf(s.paths, act.URI) {
-		l, err := lookAt(ctx, &s.sums, s.d.store, path, &act.want)
+		l, err := lookAt(ctx, &s.sums, s.d.store, path, &act.Resource)
 		var wrong *content.Error
 		switch {
 		case ctx.Err() != nil:

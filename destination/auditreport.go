@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
@@ -103,7 +104,7 @@ func (r *AuditReport) count(f *Finding) {
 }
 
 // factsOfWant returns what the Source states.
-func factsOfWant(w *want) *Facts {
+func factsOfWant(w *desired.Resource) *Facts {
 	f := &Facts{Hash: wording.Hashes(w.Hashes), Lastmod: saved.Time(w.Lastmod)}
 	if w.Length >= 0 {
 		f.Length = &w.Length
@@ -122,7 +123,7 @@ func (f *Finding) printable() {
 	f.Set, f.URI, f.Path, f.Cause = fetch.Printable(f.Set), fetch.Printable(f.URI), fetch.Printable(f.Path), fetch.Printable(f.Cause)
 }
 
-func describeStale(h *journal.Held, w *want) string {
+func describeStale(h *journal.Held, w *desired.Resource) string {
 	for _, stated := range w.Hashes {
 		if digest := h.Hashes.Get(stated.Algorithm); digest != "" && digest != stated.Digest {
 			return fmt.Sprintf("the Source states %s, here is %s", stated, wording.Hashes(h.Hashes))

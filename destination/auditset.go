@@ -54,7 +54,7 @@ func (s *setAudit) actions(ctx context.Context, st *stage, names *extsort.Writer
 			if err == nil {
 				err = s.account(&act, names)
 			}
-			if act.class != 0 && !act.Gone {
+			if act.Class != 0 && !act.Gone {
 				if s.offered++; !act.unselected {
 					s.selected++
 				}
@@ -89,16 +89,16 @@ func (s *setAudit) account(act *action, names *extsort.Writer) error {
 // decided makes the decision about a resource again, for the row that the
 // Journal will hold once the state that a killed run left has been cleaned up.
 func (s *setAudit) decided(ctx context.Context, act *action, row journal.Held) (action, error) {
-	if act.class == 0 {
+	if act.Class == 0 {
 		return s.planner.decide(ctx, nil, row)
 	}
-	w := act.want
+	w := act.Resource
 	return s.planner.decide(ctx, &w, row)
 }
 
 // book counts and reports what was found.
 func (s *setAudit) book(ctx context.Context, act *action, v *verdict) error {
-	if act.class != 0 && !act.Gone && !v.orphan {
+	if act.Class != 0 && !act.Gone && !v.orphan {
 		s.out.Resources++
 	}
 	s.out.Read += v.read

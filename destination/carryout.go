@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 )
@@ -263,12 +264,12 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 		if err != nil {
 			return err
 		}
-		w, _, derr := decodeWant(o.URI, string(o.Entry))
+		w, _, derr := desired.Decode(o.URI, string(o.Entry))
 		switch {
-		case derr == nil && w.Gone && w.claimed:
+		case derr == nil && w.Gone && w.Unconfirmed:
 			kept = true // the list may be older than what was notified
 			continue
-		case derr == nil && w.notBefore.After(now):
+		case derr == nil && w.NotBefore.After(now):
 			kept = true // whether it is still wanted turns out
 			continue
 		}

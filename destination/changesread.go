@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/saved"
 	"lockstep/discover"
@@ -95,11 +96,11 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 			doubt(&w)
 		}
 		if t.pkg > 0 && !w.Gone {
-			w.Member, w.pack = memberOf(t.pkg, &e), t.pkg
+			w.Member, w.ManifestPackage = memberOf(t.pkg, &e), t.pkg
 		}
 		d.place(&w, &e)
 		c.saw(&w, &e)
-		if resume && w.pos < k.Count || !c.behind && !c.chain.resumed && d.old(&w) {
+		if resume && w.Pos < k.Count || !c.behind && !c.chain.resumed && d.old(&w) {
 			continue
 		}
 		if c.latest != nil && c.latest.has(&w, &e) {
@@ -122,7 +123,7 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 }
 
 // add stages w.
-func (c *changeReader) add(ctx context.Context, w *want) error {
+func (c *changeReader) add(ctx context.Context, w *desired.Resource) error {
 	if c.out != nil {
 		return c.out.add(w)
 	}
@@ -130,7 +131,7 @@ func (c *changeReader) add(ctx context.Context, w *want) error {
 }
 
 // saw records that a list contains w, if notifications are waiting for that.
-func (c *changeReader) saw(w *want, e *resourcesync.Entry) {
+func (c *changeReader) saw(w *desired.Resource, e *resourcesync.Entry) {
 	if p := c.set.push; p != nil && len(p.events) > 0 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -157,18 +158,18 @@ type docReading struct {
 	event, mod resourcesync.Datetime // of the entry before, see rank
 	first      resourcesync.Datetime
 	buf        []byte
-	alone      string         // fingerprint of the first event of an instant
-	before     want           // or itself
-	twins      map[string]int // how often the same was said at that instant; nil: there was one event
-	newest     [2]newest      // by event, by mod
+	alone      string           // fingerprint of the first event of an instant
+	before     desired.Resource // or itself
+	twins      map[string]int   // how often the same was said at that instant; nil: there was one event
+	newest     [2]newest        // by event, by mod
 }
 
 // newest are the events with the greatest time so far.
 type newest struct {
 	at   resourcesync.Datetime
 	seen []string
-	one  want // one that seen lacks
-	only bool // there is
+	one  desired.Resource // one that seen lacks
+	only bool             // there is
 }
 
 func (d *docReading) sum() string {
@@ -176,7 +177,7 @@ func (d *docReading) sum() string {
 }
 
 // place gives w its place among the changes.
-func (d *docReading) place(w *want, e *resourcesync.Entry) {
+func (d *docReading) place(w *desired.Resource, e *resourcesync.Entry) {
 	info := d.info
 	before, beforeMod := d.event, d.mod
 	if !e.Datetime.IsZero() {
@@ -194,7 +195,7 @@ func (d *docReading) place(w *want, e *resourcesync.Entry) {
 		info.rising = info.rising || now.Compare(then) > 0
 		info.falling = info.falling || now.Compare(then) < 0
 	}
-	w.rank = rank{class: wantChange, doc: d.n, pos: d.pos, event: d.event, mod: d.mod}
+	w.Rank = desired.Rank{Class: desired.Changed, Doc: d.n, Pos: d.pos, Event: d.event, Modified: d.mod}
 	plain := d.number(w, now, d.pos == 0 || now.Compare(then) != 0)
 	d.pos++
 
@@ -204,13 +205,13 @@ func (d *docReading) place(w *want, e *resourcesync.Entry) {
 		}
 	}
 	if !d.isPast() {
-		d.buf = appendString(d.buf[:0], plain)
+		d.buf = desired.AppendString(d.buf[:0], plain)
 		d.prefix.Write(d.buf) // a hash never fails
 	}
 	if t := e.EventTime(); !t.IsZero() && (d.first.IsZero() || t.Compare(d.first) < 0) {
 		d.first = t
 	}
-	if w.nth > 0 {
+	if w.Nth > 0 {
 		plain = "" // that of the first of them
 	}
 	for i, t := range [2]resourcesync.Datetime{d.event, d.mod} {
@@ -229,7 +230,7 @@ func (d *docReading) isPast() bool { return d.order != "" }
 // number counts how often the same was said at the instant now, of which w is
 // the first, or one more. It returns the fingerprint of w as if nothing had been
 // said before, or "" if it is not needed.
-func (d *docReading) number(w *want, now resourcesync.Datetime, first bool) string {
+func (d *docReading) number(w *desired.Resource, now resourcesync.Datetime, first bool) string {
 	if first {
 		d.twins = nil
 		if d.isPast() {
@@ -247,14 +248,14 @@ func (d *docReading) number(w *want, now resourcesync.Datetime, first bool) stri
 		d.twins = map[string]int{d.alone: 1}
 	}
 	plain := fingerprint(w, now)
-	w.nth = d.twins[plain]
+	w.Nth = d.twins[plain]
 	d.twins[plain]++
 	return plain
 }
 
 // bare is what a fingerprint is made of.
-func bare(w *want) want {
-	return want{URI: w.URI, Change: w.Change, Lastmod: w.Lastmod, Length: w.Length, Hashes: w.Hashes, rank: w.rank}
+func bare(w *desired.Resource) desired.Resource {
+	return desired.Resource{URI: w.URI, Change: w.Change, Lastmod: w.Lastmod, Length: w.Length, Hashes: w.Hashes, Rank: w.Rank}
 }
 
 func hasKey(m map[string]bool, k string) bool {
@@ -264,7 +265,7 @@ func hasKey(m map[string]bool, k string) bool {
 
 // note remembers w if it is among the newest events, and looks whether it is
 // one of those seen before. f is its fingerprint at t, if it is known.
-func (d *docReading) note(i int, w *want, t resourcesync.Datetime, f string) {
+func (d *docReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f string) {
 	if t.IsZero() {
 		return
 	}
@@ -304,11 +305,11 @@ func (n *newest) settle() {
 }
 
 // old reports whether w was certainly processed before.
-func (d *docReading) old(w *want) bool {
-	if d.since.IsZero() || w.event.IsZero() || w.mod.IsZero() {
+func (d *docReading) old(w *desired.Resource) bool {
+	if d.since.IsZero() || w.Event.IsZero() || w.Modified.IsZero() {
 		return false
 	}
-	return w.event.Compare(d.since) < 0 && w.mod.Compare(d.since) < 0
+	return w.Event.Compare(d.since) < 0 && w.Modified.Compare(d.since) < 0
 }
 
 // end records what the header of the list says about the list as a whole.

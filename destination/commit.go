@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -282,7 +283,7 @@ func (p *applier) doubtOthers(ctx context.Context, batch []outcome, docs map[str
 func intentOf(batch []outcome) []byte {
 	var intent []byte
 	for i := range batch {
-		intent = appendHeld(intent, &batch[i].held)
+		intent = desired.AppendHeld(intent, &batch[i].held)
 	}
 	return intent
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
@@ -46,8 +47,8 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 	}
 	plan := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete && !p.reselects(), believes: true}
 	_, err := plan.count(ctx, p.stage, func(a *action) {
-		if a.Gone && a.claimed && (a.verb == verbRemove || a.verb == verbRelease) {
-			p.claims = append(p.claims, a.want)
+		if a.Gone && a.Unconfirmed && (a.verb == verbRemove || a.verb == verbRelease) {
+			p.claims = append(p.claims, a.Resource)
 		}
 	})
 	if err != nil || len(p.claims) == 0 {
@@ -82,9 +83,9 @@ func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error
 		if at.IsZero() || at.Time().After(p.limit) {
 			at = resourcesync.NewDatetime(now)
 		}
-		w.Links, w.Member = nil, member{}
-		w.rank = rank{class: wantOwed, event: at, mod: resourcesync.NewDatetime(now)} // when, and when we learned of it
-		b.Owe = append(b.Owe, journal.Owed{Set: p.set.Number, URI: w.URI, Entry: w.appendTo(nil), Cause: "a notification says that it was deleted, and the Source has not confirmed it"})
+		w.Links, w.Member = nil, desired.Member{}
+		w.Rank = desired.Rank{Class: desired.Pending, Event: at, Modified: resourcesync.NewDatetime(now)} // when, and when we learned of it
+		b.Owe = append(b.Owe, journal.Owed{Set: p.set.Number, URI: w.URI, Entry: w.Append(nil), Cause: "a notification says that it was deleted, and the Source has not confirmed it"})
 	}
 	if len(b.Owe) == 0 {
 		return nil
@@ -99,7 +100,7 @@ func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error
 
 // probe asks the Source whether resources are gone: those that answer 404 or
 // 410 are. What does not answer in time is not.
-func (d *Destination) probe(ctx context.Context, ws []want) ([]bool, error) {
+func (d *Destination) probe(ctx context.Context, ws []desired.Resource) ([]bool, error) {
 	own, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	gone := make([]bool, len(ws))
@@ -133,10 +134,10 @@ func (d *Destination) isGone(ctx context.Context, uri string) bool {
 // A settlement is the result of holding pending deletions against what was read
 // of the Source.
 type settlement struct {
-	left  int64  // still pending
-	lies  int64  // contradicted
-	first string // of these
-	ask   []want // not settled by what was read
+	left  int64              // still pending
+	lies  int64              // contradicted
+	first string             // of these
+	ask   []desired.Resource // not settled by what was read
 	drop  []journal.Owed
 }
 
@@ -145,7 +146,7 @@ type settlement struct {
 // settled; for the others the Source is asked.
 func (s *session) settlePending(ctx context.Context, set *setState, now time.Time) error {
 	var all settlement
-	var some []want
+	var some []desired.Resource
 	flush := func() error {
 		if len(some) == 0 {
 			return nil
@@ -158,11 +159,11 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 		if err != nil {
 			return err
 		}
-		w, _, err := decodeWant(o.URI, string(o.Entry))
+		w, _, err := desired.Decode(o.URI, string(o.Entry))
 		if err != nil {
 			return err
 		}
-		if !w.claimed || !w.Gone {
+		if !w.Unconfirmed || !w.Gone {
 			continue
 		}
 		if some = append(some, w); len(some) == 1000 {
@@ -195,7 +196,7 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 }
 
 // judge compares pending deletions with what is here now.
-func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState, ws []want, now time.Time) error {
+func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState, ws []desired.Resource, now time.Time) error {
 	uris := make([]string, len(ws))
 	for i := range ws {
 		uris[i] = ws[i].URI
@@ -213,7 +214,7 @@ func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState
 	}
 	for i := range ws {
 		w := &ws[i]
-		lie := isBefore(w.event, covered) || now.Sub(w.mod.Time()) > lag
+		lie := isBefore(w.Event, covered) || now.Sub(w.Modified.Time()) > lag
 		switch {
 		case !contains(held[i].Sets, set.Number):
 		case lie:
@@ -252,7 +253,7 @@ func (s *session) removePending(ctx context.Context, set *setState, t *settlemen
 			continue
 		}
 		w := t.ask[i]
-		w.rank = rank{class: wantOwed, doc: doc, event: w.event, mod: w.mod}
+		w.Rank = desired.Rank{Class: desired.Pending, Doc: doc, Event: w.Event, Modified: w.Modified}
 		r.confirmed[keyOfResource(w.URI)] = true
 		if err := r.stage.add(ctx, w); err != nil {
 			return err

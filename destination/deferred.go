@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/internal/fetch"
 )
@@ -47,7 +48,7 @@ func (r *setRun) deferring(ctx context.Context, actions iter.Seq2[action, error]
 		// rest yields what is pending before a URI; "" means all that remains.
 		rest := func(below string) bool {
 			for more && err == nil && (below == "" || pending.URI < below) {
-				a := action{want: pending.want, verb: verbDefer, pending: pending.err}
+				a := action{Resource: pending.Resource, verb: verbDefer, pending: pending.err}
 				if w.prune {
 					a.verb = verbSkip // settles it
 				}
@@ -85,7 +86,7 @@ func (w *work) reports() bool { return w.via != ViaNotification && !w.final }
 
 // A deferred is a pending resource that must not be asked for yet.
 type deferred struct {
-	want
+	desired.Resource
 	err *deferredError
 }
 
@@ -97,11 +98,11 @@ func (r *setRun) deferredWants(ctx context.Context, now time.Time) iter.Seq2[def
 				yield(deferred{}, err)
 				return
 			}
-			w, _, err := decodeWant(o.URI, string(o.Entry))
-			if err == nil && (r.d.opts.AskNow || !w.notBefore.After(now)) {
+			w, _, err := desired.Decode(o.URI, string(o.Entry))
+			if err == nil && (r.d.opts.AskNow || !w.NotBefore.After(now)) {
 				continue
 			}
-			if !yield(deferred{w, &deferredError{o.Cause, w.notBefore}}, err) || err != nil {
+			if !yield(deferred{w, &deferredError{o.Cause, w.NotBefore}}, err) || err != nil {
 				return
 			}
 		}
@@ -187,8 +188,8 @@ func (d *Destination) Pending(ctx context.Context, r *Report) iter.Seq2[Failure,
 			for o, err := range d.journal.Owed(ctx, n) {
 				f := Failure{URI: fetch.Printable(o.URI), Cause: fetch.Printable(o.Cause), resource: true}
 				if err == nil {
-					if w, _, derr := decodeWant(o.URI, string(o.Entry)); derr == nil && w.notBefore.After(time.Now()) {
-						f.NotBefore = w.notBefore.UTC().Truncate(time.Second)
+					if w, _, derr := desired.Decode(o.URI, string(o.Entry)); derr == nil && w.NotBefore.After(time.Now()) {
+						f.NotBefore = w.NotBefore.UTC().Truncate(time.Second)
 					}
 				}
 				if !yield(f, err) || err != nil {

@@ -97,7 +97,7 @@ func (d *demand) start(ctx context.Context) {
 
 // wants reports whether the content of a is requested on demand.
 func (d *demand) wants(a *action) bool {
-	return !a.conditional && a.from == "" && isVouched(&a.want) && a.Length <= demandLength && len(a.URI) < 2048 &&
+	return !a.conditional && a.from == "" && isVouched(&a.Resource) && a.Length <= demandLength && len(a.URI) < 2048 &&
 		!strings.ContainsAny(a.URI, "\r\n") && d.isOn()
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/extsort"
@@ -135,7 +136,7 @@ func (s *differ) collect(ctx context.Context, set *setState, number, side int, a
 		return err
 	}
 	prefix := binary.AppendUvarint([]byte{byte(side)}, uint64(number))
-	prefix = appendDatetime(prefix, st.at)
+	prefix = desired.AppendDatetime(prefix, st.at)
 	out := s.states.Writer()
 	defer s.states.Release(out)
 	var value []byte
@@ -146,8 +147,8 @@ func (s *differ) collect(ctx context.Context, set *setState, number, side int, a
 		if w.Gone || !s.d.selects.wants(&w, false) {
 			continue
 		}
-		w.Links, w.chain, w.Member, w.Refused = nil, nil, member{}, ""
-		value = w.appendTo(append(value[:0], prefix...))
+		w.Links, w.Patches, w.Member, w.Refused = nil, nil, desired.Member{}, ""
+		value = w.Append(append(value[:0], prefix...))
 		if err := out.Add([]byte(w.URI), value); err != nil {
 			return fmt.Errorf("sort entries: %w", err)
 		}
@@ -184,7 +185,7 @@ func (s *differ) stateThen(ctx context.Context, r *setRun, at time.Time) (*state
 
 // A told is what a set states of a resource.
 type told struct {
-	want
+	desired.Resource
 	set  uint64
 	list resourcesync.Datetime // of the list its state was made from
 }
@@ -231,13 +232,13 @@ func (s *differ) compare(ctx context.Context, each func(Difference) error) error
 }
 
 func decodeTold(uri, value string) (side int, t told, err error) {
-	d := decoder{b: value}
-	side, t.set = int(d.byte()), d.uvarint()
-	t.list = d.datetime()
-	if !d.ok() || side >= sides {
-		return 0, told{}, errWant
+	d := desired.Decoder{B: value}
+	side, t.set = int(d.Byte()), d.Uvarint()
+	t.list = d.Datetime()
+	if !d.OK() || side >= sides {
+		return 0, told{}, desired.ErrDamaged
 	}
-	t.want, _, err = decodeWant(uri, d.b)
+	t.Resource, _, err = desired.Decode(uri, d.B)
 	return side, t, err
 }
 
@@ -294,7 +295,7 @@ func sameThen(a, b *told) content.Likeness {
 		return content.Different
 	case a.Lastmod.IsZero() || b.Lastmod.IsZero():
 		return content.Unknown
-	case a.Lastmod.Compare(b.Lastmod) != 0 && !sameLastmod(a.Lastmod.Time(), b.Lastmod) && !sameLastmod(b.Lastmod.Time(), a.Lastmod):
+	case a.Lastmod.Compare(b.Lastmod) != 0 && !desired.SameLastmod(a.Lastmod.Time(), b.Lastmod) && !desired.SameLastmod(b.Lastmod.Time(), a.Lastmod):
 		return content.Different
 	case a.Length < 0 || b.Length < 0:
 		return content.Unknown
@@ -305,12 +306,12 @@ func sameThen(a, b *told) content.Likeness {
 // sameWord reports whether a and b are the same event, or the same entry of the
 // same list.
 func sameWord(a, b *told) bool {
-	if a.set != b.set || a.class != b.class || a.Change != b.Change {
+	if a.set != b.set || a.Class != b.Class || a.Change != b.Change {
 		return false
 	}
-	if a.class == wantListed {
+	if a.Class == desired.Listed {
 		return !a.list.IsZero() && a.list.Compare(b.list) == 0
 	}
-	event := a.event
-	return !event.IsZero() && event.Compare(b.event) == 0 && a.mod.Compare(b.mod) == 0
+	event := a.Event
+	return !event.IsZero() && event.Compare(b.Event) == 0 && a.Modified.Compare(b.Modified) == 0
 }

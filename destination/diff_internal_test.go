@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/resourcesync"
 )
 
@@ -18,10 +19,10 @@ func TestSameThen(t *testing.T) {
 	}
 	sha := resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: "s"}}
 	said := func(hashes resourcesync.Hashes, length int64, lastmod resourcesync.Datetime) told {
-		return told{want: want{Hashes: hashes, Length: length, Lastmod: lastmod, rank: rank{class: wantListed}}}
+		return told{Resource: desired.Resource{Hashes: hashes, Length: length, Lastmod: lastmod, Rank: desired.Rank{Class: desired.Listed}}}
 	}
 	event := func(at resourcesync.Datetime) told {
-		return told{want: want{Change: resourcesync.Updated, Length: -1, rank: rank{class: wantChange, event: at}}}
+		return told{Resource: desired.Resource{Change: resourcesync.Updated, Length: -1, Rank: desired.Rank{Class: desired.Changed, Event: at}}}
 	}
 	listed := func(at resourcesync.Datetime) told {
 		w := said(nil, -1, resourcesync.Datetime{})

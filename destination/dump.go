@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -186,11 +187,11 @@ func checkManifest(m *dump.Manifest, want resourcesync.Capability) error {
 
 // memberOf returns the place of the content that an entry of a manifest
 // describes.
-func memberOf(pkg int, e *resourcesync.Entry) member {
+func memberOf(pkg int, e *resourcesync.Entry) desired.Member {
 	if e.Path == "" {
-		return member{}
+		return desired.Member{}
 	}
-	return member{Package: pkg, Path: e.Path}
+	return desired.Member{Package: pkg, Path: e.Path}
 }
 
 // wanted is what a document of the reading should be: the first says whether it
@@ -247,7 +248,7 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 		}
 		l.mu.Unlock()
 		var entries int64
-		entries, err = l.stageManifest(m, p.pkg, n, wantListed, l.concerns)
+		entries, err = l.stageManifest(m, p.pkg, n, desired.Listed, l.concerns)
 		l.mu.Lock()
 		l.snap.entries += entries
 		l.mu.Unlock()
@@ -265,7 +266,7 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 // stageManifest stages the entries of a manifest that lists a state, as the
 // n-th document, as far as they concern us. An error of the stage is a
 // LocalError.
-func (r *setReader) stageManifest(m *dump.Manifest, pkg, n int, class wantClass, concerns func(uri string) bool) (int64, error) {
+func (r *setReader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Class, concerns func(uri string) bool) (int64, error) {
 	out := r.stage.writer()
 	defer out.release()
 	var pos int64
@@ -275,8 +276,8 @@ func (r *setReader) stageManifest(m *dump.Manifest, pkg, n int, class wantClass,
 		}
 		w := r.wantOf(&e)
 		w.Gone, w.Change = false, 0
-		w.Member, w.pack = memberOf(pkg, &e), pkg
-		w.rank = rank{class: class, doc: n, pos: pos}
+		w.Member, w.ManifestPackage = memberOf(pkg, &e), pkg
+		w.Rank = desired.Rank{Class: class, Doc: n, Pos: pos}
 		pos++
 		if concerns != nil && !concerns(w.URI) {
 			continue

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
@@ -71,7 +72,7 @@ func (n *needs) add(a *action) {
 		n.packages[a.Member.Package]++
 		n.packed++
 		n.packedBytes += length
-	case length <= demandLength && !a.conditional && a.from == "" && isVouched(&a.want):
+	case length <= demandLength && !a.conditional && a.from == "" && isVouched(&a.Resource):
 		n.small++
 		n.smallBytes += length
 	}
@@ -268,7 +269,7 @@ func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resou
 				err = checkManifest(m, want)
 			}
 			if err == nil {
-				_, err = r.stageManifest(m, pkg, n, wantPacked, nil)
+				_, err = r.stageManifest(m, pkg, n, desired.Packed, nil)
 			}
 			if local := (*content.LocalError)(nil); errors.As(err, &local) {
 				return local.Err

@@ -179,7 +179,7 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 	if herr != nil {
 		return outcome{action: a, err: fmt.Errorf("%w: %w", err, herr)}
 	}
-	if _, verr := content.Verify(a.described(), length, got); verr != nil {
+	if _, verr := content.Verify(a.Description(), length, got); verr != nil {
 		return outcome{action: a, err: fmt.Errorf("%w, which is not from here and was left alone: %w; --adopt --replace replaces it", err, verr)}
 	}
 	f.names.Take(a.URI, taken.Path)

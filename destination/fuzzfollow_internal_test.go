@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -38,7 +39,7 @@ func FuzzNotification(f *testing.F) {
 			return
 		}
 		for i := range n.wants {
-			if w := &n.wants[i]; w.doc != n.doc || w.Refused != "" || dispatch.HostOf(w.URI) == "b.example" {
+			if w := &n.wants[i]; w.Doc != n.doc || w.Refused != "" || dispatch.HostOf(w.URI) == "b.example" {
 				t.Fatalf("%+v", w)
 			}
 		}
@@ -54,7 +55,7 @@ func FuzzPushed(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := newPushState()
 		if err := p.decodeEvents(b); err != nil {
-			if !errors.Is(err, errWant) {
+			if !errors.Is(err, desired.ErrDamaged) {
 				t.Fatal(err)
 			}
 			return

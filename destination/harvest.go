@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/discover"
@@ -172,7 +173,7 @@ func (h *harvestState) isOther(s *OriginStatus) bool {
 // yet.
 func (r *setRun) takePortion(ctx context.Context, h *harvestState, s *OriginStatus) error {
 	r.stage.reset()
-	if err := r.stageOrigin(ctx, r.origin.Changes(ctx, max(h.Seq, h.Fresh)), wantChange, 0); err != nil {
+	if err := r.stageOrigin(ctx, r.origin.Changes(ctx, max(h.Seq, h.Fresh)), desired.Changed, 0); err != nil {
 		return err
 	}
 	if r.stage.empty() {
@@ -199,7 +200,7 @@ func (r *setRun) takePortion(ctx context.Context, h *harvestState, s *OriginStat
 func (r *setRun) takeChanges(ctx context.Context, h *harvestState, s *OriginStatus) (again bool, err error) {
 	changed := s.Seq > h.Seq
 	if r.stage.reset(); changed {
-		if err := r.stageOrigin(ctx, r.origin.Changes(ctx, h.Seq), wantChange, h.Fresh-h.Seq); err != nil {
+		if err := r.stageOrigin(ctx, r.origin.Changes(ctx, h.Seq), desired.Changed, h.Fresh-h.Seq); err != nil {
 			return false, err
 		}
 	}
@@ -228,10 +229,10 @@ func (r *setRun) takeChanges(ctx context.Context, h *harvestState, s *OriginStat
 // (AP-CDL-01, AP-CDL-02, AP-CDL-03).
 func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, broken bool) (again bool, err error) {
 	r.stage.reset()
-	if err := r.stageOrigin(ctx, deletions(r.origin.Changes(ctx, h.Seq)), wantListed, 0); err != nil {
+	if err := r.stageOrigin(ctx, deletions(r.origin.Changes(ctx, h.Seq)), desired.Listed, 0); err != nil {
 		return false, err
 	}
-	if err := r.stageOrigin(ctx, r.origin.Entries(ctx), wantListed, 0); err != nil {
+	if err := r.stageOrigin(ctx, r.origin.Entries(ctx), desired.Listed, 0); err != nil {
 		return false, err
 	}
 	if err := stageReported(ctx, r); err != nil {
@@ -273,7 +274,7 @@ func (r *setRun) applied(ctx context.Context, s *OriginStatus, err error) error 
 
 // stageOrigin stages what an Origin yields. The first done of them were applied
 // earlier in this run, or by one that was broken off.
-func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync.Entry, error], class wantClass, done int64) error {
+func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync.Entry, error], class desired.Class, done int64) error {
 	n := r.stage.addDoc()
 	r.stage.docs[n].dated, r.stage.docs[n].rising = true, true
 	c := newChooser(r)
@@ -282,7 +283,7 @@ func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync
 		if err != nil {
 			return err
 		}
-		at := rank{class: class, doc: n, pos: pos, event: e.Datetime}
+		at := desired.Rank{Class: class, Doc: n, Pos: pos, Event: e.Datetime}
 		if err := r.stageEntry(ctx, c, &e, at, pos < done); err != nil {
 			return err
 		}
@@ -295,18 +296,18 @@ func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync
 
 // stageEntry stages what is to become of a resource, and of those that are
 // representations of the same, where it is a change.
-func (r *setRun) stageEntry(ctx context.Context, c *chooser, e *resourcesync.Entry, at rank, applied bool) error {
-	add := func(w want, err error) error {
+func (r *setRun) stageEntry(ctx context.Context, c *chooser, e *resourcesync.Entry, at desired.Rank, applied bool) error {
+	add := func(w desired.Resource, err error) error {
 		if err != nil {
 			return err
 		}
-		w.rank, w.applied = at, applied
+		w.Rank, w.Applied = at, applied
 		return r.stage.add(ctx, w)
 	}
 	switch {
 	case e.Change == resourcesync.Deleted:
 		return add(r.reader.wantOf(e), nil)
-	case at.class == wantListed:
+	case at.Class == desired.Listed:
 		return add(c.settle(ctx, e, true))
 	}
 	if err := add(c.settle(ctx, e, false)); err != nil || canonicalOf(e) == "" && !hasAlternates(e) {
@@ -363,7 +364,7 @@ func (r *setRun) expectedHarvest(ctx context.Context) (snap snapshot, err error)
 		r.reader.fail(r.set.URI, fmt.Errorf("read %s: not all of it is known", fetch.Printable(r.set.URI)))
 	}
 	snap.sitemap = !s.Complete // like a Sitemap it does not say what is no more
-	return snap, r.stageOrigin(ctx, r.origin.Entries(ctx), wantListed, 0)
+	return snap, r.stageOrigin(ctx, r.origin.Entries(ctx), desired.Listed, 0)
 }
 
 // storedBy returns what offers a fetcher the content that an Origin has.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/resourcesync"
 )
 
@@ -28,7 +29,7 @@ type chooser struct {
 
 // settle returns what to do about the resource e, which exists; now says that e
 // is its current state.
-func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (want, error) {
+func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (desired.Resource, error) {
 	main := canonicalOf(e)
 	if main == "" && !hasAlternates(e) {
 		return c.reader.wantOf(e), nil
@@ -43,7 +44,7 @@ func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (
 	if !now {
 		current, there, err := c.finder.Find(ctx, e.Loc)
 		if err != nil || !there {
-			return want{URI: e.Loc, Gone: true, Length: -1}, err
+			return desired.Resource{URI: e.Loc, Gone: true, Length: -1}, err
 		}
 		current.Change, current.Datetime = e.Change, e.Datetime
 		return c.settle(ctx, &current, true)
@@ -97,17 +98,17 @@ func (c *chooser) form(ctx context.Context, main *resourcesync.Entry, uri string
 
 // forms returns the representations of a record that are selected, as its first one
 // names them, best first.
-func (c *chooser) forms(main *resourcesync.Entry) []want {
+func (c *chooser) forms(main *resourcesync.Entry) []desired.Resource {
 	sel := c.reader.d.selects
-	own := want{URI: main.Loc, Type: main.Type, Lastmod: main.Lastmod}
-	var fit []want
+	own := desired.Resource{URI: main.Loc, Type: main.Type, Lastmod: main.Lastmod}
+	var fit []desired.Resource
 	if sel.wants(&own, false) {
 		fit = append(fit, own)
 	}
 	links := slices.DeleteFunc(slices.Clone(main.Links), func(l resourcesync.Link) bool { return l.Rel != "alternate" || l.Href == main.Loc })
 	slices.SortStableFunc(links, func(a, b resourcesync.Link) int { return priority(&a) - priority(&b) })
 	for i := range links {
-		w := want{URI: links[i].Href, Type: links[i].Type, Lastmod: main.Lastmod}
+		w := desired.Resource{URI: links[i].Href, Type: links[i].Type, Lastmod: main.Lastmod}
 		if sel.wants(&w, false) && c.reader.refuse(w.URI) == "" {
 			fit = append(fit, w)
 		}

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/journal"
 )
 
@@ -157,7 +158,7 @@ func (p *planner) joined(ctx context.Context, c *chunk) iter.Seq2[*action, error
 	return func(yield func(*action, error) bool) {
 		wants, stop := iter.Pull2(c.wants)
 		defer stop()
-		decide := func(w *want, h journal.Held) bool {
+		decide := func(w *desired.Resource, h journal.Held) bool {
 			a, err := p.decide(ctx, w, h)
 			return yield(&a, err) && err == nil
 		}
@@ -202,7 +203,7 @@ func (p *planner) joined(ctx context.Context, c *chunk) iter.Seq2[*action, error
 // wanted stays.
 func (p *planner) looked(ctx context.Context, c *chunk) iter.Seq2[*action, error] {
 	return func(yield func(*action, error) bool) {
-		var wants []want
+		var wants []desired.Resource
 		var uris []string
 		for w, err := range c.wants {
 			if err != nil {

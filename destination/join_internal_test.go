@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -26,10 +27,10 @@ func TestJoin(t *testing.T) {
 		p := &planner{d: &Destination{journal: j, selects: &selection{}}, set: 1, prune: all}
 		s := newStage(j)
 		s.sorter.Memory, s.sorter.Merge = 3000, 4
-		wants, held := map[string]want{}, map[string]journal.Held{}
+		wants, held := map[string]desired.Resource{}, map[string]journal.Held{}
 		s.addDoc()
 		for i := range sizes[r.IntN(len(sizes))] {
-			w := want{URI: uri(), Length: int64(r.IntN(3)), Lastmod: resourcesync.NewDatetime(time.Unix(int64(1e9+r.IntN(3)), 0)), rank: rank{class: wantListed, pos: int64(i)}}
+			w := desired.Resource{URI: uri(), Length: int64(r.IntN(3)), Lastmod: resourcesync.NewDatetime(time.Unix(int64(1e9+r.IntN(3)), 0)), Rank: desired.Rank{Class: desired.Listed, Pos: int64(i)}}
 			if was, ok := wants[w.URI]; !ok || was.Lastmod.Compare(w.Lastmod) <= 0 {
 				wants[w.URI] = w
 			}
@@ -56,7 +57,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-func compareJoin(t *testing.T, p *planner, s *stage, wants map[string]want, held map[string]journal.Held) {
+func compareJoin(t *testing.T, p *planner, s *stage, wants map[string]desired.Resource, held map[string]journal.Held) {
 	t.Helper()
 	var uris []string
 	for uri := range wants {
@@ -74,12 +75,12 @@ func compareJoin(t *testing.T, p *planner, s *stage, wants map[string]want, held
 		if err != nil || i == len(uris) || a.URI != uris[i] {
 			t.Fatalf("action %d: %v %v", i, a.URI, err)
 		}
-		var w *want
+		var w *desired.Resource
 		if said, ok := wants[a.URI]; ok {
 			w = &said
 		}
 		want, _ := p.decide(t.Context(), w, held[a.URI])
-		if a.verb != want.verb || a.pos != want.pos || a.held.URI != want.held.URI || a.conditional != want.conditional {
+		if a.verb != want.verb || a.Pos != want.Pos || a.held.URI != want.held.URI || a.conditional != want.conditional {
 			t.Errorf("%s: %+v, want %+v", a.URI, a, want)
 		}
 		sum.add(&a)
@@ -118,7 +119,7 @@ func TestJoinEnds(t *testing.T) {
 		s := newStage(j)
 		s.addDoc()
 		for i := range 20_000 {
-			if err := s.add(t.Context(), want{URI: fmt.Sprintf("http://a/%05d", i), rank: rank{class: wantListed}}); err != nil {
+			if err := s.add(t.Context(), desired.Resource{URI: fmt.Sprintf("http://a/%05d", i), Rank: desired.Rank{Class: desired.Listed}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -163,7 +164,7 @@ func TestOneWord(t *testing.T) {
 	s.addDoc()
 	at := resourcesync.NewDatetime(time.Unix(1e9, 0))
 	for i := range 50_000 {
-		w := want{URI: "http://a/one", Change: resourcesync.Updated, Length: int64(i), rank: rank{class: wantChange, pos: int64(i), event: at, mod: at}}
+		w := desired.Resource{URI: "http://a/one", Change: resourcesync.Updated, Length: int64(i), Rank: desired.Rank{Class: desired.Changed, Pos: int64(i), Event: at, Modified: at}}
 		if err := s.add(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -279,7 +280,7 @@ func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error)
 			return pos, err
 		}
 		w := l.wantOf(&e)
-		w.rank = rank{class: wantListed, doc: n, pos: pos}
+		w.Rank = desired.Rank{Class: desired.Listed, Doc: n, Pos: pos}
 		pos++
 		if !l.concerns(w.URI) {
 			continue

@@ -15,6 +15,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -513,11 +514,11 @@ func (c *localCheck) repair(ctx context.Context, l *localLook) error {
 	if moved != "" {
 		c.warn(h.URI, fmt.Sprintf("%s: what was in its place was moved to %s", fetch.Printable(h.URI), moved))
 	}
-	w := want{URI: h.URI, Length: h.Length, Hashes: h.Hashes, rank: rank{class: wantOwed}}
+	w := desired.Resource{URI: h.URI, Length: h.Length, Hashes: h.Hashes, Rank: desired.Rank{Class: desired.Pending}}
 	if !h.Lastmod.IsZero() {
 		w.Lastmod = resourcesync.NewDatetime(h.Lastmod)
 	}
-	entry := w.appendTo(nil)
+	entry := w.Append(nil)
 	for _, n := range sets {
 		c.marks.Owe = append(c.marks.Owe, journal.Owed{Set: n, URI: h.URI, Entry: entry, Cause: what})
 	}

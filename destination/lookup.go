@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -33,17 +34,17 @@ func (p *applier) confirm(a *action, err error) {
 	}
 	p.mended(a)
 	w := a.asStated()
-	w.Gone, w.Refused, w.claimed = true, "", false
-	w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
+	w.Gone, w.Refused, w.Unconfirmed = true, "", false
+	w.Class, w.Rank.Doc, w.Rank.Pos, w.Rank.Nth = desired.Pending, 0, 0, 0
 	p.owing = true
 	p.confirmed++
-	p.pending.Owe = append(p.pending.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: err.Error()})
+	p.pending.Owe = append(p.pending.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.Append(nil), Cause: err.Error()})
 }
 
 // isConfirmed reports whether w is a deletion that was confirmed by asking, and
 // has not been carried out yet.
-func isConfirmed(w *want) bool {
-	return w.class == wantOwed && w.Gone && w.Change == resourcesync.UnknownChange
+func isConfirmed(w *desired.Resource) bool {
+	return w.Class == desired.Pending && w.Gone && w.Change == resourcesync.UnknownChange
 }
 
 // removeConfirmed removes what this run found to be gone.
@@ -60,7 +61,7 @@ func (r *setRun) removeConfirmed(ctx context.Context, w *work) (err error) {
 		if err != nil {
 			return err
 		}
-		gone, _, err := decodeWant(o.URI, string(o.Entry))
+		gone, _, err := desired.Decode(o.URI, string(o.Entry))
 		if err != nil {
 			return err
 		}

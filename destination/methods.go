@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/resourcesync"
 )
 
@@ -23,12 +24,12 @@ const (
 // isPacked reports whether the content of a can be read out of a package, by
 // methods other than reading the package with all that is wanted of it.
 func (f *fetcher) isPacked(a *action) bool {
-	return f.members != nil && a.Member.Package > 0 && a.Member.Path != "" && a.from == "" && isVouched(&a.want)
+	return f.members != nil && a.Member.Package > 0 && a.Member.Path != "" && a.from == "" && isVouched(&a.Resource)
 }
 
 // patchesFirst returns the patches that are to be tried before anything else,
 // or none.
-func (f *fetcher) patchesFirst(a *action, packed bool) []step {
+func (f *fetcher) patchesFirst(a *action, packed bool) []desired.Patch {
 	steps, _ := a.patchesFirst(packed)
 	return f.usable(steps)
 }
@@ -36,13 +37,13 @@ func (f *fetcher) patchesFirst(a *action, packed bool) []step {
 // methods returns the methods by which the content of a can be obtained, the
 // cheapest first. Each one is tried if those before it failed, for whatever
 // reason (RS-CDM-07, RS-REL-34).
-func (f *fetcher) methods(a *action, steps []step) []method {
+func (f *fetcher) methods(a *action, steps []desired.Patch) []method {
 	if a.Change == resourcesync.UnknownChange {
 		return []method{wholeResource} // nothing but its address says what it is now
 	}
 	packed, inPackages := f.isPacked(a), false
 	for i := range steps {
-		inPackages = inPackages || steps[i].member.Package > 0 && f.members != nil
+		inPackages = inPackages || steps[i].Member.Package > 0 && f.members != nil
 	}
 	pays, _ := a.patchesThatPay()
 	first := len(f.patchesFirst(a, packed && !a.tried)) > 0

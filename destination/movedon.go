@@ -54,7 +54,7 @@ func (r *setRun) reportMoved() {
 // names, where the address of the resource has another version or none, or has
 // failed for long. A hash proves that it is that version.
 func (t *transfer) fromMemento(ctx context.Context, own error) (outcome, bool) {
-	if own == nil || ctx.Err() != nil || t.past || t.a.from != "" || !isVouched(&t.a.want) {
+	if own == nil || ctx.Err() != nil || t.past || t.a.from != "" || !isVouched(&t.a.Resource) {
 		return outcome{}, false
 	}
 	left := maxGates

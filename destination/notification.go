@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -28,10 +29,10 @@ type notification struct {
 	kind        messageKind
 	from, until resourcesync.Datetime
 	up          string
-	doc         int    // its number in the stage
-	wants       []want // placed in doc, in order of the entries
-	refused     int    // entries that were left out, see RS-SEC-01
-	refusal     string // why the first was
+	doc         int                // its number in the stage
+	wants       []desired.Resource // placed in doc, in order of the entries
+	refused     int                // entries that were left out, see RS-SEC-01
+	refusal     string             // why the first was
 	newest      resourcesync.Datetime
 	unlocated   error // entries without a readable loc; nil: there are none
 }
@@ -100,7 +101,7 @@ func (r *setReader) readNotification(topic string, body []byte) (*notification, 
 		// comes from hosts the Source may not name.
 		w.Links = slices.DeleteFunc(w.Links, func(l resourcesync.Link) bool { return r.refuse(l.Href) != "" })
 		d.place(&w, &e)
-		w.claimed = true
+		w.Unconfirmed = true
 		if refusal := r.refuse(w.URI); refusal != "" { // WS-SEC-08, deletions not excepted
 			if n.refused++; n.refused == 1 {
 				n.refusal = fmt.Sprintf("%s: %s", fetch.Printable(w.URI), refusal)

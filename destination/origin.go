@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -211,8 +212,8 @@ func expect(doc *discover.Document, want resourcesync.Capability, depth int) err
 }
 
 // wantOf is what an entry says of its resource.
-func (r *setReader) wantOf(e *resourcesync.Entry) want {
-	w := want{
+func (r *setReader) wantOf(e *resourcesync.Entry) desired.Resource {
+	w := desired.Resource{
 		URI: e.Loc, Gone: e.Change == resourcesync.Deleted, Change: e.Change, Lastmod: e.Lastmod,
 		Length: -1, Hashes: e.Hashes, Type: e.Type, Coding: e.Encoding,
 	}
@@ -228,7 +229,7 @@ func (r *setReader) wantOf(e *resourcesync.Entry) want {
 		}
 	}
 	if r.set.foreign != nil {
-		w.main = canonicalOf(e)
+		w.MainURI = canonicalOf(e)
 	}
 	if !w.Gone {
 		w.Refused = r.refuse(e.Loc)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -65,7 +66,7 @@ func (forms *otherForms) fetch(ctx context.Context, f *fetcher, a *action, err e
 }
 
 // decide plans what to do about another representation.
-func (forms *otherForms) decide(ctx context.Context, w *want) (action, error) {
+func (forms *otherForms) decide(ctx context.Context, w *desired.Resource) (action, error) {
 	held, err := forms.planner.d.journal.Lookup(ctx, []string{w.URI})
 	if err != nil {
 		return action{}, fmt.Errorf("read what is held: %w", err)
@@ -75,7 +76,7 @@ func (forms *otherForms) decide(ctx context.Context, w *want) (action, error) {
 
 // others returns the representations of the record that the resource at uri is one
 // of, those that are selected, best first, without that one.
-func (c *chooser) others(ctx context.Context, uri string) ([]want, error) {
+func (c *chooser) others(ctx context.Context, uri string) ([]desired.Resource, error) {
 	e, there, err := c.finder.Find(ctx, uri)
 	if err != nil || !there {
 		return nil, err
@@ -88,7 +89,7 @@ func (c *chooser) others(ctx context.Context, uri string) ([]want, error) {
 		}
 		main = &m
 	}
-	var all []want
+	var all []desired.Resource
 	fit := c.forms(main)
 	for i := range fit {
 		if fit[i].URI == uri {
@@ -100,7 +101,7 @@ func (c *chooser) others(ctx context.Context, uri string) ([]want, error) {
 		}
 		if there {
 			w := c.reader.wantOf(&form)
-			w.class = wantListed
+			w.Class = desired.Listed
 			all = append(all, w)
 		}
 	}
@@ -109,17 +110,17 @@ func (c *chooser) others(ctx context.Context, uri string) ([]want, error) {
 
 // stageExcused stages a representation that is pending because it could not be
 // fetched, and the others of its record, as they are now.
-func stageExcused(ctx context.Context, r *setRun, w *want) error {
+func stageExcused(ctx context.Context, r *setRun, w *desired.Resource) error {
 	c := newChooser(r)
 	if c.finder == nil {
 		return r.stage.add(ctx, *w)
 	}
-	at := rank{class: wantListed, doc: r.stage.addDoc()}
-	add := func(w want, err error) error {
+	at := desired.Rank{Class: desired.Listed, Doc: r.stage.addDoc()}
+	add := func(w desired.Resource, err error) error {
 		if err != nil {
 			return err
 		}
-		w.rank = at
+		w.Rank = at
 		return r.stage.add(ctx, w)
 	}
 	e, there, err := c.finder.Find(ctx, w.URI)
@@ -127,7 +128,7 @@ func stageExcused(ctx context.Context, r *setRun, w *want) error {
 		return err
 	}
 	if !there {
-		return add(want{URI: w.URI, Gone: true, Length: -1}, nil)
+		return add(desired.Resource{URI: w.URI, Gone: true, Length: -1}, nil)
 	}
 	if err := r.stage.add(ctx, *w); err != nil { // that it was reported, see group.last
 		return err
@@ -154,14 +155,14 @@ func stageReported(ctx context.Context, r *setRun) error {
 		if err != nil {
 			return err
 		}
-		w, _, err := decodeWant(o.URI, string(o.Entry))
+		w, _, err := desired.Decode(o.URI, string(o.Entry))
 		if err != nil {
 			return err
 		}
-		if !w.excused {
+		if !w.Excused {
 			continue
 		}
-		w.class = wantOwed
+		w.Class = desired.Pending
 		if err := stageExcused(ctx, r, &w); err != nil {
 			return err
 		}
@@ -180,11 +181,11 @@ func newChooser(r *setRun) *chooser {
 // another one of its record is kept: that is reported once, and tried again by
 // later runs.
 func (p *applier) excuse(a *action, err error) {
-	if !a.excused {
+	if !a.Excused {
 		p.warn(a.URI, fmt.Sprintf("%s: this representation of a record cannot be fetched, and another one is kept; later runs try again, and do not report it: %v", fetch.Printable(a.URI), err))
 	}
-	if a.excused = true; a.main == "" {
-		a.main = a.URI // it is the first one itself
+	if a.Excused = true; a.MainURI == "" {
+		a.MainURI = a.URI // it is the first one itself
 	}
 	p.mended(a)
 	p.owe(a, err)
@@ -198,7 +199,7 @@ func (s *setAudit) isStandIn(a *action) bool {
 
 // standIn decides about such a resource by the representation that is kept.
 func (s *setAudit) standIn(ctx context.Context, a *action) (action, error) {
-	w := a.want
+	w := a.Resource
 	w.Gone, w.Instead, w.Change = false, "", resourcesync.Change(0)
 	return s.planner.decide(ctx, &w, a.held)
 }

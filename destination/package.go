@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
@@ -98,7 +99,7 @@ type unpacking struct {
 func (u *unpacking) vouch() {
 	u.unvouched = map[*action]bool{}
 	for _, a := range u.left {
-		if !isVouched(&a.want) {
+		if !isVouched(&a.Resource) {
 			u.unvouched[a] = true
 		}
 	}
@@ -125,7 +126,7 @@ func (u *unpacking) giveUnvouched(err error) {
 }
 
 // isVouched reports whether content can be verified by w itself.
-func isVouched(w *want) bool { return content.HasKnown(w.Hashes) }
+func isVouched(w *desired.Resource) bool { return content.HasKnown(w.Hashes) }
 
 // round opens the package and gets what is left to get from it. After
 // [dump.ErrChanged], the new version of the package may have more of it.

@@ -22,6 +22,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -128,10 +129,10 @@ func (g *packageRig) job(files map[string]string) *packageJob {
 	job := &packageJob{Package: dump.Package{URI: g.srv.URL + "/p.zip", Length: -1}}
 	for path, data := range files {
 		sum := sha256.Sum256([]byte(data))
-		job.Wanted = append(job.Wanted, &action{verb: verbFetch, want: want{
+		job.Wanted = append(job.Wanted, &action{verb: verbFetch, Resource: desired.Resource{
 			URI: g.srv.URL + "/r/" + path, Length: int64(len(data)),
 			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: string(sum[:])}},
-			Member: member{1, "/" + path},
+			Member: desired.Member{Package: 1, Path: "/" + path},
 		}})
 	}
 	slices.SortFunc(job.Wanted, func(a, b *action) int { return strings.Compare(a.URI, b.URI) })

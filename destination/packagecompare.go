@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
@@ -70,11 +71,11 @@ func (u *unpacking) place(a *action, e *resourcesync.Entry) {
 	if e.Path == "" {
 		return
 	}
-	p := want{Hashes: e.Hashes, Lastmod: e.Lastmod, Length: -1}
+	p := desired.Resource{Hashes: e.Hashes, Lastmod: e.Lastmod, Length: -1}
 	if e.HasLength {
 		p.Length = e.Length
 	}
-	if _, ok := u.paths[a]; !ok || e.Path == a.Member.Path || sameRepresentation(&p, &a.want) {
+	if _, ok := u.paths[a]; !ok || e.Path == a.Member.Path || sameRepresentation(&p, &a.Resource) {
 		u.paths[a] = e.Path
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
@@ -57,7 +58,7 @@ func newMemberReader(ctx context.Context, k *dump.Opener, t *packageTable) *memb
 
 // with hands the content of a member to use, as far as it is what a describes by
 // its length. With insist, the package is read whole if there is no other way.
-func (r *memberReader) with(ctx context.Context, at member, a *action, insist bool, use func(content io.Reader) error) error {
+func (r *memberReader) with(ctx context.Context, at desired.Member, a *action, insist bool, use func(content io.Reader) error) error {
 	for try := 0; ; try++ {
 		p, err := r.acquire(ctx, at.Package, insist)
 		if err != nil {

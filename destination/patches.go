@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/internal/fetch"
 	"lockstep/patch"
 	"lockstep/resourcesync"
@@ -21,7 +22,7 @@ import (
 
 // addChange keeps a change as a step of a chain, or as the end of all chains
 // that lead up to it (RS-REL-36).
-func (g *group) addChange(w *want) {
+func (g *group) addChange(w *desired.Resource) {
 	if _, ok := patchOf(w); !ok {
 		if g.bare == nil || g.stage.later(g.bare, w) {
 			g.bare = w
@@ -41,7 +42,7 @@ func (g *group) addChange(w *want) {
 }
 
 func (g *group) sortPatched() {
-	slices.SortStableFunc(g.patched, func(a, b *want) int {
+	slices.SortStableFunc(g.patched, func(a, b *desired.Resource) int {
 		switch {
 		case a == b:
 			return 0
@@ -55,7 +56,7 @@ func (g *group) sortPatched() {
 // patchOf returns the patch of a change that is to be used: of those of known
 // type the shortest (RS-REL-35, RS-REL-37). Without its length it is unknown
 // whether a patch pays.
-func patchOf(w *want) (best resourcesync.Link, ok bool) {
+func patchOf(w *desired.Resource) (best resourcesync.Link, ok bool) {
 	if w.Gone {
 		return best, false
 	}
@@ -69,37 +70,37 @@ func patchOf(w *want) (best resourcesync.Link, ok bool) {
 
 // chain returns the patches that lead to w, the first one first. Whether what
 // is held is where they start is for [action.chainFrom] to say.
-func (g *group) chain(w *want) []step {
-	if w.class != wantChange || len(g.patched) == 0 || len(w.Hashes) == 0 || w.Length < 0 {
+func (g *group) chain(w *desired.Resource) []desired.Patch {
+	if w.Class != desired.Changed || len(g.patched) == 0 || len(w.Hashes) == 0 || w.Length < 0 {
 		return nil
 	}
 	g.sortPatched()
-	start := step{sure: g.best[wantListed] == nil && g.best[wantOwed] == nil}
+	start := desired.Patch{FromHeld: g.best[desired.Listed] == nil && g.best[desired.Pending] == nil}
 	switch {
 	case g.bare != nil:
-		start.from, start.sure = g.bare.Hashes, start.sure && g.stage.done(g.bare)
-	case g.best[wantListed] != nil:
-		start.from = g.best[wantListed].Hashes
+		start.From, start.FromHeld = g.bare.Hashes, start.FromHeld && g.stage.done(g.bare)
+	case g.best[desired.Listed] != nil:
+		start.From = g.best[desired.Listed].Hashes
 	}
-	var steps []step
-	var last *want
+	var steps []desired.Patch
+	var last *desired.Resource
 	for _, c := range g.patched {
 		if g.bare != nil && !g.stage.later(g.bare, c) {
 			continue
 		}
 		if g.stage.done(c) {
-			start.from = c.Hashes
+			start.From = c.Hashes
 			continue
 		}
-		if last = c; content.Compare(start.from, c.Hashes) == content.Same {
+		if last = c; content.Compare(start.From, c.Hashes) == content.Same {
 			continue // said twice, or a change of nothing but its description
 		}
 		next := start
-		next.length = c.Length
-		next.link, _ = patchOf(c)
-		next.member = g.packedPatch(c, &next.link)
+		next.Length = c.Length
+		next.Link, _ = patchOf(c)
+		next.Member = g.packedPatch(c, &next.Link)
 		steps = append(steps, next)
-		start = step{from: c.Hashes}
+		start = desired.Patch{From: c.Hashes}
 	}
 	if last != w {
 		return nil
@@ -110,36 +111,36 @@ func (g *group) chain(w *want) []step {
 // packedPatch returns where the patch of change c is in a package: the one whose
 // manifest describes the change, or one whose manifest describes the same
 // representation (RS-CDM-06).
-func (g *group) packedPatch(c *want, l *resourcesync.Link) member {
-	if c.pack > 0 && l.Path != "" {
-		return member{c.pack, l.Path}
+func (g *group) packedPatch(c *desired.Resource, l *resourcesync.Link) desired.Member {
+	if c.ManifestPackage > 0 && l.Path != "" {
+		return desired.Member{Package: c.ManifestPackage, Path: l.Path}
 	}
 	for _, p := range g.packed {
-		if p.pack == 0 || !sameRepresentation(p, c) {
+		if p.ManifestPackage == 0 || !sameRepresentation(p, c) {
 			continue
 		}
 		for i := range p.Links {
 			if o := &p.Links[i]; o.Rel == resourcesync.RelPatch && o.Href == l.Href && o.Path != "" {
-				return member{p.pack, o.Path}
+				return desired.Member{Package: p.ManifestPackage, Path: o.Path}
 			}
 		}
 	}
-	return member{}
+	return desired.Member{}
 }
 
 // chainFrom returns the patches that turn what is held into what is wanted, if
 // it is a version some of them start from (RS-REL-34).
-func (a *action) chainFrom() []step {
+func (a *action) chainFrom() []desired.Patch {
 	if !a.isHeld() || a.gone || len(a.held.Hashes) == 0 {
 		return nil
 	}
-	for i := range slices.Backward(a.chain) {
-		if content.Compare(a.held.Hashes, a.chain[i].from) == content.Same {
-			return a.chain[i:]
+	for i := range slices.Backward(a.Patches) {
+		if content.Compare(a.held.Hashes, a.Patches[i].From) == content.Same {
+			return a.Patches[i:]
 		}
 	}
-	if len(a.chain) > 0 && a.chain[0].sure && content.Compare(a.held.Hashes, a.chain[0].from) != content.Different {
-		return a.chain
+	if len(a.Patches) > 0 && a.Patches[0].FromHeld && content.Compare(a.held.Hashes, a.Patches[0].From) != content.Different {
+		return a.Patches
 	}
 	return nil
 }
@@ -174,11 +175,11 @@ func (f *patchFaults) tooMany(mediaType string) bool {
 	return f.inRow[mediaType] >= maxPatchFaults
 }
 
-func (f *patchFaults) note(steps []step, ok bool) {
+func (f *patchFaults) note(steps []desired.Patch, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range steps {
-		t := content.TypeOnly(steps[i].link.Type) // one of those known
+		t := content.TypeOnly(steps[i].Link.Type) // one of those known
 		switch {
 		case ok:
 			delete(f.inRow, t)
@@ -192,10 +193,10 @@ func (f *patchFaults) note(steps []step, ok bool) {
 
 // usable returns steps, or none if one of them must not be fetched, or is of a
 // type that failed too often.
-func (f *fetcher) usable(steps []step) []step {
+func (f *fetcher) usable(steps []desired.Patch) []desired.Patch {
 	for i := range steps {
-		l := &steps[i].link
-		if steps[i].member.Package == 0 && f.refuse != nil && f.refuse(l.Href) != "" || f.faults.tooMany(content.TypeOnly(l.Type)) {
+		l := &steps[i].Link
+		if steps[i].Member.Package == 0 && f.refuse != nil && f.refuse(l.Href) != "" || f.faults.tooMany(content.TypeOnly(l.Type)) {
 			return nil
 		}
 	}
@@ -205,14 +206,14 @@ func (f *fetcher) usable(steps []step) []step {
 // patchesThatLead returns the patches that lead from what is held to what is
 // wanted, if they are of lengths that can be applied, and how many bytes they
 // have.
-func (a *action) patchesThatLead() (steps []step, bytes int64) {
+func (a *action) patchesThatLead() (steps []desired.Patch, bytes int64) {
 	if steps = a.chainFrom(); len(steps) == 0 || a.Length < 0 || !content.HasKnown(a.Hashes) {
 		return nil, 0
 	}
 	for i := range steps {
-		l := &steps[i].link
+		l := &steps[i].Link
 		most := patch.MaxOld(l.Type)
-		if l.Length <= 0 || l.Length > most || a.held.Length > most || a.Length > most || steps[i].length > most {
+		if l.Length <= 0 || l.Length > most || a.held.Length > most || a.Length > most || steps[i].Length > most {
 			return nil, 0
 		}
 		bytes += l.Length // at most maxPatched times as much as can be applied
@@ -223,7 +224,7 @@ func (a *action) patchesThatLead() (steps []step, bytes int64) {
 // patchesThatPay returns the patches that lead from what is held to what is
 // wanted, if they are small enough compared to the whole, and how many bytes
 // they have.
-func (a *action) patchesThatPay() (steps []step, bytes int64) {
+func (a *action) patchesThatPay() (steps []desired.Patch, bytes int64) {
 	steps, bytes = a.patchesThatLead()
 	if bytes+patchRequest*int64(len(steps)) > a.Length/patchShare {
 		return nil, 0
@@ -234,7 +235,7 @@ func (a *action) patchesThatPay() (steps []step, bytes int64) {
 // patchesFirst returns the patches that cost less than any other method, and how
 // many bytes they have. With packed, the content is also in a package, where it
 // is read with that of others and needs no request of its own.
-func (a *action) patchesFirst(packed bool) (steps []step, bytes int64) {
+func (a *action) patchesFirst(packed bool) (steps []desired.Patch, bytes int64) {
 	steps, bytes = a.patchesThatPay()
 	if packed && bytes+requestBytes*int64(len(steps)) >= a.Length {
 		return nil, 0
@@ -246,14 +247,14 @@ func (a *action) patchesFirst(packed bool) (steps []step, bytes int64) {
 // taken from packages first, or from their addresses; a patch that is
 // unavailable from one is taken from the other. If the result is not what was
 // described (RS-REL-34), patched reports false.
-func (t *transfer) patched(ctx context.Context, steps []step, packed bool) (outcome, bool) {
+func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bool) (outcome, bool) {
 	if len(steps) == 0 {
 		return outcome{}, false
 	}
 	weight := int64(0)
 	for i := range steps {
-		each := t.a.held.Length + 3*max(t.a.Length, steps[i].length) + steps[i].link.Length
-		if content.TypeOnly(steps[i].link.Type) != patch.TypeDelta {
+		each := t.a.held.Length + 3*max(t.a.Length, steps[i].Length) + steps[i].Link.Length
+		if content.TypeOnly(steps[i].Link.Type) != patch.TypeDelta {
 			each *= makingTree
 		}
 		weight = min(max(weight, each), makingBytes)
@@ -284,18 +285,18 @@ func (t *transfer) patched(ctx context.Context, steps []step, packed bool) (outc
 }
 
 // make applies patches to what is held.
-func (t *transfer) make(ctx context.Context, steps []step, packed bool) ([]byte, error) {
+func (t *transfer) make(ctx context.Context, steps []desired.Patch, packed bool) ([]byte, error) {
 	content, err := t.heldBytes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for i := range steps {
-		l := &steps[i].link
+		l := &steps[i].Link
 		p, err := t.patchBytes(ctx, &steps[i], packed)
 		if err != nil {
 			return nil, err
 		}
-		limit := steps[i].length
+		limit := steps[i].Length
 		if limit < 0 {
 			limit = patch.MaxOld(l.Type)
 		}
@@ -341,17 +342,17 @@ func (t *transfer) hasHashes(data []byte, hs resourcesync.Hashes) bool {
 
 // patchBytes gets the bytes of a patch out of its package or from its address,
 // the one or the other first.
-func (t *transfer) patchBytes(ctx context.Context, s *step, packed bool) ([]byte, error) {
+func (t *transfer) patchBytes(ctx context.Context, s *desired.Patch, packed bool) ([]byte, error) {
 	var first error
 	for _, fromPackage := range [...]bool{packed, !packed} {
 		var p []byte
 		var err error
 		switch {
-		case !fromPackage && t.refuse != nil && t.refuse(s.link.Href) != "":
-			err = fmt.Errorf("refuse %s: %s", fetch.Printable(s.link.Href), t.refuse(s.link.Href))
+		case !fromPackage && t.refuse != nil && t.refuse(s.Link.Href) != "":
+			err = fmt.Errorf("refuse %s: %s", fetch.Printable(s.Link.Href), t.refuse(s.Link.Href))
 		case !fromPackage:
-			p, err = t.patchFile(ctx, &s.link)
-		case s.member.Package == 0 || t.members == nil:
+			p, err = t.patchFile(ctx, &s.Link)
+		case s.Member.Package == 0 || t.members == nil:
 			continue
 		default:
 			p, err = t.packedPatch(ctx, s)
@@ -365,16 +366,16 @@ func (t *transfer) patchBytes(ctx context.Context, s *step, packed bool) ([]byte
 }
 
 // packedPatch reads a patch out of its package, verified against its link.
-func (t *transfer) packedPatch(ctx context.Context, s *step) (data []byte, err error) {
-	w := action{want: want{URI: s.link.Href, Length: s.link.Length, Hashes: s.link.Hashes}}
-	err = t.members.with(ctx, s.member, &w, false, func(content io.Reader) error {
-		data, err = io.ReadAll(io.LimitReader(content, s.link.Length+1))
+func (t *transfer) packedPatch(ctx context.Context, s *desired.Patch) (data []byte, err error) {
+	w := action{Resource: desired.Resource{URI: s.Link.Href, Length: s.Link.Length, Hashes: s.Link.Hashes}}
+	err = t.members.with(ctx, s.Member, &w, false, func(content io.Reader) error {
+		data, err = io.ReadAll(io.LimitReader(content, s.Link.Length+1))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return data, t.checkPatch(&s.link, data)
+	return data, t.checkPatch(&s.Link, data)
 }
 
 func (t *transfer) checkPatch(l *resourcesync.Link, data []byte) error {

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -123,7 +124,7 @@ func (s *session) settleSwap(ctx context.Context, c *placeChange, b *journal.Bat
 	for rest := c.Put; len(rest) > 0; {
 		var l leftRow
 		var err error
-		if l.row, rest, err = decodeHeld(rest); err != nil {
+		if l.row, rest, err = desired.DecodeHeld(rest); err != nil {
 			return fmt.Errorf("read a change of places from journal: %w", err)
 		}
 		if err := s.findContent(ctx, &l); err != nil {

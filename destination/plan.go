@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -28,20 +29,20 @@ const (
 // An action closes the gap between what the Source says of one URI and what we
 // hold.
 type action struct {
-	want
+	desired.Resource
 	verb        verb
-	held        journal.Held // zero when it is not held
-	conditional bool         // the content may be what we hold: ask with its validators
-	rehash      bool         // the stated hashes are of other algorithms than are recorded: compute them from the file that is held
-	unselected  bool         // the Source has it, but it is not selected any more
-	gone        bool         // verbFetch: the file is not there any more, whatever the Journal says
-	moves       bool         // verbFetch: the file at its path is not ours; it gets another path
-	place       string       // verbFetch: the place of its file, which is being made free; "": one that is
-	from        string       // where the content is, if not at the URI
-	pending     error        // verbDefer: why
-	stated      *want        // what the Source said of the URI, if the content is another representation
-	preferred   bool         // and it is one that is preferred to the resource's own
-	tried       bool         // its package was read, and did not yield its content
+	held        journal.Held      // zero when it is not held
+	conditional bool              // the content may be what we hold: ask with its validators
+	rehash      bool              // the stated hashes are of other algorithms than are recorded: compute them from the file that is held
+	unselected  bool              // the Source has it, but it is not selected any more
+	gone        bool              // verbFetch: the file is not there any more, whatever the Journal says
+	moves       bool              // verbFetch: the file at its path is not ours; it gets another path
+	place       string            // verbFetch: the place of its file, which is being made free; "": one that is
+	from        string            // where the content is, if not at the URI
+	pending     error             // verbDefer: why
+	stated      *desired.Resource // what the Source said of the URI, if the content is another representation
+	preferred   bool              // and it is one that is preferred to the resource's own
+	tried       bool              // its package was read, and did not yield its content
 }
 
 // isHeld reports whether there is a row for the action's resource.
@@ -80,15 +81,15 @@ type planner struct {
 // isPushed reports whether a notification brought a later state of the resource
 // than w describes, or than the list that does not name the resource: documents
 // may lag behind.
-func (p *planner) isPushed(w *want, h *journal.Held) bool {
+func (p *planner) isPushed(w *desired.Resource, h *journal.Held) bool {
 	switch {
 	case p.push == nil || len(p.push.events) == 0:
 		return false
 	case w == nil:
 		return p.prune && p.push.isNewer(h.URI, p.listAt)
-	case w.class == wantListed:
+	case w.Class == desired.Listed:
 		return p.push.isNewer(w.URI, p.listAt)
-	case w.class == wantChange:
+	case w.Class == desired.Changed:
 		return p.push.isNewer(w.URI, p.stage.eventTime(w))
 	}
 	return false
@@ -98,7 +99,7 @@ func (p *planner) may(uri string) bool { return p.refuse != nil && p.refuse(uri)
 
 // decide says what to do about one resource: w is what the Source says, nil
 // when it does not list it; h is what we hold, zero when nothing.
-func (p *planner) decide(ctx context.Context, w *want, h journal.Held) (action, error) {
+func (p *planner) decide(ctx context.Context, w *desired.Resource, h journal.Held) (action, error) {
 	a, err := p.decideLast(ctx, w, h)
 	if p.version && err == nil {
 		p.becomeVersion(&a)
@@ -109,7 +110,7 @@ func (p *planner) decide(ctx context.Context, w *want, h journal.Held) (action, 
 	return a, err
 }
 
-func (p *planner) decideLast(ctx context.Context, w *want, h journal.Held) (action, error) {
+func (p *planner) decideLast(ctx context.Context, w *desired.Resource, h journal.Held) (action, error) {
 	held := h.URI != ""
 	a := action{held: h}
 	ours := held && contains(h.Sets, p.set)
@@ -117,24 +118,24 @@ func (p *planner) decideLast(ctx context.Context, w *want, h journal.Held) (acti
 		return a, nil // and what is owed stays owed
 	}
 	switch {
-	case w != nil && w.applied && !w.Gone:
+	case w != nil && w.Applied && !w.Gone:
 		return a, nil
 	case w != nil:
-		a.want = *w
+		a.Resource = *w
 	case p.prune:
-		a.want = want{URI: h.URI, Gone: true, Length: -1}
+		a.Resource = desired.Resource{URI: h.URI, Gone: true, Length: -1}
 	case p.d.selects.mayWant(&h):
 		return a, nil
 	default:
-		a.want, a.unselected = want{URI: h.URI, Gone: true, Length: -1}, true
+		a.Resource, a.unselected = desired.Resource{URI: h.URI, Gone: true, Length: -1}, true
 	}
-	if l := p.d.selects.preferred(&a.want); l != nil && !a.Gone && p.may(l.Href) {
+	if l := p.d.selects.preferred(&a.Resource); l != nil && !a.Gone && p.may(l.Href) {
 		a.represent(l)
 	}
-	if a.Gone && a.claimed && !p.believes && !p.confirmed[keyOfResource(a.URI)] {
+	if a.Gone && a.Unconfirmed && !p.believes && !p.confirmed[keyOfResource(a.URI)] {
 		return action{held: h}, nil
 	}
-	if a.Gone || !p.d.selects.wants(&a.want, ours && p.settled) {
+	if a.Gone || !p.d.selects.wants(&a.Resource, ours && p.settled) {
 		a.unselected = a.unselected || !a.Gone
 		switch {
 		case !ours:
@@ -153,11 +154,11 @@ func (p *planner) decideLast(ctx context.Context, w *want, h journal.Held) (acti
 	if !held {
 		return a, nil
 	}
-	if p.partial && a.class != wantOwed && !laterThanHeld(&a.want, &h) {
+	if p.partial && a.Class != desired.Pending && !laterThanHeld(&a.Resource, &h) {
 		a.verb = verbNone // what could not be read may have made it what it is
 		return a, nil
 	}
-	if p.files || a.class == wantOwed { // it may be owed because it was not there
+	if p.files || a.Class == desired.Pending { // it may be owed because it was not there
 		there, err := p.d.onDisk(ctx, &h)
 		if err != nil {
 			return a, err
@@ -167,19 +168,19 @@ func (p *planner) decideLast(ctx context.Context, w *want, h journal.Held) (acti
 			return a, nil
 		}
 	}
-	switch like := compare(&h, &a.want); {
+	switch like := compare(&h, &a.Resource); {
 	case p.others && content.Compare(h.Hashes, a.Hashes) != content.Same:
 		// Neither times nor validators are of the same thing.
 	case like == content.Same && p.lookUp && a.Change == resourcesync.UnknownChange:
 		a.conditional = true
-	case like != content.Different && isStatedOtherwise(&h, &a.want):
+	case like != content.Different && isStatedOtherwise(&h, &a.Resource):
 		a.conditional, a.rehash = true, true
 	case like == content.Same:
 		a.verb = verbNone
-		if !ours || !a.Lastmod.IsZero() && !sameLastmod(h.Lastmod, a.Lastmod) {
+		if !ours || !a.Lastmod.IsZero() && !desired.SameLastmod(h.Lastmod, a.Lastmod) {
 			a.verb = verbTouch
 		}
-	case like == content.Unknown && p.dated && a.class == wantListed && sameLastmod(h.Lastmod, a.Lastmod):
+	case like == content.Unknown && p.dated && a.Class == desired.Listed && desired.SameLastmod(h.Lastmod, a.Lastmod):
 		a.verb = verbNone
 	case like == content.Unknown:
 		a.conditional = true
@@ -189,7 +190,7 @@ func (p *planner) decideLast(ctx context.Context, w *want, h journal.Held) (acti
 
 // becomePast makes a the action for content of the past.
 func (p *planner) becomePast(a *action) {
-	if p.past.during && a.class == wantListed && a.Lastmod.Time().After(p.past.asOf) && (a.verb == verbFetch || a.verb == verbNone || a.verb == verbTouch) {
+	if p.past.during && a.Class == desired.Listed && a.Lastmod.Time().After(p.past.asOf) && (a.verb == verbFetch || a.verb == verbNone || a.verb == verbTouch) {
 		a.verb, a.Refused = verbRefuse, "the list of that time was still being taken, and names a later version"
 		return
 	}
@@ -197,7 +198,7 @@ func (p *planner) becomePast(a *action) {
 		return
 	}
 	a.rehash = false
-	if a.conditional && a.Length >= 0 && a.Length == a.held.Length && sameLastmod(a.held.Lastmod, a.Lastmod) {
+	if a.conditional && a.Length >= 0 && a.Length == a.held.Length && desired.SameLastmod(a.held.Lastmod, a.Lastmod) {
 		a.verb, a.conditional = verbNone, false // RA-DST-06: there is nothing better to compare
 		if !contains(a.held.Sets, p.set) {
 			a.verb = verbTouch
@@ -206,13 +207,13 @@ func (p *planner) becomePast(a *action) {
 	}
 	a.conditional = false // the Source's validators are of what is there now
 	if !content.HasKnown(a.Hashes) {
-		a.chain = nil
+		a.Patches = nil
 	}
 }
 
 // laterThanHeld reports whether w certainly describes a later state than what
 // is held.
-func laterThanHeld(w *want, h *journal.Held) bool {
+func laterThanHeld(w *desired.Resource, h *journal.Held) bool {
 	return !w.Lastmod.IsZero() && !h.Lastmod.IsZero() && w.Lastmod.Time().After(h.Lastmod)
 }
 
@@ -237,7 +238,7 @@ func (d *Destination) onDisk(ctx context.Context, h *journal.Held) (bool, error)
 // compare says whether what we hold is what the Source describes: by hash
 // where both sides know the same algorithm, else by length and lastmod
 // (RS-DST-02, RS-DST-05).
-func compare(h *journal.Held, w *want) content.Likeness {
+func compare(h *journal.Held, w *desired.Resource) content.Likeness {
 	common := false
 	for _, stated := range w.Hashes {
 		if digest := h.Hashes.Get(stated.Algorithm); digest != "" {
@@ -256,7 +257,7 @@ func compare(h *journal.Held, w *want) content.Likeness {
 		return content.Different
 	case w.Lastmod.IsZero() || h.Lastmod.IsZero():
 		return content.Unknown
-	case !sameLastmod(h.Lastmod, w.Lastmod):
+	case !desired.SameLastmod(h.Lastmod, w.Lastmod):
 		return content.Different
 	case w.Length >= 0 && (w.Change == 0 || w.Lastmod.Time().Nanosecond() != 0):
 		return content.Same
@@ -293,7 +294,7 @@ func (t *tally) todo() int64 {
 func (t *tally) add(a *action) {
 	switch a.verb {
 	case verbSkip:
-		if a.unselected && a.class != 0 {
+		if a.unselected && a.Class != 0 {
 			t.passed++
 		}
 	case verbNone:
@@ -309,7 +310,7 @@ func (t *tally) add(a *action) {
 		if a.unselected {
 			t.unselected++
 		}
-		if a.class != wantChange {
+		if a.Class != desired.Changed {
 			t.unexplained++
 		}
 		if a.Instead != "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
@@ -66,8 +67,8 @@ type pusher struct {
 	out   pushed
 	news  []pushNews
 
-	deletes bool   // a deletion is staged
-	claims  []want // deletions of what is held
+	deletes bool               // a deletion is staged
+	claims  []desired.Resource // deletions of what is held
 }
 
 // push applies messages to a set, in order, all of them together: later ones
@@ -220,7 +221,7 @@ func (p *pusher) take(ctx context.Context, m *message, now time.Time) error {
 }
 
 // note remembers an event that is staged, to be remembered when it is applied.
-func (p *pusher) note(w *want, t resourcesync.Datetime, now time.Time) {
+func (p *pusher) note(w *desired.Resource, t resourcesync.Datetime, now time.Time) {
 	if t.IsZero() {
 		return // it proves nothing
 	}
@@ -283,8 +284,8 @@ func (p *pusher) oweRest(ctx context.Context) error {
 			continue
 		}
 		w := a.asStated()
-		w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
-		b.Owe = append(b.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: "it takes long"})
+		w.Class, w.Rank.Doc, w.Rank.Pos, w.Rank.Nth = desired.Pending, 0, 0, 0
+		b.Owe = append(b.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.Append(nil), Cause: "it takes long"})
 	}
 	if len(b.Owe) == 0 {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -177,10 +178,10 @@ func appendEvent(b []byte, k resourceKey, e *pushedEvent) []byte {
 	b = append(b, k[:]...)
 	b = append(b, e.print[:]...)
 	b = append(b, flags)
-	b = appendDatetime(b, e.at)
-	b = appendDatetime(b, resourcesync.NewDatetime(e.came))
+	b = desired.AppendDatetime(b, e.at)
+	b = desired.AppendDatetime(b, resourcesync.NewDatetime(e.came))
 	if !e.guard.IsZero() {
-		b = appendDatetime(b, e.guard)
+		b = desired.AppendDatetime(b, e.guard)
 	}
 	return b
 }
@@ -192,27 +193,27 @@ func appendBalance(b []byte, k resourceKey, is balance) []byte {
 }
 
 func (p *pushState) decodeEvents(b []byte) error {
-	d := decoder{b: string(b)}
-	for len(d.b) > 0 {
+	d := desired.Decoder{B: string(b)}
+	for len(d.B) > 0 {
 		var n pushNews
-		if len(d.b) < len(n.key)+len(n.print) {
-			return errWant
+		if len(d.B) < len(n.key)+len(n.print) {
+			return desired.ErrDamaged
 		}
-		copy(n.key[:], d.b)
-		copy(n.print[:], d.b[len(n.key):])
-		d.b = d.b[len(n.key)+len(n.print):]
-		flags := d.byte()
+		copy(n.key[:], d.B)
+		copy(n.print[:], d.B[len(n.key):])
+		d.B = d.B[len(n.key)+len(n.print):]
+		flags := d.Byte()
 		if flags&flagBalance != 0 {
 			p.setBalance(n.key, flags)
 			continue
 		}
 		n.gone, n.fresh, n.certain, n.proven = flags&flagGone != 0, flags&flagFresh != 0, flags&flagCertain != 0, flags&flagProven != 0
-		n.at, n.came = d.datetime(), d.datetime().Time()
+		n.at, n.came = d.Datetime(), d.Datetime().Time()
 		if flags&flagGuard != 0 {
-			n.guard = d.datetime()
+			n.guard = d.Datetime()
 		}
-		if !d.ok() {
-			return errWant
+		if !d.OK() {
+			return desired.ErrDamaged
 		}
 		if !n.certain && !n.isAhead() && n.at.Compare(n.guard) > 0 {
 			n.guard = n.at // it may have been applied before the process ended
@@ -249,9 +250,9 @@ const aheadSlack = time.Second
 func (e *pushedEvent) isAhead() bool { return e.at.Time().After(e.came.Add(aheadSlack)) }
 
 // printOf is the fingerprint of w at t, as it is remembered.
-func printOf(w *want, t resourcesync.Datetime) (p [8]byte) {
+func printOf(w *desired.Resource, t resourcesync.Datetime) (p [8]byte) {
 	plain := *w
-	plain.nth = 0 // of which document it is does not matter
+	plain.Nth = 0 // of which document it is does not matter
 	copy(p[:], fingerprint(&plain, t))
 	return p
 }
@@ -283,7 +284,7 @@ func isBefore(a resourcesync.Datetime, t time.Time) bool {
 
 // isKnown reports whether the event w at t is older than the last that was
 // applied to the resource, or that one (RN-RX-02).
-func (p *pushState) isKnown(st *setState, w *want, t resourcesync.Datetime) bool {
+func (p *pushState) isKnown(st *setState, w *desired.Resource, t resourcesync.Datetime) bool {
 	if t.IsZero() {
 		return false
 	}

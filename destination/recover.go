@@ -8,6 +8,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -61,7 +62,7 @@ func (d *Destination) intended(ctx context.Context, intent []byte) (rows, before
 	var sums content.Hashers
 	for len(intent) > 0 {
 		var want journal.Held
-		if want, intent, err = decodeHeld(intent); err != nil {
+		if want, intent, err = desired.DecodeHeld(intent); err != nil {
 			return nil, nil, fmt.Errorf("read intent from journal: %w", err)
 		}
 		was, err := d.journal.Lookup(ctx, []string{want.URI})

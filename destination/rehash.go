@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/journal"
 )
 
@@ -11,7 +12,7 @@ import (
 // algorithms than are recorded for what is held, so that they have to be
 // computed to be compared. Length and time do not distinguish two versions of
 // the same second.
-func isStatedOtherwise(h *journal.Held, w *want) bool {
+func isStatedOtherwise(h *journal.Held, w *desired.Resource) bool {
 	return content.HasKnown(w.Hashes) && len(h.Hashes) > 0 && content.Compare(h.Hashes, w.Hashes) == content.Unknown
 }
 

@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/resourcesync"
 )
 
@@ -51,7 +52,7 @@ func (r *setRun) stageGone(ctx context.Context, found map[string]bool, snap *sna
 		if is {
 			continue
 		}
-		w := want{URI: uri, Gone: true, Change: resourcesync.Deleted, Length: -1, rank: rank{class: wantListed, doc: n}}
+		w := desired.Resource{URI: uri, Gone: true, Change: resourcesync.Deleted, Length: -1, Rank: desired.Rank{Class: desired.Listed, Doc: n}}
 		if err := r.stage.add(ctx, w); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/internal/fetch"
 	"lockstep/patch"
 	"lockstep/resourcesync"
@@ -40,7 +41,7 @@ func isRepresentation(l *resourcesync.Link) bool { return l.Rel == "alternate" |
 // the one at its own URI, or nil if there is none: the first of Prefer that one
 // of them has the type of decides, the own one before others, then pri, then
 // the order of the links (RS-PRI-02).
-func (s *selection) preferred(w *want) *resourcesync.Link {
+func (s *selection) preferred(w *desired.Resource) *resourcesync.Link {
 	for _, glob := range s.prefer {
 		if t := content.TypeOnly(w.Type); t != "" && matchAny([]string{glob}, t) {
 			return nil
@@ -66,11 +67,11 @@ func (s *selection) preferred(w *want) *resourcesync.Link {
 // sortPreferred puts the representations of a record that are preferred to the
 // others first: by the first of Prefer that has the type of one, else as they
 // were.
-func (s *selection) sortPreferred(all []want) {
+func (s *selection) sortPreferred(all []desired.Resource) {
 	if len(s.prefer) == 0 {
 		return
 	}
-	place := func(w want) int {
+	place := func(w desired.Resource) int {
 		t := mediaType(&w)
 		i := slices.IndexFunc(s.prefer, func(glob string) bool { return t != "" && matchAny([]string{glob}, t) })
 		if i < 0 {
@@ -78,7 +79,7 @@ func (s *selection) sortPreferred(all []want) {
 		}
 		return i
 	}
-	slices.SortStableFunc(all, func(a, b want) int { return place(a) - place(b) })
+	slices.SortStableFunc(all, func(a, b desired.Resource) int { return place(a) - place(b) })
 }
 
 // priority is pri, or its default if absent (RS-PRI-01).
@@ -92,7 +93,7 @@ func priority(l *resourcesync.Link) int {
 
 // linkType is the type a link states, else the one its address looks like.
 func linkType(l *resourcesync.Link) string {
-	return mediaType(&want{URI: l.Href, Type: l.Type})
+	return mediaType(&desired.Resource{URI: l.Href, Type: l.Type})
 }
 
 // represent replaces a want by that of the preferred representation, which is
@@ -100,7 +101,7 @@ func linkType(l *resourcesync.Link) string {
 // says nothing of the other, which is not available from mirrors, packages or
 // by patches.
 func (a *action) represent(l *resourcesync.Link) {
-	stated := a.want
+	stated := a.Resource
 	a.stated, a.from, a.preferred = &stated, l.Href, true
 	a.Hashes, a.Length, a.Type, a.Coding = l.Hashes, -1, l.Type, l.Encoding
 	if l.HasLength {
@@ -109,7 +110,7 @@ func (a *action) represent(l *resourcesync.Link) {
 	if !l.Modified.IsZero() {
 		a.Lastmod = l.Modified
 	}
-	a.Links, a.chain, a.Member = nil, nil, member{}
+	a.Links, a.Patches, a.Member = nil, nil, desired.Member{}
 }
 
 // ownFetched reports whether a preferred representation that cannot be fetched
@@ -121,7 +122,7 @@ func (a *action) ownFetched() bool {
 // own is a for the resource's own representation.
 func (a *action) own() *action {
 	o := *a
-	o.want, o.stated, o.from, o.preferred = *a.stated, nil, "", false
+	o.Resource, o.stated, o.from, o.preferred = *a.stated, nil, "", false
 	o.conditional = a.isHeld() && !a.gone && compare(&a.held, a.stated) == content.Unknown
 	return &o
 }
@@ -154,11 +155,11 @@ func instead(ctx context.Context, f *fetcher, a *action, err error) outcome {
 }
 
 // asStated is what the Source said, whatever is made of it here.
-func (a *action) asStated() want {
+func (a *action) asStated() desired.Resource {
 	if a.stated != nil {
 		return *a.stated
 	}
-	return a.want
+	return a.Resource
 }
 
 // address is where the content is.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -17,9 +18,9 @@ func TestSavedByAClockAhead(t *testing.T) {
 	now := time.Now()
 	year := now.AddDate(1, 0, 0)
 	for at, respected := range map[time.Time]bool{year: false, now.Add(time.Hour): true, now.Add(fetch.MaxDeferral): true} {
-		w, _, err := decodeWant("u", string((&want{notBefore: at}).appendTo(nil)))
-		if err != nil || w.notBefore.IsZero() == respected {
-			t.Errorf("pending until %s: %s, %v; want it respected: %t", at, w.notBefore, err, respected)
+		w, _, err := desired.Decode("u", string((&desired.Resource{NotBefore: at}).Append(nil)))
+		if err != nil || w.NotBefore.IsZero() == respected {
+			t.Errorf("pending until %s: %s, %v; want it respected: %t", at, w.NotBefore, err, respected)
 		}
 	}
 

@@ -14,6 +14,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -57,7 +58,7 @@ func newSelection(o Options) (*selection, error) {
 
 // wants reports whether the resource w is selected. One that was selected by
 // this selection before, and of which the Source now states no type, stays.
-func (s *selection) wants(w *want, before bool) bool {
+func (s *selection) wants(w *desired.Resource, before bool) bool {
 	if !s.wantsURI(w.URI) || s.isOld(w.Lastmod) {
 		return false
 	}
@@ -114,7 +115,7 @@ func (s *selection) isOld(lastmod resourcesync.Datetime) bool {
 }
 
 // mediaType is the type the Source states, else the one the URI looks like.
-func mediaType(w *want) string {
+func mediaType(w *desired.Resource) string {
 	t := w.Type
 	if t == "" {
 		p := w.URI

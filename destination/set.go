@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
@@ -360,25 +361,25 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 		if err != nil {
 			return n, err
 		}
-		w, _, err := decodeWant(o.URI, string(o.Entry))
+		w, _, err := desired.Decode(o.URI, string(o.Entry))
 		if err != nil {
 			return n, err
 		}
-		if w.claimed && w.Gone {
+		if w.Unconfirmed && w.Gone {
 			continue // it is carried out once it is confirmed, see settlePending
 		}
-		if r.final && !w.passing {
+		if r.final && !w.Transient {
 			continue
 		}
-		if n++; w.notBefore.After(now) && !r.d.opts.AskNow {
+		if n++; w.NotBefore.After(now) && !r.d.opts.AskNow {
 			continue // it is reported, see deferring
 		}
-		w.class, w.Refused, w.Member, w.pack = wantOwed, "", member{}, 0 // of a dump of another day
+		w.Class, w.Refused, w.Member, w.ManifestPackage = desired.Pending, "", desired.Member{}, 0 // of a dump of another day
 		if isConfirmed(&w) {
 			w.Gone = false // as it was then: it is asked again
 		}
-		w.passing, w.notBefore = false, time.Time{}
-		if w.excused {
+		w.Transient, w.NotBefore = false, time.Time{}
+		if w.Excused {
 			if err := stageExcused(ctx, r, &w); err != nil {
 				return n, err
 			}

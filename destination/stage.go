@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
@@ -94,7 +95,7 @@ func (s *stage) voidChanges() { s.void = len(s.docs) }
 func (s *stage) empty() bool { return s.count.Load() == 0 }
 
 // add takes one want.
-func (s *stage) add(_ context.Context, w want) error {
+func (s *stage) add(_ context.Context, w desired.Resource) error {
 	if s.main == nil {
 		s.main = s.writer()
 	}
@@ -118,23 +119,23 @@ const (
 	maxEntryBytes = 64 << 10 // all else, encoded
 )
 
-func (o *stageWriter) add(w *want) error {
+func (o *stageWriter) add(w *desired.Resource) error {
 	if len(w.URI) > maxURIBytes {
 		if w.Gone {
 			return nil // it was never held
 		}
 		why := fmt.Sprintf("its URI has %d bytes, more than %d", len(w.URI), maxURIBytes)
 		sum := sha256.Sum256([]byte(w.URI))
-		w = &want{URI: fmt.Sprintf("%.256s…%x", w.URI, sum[:8]), Change: w.Change, Length: -1, Refused: why, rank: w.rank}
+		w = &desired.Resource{URI: fmt.Sprintf("%.256s…%x", w.URI, sum[:8]), Change: w.Change, Length: -1, Refused: why, Rank: w.Rank}
 	}
-	o.buf = w.appendTo(o.buf[:0])
+	o.buf = w.Append(o.buf[:0])
 	if len(o.buf) > maxEntryBytes {
 		bare := *w
 		bare.Links = nil // only ways to its content
-		if o.buf = bare.appendTo(o.buf[:0]); len(o.buf) > maxEntryBytes {
-			bare = want{URI: w.URI, Gone: w.Gone, Change: w.Change, Lastmod: w.Lastmod, Length: -1, rank: w.rank,
+		if o.buf = bare.Append(o.buf[:0]); len(o.buf) > maxEntryBytes {
+			bare = desired.Resource{URI: w.URI, Gone: w.Gone, Change: w.Change, Lastmod: w.Lastmod, Length: -1, Rank: w.Rank,
 				Refused: fmt.Sprintf("what is said of it has %d bytes, more than %d", len(o.buf), maxEntryBytes)}
-			o.buf = bare.appendTo(o.buf[:0])
+			o.buf = bare.Append(o.buf[:0])
 		}
 	}
 	if err := o.out.Add([]byte(w.URI), o.buf); err != nil {
@@ -146,11 +147,11 @@ func (o *stageWriter) add(w *want) error {
 
 // wants yields one want for each URI, in byte order of the URIs. Changes that
 // are done already are left out.
-func (s *stage) wants(ctx context.Context) iter.Seq2[want, error] {
-	return func(yield func(want, error) bool) {
+func (s *stage) wants(ctx context.Context) iter.Seq2[desired.Resource, error] {
+	return func(yield func(desired.Resource, error) bool) {
 		for c, err := range s.chunks(ctx) {
 			if err != nil {
-				yield(want{}, err)
+				yield(desired.Resource{}, err)
 				return
 			}
 			for w, err := range c.wants {
@@ -230,12 +231,12 @@ func (c *chunk) add(key, value []byte) {
 func (c *chunk) key(i int) []byte { return c.data[c.refs[i].at : c.refs[i].at+c.refs[i].key] }
 
 // decode returns the i-th want. It holds on to nothing of the chunk.
-func (c *chunk) decode(i int) (want, error) {
+func (c *chunk) decode(i int) (desired.Resource, error) {
 	r := c.refs[i]
 	own := string(c.data[r.at : r.at+r.key+r.value])
-	w, _, err := decodeWant(own[:r.key], own[r.key:])
+	w, _, err := desired.Decode(own[:r.key], own[r.key:])
 	if err != nil {
-		return want{}, fmt.Errorf("sort entries: %w", err)
+		return desired.Resource{}, fmt.Errorf("sort entries: %w", err)
 	}
 	return w, nil
 }
@@ -267,17 +268,17 @@ func (c *chunk) reduce() error {
 	key := bytes.Clone(c.key(first))
 	c.data, c.refs = c.data[:c.refs[first].at], c.refs[:first]
 	for w := range g.all {
-		c.add(key, w.appendTo(nil))
+		c.add(key, w.Append(nil))
 	}
 	return nil
 }
 
 // wants yields the last word on each URI of the chunk.
-func (c *chunk) wants(yield func(want, error) bool) {
+func (c *chunk) wants(yield func(desired.Resource, error) bool) {
 	for i := 0; i < len(c.refs); {
 		g, next, err := c.group(i)
 		if err != nil {
-			yield(want{}, err)
+			yield(desired.Resource{}, err)
 			return
 		}
 		if last, ok := g.last(); ok && !yield(last, nil) {
@@ -288,37 +289,37 @@ func (c *chunk) wants(yield func(want, error) bool) {
 }
 
 // done reports whether the change w was processed in an earlier run.
-func (s *stage) done(w *want) bool {
-	if w.class != wantChange {
+func (s *stage) done(w *desired.Resource) bool {
+	if w.Class != desired.Changed {
 		return false
 	}
-	if s.docs[w.doc].allNew {
+	if s.docs[w.Doc].allNew {
 		return false
 	}
 	at := s.eventTime(w)
 	if s.since.IsZero() || at.IsZero() {
-		return at.IsZero() && s.docs[w.doc].passed
+		return at.IsZero() && s.docs[w.Doc].passed
 	}
 	return at.Compare(s.since) < 0 || len(s.seen) > 0 && s.seen[fingerprint(w, at)]
 }
 
 // beyond reports whether the change w happened after all that is asked for.
-func (s *stage) beyond(w *want) bool {
+func (s *stage) beyond(w *desired.Resource) bool {
 	return !s.until.IsZero() && s.eventTime(w).Compare(s.until) > 0
 }
 
 // eventTime is when the change w happened, as far as its document states it
 // (RS-EM-07).
-func (s *stage) eventTime(w *want) resourcesync.Datetime {
-	if s.docs[w.doc].dated {
-		return w.event
+func (s *stage) eventTime(w *desired.Resource) resourcesync.Datetime {
+	if s.docs[w.Doc].dated {
+		return w.Event
 	}
-	return w.mod
+	return w.Modified
 }
 
 // later reports whether b is a later word than a of the same class.
-func (s *stage) later(a, b *want) bool {
-	if a.class == wantListed {
+func (s *stage) later(a, b *desired.Resource) bool {
+	if a.Class == desired.Listed {
 		// RS-RL-05: the later lastmod, else the later in document order.
 		if c := b.Lastmod.Compare(a.Lastmod); c != 0 && !a.Lastmod.IsZero() && !b.Lastmod.IsZero() {
 			return c > 0
@@ -328,16 +329,16 @@ func (s *stage) later(a, b *want) bool {
 	} else if c := bt.Compare(at); c != 0 {
 		return c > 0
 	}
-	if a.doc != b.doc {
-		if c := strings.Compare(s.docs[b.doc].order, s.docs[a.doc].order); c != 0 {
+	if a.Doc != b.Doc {
+		if c := strings.Compare(s.docs[b.Doc].order, s.docs[a.Doc].order); c != 0 {
 			return c > 0
 		}
-		return b.doc > a.doc
+		return b.Doc > a.Doc
 	}
-	if d := s.docs[a.doc]; d.falling && !d.rising { // RS-CHL-11: newest first
-		return b.pos < a.pos
+	if d := s.docs[a.Doc]; d.falling && !d.rising { // RS-CHL-11: newest first
+		return b.Pos < a.Pos
 	}
-	return b.pos > a.pos
+	return b.Pos > a.Pos
 }
 
 func sliceOf[T any](ts []T) iter.Seq2[T, error] {

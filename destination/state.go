@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/resourcesync"
@@ -167,17 +168,17 @@ const maxSeen = 20_000
 
 // fingerprint names the event w at t. Two events that say the same at one
 // instant differ in their number within the document.
-func fingerprint(w *want, t resourcesync.Datetime) string {
+func fingerprint(w *desired.Resource, t resourcesync.Datetime) string {
 	var buf [256]byte
-	b := appendString(buf[:0], w.URI)
-	b = appendDatetime(b, t)
+	b := desired.AppendString(buf[:0], w.URI)
+	b = desired.AppendDatetime(b, t)
 	b = append(b, byte(w.Change))
-	b = appendDatetime(b, w.Lastmod)
+	b = desired.AppendDatetime(b, w.Lastmod)
 	b = binary.AppendVarint(b, w.Length)
 	for _, h := range w.Hashes {
 		b = append(b, h.Digest...)
 	}
-	b = binary.AppendUvarint(b, uint64(w.nth))
+	b = binary.AppendUvarint(b, uint64(w.Nth))
 	event, resource := sha256.Sum256(b), sha256.Sum256([]byte(w.URI))
 	return base64.RawStdEncoding.EncodeToString(append(event[:12:12], resource[:6]...))
 }

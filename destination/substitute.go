@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/discover"
@@ -373,15 +374,15 @@ func (r *setRun) stagePending(ctx context.Context) (n int, err error) {
 		if r.stale[o.URI] == nil {
 			continue
 		}
-		w, _, err := decodeWant(o.URI, string(o.Entry))
+		w, _, err := desired.Decode(o.URI, string(o.Entry))
 		if err != nil {
 			return n, err
 		}
-		if w.Gone || w.claimed || !isVouched(&w) || w.Change == resourcesync.UnknownChange {
+		if w.Gone || w.Unconfirmed || !isVouched(&w) || w.Change == resourcesync.UnknownChange {
 			continue
 		}
-		w.passing, w.notBefore = false, time.Time{}
-		w.class, w.Refused, w.Member, w.pack = wantOwed, r.reader.refuse(w.URI), member{}, 0
+		w.Transient, w.NotBefore = false, time.Time{}
+		w.Class, w.Refused, w.Member, w.ManifestPackage = desired.Pending, r.reader.refuse(w.URI), desired.Member{}, 0
 		n++
 		if err := r.stage.add(ctx, w); err != nil {
 			return n, err

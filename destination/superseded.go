@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"sync"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/resourcesync"
 )
 
@@ -38,7 +39,7 @@ func newLatest(until resourcesync.Datetime) *latest {
 // has reports whether a later change than w was staged, which makes w
 // irrelevant. If not, w counts as staged from now on, unless it may be more
 // than a single change: one with links may be a step of several.
-func (l *latest) has(w *want, e *resourcesync.Entry) bool {
+func (l *latest) has(w *desired.Resource, e *resourcesync.Entry) bool {
 	t := e.Datetime
 	if t.IsZero() {
 		return false // whether its lastmod counts is not known yet (RS-EM-07)

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/scratch"
 	"lockstep/resourcesync"
 )
@@ -34,11 +35,11 @@ func TestLatest(t *testing.T) {
 			}
 			for pos := range rapid.IntRange(0, 8).Draw(t, "changes") {
 				at := resourcesync.NewDatetime(time.Unix(rapid.Int64Range(1, 9).Draw(t, "at"), 0))
-				w := want{URI: fmt.Sprint("u", rapid.IntRange(0, 3).Draw(t, "uri")), Change: resourcesync.Updated, Length: int64(doc*100 + pos),
-					rank: rank{class: wantChange, doc: doc, pos: int64(pos), mod: at}}
+				w := desired.Resource{URI: fmt.Sprint("u", rapid.IntRange(0, 3).Draw(t, "uri")), Change: resourcesync.Updated, Length: int64(doc*100 + pos),
+					Rank: desired.Rank{Class: desired.Changed, Doc: doc, Pos: int64(pos), Modified: at}}
 				var e resourcesync.Entry
 				if dated {
-					w.event, e.Datetime = at, at
+					w.Event, e.Datetime = at, at
 				}
 				if rapid.IntRange(0, 3).Draw(t, "link") == 0 {
 					w.Links = []resourcesync.Link{{Rel: resourcesync.RelPatch, Href: "http://h/p"}}
@@ -65,7 +66,7 @@ func check(t *rapid.T, err error) {
 func words(t *rapid.T, s *stage) (text string) {
 	for w, err := range s.wants(t.Context()) {
 		check(t, err)
-		text += fmt.Sprintf("%s=%d,%d ", w.URI, w.Length, len(w.chain))
+		text += fmt.Sprintf("%s=%d,%d ", w.URI, w.Length, len(w.Patches))
 	}
 	return text
 }
@@ -77,7 +78,7 @@ func TestLatestFull(t *testing.T) {
 	l := newLatest(resourcesync.Datetime{})
 	say := func(i, at int) bool {
 		e := resourcesync.Entry{Metadata: resourcesync.Metadata{Datetime: resourcesync.NewDatetime(time.Unix(int64(at), 0))}}
-		return l.has(&want{URI: fmt.Sprint(i)}, &e)
+		return l.has(&desired.Resource{URI: fmt.Sprint(i)}, &e)
 	}
 	const many = maxLatest * 5 / 4
 	left := 0

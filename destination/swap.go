@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -138,7 +139,7 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
-		c.Put, ws[i] = appendHeld(c.Put, &o.held), o.writer
+		c.Put, ws[i] = desired.AppendHeld(c.Put, &o.held), o.writer
 		past = append(past, pastOf(o.action.URI, &o.action.held))
 	}
 	save := journal.Batch{Save: map[string][]byte{docPlaces: saved.Encode(&c)}, Past: past}

@@ -315,7 +315,7 @@ func (t *transfer) limit() int64 {
 }
 
 func (t *transfer) check() error {
-	_, err := content.Verify(t.a.described(), t.n, t.hasher.Sum())
+	_, err := content.Verify(t.a.Description(), t.n, t.hasher.Sum())
 	return err
 }
 
@@ -356,7 +356,7 @@ func (t *transfer) finish() outcome {
 	if t.header != nil && !t.at.mirror { // a mirror's are not the resource's
 		h.ETag, h.Modified = t.header.Get("ETag"), t.header.Get("Last-Modified")
 	}
-	warning, _ := content.Verify(a.described(), t.n, h.Hashes) // has no error any more
+	warning, _ := content.Verify(a.Description(), t.n, h.Hashes) // has no error any more
 	if a.isHeld() && !a.gone && len(a.held.Hashes) > 0 && sameContent(&a.held, &h) {
 		if there, err := t.onDisk(context.Background(), &a.held); err == nil && there {
 			t.drop()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 )
@@ -27,16 +28,16 @@ type turns struct {
 var errNoVersion = errors.New("no package has it, and no memento is named")
 
 // version returns the change of the group whose turn it is.
-func (g *group) version(turn int) (want, bool) {
-	list := slices.DeleteFunc(slices.Clone(g.versions), func(w *want) bool { return g.stage.done(w) })
+func (g *group) version(turn int) (desired.Resource, bool) {
+	list := slices.DeleteFunc(slices.Clone(g.versions), func(w *desired.Resource) bool { return g.stage.done(w) })
 	list = g.once(list)
 	if len(list) > maxVersions && turn == 1 {
 		g.stage.turns.many.Add(1)
 	}
 	if turn >= len(list) || len(list) > maxVersions {
-		return want{}, false // the last is the last word
+		return desired.Resource{}, false // the last is the last word
 	}
-	slices.SortStableFunc(list, func(a, b *want) int {
+	slices.SortStableFunc(list, func(a, b *desired.Resource) int {
 		switch {
 		case g.stage.later(a, b):
 			return -1
@@ -75,7 +76,7 @@ func (p *planner) becomeVersion(a *action) {
 			memento = l.Href
 		}
 	}
-	a.Links, a.chain, a.conditional, a.rehash = nil, nil, false, false // they lead to the last one, too
+	a.Links, a.Patches, a.conditional, a.rehash = nil, nil, false, false // they lead to the last one, too
 	if a.Member.Package > 0 {
 		return
 	}
@@ -83,15 +84,15 @@ func (p *planner) becomeVersion(a *action) {
 		a.verb, a.Refused = verbRefuse, errNoVersion.Error()
 		return
 	}
-	stated := a.want
+	stated := a.Resource
 	a.stated, a.from = &stated, memento
 }
 
 // once removes duplicates of changes that overlapping documents list: archived
 // ones, and the current one.
-func (g *group) once(list []*want) []*want {
+func (g *group) once(list []*desired.Resource) []*desired.Resource {
 	first := make(map[string]int, len(list)) // the document, by fingerprint
-	return slices.DeleteFunc(list, func(w *want) bool {
+	return slices.DeleteFunc(list, func(w *desired.Resource) bool {
 		at := g.stage.eventTime(w)
 		if at.IsZero() {
 			return false
@@ -99,9 +100,9 @@ func (g *group) once(list []*want) []*want {
 		f := fingerprint(w, at)
 		doc, ok := first[f]
 		if !ok {
-			first[f] = w.doc
+			first[f] = w.Doc
 		}
-		return ok && doc != w.doc
+		return ok && doc != w.Doc
 	})
 }
 
@@ -115,7 +116,7 @@ type lost struct {
 
 func (l *lost) add(a *action, err error) {
 	if l.count++; l.count == 1 {
-		l.first = fmt.Sprintf("%s as of %s: %v", fetch.Printable(a.URI), wording.Time(a.event.Time()), err)
+		l.first = fmt.Sprintf("%s as of %s: %v", fetch.Printable(a.URI), wording.Time(a.Event.Time()), err)
 	}
 }
 
@@ -176,6 +177,6 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 }
 
 // keepsVersion reports whether w is to be kept in addition to a later change.
-func (g *group) keepsVersion(w *want) bool {
-	return g.stage.turns.keep && w.class == wantChange && len(g.versions) <= maxVersions
+func (g *group) keepsVersion(w *desired.Resource) bool {
+	return g.stage.turns.keep && w.Class == desired.Changed && len(g.versions) <= maxVersions
 }

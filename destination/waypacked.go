@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/scratch"
 	"lockstep/internal/extsort"
 )
@@ -112,38 +113,19 @@ func (p *packed) close() error {
 	return err
 }
 
-// appendTo encodes an action with verbFetch that is had out of a package, for
+// Append encodes an action with verbFetch that is had out of a package, for
 // the scratch space.
 func (a *action) appendTo(b []byte) []byte {
-	b = append(b, flag(a.conditional)|flag(a.gone)<<1|flag(a.isHeld())<<2|flag(len(a.chain) > 0)<<3)
-	b = appendString(b, a.URI)
-	b = a.want.appendTo(b)
+	b = append(b, flag(a.conditional)|flag(a.gone)<<1|flag(a.isHeld())<<2|flag(len(a.Patches) > 0)<<3)
+	b = desired.AppendString(b, a.URI)
+	b = a.Resource.Append(b)
 	if a.isHeld() {
-		b = appendHeld(b, &a.held)
+		b = desired.AppendHeld(b, &a.held)
 	}
-	if len(a.chain) > 0 {
-		b = appendChain(b, a.chain)
-	}
-	return b
-}
-
-func appendChain(b []byte, chain []step) []byte {
-	b = binary.AppendUvarint(b, uint64(len(chain)))
-	for i := range chain {
-		s := &chain[i]
-		b = append(appendHashes(b, s.from), flag(s.sure))
-		b = appendLink(binary.AppendVarint(b, s.length), &s.link)
-		b = appendString(binary.AppendUvarint(b, uint64(s.member.Package)), s.member.Path)
+	if len(a.Patches) > 0 {
+		b = desired.AppendPatches(b, a.Patches)
 	}
 	return b
-}
-
-func (d *decoder) chain() (chain []step) {
-	for n := d.uvarint(); n > 0 && d.ok(); n-- {
-		chain = append(chain, step{from: d.hashes(), sure: d.byte() == 1, length: d.varint(), link: d.link(),
-			member: member{int(d.uvarint()), d.string()}})
-	}
-	return chain
 }
 
 func flag(is bool) byte {
@@ -154,28 +136,28 @@ func flag(is bool) byte {
 }
 
 func decodeAction(b []byte) (*action, error) {
-	d := decoder{b: string(b)}
-	flags, uri := d.byte(), d.string()
-	if !d.ok() {
-		return nil, errWant
+	d := desired.Decoder{B: string(b)}
+	flags, uri := d.Byte(), d.Text()
+	if !d.OK() {
+		return nil, desired.ErrDamaged
 	}
 	a := &action{verb: verbFetch, conditional: flags&1 != 0, gone: flags&2 != 0}
 	var err error
 	var rest string
-	if a.want, rest, err = decodeWant(uri, d.b); err != nil {
+	if a.Resource, rest, err = desired.Decode(uri, d.B); err != nil {
 		return nil, err
 	}
 	if flags&4 != 0 {
 		var left []byte
-		if a.held, left, err = decodeHeld([]byte(rest)); err != nil {
+		if a.held, left, err = desired.DecodeHeld([]byte(rest)); err != nil {
 			return nil, err
 		}
 		rest = string(left)
 	}
 	if flags&8 != 0 {
-		d = decoder{b: rest}
-		if a.chain = d.chain(); !d.ok() {
-			return nil, errWant
+		d = desired.Decoder{B: rest}
+		if a.Patches = d.Patches(); !d.OK() {
+			return nil, desired.ErrDamaged
 		}
 	}
 	return a, nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -19,8 +20,8 @@ func TestPacked(t *testing.T) {
 		p := packed{}
 		want := map[string]*action{}
 		for i := range n {
-			a := &action{verb: verbFetch, want: wantOf(i)}
-			a.Member = member{Package: 1 + i%packages, Path: fmt.Sprintf("/b/%d", i)}
+			a := &action{verb: verbFetch, Resource: wantOf(i)}
+			a.Member = desired.Member{Package: 1 + i%packages, Path: fmt.Sprintf("/b/%d", i)}
 			if i%3 == 0 {
 				a.held = journal.Held{URI: a.URI, Path: a.URI[4:], Length: 4, Lastmod: time.Unix(1e9, 0).UTC(), Hashes: a.Hashes, Sets: []int{1, 3}}
 				a.conditional, a.gone = i%2 == 0, i%2 == 1
@@ -56,8 +57,8 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-func wantOf(i int) want {
-	w := want{URI: fmt.Sprintf("http://example.org/%06d", i), Length: int64(i), Lastmod: resourcesync.NewDatetime(time.Unix(1e9, int64(i)).UTC()), Type: "text/plain"}
+func wantOf(i int) desired.Resource {
+	w := desired.Resource{URI: fmt.Sprintf("http://example.org/%06d", i), Length: int64(i), Lastmod: resourcesync.NewDatetime(time.Unix(1e9, int64(i)).UTC()), Type: "text/plain"}
 	if i%2 == 0 {
 		w.Hashes = resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: fmt.Sprintf("%016d", i)}}
 		w.Links = []resourcesync.Link{{Rel: "duplicate", Href: "http://example.org/mirror"}}
