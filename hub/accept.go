@@ -14,6 +14,12 @@ import (
 	"time"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/address"
+	"lockstep/hub/internal/limit"
+	"lockstep/hub/internal/publisher"
+	"lockstep/hub/internal/refusal"
+	"lockstep/hub/internal/request"
+	"lockstep/hub/internal/timing"
 	"lockstep/websub"
 )
 
@@ -26,30 +32,26 @@ const (
 	// send a form.
 	bodyTime = 2 * time.Minute
 	formTime = 20 * time.Second
-	// saveTime is how long a store may take before the hub answers that the client
-	// should retry. The write itself does not end with the request: it is
-	// completed.
-	saveTime = 30 * time.Second
 )
 
 var (
 	// askRate limits how often one client may subscribe and unsubscribe. The burst
 	// is ten thousand, as one aggregator has; after it, requests do not arrive
 	// faster than the hub can verify them, even if no callback ever answers.
-	askRate = rate{burst: 10_000, per: 40}
+	askRate = limit.Rate{Burst: 10_000, Per: 40}
 	// pingRate limits how often one client may ping topics.
-	pingRate = rate{burst: 2000, per: 500}
+	pingRate = limit.Rate{Burst: 2000, Per: 500}
 )
 
 // An accepting handles all incoming HTTP requests of the hub.
 type accepting struct {
-	publishers *publishers
-	bodies     budget // of publications and pings
-	strange    budget // of all other requests
-	asks       *buckets[netip.Prefix]
-	pings      *buckets[netip.Prefix]
+	publishers *publisher.Rules
+	signatures *publisher.Signatures
+	bodies     *limit.Budget // of publications and pings
+	strange    *limit.Budget // of all other requests
+	asks       *limit.Buckets[netip.Prefix]
+	pings      *limit.Buckets[netip.Prefix]
 	counts     acceptCounts
-	replays    replays // of signed publications
 }
 
 // acceptCounts counts the requests since the hub was started, and their
@@ -60,17 +62,18 @@ type acceptCounts struct {
 	fetched, unchanged, unfetched atomic.Int64 // topics: changed, unchanged, failed
 }
 
-func newAccepting(o Options) (*accepting, error) {
-	p, err := newPublishers(&o)
+func newAccepting(o Options, started time.Time, shared publisher.Recorder) (*accepting, error) {
+	rules, err := publishRules(&o)
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
 	return &accepting{
-		publishers: p,
-		bodies:     budget{left: max(maxBodies, 2*o.MaxBody)},
-		strange:    budget{left: max(maxStrange, 2*o.MaxBody)},
-		asks:       newBuckets[netip.Prefix](askRate, o.Clock),
-		pings:      newBuckets[netip.Prefix](pingRate, o.Clock),
+		publishers: rules,
+		signatures: publisher.NewSignatures(rules.Tokens, started, func() time.Time { return timing.Micros(o.Clock()) }, shared, o.Logger),
+		bodies:     limit.NewBudget(max(maxBodies, 2*o.MaxBody)),
+		strange:    limit.NewBudget(max(maxStrange, 2*o.MaxBody)),
+		asks:       limit.NewBuckets[netip.Prefix](askRate, o.Clock),
+		pings:      limit.NewBuckets[netip.Prefix](pingRate, o.Clock),
 	}, nil
 }
 
@@ -86,7 +89,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		h.answer(w, r, refuse(http.StatusMethodNotAllowed, "a hub takes POST, and describes itself on GET"))
+		h.answer(w, r, refusal.New(http.StatusMethodNotAllowed, "a hub takes POST, and describes itself on GET"))
 		return
 	}
 	select {
@@ -100,7 +103,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	accept, within := h.acceptPublishing, bodyTime
-	if isForm(r.Header.Get("Content-Type")) {
+	if request.IsForm(r.Header.Get("Content-Type")) {
 		accept, within = h.acceptForm, formTime
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // without a connection there is no deadline to set
@@ -109,22 +112,22 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // acceptForm executes a form. It reads the parameters from the body alone.
 func (h *Hub) acceptForm(r *http.Request) error {
-	body, done, err := h.in.strange.read(r.Body, r.ContentLength, min(maxForm, h.opts.MaxBody))
+	body, done, err := h.in.strange.Read(r.Body, r.ContentLength, min(request.MaxForm, h.opts.MaxBody))
 	if err != nil {
 		return err
 	}
 	defer done()
-	form, err := parseForm(body)
+	form, err := request.ParseForm(body)
 	if err != nil {
 		return err
 	}
-	mode, err := one(form, "hub.mode")
+	mode, err := request.One(form, "hub.mode")
 	if err != nil {
 		return err
 	}
 	switch mode {
 	case websub.ModeSubscribe, websub.ModeUnsubscribe:
-		s, err := parseSubscribing(mode, form, &h.opts)
+		s, err := request.ParseSubscription(mode, form, h.opts.terms())
 		if err != nil {
 			return err
 		}
@@ -132,58 +135,58 @@ func (h *Hub) acceptForm(r *http.Request) error {
 	case websub.ModePublish:
 		return h.acceptPing(r, form)
 	case "":
-		return refuse(http.StatusBadRequest, "hub.mode is missing: subscribe, unsubscribe or publish")
+		return refusal.New(http.StatusBadRequest, "hub.mode is missing: subscribe, unsubscribe or publish")
 	}
-	return refuse(http.StatusBadRequest, "hub.mode is not one of subscribe, unsubscribe, publish")
+	return refusal.New(http.StatusBadRequest, "hub.mode is not one of subscribe, unsubscribe, publish")
 }
 
 // acceptSubscribing stores a request durably. The hub verifies it after the
 // answer.
-func (h *Hub) acceptSubscribing(r *http.Request, s *subscribing) error {
-	if !h.knowsTopic(s.topic) {
-		if _, err := checkURL(s.topic, h.opts.AllowPrivate); err != nil {
-			return refuseURL("hub.topic", err)
+func (h *Hub) acceptSubscribing(r *http.Request, s *request.Subscription) error {
+	if !h.knowsTopic(s.Topic) {
+		if _, err := address.Check(s.Topic, h.opts.AllowPrivate); err != nil {
+			return request.RefuseURL("hub.topic", err)
 		}
 	}
-	if wait := h.in.asks.take(clientOf(r, h.opts.TrustedProxies), 1); wait > 0 {
-		return tooMany(wait, "too many requests from your address")
+	if wait := h.in.asks.Take(limit.ClientOf(r, h.opts.TrustedProxies), 1); wait > 0 {
+		return refusal.TooMany(wait, "too many requests from your address")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timing.SaveTime)
 	defer cancel()
-	key := hubstore.KeyOf(s.topic, s.callback)
+	key := hubstore.KeyOf(s.Topic, s.Callback)
 	req := hubstore.Request{
-		Key: key, Mode: s.mode, Topic: s.topic, Callback: s.callback, Secret: h.seal(key, s.secret),
-		Lease: s.lease, VerifyToken: s.token, At: h.now(),
+		Key: key, Mode: s.Mode, Topic: s.Topic, Callback: s.Callback, Secret: h.seal(key, s.Secret),
+		Lease: s.Lease, VerifyToken: s.Token, At: h.now(),
 	}
-	return h.intents.accept(ctx, req, s.target)
+	return h.intents.accept(ctx, req, s.Target)
 }
 
 // acceptPing durably records that topics have changed; the hub fetches them
 // after the answer.
 func (h *Hub) acceptPing(r *http.Request, form map[string][]string) error {
-	urls, topics, malformed := parsePing(form, &h.opts)
+	urls, topics, malformed := request.ParsePing(form, h.opts.AllowPrivate)
 	for _, u := range urls {
-		if err := h.in.publishers.foreign(u); err != nil {
+		if err := h.in.publishers.Foreign(u); err != nil {
 			return err
 		}
 	}
-	switch signed, err := h.in.publishers.admit(r, urls...); {
+	switch signed, err := h.in.publishers.Admit(r, urls...); {
 	case err != nil:
 		return err
 	case signed:
-		return refuse(http.StatusUnauthorized, "a ping takes a token: Authorization: Bearer …")
+		return refusal.New(http.StatusUnauthorized, "a ping takes a token: Authorization: Bearer …")
 	case malformed != nil:
 		return malformed
 	}
 	for _, u := range urls {
-		if err := h.in.publishers.covers(u); err != nil {
+		if err := h.in.publishers.Covers(u); err != nil {
 			return err
 		}
 	}
-	if wait := h.in.pings.take(clientOf(r, h.opts.TrustedProxies), float64(len(topics))); wait > 0 {
-		return tooMany(wait, "too many pings from your address")
+	if wait := h.in.pings.Take(limit.ClientOf(r, h.opts.TrustedProxies), float64(len(topics))); wait > 0 {
+		return refusal.TooMany(wait, "too many pings from your address")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timing.SaveTime)
 	defer cancel()
 	if err := h.pingFetcher.ping(ctx, topics, urls); err != nil {
 		return err
@@ -194,46 +197,46 @@ func (h *Hub) acceptPing(r *http.Request, form map[string][]string) error {
 
 // acceptPublishing stores a message durably (RN-PB-05).
 func (h *Hub) acceptPublishing(r *http.Request) error {
-	p, err := parsePublishing(r.Header)
+	p, err := request.ParsePublication(r.Header)
 	if err != nil {
 		return err
 	}
-	if err := h.in.publishers.foreign(p.url); err != nil {
+	if err := h.in.publishers.Foreign(p.URL); err != nil {
 		return err
 	}
-	signed, err := h.in.publishers.admit(r, p.url)
+	signed, err := h.in.publishers.Admit(r, p.URL)
 	if err != nil {
 		return err
 	}
-	if err := h.in.publishers.covers(p.url); err != nil {
+	if err := h.in.publishers.Covers(p.URL); err != nil {
 		return err
 	}
 	if signed {
-		if err := h.checkDate(r.Header); err != nil {
+		if err := h.in.signatures.CheckDate(r.Header); err != nil {
 			return err
 		}
 	}
-	budget := &h.in.bodies
+	budget := h.in.bodies
 	if signed {
-		budget = &h.in.strange
+		budget = h.in.strange
 	}
-	body, done, err := budget.read(r.Body, r.ContentLength, h.opts.MaxBody)
+	body, done, err := budget.Read(r.Body, r.ContentLength, h.opts.MaxBody)
 	if err != nil {
 		return err
 	}
 	defer done()
 	if len(body) == 0 {
-		return refuse(http.StatusBadRequest, "there is nothing in the body to publish")
+		return refusal.New(http.StatusBadRequest, "there is nothing in the body to publish")
 	}
 	undo := func() {}
 	if signed {
-		if undo, err = h.signed(r, p, body); err != nil {
+		if undo, err = h.in.signatures.Verify(r, p, body); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timing.SaveTime)
 	defer cancel()
-	if _, err = h.append(ctx, hubstore.Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body}); err != nil {
+	if _, err = h.append(ctx, hubstore.Message{Topic: p.Topic, ContentType: p.ContentType, Links: p.Links, Body: body}); err != nil {
 		undo() // the publisher may send the same request again
 	}
 	return err
@@ -243,10 +246,10 @@ func (h *Hub) acceptPublishing(r *http.Request) error {
 // RN-PB-05).
 func (h *Hub) answer(w http.ResponseWriter, r *http.Request, err error) {
 	status, text, after := http.StatusAccepted, "accepted", time.Duration(0)
-	var refused *refusal
+	var refused *refusal.Refusal
 	switch {
 	case errors.As(err, &refused):
-		status, text, after = refused.status, refused.text, refused.after
+		status, text, after = refused.Status, refused.Text, refused.After
 	case err != nil:
 		status, text, after = http.StatusServiceUnavailable, "the hub can not take this now: try again later", 5*time.Second
 		switch {
@@ -327,5 +330,5 @@ func (h *Hub) knowsTopic(topic string) bool {
 	if _, ok := h.topic(topic); ok {
 		return true
 	}
-	return sameOrigin(topic, h.opts.PublicURL)
+	return address.SameOrigin(topic, h.opts.PublicURL)
 }

@@ -1,6 +1,10 @@
 package hub
 
-import "time"
+import (
+	"time"
+
+	"lockstep/hub/internal/limit"
+)
 
 // VerifyWaits sets the waits before a callback is asked again. Call it before
 // Run.
@@ -28,4 +32,4 @@ func (h *Hub) Pinged() int {
 }
 
 // AskRate sets how often one client may subscribe.
-func (h *Hub) AskRate(burst, per float64) { h.in.asks.rate = rate{burst, per} }
+func (h *Hub) AskRate(burst, per float64) { h.in.asks.Rate = limit.Rate{Burst: burst, Per: per} }

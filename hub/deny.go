@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/call"
 	"lockstep/websub"
 )
 
@@ -30,13 +31,13 @@ func (v *intents) deny(s hubstore.Subscription, reason string) {
 		added.Set("hub.reason", reason)
 	}
 	address := websub.VerificationURL(s.Callback, added)
-	v.calls.add(target, known, time.Time{}, func(ctx context.Context) {
+	v.calls.Add(target, call.Known, time.Time{}, func(ctx context.Context) {
 		var status *statusError
 		if _, err := v.get(ctx, address, 0); err == nil || errors.As(err, &status) || ctx.Err() != nil {
 			v.denied(s)
 			return
 		}
-		v.calls.add(target, known, v.h.opts.Clock().Add(v.h.opts.RetryFirst), func(ctx context.Context) {
+		v.calls.Add(target, call.Known, v.h.opts.Clock().Add(v.h.opts.RetryFirst), func(ctx context.Context) {
 			_, _ = v.get(ctx, address, 0) // one retry, and no more
 			v.denied(s)
 		})

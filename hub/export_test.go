@@ -61,6 +61,3 @@ func (h *Hub) Shards() (n int) {
 func (h *Hub) Lanes(quick, slowly int) {
 	h.scheduler.lanes[fast].limit, h.scheduler.lanes[slow].limit = quick, slowly
 }
-
-// ClientOf is clientOf.
-var ClientOf = clientOf

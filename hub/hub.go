@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/publisher"
+	"lockstep/hub/internal/timing"
 )
 
 // landing is how long deliveries under way may take to end when the hub shuts
@@ -102,7 +104,11 @@ func New(s hubstore.Store, o Options) (*Hub, error) {
 	h.client = newClient(o)
 	h.appends = newGroup(h.commitMessages)
 	h.saves = newGroup(h.commitChanges)
-	if h.in, err = newAccepting(o); err != nil {
+	var shared publisher.Recorder
+	if h.sharer != nil {
+		shared = h.sharer
+	}
+	if h.in, err = newAccepting(o, h.started, shared); err != nil {
 		return nil, err
 	}
 	if h.pingFetcher, err = newPingFetcher(h); err != nil {
@@ -226,31 +232,17 @@ func (h *Hub) loadShards(ctx context.Context, shard int) error {
 	return nil
 }
 
-// now returns the time by the hub's clock, to the microsecond, which is what stores
-// retain. It has a monotonic reading, so that leases and waits have the right
-// length when the system clock is set.
-func (h *Hub) now() time.Time {
-	t := h.opts.Clock()
-	return t.Add(-time.Duration(t.Nanosecond() % int(time.Microsecond)))
-}
-
-// anchored returns t, which a store may have returned, with the monotonic reading of
-// now.
-func anchored(t, now time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return now.Add(t.Sub(now))
-}
+// now returns the time by the hub's clock.
+func (h *Hub) now() time.Time { return timing.Micros(h.opts.Clock()) }
 
 // resumed returns a subscription that an earlier process saved as this process
 // continues it. A longer wait than most, the longest, means that the clock was set
 // back since: then the next attempt is made now.
 func resumed(row hubstore.Subscription, now time.Time, most time.Duration) hubstore.Subscription {
 	p := &row.Progress
-	row.Expires = anchored(row.Expires, now)
-	p.Failing, p.Next = anchored(p.Failing, now), anchored(p.Next, now)
-	if p.Next.Sub(now) > most+time.Duration(spread*float64(most)) {
+	row.Expires = timing.Anchored(row.Expires, now)
+	p.Failing, p.Next = timing.Anchored(p.Failing, now), timing.Anchored(p.Next, now)
+	if p.Next.Sub(now) > timing.Longest(most) {
 		p.Next = now
 	}
 	return row

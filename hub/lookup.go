@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/address"
 	"lockstep/websub"
 )
 
@@ -63,5 +64,5 @@ func (h *Hub) Subscriptions() int {
 func (h *Hub) count(callback *url.URL) (all, atHost int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.registry.count, h.registry.names[bareHost(callback)]
+	return h.registry.count, h.registry.names[address.Host(callback)]
 }

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"net/url"
 	"time"
+
+	"lockstep/hub/internal/request"
 )
 
 // Defaults of [Options].
@@ -82,6 +84,12 @@ type Options struct {
 	Clock  func() time.Time // default: time.Now
 }
 
+// A PublishToken authorizes requests that carry it to publish.
+type PublishToken struct {
+	Token    string
+	Prefixes []string // URLs: the token covers only topics below them; none: any topic
+}
+
 func (o Options) withDefaults() (Options, error) {
 	u, err := url.Parse(o.PublicURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -113,6 +121,11 @@ func (o Options) withDefaults() (Options, error) {
 		o.Clock = time.Now
 	}
 	return o, nil
+}
+
+// terms returns the terms of subscriptions.
+func (o *Options) terms() request.Terms {
+	return request.Terms{AllowPrivate: o.AllowPrivate, LeaseMin: o.LeaseMin, LeaseDefault: o.LeaseDefault, LeaseMax: o.LeaseMax}
 }
 
 // durations sets the durations that are not given, consistently with those that

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/call"
+	"lockstep/hub/internal/limit"
+	"lockstep/hub/internal/timing"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
@@ -27,7 +30,7 @@ const (
 )
 
 // fetchRate limits how often topics at one host are fetched.
-var fetchRate = rate{burst: 200, per: 100}
+var fetchRate = limit.Rate{Burst: 200, Per: 100}
 
 // topicState is the state of a topic that is published by pings, stored as JSON
 // in Topic.State.
@@ -57,7 +60,7 @@ type pingFetcher struct {
 	h      *Hub
 	client *fetch.Client
 	pages  *http.Client // for discovery
-	calls  *calls
+	calls  *call.Scheduler
 
 	mu     sync.Mutex // guards what follows
 	topics map[string]*pinged
@@ -91,7 +94,7 @@ func newPingFetcher(h *Hub) (*pingFetcher, error) {
 	pages.CheckRedirect = nil // discovery follows redirects (WS-D-09), each to a checked address
 	return &pingFetcher{
 		h: h, client: client, pages: &pages,
-		calls:  newCalls(fetchInAll, fetchAtOne, fetchRate, o.Clock),
+		calls:  call.New(fetchInAll, fetchAtOne, fetchRate, o.Clock),
 		topics: make(map[string]*pinged), shards: make(map[int]bool),
 	}, nil
 }
@@ -221,7 +224,7 @@ func (n *pingFetcher) drop(topic string, p *pinged) {
 func (n *pingFetcher) schedule(topic string, p *pinged, at time.Time) {
 	p.round++
 	round := p.round
-	n.calls.add(p.url, known, at, func(ctx context.Context) { n.carry(ctx, topic, p, round) })
+	n.calls.Add(p.url, call.Known, at, func(ctx context.Context) { n.carry(ctx, topic, p, round) })
 }
 
 // load loads the pings of the topics of shards that no hub has handled yet.
@@ -271,7 +274,7 @@ func (n *pingFetcher) unload(shards map[int]bool) {
 	}
 }
 
-func (n *pingFetcher) run(ctx context.Context) { n.calls.run(ctx) }
+func (n *pingFetcher) run(ctx context.Context) { n.calls.Run(ctx) }
 
 // carry fetches a topic once and writes the result: first a message, then that
 // the ping is handled. After a crash between the two the message may be
@@ -318,7 +321,7 @@ func (n *pingFetcher) settle(topic string, p *pinged, f *fetched) {
 // conclude writes the result of a fetch.
 func (n *pingFetcher) conclude(ctx context.Context, topic string, p *pinged, f *fetched) {
 	defer f.done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timing.SaveTime)
 	defer cancel()
 	s := p.state
 	if f.err == nil && f.body != nil {
@@ -368,7 +371,7 @@ func (n *pingFetcher) failed(s *topicState, f *fetched, more bool) {
 	for i := 1; i < s.Attempts && wait < o.RetryMost; i++ {
 		wait *= 2
 	}
-	s.Next = n.h.now().Add(jitter(max(min(wait, o.RetryMost), min(f.after, o.RetryMost))))
+	s.Next = n.h.now().Add(timing.Jitter(max(min(wait, o.RetryMost), min(f.after, o.RetryMost))))
 	if f.final && !more || s.Next.Sub(s.Pinged) > o.RetryFor {
 		s.Pinged, s.Next = time.Time{}, time.Time{} // Error remains, for the status
 	}
@@ -397,7 +400,7 @@ func (n *pingFetcher) report(ctx context.Context, topic string, s *topicState, f
 // cannot publish content for another.
 func (n *pingFetcher) follow(ctx context.Context, topic string, self *url.URL) {
 	name := websub.Canonical(self.String())
-	if name == topic || !n.h.subscribed(name) || n.h.in.publishers.covers(self) != nil {
+	if name == topic || !n.h.subscribed(name) || n.h.in.publishers.Covers(self) != nil {
 		return
 	}
 	if err := n.pingOne(ctx, name, self, true); err != nil {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/hub/internal/address"
+	"lockstep/hub/internal/refusal"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
@@ -55,14 +57,14 @@ func (n *pingFetcher) fetch(ctx context.Context, topic string, s topicState) *fe
 	defer func() { _ = r.Body.Close() }() // read to its end, or useless
 	for _, l := range websub.ParseLinks(r.Header.Values("Link"), n.base(r.URI)) {
 		if l.Has("self") && f.self == nil {
-			f.self, _ = checkURL(l.Target, n.h.opts.AllowPrivate) // nil: none, or one that must not be fetched
+			f.self, _ = address.Check(l.Target, n.h.opts.AllowPrivate) // nil: none, or one that must not be fetched
 		}
 	}
 	if r.Status == http.StatusNotModified {
 		f.notModified = true
 		return f
 	}
-	body, done, err := n.h.in.bodies.read(r.Body, r.Length, n.h.opts.MaxBody)
+	body, done, err := n.h.in.bodies.Read(r.Body, r.Length, n.h.opts.MaxBody)
 	if err != nil {
 		return f.fail(err)
 	}
@@ -90,11 +92,11 @@ func (f *fetched) fail(err error) *fetched {
 		address  *fetch.AddressError
 		redirect *fetch.RedirectError
 		status   *fetch.StatusError
-		large    *refusal
+		large    *refusal.Refusal
 	)
 	f.err = err
 	f.final = errors.As(err, &address) || errors.As(err, &redirect) || errors.Is(err, fetch.ErrTooLarge) ||
-		errors.As(err, &large) && large.status == http.StatusRequestEntityTooLarge
+		errors.As(err, &large) && large.Status == http.StatusRequestEntityTooLarge
 	if errors.As(err, &status) {
 		f.after = status.RetryAfter
 		f.final = f.final || status.Status == http.StatusGone

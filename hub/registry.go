@@ -2,9 +2,9 @@ package hub
 
 import (
 	"net/url"
-	"strings"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/address"
 	"lockstep/websub"
 )
 
@@ -97,7 +97,7 @@ func (r *registry) add(row hubstore.Subscription, lanes *[lanes]lane) *subscript
 	s.set(row)
 	name, bare := "", ""
 	if s.target != nil {
-		name, bare = hostOf(s.target), bareHost(s.target)
+		name, bare = address.HostPort(s.target), address.Host(s.target)
 	}
 	x := r.hosts[name]
 	if x == nil {
@@ -162,17 +162,4 @@ func (t *topic) unlist(s *subscription) {
 	t.idle[s.place].place = s.place
 	t.idle[end] = nil
 	t.idle = t.idle[:end]
-}
-
-// hostOf returns the host and port of a URL, the key by which connections are
-// shared.
-func hostOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = "80"
-		if strings.EqualFold(u.Scheme, "https") {
-			port = "443"
-		}
-	}
-	return strings.ToLower(u.Hostname()) + ":" + port
 }

@@ -3,14 +3,13 @@ package hub
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
-)
 
-const spread = 0.2 // relative variation of a wait: endpoints that failed together are not retried together
+	"lockstep/hub/internal/timing"
+)
 
 // settle records the result of the attempt to deliver e to s. The caller holds
 // h.mu.
@@ -80,9 +79,7 @@ func (h *Hub) wait(attempts int, retryAfter time.Duration) time.Duration {
 	for ; attempts > 1 && d < h.opts.RetryMost; attempts-- {
 		d *= 2
 	}
-	d = min(d, h.opts.RetryMost)
-	d = time.Duration(float64(d) * (1 - spread + 2*spread*rand.Float64()))
-	return max(d, min(retryAfter, h.opts.RetryMost))
+	return max(timing.Jitter(min(d, h.opts.RetryMost)), min(retryAfter, h.opts.RetryMost))
 }
 
 // reached records whether a connection to a host could be made. After several

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -17,6 +16,10 @@ import (
 	"time"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/address"
+	"lockstep/hub/internal/call"
+	"lockstep/hub/internal/limit"
+	"lockstep/hub/internal/timing"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
@@ -36,7 +39,7 @@ const (
 
 // verifyRate limits how often the hub asks a host that does not confirm: an
 // answer that confirms costs nothing (WS-SEC-03).
-var verifyRate = rate{burst: 100, per: 10}
+var verifyRate = limit.Rate{Burst: 100, Per: 10}
 
 // verifyWaits are the waits before a callback that could not be reached is
 // asked again: all within five minutes (WS-I-04).
@@ -46,14 +49,14 @@ var verifyWaits = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Mi
 // 5.3 of the Recommendation). It is the [verification] of a hub.
 type intents struct {
 	h       *Hub
-	calls   *calls
+	calls   *call.Scheduler
 	waits   []time.Duration // see verifyWaits
 	denials atomic.Int64    // waiting to be sent
 	failed  failures        // requests that callbacks did not confirm
 
 	mu     sync.Mutex // guards what follows
 	asks   map[hubstore.Key]*ask
-	hosts  map[string]int // asks that are fresh, by bareHost
+	hosts  map[string]int // asks that are fresh, by Host
 	topics map[string]int // asks, by topic
 	tasks  sync.WaitGroup // the work started by calls
 }
@@ -66,7 +69,7 @@ type pending struct {
 
 func newIntents(h *Hub) *intents {
 	return &intents{
-		h: h, waits: verifyWaits, calls: newCalls(verifyInAll, verifyAtOne, verifyRate, h.opts.Clock),
+		h: h, waits: verifyWaits, calls: call.New(verifyInAll, verifyAtOne, verifyRate, h.opts.Clock),
 		asks: make(map[hubstore.Key]*ask), hosts: make(map[string]int), topics: make(map[string]int),
 	}
 }
@@ -106,11 +109,11 @@ func (v *intents) put(a *ask, p *pending) {
 // schedule schedules the verification of newest, in place of an earlier one.
 func (v *intents) schedule(a *ask) {
 	a.round++
-	key, round, r := a.newest.Key, a.round, known
+	key, round, r := a.newest.Key, a.round, call.Known
 	if a.fresh {
-		r = unknown
+		r = call.Unknown
 	}
-	v.calls.add(a.newest.target, r, a.newest.Next, func(ctx context.Context) { v.carry(ctx, key, a, round) })
+	v.calls.Add(a.newest.target, r, a.newest.Next, func(ctx context.Context) { v.carry(ctx, key, a, round) })
 }
 
 // load loads the stored requests of shards.
@@ -136,7 +139,7 @@ func (v *intents) take(r hubstore.Request, target *url.URL) {
 	defer v.mu.Unlock()
 	a := v.asks[r.Key]
 	if a == nil {
-		a = v.open(r, bareHost(target), !subscribed)
+		a = v.open(r, address.Host(target), !subscribed)
 	}
 	if a.refs > 0 || a.newest != nil && !r.At.After(a.newest.At) {
 		return
@@ -167,7 +170,7 @@ func (v *intents) unload(shards []int) {
 func (v *intents) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { v.h.pingFetcher.run(ctx) })
-	v.calls.run(ctx)
+	v.calls.Run(ctx)
 	v.tasks.Wait()
 	wg.Wait()
 	return nil
@@ -198,7 +201,7 @@ func (v *intents) carry(ctx context.Context, key hubstore.Key, a *ask, round int
 		return // the hub is shutting down: it asks again after its restart
 	}
 	if o.err == nil {
-		v.calls.forgive(p.target)
+		v.calls.Forgive(p.target)
 	}
 	v.mu.Lock()
 	a.refs++
@@ -209,7 +212,7 @@ func (v *intents) carry(ctx context.Context, key hubstore.Key, a *ask, round int
 // conclude writes the result of p. If there is a newer request by now, that
 // remains pending.
 func (v *intents) conclude(ctx context.Context, key hubstore.Key, a *ask, p *pending, o verdict) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timing.SaveTime)
 	defer cancel()
 	defer v.release(key, a)
 	a.turn <- struct{}{}
@@ -256,7 +259,7 @@ func (v *intents) write(ctx context.Context, a *ask, p *pending, o verdict, supe
 	case superseded:
 		return true, nil
 	case o.again && p.Attempts < len(v.waits):
-		p.Next = v.h.now().Add(jitter(v.waits[p.Attempts]))
+		p.Next = v.h.now().Add(timing.Jitter(v.waits[p.Attempts]))
 		p.Attempts++
 		v.fail(p, o.err, p.Attempts, p.Next)
 		return false, v.h.save(ctx, hubstore.Changes{Ask: []hubstore.Request{p.Request}})
@@ -362,11 +365,6 @@ func newChallenge() string {
 	b := make([]byte, challengeBytes)
 	rand.Read(b)
 	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-// jitter returns d changed by up to a fifth, to spread retries.
-func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + 0.4*mathrand.Float64()))
 }
 
 // logFailure logs a failed verification, as a warning once it is given up: from

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/address"
+	"lockstep/hub/internal/refusal"
 	"lockstep/websub"
 )
 
@@ -44,7 +46,7 @@ func (v *intents) expects(topic string) bool {
 // subscriptions beyond the limit; existing ones can always be renewed and
 // ended, however many other requests there are.
 func (v *intents) hold(ctx context.Context, r hubstore.Request, target *url.URL) (*ask, error) {
-	key, host := r.Key, bareHost(target)
+	key, host := r.Key, address.Host(target)
 	_, subscribed := v.h.subscription(key)
 	fresh := !subscribed && (r.Mode == websub.ModeSubscribe || v.h.sharer != nil)
 	v.mu.Lock()
@@ -80,9 +82,9 @@ func (v *intents) room(host string, fresh bool, target *url.URL) error {
 	all, atHost := v.h.count(target)
 	switch {
 	case v.hosts[host]+atHost >= o.MaxPerHost:
-		return tooMany(time.Minute, "too many subscriptions with callbacks at this host")
+		return refusal.TooMany(time.Minute, "too many subscriptions with callbacks at this host")
 	case len(v.asks) >= maxPending || len(v.asks)+all >= o.MaxSubscriptions:
-		return again(http.StatusServiceUnavailable, time.Minute, "the hub has as many subscriptions as it can keep")
+		return refusal.Later(http.StatusServiceUnavailable, time.Minute, "the hub has as many subscriptions as it can keep")
 	}
 	return nil
 }

@@ -1,4 +1,6 @@
-package hub
+// Package address decides which URLs may name a topic, and which the hub calls
+// on behalf of strangers.
+package address
 
 import (
 	"errors"
@@ -22,28 +24,28 @@ const maxURL = 2048
 // the ports below 1024, the hub calls only those of HTTP.
 var refusedPorts = []int{2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
 
-// checkURL returns an error if the hub must not call a URL on behalf of a
+// Check returns an error if the hub must not call a URL on behalf of a
 // stranger (WS-H-04, WS-SEC-02). The addresses that its host resolves to are
 // checked when it is dialled.
-func checkURL(raw string, allowPrivate bool) (*url.URL, error) {
-	u, err := checkTopicURL(raw)
+func Check(raw string, allowPrivate bool) (*url.URL, error) {
+	u, err := CheckTopic(raw)
 	if err != nil {
 		return nil, err
 	}
 	if !allowPrivate {
 		if err := checkPort(u.Port()); err != nil {
-			return nil, &addressRefused{err}
+			return nil, &Refused{err}
 		}
 	}
 	if err := fetch.CheckHost(u.Hostname(), allowPrivate); err != nil {
-		return nil, &addressRefused{err}
+		return nil, &Refused{err}
 	}
 	return u, nil
 }
 
-// checkTopicURL returns an error if a URL cannot name a topic. Since the hub
+// CheckTopic returns an error if a URL cannot name a topic. Since the hub
 // does not call it, any address is allowed.
-func checkTopicURL(raw string) (*url.URL, error) {
+func CheckTopic(raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, errors.New("is missing")
 	}
@@ -74,13 +76,13 @@ func checkTopicURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// An addressRefused reports a valid URL that strangers may not make the hub
+// An Refused reports a valid URL that strangers may not make the hub
 // call.
-type addressRefused struct{ err error }
+type Refused struct{ err error }
 
 // Error names the flags of both commands that run a hub: the subscriber reads
 // the message and passes it on to the hub's operator.
-func (e *addressRefused) Error() string {
+func (e *Refused) Error() string {
 	var a *fetch.AddressError
 	if !errors.As(e.err, &a) || a.Class != "loopback" && a.Class != "private" {
 		return "is refused: " + e.err.Error()
@@ -88,7 +90,8 @@ func (e *addressRefused) Error() string {
 	return fmt.Sprintf("is refused: %s is a %s address, which the hub calls only with --allow-private (serve: --hub-allow-private)", fetch.Printable(a.Host), a.Class)
 }
 
-func (e *addressRefused) Unwrap() error { return e.err }
+// Unwrap returns the reason.
+func (e *Refused) Unwrap() error { return e.err }
 
 // checkPort refuses ports that do not speak HTTP.
 func checkPort(port string) error {
@@ -99,32 +102,46 @@ func checkPort(port string) error {
 	return fmt.Errorf("port %d is not one of HTTP", n)
 }
 
-// bareHost returns the host of a URL without its port, the key of the limits
+// Host returns the host of a URL without its port, the key of the limits
 // per host.
-func bareHost(u *url.URL) string {
+func Host(u *url.URL) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
-// A topicPrefix is one of [Options.PublishPrefixes].
-type topicPrefix struct{ origin, rest string }
+// HostPort returns the host and port of a URL, the key by which connections are
+// shared.
+func HostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+		if strings.EqualFold(u.Scheme, "https") {
+			port = "443"
+		}
+	}
+	return strings.ToLower(u.Hostname()) + ":" + port
+}
 
-func parsePrefixes(prefixes []string) ([]topicPrefix, error) {
-	var all []topicPrefix
+// A Prefix is a URL below which topics are.
+type Prefix struct{ origin, rest string }
+
+// ParsePrefixes parses http(s) URLs.
+func ParsePrefixes(prefixes []string) ([]Prefix, error) {
+	var all []Prefix
 	for _, p := range prefixes {
 		u, err := url.Parse(p)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Contains(p, "#") {
 			return nil, fmt.Errorf("publish prefix %q is no absolute http or https URL", p)
 		}
-		all = append(all, topicPrefix{originOf(u), pathOf(u)})
+		all = append(all, Prefix{originOf(u), pathOf(u)})
 	}
 	return all, nil
 }
 
-// within reports whether topic begins with one of the prefixes. Origins are
+// Within reports whether topic begins with one of the prefixes. Origins are
 // compared as a whole: a prefix without a slash after its host does not match
 // longer host names. A topic that leaves the prefix by way of dot segments is
 // not within it.
-func within(prefixes []topicPrefix, topic *url.URL) bool {
+func Within(prefixes []Prefix, topic *url.URL) bool {
 	if len(prefixes) == 0 {
 		return true
 	}
@@ -134,21 +151,21 @@ func within(prefixes []topicPrefix, topic *url.URL) bool {
 		}
 	}
 	origin, rest := originOf(topic), pathOf(topic)
-	return slices.ContainsFunc(prefixes, func(p topicPrefix) bool {
+	return slices.ContainsFunc(prefixes, func(p Prefix) bool {
 		return p.origin == origin && strings.HasPrefix(rest, p.rest)
 	})
 }
 
-// touches reports whether topic begins with one of the prefixes, or might once
+// Touches reports whether topic begins with one of the prefixes, or might once
 // a server has resolved its dot segments or decoded it. It is used to refuse
 // topics below a prefix.
-func touches(prefixes []topicPrefix, topic *url.URL) bool {
+func Touches(prefixes []Prefix, topic *url.URL) bool {
 	clean := *topic
 	clean.Path, clean.RawPath = path.Clean("/"+topic.Path), ""
 	if strings.HasSuffix(topic.Path, "/") && clean.Path != "/" {
 		clean.Path += "/"
 	}
-	return within(prefixes, topic) || within(prefixes, &clean)
+	return Within(prefixes, topic) || Within(prefixes, &clean)
 }
 
 func originOf(u *url.URL) string {
@@ -156,7 +173,7 @@ func originOf(u *url.URL) string {
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	return u.Scheme + "://" + bareHost(u) + ":" + port
+	return u.Scheme + "://" + Host(u) + ":" + port
 }
 
 // pathOf returns what follows the origin, in the spelling in which topics are
@@ -170,8 +187,8 @@ func pathOf(u *url.URL) string {
 	return websub.Canonical(c.String())
 }
 
-// sameOrigin reports whether two URLs have the same scheme, host and port.
-func sameOrigin(a, b string) bool {
+// SameOrigin reports whether two URLs have the same scheme, host and port.
+func SameOrigin(a, b string) bool {
 	u, err := url.Parse(a)
 	v, err2 := url.Parse(b)
 	return err == nil && err2 == nil && originOf(u) == originOf(v)

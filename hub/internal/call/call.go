@@ -1,4 +1,6 @@
-package hub
+// Package call schedules HTTP calls to hosts that strangers have named, so that
+// no host is called too often and a slow one delays only itself.
+package call
 
 import (
 	"container/heap"
@@ -6,16 +8,21 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"lockstep/hub/internal/address"
+	"lockstep/hub/internal/limit"
+	"lockstep/hub/internal/timing"
 )
 
-// calls makes HTTP calls to hosts that strangers have named. Each host and port
+// A Scheduler makes HTTP calls to hosts that strangers have named. Each host and port
 // has a lane of its own, in which few calls are under way at a time, so that a
 // slow host delays only itself. Each host is rate-limited, so that the hub cannot
 // amplify an attack (WS-SEC-03).
-type calls struct {
+type Scheduler struct {
 	inAll   int // calls under way at a time
 	perHost int
-	starts  *buckets[string] // how often a host is called
+	starts  *limit.Buckets[string] // how often a host is called
+	clock   func() time.Time
 
 	mu      sync.Mutex // guards the rest
 	hosts   map[string]*callLane
@@ -31,16 +38,17 @@ type call struct {
 	lane string
 	host string
 	at   time.Time // earliest start
-	rank rank
+	rank Rank
 	do   func(ctx context.Context)
 }
 
-// A rank orders the calls of a lane.
-type rank uint8
+// A Rank orders the calls of a lane.
+type Rank uint8
 
+// The ranks, the first to be called first.
 const (
-	known   rank = iota // the host has confirmed a request before
-	unknown             // a stranger may have invented it: there may be very many of these
+	Known   Rank = iota // the host has confirmed a request before
+	Unknown             // a stranger may have invented it: there may be very many of these
 	ranks
 )
 
@@ -58,17 +66,20 @@ type callLane struct {
 	paid   bool        // the rate limit already allows the next call to start
 }
 
-func newCalls(inAll, perHost int, r rate, clock func() time.Time) *calls {
-	return &calls{
-		inAll: inAll, perHost: perHost, starts: newBuckets[string](r, clock),
+// New returns a Scheduler that has at most inAll calls under way at a time, at
+// most perHost of them at one host and port, and starts as many calls to a host
+// as r allows.
+func New(inAll, perHost int, r limit.Rate, clock func() time.Time) *Scheduler {
+	return &Scheduler{
+		inAll: inAll, perHost: perHost, starts: limit.NewBuckets[string](r, clock), clock: clock,
 		hosts: make(map[string]*callLane), wake: make(chan struct{}, 1),
 	}
 }
 
-// add schedules do to be called by run, not before at. It does not wait.
-func (l *calls) add(target *url.URL, r rank, at time.Time, do func(ctx context.Context)) {
-	now := l.starts.clock()
-	c := &call{lane: hostOf(target), host: bareHost(target), rank: r, at: anchored(at, now), do: do}
+// Add schedules do to be called by run, not before at. It does not wait.
+func (l *Scheduler) Add(target *url.URL, r Rank, at time.Time, do func(ctx context.Context)) {
+	now := l.clock()
+	c := &call{lane: address.HostPort(target), host: address.Host(target), rank: r, at: timing.Anchored(at, now), do: do}
 	l.mu.Lock()
 	if c.at.After(now) {
 		heap.Push(&l.delayed, c)
@@ -79,20 +90,20 @@ func (l *calls) add(target *url.URL, r rank, at time.Time, do func(ctx context.C
 	l.stir()
 }
 
-// forgive returns the token that a call to the host took: the host confirmed
+// Forgive returns the token that a call to the host took: the host confirmed
 // the request.
-func (l *calls) forgive(target *url.URL) { l.starts.give(bareHost(target), 1) }
+func (l *Scheduler) Forgive(target *url.URL) { l.starts.Give(address.Host(target), 1) }
 
-func (l *calls) stir() {
+func (l *Scheduler) stir() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run starts calls when they are due, until ctx ends and all have returned. It
+// Run starts calls when they are due, until ctx ends and all have returned. It
 // discards calls that have not started by then.
-func (l *calls) run(ctx context.Context) {
+func (l *Scheduler) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	timer := time.NewTimer(time.Hour)
@@ -115,7 +126,7 @@ func (l *calls) run(ctx context.Context) {
 	}
 }
 
-func (l *calls) ended(c *call) {
+func (l *Scheduler) ended(c *call) {
 	l.mu.Lock()
 	l.active--
 	h := l.hosts[c.lane]
@@ -127,7 +138,7 @@ func (l *calls) ended(c *call) {
 
 // list puts h where due finds it if it has a call to start, and removes it if
 // it is empty.
-func (l *calls) list(h *callLane) {
+func (l *Scheduler) list(h *callLane) {
 	idle := h.active == 0 && !h.held
 	for r := range h.queues {
 		if len(h.queues[r]) > 0 {
@@ -146,10 +157,10 @@ func (l *calls) list(h *callLane) {
 
 // due returns the calls to start now, one host after the other, and when to ask
 // again.
-func (l *calls) due() (calls []*call, wait time.Duration) {
+func (l *Scheduler) due() (calls []*call, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.starts.clock()
+	now := l.clock()
 	wait = time.Hour
 	for len(l.delayed) > 0 {
 		if d := l.delayed[0].at.Sub(now); d > 0 {
@@ -163,9 +174,9 @@ func (l *calls) due() (calls []*call, wait time.Duration) {
 			l.list(h)
 		}
 	}
-	for r, most := range [ranks]int{known: l.inAll, unknown: l.inAll - l.inAll/reserved} {
+	for r, most := range [ranks]int{Known: l.inAll, Unknown: l.inAll - l.inAll/reserved} {
 		for len(l.ready[r]) > 0 && l.active < most {
-			c, d := l.start(rank(r), now)
+			c, d := l.start(Rank(r), now)
 			if c != nil {
 				calls = append(calls, c)
 			} else if d > 0 {
@@ -178,7 +189,7 @@ func (l *calls) due() (calls []*call, wait time.Duration) {
 
 // start returns the call to start in the first lane that is ready; or nil, and
 // when one may start.
-func (l *calls) start(r rank, now time.Time) (c *call, wait time.Duration) {
+func (l *Scheduler) start(r Rank, now time.Time) (c *call, wait time.Duration) {
 	h := l.ready[r][0]
 	l.ready[r] = l.ready[r][1:]
 	h.listed[r] = false
@@ -202,15 +213,15 @@ func (l *calls) start(r rank, now time.Time) (c *call, wait time.Duration) {
 }
 
 // pay takes the token for one call to h, and returns how long to wait for it.
-func (l *calls) pay(h *callLane) time.Duration {
+func (l *Scheduler) pay(h *callLane) time.Duration {
 	if h.paid {
 		return 0
 	}
 	h.paid = true
-	return l.starts.reserve(h.host)
+	return l.starts.Reserve(h.host)
 }
 
-func (l *calls) enqueue(c *call) {
+func (l *Scheduler) enqueue(c *call) {
 	h := l.hosts[c.lane]
 	if h == nil {
 		h = &callLane{name: c.lane, host: c.host}

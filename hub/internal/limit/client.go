@@ -1,4 +1,4 @@
-package hub
+package limit
 
 import (
 	"net"
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// clientOf returns the client that rate limits count a request for: the remote
+// ClientOf returns the client that rate limits count a request for: the remote
 // address of the connection or, if that is a trusted proxy, the client it names
 // in X-Forwarded-For. For IPv6 it is the network, because hosts choose their
 // own addresses within it. Only limits may depend on the result.
@@ -16,7 +16,7 @@ import (
 // The header is read from its end: every trusted proxy appends the address that
 // it saw. Everything before the first address that is not a trusted proxy was
 // written by the client and is ignored.
-func clientOf(r *http.Request, proxies []netip.Prefix) netip.Prefix {
+func ClientOf(r *http.Request, proxies []netip.Prefix) netip.Prefix {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return netip.Prefix{} // not an IP connection
