@@ -60,7 +60,6 @@ var exceptions = []exception{
 	{"destination.setRun", methods, 86},
 	{"destination.session", methods, 73},
 	{"destination.Follower", methods, 67},
-	{"cmd/lockstep/internal/site.Site", methods, 56},
 	{"destination.transfer", methods, 38},
 	{"destination.applier", methods, 55},
 	{"blob.Dir", methods, 41},

@@ -58,7 +58,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
-	o.Flags.Declare(cmd.Flags(), "metrics, the hub's status and subscriptions, api:")
+	o.Embedding.Admin.Declare(cmd.Flags(), "metrics, the hub's status and subscriptions, api:")
 	cmd.Flags().BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.OAIFlags.Declare(cmd.Flags())
 	o.Source.Declare(cmd.Flags(), "the public `URL` of this Source (default: that of --listen)", true)

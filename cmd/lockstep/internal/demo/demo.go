@@ -120,7 +120,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	s, err := site.Open(ctx, site.Options{
 		BaseURL: d.base, Sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, State: state, Documents: filepath.Join(state, "documents"),
 		ScanInterval: -1, Content: true, Command: "demo", Log: d.o.Out.Logger(d.io), OnEvent: n.Event,
-		Hubs: hubflags.Hubs{URLs: []string{hubflags.Embedded}, Delay: hubflags.DefaultDelay}, Embedding: &site.Embedding{Hub: hubserver.ForThisMachine(), Flags: admin.Flags{Admin: admin.AdminOff}}, IO: d.io,
+		Hubs: hubflags.Hubs{URLs: []string{hubflags.Embedded}, Delay: hubflags.DefaultDelay}, Embedding: &site.Embedding{Hub: hubserver.ForThisMachine(), Admin: admin.Flags{Admin: admin.AdminOff}}, IO: d.io,
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

@@ -10,7 +10,9 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
+	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/cmd/lockstep/internal/versions"
 	"lockstep/internal/statedir"
 	"lockstep/internal/trust"
 	"lockstep/source"
@@ -66,7 +68,7 @@ func checkSet(c *config.Set, base string) error {
 	if _, err := c.LinkRules(); err != nil {
 		return term.Usagef("set %s: %w", name, err)
 	}
-	_, err := algorithms(c.Hash)
+	_, err := origins.Hashes(c.Hash)
 	return err
 }
 
@@ -75,7 +77,7 @@ func (o *Options) checkEmbedding(base string) error {
 	if o.Embedding == nil {
 		return nil
 	}
-	if err := o.Embedding.Flags.Check(); err != nil {
+	if err := o.Embedding.Admin.Check(); err != nil {
 		return err
 	}
 	if !slices.Contains(o.Hubs.URLs, hubflags.Embedded) {
@@ -85,6 +87,14 @@ func (o *Options) checkEmbedding(base string) error {
 		return err
 	}
 	return o.Embedding.Hub.CheckFiles()
+}
+
+// checkVersions rejects sets that keep versions in commands that only write files.
+func (o *Options) checkVersions() error {
+	if o.Content {
+		return nil
+	}
+	return versions.CheckFiles(o.Sets)
 }
 
 // checkReadable reports a directory that cannot be listed.

@@ -3,67 +3,74 @@ package site
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/sourcefigures"
 	"lockstep/intake"
 	"lockstep/intake/dir"
 )
 
-// rehashEvery is how often it is looked whether files are due.
+// rehashEvery is how often to check whether files are due to be read again.
 const rehashEvery = time.Minute
 
-// rehasher returns what reads the files of a set again; nil if nothing does. A
-// bucket needs no such reading: it verifies what it stores.
-func (s *Site) rehasher(set *siteSet, way *wayIn) *dir.Rehasher {
-	d, ok := set.origin.(*dir.Dir)
-	share := s.opts.Rehash
-	if way.config.Rehash != nil {
-		share = float64(*way.config.Rehash)
-	}
-	if !ok || share <= 0 {
-		return nil
-	}
-	return dir.NewRehasher(d, dir.RehashOptions{
-		Share: share, State: way.stateFile("rehash.json"),
-		OnDamage: func(x dir.Damage) { s.damaged(set, &x) },
-	})
+// A fileChecks reads files again to find damage, and reports it.
+type fileChecks struct {
+	sets  []*checkedSet
+	tally *sourcefigures.Tally
+	log   *slog.Logger
 }
 
-// damaged reports a damaged file.
-func (s *Site) damaged(set *siteSet, d *dir.Damage) {
-	set.damage.Store(true)
-	s.tally.Damaged(set.name)
+// A checkedSet is a set whose files are read again.
+type checkedSet struct {
+	name    string
+	files   *dir.Rehasher
+	damaged atomic.Bool // since the last check
+}
+
+// add adds a set, unless open returns nil: then its files are not read again.
+func (c *fileChecks) add(name string, open func(onDamage func(dir.Damage)) *dir.Rehasher) {
+	set := &checkedSet{name: name}
+	if set.files = open(func(d dir.Damage) { c.report(set, &d) }); set.files != nil {
+		c.sets = append(c.sets, set)
+	}
+}
+
+// report reports a damaged file.
+func (c *fileChecks) report(set *checkedSet, d *dir.Damage) {
+	set.damaged.Store(true)
+	c.tally.Damaged(set.name)
 	attrs := []any{slog.String("set", set.name), slog.String("path", d.Path), slog.String("uri", d.URI)}
 	if d.Err != nil {
-		s.log.Warn("damage: the file cannot be read", append(attrs, slog.String("err", d.Err.Error()))...)
+		c.log.Warn("damage: the file cannot be read", append(attrs, slog.String("err", d.Err.Error()))...)
 		return
 	}
-	s.log.Warn("damage: the bytes of the file have changed, its size and times have not; it is listed as it is now", attrs...)
+	c.log.Warn("damage: the bytes of the file have changed, its size and times have not; it is listed as it is now", attrs...)
 }
 
-// rehashOnce reads the files that are due, reports damage, and returns whether
-// there was some.
-func (s *Site) rehashOnce(ctx context.Context) (damage bool) {
-	for _, set := range s.sets {
-		if set.rehasher == nil {
-			continue
-		}
-		n, err := set.rehasher.Step(ctx)
-		s.tally.Rehashed(set.name, n)
+// once reads the files that are due, and returns whether one was found damaged since
+// the last check.
+func (c *fileChecks) once(ctx context.Context) (damage bool) {
+	for _, set := range c.sets {
+		n, err := set.files.Step(ctx)
+		c.tally.Rehashed(set.name, n)
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("read files again", slog.String("set", set.name), slog.String("err", err.Error()))
+			c.log.Warn("read files again", slog.String("set", set.name), slog.String("err", err.Error()))
 		}
-		damage = set.damage.Swap(false) || damage
+		damage = set.damaged.Swap(false) || damage
 	}
 	return damage
 }
 
-// rehash does so until ctx ends, a few files at a time, and has what was damaged
-// published as it is.
-func (s *Site) rehash(ctx context.Context, tell func(intake.Report)) {
-	for pause(ctx, rehashEvery) {
-		if s.rehashOnce(ctx) {
-			tell(intake.Report{})
+// run reads files as they fall due until ctx ends, and calls onDamage when some were
+// found damaged, so that they are published as they are now.
+func (c *fileChecks) run(ctx context.Context, onDamage func()) {
+	if len(c.sets) == 0 {
+		return
+	}
+	for intake.Sleep(ctx, rehashEvery) == nil {
+		if c.once(ctx) {
+			onDamage()
 		}
 	}
 }

@@ -8,7 +8,32 @@ import (
 
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
+	"lockstep/source"
 )
+
+// A Publication is the result of [Site.PublishOnce] and [Site.Dump].
+type Publication struct {
+	scans  []scanned
+	report source.Report
+	dumps  source.DumpReport
+}
+
+// Failed returns why sets could not be read that are published as they were.
+func (p *Publication) Failed() error {
+	var errs []error
+	for _, scan := range p.scans {
+		errs = append(errs, scan.err)
+	}
+	return errors.Join(errs...)
+}
+
+// Resources returns how many are published, in all sets together.
+func (p *Publication) Resources() (n int64) {
+	for _, set := range p.report.Sets {
+		n += set.Resources
+	}
+	return n
+}
 
 // A Summary is what publish prints with --json.
 type Summary struct {
@@ -26,7 +51,7 @@ type Summary struct {
 	Elapsed        float64      `json:"elapsed_seconds"`
 }
 
-// A SetSummary is one set of it.
+// A SetSummary sums up the publication of one set.
 type SetSummary struct {
 	Set            string `json:"set"`
 	CapabilityList string `json:"capability_list"`
@@ -66,7 +91,7 @@ func (p *Publication) Summary(baseURL, out string, took time.Duration) Summary {
 	return sum
 }
 
-// readable says how to make files readable that are not.
+// readable returns a hint how to make files readable that are not.
 func readable(files *intake.Problems) string {
 	forbidden, malformed := false, false
 	for _, p := range files.First {

@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
+	"net/url"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/hubserver"
+	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
@@ -24,43 +26,33 @@ type Description struct {
 }
 
 // Describe returns what the site serves.
-func (s *Site) Describe() Description {
-	d := Description{BaseURL: s.opts.BaseURL, Versions: s.opts.keepsVersions(), Admin: s.admin}
-	for _, set := range s.sets {
-		d.Lists = append(d.Lists, set.list)
-	}
-	if s.api != nil {
-		d.API = apiDir
-	}
-	if s.oai != nil {
-		d.OAI = oaiAddress(s.opts.BaseURL)
-	}
-	return d
-}
+func (s *Site) Describe() Description { return s.about }
 
-// PrintSets says where each set begins.
+// PrintSets prints where the documents of each set begin.
 func (s *Site) PrintSets(io term.IO) {
 	for _, set := range s.sets {
 		io.Printf("  capability list  %s\n", set.list)
 		if set.source.Atom == nil {
 			continue
 		}
-		if feed, err := source.AtomFeedURI(s.opts.BaseURL, set.name); err == nil { // the base URL is known to be one
+		if feed, err := source.AtomFeedURI(s.about.BaseURL, set.name); err == nil { // the base URL was checked
 			io.Printf("  atom feed        %s\n", feed)
 		}
 	}
 }
 
 // ServeUntil serves on l, and publishes changes if watch, until ctx ends; then
-// requests under way are finished, if they are quick about it. It calls announce
-// when all is ready.
+// requests under way are finished, if that is quick. It calls announce
+// when everything is ready.
 func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *sourcereport.Reporter, announce func() error) error {
 	h := s.Handler()
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) },
-		func(ctx context.Context) error { return s.upkeepVersions(ctx, n) }, s.src.Notify, s.indexOAI,
-		func(ctx context.Context) error { return s.admin.Serve(ctx, s.adminHandler(), s.log) }}
+	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.dumps.Run(ctx, n) },
+		func(ctx context.Context) error { return s.versions.Run(ctx, n) }, s.src.Notify, s.harvesting.refresh,
+		func(ctx context.Context) error {
+			return s.about.Admin.Serve(ctx, s.Pages.Admin(s.front.api.Serve), s.log)
+		}}
 	if s.hub != nil {
 		tasks = append(tasks, s.hub.Run)
 	}
@@ -71,32 +63,52 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 		return announce()
 	})
 	if watch {
-		tasks = append(tasks, func(ctx context.Context) error { return s.watch(ctx, n) })
+		tasks = append(tasks, func(ctx context.Context) error { return s.watcher.run(ctx, n) })
 	}
 	return admin.ServeBeside(ctx, srv, s.src.Front(l, h), tasks...)
 }
 
-// adminHandler serves administration: the pages, and the API.
-func (s *Site) adminHandler() http.Handler {
-	return s.Pages.Admin(func(w http.ResponseWriter, r *http.Request) bool {
-		if s.api == nil || !strings.HasPrefix(r.URL.EscapedPath(), s.apiPath) {
-			return false
-		}
-		s.api.ServeHTTP(w, r)
-		return true
-	})
+// Handler serves everything at the addresses of the site.
+func (s *Site) Handler() http.Handler {
+	f := s.front
+	f.documents = s.src.Handler()
+	return &f
 }
 
-// Handler serves all there is at our addresses.
-func (s *Site) Handler() http.Handler {
-	rest := s.src.Handler()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case s.beside(w, r):
-		case s.api != nil && strings.HasPrefix(r.URL.EscapedPath(), s.apiPath):
-			s.api.ServeHTTP(w, r)
-		default:
-			rest.ServeHTTP(w, r)
-		}
-	})
+// A front passes each request at the addresses of a site to the part that answers it.
+type front struct {
+	pages      *admin.Pages     // nil: none
+	hub        *hubserver.Front // nil: none
+	hubPath    string           // of its address
+	harvesting *harvesting      // nil: none
+	api        *origins.API
+	have       func(rel string) bool // reports whether a resource is at a path below the base URL
+	documents  http.Handler          // and resources
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case f.pages != nil && f.pages.Serve(w, r):
+	case f.hub != nil && r.URL.EscapedPath() == f.hubPath && !f.hidesHub(r):
+		f.hub.ServeHTTP(w, r)
+	case f.harvesting.serve(w, r):
+	case f.api.Serve(w, r):
+	default:
+		f.documents.ServeHTTP(w, r)
+	}
+}
+
+// hidesHub reports whether r requests a resource that has the address of the hub: a hub
+// is used with POST, and its answer to GET is only a description of itself.
+func (f *front) hidesHub(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && f.have(hubserver.Path)
+}
+
+// parseBase returns the base URL of a Source, with a slash at its end.
+func parseBase(baseURL string) (*url.URL, error) {
+	base, err := source.BaseURL(baseURL)
+	if err != nil {
+		return nil, term.Usage(err, "")
+	}
+	return url.Parse(base) // without error: BaseURL has parsed it
 }

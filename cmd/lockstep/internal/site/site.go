@@ -1,88 +1,76 @@
-// Package site is a Source as serve, publish and demo run it: it opens the origins of its
-// sets, the catalog and the place of the documents, publishes changes as they come, and
-// serves documents, resources, pages, hub and repository.
+// Package site runs a Source for serve, publish and demo: it opens the origins of its
+// sets, the catalog and the place of the documents, publishes changes as they are found,
+// and serves documents, resources, pages, hub and repository.
+//
+// [Open] wires it together: each part is a type of its own, which gets the values and
+// functions that it needs.
 package site
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
-	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/baseurl"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/origins"
+	"lockstep/cmd/lockstep/internal/publishing"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
-	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/cmd/lockstep/internal/versions"
 	"lockstep/intake"
-	"lockstep/intake/api"
-	"lockstep/internal/fetch"
 	"lockstep/internal/mediatype"
-	"lockstep/internal/statedir"
-	"lockstep/repository"
 	"lockstep/source"
-	"lockstep/storage/sqlite"
 )
 
-// A Site is a Source as serve and publish run it: sets, each with a way in, one
+// A Site is a Source as serve and publish run it: sets, each with an origin, one
 // catalog, one store of documents.
 type Site struct {
-	opts      Options
-	sets      []*siteSet
-	db        *sqlite.DB
-	docs      documentStore
-	claim     *statedir.Claim // of the place of the documents
-	src       *source.Source
-	clients   []*fetch.Client
-	api       *api.API          // nil: no set is filled through it
-	apiPath   string            // where it is
-	bytes     *blob.Dir         // of past representations; nil if nothing needs them
-	keeper    *bitstream.Keeper // of those
-	versions  versionsKeeping
-	log       *slog.Logger
-	release   func()           // of the state's lock
-	hub       *hubserver.Front // embedded; nil: none
-	database  *admin.Readiness
-	hubPath   string                 // where it is
-	Pages     *admin.Pages           // about the Source; nil: none
-	admin     *admin.Access          // nil: none
-	oai       *repository.Repository // for harvesters; nil: none
-	oaiPath   string                 // where it is
-	tally     sourcefigures.Tally
-	upstreams sourcefigures.Origins
+	Pages *admin.Pages // about the Source; nil: none
+
+	about      Description
+	sets       []*siteSet
+	src        *source.Source
+	scans      *scanner
+	checks     *fileChecks
+	publish    publishing.PublishFunc // writes all documents
+	dumps      *publishing.Dumps
+	versions   *versions.Upkeep
+	watcher    *watcher
+	hub        *hubserver.Front // embedded; nil: none
+	harvesting *harvesting      // nil: no set is offered to harvesters
+	front      front
+	log        *slog.Logger
+	cleanup    []func() // in the order in which the resources were opened
 }
 
 // Options configure a site.
 type Options struct {
 	BaseURL      string
 	Sets         []config.Set // settled: what flags and defaults say is filled in
-	State        string       // directory for what is kept from run to run
+	State        string       // directory for the state that is kept from run to run
 	Documents    string       // directory or bucket for the documents
 	Gzip         bool         // with compressed variants
-	APITokenFile string       // clients with a token in it may fill sets; "" none may
+	APITokenFile string       // clients that send a token in it may fill sets; "": none may
 	AllowEmpty   bool
 	TakeOver     bool          // documents of another state are replaced
-	ScanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
+	ScanInterval time.Duration // of sets that do not say; 0: the default of the origin, negative: never
 	Rehash       float64       // share of the files that is read again in a day
-	Watching     bool          // go on after the first publication
+	Watching     bool          // continue after the first publication
 	Hubs         hubflags.Hubs
 	OAI          OAIFlags
 	Embedding    *Embedding // nil: nothing but documents and resources is served
-	Content      bool       // serve the resources too, where we have them
-	Command      string     // what the lock says
-	Release      func()     // of the state's lock, where it is locked already
+	Content      bool       // serve the resources too, if they are here
+	Command      string     // named in the lock
+	Release      func()     // of the state's lock, if it is locked already
 	Network      *network.Options
 	IO           term.IO
 	Log          *slog.Logger
@@ -100,254 +88,164 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 			return nil, err
 		}
 	}
-	s := &Site{opts: o, log: o.Log, release: o.Release}
+	s := &Site{log: o.Log}
+	s.onClose(o.Release)
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
-	if s.db, err = sqlite.Open(filepath.Join(o.State, "catalog.db")); err != nil {
+	st, err := openStorage(ctx, &o, s.onClose)
+	if err != nil {
 		return nil, err
 	}
-	if s.docs, err = openDocuments(ctx, o); err != nil {
+	if s.hub, err = openHub(ctx, &o, st.db.Hub()); err != nil {
 		return nil, err
 	}
-	if s.claim, err = claimDocuments(ctx, s.docs, o); err != nil {
+	access, err := openAdmin(ctx, &o)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.openVersions(); err != nil {
+	s.onClose(access.Close)
+	if err := s.wire(&o, st, access); err != nil {
 		return nil, err
 	}
-	if err := s.keepBytes(); err != nil {
+	if err := st.claim.Take(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.openHub(ctx); err != nil {
+	moved := make([]baseurl.Set, len(s.sets))
+	for i, set := range s.sets {
+		moved[i] = baseurl.Set{Name: set.name, List: set.list, Away: set.from.Kind.Away}
+	}
+	if err := baseurl.Move(ctx, o.State, moved, st.db.Catalog(), st.versions.Marked, o.Log); err != nil {
 		return nil, err
 	}
-	if err := s.openPages(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.newSource(); err != nil {
-		return nil, err
-	}
-	if err := s.claim.Take(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.adopt(ctx); err != nil {
-		return nil, err
-	}
-	return s, s.beginVersions(ctx)
+	return s, s.versions.Begin(ctx)
 }
 
-// newSource makes the sets and the Source that publishes them.
-func (s *Site) newSource() (err error) {
-	so := source.Options{BaseURL: s.opts.BaseURL, Temp: s.opts.State, Logger: s.log}
-	so.Type = mediatype.Of // what lists state: the types files are served with are no others
-	so.Static, so.Restart = !s.opts.Content, s.claim.Restarts()
-	if s.opts.Content {
-		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, min(maxStreams, max(listen.Connections()/2, 1))
-	}
-	if so.Hubs, err = s.opts.Hubs.ForSource(s.hub, s.opts.Network); err != nil {
+// wire makes the parts of a site.
+func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
+	tally, failures := &sourcefigures.Tally{}, &sourcefigures.Origins{}
+	so := sourceOptions(o, tally)
+	so.Restart = st.claim.Restarts()
+	if so.Hubs, err = o.Hubs.ForSource(s.hub, o.Network); err != nil {
 		return err
 	}
-	so.OnNotify = func(n source.Notification) {
-		s.tally.Notified(&n)
-		if s.opts.OnNotify != nil {
-			s.opts.OnNotify(n)
+	requests := &clients{network: o.Network, lookupEnv: o.IO.LookupEnv, log: o.Log}
+	s.onClose(requests.close)
+	api := &origins.API{BaseURL: o.BaseURL, State: o.State, TokenFile: o.APITokenFile, Admin: access.Trusts(), Log: o.Log}
+	s.onClose(func() {
+		if err := api.Close(); err != nil {
+			o.Log.Warn("close the API", slog.Any("err", err))
 		}
+	})
+	s.checks = &fileChecks{tally: tally, log: o.Log}
+	builder := &setBuilder{
+		opts: o, origins: newOpener(o, st, requests.client, api), versions: st.versions, keeper: st.keeper, checks: s.checks, failures: failures,
+		putPatch: func(ctx context.Context, set, mediaType string, patch []byte) (string, error) {
+			return s.src.PutPatch(ctx, set, mediaType, patch)
+		},
 	}
-	cat := catalog.Catalog(s.db.Catalog())
-	for i := range s.opts.Sets {
-		var set *siteSet
-		if set, cat, err = s.newSet(&s.opts.Sets[i], cat); err != nil {
-			return err
-		}
-		s.sets = append(s.sets, set)
+	cat := catalog.Catalog(st.db.Catalog())
+	if s.sets, cat, err = builder.build(cat); err != nil {
+		return err
+	}
+	for _, set := range s.sets {
 		so.Sets = append(so.Sets, set.source)
 	}
-	docs := blob.Store(s.docs)
-	if s.opts.Gzip {
+	files := resourceFiles(s.sets)
+	if o.Content {
+		so.Content, so.Mark, so.OnDemand, so.Streams = files.open, files.mark, &source.OnDemand{}, min(maxStreams, max(listen.Connections()/2, 1))
+	}
+	docs := blob.Store(st.docs)
+	if o.Gzip {
 		docs = source.Compressed(docs)
 	}
 	if s.src, err = source.New(cat, docs, so); err != nil {
 		return term.Usage(err, "")
 	}
-	return s.openOAI()
-}
-
-// Close gives everything back. It may be called on a site half opened.
-func (s *Site) Close() {
-	s.admin.Close()
-	if s.api != nil {
-		if err := s.api.Close(); err != nil {
-			s.log.Warn("close the API", slog.Any("err", err))
+	if s.harvesting, err = openHarvesting(o, s.sets, st.db.Catalog(), files.have); err != nil {
+		return err
+	}
+	s.versions = newVersionsUpkeep(s.sets, st, s.src, o.Log)
+	s.front = front{hub: s.hub, harvesting: s.harvesting, api: api, have: files.have}
+	if o.Embedding != nil {
+		base, err := parseBase(o.BaseURL)
+		if err != nil {
+			return err
 		}
+		s.Pages = newPages(base, access, &monitored{
+			tally: tally, failures: failures, versions: s.versions, channels: s.src.Channels, database: st.db.Check, hub: s.hub, log: o.Log,
+		})
+		s.front.pages, s.front.hubPath = s.Pages, base.EscapedPath()+hubserver.Path
 	}
-	for _, c := range s.clients {
-		c.Close()
-	}
-	if s.docs != nil {
-		_ = s.docs.Close() // all it wrote was committed before
-	}
-	if s.bytes != nil {
-		_ = s.bytes.Close() // the same
-	}
-	if s.versions.blobs != nil {
-		_ = s.versions.blobs.Close() // the same
-	}
-	if s.db != nil {
-		if err := s.db.Close(); err != nil {
-			s.log.Warn("close catalog", slog.Any("err", err))
-		}
-	}
-	if s.release != nil {
-		s.release()
-	}
-}
-
-// open opens the file behind the path rel below the base URL, if it is a
-// resource.
-func (s *Site) open(rel string) (*os.File, fs.FileInfo, error) {
+	s.scans = &scanner{sets: s.sets, status: st.db.Catalog().Status, failures: failures, watching: o.Watching}
+	s.wirePublishing(o, st, tally)
+	s.about = Description{BaseURL: o.BaseURL, Versions: versions.Any(o.Sets), Admin: access}
 	for _, set := range s.sets {
-		files, ok := set.origin.(fileOpener)
-		if !ok || set.source.Elsewhere {
-			continue
-		}
-		if inner, ok := strings.CutPrefix(rel, set.source.Path); ok {
-			f, info, err := files.Open(inner)
-			if !errors.Is(err, fs.ErrNotExist) {
-				return f, info, err
-			}
-		}
+		s.about.Lists = append(s.about.Lists, set.list)
 	}
-	return nil, nil, fs.ErrNotExist
-}
-
-// mark returns a string that identifies the current state of the file that open
-// opens.
-func (s *Site) mark(rel string) (string, error) {
-	for _, set := range s.sets {
-		files, ok := set.origin.(fileOpener)
-		if !ok || set.source.Elsewhere {
-			continue
-		}
-		if inner, ok := strings.CutPrefix(rel, set.source.Path); ok {
-			mark, err := files.Mark(inner)
-			if !errors.Is(err, fs.ErrNotExist) {
-				return set.name + " " + mark, err
-			}
-		}
+	if api.Used() {
+		s.about.API = origins.APIDir
 	}
-	return "", fs.ErrNotExist
+	if s.harvesting != nil {
+		s.about.OAI = oaiAddress(o.BaseURL)
+	}
+	return nil
 }
 
-// A scanned is the result of scanning a set.
-type scanned struct {
-	set *siteSet
-	intake.Report
-	err error
+// wirePublishing makes the parts that publish.
+func (s *Site) wirePublishing(o *Options, st *storage, tally *sourcefigures.Tally) {
+	s.dumps = &publishing.Dumps{Check: publishing.CheckInterval(o.Sets), Publish: s.src.PublishDumps, Sweep: st.sweep}
+	done := &published{tally: tally, claim: st.claim, place: o.Documents}
+	s.publish = done.after(s.src.Publish)
+	s.watcher = &watcher{
+		sets: s.sets, checks: s.checks, waiting: st.waiting,
+		changes: &publishing.Changes{
+			Delay: o.Hubs.Delay, All: s.publish, Urgent: done.after(s.src.PublishChanges),
+			IsHeard: func() bool {
+				return len(o.Hubs.Elsewhere()) > 0 || s.src.Streams() > 0 || s.hub != nil && s.hub.Subscriptions() > 0
+			},
+		},
+	}
 }
 
-// scan brings the catalog in step with where the sets come from, one after the
-// other. One that cannot be read keeps the others from it only if nothing is
-// known of it yet, or if all fail: then there is nothing that could be
-// published. A site that watches serves what it published before while the servers
-// that its sets come from are down. Otherwise the error of a set is among what
-// is returned.
-func (s *Site) scan(ctx context.Context) ([]scanned, error) {
-	var scans []scanned
-	var errs []error
-	remote := false // a set that fails comes from another machine
-	for _, set := range s.sets {
-		if set.later {
-			scans = append(scans, scanned{set: set})
-			continue
-		}
-		r, err := set.origin.Scan(ctx)
-		if ctx.Err() != nil {
-			return scans, context.Cause(ctx)
-		}
-		scans = append(scans, scanned{set, r, err})
-		if err == nil {
-			continue
-		}
-		// Readiness and metrics show the failure from the first answer on. Our caller
-		// warns of it, so the first scan of the watch need not.
-		failure := &intake.Event{Kind: intake.EventScanned, Err: err}
-		s.upstreams.Note(set.name, failure)
-		s.upstreams.IsRepeated(set.name, failure, time.Now())
-		remote = remote || set.from.Dir() == "" && set.from.File() == ""
-		errs = append(errs, err)
-		known, serr := s.db.Catalog().Status(ctx, set.list)
-		if serr != nil || known.Last == 0 {
-			return scans, errors.Join(err, serr)
+// newVersionsUpkeep returns the upkeep of the prior versions of the sets.
+func newVersionsUpkeep(sets []*siteSet, st *storage, src *source.Source, log *slog.Logger) *versions.Upkeep {
+	u := &versions.Upkeep{Store: st.versions, Keeper: st.keeper, Status: st.db.Catalog().Status, Listed: src.Listed, Log: log}
+	for _, set := range sets {
+		if set.versions != nil {
+			u.Sets = append(u.Sets, *set.versions)
 		}
 	}
-	if len(errs) == len(s.sets) && !(remote && s.opts.Watching) {
-		return scans, errors.Join(errs...)
-	}
-	return scans, nil
+	return u
 }
 
-// publish brings the documents in step with the catalog.
-func (s *Site) publish(ctx context.Context) (source.Report, error) {
-	return s.publishBy(ctx, s.src.Publish)
-}
-
-func (s *Site) publishBy(ctx context.Context, publish func(context.Context) (source.Report, error)) (source.Report, error) {
-	began := time.Now()
-	r, err := publish(ctx)
-	s.tally.Published(&r, began, err)
-	if err == nil {
-		err = s.claim.Published(ctx)
-	}
-	if err != nil {
-		err = fmt.Errorf("write documents to %s: %w", s.opts.Documents, err)
-	}
-	return r, err
-}
-
-// A Publication is the result of publishOnce.
-type Publication struct {
-	scans  []scanned
-	report source.Report
-	dumps  source.DumpReport
-}
-
-// Failed returns why sets could not be read that are published as they were.
-func (p *Publication) Failed() error {
-	var errs []error
-	for _, scan := range p.scans {
-		errs = append(errs, scan.err)
-	}
-	return errors.Join(errs...)
-}
-
-// Resources returns how many are published, in all sets together.
-func (p *Publication) Resources() (n int64) {
-	for _, set := range p.report.Sets {
-		n += set.Resources
-	}
-	return n
-}
-
-// PublishOnce scans and publishes once.
-func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Publication, err error) {
-	if p.scans, err = s.scan(ctx); err != nil {
-		return p, err
-	}
-	for i := range p.scans {
-		n.Scanned(p.scans[i].set.from.Kind.Away, &p.scans[i].Skipped)
-	}
-	s.rehashOnce(ctx)
-	s.adoptVersions(ctx, n)
-	if p.report, err = s.publish(ctx); err != nil {
-		return p, err
-	}
-	n.Remark(p.report)
-	return p, nil
-}
-
-// maxStreams is how many streams of events serve gives at a time: memory filled
+// maxStreams is how many event streams serve has open at a time: memory filled
 // by Destinations that no hub can call.
 const maxStreams = 1000
+
+// sourceOptions returns the options of the Source that do not depend on its sets.
+func sourceOptions(o *Options, tally *sourcefigures.Tally) source.Options {
+	return source.Options{
+		BaseURL: o.BaseURL, Temp: o.State, Logger: o.Log, Static: !o.Content,
+		Type: mediatype.Of, // the types with which files are served
+		OnNotify: func(n source.Notification) {
+			tally.Notified(&n)
+			if o.OnNotify != nil {
+				o.OnNotify(n)
+			}
+		},
+	}
+}
+
+// onClose has Close call f, before the functions that it was given earlier.
+func (s *Site) onClose(f func()) { s.cleanup = append(s.cleanup, f) }
+
+// Close closes everything that was opened. It may be called on a site half opened.
+func (s *Site) Close() {
+	for _, f := range slices.Backward(s.cleanup) {
+		f()
+	}
+	s.cleanup = nil
+}

@@ -16,6 +16,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake/dir"
@@ -116,7 +117,7 @@ func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string)
 	if !given("scan-interval") {
 		o.scanInterval = 0
 	} else {
-		o.scanInterval = site.Interval(o.scanInterval)
+		o.scanInterval = origins.Interval(o.scanInterval)
 	}
 	return nil
 }

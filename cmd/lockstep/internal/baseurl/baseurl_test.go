@@ -1,4 +1,4 @@
-package site
+package baseurl
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// TestTakeOver makes a set hold what another holds, whatever it held before.
-func TestTakeOver(t *testing.T) {
+// TestMoveSet makes a set hold what another holds, whatever it held before.
+func TestMoveSet(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {
@@ -29,7 +29,7 @@ func TestTakeOver(t *testing.T) {
 		fill("to", random.IntN(15)*(round%2))
 		want := lengths(t, cat, "from")
 		for again := range 2 {
-			if _, err := takeOver(t.Context(), cat, "from", "to", false); err != nil {
+			if _, err := moveSet(t.Context(), cat, "from", "to", false); err != nil {
 				t.Fatal(err)
 			}
 			if got := lengths(t, cat, "to"); !maps.Equal(got, want) {
@@ -42,9 +42,9 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestTakeOverLinks: links to versions we kept belong to the base URL there was,
+// TestMoveSetLinks: links to versions we kept belong to the base URL there was,
 // those that resources came with do not.
-func TestTakeOverLinks(t *testing.T) {
+func TestMoveSetLinks(t *testing.T) {
 	t.Parallel()
 	for _, versions := range []bool{true, false} {
 		cat := catalog.NewMem(nil)
@@ -55,7 +55,7 @@ func TestTakeOverLinks(t *testing.T) {
 		if _, err := cat.Apply(t.Context(), "from", []catalog.Update{u}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := takeOver(t.Context(), cat, "from", "to", versions); err != nil {
+		if _, err := moveSet(t.Context(), cat, "from", "to", versions); err != nil {
 			t.Fatal(err)
 		}
 		want := 2
@@ -70,7 +70,7 @@ func TestTakeOverLinks(t *testing.T) {
 	}
 }
 
-func TestTakeOverStops(t *testing.T) {
+func TestMoveSetStops(t *testing.T) {
 	t.Parallel()
 	cat := catalog.NewMem(nil)
 	u := catalog.Update{Record: catalog.Record{URI: "http://x.org/"}}
@@ -79,8 +79,8 @@ func TestTakeOverStops(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := takeOver(ctx, cat, "from", "to", false); err == nil {
-		t.Error("takeOver did not say that it was stopped")
+	if _, err := moveSet(ctx, cat, "from", "to", false); err == nil {
+		t.Error("moveSet did not say that it was stopped")
 	}
 }
 

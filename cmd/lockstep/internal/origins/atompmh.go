@@ -1,4 +1,4 @@
-package site
+package origins
 
 import (
 	"context"
@@ -11,21 +11,21 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// openFeed makes a set from a feed of Atom-PMH.
-func openFeed(w *wayIn) (origin, error) {
-	client, err := w.site.client(w.Place)
+// openFeed opens a feed that is harvested by Atom-PMH.
+func (o *Opener) openFeed(s *Set) (Origin, error) {
+	client, err := o.Client(s.Config.Origin.Place)
 	if err != nil {
 		return nil, err
 	}
-	o := atompmh.Options{
-		Types: w.config.Types, Overlap: time.Duration(w.config.Overlap), AcceptFeed: w.config.AcceptFeed,
-		Content: w.config.HashesGiven, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.State,
-		State: w.stateFile("atom-pmh.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
+	ho := atompmh.Options{
+		Types: s.Config.Types, Overlap: time.Duration(s.Config.Overlap), AcceptFeed: s.Config.AcceptFeed,
+		Content: s.Config.HashesGiven, Algorithms: s.Hashes, AllowEmpty: o.AllowEmpty, TempDir: o.State,
+		State: o.stateFile(s, "atom-pmh.json"), ScanInterval: s.ScanInterval, OnEvent: s.OnEvent,
 	}
-	if every := w.config.FullInterval; every != nil {
-		o.FullInterval = Interval(time.Duration(*every))
+	if every := s.Config.FullInterval; every != nil {
+		ho.FullInterval = Interval(time.Duration(*every))
 	}
-	feed, err := atompmh.New(w.WithoutUser(), client, w.catalog, w.set, w.site.db.Ledger(), o)
+	feed, err := atompmh.New(s.Config.Origin.WithoutUser(), client, s.Catalog, s.List, o.Ledger, ho)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func openFeed(w *wayIn) (origin, error) {
 // A feedOrigin keeps its resources when its feed has ended.
 type feedOrigin struct{ *atompmh.Harvester }
 
-// Scan implements [origin].
+// Scan implements [Origin].
 func (f feedOrigin) Scan(ctx context.Context) (intake.Report, error) {
 	r, err := f.Harvester.Scan(ctx)
 	st := f.Status()

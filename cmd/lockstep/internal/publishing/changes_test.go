@@ -1,4 +1,4 @@
-package site
+package publishing
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 )
 
 // TestPublicationPace: a change is published at once, also in a steady stream of
-// them; the Resource List, which nobody waits for, once a second. Where nobody
-// is told, that holds for all of it.
+// them; the Resource List, which no client waits for, once a second. Where no hub and
+// no client is notified, everything is published once a second.
 func TestPublicationPace(t *testing.T) {
 	t.Parallel()
 	t.Run("heard", func(t *testing.T) { testPublicationPace(t, "http://hub.example.org/", 2*hubflags.DefaultDelay) })
@@ -42,7 +42,11 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 		if _, err := src.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s := &Site{src: src, opts: Options{Hubs: hubflags.Hubs{URLs: []string{hub}, Delay: hubflags.DefaultDelay}}}
+		hubs := hubflags.Hubs{URLs: []string{hub}}
+		c := &Changes{
+			Delay: hubflags.DefaultDelay, All: src.Publish, Urgent: src.PublishChanges,
+			IsHeard: func() bool { return len(hubs.Elsewhere()) > 0 || src.Streams() > 0 },
+		}
 		var mu sync.Mutex  // guards what follows
 		var at []time.Time // of each publication
 		lists := 0
@@ -60,7 +64,7 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 		}}
 		ctx, stop := context.WithCancel(t.Context())
 		changed, done := make(chan struct{}, 1), make(chan error)
-		go func() { done <- s.publishChanges(ctx, changed, n) }()
+		go func() { done <- c.Run(ctx, changed, n) }()
 		var made []time.Time
 		change := func() {
 			u := catalog.Update{Record: catalog.Record{URI: fmt.Sprintf("%s%d", base, len(made)), Length: 1}}
@@ -99,17 +103,17 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 			}
 		}
 		if most := int(long/publishPace) + 3; hub == hubflags.Embedded && len(at) > most {
-			t.Errorf("%d publications in %s that nobody was told of, want %d at most", len(at), long, most)
+			t.Errorf("%d publications in %s of which no client was notified, want %d at most", len(at), long, most)
 		}
 		last, err := src.Publish(t.Context())
 		if err != nil || last.Written {
-			t.Errorf("when all was over, Publish = %+v, %v; want all to be as it should", last, err)
+			t.Errorf("when all was over, Publish = %+v, %v; want nothing left to write", last, err)
 		}
 	})
 }
 
-// TestPublicationRest: what costs little is soon followed by the next one, what
-// writes much is not.
+// TestPublicationRest: a publication that costs little is soon followed by the next
+// one, one that writes much is not.
 func TestPublicationRest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

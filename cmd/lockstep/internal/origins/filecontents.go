@@ -1,4 +1,4 @@
-package site
+package origins
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 	"lockstep/intake"
 )
 
-// fileContents keeps the contents of resources where web servers find them: as
+// fileContents stores the contents of resources where web servers find them: as
 // files below the base URL. There is one version of each.
 type fileContents struct {
 	store blob.Store
-	base  string
+	base  string // URL of the store
 }
 
 var _ intake.Contents = (*fileContents)(nil)
 
-// name is the name of the file that a URI leads to.
+// name returns the name of the file at a URI.
 func (c *fileContents) name(uri string) (string, error) {
 	path, below := strings.CutPrefix(uri, c.base)
 	name, err := url.PathUnescape(path)
@@ -53,11 +53,11 @@ func (c *fileContents) put(ctx context.Context, cs []intake.Content) error {
 	begun := make(map[string]blob.Writer, len(cs))
 	defer func() {
 		for _, w := range begun {
-			_ = w.Close() // drops it, unless committed
+			_ = w.Close() // discards it, unless it was committed
 		}
 	}()
 	ws := make([]blob.Writer, 0, len(cs))
-	for i := len(cs) - 1; i >= 0; i-- { // of several versions of one the last is left
+	for i := len(cs) - 1; i >= 0; i-- { // the last of several versions remains
 		name, err := c.name(cs[i].URI)
 		if err != nil {
 			return err
@@ -99,7 +99,8 @@ func (c *fileContents) Get(ctx context.Context, _, uri, hash string) ([]byte, er
 	return b, nil
 }
 
-// Settle implements [intake.Contents]: there is one version.
+// Settle implements [intake.Contents]. There is nothing to remove: Put replaced the
+// other version.
 func (c *fileContents) Settle(context.Context, string, []intake.Content) error { return nil }
 
 // Drop implements [intake.Contents].
@@ -108,7 +109,7 @@ func (c *fileContents) Drop(ctx context.Context, _ string, uris []string) error 
 	for _, uri := range uris {
 		name, err := c.name(uri)
 		if err != nil {
-			continue // it was never written
+			continue // no such file was ever written
 		}
 		names = append(names, name)
 	}
@@ -119,7 +120,7 @@ func (c *fileContents) Drop(ctx context.Context, _ string, uris []string) error 
 // are stored among files that belong to others.
 func (c *fileContents) Clear(context.Context, string) error { return nil }
 
-// missing makes the error of a blob that is not there match fs.ErrNotExist.
+// missing makes the error of a blob that does not exist match fs.ErrNotExist.
 func missing(err error) error {
 	if errors.Is(err, blob.ErrNotExist) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)

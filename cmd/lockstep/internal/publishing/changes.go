@@ -1,0 +1,114 @@
+// Package publishing decides when a Source publishes: changes soon after they are found,
+// dumps when they are due.
+package publishing
+
+import (
+	"context"
+	"time"
+
+	"lockstep/cmd/lockstep/internal/sourcereport"
+	"lockstep/intake"
+	"lockstep/source"
+)
+
+// The pace of publications. A change is to be published at once, and a steady stream
+// of them must cost little: changes that come close together are published together
+// ([Changes.Delay]), and each publication is followed by a pause that grows with
+// the bytes it wrote, because the Change List is written from its beginning.
+const (
+	publishRate = 20e6        // bytes a second that publications write at most, ...
+	publishPace = time.Second // ... unless the pause would be longer than this, or no client or hub is notified
+	publishFull = time.Second // between publications of everything
+)
+
+// How long a failed publication (the disk is full, for example) waits before it is
+// tried again: twice as long each time.
+const (
+	publishRetryFirst = time.Second
+	publishRetryMost  = time.Minute
+)
+
+// A PublishFunc brings documents in step with the catalog.
+type PublishFunc func(context.Context) (source.Report, error)
+
+// Changes publishes changes as they are found.
+type Changes struct {
+	Delay   time.Duration // from a change to its publication: changes that follow it so soon are published with it
+	All     PublishFunc   // publishes everything
+	Urgent  PublishFunc   // publishes the documents that clients should get at once; its Report says whether some are left for later
+	IsHeard func() bool   // whether a hub or a client is notified of a publication
+}
+
+// Run publishes whenever changed receives a value, until ctx ends: urgent documents at
+// once, and the others a moment later.
+func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcereport.Reporter) error {
+	var rest, full time.Time // when the pause ends; when everything was last published
+	later := time.NewTimer(0)
+	later.Stop()
+	defer later.Stop()
+	for {
+		all := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-later.C:
+			all = true
+		}
+		if !all && intake.Sleep(ctx, max(c.Delay, time.Until(rest))) != nil {
+			return nil
+		}
+		select {
+		case <-changed: // during the pause: it is published now
+		default:
+		}
+		start := time.Now()
+		publish := c.Urgent
+		if all = all || start.Sub(full) >= publishFull; all {
+			publish, full = c.All, start
+		}
+		r, ok := retry(ctx, publish, n)
+		if !ok {
+			return nil
+		}
+		later.Stop()
+		if r.Later {
+			later.Reset(time.Until(full.Add(publishFull)))
+		}
+		rest = start.Add(restAfter(&r, time.Since(start)))
+		if unheard := start.Add(publishPace); !c.IsHeard() && unheard.After(rest) {
+			rest = unheard // clients that poll now and then do not notice the difference
+		}
+	}
+}
+
+// restAfter returns how long after its beginning a publication delays the next
+// one. One that takes long is followed by a pause of the same length, so that other
+// work gets its turn.
+func restAfter(r *source.Report, took time.Duration) time.Duration {
+	var bytes int64
+	for i := range r.Sets {
+		bytes += r.Sets[i].Bytes
+	}
+	pace := time.Duration(float64(bytes) / publishRate * float64(time.Second))
+	return max(min(pace, publishPace), 2*took)
+}
+
+// retry publishes, repeatedly if that fails, and reports whether it succeeded before
+// ctx ended.
+func retry(ctx context.Context, publish PublishFunc, n *sourcereport.Reporter) (source.Report, bool) {
+	for wait := publishRetryFirst; ; wait = min(2*wait, publishRetryMost) {
+		r, err := publish(ctx)
+		if ctx.Err() != nil {
+			return r, false
+		}
+		if err == nil {
+			n.Published(r)
+			return r, true
+		}
+		n.IO.Errorf("warning: %v; trying again in %s\n", err, wait)
+		if intake.Sleep(ctx, wait) != nil {
+			return r, false
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package site
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"slices"
+
+	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/hubflags"
+	"lockstep/cmd/lockstep/internal/hubserver"
+	"lockstep/cmd/lockstep/internal/sourcefigures"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/cmd/lockstep/internal/versions"
+	"lockstep/hub"
+	"lockstep/source"
+)
+
+// An Embedding says what a Source serves besides its documents and resources.
+type Embedding struct {
+	Hub   hubserver.Settings
+	Admin admin.Flags
+}
+
+// openHub opens the hub embedded in the Source, if it is to have one. The hub's store is
+// that of the catalog.
+func openHub(ctx context.Context, opts *Options, store hub.Store) (*hubserver.Front, error) {
+	e := opts.Embedding
+	if e == nil || !slices.Contains(opts.Hubs.URLs, hubflags.Embedded) {
+		return nil, nil
+	}
+	base, err := source.BaseURL(opts.BaseURL)
+	if err != nil {
+		return nil, term.Usage(err, "")
+	}
+	o, err := e.Hub.Options(base + hubserver.Path)
+	if err != nil {
+		return nil, err
+	}
+	o.OwnTopics = []string{base} // the Source publishes them from here
+	if file := e.Hub.PublishTokenFile; file != "" {
+		tokens, err := hubserver.OpenPublishTokens("hub-publish-token-file", file, "", opts.Log)
+		if err != nil {
+			return nil, err
+		}
+		o.CurrentPublishTokens = tokens.Current
+	}
+	keyFile := e.Hub.KeyFile
+	if keyFile == "" {
+		keyFile = filepath.Join(opts.State, hubserver.KeyName)
+	}
+	if o.Secret, err = hubserver.LoadKey(ctx, keyFile, store, opts.Log); err != nil {
+		return nil, err
+	}
+	o.Logger = opts.Log
+	return hubserver.New(ctx, store, o)
+}
+
+// openAdmin listens for administration, if the Source is to have any.
+func openAdmin(ctx context.Context, o *Options) (*admin.Access, error) {
+	if o.Embedding == nil {
+		return nil, nil
+	}
+	if _, err := source.BaseURL(o.BaseURL); err != nil {
+		return nil, term.Usage(err, "")
+	}
+	return o.Embedding.Admin.Open(ctx, o.State, true, o.IO)
+}
+
+// monitored is the parts of a site that monitors see.
+type monitored struct {
+	tally    *sourcefigures.Tally
+	failures *sourcefigures.Origins
+	versions *versions.Upkeep
+	channels func() []source.ChannelStatus
+	database func(context.Context) error // checks it
+	hub      *hubserver.Front            // nil: none
+	log      *slog.Logger
+}
+
+// newPages returns the pages about the Source.
+func newPages(base *url.URL, access *admin.Access, seen *monitored) *admin.Pages {
+	m := admin.NewMetrics()
+	m.Register(seen.tally.Figures)
+	m.Register(seen.failures.Figures)
+	m.Register(func(out *admin.Figures) { channelFigures(out, seen.channels()) })
+	m.Register(seen.versions.Figures)
+	database := &admin.Readiness{Check: seen.database, Log: seen.log}
+	ready := database.Ready
+	if seen.hub != nil {
+		ready = seen.hub.CheckReady
+	}
+	pages := admin.NewPages(base.EscapedPath(), access.Guard, m, ready)
+	pages.Detail = seen.failures.Detail
+	if seen.hub != nil {
+		seen.hub.Show(pages, access, m)
+	}
+	return pages
+}
+
+// channelFigures writes the metrics of the notifications of a Source.
+func channelFigures(out *admin.Figures, channels []source.ChannelStatus) {
+	for _, c := range channels {
+		out.Gauge("lockstep_source_event_streams", "Streams of events that are open.", float64(c.Streams), "set", c.Set)
+		for _, h := range c.Hubs {
+			labels := []string{"set", c.Set, "hub", h.URL}
+			out.Gauge("lockstep_source_hub_behind", "Published changes that the hub has not been notified of yet.", float64(h.Behind), labels...)
+			out.Counter("lockstep_source_notifications_total", "Notifications a hub accepted.", float64(h.Accepted), labels...)
+			out.Counter("lockstep_source_notifications_refused_total", "Notifications a hub refused for good: their changes are a gap.", float64(h.Refused), labels...)
+			out.Counter("lockstep_source_notification_failures_total", "Attempts to notify a hub that are repeated.", float64(h.Failures), labels...)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/sourcefigures"
+	"lockstep/cmd/lockstep/internal/sourcereport"
+	"lockstep/intake"
+	"lockstep/internal/statedir"
+	"lockstep/source"
+)
+
+// A scanned is the result of scanning a set.
+type scanned struct {
+	set *siteSet
+	intake.Report
+	err error
+}
+
+// A scanner scans the sets of a site once.
+type scanner struct {
+	sets     []*siteSet
+	status   func(ctx context.Context, list string) (catalog.Status, error) // of a set in the catalog
+	failures *sourcefigures.Origins
+	watching bool // the site scans again later
+}
+
+// scan brings the catalog in step with the origins of the sets, one after the
+// other. A set that cannot be read prevents publication only if the catalog has
+// nothing of it yet, or if all sets fail: then there is nothing to publish. A site that
+// watches serves what it published before while the servers that its sets come from
+// are down. Otherwise the error of a set is part of the result.
+func (s *scanner) scan(ctx context.Context) ([]scanned, error) {
+	var scans []scanned
+	var errs []error
+	remote := false // a set that fails comes from another machine
+	for _, set := range s.sets {
+		if set.later {
+			scans = append(scans, scanned{set: set})
+			continue
+		}
+		r, err := set.origin.Scan(ctx)
+		if ctx.Err() != nil {
+			return scans, context.Cause(ctx)
+		}
+		scans = append(scans, scanned{set, r, err})
+		if err == nil {
+			continue
+		}
+		// Readiness and metrics show the failure from the first answer on. The caller
+		// reports it, so the first scan of the watch does not.
+		failure := &intake.Event{Kind: intake.EventScanned, Err: err}
+		s.failures.Note(set.name, failure)
+		s.failures.IsRepeated(set.name, failure, time.Now())
+		remote = remote || set.from.Dir() == "" && set.from.File() == ""
+		errs = append(errs, err)
+		known, serr := s.status(ctx, set.list)
+		if serr != nil || known.Last == 0 {
+			return scans, errors.Join(err, serr)
+		}
+	}
+	if len(errs) == len(s.sets) && !(remote && s.watching) {
+		return scans, errors.Join(errs...)
+	}
+	return scans, nil
+}
+
+// published records publications.
+type published struct {
+	tally *sourcefigures.Tally
+	claim *statedir.Claim // to the place of the documents
+	place string          // of the documents
+}
+
+// after returns a function that publishes and records the result.
+func (p *published) after(publish func(context.Context) (source.Report, error)) func(context.Context) (source.Report, error) {
+	return func(ctx context.Context) (source.Report, error) {
+		began := time.Now()
+		r, err := publish(ctx)
+		p.tally.Published(&r, began, err)
+		if err == nil {
+			err = p.claim.Published(ctx)
+		}
+		if err != nil {
+			err = fmt.Errorf("write documents to %s: %w", p.place, err)
+		}
+		return r, err
+	}
+}
+
+// PublishOnce scans and publishes once.
+func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Publication, err error) {
+	if p.scans, err = s.scans.scan(ctx); err != nil {
+		return p, err
+	}
+	for i := range p.scans {
+		n.Scanned(p.scans[i].set.from.Kind.Away, &p.scans[i].Skipped)
+	}
+	s.checks.once(ctx)
+	s.versions.Adopt(ctx, n)
+	if p.report, err = s.publish(ctx); err != nil {
+		return p, err
+	}
+	n.Remark(p.report)
+	return p, nil
+}
+
+// Dump brings the dumps in step once, and removes bytes that nothing uses any
+// more. Without dumps it withdraws those that were published before.
+func (s *Site) Dump(ctx context.Context, p *Publication, n *sourcereport.Reporter) (err error) {
+	n.Dumping()
+	p.dumps, err = s.dumps.Publish(ctx)
+	n.Dumped(p.dumps)
+	return errors.Join(err, s.dumps.Sweep(ctx))
+}

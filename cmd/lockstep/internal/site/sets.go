@@ -1,0 +1,289 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"lockstep/bitstream"
+	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/origins"
+	"lockstep/cmd/lockstep/internal/sourcefigures"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/cmd/lockstep/internal/versions"
+	"lockstep/intake"
+	"lockstep/intake/dir"
+	"lockstep/internal/fetch"
+	"lockstep/source"
+)
+
+// A siteSet is one set of a site.
+type siteSet struct {
+	name     string
+	list     string // URI of its Capability List, and its name in the catalog
+	later    bool   // its origin may have no end: it is read while the site watches
+	from     config.Address
+	origin   origins.Origin
+	source   source.Set
+	versions *versions.Set // nil: it keeps no versions, and did not
+}
+
+// A setBuilder makes the sets of a site.
+type setBuilder struct {
+	opts     *Options
+	origins  *origins.Opener
+	versions *versions.Store
+	keeper   *bitstream.Keeper // nil if no set needs past representations
+	checks   *fileChecks
+	failures *sourcefigures.Origins
+	putPatch func(ctx context.Context, set, mediaType string, patch []byte) (string, error)
+}
+
+// build makes all sets, and returns cat as their Source is to see it.
+func (b *setBuilder) build(cat catalog.Catalog) (sets []*siteSet, _ catalog.Catalog, err error) {
+	for i := range b.opts.Sets {
+		var set *siteSet
+		if set, cat, err = b.newSet(&b.opts.Sets[i], cat); err != nil {
+			return nil, nil, err
+		}
+		sets = append(sets, set)
+	}
+	return sets, cat, nil
+}
+
+// newSet makes the set that a configuration describes, which fills inner, and returns
+// the catalog as the sets after it are to see it.
+func (b *setBuilder) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, catalog.Catalog, error) {
+	set := &siteSet{name: c.Name, from: c.Origin, later: b.opts.Watching && c.Origin.Place == config.Stdin}
+	if set.name == "" {
+		set.name = source.DefaultSet
+	}
+	var err error
+	if set.list, err = source.CapabilityListURI(b.opts.BaseURL, set.name); err != nil {
+		return nil, nil, term.Usage(err, "")
+	}
+	set.source = offered(c, set.name, b.opts)
+	uri, err := set.locate(c, b.opts.BaseURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	if set.source.Links, err = c.LinkRules(); err != nil {
+		return nil, nil, term.Usagef("set %s: %w", set.name, err)
+	}
+	if !set.source.Elsewhere && !c.Origin.Kind.Away {
+		if err := b.versions.LeaveRoom(c, set.source.Path, b.opts.IO.Errorf); err != nil {
+			return nil, nil, term.Usage(fmt.Errorf("set %s: %w", set.name, err), term.HintOf(err))
+		}
+	}
+	cat, err := b.keeping(inner, set, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	from := &origins.Set{
+		Config: c, Name: set.name, List: set.list, URI: uri, Catalog: cat,
+		ScanInterval: b.opts.ScanInterval, OnEvent: func(e intake.Event) { b.report(set.name, e) },
+	}
+	if c.ScanInterval != nil {
+		from.ScanInterval = origins.Interval(time.Duration(*c.ScanInterval))
+	}
+	if from.Hashes, err = origins.Hashes(c.Hash); err != nil {
+		return nil, nil, err
+	}
+	if set.origin, err = b.origins.Open(from); err != nil {
+		return nil, nil, term.Usage(fmt.Errorf("set %s: %w", set.name, err), term.HintOf(err))
+	}
+	b.checks.add(set.name, func(onDamage func(dir.Damage)) *dir.Rehasher {
+		return b.origins.Rehasher(set.origin, from, b.opts.Rehash, onDamage)
+	})
+	set.source.Bitstream, set.source.Serve, err = b.origins.Content(set.origin, from)
+	return set, cat, err
+}
+
+// offered returns which documents of a set a Source offers.
+func offered(c *config.Set, name string, o *Options) source.Set {
+	s := source.Set{
+		Name: name, Description: c.Description,
+		ChangeList: source.ChangeList{
+			Rotate: time.Duration(c.ChangeList.Rotate), Entries: int(c.ChangeList.Entries), Keep: time.Duration(c.ChangeList.Keep),
+		},
+		Archive: c.Archive.Archive(o.Watching), Atom: c.AtomPMH.Atom(),
+	}
+	if d := c.ResourceDump; d != nil {
+		s.ResourceDump = &source.ResourceDump{
+			Every: time.Duration(d.Every), Keep: int(d.Keep), PackageBytes: int64(d.PackageSize), PackageEntries: int(d.PackageCount),
+		}
+	}
+	if d := c.ChangeDump; d != nil {
+		s.ChangeDump = &source.ChangeDump{
+			Every: time.Duration(d.Every), PackageBytes: int64(d.PackageSize), PackageEntries: int(d.PackageCount),
+		}
+	}
+	if c.OffersOAI() {
+		s.OAI = oaiAddress(o.BaseURL)
+	}
+	return s
+}
+
+// locate determines the prefix of the set's URIs, and its path below the base
+// URL, if it is there.
+func (set *siteSet) locate(c *config.Set, baseURL string) (string, error) {
+	base := strings.TrimSuffix(baseURL, "/") + "/"
+	uri := base
+	if c.URI != "" {
+		uri = strings.TrimSuffix(c.URI, "/") + "/"
+	}
+	rest, below := strings.CutPrefix(uri, base)
+	if !below || c.Origin.Kind.Away {
+		set.source.Elsewhere, set.source.URI = true, uri
+		return uri, nil
+	}
+	var err error
+	if set.source.Path, err = url.PathUnescape(rest); err != nil {
+		return "", term.Usagef("set %s: uri %s: %w", set.name, uri, err)
+	}
+	return uri, nil
+}
+
+// keeping returns the catalog that the origin of set fills: cat, or, if the bytes of
+// past representations are needed, a catalog that keeps them.
+func (b *setBuilder) keeping(cat catalog.Catalog, set *siteSet, c *config.Set) (catalog.Catalog, error) {
+	kept, err := b.versions.Options(set.list, c, b.opts.BaseURL)
+	if err != nil || !c.KeepsBytes() && kept == nil {
+		return cat, err
+	}
+	if kept != nil {
+		set.versions = &versions.Set{Name: set.name, List: set.list, Ending: kept.Ending, Policy: c.Versions.Policy()}
+		if b.opts.Content {
+			set.source.Versions = &source.Versions{Store: b.versions.Index(), Open: b.keeper.OpenVersion, Ending: kept.Ending}
+		}
+	}
+	o := bitstream.SetOptions{
+		Versions: kept,
+		Open: func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
+			return set.source.Bitstream(ctx, r)
+		},
+		Rescans: c.Origin.Kind.Rescans,
+		Past:    c.ChangeDump != nil,
+	}
+	if c.Patches {
+		o.Patches = &bitstream.PatchOptions{Put: func(ctx context.Context, mediaType string, patch []byte) (string, error) {
+			return b.putPatch(ctx, set.name, mediaType, patch)
+		}}
+	}
+	if o.Past {
+		set.source.Past = b.keeper.Open
+	}
+	return b.keeper.Catalog(cat, set.list, o), nil
+}
+
+// report passes an event of an origin on, unless it repeats a failure that was
+// reported a short time ago.
+func (b *setBuilder) report(set string, e intake.Event) {
+	again := b.failures.Note(set, &e)
+	if b.opts.OnEvent != nil && !b.failures.IsRepeated(set, &e, time.Now()) {
+		b.opts.OnEvent(set, e)
+	}
+	if again != "" && b.opts.IO.Err != nil {
+		b.opts.IO.Errorf("note: %s\n", again)
+	}
+}
+
+// newOpener returns the opener of the origins of a site.
+func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client, error), api *origins.API) *origins.Opener {
+	opener := &origins.Opener{
+		State: o.State, AllowEmpty: o.AllowEmpty, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
+		Ledger: st.db.Ledger(), Contents: st.db.Contents(), API: api,
+	}
+	if !o.Content { // the site is nothing but files
+		opener.Files = &origins.RecordFiles{Store: st.docs, Place: o.Documents, BaseURL: o.BaseURL}
+	}
+	return opener
+}
+
+// clients opens the clients with which a site sends requests, and closes them together.
+type clients struct {
+	network   *network.Options
+	lookupEnv func(string) (string, bool)
+	log       *slog.Logger
+	opened    []*fetch.Client
+}
+
+// client returns a client for requests to the server of home, as the network flags
+// describe it.
+func (cs *clients) client(home string) (*fetch.Client, error) {
+	c, err := cs.network.Client(home, cs.lookupEnv, cs.log)
+	if err == nil {
+		cs.opened = append(cs.opened, c)
+	}
+	return c, err
+}
+
+func (cs *clients) close() {
+	for _, c := range cs.opened {
+		c.Close()
+	}
+}
+
+// resourceFiles opens the resources of sets that are files on this machine, by their
+// path below the base URL.
+type resourceFiles []*siteSet
+
+// open opens the file behind the path rel, if it is a resource.
+func (sets resourceFiles) open(rel string) (*os.File, fs.FileInfo, error) {
+	for _, set := range sets {
+		files, inner, ok := set.files(rel)
+		if !ok {
+			continue
+		}
+		f, info, err := files.Open(inner)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, info, err
+		}
+	}
+	return nil, nil, fs.ErrNotExist
+}
+
+// mark returns a string that identifies the current state of the file that open
+// opens.
+func (sets resourceFiles) mark(rel string) (string, error) {
+	for _, set := range sets {
+		files, inner, ok := set.files(rel)
+		if !ok {
+			continue
+		}
+		mark, err := files.Mark(inner)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return set.name + " " + mark, err
+		}
+	}
+	return "", fs.ErrNotExist
+}
+
+// have reports whether a resource is at the path rel.
+func (sets resourceFiles) have(rel string) bool {
+	f, _, err := sets.open(rel)
+	if err != nil {
+		return false
+	}
+	_ = f.Close() // nothing was read from it
+	return true
+}
+
+// files returns the origin of the set and the path in it, if the set may have a file
+// at the path rel below the base URL.
+func (set *siteSet) files(rel string) (files origins.Files, inner string, ok bool) {
+	if files, ok = set.origin.(origins.Files); !ok || set.source.Elsewhere {
+		return nil, "", false
+	}
+	inner, ok = strings.CutPrefix(rel, set.source.Path)
+	return files, inner, ok
+}

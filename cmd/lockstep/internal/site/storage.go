@@ -1,0 +1,140 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"lockstep/bitstream"
+	"lockstep/blob"
+	"lockstep/blob/s3"
+	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/versions"
+	"lockstep/internal/statedir"
+	"lockstep/storage/sqlite"
+)
+
+// A storage is everything that a site stores.
+type storage struct {
+	db       *sqlite.DB
+	docs     documentStore
+	claim    *statedir.Claim // to the place of the documents
+	versions *versions.Store
+	keeper   *bitstream.Keeper // of the bytes of past representations; nil: no set needs them
+}
+
+// openStorage opens what a site stores. It gives onClose functions that close it.
+func openStorage(ctx context.Context, o *Options, onClose func(func())) (*storage, error) {
+	db, err := sqlite.Open(filepath.Join(o.State, "catalog.db"))
+	if err != nil {
+		return nil, err
+	}
+	onClose(func() {
+		if err := db.Close(); err != nil {
+			o.Log.Warn("close catalog", slog.Any("err", err))
+		}
+	})
+	st := &storage{db: db}
+	if st.docs, err = openDocuments(ctx, o); err != nil {
+		return nil, err
+	}
+	onClose(func() { _ = st.docs.Close() }) // everything written was committed before
+	if st.claim, err = claimDocuments(ctx, st.docs, o); err != nil {
+		return nil, err
+	}
+	if err := o.checkVersions(); err != nil {
+		return nil, err
+	}
+	if st.versions, err = versions.Open(o.State, o.Sets, db.Versions()); err != nil {
+		return nil, err
+	}
+	onClose(st.versions.Close)
+	bytes, err := openBitstreams(o, st.versions.Used())
+	if err != nil || bytes == nil {
+		return st, err
+	}
+	onClose(func() { _ = bytes.Close() }) // everything written was committed before
+	st.keeper = bitstream.New(bytes, bitstream.Options{Logger: o.Log, Vault: st.versions.Vault(o.Log), Index: st.versions.Index()})
+	return st, nil
+}
+
+// openBitstreams opens the store for the bytes of past representations, if a set
+// needs it, or one did and its bytes are to be removed; otherwise it returns nil.
+func openBitstreams(o *Options, versions bool) (*blob.Dir, error) {
+	path := filepath.Join(o.State, "bitstreams")
+	_, err := os.Stat(path)
+	if err != nil && !versions && !slices.ContainsFunc(o.Sets, func(c config.Set) bool { return c.KeepsBytes() }) {
+		return nil, nil
+	}
+	dir, err := blob.NewDir(path, blob.DirOptions{Private: true})
+	if err != nil {
+		return nil, fmt.Errorf("open the place for bytes of changes: %w", err)
+	}
+	return dir, nil
+}
+
+// sweep removes the bytes of past representations that nothing uses any more.
+func (st *storage) sweep(ctx context.Context) error {
+	if st.keeper == nil {
+		return nil
+	}
+	_, err := st.keeper.Sweep(ctx)
+	return err
+}
+
+// waiting reports whether changes of a set wait until their versions can be stored.
+func (st *storage) waiting(list string) bool { return st.keeper != nil && st.keeper.Waiting(list) }
+
+// openDocuments opens the store of a site's documents, whose state is locked, and
+// removes the unfinished documents of a publication that was killed.
+func openDocuments(ctx context.Context, o *Options) (documentStore, error) {
+	docs, err := openDocumentStore(o)
+	if err != nil {
+		return nil, err
+	}
+	n, err := docs.Sweep(ctx, slices.Values([]string{}))
+	if err != nil {
+		// Unfinished documents do no harm, and if the directory cannot be
+		// written, publishing fails.
+		o.Log.WarnContext(ctx, "cannot remove unfinished documents", slog.Any("err", err))
+	}
+	if n > 0 {
+		o.Log.InfoContext(ctx, "removed unfinished documents", slog.Int("entries", n))
+	}
+	return docs, nil
+}
+
+// A documentStore stores the documents of a site.
+type documentStore interface {
+	blob.Store
+	blob.Sweeper
+	io.Closer
+}
+
+// A bucketStore is a bucket as a documentStore.
+type bucketStore struct{ *s3.Bucket }
+
+// Close does nothing: a bucket holds nothing open.
+func (bucketStore) Close() error { return nil }
+
+func openDocumentStore(o *Options) (documentStore, error) {
+	if mirror.IsBucket(o.Documents) {
+		b, err := mirror.OpenBucket(o.Documents, o.IO.LookupEnv)
+		return bucketStore{b}, err
+	}
+	return statedir.Documents(o.Documents, o.State)
+}
+
+// claimDocuments claims the place of the documents for the state of o. Documents
+// in the state itself, which is locked, need no claim.
+func claimDocuments(ctx context.Context, docs blob.Store, o *Options) (*statedir.Claim, error) {
+	if _, ours := statedir.Inside(o.State, o.Documents); ours && !mirror.IsBucket(o.Documents) {
+		return &statedir.Claim{}, nil
+	}
+	return statedir.NewClaim(ctx, docs, o.Documents, o.State, o.TakeOver)
+}
