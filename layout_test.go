@@ -130,7 +130,7 @@ var rooms = []room{
 	{"destination/internal/scratch", "destination/journal internal/extsort", ""},
 	{"destination/internal/dispatch", "destination/filename internal/fetch", ""},
 	{"destination/internal/reserve", "blob destination/filename destination/internal/content", ""},
-	{"destination/internal/saved", "destination/journal resourcesync", ""},
+	{"destination/internal/saved", "destination/filename destination/journal discover resourcesync", ""},
 	{"destination/internal/desired", "destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/wording", "resourcesync", ""},
 	{"destination", "" +

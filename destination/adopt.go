@@ -384,7 +384,7 @@ func (d *adoption) record(ctx context.Context, all bool) error {
 		return nil
 	}
 	b := d.batch
-	b.Save = map[string][]byte{docCounts: saved.Encode(d.counts)}
+	b.Save = map[string][]byte{saved.DocCounts: saved.Encode(d.counts)}
 	news := d.out.take()
 	d.out.save(b.Save, news)
 	d.batch = journal.Batch{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dispatch"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -35,7 +37,7 @@ type applier struct {
 	forms    *otherForms // finds other representations of records; nil: there are none
 	ways     *ways
 	versions *lost // not nil: these are versions other than the last, which may be missing without harm
-	counts   counts
+	counts   saved.Counts
 	out      *outbox
 	keep     *keeper
 	owing    bool // something is, or may be, owed to the set
@@ -518,4 +520,20 @@ func (p *applier) step(_ *action, bytes int64) {
 	}
 	p.lastTick = time.Now()
 	p.d.emit(Event{Kind: EventProgress, Set: p.set.Name, Progress: p.progress})
+}
+
+// with returns the row that set n also contains, and without the one it no
+// longer does.
+func with(sets []int, n int) []int {
+	if i, found := slices.BinarySearch(sets, n); !found {
+		return slices.Insert(slices.Clone(sets), i, n)
+	}
+	return sets
+}
+
+func without(sets []int, n int) []int {
+	if i, found := slices.BinarySearch(sets, n); found {
+		return slices.Delete(slices.Clone(sets), i, i+1)
+	}
+	return sets
 }

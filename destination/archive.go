@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -49,23 +50,6 @@ func (a *archived) undated() bool {
 
 // archiveOf is the capability of archives of documents of kind c.
 func archiveOf(c resourcesync.Capability) resourcesync.Capability { return c + "-archive" }
-
-// archivedKind is what archives of capability c list, and whether c is one. An
-// archive of version 0.5 and older has the capability of what it lists
-// (RA-VER-03).
-func archivedKind(c resourcesync.Capability) (kind resourcesync.Capability, archive bool) {
-	switch c {
-	case resourcesync.ResourceListArchive:
-		return resourcesync.ResourceList, true
-	case resourcesync.ResourceDumpArchive:
-		return resourcesync.ResourceDump, true
-	case resourcesync.ChangeListArchive:
-		return resourcesync.ChangeList, true
-	case resourcesync.ChangeDumpArchive:
-		return resourcesync.ChangeDump, true
-	}
-	return c, false
-}
 
 // snapshots returns the Resource Lists and Resource Dumps of the set, archived
 // and current, oldest first (RA-DST-01). Of those of one instant the last is
@@ -135,7 +119,7 @@ func (a *archiveReading) readCurrent(ctx context.Context, uri string) error {
 	if uri == "" {
 		return nil
 	}
-	doc, err := a.open(ctx, uri, validators{})
+	doc, err := a.open(ctx, uri, saved.Validators{})
 	if err != nil {
 		return a.leaveOut(ctx, uri, err)
 	}
@@ -204,7 +188,7 @@ func (a *archiveReading) readParts(doc *discover.Document) (bool, error) {
 // readArchives reads the archive of documents of a kind: that of the Capability
 // List, else the one that the document itself names (RA-ADV-04).
 func (a *archiveReading) readArchives(ctx context.Context, kind resourcesync.Capability) error {
-	named, linked := a.set.archives[kind], a.linked[kind]
+	named, linked := a.set.Archives[kind], a.linked[kind]
 	for i, uri := range [2]string{named, linked} {
 		if uri == "" || i > 0 && linked == named {
 			continue
@@ -232,12 +216,12 @@ func (a *archiveReading) readArchive(ctx context.Context, uri string, want resou
 	if err := a.enter(uri, depth); err != nil {
 		return err
 	}
-	doc, err := a.open(ctx, uri, validators{})
+	doc, err := a.open(ctx, uri, saved.Validators{})
 	if err != nil {
 		return err
 	}
 	h := &doc.Header
-	kind, archive := archivedKind(h.Capability)
+	kind, archive := saved.ArchivedKind(h.Capability)
 	switch {
 	case archive && kind == want:
 	case archive:

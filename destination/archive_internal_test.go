@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -37,7 +38,7 @@ func archivesOf(t *testing.T, docs map[string]string, warned *[]string) *setRead
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := &setState{URI: srv.URL + "/caps", archives: map[resourcesync.Capability]string{}}
+	set := &setState{Set: saved.Set{URI: srv.URL + "/caps", Archives: map[resourcesync.Capability]string{}}}
 	for path, to := range map[string]*string{"/list": &set.Lists, "/dump": &set.Dump, "/changes": &set.Changes, "/changedump": &set.ChangeDump} {
 		if docs[path] != "" {
 			*to = srv.URL + path
@@ -45,7 +46,7 @@ func archivesOf(t *testing.T, docs map[string]string, warned *[]string) *setRead
 	}
 	for path, kind := range map[string]resourcesync.Capability{"/lists": resourcesync.ResourceList, "/dumps": resourcesync.ResourceDump, "/past": resourcesync.ChangeList} {
 		if docs[path] != "" {
-			set.archives[kind] = srv.URL + path
+			set.Archives[kind] = srv.URL + path
 		}
 	}
 	return &setReader{d: d, set: set, stage: newStage(d.journal),

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -81,7 +82,7 @@ func (r *setReader) confirm(ctx context.Context, d *archived) error {
 	if d.dated {
 		return nil
 	}
-	doc, err := r.open(ctx, d.uri, validators{})
+	doc, err := r.open(ctx, d.uri, saved.Validators{})
 	if err != nil {
 		return err
 	}

@@ -65,8 +65,8 @@ func (s *session) aloneWith(ctx context.Context, address string, err error) ([]*
 // pastSets returns the states of the sets of the mirror that is the Source.
 func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
 	from := s.past.from
-	var theirs mirrorState
-	if known, err := saved.Load(ctx, from.journal, docMirror, &theirs); err != nil {
+	var theirs saved.Mirror
+	if known, err := saved.Load(ctx, from.journal, saved.DocMirror, &theirs); err != nil {
 		return nil, err
 	} else if !known || len(theirs.Numbers) == 0 {
 		return nil, fmt.Errorf("read the history of the mirror%s: there is none", from.inDest())
@@ -78,7 +78,7 @@ func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
 	numbers := map[string]int{}
 	for uri, n := range theirs.Numbers {
 		var st setState
-		if _, err := saved.Load(ctx, from.journal, fmt.Sprint(docSet, n), &st); err != nil {
+		if _, err := saved.Load(ctx, from.journal, saved.DocSet(n), &st); err != nil {
 			return nil, err
 		}
 		found.Sets = append(found.Sets, discover.Set{CapabilityList: uri, Name: st.Name})
@@ -94,7 +94,7 @@ func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
 		if err != nil {
 			return nil, err
 		}
-		st.theirs = numbers[st.URI]
+		st.Theirs = numbers[st.URI]
 		sets = append(sets, st)
 	}
 	return sets, nil

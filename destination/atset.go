@@ -66,7 +66,7 @@ func (r *setRun) travel(ctx context.Context) error {
 		r.report.Unchanged = unchanged
 	}
 	if err == nil {
-		r.set.asOf = st.asOf.UTC()
+		r.set.AsOf = st.asOf.UTC()
 	}
 	return err
 }
@@ -77,19 +77,10 @@ func (r *setRun) becomeState(ctx context.Context, st *state) (again bool, err er
 	return r.carryOut(ctx, work{
 		mode: ModeBaseline, via: st.via, complete: true, files: true, prune: true, past: st,
 		done: func() {
-			r.set.goBack(st)
+			r.set.GoBack(st.watermark, saved.Time(st.at))
 			r.set.Complete, r.set.Selection = !st.watermark.IsZero(), r.d.selects.key
 		},
 	})
-}
-
-// goBack sets the position of a set that was brought to a past state: the next
-// run continues from there (RA-DST-07).
-func (st *setState) goBack(to *state) {
-	st.Watermark, st.ListAt = to.watermark, saved.Time(to.at)
-	st.ListTag, st.ListParts = validators{}, nil
-	st.SeenTime, st.Seen, st.Cursor, st.History = time.Time{}, nil, cursor{}, time.Time{}
-	st.Polled, st.Open, st.Appends = nil, nil, false
 }
 
 // forgetPushed forgets what notifications brought, which is not going to be
@@ -111,7 +102,7 @@ func (r *setRun) forgetPushed(docs map[string][]byte) {
 func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error) {
 	number := r.set.Number
 	if r.past.only {
-		number = r.set.theirs
+		number = r.set.Theirs
 	}
 	p, err := r.past.from.ownPast(ctx, r.past.at, number)
 	switch {

@@ -162,8 +162,8 @@ func (a *auditor) read(ctx context.Context) error {
 		a.known = maps.Clone(a.mirror.Numbers)
 		return nil
 	}
-	a.counts = counts{}
-	known, err := saved.Load(ctx, a.d.journal, docMirror, &a.mirror)
+	a.counts = saved.Counts{}
+	known, err := saved.Load(ctx, a.d.journal, saved.DocMirror, &a.mirror)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (a *auditor) read(ctx context.Context) error {
 	if a.mirror.Numbers == nil {
 		a.mirror.Numbers = map[string]int{}
 	}
-	if _, err := saved.Load(ctx, a.d.journal, docCounts, &a.counts); err != nil {
+	if _, err := saved.Load(ctx, a.d.journal, saved.DocCounts, &a.counts); err != nil {
 		return err
 	}
 	a.halfway, err = a.d.readIntent(ctx)
@@ -199,13 +199,13 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	}
 	s := &setAudit{auditor: a, set: set, before: before}
 	// RS-RL-12: a plain Sitemap does not say what it covers.
-	s.listed = (set.Lists != "" || set.foreign != nil) && (!snap.sitemap || a.d.opts.Delete == DeleteApply)
+	s.listed = (set.Lists != "" || set.Foreign != nil) && (!snap.sitemap || a.d.opts.Delete == DeleteApply)
 	if s.paths, err = a.paths(); err != nil {
 		return false, err
 	}
-	s.planner = &planner{d: a.d, set: set.Number, dated: set.foreign != nil, prune: r.failed == 0, settled: set.Complete && !r.reselects(),
-		others: set.foreign == nil && a.d.selects.prefersOther(set.Selection), refuse: r.reader.refuse}
-	if set.foreign != nil {
+	s.planner = &planner{d: a.d, set: set.Number, dated: set.Foreign != nil, prune: r.failed == 0, settled: set.Complete && !r.reselects(),
+		others: set.Foreign == nil && a.d.selects.prefersOther(set.Selection), refuse: r.reader.refuse}
+	if set.Foreign != nil {
 		if s.excused, err = a.excusedOf(ctx, set.Number); err != nil {
 			return false, err
 		}
@@ -242,7 +242,7 @@ func (a *auditor) excusedOf(ctx context.Context, n int) (map[string]bool, error)
 // expected stages what the set should contain: for a set without a Resource
 // List, the result of its changes.
 func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
-	if r.set.foreign != nil {
+	if r.set.Foreign != nil {
 		return r.expectedHarvest(ctx)
 	}
 	if r.set.Lists == "" && r.set.Changes == "" {
@@ -261,7 +261,7 @@ func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
 		at = snap.at
 	}
 	fresh := *r.set
-	fresh.Cursor, fresh.Seen, fresh.SeenTime = cursor{}, nil, time.Time{}
+	fresh.Cursor, fresh.Seen, fresh.SeenTime = saved.Cursor{}, nil, time.Time{}
 	c, err := r.readSetChanges(ctx, at, &fresh, false)
 	if err != nil {
 		return snap, err

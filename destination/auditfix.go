@@ -116,7 +116,7 @@ func (a *auditor) mark(ctx context.Context, all bool) error {
 	b := a.marks
 	a.marks = journal.Batch{}
 	if len(b.Drop) > 0 {
-		b.Save = map[string][]byte{docCounts: saved.Encode(a.counts)}
+		b.Save = map[string][]byte{saved.DocCounts: saved.Encode(a.counts)}
 	}
 	if err := a.keep.rows(ctx, &b); err != nil {
 		return err

@@ -20,9 +20,9 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	st.push.forgetBalance() // what is deleted now is counted against what is here now
 	if st.Lists == "" {
 		r.compared = false
-		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
+		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, saved.Cursor{}
 		st.Polled, st.Open, st.Ahead, st.ListAt = nil, nil, false, time.Time{}
-		st.found = &doubts{}
+		st.Found = &saved.Doubts{}
 		return r.incremental(ctx)
 	}
 	snap, err := r.readSetList(ctx)
@@ -35,10 +35,10 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	}
 	r.reader.overtakes = !r.reader.future.has(snap.at)
 	defer func() { r.reader.overtakes = false }()
-	st.found = &doubts{}
+	st.Found = &saved.Doubts{}
 	c := chain{complete: true}
 	fresh := *st
-	fresh.Cursor, fresh.Seen, fresh.SeenTime, fresh.History = cursor{}, nil, time.Time{}, time.Time{}
+	fresh.Cursor, fresh.Seen, fresh.SeenTime, fresh.History = saved.Cursor{}, nil, time.Time{}, time.Time{}
 	if len(r.noChanges) == 0 {
 		if c, err = r.readSetChanges(ctx, since, &fresh, false); err != nil {
 			return err
@@ -65,10 +65,10 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			}
 			r.warn(st.Changes, fmt.Sprintf("set %s: %s: changes may be missed until its next Resource List", st.Name, gap))
 			c.gap = true
-			st.found.Gap = gap
+			st.Found.Gap = gap
 		}
-		st.found.NoAt = c.lists > 0 && snap.at.IsZero() && !snap.sitemap
-		st.found.begins(&c, false)
+		st.Found.NoAt = c.lists > 0 && snap.at.IsZero() && !snap.sitemap
+		beginDoubts(st.Found, &c, false)
 	}
 	if len(r.listCause) > 0 {
 		if (st.Changes == "" || len(r.noChanges) > 0) && !r.isFresh(snap.at) {
@@ -110,7 +110,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			if r.listURI != st.Lists {
 				st.ListFrom = r.listURI
 			}
-			st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
+			st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, saved.Cursor{}
 			st.Polled, st.Open, st.Appends = nil, nil, false
 			r.advance(&c, snap.at)
 		},

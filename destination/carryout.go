@@ -103,7 +103,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	if w.complete && w.done != nil {
 		w.done()
-		save := map[string][]byte{fmt.Sprint(docSet, r.set.Number): saved.Encode(r.set)}
+		save := map[string][]byte{saved.DocSet(r.set.Number): saved.Encode(r.set)}
 		if err := r.d.journal.Record(ctx, journal.Batch{Save: save}); err != nil {
 			return false, fmt.Errorf("record progress: %w", err)
 		}
@@ -116,19 +116,19 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 // resource that disappears without a recorded deletion proves nothing then: it
 // may never have existed.
 func (r *setRun) consent(t *tally, suspect bool) error {
-	if suspect && (t.regressed > 0 || t.unexplained > 0) || r.set.doubted && t.regressed > 0 {
+	if suspect && (t.regressed > 0 || t.unexplained > 0) || r.set.Doubted && t.regressed > 0 {
 		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.regressed)
 		if t.regressed == 0 {
 			how = fmt.Sprintf("its history was rewritten, and %d resources are gone without a word", t.unexplained)
 		}
 		return backInTime(r.set, how)
 	}
-	if r.set.unselected {
+	if r.set.Unselected {
 		t.unselected = t.deleted
 	}
 	deleted, total := t.deleted-t.replaced, r.counts[r.set.Number]
 	empties := deleted >= total
-	if p := r.set.push; p != nil && t.deleted > 0 && !r.compared && !r.set.unselected {
+	if p := r.set.push; p != nil && t.deleted > 0 && !r.compared && !r.set.Unselected {
 		// What notifications deleted since the last look counts as well: in small
 		// portions anything could go. What they created since does not.
 		deleted += p.Deleted - r.temporary
@@ -238,7 +238,7 @@ func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
 	case r.set.Complete && r.reselects():
 		undone := *r.set
 		undone.Complete, undone.Selection = false, ""
-		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): saved.Encode(&undone)}})
+		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocSet(r.set.Number): saved.Encode(&undone)}})
 	}
 	return nil
 }
@@ -252,13 +252,13 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 	}
 	undone := *r.set
 	undone.Complete = false
-	undone.Harvest = undone.Harvest.undone()
+	undone.Harvest = undone.Harvest.Undone()
 	b := journal.Batch{Save: map[string][]byte{}}
 	if past != nil {
-		undone.goBack(past)
+		undone.GoBack(past.watermark, saved.Time(past.at))
 		r.forgetPushed(b.Save)
 	}
-	b.Save[fmt.Sprint(docSet, r.set.Number)] = saved.Encode(&undone)
+	b.Save[saved.DocSet(r.set.Number)] = saved.Encode(&undone)
 	now, kept := time.Now(), false
 	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
 		if err != nil {

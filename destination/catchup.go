@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/resourcesync"
 )
@@ -33,7 +34,7 @@ func (r *setRun) catchUp(ctx context.Context, c *chain, since resourcesync.Datet
 	}
 	r.stage.lastly()
 	for _, kind := range kinds {
-		if r.set.archives[kind] == "" && linked[kind] == "" {
+		if r.set.Archives[kind] == "" && linked[kind] == "" {
 			continue
 		}
 		docs, err := r.reader.archived(ctx, kind, linked)
@@ -164,8 +165,8 @@ func (r *setReader) readPast(ctx context.Context, docs []archived, since resourc
 		}
 		c := &changeReader{
 			setReader: r, since: since, order: placeOf("", i), out: r.stage.writer(), below: map[string]bool{}, latest: newest,
-			state: &setState{SeenTime: state.SeenTime},
-			chain: chain{complete: true, polled: map[string]validators{}, look: l},
+			state: &setState{Set: saved.Set{SeenTime: state.SeenTime}},
+			chain: chain{complete: true, polled: map[string]saved.Validators{}, look: l},
 		}
 		past[i].archived = docs[i]
 		g.Go(func() error {
@@ -187,7 +188,7 @@ func (c *changeReader) readArchived(ctx context.Context, p *pastDoc) error {
 		c.spurn(p.uri, err)
 		return nil
 	}
-	doc, err := c.open(ctx, p.uri, validators{})
+	doc, err := c.open(ctx, p.uri, saved.Validators{})
 	if err != nil {
 		if err = c.missing(ctx, p.uri, err, 1, true); err == nil {
 			c.tellVanished(p)
@@ -290,7 +291,7 @@ func (r *setReader) readChangesBetween(ctx context.Context, from, to resourcesyn
 	if err != nil {
 		return chain{}, err
 	}
-	k := chain{complete: true, from: from, polled: map[string]validators{}}
+	k := chain{complete: true, from: from, polled: map[string]saved.Validators{}}
 	for i := range past {
 		p := &past[i]
 		k.complete = k.complete && p.chain.whole()

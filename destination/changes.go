@@ -30,7 +30,7 @@ type chain struct {
 	until     resourcesync.Datetime // end of the last closed list
 	newest    resourcesync.Datetime // event
 	seen      []string              // fingerprints of the newest events
-	cursor    cursor
+	cursor    saved.Cursor
 	resumed   bool   // the cursor of the last reading was found: nothing is missing behind it
 	grew      bool   // there was something before it, and there was more behind it
 	rewritten bool   // the list the cursor was set in does not begin as it did
@@ -40,7 +40,7 @@ type chain struct {
 	loose     bool   // a list does not say how far it goes
 	archives  string // what the first document read names as its archive
 	look      *look
-	polled    map[string]validators
+	polled    map[string]saved.Validators
 	open      []string
 }
 
@@ -119,7 +119,7 @@ func (r *setReader) readChanges(ctx context.Context, since resourcesync.Datetime
 }
 
 func (c *changeReader) begin() {
-	c.chain = chain{complete: true, polled: map[string]validators{}, look: newLook(c.state.Seen)}
+	c.chain = chain{complete: true, polled: map[string]saved.Validators{}, look: newLook(c.state.Seen)}
 	c.visited, c.parts, c.named, c.nested = map[string]bool{}, 0, 0, nesting.Walk{}
 	c.stage.since = c.since
 	c.stage.seen = map[string]bool{}
@@ -131,7 +131,7 @@ func (c *changeReader) begin() {
 // read polls what can have changed, and reads from the top what did.
 func (c *changeReader) read(ctx context.Context, poll, again bool) error {
 	top := c.state.Changes
-	var v validators
+	var v saved.Validators
 	if poll {
 		v = c.state.Polled[top]
 	}
@@ -260,7 +260,7 @@ func (c *changeReader) partsInOrder(ctx context.Context, doc *discover.Document,
 			return nil, berr
 		}
 	} else {
-		c.chain.polled[doc.URI] = validators{doc.ETag, doc.LastModified}
+		c.chain.polled[doc.URI] = saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}
 		c.skip(doc.URI, doc.Unlocated())
 	}
 	// RS-CHI-02 requires this order; a Source that does not keep it must not
@@ -297,7 +297,7 @@ func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, de
 			c.spurn(p.Loc, err)
 			continue
 		}
-		part, err := c.open(ctx, p.Loc, validators{})
+		part, err := c.open(ctx, p.Loc, saved.Validators{})
 		if err != nil {
 			if berr := c.missing(ctx, p.Loc, err, depth+1, again); berr != nil {
 				return berr

@@ -20,10 +20,10 @@ import (
 // A telling is a list of changes being read: a Change List, or the manifest of
 // a package of a Change Dump.
 type telling struct {
-	uri string // of the list, or the package
-	pkg int    // number of the package; zero: it is a list
-	validators
-	doc interface {
+	uri        string // of the list, or the package
+	pkg        int    // number of the package; zero: it is a list
+	validators saved.Validators
+	doc        interface {
 		Entries() iter.Seq2[resourcesync.Entry, error]
 		Close() error
 	}
@@ -33,7 +33,7 @@ type telling struct {
 }
 
 func (c *changeReader) tellingOf(doc *discover.Document) *telling {
-	return &telling{uri: doc.URI, validators: validators{doc.ETag, doc.LastModified}, doc: doc, header: &doc.Header,
+	return &telling{uri: doc.URI, validators: saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, doc: doc, header: &doc.Header,
 		told: func() { c.tellWarnings(doc) }, unlocated: doc.Unlocated}
 }
 
@@ -45,7 +45,7 @@ func (c *changeReader) tellingOfPackage(pkg int, m *dump.Manifest) *telling {
 // again opens the list once more.
 func (t *telling) again(ctx context.Context, c *changeReader) (*telling, error) {
 	if t.pkg == 0 {
-		doc, err := c.open(ctx, t.uri, validators{})
+		doc, err := c.open(ctx, t.uri, saved.Validators{})
 		if err != nil {
 			return nil, err
 		}
@@ -365,5 +365,5 @@ func (d *docReading) end(t *telling, said resourcesync.Metadata) {
 	case cmp == 0:
 		c.seen = append(c.seen, n.seen...)
 	}
-	c.cursor = cursor{URI: t.uri, From: saved.Time(h.From), Count: d.pos, Prefix: d.sum()}
+	c.cursor = saved.Cursor{URI: t.uri, From: saved.Time(h.From), Count: d.pos, Prefix: d.sum()}
 }

@@ -227,12 +227,12 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 	b.Past = l.past()
 	b.Save = map[string][]byte{}
 	if len(l.batch) > 0 || l.stands {
-		b.Save[docIntent] = intentOf(l.batch)
+		b.Save[saved.DocIntent] = intentOf(l.batch)
 		p.out.note(b.Save, p.changes(l.batch))
 	}
 	p.out.save(b.Save, l.news)
 	if l.counts != nil {
-		b.Save[docCounts] = l.counts
+		b.Save[saved.DocCounts] = l.counts
 	}
 	if l.places {
 		b.Save[docPlaces] = nil
@@ -265,7 +265,7 @@ func (p *applier) doubtOthers(ctx context.Context, batch []outcome, docs map[str
 			}
 			looked[n] = true
 			var st setState
-			name := fmt.Sprint(docSet, n)
+			name := saved.DocSet(n)
 			known, err := saved.Load(ctx, p.d.journal, name, &st)
 			if err != nil {
 				return err

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
@@ -41,51 +40,25 @@ func (u *Unproven) String() string {
 // states.
 func (u *Unproven) IsFailure() bool { return u.failed }
 
-// doubts are what the documents of a set could not prove when they were applied.
-// They are part of the set's state: a later run with nothing new repeats them, and
-// only a comparison of all takes them back.
-type doubts struct {
-	Gap         string    `json:"gap,omitempty"`          // why changes may be missing
-	ChangesOnly bool      `json:"changes_only,omitempty"` // there was no list to compare with
-	Reach       time.Time `json:"reach,omitzero"`         // with ChangesOnly: what was there before is unknown; zero: not stated
-	NoFrom      bool      `json:"no_from,omitempty"`      // the changes do not say from when on they are complete
-	NoAt        bool      `json:"no_at,omitempty"`        // the list does not say as of when it is
-}
-
-// doubting returns the doubts that hold when this run has been recorded.
-func (st *setState) doubting() *doubts {
-	if st.found == nil {
-		d := st.Doubts
-		st.found = &d
-	}
-	return st.found
-}
-
-// begins sets the time from which on c is complete, if no earlier one is known.
-func (d *doubts) begins(c *chain, changesOnly bool) {
-	*d = doubts{Gap: d.Gap, NoAt: d.NoAt, ChangesOnly: d.ChangesOnly || changesOnly}
+// beginDoubts sets the instant from which c is complete, if no earlier one is known.
+func beginDoubts(d *saved.Doubts, c *chain, changesOnly bool) {
+	*d = saved.Doubts{Gap: d.Gap, NoAt: d.NoAt, ChangesOnly: d.ChangesOnly || changesOnly}
 	if d.ChangesOnly && c.proven {
 		d.Reach = saved.Time(c.from)
 	}
 	d.NoFrom = c.lists > 0 && !c.proven
 }
 
-// isChangesOnly reports whether no Resource List or Dump was ever applied, also
-// where an older version recorded the state.
-func (st *setState) isChangesOnly(d *doubts) bool {
-	return d.ChangesOnly || st.Lists == "" && st.ListKind == "" && st.ListAt.IsZero()
-}
-
 // unproven says what the documents of a set leave open.
 func (s *session) unproven(st *setState) []Unproven {
-	if st.foreign != nil && st.partial && !st.unselected {
+	if st.Foreign != nil && st.Partial && !st.Unselected {
 		return []Unproven{{Set: fetch.Printable(st.URI), Reason: fetch.Printable("set " + st.Name + ": not all of it could be read, and records that only the rest names may be missing"),
 			Command: s.command("--baseline"), Needs: "all of it can be read"}}
 	}
-	if st.foreign != nil || st.unselected || st.Lists == "" && st.Changes == "" {
+	if st.Foreign != nil || st.Unselected || st.Lists == "" && st.Changes == "" {
 		return nil
 	}
-	d := cmp.Or(st.found, &st.Doubts)
+	d := cmp.Or(st.Found, &st.Doubts)
 	var all []Unproven
 	add := func(reason, needs string, command bool) {
 		u := Unproven{Set: fetch.Printable(st.URI), Reason: fetch.Printable("set " + st.Name + ": " + reason), Needs: needs}
@@ -95,7 +68,7 @@ func (s *session) unproven(st *setState) []Unproven {
 		all = append(all, u)
 	}
 	list := "the Source publishes a Resource List or Resource Dump"
-	if st.isChangesOnly(d) {
+	if st.IsChangesOnly(d) {
 		reason := "it was made from a " + changesName(st) + " alone, and what was at the Source before " + wording.Time(d.Reach) + " is unknown"
 		if d.Reach.IsZero() {
 			reason = "it was made from a " + changesName(st) + " alone, and what was at the Source before its first change is unknown"
@@ -118,8 +91,8 @@ func (s *session) unproven(st *setState) []Unproven {
 	if d.NoAt {
 		add("its Resource List does not say as of when it is (at), and changes between it and the "+changesName(st)+" may be missing", "it must state at", false)
 	}
-	if st.pending > 0 {
-		add(wording.Plural(st.pending, "deletion")+" that it notified, and has not confirmed, are pending: what they name may be gone", "", false)
+	if st.Pending > 0 {
+		add(wording.Plural(st.Pending, "deletion")+" that it notified, and has not confirmed, are pending: what they name may be gone", "", false)
 		last := &all[len(all)-1]
 		last.Command, last.Needs = s.command(), "the Source confirms or contradicts them"
 	}
@@ -127,7 +100,7 @@ func (s *session) unproven(st *setState) []Unproven {
 }
 
 func changesName(st *setState) string {
-	if st.onlyChangeDump {
+	if st.OnlyChangeDump {
 		return "Change Dump"
 	}
 	return "Change List"
@@ -155,7 +128,7 @@ func (s *session) prove(st *setState, r *SetReport) {
 	}
 	all := s.unproven(st)
 	for i := range s.report.Fallbacks {
-		if f := &s.report.Fallbacks[i]; f.Set == fetch.Printable(st.Name) && f.Missing == string(st.changesKind()) && f.Unproven != "" {
+		if f := &s.report.Fallbacks[i]; f.Set == fetch.Printable(st.Name) && f.Missing == string(st.ChangesCapability()) && f.Unproven != "" {
 			all = append(all, Unproven{Set: r.URI, Reason: fmt.Sprintf("set %s: %s cannot be read, and %s", f.Set, f.URI, f.Unproven),
 				Command: s.command(), Needs: "it can be read"})
 		}
@@ -205,12 +178,12 @@ func (r *setRun) lookAt(c *chain, at resourcesync.Datetime) {
 	if st.Complete && (c.from.IsZero() || !c.from.Time().After(st.Watermark)) {
 		return
 	}
-	d := st.doubting()
+	d := st.CurrentDoubts()
 	if gap := r.gap(c, at); gap != "" {
 		d.Gap = gap
 	}
 	if !st.Complete {
-		d.begins(c, st.Lists == "")
+		beginDoubts(d, c, st.Lists == "")
 	}
 }
 

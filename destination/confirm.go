@@ -187,7 +187,7 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 		}
 	}
 	err := s.removePending(ctx, set, &all)
-	set.pending = all.left
+	set.Pending = all.left
 	if all.left > 0 {
 		s.report.Pending += all.left
 		s.warn(set.URI, fmt.Sprintf("set %s: the Source has not confirmed %s that it notified, and still has what they name; they stay pending", set.Name, wording.Plural(all.left, "deletion")))
@@ -206,7 +206,7 @@ func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState
 		return fmt.Errorf("read what is held: %w", err)
 	}
 	covered, lag := set.Watermark, maxLag
-	if set.compared {
+	if set.Compared {
 		covered = saved.Latest(covered, set.ListAt)
 	}
 	if set.Changes == "" {

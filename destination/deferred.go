@@ -115,7 +115,7 @@ func (r *setRun) deferredWants(ctx context.Context, now time.Time) iter.Seq2[def
 func (s *session) finalPass(ctx context.Context, sets []*setState) error {
 	for _, set := range sets {
 		n := s.passing[set.Number]
-		if n == 0 || set.foreign != nil || ctx.Err() != nil {
+		if n == 0 || set.Foreign != nil || ctx.Err() != nil {
 			continue
 		}
 		delete(s.passing, set.Number)
@@ -175,8 +175,8 @@ func (s *session) rebook(set *setState, before *Report) {
 // has returned.
 func (d *Destination) Pending(ctx context.Context, r *Report) iter.Seq2[Failure, error] {
 	return func(yield func(Failure, error) bool) {
-		var m mirrorState
-		if _, err := saved.Load(ctx, d.journal, docMirror, &m); err != nil {
+		var m saved.Mirror
+		if _, err := saved.Load(ctx, d.journal, saved.DocMirror, &m); err != nil {
 			yield(Failure{}, err)
 			return
 		}

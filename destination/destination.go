@@ -18,6 +18,9 @@ import (
 	"lockstep/vault"
 )
 
+// StateFile is the path of the Journal below a mirror's directory.
+const StateFile = filename.StateDir + "/state.db"
+
 // Delete says what happens to resources the Source no longer has.
 type Delete string
 

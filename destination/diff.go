@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/extsort"
@@ -60,7 +61,7 @@ func (d *Destination) Diff(ctx context.Context, address string, from, to time.Ti
 	if err != nil {
 		return out, err // unreachable: d was made with these options
 	}
-	s := &differ{said: map[string]bool{}, session: &session{d: quiet, counts: counts{}, mirror: mirrorState{Numbers: map[string]int{}}, report: Report{Sets: []string{}}}, report: &out}
+	s := &differ{said: map[string]bool{}, session: &session{d: quiet, counts: saved.Counts{}, mirror: saved.Mirror{Numbers: map[string]int{}}, report: Report{Sets: []string{}}}, report: &out}
 	s.out = &outbox{journal: d.journal}
 	err = s.run(ctx, address, each)
 	s.tellCounts()

@@ -10,6 +10,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -218,7 +219,7 @@ func (l *listReading) packagesIn(ctx context.Context, doc *discover.Document, p 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if depth > 0 && len(l.snap.parts) <= maxPolledParts {
-		l.snap.parts[p.uri] = validators{doc.ETag, doc.LastModified}
+		l.snap.parts[p.uri] = saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}
 	}
 	var parts []listPart
 	for i := range entries {

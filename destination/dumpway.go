@@ -10,6 +10,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
@@ -218,7 +219,7 @@ func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesyn
 			return nil // what it has is not used twice
 		}
 		seen[uri] = true
-		doc, err := r.open(ctx, uri, validators{})
+		doc, err := r.open(ctx, uri, saved.Validators{})
 		if err != nil {
 			return err
 		}

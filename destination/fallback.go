@@ -60,7 +60,7 @@ type outages struct {
 
 	// Searched are the dumps that were searched for resources that are
 	// unavailable at their addresses, in their state at that time.
-	Searched map[string]validators `json:"searched,omitempty"`
+	Searched map[string]saved.Validators `json:"searched,omitempty"`
 
 	failed  map[string]error // in this run
 	working map[string]bool  // in this run

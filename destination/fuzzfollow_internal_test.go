@@ -9,6 +9,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dispatch"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -32,7 +33,7 @@ func FuzzNotification(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r := &setReader{d: d, set: &setState{URI: "http://a.example/capabilitylist.xml"}, stage: newStage(&journal.Mem{})}
+		r := &setReader{d: d, set: &setState{Set: saved.Set{URI: "http://a.example/capabilitylist.xml"}}, stage: newStage(&journal.Mem{})}
 		defer func() { _ = r.stage.clear(context.Background()) }()
 		n, err := r.readNotification("http://a.example/changes", body)
 		if err != nil {
@@ -103,7 +104,7 @@ func TestDoubt(t *testing.T) {
 		{"the Resource List is old", pushedEvent{at: at(8), came: now.Add(-2 * time.Hour)}, 0, false, false, false, 0, true},
 	} {
 		const uri = "http://a.example/x"
-		st := &setState{Watermark: at(5).Time()}
+		st := &setState{Set: saved.Set{Watermark: at(5).Time()}}
 		if tt.changes {
 			st.Changes = "http://a.example/changelist.xml"
 		}

@@ -16,16 +16,6 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A harvestState is the position of a set in the memory of its Origin.
-type harvestState struct {
-	ID     string `json:"id"` // of the memory
-	Source string `json:"source,omitempty"`
-	Seq    int64  `json:"seq"`             // changes up to there are applied
-	Fresh  int64  `json:"fresh,omitempty"` // and of those up to there all but deletions
-	Known  bool   `json:"known"`           // all was compared, as of Seq
-	Other  bool   `json:"other,omitempty"` // the Source has become another one since
-}
-
 // foreignSet makes a set of what has to be harvested, so that it has a number
 // and a state like any other.
 func foreignSet(found *discover.Found) {
@@ -75,7 +65,7 @@ func (r *setRun) harvest(ctx context.Context) (err error) {
 
 // openOrigin opens the Origin of the set.
 func (r *setRun) openOrigin(ctx context.Context) error {
-	f, o := r.set.foreign, &r.d.opts
+	f, o := r.set.Foreign, &r.d.opts
 	if o.Bridge == nil {
 		return fmt.Errorf("read %s: %s, and harvesting is not configured", fetch.Printable(f.URI), f.What())
 	}
@@ -102,7 +92,7 @@ func (r *setRun) update(ctx context.Context, full bool) (more, broken bool, err 
 	case errors.Is(err, ErrRefused), errors.Is(err, ErrScratch), isFull(err):
 		return false, true, err
 	case errors.Is(err, ErrEnded) && r.set.Harvest != nil: // AP-HV-15: what there is stays
-		r.set.ended = true
+		r.set.Ended = true
 		r.warn(uri, fmt.Sprintf("%v; what is here was kept", err))
 		return false, false, nil
 	case err != nil:
@@ -129,8 +119,8 @@ func (r *setRun) takeIn(ctx context.Context, more, broken bool) (again bool, err
 		r.warn(r.set.URI, text)
 	}
 	st, o := r.set, &r.d.opts
-	st.Watermark, st.partial = s.Until, !s.Whole
-	h := st.Harvest.of(&s)
+	st.Watermark, st.Partial = s.Until, !s.Whole
+	h := nextHarvest(st.Harvest, &s)
 	switch {
 	case more:
 		err = r.takePortion(ctx, h, &s)
@@ -142,36 +132,26 @@ func (r *setRun) takeIn(ctx context.Context, more, broken bool) (again bool, err
 	return r.takeChanges(ctx, h, &s)
 }
 
-// of returns the state with a memory that has the status s, to begin with if
-// it is another one than it was.
-func (h *harvestState) of(s *OriginStatus) *harvestState {
+// nextHarvest returns the position in a memory that has the status s: at its
+// beginning if h is of another memory.
+func nextHarvest(h *saved.Harvest, s *OriginStatus) *saved.Harvest {
 	if h != nil && h.ID == s.ID && h.Seq <= s.Seq && h.Seq >= s.Kept {
 		next := *h
 		next.Source = s.Source
-		next.Other = h.Other || h.isOther(s)
+		next.Other = h.Other || isOtherSource(h, s)
 		return &next
 	}
-	return &harvestState{ID: s.ID, Source: s.Source, Seq: s.Kept, Other: h.isOther(s)}
+	return &saved.Harvest{ID: s.ID, Source: s.Source, Seq: s.Kept, Other: isOtherSource(h, s)}
 }
 
-// undone is the state of a set that is being compared.
-func (h *harvestState) undone() *harvestState {
-	if h == nil {
-		return nil
-	}
-	u := *h
-	u.Known = false
-	return &u
-}
-
-// isOther reports whether what the memory is of has become another Source.
-func (h *harvestState) isOther(s *OriginStatus) bool {
+// isOtherSource reports whether the memory is of another Source than before.
+func isOtherSource(h *saved.Harvest, s *OriginStatus) bool {
 	return h != nil && h.Source != "" && s.Source != "" && h.Source != s.Source
 }
 
 // takePortion applies what is new and changed of a harvest that is not complete
 // yet.
-func (r *setRun) takePortion(ctx context.Context, h *harvestState, s *OriginStatus) error {
+func (r *setRun) takePortion(ctx context.Context, h *saved.Harvest, s *OriginStatus) error {
 	r.stage.reset()
 	if err := r.stageOrigin(ctx, r.origin.Changes(ctx, max(h.Seq, h.Fresh)), desired.Changed, 0); err != nil {
 		return err
@@ -190,14 +170,14 @@ func (r *setRun) takePortion(ctx context.Context, h *harvestState, s *OriginStat
 	r.portions += r.report.Created + r.report.Updated - before
 	h.Fresh = s.Seq
 	r.set.Harvest = h
-	if err := r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): saved.Encode(r.set)}}); err != nil {
+	if err := r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocSet(r.set.Number): saved.Encode(r.set)}}); err != nil {
 		return fmt.Errorf("record progress: %w", err)
 	}
 	return r.origin.Applied(ctx, h.Seq, h.Fresh)
 }
 
 // takeChanges applies what changed since the last run.
-func (r *setRun) takeChanges(ctx context.Context, h *harvestState, s *OriginStatus) (again bool, err error) {
+func (r *setRun) takeChanges(ctx context.Context, h *saved.Harvest, s *OriginStatus) (again bool, err error) {
 	changed := s.Seq > h.Seq
 	if r.stage.reset(); changed {
 		if err := r.stageOrigin(ctx, r.origin.Changes(ctx, h.Seq), desired.Changed, h.Fresh-h.Seq); err != nil {
@@ -227,7 +207,7 @@ func (r *setRun) takeChanges(ctx context.Context, h *harvestState, s *OriginStat
 // takeAll compares all resources. A resource that is not listed is gone if its
 // deletion was reported, or if everything was read and absence means deletion
 // (AP-CDL-01, AP-CDL-02, AP-CDL-03).
-func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, broken bool) (again bool, err error) {
+func (r *setRun) takeAll(ctx context.Context, h *saved.Harvest, s *OriginStatus, broken bool) (again bool, err error) {
 	r.stage.reset()
 	if err := r.stageOrigin(ctx, deletions(r.origin.Changes(ctx, h.Seq)), desired.Listed, 0); err != nil {
 		return false, err
@@ -258,7 +238,7 @@ func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, 
 }
 
 // reached notes that all the Origin knows is applied.
-func (r *setRun) reached(h *harvestState, s *OriginStatus) {
+func (r *setRun) reached(h *saved.Harvest, s *OriginStatus) {
 	h.Seq, h.Fresh = s.Seq, 0
 	r.set.Harvest = h
 }
@@ -360,7 +340,7 @@ func (r *setRun) expectedHarvest(ctx context.Context) (snap snapshot, err error)
 	for _, text := range s.Warnings {
 		r.warn(r.set.URI, text)
 	}
-	if r.set.partial = !s.Whole; !s.Whole && r.failed == 0 {
+	if r.set.Partial = !s.Whole; !s.Whole && r.failed == 0 {
 		r.reader.fail(r.set.URI, fmt.Errorf("read %s: not all of it is known", fetch.Printable(r.set.URI)))
 	}
 	snap.sitemap = !s.Complete // like a Sitemap it does not say what is no more

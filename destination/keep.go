@@ -111,7 +111,7 @@ func (s *session) openKeeper(ctx context.Context, whole bool) error {
 	case whole && s.mirror.Found != nil:
 		for _, n := range s.mirror.Numbers {
 			var st setState
-			if _, err := saved.Load(ctx, s.d.journal, fmt.Sprint(docSet, n), &st); err != nil {
+			if _, err := saved.Load(ctx, s.d.journal, saved.DocSet(n), &st); err != nil {
 				return err
 			}
 			k.mark(&st)

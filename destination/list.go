@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -24,14 +25,14 @@ const maxReaders = 4
 // A snapshot is what a Resource List says of itself.
 type snapshot struct {
 	at         resourcesync.Datetime
-	validators validators
+	validators saved.Validators
 	sitemap    bool // it is a plain Sitemap, which does not say what it covers
 	dump       bool // it is a Resource Dump: the manifests of its packages are the parts
 	undated    bool // and neither it nor its entries say as of when
 	complete   bool // all documents of it were read
 	skipped    bool // entries without a readable loc were left out
 	index      bool
-	parts      map[string]validators // of an index, unless they are many
+	parts      map[string]saved.Validators // of an index, unless they are many
 	entries    int64
 }
 
@@ -131,7 +132,7 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 	if p.pkg > 0 {
 		return nil, l.readManifest(ctx, p, depth, n)
 	}
-	doc, err := l.open(ctx, p.uri, validators{})
+	doc, err := l.open(ctx, p.uri, saved.Validators{})
 	if err != nil {
 		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 	}
@@ -170,7 +171,7 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 	l.mu.Lock()
 	l.snap.entries += entries
 	if depth > 0 && len(l.snap.parts) <= maxPolledParts {
-		l.snap.parts[p.uri] = validators{doc.ETag, doc.LastModified}
+		l.snap.parts[p.uri] = saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}
 	}
 	l.mu.Unlock()
 	l.tellWarnings(doc)
@@ -212,8 +213,8 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if depth == 0 {
-		s.at, s.validators, s.sitemap = at, validators{doc.ETag, doc.LastModified}, h.Capability == ""
-		s.index, s.parts = h.Index, map[string]validators{}
+		s.at, s.validators, s.sitemap = at, saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, h.Capability == ""
+		s.index, s.parts = h.Index, map[string]saved.Validators{}
 	} else if !at.IsZero() {
 		if !p.at.IsZero() && at.Compare(p.at) < 0 && !l.again {
 			return errAgain

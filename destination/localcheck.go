@@ -549,7 +549,7 @@ func (c *localCheck) flush(ctx context.Context, all bool) error {
 		return err
 	}
 	if len(b.Drop) > 0 {
-		b.Save = map[string][]byte{docCounts: saved.Encode(c.counts)}
+		b.Save = map[string][]byte{saved.DocCounts: saved.Encode(c.counts)}
 	}
 	if err := c.keep.rows(ctx, &b); err != nil {
 		return err

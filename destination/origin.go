@@ -12,6 +12,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -58,8 +59,8 @@ var errAgain = errors.New("a part does not fit its index")
 // saved. An index says nothing of its parts, which some Sources rewrite in
 // place: they are asked, too.
 func (r *setReader) listUnchanged(ctx context.Context, st *setState) (bool, error) {
-	asIs := func(uri string, v validators) (bool, error) {
-		if v == (validators{}) {
+	asIs := func(uri string, v saved.Validators) (bool, error) {
+		if v == (saved.Validators{}) {
 			return false, nil
 		}
 		doc, err := r.open(ctx, uri, v)
@@ -179,7 +180,7 @@ func isGone(err error) bool {
 // open opens a document of the set. What the Capability List or an index names is
 // read from the hosts that may have resources (RS-SEC-01): else a Source could have
 // any host asked, and speak for it.
-func (r *setReader) open(ctx context.Context, uri string, v validators) (*discover.Document, error) {
+func (r *setReader) open(ctx context.Context, uri string, v saved.Validators) (*discover.Document, error) {
 	if reason := refuseDocument(r, uri); reason != "" {
 		return nil, fmt.Errorf("read %s: %s", fetch.Printable(uri), reason)
 	}
@@ -220,15 +221,15 @@ func (r *setReader) wantOf(e *resourcesync.Entry) desired.Resource {
 	if e.HasLength {
 		w.Length = e.Length
 	}
-	if r.set.foreign == nil { // else the harvest has reported them
+	if r.set.Foreign == nil { // else the harvest has reported them
 		r.future.note(e.Loc, e.Datetime, e.Lastmod)
 	}
 	for i := range e.Links {
-		if len(w.Links) < maxLinks && r.d.usefulLink(&e.Links[i]) && (r.set.foreign == nil || !isRepresentation(&e.Links[i])) {
+		if len(w.Links) < maxLinks && r.d.usefulLink(&e.Links[i]) && (r.set.Foreign == nil || !isRepresentation(&e.Links[i])) {
 			w.Links = append(w.Links, e.Links[i])
 		}
 	}
-	if r.set.foreign != nil {
+	if r.set.Foreign != nil {
 		w.MainURI = canonicalOf(e)
 	}
 	if !w.Gone {

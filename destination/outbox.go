@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 )
 
@@ -37,7 +38,7 @@ func (e *DeliveryError) Unwrap() error { return e.Err }
 
 // load reads what earlier runs left.
 func (o *outbox) load(ctx context.Context) error {
-	b, err := o.journal.Load(ctx, docOutbox)
+	b, err := o.journal.Load(ctx, saved.DocOutbox)
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (o *outbox) take() []Change {
 // save adds to a transaction what has to be remembered.
 func (o *outbox) save(docs map[string][]byte, news []Change) {
 	if len(news) > 0 {
-		docs[docOutbox] = changeLines(o.due, news)
+		docs[saved.DocOutbox] = changeLines(o.due, news)
 	}
 }
 
@@ -76,9 +77,9 @@ func (o *outbox) save(docs map[string][]byte, news []Change) {
 func (o *outbox) note(docs map[string][]byte, batch []Change) {
 	switch {
 	case len(batch) > 0 && o.deliver != nil:
-		docs[docNews], o.noted = changeLines(batch), true
+		docs[saved.DocNews], o.noted = changeLines(batch), true
 	case o.noted:
-		docs[docNews], o.noted = nil, false
+		docs[saved.DocNews], o.noted = nil, false
 	}
 }
 
@@ -98,7 +99,7 @@ func (o *outbox) send(ctx context.Context) error {
 	o.err = err
 	if n > 0 {
 		o.due = o.due[n:]
-		save := map[string][]byte{docOutbox: changeLines(o.due)}
+		save := map[string][]byte{saved.DocOutbox: changeLines(o.due)}
 		if rerr := o.journal.Record(context.WithoutCancel(ctx), journal.Batch{Save: save}); rerr != nil && err == nil {
 			return fmt.Errorf("record what was handed over: %w", rerr)
 		}

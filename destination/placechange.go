@@ -54,7 +54,7 @@ func (s *session) settlePlaces(ctx context.Context) error {
 	if err := s.settleSwap(ctx, &c, &b); err != nil {
 		return err
 	}
-	b.Save[docCounts] = saved.Encode(s.counts)
+	b.Save[saved.DocCounts] = saved.Encode(s.counts)
 	left := s.out.take()
 	s.out.save(b.Save, left)
 	if err := s.d.journal.Record(ctx, b); err != nil {

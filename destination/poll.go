@@ -331,7 +331,7 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	if s.overload != nil && s.overload.Over {
 		wait = min(max(wait, 10*s.took), f.opts.Check)
 	}
-	if s.state != nil && s.state.ended {
+	if s.state != nil && s.state.Ended {
 		wait = max(wait, f.opts.Check) // it says that nothing new will come
 	}
 	if r.Pending > 0 {
@@ -480,7 +480,7 @@ func (f *Follower) stateOf(ctx context.Context, ses *session, s *followed) (*set
 	ses.goHome(f.address)
 	st, err := ses.loadSet(ctx, s.offered)
 	if err == nil {
-		st.foreign = ses.mirror.Found.Foreign
+		st.Foreign = ses.mirror.Found.Foreign
 		s.state = st
 	}
 	return st, err

@@ -324,16 +324,16 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 
 func (s *session) compareNotified(ctx context.Context, set *setState, now time.Time) error {
 	p := set.push
-	doubtful, lies := p.pulled(set, now, set.compared || set.Lists == "")
+	doubtful, lies := p.pulled(set, now, set.Compared || set.Lists == "")
 	if lies > 0 {
 		s.contradicted(set, int64(lies), "an update that changed nothing", now)
 	}
 	if doubtful > 0 && now.Sub(p.Doubted) >= s.d.doubtEvery {
 		p.Doubted = now
 		s.warn(set.Changes, fmt.Sprintf("set %s: %s that it notified are in none of its documents: comparing everything", set.Name, wording.Plural(int64(doubtful), "change")))
-		set.doubted = true
+		set.Doubted = true
 		err := s.syncSet(ctx, set)
-		set.doubted = false
+		set.Doubted = false
 		if err != nil {
 			return err
 		}

@@ -349,7 +349,7 @@ func (p *pushState) pulled(st *setState, now time.Time, compared bool) (doubtful
 		switch {
 		case told && !watermark.Before(e.at.Time()), compared && passed:
 			delete(p.events, k)
-		case passed && e.fresh && e.certain && !e.proven && !compared && !st.compared:
+		case passed && e.fresh && e.certain && !e.proven && !compared && !st.Compared:
 			delete(p.events, k)
 			lies++
 		case passed:

@@ -22,7 +22,7 @@ import (
 
 // reclaims reports whether a run takes over files of a set before it fetches.
 func (r *setRun) reclaims() bool {
-	return r.ours && !r.set.unselected && (!r.set.Complete || r.damaged[r.set.Number])
+	return r.ours && !r.set.Unselected && (!r.set.Complete || r.damaged[r.set.Number])
 }
 
 // knowsOwn finds out whether DEST is the mirror's own although the Journal is

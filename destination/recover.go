@@ -21,11 +21,11 @@ import (
 // has to be fetched again; it is never taken for a foreign file.
 func (s *session) settleIntent(ctx context.Context) error {
 	d, n := s.d, s.counts
-	rest, err := d.journal.Load(ctx, docIntent)
+	rest, err := d.journal.Load(ctx, saved.DocIntent)
 	if err != nil || rest == nil {
 		return err
 	}
-	noted, err := d.journal.Load(ctx, docNews)
+	noted, err := d.journal.Load(ctx, saved.DocNews)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *session) settleIntent(ctx context.Context) error {
 		}
 	}
 	b := journal.Batch{Put: rows}
-	b.Save = map[string][]byte{docIntent: nil, docNews: nil, docCounts: saved.Encode(n)}
+	b.Save = map[string][]byte{saved.DocIntent: nil, saved.DocNews: nil, saved.DocCounts: saved.Encode(n)}
 	left := s.out.take()
 	s.out.save(b.Save, left)
 	if err := d.journal.Record(ctx, b); err != nil {
@@ -83,7 +83,7 @@ func (d *Destination) intended(ctx context.Context, intent []byte) (rows, before
 // readIntent returns the rows that settleIntent would change, by their URIs,
 // and changes nothing.
 func (d *Destination) readIntent(ctx context.Context) (map[string]journal.Held, error) {
-	intent, err := d.journal.Load(ctx, docIntent)
+	intent, err := d.journal.Load(ctx, saved.DocIntent)
 	if err != nil || intent == nil {
 		return nil, err
 	}

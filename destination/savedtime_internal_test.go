@@ -35,7 +35,7 @@ func TestSavedByAClockAhead(t *testing.T) {
 		t.Errorf("notifications are not used until %s, compared last at %s, %v", p.Paused, p.Doubted, err)
 	}
 	f := &Follower{journal: newLateJournal(j)}
-	if o := f.loadOverloads(t.Context(), []*setState{{URI: "set"}})["set"]; o == nil || o.Last.After(time.Now()) {
+	if o := f.loadOverloads(t.Context(), []*setState{{Set: saved.Set{URI: "set"}}})["set"]; o == nil || o.Last.After(time.Now()) {
 		t.Errorf("overload: %+v", o)
 	}
 }

@@ -28,10 +28,10 @@ func (s *session) nothingSelected(sets []*setState) error {
 	}
 	var listed int64
 	for _, set := range sets {
-		if set.unselected {
+		if set.Unselected {
 			continue
 		}
-		if set.Matched > 0 || !set.planned && s.counts[set.Number] > 0 {
+		if set.Matched > 0 || !set.Planned && s.counts[set.Number] > 0 {
 			return nil
 		}
 		listed += set.Listed
@@ -44,6 +44,6 @@ func (s *session) nothingSelected(sets []*setState) error {
 
 // noteSelection notes how much of what a set lists is selected.
 func (st *setState) noteSelection(t *tally) {
-	st.planned, st.Matched = true, t.created+t.updated+t.unchanged+t.touched+t.refused
+	st.Planned, st.Matched = true, t.created+t.updated+t.unchanged+t.touched+t.refused
 	st.Listed = st.Matched + t.passed + t.unselected
 }

@@ -84,7 +84,7 @@ func (r *setRun) fail(uri string, err error) {
 // syncSet brings a set into step: by its changes if that can be, else by
 // comparing all of it.
 func (s *session) syncSet(ctx context.Context, set *setState) error {
-	set.planned, set.found = false, nil
+	set.Planned, set.Found = false, nil
 	r := s.newSetRun(set)
 	defer r.reader.packages.shelf.Clear()
 	r.began = set.Watermark
@@ -109,7 +109,7 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 	if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
 		err = cerr
 	}
-	set.compared = r.compared
+	set.Compared = r.compared
 	if err == nil && r.failed > 0 {
 		err = fmt.Errorf("set %s: %w: documents could not be read", set.Name, ErrIncomplete)
 	}
@@ -129,11 +129,11 @@ func (r *setRun) mustCompare() bool {
 func (r *setRun) run(ctx context.Context) error {
 	st, o := r.set, &r.d.opts
 	switch {
-	case st.unselected:
+	case st.Unselected:
 		return r.dissolve(ctx)
 	case r.past != nil:
 		return r.travel(ctx)
-	case st.foreign != nil:
+	case st.Foreign != nil:
 		return r.harvest(ctx)
 	case st.Lists == "" && st.Changes == "":
 		if o.Baseline && r.counts[st.Number] > 0 {
@@ -141,7 +141,7 @@ func (r *setRun) run(ctx context.Context) error {
 		}
 		r.reader.fail(st.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(st.URI)))
 		return nil
-	case o.Baseline, r.d.compare, st.doubted:
+	case o.Baseline, r.d.compare, st.Doubted:
 		return r.baseline(ctx, false)
 	case !st.Complete && st.Lists != "", r.reselects():
 		return r.baseline(ctx, false)
@@ -184,7 +184,7 @@ func (r *setRun) retry(ctx context.Context) error {
 func (r *setRun) dissolve(ctx context.Context) error {
 	r.report.effort(ModeBaseline, ViaList)
 	_, err := r.carryOut(ctx, work{mode: ModeBaseline, via: ViaList, prune: true, complete: true, done: func() {
-		*r.set = setState{URI: r.set.URI, Name: r.set.Name, Number: r.set.Number}
+		*r.set = setState{Set: saved.Set{URI: r.set.URI, Name: r.set.Name, Number: r.set.Number}}
 	}})
 	return err
 }
@@ -216,7 +216,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 		}
 		if r.compared && (c.lost || r.gap(&c, since) != "") {
 			if gap := r.gap(&c, since); gap != "" {
-				st.doubting().Gap = gap
+				st.CurrentDoubts().Gap = gap
 			}
 			return nil // it is as well as it can be
 		}
@@ -229,7 +229,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 			via = ViaChangeDump
 		}
 		if since.IsZero() && !c.unchanged {
-			st.doubting().begins(&c, st.Lists == "")
+			beginDoubts(st.CurrentDoubts(), &c, st.Lists == "")
 		}
 		gap := r.gap(&c, since)
 		switch {
@@ -246,9 +246,9 @@ func (r *setRun) incremental(ctx context.Context) error {
 			return r.baseline(ctx, c.lost)
 		case gap != "":
 			r.reader.fail(st.Changes, fmt.Errorf("read %s: %s, and there is no Resource List or Resource Dump to compare with", fetch.Printable(st.Changes), gap))
-			st.doubting().Gap = gap
+			st.CurrentDoubts().Gap = gap
 		case c.lists > 0 && !c.unchanged && !c.resumed && !c.proven && !r.compared: // RS-MD-14
-			st.doubting().NoFrom = true
+			st.CurrentDoubts().NoFrom = true
 		}
 		owed := 0
 		if round == 1 && !r.compared { // else all was tried just now
@@ -311,12 +311,12 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 	}
 	st.Watermark = saved.Time(w)
 	st.Ahead = st.Watermark.After(time.Now().Add(maxTrustedSkew))
-	if st.found != nil {
-		st.Doubts = *st.found
+	if st.Found != nil {
+		st.Doubts = *st.Found
 	}
 	if c.other {
 		if st.Polled == nil {
-			st.Polled = map[string]validators{}
+			st.Polled = map[string]saved.Validators{}
 		}
 		delete(st.Polled, st.ChangeDump)
 		if v, ok := c.polled[st.ChangeDump]; ok && len(c.open) == 0 {
@@ -416,7 +416,7 @@ func (r *setRun) findOrigin(ctx context.Context) error {
 		if r.d.opts.DryRun {
 			return nil
 		}
-		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMirror: saved.Encode(r.mirror)}})
+		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocMirror: saved.Encode(r.mirror)}})
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 		if !slices.ContainsFunc(sets, func(o *setState) bool { return o.Number == st.Number }) { // named twice
 			sets = append(sets, st)
 		}
-		st.foreign = found.Foreign
+		st.Foreign = found.Foreign
 	}
 	if found.Foreign == nil {
 		s.mirror.Maps = nil
@@ -89,7 +89,7 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 	}
 	s.mirror.Found = found
 	if changed && !s.d.opts.DryRun {
-		err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docMirror: saved.Encode(s.mirror)}})
+		err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocMirror: saved.Encode(s.mirror)}})
 	}
 	return append(sets, gone...), err
 }
@@ -215,11 +215,11 @@ func (s *session) loadSet(ctx context.Context, f *discover.Set) (*setState, erro
 		s.mirror.Numbers[uri] = n
 	}
 	st := &setState{}
-	if _, err := saved.Load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
+	if _, err := saved.Load(ctx, s.d.journal, saved.DocSet(n), st); err != nil {
 		return nil, err
 	}
 	st.URI, st.Name, st.Number = uri, f.Name, n
-	st.locate(f)
+	st.Locate(f)
 	var err error
 	if st.push, err = loadPush(ctx, s.d.journal, n); err != nil {
 		return nil, err
@@ -246,10 +246,10 @@ func (s *session) unselected(ctx context.Context, followed []*setState) ([]*setS
 			continue
 		}
 		st := &setState{}
-		if _, err := saved.Load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
+		if _, err := saved.Load(ctx, s.d.journal, saved.DocSet(n), st); err != nil {
 			return nil, err
 		}
-		st.URI, st.Name, st.Number, st.unselected = setURI(f), f.Name, n, true
+		st.URI, st.Name, st.Number, st.Unselected = setURI(f), f.Name, n, true
 		left = append(left, st)
 	}
 	return left, nil

@@ -13,22 +13,6 @@ import (
 	"lockstep/resourcesync"
 )
 
-// listKind is what says which resources the set has.
-func (st *setState) listKind() resourcesync.Capability {
-	if st.onlyDump {
-		return resourcesync.ResourceDump
-	}
-	return resourcesync.ResourceList
-}
-
-// changesKind is what says how they change.
-func (st *setState) changesKind() resourcesync.Capability {
-	if st.onlyChangeDump {
-		return resourcesync.ChangeDump
-	}
-	return resourcesync.ChangeList
-}
-
 // readSetList stages what there is: by the Resource List, or if that cannot be
 // read, by the Resource Dump, if all of that can. r.listURI is what was read.
 func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
@@ -42,7 +26,7 @@ func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
 		return snap, err
 	}
 	if snap.complete || len(failures) == 0 {
-		r.works(st.listKind())
+		r.works(st.ListCapability())
 		behind := r.set.behindDump(snap.at)
 		if behind == nil || r.d.opts.Baseline {
 			r.failAll(failures)
@@ -51,11 +35,11 @@ func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
 		failures = append(failures, documentFailure{st.Lists, behind})
 	} else {
 		cause := gravest(failures)
-		may := r.mayReplace(string(st.listKind()), cause.err)
-		may = may || len(r.noChanges) > 0 && r.isLasting(string(st.changesKind())) // the set has waited long enough
+		may := r.mayReplace(string(st.ListCapability()), cause.err)
+		may = may || len(r.noChanges) > 0 && r.isLasting(string(st.ChangesCapability())) // the set has waited long enough
 		if st.Dump == "" || !may {
 			if st.Dump != "" {
-				r.warnWaiting(st.listKind(), resourcesync.ResourceDump, cause.uri)
+				r.warnWaiting(st.ListCapability(), resourcesync.ResourceDump, cause.uri)
 			}
 			r.failAll(failures)
 			return snap, nil
@@ -99,7 +83,7 @@ func (r *setRun) useDump(at resourcesync.Datetime) {
 	if !at.IsZero() {
 		unproven = fmt.Sprintf("it is as of %s", wording.Time(at.Time()))
 	}
-	r.fallBack(Fallback{Missing: string(r.set.listKind()), URI: f.uri, Cause: f.err.Error(),
+	r.fallBack(Fallback{Missing: string(r.set.ListCapability()), URI: f.uri, Cause: f.err.Error(),
 		Used: string(resourcesync.ResourceDump), UsedURI: r.listURI, Unproven: unproven})
 }
 
@@ -121,7 +105,7 @@ func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime
 		return c, err
 	}
 	if c.complete {
-		r.works(st.changesKind())
+		r.works(st.ChangesCapability())
 	}
 	if c.vanished != nil {
 		failures = append(failures, documentFailure{st.Changes, c.vanished})
@@ -132,13 +116,13 @@ func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime
 	}
 	cause := gravest(failures)
 	substitute := st.Lists
-	if may := r.mayReplace(string(st.changesKind()), cause.err); !may || st.ChangeDump == "" && substitute == "" {
+	if may := r.mayReplace(string(st.ChangesCapability()), cause.err); !may || st.ChangeDump == "" && substitute == "" {
 		if !may && (st.ChangeDump != "" || substitute != "") {
-			instead := st.listKind()
+			instead := st.ListCapability()
 			if st.ChangeDump != "" {
 				instead = resourcesync.ChangeDump
 			}
-			r.warnWaiting(st.changesKind(), instead, cause.uri)
+			r.warnWaiting(st.ChangesCapability(), instead, cause.uri)
 		}
 		r.failAll(r.unlessVanished(&c, failures))
 		return c, nil
@@ -181,7 +165,7 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 	st := r.set
 	other := *state
 	other.Changes, other.Open = st.ChangeDump, nil
-	other.Cursor, other.Seen, other.SeenTime, other.History, other.Appends = cursor{}, nil, time.Time{}, time.Time{}, false
+	other.Cursor, other.Seen, other.SeenTime, other.History, other.Appends = saved.Cursor{}, nil, time.Time{}, time.Time{}, false
 	r.stage.voidChanges()
 	failures, err := r.attempt(func() (err error) {
 		c, err = r.reader.readChanges(ctx, since, &other, poll)
@@ -207,7 +191,7 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 	if end := saved.Latest(saved.Latest(saved.Time(c.until), saved.Time(c.newest)), saved.Latest(st.Watermark, st.ListAt)); !end.IsZero() {
 		unproven = fmt.Sprintf("changes after %s are unknown", wording.Time(end))
 	}
-	r.fallBack(Fallback{Missing: string(st.changesKind()), URI: cause.uri, Cause: cause.err.Error(),
+	r.fallBack(Fallback{Missing: string(st.ChangesCapability()), URI: cause.uri, Cause: cause.err.Error(),
 		Used: string(resourcesync.ChangeDump), UsedURI: st.ChangeDump, Unproven: unproven})
 	return c, true, nil
 }
@@ -242,11 +226,11 @@ func (r *setRun) useList(snap *snapshot, c *chain) chain {
 }
 
 func (r *setRun) reportList(f documentFailure, at resourcesync.Datetime) {
-	used := r.set.listKind()
+	used := r.set.ListCapability()
 	if r.listURI == r.set.Dump && r.set.Dump != "" {
 		used = resourcesync.ResourceDump
 	}
-	r.fallBack(Fallback{Missing: string(r.set.changesKind()), URI: f.uri, Cause: f.err.Error(), Used: string(used), UsedURI: r.listURI,
+	r.fallBack(Fallback{Missing: string(r.set.ChangesCapability()), URI: f.uri, Cause: f.err.Error(), Used: string(used), UsedURI: r.listURI,
 		Unproven: fmt.Sprintf("changes after %s are unknown", wording.Time(at.Time()))})
 }
 
@@ -289,7 +273,7 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 		}
 		return r.reader.listUnchanged(ctx, st)
 	}
-	doc, err := r.reader.open(ctx, st.Lists, validators{})
+	doc, err := r.reader.open(ctx, st.Lists, saved.Validators{})
 	switch {
 	case err == nil:
 		at := doc.Header.At
@@ -299,7 +283,7 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 		}
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
-	case !r.mayReplace(string(st.listKind()), err):
+	case !r.mayReplace(string(st.ListCapability()), err):
 		return false, nil
 	}
 	dump := *st
@@ -317,7 +301,7 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 // there. A dump that was searched before is searched again once it has changed.
 func (r *setRun) lookInPackages(ctx context.Context) error {
 	st, o := r.set, &r.d.opts
-	if len(r.stale) == 0 || o.DryRun || o.Via == ViaList || r.past != nil || st.foreign != nil || r.d.compare {
+	if len(r.stale) == 0 || o.DryRun || o.Via == ViaList || r.past != nil || st.Foreign != nil || r.d.compare {
 		return nil
 	}
 	r.stage.reset()
@@ -400,9 +384,9 @@ func (r *setRun) searched(ctx context.Context, uri string) bool {
 		return true // not modified, or not to be read
 	}
 	_ = is.Close() // its validators were of interest
-	if v := (validators{is.ETag, is.LastModified}); v != (validators{}) {
+	if v := (saved.Validators{ETag: is.ETag, Modified: is.LastModified}); v != (saved.Validators{}) {
 		if o.Searched == nil || len(o.Searched) > 2 {
-			o.Searched = map[string]validators{}
+			o.Searched = map[string]saved.Validators{}
 		}
 		o.Searched[uri], o.changed = v, true
 	}

@@ -19,8 +19,8 @@ import (
 // A session is one run over all sets.
 type session struct {
 	d      *Destination
-	mirror mirrorState
-	counts counts
+	mirror saved.Mirror
+	counts saved.Counts
 	home   *url.URL // the Source as the user named it
 	file   string   // URI of the file that the user named as the Source, or ""
 	report Report
@@ -149,7 +149,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 			return err
 		}
 		s.until(set)
-		if t := set.asOf; !t.IsZero() && (s.report.AsOf.IsZero() || t.Before(s.report.AsOf)) {
+		if t := set.AsOf; !t.IsZero() && (s.report.AsOf.IsZero() || t.Before(s.report.AsOf)) {
 			s.report.AsOf = t
 		}
 	}
@@ -198,7 +198,7 @@ func (s *session) bring(set *setState, do func() error) error {
 	err := do()
 	r := s.report.since(&before)
 	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.syncedUntil()
-	r.AsOf = set.asOf
+	r.AsOf = set.AsOf
 	s.prove(set, &r)
 	r.Bytes, r.Elapsed = s.d.client.Bytes()-bytes, time.Since(start).Seconds()
 	switch {
@@ -218,7 +218,7 @@ func (s *session) bring(set *setState, do func() error) error {
 // open reads the state, and puts right what a killed run left.
 func (s *session) open(ctx context.Context) error {
 	j := s.d.journal
-	known, err := saved.Load(ctx, j, docMirror, &s.mirror)
+	known, err := saved.Load(ctx, j, saved.DocMirror, &s.mirror)
 	if err != nil {
 		return err
 	}
@@ -226,8 +226,8 @@ func (s *session) open(ctx context.Context) error {
 	if s.mirror.Numbers == nil {
 		s.mirror.Numbers = map[string]int{}
 	}
-	s.counts = counts{}
-	if _, err := saved.Load(ctx, j, docCounts, &s.counts); err != nil {
+	s.counts = saved.Counts{}
+	if _, err := saved.Load(ctx, j, saved.DocCounts, &s.counts); err != nil {
 		return err
 	}
 	if _, err := saved.Load(ctx, j, docMarked, &s.placed); err != nil {
@@ -236,7 +236,7 @@ func (s *session) open(ctx context.Context) error {
 	if err := loadDeferrals(ctx, s); err != nil {
 		return err
 	}
-	running, err := j.Load(ctx, docOpen)
+	running, err := j.Load(ctx, saved.DocOpen)
 	if err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (s *session) begin(ctx context.Context) error {
 		return nil
 	}
 	s.marked = true
-	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docOpen: []byte("{}"), docMirror: saved.Encode(s.mirror)}})
+	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocOpen: []byte("{}"), saved.DocMirror: saved.Encode(s.mirror)}})
 }
 
 // close cleans up after a completed run.
@@ -294,7 +294,7 @@ func (s *session) close(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docOpen: nil}})
+	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocOpen: nil}})
 }
 
 // rest is close for a session that continues.

@@ -42,11 +42,11 @@ func (s *session) withdrawnSets(ctx context.Context, found *discover.Found) ([]*
 			continue
 		}
 		st := &setState{}
-		if _, err := saved.Load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
+		if _, err := saved.Load(ctx, s.d.journal, saved.DocSet(n), st); err != nil {
 			return nil, err
 		}
 		st.URI, st.Number = uri, n
-		st.locate(&discover.Set{})
+		st.Locate(&discover.Set{})
 		if s.d.opts.Baseline {
 			gone = append(gone, st)
 			continue

@@ -1,4 +1,5 @@
-// Package saved reads and writes the JSON documents of a Journal, and the times in them.
+// Package saved contains the JSON documents of a Journal: the states of the mirror and
+// of its sets, and the times in them. Fields are only ever added.
 package saved
 
 import (

@@ -1,0 +1,33 @@
+package saved
+
+import (
+	"fmt"
+
+	"lockstep/destination/filename"
+	"lockstep/discover"
+)
+
+// The names of documents in the Journal.
+const (
+	DocMirror = "mirror"  // a Mirror
+	DocIntent = "intent"  // the batch being committed; absent when there is none
+	DocNews   = "news"    // the changes of that batch, for an outbox
+	DocOutbox = "outbox"  // changes that are to be delivered
+	DocCounts = "counts"  // Counts
+	DocOpen   = "running" // present while a run is in progress, or if it was killed
+)
+
+// DocSet returns the name of the document that contains the [Set] of a number.
+func DocSet(number int) string { return fmt.Sprintf("set/%d", number) }
+
+// A Mirror is the saved state of the Source as a whole.
+type Mirror struct {
+	Origin  string          `json:"origin"`         // the resources of this origin have their files at the root of the mirror
+	Found   *discover.Found `json:"found"`          // the path to the documents
+	Numbers map[string]int  `json:"numbers"`        // of the sets, by their URIs
+	Maps    []filename.Map  `json:"maps,omitempty"` // where an Origin places its resources, in addition to the user's maps
+}
+
+// Counts are the numbers of resources that the mirror holds of each set, by the
+// number of the set.
+type Counts map[int]int64
