@@ -69,7 +69,6 @@ var exceptions = []exception{
 	{"repository.answer", methods, 32},
 	{"websub.Subscriber", methods, 31},
 
-	{"bitstream.endingReader", contextFields, 1},
 	{"blob.lister", contextFields, 1},
 	{"blob/s3.reader", contextFields, 1},
 	{"blob/s3.writer", contextFields, 1},
@@ -92,7 +91,6 @@ var exceptions = []exception{
 	{"vault.sweeper", contextFields, 1},
 
 	{"validate/internal/feed.entryReader", embedding, 2},
-	{"bitstream.worker", embedding, 2},
 	{"cmd/lockstep.followOptions", embedding, 2},
 	{"cmd/lockstep.publishOptions", embedding, 2},
 	{"cmd/lockstep.serveOptions", embedding, 2},

@@ -30,8 +30,10 @@ var (
 
 // A worker stores representations, one after the other.
 type worker struct {
-	*batch
-	buf []byte // smallBytes and one more
+	keeper *Keeper
+	opts   *SetOptions
+	batch  *batch // which collects the results
+	buf    []byte // smallBytes and one more
 }
 
 // held is a representation that was read.
@@ -44,12 +46,12 @@ type held struct {
 
 // follow stores the bytes of the updates of one resource, in order.
 func (w *worker) follow(ctx context.Context, indices []int) error {
-	now, err := w.present(ctx, w.updates[indices[0]].URI)
+	now, err := w.batch.present(ctx, w.batch.updates[indices[0]].URI)
 	if err != nil {
 		return err
 	}
 	for _, i := range indices {
-		u := &w.updates[i]
+		u := &w.batch.updates[i]
 		if u.Deleted {
 			now = nil
 			continue
@@ -59,17 +61,17 @@ func (w *worker) follow(ctx context.Context, indices []int) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errStage) && w.opts.Rescans:
-			w.wait(fmt.Errorf("%s: %w", u.URI, err))
-			w.withheld[i] = true
+			w.batch.wait(fmt.Errorf("%s: %w", u.URI, err))
+			w.batch.withheld[i] = true
 			continue
 		case errors.Is(err, errKeep) || errors.Is(err, errStage):
 			return fmt.Errorf("%s: %w", u.URI, err)
-		case (errors.Is(err, errVanished) || errors.Is(err, errUnsteady) || errors.Is(err, errUnread)) && w.leaveOut(u):
-			w.withheld[i] = true
+		case (errors.Is(err, errVanished) || errors.Is(err, errUnsteady) || errors.Is(err, errUnread)) && w.batch.leaveOut(u):
+			w.batch.withheld[i] = true
 			continue
 		case errors.Is(err, errOversize): // it is not to be stored
 		case err != nil:
-			w.problem(fmt.Errorf("%s: %w", u.URI, err))
+			w.batch.problem(fmt.Errorf("%s: %w", u.URI, err))
 		}
 		now = &u.Record
 	}
@@ -93,7 +95,7 @@ func (w *worker) keep(ctx context.Context, u *catalog.Update, now *catalog.Recor
 				return err
 			}
 			if h = (held{}); !errors.Is(err, errOversize) {
-				w.problem(fmt.Errorf("%s: %w", u.URI, err))
+				w.batch.problem(fmt.Errorf("%s: %w", u.URI, err))
 			}
 		}
 	}
@@ -119,7 +121,7 @@ func (w *worker) keepOne(ctx context.Context, u *catalog.Update, now *catalog.Re
 		u.Token = ""
 	}
 	u.Length, u.Hashes = h.size, h.hashes
-	if w.opts.Patches != nil && w.begun && now != nil {
+	if w.opts.Patches != nil && w.batch.begun && now != nil {
 		err = w.patch(ctx, u, now, h)
 	}
 	return h, err
@@ -133,7 +135,7 @@ func (w *worker) wanted(length int64) bool {
 
 // all reports whether the bytes of all changes are stored separately from
 // versions.
-func (w *worker) all() bool { return w.past && !w.opts.keepsVersions() }
+func (w *worker) all() bool { return w.batch.past && !w.opts.keepsVersions() }
 
 // complete adds to u the properties that an earlier update of the same content
 // got from the Keeper: the intake may not know the length, or another hash.
@@ -157,7 +159,7 @@ func (w *worker) take(ctx context.Context, u *catalog.Update) (h held, err error
 	var x expected
 	x.sum, x.known = digestOf(u.Hashes)
 	if x.stated = x.known; x.stated {
-		if err := w.pin(ctx, x.sum); err != nil {
+		if err := w.batch.pin(ctx, x.sum); err != nil {
 			return h, err
 		}
 		info, err := w.keeper.store.Stat(ctx, x.sum.name())
@@ -205,7 +207,7 @@ func (w *worker) read(ctx context.Context, u *catalog.Update, x expected) (h hel
 	}
 	hash := hasher(u.Hashes, x)
 	if err == nil {
-		rest := io.MultiReader(bytes.NewReader(w.buf[:n]), &endingReader{ctx, r})
+		rest := io.MultiReader(bytes.NewReader(w.buf[:n]), r)
 		h, steady, err = w.readLarge(ctx, rest, hash, x)
 	} else {
 		_, _ = hash.Write(w.buf[:n]) // never fails
@@ -230,7 +232,7 @@ func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.
 	var out blob.Writer
 	to := io.Writer(hash)
 	if x.known {
-		if err := w.pin(ctx, x.sum); err != nil {
+		if err := w.batch.pin(ctx, x.sum); err != nil {
 			return h, false, err
 		}
 		if out, err = w.keeper.store.Create(ctx, x.sum.name()); err != nil {
@@ -243,7 +245,7 @@ func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.
 		}()
 		to = io.MultiWriter(out, hash)
 	}
-	if _, err := io.CopyBuffer(to, r, make([]byte, smallBytes)); err != nil {
+	if err := copyAll(ctx, to, r); err != nil {
 		return h, false, err
 	}
 	h = finish(hash)
@@ -255,16 +257,16 @@ func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.
 	}
 	if w.opts.Patches != nil { // it will be read soon
 		w.keeper.staged.Add(1)
-		w.commit(ctx, []blob.Writer{out})
+		w.batch.commit(ctx, []blob.Writer{out})
 	} else {
-		w.stage(ctx, out)
+		w.batch.stage(ctx, out)
 	}
 	return h, true, nil
 }
 
 // keepBytes stores a representation that is in memory.
 func (w *worker) keepBytes(ctx context.Context, h held) error {
-	if err := w.pin(ctx, h.sum); err != nil {
+	if err := w.batch.pin(ctx, h.sum); err != nil {
 		return err
 	}
 	name := h.sum.name()
@@ -279,7 +281,7 @@ func (w *worker) keepBytes(ctx context.Context, h held) error {
 		_ = out.Close() // it is discarded
 		return err
 	}
-	w.stage(ctx, out)
+	w.batch.stage(ctx, out)
 	return nil
 }
 
@@ -320,15 +322,19 @@ func readFull(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// endingReader stops when ctx ends.
-type endingReader struct {
-	ctx context.Context // of this one read
-	r   io.Reader
-}
-
-func (e *endingReader) Read(p []byte) (int, error) {
-	if err := e.ctx.Err(); err != nil {
-		return 0, err
+// copyAll copies r to w, until ctx ends.
+func copyAll(ctx context.Context, w io.Writer, r io.Reader) error {
+	buf := make([]byte, smallBytes)
+	for {
+		n, err := readFull(ctx, r, buf)
+		if _, werr := w.Write(buf[:n]); werr != nil {
+			return werr
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return e.r.Read(p)
 }

@@ -51,7 +51,7 @@ func (w *worker) patch(ctx context.Context, u *catalog.Update, now *catalog.Reco
 		err = w.publish(ctx, u, before, after)
 	}
 	if err != nil && ctx.Err() == nil {
-		w.keeper.opts.Logger.WarnContext(ctx, "patch cannot be made", slog.String("set", w.set), slog.String("uri", u.URI), slog.Any("err", err))
+		w.keeper.opts.Logger.WarnContext(ctx, "patch cannot be made", slog.String("set", w.batch.set), slog.String("uri", u.URI), slog.Any("err", err))
 		return nil
 	}
 	return err

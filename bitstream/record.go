@@ -197,7 +197,7 @@ func (b *batch) keepAll(ctx context.Context) error {
 	})
 	for range min(b.keeper.opts.Workers, len(b.updates)) {
 		g.Go(func() error {
-			w := &worker{batch: b}
+			w := &worker{keeper: b.keeper, opts: &b.opts, batch: b}
 			for indices := range jobs {
 				if err := w.follow(gctx, indices); err != nil {
 					return err

@@ -80,24 +80,24 @@ func (w *worker) version(ctx context.Context, u *catalog.Update, now *catalog.Re
 		u.Length, u.Hashes = h.size, h.hashes
 	}
 	same = now != nil && catalog.SameContent(now, &u.Record)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.batch.mu.Lock()
+	defer w.batch.mu.Unlock()
 	at, again := w.datetime(u, now, h.sum, same)
 	u.Links = append(u.Links[:len(u.Links):len(u.Links)], w.opts.Versions.link(&u.Record, h, at))
 	if same && !again { // no change will add it to the index
-		w.versions.rows = append(w.versions.rows, memento.Version{
+		w.batch.versions.rows = append(w.batch.versions.rows, memento.Version{
 			URI: u.URI, At: at, Digest: h.sum, Length: h.size, Type: u.Type, Encoding: u.Encoding, Lastmod: u.Lastmod,
 			Event: now.EventTime, Seq: int64(now.Seq),
 		})
 	}
-	w.versions.count++
+	w.batch.versions.count++
 	return nil
 }
 
 // datetime returns the datetime of the version u brings. again means that the
 // index has it: the content is unchanged, and was captured before (ME-MM-02).
 func (w *worker) datetime(u *catalog.Update, now *catalog.Record, sum digest, same bool) (at time.Time, again bool) {
-	last, known := w.versions.last[u.URI]
+	last, known := w.batch.versions.last[u.URI]
 	if same && known && !last.Gone && digest(last.Digest) == sum && last.Seq == int64(now.Seq) {
 		return last.At, true
 	}
@@ -157,7 +157,7 @@ func (w *worker) stageHeld(ctx context.Context, h held, was digest) (done bool, 
 	if err != nil {
 		return false, err
 	}
-	return true, w.gather(ctx, s)
+	return true, w.batch.gather(ctx, s)
 }
 
 // readVersion reads the representation into the vault. It is steady, and staged,
@@ -179,7 +179,7 @@ func (w *worker) readVersion(ctx context.Context, u *catalog.Update, x expected,
 		}
 	}
 	hash := resourcesync.NewHasher(algs...)
-	s, err := w.stageVersion(ctx, io.TeeReader(&endingReader{ctx, r}, hash), was)
+	s, err := w.stageVersion(ctx, io.TeeReader(r, hash), was)
 	if err != nil {
 		return h, false, err
 	}
@@ -192,7 +192,7 @@ func (w *worker) readVersion(ctx context.Context, u *catalog.Update, x expected,
 	if x.stated {
 		h.hashes = u.Hashes // not all of them were computed again
 	}
-	return h, true, w.gather(ctx, s)
+	return h, true, w.batch.gather(ctx, s)
 }
 
 // stageVersion stages the bytes of r. It distinguishes an error of r from one of
