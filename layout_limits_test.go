@@ -81,8 +81,6 @@ var exceptions = []exception{
 	{"destination/internal/dump.sectionReader", contextFields, 1},
 	{"destination/internal/dump.spool", contextFields, 1},
 	{"discover.finder", contextFields, 1},
-	{"internal/fetch.answer", contextFields, 1},
-	{"internal/fetch.whole", contextFields, 1},
 	{"repository.answer", contextFields, 1},
 	{"validate/internal/visit.Visitor", contextFields, 1},
 	{"vault.Reader", contextFields, 1},

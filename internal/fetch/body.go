@@ -33,7 +33,8 @@ type answer struct {
 	Response
 	client *Client
 	host   *host
-	parent context.Context // ends the reading; stored because a Reader has no context parameter
+	ended  func() error      // returns why the caller's context has ended, or nil
+	pause  func(n int) error // waits until Bandwidth allows n more bytes; nil: there is no limit
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	uri    string
@@ -116,8 +117,7 @@ func (a *answer) Close() error {
 
 // read reads from the wire.
 func (a *answer) read(p []byte) (int, error) {
-	c := a.client
-	if b := c.opts.Bandwidth; b > 0 {
+	if b := a.client.opts.Bandwidth; b > 0 {
 		p = p[:min(len(p), max(int(b/8), leastChunk))]
 	}
 	a.timer.Reset(a.patience)
@@ -125,14 +125,14 @@ func (a *answer) read(p []byte) (int, error) {
 	n, err := a.src.Read(p)
 	a.timer.Stop()
 	a.wire += int64(n)
-	c.bytes.Add(int64(n))
+	a.client.bytes.Add(int64(n))
 	switch {
 	case err == io.EOF && a.want >= 0 && a.wire < a.want:
 		return n, io.ErrUnexpectedEOF // of a range of unknown length
 	case err == io.EOF:
-		if n > 0 && c.opts.Bandwidth > 0 { // most small bodies arrive with their end
-			if werr := c.bandwidth.wait(a.parent, n); werr != nil {
-				return n, werr
+		if n > 0 && a.pause != nil { // most small bodies arrive with their end
+			if perr := a.pause(n); perr != nil {
+				return n, perr
 			}
 		}
 		return n, err
@@ -142,16 +142,16 @@ func (a *answer) read(p []byte) (int, error) {
 	if err := a.floor.pass(n, time.Since(start)); err != nil {
 		return n, err
 	}
-	if c.opts.Bandwidth > 0 {
-		return n, c.bandwidth.wait(a.parent, n)
+	if a.pause != nil {
+		return n, a.pause(n)
 	}
 	return n, nil
 }
 
 // cause determines why the transport failed.
 func (a *answer) cause(err error) error {
-	if a.parent.Err() != nil {
-		return context.Cause(a.parent)
+	if why := a.ended(); why != nil {
+		return why
 	}
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w for %s", ErrTimeout, a.patience)

@@ -210,7 +210,7 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{client: c, host: h, parent: ctx, uri: r.URI, lane: lane, doc: r.Document, got: time.Now()}
+	a := &answer{client: c, host: h, ended: func() error { return context.Cause(ctx) }, uri: r.URI, lane: lane, doc: r.Document, got: time.Now()}
 	var own context.Context
 	own, a.cancel = context.WithCancelCause(ctx)
 	a.patience = c.opts.Timeout
@@ -240,8 +240,9 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 	a.reply.reused = a.reply.reused || resp.Close // then none can be reused
 	a.Status, a.URI, a.Header, a.Length = resp.StatusCode, u.String(), resp.Header, resp.ContentLength
 	a.src, a.want, a.Body = resp.Body, a.Length, a
-	if c.opts.Bandwidth > 0 { // for small resources it is most of the transfer
-		if err := c.bandwidth.wait(ctx, headerBytes(resp.Header)); err != nil {
+	if c.opts.Bandwidth > 0 {
+		a.pause = func(n int) error { return c.bandwidth.wait(ctx, n) }
+		if err := a.pause(headerBytes(resp.Header)); err != nil { // for small resources it is most of the transfer
 			_ = a.Close() // err is more important
 			return nil, err
 		}

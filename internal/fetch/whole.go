@@ -16,14 +16,22 @@ var ErrChanged = errors.New("changed while it was read")
 // It suits documents, which are read as a stream; the attempts count together
 // with those of Get.
 func (c *Client) GetWhole(ctx context.Context, r Request) (*Response, error) {
-	w := &whole{ctx: ctx, client: c, request: r, seed: maphash.MakeSeed()}
-	resp, err := c.get(ctx, &w.request, &w.at)
+	var at attempts
+	resp, err := c.get(ctx, &r, &at)
 	if err != nil {
 		return nil, err
 	}
-	w.request.IfNoneMatch, w.request.IfModifiedSince = "", ""
+	r.IfNoneMatch, r.IfModifiedSince = "", ""
+	w := &whole{uri: r.URI, body: resp.Body, from: resp.URI, seed: maphash.MakeSeed()}
+	w.again = func(broken error) (*Response, error) {
+		f := c.booked(w.from, broken)
+		if !at.helps(c, &r, &f) || c.pauseBefore(ctx, at.tries, f) != nil {
+			return nil, broken
+		}
+		_ = w.body.Close() // no longer usable
+		return c.get(ctx, &r, &at)
+	}
 	w.sum.SetSeed(w.seed)
-	w.body, w.from = resp.Body, resp.URI
 	out := *resp
 	out.Body = w
 	return &out, nil
@@ -31,15 +39,13 @@ func (c *Client) GetWhole(ctx context.Context, r Request) (*Response, error) {
 
 // A whole is the Body of GetWhole.
 type whole struct {
-	ctx     context.Context // of GetWhole: a Reader has no context parameter
-	client  *Client
-	request Request
-	at      attempts
-	body    io.ReadCloser
-	from    string // the URI that answered
-	seed    maphash.Seed
-	sum     maphash.Hash // of the returned bytes
-	given   int64
+	uri   string
+	again func(broken error) (*Response, error) // sends the request again after broken, or returns it if that cannot help
+	body  io.ReadCloser
+	from  string // the URI that answered
+	seed  maphash.Seed
+	sum   maphash.Hash // of the returned bytes
+	given int64
 }
 
 func (w *whole) Read(p []byte) (int, error) {
@@ -68,14 +74,9 @@ func (w *whole) mend(err error) error {
 		if !errors.As(err, &body) || !body.Retryable() {
 			return err
 		}
-		f := w.client.booked(w.from, err)
-		if !w.at.helps(w.client, &w.request, &f) || w.client.pauseBefore(w.ctx, w.at.tries, f) != nil {
-			return err
-		}
-		_ = w.body.Close() // no longer usable
-		resp, gerr := w.client.get(w.ctx, &w.request, &w.at)
-		if gerr != nil {
-			return gerr
+		resp, aerr := w.again(err)
+		if aerr != nil {
+			return aerr
 		}
 		w.body, w.from = resp.Body, resp.URI
 		if err = w.skip(); err == nil {
@@ -92,7 +93,7 @@ func (w *whole) skip() error {
 		return err
 	}
 	if sum.Sum64() != w.sum.Sum64() {
-		return &BodyError{URI: w.request.URI, Got: w.given, Want: -1, Err: ErrChanged}
+		return &BodyError{URI: w.uri, Got: w.given, Want: -1, Err: ErrChanged}
 	}
 	return nil
 }
