@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 )
@@ -74,7 +75,7 @@ func (f *Follower) isOver(s *followed, now time.Time) bool {
 	if waiting > f.limits.messages || s.queued > f.limits.bytes {
 		return true
 	}
-	return s.pulled && waiting > passMessages && now.Sub(saved.Latest(s.queue[s.busy].at, s.last)) > f.limits.age
+	return s.pulled && waiting > passMessages && now.Sub(saved.Latest(s.queue[s.busy].At, s.last)) > f.limits.age
 }
 
 // limitBacklog discards the backlog of a set if it is beyond a limit. The caller
@@ -94,22 +95,22 @@ func (f *Follower) discardBacklog(s *followed, now time.Time) {
 		return
 	}
 	if s.overload == nil || s.overload.Over {
-		s.overload = &overload{Since: ms[0].at}
+		s.overload = &overload{Since: ms[0].At}
 		s.status.Overloads++
 	}
 	o := s.overload
 	o.Last = now
 	for _, m := range ms {
-		if !m.hello {
+		if !m.Hello {
 			o.Messages++
 		}
-		s.queued -= m.weight()
-		if m.event != "" { // the stream need not bring it again
-			s.resume.stream, s.resume.event = m.stream, m.event
+		s.queued -= m.Weight()
+		if m.EventID != "" { // the stream need not bring it again
+			s.resume.stream, s.resume.event = m.Stream, m.EventID
 		}
 	}
 	f.discardNoting(s, ms, map[string][]byte{overloadName(s.uri): saved.Encode(o)})
-	s.queue = append([]*message(nil), s.queue[:s.busy]...) // and not the array, which is long
+	s.queue = append([]*inbox.Message(nil), s.queue[:s.busy]...) // and not the array, which is long
 	f.ask(s, now)
 	if s.pulled { // a set that takes long to be read must not wait for long
 		if latest := saved.Latest(now, s.last.Add(f.opts.Poll)); latest.Before(s.due) {
@@ -169,5 +170,5 @@ func (f *Follower) endOverload(s *followed, start, now, watermark time.Time) {
 	if !watermark.Before(o.Last) || now.Sub(o.Last) > maxLag {
 		s.overload, doc = nil, nil
 	}
-	f.journal.later(map[string][]byte{overloadName(s.uri): doc})
+	f.journal.Later(map[string][]byte{overloadName(s.uri): doc})
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/writebehind"
 	"lockstep/internal/eventstream"
 )
 
@@ -11,12 +13,12 @@ import (
 // them.
 func TestQueuedWeight(t *testing.T) {
 	t.Parallel()
-	j := newLateJournal(nil)
-	f := &Follower{journal: j, inbox: newInbox(j), limits: backlogLimits{messages: 1 << 30, bytes: 1 << 20, age: time.Hour}}
+	j := writebehind.New(nil)
+	f := &Follower{journal: j, inbox: inbox.New(j), limits: backlogLimits{messages: 1 << 30, bytes: 1 << 20, age: time.Hour}}
 	s := &followed{}
-	for range 1 << 20 / messageBytes * 2 {
+	for range 1 << 20 / inbox.MessageBytes * 2 {
 		f.takeEvent(s, "http://a.example/events", eventstream.Event{Type: "notification"})
-		if most := 1 << 20 / messageBytes; len(s.queue) > most {
+		if most := 1 << 20 / inbox.MessageBytes; len(s.queue) > most {
 			t.Fatalf("%d events wait", len(s.queue))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"lockstep/destination/internal/inbox"
 	"lockstep/internal/eventstream"
 	"lockstep/internal/fetch"
 )
@@ -188,14 +189,14 @@ func (f *Follower) lastEvent(s *followed, uri string) string {
 
 // takeEvent queues an event.
 func (f *Follower) takeEvent(s *followed, uri string, e eventstream.Event) {
-	m := &message{topic: uri, at: time.Now(), event: e.ID, stream: uri}
+	m := &inbox.Message{Topic: uri, At: time.Now(), EventID: e.ID, Stream: uri}
 	switch e.Type {
 	case "notification":
-		m.body, m.size = e.Data, int64(len(e.Data))
+		m.Body, m.Size = e.Data, int64(len(e.Data))
 	case "gap":
-		m.gap = true
+		m.Gap = true
 	case "hello":
-		m.hello = true
+		m.Hello = true
 	default:
 		return // of a later version
 	}

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/writebehind"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
@@ -76,8 +78,8 @@ type Follower struct {
 	d       *Destination
 	address string
 	opts    FollowOptions
-	journal *lateJournal
-	inbox   *inbox
+	journal *writebehind.Journal
+	inbox   *inbox.Box
 	sub     *websub.Subscriber // nil: no hub can call us
 	running atomic.Bool
 	ready   atomic.Bool   // messages are taken
@@ -94,12 +96,12 @@ type Follower struct {
 
 	mu       sync.Mutex // guards what follows
 	sets     []*followed
-	early    map[string][]*message // messages of sets that were not found yet
-	turn     int                   // whose turn it is
-	lookAt   time.Time             // when to look at the Source as a whole
-	looked   time.Time             // when that was last done
-	pause    time.Duration         // before it is tried again
-	streams  int                   // of events
+	early    map[string][]*inbox.Message // messages of sets that were not found yet
+	turn     int                         // whose turn it is
+	lookAt   time.Time                   // when to look at the Source as a whole
+	looked   time.Time                   // when that was last done
+	pause    time.Duration               // before it is tried again
+	streams  int                         // of events
 	synced   bool
 	unproven []Unproven // of no single set, when the Source was last looked at
 	trouble  string
@@ -180,14 +182,14 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 		return nil, errors.New("without a callback no hub can be subscribed to")
 	}
 	o.setDefaults()
-	journal := newLateJournal(d.journal)
+	journal := writebehind.New(d.journal)
 	own, err := New(d.store, journal, d.client, d.opts) // with options that change as it goes on
 	if err != nil {
 		return nil, err
 	}
 	own.doubtEvery = o.Check
-	f := &Follower{d: own, address: address, opts: o, journal: journal, inbox: newInbox(journal),
-		wake: make(chan struct{}, 1), wiring: make(chan struct{}, wires), early: map[string][]*message{}, turnFor: turnFor,
+	f := &Follower{d: own, address: address, opts: o, journal: journal, inbox: inbox.New(journal),
+		wake: make(chan struct{}, 1), wiring: make(chan struct{}, wires), early: map[string][]*inbox.Message{}, turnFor: turnFor,
 		limits: backlogLimits{messages: maxBacklog, bytes: maxBacklogBytes, age: maxBacklogAge}}
 	if o.Callback == "" {
 		return f, nil
@@ -246,7 +248,7 @@ func (f *Follower) Status() FollowStatus {
 		st.URI, st.Name, st.Channel, st.Waiting, st.NextPull = s.uri, s.name, ChannelPoll, len(s.queue), s.due
 		st.Topic, st.Backlog = s.channel.topic, s.queued
 		if len(s.queue) > 0 {
-			st.Oldest = s.queue[0].at
+			st.Oldest = s.queue[0].At
 		}
 		if s.overload != nil && !s.overload.Over {
 			st.Overload = s.overload.Since

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/inbox"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
@@ -95,7 +96,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer f.started.Wait()
 	defer stop()
-	if err := f.inbox.load(ctx, f.receive); err != nil {
+	if err := f.inbox.Load(ctx, f.receive); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -126,21 +127,21 @@ func (f *Follower) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	return f.journal.flush(ctx)
+	return f.journal.Flush(ctx)
 }
 
 // deliver takes a message from a hub: it is durable when it returns.
 func (f *Follower) deliver(ctx context.Context, d websub.Delivery) error {
-	l := mail{Set: d.ID, Topic: d.Topic, ID: d.DeliveryID, Type: d.ContentType, Links: d.Links, At: d.At, Body: d.Body}
-	err := f.inbox.put(ctx, l, f.receive)
-	if errors.Is(err, errInboxFull) && f.makeRoom() {
-		err = f.inbox.put(ctx, l, f.receive)
+	l := inbox.Mail{Set: d.ID, Topic: d.Topic, ID: d.DeliveryID, Type: d.ContentType, Links: d.Links, At: d.At, Body: d.Body}
+	err := f.inbox.Put(ctx, l, f.receive)
+	if errors.Is(err, inbox.ErrFull) && f.makeRoom() {
+		err = f.inbox.Put(ctx, l, f.receive)
 	}
 	return err
 }
 
 // receive queues a message that is in the inbox.
-func (f *Follower) receive(set string, m *message) {
+func (f *Follower) receive(set string, m *inbox.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.find(set); s != nil {
@@ -234,7 +235,7 @@ func (f *Follower) work(ctx context.Context) error {
 			continue
 		}
 		if idle {
-			if err := f.journal.flush(ctx); err != nil && ctx.Err() == nil {
+			if err := f.journal.Flush(ctx); err != nil && ctx.Err() == nil {
 				f.d.log.WarnContext(ctx, "record progress", slog.Any("err", err)) // it is due still
 			}
 		} else {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -81,7 +82,7 @@ type followed struct {
 
 	resume struct{ stream, event string } // where the stream was left: the last event that was processed
 
-	queue    []*message
+	queue    []*inbox.Message
 	queued   int64     // their weight
 	busy     int       // how many of them, the first, are being applied
 	overload *overload // nil: there is none
@@ -261,15 +262,15 @@ func (f *Follower) rediscover(ctx context.Context, w websub.Wish) (websub.Wish, 
 }
 
 // enqueue puts a message into the queue of its set. The caller holds mu.
-func (f *Follower) enqueue(s *followed, m *message) {
-	if !s.usesPush(m.at) {
+func (f *Follower) enqueue(s *followed, m *inbox.Message) {
+	if !s.usesPush(m.At) {
 		f.discard(s, m)
 		return
 	}
-	s.queued += m.weight()
-	if s.queue = append(s.queue, m); !m.hello {
+	s.queued += m.Weight()
+	if s.queue = append(s.queue, m); !m.Hello {
 		s.status.Notifications++
-		s.status.Notified = m.at
+		s.status.Notified = m.At
 	}
 	f.limitBacklog(s, time.Now())
 	f.wakeUp()
@@ -277,23 +278,23 @@ func (f *Follower) enqueue(s *followed, m *message) {
 
 // discard leaves out messages of a set, which is going to be pulled in their
 // place. The caller holds mu.
-func (f *Follower) discard(s *followed, ms ...*message) {
+func (f *Follower) discard(s *followed, ms ...*inbox.Message) {
 	f.discardNoting(s, ms, map[string][]byte{})
 }
 
 // discardNoting does so and saves docs in the same transaction. The caller holds
 // mu.
-func (f *Follower) discardNoting(s *followed, ms []*message, docs map[string][]byte) {
-	f.inbox.strike(ms, docs)
+func (f *Follower) discardNoting(s *followed, ms []*inbox.Message, docs map[string][]byte) {
+	f.inbox.Remove(ms, docs)
 	if len(docs) > 0 {
-		f.journal.later(docs)
+		f.journal.Later(docs)
 	}
 	for _, m := range ms {
-		if m.hello {
+		if m.Hello {
 			continue
 		}
 		s.status.Discarded++
-		s.status.Notified = m.at
+		s.status.Notified = m.At
 	}
 }
 

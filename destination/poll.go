@@ -195,7 +195,7 @@ func (f *Follower) adopt(ctx context.Context, sets []*setState) {
 			s = &followed{uri: st.URI, name: fetch.Printable(st.Name), due: now, overload: overloads[st.URI]}
 			s.queue, f.early[st.URI] = append(s.queue, f.early[st.URI]...), nil
 			for _, m := range s.queue {
-				s.queued += m.weight()
+				s.queued += m.Weight()
 			}
 			s.status.Notifications = int64(len(s.queue))
 			f.sets = append(f.sets, s)
@@ -228,16 +228,16 @@ func (f *Follower) adopt(ctx context.Context, sets []*setState) {
 	f.sets = slices.DeleteFunc(f.sets, func(s *followed) bool { return slices.Contains(gone, s) })
 	docs := map[string][]byte{}
 	for _, s := range gone {
-		f.inbox.strike(s.queue, docs)
+		f.inbox.Remove(s.queue, docs)
 		docs[overloadName(s.uri)] = nil
 	}
 	for uri, ms := range f.early {
-		f.inbox.strike(ms, docs)
+		f.inbox.Remove(ms, docs)
 		delete(f.early, uri)
 	}
 	f.mu.Unlock()
 	if len(docs) > 0 {
-		f.journal.later(docs)
+		f.journal.Later(docs)
 	}
 	for _, s := range gone {
 		s.wired()

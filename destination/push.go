@@ -7,42 +7,21 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
+	"lockstep/destination/internal/writebehind"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
-
-// A message is what came on the channel of a set.
-type message struct {
-	number int64 // in the inbox; zero: it is not there
-	topic  string
-	body   []byte // nil: it is in the inbox
-	size   int64  // of the body
-	at     time.Time
-	event  string // ID in the stream it came by
-	stream string // address of that
-	id     string // of the delivery
-	gap    bool   // the stream says that something is missing before it
-	hello  bool   // the stream begins here
-}
-
-// messageBytes is what a message takes besides its body, about.
-const messageBytes = 256
-
-// weight returns how many bytes a message takes while it waits: without a body,
-// too.
-func (m *message) weight() int64 {
-	return messageBytes + max(m.size, int64(cap(m.body))) + int64(len(m.event))
-}
 
 // A pushed is the result of applying messages.
 type pushed struct {
 	applied   int64 // changes
 	gaps      int64
 	duplicate int64             // messages that brought nothing
-	aside     []aside           // put aside
+	aside     []inbox.Aside     // put aside
 	lookAgain string            // why the set has to be pulled; empty: it need not
 	news      []pushNews        // the events that were announced
 	stale     map[string]error  // of it what had changed again
@@ -51,12 +30,6 @@ type pushed struct {
 	docs      map[string][]byte // to be saved when the rows are
 	pending   int64             // deletions that the Source has not confirmed
 	refusal   error             // why nothing of it was applied; the set has to be pulled
-}
-
-// An aside is a message that was not applied, and why.
-type aside struct {
-	message *message
-	cause   string
 }
 
 // A pusher applies messages to one set.
@@ -77,7 +50,7 @@ type pusher struct {
 // Of the set's state only the pushState changes, in memory; pushed.docs is what
 // has to be saved of it. If we are killed before a message that was applied is
 // removed from the inbox, that does no harm: its changes are known.
-func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*message, now time.Time) (pushed, error) {
+func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*inbox.Message, now time.Time) (pushed, error) {
 	p := &pusher{up: up, limit: sourceClock(set, now).Add(clockSlack)}
 	p.out.docs = map[string][]byte{}
 	err := s.bring(set, func() error {
@@ -106,7 +79,7 @@ func sourceClock(set *setState, now time.Time) time.Time {
 	return saved.Latest(now, set.Watermark)
 }
 
-func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
+func (p *pusher) run(ctx context.Context, ms []*inbox.Message, now time.Time) error {
 	st := p.set
 	undo := *st.push
 	for _, m := range ms {
@@ -143,8 +116,8 @@ func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
 		st.push.settle(st.Number, p.news, p.results, p.out.docs)
 	}
 	for _, m := range ms {
-		if m.event != "" {
-			st.push.EventID, st.push.Stream = m.event, m.stream
+		if m.EventID != "" {
+			st.push.EventID, st.push.Stream = m.EventID, m.Stream
 		}
 	}
 	p.out.docs[fmt.Sprint(docPush, st.Number)] = saved.Encode(st.push)
@@ -155,21 +128,21 @@ func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
 func (p *pusher) expect() {
 	docs := map[string][]byte{}
 	p.set.push.expect(p.set.Number, p.news, docs)
-	if j, ok := p.d.journal.(*lateJournal); ok {
-		j.later(docs)
+	if j, ok := p.d.journal.(*writebehind.Journal); ok {
+		j.Later(docs)
 	}
 }
 
 // take reads one message and stages what is new in it.
-func (p *pusher) take(ctx context.Context, m *message, now time.Time) error {
-	if m.hello {
+func (p *pusher) take(ctx context.Context, m *inbox.Message, now time.Time) error {
+	if m.Hello {
 		return nil
 	}
-	if m.gap {
+	if m.Gap {
 		p.gap("the stream of events says that some are missing")
 		return nil
 	}
-	n, err := p.reader.readNotification(m.topic, m.body)
+	n, err := p.reader.readNotification(m.Topic, m.Body)
 	switch {
 	case err != nil:
 		p.putAside(m, fmt.Sprintf("RN-RX-09: it is malformed: %v", err))
@@ -186,10 +159,10 @@ func (p *pusher) take(ctx context.Context, m *message, now time.Time) error {
 		return nil
 	}
 	if n.refused > 0 {
-		p.warn(m.topic, fmt.Sprintf("set %s: RS-SEC-01: %d entries of a notification were passed over, the first %s", p.set.Name, n.refused, n.refusal))
+		p.warn(m.Topic, fmt.Sprintf("set %s: RS-SEC-01: %d entries of a notification were passed over, the first %s", p.set.Name, n.refused, n.refusal))
 	}
 	if n.unlocated != nil {
-		p.warn(m.topic, fmt.Sprintf("set %s: a notification: %v", p.set.Name, n.unlocated))
+		p.warn(m.Topic, fmt.Sprintf("set %s: a notification: %v", p.set.Name, n.unlocated))
 		p.look("a notification has entries without a readable loc")
 	}
 	if p.set.wasAhead(now) {
@@ -246,9 +219,9 @@ func (p *pusher) gap(why string) {
 	p.look(why)
 }
 
-func (p *pusher) putAside(m *message, cause string) {
-	p.out.aside = append(p.out.aside, aside{m, cause})
-	p.warn(m.topic, fmt.Sprintf("set %s: a notification was put aside: %s", p.set.Name, fetch.Printable(cause)))
+func (p *pusher) putAside(m *inbox.Message, cause string) {
+	p.out.aside = append(p.out.aside, inbox.Aside{Message: m, Cause: cause})
+	p.warn(m.Topic, fmt.Sprintf("set %s: a notification was put aside: %s", p.set.Name, fetch.Printable(cause)))
 	p.look("a notification was put aside")
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/inbox"
 	"lockstep/internal/fetch"
 )
 
@@ -18,8 +19,8 @@ func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 		return nil
 	}
 	n, size := 0, int64(0)
-	for n < len(s.queue) && n < passMessages && (n == 0 || size+s.queue[n].size <= passBytes) {
-		size += s.queue[n].size
+	for n < len(s.queue) && n < passMessages && (n == 0 || size+s.queue[n].Size <= passBytes) {
+		size += s.queue[n].Size
 		n++
 	}
 	ms := slices.Clone(s.queue[:n])
@@ -33,14 +34,14 @@ func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 	var out pushed
 	var st *setState
 	r, err := f.pass(ctx, func(ses *session) error {
-		loaded := make([]*message, n)
+		loaded := make([]*inbox.Message, n)
 		for i, m := range ms {
-			body, err := f.inbox.body(ctx, m)
+			body, err := f.inbox.Body(ctx, m)
 			if err != nil {
 				return err
 			}
 			own := *m
-			own.body, loaded[i] = body, &own
+			own.Body, loaded[i] = body, &own
 		}
 		var err error
 		if st, err = f.stateOf(ctx, ses, s); err != nil {
@@ -50,7 +51,7 @@ func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 		out, err = ses.push(ctx, st, &s.up, loaded, time.Now())
 		ses.until(st)
 		if err == nil {
-			err = putAside(context.WithoutCancel(ctx), f.journal, s.uri, out.aside, out.docs)
+			err = inbox.PutAside(context.WithoutCancel(ctx), f.journal, s.uri, out.aside, out.docs)
 		}
 		return err
 	})
@@ -60,8 +61,8 @@ func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 	}
 	done := err == nil || errors.Is(err, ErrIncomplete)
 	if done {
-		f.inbox.strike(ms, out.docs)
-		f.journal.later(out.docs)
+		f.inbox.Remove(ms, out.docs)
+		f.journal.Later(out.docs)
 	}
 	f.mu.Lock()
 	now := time.Now()
@@ -81,12 +82,12 @@ func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 }
 
 // processed records messages that were processed. The caller holds mu.
-func (f *Follower) processed(s *followed, ms []*message, out *pushed, st *setState, now time.Time) {
+func (f *Follower) processed(s *followed, ms []*inbox.Message, out *pushed, st *setState, now time.Time) {
 	s.queue, s.busy = slices.Delete(s.queue, 0, len(ms)), 0
 	for _, m := range ms {
-		s.queued -= m.weight()
-		if m.event != "" {
-			s.resume.stream, s.resume.event = m.stream, m.event
+		s.queued -= m.Weight()
+		if m.EventID != "" {
+			s.resume.stream, s.resume.event = m.Stream, m.EventID
 		}
 	}
 	s.again, s.turn = time.Time{}, 0

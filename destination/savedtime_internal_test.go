@@ -7,6 +7,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/writebehind"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -34,7 +35,7 @@ func TestSavedByAClockAhead(t *testing.T) {
 	if err != nil || !p.Paused.IsZero() || p.Doubted.After(time.Now()) {
 		t.Errorf("notifications are not used until %s, compared last at %s, %v", p.Paused, p.Doubted, err)
 	}
-	f := &Follower{journal: newLateJournal(j)}
+	f := &Follower{journal: writebehind.New(j)}
 	if o := f.loadOverloads(t.Context(), []*setState{{Set: saved.Set{URI: "set"}}})["set"]; o == nil || o.Last.After(time.Now()) {
 		t.Errorf("overload: %+v", o)
 	}

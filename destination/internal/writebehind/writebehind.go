@@ -1,4 +1,5 @@
-package destination
+// Package writebehind saves documents of little urgency with the next transaction of a Journal.
+package writebehind
 
 import (
 	"bytes"
@@ -9,11 +10,10 @@ import (
 	"lockstep/destination/journal"
 )
 
-// A lateJournal is a Journal that some documents are saved in when there is
-// something else to be recorded, in the same transaction: a pass over
-// notifications costs no transaction of its own for what may as well be lost,
-// and done again.
-type lateJournal struct {
+// A Journal is a Journal that saves some documents together with the next
+// transaction: a pass over notifications needs no transaction of its own for
+// documents that may be lost because the work can be repeated.
+type Journal struct {
 	journal.Journal
 
 	record chan struct{} // holds a token while a transaction is written: documents keep their order
@@ -22,12 +22,13 @@ type lateJournal struct {
 	due map[string][]byte
 }
 
-func newLateJournal(j journal.Journal) *lateJournal {
-	return &lateJournal{Journal: j, record: make(chan struct{}, 1)}
+// New returns a Journal that records in j.
+func New(j journal.Journal) *Journal {
+	return &Journal{Journal: j, record: make(chan struct{}, 1)}
 }
 
-// later has docs saved with the next transaction.
-func (j *lateJournal) later(docs map[string][]byte) {
+// Later saves docs with the next transaction.
+func (j *Journal) Later(docs map[string][]byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.due == nil {
@@ -36,15 +37,15 @@ func (j *lateJournal) later(docs map[string][]byte) {
 	maps.Copy(j.due, docs)
 }
 
-// flush saves what is due, now.
-func (j *lateJournal) flush(ctx context.Context) error { return j.write(ctx, journal.Batch{}, true) }
+// Flush saves these documents now.
+func (j *Journal) Flush(ctx context.Context) error { return j.write(ctx, journal.Batch{}, true) }
 
 // Record implements [journal.Journal].
-func (j *lateJournal) Record(ctx context.Context, b journal.Batch) error {
+func (j *Journal) Record(ctx context.Context, b journal.Batch) error {
 	return j.write(ctx, b, false)
 }
 
-func (j *lateJournal) write(ctx context.Context, b journal.Batch, onlyDue bool) error {
+func (j *Journal) write(ctx context.Context, b journal.Batch, onlyDue bool) error {
 	select {
 	case j.record <- struct{}{}:
 		defer func() { <-j.record }()
@@ -76,7 +77,7 @@ func (j *lateJournal) write(ctx context.Context, b journal.Batch, onlyDue bool) 
 }
 
 // Load implements [journal.Journal].
-func (j *lateJournal) Load(ctx context.Context, name string) ([]byte, error) {
+func (j *Journal) Load(ctx context.Context, name string) ([]byte, error) {
 	j.mu.Lock()
 	doc, ok := j.due[name]
 	j.mu.Unlock()
@@ -87,7 +88,7 @@ func (j *lateJournal) Load(ctx context.Context, name string) ([]byte, error) {
 }
 
 // ScratchDir implements [journal.Scratcher].
-func (j *lateJournal) ScratchDir() (dir string, own bool) {
+func (j *Journal) ScratchDir() (dir string, own bool) {
 	if s, ok := j.Journal.(journal.Scratcher); ok {
 		return s.ScratchDir()
 	}

@@ -1,11 +1,10 @@
-package destination
+// Package inbox stores notifications from their acknowledgment until they have been applied.
+package inbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -14,8 +13,8 @@ import (
 )
 
 const (
-	docFirst  = "inbox/first" // no message has a lower number; written by who processes
-	docNext   = "inbox/next"  // nor one as high; written by who takes
+	docFirst  = "inbox/first" // no message has a lower number; written when messages are processed
+	docNext   = "inbox/next"  // nor one as high; written when messages arrive
 	docMail   = "inbox/"      // and a number: a message
 	docAside  = "aside/"      // and a number below maxAside: a message that was not applied
 	docAsides = "asides"      // how many there were
@@ -27,14 +26,14 @@ const (
 	maxAsideBytes = 64 << 10  // of each, for a person to look at
 )
 
-// errInboxFull reports that hubs deliver more than is processed.
-var errInboxFull = errors.New("too many notifications wait")
+// ErrFull reports that hubs deliver more than is processed.
+var ErrFull = errors.New("too many notifications wait")
 
-// An inbox stores messages from when they are acknowledged until what they
+// A Box stores messages from when they are acknowledged until what they
 // announce was applied (RN-RX-01). Each is a document in the Journal; those
 // that arrive at the same time are written together.
-type inbox struct {
-	journal *lateJournal
+type Box struct {
+	journal journal.Journal
 
 	mu     sync.Mutex      // guards what follows
 	low    int64           // no message has a lower number
@@ -50,13 +49,13 @@ type inbox struct {
 // A post is a message on its way into the inbox.
 type post struct {
 	set  string // URI
-	mail mail
+	mail Mail
 	done chan struct{}
 	err  error
 }
 
-// A mail is a message as the Journal keeps it: raw.
-type mail struct {
+// A Mail is a message as it arrived and as the Journal stores it.
+type Mail struct {
 	Set   string    `json:"set"`
 	Topic string    `json:"topic"`
 	ID    string    `json:"id,omitempty"`
@@ -67,14 +66,15 @@ type mail struct {
 	Body  []byte    `json:"body"`
 }
 
-func newInbox(j *lateJournal) *inbox {
-	return &inbox{journal: j, there: map[int64]int64{}, posted: make(chan struct{}, 1)}
+// New returns a Box that stores its messages in j. Call [Box.Load] before anything else.
+func New(j journal.Journal) *Box {
+	return &Box{journal: j, there: map[int64]int64{}, posted: make(chan struct{}, 1)}
 }
 
 func mailName(n int64) string { return fmt.Sprint(docMail, n) }
 
-// load reads what an earlier run left, in order, and hands each message to take.
-func (b *inbox) load(ctx context.Context, take func(set string, m *message)) error {
+// Load reads what an earlier run left, in order, and hands each message to take.
+func (b *Box) Load(ctx context.Context, take func(set string, m *Message)) error {
 	first, next := int64(1), int64(1)
 	if _, err := saved.Load(ctx, b.journal, docFirst, &first); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (b *inbox) load(ctx context.Context, take func(set string, m *message)) err
 	b.low, b.next, b.there, b.bytes, b.held = first, next, map[int64]int64{}, 0, 0
 	b.mu.Unlock()
 	for n := first; n < next; n++ {
-		var l mail
+		var l Mail
 		ok, err := saved.Load(ctx, b.journal, mailName(n), &l)
 		if err != nil {
 			return err
@@ -100,34 +100,34 @@ func (b *inbox) load(ctx context.Context, take func(set string, m *message)) err
 }
 
 // hold counts a message that is in the Journal.
-func (b *inbox) hold(n int64, l *mail) *message {
-	m := &message{number: n, topic: l.Topic, body: l.Body, size: int64(len(l.Body)), at: l.At, id: l.ID}
+func (b *Box) hold(n int64, l *Mail) *Message {
+	m := &Message{number: n, Topic: l.Topic, Body: l.Body, Size: int64(len(l.Body)), At: l.At, id: l.ID}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.there[n] = m.size
-	b.bytes += m.size
-	if b.held+m.size > maxInboxHeld {
-		m.body = nil
+	b.there[n] = m.Size
+	b.bytes += m.Size
+	if b.held+m.Size > maxInboxHeld {
+		m.Body = nil
 	} else {
-		b.held += m.size
+		b.held += m.Size
 	}
 	return m
 }
 
-// put makes a message durable and then hands it to take, in order of the
+// Put makes a message durable and then hands it to take, in order of the
 // numbers.
-func (b *inbox) put(ctx context.Context, l mail, take func(set string, m *message)) error {
+func (b *Box) Put(ctx context.Context, l Mail, take func(set string, m *Message)) error {
 	p := &post{set: l.Set, mail: l, done: make(chan struct{})}
 	b.mu.Lock()
 	if len(b.there)+len(b.posts) >= maxInbox || b.bytes+int64(len(l.Body)) > maxInboxBytes {
 		b.mu.Unlock()
-		return errInboxFull
+		return ErrFull
 	}
 	b.posts = append(b.posts, p)
 	b.mu.Unlock()
 	select {
 	case b.posted <- struct{}{}:
-		b.write(ctx, take) // ours, unless who had the token before has
+		b.write(ctx, take) // ours, unless the previous writer has written it
 		<-b.posted
 	case <-p.done:
 	}
@@ -135,7 +135,7 @@ func (b *inbox) put(ctx context.Context, l mail, take func(set string, m *messag
 }
 
 // write writes all posts there are in one transaction.
-func (b *inbox) write(ctx context.Context, take func(set string, m *message)) {
+func (b *Box) write(ctx context.Context, take func(set string, m *Message)) {
 	b.mu.Lock()
 	posts := b.posts
 	b.posts = nil
@@ -155,7 +155,7 @@ func (b *inbox) write(ctx context.Context, take func(set string, m *message)) {
 	for i, p := range posts {
 		docs[mailName(first+int64(i))] = saved.Encode(&p.mail)
 	}
-	// Who waits for one of them must not decide on all.
+	// A caller that waits for one of them must not cancel all.
 	err := b.journal.Record(context.WithoutCancel(ctx), journal.Batch{Save: docs})
 	for i, p := range posts {
 		if p.err = err; err == nil {
@@ -165,12 +165,12 @@ func (b *inbox) write(ctx context.Context, take func(set string, m *message)) {
 	}
 }
 
-// body returns the body of a message.
-func (b *inbox) body(ctx context.Context, m *message) ([]byte, error) {
-	if m.body != nil || m.number == 0 && m.size == 0 {
-		return m.body, nil
+// Body returns the body of a message.
+func (b *Box) Body(ctx context.Context, m *Message) ([]byte, error) {
+	if m.Body != nil || m.number == 0 && m.Size == 0 {
+		return m.Body, nil
 	}
-	var l mail
+	var l Mail
 	ok, err := saved.Load(ctx, b.journal, mailName(m.number), &l)
 	if err == nil && !ok {
 		err = errors.New("a notification is gone from the journal")
@@ -178,8 +178,8 @@ func (b *inbox) body(ctx context.Context, m *message) ([]byte, error) {
 	return l.Body, err
 }
 
-// strike adds to docs that messages are processed.
-func (b *inbox) strike(ms []*message, docs map[string][]byte) {
+// Remove adds to docs that messages are processed.
+func (b *Box) Remove(ms []*Message, docs map[string][]byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	struck := false
@@ -191,7 +191,7 @@ func (b *inbox) strike(ms []*message, docs map[string][]byte) {
 		struck = true
 		delete(b.there, m.number)
 		b.bytes -= size
-		if m.body != nil {
+		if m.Body != nil {
 			b.held -= size
 		}
 		docs[mailName(m.number)] = nil
@@ -205,32 +205,4 @@ func (b *inbox) strike(ms []*message, docs map[string][]byte) {
 		}
 	}
 	docs[docFirst] = saved.Encode(b.low)
-}
-
-// putAside adds to docs messages that were not applied, in place of the oldest
-// of those (RN-RX-09).
-func putAside(ctx context.Context, j journal.Journal, set string, as []aside, docs map[string][]byte) error {
-	if len(as) == 0 {
-		return nil
-	}
-	b, err := j.Load(ctx, docAsides)
-	if err != nil {
-		return err
-	}
-	var n int64
-	if b != nil {
-		if err := json.Unmarshal(b, &n); err != nil {
-			return fmt.Errorf("read %s from journal: %w", docAsides, err)
-		}
-	}
-	kept := map[string][]byte{}
-	for _, a := range as {
-		body := a.message.body[:min(len(a.message.body), maxAsideBytes)]
-		l := mail{Set: set, Topic: a.message.topic, ID: a.message.id, At: a.message.at, Cause: a.cause, Body: body}
-		kept[fmt.Sprint(docAside, n%maxAside)] = saved.Encode(&l)
-		n++
-	}
-	kept[docAsides] = saved.Encode(n)
-	maps.Copy(docs, kept)
-	return nil
 }
