@@ -133,18 +133,24 @@ var rooms = []room{
 	{"destination/internal/saved", "destination/filename destination/journal discover resourcesync", ""},
 	{"destination/internal/desired", "destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/wording", "resourcesync", ""},
+	{"destination/internal/inbox", "destination/internal/saved destination/journal", ""},
+	{"destination/internal/outbox", "destination/journal", ""},
+	{"destination/internal/writebehind", "destination/journal", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
 		"destination/internal/coding " +
 		"destination/internal/content " +
-		"destination/internal/dispatch " +
 		"destination/internal/desired " +
+		"destination/internal/dispatch " +
 		"destination/internal/dump " +
+		"destination/internal/inbox " +
+		"destination/internal/outbox " +
 		"destination/internal/reserve " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +
 		"destination/internal/wording " +
+		"destination/internal/writebehind " +
 		"destination/journal " +
 		"discover " +
 		"internal/eventstream " +

@@ -311,7 +311,7 @@ func (d *adoption) take(a *action, row *journal.Held) {
 		Set: d.set.Name, URI: a.URI, Kind: changeOf(a), Path: row.Path, Length: row.Length, Type: a.Type,
 		Hashes: row.Hashes, Lastmod: a.Lastmod.Time(), Datetime: a.Event.Time(),
 	}
-	d.out.add(&c)
+	d.out.Add(c)
 	d.d.emit(c.event())
 }
 
@@ -385,8 +385,8 @@ func (d *adoption) record(ctx context.Context, all bool) error {
 	}
 	b := d.batch
 	b.Save = map[string][]byte{saved.DocCounts: saved.Encode(d.counts)}
-	news := d.out.take()
-	d.out.save(b.Save, news)
+	news := d.out.Take()
+	d.out.Save(b.Save, news)
 	d.batch = journal.Batch{}
 	if err := d.keep.rows(ctx, &b); err != nil {
 		return err
@@ -394,5 +394,5 @@ func (d *adoption) record(ctx context.Context, all bool) error {
 	if err := d.keep.record(ctx, d.d.journal, b); err != nil {
 		return fmt.Errorf("record what is taken over: %w", err)
 	}
-	return d.out.saved(ctx, news)
+	return d.out.Saved(ctx, news)
 }

@@ -16,6 +16,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dispatch"
+	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -38,7 +39,7 @@ type applier struct {
 	ways     *ways
 	versions *lost // not nil: these are versions other than the last, which may be missing without harm
 	counts   saved.Counts
-	out      *outbox
+	out      *outbox.Box[Change]
 	keep     *keeper
 	owing    bool // something is, or may be, owed to the set
 
@@ -504,7 +505,7 @@ func (p *applier) applied(a *action, h *journal.Held) {
 	c := p.change(a, h)
 	p.results.note(a, resultOf(a))
 	p.progress.Applied++
-	p.out.add(&c)
+	p.out.Add(c)
 	p.d.emit(c.event())
 }
 

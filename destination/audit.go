@@ -53,7 +53,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	if err != nil {
 		return AuditReport{}, err // unreachable: d was made with these options
 	}
-	a := &auditor{session: &session{d: quiet, report: Report{Source: fetch.WithoutUser(address), Sets: []string{}}, out: &outbox{journal: d.journal}}, opts: o}
+	a := &auditor{session: &session{d: quiet, report: Report{Source: fetch.WithoutUser(address), Sets: []string{}}, out: newOutbox(d.journal, nil)}, opts: o}
 	a.out = AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
 	err = a.run(ctx, address)
 	a.tellCounts()

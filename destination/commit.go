@@ -65,7 +65,7 @@ type ending struct {
 // nextShipment takes what has gathered. Without a batch, keep says that the
 // existing intent is still needed.
 func (p *applier) nextShipment(keep bool) *shipment {
-	l := &shipment{batch: p.batch, rows: p.pending, news: p.out.take(), stands: p.intent && !keep, places: p.places}
+	l := &shipment{batch: p.batch, rows: p.pending, news: p.out.Take(), stands: p.intent && !keep, places: p.places}
 	p.places = false
 	if len(l.rows.Put)+len(l.rows.Drop) > 0 {
 		l.counts = saved.Encode(p.counts)
@@ -79,7 +79,7 @@ func (p *applier) nextShipment(keep bool) *shipment {
 // more will come.
 func (p *applier) isRipe(end bool) bool {
 	switch n := len(p.batch); {
-	case end && (n > 0 || p.intent || p.rows() > 0 || p.out.waiting()):
+	case end && (n > 0 || p.intent || p.rows() > 0 || p.out.Waiting()):
 		return true
 	case n >= batchCount || p.bytes >= batchBytes || p.open >= p.d.open || p.rows() >= 4*batchCount:
 		return true
@@ -228,9 +228,9 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 	b.Save = map[string][]byte{}
 	if len(l.batch) > 0 || l.stands {
 		b.Save[saved.DocIntent] = intentOf(l.batch)
-		p.out.note(b.Save, p.changes(l.batch))
+		p.out.Note(b.Save, p.changes(l.batch))
 	}
-	p.out.save(b.Save, l.news)
+	p.out.Save(b.Save, l.news)
 	if l.counts != nil {
 		b.Save[saved.DocCounts] = l.counts
 	}
@@ -247,7 +247,7 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 		return fmt.Errorf("record what is held: %w", err)
 	}
 	l.intent = len(l.batch) > 0
-	return p.out.saved(ctx, l.news)
+	return p.out.Saved(ctx, l.news)
 }
 
 // doubtOthers adds to docs that other sets, which share resources of a batch
@@ -290,7 +290,7 @@ func intentOf(batch []outcome) []byte {
 
 // changes returns what a batch is going to change, where that is wanted.
 func (p *applier) changes(batch []outcome) (changes []Change) {
-	if p.out.deliver == nil {
+	if !p.out.Delivers() {
 		return nil
 	}
 	for i := range batch {

@@ -62,7 +62,7 @@ func (d *Destination) Diff(ctx context.Context, address string, from, to time.Ti
 		return out, err // unreachable: d was made with these options
 	}
 	s := &differ{said: map[string]bool{}, session: &session{d: quiet, counts: saved.Counts{}, mirror: saved.Mirror{Numbers: map[string]int{}}, report: Report{Sets: []string{}}}, report: &out}
-	s.out = &outbox{journal: d.journal}
+	s.out = newOutbox(d.journal, nil)
 	err = s.run(ctx, address, each)
 	s.tellCounts()
 	out.Sets, out.Warnings, out.Failures = s.session.report.Sets, s.session.report.Warnings, s.session.report.Failures

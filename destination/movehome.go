@@ -173,11 +173,11 @@ func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *filenam
 	if err := s.keep.rows(ctx, &b); err != nil {
 		return nil, err
 	}
-	news := s.out.take()
-	s.out.save(b.Save, news)
+	news := s.out.Take()
+	s.out.Save(b.Save, news)
 	if err := s.keep.record(ctx, s.d.journal, b); err != nil {
 		return nil, fmt.Errorf("record which files moved: %w", err)
 	}
 	s.report.Moved += int64(len(b.Put))
-	return still, s.out.saved(ctx, news)
+	return still, s.out.Saved(ctx, news)
 }

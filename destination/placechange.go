@@ -55,12 +55,12 @@ func (s *session) settlePlaces(ctx context.Context) error {
 		return err
 	}
 	b.Save[saved.DocCounts] = saved.Encode(s.counts)
-	left := s.out.take()
-	s.out.save(b.Save, left)
+	left := s.out.Take()
+	s.out.Save(b.Save, left)
 	if err := s.d.journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("settle a change of places: %w", err)
 	}
-	s.out.due = append(s.out.due, left...)
+	s.out.Keep(left)
 	return nil
 }
 
@@ -95,7 +95,7 @@ func (s *session) settleMoves(ctx context.Context, moves []placeMove, b *journal
 // moved reports that a resource has its file in another place.
 func (s *session) moved(h *journal.Held) {
 	c := Change{URI: h.URI, Kind: resourcesync.Updated, Path: h.Path, Length: h.Length, Hashes: h.Hashes, Lastmod: h.Lastmod}
-	s.out.add(&c)
+	s.out.Add(c)
 	s.d.emit(c.event())
 }
 
@@ -170,7 +170,7 @@ func (s *session) finishSwap(ctx context.Context, drop []placeRow, left []leftRo
 		}
 		b.Drop = append(b.Drop, r.URI)
 		c := Change{URI: r.URI, Kind: resourcesync.Deleted, Path: r.Path}
-		s.out.add(&c)
+		s.out.Add(c)
 		s.d.emit(c.event())
 	}
 	for i := range left {
@@ -198,7 +198,7 @@ func (s *session) finishSwap(ctx context.Context, drop []placeRow, left []leftRo
 		}
 		b.Put = append(b.Put, l.row)
 		c := Change{URI: l.row.URI, Kind: resourcesync.Created, Path: l.row.Path, Length: l.row.Length, Hashes: l.row.Hashes, Lastmod: l.row.Lastmod}
-		s.out.add(&c)
+		s.out.Add(c)
 		s.d.emit(c.event())
 	}
 	return nil

@@ -38,7 +38,7 @@ func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report,
 	if s == nil {
 		s = &session{d: d}
 		s.report = report
-		s.out = &outbox{journal: d.journal, deliver: d.deliverer()}
+		s.out = newOutbox(d.journal, d.deliverer())
 		if err = s.open(ctx); err == nil {
 			f.session = s
 		}

@@ -25,11 +25,7 @@ func (s *session) settleIntent(ctx context.Context) error {
 	if err != nil || rest == nil {
 		return err
 	}
-	noted, err := d.journal.Load(ctx, saved.DocNews)
-	if err != nil {
-		return err
-	}
-	news, err := parseChanges(noted)
+	noted, err := s.out.Noted(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,7 +34,7 @@ func (s *session) settleIntent(ctx context.Context) error {
 		return err
 	}
 	for i := range rows {
-		s.settled(news, rows[i], before[i])
+		s.settled(noted, rows[i], before[i])
 		for _, set := range rows[i].Sets {
 			if !contains(before[i].Sets, set) {
 				n[set]++
@@ -46,13 +42,14 @@ func (s *session) settleIntent(ctx context.Context) error {
 		}
 	}
 	b := journal.Batch{Put: rows}
-	b.Save = map[string][]byte{saved.DocIntent: nil, saved.DocNews: nil, saved.DocCounts: saved.Encode(n)}
-	left := s.out.take()
-	s.out.save(b.Save, left)
+	b.Save = map[string][]byte{saved.DocIntent: nil, saved.DocCounts: saved.Encode(n)}
+	s.out.ForgetNoted(b.Save)
+	left := s.out.Take()
+	s.out.Save(b.Save, left)
 	if err := d.journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("settle intent: %w", err)
 	}
-	s.out.due = append(s.out.due, left...)
+	s.out.Keep(left)
 	return nil
 }
 
@@ -100,20 +97,20 @@ func (d *Destination) readIntent(ctx context.Context) (map[string]journal.Held, 
 
 // settled reports a change that the run before applied and had no time to
 // report: row replaced before. A row in doubt is no change yet.
-func (s *session) settled(news []Change, row, before journal.Held) {
+func (s *session) settled(noted []Change, row, before journal.Held) {
 	if len(row.Hashes) == 0 {
 		return
 	}
-	i := slices.IndexFunc(news, func(c Change) bool { return c.URI == row.URI })
+	i := slices.IndexFunc(noted, func(c Change) bool { return c.URI == row.URI })
 	c := Change{URI: row.URI, Kind: resourcesync.Created, Path: row.Path, Length: row.Length, Hashes: row.Hashes, Lastmod: row.Lastmod}
 	if before.URI != "" {
 		c.Kind = resourcesync.Updated
 	}
 	if i >= 0 {
-		c = news[i]
-		s.out.news = append(s.out.news, c) // promised, whether or not this run hands over
+		c = noted[i]
+		s.out.AddNoted(c) // promised, whether or not this run hands over
 	} else {
-		s.out.add(&c)
+		s.out.Add(c)
 	}
 	s.d.emit(c.event())
 }

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -24,7 +25,7 @@ type session struct {
 	home   *url.URL // the Source as the user named it
 	file   string   // URI of the file that the user named as the Source, or ""
 	report Report
-	out    *outbox
+	out    *outbox.Box[Change]
 	keep   *keeper  // nil: the mirror keeps no versions
 	past   *pastRun // the mirror is to be what the collection was; nil: what it is
 	untold int      // sets whose past state is unknown
@@ -88,7 +89,7 @@ func (s *session) whole(address string, deliver func(context.Context, []Change) 
 	if s.past != nil {
 		s.report.At, s.report.Missing = s.past.at.UTC(), []Failure{}
 	}
-	s.out = &outbox{journal: d.journal, deliver: deliver}
+	s.out = newOutbox(d.journal, deliver)
 	err := do()
 	s.tellCounts()
 	r := s.report
@@ -240,7 +241,7 @@ func (s *session) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.out.load(ctx); err != nil {
+	if err := s.out.Load(ctx); err != nil {
 		return err
 	}
 	if s.resume, s.marked = running != nil, running != nil; s.resume { // else there is no intent either
@@ -263,13 +264,13 @@ func (s *session) open(ctx context.Context) error {
 // handOver hands over what an earlier run could not.
 func (s *session) handOver(ctx context.Context) error {
 	switch {
-	case len(s.out.due) == 0 || s.d.opts.DryRun:
+	case s.out.Pending() == 0 || s.d.opts.DryRun:
 		return nil
-	case s.out.deliver == nil:
-		s.warn("", fmt.Sprintf("%d changes of an earlier run were not handed over yet; the next run that hands over its changes begins with them", len(s.out.due)))
+	case !s.out.Delivers():
+		s.warn("", fmt.Sprintf("%d changes of an earlier run were not handed over yet; the next run that hands over its changes begins with them", s.out.Pending()))
 		return nil
 	}
-	return s.out.send(ctx)
+	return s.out.Send(ctx)
 }
 
 // begin notes that files are going to be written.

@@ -11,8 +11,6 @@ import (
 const (
 	DocMirror = "mirror"  // a Mirror
 	DocIntent = "intent"  // the batch being committed; absent when there is none
-	DocNews   = "news"    // the changes of that batch, for an outbox
-	DocOutbox = "outbox"  // changes that are to be delivered
 	DocCounts = "counts"  // Counts
 	DocOpen   = "running" // present while a run is in progress, or if it was killed
 )
