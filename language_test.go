@@ -38,7 +38,6 @@ type phraseBudget struct {
 const budgetStep = 5
 
 var phraseBudgets = []phraseBudget{
-	{"cmd", 0, 0, 10},
 	{"repository", 0, 5, 0},
 }
 
