@@ -175,9 +175,9 @@ func (r *recorder) rows(ctx context.Context, changes []catalog.Change) ([]mement
 // new version, the row says that there was a version which was not stored.
 func (r *recorder) rowOf(rec *catalog.Record, deleted bool, before memento.Version) (memento.Version, bool) {
 	gone := memento.Version{URI: rec.URI, At: notBefore(rec.EventTime, before.At), Gone: true, Event: rec.EventTime, Seq: int64(rec.Seq)}
-	news := !before.IsZero() && gone.Seq > before.Seq
+	later := !before.IsZero() && gone.Seq > before.Seq
 	if deleted {
-		return gone, news && (!before.Gone || before.Length < 0)
+		return gone, later && (!before.Gone || before.Length < 0)
 	}
 	if at, ours := r.opts.Versions.linked(rec); ours {
 		v, whole := row(rec, at)
@@ -186,7 +186,7 @@ func (r *recorder) rowOf(rec *catalog.Record, deleted bool, before memento.Versi
 		}
 	}
 	gone.Length = -1
-	return gone, news && (!before.Gone || before.Length >= 0)
+	return gone, later && (!before.Gone || before.Length >= 0)
 }
 
 // indexAll compares the index with the current content of the catalog, if the

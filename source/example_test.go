@@ -33,7 +33,7 @@ func ExampleNotifier() {
 		fmt.Println(err)
 		return
 	}
-	tell := func() {
+	publish := func() {
 		if _, err := src.Publish(ctx); err != nil {
 			fmt.Println(err)
 		}
@@ -41,7 +41,7 @@ func ExampleNotifier() {
 			fmt.Println(err)
 		}
 	}
-	tell() // from here on
+	publish() // from here on
 
 	set, err := source.CapabilityListURI(base, source.DefaultSet)
 	if err != nil {
@@ -56,7 +56,7 @@ func ExampleNotifier() {
 		fmt.Println(err)
 		return
 	}
-	tell()
+	publish()
 	// Output:
 	// https://data.example.org/resourcesync/main/changes: 2 created
 }

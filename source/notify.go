@@ -86,9 +86,9 @@ func (s *Source) newChannels() *notify.Channels {
 	return notify.New(o, sets)
 }
 
-// tell records that the published Change List of a set holds the changes after one,
+// announce records that the published Change List of a set holds the changes after one,
 // through another.
-func (s *Source) tell(set string, after, through catalog.Mark) {
+func (s *Source) announce(set string, after, through catalog.Mark) {
 	from := notify.Place{Seq: after.Seq, Until: after.At}
 	to := from
 	if through.Seq > after.Seq && !through.At.IsZero() {
@@ -128,7 +128,7 @@ type ChannelStatus struct {
 // the process began.
 type HubStatus struct {
 	URL      string
-	Told     catalog.Seq // 0 also before Notify has begun
+	Notified catalog.Seq // 0 also before Notify has begun
 	Behind   int64       // changes it lacks
 	Accepted int64       // notifications
 	Refused  int64       // for good

@@ -127,7 +127,7 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 		return r, p.Written, err
 	}
 	written = p.Written
-	s.tell(set.Name, p.After, p.Through)
+	s.announce(set.Name, p.After, p.Through)
 	if written {
 		s.docs.Log.InfoContext(ctx, "published", slog.String("set", set.Name), slog.Int64("entries", p.Resources),
 			slog.Int64("seq", int64(p.Seq)), slog.Int64("changes", p.Changes), slog.Bool("list", p.List))

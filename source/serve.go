@@ -23,7 +23,7 @@ import (
 // not put it behind an [http.ServeMux] pattern that cleans paths.
 func (s *Source) Handler() http.Handler {
 	o := serve.Options{
-		Docs: s.docs, Catalog: s.catalog, Channels: s.channels, Packages: s.newDemand(), Pages: s.newPages(), Versions: s.past(),
+		Docs: s.docs, Catalog: s.catalog, Channels: s.channels, Packages: s.newDemand(), Pages: s.newPages(), Versions: s.versionHandler(),
 		Content: s.opts.Content, Type: s.opts.Type,
 	}
 	if s.opts.Streams > 0 {

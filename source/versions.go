@@ -53,8 +53,8 @@ func checkVersions(sets []Set) error {
 	return nil
 }
 
-// past returns what offers the versions of the sets; nil if none keeps any.
-func (s *Source) past() *memento.Handler {
+// versionHandler returns what offers the versions of the sets; nil if none keeps any.
+func (s *Source) versionHandler() *memento.Handler {
 	var all []*Versions
 	o := memento.Options{Base: memento.Base(s.docs.Base.Prefix), Logger: s.docs.Log}
 	for i := range s.opts.Sets {

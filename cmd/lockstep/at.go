@@ -17,8 +17,8 @@ func (o *syncOptions) instant() (time.Time, error) {
 	return parseInstant("at", o.at)
 }
 
-// explainPast adds remedies to errors of a run with --at.
-func (o *syncOptions) explainPast(err error) error {
+// explainAt adds remedies to errors of a run with --at.
+func (o *syncOptions) explainAt(err error) error {
 	none, ok := errors.AsType[*destination.NoPastError](err)
 	switch {
 	case !ok:

@@ -32,7 +32,7 @@ type feedFollower struct {
 	base     string
 	id       string
 	archives map[string]string    // bytes by URI
-	told     map[string]bool      // identifiers with times
+	seen     map[string]bool      // identifiers with times
 	newest   time.Time            // of all that was told
 	state    map[string]feedEntry // the newest of each record
 	walks    int
@@ -60,7 +60,7 @@ func (e *feedEntry) alternate() string {
 // walk reads the feed as a whole. What it returns is that there is none.
 func (f *feedFollower) walk() error {
 	f.Helper()
-	last, state, told := time.Time{}, make(map[string]feedEntry), make(map[string]bool)
+	last, state, seen := time.Time{}, make(map[string]feedEntry), make(map[string]bool)
 	newest := f.newest
 	var oldest time.Time // of the entries of the newer document
 	for uri := f.base + "resourcesync/main/atom.xml"; uri != ""; {
@@ -102,7 +102,7 @@ func (f *feedFollower) walk() error {
 				oldest = e.Updated
 			}
 			key := e.ID + e.Updated.String()
-			if told[key] = true; !f.told[key] && !e.Updated.After(f.newest) { // AP-TS-11
+			if seen[key] = true; !f.seen[key] && !e.Updated.After(f.newest) { // AP-TS-11
 				f.Fatalf("%+v is new, but there were entries of %s", e, f.newest)
 			}
 			if e.Updated.After(newest) {
@@ -118,7 +118,7 @@ func (f *feedFollower) walk() error {
 			}
 		}
 	}
-	f.newest, f.told, f.state = newest, told, state
+	f.newest, f.seen, f.state = newest, seen, state
 	f.walks++
 	return nil
 }
@@ -139,7 +139,7 @@ func (f *feedFollower) holds(want map[string]bool) string {
 }
 
 func newFeedFollower(t testing.TB, base string, get func(name string) ([]byte, error)) *feedFollower {
-	return &feedFollower{TB: t, get: get, base: base, archives: make(map[string]string), told: make(map[string]bool)}
+	return &feedFollower{TB: t, get: get, base: base, archives: make(map[string]string), seen: make(map[string]bool)}
 }
 
 // TestAtomServeKilled kills a Source at random moments while its files change and

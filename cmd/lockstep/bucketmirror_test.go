@@ -144,7 +144,7 @@ func (b *testBucket) killRound(t *testing.T, src *countingSource, most int) (kil
 		}
 		kills++
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	text, err := os.ReadFile(events)
 	if err != nil {
 		t.Fatal(err)
@@ -152,11 +152,11 @@ func (b *testBucket) killRound(t *testing.T, src *countingSource, most int) (kil
 	for line := range bytes.Lines(text) {
 		var e struct{ URI, Path, Change string }
 		if json.Unmarshal(line, &e) == nil { // one may be cut off: its batch comes again
-			told[strings.TrimPrefix(e.URI, src.URL)] = true
+			reported[strings.TrimPrefix(e.URI, src.URL)] = true
 		}
 	}
 	for path := range src.files {
-		if !told[path] {
+		if !reported[path] {
 			t.Errorf("--exec was not told of %s", path)
 		}
 	}

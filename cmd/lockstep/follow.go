@@ -67,7 +67,7 @@ does nothing else: exit code 1 if one could not be ended.`,
 	}
 	flags := cmd.Flags()
 	o.syncOptions.declare(flags)
-	help.Grouped(flags, help.NewsGroup, func(flags *pflag.FlagSet) {
+	help.Grouped(flags, help.NotifyGroup, func(flags *pflag.FlagSet) {
 		flags.StringVar(&o.URL, "callback", "", "the `URL` at which hubs reach this process; requests for it and below it must arrive at --listen (default: no hub is used)")
 		flags.StringVar(&o.Listen, "listen", "", "listen at `HOST:PORT` for hubs, and for monitors: /-/healthz and /-/readyz, and with the admin token /-/metrics and /-/api/v1/follow (default: the port that --callback names, if any)")
 		flags.StringVar(&o.channel, "channel", "", "the only `CHANNEL` to learn of changes by: hub, events, or poll (default the best that the Source offers)")

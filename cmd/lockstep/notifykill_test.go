@@ -20,11 +20,11 @@ type harshHub struct {
 	*httptest.Server
 	t *testing.T
 
-	mu   sync.Mutex    // guards what follows
-	told []changeEvent // accepted, as they came; those told again are compared with what they were
-	last time.Time     // until of the newest accepted
-	odd  int           // told again
-	fail int           // requests not accepted
+	mu       sync.Mutex    // guards what follows
+	received []changeEvent // accepted, in the order of arrival; repeated ones are compared with the first
+	last     time.Time     // until of the newest accepted
+	odd      int           // repeated
+	fail     int           // requests not accepted
 }
 
 func newHarshHub(t *testing.T) *harshHub {
@@ -65,13 +65,13 @@ func (h *harshHub) take(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		one := changeEvent{uri: e.Loc, change: e.Change, at: e.Datetime.Time(), digest: e.Hashes.Get(resourcesync.SHA256)}
-		if n := len(h.told); n > 0 && !one.at.After(h.told[n-1].at) {
-			if h.odd++; !slices.Contains(h.told, one) {
-				h.t.Errorf("%v is told again, and was not told so before", one)
+		if n := len(h.received); n > 0 && !one.at.After(h.received[n-1].at) {
+			if h.odd++; !slices.Contains(h.received, one) {
+				h.t.Errorf("%v is repeated, and was different before", one)
 			}
 			continue
 		}
-		h.told = append(h.told, one)
+		h.received = append(h.received, one)
 	}
 	if until := head.Until.Time(); until.After(h.last) {
 		h.last = until
@@ -79,17 +79,17 @@ func (h *harshHub) take(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// count returns how many changes were told.
+// count returns how many changes were received.
 func (h *harshHub) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.told)
+	return len(h.received)
 }
 
 // TestNotifyKilled kills a Source at random moments while its files change, and
-// the hub fails now and then: in the end the hub was told every change the
-// Change List has since the first one told, in order, in intervals without a
-// gap (RN-PL-07, RN-PB-06). What was told twice was told the same.
+// the hub fails now and then: in the end the hub has received every change in the
+// Change List since the first one received, in order, in intervals without a gap
+// (RN-PL-07, RN-PB-06). Repeated changes are the same as before.
 func TestNotifyKilled(t *testing.T) {
 	t.Parallel()
 	files := newRestlessFiles(t, 50)
@@ -118,19 +118,19 @@ func TestNotifyKilled(t *testing.T) {
 		listed = c.events
 		hub.mu.Lock()
 		defer hub.mu.Unlock()
-		return t.Failed() || len(hub.told) > 0 && hub.told[len(hub.told)-1].at.Equal(listed[len(listed)-1].at)
+		return t.Failed() || len(hub.received) > 0 && hub.received[len(hub.received)-1].at.Equal(listed[len(listed)-1].at)
 	})
 	hub.mu.Lock()
 	defer hub.mu.Unlock()
-	first := slices.IndexFunc(listed, func(e changeEvent) bool { return e.at.Equal(hub.told[0].at) })
+	first := slices.IndexFunc(listed, func(e changeEvent) bool { return e.at.Equal(hub.received[0].at) })
 	listed = listed[max(first, 0):]
-	if len(listed) < len(hub.told) {
-		t.Fatalf("%d changes told, %d listed", len(hub.told), len(listed))
+	if len(listed) < len(hub.received) {
+		t.Fatalf("%d changes received, %d listed", len(hub.received), len(listed))
 	}
-	for i, one := range hub.told {
+	for i, one := range hub.received {
 		if l := listed[i]; one.uri != l.uri || one.change != l.change || !one.at.Equal(l.at) {
-			t.Fatalf("change %d of %d is told as %v, listed as %v", i, len(hub.told), one, l)
+			t.Fatalf("change %d of %d was received as %v, listed as %v", i, len(hub.received), one, l)
 		}
 	}
-	t.Logf("%d changes told, %d again, %d requests failed", len(hub.told), hub.odd, hub.fail)
+	t.Logf("%d changes received, %d again, %d requests failed", len(hub.received), hub.odd, hub.fail)
 }

@@ -178,7 +178,7 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = o.explainPast(mirror.Explain(err, o.Dest))
+	err = o.explainAt(mirror.Explain(err, o.Dest))
 	if hint := w.Causes.Hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
 		err = term.WithHint(err, hint)
 	}

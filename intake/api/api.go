@@ -151,9 +151,9 @@ func (a *API) Add(name string, cat catalog.Catalog, set string) (*Set, error) {
 	}
 	s := &Set{
 		api: a, name: name, set: set, cat: cat,
-		news:     make(chan struct{}, 1),
-		inflight: make(map[string]bool),
-		keys:     newKeyLog(filepath.Join(a.o.State, name), a.o),
+		unreported: make(chan struct{}, 1),
+		inflight:   make(map[string]bool),
+		keys:       newKeyLog(filepath.Join(a.o.State, name), a.o),
 	}
 	a.sets[name] = s
 	return s, nil
@@ -186,11 +186,11 @@ func (a *API) Close() error {
 
 // A Set is a set that applications change. No other origin may fill it.
 type Set struct {
-	api  *API
-	name string
-	set  string // its name in the catalog
-	cat  catalog.Catalog
-	news chan struct{} // signals changes not yet reported by Watch
+	api        *API
+	name       string
+	set        string // its name in the catalog
+	cat        catalog.Catalog
+	unreported chan struct{} // signals changes not yet reported by Watch
 
 	mu       sync.Mutex      // guards the following fields
 	queue    []*call         // the first call leads if leading is set
@@ -213,7 +213,7 @@ func (s *Set) Watch(ctx context.Context, onChange func(intake.Report)) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-s.news:
+		case <-s.unreported:
 		}
 		s.mu.Lock()
 		r := s.report
@@ -237,7 +237,7 @@ func (s *Set) applied(a catalog.Applied) {
 		return
 	}
 	select {
-	case s.news <- struct{}{}:
+	case s.unreported <- struct{}{}:
 	default: // already signaled
 	}
 	if s.api.o.Changed != nil {

@@ -42,8 +42,8 @@ func (d *Dir) addAlias(rel string, a alias, hard bool) {
 
 // addFoundAlias remembers an alias that a full scan found. past contains those known
 // before the scan.
-func (d *Dir) addFoundAlias(rel string, a alias, past map[string]alias) {
-	old, known := past[rel]
+func (d *Dir) addFoundAlias(rel string, a alias, earlier map[string]alias) {
+	old, known := earlier[rel]
 	a.searched = known && old.dev == a.dev && old.ino == a.ino && old.searched
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,9 +80,9 @@ func (d *Dir) takeNewHard() bool {
 func (d *Dir) takeAliases() map[string]alias {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	past := d.aliases
+	earlier := d.aliases
 	d.aliases = nil
-	return past
+	return earlier
 }
 
 // touchedAliases returns the remembered files whose state has changed.

@@ -171,7 +171,7 @@ func (d *Dir) scan(ctx context.Context, paths []string) (intake.Report, error) {
 	s := newScan(d, t)
 	defer s.gone.Close()
 	if paths == nil {
-		s.full, s.past = true, d.takeAliases()
+		s.full, s.earlier = true, d.takeAliases()
 	}
 	err = s.run(ctx, paths)
 	r := s.Report()

@@ -49,13 +49,13 @@ func TestRehash(t *testing.T) {
 	t.Parallel()
 	const files, set = 50, "set"
 	root, state := t.TempDir(), filepath.Join(t.TempDir(), "rehash.json")
-	past := time.Now().Add(-time.Hour).Truncate(time.Second)
+	earlier := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for i := range files {
 		path := filepath.Join(root, fmt.Sprintf("%02d.txt", i))
 		if err := os.WriteFile(path, fmt.Appendf(nil, "content %02d", i), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chtimes(path, past, past); err != nil {
+		if err := os.Chtimes(path, earlier, earlier); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -34,8 +34,8 @@ type scan struct {
 	open   *block // the block being filled by the merge
 	token  []byte // scratch of the merge
 
-	full bool             // everything is scanned
-	past map[string]alias // aliases known before a full scan
+	full    bool             // everything is scanned
+	earlier map[string]alias // aliases known before a full scan
 
 	intake.Tally
 }
@@ -190,7 +190,7 @@ func (s *scan) aliased(rel string, st *filestat.Stat, link bool) {
 		a.dev, a.ino = st.Dev, st.Ino
 	}
 	if s.full {
-		s.d.addFoundAlias(rel, a, s.past)
+		s.d.addFoundAlias(rel, a, s.earlier)
 	} else {
 		s.d.addAlias(rel, a, !link)
 	}

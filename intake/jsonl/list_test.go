@@ -357,9 +357,9 @@ func TestJSONLWatch(t *testing.T) {
 	cat := catalog.NewMem(nil)
 	j := newJSONL(t, path, cat, jsonl.Options{ScanInterval: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	told := make(chan intake.Report, 10)
+	reported := make(chan intake.Report, 10)
 	done := make(chan error)
-	go func() { done <- j.Watch(ctx, func(r intake.Report) { told <- r }) }()
+	go func() { done <- j.Watch(ctx, func(r intake.Report) { reported <- r }) }()
 	for i, n := range []int{1, 3, 2} {
 		if i == 2 {
 			must(t, os.Remove(path))
@@ -372,7 +372,7 @@ func TestJSONLWatch(t *testing.T) {
 		list(t, path+"~", ls...)
 		must(t, os.Rename(path+"~", path))
 		select {
-		case <-told:
+		case <-reported:
 		case <-time.After(time.Minute):
 			t.Fatalf("nobody told of list %d", i)
 		}
@@ -400,8 +400,8 @@ func TestJSONLStream(t *testing.T) {
 		}
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
-	told, done := make(chan intake.Report, 10), make(chan error)
-	go func() { done <- j.Watch(ctx, func(r intake.Report) { told <- r }) }()
+	reported, done := make(chan intake.Report, 10), make(chan error)
+	go func() { done <- j.Watch(ctx, func(r intake.Report) { reported <- r }) }()
 	for _, tt := range []struct {
 		text string
 		want string
@@ -415,7 +415,7 @@ func TestJSONLStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		select {
-		case r := <-told:
+		case r := <-reported:
 			if got := counts(r); got != tt.want {
 				t.Errorf("%s: %s, want %s", tt.text, got, tt.want)
 			}

@@ -319,12 +319,12 @@ func TestSitemapFile(t *testing.T) {
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	told := make(chan intake.Report, 1)
+	reported := make(chan intake.Report, 1)
 	done := make(chan error)
-	go func() { done <- s.Watch(ctx, func(r intake.Report) { told <- r }) }()
+	go func() { done <- s.Watch(ctx, func(r intake.Report) { reported <- r }) }()
 	wait := func() intake.Report {
 		select {
-		case r := <-told:
+		case r := <-reported:
 			return r
 		case <-time.After(time.Minute):
 			t.Fatal("nobody told")

@@ -20,7 +20,7 @@ import (
 type feedChange struct {
 	id      string // as in the ledger
 	updated time.Time
-	told
+	statement
 	absent bool // it is no longer in the feed
 
 	open    ledger.Open     // why the state of the record is not certain
@@ -29,8 +29,8 @@ type feedChange struct {
 
 // recordID returns the identifier of the record itself.
 func (c *feedChange) recordID() string {
-	if c.told.id != "" {
-		return c.told.id
+	if c.statement.id != "" {
+		return c.statement.id
 	}
 	return c.id
 }
@@ -48,7 +48,7 @@ func (p *applier) applyAll(ctx context.Context) error {
 		return p.applyBatch(ctx, b)
 	}
 	err := p.order.All(ctx, func(it *listed.Entry) error {
-		batch = append(batch, feedChange{id: string(it.URI[timeSize:]), updated: parseTime(it.URI), told: parseTold(it.Packed)})
+		batch = append(batch, feedChange{id: string(it.URI[timeSize:]), updated: parseTime(it.URI), statement: parseStatement(it.Packed)})
 		if size += len(it.Packed); len(batch) < most && size < feedBatchBytes {
 			return nil
 		}
@@ -142,7 +142,7 @@ func (p *applier) recover(ctx context.Context) error {
 				continue
 			}
 			batch = append(batch, feedChange{
-				id: row.ID, updated: row.Updated, absent: row.Deleted && row.Updated.IsZero(), told: told{deleted: row.Deleted, resources: row.Next},
+				id: row.ID, updated: row.Updated, absent: row.Deleted && row.Updated.IsZero(), statement: statement{deleted: row.Deleted, resources: row.Next},
 			})
 			if len(batch) == feedBatch {
 				break

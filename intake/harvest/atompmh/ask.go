@@ -158,7 +158,7 @@ const maxRetries = 1000
 // wait for the feed, or for a full harvest.
 func (p *applier) retry(ctx context.Context) error {
 	var batch []feedChange
-	owed := 0
+	candidates := 0
 	for row, err := range p.a.ledger.Open(ctx, p.list.Set) {
 		if err != nil {
 			return err
@@ -167,13 +167,13 @@ func (p *applier) retry(ctx context.Context) error {
 			continue
 		}
 		at := len(batch)
-		if owed++; at < maxRetries {
+		if candidates++; at < maxRetries {
 			batch = append(batch, feedChange{})
-		} else if at = rand.IntN(owed); at >= maxRetries {
+		} else if at = rand.IntN(candidates); at >= maxRetries {
 			continue
 		}
 		batch[at] = feedChange{
-			id: row.ID, updated: row.Updated, told: told{deleted: len(row.Next) == 0, tied: row.Open == ledger.OpenTied, resources: row.Next},
+			id: row.ID, updated: row.Updated, statement: statement{deleted: len(row.Next) == 0, tied: row.Open == ledger.OpenTied, resources: row.Next},
 		}
 	}
 	return p.applyBatch(ctx, batch)

@@ -86,8 +86,8 @@ func TestFeedLenient(t *testing.T) {
 	h := follow(t, s, atompmh.Options{})
 	r := h.run() // AP-CLS-04, AP-DOC-02, AP-DOC-07, AP-DOC-12, AP-AMB-09: no author, types twice, no rel, relative addresses
 	h.holds("sub/both sub/deep/t1 sub/src sub/t2")
-	told(t, r.Skipped, "AP-CLS-04")
-	told(t, r.Skipped, "no http or https URI") // AP-GEN-06
+	reported(t, r.Skipped, "AP-CLS-04")
+	reported(t, r.Skipped, "no http or https URI") // AP-GEN-06
 }
 
 // What the catalog says of a record's resources.
@@ -215,7 +215,7 @@ func TestFeedContent(t *testing.T) {
 	// 404: pending. The copy stays until the feed explains it.
 	s.put(map[string]string{"/feed": feedOf("13:00", "", live("a", "13:00"), live("b", "11:00")), "/a": ""})
 	r := h.run() // AP-CDL-05
-	told(t, r.Unreadable, "status 404")
+	reported(t, r.Unreadable, "status 404")
 	h.asked("/feed, /a, /feed 304") // the feed is read again, in case it explains the 404
 	h.holds("a@12:00 b@11:00")
 	h.clean()
@@ -227,11 +227,11 @@ func TestFeedContent(t *testing.T) {
 	s.put(map[string]string{"/feed": feedOf("15:00", "", dead("a", "14:00"), live("c", "15:00"), live("b", "11:00")), "/c": "three"})
 	s.status("/c", http.StatusInternalServerError)
 	r = h.run() // AP-CDL-06
-	told(t, r.Unreadable, "status 500")
+	reported(t, r.Unreadable, "status 500")
 	h.holds("b")
 	s.status("/c", http.StatusUnauthorized)
 	r = h.run()
-	told(t, r.Unreadable, "status 401")
+	reported(t, r.Unreadable, "status 401")
 	s.handle("/c", nil)
 	s.put(nil)
 	h.reopen(atompmh.Options{Content: true, Algorithms: []resourcesync.Algorithm{resourcesync.MD5}})

@@ -44,7 +44,7 @@ func TestFeedDisguisedCircle(t *testing.T) {
 				s.handle("/moved", answer)
 				s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
 				h := follow(t, s, atompmh.Options{})
-				told(t, h.run().Unreadable, "circle") // AP-HV-09
+				reported(t, h.run().Unreadable, "circle") // AP-HV-09
 				h.holds("a b c")
 				if n > 50 {
 					t.Errorf("%d documents asked for", n)
@@ -56,7 +56,7 @@ func TestFeedDisguisedCircle(t *testing.T) {
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": strings.Replace(feedOf("13:00", prev("/feed"), live("c", "13:00")), `prev-archive" href="BASE`, `prev-archive" href="`+strings.Replace(s.URL, "http", "HTTP", 1), 1)})
 	h := follow(t, s, atompmh.Options{})
-	told(t, h.run().Unreadable, "circle")
+	reported(t, h.run().Unreadable, "circle")
 	h.asked("/feed")
 	// The newest entries in two documents are no circle.
 	s.put(map[string]string{
@@ -153,7 +153,7 @@ func TestFeedLongMemory(t *testing.T) {
 	})
 	h := follow(t, s, atompmh.Options{})
 	for range 4 {
-		told(t, h.run().Unreadable, "address has more than")
+		reported(t, h.run().Unreadable, "address has more than")
 		if info, err := os.Stat(h.o.State); err != nil || info.Size() > 64<<10 {
 			t.Fatalf("the memory: %v, %v", info.Size(), err)
 		}
@@ -177,7 +177,7 @@ func TestFeedUnchangedSinceNever(t *testing.T) {
 	h := follow(t, s, atompmh.Options{})
 	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
 	s.status("/a1", http.StatusNotModified)
-	told(t, h.run().Unreadable, "304") // AP-HTTP-07
+	reported(t, h.run().Unreadable, "304") // AP-HTTP-07
 	h.holds("c")
 	s.status("/feed", http.StatusNotModified)
 	h = follow(t, s, atompmh.Options{})
@@ -268,7 +268,7 @@ func TestFeedStrangeRecords(t *testing.T) {
 	h := follow(t, s, atompmh.Options{})
 	r := h.run()
 	for _, words := range []string{"tag:a: it is no http", "tag:b: it is no http", "tag:c: it is no http", "tag:d: it is no http", "AP-CLS-04", "AP-DOC-05", "AP-DOC-09"} {
-		told(t, r.Skipped, words) // AP-GEN-06
+		reported(t, r.Skipped, words) // AP-GEN-06
 	}
 	var ids []string
 	for rec, err := range h.cat.Resources(t.Context(), set, catalog.Range{}) {

@@ -233,7 +233,7 @@ func TestFeedGap(t *testing.T) {
 	h.clean()
 	h.asked("/feed 304")
 	s.put(map[string]string{"/feed": feedOf("15:00", prev("/a3"), live("e", "15:00"), live("d", "14:00"), live("d", "13:00"))})
-	told(t, h.run().Skipped, "may be missing") // AP-HV-17
+	reported(t, h.run().Skipped, "may be missing") // AP-HV-17
 	h.asked("/feed")
 	s.put(map[string]string{"/a2": fourDocuments()["/a2"]})
 	before(t, h, func(text string) string { return strings.ReplaceAll(text, `"tried":"20`, `"tried":"19`) })
@@ -294,7 +294,7 @@ func TestFeedCircle(t *testing.T) {
 	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
 	s.handle("/a1", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/feed", http.StatusFound) })
 	h := follow(t, s, atompmh.Options{})
-	told(t, h.run().Unreadable, "circle")
+	reported(t, h.run().Unreadable, "circle")
 }
 
 // A chain without end.
@@ -306,13 +306,13 @@ func TestFeedEndless(t *testing.T) {
 		s.put(map[string]string{fmt.Sprintf("/x/%d", i): feedOf("12:00", prev(fmt.Sprintf("/x/%d", i-1)), live(fmt.Sprintf("b%d", i), "12:00", "/b"))})
 	}
 	h := follow(t, s, atompmh.Options{MaxDocuments: 10})
-	told(t, h.run().Unreadable, "more than 10 documents") // AP-HV-09
+	reported(t, h.run().Unreadable, "more than 10 documents") // AP-HV-09
 	if n := strings.Count(s.took(), "/x/"); n != 9 {
 		t.Errorf("%d archive documents asked for, want 9", n)
 	}
 	h.holds("a b")
 	h = follow(t, s, atompmh.Options{MaxBytes: 2000})
-	told(t, h.run().Unreadable, "bytes")
+	reported(t, h.run().Unreadable, "bytes")
 	if n := strings.Count(s.took(), "/x/"); n > 9 {
 		t.Errorf("%d archive documents asked for, want less", n)
 	}

@@ -61,7 +61,7 @@ func TestFeedClockCorrected(t *testing.T) {
 			s.handle("/d", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })
 			s.put(tt.before)
 			h := follow(t, s, atompmh.Options{AllowEmpty: true})
-			told(t, h.run().Skipped, "times in our future")
+			reported(t, h.run().Skipped, "times in our future")
 			if r := h.run(); r.Skipped.Count > 0 {
 				t.Errorf("a feed that is as it was is reported again: %v", r.Skipped.First)
 			}

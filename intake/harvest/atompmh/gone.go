@@ -102,7 +102,7 @@ func (h *harvest) dropGone(ctx context.Context) error {
 	if !h.whole() {
 		return nil
 	}
-	if h.anew || !h.old.Whole {
+	if h.catalogUnknown || !h.old.Whole {
 		if err := h.unowned(ctx, func(r *intake.Row) error { return h.strays.Add(r.URI) }); err != nil {
 			return err
 		}

@@ -188,7 +188,7 @@ func TestFeedComplete(t *testing.T) {
 	h.holds("d")
 	// AP-HV-13: there is no walking.
 	s.put(map[string]string{"/feed": feedOf("12:04", complete+prev("/a1"), live("d", "12:03"), live("e", "12:04"))})
-	told(t, h.run().Skipped, "AP-CMP-03")
+	reported(t, h.run().Skipped, "AP-CMP-03")
 	h.asked("/feed")
 	h.holds("d e")
 	// And back: a full harvest.
@@ -219,7 +219,7 @@ func TestFeedTruncated(t *testing.T) {
 	}
 	// A complete feed with an unreadable entry does not show what was deleted.
 	s.put(map[string]string{"/feed": feedOf("12:05", complete, live("a", "11:00"), `<entry><id>urn:x-test:b</id><updated>soon</updated></entry>`)})
-	told(t, h.run().Unreadable, "stays")
+	reported(t, h.run().Unreadable, "stays")
 	h.holds("a b")
 }
 

@@ -200,8 +200,8 @@ func (h *harvest) watermark(want string) {
 	}
 }
 
-// told checks that some problem has these words.
-func told(t *testing.T, ps intake.Problems, words string) {
+// reported checks that some problem has these words.
+func reported(t *testing.T, ps intake.Problems, words string) {
 	t.Helper()
 	for _, p := range ps.First {
 		if strings.Contains(p.String(), words) {

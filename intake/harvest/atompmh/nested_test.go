@@ -18,7 +18,7 @@ func TestFeedOfEmptyDocuments(t *testing.T) {
 	}
 	s.put(site)
 	h := follow(t, s, atompmh.Options{})
-	told(t, h.run().Unreadable, "1000 documents in a row")
+	reported(t, h.run().Unreadable, "1000 documents in a row")
 	if n := strings.Count(s.took(), "/x/"); n > 1000 {
 		t.Errorf("%d archive documents asked for", n)
 	}

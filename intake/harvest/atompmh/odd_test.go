@@ -24,7 +24,7 @@ func TestFeedDisorder(t *testing.T) {
 	h.clean()
 	wrong := map[string]string{"/feed": feedOf("15:00", prev("/a1"), live("c", "13:00")), "/a1": feedOf("14:00", "", live("d", "11:30"))}
 	s.put(wrong)
-	told(t, h.run().Skipped, "AP-TS-03") // AP-HV-06
+	reported(t, h.run().Skipped, "AP-TS-03") // AP-HV-06
 	h.holds("a b c d")
 	h.watermark("12:00:00")
 	if n := strings.Count(s.took(), "/feed"); n > 6 {
@@ -34,7 +34,7 @@ func TestFeedDisorder(t *testing.T) {
 	h.clean()
 	h.asked("/feed 304")
 	s.put(map[string]string{"/feed": feedOf("15:01", prev("/a1"), live("c", "13:00"))})
-	told(t, h.run().Skipped, "AP-TS-03")
+	reported(t, h.run().Skipped, "AP-TS-03")
 	h.asked("/feed, /a1, /a1 304")
 	s.put(map[string]string{"/feed": feedOf("15:00", prev("/a1"), live("c", "13:00")), "/a1": feedOf("12:00", "", live("d", "11:30"))})
 	h.clean()
@@ -71,7 +71,7 @@ func TestFeedRestless(t *testing.T) {
 		}
 	}
 	h := follow(t, s, atompmh.Options{})
-	told(t, h.run().Skipped, "kept changing")
+	reported(t, h.run().Skipped, "kept changing")
 	h.holds("a b")
 	if n > 10 {
 		t.Errorf("the feed was asked for %d times", n)
@@ -87,7 +87,7 @@ func TestFeedTimes(t *testing.T) {
 	s.put(map[string]string{"/feed": feedOf("12:00", "",
 		live("offset", "2024-05-02T20:00:00+10:00"), live("later", "2024-05-02T12:30:00.5Z"), live("future", "2999-01-01T00:00:00Z"))})
 	h := follow(t, s, atompmh.Options{})
-	told(t, h.run().Skipped, "AP-TS-01") // AP-HV-10
+	reported(t, h.run().Skipped, "AP-TS-01") // AP-HV-10
 	h.holds("future@00:00 later@12:30 offset@10:00")
 	w := h.Status().Watermark
 	if w.Year() > 2100 || w.Year() < 2024 {
@@ -156,7 +156,7 @@ func TestFeedWentBack(t *testing.T) {
 	h := follow(t, s, atompmh.Options{})
 	h.clean()
 	s.put(map[string]string{"/feed": feedOf("12:30", prev("/a1"), live("c", "12:30"))})
-	told(t, h.run().Skipped, "AP-HV-02")
+	reported(t, h.run().Skipped, "AP-HV-02")
 	h.holds("b@14:00 c@12:30 old@12:00")
 	h.watermark("12:30:00")
 	s.put(map[string]string{"/feed": feedOf("12:45", prev("/a1"), live("d", "12:45"), live("c", "12:30"), live("c", "12:29"))})
@@ -185,7 +185,7 @@ func TestFeedCurrent(t *testing.T) {
 	h.holds("a b c")
 	// Or never have been.
 	s.put(map[string]string{"/feed": feedOf("14:00", `<fh:archive/>`+current, live("d", "14:00"))})
-	told(t, h.run().Skipped, "cannot be read")
+	reported(t, h.run().Skipped, "cannot be read")
 	h.holds("a b c d")
 }
 

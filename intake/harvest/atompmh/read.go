@@ -230,7 +230,7 @@ func (h *harvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head http
 		}
 	}
 	if feed.Complete && st.Skipped > 0 {
-		h.blurred = true
+		h.unreadable = true
 	}
 	if n := st.Nameless; n == 1 {
 		h.list.Illegible(uri, errors.New("an entry cannot be read: it lacks its id, its time or a usable link"))
@@ -252,7 +252,7 @@ func (h *harvest) add(e *atompmh.Entry, part uint32) error {
 	key = binary.BigEndian.AppendUint32(key, h.count)
 	h.count++
 	h.key = key
-	said := told{deleted: e.Kind == atompmh.Deletion}
+	said := statement{deleted: e.Kind == atompmh.Deletion}
 	if id != e.ID {
 		said.id = e.ID
 	}
@@ -272,7 +272,7 @@ func (a *Harvester) resources(list *intake.Listing, e *atompmh.Entry) []ledger.R
 			list.Skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %q is no media type", fetch.Printable(e.ID), fetch.Printable(typ)))
 			typ = ""
 		}
-		if !a.wants(typ) {
+		if !a.acceptsType(typ) {
 			continue
 		}
 		if err := usable(l.Href); err != nil {
@@ -301,8 +301,8 @@ func usable(uri string) error {
 	return entry.CheckListed(&resourcesync.Entry{Loc: uri})
 }
 
-// wants reports whether a representation of this type is requested.
-func (a *Harvester) wants(typ string) bool {
+// acceptsType reports whether a representation of this type is requested.
+func (a *Harvester) acceptsType(typ string) bool {
 	if len(a.types) == 0 {
 		return true
 	}
@@ -342,8 +342,8 @@ func parseTime(b []byte) time.Time {
 	return time.Unix(int64(binary.BigEndian.Uint64(b)^1<<63), int64(binary.BigEndian.Uint32(b[8:]))).UTC()
 }
 
-// told is what an entry states of its record; append packs it.
-type told struct {
+// statement is what an entry states of its record; append packs it.
+type statement struct {
 	id        string // set if the ledger has another identifier for the record
 	deleted   bool
 	tied      bool // another entry of the same instant states the opposite
@@ -352,17 +352,17 @@ type told struct {
 
 // Flags of the first byte.
 const (
-	toldDeleted = 1 << iota
-	toldTied
+	statesDeleted = 1 << iota
+	statesTied
 )
 
-func (t *told) append(b []byte) []byte {
+func (t *statement) append(b []byte) []byte {
 	flags := byte(0)
 	if t.deleted {
-		flags |= toldDeleted
+		flags |= statesDeleted
 	}
 	if t.tied {
-		flags |= toldTied
+		flags |= statesTied
 	}
 	b = listed.AppendText(append(b, flags), t.id)
 	for _, r := range t.resources {
@@ -371,14 +371,14 @@ func (t *told) append(b []byte) []byte {
 	return b
 }
 
-// parseTold is the inverse of told.append.
-func parseTold(b []byte) (t told) {
+// parseStatement is the inverse of told.append.
+func parseStatement(b []byte) (t statement) {
 	text := func() (s string) {
 		n, k := binary.Uvarint(b)
 		s, b = string(b[k:k+int(n)]), b[k+int(n):]
 		return s
 	}
-	t.deleted, t.tied, b = b[0]&toldDeleted != 0, b[0]&toldTied != 0, b[1:]
+	t.deleted, t.tied, b = b[0]&statesDeleted != 0, b[0]&statesTied != 0, b[1:]
 	t.id = text()
 	for len(b) > 0 {
 		t.resources = append(t.resources, ledger.Resource{URI: text(), Type: text()})

@@ -32,7 +32,7 @@ func (h *harvest) whole() bool {
 // take brings the set in step with the entries that were read.
 func (h *harvest) take(ctx context.Context) error {
 	h.troubles()
-	if h.anew {
+	if h.catalogUnknown {
 		if err := h.adopt(ctx); err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (h *harvest) take(ctx context.Context) error {
 		}
 	}
 	// AP-CDL-03: absence proves something only if everything was read.
-	h.absence = (h.absence || h.replaced) && h.whole() && !h.blurred
+	h.absence = (h.absence || h.replaced) && h.whole() && !h.unreadable
 	if err := h.settle(ctx); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (h *harvest) troubles() {
 	} else if g := h.old.Gap; g != nil && !h.full {
 		h.list.Skipped(g.URI, fmt.Errorf("it has not been available since %s, and records that only it lists may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
 	}
-	if h.blurred && h.absence {
+	if h.unreadable && h.absence {
 		h.list.Illegible(h.list.Name, errors.New("some entries of the complete feed could not be read: what is not in it stays"))
 	}
 }
@@ -152,7 +152,7 @@ func groups(ctx context.Context, list *intake.Listing, parts []feedPart, future 
 		if !has {
 			return nil
 		}
-		t := parseTold(best.said)
+		t := parseStatement(best.said)
 		list.Files.Add(int64(len(t.resources)))
 		has = false
 		b := best
@@ -168,7 +168,7 @@ func groups(ctx context.Context, list *intake.Listing, parts []feedPart, future 
 				return err
 			}
 		}
-		deleted := it.Packed[0]&toldDeleted != 0
+		deleted := it.Packed[0]&statesDeleted != 0
 		if part.broken && deleted {
 			return nil // a later entry of the record may be in the part that is missing
 		}
@@ -181,16 +181,16 @@ func groups(ctx context.Context, list *intake.Listing, parts []feedPart, future 
 			if part.updated.Before(in) {
 				return nil
 			}
-			if part.updated.Equal(in) && deleted != (best.said[0]&toldDeleted != 0) {
+			if part.updated.Equal(in) && deleted != (best.said[0]&statesDeleted != 0) {
 				if deleted { // the active one states what to fetch
-					best.said[0] |= toldTied
+					best.said[0] |= statesTied
 					return nil
 				}
 				said = bytes.Clone(it.Packed)
-				said[0] |= toldTied
-			} else if part.updated.Equal(in) && best.said[0]&toldTied != 0 {
+				said[0] |= statesTied
+			} else if part.updated.Equal(in) && best.said[0]&statesTied != 0 {
 				said = bytes.Clone(it.Packed)
-				said[0] |= toldTied
+				said[0] |= statesTied
 			}
 		}
 		best = newest{string(it.URI[:i]), updated, append(best.said[:0], said...)}
@@ -272,7 +272,7 @@ func (p *applier) isBlank(ctx context.Context) (bool, error) {
 // counts reports whether the newest entry of a record states something that was not
 // applied before (AP-HV-03, 6).
 func (h *harvest) counts(n *newest, row *ledger.Row) bool {
-	deleted, tied := n.said[0]&toldDeleted != 0, n.said[0]&toldTied != 0
+	deleted, tied := n.said[0]&statesDeleted != 0, n.said[0]&statesTied != 0
 	switch {
 	case row.ID == "":
 		return true
@@ -290,16 +290,16 @@ func (h *harvest) counts(n *newest, row *ledger.Row) bool {
 		return true
 	case deleted != row.Deleted:
 		if !h.whole() {
-			n.said[0] |= toldTied // the other entry was not read in this harvest
+			n.said[0] |= statesTied // the other entry was not read in this harvest
 		}
 		return true
 	}
-	return !deleted && (h.anew || row.Open != ledger.OpenNothing && h.whole() || h.whole() && h.a.differs(n, row))
+	return !deleted && (h.catalogUnknown || row.Open != ledger.OpenNothing && h.whole() || h.whole() && h.a.differs(n, row))
 }
 
 // differs reports whether an applied entry now has other representations.
 func (a *Harvester) differs(n *newest, row *ledger.Row) bool {
-	rs := parseTold(n.said).resources
+	rs := parseStatement(n.said).resources
 	if len(rs) == 0 && a.o.KeepVanished {
 		return false
 	}

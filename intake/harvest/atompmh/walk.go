@@ -38,11 +38,11 @@ type harvest struct {
 	old, now feedMemory
 	strays   listed.URIs // resources of the catalog that no record owns
 
-	full      bool      // the whole chain is read
-	anew      bool      // nothing is known of the state of the catalog
-	elsewhere bool      // the feed is requested at another address than before
-	replaced  bool      // the feed replaced another one
-	mark      time.Time // entries before it were applied
+	full           bool      // the whole chain is read
+	catalogUnknown bool      // nothing is known of the state of the catalog
+	elsewhere      bool      // the feed is requested at another address than before
+	replaced       bool      // the feed replaced another one
+	mark           time.Time // entries before it were applied
 
 	sub    string     // URI of the subscription document
 	named  string     // the document that named it, if it has not been read yet
@@ -57,15 +57,15 @@ type harvest struct {
 	walked []string // the first documents of the last walk
 	length int      // number of documents in the last walk
 
-	seen      feedTime    // the latest updated time in the last walk
-	some      bool        // the last walk had an entry
-	complete  bool        // the subscription document has fh:complete
-	absence   bool        // a record that was not met is gone
-	blurred   bool        // a complete document has entries that cannot be read
-	disorder  bool        // the chain contradicts itself
-	unsettled bool        // the feed kept changing while it was being read
-	missing   *missingDoc // the document at which the walk had to end
-	older     int64       // records for which the feed went back to an older entry
+	seen       feedTime    // the latest updated time in the last walk
+	some       bool        // the last walk had an entry
+	complete   bool        // the subscription document has fh:complete
+	absence    bool        // a record that was not met is gone
+	unreadable bool        // a complete document has entries that cannot be read
+	disorder   bool        // the chain contradicts itself
+	unsettled  bool        // the feed kept changing while it was being read
+	missing    *missingDoc // the document at which the walk had to end
+	older      int64       // records for which the feed went back to an older entry
 
 	key, said []byte // scratch
 	count     uint32 // entries sorted
@@ -109,9 +109,9 @@ func (h *harvest) prepare(at intake.Point) {
 	m := &h.old
 	// A catalog that was lost, or restored from a backup, is behind.
 	h.unremembered = m.Address == "" || m.Rules != h.a.rules()
-	h.anew = h.unremembered || at.Last < m.Point.Last
+	h.catalogUnknown = h.unremembered || at.Last < m.Point.Last
 	switch {
-	case h.anew, m.Watermark.IsZero() && !m.Complete && !m.Disorder:
+	case h.catalogUnknown, m.Watermark.IsZero() && !m.Complete && !m.Disorder:
 		h.full = true
 	case h.a.o.FullInterval > 0 && future.IsDue(m.Full, h.a.o.FullInterval):
 		h.full = true
@@ -321,7 +321,7 @@ func (h *harvest) identify(feed *atompmh.Feed) (again bool, err error) {
 	if !h.a.o.AcceptFeed && !h.elsewhere {
 		return false, &AnotherFeedError{Address: h.list.Name, Was: h.old.ID, Is: h.now.ID}
 	}
-	h.replaced, h.anew = true, true
+	h.replaced, h.catalogUnknown = true, true
 	if h.full {
 		return false, nil
 	}

@@ -36,7 +36,7 @@ func TestOAIPMHFamilies(t *testing.T) {
 			if r := s.expect(""); r.Unreadable.Count+r.Skipped.Count > 0 {
 				t.Errorf("report = %+v", r)
 			}
-			if got, want := s.told(), fileOf(t, name, "want.txt"); got != want {
+			if got, want := s.summary(), fileOf(t, name, "want.txt"); got != want {
 				t.Errorf("held:\n%swant:\n%s", got, want)
 			}
 			if st := s.oai.Status(); !st.Whole || !st.Complete || !st.Until.Equal(time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)) {

@@ -22,7 +22,7 @@ func TestOAIPMHClockCorrected(t *testing.T) {
 		w.Header().Set("Date", clock().UTC().Format(http.TimeFormat))
 		return false
 	})
-	told(t, h.scan().Skipped, "times in our future")
+	reported(t, h.scan().Skipped, "times in our future")
 	h.repo.Put(oaipmhtest.Record{Identifier: "oai:example.org:0000001", Title: "stamped in our future"})
 	h.scan()
 	if r := h.scan(); r.Skipped.Count > 0 {

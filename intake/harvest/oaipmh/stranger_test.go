@@ -159,9 +159,9 @@ func textOf(m map[string]string) string {
 	return strings.Join(all, " ")
 }
 
-// told formats the stored records like want.txt. They are read by a different XML
+// summary formats the stored records like want.txt. They are read by a different XML
 // reader.
-func (s *stranger) told() string {
+func (s *stranger) summary() string {
 	s.t.Helper()
 	var all []string
 	for rec, err := range s.cat.Resources(s.t.Context(), harvestSet, catalog.Range{}) {

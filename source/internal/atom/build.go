@@ -31,7 +31,7 @@ type build struct {
 	byTime *extsort.Sorter // the newest first
 	groups *extsort.Sorter // of resources, by part
 	newest time.Time
-	news   int64 // entries that get a time now
+	dated  int64 // entries that get a time now
 }
 
 // sortMemory is how much of what is sorted is in memory; the rest is on disk.
@@ -54,12 +54,12 @@ func (b *build) run(ctx context.Context) error {
 		return err
 	}
 	// Readers of a feed that was complete, or turned off, did not get deletions.
-	untold := !b.next.Complete && (b.st.Current == nil || b.st.Current.Complete) && b.status.Last > b.status.Kept.Seq
-	if b.from == "" && !untold {
+	missed := !b.next.Complete && (b.st.Current == nil || b.st.Current.Complete) && b.status.Last > b.status.Kept.Seq
+	if b.from == "" && !missed {
 		if err := b.readCatalog(ctx, b.take); err != nil {
 			return err
 		}
-	} else if err := b.merge(ctx, untold); err != nil {
+	} else if err := b.merge(ctx, missed); err != nil {
 		return err
 	}
 	if err := b.writeGroupParts(ctx); err != nil {
@@ -70,7 +70,7 @@ func (b *build) run(ctx context.Context) error {
 
 // merge takes what the catalog says, and what it and the documents there are say
 // is gone.
-func (b *build) merge(ctx context.Context, untold bool) error {
+func (b *build) merge(ctx context.Context, missed bool) error {
 	byID := b.newSorter()
 	defer byID.Close()
 	whole, err := b.readChain(ctx, byID)
@@ -81,7 +81,7 @@ func (b *build) merge(ctx context.Context, untold bool) error {
 	if err := b.readCatalog(ctx, take); err != nil {
 		return err
 	}
-	if untold || !whole && !b.next.Complete {
+	if missed || !whole && !b.next.Complete {
 		if err := b.readDeletions(ctx, take); err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func sameAlternates(x, y *atompmh.Entry) bool {
 func (b *build) take(e *buildEntry) error {
 	key := make([]byte, 9)
 	if e.fresh {
-		b.news++
+		b.dated++
 		if t := time.UnixMicro(e.at); t.After(b.newest) {
 			b.newest = t
 		}

@@ -11,8 +11,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A newsEntry is an entry to be, by the change that calls for it.
-type newsEntry struct {
+// A pendingEntry is an entry to be, by the change that calls for it.
+type pendingEntry struct {
 	atompmh.Entry
 	seq   catalog.Seq
 	event time.Time
@@ -30,8 +30,8 @@ type gathering struct {
 	changes map[string]*pendingChange
 	view    *view
 	groups  *groupCache
-	through feed                  // where the changes end
-	news    map[string]*newsEntry // by identifier
+	through feed                     // where the changes end
+	entries map[string]*pendingEntry // by identifier
 }
 
 func (g *gathering) run(ctx context.Context) (groupMap, error) {
@@ -75,14 +75,14 @@ func (g *gathering) there(id string, main *representation, members []*representa
 			e.seq, e.event = c.Change.Seq, c.Change.EventTime
 		}
 	}
-	if old := g.news[id]; old == nil || old.Kind != atompmh.Active || old.seq <= e.seq { // the last one is the record
-		g.news[id] = e
+	if old := g.entries[id]; old == nil || old.Kind != atompmh.Active || old.seq <= e.seq { // the last one is the record
+		g.entries[id] = e
 	}
 }
 
 // gone notes that a record is deleted, unless it is found elsewhere.
 func (g *gathering) gone(id, uri string, c *pendingChange) {
-	if old := g.news[id]; old != nil && old.Kind == atompmh.Active {
+	if old := g.entries[id]; old != nil && old.Kind == atompmh.Active {
 		return
 	}
 	if !absoluteIRI(uri) {
@@ -90,14 +90,14 @@ func (g *gathering) gone(id, uri string, c *pendingChange) {
 	}
 	e := g.at(c)
 	g.view.deletion(&e.Entry, id, uri)
-	g.news[id] = e
+	g.entries[id] = e
 }
 
-func (g *gathering) at(c *pendingChange) *newsEntry {
+func (g *gathering) at(c *pendingChange) *pendingEntry {
 	if c == nil {
-		return &newsEntry{seq: g.through.Through, event: g.through.ThroughTime}
+		return &pendingEntry{seq: g.through.Through, event: g.through.ThroughTime}
 	}
-	return &newsEntry{seq: c.Change.Seq, event: c.Change.EventTime}
+	return &pendingEntry{seq: c.Change.Seq, event: c.Change.EventTime}
 }
 
 // settle finds the places of all resources that those in uris may have to do with:
@@ -166,14 +166,14 @@ func (g *gathering) place(ctx context.Context, uri string, grouped groupMap) err
 		return err
 	}
 	c := g.changes[uri]
-	told := "" // the identifier of the record it had in the feed
+	oldID := "" // the identifier of the record it had in the feed
 	if c != nil && !c.created || c == nil && (r != nil || known != nil) {
-		told = atompmh.RecordID(uri)
+		oldID = atompmh.RecordID(uri)
 		if known != nil {
-			told = cmp.Or(known.ID, told)
+			oldID = cmp.Or(known.ID, oldID)
 		}
 		if known != nil && known.Main != "" {
-			told = ""
+			oldID = ""
 		}
 	}
 	var now *group
@@ -183,12 +183,12 @@ func (g *gathering) place(ctx context.Context, uri string, grouped groupMap) err
 			return err
 		}
 		now = groupOf(uri, main, id, members)
-		changed := told != id || c != nil || !known.equal(now) || slices.ContainsFunc(members, func(m *representation) bool { return g.changes[m.uri] != nil })
+		changed := oldID != id || c != nil || !known.equal(now) || slices.ContainsFunc(members, func(m *representation) bool { return g.changes[m.uri] != nil })
 		if main == "" && changed {
 			g.there(id, r, members, c)
 		}
-		if main == "" && told == id {
-			told = ""
+		if main == "" && oldID == id {
+			oldID = ""
 		}
 	}
 	if !known.equal(now) {
@@ -197,10 +197,10 @@ func (g *gathering) place(ctx context.Context, uri string, grouped groupMap) err
 	if err := g.own(ctx, uri, known, now, grouped); err != nil {
 		return err
 	}
-	if told == "" {
+	if oldID == "" {
 		return nil
 	}
-	return g.leave(ctx, told, uri, c, grouped)
+	return g.leave(ctx, oldID, uri, c, grouped)
 }
 
 // own notes which resources have been given an identifier. Only one should be at
@@ -265,7 +265,7 @@ func (g *gathering) leave(ctx context.Context, id, uri string, c *pendingChange,
 			return err
 		}
 		if main == "" && is == id {
-			if g.news[id] == nil {
+			if g.entries[id] == nil {
 				g.there(id, r, members, c)
 			}
 			return nil

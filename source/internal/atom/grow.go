@@ -19,7 +19,7 @@ func (a *update) grow(ctx context.Context) error {
 	cur := a.st.Current
 	next := *cur
 	next.Title, next.Author, next.Stamp = a.want.Title, a.want.Author, a.docs.After(cur.Stamp)
-	news, grouped, err := a.collect(ctx, &next)
+	added, grouped, err := a.collect(ctx, &next)
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (a *update) grow(ctx context.Context) error {
 		next.Groups = next.Chain
 	}
 	named := cur.Title != next.Title || cur.Author != next.Author
-	if len(news) == 0 && len(grouped) == 0 && !named { // what came is gone again
+	if len(added) == 0 && len(grouped) == 0 && !named { // what came is gone again
 		a.st.Current = &next
 		return a.feeds.plan(ctx, a.set.Name, a.st, &next, nil)
 	}
@@ -40,17 +40,17 @@ func (a *update) grow(ctx context.Context) error {
 		entries = append(entries, e)
 	}
 	slices.SortStableFunc(entries, func(x, y atompmh.Entry) int { return x.Updated.Compare(y.Updated) })
-	if len(news) > 0 {
-		clock := newClock(cur.Last, news[len(news)-1].event, a.docs.Now(), int64(len(news)))
-		for i := range slices.Backward(news) {
-			news[i].Updated = millis(clock.next(news[i].event))
+	if len(added) > 0 {
+		clock := newClock(cur.Last, added[len(added)-1].event, a.docs.Now(), int64(len(added)))
+		for i := range slices.Backward(added) {
+			added[i].Updated = millis(clock.next(added[i].event))
 		}
 		next.Last = clock.top
 	}
-	for i := range news {
-		entries = append(entries, news[i].Entry)
+	for i := range added {
+		entries = append(entries, added[i].Entry)
 	}
-	next.Entries += int64(len(news))
+	next.Entries += int64(len(added))
 	return a.cut(ctx, &next, entries, grouped)
 }
 
@@ -119,7 +119,7 @@ func (a *update) write(ctx context.Context, next *feed, name, prev, succ string,
 // collect returns the entries that the next changes call for, in the order of
 // these, one at most for each record, and what they change of which resources
 // belong together. It moves next.Through.
-func (a *update) collect(ctx context.Context, next *feed) ([]newsEntry, groupMap, error) {
+func (a *update) collect(ctx context.Context, next *feed) ([]pendingEntry, groupMap, error) {
 	changes := make(map[string]*pendingChange)
 	n := 0
 	for c, err := range a.catalog.Changes(ctx, a.docs.CapabilityList(a.set.Name), next.Through) {
@@ -142,16 +142,16 @@ func (a *update) collect(ctx context.Context, next *feed) ([]newsEntry, groupMap
 	if n == 0 && a.status.Last > next.Through {
 		return nil, nil, fmt.Errorf("read catalog: change %d is not in it", next.Through+1)
 	}
-	g := &gathering{update: a, changes: changes, view: newView(a.docs, a.catalog, &a.set), news: make(map[string]*newsEntry), through: *next,
+	g := &gathering{update: a, changes: changes, view: newView(a.docs, a.catalog, &a.set), entries: make(map[string]*pendingEntry), through: *next,
 		groups: &groupCache{feeds: a.feeds, set: a.set.Name, chain: next.Groups, none: next.Groups == ""}}
 	grouped, err := g.run(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	news := make([]newsEntry, 0, len(g.news))
-	for _, e := range g.news {
-		news = append(news, *e)
+	added := make([]pendingEntry, 0, len(g.entries))
+	for _, e := range g.entries {
+		added = append(added, *e)
 	}
-	slices.SortFunc(news, func(x, y newsEntry) int { return cmp.Or(cmp.Compare(x.seq, y.seq), cmp.Compare(x.ID, y.ID)) })
-	return news, grouped, nil
+	slices.SortFunc(added, func(x, y pendingEntry) int { return cmp.Or(cmp.Compare(x.seq, y.seq), cmp.Compare(x.ID, y.ID)) })
+	return added, grouped, nil
 }

@@ -227,7 +227,7 @@ func (a *update) step(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	news := a.status.Last > cur.Through
+	changed := a.status.Last > cur.Through
 	named := cur.Title != a.want.Title || cur.Author != a.want.Author
 	again := &build{update: a, keep: cur.Through, last: cur.Last, from: names.Feed(a.set.Name).Document()}
 	switch {
@@ -235,12 +235,12 @@ func (a *update) step(ctx context.Context) (more bool, err error) {
 		a.docs.Log.WarnContext(ctx, "catalog is older than the feed published from it, which is published again", slog.String("set", a.set.Name))
 		again.keep = -1
 	case a.status.Kept.Seq > cur.Through, a.short, cur.Complete != a.want.Complete: // what has changed is not known any more
-	case a.want.Complete && (news || named):
+	case a.want.Complete && (changed || named):
 		if age := a.docs.Now().Sub(cur.Stamp); !a.fresh && a.status.Resources > tinySet && age >= 0 && age < time.Duration(a.status.Resources)*pace {
 			a.result.Later = true
 			return false, nil
 		}
-	case news || named:
+	case changed || named:
 		return true, a.grow(ctx)
 	case !cur.Complete && cur.Entries > compactAfter*(cur.Begun+int64(a.limit)):
 		again.compact, again.keep = true, math.MaxInt64

@@ -31,8 +31,8 @@ func (b *build) writeAll(ctx context.Context) error {
 	b.next.Newest = name(archives)
 	w := &writing{b: b, number: archives + 1, names: name, left: n - archives*int64(b.limit), rest: n, last: noTime}
 	defer w.discard()
-	clock := newClock(b.last, b.newest, b.docs.Now(), b.news)
-	if b.news > 0 {
+	clock := newClock(b.last, b.newest, b.docs.Now(), b.dated)
+	if b.dated > 0 {
 		b.next.Last = clock.top
 	}
 	for it, err := range b.byTime.Sorted(ctx) {

@@ -68,7 +68,7 @@ func (d *Describer) state(e *resourcesync.Entry, r *catalog.Record, patches bool
 		d.follow(r)
 	}
 	if d.versions != "" {
-		d.past(r.URI)
+		d.versionLinks(r.URI)
 	}
 	e.Links = d.links
 }
@@ -250,9 +250,9 @@ func (t *hrefTemplate) expand(path, uri string) string {
 	return b.String()
 }
 
-// past adds to an entry that says which version it is about the links to the
+// versionLinks adds to an entry that says which version it is about the links to the
 // TimeGate and the TimeMap of its resource (RS-REL-52, RS-REL-53, ME-RS-05).
-func (d *Describer) past(uri string) {
+func (d *Describer) versionLinks(uri string) {
 	for i := range d.links {
 		l := &d.links[i]
 		if l.Rel != "memento" || !strings.HasPrefix(l.Href, string(d.versions)+memento.VersionsPrefix) {

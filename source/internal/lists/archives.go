@@ -98,8 +98,8 @@ func (p *publication) linkClosed(ctx context.Context, b *changeBuild, st *change
 // archive, and whether documents are to be written for that of any.
 func (p *publication) archiveDue() (list, any bool) {
 	st := p.state
-	list = st.List != nil && st.List.Past != (p.set.archived(resourcesync.ResourceList)) || p.archives.lists != nil && p.archives.lists.Newest() == nil
-	any = list || p.next.Changes.Past != (p.set.archived(resourcesync.ChangeList)) || p.archives.lists.Changed() || p.archives.closed.Changed()
+	list = st.List != nil && st.List.Archived != (p.set.archived(resourcesync.ResourceList)) || p.archives.lists != nil && p.archives.lists.Newest() == nil
+	any = list || p.next.Changes.Archived != (p.set.archived(resourcesync.ChangeList)) || p.archives.lists.Changed() || p.archives.closed.Changed()
 	for _, c := range listArchives {
 		any = any || !p.set.archived(c) && p.there.taken(names.Set(p.set.Name).Archive(c))
 	}

@@ -19,15 +19,15 @@ import (
 // one (RS-CHI-01). It writes what is new and leaves all else as it is; nothing
 // it writes is visible yet.
 type changeBuild struct {
-	owner   *Lists
-	docs    *document.Store
-	catalog catalog.Catalog
-	set     Set
-	stamp   time.Time
-	past    bool         // Change Lists have an archive
-	prev    *changeState // what readers may be reading; nil: nothing of ours
-	unsure  bool         // what is there may be that, or what a publication cut short was to make of it
-	there   sizes
+	owner    *Lists
+	docs     *document.Store
+	catalog  catalog.Catalog
+	set      Set
+	stamp    time.Time
+	archived bool         // Change Lists have an archive
+	prev     *changeState // what readers may be reading; nil: nothing of ours
+	unsure   bool         // what is there may be that, or what a publication cut short was to make of it
+	there    sizes
 
 	closed  []blob.Writer // parts that are now closed, oldest first
 	open    blob.Writer   // the part that is open, or the one document; nil: it is as it should be
@@ -250,16 +250,16 @@ func (b *changeBuild) writeOpen(ctx context.Context, st *changeState, last catal
 // continues reports whether the document at name is the open list of st, so
 // that its bytes can stay.
 func (b *changeBuild) continues(st *changeState, name string) bool {
-	return st.Open.Size > 0 && !b.unsure && b.prev != nil && b.prev.Past == b.past && b.prev.Open.From.Equal(st.Open.From) && b.prev.Open.document(b.set.Name) == name
+	return st.Open.Size > 0 && !b.unsure && b.prev != nil && b.prev.Archived == b.archived && b.prev.Open.From.Equal(st.Open.From) && b.prev.Open.document(b.set.Name) == name
 }
 
 // finish settles the form: the index, if there are parts, and the end of
 // the part that was open, if there is no place for it any more.
 func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
-	st.Past = b.past
+	st.Archived = b.archived
 	if len(st.Closed) == 0 {
 		st.Open.Name = ""
-	} else if same := b.prev != nil && !b.unsure && b.prev.Past == b.past && b.prev.From.Equal(st.From) && slices.Equal(b.prev.names(), st.names()); !same ||
+	} else if same := b.prev != nil && !b.unsure && b.prev.Archived == b.archived && b.prev.From.Equal(st.From) && slices.Equal(b.prev.names(), st.names()); !same ||
 		!b.there.has(names.Set(b.set.Name).ChangeList()) {
 		if b.index, err = b.writeIndex(ctx, st); err != nil {
 			return err
@@ -368,7 +368,7 @@ func (b *changeBuild) header(from, until time.Time, part bool) resourcesync.Head
 		Until:      resourcesync.NewDatetime(until),
 		Links:      []resourcesync.Link{{Rel: "up", Href: b.docs.CapabilityList(b.set.Name)}}, // RS-CHL-01
 	}
-	if b.past {
+	if b.archived {
 		h.Links = append(h.Links, b.docs.ArchivesLink(b.set.Name, resourcesync.ChangeList))
 	}
 	if part {

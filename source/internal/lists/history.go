@@ -103,7 +103,7 @@ func (p *publication) published(ctx context.Context) (docs []archive.Pointer, sa
 
 // copyClosed writes a Change List of entries, the interval of which d gives.
 func (p *publication) copyClosed(ctx context.Context, d archive.Pointer, entries []resourcesync.Entry) (string, error) {
-	b := &changeBuild{owner: p.owner, docs: p.docs, catalog: p.catalog, set: p.set, past: true, there: p.there}
+	b := &changeBuild{owner: p.owner, docs: p.docs, catalog: p.catalog, set: p.set, archived: true, there: p.there}
 	part := openPart{From: d.From}
 	b.name(&part)
 	w, err := p.docs.WriteDocument(ctx, part.Name, b.header(d.From, d.Until, false), p.docs.After(p.state.Stamp), entries)

@@ -63,13 +63,13 @@ type Lists struct {
 	opts          Options
 	states        map[string]*state    // what is known of each set's documents
 	spent         map[string]spent     // on each set's open Change List
-	restarted     map[string]bool      // sets published since New
+	newHistory    map[string]bool      // sets published since New
 	patchesTidied map[string]time.Time // when each set's patches were looked through
 }
 
 // New returns lists. None is read or written yet.
 func New(o Options) *Lists {
-	return &Lists{opts: o, states: make(map[string]*state), spent: make(map[string]spent), restarted: make(map[string]bool), patchesTidied: make(map[string]time.Time)}
+	return &Lists{opts: o, states: make(map[string]*state), spent: make(map[string]spent), newHistory: make(map[string]bool), patchesTidied: make(map[string]time.Time)}
 }
 
 // A Report says what a publication of lists did.
@@ -161,7 +161,7 @@ func (s *Lists) Publish(ctx context.Context, set Set, look, quick bool) (r *Resu
 		if err != nil {
 			return r, err
 		}
-		s.restarted[set.Name] = true
+		s.newHistory[set.Name] = true
 		r.published = p.next
 		s.spend(set, r.published.Changes)
 	}
@@ -172,27 +172,27 @@ func (s *Lists) Publish(ctx context.Context, set Set, look, quick bool) (r *Resu
 
 // A publication is one set on its way from one published state to the next.
 type publication struct {
-	owner    *Lists
-	docs     *document.Store
-	catalog  catalog.Catalog
-	quick    bool // what can be put off, is
-	set      Set
-	report   Report
-	state    *state // what is published, as far as known
-	next     *state // what will be
-	status   catalog.Status
-	there    sizes        // nil: they were not listed
-	unsure   bool         // a publication was cut short
-	anew     bool         // the history begins again: nothing of the Change List there is continues
-	list     bool         // a Resource List is due
-	changes  bool         // a Change List is due
-	entry    blob.Writer  // the Resource List's entry document
-	build    *changeBuild // of the Change List
-	back     bool         // the catalog is older than what was published from it
-	restart  bool         // whatever was published, the history begins again
-	begun    bool         // the history begins again by this publication
-	past     bool         // archives call for documents to be written
-	archives archives
+	owner      *Lists
+	docs       *document.Store
+	catalog    catalog.Catalog
+	quick      bool // what can be put off, is
+	set        Set
+	report     Report
+	state      *state // what is published, as far as known
+	next       *state // what will be
+	status     catalog.Status
+	there      sizes        // nil: they were not listed
+	unsure     bool         // a publication was cut short
+	newHistory bool         // the history begins again: nothing of the Change List there is continues
+	list       bool         // a Resource List is due
+	changes    bool         // a Change List is due
+	entry      blob.Writer  // the Resource List's entry document
+	build      *changeBuild // of the Change List
+	back       bool         // the catalog is older than what was published from it
+	restart    bool         // whatever was published, the history begins again
+	begun      bool         // the history begins again by this publication
+	archiving  bool         // archives call for documents to be written
+	archives   archives
 }
 
 // prepare finds out what is published, what the catalog holds, and what is to
@@ -260,10 +260,10 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 	p.unsure = p.state.Switching
 	c := p.state.Changes
 	if p.unsure && p.state.Planned != nil {
-		c, p.anew = p.state.Planned, p.state.Anew
+		c, p.newHistory = p.state.Planned, p.state.NewHistory
 	}
 	kept := p.status.Kept
-	back := p.restart || p.owner.opts.Restart && !p.owner.restarted[p.set.Name]
+	back := p.restart || p.owner.opts.Restart && !p.owner.newHistory[p.set.Name]
 	switch {
 	case back:
 	case c == nil:
@@ -285,7 +285,7 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 		c, p.back = nil, true
 	}
 	if c == nil || c.Open.After < kept.Seq {
-		p.anew, p.begun = true, true
+		p.newHistory, p.begun = true, true
 		c = &changeState{After: kept.Seq, From: kept.At, Open: openPart{From: kept.At, After: kept.Seq}, Through: kept.Seq}
 	}
 	p.next.Changes = c
@@ -333,18 +333,18 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 	st, c := p.state, p.next.Changes
 	p.report.Resources = p.status.Resources
 	p.report.Seq = c.Through
-	news := p.status.Last != c.Through
-	list, past := p.archiveDue()
-	p.past = past
-	p.list = list || st.List == nil || p.unsure || p.anew || st.List.Rules != p.set.Rules.Mark || p.listDue(news) ||
+	changed := p.status.Last != c.Through
+	list, archiving := p.archiveDue()
+	p.archiving = archiving
+	p.list = list || st.List == nil || p.unsure || p.newHistory || st.List.Rules != p.set.Rules.Mark || p.listDue(changed) ||
 		!p.there.has(names.Set(p.set.Name).ResourceList()) || !p.there.hasAll(st.List.names())
 	if st.List != nil {
 		p.report.Parts = len(st.List.Parts)
 	}
 	trim, err := p.trimDue(ctx, c)
-	cut := past || c.Open.Size == 0 || !p.there.hasAll(c.names()) || p.status.Last-c.Open.After > catalog.Seq(p.owner.partEntries(p.set, c)) ||
+	cut := archiving || c.Open.Size == 0 || !p.there.hasAll(c.names()) || p.status.Last-c.Open.After > catalog.Seq(p.owner.partEntries(p.set, c)) ||
 		p.status.Last > c.Open.After && (p.owner.old(p.set, c) || p.owner.costly(p.set, c)) || trim
-	p.changes = p.list || news || cut || !p.there.has(names.Set(p.set.Name).ChangeList()) ||
+	p.changes = p.list || changed || cut || !p.there.has(names.Set(p.set.Name).ChangeList()) ||
 		!p.there.is(c.Open.document(p.set.Name), c.Open.Size+int64(len(closingTag)))
 	return p.list || cut, err
 }
@@ -369,14 +369,14 @@ const (
 
 // listDue says whether changes call for a new Resource List, see
 // Options.SmallSet; news: there are some the Change List does not have yet.
-func (p *publication) listDue(news bool) bool {
+func (p *publication) listDue(changed bool) bool {
 	list, n := p.state.List, p.status.Resources
 	age := p.docs.Now().Sub(list.At)
 	if n <= min(tinySet, int64(p.owner.opts.SmallSet)) {
-		behind := news || p.status.Last > list.Seq
+		behind := changed || p.status.Last > list.Seq
 		p.report.Later = behind && p.quick && age >= 0 && age < tinyPace
 		return behind && !p.report.Later
 	}
-	return news && (n <= int64(p.owner.opts.SmallSet) && (age < 0 || age >= time.Duration(n)*listPace) ||
+	return changed && (n <= int64(p.owner.opts.SmallSet) && (age < 0 || age >= time.Duration(n)*listPace) ||
 		int64(p.status.Last-list.Seq) >= n/listShare && n > int64(p.owner.opts.SmallSet) || age >= listAge)
 }

@@ -21,19 +21,19 @@ import (
 
 // A listBuild takes a Resource List off the catalog.
 type listBuild struct {
-	owner   *Lists
-	docs    *document.Store
-	catalog catalog.Catalog
-	set     Set
-	mark    catalog.Mark
-	gen     string
-	past    bool   // lists have an archive
-	copy    string // name under which the entry document stays as it is, for an archive; empty: it does not
-	stamp   time.Time
-	entries atomic.Int64
-	refused atomic.Int64
-	bytes   atomic.Int64
-	number  atomic.Int64 // highest part number given out
+	owner    *Lists
+	docs     *document.Store
+	catalog  catalog.Catalog
+	set      Set
+	mark     catalog.Mark
+	gen      string
+	archived bool   // lists have an archive
+	copy     string // name under which the entry document stays as it is, for an archive; empty: it does not
+	stamp    time.Time
+	entries  atomic.Int64
+	refused  atomic.Int64
+	bytes    atomic.Int64
+	number   atomic.Int64 // highest part number given out
 
 	mu    sync.Mutex // guards what follows
 	open  []blob.Writer
@@ -245,7 +245,7 @@ func (b *listBuild) header(part bool) resourcesync.Header {
 		At:         resourcesync.NewDatetime(b.mark.At),
 		Links:      []resourcesync.Link{{Rel: "up", Href: b.docs.CapabilityList(b.set.Name)}}, // RS-RL-02
 	}
-	if b.past {
+	if b.archived {
 		h.Links = append(h.Links, b.docs.ArchivesLink(b.set.Name, resourcesync.ResourceList))
 	}
 	if part {

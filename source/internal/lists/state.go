@@ -32,7 +32,7 @@ type state struct {
 	CapabilityList string             `json:"capability_list"` // the set; documents of another base URL are not ours to continue
 	Switching      bool               `json:"switching,omitempty"`
 	Planned        *changeState       `json:"planned,omitempty"` // while Switching: what Changes is to be; readers may have seen any of it
-	Anew           bool               `json:"anew,omitempty"`    // while Switching: the history begins again
+	NewHistory     bool               `json:"anew,omitempty"`    // while Switching: the history begins again
 	Stamp          time.Time          `json:"stamp"`             // modification time of the documents written last; rises
 	Saved          time.Time          `json:"saved,omitzero"`    // Stamp when this was written, by which its tail is known
 	Compressed     bool               `json:"compressed,omitempty"`
@@ -48,7 +48,7 @@ type listState struct {
 	Resources int64       `json:"resources"`
 	Rules     string      `json:"rules,omitempty"` // digest of those its links are from
 	Parts     []string    `json:"parts,omitempty"` // names; none when the list is one document
-	Past      bool        `json:"past,omitempty"`  // it has a link to its archive
+	Archived  bool        `json:"past,omitempty"`  // it has a link to its archive
 	Copy      string      `json:"copy,omitempty"`  // name under which the entry document stays as it is; empty: it does not
 }
 
@@ -70,7 +70,7 @@ type changeState struct {
 	Ended       *closedPart  `json:"ended,omitempty"` // the part that was open in an index that is no more, while that is planned
 	Through     catalog.Seq  `json:"through"`
 	ThroughTime time.Time    `json:"through_time,omitzero"` // of that change; zero if it is not ours to know
-	Past        bool         `json:"past,omitempty"`        // the documents that change have links to its archive
+	Archived    bool         `json:"past,omitempty"`        // the documents that change have links to its archive
 }
 
 // A closedPart is a Change List that will never be written again (RS-MD-09).

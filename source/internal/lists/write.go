@@ -49,7 +49,7 @@ func (p *publication) write(ctx context.Context) (written bool, err error) {
 	if err := p.announce(ctx); err != nil { // step 2
 		return false, err
 	}
-	if p.anew {
+	if p.newHistory {
 		if err := p.owner.withdrawDumps(ctx, p.set.Name, p.there); err != nil {
 			return true, err
 		}
@@ -66,7 +66,7 @@ func (p *publication) write(ctx context.Context) (written bool, err error) {
 // grown reports whether at most the open list has become longer.
 func (p *publication) grown() bool {
 	b, c := p.build, p.next.Changes
-	return !p.list && !p.unsure && !p.anew && !p.past && len(b.closed) == 0 && b.index == nil && b.ended == nil &&
+	return !p.list && !p.unsure && !p.newHistory && !p.archiving && len(b.closed) == 0 && b.index == nil && b.ended == nil &&
 		!p.state.Saved.IsZero() && p.state.Changes.After == c.After && p.state.Changes.Open.Name == c.Open.Name
 }
 
@@ -144,8 +144,8 @@ func (p *publication) takeList(ctx context.Context) error {
 		return fmt.Errorf("build resource list: %w", err)
 	}
 	b := &listBuild{owner: p.owner, docs: p.docs, catalog: p.catalog, set: p.set, mark: mark, stamp: p.next.Stamp,
-		gen: names.Set(p.set.Name).Generation(mark.At, p.there.taken), past: p.archives.lists != nil}
-	if p.archives.takes(mark.At, p.anew) {
+		gen: names.Set(p.set.Name).Generation(mark.At, p.there.taken), archived: p.archives.lists != nil}
+	if p.archives.takes(mark.At, p.newHistory) {
 		b.copy = names.Set(p.set.Name).ResourceListCopy(b.gen)
 	}
 	list, w, err := b.run(ctx)
@@ -156,7 +156,7 @@ func (p *publication) takeList(ctx context.Context) error {
 	if b.copy != "" {
 		p.archives.lists.Add(archive.Pointer{Name: b.copy, At: list.At, Seq: list.Seq})
 	}
-	list.Rules, list.Past = p.set.Rules.Mark, b.past
+	list.Rules, list.Archived = p.set.Rules.Mark, b.archived
 	p.next.List = list
 	p.report.List, p.report.Parts = true, len(list.Parts)
 	p.report.Resources = list.Resources
@@ -175,8 +175,8 @@ func (p *publication) takeChanges(ctx context.Context) error {
 		st.Ended = nil
 	}
 	b := &changeBuild{owner: p.owner, docs: p.docs, catalog: p.catalog, set: p.set, stamp: p.next.Stamp, prev: p.state.Changes, unsure: p.unsure, there: p.there}
-	b.past = p.set.archived(resourcesync.ChangeList)
-	if p.anew {
+	b.archived = p.set.archived(resourcesync.ChangeList)
+	if p.newHistory {
 		b.prev = nil
 	}
 	if p.there != nil {
@@ -188,7 +188,7 @@ func (p *publication) takeChanges(ctx context.Context) error {
 	if err := b.run(ctx, &st, p.status.Last); err != nil {
 		return err
 	}
-	if b.past && b.prev != nil && !b.prev.Past {
+	if b.archived && b.prev != nil && !b.prev.Archived {
 		if err := p.linkClosed(ctx, b, &st); err != nil {
 			b.discard()
 			return err
@@ -207,11 +207,11 @@ func (p *publication) takeChanges(ctx context.Context) error {
 // announce says in the state that the entry documents are about to be
 // switched, and completes the state that is to be saved when they are.
 func (p *publication) announce(ctx context.Context) error {
-	p.next.Switching, p.next.Planned, p.next.Anew = false, nil, false
+	p.next.Switching, p.next.Planned, p.next.NewHistory = false, nil, false
 	p.next.Retired = p.retire(p.docs.Now())
 	switching := *p.state
-	switching.Switching, switching.Planned, switching.Anew, switching.Stamp = true, p.next.Changes, p.anew, p.next.Stamp
-	if p.anew {
+	switching.Switching, switching.Planned, switching.NewHistory, switching.Stamp = true, p.next.Changes, p.newHistory, p.next.Stamp
+	if p.newHistory {
 		switching.Changes = nil
 	}
 	return p.owner.save(ctx, p.set.Name, &switching)
@@ -263,7 +263,7 @@ func (p *publication) retire(now time.Time) []document.Retired {
 	for name := range p.there {
 		if names.Set(p.set.Name).IsPart(name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
 			r := document.Retired{Name: name, Gone: now, At: at.At, Seq: at.Seq}
-			if p.anew && names.Set(p.set.Name).IsChangePart(name) {
+			if p.newHistory && names.Set(p.set.Name).IsChangePart(name) {
 				r.Gone = time.Time{} // at once: who follows it must not take it for the present
 			}
 			if !last[name] && left(name) {

@@ -28,10 +28,10 @@ type Notifier interface {
 	Publish(ctx context.Context, topic string, header http.Header, body []byte) error
 }
 
-// A thinNotifier only notifies its hub that there are changes, which the hub then
+// A pingNotifier only notifies its hub that there are changes, which the hub then
 // fetches from the topic (RN-PB-03). What Thin returns may change: a Notifier
 // can find out by asking.
-type thinNotifier interface{ Thin() bool }
+type pingNotifier interface{ Thin() bool }
 
 // A Hub passes notifications on, for all sets of a Source.
 type Hub struct {
@@ -121,7 +121,7 @@ type Channel struct {
 	recent []*notification // the last few made, for all who come to that Place
 	topic  *topic          // what is at the topic; nil: nothing
 	queues []*queue        // of the hubs that are notified; nil: not open yet
-	kept   []byte          // the state of the channel as it is in its blob
+	stored []byte          // the state of the channel as it is in its blob
 }
 
 // recentNotifications is how many a channel holds: those who keep up share
@@ -250,7 +250,7 @@ type Status struct {
 // the process began.
 type HubStatus struct {
 	URL      string
-	Told     catalog.Seq // 0 also before Notify has begun
+	Notified catalog.Seq // 0 also before Notify has begun
 	Behind   int64       // changes it lacks
 	Accepted int64       // notifications
 	Refused  int64       // for good
@@ -266,9 +266,9 @@ func (s *Channels) Status() []Status {
 		st := Status{Set: c.set.Name, Topic: s.opts.Docs.Base.URI(c.Name), Last: e.through.Seq, Streams: int(c.streams.Load())}
 		for _, q := range c.hubs() {
 			q.mu.Lock()
-			h := HubStatus{URL: q.hub.URL, Told: q.told.Seq, Accepted: q.accepted, Refused: q.refused, Failures: q.failures, Err: q.err}
-			if !q.told.Until.IsZero() {
-				h.Behind = max(0, int64(e.through.Seq-q.told.Seq))
+			h := HubStatus{URL: q.hub.URL, Notified: q.notified.Seq, Accepted: q.accepted, Refused: q.refused, Failures: q.failures, Err: q.err}
+			if !q.notified.Until.IsZero() {
+				h.Behind = max(0, int64(e.through.Seq-q.notified.Seq))
 			}
 			q.mu.Unlock()
 			st.Hubs = append(st.Hubs, h)

@@ -35,7 +35,7 @@ type queue struct {
 	hub *Hub
 
 	mu       sync.Mutex // guards what follows
-	told     Place      // zero: nothing is known of the hub yet
+	notified Place      // zero: nothing is known of the hub yet
 	acked    acked
 	accepted int64
 	refused  int64
@@ -47,11 +47,11 @@ type queue struct {
 func (q *queue) position() Place {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.told
+	return q.notified
 }
 
-func (q *queue) thin() bool {
-	t, ok := q.hub.Notifier.(thinNotifier)
+func (q *queue) pingOnly() bool {
+	t, ok := q.hub.Notifier.(pingNotifier)
 	return ok && t.Thin()
 }
 
@@ -167,17 +167,17 @@ func (s *Channels) due(ctx context.Context, c *Channel, q *queue, e extent) (n *
 	if e.after.Until.IsZero() {
 		return nil, false, nil
 	}
-	told := q.position()
-	if told.Until.IsZero() {
+	notified := q.position()
+	if notified.Until.IsZero() {
 		q.begin(e.through)
 		return nil, false, s.saveChannel(ctx, c)
 	}
 	for {
-		n, gap, err = s.next(ctx, c, told)
+		n, gap, err = s.next(ctx, c, notified)
 		if n == nil || !n.empty() {
 			return n, gap, err
 		}
-		told = n.to
+		notified = n.to
 		q.pass(n)
 		c.move()
 	}
@@ -186,13 +186,13 @@ func (s *Channels) due(ctx context.Context, c *Channel, q *queue, e extent) (n *
 // notify brings n to a hub. It returns how long to wait before it is brought
 // again; 0 if it is not.
 func (s *Channels) notify(ctx context.Context, c *Channel, q *queue, n *notification, gap bool, retry time.Duration) (time.Duration, error) {
-	to, thin := n.to, q.thin()
+	to, pingOnly := n.to, q.pingOnly()
 	shown, err := s.show(ctx, c, n)
 	if err != nil {
 		s.opts.Docs.Log.ErrorContext(ctx, "cannot write the document at the topic", slog.String("set", c.set.Name), slog.Any("err", err))
 		return jittered(retry), err
 	}
-	if thin && shown.Seq > to.Seq {
+	if pingOnly && shown.Seq > to.Seq {
 		to = shown
 	}
 	attempt, cancel := context.WithTimeout(ctx, notifyTimeout)
@@ -201,26 +201,26 @@ func (s *Channels) notify(ctx context.Context, c *Channel, q *queue, n *notifica
 	if err != nil && ctx.Err() != nil {
 		return notifyRetryFirst, ctx.Err()
 	}
-	told := Notification{Set: c.set.Name, Hub: q.hub.URL, Entries: n.entries, Bytes: len(n.body), From: n.from.Until, Until: n.to.Until,
+	notified := Notification{Set: c.set.Name, Hub: q.hub.URL, Entries: n.entries, Bytes: len(n.body), From: n.from.Until, Until: n.to.Until,
 		Seq: n.to.Seq, Gap: gap, Err: err}
 	switch {
 	case err == nil:
 		q.accept(to)
 	case permanent(err): // RN-PB-06: reported, and not brought again; what follows begins where this ends, so that everybody sees a gap
-		told.Refused = true
+		notified.Refused = true
 		q.refuse(n, err)
 		s.logNotify(ctx, slog.LevelError, "hub refused a notification", slog.String("set", c.set.Name), slog.String("hub", q.hub.URL), slog.Any("err", err))
 	default:
-		told.Retry = pauseFor(err, retry)
+		notified.Retry = pauseFor(err, retry)
 		q.fail(err)
 		s.logNotify(ctx, slog.LevelWarn, "hub did not take a notification", slog.String("set", c.set.Name), slog.String("hub", q.hub.URL),
-			slog.Duration("retry", told.Retry), slog.Any("err", err))
+			slog.Duration("retry", notified.Retry), slog.Any("err", err))
 	}
 	c.move()
 	if s.opts.OnNotify != nil {
-		s.opts.OnNotify(told)
+		s.opts.OnNotify(notified)
 	}
-	return told.Retry, err
+	return notified.Retry, err
 }
 
 // logNotify logs what went wrong with a notification, as no more than a detail
@@ -240,13 +240,13 @@ func (s *Channels) notifyHeader(c *Channel, h *Hub) http.Header {
 func (q *queue) begin(p Place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.told, q.acked = p, acked{p, p, p}
+	q.notified, q.acked = p, acked{p, p, p}
 }
 
 func (q *queue) accept(to Place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.told, q.acked = to, acked{q.acked[1], q.acked[2], to}
+	q.notified, q.acked = to, acked{q.acked[1], q.acked[2], to}
 	q.accepted, q.err = q.accepted+1, nil
 }
 
@@ -260,7 +260,7 @@ func (q *queue) window() time.Time {
 func (q *queue) refuse(n *notification, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.told = n.to
+	q.notified = n.to
 	q.refused, q.err = q.refused+1, err
 }
 
@@ -273,7 +273,7 @@ func (q *queue) fail(err error) {
 func (q *queue) pass(n *notification) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.told = n.to
+	q.notified = n.to
 }
 
 // permanent reports whether err says that trying again would fail.

@@ -23,23 +23,23 @@ const keepEvery = time.Second
 // keepAtEnd is how long that may take at the end.
 const keepAtEnd = 5 * time.Second
 
-// A keptChannel is what a Source remembers of a channel, in one JSON blob. If
+// A storedChannel is what a Source remembers of a channel, in one JSON blob. If
 // it is lost, hubs begin with what is published then, and their subscribers see
 // a gap.
-type keptChannel struct {
-	Version        int                   `json:"version"`
-	CapabilityList string                `json:"capability_list"` // the set; cursors of another one say nothing
-	Hubs           map[string]keptCursor `json:"hubs"`            // by URL
-	Topic          *keptTopic            `json:"topic,omitempty"`
+type storedChannel struct {
+	Version        int                     `json:"version"`
+	CapabilityList string                  `json:"capability_list"` // the set; cursors of another one say nothing
+	Hubs           map[string]storedCursor `json:"hubs"`            // by URL
+	Topic          *storedTopic            `json:"topic,omitempty"`
 }
 
-// A keptCursor is the position of a hub.
-type keptCursor struct {
-	Told  Place   `json:"told"`
-	Acked []Place `json:"acked"` // two in older states
+// A storedCursor is the position of a hub.
+type storedCursor struct {
+	Notified Place   `json:"told"`
+	Acked    []Place `json:"acked"` // two in older states
 }
 
-func (k *keptCursor) acked() (a acked) {
+func (k *storedCursor) acked() (a acked) {
 	for i := range a { // of fewer the oldest represents those before
 		if n := len(k.Acked); n > 0 {
 			a[i] = k.Acked[max(0, n-len(a)+i)]
@@ -48,9 +48,9 @@ func (k *keptCursor) acked() (a acked) {
 	return a
 }
 
-// A keptTopic is what is at the topic, but for the bytes, which come from
+// A storedTopic is what is at the topic, but for the bytes, which come from
 // the catalog.
-type keptTopic struct {
+type storedTopic struct {
 	From   Place     `json:"from"`
 	To     Place     `json:"to"`
 	Window bool      `json:"window,omitempty"`
@@ -65,7 +65,7 @@ func (s *Channels) openQueues(ctx context.Context) error {
 		if c.hubs() != nil {
 			continue
 		}
-		kept, data, err := s.loadChannel(ctx, c)
+		stored, data, err := s.loadChannel(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -75,14 +75,14 @@ func (s *Channels) openQueues(ctx context.Context) error {
 			if h.Notifier == nil {
 				continue
 			}
-			k := kept.Hubs[h.URL]
-			queues = append(queues, &queue{hub: h, told: k.Told, acked: k.acked()})
+			k := stored.Hubs[h.URL]
+			queues = append(queues, &queue{hub: h, notified: k.Notified, acked: k.acked()})
 		}
 		if len(queues) > 0 {
-			s.restore(ctx, c, kept.Topic)
+			s.restore(ctx, c, stored.Topic)
 		}
 		c.mu.Lock()
-		c.queues, c.kept = queues, data
+		c.queues, c.stored = queues, data
 		c.mu.Unlock()
 	}
 	return nil
@@ -96,34 +96,34 @@ func (c *Channel) hubs() []*queue {
 }
 
 // loadChannel reads what is remembered of a channel.
-func (s *Channels) loadChannel(ctx context.Context, c *Channel) (*keptChannel, []byte, error) {
+func (s *Channels) loadChannel(ctx context.Context, c *Channel) (*storedChannel, []byte, error) {
 	data, _, err := s.opts.Docs.ReadBlob(ctx, names.Set(c.set.Name).NotifyState())
 	if err != nil || data == nil {
-		return &keptChannel{}, nil, err
+		return &storedChannel{}, nil, err
 	}
-	kept := new(keptChannel)
-	if err := json.Unmarshal(data, kept); err != nil {
+	stored := new(storedChannel)
+	if err := json.Unmarshal(data, stored); err != nil {
 		s.opts.Docs.Log.WarnContext(ctx, "record of notifications sent to hubs is unreadable; it restarts", slog.String("set", c.set.Name), slog.Any("err", err))
-		return &keptChannel{}, nil, nil
+		return &storedChannel{}, nil, nil
 	}
-	if kept.Version > stateVersion {
-		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.Set(c.set.Name).NotifyState(), kept.Version, stateVersion)
+	if stored.Version > stateVersion {
+		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.Set(c.set.Name).NotifyState(), stored.Version, stateVersion)
 	}
-	if kept.CapabilityList != s.opts.Docs.CapabilityList(c.set.Name) {
-		return &keptChannel{}, nil, nil
+	if stored.CapabilityList != s.opts.Docs.CapabilityList(c.set.Name) {
+		return &storedChannel{}, nil, nil
 	}
-	return kept, data, nil
+	return stored, data, nil
 }
 
 // saveChannel remembers what there is to remember of a channel, if it is news.
 func (s *Channels) saveChannel(ctx context.Context, c *Channel) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
-	k := keptChannel{Version: stateVersion, CapabilityList: s.opts.Docs.CapabilityList(c.set.Name), Hubs: make(map[string]keptCursor)}
+	k := storedChannel{Version: stateVersion, CapabilityList: s.opts.Docs.CapabilityList(c.set.Name), Hubs: make(map[string]storedCursor)}
 	for _, q := range c.hubs() {
 		q.mu.Lock()
-		if !q.told.Until.IsZero() {
-			k.Hubs[q.hub.URL] = keptCursor{q.told, slices.Clone(q.acked[:])}
+		if !q.notified.Until.IsZero() {
+			k.Hubs[q.hub.URL] = storedCursor{q.notified, slices.Clone(q.acked[:])}
 		}
 		q.mu.Unlock()
 	}
@@ -132,9 +132,9 @@ func (s *Channels) saveChannel(ctx context.Context, c *Channel) error {
 	}
 	c.mu.Lock()
 	if t := c.topic; t != nil {
-		k.Topic = &keptTopic{From: t.from, To: t.to, Window: t.window, Sum: t.sum, Mod: t.mod}
+		k.Topic = &storedTopic{From: t.from, To: t.to, Window: t.window, Sum: t.sum, Mod: t.mod}
 	}
-	old := c.kept
+	old := c.stored
 	c.mu.Unlock()
 	data, err := json.MarshalIndent(&k, "", "\t")
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Channels) saveChannel(ctx context.Context, c *Channel) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept = data
+	c.stored = data
 	return nil
 }
 

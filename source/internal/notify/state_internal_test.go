@@ -17,7 +17,7 @@ func TestKeptCursor(t *testing.T) {
 		{[]Place{a, b, c}, acked{a, b, c}},
 		{[]Place{{}, a, b, c}, acked{a, b, c}},
 	} {
-		if got := (&keptCursor{Acked: tt.kept}).acked(); got != tt.want {
+		if got := (&storedCursor{Acked: tt.kept}).acked(); got != tt.want {
 			t.Errorf("of %v: %v, want %v", tt.kept, got, tt.want)
 		}
 	}

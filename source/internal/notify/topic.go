@@ -33,14 +33,14 @@ func newTopic(n *notification, window bool, mod time.Time) *topic {
 // show puts up at the topic what a hub is about to be notified of: a
 // hub may look at once. It returns the last change that is there.
 func (s *Channels) show(ctx context.Context, c *Channel, n *notification) (Place, error) {
-	thin, since := c.thin()
+	pingOnly, since := c.pingOnly()
 	c.mu.Lock()
 	old, e := c.topic, c.extent
 	c.mu.Unlock()
-	if old != nil && old.to.Seq >= n.to.Seq && old.window == thin {
+	if old != nil && old.to.Seq >= n.to.Seq && old.window == pingOnly {
 		return old.to, nil
 	}
-	if thin {
+	if pingOnly {
 		var err error
 		if n, err = s.window(ctx, c, e, since); err != nil {
 			return Place{}, err
@@ -50,7 +50,7 @@ func (s *Channels) show(ctx context.Context, c *Channel, n *notification) (Place
 	if old != nil {
 		mod = s.opts.Docs.After(old.mod)
 	}
-	t := newTopic(n, thin, mod)
+	t := newTopic(n, pingOnly, mod)
 	if s.opts.Static {
 		if err := s.opts.Docs.CommitBlob(ctx, c.Name, t.body, t.mod); err != nil {
 			return Place{}, err
@@ -62,20 +62,20 @@ func (s *Channels) show(ctx context.Context, c *Channel, n *notification) (Place
 	return t.to, nil
 }
 
-// thin reports whether a hub fetches what is at the topic, and since when
+// pingOnly reports whether a hub fetches what is at the topic, and since when
 // hubs that do need to find there what changed: since the last but two of
 // the pings they accepted.
-func (c *Channel) thin() (thin bool, since time.Time) {
+func (c *Channel) pingOnly() (pingOnly bool, since time.Time) {
 	for _, q := range c.hubs() {
-		if !q.thin() {
+		if !q.pingOnly() {
 			continue
 		}
-		if at := q.window(); !thin || at.Before(since) {
+		if at := q.window(); !pingOnly || at.Before(since) {
 			since = at
 		}
-		thin = true
+		pingOnly = true
 	}
-	return thin, since
+	return pingOnly, since
 }
 
 // window returns the changes since then, or of windowLeast if those are more,
@@ -117,14 +117,14 @@ func (s *Channels) window(ctx context.Context, c *Channel, e extent, since time.
 
 // restore puts up again what stood at a topic before the process began, if it
 // can still be made byte for byte.
-func (s *Channels) restore(ctx context.Context, c *Channel, kept *keptTopic) {
+func (s *Channels) restore(ctx context.Context, c *Channel, stored *storedTopic) {
 	e, _ := c.look()
-	if kept == nil || kept.From.Seq < e.after.Seq || kept.To.Seq <= kept.From.Seq || kept.To.Seq > e.through.Seq {
+	if stored == nil || stored.From.Seq < e.after.Seq || stored.To.Seq <= stored.From.Seq || stored.To.Seq > e.through.Seq {
 		return
 	}
 	var changes []catalog.Change
-	for change, err := range s.opts.Catalog.Changes(ctx, s.opts.Docs.CapabilityList(c.set.Name), kept.From.Seq) {
-		if err != nil || change.Seq > kept.To.Seq || len(changes) > 2*notifiedEntries {
+	for change, err := range s.opts.Catalog.Changes(ctx, s.opts.Docs.CapabilityList(c.set.Name), stored.From.Seq) {
+		if err != nil || change.Seq > stored.To.Seq || len(changes) > 2*notifiedEntries {
 			break
 		}
 		changes = append(changes, change)
@@ -132,11 +132,11 @@ func (s *Channels) restore(ctx context.Context, c *Channel, kept *keptTopic) {
 	if len(changes) == 0 {
 		return
 	}
-	n, _, err := s.encodeNotification(c, kept.From, changes)
+	n, _, err := s.encodeNotification(c, stored.From, changes)
 	if err != nil || n == nil {
 		return
 	}
-	if t := newTopic(n, kept.Window, kept.Mod); t.sum == kept.Sum {
+	if t := newTopic(n, stored.Window, stored.Mod); t.sum == stored.Sum {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.topic = t

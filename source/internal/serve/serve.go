@@ -108,7 +108,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusMethodNotAllowed)
 		return
 	}
-	if target, ok := h.pastTarget(r); ok {
+	if target, ok := h.versionTarget(r); ok {
 		h.versions.Answer(w, r, target)
 		return
 	}
@@ -241,7 +241,7 @@ func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
 	header := w.Header()
 	header["Link"] = h.coverage(rel)
 	if h.versions != nil {
-		header["Link"] = h.pastLinks(header["Link"], rel, h.docs.Base.Origin()+sentPath(r.URL))
+		header["Link"] = h.versionLinks(header["Link"], rel, h.docs.Base.Origin()+sentPath(r.URL))
 	}
 	header["Cache-Control"] = revalidate
 	header["Content-Type"] = []string{typ}

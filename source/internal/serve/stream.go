@@ -89,7 +89,7 @@ func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set,
 // describe states what is known of a resource.
 func (h *handler) describe(w http.ResponseWriter, record *catalog.Record, rel, etag string) {
 	header := w.Header()
-	header["Link"] = h.pastLinks(h.coverage(rel), rel, record.URI)
+	header["Link"] = h.versionLinks(h.coverage(rel), rel, record.URI)
 	header["Cache-Control"] = revalidate
 	typ := record.Type
 	if typ == "" {

@@ -10,10 +10,10 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// pastTarget returns what a request asks of the past: all behind the base URL as
+// versionTarget returns what a request asks of the past: all behind the base URL as
 // it was sent, query and all (ME-TG-08). It is not ok if it asks for something
 // else.
-func (h *handler) pastTarget(r *http.Request) (target string, ok bool) {
+func (h *handler) versionTarget(r *http.Request) (target string, ok bool) {
 	if h.versions == nil {
 		return "", false
 	}
@@ -26,9 +26,9 @@ func (h *handler) pastTarget(r *http.Request) (target string, ok bool) {
 	return prefix + "/" + rest, ok && memento.Contains(prefix)
 }
 
-// pastLinks adds to the Link field of a resource where its versions are
+// versionLinks adds to the Link field of a resource where its versions are
 // (ME-LK-02).
-func (h *handler) pastLinks(links []string, rel, uri string) []string {
+func (h *handler) versionLinks(links []string, rel, uri string) []string {
 	if !h.keepsVersions(rel) {
 		return links
 	}

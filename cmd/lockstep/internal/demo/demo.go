@@ -90,7 +90,7 @@ func Run(ctx context.Context, o *Options, io term.IO) (err error) {
 		stop()
 		return errors.Join(err, <-ended)
 	}
-	err = d.tell(ctx)
+	err = d.play(ctx)
 	if perr := d.conclude(err); err == nil {
 		err = perr
 	}
@@ -152,8 +152,8 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 // errUntrue reports that the demo's story did not come true.
 var errUntrue = errors.New("the demo failed: not all of it was true")
 
-// tell runs the steps of the demo in order, up to the first that fails.
-func (d *demo) tell(ctx context.Context) error {
+// play runs the steps of the demo in order, up to the first that fails.
+func (d *demo) play(ctx context.Context) error {
 	start := time.Now()
 	want, err := regularFiles(d.files)
 	if err != nil {

@@ -121,7 +121,7 @@ func (f *Run) Passed(r destination.Report, err error) {
 		}
 	}
 	if ready {
-		f.tellPass(&r)
+		f.reportPass(&r)
 	}
 }
 
@@ -150,8 +150,8 @@ func (f *Run) watch(ctx context.Context) error {
 			continue
 		}
 		f.notice(&s)
-		f.tellChannels(&s)
-		f.tellRecovered(&s)
+		f.reportChannels(&s)
+		f.reportRecovered(&s)
 		f.flushPasses(time.Now())
 	}
 }
@@ -195,7 +195,7 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 		set := &s.Sets[i]
 		f.said[set.URI] = f.how(set)
 		out.Printf("  %s: %s\n", nameOf(set), f.said[set.URI])
-		f.tellHub(set)
+		f.reportHub(set)
 	}
 	where := f.o.Dest
 	if f.address != "" {
@@ -242,16 +242,16 @@ func (f *Run) how(s *destination.SetStatus) string {
 	return "asked for changes every " + term.Brief(f.o.Poll)
 }
 
-// tellChannels reports when the channel by which a set is followed changes.
+// reportChannels reports when the channel by which a set is followed changes.
 // Only watch calls it, as it does announce.
-func (f *Run) tellChannels(s *destination.FollowStatus) {
+func (f *Run) reportChannels(s *destination.FollowStatus) {
 	for i := range s.Sets {
 		set := &s.Sets[i]
 		if how := f.how(set); f.said[set.URI] != how {
 			f.said[set.URI] = how
 			f.io.Errorf("note: %s: %s from now on\n", nameOf(set), how)
 		}
-		f.tellHub(set)
+		f.reportHub(set)
 	}
 	if len(f.said) > len(s.Sets) {
 		clear(f.said) // of sets that are gone
@@ -274,9 +274,9 @@ func (f *Run) notice(s *destination.FollowStatus) {
 	}
 }
 
-// tellHub reports, once for each reason, why a hub that could notify us does
+// reportHub reports, once for each reason, why a hub that could notify us does
 // not.
-func (f *Run) tellHub(s *destination.SetStatus) {
+func (f *Run) reportHub(s *destination.SetStatus) {
 	if s.HubError == f.spurned[s.URI] {
 		return
 	}
@@ -291,8 +291,8 @@ func (f *Run) tellHub(s *destination.SetStatus) {
 	f.io.Errorf("note: %s: %s\n", nameOf(s), text)
 }
 
-// tellRecovered reports that all sets are in step again after failed attempts.
-func (f *Run) tellRecovered(s *destination.FollowStatus) {
+// reportRecovered reports that all sets are in step again after failed attempts.
+func (f *Run) reportRecovered(s *destination.FollowStatus) {
 	if s.Error != "" {
 		return
 	}

@@ -25,8 +25,8 @@ type passLine struct {
 	sets                      map[string]bool
 }
 
-// tellPass reports a pass, now or with the next line.
-func (f *Run) tellPass(r *destination.Report) {
+// reportPass reports a pass, now or with the next line.
+func (f *Run) reportPass(r *destination.Report) {
 	if f.o.Out.Quiet || r.Created+r.Updated+r.Deleted+r.Failed+r.Refused == 0 {
 		return
 	}

@@ -11,35 +11,35 @@ import (
 // figures reports to monitors all that is known about the progress.
 func (f *Run) figures(s *admin.Figures) {
 	state := f.state()
-	tellFollow(s, &state)
+	reportFollow(s, &state)
 	s.Counter("lockstep_destination_requests_total", "Requests sent.", float64(f.client.Requests()))
 	s.Counter("lockstep_destination_received_bytes_total", "Bytes that came over the network.", float64(f.client.Bytes()))
 }
 
-// tellFollow reports the totals of all passes, the progress of the current one,
+// reportFollow reports the totals of all passes, the progress of the current one,
 // and how each set is followed.
-func tellFollow(s *admin.Figures, state *followState) {
+func reportFollow(s *admin.Figures, state *followState) {
 	r := &state.Result
 	s.Gauge("lockstep_follow_ready", "Whether the first sync is done.", admin.Truth(state.Ready))
 	s.Gauge("lockstep_follow_failing", "Whether the last look at the Source, or at each of its sets, failed.", admin.Truth(isFailing(&r.Follow)))
 	s.Counter("lockstep_follow_passes_total", "Passes that did something or failed.", float64(r.Passes))
 	s.Counter("lockstep_follow_passes_failed_total", "Passes after which not everything was in step.", float64(r.PassesFailed))
 	s.Counter("lockstep_follow_pass_seconds_total", "Time spent in passes.", r.Elapsed)
-	tellBy(s, &r.By)
+	reportBy(s, &r.By)
 	if r.Kept != nil {
-		tellKept(s, r.Report)
+		reportVersions(s, r.Report)
 	}
 	names := setLabels(&r.Follow)
 	for i := range r.BySet {
 		if name, ok := names[r.BySet[i].URI]; ok {
-			tellSet(s, name, &r.BySet[i])
+			reportSet(s, name, &r.BySet[i])
 		}
 	}
 	for i := range r.Follow.Sets {
 		set := &r.Follow.Sets[i]
-		tellFollowed(s, names[set.URI], set)
+		reportFollowed(s, names[set.URI], set)
 		if p, ok := state.Progress[set.Name]; ok {
-			tellProgress(s, names[set.URI], &p)
+			reportProgress(s, names[set.URI], &p)
 		}
 	}
 }
@@ -66,17 +66,17 @@ func setLabels(f *destination.FollowStatus) map[string]string {
 	return labels
 }
 
-// tellKept reports which versions the mirror keeps.
-func tellKept(s *admin.Figures, r *destination.Report) {
+// reportVersions reports which versions the mirror keeps.
+func reportVersions(s *admin.Figures, r *destination.Report) {
 	s.Gauge("lockstep_destination_versions", "Versions kept of what was replaced or removed.", float64(r.Kept.Versions))
 	s.Gauge("lockstep_destination_versions_bytes", "Their length, each by itself; what they take on disk is less.", float64(r.Kept.Bytes))
 	s.Gauge("lockstep_destination_versions_since_timestamp_seconds", "How far back the mirror can be what it was.", float64(r.Kept.Since.UnixMicro())/1e6)
 	s.Counter("lockstep_destination_versions_not_kept_total", "Versions that could not be kept: their files were damaged or gone.", float64(r.NotKept))
 }
 
-// tellBy reports by which methods contents were obtained. It omits contents of
+// reportBy reports by which methods contents were obtained. It omits contents of
 // the past, which a mirror that follows never fetches.
-func tellBy(s *admin.Figures, by *destination.By) {
+func reportBy(s *admin.Figures, by *destination.By) {
 	for _, way := range []struct {
 		name string
 		n    int64
@@ -89,8 +89,8 @@ func tellBy(s *admin.Figures, by *destination.By) {
 	s.Counter("lockstep_destination_adopted_by_time_total", "Adopted files that no hash has verified: their length and time are those stated.", float64(by.AdoptedByTime))
 }
 
-// tellSet reports the totals of all passes for a set.
-func tellSet(s *admin.Figures, name string, r *destination.SetReport) {
+// reportSet reports the totals of all passes for a set.
+func reportSet(s *admin.Figures, name string, r *destination.SetReport) {
 	for _, outcome := range []struct {
 		name string
 		n    int64
@@ -104,9 +104,9 @@ func tellSet(s *admin.Figures, name string, r *destination.SetReport) {
 	s.Counter("lockstep_destination_set_seconds_total", "Time spent in passes of a set.", r.Elapsed, "set", name)
 }
 
-// tellProgress reports the progress of the current pass, or how far the last
+// reportProgress reports the progress of the current pass, or how far the last
 // one got.
-func tellProgress(s *admin.Figures, name string, p *destination.Progress) {
+func reportProgress(s *admin.Figures, name string, p *destination.Progress) {
 	for _, figure := range []struct {
 		name, help string
 		n          int64
@@ -122,9 +122,9 @@ func tellProgress(s *admin.Figures, name string, p *destination.Progress) {
 	}
 }
 
-// tellFollowed reports how a set is followed, and up to which time it is in
+// reportFollowed reports how a set is followed, and up to which time it is in
 // step.
-func tellFollowed(s *admin.Figures, name string, set *destination.SetStatus) {
+func reportFollowed(s *admin.Figures, name string, set *destination.SetStatus) {
 	for _, channel := range []string{destination.ChannelHub, destination.ChannelEvents, destination.ChannelPoll} {
 		s.Gauge("lockstep_follow_channel", "The channel by which changes of a set arrive.", admin.Truth(set.Channel == channel), "set", name, "channel", channel)
 	}

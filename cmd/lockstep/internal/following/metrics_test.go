@@ -38,7 +38,7 @@ func TestFollowFigures(t *testing.T) {
 	state.Progress = map[string]destination.Progress{"main": progress}
 
 	m := admin.NewMetrics()
-	m.Register(func(s *admin.Figures) { tellFollow(s, &state) })
+	m.Register(func(s *admin.Figures) { reportFollow(s, &state) })
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/-/metrics", nil))
 	for _, value := range want {
@@ -98,7 +98,7 @@ func TestFollowFiguresSameName(t *testing.T) {
 	state.Result.Report = &destination.Report{}
 	state.Result.Follow.Sets = []destination.SetStatus{{URI: "http://a/1", Name: "main"}, {URI: "http://a/2", Name: "main"}, {URI: "http://a/3"}}
 	m := admin.NewMetrics()
-	m.Register(func(s *admin.Figures) { tellFollow(s, &state) })
+	m.Register(func(s *admin.Figures) { reportFollow(s, &state) })
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/-/metrics", nil))
 	for _, uri := range []string{"http://a/1", "http://a/2", "http://a/3"} {

@@ -25,7 +25,7 @@ const groupKey = "group"
 // The headings of flags, in the order in which they are shown below those that
 // have none.
 const (
-	NewsGroup    = "Notifications"
+	NotifyGroup  = "Notifications"
 	SelectGroup  = "Selection and file names"
 	OutcomeGroup = "Handling of changes"
 	HubGroup     = "Embedded hub"
@@ -33,7 +33,9 @@ const (
 )
 
 // groups are the headings in their order.
-func groups() []string { return []string{NewsGroup, SelectGroup, OutcomeGroup, HubGroup, NetworkGroup} }
+func groups() []string {
+	return []string{NotifyGroup, SelectGroup, OutcomeGroup, HubGroup, NetworkGroup}
+}
 
 // Grouped declares flags under a heading.
 func Grouped(all *pflag.FlagSet, group string, declare func(*pflag.FlagSet)) {

@@ -12,13 +12,13 @@ import (
 // does. The function returned ends what is left then.
 func ownGroup(cmd *exec.Cmd) (end func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	told := false
+	terminated := false
 	cmd.Cancel = func() error {
-		told = true
+		terminated = true
 		return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 	}
 	return func() {
-		if told {
+		if terminated {
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually no process is left to kill
 		}
 	}

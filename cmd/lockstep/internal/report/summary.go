@@ -31,7 +31,7 @@ func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 		return nil // the error says it
 	}
 	if !r.At.IsZero() {
-		pastState(io, r, err)
+		summarizePast(io, r, err)
 	} else {
 		presentState(io, r, err)
 	}
@@ -307,8 +307,8 @@ func ErrorText(err error) string {
 	return err.Error()
 }
 
-// pastState prints the first line of the result of a run with --at.
-func pastState(io term.IO, r *destination.Report, err error) {
+// summarizePast prints the first line of the result of a run with --at.
+func summarizePast(io term.IO, r *destination.Report, err error) {
 	head := ""
 	switch {
 	case r.DryRun:

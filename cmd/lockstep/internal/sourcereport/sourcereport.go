@@ -22,14 +22,14 @@ type Reporter struct {
 
 	OnPublished func(source.Report) // called after each publication; may be nil
 
-	mu      sync.Mutex // guards what follows
-	set     string
-	now     intake.Report
-	packing bool  // the scan is over, dumps are being built
-	adopted int64 // the scan is over, versions are being kept: so many
-	hubs    map[string]*hubNews
-	toldAt  time.Time        // when changes were last reported
-	changes map[string]int64 // published since, by set
+	mu         sync.Mutex // guards what follows
+	set        string
+	now        intake.Report
+	packing    bool  // the scan is over, dumps are being built
+	adopted    int64 // the scan is over, versions are being kept: so many
+	hubs       map[string]*hubState
+	reportedAt time.Time        // when changes were last reported
+	changes    map[string]int64 // published since, by set
 }
 
 // Event is the callback of an intake.
@@ -140,18 +140,18 @@ func (n *Reporter) Published(r source.Report) {
 	for _, set := range r.Sets {
 		n.changes[set.Set] += set.Changes
 	}
-	if now := time.Now(); now.Sub(n.toldAt) >= tellEvery {
-		n.tell(r, now)
+	if now := time.Now(); now.Sub(n.reportedAt) >= reportEvery {
+		n.printPublished(r, now)
 	}
 }
 
-// tellEvery is the shortest interval between reports of changes: people cannot
+// reportEvery is the shortest interval between reports of changes: people cannot
 // read faster.
-const tellEvery = time.Second
+const reportEvery = time.Second
 
-// tell prints how many changes were published since its last call. n.mu must be
+// printPublished prints how many changes were published since its last call. n.mu must be
 // held.
-func (n *Reporter) tell(r source.Report, now time.Time) {
+func (n *Reporter) printPublished(r source.Report, now time.Time) {
 	for _, set := range r.Sets {
 		changes := n.changes[set.Set]
 		if changes == 0 {
@@ -162,7 +162,7 @@ func (n *Reporter) tell(r source.Report, now time.Time) {
 			where = " of set " + set.Set
 		}
 		n.IO.Errorf("%s  published %s%s, %s in all\n", now.Format(time.TimeOnly), term.Count(changes, "change"), where, term.Count(set.Resources, "resource"))
-		n.changes[set.Set], n.toldAt = 0, now
+		n.changes[set.Set], n.reportedAt = 0, now
 	}
 }
 
@@ -216,8 +216,8 @@ func (n *Reporter) Dumped(r source.DumpReport) {
 // notifications, while that lasts.
 const notifyWarnEvery = time.Minute
 
-// A hubNews holds what was last reported about a hub.
-type hubNews struct {
+// A hubState holds what was last reported about a hub.
+type hubState struct {
 	warned time.Time // zero: that all is well
 	lost   int64     // refused since
 }
@@ -228,12 +228,12 @@ func (n *Reporter) Notified(t source.Notification) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.hubs == nil {
-		n.hubs = make(map[string]*hubNews)
+		n.hubs = make(map[string]*hubState)
 	}
 	key := t.Set + " " + t.Hub
 	h := n.hubs[key]
 	if h == nil {
-		h = &hubNews{}
+		h = &hubState{}
 		n.hubs[key] = h
 	}
 	if t.Refused {
@@ -242,7 +242,7 @@ func (n *Reporter) Notified(t source.Notification) {
 	switch {
 	case t.Err == nil && !h.warned.IsZero():
 		n.IO.Errorf("note: the hub %s takes notifications of set %s again\n", t.Hub, t.Set)
-		*h = hubNews{}
+		*h = hubState{}
 	case t.Err == nil:
 	case time.Since(h.warned) < notifyWarnEvery:
 	case t.Refused:
