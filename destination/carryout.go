@@ -284,3 +284,13 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 	a.owing = kept
 	return r.d.journal.Record(ctx, b)
 }
+
+func sliceOf[T any](ts []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, t := range ts {
+			if !yield(t, nil) {
+				return
+			}
+		}
+	}
+}

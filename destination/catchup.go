@@ -14,9 +14,6 @@ import (
 	"lockstep/resourcesync"
 )
 
-// orderCurrent puts the documents that are current behind those of archives.
-const orderCurrent = "\xff"
-
 // catchUp continues from the watermark with archived changes, if the current
 // ones begin after it (RA-DST-04): if they are proven to join without a gap, c
 // reaches back to the watermark. It returns why they do not help, as text to
@@ -170,7 +167,7 @@ func (r *setReader) readPast(ctx context.Context, docs []archived, since resourc
 		}
 		past[i].archived = docs[i]
 		g.Go(func() error {
-			defer r.stage.sorter.Release(c.out.out)
+			defer c.out.release()
 			return c.readArchived(gctx, &past[i])
 		})
 	}

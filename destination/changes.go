@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/saved"
 	"lockstep/discover"
@@ -74,7 +75,7 @@ func newLook(seen []string) *look {
 	l := &look{want: make(map[string]*atomic.Bool, len(seen)), marks: make(map[string]*atomic.Bool, len(seen))}
 	for _, f := range seen {
 		l.want[f] = new(atomic.Bool)
-		l.marks[resourceMark(f)] = new(atomic.Bool)
+		l.marks[desired.ResourceMark(f)] = new(atomic.Bool)
 	}
 	return l
 }
@@ -340,7 +341,7 @@ func (k *chain) judge(state *setState) bool {
 		return true
 	}
 	for f, found := range k.look.want {
-		if !found.Load() && !k.look.marks[resourceMark(f)].Load() {
+		if !found.Load() && !k.look.marks[desired.ResourceMark(f)].Load() {
 			return true
 		}
 	}

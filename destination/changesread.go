@@ -200,7 +200,7 @@ func (d *docReading) place(w *desired.Resource, e *resourcesync.Entry) {
 	d.pos++
 
 	if look := d.chain.look; len(look.marks) > 0 && now.Time().After(d.state.SeenTime) {
-		if later, ok := look.marks[markOf(w.URI)]; ok {
+		if later, ok := look.marks[desired.MarkOf(w.URI)]; ok {
 			later.Store(true)
 		}
 	}
@@ -237,17 +237,17 @@ func (d *docReading) number(w *desired.Resource, now resourcesync.Datetime, firs
 			d.before = bare(w)
 			return ""
 		}
-		plain := fingerprint(w, now)
+		plain := desired.Fingerprint(w, now)
 		d.alone = plain
 		return plain
 	}
 	if d.twins == nil {
 		if d.isPast() {
-			d.alone = fingerprint(&d.before, now)
+			d.alone = desired.Fingerprint(&d.before, now)
 		}
 		d.twins = map[string]int{d.alone: 1}
 	}
-	plain := fingerprint(w, now)
+	plain := desired.Fingerprint(w, now)
 	w.Nth = d.twins[plain]
 	d.twins[plain]++
 	return plain
@@ -282,7 +282,7 @@ func (d *docReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f
 		n.one, n.only = bare(w), true // most are followed by one that is newer
 		return
 	case f == "":
-		f = fingerprint(w, t)
+		f = desired.Fingerprint(w, t)
 	}
 	if c >= 0 {
 		n.settle()
@@ -300,7 +300,7 @@ func (d *docReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f
 // settle makes the fingerprint of an event that was kept as it is.
 func (n *newest) settle() {
 	if n.only {
-		n.seen, n.only = append(n.seen, fingerprint(&n.one, n.at)), false
+		n.seen, n.only = append(n.seen, desired.Fingerprint(&n.one, n.at)), false
 	}
 }
 

@@ -1,6 +1,8 @@
 package destination
 
-import "lockstep/destination/internal/desired"
+import (
+	"lockstep/destination/internal/desired"
+)
 
 // A group is what was said of one URI, in whatever order it comes.
 //
@@ -89,11 +91,11 @@ func (g *group) last() (desired.Resource, bool) {
 
 // place returns the place in a package that is said to hold what w asks for.
 func (g *group) place(w *desired.Resource) desired.Member {
-	if l := g.best[desired.Listed]; l != nil && l.Member.Package > 0 && l != w && sameRepresentation(l, w) {
+	if l := g.best[desired.Listed]; l != nil && l.Member.Package > 0 && l != w && desired.SameRepresentation(l, w) {
 		return l.Member
 	}
 	for _, p := range g.packed {
-		if sameRepresentation(p, w) {
+		if desired.SameRepresentation(p, w) {
 			return p.Member
 		}
 	}
@@ -110,32 +112,6 @@ func (g *group) word() *desired.Resource {
 		}
 	}
 	return nil
-}
-
-// sameRepresentation reports whether what a package holds, as its manifest says, is what w
-// asks for: by a common hash, else by lastmod and length.
-// The content is verified against w all the same.
-func sameRepresentation(p, w *desired.Resource) bool {
-	if p.Gone || w.Gone {
-		return false
-	}
-	common := false
-	for _, h := range p.Hashes {
-		if digest := w.Hashes.Get(h.Algorithm); digest != "" {
-			if digest != h.Digest {
-				return false
-			}
-			common = true
-		}
-	}
-	if common {
-		return true
-	}
-	if p.Length < 0 || p.Length != w.Length || p.Lastmod.IsZero() || p.Lastmod.Compare(w.Lastmod) != 0 {
-		return false
-	}
-	// Several changes may have been made in one second: see compare.
-	return w.Change == 0 || w.Lastmod.Time().Nanosecond() != 0
 }
 
 // all yields what has to be kept of the group: what another group of the same

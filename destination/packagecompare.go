@@ -75,7 +75,7 @@ func (u *unpacking) place(a *action, e *resourcesync.Entry) {
 	if e.HasLength {
 		p.Length = e.Length
 	}
-	if _, ok := u.paths[a]; !ok || e.Path == a.Member.Path || sameRepresentation(&p, &a.Resource) {
+	if _, ok := u.paths[a]; !ok || e.Path == a.Member.Path || desired.SameRepresentation(&p, &a.Resource) {
 		u.paths[a] = e.Path
 	}
 }

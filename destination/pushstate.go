@@ -253,7 +253,7 @@ func (e *pushedEvent) isAhead() bool { return e.at.Time().After(e.came.Add(ahead
 func printOf(w *desired.Resource, t resourcesync.Datetime) (p [8]byte) {
 	plain := *w
 	plain.Nth = 0 // of which document it is does not matter
-	copy(p[:], fingerprint(&plain, t))
+	copy(p[:], desired.Fingerprint(&plain, t))
 	return p
 }
 
@@ -296,7 +296,7 @@ func (p *pushState) isKnown(st *setState, w *desired.Resource, t resourcesync.Da
 			return true
 		}
 	}
-	if saved.Time(t).Equal(st.SeenTime) && slices.Contains(st.Seen, fingerprint(w, t)) {
+	if saved.Time(t).Equal(st.SeenTime) && slices.Contains(st.Seen, desired.Fingerprint(w, t)) {
 		return true // a pull has read it
 	}
 	return !st.Watermark.IsZero() && !st.Ahead && isBefore(t, st.Watermark)

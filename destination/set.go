@@ -55,6 +55,11 @@ type setRun struct {
 // description. Those beyond it stay pending.
 const maxStale = 10_000
 
+// maxSeen caps the events remembered at one instant: a Source that gives all
+// its changes one time costs no more than this. What is beyond is looked at
+// again, which does no harm.
+const maxSeen = 20_000
+
 // maxRounds is how often the changes are read in one run.
 const maxRounds = 3
 
@@ -64,7 +69,7 @@ func (s *session) newSetRun(set *setState) *setRun {
 	r.stage.turns.keep = s.d.opts.AllVersions
 	r.reader = &setReader{d: s.d, set: set, home: s.home, file: s.file, stage: r.stage, warn: s.warn, fail: r.fail}
 	r.reader.future.limit = time.Now().Add(maxTrustedSkew)
-	r.stage.future = &r.reader.future
+	r.stage.future = r.reader.future.has
 	return r
 }
 

@@ -27,12 +27,12 @@ type stage struct {
 	count  atomic.Int64 // wants taken
 	mu     sync.Mutex   // guards docs while several documents are read
 	docs   []*docInfo
-	since  resourcesync.Datetime // events before are done
-	until  resourcesync.Datetime // events after it are left out; zero: none is
-	seen   map[string]bool       // as are these
-	turns  turns                 // versions other than the last
-	future *futureTimes          // times that order nothing; nil: all do
-	void   int                   // changes from documents with lower numbers do not count
+	since  resourcesync.Datetime            // events before are done
+	until  resourcesync.Datetime            // events after it are left out; zero: none is
+	seen   map[string]bool                  // as are these
+	turns  turns                            // versions other than the last
+	future func(resourcesync.Datetime) bool // reports times by which changes are not ordered; nil: none
+	void   int                              // changes from documents with lower numbers do not count
 }
 
 // docInfo is what is known of a document that wants came from, at its end.
@@ -44,6 +44,9 @@ type docInfo struct {
 	passed  bool   // it lies before what was read last time: entries without a time are done
 	order   string // of Resource Lists: theirs are compared by this first
 }
+
+// orderCurrent puts the documents that are current behind those of archives.
+const orderCurrent = "\xff"
 
 // newStage returns an empty stage with its scratch space where the Journal has
 // room.
@@ -300,7 +303,7 @@ func (s *stage) done(w *desired.Resource) bool {
 	if s.since.IsZero() || at.IsZero() {
 		return at.IsZero() && s.docs[w.Doc].passed
 	}
-	return at.Compare(s.since) < 0 || len(s.seen) > 0 && s.seen[fingerprint(w, at)]
+	return at.Compare(s.since) < 0 || len(s.seen) > 0 && s.seen[desired.Fingerprint(w, at)]
 }
 
 // beyond reports whether the change w happened after all that is asked for.
@@ -324,7 +327,7 @@ func (s *stage) later(a, b *desired.Resource) bool {
 		if c := b.Lastmod.Compare(a.Lastmod); c != 0 && !a.Lastmod.IsZero() && !b.Lastmod.IsZero() {
 			return c > 0
 		}
-	} else if at, bt := s.eventTime(a), s.eventTime(b); s.future != nil && (s.future.has(at) || s.future.has(bt)) {
+	} else if at, bt := s.eventTime(a), s.eventTime(b); s.future != nil && (s.future(at) || s.future(bt)) {
 		// Before or after them the clock was corrected.
 	} else if c := bt.Compare(at); c != 0 {
 		return c > 0
@@ -339,14 +342,4 @@ func (s *stage) later(a, b *desired.Resource) bool {
 		return b.Pos < a.Pos
 	}
 	return b.Pos > a.Pos
-}
-
-func sliceOf[T any](ts []T) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for _, t := range ts {
-			if !yield(t, nil) {
-				return
-			}
-		}
-	}
 }
