@@ -31,7 +31,7 @@ const maxAside = 100_000
 func (d *Dir) Clear(ctx context.Context, name string) (moved string, err error) {
 	err = ctx.Err()
 	if err == nil {
-		err = d.check(name)
+		err = d.opts.check(name)
 	}
 	if err == nil {
 		moved, err = d.clear(name)
@@ -65,24 +65,29 @@ func (d *Dir) clear(name string) (moved string, err error) {
 		case err != nil || info.Mode().IsRegular():
 			return "", err
 		case !info.IsDir():
-			return d.moveAside(w, in, dir, base)
+			other := d.walker(top) // the folders of w are valid only until its next call
+			defer other.forget()
+			aside := path.Join(path.Dir(d.opts.Tmp), asideDir)
+			if moved, err = moveAside(in, base, other, aside); moved == "" {
+				return "", err
+			}
+			_, err = d.sync.dirs(top, w, map[string]struct{}{dir: {}, aside: {}, path.Dir(aside): {}})
+			return moved, err
 		case last:
 			if removeDir(in, base) != nil {
 				return "", nil // it is not empty
 			}
-			_, err = d.syncDirs(top, w, map[string]struct{}{dir: {}})
+			_, err = d.sync.dirs(top, w, map[string]struct{}{dir: {}})
 			return "", err
 		}
 	}
 	return "", nil
 }
 
-// moveAside moves the object base of a directory to asideDir.
-func (d *Dir) moveAside(w *walker, in *folder, dir, base string) (string, error) {
-	aside := path.Join(path.Dir(d.opts.Tmp), asideDir)
-	other := d.walker(w.top) // the folders of w are valid only until its next call
-	defer other.forget()
-	to, err := other.folder(aside, true)
+// moveAside moves the object base of a directory to the directory aside, under
+// a name that it returns.
+func moveAside(in *folder, base string, w *walker, aside string) (string, error) {
+	to, err := w.folder(aside, true)
 	if err != nil {
 		return "", err
 	}
@@ -94,8 +99,7 @@ func (d *Dir) moveAside(w *walker, in *folder, dir, base string) (string, error)
 		if err := rename(in, base, to, name); err != nil {
 			return "", err
 		}
-		_, err := d.syncDirs(w.top, w, map[string]struct{}{dir: {}, aside: {}, path.Dir(aside): {}})
-		return aside + "/" + name, err
+		return aside + "/" + name, nil
 	}
 	return "", fs.ErrExist
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"lockstep/internal/private"
@@ -30,6 +29,17 @@ type DirOptions struct {
 
 	// KeepEmpty keeps directories that Remove leaves empty.
 	KeepEmpty bool
+}
+
+// check refuses invalid and reserved names.
+func (o DirOptions) check(name string) error {
+	if !ValidName(name) {
+		return ErrName
+	}
+	if name == o.Tmp || strings.HasPrefix(name, o.Tmp+"/") {
+		return fmt.Errorf("%w: reserved for unfinished blobs", ErrName)
+	}
+	return nil
 }
 
 const (
@@ -53,20 +63,16 @@ type Dir struct {
 	path string
 	opts DirOptions
 
-	mu     sync.Mutex          // guards what follows
-	top    *folder             // nil until the root exists
-	tmp    *folder             // nil until first needed
-	active map[string]struct{} // names of temporary files in use
+	mu     sync.Mutex // guards what follows
+	top    *folder    // nil until the root exists
+	tmp    *folder    // nil until first needed
 	closed bool
-	public fs.FileMode // of committed blobs; 0: not determined yet
+
+	names  reservedNames // of temporary files in use
+	public publicMode    // of committed blobs
+	sync   syncer
 
 	trace tracer // in tests
-
-	next atomic.Uint64 // for names of temporary files
-
-	syncMu  sync.Mutex  // one syncfs at a time, see syncAll
-	syncErr error       // the first error of syncAll; guarded by syncMu
-	noClose atomic.Bool // syncErr is set
 }
 
 // NewDir returns a store in the directory root. If root does not exist, the
@@ -82,7 +88,7 @@ func NewDir(root string, o DirOptions) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("directory %s: %w", root, err)
 	}
-	d := &Dir{path: abs, opts: o, active: make(map[string]struct{})}
+	d := &Dir{path: abs, opts: o}
 	if _, err := d.root(false); err != nil && !errors.Is(err, ErrNotExist) {
 		return nil, fmt.Errorf("directory %s: %w", root, cause(err))
 	}
@@ -182,17 +188,6 @@ func makeDir(path string, mode, parents fs.FileMode) error {
 	return err
 }
 
-// check refuses invalid and reserved names.
-func (d *Dir) check(name string) error {
-	if !ValidName(name) {
-		return ErrName
-	}
-	if name == d.opts.Tmp || strings.HasPrefix(name, d.opts.Tmp+"/") {
-		return fmt.Errorf("%w: reserved for unfinished blobs", ErrName)
-	}
-	return nil
-}
-
 // find calls short with the root and, if that fails for another reason than a
 // missing blob, long with the folder that contains the blob and the last
 // segment of its name.
@@ -200,7 +195,7 @@ func (d *Dir) find(ctx context.Context, op, name string, short func(top *folder)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := d.check(name)
+	err := d.opts.check(name)
 	if err == nil {
 		err = d.walkTo(name, short, long)
 	}

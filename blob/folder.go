@@ -148,7 +148,7 @@ type walker struct {
 	made []string // directories that did not exist, parents first
 
 	trace   tracer
-	private func(name string) bool // whether a name is state, see Dir.private
+	private func(name string) bool // whether a name is state, see DirOptions.private
 }
 
 // walkerFolders bounds the open files of one batch. Blobs of one directory tend
@@ -163,7 +163,7 @@ func remembered(depth int) bool { return depth < 16 || depth%64 == 0 }
 
 // walker returns a walker from the root.
 func (d *Dir) walker(top *folder) *walker {
-	return &walker{top: top, open: make(map[string]*folder), private: d.private, trace: d.trace}
+	return &walker{top: top, open: make(map[string]*folder), private: d.opts.private, trace: d.trace}
 }
 
 // folder opens the directory dir, "" being the root. If create is set, a

@@ -62,13 +62,13 @@ func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 			yield(Info{}, nameError("list", prefix, err))
 			return
 		}
-		l := lister{ctx: ctx, tmp: d.opts.Tmp, prefix: prefix, yield: yield}
-		l.folder(top, "")
+		l := lister{tmp: d.opts.Tmp, prefix: prefix, yield: yield}
+		l.folder(ctx, top, "")
 	}
 }
 
+// A lister walks the directories for one call of List.
 type lister struct {
-	ctx    context.Context // of the one call of List
 	tmp    string
 	prefix string
 	yield  func(Info, error) bool
@@ -76,7 +76,7 @@ type lister struct {
 
 // folder yields the content of f, the directory called dir (empty or ending in
 // a slash), and reports whether to continue.
-func (l *lister) folder(f *folder, dir string) bool {
+func (l *lister) folder(ctx context.Context, f *folder, dir string) bool {
 	items, err := f.list()
 	if errors.Is(err, fs.ErrNotExist) {
 		return true
@@ -85,7 +85,7 @@ func (l *lister) folder(f *folder, dir string) bool {
 		return l.fail(dir, err)
 	}
 	for _, it := range items {
-		if err := l.ctx.Err(); err != nil {
+		if err := ctx.Err(); err != nil {
 			l.yield(Info{}, err)
 			return false
 		}
@@ -94,7 +94,7 @@ func (l *lister) folder(f *folder, dir string) bool {
 		switch {
 		case isDir && dir+sub == l.tmp:
 		case isDir && (strings.HasPrefix(name, l.prefix) || strings.HasPrefix(l.prefix, name)):
-			if !l.below(f, sub, name) {
+			if !l.below(ctx, f, sub, name) {
 				return false
 			}
 		case it.kind.IsRegular() && strings.HasPrefix(name, l.prefix):
@@ -106,13 +106,13 @@ func (l *lister) folder(f *folder, dir string) bool {
 	return true
 }
 
-func (l *lister) below(f *folder, sub, name string) bool {
+func (l *lister) below(ctx context.Context, f *folder, sub, name string) bool {
 	next, err := f.sub(sub)
 	if err != nil {
 		return passing(err) || l.fail(name, err)
 	}
 	defer next.close()
-	return l.folder(next, name)
+	return l.folder(ctx, next, name)
 }
 
 func (l *lister) file(f *folder, base, name string) bool {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"lockstep/internal/private"
 )
@@ -13,32 +14,39 @@ import (
 // private reports whether a blob or directory is state, which only its owner can
 // read: everything in a private store, otherwise what is below the first
 // directory of Tmp.
-func (d *Dir) private(name string) bool {
-	own, _, _ := strings.Cut(d.opts.Tmp, "/")
-	return d.opts.Private || name == own || strings.HasPrefix(name, own+"/")
+func (o DirOptions) private(name string) bool {
+	own, _, _ := strings.Cut(o.Tmp, "/")
+	return o.Private || name == own || strings.HasPrefix(name, own+"/")
 }
 
-// narrowTmp removes the permissions of others from the directory of unfinished
-// blobs, which older versions created with those of the umask.
-func (d *Dir) narrowTmp() error {
-	for name := d.opts.Tmp; name != "."; name = filepath.ToSlash(filepath.Dir(name)) {
-		if err := private.Narrow(filepath.Join(d.path, filepath.FromSlash(name))); err != nil {
+// narrowTmp removes the permissions of others from tmp, the directory of
+// unfinished blobs below root, which older versions created with those of the
+// umask.
+func narrowTmp(root, tmp string) error {
+	for name := tmp; name != "."; name = filepath.ToSlash(filepath.Dir(name)) {
+		if err := private.Narrow(filepath.Join(root, filepath.FromSlash(name))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// publicMode determines the mode that the umask or access control lists give to
-// files in the root, by creating one.
-func (d *Dir) publicMode(tmp *folder) (fs.FileMode, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// A publicMode is the mode that the umask or access control lists give to files
+// in the root. It is determined once.
+type publicMode struct {
+	mu   sync.Mutex  // guards mode
+	mode fs.FileMode // 0: not determined yet
+}
+
+// get returns the mode, and determines it by creating a file in tmp.
+func (p *publicMode) get(tmp *folder) (fs.FileMode, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var err error
-	if d.public == 0 {
-		d.public, err = learnMode(tmp)
+	if p.mode == 0 {
+		p.mode, err = learnMode(tmp)
 	}
-	return d.public, err
+	return p.mode, err
 }
 
 func learnMode(tmp *folder) (mode fs.FileMode, err error) {
@@ -62,10 +70,10 @@ func learnMode(tmp *folder) (mode fs.FileMode, err error) {
 
 // publish gives the file the mode that blobs of its name have.
 func (w *dirWriter) publish() error {
-	if w.store.private(w.name) {
+	if w.store.opts.private(w.name) {
 		return nil
 	}
-	mode, err := w.store.publicMode(w.tmp)
+	mode, err := w.store.public.get(w.tmp)
 	if err != nil || mode == private.FileMode {
 		return err
 	}

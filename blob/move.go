@@ -11,7 +11,7 @@ func (d *Dir) Move(ctx context.Context, from, to string) error {
 	err := ctx.Err()
 	for _, name := range []string{from, to} {
 		if err == nil {
-			err = d.check(name)
+			err = d.opts.check(name)
 		}
 	}
 	if err == nil {
@@ -64,13 +64,13 @@ func (d *Dir) move(from, to string) error {
 	}
 	// The new name is synced before the old directory: a power cut in between must
 	// not lose both.
-	if _, err := d.syncDirs(top, target, changed); err != nil {
+	if _, err := d.sync.dirs(top, target, changed); err != nil {
 		return err
 	}
 	left := map[string]struct{}{fromDir: {}}
 	if !d.opts.KeepEmpty {
-		d.prune(source, left)
+		prune(source, d.opts.Tmp, left)
 	}
-	_, err = d.syncDirs(top, source, left)
+	_, err = d.sync.dirs(top, source, left)
 	return err
 }

@@ -38,7 +38,7 @@ type cutDisk struct {
 func newCutDisk(t *testing.T, d *Dir) *cutDisk {
 	c := &cutDisk{t: t, synced: map[int]bool{}, now: map[string]int{}, durable: map[string]int{}, pending: map[string][]int{}}
 	c.check = func() {}
-	d.trace = c.did
+	d.trace, d.sync.trace = c.did, c.did
 	return c
 }
 

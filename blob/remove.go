@@ -25,24 +25,26 @@ func (d *Dir) Remove(ctx context.Context, names ...string) error {
 	changed := make(map[string]struct{})
 	var errs []error
 	for _, name := range names {
-		if err := d.remove(w, name, changed); err != nil {
+		err := d.opts.check(name)
+		if err == nil {
+			err = removeBlob(w, name, changed)
+		}
+		if err != nil {
 			errs = append(errs, nameError("remove", name, err))
 		}
 	}
 	if !d.opts.KeepEmpty {
-		d.prune(w, changed)
+		prune(w, d.opts.Tmp, changed)
 	}
 	w.forget() // some of it may have been removed
-	if name, err := d.syncDirs(top, w, changed); err != nil {
+	if name, err := d.sync.dirs(top, w, changed); err != nil {
 		errs = append(errs, nameError("sync", name, err))
 	}
 	return errors.Join(errs...)
 }
 
-func (d *Dir) remove(w *walker, name string, changed map[string]struct{}) error {
-	if err := d.check(name); err != nil {
-		return err
-	}
+// removeBlob removes a blob, if it exists, and adds its directory to changed.
+func removeBlob(w *walker, name string, changed map[string]struct{}) error {
 	dir, base := split(name)
 	in, err := w.folder(dir, false)
 	if err == nil {
@@ -51,7 +53,7 @@ func (d *Dir) remove(w *walker, name string, changed map[string]struct{}) error 
 	if err != nil && !absent(err) {
 		return err
 	}
-	d.trace.did(traceRemove, name)
+	w.trace.did(traceRemove, name)
 	// Even if the blob is missing: an earlier Remove may have stopped at this
 	// point.
 	changed[dir] = struct{}{}
@@ -59,17 +61,17 @@ func (d *Dir) remove(w *walker, name string, changed map[string]struct{}) error 
 }
 
 // prune removes those of the directories that are empty, and parents that
-// become empty. The system refuses to remove others.
-func (d *Dir) prune(w *walker, dirs map[string]struct{}) {
+// become empty, but not tmp and its parents. The system refuses to remove others.
+func prune(w *walker, tmp string, dirs map[string]struct{}) {
 	for dir := range dirs {
-		for dir != "" && dir != d.opts.Tmp && !strings.HasPrefix(d.opts.Tmp, dir+"/") {
+		for dir != "" && dir != tmp && !strings.HasPrefix(tmp, dir+"/") {
 			parent, base := split(dir)
 			in, err := w.folder(parent, false)
 			if err == nil {
 				err = removeDir(in, base)
 			}
 			if err == nil {
-				d.trace.did(traceRemove, dir)
+				w.trace.did(traceRemove, dir)
 			}
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				break

@@ -42,12 +42,12 @@ func (d *Dir) Scratch(ctx context.Context) (Scratch, error) {
 		if s.tmp, err = d.tmpFolder(true); err != nil {
 			break
 		}
-		s.base = d.reserve(scratchBase)
+		s.base = d.names.reserve(scratchBase)
 		if s.File, err = createTmp(s.tmp, s.base); err == nil {
 			s.dropName()
 			return s, nil
 		}
-		d.release(s.base)
+		d.names.release(s.base)
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -67,7 +67,7 @@ type dirScratch struct {
 func (s *dirScratch) dropName() {
 	err := s.tmp.root.Remove(s.base)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		s.store.release(s.base)
+		s.store.names.release(s.base)
 		s.base = ""
 	}
 }

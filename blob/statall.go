@@ -11,7 +11,7 @@ import (
 func (d *Dir) StatAll(ctx context.Context, names []string, each func(i int, info Info, err error)) error {
 	top, err := d.root(false)
 	if err != nil {
-		return d.statEach(ctx, names, each) // its errors are specific
+		return statEach(ctx, d, names, each) // its errors are specific
 	}
 	w := d.walker(top)
 	defer w.forget()
@@ -22,7 +22,7 @@ func (d *Dir) StatAll(ctx context.Context, names []string, each func(i int, info
 			last++
 		}
 		if last-first < statTogether && dir != "" {
-			if err := d.statEach(ctx, names[first:last], func(i int, info Info, err error) { each(first+i, info, err) }); err != nil {
+			if err := statEach(ctx, d, names[first:last], func(i int, info Info, err error) { each(first+i, info, err) }); err != nil {
 				return err
 			}
 			first = last
@@ -51,7 +51,8 @@ func (d *Dir) StatAll(ctx context.Context, names []string, each func(i int, info
 // cheaper than looking each of them up by its path.
 const statTogether = 3
 
-func (d *Dir) statEach(ctx context.Context, names []string, each func(i int, info Info, err error)) error {
+// statEach calls Stat for each name.
+func statEach(ctx context.Context, d *Dir, names []string, each func(i int, info Info, err error)) error {
 	for i, name := range names {
 		info, err := d.Stat(ctx, name)
 		if cerr := ctx.Err(); cerr != nil {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -28,7 +27,7 @@ type dirWriter struct {
 	store *Dir
 	name  string
 	tmp   *folder  // contains file
-	base  string   // name of file in tmp; reserved in store.active
+	base  string   // name of file in tmp; reserved in store.names
 	file  *os.File // nil when sealed
 	mod   time.Time
 	state writerState
@@ -49,7 +48,7 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := d.check(name); err != nil {
+	if err := d.opts.check(name); err != nil {
 		return nil, nameError("create", name, err)
 	}
 	w := &dirWriter{store: d, name: name}
@@ -58,12 +57,12 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 		if w.tmp, err = d.tmpFolder(true); err != nil {
 			break
 		}
-		w.base = d.reserve(tmpBase(name))
+		w.base = d.names.reserve(tmpBase(name))
 		if w.file, err = createTmp(w.tmp, w.base); err == nil {
 			d.trace.did(traceCreate, w.path())
 			return w, nil
 		}
-		d.release(w.base)
+		d.names.release(w.base)
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -101,7 +100,7 @@ func (d *Dir) tmpFolder(create bool) (*folder, error) {
 		return nil, err
 	}
 	delete(w.open, d.opts.Tmp) // keep this one
-	if err := d.narrowTmp(); err != nil {
+	if err := narrowTmp(d.path, d.opts.Tmp); err != nil {
 		f.close()
 		return nil, err
 	}
@@ -119,39 +118,13 @@ func (d *Dir) forgetTmp(f *folder) {
 	}
 }
 
-// reserve reserves base for a Writer, or a similar name if another Writer of
-// this process has it.
-func (d *Dir) reserve(base string) string {
-	for first := base; !d.tryReserve(base); {
-		base = first + "-" + strconv.FormatUint(d.next.Add(1), 36)
-	}
-	return base
-}
-
-// tryReserve reserves base, unless it is taken.
-func (d *Dir) tryReserve(base string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, taken := d.active[base]
-	if !taken {
-		d.active[base] = struct{}{}
-	}
-	return !taken
-}
-
-func (d *Dir) release(base string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.active, base)
-}
-
 // Resume opens the unfinished blob of that name. It returns ErrNotExist while a
 // Writer of this process writes it.
 func (d *Dir) Resume(ctx context.Context, name string) (Writer, *io.SectionReader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	err := d.check(name)
+	err := d.opts.check(name)
 	if err == nil {
 		var w *dirWriter
 		var size int64
@@ -171,7 +144,7 @@ func (d *Dir) resume(name string) (*dirWriter, int64, error) {
 		return nil, 0, err
 	}
 	w := &dirWriter{store: d, name: name, tmp: tmp, base: tmpBase(name)}
-	if !d.tryReserve(w.base) {
+	if !d.names.tryReserve(w.base) {
 		return nil, 0, ErrNotExist
 	}
 	file, info, err := tmp.open(w.base, os.O_RDWR)
@@ -181,12 +154,12 @@ func (d *Dir) resume(name string) (*dirWriter, int64, error) {
 		err = ErrNotExist
 	}
 	if err != nil {
-		d.release(w.base)
+		d.names.release(w.base)
 		return nil, 0, err
 	}
 	if _, err := file.Seek(info.Size(), io.SeekStart); err != nil {
 		_ = file.Close() // nothing was written
-		d.release(w.base)
+		d.names.release(w.base)
 		return nil, 0, err
 	}
 	w.file = file
@@ -218,10 +191,12 @@ func (d *Dir) Sweep(ctx context.Context, keep iter.Seq[string]) (int, error) {
 		}
 		delete(drop, tmpBase(name))
 	}
-	return d.sweep(ctx, tmp, drop)
+	return dropTmp(ctx, tmp, drop, &d.names, d.opts.Tmp)
 }
 
-func (d *Dir) sweep(ctx context.Context, tmp *folder, drop map[string]struct{}) (int, error) {
+// dropTmp removes those of the temporary files drop that no Writer uses, from
+// the directory tmp, which is called dir.
+func dropTmp(ctx context.Context, tmp *folder, drop map[string]struct{}, names *reservedNames, dir string) (int, error) {
 	n := 0
 	var errs []error
 	for base := range drop {
@@ -229,16 +204,16 @@ func (d *Dir) sweep(ctx context.Context, tmp *folder, drop map[string]struct{}) 
 			return n, err
 		}
 		// While the name is reserved no Writer can take it.
-		if !d.tryReserve(base) {
+		if !names.tryReserve(base) {
 			continue
 		}
 		err := tmp.root.Remove(base)
-		d.release(base)
+		names.release(base)
 		switch {
 		case err == nil:
 			n++
 		case !errors.Is(err, fs.ErrNotExist):
-			errs = append(errs, nameError("sweep", d.opts.Tmp+"/"+base, err))
+			errs = append(errs, nameError("sweep", dir+"/"+base, err))
 		}
 	}
 	return n, errors.Join(errs...)
@@ -252,7 +227,7 @@ func (w *dirWriter) SetModTime(t time.Time) { w.mod = t }
 
 // Rename implements [Renamer]. Resume finds a kept blob under its first name.
 func (w *dirWriter) Rename(name string) error {
-	if err := w.store.check(name); err != nil {
+	if err := w.store.opts.check(name); err != nil {
 		return nameError("rename", name, err)
 	}
 	w.name = name
@@ -278,7 +253,7 @@ func (w *dirWriter) Seal() (closed bool, err error) {
 	if w.state != writerOpen {
 		return false, nameError("seal", w.name, fs.ErrClosed)
 	}
-	if !w.store.mayClose() {
+	if !w.store.sync.mayClose() {
 		return false, nil
 	}
 	if !w.mod.IsZero() {
@@ -304,7 +279,7 @@ func (w *dirWriter) Close() error {
 		_ = w.file.Close() // the bytes are discarded
 	}
 	err := w.tmp.root.Remove(w.base)
-	w.store.release(w.base)
+	w.store.names.release(w.base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nameError("drop", w.name, err)
 	}
@@ -326,12 +301,12 @@ func (w *dirWriter) Keep() error {
 		}
 	}
 	w.state = writerClosed
-	defer w.store.release(w.base)
+	defer w.store.names.release(w.base)
 	if first, _, second := strings.Cut(w.base, "-"); second && err == nil {
 		// The first Writer of the name may still be open: then these bytes are dropped.
-		if w.store.tryReserve(first) {
+		if w.store.names.tryReserve(first) {
 			err = w.tmp.root.Rename(w.base, first)
-			w.store.release(first)
+			w.store.names.release(first)
 		} else {
 			err = w.tmp.root.Remove(w.base)
 		}
