@@ -63,13 +63,10 @@ var exceptions = []exception{
 	{"destination.transfer", methods, 38},
 	{"destination.applier", methods, 55},
 	{"discover.finder", methods, 38},
-	{"blob/s3.Bucket", methods, 36},
 	{"destination.setReader", methods, 35},
 	{"repository.answer", methods, 32},
 	{"websub.Subscriber", methods, 31},
 
-	{"blob/s3.reader", contextFields, 1},
-	{"blob/s3.writer", contextFields, 1},
 	{"cmd/lockstep/internal/mirror.Watcher", contextFields, 1},
 	{"destination.memberReader", contextFields, 1},
 	{"destination.ways", contextFields, 1},

@@ -110,9 +110,9 @@ type content struct {
 
 // sums returns the digest of a body, by which the service verifies what it
 // received: a SHA-256, which is signed, or MD5 for unsigned requests.
-func (b *Bucket) sums(c content) (md5Base64, sha256Hex string, err error) {
+func (c content) sums(signed bool) (md5Base64, sha256Hex string, err error) {
 	h := md5.New()
-	if b.signed {
+	if signed {
 		h = sha256.New()
 	}
 	if _, err = io.Copy(h, c.ReadSeeker); err == nil {
@@ -121,7 +121,7 @@ func (b *Bucket) sums(c content) (md5Base64, sha256Hex string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("read what is to be sent: %w", err)
 	}
-	if b.signed {
+	if signed {
 		return "", hex.EncodeToString(h.Sum(nil)), nil
 	}
 	return base64.StdEncoding.EncodeToString(h.Sum(nil)), "", nil

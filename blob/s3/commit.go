@@ -23,14 +23,14 @@ func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := b.sendRest(ctx, batch); err != nil {
+	if err := sendRest(ctx, batch); err != nil {
 		return err
 	}
 	if b.opts.Parallel > 1 && distinct(batch) {
-		err = b.appearAll(ctx, batch)
+		err = appearAll(ctx, batch, b.opts.Parallel)
 	} else {
 		for i, w := range batch {
-			if err = b.appear(ctx, w); err != nil {
+			if err = w.appear(ctx); err != nil {
 				err = &blob.CommitError{Done: i, Name: w.name, Err: err}
 				break
 			}
@@ -63,15 +63,15 @@ func distinct(batch []*writer) bool {
 	return len(names) == len(batch)
 }
 
-// appear makes one blob visible.
-func (b *Bucket) appear(ctx context.Context, w *writer) (err error) {
+// appear makes the blob visible.
+func (w *writer) appear(ctx context.Context) (err error) {
 	switch {
 	case w.visible:
 		return nil
 	case w.upload == nil:
-		w.tag, err = b.put(ctx, w.key, w.buf.content(), w.attributes())
+		w.tag, err = w.b.put(ctx, w.key, w.buf.content(), w.attributes())
 	default:
-		w.tag, err = b.complete(ctx, w.upload)
+		w.tag, err = w.b.complete(ctx, w.upload)
 	}
 	w.visible = err == nil
 	return err
@@ -79,17 +79,17 @@ func (b *Bucket) appear(ctx context.Context, w *writer) (err error) {
 
 // appearAll makes blobs visible, several at a time. After an error it starts no
 // more.
-func (b *Bucket) appearAll(ctx context.Context, batch []*writer) error {
+func appearAll(ctx context.Context, batch []*writer, parallel int) error {
 	errs := make([]error, len(batch))
 	var failed atomic.Bool
 	var g errgroup.Group
-	g.SetLimit(b.opts.Parallel)
+	g.SetLimit(parallel)
 	for i, w := range batch {
 		if failed.Load() {
 			break
 		}
 		g.Go(func() error {
-			if errs[i] = b.appear(ctx, w); errs[i] != nil {
+			if errs[i] = w.appear(ctx); errs[i] != nil {
 				failed.Store(true)
 			}
 			return nil
@@ -106,7 +106,7 @@ func (b *Bucket) appearAll(ctx context.Context, batch []*writer) error {
 
 // sendRest sends the remaining parts of blobs that are too large for one
 // request.
-func (b *Bucket) sendRest(ctx context.Context, batch []*writer) error {
+func sendRest(ctx context.Context, batch []*writer) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(tails)
 	for _, w := range batch {

@@ -68,7 +68,7 @@ func (b *Bucket) fail(op, key string, err error) error {
 		return err
 	}
 	down := isDown(err)
-	hint, err := b.explain(err)
+	hint, err := b.service.explain(err)
 	return &Error{Op: op, Bucket: b.opts.Bucket, Key: key, Err: err, hint: hint, down: down}
 }
 
@@ -94,13 +94,19 @@ type serviceError struct {
 func (e *serviceError) Error() string { return e.text }
 func (e *serviceError) Unwrap() error { return e.is }
 
+// A service is what the advice in errors depends on.
+type service struct {
+	where  string // the endpoint
+	signed bool   // requests have credentials
+}
+
 // explain returns the cause in words, and advice for the user.
-func (b *Bucket) explain(err error) (hint string, cause error) {
+func (s service) explain(err error) (hint string, cause error) {
 	if resp, ok := errors.AsType[minio.ErrorResponse](err); ok {
-		return b.explainResponse(resp)
+		return s.explainResponse(resp)
 	}
 	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
-		return "see that the endpoint is right: " + b.where, fmt.Errorf("the answer is not of an S3 service: %w", syntax)
+		return "see that the endpoint is right: " + s.where, fmt.Errorf("the answer is not of an S3 service: %w", syntax)
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // the message already has the address, and the query is meaningless to users
@@ -116,7 +122,7 @@ func (b *Bucket) explain(err error) (hint string, cause error) {
 	var unknown x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial":
-		hint = "the service is looked for at " + b.where + "; set AWS_ENDPOINT_URL if it is elsewhere"
+		hint = "the service is looked for at " + s.where + "; set AWS_ENDPOINT_URL if it is elsewhere"
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		hint = "the service speaks plain HTTP: write http:// before the endpoint"
 	case errors.As(err, &unknown):
@@ -126,7 +132,7 @@ func (b *Bucket) explain(err error) (hint string, cause error) {
 }
 
 // explainResponse does so for an error response of the service.
-func (b *Bucket) explainResponse(r minio.ErrorResponse) (hint string, cause error) {
+func (s service) explainResponse(r minio.ErrorResponse) (hint string, cause error) {
 	text := strings.TrimRight(r.Error(), ".\n ")
 	if r.Code != "" && !strings.Contains(text, r.Code) {
 		text += " (" + r.Code + ")"
@@ -136,7 +142,7 @@ func (b *Bucket) explainResponse(r minio.ErrorResponse) (hint string, cause erro
 	case minio.NoSuchKey:
 		return "", blob.ErrNotExist
 	case minio.NoSuchBucket:
-		return "see the name; the service is " + b.where + ", set AWS_ENDPOINT_URL if the bucket is elsewhere", ErrNoBucket
+		return "see the name; the service is " + s.where + ", set AWS_ENDPOINT_URL if the bucket is elsewhere", ErrNoBucket
 	case codeDirectory, codeBelowFile:
 		// Services that store objects as files have the limits of files.
 		said.is = blob.ErrDirectory
@@ -148,13 +154,13 @@ func (b *Bucket) explainResponse(r minio.ErrorResponse) (hint string, cause erro
 		return "", ErrChanged
 	case "AccessDenied", "AllAccessDisabled", "Forbidden":
 		said.is = fs.ErrPermission
-		if !b.signed {
+		if !s.signed {
 			return "no credentials were given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", said
 		}
 		return "the credentials are known, but lack a permission: a Source needs s3:ListBucket and s3:GetObject; publishing and mirrors need s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload too", said
 	case "InvalidAccessKeyId", "XAdminUserNotFound":
 		said.is = fs.ErrPermission
-		return "see AWS_ACCESS_KEY_ID, and that the service is the right one: " + b.where, said
+		return "see AWS_ACCESS_KEY_ID, and that the service is the right one: " + s.where, said
 	case "SignatureDoesNotMatch":
 		said.is = fs.ErrPermission
 		return "see AWS_SECRET_ACCESS_KEY", said

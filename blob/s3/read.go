@@ -27,10 +27,20 @@ func (b *Bucket) Open(ctx context.Context, name string) (blob.Reader, error) {
 	if err != nil {
 		return nil, b.fail("open", b.prefix+name, err)
 	}
-	r := &reader{b: b, ctx: ctx, key: key}
-	err = b.again(ctx, func() error { return r.first(name) })
+	r := &reader{b: b, key: key}
+	err = again(ctx, b.opts.Attempts, func() (err error) {
+		r.info, r.block, err = b.first(ctx, name, key)
+		return err
+	})
 	if err != nil {
 		return nil, b.fail("open", key, missing(err))
+	}
+	r.load = func(off int64, n int) (block []byte, err error) {
+		err = again(ctx, b.opts.Attempts, func() (err error) {
+			block, err = b.get(ctx, key, r.info, off, n)
+			return err
+		})
+		return block, err
 	}
 	return r, nil
 }
@@ -77,10 +87,10 @@ func describe(name string, o minio.ObjectInfo) blob.Info {
 	return blob.Info{Name: name, Size: o.Size, ModTime: modTime(o.Headers), Version: o.ETag}
 }
 
-// again repeats a read whose answer was truncated, a few times. Requests
-// without an answer have been retried already.
-func (b *Bucket) again(ctx context.Context, read func() error) (err error) {
-	for range b.opts.Attempts {
+// again repeats a read whose answer was truncated, up to the given number of
+// attempts. Requests without an answer have been retried already.
+func again(ctx context.Context, attempts int, read func() error) (err error) {
+	for range attempts {
 		err = read()
 		broken, ok := errors.AsType[*brokenError](err)
 		if !ok || ctx.Err() != nil {
@@ -102,9 +112,9 @@ func (e *brokenError) Unwrap() error { return e.err }
 // one request for each.
 type reader struct {
 	b    *Bucket
-	ctx  context.Context // of Open: its methods have no context, and send requests
 	key  string
 	info blob.Info
+	load func(off int64, n int) ([]byte, error) // requests bytes of this version
 
 	mu     sync.Mutex // guards what follows; held while a block is fetched, so that concurrent readers of the same block share the request
 	pos    int64
@@ -115,19 +125,17 @@ type reader struct {
 
 func (r *reader) Info() blob.Info { return r.info }
 
-// first reads the whole blob, if it is small enough.
-func (r *reader) first(name string) error {
-	body, o, _, err := r.b.core.GetObject(r.ctx, r.b.opts.Bucket, r.key, minio.GetObjectOptions{})
+// first describes a blob, and reads all of it if it is small enough.
+func (b *Bucket) first(ctx context.Context, name, key string) (info blob.Info, data []byte, err error) {
+	body, o, _, err := b.core.GetObject(ctx, b.opts.Bucket, key, minio.GetObjectOptions{})
 	if err != nil {
-		return err
+		return blob.Info{}, nil, err
 	}
 	defer body.Close() // only read from
-	r.info = describe(name, o)
-	if o.Size > int64(r.b.opts.Memory) {
-		return nil
+	if o.Size <= int64(b.opts.Memory) {
+		data, err = readBody(body, o.Size)
 	}
-	r.block, err = readBody(body, o.Size)
-	return err
+	return describe(name, o), data, err
 }
 
 // readBody reads exactly size bytes.
@@ -217,13 +225,11 @@ func (r *reader) fetch(off int64, want int) error {
 		size = r.b.opts.Memory
 	}
 	size = int(min(int64(min(size, r.b.opts.Memory)), r.info.Size-off))
-	return r.b.again(r.ctx, func() error {
-		block, err := r.b.get(r.ctx, r.key, r.info, off, size)
-		if err == nil {
-			r.at, r.block = off, block
-		}
-		return err
-	})
+	block, err := r.load(off, size)
+	if err == nil {
+		r.at, r.block = off, block
+	}
+	return err
 }
 
 // get reads n bytes at off of the version that info describes.

@@ -36,7 +36,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -103,15 +102,12 @@ const (
 // A Bucket is a [blob.Store] of the objects below a prefix. Its methods are safe
 // for concurrent use.
 type Bucket struct {
-	opts   Options
-	core   minio.Core
-	signed bool
-	where  string // endpoint, for messages
-	prefix string
-	held   atomic.Int64 // bytes of memory that buffers use
-
-	mu      sync.Mutex // guards writing
-	writing map[string]struct{}
+	opts    Options
+	core    minio.Core
+	service service
+	prefix  string
+	held    atomic.Int64 // bytes of memory that buffers use
+	writing noteKeys     // of the uploads of open Writers
 }
 
 var (
@@ -150,8 +146,8 @@ func New(o Options) (*Bucket, error) {
 		return nil, fmt.Errorf("bucket %s: endpoint %s: %w", o.Bucket, endpoint, err)
 	}
 	return &Bucket{
-		opts: o, core: minio.Core{Client: client}, signed: o.AccessKey != "",
-		where: endpoint.String(), prefix: o.Prefix, writing: make(map[string]struct{}),
+		opts: o, core: minio.Core{Client: client}, prefix: o.Prefix,
+		service: service{where: endpoint.String(), signed: o.AccessKey != ""},
 	}, nil
 }
 

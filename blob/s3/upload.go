@@ -11,6 +11,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -55,9 +56,7 @@ func (b *Bucket) begin(ctx context.Context, w *writer) (*upload, error) {
 	if u.id, err = b.core.NewMultipartUpload(ctx, b.opts.Bucket, u.key, o); err != nil {
 		return nil, b.fail("begin upload of", u.key, err)
 	}
-	b.mu.Lock()
-	b.writing[u.note] = struct{}{}
-	b.mu.Unlock()
+	b.writing.add(u.note)
 	data, err := json.Marshal(note{Name: w.name, Key: u.key, Upload: u.id})
 	if err == nil {
 		_, err = b.put(ctx, u.note, content{bytes.NewReader(data), int64(len(data))}, minio.PutObjectOptions{ContentType: "application/json"})
@@ -72,7 +71,7 @@ func (b *Bucket) begin(ctx context.Context, w *writer) (*upload, error) {
 
 // send sends part number n; parts are sent one at a time.
 func (b *Bucket) send(ctx context.Context, u *upload, n int, body content) error {
-	md5Base64, sha256Hex, err := b.sums(body)
+	md5Base64, sha256Hex, err := body.sums(b.service.signed)
 	if err != nil {
 		return b.fail("upload part of", u.key, err)
 	}
@@ -107,7 +106,7 @@ func (b *Bucket) completed(ctx context.Context, u *upload) (tag string, ok bool)
 func (b *Bucket) abort(ctx context.Context, u *upload) error {
 	err := b.core.AbortMultipartUpload(ctx, b.opts.Bucket, u.key, u.id)
 	if err != nil && !coded(err, minio.NoSuchUpload) {
-		b.forget(u)
+		b.writing.remove(u.note)
 		return b.fail("abort upload of", u.key, err) // the note remains, for Sweep
 	}
 	return b.ended(ctx, u)
@@ -118,15 +117,38 @@ func (b *Bucket) ended(ctx context.Context, us ...*upload) error {
 	var notes []string
 	for _, u := range us {
 		notes = append(notes, u.note)
-		defer b.forget(u)
+		defer b.writing.remove(u.note)
 	}
 	return b.remove(ctx, notes)
 }
 
-func (b *Bucket) forget(u *upload) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.writing, u.note)
+// noteKeys are the keys of the notes of running uploads. The zero value is ready
+// to use.
+type noteKeys struct {
+	mu   sync.Mutex // guards keys
+	keys map[string]struct{}
+}
+
+func (n *noteKeys) add(key string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.keys == nil {
+		n.keys = make(map[string]struct{})
+	}
+	n.keys[key] = struct{}{}
+}
+
+func (n *noteKeys) remove(key string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.keys, key)
+}
+
+func (n *noteKeys) has(key string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, ok := n.keys[key]
+	return ok
 }
 
 // Sweep aborts unfinished uploads of Lockstep processes, except those of the
@@ -145,10 +167,7 @@ func (b *Bucket) Sweep(ctx context.Context, keep iter.Seq[string]) (int, error) 
 		if err != nil {
 			return n, err
 		}
-		b.mu.Lock()
-		_, writing := b.writing[info.Name]
-		b.mu.Unlock()
-		if writing || time.Since(info.ModTime) < b.opts.Abandoned {
+		if b.writing.has(info.Name) || time.Since(info.ModTime) < b.opts.Abandoned {
 			continue
 		}
 		notes = append(notes, info.Name)

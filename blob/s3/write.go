@@ -20,14 +20,22 @@ func (b *Bucket) Create(ctx context.Context, name string) (blob.Writer, error) {
 	if err != nil {
 		return nil, b.fail("create", b.prefix+name, err)
 	}
-	return &writer{b: b, ctx: ctx, name: name, key: key, buf: buffer{b: b}, part: buffer{b: b}}, nil
+	w := &writer{b: b, name: name, key: key, buf: buffer{b: b}, part: buffer{b: b}}
+	w.begin = func() (*upload, error) { return b.begin(ctx, w) }
+	w.send = func(u *upload, n int, data content) error { return b.send(ctx, u, n, data) }
+	w.abort = func(u *upload) error {
+		// The blob may be dropped because ctx has ended.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+		defer cancel()
+		return b.abort(ctx, u)
+	}
+	return w, nil
 }
 
 // A writer buffers bytes until they fill a part, then sends the part while the
 // next one is written.
 type writer struct {
 	b         *Bucket
-	ctx       context.Context // of Create: Write has no context, and sends requests
 	name, key string
 	mod       time.Time
 	mediaType string
@@ -41,6 +49,11 @@ type writer struct {
 	part    buffer     // the part being sent, or that could not be sent; empty otherwise
 	sent    int        // parts
 	sending chan error // of part; nil when nothing is being sent
+
+	// Requests of Write and Close, which have no context.
+	begin func() (*upload, error)
+	send  func(u *upload, n int, data content) error
+	abort func(u *upload) error
 }
 
 func (w *writer) Name() string           { return w.name }
@@ -83,14 +96,14 @@ func (w *writer) flush() (err error) {
 		return err
 	}
 	if w.upload == nil {
-		if w.upload, err = w.b.begin(w.ctx, w); err != nil {
+		if w.upload, err = w.begin(); err != nil {
 			return err
 		}
 	}
 	w.buf, w.part = w.part, w.buf
 	done := make(chan error, 1)
 	w.sending = done
-	go func(u *upload, n int, data content) { done <- w.b.send(w.ctx, u, n, data) }(w.upload, w.sent+1, w.part.content())
+	go func(u *upload, n int, data content) { done <- w.send(u, n, data) }(w.upload, w.sent+1, w.part.content())
 	return nil
 }
 
@@ -137,10 +150,7 @@ func (w *writer) Close() error {
 	if w.upload == nil || w.visible {
 		return nil
 	}
-	// The blob may be dropped because the caller's ctx has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), abortTimeout)
-	defer cancel()
-	return w.b.abort(ctx, w.upload)
+	return w.abort(w.upload)
 }
 
 func (w *writer) close() {
@@ -178,7 +188,7 @@ const (
 
 // put stores the whole object with one request, and returns its entity tag.
 func (b *Bucket) put(ctx context.Context, key string, body content, o minio.PutObjectOptions) (tag string, err error) {
-	md5Base64, sha256Hex, err := b.sums(body)
+	md5Base64, sha256Hex, err := body.sums(b.service.signed)
 	if err != nil {
 		return "", b.fail("put", key, err)
 	}
