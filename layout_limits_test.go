@@ -77,13 +77,11 @@ var exceptions = []exception{
 	{"destination/internal/dump.spool", contextFields, 1},
 	{"discover.finder", contextFields, 1},
 	{"repository.answer", contextFields, 1},
-	{"validate/internal/visit.Visitor", contextFields, 1},
 	{"vault.Reader", contextFields, 1},
 	{"vault.spool", contextFields, 1},
 	{"vault.stager", contextFields, 1},
 	{"vault.sweeper", contextFields, 1},
 
-	{"validate/internal/feed.entryReader", embedding, 2},
 	{"cmd/lockstep.followOptions", embedding, 2},
 	{"cmd/lockstep.publishOptions", embedding, 2},
 	{"cmd/lockstep.serveOptions", embedding, 2},
@@ -94,8 +92,6 @@ var exceptions = []exception{
 	{"destination.setAudit", embedding, 2},
 	{"destination.trimmer", embedding, 2},
 	{"repository.place", embedding, 2},
-	{"validate.group", embedding, 2},
-	{"validate.set", embedding, 2},
 
 	{"destination/package*", sameWord, 5},
 	{"destination/audit*", sameWord, 7},

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"context"
 	"errors"
 
 	"lockstep/resourcesync"
@@ -52,7 +53,7 @@ func (c *checker) archivedChanges(e *resourcesync.Entry) {
 
 // archive checks an archive of the set, whose documents are docs, and the
 // documents it names.
-func (s *set) archive(docs []*document) error {
+func (s *set) archive(ctx context.Context, docs []*document) error {
 	past := *s // the past is not part of the comparison
 	w := *s.walk
 	w.tally, past.walk, past.past = nil, &w, true
@@ -60,7 +61,7 @@ func (s *set) archive(docs []*document) error {
 	var last *resourcesync.Entry
 	for k, doc := range docs {
 		for i := range doc.entries {
-			e, p := &doc.entries[i], s.Collector.In(doc.uri)
+			e, p := &doc.entries[i], s.visitor.Collector.In(doc.uri)
 			if done[e.Loc] {
 				if k > 0 {
 					p.Advisef("RA-DOC-09", doc.places[i], "%s is in another part, too", e.Loc)
@@ -74,7 +75,7 @@ func (s *set) archive(docs []*document) error {
 			if last = e; e.Until.Compare(s.archivedUntil) > 0 && doc.header.Capability == resourcesync.ChangeListArchive {
 				s.archivedUntil = e.Until
 			}
-			if err := past.archivedAt(doc, i); err != nil {
+			if err := past.archivedAt(ctx, doc, i); err != nil {
 				return err
 			}
 		}
@@ -83,12 +84,12 @@ func (s *set) archive(docs []*document) error {
 }
 
 // archivedAt checks the document that entry i of an archive names.
-func (s *set) archivedAt(archive *document, i int) error {
-	e, at, p := &archive.entries[i], archive.places[i], s.Collector.In(archive.uri)
-	doc, err := s.document(e.Loc, nil)
+func (s *set) archivedAt(ctx context.Context, archive *document, i int) error {
+	e, at, p := &archive.entries[i], archive.places[i], s.visitor.Collector.In(archive.uri)
+	doc, err := s.document(ctx, e.Loc, nil)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.Collector.Report.Unseen++
+		s.visitor.Collector.Report.Unseen++
 		return nil
 	case visit.IsMissing(err):
 		p.Errorf("RA-GEN-09", at, "%s: %v", e.Loc, err)
@@ -103,21 +104,21 @@ func (s *set) archivedAt(archive *document, i int) error {
 	}
 	s.archivedTimes(p, at, e, &doc.header)
 	if s.upElsewhere(doc) {
-		s.Collector.In(doc.uri).Errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
+		s.visitor.Collector.In(doc.uri).Errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
 	}
 	if doc.header.Link(resourcesync.RelArchives) == "" {
-		s.Collector.In(doc.uri).Advisef("RA-GEN-12", "", "an archived document without a link archives")
+		s.visitor.Collector.In(doc.uri).Advisef("RA-GEN-12", "", "an archived document without a link archives")
 	}
 	docs := []*document{doc}
 	if doc.kind&finding.Indexes != 0 {
-		if docs, _, err = s.parts(doc); err != nil {
+		if docs, _, err = s.parts(ctx, doc); err != nil {
 			return err
 		}
 	}
 	if doc.kind&(finding.KindResourceDump|finding.KindResourceDumpIndex|finding.KindChangeDump|finding.KindChangeDumpIndex) == 0 {
 		return nil
 	}
-	return s.archivedPackages(docs)
+	return s.archivedPackages(ctx, docs)
 }
 
 // archivedTimes compares the times in an entry of an archive with those in the
@@ -140,18 +141,18 @@ func (s *set) archivedTimes(p finding.Place, at string, e *resourcesync.Entry, h
 
 // archivedPackages checks that the packages of archived dumps exist. Their
 // content was checked when they were new.
-func (s *set) archivedPackages(docs []*document) error {
+func (s *set) archivedPackages(ctx context.Context, docs []*document) error {
 	for _, d := range docs {
 		for i := range d.entries {
 			e := &d.entries[i]
-			r, err := dump.OpenRemote(s.Visitor, e.Loc)
+			r, err := dump.OpenRemote(ctx, s.visitor, e.Loc)
 			switch {
 			case err == nil:
 				r.Close()
 			case errors.Is(err, opener.ErrUnseen):
-				s.Collector.Report.Unseen++
+				s.visitor.Collector.Report.Unseen++
 			case visit.IsMissing(err):
-				s.Collector.In(d.uri).Errorf("RA-GEN-09", d.places[i], "%s: %v", e.Loc, err)
+				s.visitor.Collector.In(d.uri).Errorf("RA-GEN-09", d.places[i], "%s: %v", e.Loc, err)
 			case err != nil:
 				return err
 			}
@@ -162,7 +163,7 @@ func (s *set) archivedPackages(docs []*document) error {
 
 // linksArchives checks the targets of archive links of a document of the set
 // (RA-ADV-03).
-func (s *set) linksArchives(doc *document) error {
+func (s *set) linksArchives(ctx context.Context, doc *document) error {
 	to := doc.header.Link(resourcesync.RelArchives)
 	if to == "" || s.archiveLinks[to] {
 		return nil
@@ -171,11 +172,11 @@ func (s *set) linksArchives(doc *document) error {
 		s.archiveLinks = make(map[string]bool)
 	}
 	s.archiveLinks[to] = true
-	p := s.Collector.In(doc.uri)
-	there, err := s.look(to)
+	p := s.visitor.Collector.In(doc.uri)
+	there, err := s.look(ctx, to)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.Collector.Report.Unseen++
+		s.visitor.Collector.Report.Unseen++
 	case visit.IsMissing(err):
 		p.Errorf("RA-ADV-03", "root", "the link archives leads to %s: %v", to, err)
 	case err != nil:

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -59,13 +60,13 @@ type facts struct {
 }
 
 // compare compares the entries about each resource in all documents of a set.
-func (w *walk) compare(t *tally.Tally, f *facts) error {
+func (w *walk) compare(ctx context.Context, t *tally.Tally, f *facts) error {
 	g := &group{walk: w, tally: t, facts: f}
-	err := t.Each(w.Ctx, func(r *tally.Record) error {
+	err := t.Each(ctx, func(r *tally.Record) error {
 		if g.any && r.Key != g.key {
 			g.finish()
-			if w.Ctx.Err() != nil {
-				return w.Ctx.Err()
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
 		}
 		g.add(r)
@@ -138,7 +139,7 @@ func (g *group) where(r *tally.Record) string {
 }
 
 func (g *group) find(r *tally.Record, rule, format string, args ...any) {
-	g.Collector.In(g.tally.Document(r)).Add(rule, levelOfComparison(rule), r.Location(), fmt.Sprintf(format, args...))
+	g.visitor.Collector.In(g.tally.Document(r)).Add(rule, levelOfComparison(rule), r.Location(), fmt.Sprintf(format, args...))
 }
 
 // finish compares the entries about the resource, and clears the group.

@@ -3,6 +3,7 @@ package validate
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/url"
@@ -16,16 +17,16 @@ import (
 
 // wellKnown checks that the Source Description is at the well-known URI
 // (RS-SD-09): this one, or one that names the same Capability Lists.
-func (w *walk) wellKnown(doc *document) error {
+func (w *walk) wellKnown(ctx context.Context, doc *document) error {
 	origin, path := originOf(doc.uri)
 	if origin == "" || path == wellKnownPath {
 		return nil
 	}
-	p := w.Collector.In(doc.uri)
-	there, err := w.look(origin + wellKnownPath)
+	p := w.visitor.Collector.In(doc.uri)
+	there, err := w.look(ctx, origin+wellKnownPath)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		w.Collector.Report.Unseen++
+		w.visitor.Collector.Report.Unseen++
 	case visit.IsMissing(err):
 		p.Warnf("RS-SD-09", "", "%s: %v", origin+wellKnownPath, err)
 	case err != nil:
@@ -60,7 +61,7 @@ const (
 
 // robots checks that an existing robots.txt names the Resource Lists of its
 // origin, and no other documents (RS-DISC-07, RS-SMC-01).
-func (w *walk) robots() error {
+func (w *walk) robots(ctx context.Context) error {
 	var origins []string
 	for _, uri := range w.resourceLists {
 		if origin, _ := originOf(uri); origin != "" && !slices.Contains(origins, origin) && len(origins) < maxOrigins {
@@ -68,7 +69,7 @@ func (w *walk) robots() error {
 		}
 	}
 	for _, origin := range origins {
-		a, err := w.Ask(opener.Request{URI: origin + "/robots.txt"})
+		a, err := w.visitor.Ask(ctx, opener.Request{URI: origin + "/robots.txt"})
 		if errors.Is(err, opener.ErrUnseen) || visit.IsMissing(err) {
 			continue // none, or not readable: it is optional
 		}
@@ -86,7 +87,7 @@ func (w *walk) robots() error {
 
 // sitemaps checks the lines of a robots.txt that name Sitemaps.
 func (w *walk) sitemaps(origin string, text []byte) {
-	p := w.Collector.In(origin + "/robots.txt")
+	p := w.visitor.Collector.In(origin + "/robots.txt")
 	named := make(map[string]bool)
 	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
 	lines.Buffer(nil, maxRobots+1)

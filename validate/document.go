@@ -42,9 +42,9 @@ type eachFunc func(doc *document, at func() string, e *resourcesync.Entry)
 // read reads a document and checks it by itself. It passes its entries to each,
 // which may be nil, and adds them to the tally of the set. The error is that of
 // reading, not about the content.
-func (w *walk) read(src *visit.Source, each eachFunc) (*document, error) {
+func (w *walk) read(ctx context.Context, src *visit.Source, each eachFunc) (*document, error) {
 	body := visit.NewHashed(src)
-	p := w.Collector.In(src.URI)
+	p := w.visitor.Collector.In(src.URI)
 	doc := &document{uri: src.URI, final: src.Final}
 	var early []resourcesync.Warning
 	root := "" // location while the Reader checks the root as a whole
@@ -63,7 +63,7 @@ func (w *walk) read(src *visit.Source, each eachFunc) (*document, error) {
 	}
 	var r *resourcesync.Reader
 	r = resourcesync.NewReader(body, resourcesync.ReaderOptions{
-		Base: src.Final, Exact: true, MaxBytes: w.Settings.DocumentBytes,
+		Base: src.Final, Exact: true, MaxBytes: w.visitor.Settings.DocumentBytes,
 		OnWarning: func(x resourcesync.Warning) {
 			if doc.kind == 0 {
 				early = append(early, x)
@@ -83,10 +83,10 @@ func (w *walk) read(src *visit.Source, each eachFunc) (*document, error) {
 	root = ""
 	if err == nil {
 		doc.header = h
-		err = w.entries(doc, p, r, each)
+		err = w.entries(ctx, doc, p, r, each)
 	}
-	if stop := w.Ctx.Err(); stop != nil {
-		return nil, context.Cause(w.Ctx)
+	if stop := ctx.Err(); stop != nil {
+		return nil, context.Cause(ctx)
 	}
 	if err != nil && body.Err() != nil {
 		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.URI), body.Err())
@@ -99,14 +99,14 @@ func (w *walk) read(src *visit.Source, each eachFunc) (*document, error) {
 		p.Errorf(ruleOfError(err), location, "cannot be read: %v", err)
 	}
 	doc.whole = err == nil
-	w.Count(doc.uri)
+	w.visitor.Count(doc.uri)
 	doc.sum = body.Rest()
 	return doc, nil
 }
 
 // entries reads the entries of doc.
-func (w *walk) entries(doc *document, p finding.Place, r *resourcesync.Reader, each eachFunc) error {
-	c := newChecker(p, doc, w.Settings.Now(), r)
+func (w *walk) entries(ctx context.Context, doc *document, p finding.Place, r *resourcesync.Reader, each eachFunc) error {
+	c := newChecker(p, doc, w.visitor.Settings.Now(), r)
 	number := w.tally.Begin(doc.uri)
 	for n := 1; ; n++ {
 		var e resourcesync.Entry
@@ -117,7 +117,7 @@ func (w *walk) entries(doc *document, p finding.Place, r *resourcesync.Reader, e
 		if err != nil {
 			return err
 		}
-		w.Collector.Report.Entries++
+		w.visitor.Collector.Report.Entries++
 		c.entry(&e)
 		if err := w.tallyEntry(number, n, doc, &e); err != nil {
 			return err
@@ -129,8 +129,8 @@ func (w *walk) entries(doc *document, p finding.Place, r *resourcesync.Reader, e
 		if each != nil {
 			each(doc, c.at, &e)
 		}
-		if n%1024 == 0 && w.Ctx.Err() != nil {
-			return context.Cause(w.Ctx)
+		if n%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
 	if h, err := r.Header(); err == nil {

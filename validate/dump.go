@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -14,12 +15,12 @@ import (
 
 // dumps checks the packages of a dump. It reports whether all manifests could
 // be read.
-func (s *set) dumps(docs []*document) (whole bool, err error) {
+func (s *set) dumps(ctx context.Context, docs []*document) (whole bool, err error) {
 	packages := 0
 	for _, d := range docs {
 		packages += len(d.entries)
 	}
-	share := s.Settings.Sample // of bitstreams, in each package
+	share := s.visitor.Settings.Sample // of bitstreams, in each package
 	if share > 0 {
 		share = (share + packages - 1) / max(packages, 1)
 	}
@@ -31,7 +32,7 @@ func (s *set) dumps(docs []*document) (whole bool, err error) {
 				whole = false
 				continue
 			}
-			ok, err := s.dumped(d, i, share)
+			ok, err := s.dumped(ctx, d, i, share)
 			if err != nil {
 				return false, err
 			}
@@ -43,16 +44,16 @@ func (s *set) dumps(docs []*document) (whole bool, err error) {
 
 // dumped checks the package that entry i of a dump names. It reports whether
 // its manifest could be read.
-func (s *set) dumped(list *document, i, share int) (ok bool, err error) {
-	e, at, p := &list.entries[i], list.places[i], s.Collector.In(list.uri)
+func (s *set) dumped(ctx context.Context, list *document, i, share int) (ok bool, err error) {
+	e, at, p := &list.entries[i], list.places[i], s.visitor.Collector.In(list.uri)
 	missing, copied, want := "RS-RD-02", "RS-RD-04", finding.KindResourceDumpManifest
 	if list.kind == finding.KindChangeDump {
 		missing, copied, want = "RS-CD-02", "RS-CD-04", finding.KindChangeDumpManifest
 	}
-	r, err := dump.OpenRemote(s.Visitor, e.Loc)
+	r, err := dump.OpenRemote(ctx, s.visitor, e.Loc)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.Collector.Report.Unseen++
+		s.visitor.Collector.Report.Unseen++
 		return false, nil
 	case visit.IsMissing(err):
 		p.Errorf(missing, at, "%s: %v", e.Loc, err)
@@ -65,7 +66,7 @@ func (s *set) dumped(list *document, i, share int) (ok bool, err error) {
 		return false, err
 	}
 	var manifest *document
-	if err := dump.Check(s.Visitor, r, r.Size, dump.Package{URI: e.Loc, Want: want, Bitstreams: share, Read: s.manifestReader(&manifest)}); err != nil {
+	if err := dump.Check(ctx, s.visitor, r, r.Size, dump.Package{URI: e.Loc, Want: want, Bitstreams: share, Read: s.manifestReader(ctx, &manifest)}); err != nil {
 		if !visit.IsMissing(err) {
 			return false, err
 		}
@@ -76,19 +77,19 @@ func (s *set) dumped(list *document, i, share int) (ok bool, err error) {
 		return false, nil
 	}
 	if s.upElsewhere(manifest) {
-		s.Collector.In(manifest.uri).Errorf(lacksUp[want], "", "the link up leads to %s, not to the Capability List", manifest.header.Link(resourcesync.RelUp))
+		s.visitor.Collector.In(manifest.uri).Errorf(lacksUp[want], "", "the link up leads to %s, not to the Capability List", manifest.header.Link(resourcesync.RelUp))
 	}
 	if contents := e.Link(resourcesync.RelContents); contents != "" {
-		return true, s.contents(p, copied, at, contents, manifest)
+		return true, s.contents(ctx, p, copied, at, contents, manifest)
 	}
 	return true, nil
 }
 
 // manifestReader returns a function that reads the manifest of a package into
 // manifest, as far as possible.
-func (w *walk) manifestReader(manifest **document) dump.ReadManifest {
+func (w *walk) manifestReader(ctx context.Context, manifest **document) dump.ReadManifest {
 	return func(src *visit.Source, entry dump.EntryFunc) (finding.Kinds, bool, error) {
-		doc, err := w.read(src, func(_ *document, at func() string, e *resourcesync.Entry) { entry(at, e) })
+		doc, err := w.read(ctx, src, func(_ *document, at func() string, e *resourcesync.Entry) { entry(at, e) })
 		if err != nil {
 			return 0, false, err
 		}
@@ -98,11 +99,11 @@ func (w *walk) manifestReader(manifest **document) dump.ReadManifest {
 }
 
 // contents compares the copy of a manifest with the manifest.
-func (s *set) contents(p finding.Place, rule, at, uri string, manifest *document) error {
-	a, err := s.Ask(opener.Request{URI: uri, Document: true})
+func (s *set) contents(ctx context.Context, p finding.Place, rule, at, uri string, manifest *document) error {
+	a, err := s.visitor.Ask(ctx, opener.Request{URI: uri, Document: true})
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.Collector.Report.Unseen++
+		s.visitor.Collector.Report.Unseen++
 		return nil
 	case visit.IsMissing(err):
 		p.Errorf(rule, at, "contents %s: %v", uri, err)
@@ -112,15 +113,15 @@ func (s *set) contents(p finding.Place, rule, at, uri string, manifest *document
 	}
 	defer a.Body.Close() // read completely, or useless
 	h := sha256.New()
-	n, err := io.Copy(h, io.LimitReader(a.Body, s.Settings.DocumentBytes))
+	n, err := io.Copy(h, io.LimitReader(a.Body, s.visitor.Settings.DocumentBytes))
 	if err != nil {
-		if err = s.Broken(uri, err); visit.IsMissing(err) {
+		if err = s.visitor.Broken(ctx, uri, err); visit.IsMissing(err) {
 			p.Errorf(rule, at, "contents %s: %v", uri, err)
 			return nil
 		}
 		return err
 	}
-	s.Count(uri)
+	s.visitor.Count(uri)
 	if [sha256.Size]byte(h.Sum(nil)) != manifest.sum {
 		p.Errorf(rule, at, "contents %s (%d bytes) is not equal to the manifest in the package", uri, n)
 	}

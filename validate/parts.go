@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -14,13 +15,13 @@ import (
 // parts reads the parts of an index and compares them with its entries. It
 // returns those that could be read, and whether they are complete, in order and
 // without gaps.
-func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
+func (s *set) parts(ctx context.Context, index *document) (docs []*document, sound bool, err error) {
 	sound = index.whole
 	done := map[string]bool{index.uri: true, index.final: true}
 	var last *document
 	var nested nesting.Walk
 	for i := range index.entries {
-		e, at, p := &index.entries[i], index.places[i], s.Collector.In(index.uri)
+		e, at, p := &index.entries[i], index.places[i], s.visitor.Collector.In(index.uri)
 		if done[e.Loc] {
 			if e.Loc == index.uri || e.Loc == index.final {
 				p.Errorf("RS-IDX-04", at, "the index names itself")
@@ -29,10 +30,10 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 			continue
 		}
 		done[e.Loc] = true
-		part, err := s.document(e.Loc, s.each)
+		part, err := s.document(ctx, e.Loc, s.each)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			s.Collector.Report.Unseen++
+			s.visitor.Collector.Report.Unseen++
 			sound = false
 			continue
 		case visit.IsMissing(err):
@@ -64,7 +65,7 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 // part compares one part with entry i of its index. It reports whether the part
 // is usable.
 func (s *set) part(index *document, i int, part *document) bool {
-	e, at, p, own := &index.entries[i], index.places[i], s.Collector.In(index.uri), s.Collector.In(part.uri)
+	e, at, p, own := &index.entries[i], index.places[i], s.visitor.Collector.In(index.uri), s.visitor.Collector.In(part.uri)
 	switch {
 	case !part.whole:
 		return false // reported by its parent
@@ -144,7 +145,7 @@ func (s *set) follows(index *document, i int, last, part *document) bool {
 	if !index.entries[i].From.IsZero() && !index.entries[i-1].Until.IsZero() {
 		return last.header.Until.Compare(part.header.From) == 0
 	}
-	p, at := s.Collector.In(index.uri), index.places[i]
+	p, at := s.visitor.Collector.In(index.uri), index.places[i]
 	switch {
 	case last.header.Open():
 		if index.entries[i].From.IsZero() {

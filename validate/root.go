@@ -2,6 +2,7 @@ package validate
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"regexp"
 
@@ -42,8 +43,8 @@ func rootOf(head []byte) string {
 }
 
 // rootAt is rootOf for the document at uri; "" if that is unavailable.
-func (w *walk) rootAt(uri string) string {
-	a, err := w.Ask(opener.Request{URI: uri, Document: true})
+func (w *walk) rootAt(ctx context.Context, uri string) string {
+	a, err := w.visitor.Ask(ctx, opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return ""
 	}

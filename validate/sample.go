@@ -71,29 +71,29 @@ type doubt struct {
 // looked up in the Change List, once now and once a little later: a resource may
 // change at any time, and the Change List may be updated with a delay. If it
 // then has a new change, the resource cannot be judged.
-func (s *set) sample() error {
-	if s.Settings.Sample == 0 || len(s.listDocs) == 0 {
+func (s *set) sample(ctx context.Context) error {
+	if s.visitor.Settings.Sample == 0 || len(s.listDocs) == 0 {
 		return nil
 	}
-	doubts, err := s.compareAll()
+	doubts, err := s.compareAll(ctx)
 	if err != nil {
 		return err
 	}
 	for round := 0; len(doubts) > 0 && len(s.changeDocs) > 0 && round < 2; round++ {
 		if round > 0 {
-			if err := visit.Pause(s.Ctx, s.Settings.Settle); err != nil {
+			if err := visit.Pause(ctx, s.visitor.Settings.Settle); err != nil {
 				return err
 			}
 		}
-		if doubts, err = s.reconsider(doubts); err != nil {
+		if doubts, err = s.reconsider(ctx, doubts); err != nil {
 			return err
 		}
 	}
 	if len(doubts) > 0 && len(s.changeDocs) > 0 {
-		if err := visit.Pause(s.Ctx, s.Settings.Settle); err != nil {
+		if err := visit.Pause(ctx, s.visitor.Settings.Settle); err != nil {
 			return err
 		}
-		newest, err := s.newestChanges(doubts)
+		newest, err := s.newestChanges(ctx, doubts)
 		if err != nil {
 			return err
 		}
@@ -104,25 +104,25 @@ func (s *set) sample() error {
 	}
 	for _, d := range doubts {
 		for _, f := range d.findings {
-			s.Collector.Add(f)
+			s.visitor.Collector.Add(f)
 		}
 	}
 	return nil
 }
 
 // compareAll checks every resource of the sample, several concurrently.
-func (s *set) compareAll() (doubts []doubt, err error) {
+func (s *set) compareAll(ctx context.Context) (doubts []doubt, err error) {
 	work := make(chan sampled)
 	var (
 		wg sync.WaitGroup
 		mu sync.Mutex // guards doubts, and the collector
 	)
-	for range s.Settings.Jobs {
+	for range s.visitor.Settings.Jobs {
 		wg.Go(func() {
 			for one := range work {
-				found := s.resource(&one, &mu)
+				found := s.resource(ctx, &one, &mu)
 				mu.Lock()
-				s.Collector.Report.Resources++
+				s.visitor.Collector.Report.Resources++
 				if len(found) > 0 && len(doubts) < visit.MaxDoubts {
 					doubts = append(doubts, doubt{sampled: one, findings: found})
 				}
@@ -130,31 +130,31 @@ func (s *set) compareAll() (doubts []doubt, err error) {
 			}
 		})
 	}
-	err = s.feed(work)
+	err = s.feed(ctx, work)
 	close(work)
 	wg.Wait()
-	if s.Ctx.Err() != nil {
-		return nil, context.Cause(s.Ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	return doubts, err
 }
 
 // feed sends the sample: the chosen resources, or all of them for SampleAll.
-func (s *set) feed(work chan<- sampled) error {
+func (s *set) feed(ctx context.Context, work chan<- sampled) error {
 	send := func(one sampled) {
 		select {
 		case work <- one:
-		case <-s.Ctx.Done():
+		case <-ctx.Done():
 		}
 	}
-	if s.Settings.Sample != visit.SampleAll {
+	if s.visitor.Settings.Sample != visit.SampleAll {
 		for _, one := range s.sampler.chosen {
 			send(one)
 		}
 		return nil
 	}
 	for _, uri := range s.listDocs {
-		err := s.again(uri, func(doc *document, at func() string, e *resourcesync.Entry) {
+		err := s.again(ctx, uri, func(doc *document, at func() string, e *resourcesync.Entry) {
 			send(sampled{*e, doc.uri, at()})
 		})
 		if err != nil {
@@ -166,9 +166,9 @@ func (s *set) feed(work chan<- sampled) error {
 
 // again reads a document once more, without findings. After a broken connection
 // it tries a few times: each entry may then be passed several times.
-func (s *set) again(uri string, each eachFunc) error {
+func (s *set) again(ctx context.Context, uri string, each eachFunc) error {
 	for range visit.MaxAttempts {
-		doc, err := s.quiet(uri).document(uri, each)
+		doc, err := s.quiet(uri).document(ctx, uri, each)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
 			return nil
@@ -183,20 +183,20 @@ func (s *set) again(uri string, each eachFunc) error {
 
 // newestChanges returns the last change of each doubtful resource in the current
 // Change List.
-func (s *set) newestChanges(doubts []doubt) (map[string]*resourcesync.Entry, error) {
+func (s *set) newestChanges(ctx context.Context, doubts []doubt) (map[string]*resourcesync.Entry, error) {
 	newest := make(map[string]*resourcesync.Entry, len(doubts))
 	for _, d := range doubts {
 		newest[d.entry.Loc] = nil
 	}
 	docs := s.changeDocs
-	if doc, err := s.look(s.changeURI); err == nil && doc.kind == finding.KindChangeListIndex {
+	if doc, err := s.look(ctx, s.changeURI); err == nil && doc.kind == finding.KindChangeListIndex {
 		docs = nil
 		for i := range doc.entries {
 			docs = append(docs, doc.entries[i].Loc)
 		}
 	}
 	for _, uri := range docs {
-		err := s.again(uri, func(_ *document, _ func() string, e *resourcesync.Entry) {
+		err := s.again(ctx, uri, func(_ *document, _ func() string, e *resourcesync.Entry) {
 			if last, ok := newest[e.Loc]; ok && (last == nil || e.EventTime().Compare(last.EventTime()) >= 0) {
 				newest[e.Loc] = new(*e)
 			}
@@ -209,8 +209,8 @@ func (s *set) newestChanges(doubts []doubt) (map[string]*resourcesync.Entry, err
 }
 
 // reconsider returns the doubts that the Change List does not resolve.
-func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
-	newest, err := s.newestChanges(doubts)
+func (s *set) reconsider(ctx context.Context, doubts []doubt) (left []doubt, err error) {
+	newest, err := s.newestChanges(ctx, doubts)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
 		if e := newest[d.entry.Loc]; e != nil && (s.facts.list == nil || e.EventTime().Time().UnixNano() >= s.facts.list.from) {
 			now.entry = *e
 		}
-		if found := s.resource(&now, &mu); len(found) > 0 {
+		if found := s.resource(ctx, &now, &mu); len(found) > 0 {
 			left = append(left, doubt{d.sampled, found, d.lastKnown})
 		}
 	}
@@ -233,19 +233,19 @@ func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
 // resource compares one resource with its description. It returns the
 // differences that a change of the resource may explain; the others are filed
 // as findings at once, while mu is held.
-func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) {
+func (s *set) resource(ctx context.Context, one *sampled, mu *sync.Mutex) (doubts []finding.Finding) {
 	e := &one.entry
 	doubtful := func(rule, format string, args ...any) {
 		doubts = append(doubts, finding.Finding{Rule: rule, Level: finding.Error, Document: one.doc, Location: one.at, Message: e.Loc + ": " + fmt.Sprintf(format, args...)})
 	}
-	a, err := s.Ask(opener.Request{URI: e.Loc, Resource: true})
+	a, err := s.visitor.Ask(ctx, opener.Request{URI: e.Loc, Resource: true})
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
 		mu.Lock()
-		s.Collector.Report.Unseen++
+		s.visitor.Collector.Report.Unseen++
 		mu.Unlock()
 		return nil
-	case s.Ctx.Err() != nil:
+	case ctx.Err() != nil:
 		return nil
 	case e.Change == resourcesync.Deleted:
 		if err == nil {
@@ -262,7 +262,7 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) 
 	}
 	defer a.Body.Close() // read as far as needed
 	h := e.Hashes.NewHasher()
-	limit := s.Settings.ResourceBytes
+	limit := s.visitor.Settings.ResourceBytes
 	if e.HasLength {
 		limit = min(limit, e.Length)
 	} else if len(e.Hashes) == 0 {
@@ -283,15 +283,15 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) 
 	if a.Header != nil {
 		mu.Lock()
 		defer mu.Unlock()
-		s.answered(one, a)
+		s.answered(ctx, one, a)
 	}
 	return doubts
 }
 
 // answered compares the headers of an answer with the description of a
 // resource.
-func (s *set) answered(one *sampled, a *opener.Answer) {
-	e, p := &one.entry, s.Collector.In(one.entry.Loc)
+func (s *set) answered(ctx context.Context, one *sampled, a *opener.Answer) {
+	e, p := &one.entry, s.visitor.Collector.In(one.entry.Loc)
 	validators(p, a.Header)
 	if t := a.Header.Get("Content-Type"); e.Type != "" && t != "" && !visit.SameType(t, e.Type) {
 		p.Warnf("RS-TYPE-01", "Content-Type", "served as %s, listed as %s", t, e.Type)
@@ -312,11 +312,11 @@ func (s *set) answered(one *sampled, a *opener.Answer) {
 			}
 		}
 	}
-	s.coverage(p, a)
+	s.coverage(ctx, p, a)
 }
 
 // coverage checks the targets of a resource's Link headers (RS-DISC-04).
-func (s *set) coverage(p finding.Place, a *opener.Answer) {
+func (s *set) coverage(ctx context.Context, p finding.Place, a *opener.Answer) {
 	targets := linkTargets(a.Header, "resourcesync", a.URI)
 	for _, to := range targets {
 		if to == s.uri || s.uri == "" {
@@ -326,7 +326,7 @@ func (s *set) coverage(p finding.Place, a *opener.Answer) {
 	for _, to := range targets {
 		good, known := s.linked[to]
 		if !known {
-			doc, err := s.look(to)
+			doc, err := s.look(ctx, to)
 			good = errors.Is(err, opener.ErrUnseen) || err == nil && doc.kind == finding.KindCapabilityList
 			if len(s.linked) < maxLinked {
 				s.linked[to] = good

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"maps"
@@ -41,31 +42,31 @@ type set struct {
 // document of capability c at uri and its parts. If the documents were replaced
 // while they were read, or a connection broke, contradictions are not filed yet,
 // and everything is read again.
-func (w *walk) set(uri, description string, c resourcesync.Capability) error {
+func (w *walk) set(ctx context.Context, uri, description string, c resourcesync.Capability) error {
 	for attempt := 1; ; attempt++ {
-		before, served := *w.Collector.Report, maps.Clone(w.served)
-		w.Collector.Hold()
-		w.Flaky.Store(false)
+		before, served := *w.visitor.Collector.Report, maps.Clone(w.served)
+		w.visitor.Collector.Hold()
+		w.visitor.Flaky.Store(false)
 		s := &set{walk: w, uri: uri, description: description, heads: make(map[string][sha256.Size]byte), linked: make(map[string]bool)}
-		s.sampler.begin(w.Settings, uri)
-		w.tally = tally.New(w.Settings.TempDir)
-		err := s.visit(c)
+		s.sampler.begin(w.visitor.Settings, uri)
+		w.tally = tally.New(w.visitor.Settings.TempDir)
+		err := s.visit(ctx, c)
 		w.tally.Close()
 		w.tally = nil
-		if err != nil || !w.Collector.IsWaiting() || attempt == visit.MaxAttempts || !w.Flaky.Load() && !s.replaced() {
-			w.Collector.Release()
-			return cmp.Or(err, w.feeds(s))
+		if err != nil || !w.visitor.Collector.IsWaiting() || attempt == visit.MaxAttempts || !w.visitor.Flaky.Load() && !s.replaced(ctx) {
+			w.visitor.Collector.Release()
+			return cmp.Or(err, w.feeds(ctx, s))
 		}
-		w.Collector.Drop()
-		before.Documents = w.Collector.Report.Documents // each counts once
-		*w.Collector.Report, w.served = before, served
+		w.visitor.Collector.Drop()
+		before.Documents = w.visitor.Collector.Report.Documents // each counts once
+		*w.visitor.Collector.Report, w.served = before, served
 	}
 }
 
 // replaced reports whether an entry document has been replaced by now.
-func (s *set) replaced() bool {
+func (s *set) replaced(ctx context.Context) bool {
 	for uri, sum := range s.heads {
-		if doc, err := s.look(uri); err == nil && doc.sum != sum {
+		if doc, err := s.look(ctx, uri); err == nil && doc.sum != sum {
 			return true
 		}
 	}
@@ -73,20 +74,20 @@ func (s *set) replaced() bool {
 }
 
 // visit reads the documents of the set.
-func (s *set) visit(c resourcesync.Capability) error {
+func (s *set) visit(ctx context.Context, c resourcesync.Capability) error {
 	if c != resourcesync.CapabilityList {
 		uri := s.uri
 		s.uri = ""
-		doc, err := s.document(uri, s.each)
+		doc, err := s.document(ctx, uri, s.each)
 		if err != nil {
 			return err
 		}
-		if err := s.capability(doc); err != nil {
+		if err := s.capability(ctx, doc); err != nil {
 			return err
 		}
-		return s.finish()
+		return s.finish(ctx)
 	}
-	list, err := s.document(s.uri, nil)
+	list, err := s.document(ctx, s.uri, nil)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (s *set) visit(c resourcesync.Capability) error {
 			s.feedURIs = append(s.feedURIs, l.Href)
 		}
 	}
-	if err := s.checkUp(list); err != nil {
+	if err := s.checkUp(ctx, list); err != nil {
 		return err
 	}
 	// The Change List comes last: it then includes all changes that the other
@@ -108,42 +109,42 @@ func (s *set) visit(c resourcesync.Capability) error {
 			if list.entries[i].Capability != c {
 				continue
 			}
-			if err := s.target(list, i); err != nil {
+			if err := s.target(ctx, list, i); err != nil {
 				return err
 			}
 			break // RS-CL-02: the first counts
 		}
 	}
-	return s.finish()
+	return s.finish(ctx)
 }
 
 // finish performs the checks that need all documents.
-func (s *set) finish() error {
+func (s *set) finish(ctx context.Context) error {
 	if l, c := s.facts.list, s.facts.changes; l != nil && c != nil && c.from > l.from {
-		s.Collector.In(s.changeURI).Advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: changes between them are listed nowhere",
+		s.visitor.Collector.In(s.changeURI).Advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: changes between them are listed nowhere",
 			s.changeFrom, tally.Instant(l.from))
 	}
 	if until := s.archivedUntil; s.facts.changes != nil && !until.IsZero() && until.Compare(s.changeFrom) < 0 {
-		s.Collector.In(s.changeURI).Advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: changes between them are listed nowhere", s.changeFrom, until)
+		s.visitor.Collector.In(s.changeURI).Advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: changes between them are listed nowhere", s.changeFrom, until)
 	}
-	if err := s.compare(s.tally, &s.facts); err != nil {
+	if err := s.compare(ctx, s.tally, &s.facts); err != nil {
 		return err
 	}
-	return s.sample()
+	return s.sample(ctx)
 }
 
 // checkUp checks that the Capability List links to the Source Description that
 // named it (RS-CL-04).
-func (s *set) checkUp(list *document) error {
+func (s *set) checkUp(ctx context.Context, list *document) error {
 	up := list.header.Link(resourcesync.RelUp)
 	if s.description == "" || up == "" || up == s.description {
 		return nil
 	}
-	p := s.Collector.In(s.uri)
-	there, err := s.look(up)
+	p := s.visitor.Collector.In(s.uri)
+	there, err := s.look(ctx, up)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.Collector.Report.Unseen++
+		s.visitor.Collector.Report.Unseen++
 	case visit.IsMissing(err):
 		p.Errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
 	case err != nil:
@@ -163,12 +164,12 @@ func (s *set) each(doc *document, at func() string, e *resourcesync.Entry) {
 }
 
 // target checks the document that entry i of the Capability List names.
-func (s *set) target(list *document, i int) error {
-	e, at, p := &list.entries[i], list.places[i], s.Collector.In(list.uri)
-	doc, err := s.document(e.Loc, s.each)
+func (s *set) target(ctx context.Context, list *document, i int) error {
+	e, at, p := &list.entries[i], list.places[i], s.visitor.Collector.In(list.uri)
+	doc, err := s.document(ctx, e.Loc, s.each)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.Collector.Report.Unseen++
+		s.visitor.Collector.Report.Unseen++
 		return nil
 	case visit.IsMissing(err):
 		p.Errorf("RS-CL-06", at, "%s: %v", e.Loc, err)
@@ -184,12 +185,12 @@ func (s *set) target(list *document, i int) error {
 	s.heads[doc.uri] = doc.sum
 	s.stale(p, "RS-CL-07", at, e, doc)
 	if s.upElsewhere(doc) {
-		s.Collector.In(doc.uri).Errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
+		s.visitor.Collector.In(doc.uri).Errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
 	}
 	if index := doc.header.Link(resourcesync.RelIndex); doc.kind&(finding.Lists|finding.KindArchive) != 0 && index != "" {
 		p.Errorf("RS-IDX-02", at, "%s is a part: its index is %s", e.Loc, index)
 	}
-	return s.capability(doc)
+	return s.capability(ctx, doc)
 }
 
 // upElsewhere reports whether a document of the set has a link up that does not
@@ -201,22 +202,22 @@ func (s *set) upElsewhere(doc *document) bool {
 
 // capability continues below the entry document of a capability, and records
 // what it shows.
-func (s *set) capability(doc *document) error {
+func (s *set) capability(ctx context.Context, doc *document) error {
 	if doc.kind&(finding.Lists|finding.Indexes) != 0 {
-		if err := s.linksArchives(doc); err != nil {
+		if err := s.linksArchives(ctx, doc); err != nil {
 			return err
 		}
 	}
 	docs, sound := []*document{doc}, doc.whole
 	if doc.kind&(finding.Indexes|finding.KindArchiveIndex) != 0 {
 		var err error
-		if docs, sound, err = s.parts(doc); err != nil {
+		if docs, sound, err = s.parts(ctx, doc); err != nil {
 			return err
 		}
 	}
 	h := &doc.header
 	if coreOf[h.Capability] != "" {
-		return s.archive(docs)
+		return s.archive(ctx, docs)
 	}
 	switch h.Capability {
 	case resourcesync.ResourceList:
@@ -233,7 +234,7 @@ func (s *set) capability(doc *document) error {
 			s.facts.changes = spanOf(h.From, h.Until)
 		}
 	case resourcesync.ResourceDump:
-		packed, err := s.dumps(docs)
+		packed, err := s.dumps(ctx, docs)
 		if err != nil {
 			return err
 		}
@@ -241,7 +242,7 @@ func (s *set) capability(doc *document) error {
 			s.facts.dump = spanOf(h.At, h.Completed)
 		}
 	case resourcesync.ChangeDump:
-		packed, err := s.dumps(docs)
+		packed, err := s.dumps(ctx, docs)
 		if err != nil {
 			return err
 		}
@@ -275,14 +276,14 @@ func lastPackage(docs []*document) *resourcesync.Entry {
 }
 
 // feeds checks the feeds that the Capability List of s names.
-func (w *walk) feeds(s *set) error {
+func (w *walk) feeds(ctx context.Context, s *set) error {
 	for _, uri := range s.feedURIs[:min(len(s.feedURIs), maxFeeds)] {
-		err := feed.Check(w.Visitor, uri)
+		err := feed.Check(ctx, w.visitor, uri)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			w.Collector.Report.Unseen++
+			w.visitor.Collector.Report.Unseen++
 		case visit.IsMissing(err):
-			w.Collector.In(s.uri).Errorf("AP-GEN-03", "root", "the link to a feed leads to %s: %v", uri, err)
+			w.visitor.Collector.In(s.uri).Errorf("AP-GEN-03", "root", "the link to a feed leads to %s: %v", uri, err)
 		case err != nil:
 			return err
 		}

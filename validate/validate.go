@@ -102,9 +102,9 @@ func (o Options) withDefaults() Options {
 
 // newVisit returns a Visitor that opens documents with open, with an empty
 // Report.
-func newVisit(ctx context.Context, open opener.Func, o Options) *visit.Visitor {
+func newVisit(open opener.Func, o Options) *visit.Visitor {
 	o = o.withDefaults()
-	return visit.NewVisitor(ctx, finding.NewCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &visit.Settings{
+	return visit.NewVisitor(finding.NewCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &visit.Settings{
 		Sample: o.Sample, Seed: o.Seed, Single: o.Single, Jobs: o.Jobs,
 		DocumentBytes: o.DocumentBytes, Documents: o.Documents, ResourceBytes: o.ResourceBytes,
 		Settle: o.Settle, TempDir: o.TempDir, OnDocument: o.OnDocument, Now: o.Now,
@@ -114,50 +114,50 @@ func newVisit(ctx context.Context, open opener.Func, o Options) *visit.Visitor {
 // Document checks the document in r, whose address is uri: relative URIs in it
 // are resolved against it. It returns an error if reading r fails or ctx ends.
 func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding.Report, error) {
-	w := newWalk(newVisit(ctx, nil, o))
-	c := w.Collector
+	w := newWalk(newVisit(nil, o))
+	c := w.visitor.Collector
 	text := bufio.NewReaderSize(r, maxHead)
 	head, _ := text.Peek(maxHead) // a shorter document is returned whole
 	src := &visit.Source{Reader: text, URI: uri, Final: uri}
 	switch rootOf(head) {
 	case feedRoot:
-		return c.Report, feed.CheckDocument(w.Visitor, src)
+		return c.Report, feed.CheckDocument(ctx, w.visitor, src)
 	case repositoryRoot:
-		return c.Report, repository.CheckResponse(w.Visitor, src)
+		return c.Report, repository.CheckResponse(ctx, w.visitor, src)
 	}
-	return c.Report, w.alone(func() error {
-		_, err := w.read(src, nil)
+	return c.Report, w.alone(ctx, func() error {
+		_, err := w.read(ctx, src, nil)
 		return err
 	})
 }
 
 // alone runs check, which reads one document, and compares the entries of that
 // document with each other.
-func (w *walk) alone(check func() error) error {
-	w.tally = tally.New(w.Settings.TempDir)
+func (w *walk) alone(ctx context.Context, check func() error) error {
+	w.tally = tally.New(w.visitor.Settings.TempDir)
 	defer w.tally.Close()
 	if err := check(); err != nil {
 		return err
 	}
-	return w.compare(w.tally, &facts{single: true})
+	return w.compare(ctx, w.tally, &facts{single: true})
 }
 
 // Package checks the ZIP file in r and the manifest in it. It compares the
 // bytes of o.Sample bitstreams with the manifest. It returns an error if
 // reading r fails or ctx ends.
 func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*finding.Report, error) {
-	w := newWalk(newVisit(ctx, nil, o))
+	w := newWalk(newVisit(nil, o))
 	var manifest *document
-	return w.Collector.Report, w.alone(func() error {
-		return dump.Check(w.Visitor, r, size, dump.Package{URI: uri, Bitstreams: o.Sample, Read: w.manifestReader(&manifest)})
+	return w.visitor.Collector.Report, w.alone(ctx, func() error {
+		return dump.Check(ctx, w.visitor, r, size, dump.Package{URI: uri, Bitstreams: o.Sample, Read: w.manifestReader(ctx, &manifest)})
 	})
 }
 
 // Feed checks the logical feed of the document at address, like [Source] does
 // for a feed; but if there is no feed, that is a Finding.
 func Feed(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
-	v := newVisit(ctx, open, o)
-	err := feed.Check(v, address)
+	v := newVisit(open, o)
+	err := feed.Check(ctx, v, address)
 	v.Collector.Release()
 	return v.Collector.Report, err
 }
@@ -174,7 +174,7 @@ var ErrNoSuch = repository.ErrNoSuch
 // Repository returns an error if the run could not be finished, like [Source],
 // or [ErrNoSuch] if there is nothing to check.
 func Repository(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
-	v := newVisit(ctx, open, o)
-	err := repository.Check(v, address)
+	v := newVisit(open, o)
+	err := repository.Check(ctx, v, address)
 	return v.Collector.Report, err
 }

@@ -25,8 +25,8 @@ const clockTick = time.Second
 
 // A walk is one run over a Source.
 type walk struct {
-	*visit.Visitor
-	tally *tally.Tally // of the current set; nil if none is needed
+	visitor *visit.Visitor
+	tally   *tally.Tally // of the current set; nil if none is needed
 
 	served map[string]bool          // documents whose headers were checked
 	kinds  map[string]finding.Kinds // of the documents found
@@ -48,11 +48,11 @@ func Source(ctx context.Context, open opener.Func, address string, o Options) (*
 // Sources is [Source] for several addresses, in one run: a document that is
 // reached from several of them is counted and reported once.
 func Sources(ctx context.Context, open opener.Func, addresses []string, o Options) (*finding.Report, error) {
-	v := newVisit(ctx, open, o)
+	v := newVisit(open, o)
 	c, w := v.Collector, newWalk(v)
 	var err error
 	for _, address := range addresses {
-		if err = w.start(address); err != nil {
+		if err = w.start(ctx, address); err != nil {
 			if len(addresses) > 1 {
 				err = fmt.Errorf("%s: %w", finding.Printable(address), err)
 			}
@@ -64,65 +64,65 @@ func Sources(ctx context.Context, open opener.Func, addresses []string, o Option
 }
 
 func newWalk(v *visit.Visitor) *walk {
-	return &walk{Visitor: v, served: make(map[string]bool), kinds: make(map[string]finding.Kinds)}
+	return &walk{visitor: v, served: make(map[string]bool), kinds: make(map[string]finding.Kinds)}
 }
 
 // start begins at address, whatever is there.
-func (w *walk) start(address string) error {
-	doc, err := w.look(address)
+func (w *walk) start(ctx context.Context, address string) error {
+	doc, err := w.look(ctx, address)
 	if err != nil {
 		return err
 	}
 	if !doc.whole {
-		switch w.rootAt(address) {
+		switch w.rootAt(ctx, address) {
 		case feedRoot:
-			return feed.Check(w.Visitor, address)
+			return feed.Check(ctx, w.visitor, address)
 		case repositoryRoot:
-			return repository.CheckResponseAt(w.Visitor, address)
+			return repository.CheckResponseAt(ctx, w.visitor, address)
 		}
 	}
 	up := doc.header.Link(resourcesync.RelUp)
 	switch k := doc.kind; {
-	case w.Settings.Single, !doc.whole, k&(finding.KindSitemap|finding.KindUnknown|finding.Manifests|finding.KindNotification) != 0:
-		return w.single(address)
+	case w.visitor.Settings.Single, !doc.whole, k&(finding.KindSitemap|finding.KindUnknown|finding.Manifests|finding.KindNotification) != 0:
+		return w.single(ctx, address)
 	case k == finding.KindDescription, k == finding.KindDescriptionIndex:
-		if doc, err = w.document(address, nil); err != nil {
+		if doc, err = w.document(ctx, address, nil); err != nil {
 			return err
 		}
 		if k == finding.KindDescription {
-			err = w.description(doc)
+			err = w.description(ctx, doc)
 		} else {
-			err = w.descriptions(doc)
+			err = w.descriptions(ctx, doc)
 		}
 	case k == finding.KindCapabilityList:
-		err = w.fromBelow(doc)
+		err = w.fromBelow(ctx, doc)
 	case up == "":
-		err = w.set(doc.uri, "", doc.header.Capability)
+		err = w.set(ctx, doc.uri, "", doc.header.Capability)
 	default:
-		err = w.fromPart(doc, up)
+		err = w.fromPart(ctx, doc, up)
 	}
 	if err != nil {
 		return err
 	}
-	return w.robots()
+	return w.robots(ctx)
 }
 
 // single checks the document at address, and nothing else.
-func (w *walk) single(address string) error {
-	return w.alone(func() error {
-		_, err := w.document(address, nil)
+func (w *walk) single(ctx context.Context, address string) error {
+	return w.alone(ctx, func() error {
+		_, err := w.document(ctx, address, nil)
 		return err
 	})
 }
 
 // fromPart goes up from a document of a set to its Capability List. If that is
 // unavailable, it checks only what is below the document.
-func (w *walk) fromPart(doc *document, up string) error {
-	p := w.Collector.In(doc.uri)
-	above, err := w.look(up)
+func (w *walk) fromPart(ctx context.Context, doc *document, up string) error {
+	p := w.visitor.Collector.In(doc.uri)
+	above, err := w.look(ctx, up)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		w.Collector.Report.Unseen++
+		w.visitor.Collector.Report.Unseen++
 	case visit.IsMissing(err):
 		p.Errorf(lacksUp[doc.kind], "", "the link up leads to %s: %v", up, err)
 	case err != nil:
@@ -130,21 +130,21 @@ func (w *walk) fromPart(doc *document, up string) error {
 	case above.kind != finding.KindCapabilityList:
 		p.Errorf(lacksUp[doc.kind], "", "the link up leads to a %s, not to a Capability List", above.kind)
 	default:
-		return w.fromBelow(above)
+		return w.fromBelow(ctx, above)
 	}
-	return w.set(doc.uri, "", doc.header.Capability)
+	return w.set(ctx, doc.uri, "", doc.header.Capability)
 }
 
 // fromBelow checks the set of a Capability List, and the documents above it.
-func (w *walk) fromBelow(list *document) error {
+func (w *walk) fromBelow(ctx context.Context, list *document) error {
 	up := list.header.Link(resourcesync.RelUp)
 	description := ""
 	if up != "" {
-		above, err := w.document(up, nil)
-		p := w.Collector.In(list.uri)
+		above, err := w.document(ctx, up, nil)
+		p := w.visitor.Collector.In(list.uri)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			w.Collector.Report.Unseen++
+			w.visitor.Collector.Report.Unseen++
 		case visit.IsMissing(err):
 			p.Errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
 		case err != nil:
@@ -156,12 +156,12 @@ func (w *walk) fromBelow(list *document) error {
 			if above.kind == finding.KindDescription && !names(above, list) {
 				p.Errorf("RS-CL-04", "", "the link up leads to %s, which does not name this Capability List", up)
 			}
-			if err := w.wellKnown(above); err != nil {
+			if err := w.wellKnown(ctx, above); err != nil {
 				return err
 			}
 		}
 	}
-	return w.set(list.uri, description, resourcesync.CapabilityList)
+	return w.set(ctx, list.uri, description, resourcesync.CapabilityList)
 }
 
 // names reports whether an entry of d names what.
@@ -175,13 +175,13 @@ func names(d, what *document) bool {
 }
 
 // descriptions checks the entries of an index of Source Descriptions.
-func (w *walk) descriptions(index *document) error {
+func (w *walk) descriptions(ctx context.Context, index *document) error {
 	for i := range index.entries {
-		e, p := &index.entries[i], w.Collector.In(index.uri)
-		doc, err := w.document(e.Loc, nil)
+		e, p := &index.entries[i], w.visitor.Collector.In(index.uri)
+		doc, err := w.document(ctx, e.Loc, nil)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			w.Collector.Report.Unseen++
+			w.visitor.Collector.Report.Unseen++
 		case visit.IsMissing(err):
 			p.Errorf("RS-IDX-06", index.places[i], "%s: %v", e.Loc, err)
 		case err != nil:
@@ -192,7 +192,7 @@ func (w *walk) descriptions(index *document) error {
 			p.Errorf("RS-IDX-10", index.places[i], "%s is a %s, not a Source Description", e.Loc, doc.kind)
 		default:
 			w.stale(p, "RS-EM-06", index.places[i], e, doc)
-			if err := w.description(doc); err != nil {
+			if err := w.description(ctx, doc); err != nil {
 				return err
 			}
 		}
@@ -201,21 +201,21 @@ func (w *walk) descriptions(index *document) error {
 }
 
 // description checks the sets of a Source Description.
-func (w *walk) description(doc *document) error {
-	if err := w.wellKnown(doc); err != nil {
+func (w *walk) description(ctx context.Context, doc *document) error {
+	if err := w.wellKnown(ctx, doc); err != nil {
 		return err
 	}
 	done := make(map[string]bool)
 	for i := range doc.entries {
-		e, p := &doc.entries[i], w.Collector.In(doc.uri)
+		e, p := &doc.entries[i], w.visitor.Collector.In(doc.uri)
 		if done[e.Loc] {
 			continue
 		}
 		done[e.Loc] = true
-		list, err := w.look(e.Loc)
+		list, err := w.look(ctx, e.Loc)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			w.Collector.Report.Unseen++
+			w.visitor.Collector.Report.Unseen++
 			continue
 		case visit.IsMissing(err):
 			p.Errorf("RS-SD-05", doc.places[i], "%s: %v", e.Loc, err)
@@ -227,7 +227,7 @@ func (w *walk) description(doc *document) error {
 			continue
 		}
 		w.stale(p, "RS-SD-08", doc.places[i], e, list)
-		if err := w.set(e.Loc, doc.uri, resourcesync.CapabilityList); err != nil {
+		if err := w.set(ctx, e.Loc, doc.uri, resourcesync.CapabilityList); err != nil {
 			return err
 		}
 	}
@@ -236,22 +236,22 @@ func (w *walk) description(doc *document) error {
 
 // document opens the document at uri and reads it. The caller reports an error
 // that IsMissing as a finding of the document that named it.
-func (w *walk) document(uri string, each eachFunc) (*document, error) {
-	if err := w.Room(uri); err != nil {
+func (w *walk) document(ctx context.Context, uri string, each eachFunc) (*document, error) {
+	if err := w.visitor.Room(uri); err != nil {
 		return nil, err
 	}
-	if w.Settings.OnDocument != nil {
-		w.Settings.OnDocument(uri)
+	if w.visitor.Settings.OnDocument != nil {
+		w.visitor.Settings.OnDocument(uri)
 	}
-	a, err := w.Ask(opener.Request{URI: uri, Document: true})
+	a, err := w.visitor.Ask(ctx, opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as needed
-	w.Collector.Alias(uri, a.URI)
-	doc, err := w.read(visit.SourceOf(uri, a), each)
+	w.visitor.Collector.Alias(uri, a.URI)
+	doc, err := w.read(ctx, visit.SourceOf(uri, a), each)
 	if err != nil {
-		return nil, w.Broken(uri, err)
+		return nil, w.visitor.Broken(ctx, uri, err)
 	}
 	w.kinds[uri] = doc.kind
 	w.headers(doc, a.Header)
@@ -259,11 +259,13 @@ func (w *walk) document(uri string, each eachFunc) (*document, error) {
 }
 
 // look is document without findings, and without entries in the tally.
-func (w *walk) look(uri string) (*document, error) { return w.quiet(uri).document(uri, nil) }
+func (w *walk) look(ctx context.Context, uri string) (*document, error) {
+	return w.quiet(uri).document(ctx, uri, nil)
+}
 
 // quiet returns a separate walk that discards its findings.
 func (w *walk) quiet(uri string) *walk {
-	return &walk{Visitor: w.Visitor.Quiet(), served: map[string]bool{uri: true}, kinds: make(map[string]finding.Kinds)}
+	return &walk{visitor: w.visitor.Quiet(), served: map[string]bool{uri: true}, kinds: make(map[string]finding.Kinds)}
 }
 
 // headers checks how a document is served.
@@ -276,7 +278,7 @@ func (w *walk) headers(doc *document, h http.Header) {
 		return
 	}
 	w.served[doc.uri] = true
-	p := w.Collector.In(doc.uri)
+	p := w.visitor.Collector.In(doc.uri)
 	switch t := visit.BaseType(h.Get("Content-Type")); t {
 	case "application/xml", "application/gzip", "application/x-gzip":
 	default:

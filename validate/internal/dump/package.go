@@ -100,7 +100,7 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // Check checks the package in r. The error is that of reading it.
-func Check(v *visit.Visitor, r io.ReaderAt, size int64, o Package) error {
+func Check(ctx context.Context, v *visit.Visitor, r io.ReaderAt, size int64, o Package) error {
 	v.Collector.Report.Packages++
 	f := &packageFile{opts: o, visitor: v, found: v.Collector.In(o.URI), rnd: rand.New(rand.NewPCG(v.Settings.Seed, uint64(len(o.URI))))}
 	b := &bounded{r: r, left: maxDirectory}
@@ -117,7 +117,7 @@ func Check(v *visit.Visitor, r io.ReaderAt, size int64, o Package) error {
 	if manifest == nil {
 		return nil
 	}
-	if err := f.readManifest(manifest, b); err != nil {
+	if err := f.readManifest(ctx, manifest, b); err != nil {
 		return err
 	}
 	if f.whole {
@@ -127,7 +127,7 @@ func Check(v *visit.Visitor, r io.ReaderAt, size int64, o Package) error {
 			}
 		}
 	}
-	return f.compareBitstreams(b)
+	return f.compareBitstreams(ctx, b)
 }
 
 // directory looks at the names and returns the manifest.
@@ -218,7 +218,7 @@ func closed(name string) bool {
 func (f *packageFile) manifestURI() string { return f.opts.URI + "!/" + manifestName }
 
 // readManifest reads the manifest and compares it with the directory.
-func (f *packageFile) readManifest(file *zip.File, b *bounded) error {
+func (f *packageFile) readManifest(ctx context.Context, file *zip.File, b *bounded) error {
 	name, kind := f.manifestURI(), finding.Kinds(0)
 	body, err := file.Open()
 	if err == nil {
@@ -228,7 +228,7 @@ func (f *packageFile) readManifest(file *zip.File, b *bounded) error {
 	if b.err != nil {
 		return b.err
 	}
-	if _, ours := errors.AsType[*tally.KeepError](err); ours || f.visitor.Ctx.Err() != nil {
+	if _, ours := errors.AsType[*tally.KeepError](err); ours || ctx.Err() != nil {
 		return err
 	}
 	if err != nil {
@@ -304,11 +304,11 @@ func (f *packageFile) nearly(name string) *packed {
 }
 
 // compareBitstreams compares the bytes of the files drawn with the manifest.
-func (f *packageFile) compareBitstreams(b *bounded) error {
+func (f *packageFile) compareBitstreams(ctx context.Context, b *bounded) error {
 	p := f.visitor.Collector.In(f.manifestURI())
 	for i := range f.drawn {
-		if f.visitor.Ctx.Err() != nil {
-			return context.Cause(f.visitor.Ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		d := &f.drawn[i]
 		f.visitor.Collector.Report.Resources++

@@ -1,6 +1,7 @@
 package dump
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,12 +22,15 @@ const wholeBytes = 16 << 20
 
 // A Remote is a package that is read by blocks, of which only a few are in memory.
 type Remote struct {
-	visitor *visit.Visitor
-	uri     string
-	Size    int64
-	blocks  [maxBlocks]block // the last used ones
-	uses    int
-	local   *localFile // the whole package, if ranges are not supported
+	Size int64
+
+	uri      string
+	settings *visit.Settings
+	ask      func(opener.Request) (*opener.Answer, error) // as [visit.Visitor.Ask], with the context of OpenRemote
+	broken   func(err error) error                        // as [visit.Visitor.Broken], with that context
+	blocks   [maxBlocks]block                             // the last used ones
+	uses     int
+	local    *localFile // the whole package, if ranges are not supported
 }
 
 // A block is a piece of a package.
@@ -46,9 +50,14 @@ const (
 const maxTries = 4
 
 // OpenRemote asks for the first block of the package at uri, and thereby for its
-// size and whether parts of it can be requested. The caller closes the Remote.
-func OpenRemote(v *visit.Visitor, uri string) (*Remote, error) {
-	r := &Remote{visitor: v, uri: uri}
+// size and whether parts of it can be requested. Other blocks are requested when they
+// are read, until ctx ends. The caller closes the Remote.
+func OpenRemote(ctx context.Context, v *visit.Visitor, uri string) (*Remote, error) {
+	r := &Remote{
+		uri: uri, settings: v.Settings,
+		ask:    func(q opener.Request) (*opener.Answer, error) { return v.Ask(ctx, q) },
+		broken: func(err error) error { return v.Broken(ctx, uri, err) },
+	}
 	var err error
 	for range maxTries {
 		if err = r.begin(); !visit.IsMissing(err) || errors.Is(err, fs.ErrNotExist) {
@@ -63,13 +72,13 @@ func OpenRemote(v *visit.Visitor, uri string) (*Remote, error) {
 }
 
 func (r *Remote) begin() error {
-	a, err := r.visitor.Ask(opener.Request{URI: r.uri, Last: blockBytes - 1})
+	a, err := r.ask(opener.Request{URI: r.uri, Last: blockBytes - 1})
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // read as far as it is of use
 	if !a.Partial {
-		r.local, err = download(r.visitor, r.uri, a.Body)
+		r.local, err = download(a.Body, r.settings, r.broken)
 		if err == nil {
 			r.Size = r.local.size
 		}
@@ -83,7 +92,7 @@ func (r *Remote) begin() error {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return r.visitor.Broken(r.uri, err)
+		return r.broken(err)
 	}
 	r.uses = 1
 	r.blocks[0] = block{0, r.uses, data}
@@ -142,7 +151,7 @@ var errWhole = errors.New("it was changed, or is no longer given by parts")
 func (r *Remote) fill(b *block, number int64) error {
 	first := number * blockBytes
 	want := min(blockBytes, r.Size-first)
-	a, err := r.visitor.Ask(opener.Request{URI: r.uri, First: first, Last: first + want - 1})
+	a, err := r.ask(opener.Request{URI: r.uri, First: first, Last: first + want - 1})
 	if err != nil {
 		return err
 	}
@@ -155,7 +164,7 @@ func (r *Remote) fill(b *block, number int64) error {
 	}
 	b.number, b.used, b.data = number, 0, b.data[:want]
 	if _, err := io.ReadFull(a.Body, b.data); err != nil {
-		return r.visitor.Broken(r.uri, err)
+		return r.broken(err)
 	}
 	return nil
 }
@@ -173,7 +182,7 @@ func (r *Remote) Compare(p finding.Place, at string, e *resourcesync.Entry) erro
 	if e.HasLength && e.Length != r.Size {
 		p.Errorf("RS-LEN-01", at, "length %d, but %s has %d bytes", e.Length, e.Loc, r.Size)
 	}
-	o := r.visitor.Settings
+	o := r.settings
 	if len(e.Hashes) == 0 || o.Sample == 0 || o.Sample > 0 && r.Size > wholeBytes || r.Size > o.ResourceBytes {
 		return nil
 	}
@@ -196,19 +205,19 @@ type localFile struct {
 	size int64
 }
 
-// download keeps what body yields in a temporary file.
-func download(v *visit.Visitor, uri string, body io.Reader) (*localFile, error) {
-	f, err := tally.TempFile(v.Settings.TempDir)
+// download stores body in a temporary file. broken converts an error of reading it.
+func download(body io.Reader, o *visit.Settings, broken func(error) error) (*localFile, error) {
+	f, err := tally.TempFile(o.TempDir)
 	if err != nil {
 		return nil, err
 	}
-	n, err := io.Copy(&keeper{f}, io.LimitReader(body, v.Settings.ResourceBytes+1))
-	if err == nil && n > v.Settings.ResourceBytes {
-		err = fmt.Errorf("longer than %d bytes", v.Settings.ResourceBytes)
+	n, err := io.Copy(&keeper{f}, io.LimitReader(body, o.ResourceBytes+1))
+	if err == nil && n > o.ResourceBytes {
+		err = fmt.Errorf("longer than %d bytes", o.ResourceBytes)
 	}
 	if err != nil {
 		tally.RemoveFile(f)
-		return nil, v.Broken(uri, err)
+		return nil, broken(err)
 	}
 	return &localFile{f, n}, nil
 }

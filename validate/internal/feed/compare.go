@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"time"
@@ -44,23 +45,23 @@ type story struct {
 
 // entriesOnce compares the entries of all documents about each record, and then
 // checks a sample of the active entries.
-func (f *walk) entriesOnce() error {
+func (f *walk) entriesOnce(ctx context.Context) error {
 	s := &story{walk: f}
 	// Failures of alternate links do not cause the feed to be read again.
 	defer f.visitor.Flaky.Store(f.visitor.Flaky.Load())
-	follower := f.newFollower()
-	err := f.tally.Each(f.visitor.Ctx, func(r *tally.Record) error {
+	follower := f.newFollower(ctx)
+	err := f.tally.Each(ctx, func(r *tally.Record) error {
 		if len(s.newest) > 0 && r.Key != s.newest[0].Key {
-			s.end(follower)
+			s.end(ctx, follower)
 			s.newest, s.inHead = s.newest[:0], false
 		}
 		s.add(r)
-		return f.visitor.Ctx.Err()
+		return ctx.Err()
 	})
 	if err == nil && len(s.newest) > 0 {
-		s.end(follower)
+		s.end(ctx, follower)
 	}
-	return follower.finish(err)
+	return follower.finish(ctx, err)
 }
 
 // add adds the next entry.
@@ -83,7 +84,7 @@ func (s *story) add(r *tally.Record) {
 
 // end checks the newest entry: of several with the same time, that in the
 // latest document, which was read first (AP-CLS-03).
-func (s *story) end(to *follower) {
+func (s *story) end(ctx context.Context, to *follower) {
 	last := &s.newest[0]
 	for i := range s.newest {
 		if r := &s.newest[i]; r.Doc < last.Doc {
@@ -115,7 +116,7 @@ func (s *story) end(to *follower) {
 	if head := s.chain[0]; head.complete && head.whole && !s.inHead {
 		s.find("AP-CMP-02", finding.Error, last, "the active entry of %s is not in %s, which says it is complete", s.id(last), head.uri)
 	}
-	to.offer(last)
+	to.offer(ctx, last)
 }
 
 // tie reports two entries of one record with the same time.

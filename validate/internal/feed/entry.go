@@ -11,7 +11,7 @@ import (
 
 // An entryReader reads one entry (RFC 4287, 4.1.2).
 type entryReader struct {
-	*reader
+	reader *reader
 	at     string // its location
 	base   string
 	n      int // its number in the document
@@ -40,9 +40,9 @@ const maxAlternates = 100
 
 // read reads the entry whose start tag was just read.
 func (r *entryReader) read() error {
-	r.rebase(&r.base)
+	r.reader.rebase(&r.base)
 	for {
-		m, err := r.Next()
+		m, err := r.reader.Next()
 		switch {
 		case err != nil:
 			return err
@@ -57,20 +57,20 @@ func (r *entryReader) read() error {
 
 // child reads a child of the entry.
 func (r *entryReader) child() (err error) {
-	if r.Space != inAtom {
-		return r.Skip() // an extension
+	if r.reader.Space != inAtom {
+		return r.reader.Skip() // an extension
 	}
-	name, at := string(r.Local), r.here()
+	name, at := string(r.reader.Local), r.reader.here()
 	r.counts[name]++
 	switch name {
 	case "id":
-		r.id, err = r.iri(at)
+		r.id, err = r.reader.iri(at)
 		return err
 	case "updated":
-		r.updated, err = r.date(at)
+		r.updated, err = r.reader.date(at)
 		return err
 	case "published":
-		_, err = r.date(at)
+		_, err = r.reader.date(at)
 		return err
 	case "link":
 		return r.entryLink(at)
@@ -81,17 +81,17 @@ func (r *entryReader) child() (err error) {
 	case "author":
 		r.author = true
 	case "generator", "icon", "logo", "subtitle", "entry":
-		r.found.Errorf("AP-DOC-01", at, "Atom has no element %s in an entry", name)
-		return r.Skip()
+		r.reader.found.Errorf("AP-DOC-01", at, "Atom has no element %s in an entry", name)
+		return r.reader.Skip()
 	}
-	return r.common(name, at, "an entry")
+	return r.reader.common(name, at, "an entry")
 }
 
 // entryLink handles a link.
 func (r *entryReader) entryLink(at string) error {
-	l, err := r.link(r.base, at)
+	l, err := r.reader.link(r.base, at)
 	if l.rel == "alternate" {
-		r.once(r.links, l, at)
+		r.reader.once(r.links, l, at)
 		r.untyped = r.untyped || l.media == ""
 		if len(r.alternates) < maxAlternates {
 			r.alternates = append(r.alternates, l)
@@ -103,8 +103,8 @@ func (r *entryReader) entryLink(at string) error {
 // readContent checks content, which neither a deletion nor an active entry may
 // have.
 func (r *entryReader) readContent() error {
-	_, outside := r.Attr("src")
-	blank, err := r.Blank()
+	_, outside := r.reader.Attr("src")
+	blank, err := r.reader.Blank()
 	if blank && !outside && r.content != someContent {
 		r.content = emptyContent
 	} else {
@@ -116,12 +116,12 @@ func (r *entryReader) readContent() error {
 // source looks for an author in the source element of a copied entry.
 func (r *entryReader) source() error {
 	for {
-		m, err := r.Next()
+		m, err := r.reader.Next()
 		if err != nil || m == xmlscan.End {
 			return err
 		}
-		r.author = r.author || r.Space == inAtom && string(r.Local) == "author"
-		if err := r.Skip(); err != nil {
+		r.author = r.author || r.reader.Space == inAtom && string(r.reader.Local) == "author"
+		if err := r.reader.Skip(); err != nil {
 			return err
 		}
 	}
@@ -131,18 +131,18 @@ func (r *entryReader) source() error {
 func (r *entryReader) end() error {
 	for _, name := range []string{"id", "title", "updated"} {
 		if n := r.counts[name]; n != 1 {
-			r.found.Errorf("AP-DOC-05", r.at, "the entry has %s", finding.NotOne(n, name))
+			r.reader.found.Errorf("AP-DOC-05", r.at, "the entry has %s", finding.NotOne(n, name))
 		}
 	}
 	for _, name := range []string{"content", "published", "rights", "source", "summary"} {
 		if n := r.counts[name]; n > 1 {
-			r.found.Errorf("AP-DOC-01", r.at, "the entry has %s", finding.NotOne(n, name))
+			r.reader.found.Errorf("AP-DOC-01", r.at, "the entry has %s", finding.NotOne(n, name))
 		}
 	}
-	if !r.author && r.bare == "" {
-		r.bare = r.at
+	if !r.author && r.reader.bare == "" {
+		r.reader.bare = r.at
 	}
-	about, d := r.shape(), r.doc
+	about, d := r.shape(), r.reader.doc
 	d.note(about, r.id, stamp(r.updated), r.alternates)
 	if r.updated.IsZero() {
 		return nil
@@ -159,7 +159,7 @@ func (r *entryReader) end() error {
 	if about == tally.Deletion && d.deletionAt == "" {
 		d.deletionAt = r.at
 	}
-	return r.walk.addEntry(r.number, r.n, about, r.id, r.updated, r.kept())
+	return r.reader.walk.addEntry(r.reader.number, r.n, about, r.id, r.updated, r.kept())
 }
 
 // shape returns the kind of event that the entry reports, as interpreted by a
@@ -170,27 +170,27 @@ func (r *entryReader) shape() tally.About {
 		case emptyContent:
 			return tally.Deletion
 		case noContent:
-			r.found.Errorf("AP-ACT-05", r.at, "the entry has neither an alternate link nor content: it is no active and no deletion entry")
+			r.reader.found.Errorf("AP-ACT-05", r.at, "the entry has neither an alternate link nor content: it is no active and no deletion entry")
 		default:
-			r.found.Errorf("AP-DEL-06", r.at, "the entry has no alternate link, and content that is not empty: it is no active and no deletion entry")
+			r.reader.found.Errorf("AP-DEL-06", r.at, "the entry has no alternate link, and content that is not empty: it is no active and no deletion entry")
 		}
 		return 0
 	}
 	switch {
 	case r.content == emptyContent:
-		r.found.Errorf("AP-DEL-05", r.at, "the entry has empty content, as a deletion entry has, and an alternate link")
+		r.reader.found.Errorf("AP-DEL-05", r.at, "the entry has empty content, as a deletion entry has, and an alternate link")
 	case r.content == someContent:
-		r.found.Errorf("AP-ACT-04", r.at, "the entry has an alternate link and content")
+		r.reader.found.Errorf("AP-ACT-04", r.at, "the entry has an alternate link and content")
 	}
 	if r.untyped {
-		r.found.Errorf("AP-ACT-05", r.at, "an alternate link has no type")
+		r.reader.found.Errorf("AP-ACT-05", r.at, "an alternate link has no type")
 	}
 	return tally.Active
 }
 
 // kept returns the alternates as one text, if they are needed later.
 func (r *entryReader) kept() string {
-	if r.walk.visitor.Settings.Sample == 0 || r.walk.single {
+	if r.reader.walk.visitor.Settings.Sample == 0 || r.reader.walk.single {
 		return ""
 	}
 	var b strings.Builder

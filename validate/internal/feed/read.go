@@ -65,14 +65,14 @@ type reader struct {
 
 // read reads a feed document. The error is that of reading, not about the
 // content.
-func (w *walk) read(src *visit.Source) (*document, error) {
+func (w *walk) read(ctx context.Context, src *visit.Source) (*document, error) {
 	body := visit.NewHashed(src)
 	doc := &document{uri: src.URI, final: src.Final, base: src.Final, entryHash: sha256.New()}
 	r := &reader{found: w.visitor.Collector.In(src.URI), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{Namespaces: spaces, MaxBytes: w.visitor.Settings.DocumentBytes, HTML: visit.ErrPage, NotDocument: visit.ErrNoXML})
-	err := r.root()
-	if w.visitor.Ctx.Err() != nil {
-		return nil, context.Cause(w.visitor.Ctx)
+	err := r.root(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if _, ok := errors.AsType[*tally.KeepError](err); ok {
 		return nil, err
@@ -101,7 +101,7 @@ func (w *walk) read(src *visit.Source) (*document, error) {
 func (r *reader) here() string { return finding.Position(r.Position()) }
 
 // root reads the document.
-func (r *reader) root() error {
+func (r *reader) root(ctx context.Context) error {
 	m, err := r.Next()
 	if err != nil {
 		return err
@@ -128,8 +128,8 @@ func (r *reader) root() error {
 		if err := r.child(); err != nil {
 			return err
 		}
-		if r.doc.entries%1024 == 0 && r.walk.visitor.Ctx.Err() != nil {
-			return r.walk.visitor.Ctx.Err()
+		if r.doc.entries%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -42,7 +43,7 @@ type follower struct {
 	doubts []followedEntry // guarded by mu
 }
 
-func (f *walk) newFollower() *follower {
+func (f *walk) newFollower(ctx context.Context) *follower {
 	to := &follower{walk: f}
 	if f.visitor.Settings.Sample == 0 || f.single || len(f.chain) == 0 {
 		return to
@@ -54,7 +55,7 @@ func (f *walk) newFollower() *follower {
 	for range f.visitor.Settings.Jobs {
 		to.wg.Go(func() {
 			for e := range to.work {
-				to.look(&e)
+				to.look(ctx, &e)
 			}
 		})
 	}
@@ -62,11 +63,11 @@ func (f *walk) newFollower() *follower {
 }
 
 // offer offers an active entry to the follower.
-func (f *follower) offer(r *tally.Record) {
+func (f *follower) offer(ctx context.Context, r *tally.Record) {
 	switch {
 	case f.work == nil || r.Length < 0:
 	case f.visitor.Settings.Sample == visit.SampleAll:
-		f.send(r)
+		f.send(ctx, r)
 	case len(f.chosen) < f.want:
 		f.seen++
 		f.chosen = append(f.chosen, *r)
@@ -79,7 +80,7 @@ func (f *follower) offer(r *tally.Record) {
 }
 
 // send passes an entry to the next free goroutine.
-func (f *follower) send(r *tally.Record) {
+func (f *follower) send(ctx context.Context, r *tally.Record) {
 	lines := strings.Split(f.tally.Text(r.Length, maxKept), "\n")
 	e := followedEntry{id: f.id(r), doc: f.tally.Document(r), at: lines[0], updated: r.Time}
 	for i := 1; i+1 < len(lines); i += 2 {
@@ -87,36 +88,36 @@ func (f *follower) send(r *tally.Record) {
 	}
 	select {
 	case f.work <- e:
-	case <-f.visitor.Ctx.Done():
+	case <-ctx.Done():
 	}
 }
 
 // finish follows the chosen entries, unless err ends the run, and files the
 // findings.
-func (f *follower) finish(err error) error {
+func (f *follower) finish(ctx context.Context, err error) error {
 	if f.work == nil {
 		return err
 	}
 	if err == nil {
 		for i := range f.chosen {
-			f.send(&f.chosen[i])
+			f.send(ctx, &f.chosen[i])
 		}
 	}
 	close(f.work)
 	f.wg.Wait()
-	if err == nil && f.visitor.Ctx.Err() != nil {
-		err = f.visitor.Ctx.Err()
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err()
 	}
 	if err != nil || len(f.doubts) == 0 {
 		return err
 	}
-	return f.reconsider()
+	return f.reconsider(ctx)
 }
 
 // look follows the links of an entry.
-func (f *follower) look(e *followedEntry) {
+func (f *follower) look(ctx context.Context, e *followedEntry) {
 	for i := range e.links {
-		f.link(e, &e.links[i], true)
+		f.link(ctx, e, &e.links[i], true)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,11 +128,11 @@ func (f *follower) look(e *followedEntry) {
 
 // link requests a representation, and reads only its headers. The first time it
 // checks how it is served.
-func (f *follower) link(e *followedEntry, l *link, first bool) {
+func (f *follower) link(ctx context.Context, e *followedEntry, l *link, first bool) {
 	doubtful := func(rule, format string, args ...any) {
 		e.findings = append(e.findings, finding.Finding{Rule: rule, Level: finding.Error, Document: e.doc, Location: e.at, Message: l.href + ": " + fmt.Sprintf(format, args...)})
 	}
-	a, err := f.visitor.Ask(opener.Request{URI: l.href, Resource: true})
+	a, err := f.visitor.Ask(ctx, opener.Request{URI: l.href, Resource: true})
 	if first {
 		f.mu.Lock()
 		if errors.Is(err, opener.ErrUnseen) {
@@ -142,7 +143,7 @@ func (f *follower) link(e *followedEntry, l *link, first bool) {
 		f.mu.Unlock()
 	}
 	switch {
-	case errors.Is(err, opener.ErrUnseen), f.visitor.Ctx.Err() != nil:
+	case errors.Is(err, opener.ErrUnseen), ctx.Err() != nil:
 		return
 	case err != nil:
 		doubtful("AP-ACT-06", "an alternate link of an active entry, but %v", err)
@@ -164,8 +165,8 @@ func (f *follower) link(e *followedEntry, l *link, first bool) {
 
 // reconsider files the doubts that the current subscription document does not
 // resolve, and that still exist.
-func (f *follower) reconsider() error {
-	if err := visit.Pause(f.visitor.Ctx, f.visitor.Settings.Settle); err != nil {
+func (f *follower) reconsider(ctx context.Context) error {
+	if err := visit.Pause(ctx, f.visitor.Settings.Settle); err != nil {
 		return err
 	}
 	newer := &walk{visitor: f.visitor.Quiet(), tally: tally.New(f.visitor.Settings.TempDir)}
@@ -174,8 +175,8 @@ func (f *follower) reconsider() error {
 	for i := range f.doubts {
 		since[f.doubts[i].id] = f.doubts[i].updated
 	}
-	if _, err := newer.open(f.chain[0].uri); err == nil {
-		err := newer.tally.Each(f.visitor.Ctx, func(r *tally.Record) error {
+	if _, err := newer.open(ctx, f.chain[0].uri); err == nil {
+		err := newer.tally.Each(ctx, func(r *tally.Record) error {
 			if id := newer.id(r); since[id] != 0 {
 				since[id] = r.Time // the newest comes last
 			}
@@ -191,11 +192,11 @@ func (f *follower) reconsider() error {
 		}
 		again := followedEntry{doc: e.doc, at: e.at, links: e.links}
 		for i := range again.links {
-			f.link(&again, &again.links[i], false)
+			f.link(ctx, &again, &again.links[i], false)
 		}
 		for _, finding := range again.findings {
 			f.visitor.Collector.Add(finding)
 		}
 	}
-	return f.visitor.Ctx.Err()
+	return ctx.Err()
 }

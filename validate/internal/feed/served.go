@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -47,10 +48,10 @@ const otherTag = `"lockstep-none"`
 
 // conditional requests the subscription document conditionally, with current and
 // outdated validators.
-func (f *walk) conditional(d *document) error {
+func (f *walk) conditional(ctx context.Context, d *document) error {
 	p := f.visitor.Collector.In(d.uri)
 	if d.etag != "" {
-		again, sent, err := f.askIf(opener.Request{URI: d.uri, IfNoneMatch: d.etag})
+		again, sent, err := f.askIf(ctx, opener.Request{URI: d.uri, IfNoneMatch: d.etag})
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,7 @@ func (f *walk) conditional(d *document) error {
 	if d.modified == "" {
 		return nil
 	}
-	again, sent, err := f.askIf(opener.Request{URI: d.uri, IfModifiedSince: d.modified})
+	again, sent, err := f.askIf(ctx, opener.Request{URI: d.uri, IfModifiedSince: d.modified})
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (f *walk) conditional(d *document) error {
 	if d.etag == "" || sent {
 		return nil
 	}
-	if again, sent, err = f.askIf(opener.Request{URI: d.uri, IfNoneMatch: otherTag, IfModifiedSince: d.modified}); err == nil && !sent && again == nil {
+	if again, sent, err = f.askIf(ctx, opener.Request{URI: d.uri, IfNoneMatch: otherTag, IfModifiedSince: d.modified}); err == nil && !sent && again == nil {
 		p.Errorf("AP-HTTP-02", "ETag", "asked for with another tag in If-None-Match, it was not sent: If-Modified-Since does not count then")
 	}
 	return err
@@ -80,9 +81,9 @@ func (f *walk) conditional(d *document) error {
 // askIf sends a conditional request. It returns the headers of a full answer, and
 // nil and false if the condition is not met; a failure of a document that was
 // available before does not count as an answer.
-func (f *walk) askIf(r opener.Request) (h http.Header, sent bool, err error) {
+func (f *walk) askIf(ctx context.Context, r opener.Request) (h http.Header, sent bool, err error) {
 	r.Document = true
-	a, err := f.visitor.Ask(r)
+	a, err := f.visitor.Ask(ctx, r)
 	switch {
 	case errors.Is(err, opener.ErrNotModified):
 		return nil, false, nil
@@ -97,7 +98,7 @@ func (f *walk) askIf(r opener.Request) (h http.Header, sent bool, err error) {
 
 // unchanged requests archive documents again, as many as the sample has:
 // archived documents must not change.
-func (f *walk) unchanged() error {
+func (f *walk) unchanged(ctx context.Context) error {
 	archives := slices.Clone(f.chain[1:])
 	if len(archives) > f.visitor.Settings.Sample && f.visitor.Settings.Sample != visit.SampleAll {
 		rnd := rand.New(rand.NewPCG(f.visitor.Settings.Seed, uint64(len(archives))))
@@ -109,14 +110,14 @@ func (f *walk) unchanged() error {
 			continue
 		}
 		if d.etag != "" {
-			if h, sent, err := f.askIf(opener.Request{URI: d.uri, IfNoneMatch: d.etag}); err != nil || !sent || h.Get("ETag") == d.etag {
+			if h, sent, err := f.askIf(ctx, opener.Request{URI: d.uri, IfNoneMatch: d.etag}); err != nil || !sent || h.Get("ETag") == d.etag {
 				if err != nil {
 					return err
 				}
 				continue
 			}
 		}
-		again, err := f.aside(d.uri)
+		again, err := f.aside(ctx, d.uri)
 		switch {
 		case visit.IsMissing(err), errors.Is(err, opener.ErrUnseen):
 		case err != nil:

@@ -7,6 +7,7 @@ package feed
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,15 +36,15 @@ type walk struct {
 // Check checks the logical feed one of whose documents is at uri. If its
 // documents are replaced while they are read, all are read again before
 // contradictions between them become findings.
-func Check(v *visit.Visitor, uri string) error {
+func Check(ctx context.Context, v *visit.Visitor, uri string) error {
 	for attempt := 1; ; attempt++ {
 		before := *v.Collector.Report
 		v.Collector.Hold()
 		v.Flaky.Store(false)
 		f := newWalk(v)
-		err := f.visit(uri)
+		err := f.visit(ctx, uri)
 		f.tally.Close()
-		if err != nil || !v.Collector.IsWaiting() || attempt == visit.MaxAttempts || !v.Flaky.Load() && !f.replaced() {
+		if err != nil || !v.Collector.IsWaiting() || attempt == visit.MaxAttempts || !v.Flaky.Load() && !f.replaced(ctx) {
 			v.Collector.Release()
 			return err
 		}
@@ -54,16 +55,16 @@ func Check(v *visit.Visitor, uri string) error {
 }
 
 // CheckDocument checks one feed document, and nothing else.
-func CheckDocument(v *visit.Visitor, src *visit.Source) error {
+func CheckDocument(ctx context.Context, v *visit.Visitor, src *visit.Source) error {
 	f := newWalk(v)
 	defer f.tally.Close()
-	doc, err := f.read(src)
+	doc, err := f.read(ctx, src)
 	if err != nil {
 		return err
 	}
 	f.join(doc)
 	f.single = true
-	return f.entriesOnce()
+	return f.entriesOnce(ctx)
 }
 
 func newWalk(v *visit.Visitor) *walk {
@@ -71,30 +72,30 @@ func newWalk(v *visit.Visitor) *walk {
 }
 
 // replaced reports whether the subscription document has been replaced by now.
-func (f *walk) replaced() bool {
+func (f *walk) replaced(ctx context.Context) bool {
 	if len(f.chain) == 0 || f.single {
 		return false
 	}
-	doc, err := f.aside(f.chain[0].uri)
+	doc, err := f.aside(ctx, f.chain[0].uri)
 	return err == nil && doc.sum != f.chain[0].sum
 }
 
 // aside reads a document without findings, and discards it.
-func (f *walk) aside(uri string) (*document, error) {
+func (f *walk) aside(ctx context.Context, uri string) (*document, error) {
 	q := &walk{visitor: f.visitor.Quiet()}
-	return q.open(uri)
+	return q.open(ctx, uri)
 }
 
 // open opens a feed document and reads it. The caller reports an error that
 // IsMissing as a finding of the document that named it.
-func (f *walk) open(uri string) (*document, error) {
+func (f *walk) open(ctx context.Context, uri string) (*document, error) {
 	if err := f.visitor.Room(uri); err != nil {
 		return nil, err
 	}
 	if f.visitor.Settings.OnDocument != nil {
 		f.visitor.Settings.OnDocument(uri)
 	}
-	a, err := f.visitor.Ask(opener.Request{URI: uri, Document: true})
+	a, err := f.visitor.Ask(ctx, opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
@@ -103,45 +104,45 @@ func (f *walk) open(uri string) (*document, error) {
 	if head, _ := body.Peek(2); a.Header != nil && bytes.Equal(head, []byte{0x1f, 0x8b}) {
 		f.visitor.Collector.In(uri).Errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
 	}
-	doc, err := f.read(&visit.Source{Reader: body, URI: uri, Final: a.URI, Header: a.Header})
+	doc, err := f.read(ctx, &visit.Source{Reader: body, URI: uri, Final: a.URI, Header: a.Header})
 	if err != nil {
-		return nil, f.visitor.Broken(uri, err)
+		return nil, f.visitor.Broken(ctx, uri, err)
 	}
 	f.headers(doc, a.Header)
 	return doc, nil
 }
 
 // visit reads the documents and compares them.
-func (f *walk) visit(uri string) error {
-	doc, err := f.open(uri)
+func (f *walk) visit(ctx context.Context, uri string) error {
+	doc, err := f.open(ctx, uri)
 	switch {
 	case err != nil:
 		return err
 	case f.visitor.Settings.Single || !doc.feed:
 		f.single = true
 		f.join(doc)
-		return f.entriesOnce()
+		return f.entriesOnce(ctx)
 	}
 	if doc.current != "" && !doc.named(doc.current) {
-		if doc, err = f.fromCurrent(doc); err != nil {
+		if doc, err = f.fromCurrent(ctx, doc); err != nil {
 			return err
 		}
 	}
 	f.join(doc)
-	if err := f.conditional(doc); err != nil {
+	if err := f.conditional(ctx, doc); err != nil {
 		return err
 	}
-	if err := f.follow(); err != nil {
+	if err := f.follow(ctx); err != nil {
 		return err
 	}
-	if err := f.unchanged(); err != nil {
+	if err := f.unchanged(ctx); err != nil {
 		return err
 	}
 	f.documents()
 	if f.start != "" && !f.known[f.start] && !f.broke {
 		f.visitor.Collector.In(f.start).Errorf("AP-TS-05", "", "the chain of prev-archive from %s does not lead here", f.chain[0].uri)
 	}
-	return f.entriesOnce()
+	return f.entriesOnce(ctx)
 }
 
 // join adds a document to the chain.
@@ -153,9 +154,9 @@ func (f *walk) join(doc *document) {
 
 // fromCurrent goes from an archive document to its subscription document
 // (AP-HV-14).
-func (f *walk) fromCurrent(doc *document) (*document, error) {
+func (f *walk) fromCurrent(ctx context.Context, doc *document) (*document, error) {
 	p := f.visitor.Collector.In(doc.uri)
-	current, err := f.open(doc.current)
+	current, err := f.open(ctx, doc.current)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
 		f.visitor.Collector.Report.Unseen++
@@ -171,7 +172,7 @@ func (f *walk) fromCurrent(doc *document) (*document, error) {
 		f.tally = tally.New(f.visitor.Settings.TempDir)
 		f.visitor.Collector.Drop()
 		f.visitor.Collector.Hold()
-		return f.open(doc.current)
+		return f.open(ctx, doc.current)
 	}
 	return doc, nil
 }
@@ -182,7 +183,7 @@ func (f *walk) fromCurrent(doc *document) (*document, error) {
 const chainShare = 10
 
 // follow follows the chain, to its end or as far as possible.
-func (f *walk) follow() error {
+func (f *walk) follow(ctx context.Context) error {
 	var chain nesting.Walk
 	for {
 		d := f.chain[len(f.chain)-1]
@@ -199,7 +200,7 @@ func (f *walk) follow() error {
 		if most := f.visitor.Settings.Documents / chainShare; len(f.chain) >= most {
 			return fmt.Errorf("stopped at %s: %d documents of one feed are enough", finding.Printable(d.prev), most)
 		}
-		older, err := f.open(d.prev)
+		older, err := f.open(ctx, d.prev)
 		f.broke = err != nil
 		switch {
 		case errors.Is(err, opener.ErrUnseen):

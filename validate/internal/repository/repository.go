@@ -3,6 +3,7 @@
 package repository
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -44,10 +45,10 @@ const (
 
 // Check asks the repository at address, whose query may name a metadataPrefix
 // and a set.
-func Check(v *visit.Visitor, address string) error {
+func Check(ctx context.Context, v *visit.Visitor, address string) error {
 	r := &repository{visitor: v}
 	r.base, r.prefix, r.set = splitAddress(address)
-	return r.visit()
+	return r.visit(ctx)
 }
 
 // splitAddress removes metadataPrefix and set from an address.
@@ -75,13 +76,13 @@ func splitAddress(address string) (base, prefix, set string) {
 
 // ask sends a request and reads the response. The caller reports an error that
 // IsMissing.
-func (r *repository) ask(verb oaipmh.Verb, args ...string) (*response, error) {
+func (r *repository) ask(ctx context.Context, verb oaipmh.Verb, args ...string) (*response, error) {
 	uri := oaipmh.URL(r.base, verb, args...)
 	r.asked = uri
 	if r.visitor.Settings.OnDocument != nil {
 		r.visitor.Settings.OnDocument(uri)
 	}
-	a, err := r.visitor.Ask(opener.Request{URI: uri, Document: true})
+	a, err := r.visitor.Ask(ctx, opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +93,9 @@ func (r *repository) ask(verb oaipmh.Verb, args ...string) (*response, error) {
 			p.Errorf("OAI-XML-02", "Content-Type", "served as %q, not as text/xml", t)
 		}
 	}
-	resp, err := readResponse(r.visitor, visit.SourceOf(uri, a), r.form)
+	resp, err := readResponse(ctx, r.visitor, visit.SourceOf(uri, a), r.form)
 	if err != nil {
-		return nil, r.visitor.Broken(uri, err)
+		return nil, r.visitor.Broken(ctx, uri, err)
 	}
 	if resp.whole {
 		r.echo(p, resp, verb, args)
@@ -137,8 +138,8 @@ func (r *repository) echo(p finding.Place, resp *response, verb oaipmh.Verb, arg
 }
 
 // visit sends all requests.
-func (r *repository) visit() error {
-	identify, err := r.ask(oaipmh.VerbIdentify)
+func (r *repository) visit(ctx context.Context) error {
+	identify, err := r.ask(ctx, oaipmh.VerbIdentify)
 	if err != nil {
 		return err
 	}
@@ -149,8 +150,8 @@ func (r *repository) visit() error {
 		return nil // nothing else can be expected of it
 	}
 	r.identify(identify)
-	for _, step := range []func() error{r.formats, r.sets, r.records, r.errors} {
-		if err := step(); err != nil {
+	for _, step := range []func(context.Context) error{r.formats, r.sets, r.records, r.errors} {
+		if err := step(ctx); err != nil {
 			return err
 		}
 	}
@@ -213,8 +214,8 @@ func (r *repository) identify(resp *response) {
 }
 
 // formats checks the available formats.
-func (r *repository) formats() error {
-	resp, err := r.ask(oaipmh.VerbListMetadataFormats)
+func (r *repository) formats(ctx context.Context) error {
+	resp, err := r.ask(ctx, oaipmh.VerbListMetadataFormats)
 	if err != nil {
 		return r.reportUnavailable(err, "OAI-FMT-01", "ListMetadataFormats")
 	}
@@ -233,8 +234,8 @@ func (r *repository) formats() error {
 }
 
 // sets checks the available sets.
-func (r *repository) sets() error {
-	resp, err := r.ask(oaipmh.VerbListSets)
+func (r *repository) sets(ctx context.Context) error {
+	resp, err := r.ask(ctx, oaipmh.VerbListSets)
 	if err != nil {
 		return r.reportUnavailable(err, "OAI-SET-01", "ListSets")
 	}
@@ -251,8 +252,8 @@ func (r *repository) sets() error {
 }
 
 // records reads two pages of records, and one by itself.
-func (r *repository) records() error {
-	page, err := r.ask(oaipmh.VerbListRecords, "metadataPrefix", r.prefix, "set", r.set)
+func (r *repository) records(ctx context.Context) error {
+	page, err := r.ask(ctx, oaipmh.VerbListRecords, "metadataPrefix", r.prefix, "set", r.set)
 	if err != nil {
 		return r.reportUnavailable(err, "OAI-REC-01", "ListRecords")
 	}
@@ -279,19 +280,19 @@ func (r *repository) records() error {
 			one = rec
 		}
 	}
-	if err := r.nextPage(page); err != nil || one == nil {
+	if err := r.nextPage(ctx, page); err != nil || one == nil {
 		return err
 	}
-	return r.single(one)
+	return r.single(ctx, one)
 }
 
 // nextPage follows the resumption token (OAI-PMH 2.0, 3.5).
-func (r *repository) nextPage(page *response) error {
+func (r *repository) nextPage(ctx context.Context, page *response) error {
 	if page.token == "" {
 		return nil
 	}
 	p := r.visitor.Collector.In(page.uri)
-	next, err := r.ask(oaipmh.VerbListRecords, "resumptionToken", page.token)
+	next, err := r.ask(ctx, oaipmh.VerbListRecords, "resumptionToken", page.token)
 	switch {
 	case err != nil:
 		return r.reportUnavailable(err, "OAI-TOK-01", "the resumption token")
@@ -312,8 +313,8 @@ func (r *repository) nextPage(page *response) error {
 }
 
 // single requests one record, by its identifier and by its datestamp.
-func (r *repository) single(rec *record) error {
-	got, err := r.ask(oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
+func (r *repository) single(ctx context.Context, rec *record) error {
+	got, err := r.ask(ctx, oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
 	if err != nil {
 		return r.reportUnavailable(err, "OAI-GET-01", "GetRecord of "+rec.identifier)
 	}
@@ -330,14 +331,14 @@ func (r *repository) single(rec *record) error {
 	case got.find(rec.identifier).datestamp != rec.datestamp:
 		return nil // it has changed since
 	}
-	list, err := r.ask(oaipmh.VerbListIdentifiers, "metadataPrefix", r.prefix, "from", rec.datestamp, "until", rec.datestamp, "set", r.set)
+	list, err := r.ask(ctx, oaipmh.VerbListIdentifiers, "metadataPrefix", r.prefix, "from", rec.datestamp, "until", rec.datestamp, "set", r.set)
 	switch {
 	case err != nil:
 		return r.reportUnavailable(err, "OAI-SEL-01", "ListIdentifiers from "+rec.datestamp)
 	case !list.whole || list.token != "" || list.find(rec.identifier) != nil:
 		return nil
 	}
-	again, err := r.ask(oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
+	again, err := r.ask(ctx, oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
 	if err == nil && again.find(rec.identifier) != nil && again.find(rec.identifier).datestamp == rec.datestamp {
 		r.visitor.Collector.In(list.uri).Errorf("OAI-SEL-01", "", "%s, which is of %s, is not there: from and until are inclusive", rec.identifier, rec.datestamp)
 	}
@@ -345,7 +346,7 @@ func (r *repository) single(rec *record) error {
 }
 
 // errors sends requests that must not succeed (OAI-PMH 2.0, 3.6).
-func (r *repository) errors() error {
+func (r *repository) errors(ctx context.Context) error {
 	for _, probe := range []struct {
 		rule, code string
 		verb       oaipmh.Verb
@@ -358,7 +359,7 @@ func (r *repository) errors() error {
 		{"OAI-ERR-05", oaipmh.CodeBadResumptionToken, oaipmh.VerbListRecords, []string{"resumptionToken", noToken}},
 		{"OAI-ERR-06", oaipmh.CodeNoRecordsMatch, oaipmh.VerbListIdentifiers, []string{"metadataPrefix", r.prefix, "from", noDate}},
 	} {
-		resp, err := r.ask(probe.verb, probe.args...)
+		resp, err := r.ask(ctx, probe.verb, probe.args...)
 		switch {
 		case err != nil:
 			if err := r.reportUnavailable(err, probe.rule, "to be answered with the error "+probe.code); err != nil {

@@ -78,16 +78,16 @@ type reader struct {
 
 // readResponse reads a response. The error is that of reading, not about the
 // content.
-func readResponse(v *visit.Visitor, src *visit.Source, form *regexp.Regexp) (*response, error) {
+func readResponse(ctx context.Context, v *visit.Visitor, src *visit.Source, form *regexp.Regexp) (*response, error) {
 	body := visit.NewHashed(src)
 	resp := &response{uri: src.URI, request: map[string]string{}, fields: map[string][]string{}, byID: map[string]int{}}
 	r := &reader{found: v.Collector.In(src.URI), visitor: v, resp: resp, form: form}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{
 		Namespaces: spaces, MaxBytes: v.Settings.DocumentBytes, MaxToken: int(min(v.Settings.DocumentBytes, 16<<20)), HTML: visit.ErrPage, NotDocument: visit.ErrNoXML,
 	})
-	err := r.root()
-	if v.Ctx.Err() != nil {
-		return nil, context.Cause(v.Ctx)
+	err := r.root(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if err != nil && body.Err() != nil {
 		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.URI), body.Err())
@@ -125,7 +125,7 @@ func (r *reader) children(f func(name, at string) error) error {
 }
 
 // root reads a response (OAI-PMH 2.0, 3.2).
-func (r *reader) root() error {
+func (r *reader) root(ctx context.Context) error {
 	m, err := r.Next()
 	if err != nil {
 		return err
@@ -144,12 +144,12 @@ func (r *reader) root() error {
 		}
 		if len(first) > 0 {
 			first = first[1:]
-			return r.part(name, at)
+			return r.part(ctx, name, at)
 		}
 		if answers++; answers > 1 && (name != "error" || r.resp.answer != "") {
 			r.found.Errorf("OAI-RSP-01", at, "%s behind the answer", orOther(name))
 		}
-		return r.part(name, at)
+		return r.part(ctx, name, at)
 	})
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func orOther(name string) string {
 }
 
 // part reads a child of the root.
-func (r *reader) part(name, at string) error {
+func (r *reader) part(ctx context.Context, name, at string) error {
 	switch name {
 	case "responseDate":
 		text, _, err := r.Text()
@@ -198,7 +198,7 @@ func (r *reader) part(name, at string) error {
 		return r.Skip()
 	}
 	r.resp.answer = name
-	return r.children(r.item)
+	return r.children(func(name, at string) error { return r.item(ctx, name, at) })
 }
 
 var knownCodes = map[string]bool{
@@ -207,12 +207,12 @@ var knownCodes = map[string]bool{
 }
 
 // item reads an item of an answer.
-func (r *reader) item(name, at string) error {
+func (r *reader) item(ctx context.Context, name, at string) error {
 	switch name {
 	case "record":
-		return r.record(at)
+		return r.record(ctx, at)
 	case "header":
-		return r.add(&record{at: at})
+		return r.add(ctx, &record{at: at})
 	case "metadataFormat", "set":
 		return r.children(r.field)
 	case "resumptionToken":
@@ -236,14 +236,14 @@ func (r *reader) field(name, _ string) error {
 }
 
 // record reads a record (OAI-PMH 2.0, 2.5).
-func (r *reader) record(at string) error {
+func (r *reader) record(ctx context.Context, at string) error {
 	rec := &record{at: at}
 	headers, metadata, roots := 0, 0, 0
 	err := r.children(func(name, at string) error {
 		switch name {
 		case "header":
 			headers++
-			return r.add(rec)
+			return r.add(ctx, rec)
 		case "metadata":
 			metadata++
 			return r.children(func(string, string) error {
@@ -268,7 +268,7 @@ func (r *reader) record(at string) error {
 }
 
 // add reads the current header into rec, and adds rec.
-func (r *reader) add(rec *record) error {
+func (r *reader) add(ctx context.Context, rec *record) error {
 	status, _ := r.Attr("status")
 	rec.deleted = string(status) == "deleted"
 	identifiers, datestamps := 0, 0
@@ -304,7 +304,7 @@ func (r *reader) add(rec *record) error {
 		r.resp.byID[rec.identifier] = len(r.resp.records)
 		r.resp.records = append(r.resp.records, *rec)
 	}
-	return r.visitor.Ctx.Err()
+	return ctx.Err()
 }
 
 // The forms of times (OAI-PMH 2.0, 3.3).
@@ -314,20 +314,20 @@ var (
 )
 
 // CheckResponse checks one response, and nothing else.
-func CheckResponse(v *visit.Visitor, src *visit.Source) error {
-	_, err := readResponse(v, src, nil)
+func CheckResponse(ctx context.Context, v *visit.Visitor, src *visit.Source) error {
+	_, err := readResponse(ctx, v, src, nil)
 	return err
 }
 
 // CheckResponseAt is CheckResponse for the response at uri.
-func CheckResponseAt(v *visit.Visitor, uri string) error {
-	a, err := v.Ask(opener.Request{URI: uri, Document: true})
+func CheckResponseAt(ctx context.Context, v *visit.Visitor, uri string) error {
+	a, err := v.Ask(ctx, opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // read as far as needed
-	if err := CheckResponse(v, visit.SourceOf(uri, a)); err != nil {
-		return v.Broken(uri, err)
+	if err := CheckResponse(ctx, v, visit.SourceOf(uri, a)); err != nil {
+		return v.Broken(ctx, uri, err)
 	}
 	return nil
 }

@@ -53,7 +53,6 @@ type Settings struct {
 type Visitor struct {
 	Collector *finding.Collector
 	Settings  *Settings
-	Ctx       context.Context
 	Flaky     *atomic.Bool // a connection broke, or an address could not be reached
 
 	opn     opener.Func
@@ -62,8 +61,8 @@ type Visitor struct {
 
 // NewVisitor returns a Visitor that requests documents from open and reports to
 // c.
-func NewVisitor(ctx context.Context, c *finding.Collector, open opener.Func, o *Settings) *Visitor {
-	return &Visitor{Collector: c, Ctx: ctx, Settings: o, opn: open, counted: make(map[string]bool), Flaky: new(atomic.Bool)}
+func NewVisitor(c *finding.Collector, open opener.Func, o *Settings) *Visitor {
+	return &Visitor{Collector: c, Settings: o, opn: open, counted: make(map[string]bool), Flaky: new(atomic.Bool)}
 }
 
 // Quiet returns a Visitor whose findings and counts are discarded.
@@ -82,13 +81,13 @@ func (v *Visitor) Room(uri string) error {
 }
 
 // Ask opens the document or resource that r requests.
-func (v *Visitor) Ask(r opener.Request) (*opener.Answer, error) {
-	if err := v.Ctx.Err(); err != nil {
-		return nil, context.Cause(v.Ctx)
+func (v *Visitor) Ask(ctx context.Context, r opener.Request) (*opener.Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
 	}
-	a, err := v.opn(v.Ctx, r)
+	a, err := v.opn(ctx, r)
 	if err != nil {
-		return nil, v.Broken(r.URI, err)
+		return nil, v.Broken(ctx, r.URI, err)
 	}
 	if a.URI == "" {
 		a.URI = r.URI
@@ -98,9 +97,9 @@ func (v *Visitor) Ask(r opener.Request) (*opener.Answer, error) {
 
 // Broken converts an error of reading uri to one for which [IsMissing] holds,
 // unless the run itself has to end.
-func (v *Visitor) Broken(uri string, err error) error {
-	if v.Ctx.Err() != nil {
-		return context.Cause(v.Ctx)
+func (v *Visitor) Broken(ctx context.Context, uri string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if _, ok := errors.AsType[*tally.KeepError](err); ok || errors.Is(err, opener.ErrUnseen) {
 		return err
