@@ -53,7 +53,7 @@ type exception struct {
 const lineStep = 250
 
 var exceptions = []exception{
-	{"destination", codeLines, 19250},
+	{"destination", codeLines, 18750},
 	{"hub", codeLines, 4750},
 
 	{"hub.Hub", methods, 115},

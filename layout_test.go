@@ -136,6 +136,7 @@ var rooms = []room{
 	{"destination/internal/inbox", "destination/internal/saved destination/journal", ""},
 	{"destination/internal/outbox", "destination/journal", ""},
 	{"destination/internal/writebehind", "destination/journal", ""},
+	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -149,6 +150,7 @@ var rooms = []room{
 		"destination/internal/reserve " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +
+		"destination/internal/stage " +
 		"destination/internal/wording " +
 		"destination/internal/writebehind " +
 		"destination/journal " +

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -49,7 +50,7 @@ func archivesOf(t *testing.T, docs map[string]string, warned *[]string) *setRead
 			set.Archives[kind] = srv.URL + path
 		}
 	}
-	return &setReader{d: d, set: set, stage: newStage(d.journal),
+	return &setReader{d: d, set: set, stage: stage.New(d.journal),
 		warn: func(_, text string) { *warned = append(*warned, text) },
 		fail: func(uri string, err error) { t.Errorf("%s: %v", uri, err) }}
 }

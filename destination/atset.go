@@ -114,8 +114,8 @@ func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error
 	case err != nil:
 		return nil, err
 	}
-	r.stage.reset()
-	doc := r.stage.addDoc()
+	r.stage.Reset()
+	doc := r.stage.AddDocument()
 	var pos int64
 	for h, err := range p.held {
 		if err != nil {
@@ -129,7 +129,7 @@ func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error
 			w.Length = -1 // it was in doubt even then
 		}
 		pos++
-		if err := r.stage.add(ctx, w); err != nil {
+		if err := r.stage.Add(ctx, w); err != nil {
 			return nil, err
 		}
 	}
@@ -247,7 +247,7 @@ func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived,
 		return nil, err
 	}
 	if c.gap {
-		r.stage.voidChanges()
+		r.stage.DiscardChanges()
 		if !exact {
 			st.why = fmt.Sprintf("its changes since %s are known without a gap only up to %s", wording.Time(base.Time()), wording.Time(c.until.Time()))
 		}

@@ -10,6 +10,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
@@ -181,11 +182,11 @@ func (a *auditor) read(ctx context.Context) error {
 // auditSet compares one set. Files that a set before contains have been
 // looked at.
 func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setState, names *extsort.Sorter) (complete bool, err error) {
-	r := &setRun{session: a.session, set: set, stage: newStage(a.d.journal)}
+	r := &setRun{session: a.session, set: set, stage: stage.New(a.d.journal)}
 	r.reader = &setReader{d: a.d, set: set, home: a.home, file: a.file, stage: r.stage, warn: a.warn, fail: r.fail}
 	defer r.reader.packages.shelf.Clear()
 	defer func() {
-		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr
 		}
 	}()

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 )
@@ -33,7 +34,7 @@ type verdict struct {
 
 // run looks at all that s expects, and all that is held, and notes the names of
 // the files that are accounted for.
-func (s *setAudit) run(ctx context.Context, st *stage, names *extsort.Writer) error {
+func (s *setAudit) run(ctx context.Context, st *stage.Stage, names *extsort.Writer) error {
 	err := inBundles(ctx, s.actions(ctx, st, names), s.check, func(act *action, v *verdict) error {
 		return s.book(ctx, act, v)
 	})
@@ -42,7 +43,7 @@ func (s *setAudit) run(ctx context.Context, st *stage, names *extsort.Writer) er
 }
 
 // actions yields what is to be looked at.
-func (s *setAudit) actions(ctx context.Context, st *stage, names *extsort.Writer) iter.Seq2[action, error] {
+func (s *setAudit) actions(ctx context.Context, st *stage.Stage, names *extsort.Writer) iter.Seq2[action, error] {
 	return func(yield func(action, error) bool) {
 		for act, err := range s.planner.actions(ctx, st) {
 			if row, ok := s.halfway[act.URI]; ok && err == nil {

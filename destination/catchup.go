@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/wording"
 	"lockstep/resourcesync"
 )
@@ -29,7 +30,7 @@ func (r *setRun) catchUp(ctx context.Context, c *chain, since resourcesync.Datet
 		slices.Reverse(kinds)
 		linked = map[resourcesync.Capability]string{kinds[0]: c.archives}
 	}
-	r.stage.lastly()
+	r.stage.MoveLast()
 	for _, kind := range kinds {
 		if r.set.Archives[kind] == "" && linked[kind] == "" {
 			continue
@@ -152,22 +153,22 @@ func (r *setReader) readPast(ctx context.Context, docs []archived, since resourc
 	past := make([]pastDoc, len(docs))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(r.d.opts.Jobs, maxReaders))
-	var newest *latest
-	if !r.stage.turns.keep { // else every version counts
-		newest = newLatest(r.stage.until)
+	var newest *stage.Latest
+	if !r.stage.Versions.Keep { // else every version counts
+		newest = stage.NewLatest(r.stage.Until)
 	}
 	for i := range slices.Backward(docs) {
 		if gctx.Err() != nil {
 			break
 		}
 		c := &changeReader{
-			setReader: r, since: since, order: placeOf("", i), out: r.stage.writer(), below: map[string]bool{}, latest: newest,
+			setReader: r, since: since, order: placeOf("", i), out: r.stage.Writer(), below: map[string]bool{}, latest: newest,
 			state: &setState{Set: saved.Set{SeenTime: state.SeenTime}},
 			chain: chain{complete: true, polled: map[string]saved.Validators{}, look: l},
 		}
 		past[i].archived = docs[i]
 		g.Go(func() error {
-			defer c.out.release()
+			defer c.out.Release()
 			return c.readArchived(gctx, &past[i])
 		})
 	}
@@ -283,7 +284,7 @@ func between(docs []archived, from, to resourcesync.Datetime) []archived {
 // warning.
 func (r *setReader) readChangesBetween(ctx context.Context, from, to resourcesync.Datetime, docs []archived) (chain, error) {
 	r.visited, r.parts, r.named = map[string]bool{}, 0, 0
-	r.stage.since, r.stage.until, r.stage.seen = from, to, nil
+	r.stage.Since, r.stage.Until, r.stage.Seen = from, to, nil
 	past, err := r.readPast(ctx, between(docs, from, to), from, newLook(nil), &setState{})
 	if err != nil {
 		return chain{}, err

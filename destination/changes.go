@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/stage"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -89,9 +90,9 @@ type changeReader struct {
 	overtakes bool                  // a list was read that is not of our future: it may be newer than changes that are
 	last      resourcesync.Datetime // until of the list before
 	behind    bool                  // the lists to come begin behind the cursor
-	out       *stageWriter          // takes what is staged, where others read beside; nil: none do
+	out       *stage.Writer         // takes what is staged, where others read beside; nil: none do
 	order     string                // of the documents, likewise
-	latest    *latest               // likewise; nil: every change counts
+	latest    *stage.Latest         // likewise; nil: every change counts
 	below     map[string]bool       // documents read, likewise: what two archived ones lead to is read twice
 }
 
@@ -111,7 +112,7 @@ func (r *setReader) readChanges(ctx context.Context, since resourcesync.Datetime
 		c.begin()
 		err := c.read(ctx, poll && !again, again)
 		if errors.Is(err, errAgain) {
-			r.stage.voidChanges()
+			r.stage.DiscardChanges()
 			continue
 		}
 		c.chain.lost = c.chain.judge(state)
@@ -122,10 +123,10 @@ func (r *setReader) readChanges(ctx context.Context, since resourcesync.Datetime
 func (c *changeReader) begin() {
 	c.chain = chain{complete: true, polled: map[string]saved.Validators{}, look: newLook(c.state.Seen)}
 	c.visited, c.parts, c.named, c.nested = map[string]bool{}, 0, 0, nesting.Walk{}
-	c.stage.since = c.since
-	c.stage.seen = map[string]bool{}
+	c.stage.Since = c.since
+	c.stage.Seen = map[string]bool{}
 	for _, f := range c.state.Seen {
-		c.stage.seen[f] = true
+		c.stage.Seen[f] = true
 	}
 }
 

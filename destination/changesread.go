@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/stage"
 	"lockstep/discover"
 	"lockstep/resourcesync"
 )
@@ -76,7 +77,7 @@ func (c *changeReader) mayResume(t *telling) bool {
 // readEntries stages the entries of one list that may be new.
 func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourcesync.Metadata, resume bool) error {
 	d := docReading{changeReader: c, prefix: sha256.New()}
-	d.n, d.info = c.stage.addOrdered(c.order)
+	d.n, d.info = c.stage.AddOrdered(c.order)
 	k := c.state.Cursor
 	for e, err := range t.doc.Entries() {
 		if err != nil {
@@ -103,7 +104,7 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 		if resume && w.Pos < k.Count || !c.behind && !c.chain.resumed && d.old(&w) {
 			continue
 		}
-		if c.latest != nil && c.latest.has(&w, &e) {
+		if c.latest != nil && c.latest.Has(&w, &e) {
 			continue
 		}
 		if err := c.add(ctx, &w); err != nil {
@@ -125,9 +126,9 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 // add stages w.
 func (c *changeReader) add(ctx context.Context, w *desired.Resource) error {
 	if c.out != nil {
-		return c.out.add(w)
+		return c.out.Add(w)
 	}
-	return c.stage.add(ctx, *w)
+	return c.stage.Add(ctx, *w)
 }
 
 // saw records that a list contains w, if notifications are waiting for that.
@@ -144,7 +145,7 @@ func (c *changeReader) saw(w *desired.Resource, e *resourcesync.Entry) {
 func (c *changeReader) resume(n int) {
 	c.chain.resumed = true
 	for i := range n {
-		c.stage.docs[i].passed = true
+		c.stage.Documents[i].Passed = true
 	}
 }
 
@@ -152,7 +153,7 @@ func (c *changeReader) resume(n int) {
 type docReading struct {
 	*changeReader
 	n          int // number of the document in the stage
-	info       *docInfo
+	info       *stage.Document
 	pos        int64
 	prefix     hash.Hash
 	event, mod resourcesync.Datetime // of the entry before, see rank
@@ -182,18 +183,18 @@ func (d *docReading) place(w *desired.Resource, e *resourcesync.Entry) {
 	before, beforeMod := d.event, d.mod
 	if !e.Datetime.IsZero() {
 		d.event = e.Datetime
-		info.dated = true
+		info.Dated = true
 	}
 	if !e.Lastmod.IsZero() {
 		d.mod = e.Lastmod
 	}
 	now, then := d.mod, beforeMod
-	if info.dated {
+	if info.Dated {
 		now, then = d.event, before
 	}
 	if d.pos > 0 {
-		info.rising = info.rising || now.Compare(then) > 0
-		info.falling = info.falling || now.Compare(then) < 0
+		info.Rising = info.Rising || now.Compare(then) > 0
+		info.Falling = info.Falling || now.Compare(then) < 0
 	}
 	w.Rank = desired.Rank{Class: desired.Changed, Doc: d.n, Pos: d.pos, Event: d.event, Modified: d.mod}
 	plain := d.number(w, now, d.pos == 0 || now.Compare(then) != 0)
@@ -337,7 +338,7 @@ func (d *docReading) end(t *telling, said resourcesync.Metadata) {
 	}
 	d.last = until
 	c.loose = c.loose || until.IsZero() || until.Time().After(time.Now())
-	info.allNew = d.behind || c.resumed
+	info.AllNew = d.behind || c.resumed
 	if c.resumed {
 		d.behind = true
 	}
@@ -354,7 +355,7 @@ func (d *docReading) end(t *telling, said resourcesync.Metadata) {
 		c.polled[t.uri] = t.validators
 	}
 	n := &d.newest[1]
-	if info.dated {
+	if info.Dated {
 		n = &d.newest[0]
 	}
 	n.settle()

@@ -64,7 +64,7 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 			w := &p.claims[i]
 			if k := keyOfResource(w.URI); gone[i] {
 				p.confirmed[k] = true
-				p.note(w, p.stage.eventTime(w), now)
+				p.note(w, p.stage.EventTime(w), now)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error
 		if p.confirmed[keyOfResource(w.URI)] && !all {
 			continue
 		}
-		at := p.stage.eventTime(&w)
+		at := p.stage.EventTime(&w)
 		if at.IsZero() || at.Time().After(p.limit) {
 			at = resourcesync.NewDatetime(now)
 		}
@@ -245,9 +245,9 @@ func (s *session) removePending(ctx context.Context, set *setState, t *settlemen
 		return err
 	}
 	r := s.newSetRun(set)
-	defer func() { _ = r.stage.clear(context.WithoutCancel(ctx)) }() // it is small, and nothing in it counts any more
+	defer func() { _ = r.stage.Close(context.WithoutCancel(ctx)) }() // it is small, and nothing in it counts any more
 	r.confirmed, r.results = map[resourceKey]bool{}, results{}
-	doc := r.stage.addDoc()
+	doc := r.stage.AddDocument()
 	for i := range gone {
 		if !gone[i] {
 			continue
@@ -255,11 +255,11 @@ func (s *session) removePending(ctx context.Context, set *setState, t *settlemen
 		w := t.ask[i]
 		w.Rank = desired.Rank{Class: desired.Pending, Doc: doc, Event: w.Event, Modified: w.Modified}
 		r.confirmed[keyOfResource(w.URI)] = true
-		if err := r.stage.add(ctx, w); err != nil {
+		if err := r.stage.Add(ctx, w); err != nil {
 			return err
 		}
 	}
-	if r.stage.empty() {
+	if r.stage.Empty() {
 		return nil
 	}
 	if _, err := r.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true}); err != nil {

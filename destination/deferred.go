@@ -140,11 +140,11 @@ func (s *session) retrySet(ctx context.Context, set *setState) (err error) {
 		for uri, ferr := range r.stale {
 			s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: ferr})
 		}
-		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr
 		}
 	}()
-	r.stage.reset()
+	r.stage.Reset()
 	if _, err := r.stageOwed(ctx); err != nil {
 		return err
 	}

@@ -128,7 +128,7 @@ func (s *differ) collect(ctx context.Context, set *setState, number, side int, a
 	r.reader.warn = s.once
 	defer r.reader.packages.shelf.Clear()
 	defer func() {
-		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr
 		}
 	}()
@@ -141,7 +141,7 @@ func (s *differ) collect(ctx context.Context, set *setState, number, side int, a
 	out := s.states.Writer()
 	defer s.states.Release(out)
 	var value []byte
-	for w, err := range r.stage.wants(ctx) {
+	for w, err := range r.stage.Resources(ctx) {
 		if err != nil {
 			return err
 		}

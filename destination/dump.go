@@ -268,8 +268,8 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 // n-th document, as far as they concern us. An error of the stage is a
 // LocalError.
 func (r *setReader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Class, concerns func(uri string) bool) (int64, error) {
-	out := r.stage.writer()
-	defer out.release()
+	out := r.stage.Writer()
+	defer out.Release()
 	var pos int64
 	for e, err := range m.Entries() {
 		if err != nil {
@@ -283,7 +283,7 @@ func (r *setReader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Cl
 		if concerns != nil && !concerns(w.URI) {
 			continue
 		}
-		if err := out.add(&w); err != nil {
+		if err := out.Add(&w); err != nil {
 			return pos, &content.LocalError{Err: err}
 		}
 	}

@@ -262,7 +262,7 @@ func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resou
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(r.d.opts.Jobs, maxReaders))
 	for _, ref := range refs {
-		pkg, n := r.packages.add(ref), r.stage.addDoc()
+		pkg, n := r.packages.add(ref), r.stage.AddDocument()
 		g.Go(func() error {
 			m, err := r.openNumbered(gctx, pkg, false)
 			if err == nil {

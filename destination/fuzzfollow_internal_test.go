@@ -10,6 +10,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -33,8 +34,8 @@ func FuzzNotification(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r := &setReader{d: d, set: &setState{Set: saved.Set{URI: "http://a.example/capabilitylist.xml"}}, stage: newStage(&journal.Mem{})}
-		defer func() { _ = r.stage.clear(context.Background()) }()
+		r := &setReader{d: d, set: &setState{Set: saved.Set{URI: "http://a.example/capabilitylist.xml"}}, stage: stage.New(&journal.Mem{})}
+		defer func() { _ = r.stage.Close(context.Background()) }()
 		n, err := r.readNotification("http://a.example/changes", body)
 		if err != nil {
 			return

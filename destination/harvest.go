@@ -152,11 +152,11 @@ func isOtherSource(h *saved.Harvest, s *OriginStatus) bool {
 // takePortion applies what is new and changed of a harvest that is not complete
 // yet.
 func (r *setRun) takePortion(ctx context.Context, h *saved.Harvest, s *OriginStatus) error {
-	r.stage.reset()
+	r.stage.Reset()
 	if err := r.stageOrigin(ctx, r.origin.Changes(ctx, max(h.Seq, h.Fresh)), desired.Changed, 0); err != nil {
 		return err
 	}
-	if r.stage.empty() {
+	if r.stage.Empty() {
 		return nil
 	}
 	mode := ModeIncremental
@@ -179,7 +179,7 @@ func (r *setRun) takePortion(ctx context.Context, h *saved.Harvest, s *OriginSta
 // takeChanges applies what changed since the last run.
 func (r *setRun) takeChanges(ctx context.Context, h *saved.Harvest, s *OriginStatus) (again bool, err error) {
 	changed := s.Seq > h.Seq
-	if r.stage.reset(); changed {
+	if r.stage.Reset(); changed {
 		if err := r.stageOrigin(ctx, r.origin.Changes(ctx, h.Seq), desired.Changed, h.Fresh-h.Seq); err != nil {
 			return false, err
 		}
@@ -208,7 +208,7 @@ func (r *setRun) takeChanges(ctx context.Context, h *saved.Harvest, s *OriginSta
 // deletion was reported, or if everything was read and absence means deletion
 // (AP-CDL-01, AP-CDL-02, AP-CDL-03).
 func (r *setRun) takeAll(ctx context.Context, h *saved.Harvest, s *OriginStatus, broken bool) (again bool, err error) {
-	r.stage.reset()
+	r.stage.Reset()
 	if err := r.stageOrigin(ctx, deletions(r.origin.Changes(ctx, h.Seq)), desired.Listed, 0); err != nil {
 		return false, err
 	}
@@ -255,8 +255,8 @@ func (r *setRun) applied(ctx context.Context, s *OriginStatus, err error) error 
 // stageOrigin stages what an Origin yields. The first done of them were applied
 // earlier in this run, or by one that was broken off.
 func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync.Entry, error], class desired.Class, done int64) error {
-	n := r.stage.addDoc()
-	r.stage.docs[n].dated, r.stage.docs[n].rising = true, true
+	n := r.stage.AddDocument()
+	r.stage.Documents[n].Dated, r.stage.Documents[n].Rising = true, true
 	c := newChooser(r)
 	pos := int64(0)
 	for e, err := range entries {
@@ -282,7 +282,7 @@ func (r *setRun) stageEntry(ctx context.Context, c *chooser, e *resourcesync.Ent
 			return err
 		}
 		w.Rank, w.Applied = at, applied
-		return r.stage.add(ctx, w)
+		return r.stage.Add(ctx, w)
 	}
 	switch {
 	case e.Change == resourcesync.Deleted:

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 )
 
@@ -19,7 +20,7 @@ const plannedActions = 64
 
 // A stretch is the plan for one chunk.
 type stretch struct {
-	chunk *chunk
+	chunk *stage.Chunk
 	err   error // there are no more chunks for this reason
 	out   chan planned
 }
@@ -32,7 +33,7 @@ type planned struct {
 }
 
 // actions yields what is to be done, verbNone included, by URI.
-func (p *planner) actions(ctx context.Context, s *stage) iter.Seq2[action, error] {
+func (p *planner) actions(ctx context.Context, s *stage.Stage) iter.Seq2[action, error] {
 	return func(yield func(action, error) bool) {
 		p.walk(ctx, s, true, func(part *planned) bool {
 			for i := range part.actions {
@@ -47,7 +48,7 @@ func (p *planner) actions(ctx context.Context, s *stage) iter.Seq2[action, error
 
 // count walks the plan without doing anything. each, which may be nil, sees the
 // actions that are something to do, by URI.
-func (p *planner) count(ctx context.Context, s *stage, each func(*action)) (tally, error) {
+func (p *planner) count(ctx context.Context, s *stage.Stage, each func(*action)) (tally, error) {
 	var t tally
 	var err error
 	p.walk(ctx, s, false, func(part *planned) bool {
@@ -66,7 +67,7 @@ func (p *planner) count(ctx context.Context, s *stage, each func(*action)) (tall
 // walk plans chunks, several at a time, and hands what comes of them to take,
 // in order, until it returns false. An error is the last that is handed over.
 // Without all, actions that are nothing to do are only counted.
-func (p *planner) walk(ctx context.Context, s *stage, all bool, take func(*planned) bool) {
+func (p *planner) walk(ctx context.Context, s *stage.Stage, all bool, take func(*planned) bool) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -99,8 +100,8 @@ func (p *planner) walk(ctx context.Context, s *stage, all bool, take func(*plann
 
 // cut passes the chunks to the planners, and to the receiver that collects
 // their plans in order.
-func (p *planner) cut(ctx context.Context, s *stage, order, todo chan<- *stretch) {
-	for c, err := range s.chunks(ctx) {
+func (p *planner) cut(ctx context.Context, s *stage.Stage, order, todo chan<- *stretch) {
+	for c, err := range s.Chunks(ctx) {
 		st := &stretch{chunk: c, err: err, out: make(chan planned, 1)}
 		select {
 		case order <- st:
@@ -154,16 +155,16 @@ func (p *planner) plan(ctx context.Context, st *stretch, all bool) {
 
 // joined walks the wants of a chunk and all that is held in its range, in one
 // pass. An action is valid for one step of the iteration.
-func (p *planner) joined(ctx context.Context, c *chunk) iter.Seq2[*action, error] {
+func (p *planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*action, error] {
 	return func(yield func(*action, error) bool) {
-		wants, stop := iter.Pull2(c.wants)
+		wants, stop := iter.Pull2(c.Resources)
 		defer stop()
 		decide := func(w *desired.Resource, h journal.Held) bool {
 			a, err := p.decide(ctx, w, h)
 			return yield(&a, err) && err == nil
 		}
 		w, err, more := wants()
-		for h, herr := range p.d.journal.Held(ctx, c.from, c.to) {
+		for h, herr := range p.d.journal.Held(ctx, c.From, c.To) {
 			for err == nil && herr == nil && more && w.URI < h.URI {
 				if !decide(&w, journal.Held{}) {
 					return
@@ -201,11 +202,11 @@ func (p *planner) joined(ctx context.Context, c *chunk) iter.Seq2[*action, error
 
 // looked walks the wants of a chunk and looks each of them up: what is not
 // wanted stays.
-func (p *planner) looked(ctx context.Context, c *chunk) iter.Seq2[*action, error] {
+func (p *planner) looked(ctx context.Context, c *stage.Chunk) iter.Seq2[*action, error] {
 	return func(yield func(*action, error) bool) {
 		var wants []desired.Resource
 		var uris []string
-		for w, err := range c.wants {
+		for w, err := range c.Resources {
 			if err != nil {
 				yield(nil, err)
 				return

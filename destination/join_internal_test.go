@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -25,16 +26,16 @@ func TestJoin(t *testing.T) {
 		n, all := 1+sizes[r.IntN(len(sizes))], r.IntN(2) == 0
 		uri := func() string { return fmt.Sprintf("http://a/%05d", r.IntN(2*n)) }
 		p := &planner{d: &Destination{journal: j, selects: &selection{}}, set: 1, prune: all}
-		s := newStage(j)
-		s.sorter.Memory, s.sorter.Merge = 3000, 4
+		s := stage.New(j)
+		s.Sorter.Memory, s.Sorter.Merge = 3000, 4
 		wants, held := map[string]desired.Resource{}, map[string]journal.Held{}
-		s.addDoc()
+		s.AddDocument()
 		for i := range sizes[r.IntN(len(sizes))] {
 			w := desired.Resource{URI: uri(), Length: int64(r.IntN(3)), Lastmod: resourcesync.NewDatetime(time.Unix(int64(1e9+r.IntN(3)), 0)), Rank: desired.Rank{Class: desired.Listed, Pos: int64(i)}}
 			if was, ok := wants[w.URI]; !ok || was.Lastmod.Compare(w.Lastmod) <= 0 {
 				wants[w.URI] = w
 			}
-			if err := s.add(t.Context(), w); err != nil {
+			if err := s.Add(t.Context(), w); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -51,13 +52,13 @@ func TestJoin(t *testing.T) {
 			t.Fatal(err)
 		}
 		compareJoin(t, p, s, wants, held)
-		if err := s.clear(t.Context()); err != nil {
+		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func compareJoin(t *testing.T, p *planner, s *stage, wants map[string]desired.Resource, held map[string]journal.Held) {
+func compareJoin(t *testing.T, p *planner, s *stage.Stage, wants map[string]desired.Resource, held map[string]journal.Held) {
 	t.Helper()
 	var uris []string
 	for uri := range wants {
@@ -115,11 +116,11 @@ func (j *brokenJournal) Lookup(context.Context, []string) ([]journal.Held, error
 // Journal.
 func TestJoinEnds(t *testing.T) {
 	t.Parallel()
-	fill := func(j journal.Journal) (*planner, *stage) {
-		s := newStage(j)
-		s.addDoc()
+	fill := func(j journal.Journal) (*planner, *stage.Stage) {
+		s := stage.New(j)
+		s.AddDocument()
 		for i := range 20_000 {
-			if err := s.add(t.Context(), desired.Resource{URI: fmt.Sprintf("http://a/%05d", i), Rank: desired.Rank{Class: desired.Listed}}); err != nil {
+			if err := s.Add(t.Context(), desired.Resource{URI: fmt.Sprintf("http://a/%05d", i), Rank: desired.Rank{Class: desired.Listed}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -60,10 +60,10 @@ type listPart struct {
 func (r *setReader) readList(ctx context.Context, uri string) (snapshot, error) {
 	for again := false; ; again = true {
 		r.visited, r.parts, r.named, r.nested = map[string]bool{}, 0, 0, nesting.Walk{}
-		r.stage.reset()
+		r.stage.Reset()
 		l := &listReading{setReader: r, again: again}
 		l.snap.complete = true
-		parts, err := l.read(ctx, listPart{uri: uri}, 0, r.stage.addDoc())
+		parts, err := l.read(ctx, listPart{uri: uri}, 0, r.stage.AddDocument())
 		if err == nil {
 			err = l.readParts(ctx, parts, 1)
 		}
@@ -99,8 +99,8 @@ func (l *listReading) readSome(ctx context.Context, parts []listPart, depth int)
 		if gctx.Err() != nil {
 			break
 		}
-		n := l.stage.addDoc()
-		l.stage.docs[n].order = parts[i].order
+		n := l.stage.AddDocument()
+		l.stage.Documents[n].Order = parts[i].order
 		g.Go(func() (err error) {
 			below[i], err = l.read(gctx, parts[i], depth, n)
 			return err
@@ -273,8 +273,8 @@ func placeOf(order string, i int) string {
 
 // stageEntries stages the entries of the n-th document.
 func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error) {
-	out := l.stage.writer()
-	defer out.release()
+	out := l.stage.Writer()
+	defer out.Release()
 	var pos int64
 	for e, err := range doc.Entries() {
 		if err != nil {
@@ -286,7 +286,7 @@ func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error)
 		if !l.concerns(w.URI) {
 			continue
 		}
-		if err := out.add(&w); err != nil {
+		if err := out.Add(&w); err != nil {
 			return pos, &content.LocalError{Err: err}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -50,9 +51,9 @@ func isConfirmed(w *desired.Resource) bool {
 // removeConfirmed removes what this run found to be gone.
 func (r *setRun) removeConfirmed(ctx context.Context, w *work) (err error) {
 	before := r.stage
-	r.stage = newStage(r.d.journal)
+	r.stage = stage.New(r.d.journal)
 	defer func() {
-		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr
 		}
 		r.stage = before
@@ -68,7 +69,7 @@ func (r *setRun) removeConfirmed(ctx context.Context, w *work) (err error) {
 		if !isConfirmed(&gone) {
 			continue
 		}
-		if err := r.stage.add(ctx, gone); err != nil {
+		if err := r.stage.Add(ctx, gone); err != nil {
 			return fmt.Errorf("stage what is gone: %w", err)
 		}
 	}

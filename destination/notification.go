@@ -82,7 +82,7 @@ func (r *setReader) readNotification(topic string, body []byte) (*notification, 
 	}
 	c := &changeReader{setReader: r, state: &setState{}, chain: chain{look: newLook(nil)}}
 	d := docReading{changeReader: c, prefix: sha256.New()}
-	d.n, d.info = r.stage.addOrdered("")
+	d.n, d.info = r.stage.AddOrdered("")
 	n.doc = d.n
 	plain := 0 // entries that say of no change
 	for e, err := range in.Entries() {
@@ -119,9 +119,9 @@ func (r *setReader) readNotification(topic string, body []byte) (*notification, 
 		n.kind = messageLook // a Sitemap, or a list that does not say what it is
 		return n, nil
 	}
-	r.stage.docs[n.doc].allNew = true // what is known is left out by us
+	r.stage.Documents[n.doc].AllNew = true // what is known is left out by us
 	for i := range n.wants {
-		if t := r.stage.eventTime(&n.wants[i]); !t.IsZero() && (n.newest.IsZero() || t.Compare(n.newest) > 0) {
+		if t := r.stage.EventTime(&n.wants[i]); !t.IsZero() && (n.newest.IsZero() || t.Compare(n.newest) > 0) {
 			n.newest = t
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/stage"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -34,7 +35,7 @@ type setReader struct {
 	set   *setState
 	home  *url.URL // the Source as the user named it
 	file  string   // URI of the file that the user named as the Source, or ""
-	stage *stage
+	stage *stage.Stage
 	warn  func(uri, text string)
 	fail  func(uri string, err error) // a document that could not be read
 

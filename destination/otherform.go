@@ -113,15 +113,15 @@ func (c *chooser) others(ctx context.Context, uri string) ([]desired.Resource, e
 func stageExcused(ctx context.Context, r *setRun, w *desired.Resource) error {
 	c := newChooser(r)
 	if c.finder == nil {
-		return r.stage.add(ctx, *w)
+		return r.stage.Add(ctx, *w)
 	}
-	at := desired.Rank{Class: desired.Listed, Doc: r.stage.addDoc()}
+	at := desired.Rank{Class: desired.Listed, Doc: r.stage.AddDocument()}
 	add := func(w desired.Resource, err error) error {
 		if err != nil {
 			return err
 		}
 		w.Rank = at
-		return r.stage.add(ctx, w)
+		return r.stage.Add(ctx, w)
 	}
 	e, there, err := c.finder.Find(ctx, w.URI)
 	if err != nil {
@@ -130,7 +130,7 @@ func stageExcused(ctx context.Context, r *setRun, w *desired.Resource) error {
 	if !there {
 		return add(desired.Resource{URI: w.URI, Gone: true, Length: -1}, nil)
 	}
-	if err := r.stage.add(ctx, *w); err != nil { // that it was reported, see group.last
+	if err := r.stage.Add(ctx, *w); err != nil { // that it was reported, see group.last
 		return err
 	}
 	if err := add(c.settle(ctx, &e, true)); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -74,7 +75,7 @@ type planner struct {
 	refuse func(uri string) string // says why content must not be fetched from there
 
 	push   *pushState // what notifications brought stays, where it is newer than what is planned; may be nil
-	stage  *stage
+	stage  *stage.Stage
 	listAt resourcesync.Datetime // of the list that is staged
 }
 
@@ -90,7 +91,7 @@ func (p *planner) isPushed(w *desired.Resource, h *journal.Held) bool {
 	case w.Class == desired.Listed:
 		return p.push.isNewer(w.URI, p.listAt)
 	case w.Class == desired.Changed:
-		return p.push.isNewer(w.URI, p.stage.eventTime(w))
+		return p.push.isNewer(w.URI, p.stage.EventTime(w))
 	}
 	return false
 }

@@ -63,7 +63,7 @@ func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*
 			s.report.unfail(uri, err.Error())
 		}
 		p.out.news, p.out.stale = p.news, r.stale
-		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr
 		}
 		return err
@@ -92,7 +92,7 @@ func (p *pusher) run(ctx context.Context, ms []*inbox.Message, now time.Time) er
 		*st.push = undo
 		return err
 	}
-	if !p.stage.empty() {
+	if !p.stage.Empty() {
 		moved := *st.push
 		*st.push = undo // as long as nothing is applied
 		p.expect()
@@ -173,11 +173,11 @@ func (p *pusher) take(ctx context.Context, m *inbox.Message, now time.Time) erro
 	fresh := 0
 	for i := range n.wants {
 		w := &n.wants[i]
-		t := p.stage.eventTime(w)
+		t := p.stage.EventTime(w)
 		if p.set.push.isKnown(p.set, w, t) {
 			continue
 		}
-		if err := p.stage.add(ctx, *w); err != nil {
+		if err := p.stage.Add(ctx, *w); err != nil {
 			return err
 		}
 		fresh++

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/scratch"
+	"lockstep/destination/internal/stage"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 )
@@ -173,12 +174,12 @@ func (s *session) listedIn(ctx context.Context, set *setState, to *extsort.Sorte
 	if set.Lists == "" {
 		return false, nil
 	}
-	r := &setRun{session: s, set: set, stage: newStage(s.d.journal)}
+	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal)}
 	r.reader = &setReader{d: s.d, set: set, home: s.home, file: s.file, stage: r.stage, warn: func(string, string) {},
 		fail: func(string, error) { r.failed++ }} // the run that follows reports them
 	defer r.reader.packages.shelf.Clear()
 	defer func() {
-		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr
 		}
 	}()
@@ -189,10 +190,10 @@ func (s *session) listedIn(ctx context.Context, set *setState, to *extsort.Sorte
 }
 
 // addStaged adds the URIs of the resources that are staged, but those that are gone.
-func addStaged(ctx context.Context, staged *stage, to *extsort.Sorter) error {
+func addStaged(ctx context.Context, staged *stage.Stage, to *extsort.Sorter) error {
 	out := to.Writer()
 	defer to.Release(out)
-	for w, err := range staged.wants(ctx) {
+	for w, err := range staged.Resources(ctx) {
 		if err == nil && w.Gone && w.Instead == "" {
 			continue
 		}

@@ -47,13 +47,13 @@ func (r *setRun) stageGone(ctx context.Context, found map[string]bool, snap *sna
 	if snap.sitemap && r.d.opts.Delete != DeleteApply {
 		return nil
 	}
-	n := r.stage.addDoc()
+	n := r.stage.AddDocument()
 	for uri, is := range found {
 		if is {
 			continue
 		}
 		w := desired.Resource{URI: uri, Gone: true, Change: resourcesync.Deleted, Length: -1, Rank: desired.Rank{Class: desired.Listed, Doc: n}}
-		if err := r.stage.add(ctx, w); err != nil {
+		if err := r.stage.Add(ctx, w); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -23,7 +24,7 @@ import (
 type setRun struct {
 	*session
 	set    *setState
-	stage  *stage
+	stage  *stage.Stage
 	reader *setReader
 
 	compared bool             // all was compared in this run
@@ -65,11 +66,11 @@ const maxRounds = 3
 
 // newSetRun returns a run for a set.
 func (s *session) newSetRun(set *setState) *setRun {
-	r := &setRun{session: s, set: set, stage: newStage(s.d.journal), stale: map[string]error{}}
-	r.stage.turns.keep = s.d.opts.AllVersions
+	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), stale: map[string]error{}}
+	r.stage.Versions.Keep = s.d.opts.AllVersions
 	r.reader = &setReader{d: s.d, set: set, home: s.home, file: s.file, stage: r.stage, warn: s.warn, fail: r.fail}
 	r.reader.future.limit = time.Now().Add(maxTrustedSkew)
-	r.stage.future = r.reader.future.has
+	r.stage.Future = r.reader.future.has
 	return r
 }
 
@@ -111,7 +112,7 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 	for _, uri := range slices.Sorted(maps.Keys(r.stale)) { // what no newer description has mended
 		s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: r.stale[uri]})
 	}
-	if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+	if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 		err = cerr
 	}
 	set.Compared = r.compared
@@ -127,7 +128,7 @@ func (r *setRun) mustCompare() bool {
 	if !r.damaged[r.set.Number] || r.compared || r.d.opts.DryRun || r.set.Lists == "" || len(r.stale) == 0 {
 		return false
 	}
-	r.stage.reset()
+	r.stage.Reset()
 	return true
 }
 
@@ -176,7 +177,7 @@ func (r *setRun) compareAgain(ctx context.Context) error {
 
 // retry retries pending work, when nothing new is known.
 func (r *setRun) retry(ctx context.Context) error {
-	r.stage.reset()
+	r.stage.Reset()
 	owed, err := r.stageOwed(ctx)
 	if err != nil || owed == 0 {
 		return err
@@ -201,7 +202,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 	since := resourcesync.NewDatetime(st.Watermark)
 	ahead := st.wasAhead(time.Now())
 	for round := 1; ; round++ {
-		r.stage.reset()
+		r.stage.Reset()
 		failed := r.failed
 		c, err := r.readSetChanges(ctx, since, st, true)
 		if err != nil {
@@ -266,7 +267,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 			return nil
 		}
 		mode := ModeIncremental
-		if c.unchanged || r.stage.empty() {
+		if c.unchanged || r.stage.Empty() {
 			mode = ModeNone
 		}
 		if err := r.applyVersions(ctx, &c, via); err != nil {
@@ -393,7 +394,7 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 		if !w.Gone {
 			w.Refused = r.reader.refuse(w.URI)
 		}
-		if err := r.stage.add(ctx, w); err != nil {
+		if err := r.stage.Add(ctx, w); err != nil {
 			return n, err
 		}
 	}
@@ -406,7 +407,7 @@ func (r *setRun) findOrigin(ctx context.Context) error {
 	if r.mirror.Origin != "" {
 		return nil
 	}
-	for w, err := range r.stage.wants(ctx) {
+	for w, err := range r.stage.Resources(ctx) {
 		if err != nil {
 			return err
 		}

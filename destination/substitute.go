@@ -131,7 +131,7 @@ func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime
 		if alt, ok, err := r.readOtherChanges(ctx, since, state, poll, &cause); ok || err != nil {
 			return alt, err
 		}
-		r.stage.voidChanges()
+		r.stage.DiscardChanges()
 		if failures, err = r.attempt(read); err != nil { // as far as it goes
 			return c, err
 		}
@@ -166,7 +166,7 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 	other := *state
 	other.Changes, other.Open = st.ChangeDump, nil
 	other.Cursor, other.Seen, other.SeenTime, other.History, other.Appends = saved.Cursor{}, nil, time.Time{}, time.Time{}, false
-	r.stage.voidChanges()
+	r.stage.DiscardChanges()
 	failures, err := r.attempt(func() (err error) {
 		c, err = r.reader.readChanges(ctx, since, &other, poll)
 		return err
@@ -304,7 +304,7 @@ func (r *setRun) lookInPackages(ctx context.Context) error {
 	if len(r.stale) == 0 || o.DryRun || o.Via == ViaList || r.past != nil || st.Foreign != nil || r.d.compare {
 		return nil
 	}
-	r.stage.reset()
+	r.stage.Reset()
 	owed, err := r.stagePending(ctx)
 	if err != nil || owed == 0 {
 		return err
@@ -368,7 +368,7 @@ func (r *setRun) stagePending(ctx context.Context) (n int, err error) {
 		w.Transient, w.NotBefore = false, time.Time{}
 		w.Class, w.Refused, w.Member, w.ManifestPackage = desired.Pending, r.reader.refuse(w.URI), desired.Member{}, 0
 		n++
-		if err := r.stage.add(ctx, w); err != nil {
+		if err := r.stage.Add(ctx, w); err != nil {
 			return n, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 )
@@ -67,9 +68,9 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 	if !r.d.opts.AllVersions || r.d.opts.DryRun || c.unchanged || !c.whole() {
 		return nil
 	}
-	turns := &r.stage.turns
-	turns.many.Store(0)
-	defer func() { turns.now = 0 }()
+	turns := &r.stage.Versions
+	turns.TooMany.Store(0)
+	defer func() { turns.Turn = 0 }()
 	paths, err := r.paths()
 	if err != nil {
 		return err
@@ -78,17 +79,17 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 	if err := r.findOrigin(ctx); err != nil {
 		return err
 	}
-	for turns.now = 1; ; turns.now++ {
-		turns.more.Store(false)
+	for turns.Turn = 1; ; turns.Turn++ {
+		turns.More.Store(false)
 		p := &planner{d: r.d, set: r.set.Number, refuse: r.reader.refuse, settled: r.set.Complete && !r.reselects(), version: true}
 		total, err := p.count(ctx, r.stage, nil)
 		if err != nil {
 			return err
 		}
-		if !turns.more.Load() {
+		if !turns.More.Load() {
 			break
 		}
-		if turns.now == 1 && !c.dump {
+		if turns.Turn == 1 && !c.dump {
 			w := work{mode: ModeIncremental, via: via}
 			if _, err := r.stageHints(ctx, &w, &needs{}, true); err != nil {
 				return err
@@ -107,8 +108,8 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 			return err
 		}
 	}
-	if n := turns.many.Load(); n > 0 {
-		r.warn(r.set.Changes, fmt.Sprintf("set %s: of %s only the last version is applied: there are more than %d", r.set.Name, wording.Plural(n, "resource"), maxVersions))
+	if n := turns.TooMany.Load(); n > 0 {
+		r.warn(r.set.Changes, fmt.Sprintf("set %s: of %s only the last version is applied: there are more than %d", r.set.Name, wording.Plural(n, "resource"), stage.MaxVersions))
 	}
 	if gone.count > 0 {
 		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s not available, the first %s", r.set.Name, wording.Plural(int64(gone.count), "earlier version"), gone.first))

@@ -1,4 +1,4 @@
-package destination
+package stage
 
 import (
 	"testing"
@@ -12,22 +12,22 @@ import (
 // TestOneWord says one thing very often: it costs no memory.
 func TestOneWord(t *testing.T) {
 	t.Parallel()
-	s := newStage(&journal.Mem{})
-	s.addDoc()
+	s := New(&journal.Mem{})
+	s.AddDocument()
 	at := resourcesync.NewDatetime(time.Unix(1e9, 0))
 	for i := range 50_000 {
 		w := desired.Resource{URI: "http://a/one", Change: resourcesync.Updated, Length: int64(i), Rank: desired.Rank{Class: desired.Changed, Pos: int64(i), Event: at, Modified: at}}
-		if err := s.add(t.Context(), w); err != nil {
+		if err := s.Add(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
 	}
 	most, n := 0, 0
-	for c, err := range s.chunks(t.Context()) {
+	for c, err := range s.Chunks(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		most = max(most, cap(c.data))
-		for w, err := range c.wants {
+		for w, err := range c.Resources {
 			if n++; err != nil || w.Length != 49_999 {
 				t.Errorf("%+v, %v", w, err)
 			}

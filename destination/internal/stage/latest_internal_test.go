@@ -1,4 +1,4 @@
-package destination
+package stage
 
 import (
 	"fmt"
@@ -17,21 +17,21 @@ import (
 func TestLatest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var full, some stage
-		for _, s := range []*stage{&full, &some} {
-			s.sorter = new(scratch.Room).Sorter()
-			s.since = resourcesync.NewDatetime(time.Unix(3, 0))
+		var full, some Stage
+		for _, s := range []*Stage{&full, &some} {
+			s.Sorter = new(scratch.Room).Sorter()
+			s.Since = resourcesync.NewDatetime(time.Unix(3, 0))
 			if rapid.Bool().Draw(t, "ends") && s == &full {
-				s.until = resourcesync.NewDatetime(time.Unix(7, 0))
+				s.Until = resourcesync.NewDatetime(time.Unix(7, 0))
 			}
 		}
-		some.until = full.until
-		l := newLatest(full.until)
+		some.Until = full.Until
+		l := NewLatest(full.Until)
 		for doc := range rapid.IntRange(1, 4).Draw(t, "documents") {
 			dated := rapid.Bool().Draw(t, "dated")
-			for _, s := range []*stage{&full, &some} {
-				s.addDoc()
-				s.docs[doc].dated = dated
+			for _, s := range []*Stage{&full, &some} {
+				s.AddDocument()
+				s.Documents[doc].Dated = dated
 			}
 			for pos := range rapid.IntRange(0, 8).Draw(t, "changes") {
 				at := resourcesync.NewDatetime(time.Unix(rapid.Int64Range(1, 9).Draw(t, "at"), 0))
@@ -44,9 +44,9 @@ func TestLatest(t *testing.T) {
 				if rapid.IntRange(0, 3).Draw(t, "link") == 0 {
 					w.Links = []resourcesync.Link{{Rel: resourcesync.RelPatch, Href: "http://h/p"}}
 				}
-				check(t, full.add(t.Context(), w))
-				if !l.has(&w, &e) {
-					check(t, some.add(t.Context(), w))
+				check(t, full.Add(t.Context(), w))
+				if !l.Has(&w, &e) {
+					check(t, some.Add(t.Context(), w))
 				}
 			}
 		}
@@ -63,8 +63,8 @@ func check(t *rapid.T, err error) {
 }
 
 // words are the last words of a stage.
-func words(t *rapid.T, s *stage) (text string) {
-	for w, err := range s.wants(t.Context()) {
+func words(t *rapid.T, s *Stage) (text string) {
+	for w, err := range s.Resources(t.Context()) {
 		check(t, err)
 		text += fmt.Sprintf("%s=%d,%d ", w.URI, w.Length, len(w.Patches))
 	}
@@ -75,10 +75,10 @@ func words(t *rapid.T, s *stage) (text string) {
 // each time.
 func TestLatestFull(t *testing.T) {
 	t.Parallel()
-	l := newLatest(resourcesync.Datetime{})
+	l := NewLatest(resourcesync.Datetime{})
 	say := func(i, at int) bool {
 		e := resourcesync.Entry{Metadata: resourcesync.Metadata{Datetime: resourcesync.NewDatetime(time.Unix(int64(at), 0))}}
-		return l.has(&desired.Resource{URI: fmt.Sprint(i)}, &e)
+		return l.Has(&desired.Resource{URI: fmt.Sprint(i)}, &e)
 	}
 	const many = maxLatest * 5 / 4
 	left := 0

@@ -1,4 +1,4 @@
-package destination
+package stage
 
 import (
 	"slices"
@@ -7,32 +7,32 @@ import (
 	"lockstep/destination/internal/desired"
 )
 
-// maxVersions is how many versions of one resource are applied in one run:
-// each costs a pass over the changes.
-const maxVersions = 1000
+// MaxVersions is the largest number of versions of one resource that are yielded,
+// because each costs a pass over the changes.
+const MaxVersions = 1000
 
-// turns are how a stage yields versions of resources other than the last.
-type turns struct {
-	keep bool         // changes are kept for it
-	now  int          // the version to be yielded of each resource, from 1, unless it is the last; zero: the last
-	more atomic.Bool  // there were some to be yielded
-	many atomic.Int64 // resources with more than maxVersions
+// Versions controls how a stage yields versions of resources other than the last.
+type Versions struct {
+	Keep    bool         // all versions are kept, so that they can be yielded
+	Turn    int          // the version of each resource to be yielded, from 1, unless it is the last; zero: the last
+	More    atomic.Bool  // at least one was yielded
+	TooMany atomic.Int64 // resources with more than MaxVersions
 }
 
 // keepsVersion reports whether w is to be kept in addition to a later change.
 func (g *group) keepsVersion(w *desired.Resource) bool {
-	return g.stage.turns.keep && w.Class == desired.Changed && len(g.versions) <= maxVersions
+	return g.stage.Versions.Keep && w.Class == desired.Changed && len(g.versions) <= MaxVersions
 }
 
-// version returns the change of the group whose turn it is.
+// version returns the change that made the version whose turn it is.
 func (g *group) version(turn int) (desired.Resource, bool) {
 	list := slices.DeleteFunc(slices.Clone(g.versions), func(w *desired.Resource) bool { return g.stage.done(w) })
 	list = g.once(list)
-	if len(list) > maxVersions && turn == 1 {
-		g.stage.turns.many.Add(1)
+	if len(list) > MaxVersions && turn == 1 {
+		g.stage.Versions.TooMany.Add(1)
 	}
-	if turn >= len(list) || len(list) > maxVersions {
-		return desired.Resource{}, false // the last is the last word
+	if turn >= len(list) || len(list) > MaxVersions {
+		return desired.Resource{}, false // the last is yielded as the entry that prevails
 	}
 	slices.SortStableFunc(list, func(a, b *desired.Resource) int {
 		switch {
@@ -43,7 +43,7 @@ func (g *group) version(turn int) (desired.Resource, bool) {
 		}
 		return 0
 	})
-	g.stage.turns.more.Store(true)
+	g.stage.Versions.More.Store(true)
 	w := *list[turn-1]
 	if w.Member.Package == 0 {
 		w.Member = g.place(&w)
@@ -56,7 +56,7 @@ func (g *group) version(turn int) (desired.Resource, bool) {
 func (g *group) once(list []*desired.Resource) []*desired.Resource {
 	first := make(map[string]int, len(list)) // the document, by fingerprint
 	return slices.DeleteFunc(list, func(w *desired.Resource) bool {
-		at := g.stage.eventTime(w)
+		at := g.stage.EventTime(w)
 		if at.IsZero() {
 			return false
 		}

@@ -1,25 +1,25 @@
-package destination
+package stage
 
 import (
 	"lockstep/destination/internal/desired"
 )
 
-// A group is what was said of one URI, in whatever order it comes.
+// A group is the entries for one URI, which may come in any order.
 //
-// Of each class one want is kept, the last word of that class; of changes also
-// the earlier ones, where they are steps of a chain of patches: see addChange.
+// Of each class the entry that prevails is kept; of changes also the earlier ones
+// that are steps of a chain of patches: see addChange.
 type group struct {
-	stage    *stage
+	stage    *Stage
 	best     [desired.Changed + 1]*desired.Resource // by class
-	versions []*desired.Resource                    // Changed, where every version is wanted
+	versions []*desired.Resource                    // Changed, if every version is to be yielded
 	packed   []*desired.Resource                    // Packed, at most maxPacked
 	patched  []*desired.Resource                    // Changed with patches, unordered, at most maxPatched
 	bare     *desired.Resource                      // the last Changed that no chain of patches leads over
 }
 
 const (
-	// maxPacked is in how many packages the content of one resource is looked
-	// for.
+	// maxPacked is the largest number of packages in which the content of one
+	// resource is looked for.
 	maxPacked = 8
 
 	// maxPatched is how many changes of one resource are kept in addition to
@@ -31,7 +31,7 @@ func (g *group) add(w *desired.Resource) {
 	if w.Class == desired.Changed && (w.Doc < g.stage.void || g.stage.beyond(w)) {
 		return
 	}
-	own := *w // what is handed in belongs to the caller
+	own := *w // w belongs to the caller
 	switch w.Class {
 	case desired.Packed:
 		g.addPacked(&own)
@@ -47,8 +47,8 @@ func (g *group) add(w *desired.Resource) {
 	}
 }
 
-// addPacked keeps a hint: where they are many, those that came last, for the
-// last word is looked for.
+// addPacked keeps a member of a package. Of many those that came last are kept,
+// because they are likely to have the content of the entry that prevails.
 func (g *group) addPacked(w *desired.Resource) {
 	if len(g.packed) < maxPacked {
 		g.packed = append(g.packed, w)
@@ -65,9 +65,9 @@ func (g *group) addPacked(w *desired.Resource) {
 	}
 }
 
-// last returns the change that prevails.
+// last returns the entry that prevails.
 func (g *group) last() (desired.Resource, bool) {
-	if turn := g.stage.turns.now; turn > 0 {
+	if turn := g.stage.Versions.Turn; turn > 0 {
 		return g.version(turn)
 	}
 	w := g.word()
@@ -89,7 +89,8 @@ func (g *group) last() (desired.Resource, bool) {
 	return last, true
 }
 
-// place returns the place in a package that is said to hold what w asks for.
+// place returns a member of a package that, as its manifest states, has the content
+// of w.
 func (g *group) place(w *desired.Resource) desired.Member {
 	if l := g.best[desired.Listed]; l != nil && l.Member.Package > 0 && l != w && desired.SameRepresentation(l, w) {
 		return l.Member
@@ -102,6 +103,7 @@ func (g *group) place(w *desired.Resource) desired.Member {
 	return desired.Member{}
 }
 
+// word returns the entry that prevails among those that were not processed yet.
 func (g *group) word() *desired.Resource {
 	if w := g.best[desired.Changed]; w != nil && !g.stage.done(w) {
 		return w
@@ -114,8 +116,8 @@ func (g *group) word() *desired.Resource {
 	return nil
 }
 
-// all yields what has to be kept of the group: what another group of the same
-// URI needs to come to the same last word.
+// all yields the entries that another group for the same URI needs to get the same
+// result.
 func (g *group) all(yield func(*desired.Resource) bool) {
 	kept := map[*desired.Resource]bool{}
 	for _, list := range [][]*desired.Resource{g.best[:], {g.bare}, g.packed, g.patched, g.versions} {

@@ -1,4 +1,4 @@
-package destination
+package stage
 
 import (
 	"hash/maphash"
@@ -14,11 +14,11 @@ const maxLatest = 300_000
 
 const latestShards = 16
 
-// A latest knows the newest changes that were staged, so that older ones of the
-// same resources need not be: most changes in archives were overtaken long ago.
-// Several readers share one, those of the newest documents ahead.
-type latest struct {
-	seeds  [2]maphash.Seed // unknown to the Source: it cannot have two resources taken for one
+// A Latest knows the newest changes that were staged, so that older ones of the
+// same resources need not be: most changes in archives were superseded long ago.
+// Several readers share one; those of the newest documents come first.
+type Latest struct {
+	seeds  [2]maphash.Seed // unknown to the Source, so that it cannot make two resources collide
 	until  resourcesync.Datetime
 	shards [latestShards]struct {
 		mu sync.Mutex // guards at
@@ -28,21 +28,22 @@ type latest struct {
 
 type latestKey [2]uint64
 
-func newLatest(until resourcesync.Datetime) *latest {
-	l := &latest{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, until: until}
+// NewLatest returns a Latest that ignores changes after until, unless it is zero.
+func NewLatest(until resourcesync.Datetime) *Latest {
+	l := &Latest{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, until: until}
 	for i := range l.shards {
 		l.shards[i].at = map[latestKey]resourcesync.Datetime{}
 	}
 	return l
 }
 
-// has reports whether a later change than w was staged, which makes w
+// Has reports whether a later change than w was staged, which makes w
 // irrelevant. If not, w counts as staged from now on, unless it may be more
 // than a single change: one with links may be a step of several.
-func (l *latest) has(w *desired.Resource, e *resourcesync.Entry) bool {
+func (l *Latest) Has(w *desired.Resource, e *resourcesync.Entry) bool {
 	t := e.Datetime
 	if t.IsZero() {
-		return false // whether its lastmod counts is not known yet (RS-EM-07)
+		return false // whether its lastmod counts is not known before the end of the document (RS-EM-07)
 	}
 	k := latestKey{maphash.String(l.seeds[0], w.URI), maphash.String(l.seeds[1], w.URI)}
 	s := &l.shards[k[0]%latestShards]

@@ -1,4 +1,4 @@
-package destination
+package stage
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ func (g *group) addChange(w *desired.Resource) {
 	if g.patched = append(g.patched, w); len(g.patched) <= maxPatched {
 		return
 	}
-	// The first is removed: the chain begins with its result.
+	// The first is removed, and the chain begins with its result.
 	g.sortPatched()
 	first := g.patched[0]
 	g.patched = slices.Delete(g.patched, 0, 1)
@@ -42,9 +42,9 @@ func (g *group) sortPatched() {
 	})
 }
 
-// patchOf returns the patch of a change that is to be used: of those of known
-// type the shortest (RS-REL-35, RS-REL-37). Without its length it is unknown
-// whether a patch pays.
+// patchOf returns the patch of a change to be used: the shortest of those of known
+// type (RS-REL-35, RS-REL-37). Without its length it is unknown whether a patch
+// saves anything.
 func patchOf(w *desired.Resource) (best resourcesync.Link, ok bool) {
 	if w.Gone {
 		return best, false
@@ -57,8 +57,8 @@ func patchOf(w *desired.Resource) (best resourcesync.Link, ok bool) {
 	return best, ok
 }
 
-// chain returns the patches that lead to w, the first one first. Whether what
-// is held is where they start is for [action.chainFrom] to say.
+// chain returns the patches that lead to w, the first one first. Whether the
+// version held is one from which they start is decided later.
 func (g *group) chain(w *desired.Resource) []desired.Patch {
 	if w.Class != desired.Changed || len(g.patched) == 0 || len(w.Hashes) == 0 || w.Length < 0 {
 		return nil
@@ -82,7 +82,7 @@ func (g *group) chain(w *desired.Resource) []desired.Patch {
 			continue
 		}
 		if last = c; content.Compare(start.From, c.Hashes) == content.Same {
-			continue // said twice, or a change of nothing but its description
+			continue // listed twice, or a change of its description only
 		}
 		next := start
 		next.Length = c.Length

@@ -1,0 +1,136 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+
+	"lockstep/destination/internal/desired"
+)
+
+const (
+	// chunkURIs and chunkBytes limit a chunk, which is planned at a time.
+	chunkURIs  = 1000
+	chunkBytes = 256 << 10
+
+	// reduceAfter is how many entries for one URI are taken before they are reduced
+	// to those that matter.
+	reduceAfter = 1000
+)
+
+// A Chunk has all entries for a range of URIs, encoded.
+type Chunk struct {
+	stage *Stage
+	From  string // all URIs from here
+	To    string // up to here, are of this chunk; "": to the end
+	data  []byte
+	refs  []chunkRef // in order of the keys
+}
+
+// A chunkRef is a key and a value in a chunk.
+type chunkRef struct{ at, key, value uint32 }
+
+// Chunks divides all URIs there can be into ranges, ascending, and yields the
+// entries of each. Chunks belong to the caller. Without entries there is one empty
+// chunk.
+func (s *Stage) Chunks(ctx context.Context) iter.Seq2[*Chunk, error] {
+	return func(yield func(*Chunk, error) bool) {
+		c := &Chunk{stage: s}
+		uris, taken := 0, 0
+		for p, err := range s.Sorter.Sorted(ctx) {
+			if err == nil && uris%64 == 0 {
+				err = ctx.Err()
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("sort entries: %w", err))
+				return
+			}
+			if len(c.refs) == 0 || !bytes.Equal(c.key(len(c.refs)-1), p.Key) {
+				if uris == chunkURIs || len(c.data) > chunkBytes {
+					next := &Chunk{stage: s, From: string(p.Key)}
+					c.To = next.From
+					if !yield(c, nil) {
+						return
+					}
+					c, uris = next, 0
+				}
+				uris, taken = uris+1, 0
+			}
+			c.add(p.Key, p.Value)
+			if taken++; taken == reduceAfter {
+				taken = 0
+				if err := c.reduce(); err != nil {
+					yield(nil, err)
+					return
+				}
+			}
+		}
+		yield(c, nil)
+	}
+}
+
+func (c *Chunk) add(key, value []byte) {
+	c.refs = append(c.refs, chunkRef{uint32(len(c.data)), uint32(len(key)), uint32(len(value))})
+	c.data = append(append(c.data, key...), value...)
+}
+
+func (c *Chunk) key(i int) []byte { return c.data[c.refs[i].at : c.refs[i].at+c.refs[i].key] }
+
+// decode returns the i-th entry, which shares no memory with the chunk.
+func (c *Chunk) decode(i int) (desired.Resource, error) {
+	r := c.refs[i]
+	own := string(c.data[r.at : r.at+r.key+r.value])
+	w, _, err := desired.Decode(own[:r.key], own[r.key:])
+	if err != nil {
+		return desired.Resource{}, fmt.Errorf("sort entries: %w", err)
+	}
+	return w, nil
+}
+
+// group returns the entries for the URI of the i-th entry, and the index of the
+// first entry for the next URI.
+func (c *Chunk) group(i int) (g group, next int, err error) {
+	g.stage = c.stage
+	for next = i; next < len(c.refs) && bytes.Equal(c.key(next), c.key(i)); next++ {
+		w, err := c.decode(next)
+		if err != nil {
+			return g, next, err
+		}
+		g.add(&w)
+	}
+	return g, next, nil
+}
+
+// reduce discards entries for the last URI that do not matter.
+func (c *Chunk) reduce() error {
+	first := len(c.refs) - 1
+	for first > 0 && bytes.Equal(c.key(first-1), c.key(first)) {
+		first--
+	}
+	g, _, err := c.group(first)
+	if err != nil {
+		return err
+	}
+	key := bytes.Clone(c.key(first))
+	c.data, c.refs = c.data[:c.refs[first].at], c.refs[:first]
+	for w := range g.all {
+		c.add(key, w.Append(nil))
+	}
+	return nil
+}
+
+// Resources yields the entry that prevails for each URI of the chunk.
+func (c *Chunk) Resources(yield func(desired.Resource, error) bool) {
+	for i := 0; i < len(c.refs); {
+		g, next, err := c.group(i)
+		if err != nil {
+			yield(desired.Resource{}, err)
+			return
+		}
+		if last, ok := g.last(); ok && !yield(last, nil) {
+			return
+		}
+		i = next
+	}
+}
