@@ -64,7 +64,6 @@ var exceptions = []exception{
 	{"destination.applier", methods, 55},
 	{"discover.finder", methods, 38},
 	{"destination.setReader", methods, 35},
-	{"repository.answer", methods, 32},
 	{"websub.Subscriber", methods, 31},
 
 	{"cmd/lockstep/internal/mirror.Watcher", contextFields, 1},
@@ -76,7 +75,6 @@ var exceptions = []exception{
 	{"destination/internal/dump.sectionReader", contextFields, 1},
 	{"destination/internal/dump.spool", contextFields, 1},
 	{"discover.finder", contextFields, 1},
-	{"repository.answer", contextFields, 1},
 	{"vault.Reader", contextFields, 1},
 	{"vault.spool", contextFields, 1},
 	{"vault.stager", contextFields, 1},
@@ -91,7 +89,6 @@ var exceptions = []exception{
 	{"destination.pusher", embedding, 2},
 	{"destination.setAudit", embedding, 2},
 	{"destination.trimmer", embedding, 2},
-	{"repository.place", embedding, 2},
 
 	{"destination/package*", sameWord, 5},
 	{"destination/audit*", sameWord, 7},

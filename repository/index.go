@@ -128,7 +128,7 @@ type format struct {
 
 // A listed is an item in a list.
 type listed struct {
-	spot
+	spot            spot
 	uri, identifier string
 	gone            bool // deleted, or no longer available in the format
 	dublinCore      bool // its content is oai_dc

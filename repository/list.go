@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -35,52 +36,52 @@ type listing struct {
 }
 
 // list answers ListRecords and ListIdentifiers.
-func (a *answer) list() error {
-	l, err := a.listing()
+func (a *answer) list(ctx context.Context) error {
+	l, err := a.listing(ctx)
 	if err != nil {
 		return err
 	}
 	sets := a.setsOf(l)
-	if err := a.inStep(sets); err != nil {
+	if err := a.inStep(ctx, sets); err != nil {
 		return err
 	}
 	if a.q.Token == "" {
 		l.Began = a.date.UnixMicro()
 		l.Until = min(l.Until, a.date.Add(afterwards).UnixMicro())
-		if err := a.checkFormat(l); err != nil {
+		if err := a.checkFormat(ctx, l); err != nil {
 			return err
 		}
 	}
 	if a.unchanged(a.sets) {
 		return nil
 	}
-	a.begin()
+	a.resp.begin(a.head())
 	first := l.Cursor
-	more, err := a.part(l, sets)
+	more, err := a.part(ctx, l, sets)
 	if err != nil {
 		return err
 	}
-	if !a.out.Begun() && first == 0 {
+	if !a.resp.out.Begun() && first == 0 {
 		return &oaipmh.Error{Code: oaipmh.CodeNoRecordsMatch, Message: "there are no such records"}
 	}
-	if !a.out.Begun() {
-		if err := a.again(l, sets); err != nil {
+	if !a.resp.out.Begun() {
+		if err := a.again(ctx, l, sets); err != nil {
 			return err
 		}
 	}
 	if more || first > 0 {
-		if err := a.putToken(l, sets, first, more); err != nil {
+		if err := a.putToken(ctx, l, sets, first, more); err != nil {
 			return err
 		}
 	}
-	return a.end()
+	return a.resp.end()
 }
 
 // listing returns the requested list, from its beginning or from the position
 // of the resumption token.
-func (a *answer) listing() (*listing, error) {
+func (a *answer) listing(ctx context.Context) (*listing, error) {
 	if a.q.Token != "" {
-		return a.resume(a.q.Token)
+		return a.resume(ctx, a.q.Token)
 	}
 	l := &listing{Verb: a.q.Verb, Prefix: a.q.MetadataPrefix, Set: a.q.Set, Until: farAway}
 	l.Whole = a.q.From == "" && a.q.Until == "" && l.Prefix == dublinCore
@@ -135,11 +136,11 @@ func (a *answer) setsOf(l *listing) []*index {
 }
 
 // checkFormat refuses a format without items.
-func (a *answer) checkFormat(l *listing) error {
+func (a *answer) checkFormat(ctx context.Context, l *listing) error {
 	if l.Prefix == dublinCore {
 		return nil
 	}
-	all, err := a.prefixes()
+	all, err := a.prefixes(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (a *answer) checkFormat(l *listing) error {
 }
 
 // next returns the next up to n items of the list.
-func (a *answer) next(l *listing, sets []*index, n int) ([]place, error) {
+func (a *answer) next(ctx context.Context, l *listing, sets []*index, n int) ([]place, error) {
 	family := l.Prefix
 	if family == dublinCore {
 		family = ""
@@ -163,7 +164,7 @@ func (a *answer) next(l *listing, sets []*index, n int) ([]place, error) {
 	}
 	var items []place
 	for at := l.At; i < len(sets) && len(items) < n; i++ {
-		some, err := sets[i].list(a.ctx, family, at, l.Until, n-len(items))
+		some, err := sets[i].list(ctx, family, at, l.Until, n-len(items))
 		if err != nil {
 			return nil, err
 		}
@@ -172,5 +173,5 @@ func (a *answer) next(l *listing, sets []*index, n int) ([]place, error) {
 		}
 		at = l.From
 	}
-	return items, a.merge(l, sets, items)
+	return items, a.merge(ctx, l, sets, items)
 }

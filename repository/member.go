@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"slices"
 
 	"lockstep/catalog"
@@ -20,12 +21,12 @@ type standing struct {
 
 // standings returns the states of items in the sets, by identifier, in the
 // order of the sets. It sorts the identifiers.
-func (a *answer) standings(identifiers []string) (map[string][]standing, error) {
+func (a *answer) standings(ctx context.Context, identifiers []string) (map[string][]standing, error) {
 	slices.Sort(identifiers)
 	identifiers = slices.Compact(identifiers)
 	all := make(map[string][]standing, len(identifiers))
 	for _, x := range a.sets {
-		uris, err := a.named(x, identifiers)
+		uris, err := a.named(ctx, x, identifiers)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +41,7 @@ func (a *answer) standings(identifiers []string) (map[string][]standing, error) 
 			keys = append(keys, keyURI+uriOf(id))
 		}
 		slices.Sort(keys)
-		found, err := among(a.ctx, x.catalog, x.name, keys)
+		found, err := among(ctx, x.catalog, x.name, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -63,12 +64,12 @@ func (a *answer) standings(identifiers []string) (map[string][]standing, error) 
 }
 
 // named returns the URIs of items in a set that differ from their identifiers.
-func (a *answer) named(x *index, identifiers []string) (map[string]string, error) {
+func (a *answer) named(ctx context.Context, x *index, identifiers []string) (map[string]string, error) {
 	keys := make([]string, len(identifiers))
 	for i, id := range identifiers {
 		keys[i] = keyIdentifier + id
 	}
-	found, err := among(a.ctx, x.catalog, x.name, keys)
+	found, err := among(ctx, x.catalog, x.name, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (a *answer) named(x *index, identifiers []string) (map[string]string, error
 
 // A place is an item at its position in a list, with the data of its record.
 type place struct {
-	*index           // the set that provides the record, ...
+	index     *index // the set that provides the record, ...
 	listed           // ... and its entry there
 	in        string // the set whose list it is in, ...
 	at        spot   // ... and its position
@@ -91,7 +92,7 @@ type place struct {
 }
 
 // merge determines the records of items in view of all sets.
-func (a *answer) merge(l *listing, sets []*index, items []place) error {
+func (a *answer) merge(ctx context.Context, l *listing, sets []*index, items []place) error {
 	if len(a.sets) == 1 {
 		return nil
 	}
@@ -99,7 +100,7 @@ func (a *answer) merge(l *listing, sets []*index, items []place) error {
 	for i := range items {
 		identifiers[i] = identifierOf(items[i].uri, items[i].identifier)
 	}
-	all, err := a.standings(slices.Clone(identifiers))
+	all, err := a.standings(ctx, slices.Clone(identifiers))
 	if err != nil {
 		return err
 	}
@@ -125,12 +126,12 @@ func (p *place) merge(l *listing, sets []*index, all []standing) {
 		if i == own || !ok {
 			continue
 		}
-		if other.At <= l.Until {
-			p.date = max(p.date, other.At)
+		if other.spot.At <= l.Until {
+			p.date = max(p.date, other.spot.At)
 		}
 		// Items that changed since the list began may have been missed: a duplicate is
 		// better than a missing item.
-		if i < own && other.after(l.From) && other.At <= min(l.Until, l.Began) {
+		if i < own && other.spot.after(l.From) && other.spot.At <= min(l.Until, l.Began) {
 			p.elsewhere = true
 		}
 		if p.gone && !other.gone {
@@ -146,8 +147,8 @@ func (p *place) merge(l *listing, sets []*index, all []standing) {
 
 // place returns the item of a GetRecord request in the requested format; ok is
 // false if it is not available in it, known reports whether the item exists.
-func (a *answer) place() (p place, known, ok bool, err error) {
-	all, err := a.standings([]string{a.q.Identifier})
+func (a *answer) place(ctx context.Context) (p place, known, ok bool, err error) {
+	all, err := a.standings(ctx, []string{a.q.Identifier})
 	if err != nil {
 		return p, false, false, err
 	}
@@ -157,7 +158,7 @@ func (a *answer) place() (p place, known, ok bool, err error) {
 		if !is {
 			continue
 		}
-		date = max(date, item.At)
+		date = max(date, item.spot.At)
 		if !ok || p.gone && !item.gone {
 			p, ok = newPlace(s.index, item), true
 		}
@@ -171,12 +172,12 @@ func (a *answer) place() (p place, known, ok bool, err error) {
 }
 
 func newPlace(x *index, item listed) place {
-	return place{index: x, listed: item, in: x.Name, at: item.spot, date: item.At, specs: []string{x.Name}}
+	return place{index: x, listed: item, in: x.Name, at: item.spot, date: item.spot.At, specs: []string{x.Name}}
 }
 
 // resource returns the resource of an item, nil if it was deleted.
-func (p *place) resource(a *answer) (*catalog.Record, error) {
-	r, ok, err := catalog.Find(a.ctx, p.catalog, p.Catalog, p.uri)
+func (p *place) resource(ctx context.Context, a *answer) (*catalog.Record, error) {
+	r, ok, err := catalog.Find(ctx, p.index.catalog, p.index.Catalog, p.uri)
 	if err != nil || !ok {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,7 +23,7 @@ const (
 
 // part writes the next records of the list and advances it; it returns whether
 // more follow.
-func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
+func (a *answer) part(ctx context.Context, l *listing, sets []*index) (more bool, err error) {
 	most := a.opts.Records
 	if l.Verb == oaipmh.VerbListIdentifiers {
 		most = a.opts.Headers
@@ -30,11 +31,11 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 	unreadable := 0
 	more = true
 	for range maxRounds {
-		if !more || a.out.Begun() {
+		if !more || a.resp.out.Begun() {
 			break
 		}
 		var items []place
-		if items, err = a.next(l, sets, most+1); err != nil {
+		if items, err = a.next(ctx, l, sets, most+1); err != nil {
 			return false, err
 		}
 		skip := false
@@ -42,12 +43,12 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 			skip = items[most].elsewhere
 			items = items[:most]
 		}
-		full, err := a.putAll(l, items, &unreadable)
+		full, err := a.putAll(ctx, l, items, &unreadable)
 		if err != nil || full {
 			return true, err
 		}
 		if skip {
-			if more, err = a.skip(l, sets); err != nil {
+			if more, err = a.skip(ctx, l, sets); err != nil {
 				return false, err
 			}
 		}
@@ -57,9 +58,9 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 
 // skip advances a list past items that another set provides; it returns whether
 // more follow.
-func (a *answer) skip(l *listing, sets []*index) (more bool, err error) {
+func (a *answer) skip(ctx context.Context, l *listing, sets []*index) (more bool, err error) {
 	for range maxRounds {
-		items, err := a.next(l, sets, defaultHeaders)
+		items, err := a.next(ctx, l, sets, defaultHeaders)
 		if err != nil || len(items) == 0 {
 			return false, err
 		}
@@ -74,19 +75,19 @@ func (a *answer) skip(l *listing, sets []*index) (more bool, err error) {
 }
 
 // putAll writes records until the part is full.
-func (a *answer) putAll(l *listing, items []place, unreadable *int) (full bool, err error) {
-	there, err := a.look(l, items)
+func (a *answer) putAll(ctx context.Context, l *listing, items []place, unreadable *int) (full bool, err error) {
+	there, err := a.look(ctx, l, items)
 	if err != nil {
 		return false, err
 	}
 	for i := range items {
 		p := &items[i]
-		if i > 0 && a.out.Bytes() > pageBytes {
+		if i > 0 && a.resp.out.Bytes() > pageBytes {
 			return true, nil
 		}
 		if !p.elsewhere {
-			ok, err := a.put(l, p, there[p.index][p.uri])
-			if errors.Is(err, errBusy) && a.out.Begun() {
+			ok, err := a.put(ctx, l, p, there[p.index][p.uri])
+			if errors.Is(err, errBusy) && a.resp.out.Begun() {
 				return true, nil
 			}
 			if err != nil {
@@ -96,7 +97,7 @@ func (a *answer) putAll(l *listing, items []place, unreadable *int) (full bool, 
 				*unreadable++
 			}
 			if *unreadable > maxUnreadable { // as when a disk has failed
-				if a.out.Begun() {
+				if a.resp.out.Begun() {
 					return true, nil
 				}
 				return false, fmt.Errorf("%w: %s and more", errUnreadable, p.uri)
@@ -110,47 +111,47 @@ func (a *answer) putAll(l *listing, items []place, unreadable *int) (full bool, 
 // again repeats a record of a list whose part would be empty, because the
 // remaining items have changed and come later, or were provided by another set:
 // the schemas do not allow an empty list.
-func (a *answer) again(l *listing, sets []*index) error {
+func (a *answer) again(ctx context.Context, l *listing, sets []*index) error {
 	rebuild := *l
 	rebuild.In, rebuild.At = "", l.From
-	items, err := a.next(&rebuild, sets, 1)
+	items, err := a.next(ctx, &rebuild, sets, 1)
 	if err != nil || len(items) == 0 {
 		return err
 	}
-	there, err := a.look(&rebuild, items)
+	there, err := a.look(ctx, &rebuild, items)
 	if err != nil {
 		return err
 	}
-	_, err = a.put(&rebuild, &items[0], there[items[0].index][items[0].uri])
+	_, err = a.put(ctx, &rebuild, &items[0], there[items[0].index][items[0].uri])
 	return err
 }
 
 // put writes a record. If the record cannot be read now, ok is false, and it is
 // recorded for later. r is the resource, nil if it was deleted.
-func (a *answer) put(l *listing, p *place, r *catalog.Record) (ok bool, err error) {
+func (a *answer) put(ctx context.Context, l *listing, p *place, r *catalog.Record) (ok bool, err error) {
 	rec := p.header()
 	if l.Verb == oaipmh.VerbListRecords {
-		release, err := a.room(p, l.Prefix, r)
+		release, err := a.room(ctx, p, l.Prefix, r)
 		if err != nil {
 			return false, err
 		}
 		defer release() // once it is written
-		rec, err = p.record(a.ctx, l.Prefix, r)
+		rec, err = p.record(ctx, l.Prefix, r)
 		switch {
 		case errors.Is(err, errUnreadable):
-			a.opts.Logger.WarnContext(a.ctx, "left out of a harvest", slog.String("set", p.Name), slog.String("uri", p.uri), slog.Any("err", err))
-			return false, p.addUnread(a.ctx, p.uri)
+			a.opts.Logger.WarnContext(ctx, "left out of a harvest", slog.String("set", p.index.Name), slog.String("uri", p.uri), slog.Any("err", err))
+			return false, p.index.addUnread(ctx, p.uri)
 		case err != nil:
 			return false, err
 		}
 	}
 	l.Cursor++
-	return true, a.out.Record(&rec)
+	return true, a.resp.out.Record(&rec)
 }
 
 // room waits until one more large document may be in memory, if the record has
 // one; release returns its place.
-func (a *answer) room(item *place, prefix string, r *catalog.Record) (release func(), err error) {
+func (a *answer) room(ctx context.Context, item *place, prefix string, r *catalog.Record) (release func(), err error) {
 	if r == nil || item.gone || prefix == dublinCore && !item.dublinCore || r.Length >= 0 && r.Length <= largeDocument {
 		return func() {}, nil
 	}
@@ -161,7 +162,7 @@ func (a *answer) room(item *place, prefix string, r *catalog.Record) (release fu
 		return func() { <-a.large }, nil
 	case <-late.C:
 		return nil, errBusy
-	case <-a.ctx.Done():
-		return nil, a.ctx.Err()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }

@@ -23,7 +23,7 @@ func (p *place) header() oaipmh.Record {
 }
 
 // look reads the resources of items whose records are needed, by set and URI.
-func (a *answer) look(l *listing, items []place) (map[*index]map[string]*catalog.Record, error) {
+func (a *answer) look(ctx context.Context, l *listing, items []place) (map[*index]map[string]*catalog.Record, error) {
 	if l.Verb != oaipmh.VerbListRecords {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func (a *answer) look(l *listing, items []place) (map[*index]map[string]*catalog
 	for x, wanted := range uris {
 		slices.Sort(wanted)
 		var err error
-		if there[x], err = among(a.ctx, x.catalog, x.Catalog, wanted); err != nil {
+		if there[x], err = among(ctx, x.catalog, x.Catalog, wanted); err != nil {
 			return nil, err
 		}
 	}
@@ -88,11 +88,11 @@ func (p *place) record(ctx context.Context, prefix string, r *catalog.Record) (o
 		return rec, nil
 	}
 	if prefix != dublinCore || p.dublinCore {
-		m, err := p.document(ctx, r)
+		m, err := p.index.document(ctx, r)
 		switch {
 		case ctx.Err() != nil:
 			return rec, ctx.Err()
-		case err == nil && p.prefixOf(m.Namespace) == prefix:
+		case err == nil && p.index.prefixOf(m.Namespace) == prefix:
 			rec.Metadata, rec.Namespace = m.Document, m.Namespace
 			return rec, nil
 		case prefix == dublinCore: // always available

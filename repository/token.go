@@ -28,7 +28,7 @@ const (
 var tokenCoding = base64.RawURLEncoding
 
 // putToken writes the token at the end of a part of a list.
-func (a *answer) putToken(l *listing, sets []*index, first int64, more bool) error {
+func (a *answer) putToken(ctx context.Context, l *listing, sets []*index, first int64, more bool) error {
 	t := oaipmh.Token{Complete: -1, Cursor: first}
 	if l.Whole {
 		t.Complete = 0
@@ -39,7 +39,7 @@ func (a *answer) putToken(l *listing, sets []*index, first int64, more bool) err
 	}
 	if more {
 		l.Issued = a.opts.Now().Unix()
-		secret, err := a.key(a.ctx)
+		secret, err := a.key(ctx)
 		if err != nil {
 			return err
 		}
@@ -50,12 +50,12 @@ func (a *answer) putToken(l *listing, sets []*index, first int64, more bool) err
 		t.Value = tokenCoding.EncodeToString(append(sign(secret, text), text...))
 		t.Expires = time.Unix(l.Issued, 0).Add(tokenLife)
 	}
-	return a.out.Token(&t)
+	return a.resp.out.Token(&t)
 }
 
 // resume returns the list of a token.
-func (a *answer) resume(token string) (*listing, error) {
-	secret, err := a.key(a.ctx)
+func (a *answer) resume(ctx context.Context, token string) (*listing, error) {
+	secret, err := a.key(ctx)
 	if err != nil {
 		return nil, err
 	}
