@@ -102,37 +102,15 @@ func (s *farSource) list(b *testing.B, n int, format string) string {
 // A farSource is an origin at the other end of a long way. Its documents name
 // the near end.
 type farSource struct {
-	origin
+	*origin
 	direct string // the address of the source itself
 }
 
 func startFarSource(b *testing.B, files, size int, trip time.Duration) *farSource {
 	b.Helper()
-	c := exec.Command(os.Args[0], "-test.run=^TestFarSourceProcess$")
-	c.Env = append(os.Environ(), fmt.Sprintf("LOCKSTEP_BENCH_FAR=%d %d", files, size))
-	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		b.Fatal(err)
-	}
-	s := &farSource{origin: origin{files: files, cmd: c, in: in}}
-	b.Cleanup(s.stop)
-	if _, err := fmt.Fscan(out, &s.direct); err != nil {
-		b.Fatal(err)
-	}
-	s.base = "http://" + startDelay(b, s.direct, trip)
-	fmt.Fprintln(in, s.base)
-	var ready string
-	if _, err := fmt.Fscan(out, &ready); err != nil {
-		b.Fatal(err)
-	}
+	o := startOrigin(b, "^TestFarSourceProcess$", files, fmt.Sprintf("LOCKSTEP_BENCH_FAR=%d %d", files, size))
+	s := &farSource{origin: o, direct: o.base}
+	s.publishAt(b, "http://"+startDelay(b, s.direct, trip))
 	return s
 }
 

@@ -41,7 +41,7 @@ func BenchmarkDumpSmall(b *testing.B) {
 	if _, err := exec.LookPath("zip"); err != nil {
 		b.Skipf("needs zip: %v", err)
 	}
-	parent := dumpParent(b)
+	parent := memoryDir(b, *dumpDir, "lockstep-dump-")
 	for _, ext := range []string{"bin", "txt"} { // what is stored, what is deflated
 		b.Run(ext, func(b *testing.B) {
 			root := dumpTree(b, parent, *dumpFiles, dumpSmallSize, ext)
@@ -61,7 +61,7 @@ func BenchmarkDumpSmall(b *testing.B) {
 // sum of what it takes to read them with cat and to compute both hashes with
 // coreutils, as many at a time as there are processors.
 func BenchmarkDumpLarge(b *testing.B) {
-	parent := dumpParent(b)
+	parent := memoryDir(b, *dumpDir, "lockstep-dump-")
 	root := dumpTree(b, parent, *dumpLarge, dumpLargeSize, "bin")
 	cat := fmt.Sprintf(`find %s -type f -print0 | xargs -0 cat >/dev/null`, root)
 	sums := fmt.Sprintf(`find %s -type f -print0 | xargs -0 -n 1 -P%d sh -c 'sha256sum "$1"; md5sum "$1"' _`, root, runtime.NumCPU())
@@ -165,16 +165,17 @@ func TestDumpProcess(t *testing.T) {
 	}
 }
 
-func dumpParent(b *testing.B) string {
+// memoryDir makes a directory in parent or, by default, on a memory disk if there is
+// one. It is removed at the end of the benchmark.
+func memoryDir(b *testing.B, parent, prefix string) string {
 	b.Helper()
-	parent := *dumpDir
 	if parent == "" {
 		parent = b.TempDir()
 		if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
 			parent = "/dev/shm"
 		}
 	}
-	dir, err := os.MkdirTemp(parent, "lockstep-dump-")
+	dir, err := os.MkdirTemp(parent, prefix)
 	if err != nil {
 		b.Fatal(err)
 	}

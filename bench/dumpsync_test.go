@@ -94,37 +94,12 @@ func wantFiles(b *testing.B, dest string, want int) {
 // far away as the round trip says, with dumps or with packages on demand only.
 func startDumps(b *testing.B, files int, size int64, dump bool, roundTrip time.Duration) *origin {
 	b.Helper()
-	c := exec.Command(os.Args[0], "-test.run=^TestDumpSourceProcess$")
-	c.Env = append(os.Environ(), fmt.Sprintf("LOCKSTEP_BENCH_DUMPS=%d %d %v", files, size, dump))
-	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		b.Fatal(err)
-	}
-	s := &origin{files: files, cmd: c, in: in}
-	b.Cleanup(s.stop)
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		b.Fatal("the Source did not start")
-	}
-	address := lines.Text()
+	s := startOrigin(b, "^TestDumpSourceProcess$", files, fmt.Sprintf("LOCKSTEP_BENCH_DUMPS=%d %d %v", files, size, dump))
+	address := s.base
 	if roundTrip > 0 {
 		address = startDelay(b, address, roundTrip)
 	}
-	s.base = "http://" + address + "/"
-	if _, err := fmt.Fprintln(in, s.base); err != nil {
-		b.Fatal(err)
-	}
-	if !lines.Scan() {
-		b.Fatal("the Source did not publish")
-	}
+	s.publishAt(b, "http://"+address+"/")
 	return s
 }
 

@@ -103,18 +103,7 @@ func scanCommand(root, state string) *exec.Cmd {
 // old enough to be believed by their times.
 func scanTree(b *testing.B) string {
 	b.Helper()
-	parent := *scanDir
-	if parent == "" {
-		parent = b.TempDir()
-		if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
-			parent = "/dev/shm"
-		}
-	}
-	root, err := os.MkdirTemp(parent, "lockstep-scan-")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = os.RemoveAll(root) }) // a memory disk, or a temporary one
+	root := memoryDir(b, *scanDir, "lockstep-scan-")
 	rnd := rand.NewChaCha8([32]byte{})
 	body := make([]byte, *scanSize)
 	for i := range *scanFiles {

@@ -159,7 +159,8 @@ type origin struct {
 	list  string // where its documents begin, below base
 	files int
 	cmd   *exec.Cmd
-	in    io.Closer
+	in    io.WriteCloser
+	out   io.Reader
 }
 
 func startSource(b *testing.B, files int, big int64) *origin {
@@ -168,7 +169,7 @@ func startSource(b *testing.B, files int, big int64) *origin {
 }
 
 // startOrigin starts a process of this program that serves files resources, by
-// the test that is the process.
+// the test that is the process, and prints its address first.
 func startOrigin(b *testing.B, test string, files int, env string) *origin {
 	b.Helper()
 	c := exec.Command(os.Args[0], "-test.run="+test)
@@ -185,12 +186,26 @@ func startOrigin(b *testing.B, test string, files int, env string) *origin {
 	if err := c.Start(); err != nil {
 		b.Fatal(err)
 	}
-	s := &origin{files: files, cmd: c, in: in}
+	s := &origin{files: files, cmd: c, in: in, out: out}
 	b.Cleanup(s.stop)
 	if _, err := fmt.Fscan(out, &s.base); err != nil {
 		b.Fatal(err)
 	}
 	return s
+}
+
+// publishAt makes a process that waits for the address that clients use publish its
+// documents there.
+func (s *origin) publishAt(b *testing.B, base string) {
+	b.Helper()
+	s.base = base
+	if _, err := fmt.Fprintln(s.in, base); err != nil {
+		b.Fatal(err)
+	}
+	var ready string
+	if _, err := fmt.Fscan(s.out, &ready); err != nil {
+		b.Fatalf("the Source did not publish: %v", err)
+	}
 }
 
 func (s *origin) stop() {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -206,9 +207,8 @@ func unescape(s string, which func(byte) bool) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		if s[i] == '%' && i+2 < len(s) {
-			hi, lo := unhex(s[i+1]), unhex(s[i+2])
-			if c := hi<<4 | lo; hi < 16 && lo < 16 && which(c) {
-				b = append(b, c)
+			if c, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil && which(byte(c)) {
+				b = append(b, byte(c))
 				i += 2
 				continue
 			}
@@ -216,18 +216,6 @@ func unescape(s string, which func(byte) bool) string {
 		b = append(b, s[i])
 	}
 	return string(b)
-}
-
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 255
 }
 
 // links returns the value of the Link field of a TimeGate or a version: links to

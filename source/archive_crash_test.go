@@ -95,40 +95,16 @@ func playArchiveFault(t *testing.T, list source.ChangeList, failAt int, crash bo
 			t.Errorf("step %d: %v", store.Faults.Steps(), err)
 		}
 	}
-	faulty := *w
-	faulty.docs = store
-	s := faulty.source()
-	further := 2 // publications after the one that failed
-	publish := func() {
-		if _, err := s.Publish(context.Background()); err != nil {
-			if !errors.Is(err, errFault) {
-				t.Errorf("Publish = %v", err)
-			}
-			store.Faults.After()
-			store.Faults.Restart()
-			if crash {
-				s = faulty.source()
-			}
-			w.pass(time.Minute)
-			if failAt%2 == 0 {
-				w.put(fmt.Sprintf("meanwhile=%d", failAt))
-			}
-			w.publish(s)
-		}
-		if store.Faults.Steps() >= failAt {
-			w.upToDate()
-			further--
-		}
-		if err := watch.look(); err != nil {
-			t.Error(err)
-		}
-	}
+	s := newFailingSource(w, store, failAt, crash)
 	script := []string{"a=1 b=2", "c=3", "d=4 e=5", "a=2", "b c", "f=1 g=1 h=1 i=1 j=1 k=1", "a=3", "b=3 e", "", "c=4", "a=4"}
-	for i := 0; i < len(script) && further > 0; i++ {
+	for i := 0; i < len(script) && s.further > 0; i++ {
 		if words := script[i]; words != "" {
 			w.put(strings.Fields(words)...)
 		}
-		publish()
+		s.publish()
+		if err := watch.look(); err != nil {
+			t.Error(err)
+		}
 		w.pass(time.Hour)
 		if i == 5 {
 			w.pass(4 * time.Hour)

@@ -85,46 +85,63 @@ func playFault(t *testing.T, failAt int, crash bool) (reached bool) {
 		seen.check(w.files())
 	}
 	w.docs = store.Store
-	faulty := *w
-	faulty.docs = store
-	s := faulty.source()
-	further := 2 // publications after the one that failed
-	publish := func() {
-		if _, err := s.Publish(context.Background()); err != nil {
-			if !errors.Is(err, errFault) {
-				t.Errorf("Publish = %v", err)
-			}
-			store.Faults.After()
-			store.Faults.Restart()
-			if crash {
-				s = faulty.source()
-			}
-			w.pass(time.Minute)
-			if failAt%2 == 0 {
-				w.put(fmt.Sprintf("meanwhile=%d", failAt))
-			}
-			w.publish(s)
-		}
-		if store.Faults.Steps() >= failAt {
-			w.upToDate()
-			further--
-		}
-	}
+	s := newFailingSource(w, store, failAt, crash)
 	script := []string{
 		"a=1 b=2", "c=3", "d=4 e=5", "a=2", "b c", "", "f=1 g=1 h=1 i=1 j=1 k=1", "a=3", "b=3 e", "",
 	}
-	for i := 0; i < len(script) && further > 0; i++ {
+	for i := 0; i < len(script) && s.further > 0; i++ {
 		words := script[i]
 		if words != "" {
 			w.put(strings.Fields(words)...)
 		}
-		publish()
+		s.publish()
 		w.pass(time.Hour)
 		if i == 5 || i == 7 {
 			w.pass(9 * time.Hour)
 		}
 	}
 	return store.Faults.Steps() >= failAt
+}
+
+// A failingSource publishes to a store that fails at a step. After that it restarts,
+// if it crashed, and publishes again.
+type failingSource struct {
+	*world
+	faulty  world // with the store that fails
+	store   *faultfs.Store
+	failAt  int
+	crash   bool
+	src     *source.Source
+	further int // publications to come after the one that failed
+}
+
+func newFailingSource(w *world, store *faultfs.Store, failAt int, crash bool) *failingSource {
+	s := &failingSource{world: w, faulty: *w, store: store, failAt: failAt, crash: crash, further: 2}
+	s.faulty.docs = store
+	s.src = s.faulty.source()
+	return s
+}
+
+func (s *failingSource) publish() {
+	if _, err := s.src.Publish(context.Background()); err != nil {
+		if !errors.Is(err, errFault) {
+			s.Errorf("Publish = %v", err)
+		}
+		s.store.Faults.After()
+		s.store.Faults.Restart()
+		if s.crash {
+			s.src = s.faulty.source()
+		}
+		s.pass(time.Minute)
+		if s.failAt%2 == 0 {
+			s.put(fmt.Sprintf("meanwhile=%d", s.failAt))
+		}
+		s.world.publish(s.src)
+	}
+	if s.store.Faults.Steps() >= s.failAt {
+		s.upToDate()
+		s.further--
+	}
 }
 
 // TestCrashWhileLargeListIsSwitched has a publication die at each step of

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash/maphash"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -160,8 +161,8 @@ func safeSegment(segment string) string {
 	var decoded []byte
 	for i := 0; i < len(segment); i++ {
 		if segment[i] == '%' && i+2 < len(segment) {
-			if hi, lo := unhex(segment[i+1]), unhex(segment[i+2]); hi < 16 && lo < 16 {
-				decoded = append(decoded, hi<<4|lo)
+			if c, err := strconv.ParseUint(segment[i+1:i+3], 16, 8); err == nil {
+				decoded = append(decoded, byte(c))
 				i += 2
 				continue
 			}

@@ -1,6 +1,9 @@
 package names
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // decodePath decodes the segments of a path.
 func decodePath(p string) (string, bool) {
@@ -39,14 +42,11 @@ func DecodeSegment(s string) (string, bool) {
 			if i+2 >= len(s) {
 				return "", false
 			}
-			hi, lo := unhex(s[i+1]), unhex(s[i+2])
-			if hi > 15 || lo > 15 {
+			decoded, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+			if err != nil || decoded == '/' {
 				return "", false
 			}
-			c = hi<<4 | lo
-			if c == '/' {
-				return "", false
-			}
+			c = byte(decoded)
 			i += 2
 		}
 		b.WriteByte(c)
@@ -56,16 +56,4 @@ func DecodeSegment(s string) (string, bool) {
 
 func plainSegment(s string) bool {
 	return s != "" && s != "." && s != ".." && strings.IndexByte(s, 0) < 0
-}
-
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 255
 }
