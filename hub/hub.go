@@ -2,86 +2,49 @@ package hub
 
 import (
 	"context"
-	"crypto/cipher"
-	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/accept"
+	"lockstep/hub/internal/client"
+	"lockstep/hub/internal/delivery"
+	"lockstep/hub/internal/ping"
 	"lockstep/hub/internal/publisher"
+	"lockstep/hub/internal/refusal"
+	"lockstep/hub/internal/request"
+	"lockstep/hub/internal/seal"
+	"lockstep/hub/internal/tally"
 	"lockstep/hub/internal/timing"
+	"lockstep/hub/internal/verify"
+	"lockstep/hub/status"
 )
-
-// landing is how long deliveries under way may take to end when the hub shuts
-// down.
-const landing = 3 * time.Second
 
 var (
 	// ErrNotReady reports that the hub has not loaded yet, or is shutting down.
-	ErrNotReady = errors.New("hub is not running")
+	ErrNotReady = refusal.ErrNotReady
 	// ErrFull reports that too many messages of the topic are waiting for delivery.
 	// The hub accepts no more until some are delivered.
-	ErrFull = errors.New("too many messages of the topic wait for delivery")
+	ErrFull = refusal.ErrFull
 	// ErrNoSubscription reports that the subscription does not exist.
-	ErrNoSubscription = errors.New("there is no such subscription")
+	ErrNoSubscription = refusal.ErrNoSubscription
 )
-
-// A verification is the part of the hub that asks callbacks to confirm requests.
-// Run calls its methods: load before the hub is ready, and whenever the hub has
-// gained shards or some of its shards have new requests; unload when it has lost
-// some; run once.
-type verification interface {
-	load(ctx context.Context, shards []int) error
-	unload(shards []int)
-	run(ctx context.Context) error               // until ctx ends; everything it started has ended when it returns
-	deny(s hubstore.Subscription, reason string) // notifies the subscriber that the subscription has ended (WS-V-02); does not wait
-}
 
 // A Hub accepts messages and delivers them to the subscribers of their topics.
 // [Hub.Run] does the work; all other methods are safe for concurrent use while
 // it runs.
-//
-// A subscription is a small state machine: it is idle, waits for its turn, has
-// one delivery under way, or waits for the next attempt. Because only one
-// delivery is under way, messages stay in order. A subscription has no goroutine
-// of its own, and there is no record of a delivery, only the position of each
-// subscription in the log of its topic.
 type Hub struct {
-	store       hubstore.Store
-	sharer      hubstore.Sharer // nil: no other hub uses the store
-	opts        Options
-	client      *http.Client // for callbacks: no redirects, guarded dialling
-	aead        cipher.AEAD
-	verifier    verification // nil: none
-	in          *accepting   // incoming HTTP requests
-	intents     *intents     // the verifier
-	pingFetcher *pingFetcher // pinged topics
-	appends     *group[*appending]
-	saves       *group[*saving]
-	ready       chan struct{}
-	tally       tally
-	started     time.Time
-
-	changed chan struct{} // progress has to be saved
-	hurried chan struct{} // progress has to be saved at once
-	poked   chan struct{} // there is a new alarm or delivery to wait for
-	workers sync.WaitGroup
-
-	mu        sync.Mutex // guards what follows
-	registry  registry
-	scheduler scheduler
-	cache     cache
-	flights   []*flight
-	dirty     []*subscription       // their Progress has to be saved
-	removing  map[hubstore.Key]bool // subscriptions that have ended and whose rows must be deleted
-	sharing   sharing
-	running   bool // from the end of loading to the end of Run
-
-	saveTook time.Duration // used by keepCursors alone
+	store    hubstore.Store
+	opts     Options
+	client   *http.Client // for callbacks: no redirects, guarded dialling
+	seal     *seal.Seal
+	ready    chan struct{}
+	endpoint *accept.Endpoint // incoming requests
+	engine   *delivery.Engine
+	verifier *verify.Verifier
+	fetcher  *ping.Fetcher // of pinged topics
+	status   *status.Server
 }
 
 // New returns a Hub that stores its state in s. If s is a [Sharer], other hubs
@@ -92,31 +55,75 @@ func New(s hubstore.Store, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{
-		store: s, opts: o, ready: make(chan struct{}), started: o.Clock(),
-		changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), poked: make(chan struct{}, 1),
-		registry: newRegistry(), scheduler: newScheduler(), removing: map[hubstore.Key]bool{}, sharing: newSharing(),
-	}
-	h.sharer, _ = s.(hubstore.Sharer)
-	if h.aead, err = newSeal(o.Secret); err != nil {
+	h := &Hub{store: s, opts: o, ready: make(chan struct{})}
+	if h.seal, err = seal.New(o.Secret); err != nil {
 		return nil, err
 	}
-	h.client = newClient(o)
-	h.appends = newGroup(h.commitMessages)
-	h.saves = newGroup(h.commitChanges)
+	rules, err := publishRules(&o)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	h.client = client.New(client.Options{AllowPrivate: o.AllowPrivate, RootCAs: o.RootCAs, Timeout: o.Timeout, IdlePerHost: delivery.MostPerHost})
+	counts, started := &tally.Tally{}, o.Clock()
+	h.engine = delivery.New(s, delivery.Options{
+		Transport: h.client.Transport, Unseal: h.seal.Unseal, Describe: ping.Describe, Pending: h.pending,
+		Tally: counts, Clock: o.Clock, Logger: o.Logger,
+		PublicURL: o.PublicURL, UserAgent: o.UserAgent, Method: o.Method,
+		RetryFirst: o.RetryFirst, RetryMost: o.RetryMost, RetryFor: o.RetryFor,
+		Keep: o.Keep, Forget: o.Forget, Timeout: o.Timeout, MaxLog: o.MaxLog,
+	})
+	bodies := accept.Bodies(o.MaxBody)
+	h.fetcher, err = ping.New(ping.Options{
+		Topics: h.engine.Topics, Expects: h.expects, Allowed: rules.Covers, Bodies: bodies, Client: h.client,
+		Tally: counts, Clock: o.Clock, Logger: o.Logger,
+		PublicURL: o.PublicURL, UserAgent: o.UserAgent, AllowPrivate: o.AllowPrivate, RootCAs: o.RootCAs,
+		Timeout: o.Timeout, RetryFirst: o.RetryFirst, RetryMost: o.RetryMost, RetryFor: o.RetryFor, MaxBody: o.MaxBody,
+	})
+	if err != nil {
+		return nil, err
+	}
+	names := h.fetcher.Names
+	if !o.CheckTopics {
+		names = nil
+	}
+	h.verifier = verify.New(verify.Options{
+		Members: h.engine.Members, Shards: h.engine.Sharing, Stored: s.Requests, Names: names, Client: h.client,
+		Tally: counts, Clock: o.Clock, Logger: o.Logger,
+		Timeout: o.Timeout, RetryFirst: o.RetryFirst, UserAgent: o.UserAgent,
+		MaxSubscriptions: o.MaxSubscriptions, MaxPerHost: o.MaxPerHost,
+	})
 	var shared publisher.Recorder
-	if h.sharer != nil {
-		shared = h.sharer
+	if sharer, ok := s.(hubstore.Sharer); ok {
+		shared = sharer
 	}
-	if h.in, err = newAccepting(o, h.started, shared); err != nil {
-		return nil, err
+	now := func() time.Time { return timing.Micros(o.Clock()) }
+	h.endpoint = accept.New(accept.Options{
+		Publishers: rules, Signatures: publisher.NewSignatures(rules.Tokens, started, now, shared, o.Logger),
+		Append: h.engine.Topics.Append, Request: h.verifier.Accept, Ping: h.fetcher.Ping,
+		Known: h.knows, Seal: h.seal.Seal, Ready: h.ready, Bodies: bodies,
+		Tally: counts, Clock: o.Clock, Logger: o.Logger,
+		PublicURL: o.PublicURL, Terms: o.terms(), TrustedProxies: o.TrustedProxies, MaxBody: o.MaxBody,
+	})
+	h.status = &status.Server{
+		URL: o.PublicURL, Started: started, Ready: h.ready, Logger: o.Logger,
+		State: h.engine.View, Failed: h.verifier.Failed,
+		Control: &control{members: h.engine.Members, sharing: h.engine.Sharing, verifier: h.verifier, tally: counts},
 	}
-	if h.pingFetcher, err = newPingFetcher(h); err != nil {
-		return nil, err
-	}
-	h.intents = newIntents(h)
-	h.verifier = h.intents
 	return h, nil
+}
+
+// These methods are called only while the hub runs, when all its parts exist.
+
+func (h *Hub) expects(topic string) bool { return h.verifier.Expects(topic) }
+
+func (h *Hub) pending() int {
+	requests, _ := h.verifier.Pending()
+	return requests
+}
+
+func (h *Hub) knows(topic string) bool {
+	_, known := h.engine.Topics.Topic(topic)
+	return known
 }
 
 // Ready returns a channel that is closed when the hub has loaded. Until then it
@@ -128,122 +135,119 @@ func (h *Hub) Ready() <-chan struct{} { return h.ready }
 // once.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.client.CloseIdleConnections()
-	defer h.saves.close()
-	defer h.appends.close()
-	if err := h.load(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { h.watch(ctx); return nil })
-	g.Go(func() error { h.tidy(ctx); return nil })
-	if h.sharer != nil {
-		g.Go(func() error { h.share(ctx); return nil })
-	}
-	if h.verifier != nil {
-		g.Go(func() error { return h.verifier.run(ctx) })
-	}
-	keeping, kept := context.WithCancel(context.WithoutCancel(ctx)) // to the very end
-	defer kept()
-	var keeper sync.WaitGroup
-	keeper.Go(func() { h.keepCursors(keeping) })
-	h.mu.Lock()
-	h.running = true
-	h.spawn()
-	h.mu.Unlock()
-	close(h.ready)
-
-	<-ctx.Done()
-	h.mu.Lock()
-	h.running = false
-	h.mu.Unlock()
-	h.appends.close()
-	err := g.Wait()
-	h.land(landing)
-	kept()
-	keeper.Wait()
-	return errors.Join(err, h.finally())
+	return h.engine.Run(ctx, []delivery.ShardUser{h.verifier, h.fetcher}, func() { close(h.ready) })
 }
 
-// finally saves the remaining progress when all else has ended.
-func (h *Hub) finally() error {
-	for {
-		more, err := h.saveCursors()
-		if err != nil {
-			return fmt.Errorf("save progress: %w", err)
-		}
-		if !more {
-			return h.release()
-		}
-	}
-}
+// ServeHTTP is the hub's endpoint. A POST of a form subscribes, unsubscribes
+// (WS-H-01, WS-H-11) or pings a topic (RN-PB-03); a POST of any other media
+// type with a Link to itself publishes its body (RN-PB-04). GET describes the
+// hub.
+//
+// A request answered with 202 is durable. No answer waits for a subscriber or
+// for a topic (WS-H-03).
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.endpoint.ServeHTTP(w, r) }
 
-// allShards returns the numbers of all shards.
-func allShards() []int {
-	all := make([]int, hubstore.Shards)
-	for i := range all {
-		all[i] = i
+// Publish accepts a message from within the process: a fat publication (RN-PB-01) that needs no
+// authorization. Content-Type and Link of the header are relayed as if it had come by HTTP; a Link
+// with rel=self may be omitted. The message is durable when Publish returns nil. An error with a
+// method Permanent that returns true rejects the message; after any other error the caller may
+// retry. The caller must not change the body afterwards.
+func (h *Hub) Publish(ctx context.Context, topic string, header http.Header, body []byte) error {
+	p, err := request.ParsePublicationOf(topic, header, body, h.opts.MaxBody)
+	if err == nil {
+		_, err = h.engine.Topics.Append(ctx, hubstore.Message{Topic: p.Topic, ContentType: p.ContentType, Links: p.Links, Body: body})
 	}
-	return all
-}
-
-// load fills the registry.
-func (h *Hub) load(ctx context.Context) error {
-	for row, err := range h.store.Topics(ctx) {
-		if err != nil {
-			return fmt.Errorf("load topics: %w", err)
-		}
-		h.mu.Lock()
-		t := h.registry.topic(row.URL)
-		t.row, t.first, t.last, t.bytes, t.state = true, row.First, row.Last, row.Bytes, row.State
-		t.ages.loaded = row.Last
-		h.mu.Unlock()
-	}
-	if h.sharer != nil {
-		if t := h.registry.topics[changesTopic]; t != nil {
-			h.sharing.changesRead = t.last
-		}
-		return h.claim(ctx)
-	}
-	if err := h.loadShards(ctx, -1); err != nil {
-		return err
-	}
-	if h.verifier == nil {
-		return nil
-	}
-	return h.verifier.load(ctx, allShards())
-}
-
-// loadShards loads the subscriptions of a shard into the registry, or of all
-// shards if it is negative.
-func (h *Hub) loadShards(ctx context.Context, shard int) error {
-	for row, err := range h.store.Subscriptions(ctx, shard) {
-		if err != nil {
-			return fmt.Errorf("load subscriptions: %w", err)
-		}
-		h.mu.Lock()
-		if h.registry.find(row.Key) == nil {
-			h.start(h.registry.add(resumed(row, h.now(), h.opts.RetryMost), &h.scheduler.lanes))
-		}
-		h.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("publish to %s: %w", topic, err)
 	}
 	return nil
 }
 
-// now returns the time by the hub's clock.
-func (h *Hub) now() time.Time { return timing.Micros(h.opts.Clock()) }
+// Subscriptions returns the number of subscriptions. With several hubs, it
+// counts those of this one.
+func (h *Hub) Subscriptions() int { return h.engine.Members.Count() }
 
-// resumed returns a subscription that an earlier process saved as this process
-// continues it. A longer wait than most, the longest, means that the clock was set
-// back since: then the next attempt is made now.
-func resumed(row hubstore.Subscription, now time.Time, most time.Duration) hubstore.Subscription {
-	p := &row.Progress
-	row.Expires = timing.Anchored(row.Expires, now)
-	p.Failing, p.Next = timing.Anchored(p.Failing, now), timing.Anchored(p.Next, now)
-	if p.Next.Sub(now) > timing.Longest(most) {
-		p.Next = now
-	}
-	return row
+// Stats returns the state of the hub. It visits every subscription: 100,000
+// take some milliseconds.
+func (h *Hub) Stats() Stats { return h.engine.View.Stats() }
+
+// API returns the handler through which programs read the hub's state and manage
+// subscriptions: see [status.Server.API].
+func (h *Hub) API() http.Handler { return h.status.API() }
+
+// StatusPage returns a web page that shows the hub's state. api is the path at
+// which [Hub.API] is served. curl returns the options with which curl reaches
+// the API in the same way as a request did; it may be nil. As with the API, the
+// caller decides which requests may see the page.
+func (h *Hub) StatusPage(api string, curl func(*http.Request) string) http.Handler {
+	return h.status.Page(api, curl)
 }
+
+// Check returns nil if the hub accepts requests: it has loaded, is not shutting
+// down, and its store works. Otherwise the error gives the reason.
+func (h *Hub) Check(ctx context.Context) error {
+	if err := h.engine.Check(); err != nil {
+		return err
+	}
+	if store, ok := h.store.(hubstore.Checker); ok {
+		if err := store.Check(ctx); err != nil {
+			return fmt.Errorf("the database does not work: %w", err)
+		}
+	}
+	return nil
+}
+
+// CheckSecret reports an error if [Options.Secret] is not the key that
+// encrypted the subscribers' secrets: with another key, all signed deliveries
+// would fail. It tries one of the secrets.
+func (h *Hub) CheckSecret(ctx context.Context) error {
+	for s, err := range h.store.Subscriptions(ctx, -1) {
+		if err != nil {
+			return fmt.Errorf("look at the secrets of subscribers: %w", err)
+		}
+		if len(s.Secret) == 0 {
+			continue
+		}
+		if _, err := h.seal.Unseal(s.Key, s.Secret); err != nil {
+			return fmt.Errorf("look at the secrets of subscribers: %w", err)
+		}
+		return nil
+	}
+	return nil
+}
+
+// A control manages subscriptions for operators.
+type control struct {
+	members  *delivery.Members
+	sharing  *delivery.Sharing
+	verifier *verify.Verifier
+	tally    *tally.Tally
+}
+
+// Remove ends a subscription and notifies the subscriber (WS-V-02).
+func (c *control) Remove(ctx context.Context, key hubstore.Key, reason string) error {
+	if !c.sharing.Owns(key) {
+		return refusal.ErrElsewhere
+	}
+	s, ok := c.members.Subscription(key)
+	if !ok {
+		return ErrNoSubscription
+	}
+	if err := c.members.End(ctx, key, true); err != nil {
+		return err
+	}
+	c.tally.Deny()
+	c.verifier.Deny(s, reason)
+	return nil
+}
+
+// Replay delivers the stored messages from a number on again.
+func (c *control) Replay(ctx context.Context, key hubstore.Key, from int64) (int64, error) {
+	if !c.sharing.Owns(key) {
+		return 0, refusal.ErrElsewhere
+	}
+	return c.members.Replay(ctx, key, from)
+}
+
+// Members returns the subscriptions of a topic.
+func (c *control) Members(topic string) []hubstore.Key { return c.members.Keys(topic) }

@@ -1,6 +1,9 @@
 package hub
 
-import "lockstep/hub/hubstore"
+import (
+	"lockstep/hub/hubstore"
+	"lockstep/hub/status"
+)
 
 // What a hub stores, from package hubstore.
 type (
@@ -15,6 +18,16 @@ type (
 	Progress     = hubstore.Progress
 	Request      = hubstore.Request
 	Changes      = hubstore.Changes
+)
+
+// What operators see of a hub, from package status.
+type (
+	Stats              = status.Stats
+	Histogram          = status.Histogram
+	TopicStatus        = status.Topic
+	SubscriptionStatus = status.Subscription
+	MessageStatus      = status.Message
+	FailedVerification = status.FailedVerification
 )
 
 // Shards is [hubstore.Shards].

@@ -2,9 +2,20 @@
 package refusal
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
+)
+
+// Errors that several parts of a hub report.
+var (
+	ErrNotReady       = errors.New("hub is not running")
+	ErrFull           = errors.New("too many messages of the topic wait for delivery")
+	ErrNoSubscription = errors.New("there is no such subscription")
+	// ErrElsewhere reports a subscription that belongs to another hub on the same
+	// store, if it exists.
+	ErrElsewhere = errors.New("another hub that shares the state sees to this subscription now: ask that one")
 )
 
 // A Refusal reports a request that is not executed, with the HTTP status of the

@@ -110,8 +110,25 @@ func IsForm(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(media), formType)
 }
 
-// WithSelf returns header with a Link that names the topic, if it has none.
-func WithSelf(header http.Header, topic string) http.Header {
+// ParsePublicationOf reads the header of a publication of topic from within the
+// process. It may lack the link to itself.
+func ParsePublicationOf(topic string, header http.Header, body []byte, maxBody int64) (*Publication, error) {
+	p, err := ParsePublication(withSelf(header, topic))
+	switch {
+	case err != nil:
+		return nil, err
+	case p.Topic != websub.Canonical(topic):
+		return nil, refusal.New(http.StatusBadRequest, "the Link with rel=self names another topic")
+	case len(body) == 0:
+		return nil, refusal.New(http.StatusBadRequest, "there is nothing to publish")
+	case int64(len(body)) > maxBody:
+		return nil, refusal.New(http.StatusRequestEntityTooLarge, "%d bytes are more than %d", len(body), maxBody)
+	}
+	return p, nil
+}
+
+// withSelf returns header with a Link that names the topic, if it has none.
+func withSelf(header http.Header, topic string) http.Header {
 	for _, l := range websub.ParseLinks(header.Values("Link"), nil) {
 		if l.Has("self") {
 			return header

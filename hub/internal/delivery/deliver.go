@@ -1,0 +1,216 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	stayFor    = 32                     // consecutive messages to a subscriber that lags behind, while the page with them is in memory
+	watchEvery = 100 * time.Millisecond // precision of timeouts
+	storeRetry = time.Second            // after the store could not be read
+)
+
+// A deliverer makes the deliveries whose turn it is. The lock of the registry
+// guards what it changes.
+type deliverer struct {
+	registry  *registry
+	scheduler *scheduler
+	logs      *logs
+	sender    *sender
+	outcomes  *outcomes
+	progress  *progressSaver
+	alarms    *alarmClock
+	timeout   time.Duration
+	now       func() time.Time
+	log       *slog.Logger
+
+	flights []*flight
+	workers sync.WaitGroup
+}
+
+// A flight is a chain of deliveries, one at a time.
+type flight struct {
+	sub    *subscription // nil: none
+	queue  *queue        // the queue that counts it
+	stayed int           // consecutive messages to the same subscriber
+	start  time.Time     // of the current delivery; zero: none
+	cancel context.CancelFunc
+	late   bool // canceled because it took too long
+	index  int  // in deliverer.flights
+
+	patience time.Duration // the time limit that it exceeded
+}
+
+// spawn starts all deliveries whose turn it is. The caller holds the lock of the
+// registry.
+func (d *deliverer) spawn() {
+	for {
+		s, q := d.scheduler.take()
+		if s == nil {
+			return
+		}
+		f := &flight{sub: s, queue: q, index: len(d.flights)}
+		if d.flights = append(d.flights, f); len(d.flights) == 1 {
+			d.alarms.poke()
+		}
+		d.workers.Go(func() { d.fly(f) })
+	}
+}
+
+// fly makes deliveries for as long as a subscription has its turn.
+func (d *deliverer) fly(f *flight) {
+	d.registry.mu.Lock()
+	defer d.registry.mu.Unlock()
+	for f.sub != nil {
+		if d.deliver(f) {
+			continue
+		}
+		f.queue.leave()
+		f.stayed = 0
+		f.sub, f.queue = d.scheduler.take()
+		d.spawn()
+	}
+	end := len(d.flights) - 1
+	d.flights[f.index] = d.flights[end]
+	d.flights[f.index].index = f.index
+	d.flights[end] = nil
+	d.flights = d.flights[:end]
+}
+
+// deliver makes one attempt to deliver the next message, if there is one, and
+// reports whether to send the subscriber another at once. The caller holds
+// the lock of the registry, which is released during the delivery.
+func (d *deliverer) deliver(f *flight) (stay bool) {
+	s := f.sub
+	e, err := d.next(s)
+	if err != nil {
+		d.log.Error("messages could not be read", slog.String("topic", s.log.url), slog.Any("err", err))
+		d.scheduler.rest(s, d.now().Add(storeRetry))
+		return false
+	}
+	if e == nil || d.scheduler.draining {
+		d.scheduler.resume(s)
+		return false
+	}
+	s.stage, s.moved = sending, false
+	f.late, f.start = false, time.Now()
+	ctx, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	target, signer, topic := s.target, s.signer, s.Topic
+	d.registry.mu.Unlock()
+	out := d.sender.post(ctx, e, target, signer, topic)
+	d.registry.mu.Lock()
+	out.took = time.Since(f.start)
+	f.start = time.Time{}
+	if out.err != nil && ctx.Err() != nil { // canceled by the hub
+		out.late, out.ended = f.late, !f.late
+		if f.late {
+			out.err = fmt.Errorf("no answer within %v", f.patience)
+		}
+	}
+	cancel()
+	d.outcomes.settle(s, e, out)
+	if d.stays(f) {
+		f.stayed++
+		return true
+	}
+	d.scheduler.resume(s)
+	return false
+}
+
+// stays reports whether the next message to the same subscriber is sent at once:
+// the subscriber lags behind, the messages it needs were just read, and other
+// readers would displace them.
+func (d *deliverer) stays(f *flight) bool {
+	s := f.sub
+	p := &s.Progress
+	return s.stage == sending && p.Attempts == 0 && s.slow == 0 && f.stayed < stayFor && !d.scheduler.draining &&
+		p.Cursor < s.log.last && s.log.recent.find(p.Cursor+1) == nil
+}
+
+// next returns the next message for s, or nil if there is none. It skips
+// messages that are no longer available. The caller holds the lock of the
+// registry.
+func (d *deliverer) next(s *subscription) (*entry, error) {
+	for s.stage != gone {
+		p := &s.Progress
+		if !d.now().Before(s.Expires) {
+			d.outcomes.expire(s)
+			return nil, nil
+		}
+		if p.Cursor >= s.log.last {
+			return nil, nil
+		}
+		e, forgotten, err := d.logs.at(context.Background(), s.log, p.Cursor+1)
+		switch {
+		case err != nil:
+			return nil, err
+		case s.stage == gone:
+			return nil, nil // ended while the store was read
+		case e == nil:
+			d.outcomes.skip(s, forgotten)
+		case e.Seq <= p.Cursor: // replayed from a later message meanwhile
+		case e.Seq > p.Cursor+1:
+			d.outcomes.skip(s, e.Seq-1)
+		case e.Whole && s.log.whole > e.Seq: // WS-C-11: superseded
+			p.Cursor = e.Seq
+			d.progress.note(s)
+		default:
+			return e, nil
+		}
+	}
+	return nil, nil
+}
+
+// watchFlights watches the deliveries under way. None stays in the fast lane for
+// long: when the slow lane has no room even for deliveries from there, the
+// delivery is canceled and retried in the slow lane.
+func (d *deliverer) watchFlights() {
+	for _, f := range d.flights {
+		if f.start.IsZero() || f.late {
+			continue
+		}
+		age := time.Since(f.start)
+		to := &f.sub.host.queues[slow]
+		switch {
+		case age >= d.timeout:
+			f.breakOff(d.timeout)
+		case age < slowAfter || f.queue == to:
+		case to.lane.running < to.lane.limit*slowMore:
+			f.queue.leave()
+			f.queue = to
+			f.queue.enter()
+		default:
+			f.breakOff(slowAfter)
+		}
+	}
+}
+
+// breakOff cancels a delivery that has taken too long.
+func (f *flight) breakOff(patience time.Duration) {
+	f.late, f.patience = true, patience
+	f.cancel()
+}
+
+// land waits until no delivery is under way. Those that have not ended after
+// grace are canceled: they are made again when the hub is restarted.
+func (d *deliverer) land(grace time.Duration) {
+	d.registry.mu.Lock()
+	d.scheduler.draining = true
+	d.registry.mu.Unlock()
+	timer := time.AfterFunc(grace, func() {
+		d.registry.mu.Lock()
+		defer d.registry.mu.Unlock()
+		for _, f := range d.flights {
+			if !f.start.IsZero() {
+				f.cancel()
+			}
+		}
+	})
+	defer timer.Stop()
+	d.workers.Wait()
+}

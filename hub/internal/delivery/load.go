@@ -1,0 +1,90 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/timing"
+)
+
+// A loader fills the registry from the store.
+type loader struct {
+	store     hubstore.Store
+	registry  *registry
+	scheduler *scheduler
+	alarms    *alarmClock
+	deliverer *deliverer
+	now       func() time.Time
+	retryMost time.Duration
+}
+
+// topics loads the topics.
+func (l *loader) topics(ctx context.Context) error {
+	for row, err := range l.store.Topics(ctx) {
+		if err != nil {
+			return fmt.Errorf("load topics: %w", err)
+		}
+		l.registry.mu.Lock()
+		t := l.registry.topic(row.URL)
+		t.row, t.first, t.last, t.bytes, t.state = true, row.First, row.Last, row.Bytes, row.State
+		t.ages.loaded = row.Last
+		l.registry.mu.Unlock()
+	}
+	return nil
+}
+
+// shard loads the subscriptions of a shard into the registry, or of all
+// shards if it is negative.
+func (l *loader) shard(ctx context.Context, shard int) error {
+	for row, err := range l.store.Subscriptions(ctx, shard) {
+		if err != nil {
+			return fmt.Errorf("load subscriptions: %w", err)
+		}
+		l.registry.mu.Lock()
+		if l.registry.find(row.Key) == nil {
+			l.start(l.registry.add(resumed(row, l.now(), l.retryMost), &l.scheduler.lanes))
+		}
+		l.registry.mu.Unlock()
+	}
+	return nil
+}
+
+// resumed returns a subscription that an earlier process saved as this process
+// continues it. A longer wait than most, the longest, means that the clock was set
+// back since: then the next attempt is made now.
+func resumed(row hubstore.Subscription, now time.Time, most time.Duration) hubstore.Subscription {
+	p := &row.Progress
+	row.Expires = timing.Anchored(row.Expires, now)
+	p.Failing, p.Next = timing.Anchored(p.Failing, now), timing.Anchored(p.Next, now)
+	if p.Next.Sub(now) > timing.Longest(most) {
+		p.Next = now
+	}
+	return row
+}
+
+// join adds a saved subscription to the registry, or updates the one there. The
+// caller holds the lock of the registry.
+func (l *loader) join(row hubstore.Subscription) {
+	s := l.registry.find(row.Key)
+	if s == nil {
+		l.start(l.registry.add(row, &l.scheduler.lanes))
+		l.deliverer.spawn()
+		return
+	}
+	row.Progress = s.Progress // deliveries may have continued meanwhile
+	s.set(row)
+	at := s.Expires
+	if s.stage == waiting && s.Progress.Next.Before(at) {
+		at = s.Progress.Next
+	}
+	l.alarms.ring(&s.alarm, at)
+}
+
+// start starts a subscription that was just added to the registry.
+func (l *loader) start(s *subscription) {
+	l.alarms.ring(&s.alarm, s.Expires)
+	s.stage = idle // only until resume
+	l.scheduler.resume(s)
+}

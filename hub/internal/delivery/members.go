@@ -1,0 +1,172 @@
+package delivery
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/refusal"
+	"lockstep/websub"
+)
+
+// Members creates, renews, ends and replays subscriptions.
+type Members struct {
+	registry  *registry
+	saver     *saver
+	progress  *progressSaver
+	outcomes  *outcomes
+	scheduler *scheduler
+	deliverer *deliverer
+	alarms    *alarmClock
+	loader    *loader
+	sharing   *Sharing
+	now       func() time.Time
+}
+
+// Subscribe turns a verified request into a subscription, or renews the existing
+// one, which then continues at its position with the new terms (WS-L-04). The
+// lease runs from sent, when the hub asked the subscriber (WS-L-02).
+//
+// A new subscription begins with the messages accepted from now on (WS-C-14) or,
+// if since is not negative, with those after message number since, which was the
+// newest when the verification began: later ones may have been published because
+// the subscriber answered. The request is then complete, unless settle is false
+// because a newer one has replaced it. The registry adds the subscription when
+// within calls join.
+//
+// When Subscribe returns nil all that is durable. It returns [refusal.ErrNotReady] if the
+// shard of the request now belongs to another hub, which verifies the request
+// again.
+func (x *Members) Subscribe(ctx context.Context, r hubstore.Request, sent time.Time, since int64, settle bool, within func(join func())) error {
+	if err := x.sharing.news(ctx); err != nil {
+		return err
+	}
+	row, saving, err := x.begin(r, sent, since, settle)
+	if err != nil {
+		return err
+	}
+	if err := saving.wait(ctx); err != nil {
+		return err
+	}
+	if !x.sharing.Owns(r.Key) { // no longer: the new owner may have read the row, or not
+		return x.sharing.notifyOwner(ctx, r.Key)
+	}
+	within(func() {
+		x.registry.mu.Lock()
+		defer x.registry.mu.Unlock()
+		x.loader.join(row)
+	})
+	return nil
+}
+
+// begin enters the row of a new subscription to be saved.
+func (x *Members) begin(r hubstore.Request, sent time.Time, since int64, settle bool) (hubstore.Subscription, *saving, error) {
+	x.registry.mu.Lock()
+	defer x.registry.mu.Unlock()
+	if !x.registry.open || x.sharing.sharer != nil && !x.sharing.own[r.Key.Shard()] {
+		return hubstore.Subscription{}, nil, refusal.ErrNotReady
+	}
+	now := x.now()
+	row := hubstore.Subscription{
+		Key: r.Key, Topic: r.Topic, Callback: r.Callback, Secret: r.Secret,
+		Created: now, Expires: sent.Add(r.Lease),
+	}
+	s := x.registry.find(r.Key)
+	if s != nil && !now.Before(s.Expires) {
+		x.outcomes.expire(s)
+		s = nil
+	}
+	if s != nil {
+		row.Created, row.Progress = s.Created, s.Progress
+	} else {
+		if t := x.registry.topics[websub.Canonical(r.Topic)]; t != nil {
+			row.Progress.Cursor = t.last
+		}
+		if since >= 0 {
+			row.Progress.Cursor = min(since, row.Progress.Cursor)
+		}
+	}
+	delete(x.progress.removing, r.Key)
+	saving := x.saver.enter(hubstore.Changes{Put: []hubstore.Subscription{row}, Settle: settled(r.Key, settle)})
+	if saving == nil {
+		return hubstore.Subscription{}, nil, refusal.ErrNotReady
+	}
+	return row, saving, nil
+}
+
+func settled(key hubstore.Key, settle bool) []hubstore.Key {
+	if !settle {
+		return nil
+	}
+	return []hubstore.Key{key}
+}
+
+// End ends a subscription, if it exists: nothing more is delivered to it. A
+// pending request for it is complete, unless settle is false because it is a
+// newer one. When End returns nil that is durable.
+func (x *Members) End(ctx context.Context, key hubstore.Key, settle bool) error {
+	x.registry.mu.Lock()
+	if s := x.registry.find(key); s != nil {
+		x.registry.drop(s)
+	}
+	saving := x.saver.enter(hubstore.Changes{Remove: []hubstore.Key{key}, Settle: settled(key, settle)})
+	x.registry.mu.Unlock()
+	err := saving.wait(ctx)
+	if err == nil {
+		return x.sharing.notifyOwner(ctx, key)
+	}
+	x.registry.mu.Lock()
+	defer x.registry.mu.Unlock()
+	if x.registry.find(key) == nil { // the row has to be deleted in any case
+		x.progress.remove(key)
+	}
+	return err
+}
+
+// Subscription returns a subscription; false if it does not exist.
+func (x *Members) Subscription(key hubstore.Key) (hubstore.Subscription, bool) {
+	return x.registry.subscription(key)
+}
+
+// Has reports whether a subscription exists.
+func (x *Members) Has(key hubstore.Key) bool {
+	_, ok := x.registry.subscription(key)
+	return ok
+}
+
+// Keys returns the subscriptions of a topic, in no order. With several hubs, it
+// returns those of this one.
+func (x *Members) Keys(topic string) []hubstore.Key { return x.registry.keys(topic) }
+
+// Count returns the number of subscriptions. With several hubs, it counts those
+// of this one.
+func (x *Members) Count() int { return x.registry.size() }
+
+// Counts returns the number of this hub's subscriptions, in all and with
+// callbacks at the host of callback, whatever the port.
+func (x *Members) Counts(callback *url.URL) (all, atHost int) { return x.registry.counts(callback) }
+
+// Replay makes a subscription receive the stored messages from the number from
+// on, again if necessary, and returns the number it begins with.
+func (x *Members) Replay(ctx context.Context, key hubstore.Key, from int64) (int64, error) {
+	x.registry.mu.Lock()
+	s := x.registry.find(key)
+	if s == nil {
+		x.registry.mu.Unlock()
+		return 0, refusal.ErrNoSubscription
+	}
+	from = min(max(from, s.log.first), s.log.last+1)
+	p := &s.Progress
+	p.Cursor, p.Attempts, p.Next, p.Failing, p.LastError = from-1, 0, time.Time{}, time.Time{}, ""
+	s.saved, s.moved = min(s.saved, p.Cursor), true
+	saving := x.saver.enter(hubstore.Changes{Progress: map[hubstore.Key]hubstore.Progress{key: *p}})
+	if s.stage == idle || s.stage == waiting {
+		s.log.unlist(s)
+		x.alarms.ring(&s.alarm, s.Expires)
+		x.scheduler.resume(s)
+		x.deliverer.spawn()
+	}
+	x.registry.mu.Unlock()
+	return from, saving.wait(ctx)
+}

@@ -1,0 +1,185 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/refusal"
+)
+
+const (
+	savePace   = 50 * time.Millisecond // between two saves of the subscriptions' progress
+	saveShare  = 4                     // and this many times the duration of the last save
+	savePause  = time.Second           // after a failed save
+	saveCursor = 1000                  // cursors saved in one transaction: other writers need their turn
+)
+
+// A progressSaver saves the progress of subscriptions, and deletes the rows of
+// those that have ended.
+type progressSaver struct {
+	registry *registry
+	saver    *saver
+	log      *slog.Logger
+	changed  chan struct{} // progress has to be saved
+	hurried  chan struct{} // progress has to be saved at once
+
+	dirty    []*subscription       // their Progress has to be saved; the lock of the registry guards it
+	removing map[hubstore.Key]bool // subscriptions that have ended and whose rows must be deleted; likewise
+
+	saveTook time.Duration // used by run alone
+}
+
+func newProgressSaver(r *registry, s *saver, log *slog.Logger) *progressSaver {
+	return &progressSaver{
+		registry: r, saver: s, log: log,
+		changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), removing: map[hubstore.Key]bool{},
+	}
+}
+
+// note schedules the progress of s to be saved. The caller holds the
+// lock of the registry.
+func (p *progressSaver) note(s *subscription) {
+	if s.dirty {
+		return
+	}
+	s.dirty = true
+	if p.dirty = append(p.dirty, s); len(p.dirty) == 1 {
+		wake(p.changed)
+	}
+}
+
+// hurry makes pending progress be saved at once.
+func (p *progressSaver) hurry() { wake(p.hurried) }
+
+// finish ends a subscription and saves that at once. The caller holds the lock
+// of the registry.
+func (p *progressSaver) finish(s *subscription) {
+	p.registry.drop(s)
+	p.remove(s.Key)
+	p.hurry()
+}
+
+// remove schedules the row of a subscription to be deleted. The caller holds the
+// lock of the registry.
+func (p *progressSaver) remove(key hubstore.Key) {
+	p.removing[key] = true
+	wake(p.changed)
+}
+
+// unsaved returns the progress that has to be saved. The caller holds the lock of
+// the registry.
+func (p *progressSaver) unsaved() map[hubstore.Key]hubstore.Progress {
+	progress := map[hubstore.Key]hubstore.Progress{}
+	for _, s := range p.dirty {
+		if s.stage != gone {
+			progress[s.Key] = s.Progress
+		}
+	}
+	return progress
+}
+
+// finally saves what is left to be saved, when nothing else writes.
+func (p *progressSaver) finally() error {
+	for {
+		more, err := p.save()
+		if err != nil {
+			return fmt.Errorf("save progress: %w", err)
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// run saves the subscriptions' progress until ctx ends.
+func (p *progressSaver) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.changed:
+		}
+		pace := max(savePace, saveShare*p.saveTook)
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.hurried:
+		case <-time.After(pace):
+		}
+		start := time.Now()
+		more, err := p.save()
+		p.saveTook = min(time.Since(start), savePause)
+		if err != nil {
+			p.log.Error("progress could not be saved: messages may be delivered twice after a crash", slog.Any("err", err))
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(savePause):
+			}
+		}
+		if more {
+			wake(p.changed)
+		}
+	}
+}
+
+// save saves pending progress, and reports whether there is more.
+func (p *progressSaver) save() (more bool, err error) {
+	p.registry.mu.Lock()
+	n := min(len(p.dirty), saveCursor)
+	batch, removing := p.dirty[:n:n], p.removing
+	p.dirty, p.removing = p.dirty[n:], map[hubstore.Key]bool{}
+	if len(p.dirty) == 0 {
+		p.dirty = nil
+	}
+	c := hubstore.Changes{Progress: make(map[hubstore.Key]hubstore.Progress, n)}
+	for _, s := range batch {
+		s.dirty = false
+		if s.stage != gone {
+			c.Progress[s.Key] = s.Progress
+		}
+	}
+	for k := range removing {
+		c.Remove = append(c.Remove, k)
+	}
+	more = len(p.dirty) > 0
+	if len(c.Progress) == 0 && len(c.Remove) == 0 {
+		p.registry.mu.Unlock()
+		return more, nil
+	}
+	saving := p.saver.enter(c) // here, so that whatever is entered later is written later
+	p.registry.mu.Unlock()
+	if saving == nil {
+		return false, refusal.ErrNotReady
+	}
+	<-saving.done
+	p.registry.mu.Lock()
+	defer p.registry.mu.Unlock()
+	for _, s := range batch {
+		saved, ok := c.Progress[s.Key]
+		switch {
+		case !ok:
+		case saving.err != nil:
+			p.note(s)
+		default:
+			s.saved = min(saved.Cursor, s.Progress.Cursor) // it may have been replayed meanwhile
+		}
+	}
+	for k := range removing {
+		if saving.err != nil && p.registry.find(k) == nil {
+			p.removing[k] = true
+		}
+	}
+	return more || saving.err != nil, saving.err
+}
+
+// wake sends to c unless a value is already waiting there.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // the receiver will wake anyway
+	}
+}

@@ -1,0 +1,394 @@
+package delivery
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"lockstep/hub/hubstore"
+	"lockstep/websub"
+)
+
+const (
+	claimFor    = 10 * time.Second // after which other hubs take over the shards of a hub that died
+	claimShare  = 10               // claims are renewed after this fraction of the ttl
+	claimSafe   = 4                // if they were not renewed, deliveries stop this fraction of the ttl before its end
+	claimTime   = 5                // the fraction of the ttl within which the store must answer
+	releaseTime = 2 * time.Second
+	newsEvery   = 25 * time.Millisecond
+	claimSay    = 10 * time.Second // between two reports that the store is unavailable
+)
+
+// changesTopic is the log through which hubs notify each other of changes to a
+// subscription or a request in another hub's shard. The body of a message is a
+// Key.
+const changesTopic = "urn:x-lockstep:hub:changes"
+
+// Sharing divides the subscriptions among the hubs that use the same store, and
+// exchanges changes with them.
+type Sharing struct {
+	sharer    hubstore.Sharer // nil: no other hub uses the store
+	store     hubstore.Store
+	registry  *registry
+	saver     *saver
+	progress  *progressSaver
+	appender  *appender
+	loader    *loader
+	deliverer *deliverer
+	users     []ShardUser // set by Engine.Run
+	now       func() time.Time
+	log       *slog.Logger
+
+	owner string
+	ttl   time.Duration // of the claims
+	until time.Time     // the claims are valid until then
+	want  int           // number of shards to claim
+
+	// The lock of the registry guards what follows.
+	own         [hubstore.Shards]bool
+	mark        int64 // position in Sharer.News
+	changesRead int64 // number of the last message of changesTopic that was read
+}
+
+func newSharing(x Sharing) *Sharing {
+	x.sharer, _ = x.store.(hubstore.Sharer)
+	x.owner, x.ttl, x.want = rand.Text(), claimFor, hubstore.Shards
+	return &x
+}
+
+// ClaimFor sets for how long the hub claims shards, for tests. Call it before
+// Run.
+func (x *Sharing) ClaimFor(d time.Duration) { x.ttl = d }
+
+// Shared reports whether other hubs may use the store.
+func (x *Sharing) Shared() bool { return x.sharer != nil }
+
+// Owned returns how many shards the hub owns.
+func (x *Sharing) Owned() (n int) {
+	x.registry.mu.Lock()
+	defer x.registry.mu.Unlock()
+	for _, own := range x.own {
+		if own {
+			n++
+		}
+	}
+	return n
+}
+
+// start claims the first shards.
+func (x *Sharing) start(ctx context.Context) error {
+	if t := x.registry.topics[changesTopic]; t != nil {
+		x.changesRead = t.last
+	}
+	return x.claim(ctx)
+}
+
+// loadUsers loads the further work of shards.
+func (x *Sharing) loadUsers(ctx context.Context, shards []int) error {
+	for _, u := range x.users {
+		if err := u.Load(ctx, shards); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Owns reports whether this hub handles a key.
+func (x *Sharing) Owns(key hubstore.Key) bool {
+	if x.sharer == nil {
+		return true
+	}
+	x.registry.mu.Lock()
+	defer x.registry.mu.Unlock()
+	return x.own[key.Shard()]
+}
+
+// run renews the claims and reads the changes of other hubs, until ctx ends.
+func (x *Sharing) run(ctx context.Context) {
+	if x.sharer == nil {
+		return
+	}
+	claims, news := time.NewTicker(x.ttl/claimShare), time.NewTicker(newsEvery)
+	defer claims.Stop()
+	defer news.Stop()
+	var said time.Time // when a failure was last logged
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-claims.C:
+			err = x.claim(ctx)
+		case <-news.C:
+			err = x.news(ctx)
+		}
+		if err != nil && ctx.Err() == nil && time.Since(said) >= claimSay {
+			said = time.Now()
+			x.log.Error("the store that hubs share could not be used", slog.Any("err", err))
+		}
+	}
+}
+
+// claim renews the claims, and gains or gives up shards as needed. It gives up
+// claims that could not be renewed in time.
+func (x *Sharing) claim(ctx context.Context) error {
+	asked := time.Now()
+	asking, cancel := context.WithTimeout(ctx, x.ttl/claimTime)
+	defer cancel()
+	if err := x.retire(asking); err != nil {
+		x.log.Error("progress could not be saved: messages may be delivered twice", slog.Any("err", err))
+	}
+	shards, owners, err := x.sharer.Claim(asking, x.owner, x.want, x.ttl)
+	if err != nil {
+		if time.Now().After(x.until.Add(-x.ttl / claimSafe)) {
+			x.lose(nil)
+		}
+		return fmt.Errorf("claim shards: %w", err)
+	}
+	x.until = asked.Add(x.ttl)
+	had := x.want
+	x.want = (hubstore.Shards + owners - 1) / max(owners, 1)
+	x.lose(shards)
+	if err := x.gain(ctx, shards); err != nil || x.want <= had {
+		return err
+	}
+	return x.claim(ctx) // a hub has ended: claim its shards now
+}
+
+// retire drops the subscriptions of the shards that Claim will give up, and
+// saves their progress before other hubs continue with them.
+func (x *Sharing) retire(ctx context.Context) error {
+	x.registry.mu.Lock()
+	var keep []int
+	more := false
+	for i, own := range x.own {
+		if more = more || own && len(keep) == x.want; own && !more {
+			keep = append(keep, i)
+		}
+	}
+	if !more {
+		x.registry.mu.Unlock()
+		return nil
+	}
+	saving := x.saver.enter(hubstore.Changes{Progress: x.progress.unsaved()})
+	x.registry.mu.Unlock()
+	x.lose(keep)
+	return saving.wait(ctx)
+}
+
+// lose drops the subscriptions of all shards except those in shards.
+func (x *Sharing) lose(shards []int) {
+	var keep [hubstore.Shards]bool
+	for _, i := range shards {
+		keep[i] = true
+	}
+	var lost []int
+	for i := range keep {
+		x.registry.mu.Lock()
+		if x.own[i] && !keep[i] {
+			x.own[i] = false
+			lost = append(lost, i)
+			for _, s := range x.registry.shards[i] {
+				x.registry.drop(s)
+			}
+		}
+		x.registry.mu.Unlock()
+	}
+	if len(lost) > 0 {
+		for _, u := range x.users {
+			u.Unload(lost)
+		}
+	}
+}
+
+// gain loads the shards that are new.
+func (x *Sharing) gain(ctx context.Context, shards []int) error {
+	var gained []int
+	for _, i := range shards {
+		x.registry.mu.Lock()
+		is := x.own[i]
+		x.own[i] = true
+		x.registry.mu.Unlock()
+		if is {
+			continue
+		}
+		if err := x.loader.shard(ctx, i); err != nil {
+			x.registry.mu.Lock()
+			x.own[i] = false // to be loaded again
+			x.registry.mu.Unlock()
+			return err
+		}
+		gained = append(gained, i)
+	}
+	x.registry.mu.Lock()
+	if x.registry.open {
+		x.deliverer.spawn()
+	}
+	x.registry.mu.Unlock()
+	if len(gained) == 0 {
+		return nil
+	}
+	return x.loadUsers(ctx, gained)
+}
+
+// release ends all claims.
+func (x *Sharing) release() error {
+	if x.sharer == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
+	defer cancel()
+	if err := x.sharer.Release(ctx, x.owner); err != nil {
+		return fmt.Errorf("release shards: %w", err)
+	}
+	return nil
+}
+
+// news reads what other hubs have accepted.
+func (x *Sharing) news(ctx context.Context) error {
+	if x.sharer == nil {
+		return nil
+	}
+	x.registry.mu.Lock()
+	mark := x.mark
+	x.registry.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, x.ttl/claimTime)
+	defer cancel()
+	topics, next, err := x.sharer.News(ctx, mark)
+	if err != nil {
+		return fmt.Errorf("look for news: %w", err)
+	}
+	x.registry.mu.Lock()
+	x.mark = max(x.mark, next)
+	for uri, last := range topics {
+		x.appender.heard(uri, last)
+	}
+	x.deliverer.spawn()
+	x.registry.mu.Unlock()
+	return x.listen(ctx, topics[changesTopic])
+}
+
+// notifyOwner notifies the hub that owns the shard of a change to a key.
+func (x *Sharing) notifyOwner(ctx context.Context, key hubstore.Key) error {
+	if x.Owns(key) {
+		return nil
+	}
+	_, err := x.appender.add(ctx, hubstore.Message{Topic: changesTopic, ID: rand.Text(), At: x.now(), Body: []byte(key)})
+	return err
+}
+
+// Save writes changes, and notifies the owners of the requests in them.
+func (x *Sharing) Save(ctx context.Context, c hubstore.Changes) error {
+	if err := x.saver.save(ctx, c); err != nil {
+		return err
+	}
+	for _, r := range c.Ask {
+		if err := x.notifyOwner(ctx, r.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Subscribed reports whether a topic has subscribers. This hub does not know the
+// subscriptions of other hubs on the same store: with several hubs the answer is
+// true.
+func (x *Sharing) Subscribed(topic string) bool {
+	return x.sharer != nil || x.registry.subscribed(topic)
+}
+
+// Newest returns the number of the newest message of a topic. If other hubs may
+// have accepted messages that this one does not know yet, it returns -1.
+func (x *Sharing) Newest(topic string) int64 {
+	if x.sharer != nil {
+		return -1
+	}
+	t, _ := x.registry.state(topic)
+	return t.Last // 0, if there is none
+}
+
+// listen handles the notifications of other hubs.
+func (x *Sharing) listen(ctx context.Context, last int64) error {
+	x.registry.mu.Lock()
+	after := x.changesRead
+	x.changesRead = max(after, last)
+	x.registry.mu.Unlock()
+	if last <= after {
+		return nil
+	}
+	changed := map[int]map[hubstore.Key]bool{}
+	for m, err := range x.store.Log(ctx, changesTopic, after) {
+		if err != nil {
+			x.registry.mu.Lock()
+			x.changesRead = after
+			x.registry.mu.Unlock()
+			return fmt.Errorf("look for news of subscriptions: %w", err)
+		}
+		if k := hubstore.Key(m.Body); x.Owns(k) {
+			if changed[k.Shard()] == nil {
+				changed[k.Shard()] = map[hubstore.Key]bool{}
+			}
+			changed[k.Shard()][k] = true
+		}
+	}
+	for shard, keys := range changed {
+		if err := x.reload(ctx, shard, keys); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reload reads changed subscriptions and requests of a shard from the store.
+func (x *Sharing) reload(ctx context.Context, shard int, keys map[hubstore.Key]bool) error {
+	for row, err := range x.store.Subscriptions(ctx, shard) {
+		if err != nil {
+			return fmt.Errorf("load subscriptions: %w", err)
+		}
+		if keys[row.Key] {
+			x.registry.mu.Lock()
+			x.loader.join(row)
+			x.registry.mu.Unlock()
+			delete(keys, row.Key)
+		}
+	}
+	x.registry.mu.Lock()
+	for k := range keys {
+		if s := x.registry.find(k); s != nil {
+			x.registry.drop(s)
+		}
+	}
+	x.registry.mu.Unlock()
+	return x.loadUsers(ctx, []int{shard})
+}
+
+// others describes the needs of other hubs for the logs.
+type others struct {
+	mine    bool             // this hub trims the logs
+	cursors map[string]int64 // by topic: the lowest cursor of all subscriptions
+}
+
+// others asks the store, if there may be other hubs.
+func (x *Sharing) others(ctx context.Context) (others, error) {
+	if x.sharer == nil {
+		return others{mine: true}, nil
+	}
+	x.registry.mu.Lock()
+	o := others{mine: x.own[0], cursors: map[string]int64{}}
+	x.registry.mu.Unlock()
+	if !o.mine {
+		return o, nil
+	}
+	for row, err := range x.store.Subscriptions(ctx, -1) {
+		if err != nil {
+			return o, err
+		}
+		uri := websub.Canonical(row.Topic)
+		if c, ok := o.cursors[uri]; !ok || row.Progress.Cursor < c {
+			o.cursors[uri] = row.Progress.Cursor
+		}
+	}
+	return o, nil
+}

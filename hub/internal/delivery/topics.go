@@ -1,0 +1,41 @@
+package delivery
+
+import (
+	"context"
+	"iter"
+
+	"lockstep/hub/hubstore"
+)
+
+// Topics are the topics of a hub, and their messages.
+type Topics struct {
+	store    hubstore.Store
+	registry *registry
+	appender *appender
+	saver    *saver
+	sharing  *Sharing
+}
+
+// Topics yields the stored topics.
+func (t *Topics) Topics(ctx context.Context) iter.Seq2[hubstore.Topic, error] {
+	return t.store.Topics(ctx)
+}
+
+// Topic returns the state of a topic, whatever the spelling of its URL; false if
+// the hub does not know it.
+func (t *Topics) Topic(uri string) (hubstore.Topic, bool) { return t.registry.state(uri) }
+
+// Subscribed reports whether a topic has subscribers, or may have some.
+func (t *Topics) Subscribed(topic string) bool { return t.sharing.Subscribed(topic) }
+
+// Append writes a message to the log of its topic and wakes the topic's
+// subscriptions. It sets ID and At if they are empty. When Append returns nil the
+// message is durable; with an error of ctx it may be. It returns
+// [refusal.ErrNotReady], [refusal.ErrFull], or the error of the store. The engine
+// retains the memory that the message refers to: the caller must not change it.
+func (t *Topics) Append(ctx context.Context, m hubstore.Message) (seq int64, err error) {
+	return t.appender.append(ctx, m)
+}
+
+// Save makes the state of topics durable.
+func (t *Topics) Save(ctx context.Context, c hubstore.Changes) error { return t.saver.save(ctx, c) }

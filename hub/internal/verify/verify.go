@@ -1,0 +1,392 @@
+// Package verify asks callbacks to confirm the requests made in their name
+// (section 5.3 of the WebSub Recommendation), and notifies subscribers of
+// denials.
+package verify
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/address"
+	"lockstep/hub/internal/call"
+	"lockstep/hub/internal/limit"
+	"lockstep/hub/internal/tally"
+	"lockstep/hub/internal/timing"
+	"lockstep/hub/status"
+	"lockstep/internal/fetch"
+	"lockstep/websub"
+)
+
+const (
+	// verifyTime caps how long a callback may take to answer (WS-I-08).
+	verifyTime = 10 * time.Second
+	// challengeBytes is the number of random bytes of a challenge (WS-I-02), which
+	// has 32 characters.
+	challengeBytes = 24
+	// maxPending caps the requests that wait for verification, in all.
+	maxPending = 100_000
+
+	verifyInAll = 512
+	verifyAtOne = 32
+)
+
+// verifyRate limits how often the hub asks a host that does not confirm: an
+// answer that confirms costs nothing (WS-SEC-03).
+var verifyRate = limit.Rate{Burst: 100, Per: 10}
+
+// verifyWaits are the waits before a callback that could not be reached is
+// asked again: all within five minutes (WS-I-04).
+var verifyWaits = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute}
+
+// Members are the verified subscriptions of a hub.
+type Members interface {
+	// Subscribe turns a verified request into a subscription, or renews the existing
+	// one. The lease runs from sent, when the callback was asked. A new subscription
+	// gets the messages after number since, if that is not negative. The request is
+	// then complete if settle is true. The subscription exists when within calls
+	// join.
+	Subscribe(ctx context.Context, r hubstore.Request, sent time.Time, since int64, settle bool, within func(join func())) error
+	// End ends a subscription, if it exists. The request is then complete if settle
+	// is true.
+	End(ctx context.Context, key hubstore.Key, settle bool) error
+	// Has reports whether a subscription exists.
+	Has(key hubstore.Key) bool
+	// Counts returns the number of subscriptions, in all and with callbacks at the
+	// host of callback, whatever the port.
+	Counts(callback *url.URL) (all, atHost int)
+}
+
+// Shards are what a hub knows of the other hubs on the same store.
+type Shards interface {
+	// Shared reports whether there may be any.
+	Shared() bool
+	// Owns reports whether this hub handles a key.
+	Owns(key hubstore.Key) bool
+	// Save writes requests, and notifies the hubs that own them.
+	Save(ctx context.Context, c hubstore.Changes) error
+	// Subscribed reports whether a topic has subscribers, or may have some.
+	Subscribed(topic string) bool
+	// Newest returns the number of the newest message of a topic; negative: unknown.
+	Newest(topic string) int64
+}
+
+// Options are what a [Verifier] needs.
+type Options struct {
+	Members Members
+	Shards  Shards
+	Stored  func(ctx context.Context, shard int) iter.Seq2[hubstore.Request, error] // the stored requests of a shard
+	Names   func(ctx context.Context, topic string) (bool, error)                   // reports whether a topic names this hub; nil: topics are not checked (WS-SEC-05)
+	Client  *http.Client                                                            // for callbacks: no redirects, guarded dialling
+	Tally   *tally.Tally
+	Clock   func() time.Time
+	Logger  *slog.Logger
+
+	Timeout, RetryFirst          time.Duration
+	UserAgent                    string
+	MaxSubscriptions, MaxPerHost int
+}
+
+// A Verifier asks callbacks to confirm the requests made in their name.
+type Verifier struct {
+	o       Options
+	calls   *call.Scheduler
+	waits   []time.Duration // see verifyWaits
+	denials atomic.Int64    // waiting to be sent
+	report  *reporter
+	caller  *caller
+
+	mu     sync.Mutex // guards what follows
+	asks   map[hubstore.Key]*ask
+	hosts  map[string]int // asks that are fresh, by address.Host
+	topics map[string]int // asks, by topic
+	tasks  sync.WaitGroup // the work started by calls
+}
+
+// A pending is a request that waits for its verification.
+type pending struct {
+	hubstore.Request
+	target *url.URL
+}
+
+// New returns a Verifier.
+func New(o Options) *Verifier {
+	timeout := min(verifyTime, o.Timeout)
+	return &Verifier{
+		report: &reporter{log: o.Logger, timeout: timeout, now: func() time.Time { return timing.Micros(o.Clock()) }},
+		caller: &caller{client: o.Client, timeout: timeout, userAgent: o.UserAgent},
+		o:      o, waits: verifyWaits, calls: call.New(verifyInAll, verifyAtOne, verifyRate, o.Clock),
+		asks: make(map[hubstore.Key]*ask), hosts: make(map[string]int), topics: make(map[string]int),
+	}
+}
+
+// Waits sets the waits before a callback that could not be reached is asked
+// again, for tests. Call it before Run.
+func (v *Verifier) Waits(d ...time.Duration) { v.waits = d }
+
+// Failed returns the newest requests that callbacks did not confirm, the newest
+// first.
+func (v *Verifier) Failed() []status.FailedVerification { return v.report.failures.newest() }
+
+// Pending returns how many requests wait to be verified, and at how many hosts
+// that have not confirmed any.
+func (v *Verifier) Pending() (requests, hosts int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.asks), len(v.hosts)
+}
+
+func (v *Verifier) now() time.Time { return timing.Micros(v.o.Clock()) }
+
+// Accept stores a request durably and schedules its verification. A request to
+// end a subscription that does not exist has no effect, and takes as long
+// (WS-H-11).
+func (v *Verifier) Accept(ctx context.Context, r hubstore.Request, target *url.URL) error {
+	a, err := v.hold(ctx, r, target)
+	if err != nil {
+		return err
+	}
+	defer v.release(r.Key, a)
+	if r.Mode == websub.ModeUnsubscribe && !v.known(r.Key, a) {
+		return v.o.Shards.Save(ctx, hubstore.Changes{Settle: []hubstore.Key{r.Key}})
+	}
+	if err := v.o.Shards.Save(ctx, hubstore.Changes{Ask: []hubstore.Request{r}}); err != nil {
+		return err
+	}
+	if v.o.Shards.Owns(r.Key) { // otherwise the owning hub has been notified
+		v.put(a, &pending{Request: r, target: target})
+	}
+	return nil
+}
+
+// put makes p the newest request. A verification under way is completed first:
+// the subscriber may have confirmed it already.
+func (v *Verifier) put(a *ask, p *pending) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	a.newest = p
+	if !a.asking {
+		v.schedule(a)
+	}
+}
+
+// schedule schedules the verification of newest, in place of an earlier one.
+func (v *Verifier) schedule(a *ask) {
+	a.round++
+	key, round, r := a.newest.Key, a.round, call.Known
+	if a.fresh {
+		r = call.Unknown
+	}
+	v.calls.Add(a.newest.target, r, a.newest.Next, func(ctx context.Context) { v.carry(ctx, key, a, round) })
+}
+
+// Load loads the stored requests of shards.
+func (v *Verifier) Load(ctx context.Context, shards []int) error {
+	for _, shard := range shards {
+		for r, err := range v.o.Stored(ctx, shard) {
+			if err != nil {
+				return fmt.Errorf("load requests: %w", err)
+			}
+			target, err := url.Parse(r.Callback)
+			if err != nil {
+				continue // another version of the hub accepted it
+			}
+			v.take(r, target)
+		}
+	}
+	return nil
+}
+
+func (v *Verifier) take(r hubstore.Request, target *url.URL) {
+	subscribed := v.o.Members.Has(r.Key)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	a := v.asks[r.Key]
+	if a == nil {
+		a = v.open(r, address.Host(target), !subscribed)
+	}
+	if a.refs > 0 || a.newest != nil && !r.At.After(a.newest.At) {
+		return
+	}
+	a.newest = &pending{Request: r, target: target}
+	if !a.asking {
+		v.schedule(a)
+	}
+}
+
+// Unload drops the requests of shards that now belong to another hub.
+func (v *Verifier) Unload(shards []int) {
+	gone := make(map[int]bool, len(shards))
+	for _, s := range shards {
+		gone[s] = true
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for key, a := range v.asks {
+		if gone[key.Shard()] && a.refs == 0 {
+			v.close(key, a)
+		}
+	}
+}
+
+// Run verifies requests until ctx ends; everything it started has ended when it
+// returns.
+func (v *Verifier) Run(ctx context.Context) {
+	v.calls.Run(ctx)
+	v.tasks.Wait()
+}
+
+// A verdict is the result of asking a callback.
+type verdict struct {
+	sent   time.Time // the lease runs from here (WS-L-02)
+	since  int64     // number of the topic's newest message at that time; negative: unknown
+	err    error     // nil: confirmed
+	again  bool      // it may be retried
+	reason string    // the reason to deny the request with; empty: no denial
+}
+
+// carry has a request verified. Writing the result is left to a separate
+// goroutine, so that the next call to the host can start.
+func (v *Verifier) carry(ctx context.Context, key hubstore.Key, a *ask, round int) {
+	v.mu.Lock()
+	p := a.newest
+	if p == nil || v.asks[key] != a || a.round != round || a.asking {
+		v.mu.Unlock()
+		return
+	}
+	a.asking = true
+	v.mu.Unlock()
+	o := v.verify(ctx, p)
+	if ctx.Err() != nil {
+		return // the hub is shutting down: it asks again after its restart
+	}
+	if o.err == nil {
+		v.calls.Forgive(p.target)
+	}
+	v.mu.Lock()
+	a.refs++
+	v.mu.Unlock()
+	v.tasks.Go(func() { v.conclude(ctx, key, a, p, o) })
+}
+
+// conclude writes the result of p. If there is a newer request by now, that
+// remains pending.
+func (v *Verifier) conclude(ctx context.Context, key hubstore.Key, a *ask, p *pending, o verdict) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timing.SaveTime)
+	defer cancel()
+	defer v.release(key, a)
+	a.turn <- struct{}{}
+	v.mu.Lock()
+	superseded := a.newest != p
+	v.mu.Unlock()
+	done, err := v.write(ctx, a, p, o, superseded)
+	if err != nil {
+		v.o.Logger.ErrorContext(ctx, "outcome of a verification not saved", slog.String("err", err.Error()))
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	a.asking = false
+	if done && a.newest == p {
+		a.newest = nil
+	}
+	if a.newest != nil {
+		v.schedule(a)
+	}
+}
+
+// write writes the result, and reports whether p is complete.
+func (v *Verifier) write(ctx context.Context, a *ask, p *pending, o verdict, superseded bool) (done bool, err error) {
+	switch {
+	case o.err == nil:
+		if p.Mode == websub.ModeSubscribe {
+			err = v.o.Members.Subscribe(ctx, p.Request, o.sent, o.since, !superseded, func(join func()) {
+				v.mu.Lock() // so that v.room counts it exactly once
+				defer v.mu.Unlock()
+				join()
+				v.counted(a)
+			})
+		} else {
+			err = v.o.Members.End(ctx, p.Key, !superseded)
+		}
+		if err == nil {
+			v.o.Tally.Verify(true)
+			v.report.failures.forget(p.Key)
+			v.report.write(slog.LevelDebug, "verified", p.Topic, p.Callback)
+			return true, nil
+		}
+		p.Next = v.now().Add(v.waits[0])
+		return false, err
+	case superseded:
+		return true, nil
+	case o.again && p.Attempts < len(v.waits):
+		p.Next = v.now().Add(timing.Jitter(v.waits[p.Attempts]))
+		p.Attempts++
+		v.report.fail(p, o.err, p.Attempts, p.Next)
+		return false, v.o.Shards.Save(ctx, hubstore.Changes{Ask: []hubstore.Request{p.Request}})
+	}
+	v.o.Tally.Verify(false)
+	v.report.fail(p, o.err, p.Attempts+1, time.Time{})
+	if o.reason != "" {
+		v.Deny(hubstore.Subscription{Topic: p.Topic, Callback: p.Callback}, o.reason)
+	}
+	// An existing subscription stays as it is (WS-H-07).
+	return true, v.o.Shards.Save(ctx, hubstore.Changes{Settle: []hubstore.Key{p.Key}})
+}
+
+// verify asks a callback (WS-I-01).
+func (v *Verifier) verify(ctx context.Context, p *pending) verdict {
+	if o, ok := v.advertised(ctx, p); !ok {
+		return o
+	}
+	challenge := newChallenge()
+	added := url.Values{"hub.mode": {p.Mode}, "hub.topic": {p.Topic}, "hub.challenge": {challenge}}
+	if p.Mode == websub.ModeSubscribe {
+		added.Set("hub.lease_seconds", strconv.FormatInt(int64(p.Lease/time.Second), 10))
+	}
+	if p.VerifyToken != "" {
+		added.Set("hub.verify_token", p.VerifyToken) // WS-OLD-01
+	}
+	o := verdict{sent: v.now(), since: v.o.Shards.Newest(p.Topic)}
+	body, err := v.caller.get(ctx, websub.VerificationURL(p.Callback, added), len(challenge)+1)
+	switch status := (*statusError)(nil); {
+	case err == nil && string(body) == challenge: // WS-I-04: exactly those bytes
+	case err == nil:
+		o.err = errWrongChallenge
+	case errors.As(err, &status):
+		o.err = err
+	default:
+		var address *fetch.AddressError
+		o.err, o.again = err, !errors.As(err, &address)
+	}
+	return o
+}
+
+// advertised checks that the topic names this hub, if CheckTopics is set and
+// this is the first subscription to it (WS-SEC-05). It reports whether to
+// continue.
+func (v *Verifier) advertised(ctx context.Context, p *pending) (verdict, bool) {
+	if v.o.Names == nil || p.Mode != websub.ModeSubscribe || v.o.Shards.Subscribed(p.Topic) {
+		return verdict{}, true
+	}
+	if err := v.checkTopic(ctx, p.Topic); err != nil {
+		return verdict{err: err, again: err.again, reason: err.text}, false
+	}
+	return verdict{}, true
+}
+
+func newChallenge() string {
+	b := make([]byte, challengeBytes)
+	rand.Read(b)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
