@@ -73,10 +73,6 @@ var exceptions = []exception{
 	{"destination/internal/dump.sectionReader", contextFields, 1},
 	{"destination/internal/dump.spool", contextFields, 1},
 	{"discover.finder", contextFields, 1},
-	{"vault.Reader", contextFields, 1},
-	{"vault.spool", contextFields, 1},
-	{"vault.stager", contextFields, 1},
-	{"vault.sweeper", contextFields, 1},
 
 	{"cmd/lockstep.followOptions", embedding, 2},
 	{"cmd/lockstep.publishOptions", embedding, 2},

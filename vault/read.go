@@ -8,21 +8,21 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"slices"
 	"sort"
 	"sync"
-
-	"lockstep/blob"
 )
 
 // A Reader reads one content, which stays in the vault until the Reader is
 // closed. All methods are safe for concurrent use, though concurrent calls of
 // Read and Seek share one position.
 type Reader struct {
-	v   *Vault
-	ctx context.Context // of Open: its methods have no context, and read from the store
-	d   Digest
-	t   *table
+	v *Vault
+	d Digest
+	t *table
+
+	// These two end when the context of Open does: methods have no context.
+	fetch func(c *chunk, data []byte) error                   // reads a chunk and verifies it
+	room  func(size int64) (cost int64, lent bool, err error) // takes memory of the vault
 
 	mu     sync.Mutex // guards what follows; held while a chunk is read, because waiting readers may need the same one
 	pos    int64
@@ -30,20 +30,9 @@ type Reader struct {
 	data   []byte // nil: none
 	cost   int64  // what it takes of the vault's memory
 	lent   bool   // its memory must be returned at once
-	stored []byte // buffer for a compressed chunk
-	open   []*opened
+	chunks chunkReader
 	closed bool
 }
-
-// An opened is a blob that has chunks of a content.
-type opened struct {
-	source int // as in [chunk]
-	r      blob.Reader
-	moved  map[Digest]chunk // locations of its chunks, if they differ from the content's table
-}
-
-// maxOpen is how many blobs a Reader holds open.
-const maxOpen = 32
 
 // Open opens a content, or returns [fs.ErrNotExist]. Returned bytes are
 // verified: for damaged data, Read returns a *[DamagedError] and no bytes. ctx
@@ -71,7 +60,10 @@ func (v *Vault) Open(ctx context.Context, d Digest) (*Reader, error) {
 		v.warn(ctx, err)
 		return nil, err
 	}
-	return &Reader{v: v, ctx: ctx, d: d, t: t, open: []*opened{{r: b}}}, nil
+	r := &Reader{v: v, d: d, t: t, chunks: chunkReader{v: v, d: d, t: t, open: []*opened{{r: b}}}}
+	r.fetch = func(c *chunk, data []byte) error { return r.chunks.fetch(ctx, c, data) }
+	r.room = func(size int64) (int64, bool, error) { return v.room.take(ctx, size) }
+	return r, nil
 }
 
 // warn logs damage, because the caller who gets the error may be a stranger.
@@ -98,27 +90,7 @@ func (v *Vault) Verify(ctx context.Context, d Digest) error {
 		v.note(d)
 		return &DamagedError{Digest: d, Blob: d.name(), Err: fmt.Errorf("%w: its digest is %s", errFormat, got)}
 	}
-	return r.checkMagic()
-}
-
-// checkMagic checks the magic bytes, which nothing else covers.
-func (r *Reader) checkMagic() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	o, err := r.blob(0)
-	if err != nil {
-		return err
-	}
-	head := make([]byte, len(magic))
-	err = readFull(o.r, head, 0)
-	if err == nil && string(head) != magic {
-		err = fmt.Errorf("%w: it begins with %q", errFormat, head)
-	}
-	if errors.Is(err, errFormat) {
-		r.v.note(r.d)
-		return &DamagedError{Digest: r.d, Blob: r.d.name(), Err: err}
-	}
-	return err
+	return r.chunks.checkMagic(ctx)
 }
 
 // Size returns the length of the content in bytes.
@@ -177,16 +149,9 @@ func (r *Reader) Close() error {
 	}
 	r.closed = true
 	r.drop()
-	r.shutAll()
+	r.chunks.shutAll()
 	r.v.pins.unpin(r.d)
 	return nil
-}
-
-func (r *Reader) shutAll() {
-	for _, o := range r.open {
-		_ = o.r.Close() // only read from
-	}
-	r.open = nil
 }
 
 // readAt reads from the chunk at off.
@@ -229,14 +194,14 @@ func (r *Reader) turnTo(i int) error {
 	if cap(data) < c.size || r.cost < int64(c.size) {
 		r.drop()
 		var err error
-		if r.cost, r.lent, err = r.v.room.take(r.ctx, int64(c.size)); err != nil {
+		if r.cost, r.lent, err = r.room(int64(c.size)); err != nil {
 			return err
 		}
 		data = make([]byte, 0, c.size)
 	}
 	r.data = nil
 	err := r.fetch(c, data[:c.size])
-	r.stored = nil // it may be as large
+	r.chunks.stored = nil // it may be as large
 	if err != nil {
 		r.drop()
 		return err
@@ -249,120 +214,4 @@ func (r *Reader) turnTo(i int) error {
 func (r *Reader) drop() {
 	r.v.room.give(r.cost, r.lent)
 	r.data, r.cost, r.lent = nil, 0, false
-}
-
-// fetch reads a chunk into data and verifies it.
-func (r *Reader) fetch(c *chunk, data []byte) error {
-	err := r.fetchFrom(c, data)
-	if err != nil && c.source > 0 {
-		// The other blob may have been rewritten, with the chunk at another position,
-		// which its table has.
-		r.shut(c.source)
-		err = r.fetchMoved(c, data)
-	}
-	if err == nil {
-		return nil
-	}
-	d := r.holder(c.source)
-	if !errors.Is(err, errFormat) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrNotExist) {
-		return fmt.Errorf("read content %s in %s: %w", r.d, d.name(), err)
-	}
-	r.v.note(d)
-	r.v.note(r.d)
-	err = &DamagedError{Digest: r.d, Blob: d.name(), Err: err}
-	r.v.warn(r.ctx, err)
-	return err
-}
-
-// holder returns the name of the blob that has a chunk.
-func (r *Reader) holder(source int) Digest {
-	if source == 0 {
-		return r.d
-	}
-	return r.t.sources[source-1]
-}
-
-// fetchMoved reads a chunk from the position in the other blob's own table.
-func (r *Reader) fetchMoved(c *chunk, data []byte) error {
-	b, t, err := r.v.load(r.ctx, r.holder(c.source))
-	if damaged, ok := errors.AsType[*DamagedError](err); ok {
-		return damaged.Err
-	}
-	if err != nil {
-		return err
-	}
-	moved := make(map[Digest]chunk)
-	for _, other := range t.chunks {
-		if other.source == 0 {
-			moved[other.digest] = other
-		}
-	}
-	r.admit(&opened{source: c.source, r: b, moved: moved})
-	return r.fetchFrom(c, data)
-}
-
-func (r *Reader) fetchFrom(c *chunk, data []byte) error {
-	err := r.load(c, data)
-	if err == nil && Digest(sha256.Sum256(data)) != c.digest {
-		err = fmt.Errorf("%w: chunk %s has other bytes", errFormat, c.digest)
-	}
-	return err
-}
-
-// load reads a chunk into data without verifying it.
-func (r *Reader) load(c *chunk, data []byte) error {
-	o, err := r.blob(c.source)
-	if err != nil {
-		return err
-	}
-	at := *c
-	if o.moved != nil {
-		if at = o.moved[c.digest]; at.size != c.size {
-			return fmt.Errorf("%w: it has no chunk %s", errFormat, c.digest)
-		}
-	}
-	if at.stored == at.size {
-		return readFull(o.r, data, at.off)
-	}
-	r.stored = slices.Grow(r.stored[:0], at.stored)[:at.stored]
-	if err := readFull(o.r, r.stored, at.off); err != nil {
-		return err
-	}
-	return inflate(data, r.stored)
-}
-
-// blob returns the blob with that number, and opens it if necessary.
-func (r *Reader) blob(source int) (*opened, error) {
-	for i, o := range r.open {
-		if o.source == source {
-			copy(r.open[1:i+1], r.open[:i])
-			r.open[0] = o
-			return o, nil
-		}
-	}
-	b, err := r.v.store.Open(r.ctx, r.holder(source).name())
-	if err != nil {
-		return nil, err
-	}
-	return r.admit(&opened{source: source, r: b}), nil
-}
-
-// admit adds o to the open blobs, in place of the least recently used one.
-func (r *Reader) admit(o *opened) *opened {
-	if len(r.open) == maxOpen {
-		_ = r.open[maxOpen-1].r.Close() // only read from
-		r.open = r.open[:maxOpen-1]
-	}
-	r.open = slices.Insert(r.open, 0, o)
-	return o
-}
-
-// shut closes the blob with that number.
-func (r *Reader) shut(source int) {
-	r.open = slices.DeleteFunc(r.open, func(o *opened) bool {
-		if o.source == source {
-			_ = o.r.Close() // only read from
-		}
-		return o.source == source
-	})
 }

@@ -34,7 +34,7 @@ func TestRoom(t *testing.T) {
 		held := func() (n int64) {
 			for _, r := range readers {
 				if r != nil {
-					n += int64(cap(r.data) + cap(r.stored))
+					n += int64(cap(r.data) + cap(r.chunks.stored))
 				}
 			}
 			return n

@@ -13,7 +13,6 @@ import (
 // It holds some in memory; the rest goes directly to the store if that can
 // rename the blob later, and otherwise to an unnamed file.
 type spool struct {
-	ctx   context.Context // of the one call of Stage
 	store blob.Store
 	mem   []byte
 	w     blob.Writer // nil: all is in mem or file
@@ -24,7 +23,7 @@ type spool struct {
 // provisional is the name of a blob before its name is known.
 const provisional = "new"
 
-func (s *spool) write(p []byte) error {
+func (s *spool) write(ctx context.Context, p []byte) error {
 	if s.w == nil && s.file == nil {
 		if len(s.mem) == 0 {
 			s.mem = append(s.mem, magic...)
@@ -35,7 +34,7 @@ func (s *spool) write(p []byte) error {
 		}
 	}
 	if len(s.mem)+len(p) > spoolSize {
-		if err := s.flush(); err != nil {
+		if err := s.flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -44,9 +43,9 @@ func (s *spool) write(p []byte) error {
 }
 
 // flush writes what is in memory to the store or file.
-func (s *spool) flush() error {
+func (s *spool) flush(ctx context.Context) error {
 	if s.w == nil && s.file == nil {
-		if err := s.begin(); err != nil {
+		if err := s.begin(ctx); err != nil {
 			return err
 		}
 	}
@@ -60,8 +59,8 @@ func (s *spool) flush() error {
 	return err
 }
 
-func (s *spool) begin() error {
-	w, err := s.store.Create(s.ctx, provisional)
+func (s *spool) begin(ctx context.Context) error {
+	w, err := s.store.Create(ctx, provisional)
 	if err != nil {
 		return err
 	}
@@ -81,14 +80,14 @@ func (s *spool) begin() error {
 
 // end writes the blob's last bytes and returns it under its name, to be
 // committed.
-func (s *spool) end(name string, last []byte) (blob.Writer, error) {
-	if err := s.write(last); err != nil {
+func (s *spool) end(ctx context.Context, name string, last []byte) (blob.Writer, error) {
+	if err := s.write(ctx, last); err != nil {
 		return nil, err
 	}
 	w := s.w
 	var err error
 	if w == nil {
-		if w, err = s.store.Create(s.ctx, name); err != nil {
+		if w, err = s.store.Create(ctx, name); err != nil {
 			return nil, err
 		}
 	} else if err := w.(blob.Renamer).Rename(name); err != nil {

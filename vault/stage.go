@@ -68,13 +68,13 @@ func (v *Vault) Stage(ctx context.Context, r io.Reader, like ...Digest) (*Staged
 func (v *Vault) stage(ctx context.Context, r io.Reader, like []Digest) (*Staged, error) {
 	buf := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buf)
-	st := stager{ctx: ctx, v: v, s: &Staged{v: v}, like: like, own: make(map[Digest]chunk)}
-	st.spool = spool{ctx: ctx, store: v.store}
-	st.from = Reader{v: v, ctx: ctx, t: &st.t}
+	st := stager{v: v, s: &Staged{v: v}, like: like, own: make(map[Digest]chunk)}
+	st.spool = spool{store: v.store}
+	st.from = chunkReader{v: v, t: &st.t}
 	defer st.from.shutAll()
-	err := st.take(&chunker{r: r, buf: buf[:]})
+	err := st.take(ctx, &chunker{r: r, buf: buf[:]})
 	if err == nil {
-		err = st.finish()
+		err = st.finish(ctx)
 	}
 	if err != nil {
 		_ = st.spool.Close() // it is discarded
@@ -88,7 +88,6 @@ var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // A stager makes one blob.
 type stager struct {
-	ctx   context.Context // of the one call of Stage
 	v     *Vault
 	s     *Staged
 	like  []Digest
@@ -96,19 +95,19 @@ type stager struct {
 	t     table
 	own   map[Digest]chunk // chunks in the blob itself; not filled if there is only one
 	known map[Digest]chunk // chunks in other blobs; nil until there is a second chunk
-	from  Reader           // reads those
+	from  chunkReader      // reads those
 	sure  map[Digest]bool  // whether those that were read are intact
 	got   []byte           // a chunk read from there
 	put   []byte           // a chunk, compressed
 }
 
 // take reads and stores the content.
-func (st *stager) take(c *chunker) error {
+func (st *stager) take(ctx context.Context, c *chunker) error {
 	var sum hash.Hash
 	for {
 		data, last, err := c.next()
 		if err == nil {
-			err = st.ctx.Err()
+			err = ctx.Err()
 		}
 		if err != nil {
 			return err
@@ -117,16 +116,16 @@ func (st *stager) take(c *chunker) error {
 		st.s.size += int64(len(data))
 		if last && sum == nil {
 			st.s.digest = d
-			return st.sole(data)
+			return st.sole(ctx, data)
 		}
 		if sum == nil {
 			sum = sha256.New()
-			if err := st.learn(); err != nil {
+			if err := st.learn(ctx); err != nil {
 				return err
 			}
 		}
 		sum.Write(data) // never fails
-		if err := st.chunk(d, data); err != nil {
+		if err := st.chunk(ctx, d, data); err != nil {
 			return err
 		}
 		if last {
@@ -138,22 +137,22 @@ func (st *stager) take(c *chunker) error {
 
 // sole handles the only chunk, which can only be in another blob with the
 // content's own name.
-func (st *stager) sole(data []byte) error {
+func (st *stager) sole(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	return st.chunk(st.s.digest, data)
+	return st.chunk(ctx, st.s.digest, data)
 }
 
 // learn reads which chunks the possibly similar contents have.
-func (st *stager) learn() error {
+func (st *stager) learn(ctx context.Context) error {
 	st.known = make(map[Digest]chunk)
 	used := make(map[Digest]int64) // number of bytes that each other blob can provide
 	for _, d := range st.like[:min(len(st.like), maxLikes)] {
-		if err := st.v.settled(st.ctx, d); err != nil {
+		if err := st.v.settled(ctx, d); err != nil {
 			return err
 		}
-		t, _, err := st.v.find(st.ctx, d, true)
+		t, _, err := st.v.find(ctx, d, true)
 		if err != nil {
 			return err
 		}
@@ -205,12 +204,12 @@ func (st *stager) narrow(used map[Digest]int64) {
 }
 
 // chunk adds the next chunk of the content.
-func (st *stager) chunk(d Digest, data []byte) error {
+func (st *stager) chunk(ctx context.Context, d Digest, data []byte) error {
 	if c, again := st.own[d]; again {
 		return st.append(c)
 	}
 	if c, known := st.known[d]; known {
-		same, err := st.same(&c, data)
+		same, err := st.same(ctx, &c, data)
 		if err != nil {
 			return err
 		}
@@ -218,7 +217,7 @@ func (st *stager) chunk(d Digest, data []byte) error {
 			return st.append(c)
 		}
 	}
-	c, err := st.keep(d, data)
+	c, err := st.keep(ctx, d, data)
 	if err != nil {
 		return err
 	}
@@ -227,15 +226,15 @@ func (st *stager) chunk(d Digest, data []byte) error {
 
 // same reports whether a chunk in another blob exists and has these bytes. Each
 // chunk is read only once.
-func (st *stager) same(c *chunk, data []byte) (bool, error) {
+func (st *stager) same(ctx context.Context, c *chunk, data []byte) (bool, error) {
 	if st.v.opts.Trust || st.sure[c.digest] {
 		return true, nil
 	}
 	st.got = slices.Grow(st.got[:0], len(data))[:len(data)]
-	if err := st.from.load(c, st.got); err != nil || !bytes.Equal(st.got, data) {
+	if err := st.from.load(ctx, c, st.got); err != nil || !bytes.Equal(st.got, data) {
 		// It may be elsewhere, or damaged.
 		st.from.d = st.from.holder(c.source) // named in errors
-		err = st.from.fetch(c, st.got)
+		err = st.from.fetch(ctx, c, st.got)
 		if _, damaged := errors.AsType[*DamagedError](err); damaged {
 			delete(st.known, c.digest)
 			return false, nil
@@ -266,7 +265,7 @@ const maxChunks = (maxTable - 32*maxSources - 1024) / 60
 var errTooLarge = errors.New("too large to be kept")
 
 // keep writes a chunk into the blob.
-func (st *stager) keep(d Digest, data []byte) (chunk, error) {
+func (st *stager) keep(ctx context.Context, d Digest, data []byte) (chunk, error) {
 	c := chunk{digest: d, size: len(data)}
 	if st.v.opts.Compress {
 		put := deflate(st.put, data)
@@ -278,19 +277,19 @@ func (st *stager) keep(d Digest, data []byte) (chunk, error) {
 	c.stored, c.off = len(data), int64(len(magic))+st.t.data
 	st.t.data += int64(len(data))
 	st.own[d] = c
-	return c, st.spool.write(data)
+	return c, st.spool.write(ctx, data)
 }
 
 // finish completes the blob, unless the vault has the content.
-func (st *stager) finish() error {
+func (st *stager) finish(ctx context.Context) error {
 	s := st.s
-	t, something, err := st.v.find(st.ctx, s.digest, true)
+	t, something, err := st.v.find(ctx, s.digest, true)
 	if err != nil {
 		return err
 	}
 	s.pinned = append(s.pinned, s.digest)
 	if t != nil {
-		sound, err := st.sound()
+		sound, err := st.sound(ctx)
 		if err != nil {
 			return err
 		}
@@ -302,22 +301,22 @@ func (st *stager) finish() error {
 	if something || slices.Contains(st.t.sources, s.digest) {
 		// Others may use chunks of the existing blob: the new one must have them too.
 		s.replace = true
-		if err := st.complete(); err != nil {
+		if err := st.complete(ctx); err != nil {
 			return err
 		}
 	}
 	st.t.size = s.size
 	st.settle()
-	s.w, err = st.spool.end(s.digest.name(), st.t.appendTo(nil, s.digest))
+	s.w, err = st.spool.end(ctx, s.digest.name(), st.t.appendTo(nil, s.digest))
 	return err
 }
 
 // sound reports whether the existing content is intact.
-func (st *stager) sound() (bool, error) {
+func (st *stager) sound(ctx context.Context) (bool, error) {
 	if st.v.opts.Trust {
 		return true, nil
 	}
-	err := st.v.Verify(st.ctx, st.s.digest)
+	err := st.v.Verify(ctx, st.s.digest)
 	if _, damaged := errors.AsType[*DamagedError](err); damaged {
 		return false, nil
 	}
@@ -325,7 +324,7 @@ func (st *stager) sound() (bool, error) {
 }
 
 // complete copies the chunks that are in other blobs.
-func (st *stager) complete() error {
+func (st *stager) complete(ctx context.Context) error {
 	st.from.d = st.s.digest
 	for i, c := range st.t.chunks {
 		if c.source == 0 {
@@ -334,11 +333,11 @@ func (st *stager) complete() error {
 		own, again := st.own[c.digest]
 		if !again {
 			data := make([]byte, c.size)
-			if err := st.from.fetch(&c, data); err != nil {
+			if err := st.from.fetch(ctx, &c, data); err != nil {
 				return err
 			}
 			var err error
-			if own, err = st.keep(c.digest, data); err != nil {
+			if own, err = st.keep(ctx, c.digest, data); err != nil {
 				return err
 			}
 		}

@@ -39,8 +39,8 @@ func (v *Vault) Sweep(ctx context.Context, needed func(context.Context) iter.Seq
 		return Swept{}, ctx.Err()
 	}
 	defer func() { <-v.sweep }()
-	s := sweeper{ctx: ctx, v: v, needed: newMarks(exactMarks), used: newMarks(exactMarks)}
-	err := s.run(needed)
+	s := sweeper{v: v, needed: newMarks(exactMarks), used: newMarks(exactMarks)}
+	err := s.run(ctx, needed)
 	if err != nil {
 		err = fmt.Errorf("sweep kept contents: %w", err)
 	}
@@ -49,7 +49,6 @@ func (v *Vault) Sweep(ctx context.Context, needed func(context.Context) iter.Seq
 
 // A sweeper is the state of one Sweep.
 type sweeper struct {
-	ctx    context.Context // of the one call of Sweep
 	v      *Vault
 	swept  Swept
 	needed *marks // contents
@@ -61,11 +60,11 @@ type sweeper struct {
 // run sweeps. The order matters: it first begins to record pins, then reads what
 // is needed, then which chunks the needed contents use. Only then it changes
 // anything: it removes unused parts of blobs, and finally unused blobs.
-func (s *sweeper) run(needed func(context.Context) iter.Seq2[Digest, error]) error {
-	if err := s.clear(); err != nil {
+func (s *sweeper) run(ctx context.Context, needed func(context.Context) iter.Seq2[Digest, error]) error {
+	if err := s.clear(ctx); err != nil {
 		return err
 	}
-	unfinished, err := s.v.unfinished(s.ctx)
+	unfinished, err := s.v.unfinished(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func (s *sweeper) run(needed func(context.Context) iter.Seq2[Digest, error]) err
 	for _, d := range now {
 		s.needed.add(d)
 	}
-	for d, err := range needed(s.ctx) {
+	for d, err := range needed(ctx) {
 		if err != nil {
 			return err
 		}
@@ -83,10 +82,10 @@ func (s *sweeper) run(needed func(context.Context) iter.Seq2[Digest, error]) err
 	}
 	for first := uint64(0); ; {
 		u := newUses(first, maxUses)
-		if err := s.look(u); err != nil {
+		if err := s.look(ctx, u); err != nil {
 			return err
 		}
-		if err := s.rewrite(u); err != nil {
+		if err := s.rewrite(ctx, u); err != nil {
 			return err
 		}
 		if u.last == ^uint64(0) {
@@ -94,27 +93,27 @@ func (s *sweeper) run(needed func(context.Context) iter.Seq2[Digest, error]) err
 		}
 		first = u.last + 1
 	}
-	if err := s.remove(); err != nil || !s.begun || s.left {
+	if err := s.remove(ctx); err != nil || !s.begun || s.left {
 		return err
 	}
-	return s.v.finished(s.ctx)
+	return s.v.finished(ctx)
 }
 
 // clear removes unfinished blobs of an earlier process.
-func (s *sweeper) clear() error {
+func (s *sweeper) clear(ctx context.Context) error {
 	store, ok := s.v.store.(blob.Sweeper)
 	if !ok || s.v.cleared {
 		return nil
 	}
-	_, err := store.Sweep(s.ctx, slices.Values([]string{}))
+	_, err := store.Sweep(ctx, slices.Values([]string{}))
 	s.v.cleared = err == nil
 	return err
 }
 
 // blobs yields the blobs of the vault.
-func (s *sweeper) blobs() iter.Seq2[blob.Info, error] {
+func (s *sweeper) blobs(ctx context.Context) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
-		for info, err := range s.v.store.List(s.ctx, "") {
+		for info, err := range s.v.store.List(ctx, "") {
 			if err != nil {
 				yield(info, err)
 				return
@@ -128,9 +127,9 @@ func (s *sweeper) blobs() iter.Seq2[blob.Info, error] {
 
 // look determines which chunks the needed contents use in blobs that are not
 // needed themselves.
-func (s *sweeper) look(u *uses) error {
+func (s *sweeper) look(ctx context.Context, u *uses) error {
 	damaged := int64(0)
-	for info, err := range s.blobs() {
+	for info, err := range s.blobs(ctx) {
 		if err != nil {
 			return err
 		}
@@ -138,10 +137,10 @@ func (s *sweeper) look(u *uses) error {
 		if kindOf(info.Size) != kindShared || !s.needed.has(d) {
 			continue
 		}
-		r, t, err := s.v.load(s.ctx, d)
+		r, t, err := s.v.load(ctx, d)
 		switch _, bad := errors.AsType[*DamagedError](err); {
 		case bad:
-			s.v.warn(s.ctx, err)
+			s.v.warn(ctx, err)
 			damaged++
 			continue
 		case errors.Is(err, fs.ErrNotExist):
@@ -167,37 +166,37 @@ func (s *sweeper) look(u *uses) error {
 
 // rewrite removes the unused parts of blobs: of all blobs that use others,
 // which can then be removed, and of those of which less than half is used.
-func (s *sweeper) rewrite(u *uses) error {
+func (s *sweeper) rewrite(ctx context.Context, u *uses) error {
 	for d, used := range u.of {
-		if err := s.ctx.Err(); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		info, err := s.v.store.Stat(s.ctx, d.name())
+		info, err := s.v.store.Stat(ctx, d.name())
 		if errors.Is(err, blob.ErrNotExist) {
 			continue // contents that use it are damaged
 		}
 		if err != nil {
 			return err
 		}
-		if err := s.rewriteOne(info, d, used); err != nil {
+		if err := s.rewriteOne(ctx, info, d, used); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *sweeper) rewriteOne(info blob.Info, d Digest, used map[uint64]struct{}) error {
+func (s *sweeper) rewriteOne(ctx context.Context, info blob.Info, d Digest, used map[uint64]struct{}) error {
 	free, done := s.v.pins.take(d)
 	defer done()
 	if len(free) == 0 {
 		s.left = s.left || kindOf(info.Size) == kindShared
 		return nil
 	}
-	r, t, err := s.v.load(s.ctx, d)
+	r, t, err := s.v.load(ctx, d)
 	if _, bad := errors.AsType[*DamagedError](err); bad {
 		// Its table is unreadable, so its used chunks are unknown. The contents that
 		// use it know their positions, and may find them intact.
-		s.v.warn(s.ctx, err)
+		s.v.warn(ctx, err)
 		s.needed.add(d)
 		return nil
 	}
@@ -214,10 +213,10 @@ func (s *sweeper) rewriteOne(info blob.Info, d Digest, used map[uint64]struct{})
 	if t.kind != kindShared && rest > t.data/2 {
 		return nil
 	}
-	if err := s.begin(); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	size, err := s.v.shrink(s.ctx, r, d, t, used)
+	size, err := s.v.shrink(ctx, r, d, t, used)
 	if err != nil {
 		return err
 	}
@@ -228,7 +227,7 @@ func (s *sweeper) rewriteOne(info blob.Info, d Digest, used map[uint64]struct{})
 
 // shrink replaces a blob by a remnant with the used chunks.
 func (v *Vault) shrink(ctx context.Context, r blob.Reader, d Digest, t *table, used map[uint64]struct{}) (int64, error) {
-	sp := spool{ctx: ctx, store: v.store}
+	sp := spool{store: v.store}
 	defer sp.Close() // in case of an error
 	rest := table{kind: kindRemnant, size: t.size}
 	seen := make(map[Digest]struct{})
@@ -245,7 +244,7 @@ func (v *Vault) shrink(ctx context.Context, r blob.Reader, d Digest, t *table, u
 		if err := readFull(r, buf, c.off); err != nil {
 			return 0, err
 		}
-		if err := sp.write(buf); err != nil {
+		if err := sp.write(ctx, buf); err != nil {
 			return 0, err
 		}
 		c.off = int64(len(magic)) + rest.data
@@ -253,7 +252,7 @@ func (v *Vault) shrink(ctx context.Context, r blob.Reader, d Digest, t *table, u
 		rest.chunks = append(rest.chunks, c)
 	}
 	end := rest.appendTo(nil, d)
-	w, err := sp.end(d.name(), end)
+	w, err := sp.end(ctx, d.name(), end)
 	if err != nil {
 		return 0, err
 	}
@@ -263,9 +262,9 @@ func (v *Vault) shrink(ctx context.Context, r blob.Reader, d Digest, t *table, u
 
 // remove removes unused blobs, and those that use others and are not needed
 // themselves: their used chunks were rewritten before.
-func (s *sweeper) remove() error {
+func (s *sweeper) remove(ctx context.Context) error {
 	var gone []blob.Info
-	for info, err := range s.blobs() {
+	for info, err := range s.blobs(ctx) {
 		if err != nil {
 			return err
 		}
@@ -275,16 +274,16 @@ func (s *sweeper) remove() error {
 			continue
 		}
 		if gone = append(gone, info); len(gone) == removeEach {
-			if err := s.removeAll(gone); err != nil {
+			if err := s.removeAll(ctx, gone); err != nil {
 				return err
 			}
 			gone = gone[:0]
 		}
 	}
-	return s.removeAll(gone)
+	return s.removeAll(ctx, gone)
 }
 
-func (s *sweeper) removeAll(infos []blob.Info) error {
+func (s *sweeper) removeAll(ctx context.Context, infos []blob.Info) error {
 	sizes := make(map[Digest]int64, len(infos))
 	ds := make([]Digest, len(infos))
 	for i, info := range infos {
@@ -298,14 +297,14 @@ func (s *sweeper) removeAll(infos []blob.Info) error {
 	if len(free) == 0 {
 		return nil
 	}
-	if err := s.begin(); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	names := make([]string, len(free))
 	for i, d := range free {
 		names[i] = d.name()
 	}
-	if err := s.v.store.Remove(s.ctx, names...); err != nil {
+	if err := s.v.store.Remove(ctx, names...); err != nil {
 		return err
 	}
 	for _, d := range free {
@@ -316,11 +315,11 @@ func (s *sweeper) removeAll(infos []blob.Info) error {
 }
 
 // begin creates the marker before the first change.
-func (s *sweeper) begin() error {
+func (s *sweeper) begin(ctx context.Context) error {
 	if s.begun {
 		return nil
 	}
-	err := s.v.begun(s.ctx)
+	err := s.v.begun(ctx)
 	s.begun = err == nil
 	return err
 }
