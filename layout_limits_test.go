@@ -62,7 +62,6 @@ var exceptions = []exception{
 	{"destination.applier", methods, 55},
 	{"discover.finder", methods, 38},
 	{"destination.setReader", methods, 35},
-	{"websub.Subscriber", methods, 31},
 
 	{"cmd/lockstep/internal/mirror.Watcher", contextFields, 1},
 	{"destination.memberReader", contextFields, 1},

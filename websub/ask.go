@@ -45,7 +45,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		nap := savePause
 		if err == nil {
 			for _, j := range c.jobs {
-				s.setBusy(j.name, true)
+				s.busy.add(j.name)
 				asking.Go(func() { s.work(ctx, room, j) })
 			}
 			nap = s.nap()
@@ -81,7 +81,7 @@ func (s *Subscriber) nap() time.Duration {
 			held := l.State == active && s.holds(w, l)
 			open = open && l.State != pending && !held
 			switch {
-			case s.isBusy(l.Name): // the job wakes Run when it is done
+			case s.busy.has(l.Name): // the job wakes Run when it is done
 			case held:
 				until(later(l.Renew, l.Next))
 			case l.State != active:
@@ -95,26 +95,38 @@ func (s *Subscriber) nap() time.Duration {
 	return nap
 }
 
-func (s *Subscriber) isBusy(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.busy[name]
+// busyNames are the names of subscriptions with a request under way. The zero
+// value is ready to use.
+type busyNames struct {
+	mu    sync.Mutex // guards names
+	names map[string]bool
 }
 
-func (s *Subscriber) setBusy(name string, busy bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if busy {
-		s.busy[name] = true
-	} else {
-		delete(s.busy, name)
+func (b *busyNames) has(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.names[name]
+}
+
+func (b *busyNames) add(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.names == nil {
+		b.names = map[string]bool{}
 	}
+	b.names[name] = true
+}
+
+func (b *busyNames) remove(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.names, name)
 }
 
 // work does one job and records the result.
 func (s *Subscriber) work(ctx context.Context, room chan struct{}, j job) {
 	defer s.poke()
-	defer s.setBusy(j.name, false)
+	defer s.busy.remove(j.name)
 	select {
 	case room <- struct{}{}:
 		defer func() { <-room }()

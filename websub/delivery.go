@@ -73,12 +73,12 @@ func (s *Subscriber) checked(r *http.Request, l *subscription, body []byte) (sta
 			failed = err
 			continue
 		}
-		if method == "sha1" && s.tallyOf(l.WishID).first(l.Name) { // WS-X-08
+		if method == "sha1" && s.tallies.of(l.WishID).first(l.Name) { // WS-X-08
 			s.report(SubscriberEvent{Kind: Weak, ID: l.WishID, Topic: l.Topic, Hub: l.hub(), Reason: "it signs with sha1", At: s.opts.Clock()})
 		}
 		return 0
 	}
-	s.tallyOf(l.WishID).forge()
+	s.tallies.of(l.WishID).forge()
 	s.report(SubscriberEvent{Kind: Forged, ID: l.WishID, Topic: l.Topic, Hub: l.hub(), Reason: failed.Error(), At: s.opts.Clock()})
 	if errors.Is(failed, ErrUnsigned) {
 		return http.StatusForbidden
@@ -107,14 +107,24 @@ type message struct {
 
 func sumOf(body []byte) [sha256.Size]byte { return sha256.Sum256(body) }
 
-// tallyOf returns the tally of a Wish. There are as many as there are Wishes.
-func (s *Subscriber) tallyOf(id string) *tally {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.tallies[id]
+// tallies are the tallies by ID of their Wish. There are as many as there are
+// Wishes. The zero value is ready to use.
+type tallies struct {
+	mu     sync.Mutex // guards byWish
+	byWish map[string]*tally
+}
+
+// of returns the tally of a Wish.
+func (ts *tallies) of(id string) *tally {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.byWish[id]
 	if t == nil {
+		if ts.byWish == nil {
+			ts.byWish = map[string]*tally{}
+		}
 		t = &tally{}
-		s.tallies[id] = t
+		ts.byWish[id] = t
 	}
 	return t
 }

@@ -202,7 +202,7 @@ func (s *Subscriber) take(w http.ResponseWriter, r *http.Request, l *subscriptio
 		ID: l.WishID, Topic: l.Topic, DeliveryID: r.Header.Get(DeliveryIDHeader),
 		ContentType: r.Header.Get("Content-Type"), Links: r.Header.Values("Link"), At: s.opts.Clock(),
 	}
-	t := s.tallyOf(l.WishID)
+	t := s.tallies.of(l.WishID)
 	if !t.enter() {
 		w.Header().Set("Retry-After", "1")
 		s.unread(w, r, http.StatusServiceUnavailable)

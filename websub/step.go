@@ -44,9 +44,9 @@ func jittered(d time.Duration, share float64) time.Duration {
 
 // backoff returns the wait after that many failed requests; at least what the
 // hub requested, up to a limit.
-func (s *Subscriber) backoff(attempts int, asked time.Duration) time.Duration {
-	d := float64(s.opts.RetryFirst) * math.Pow(2, float64(max(attempts-1, 0)))
-	d = min(d, float64(s.opts.RetryMost))
+func (o *SubscriberOptions) backoff(attempts int, asked time.Duration) time.Duration {
+	d := float64(o.RetryFirst) * math.Pow(2, float64(max(attempts-1, 0)))
+	d = min(d, float64(o.RetryMost))
 	return max(jittered(time.Duration(d), 0.2), min(asked, longestAsked))
 }
 
@@ -167,7 +167,7 @@ func (s *Subscriber) holds(w *wish, l *subscription) bool {
 
 // due reports whether a request for l may be sent now.
 func (c *change) due(l *subscription) bool {
-	return !l.Waiting && !c.now.Before(l.Next) && !c.s.isBusy(l.Name)
+	return !l.Waiting && !c.now.Before(l.Next) && !c.s.busy.has(l.Name)
 }
 
 // begin creates a subscription of w at the next hub.
@@ -175,7 +175,7 @@ func (c *change) begin(w *wish) {
 	w.At = max(w.At, 0) % len(w.Hubs)
 	l := &subscription{Name: random(nameBytes), WishID: w.ID, Topic: w.Topic, Named: w.Hubs[w.At], State: pending}
 	l.Callback = c.s.callback(l.Name)
-	if c.s.sendsSecret(l.Named) {
+	if c.s.opts.sendsSecret(l.Named) {
 		l.Secret = random(secretBytes)
 	}
 	c.add(l)
@@ -193,7 +193,7 @@ func (c *change) renew(w *wish, l *subscription) {
 		c.begin(w)
 		return
 	}
-	if l.NewSecret == "" && c.s.sendsSecret(l.hub()) && (c.s.opts.NewSecrets || l.Secret == "") {
+	if l.NewSecret == "" && c.s.opts.sendsSecret(l.hub()) && (c.s.opts.NewSecrets || l.Secret == "") {
 		l.NewSecret = random(secretBytes)
 	}
 	c.ask(l, ModeSubscribe, true)
@@ -212,7 +212,7 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 	l.Waiting, l.Attempts, l.Error = false, l.Attempts+1, reason
 	w := c.Wishes[l.WishID]
 	over := final || l.Attempts >= tries || w != nil && w.Round > 0 && l.State == pending
-	l.Next = c.now.Add(c.s.backoff(l.Attempts, wait))
+	l.Next = c.now.Add(c.s.opts.backoff(l.Attempts, wait))
 	switch {
 	case l.State == ending:
 		if final || l.Attempts >= leaveTries && !c.s.opts.KeepTrying {
@@ -244,7 +244,7 @@ func (c *change) nextHub(w *wish, final bool, wait time.Duration) {
 	}
 	w.At = 0
 	w.Round++
-	pause := c.s.backoff(min(triesPerHub+w.Round, 30), wait)
+	pause := c.s.opts.backoff(min(triesPerHub+w.Round, 30), wait)
 	if final {
 		pause = jittered(denialPause, 1.0/denialSpread)
 	}
@@ -252,6 +252,6 @@ func (c *change) nextHub(w *wish, final bool, wait time.Duration) {
 }
 
 // sendsSecret reports whether a secret is sent to a hub (WS-S-04).
-func (s *Subscriber) sendsSecret(hub string) bool {
-	return secured(hub) || !s.opts.NoPlainSecret
+func (o *SubscriberOptions) sendsSecret(hub string) bool {
+	return secured(hub) || !o.NoPlainSecret
 }

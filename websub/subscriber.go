@@ -126,11 +126,11 @@ type Subscriber struct {
 	wake    chan struct{}   // makes Run check again
 	seen    map[string]bool // Wishes of this process; guarded by turn
 
-	reporting sync.Mutex        // serializes events
-	mu        sync.Mutex        // guards what follows
-	updates   []*update         // waiting for their turn
-	tallies   map[string]*tally // by ID of the Wish
-	busy      map[string]bool   // names of subscriptions with a request under way
+	reporting sync.Mutex // serializes events
+	tallies   tallies
+	busy      busyNames
+	mu        sync.Mutex // guards updates
+	updates   []*update  // waiting for their turn
 }
 
 // NewSubscriber returns a Subscriber, or an error that explains which option is
@@ -168,8 +168,6 @@ func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
 		turn:    make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 		seen:    map[string]bool{},
-		tallies: map[string]*tally{},
-		busy:    map[string]bool{},
 	}
 	if o.RefuseSHA1 {
 		s.methods = s.methods[1:]
@@ -343,7 +341,7 @@ func (s *Subscriber) Subscriptions() []SubscriptionState {
 				st.Expires, st.Next, st.LastError = l.Expires, later(l.Renew, l.Next), l.Error
 			}
 		}
-		s.tallyOf(id).into(&st)
+		s.tallies.of(id).into(&st)
 		out = append(out, st)
 	}
 	slices.SortFunc(out, func(a, b SubscriptionState) int { return cmp.Compare(a.ID, b.ID) })
