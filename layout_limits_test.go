@@ -58,13 +58,12 @@ var exceptions = []exception{
 	{"destination.setRun", methods, 86},
 	{"destination.session", methods, 73},
 	{"destination.Follower", methods, 67},
-	{"destination.transfer", methods, 38},
+	{"destination.transfer", methods, 34},
 	{"destination.applier", methods, 55},
 	{"discover.finder", methods, 38},
 	{"destination.setReader", methods, 35},
 
 	{"cmd/lockstep/internal/mirror.Watcher", contextFields, 1},
-	{"destination.memberReader", contextFields, 1},
 	{"destination.ways", contextFields, 1},
 	{"destination.wide", contextFields, 1},
 	{"destination/internal/dump.Manifest", contextFields, 1},
@@ -83,7 +82,6 @@ var exceptions = []exception{
 	{"destination.setAudit", embedding, 2},
 	{"destination.trimmer", embedding, 2},
 
-	{"destination/package*", sameWord, 5},
 	{"destination/audit*", sameWord, 7},
 }
 

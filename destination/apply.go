@@ -110,7 +110,7 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	})
 	g.Go(func() error { return p.collect(gctx, stop, done) })
 	err := g.Wait()
-	p.fetch.members.stop()
+	p.ways.members.Close()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lockstep/destination/internal/dump"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -112,14 +113,14 @@ func (r *setRun) hintsOf(ctx context.Context, d *archived, manifest resourcesync
 		r.warn(d.uri, fmt.Sprintf("the packages of %s were not used: %v", fetch.Printable(d.uri), err))
 		return false, nil
 	}
-	var refs []packageRef
+	var refs []dump.Ref
 	for i := range slices.Backward(entries) {
 		e := &entries[i]
 		if *left == 0 || wants != nil && !wants(&e.Metadata) {
 			continue
 		}
-		if ref := r.reader.refOf(e); ref.refused == "" {
-			ref.origin = true // nothing else describes that time
+		if ref := r.reader.refOf(e); ref.Refused == "" {
+			ref.Listing = true // nothing else describes that time
 			refs = append(refs, ref)
 			*left--
 		}

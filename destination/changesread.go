@@ -39,8 +39,8 @@ func (c *changeReader) tellingOf(doc *discover.Document) *telling {
 }
 
 func (c *changeReader) tellingOfPackage(pkg int, m *dump.Manifest) *telling {
-	ref, _ := c.packages.get(pkg)
-	return &telling{uri: ref.uri, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }, unlocated: m.Unlocated}
+	ref, _ := c.packages.Get(pkg)
+	return &telling{uri: ref.URI, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }, unlocated: m.Unlocated}
 }
 
 // again opens the list once more.

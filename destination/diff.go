@@ -126,7 +126,7 @@ func (s *differ) run(ctx context.Context, address string, each func(Difference) 
 func (s *differ) collect(ctx context.Context, set *setState, number, side int, at time.Time) (err error) {
 	r := s.newSetRun(set)
 	r.reader.warn = s.once
-	defer r.reader.packages.shelf.Clear()
+	defer r.reader.packages.Shelf.Clear()
 	defer func() {
 		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr

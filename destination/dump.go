@@ -20,94 +20,21 @@ import (
 // is remembered for the run. Ten billion resources would need as many.
 const maxPackages = 100_000
 
-// A packageRef is a package as a dump names it.
-type packageRef struct {
-	uri      string
-	length   int64               // as the dump states it; -1: not stated
-	hashes   resourcesync.Hashes // of the package as a whole
-	contents *resourcesync.Link  // to a copy of its manifest; nil: none
-	origin   bool                // its manifest says what should be; else only where content lies
-	refused  string              // why it must not be fetched; empty: it may
-	copy     dump.Copy           // that was read; zero: none
-	members  int                 // its manifest names; zero: not known
-}
-
-// packageTable numbers the packages of one run over a set, from 1.
-type packageTable struct {
-	mu    sync.Mutex // guards what follows
-	refs  []packageRef
-	byURI map[string]int
-
-	shelf dump.Shelf
-}
-
-// add returns the number of a package, which it keeps from then on.
-func (t *packageTable) add(ref packageRef) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if n, ok := t.byURI[ref.uri]; ok {
-		ref.origin = ref.origin || t.refs[n-1].origin
-		t.refs[n-1] = ref // the later reading knows better
-		return n
-	}
-	if t.byURI == nil {
-		t.byURI = map[string]int{}
-	}
-	t.refs = append(t.refs, ref)
-	t.byURI[ref.uri] = len(t.refs)
-	return len(t.refs)
-}
-
-func (t *packageTable) get(n int) (packageRef, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if n < 1 || n > len(t.refs) {
-		return packageRef{}, false
-	}
-	return t.refs[n-1], true
-}
-
-// known reports whether there are packages in the table.
-func (t *packageTable) known() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.refs) > 0
-}
-
-// read notes what a reading of the manifest of package n found.
-func (t *packageTable) read(n, members int, c dump.Copy) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.refs[n-1].members, t.refs[n-1].copy = members, c
-}
-
 // refOf is the package an entry of a dump names.
-func (r *setReader) refOf(e *resourcesync.Entry) packageRef {
-	ref := packageRef{uri: e.Loc, length: -1, hashes: e.Hashes, refused: r.refuse(e.Loc)}
+func (r *setReader) refOf(e *resourcesync.Entry) dump.Ref {
+	ref := dump.Ref{URI: e.Loc, Length: -1, Hashes: e.Hashes, Refused: r.refuse(e.Loc)}
 	if e.HasLength {
-		ref.length = e.Length
+		ref.Length = e.Length
 	}
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Rel == resourcesync.RelContents && l.Href != "" {
 			if r.refuse(l.Href) == "" {
-				ref.contents = &resourcesync.Link{Rel: l.Rel, Href: l.Href, Hashes: l.Hashes}
+				ref.Contents = &resourcesync.Link{Rel: l.Rel, Href: l.Href, Hashes: l.Hashes}
 			}
 			break
 		}
 	}
 	return ref
-}
-
-// entry is the entry of the dump, as far as it is remembered.
-func (ref *packageRef) entry() *resourcesync.Entry {
-	e := resourcesync.Entry{Loc: ref.uri, Metadata: resourcesync.Metadata{Hashes: ref.hashes}}
-	if ref.length >= 0 {
-		e.Length, e.HasLength = ref.length, true
-	}
-	if ref.contents != nil {
-		e.Links = []resourcesync.Link{*ref.contents}
-	}
-	return &e
 }
 
 // packagesOfDump reads a dump to its end, closes it, and returns its entries.
@@ -224,8 +151,8 @@ func (l *listReading) packagesIn(ctx context.Context, doc *discover.Document, p 
 	var parts []listPart
 	for i := range entries {
 		ref := l.refOf(&entries[i])
-		ref.origin = true
-		parts = append(parts, listPart{uri: ref.uri, pkg: l.packages.add(ref), order: placeOf(p.order, i)})
+		ref.Listing = true
+		parts = append(parts, listPart{uri: ref.URI, pkg: l.packages.Add(ref), order: placeOf(p.order, i)})
 		if at := entries[i].At; !at.IsZero() && (l.snap.at.IsZero() || at.Compare(l.snap.at) < 0) {
 			l.snap.at = at // as RS-RLI-04
 		}
@@ -288,7 +215,7 @@ func (r *setReader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Cl
 		}
 	}
 	r.tellManifest(m)
-	r.packages.read(pkg, int(pos), m.Copy())
+	r.packages.NoteManifest(pkg, int(pos), m.Copy())
 	return pos, nil
 }
 
@@ -328,18 +255,18 @@ func newestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int,
 // openNumbered opens the manifest of a package of the table; for believe see
 // [setReader.openManifest].
 func (r *setReader) openNumbered(ctx context.Context, n int, believe bool) (*dump.Manifest, error) {
-	ref, _ := r.packages.get(n) // n is a number from the table
-	if ref.refused != "" {
-		return nil, fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.uri), ref.refused)
+	ref, _ := r.packages.Get(n) // n is a number from the table
+	if ref.Refused != "" {
+		return nil, fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.URI), ref.Refused)
 	}
-	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: ref.uri})
-	return r.openManifest(ctx, ref.entry(), believe)
+	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: ref.URI})
+	return r.openManifest(ctx, ref.Entry(), believe)
 }
 
 // openManifest opens the manifest of the package that entry of a dump
 // describes. A copy of it has to come from a host the Source may name.
 func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry, believe bool) (*dump.Manifest, error) {
-	return r.d.packages.OpenManifest(ctx, entry, &r.packages.shelf, believe, func(uri string) string {
+	return r.d.packages.OpenManifest(ctx, entry, &r.packages.Shelf, believe, func(uri string) string {
 		if r.home == nil {
 			return ""
 		}

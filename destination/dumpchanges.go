@@ -33,8 +33,8 @@ func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, dep
 			continue
 		}
 		ref := c.refOf(e)
-		ref.origin = true
-		numbers = append(numbers, c.packages.add(ref))
+		ref.Listing = true
+		numbers = append(numbers, c.packages.Add(ref))
 		if i == 0 && !from.IsZero() && !e.From.IsZero() && from.Compare(e.From) < 0 {
 			e.From = from // there was nothing before it
 		}
@@ -49,8 +49,8 @@ func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, dep
 			err = checkManifest(m, resourcesync.ChangeDumpManifest)
 		}
 		if err != nil {
-			ref, _ := c.packages.get(numbers[i])
-			return c.missing(ctx, ref.uri, err, depth+1, again)
+			ref, _ := c.packages.Get(numbers[i])
+			return c.missing(ctx, ref.URI, err, depth+1, again)
 		}
 		if t := parts[i].last; !t.IsZero() {
 			c.last = t

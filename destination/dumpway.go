@@ -10,6 +10,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
@@ -107,7 +108,7 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, 
 		}
 	}
 	if via != ViaList {
-		if r.reader.packages.known() {
+		if r.reader.packages.Known() {
 			out.packages = &r.reader.packages
 		}
 		out.demand = r.demandFor(n)
@@ -165,7 +166,7 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool)
 		r.fallBack(Fallback{Missing: string(kind), URI: uri, Cause: err.Error(), Used: FallbackRequests})
 		return "", nil
 	}
-	var refs []packageRef
+	var refs []dump.Ref
 	told := false
 	for i := range entries {
 		e := &entries[i]
@@ -173,11 +174,11 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool)
 			continue
 		}
 		ref := r.reader.refOf(e)
-		if ref.refused == "" {
+		if ref.Refused == "" {
 			refs = append(refs, ref)
 		} else if !told {
 			told = true
-			r.warn(ref.uri, fmt.Sprintf("refuse package %s: %s", fetch.Printable(ref.uri), ref.refused))
+			r.warn(ref.URI, fmt.Sprintf("refuse package %s: %s", fetch.Printable(ref.URI), ref.Refused))
 		}
 	}
 	if len(refs) == 0 || !insist && !r.packagesPay(refs, n) {
@@ -191,15 +192,15 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool)
 
 // packagesPay reports whether packages are the cheaper method to get what is
 // needed, by the estimated cost of them and of single requests.
-func (r *setRun) packagesPay(refs []packageRef, n *needs) bool {
+func (r *setRun) packagesPay(refs []dump.Ref, n *needs) bool {
 	var whole int64
 	for _, ref := range refs {
 		whole += packageRequests * requestBytes
-		if ref.length < 0 {
+		if ref.Length < 0 {
 			// It contains what is needed, and as much again.
 			whole += 2 * n.bytes / int64(len(refs))
 		}
-		whole += max(ref.length, 0)
+		whole += max(ref.Length, 0)
 	}
 	alone := n.bytes + n.count*requestBytes
 	if r.set.Demand != "" && n.small >= demandLeast {
@@ -258,11 +259,11 @@ func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesyn
 
 // readHints stages what the manifests of packages state as hints for where
 // content is. It skips manifests that cannot be read.
-func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resourcesync.Capability) error {
+func (r *setReader) readHints(ctx context.Context, refs []dump.Ref, want resourcesync.Capability) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(r.d.opts.Jobs, maxReaders))
 	for _, ref := range refs {
-		pkg, n := r.packages.add(ref), r.stage.AddDocument()
+		pkg, n := r.packages.Add(ref), r.stage.AddDocument()
 		g.Go(func() error {
 			m, err := r.openNumbered(gctx, pkg, false)
 			if err == nil {
@@ -277,7 +278,7 @@ func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resou
 			}
 			if err != nil && gctx.Err() == nil {
 				r.mu.Lock()
-				r.warn(ref.uri, fmt.Sprintf("package %s was not used: %v", fetch.Printable(ref.uri), err))
+				r.warn(ref.URI, fmt.Sprintf("package %s was not used: %v", fetch.Printable(ref.URI), err))
 				r.mu.Unlock()
 			}
 			return gctx.Err()

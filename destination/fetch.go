@@ -27,13 +27,21 @@ type outcome struct {
 	past    *journal.Past // what was there before, if that is to be noted
 	same    bool          // the content turned out to be what is held
 	adopted bool          // the file was there, and is right
-	by      byWay         // which way the content came
+	by      means         // how the content came
 	later   bool          // something that may be removed blocks its path
 	instead bool          // it failed, and another representation of the record is kept
 	err     error         // it failed; nothing is to be recorded
 	stale   bool          // the description may be out of date: read it again
 	warning string
 	moved   error // not nil: the content is of a memento, for its address has another, or none
+}
+
+// members reads single members of packages.
+type members interface {
+	// Read passes the content of the member at path in package n to use, unless its
+	// length makes clear that it is not content of the stated length (-1: not
+	// stated). With insist, the package is read whole if there is no other way.
+	Read(ctx context.Context, n int, path string, length int64, insist bool, use func(content io.Reader) error) error
 }
 
 // A fetcher gets content into the store, up to but not including Commit. It is
@@ -72,7 +80,7 @@ type fetcher struct {
 	lasting bool        // addresses have failed for so long that mementos are used
 	failing atomic.Bool // an address failed whose resource has a memento
 
-	members *memberReader // of the packages that are known; nil: none are used
+	members members // of the packages that are known; nil: none are used
 	hashers content.Hashers
 }
 

@@ -107,7 +107,7 @@ func (t *transfer) renew() {
 // unpacked reads the version out of its package.
 func (t *transfer) unpacked(ctx context.Context, insist bool) outcome {
 	var o outcome
-	err := t.members.with(ctx, t.a.Member, t.a, insist, func(content io.Reader) error {
+	err := t.members.Read(ctx, t.a.Member.Package, t.a.Member.Path, t.a.Length, insist, func(content io.Reader) error {
 		o = t.copy(ctx, content)
 		return o.err
 	})

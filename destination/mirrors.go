@@ -51,7 +51,7 @@ func (t *transfer) locations() []location {
 		return []location{own} // it is the one that shows whether the resource is still there
 	}
 	var near, far []location
-	for _, l := range t.mirrorLinks() {
+	for _, l := range mirrorLinks(t.a) {
 		u, err := url.Parse(l.Href)
 		if err != nil || u.Host == "" || !t.shared.hosts.usable(u.Host) {
 			continue
@@ -72,11 +72,11 @@ func (t *transfer) locations() []location {
 }
 
 // mirrorLinks returns the links to mirrors, the preferred first.
-func (t *transfer) mirrorLinks() []resourcesync.Link {
+func mirrorLinks(a *action) []resourcesync.Link {
 	var ls []resourcesync.Link
-	for _, l := range t.a.Links {
+	for _, l := range a.Links {
 		again := func(o resourcesync.Link) bool { return o.Href == l.Href }
-		if l.Rel == "duplicate" && l.Href != t.a.URI && !slices.ContainsFunc(ls, again) {
+		if l.Rel == "duplicate" && l.Href != a.URI && !slices.ContainsFunc(ls, again) {
 			ls = append(ls, l)
 		}
 	}

@@ -1,12 +1,7 @@
 package destination
 
 import (
-	"context"
 	"errors"
-	"strings"
-
-	"lockstep/destination/internal/content"
-	"lockstep/internal/fetch"
 )
 
 // movedOn counts resources whose content came from a memento.
@@ -48,41 +43,4 @@ func (r *setRun) reportMoved() {
 		r.fallBack(Fallback{Missing: FallbackLoc, URI: m.first, Cause: m.cause.Error(), Used: FallbackMemento, Count: m.count,
 			Unproven: "they are as the Source describes them, and may have changed since"})
 	}
-}
-
-// fromMemento gets the version that was described from the memento its entry
-// names, where the address of the resource has another version or none, or has
-// failed for long. A hash proves that it is that version.
-func (t *transfer) fromMemento(ctx context.Context, own error) (outcome, bool) {
-	if own == nil || ctx.Err() != nil || t.past || t.a.from != "" || !isVouched(&t.a.Resource) {
-		return outcome{}, false
-	}
-	left := maxGates
-	for _, l := range t.a.Links {
-		if l.Rel != relMemento || left == 0 || !t.mayAsk(l.Href) {
-			continue
-		}
-		if mayPassLater(own) && !t.lasting {
-			t.failing.Store(true)
-			return outcome{}, false
-		}
-		left--
-		uri, _, _ := strings.Cut(l.Href, "#")
-		t.drop()
-		t.at, t.header, t.kept = location{uri: uri, mirror: true}, nil, false
-		err := t.attempt(ctx, fetch.Request{Once: true}, false)
-		if err == nil {
-			if mayPassLater(own) {
-				t.failing.Store(true) // it still does
-			}
-			o := t.finish()
-			o.by, o.moved = byMemento, own
-			return o, true
-		}
-		if ctx.Err() != nil || content.IsLocal(err) {
-			t.leave(err)
-			return outcome{err: err}, true
-		}
-	}
-	return outcome{}, false
 }

@@ -39,7 +39,7 @@ type setReader struct {
 	warn  func(uri, text string)
 	fail  func(uri string, err error) // a document that could not be read
 
-	packages  packageTable           // that were named
+	packages  dump.Table             // that were named
 	future    futureTimes            // that were read
 	overtakes bool                   // see changeReader
 	passed    atomic.Pointer[string] // scheme and authority of URIs that are not refused

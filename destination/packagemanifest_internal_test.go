@@ -145,7 +145,7 @@ func TestManifestShelf(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := g.bare(files, sumOf(g.body)) // which was not known when it was fetched
-	job.Shelf = &r.packages.shelf
+	job.Shelf = &r.packages.Shelf
 	g.get(job)
 	g.expect(files)
 	if len(g.ranges) > 1 {
@@ -164,7 +164,7 @@ func TestManifestShelf(t *testing.T) {
 	if len(g.outcomes) > 0 || len(g.ranges) > 3 { // once more past all caches
 		t.Errorf("%d were taken, %d requests", len(g.outcomes), len(g.ranges))
 	}
-	r.packages.shelf.Clear()
+	r.packages.Shelf.Clear()
 }
 
 // TestManifestDiffers: where the copy differs from the manifest in the package,

@@ -2,12 +2,9 @@ package destination
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 
 	"lockstep/destination/internal/dump"
-	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 )
 
@@ -29,11 +26,6 @@ const (
 
 	// maxStreams is how many passages are read at a time.
 	maxStreams = 4
-
-	// A member that nothing says the length of, and that grows more than this
-	// when it is unpacked, is not unpacked if it is large (RS-ZIP-06).
-	maxGrowth   = 200
-	largeGrowth = 16 << 20
 )
 
 // A piece is a member that is wanted, by one resource or more.
@@ -56,7 +48,7 @@ type passage []lot
 func (u *unpacking) plan(dir *unpack.Directory) []passage {
 	found := map[*unpack.Member][]*action{}
 	u.left = slices.DeleteFunc(slices.Clone(u.left), func(a *action) bool {
-		m, err := findMember(dir, a, u.path(a))
+		m, err := dump.FindMember(dir, u.path(a), a.Length)
 		if err != nil {
 			u.refuse(err, a)
 			return true
@@ -70,28 +62,6 @@ func (u *unpacking) plan(dir *unpack.Directory) []passage {
 	}
 	slices.SortFunc(pieces, func(a, b piece) int { return cmp.Compare(a.member.Offset, b.member.Offset) })
 	return passagesOf(lotsOf(pieces))
-}
-
-// findMember returns the member that a needs, if it can be extracted.
-func findMember(dir *unpack.Directory, a *action, path string) (*unpack.Member, error) {
-	refuse := func(reason string) error {
-		return fmt.Errorf("%s is not available: %s", fetch.Printable(dump.Clip(path)), reason)
-	}
-	if path == "" {
-		return nil, errors.New("its manifest gives no path")
-	}
-	m, ok := dir.Find(path)
-	switch {
-	case !ok:
-		return nil, refuse("there is no such member") // RS-ZIP-08
-	case m.Refused() != "":
-		return nil, refuse(m.Refused())
-	case a.Length < 0 && m.Size > largeGrowth && m.Size/maxGrowth > m.Packed:
-		return nil, refuse("it would unpack to a multiple of its length, which nothing states")
-	case a.Length >= 0 && m.Size > 2*a.Length+largeGrowth:
-		return nil, refuse(fmt.Sprintf("it has %d bytes, %d are stated", m.Size, a.Length))
-	}
-	return m, nil
 }
 
 // lotsOf gathers small neighbours.

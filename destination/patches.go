@@ -259,8 +259,7 @@ func (t *transfer) patchBytes(ctx context.Context, s *desired.Patch, packed bool
 
 // packedPatch reads a patch out of its package, verified against its link.
 func (t *transfer) packedPatch(ctx context.Context, s *desired.Patch) (data []byte, err error) {
-	w := action{Resource: desired.Resource{URI: s.Link.Href, Length: s.Link.Length, Hashes: s.Link.Hashes}}
-	err = t.members.with(ctx, s.Member, &w, false, func(content io.Reader) error {
+	err = t.members.Read(ctx, s.Member.Package, s.Member.Path, s.Link.Length, false, func(content io.Reader) error {
 		data, err = io.ReadAll(io.LimitReader(content, s.Link.Length+1))
 		return err
 	})

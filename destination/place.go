@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"mime"
+	"net/http"
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
@@ -28,20 +29,20 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 		w.SetModTime(t.a.Lastmod.Time())
 	}
 	if typed, ok := w.(blob.Typed); ok {
-		if mediaType := t.mediaType(); mediaType != "" {
+		if mediaType := mediaTypeOf(t.a.Type, t.header); mediaType != "" {
 			typed.SetType(mediaType)
 		}
 	}
 	return w, nil
 }
 
-// mediaType is the type the Source states for the resource, or that of the
-// answer, or "".
-func (t *transfer) mediaType() string {
-	for _, stated := range []string{t.a.Type, t.header.Get("Content-Type")} {
+// mediaTypeOf returns the type that the Source states for a resource, or else that
+// of an answer with this header, or "".
+func mediaTypeOf(stated string, header http.Header) string {
+	for _, stated := range []string{stated, header.Get("Content-Type")} {
 		base, params, err := mime.ParseMediaType(stated)
 		if err != nil {
-			continue // it would be no header for anybody else, either
+			continue // it would not be a valid header for another client either
 		}
 		return mime.FormatMediaType(base, params)
 	}

@@ -177,7 +177,7 @@ func (s *session) listedIn(ctx context.Context, set *setState, to *extsort.Sorte
 	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal)}
 	r.reader = &setReader{d: s.d, set: set, home: s.home, file: s.file, stage: r.stage, warn: func(string, string) {},
 		fail: func(string, error) { r.failed++ }} // the run that follows reports them
-	defer r.reader.packages.shelf.Clear()
+	defer r.reader.packages.Shelf.Clear()
 	defer func() {
 		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr

@@ -144,20 +144,6 @@ type By struct {
 	Harvest       int64 `json:"harvest"` // sent with its description, by an Origin
 }
 
-// A byWay names a field of [By].
-type byWay uint8
-
-const (
-	byRequest byWay = iota
-	byPackage
-	byOnDemand
-	byPatch
-	byMirror
-	byMemento
-	byKept
-	byHarvest
-)
-
 // add counts the content of an outcome that was booked.
 func (b *By) add(o *outcome) {
 	switch {

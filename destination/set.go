@@ -92,7 +92,7 @@ func (r *setRun) fail(uri string, err error) {
 func (s *session) syncSet(ctx context.Context, set *setState) error {
 	set.Planned, set.Found = false, nil
 	r := s.newSetRun(set)
-	defer r.reader.packages.shelf.Clear()
+	defer r.reader.packages.Shelf.Clear()
 	r.began = set.Watermark
 	err := r.loadOutages(ctx)
 	if err == nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/discover"
@@ -310,34 +311,34 @@ func (r *setRun) lookInPackages(ctx context.Context) error {
 		return err
 	}
 	found := false
-	for _, dump := range []struct {
+	for _, doc := range []struct {
 		uri            string
 		kind, manifest resourcesync.Capability
 	}{
 		{st.ChangeDump, resourcesync.ChangeDump, resourcesync.ChangeDumpManifest},
 		{st.Dump, resourcesync.ResourceDump, resourcesync.ResourceDumpManifest},
 	} {
-		if dump.uri == "" || r.searched(ctx, dump.uri) {
+		if doc.uri == "" || r.searched(ctx, doc.uri) {
 			continue
 		}
-		entries, err := r.reader.packagesOf(ctx, dump.uri, dump.kind)
+		entries, err := r.reader.packagesOf(ctx, doc.uri, doc.kind)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			r.warn(dump.uri, fmt.Sprintf("set %s: the packages of the %s cannot be searched: %v", st.Name, capabilityName(string(dump.kind)), err))
+			r.warn(doc.uri, fmt.Sprintf("set %s: the packages of the %s cannot be searched: %v", st.Name, capabilityName(string(doc.kind)), err))
 			continue
 		}
-		var refs []packageRef
+		var refs []dump.Ref
 		for i := range entries {
-			if ref := r.reader.refOf(&entries[i]); ref.refused == "" && (entries[i].Until.IsZero() || !saved.Time(entries[i].Until).Before(r.began) || r.began.IsZero()) {
+			if ref := r.reader.refOf(&entries[i]); ref.Refused == "" && (entries[i].Until.IsZero() || !saved.Time(entries[i].Until).Before(r.began) || r.began.IsZero()) {
 				refs = append(refs, ref)
 			}
 		}
 		if len(refs) == 0 || len(refs) > maxPastPackages {
 			continue
 		}
-		if err := r.reader.readHints(ctx, refs, dump.manifest); err != nil {
+		if err := r.reader.readHints(ctx, refs, doc.manifest); err != nil {
 			return err
 		}
 		found = true

@@ -111,7 +111,7 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
 		return outcome{err: err}
 	}
 	t.w = w
-	if limit := t.limit(); limit > 0 {
+	if limit := lengthLimit(t.a.Length); limit > 0 {
 		r = io.LimitReader(r, limit)
 	}
 	if t.n, err = content.Copy(t.w, t.hasher, content.WithContext(ctx, r)); err == nil {
@@ -242,7 +242,7 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 			t.kept = true
 			return nil
 		}
-		if err := t.fits(r, resp); err != nil {
+		if err := fits(r, resp); err != nil {
 			return err
 		}
 		t.header = resp.Header
@@ -267,7 +267,7 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 		}
 		body, release := t.widen(ctx, r, resp, body)
 		defer release()
-		limit := t.limit()
+		limit := lengthLimit(t.a.Length)
 		if limit > 0 {
 			body = io.LimitReader(body, limit-t.n)
 		}
@@ -282,8 +282,8 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 	})
 }
 
-// fits checks that the part that comes is of what came before.
-func (t *transfer) fits(r *fetch.Request, resp *fetch.Response) error {
+// fits checks that a partial answer is a part of the content that r asked for.
+func fits(r *fetch.Request, resp *fetch.Response) error {
 	if resp.Status != http.StatusPartialContent || r.IfRange == "" {
 		return nil
 	}
@@ -304,14 +304,15 @@ func (t *transfer) goOn(r *fetch.Request, resp *fetch.Response) {
 	}
 }
 
-// limit is how many bytes are taken of a body whose length is stated: more
-// than that by far is not what was described, and may never end. Zero is none.
-func (t *transfer) limit() int64 {
+// lengthLimit returns how many bytes are read of a body whose length is stated:
+// much more than that is not what was described, and may never end. Zero means
+// that there is no limit.
+func lengthLimit(stated int64) int64 {
 	const slack = 16 << 20
-	if t.a.Length < 0 || t.a.Length > 1<<60 {
+	if stated < 0 || stated > 1<<60 {
 		return 0
 	}
-	return 2*t.a.Length + slack
+	return 2*stated + slack
 }
 
 func (t *transfer) check() error {

@@ -103,7 +103,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 			return err
 		}
 		a := r.applier(ctx, paths)
-		a.versions, a.ways = &gone, &ways{packages: &r.reader.packages, only: true}
+		a.versions, a.ways.packages, a.ways.only = &gone, &r.reader.packages, true
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
 			return err
 		}

@@ -29,12 +29,12 @@ const (
 // takes, then calls finish; all before it commits the last batch. What none of
 // the methods yields is given back by single.
 type ways struct {
-	packages *packageTable // nil: members are not taken from packages
-	demand   *demand       // nil: nothing is asked for on demand
-	only     bool          // what these methods do not yield is unavailable
-	past     bool          // contents are of the past: the current content is of use only if a hash shows that it is the same
-	warnings warnings      // reported when nothing is in progress
-	room     scratch.Room  // where more wait for their packages than fit in memory
+	packages *dump.Table  // nil: members are not taken from packages
+	demand   *demand      // nil: nothing is asked for on demand
+	only     bool         // what these methods do not yield is unavailable
+	past     bool         // contents are of the past: the current content is of use only if a hash shows that it is the same
+	warnings warnings     // reported when nothing is in progress
+	room     scratch.Room // where more wait for their packages than fit in memory
 	opener   *dump.Opener
 
 	ctx    context.Context // from start to finish
@@ -42,6 +42,8 @@ type ways struct {
 	done   func(outcome)
 	single func(*action)
 	packed *packed // have their content in packages
+
+	members *dump.Members // reads single members of packages; nil: it has none
 }
 
 // start begins. done takes outcomes, single takes actions back that have to be
@@ -53,8 +55,9 @@ func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single
 		w.single = func(a *action) { done(outcome{action: a, err: errNoVersion}) }
 	}
 	w.packed = &packed{room: w.room}
-	if f.members = nil; w.packages != nil {
-		f.members = newMemberReader(ctx, w.opener, w.packages)
+	if f.members, w.members = nil, nil; w.packages != nil {
+		w.members = dump.NewMembers(w.opener, w.packages)
+		f.members = w.members
 	}
 	if d := w.demand; d != nil {
 		d.fetch, d.done, d.single, d.warn = f, done, single, w.warnings.add
@@ -107,8 +110,8 @@ func (w *ways) unpackAll() error {
 			_ = g.Wait() // no function returns an error
 			return err
 		}
-		ref, ok := w.packages.get(wanted[0].Member.Package)
-		if !ok || ref.refused != "" {
+		ref, ok := w.packages.Get(wanted[0].Member.Package)
+		if !ok || ref.Refused != "" {
 			for _, a := range wanted {
 				w.single(a)
 			}
@@ -120,8 +123,8 @@ func (w *ways) unpackAll() error {
 		}
 		g.Go(func() error {
 			defer room.Release(weight)
-			job := ref.job(wanted)
-			job.Shelf = &w.packages.shelf
+			job := jobOf(&ref, wanted)
+			job.Shelf = &w.packages.Shelf
 			p.get(w.ctx, job)
 			return nil
 		})
@@ -155,12 +158,7 @@ func (w *warnings) tell(warn func(uri, text string)) {
 	w.list = nil
 }
 
-// job is what is wanted of the package.
-func (ref *packageRef) job(wanted []*action) *packageJob {
-	return &packageJob{Package: ref.source(), Copy: ref.copy, Trusted: ref.origin, Wanted: wanted}
-}
-
-// source is where the package is.
-func (ref *packageRef) source() dump.Package {
-	return dump.Package{URI: ref.uri, Length: ref.length, Hashes: ref.hashes, Members: ref.members}
+// jobOf returns what is wanted of a package.
+func jobOf(ref *dump.Ref, wanted []*action) *packageJob {
+	return &packageJob{Package: ref.Package(), Copy: ref.Copy, Trusted: ref.Listing, Wanted: wanted}
 }

@@ -217,7 +217,7 @@ func (w *wide) fill(s *segment, r *fetch.Request, resp *fetch.Response) error {
 	if resp.Status != http.StatusPartialContent || resp.Range.Total >= 0 && resp.Range.Total != w.end {
 		return &fetch.RangeError{From: r.RangeFrom, ContentRange: resp.Header.Get("Content-Range"), Reason: "the content is another one now"}
 	}
-	if err := w.t.fits(r, resp); err != nil {
+	if err := fits(r, resp); err != nil {
 		return err
 	}
 	n, err := io.ReadFull(resp.Body, s.buf[len(s.buf):cap(s.buf)])

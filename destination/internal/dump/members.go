@@ -1,4 +1,4 @@
-package destination
+package dump
 
 import (
 	"context"
@@ -7,20 +7,17 @@ import (
 	"io"
 	"sync"
 
-	"lockstep/destination/internal/desired"
-	"lockstep/destination/internal/dump"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 )
 
-// A memberReader reads single members of packages, for the workers that carry
+// A Members reads single members of packages, for the workers that carry
 // out one resource at a time: patches, and versions where another method failed.
 // It keeps a few packages open, with their directories. It is safe for
 // concurrent use.
-type memberReader struct {
-	ctx      context.Context // of the packages: they outlive a read
-	opener   *dump.Opener
-	packages *packageTable
+type Members struct {
+	opener   *Opener
+	packages *Table
 
 	mu     sync.Mutex // guards what follows
 	open   map[int]*openPackage
@@ -32,11 +29,11 @@ type memberReader struct {
 type openPackage struct {
 	number int
 	ready  chan struct{} // closed when what follows is set
-	file   dump.File
+	file   File
 	dir    *unpack.Directory
 	err    error
 
-	users int        // guarded by the memberReader, as is read
+	users int        // guarded by the Members, as is read
 	read  int64      // the number of the last read
 	mu    sync.Mutex // guards searches in dir
 }
@@ -50,31 +47,38 @@ const (
 	// smallPackage is up to which length a package is read whole for one member,
 	// from a server that sends no parts of it, if there is another method.
 	smallPackage = 4 << 20
+
+	// A member that nothing says the length of, and that grows more than this
+	// when it is unpacked, is not unpacked if it is large (RS-ZIP-06).
+	maxGrowth   = 200
+	largeGrowth = 16 << 20
 )
 
-func newMemberReader(ctx context.Context, k *dump.Opener, t *packageTable) *memberReader {
-	return &memberReader{ctx: ctx, opener: k, packages: t, open: map[int]*openPackage{}, failed: map[int]error{}}
+// NewMembers returns a reader of members of the packages in t.
+func NewMembers(k *Opener, t *Table) *Members {
+	return &Members{opener: k, packages: t, open: map[int]*openPackage{}, failed: map[int]error{}}
 }
 
-// with hands the content of a member to use, as far as it is what a describes by
-// its length. With insist, the package is read whole if there is no other way.
-func (r *memberReader) with(ctx context.Context, at desired.Member, a *action, insist bool, use func(content io.Reader) error) error {
+// Read passes the content of the member at path in package n to use, unless its
+// length makes clear that it is not content of the stated length (-1: not stated).
+// With insist, the package is read whole if there is no other way.
+func (r *Members) Read(ctx context.Context, n int, path string, length int64, insist bool, use func(content io.Reader) error) error {
 	for try := 0; ; try++ {
-		p, err := r.acquire(ctx, at.Package, insist)
+		p, err := r.acquire(ctx, n, insist)
 		if err != nil {
 			return err
 		}
-		err = p.use(ctx, at.Path, a, use)
-		r.release(p, errors.Is(err, dump.ErrChanged))
-		if !errors.Is(err, dump.ErrChanged) || try == dump.MaxReopen {
+		err = p.use(ctx, path, length, use)
+		r.release(p, errors.Is(err, ErrChanged))
+		if !errors.Is(err, ErrChanged) || try == MaxReopen {
 			return err
 		}
 	}
 }
 
-func (p *openPackage) use(ctx context.Context, path string, a *action, use func(content io.Reader) error) error {
+func (p *openPackage) use(ctx context.Context, path string, length int64, use func(content io.Reader) error) error {
 	p.mu.Lock()
-	m, err := findMember(p.dir, a, path)
+	m, err := FindMember(p.dir, path, length)
 	p.mu.Unlock()
 	if err != nil {
 		return err
@@ -87,15 +91,15 @@ func (p *openPackage) use(ctx context.Context, path string, a *action, use func(
 		err = use(content)
 	}
 	if err != nil {
-		return dump.Cause(err)
+		return Cause(err)
 	}
 	return nil
 }
 
 // acquire returns an open package, which has to be released.
-func (r *memberReader) acquire(ctx context.Context, n int, insist bool) (*openPackage, error) {
+func (r *Members) acquire(ctx context.Context, n int, insist bool) (*openPackage, error) {
 	r.mu.Lock()
-	if err := r.failed[n]; err != nil && !(insist && errors.Is(err, dump.ErrNotWorth)) {
+	if err := r.failed[n]; err != nil && !(insist && errors.Is(err, ErrNotWorth)) {
 		r.mu.Unlock()
 		return nil, err
 	}
@@ -108,8 +112,8 @@ func (r *memberReader) acquire(ctx context.Context, n int, insist bool) (*openPa
 	p.users, p.read = p.users+1, r.reads
 	r.mu.Unlock()
 	if !ok {
-		if p.err = r.begin(p, insist); p.err != nil {
-			r.forget(p)
+		if p.err = r.begin(ctx, p, insist); p.err != nil {
+			r.forget(ctx, p)
 		}
 		close(p.ready)
 	}
@@ -128,33 +132,33 @@ func (r *memberReader) acquire(ctx context.Context, n int, insist bool) (*openPa
 
 // forget takes a package that could not be opened out of those that are open,
 // and notes why.
-func (r *memberReader) forget(p *openPackage) {
+func (r *Members) forget(ctx context.Context, p *openPackage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.open, p.number)
-	if r.ctx.Err() == nil {
+	if ctx.Err() == nil {
 		r.failed[p.number] = p.err
 	}
 }
 
 // begin opens a package and reads its directory.
-func (r *memberReader) begin(p *openPackage, insist bool) error {
-	ref, ok := r.packages.get(p.number)
-	if !ok || ref.refused != "" {
-		return fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.uri), ref.refused)
+func (r *Members) begin(ctx context.Context, p *openPackage, insist bool) error {
+	ref, ok := r.packages.Get(p.number)
+	if !ok || ref.Refused != "" {
+		return fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.URI), ref.Refused)
 	}
-	src := ref.source()
-	src.Shelf = &r.packages.shelf
+	src := ref.Package()
+	src.Shelf = &r.packages.Shelf
 	var worth func(size int64) bool
 	if !insist {
 		worth = func(size int64) bool { return size >= 0 && size <= smallPackage }
 	}
-	err := error(dump.ErrNoRanges)
-	for try := 0; try < dump.MaxReopen && dump.MayReopen(err); try++ {
-		if p.file, _, err = r.opener.Open(r.ctx, &src, try > 0, worth); err == nil {
-			err = r.opener.WithDirectory(r.ctx, p.file, func(dir *unpack.Directory, large bool) error {
+	err := error(ErrNoRanges)
+	for try := 0; try < MaxReopen && MayReopen(err); try++ {
+		if p.file, _, err = r.opener.Open(ctx, &src, try > 0, worth); err == nil {
+			err = r.opener.WithDirectory(ctx, p.file, func(dir *unpack.Directory, large bool) error {
 				if p.dir = dir; large {
-					return fmt.Errorf("package %s has too many members", fetch.Printable(ref.uri))
+					return fmt.Errorf("package %s has too many members", fetch.Printable(ref.URI))
 				}
 				return nil
 			})
@@ -169,7 +173,7 @@ func (r *memberReader) begin(p *openPackage, insist bool) error {
 
 // release gives a package back; one that is of no use any more is closed once
 // it has no readers.
-func (r *memberReader) release(p *openPackage, drop bool) {
+func (r *Members) release(p *openPackage, drop bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if drop && r.open[p.number] == p { // it is another one now
@@ -183,7 +187,7 @@ func (r *memberReader) release(p *openPackage, drop bool) {
 
 // evict closes packages that were not read for the longest time, until there are
 // few enough.
-func (r *memberReader) evict() {
+func (r *Members) evict() {
 	for {
 		var oldest *openPackage
 		members := 0
@@ -205,18 +209,18 @@ func (r *memberReader) evict() {
 }
 
 // close closes a package; one that was fetched whole is kept for other readers.
-func (r *memberReader) close(p *openPackage) {
-	ref, _ := r.packages.get(p.number)
+func (r *Members) close(p *openPackage) {
+	ref, _ := r.packages.Get(p.number)
 	if p.err == nil && p.file != nil {
-		r.packages.shelf.Keep(ref.uri, p.file)
+		r.packages.Shelf.Keep(ref.URI, p.file)
 	} else if p.file != nil {
 		_ = p.file.Close() // only read
 	}
 	p.file = nil
 }
 
-// stop closes all packages. None may be in use.
-func (r *memberReader) stop() {
+// Close closes all packages. None may be in use.
+func (r *Members) Close() {
 	if r == nil {
 		return
 	}
@@ -226,4 +230,27 @@ func (r *memberReader) stop() {
 		delete(r.open, n)
 		r.close(p)
 	}
+}
+
+// FindMember returns the member at path, if it can be extracted. length is what is
+// stated of its content; -1: nothing is.
+func FindMember(dir *unpack.Directory, path string, length int64) (*unpack.Member, error) {
+	refuse := func(reason string) error {
+		return fmt.Errorf("%s is not available: %s", fetch.Printable(Clip(path)), reason)
+	}
+	if path == "" {
+		return nil, errors.New("its manifest gives no path")
+	}
+	m, ok := dir.Find(path)
+	switch {
+	case !ok:
+		return nil, refuse("there is no such member") // RS-ZIP-08
+	case m.Refused() != "":
+		return nil, refuse(m.Refused())
+	case length < 0 && m.Size > largeGrowth && m.Size/maxGrowth > m.Packed:
+		return nil, refuse("it would unpack to a multiple of its length, which nothing states")
+	case length >= 0 && m.Size > 2*length+largeGrowth:
+		return nil, refuse(fmt.Sprintf("it has %d bytes, %d are stated", m.Size, length))
+	}
+	return m, nil
 }

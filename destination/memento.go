@@ -1,0 +1,63 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"lockstep/destination/internal/content"
+	"lockstep/internal/fetch"
+)
+
+// fromMemento gets the version that was described from the memento its entry
+// names, where the address of the resource has another version or none, or has
+// failed for long. A hash proves that it is that version.
+func (t *transfer) fromMemento(ctx context.Context, own error) (outcome, bool) {
+	if own == nil || ctx.Err() != nil || t.past || t.a.from != "" || !isVouched(&t.a.Resource) {
+		return outcome{}, false
+	}
+	left := maxGates
+	for _, l := range t.a.Links {
+		if l.Rel != relMemento || left == 0 || !t.mayAsk(l.Href) {
+			continue
+		}
+		if maySucceedLater(own) && !t.lasting {
+			t.failing.Store(true)
+			return outcome{}, false
+		}
+		left--
+		uri, _, _ := strings.Cut(l.Href, "#")
+		t.drop()
+		t.at, t.header, t.kept = location{uri: uri, mirror: true}, nil, false
+		err := t.attempt(ctx, fetch.Request{Once: true}, false)
+		if err == nil {
+			if maySucceedLater(own) {
+				t.failing.Store(true) // it still does
+			}
+			o := t.finish()
+			o.by, o.moved = byMemento, own
+			return o, true
+		}
+		if ctx.Err() != nil || content.IsLocal(err) {
+			t.leave(err)
+			return outcome{err: err}, true
+		}
+	}
+	return outcome{}, false
+}
+
+// maySucceedLater reports whether the error of a request for a resource may be
+// temporary: a server in trouble, or a network. That there is no such resource, or
+// that it has another content, is an answer.
+func maySucceedLater(err error) bool {
+	var status *fetch.StatusError
+	var body *fetch.BodyError
+	switch {
+	case errors.As(err, &body):
+		return true
+	case errors.As(err, &status):
+		return status.Status != http.StatusNotFound && status.Status != http.StatusGone
+	}
+	return !content.IsError(err)
+}
