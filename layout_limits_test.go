@@ -60,7 +60,6 @@ var exceptions = []exception{
 	{"destination.Follower", methods, 67},
 	{"destination.transfer", methods, 34},
 	{"destination.applier", methods, 55},
-	{"discover.finder", methods, 38},
 	{"destination.setReader", methods, 35},
 
 	{"cmd/lockstep/internal/mirror.Watcher", contextFields, 1},
@@ -70,7 +69,6 @@ var exceptions = []exception{
 	{"destination/internal/dump.remotePackage", contextFields, 1},
 	{"destination/internal/dump.sectionReader", contextFields, 1},
 	{"destination/internal/dump.spool", contextFields, 1},
-	{"discover.finder", contextFields, 1},
 
 	{"cmd/lockstep.followOptions", embedding, 2},
 	{"cmd/lockstep.publishOptions", embedding, 2},

@@ -34,30 +34,7 @@ const relation = "resourcesync"
 const (
 	maxHops  = 5    // of up and index, from one document to the next (RS-DISC-10)
 	maxPages = 2000 // opened by one Find: what a Source names must not keep us reading forever
-	maxSteps = 1000 // steps recorded: a Source with many sets names them all
 )
-
-// Found is the result of Find.
-type Found struct {
-	Address           string // as given, without user and password
-	Origin            string // scheme, host and port of the first successful request; empty for a file
-	SourceDescription string // URI, if known
-	Validators               // of the Source Description, if it was read
-	All               bool   // Sets are all that the Source Description lists
-	Again             bool   `json:",omitempty"` // the next Refresh reads everything again: a document that may lead to more sets was unreadable, or Source Descriptions are nested
-	Sets              []Set
-	Foreign           *Foreign `json:",omitempty"` // instead of Sets: what has to be harvested by another protocol
-	Way               []Step
-}
-
-// A Step is one attempt of Find, described for people.
-type Step struct {
-	URI  string
-	What string
-}
-
-// String returns the step in one line.
-func (s Step) String() string { return s.URI + ": " + s.What }
 
 // ErrNoSource reports an address from which no document could be found.
 var ErrNoSource = errors.New("no ResourceSync document, Sitemap, Atom feed or OAI-PMH repository found")
@@ -76,18 +53,18 @@ func Find(ctx context.Context, c *fetch.Client, addr string) (*Found, error) {
 		return nil, err
 	}
 	if a.file != "" {
-		f := newFinder(ctx, c, a.file)
-		return f.finish(f.fromFile(a.file))
+		f := newFinder(c, a.file)
+		return f.finish(f.fromFile(ctx, a.file))
 	}
 	if a.user != nil {
 		addr = a.prefix() + a.uris[0]
 	}
 	var way []Step
 	for i, uri := range a.uris {
-		f := newFinder(ctx, c, addr)
+		f := newFinder(c, addr)
 		f.found.Way = way
 		f.once = i < len(a.uris)-1
-		err := f.begin(a, uri)
+		err := f.begin(ctx, a, uri)
 		if err == nil || !f.once || !elsewhere(err) {
 			return f.finish(err)
 		}
@@ -97,14 +74,14 @@ func Find(ctx context.Context, c *fetch.Client, addr string) (*Found, error) {
 }
 
 // begin starts at uri, one of those of a.
-func (f *finder) begin(a address, uri string) error {
+func (f *finder) begin(ctx context.Context, a address, uri string) error {
 	switch {
 	case a.kind == "":
-		return f.start(uri)
+		return f.start(ctx, uri)
 	case len(a.uris) == 1:
-		return f.named(a.kind, uri)
+		return f.found.named(a.kind, uri)
 	}
-	return f.probe(a.kind, uri)
+	return f.probe(ctx, a.kind, uri)
 }
 
 // elsewhere reports whether the other scheme may work after err: there was no
@@ -127,7 +104,6 @@ func elsewhere(err error) bool {
 
 // A finder is the state of one Find.
 type finder struct {
-	ctx    context.Context // of Find: the finder lives no longer
 	client *fetch.Client
 	found  *Found
 	once   bool // one attempt per request: another scheme is still to be tried, or the links of a local file are followed
@@ -139,15 +115,8 @@ type finder struct {
 	feeds  []string // to which the page at the address links
 }
 
-func newFinder(ctx context.Context, c *fetch.Client, addr string) *finder {
-	return &finder{ctx: ctx, client: c, found: &Found{Address: addr}, seen: map[string]bool{}}
-}
-
-func (f *finder) step(uri, format string, args ...any) {
-	if len(f.found.Way) >= maxSteps {
-		return
-	}
-	f.found.Way = append(f.found.Way, Step{fetch.Printable(uri), fetch.Printable(fmt.Sprintf(format, args...))})
+func newFinder(c *fetch.Client, addr string) *finder {
+	return &finder{client: c, found: &Found{Address: addr}, seen: map[string]bool{}}
 }
 
 func (f *finder) finish(err error) (*Found, error) {
@@ -185,7 +154,7 @@ func (e *circleError) Error() string {
 }
 
 // open opens uri, once per Find.
-func (f *finder) open(uri string) (*page, error) {
+func (f *finder) open(ctx context.Context, uri string) (*page, error) {
 	key, _, _ := strings.Cut(uri, "#")
 	if f.seen[key] {
 		err := &circleError{uri}
@@ -198,7 +167,7 @@ func (f *finder) open(uri string) (*page, error) {
 		return nil, fmt.Errorf("read %s: %w", fetch.Printable(uri), errPages)
 	}
 	f.seen[key] = true
-	p, err := openPage(f.ctx, f.client, fetch.Request{URI: uri, Once: f.once})
+	p, err := openPage(ctx, f.client, fetch.Request{URI: uri, Once: f.once})
 	if err == nil {
 		f.seen[p.final] = true
 	}
@@ -206,8 +175,8 @@ func (f *finder) open(uri string) (*page, error) {
 }
 
 // openDocument opens uri, which must be a document.
-func (f *finder) openDocument(uri string) (*Document, error) {
-	p, err := f.open(uri)
+func (f *finder) openDocument(ctx context.Context, uri string) (*Document, error) {
+	p, err := f.open(ctx, uri)
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +188,8 @@ func (f *finder) openDocument(uri string) (*Document, error) {
 	return d, nil
 }
 
-func (f *finder) fromFile(file string) error {
-	p, err := f.open(fileURI(file))
+func (f *finder) fromFile(ctx context.Context, file string) error {
+	p, err := f.open(ctx, fileURI(file))
 	if err != nil {
 		return err
 	}
@@ -235,27 +204,27 @@ func (f *finder) fromFile(file string) error {
 		return err
 	}
 	f.once, f.local = true, true // it may name addresses that no longer exist
-	return f.visit(d, false)
+	return f.visit(ctx, d, false)
 }
 
 // start examines uri, whatever is there.
-func (f *finder) start(uri string) error {
+func (f *finder) start(ctx context.Context, uri string) error {
 	u, err := url.Parse(uri)
 	if err != nil {
 		return fmt.Errorf("%s: not a valid URI", fetch.Printable(uri))
 	}
 	f.found.Origin = u.Scheme + "://" + u.Host
-	p, err := f.open(uri)
+	p, err := f.open(ctx, uri)
 	var status *fetch.StatusError
 	if errors.As(err, &status) {
-		f.failed(uri, err)
-		return f.refused(u, status, err)
+		f.found.failed(uri, err)
+		return f.refused(ctx, u, status, err)
 	}
 	if err != nil {
 		return err
 	}
 	f.once = false
-	done, err := f.page(p, isRoot(u.Path))
+	done, err := f.page(ctx, p, isRoot(u.Path))
 	if cerr := p.close(); err == nil && cerr != nil {
 		err = cerr
 	}
@@ -263,7 +232,7 @@ func (f *finder) start(uri string) error {
 		return err
 	}
 	if mayBeRepository(u) {
-		if err := f.identify(uri, true); err != nil || f.found.Foreign != nil {
+		if err := f.identify(ctx, uri, true); err != nil || f.found.Foreign != nil {
 			return err
 		}
 	}
@@ -271,13 +240,13 @@ func (f *finder) start(uri string) error {
 	if final, err := url.Parse(p.final); err == nil {
 		there = final
 	}
-	return f.lastResort(uri, f.search(there))
+	return f.lastResort(ctx, uri, f.search(ctx, there))
 }
 
 // refused continues after u was answered with an error.
-func (f *finder) refused(u *url.URL, status *fetch.StatusError, err error) error {
+func (f *finder) refused(ctx context.Context, u *url.URL, status *fetch.StatusError, err error) error {
 	if mayBeRepository(u) { // an OAI-PMH request needs arguments
-		if err := f.identify(u.String(), true); err != nil || f.found.Foreign != nil {
+		if err := f.identify(ctx, u.String(), true); err != nil || f.found.Foreign != nil {
 			return err
 		}
 	}
@@ -286,20 +255,20 @@ func (f *finder) refused(u *url.URL, status *fetch.StatusError, err error) error
 	}
 	f.once = false
 	if retryable(status.Status) {
-		return f.unavailable(u, err)
+		return f.unavailable(ctx, u, err)
 	}
-	return f.lastResort(u.String(), f.search(u))
+	return f.lastResort(ctx, u.String(), f.search(ctx, u))
 }
 
 // unavailable continues after the page at u was temporarily unavailable with
 // err: since it may announce a document, nothing is guessed. At the root of a
 // host, the Source Description at the well-known URI leads to everything that
 // such a page could.
-func (f *finder) unavailable(u *url.URL, err error) error {
+func (f *finder) unavailable(ctx context.Context, u *url.URL, err error) error {
 	if !isRoot(u.Path) {
 		return err
 	}
-	if werr := f.wellKnown(rootOf(u).JoinPath(WellKnown).String()); werr != nil || f.announced() {
+	if werr := f.wellKnown(ctx, rootOf(u).JoinPath(WellKnown).String()); werr != nil || f.found.announced() {
 		return werr
 	}
 	return err
@@ -307,21 +276,21 @@ func (f *finder) unavailable(u *url.URL, err error) error {
 
 // page uses p, a document or a page that links to one. It reports whether that
 // led to a document.
-func (f *finder) page(p *page, all bool) (done bool, err error) {
+func (f *finder) page(ctx context.Context, p *page, all bool) (done bool, err error) {
 	html, rss := p.looksLikeHTML(), p.isRSS()
 	if !html {
 		if o, err := p.foreign(); err != nil || o != nil {
 			if err == nil {
-				f.take(o)
+				f.found.take(o)
 			}
 			if articles, _ := p.mostly((*atomEntry).article); err == nil && o.Kind == AtomPMH && articles {
-				f.step(p.uri, "its entries have content, as those of blogs have: what they link to is taken, and kept when the feed has it no more")
+				f.found.step(p.uri, "its entries have content, as those of blogs have: what they link to is taken, and kept when the feed has it no more")
 			}
 			return true, err
 		}
 		d, err := p.document()
 		if err == nil {
-			return true, f.visit(d, all)
+			return true, f.visit(ctx, d, all)
 		}
 		if !errors.Is(err, resourcesync.ErrNotDocument) && !errors.Is(err, resourcesync.ErrHTML) {
 			return false, err
@@ -346,12 +315,12 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 		how = "a page with a link to"
 	}
 	for _, target := range targets {
-		if f.knows(target) || f.seen[withoutFragment(target)] {
+		if f.found.knows(target) || f.seen[withoutFragment(target)] {
 			continue // the page names several sets, and the first has already led to the Source
 		}
-		f.step(p.uri, "%s %s", how, target)
-		if err := f.follow(target, all); err != nil {
-			f.unread(target, err)
+		f.found.step(p.uri, "%s %s", how, target)
+		if err := f.follow(ctx, target, all); err != nil {
+			f.found.unread(target, err)
 		}
 	}
 	if len(targets) == 0 {
@@ -362,15 +331,15 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 		case rss:
 			what = "an RSS feed, which lists neither earlier entries nor deletions, so it cannot be harvested as an Atom feed can"
 		}
-		f.step(p.uri, "%s, without a link to a ResourceSync document", what)
+		f.found.step(p.uri, "%s, without a link to a ResourceSync document", what)
 	}
-	return f.announced(), context.Cause(f.ctx)
+	return f.found.announced(), context.Cause(ctx)
 }
 
 // follow visits the document at uri, the target of a link with relation
 // resourcesync.
-func (f *finder) follow(uri string, all bool) error {
-	d, err := f.openDocument(uri)
+func (f *finder) follow(ctx context.Context, uri string, all bool) error {
+	d, err := f.openDocument(ctx, uri)
 	if err != nil {
 		return err
 	}
@@ -378,48 +347,7 @@ func (f *finder) follow(uri string, all bool) error {
 	if d.Header.Capability == "" { // RS-DISC-12 applies to documents of the standard
 		return fmt.Errorf("read %s: plain Sitemap, where a Capability List was expected", fetch.Printable(uri))
 	}
-	return f.visit(d, all)
-}
-
-// unread records a document that was announced and could not be read: nothing
-// else replaces it, and the sets it would lead to are unknown.
-func (f *finder) unread(uri string, err error) {
-	f.failed(uri, err)
-	f.add(Set{CapabilityList: uri, Err: err})
-	f.found.Again = true
-}
-
-// announced reports whether a document was found or announced: then nothing is
-// guessed any more.
-func (f *finder) announced() bool { return len(f.found.Sets) > 0 || f.found.Foreign != nil }
-
-// failed records an unsuccessful step.
-func (f *finder) failed(uri string, err error) {
-	var status *fetch.StatusError
-	if errors.As(err, &status) {
-		f.step(uri, "answered with %v", status)
-		return
-	}
-	f.step(uri, "of no use: %v", err)
-}
-
-// knows reports whether the set with that Capability List is found already.
-func (f *finder) knows(capabilityList string) bool {
-	for i := range f.found.Sets {
-		if f.found.Sets[i].CapabilityList == capabilityList {
-			return true
-		}
-	}
-	return false
-}
-
-func (f *finder) usable() bool {
-	for i := range f.found.Sets {
-		if f.found.Sets[i].Err == nil {
-			return true
-		}
-	}
-	return false
+	return f.visit(ctx, d, all)
 }
 
 // links returns the links of p's Link headers.

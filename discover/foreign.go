@@ -235,41 +235,14 @@ func withoutFragment(uri string) string {
 	return uri
 }
 
-// take makes o the result.
-func (f *finder) take(o *Foreign) {
-	f.found.Foreign = o
-	if o.Title != "" {
-		f.step(o.URI, "%s: %s", o.What(), o.Title)
-	} else {
-		f.step(o.URI, "%s", o.What())
-	}
-}
-
-// named accepts the kind that the prefix of an address states, without a
-// request.
-func (f *finder) named(kind, uri string) error {
-	u, err := url.Parse(uri)
-	if err != nil {
-		return fmt.Errorf("%s: not a valid URI", fetch.Printable(uri))
-	}
-	f.found.Origin = u.Scheme + "://" + u.Host
-	o := &Foreign{Kind: kind, URI: withoutFragment(uri)}
-	if kind == OAIPMH {
-		o.URI = repositoryOf(uri)
-	}
-	f.found.Foreign = o
-	f.step(o.URI, "named as %s", o.What())
-	return nil
-}
-
 // probe is named for an address without a scheme: it uses the first scheme that
 // gets an answer, whatever the answer is.
-func (f *finder) probe(kind, uri string) error {
+func (f *finder) probe(ctx context.Context, kind, uri string) error {
 	ask := uri
 	if kind == OAIPMH {
 		ask = identifyOf(uri)
 	}
-	p, err := f.open(ask)
+	p, err := f.open(ctx, ask)
 	var status *fetch.StatusError
 	switch {
 	case err == nil:
@@ -277,7 +250,7 @@ func (f *finder) probe(kind, uri string) error {
 	case !errors.As(err, &status) || status.Status == http.StatusBadRequest && f.once:
 		return err
 	}
-	return f.named(kind, uri)
+	return f.found.named(kind, uri)
 }
 
 // mayBeRepository reports whether u looks like the address of a repository, so
@@ -290,18 +263,18 @@ func mayBeRepository(u *url.URL) bool {
 // without arguments is an HTML page or an error. It fails if the server does not
 // answer; if the address looks like that of a repository, also if it is
 // temporarily unavailable.
-func (f *finder) identify(uri string, likely bool) error {
+func (f *finder) identify(ctx context.Context, uri string, likely bool) error {
 	ask := identifyOf(uri)
 	if f.seen[ask] {
 		return nil
 	}
-	p, err := f.open(ask)
+	p, err := f.open(ctx, ask)
 	var status *fetch.StatusError
 	switch {
-	case f.ctx.Err() != nil:
-		return context.Cause(f.ctx)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.As(err, &status) && !(likely && retryable(status.Status)), errors.Is(err, fetch.ErrTooLarge):
-		f.failed(ask, err)
+		f.found.failed(ask, err)
 		return nil
 	case err != nil:
 		return err
@@ -310,7 +283,7 @@ func (f *finder) identify(uri string, likely bool) error {
 	o, err := p.foreign()
 	if err == nil && o != nil && o.Kind == OAIPMH {
 		o.URI = repositoryOf(uri)
-		f.take(o)
+		f.found.take(o)
 	}
 	return nil
 }
@@ -318,7 +291,7 @@ func (f *finder) identify(uri string, likely bool) error {
 // lastResort is used when no conventional location had a document: it tries the
 // feeds that the page links to, and an Identify request. err is the result of
 // the search.
-func (f *finder) lastResort(uri string, err error) error {
+func (f *finder) lastResort(ctx context.Context, uri string, err error) error {
 	if !errors.Is(err, ErrNoSource) {
 		return err
 	}
@@ -326,9 +299,9 @@ func (f *finder) lastResort(uri string, err error) error {
 		if f.seen[withoutFragment(feed)] {
 			continue
 		}
-		p, err := f.open(feed)
+		p, err := f.open(ctx, feed)
 		if err != nil {
-			f.failed(feed, err)
+			f.found.failed(feed, err)
 			continue
 		}
 		o, err := p.foreign()
@@ -336,20 +309,20 @@ func (f *finder) lastResort(uri string, err error) error {
 		_ = p.close() // only its first part was needed
 		switch {
 		case err != nil:
-			f.failed(feed, err)
+			f.found.failed(feed, err)
 		case o == nil || o.Kind != AtomPMH:
-			f.step(feed, "linked as an Atom feed, but none")
+			f.found.step(feed, "linked as an Atom feed, but none")
 		case some && !records:
-			f.step(feed, "a feed of news, as blogs have, not of records; give its own address to have what its entries link to")
+			f.found.step(feed, "a feed of news, as blogs have, not of records; give its own address to have what its entries link to")
 		default:
-			f.take(o)
+			f.found.take(o)
 			return nil
 		}
 	}
-	if err := f.identify(uri, false); err != nil || f.found.Foreign != nil {
+	if err := f.identify(ctx, uri, false); err != nil || f.found.Foreign != nil {
 		return err
 	}
-	return f.nothing()
+	return f.found.nothing()
 }
 
 // isAtom reports whether t is the media type of Atom feeds.

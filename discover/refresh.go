@@ -124,13 +124,13 @@ func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, 
 
 // visitAgain reads everything below the Source Description d again, and closes d.
 func visitAgain(ctx context.Context, c *fetch.Client, found *Found, d *Document) (*Found, bool, error) {
-	f := newFinder(ctx, c, found.Address)
+	f := newFinder(c, found.Address)
 	f.found.Origin = found.Origin
 	f.seen[d.URI], f.seen[d.Final] = true, true
 	var err error
 	switch d.Header.Capability {
 	case resourcesync.Description, resourcesync.CapabilityList:
-		err = f.visit(d, false)
+		err = f.visit(ctx, d, false)
 	default:
 		err = &KindError{found.SourceDescription, found.followed(), "a " + kind(&d.Header), nil}
 	}

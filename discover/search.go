@@ -2,6 +2,7 @@ package discover
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,27 +15,23 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxTold caps the steps listed in the error about an address without
-// documents.
-const maxTold = 12
-
 // search looks for documents at the conventional locations of a site; u is one
 // of its pages. A location counts as empty only if the server says so: a
 // document that may exist but cannot be read ends the search with its error,
 // and what one location announces is not searched for elsewhere.
-func (f *finder) search(u *url.URL) error {
+func (f *finder) search(ctx context.Context, u *url.URL) error {
 	var forbidden error
 	for _, uri := range WellKnowns(u) {
 		if f.seen[uri] {
 			continue
 		}
-		err := f.wellKnown(uri)
+		err := f.wellKnown(ctx, uri)
 		if isForbidden(err) { // an object store may answer 403 for missing objects; the next location may have a document
 			forbidden = cmp.Or(forbidden, fmt.Errorf("%w; if there is no Source Description, give the address of a document of the Source", err))
-			f.failed(uri, err)
+			f.found.failed(uri, err)
 			continue
 		}
-		if err != nil || f.announced() {
+		if err != nil || f.found.announced() {
 			return err
 		}
 	}
@@ -42,7 +39,7 @@ func (f *finder) search(u *url.URL) error {
 		return forbidden
 	}
 	root, here := rootOf(u), directory(u)
-	if err := f.robots(root.JoinPath("robots.txt")); err != nil || f.announced() {
+	if err := f.robots(ctx, root.JoinPath("robots.txt")); err != nil || f.found.announced() {
 		return err
 	}
 	for _, dir := range []*url.URL{here, root} {
@@ -51,12 +48,12 @@ func (f *finder) search(u *url.URL) error {
 			if f.seen[uri] {
 				continue
 			}
-			if err := f.guess(uri); err != nil || f.announced() {
+			if err := f.guess(ctx, uri); err != nil || f.found.announced() {
 				return err
 			}
 		}
 	}
-	return f.nothing()
+	return f.found.nothing()
 }
 
 // WellKnowns returns the possible addresses of the Source Description of the
@@ -83,52 +80,39 @@ func directory(u *url.URL) *url.URL {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).ResolveReference(&url.URL{Path: "./"})
 }
 
-// nothing returns the error for an address without documents.
-func (f *finder) nothing() error {
-	tried := make([]string, 0, maxTold+1)
-	for i, s := range f.found.Way {
-		if i == maxTold {
-			tried = append(tried, "…")
-			break
-		}
-		tried = append(tried, s.String())
-	}
-	return fmt.Errorf("%s: %w (%s)", fetch.Printable(f.found.Address), ErrNoSource, strings.Join(tried, "; "))
-}
-
 // wellKnown visits the Source Description at uri, a well-known URI, if it
 // exists.
-func (f *finder) wellKnown(uri string) error {
-	d, err := f.openDocument(uri)
+func (f *finder) wellKnown(ctx context.Context, uri string) error {
+	d, err := f.openDocument(ctx, uri)
 	switch {
 	case isAbsent(err):
-		f.failed(uri, err)
+		f.found.failed(uri, err)
 		return nil
 	case errors.Is(err, resourcesync.ErrHTML):
-		return f.page404(uri, err, "a Source Description")
+		return f.page404(ctx, uri, err, "a Source Description")
 	case err != nil:
 		return err
 	}
 	defer d.Close() // read as far as needed
 	switch d.Header.Capability {
 	case resourcesync.Description, resourcesync.CapabilityList:
-		return f.visit(d, true)
+		return f.visit(ctx, d, true)
 	}
 	return fmt.Errorf("read %s: %s, where a Source Description was expected", fetch.Printable(uri), kind(&d.Header))
 }
 
 // guess visits uri, which nothing announces, if it is a document.
-func (f *finder) guess(uri string) error {
-	d, err := f.openDocument(uri)
+func (f *finder) guess(ctx context.Context, uri string) error {
+	d, err := f.openDocument(ctx, uri)
 	if isAbsent(err) || errors.Is(err, resourcesync.ErrHTML) || errors.Is(err, resourcesync.ErrNotDocument) {
-		f.failed(uri, err)
+		f.found.failed(uri, err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer d.Close() // read as far as needed
-	return f.visit(d, true)
+	return f.visit(ctx, d, true)
 }
 
 // nowhere is an address that no site has: servers that answer it with a page
@@ -139,13 +123,13 @@ const nowhere = "resource-that-should-not-exist-whose-status-code-should-not-be-
 // page404 decides what an HTML page at uri means, where a site could have a
 // document. If the site answers every request with pages, there is no document;
 // otherwise the page has replaced it.
-func (f *finder) page404(uri string, err error, expected string) error {
+func (f *finder) page404(ctx context.Context, uri string, err error, expected string) error {
 	if f.vague == nil {
 		u, perr := url.Parse(uri)
 		if perr != nil {
 			return err // unreachable: it was fetched
 		}
-		p, oerr := f.open(u.ResolveReference(&url.URL{Path: nowhere}).String())
+		p, oerr := f.open(ctx, u.ResolveReference(&url.URL{Path: nowhere}).String())
 		if oerr == nil {
 			_ = p.close() // only its existence mattered
 		} else if !isAbsent(oerr) {
@@ -155,7 +139,7 @@ func (f *finder) page404(uri string, err error, expected string) error {
 		f.vague = &answered
 	}
 	if *f.vague {
-		f.step(uri, "an HTML page, as at any address of this site")
+		f.found.step(uri, "an HTML page, as at any address of this site")
 		return nil
 	}
 	return fmt.Errorf("%w; %s was expected there: if the site has none, give the address of a document of the Source", err, expected)
@@ -199,10 +183,10 @@ func retryable(status int) bool {
 // robots follows the Sitemap lines of robots.txt: first those of Resource Lists
 // (RS-DISC-09); without one, plain Sitemaps are used. An unreadable document may
 // be a Resource List: then no plain Sitemap replaces it.
-func (f *finder) robots(at *url.URL) error {
-	p, err := f.open(at.String())
+func (f *finder) robots(ctx context.Context, at *url.URL) error {
+	p, err := f.open(ctx, at.String())
 	if isAbsent(err) {
-		f.failed(at.String(), err)
+		f.found.failed(at.String(), err)
 		return nil
 	}
 	if err != nil {
@@ -215,9 +199,9 @@ func (f *finder) robots(at *url.URL) error {
 	case err != nil:
 		return readError(at.String(), err)
 	case html:
-		return f.page404(at.String(), fmt.Errorf("read %s: an HTML page", fetch.Printable(at.String())), "robots.txt")
+		return f.page404(ctx, at.String(), fmt.Errorf("read %s: an HTML page", fetch.Printable(at.String())), "robots.txt")
 	case len(sitemaps) == 0:
-		f.step(at.String(), "names no Sitemap")
+		f.found.step(at.String(), "names no Sitemap")
 		return nil
 	}
 	var plain []*Document
@@ -231,15 +215,15 @@ func (f *finder) robots(at *url.URL) error {
 		if f.seen[uri] {
 			continue // another line has already led to its Source
 		}
-		f.step(at.String(), "names %s", uri)
-		d, err := f.openDocument(uri)
+		f.found.step(at.String(), "names %s", uri)
+		d, err := f.openDocument(ctx, uri)
 		switch {
 		case errors.Is(err, resourcesync.ErrNotDocument):
-			f.failed(uri, err) // robots.txt may also name a feed
+			f.found.failed(uri, err) // robots.txt may also name a feed
 		case err == nil && d.Header.Capability == "":
 			plain = append(plain, d)
 		case err == nil:
-			err = f.visit(d, true)
+			err = f.visit(ctx, d, true)
 			_ = d.Close() // read as far as needed
 			fallthrough
 		default:
@@ -248,17 +232,17 @@ func (f *finder) robots(at *url.URL) error {
 			}
 		}
 	}
-	if f.found.All && f.usable() { // a Source Description lists all sets
+	if f.found.All && f.found.usable() { // a Source Description lists all sets
 		return nil
 	}
 	for _, uri := range sitemaps {
 		if err := broken[uri]; err != nil {
-			f.unread(uri, err)
+			f.found.unread(uri, err)
 		}
 	}
-	if !f.announced() {
+	if !f.found.announced() {
 		for _, d := range plain {
-			f.alone(d)
+			f.found.alone(d)
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -19,15 +18,17 @@ const (
 // visit continues from the document d (RS-DISC-12): down to the sets from a
 // document above them, up from a document within a set. With all, it goes up to
 // the Source Description.
-func (f *finder) visit(d *Document, all bool) error { return f.visitAt(d, all, 0) }
+func (f *finder) visit(ctx context.Context, d *Document, all bool) error {
+	return f.visitAt(ctx, d, all, 0)
+}
 
-func (f *finder) visitAt(d *Document, all bool, hops int) error {
+func (f *finder) visitAt(ctx context.Context, d *Document, all bool, hops int) error {
 	h := &d.Header
 	switch {
 	case h.Capability == resourcesync.Description, h.Capability == resourcesync.CapabilityList && h.Index:
-		return f.description(d, 0)
+		return f.description(ctx, d, 0)
 	case h.Capability == resourcesync.CapabilityList:
-		return f.capabilityList(d, all)
+		return f.capabilityList(ctx, d, all)
 	}
 	up, index := h.Link(resourcesync.RelUp), h.Link(resourcesync.RelIndex)
 	if up == "" {
@@ -45,13 +46,13 @@ func (f *finder) visitAt(d *Document, all bool, hops int) error {
 		if hops >= maxHops && !f.local {
 			return fmt.Errorf("read %s: more than %d links up, none of which leads to a Capability List", fetch.Printable(d.URI), maxHops)
 		}
-		f.step(d.URI, "%s; its link leads up to %s", kind(h), next)
+		f.found.step(d.URI, "%s; its link leads up to %s", kind(h), next)
 		var circle *circleError
-		switch done, err := f.climb(d, next, all, hops+1); {
-		case f.ctx.Err() != nil:
-			return context.Cause(f.ctx)
+		switch done, err := f.climb(ctx, d, next, all, hops+1); {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case err != nil && listed(h.Capability) && (f.local || errors.As(err, &circle)):
-			f.failed(next, err)
+			f.found.failed(next, err)
 		case err != nil:
 			return fmt.Errorf("read %s: %s, and the link up from it cannot be followed: %w", fetch.Printable(d.URI), kind(h), err)
 		case done:
@@ -61,13 +62,13 @@ func (f *finder) visitAt(d *Document, all bool, hops int) error {
 	if !listed(h.Capability) {
 		return fmt.Errorf("read %s: %s, from which no list could be reached", fetch.Printable(d.URI), kind(h))
 	}
-	f.alone(d)
+	f.found.alone(d)
 	return nil
 }
 
 // climb goes from d to next, which should be above it.
-func (f *finder) climb(d *Document, next string, all bool, hops int) (done bool, err error) {
-	above, err := f.openDocument(next)
+func (f *finder) climb(ctx context.Context, d *Document, next string, all bool, hops int) (done bool, err error) {
+	above, err := f.openDocument(ctx, next)
 	if err != nil {
 		return false, err
 	}
@@ -76,25 +77,25 @@ func (f *finder) climb(d *Document, next string, all bool, hops int) (done bool,
 	switch {
 	case h.Capability == resourcesync.CapabilityList && !h.Index:
 		before := len(f.found.Sets)
-		if err := f.capabilityList(above, all); err != nil {
+		if err := f.capabilityList(ctx, above, all); err != nil {
 			return false, err
 		}
 		if !f.found.All && len(f.found.Sets) > before {
-			f.prefer(&f.found.Sets[before], d)
+			f.found.prefer(&f.found.Sets[before], d)
 		}
 		return true, nil
 	case h.Capability == resourcesync.Description, h.Capability == resourcesync.CapabilityList:
-		return f.fromAbove(d, above, all)
+		return f.fromAbove(ctx, d, above, all)
 	case h.Capability == d.Header.Capability && h.Index: // RS-VER-06
-		return true, f.visitAt(above, all, hops)
+		return true, f.visitAt(ctx, above, all, hops)
 	}
 	return false, fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(next), kind(h))
 }
 
 // fromAbove adds the sets of a Source Description that a list names as the
 // document above it: only the set that contains the list, if there is one.
-func (f *finder) fromAbove(d, above *Document, all bool) (bool, error) {
-	if err := f.description(above, 0); err != nil {
+func (f *finder) fromAbove(ctx context.Context, d, above *Document, all bool) (bool, error) {
+	if err := f.description(ctx, above, 0); err != nil {
 		return false, err
 	}
 	if !all {
@@ -106,59 +107,14 @@ func (f *finder) fromAbove(d, above *Document, all bool) (bool, error) {
 		}
 	}
 	for _, s := range f.found.Sets { // one of them may contain the list
-		if s.Err != nil && (!all || !f.usable()) {
+		if s.Err != nil && (!all || !f.found.usable()) {
 			return false, s.Err
 		}
 	}
 	if !all && len(f.found.Sets) != 1 {
 		f.found.Sets, f.found.All = nil, false
 	}
-	return f.usable(), nil
-}
-
-// prefer makes d, the list that the user named, the set's, unless it is a part
-// of a list that the Capability List names.
-func (f *finder) prefer(s *Set, d *Document) {
-	if !listed(d.Header.Capability) {
-		return
-	}
-	c := d.Header.Capability
-	if c == "" {
-		c = resourcesync.ResourceList
-	}
-	named := s.URI(c)
-	if named == "" {
-		s.Capabilities = append(s.Capabilities, Capability{c, d.URI})
-		return
-	}
-	index := d.Header.Link(resourcesync.RelIndex)
-	if named == d.URI || named == d.Final || index != "" || sameDocument(named, d.URI) {
-		return
-	}
-	f.step(d.URI, "used in place of %s, which the Capability List names", named)
-	for i := range s.Capabilities {
-		if s.Capabilities[i].Capability == c {
-			s.Capabilities[i].URI = d.URI
-		}
-	}
-}
-
-// sameDocument reports whether two URIs differ only in scheme and host: one
-// server with two names.
-func sameDocument(a, b string) bool {
-	u, err := url.Parse(a)
-	v, verr := url.Parse(b)
-	return err == nil && verr == nil && u.Path == v.Path && u.RawQuery == v.RawQuery
-}
-
-// alone makes a set of a list without a document above it.
-func (f *finder) alone(d *Document) {
-	c := d.Header.Capability
-	if c == "" { // RS-RL-12
-		c = resourcesync.ResourceList
-	}
-	f.step(d.URI, "%s, used by itself", kind(&d.Header))
-	f.found.Sets = append(f.found.Sets, Set{Capabilities: []Capability{{c, d.URI}}, Sitemap: d.Header.Capability == ""})
+	return f.found.usable(), nil
 }
 
 // listed reports whether c is a capability that is usable without a Capability
@@ -173,10 +129,10 @@ func listed(c resourcesync.Capability) bool {
 
 // capabilityList adds the set that d describes; with all, also the other sets
 // of its Source.
-func (f *finder) capabilityList(d *Document, all bool) error {
+func (f *finder) capabilityList(ctx context.Context, d *Document, all bool) error {
 	up := d.Header.Link(resourcesync.RelUp)
 	if all && up != "" {
-		done, err := f.above(d, up)
+		done, err := f.above(ctx, d, up)
 		if done || err != nil {
 			return err
 		}
@@ -185,8 +141,8 @@ func (f *finder) capabilityList(d *Document, all bool) error {
 	if err != nil {
 		return err
 	}
-	f.step(d.URI, "Capability List: %s", s.offers())
-	f.add(s)
+	f.found.step(d.URI, "Capability List: %s", s.offers())
+	f.found.add(s)
 	if f.found.SourceDescription == "" {
 		f.found.SourceDescription = up
 	}
@@ -197,14 +153,14 @@ func (f *finder) capabilityList(d *Document, all bool) error {
 // the document above it, and reports whether there are any. If the Source
 // Description does not exist, or a link leads back, only the Capability List is
 // used.
-func (f *finder) above(d *Document, up string) (done bool, err error) {
-	above, err := f.openDocument(up)
+func (f *finder) above(ctx context.Context, d *Document, up string) (done bool, err error) {
+	above, err := f.openDocument(ctx, up)
 	var circle *circleError
 	switch {
-	case f.ctx.Err() != nil:
-		return false, context.Cause(f.ctx)
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
 	case isAbsent(err), errors.As(err, &circle), err != nil && f.local:
-		f.failed(up, err)
+		f.found.failed(up, err)
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("read %s: Capability List, and the link up from it cannot be followed: %w", fetch.Printable(d.URI), err)
@@ -215,19 +171,19 @@ func (f *finder) above(d *Document, up string) (done bool, err error) {
 	default:
 		err := fmt.Errorf("read %s: %s, where a Source Description was expected", fetch.Printable(up), kind(&above.Header))
 		if f.local {
-			f.failed(up, err)
+			f.found.failed(up, err)
 			return false, nil
 		}
 		return false, err
 	}
 	if above.Header.Capability == resourcesync.CapabilityList && !above.Header.Index {
-		f.step(up, "Capability List, which does not list the sets of a Source")
+		f.found.step(up, "Capability List, which does not list the sets of a Source")
 		return false, nil
 	}
 	delete(f.seen, d.URI) // the Source Description names it again
 	delete(f.seen, d.Final)
-	f.step(d.URI, "Capability List; its link leads up to %s", up)
-	if err := f.description(above, 0); err != nil {
+	f.found.step(d.URI, "Capability List; its link leads up to %s", up)
+	if err := f.description(ctx, above, 0); err != nil {
 		return false, err
 	}
 	for i := range f.found.Sets { // this Capability List was read a moment ago
@@ -235,42 +191,29 @@ func (f *finder) above(d *Document, up string) (done bool, err error) {
 			return false, nil
 		}
 	}
-	return f.announced(), nil
-}
-
-// add adds a set. If it is there already, the readable version wins.
-func (f *finder) add(s Set) {
-	for i := range f.found.Sets {
-		if was := &f.found.Sets[i]; was.CapabilityList == s.CapabilityList && s.CapabilityList != "" {
-			if was.Err != nil {
-				*was = s
-			}
-			return
-		}
-	}
-	f.found.Sets = append(f.found.Sets, s)
+	return f.found.announced(), nil
 }
 
 // description adds every set that d lists.
-func (f *finder) description(d *Document, depth int) error {
+func (f *finder) description(ctx context.Context, d *Document, depth int) error {
 	locs, err := readLocs(d, maxSets)
 	if err != nil {
 		return err
 	}
-	f.step(d.URI, "%s of %d", kind(&d.Header), len(locs))
+	f.found.step(d.URI, "%s of %d", kind(&d.Header), len(locs))
 	if depth == 0 {
 		f.found.SourceDescription, f.found.Validators, f.found.All = d.URI, d.Validators, true
 	}
 	f.found.Again = f.found.Again || depth > 0 // documents below it may change without it
 	for _, loc := range locs {
-		if f.knows(loc) {
+		if f.found.knows(loc) {
 			continue // another Source Description of the same index lists it too
 		}
-		if err := f.set(loc, depth); err != nil {
-			if f.ctx.Err() != nil || errors.Is(err, errPages) {
+		if err := f.set(ctx, loc, depth); err != nil {
+			if ctx.Err() != nil || errors.Is(err, errPages) {
 				return err
 			}
-			f.unread(loc, err)
+			f.found.unread(loc, err)
 		}
 	}
 	if len(locs) == 0 && depth == 0 {
@@ -280,8 +223,8 @@ func (f *finder) description(d *Document, depth int) error {
 }
 
 // set adds the set or sets at loc, which a Source Description names.
-func (f *finder) set(loc string, depth int) error {
-	d, err := f.openDocument(loc)
+func (f *finder) set(ctx context.Context, loc string, depth int) error {
+	d, err := f.openDocument(ctx, loc)
 	if err != nil {
 		return err
 	}
@@ -292,12 +235,12 @@ func (f *finder) set(loc string, depth int) error {
 		if depth+1 >= maxDescriptions {
 			return fmt.Errorf("read %s: more than %d Source Descriptions within each other", fetch.Printable(loc), maxDescriptions)
 		}
-		return f.description(d, depth+1)
+		return f.description(ctx, d, depth+1)
 	case h.Capability == resourcesync.CapabilityList:
 		s, err := readSet(d)
 		if err == nil {
-			f.step(loc, "Capability List: %s", s.offers())
-			f.add(s)
+			f.found.step(loc, "Capability List: %s", s.offers())
+			f.found.add(s)
 		}
 		return err
 	}
