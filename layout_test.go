@@ -140,6 +140,7 @@ var rooms = []room{
 	{"destination/internal/reserve", "blob destination/filename destination/internal/content", ""},
 	{"destination/internal/saved", "destination/filename destination/journal discover resourcesync", ""},
 	{"destination/internal/desired", "destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync", ""},
+	{"destination/internal/history", "blob destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync vault", ""},
 	{"destination/internal/wording", "resourcesync", ""},
 	{"destination/internal/inbox", "destination/internal/saved destination/journal", ""},
 	{"destination/internal/outbox", "destination/journal", ""},
@@ -155,6 +156,7 @@ var rooms = []room{
 		"destination/internal/dump " +
 		"destination/internal/inbox " +
 		"destination/internal/outbox " +
+		"destination/internal/history " +
 		"destination/internal/reserve " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +

@@ -388,10 +388,10 @@ func (d *adoption) record(ctx context.Context, all bool) error {
 	news := d.out.Take()
 	d.out.Save(b.Save, news)
 	d.batch = journal.Batch{}
-	if err := d.keep.rows(ctx, &b); err != nil {
+	if err := d.keep.AddPast(ctx, &b); err != nil {
 		return err
 	}
-	if err := d.keep.record(ctx, d.d.journal, b); err != nil {
+	if err := d.keep.Record(ctx, d.d.journal, b); err != nil {
 		return fmt.Errorf("record what is taken over: %w", err)
 	}
 	return d.out.Saved(ctx, news)

@@ -16,6 +16,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dispatch"
+	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -40,7 +41,7 @@ type applier struct {
 	versions *lost // not nil: these are versions other than the last, which may be missing without harm
 	counts   saved.Counts
 	out      *outbox.Box[Change]
-	keep     *keeper
+	keep     *history.Keeper
 	owing    bool // something is, or may be, owed to the set
 
 	moved    movedOn
@@ -344,8 +345,8 @@ const sealAfter = 8
 func (p *applier) settled(o *outcome) {
 	a := o.action
 	p.pending.Put = append(p.pending.Put, o.held)
-	if o.writer == nil && p.keep.isOn() && differs(&a.held, &o.held) { // else it is noted
-		p.pending.Past = append(p.pending.Past, pastOf(a.URI, &a.held))
+	if o.writer == nil && p.keep.IsOn() && history.Differs(&a.held, &o.held) { // else it is noted
+		p.pending.Past = append(p.pending.Past, history.Before(a.URI, &a.held))
 	}
 	was, is := contains(a.held.Sets, p.set.Number), contains(o.held.Sets, p.set.Number)
 	switch {
@@ -487,8 +488,8 @@ func (p *applier) owe(a *action, err error) {
 		h := a.held
 		h.Hashes, h.ETag, h.Modified = nil, "", ""
 		p.pending.Put = append(p.pending.Put, h)
-		if p.keep.isOn() {
-			p.pending.Past = append(p.pending.Past, pastOf(a.URI, &a.held)) // its bytes may be kept elsewhere
+		if p.keep.IsOn() {
+			p.pending.Past = append(p.pending.Past, history.Before(a.URI, &a.held)) // its bytes may be kept elsewhere
 		}
 	}
 }

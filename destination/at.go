@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/discover"
@@ -50,8 +51,7 @@ func (s *session) aloneWith(ctx context.Context, address string, err error) ([]*
 	if s.past == nil || ctx.Err() != nil || errors.Is(err, ErrRefused) || errors.As(err, &unknown) {
 		return nil, nil
 	}
-	var h history
-	if _, err := saved.Load(ctx, s.d.journal, docHistory, &h); err != nil || h.Keep.None || !h.begun() {
+	if known, err := history.Exists(ctx, s.d.journal); err != nil || !known {
 		return nil, err
 	}
 	if s.mirror.Found == nil || s.mirror.Found.Address != address {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
@@ -104,11 +105,11 @@ func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error
 	if r.past.only {
 		number = r.set.Theirs
 	}
-	p, err := r.past.from.ownPast(ctx, r.past.at, number)
+	p, err := history.At(ctx, r.past.from.journal, r.past.at, number)
 	switch {
-	case errors.Is(err, errNoPast):
-		if !p.since.IsZero() && (none.Earliest.IsZero() || p.since.Before(none.Earliest)) {
-			none.Earliest, none.Err = p.since, nil
+	case errors.Is(err, history.ErrUnknown):
+		if !p.Since.IsZero() && (none.Earliest.IsZero() || p.Since.Before(none.Earliest)) {
+			none.Earliest, none.Err = p.Since, nil
 		}
 		return nil, nil
 	case err != nil:
@@ -117,7 +118,7 @@ func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error
 	r.stage.Reset()
 	doc := r.stage.AddDocument()
 	var pos int64
-	for h, err := range p.held {
+	for h, err := range p.Held {
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +134,7 @@ func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error
 			return nil, err
 		}
 	}
-	return &state{asOf: r.past.at, watermark: p.watermark, via: ViaHistory}, nil
+	return &state{asOf: r.past.at, watermark: p.Watermark, via: ViaHistory}, nil
 }
 
 // stateAt stages what the set was at an instant, by what the Source has kept of

@@ -156,7 +156,8 @@ func (a *auditor) read(ctx context.Context) error {
 		if err := a.session.open(ctx); err != nil {
 			return err
 		}
-		if err := a.openKeeper(ctx, !a.resume); err != nil { // what looks also writes
+		var err error
+		if a.keep, err = openKeeper(ctx, a.d, &a.mirror, !a.resume); err != nil { // the session itself is of a dry run
 			return err
 		}
 		a.plain = a.mirror.Found == nil

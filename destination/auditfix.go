@@ -118,10 +118,10 @@ func (a *auditor) mark(ctx context.Context, all bool) error {
 	if len(b.Drop) > 0 {
 		b.Save = map[string][]byte{saved.DocCounts: saved.Encode(a.counts)}
 	}
-	if err := a.keep.rows(ctx, &b); err != nil {
+	if err := a.keep.AddPast(ctx, &b); err != nil {
 		return err
 	}
-	if err := a.keep.record(ctx, a.d.journal, b); err != nil {
+	if err := a.keep.Record(ctx, a.d.journal, b); err != nil {
 		return fmt.Errorf("note what is to be mended: %w", err)
 	}
 	return nil

@@ -152,7 +152,7 @@ func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier 
 	a.fetch = newFetcher(r.d, r.set.Number, paths)
 	a.fetch.resume, a.fetch.first, a.fetch.ours, a.fetch.refuse = r.resume, true, r.ours, r.reader.refuse
 	if r.past != nil {
-		a.fetch.past, a.fetch.openKept = true, r.past.from.keptContent
+		a.fetch.past, a.fetch.openKept = true, keptContent(r.past.from).Open
 	}
 	if r.origin != nil {
 		a.fetch.stored = storedBy(r.origin)

@@ -243,7 +243,7 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 	if len(b.Put)+len(b.Drop)+len(b.Owe)+len(b.Settle)+len(b.Save)+len(b.Past) == 0 {
 		return nil
 	}
-	if err := p.keep.record(ctx, p.d.journal, b); err != nil {
+	if err := p.keep.Record(ctx, p.d.journal, b); err != nil {
 		return fmt.Errorf("record what is held: %w", err)
 	}
 	l.intent = len(l.batch) > 0

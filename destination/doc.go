@@ -32,7 +32,7 @@ package destination
 //	archive.go   archived documents (archivetimes.go: their times); catchup.go:
 //	             their changes, if the current ones begin too late
 //	at.go        the state at an instant: atset.go: staging a past state of a
-//	             set; past.go: from the history of the mirror itself
+//	             set
 //	stage.go     the Source's current state, sorted by URI, in bounded memory
 //	             (sorter.go sortread.go scratch.go: sorting; superseded.go:
 //	             without changes that newer ones have overtaken)
@@ -55,8 +55,7 @@ package destination
 //	commit.go    committing batches to the blob.Store
 //	outbox.go    delivering changes, each at least once; applied.go: as a loop
 //	sink.go      for programs that receive content in place of files
-//	keep.go      keeping what a batch replaces or removes (keepbytes.go: the
-//	             bytes; keeptrim.go: dropping old versions)
+//	keep.go      keeping what a batch replaces or removes, by package history
 //	recover.go   inconsistencies that a killed run left between the two
 //	adopt.go     files that other programs left, adopted before the plan
 //	audit.go     comparing the same plan with the files, without changes

@@ -4,24 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
-	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
-	"lockstep/vault"
+	"lockstep/internal/fetch"
 )
 
-// A Keep says which versions a mirror keeps of what is replaced in it or
-// removed from it. At most one field is set. If none is, the mirror keeps its
-// recorded setting; a mirror without one keeps no versions.
+// A Keep says which versions a mirror keeps of resources that are replaced or
+// removed. At most one field is set. If none is, the mirror keeps its recorded
+// setting; a mirror without one keeps no versions.
 type Keep struct {
 	All   bool          `json:"all,omitempty"`
-	Count int           `json:"count,omitempty"` // of each resource the newest so many
-	Age   time.Duration `json:"age,omitempty"`   // what was there no longer ago than this
-	None  bool          `json:"none,omitempty"`  // and those there are, are forgotten
+	Count int           `json:"count,omitempty"` // this many versions of each resource, the newest
+	Age   time.Duration `json:"age,omitempty"`   // every version that was current within this time
+	None  bool          `json:"none,omitempty"`  // no version, not even those kept so far
 }
 
 func (k Keep) check() error {
@@ -37,248 +35,131 @@ func (k Keep) check() error {
 	return nil
 }
 
-// docHistory is the document that says how a mirror keeps versions; absent when
-// it does not.
-const docHistory = "history"
-
-// history is what a mirror knows of its past as a whole.
-type history struct {
-	Keep     Keep          `json:"keep"`
-	Seq      int64         `json:"seq"`                 // of the last batch
-	Since    time.Time     `json:"since,omitzero"`      // the first Instant; there is none before
-	At       time.Time     `json:"at,omitzero"`         // the last Instant
-	AtSeq    int64         `json:"at_seq"`              // its Seq
-	Versions int64         `json:"versions"`            // that are kept
-	Bytes    int64         `json:"bytes"`               // of them, each counted as a whole
-	Trimmed  time.Time     `json:"trimmed,omitzero"`    // when what is too old was looked for
-	Took     time.Duration `json:"took,omitempty"`      // and how long it took
-	TrimSeq  int64         `json:"trim_seq,omitempty"`  // Seq then
-	SweepDue bool          `json:"sweep_due,omitempty"` // bytes of what was dropped may be there still
-}
-
-// begun reports whether there is an Instant: changes before the first cannot be
-// asked for.
-func (h *history) begun() bool { return !h.At.IsZero() }
-
-// A keeper records what a mirror was before it is changed. The state of a
-// mirror at an Instant is what a completed run left: between two Instants it is
-// on its way from one to the next, and the next run continues a run that was
-// killed. Before a row of the Journal changes, the keeper records what it was;
-// before a file changes, it keeps the bytes, and records that with the intent
-// of the batch. The records are true whether or not the change happens, so
-// nothing has to be repaired after a crash.
-//
-// The nil keeper is that of a mirror that keeps no versions.
-type keeper struct {
-	d *Destination
-	history
-	marks map[int]time.Time // watermarks of the sets
-	sums  content.Hashers
-}
-
-// openKeeper begins to keep, if that is wanted; whole says that what the mirror
-// is now a run left that had ended.
-func (s *session) openKeeper(ctx context.Context, whole bool) error {
-	want := s.d.opts.Keep
-	k := &keeper{d: s.d, marks: map[int]time.Time{}}
-	known, err := saved.Load(ctx, s.d.journal, docHistory, &k.history)
-	switch {
-	case err != nil:
-		return err
-	case !known && (want == Keep{} || want.None):
-		return nil
-	case s.d.vault == nil:
-		return errors.New("the mirror keeps versions, but no version store is configured (Options.Versions)")
-	case want.None || k.Keep.None:
-		if err := k.forget(ctx); err != nil || want == (Keep{}) || want.None {
-			return err
+// openKeeper starts to record versions if the mirror is to keep any. whole says
+// that the mirror is in the state that a completed run left.
+func openKeeper(ctx context.Context, d *Destination, mirror *saved.Mirror, whole bool) (*history.Keeper, error) {
+	m := history.Mirror{Journal: d.journal, Files: d.store, Versions: d.vault, Log: d.log, Clock: d.clock, Open: d.kept,
+		Unavailable: func(err error) bool { return isDown(err) || isShortage(err) }}
+	return history.Open(ctx, m, history.Rule(d.opts.Keep), whole, func(mark func(int, time.Time)) (known bool, err error) {
+		if mirror.Found == nil {
+			return false, nil
 		}
-		k.history = history{}
-	}
-	was := k.Keep
-	if want != (Keep{}) {
-		k.Keep = want
-	}
-	if was != k.Keep {
-		k.Trimmed, k.TrimSeq = time.Time{}, -1
-	}
-	s.keep = k
-	switch {
-	case k.begun():
-		if err = k.loadMarks(ctx); err == nil && whole && k.Seq != k.AtSeq {
-			return k.instant(ctx) // the run before was killed when all was done
-		}
-	case whole && s.mirror.Found != nil:
-		for _, n := range s.mirror.Numbers {
-			var st setState
-			if _, err := saved.Load(ctx, s.d.journal, saved.DocSet(n), &st); err != nil {
-				return err
+		for _, n := range mirror.Numbers {
+			var st saved.Set
+			if _, err := saved.Load(ctx, d.journal, saved.DocSet(n), &st); err != nil {
+				return false, err
 			}
-			k.mark(&st)
+			mark(st.Number, st.Watermark)
 		}
-		return k.instant(ctx)
-	}
-	if err == nil && was != k.Keep {
-		err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: saved.Encode(k.history)}})
-	}
-	return err
+		return true, nil
+	})
 }
 
-func (k *keeper) loadMarks(ctx context.Context) error {
-	i, err := k.d.journal.Instant(ctx, k.At)
-	if err == nil {
-		k.marks, err = decodeMarks(i.Note)
-	}
-	return err
-}
-
-// mark records the watermark of a set.
-func (k *keeper) mark(set *setState) {
-	if k != nil && !set.Watermark.IsZero() {
-		k.marks[set.Number] = set.Watermark
-	}
-}
-
-// isOn reports whether what changes has to be noted.
-func (k *keeper) isOn() bool { return k != nil && k.begun() }
-
-// record records b, with its past entries: it assigns their numbers.
-func (k *keeper) record(ctx context.Context, j journal.Journal, b journal.Batch) error {
-	if !k.isOn() {
-		b.Past = nil
-	}
-	if len(b.Past) == 0 {
-		return j.Record(ctx, b)
-	}
-	next := k.history
-	next.Seq++
-	for i := range b.Past {
-		p := &b.Past[i]
-		p.Seq = next.Seq
-		if p.Digest != (vault.Digest{}) {
-			next.Versions++
-			next.Bytes += p.Length
-		}
-	}
-	if b.Save == nil {
-		b.Save = map[string][]byte{}
-	}
-	b.Save[docHistory] = saved.Encode(next)
-	if err := j.Record(ctx, b); err != nil {
+// endKeeping records that a run has completed, and reports the versions that are
+// kept.
+func endKeeping(ctx context.Context, k *history.Keeper, r *Report) error {
+	if err := k.End(ctx); err != nil {
 		return err
 	}
-	k.history = next
-	return nil
-}
-
-// rows adds to b the past of the rows that it changes.
-func (k *keeper) rows(ctx context.Context, b *journal.Batch) error {
-	if !k.isOn() {
-		return nil
-	}
-	uris := make([]string, 0, len(b.Put)+len(b.Drop))
-	for i := range b.Put {
-		uris = append(uris, b.Put[i].URI)
-	}
-	uris = append(uris, b.Drop...)
-	before, err := k.d.journal.Lookup(ctx, uris)
-	if err != nil {
-		return err
-	}
-	for i, uri := range uris {
-		if i >= len(b.Put) || differs(&before[i], &b.Put[i]) {
-			b.Past = append(b.Past, pastOf(uri, &before[i]))
-		}
+	if k.IsOn() {
+		versions, bytes, since := k.Kept()
+		r.Kept = &Kept{Versions: versions, Bytes: bytes, Since: since}
 	}
 	return nil
 }
 
-// pastOf says of a resource that it was h; zero: it was not held.
-func pastOf(uri string, h *journal.Held) journal.Past {
-	p := journal.Past{Held: *h}
-	if h.URI == "" {
-		p.Held, p.Was = journal.Held{URI: uri}, journal.WasAbsent
-	}
-	p.ETag, p.Modified, p.Written, p.Tag = "", "", time.Time{}, ""
-	return p
+// keptContent opens the contents that the mirror holds or has kept.
+func keptContent(d *Destination) *history.Content {
+	return &history.Content{Journal: d.journal, Files: d.store, Versions: d.vault}
 }
 
-// differs reports whether the rows describe a resource differently.
-func differs(a, b *journal.Held) bool {
-	return a.URI != b.URI || a.Path != b.Path || !a.Lastmod.Equal(b.Lastmod) || !slices.Equal(a.Sets, b.Sets) ||
-		!(sameContent(a, b) || len(a.Hashes)+len(b.Hashes) == 0)
-}
-
-// end notes that a run has come to its end, and drops what is not to be kept
-// any longer.
-func (k *keeper) end(ctx context.Context) error {
-	if k == nil {
-		return nil
+// keepBatch keeps what the contents of a shipment are to replace. What cannot
+// be kept is not replaced.
+func (p *applier) keepBatch(ctx context.Context, l *shipment) {
+	if !p.keep.IsOn() {
+		return
 	}
-	if k.begun() && k.Seq == k.AtSeq {
-		return k.trim(ctx)
-	}
-	if err := k.instant(ctx); err != nil {
-		return err
-	}
-	return k.trim(ctx)
-}
-
-// instant notes that the mirror is whole now. Instants rise, whatever the clock
-// does.
-func (k *keeper) instant(ctx context.Context) error {
-	next := k.history
-	next.At, next.AtSeq = k.d.clock().UTC().Truncate(time.Microsecond), k.Seq
-	if !next.At.After(k.At) {
-		next.At = k.At.Add(time.Microsecond)
-	}
-	if next.Since.IsZero() {
-		next.Since = next.At
-	}
-	b := journal.Batch{Instant: journal.Instant{At: next.At, Seq: next.Seq, Note: saved.Encode(k.marks)}, Save: map[string][]byte{docHistory: saved.Encode(next)}}
-	if err := k.d.journal.Record(ctx, b); err != nil {
-		return fmt.Errorf("record that the mirror is whole: %w", err)
-	}
-	k.history = next
-	return nil
-}
-
-// forget drops all that is known of the past. The order of its writes: that the
-// history is no longer valid; the rows; the bytes; that there is no history.
-func (k *keeper) forget(ctx context.Context) error {
-	j := k.d.journal
-	if err := j.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: saved.Encode(history{Keep: Keep{None: true}})}}); err != nil {
-		return fmt.Errorf("forget versions: %w", err)
-	}
-	b := journal.Batch{Since: math.MaxInt64}
-	for p, err := range j.Past(ctx, "", "", 0) {
-		if err != nil {
-			return fmt.Errorf("forget versions: %w", err)
+	var at []int // of those that replace something
+	var hs []journal.Held
+	for i := range l.batch {
+		o := &l.batch[i]
+		before, after := &o.action.held, &o.held
+		if o.action.isHeld() && !sameContent(before, after) {
+			at, hs = append(at, i), append(hs, *before)
 		}
-		if b.Forget = append(b.Forget, p); len(b.Forget) < batchCount {
+		if history.Differs(before, after) {
+			past := history.Before(o.action.URI, before)
+			o.past = &past
+		}
+	}
+	failed := map[int]error{}
+	for i, c := range p.keep.Capture(ctx, hs) {
+		l.batch[at[i]].past = &c.Past
+		switch {
+		case c.Err != nil:
+			failed[at[i]] = c.Err
+		case c.Lost != nil && sameContent(c.Lost, &l.batch[at[i]].held): // it was repaired
+		case c.Warning != "":
+			l.unkept = append(l.unkept, Failure{URI: c.Past.URI, Cause: c.Warning})
+		}
+	}
+	if len(failed) == 0 {
+		return
+	}
+	rest := make([]outcome, 0, len(l.batch))
+	for i := range l.batch {
+		if err := failed[i]; err != nil {
+			l.drop(p, l.batch[i], err, true)
+		} else {
+			rest = append(rest, l.batch[i])
+		}
+	}
+	l.batch = rest
+}
+
+// past returns what a shipment says of the past.
+func (l *shipment) past() []journal.Past {
+	ps := l.rows.Past
+	for i := range l.batch {
+		if past := l.batch[i].past; past != nil {
+			ps = append(ps, *past)
+		}
+	}
+	return ps
+}
+
+// keepRemoved keeps what is to be removed, and notes it. It returns what may be
+// removed; the rest has failed.
+func (p *applier) keepRemoved(ctx context.Context, batch []action) ([]action, error) {
+	if !p.keep.IsOn() || len(batch) == 0 {
+		return batch, nil
+	}
+	hs := make([]journal.Held, len(batch))
+	for i := range batch {
+		hs[i] = batch[i].held
+	}
+	var b journal.Batch
+	var rest []action
+	for i, c := range p.keep.Capture(ctx, hs) {
+		switch {
+		case c.Err != nil && (ctx.Err() != nil || isFatal(c.Err)):
+			return nil, c.Err
+		case c.Err != nil:
+			p.fail(&batch[i], fmt.Errorf("remove %s%s: %w", fetch.Printable(batch[i].URI), p.d.inDest(), c.Err))
 			continue
+		case c.Warning != "":
+			p.notKept(c.Past.URI, c.Warning)
 		}
-		if err := j.Record(ctx, b); err != nil {
-			return fmt.Errorf("forget versions: %w", err)
-		}
-		b.Forget = b.Forget[:0]
+		b.Past, rest = append(b.Past, c.Past), append(rest, batch[i])
 	}
-	if err := j.Record(ctx, b); err != nil {
-		return fmt.Errorf("forget versions: %w", err)
+	if err := p.keep.Record(ctx, p.d.journal, b); err != nil {
+		return nil, fmt.Errorf("record what is removed: %w", err)
 	}
-	if err := k.sweep(ctx); err != nil {
-		return err
-	}
-	return j.Record(ctx, journal.Batch{Save: map[string][]byte{docHistory: nil}})
+	return rest, nil
 }
 
-// endKeeping notes that a run has come to its end, and reports what is kept.
-func (s *session) endKeeping(ctx context.Context) error {
-	if err := s.keep.end(ctx); err != nil {
-		return err
-	}
-	if k := s.keep; k.isOn() {
-		s.report.Kept = &Kept{Versions: k.Versions, Bytes: k.Bytes, Since: k.Since}
-	}
-	return nil
+// notKept warns of a version of which nothing was left to keep.
+func (p *applier) notKept(uri, text string) {
+	p.report.NotKept++
+	p.warn(uri, text)
 }

@@ -551,10 +551,10 @@ func (c *localCheck) flush(ctx context.Context, all bool) error {
 	if len(b.Drop) > 0 {
 		b.Save = map[string][]byte{saved.DocCounts: saved.Encode(c.counts)}
 	}
-	if err := c.keep.rows(ctx, &b); err != nil {
+	if err := c.keep.AddPast(ctx, &b); err != nil {
 		return err
 	}
-	if err := c.keep.record(ctx, c.d.journal, b); err != nil {
+	if err := c.keep.Record(ctx, c.d.journal, b); err != nil {
 		return fmt.Errorf("record what the local check found: %w", err)
 	}
 	return nil

@@ -170,12 +170,12 @@ func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *filenam
 		s.moved(&rows[i])
 		still = slices.DeleteFunc(still, func(uri string) bool { return uri == m.URI })
 	}
-	if err := s.keep.rows(ctx, &b); err != nil {
+	if err := s.keep.AddPast(ctx, &b); err != nil {
 		return nil, err
 	}
 	news := s.out.Take()
 	s.out.Save(b.Save, news)
-	if err := s.keep.record(ctx, s.d.journal, b); err != nil {
+	if err := s.keep.Record(ctx, s.d.journal, b); err != nil {
 		return nil, fmt.Errorf("record which files moved: %w", err)
 	}
 	s.report.Moved += int64(len(b.Put))

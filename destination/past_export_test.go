@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"lockstep/destination/internal/history"
 	"lockstep/destination/journal"
 )
 
@@ -22,13 +23,13 @@ type Old struct {
 // Past returns what a set of the mirror was at an instant, with contents, and
 // since when it can be told.
 func (d *Destination) Past(ctx context.Context, at time.Time, set int) (olds []Old, since time.Time, err error) {
-	p, err := d.ownPast(ctx, at, set)
+	p, err := history.At(ctx, d.journal, at, set)
 	if err != nil {
-		return nil, p.since, err
+		return nil, p.Since, err
 	}
-	for h, err := range p.held {
+	for h, err := range p.Held {
 		if err != nil {
-			return nil, p.since, err
+			return nil, p.Since, err
 		}
 		o := Old{URI: h.URI, Known: h.Path != ""}
 		if o.Known {
@@ -36,11 +37,11 @@ func (d *Destination) Past(ctx context.Context, at time.Time, set int) (olds []O
 		}
 		olds = append(olds, o)
 	}
-	return olds, p.since, nil
+	return olds, p.Since, nil
 }
 
 func (d *Destination) keptText(ctx context.Context, h *journal.Held) (string, error) {
-	r, err := d.keptContent(ctx, h.URI, h.Hashes, h.Length)
+	r, err := keptContent(d).Open(ctx, h.URI, h.Hashes, h.Length)
 	if err != nil {
 		return "", err
 	}
@@ -50,4 +51,4 @@ func (d *Destination) keptText(ctx context.Context, h *journal.Held) (string, er
 }
 
 // ErrNoPast is what Past fails with where nothing can be told.
-var ErrNoPast = errNoPast
+var ErrNoPast = history.ErrUnknown

@@ -49,7 +49,7 @@ func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report,
 		err = deferringDocuments(ctx, s, func() error { return do(s) })
 	}
 	if err == nil || errors.Is(err, ErrIncomplete) {
-		if kerr := s.endKeeping(ctx); kerr != nil {
+		if kerr := endKeeping(ctx, s.keep, &s.report); kerr != nil {
 			err = kerr
 		}
 	}

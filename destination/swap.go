@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -140,10 +141,10 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	for i := range outcomes {
 		o := &outcomes[i]
 		c.Put, ws[i] = desired.AppendHeld(c.Put, &o.held), o.writer
-		past = append(past, pastOf(o.action.URI, &o.action.held))
+		past = append(past, history.Before(o.action.URI, &o.action.held))
 	}
 	save := journal.Batch{Save: map[string][]byte{docPlaces: saved.Encode(&c)}, Past: past}
-	if err := p.keep.record(ctx, p.d.journal, save); err != nil {
+	if err := p.keep.Record(ctx, p.d.journal, save); err != nil {
 		drop(outcomes)
 		return fmt.Errorf("record a change of places: %w", err)
 	}

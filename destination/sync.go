@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -26,11 +27,11 @@ type session struct {
 	file   string   // URI of the file that the user named as the Source, or ""
 	report Report
 	out    *outbox.Box[Change]
-	keep   *keeper  // nil: the mirror keeps no versions
-	past   *pastRun // the mirror is to be what the collection was; nil: what it is
-	untold int      // sets whose past state is unknown
-	resume bool     // an earlier run may have left unfinished downloads
-	marked bool     // the Journal knows that a run is under way
+	keep   *history.Keeper // nil: the mirror keeps no versions
+	past   *pastRun        // the mirror is to be what the collection was; nil: what it is
+	untold int             // sets whose past state is unknown
+	resume bool            // an earlier run may have left unfinished downloads
+	marked bool            // the Journal knows that a run is under way
 
 	passing   map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
 	withdrawn map[int]bool  // numbers of the sets that the Source has withdrawn, and whose files stay
@@ -163,7 +164,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	if err := s.close(ctx); err != nil {
 		return err
 	}
-	if err := s.endKeeping(ctx); err != nil {
+	if err := endKeeping(ctx, s.keep, &s.report); err != nil {
 		return err
 	}
 	if err := s.nothingSelected(sets); err != nil {
@@ -254,7 +255,7 @@ func (s *session) open(ctx context.Context) error {
 		}
 	}
 	if !s.d.opts.DryRun {
-		if err := s.openKeeper(ctx, !s.resume); err != nil {
+		if s.keep, err = openKeeper(ctx, s.d, &s.mirror, !s.resume); err != nil {
 			return err
 		}
 	}
@@ -350,7 +351,7 @@ func (s *session) paths() (*filename.Mapping, error) {
 // until records up to which time a set is in step: the Report states the
 // earliest of all sets.
 func (s *session) until(set *setState) {
-	s.keep.mark(set)
+	s.keep.Mark(set.Number, set.Watermark)
 	w := set.syncedUntil()
 	if w.IsZero() {
 		return
