@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/group"
 	"lockstep/hub/internal/refusal"
 	"lockstep/hub/internal/tally"
 )
@@ -21,7 +22,7 @@ type appender struct {
 	now       func() time.Time
 	grain     time.Duration // the precision of ages
 	maxLog    int64         // bytes of a topic's stored messages
-	group     *group[*appending]
+	batches   *group.Group[*appending]
 }
 
 // An appending is a message that is being appended to the log.
@@ -32,10 +33,10 @@ type appending struct {
 	done    chan struct{}
 }
 
-func (a *appending) size() int { return len(a.message.Body) }
+func (a *appending) Size() int { return len(a.message.Body) }
 
 func newAppender(x appender) *appender {
-	x.group = newGroup(x.commit)
+	x.batches = group.New(x.commit)
 	return &x
 }
 
@@ -61,7 +62,7 @@ func (x *appender) append(ctx context.Context, m hubstore.Message) (seq int64, e
 // log.
 func (x *appender) add(ctx context.Context, m hubstore.Message) (seq int64, err error) {
 	a := &appending{message: m, done: make(chan struct{})}
-	if !x.group.add(a) {
+	if !x.batches.Add(a) {
 		return 0, refusal.ErrNotReady
 	}
 	select {

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"lockstep/hub/internal/post"
 )
 
 const (
@@ -20,7 +22,7 @@ type deliverer struct {
 	registry  *registry
 	scheduler *scheduler
 	logs      *logs
-	sender    *sender
+	poster    *post.Poster
 	outcomes  *outcomes
 	progress  *progressSaver
 	alarms    *alarmClock
@@ -100,16 +102,16 @@ func (d *deliverer) deliver(f *flight) (stay bool) {
 	f.late, f.start = false, time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
-	target, signer, topic := s.target, s.signer, s.Topic
+	target, secret, topic := s.target, s.secret, s.Topic
 	d.registry.mu.Unlock()
-	out := d.sender.post(ctx, e, target, signer, topic)
+	out := outcome{Result: d.poster.Post(ctx, &e.Message, e.header, target, secret, topic)}
 	d.registry.mu.Lock()
 	out.took = time.Since(f.start)
 	f.start = time.Time{}
-	if out.err != nil && ctx.Err() != nil { // canceled by the hub
+	if out.Err != nil && ctx.Err() != nil { // canceled by the hub
 		out.late, out.ended = f.late, !f.late
 		if f.late {
-			out.err = fmt.Errorf("no answer within %v", f.patience)
+			out.Err = fmt.Errorf("no answer within %v", f.patience)
 		}
 	}
 	cancel()

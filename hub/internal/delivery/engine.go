@@ -7,8 +7,23 @@
 // of its own, and there is no record of a delivery, only the position of each
 // subscription in the log of its topic.
 //
-// The parts of the engine share what is in memory, the registry, and its lock.
-// Each part has one job and knows only the parts that it uses.
+// The parts of the engine share what is in memory, the registry, and its lock:
+// one message changes a log, queues, alarms and deliveries at a time, which
+// therefore cannot be packages of their own. Each part has one job and knows only
+// the parts that it uses:
+//
+//	appender       stores messages and adds them to the logs in memory
+//	logs           reads messages, from memory or from the store
+//	scheduler      decides which delivery is made next
+//	deliverer      makes the deliveries whose turn it is
+//	outcomes       records results: progress, retries, messages given up
+//	watcher        handles what is due: retries, leases, slow deliveries
+//	progressSaver  saves how far each subscription is
+//	trimmer        deletes messages that are no longer needed
+//	loader         fills the registry from the store
+//	Members        creates, ends and replays subscriptions
+//	Sharing        divides the subscriptions among several hubs
+//	View           shows all this to operators
 package delivery
 
 import (
@@ -22,6 +37,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/post"
 	"lockstep/hub/internal/refusal"
 	"lockstep/hub/internal/tally"
 	"lockstep/hub/internal/timing"
@@ -93,11 +109,13 @@ func New(s hubstore.Store, o Options) *Engine {
 		scheduler: e.scheduler, progress: e.progress, alarms: alarms, tally: o.Tally, now: now,
 		retry: retryPolicy{first: o.RetryFirst, most: o.RetryMost, patience: o.RetryFor},
 	}
-	messages := &logs{registry: r, store: s, publicURL: o.PublicURL, userAgent: o.UserAgent}
+	poster := &post.Poster{
+		Transport: o.Transport, Unseal: o.Unseal, Method: o.Method, PublicURL: o.PublicURL, UserAgent: o.UserAgent, Now: now,
+	}
+	messages := &logs{registry: r, store: s, header: poster.Header}
 	e.deliverer = &deliverer{
 		registry: r, scheduler: e.scheduler, logs: messages, outcomes: results, progress: e.progress, alarms: alarms,
-		sender:  &sender{transport: o.Transport, header: messages.header, unseal: o.Unseal, method: o.Method, now: now},
-		timeout: o.Timeout, now: now, log: o.Logger,
+		poster: poster, timeout: o.Timeout, now: now, log: o.Logger,
 	}
 	e.watcher = &watcher{registry: r, alarms: alarms, scheduler: e.scheduler, outcomes: results, deliverer: e.deliverer, now: now}
 	e.appender = newAppender(appender{
@@ -145,8 +163,8 @@ func (e *Engine) Check() error {
 // saves the progress of all subscriptions and returns nil. users are called for
 // the shards that the hub has.
 func (e *Engine) Run(ctx context.Context, users []ShardUser, ready func()) error {
-	defer e.saver.group.close()
-	defer e.appender.group.close()
+	defer e.saver.batches.Close()
+	defer e.appender.batches.Close()
 	e.Sharing.users = users
 	if err := e.load(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -175,7 +193,7 @@ func (e *Engine) Run(ctx context.Context, users []ShardUser, ready func()) error
 	e.registry.mu.Lock()
 	e.registry.open = false
 	e.registry.mu.Unlock()
-	e.appender.group.close()
+	e.appender.batches.Close()
 	err := g.Wait()
 	e.deliverer.land(landing)
 	kept()

@@ -5,10 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"sort"
-	"strings"
 
 	"lockstep/hub/hubstore"
-	"lockstep/websub"
 )
 
 const (
@@ -22,11 +20,10 @@ const (
 
 // logs reads messages for delivery, from memory if they are there.
 type logs struct {
-	registry  *registry
-	store     hubstore.Store
-	cache     cache
-	publicURL string // of the hub
-	userAgent string
+	registry *registry
+	store    hubstore.Store
+	cache    cache
+	header   func(m *hubstore.Message, self string) http.Header // of deliveries
 }
 
 // An entry is a message of a log in memory. It is immutable.
@@ -40,25 +37,6 @@ type entry struct {
 // entry returns m ready to be delivered.
 func (l *logs) entry(t *topic, m hubstore.Message) *entry {
 	return &entry{Message: m, log: t, header: l.header(&m, m.Topic), size: entryBytes + int64(len(m.Body))}
-}
-
-// header returns the header of the delivery of m to a subscriber that spells
-// the topic as self.
-func (l *logs) header(m *hubstore.Message, self string) http.Header {
-	links := websub.LinkHeader(self, []string{l.publicURL}) // WS-C-03: one field
-	if len(m.Links) > 0 {
-		links += ", " + strings.Join(m.Links, ", ") // RN-PB-02
-	}
-	head := http.Header{
-		"Link":            {links},
-		"Hub-Delivery-Id": {m.ID},
-		"User-Agent":      {l.userAgent},
-		"Content-Type":    {m.ContentType}, // WS-C-01
-	}
-	if m.ContentType == "" { // the topic was served without one: RFC 9110, 8.3
-		head["Content-Type"] = []string{"application/octet-stream"}
-	}
-	return head
 }
 
 // A window is the end of a log.

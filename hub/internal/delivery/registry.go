@@ -6,6 +6,7 @@ import (
 
 	"lockstep/hub/hubstore"
 	"lockstep/hub/internal/address"
+	"lockstep/hub/internal/post"
 	"lockstep/websub"
 )
 
@@ -25,9 +26,9 @@ type subscription struct {
 	hubstore.Subscription
 	log    *topic
 	host   *host
-	target *url.URL // of the callback; nil if the callback is invalid
-	signer *signing // nil: no secret
-	alarm  alarm    // when its lease ends or the next attempt is due, whichever is first
+	target *url.URL     // of the callback; nil if the callback is invalid
+	secret *post.Secret // nil: no secret
+	alarm  alarm        // when its lease ends or the next attempt is due, whichever is first
 
 	stage stage
 	slow  uint8 // quick deliveries needed before the endpoint counts as quick again
@@ -123,9 +124,9 @@ func (r *registry) add(row hubstore.Subscription, lanes *[lanes]lane) *subscript
 
 // set updates s from row.
 func (s *subscription) set(row hubstore.Subscription) {
-	s.Subscription, s.signer = row, nil
+	s.Subscription, s.secret = row, nil
 	if len(row.Secret) > 0 {
-		s.signer = &signing{key: row.Key, sealed: row.Secret}
+		s.secret = post.NewSecret(row.Key, row.Secret)
 	}
 	s.target, _ = url.Parse(row.Callback) // invalid URLs were refused when they were submitted
 }

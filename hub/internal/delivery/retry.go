@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockstep/hub/internal/client"
+	"lockstep/hub/internal/post"
 	"lockstep/hub/internal/tally"
 	"lockstep/hub/internal/timing"
 )
@@ -33,6 +34,14 @@ type outcomes struct {
 	now       func() time.Time
 }
 
+// An outcome is the result of an attempt, and what the deliverer knows of it.
+type outcome struct {
+	post.Result
+	took  time.Duration
+	late  bool // it took too long
+	ended bool // the hub is shutting down: the result says nothing about the endpoint
+}
+
 // settle records the result of the attempt to deliver e to s.
 func (o *outcomes) settle(s *subscription, e *entry, out outcome) {
 	if s.stage == gone || out.ended {
@@ -47,7 +56,7 @@ func (o *outcomes) settle(s *subscription, e *entry, out outcome) {
 	}
 	p := &s.Progress
 	switch {
-	case out.status/100 == 2:
+	case out.Status/100 == 2:
 		o.tally.Deliver(len(e.Body), out.took)
 		p.Attempts, p.Next, p.Failing, p.LastError = 0, time.Time{}, time.Time{}, ""
 		p.Taken++
@@ -56,7 +65,7 @@ func (o *outcomes) settle(s *subscription, e *entry, out outcome) {
 			p.Cursor = max(p.Cursor, e.Seq)
 		}
 		o.progress.note(s)
-	case out.status == http.StatusGone: // WS-C-07
+	case out.Status == http.StatusGone: // WS-C-07
 		o.tally.End()
 		o.progress.finish(s)
 	default:
@@ -74,7 +83,7 @@ func (o *outcomes) fail(s *subscription, e *entry, out outcome) {
 		p.Failing = now
 	}
 	p.Attempts++
-	p.Next = now.Add(o.retry.wait(p.Attempts, out.retryAfter))
+	p.Next = now.Add(o.retry.wait(p.Attempts, out.RetryAfter))
 	limit := now.Add(-o.retry.patience)
 	if !p.Failing.After(limit) && !e.At.After(limit) {
 		o.skip(s, e.Seq)
@@ -117,7 +126,7 @@ func (o *outcomes) reached(x *host, out outcome) {
 	if out.late {
 		return // whatever the reason
 	}
-	if _, failed := errors.AsType[*client.DialError](out.err); !failed {
+	if _, failed := errors.AsType[*client.DialError](out.Err); !failed {
 		if x.down > 0 {
 			x.down, x.since = 0, time.Time{}
 			x.offer()

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/group"
 	"lockstep/hub/internal/refusal"
 )
 
@@ -13,12 +14,12 @@ import (
 type saver struct {
 	store    hubstore.Store
 	registry *registry
-	group    *group[*saving]
+	batches  *group.Group[*saving]
 }
 
 func newSaver(s hubstore.Store, r *registry) *saver {
 	x := &saver{store: s, registry: r}
-	x.group = newGroup(x.commit)
+	x.batches = group.New(x.commit)
 	return x
 }
 
@@ -29,7 +30,7 @@ type saving struct {
 	done    chan struct{}
 }
 
-func (s *saving) size() int { return 0 }
+func (s *saving) Size() int { return 0 }
 
 // save writes changes, together with those of other callers. It does not update
 // the hub's memory for subscriptions that are put or removed. If it returns an
@@ -40,7 +41,7 @@ func (x *saver) save(ctx context.Context, c hubstore.Changes) error { return x.e
 // the hub is shutting down.
 func (x *saver) enter(c hubstore.Changes) *saving {
 	s := &saving{changes: c, done: make(chan struct{})}
-	if !x.group.add(s) {
+	if !x.batches.Add(s) {
 		return nil
 	}
 	return s

@@ -1,4 +1,5 @@
-package delivery
+// Package group writes items together that arrive at the same time.
+package group
 
 import (
 	"sync"
@@ -11,11 +12,11 @@ const (
 	commitBytes = 16 << 20             // bytes of messages in one commit, unless a single message has more
 )
 
-// A group commits items together: items that arrive while a commit is under way
+// A Group commits items together: items that arrive while a commit is under way
 // share the next one. It begins as soon as there are as many items as in the
 // previous commit, but waits for them no longer than commitPace. A caller that
 // adds one item after the other therefore never waits for others.
-type group[T sized] struct {
+type Group[T Sized] struct {
 	commit func([]T)
 
 	mu      sync.Mutex // guards what follows
@@ -27,14 +28,18 @@ type group[T sized] struct {
 	workers sync.WaitGroup
 }
 
-type sized interface{ size() int }
-
-func newGroup[T sized](commit func([]T)) *group[T] {
-	return &group[T]{commit: commit, came: make(chan struct{}, 1)}
+// Sized is an item of a given size.
+type Sized interface {
+	Size() int // bytes, besides a fixed cost
 }
 
-// add adds an item. It returns false if the group is closed.
-func (g *group[T]) add(item T) bool {
+// New returns a Group that writes items by commit.
+func New[T Sized](commit func([]T)) *Group[T] {
+	return &Group[T]{commit: commit, came: make(chan struct{}, 1)}
+}
+
+// Add adds an item. It returns false if the group is closed.
+func (g *Group[T]) Add(item T) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -42,7 +47,10 @@ func (g *group[T]) add(item T) bool {
 	}
 	g.items = append(g.items, item)
 	if g.want > 0 && len(g.items) >= g.want {
-		wake(g.came)
+		select {
+		case g.came <- struct{}{}:
+		default: // run has been woken
+		}
 	}
 	if !g.busy {
 		g.busy = true
@@ -52,7 +60,7 @@ func (g *group[T]) add(item T) bool {
 }
 
 // run commits until the group is empty.
-func (g *group[T]) run() {
+func (g *Group[T]) run() {
 	for {
 		start := time.Now()
 		batch := g.take()
@@ -65,7 +73,7 @@ func (g *group[T]) run() {
 }
 
 // gather waits until there are n items, but at most for longest.
-func (g *group[T]) gather(n int, longest time.Duration) {
+func (g *Group[T]) gather(n int, longest time.Duration) {
 	g.mu.Lock()
 	enough := len(g.items) >= n
 	g.want = n
@@ -82,13 +90,13 @@ func (g *group[T]) gather(n int, longest time.Duration) {
 }
 
 // take returns the items of the next commit.
-func (g *group[T]) take() []T {
+func (g *Group[T]) take() []T {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.want = 0
 	n, bytes := 0, 0
 	for n < len(g.items) && n < commitCount {
-		if bytes += g.items[n].size(); n > 0 && bytes > commitBytes {
+		if bytes += g.items[n].Size(); n > 0 && bytes > commitBytes {
 			break
 		}
 		n++
@@ -102,9 +110,9 @@ func (g *group[T]) take() []T {
 	return batch
 }
 
-// close refuses further items and waits until those already added are
+// Close refuses further items and waits until those already added are
 // committed.
-func (g *group[T]) close() {
+func (g *Group[T]) Close() {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
