@@ -148,6 +148,7 @@ var rooms = []room{
 	{"destination/internal/outbox", "destination/journal", ""},
 	{"destination/internal/writebehind", "destination/journal", ""},
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
+	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/journal resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -156,9 +157,10 @@ var rooms = []room{
 		"destination/internal/desired " +
 		"destination/internal/dispatch " +
 		"destination/internal/dump " +
+		"destination/internal/history " +
 		"destination/internal/inbox " +
 		"destination/internal/outbox " +
-		"destination/internal/history " +
+		"destination/internal/push " +
 		"destination/internal/reserve " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +

@@ -18,6 +18,7 @@ import (
 	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -49,7 +50,7 @@ type applier struct {
 	lastTick time.Time
 	passing  map[int]int64    // counts by set what failed and is tried again at the end of the run; nil: nothing is
 	stale    map[string]error // failures that may succeed after reading the description again; reported if they do not
-	results  results          // of each resource; nil: they are not wanted
+	results  push.Results     // of each resource; nil: they are not wanted
 
 	batch   []outcome
 	bytes   int64
@@ -384,7 +385,7 @@ func (p *applier) settled(o *outcome) {
 // run.
 func (p *applier) paid(a *action) {
 	p.mended(a)
-	p.results.note(a, resultNone)
+	p.results.Add(a.URI, push.Unchanged)
 	if p.owing {
 		p.pending.Settle = append(p.pending.Settle, journal.Owed{Set: p.set.Number, URI: a.URI})
 	}
@@ -504,7 +505,7 @@ func (p *applier) warn(uri, text string) {
 // applied reports a change that is on disk.
 func (p *applier) applied(a *action, h *journal.Held) {
 	c := p.change(a, h)
-	p.results.note(a, resultOf(a))
+	p.results.Add(a.URI, resultOf(a))
 	p.progress.Applied++
 	p.out.Add(c)
 	p.d.emit(c.event())

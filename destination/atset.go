@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -82,19 +81,6 @@ func (r *setRun) becomeState(ctx context.Context, st *state) (again bool, err er
 			r.set.Complete, r.set.Selection = !st.watermark.IsZero(), r.d.selects.key
 		},
 	})
-}
-
-// forgetPushed forgets what notifications brought, which is not going to be
-// there any more, and adds to docs what is to be saved for it.
-func (r *setRun) forgetPushed(docs map[string][]byte) {
-	p := r.set.push
-	if p == nil || p.isEmpty() && p.Until.IsZero() {
-		return
-	}
-	clear(p.events)
-	p.Until, p.Chain, p.EventID, p.Unsure = time.Time{}, interval{}, "", false
-	p.forgetBalance()
-	maps.Copy(docs, p.save(r.set.Number))
 }
 
 // ownState stages the past state of the set from the history of the mirror

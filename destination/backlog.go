@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 )
@@ -35,7 +36,7 @@ type backlogLimits struct {
 // reading of the set that began after that has succeeded. The Source's
 // documents may lag behind its notifications: the set is polled as often as one
 // without notifications until its documents reach the time at which something
-// was last discarded, or for maxLag.
+// was last discarded, or for MaxLag.
 type overload struct {
 	Since    time.Time `json:"since"`    // when the oldest notification that was discarded came
 	Last     time.Time `json:"last"`     // when something was last discarded
@@ -46,7 +47,7 @@ type overload struct {
 }
 
 func overloadName(uri string) string {
-	key := keyOfResource(uri)
+	key := push.KeyOf(uri)
 	return fmt.Sprintf("%s%x", docOverload, key[:])
 }
 
@@ -167,7 +168,7 @@ func (f *Follower) endOverload(s *followed, start, now, watermark time.Time) {
 	}
 	o.Over = true
 	doc := saved.Encode(o)
-	if !watermark.Before(o.Last) || now.Sub(o.Last) > maxLag {
+	if !watermark.Before(o.Last) || now.Sub(o.Last) > push.MaxLag {
 		s.overload, doc = nil, nil
 	}
 	f.journal.Later(map[string][]byte{overloadName(s.uri): doc})

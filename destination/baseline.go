@@ -17,7 +17,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	st, o := r.set, &r.d.opts
 	ahead := st.wasAhead(time.Now())
 	r.compared = true
-	st.push.forgetBalance() // what is deleted now is counted against what is here now
+	st.push.ForgetBalance() // what is deleted now is counted against what is here now
 	if st.Lists == "" {
 		r.compared = false
 		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, saved.Cursor{}

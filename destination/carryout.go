@@ -52,7 +52,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	var n needs
 	r.temporary = 0
 	total, err := p.count(ctx, r.stage, func(a *action) {
-		if a.verb == verbRemove && r.set.push.isTemporary(a.URI) {
+		if a.verb == verbRemove && r.set.push.IsTemporary(a.URI) {
 			r.temporary++
 		}
 		if !found.has(a) {
@@ -256,7 +256,7 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 	b := journal.Batch{Save: map[string][]byte{}}
 	if past != nil {
 		undone.GoBack(past.watermark, saved.Time(past.at))
-		r.forgetPushed(b.Save)
+		r.set.push.Reset(r.set.Number, b.Save)
 	}
 	b.Save[saved.DocSet(r.set.Number)] = saved.Encode(&undone)
 	now, kept := time.Now(), false

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
@@ -33,10 +34,6 @@ const (
 
 	// probeTime is how long all of them may take.
 	probeTime = 20 * time.Second
-
-	// pushPause is how long notifications of a set are not used after its own
-	// documents have contradicted one.
-	pushPause = 24 * time.Hour
 )
 
 // confirmDeletions asks the Source for the deletions that are staged: those it
@@ -54,7 +51,7 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 	if err != nil || len(p.claims) == 0 {
 		return err
 	}
-	p.confirmed = map[resourceKey]bool{}
+	p.confirmed = map[push.Key]bool{}
 	if len(p.claims) <= maxProbes {
 		gone, err := p.d.probe(ctx, p.claims)
 		if err != nil {
@@ -62,7 +59,7 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 		}
 		for i := range p.claims {
 			w := &p.claims[i]
-			if k := keyOfResource(w.URI); gone[i] {
+			if k := push.KeyOf(w.URI); gone[i] {
 				p.confirmed[k] = true
 				p.note(w, p.stage.EventTime(w), now)
 			}
@@ -76,7 +73,7 @@ func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error
 	var b journal.Batch
 	for i := range p.claims {
 		w := p.claims[i]
-		if p.confirmed[keyOfResource(w.URI)] && !all {
+		if p.confirmed[push.KeyOf(w.URI)] && !all {
 			continue
 		}
 		at := p.stage.EventTime(&w)
@@ -182,7 +179,7 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 	}
 	if all.lies > 0 {
 		s.contradicted(set, all.lies, "the deletion of "+fetch.Printable(all.first), now)
-		if err := s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docPush, set.Number): saved.Encode(set.push)}}); err != nil {
+		if err := s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{push.DocName(set.Number): saved.Encode(set.push)}}); err != nil {
 			return fmt.Errorf("record progress: %w", err)
 		}
 	}
@@ -205,16 +202,16 @@ func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState
 	if err != nil {
 		return fmt.Errorf("read what is held: %w", err)
 	}
-	covered, lag := set.Watermark, maxLag
+	covered, lag := set.Watermark, push.MaxLag
 	if set.Compared {
 		covered = saved.Latest(covered, set.ListAt)
 	}
 	if set.Changes == "" {
-		lag = maxListLag
+		lag = push.MaxListLag
 	}
 	for i := range ws {
 		w := &ws[i]
-		lie := isBefore(w.Event, covered) || now.Sub(w.Modified.Time()) > lag
+		lie := push.IsBefore(w.Event, covered) || now.Sub(w.Modified.Time()) > lag
 		switch {
 		case !contains(held[i].Sets, set.Number):
 		case lie:
@@ -246,7 +243,7 @@ func (s *session) removePending(ctx context.Context, set *setState, t *settlemen
 	}
 	r := s.newSetRun(set)
 	defer func() { _ = r.stage.Close(context.WithoutCancel(ctx)) }() // it is small, and nothing in it counts any more
-	r.confirmed, r.results = map[resourceKey]bool{}, results{}
+	r.confirmed, r.results = map[push.Key]bool{}, push.Results{}
 	doc := r.stage.AddDocument()
 	for i := range gone {
 		if !gone[i] {
@@ -254,7 +251,7 @@ func (s *session) removePending(ctx context.Context, set *setState, t *settlemen
 		}
 		w := t.ask[i]
 		w.Rank = desired.Rank{Class: desired.Pending, Doc: doc, Event: w.Event, Modified: w.Modified}
-		r.confirmed[keyOfResource(w.URI)] = true
+		r.confirmed[push.KeyOf(w.URI)] = true
 		if err := r.stage.Add(ctx, w); err != nil {
 			return err
 		}
@@ -267,7 +264,7 @@ func (s *session) removePending(ctx context.Context, set *setState, t *settlemen
 	}
 	t.left -= int64(len(r.confirmed))
 	docs := map[string][]byte{}
-	set.push.settle(set.Number, nil, r.results, docs)
+	set.push.Settle(set.Number, nil, r.results, docs)
 	if err := s.d.journal.Record(ctx, journal.Batch{Save: docs}); err != nil {
 		return fmt.Errorf("record progress: %w", err)
 	}
@@ -278,9 +275,7 @@ func (s *session) removePending(ctx context.Context, set *setState, t *settlemen
 // says otherwise.
 func (s *session) contradicted(set *setState, lies int64, first string, now time.Time) {
 	p := set.push
-	p.Lies += lies
-	p.Paused = now.Add(pushPause).UTC().Truncate(time.Second)
-	p.Reason = fmt.Sprintf("the Source's own documents contradict %s that it notified, as %s", wording.Plural(lies, "change"), first)
+	p.Contradict(lies, fmt.Sprintf("the Source's own documents contradict %s that it notified, as %s", wording.Plural(lies, "change"), first), now)
 	s.report.Contradicted += lies
 	s.warn(set.Changes, fmt.Sprintf("set %s: %s: its notifications are not used until %s, and it is polled instead", set.Name, p.Reason, wording.Time(p.Paused)))
 }

@@ -273,7 +273,7 @@ func (f *Follower) next(now time.Time) (*job, time.Duration) {
 		if s.uri == "" {
 			continue
 		}
-		if late := s.changed.due(f.opts.Pause); !late.IsZero() && !s.asked && at(late) {
+		if late := s.changed.Due(f.opts.Pause); !late.IsZero() && !s.asked && at(late) {
 			f.ask(s, now)
 		}
 		pull := !s.due.IsZero() && at(s.due)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -87,17 +88,17 @@ type followed struct {
 	busy     int       // how many of them, the first, are being applied
 	overload *overload // nil: there is none
 
-	pulled  bool          // since Run began: messages may be processed
-	due     time.Time     // when to look at it
-	asked   bool          // because of something that came, or failed
-	last    time.Time     // when the last look ended
-	took    time.Duration // and how long it took
-	vain    int           // how many looks in a row found nothing
-	pause   time.Duration // before what failed is tried again
-	again   time.Time     // when messages may be processed, after a failure
-	changed overtaken     // resources whose content is waited for
-	waiting bool          // a look is waited for until the channel works
-	refused bool          // for safety, when it was last pulled
+	pulled  bool           // since Run began: messages may be processed
+	due     time.Time      // when to look at it
+	asked   bool           // because of something that came, or failed
+	last    time.Time      // when the last look ended
+	took    time.Duration  // and how long it took
+	vain    int            // how many looks in a row found nothing
+	pause   time.Duration  // before what failed is tried again
+	again   time.Time      // when messages may be processed, after a failure
+	changed push.Overtaken // resources whose content is waited for
+	waiting bool           // a look is waited for until the channel works
+	refused bool           // for safety, when it was last pulled
 
 	pausedUntil   time.Time // until then notifications are not used
 	pausedBecause string
@@ -300,7 +301,7 @@ func (f *Follower) discardNoting(s *followed, ms []*inbox.Message, docs map[stri
 
 // pausePush copies whether notifications of the set are used. The caller holds
 // mu.
-func (f *Follower) pausePush(s *followed, p *pushState, now time.Time) {
+func (f *Follower) pausePush(s *followed, p *push.State, now time.Time) {
 	if p != nil {
 		s.status.Contradicted = p.Lies
 		s.pausedUntil, s.pausedBecause = p.Paused, p.Reason

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -65,8 +66,8 @@ type planner struct {
 	version bool   // the wants are versions that are not the last
 	past    *state // the wants are of a time gone by
 
-	confirmed map[resourceKey]bool // deletions that were notified and that the Source confirms; others are not planned
-	believes  bool                 // they all are
+	confirmed map[push.Key]bool // deletions that were notified and that the Source confirms; others are not planned
+	believes  bool              // they all are
 
 	dated bool // what is listed with the time of what is held is the same
 
@@ -74,7 +75,7 @@ type planner struct {
 
 	refuse func(uri string) string // says why content must not be fetched from there
 
-	push   *pushState // what notifications brought stays, where it is newer than what is planned; may be nil
+	push   *push.State // what notifications brought stays, where it is newer than what is planned; may be nil
 	stage  *stage.Stage
 	listAt resourcesync.Datetime // of the list that is staged
 }
@@ -84,14 +85,14 @@ type planner struct {
 // may lag behind.
 func (p *planner) isPushed(w *desired.Resource, h *journal.Held) bool {
 	switch {
-	case p.push == nil || len(p.push.events) == 0:
+	case !p.push.HasEvents():
 		return false
 	case w == nil:
-		return p.prune && p.push.isNewer(h.URI, p.listAt)
+		return p.prune && p.push.IsNewer(h.URI, p.listAt)
 	case w.Class == desired.Listed:
-		return p.push.isNewer(w.URI, p.listAt)
+		return p.push.IsNewer(w.URI, p.listAt)
 	case w.Class == desired.Changed:
-		return p.push.isNewer(w.URI, p.stage.EventTime(w))
+		return p.push.IsNewer(w.URI, p.stage.EventTime(w))
 	}
 	return false
 }
@@ -133,7 +134,7 @@ func (p *planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 	if l := p.d.selects.preferred(&a.Resource); l != nil && !a.Gone && p.may(l.Href) {
 		a.represent(l)
 	}
-	if a.Gone && a.Unconfirmed && !p.believes && !p.confirmed[keyOfResource(a.URI)] {
+	if a.Gone && a.Unconfirmed && !p.believes && !p.confirmed[push.KeyOf(a.URI)] {
 		return action{held: h}, nil
 	}
 	if a.Gone || !p.d.selects.wants(&a.Resource, ours && p.settled) {

@@ -319,7 +319,7 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	behind := err != nil
 	if s.state != nil {
 		s.status.Watermark = s.state.syncedUntil()
-		behind = behind || s.state.push.Chain != (interval{})
+		behind = behind || s.state.push.HasGap()
 		f.pausePush(s, s.state.push, now)
 	} else {
 		f.pausePush(s, nil, now)

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/internal/writebehind"
@@ -23,7 +24,7 @@ type pushed struct {
 	duplicate int64             // messages that brought nothing
 	aside     []inbox.Aside     // put aside
 	lookAgain string            // why the set has to be pulled; empty: it need not
-	news      []pushNews        // the events that were announced
+	news      []push.Announced  // the events that were announced
 	stale     map[string]error  // of it what had changed again
 	other     int64             // messages that were none of ours
 	newest    time.Time         // event
@@ -38,7 +39,7 @@ type pusher struct {
 	up    *upChecker
 	limit time.Time // later times cannot be known yet
 	out   pushed
-	news  []pushNews
+	news  []push.Announced
 
 	deletes bool               // a deletion is staged
 	claims  []desired.Resource // deletions of what is held
@@ -47,11 +48,11 @@ type pusher struct {
 // push applies messages to a set, in order, all of them together: later ones
 // prevail. It reads nothing from the Source but the contents.
 //
-// Of the set's state only the pushState changes, in memory; pushed.docs is what
+// Of the set's state only the State changes, in memory; pushed.docs is what
 // has to be saved of it. If we are killed before a message that was applied is
 // removed from the inbox, that does no harm: its changes are known.
 func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*inbox.Message, now time.Time) (pushed, error) {
-	p := &pusher{up: up, limit: sourceClock(set, now).Add(clockSlack)}
+	p := &pusher{up: up, limit: sourceClock(set, now).Add(push.ClockSlack)}
 	p.out.docs = map[string][]byte{}
 	err := s.bring(set, func() error {
 		r := s.newSetRun(set)
@@ -97,9 +98,9 @@ func (p *pusher) run(ctx context.Context, ms []*inbox.Message, now time.Time) er
 		*st.push = undo // as long as nothing is applied
 		p.expect()
 		undo = *st.push
-		moved.Next, moved.Unsure, moved.open = undo.Next, undo.Unsure, undo.open
+		moved.KeepExpected(&undo)
 		*st.push = moved
-		p.results = results{}
+		p.results = push.Results{}
 		err := p.apply(ctx)
 		if errors.Is(err, ErrRefused) {
 			p.out.refusal = err
@@ -113,21 +114,21 @@ func (p *pusher) run(ctx context.Context, ms []*inbox.Message, now time.Time) er
 			*st.push = undo
 			return err
 		}
-		st.push.settle(st.Number, p.news, p.results, p.out.docs)
+		st.push.Settle(st.Number, p.news, p.results, p.out.docs)
 	}
 	for _, m := range ms {
 		if m.EventID != "" {
 			st.push.EventID, st.push.Stream = m.EventID, m.Stream
 		}
 	}
-	p.out.docs[fmt.Sprint(docPush, st.Number)] = saved.Encode(st.push)
+	p.out.docs[push.DocName(st.Number)] = saved.Encode(st.push)
 	return nil
 }
 
 // expect has what is going to be applied saved with the next transaction.
 func (p *pusher) expect() {
 	docs := map[string][]byte{}
-	p.set.push.expect(p.set.Number, p.news, docs)
+	p.set.push.Expect(p.set.Number, p.news, docs)
 	if j, ok := p.d.journal.(*writebehind.Journal); ok {
 		j.Later(docs)
 	}
@@ -167,14 +168,14 @@ func (p *pusher) take(ctx context.Context, m *inbox.Message, now time.Time) erro
 	}
 	if p.set.wasAhead(now) {
 		p.gap("the set was read up to a time in our future")
-	} else if p.set.push.continues(p.set.Watermark, n.from, n.until, p.limit) {
+	} else if p.set.push.Continues(p.set.Watermark, n.from, n.until, p.limit) {
 		p.gap("a notification does not continue from what is known")
 	}
 	fresh := 0
 	for i := range n.wants {
 		w := &n.wants[i]
 		t := p.stage.EventTime(w)
-		if p.set.push.isKnown(p.set, w, t) {
+		if p.set.push.IsKnown(&p.set.Set, w, t) {
 			continue
 		}
 		if err := p.stage.Add(ctx, *w); err != nil {
@@ -205,7 +206,7 @@ func (p *pusher) note(w *desired.Resource, t resourcesync.Datetime, now time.Tim
 	if at.After(p.out.newest) {
 		p.out.newest = at
 	}
-	p.news = append(p.news, pushNews{keyOfResource(w.URI), pushedEvent{at: t, print: printOf(w, t), gone: w.Gone, fresh: at.After(p.set.Watermark), came: now}})
+	p.news = append(p.news, push.Announced{Key: push.KeyOf(w.URI), Event: push.Event{At: t, Fingerprint: push.FingerprintOf(w, t), Gone: w.Gone, Fresh: at.After(p.set.Watermark), Came: now}})
 }
 
 func (p *pusher) look(why string) {
@@ -270,7 +271,7 @@ func (p *pusher) oweRest(ctx context.Context) error {
 }
 
 // pushed returns what notifications brought, for a plan made of documents.
-func (r *setRun) pushed(w *work) *pushState {
+func (r *setRun) pushed(w *work) *push.State {
 	if w.via == ViaNotification || r.d.opts.Baseline || r.d.compare || w.past != nil {
 		return nil
 	}
@@ -287,7 +288,7 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 		return nil
 	}
 	now := time.Now()
-	if !p.isEmpty() {
+	if !p.IsEmpty() {
 		if err := s.compareNotified(ctx, set, now); err != nil {
 			return err
 		}
@@ -297,7 +298,7 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 
 func (s *session) compareNotified(ctx context.Context, set *setState, now time.Time) error {
 	p := set.push
-	doubtful, lies := p.pulled(set, now, set.Compared || set.Lists == "")
+	doubtful, lies := p.Pulled(&set.Set, now, set.Compared || set.Lists == "")
 	if lies > 0 {
 		s.contradicted(set, int64(lies), "an update that changed nothing", now)
 	}
@@ -310,11 +311,22 @@ func (s *session) compareNotified(ctx context.Context, set *setState, now time.T
 		if err != nil {
 			return err
 		}
-		p.pulled(set, now, true)
+		p.Pulled(&set.Set, now, true)
 	}
-	docs := p.save(set.Number)
+	docs := p.Save(set.Number)
 	if err := s.d.journal.Record(ctx, journal.Batch{Save: docs}); err != nil {
 		return fmt.Errorf("record progress: %w", err)
 	}
 	return nil
+}
+
+// resultOf is the result of an action that changed the mirror.
+func resultOf(a *action) push.Result {
+	switch {
+	case a.verb == verbRemove:
+		return push.Removed
+	case a.isHeld():
+		return push.Updated
+	}
+	return push.Created
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/push"
 	"lockstep/internal/fetch"
 )
 
@@ -101,13 +102,13 @@ func (f *Follower) processed(s *followed, ms []*inbox.Message, out *pushed, st *
 		s.status.Lag = max(now.Sub(out.newest), 0)
 	}
 	if s.changed == nil {
-		s.changed = overtaken{}
+		s.changed = push.Overtaken{}
 	}
-	s.changed.passed(out.news, out.stale, now)
-	if out.lookAgain != "" || len(s.changed) >= maxOvertaken {
+	s.changed.Processed(out.news, out.stale, now)
+	if out.lookAgain != "" || len(s.changed) >= push.MaxOvertaken {
 		f.ask(s, now)
 	}
-	if len(st.push.events) >= maxPushed { // more cannot be remembered
+	if st.push.IsFull() { // more cannot be remembered
 		f.ask(s, now)
 	}
 }

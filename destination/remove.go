@@ -141,7 +141,7 @@ func isCanceled(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// isFull reports whether err says that there is no space left.
+// IsFull reports whether err says that there is no space left.
 func isFull(err error) bool {
 	var delivery *DeliveryError // of others, whose disk is none of ours
 	var sink *SinkError

@@ -1,11 +1,11 @@
 package destination
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/writebehind"
 	"lockstep/destination/journal"
@@ -26,12 +26,12 @@ func TestSavedByAClockAhead(t *testing.T) {
 	}
 
 	j := new(journal.Mem)
-	was := pushState{Paused: year, Doubted: year}
+	was := push.State{Paused: year, Doubted: year}
 	busy := overload{Last: year}
-	if err := j.Record(t.Context(), journal.Batch{Save: map[string][]byte{fmt.Sprint(docPush, 1): saved.Encode(was), overloadName("set"): saved.Encode(busy)}}); err != nil {
+	if err := j.Record(t.Context(), journal.Batch{Save: map[string][]byte{push.DocName(1): saved.Encode(was), overloadName("set"): saved.Encode(busy)}}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := loadPush(t.Context(), j, 1)
+	p, err := push.Load(t.Context(), j, 1)
 	if err != nil || !p.Paused.IsZero() || p.Doubted.After(time.Now()) {
 		t.Errorf("notifications are not used until %s, compared last at %s, %v", p.Paused, p.Doubted, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/wording"
@@ -47,9 +48,9 @@ type setRun struct {
 
 	origin Origin // of a set without documents; nil: it has some
 
-	confirmed map[resourceKey]bool // deletions that were notified and that the Source confirms
-	results   results              // of each resource, if they are wanted
-	temporary int64                // deletions of the plan that undo creations that were notified
+	confirmed map[push.Key]bool // deletions that were notified and that the Source confirms
+	results   push.Results      // of each resource, if they are wanted
+	temporary int64             // deletions of the plan that undo creations that were notified
 }
 
 // maxStale caps the failures that may succeed within the run with a newer

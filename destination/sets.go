@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/discover"
@@ -221,7 +222,7 @@ func (s *session) loadSet(ctx context.Context, f *discover.Set) (*setState, erro
 	st.URI, st.Name, st.Number = uri, f.Name, n
 	st.Locate(f)
 	var err error
-	if st.push, err = loadPush(ctx, s.d.journal, n); err != nil {
+	if st.push, err = push.Load(ctx, s.d.journal, n); err != nil {
 		return nil, err
 	}
 	s.report.Sets = append(s.report.Sets, uri)

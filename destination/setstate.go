@@ -3,13 +3,14 @@ package destination
 import (
 	"time"
 
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 )
 
 // A setState is what a run knows of one set.
 type setState struct {
 	saved.Set
-	push *pushState // what notifications brought; nil: not loaded
+	push *push.State // what notifications brought; nil: not loaded
 }
 
 // syncedUntil is the instant up to which all changes are applied, according to

@@ -1,0 +1,123 @@
+package push
+
+import (
+	"lockstep/destination/internal/saved"
+)
+
+// A Result is what a pass did to a resource.
+type Result uint8
+
+const (
+	Unchanged Result = iota + 1 // nothing had to be done
+	Updated                     // its content was replaced
+	Created                     // it was added to the mirror
+	Removed                     // it was removed from the mirror
+)
+
+// Results are the results of a pass over notifications, which is bounded by the
+// size of the notifications. A nil map takes none.
+type Results map[Key]Result
+
+// Add adds a result. Of several versions of a resource that were applied in one
+// pass the result is that of all together.
+func (r Results) Add(uri string, is Result) {
+	if r == nil {
+		return
+	}
+	k := KeyOf(uri)
+	switch was := r[k]; {
+	case was > Unchanged && is == Unchanged:
+	case was == Created && is == Updated:
+	case was == Created && is == Removed:
+		r[k] = Unchanged
+	case was == Removed && is == Created:
+		r[k] = Updated
+	default:
+		r[k] = is
+	}
+}
+
+// A balance says how the resources of a set differ by notifications alone from
+// what they were when the set was last pulled. A file that was created and
+// removed in between is in none of it.
+type balance uint8
+
+const (
+	balanceGone    balance = iota + 1 // it was there and is gone
+	balanceCreated                    // it was not there and is
+)
+
+// IsTemporary reports whether the resource was created by notifications alone:
+// its deletion takes nothing away that was there when the set was last pulled.
+func (p *State) IsTemporary(uri string) bool {
+	return p != nil && len(p.balance) > 0 && p.balance[KeyOf(uri)] == balanceCreated
+}
+
+// Settle records the results of what was expected and of confirmed deletions,
+// and adds to docs what has to be saved of it.
+func (p *State) Settle(set int, announced []Announced, rs Results, docs map[string][]byte) {
+	for i := range announced {
+		n := &announced[i]
+		e, ok := p.events[n.Key]
+		if !ok || e.At.Compare(n.At) != 0 || e.Fingerprint != n.Fingerprint {
+			continue
+		}
+		e.certain = true
+		if rs[n.Key] > Unchanged {
+			e.proven = true
+			if !e.isAhead() && e.At.Compare(e.guard) > 0 {
+				e.guard = e.At
+			}
+		}
+		p.events[n.Key] = e
+	}
+	var b []byte
+	for k, is := range rs {
+		if was := p.balance[k]; p.move(k, was, is) != was {
+			b = appendBalance(b, k, p.balance[k])
+		}
+	}
+	for i := range announced {
+		if e, ok := p.events[announced[i].Key]; ok {
+			b = appendEvent(b, announced[i].Key, &e)
+		}
+	}
+	if p.open == 0 {
+		p.append(set, b, docs)
+		return
+	}
+	docs[pushedName(set, p.open-1)] = b // in place of what was expected
+	docs[DocName(set)] = saved.Encode(p)
+	p.open = 0
+}
+
+// move has the balance of a resource follow a result, and returns it.
+func (p *State) move(k Key, was balance, is Result) balance {
+	switch {
+	case is == Created && was == balanceGone:
+		delete(p.balance, k)
+		p.Deleted--
+	case is == Created && was == 0 && len(p.balance) < 2*maxPushed:
+		p.balance[k] = balanceCreated
+		p.Created++
+	case is == Removed && was == balanceCreated:
+		delete(p.balance, k)
+		p.Created--
+	case is == Removed && was == 0:
+		p.Deleted++
+		if len(p.balance) < 2*maxPushed { // else it counts for good
+			p.balance[k] = balanceGone
+		}
+	}
+	return p.balance[k]
+}
+
+// ForgetBalance begins a new balance: all of the set is being compared, or was
+// brought into step by the Source's documents.
+func (p *State) ForgetBalance() {
+	if p == nil {
+		return
+	}
+	clear(p.balance)
+	p.Deleted, p.Created = 0, 0
+}
