@@ -62,7 +62,6 @@ var exceptions = []exception{
 	{"destination.applier", methods, 55},
 	{"destination.setReader", methods, 35},
 
-	{"cmd/lockstep/internal/mirror.Watcher", contextFields, 1},
 	{"destination.ways", contextFields, 1},
 	{"destination.wide", contextFields, 1},
 	{"destination/internal/dump.Manifest", contextFields, 1},
@@ -70,9 +69,6 @@ var exceptions = []exception{
 	{"destination/internal/dump.sectionReader", contextFields, 1},
 	{"destination/internal/dump.spool", contextFields, 1},
 
-	{"cmd/lockstep.followOptions", embedding, 2},
-	{"cmd/lockstep.publishOptions", embedding, 2},
-	{"cmd/lockstep.serveOptions", embedding, 2},
 	{"destination.adoption", embedding, 2},
 	{"destination.docReading", embedding, 2},
 	{"destination.pusher", embedding, 2},

@@ -96,8 +96,8 @@ func runDiff(ctx context.Context, o *diffOptions, io term.IO) error {
 		return err
 	}
 	do.Logger, do.Jobs = o.out.Logger(io), o.network.Jobs
-	w := &mirror.Watcher{Ctx: ctx, Io: io, Quiet: true}
-	do.OnEvent = w.Event
+	w := &mirror.Watcher{Io: io, Quiet: true}
+	do.OnEvent = func(e destination.Event) { w.Event(ctx, e) }
 	client, err := o.network.Client(o.Source, io.LookupEnv, do.Logger)
 	if err != nil {
 		return err

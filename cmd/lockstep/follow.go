@@ -18,7 +18,7 @@ import (
 
 // followOptions are the flags of follow.
 type followOptions struct {
-	syncOptions
+	sync syncOptions
 	following.Callback
 	channel string
 	poll    time.Duration
@@ -31,7 +31,7 @@ type followOptions struct {
 }
 
 func newFollow(io term.IO, out *term.Options) *cobra.Command {
-	o := &followOptions{syncOptions: syncOptions{out: out}}
+	o := &followOptions{sync: syncOptions{out: out}}
 	cmd := &cobra.Command{
 		Use:   "follow SOURCE DEST [flags]",
 		Short: "Bring DEST into step with SOURCE, and keep it there",
@@ -58,7 +58,7 @@ does nothing else: exit code 1 if one could not be ended.`,
   lockstep follow example.org mirror --unsubscribe`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Source, o.Dest = args[0], args[1]
+			o.sync.Source, o.sync.Dest = args[0], args[1]
 			if o.unsubscribe {
 				return runUnsubscribe(cmd.Context(), o, io)
 			}
@@ -66,7 +66,7 @@ does nothing else: exit code 1 if one could not be ended.`,
 		},
 	}
 	flags := cmd.Flags()
-	o.syncOptions.declare(flags)
+	o.sync.declare(flags)
 	help.Grouped(flags, help.NotifyGroup, func(flags *pflag.FlagSet) {
 		flags.StringVar(&o.URL, "callback", "", "the `URL` at which hubs reach this process; requests for it and below it must arrive at --listen (default: no hub is used)")
 		flags.StringVar(&o.Listen, "listen", "", "listen at `HOST:PORT` for hubs, and for monitors: /-/healthz and /-/readyz, and with the admin token /-/metrics and /-/api/v1/follow (default: the port that --callback names, if any)")
@@ -82,7 +82,7 @@ does nothing else: exit code 1 if one could not be ended.`,
 
 // options returns what the flags mean to a Destination and its Follower.
 func (o *followOptions) options() (do destination.Options, fo destination.FollowOptions, err error) {
-	if do, err = o.syncOptions.options(); err != nil {
+	if do, err = o.sync.options(); err != nil {
 		return do, fo, err
 	}
 	switch o.channel {
@@ -112,11 +112,11 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	if err := o.CheckSource(false); err != nil {
+	if err := o.sync.CheckSource(false); err != nil {
 		return err
 	}
-	do.Logger = o.out.Logger(io)
-	hook, err := mirror.NewExecHook(o.exec, o.Source, o.Dest, io)
+	do.Logger = o.sync.out.Logger(io)
+	hook, err := mirror.NewExecHook(o.sync.exec, o.sync.Source, o.sync.Dest, io)
 	if err != nil {
 		return err
 	}
@@ -129,15 +129,15 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if err := o.Flags.Check(); err != nil {
 		return err
 	}
-	f := following.New(ctx, following.Options{Source: o.Source, Dest: o.Dest, Events: o.events, Poll: o.poll, Out: o.out}, io)
-	closeEvents, err := o.openEvents(&f.Watcher)
+	f := following.New(following.Options{Source: o.sync.Source, Dest: o.sync.Dest, Events: o.sync.events, Poll: o.poll, Out: o.sync.out}, io)
+	closeEvents, err := o.sync.openEvents(&f.Watcher)
 	if err != nil {
 		return err
 	}
-	do.OnEvent = f.Event
-	r, err := mirror.Open(&o.Selection, &o.network, do, false, io)
+	do.OnEvent = func(e destination.Event) { f.Event(ctx, e) }
+	r, err := mirror.Open(&o.sync.Selection, &o.sync.network, do, false, io)
 	if err != nil {
-		return errors.Join(mirror.Explain(err, o.Dest), closeEvents())
+		return errors.Join(mirror.Explain(err, o.sync.Dest), closeEvents())
 	}
 	defer r.Close()
 	l, callback, err := o.Reachable(ctx)
@@ -148,7 +148,7 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 		defer func() { _ = l.Close() }() // the server closes it as well
 	}
 	fo.Callback, fo.OnSync = callback, f.Passed
-	follower, err := r.Dest.Follow(o.Source, fo)
+	follower, err := r.Dest.Follow(o.sync.Source, fo)
 	if err != nil {
 		return errors.Join(term.Usage(err, ""), closeEvents())
 	}
@@ -161,7 +161,7 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = mirror.Explain(err, o.Dest)
+	err = mirror.Explain(err, o.sync.Dest)
 	if mirror.Interrupted(ctx, err) {
 		err = term.WithHint(term.ErrInterrupted, "progress is kept; run the same command again to go on")
 	}

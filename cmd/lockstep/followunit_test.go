@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -68,10 +67,10 @@ func TestFollowReachable(t *testing.T) {
 func TestFollowSaidOnce(t *testing.T) {
 	t.Parallel()
 	var said syncBuffer
-	w := mirror.Watcher{Ctx: context.Background(), Io: term.IO{Err: &said}, Once: &report.Once{}}
+	w := mirror.Watcher{Io: term.IO{Err: &said}, Once: &report.Once{}}
 	for range 5 {
-		w.Report(destination.Event{Kind: destination.EventWarning, Err: errors.New("x is down")})
-		w.Report(destination.Event{Kind: destination.EventFailed, Err: errors.New("y failed")})
+		w.Report(t.Context(), destination.Event{Kind: destination.EventWarning, Err: errors.New("x is down")})
+		w.Report(t.Context(), destination.Event{Kind: destination.EventFailed, Err: errors.New("y failed")})
 	}
 	if got, want := said.String(), "warning: x is down\nfailed: y failed\n"; got != want {
 		t.Errorf("said %q, want %q", got, want)

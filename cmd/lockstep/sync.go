@@ -159,8 +159,8 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	if hook != nil {
 		do.Deliver = hook.Deliver
 	}
-	w := &mirror.Watcher{Ctx: ctx, Io: io, Quiet: o.out.Quiet}
-	do.OnEvent = w.Event
+	w := &mirror.Watcher{Io: io, Quiet: o.out.Quiet}
+	do.OnEvent = func(e destination.Event) { w.Event(ctx, e) }
 	closeEvents, err := o.openEvents(w)
 	if err != nil {
 		return err

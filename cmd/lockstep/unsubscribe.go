@@ -16,21 +16,21 @@ import (
 
 // runUnsubscribe ends the subscriptions that follow made for a mirror.
 func runUnsubscribe(ctx context.Context, o *followOptions, io term.IO) error {
-	do, err := o.syncOptions.options()
+	do, err := o.sync.options()
 	if err != nil {
 		return err
 	}
-	if !mirror.IsBucket(o.Dest) {
-		state := filepath.Join(o.Dest, filepath.FromSlash(destination.StateFile))
+	if !mirror.IsBucket(o.sync.Dest) {
+		state := filepath.Join(o.sync.Dest, filepath.FromSlash(destination.StateFile))
 		if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("unsubscribe: %s is no mirror: there is no %s", o.Dest, state)
+			return fmt.Errorf("unsubscribe: %s is no mirror: there is no %s", o.sync.Dest, state)
 		}
 	}
-	do.Logger = o.out.Logger(io)
-	r, err := mirror.Open(&o.Selection, &o.network, do, false, io)
+	do.Logger = o.sync.out.Logger(io)
+	r, err := mirror.Open(&o.sync.Selection, &o.sync.network, do, false, io)
 	if err != nil {
-		return mirror.Explain(err, o.Dest)
+		return mirror.Explain(err, o.sync.Dest)
 	}
 	defer r.Close()
-	return following.EndSubscriptions(ctx, r, following.Options{Source: o.Source, Dest: o.Dest, Out: o.out}, o.Callback, io)
+	return following.EndSubscriptions(ctx, r, following.Options{Source: o.sync.Source, Dest: o.sync.Dest, Out: o.sync.out}, o.Callback, io)
 }

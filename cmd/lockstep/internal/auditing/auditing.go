@@ -67,14 +67,14 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	w := &mirror.Watcher{Ctx: ctx, Io: io}
+	w := &mirror.Watcher{Io: io}
 	shown := &shownFindings{io: io, off: o.Out.JSON || o.Report == "-"}
 	do.OnEvent = func(e destination.Event) {
 		if e.Kind == destination.EventFinding {
 			shown.add(&e.Finding)
 			findings.add(&e.Finding)
 		}
-		w.Event(e)
+		w.Event(ctx, e)
 	}
 	r, err := mirror.Open(&o.Selection, &o.Network, do, !o.Fix || !o.IsMirror(), io)
 	if err != nil {

@@ -58,10 +58,11 @@ type Options struct {
 	Out          *term.Options
 }
 
-func New(ctx context.Context, o Options, io term.IO) *Run {
+// New returns a Run that has not begun.
+func New(o Options, io term.IO) *Run {
 	return &Run{
 		o: o, io: io, started: time.Now(), stopBar: func() {},
-		Watcher:  mirror.Watcher{Ctx: ctx, Io: io, Quiet: o.Out.Quiet, Once: &report.Once{}},
+		Watcher:  mirror.Watcher{Io: io, Quiet: o.Out.Quiet, Once: &report.Once{}},
 		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
 }
@@ -70,7 +71,7 @@ func New(ctx context.Context, o Options, io term.IO) *Run {
 func (f *Run) quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
 
 // Event is the callback of the Destination.
-func (f *Run) Event(e destination.Event) {
+func (f *Run) Event(ctx context.Context, e destination.Event) {
 	f.mu.Lock()
 	if e.Kind == destination.EventPlan || e.Kind == destination.EventProgress {
 		if len(f.progress) >= report.MostSets {
@@ -81,9 +82,9 @@ func (f *Run) Event(e destination.Event) {
 	ready := f.ready
 	f.mu.Unlock()
 	if ready {
-		f.Watcher.Report(e) // the meter is that of the first sync
+		f.Watcher.Report(ctx, e) // the meter is that of the first sync
 	} else {
-		f.Watcher.Event(e)
+		f.Watcher.Event(ctx, e)
 	}
 }
 

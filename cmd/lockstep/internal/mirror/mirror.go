@@ -225,7 +225,6 @@ func (r *Run) Close() {
 
 // A Watcher turns the events of a run into what stderr shows.
 type Watcher struct {
-	Ctx    context.Context // of the run, for as long as it lasts
 	Io     term.IO
 	Quiet  bool
 	Meter  report.Meter
@@ -235,8 +234,8 @@ type Watcher struct {
 }
 
 // Event is the callback of a Destination.
-func (w *Watcher) Event(e destination.Event) {
-	w.Report(e)
+func (w *Watcher) Event(ctx context.Context, e destination.Event) {
+	w.Report(ctx, e)
 	w.Meter.Event(e)
 	if e.Kind == destination.EventDone && !w.Quiet && w.Meter.Several() {
 		w.Io.Errorf("%s\n", report.SetText(&e.Result))
@@ -245,11 +244,11 @@ func (w *Watcher) Event(e destination.Event) {
 
 // Report shows an event on stderr if the user should know of it, and passes applied
 // changes on to --events.
-func (w *Watcher) Report(e destination.Event) {
+func (w *Watcher) Report(ctx context.Context, e destination.Event) {
 	switch e.Kind {
 	case destination.EventFailed:
 		switch {
-		case w.Ctx.Err() != nil: // all that is under way when a run is interrupted breaks off
+		case ctx.Err() != nil: // all that is under way when a run is interrupted breaks off
 		case w.Once != nil && e.Set == "": // a document: a run that goes on has no end at which to sum up
 			w.Say("failed: ", e.Err)
 		default:

@@ -24,7 +24,7 @@ import (
 
 // Source are the flags serve and publish share.
 type Source struct {
-	network.Options
+	network      network.Options
 	BaseURL      string
 	State        string
 	config       string
@@ -42,8 +42,8 @@ type Source struct {
 	rehash       float64 // share of the files in a day
 	watch        bool
 	noWatch      bool
-	hubflags.Hubs
-	config.AtomFlags
+	Hubs         hubflags.Hubs
+	atom         config.AtomFlags
 
 	Sets []config.Set // from the configuration file, or the one that is the argument
 	File config.File
@@ -71,8 +71,8 @@ func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
 	o.Hubs.Declare(flags, watch)
-	o.AtomFlags.Declare(flags)
-	o.Options.Declare(flags, "the sitemap's host, or that of the set's URIs")
+	o.atom.Declare(flags)
+	o.network.Declare(flags, "the sitemap's host, or that of the set's URIs")
 }
 
 // Watching reports whether the command continues after the first publication.
@@ -165,7 +165,7 @@ func (o *Source) settleSets(args []string, by overruled) error {
 			}
 		}
 		s.SettleDumps(o.dump, by.dump)
-		if o.Atom && s.AtomPMH == nil {
+		if o.atom.Atom && s.AtomPMH == nil {
 			s.AtomPMH = &config.Atom{}
 		}
 		if err := s.CheckArchive(); err != nil && !by.dump {
@@ -214,7 +214,7 @@ func (o *Source) renameState(from config.Address, lookup func(string) (string, b
 func (o *Source) Site(command string, out *term.Options, io term.IO) site.Options {
 	return site.Options{
 		BaseURL: o.BaseURL, Sets: o.Sets, State: o.State, AllowEmpty: o.allowEmpty, TakeOver: o.takeOver, ScanInterval: o.scanInterval, Rehash: o.rehash,
-		Watching: o.Watching(), Gzip: o.gzip, APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.Options, IO: io, Command: command, Log: out.Logger(io),
+		Watching: o.Watching(), Gzip: o.gzip, APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.network, IO: io, Command: command, Log: out.Logger(io),
 	}
 }
 
