@@ -112,15 +112,16 @@ func New(s hubstore.Store, o Options) (*Hub, error) {
 	return h, nil
 }
 
-// These methods are called only while the hub runs, when all its parts exist.
-
+// expects reports whether a client may be about to subscribe to a topic.
 func (h *Hub) expects(topic string) bool { return h.verifier.Expects(topic) }
 
+// pending returns how many requests wait to be verified.
 func (h *Hub) pending() int {
 	requests, _ := h.verifier.Pending()
 	return requests
 }
 
+// knows reports whether messages of a topic were published here.
 func (h *Hub) knows(topic string) bool {
 	_, known := h.engine.Topics.Topic(topic)
 	return known

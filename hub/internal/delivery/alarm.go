@@ -34,6 +34,20 @@ func (c *alarmClock) ring(n *alarm, at time.Time) {
 // poke makes the watcher check what it waits for.
 func (c *alarmClock) poke() { wake(c.poked) }
 
+// clear removes an alarm, so that it does not ring.
+func (c *alarmClock) clear(n *alarm) { c.alarms.clear(n) }
+
+// due removes and returns the next alarm whose time has come, or nil.
+func (c *alarmClock) due(now time.Time) *alarm { return c.alarms.due(now) }
+
+// wait returns the time until the next alarm, at most most.
+func (c *alarmClock) wait(now time.Time, most time.Duration) time.Duration {
+	if len(c.alarms) == 0 {
+		return most
+	}
+	return min(most, c.alarms[0].at.Sub(now))
+}
+
 // alarms is a heap of the alarms that are set, the earliest first.
 type alarms []*alarm
 

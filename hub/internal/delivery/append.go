@@ -124,7 +124,7 @@ func (x *appender) accepted(e *entry) {
 		t.whole = max(t.whole, e.Seq)
 	}
 	if len(t.subs) > 0 {
-		x.logs.cache.add(e)
+		x.logs.add(e)
 	}
 	x.tally.Accept(len(e.Body))
 	x.arrived(t, e.Seq)

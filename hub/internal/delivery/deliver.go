@@ -192,6 +192,10 @@ func (d *deliverer) watchFlights() {
 	}
 }
 
+// busy reports whether deliveries are under way. The caller holds the lock of the
+// registry.
+func (d *deliverer) busy() bool { return len(d.flights) > 0 }
+
 // breakOff cancels a delivery that has taken too long.
 func (f *flight) breakOff(patience time.Duration) {
 	f.late, f.patience = true, patience

@@ -39,6 +39,10 @@ func (l *logs) entry(t *topic, m hubstore.Message) *entry {
 	return &entry{Message: m, log: t, header: l.header(&m, m.Topic), size: entryBytes + int64(len(m.Body))}
 }
 
+// add adds the newest message of a log to those in memory. The caller holds the
+// lock of the registry.
+func (l *logs) add(e *entry) { l.cache.add(e) }
+
 // A window is the end of a log.
 type window struct{ entries fifo[*entry] }
 

@@ -64,7 +64,7 @@ func (x *Members) Subscribe(ctx context.Context, r hubstore.Request, sent time.T
 func (x *Members) begin(r hubstore.Request, sent time.Time, since int64, settle bool) (hubstore.Subscription, *saving, error) {
 	x.registry.mu.Lock()
 	defer x.registry.mu.Unlock()
-	if !x.registry.open || x.sharing.sharer != nil && !x.sharing.own[r.Key.Shard()] {
+	if !x.registry.open || !x.sharing.has(r.Key) {
 		return hubstore.Subscription{}, nil, refusal.ErrNotReady
 	}
 	now := x.now()
@@ -87,7 +87,7 @@ func (x *Members) begin(r hubstore.Request, sent time.Time, since int64, settle 
 			row.Progress.Cursor = min(since, row.Progress.Cursor)
 		}
 	}
-	delete(x.progress.removing, r.Key)
+	x.progress.keep(r.Key)
 	saving := x.saver.enter(hubstore.Changes{Put: []hubstore.Subscription{row}, Settle: settled(r.Key, settle)})
 	if saving == nil {
 		return hubstore.Subscription{}, nil, refusal.ErrNotReady

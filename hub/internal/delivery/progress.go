@@ -69,6 +69,10 @@ func (p *progressSaver) remove(key hubstore.Key) {
 	wake(p.changed)
 }
 
+// keep revokes remove: the subscription exists again. The caller holds the lock of
+// the registry.
+func (p *progressSaver) keep(key hubstore.Key) { delete(p.removing, key) }
+
 // unsaved returns the progress that has to be saved. The caller holds the lock of
 // the registry.
 func (p *progressSaver) unsaved() map[hubstore.Key]hubstore.Progress {

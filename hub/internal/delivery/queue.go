@@ -107,8 +107,8 @@ func (x *host) offer() {
 	}
 }
 
-// resume moves s to its next stage. No delivery to s is
-// under way, and s is in no queue.
+// resume moves s to its next stage. No delivery to s is under way, and s is in no
+// queue.
 func (d *scheduler) resume(s *subscription) {
 	switch {
 	case s.stage == gone:
@@ -146,12 +146,12 @@ func (d *scheduler) enqueue(s *subscription) {
 
 // take returns the subscription whose turn it is and the queue that counts its
 // delivery, or nil.
-func (s *scheduler) take() (*subscription, *queue) {
-	if s.draining {
+func (d *scheduler) take() (*subscription, *queue) {
+	if d.draining {
 		return nil, nil
 	}
-	for i := range s.lanes {
-		l := &s.lanes[i]
+	for i := range d.lanes {
+		l := &d.lanes[i]
 		for l.running < l.limit && l.turns.len() > 0 {
 			q := l.turns.pop()
 			q.listed = false
@@ -182,36 +182,4 @@ func (q *queue) leave() {
 	q.running--
 	q.lane.running--
 	q.host.offer()
-}
-
-// A fifo is a queue. The zero value is empty.
-type fifo[T any] struct {
-	items []T
-	head  int
-}
-
-func (f *fifo[T]) len() int { return len(f.items) - f.head }
-
-func (f *fifo[T]) push(v T) {
-	if f.head > 32 && f.head > len(f.items)/2 {
-		n := copy(f.items, f.items[f.head:])
-		clear(f.items[n:])
-		f.items, f.head = f.items[:n], 0
-	}
-	f.items = append(f.items, v)
-}
-
-func (f *fifo[T]) at(i int) T { return f.items[f.head+i] }
-
-func (f *fifo[T]) pop() T {
-	var zero T
-	v := f.items[f.head]
-	f.items[f.head] = zero
-	if f.head++; f.head == len(f.items) {
-		if cap(f.items) > 1024 {
-			f.items = nil
-		}
-		f.items, f.head = f.items[:0], 0
-	}
-	return v
 }

@@ -133,14 +133,14 @@ func (s *subscription) set(row hubstore.Subscription) {
 
 // drop removes a subscription.
 func (r *registry) drop(s *subscription) {
-	r.alarms.alarms.clear(&s.alarm)
+	r.alarms.clear(&s.alarm)
 	s.log.unlist(s)
 	s.stage = gone
 	delete(s.log.subs, s.Key)
 	delete(r.shards[s.Key.Shard()], s.Key)
 	r.count--
 	if s.host.subs--; s.host.subs == 0 {
-		r.alarms.alarms.clear(&s.host.alarm)
+		r.alarms.clear(&s.host.alarm)
 		delete(r.hosts, s.host.name)
 	}
 	if r.names[s.host.bare]--; r.names[s.host.bare] == 0 {

@@ -102,8 +102,11 @@ func (x *Sharing) Owns(key hubstore.Key) bool {
 	}
 	x.registry.mu.Lock()
 	defer x.registry.mu.Unlock()
-	return x.own[key.Shard()]
+	return x.has(key)
 }
+
+// has is Owns for callers that hold the lock of the registry.
+func (x *Sharing) has(key hubstore.Key) bool { return x.sharer == nil || x.own[key.Shard()] }
 
 // run renews the claims and reads the changes of other hubs, until ctx ends.
 func (x *Sharing) run(ctx context.Context) {

@@ -33,16 +33,13 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		w.registry.mu.Lock()
 		now := w.now()
-		for n := w.alarms.alarms.due(now); n != nil; n = w.alarms.alarms.due(now) {
+		for n := w.alarms.due(now); n != nil; n = w.alarms.due(now) {
 			w.rung(n, now)
 		}
 		w.deliverer.watchFlights()
 		w.deliverer.spawn()
-		wait := watchMost
-		if len(w.alarms.alarms) > 0 {
-			wait = min(wait, w.alarms.alarms[0].at.Sub(now))
-		}
-		if len(w.deliverer.flights) > 0 {
+		wait := w.alarms.wait(now, watchMost)
+		if w.deliverer.busy() {
 			wait = min(wait, watchEvery)
 		}
 		w.registry.mu.Unlock()
