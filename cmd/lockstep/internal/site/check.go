@@ -56,7 +56,7 @@ func (o *Options) Check() error {
 	return o.checkEmbedding(base)
 }
 
-// checkSet checks what can be known of a set before it is opened.
+// checkSet checks the configuration of a set before it is opened.
 func checkSet(c *config.Set, base string) error {
 	name := c.Name
 	if name == "" {
@@ -106,7 +106,7 @@ func checkReadable(dir string) error {
 	return f.Close()
 }
 
-// Lock creates the state directory and locks it. release may be called repeatedly.
+// Lock creates the state directory and locks it. Release may be called repeatedly.
 func (o *Options) Lock() error {
 	if err := statedir.Make(o.State, o.Log); err != nil {
 		return err

@@ -88,9 +88,9 @@ func openHarvesting(opts *Options, sets []*siteSet, cat catalog.Catalog, have fu
 	return h, nil
 }
 
-// keptContents are the kinds of origins whose contents we can read: XML among
-// them is offered as it is. The contents of other origins are wherever their
-// URIs say.
+// keptContents are the kinds of origins whose contents can be read here: XML among
+// them is offered as it is. The contents of other origins are on the servers that their
+// URIs name.
 var keptContents = []string{"dir", "s3", "oai-pmh"}
 
 // serve answers a request of a harvester, and reports whether r is one: a resource may

@@ -15,8 +15,8 @@ import (
 	"lockstep/internal/statedir"
 )
 
-// checkPlaces refuses directories that would get into each other's way: what
-// we write must not come out as a resource.
+// checkPlaces rejects places that overlap: the documents and the state of a Source must
+// not be published as its resources.
 func checkPlaces(o Options) error {
 	for _, c := range o.Sets {
 		if from := c.Origin.String(); mirror.IsBucket(from) && bucketBelow(from, o.Documents) {
@@ -66,14 +66,14 @@ func checkPlaces(o Options) error {
 	return nil
 }
 
-// bucketBelow reports whether an address is that of a place in a bucket below
-// another, and not the same.
+// bucketBelow reports whether address is a place in a bucket below the place bucket,
+// and not the same.
 func bucketBelow(bucket, address string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(address, "/"), strings.TrimSuffix(bucket, "/")+"/")
 	return ok && rest != ""
 }
 
-// Beside reports whether the documents stand where the resources of a set are.
+// Beside reports whether the documents are stored where the resources of a set are.
 func Beside(from config.Address, documents string) bool {
 	if dir := from.Dir(); dir != "" {
 		return statedir.Same(dir, documents)
