@@ -11,4 +11,8 @@
 // is either lenient, reporting each deviation from the standard that it accepts
 // as a [Warning], or strict, where the same deviation is an error. The Writer
 // is always strict.
+//
+// Reader and Writer are one package, although it is large, because both are
+// defined by the types of documents and check the same rules. The form of single
+// values is in packages below it.
 package resourcesync

@@ -6,6 +6,9 @@
 // multi-row VALUES, ON CONFLICT … DO UPDATE, RETURNING; prefixes as ranges; ids
 // assigned by this package. Differences between the engines are methods of
 // [Dialect].
+//
+// The stores are one package, although it is large, because they share one
+// database, its transactions and its migrations.
 package sqldb
 
 import (
