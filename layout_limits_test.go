@@ -56,7 +56,7 @@ var exceptions = []exception{
 	{"destination", codeLines, 17250},
 
 	{"destination.setRun", methods, 85},
-	{"destination.session", methods, 71},
+	{"destination.session", methods, 69},
 	{"destination.Follower", methods, 67},
 	{"destination.transfer", methods, 34},
 	{"destination.applier", methods, 55},

@@ -143,6 +143,7 @@ var rooms = []room{
 	{"destination/internal/saved", "destination/filename destination/journal discover resourcesync", ""},
 	{"destination/internal/desired", "destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/history", "blob destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync vault", ""},
+	{"destination/internal/localcheck", "blob destination/internal/content destination/internal/desired destination/internal/history destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/wording", "resourcesync", ""},
 	{"destination/internal/inbox", "destination/internal/saved destination/journal", ""},
 	{"destination/internal/outbox", "destination/journal", ""},
@@ -159,6 +160,7 @@ var rooms = []room{
 		"destination/internal/dump " +
 		"destination/internal/history " +
 		"destination/internal/inbox " +
+		"destination/internal/localcheck " +
 		"destination/internal/outbox " +
 		"destination/internal/push " +
 		"destination/internal/reserve " +

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/localcheck"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -220,7 +221,7 @@ func (s *setAudit) open(ctx context.Context, h *journal.Held, must bool) (blob.R
 func touched(h *journal.Held, info *blob.Info) bool {
 	switch {
 	case info.Version != "":
-		return h.Tag != info.Version && (h.Tag != "" || !isMD5Of(info.Version, h.Hashes))
+		return h.Tag != info.Version && (h.Tag != "" || !localcheck.IsMD5Of(info.Version, h.Hashes))
 	case !h.Written.IsZero():
 		return !info.ModTime.Truncate(time.Microsecond).Equal(h.Written)
 	}

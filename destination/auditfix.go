@@ -71,7 +71,7 @@ func (s *setAudit) doubt(ctx context.Context, h journal.Held, f *Finding) error 
 			f.Cause += "; what stood there was moved to " + moved
 		}
 	}
-	blocked, err := s.d.blocked(ctx, h.Path)
+	blocked, err := reserve.Blocked(ctx, s.d.store, h.Path)
 	if err != nil {
 		return err
 	}
@@ -85,26 +85,6 @@ func (s *setAudit) doubt(ctx context.Context, h journal.Held, f *Finding) error 
 		s.counts[n]--
 	}
 	return nil
-}
-
-// blocked reports whether path is something other than a file, or is below
-// something other than a directory.
-func (d *Destination) blocked(ctx context.Context, path string) (bool, error) {
-	_, err := d.store.Stat(ctx, path)
-	switch {
-	case ctx.Err() != nil:
-		return false, ctx.Err()
-	case errors.Is(err, blob.ErrDirectory), errors.Is(err, blob.ErrForeign):
-		return true, nil
-	case !errors.Is(err, blob.ErrNotExist):
-		return false, nil // it exists, or fetching it reports the error
-	}
-	for dir := range reserve.Parents(path) {
-		if _, err := d.store.Stat(ctx, dir); err == nil || errors.Is(err, blob.ErrForeign) {
-			return true, nil
-		}
-	}
-	return false, ctx.Err()
 }
 
 // mark writes notes to the Journal, when they are many or all is to be written.

@@ -39,7 +39,7 @@ func (k Keep) check() error {
 // that the mirror is in the state that a completed run left.
 func openKeeper(ctx context.Context, d *Destination, mirror *saved.Mirror, whole bool) (*history.Keeper, error) {
 	m := history.Mirror{Journal: d.journal, Files: d.store, Versions: d.vault, Log: d.log, Clock: d.clock, Open: d.kept,
-		Unavailable: func(err error) bool { return isDown(err) || isShortage(err) }}
+		Unavailable: isUnreadable}
 	return history.Open(ctx, m, history.Rule(d.opts.Keep), whole, func(mark func(int, time.Time)) (known bool, err error) {
 		if mirror.Found == nil {
 			return false, nil

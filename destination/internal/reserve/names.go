@@ -134,3 +134,23 @@ func Parents(path string) func(yield func(string) bool) {
 		}
 	}
 }
+
+// Blocked reports whether path is something other than a file, or is below
+// something other than a directory.
+func Blocked(ctx context.Context, s blob.Store, path string) (bool, error) {
+	_, err := s.Stat(ctx, path)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case errors.Is(err, blob.ErrDirectory), errors.Is(err, blob.ErrForeign):
+		return true, nil
+	case !errors.Is(err, blob.ErrNotExist):
+		return false, nil // it exists, or fetching it reports the error
+	}
+	for dir := range Parents(path) {
+		if _, err := s.Stat(ctx, dir); err == nil || errors.Is(err, blob.ErrForeign) {
+			return true, nil
+		}
+	}
+	return false, ctx.Err()
+}

@@ -29,3 +29,13 @@ type Mirror struct {
 // Counts are the numbers of resources that the mirror holds of each set, by the
 // number of the set.
 type Counts map[int]int64
+
+// Total is the number of resources of all sets; a resource of several sets counts
+// for each.
+func (c Counts) Total() int64 {
+	var total int64
+	for _, n := range c {
+		total += n
+	}
+	return total
+}
