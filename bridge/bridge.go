@@ -55,7 +55,7 @@ func (b *Bridge) Open(ctx context.Context, f discover.Foreign, o destination.Bri
 	case discover.OAIPMH:
 		open = openRepository
 	default:
-		return nil, fmt.Errorf("harvest %s: %s is nothing we know how to", fetch.Printable(f.URI), fetch.Printable(f.Kind))
+		return nil, fmt.Errorf("harvest %s: unknown protocol %s", fetch.Printable(f.URI), fetch.Printable(f.Kind))
 	}
 	m, err := b.remember(ctx, f, o.ReadOnly)
 	if err != nil {

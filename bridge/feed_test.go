@@ -382,7 +382,7 @@ func TestFeedOther(t *testing.T) {
 	p.put(101, "other", 1)
 	_, err := m.sync()
 	var refused *destination.RefusedError
-	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "another feed") || !strings.Contains(refused.Hint, "--baseline") {
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "replaced by another") || !strings.Contains(refused.Hint, "--baseline") {
 		t.Fatalf("Sync = %v", err)
 	}
 	if len(m.files()) != 4 {

@@ -144,7 +144,7 @@ func (l *Listing) Finish(ctx context.Context) error {
 		return nil
 	}
 	if l.Incomplete.Load() {
-		l.Skipped(l.Name, fmt.Errorf("%d resources that are not listed stay, for not all of the list could be read", l.Gone.Count))
+		l.Skipped(l.Name, fmt.Errorf("%d resources that are not listed were not deleted, because a part of the list could not be read", l.Gone.Count))
 		return nil
 	}
 	return l.deleteGone(ctx)

@@ -42,9 +42,9 @@ func (e *EmptyError) Is(target error) bool { return target == ErrEmpty }
 // Hint returns a remedy for the user.
 func (e *EmptyError) Hint() string {
 	if e.Listing {
-		return "see that the list is whole; if so much is to be deleted, run again with --allow-empty"
+		return "check that the list is complete; to delete that many resources, run again with --allow-empty"
 	}
-	return "see that the directory is mounted and the patterns are right; if all is to be deleted, run again with --allow-empty"
+	return "check that the directory is mounted and the patterns are right; to delete everything, run again with --allow-empty"
 }
 
 // ErrChanging reports a file that kept changing while it was read.

@@ -37,7 +37,7 @@ var (
 
 	// ErrNoTimeGate reports an address that neither negotiates nor names a
 	// TimeGate.
-	ErrNoTimeGate = errors.New("it is no TimeGate, and names none")
+	ErrNoTimeGate = errors.New("it is not a TimeGate and does not link to one")
 
 	errHops = fmt.Errorf("it leads through more than %d addresses", maxHops)
 )

@@ -26,7 +26,7 @@ const (
 )
 
 // ErrTooLong reports a TimeMap that lists more versions than requested.
-var ErrTooLong = errors.New("the TimeMap lists too much")
+var ErrTooLong = errors.New("the TimeMap is too large")
 
 // A TimeMap is the known versions of a resource.
 type TimeMap struct {

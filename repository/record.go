@@ -13,7 +13,7 @@ import (
 
 // errUnreadable reports content that differs from what was indexed; the
 // condition may be temporary.
-var errUnreadable = errors.New("the content cannot be read as it was")
+var errUnreadable = errors.New("the published content can no longer be read")
 
 // header returns the header of an item's record.
 func (p *place) header() oaipmh.Record {

@@ -108,7 +108,7 @@ func New(c catalog.Catalog, o Options) (*Repository, error) {
 		return nil, fmt.Errorf("base URL %q of the repository: want http://HOST/PATH, without a query", o.BaseURL)
 	}
 	if len(o.Sets) == 0 {
-		return nil, errors.New("a repository needs a set at least")
+		return nil, errors.New("a repository needs at least one set")
 	}
 	if o.Name == "" {
 		o.Name = u.Host

@@ -77,7 +77,7 @@ func parseRequest(w http.ResponseWriter, r *http.Request) (oaipmh.Request, *oaip
 func arguments(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	args, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return args, errors.New("what is behind the question mark is no list of arguments")
+		return args, errors.New("the part after the question mark is not a list of arguments")
 	}
 	if r.Method != http.MethodPost {
 		return args, nil
@@ -89,7 +89,7 @@ func arguments(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	if err := r.ParseForm(); hangup.IsBody(r.Context(), err) {
 		panic(http.ErrAbortHandler) // the client has disconnected: half a body is not a wrong argument
 	} else if err != nil {
-		return args, errors.New("the body is no list of arguments, or too long")
+		return args, errors.New("the body is not a list of arguments, or too long")
 	}
 	for name, values := range r.PostForm {
 		args[name] = append(args[name], values...)

@@ -64,7 +64,7 @@ func (a *answer) give(ctx context.Context) error {
 
 // errBusy reports a temporary condition: the index is not up to date, or other
 // requests hold large records.
-var errBusy = errors.New("others are being served, or the index is brought up to date")
+var errBusy = errors.New("other requests are being served, or the index is being updated")
 
 // inStep updates the indexes of some sets, waiting no longer than a client may be
 // kept waiting. The response date becomes a time up to which the response

@@ -62,7 +62,7 @@ func TestParseArchive(t *testing.T) {
 	for text, want := range map[string]string{
 		"{resource_list: 1}":              "unknown key",
 		"{resource_lists: {kept: 1}}":     "unknown key",
-		"{resource_lists: {keep: 0}}":     "nothing that can be kept",
+		"{resource_lists: {keep: 0}}":     "is not a valid value",
 		"{resource_lists: {every: soon}}": "no duration",
 		"{change_lists: {keep: all}}":     "want all, a number, or a time",
 		"{change_lists: [1]}":             "want all, a number, or a time",

@@ -12,7 +12,7 @@ import (
 // instant returns what --at says, if it goes together with the other flags.
 func (o *syncOptions) instant() (time.Time, error) {
 	if o.allVersions {
-		return time.Time{}, term.Usage(errors.New("--all-versions is about changes on the way to the present, --at about one instant"), "give one of them")
+		return time.Time{}, term.Usage(errors.New("--all-versions and --at exclude each other: all changes up to the present, or the state at one instant"), "give one of them")
 	}
 	return parseInstant("at", o.at)
 }

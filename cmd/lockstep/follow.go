@@ -92,7 +92,7 @@ func (o *followOptions) options() (do destination.Options, fo destination.Follow
 	}
 	switch {
 	case o.channel == destination.ChannelHub && o.URL == "":
-		return do, fo, term.Usage(errors.New("--channel hub: no hub can reach us"), "say by which address it can: --callback URL")
+		return do, fo, term.Usage(errors.New("--channel hub: hubs cannot reach this machine without an address"), "give the address at which hubs can reach us: --callback URL")
 	case o.poll <= 0 || o.check <= 0:
 		return do, fo, term.Usagef("--poll and --check must be above 0")
 	case o.lease < 0 || o.lease > 0 && o.lease < time.Second:
@@ -163,7 +163,7 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	}
 	err = mirror.Explain(err, o.sync.Dest)
 	if mirror.Interrupted(ctx, err) {
-		err = term.WithHint(term.ErrInterrupted, "progress is kept; run the same command again to go on")
+		err = term.WithHint(term.ErrInterrupted, "progress is saved; run the same command again to continue")
 	}
 	if perr := f.Conclude(err); err == nil {
 		err = perr

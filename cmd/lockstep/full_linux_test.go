@@ -67,7 +67,7 @@ func TestFullHarvest(t *testing.T) {
 			makeRoom := fill(t, root, 700<<10)
 			for range 2 {
 				out, err := exec.CommandContext(t.Context(), "lockstep", "sync", "-q", src.address(), dest).CombinedOutput()
-				if err == nil || !strings.Contains(string(out), "no space left on device") || !strings.Contains(string(out), "\nhint: make room in ") {
+				if err == nil || !strings.Contains(string(out), "no space left on device") || !strings.Contains(string(out), "\nhint: free space in ") {
 					t.Errorf("sync: %v\n%s", err, out)
 				}
 			}

@@ -79,7 +79,7 @@ type hubbing struct {
 // runHub is a hub until ctx ends.
 func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	if o.publicURL != "" && !config.IsAbsoluteURI(o.publicURL) {
-		return term.Usage(fmt.Errorf("--public-url %q is no http(s) URL", fetch.WithoutUser(o.publicURL)), "write it whole, as https://hub.example.org/")
+		return term.Usage(fmt.Errorf("--public-url %q is no http(s) URL", fetch.WithoutUser(o.publicURL)), "write it in full, as https://hub.example.org/")
 	}
 	if fetch.WithoutUser(o.publicURL) != o.publicURL {
 		return term.Usage(fmt.Errorf("--public-url %s has a user name or password, which would be sent to every subscriber", fetch.WithoutUser(o.publicURL)), "leave it out")

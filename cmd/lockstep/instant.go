@@ -24,7 +24,7 @@ func parseInstant(flag, value string) (time.Time, error) {
 	}
 	t := d.Time()
 	if t.After(time.Now().Add(instantSlack)) {
-		return time.Time{}, term.Usagef("--%s %s: that is yet to come", flag, value)
+		return time.Time{}, term.Usagef("--%s %s: is in the future", flag, value)
 	}
 	return t, nil
 }

@@ -35,7 +35,7 @@ func TestParseInstant(t *testing.T) {
 		}
 	}
 	if _, err := parseInstant("at", time.Now().Add(time.Hour).UTC().Format(time.RFC3339)); err == nil {
-		t.Error("an instant that is yet to come was taken")
+		t.Error("an instant is in the future was taken")
 	}
 	if _, err := parseInstant("at", time.Now().UTC().Format(time.RFC3339)); err != nil {
 		t.Errorf("now: %v", err)

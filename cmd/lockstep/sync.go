@@ -122,7 +122,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 	case o.checkLocal != "" && o.checkLocal != string(destination.CheckAlways) && o.checkLocal != string(destination.CheckDaily) && o.checkLocal != string(destination.CheckNever):
 		return do, term.Usagef("--check-local %q: want always, daily or never", o.checkLocal)
 	case o.replace && !o.adopt:
-		return do, term.Usage(errors.New("--replace is about files that --adopt finds"), "give both")
+		return do, term.Usage(errors.New("--replace needs --adopt: it replaces files that --adopt finds"), "give both")
 	case o.events == "-" && o.out.JSON:
 		return do, term.Usage(errors.New("--json and --events - both write to stdout"), "give --events a file")
 	}
@@ -183,10 +183,10 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 		err = term.WithHint(err, hint)
 	}
 	if t := result.NotBefore; err != nil && !t.IsZero() && !mirror.Interrupted(ctx, err) {
-		err = term.WithHint(err, "run it again after "+t.Format(time.RFC3339)+", as the Source wishes; --ask-now asks at once")
+		err = term.WithHint(err, "run it again after "+t.Format(time.RFC3339)+", as the Source requests; to ask at once, use --ask-now")
 	}
 	if mirror.Interrupted(ctx, err) {
-		err = term.WithHint(term.ErrInterrupted, "progress is kept; run the same command again to go on")
+		err = term.WithHint(term.ErrInterrupted, "progress is saved; run the same command again to continue")
 	}
 	if o.events == "-" {
 		io.Out = io.Err // stdout has events, and nothing else

@@ -92,7 +92,7 @@ type API struct {
 // New returns an API that changes the sets of cat listed in o.
 func New(cat catalog.Catalog, o Options) (*API, error) {
 	if o.State == "" {
-		return nil, errors.New("api: no directory for its state is given")
+		return nil, errors.New("api: the state directory is missing")
 	}
 	if o.Path == "" {
 		o.Path = DefaultPath
@@ -147,7 +147,7 @@ func (a *API) Add(name string, cat catalog.Catalog, set string) (*Set, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sets[name] != nil {
-		return nil, fmt.Errorf("api: set %q is there already", name)
+		return nil, fmt.Errorf("api: set %q exists already", name)
 	}
 	s := &Set{
 		api: a, name: name, set: set, cat: cat,

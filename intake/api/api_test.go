@@ -245,7 +245,7 @@ func TestAPIRefusals(t *testing.T) {
 		{"empty", put(x, ` `), 400, "ends where an object should be"},
 		{"field", put(x, `{"lastmod":"never"}`), 422, `"field":"lastmod"`},
 		{"unknown field", put(x, `{"lenght":7}`), 422, `unknown field \"lenght\"`},
-		{"another uri", put(x, `{"uri":"http://y"}`), 422, "another one"},
+		{"another uri", put(x, `{"uri":"http://y"}`), 422, "differs from the one"},
 		{"deleted", put(x, `{"change":"deleted"}`), 422, "DELETE"},
 		{"key", put(x, `{}`).key(strings.Repeat("k", 256)), 400, "Idempotency-Key"},
 		{"empty key", put(x, `{}`).key(`""`), 400, "Idempotency-Key"},
@@ -418,7 +418,7 @@ func TestNewAPIErrors(t *testing.T) {
 		o    api.Options
 		want string
 	}{
-		{api.Options{}, "no directory for its state"},
+		{api.Options{}, "the state directory is missing"},
 		{api.Options{State: "x", Path: "api"}, "must begin and end with a slash"},
 		{api.Options{State: "x", Sets: map[string]string{"": papers}}, "a name has letters"},
 		{api.Options{State: "x", Sets: map[string]string{"..": papers}}, "a name has letters"},

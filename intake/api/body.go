@@ -130,7 +130,7 @@ func (a *API) read(w http.ResponseWriter, r *http.Request, limit int64) (body []
 	case large:
 		return nil, nil, tooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, nil, refuse(http.StatusRequestTimeout, "the body did not come within %s", a.o.BodyTime)
+		return nil, nil, refuse(http.StatusRequestTimeout, "the body was not received within %s", a.o.BodyTime)
 	case err != nil:
 		return nil, nil, refuse(http.StatusBadRequest, "read the body: %v", err)
 	}
@@ -161,9 +161,9 @@ func decodePut(body []byte, uri string) (catalog.Update, error) {
 	if err == nil {
 		switch {
 		case e.Update.URI != "" && e.Update.URI != uri:
-			err = &entry.Error{Field: "uri", Err: fmt.Errorf("is another one than that of the address, %s", uri)}
+			err = &entry.Error{Field: "uri", Err: fmt.Errorf("differs from the one in the address, %s", uri)}
 		case e.Change == resourcesync.Deleted:
-			err = &entry.Error{Field: "change", Err: errors.New("is deleted; that is what DELETE is for")}
+			err = &entry.Error{Field: "change", Err: errors.New("is deleted; use DELETE instead")}
 		}
 	}
 	if err != nil {

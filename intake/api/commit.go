@@ -196,7 +196,7 @@ func (s *Set) apply(ctx context.Context, group []*call) error {
 	s.applied(applied)
 	events, err := s.eventsAfter(ctx, before.Last)
 	if err != nil {
-		return fmt.Errorf("the changes are made, but what they came to cannot be read: %w", err)
+		return fmt.Errorf("the changes were applied, but their results cannot be read: %w", err)
 	}
 	s.answer(fresh, events)
 	return nil

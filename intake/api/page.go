@@ -51,7 +51,7 @@ func (a *API) page(_ *Set, w http.ResponseWriter, r *http.Request) (*reply, erro
 	p.Tokens, p.Path = a.tokens != nil, a.o.Path
 	var b bytes.Buffer
 	if err := apiPageTemplate.Execute(&b, p); err != nil {
-		return nil, fmt.Errorf("show the page of the API: %w", err)
+		return nil, fmt.Errorf("render the page of the API: %w", err)
 	}
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")

@@ -129,7 +129,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) (*reply, error) {
 		}
 	}
 	if len(allow) == 0 {
-		return nil, refuse(http.StatusNotFound, "there is nothing at this address; %s says what there is", a.o.Path)
+		return nil, refuse(http.StatusNotFound, "there is nothing at this address; see %s for the operations", a.o.Path)
 	}
 	p := &problem{Title: http.StatusText(http.StatusMethodNotAllowed), Status: http.StatusMethodNotAllowed,
 		Detail: "possible here: " + strings.Join(allow, ", "), header: http.Header{"Allow": {strings.Join(allow, ", ")}}}

@@ -64,7 +64,7 @@ func TestBucketLies(t *testing.T) {
 		{
 			name:    "left out",
 			listing: func(is []blob.Info) ([]blob.Info, error) { return slices.Delete(is, 3, 4), nil },
-			want:    `"k03": is there, and was before the listing began, but is not listed`, created: 1,
+			want:    `"k03": exists, and did before the listing began, but is not listed`, created: 1,
 		},
 		{
 			name: "the same page for ever",
@@ -132,7 +132,7 @@ func TestBucketRaces(t *testing.T) {
 		return nil
 	}
 	r := scanBucket(t, b)
-	if r.Updated != 1 || r.Deleted+r.Created > 0 || r.Skipped.Count != 2 || !strings.Contains(r.Skipped.First[1].String(), `"goes": is listed, but not there`) ||
+	if r.Updated != 1 || r.Deleted+r.Created > 0 || r.Skipped.Count != 2 || !strings.Contains(r.Skipped.First[1].String(), `"goes": is listed but does not exist`) ||
 		r.Unreadable.Count != 1 || !errors.Is(r.Unreadable.First[0].Err, denied) {
 		t.Errorf("Report = %+v", r)
 	}
@@ -173,7 +173,7 @@ func TestBucketContentLies(t *testing.T) {
 	fake.put("a", "text", "X-Amz-Checksum-Sha256: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	b := newBucket(t, fake, cat, bucket.Options{Content: bucket.ReadAlways})
 	r := scanBucket(t, b)
-	if r.Unreadable.Count != 1 || !strings.Contains(r.Unreadable.First[0].String(), "does not have the sha-256 the service has for it") {
+	if r.Unreadable.Count != 1 || !strings.Contains(r.Unreadable.First[0].String(), "does not match the sha-256 that the service reports") {
 		t.Errorf("Report = %+v", r)
 	}
 	fake.put("a", "text")

@@ -16,7 +16,7 @@ import (
 
 // ErrListing reports a bucket whose listing is unreliable. Errors that match it are
 // of type *ListingError.
-var ErrListing = errors.New("the listing cannot be relied on")
+var ErrListing = errors.New("the listing is unreliable")
 
 // A ListingError reports how a listing contradicts itself or the objects. Nothing
 // was deleted.
@@ -41,7 +41,7 @@ func (e *ListingError) Is(target error) bool { return target == ErrListing }
 // The ways in which a listing can be wrong.
 var (
 	errTwice    = errors.New("is listed twice")
-	errUnlisted = errors.New("is there, and was before the listing began, but is not listed")
+	errUnlisted = errors.New("exists, and did before the listing began, but is not listed")
 )
 
 // maxLies is the number of contradictions after which a listing is abandoned, for
@@ -53,9 +53,9 @@ var (
 	errMarker   = errors.New("represents a directory")
 	errNoKey    = errors.New("the key is empty below the prefix")
 	errDots     = errors.New(`a segment of the key is "." or "..", to which no URI leads`)
-	errNUL      = errors.New("the key has a NUL byte, to which no URI leads")
-	errNotUTF8  = errors.New("the key is not UTF-8 and cannot be asked for")
-	errNoObject = errors.New("is listed, but not there: left to the next scan")
+	errNUL      = errors.New("the key has a NUL byte, which a URI cannot contain")
+	errNotUTF8  = errors.New("the key is not UTF-8 and cannot be requested")
+	errNoObject = errors.New("is listed but does not exist; the next scan checks it again")
 	errNegative = errors.New("has a negative size in the listing")
 )
 

@@ -174,7 +174,7 @@ func (l *looker) read(ctx context.Context, j *job) (catalog.Record, error) {
 	}
 	sums := l.sum.Sum()
 	if _, differs := sums.Compare(checksums(h)); differs != 0 {
-		return catalog.Record{}, fmt.Errorf("its content does not have the %s the service has for it", differs)
+		return catalog.Record{}, fmt.Errorf("its content does not match the %s that the service reports", differs)
 	}
 	rec.Hashes = sums
 	if rec.Type == "" || rec.Type == octets {

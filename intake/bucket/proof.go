@@ -66,7 +66,7 @@ func (s *scan) prove(ctx context.Context, o *object) (done, proved bool, err err
 		return false, false, nil
 	}
 	if err != nil {
-		return false, false, fmt.Errorf("see whether entity tags are hashes: %w", err)
+		return false, false, fmt.Errorf("check whether entity tags are hashes: %w", err)
 	}
 	defer body.Close() // only read from
 	if strings.Trim(h.Get("ETag"), `"`) != o.etag || !plain(h) {
@@ -76,7 +76,7 @@ func (s *scan) prove(ctx context.Context, o *object) (done, proved bool, err err
 	n, err := io.Copy(sum, io.LimitReader(body, o.size+1))
 	s.Bytes.Add(n)
 	if err != nil {
-		return false, false, fmt.Errorf("see whether entity tags are hashes: read %q: %w", o.key(), err)
+		return false, false, fmt.Errorf("check whether entity tags are hashes: read %q: %w", o.key(), err)
 	}
 	return true, string(sum.Sum(nil)) == md5Form(o.etag), nil
 }

@@ -111,7 +111,7 @@ func (r *Rehasher) Step(ctx context.Context) (files int, err error) {
 
 func (r *Rehasher) keep() error {
 	if err := intake.Remember(r.o.State, &r.place); err != nil {
-		return fmt.Errorf("keep which files were read again: %w", err)
+		return fmt.Errorf("save which files were read again: %w", err)
 	}
 	return nil
 }

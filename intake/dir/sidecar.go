@@ -30,9 +30,9 @@ type sidecar struct {
 
 // Why a sidecar is skipped or rejected.
 var (
-	errNoResource   = errors.New("there is no resource beside it to say links of")
+	errNoResource   = errors.New("there is no resource to which its links belong")
 	errSidecarSize  = fmt.Errorf("larger than %d bytes", maxSidecar)
-	errSidecarPatch = errors.New("a patch belongs to one change, so a sidecar cannot give it")
+	errSidecarPatch = errors.New("a patch belongs to one change, so a sidecar cannot contain one")
 )
 
 // parseSuffix validates the suffix of the names of sidecars.

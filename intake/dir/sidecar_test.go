@@ -77,7 +77,7 @@ func TestSidecar(t *testing.T) {
 	r := scan(t, newDir(t, root, cat, dir.Options{Sidecar: carSuffix}))
 	orphans := 0
 	for _, p := range r.Skipped.First {
-		if strings.Contains(p.String(), "no resource beside it") {
+		if strings.Contains(p.String(), "no resource to which its links belong") {
 			orphans++
 		}
 	}
@@ -118,7 +118,7 @@ func sidecarSteps(t *testing.T, root string) []sidecarStep {
 		{"malformed still", put("a.pdf", "A2"), "a.pdf", "a-b.pdf, a.pdf <via urn:longer>, dir/x%20y <via urn:x>", 1,
 			[]string{`"a.pdf.links.json": byte 10: links[0].href: is missing`}},
 		{"a patch", put("a.pdf"+carSuffix, `{"links":[{"rel":"http://www.openarchives.org/rs/terms/patch","href":"urn:p","type":"a/b"}]}`), "",
-			"a-b.pdf, a.pdf <via urn:longer>, dir/x%20y <via urn:x>", 0, []string{`"a.pdf.links.json": byte 0: a patch belongs to one change, so a sidecar cannot give it`}},
+			"a-b.pdf, a.pdf <via urn:longer>, dir/x%20y <via urn:x>", 0, []string{`"a.pdf.links.json": byte 0: a patch belongs to one change, so a sidecar cannot contain one`}},
 		{"too large", put("a.pdf"+carSuffix, strings.Repeat(" ", 1<<20+1)), "", "a-b.pdf, a.pdf <via urn:longer>, dir/x%20y <via urn:x>", 0,
 			[]string{`"a.pdf.links.json": larger than 1048576 bytes`}},
 		{"removed", remove("a.pdf" + carSuffix), "a.pdf" + carSuffix, "a-b.pdf, a.pdf, dir/x%20y <via urn:x>", 0, nil},

@@ -93,7 +93,7 @@ func (r *reading) open(ctx context.Context) error {
 	}
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
-		err = errors.New("is no regular file; what comes through a pipe is read from standard input")
+		err = errors.New("is not a regular file; to read from a pipe, use standard input")
 	}
 	if err == nil {
 		if st := filestat.Of(fi); st.Racy(r.began) {
@@ -294,7 +294,7 @@ func (r *reading) remember(ctx context.Context, still bool) error {
 		m.Read, m.Lines, m.Sum = 0, 0, ""
 	}
 	if err := intake.Remember(r.j.o.State, m); err != nil {
-		return fmt.Errorf("keep how far it was read: %w", err)
+		return fmt.Errorf("save the position in the list: %w", err)
 	}
 	return nil
 }

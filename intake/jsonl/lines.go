@@ -133,7 +133,7 @@ func (u *unknownReports) add(found []unknownField) {
 			u.seen = make(map[string]bool)
 		}
 		u.seen[f.name] = true
-		text := fmt.Sprintf("the field %.40q is unknown and passed over", f.name)
+		text := fmt.Sprintf("the field %.40q is unknown and ignored", f.name)
 		if near := nearest(f.name, strings.Split(f.known, ", ")); near != "" {
 			text += fmt.Sprintf(" (did you mean %s?)", near)
 		}

@@ -135,10 +135,10 @@ func TestJSONLProblems(t *testing.T) {
 		`line 4: longer than 1048576 bytes`,
 		`line 6, byte 8: malformed JSON: a string that is not UTF-8`,
 		`line 7: the last line has no end: the list broke off, or is still being written`,
-		`line 1: the field "more" is unknown and passed over`,
-		`line 1: the field "title" is unknown and passed over`,
-		`line 1: the field "url" is unknown and passed over (did you mean uri?)`,
-		`line 5: the field "lastModified" is unknown and passed over (did you mean lastmod?)`,
+		`line 1: the field "more" is unknown and ignored`,
+		`line 1: the field "title" is unknown and ignored`,
+		`line 1: the field "url" is unknown and ignored (did you mean uri?)`,
+		`line 5: the field "lastModified" is unknown and ignored (did you mean lastmod?)`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

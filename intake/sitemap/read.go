@@ -111,9 +111,9 @@ type undatedError int64
 
 func (n undatedError) Error() string {
 	if n == 1 {
-		return "1 entry states neither lastmod nor hash: that its resource changes cannot be seen"
+		return "1 entry states neither lastmod nor hash, so changes of its resource cannot be detected"
 	}
-	return fmt.Sprintf("%d entries state neither lastmod nor hash: that their resources change cannot be seen", int64(n))
+	return fmt.Sprintf("%d entries state neither lastmod nor hash, so changes of their resources cannot be detected", int64(n))
 }
 
 // visit reads the document at uri and the documents below it. Errors are reported, and
@@ -181,7 +181,7 @@ func (r *reading) enter(uri string, depth int) error {
 	}
 	r.visited[uri] = true
 	if _, local := localPath(uri); local && r.s.file == "" {
-		return errors.New("a document from the web cannot name a file of this machine")
+		return errors.New("a document from the web must not refer to a file on this machine")
 	}
 	return nil
 }
@@ -356,7 +356,7 @@ func (r *reading) remember(ctx context.Context) error {
 	}
 	r.s.memory = r.now
 	if err := intake.Remember(r.s.o.State, r.now); err != nil {
-		return fmt.Errorf("keep how the documents stand: %w", err)
+		return fmt.Errorf("save the state of the documents: %w", err)
 	}
 	return nil
 }

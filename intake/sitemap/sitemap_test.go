@@ -192,7 +192,7 @@ func TestSitemapTrouble(t *testing.T) {
 		{"loop", map[string]string{"/sitemap.xml": mapIndex("BASE/1"), "/1": mapIndex("BASE/sitemap.xml")}, "the document is listed below itself, or twice"},
 		{"deep", map[string]string{"/sitemap.xml": mapIndex("BASE/1"), "/1": mapIndex("BASE/2"), "/2": mapIndex("BASE/3"), "/3": mapIndex("BASE/4")},
 			"indexes are nested more than 3 deep"},
-		{"file", map[string]string{"/sitemap.xml": mapIndex("file:///etc/passwd")}, "a document from the web cannot name a file of this machine"},
+		{"file", map[string]string{"/sitemap.xml": mapIndex("file:///etc/passwd")}, "a document from the web must not refer to a file on this machine"},
 		{"cut off", map[string]string{"/sitemap.xml": mapIndex("BASE/1"), "/1": urlset(dated("/a", "2024"))[:300]}, "unexpected EOF"},
 		{"no loc", map[string]string{"/sitemap.xml": urlset(dated("/a", "2024"), "<url><lastmod>2024</lastmod></url>")}, "1 entries could not be read"},
 	} {

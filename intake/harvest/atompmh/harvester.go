@@ -101,7 +101,7 @@ type AnotherFeedError struct {
 
 // Error names both feeds, not the address.
 func (e *AnotherFeedError) Error() string {
-	return fmt.Sprintf("there is another feed now: its id is %q, and was %q", fetch.Printable(e.Is), fetch.Printable(e.Was))
+	return fmt.Sprintf("the feed was replaced by another: its id is %q, and was %q", fetch.Printable(e.Is), fetch.Printable(e.Was))
 }
 
 // Hint returns the remedy.

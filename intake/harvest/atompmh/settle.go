@@ -47,7 +47,7 @@ func (h *harvest) take(ctx context.Context) error {
 		return err
 	}
 	if h.older > 0 {
-		h.list.Skipped(h.list.Name, fmt.Errorf("AP-HV-02: the feed went back in time: of %d records it has an older entry than before, which counts from now on", h.older))
+		h.list.Skipped(h.list.Name, fmt.Errorf("AP-HV-02: the feed went back in time: the entries of %d records are older than before, and apply from now on", h.older))
 	}
 	if err := h.applyAll(ctx); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (h *harvest) troubles() {
 		h.list.Skipped(g.URI, fmt.Errorf("it has not been available since %s, and records that only it lists may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
 	}
 	if h.unreadable && h.absence {
-		h.list.Illegible(h.list.Name, errors.New("some entries of the complete feed could not be read: what is not in it stays"))
+		h.list.Illegible(h.list.Name, errors.New("some entries of the complete feed could not be read, so records that it does not list were not deleted"))
 	}
 }
 

@@ -120,7 +120,7 @@ func (a *Harvester) keep(m feedMemory) error {
 	defer a.mu.Unlock()
 	a.memory, a.known = m, true
 	if err := intake.Remember(a.o.State, m); err != nil {
-		return fmt.Errorf("keep how far the feed was harvested: %w", err)
+		return fmt.Errorf("save the progress of the harvest: %w", err)
 	}
 	return nil
 }

@@ -234,7 +234,7 @@ func (h *harvest) walk(ctx context.Context) (quiet bool, err error) {
 	}
 }
 
-var errDisorder = errors.New("AP-TS-03: its documents contradict each other in time, however often they are read; until they no longer do, all of them are read whenever one has changed")
+var errDisorder = errors.New("AP-TS-03: the times in its documents contradict each other in every reading; until they are consistent, a change in one document causes all of them to be read")
 
 // mustReadAll reports whether the documents that were read show that the walk was too
 // short.

@@ -139,7 +139,7 @@ func TestOAIPMHLoop(t *testing.T) {
 	t.Parallel()
 	h := newHarvested(t, oaipmhtest.Options{Records: 100, PageSize: 20, Faults: oaipmhtest.Faults{RepeatToken: true}}, oaiintake.Options{})
 	r, err := h.oai.Scan(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "a second time") || r.Created != 40 {
+	if err == nil || !strings.Contains(err.Error(), " twice, so") || r.Created != 40 {
 		t.Errorf("%+v, error = %v", r, err)
 	}
 	h.repo.SetFaults(oaipmhtest.Faults{})

@@ -305,7 +305,7 @@ func (h *Harvester) save(ctx context.Context) error {
 	}
 	h.memory.Point = at
 	if err := intake.Remember(h.o.State, &h.memory); err != nil {
-		return fmt.Errorf("keep how far the harvest is: %w", err)
+		return fmt.Errorf("save the progress of the harvest: %w", err)
 	}
 	h.saved = time.Now()
 	return nil

@@ -24,14 +24,14 @@ func TestOAIPMHEndless(t *testing.T) {
 		want string
 		most int // requests
 	}{
-		"same token":         {func(n int) (string, string) { return oaiRecords(fmt.Sprint(n, "-"), 2), "t" }, "a second time", 4},
-		"two tokens in turn": {func(n int) (string, string) { return oaiRecords(fmt.Sprint(n, "-"), 2), fmt.Sprint("t", n%2) }, "a second time", 8},
+		"same token":         {func(n int) (string, string) { return oaiRecords(fmt.Sprint(n, "-"), 2), "t" }, " twice, so", 4},
+		"two tokens in turn": {func(n int) (string, string) { return oaiRecords(fmt.Sprint(n, "-"), 2), fmt.Sprint("t", n%2) }, " twice, so", 8},
 		"a loop far on": {func(n int) (string, string) {
 			return oaiRecords(fmt.Sprint(n, "-"), 2), fmt.Sprint("t", max(n, 5+n%3)%50)
-		}, "a second time", 200},
+		}, " twice, so", 200},
 		"new tokens, same records": {func(n int) (string, string) { return oaiRecords("a", 3), fmt.Sprint("t", n) }, "the same records again", 30},
 		"new tokens, two pages":    {func(n int) (string, string) { return oaiRecords(fmt.Sprint(n%2, "-"), 3), fmt.Sprint("t", n) }, "the same records again", 40},
-		"new tokens, no records":   {func(n int) (string, string) { return "", fmt.Sprint("t", n) }, "without a record", 1100},
+		"new tokens, no records":   {func(n int) (string, string) { return "", fmt.Sprint("t", n) }, "but no records", 1100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -80,7 +80,7 @@ func TestOAIPMHNewTokens(t *testing.T) {
 			break
 		}
 	}
-	if err == nil || !strings.Contains(err.Error(), "would have no end") {
+	if err == nil || !strings.Contains(err.Error(), "would never end") {
 		t.Errorf("error = %v after %d requests (more: %v)", err, asked, more)
 	}
 	if asked > 1500 {

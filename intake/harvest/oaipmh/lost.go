@@ -35,7 +35,7 @@ func (v *harvest) again(ctx context.Context) error {
 	asked := ids[:min(len(ids), maxLostAsked)]
 	still := slices.Clone(ids[len(asked):])
 	for _, id := range still {
-		v.list.Unreadable(fetch.Printable(id), errors.New("not well formed when it was listed, and left as it is"))
+		v.list.Unreadable(fetch.Printable(id), errors.New("not well-formed when it was listed; the record was not updated"))
 	}
 	at, sum := &piece{}, resourcesync.NewHasher(v.h.algs...)
 	b := &batch{}
@@ -76,11 +76,11 @@ func (v *harvest) alone(ctx context.Context, id string) (oaipmh.Record, error) {
 	rec, err := v.h.getRecord(ctx, oaipmh.RecordURL(v.h.base, v.h.o.Prefix, id))
 	switch {
 	case err != nil && illegible(err):
-		return rec, fmt.Errorf("not well formed, and left as it is: %w", err)
+		return rec, fmt.Errorf("not well-formed, so the record was not updated: %w", err)
 	case err != nil:
 		return rec, err
 	case rec.Identifier != id:
-		return rec, fmt.Errorf("not well formed where it is listed, and the repository answers with %s where it is asked for it", fetch.Printable(rec.Identifier))
+		return rec, fmt.Errorf("not well-formed in the list, and GetRecord returns %s instead", fetch.Printable(rec.Identifier))
 	}
 	return rec, nil
 }

@@ -90,7 +90,7 @@ func (p *pager) all(ctx context.Context) error {
 		p.count(token, records)
 		endless := p.run.endless(token.Value, p.page, records)
 		if endless == nil && empty > maxEmptyPages {
-			endless = &endlessError{fmt.Sprintf("%d responses without a record, and a resumption token in each", empty)}
+			endless = &endlessError{fmt.Sprintf("%d consecutive responses had a resumption token but no records", empty)}
 		}
 		p.run.Token = token.Value
 		if endless != nil {
@@ -121,11 +121,11 @@ func (r *progress) endless(token string, page uint64, records int64) *endlessErr
 	sum := sha256.Sum256([]byte(token))
 	at := binary.BigEndian.Uint64(sum[:])
 	if token == r.Token || at == r.MarkToken && r.Pages > 0 {
-		return &endlessError{fmt.Sprintf("the repository gives the resumption token %.60q a second time: its list would have no end", token)}
+		return &endlessError{fmt.Sprintf("the repository returned the resumption token %.60q twice, so its list would never end", token)}
 	}
 	if records > 0 && page == r.MarkPage && r.Pages > 0 {
 		if r.Again++; r.Again > maxRelisted {
-			return &endlessError{"the repository lists the same records again and again, each time with another resumption token: its list would have no end"}
+			return &endlessError{"the repository lists the same records again and again, each time with a different resumption token, so its list would never end"}
 		}
 	}
 	if r.Pages++; r.Pages&(r.Pages-1) == 0 {
@@ -307,7 +307,7 @@ func (p *pager) restart(err error) error {
 		run.Stuck = 1
 	}
 	if run.Restarts > maxRestarts || run.Stuck > maxStuck {
-		return fmt.Errorf("the list was begun %d times, and the repository refuses its own resumption tokens: %w", run.Restarts, err)
+		return fmt.Errorf("the list was started %d times, but the repository refuses its own resumption tokens: %w", run.Restarts, err)
 	}
 	if run.Restarts > 1 && !run.Mixed && !run.Latest.IsZero() {
 		run.From, run.Windowed = oaipmh.FormatDatestamp(run.Latest, p.h.granularity(run.Coarse)), true

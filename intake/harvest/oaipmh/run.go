@@ -105,7 +105,7 @@ func (v *harvest) identify(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("ask what it is: %w", fault.Plain(oaipmh.URL(v.h.base, oaipmh.VerbIdentify), err))
+		return fmt.Errorf("request Identify: %w", fault.Plain(oaipmh.URL(v.h.base, oaipmh.VerbIdentify), err))
 	}
 	if p := id.ProtocolVersion; p != "" && !strings.HasPrefix(p, "2.") {
 		return fmt.Errorf("it speaks version %.20q of OAI-PMH, not 2.0", p)
@@ -232,7 +232,7 @@ func (v *harvest) end(ctx context.Context) error {
 		m.From = run.Began
 	}
 	if run.short() {
-		v.list.Skipped(v.h.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
+		v.list.Skipped(v.h.base, fmt.Errorf("the repository announced %d records but listed %d, so no record is deleted because it is not listed", run.Size, run.Listed))
 	}
 	if run.Windowed {
 		v.list.Unreadable(v.h.base, errors.New("the repository refuses its own resumption tokens, so its list was restarted in the middle, where it may lack records; nothing is deleted because of its absence from the list"))
@@ -244,7 +244,7 @@ func (v *harvest) end(ctx context.Context) error {
 		}
 		switch {
 		case run.Incomplete || len(m.Lost) > 0:
-			v.list.Skipped(v.h.base, errors.New("nothing is deleted for not being listed, for not all of the list could be read"))
+			v.list.Skipped(v.h.base, errors.New("a part of the list could not be read, so no record is deleted because it is not listed"))
 		case !run.Windowed && !run.short():
 			m.Whole, m.Absent = true, true
 		}

@@ -105,9 +105,9 @@ func onlyResponse(text []byte) (response []byte, strange bool) {
 func (p *pager) lose(ctx context.Context, id string, why error) error {
 	switch {
 	case id == "":
-		return p.miss(ctx, "a record", fmt.Errorf("not well formed, and left as it is: %w", why))
+		return p.miss(ctx, "a record", fmt.Errorf("not well-formed, so the record was not updated: %w", why))
 	case len(p.run.Lost) == maxLost:
-		return p.miss(ctx, id, fmt.Errorf("not well formed, and left as it is: %w", why))
+		return p.miss(ctx, id, fmt.Errorf("not well-formed, so the record was not updated: %w", why))
 	}
 	p.run.Lost = append(p.run.Lost[:len(p.run.Lost):len(p.run.Lost)], id) // copied: pieces already sent share the old slice
 	return nil
@@ -127,7 +127,7 @@ func (p *pager) text(ctx context.Context, uri string) (text []byte, err error) {
 	err = p.h.client.Fetch(ctx, &q, func(resp *fetch.Response) (err error) {
 		text, err = io.ReadAll(io.LimitReader(oaipmh.Clean(resp.Body), maxSalvage+1)) // replacements of invalid bytes may be longer
 		if err == nil && len(text) > maxSalvage {
-			err = fmt.Errorf("larger than the limit of %d bytes for what is not well formed", maxSalvage)
+			err = fmt.Errorf("not well-formed, and larger than the limit of %d bytes for such responses", maxSalvage)
 		}
 		return err
 	})

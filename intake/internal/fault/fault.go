@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNoClient reports that nothing can be fetched because the caller gave no client.
-var ErrNoClient = errors.New("there is no client to fetch it with")
+var ErrNoClient = errors.New("no HTTP client is configured")
 
 // A StopError is a failure of this machine, not of the document that was read: other
 // documents would fail as well.

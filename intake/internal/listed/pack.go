@@ -59,7 +59,7 @@ func appendHashes(b []byte, hs resourcesync.Hashes) []byte {
 }
 
 // errPacked reports a record that was not packed by [AppendRecord].
-var errPacked = errors.New("a record that was put aside is damaged")
+var errPacked = errors.New("a stored record is damaged")
 
 // ParseRecord is the inverse of [AppendRecord].
 func ParseRecord(b []byte) (catalog.Record, error) {

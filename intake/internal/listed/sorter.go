@@ -56,7 +56,7 @@ func (s *Sorter) Add(uri []byte, part uint32, gone bool, said []byte) error {
 		s.buf = append(append(s.buf, 0), said...)
 	}
 	if err := s.pairs.Add(uri, s.buf); err != nil {
-		return fmt.Errorf("sort what is listed: %w", err)
+		return fmt.Errorf("sort the list: %w", err)
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (s *Sorter) All(ctx context.Context, yield func(*Entry) error) error {
 	any := false
 	for p, err := range s.pairs.Sorted(ctx) {
 		if err != nil {
-			return fmt.Errorf("sort what is listed: %w", err)
+			return fmt.Errorf("sort the list: %w", err)
 		}
 		part, n := binary.Uvarint(p.Value)
 		l = Entry{p.Key, uint32(part), p.Value[n] != 0, p.Value[n+1:]}

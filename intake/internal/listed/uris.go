@@ -39,13 +39,13 @@ func (s *URIs) Add(uri string) error {
 	if s.file == nil {
 		f, err := os.CreateTemp(s.Dir, "lockstep-scan-*")
 		if err != nil {
-			return fmt.Errorf("keep what is to be deleted: %w", err)
+			return fmt.Errorf("save the list of resources to delete: %w", err)
 		}
 		s.file = f
 		s.named = os.Remove(f.Name()) != nil
 	}
 	if _, err := s.file.Write(s.mem); err != nil {
-		return fmt.Errorf("keep what is to be deleted: %w", err)
+		return fmt.Errorf("save the list of resources to delete: %w", err)
 	}
 	s.mem = s.mem[:0]
 	return nil
@@ -56,7 +56,7 @@ func (s *URIs) All() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if s.file != nil {
 			if _, err := s.file.Seek(0, io.SeekStart); err != nil {
-				yield("", fmt.Errorf("read what is to be deleted: %w", err))
+				yield("", fmt.Errorf("read the list of resources to delete: %w", err))
 				return
 			}
 			if !readSpill(bufio.NewReader(s.file), yield) {
@@ -85,7 +85,7 @@ func readSpill(r *bufio.Reader, yield func(string, error) bool) bool {
 			_, err = io.ReadFull(r, buf)
 		}
 		if err != nil {
-			yield("", fmt.Errorf("read what is to be deleted: %w", err))
+			yield("", fmt.Errorf("read the list of resources to delete: %w", err))
 			return false
 		}
 		if !yield(string(buf), nil) {

@@ -268,4 +268,4 @@ func (v *view) title(uri string) string {
 }
 
 // errLost reports that what was published is not as it was left.
-var errLost = errors.New("the feed is not as it was left")
+var errLost = errors.New("the feed was changed by another program")

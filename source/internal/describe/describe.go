@@ -182,7 +182,7 @@ func compileRule(l *LinkRule) (linkRule, error) {
 	}
 	rule.link.Href = rule.href.expand("a/b%20c", "https://example.org/a/b%20c")
 	if rule.link.Rel == resourcesync.RelPatch {
-		return rule, errors.New("a patch belongs to one change, so no rule can give it")
+		return rule, errors.New("a patch belongs to one change, so no rule can add one")
 	}
 	if err := linkrel.Check(rule.link.Rel); err != nil {
 		return rule, err

@@ -22,7 +22,7 @@ const closingTag = "</urlset>\n"
 const copyBytes = 256 << 10
 
 // errForeign reports a document that has other bytes than we left there.
-var errForeign = errors.New("the document is not as it was left")
+var errForeign = errors.New("the document was changed by another program")
 
 // extend writes the open list again with the changes through upto behind those
 // it has, whose bytes are copied: however long it is, no change is read twice.

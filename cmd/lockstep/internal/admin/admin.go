@@ -106,7 +106,7 @@ func (o *Flags) Open(ctx context.Context, state string, public bool, io term.IO)
 			return nil, err
 		}
 		if tokens, err = trust.MakeTokens(a.TokenFile); err != nil {
-			return nil, term.WithHint(err, "remove the file, and a new token is made")
+			return nil, term.WithHint(err, "remove the file; a new token is then created")
 		}
 	}
 	a.Guard = trust.NewGuard(tokens)

@@ -53,7 +53,7 @@ func openFindings(name, format string, io term.IO) (*findings, error) {
 	case "csv":
 		f.form = csvFindings{}
 	default:
-		return nil, term.Usage(fmt.Errorf("--report %s: its form is not known", name), "name a file that ends in .json, .jsonl or .csv, or say --format")
+		return nil, term.Usage(fmt.Errorf("--report %s: unknown format", name), "name a file that ends in .json, .jsonl or .csv, or say --format")
 	}
 	if name == "-" {
 		f.out = bufio.NewWriter(io.Out)

@@ -31,13 +31,13 @@ func parseAddress(s string) (Address, error) {
 		}
 		return a, nil
 	case ok && !strings.HasPrefix(place, `\`) && scheme != "": // C:\ is a directory
-		err := fmt.Errorf("from %q: unknown way in %q", fetch.WithoutUser(s), scheme)
+		err := fmt.Errorf("from %q: unknown kind of origin %q", fetch.WithoutUser(s), scheme)
 		if near := nearest(scheme, schemes()); near != "" {
 			return Address{}, term.WithHint(err, "did you mean "+near+":?")
 		}
-		return Address{}, term.WithHint(err, "known ways in: "+strings.Join(forms(), ", "))
+		return Address{}, term.WithHint(err, "known kinds of origin: "+strings.Join(forms(), ", "))
 	}
-	return Address{}, term.WithHint(fmt.Errorf("from %q does not say what kind of place that is", fetch.WithoutUser(s)), "for a directory write dir:"+s)
+	return Address{}, term.WithHint(fmt.Errorf("from %q does not name the kind of origin", fetch.WithoutUser(s)), "for a directory write dir:"+s)
 }
 
 // ParseArgument reads the address given where DIR stands: without a scheme we
@@ -101,7 +101,7 @@ func (a *Address) resolve(dir string) {
 func (a Address) allows(s *Set) error {
 	for _, k := range s.particular() {
 		if k.given && !slices.Contains(a.Kind.Keys, k.key) {
-			return fmt.Errorf("%s means nothing for a set from %s", k.key, a.Kind.Scheme)
+			return fmt.Errorf("%s does not apply to a set from %s", k.key, a.Kind.Scheme)
 		}
 	}
 	return nil

@@ -142,7 +142,7 @@ func ParseKeep(s string) (KeepValue, error) {
 	}
 	age, err := parseTime(s)
 	if err != nil || age <= 0 {
-		return KeepValue{}, fmt.Errorf("%q is nothing that can be kept; write all, a number above 0, or a time such as 90d, 12w or 720h", s)
+		return KeepValue{}, fmt.Errorf("%q is not a valid value; write all, a number above 0, or a time such as 90d, 12w or 720h", s)
 	}
 	return KeepValue{Age: age}, nil
 }

@@ -175,7 +175,7 @@ func checkSets(text []byte) error {
 	}
 	for _, set := range file.Sets.Content {
 		if set.Tag == "!!null" {
-			return term.WithHint(fmt.Errorf("line %d: nothing is said of the set", set.Line), hint)
+			return term.WithHint(fmt.Errorf("line %d: the set is empty", set.Line), hint)
 		}
 	}
 	return nil

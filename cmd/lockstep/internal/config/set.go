@@ -110,7 +110,7 @@ func (s *Set) check() (err error) {
 	}
 	for _, u := range []struct{ key, value string }{{"uri", s.URI}, {"description", s.Description}} {
 		if u.value != "" && !IsAbsoluteURI(u.value) {
-			return term.WithHint(fmt.Errorf("%s %q is no absolute URI", u.key, u.value), "write it whole, as "+u.key+": https://data.example.org/articles/")
+			return term.WithHint(fmt.Errorf("%s %q is no absolute URI", u.key, u.value), "write it in full, as "+u.key+": https://data.example.org/articles/")
 		}
 	}
 	if err := s.AtomPMH.check(); err != nil {

@@ -61,7 +61,7 @@ func Run(ctx context.Context, o *Options, io term.IO) (err error) {
 	d := &demo{o: o, io: io}
 	room, err := os.MkdirTemp("", "lockstep-demo-")
 	if err != nil {
-		return fmt.Errorf("make a place for the demo: %w", err)
+		return fmt.Errorf("create a directory for the demo: %w", err)
 	}
 	defer func() {
 		if rerr := os.RemoveAll(room); err == nil && rerr != nil {

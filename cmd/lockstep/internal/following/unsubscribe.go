@@ -61,7 +61,7 @@ func EndSubscriptions(ctx context.Context, r *mirror.Run, o Options, c Callback,
 		return err
 	})
 	if mirror.Interrupted(ctx, err) {
-		err = term.WithHint(term.ErrInterrupted, "run the same command again to go on")
+		err = term.WithHint(term.ErrInterrupted, "run the same command again to continue")
 	}
 	if err != nil {
 		return err

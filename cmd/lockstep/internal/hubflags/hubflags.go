@@ -65,7 +65,7 @@ func (o *Hubs) Settle() error {
 		return term.Usagef("--notify-delay must not be below 0")
 	}
 	if len(o.URLs) > 1 && slices.Contains(o.URLs, Off) {
-		return term.Usage(fmt.Errorf("--hub: off and another one cannot both be"), "leave out --hub off")
+		return term.Usage(fmt.Errorf("--hub off and another --hub exclude each other"), "leave out --hub off")
 	}
 	for _, v := range o.URLs {
 		switch u, err := url.Parse(v); {
@@ -199,7 +199,7 @@ func NotifyOnce(ctx context.Context, src *source.Source) error {
 		hint := "everything is published; undelivered notifications are sent by the next run"
 		var refused *websub.RefusedError
 		if errors.As(err, &refused) && refused.Permanent() {
-			hint = "all is published, and in the Change List; see that the hub knows the topic and the token (--hub-token)"
+			hint = "all is published, and in the Change List; check that the hub knows the topic and the token (--hub-token)"
 		}
 		return term.WithHint(fmt.Errorf("notify hubs of the changes: %w", err), hint)
 	}

@@ -28,7 +28,7 @@ func New(ctx context.Context, store hubstore.Store, o hub.Options) (*Front, erro
 		return nil, term.Usage(err, "")
 	}
 	if err := h.CheckSecret(ctx); err != nil {
-		return nil, term.WithHint(err, "name the file with the right key by --key-file, or bring it back")
+		return nil, term.WithHint(err, "give the file with the right key by --key-file, or restore it")
 	}
 	return &Front{h, o.PublicURL, &admin.Readiness{Check: h.Check, Log: o.Logger}}, nil
 }

@@ -48,7 +48,7 @@ func readKey(path string) ([]byte, error) {
 func makeKey(path string) (key []byte, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("keep the hub's key: %w", err)
+			err = fmt.Errorf("save the hub's key: %w", err)
 		}
 	}()
 	key = make([]byte, KeySize)

@@ -117,7 +117,7 @@ func LoadKey(ctx context.Context, path string, store hubstore.Store, log *slog.L
 			return nil, err
 		}
 		if len(s.Secret) > 0 {
-			return nil, term.WithHint(fmt.Errorf("the key that sealed the secrets of subscribers is gone: %s does not exist", path),
+			return nil, term.WithHint(fmt.Errorf("the key that encrypts the secrets of subscribers is missing: %s does not exist", path),
 				"bring the file back from where the state was copied from; without it, signed deliveries are not possible")
 		}
 	}

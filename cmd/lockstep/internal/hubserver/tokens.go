@@ -40,7 +40,7 @@ func OpenPublishTokens(flag, file, state string, log *slog.Logger) (*PublishToke
 			return nil, err
 		}
 		if t.file, err = trust.MakeTokens(t.Path); err != nil {
-			return nil, term.WithHint(err, "remove the file, and a new token is made")
+			return nil, term.WithHint(err, "remove the file; a new token is then created")
 		}
 	} else if t.file, err = trust.ReadTokens(file); err != nil {
 		return nil, term.Usage(fmt.Errorf("--%s: %w", flag, err), "")

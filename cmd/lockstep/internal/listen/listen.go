@@ -54,7 +54,7 @@ func BaseURL(addr net.Addr, io term.IO) string {
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
-		io.Errorf("warning: others cannot use the addresses in our documents: they name %s\nhint: give the name others know this machine by: --base-url http://NAME:%s/\n", host, port)
+		io.Errorf("warning: other machines cannot use the addresses in our documents, which name %s\nhint: give the name of this machine in the network: --base-url http://NAME:%s/\n", host, port)
 	}
 	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/"}
 	return u.String()

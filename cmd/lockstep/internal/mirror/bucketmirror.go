@@ -54,7 +54,7 @@ const (
 // state.
 func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*State, error) {
 	if state == "" {
-		return nil, term.Usage(fmt.Errorf("%s: a mirror in a bucket keeps its memory in a directory", dest),
+		return nil, term.Usage(fmt.Errorf("%s: a mirror in a bucket keeps its state in a directory", dest),
 			"give one with --state DIR; keep it, and use the same one with every command for this mirror")
 
 	}
@@ -143,7 +143,7 @@ func checkStateOf(state, dest string) error {
 	switch {
 	case err == nil:
 		if whose := strings.TrimSpace(string(text)); whose != dest {
-			return term.Usage(fmt.Errorf("--state %s is that of %s, not of %s", state, whose, dest), "give every mirror a --state of its own")
+			return term.Usage(fmt.Errorf("--state %s belongs to %s, not to %s", state, whose, dest), "give each mirror its own --state")
 		}
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):

@@ -41,7 +41,7 @@ func NewExecHook(command, source, dest string, io term.IO) (*ExecHook, error) {
 	}
 	shell, err := exec.LookPath("sh")
 	if err != nil {
-		return nil, term.Usage(fmt.Errorf("--exec: %w", err), "commands are run by sh -c, so there has to be one")
+		return nil, term.Usage(fmt.Errorf("--exec: %w", err), "commands are run by sh -c, which is missing")
 	}
 	if !IsBucket(dest) {
 		if dest, err = filepath.Abs(dest); err != nil {

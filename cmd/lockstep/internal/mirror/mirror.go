@@ -118,7 +118,7 @@ func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool)
 	case strings.Contains(dest, "://"):
 		return nil, term.Usage(fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX")
 	case sel.State != "" && !config.FromEnvironment("state", sel.State, lookup): // there it may be meant for serve
-		return nil, term.Usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its memory in "+filepath.Join(dest, ".lockstep"))
+		return nil, term.Usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its state in "+filepath.Join(dest, ".lockstep"))
 	}
 	if err := mirrordir.Check(dest); err != nil {
 		if _, ok := errors.AsType[*fs.PathError](err); ok {
@@ -291,9 +291,9 @@ func Explain(err error, dest string) error {
 	case errors.Is(err, discover.ErrNoSource):
 		return term.WithHint(err, "try the address of its Source Description, of a Capability List, Resource List, Sitemap, Atom feed or OAI-PMH repository")
 	case errors.Is(err, destination.ErrScratch):
-		return term.WithHint(err, "where "+dest+" is a mirror already, or a directory at least, there is more scratch space: up to 64 GiB")
+		return term.WithHint(err, "if "+dest+" is a mirror, or an existing directory, up to 64 GiB of scratch space are available")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return term.WithHint(err, "make room in "+dest+" and run the same command again: what is there is kept")
+		return term.WithHint(err, "free space in "+dest+" and run the same command again; finished files are kept")
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func (o *Selection) CheckSource(past bool) error {
 		if past {
 			return nil
 		}
-		return term.Usage(fmt.Errorf("%s is a mirror, not a Source", o.Source), "sync --at TIME makes another mirror of what it was; for what there is now, give the address it is a mirror of")
+		return term.Usage(fmt.Errorf("%s is a mirror, not a Source", o.Source), "sync --at TIME copies an earlier state of it; for the present state, give the address that it mirrors")
 	}
 	err := discover.Check(o.Source)
 	if _, unread := errors.AsType[*fs.PathError](err); err == nil || unread {

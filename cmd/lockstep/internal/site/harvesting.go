@@ -43,7 +43,7 @@ func (o *OAIFlags) Declare(flags *pflag.FlagSet) {
 func (o *Options) checkOAI() error {
 	for i := range o.Sets {
 		if c := &o.Sets[i]; c.OffersOAI() && !o.Content {
-			return term.Usage(fmt.Errorf("set %s: oai_pmh: files cannot answer OAI-PMH, only a program does", c.Label(i)),
+			return term.Usage(fmt.Errorf("set %s: oai_pmh: static files cannot answer OAI-PMH requests", c.Label(i)),
 				"use lockstep serve, or leave oai_pmh out")
 
 		}
@@ -83,7 +83,7 @@ func openHarvesting(opts *Options, sets []*siteSet, cat catalog.Catalog, have fu
 	}
 	h := &harvesting{path: base.EscapedPath() + oaiName, have: have, log: opts.Log}
 	if h.repository, err = repository.New(cat, o); err != nil {
-		return nil, term.Usage(err, "give the address of who looks after it: --oai-admin NAME@HOST.DOMAIN")
+		return nil, term.Usage(err, "give the address of its administrator: --oai-admin NAME@HOST.DOMAIN")
 	}
 	return h, nil
 }

@@ -122,8 +122,8 @@ func (p *Publication) Unreadable() error {
 		switch n, kind := scan.Unreadable.Count, scan.set.from.Kind; {
 		case n == 0:
 		case kind.Away, kind.Harvest:
-			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; what the others say is published", scan.set.name, term.Count(n, kind.Part)),
-				"they are named above; as long as there are any, nothing is deleted for not being listed"))
+			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; the others are published", scan.set.name, term.Count(n, kind.Part)),
+				"they are named above; as long as there are any, no resource is deleted because it is not listed"))
 		case kind.Part != "":
 			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read and are published as they were", scan.set.name, term.Count(n, kind.Part)),
 				"they are named above; see that these credentials may read them"))

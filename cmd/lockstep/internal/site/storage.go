@@ -73,7 +73,7 @@ func openBitstreams(o *Options, versions bool) (*blob.Dir, error) {
 	}
 	dir, err := blob.NewDir(path, blob.DirOptions{Private: true})
 	if err != nil {
-		return nil, fmt.Errorf("open the place for bytes of changes: %w", err)
+		return nil, fmt.Errorf("open the store for the bytes of changes: %w", err)
 	}
 	return dir, nil
 }

@@ -147,7 +147,7 @@ func (o *Source) settleSets(args []string, by overruled) error {
 			given bool
 		}{{"hash", by.hash}, {"include", by.include}, {"exclude", by.exclude}} {
 			if f.given && !slices.Contains(from.Kind.Keys, f.name) {
-				return term.Usagef("--%s means nothing for resources from %s", f.name, from)
+				return term.Usagef("--%s does not apply to resources from %s", f.name, from)
 			}
 		}
 		o.Sets = []config.Set{{From: from.String(), URI: o.uri, Origin: from}}

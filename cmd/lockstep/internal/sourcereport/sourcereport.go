@@ -50,7 +50,7 @@ func (n *Reporter) Event(set string, e intake.Event) {
 			n.Warn(e.Err)
 		}
 	case intake.EventDegraded:
-		n.IO.Errorf("warning: changes may be seen late: %v\n", e.Err)
+		n.IO.Errorf("warning: changes may be detected late: %v\n", e.Err)
 	}
 }
 
@@ -101,14 +101,14 @@ func (n *Reporter) Scanned(away bool, skipped *intake.Problems) {
 	if len(names) > maxNamed {
 		names = append(names[:maxNamed], "…")
 	}
-	n.IO.Errorf("note: %s passed over: %s\n", term.Count(passed, "name"), strings.Join(names, ", "))
+	n.IO.Errorf("note: %s skipped: %s\n", term.Count(passed, "name"), strings.Join(names, ", "))
 }
 
 // listed says what a list of resources holds that is passed over.
 func (n *Reporter) listed(skipped *intake.Problems) {
 	for i, p := range skipped.First {
 		if i == maxNamed {
-			n.IO.Errorf("note: and %s more of the kind\n", term.Thousands(skipped.Count-maxNamed))
+			n.IO.Errorf("note: and %s more\n", term.Thousands(skipped.Count-maxNamed))
 			return
 		}
 		n.IO.Errorf("note: %s: %v\n", p.Path, p.Err)
@@ -176,7 +176,7 @@ func (n *Reporter) Remark(r source.Report) {
 	}
 	for _, set := range r.Sets {
 		if set.Refused > 0 {
-			n.IO.Errorf("warning: %s cannot be stated in a document and left out; --log-level info names them\n", term.Count(set.Refused, "resource"))
+			n.IO.Errorf("warning: %s cannot be listed in a document and were left out; --log-level info names them\n", term.Count(set.Refused, "resource"))
 		}
 	}
 }
@@ -241,15 +241,15 @@ func (n *Reporter) Notified(t source.Notification) {
 	}
 	switch {
 	case t.Err == nil && !h.warned.IsZero():
-		n.IO.Errorf("note: the hub %s takes notifications of set %s again\n", t.Hub, t.Set)
+		n.IO.Errorf("note: the hub %s accepts notifications of set %s again\n", t.Hub, t.Set)
 		*h = hubState{}
 	case t.Err == nil:
 	case time.Since(h.warned) < notifyWarnEvery:
 	case t.Refused:
 		h.warned = time.Now()
-		n.IO.Errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: see that the hub knows the topic and the token (--hub-token)\n", t.Set, h.lost, t.Err)
+		n.IO.Errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: check that the hub knows the topic and the token (--hub-token)\n", t.Set, h.lost, t.Err)
 	default:
 		h.warned = time.Now()
-		n.IO.Errorf("warning: the hub did not take a notification of set %s, and gets it later: %v\n", t.Set, t.Err)
+		n.IO.Errorf("warning: the hub did not accept a notification of set %s, which is sent again later: %v\n", t.Set, t.Err)
 	}
 }

@@ -63,7 +63,7 @@ func Snippet(name string, p *Publication, sets []config.Set) (string, error) {
 	servers := webServers()
 	i := slices.IndexFunc(servers, func(s webServer) bool { return s.name == name })
 	if i < 0 {
-		return "", term.Usage(fmt.Errorf("snippet: no snippet for %q", name), "there are some for nginx, apache and caddy")
+		return "", term.Usage(fmt.Errorf("snippet: no snippet for %q", name), "choose nginx, apache or caddy")
 	}
 	v, err := p.view(sets)
 	if err != nil {
