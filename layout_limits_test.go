@@ -53,7 +53,7 @@ type exception struct {
 const lineStep = 250
 
 var exceptions = []exception{
-	{"destination", codeLines, 17250},
+	{"destination", codeLines, 16750},
 
 	{"destination.setRun", methods, 85},
 	{"destination.session", methods, 69},

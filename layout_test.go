@@ -150,6 +150,7 @@ var rooms = []room{
 	{"destination/internal/writebehind", "destination/journal", ""},
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
 	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/journal resourcesync", ""},
+	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal patch resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -162,6 +163,7 @@ var rooms = []room{
 		"destination/internal/inbox " +
 		"destination/internal/localcheck " +
 		"destination/internal/outbox " +
+		"destination/internal/plan " +
 		"destination/internal/push " +
 		"destination/internal/reserve " +
 		"destination/internal/saved " +

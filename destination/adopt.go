@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -118,7 +119,7 @@ type adopted struct {
 	seed         maphash.Seed
 }
 
-func (n *adopted) add(a *action) {
+func (n *adopted) add(a *plan.Action) {
 	if n.uris == nil {
 		n.uris, n.seed = map[uint64]struct{}{}, maphash.MakeSeed()
 	}
@@ -128,7 +129,7 @@ func (n *adopted) add(a *action) {
 }
 
 // has reports whether a is among it.
-func (n *adopted) has(a *action) bool {
+func (n *adopted) has(a *plan.Action) bool {
 	if n.uris == nil {
 		return false
 	}
@@ -145,7 +146,7 @@ func (n *adopted) from(t *tally) {
 
 // A copied file is one that is right and gets the name it has here.
 type copied struct {
-	action action
+	action plan.Action
 	row    journal.Held
 	writer blob.Writer
 	byTime bool
@@ -177,9 +178,9 @@ func (r *setRun) adopt(ctx context.Context, p *planner, paths *filename.Mapping)
 			d.taken[maphash.String(d.seed, h.Path)] = struct{}{}
 		}
 	}
-	fresh := func(yield func(action, error) bool) {
+	fresh := func(yield func(plan.Action, error) bool) {
 		for a, err := range p.actions(ctx, r.stage) {
-			if (err != nil || a.verb == verbFetch && d.isCandidate(&a)) && !yield(a, err) {
+			if (err != nil || a.Verb == plan.Fetch && d.isCandidate(&a)) && !yield(a, err) {
 				return
 			}
 		}
@@ -189,7 +190,7 @@ func (r *setRun) adopt(ctx context.Context, p *planner, paths *filename.Mapping)
 			return adopted{}, err
 		}
 	}
-	err := inBundles(ctx, fresh, d.look, func(a *action, f *foundFile) error { return d.book(ctx, a, f) })
+	err := inBundles(ctx, fresh, d.look, func(a *plan.Action, f *foundFile) error { return d.book(ctx, a, f) })
 	if err == nil && len(d.ready) > 0 {
 		err = d.commit(ctx)
 	}
@@ -203,7 +204,7 @@ func (r *setRun) adopt(ctx context.Context, p *planner, paths *filename.Mapping)
 }
 
 // look looks for a file of a.
-func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
+func (d *adoption) look(ctx context.Context, a *plan.Action) (foundFile, error) {
 	own, err := d.paths.Path(a.URI)
 	if err != nil {
 		return foundFile{}, nil // fetching it reports the error
@@ -220,7 +221,7 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 		if ctx.Err() != nil {
 			return foundFile{}, ctx.Err()
 		}
-		h := heldFrom(a, d.set.Number, own)
+		h := plan.NewHeld(a, d.set.Number, own)
 		h.Length = l.length
 		if err == nil && !l.verified && !l.modified.IsZero() {
 			h.Modified = a.Lastmod.Time().UTC().Format(http.TimeFormat) // that is what makes it right
@@ -243,15 +244,15 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 // isCandidate reports whether the file of a resource that is to be fetched may
 // exist already: the Journal does not have it, or what the Journal says is no
 // longer true.
-func (d *adoption) isCandidate(a *action) bool {
-	return !a.isHeld() || !d.d.opts.Adopt && len(a.held.Hashes) == 0
+func (d *adoption) isCandidate(a *plan.Action) bool {
+	return !a.IsHeld() || !d.d.opts.Adopt && len(a.Held.Hashes) == 0
 }
 
 // lookOwn looks for the file of a in its own place, and takes over only what a
 // hash proves.
-func (d *adoption) lookOwn(ctx context.Context, a *action, own string) (foundFile, error) {
-	if a.isHeld() {
-		own = a.held.Path
+func (d *adoption) lookOwn(ctx context.Context, a *plan.Action, own string) (foundFile, error) {
+	if a.IsHeld() {
+		own = a.Held.Path
 	}
 	l, err := lookAt(ctx, &d.sums, d.d.store, own, &a.Resource)
 	if ctx.Err() != nil {
@@ -260,7 +261,7 @@ func (d *adoption) lookOwn(ctx context.Context, a *action, own string) (foundFil
 	if err != nil || !l.verified {
 		return foundFile{}, nil // it is fetched, or named as in the way
 	}
-	h := heldFrom(a, d.set.Number, own)
+	h := plan.NewHeld(a, d.set.Number, own)
 	h.Length, h.Hashes = l.length, l.hashes
 	h.SetFile(&blob.Info{ModTime: l.modified, Version: l.tag})
 	return foundFile{row: h, right: true}, nil
@@ -272,7 +273,7 @@ func isWrong(err error) bool {
 }
 
 // book records what belongs to the mirror from now on.
-func (d *adoption) book(ctx context.Context, a *action, f *foundFile) error {
+func (d *adoption) book(ctx context.Context, a *plan.Action, f *foundFile) error {
 	switch {
 	case d.d.opts.DryRun:
 		if f.right {
@@ -301,14 +302,14 @@ func (d *adoption) countByTime(byTime bool) {
 }
 
 // take records and reports a file as part of the mirror.
-func (d *adoption) take(a *action, row *journal.Held) {
+func (d *adoption) take(a *plan.Action, row *journal.Held) {
 	d.batch.Put = append(d.batch.Put, *row)
-	if !contains(a.held.Sets, d.set.Number) {
+	if !plan.HasSet(a.Held.Sets, d.set.Number) {
 		d.counts[d.set.Number]++
 	}
 	d.report.By.Adopted++
 	c := Change{
-		Set: d.set.Name, URI: a.URI, Kind: changeOf(a), Path: row.Path, Length: row.Length, Type: a.Type,
+		Set: d.set.Name, URI: a.URI, Kind: plan.KindOf(a), Path: row.Path, Length: row.Length, Type: a.Type,
 		Hashes: row.Hashes, Lastmod: a.Lastmod.Time(), Datetime: a.Event.Time(),
 	}
 	d.out.Add(c)
@@ -318,7 +319,7 @@ func (d *adoption) take(a *action, row *journal.Held) {
 // copy copies a file that is right to its name in the mirror. It compares the
 // copy with what was read before: the original may be changed by others. What
 // cannot be copied is fetched, which reports the error.
-func (d *adoption) copy(ctx context.Context, a *action, f *foundFile) error {
+func (d *adoption) copy(ctx context.Context, a *plan.Action, f *foundFile) error {
 	store, h := d.d.store, &f.row
 	if _, err := store.Stat(ctx, h.Path); !errors.Is(err, blob.ErrNotExist) {
 		return ctx.Err()
@@ -336,7 +337,7 @@ func (d *adoption) copy(ctx context.Context, a *action, f *foundFile) error {
 	sums := d.sums.Get(algs)
 	defer d.sums.Put(algs, sums)
 	n, err := content.Copy(w, sums, content.WithContext(ctx, r))
-	if err != nil || !sameContent(h, &journal.Held{Length: n, Hashes: sums.Sum()}) {
+	if err != nil || !plan.SameContent(h, &journal.Held{Length: n, Hashes: sums.Sum()}) {
 		_ = w.Close() // not wanted
 		return ctx.Err()
 	}

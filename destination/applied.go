@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -84,12 +85,12 @@ func parseTime(s string) time.Time {
 }
 
 // change returns the change that an outcome is, once it is applied.
-func (p *applier) change(a *action, h *journal.Held) Change {
-	c := Change{Set: p.set.Name, URI: a.URI, Kind: changeOf(a), Path: h.Path}
+func (p *applier) change(a *plan.Action, h *journal.Held) Change {
+	c := Change{Set: p.set.Name, URI: a.URI, Kind: plan.KindOf(a), Path: h.Path}
 	if a.Class == desired.Changed || !a.Event.IsZero() {
 		c.Datetime = a.Event.Time()
 	}
-	if a.verb != verbRemove {
+	if a.Verb != plan.Remove {
 		c.Lastmod = a.Lastmod.Time()
 		c.Length, c.Hashes, c.Type = h.Length, h.Hashes, a.Type
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -60,7 +60,7 @@ type applier struct {
 	pending journal.Batch // to be recorded with the next transaction
 	intent  bool          // the Journal holds an intent
 	broken  bool          // the intent must be kept: it is unknown which part of the batch was committed
-	later   []action      // wait for deletions: something is in their way that may go, or there is no room
+	later   []plan.Action // wait for deletions: something is in their way that may go, or there is no room
 	crowd   bool          // more had to wait than are remembered
 	places  bool          // the Journal holds the description of a change of places that is done
 	marked  *markedState
@@ -73,7 +73,7 @@ type applier struct {
 
 // run carries out everything but deletions. It returns an error only when
 // nothing more can be done: the disk, the Journal or the context failed.
-func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) error {
+func (p *applier) run(ctx context.Context, actions iter.Seq2[plan.Action, error]) error {
 	var g errgroup.Group
 	gctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -83,7 +83,7 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	}
 	done := make(chan outcome, min(doneQueue, p.d.open)) // each may hold a file open
 	send := func(o outcome) { done <- p.seal(o) }
-	work := dispatch.New(jobs, func(a *action) error {
+	work := dispatch.New(jobs, func(a *plan.Action) error {
 		o := fetchPreferred(gctx, p.fetch, a)
 		cause := o.err
 		if cause != nil {
@@ -97,7 +97,7 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 		}
 		send(o)
 		return cause
-	}, func(a *action, err error) { done <- outcome{action: a, err: err} })
+	}, func(a *plan.Action, err error) { done <- outcome{action: a, err: err} })
 	g.Go(func() error {
 		defer close(done)
 		defer work.Wait()
@@ -143,8 +143,8 @@ func (p *applier) seal(o outcome) outcome {
 }
 
 // hand gives to the workers what takes the network, and passes the rest on.
-func (p *applier) hand(ctx context.Context, actions iter.Seq2[action, error], work *dispatch.Dispatcher[action], send func(outcome)) error {
-	p.ways.start(ctx, p.fetch, send, func(a *action) { work.Put(ctx, a.URI, a, false) })
+func (p *applier) hand(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], send func(outcome)) error {
+	p.ways.start(ctx, p.fetch, send, func(a *plan.Action) { work.Put(ctx, a.URI, a, false) })
 	err := p.handEach(ctx, actions, work, send)
 	if ferr := p.ways.finish(ctx.Err() == nil && err == nil); err == nil {
 		err = ferr
@@ -154,7 +154,7 @@ func (p *applier) hand(ctx context.Context, actions iter.Seq2[action, error], wo
 
 // handEach goes over the actions, and again for as long as there are some of
 // hosts that were too slow to take them in.
-func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error], work *dispatch.Dispatcher[action], send func(outcome)) error {
+func (p *applier) handEach(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], send func(outcome)) error {
 	for round := 1; round == 1 || work.NextRound(ctx); round++ {
 		for a, err := range actions {
 			if err != nil {
@@ -163,7 +163,7 @@ func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error]
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if a.verb == verbFetch {
+			if a.Verb == plan.Fetch {
 				if work.Leaves(a.URI, round) {
 					continue
 				}
@@ -178,13 +178,13 @@ func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error]
 	return nil
 }
 
-func (p *applier) handFetch(ctx context.Context, a *action, work *dispatch.Dispatcher[action]) error {
-	if a.rehash { // mostly nothing has to come
+func (p *applier) handFetch(ctx context.Context, a *plan.Action, work *dispatch.Dispatcher[plan.Action]) error {
+	if a.Rehash { // mostly nothing has to come
 		work.Put(ctx, a.URI, a, !p.last)
 		return nil
 	}
 	packed := p.ways.packages != nil && a.Member.Package > 0
-	if a.from == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patchesFirst(a, packed)) == 0 { // otherwise no package or patch has it, or none is cheaper
+	if a.From == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patchesFirst(a, packed)) == 0 { // otherwise no package or patch has it, or none is cheaper
 		if p.fetch.past && a.Member.Package > 0 && p.fetch.keeps(ctx, a) {
 			work.Put(ctx, a.URI, a, !p.last) // it is here
 			return nil
@@ -198,29 +198,29 @@ func (p *applier) handFetch(ctx context.Context, a *action, work *dispatch.Dispa
 }
 
 // handRest passes on what takes no network.
-func (p *applier) handRest(a *action, send func(outcome)) {
-	switch a.verb {
-	case verbSkip:
+func (p *applier) handRest(a *plan.Action, send func(outcome)) {
+	switch a.Verb {
+	case plan.Skip:
 		if a.Class != 0 { // nothing to do, but it may have been owed
 			send(outcome{action: a})
 		}
-	case verbNone, verbRefuse:
+	case plan.InStep, plan.Refuse:
 		send(outcome{action: a})
-	case verbDefer:
-		send(outcome{action: a, err: a.pending})
-	case verbTouch, verbRelease:
+	case plan.Defer:
+		send(outcome{action: a, err: a.Cause})
+	case plan.Touch, plan.Release:
 		send(p.known(a))
 	}
 }
 
 // known is the outcome of an action that only changes what we know.
-func (p *applier) known(a *action) outcome {
-	h := a.held
-	if a.verb == verbRelease {
-		h.Sets = without(h.Sets, p.set.Number)
+func (p *applier) known(a *plan.Action) outcome {
+	h := a.Held
+	if a.Verb == plan.Release {
+		h.Sets = plan.WithoutSet(h.Sets, p.set.Number)
 		return outcome{action: a, held: h}
 	}
-	h.Sets = with(h.Sets, p.set.Number)
+	h.Sets = plan.WithSet(h.Sets, p.set.Number)
 	if !a.Lastmod.IsZero() {
 		h.Lastmod = a.Lastmod.Time().Truncate(time.Microsecond)
 	}
@@ -289,13 +289,13 @@ func (p *applier) take(o outcome) error {
 		p.warn(a.URI, o.warning)
 	}
 	switch {
-	case p.versions != nil && a.verb == verbRefuse:
+	case p.versions != nil && a.Verb == plan.Refuse:
 		p.versions.add(a, errNoVersion)
 		return nil
 	case p.versions != nil && o.err != nil && !isCanceled(o.err) && !content.IsLocal(o.err):
 		p.versions.add(a, o.err)
 		return nil
-	case a.verb == verbRefuse:
+	case a.Verb == plan.Refuse:
 		p.refused(a)
 	case isCanceled(o.err):
 		return nil // neither done nor failed: the next run finds it as it was
@@ -325,10 +325,10 @@ func (p *applier) take(o outcome) error {
 		}
 		p.many.Store(len(p.batch) > sealAfter)
 		return nil
-	case a.verb == verbSkip:
+	case a.Verb == plan.Skip:
 		p.paid(a)
 		return nil
-	case a.verb == verbNone:
+	case a.Verb == plan.InStep:
 		p.report.Unchanged++
 		p.paid(a)
 	default:
@@ -346,10 +346,10 @@ const sealAfter = 8
 func (p *applier) settled(o *outcome) {
 	a := o.action
 	p.pending.Put = append(p.pending.Put, o.held)
-	if o.writer == nil && p.keep.IsOn() && history.Differs(&a.held, &o.held) { // else it is noted
-		p.pending.Past = append(p.pending.Past, history.Before(a.URI, &a.held))
+	if o.writer == nil && p.keep.IsOn() && history.Differs(&a.Held, &o.held) { // else it is noted
+		p.pending.Past = append(p.pending.Past, history.Before(a.URI, &a.Held))
 	}
-	was, is := contains(a.held.Sets, p.set.Number), contains(o.held.Sets, p.set.Number)
+	was, is := plan.HasSet(a.Held.Sets, p.set.Number), plan.HasSet(o.held.Sets, p.set.Number)
 	switch {
 	case is && !was:
 		p.counts[p.set.Number]++
@@ -358,21 +358,21 @@ func (p *applier) settled(o *outcome) {
 	}
 	p.paid(a)
 	p.marked.add(o.held.URI, o.held.Path)
-	if l := p.report.Local; l != nil && a.verb == verbFetch && a.isHeld() && len(a.held.Hashes) == 0 && l.Repaired < l.Damaged() {
+	if l := p.report.Local; l != nil && a.Verb == plan.Fetch && a.IsHeld() && len(a.Held.Hashes) == 0 && l.Repaired < l.Damaged() {
 		l.Repaired++
 	}
 	p.report.By.add(o)
 	p.moved.add(o)
-	if a.verb == verbFetch {
+	if a.Verb == plan.Fetch {
 		p.fetch.names.Release(o.held.Path)
 	}
 	switch {
-	case a.verb == verbRelease || o.same:
+	case a.Verb == plan.Release || o.same:
 		p.report.Unchanged++
 	case o.adopted:
 		p.report.Unchanged++
 		p.applied(a, &o.held)
-	case a.isHeld():
+	case a.IsHeld():
 		p.report.Updated++
 		p.applied(a, &o.held)
 	default:
@@ -383,7 +383,7 @@ func (p *applier) settled(o *outcome) {
 
 // paid deletes the pending work for a, and withdraws a failure earlier in this
 // run.
-func (p *applier) paid(a *action) {
+func (p *applier) paid(a *plan.Action) {
 	p.mended(a)
 	p.results.Add(a.URI, push.Unchanged)
 	if p.owing {
@@ -393,7 +393,7 @@ func (p *applier) paid(a *action) {
 
 // failed records a failure. It stays pending until it succeeds or is no longer
 // needed.
-func (p *applier) failed(a *action, o outcome) {
+func (p *applier) failed(a *plan.Action, o outcome) {
 	if o.stale && a.Unconfirmed {
 		p.disproved(a, o.err)
 		return
@@ -407,18 +407,18 @@ func (p *applier) failed(a *action, o outcome) {
 }
 
 // fail records a failure and reports it.
-func (p *applier) fail(a *action, err error) {
+func (p *applier) fail(a *plan.Action, err error) {
 	p.book(a, err)
 	p.progress.Failed++
 	p.d.emit(Event{Kind: EventFailed, Set: p.set.Name, URI: a.URI, Err: err, Later: p.triesAgain(err)})
 }
 
-func (p *applier) book(a *action, err error) {
+func (p *applier) book(a *plan.Action, err error) {
 	p.count(a, err)
 	p.owe(a, err)
 }
 
-func (p *applier) count(a *action, err error) {
+func (p *applier) count(a *plan.Action, err error) {
 	p.mended(a) // it counts once
 	p.report.Failed++
 	later := p.triesAgain(err)
@@ -438,7 +438,7 @@ func (p *applier) triesAgain(err error) bool {
 // disproved records that the content at the Source is not what a notification
 // states. It does not retry for the sake of the notification: the Source's own
 // documents say what is right, and are read next.
-func (p *applier) disproved(a *action, err error) {
+func (p *applier) disproved(a *plan.Action, err error) {
 	if a.Class == desired.Pending {
 		p.paid(a)
 		p.warn(a.URI, fmt.Sprintf("%v, by a notification that its documents do not bear out; the notification is ignored", err))
@@ -451,14 +451,14 @@ func (p *applier) disproved(a *action, err error) {
 }
 
 // missed records that content of the past is unavailable.
-func (p *applier) missed(a *action, err error) {
+func (p *applier) missed(a *plan.Action, err error) {
 	if p.fetch.past {
 		p.report.miss(a.URI, err.Error())
 	}
 }
 
 // mended withdraws a failure earlier in this run.
-func (p *applier) mended(a *action) {
+func (p *applier) mended(a *plan.Action) {
 	if err, ok := p.stale[a.URI]; ok {
 		delete(p.stale, a.URI)
 		p.report.Failed--
@@ -468,7 +468,7 @@ func (p *applier) mended(a *action) {
 }
 
 // refused records a resource that must not be fetched.
-func (p *applier) refused(a *action) {
+func (p *applier) refused(a *plan.Action) {
 	err := fmt.Errorf("refuse %s: %s", fetch.Printable(a.URI), a.Refused)
 	p.report.Refused++
 	p.report.failResource(a.URI, err, false)
@@ -477,20 +477,20 @@ func (p *applier) refused(a *action) {
 	p.d.emit(Event{Kind: EventRefused, Set: p.set.Name, URI: a.URI, Err: err})
 }
 
-func (p *applier) owe(a *action, err error) {
+func (p *applier) owe(a *plan.Action, err error) {
 	p.owing = true
-	w := a.asStated()
+	w := a.AsStated()
 	w.Class, w.Rank.Doc, w.Rank.Pos, w.Rank.Nth = desired.Pending, 0, 0, 0
 	w.Transient, w.NotBefore = p.triesAgain(err), notBeforeOf(err)
 	p.pending.Owe = append(p.pending.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.Append(nil), Cause: err.Error()})
-	if a.gone && a.isHeld() && len(a.held.Hashes) > 0 {
+	if a.FileMissing && a.IsHeld() && len(a.Held.Hashes) > 0 {
 		// The pending entry may be of another time: the row must not be taken
 		// for that of a file.
-		h := a.held
+		h := a.Held
 		h.Hashes, h.ETag, h.Modified = nil, "", ""
 		p.pending.Put = append(p.pending.Put, h)
 		if p.keep.IsOn() {
-			p.pending.Past = append(p.pending.Past, history.Before(a.URI, &a.held)) // its bytes may be kept elsewhere
+			p.pending.Past = append(p.pending.Past, history.Before(a.URI, &a.Held)) // its bytes may be kept elsewhere
 		}
 	}
 }
@@ -503,7 +503,7 @@ func (p *applier) warn(uri, text string) {
 }
 
 // applied reports a change that is on disk.
-func (p *applier) applied(a *action, h *journal.Held) {
+func (p *applier) applied(a *plan.Action, h *journal.Held) {
 	c := p.change(a, h)
 	p.results.Add(a.URI, resultOf(a))
 	p.progress.Applied++
@@ -515,7 +515,7 @@ func (p *applier) applied(a *action, h *journal.Held) {
 const tickEvery = 100 * time.Millisecond
 
 // step reports progress, at most every tickEvery.
-func (p *applier) step(_ *action, bytes int64) {
+func (p *applier) step(_ *plan.Action, bytes int64) {
 	p.progress.Done++
 	p.progress.Bytes += bytes
 	if p.d.opts.OnEvent == nil || time.Since(p.lastTick) < tickEvery {
@@ -523,20 +523,4 @@ func (p *applier) step(_ *action, bytes int64) {
 	}
 	p.lastTick = time.Now()
 	p.d.emit(Event{Kind: EventProgress, Set: p.set.Name, Progress: p.progress})
-}
-
-// with returns the row that set n also contains, and without the one it no
-// longer does.
-func with(sets []int, n int) []int {
-	if i, found := slices.BinarySearch(sets, n); !found {
-		return slices.Insert(slices.Clone(sets), i, n)
-	}
-	return sets
-}
-
-func without(sets []int, n int) []int {
-	if i, found := slices.BinarySearch(sets, n); found {
-		return slices.Delete(slices.Clone(sets), i, i+1)
-	}
-	return sets
 }

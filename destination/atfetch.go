@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/memento"
@@ -19,17 +20,8 @@ import (
 	"lockstep/websub"
 )
 
-// relTimeGate is the relation of links to what negotiates for versions of a
-// resource (RS-REL-52).
-const relTimeGate = "timegate"
-
-// hasMemento reports whether the version that is wanted is named.
-func (a *action) hasMemento() bool {
-	return slices.ContainsFunc(a.Links, func(l resourcesync.Link) bool { return l.Rel == relMemento })
-}
-
 // keeps reports whether the content of a is among the versions kept.
-func (f *fetcher) keeps(ctx context.Context, a *action) bool {
+func (f *fetcher) keeps(ctx context.Context, a *plan.Action) bool {
 	r, err := f.openKept(ctx, a.URI, a.Hashes, a.Length)
 	if err != nil {
 		return false
@@ -165,18 +157,18 @@ func (p *pastSearch) eventOf() time.Time {
 // pastWays returns where the content may be available, best first.
 func (p *pastSearch) pastWays() []pastWay {
 	var named, gates []pastWay
-	var left = map[string]int{relMemento: maxGates, relTimeGate: maxGates}
+	var left = map[string]int{resourcesync.RelMemento: maxGates, plan.RelTimeGate: maxGates}
 	for _, l := range p.t.a.Links {
 		if left[l.Rel] == 0 || !p.t.mayAsk(l.Href) {
 			continue
 		}
-		if left[l.Rel]--; l.Rel == relMemento {
+		if left[l.Rel]--; l.Rel == resourcesync.RelMemento {
 			named = append(named, pastWay{uri: l.Href, proven: true})
 		} else {
 			gates = append(gates, p.gateWays(l.Href)...)
 		}
 	}
-	own := p.gateWays(p.t.a.address())[0] // it may be its own TimeGate (ME-GEN-03)
+	own := p.gateWays(p.t.a.Address())[0] // it may be its own TimeGate (ME-GEN-03)
 	own.own = true
 	return append(append(named, gates...), own)
 }
@@ -292,7 +284,7 @@ func (p *pastSearch) waysNamed(own *pastWay, err error, tried map[string]bool) (
 	}
 	left := maxGates
 	for _, l := range websub.ParseLinks(header.Values("Link"), base) {
-		if l.Has(relTimeGate) && !tried[l.Target] && left > 0 && p.t.mayAsk(l.Target) {
+		if l.Has(plan.RelTimeGate) && !tried[l.Target] && left > 0 && p.t.mayAsk(l.Target) {
 			tried[l.Target] = true
 			left--
 			ways = append(ways, p.gateWays(l.Target)...)

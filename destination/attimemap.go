@@ -10,15 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/destination/internal/plan"
 	"lockstep/internal/fetch"
 	"lockstep/memento"
 	"lockstep/resourcesync"
 	"lockstep/websub"
 )
-
-// relTimeMap is the relation of links to what lists the versions of a resource
-// (RS-REL-53).
-const relTimeMap = "timemap"
 
 const (
 	// mostListed is how many versions of one resource are looked at: a list of
@@ -70,7 +67,7 @@ func (d *mapDoer) Do(r *http.Request) (*http.Response, error) {
 // timeMaps returns the TimeMaps among links.
 func timeMaps(links []resourcesync.Link) (maps []string) {
 	for _, l := range links {
-		if typ, _, _ := strings.Cut(l.Type, ";"); l.Rel == relTimeMap && (typ == "" || strings.EqualFold(strings.TrimSpace(typ), memento.LinkFormat)) {
+		if typ, _, _ := strings.Cut(l.Type, ";"); l.Rel == plan.RelTimeMap && (typ == "" || strings.EqualFold(strings.TrimSpace(typ), memento.LinkFormat)) {
 			maps = append(maps, l.Href)
 		}
 	}
@@ -84,7 +81,7 @@ func mapsNamed(address string, header http.Header) (maps []string) {
 		return nil
 	}
 	for _, l := range websub.ParseLinks(header.Values("Link"), base) {
-		if typ, _, _ := strings.Cut(l.Param("type"), ";"); l.Has(relTimeMap) && (typ == "" || strings.EqualFold(strings.TrimSpace(typ), memento.LinkFormat)) {
+		if typ, _, _ := strings.Cut(l.Param("type"), ";"); l.Has(plan.RelTimeMap) && (typ == "" || strings.EqualFold(strings.TrimSpace(typ), memento.LinkFormat)) {
 			maps = append(maps, l.Target)
 		}
 	}

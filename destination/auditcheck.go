@@ -11,31 +11,32 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/localcheck"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
 // check looks at one resource.
-func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
-	unlisted := act.verb == verbRemove || act.verb == verbRelease
+func (s *setAudit) check(ctx context.Context, act *plan.Action) (verdict, error) {
+	unlisted := act.Verb == plan.Remove || act.Verb == plan.Release
 	switch {
-	case act.verb == verbSkip:
+	case act.Verb == plan.Skip:
 		return s.checkOrphan(ctx, act)
 	case unlisted && (s.listed || act.Class != 0):
 		return s.verdict(act, Extra, whyExtra(act)), nil
-	case act.verb == verbRefuse && !act.isHeld():
+	case act.Verb == plan.Refuse && !act.IsHeld():
 		return s.verdict(act, Missing, "refused: "+act.Refused), nil
-	case !act.isHeld() && s.plain:
+	case !act.IsHeld() && s.plain:
 		return s.compareFile(ctx, act)
-	case !act.isHeld() && s.excused[act.URI]:
+	case !act.IsHeld() && s.excused[act.URI]:
 		return s.verdict(act, Unverifiable, "a representation that the server does not serve; another one is kept"), nil
-	case !act.isHeld():
+	case !act.IsHeld():
 		return s.verdict(act, Missing, s.whyMissing(ctx, act)), nil
-	case !contains(act.held.Sets, s.set.Number): // another set's
+	case !plan.HasSet(act.Held.Sets, s.set.Number): // another set's
 		return verdict{}, nil
-	case act.verb == verbFetch && !act.conditional && !act.ownFetched():
-		if len(act.held.Hashes) == 0 && s.seen(act) {
+	case act.Verb == plan.Fetch && !act.Conditional && !act.OwnFetched():
+		if len(act.Held.Hashes) == 0 && s.seen(act) {
 			return verdict{}, nil // it was marked just now, or reported
 		}
 		return s.stale(ctx, act)
@@ -43,31 +44,31 @@ func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 		return verdict{}, nil
 	}
 	v, err := s.checkFile(ctx, act)
-	if v.finding.Kind == "" && err == nil && act.conditional && !act.rehash {
+	if v.finding.Kind == "" && err == nil && act.Conditional && !act.Rehash {
 		v.finding = s.verdict(act, Unverifiable, "the Source states neither a hash we know, nor length and lastmod").finding
 	}
 	return v, err
 }
 
 // verdict is that of something found of a resource.
-func (s *setAudit) verdict(act *action, kind FindingKind, cause string) verdict {
-	f := Finding{Kind: kind, Set: s.set.Name, URI: act.URI, Path: act.held.Path, Cause: cause}
+func (s *setAudit) verdict(act *plan.Action, kind FindingKind, cause string) verdict {
+	f := Finding{Kind: kind, Set: s.set.Name, URI: act.URI, Path: act.Held.Path, Cause: cause}
 	if act.Class != 0 && !act.Gone {
 		f.Expected = factsOfWant(&act.Resource)
 	}
-	if act.isHeld() {
-		f.Found = factsOf(&act.held)
+	if act.IsHeld() {
+		f.Found = factsOf(&act.Held)
 	}
 	return verdict{finding: f}
 }
 
 // isOrphan reports whether a resource is held only by sets that are not there
 // any more: what it should be, the Journal alone knows. Each passes by once.
-func (s *setAudit) isOrphan(act *action) bool {
-	if !act.isHeld() || s.named || !s.planner.prune || len(s.d.opts.Sets) > 0 {
+func (s *setAudit) isOrphan(act *plan.Action) bool {
+	if !act.IsHeld() || s.named || !s.planner.prune || len(s.d.opts.Sets) > 0 {
 		return false
 	}
-	for _, n := range act.held.Sets {
+	for _, n := range act.Held.Sets {
 		if s.numbers[n] {
 			return false
 		}
@@ -77,8 +78,8 @@ func (s *setAudit) isOrphan(act *action) bool {
 
 // checkOrphan looks at the file of one. What only withdrawn sets contained is
 // extra; of a set that could not be read, nothing but the file can be checked.
-func (s *setAudit) checkOrphan(ctx context.Context, act *action) (verdict, error) {
-	if !slices.ContainsFunc(act.held.Sets, func(n int) bool { return !s.withdrawn[n] }) {
+func (s *setAudit) checkOrphan(ctx context.Context, act *plan.Action) (verdict, error) {
+	if !slices.ContainsFunc(act.Held.Sets, func(n int) bool { return !s.withdrawn[n] }) {
 		v := s.verdict(act, Extra, "the Source has withdrawn the set it was in; sync --baseline --max-delete 100 removes it")
 		v.orphan, v.finding.Set = true, ""
 		return v, nil
@@ -94,8 +95,8 @@ func (s *setAudit) checkOrphan(ctx context.Context, act *action) (verdict, error
 // stale returns the verdict on a resource that is not as the Source states. If
 // it is to be repaired, its file is examined, too: the new version may be the
 // same bytes, and is then not written.
-func (s *setAudit) stale(ctx context.Context, act *action) (verdict, error) {
-	v := s.verdict(act, Stale, describeStale(&act.held, &act.Resource))
+func (s *setAudit) stale(ctx context.Context, act *plan.Action) (verdict, error) {
+	v := s.verdict(act, Stale, describeStale(&act.Held, &act.Resource))
 	if !s.opts.Fix || s.seen(act) {
 		return v, nil
 	}
@@ -105,16 +106,16 @@ func (s *setAudit) stale(ctx context.Context, act *action) (verdict, error) {
 }
 
 // seen reports whether the file was looked at as that of a set before.
-func (s *setAudit) seen(act *action) bool {
+func (s *setAudit) seen(act *plan.Action) bool {
 	for _, b := range s.before {
-		if contains(act.held.Sets, b.Number) {
+		if plan.HasSet(act.Held.Sets, b.Number) {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *setAudit) whyMissing(ctx context.Context, act *action) string {
+func (s *setAudit) whyMissing(ctx context.Context, act *plan.Action) string {
 	if path, err := s.paths.Path(act.URI); err == nil {
 		if _, err := s.d.store.Stat(ctx, path); err == nil {
 			return fmt.Sprintf("a file that sync did not make is in its place (%q)", path)
@@ -123,7 +124,7 @@ func (s *setAudit) whyMissing(ctx context.Context, act *action) string {
 	return "it was never fetched, or is owed"
 }
 
-func whyExtra(act *action) string {
+func whyExtra(act *plan.Action) string {
 	switch {
 	case act.Class != 0 && !act.Gone:
 		return "it is not selected"
@@ -135,17 +136,17 @@ func whyExtra(act *action) string {
 
 // checkFile compares the file of a resource that is as the Source says with
 // what we know of its bytes.
-func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) {
+func (s *setAudit) checkFile(ctx context.Context, act *plan.Action) (verdict, error) {
 	if s.d.isForgetful() {
 		return verdict{}, nil // there are no files
 	}
-	h := &act.held
+	h := &act.Held
 	broken := func(kind FindingKind, cause string, found *Facts) (verdict, error) {
 		v := s.verdict(act, kind, cause)
 		v.finding.Expected, v.finding.Found, v.damaged = factsOf(h), found, true
 		return v, nil
 	}
-	r, info, err := s.open(ctx, h, act.rehash)
+	r, info, err := s.open(ctx, h, act.Rehash)
 	switch {
 	case ctx.Err() != nil:
 		return verdict{}, ctx.Err()
@@ -174,7 +175,7 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 		return verdict{}, nil
 	}
 	algs := content.Algorithms(h.Hashes)
-	if act.rehash {
+	if act.Rehash {
 		algs |= content.Algorithms(act.Hashes)
 	}
 	n, got, err := s.sums.Sum(ctx, r, algs)
@@ -193,7 +194,7 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 			return v, err
 		}
 	}
-	if act.rehash && content.Compare(got, act.Hashes) == content.Different {
+	if act.Rehash && content.Compare(got, act.Hashes) == content.Different {
 		return s.stale(ctx, act)
 	}
 	return verdict{verified: true, read: n}, nil

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -41,13 +42,13 @@ func (a *auditor) mayFix(sets []*setState) error {
 }
 
 // note prepares the mending of a damaged file.
-func (s *setAudit) note(ctx context.Context, act *action, f *Finding) error {
-	w := act.asStated()
+func (s *setAudit) note(ctx context.Context, act *plan.Action, f *Finding) error {
+	w := act.AsStated()
 	if w.Class == 0 { // only the Journal says what it should be
-		h := &act.held
+		h := &act.Held
 		w = desired.Resource{URI: h.URI, Length: h.Length, Hashes: h.Hashes}
 	}
-	if err := s.doubt(ctx, act.held, f); err != nil {
+	if err := s.doubt(ctx, act.Held, f); err != nil {
 		return err
 	}
 	if s.known[s.set.URI] == s.set.Number { // else the run takes it for new anyway

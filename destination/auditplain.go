@@ -7,12 +7,13 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/wording"
 )
 
 // compareFile compares the file of a resource in a plain directory with what
 // the Source says.
-func (s *setAudit) compareFile(ctx context.Context, act *action) (verdict, error) {
+func (s *setAudit) compareFile(ctx context.Context, act *plan.Action) (verdict, error) {
 	f := s.verdict(act, Missing, "no file of it is here").finding
 	if p, err := s.paths.Path(act.URI); err == nil {
 		f.Path = p

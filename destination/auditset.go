@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
@@ -35,7 +36,7 @@ type verdict struct {
 // run looks at all that s expects, and all that is held, and notes the names of
 // the files that are accounted for.
 func (s *setAudit) run(ctx context.Context, st *stage.Stage, names *extsort.Writer) error {
-	err := inBundles(ctx, s.actions(ctx, st, names), s.check, func(act *action, v *verdict) error {
+	err := inBundles(ctx, s.actions(ctx, st, names), s.check, func(act *plan.Action, v *verdict) error {
 		return s.book(ctx, act, v)
 	})
 	s.named = s.named || err == nil && s.planner.prune
@@ -43,8 +44,8 @@ func (s *setAudit) run(ctx context.Context, st *stage.Stage, names *extsort.Writ
 }
 
 // actions yields what is to be looked at.
-func (s *setAudit) actions(ctx context.Context, st *stage.Stage, names *extsort.Writer) iter.Seq2[action, error] {
-	return func(yield func(action, error) bool) {
+func (s *setAudit) actions(ctx context.Context, st *stage.Stage, names *extsort.Writer) iter.Seq2[plan.Action, error] {
+	return func(yield func(plan.Action, error) bool) {
 		for act, err := range s.planner.actions(ctx, st) {
 			if row, ok := s.halfway[act.URI]; ok && err == nil {
 				act, err = s.decided(ctx, &act, row)
@@ -56,11 +57,11 @@ func (s *setAudit) actions(ctx context.Context, st *stage.Stage, names *extsort.
 				err = s.account(&act, names)
 			}
 			if act.Class != 0 && !act.Gone {
-				if s.offered++; !act.unselected {
+				if s.offered++; !act.Unselected {
 					s.selected++
 				}
 			}
-			if act.verb == verbSkip && err == nil && !s.isOrphan(&act) {
+			if act.Verb == plan.Skip && err == nil && !s.isOrphan(&act) {
 				continue
 			}
 			if !yield(act, err) || err != nil {
@@ -73,7 +74,7 @@ func (s *setAudit) actions(ctx context.Context, st *stage.Stage, names *extsort.
 // account notes the names of the files that belong to a resource: where all
 // that is held passes by, of all that is held; in a plain directory, of all
 // that is wanted.
-func (s *setAudit) account(act *action, names *extsort.Writer) error {
+func (s *setAudit) account(act *plan.Action, names *extsort.Writer) error {
 	switch {
 	case s.plain:
 		for path := range s.d.filesOf(s.paths, act.URI) {
@@ -81,15 +82,15 @@ func (s *setAudit) account(act *action, names *extsort.Writer) error {
 				return err
 			}
 		}
-	case act.isHeld() && s.planner.prune && !s.named:
-		return names.Add([]byte(act.held.Path), nil)
+	case act.IsHeld() && s.planner.prune && !s.named:
+		return names.Add([]byte(act.Held.Path), nil)
 	}
 	return nil
 }
 
 // decided makes the decision about a resource again, for the row that the
 // Journal will hold once the state that a killed run left has been cleaned up.
-func (s *setAudit) decided(ctx context.Context, act *action, row journal.Held) (action, error) {
+func (s *setAudit) decided(ctx context.Context, act *plan.Action, row journal.Held) (plan.Action, error) {
 	if act.Class == 0 {
 		return s.planner.decide(ctx, nil, row)
 	}
@@ -98,7 +99,7 @@ func (s *setAudit) decided(ctx context.Context, act *action, row journal.Held) (
 }
 
 // book counts and reports what was found.
-func (s *setAudit) book(ctx context.Context, act *action, v *verdict) error {
+func (s *setAudit) book(ctx context.Context, act *plan.Action, v *verdict) error {
 	if act.Class != 0 && !act.Gone && !v.orphan {
 		s.out.Resources++
 	}

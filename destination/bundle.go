@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 	"iter"
+	"lockstep/destination/internal/plan"
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
@@ -17,7 +18,7 @@ const (
 
 // A bundle is some actions that follow each other, and what look said of them.
 type bundle[T any] struct {
-	actions []action
+	actions []plan.Action
 	results []T
 	err     error
 	done    chan struct{} // closed when results or err are there
@@ -27,7 +28,7 @@ type bundle[T any] struct {
 // time and in the order of the actions. The files of consecutive resources are
 // mostly in the same directory. Neither function is called again after one of
 // them has failed.
-func inBundles[T any](ctx context.Context, actions iter.Seq2[action, error], look func(context.Context, *action) (T, error), book func(*action, *T) error) error {
+func inBundles[T any](ctx context.Context, actions iter.Seq2[plan.Action, error], look func(context.Context, *plan.Action) (T, error), book func(*plan.Action, *T) error) error {
 	workers := min(max(2*runtime.GOMAXPROCS(0), 8), 32)
 	todo, order := make(chan *bundle[T], workers), make(chan *bundle[T], 4*workers)
 	g, ctx := errgroup.WithContext(ctx)
@@ -75,14 +76,14 @@ func inBundles[T any](ctx context.Context, actions iter.Seq2[action, error], loo
 }
 
 // bundles hands the actions out.
-func bundles[T any](actions iter.Seq2[action, error], hand func(*bundle[T]) error) error {
+func bundles[T any](actions iter.Seq2[plan.Action, error], hand func(*bundle[T]) error) error {
 	b := &bundle[T]{done: make(chan struct{})}
 	var bytes int64
 	for a, err := range actions {
 		if err != nil {
 			return err
 		}
-		weight := max(a.held.Length, a.Length)
+		weight := max(a.Held.Length, a.Length)
 		if n := len(b.actions); n == bundleCount || n > 0 && bytes+weight > bundleBytes {
 			if err := hand(b); err != nil {
 				return err
@@ -95,7 +96,7 @@ func bundles[T any](actions iter.Seq2[action, error], hand func(*bundle[T]) erro
 }
 
 // look fills the results up to the first failure.
-func (b *bundle[T]) look(ctx context.Context, look func(context.Context, *action) (T, error)) {
+func (b *bundle[T]) look(ctx context.Context, look func(context.Context, *plan.Action) (T, error)) {
 	defer close(b.done)
 	b.results = make([]T, 0, len(b.actions))
 	for i := range b.actions {

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 )
@@ -51,8 +52,8 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	p.sift = w.complete && r.reselects() && r.counts[r.set.Number] > 0
 	var n needs
 	r.temporary = 0
-	total, err := p.count(ctx, r.stage, func(a *action) {
-		if a.verb == verbRemove && r.set.push.IsTemporary(a.URI) {
+	total, err := p.count(ctx, r.stage, func(a *plan.Action) {
+		if a.Verb == plan.Remove && r.set.push.IsTemporary(a.URI) {
 			r.temporary++
 		}
 		if !found.has(a) {
@@ -220,10 +221,10 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 }
 
 // onlyNew yields the actions that fetch what is not held.
-func onlyNew(actions iter.Seq2[action, error]) iter.Seq2[action, error] {
-	return func(yield func(action, error) bool) {
+func onlyNew(actions iter.Seq2[plan.Action, error]) iter.Seq2[plan.Action, error] {
+	return func(yield func(plan.Action, error) bool) {
 		for a, err := range actions {
-			if (err != nil || a.verb == verbFetch && !a.isHeld()) && !yield(a, err) {
+			if (err != nil || a.Verb == plan.Fetch && !a.IsHeld()) && !yield(a, err) {
 				return
 			}
 		}

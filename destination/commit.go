@@ -11,6 +11,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -311,7 +312,7 @@ const (
 
 // unkept records content that the store rejected. It returns an error if the
 // store will reject everything else, too.
-func (p *applier) unkept(a *action, err error) error {
+func (p *applier) unkept(a *plan.Action, err error) error {
 	err = fmt.Errorf("store %s%s: %w", fetch.Printable(a.URI), p.d.inDest(), err)
 	if isFatal(err) {
 		return err
@@ -328,7 +329,7 @@ func (p *applier) unkept(a *action, err error) error {
 			return nil
 		case isInTheWay(err): // a run that was killed may have removed its file
 			again := *a
-			again.moves = a.isHeld()
+			again.Moves = a.IsHeld()
 			p.later = append(p.later, again)
 			return nil
 		}
@@ -356,7 +357,7 @@ func (p *applier) abandon(batch []outcome) {
 // discard gives up content that is right but cannot be committed now. It is
 // left for the next run, if the store can.
 func (p *applier) discard(o *outcome) {
-	if o.err != nil || o.action.verb != verbFetch {
+	if o.err != nil || o.action.Verb != plan.Fetch {
 		return
 	}
 	p.fetch.names.Release(o.held.Path)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
@@ -42,9 +43,9 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 	if !p.deletes || p.d.opts.Delete == DeleteKeep {
 		return nil
 	}
-	plan := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete && !p.reselects(), believes: true}
-	_, err := plan.count(ctx, p.stage, func(a *action) {
-		if a.Gone && a.Unconfirmed && (a.verb == verbRemove || a.verb == verbRelease) {
+	planned := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete && !p.reselects(), believes: true}
+	_, err := planned.count(ctx, p.stage, func(a *plan.Action) {
+		if a.Gone && a.Unconfirmed && (a.Verb == plan.Remove || a.Verb == plan.Release) {
 			p.claims = append(p.claims, a.Resource)
 		}
 	})
@@ -213,7 +214,7 @@ func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState
 		w := &ws[i]
 		lie := push.IsBefore(w.Event, covered) || now.Sub(w.Modified.Time()) > lag
 		switch {
-		case !contains(held[i].Sets, set.Number):
+		case !plan.HasSet(held[i].Sets, set.Number):
 		case lie:
 			if t.lies++; t.first == "" {
 				t.first = w.URI

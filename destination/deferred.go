@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/internal/fetch"
 )
@@ -36,28 +37,28 @@ func notBeforeOf(err error) time.Time {
 func isPassing(err error) bool { return fetch.Passing(err) || content.IsLocal(err) && !isFull(err) }
 
 // deferring yields the actions, replacing those whose resources must not be
-// requested yet by verbDefer. It also yields resources for which there is no
+// requested yet by Defer. It also yields resources for which there is no
 // other action, so that the run reports that they are pending; or, where the
 // actions cover everything, as no longer needed. Both inputs are ordered by
 // URI, so nothing is held in memory.
-func (r *setRun) deferring(ctx context.Context, actions iter.Seq2[action, error], w *work) iter.Seq2[action, error] {
-	return func(yield func(action, error) bool) {
+func (r *setRun) deferring(ctx context.Context, actions iter.Seq2[plan.Action, error], w *work) iter.Seq2[plan.Action, error] {
+	return func(yield func(plan.Action, error) bool) {
 		next, stop := iter.Pull2(r.deferredWants(ctx, time.Now()))
 		defer stop()
 		pending, err, more := next()
 		// rest yields what is pending before a URI; "" means all that remains.
 		rest := func(below string) bool {
 			for more && err == nil && (below == "" || pending.URI < below) {
-				a := action{Resource: pending.Resource, verb: verbDefer, pending: pending.err}
+				a := plan.Action{Resource: pending.Resource, Verb: plan.Defer, Cause: pending.err}
 				if w.prune {
-					a.verb = verbSkip // settles it
+					a.Verb = plan.Skip // settles it
 				}
 				if (w.prune || w.reports()) && !yield(a, nil) {
 					return false
 				}
 				pending, err, more = next()
 			}
-			return err == nil || yield(action{}, fmt.Errorf("read what is pending: %w", err))
+			return err == nil || yield(plan.Action{}, fmt.Errorf("read what is pending: %w", err))
 		}
 		for a, aerr := range actions {
 			if aerr != nil {
@@ -68,8 +69,8 @@ func (r *setRun) deferring(ctx context.Context, actions iter.Seq2[action, error]
 				return
 			}
 			if more && pending.URI == a.URI {
-				if a.verb == verbFetch {
-					a.verb, a.pending = verbDefer, pending.err
+				if a.Verb == plan.Fetch {
+					a.Verb, a.Cause = plan.Defer, pending.err
 				}
 				pending, err, more = next()
 			}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/plan"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 	"lockstep/resourcesync"
@@ -54,13 +55,13 @@ type demand struct {
 	uri    string
 	fetch  *fetcher
 	done   func(outcome)
-	single func(*action)
+	single func(*plan.Action)
 	warn   func(uri, text string)
 	insist bool // also where a single request would do
 
-	batch []*action // being gathered
+	batch []*plan.Action // being gathered
 	bytes int64
-	queue chan []*action
+	queue chan []*plan.Action
 	asked chan struct{} // holds one for every package asked for
 	wg    sync.WaitGroup
 
@@ -83,7 +84,7 @@ func newDemand(uri string, expected, bytes int64) *demand {
 // start begins. Until finish, add may be called, by one goroutine.
 func (d *demand) start(ctx context.Context) {
 	d.batch, d.bytes = nil, 0
-	d.queue = make(chan []*action)
+	d.queue = make(chan []*plan.Action)
 	d.asked = make(chan struct{}, demandAtOnce)
 	for range demandAtOnce + demandUnpacking {
 		d.wg.Go(func() {
@@ -96,8 +97,8 @@ func (d *demand) start(ctx context.Context) {
 }
 
 // wants reports whether the content of a is requested on demand.
-func (d *demand) wants(a *action) bool {
-	return !a.conditional && a.from == "" && isVouched(&a.Resource) && a.Length <= demandLength && len(a.URI) < 2048 &&
+func (d *demand) wants(a *plan.Action) bool {
+	return !a.Conditional && a.From == "" && isVouched(&a.Resource) && a.Length <= demandLength && len(a.URI) < 2048 &&
 		!strings.ContainsAny(a.URI, "\r\n") && d.isOn()
 }
 
@@ -108,7 +109,7 @@ func (d *demand) isOn() bool {
 }
 
 // add queues a. It blocks while many requests are in progress.
-func (d *demand) add(a *action) {
+func (d *demand) add(a *plan.Action) {
 	length := max(a.Length, 0)
 	if len(d.batch) > 0 && d.bytes+length > demandBytes {
 		d.send()
@@ -137,7 +138,7 @@ func (d *demand) finish(goOn bool) {
 }
 
 // get asks for a package of batch.
-func (d *demand) get(ctx context.Context, batch []*action, answer *bytes.Buffer) {
+func (d *demand) get(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -163,19 +164,19 @@ func (d *demand) get(ctx context.Context, batch []*action, answer *bytes.Buffer)
 	}
 }
 
-func (d *demand) alone(batch []*action) {
+func (d *demand) alone(batch []*plan.Action) {
 	for _, a := range batch {
 		d.single(a)
 	}
 }
 
-func (d *demand) halve(ctx context.Context, batch []*action, answer *bytes.Buffer) {
+func (d *demand) halve(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) {
 	d.get(ctx, batch[:len(batch)/2], answer)
 	d.get(ctx, batch[len(batch)/2:], answer)
 }
 
 // ask puts the Source's answer into answer.
-func (d *demand) ask(ctx context.Context, batch []*action, answer *bytes.Buffer) error {
+func (d *demand) ask(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) error {
 	var body bytes.Buffer
 	expected := int64(bytes.MinRead)
 	for _, a := range batch {
@@ -199,7 +200,7 @@ func (d *demand) ask(ctx context.Context, batch []*action, answer *bytes.Buffer)
 }
 
 // refused deals with a Source that gave no package for batch.
-func (d *demand) refused(ctx context.Context, batch []*action, answer *bytes.Buffer, err error) {
+func (d *demand) refused(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer, err error) {
 	var status *fetch.StatusError
 	tooMuch := errors.Is(err, fetch.ErrTooLarge) ||
 		errors.As(err, &status) && status.Status == http.StatusRequestEntityTooLarge
@@ -230,7 +231,7 @@ func isNoPackage(err error) bool { return errors.Is(err, errNoPackage) }
 
 // unpack takes the content of batch out of an answer. It fails if there is
 // none in it.
-func (d *demand) unpack(ctx context.Context, batch []*action, answer []byte) error {
+func (d *demand) unpack(ctx context.Context, batch []*plan.Action, answer []byte) error {
 	noPackage := func(err error) error {
 		return fmt.Errorf("post %s: %w: %w", fetch.Printable(d.uri), errNoPackage, err)
 	}
@@ -238,7 +239,7 @@ func (d *demand) unpack(ctx context.Context, batch []*action, answer []byte) err
 	if err != nil {
 		return noPackage(err)
 	}
-	left := make(map[string][]*action, len(batch))
+	left := make(map[string][]*plan.Action, len(batch))
 	for _, a := range batch {
 		uri, _, _ := strings.Cut(a.URI, "#")
 		left[uri] = append(left[uri], a)
@@ -287,7 +288,7 @@ func (d *demand) unpack(ctx context.Context, batch []*action, answer []byte) err
 
 // maxDemanded is how long the packed data for a may be: longer data is not what
 // was requested, and might fill the memory.
-func maxDemanded(a *action) int64 {
+func maxDemanded(a *plan.Action) int64 {
 	if a.Length < 0 {
 		return demandAnswer
 	}
@@ -331,7 +332,7 @@ func manifestOf[T any](dir *unpack.Directory, b []byte, base string, wanted map[
 // take takes content for a, which the Source's list vouches for: the manifest in
 // the answer is not verified, and vouches for nothing. It reports whether a is
 // dealt with.
-func (d *demand) take(ctx context.Context, a *action, data []byte) bool {
+func (d *demand) take(ctx context.Context, a *plan.Action, data []byte) bool {
 	o := d.fetch.take(ctx, a, bytes.NewReader(data))
 	o.by = byOnDemand
 	if o.err != nil && !content.IsLocal(o.err) && !isCanceled(o.err) {

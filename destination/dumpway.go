@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
@@ -20,12 +21,6 @@ import (
 )
 
 const (
-	// requestBytes is the cost of a request in addition to its content, in
-	// bytes that could have been transferred in its time: many requests run at
-	// once, and each waits for a round trip. It need not be accurate: contents
-	// are verified anyway.
-	requestBytes = 8 << 10
-
 	// packageRequests is how many a package takes: its manifest, its end and
 	// directory, its content.
 	packageRequests = 4
@@ -48,12 +43,12 @@ type needs struct {
 	lost                  int64         // of the past: those of which neither a package nor a memento is known
 }
 
-func (n *needs) add(a *action) {
-	if a.verb != verbFetch || a.rehash {
+func (n *needs) add(a *plan.Action) {
+	if a.Verb != plan.Fetch || a.Rehash {
 		return
 	}
 	n.count++
-	if steps, bytes := a.patchesFirst(a.Member.Package > 0); len(steps) > 0 {
+	if steps, bytes := a.PatchesFirst(a.Member.Package > 0); len(steps) > 0 {
 		n.patched, n.patchBytes, n.bytes = n.patched+1, n.patchBytes+bytes, n.bytes+bytes
 		return
 	}
@@ -63,7 +58,7 @@ func (n *needs) add(a *action) {
 		length = assumedBytes
 	}
 	n.bytes += length
-	if a.Member.Package == 0 && !a.hasMemento() {
+	if a.Member.Package == 0 && !a.HasMemento() {
 		n.lost++
 	}
 	switch {
@@ -74,7 +69,7 @@ func (n *needs) add(a *action) {
 		n.packages[a.Member.Package]++
 		n.packed++
 		n.packedBytes += length
-	case length <= demandLength && !a.conditional && a.from == "" && isVouched(&a.Resource):
+	case length <= demandLength && !a.Conditional && a.From == "" && isVouched(&a.Resource):
 		n.small++
 		n.smallBytes += length
 	}
@@ -195,16 +190,16 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool)
 func (r *setRun) packagesPay(refs []dump.Ref, n *needs) bool {
 	var whole int64
 	for _, ref := range refs {
-		whole += packageRequests * requestBytes
+		whole += packageRequests * plan.RequestBytes
 		if ref.Length < 0 {
 			// It contains what is needed, and as much again.
 			whole += 2 * n.bytes / int64(len(refs))
 		}
 		whole += max(ref.Length, 0)
 	}
-	alone := n.bytes + n.count*requestBytes
+	alone := n.bytes + n.count*plan.RequestBytes
 	if r.set.Demand != "" && n.small >= demandLeast {
-		alone = min(alone, n.bytes+n.small*512+(n.count-n.small+n.small/demandCount+1)*requestBytes)
+		alone = min(alone, n.bytes+n.small*512+(n.count-n.small+n.small/demandCount+1)*plan.RequestBytes)
 	}
 	return whole <= alone+alone/10 // a file costs the Source less than what it has to make
 }

@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -20,7 +21,7 @@ import (
 
 // An outcome is the result of an action.
 type outcome struct {
-	action  *action
+	action  *plan.Action
 	writer  blob.Writer   // content to be committed; nil if there is none
 	sealed  bool          // and it holds no file open
 	held    journal.Held  // the row to record once it is
@@ -75,7 +76,7 @@ type fetcher struct {
 	// stored offers content that is available without a request, by calling put
 	// with it, and returns what put did. It reports whether there is any; nil:
 	// there is none.
-	stored func(ctx context.Context, a *action, put func(io.Reader) outcome) (outcome, bool)
+	stored func(ctx context.Context, a *plan.Action, put func(io.Reader) outcome) (outcome, bool)
 
 	lasting bool        // addresses have failed for so long that mementos are used
 	failing atomic.Bool // an address failed whose resource has a memento
@@ -84,9 +85,9 @@ type fetcher struct {
 	hashers content.Hashers
 }
 
-// do carries out a verbFetch alone, by the cheapest method that succeeds: see
+// do carries out a Fetch alone, by the cheapest method that succeeds: see
 // [fetcher.methods]. The path it settles on stays kept in f.names.
-func (f *fetcher) do(ctx context.Context, a *action) outcome {
+func (f *fetcher) do(ctx context.Context, a *plan.Action) outcome {
 	return f.with(ctx, a, func(t *transfer) outcome {
 		past := pastSearch{t: t}
 		if f.past {
@@ -94,12 +95,12 @@ func (f *fetcher) do(ctx context.Context, a *action) outcome {
 				return o
 			}
 		}
-		if t.a.rehash {
+		if t.a.Rehash {
 			if o, ok := rehashed(ctx, t); ok {
 				return o
 			}
 		}
-		if f.stored != nil && a.from == "" {
+		if f.stored != nil && a.From == "" {
 			if o, ok := f.stored(ctx, a, func(r io.Reader) outcome { return t.copy(ctx, r) }); ok {
 				return o
 			}
@@ -107,7 +108,7 @@ func (f *fetcher) do(ctx context.Context, a *action) outcome {
 		if !f.past {
 			return t.byMethods(ctx)
 		}
-		if steps, _ := a.patchesThatPay(); len(steps) > 0 {
+		if steps, _ := a.PatchesThatPay(); len(steps) > 0 {
 			if o, ok := t.patched(ctx, f.usable(steps), false); ok {
 				return o
 			}
@@ -116,21 +117,21 @@ func (f *fetcher) do(ctx context.Context, a *action) outcome {
 	})
 }
 
-// take carries out a verbFetch with content that was obtained by another
+// take carries out a Fetch with content that was obtained by another
 // method: from a package, or as the result of a patch. It is verified like any
 // other; content that does not match yields an outcome whose error is a
 // [ContentError], and can be obtained by another method.
-func (f *fetcher) take(ctx context.Context, a *action, content io.Reader) outcome {
+func (f *fetcher) take(ctx context.Context, a *plan.Action, content io.Reader) outcome {
 	return f.with(ctx, a, func(t *transfer) outcome { return t.copy(ctx, content) })
 }
 
 // with reserves the path of a's file and calls get to fill it.
-func (f *fetcher) with(ctx context.Context, a *action, get func(*transfer) outcome) outcome {
-	path := a.held.Path
-	if a.place != "" {
-		path = a.place
+func (f *fetcher) with(ctx context.Context, a *plan.Action, get func(*transfer) outcome) outcome {
+	path := a.Held.Path
+	if a.Place != "" {
+		path = a.Place
 		f.names.Take(a.URI, path)
-	} else if a.isHeld() && !a.moves {
+	} else if a.IsHeld() && !a.Moves {
 		f.names.Take(a.URI, path)
 	} else {
 		var err error
@@ -161,7 +162,7 @@ func isTaken(err error) bool {
 
 // taken deals with something in the place of a resource that is new here; get
 // fetches its content.
-func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*transfer) outcome) outcome {
+func (f *fetcher) taken(ctx context.Context, a *plan.Action, err error, get func(*transfer) outcome) outcome {
 	var taken *filename.TakenError
 	if !errors.As(err, &taken) {
 		return outcome{action: a, err: err}
@@ -191,7 +192,7 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 		return outcome{action: a, err: fmt.Errorf("%w, which is not from here and was left alone: %w; --adopt --replace replaces it", err, verr)}
 	}
 	f.names.Take(a.URI, taken.Path)
-	h := heldFrom(a, f.set, taken.Path)
+	h := plan.NewHeld(a, f.set, taken.Path)
 	h.Length, h.Hashes = length, got
 	if info, serr := f.store.Stat(ctx, taken.Path); serr == nil {
 		h.SetFile(&info)
@@ -202,7 +203,7 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 // compareTaken fetches a resource of which the Source states no hash, and whose place
 // is taken by a file that may be the mirror's own: it is taken over if its bytes are
 // the same, and left as it is in any case.
-func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.TakenError, get func(*transfer) outcome) outcome {
+func (f *fetcher) compareTaken(ctx context.Context, a *plan.Action, taken *filename.TakenError, get func(*transfer) outcome) outcome {
 	differs := func(why error, remedy string) outcome {
 		return outcome{action: a, err: fmt.Errorf("%w, which is not what the Source has and was left alone: %w; %s", taken, why, remedy)}
 	}
@@ -224,7 +225,7 @@ func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.T
 	_ = o.writer.Close() // the file stays as it is
 	o.writer = nil
 	length, sums, err := f.hashers.Blob(ctx, f.store, taken.Path, content.Algorithms(o.held.Hashes))
-	if err == nil && !sameContent(&o.held, &journal.Held{Length: length, Hashes: sums}) {
+	if err == nil && !plan.SameContent(&o.held, &journal.Held{Length: length, Hashes: sums}) {
 		f.names.Release(taken.Path)
 		return differs(errors.New("its bytes are others"), "remove it to have the Source's") // --adopt compares length and time, which may be right
 	}

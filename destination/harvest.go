@@ -9,6 +9,7 @@ import (
 	"iter"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/discover"
@@ -348,8 +349,8 @@ func (r *setRun) expectedHarvest(ctx context.Context) (snap snapshot, err error)
 }
 
 // storedBy returns what offers a fetcher the content that an Origin has.
-func storedBy(origin Origin) func(context.Context, *action, func(io.Reader) outcome) (outcome, bool) {
-	return func(ctx context.Context, a *action, put func(io.Reader) outcome) (outcome, bool) {
+func storedBy(origin Origin) func(context.Context, *plan.Action, func(io.Reader) outcome) (outcome, bool) {
+	return func(ctx context.Context, a *plan.Action, put func(io.Reader) outcome) (outcome, bool) {
 		content, err := origin.Open(ctx, a.URI, a.Hashes)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

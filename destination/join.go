@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 )
@@ -27,28 +28,28 @@ type stretch struct {
 
 // planned is some of the actions of a stretch, or the rest.
 type planned struct {
-	actions []action
+	actions []plan.Action
 	tally   tally
 	err     error
 }
 
-// actions yields what is to be done, verbNone included, by URI.
-func (p *planner) actions(ctx context.Context, s *stage.Stage) iter.Seq2[action, error] {
-	return func(yield func(action, error) bool) {
+// actions yields what is to be done, InStep included, by URI.
+func (p *planner) actions(ctx context.Context, s *stage.Stage) iter.Seq2[plan.Action, error] {
+	return func(yield func(plan.Action, error) bool) {
 		p.walk(ctx, s, true, func(part *planned) bool {
 			for i := range part.actions {
 				if !yield(part.actions[i], nil) {
 					return false
 				}
 			}
-			return part.err == nil || yield(action{}, part.err)
+			return part.err == nil || yield(plan.Action{}, part.err)
 		})
 	}
 }
 
 // count walks the plan without doing anything. each, which may be nil, sees the
 // actions that are something to do, by URI.
-func (p *planner) count(ctx context.Context, s *stage.Stage, each func(*action)) (tally, error) {
+func (p *planner) count(ctx context.Context, s *stage.Stage, each func(*plan.Action)) (tally, error) {
 	var t tally
 	var err error
 	p.walk(ctx, s, false, func(part *planned) bool {
@@ -142,7 +143,7 @@ func (p *planner) plan(ctx context.Context, st *stretch, all bool) {
 				break
 			}
 			part.tally.add(a)
-			if all || a.verb != verbNone && a.verb != verbSkip {
+			if all || a.Verb != plan.InStep && a.Verb != plan.Skip {
 				part.actions = append(part.actions, *a)
 			}
 			if len(part.actions) == plannedActions && !send() {
@@ -155,8 +156,8 @@ func (p *planner) plan(ctx context.Context, st *stretch, all bool) {
 
 // joined walks the wants of a chunk and all that is held in its range, in one
 // pass. An action is valid for one step of the iteration.
-func (p *planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*action, error] {
-	return func(yield func(*action, error) bool) {
+func (p *planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Action, error] {
+	return func(yield func(*plan.Action, error) bool) {
 		wants, stop := iter.Pull2(c.Resources)
 		defer stop()
 		decide := func(w *desired.Resource, h journal.Held) bool {
@@ -202,8 +203,8 @@ func (p *planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*action,
 
 // looked walks the wants of a chunk and looks each of them up: what is not
 // wanted stays.
-func (p *planner) looked(ctx context.Context, c *stage.Chunk) iter.Seq2[*action, error] {
-	return func(yield func(*action, error) bool) {
+func (p *planner) looked(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Action, error] {
+	return func(yield func(*plan.Action, error) bool) {
 		var wants []desired.Resource
 		var uris []string
 		for w, err := range c.Resources {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -81,7 +82,7 @@ func compareJoin(t *testing.T, p *planner, s *stage.Stage, wants map[string]desi
 			w = &said
 		}
 		want, _ := p.decide(t.Context(), w, held[a.URI])
-		if a.verb != want.verb || a.Pos != want.Pos || a.held.URI != want.held.URI || a.conditional != want.conditional {
+		if a.Verb != want.Verb || a.Pos != want.Pos || a.Held.URI != want.Held.URI || a.Conditional != want.Conditional {
 			t.Errorf("%s: %+v, want %+v", a.URI, a, want)
 		}
 		sum.add(&a)
@@ -91,9 +92,9 @@ func compareJoin(t *testing.T, p *planner, s *stage.Stage, wants map[string]desi
 		t.Errorf("%d actions, want %d", i, len(uris))
 	}
 	last, seen := "", int64(0)
-	got, err := p.count(t.Context(), s, func(a *action) {
-		if a.URI <= last || a.verb == verbNone {
-			t.Errorf("counted %s after %s, verb %d", a.URI, last, a.verb)
+	got, err := p.count(t.Context(), s, func(a *plan.Action) {
+		if a.URI <= last || a.Verb == plan.InStep {
+			t.Errorf("counted %s after %s, verb %d", a.URI, last, a.Verb)
 		}
 		last = a.URI
 		seen++

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/history"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -83,8 +84,8 @@ func (p *applier) keepBatch(ctx context.Context, l *shipment) {
 	var hs []journal.Held
 	for i := range l.batch {
 		o := &l.batch[i]
-		before, after := &o.action.held, &o.held
-		if o.action.isHeld() && !sameContent(before, after) {
+		before, after := &o.action.Held, &o.held
+		if o.action.IsHeld() && !plan.SameContent(before, after) {
 			at, hs = append(at, i), append(hs, *before)
 		}
 		if history.Differs(before, after) {
@@ -98,7 +99,7 @@ func (p *applier) keepBatch(ctx context.Context, l *shipment) {
 		switch {
 		case c.Err != nil:
 			failed[at[i]] = c.Err
-		case c.Lost != nil && sameContent(c.Lost, &l.batch[at[i]].held): // it was repaired
+		case c.Lost != nil && plan.SameContent(c.Lost, &l.batch[at[i]].held): // it was repaired
 		case c.Warning != "":
 			l.unkept = append(l.unkept, Failure{URI: c.Past.URI, Cause: c.Warning})
 		}
@@ -130,16 +131,16 @@ func (l *shipment) past() []journal.Past {
 
 // keepRemoved keeps what is to be removed, and notes it. It returns what may be
 // removed; the rest has failed.
-func (p *applier) keepRemoved(ctx context.Context, batch []action) ([]action, error) {
+func (p *applier) keepRemoved(ctx context.Context, batch []plan.Action) ([]plan.Action, error) {
 	if !p.keep.IsOn() || len(batch) == 0 {
 		return batch, nil
 	}
 	hs := make([]journal.Held, len(batch))
 	for i := range batch {
-		hs[i] = batch[i].held
+		hs[i] = batch[i].Held
 	}
 	var b journal.Batch
-	var rest []action
+	var rest []plan.Action
 	for i, c := range p.keep.Capture(ctx, hs) {
 		switch {
 		case c.Err != nil && (ctx.Err() != nil || isFatal(c.Err)):

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -21,20 +22,20 @@ import (
 
 // confirmsDeletion reports whether err, of a request for a, is the answer that
 // there is no such resource to a question whether there is.
-func confirmsDeletion(a *action, err error) bool {
+func confirmsDeletion(a *plan.Action, err error) bool {
 	var status *fetch.StatusError
-	return a.Change == resourcesync.UnknownChange && a.address() == a.URI && errors.As(err, &status) &&
+	return a.Change == resourcesync.UnknownChange && a.Address() == a.URI && errors.As(err, &status) &&
 		(status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
 // confirm records that a resource is gone, as its own address answers.
-func (p *applier) confirm(a *action, err error) {
-	if !contains(a.held.Sets, p.set.Number) || p.d.opts.Delete == DeleteKeep {
+func (p *applier) confirm(a *plan.Action, err error) {
+	if !plan.HasSet(a.Held.Sets, p.set.Number) || p.d.opts.Delete == DeleteKeep {
 		p.paid(a)
 		return
 	}
 	p.mended(a)
-	w := a.asStated()
+	w := a.AsStated()
 	w.Gone, w.Refused, w.Unconfirmed = true, "", false
 	w.Class, w.Rank.Doc, w.Rank.Pos, w.Rank.Nth = desired.Pending, 0, 0, 0
 	p.owing = true

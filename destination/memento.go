@@ -8,18 +8,19 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
 )
 
 // fromMemento gets the version that was described from the memento its entry
 // names, where the address of the resource has another version or none, or has
 // failed for long. A hash proves that it is that version.
 func (t *transfer) fromMemento(ctx context.Context, own error) (outcome, bool) {
-	if own == nil || ctx.Err() != nil || t.past || t.a.from != "" || !isVouched(&t.a.Resource) {
+	if own == nil || ctx.Err() != nil || t.past || t.a.From != "" || !isVouched(&t.a.Resource) {
 		return outcome{}, false
 	}
 	left := maxGates
 	for _, l := range t.a.Links {
-		if l.Rel != relMemento || left == 0 || !t.mayAsk(l.Href) {
+		if l.Rel != resourcesync.RelMemento || left == 0 || !t.mayAsk(l.Href) {
 			continue
 		}
 		if maySucceedLater(own) && !t.lasting {

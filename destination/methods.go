@@ -7,6 +7,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/resourcesync"
 )
 
@@ -23,21 +24,21 @@ const (
 
 // isPacked reports whether the content of a can be read out of a package, by
 // methods other than reading the package with all that is wanted of it.
-func (f *fetcher) isPacked(a *action) bool {
-	return f.members != nil && a.Member.Package > 0 && a.Member.Path != "" && a.from == "" && isVouched(&a.Resource)
+func (f *fetcher) isPacked(a *plan.Action) bool {
+	return f.members != nil && a.Member.Package > 0 && a.Member.Path != "" && a.From == "" && isVouched(&a.Resource)
 }
 
-// patchesFirst returns the patches that are to be tried before anything else,
+// PatchesFirst returns the patches that are to be tried before anything else,
 // or none.
-func (f *fetcher) patchesFirst(a *action, packed bool) []desired.Patch {
-	steps, _ := a.patchesFirst(packed)
+func (f *fetcher) patchesFirst(a *plan.Action, packed bool) []desired.Patch {
+	steps, _ := a.PatchesFirst(packed)
 	return f.usable(steps)
 }
 
 // methods returns the methods by which the content of a can be obtained, the
 // cheapest first. Each one is tried if those before it failed, for whatever
 // reason (RS-CDM-07, RS-REL-34).
-func (f *fetcher) methods(a *action, steps []desired.Patch) []method {
+func (f *fetcher) methods(a *plan.Action, steps []desired.Patch) []method {
 	if a.Change == resourcesync.UnknownChange {
 		return []method{wholeResource} // nothing but its address says what it is now
 	}
@@ -45,8 +46,8 @@ func (f *fetcher) methods(a *action, steps []desired.Patch) []method {
 	for i := range steps {
 		inPackages = inPackages || steps[i].Member.Package > 0 && f.members != nil
 	}
-	pays, _ := a.patchesThatPay()
-	first := len(f.patchesFirst(a, packed && !a.tried)) > 0
+	pays, _ := a.PatchesThatPay()
+	first := len(f.patchesFirst(a, packed && !a.PackageRead)) > 0
 	var all []method
 	add := func(m method, when bool) {
 		if when {
@@ -56,7 +57,7 @@ func (f *fetcher) methods(a *action, steps []desired.Patch) []method {
 	patches := len(steps) > 0
 	add(packedPatch, first && inPackages)
 	add(addressPatch, first && !inPackages)
-	add(packedVersion, packed && !a.tried)
+	add(packedVersion, packed && !a.PackageRead)
 	add(packedPatch, patches && !first && inPackages && len(pays) > 0)
 	add(addressPatch, patches && len(pays) > 0 && (first && inPackages || !first && !inPackages))
 	add(wholeResource, true)
@@ -68,7 +69,7 @@ func (f *fetcher) methods(a *action, steps []desired.Patch) []method {
 
 // byMethods gets the content by the first method that yields what was described.
 func (t *transfer) byMethods(ctx context.Context) outcome {
-	lead, _ := t.a.patchesThatLead()
+	lead, _ := t.a.PatchesThatLead()
 	steps := t.usable(lead)
 	var failed outcome
 	var packed error

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/plan"
 	"lockstep/resourcesync"
 )
 
@@ -46,7 +47,7 @@ const (
 // ordered by pri. If a version is held already, the resource itself is asked
 // whether it changed.
 func (t *transfer) locations() []location {
-	own := location{uri: t.a.address()}
+	own := location{uri: t.a.Address()}
 	if t.a.Change == resourcesync.UnknownChange {
 		return []location{own} // it is the one that shows whether the resource is still there
 	}
@@ -65,14 +66,14 @@ func (t *transfer) locations() []location {
 			far = append(far, p)
 		}
 	}
-	if t.a.conditional || len(t.a.Hashes) == 0 {
+	if t.a.Conditional || len(t.a.Hashes) == 0 {
 		near, far = nil, append(near, far...)
 	}
 	return slices.Concat(near, []location{own}, far)
 }
 
 // mirrorLinks returns the links to mirrors, the preferred first.
-func mirrorLinks(a *action) []resourcesync.Link {
+func mirrorLinks(a *plan.Action) []resourcesync.Link {
 	var ls []resourcesync.Link
 	for _, l := range a.Links {
 		again := func(o resourcesync.Link) bool { return o.Href == l.Href }

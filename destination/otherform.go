@@ -6,6 +6,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -35,8 +36,8 @@ func newOtherForms(r *setRun, p *planner) *otherForms {
 // be fetched because of err: the best one that can be fetched, or is here
 // already. It reports whether there is one; o has no action if it is here.
 // Otherwise o.err says why not, if one was tried.
-func (forms *otherForms) fetch(ctx context.Context, f *fetcher, a *action, err error) (o outcome, found bool) {
-	if forms == nil || a.verb != verbFetch || a.isHeld() || ctx.Err() != nil || isCanceled(err) || content.IsLocal(err) || isTaken(err) || !notBeforeOf(err).IsZero() {
+func (forms *otherForms) fetch(ctx context.Context, f *fetcher, a *plan.Action, err error) (o outcome, found bool) {
+	if forms == nil || a.Verb != plan.Fetch || a.IsHeld() || ctx.Err() != nil || isCanceled(err) || content.IsLocal(err) || isTaken(err) || !notBeforeOf(err).IsZero() {
 		return outcome{}, false
 	}
 	all, ferr := forms.chooser.others(ctx, a.URI)
@@ -49,9 +50,9 @@ func (forms *otherForms) fetch(ctx context.Context, f *fetcher, a *action, err e
 		switch {
 		case derr != nil:
 			return outcome{err: derr}, false
-		case act.verb == verbNone, act.verb == verbTouch:
+		case act.Verb == plan.InStep, act.Verb == plan.Touch:
 			return outcome{}, true
-		case act.verb != verbFetch:
+		case act.Verb != plan.Fetch:
 			continue
 		}
 		o := f.do(ctx, &act)
@@ -66,10 +67,10 @@ func (forms *otherForms) fetch(ctx context.Context, f *fetcher, a *action, err e
 }
 
 // decide plans what to do about another representation.
-func (forms *otherForms) decide(ctx context.Context, w *desired.Resource) (action, error) {
+func (forms *otherForms) decide(ctx context.Context, w *desired.Resource) (plan.Action, error) {
 	held, err := forms.planner.d.journal.Lookup(ctx, []string{w.URI})
 	if err != nil {
-		return action{}, fmt.Errorf("read what is held: %w", err)
+		return plan.Action{}, fmt.Errorf("read what is held: %w", err)
 	}
 	return forms.planner.decide(ctx, w, held[0])
 }
@@ -180,7 +181,7 @@ func newChooser(r *setRun) *chooser {
 // excuse records an optional representation that could not be fetched, where
 // another one of its record is kept: that is reported once, and tried again by
 // later runs.
-func (p *applier) excuse(a *action, err error) {
+func (p *applier) excuse(a *plan.Action, err error) {
 	if !a.Excused {
 		p.warn(a.URI, fmt.Sprintf("%s: this representation of a record cannot be fetched, and another one is kept; later runs try again, and do not report it: %v", fetch.Printable(a.URI), err))
 	}
@@ -193,13 +194,13 @@ func (p *applier) excuse(a *action, err error) {
 
 // isStandIn reports whether a, which is to be removed, is kept in place of a
 // representation that could not be fetched.
-func (s *setAudit) isStandIn(a *action) bool {
-	return a.verb == verbRemove && a.Instead != "" && s.excused[a.Instead]
+func (s *setAudit) isStandIn(a *plan.Action) bool {
+	return a.Verb == plan.Remove && a.Instead != "" && s.excused[a.Instead]
 }
 
 // standIn decides about such a resource by the representation that is kept.
-func (s *setAudit) standIn(ctx context.Context, a *action) (action, error) {
+func (s *setAudit) standIn(ctx context.Context, a *plan.Action) (plan.Action, error) {
 	w := a.Resource
 	w.Gone, w.Instead, w.Change = false, "", resourcesync.Change(0)
-	return s.planner.decide(ctx, &w, a.held)
+	return s.planner.decide(ctx, &w, a.Held)
 }

@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
@@ -25,7 +26,7 @@ type packageJob struct {
 	// checksums in the package: where nothing better is available.
 	Trusted bool
 
-	Wanted []*action // the member of each is its want's Member.Path
+	Wanted []*plan.Action // the member of each is its want's Member.Path
 }
 
 // A packager gets content out of packages. What a package does not yield, for
@@ -36,14 +37,14 @@ type packager struct {
 	opener  *dump.Opener
 	fetch   *fetcher
 	done    func(outcome)
-	single  func(*action)
+	single  func(*plan.Action)
 	warn    func(uri, text string)
 	streams chan struct{} // bounds the requests that hold a connection while others may have to wait
 }
 
 // newPackager returns a packager that hands outcomes to done, and actions that
 // have to be fetched alone to single. All three may be called concurrently.
-func newPackager(o *dump.Opener, f *fetcher, done func(outcome), single func(*action), warn func(uri, text string)) *packager {
+func newPackager(o *dump.Opener, f *fetcher, done func(outcome), single func(*plan.Action), warn func(uri, text string)) *packager {
 	return &packager{opener: o, fetch: f, done: done, single: single, warn: warn, streams: make(chan struct{}, maxStreams)}
 }
 
@@ -80,12 +81,12 @@ func (p *packager) get(ctx context.Context, job *packageJob) {
 type unpacking struct {
 	*packager
 	job   *packageJob
-	left  []*action // not had yet
-	whole bool      // the package is to be held whole
+	left  []*plan.Action // not had yet
+	whole bool           // the package is to be held whole
 
-	paths     map[*action]string // of those whose path the package has otherwise
-	unvouched map[*action]bool   // have no hash of their own
-	had       atomic.Bool        // something was taken
+	paths     map[*plan.Action]string // of those whose path the package has otherwise
+	unvouched map[*plan.Action]bool   // have no hash of their own
+	had       atomic.Bool             // something was taken
 
 	mu     sync.Mutex // guards what follows
 	failed int        // given to single
@@ -97,7 +98,7 @@ type unpacking struct {
 // vouch handles contents that have no hash of their own: the hash of the
 // package can verify them, if all of it is held.
 func (u *unpacking) vouch() {
-	u.unvouched = map[*action]bool{}
+	u.unvouched = map[*plan.Action]bool{}
 	for _, a := range u.left {
 		if !isVouched(&a.Resource) {
 			u.unvouched[a] = true
@@ -117,7 +118,7 @@ func (u *unpacking) vouch() {
 
 // giveUnvouched hands back what nothing vouches for.
 func (u *unpacking) giveUnvouched(err error) {
-	u.left = slices.DeleteFunc(slices.Clone(u.left), func(a *action) bool {
+	u.left = slices.DeleteFunc(slices.Clone(u.left), func(a *plan.Action) bool {
 		if u.unvouched[a] {
 			u.refuse(err, a)
 		}
@@ -178,7 +179,7 @@ func (u *unpacking) worth(size int64) bool {
 }
 
 // refuse hands actions back.
-func (u *unpacking) refuse(err error, as ...*action) {
+func (u *unpacking) refuse(err error, as ...*plan.Action) {
 	u.mu.Lock()
 	u.failed += len(as)
 	if u.first == nil {
@@ -186,7 +187,7 @@ func (u *unpacking) refuse(err error, as ...*action) {
 	}
 	u.mu.Unlock()
 	for _, a := range as {
-		a.tried = true
+		a.PackageRead = true
 		u.single(a)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -118,7 +119,7 @@ func (g *packageRig) done(o outcome) {
 	g.outcomes[o.action.URI] = o
 }
 
-func (g *packageRig) single(a *action) {
+func (g *packageRig) single(a *plan.Action) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.singles = append(g.singles, a.Member.Path)
@@ -129,13 +130,13 @@ func (g *packageRig) job(files map[string]string) *packageJob {
 	job := &packageJob{Package: dump.Package{URI: g.srv.URL + "/p.zip", Length: -1}}
 	for path, data := range files {
 		sum := sha256.Sum256([]byte(data))
-		job.Wanted = append(job.Wanted, &action{verb: verbFetch, Resource: desired.Resource{
+		job.Wanted = append(job.Wanted, &plan.Action{Verb: plan.Fetch, Resource: desired.Resource{
 			URI: g.srv.URL + "/r/" + path, Length: int64(len(data)),
 			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: string(sum[:])}},
 			Member: desired.Member{Package: 1, Path: "/" + path},
 		}})
 	}
-	slices.SortFunc(job.Wanted, func(a, b *action) int { return strings.Compare(a.URI, b.URI) })
+	slices.SortFunc(job.Wanted, func(a, b *plan.Action) int { return strings.Compare(a.URI, b.URI) })
 	return job
 }
 

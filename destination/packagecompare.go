@@ -6,6 +6,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/plan"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 	"lockstep/resourcesync"
@@ -29,11 +30,11 @@ func (u *unpacking) compareManifest(ctx context.Context, file dump.File, dir *un
 		return
 	}
 	defer m.Close()
-	wanted := map[string][]*action{}
+	wanted := map[string][]*plan.Action{}
 	for _, a := range u.left {
 		wanted[a.URI] = append(wanted[a.URI], a)
 	}
-	u.paths = map[*action]string{}
+	u.paths = map[*plan.Action]string{}
 	for e, err := range m.Entries() {
 		if err != nil {
 			u.warn(u.job.URI, err.Error())
@@ -67,7 +68,7 @@ func (u *unpacking) tellExtra(dir *unpack.Directory) {
 
 // place notes where an entry of the manifest has what a wants, unless it has it
 // where a says, or an entry before fits better.
-func (u *unpacking) place(a *action, e *resourcesync.Entry) {
+func (u *unpacking) place(a *plan.Action, e *resourcesync.Entry) {
 	if e.Path == "" {
 		return
 	}
@@ -81,7 +82,7 @@ func (u *unpacking) place(a *action, e *resourcesync.Entry) {
 }
 
 // path is the path of a's content in the package.
-func (u *unpacking) path(a *action) string {
+func (u *unpacking) path(a *plan.Action) string {
 	if path, ok := u.paths[a]; ok {
 		return path
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/plan"
 	"lockstep/internal/unpack"
 )
 
@@ -31,7 +32,7 @@ const (
 // A piece is a member that is wanted, by one resource or more.
 type piece struct {
 	member  *unpack.Member
-	actions []*action
+	actions []*plan.Action
 }
 
 // A lot is a run of pieces that is read at once; or one long piece.
@@ -46,8 +47,8 @@ type passage []lot
 // plan finds what is left in the directory, and decides how it is read. What is
 // not there, or must not be read, is handed back.
 func (u *unpacking) plan(dir *unpack.Directory) []passage {
-	found := map[*unpack.Member][]*action{}
-	u.left = slices.DeleteFunc(slices.Clone(u.left), func(a *action) bool {
+	found := map[*unpack.Member][]*plan.Action{}
+	u.left = slices.DeleteFunc(slices.Clone(u.left), func(a *plan.Action) bool {
 		m, err := dump.FindMember(dir, u.path(a), a.Length)
 		if err != nil {
 			u.refuse(err, a)
@@ -72,7 +73,7 @@ func lotsOf(pieces []piece) []lot {
 		to := from + p.member.Extent()
 		if to-from > lotBytes {
 			for _, a := range p.actions { // its bytes come as a stream: once for each
-				lots = append(lots, lot{from, to, []piece{{p.member, []*action{a}}}})
+				lots = append(lots, lot{from, to, []piece{{p.member, []*plan.Action{a}}}})
 			}
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/plan"
 	"lockstep/internal/unpack"
 )
 
@@ -30,7 +31,7 @@ func (u *unpacking) extract(ctx context.Context, file dump.File, all []passage) 
 	todo := make(chan passage)
 	var readers sync.WaitGroup
 	var mu sync.Mutex // guards left and first
-	var left []*action
+	var left []*plan.Action
 	var first error
 	for range min(maxStreams, len(all)) {
 		readers.Go(func() {
@@ -88,7 +89,7 @@ type loaded struct {
 
 // readPassage reads a passage. When it cannot be read on, it returns what was
 // not read.
-func (u *unpacking) readPassage(ctx context.Context, file dump.File, s passage, work chan<- loaded) (rest []*action, err error) {
+func (u *unpacking) readPassage(ctx context.Context, file dump.File, s passage, work chan<- loaded) (rest []*plan.Action, err error) {
 	r := &counted{r: file.Section(ctx, s[0].from, s[len(s)-1].to), at: s[0].from}
 	defer r.close()
 	for i, c := range s {
@@ -114,8 +115,8 @@ func (u *unpacking) readPassage(ctx context.Context, file dump.File, s passage, 
 	return nil, nil
 }
 
-func actionsOf(lots []lot) []*action {
-	var as []*action
+func actionsOf(lots []lot) []*plan.Action {
+	var as []*plan.Action
 	for _, c := range lots {
 		for _, p := range c.pieces {
 			as = append(as, p.actions...)
@@ -177,7 +178,7 @@ func (u *unpacking) unpackLot(ctx context.Context, l loaded, buf []byte) []byte 
 	return buf
 }
 
-func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *action, packed, buf []byte) []byte {
+func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *plan.Action, packed, buf []byte) []byte {
 	if m.Size > lotBytes { // it was small only while it was packed
 		content, err := m.Open(bytes.NewReader(packed))
 		if err != nil {
@@ -202,7 +203,7 @@ func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *action
 
 // take passes content to the fetcher. If it is not what was wanted, a is handed
 // back; unless broken says that only the transfer failed, and a is tried again.
-func (u *unpacking) take(ctx context.Context, a *action, r io.Reader, broken func() bool) {
+func (u *unpacking) take(ctx context.Context, a *plan.Action, r io.Reader, broken func() bool) {
 	o := u.fetch.take(ctx, a, r)
 	var wrong *content.Error
 	var member *unpack.MemberError
@@ -223,7 +224,7 @@ func (u *unpacking) take(ctx context.Context, a *action, r io.Reader, broken fun
 
 // amiss hands back a resource whose content was read, and does not match its
 // description.
-func (u *unpacking) amiss(err error, a *action) {
+func (u *unpacking) amiss(err error, a *plan.Action) {
 	u.mu.Lock()
 	u.wrong++
 	u.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 
@@ -20,29 +19,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// chainFrom returns the patches that turn what is held into what is wanted, if
-// it is a version some of them start from (RS-REL-34).
-func (a *action) chainFrom() []desired.Patch {
-	if !a.isHeld() || a.gone || len(a.held.Hashes) == 0 {
-		return nil
-	}
-	for i := range slices.Backward(a.Patches) {
-		if content.Compare(a.held.Hashes, a.Patches[i].From) == content.Same {
-			return a.Patches[i:]
-		}
-	}
-	if len(a.Patches) > 0 && a.Patches[0].FromHeld && content.Compare(a.held.Hashes, a.Patches[0].From) != content.Different {
-		return a.Patches
-	}
-	return nil
-}
-
 const (
-	// patchRequest is the cost of a request for a patch in addition to its
-	// bytes, and patchShare the share of the whole that a chain may cost.
-	patchRequest = 512
-	patchShare   = 2
-
 	// makingBytes is how much memory patches being applied may take together;
 	// what has to be taken apart takes makingTree times its length.
 	makingBytes = 64 << 20
@@ -95,46 +72,6 @@ func (f *fetcher) usable(steps []desired.Patch) []desired.Patch {
 	return steps
 }
 
-// patchesThatLead returns the patches that lead from what is held to what is
-// wanted, if they are of lengths that can be applied, and how many bytes they
-// have.
-func (a *action) patchesThatLead() (steps []desired.Patch, bytes int64) {
-	if steps = a.chainFrom(); len(steps) == 0 || a.Length < 0 || !content.HasKnown(a.Hashes) {
-		return nil, 0
-	}
-	for i := range steps {
-		l := &steps[i].Link
-		most := patch.MaxOld(l.Type)
-		if l.Length <= 0 || l.Length > most || a.held.Length > most || a.Length > most || steps[i].Length > most {
-			return nil, 0
-		}
-		bytes += l.Length // at most maxPatched times as much as can be applied
-	}
-	return steps, bytes
-}
-
-// patchesThatPay returns the patches that lead from what is held to what is
-// wanted, if they are small enough compared to the whole, and how many bytes
-// they have.
-func (a *action) patchesThatPay() (steps []desired.Patch, bytes int64) {
-	steps, bytes = a.patchesThatLead()
-	if bytes+patchRequest*int64(len(steps)) > a.Length/patchShare {
-		return nil, 0
-	}
-	return steps, bytes
-}
-
-// patchesFirst returns the patches that cost less than any other method, and how
-// many bytes they have. With packed, the content is also in a package, where it
-// is read with that of others and needs no request of its own.
-func (a *action) patchesFirst(packed bool) (steps []desired.Patch, bytes int64) {
-	steps, bytes = a.patchesThatPay()
-	if packed && bytes+requestBytes*int64(len(steps)) >= a.Length {
-		return nil, 0
-	}
-	return steps, bytes
-}
-
 // patched makes the content from what is held by a chain of patches. They are
 // taken from packages first, or from their addresses; a patch that is
 // unavailable from one is taken from the other. If the result is not what was
@@ -145,7 +82,7 @@ func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bo
 	}
 	weight := int64(0)
 	for i := range steps {
-		each := t.a.held.Length + 3*max(t.a.Length, steps[i].Length) + steps[i].Link.Length
+		each := t.a.Held.Length + 3*max(t.a.Length, steps[i].Length) + steps[i].Link.Length
 		if content.TypeOnly(steps[i].Link.Type) != patch.TypeDelta {
 			each *= makingTree
 		}
@@ -204,7 +141,7 @@ var errNotHeld = errors.New("the file is not what was written")
 // heldBytes returns the bytes of the version held, if they are what the Journal
 // says.
 func (t *transfer) heldBytes(ctx context.Context) ([]byte, error) {
-	h := &t.a.held
+	h := &t.a.Held
 	r, err := t.store.Open(ctx, h.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotHeld, err)

@@ -8,6 +8,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -213,7 +214,7 @@ func (s *session) findContent(ctx context.Context, l *leftRow) error {
 	switch {
 	case ctx.Err() != nil || isDown(err):
 		return fmt.Errorf("look at what an interrupted run left%s: %w", s.d.inDest(), err)
-	case err == nil && sameContent(&l.row, &journal.Held{Length: n, Hashes: got}):
+	case err == nil && plan.SameContent(&l.row, &journal.Held{Length: n, Hashes: got}):
 		l.done = true
 		return nil
 	}
@@ -231,7 +232,7 @@ func (s *session) findContent(ctx context.Context, l *leftRow) error {
 	h := sums.Get(algs)
 	defer sums.Put(algs, h)
 	n, err = content.Copy(nil, h, content.WithContext(ctx, part))
-	if err != nil || !sameContent(&l.row, &journal.Held{Length: n, Hashes: h.Sum()}) {
+	if err != nil || !plan.SameContent(&l.row, &journal.Held{Length: n, Hashes: h.Sum()}) {
 		_ = w.Close() // it is not whole
 		return ctx.Err()
 	}

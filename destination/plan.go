@@ -8,47 +8,12 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
-
-// A verb is what an action does.
-type verb uint8
-
-const (
-	verbSkip    verb = iota // no concern of this set
-	verbNone                // in step
-	verbTouch               // the content is right, what we know of it is not
-	verbFetch               // get the content
-	verbRefuse              // must not be fetched
-	verbRelease             // this set no longer contains it, another does
-	verbRemove              // no set contains it any longer
-	verbDefer               // get the content, but not yet: it stays pending
-)
-
-// An action closes the gap between what the Source says of one URI and what we
-// hold.
-type action struct {
-	desired.Resource
-	verb        verb
-	held        journal.Held      // zero when it is not held
-	conditional bool              // the content may be what we hold: ask with its validators
-	rehash      bool              // the stated hashes are of other algorithms than are recorded: compute them from the file that is held
-	unselected  bool              // the Source has it, but it is not selected any more
-	gone        bool              // verbFetch: the file is not there any more, whatever the Journal says
-	moves       bool              // verbFetch: the file at its path is not ours; it gets another path
-	place       string            // verbFetch: the place of its file, which is being made free; "": one that is
-	from        string            // where the content is, if not at the URI
-	pending     error             // verbDefer: why
-	stated      *desired.Resource // what the Source said of the URI, if the content is another representation
-	preferred   bool              // and it is one that is preferred to the resource's own
-	tried       bool              // its package was read, and did not yield its content
-}
-
-// isHeld reports whether there is a row for the action's resource.
-func (a *action) isHeld() bool { return a.held.URI != "" }
 
 // A planner compares wants with what is held by one set.
 type planner struct {
@@ -101,7 +66,7 @@ func (p *planner) may(uri string) bool { return p.refuse != nil && p.refuse(uri)
 
 // decide says what to do about one resource: w is what the Source says, nil
 // when it does not list it; h is what we hold, zero when nothing.
-func (p *planner) decide(ctx context.Context, w *desired.Resource, h journal.Held) (action, error) {
+func (p *planner) decide(ctx context.Context, w *desired.Resource, h journal.Held) (plan.Action, error) {
 	a, err := p.decideLast(ctx, w, h)
 	if p.version && err == nil {
 		p.becomeVersion(&a)
@@ -112,10 +77,10 @@ func (p *planner) decide(ctx context.Context, w *desired.Resource, h journal.Hel
 	return a, err
 }
 
-func (p *planner) decideLast(ctx context.Context, w *desired.Resource, h journal.Held) (action, error) {
+func (p *planner) decideLast(ctx context.Context, w *desired.Resource, h journal.Held) (plan.Action, error) {
 	held := h.URI != ""
-	a := action{held: h}
-	ours := held && contains(h.Sets, p.set)
+	a := plan.Action{Held: h}
+	ours := held && plan.HasSet(h.Sets, p.set)
 	if p.isPushed(w, &h) {
 		return a, nil // and what is owed stays owed
 	}
@@ -129,35 +94,35 @@ func (p *planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 	case p.d.selects.mayWant(&h):
 		return a, nil
 	default:
-		a.Resource, a.unselected = desired.Resource{URI: h.URI, Gone: true, Length: -1}, true
+		a.Resource, a.Unselected = desired.Resource{URI: h.URI, Gone: true, Length: -1}, true
 	}
 	if l := p.d.selects.preferred(&a.Resource); l != nil && !a.Gone && p.may(l.Href) {
-		a.represent(l)
+		a.Represent(l)
 	}
 	if a.Gone && a.Unconfirmed && !p.believes && !p.confirmed[push.KeyOf(a.URI)] {
-		return action{held: h}, nil
+		return plan.Action{Held: h}, nil
 	}
 	if a.Gone || !p.d.selects.wants(&a.Resource, ours && p.settled) {
-		a.unselected = a.unselected || !a.Gone
+		a.Unselected = a.Unselected || !a.Gone
 		switch {
 		case !ours:
 		case len(h.Sets) > 1:
-			a.verb = verbRelease
+			a.Verb = plan.Release
 		default:
-			a.verb = verbRemove
+			a.Verb = plan.Remove
 		}
 		return a, nil
 	}
 	if a.Refused != "" {
-		a.verb = verbRefuse
+		a.Verb = plan.Refuse
 		return a, nil
 	}
-	a.verb = verbFetch
+	a.Verb = plan.Fetch
 	if !held {
 		return a, nil
 	}
 	if p.partial && a.Class != desired.Pending && !laterThanHeld(&a.Resource, &h) {
-		a.verb = verbNone // what could not be read may have made it what it is
+		a.Verb = plan.InStep // what could not be read may have made it what it is
 		return a, nil
 	}
 	if p.files || a.Class == desired.Pending { // it may be owed because it was not there
@@ -166,48 +131,48 @@ func (p *planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 			return a, err
 		}
 		if !there {
-			a.gone = true
+			a.FileMissing = true
 			return a, nil
 		}
 	}
-	switch like := compare(&h, &a.Resource); {
+	switch like := plan.Compare(&h, &a.Resource); {
 	case p.others && content.Compare(h.Hashes, a.Hashes) != content.Same:
 		// Neither times nor validators are of the same thing.
 	case like == content.Same && p.lookUp && a.Change == resourcesync.UnknownChange:
-		a.conditional = true
+		a.Conditional = true
 	case like != content.Different && isStatedOtherwise(&h, &a.Resource):
-		a.conditional, a.rehash = true, true
+		a.Conditional, a.Rehash = true, true
 	case like == content.Same:
-		a.verb = verbNone
+		a.Verb = plan.InStep
 		if !ours || !a.Lastmod.IsZero() && !desired.SameLastmod(h.Lastmod, a.Lastmod) {
-			a.verb = verbTouch
+			a.Verb = plan.Touch
 		}
 	case like == content.Unknown && p.dated && a.Class == desired.Listed && desired.SameLastmod(h.Lastmod, a.Lastmod):
-		a.verb = verbNone
+		a.Verb = plan.InStep
 	case like == content.Unknown:
-		a.conditional = true
+		a.Conditional = true
 	}
 	return a, nil
 }
 
 // becomePast makes a the action for content of the past.
-func (p *planner) becomePast(a *action) {
-	if p.past.during && a.Class == desired.Listed && a.Lastmod.Time().After(p.past.asOf) && (a.verb == verbFetch || a.verb == verbNone || a.verb == verbTouch) {
-		a.verb, a.Refused = verbRefuse, "the list of that time was still being taken, and names a later version"
+func (p *planner) becomePast(a *plan.Action) {
+	if p.past.during && a.Class == desired.Listed && a.Lastmod.Time().After(p.past.asOf) && (a.Verb == plan.Fetch || a.Verb == plan.InStep || a.Verb == plan.Touch) {
+		a.Verb, a.Refused = plan.Refuse, "the list of that time was still being taken, and names a later version"
 		return
 	}
-	if a.verb != verbFetch {
+	if a.Verb != plan.Fetch {
 		return
 	}
-	a.rehash = false
-	if a.conditional && a.Length >= 0 && a.Length == a.held.Length && desired.SameLastmod(a.held.Lastmod, a.Lastmod) {
-		a.verb, a.conditional = verbNone, false // RA-DST-06: there is nothing better to compare
-		if !contains(a.held.Sets, p.set) {
-			a.verb = verbTouch
+	a.Rehash = false
+	if a.Conditional && a.Length >= 0 && a.Length == a.Held.Length && desired.SameLastmod(a.Held.Lastmod, a.Lastmod) {
+		a.Verb, a.Conditional = plan.InStep, false // RA-DST-06: there is nothing better to compare
+		if !plan.HasSet(a.Held.Sets, p.set) {
+			a.Verb = plan.Touch
 		}
 		return
 	}
-	a.conditional = false // the Source's validators are of what is there now
+	a.Conditional = false // the Source's validators are of what is there now
 	if !content.HasKnown(a.Hashes) {
 		a.Patches = nil
 	}
@@ -237,43 +202,11 @@ func (d *Destination) onDisk(ctx context.Context, h *journal.Held) (bool, error)
 	return false, nil // fetching it again reports the error
 }
 
-// compare says whether what we hold is what the Source describes: by hash
-// where both sides know the same algorithm, else by length and lastmod
-// (RS-DST-02, RS-DST-05).
-func compare(h *journal.Held, w *desired.Resource) content.Likeness {
-	common := false
-	for _, stated := range w.Hashes {
-		if digest := h.Hashes.Get(stated.Algorithm); digest != "" {
-			if digest != stated.Digest {
-				return content.Different
-			}
-			common = true
-		}
-	}
-	switch {
-	case common:
-		return content.Same
-	case len(h.Hashes) == 0: // in doubt since a crash
-		return content.Different
-	case w.Length >= 0 && w.Length != h.Length:
-		return content.Different
-	case w.Lastmod.IsZero() || h.Lastmod.IsZero():
-		return content.Unknown
-	case !desired.SameLastmod(h.Lastmod, w.Lastmod):
-		return content.Different
-	case w.Length >= 0 && (w.Change == 0 || w.Lastmod.Time().Nanosecond() != 0):
-		return content.Same
-	}
-	// Of a change that was announced, a lastmod in whole seconds proves
-	// nothing: it may be the second one of that second.
-	return content.Unknown
-}
-
 // regressed reports whether following w would put older content in the place
 // of newer.
-func regressed(a *action) bool {
-	return a.verb == verbFetch && a.isHeld() && !a.gone && !a.conditional &&
-		!a.Lastmod.IsZero() && !a.held.Lastmod.IsZero() && !a.held.Lastmod.After(time.Now().Add(maxClockSkew)) && a.Lastmod.Time().Before(a.held.Lastmod.Truncate(time.Second))
+func regressed(a *plan.Action) bool {
+	return a.Verb == plan.Fetch && a.IsHeld() && !a.FileMissing && !a.Conditional &&
+		!a.Lastmod.IsZero() && !a.Held.Lastmod.IsZero() && !a.Held.Lastmod.After(time.Now().Add(maxClockSkew)) && a.Lastmod.Time().Before(a.Held.Lastmod.Truncate(time.Second))
 }
 
 // A tally is the totals of a plan.
@@ -293,23 +226,23 @@ func (t *tally) todo() int64 {
 	return t.created + t.updated + t.deleted + t.released + t.refused + t.touched
 }
 
-func (t *tally) add(a *action) {
-	switch a.verb {
-	case verbSkip:
-		if a.unselected && a.Class != 0 {
+func (t *tally) add(a *plan.Action) {
+	switch a.Verb {
+	case plan.Skip:
+		if a.Unselected && a.Class != 0 {
 			t.passed++
 		}
-	case verbNone:
+	case plan.InStep:
 		t.unchanged++
-	case verbTouch:
+	case plan.Touch:
 		t.touched++
-	case verbRefuse:
+	case plan.Refuse:
 		t.refused++
-	case verbRelease:
+	case plan.Release:
 		t.released++
-	case verbRemove:
+	case plan.Remove:
 		t.deleted++
-		if a.unselected {
+		if a.Unselected {
 			t.unselected++
 		}
 		if a.Class != desired.Changed {
@@ -318,12 +251,12 @@ func (t *tally) add(a *action) {
 		if a.Instead != "" {
 			t.replaced++
 		}
-	case verbFetch:
-		if a.rehash { // expected to be what is held
+	case plan.Fetch:
+		if a.Rehash { // expected to be what is held
 			t.touched++
 			return
 		}
-		if a.isHeld() {
+		if a.IsHeld() {
 			t.updated++
 		} else {
 			t.created++
@@ -380,33 +313,4 @@ func (d *Destination) guard(set string, deleted, total, unselected int64, emptie
 		Reason: fmt.Sprintf("set %s: would delete %d%% of the mirror (%d of %d resources%s)", set, percent, deleted, total, why),
 		Hint:   hint,
 	}
-}
-
-func contains(sets []int, n int) bool {
-	for _, s := range sets {
-		if s == n {
-			return true
-		}
-	}
-	return false
-}
-
-// heldFrom returns the row for content that was fetched for a.
-func heldFrom(a *action, set int, path string) journal.Held {
-	h := journal.Held{URI: a.URI, Path: path, Lastmod: a.Lastmod.Time().Truncate(time.Microsecond), Sets: with(a.held.Sets, set)}
-	if a.Lastmod.IsZero() {
-		h.Lastmod = time.Time{}
-	}
-	return h
-}
-
-// changeOf is what an event calls the action.
-func changeOf(a *action) resourcesync.Change {
-	switch {
-	case a.verb == verbRemove:
-		return resourcesync.Deleted
-	case a.isHeld():
-		return resourcesync.Updated
-	}
-	return resourcesync.Created
 }

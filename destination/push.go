@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
@@ -248,16 +249,16 @@ func (p *pusher) apply(ctx context.Context) error {
 // tried again with the next look, and delays nothing else.
 func (p *pusher) oweRest(ctx context.Context) error {
 	p.look("some of what was notified takes long")
-	plan := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete}
+	planned := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete}
 	var b journal.Batch
-	for a, err := range plan.actions(ctx, p.stage) {
+	for a, err := range planned.actions(ctx, p.stage) {
 		if err != nil {
 			return err
 		}
-		if a.verb == verbNone || a.verb == verbSkip {
+		if a.Verb == plan.InStep || a.Verb == plan.Skip {
 			continue
 		}
-		w := a.asStated()
+		w := a.AsStated()
 		w.Class, w.Rank.Doc, w.Rank.Pos, w.Rank.Nth = desired.Pending, 0, 0, 0
 		b.Owe = append(b.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.Append(nil), Cause: "it takes long"})
 	}
@@ -321,11 +322,11 @@ func (s *session) compareNotified(ctx context.Context, set *setState, now time.T
 }
 
 // resultOf is the result of an action that changed the mirror.
-func resultOf(a *action) push.Result {
+func resultOf(a *plan.Action) push.Result {
 	switch {
-	case a.verb == verbRemove:
+	case a.Verb == plan.Remove:
 		return push.Removed
-	case a.isHeld():
+	case a.IsHeld():
 		return push.Updated
 	}
 	return push.Created

@@ -9,6 +9,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -36,7 +37,7 @@ func (s *session) settleIntent(ctx context.Context) error {
 	for i := range rows {
 		s.settled(noted, rows[i], before[i])
 		for _, set := range rows[i].Sets {
-			if !contains(before[i].Sets, set) {
+			if !plan.HasSet(before[i].Sets, set) {
 				n[set]++
 			}
 		}
@@ -133,12 +134,12 @@ func (d *Destination) settleOne(ctx context.Context, sums *content.Hashers, want
 		return journal.Held{}, false, fmt.Errorf("look at what an interrupted run left%s: %w", d.inDest(), err)
 	case err != nil:
 		// It cannot be read: in doubt, like other content.
-	case sameContent(&want, &journal.Held{Length: length, Hashes: got}):
+	case plan.SameContent(&want, &journal.Held{Length: length, Hashes: got}):
 		if info, serr := d.store.Stat(ctx, want.Path); serr == nil {
 			want.SetFile(&info)
 		}
 		return want, true, nil
-	case before.URI != "" && sameContent(&before, &journal.Held{Length: length, Hashes: got}):
+	case before.URI != "" && plan.SameContent(&before, &journal.Held{Length: length, Hashes: got}):
 		return before, false, nil
 	}
 	row := want

@@ -5,6 +5,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/journal"
 )
 
@@ -22,22 +23,22 @@ func isStatedOtherwise(h *journal.Held, w *desired.Resource) bool {
 // fetched, whatever validators say (RS-DST-05).
 func rehashed(ctx context.Context, t *transfer) (outcome, bool) {
 	a := t.a
-	a.rehash, a.conditional = false, false
-	if t.past || t.path != a.held.Path || !t.readable {
+	a.Rehash, a.Conditional = false, false
+	if t.past || t.path != a.Held.Path || !t.readable {
 		return outcome{}, false
 	}
-	n, got, err := t.hashers.Blob(ctx, t.store, a.held.Path, content.Algorithms(a.held.Hashes)|content.Algorithms(a.Hashes))
+	n, got, err := t.hashers.Blob(ctx, t.store, a.Held.Path, content.Algorithms(a.Held.Hashes)|content.Algorithms(a.Hashes))
 	if ctx.Err() != nil {
 		return outcome{err: context.Cause(ctx)}, true
 	}
-	if err != nil || n != a.held.Length || content.Compare(got, a.held.Hashes) == content.Different || content.Compare(got, a.Hashes) != content.Same {
+	if err != nil || n != a.Held.Length || content.Compare(got, a.Held.Hashes) == content.Different || content.Compare(got, a.Hashes) != content.Same {
 		return outcome{}, false
 	}
-	h := heldFrom(a, t.set, t.path)
+	h := plan.NewHeld(a, t.set, t.path)
 	if a.Lastmod.IsZero() {
-		h.Lastmod = a.held.Lastmod
+		h.Lastmod = a.Held.Lastmod
 	}
-	h.Length, h.Hashes, h.ETag, h.Modified = n, got, a.held.ETag, a.held.Modified
-	h.Written, h.Tag = a.held.Written, a.held.Tag
+	h.Length, h.Hashes, h.ETag, h.Modified = n, got, a.Held.ETag, a.Held.Modified
+	h.Written, h.Tag = a.Held.Written, a.Held.Tag
 	return outcome{held: h, same: true}, true
 }

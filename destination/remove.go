@@ -9,14 +9,15 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/plan"
 )
 
 // removeCount is how many files are removed before that is recorded.
 const removeCount = 256
 
 // remove carries out the deletions of a plan.
-func (p *applier) remove(ctx context.Context, actions iter.Seq2[action, error]) error {
-	var batch []action
+func (p *applier) remove(ctx context.Context, actions iter.Seq2[plan.Action, error]) error {
+	var batch []plan.Action
 	flush := func() error {
 		defer func() { batch = batch[:0] }()
 		return p.removeBatch(ctx, batch)
@@ -25,7 +26,7 @@ func (p *applier) remove(ctx context.Context, actions iter.Seq2[action, error]) 
 		if err != nil {
 			return err
 		}
-		if a.verb != verbRemove {
+		if a.Verb != plan.Remove {
 			continue
 		}
 		if batch = append(batch, a); len(batch) == removeCount {
@@ -42,7 +43,7 @@ func (p *applier) remove(ctx context.Context, actions iter.Seq2[action, error]) 
 
 // removeBatch removes the files first: a row without a file is found again, but
 // a file without a row would belong to no resource.
-func (p *applier) removeBatch(ctx context.Context, batch []action) error {
+func (p *applier) removeBatch(ctx context.Context, batch []plan.Action) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -81,18 +82,18 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 }
 
 // gone records a deletion.
-func (p *applier) gone(a *action) {
+func (p *applier) gone(a *plan.Action) {
 	p.pending.Drop = append(p.pending.Drop, a.URI)
 	p.counts[p.set.Number]--
 	p.paid(a)
 	p.report.Deleted++
-	p.applied(a, &a.held)
+	p.applied(a, &a.Held)
 	p.step(a, 0)
 }
 
 // replaced leaves out what goes for another representation that did not come,
 // which is why it stays until then.
-func (p *applier) replaced(ctx context.Context, batch []action) ([]action, error) {
+func (p *applier) replaced(ctx context.Context, batch []plan.Action) ([]plan.Action, error) {
 	var uris []string
 	for i := range batch {
 		if batch[i].Instead != "" {
@@ -109,12 +110,12 @@ func (p *applier) replaced(ctx context.Context, batch []action) ([]action, error
 	if err != nil {
 		return nil, fmt.Errorf("read what is held: %w", err)
 	}
-	var rest []action
+	var rest []plan.Action
 	for i := range batch {
 		a := &batch[i]
 		if a.Instead != "" {
 			h := here[0]
-			if here = here[1:]; !contains(h.Sets, p.set.Number) {
+			if here = here[1:]; !plan.HasSet(h.Sets, p.set.Number) {
 				p.owe(a, errors.New("what is kept instead of it has not come"))
 				continue
 			}

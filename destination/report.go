@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/destination/internal/plan"
 	"lockstep/internal/fetch"
 )
 
@@ -147,7 +148,7 @@ type By struct {
 // add counts the content of an outcome that was booked.
 func (b *By) add(o *outcome) {
 	switch {
-	case o.action.verb != verbFetch:
+	case o.action.Verb != plan.Fetch:
 	case o.same:
 		b.Unchanged++
 	case o.adopted:

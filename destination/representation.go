@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/internal/fetch"
 	"lockstep/patch"
 	"lockstep/resourcesync"
@@ -27,10 +28,10 @@ func (d *Destination) usefulLink(l *resourcesync.Link) bool {
 		return len(d.opts.Prefer) > 0
 	case resourcesync.RelPatch:
 		return patch.Known(l.Type)
-	case relMemento:
+	case resourcesync.RelMemento:
 		return true
 	}
-	return !d.opts.At.IsZero() && (l.Rel == relTimeGate || l.Rel == relTimeMap)
+	return !d.opts.At.IsZero() && (l.Rel == plan.RelTimeGate || l.Rel == plan.RelTimeMap)
 }
 
 // isRepresentation reports whether a link leads to another representation of
@@ -96,42 +97,11 @@ func linkType(l *resourcesync.Link) string {
 	return mediaType(&desired.Resource{URI: l.Href, Type: l.Type})
 }
 
-// represent replaces a want by that of the preferred representation, which is
-// kept in place of the one at the resource's own URI. What is known of that one
-// says nothing of the other, which is not available from mirrors, packages or
-// by patches.
-func (a *action) represent(l *resourcesync.Link) {
-	stated := a.Resource
-	a.stated, a.from, a.preferred = &stated, l.Href, true
-	a.Hashes, a.Length, a.Type, a.Coding = l.Hashes, -1, l.Type, l.Encoding
-	if l.HasLength {
-		a.Length = l.Length
-	}
-	if !l.Modified.IsZero() {
-		a.Lastmod = l.Modified
-	}
-	a.Links, a.Patches, a.Member = nil, nil, desired.Member{}
-}
-
-// ownFetched reports whether a preferred representation that cannot be fetched
-// left the resource's own in its place: that is what is held.
-func (a *action) ownFetched() bool {
-	return a.preferred && a.isHeld() && compare(&a.held, a.stated) == content.Same
-}
-
-// own is a for the resource's own representation.
-func (a *action) own() *action {
-	o := *a
-	o.Resource, o.stated, o.from, o.preferred = *a.stated, nil, "", false
-	o.conditional = a.isHeld() && !a.gone && compare(&a.held, a.stated) == content.Unknown
-	return &o
-}
-
-// fetchPreferred carries out a verbFetch, and where the preferred representation
+// fetchPreferred carries out a Fetch, and where the preferred representation
 // cannot be fetched, with the resource's own.
-func fetchPreferred(ctx context.Context, f *fetcher, a *action) outcome {
+func fetchPreferred(ctx context.Context, f *fetcher, a *plan.Action) outcome {
 	o := f.do(ctx, a)
-	if o.err == nil || !a.preferred || f.past || ctx.Err() != nil || content.IsLocal(o.err) || isTaken(o.err) {
+	if o.err == nil || !a.Preferred || f.past || ctx.Err() != nil || content.IsLocal(o.err) || isTaken(o.err) {
 		return o
 	}
 	return instead(ctx, f, a, o.err)
@@ -140,11 +110,11 @@ func fetchPreferred(ctx context.Context, f *fetcher, a *action) outcome {
 // instead carries out a, whose preferred representation could not be fetched for
 // err, with the resource's own. That is reported once: while the resource's own is
 // held, nothing is said of it.
-func instead(ctx context.Context, f *fetcher, a *action, err error) outcome {
-	own := a.own()
-	if a.ownFetched() && !a.gone {
-		h := a.held
-		h.Sets = with(h.Sets, f.set)
+func instead(ctx context.Context, f *fetcher, a *plan.Action, err error) outcome {
+	own := a.Own()
+	if a.OwnFetched() && !a.FileMissing {
+		h := a.Held
+		h.Sets = plan.WithSet(h.Sets, f.set)
 		return outcome{action: own, held: h, same: true}
 	}
 	o := f.do(ctx, own)
@@ -152,22 +122,6 @@ func instead(ctx context.Context, f *fetcher, a *action, err error) outcome {
 		o.warning = fmt.Sprintf("%s: the preferred representation could not be fetched, the resource's own is kept until it can: %v", fetch.Printable(a.URI), err)
 	}
 	return o
-}
-
-// asStated is what the Source said, whatever is made of it here.
-func (a *action) asStated() desired.Resource {
-	if a.stated != nil {
-		return *a.stated
-	}
-	return a.Resource
-}
-
-// address is where the content is.
-func (a *action) address() string {
-	if a.from != "" {
-		return a.from
-	}
-	return a.URI
 }
 
 // prefersOther reports whether the representations that a set was last complete

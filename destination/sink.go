@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"lockstep/destination/internal/plan"
 	"lockstep/resourcesync"
 )
 
@@ -92,17 +93,17 @@ func (p *applier) describe(batch []outcome) {
 }
 
 // withdraw removes what the actions are of from the store.
-func (p *applier) withdraw(ctx context.Context, batch ...action) error {
+func (p *applier) withdraw(ctx context.Context, batch ...plan.Action) error {
 	if s, ok := p.d.store.(withdrawer); ok {
 		changes := make([]Change, len(batch))
 		for i := range batch {
-			changes[i] = p.change(&batch[i], &batch[i].held)
+			changes[i] = p.change(&batch[i], &batch[i].Held)
 		}
 		return s.Withdraw(ctx, changes)
 	}
 	paths := make([]string, len(batch))
 	for i := range batch {
-		paths[i] = batch[i].held.Path
+		paths[i] = batch[i].Held.Path
 	}
 	return p.d.store.Remove(ctx, paths...)
 }

@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/history"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -32,15 +33,15 @@ const (
 
 // A swap is files that go and files that take their places.
 type swap struct {
-	gone   []action
-	come   []action
+	gone   []plan.Action
+	come   []plan.Action
 	beyond bool // more have to go than one step removes
 }
 
 // swaps brings resources that wait for a place there, together with the deletions
 // that make it free. What it cannot do stays for remove and the run behind it,
 // which say why.
-func (p *applier) swaps(ctx context.Context, actions iter.Seq2[action, error]) error {
+func (p *applier) swaps(ctx context.Context, actions iter.Seq2[plan.Action, error]) error {
 	if len(p.later) == 0 || p.d.isForgetful() {
 		return nil
 	}
@@ -51,7 +52,7 @@ func (p *applier) swaps(ctx context.Context, actions iter.Seq2[action, error]) e
 	done := map[string]bool{}
 	for _, key := range order {
 		s := found[key]
-		s.gone = slices.DeleteFunc(s.gone, func(a action) bool { return done[a.URI] })
+		s.gone = slices.DeleteFunc(s.gone, func(a plan.Action) bool { return done[a.URI] })
 		if s.beyond || len(s.gone) == 0 {
 			continue
 		}
@@ -59,17 +60,17 @@ func (p *applier) swaps(ctx context.Context, actions iter.Seq2[action, error]) e
 			return err
 		}
 	}
-	p.later = slices.DeleteFunc(p.later, func(a action) bool { return done[a.URI] })
+	p.later = slices.DeleteFunc(p.later, func(a plan.Action) bool { return done[a.URI] })
 	return nil
 }
 
 // findSwaps groups what waits by what is in its way. Keys are paths that are to
 // be a directory instead of a file, or a file instead of a directory.
-func (p *applier) findSwaps(actions iter.Seq2[action, error]) (found map[string]*swap, order []string, err error) {
+func (p *applier) findSwaps(actions iter.Seq2[plan.Action, error]) (found map[string]*swap, order []string, err error) {
 	files, dirs := map[string]int{}, map[string][]int{} // indexes of p.later by their places, and by the directories those are in
 	for i := range p.later {
 		own, err := p.fetch.names.Paths.Path(p.later[i].URI)
-		if err != nil || p.later[i].isHeld() {
+		if err != nil || p.later[i].IsHeld() {
 			continue
 		}
 		files[own] = i
@@ -78,7 +79,7 @@ func (p *applier) findSwaps(actions iter.Seq2[action, error]) (found map[string]
 		}
 	}
 	found = map[string]*swap{}
-	group := func(key string, a *action, come ...int) {
+	group := func(key string, a *plan.Action, come ...int) {
 		s := found[key]
 		if s == nil {
 			s = &swap{}
@@ -95,13 +96,13 @@ func (p *applier) findSwaps(actions iter.Seq2[action, error]) (found map[string]
 		if err != nil {
 			return nil, nil, err
 		}
-		if a.verb != verbRemove || a.Instead != "" {
+		if a.Verb != plan.Remove || a.Instead != "" {
 			continue
 		}
-		if come := dirs[a.held.Path]; len(come) > 0 {
-			group(a.held.Path, &a, come...)
+		if come := dirs[a.Held.Path]; len(come) > 0 {
+			group(a.Held.Path, &a, come...)
 		}
-		for dir := range reserve.Parents(a.held.Path) {
+		for dir := range reserve.Parents(a.Held.Path) {
 			if i, ok := files[dir]; ok {
 				group(dir, &a, i)
 			}
@@ -136,12 +137,12 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	var past []journal.Past
 	ws := make([]blob.Writer, len(outcomes))
 	for i := range gone {
-		c.Drop = append(c.Drop, placeRow{gone[i].URI, gone[i].held.Path})
+		c.Drop = append(c.Drop, placeRow{gone[i].URI, gone[i].Held.Path})
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
 		c.Put, ws[i] = desired.AppendHeld(c.Put, &o.held), o.writer
-		past = append(past, history.Before(o.action.URI, &o.action.held))
+		past = append(past, history.Before(o.action.URI, &o.action.Held))
 	}
 	save := journal.Batch{Save: map[string][]byte{docPlaces: saved.Encode(&c)}, Past: past}
 	if err := p.keep.Record(ctx, p.d.journal, save); err != nil {
@@ -198,7 +199,7 @@ func committed(err error) int {
 
 // fetchAll fetches contents for their own places, a few at a time. What cannot be
 // fetched is left out.
-func (p *applier) fetchAll(ctx context.Context, as []action) ([]outcome, error) {
+func (p *applier) fetchAll(ctx context.Context, as []plan.Action) ([]outcome, error) {
 	all := make([]outcome, len(as))
 	var g errgroup.Group
 	g.SetLimit(max(1, min(p.d.jobs, maxSwapFiles/2)))
@@ -206,7 +207,7 @@ func (p *applier) fetchAll(ctx context.Context, as []action) ([]outcome, error) 
 		g.Go(func() error {
 			a := as[i]
 			if own, err := p.fetch.names.Paths.Path(a.URI); err == nil {
-				a.place = own
+				a.Place = own
 				all[i] = p.fetch.do(ctx, &a)
 			}
 			return nil

@@ -12,7 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/coding"
 	"lockstep/destination/internal/content"
-	"lockstep/destination/journal"
+	"lockstep/destination/internal/plan"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -20,7 +20,7 @@ import (
 // A transfer gets one resource.
 type transfer struct {
 	*fetcher
-	a    *action
+	a    *plan.Action
 	path string
 
 	w       blob.Writer
@@ -44,8 +44,8 @@ type transfer struct {
 // is stale.
 func (t *transfer) run(ctx context.Context) outcome {
 	t.algs = content.Algorithms(t.a.Hashes)
-	if t.a.conditional && len(t.a.held.Hashes) > 0 {
-		t.algs |= content.Algorithms(t.a.held.Hashes) // to see whether it is what we hold
+	if t.a.Conditional && len(t.a.Held.Hashes) > 0 {
+		t.algs |= content.Algorithms(t.a.Held.Hashes) // to see whether it is what we hold
 	}
 	t.hasher = t.hashers.Get(t.algs)
 	defer func() { t.hashers.Put(t.algs, t.hasher) }()
@@ -141,12 +141,12 @@ func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) err
 		}
 		r.Header.Set("Accept-Encoding", accept) // RS-HASH-07
 	}
-	if first && t.a.conditional && !t.at.mirror {
+	if first && t.a.Conditional && !t.at.mirror {
 		if err := t.condition(ctx, &r); err != nil {
 			return err
 		}
 	}
-	if first && t.resume && !t.a.conditional && !t.picked {
+	if first && t.resume && !t.a.Conditional && !t.picked {
 		t.picked = true
 		done, err := t.pickUp(ctx)
 		if done || err != nil {
@@ -192,11 +192,11 @@ func (t *transfer) getAll(ctx context.Context, r *fetch.Request) error {
 
 // condition makes r conditional, if what we hold is still there to be kept.
 func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
-	there, err := t.onDisk(ctx, &t.a.held)
+	there, err := t.onDisk(ctx, &t.a.Held)
 	if err != nil {
 		return err
 	}
-	etag := t.a.held.ETag
+	etag := t.a.Held.ETag
 	// A change was announced: then only a validator that distinguishes all
 	// contents can disprove it.
 	announced := t.a.Change != 0
@@ -204,7 +204,7 @@ func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
 		r.IfNoneMatch = etag
 	}
 	if there && !announced {
-		r.IfModifiedSince = t.a.held.Modified
+		r.IfModifiedSince = t.a.Held.Modified
 	}
 	return nil
 }
@@ -346,22 +346,22 @@ func (t *transfer) leave(err error) {
 func (t *transfer) finish() outcome {
 	a := t.a
 	if t.kept {
-		h := heldFrom(a, t.set, t.path)
-		h.Length, h.Hashes, h.ETag, h.Modified = a.held.Length, a.held.Hashes, a.held.ETag, a.held.Modified
-		h.Written, h.Tag = a.held.Written, a.held.Tag
+		h := plan.NewHeld(a, t.set, t.path)
+		h.Length, h.Hashes, h.ETag, h.Modified = a.Held.Length, a.Held.Hashes, a.Held.ETag, a.Held.Modified
+		h.Written, h.Tag = a.Held.Written, a.Held.Tag
 		t.drop()
 		return outcome{held: h, same: true}
 	}
-	h := heldFrom(a, t.set, t.path)
+	h := plan.NewHeld(a, t.set, t.path)
 	h.Length, h.Hashes = t.n, t.hasher.Sum()
 	if t.header != nil && !t.at.mirror { // a mirror's are not the resource's
 		h.ETag, h.Modified = t.header.Get("ETag"), t.header.Get("Last-Modified")
 	}
 	warning, _ := content.Verify(a.Description(), t.n, h.Hashes) // has no error any more
-	if a.isHeld() && !a.gone && len(a.held.Hashes) > 0 && sameContent(&a.held, &h) {
-		if there, err := t.onDisk(context.Background(), &a.held); err == nil && there {
+	if a.IsHeld() && !a.FileMissing && len(a.Held.Hashes) > 0 && plan.SameContent(&a.Held, &h) {
+		if there, err := t.onDisk(context.Background(), &a.Held); err == nil && there {
 			t.drop()
-			h.Written, h.Tag = a.held.Written, a.held.Tag
+			h.Written, h.Tag = a.Held.Written, a.Held.Tag
 			return outcome{held: h, same: true, warning: warning}
 		}
 	}
@@ -387,18 +387,4 @@ func (t *transfer) stamp() time.Time {
 	}
 	t.w.SetModTime(at)
 	return at.Truncate(time.Microsecond).UTC()
-}
-
-// sameContent reports whether two rows are of the same bytes.
-func sameContent(a, b *journal.Held) bool {
-	common := false
-	for _, h := range a.Hashes {
-		if digest := b.Hashes.Get(h.Algorithm); digest != "" {
-			if digest != h.Digest {
-				return false
-			}
-			common = true
-		}
-	}
-	return common && a.Length == b.Length
 }

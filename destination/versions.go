@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
 )
 
 // errNoVersion reports a version whose content is unavailable.
@@ -16,38 +18,36 @@ var errNoVersion = errors.New("no package has it, and no memento is named")
 // becomeVersion makes a the action for a version that is not the last: out of a
 // package, or from its memento (RS-REL-51, RS-REL-54), never from the URI of
 // the resource, where the last one is.
-func (p *planner) becomeVersion(a *action) {
-	switch a.verb {
-	case verbRemove, verbRelease:
+func (p *planner) becomeVersion(a *plan.Action) {
+	switch a.Verb {
+	case plan.Remove, plan.Release:
 		return
-	case verbFetch:
+	case plan.Fetch:
 	default:
-		*a = action{verb: verbSkip}
+		*a = plan.Action{Verb: plan.Skip}
 		return
 	}
-	if a.isHeld() && !a.Lastmod.IsZero() && a.held.Lastmod.After(a.Lastmod.Time()) {
-		*a = action{verb: verbSkip} // a run before came as far
+	if a.IsHeld() && !a.Lastmod.IsZero() && a.Held.Lastmod.After(a.Lastmod.Time()) {
+		*a = plan.Action{Verb: plan.Skip} // a run before came as far
 		return
 	}
 	memento := ""
 	for _, l := range a.Links {
-		if l.Rel == relMemento && p.may(l.Href) && memento == "" {
+		if l.Rel == resourcesync.RelMemento && p.may(l.Href) && memento == "" {
 			memento = l.Href
 		}
 	}
-	a.Links, a.Patches, a.conditional, a.rehash = nil, nil, false, false // they lead to the last one, too
+	a.Links, a.Patches, a.Conditional, a.Rehash = nil, nil, false, false // they lead to the last one, too
 	if a.Member.Package > 0 {
 		return
 	}
 	if memento == "" {
-		a.verb, a.Refused = verbRefuse, errNoVersion.Error()
+		a.Verb, a.Refused = plan.Refuse, errNoVersion.Error()
 		return
 	}
 	stated := a.Resource
-	a.stated, a.from = &stated, memento
+	a.Stated, a.From = &stated, memento
 }
-
-const relMemento = "memento"
 
 // lost is what a pass over versions could not get.
 type lost struct {
@@ -55,7 +55,7 @@ type lost struct {
 	first string
 }
 
-func (l *lost) add(a *action, err error) {
+func (l *lost) add(a *plan.Action, err error) {
 	if l.count++; l.count == 1 {
 		l.first = fmt.Sprintf("%s as of %s: %v", fetch.Printable(a.URI), wording.Time(a.Event.Time()), err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -18,13 +19,13 @@ func TestPacked(t *testing.T) {
 	for _, n := range []int{0, 10, packedMemory, packedMemory + 5000} {
 		const packages = 7
 		p := packed{}
-		want := map[string]*action{}
+		want := map[string]*plan.Action{}
 		for i := range n {
-			a := &action{verb: verbFetch, Resource: wantOf(i)}
+			a := &plan.Action{Verb: plan.Fetch, Resource: wantOf(i)}
 			a.Member = desired.Member{Package: 1 + i%packages, Path: fmt.Sprintf("/b/%d", i)}
 			if i%3 == 0 {
-				a.held = journal.Held{URI: a.URI, Path: a.URI[4:], Length: 4, Lastmod: time.Unix(1e9, 0).UTC(), Hashes: a.Hashes, Sets: []int{1, 3}}
-				a.conditional, a.gone = i%2 == 0, i%2 == 1
+				a.Held = journal.Held{URI: a.URI, Path: a.URI[4:], Length: 4, Lastmod: time.Unix(1e9, 0).UTC(), Hashes: a.Hashes, Sets: []int{1, 3}}
+				a.Conditional, a.FileMissing = i%2 == 0, i%2 == 1
 			}
 			want[a.URI] = a
 			if err := p.add(a); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/scratch"
 )
 
@@ -25,7 +26,7 @@ const (
 // ways are the methods to get content other than a request for each resource:
 // out of packages, or many with one request. The zero value has none.
 //
-// The applier calls start once, then offers every action with verbFetch by
+// The applier calls start once, then offers every action with Fetch by
 // takes, then calls finish; all before it commits the last batch. What none of
 // the methods yields is given back by single.
 type ways struct {
@@ -40,7 +41,7 @@ type ways struct {
 	ctx    context.Context // from start to finish
 	fetch  *fetcher
 	done   func(outcome)
-	single func(*action)
+	single func(*plan.Action)
 	packed *packed // have their content in packages
 
 	members *dump.Members // reads single members of packages; nil: it has none
@@ -49,10 +50,10 @@ type ways struct {
 // start begins. done takes outcomes, single takes actions back that have to be
 // fetched alone after all; both may be called concurrently, until finish
 // returns, and both block while much is under way.
-func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single func(*action)) {
+func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single func(*plan.Action)) {
 	w.ctx, w.fetch, w.done, w.single = ctx, f, done, single
 	if w.only {
-		w.single = func(a *action) { done(outcome{action: a, err: errNoVersion}) }
+		w.single = func(a *plan.Action) { done(outcome{action: a, err: errNoVersion}) }
 	}
 	w.packed = &packed{room: w.room}
 	if f.members, w.members = nil, nil; w.packages != nil {
@@ -67,11 +68,11 @@ func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single
 
 // takes reports whether the content of a is had by one of the ways. If so, a
 // belongs to them.
-func (w *ways) takes(a *action) (bool, error) {
+func (w *ways) takes(a *plan.Action) (bool, error) {
 	switch {
-	case w.packages != nil && a.Member.Package > 0 && a.from == "":
+	case w.packages != nil && a.Member.Package > 0 && a.From == "":
 		return true, w.packed.add(a)
-	case w.past && (!content.HasKnown(a.Hashes) || a.hasMemento()):
+	case w.past && (!content.HasKnown(a.Hashes) || a.HasMemento()):
 	case w.demand != nil && w.demand.wants(a):
 		w.demand.add(a)
 		return true, nil
@@ -159,6 +160,6 @@ func (w *warnings) tell(warn func(uri, text string)) {
 }
 
 // jobOf returns what is wanted of a package.
-func jobOf(ref *dump.Ref, wanted []*action) *packageJob {
+func jobOf(ref *dump.Ref, wanted []*plan.Action) *packageJob {
 	return &packageJob{Package: ref.Package(), Copy: ref.Copy, Trusted: ref.Listing, Wanted: wanted}
 }
