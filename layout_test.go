@@ -151,6 +151,7 @@ var rooms = []room{
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
 	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/journal resourcesync", ""},
 	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal patch resourcesync", ""},
+	{"destination/internal/follow", "destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal discover internal/eventstream internal/fetch resourcesync websub", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -159,6 +160,7 @@ var rooms = []room{
 		"destination/internal/desired " +
 		"destination/internal/dispatch " +
 		"destination/internal/dump " +
+		"destination/internal/follow " +
 		"destination/internal/history " +
 		"destination/internal/inbox " +
 		"destination/internal/localcheck " +
@@ -173,7 +175,6 @@ var rooms = []room{
 		"destination/internal/writebehind " +
 		"destination/journal " +
 		"discover " +
-		"internal/eventstream " +
 		"internal/extsort " +
 		"internal/fetch " +
 		"internal/nesting " +

@@ -2,10 +2,7 @@ package destination
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"log/slog"
-	"slices"
 	"strings"
 
 	"lockstep/destination/internal/saved"
@@ -196,32 +193,4 @@ func (a *auditor) settleAudit(r *AuditReport, err error) {
 	for i := range r.Withdrawn {
 		r.Unproven = append(r.Unproven, a.withdrawnUnproven(&r.Withdrawn[i]))
 	}
-}
-
-// settleStatus says whether all that is followed is complete. The caller holds mu.
-func (f *Follower) settleStatus(out *FollowStatus) {
-	out.Complete = out.Synced && out.Error == "" && len(f.unproven) == 0
-	out.Unproven = f.unproven
-	for i := range out.Sets {
-		st := &out.Sets[i]
-		st.Complete = st.Complete && st.Error == "" && st.Refused == ""
-		out.Complete = out.Complete && st.Complete
-	}
-}
-
-// logUnproven logs what has newly become unproven in a set. The caller holds
-// mu.
-func (f *Follower) logUnproven(ctx context.Context, s *followed) {
-	for i := range s.status.Unproven {
-		if u := &s.status.Unproven[i]; !u.failed {
-			f.d.log.WarnContext(ctx, "the mirror is not known to be complete", slog.String("set", s.name), slog.String("because", u.String()))
-		}
-	}
-}
-
-// setUnproven stores what a look at the Source left unproven.
-func (f *Follower) setUnproven(r *Report) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.unproven = slices.DeleteFunc(slices.Clone(r.Unproven), func(u Unproven) bool { return u.failed })
 }

@@ -53,7 +53,7 @@ package destination
 //	wide.go      large content over several connections, where that pays
 //	apply.go     recording results; remove.go: deletions, last
 //	commit.go    committing batches to the blob.Store
-//	outbox.go    delivering changes, each at least once; applied.go: as a loop
+//	applied.go   delivering changes as a loop; package outbox: each at least once
 //	sink.go      for programs that receive content in place of files
 //	keep.go      keeping what a batch replaces or removes, by package history
 //	recover.go   inconsistencies that a killed run left between the two
@@ -65,16 +65,14 @@ package destination
 //
 // A [Follower] continues from there:
 //
-//	follow.go          options and status; followrun.go: the main loop, which
-//	                   serves the sets in turn
-//	poll.go            looks at the Source, and their results
-//	followset.go       the channel of a set: a hub, by package websub
-//	events.go          or a stream of events; eventslisten.go: reading it
-//	inbox.go           making deliveries of a hub durable before they are
-//	                   acknowledged
+//	follow.go          options and status; package follow has the main loop, which
+//	                   serves the sets in turn, their hubs and event streams,
+//	                   and package inbox makes deliveries durable before they
+//	                   are acknowledged
+//	followmirror.go    the passes that package follow asks for
 //	notification.go    reading a whole message
-//	pushpass.go        the messages of one set, processed together
-//	push.go            applying them with the same plan, fetch, verify, apply
-//	                   and record, without reading the Source's documents
-//	pushstate.go       what they brought, which looks check and do not undo
-//	followjournal.go   writes that can wait for the next transaction
+//	push.go            applying messages with the same plan, fetch, verify, apply
+//	                   and record, without reading the Source's documents;
+//	                   package push remembers what they brought, which looks
+//	                   check and do not undo
+//	confirm.go         asking the Source for deletions that were notified

@@ -1,20 +1,17 @@
 package destination
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/writebehind"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
-	"lockstep/websub"
 )
 
 // The channels by which a Follower learns of changes of a set, best first.
@@ -75,39 +72,8 @@ type FollowOptions struct {
 // notifications where they come, and by looking in any case. See
 // [Destination.Follow].
 type Follower struct {
-	d       *Destination
-	address string
-	opts    FollowOptions
-	journal *writebehind.Journal
-	inbox   *inbox.Box
-	sub     *websub.Subscriber // nil: no hub can call us
-	running atomic.Bool
-	ready   atomic.Bool   // messages are taken
-	wake    chan struct{} // holds a token when there may be something to do
-	wiring  chan struct{} // holds one for each channel that is looked up
-	started sync.WaitGroup
-	turnFor time.Duration // see the constant
-	limits  backlogLimits // see maxBacklog
-
-	session *session // the worker's: nil: to be opened
-
-	localAt   time.Time     // the worker's: when the mirror's own files were last looked at
-	localTook time.Duration // and how long it took
-
-	mu       sync.Mutex // guards what follows
-	sets     []*followed
-	early    map[string][]*inbox.Message // messages of sets that were not found yet
-	turn     int                         // whose turn it is
-	lookAt   time.Time                   // when to look at the Source as a whole
-	looked   time.Time                   // when that was last done
-	pause    time.Duration               // before it is tried again
-	streams  int                         // of events
-	synced   bool
-	unproven []Unproven // of no single set, when the Source was last looked at
-	trouble  string
-	unread   bool      // the last look found sets that could not be read
-	failing  time.Time // since when nothing can be written here
-	fails    int       // how often that was tried
+	address  string
+	follower *follow.Follower
 }
 
 // FollowStatus is the state of a [Follower].
@@ -183,26 +149,34 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 	}
 	o.setDefaults()
 	journal := writebehind.New(d.journal)
-	own, err := New(d.store, journal, d.client, d.opts) // with options that change as it goes on
+	own, err := New(d.store, journal, d.client, d.opts) // with options that change while it runs
 	if err != nil {
 		return nil, err
 	}
 	own.doubtEvery = o.Check
-	f := &Follower{d: own, address: address, opts: o, journal: journal, inbox: inbox.New(journal),
-		wake: make(chan struct{}, 1), wiring: make(chan struct{}, wires), early: map[string][]*inbox.Message{}, turnFor: turnFor,
-		limits: backlogLimits{messages: maxBacklog, bytes: maxBacklogBytes, age: maxBacklogAge}}
-	if o.Callback == "" {
-		return f, nil
-	}
-	if u, err := url.Parse(o.Callback); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Fragment != "" || u.User != nil {
-		return nil, fmt.Errorf("callback %q: want an http or https URL without fragment", o.Callback)
-	}
-	f.sub, err = websub.NewSubscriber(websub.SubscriberOptions{
-		Callback: o.Callback, Client: &patient{d.client}, State: subscriptions{journal},
-		Deliver: f.deliver, Rediscover: f.rediscover, OnEvent: f.onSubscription,
-		Lease: o.Lease, RetryFirst: o.Pause, RefuseSHA1: o.RefuseSHA1, Logger: d.log,
+	m := &followedMirror{d: own, address: address, opts: &o, journal: journal}
+	f := &Follower{address: address}
+	f.follower, err = follow.New(m, follow.Options{
+		Poll: o.Poll, Check: o.Check, Pause: o.Pause, Callback: o.Callback, Channel: o.Channel, Lease: o.Lease, RefuseSHA1: o.RefuseSHA1,
+		Client: d.client, Log: d.log, Journal: journal, Allow: own.allowStream,
 	})
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// allowStream reports why a stream of events of a set must not be read, if so: its
+// events speak for the Source.
+func (d *Destination) allowStream(set, uri string) error {
+	doc, err := url.Parse(set)
+	if err != nil {
+		return err
+	}
+	if reason := d.selects.refuse(uri, doc); reason != "" {
+		return fmt.Errorf("refuse %s: %s", fetch.Printable(uri), reason)
+	}
+	return nil
 }
 
 func (o *FollowOptions) setDefaults() {
@@ -219,60 +193,17 @@ func (o *FollowOptions) setDefaults() {
 
 // Handler serves what hubs call: mount it where the path of Callback, and all
 // below it, arrives. It can be used before Run, and answers 503 until then.
-func (f *Follower) Handler() http.Handler {
-	if f.sub == nil {
-		return http.NotFoundHandler()
-	}
-	handler := f.sub.Handler()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !f.ready.Load() {
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, "not ready", http.StatusServiceUnavailable)
-			return
-		}
-		handler.ServeHTTP(w, r)
-	})
-}
+func (f *Follower) Handler() http.Handler { return f.follower.Handler() }
+
+// Run brings the mirror into step and keeps it there until ctx ends, and then
+// returns nil soon: what was finished is kept. What fails is tried again, with
+// growing pauses. Nothing a Source or a hub sends ends it: a set that is refused
+// for safety is left as it is, reported and tried again, while the others go on.
+// At its start it returns an [ErrRefused] when the mirror is one of another
+// Source, and a [SetError] when the Source does not offer a set that is to be
+// followed; at any time what keeps the mirror itself from being written. It must
+// not be called twice.
+func (f *Follower) Run(ctx context.Context) error { return f.follower.Run(ctx) }
 
 // Status returns the state of the Follower. It may be called at any time.
-func (f *Follower) Status() FollowStatus {
-	var subs []websub.SubscriptionState
-	if f.sub != nil {
-		subs = f.sub.Subscriptions()
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := FollowStatus{Source: fetch.WithoutUser(f.address), Sets: make([]SetStatus, 0, len(f.sets)), Synced: f.synced, Error: f.trouble}
-	for _, s := range f.sets {
-		st := s.status
-		st.URI, st.Name, st.Channel, st.Waiting, st.NextPull = s.uri, s.name, ChannelPoll, len(s.queue), s.due
-		st.Topic, st.Backlog = s.channel.topic, s.queued
-		if len(s.queue) > 0 {
-			st.Oldest = s.queue[0].At
-		}
-		if s.overload != nil && !s.overload.Over {
-			st.Overload = s.overload.Since
-		}
-		if !s.hub {
-			st.HubError = s.spurned
-		}
-		if until, reason := s.pausedUntil, s.pausedBecause; time.Now().Before(until) {
-			st.Paused, st.Reason = until, reason
-			out.Sets = append(out.Sets, st)
-			continue
-		}
-		if s.stream {
-			st.Channel, st.Topic = ChannelEvents, s.channel.events
-		}
-		i := slices.IndexFunc(subs, func(o websub.SubscriptionState) bool { return o.ID == s.uri })
-		if s.hub && i >= 0 {
-			st.Channel, st.Topic, st.Hub, st.LeaseEnd = ChannelHub, subs[i].Topic, subs[i].Hub, subs[i].Expires
-		}
-		if st.Error == "" && s.trouble != "" {
-			st.Error = s.trouble
-		}
-		out.Sets = append(out.Sets, st)
-	}
-	f.settleStatus(&out)
-	return out
-}
+func (f *Follower) Status() FollowStatus { return statusOf(f.address, f.follower.Status()) }

@@ -1,14 +1,16 @@
 package destination
 
-import "time"
+import (
+	"time"
 
-// SetTurn says for how long one set is at work while others wait.
-func (f *Follower) SetTurn(d time.Duration) { f.turnFor = d }
+	"lockstep/destination/internal/follow"
+)
+
+// SetTurn sets how long one set is worked at while others wait.
+func (f *Follower) SetTurn(d time.Duration) { f.follower.SetTurn(d) }
 
 // SetBacklog sets how many notifications, and how many bytes of them, wait at most,
 // and for how long.
 func (f *Follower) SetBacklog(messages int, bytes int64, age time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.limits = backlogLimits{messages: messages, bytes: bytes, age: age}
+	f.follower.SetLimits(follow.Limits{Messages: messages, Bytes: bytes, Age: age})
 }

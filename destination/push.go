@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/push"
@@ -108,7 +109,7 @@ func (p *pusher) run(ctx context.Context, ms []*inbox.Message, now time.Time) er
 			p.look("what was notified was refused")
 			err = p.keepPending(context.WithoutCancel(ctx), now, true)
 		}
-		if err != nil && errors.Is(context.Cause(ctx), errTurn) {
+		if err != nil && errors.Is(context.Cause(ctx), follow.ErrTurn) {
 			err = p.oweRest(context.WithoutCancel(ctx))
 		}
 		if err != nil {

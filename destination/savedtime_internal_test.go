@@ -7,7 +7,6 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
-	"lockstep/destination/internal/writebehind"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -27,16 +26,11 @@ func TestSavedByAClockAhead(t *testing.T) {
 
 	j := new(journal.Mem)
 	was := push.State{Paused: year, Doubted: year}
-	busy := overload{Last: year}
-	if err := j.Record(t.Context(), journal.Batch{Save: map[string][]byte{push.DocName(1): saved.Encode(was), overloadName("set"): saved.Encode(busy)}}); err != nil {
+	if err := j.Record(t.Context(), journal.Batch{Save: map[string][]byte{push.DocName(1): saved.Encode(was)}}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := push.Load(t.Context(), j, 1)
 	if err != nil || !p.Paused.IsZero() || p.Doubted.After(time.Now()) {
 		t.Errorf("notifications are not used until %s, compared last at %s, %v", p.Paused, p.Doubted, err)
-	}
-	f := &Follower{journal: writebehind.New(j)}
-	if o := f.loadOverloads(t.Context(), []*setState{{Set: saved.Set{URI: "set"}}})["set"]; o == nil || o.Last.After(time.Now()) {
-		t.Errorf("overload: %+v", o)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/destination/internal/follow"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
@@ -45,7 +46,7 @@ type Unsubscriber struct {
 // CallbackOf returns the URL by which hubs reach the Followers of a mirror, as its
 // Journal has it; "" if there are no subscriptions.
 func CallbackOf(ctx context.Context, j journal.Journal) (string, error) {
-	return websub.CallbackOf(ctx, subscriptions{j})
+	return websub.CallbackOf(ctx, follow.Subscriptions{Journal: j})
 }
 
 // NewUnsubscriber returns an Unsubscriber for the subscriptions recorded in j. Hubs
@@ -54,7 +55,7 @@ func NewUnsubscriber(j journal.Journal, c *fetch.Client, callback string, log *s
 	u := &Unsubscriber{found: map[string]*Unsubscription{}}
 	var err error
 	u.sub, err = websub.NewSubscriber(websub.SubscriberOptions{
-		Callback: callback, Client: &patient{c}, State: subscriptions{j}, OnEvent: u.onEvent, Logger: log,
+		Callback: callback, Client: &follow.Patient{Client: c}, State: follow.Subscriptions{Journal: j}, OnEvent: u.onEvent, Logger: log,
 		Deliver:    func(context.Context, websub.Delivery) error { return errors.New("the mirror is taken down") },
 		Rediscover: func(_ context.Context, w websub.Wish) (websub.Wish, error) { return w, nil },
 		Pending:    endingPending, RetryFirst: time.Second, KeepTrying: true,

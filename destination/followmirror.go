@@ -1,0 +1,365 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"lockstep/destination/internal/follow"
+	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/wording"
+	"lockstep/destination/internal/writebehind"
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+)
+
+// A followedMirror is the mirror of a Follower. Its passes share a session, until
+// one fails.
+type followedMirror struct {
+	d       *Destination
+	address string
+	opts    *FollowOptions
+	journal *writebehind.Journal
+
+	session *session                // nil: to be opened
+	sets    map[string]*followedSet // by URI
+	left    []*setState             // sets that are no longer to be followed
+
+	localAt   time.Time     // when the mirror's own files were last looked at
+	localTook time.Duration // and how long it took
+}
+
+// A followedSet is one set of a followedMirror.
+type followedSet struct {
+	name    string
+	offered *discover.Set // as it was last found; never changed
+	state   *setState     // nil: to be loaded
+	up      upChecker
+}
+
+var _ follow.Mirror = (*followedMirror)(nil)
+
+// pass calls do with the session, and returns the result.
+func (m *followedMirror) pass(ctx context.Context, do func(s *session) error) (Report, error) {
+	d := m.d
+	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
+	report := Report{Source: fetch.WithoutUser(m.address), Destination: d.opts.Dest, Sets: []string{}}
+	s := m.session
+	var err error
+	if s == nil {
+		s = &session{d: d}
+		s.report = report
+		s.out = newOutbox(d.journal, d.deliverer())
+		if err = s.open(ctx); err == nil {
+			m.session = s
+		}
+	} else {
+		s.report = report
+	}
+	if err == nil {
+		err = deferringDocuments(ctx, s, func() error { return do(s) })
+	}
+	if err == nil || errors.Is(err, ErrIncomplete) {
+		if kerr := endKeeping(ctx, s.keep, &s.report); kerr != nil {
+			err = kerr
+		}
+	}
+	s.tellCounts()
+	r := s.report
+	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
+	r.Elapsed = time.Since(start).Seconds()
+	if r.Mode == "" {
+		r.Mode = ModeNone
+	}
+	if err == nil && r.Failed+r.Refused+int64(r.unread) > 0 {
+		err = fmt.Errorf("%w: %s", ErrIncomplete, r.shortfall())
+	}
+	s.settle(&r, err)
+	if err != nil && !errors.Is(err, ErrIncomplete) {
+		m.forget() // it is unknown what of it is in the Journal
+	}
+	return r, err
+}
+
+// forget makes the next pass read the state again.
+func (m *followedMirror) forget() {
+	m.session = nil
+	for _, s := range m.sets {
+		s.state = nil
+	}
+}
+
+// result returns what a pass means for the Follower; set may be nil.
+func (m *followedMirror) result(r *Report, err error, set *followedSet) follow.Pass {
+	p := follow.Pass{Err: err, Incomplete: errors.Is(err, ErrIncomplete), Refused: errors.Is(err, ErrRefused), Undelivered: isDelivery(err),
+		Synced: r.Mode != ModeNone, Applied: r.Created + r.Updated + r.Deleted, Pending: r.Pending, Complete: r.Complete, Patience: r.patience}
+	for i := range r.Unproven {
+		u := &r.Unproven[i]
+		p.Unproven = append(p.Unproven, follow.Unproven{Set: u.Set, Reason: u.Reason, Command: u.Command, Needs: u.Needs, Text: u.String(), Failed: u.failed})
+	}
+	p.Report = func(err error) {
+		if m.opts.OnSync != nil && (err != nil || p.Synced || p.Applied > 0) {
+			m.opts.OnSync(*r, err)
+		}
+	}
+	if set != nil && set.state != nil {
+		p.State = m.stateOf(set.state)
+	}
+	return p
+}
+
+// stateOf returns what a Follower needs to know of a set.
+func (m *followedMirror) stateOf(st *setState) follow.SetState {
+	return follow.SetState{Watermark: st.syncedUntil(), Push: st.push, Ended: st.Ended, Deferred: isDeferred(m.d.client, st)}
+}
+
+// isDelivery reports whether err says that changes were not taken.
+func isDelivery(err error) bool {
+	var delivery *DeliveryError
+	return errors.As(err, &delivery)
+}
+
+// Look finds the Source's sets.
+func (m *followedMirror) Look(ctx context.Context) follow.Look {
+	var sets, left []*setState
+	source := false // the failure is the Source's
+	r, err := m.pass(ctx, func(s *session) (err error) {
+		found, changed, err := s.find(ctx, m.address)
+		if err != nil {
+			source = true
+			return err
+		}
+		if sets, err = s.takeOver(ctx, m.address, found, changed); err != nil {
+			return err
+		}
+		left, err = s.unselected(ctx, sets)
+		return err
+	})
+	var unknown *SetError
+	notOffered := errors.As(err, &unknown)
+	l := follow.Look{Pass: m.result(&r, err, nil)}
+	l.Usable = err == nil || l.Pass.Incomplete && len(sets) > 0
+	l.Impossible = l.Pass.Refused || notOffered || errors.Is(err, fs.ErrNotExist)
+	l.Passing = source || notOffered || l.Pass.Refused || l.Pass.Incomplete || l.Pass.Undelivered
+	if !l.Usable || ctx.Err() != nil {
+		return l
+	}
+	l.Unreadable = func(uri string) bool {
+		o := m.session.offered(uri)
+		return o != nil && o.Err != nil
+	}
+	m.left = left
+	known := m.sets
+	m.sets = map[string]*followedSet{}
+	for _, st := range sets {
+		offered := m.session.offered(st.URI)
+		if offered == nil { // the Source has it no more: it is handled as the user wishes
+			m.left = append(m.left, st)
+			continue
+		}
+		set := known[st.URI]
+		if set == nil {
+			set = &followedSet{}
+		}
+		set.name, set.offered, set.state = fetch.Printable(st.Name), offered, st
+		m.sets[st.URI] = set
+		l.Sets = append(l.Sets, follow.FoundSet{URI: st.URI, Name: st.Name, Offered: offered, State: m.stateOf(st)})
+	}
+	for uri, set := range known {
+		if m.sets[uri] == nil && l.Unreadable(uri) {
+			m.sets[uri] = set
+		}
+	}
+	l.Left = len(m.left) > 0
+	return l
+}
+
+// Dissolve empties sets that are no longer to be followed.
+func (m *followedMirror) Dissolve(ctx context.Context) follow.Pass {
+	r, err := m.pass(ctx, func(s *session) error {
+		for _, set := range m.left {
+			if err := s.syncOne(ctx, set); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return m.result(&r, err, nil)
+}
+
+// Pull brings one set into step by what the Source's documents say.
+func (m *followedMirror) Pull(ctx context.Context, uri string, req follow.PullRequest) follow.Pass {
+	set := m.sets[uri]
+	r, err := m.pass(ctx, func(s *session) error {
+		st, err := m.load(ctx, s, set)
+		if err != nil {
+			return err
+		}
+		s.report.Sets = []string{uri}
+		m.warnOfOverload(s, st, req)
+		s.d.emit(Event{Kind: EventSet, Set: req.Name, Progress: Progress{Set: 1, Sets: 1}})
+		if err := s.knowsOwn(ctx); err != nil {
+			return err
+		}
+		if err := m.checkLocal(ctx, s, req.Ask); err != nil {
+			return err
+		}
+		err = s.syncOne(ctx, st)
+		s.until(st)
+		if nerr := m.nothingSelected(s, req.All); nerr != nil && (err == nil || errors.Is(err, ErrRefused)) {
+			err = nerr
+		}
+		if err == nil && s.unrepaired > 0 {
+			err = fmt.Errorf("%w: %d files of the mirror are damaged and cannot be repaired", ErrIncomplete, s.unrepaired)
+		}
+		if err == nil || errors.Is(err, ErrIncomplete) {
+			if merr := s.moveHome(ctx); merr != nil {
+				return merr
+			}
+			if cerr := s.rest(ctx); cerr != nil {
+				return cerr
+			}
+		}
+		if errors.Is(err, ErrRefused) {
+			s.report.fail(st.URI, err.Error())
+		}
+		return err
+	})
+	return m.result(&r, err, set)
+}
+
+// Push applies messages to a set.
+func (m *followedMirror) Push(ctx context.Context, uri string, load func(context.Context) ([]*inbox.Message, error)) follow.Pushed {
+	set := m.sets[uri]
+	var out pushed
+	r, err := m.pass(ctx, func(s *session) error {
+		ms, err := load(ctx)
+		if err != nil {
+			return err
+		}
+		st, err := m.load(ctx, s, set)
+		if err != nil {
+			return err
+		}
+		s.report.Sets = []string{uri}
+		out, err = s.push(ctx, st, &set.up, ms, time.Now())
+		s.until(st)
+		if err == nil {
+			err = inbox.PutAside(context.WithoutCancel(ctx), m.journal, uri, out.aside, out.docs)
+		}
+		return err
+	})
+	if out.docs == nil {
+		out.docs = map[string][]byte{}
+	}
+	return follow.Pushed{Pass: m.result(&r, err, set), Applied: out.applied, Gaps: out.gaps, Duplicates: out.duplicate, Aside: int64(len(out.aside)),
+		Pending: out.pending, LookAgain: out.lookAgain, Announced: out.news, Stale: out.stale, Newest: out.newest, Docs: out.docs, Refusal: out.refusal}
+}
+
+// InStep is called when all sets are in step: a baseline that was asked for is
+// complete.
+func (m *followedMirror) InStep() { m.d.opts.Baseline = false }
+
+// Close saves what can be saved.
+func (m *followedMirror) Close(ctx context.Context) error {
+	if m.session == nil {
+		return nil
+	}
+	return m.session.close(ctx)
+}
+
+// load returns the state of a set, and reads it again if it is not known.
+func (m *followedMirror) load(ctx context.Context, s *session, set *followedSet) (*setState, error) {
+	if set.state != nil {
+		return set.state, nil
+	}
+	s.goHome(m.address)
+	st, err := s.loadSet(ctx, set.offered)
+	if err == nil {
+		st.Foreign = s.mirror.Found.Foreign
+		set.state = st
+	}
+	return st, err
+}
+
+// nothingSelected refuses a selection that selects nothing of all sets that are
+// followed, if each was looked at.
+func (m *followedMirror) nothingSelected(s *session, all []string) error {
+	if len(all) == 0 {
+		return nil
+	}
+	sets := make([]*setState, 0, len(all))
+	for _, uri := range all {
+		set := m.sets[uri]
+		if set == nil || set.state == nil {
+			return nil
+		}
+		sets = append(sets, set.state)
+	}
+	return s.nothingSelected(sets)
+}
+
+// warnOfOverload warns, once, that a set is read in place of its backlog.
+func (m *followedMirror) warnOfOverload(s *session, st *setState, req follow.PullRequest) {
+	o := req.Overload()
+	if o == nil {
+		return
+	}
+	instead := "the Change List is"
+	if st.Changes == "" {
+		instead = "all of the set is"
+	}
+	s.warn(st.URI, fmt.Sprintf("set %s: %s waiting since %s are more than can be applied one by one; %s read instead",
+		req.Name, wording.Plural(o.Messages, "notification"), o.Since.Local().Format("15:04:05"), instead))
+}
+
+// localShare bounds what looking at the mirror's own files costs a Follower: it
+// rests this many times as long as the last look took.
+const localShare = 20
+
+// checkLocal looks at the files of the mirror before a set is brought into step,
+// unless that was done a short time ago. For other sets with damaged files, too,
+// it asks for a look.
+func (m *followedMirror) checkLocal(ctx context.Context, s *session, ask func(uri string)) error {
+	start := time.Now()
+	if rest := max(m.opts.Poll, localShare*m.localTook); !m.localAt.IsZero() && start.Sub(m.localAt) < rest {
+		return nil
+	}
+	if err := s.checkLocal(ctx); err != nil {
+		return err
+	}
+	m.localAt, m.localTook = time.Now(), time.Since(start)
+	for uri, set := range m.sets {
+		if set.state != nil && s.damaged[set.state.Number] {
+			ask(uri)
+		}
+	}
+	return nil
+}
+
+// statusOf returns the public state of a Follower.
+func statusOf(address string, st follow.Status) FollowStatus {
+	out := FollowStatus{Source: fetch.WithoutUser(address), Sets: make([]SetStatus, 0, len(st.Sets)), Synced: st.Synced, Complete: st.Complete, Unproven: unprovenOf(st.Unproven), Error: st.Error}
+	for i := range st.Sets {
+		s := &st.Sets[i]
+		out.Sets = append(out.Sets, SetStatus{
+			URI: s.URI, Name: s.Name, Channel: s.Channel, Topic: s.Topic, Hub: s.Hub, LeaseEnd: s.LeaseEnd,
+			Complete: s.Complete, Unproven: unprovenOf(s.Unproven), Watermark: s.Watermark,
+			Notified: s.Notified, Pulled: s.Pulled, NextPull: s.NextPull, Lag: s.Lag,
+			Waiting: s.Waiting, Backlog: s.Backlog, Oldest: s.Oldest, Overload: s.Overload,
+			Error: s.Error, Refused: s.Refused, Pending: s.Pending, Paused: s.Paused, Reason: s.PauseReason, HubError: s.HubError,
+			FollowCounters: FollowCounters(s.Counters),
+		})
+	}
+	return out
+}
+
+func unprovenOf(us []follow.Unproven) []Unproven {
+	var out []Unproven
+	for _, u := range us {
+		out = append(out, Unproven{Set: u.Set, Reason: u.Reason, Command: u.Command, Needs: u.Needs, failed: u.Failed})
+	}
+	return out
+}

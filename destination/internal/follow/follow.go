@@ -1,0 +1,162 @@
+// Package follow schedules the work that keeps a mirror in step with a Source:
+// notifications where they arrive, and looks at the Source in any case.
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/writebehind"
+	"lockstep/internal/fetch"
+	"lockstep/websub"
+)
+
+// The channels by which a Follower learns of changes of a set, best first.
+const (
+	ByHub     = "hub"
+	ByEvents  = "events"
+	ByPolling = "poll"
+)
+
+// turnFor is how long one set is worked at while others wait, the first time.
+const turnFor = 10 * time.Second
+
+// graceAfterCancel is how long an interrupted run may take to record what it
+// has finished.
+const graceAfterCancel = 5 * time.Second
+
+// Options configures a [Follower]. All are required, unless they say otherwise.
+type Options struct {
+	Poll     time.Duration // between looks at a set without notifications
+	Check    time.Duration // between looks at a set with notifications
+	Pause    time.Duration // the first wait after a failure, and the least between looks that were asked for
+	Callback string        // URL by which hubs reach the Handler; "": they cannot
+	Channel  string        // the only one to be used; "": the best there is
+
+	Lease      time.Duration // to ask hubs for; zero: they decide
+	RefuseSHA1 bool          // deliveries signed with HMAC-SHA1 are forged (WS-X-08)
+
+	Client  *fetch.Client
+	Log     *slog.Logger
+	Journal *writebehind.Journal
+	Allow   func(set, uri string) error // whether a stream of a set may be read
+}
+
+// A Follower keeps a mirror in step with a Source for as long as it runs.
+type Follower struct {
+	opts     Options
+	mirror   Mirror
+	inbox    *inbox.Box
+	reg      *registry
+	channels *channels
+	running  atomic.Bool
+	ready    atomic.Bool // messages are received
+	turnFor  time.Duration
+}
+
+// New returns a Follower of a mirror. It starts nothing: see [Follower.Run].
+func New(m Mirror, o Options) (*Follower, error) {
+	f := &Follower{opts: o, mirror: m, inbox: inbox.New(o.Journal), turnFor: turnFor}
+	f.reg = &registry{opts: &f.opts, journal: o.Journal, inbox: f.inbox, wake: make(chan struct{}, 1), early: map[string][]*inbox.Message{}, limits: defaultLimits}
+	f.channels = &channels{opts: &f.opts, reg: f.reg, wiring: make(chan struct{}, lookups)}
+	if o.Callback == "" {
+		return f, nil
+	}
+	if u, err := url.Parse(o.Callback); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Fragment != "" || u.User != nil {
+		return nil, fmt.Errorf("callback %q: want an http or https URL without fragment", o.Callback)
+	}
+	var err error
+	f.channels.sub, err = websub.NewSubscriber(websub.SubscriberOptions{
+		Callback: o.Callback, Client: &Patient{o.Client}, State: Subscriptions{o.Journal},
+		Deliver: f.deliver, Rediscover: f.channels.rediscover, OnEvent: f.channels.onSubscription,
+		Lease: o.Lease, RetryFirst: o.Pause, RefuseSHA1: o.RefuseSHA1, Logger: o.Log,
+	})
+	return f, err
+}
+
+// SetTurn sets how long one set is worked at while others wait.
+func (f *Follower) SetTurn(d time.Duration) { f.turnFor = d }
+
+// SetLimits sets the limits of backlogs.
+func (f *Follower) SetLimits(l Limits) {
+	f.reg.mu.Lock()
+	defer f.reg.mu.Unlock()
+	f.reg.limits = l
+}
+
+// Handler serves what hubs call. It can be used before Run, and answers 503 until
+// then.
+func (f *Follower) Handler() http.Handler {
+	if f.channels.sub == nil {
+		return http.NotFoundHandler()
+	}
+	handler := f.channels.sub.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !f.ready.Load() {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// deliver accepts a message from a hub: it is durable when it returns.
+func (f *Follower) deliver(ctx context.Context, d websub.Delivery) error {
+	l := inbox.Mail{Set: d.ID, Topic: d.Topic, ID: d.DeliveryID, Type: d.ContentType, Links: d.Links, At: d.At, Body: d.Body}
+	err := f.inbox.Put(ctx, l, f.reg.receive)
+	if errors.Is(err, inbox.ErrFull) && f.reg.makeRoom() {
+		err = f.inbox.Put(ctx, l, f.reg.receive)
+	}
+	return err
+}
+
+// Run brings the mirror into step and keeps it there until ctx ends, and then
+// returns nil soon. It returns an error at its start if what the user asked for
+// is not possible, and at any time if the mirror cannot be written for long. It
+// must not be called twice.
+func (f *Follower) Run(ctx context.Context) error {
+	if !f.running.CompareAndSwap(false, true) {
+		return errors.New("the follower has run already")
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer f.channels.started.Wait()
+	defer stop()
+	if err := f.inbox.Load(ctx, f.reg.receive); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	if sub := f.channels.sub; sub != nil {
+		f.channels.run(func() {
+			if err := sub.Run(ctx); err != nil && ctx.Err() == nil {
+				f.opts.Log.ErrorContext(ctx, "keep subscriptions", slog.Any("err", err))
+			}
+		})
+	}
+	f.ready.Store(true)
+	defer f.ready.Store(false)
+	err := f.work(ctx)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceAfterCancel)
+	defer cancel()
+	if lerr := f.leave(grace); err == nil {
+		err = lerr
+	}
+	return err
+}
+
+// leave saves what can be saved.
+func (f *Follower) leave(ctx context.Context) error {
+	if err := f.mirror.Close(ctx); err != nil {
+		return err
+	}
+	return f.opts.Journal.Flush(ctx)
+}

@@ -1,0 +1,43 @@
+package follow
+
+import (
+	"testing"
+	"time"
+
+	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/writebehind"
+	"lockstep/destination/journal"
+	"lockstep/internal/eventstream"
+)
+
+// TestQueuedWeight: events without content that wait are limited, too.
+func TestQueuedWeight(t *testing.T) {
+	t.Parallel()
+	j := writebehind.New(nil)
+	r := &registry{opts: &Options{}, journal: j, inbox: inbox.New(j), limits: Limits{Messages: 1 << 30, Bytes: 1 << 20, Age: time.Hour}}
+	s := &set{}
+	for range 1 << 20 / inbox.MessageBytes * 2 {
+		r.receiveEvent(s, "http://a.example/events", eventstream.Event{Type: "notification"})
+		if most := 1 << 20 / inbox.MessageBytes; len(s.queue) > most {
+			t.Fatalf("%d events wait", len(s.queue))
+		}
+	}
+	if s.status.Overloads != 1 || s.status.Discarded == 0 || s.overload == nil || s.due.IsZero() {
+		t.Errorf("%+v, want one overload and a reading that is due", s.status)
+	}
+}
+
+// TestOverloadSavedByAClockAhead reads an overload that was saved when the clock of
+// this machine was ahead by a year: it did not happen in the future.
+func TestOverloadSavedByAClockAhead(t *testing.T) {
+	t.Parallel()
+	j := new(journal.Mem)
+	ahead := Overload{Last: time.Now().AddDate(1, 0, 0)}
+	if err := j.Record(t.Context(), journal.Batch{Save: map[string][]byte{overloadName("set"): saved.Encode(ahead)}}); err != nil {
+		t.Fatal(err)
+	}
+	if o := loadOverloads(t.Context(), j, []FoundSet{{URI: "set"}})["set"]; o == nil || o.Last.After(time.Now()) {
+		t.Errorf("overload: %+v", o)
+	}
+}

@@ -1,0 +1,153 @@
+package follow
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+// look finds the Source's sets and their channels.
+func (f *Follower) look(ctx context.Context) error {
+	l := f.mirror.Look(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	p := &l.Pass
+	f.reg.mu.Lock()
+	first := f.reg.looked.IsZero()
+	pause := f.reg.pause
+	f.reg.mu.Unlock()
+	switch {
+	case l.Usable:
+	case first && l.Impossible:
+		p.Report(p.Err)
+		return p.Err
+	case l.Passing:
+		f.reg.lookFailed(p)
+		p.Report(p.Err)
+		return nil
+	default:
+		f.reg.lookFailed(p)
+		p.Report(p.Err)
+		return f.reg.broken(p.Err)
+	}
+	f.reg.written(false)
+	f.adopt(ctx, &l)
+	f.reg.looksDone(&l, pause)
+	if l.Left {
+		d := f.mirror.Dissolve(ctx)
+		d.Report(d.Err) // a refusal is repeated with the next look
+	}
+	if p.Err != nil {
+		p.Report(p.Err)
+	}
+	return nil
+}
+
+// looksDone records what a look has left unproven, and whether there are sets that
+// could not be read, which is tried again with growing pauses; the last one was
+// pause. It takes mu.
+func (r *registry) looksDone(l *Look, pause time.Duration) {
+	r.mu.Lock()
+	r.unproven = slices.DeleteFunc(slices.Clone(l.Pass.Unproven), func(u Unproven) bool { return u.Failed })
+	if r.unread = l.Pass.Err != nil; r.unread {
+		r.pause = pause
+	}
+	r.mu.Unlock()
+	if l.Pass.Err != nil {
+		r.lookFailed(&l.Pass)
+	}
+}
+
+// lookFailed records that a look at the Source failed. It takes mu.
+func (r *registry) lookFailed(p *Pass) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var wait time.Duration
+	r.pause, wait = r.opts.longer(r.pause)
+	now := time.Now()
+	r.lookAt = now.Add(max(wait, p.Patience(now)))
+	r.trouble = fetch.Printable(p.Err.Error())
+}
+
+// adopt stores the sets that were found, and connects those that are new, or have
+// other channels.
+func (f *Follower) adopt(ctx context.Context, l *Look) {
+	now := time.Now()
+	r := f.reg
+	overloads := loadOverloads(ctx, f.opts.Journal, l.Sets)
+	r.mu.Lock()
+	r.looked, r.pause, r.trouble = now, 0, ""
+	r.lookAt = now.Add(max(f.opts.Check, f.opts.Poll)) // sooner, if a set is to be looked at sooner
+	var changed []*set
+	for i := range l.Sets {
+		found := &l.Sets[i]
+		s := r.found(found, overloads[found.URI], now)
+		if ch := channelOf(s.offered); s.since.IsZero() || !ch.equal(&s.channel) {
+			changed = append(changed, s)
+			if !s.pulled && (f.channels.usesHub(&ch) || f.channels.usesStream(&ch)) {
+				s.waiting, s.due = true, now.Add(holdFor)
+			}
+		}
+		for _, w := range s.offered.Warnings {
+			f.opts.Log.WarnContext(ctx, "read capability list", slog.String("set", s.name), slog.String("warning", w))
+		}
+	}
+	gone := r.removeOthers(l)
+	r.mu.Unlock()
+	for _, s := range gone {
+		f.channels.unwire(ctx, s)
+	}
+	for _, s := range changed {
+		f.channels.wire(ctx, s, channelOf(s.offered))
+	}
+}
+
+// found stores one set that was found.
+func (r *registry) found(found *FoundSet, o *Overload, now time.Time) *set {
+	s := r.find(found.URI)
+	if s == nil {
+		s = &set{uri: found.URI, name: fetch.Printable(found.Name), due: now, overload: o}
+		s.queue, r.early[s.uri] = append(s.queue, r.early[s.uri]...), nil
+		for _, m := range s.queue {
+			s.queued += m.Weight()
+		}
+		s.status.Notifications = int64(len(s.queue))
+		r.sets = append(r.sets, s)
+		r.limitBacklog(s, now)
+	}
+	s.name, s.offered = fetch.Printable(found.Name), found.Offered
+	s.status.Watermark = found.State.Watermark
+	p := found.State.Push
+	r.pausePush(s, p, now)
+	if p.Stream != "" && s.resume.stream == "" {
+		s.resume.stream, s.resume.event = p.Stream, p.EventID
+	}
+	return s
+}
+
+// removeOthers removes the sets that a look has not found, and their messages.
+func (r *registry) removeOthers(l *Look) (gone []*set) {
+	for _, s := range r.sets {
+		if !slices.ContainsFunc(l.Sets, func(f FoundSet) bool { return f.URI == s.uri }) && !l.Unreadable(s.uri) {
+			gone = append(gone, s)
+		}
+	}
+	r.sets = slices.DeleteFunc(r.sets, func(s *set) bool { return slices.Contains(gone, s) })
+	docs := map[string][]byte{}
+	for _, s := range gone {
+		r.inbox.Remove(s.queue, docs)
+		docs[overloadName(s.uri)] = nil
+	}
+	for uri, ms := range r.early {
+		r.inbox.Remove(ms, docs)
+		delete(r.early, uri)
+	}
+	if len(docs) > 0 {
+		r.journal.Later(docs)
+	}
+	return gone
+}

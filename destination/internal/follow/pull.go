@@ -1,0 +1,138 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+// pull brings one set into step by the Source's documents.
+func (f *Follower) pull(ctx context.Context, s *set) error {
+	start := time.Now()
+	r := f.reg
+	r.mu.Lock()
+	routine := s.pulled && !s.asked
+	s.asked, s.waiting = false, false // requests from now on are for changes that are still to come
+	clear(s.changed)
+	req := r.pullRequest(s)
+	r.mu.Unlock()
+	p := f.mirror.Pull(ctx, s.uri, req)
+	if ctx.Err() != nil && p.Err != nil {
+		f.interrupted(ctx, s)
+		return nil
+	}
+	r.mu.Lock()
+	now := time.Now()
+	f.recordPull(ctx, s, &p, start, now)
+	r.planNext(s, &p, now)
+	s.pulled = s.pulled || p.Err == nil || p.Incomplete
+	if routine && p.Applied > 0 {
+		f.channels.remind(ctx, s, now)
+	}
+	r.mu.Unlock()
+	p.Report(p.Err)
+	return f.judge(&p)
+}
+
+// pullRequest returns what a pull of the set needs.
+func (r *registry) pullRequest(s *set) PullRequest {
+	req := PullRequest{Name: s.name, Overload: func() *Overload { return r.unreported(s) }}
+	req.Ask = func(uri string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if o := r.find(uri); o != nil {
+			r.ask(o, time.Now())
+		}
+	}
+	for _, o := range r.sets {
+		if o != s && !o.pulled {
+			req.All = nil
+			break
+		}
+		req.All = append(req.All, o.uri)
+	}
+	return req
+}
+
+// recordPull records the result of a pull. The caller holds the registry's mu.
+func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now time.Time) {
+	s.last, s.took = now, now.Sub(start)
+	st := &s.status
+	st.Pulls++
+	st.Pulled, st.Error, s.turn = now, "", 0
+	st.Pending, st.Refused = p.Pending, ""
+	if st.Complete = p.Complete; !slices.Equal(st.Unproven, p.Unproven) {
+		st.Unproven = p.Unproven
+		for _, u := range p.Unproven {
+			if !u.Failed {
+				f.opts.Log.WarnContext(ctx, "the mirror is not known to be complete", slog.String("set", s.name), slog.String("because", u.Text))
+			}
+		}
+	}
+	if p.Err != nil {
+		st.Error = fetch.Printable(p.Err.Error())
+	}
+	if s.refused = p.Refused; s.refused {
+		st.Refused = st.Error
+	}
+	if s.vain++; p.Synced || p.Err != nil {
+		s.vain = 0
+	}
+	if p.State.Push != nil {
+		st.Watermark = p.State.Watermark
+	}
+	f.reg.pausePush(s, p.State.Push, now)
+	if p.Err == nil {
+		f.reg.endOverload(s, start, now)
+	}
+}
+
+// planNext determines when the set is looked at again after a pull.
+func (r *registry) planNext(s *set, p *Pass, now time.Time) {
+	behind := p.Err != nil || p.State.Push != nil && p.State.Push.HasGap()
+	wait := r.interval(s)
+	if s.overload != nil && s.overload.Over {
+		wait = min(max(wait, 10*s.took), r.opts.Check)
+	}
+	if p.State.Ended {
+		wait = max(wait, r.opts.Check) // it says that there will be no more changes
+	}
+	if p.Pending > 0 {
+		wait = min(wait, r.opts.Poll)
+	}
+	if behind {
+		var pause time.Duration
+		if s.pause, pause = r.opts.longer(s.pause); pause < wait {
+			wait = min(wait, max(pause, 10*s.took)) // a comparison of all may take long
+		}
+	} else {
+		s.pause = 0
+	}
+	if !s.asked {
+		s.due = now.Add(wait)
+		s.asked = behind
+	} else if earliest := now.Add(r.distance(s)); s.due.Before(earliest) {
+		s.due = earliest
+		if s.isOverloaded() {
+			s.due = now.Add(min(r.distance(s), r.opts.Poll))
+		}
+	}
+	if patience := p.Patience(now); patience > 0 && p.State.Deferred {
+		s.due = now.Add(max(wait, patience))
+	}
+}
+
+// interrupted records that the work for a set was interrupted.
+func (f *Follower) interrupted(ctx context.Context, s *set) {
+	if !errors.Is(context.Cause(ctx), ErrTurn) {
+		return
+	}
+	f.reg.mu.Lock()
+	defer f.reg.mu.Unlock()
+	s.turn = 2 * max(s.turn, f.turnFor)
+	s.due, s.asked = time.Now(), true
+}

@@ -1,0 +1,219 @@
+package follow
+
+import (
+	"sync"
+	"time"
+
+	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/push"
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/writebehind"
+)
+
+const (
+	// maxVain is how often the distance between looks that were asked for, and
+	// found nothing, is doubled.
+	maxVain = 6
+
+	// overdue is how long a look at a set waits behind messages that keep
+	// coming.
+	overdue = 2 * time.Second
+)
+
+// A registry knows the sets that are followed: the messages that wait for each,
+// and when each is looked at.
+type registry struct {
+	opts    *Options
+	journal *writebehind.Journal
+	inbox   *inbox.Box
+	wake    chan struct{} // holds a token when there may be something to do
+
+	mu       sync.Mutex // guards what follows
+	limits   Limits
+	sets     []*set
+	early    map[string][]*inbox.Message // messages of sets that were not found yet
+	turn     int                         // index of the set whose turn it is
+	lookAt   time.Time                   // when to look at the Source as a whole
+	looked   time.Time                   // when that was last done
+	pause    time.Duration               // before it is tried again
+	synced   bool
+	unproven []Unproven // of no single set, when the Source was last looked at
+	trouble  string
+	unread   bool      // the last look found sets that could not be read
+	failing  time.Time // since when nothing can be written here
+	fails    int       // how often that was tried
+}
+
+// The caller of the methods below holds mu, unless they say otherwise.
+
+// receive queues a message that is in the inbox. It takes mu.
+func (r *registry) receive(uri string, m *inbox.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.find(uri); s != nil {
+		r.enqueue(s, m)
+		return
+	}
+	r.early[uri] = append(r.early[uri], m)
+}
+
+// find returns the followed set, or nil.
+func (r *registry) find(uri string) *set {
+	for _, s := range r.sets {
+		if s.uri == uri {
+			return s
+		}
+	}
+	return nil
+}
+
+func (r *registry) wakeUp() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// A job is what the worker does next.
+type job struct {
+	set  *set // nil: look at the Source as a whole
+	push bool // process messages; else look at the set
+}
+
+// next returns the next job, or how long there is nothing to do. It takes mu.
+func (r *registry) next(now time.Time) (*job, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wait := 24 * time.Hour
+	at := func(t time.Time) bool {
+		if t.After(now) {
+			wait = min(wait, t.Sub(now))
+			return false
+		}
+		return true
+	}
+	if at(r.lookAt) {
+		return &job{}, 0
+	}
+	for i := range r.sets {
+		k := (r.turn + i) % len(r.sets)
+		s := r.sets[k]
+		if s.uri == "" {
+			continue
+		}
+		if late := s.changed.Due(r.opts.Pause); !late.IsZero() && !s.asked && at(late) {
+			r.ask(s, now)
+		}
+		pull := !s.due.IsZero() && at(s.due)
+		push := s.hasMessages(now) && at(s.again)
+		switch {
+		case pull && !s.asked && now.Sub(r.looked) > r.interval(s)/2 && r.pause == 0:
+			r.turn = k
+			return &job{}, 0
+		case pull && (!push || now.Sub(s.due) > overdue || !s.asked || s.isOverloaded()):
+			r.turn = k + 1
+			return &job{set: s}, 0
+		case push:
+			r.turn = k + 1
+			return &job{set: s, push: true}, 0
+		}
+	}
+	return nil, max(wait, time.Millisecond)
+}
+
+// othersWait reports whether another set could be worked at. It takes mu.
+func (r *registry) othersWait(but *set) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	for _, s := range r.sets {
+		if s != but && (!s.due.IsZero() && s.due.Before(now) || s.hasMessages(now) && s.again.Before(now)) {
+			return true
+		}
+	}
+	return false
+}
+
+// interval is how long to wait between looks at a set.
+func (r *registry) interval(s *set) time.Duration {
+	if s.isLive() {
+		return r.opts.Check
+	}
+	return r.opts.Poll
+}
+
+// replan moves the next look at a set, which was not asked for, to where its
+// channel needs it.
+func (r *registry) replan(s *set) {
+	if !s.asked && s.pulled && !s.last.IsZero() {
+		s.due = s.last.Add(r.interval(s))
+	}
+	r.wakeUp()
+}
+
+// ask schedules an early look at the set, because of an event: looks that are
+// requested repeatedly keep a minimum distance, so that the peers that cause
+// them do not determine our load.
+func (r *registry) ask(s *set, now time.Time) {
+	at := now
+	if !s.last.IsZero() {
+		at = saved.Latest(now, s.last.Add(r.distance(s)))
+	}
+	if s.due.IsZero() || at.Before(s.due) {
+		s.due = at
+	}
+	s.asked, s.waiting = true, false
+	r.wakeUp()
+}
+
+// distance is how long after a look the next may be requested: the more looks
+// in a row found nothing, the longer, so that forged messages cannot make us
+// send requests to the Source forever.
+func (r *registry) distance(s *set) time.Duration {
+	d := r.opts.Pause << min(s.vain, maxVain)
+	return max(min(d, max(r.opts.Poll, r.opts.Pause)), 10*s.took)
+}
+
+// enqueue puts a message into the queue of its set.
+func (r *registry) enqueue(s *set, m *inbox.Message) {
+	if !s.usesPush(m.At) {
+		r.discard(s, map[string][]byte{}, m)
+		return
+	}
+	s.queued += m.Weight()
+	if s.queue = append(s.queue, m); !m.Hello {
+		s.status.Notifications++
+		s.status.Notified = m.At
+	}
+	r.limitBacklog(s, time.Now())
+	r.wakeUp()
+}
+
+// discard leaves out messages of a set, which is going to be pulled in their
+// place, and saves docs in the same transaction.
+func (r *registry) discard(s *set, docs map[string][]byte, ms ...*inbox.Message) {
+	r.inbox.Remove(ms, docs)
+	if len(docs) > 0 {
+		r.journal.Later(docs)
+	}
+	for _, m := range ms {
+		if m.Hello {
+			continue
+		}
+		s.status.Discarded++
+		s.status.Notified = m.At
+	}
+}
+
+// pausePush copies whether notifications of the set are used.
+func (r *registry) pausePush(s *set, p *push.State, now time.Time) {
+	if p != nil {
+		s.status.Contradicted = p.Lies
+		s.pausedUntil, s.pausedBecause = p.Paused, p.Reason
+	}
+	if s.usesPush(now) {
+		return
+	}
+	r.discard(s, map[string][]byte{}, s.queue...)
+	s.queue, s.queued = nil, 0
+}

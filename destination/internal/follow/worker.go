@@ -1,0 +1,148 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+const (
+	// idleBefore is how long there is nothing to do before documents of little
+	// urgency are saved.
+	idleBefore = 50 * time.Millisecond
+
+	// pauseMost is the longest wait before a failure is retried.
+	pauseMost = time.Minute
+
+	// A failure to write the mirror ends a Follower if it lasts.
+	failsFor  = time.Minute
+	failsMost = 5
+)
+
+// ErrTurn is the cause of a context that ends the work for a set when it is
+// another set's turn.
+var ErrTurn = fmt.Errorf("%w: it is another set's turn", context.Canceled)
+
+// work does one job after the other, sets in turn.
+func (f *Follower) work(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	idle := false
+	for {
+		if ctx.Err() != nil {
+			return nil
+		}
+		j, wait := f.reg.next(time.Now())
+		if j != nil {
+			idle = false
+			if err := f.do(ctx, j); err != nil {
+				return err
+			}
+			continue
+		}
+		if idle {
+			if err := f.opts.Journal.Flush(ctx); err != nil && ctx.Err() == nil {
+				f.opts.Log.WarnContext(ctx, "record progress", slog.Any("err", err)) // it is still pending
+			}
+		} else {
+			wait = min(wait, idleBefore)
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-f.reg.wake:
+			idle = false
+		case <-timer.C:
+			idle = true
+		}
+	}
+}
+
+// do does a job. Others get their turn if it takes long.
+func (f *Follower) do(ctx context.Context, j *job) error {
+	if j.set == nil {
+		return f.look(ctx)
+	}
+	own, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	turn := max(j.set.turn, f.turnFor)
+	var alarm *time.Timer
+	alarm = time.AfterFunc(turn, func() {
+		if f.reg.othersWait(j.set) {
+			cancel(ErrTurn)
+			return
+		}
+		alarm.Reset(time.Second)
+	})
+	defer alarm.Stop()
+	if j.push {
+		return f.push(own, j.set)
+	}
+	return f.pull(own, j.set)
+}
+
+// longer returns the next pause after one that ended without success, and a
+// random wait around it: several Destinations should not retry at the same
+// time.
+func (o *Options) longer(pause time.Duration) (next, wait time.Duration) {
+	if pause == 0 {
+		next = o.Pause
+	} else {
+		next = min(2*pause, max(pauseMost, o.Pause))
+	}
+	return next, next*4/5 + rand.N(next*2/5+1)
+}
+
+// judge decides what the result of a pass over a set means for the Follower.
+func (f *Follower) judge(p *Pass) error {
+	switch {
+	case p.Err == nil, p.Incomplete:
+		if f.reg.written(true) {
+			f.mirror.InStep()
+		}
+		return nil
+	case p.Refused:
+		return nil // the set is left as it is, and tried again
+	case p.Undelivered:
+		return nil // changes that were not taken are handed over again
+	}
+	return f.reg.broken(p.Err)
+}
+
+// broken records that the mirror, or its Journal, cannot be written. It returns
+// err if that has lasted. It takes mu.
+func (r *registry) broken(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if r.failing.IsZero() {
+		r.failing = now
+	}
+	r.trouble = fetch.Printable(err.Error())
+	if r.fails++; r.fails >= failsMost && now.Sub(r.failing) >= failsFor {
+		return err
+	}
+	return nil
+}
+
+// written records that it can be written. After a pass over a set it reports
+// whether all sets were in step. It takes mu.
+func (r *registry) written(pass bool) (inStep bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failing, r.fails = time.Time{}, 0
+	if !pass || r.unread {
+		return false
+	}
+	for _, s := range r.sets {
+		if !s.pulled {
+			return false
+		}
+	}
+	r.synced = true
+	return true
+}
