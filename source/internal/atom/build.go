@@ -16,9 +16,8 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// A build makes a feed again, under new names, off the catalog and the
-// documents there are. Memory does not grow with either: what is sorted is on
-// disk.
+// A build builds a feed again, under new names, from the catalog and the existing
+// documents. Its memory does not grow with either: sorting uses the disk.
 type build struct {
 	*update
 	from    string      // the document with which the old ones begin; "": there are none
@@ -28,13 +27,13 @@ type build struct {
 	compact bool        // the catalog is not asked: only history is left out
 
 	next   feed
-	byTime *extsort.Sorter // the newest first
+	byTime *extsort.Sorter // newest first
 	groups *extsort.Sorter // of resources, by part
 	newest time.Time
-	dated  int64 // entries that get a time now
+	dated  int64 // entries that get a new time
 }
 
-// sortMemory is how much of what is sorted is in memory; the rest is on disk.
+// sortMemory is how many bytes a sorter holds in memory; the rest is on disk.
 const sortMemory = 16 << 20
 
 // newSorter returns a sorter that keeps entries with the same key in the order
@@ -45,7 +44,7 @@ func (b *build) newSorter() *extsort.Sorter {
 	return s
 }
 
-// run makes the feed, and switches to it.
+// run builds the feed and switches to it.
 func (b *build) run(ctx context.Context) error {
 	b.byTime, b.groups = b.newSorter(), b.newSorter()
 	defer b.byTime.Close()
@@ -68,8 +67,8 @@ func (b *build) run(ctx context.Context) error {
 	return b.writeAll(ctx)
 }
 
-// merge takes what the catalog says, and what it and the documents there are say
-// is gone.
+// merge combines the resources in the catalog with deletions from the catalog and from
+// the existing documents.
 func (b *build) merge(ctx context.Context, missed bool) error {
 	byID := b.newSorter()
 	defer byID.Close()
@@ -89,7 +88,7 @@ func (b *build) merge(ctx context.Context, missed bool) error {
 	return b.mergeOld(ctx, byID)
 }
 
-// name settles what the feed is to be, under names that were never given.
+// name determines the properties of the new feed, with names that were never used.
 func (b *build) name(ctx context.Context) error {
 	taken := make(map[string]bool)
 	for info, err := range b.docs.List(ctx, names.Feed(b.set.Name).Prefix()) {
@@ -124,7 +123,7 @@ func (b *build) name(ctx context.Context) error {
 	return nil
 }
 
-// mergeOld takes of each record what the feed is to say of it.
+// mergeOld adds the entry of each record to the feed.
 func (b *build) mergeOld(ctx context.Context, byID *extsort.Sorter) error {
 	var now, old *buildEntry
 	for it, err := range byID.Sorted(ctx) {
@@ -160,8 +159,8 @@ func cmpID(es ...*buildEntry) string {
 	return ""
 }
 
-// settle takes what the feed is to say of a record: now is what the catalog says, old
-// what was said last.
+// settle adds the entry of a record to the feed: now is its entry according to the
+// catalog, old its last entry in the feed.
 func (b *build) settle(now, old *buildEntry) error {
 	switch {
 	case now == nil && old == nil:
@@ -183,14 +182,13 @@ func (b *build) settle(now, old *buildEntry) error {
 	return b.take(gone)
 }
 
-// sameAlternates reports whether both lead to the same representations: that one
-// is no more is a change of the record (AP-AMB-14), but of no resource that is
-// there.
+// sameAlternates reports whether both link to the same representations. The removal of
+// one is a change of the record (AP-AMB-14), but not of a remaining resource.
 func sameAlternates(x, y *atompmh.Entry) bool {
 	return slices.EqualFunc(x.Alternates(), y.Alternates(), func(a, b atompmh.Link) bool { return a.Href == b.Href && a.Type == b.Type })
 }
 
-// take takes an entry into the feed.
+// take adds an entry to the feed.
 func (b *build) take(e *buildEntry) error {
 	key := make([]byte, 9)
 	if e.fresh {

@@ -11,26 +11,26 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A pendingEntry is an entry to be, by the change that calls for it.
+// A pendingEntry is an entry to be added to the feed, with the change that causes it.
 type pendingEntry struct {
 	atompmh.Entry
 	seq   catalog.Seq
 	event time.Time
 }
 
-// A pending change is what happened to a resource since the feed was published.
+// A pendingChange combines the changes of a resource since the feed was published.
 type pendingChange struct {
-	Change  catalog.Change // the last
-	created bool           // the first made it, and no feed has it, as far as the build saw it coming
+	Change  catalog.Change // the last one
+	created bool           // the first one created the resource, and the feed does not have it yet
 }
 
-// A gathering finds out what changes mean for records.
+// A gathering determines how changes of resources change records.
 type gathering struct {
 	*update
 	changes map[string]*pendingChange
 	view    *view
 	groups  *groupCache
-	through feed                     // where the changes end
+	through feed                     // its Through is the last change
 	entries map[string]*pendingEntry // by identifier
 }
 
@@ -46,7 +46,7 @@ func (g *gathering) run(ctx context.Context) (groupMap, error) {
 			continue
 		}
 		if c.Change.Change == resourcesync.Deleted {
-			if !c.created { // else no feed had it
+			if !c.created { // else the feed never had it
 				g.gone(atompmh.RecordID(uri), uri, c)
 			}
 			continue
@@ -63,7 +63,8 @@ func (g *gathering) run(ctx context.Context) (groupMap, error) {
 	return g.settle(ctx, around)
 }
 
-// there notes the entry of a record; c may be nil where it has not changed itself.
+// there adds the entry of an existing record; c is nil if its main resource has not
+// changed.
 func (g *gathering) there(id string, main *representation, members []*representation, c *pendingChange) {
 	e := g.at(c)
 	if !g.view.active(&e.Entry, id, main, members) {
@@ -75,12 +76,12 @@ func (g *gathering) there(id string, main *representation, members []*representa
 			e.seq, e.event = c.Change.Seq, c.Change.EventTime
 		}
 	}
-	if old := g.entries[id]; old == nil || old.Kind != atompmh.Active || old.seq <= e.seq { // the last one is the record
+	if old := g.entries[id]; old == nil || old.Kind != atompmh.Active || old.seq <= e.seq { // the last one applies
 		g.entries[id] = e
 	}
 }
 
-// gone notes that a record is deleted, unless it is found elsewhere.
+// gone adds the deletion of a record, unless another resource is that record.
 func (g *gathering) gone(id, uri string, c *pendingChange) {
 	if old := g.entries[id]; old != nil && old.Kind == atompmh.Active {
 		return
@@ -100,11 +101,11 @@ func (g *gathering) at(c *pendingChange) *pendingEntry {
 	return &pendingEntry{seq: c.Change.Seq, event: c.Change.EventTime}
 }
 
-// settle finds the places of all resources that those in uris may have to do with:
-// had before, or have now.
+// settle determines the records of all resources that are related to those in uris,
+// before the changes or after them.
 func (g *gathering) settle(ctx context.Context, uris map[string]bool) (groupMap, error) {
 	affected := make(map[string]bool)
-	record := func(uri string) error { // a record, and all that may belong to it
+	record := func(uri string) error { // adds a record and all resources that may belong to it
 		affected[uri] = true
 		known, err := g.groups.get(ctx, uri)
 		if err != nil {
@@ -155,7 +156,7 @@ func (g *gathering) settle(ctx context.Context, uris map[string]bool) (groupMap,
 	return grouped, nil
 }
 
-// place finds out which record a resource belongs to, and which entries change by that.
+// place determines which record a resource belongs to, and which entries change.
 func (g *gathering) place(ctx context.Context, uri string, grouped groupMap) error {
 	known, err := g.groups.get(ctx, uri)
 	if err != nil {
@@ -166,7 +167,7 @@ func (g *gathering) place(ctx context.Context, uri string, grouped groupMap) err
 		return err
 	}
 	c := g.changes[uri]
-	oldID := "" // the identifier of the record it had in the feed
+	oldID := "" // the identifier of its record in the feed
 	if c != nil && !c.created || c == nil && (r != nil || known != nil) {
 		oldID = atompmh.RecordID(uri)
 		if known != nil {
@@ -203,9 +204,9 @@ func (g *gathering) place(ctx context.Context, uri string, grouped groupMap) err
 	return g.leave(ctx, oldID, uri, c, grouped)
 }
 
-// own notes which resources have been given an identifier. Only one should be at
-// any time; but where a record moves from one to another, the new one may come
-// before the old one goes.
+// own records which resources have an identifier. There should be only one at any time;
+// but if a record moves to another resource, the new one may appear before the old one
+// is deleted.
 func (g *gathering) own(ctx context.Context, uri string, known, now *group, grouped groupMap) error {
 	var was, is string
 	if known != nil {
@@ -245,8 +246,8 @@ func (g *gathering) owners(ctx context.Context, id string, grouped groupMap) ([]
 	return all.Members, nil
 }
 
-// leave notes that a resource is not the record id any more: that is
-// deleted, unless another resource is it.
+// leave handles a resource that is no longer the record id: the record is deleted,
+// unless another resource is it.
 func (g *gathering) leave(ctx context.Context, id, uri string, c *pendingChange, grouped groupMap) error {
 	owners, err := g.owners(ctx, id, grouped)
 	if err != nil {

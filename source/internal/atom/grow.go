@@ -12,9 +12,9 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// grow takes the next changes into the feed: their entries come into the
-// subscription document, the oldest of which are cut to archives where there are
-// more than one holds (AP-TS-12).
+// grow adds the next changes to the feed: their entries are added to the subscription
+// document, and if it then has more than it may, the oldest entries are moved to
+// archives (AP-TS-12).
 func (a *update) grow(ctx context.Context) error {
 	cur := a.st.Current
 	next := *cur
@@ -27,7 +27,7 @@ func (a *update) grow(ctx context.Context) error {
 		next.Groups = next.Chain
 	}
 	named := cur.Title != next.Title || cur.Author != next.Author
-	if len(added) == 0 && len(grouped) == 0 && !named { // what came is gone again
+	if len(added) == 0 && len(grouped) == 0 && !named { // the changes cancel each other out
 		a.st.Current = &next
 		return a.feeds.plan(ctx, a.set.Name, a.st, &next, nil)
 	}
@@ -54,8 +54,8 @@ func (a *update) grow(ctx context.Context) error {
 	return a.cut(ctx, &next, entries, grouped)
 }
 
-// cut writes entries, which are in the order of time, as the subscription
-// document and the archives cut from it, and makes them the feed.
+// cut writes entries, which are in the order of time, as the subscription document and
+// the archives split off it, and publishes them as the feed.
 func (a *update) cut(ctx context.Context, next *feed, entries []atompmh.Entry, grouped groupMap) error {
 	var cut []blob.Writer
 	defer func() {

@@ -21,11 +21,11 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// sliceChanges is how many changes are taken into the feed at a time: they are held.
+// sliceChanges is how many changes are added to the feed at a time: they are in memory.
 const sliceChanges = 10_000
 
-// compactAfter is how many times its first size a chain of archives grows, and
-// how many documents more, before it is written again without what is history.
+// compactAfter is to how many times its first size a chain of archives grows, and by how
+// many documents more, before it is written again without superseded entries.
 const compactAfter = 4
 
 // tinySet is how many resources a set may have so that a complete feed is
@@ -36,12 +36,12 @@ const (
 	pace    = time.Millisecond
 )
 
-// Feeds holds what a Source knows of its feeds. One goroutine uses it at a time.
+// Feeds publishes the feeds of a Source. Only one goroutine may use it at a time.
 type Feeds struct {
 	docs    *document.Store
 	catalog catalog.Catalog
 	temp    string        // directory for temporary files
-	grace   time.Duration // how long replaced archives stay
+	grace   time.Duration // how long replaced archives are kept
 	states  map[string]*state
 }
 
@@ -61,10 +61,10 @@ type Set struct {
 	Complete bool   // the feed is one document
 }
 
-// A Request says what is to be published of a feed.
+// A Request specifies a publication of a feed.
 type Request struct {
 	Set    Set
-	Status catalog.Status // changes after its Last wait for the next publication
+	Status catalog.Status // changes after its Last are left to the next publication
 	Look   bool           // look at all documents of the feed
 	Back   bool           // the catalog is older than what was published from it
 
@@ -73,12 +73,12 @@ type Request struct {
 	WentBack func(ctx context.Context, seq catalog.Seq, at time.Time) (bool, error)
 }
 
-// A Result says what a publication did.
+// A Result is the result of a publication.
 type Result struct {
 	Written bool  // readers can see a change
-	Refused int64 // resources that no feed can have
+	Refused int64 // resources that a feed cannot contain
 	Bytes   int64 // of subscription documents written
-	Later   bool  // the feed was put off
+	Later   bool  // the publication was postponed
 }
 
 // An update brings the Atom-PMH feed of a set in step with the catalog.
@@ -95,30 +95,30 @@ type update struct {
 	want  feed // what is configured
 	limit int  // entries of an archive
 	st    *state
-	fresh bool  // the state was not known to this process
-	lost  *feed // what was published, but is not there as it was left
+	fresh bool  // this process had not read the state before
+	lost  *feed // the published feed, if its documents are missing or were changed
 	short bool  // archives are missing
 }
 
 // Publish brings the feed of a set in step with the catalog. The order of writes
 // (AP-TS-12), each step durable before the next begins:
 //
-//  1. of a chain that begins again, the archives, under names that no document
-//     has given yet;
-//  2. the state, which says what the subscription document is about to be;
-//  3. archives cut from it, under new names;
+//  1. if a chain is rebuilt, its archives, under names that no document mentions
+//     yet;
+//  2. the state, which describes the planned subscription document;
+//  3. archives split off it, under new names;
 //  4. the subscription document;
-//  5. what has changed of which resources belong together.
+//  5. changes in which resources belong together.
 //
-// Interrupted before 4, what is published is what was; after it, what was
-// planned. A run that follows sees which by the bytes of the subscription document.
+// If it is interrupted before 4, the feed is as it was before; afterwards it is as
+// planned. The next run recognizes which by the bytes of the subscription document.
 func (s *Feeds) Publish(ctx context.Context, r Request) (result Result, err error) {
 	a := &update{feeds: s, docs: s.docs, catalog: s.catalog, set: r.Set, status: r.Status, back: r.Back, wentBack: r.WentBack}
 	a.want, a.limit = defaults(s.docs.Base, &r.Set)
 	defer func() {
 		result = a.result
 		if err != nil {
-			delete(s.states, r.Set.Name) // what holds is in the blobs
+			delete(s.states, r.Set.Name) // the next run reads the blobs again
 			err = fmt.Errorf("publish atom feed: %w", err)
 		}
 	}()
@@ -158,8 +158,7 @@ func Check(base names.Base, set *Set) error {
 // kilobytes, which is also what a harvester reads to find one change.
 const defaultEntries = 1000
 
-// defaults returns what a feed says of itself, and how many entries an archive
-// has.
+// defaults returns the identity of a feed, and how many entries an archive has.
 func defaults(base names.Base, set *Set) (feed, int) {
 	f := feed{ID: set.ID, Title: set.Title, Author: set.Author, Complete: set.Complete}
 	if f.ID == "" {
@@ -178,7 +177,7 @@ func defaults(base names.Base, set *Set) (feed, int) {
 	return f, limit
 }
 
-// open finds out what is published.
+// open determines what is published.
 func (a *update) open(ctx context.Context, look bool) (err error) {
 	set := a.set.Name
 	if a.st, a.lost, a.fresh, err = a.feeds.load(ctx, set); err != nil {
@@ -210,12 +209,12 @@ func (a *update) open(ctx context.Context, look bool) (err error) {
 	return nil
 }
 
-// step does what is to be done next, and reports whether there may be more.
+// step performs the next step and reports whether there may be more.
 func (a *update) step(ctx context.Context) (more bool, err error) {
 	cur := a.st.Current
 	if cur == nil {
 		b := &build{update: a, keep: -1, last: noTime}
-		if a.lost != nil { // documents of ours may be there: what they have and is gone must be said
+		if a.lost != nil { // readers may have its documents: the new feed must state what was deleted since
 			b.last, b.from, b.spare = a.lost.Last, names.Feed(a.set.Name).Document(), a.lost.Newest
 		}
 		return true, b.run(ctx)
@@ -234,7 +233,7 @@ func (a *update) step(ctx context.Context) (more bool, err error) {
 	case back || a.back && !a.caughtUp():
 		a.docs.Log.WarnContext(ctx, "catalog is older than the feed published from it, which is published again", slog.String("set", a.set.Name))
 		again.keep = -1
-	case a.status.Kept.Seq > cur.Through, a.short, cur.Complete != a.want.Complete: // what has changed is not known any more
+	case a.status.Kept.Seq > cur.Through, a.short, cur.Complete != a.want.Complete: // the changes are no longer known
 	case a.want.Complete && (changed || named):
 		if age := a.docs.Now().Sub(cur.Stamp); !a.fresh && a.status.Resources > tinySet && age >= 0 && age < time.Duration(a.status.Resources)*pace {
 			a.result.Later = true
@@ -254,8 +253,8 @@ func (a *update) step(ctx context.Context) (more bool, err error) {
 // caughtUp reports whether the feed was rebuilt by this publication.
 func (a *update) caughtUp() bool { return a.result.Written }
 
-// switchTo makes the feed that of next, whose subscription document is d; of
-// others that were cut from it, names and writers.
+// switchTo publishes next, whose subscription document is d, with the names and writers
+// of the archives split off it.
 func (a *update) switchTo(ctx context.Context, next *feed, d *openDocument, cut []blob.Writer, grouped groupMap) error {
 	set := a.set.Name
 	next.Size, next.Sum = d.size, d.digest()
@@ -281,8 +280,8 @@ func (a *update) switchTo(ctx context.Context, next *feed, d *openDocument, cut 
 	return nil
 }
 
-// tidy removes archives that no reader needs: those of chains replaced more than the
-// grace period ago, and of such as were never published.
+// tidy removes archives that no reader needs: those of chains that were replaced more
+// than the grace period ago, or never published.
 func (a *update) tidy(ctx context.Context) error {
 	set, cur, now := a.set.Name, a.st.Current, a.docs.Now()
 	gone := make(map[string]time.Time)
@@ -323,8 +322,8 @@ func (a *update) tidy(ctx context.Context) error {
 	return nil
 }
 
-// Withdraw removes the feed of a set that is to have none. The caller has made
-// sure that no Capability List names it.
+// Withdraw removes the feed of a set that is no longer to have one. The caller ensures
+// that no Capability List names it.
 func (s *Feeds) Withdraw(ctx context.Context, set string) error {
 	sum, err := s.docs.Stat(ctx, names.Feed(set).State())
 	if errors.Is(err, blob.ErrNotExist) {
@@ -334,7 +333,7 @@ func (s *Feeds) Withdraw(ctx context.Context, set string) error {
 		return err
 	}
 	delete(s.states, set)
-	if err := s.docs.Remove(ctx, names.Feed(set).Document()+names.GzipSuffix, names.Feed(set).Document()); err != nil { // Compressed may not be asked for any more
+	if err := s.docs.Remove(ctx, names.Feed(set).Document()+names.GzipSuffix, names.Feed(set).Document()); err != nil { // the Compressed option may have been turned off since
 		return err
 	}
 	var old []string

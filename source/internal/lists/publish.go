@@ -63,13 +63,13 @@ type Lists struct {
 	opts          Options
 	states        map[string]*state    // what is known of each set's documents
 	spent         map[string]spent     // on each set's open Change List
-	newHistory    map[string]bool      // sets published since New
+	published     map[string]bool      // sets published since New
 	patchesTidied map[string]time.Time // when each set's patches were looked through
 }
 
 // New returns lists. None is read or written yet.
 func New(o Options) *Lists {
-	return &Lists{opts: o, states: make(map[string]*state), spent: make(map[string]spent), newHistory: make(map[string]bool), patchesTidied: make(map[string]time.Time)}
+	return &Lists{opts: o, states: make(map[string]*state), spent: make(map[string]spent), published: make(map[string]bool), patchesTidied: make(map[string]time.Time)}
 }
 
 // A Report says what a publication of lists did.
@@ -161,7 +161,7 @@ func (s *Lists) Publish(ctx context.Context, set Set, look, quick bool) (r *Resu
 		if err != nil {
 			return r, err
 		}
-		s.newHistory[set.Name] = true
+		s.published[set.Name] = true
 		r.published = p.next
 		s.spend(set, r.published.Changes)
 	}
@@ -175,29 +175,29 @@ type publication struct {
 	owner      *Lists
 	docs       *document.Store
 	catalog    catalog.Catalog
-	quick      bool // what can be put off, is
+	quick      bool // postpone documents that readers can do without
 	set        Set
 	report     Report
 	state      *state // what is published, as far as known
-	next       *state // what will be
+	next       *state // what will be published
 	status     catalog.Status
 	there      sizes        // nil: they were not listed
 	unsure     bool         // a publication was cut short
-	newHistory bool         // the history begins again: nothing of the Change List there is continues
+	newHistory bool         // the history begins again: the published Change List is not continued
 	list       bool         // a Resource List is due
 	changes    bool         // a Change List is due
 	entry      blob.Writer  // the Resource List's entry document
 	build      *changeBuild // of the Change List
 	back       bool         // the catalog is older than what was published from it
-	restart    bool         // whatever was published, the history begins again
-	begun      bool         // the history begins again by this publication
-	archiving  bool         // archives call for documents to be written
+	restart    bool         // start a new history, whatever was published
+	begun      bool         // this publication starts a new history
+	archiving  bool         // documents must be written for the archives
 	archives   archives
 }
 
-// prepare finds out what is published, what the catalog holds, and what is to
-// be done. Where that is more than to append a few changes, or look is set, it
-// looks at all documents of the set.
+// prepare determines what is published, what the catalog contains, and what to do. If
+// that is more than appending a few changes, or look is set, it lists all documents of
+// the set.
 func (p *publication) prepare(ctx context.Context, look bool) (err error) {
 	name := p.docs.CapabilityList(p.set.Name)
 	if p.state, err = p.owner.load(ctx, p.set.Name, name); err != nil {
@@ -224,7 +224,7 @@ func (p *publication) prepare(ctx context.Context, look bool) (err error) {
 	}
 }
 
-// look finds out which documents of the set there are.
+// look lists the documents of the set.
 func (p *publication) look(ctx context.Context) error {
 	p.there = make(sizes)
 	initials := []string{"c", "r"} // of all documents; there may be many patches
@@ -263,7 +263,7 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 		c, p.newHistory = p.state.Planned, p.state.NewHistory
 	}
 	kept := p.status.Kept
-	back := p.restart || p.owner.opts.Restart && !p.owner.newHistory[p.set.Name]
+	back := p.restart || p.owner.opts.Restart && !p.owner.published[p.set.Name]
 	switch {
 	case back:
 	case c == nil:
@@ -327,8 +327,8 @@ func (p *publication) wentBack(ctx context.Context, seq catalog.Seq, at time.Tim
 	return true, nil
 }
 
-// decide says which lists are due. It returns true if it has to know what
-// documents there are.
+// decide determines which lists are due. It reports look if it needs to know which
+// documents exist.
 func (p *publication) decide(ctx context.Context) (look bool, err error) {
 	st, c := p.state, p.next.Changes
 	p.report.Resources = p.status.Resources
@@ -349,26 +349,28 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 	return p.list || cut, err
 }
 
-// A Resource List of a set this small is taken again with every publication; of
-// a larger one, up to Options.SmallSet, when the last is listPace old for each
-// resource: writing lists takes little of the time.
+// The Resource List of a set of up to tinySet resources is written again with every
+// publication. That of a larger set, up to Options.SmallSet, is written again when the
+// last one is older than listPace times the number of resources, so that writing lists
+// takes a small share of the time.
 const (
 	tinySet  = 1000
 	listPace = time.Millisecond
 	tinyPace = time.Second // between lists of a tiny set, by PublishChanges
 )
 
-// A Resource List of a set that is larger than Options.SmallSet is taken again
-// once changes since the last amount to a part of the set such that reading the
-// old list and them costs noticeably more than a new list, or once, there being
-// changes, the last one is this old.
+// The Resource List of a set that is larger than Options.SmallSet is written again
+// once there have been so many changes since the last one that reading it and the
+// changes costs noticeably more than reading a new list, or once there are changes and
+// the last one is older than listAge.
 const (
 	listShare = 10 // one tenth
 	listAge   = 24 * time.Hour
 )
 
 // listDue says whether changes call for a new Resource List, see
-// Options.SmallSet; news: there are some the Change List does not have yet.
+// Options.SmallSet; changed says that there are changes which the Change List does
+// not have yet.
 func (p *publication) listDue(changed bool) bool {
 	list, n := p.state.List, p.status.Resources
 	age := p.docs.Now().Sub(list.At)

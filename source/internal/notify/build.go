@@ -12,33 +12,31 @@ import (
 	"lockstep/source/internal/document"
 )
 
-// What one notification holds at most (RN-PL-06), but for a single change that
-// is larger.
+// Limits of a notification (RN-PL-06), except for a single change that is larger.
 const (
 	notifiedEntries = 1000
 	notifiedBytes   = 1 << 20
 )
 
-// A notification is a payload: some changes of a set, oldest first. It does not
-// change.
+// A notification is a payload: some changes of a set, oldest first. It is immutable.
 type notification struct {
 	from, to Place
 	entries  int
 	body     []byte
 
 	encode sync.Once
-	event  []byte // of a stream, once it was sent
+	event  []byte // encoded for event streams, once it was sent to one
 }
 
-// weight returns how many bytes it takes, as it is and as an event.
+// weight returns how many bytes it takes in memory, as a payload and as an event.
 func (n *notification) weight() int64 { return 2 * int64(len(n.body)) }
 
-// empty reports that there is nothing in it: what it covers no document
-// can state. It is not sent (RN-PL-10).
+// empty reports that it has no entries, because no document can state the changes that
+// it covers. It is not sent (RN-PL-10).
 func (n *notification) empty() bool { return n.entries == 0 }
 
-// buildNotification takes what follows p off the catalog, as far as there is
-// room, through the change numbered upto at most.
+// buildNotification builds a notification of the changes after p from the catalog, as
+// many as fit, at most through the change numbered upto.
 func (s *Channels) buildNotification(ctx context.Context, c *Channel, p Place, upto catalog.Seq) (*notification, error) {
 	changes, err := s.readChanges(ctx, c, p.Seq, upto, notifiedBytes)
 	if err != nil {
@@ -53,9 +51,9 @@ func (s *Channels) buildNotification(ctx context.Context, c *Channel, p Place, u
 	}
 }
 
-// readChanges returns the changes after one and through another, as many as may
-// be in a notification, or if that is less, as say most bytes about
-// themselves. It never ends between two of the same instant.
+// readChanges returns the changes after one number and through another, as many as a
+// notification may have, or as most bytes of URIs and links allow, if that is less. It
+// never ends between two changes of the same instant.
 func (s *Channels) readChanges(ctx context.Context, c *Channel, after, upto catalog.Seq, most int) ([]catalog.Change, error) {
 	var changes []catalog.Change
 	size := 0
@@ -81,9 +79,9 @@ func (s *Channels) readChanges(ctx context.Context, c *Channel, after, upto cata
 	return changes, nil
 }
 
-// encodeNotification writes the payload of changes. If it has too many bytes,
-// fit is how many of the changes have few enough, never ending between two of
-// the same instant.
+// encodeNotification encodes the payload for changes. If it is too large, n is nil and
+// fit is how many of the changes fit, never ending between two changes of the same
+// instant.
 func (s *Channels) encodeNotification(c *Channel, p Place, changes []catalog.Change) (n *notification, fit int, err error) {
 	last := &changes[len(changes)-1]
 	n = &notification{from: p, to: Place{last.Seq, last.EventTime.Add(document.Boundary)}}
@@ -97,7 +95,7 @@ func (s *Channels) encodeNotification(c *Channel, p Place, changes []catalog.Cha
 	if err != nil {
 		return nil, 0, err
 	}
-	d := document.NewWriter(w, resourcesync.MaxEntries, resourcesync.MaxBytes, slog.New(slog.DiscardHandler)) // the Change List has said what is wrong
+	d := document.NewWriter(w, resourcesync.MaxEntries, resourcesync.MaxBytes, slog.New(slog.DiscardHandler)) // problems were logged with the Change List
 	describe := c.set.Rules.Describer()
 	var e resourcesync.Entry
 	for i := range changes { // RN-PL-04: in the order of their times

@@ -53,16 +53,16 @@ type Notification struct {
 	Retry       time.Duration // until it is repeated; 0: never, or it was accepted
 }
 
-// MediaType is what notifications are (RN-PB-01).
+// MediaType is the media type of notifications (RN-PB-01).
 const MediaType = "application/xml"
 
-// Options are what notifications depend on.
+// Options configures [Channels].
 type Options struct {
 	Docs     *document.Store
 	Catalog  catalog.Catalog
 	Hubs     []Hub
 	OnNotify func(Notification) // called after each attempt, from several goroutines; may be nil
-	Static   bool               // what is at a topic is written as a document
+	Static   bool               // the content of a topic is written as a document
 }
 
 // Channels are the channels of all sets of a Source.
@@ -90,16 +90,16 @@ func (s *Channels) Find(topic string) *Channel {
 	return nil
 }
 
-// A Place is a point in the history of a set: all changes through Seq are sent,
-// the interval sent ends at Until.
+// A Place is a point in the history of a set: all changes through Seq were sent, in
+// intervals that end at Until.
 type Place struct {
 	Seq   catalog.Seq `json:"seq"`
 	Until time.Time   `json:"until"`
 }
 
-// An extent is what the published Change List of a set holds: the changes after
-// one place, through another. Nothing else is ever notified, for both must
-// agree (RN-PL-08).
+// An extent is the content of the published Change List of a set: the changes after
+// one place, through another. No other changes are sent, because notifications and
+// Change List must agree (RN-PL-08).
 type extent struct{ after, through Place }
 
 // A Channel is the notifications of one set (RN-CH-03).
@@ -107,32 +107,32 @@ type Channel struct {
 	set  Set
 	Name string // of the topic
 
-	// building is held by who takes a notification off the catalog, across IO:
-	// others want the same one.
+	// building is held while a notification is built from the catalog, across IO:
+	// other callers usually need the same one.
 	building sync.Mutex
 
-	saving  sync.Mutex    // one writer of the state at a time; held across IO, for that is its purpose
-	moved   chan struct{} // has an element when there is something to save; capacity 1
-	streams atomic.Int64  // event streams there are
+	saving  sync.Mutex    // held while the state is written, across IO: one writer at a time
+	moved   chan struct{} // has an element if there is a change to save; capacity 1
+	streams atomic.Int64  // number of open event streams
 
-	mu     sync.Mutex      // guards what follows
+	mu     sync.Mutex      // guards the following fields
 	extent extent          // zero: nothing is published yet
-	grown  chan struct{}   // closed when the extent is another one
-	recent []*notification // the last few made, for all who come to that Place
-	topic  *topic          // what is at the topic; nil: nothing
+	grown  chan struct{}   // closed when the extent changes
+	recent []*notification // the last few notifications, shared by receivers at the same Place
+	topic  *topic          // content of the topic; nil: none
 	queues []*queue        // of the hubs that are notified; nil: not open yet
-	stored []byte          // the state of the channel as it is in its blob
+	stored []byte          // content of the blob with the channel's state
 }
 
-// recentNotifications is how many a channel holds: those who keep up share
-// them. Each is up to notifiedBytes.
+// recentNotifications is how many notifications a channel holds in memory, to share
+// them among receivers that keep up. Each has up to notifiedBytes.
 const recentNotifications = 4
 
 func newChannel(set Set) *Channel {
 	return &Channel{set: set, Name: names.Set(set.Name).Topic(), grown: make(chan struct{}), moved: make(chan struct{}, 1)}
 }
 
-// Streams returns how many event streams are being read, of all sets.
+// Streams returns the number of open event streams of all sets.
 func (s *Channels) Streams() int64 {
 	var n int64
 	for _, c := range s.channels {
@@ -141,14 +141,14 @@ func (s *Channels) Streams() int64 {
 	return n
 }
 
-// look returns what is published, and what is closed when that changes.
+// look returns the published extent, and a channel that is closed when it changes.
 func (c *Channel) look() (extent, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.extent, c.grown
 }
 
-// grow notes what is published now.
+// grow records the published extent.
 func (c *Channel) grow(e extent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,17 +160,17 @@ func (c *Channel) grow(e extent) {
 	c.grown = make(chan struct{})
 }
 
-// Publish notes that the published Change List of a set holds the changes after
-// one place, through another.
+// Publish records that the published Change List of a set has the changes after one
+// place, through another.
 func (s *Channels) Publish(set string, after, through Place) {
 	if c := s.Find(names.Set(set).Topic()); c != nil {
 		c.grow(extent{after: after, through: through})
 	}
 }
 
-// locate returns where notifications continue for a receiver at p,
-// and whether changes are missing in between: those that have left the Change
-// List (RN-PB-06), or that a catalog which was restored knows nothing of.
+// locate returns the place at which notifications continue for a receiver at p, and
+// whether there is a gap in between: changes that have left the Change List (RN-PB-06),
+// or that a restored catalog does not have.
 func (e *extent) locate(p Place) (from Place, gap bool) {
 	if p.Seq < e.after.Seq || p.Seq > e.through.Seq || p.Until.Before(e.after.Until) {
 		return e.after, true
@@ -178,7 +178,7 @@ func (e *extent) locate(p Place) (from Place, gap bool) {
 	return p, false
 }
 
-// at returns the place behind the change numbered seq, which must be in e.
+// at returns the place after the change numbered seq, which must be in e.
 func (s *Channels) at(ctx context.Context, c *Channel, e extent, seq catalog.Seq) (Place, error) {
 	switch {
 	case seq == e.after.Seq:
@@ -195,9 +195,8 @@ func (s *Channels) at(ctx context.Context, c *Channel, e extent, seq catalog.Seq
 	return Place{}, fmt.Errorf("change %d is not in the catalog", seq)
 }
 
-// next returns the notification that follows p, and the place where it begins
-// if that is another one because of a gap. It returns nil if there is nothing
-// to send yet.
+// next returns the notification that follows p, and whether there is a gap before it.
+// It returns nil if there is nothing to send yet.
 func (s *Channels) next(ctx context.Context, c *Channel, p Place) (n *notification, gap bool, err error) {
 	e, _ := c.look()
 	if e.after.Until.IsZero() {
@@ -225,7 +224,7 @@ func (s *Channels) next(ctx context.Context, c *Channel, p Place) (n *notificati
 	return n, gap, nil
 }
 
-// known returns the notification that was made already of what follows p.
+// known returns the notification after p if it has been built already.
 func (c *Channel) known(p Place, e extent) *notification {
 	c.mu.Lock()
 	defer c.mu.Unlock()

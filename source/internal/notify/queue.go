@@ -10,36 +10,36 @@ import (
 	"time"
 )
 
-// How long a hub that did not take a notification is left alone: twice as long
-// each time, give or take a fifth, and what it asks for itself.
+// Pauses after a hub did not accept a notification. They double with each attempt and
+// vary at random by up to a fifth; a hub can request longer ones.
 const (
 	notifyRetryFirst = time.Second
 	notifyRetryMost  = time.Minute
 	notifyRetryAsked = time.Hour
 
-	// notifyTimeout is how long one attempt may take: a hub that keeps silent
-	// must not keep its queue for ever.
+	// notifyTimeout limits an attempt, so that a hub that does not respond cannot
+	// block its queue.
 	notifyTimeout = time.Minute
 
-	// notifyTries is how often NotifyOnce brings a notification.
+	// notifyTries is how often NotifyOnce tries to send a notification.
 	notifyTries = 3
 )
 
-// acked are the places where the last three pings that a hub accepted ended, the
-// oldest first. What is at the topic reaches back to it: a hub may merge two
-// pings, and the changes of the third are there before it is sent.
+// acked are the places at which the last three pings that a hub accepted ended, oldest
+// first. The content of the topic reaches back to the oldest: a hub may merge two pings,
+// and the changes of the third are at the topic before it is sent.
 type acked [3]Place
 
 // A queue is the position of one hub in the changes of one set.
 type queue struct {
 	hub *Hub
 
-	mu       sync.Mutex // guards what follows
-	notified Place      // zero: nothing is known of the hub yet
+	mu       sync.Mutex // guards the following fields
+	notified Place      // zero: the position of the hub is not known yet
 	acked    acked
 	accepted int64
 	refused  int64
-	failures int64 // attempts to be repeated
+	failures int64 // attempts that are repeated
 	err      error // of the last attempt; nil: it was accepted
 }
 
@@ -78,8 +78,8 @@ func (s *Channels) Notify(ctx context.Context) error {
 	return nil
 }
 
-// NotifyOnce notifies every hub of what has been published and it does not know yet,
-// and returns why any could not be notified; that is sent the next time.
+// NotifyOnce sends every hub the published changes that it has not received yet. If
+// that fails for a hub, it returns the reason, and the next call sends them.
 func (s *Channels) NotifyOnce(ctx context.Context) error {
 	if err := s.openQueues(ctx); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *Channels) serveQueue(ctx context.Context, c *Channel, q *queue) {
 	}
 }
 
-// emptyQueue notifies a hub of the changes of a set that it does not know.
+// emptyQueue notifies a hub of all changes of a set that it has not received yet.
 func (s *Channels) emptyQueue(ctx context.Context, c *Channel, q *queue) error {
 	var refused error
 	for tries := 1; ; {
@@ -151,7 +151,7 @@ func (s *Channels) emptyQueue(ctx context.Context, c *Channel, q *queue) error {
 		wait, err := s.notify(ctx, c, q, n, gap, notifyRetryFirst<<(tries-1))
 		switch {
 		case wait == 0 && err != nil:
-			refused, tries = err, 1 // of several, the last says it
+			refused, tries = err, 1 // the last refusal is reported
 		case wait == 0:
 			tries = 1
 		case tries == notifyTries, !sleep(ctx, wait):
@@ -183,8 +183,8 @@ func (s *Channels) due(ctx context.Context, c *Channel, q *queue, e extent) (n *
 	}
 }
 
-// notify brings n to a hub. It returns how long to wait before it is brought
-// again; 0 if it is not.
+// notify sends n to a hub. It returns how long to wait before it is sent again; 0 if it
+// is not.
 func (s *Channels) notify(ctx context.Context, c *Channel, q *queue, n *notification, gap bool, retry time.Duration) (time.Duration, error) {
 	to, pingOnly := n.to, q.pingOnly()
 	shown, err := s.show(ctx, c, n)
@@ -206,7 +206,7 @@ func (s *Channels) notify(ctx context.Context, c *Channel, q *queue, n *notifica
 	switch {
 	case err == nil:
 		q.accept(to)
-	case permanent(err): // RN-PB-06: reported, and not brought again; what follows begins where this ends, so that everybody sees a gap
+	case permanent(err): // RN-PB-06: reported, and not sent again; the next one begins where this one ends, so that subscribers see a gap
 		notified.Refused = true
 		q.refuse(n, err)
 		s.logNotify(ctx, slog.LevelError, "hub refused a notification", slog.String("set", c.set.Name), slog.String("hub", q.hub.URL), slog.Any("err", err))
@@ -223,8 +223,7 @@ func (s *Channels) notify(ctx context.Context, c *Channel, q *queue, n *notifica
 	return notified.Retry, err
 }
 
-// logNotify logs what went wrong with a notification, as no more than a detail
-// where OnNotify reports it.
+// logNotify logs the failure of a notification, at level debug if OnNotify reports it.
 func (s *Channels) logNotify(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
 	if s.opts.OnNotify != nil {
 		level = slog.LevelDebug
@@ -250,7 +249,7 @@ func (q *queue) accept(to Place) {
 	q.accepted, q.err = q.accepted+1, nil
 }
 
-// window returns since when changes must be at the topic for the hub.
+// window returns the time since which changes must be at the topic for the hub.
 func (q *queue) window() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -276,7 +275,7 @@ func (q *queue) pass(n *notification) {
 	q.notified = n.to
 }
 
-// permanent reports whether err says that trying again would fail.
+// permanent reports whether err says that another attempt would fail, too.
 func permanent(err error) bool {
 	p, ok := errors.AsType[interface {
 		error
@@ -285,8 +284,8 @@ func permanent(err error) bool {
 	return ok && p.Permanent()
 }
 
-// pauseFor returns how long to wait after err: what is our turn, or what the
-// hub asks for.
+// pauseFor returns how long to wait after err: the usual pause, or what the hub
+// requests if that is longer.
 func pauseFor(err error, retry time.Duration) time.Duration {
 	wait := jittered(retry)
 	if asking, ok := errors.AsType[interface {
@@ -298,12 +297,12 @@ func pauseFor(err error, retry time.Duration) time.Duration {
 	return wait
 }
 
-// jittered returns d, give or take a fifth.
+// jittered returns d, varied at random by up to a fifth.
 func jittered(d time.Duration) time.Duration {
 	return d - d/5 + rand.N(2*d/5+1)
 }
 
-// sleep waits, and reports whether it did so to the end of d.
+// sleep waits for d and reports whether d has passed before ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

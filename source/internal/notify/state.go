@@ -12,23 +12,22 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// stateVersion numbers the layout of keptChannel. Older ones are read, newer
+// stateVersion numbers the layout of storedChannel. Older layouts are read, newer ones
 // refused.
 const stateVersion = 1
 
-// keepEvery is how often the positions of hubs are kept, at most. What is not
-// kept when a process dies is sent twice.
+// keepEvery is the shortest interval at which the positions of hubs are stored.
+// Notifications whose position was not stored before a crash are sent again.
 const keepEvery = time.Second
 
-// keepAtEnd is how long that may take at the end.
+// keepAtEnd is how long storing them may take when the process ends.
 const keepAtEnd = 5 * time.Second
 
-// A storedChannel is what a Source remembers of a channel, in one JSON blob. If
-// it is lost, hubs begin with what is published then, and their subscribers see
-// a gap.
+// A storedChannel is the state of a channel, stored in one JSON blob. If it is lost,
+// hubs start with what is published then, and their subscribers see a gap.
 type storedChannel struct {
 	Version        int                     `json:"version"`
-	CapabilityList string                  `json:"capability_list"` // the set; cursors of another one say nothing
+	CapabilityList string                  `json:"capability_list"` // of the set; positions in another one are not valid
 	Hubs           map[string]storedCursor `json:"hubs"`            // by URL
 	Topic          *storedTopic            `json:"topic,omitempty"`
 }
@@ -40,7 +39,7 @@ type storedCursor struct {
 }
 
 func (k *storedCursor) acked() (a acked) {
-	for i := range a { // of fewer the oldest represents those before
+	for i := range a { // if there are fewer, the oldest stands in for those before
 		if n := len(k.Acked); n > 0 {
 			a[i] = k.Acked[max(0, n-len(a)+i)]
 		}
@@ -48,8 +47,8 @@ func (k *storedCursor) acked() (a acked) {
 	return a
 }
 
-// A storedTopic is what is at the topic, but for the bytes, which come from
-// the catalog.
+// A storedTopic is the content of a topic without its bytes, which are rebuilt from the
+// catalog.
 type storedTopic struct {
 	From   Place     `json:"from"`
 	To     Place     `json:"to"`
@@ -115,7 +114,7 @@ func (s *Channels) loadChannel(ctx context.Context, c *Channel) (*storedChannel,
 	return stored, data, nil
 }
 
-// saveChannel remembers what there is to remember of a channel, if it is news.
+// saveChannel stores the state of a channel if it has changed.
 func (s *Channels) saveChannel(ctx context.Context, c *Channel) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
@@ -152,8 +151,8 @@ func (s *Channels) saveChannel(ctx context.Context, c *Channel) error {
 	return nil
 }
 
-// keepChannel remembers the positions of hubs when they have changed, once
-// in keepEvery at most, until ctx ends.
+// keepChannel stores the positions of hubs when they change, at most once in
+// keepEvery, until ctx ends.
 func (s *Channels) keepChannel(ctx context.Context, c *Channel) {
 	for {
 		select {

@@ -12,12 +12,12 @@ import (
 	"lockstep/source/internal/document"
 )
 
-// windowLeast is how far back what is at a topic reaches at least, where a
-// hub fetches it: a hub may merge pings (RN-PB-09).
+// windowLeast is how far back the content of a topic reaches at least if a hub fetches
+// it: a hub may merge pings (RN-PB-09).
 const windowLeast = 10 * time.Minute
 
-// A topic is what is at the topic of a set: the payload sent last or, where
-// a hub fetches it, a window of recent changes (RN-PB-09). It does not change.
+// A topic is the content of the topic of a set: the last payload or, if a hub fetches
+// it, a window of recent changes (RN-PB-09). It is immutable.
 type topic struct {
 	*notification
 	window bool
@@ -30,8 +30,8 @@ func newTopic(n *notification, window bool, mod time.Time) *topic {
 	return &topic{notification: n, window: window, sum: hex.EncodeToString(sum[:]), mod: mod}
 }
 
-// show puts up at the topic what a hub is about to be notified of: a
-// hub may look at once. It returns the last change that is there.
+// show updates the topic before a hub is notified of n, because the hub may fetch it at
+// once. It returns the place at which the content ends.
 func (s *Channels) show(ctx context.Context, c *Channel, n *notification) (Place, error) {
 	pingOnly, since := c.pingOnly()
 	c.mu.Lock()
@@ -62,9 +62,8 @@ func (s *Channels) show(ctx context.Context, c *Channel, n *notification) (Place
 	return t.to, nil
 }
 
-// pingOnly reports whether a hub fetches what is at the topic, and since when
-// hubs that do need to find there what changed: since the last but two of
-// the pings they accepted.
+// pingOnly reports whether a hub fetches the content of the topic, and since when such
+// hubs need changes there: since the third last ping that they accepted.
 func (c *Channel) pingOnly() (pingOnly bool, since time.Time) {
 	for _, q := range c.hubs() {
 		if !q.pingOnly() {
@@ -78,8 +77,8 @@ func (c *Channel) pingOnly() (pingOnly bool, since time.Time) {
 	return pingOnly, since
 }
 
-// window returns the changes since then, or of windowLeast if those are more,
-// as far back as there is room for.
+// window returns a notification of the changes since that time, or of windowLeast if
+// those are more, as far back as its size allows.
 func (s *Channels) window(ctx context.Context, c *Channel, e extent, since time.Time) (*notification, error) {
 	if least := s.opts.Docs.Now().Add(-windowLeast); least.Before(since) {
 		since = least
@@ -88,11 +87,11 @@ func (s *Channels) window(ctx context.Context, c *Channel, e extent, since time.
 	if err != nil {
 		return nil, err
 	}
-	changes, err := s.readChanges(ctx, c, from.Seq, e.through.Seq, math.MaxInt) // the newest are wanted
+	changes, err := s.readChanges(ctx, c, from.Seq, e.through.Seq, math.MaxInt) // the newest ones are kept below
 	if err != nil {
 		return nil, err
 	}
-	drop := func(n int) { // never between two of the same instant, and never all
+	drop := func(n int) { // drops the n oldest, but never separates two of the same instant, and never drops all
 		for n < len(changes)-1 && n > 0 && !changes[n].EventTime.After(changes[n-1].EventTime) {
 			n++
 		}
@@ -115,8 +114,8 @@ func (s *Channels) window(ctx context.Context, c *Channel, e extent, since time.
 	}
 }
 
-// restore puts up again what stood at a topic before the process began, if it
-// can still be made byte for byte.
+// restore restores the content that a topic had before the process began, if the same
+// bytes can still be built.
 func (s *Channels) restore(ctx context.Context, c *Channel, stored *storedTopic) {
 	e, _ := c.look()
 	if stored == nil || stored.From.Seq < e.after.Seq || stored.To.Seq <= stored.From.Seq || stored.To.Seq > e.through.Seq {
@@ -143,8 +142,7 @@ func (s *Channels) restore(ctx context.Context, c *Channel, stored *storedTopic)
 	}
 }
 
-// topicLinks is the value of the Link field that goes with a topic (RN-PB-08,
-// WS-D-02).
+// topicLinks returns the value of the Link field of a topic (RN-PB-08, WS-D-02).
 func (s *Channels) topicLinks(c *Channel, hubs ...Hub) string {
 	var b strings.Builder
 	b.WriteString("<" + s.opts.Docs.Base.URI(c.Name) + `>; rel="self"`)
@@ -155,17 +153,17 @@ func (s *Channels) topicLinks(c *Channel, hubs ...Hub) string {
 	return b.String()
 }
 
-// Links is the value of the Link field that goes with what is at the topic.
+// Links returns the value of the Link field of a topic.
 func (s *Channels) Links(c *Channel) string { return s.topicLinks(c, s.opts.Hubs...) }
 
-// A Topic is what is at the topic of a set.
+// A Topic is the content of the topic of a set.
 type Topic struct {
 	Body []byte
 	Sum  string // sha-256 of the body, in hexadecimal digits
 	Mod  time.Time
 }
 
-// Topic returns what is at the topic; ok is false if nothing is.
+// Topic returns the content of the topic; ok is false if there is none.
 func (c *Channel) Topic() (t Topic, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
