@@ -144,6 +144,8 @@ var rooms = []room{
 	{"destination/internal/desired", "destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/history", "blob destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync vault", ""},
 	{"destination/internal/localcheck", "blob destination/internal/content destination/internal/desired destination/internal/history destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
+	{"destination/internal/intent", "blob destination/internal/content destination/internal/desired destination/internal/saved destination/journal", ""},
+	{"destination/internal/places", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/wording", "resourcesync", ""},
 	{"destination/internal/inbox", "destination/internal/saved destination/journal", ""},
 	{"destination/internal/outbox", "destination/journal", ""},
@@ -163,9 +165,11 @@ var rooms = []room{
 		"destination/internal/follow " +
 		"destination/internal/history " +
 		"destination/internal/inbox " +
+		"destination/internal/intent " +
 		"destination/internal/localcheck " +
 		"destination/internal/outbox " +
 		"destination/internal/plan " +
+		"destination/internal/places " +
 		"destination/internal/push " +
 		"destination/internal/reserve " +
 		"destination/internal/saved " +

@@ -17,6 +17,7 @@ import (
 	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
+	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
@@ -63,7 +64,7 @@ type applier struct {
 	later   []plan.Action // wait for deletions: something is in their way that may go, or there is no room
 	crowd   bool          // more had to wait than are remembered
 	places  bool          // the Journal holds the description of a change of places that is done
-	marked  *markedState
+	marked  *places.Marked
 	tight   bool // some of them for want of room
 	last    bool // nothing waits any more
 	full    int  // how many in a row there was no room for
@@ -357,7 +358,7 @@ func (p *applier) settled(o *outcome) {
 		p.counts[p.set.Number]--
 	}
 	p.paid(a)
-	p.marked.add(o.held.URI, o.held.Path)
+	p.marked.Add(o.held.URI, o.held.Path)
 	if l := p.report.Local; l != nil && a.Verb == plan.Fetch && a.IsHeld() && len(a.Held.Hashes) == 0 && l.Repaired < l.Damaged() {
 		l.Repaired++
 	}

@@ -176,7 +176,7 @@ func (a *auditor) read(ctx context.Context) error {
 	if _, err := saved.Load(ctx, a.d.journal, saved.DocCounts, &a.counts); err != nil {
 		return err
 	}
-	a.halfway, err = a.d.readIntent(ctx)
+	a.halfway, err = killedRun(a.d).Read(ctx)
 	return err
 }
 

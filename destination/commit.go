@@ -11,7 +11,9 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -236,7 +238,7 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 		b.Save[saved.DocCounts] = l.counts
 	}
 	if l.places {
-		b.Save[docPlaces] = nil
+		b.Save[places.DocChange] = nil
 	}
 	if err := p.doubtOthers(ctx, l.batch, b.Save); err != nil {
 		return err
@@ -327,7 +329,7 @@ func (p *applier) unkept(a *plan.Action, err error) error {
 		case isFull(err):
 			p.later, p.tight = append(p.later, *a), true
 			return nil
-		case isInTheWay(err): // a run that was killed may have removed its file
+		case reserve.InTheWay(err): // a run that was killed may have removed its file
 			again := *a
 			again.Moves = a.IsHeld()
 			p.later = append(p.later, again)

@@ -2,150 +2,127 @@ package destination
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
-	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/intent"
+	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
-// settleIntent repairs the inconsistency between the files and the Journal that
-// a killed run left: its last batch may have been committed in part. It
-// examines each file that the intent names. Committed: it is held. Not there,
-// or still the version before: nothing happened. Anything else: it is held, and
-// has to be fetched again; it is never taken for a foreign file.
-func (s *session) settleIntent(ctx context.Context) error {
-	d, n := s.d, s.counts
-	rest, err := d.journal.Load(ctx, saved.DocIntent)
-	if err != nil || rest == nil {
+// recoverIntent repairs the inconsistency between the files and the Journal that a
+// killed run left: its last batch may have been committed in part.
+func (s *session) recoverIntent(ctx context.Context) error {
+	m := killedRun(s.d)
+	rows, before, found, err := m.Settle(ctx)
+	if err != nil || !found {
 		return err
 	}
 	noted, err := s.out.Noted(ctx)
 	if err != nil {
 		return err
 	}
-	rows, before, err := d.intended(ctx, rest)
-	if err != nil {
-		return err
-	}
 	for i := range rows {
-		s.settled(noted, rows[i], before[i])
+		s.recovered(noted, &rows[i], &before[i])
 		for _, set := range rows[i].Sets {
 			if !plan.HasSet(before[i].Sets, set) {
-				n[set]++
+				s.counts[set]++
 			}
 		}
 	}
-	b := journal.Batch{Put: rows}
-	b.Save = map[string][]byte{saved.DocIntent: nil, saved.DocCounts: saved.Encode(n)}
+	b := journal.Batch{Put: rows, Save: map[string][]byte{saved.DocIntent: nil}}
 	s.out.ForgetNoted(b.Save)
+	return s.recordRecovered(ctx, b, "settle intent")
+}
+
+// killedRun describes the mirror of a run that may have been killed.
+func killedRun(d *Destination) *intent.Mirror {
+	return &intent.Mirror{Journal: d.journal, Files: d.store, Forgetful: d.isForgetful(), In: d.inDest()}
+}
+
+// recoverPlaces finishes the change of places that a run was killed in.
+func (s *session) recoverPlaces(ctx context.Context) error {
+	m := places.Mirror{Journal: s.d.journal, Files: s.d.store, Counts: s.counts, In: s.d.inDest(), Applied: s.reportRow,
+		Stops: func(err error) bool { return isFatal(err) || isFull(err) || isDown(err) }}
+	b, found, err := m.Settle(ctx)
+	if err != nil || !found {
+		return err
+	}
+	return s.recordRecovered(ctx, b, "settle a change of places")
+}
+
+// recordRecovered records the result of a recovery, with the changes that have to
+// be delivered.
+func (s *session) recordRecovered(ctx context.Context, b journal.Batch, what string) error {
+	b.Save[saved.DocCounts] = saved.Encode(s.counts)
 	left := s.out.Take()
 	s.out.Save(b.Save, left)
-	if err := d.journal.Record(ctx, b); err != nil {
-		return fmt.Errorf("settle intent: %w", err)
+	if err := s.d.journal.Record(ctx, b); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	s.out.Keep(left)
 	return nil
 }
 
-// intended reads an intent and looks at its files. It returns the rows that are
-// to be others than before, and what they were.
-func (d *Destination) intended(ctx context.Context, intent []byte) (rows, before []journal.Held, err error) {
-	var sums content.Hashers
-	for len(intent) > 0 {
-		var want journal.Held
-		if want, intent, err = desired.DecodeHeld(intent); err != nil {
-			return nil, nil, fmt.Errorf("read intent from journal: %w", err)
-		}
-		was, err := d.journal.Lookup(ctx, []string{want.URI})
-		if err != nil {
-			return nil, nil, err
-		}
-		row, changed, err := d.settleOne(ctx, &sums, want, was[0])
-		if err != nil {
-			return nil, nil, err
-		}
-		if changed {
-			rows, before = append(rows, row), append(before, was[0])
-		}
-	}
-	return rows, before, nil
-}
-
-// readIntent returns the rows that settleIntent would change, by their URIs,
-// and changes nothing.
-func (d *Destination) readIntent(ctx context.Context) (map[string]journal.Held, error) {
-	intent, err := d.journal.Load(ctx, saved.DocIntent)
-	if err != nil || intent == nil {
-		return nil, err
-	}
-	rows, _, err := d.intended(ctx, intent)
-	if err != nil {
-		return nil, err
-	}
-	m := make(map[string]journal.Held, len(rows))
-	for _, row := range rows {
-		m[row.URI] = row
-	}
-	return m, nil
-}
-
-// settled reports a change that the run before applied and had no time to
-// report: row replaced before. A row in doubt is no change yet.
-func (s *session) settled(noted []Change, row, before journal.Held) {
+// recovered reports a change that a killed run applied and did not report: row
+// replaced before. A row in doubt is no change yet.
+func (s *session) recovered(noted []Change, row, before *journal.Held) {
 	if len(row.Hashes) == 0 {
 		return
 	}
-	i := slices.IndexFunc(noted, func(c Change) bool { return c.URI == row.URI })
-	c := Change{URI: row.URI, Kind: resourcesync.Created, Path: row.Path, Length: row.Length, Hashes: row.Hashes, Lastmod: row.Lastmod}
+	if i := slices.IndexFunc(noted, func(c Change) bool { return c.URI == row.URI }); i >= 0 {
+		s.out.AddNoted(noted[i]) // even if this run has no consumer
+		s.d.emit(noted[i].event())
+		return
+	}
+	kind := resourcesync.Created
 	if before.URI != "" {
-		c.Kind = resourcesync.Updated
+		kind = resourcesync.Updated
 	}
-	if i >= 0 {
-		c = noted[i]
-		s.out.AddNoted(c) // promised, whether or not this run hands over
-	} else {
-		s.out.Add(c)
-	}
+	s.reportRow(kind, row)
+}
+
+// reportRow reports a change of a resource whose row is now h.
+func (s *session) reportRow(kind resourcesync.Change, h *journal.Held) {
+	c := Change{URI: h.URI, Kind: kind, Path: h.Path, Length: h.Length, Hashes: h.Hashes, Lastmod: h.Lastmod}
+	s.out.Add(c)
 	s.d.emit(c.event())
 }
 
-// settleOne returns the row for a file that was to become want, and was before
-// (zero: not held), and whether it is another row than before.
-func (d *Destination) settleOne(ctx context.Context, sums *content.Hashers, want, before journal.Held) (journal.Held, bool, error) {
-	if before.Path != want.Path {
-		before = journal.Held{} // it was elsewhere, and is not there
+// moveHome moves files with marked names to places that have become free.
+func (s *session) moveHome(ctx context.Context) error {
+	store, ok := s.d.store.(interface {
+		blob.Store
+		blob.Mover
+	})
+	if !ok || s.d.opts.DryRun || s.mirror.Origin == "" {
+		return nil
 	}
-	length, got, err := sums.Blob(ctx, d.store, want.Path, content.Algorithms(want.Hashes)|content.Algorithms(before.Hashes))
-	switch {
-	case d.isForgetful():
-		// It may have been delivered: in doubt, so that a deletion is, too.
-	case errors.Is(err, blob.ErrNotExist):
-		return journal.Held{}, false, nil
-	case ctx.Err() != nil:
-		return journal.Held{}, false, ctx.Err()
-	case isDown(err):
-		return journal.Held{}, false, fmt.Errorf("look at what an interrupted run left%s: %w", d.inDest(), err)
-	case err != nil:
-		// It cannot be read: in doubt, like other content.
-	case plan.SameContent(&want, &journal.Held{Length: length, Hashes: got}):
-		if info, serr := d.store.Stat(ctx, want.Path); serr == nil {
-			want.SetFile(&info)
-		}
-		return want, true, nil
-	case before.URI != "" && plan.SameContent(&before, &journal.Held{Length: length, Hashes: got}):
-		return before, false, nil
+	paths, err := s.paths()
+	if err != nil {
+		return err
 	}
-	row := want
-	if before.URI != "" {
-		row = before
+	m := places.Mover{Journal: s.d.journal, Files: store, Paths: paths, In: s.d.inDest(), Begin: s.begin, Warn: s.warn, Record: s.recordMoved,
+		Stops: func(err error) bool { return isFatal(&content.LocalError{Err: err}) },
+		Moved: func(h *journal.Held) { s.reportRow(resourcesync.Updated, h) }}
+	return m.MoveHome(ctx, &s.placed, s.report.Deleted > 0)
+}
+
+// recordMoved records the rows of files that have moved.
+func (s *session) recordMoved(ctx context.Context, b journal.Batch) error {
+	if err := s.keep.AddPast(ctx, &b); err != nil {
+		return err
 	}
-	row.Hashes, row.ETag, row.Modified = nil, "", ""
-	return row, true, nil
+	moved := s.out.Take()
+	s.out.Save(b.Save, moved)
+	if err := s.keep.Record(ctx, s.d.journal, b); err != nil {
+		return fmt.Errorf("record which files moved: %w", err)
+	}
+	s.report.Moved += int64(len(b.Put))
+	return s.out.Saved(ctx, moved)
 }

@@ -7,9 +7,9 @@ import (
 	"iter"
 	"syscall"
 
-	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/reserve"
 )
 
 // removeCount is how many files are removed before that is recorded.
@@ -65,7 +65,7 @@ func (p *applier) removeBatch(ctx context.Context, batch []plan.Action) error {
 	for i := range batch {
 		a := &batch[i]
 		if all != nil {
-			if err := p.withdraw(ctx, *a); err != nil && !inPlaceOf(err) {
+			if err := p.withdraw(ctx, *a); err != nil && !reserve.IsReplaced(err) {
 				if isDown(err) {
 					p.full++
 				}
@@ -123,18 +123,6 @@ func (p *applier) replaced(ctx context.Context, batch []plan.Action) ([]plan.Act
 		rest = append(rest, *a)
 	}
 	return rest, nil
-}
-
-// inPlaceOf reports whether err says that something else is where our file was:
-// the file is gone, and what replaced it is not ours to remove.
-func inPlaceOf(err error) bool {
-	return isInTheWay(err) || errors.Is(err, blob.ErrForeign)
-}
-
-// isInTheWay reports whether err says that there cannot be a file of this name:
-// there is a directory, or a file where one is needed.
-func isInTheWay(err error) bool {
-	return errors.Is(err, blob.ErrDirectory) || errors.Is(err, blob.ErrNotDirectory)
 }
 
 // isCanceled reports whether err says only that the caller canceled the run.

@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/history"
+	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
@@ -20,7 +21,7 @@ import (
 
 // A new resource whose place is taken by files that are to be deleted waits until
 // all that was read is planned. Then its content is fetched, and the deletions
-// and the new files are one step: see placeChange.
+// and the new files are one step: see [places.Change].
 
 const (
 	// maxSwapFiles is how many new files one step brings. Each is open.
@@ -133,23 +134,23 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 		drop(outcomes)
 		return err
 	}
-	c := placeChange{}
+	c := places.Change{}
 	var past []journal.Past
 	ws := make([]blob.Writer, len(outcomes))
 	for i := range gone {
-		c.Drop = append(c.Drop, placeRow{gone[i].URI, gone[i].Held.Path})
+		c.Drop = append(c.Drop, places.Row{URI: gone[i].URI, Path: gone[i].Held.Path})
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
 		c.Put, ws[i] = desired.AppendHeld(c.Put, &o.held), o.writer
 		past = append(past, history.Before(o.action.URI, &o.action.Held))
 	}
-	save := journal.Batch{Save: map[string][]byte{docPlaces: saved.Encode(&c)}, Past: past}
+	save := journal.Batch{Save: map[string][]byte{places.DocChange: saved.Encode(&c)}, Past: past}
 	if err := p.keep.Record(ctx, p.d.journal, save); err != nil {
 		drop(outcomes)
 		return fmt.Errorf("record a change of places: %w", err)
 	}
-	if err := p.withdraw(ctx, gone...); err != nil && !inPlaceOf(err) {
+	if err := p.withdraw(ctx, gone...); err != nil && !reserve.IsReplaced(err) {
 		drop(outcomes) // remove says what is wrong
 		if err := p.settleSwap(ctx); err != nil {
 			return err

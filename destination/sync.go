@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
+	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -39,7 +40,7 @@ type session struct {
 	deferred   []fetch.Deferral // documents that must not be asked for yet, as the Journal has them
 	fresh      bool             // the Journal was new when the session began
 	ours       bool             // files in DEST that are right can only be the mirror's
-	placed     markedState      // which resources have marked names
+	placed     places.Marked    // which resources have marked names
 	damaged    map[int]bool     // numbers of the sets with files that the local check found damaged
 	unrepaired int              // files that are damaged, or cannot be looked at, and that no set can repair
 }
@@ -232,7 +233,7 @@ func (s *session) open(ctx context.Context) error {
 	if _, err := saved.Load(ctx, j, saved.DocCounts, &s.counts); err != nil {
 		return err
 	}
-	if _, err := saved.Load(ctx, j, docMarked, &s.placed); err != nil {
+	if _, err := saved.Load(ctx, j, places.DocMarked, &s.placed); err != nil {
 		return err
 	}
 	if err := loadDeferrals(ctx, s); err != nil {
@@ -246,11 +247,11 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	if s.resume, s.marked = running != nil, running != nil; s.resume { // else there is no intent either
-		s.placed = markedState{} // it may lack some
-		if err := s.settlePlaces(ctx); err != nil {
+		s.placed = places.Marked{} // it may lack some
+		if err := s.recoverPlaces(ctx); err != nil {
 			return err
 		}
-		if err := s.settleIntent(ctx); err != nil {
+		if err := s.recoverIntent(ctx); err != nil {
 			return err
 		}
 	}

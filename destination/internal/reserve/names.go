@@ -154,3 +154,15 @@ func Blocked(ctx context.Context, s blob.Store, path string) (bool, error) {
 	}
 	return false, ctx.Err()
 }
+
+// InTheWay reports whether err says that there cannot be a file of this name: there
+// is a directory, or a file where a directory is needed.
+func InTheWay(err error) bool {
+	return errors.Is(err, blob.ErrDirectory) || errors.Is(err, blob.ErrNotDirectory)
+}
+
+// IsReplaced reports whether err says that something else is where a file of the
+// mirror was: the file is gone, and what replaced it must not be removed.
+func IsReplaced(err error) bool {
+	return InTheWay(err) || errors.Is(err, blob.ErrForeign)
+}
