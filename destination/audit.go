@@ -205,8 +205,9 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if s.paths, err = a.paths(); err != nil {
 		return false, err
 	}
-	s.planner = &planner{d: a.d, set: set.Number, dated: set.Foreign != nil, prune: r.failed == 0, settled: set.Complete && !r.reselects(),
-		others: set.Foreign == nil && a.d.selects.prefersOther(set.Selection), refuse: r.reader.refuse}
+	s.planner = newPlanner(a.d, set.Number)
+	s.planner.dated, s.planner.prune, s.planner.settled = set.Foreign != nil, r.failed == 0, set.Complete && !r.reselects()
+	s.planner.others, s.planner.refuse = set.Foreign == nil && a.d.selects.prefersOther(set.Selection), r.reader.refuse
 	if set.Foreign != nil {
 		if s.excused, err = a.excusedOf(ctx, set.Number); err != nil {
 			return false, err

@@ -9,6 +9,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 )
@@ -38,11 +39,14 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	p := &planner{
-		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
-		d: r.d, set: r.set.Number, dated: r.origin != nil, prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
-		lookUp: true, others: r.origin == nil && r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past, confirmed: r.confirmed,
-	}
+	confirmed := r.confirmed
+	p := newPlanner(r.d, r.set.Number)
+	p.partial, p.prune, p.files = w.partial, w.prune, w.files || r.resume
+	p.stage, p.listAt, p.isNewer = r.stage, r.listAt, r.pushed(&w).IsNewer
+	p.dated, p.settled, p.lookUp = r.origin != nil, r.set.Complete && !r.reselects(), true
+	p.others = r.origin == nil && r.d.selects.prefersOther(r.set.Selection)
+	p.refuse, p.past = r.reader.refuse, pastOf(w.past)
+	p.confirmed = func(uri string) bool { return confirmed[push.KeyOf(uri)] }
 	var found adopted
 	if r.d.opts.Adopt || r.reclaims() && w.past == nil {
 		if found, err = r.adopt(ctx, p, paths); err != nil {

@@ -43,7 +43,8 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 	if !p.deletes || p.d.opts.Delete == DeleteKeep {
 		return nil
 	}
-	planned := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete && !p.reselects(), believes: true}
+	planned := newPlanner(p.d, p.set.Number)
+	planned.refuse, planned.settled, planned.believes = p.reader.refuse, p.set.Complete && !p.reselects(), true
 	_, err := planned.count(ctx, p.stage, func(a *plan.Action) {
 		if a.Gone && a.Unconfirmed && (a.Verb == plan.Remove || a.Verb == plan.Release) {
 			p.claims = append(p.claims, a.Resource)

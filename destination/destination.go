@@ -36,10 +36,6 @@ const (
 // deletes without being asked twice.
 const DefaultMaxDelete = 50
 
-// freeDeletes is how many resources a run may delete whatever their share:
-// a set of ten that loses six is no accident worth stopping for.
-const freeDeletes = 5
-
 // Options configures a [Destination]. The zero value is ready to use.
 type Options struct {
 	Sets       []string       // names or URIs of the sets to follow; default: all
@@ -165,7 +161,7 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	sel, err := newSelection(o)
+	sel, err := newSelection(Rules{Include: o.Include, Exclude: o.Exclude, Types: o.Types, Since: o.Since, Hosts: o.AllowHosts, Prefer: o.Prefer})
 	if err != nil {
 		return nil, err
 	}

@@ -165,7 +165,7 @@ func (p *planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Ac
 			return yield(&a, err) && err == nil
 		}
 		w, err, more := wants()
-		for h, herr := range p.d.journal.Held(ctx, c.From, c.To) {
+		for h, herr := range p.journal.Held(ctx, c.From, c.To) {
 			for err == nil && herr == nil && more && w.URI < h.URI {
 				if !decide(&w, journal.Held{}) {
 					return
@@ -214,7 +214,7 @@ func (p *planner) looked(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Ac
 			}
 			wants, uris = append(wants, w), append(uris, w.URI)
 		}
-		held, err := p.d.journal.Lookup(ctx, uris)
+		held, err := p.journal.Lookup(ctx, uris)
 		if err != nil {
 			yield(nil, err)
 			return

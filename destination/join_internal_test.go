@@ -26,7 +26,7 @@ func TestJoin(t *testing.T) {
 		sizes := []int{0, 1, 50, 5000}
 		n, all := 1+sizes[r.IntN(len(sizes))], r.IntN(2) == 0
 		uri := func() string { return fmt.Sprintf("http://a/%05d", r.IntN(2*n)) }
-		p := &planner{d: &Destination{journal: j, selects: &selection{}}, set: 1, prune: all}
+		p := &planner{journal: j, selects: &selection{}, set: 1, prune: all}
 		s := stage.New(j)
 		s.Sorter.Memory, s.Sorter.Merge = 3000, 4
 		wants, held := map[string]desired.Resource{}, map[string]journal.Held{}
@@ -125,7 +125,7 @@ func TestJoinEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return &planner{d: &Destination{journal: j, selects: &selection{}}, set: 1}, s
+		return &planner{journal: j, selects: &selection{}, set: 1}, s
 	}
 	p, s := fill(&journal.Mem{})
 	n := 0

@@ -68,7 +68,7 @@ func (forms *otherForms) fetch(ctx context.Context, f *fetcher, a *plan.Action, 
 
 // decide plans what to do about another representation.
 func (forms *otherForms) decide(ctx context.Context, w *desired.Resource) (plan.Action, error) {
-	held, err := forms.planner.d.journal.Lookup(ctx, []string{w.URI})
+	held, err := forms.planner.journal.Lookup(ctx, []string{w.URI})
 	if err != nil {
 		return plan.Action{}, fmt.Errorf("read what is held: %w", err)
 	}

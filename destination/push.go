@@ -250,7 +250,8 @@ func (p *pusher) apply(ctx context.Context) error {
 // tried again with the next look, and delays nothing else.
 func (p *pusher) oweRest(ctx context.Context) error {
 	p.look("some of what was notified takes long")
-	planned := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete}
+	planned := newPlanner(p.d, p.set.Number)
+	planned.refuse, planned.settled = p.reader.refuse, p.set.Complete
 	var b journal.Batch
 	for a, err := range planned.actions(ctx, p.stage) {
 		if err != nil {

@@ -4,18 +4,8 @@ import (
 	"context"
 
 	"lockstep/destination/internal/content"
-	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
-	"lockstep/destination/journal"
 )
-
-// isStatedOtherwise reports whether a resource is described by hashes of other
-// algorithms than are recorded for what is held, so that they have to be
-// computed to be compared. Length and time do not distinguish two versions of
-// the same second.
-func isStatedOtherwise(h *journal.Held, w *desired.Resource) bool {
-	return content.HasKnown(w.Hashes) && len(h.Hashes) > 0 && content.Compare(h.Hashes, w.Hashes) == content.Unknown
-}
 
 // rehashed computes the stated hashes from the file that is held. If they are
 // those of the file they are recorded, so that this is done once. Otherwise, and

@@ -3,11 +3,8 @@ package destination
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"lockstep/destination/internal/content"
-	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
 	"lockstep/internal/fetch"
 	"lockstep/patch"
@@ -32,69 +29,6 @@ func (d *Destination) usefulLink(l *resourcesync.Link) bool {
 		return true
 	}
 	return !d.opts.At.IsZero() && (l.Rel == plan.RelTimeGate || l.Rel == plan.RelTimeMap)
-}
-
-// isRepresentation reports whether a link leads to another representation of
-// the same.
-func isRepresentation(l *resourcesync.Link) bool { return l.Rel == "alternate" || l.Rel == "canonical" }
-
-// preferred returns the link to the representation of w that is preferred to
-// the one at its own URI, or nil if there is none: the first of Prefer that one
-// of them has the type of decides, the own one before others, then pri, then
-// the order of the links (RS-PRI-02).
-func (s *selection) preferred(w *desired.Resource) *resourcesync.Link {
-	for _, glob := range s.prefer {
-		if t := content.TypeOnly(w.Type); t != "" && matchAny([]string{glob}, t) {
-			return nil
-		}
-		var best *resourcesync.Link
-		for i := range w.Links {
-			l := &w.Links[i]
-			t := linkType(l)
-			if !isRepresentation(l) || l.Href == w.URI || t == "" || !matchAny([]string{glob}, t) {
-				continue
-			}
-			if best == nil || priority(l) < priority(best) {
-				best = l
-			}
-		}
-		if best != nil {
-			return best
-		}
-	}
-	return nil
-}
-
-// sortPreferred puts the representations of a record that are preferred to the
-// others first: by the first of Prefer that has the type of one, else as they
-// were.
-func (s *selection) sortPreferred(all []desired.Resource) {
-	if len(s.prefer) == 0 {
-		return
-	}
-	place := func(w desired.Resource) int {
-		t := mediaType(&w)
-		i := slices.IndexFunc(s.prefer, func(glob string) bool { return t != "" && matchAny([]string{glob}, t) })
-		if i < 0 {
-			return len(s.prefer)
-		}
-		return i
-	}
-	slices.SortStableFunc(all, func(a, b desired.Resource) int { return place(a) - place(b) })
-}
-
-// priority is pri, or its default if absent (RS-PRI-01).
-func priority(l *resourcesync.Link) int {
-	const least = 999_999
-	if l.Pri < 1 || l.Pri > least {
-		return least
-	}
-	return l.Pri
-}
-
-// linkType is the type a link states, else the one its address looks like.
-func linkType(l *resourcesync.Link) string {
-	return mediaType(&desired.Resource{URI: l.Href, Type: l.Type})
 }
 
 // fetchPreferred carries out a Fetch, and where the preferred representation
@@ -122,12 +56,4 @@ func instead(ctx context.Context, f *fetcher, a *plan.Action, err error) outcome
 		o.warning = fmt.Sprintf("%s: the preferred representation could not be fetched, the resource's own is kept until it can: %v", fetch.Printable(a.URI), err)
 	}
 	return o
-}
-
-// prefersOther reports whether the representations that a set was last complete
-// with may be others than those preferred now.
-func (s *selection) prefersOther(key string) bool {
-	_, was, _ := strings.Cut(key, "+")
-	_, is, _ := strings.Cut(s.key, "+")
-	return key != "" && was != is
 }

@@ -30,8 +30,18 @@ type selection struct {
 	key                     string   // differs when another selection might select differently
 }
 
-func newSelection(o Options) (*selection, error) {
-	s := &selection{include: o.Include, exclude: o.Exclude, types: o.Types, since: o.Since, hosts: o.AllowHosts, prefer: o.Prefer}
+// Rules are what a user asks for.
+type Rules struct {
+	Include, Exclude, Types []string // globs
+	Since                   time.Time
+	Hosts                   []string // allowed in addition to that of the Source
+	Prefer                  []string // globs of media types, the first ones before others
+}
+
+// newSelection returns the selection that has these rules. It returns an error for
+// a glob that is not valid.
+func newSelection(o Rules) (*selection, error) {
+	s := &selection{include: o.Include, exclude: o.Exclude, types: o.Types, since: o.Since, hosts: o.Hosts, prefer: o.Prefer}
 	for _, list := range [][]string{s.include, s.exclude, s.types, s.prefer} {
 		for _, glob := range list {
 			if !doublestar.ValidatePattern(glob) {

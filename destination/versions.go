@@ -2,52 +2,13 @@ package destination
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
-	"lockstep/resourcesync"
 )
-
-// errNoVersion reports a version whose content is unavailable.
-var errNoVersion = errors.New("no package has it, and no memento is named")
-
-// becomeVersion makes a the action for a version that is not the last: out of a
-// package, or from its memento (RS-REL-51, RS-REL-54), never from the URI of
-// the resource, where the last one is.
-func (p *planner) becomeVersion(a *plan.Action) {
-	switch a.Verb {
-	case plan.Remove, plan.Release:
-		return
-	case plan.Fetch:
-	default:
-		*a = plan.Action{Verb: plan.Skip}
-		return
-	}
-	if a.IsHeld() && !a.Lastmod.IsZero() && a.Held.Lastmod.After(a.Lastmod.Time()) {
-		*a = plan.Action{Verb: plan.Skip} // a run before came as far
-		return
-	}
-	memento := ""
-	for _, l := range a.Links {
-		if l.Rel == resourcesync.RelMemento && p.may(l.Href) && memento == "" {
-			memento = l.Href
-		}
-	}
-	a.Links, a.Patches, a.Conditional, a.Rehash = nil, nil, false, false // they lead to the last one, too
-	if a.Member.Package > 0 {
-		return
-	}
-	if memento == "" {
-		a.Verb, a.Refused = plan.Refuse, errNoVersion.Error()
-		return
-	}
-	stated := a.Resource
-	a.Stated, a.From = &stated, memento
-}
 
 // lost is what a pass over versions could not get.
 type lost struct {
@@ -81,7 +42,8 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 	}
 	for turns.Turn = 1; ; turns.Turn++ {
 		turns.More.Store(false)
-		p := &planner{d: r.d, set: r.set.Number, refuse: r.reader.refuse, settled: r.set.Complete && !r.reselects(), version: true}
+		p := newPlanner(r.d, r.set.Number)
+		p.refuse, p.settled, p.version = r.reader.refuse, r.set.Complete && !r.reselects(), true
 		total, err := p.count(ctx, r.stage, nil)
 		if err != nil {
 			return err
