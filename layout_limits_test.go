@@ -53,7 +53,7 @@ type exception struct {
 const lineStep = 250
 
 var exceptions = []exception{
-	{"destination", codeLines, 15500},
+	{"destination", codeLines, 14500},
 
 	{"destination.setRun", methods, 85},
 	{"destination.session", methods, 65},

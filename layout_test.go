@@ -154,6 +154,8 @@ var rooms = []room{
 	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/journal resourcesync", ""},
 	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal patch resourcesync", ""},
 	{"destination/internal/follow", "destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal discover internal/eventstream internal/fetch resourcesync websub", ""},
+	{"destination/internal/selection", "destination/internal/content destination/internal/desired destination/journal internal/fetch resourcesync", "github.com/bmatcuk/doublestar/v4"},
+	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -168,12 +170,14 @@ var rooms = []room{
 		"destination/internal/intent " +
 		"destination/internal/localcheck " +
 		"destination/internal/outbox " +
-		"destination/internal/plan " +
 		"destination/internal/places " +
+		"destination/internal/plan " +
+		"destination/internal/planner " +
 		"destination/internal/push " +
 		"destination/internal/reserve " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +
+		"destination/internal/selection " +
 		"destination/internal/stage " +
 		"destination/internal/wording " +
 		"destination/internal/writebehind " +

@@ -14,6 +14,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -138,10 +139,10 @@ func (n *adopted) has(a *plan.Action) bool {
 }
 
 // from takes it out of a plan, which knows nothing of it.
-func (n *adopted) from(t *tally) {
-	t.created -= n.files
-	t.unchanged += n.files
-	t.bytes -= n.bytes
+func (n *adopted) from(t *planner.Tally) {
+	t.Created -= n.files
+	t.Unchanged += n.files
+	t.Bytes -= n.bytes
 }
 
 // A copied file is one that is right and gets the name it has here.
@@ -168,7 +169,7 @@ type foundFile struct {
 // adopt takes over the files that are right of the resources p would fetch and
 // that are not held. With Options.Replace those that are not right become ours,
 // too, to be replaced. In a dry run nothing is done, and what is right returned.
-func (r *setRun) adopt(ctx context.Context, p *planner, paths *filename.Mapping) (adopted, error) {
+func (r *setRun) adopt(ctx context.Context, p *planner.Planner, paths *filename.Mapping) (adopted, error) {
 	d := &adoption{setRun: r, paths: paths, taken: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
 	if r.d.opts.Adopt {
 		for h, err := range r.d.journal.Held(ctx, "", "") {
@@ -179,7 +180,7 @@ func (r *setRun) adopt(ctx context.Context, p *planner, paths *filename.Mapping)
 		}
 	}
 	fresh := func(yield func(plan.Action, error) bool) {
-		for a, err := range p.actions(ctx, r.stage) {
+		for a, err := range p.Actions(ctx, r.stage) {
 			if (err != nil || a.Verb == plan.Fetch && d.isCandidate(&a)) && !yield(a, err) {
 				return
 			}

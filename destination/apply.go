@@ -19,6 +19,7 @@ import (
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -291,7 +292,7 @@ func (p *applier) take(o outcome) error {
 	}
 	switch {
 	case p.versions != nil && a.Verb == plan.Refuse:
-		p.versions.add(a, errNoVersion)
+		p.versions.add(a, planner.ErrNoVersion)
 		return nil
 	case p.versions != nil && o.err != nil && !isCanceled(o.err) && !content.IsLocal(o.err):
 		p.versions.add(a, o.err)

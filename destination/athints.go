@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/planner"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -17,7 +18,7 @@ const maxPastPackages = 2000
 // choosePastWays is chooseWays for contents of the past: what no memento is
 // named of, or much, is looked for in the packages of the dumps of that time
 // (RA-DST-03).
-func (r *setRun) choosePastWays(ctx context.Context, p *planner, w *work, n *needs, total *tally) (*ways, error) {
+func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work, n *needs, total *planner.Tally) (*ways, error) {
 	out := newWays(r.d)
 	out.past = true
 	if n.count == 0 || r.past.only {
@@ -31,7 +32,7 @@ func (r *setRun) choosePastWays(ctx context.Context, p *planner, w *work, n *nee
 				return out, err
 			}
 			*n = needs{}
-			if _, err := p.count(ctx, r.stage, n.add); err != nil {
+			if _, err := p.Count(ctx, r.stage, n.add); err != nil {
 				return out, err
 			}
 		}

@@ -78,7 +78,7 @@ func (r *setRun) becomeState(ctx context.Context, st *state) (again bool, err er
 		mode: ModeBaseline, via: st.via, complete: true, files: true, prune: true, past: st,
 		done: func() {
 			r.set.GoBack(st.watermark, saved.Time(st.at))
-			r.set.Complete, r.set.Selection = !st.watermark.IsZero(), r.d.selects.key
+			r.set.Complete, r.set.Selection = !st.watermark.IsZero(), r.d.selects.Key
 		},
 	})
 }

@@ -143,7 +143,7 @@ func (a *auditor) run(ctx context.Context, address string) (err error) {
 	if incomplete {
 		return fmt.Errorf("%w: documents could not be read", ErrIncomplete)
 	}
-	if a.d.selects.selects() && a.offered > 0 && a.selected == 0 {
+	if a.d.selects.Restricts() && a.offered > 0 && a.selected == 0 {
 		return &SelectionError{Listed: a.offered}
 	}
 	return nil
@@ -206,8 +206,8 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 		return false, err
 	}
 	s.planner = newPlanner(a.d, set.Number)
-	s.planner.dated, s.planner.prune, s.planner.settled = set.Foreign != nil, r.failed == 0, set.Complete && !r.reselects()
-	s.planner.others, s.planner.refuse = set.Foreign == nil && a.d.selects.prefersOther(set.Selection), r.reader.refuse
+	s.planner.Dated, s.planner.Prune, s.planner.Settled = set.Foreign != nil, r.failed == 0, set.Complete && !r.reselects()
+	s.planner.PreferOther, s.planner.Refuse = set.Foreign == nil && a.d.selects.PrefersOther(set.Selection), r.reader.refuse
 	if set.Foreign != nil {
 		if s.excused, err = a.excusedOf(ctx, set.Number); err != nil {
 			return false, err

@@ -65,7 +65,7 @@ func (s *setAudit) verdict(act *plan.Action, kind FindingKind, cause string) ver
 // isOrphan reports whether a resource is held only by sets that are not there
 // any more: what it should be, the Journal alone knows. Each passes by once.
 func (s *setAudit) isOrphan(act *plan.Action) bool {
-	if !act.IsHeld() || s.named || !s.planner.prune || len(s.d.opts.Sets) > 0 {
+	if !act.IsHeld() || s.named || !s.planner.Prune || len(s.d.opts.Sets) > 0 {
 		return false
 	}
 	for _, n := range act.Held.Sets {

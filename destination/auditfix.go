@@ -31,7 +31,7 @@ func (a *auditor) mayFix(sets []*setState) error {
 		}
 	}
 	for _, set := range sets {
-		if set.Selection != "" && set.Selection != a.d.selects.key {
+		if set.Selection != "" && set.Selection != a.d.selects.Key {
 			return &RefusedError{
 				Reason: fmt.Sprintf("set %s: the mirror was made with other --include, --exclude, --type, --since, --prefer or --allow-host flags", fetch.Printable(set.Name)),
 				Hint:   "give the flags that sync was given, or run sync with these first",

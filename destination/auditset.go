@@ -6,6 +6,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
@@ -21,7 +22,7 @@ type setAudit struct {
 
 	excused map[string]bool // optional representations that were reported as not served
 	paths   *filename.Mapping
-	planner *planner
+	planner *planner.Planner
 }
 
 // A verdict is what was found of one resource. Without a Finding it is right.
@@ -39,14 +40,14 @@ func (s *setAudit) run(ctx context.Context, st *stage.Stage, names *extsort.Writ
 	err := inBundles(ctx, s.actions(ctx, st, names), s.check, func(act *plan.Action, v *verdict) error {
 		return s.book(ctx, act, v)
 	})
-	s.named = s.named || err == nil && s.planner.prune
+	s.named = s.named || err == nil && s.planner.Prune
 	return err
 }
 
 // actions yields what is to be looked at.
 func (s *setAudit) actions(ctx context.Context, st *stage.Stage, names *extsort.Writer) iter.Seq2[plan.Action, error] {
 	return func(yield func(plan.Action, error) bool) {
-		for act, err := range s.planner.actions(ctx, st) {
+		for act, err := range s.planner.Actions(ctx, st) {
 			if row, ok := s.halfway[act.URI]; ok && err == nil {
 				act, err = s.decided(ctx, &act, row)
 			}
@@ -82,7 +83,7 @@ func (s *setAudit) account(act *plan.Action, names *extsort.Writer) error {
 				return err
 			}
 		}
-	case act.IsHeld() && s.planner.prune && !s.named:
+	case act.IsHeld() && s.planner.Prune && !s.named:
 		return names.Add([]byte(act.Held.Path), nil)
 	}
 	return nil
@@ -92,10 +93,10 @@ func (s *setAudit) account(act *plan.Action, names *extsort.Writer) error {
 // Journal will hold once the state that a killed run left has been cleaned up.
 func (s *setAudit) decided(ctx context.Context, act *plan.Action, row journal.Held) (plan.Action, error) {
 	if act.Class == 0 {
-		return s.planner.decide(ctx, nil, row)
+		return s.planner.Decide(ctx, nil, row)
 	}
 	w := act.Resource
-	return s.planner.decide(ctx, &w, row)
+	return s.planner.Decide(ctx, &w, row)
 }
 
 // book counts and reports what was found.

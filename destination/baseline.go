@@ -104,7 +104,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		mode: ModeBaseline, via: via, complete: complete, explicit: snap.complete && c.complete, partial: !c.complete, files: true, suspect: suspect,
 		prune: complete && (!snap.sitemap || o.Delete == DeleteApply),
 		done: func() {
-			st.Complete, st.Selection = true, r.d.selects.key
+			st.Complete, st.Selection = true, r.d.selects.Key
 			st.ListKind = snap.kind()
 			st.ListAt, st.ListTag, st.ListParts, st.ListFrom = saved.Time(snap.at), snap.validators, snap.parts, ""
 			if r.listURI != st.Lists {

@@ -9,6 +9,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -41,22 +42,22 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	confirmed := r.confirmed
 	p := newPlanner(r.d, r.set.Number)
-	p.partial, p.prune, p.files = w.partial, w.prune, w.files || r.resume
-	p.stage, p.listAt, p.isNewer = r.stage, r.listAt, r.pushed(&w).IsNewer
-	p.dated, p.settled, p.lookUp = r.origin != nil, r.set.Complete && !r.reselects(), true
-	p.others = r.origin == nil && r.d.selects.prefersOther(r.set.Selection)
-	p.refuse, p.past = r.reader.refuse, pastOf(w.past)
-	p.confirmed = func(uri string) bool { return confirmed[push.KeyOf(uri)] }
+	p.Partial, p.Prune, p.Files = w.partial, w.prune, w.files || r.resume
+	p.Stage, p.ListAt, p.IsNewer = r.stage, r.listAt, r.pushed(&w).IsNewer
+	p.Dated, p.Settled, p.LookUp = r.origin != nil, r.set.Complete && !r.reselects(), true
+	p.PreferOther = r.origin == nil && r.d.selects.PrefersOther(r.set.Selection)
+	p.Refuse, p.Past = r.reader.refuse, pastOf(w.past)
+	p.Confirmed = func(uri string) bool { return confirmed[push.KeyOf(uri)] }
 	var found adopted
 	if r.d.opts.Adopt || r.reclaims() && w.past == nil {
 		if found, err = r.adopt(ctx, p, paths); err != nil {
 			return false, err
 		}
 	}
-	p.sift = w.complete && r.reselects() && r.counts[r.set.Number] > 0
+	p.Sift = w.complete && r.reselects() && r.counts[r.set.Number] > 0
 	var n needs
 	r.temporary = 0
-	total, err := p.count(ctx, r.stage, func(a *plan.Action) {
+	total, err := p.Count(ctx, r.stage, func(a *plan.Action) {
 		if a.Verb == plan.Remove && r.set.push.IsTemporary(a.URI) {
 			r.temporary++
 		}
@@ -77,14 +78,14 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 			return false, err
 		}
 	} else {
-		total.deleted = 0
+		total.Deleted = 0
 	}
 	by, err := r.chooseWays(ctx, p, &w, &n, &total)
 	if err != nil {
 		return false, err
 	}
 	r.report.effort(w.mode, w.via)
-	r.d.emit(Event{Kind: EventPlan, Set: r.set.Name, Progress: Progress{Total: total.todo() + total.unchanged, TotalBytes: total.bytes}})
+	r.d.emit(Event{Kind: EventPlan, Set: r.set.Name, Progress: Progress{Total: total.Todo() + total.Unchanged, TotalBytes: total.Bytes}})
 	if r.d.opts.DryRun {
 		r.predict(&total)
 		return false, nil
@@ -96,7 +97,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		a.fetch.asOf = w.past.asOf
 		a.fetch.lookOn = w.past.mayHint() && r.d.opts.Via != ViaList
 	}
-	if total.todo() > 0 || w.prune || a.owing {
+	if total.Todo() > 0 || w.prune || a.owing {
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
 			return false, err
 		}
@@ -120,36 +121,36 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 // do not confirm its notifications may have returned to a time before them; a
 // resource that disappears without a recorded deletion proves nothing then: it
 // may never have existed.
-func (r *setRun) consent(t *tally, suspect bool) error {
-	if suspect && (t.regressed > 0 || t.unexplained > 0) || r.set.Doubted && t.regressed > 0 {
-		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.regressed)
-		if t.regressed == 0 {
-			how = fmt.Sprintf("its history was rewritten, and %d resources are gone without a word", t.unexplained)
+func (r *setRun) consent(t *planner.Tally, suspect bool) error {
+	if suspect && (t.Regressed > 0 || t.Unexplained > 0) || r.set.Doubted && t.Regressed > 0 {
+		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.Regressed)
+		if t.Regressed == 0 {
+			how = fmt.Sprintf("its history was rewritten, and %d resources are gone without a word", t.Unexplained)
 		}
 		return backInTime(r.set, how)
 	}
 	if r.set.Unselected {
-		t.unselected = t.deleted
+		t.Unselected = t.Deleted
 	}
-	deleted, total := t.deleted-t.replaced, r.counts[r.set.Number]
+	deleted, total := t.Deleted-t.Replaced, r.counts[r.set.Number]
 	empties := deleted >= total
-	if p := r.set.push; p != nil && t.deleted > 0 && !r.compared && !r.set.Unselected {
+	if p := r.set.push; p != nil && t.Deleted > 0 && !r.compared && !r.set.Unselected {
 		// What notifications deleted since the last look counts as well: in small
 		// portions anything could go. What they created since does not.
 		deleted += p.Deleted - r.temporary
 		total += p.Deleted - p.Created
 	}
-	return r.d.guard(r.set.Name, deleted, total, t.unselected, empties)
+	return r.d.guard(r.set.Name, deleted, total, t.Unselected, empties)
 }
 
 // predict counts what a run would have done.
-func (r *setRun) predict(t *tally) {
-	r.report.Created += t.created
-	r.report.Updated += t.updated
-	r.report.Deleted += t.deleted
-	r.report.Unchanged += t.unchanged + t.touched + t.released
-	r.report.Refused += t.refused
-	r.report.Expected += t.bytes
+func (r *setRun) predict(t *planner.Tally) {
+	r.report.Created += t.Created
+	r.report.Updated += t.Updated
+	r.report.Deleted += t.Deleted
+	r.report.Unchanged += t.Unchanged + t.Touched + t.Released
+	r.report.Refused += t.Refused
+	r.report.Expected += t.Bytes
 }
 
 func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier {
@@ -175,7 +176,7 @@ func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier 
 
 // execute carries out a plan: first what is new and changed, then deletions,
 // then what needed the space that these freed.
-func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, total *tally, deletes bool) error {
+func (r *setRun) execute(ctx context.Context, a *applier, p *planner.Planner, w *work, total *planner.Tally, deletes bool) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -183,9 +184,9 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 		return err
 	}
 	defer r.noteMoved(a)
-	a.progress.Total, a.progress.TotalBytes = total.todo()+total.unchanged, total.bytes
-	a.fetch.first = deletes && total.deleted > 0
-	actions := p.actions(ctx, r.stage)
+	a.progress.Total, a.progress.TotalBytes = total.Todo()+total.Unchanged, total.Bytes
+	a.fetch.first = deletes && total.Deleted > 0
+	actions := p.Actions(ctx, r.stage)
 	if a.owing {
 		actions = r.deferring(ctx, actions, w)
 	}
@@ -194,14 +195,14 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 	if err != nil && !isFull(err) || a.broken {
 		return err
 	}
-	if deletes && total.deleted > 0 {
+	if deletes && total.Deleted > 0 {
 		if err == nil {
-			if serr := a.swaps(ctx, p.actions(ctx, r.stage)); serr != nil {
+			if serr := a.swaps(ctx, p.Actions(ctx, r.stage)); serr != nil {
 				return serr
 			}
 		}
 		// Also when the disk is full: it is what makes room.
-		if rerr := a.remove(ctx, p.actions(ctx, r.stage)); rerr != nil && err == nil {
+		if rerr := a.remove(ctx, p.Actions(ctx, r.stage)); rerr != nil && err == nil {
 			err = rerr
 		}
 	}
@@ -211,7 +212,7 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 		a.fetch.names.Recheck()
 		rest := sliceOf(later)
 		if a.crowd {
-			rest = onlyNew(p.actions(ctx, r.stage))
+			rest = onlyNew(p.Actions(ctx, r.stage))
 		}
 		if lerr := a.run(ctx, rest); err == nil {
 			err = lerr

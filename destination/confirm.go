@@ -44,8 +44,8 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	planned := newPlanner(p.d, p.set.Number)
-	planned.refuse, planned.settled, planned.believes = p.reader.refuse, p.set.Complete && !p.reselects(), true
-	_, err := planned.count(ctx, p.stage, func(a *plan.Action) {
+	planned.Refuse, planned.Settled, planned.Believes = p.reader.refuse, p.set.Complete && !p.reselects(), true
+	_, err := planned.Count(ctx, p.stage, func(a *plan.Action) {
 		if a.Gone && a.Unconfirmed && (a.Verb == plan.Remove || a.Verb == plan.Release) {
 			p.claims = append(p.claims, a.Resource)
 		}

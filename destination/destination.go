@@ -12,6 +12,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/reserve"
+	"lockstep/destination/internal/selection"
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -107,7 +108,7 @@ type Destination struct {
 	journal  journal.Journal
 	client   *fetch.Client
 	opts     Options
-	selects  *selection
+	selects  *selection.Selection
 	vault    *vault.Vault     // nil: there is no place for versions
 	clock    func() time.Time // of the mirror
 	jobs     int              // resources of one host under way at a time
@@ -161,7 +162,7 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	sel, err := newSelection(Rules{Include: o.Include, Exclude: o.Exclude, Types: o.Types, Since: o.Since, Hosts: o.AllowHosts, Prefer: o.Prefer})
+	sel, err := selection.New(selection.Rules{Include: o.Include, Exclude: o.Exclude, Types: o.Types, Since: o.Since, Hosts: o.AllowHosts, Prefer: o.Prefer})
 	if err != nil {
 		return nil, err
 	}

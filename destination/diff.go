@@ -145,7 +145,7 @@ func (s *differ) collect(ctx context.Context, set *setState, number, side int, a
 		if err != nil {
 			return err
 		}
-		if w.Gone || !s.d.selects.wants(&w, false) {
+		if w.Gone || !s.d.selects.Selects(&w, false) {
 			continue
 		}
 		w.Links, w.Patches, w.Member, w.Refused = nil, nil, desired.Member{}, ""

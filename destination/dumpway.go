@@ -12,6 +12,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
@@ -78,7 +79,7 @@ func (n *needs) add(a *plan.Action) {
 // chooseWays decides by which methods the content of a plan is fetched, and
 // records that in the Report. A poor choice costs time, nothing else: what a
 // method does not return is requested separately.
-func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, total *tally) (*ways, error) {
+func (r *setRun) chooseWays(ctx context.Context, p *planner.Planner, w *work, n *needs, total *planner.Tally) (*ways, error) {
 	if r.past != nil {
 		return r.choosePastWays(ctx, p, w, n, total)
 	}
@@ -94,7 +95,7 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, 
 		}
 		if kind != "" {
 			*n = needs{}
-			if _, err = p.count(ctx, r.stage, n.add); err != nil {
+			if _, err = p.Count(ctx, r.stage, n.add); err != nil {
 				return out, err
 			}
 			if n.packed > 0 {
@@ -284,10 +285,10 @@ func (r *setReader) readHints(ctx context.Context, refs []dump.Ref, want resourc
 
 // explain describes in a sentence how many resources are going to be fetched by
 // which methods.
-func (r *setRun) explain(w *work, t *tally, n *needs, by *ways) string {
+func (r *setRun) explain(w *work, t *planner.Tally, n *needs, by *ways) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "set %s: ", r.set.Name)
-	if all := t.created + t.updated + t.unchanged + t.touched; w.mode == ModeBaseline {
+	if all := t.Created + t.Updated + t.Unchanged + t.Touched; w.mode == ModeBaseline {
 		fmt.Fprintf(&b, "%s of %s resources are missing or differ: ", wording.Grouped(n.count), wording.Grouped(all))
 	} else {
 		fmt.Fprintf(&b, "%s of its resources to be fetched: ", wording.Grouped(n.count))

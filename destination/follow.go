@@ -173,7 +173,7 @@ func (d *Destination) allowStream(set, uri string) error {
 	if err != nil {
 		return err
 	}
-	if reason := d.selects.refuse(uri, doc); reason != "" {
+	if reason := d.selects.Refuse(uri, doc); reason != "" {
 		return fmt.Errorf("refuse %s: %s", fetch.Printable(uri), reason)
 	}
 	return nil

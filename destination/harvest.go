@@ -228,7 +228,7 @@ func (r *setRun) takeAll(ctx context.Context, h *saved.Harvest, s *OriginStatus,
 		prune: whole && (s.Complete || h.Other || r.d.opts.Delete == DeleteApply),
 		done: func() {
 			if h.Known = whole; whole {
-				r.set.Complete, r.set.Selection, h.Other = true, r.d.selects.key, false
+				r.set.Complete, r.set.Selection, h.Other = true, r.d.selects.Key, false
 			}
 			r.reached(h, s)
 		},

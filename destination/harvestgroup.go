@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/selection"
 	"lockstep/resourcesync"
 )
 
@@ -34,7 +35,7 @@ func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (
 	if main == "" && !hasAlternates(e) {
 		return c.reader.wantOf(e), nil
 	}
-	if c.finder == nil || c.reader.d.selects.isAll() {
+	if c.finder == nil || c.reader.d.selects.IsAll() {
 		w := c.reader.wantOf(e)
 		if main != "" {
 			w.Gone, w.Instead = true, main
@@ -63,7 +64,7 @@ func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (
 		of = &first
 	}
 	chosen, err := c.choose(ctx, of)
-	if err != nil || chosen == e.Loc || chosen == "" && !c.reader.d.selects.wants(&w, false) {
+	if err != nil || chosen == e.Loc || chosen == "" && !c.reader.d.selects.Selects(&w, false) {
 		return w, err
 	}
 	w.Gone, w.Instead = true, chosen
@@ -102,25 +103,25 @@ func (c *chooser) forms(main *resourcesync.Entry) []desired.Resource {
 	sel := c.reader.d.selects
 	own := desired.Resource{URI: main.Loc, Type: main.Type, Lastmod: main.Lastmod}
 	var fit []desired.Resource
-	if sel.wants(&own, false) {
+	if sel.Selects(&own, false) {
 		fit = append(fit, own)
 	}
 	links := slices.DeleteFunc(slices.Clone(main.Links), func(l resourcesync.Link) bool { return l.Rel != "alternate" || l.Href == main.Loc })
-	slices.SortStableFunc(links, func(a, b resourcesync.Link) int { return priority(&a) - priority(&b) })
+	slices.SortStableFunc(links, func(a, b resourcesync.Link) int { return selection.Priority(&a) - selection.Priority(&b) })
 	for i := range links {
 		w := desired.Resource{URI: links[i].Href, Type: links[i].Type, Lastmod: main.Lastmod}
-		if sel.wants(&w, false) && c.reader.refuse(w.URI) == "" {
+		if sel.Selects(&w, false) && c.reader.refuse(w.URI) == "" {
 			fit = append(fit, w)
 		}
 	}
-	sel.sortPreferred(fit)
+	sel.SortPreferred(fit)
 	return fit
 }
 
 // relatives returns the other resources of the record that e, which is there
 // now or was, is one of, where e may decide about them.
 func (c *chooser) relatives(ctx context.Context, e *resourcesync.Entry) (all []resourcesync.Entry, err error) {
-	if c.finder == nil || c.reader.d.selects.isAll() {
+	if c.finder == nil || c.reader.d.selects.IsAll() {
 		return nil, nil
 	}
 	return c.family(ctx, e)

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/selection"
 	"lockstep/resourcesync"
 )
 
@@ -81,7 +82,7 @@ func mirrorLinks(a *plan.Action) []resourcesync.Link {
 			ls = append(ls, l)
 		}
 	}
-	slices.SortStableFunc(ls, func(a, b resourcesync.Link) int { return cmp.Compare(priority(&a), priority(&b)) })
+	slices.SortStableFunc(ls, func(a, b resourcesync.Link) int { return cmp.Compare(selection.Priority(&a), selection.Priority(&b)) })
 	return ls[:min(len(ls), maxMirrors)]
 }
 

@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/selection"
 	"lockstep/destination/internal/stage"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -226,7 +227,7 @@ func (r *setReader) wantOf(e *resourcesync.Entry) desired.Resource {
 		r.future.note(e.Loc, e.Datetime, e.Lastmod)
 	}
 	for i := range e.Links {
-		if len(w.Links) < maxLinks && r.d.usefulLink(&e.Links[i]) && (r.set.Foreign == nil || !isRepresentation(&e.Links[i])) {
+		if len(w.Links) < maxLinks && r.d.usefulLink(&e.Links[i]) && (r.set.Foreign == nil || !selection.IsAlternate(&e.Links[i])) {
 			w.Links = append(w.Links, e.Links[i])
 		}
 	}
@@ -288,12 +289,12 @@ func (r *setReader) examine(uri string) string {
 	reason := ""
 	doc, err := url.Parse(r.set.URI)
 	if err == nil {
-		if reason = r.d.selects.refuse(uri, doc); reason == "" {
+		if reason = r.d.selects.Refuse(uri, doc); reason == "" {
 			return ""
 		}
 	}
 	if r.home != nil && r.home.Host != "" && (doc == nil || !strings.EqualFold(doc.Host, r.home.Host)) {
-		if other := r.d.selects.refuse(uri, r.home); other == "" {
+		if other := r.d.selects.Refuse(uri, r.home); other == "" {
 			return ""
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/planner"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -19,12 +20,12 @@ import (
 // otherForms finds the other representations of a record.
 type otherForms struct {
 	chooser *chooser
-	planner *planner
+	planner *planner.Planner
 }
 
 // newOtherForms returns how to find other representations of what p plans; nil where
 // each resource has one.
-func newOtherForms(r *setRun, p *planner) *otherForms {
+func newOtherForms(r *setRun, p *planner.Planner) *otherForms {
 	c := newChooser(r)
 	if c.finder == nil {
 		return nil
@@ -68,11 +69,11 @@ func (forms *otherForms) fetch(ctx context.Context, f *fetcher, a *plan.Action, 
 
 // decide plans what to do about another representation.
 func (forms *otherForms) decide(ctx context.Context, w *desired.Resource) (plan.Action, error) {
-	held, err := forms.planner.journal.Lookup(ctx, []string{w.URI})
+	held, err := forms.planner.Journal.Lookup(ctx, []string{w.URI})
 	if err != nil {
 		return plan.Action{}, fmt.Errorf("read what is held: %w", err)
 	}
-	return forms.planner.decide(ctx, w, held[0])
+	return forms.planner.Decide(ctx, w, held[0])
 }
 
 // others returns the representations of the record that the resource at uri is one
@@ -202,5 +203,5 @@ func (s *setAudit) isStandIn(a *plan.Action) bool {
 func (s *setAudit) standIn(ctx context.Context, a *plan.Action) (plan.Action, error) {
 	w := a.Resource
 	w.Gone, w.Instead, w.Change = false, "", resourcesync.Change(0)
-	return s.planner.decide(ctx, &w, a.Held)
+	return s.planner.Decide(ctx, &w, a.Held)
 }

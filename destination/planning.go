@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"lockstep/destination/internal/planner"
 	"lockstep/destination/journal"
 )
 
@@ -12,16 +13,16 @@ import (
 const freeDeletes = 5
 
 // newPlanner returns a planner for a set of the mirror.
-func newPlanner(d *Destination, set int) *planner {
-	return &planner{journal: d.journal, selects: d.selects, onDisk: d.onDisk, set: set}
+func newPlanner(d *Destination, set int) *planner.Planner {
+	return &planner.Planner{Journal: d.journal, Selects: d.selects, OnDisk: d.onDisk, Set: set}
 }
 
 // pastOf returns what a planner needs to know of a past state.
-func pastOf(st *state) *pastState {
+func pastOf(st *state) *planner.Past {
 	if st == nil {
 		return nil
 	}
-	return &pastState{asOf: st.asOf, during: st.during}
+	return &planner.Past{AsOf: st.asOf, During: st.during}
 }
 
 // guard refuses to delete more than was agreed to (RS-DST-04): deleted out of
@@ -50,7 +51,7 @@ func (d *Destination) guard(set string, deleted, total, unselected int64, emptie
 	}
 }
 
-// onDisk reports whether the file of h exists, with the recorded length.
+// OnDisk reports whether the file of h exists, with the recorded length.
 // Anything else at its path is not our file.
 func (d *Destination) onDisk(ctx context.Context, h *journal.Held) (bool, error) {
 	if d.isForgetful() {

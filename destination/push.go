@@ -251,9 +251,9 @@ func (p *pusher) apply(ctx context.Context) error {
 func (p *pusher) oweRest(ctx context.Context) error {
 	p.look("some of what was notified takes long")
 	planned := newPlanner(p.d, p.set.Number)
-	planned.refuse, planned.settled = p.reader.refuse, p.set.Complete
+	planned.Refuse, planned.Settled = p.reader.refuse, p.set.Complete
 	var b journal.Batch
-	for a, err := range planned.actions(ctx, p.stage) {
+	for a, err := range planned.Actions(ctx, p.stage) {
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package destination
 import (
 	"fmt"
 
+	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/wording"
 )
 
@@ -23,7 +24,7 @@ func (e *SelectionError) Is(target error) bool { return target == ErrIncomplete 
 // selection matches none of them. A set that was not compared in this run counts
 // as it was when it was.
 func (s *session) nothingSelected(sets []*setState) error {
-	if s.past != nil || !s.d.selects.selects() {
+	if s.past != nil || !s.d.selects.Restricts() {
 		return nil
 	}
 	var listed int64
@@ -43,7 +44,7 @@ func (s *session) nothingSelected(sets []*setState) error {
 }
 
 // noteSelection notes how much of what a set lists is selected.
-func (st *setState) noteSelection(t *tally) {
-	st.Planned, st.Matched = true, t.created+t.updated+t.unchanged+t.touched+t.refused
-	st.Listed = st.Matched + t.passed + t.unselected
+func (st *setState) noteSelection(t *planner.Tally) {
+	st.Planned, st.Matched = true, t.Created+t.Updated+t.Unchanged+t.Touched+t.Refused
+	st.Listed = st.Matched + t.Passed + t.Unselected
 }

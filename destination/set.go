@@ -160,7 +160,7 @@ func (r *setRun) run(ctx context.Context) error {
 
 // reselects reports whether what the set holds may have been selected by
 // another selection.
-func (r *setRun) reselects() bool { return r.set.Selection != r.d.selects.key }
+func (r *setRun) reselects() bool { return r.set.Selection != r.d.selects.Key }
 
 // compareAgain is for Sources without a Change List: all is compared again
 // when the list has changed.
@@ -350,7 +350,7 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 		st.SeenTime, st.Seen = newest, c.seen
 	}
 	if st.Lists == "" {
-		st.Complete, st.Selection = true, r.d.selects.key
+		st.Complete, st.Selection = true, r.d.selects.Key
 	}
 }
 

@@ -43,8 +43,8 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 	for turns.Turn = 1; ; turns.Turn++ {
 		turns.More.Store(false)
 		p := newPlanner(r.d, r.set.Number)
-		p.refuse, p.settled, p.version = r.reader.refuse, r.set.Complete && !r.reselects(), true
-		total, err := p.count(ctx, r.stage, nil)
+		p.Refuse, p.Settled, p.Version = r.reader.refuse, r.set.Complete && !r.reselects(), true
+		total, err := p.Count(ctx, r.stage, nil)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 		w := work{mode: ModeIncremental, via: via, complete: true}
 		deletes := r.d.opts.Delete != DeleteKeep
 		if !deletes {
-			total.deleted = 0
+			total.Deleted = 0
 		} else if err := r.consent(&total, false); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/scratch"
 )
 
@@ -53,7 +54,7 @@ type ways struct {
 func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single func(*plan.Action)) {
 	w.ctx, w.fetch, w.done, w.single = ctx, f, done, single
 	if w.only {
-		w.single = func(a *plan.Action) { done(outcome{action: a, err: errNoVersion}) }
+		w.single = func(a *plan.Action) { done(outcome{action: a, err: planner.ErrNoVersion}) }
 	}
 	w.packed = &packed{room: w.room}
 	if f.members, w.members = nil, nil; w.packages != nil {

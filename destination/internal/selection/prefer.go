@@ -1,4 +1,4 @@
-package destination
+package selection
 
 import (
 	"slices"
@@ -9,15 +9,15 @@ import (
 	"lockstep/resourcesync"
 )
 
-// isRepresentation reports whether a link leads to another representation of
+// IsAlternate reports whether a link leads to another representation of
 // the same.
-func isRepresentation(l *resourcesync.Link) bool { return l.Rel == "alternate" || l.Rel == "canonical" }
+func IsAlternate(l *resourcesync.Link) bool { return l.Rel == "alternate" || l.Rel == "canonical" }
 
-// preferred returns the link to the representation of w that is preferred to
+// Preferred returns the link to the representation of w that is preferred to
 // the one at its own URI, or nil if there is none: the first of Prefer that one
 // of them has the type of decides, the own one before others, then pri, then
 // the order of the links (RS-PRI-02).
-func (s *selection) preferred(w *desired.Resource) *resourcesync.Link {
+func (s *Selection) Preferred(w *desired.Resource) *resourcesync.Link {
 	for _, glob := range s.prefer {
 		if t := content.TypeOnly(w.Type); t != "" && matchAny([]string{glob}, t) {
 			return nil
@@ -26,10 +26,10 @@ func (s *selection) preferred(w *desired.Resource) *resourcesync.Link {
 		for i := range w.Links {
 			l := &w.Links[i]
 			t := linkType(l)
-			if !isRepresentation(l) || l.Href == w.URI || t == "" || !matchAny([]string{glob}, t) {
+			if !IsAlternate(l) || l.Href == w.URI || t == "" || !matchAny([]string{glob}, t) {
 				continue
 			}
-			if best == nil || priority(l) < priority(best) {
+			if best == nil || Priority(l) < Priority(best) {
 				best = l
 			}
 		}
@@ -40,10 +40,10 @@ func (s *selection) preferred(w *desired.Resource) *resourcesync.Link {
 	return nil
 }
 
-// sortPreferred puts the representations of a record that are preferred to the
+// SortPreferred puts the representations of a record that are preferred to the
 // others first: by the first of Prefer that has the type of one, else as they
 // were.
-func (s *selection) sortPreferred(all []desired.Resource) {
+func (s *Selection) SortPreferred(all []desired.Resource) {
 	if len(s.prefer) == 0 {
 		return
 	}
@@ -58,8 +58,8 @@ func (s *selection) sortPreferred(all []desired.Resource) {
 	slices.SortStableFunc(all, func(a, b desired.Resource) int { return place(a) - place(b) })
 }
 
-// priority is pri, or its default if absent (RS-PRI-01).
-func priority(l *resourcesync.Link) int {
+// Priority returns pri, or its default if absent (RS-PRI-01).
+func Priority(l *resourcesync.Link) int {
 	const least = 999_999
 	if l.Pri < 1 || l.Pri > least {
 		return least
@@ -72,10 +72,10 @@ func linkType(l *resourcesync.Link) string {
 	return mediaType(&desired.Resource{URI: l.Href, Type: l.Type})
 }
 
-// prefersOther reports whether the representations that a set was last complete
+// PrefersOther reports whether the representations that a set was last complete
 // with may be others than those preferred now.
-func (s *selection) prefersOther(key string) bool {
+func (s *Selection) PrefersOther(key string) bool {
 	_, was, _ := strings.Cut(key, "+")
-	_, is, _ := strings.Cut(s.key, "+")
+	_, is, _ := strings.Cut(s.Key, "+")
 	return key != "" && was != is
 }

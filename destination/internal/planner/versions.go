@@ -1,4 +1,4 @@
-package destination
+package planner
 
 import (
 	"errors"
@@ -9,13 +9,13 @@ import (
 	"lockstep/resourcesync"
 )
 
-// errNoVersion reports a version whose content is unavailable.
-var errNoVersion = errors.New("no package has it, and no memento is named")
+// ErrNoVersion says that the content of a version is unavailable.
+var ErrNoVersion = errors.New("no package has it, and no memento is named")
 
-// becomeVersion makes a the action for a version that is not the last: out of a
-// package, or from its memento (RS-REL-51, RS-REL-54), never from the URI of
+// becomeVersion makes a the action for a version that is not the last. Its content is
+// from a package, or from its memento (RS-REL-51, RS-REL-54), never from the URI of
 // the resource, where the last one is.
-func (p *planner) becomeVersion(a *plan.Action) {
+func (p *Planner) becomeVersion(a *plan.Action) {
 	switch a.Verb {
 	case plan.Remove, plan.Release:
 		return
@@ -25,7 +25,7 @@ func (p *planner) becomeVersion(a *plan.Action) {
 		return
 	}
 	if a.IsHeld() && !a.Lastmod.IsZero() && a.Held.Lastmod.After(a.Lastmod.Time()) {
-		*a = plan.Action{Verb: plan.Skip} // a run before came as far
+		*a = plan.Action{Verb: plan.Skip} // an earlier run applied it
 		return
 	}
 	memento := ""
@@ -34,21 +34,21 @@ func (p *planner) becomeVersion(a *plan.Action) {
 			memento = l.Href
 		}
 	}
-	a.Links, a.Patches, a.Conditional, a.Rehash = nil, nil, false, false // they lead to the last one, too
+	a.Links, a.Patches, a.Conditional, a.Rehash = nil, nil, false, false // they also lead to the last one
 	if a.Member.Package > 0 {
 		return
 	}
 	if memento == "" {
-		a.Verb, a.Refused = plan.Refuse, errNoVersion.Error()
+		a.Verb, a.Refused = plan.Refuse, ErrNoVersion.Error()
 		return
 	}
 	stated := a.Resource
 	a.Stated, a.From = &stated, memento
 }
 
-// becomePast makes a the action for content of the past.
-func (p *planner) becomePast(a *plan.Action) {
-	if p.past.during && a.Class == desired.Listed && a.Lastmod.Time().After(p.past.asOf) && (a.Verb == plan.Fetch || a.Verb == plan.InStep || a.Verb == plan.Touch) {
+// becomePast makes a the action for content of a former state.
+func (p *Planner) becomePast(a *plan.Action) {
+	if p.Past.During && a.Class == desired.Listed && a.Lastmod.Time().After(p.Past.AsOf) && (a.Verb == plan.Fetch || a.Verb == plan.InStep || a.Verb == plan.Touch) {
 		a.Verb, a.Refused = plan.Refuse, "the list of that time was still being taken, and names a later version"
 		return
 	}
@@ -57,13 +57,13 @@ func (p *planner) becomePast(a *plan.Action) {
 	}
 	a.Rehash = false
 	if a.Conditional && a.Length >= 0 && a.Length == a.Held.Length && desired.SameLastmod(a.Held.Lastmod, a.Lastmod) {
-		a.Verb, a.Conditional = plan.InStep, false // RA-DST-06: there is nothing better to compare
-		if !plan.HasSet(a.Held.Sets, p.set) {
+		a.Verb, a.Conditional = plan.InStep, false // RA-DST-06: nothing better can be compared
+		if !plan.HasSet(a.Held.Sets, p.Set) {
 			a.Verb = plan.Touch
 		}
 		return
 	}
-	a.Conditional = false // the Source's validators are of what is there now
+	a.Conditional = false // the Source's validators belong to the current content
 	if !content.HasKnown(a.Hashes) {
 		a.Patches = nil
 	}

@@ -1,4 +1,4 @@
-package destination
+package planner
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"lockstep/destination/journal"
 )
 
-// maxPlanners caps the goroutines that plan: what they have planned ahead is
-// held in memory.
+// maxPlanners limits the goroutines that plan, because what they have planned ahead
+// is kept in memory.
 const maxPlanners = 8
 
 // plannedActions is how many actions are handed over at a time.
@@ -26,15 +26,15 @@ type stretch struct {
 	out   chan planned
 }
 
-// planned is some of the actions of a stretch, or the rest.
+// planned has some of the actions of a stretch, or the rest.
 type planned struct {
 	actions []plan.Action
-	tally   tally
+	tally   Tally
 	err     error
 }
 
-// actions yields what is to be done, InStep included, by URI.
-func (p *planner) actions(ctx context.Context, s *stage.Stage) iter.Seq2[plan.Action, error] {
+// Actions yields the actions by URI, including those with nothing to do.
+func (p *Planner) Actions(ctx context.Context, s *stage.Stage) iter.Seq2[plan.Action, error] {
 	return func(yield func(plan.Action, error) bool) {
 		p.walk(ctx, s, true, func(part *planned) bool {
 			for i := range part.actions {
@@ -47,10 +47,10 @@ func (p *planner) actions(ctx context.Context, s *stage.Stage) iter.Seq2[plan.Ac
 	}
 }
 
-// count walks the plan without doing anything. each, which may be nil, sees the
-// actions that are something to do, by URI.
-func (p *planner) count(ctx context.Context, s *stage.Stage, each func(*plan.Action)) (tally, error) {
-	var t tally
+// Count returns the totals of the plan. It calls each, unless it is nil, with the
+// actions that have something to do, by URI.
+func (p *Planner) Count(ctx context.Context, s *stage.Stage, each func(*plan.Action)) (Tally, error) {
+	var t Tally
 	var err error
 	p.walk(ctx, s, false, func(part *planned) bool {
 		t.merge(&part.tally)
@@ -65,10 +65,10 @@ func (p *planner) count(ctx context.Context, s *stage.Stage, each func(*plan.Act
 	return t, err
 }
 
-// walk plans chunks, several at a time, and hands what comes of them to take,
+// walk plans chunks, several at a time, and passes the parts of the plan to take,
 // in order, until it returns false. An error is the last that is handed over.
 // Without all, actions that are nothing to do are only counted.
-func (p *planner) walk(ctx context.Context, s *stage.Stage, all bool, take func(*planned) bool) {
+func (p *Planner) walk(ctx context.Context, s *stage.Stage, all bool, take func(*planned) bool) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -101,7 +101,7 @@ func (p *planner) walk(ctx context.Context, s *stage.Stage, all bool, take func(
 
 // cut passes the chunks to the planners, and to the receiver that collects
 // their plans in order.
-func (p *planner) cut(ctx context.Context, s *stage.Stage, order, todo chan<- *stretch) {
+func (p *Planner) cut(ctx context.Context, s *stage.Stage, order, todo chan<- *stretch) {
 	for c, err := range s.Chunks(ctx) {
 		st := &stretch{chunk: c, err: err, out: make(chan planned, 1)}
 		select {
@@ -119,7 +119,7 @@ func (p *planner) cut(ctx context.Context, s *stage.Stage, order, todo chan<- *s
 }
 
 // plan plans one chunk.
-func (p *planner) plan(ctx context.Context, st *stretch, all bool) {
+func (p *Planner) plan(ctx context.Context, st *stretch, all bool) {
 	defer close(st.out)
 	var part planned
 	send := func() bool {
@@ -134,7 +134,7 @@ func (p *planner) plan(ctx context.Context, st *stretch, all bool) {
 	part.err = st.err
 	if st.err == nil {
 		next := p.looked
-		if p.prune || p.sift {
+		if p.Prune || p.Sift {
 			next = p.joined
 		}
 		for a, err := range next(ctx, st.chunk) {
@@ -154,18 +154,18 @@ func (p *planner) plan(ctx context.Context, st *stretch, all bool) {
 	send()
 }
 
-// joined walks the wants of a chunk and all that is held in its range, in one
-// pass. An action is valid for one step of the iteration.
-func (p *planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Action, error] {
+// joined walks the entries of a chunk and all rows in its range, in one pass.
+// An action is valid for one step of the iteration.
+func (p *Planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Action, error] {
 	return func(yield func(*plan.Action, error) bool) {
 		wants, stop := iter.Pull2(c.Resources)
 		defer stop()
 		decide := func(w *desired.Resource, h journal.Held) bool {
-			a, err := p.decide(ctx, w, h)
+			a, err := p.Decide(ctx, w, h)
 			return yield(&a, err) && err == nil
 		}
 		w, err, more := wants()
-		for h, herr := range p.journal.Held(ctx, c.From, c.To) {
+		for h, herr := range p.Journal.Held(ctx, c.From, c.To) {
 			for err == nil && herr == nil && more && w.URI < h.URI {
 				if !decide(&w, journal.Held{}) {
 					return
@@ -201,9 +201,9 @@ func (p *planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Ac
 	}
 }
 
-// looked walks the wants of a chunk and looks each of them up: what is not
-// wanted stays.
-func (p *planner) looked(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Action, error] {
+// looked walks the entries of a chunk and looks up the row of each. Resources
+// without an entry stay.
+func (p *Planner) looked(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Action, error] {
 	return func(yield func(*plan.Action, error) bool) {
 		var wants []desired.Resource
 		var uris []string
@@ -214,13 +214,13 @@ func (p *planner) looked(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Ac
 			}
 			wants, uris = append(wants, w), append(uris, w.URI)
 		}
-		held, err := p.journal.Lookup(ctx, uris)
+		held, err := p.Journal.Lookup(ctx, uris)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		for i := range wants {
-			a, err := p.decide(ctx, &wants[i], held[i])
+			a, err := p.Decide(ctx, &wants[i], held[i])
 			if !yield(&a, err) || err != nil {
 				return
 			}

@@ -1,4 +1,6 @@
-package destination
+// Package selection decides which resources of a Source a mirror has, in which
+// representation, and from which hosts they may be fetched.
+package selection
 
 import (
 	"crypto/sha256"
@@ -20,17 +22,17 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A selection says which of the Source's resources are wanted, and which of
+// A Selection determines which of the Source's resources are mirrored, and which of
 // those may be fetched.
-type selection struct {
+type Selection struct {
 	include, exclude, types []string
 	since                   time.Time
 	hosts                   []string
 	prefer                  []string // in order
-	key                     string   // differs when another selection might select differently
+	Key                     string   // differs between selections that may select differently
 }
 
-// Rules are what a user asks for.
+// Rules are the settings of a user.
 type Rules struct {
 	Include, Exclude, Types []string // globs
 	Since                   time.Time
@@ -38,10 +40,10 @@ type Rules struct {
 	Prefer                  []string // globs of media types, the first ones before others
 }
 
-// newSelection returns the selection that has these rules. It returns an error for
+// New returns the selection that has these rules. It returns an error for
 // a glob that is not valid.
-func newSelection(o Rules) (*selection, error) {
-	s := &selection{include: o.Include, exclude: o.Exclude, types: o.Types, since: o.Since, hosts: o.Hosts, prefer: o.Prefer}
+func New(o Rules) (*Selection, error) {
+	s := &Selection{include: o.Include, exclude: o.Exclude, types: o.Types, since: o.Since, hosts: o.Hosts, prefer: o.Prefer}
 	for _, list := range [][]string{s.include, s.exclude, s.types, s.prefer} {
 		for _, glob := range list {
 			if !doublestar.ValidatePattern(glob) {
@@ -58,17 +60,17 @@ func newSelection(o Rules) (*selection, error) {
 	if !s.since.IsZero() {
 		fmt.Fprintf(h, "since %d;", s.since.UnixNano())
 	}
-	s.key = hex.EncodeToString(h.Sum(nil)[:8])
+	s.Key = hex.EncodeToString(h.Sum(nil)[:8])
 	if len(s.prefer) > 0 { // in this order
 		sum := sha256.Sum256(fmt.Appendf(nil, "%q", s.prefer))
-		s.key += "+" + hex.EncodeToString(sum[:8])
+		s.Key += "+" + hex.EncodeToString(sum[:8])
 	}
 	return s, nil
 }
 
-// wants reports whether the resource w is selected. One that was selected by
+// Selects reports whether the resource w is selected. One that was selected by
 // this selection before, and of which the Source now states no type, stays.
-func (s *selection) wants(w *desired.Resource, before bool) bool {
+func (s *Selection) Selects(w *desired.Resource, before bool) bool {
 	if !s.wantsURI(w.URI) || s.isOld(w.Lastmod) {
 		return false
 	}
@@ -79,30 +81,30 @@ func (s *selection) wants(w *desired.Resource, before bool) bool {
 	return t != "" && matchAny(s.types, t)
 }
 
-// selects reports whether what is selected should be something: nothing may have
+// Restricts reports whether what is selected should be something: nothing may have
 // changed since a time.
-func (s *selection) selects() bool {
+func (s *Selection) Restricts() bool {
 	return len(s.include)+len(s.exclude)+len(s.types) > 0 && s.since.IsZero()
 }
 
-// isAll reports whether everything is selected, and nothing preferred.
-func (s *selection) isAll() bool {
+// IsAll reports whether everything is selected, and nothing preferred.
+func (s *Selection) IsAll() bool {
 	return len(s.include)+len(s.exclude)+len(s.types)+len(s.prefer) == 0
 }
 
-// mayWant reports whether a held resource of which the Source says nothing may
+// MaySelect reports whether a held resource of which the Source says nothing may
 // be selected, as far as we know.
-func (s *selection) mayWant(h *journal.Held) bool {
+func (s *Selection) MaySelect(h *journal.Held) bool {
 	return s.wantsURI(h.URI) && !s.isOld(resourcesync.NewDatetime(h.Lastmod))
 }
 
-func (s *selection) wantsURI(uri string) bool {
+func (s *Selection) wantsURI(uri string) bool {
 	return (len(s.include) == 0 || matchAny(s.include, uri)) && !matchAny(s.exclude, uri)
 }
 
 // isOld reports whether all of the time a lastmod denotes, which may be a day
 // or a year, is too long ago. The age of a resource without one is unknown.
-func (s *selection) isOld(lastmod resourcesync.Datetime) bool {
+func (s *Selection) isOld(lastmod resourcesync.Datetime) bool {
 	if s.since.IsZero() || lastmod.IsZero() {
 		return false
 	}
@@ -151,9 +153,9 @@ func matchAny(globs []string, s string) bool {
 // flat takes the slashes out of sight of the globs.
 var flat = strings.NewReplacer("/", "\x01")
 
-// refuse says why the resource at uri must not be fetched on the word of the
+// Refuse says why the resource at uri must not be fetched on the word of the
 // document at doc, or returns "" (RS-SEC-01).
-func (s *selection) refuse(uri string, doc *url.URL) string {
+func (s *Selection) Refuse(uri string, doc *url.URL) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Host == "" {
 		return "not an absolute http or https URI"

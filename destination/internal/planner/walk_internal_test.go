@@ -1,4 +1,4 @@
-package destination
+package planner
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/selection"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -26,7 +27,7 @@ func TestJoin(t *testing.T) {
 		sizes := []int{0, 1, 50, 5000}
 		n, all := 1+sizes[r.IntN(len(sizes))], r.IntN(2) == 0
 		uri := func() string { return fmt.Sprintf("http://a/%05d", r.IntN(2*n)) }
-		p := &planner{journal: j, selects: &selection{}, set: 1, prune: all}
+		p := &Planner{Journal: j, Selects: &selection.Selection{}, Set: 1, Prune: all}
 		s := stage.New(j)
 		s.Sorter.Memory, s.Sorter.Merge = 3000, 4
 		wants, held := map[string]desired.Resource{}, map[string]journal.Held{}
@@ -59,21 +60,21 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-func compareJoin(t *testing.T, p *planner, s *stage.Stage, wants map[string]desired.Resource, held map[string]journal.Held) {
+func compareJoin(t *testing.T, p *Planner, s *stage.Stage, wants map[string]desired.Resource, held map[string]journal.Held) {
 	t.Helper()
 	var uris []string
 	for uri := range wants {
 		uris = append(uris, uri)
 	}
 	for uri := range held {
-		if _, both := wants[uri]; p.prune && !both {
+		if _, both := wants[uri]; p.Prune && !both {
 			uris = append(uris, uri)
 		}
 	}
 	slices.Sort(uris)
-	var sum tally
+	var sum Tally
 	i := 0
-	for a, err := range p.actions(t.Context(), s) {
+	for a, err := range p.Actions(t.Context(), s) {
 		if err != nil || i == len(uris) || a.URI != uris[i] {
 			t.Fatalf("action %d: %v %v", i, a.URI, err)
 		}
@@ -81,7 +82,7 @@ func compareJoin(t *testing.T, p *planner, s *stage.Stage, wants map[string]desi
 		if said, ok := wants[a.URI]; ok {
 			w = &said
 		}
-		want, _ := p.decide(t.Context(), w, held[a.URI])
+		want, _ := p.Decide(t.Context(), w, held[a.URI])
 		if a.Verb != want.Verb || a.Pos != want.Pos || a.Held.URI != want.Held.URI || a.Conditional != want.Conditional {
 			t.Errorf("%s: %+v, want %+v", a.URI, a, want)
 		}
@@ -92,14 +93,14 @@ func compareJoin(t *testing.T, p *planner, s *stage.Stage, wants map[string]desi
 		t.Errorf("%d actions, want %d", i, len(uris))
 	}
 	last, seen := "", int64(0)
-	got, err := p.count(t.Context(), s, func(a *plan.Action) {
+	got, err := p.Count(t.Context(), s, func(a *plan.Action) {
 		if a.URI <= last || a.Verb == plan.InStep {
 			t.Errorf("counted %s after %s, verb %d", a.URI, last, a.Verb)
 		}
 		last = a.URI
 		seen++
 	})
-	if err != nil || got != sum || seen != sum.todo() {
+	if err != nil || got != sum || seen != sum.Todo() {
 		t.Errorf("count: %+v, %v, %d seen, want %+v", got, err, seen, sum)
 	}
 }
@@ -117,7 +118,7 @@ func (j *brokenJournal) Lookup(context.Context, []string) ([]journal.Held, error
 // Journal.
 func TestJoinEnds(t *testing.T) {
 	t.Parallel()
-	fill := func(j journal.Journal) (*planner, *stage.Stage) {
+	fill := func(j journal.Journal) (*Planner, *stage.Stage) {
 		s := stage.New(j)
 		s.AddDocument()
 		for i := range 20_000 {
@@ -125,11 +126,11 @@ func TestJoinEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return &planner{journal: j, selects: &selection{}, set: 1}, s
+		return &Planner{Journal: j, Selects: &selection.Selection{}, Set: 1}, s
 	}
 	p, s := fill(&journal.Mem{})
 	n := 0
-	for range p.actions(t.Context(), s) {
+	for range p.Actions(t.Context(), s) {
 		if n++; n == 3000 {
 			break
 		}
@@ -138,7 +139,7 @@ func TestJoinEnds(t *testing.T) {
 	defer cancel()
 	n = 0
 	var last error
-	for _, err := range p.actions(ctx, s) {
+	for _, err := range p.Actions(ctx, s) {
 		if n++; n == 3000 {
 			cancel()
 		}
@@ -148,10 +149,10 @@ func TestJoinEnds(t *testing.T) {
 		t.Errorf("canceled after 3000: %v after %d", last, n)
 	}
 	p, s = fill(&brokenJournal{})
-	if _, err := p.count(t.Context(), s, nil); !errors.Is(err, errBroken) {
+	if _, err := p.Count(t.Context(), s, nil); !errors.Is(err, errBroken) {
 		t.Errorf("count: %v, want %v", err, errBroken)
 	}
-	for _, err := range p.actions(t.Context(), s) {
+	for _, err := range p.Actions(t.Context(), s) {
 		last = err
 	}
 	if !errors.Is(last, errBroken) {

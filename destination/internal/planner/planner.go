@@ -1,0 +1,187 @@
+// Package planner compares the entries of a stage with what a mirror holds and decides
+// for each resource what to do about it.
+package planner
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/selection"
+	"lockstep/destination/internal/stage"
+	"lockstep/destination/journal"
+	"lockstep/resourcesync"
+)
+
+// Rows are the resources that a mirror holds, as its Journal has them.
+type Rows interface {
+	Lookup(ctx context.Context, uris []string) ([]journal.Held, error)
+	Held(ctx context.Context, from, to string) iter.Seq2[journal.Held, error]
+}
+
+// A Past is the time of the former state to which a mirror is restored.
+type Past struct {
+	AsOf   time.Time
+	During bool // the list for that time was still being taken
+}
+
+// A Planner compares the entries of a stage with the resources of one set that a
+// mirror holds.
+type Planner struct {
+	Journal Rows
+	Selects *selection.Selection
+	OnDisk  func(context.Context, *journal.Held) (bool, error) // whether the file of a row exists
+	Set     int
+	Files   bool // check whether the files exist
+	Partial bool // changes may be missing, so only what is certainly later replaces what is held
+	Prune   bool // the entries are complete, so resources without one are removed
+
+	PreferOther bool // the mirror may hold another representation than the one preferred now
+
+	Settled bool // the resources of the set were chosen by this selection
+	Sift    bool // resources without an entry are removed if they are not selected
+
+	Version bool  // the entries are versions that are not the last
+	Past    *Past // the entries are of a former state
+
+	Confirmed func(uri string) bool // whether the Source confirms a deletion that was notified; others are not planned
+	Believes  bool                  // all are confirmed
+
+	Dated bool // an entry with the time of the resource held describes the same content
+
+	LookUp bool // for a change of unknown kind the address of the resource is asked
+
+	Refuse func(uri string) string // why content must not be fetched from there; empty if it may be
+
+	IsNewer func(uri string, at resourcesync.Datetime) bool // whether a notification brought a later state than that of a document; may be nil
+	Stage   *stage.Stage
+	ListAt  resourcesync.Datetime // time of the list that is staged
+}
+
+// isPushed reports whether a notification brought a later state of the resource
+// than w describes, or than the list that does not name the resource: documents
+// may lag behind.
+func (p *Planner) isPushed(w *desired.Resource, h *journal.Held) bool {
+	switch {
+	case p.IsNewer == nil:
+		return false
+	case w == nil:
+		return p.Prune && p.IsNewer(h.URI, p.ListAt)
+	case w.Class == desired.Listed:
+		return p.IsNewer(w.URI, p.ListAt)
+	case w.Class == desired.Changed:
+		return p.IsNewer(w.URI, p.Stage.EventTime(w))
+	}
+	return false
+}
+
+// may reports whether content may be fetched from uri.
+func (p *Planner) may(uri string) bool { return p.Refuse != nil && p.Refuse(uri) == "" }
+
+// Decide returns what to do about one resource. The entry for it is w, nil if there
+// is none; h is the row for it, zero if the mirror does not hold it.
+func (p *Planner) Decide(ctx context.Context, w *desired.Resource, h journal.Held) (plan.Action, error) {
+	a, err := p.decideLast(ctx, w, h)
+	if p.Version && err == nil {
+		p.becomeVersion(&a)
+	}
+	if p.Past != nil && err == nil {
+		p.becomePast(&a)
+	}
+	return a, err
+}
+
+func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal.Held) (plan.Action, error) {
+	held := h.URI != ""
+	a := plan.Action{Held: h}
+	ours := held && plan.HasSet(h.Sets, p.Set)
+	if p.isPushed(w, &h) {
+		return a, nil // pending work stays pending
+	}
+	switch {
+	case w != nil && w.Applied && !w.Gone:
+		return a, nil
+	case w != nil:
+		a.Resource = *w
+	case p.Prune:
+		a.Resource = desired.Resource{URI: h.URI, Gone: true, Length: -1}
+	case p.Selects.MaySelect(&h):
+		return a, nil
+	default:
+		a.Resource, a.Unselected = desired.Resource{URI: h.URI, Gone: true, Length: -1}, true
+	}
+	if l := p.Selects.Preferred(&a.Resource); l != nil && !a.Gone && p.may(l.Href) {
+		a.Represent(l)
+	}
+	if a.Gone && a.Unconfirmed && !p.Believes && (p.Confirmed == nil || !p.Confirmed(a.URI)) {
+		return plan.Action{Held: h}, nil
+	}
+	if a.Gone || !p.Selects.Selects(&a.Resource, ours && p.Settled) {
+		a.Unselected = a.Unselected || !a.Gone
+		switch {
+		case !ours:
+		case len(h.Sets) > 1:
+			a.Verb = plan.Release
+		default:
+			a.Verb = plan.Remove
+		}
+		return a, nil
+	}
+	if a.Refused != "" {
+		a.Verb = plan.Refuse
+		return a, nil
+	}
+	a.Verb = plan.Fetch
+	if !held {
+		return a, nil
+	}
+	if p.Partial && a.Class != desired.Pending && !laterThanHeld(&a.Resource, &h) {
+		a.Verb = plan.InStep // a change that could not be read may explain the difference
+		return a, nil
+	}
+	if p.Files || a.Class == desired.Pending { // it may be pending because its file was missing
+		there, err := p.OnDisk(ctx, &h)
+		if err != nil {
+			return a, err
+		}
+		if !there {
+			a.FileMissing = true
+			return a, nil
+		}
+	}
+	switch like := plan.Compare(&h, &a.Resource); {
+	case p.PreferOther && content.Compare(h.Hashes, a.Hashes) != content.Same:
+		// Neither times nor validators are of the same thing.
+	case like == content.Same && p.LookUp && a.Change == resourcesync.UnknownChange:
+		a.Conditional = true
+	case like != content.Different && isStatedOtherwise(&h, &a.Resource):
+		a.Conditional, a.Rehash = true, true
+	case like == content.Same:
+		a.Verb = plan.InStep
+		if !ours || !a.Lastmod.IsZero() && !desired.SameLastmod(h.Lastmod, a.Lastmod) {
+			a.Verb = plan.Touch
+		}
+	case like == content.Unknown && p.Dated && a.Class == desired.Listed && desired.SameLastmod(h.Lastmod, a.Lastmod):
+		a.Verb = plan.InStep
+	case like == content.Unknown:
+		a.Conditional = true
+	}
+	return a, nil
+}
+
+// laterThanHeld reports whether w certainly describes a later state than what
+// is held.
+func laterThanHeld(w *desired.Resource, h *journal.Held) bool {
+	return !w.Lastmod.IsZero() && !h.Lastmod.IsZero() && w.Lastmod.Time().After(h.Lastmod)
+}
+
+// isStatedOtherwise reports whether a resource is described by hashes of other
+// algorithms than are recorded for what is held, so that they have to be
+// computed to be compared. Length and time do not distinguish two versions of
+// the same second.
+func isStatedOtherwise(h *journal.Held, w *desired.Resource) bool {
+	return content.HasKnown(w.Hashes) && len(h.Hashes) > 0 && content.Compare(h.Hashes, w.Hashes) == content.Unknown
+}

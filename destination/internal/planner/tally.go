@@ -1,0 +1,98 @@
+package planner
+
+import (
+	"cmp"
+	"time"
+
+	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
+)
+
+// clockSkew is how far the clocks of a Source and of this machine may differ.
+const clockSkew = time.Minute
+
+// regressed reports whether a replaces newer content by older.
+func regressed(a *plan.Action) bool {
+	return a.Verb == plan.Fetch && a.IsHeld() && !a.FileMissing && !a.Conditional &&
+		!a.Lastmod.IsZero() && !a.Held.Lastmod.IsZero() && !a.Held.Lastmod.After(time.Now().Add(clockSkew)) && a.Lastmod.Time().Before(a.Held.Lastmod.Truncate(time.Second))
+}
+
+// A Tally has the totals of a plan.
+type Tally struct {
+	Created, Updated, Deleted, Released, Unchanged, Refused, Touched int64
+	Bytes                                                            int64 // to be fetched, as far as lengths are stated
+	Regressed                                                        int64
+	Unselected                                                       int64 // deletions of resources that the Source still has
+	Unexplained                                                      int64 // deletions that no Change List states
+	Replaced                                                         int64 // deletions of resources kept in another representation
+	Passed                                                           int64 // listed, but neither selected nor held
+	example                                                          string
+}
+
+// Todo returns the number of actions.
+func (t *Tally) Todo() int64 {
+	return t.Created + t.Updated + t.Deleted + t.Released + t.Refused + t.Touched
+}
+
+func (t *Tally) add(a *plan.Action) {
+	switch a.Verb {
+	case plan.Skip:
+		if a.Unselected && a.Class != 0 {
+			t.Passed++
+		}
+	case plan.InStep:
+		t.Unchanged++
+	case plan.Touch:
+		t.Touched++
+	case plan.Refuse:
+		t.Refused++
+	case plan.Release:
+		t.Released++
+	case plan.Remove:
+		t.Deleted++
+		if a.Unselected {
+			t.Unselected++
+		}
+		if a.Class != desired.Changed {
+			t.Unexplained++
+		}
+		if a.Instead != "" {
+			t.Replaced++
+		}
+	case plan.Fetch:
+		if a.Rehash { // expected to be what is held
+			t.Touched++
+			return
+		}
+		if a.IsHeld() {
+			t.Updated++
+		} else {
+			t.Created++
+		}
+		t.Bytes += max(a.Length, 0)
+		if regressed(a) {
+			t.Regressed++
+			if t.example == "" {
+				t.example = a.URI
+			}
+		}
+	}
+}
+
+// merge adds what comes after.
+func (t *Tally) merge(o *Tally) {
+	t.Created += o.Created
+	t.Updated += o.Updated
+	t.Deleted += o.Deleted
+	t.Released += o.Released
+	t.Unchanged += o.Unchanged
+	t.Refused += o.Refused
+	t.Touched += o.Touched
+	t.Bytes += o.Bytes
+	t.Regressed += o.Regressed
+	t.Unselected += o.Unselected
+	t.Unexplained += o.Unexplained
+	t.Replaced += o.Replaced
+	t.Passed += o.Passed
+	t.example = cmp.Or(t.example, o.example)
+}
