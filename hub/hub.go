@@ -50,7 +50,7 @@ type Hub struct {
 // New returns a Hub that stores its state in s. If s is a [Sharer], other hubs
 // may use it at the same time. New returns an error if o is contradictory or
 // incomplete.
-func New(s hubstore.Store, o Options) (*Hub, error) {
+func New(s Store, o Options) (*Hub, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err

@@ -56,7 +56,8 @@ type Selection struct {
 	Behind bool   // only those that lack messages, or fail
 }
 
-// A Control manages subscriptions.
+// A Control manages subscriptions. Its methods return the errors of package hub,
+// such as hub.ErrNoSubscription, which the API maps to HTTP statuses.
 type Control interface {
 	// Remove ends a subscription and notifies the subscriber (WS-V-02).
 	Remove(ctx context.Context, key hubstore.Key, reason string) error
