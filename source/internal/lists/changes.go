@@ -14,10 +14,10 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// A changeBuild takes the Change List of a set off the catalog: one open
-// document while the changes fit, else an index over closed parts and an open
-// one (RS-CHI-01). It writes what is new and leaves all else as it is; nothing
-// it writes is visible yet.
+// A changeBuild builds the Change List of a set from the catalog: one open document
+// while the changes fit, otherwise an index of closed parts and an open one
+// (RS-CHI-01). It writes new documents and leaves the others unchanged; what it writes
+// is visible only after it is committed.
 type changeBuild struct {
 	owner    *Lists
 	docs     *document.Store
@@ -25,20 +25,20 @@ type changeBuild struct {
 	set      Set
 	stamp    time.Time
 	archived bool         // Change Lists have an archive
-	prev     *changeState // what readers may be reading; nil: nothing of ours
-	unsure   bool         // what is there may be that, or what a publication cut short was to make of it
+	prev     *changeState // the list that readers may be reading; nil: none
+	unsure   bool         // the documents may be those of prev or of an interrupted publication
 	there    sizes
 
 	closed  []blob.Writer // parts that are now closed, oldest first
-	open    blob.Writer   // the part that is open, or the one document; nil: it is as it should be
-	index   blob.Writer   // nil: likewise
-	ended   blob.Writer   // the part that was open in an index that is no more
+	open    blob.Writer   // the open part, or the only document; nil: it is unchanged
+	index   blob.Writer   // nil: it is unchanged
+	ended   blob.Writer   // the formerly open part of an index that is being removed
 	refused int64
 	bytes   int64
 }
 
-// run brings st, the Change List as it is published, up to the change numbered
-// last. Closed parts that are published are left as they are (RS-CHL-06).
+// run extends st, the published Change List, up to the change numbered last. Published
+// closed parts stay unchanged (RS-CHL-06).
 func (b *changeBuild) run(ctx context.Context, st *changeState, last catalog.Seq) error {
 	err := b.restore(ctx, st)
 	for err == nil {
@@ -66,17 +66,17 @@ func (b *changeBuild) run(ctx context.Context, st *changeState, last catalog.Seq
 	return nil
 }
 
-// discard drops what was not committed.
+// discard closes the documents that were not committed.
 func (b *changeBuild) discard() {
 	for _, w := range slices.Concat(b.closed, []blob.Writer{b.open, b.index, b.ended}) {
 		if w != nil {
-			_ = w.Close() // nothing of it is wanted
+			_ = w.Close() // its content is not needed
 		}
 	}
 }
 
-// restore writes again the closed parts that are not there, and those of which
-// that is not known. Where each ends is in st.
+// restore writes closed parts again that do not exist, or may not exist. Where each of
+// them ends is in st.
 func (b *changeBuild) restore(ctx context.Context, st *changeState) error {
 	after := st.After
 	for _, p := range st.Closed {
@@ -93,8 +93,8 @@ func (b *changeBuild) restore(ctx context.Context, st *changeState) error {
 	return nil
 }
 
-// cut returns the change with which the open part is to end: it holds as many
-// as it may, is as old as it may get, or costs too much; 0 if it can go on.
+// cut returns the change with which the open part must end because it has reached its
+// size or age or costs too much; 0 if it can grow.
 func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
 	if limit := catalog.Seq(b.owner.partEntries(b.set, st)); last-st.Open.After > limit {
 		return st.Open.After + limit
@@ -105,17 +105,16 @@ func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
 	return 0
 }
 
-// indexedPart is how many changes a part holds by default, once
-// there is an index: what grows is written, and read, from its beginning each
-// time. Without an index as many as one document may have, for older
-// clients read nothing else.
+// indexedPart is how many changes a part has by default once there is an index: the open
+// part is written, and read, from its beginning each time. Without an index a document
+// has as many as allowed, because older clients do not read an index.
 const indexedPart = 10_000
 
-// manyParts is from how many parts on each is to hold as many changes as it can:
-// an index has room for resourcesync.MaxEntries.
+// manyParts is from how many parts on each has as many changes as allowed: an index has
+// room for resourcesync.MaxEntries.
 const manyParts = 40_000
 
-// partEntries returns how many changes the open part may hold.
+// partEntries returns how many changes the open part may have.
 func (s *Lists) partEntries(set Set, st *changeState) int {
 	switch n := set.Entries; {
 	case n > 0:
@@ -128,8 +127,8 @@ func (s *Lists) partEntries(set Set, st *changeState) int {
 	return s.opts.Docs.MaxEntries
 }
 
-// old reports whether the open part is to be closed for its age, that of the
-// first change in it.
+// old reports whether the open part must be closed because of its age, which is that of
+// the first change in it.
 func (s *Lists) old(set Set, st *changeState) bool {
 	rotate, first := set.Rotate, st.Open.First
 	return rotate > 0 && !first.IsZero() && s.opts.Docs.Now().Sub(first) >= rotate
@@ -145,15 +144,15 @@ const (
 	costlyAfter = 10 * time.Second
 )
 
-// A spent is what an open list has cost so far. It is not kept: after a restart
-// counting begins again.
+// A spent counts the cost of an open list. It is not stored: after a restart counting
+// begins again.
 type spent struct {
 	from  time.Time // where the list begins
 	since time.Time // of counting
 	bytes int64     // written since
 }
 
-// spend counts what writing the open list of st has cost.
+// spend counts the cost of writing the open list of st.
 func (s *Lists) spend(set Set, st *changeState) {
 	c := s.spent[set.Name]
 	if !c.from.Equal(st.Open.From) {
@@ -163,8 +162,7 @@ func (s *Lists) spend(set Set, st *changeState) {
 	s.spent[set.Name] = c
 }
 
-// costly reports whether the open list of st should be closed for what it
-// costs.
+// costly reports whether the open list of st should be closed because of its cost.
 func (s *Lists) costly(set Set, st *changeState) bool {
 	c := s.spent[set.Name]
 	took := s.opts.Docs.Now().Sub(c.since)
@@ -172,9 +170,8 @@ func (s *Lists) costly(set Set, st *changeState) bool {
 		len(st.Closed) < manyParts && st.Open.Size >= costlyBytes+costlyBytes*int64(len(st.Closed))/costlyParts && float64(c.bytes) >= costlyRate*took.Seconds()
 }
 
-// close ends the open part with the change numbered upto, and begins the next
-// one (RS-CHI-05). Should the part not fit the document, which is known when it
-// is written, it ends earlier.
+// close ends the open part with the change numbered upto and begins the next one
+// (RS-CHI-05). If the changes do not fit in the document, the part ends earlier.
 func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.Seq) error {
 	at, err := b.eventTime(ctx, upto)
 	if err != nil {
@@ -203,7 +200,7 @@ func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.S
 	}
 }
 
-// eventTime returns when the change numbered seq happened.
+// eventTime returns the time of the change numbered seq.
 func (b *changeBuild) eventTime(ctx context.Context, seq catalog.Seq) (time.Time, error) {
 	for c, err := range b.catalog.Changes(ctx, b.docs.CapabilityList(b.set.Name), seq-1) {
 		if err == nil && c.Seq != seq {
@@ -214,7 +211,7 @@ func (b *changeBuild) eventTime(ctx context.Context, seq catalog.Seq) (time.Time
 	return time.Time{}, fmt.Errorf("change %d is not in the catalog", seq)
 }
 
-// name names a part: as none was before that had other bytes.
+// name returns a name for a part that no part with other bytes has had before.
 func (b *changeBuild) name(p *openPart) {
 	for {
 		p.Used++
@@ -225,8 +222,8 @@ func (b *changeBuild) name(p *openPart) {
 	}
 }
 
-// writeOpen writes the part that is open, or the one document, if it is not
-// what it should be. With ErrTooLarge it returns the last change that fits.
+// writeOpen writes the open part, or the only document, if it has changed. With
+// ErrTooLarge it returns the last change that fits.
 func (b *changeBuild) writeOpen(ctx context.Context, st *changeState, last catalog.Seq) (catalog.Seq, error) {
 	part := len(st.Closed) > 0
 	name := names.Set(b.set.Name).ChangeList()
@@ -253,8 +250,8 @@ func (b *changeBuild) continues(st *changeState, name string) bool {
 	return st.Open.Size > 0 && !b.unsure && b.prev != nil && b.prev.Archived == b.archived && b.prev.Open.From.Equal(st.Open.From) && b.prev.Open.document(b.set.Name) == name
 }
 
-// finish settles the form: the index, if there are parts, and the end of
-// the part that was open, if there is no place for it any more.
+// finish writes the index, if there are parts, or the end of the formerly open part, if
+// the index is removed.
 func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
 	st.Archived = b.archived
 	if len(st.Closed) == 0 {
@@ -268,8 +265,8 @@ func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
 	if b.prev == nil || b.prev.Open.Name == "" || slices.Contains(st.names(), b.prev.Open.Name) {
 		return nil
 	}
-	// Who follows that part must learn that it ends. It gets all there is:
-	// readers have seen no more.
+	// Clients that follow that part must learn that it has ended. It gets all
+	// published changes: readers have not seen more.
 	p := b.prev.Open
 	if !b.unsure || st.Ended == nil {
 		st.Ended = &closedPart{Name: p.Name, From: p.From, Until: p.From, Last: st.Through}
@@ -281,13 +278,13 @@ func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
 	return err
 }
 
-// errLook reports that a publication has to know what documents there are.
+// errLook reports that a publication needs to know which documents exist.
 var errLook = errors.New("look first")
 
-// list writes the changes above after, through upto, as a document. It returns
-// the first and the last of them, the last also with ErrTooLarge: what comes
-// next belongs in another document. Event times rise, so the order is right
-// (RS-CHL-03) and no two entries are of the same instant (RS-CHL-07).
+// list writes the changes above after, through upto, as a document. It returns the first
+// and the last of them, the last also with ErrTooLarge: later changes belong in another
+// document. Event times increase, so the order is right (RS-CHL-03) and no two entries
+// have the same time (RS-CHL-07).
 func (b *changeBuild) list(ctx context.Context, name string, h resourcesync.Header, after, upto catalog.Seq) (w blob.Writer, first, last catalog.Mark, err error) {
 	d, err := b.docs.Begin(ctx, name, h, b.stamp)
 	if err != nil {
@@ -389,7 +386,7 @@ func (st *changeState) names() []string {
 	return append(docNames, st.Open.Name)
 }
 
-// document returns the name of the document that grows.
+// document returns the name of the open document.
 func (p *openPart) document(set string) string {
 	if p.Name == "" {
 		return names.Set(set).ChangeList()
@@ -397,25 +394,25 @@ func (p *openPart) document(set string) string {
 	return p.Name
 }
 
-// sizes are the documents there are in a set's directory, by name; nil if
-// they were not listed, for nothing is known to be amiss.
+// sizes are the sizes of the documents in a set's directory, by name; nil if they were
+// not listed, because there was no reason to.
 type sizes map[string]int64
 
-// has reports whether there is a document of that name, as far as known.
+// has reports whether a document with that name exists, as far as known.
 func (s sizes) has(name string) bool {
 	_, ok := s[name]
 	return ok || s == nil
 }
 
-// is reports whether the document has that size, as far as known.
+// is reports whether the document exists with that size, as far as known.
 func (s sizes) is(name string, size int64) bool { return s == nil || s[name] == size }
 
-// hasAll reports whether there are documents of those names, as far as known.
+// hasAll reports whether documents with those names exist, as far as known.
 func (s sizes) hasAll(docNames []string) bool {
 	return !slices.ContainsFunc(docNames, func(name string) bool { return !s.has(name) })
 }
 
-// taken reports whether there is a document of that name for sure.
+// taken reports whether a document with that name is known to exist.
 func (s sizes) taken(name string) bool {
 	_, ok := s[name]
 	return ok

@@ -15,18 +15,18 @@ import (
 	"lockstep/source/internal/document"
 )
 
-// closingTag ends a list; what is appended to one goes before it.
+// closingTag ends a list; entries are appended before it.
 const closingTag = "</urlset>\n"
 
 // copyBytes is the size of the buffer with which old bytes are copied.
 const copyBytes = 256 << 10
 
-// errForeign reports a document that has other bytes than we left there.
+// errForeign reports a document whose bytes are not those that were written last.
 var errForeign = errors.New("the document was changed by another program")
 
-// extend writes the open list again with the changes through upto behind those
-// it has, whose bytes are copied: however long it is, no change is read twice.
-// It fails with errForeign if they are not the bytes that st says.
+// extend writes the open list again, with the changes through upto added. It copies the
+// bytes of the present entries, so that no change is read twice, however long the list
+// is. It fails with errForeign if they differ from the size and digest in st.
 func (b *changeBuild) extend(ctx context.Context, st *changeState, name string, h resourcesync.Header, upto catalog.Seq) (catalog.Seq, error) {
 	old, err := b.docs.Open(ctx, name)
 	if errors.Is(err, blob.ErrNotExist) {
@@ -70,8 +70,8 @@ func (b *changeBuild) beginOpen(ctx context.Context, name string, h resourcesync
 	return d, to, err
 }
 
-// finishOpen writes the changes above after, through upto, and notes in st
-// what the document comes to.
+// finishOpen writes the changes above after, through upto, and records the size and
+// digest of the document in st.
 func (b *changeBuild) finishOpen(ctx context.Context, st *changeState, d *document.Writer, to *openWriter, after, upto catalog.Seq) (catalog.Seq, error) {
 	first, last, err := b.fill(ctx, d, after, upto)
 	if err == nil {
@@ -97,14 +97,14 @@ func (b *changeBuild) finishOpen(ctx context.Context, st *changeState, d *docume
 	return last.Seq, nil
 }
 
-// An openWriter passes a document on and sums up all of it but its end, which
-// gives way to what is appended later.
+// An openWriter passes a document on and computes the digest of all of it except its
+// end, which later entries replace.
 type openWriter struct {
 	io.Writer
-	skip int // bytes to drop: a header that is there already
+	skip int // bytes to drop: a header that was copied already
 	sum  hash.Hash
-	size int64  // bytes summed up
-	held []byte // the end, not summed up yet
+	size int64  // bytes in the digest
+	held []byte // the end, which is not in the digest yet
 }
 
 func (w *openWriter) Write(p []byte) (int, error) {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// patchesEvery is how often patches are looked for that no change names: to
-	// find them, all there are must be listed.
+	// patchesEvery is how often unused patches are looked for, which requires listing
+	// all patches.
 	patchesEvery = time.Hour
 
-	// patchesAtOnce bounds how many are compared with the changes at a time.
+	// patchesAtOnce limits how many patches are compared with the changes at a time.
 	patchesAtOnce = 10_000
 )
 
-// tidyPatches removes the patches that no kept change of the set names. It looks
-// at those only that are older than all that are kept; but as event times may
-// run ahead of the clock that named them, the changes themselves decide.
+// tidyPatches removes the patches that no stored change of the set names. Candidates are
+// those older than all stored changes; but because event times may be ahead of the clock
+// that named the patches, the changes themselves are checked.
 func (s *Lists) tidyPatches(ctx context.Context, set string) error {
 	now := s.opts.Docs.Now()
 	if last, done := s.patchesTidied[set]; done && now.Sub(last) < patchesEvery && !now.Before(last) {
@@ -45,7 +45,7 @@ func (s *Lists) tidyPatches(ctx context.Context, set string) error {
 			continue
 		}
 		if at.After(floor) {
-			break // they come in the order of their instants
+			break // names are in the order of time
 		}
 		if old[s.opts.Docs.Base.URI(info.Name)] = info.Name; len(old) == patchesAtOnce {
 			if err := s.removePatches(ctx, set, old); err != nil {
@@ -61,7 +61,7 @@ func (s *Lists) tidyPatches(ctx context.Context, set string) error {
 	return nil
 }
 
-// removePatches removes those patches that no kept change names.
+// removePatches removes those patches that no stored change names.
 func (s *Lists) removePatches(ctx context.Context, set string, old map[string]string) error {
 	if len(old) == 0 {
 		return nil

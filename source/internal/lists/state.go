@@ -17,24 +17,23 @@ import (
 // stateVersion numbers the layout of state. Older ones are read, newer refused.
 //
 //  1. the first
-//  2. with what is known of the open list's bytes, and a tail
+//  2. with size and digest of the open list, and a tail
 const stateVersion = 2
 
-// A state is what a Source remembers of a set's published documents, kept in
-// one JSON blob beside them. A publication that switches several documents
-// writes it twice: before, with Switching set, what is planned of the Change
-// List, and all else as it was; and after. One that only appends to the open
-// list writes the tail instead. A state that is lost is rebuilt from the
-// catalog and the index of the Change List: then more is written than need be,
-// never anything wrong.
+// A state describes a set's published documents. It is stored in one JSON blob beside
+// them. A publication that switches several documents writes it twice: before, with
+// Switching set, the planned Change List, and everything else as it was; and again
+// afterwards. A publication that only appends to the open list writes the tail instead.
+// A lost state is rebuilt from the catalog and the index of the Change List: then more
+// documents are written than necessary, but never wrong ones.
 type state struct {
 	Version        int                `json:"version"`
-	CapabilityList string             `json:"capability_list"` // the set; documents of another base URL are not ours to continue
+	CapabilityList string             `json:"capability_list"` // of the set; documents of another base URL are not continued
 	Switching      bool               `json:"switching,omitempty"`
-	Planned        *changeState       `json:"planned,omitempty"` // while Switching: what Changes is to be; readers may have seen any of it
+	Planned        *changeState       `json:"planned,omitempty"` // while Switching: the planned Changes; readers may have seen any part of it
 	NewHistory     bool               `json:"anew,omitempty"`    // while Switching: the history begins again
-	Stamp          time.Time          `json:"stamp"`             // modification time of the documents written last; rises
-	Saved          time.Time          `json:"saved,omitzero"`    // Stamp when this was written, by which its tail is known
+	Stamp          time.Time          `json:"stamp"`             // modification time of the documents written last; never goes back
+	Saved          time.Time          `json:"saved,omitzero"`    // Stamp when this was written, which identifies its tail
 	Compressed     bool               `json:"compressed,omitempty"`
 	List           *listState         `json:"resource_list,omitempty"`
 	Changes        *changeState       `json:"change_list,omitempty"`
@@ -46,13 +45,13 @@ type listState struct {
 	At        time.Time   `json:"at"`
 	Seq       catalog.Seq `json:"seq"` // newest change that At is known to cover
 	Resources int64       `json:"resources"`
-	Rules     string      `json:"rules,omitempty"` // digest of those its links are from
+	Rules     string      `json:"rules,omitempty"` // digest of the rules for its links
 	Parts     []string    `json:"parts,omitempty"` // names; none when the list is one document
 	Archived  bool        `json:"past,omitempty"`  // it has a link to its archive
-	Copy      string      `json:"copy,omitempty"`  // name under which the entry document stays as it is; empty: it does not
+	Copy      string      `json:"copy,omitempty"`  // name of a permanent copy of the entry document; empty: there is none
 }
 
-// names returns all blobs the list consists of, but for its entry document.
+// names returns the names of all blobs of the list except its entry document.
 func (st *listState) names() []string {
 	if st.Copy == "" {
 		return st.Parts
@@ -60,16 +59,16 @@ func (st *listState) names() []string {
 	return append(slices.Clip(st.Parts), st.Copy)
 }
 
-// A changeState is a published Change List: all changes numbered above After,
-// through Through. Those of closed parts come first, the open list has the rest.
+// A changeState is a published Change List: all changes numbered above After, through
+// Through. The closed parts have the first ones, the open list has the rest.
 type changeState struct {
 	After       catalog.Seq  `json:"after"`
 	From        time.Time    `json:"from"`
 	Closed      []closedPart `json:"closed,omitempty"`
 	Open        openPart     `json:"open"`
-	Ended       *closedPart  `json:"ended,omitempty"` // the part that was open in an index that is no more, while that is planned
+	Ended       *closedPart  `json:"ended,omitempty"` // the formerly open part of an index that is being removed
 	Through     catalog.Seq  `json:"through"`
-	ThroughTime time.Time    `json:"through_time,omitzero"` // of that change; zero if it is not ours to know
+	ThroughTime time.Time    `json:"through_time,omitzero"` // of that change; zero if it is not known
 	Archived    bool         `json:"past,omitempty"`        // the documents that change have links to its archive
 }
 
@@ -81,19 +80,19 @@ type closedPart struct {
 	Last  catalog.Seq `json:"last"`
 }
 
-// An openPart is the Change List that grows.
+// An openPart is the Change List to which changes are appended.
 type openPart struct {
 	Name  string      `json:"name,omitempty"` // empty: the entry document itself
-	Used  int         `json:"used,omitempty"` // how many parts of this beginning there have been
+	Used  int         `json:"used,omitempty"` // how many parts with this beginning there have been
 	From  time.Time   `json:"from"`
 	After catalog.Seq `json:"after"`
 	First time.Time   `json:"first,omitzero"` // event time of the first change in it
-	Size  int64       `json:"size,omitempty"` // bytes before its end; 0: not known
+	Size  int64       `json:"size,omitempty"` // bytes before the closing tag; 0: not known
 	Sum   string      `json:"sum,omitempty"`  // sha-256 of them
 }
 
-// A tail is what changes in a state when the open list grows and nothing else
-// does. It is small however long lists have become.
+// A tail contains the fields of a state that change when only the open list grows. It
+// is small however long the lists are.
 type tail struct {
 	Saved       time.Time   `json:"saved"` // of the state it belongs to
 	Stamp       time.Time   `json:"stamp"`
@@ -102,8 +101,8 @@ type tail struct {
 	ThroughTime time.Time   `json:"through_time"`
 }
 
-// load returns the state of the set's documents; a new one where there is none
-// to continue from. It is not to be changed.
+// load returns the state of the set's documents, or a new one if there is none to
+// continue from. The caller must not change it.
 func (s *Lists) load(ctx context.Context, set, capabilityList string) (*state, error) {
 	if st := s.states[set]; st != nil {
 		return st, nil

@@ -12,12 +12,12 @@ import (
 	"lockstep/source/internal/document"
 )
 
-// trimShare is which share of the time changes are kept a document without
-// parts may reach back too far: cutting single changes off its front means
-// writing it again.
+// trimShare is by which share of the retention time a document without parts may reach
+// back further than necessary: removing single changes from its beginning means writing
+// it again.
 const trimShare = 8
 
-// trimDue reports whether the beginning of c is so old that it pays to move it.
+// trimDue reports whether the beginning of c is old enough to be moved forward.
 func (p *publication) trimDue(ctx context.Context, c *changeState) (bool, error) {
 	due := func(cutoff time.Time) bool {
 		if len(c.Closed) > 0 {
@@ -32,11 +32,10 @@ func (p *publication) trimDue(ctx context.Context, c *changeState) (bool, error)
 	return err == nil && due(cutoff), err
 }
 
-// trim moves the beginning of st forward over changes that no reader needs any
-// more, those before the cutoff: whole parts, or single changes of a document
-// that has no parts (RS-CHI-07). What leaves is to be named by the archive, if
-// there is one, from before it leaves: single changes get a closed document of
-// their own (RA-GEN-10).
+// trim moves the beginning of st forward past changes that no reader needs any more,
+// those before the cutoff: whole parts, or single changes of a document without parts
+// (RS-CHI-07). If there is an archive, it must name these changes before they leave the
+// list: single changes get a closed document of their own (RA-GEN-10).
 func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState) error {
 	if due, err := p.trimDue(ctx, st); err != nil || !due {
 		return err
@@ -79,9 +78,9 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 	return nil
 }
 
-// leave makes a closed document of the changes after those of st, through last
-// or as many as fit, commits it, for no document names it yet, and has the archive
-// name it. It returns the last of them.
+// leave writes a closed document with the first changes of st, through last or as many
+// as fit, commits it, which is safe because no document names it yet, and adds it to the
+// archive. It returns the last of these changes.
 func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState, last catalog.Mark) (catalog.Mark, error) {
 	if end, err := p.owner.leftBefore(ctx, p.set.Name, p.archives.closed, st, last); err != nil || end.Seq > 0 {
 		return end, err
@@ -99,7 +98,7 @@ func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState
 			return last, err
 		}
 		err = p.docs.Commit(ctx, w)
-		_ = w.Close() // does nothing after Commit
+		_ = w.Close() // has no effect after Commit
 		if err != nil {
 			return last, err
 		}
@@ -133,8 +132,8 @@ func (s *Lists) leftBefore(ctx context.Context, set string, closed *archive.Draf
 	return catalog.Mark{}, nil
 }
 
-// cutoff returns the instant before which no reader needs changes any more. They
-// are kept for all who may be reading a Resource List or Resource Dump, also a
+// cutoff returns the instant before which no reader needs changes any more. They are
+// kept for clients that may be reading a Resource List or Resource Dump, including a
 // replaced one.
 func (p *publication) cutoff(ctx context.Context) (time.Time, error) {
 	cutoff := p.docs.Now().Add(-p.set.Keep)

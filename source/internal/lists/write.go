@@ -17,10 +17,10 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// write takes steps 1 to 6 of Publish. It reports whether it wrote anything
-// a reader can see.
+// write performs steps 1 to 6 of Publish. It reports whether it wrote anything that
+// readers can see.
 func (p *publication) write(ctx context.Context) (written bool, err error) {
-	defer p.discard() // does nothing to what was committed
+	defer p.discard() // has no effect on committed documents
 	if p.begun {
 		if err := p.keepHistory(ctx); err != nil {
 			return false, err
@@ -63,14 +63,14 @@ func (p *publication) write(ctx context.Context) (written bool, err error) {
 	return true, p.owner.save(ctx, p.set.Name, p.next) // step 6
 }
 
-// grown reports whether at most the open list has become longer.
+// grown reports whether nothing but the open list has to be written.
 func (p *publication) grown() bool {
 	b, c := p.build, p.next.Changes
 	return !p.list && !p.unsure && !p.newHistory && !p.archiving && len(b.closed) == 0 && b.index == nil && b.ended == nil &&
 		!p.state.Saved.IsZero() && p.state.Changes.After == c.After && p.state.Changes.Open.Name == c.Open.Name
 }
 
-// commitAll commits what is to be, in the order of Publish.
+// commitAll commits the written documents in the order of Publish.
 func (p *publication) commitAll(ctx context.Context) error {
 	parts, entries := switches(p.build, p.next.Changes, p.entry)
 	if err := p.docs.Commit(ctx, parts...); err != nil {
@@ -90,8 +90,8 @@ func (p *publication) commitAll(ctx context.Context) error {
 	return p.docs.Commit(ctx, p.build.ended)
 }
 
-// switches returns what is to be committed, in order: what b made of st, and the
-// entry document of the Resource List.
+// switches returns the documents to commit, in order: those that b wrote for st, and
+// the entry document of the Resource List.
 func switches(b *changeBuild, st *changeState, list blob.Writer) (parts, entries []blob.Writer) {
 	if b.open != nil && st.Open.Name != "" {
 		parts = append(parts, b.open)
@@ -112,21 +112,21 @@ func switches(b *changeBuild, st *changeState, list blob.Writer) (parts, entries
 
 func (p *publication) discard() {
 	if p.entry != nil {
-		_ = p.entry.Close() // nothing of it is wanted
+		_ = p.entry.Close() // its content is not needed
 	}
 	if p.build != nil {
 		p.build.discard()
 	}
 }
 
-// take writes what is due. Nothing that a document names changes by it.
+// take writes the documents that are due. It changes no document that another one names.
 func (p *publication) take(ctx context.Context) error {
-	p.discard() // of an attempt before
+	p.discard() // documents of an earlier attempt
 	p.entry, p.build = nil, nil
 	p.archives.lists.Reset()
 	p.archives.closed.Reset()
 	p.next.Stamp = p.docs.After(p.state.Stamp)
-	if p.list { // before the changes, so that these reach beyond what it holds
+	if p.list { // before the changes, so that they reach beyond its time
 		if err := p.takeList(ctx); err != nil {
 			return err
 		}
@@ -204,8 +204,8 @@ func (p *publication) takeChanges(ctx context.Context) error {
 	return nil
 }
 
-// announce says in the state that the entry documents are about to be
-// switched, and completes the state that is to be saved when they are.
+// announce records in the state that the entry documents are about to be switched, and
+// completes the state that is saved after that.
 func (p *publication) announce(ctx context.Context) error {
 	p.next.Switching, p.next.Planned, p.next.NewHistory = false, nil, false
 	p.next.Retired = p.retire(p.docs.Now())
@@ -217,9 +217,9 @@ func (p *publication) announce(ctx context.Context) error {
 	return p.owner.save(ctx, p.set.Name, &switching)
 }
 
-// withdrawDumps takes dumps back that belong to a history which the Change
-// List does not continue: from their at on, changes could not be followed
-// (RS-CL-03). They will be rebuilt.
+// withdrawDumps removes dumps that belong to a history which the Change List does not
+// continue: changes after their time could not be followed (RS-CL-03). They are rebuilt
+// later.
 func (s *Lists) withdrawDumps(ctx context.Context, set string, there sizes) error {
 	dumps := []string{names.Set(set).ResourceDump(), names.Set(set).ChangeDump()}
 	if !there.taken(dumps[0]) && !there.taken(dumps[1]) {
@@ -234,9 +234,9 @@ func (s *Lists) withdrawDumps(ctx context.Context, set string, there sizes) erro
 	return nil
 }
 
-// retire returns the parts there are that no entry document will name. Those
-// that stay for an archive are among them for the grace period, for the sake of
-// readers of the list they belong to.
+// retire returns the existing parts that no entry document will name any more. Parts
+// that stay for an archive are included for the grace period, for readers of the list
+// that they belong to.
 func (p *publication) retire(now time.Time) []document.Retired {
 	named, archived, left := make(map[string]bool), p.archives.named(), p.archives.left()
 	for _, docNames := range [][]string{p.next.List.names(), p.next.Changes.names(), p.archives.parts()} {
@@ -253,7 +253,7 @@ func (p *publication) retire(now time.Time) []document.Retired {
 		}
 	}
 	var at catalog.Mark
-	last := make(map[string]bool) // what the list consisted of that is replaced
+	last := make(map[string]bool) // the parts of the list that is replaced
 	if p.state.List != nil {
 		at = catalog.Mark{Seq: p.state.List.Seq, At: p.state.List.At}
 		for _, name := range p.state.List.names() {
@@ -264,7 +264,7 @@ func (p *publication) retire(now time.Time) []document.Retired {
 		if names.Set(p.set.Name).IsPart(name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
 			r := document.Retired{Name: name, Gone: now, At: at.At, Seq: at.Seq}
 			if p.newHistory && names.Set(p.set.Name).IsChangePart(name) {
-				r.Gone = time.Time{} // at once: who follows it must not take it for the present
+				r.Gone = time.Time{} // at once: clients that follow it must not take it for the present list
 			}
 			if !last[name] && left(name) {
 				r.At, r.Seq = time.Time{}, 0 // no reader continues from there
@@ -278,8 +278,8 @@ func (p *publication) retire(now time.Time) []document.Retired {
 	return all
 }
 
-// tidy removes what no reader needs, according to st, which is published. All
-// of it can be done again.
+// tidy removes documents and changes that no reader of the published state st needs. It
+// can be repeated.
 func (p *publication) tidy(ctx context.Context, st *state, withdrawFeed func(context.Context) error) error {
 	if c := st.Changes; c.After > p.status.Kept.Seq {
 		mark := catalog.Mark{Seq: c.After, At: c.From.Truncate(time.Microsecond)} // see document.Boundary

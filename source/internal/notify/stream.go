@@ -19,25 +19,25 @@ import (
 // EventsType is the media type of event streams.
 const EventsType = "text/event-stream"
 
-// heartbeat is how often a stream shows a sign of life, for proxies that close
-// connections without traffic, and to notice that no client listens.
+// heartbeat is how often a stream sends a comment, for proxies that close idle
+// connections, and to notice that a client has disconnected.
 const heartbeat = 15 * time.Second
 
-// maxSending caps the bytes of the notifications that streams are sending, each
-// counted once: those who keep up share them, but of those who lag behind, each
-// at another place, everybody has one of his own. These get no more than half.
+// maxSending limits the bytes of the notifications that streams are sending, each
+// counted once: streams that keep up share them, but each stream that lags behind needs
+// its own. Lagging streams may use no more than half.
 const maxSending = 64 << 20
 
-// A sending is the notifications that streams are sending. The zero value is
-// none.
+// A sending counts the notifications that streams are sending. The zero value is
+// ready to use.
 type sending struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the following fields
 	bytes int64
-	by    map[*notification]int // how many streams send it
+	by    map[*notification]int // how many streams are sending it
 }
 
-// take reports whether there is room for a stream to send n, late if it had not
-// sent all there was before; give is called when it has sent it.
+// take reports whether there is room for a stream to send n; late says that the stream
+// lags behind. The caller calls give when n has been sent.
 func (s *sending) take(n *notification, late bool) bool {
 	most := int64(maxSending)
 	if late {
@@ -67,7 +67,7 @@ func (s *sending) give(n *notification) {
 	}
 }
 
-// The events of a stream.
+// Names of events.
 const (
 	eventHello        = "hello"        // where the stream begins
 	eventGap          = "gap"          // changes since the last event id cannot be sent: look at the Change List
@@ -161,13 +161,13 @@ func (h *Streams) send(ctx context.Context, c *Channel, out *eventWriter, p Plac
 		_, grown := c.look()
 		n, gap, err := h.channels.next(ctx, c, p)
 		if err != nil {
-			return // the client comes back, and gets the reason
+			return // the client reconnects and gets the reason
 		}
-		if gap || n != nil && !n.empty() && !h.sending.take(n, late) { // it could not be sent in time: there is the Change List
+		if gap || n != nil && !n.empty() && !h.sending.take(n, late) { // no room to send it: the client reads the Change List
 			if p = h.gap(c, out); p == (Place{}) {
 				return
 			}
-			late, skipped = true, true // a gap is no way to be on time
+			late, skipped = true, true // a stream does not catch up by skipping changes
 			continue
 		}
 		if n != nil {
@@ -197,8 +197,8 @@ func (h *Streams) send(ctx context.Context, c *Channel, out *eventWriter, p Plac
 	}
 }
 
-// gap reports that changes are left out, and returns where the stream continues: now;
-// the zero place if it has broken.
+// gap sends the event that changes are left out, and returns the place at which the
+// stream continues: the present one, or the zero place if sending failed.
 func (h *Streams) gap(c *Channel, out *eventWriter) Place {
 	e, _ := c.look()
 	if out.event(eventGap, e.through.Seq, beginning{h.channels.opts.Docs.Base.URI(c.Name), e.through.Until}) != nil {
@@ -207,8 +207,8 @@ func (h *Streams) gap(c *Channel, out *eventWriter) Place {
 	return e.through
 }
 
-// resume returns where a stream begins: behind the event the client had last,
-// if changes since then can be sent, else now.
+// resume returns the place at which a stream begins: after the last event that the
+// client received, if the changes since then can be sent, or else the present one.
 func (s *Channels) resume(ctx context.Context, c *Channel, e extent, last []string) (p Place, gap bool, err error) {
 	if len(last) == 0 || last[0] == "" {
 		return e.through, false, nil
@@ -221,8 +221,7 @@ func (s *Channels) resume(ctx context.Context, c *Channel, e extent, last []stri
 	return p, false, err
 }
 
-// An eventWriter writes events, each of which is sent at once. A client has
-// timeout to take one.
+// An eventWriter writes events, each of which is sent at once, within timeout.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
