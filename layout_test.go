@@ -151,11 +151,12 @@ var rooms = []room{
 	{"destination/internal/outbox", "destination/journal", ""},
 	{"destination/internal/writebehind", "destination/journal", ""},
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
-	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/journal resourcesync", ""},
+	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal patch resourcesync", ""},
 	{"destination/internal/follow", "destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal discover internal/eventstream internal/fetch resourcesync websub", ""},
 	{"destination/internal/selection", "destination/internal/content destination/internal/desired destination/journal internal/fetch resourcesync", "github.com/bmatcuk/doublestar/v4"},
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
+	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal internal/fetch websub", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -179,6 +180,7 @@ var rooms = []room{
 		"destination/internal/scratch " +
 		"destination/internal/selection " +
 		"destination/internal/stage " +
+		"destination/internal/unsubscribe " +
 		"destination/internal/wording " +
 		"destination/internal/writebehind " +
 		"destination/journal " +
@@ -192,7 +194,7 @@ var rooms = []room{
 		"resourcesync " +
 		"vault " +
 		"websub",
-		"github.com/bmatcuk/doublestar/v4 golang.org/x/sync"},
+		"golang.org/x/sync"},
 	{"destination/journaltest", "destination/journal resourcesync", "github.com/google/go-cmp"},
 	{"repository", "catalog internal/hangup internal/iri internal/negotiate oaipmh resourcesync", ""},
 	// joinery

@@ -2,13 +2,8 @@ package destination
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
@@ -28,13 +23,6 @@ const (
 	// maxProbes is how many deletions of a pass over notifications are confirmed
 	// one by one. Where there are more, reading the Change List once costs less.
 	maxProbes = 64
-
-	// maxPendingProbes is for how many pending deletions a pull asks, of those that
-	// the documents it has read do not mention.
-	maxPendingProbes = 1000
-
-	// probeTime is how long all of them may take.
-	probeTime = 20 * time.Second
 )
 
 // confirmDeletions asks the Source for the deletions that are staged: those it
@@ -55,7 +43,7 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 	}
 	p.confirmed = map[push.Key]bool{}
 	if len(p.claims) <= maxProbes {
-		gone, err := p.d.probe(ctx, p.claims)
+		gone, err := push.Probe(ctx, p.d.client, p.claims, p.d.opts.Jobs)
 		if err != nil {
 			return err
 		}
@@ -97,60 +85,17 @@ func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error
 	return nil
 }
 
-// probe asks the Source whether resources are gone: those that answer 404 or
-// 410 are. What does not answer in time is not.
-func (d *Destination) probe(ctx context.Context, ws []desired.Resource) ([]bool, error) {
-	own, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	gone := make([]bool, len(ws))
-	var g errgroup.Group
-	g.SetLimit(max(min(d.opts.Jobs, 8), 1))
-	for i := range ws {
-		g.Go(func() error {
-			gone[i] = own.Err() == nil && d.isGone(own, ws[i].URI)
-			return nil
-		})
-	}
-	_ = g.Wait() // they return nil
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
-	}
-	return gone, nil
-}
-
-// isGone reports whether a resource answers 404 or 410, past all caches.
-func (d *Destination) isGone(ctx context.Context, uri string) bool {
-	uri, _, _ = strings.Cut(uri, "#") // RS-AMB-22
-	resp, err := d.client.Get(ctx, fetch.Request{URI: uri, NoCache: true, Once: true, RangeLast: 1})
-	if err == nil {
-		_ = resp.Body.Close() // that it answers is all of interest
-		return false
-	}
-	var status *fetch.StatusError
-	return errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
-}
-
-// A settlement is the result of holding pending deletions against what was read
-// of the Source.
-type settlement struct {
-	left  int64              // still pending
-	lies  int64              // contradicted
-	first string             // of these
-	ask   []desired.Resource // not settled by what was read
-	drop  []journal.Owed
-}
-
 // settlePending is called when a set was brought into step by the Source's
 // documents. Pending deletions that these have carried out, or contradict, are
 // settled; for the others the Source is asked.
 func (s *session) settlePending(ctx context.Context, set *setState, now time.Time) error {
-	var all settlement
+	var all push.Settlement
 	var some []desired.Resource
 	flush := func() error {
 		if len(some) == 0 {
 			return nil
 		}
-		err := all.judge(ctx, s.d.journal, set, some, now)
+		err := all.Compare(ctx, s.d.journal, &set.Set, some, now)
 		some = some[:0]
 		return err
 	}
@@ -174,72 +119,34 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 	if err := flush(); err != nil {
 		return err
 	}
-	if len(all.drop) > 0 {
-		if err := s.d.journal.Record(ctx, journal.Batch{Settle: all.drop}); err != nil {
+	if len(all.Drop) > 0 {
+		if err := s.d.journal.Record(ctx, journal.Batch{Settle: all.Drop}); err != nil {
 			return fmt.Errorf("record progress: %w", err)
 		}
 	}
-	if all.lies > 0 {
-		s.contradicted(set, all.lies, "the deletion of "+fetch.Printable(all.first), now)
+	if all.Contradicted > 0 {
+		s.contradicted(set, all.Contradicted, "the deletion of "+fetch.Printable(all.First), now)
 		if err := s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{push.DocName(set.Number): saved.Encode(set.push)}}); err != nil {
 			return fmt.Errorf("record progress: %w", err)
 		}
 	}
 	err := s.removePending(ctx, set, &all)
-	set.Pending = all.left
-	if all.left > 0 {
-		s.report.Pending += all.left
-		s.warn(set.URI, fmt.Sprintf("set %s: the Source has not confirmed %s that it notified, and still has what they name; they stay pending", set.Name, wording.Plural(all.left, "deletion")))
+	set.Pending = all.Left
+	if all.Left > 0 {
+		s.report.Pending += all.Left
+		s.warn(set.URI, fmt.Sprintf("set %s: the Source has not confirmed %s that it notified, and still has what they name; they stay pending", set.Name, wording.Plural(all.Left, "deletion")))
 	}
 	return err
 }
 
-// judge compares pending deletions with what is here now.
-func (t *settlement) judge(ctx context.Context, j journal.Journal, set *setState, ws []desired.Resource, now time.Time) error {
-	uris := make([]string, len(ws))
-	for i := range ws {
-		uris[i] = ws[i].URI
-	}
-	held, err := j.Lookup(ctx, uris)
-	if err != nil {
-		return fmt.Errorf("read what is held: %w", err)
-	}
-	covered, lag := set.Watermark, push.MaxLag
-	if set.Compared {
-		covered = saved.Latest(covered, set.ListAt)
-	}
-	if set.Changes == "" {
-		lag = push.MaxListLag
-	}
-	for i := range ws {
-		w := &ws[i]
-		lie := push.IsBefore(w.Event, covered) || now.Sub(w.Modified.Time()) > lag
-		switch {
-		case !plan.HasSet(held[i].Sets, set.Number):
-		case lie:
-			if t.lies++; t.first == "" {
-				t.first = w.URI
-			}
-		case len(t.ask) < maxPendingProbes:
-			t.ask = append(t.ask, *w)
-			continue
-		default:
-			t.left++
-			continue
-		}
-		t.drop = append(t.drop, journal.Owed{Set: set.Number, URI: w.URI})
-	}
-	return nil
-}
-
 // removePending asks the Source about the remaining deletions, and carries out
 // those it confirms.
-func (s *session) removePending(ctx context.Context, set *setState, t *settlement) error {
-	if len(t.ask) == 0 {
+func (s *session) removePending(ctx context.Context, set *setState, t *push.Settlement) error {
+	if len(t.Ask) == 0 {
 		return nil
 	}
-	t.left += int64(len(t.ask))
-	gone, err := s.d.probe(ctx, t.ask)
+	t.Left += int64(len(t.Ask))
+	gone, err := push.Probe(ctx, s.d.client, t.Ask, s.d.opts.Jobs)
 	if err != nil {
 		return err
 	}
@@ -251,7 +158,7 @@ func (s *session) removePending(ctx context.Context, set *setState, t *settlemen
 		if !gone[i] {
 			continue
 		}
-		w := t.ask[i]
+		w := t.Ask[i]
 		w.Rank = desired.Rank{Class: desired.Pending, Doc: doc, Event: w.Event, Modified: w.Modified}
 		r.confirmed[push.KeyOf(w.URI)] = true
 		if err := r.stage.Add(ctx, w); err != nil {
@@ -264,7 +171,7 @@ func (s *session) removePending(ctx context.Context, set *setState, t *settlemen
 	if _, err := r.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true}); err != nil {
 		return err
 	}
-	t.left -= int64(len(r.confirmed))
+	t.Left -= int64(len(r.confirmed))
 	docs := map[string][]byte{}
 	set.push.Settle(set.Number, nil, r.results, docs)
 	if err := s.d.journal.Record(ctx, journal.Batch{Save: docs}); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/internal/writebehind"
 	"lockstep/discover"
@@ -36,7 +37,7 @@ type followedSet struct {
 	name    string
 	offered *discover.Set // as it was last found; never changed
 	state   *setState     // nil: to be loaded
-	up      upChecker
+	up      push.Parents
 }
 
 var _ follow.Mirror = (*followedMirror)(nil)

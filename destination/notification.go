@@ -2,7 +2,6 @@ package destination
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"strings"
 
 	"lockstep/destination/internal/desired"
-	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -129,46 +127,4 @@ func (r *setReader) readNotification(topic string, body []byte) (*notification, 
 		n.until = n.newest // it covers that much
 	}
 	return n, nil
-}
-
-// An upChecker checks whether the Capability List that a notification names is
-// that of the set.
-type upChecker struct {
-	known map[string]bool
-}
-
-// maxUps caps what is remembered, and so how many addresses a channel can make
-// us ask.
-const maxUps = 16
-
-// isOf reports whether up is the Capability List of the set, or leads to it
-// (RN-RX-07). If the notification names none, the channel identifies the set.
-func (u *upChecker) isOf(ctx context.Context, r *setReader, up string) bool {
-	if up == "" || up == r.set.URI {
-		return true
-	}
-	if is, ok := u.known[up]; ok {
-		return is
-	}
-	if r.refuse(up) != "" || len(u.known) >= maxUps {
-		return false
-	}
-	doc, err := discover.Open(ctx, r.d.client, up, discover.Validators{})
-	if err != nil {
-		return false // and not remembered: it may be well another time
-	}
-	_ = doc.Close() // only where it is was of interest
-	is := doc.Final == r.set.URI
-	if !is && doc.Header.Capability == resourcesync.CapabilityList && doc.Final != up {
-		own, err := discover.Open(ctx, r.d.client, r.set.URI, discover.Validators{})
-		if err == nil {
-			_ = own.Close() // likewise
-			is = own.Final == doc.Final
-		}
-	}
-	if u.known == nil {
-		u.known = map[string]bool{}
-	}
-	u.known[up] = is
-	return is
 }

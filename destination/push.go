@@ -38,7 +38,7 @@ type pushed struct {
 // A pusher applies messages to one set.
 type pusher struct {
 	*setRun
-	up    *upChecker
+	up    *push.Parents
 	limit time.Time // later times cannot be known yet
 	out   pushed
 	news  []push.Announced
@@ -53,7 +53,7 @@ type pusher struct {
 // Of the set's state only the State changes, in memory; pushed.docs is what
 // has to be saved of it. If we are killed before a message that was applied is
 // removed from the inbox, that does no harm: its changes are known.
-func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*inbox.Message, now time.Time) (pushed, error) {
+func (s *session) push(ctx context.Context, set *setState, up *push.Parents, ms []*inbox.Message, now time.Time) (pushed, error) {
 	p := &pusher{up: up, limit: sourceClock(set, now).Add(push.ClockSlack)}
 	p.out.docs = map[string][]byte{}
 	err := s.bring(set, func() error {
@@ -157,7 +157,7 @@ func (p *pusher) take(ctx context.Context, m *inbox.Message, now time.Time) erro
 	case n.kind == messageLook:
 		p.look("another of its documents was delivered") // and is read where it is, with all that belongs to it
 		return nil
-	case !p.up.isOf(ctx, p.reader, n.up):
+	case !p.up.IsSet(ctx, p.d.client, p.set.URI, n.up, p.reader.refuse):
 		p.putAside(m, fmt.Sprintf("RN-RX-07: it belongs to %s", fetch.Printable(n.up)))
 		return nil
 	}
