@@ -157,10 +157,10 @@ var rooms = []room{
 	{"destination/internal/selection", "destination/internal/content destination/internal/desired destination/journal internal/fetch resourcesync", "github.com/bmatcuk/doublestar/v4"},
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal internal/fetch websub", ""},
+	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
-		"destination/internal/coding " +
 		"destination/internal/content " +
 		"destination/internal/desired " +
 		"destination/internal/dispatch " +
@@ -180,6 +180,7 @@ var rooms = []room{
 		"destination/internal/scratch " +
 		"destination/internal/selection " +
 		"destination/internal/stage " +
+		"destination/internal/transfer " +
 		"destination/internal/unsubscribe " +
 		"destination/internal/wording " +
 		"destination/internal/writebehind " +
@@ -189,7 +190,6 @@ var rooms = []room{
 		"internal/fetch " +
 		"internal/nesting " +
 		"internal/unpack " +
-		"memento " +
 		"patch " +
 		"resourcesync " +
 		"vault " +

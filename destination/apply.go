@@ -22,6 +22,7 @@ import (
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -38,7 +39,7 @@ type applier struct {
 	d        *Destination
 	set      *setState
 	report   *Report
-	fetch    *fetcher
+	fetch    *transfer.Fetcher
 	forms    *otherForms // finds other representations of records; nil: there are none
 	ways     *ways
 	versions *lost // not nil: these are versions other than the last, which may be missing without harm
@@ -54,7 +55,7 @@ type applier struct {
 	stale    map[string]error // failures that may succeed after reading the description again; reported if they do not
 	results  push.Results     // of each resource; nil: they are not wanted
 
-	batch   []outcome
+	batch   []transfer.Outcome
 	bytes   int64
 	open    int // files of the batch that are open
 	begun   time.Time
@@ -83,23 +84,23 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[plan.Action, error]
 	if p.last && p.tight {
 		jobs = 1 // several would take each other's room
 	}
-	done := make(chan outcome, min(doneQueue, p.d.open)) // each may hold a file open
-	send := func(o outcome) { done <- p.seal(o) }
+	done := make(chan transfer.Outcome, min(doneQueue, p.d.open)) // each may hold a file open
+	send := func(o transfer.Outcome) { done <- p.seal(o) }
 	work := dispatch.New(jobs, func(a *plan.Action) error {
 		o := fetchPreferred(gctx, p.fetch, a)
-		cause := o.err
+		cause := o.Err
 		if cause != nil {
-			var other outcome
-			switch other, o.instead = p.forms.fetch(gctx, p.fetch, a, cause); {
-			case o.instead && other.action != nil:
+			var other transfer.Outcome
+			switch other, o.Replaced = p.forms.fetch(gctx, p.fetch, a, cause); {
+			case o.Replaced && other.Action != nil:
 				send(other)
-			case !o.instead && other.err != nil:
-				o.err = fmt.Errorf("%w; no other representation of the record can be fetched: %w", cause, other.err)
+			case !o.Replaced && other.Err != nil:
+				o.Err = fmt.Errorf("%w; no other representation of the record can be fetched: %w", cause, other.Err)
 			}
 		}
 		send(o)
 		return cause
-	}, func(a *plan.Action, err error) { done <- outcome{action: a, err: err} })
+	}, func(a *plan.Action, err error) { done <- transfer.Outcome{Action: a, Err: err} })
 	g.Go(func() error {
 		defer close(done)
 		defer work.Wait()
@@ -126,26 +127,26 @@ const doneQueue = 256
 
 // seal lets the store close the file of content that is whole, where many are
 // to be committed together.
-func (p *applier) seal(o outcome) outcome {
-	if o.writer == nil || !p.many.Load() {
+func (p *applier) seal(o transfer.Outcome) transfer.Outcome {
+	if o.Writer == nil || !p.many.Load() {
 		return o
 	}
-	s, ok := o.writer.(blob.Sealer)
+	s, ok := o.Writer.(blob.Sealer)
 	if !ok {
 		return o
 	}
 	sealed, err := s.Seal()
 	if err != nil {
-		_ = o.writer.Close() // err says why it is of no use
-		p.fetch.names.Release(o.held.Path)
-		return outcome{action: o.action, err: &content.LocalError{Err: err}}
+		_ = o.Writer.Close() // err says why it is of no use
+		p.fetch.Names.Release(o.Held.Path)
+		return transfer.Outcome{Action: o.Action, Err: &content.LocalError{Err: err}}
 	}
-	o.sealed = sealed
+	o.Sealed = sealed
 	return o
 }
 
 // hand gives to the workers what takes the network, and passes the rest on.
-func (p *applier) hand(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], send func(outcome)) error {
+func (p *applier) hand(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], send func(transfer.Outcome)) error {
 	p.ways.start(ctx, p.fetch, send, func(a *plan.Action) { work.Put(ctx, a.URI, a, false) })
 	err := p.handEach(ctx, actions, work, send)
 	if ferr := p.ways.finish(ctx.Err() == nil && err == nil); err == nil {
@@ -156,7 +157,7 @@ func (p *applier) hand(ctx context.Context, actions iter.Seq2[plan.Action, error
 
 // handEach goes over the actions, and again for as long as there are some of
 // hosts that were too slow to take them in.
-func (p *applier) handEach(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], send func(outcome)) error {
+func (p *applier) handEach(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], send func(transfer.Outcome)) error {
 	for round := 1; round == 1 || work.NextRound(ctx); round++ {
 		for a, err := range actions {
 			if err != nil {
@@ -186,8 +187,8 @@ func (p *applier) handFetch(ctx context.Context, a *plan.Action, work *dispatch.
 		return nil
 	}
 	packed := p.ways.packages != nil && a.Member.Package > 0
-	if a.From == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patchesFirst(a, packed)) == 0 { // otherwise no package or patch has it, or none is cheaper
-		if p.fetch.past && a.Member.Package > 0 && p.fetch.keeps(ctx, a) {
+	if a.From == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.PatchesFirst(a, packed)) == 0 { // otherwise no package or patch has it, or none is cheaper
+		if p.fetch.OfPast && a.Member.Package > 0 && p.fetch.Keeps(ctx, a) {
 			work.Put(ctx, a.URI, a, !p.last) // it is here
 			return nil
 		}
@@ -200,40 +201,40 @@ func (p *applier) handFetch(ctx context.Context, a *plan.Action, work *dispatch.
 }
 
 // handRest passes on what takes no network.
-func (p *applier) handRest(a *plan.Action, send func(outcome)) {
+func (p *applier) handRest(a *plan.Action, send func(transfer.Outcome)) {
 	switch a.Verb {
 	case plan.Skip:
 		if a.Class != 0 { // nothing to do, but it may have been owed
-			send(outcome{action: a})
+			send(transfer.Outcome{Action: a})
 		}
 	case plan.InStep, plan.Refuse:
-		send(outcome{action: a})
+		send(transfer.Outcome{Action: a})
 	case plan.Defer:
-		send(outcome{action: a, err: a.Cause})
+		send(transfer.Outcome{Action: a, Err: a.Cause})
 	case plan.Touch, plan.Release:
 		send(p.known(a))
 	}
 }
 
 // known is the outcome of an action that only changes what we know.
-func (p *applier) known(a *plan.Action) outcome {
+func (p *applier) known(a *plan.Action) transfer.Outcome {
 	h := a.Held
 	if a.Verb == plan.Release {
 		h.Sets = plan.WithoutSet(h.Sets, p.set.Number)
-		return outcome{action: a, held: h}
+		return transfer.Outcome{Action: a, Held: h}
 	}
 	h.Sets = plan.WithSet(h.Sets, p.set.Number)
 	if !a.Lastmod.IsZero() {
 		h.Lastmod = a.Lastmod.Time().Truncate(time.Microsecond)
 	}
-	return outcome{action: a, held: h, same: true}
+	return transfer.Outcome{Action: a, Held: h, Unchanged: true}
 }
 
 // collect gathers outcomes into shipments, of which one at a time is on its way
 // to the disk while the next gathers. It reads outcomes until there are no
 // more, whatever happens, so that no sender blocks forever; it records what is
 // finished even when we are interrupted.
-func (p *applier) collect(ctx context.Context, stop context.CancelFunc, done <-chan outcome) error {
+func (p *applier) collect(ctx context.Context, stop context.CancelFunc, done <-chan transfer.Outcome) error {
 	grace, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(graceAfterCancel, cancel) })()
@@ -285,44 +286,44 @@ func (p *applier) collect(ctx context.Context, stop context.CancelFunc, done <-c
 }
 
 // take records one outcome.
-func (p *applier) take(o outcome) error {
-	a := o.action
-	if o.warning != "" {
-		p.warn(a.URI, o.warning)
+func (p *applier) take(o transfer.Outcome) error {
+	a := o.Action
+	if o.Warning != "" {
+		p.warn(a.URI, o.Warning)
 	}
 	switch {
 	case p.versions != nil && a.Verb == plan.Refuse:
 		p.versions.add(a, planner.ErrNoVersion)
 		return nil
-	case p.versions != nil && o.err != nil && !isCanceled(o.err) && !content.IsLocal(o.err):
-		p.versions.add(a, o.err)
+	case p.versions != nil && o.Err != nil && !isCanceled(o.Err) && !content.IsLocal(o.Err):
+		p.versions.add(a, o.Err)
 		return nil
 	case a.Verb == plan.Refuse:
 		p.refused(a)
-	case isCanceled(o.err):
+	case isCanceled(o.Err):
 		return nil // neither done nor failed: the next run finds it as it was
-	case o.err != nil && content.IsLocal(o.err):
-		return p.unkept(a, o.err)
-	case confirmsDeletion(a, o.err):
-		p.confirm(a, o.err)
-	case o.err != nil && o.instead:
-		p.excuse(a, o.err)
-	case o.err != nil:
+	case o.Err != nil && content.IsLocal(o.Err):
+		return p.unkept(a, o.Err)
+	case confirmsDeletion(a, o.Err):
+		p.confirm(a, o.Err)
+	case o.Err != nil && o.Replaced:
+		p.excuse(a, o.Err)
+	case o.Err != nil:
 		p.failed(a, o)
-	case o.later:
+	case o.Postponed:
 		if len(p.later) < maxLater {
 			p.later = append(p.later, *a)
 		} else {
 			p.crowd = true
 		}
 		return nil
-	case o.writer != nil:
+	case o.Writer != nil:
 		if len(p.batch) == 0 {
 			p.begun = time.Now()
 		}
 		p.batch = append(p.batch, o)
-		p.bytes += o.held.Length
-		if !o.sealed {
+		p.bytes += o.Held.Length
+		if !o.Sealed {
 			p.open++
 		}
 		p.many.Store(len(p.batch) > sealAfter)
@@ -345,13 +346,13 @@ func (p *applier) take(o outcome) error {
 const sealAfter = 8
 
 // settled records an outcome whose content is on disk.
-func (p *applier) settled(o *outcome) {
-	a := o.action
-	p.pending.Put = append(p.pending.Put, o.held)
-	if o.writer == nil && p.keep.IsOn() && history.Differs(&a.Held, &o.held) { // else it is noted
+func (p *applier) settled(o *transfer.Outcome) {
+	a := o.Action
+	p.pending.Put = append(p.pending.Put, o.Held)
+	if o.Writer == nil && p.keep.IsOn() && history.Differs(&a.Held, &o.Held) { // else it is noted
 		p.pending.Past = append(p.pending.Past, history.Before(a.URI, &a.Held))
 	}
-	was, is := plan.HasSet(a.Held.Sets, p.set.Number), plan.HasSet(o.held.Sets, p.set.Number)
+	was, is := plan.HasSet(a.Held.Sets, p.set.Number), plan.HasSet(o.Held.Sets, p.set.Number)
 	switch {
 	case is && !was:
 		p.counts[p.set.Number]++
@@ -359,27 +360,27 @@ func (p *applier) settled(o *outcome) {
 		p.counts[p.set.Number]--
 	}
 	p.paid(a)
-	p.marked.Add(o.held.URI, o.held.Path)
+	p.marked.Add(o.Held.URI, o.Held.Path)
 	if l := p.report.Local; l != nil && a.Verb == plan.Fetch && a.IsHeld() && len(a.Held.Hashes) == 0 && l.Repaired < l.Damaged() {
 		l.Repaired++
 	}
 	p.report.By.add(o)
 	p.moved.add(o)
 	if a.Verb == plan.Fetch {
-		p.fetch.names.Release(o.held.Path)
+		p.fetch.Names.Release(o.Held.Path)
 	}
 	switch {
-	case a.Verb == plan.Release || o.same:
+	case a.Verb == plan.Release || o.Unchanged:
 		p.report.Unchanged++
-	case o.adopted:
+	case o.Adopted:
 		p.report.Unchanged++
-		p.applied(a, &o.held)
+		p.applied(a, &o.Held)
 	case a.IsHeld():
 		p.report.Updated++
-		p.applied(a, &o.held)
+		p.applied(a, &o.Held)
 	default:
 		p.report.Created++
-		p.applied(a, &o.held)
+		p.applied(a, &o.Held)
 	}
 }
 
@@ -395,17 +396,17 @@ func (p *applier) paid(a *plan.Action) {
 
 // failed records a failure. It stays pending until it succeeds or is no longer
 // needed.
-func (p *applier) failed(a *plan.Action, o outcome) {
-	if o.stale && a.Unconfirmed {
-		p.disproved(a, o.err)
+func (p *applier) failed(a *plan.Action, o transfer.Outcome) {
+	if o.Stale && a.Unconfirmed {
+		p.disproved(a, o.Err)
 		return
 	}
-	if o.stale && len(p.stale) < maxStale {
-		p.book(a, o.err)
-		p.stale[a.URI] = o.err
+	if o.Stale && len(p.stale) < maxStale {
+		p.book(a, o.Err)
+		p.stale[a.URI] = o.Err
 		return
 	}
-	p.fail(a, o.err)
+	p.fail(a, o.Err)
 }
 
 // fail records a failure and reports it.
@@ -434,7 +435,7 @@ func (p *applier) count(a *plan.Action, err error) {
 // triesAgain reports whether what failed with err is tried again at the end of
 // the run.
 func (p *applier) triesAgain(err error) bool {
-	return p.passing != nil && isPassing(err) && !isStale(err) && notBeforeOf(err).IsZero()
+	return p.passing != nil && isPassing(err) && !transfer.IsStale(err) && notBeforeOf(err).IsZero()
 }
 
 // disproved records that the content at the Source is not what a notification
@@ -454,7 +455,7 @@ func (p *applier) disproved(a *plan.Action, err error) {
 
 // missed records that content of the past is unavailable.
 func (p *applier) missed(a *plan.Action, err error) {
-	if p.fetch.past {
+	if p.fetch.OfPast {
 		p.report.miss(a.URI, err.Error())
 	}
 }

@@ -94,8 +94,8 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	a.ways = by
 	a.forms = newOtherForms(r, p)
 	if w.past != nil {
-		a.fetch.asOf = w.past.asOf
-		a.fetch.lookOn = w.past.mayHint() && r.d.opts.Via != ViaList
+		a.fetch.AsOf = w.past.asOf
+		a.fetch.OtherMethods = w.past.mayHint() && r.d.opts.Via != ViaList
 	}
 	if total.Todo() > 0 || w.prune || a.owing {
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
@@ -156,19 +156,19 @@ func (r *setRun) predict(t *planner.Tally) {
 func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier {
 	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: newWays(r.d), marked: &r.placed}
 	a.fetch = newFetcher(r.d, r.set.Number, paths)
-	a.fetch.resume, a.fetch.first, a.fetch.ours, a.fetch.refuse = r.resume, true, r.ours, r.reader.refuse
+	a.fetch.Resume, a.fetch.BeforeDeletions, a.fetch.OwnFiles, a.fetch.Refuse = r.resume, true, r.ours, r.reader.refuse
 	if r.past != nil {
-		a.fetch.past, a.fetch.openKept = true, keptContent(r.past.from).Open
+		a.fetch.OfPast, a.fetch.OpenKept = true, keptContent(r.past.from).Open
 	}
 	if r.origin != nil {
-		a.fetch.stored = storedBy(r.origin)
+		a.fetch.Stored = storedBy(r.origin)
 	}
 	if !r.final {
 		a.passing = r.passing
 	}
-	a.fetch.lasting = r.isLasting(FallbackLoc)
+	a.fetch.Lasting = r.isLasting(FallbackLoc)
 	for range r.d.journal.Owed(ctx, r.set.Number) {
-		a.owing, a.fetch.resume = true, true // what is owed may have begun to come
+		a.owing, a.fetch.Resume = true, true // what is owed may have begun to come
 		break
 	}
 	return a
@@ -185,7 +185,7 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner.Planner, w 
 	}
 	defer r.noteMoved(a)
 	a.progress.Total, a.progress.TotalBytes = total.Todo()+total.Unchanged, total.Bytes
-	a.fetch.first = deletes && total.Deleted > 0
+	a.fetch.BeforeDeletions = deletes && total.Deleted > 0
 	actions := p.Actions(ctx, r.stage)
 	if a.owing {
 		actions = r.deferring(ctx, actions, w)
@@ -208,8 +208,8 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner.Planner, w 
 	}
 	if len(a.later) > 0 && (err == nil || isFull(err) && !a.broken) {
 		later := a.later
-		a.later, a.last, a.full, a.fetch.first = nil, true, 0, false
-		a.fetch.names.Recheck()
+		a.later, a.last, a.full, a.fetch.BeforeDeletions = nil, true, 0, false
+		a.fetch.Names.Recheck()
 		rest := sliceOf(later)
 		if a.crowd {
 			rest = onlyNew(p.Actions(ctx, r.stage))

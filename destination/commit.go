@@ -15,6 +15,7 @@ import (
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -42,7 +43,7 @@ const (
 // batch before, and a batch of contents to be committed. What it needs is
 // handed over with it, so that the next one can collect meanwhile.
 type shipment struct {
-	batch  []outcome
+	batch  []transfer.Outcome
 	rows   journal.Batch
 	counts []byte // to be saved with rows; nil: nothing changed
 	news   []Change
@@ -53,14 +54,14 @@ type shipment struct {
 	// The result.
 	intent bool     // the Journal holds its intent
 	ends   []ending // in the order in which they came about
-	rest   []outcome
+	rest   []transfer.Outcome
 	err    error // nothing more can be done; it is unknown which part of rest was committed
 }
 
 // An ending is the result for one content of a shipment: it was committed, or
 // the store rejected it.
 type ending struct {
-	outcome
+	transfer.Outcome
 	err      error
 	together bool // with others, for one reason
 }
@@ -111,17 +112,17 @@ func (p *applier) bookShipment(l *shipment) error {
 		e := &l.ends[i]
 		if e.err == nil {
 			p.full = 0
-			if v, ok := e.writer.(blob.Versioned); ok {
-				e.held.Tag = v.Version()
+			if v, ok := e.Writer.(blob.Versioned); ok {
+				e.Held.Tag = v.Version()
 			}
-			p.settled(&e.outcome)
-			p.step(e.action, e.held.Length)
+			p.settled(&e.Outcome)
+			p.step(e.Action, e.Held.Length)
 			continue
 		}
 		if e.together {
 			p.full = min(p.full, maxFull-1) // they failed together, not in a row
 		}
-		if uerr := p.unkept(e.action, e.err); err == nil {
+		if uerr := p.unkept(e.Action, e.err); err == nil {
 			err = uerr
 		}
 	}
@@ -157,13 +158,13 @@ func (p *applier) carry(ctx context.Context, l *shipment) {
 	p.describe(batch)
 	ws := make([]blob.Writer, len(batch))
 	for i := range batch {
-		ws[i] = batch[i].writer
+		ws[i] = batch[i].Writer
 	}
 	for full, waits := 0, 0; len(batch) > 0; {
 		err := p.d.store.Commit(ctx, ws...)
 		if n, again := content.CommittedBefore(err, len(ws)); again && waits < content.MaxFileWaits && content.Pause(ctx, content.FileWait) {
 			for i := range batch[:n] {
-				l.ends = append(l.ends, ending{outcome: batch[i]})
+				l.ends = append(l.ends, ending{Outcome: batch[i]})
 			}
 			batch, ws = batch[n:], ws[n:]
 			if waits++; n > 0 {
@@ -183,7 +184,7 @@ func (p *applier) carry(ctx context.Context, l *shipment) {
 		}
 		for i := range batch[:n] {
 			full = 0
-			l.ends = append(l.ends, ending{outcome: batch[i]})
+			l.ends = append(l.ends, ending{Outcome: batch[i]})
 		}
 		batch, ws = batch[n:], ws[n:]
 		if err == nil {
@@ -201,10 +202,10 @@ func (p *applier) carry(ctx context.Context, l *shipment) {
 }
 
 // drop discards a content that the store rejected.
-func (s *shipment) drop(p *applier, o outcome, err error, together bool) {
-	_ = o.writer.Close() // it takes room, and would fail again
-	p.fetch.names.Release(o.held.Path)
-	s.ends = append(s.ends, ending{outcome: o, err: err, together: together})
+func (s *shipment) drop(p *applier, o transfer.Outcome, err error, together bool) {
+	_ = o.Writer.Close() // it takes room, and would fail again
+	p.fetch.Names.Release(o.Held.Path)
+	s.ends = append(s.ends, ending{Outcome: o, err: err, together: together})
 }
 
 // saveIntent records the rows and the intent of a shipment. When there is no room
@@ -215,7 +216,7 @@ func (p *applier) saveIntent(ctx context.Context, l *shipment) error {
 		if err == nil || !isFull(err) || len(l.batch) == 0 {
 			return err
 		}
-		slices.SortFunc(l.batch, func(a, b outcome) int { return cmp.Compare(a.held.Length, b.held.Length) })
+		slices.SortFunc(l.batch, func(a, b transfer.Outcome) int { return cmp.Compare(a.Held.Length, b.Held.Length) })
 		half := len(l.batch) / 2
 		for _, o := range l.batch[half:] {
 			l.drop(p, o, err, true)
@@ -256,13 +257,13 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 // doubtOthers adds to docs that other sets, which share resources of a batch
 // that return to a past state, have to be compared as a whole: nothing those
 // sets receive says that the resources have changed.
-func (p *applier) doubtOthers(ctx context.Context, batch []outcome, docs map[string][]byte) error {
-	if !p.fetch.past {
+func (p *applier) doubtOthers(ctx context.Context, batch []transfer.Outcome, docs map[string][]byte) error {
+	if !p.fetch.OfPast {
 		return nil
 	}
 	looked := map[int]bool{p.set.Number: true}
 	for i := range batch {
-		for _, n := range batch[i].held.Sets {
+		for _, n := range batch[i].Held.Sets {
 			if looked[n] {
 				continue
 			}
@@ -283,21 +284,21 @@ func (p *applier) doubtOthers(ctx context.Context, batch []outcome, docs map[str
 }
 
 // intentOf returns the document that says what a batch is; nil of none.
-func intentOf(batch []outcome) []byte {
+func intentOf(batch []transfer.Outcome) []byte {
 	var intent []byte
 	for i := range batch {
-		intent = desired.AppendHeld(intent, &batch[i].held)
+		intent = desired.AppendHeld(intent, &batch[i].Held)
 	}
 	return intent
 }
 
 // changes returns what a batch is going to change, where that is wanted.
-func (p *applier) changes(batch []outcome) (changes []Change) {
+func (p *applier) changes(batch []transfer.Outcome) (changes []Change) {
 	if !p.out.Delivers() {
 		return nil
 	}
 	for i := range batch {
-		changes = append(changes, p.change(batch[i].action, &batch[i].held))
+		changes = append(changes, p.change(batch[i].Action, &batch[i].Held))
 	}
 	return changes
 }
@@ -350,7 +351,7 @@ func (d *Destination) inDest() string {
 }
 
 // abandon discards a batch of which nothing was recorded yet.
-func (p *applier) abandon(batch []outcome) {
+func (p *applier) abandon(batch []transfer.Outcome) {
 	for i := range batch {
 		p.discard(&batch[i])
 	}
@@ -358,16 +359,16 @@ func (p *applier) abandon(batch []outcome) {
 
 // discard gives up content that is right but cannot be committed now. It is
 // left for the next run, if the store can.
-func (p *applier) discard(o *outcome) {
-	if o.err != nil || o.action.Verb != plan.Fetch {
+func (p *applier) discard(o *transfer.Outcome) {
+	if o.Err != nil || o.Action.Verb != plan.Fetch {
 		return
 	}
-	p.fetch.names.Release(o.held.Path)
-	if o.writer == nil {
+	p.fetch.Names.Release(o.Held.Path)
+	if o.Writer == nil {
 		return
 	}
-	if k, ok := o.writer.(blob.Keeper); ok && k.Keep() == nil {
+	if k, ok := o.Writer.(blob.Keeper); ok && k.Keep() == nil {
 		return
 	}
-	_ = o.writer.Close() // not wanted any more
+	_ = o.Writer.Close() // not wanted any more
 }

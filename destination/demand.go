@@ -12,6 +12,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/transfer"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 	"lockstep/resourcesync"
@@ -53,8 +54,8 @@ const (
 // to single: no answer makes a run fail.
 type demand struct {
 	uri    string
-	fetch  *fetcher
-	done   func(outcome)
+	fetch  *transfer.Fetcher
+	done   func(transfer.Outcome)
 	single func(*plan.Action)
 	warn   func(uri, text string)
 	insist bool // also where a single request would do
@@ -98,7 +99,7 @@ func (d *demand) start(ctx context.Context) {
 
 // wants reports whether the content of a is requested on demand.
 func (d *demand) wants(a *plan.Action) bool {
-	return !a.Conditional && a.From == "" && isVouched(&a.Resource) && a.Length <= demandLength && len(a.URI) < 2048 &&
+	return !a.Conditional && a.From == "" && content.HasKnown(a.Hashes) && a.Length <= demandLength && len(a.URI) < 2048 &&
 		!strings.ContainsAny(a.URI, "\r\n") && d.isOn()
 }
 
@@ -188,7 +189,7 @@ func (d *demand) ask(ctx context.Context, batch []*plan.Action, answer *bytes.Bu
 		body.WriteByte('\n')
 	}
 	r := fetch.Request{URI: d.uri, Post: body.Bytes(), PostType: "text/plain; charset=utf-8", MaxBytes: demandAnswer}
-	return d.fetch.client.Fetch(ctx, &r, func(resp *fetch.Response) error {
+	return d.fetch.Client.Fetch(ctx, &r, func(resp *fetch.Response) error {
 		answer.Reset()
 		if resp.Length > 0 {
 			expected = resp.Length + bytes.MinRead
@@ -333,9 +334,9 @@ func manifestOf[T any](dir *unpack.Directory, b []byte, base string, wanted map[
 // the answer is not verified, and vouches for nothing. It reports whether a is
 // dealt with.
 func (d *demand) take(ctx context.Context, a *plan.Action, data []byte) bool {
-	o := d.fetch.take(ctx, a, bytes.NewReader(data))
-	o.by = byOnDemand
-	if o.err != nil && !content.IsLocal(o.err) && !isCanceled(o.err) {
+	o := d.fetch.Take(ctx, a, bytes.NewReader(data))
+	o.By = transfer.ByOnDemand
+	if o.Err != nil && !content.IsLocal(o.Err) && !isCanceled(o.Err) {
 		return false
 	}
 	d.done(o)

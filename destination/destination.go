@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/selection"
+	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -115,9 +116,9 @@ type Destination struct {
 	open     int              // files of a batch that may be open
 	kept     int              // files that may be open of versions that are being kept
 	log      *slog.Logger
-	shared   *shared      // by all transfers
-	packages *dump.Opener // opens packages
-	compare  bool         // runs compare all there is, whatever is known
+	shared   *transfer.Shared // by all transfers
+	packages *dump.Opener     // opens packages
+	compare  bool             // runs compare all there is, whatever is known
 
 	doubtEvery time.Duration // of a Follower: how often all of a set is compared because its documents do not list what was notified
 
@@ -170,7 +171,7 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 		return nil, err
 	}
 	d := &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, kept: kept, selects: sel,
-		shared: newShared(), log: o.Logger, clock: time.Now}
+		shared: transfer.NewShared(), log: o.Logger, clock: time.Now}
 	room := o.Scratch
 	if room == nil {
 		room, _ = store.(blob.Scratcher)
@@ -189,10 +190,10 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 }
 
 // newFetcher returns what fetches content of a set, of now, to files named by paths.
-func newFetcher(d *Destination, set int, paths *filename.Mapping) *fetcher {
-	return &fetcher{
-		client: d.client, store: d.store, shared: d.shared, log: d.log, clock: d.clock, lookup: d.journal.Lookup, onDisk: d.onDisk,
-		set: set, names: reserve.New(paths, d.store), adopt: d.opts.Adopt, readable: !d.isForgetful(),
+func newFetcher(d *Destination, set int, paths *filename.Mapping) *transfer.Fetcher {
+	return &transfer.Fetcher{
+		Client: d.client, Store: d.store, Shared: d.shared, Log: d.log, Clock: d.clock, Lookup: d.journal.Lookup, OnDisk: d.onDisk,
+		Set: set, Names: reserve.New(paths, d.store), Adopt: d.opts.Adopt, FilesReadable: !d.isForgetful(),
 	}
 }
 

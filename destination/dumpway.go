@@ -70,7 +70,7 @@ func (n *needs) add(a *plan.Action) {
 		n.packages[a.Member.Package]++
 		n.packed++
 		n.packedBytes += length
-	case length <= demandLength && !a.Conditional && a.From == "" && isVouched(&a.Resource):
+	case length <= demandLength && !a.Conditional && a.From == "" && content.HasKnown(a.Hashes):
 		n.small++
 		n.smallBytes += length
 	}

@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -349,18 +350,18 @@ func (r *setRun) expectedHarvest(ctx context.Context) (snap snapshot, err error)
 }
 
 // storedBy returns what offers a fetcher the content that an Origin has.
-func storedBy(origin Origin) func(context.Context, *plan.Action, func(io.Reader) outcome) (outcome, bool) {
-	return func(ctx context.Context, a *plan.Action, put func(io.Reader) outcome) (outcome, bool) {
+func storedBy(origin Origin) func(context.Context, *plan.Action, func(io.Reader) transfer.Outcome) (transfer.Outcome, bool) {
+	return func(ctx context.Context, a *plan.Action, put func(io.Reader) transfer.Outcome) (transfer.Outcome, bool) {
 		content, err := origin.Open(ctx, a.URI, a.Hashes)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return outcome{}, false
+			return transfer.Outcome{}, false
 		case err != nil:
-			return outcome{err: err, stale: errors.Is(err, ErrGone) || isStale(err)}, true
+			return transfer.Outcome{Err: err, Stale: errors.Is(err, ErrGone) || transfer.IsStale(err)}, true
 		}
 		defer content.Close()
 		o := put(content)
-		o.by, o.stale = byHarvest, isStale(o.err)
+		o.By, o.Stale = transfer.ByHarvest, transfer.IsStale(o.Err)
 		return o, true
 	}
 }

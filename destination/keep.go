@@ -9,6 +9,7 @@ import (
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 )
@@ -84,22 +85,22 @@ func (p *applier) keepBatch(ctx context.Context, l *shipment) {
 	var hs []journal.Held
 	for i := range l.batch {
 		o := &l.batch[i]
-		before, after := &o.action.Held, &o.held
-		if o.action.IsHeld() && !plan.SameContent(before, after) {
+		before, after := &o.Action.Held, &o.Held
+		if o.Action.IsHeld() && !plan.SameContent(before, after) {
 			at, hs = append(at, i), append(hs, *before)
 		}
 		if history.Differs(before, after) {
-			past := history.Before(o.action.URI, before)
-			o.past = &past
+			past := history.Before(o.Action.URI, before)
+			o.Past = &past
 		}
 	}
 	failed := map[int]error{}
 	for i, c := range p.keep.Capture(ctx, hs) {
-		l.batch[at[i]].past = &c.Past
+		l.batch[at[i]].Past = &c.Past
 		switch {
 		case c.Err != nil:
 			failed[at[i]] = c.Err
-		case c.Lost != nil && plan.SameContent(c.Lost, &l.batch[at[i]].held): // it was repaired
+		case c.Lost != nil && plan.SameContent(c.Lost, &l.batch[at[i]].Held): // it was repaired
 		case c.Warning != "":
 			l.unkept = append(l.unkept, Failure{URI: c.Past.URI, Cause: c.Warning})
 		}
@@ -107,7 +108,7 @@ func (p *applier) keepBatch(ctx context.Context, l *shipment) {
 	if len(failed) == 0 {
 		return
 	}
-	rest := make([]outcome, 0, len(l.batch))
+	rest := make([]transfer.Outcome, 0, len(l.batch))
 	for i := range l.batch {
 		if err := failed[i]; err != nil {
 			l.drop(p, l.batch[i], err, true)
@@ -122,7 +123,7 @@ func (p *applier) keepBatch(ctx context.Context, l *shipment) {
 func (l *shipment) past() []journal.Past {
 	ps := l.rows.Past
 	for i := range l.batch {
-		if past := l.batch[i].past; past != nil {
+		if past := l.batch[i].Past; past != nil {
 			ps = append(ps, *past)
 		}
 	}

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"errors"
+	"lockstep/destination/internal/transfer"
 )
 
 // movedOn counts resources whose content came from a memento.
@@ -11,12 +12,12 @@ type movedOn struct {
 	cause error  // why its address was of no use
 }
 
-func (m *movedOn) add(o *outcome) {
-	if o.moved == nil {
+func (m *movedOn) add(o *transfer.Outcome) {
+	if o.AddressErr == nil {
 		return
 	}
 	if m.count++; m.count == 1 {
-		m.first, m.cause = o.action.URI, o.moved
+		m.first, m.cause = o.Action.URI, o.AddressErr
 	}
 }
 
@@ -30,7 +31,7 @@ func (m *movedOn) merge(o *movedOn) {
 // fail.
 func (r *setRun) noteMoved(a *applier) {
 	r.movedOn.merge(&a.moved)
-	if a.fetch.failing.Load() {
+	if a.fetch.Failing.Load() {
 		r.mayReplace(FallbackLoc, errAddresses)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
+	"lockstep/destination/internal/transfer"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -37,34 +38,34 @@ func newOtherForms(r *setRun, p *planner.Planner) *otherForms {
 // be fetched because of err: the best one that can be fetched, or is here
 // already. It reports whether there is one; o has no action if it is here.
 // Otherwise o.err says why not, if one was tried.
-func (forms *otherForms) fetch(ctx context.Context, f *fetcher, a *plan.Action, err error) (o outcome, found bool) {
-	if forms == nil || a.Verb != plan.Fetch || a.IsHeld() || ctx.Err() != nil || isCanceled(err) || content.IsLocal(err) || isTaken(err) || !notBeforeOf(err).IsZero() {
-		return outcome{}, false
+func (forms *otherForms) fetch(ctx context.Context, f *transfer.Fetcher, a *plan.Action, err error) (o transfer.Outcome, found bool) {
+	if forms == nil || a.Verb != plan.Fetch || a.IsHeld() || ctx.Err() != nil || isCanceled(err) || content.IsLocal(err) || transfer.IsTaken(err) || !notBeforeOf(err).IsZero() {
+		return transfer.Outcome{}, false
 	}
 	all, ferr := forms.chooser.others(ctx, a.URI)
 	if ferr != nil {
-		return outcome{err: ferr}, false
+		return transfer.Outcome{Err: ferr}, false
 	}
 	var failed error
 	for i := range all {
 		act, derr := forms.decide(ctx, &all[i])
 		switch {
 		case derr != nil:
-			return outcome{err: derr}, false
+			return transfer.Outcome{Err: derr}, false
 		case act.Verb == plan.InStep, act.Verb == plan.Touch:
-			return outcome{}, true
+			return transfer.Outcome{}, true
 		case act.Verb != plan.Fetch:
 			continue
 		}
-		o := f.do(ctx, &act)
-		if o.err == nil {
+		o := f.Do(ctx, &act)
+		if o.Err == nil {
 			return o, true
 		}
 		if failed == nil {
-			failed = o.err
+			failed = o.Err
 		}
 	}
-	return outcome{err: failed}, false
+	return transfer.Outcome{Err: failed}, false
 }
 
 // decide plans what to do about another representation.

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 
 	"lockstep/destination/internal/content"
-	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/transfer"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
@@ -35,8 +35,8 @@ type packageJob struct {
 // Several goroutines may use one.
 type packager struct {
 	opener  *dump.Opener
-	fetch   *fetcher
-	done    func(outcome)
+	fetch   *transfer.Fetcher
+	done    func(transfer.Outcome)
 	single  func(*plan.Action)
 	warn    func(uri, text string)
 	streams chan struct{} // bounds the requests that hold a connection while others may have to wait
@@ -44,7 +44,7 @@ type packager struct {
 
 // newPackager returns a packager that hands outcomes to done, and actions that
 // have to be fetched alone to single. All three may be called concurrently.
-func newPackager(o *dump.Opener, f *fetcher, done func(outcome), single func(*plan.Action), warn func(uri, text string)) *packager {
+func newPackager(o *dump.Opener, f *transfer.Fetcher, done func(transfer.Outcome), single func(*plan.Action), warn func(uri, text string)) *packager {
 	return &packager{opener: o, fetch: f, done: done, single: single, warn: warn, streams: make(chan struct{}, maxStreams)}
 }
 
@@ -100,7 +100,7 @@ type unpacking struct {
 func (u *unpacking) vouch() {
 	u.unvouched = map[*plan.Action]bool{}
 	for _, a := range u.left {
-		if !isVouched(&a.Resource) {
+		if !content.HasKnown(a.Hashes) {
 			u.unvouched[a] = true
 		}
 	}
@@ -125,9 +125,6 @@ func (u *unpacking) giveUnvouched(err error) {
 		return u.unvouched[a]
 	})
 }
-
-// isVouched reports whether content can be verified by w itself.
-func isVouched(w *desired.Resource) bool { return content.HasKnown(w.Hashes) }
 
 // round opens the package and gets what is left to get from it. After
 // [dump.ErrChanged], the new version of the package may have more of it.

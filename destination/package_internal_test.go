@@ -25,6 +25,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -44,14 +45,14 @@ type packageRig struct {
 	ranges   []string // asked for
 	answer   func(w http.ResponseWriter, r *http.Request) bool
 	sent     atomic.Int64
-	outcomes map[string]outcome
+	outcomes map[string]transfer.Outcome
 	singles  []string
 	warnings []string
 }
 
 func newPackageRig(t testing.TB, body []byte) *packageRig {
 	t.Helper()
-	g := &packageRig{t: t, body: body, etag: `"1"`, root: t.TempDir(), outcomes: map[string]outcome{}}
+	g := &packageRig{t: t, body: body, etag: `"1"`, root: t.TempDir(), outcomes: map[string]transfer.Outcome{}}
 	g.srv = httptest.NewServer(g)
 	t.Cleanup(g.srv.Close)
 	store, err := blob.NewDir(g.root, blob.DirOptions{})
@@ -110,13 +111,13 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 
 func (c *countingWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-func (g *packageRig) done(o outcome) {
+func (g *packageRig) done(o transfer.Outcome) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, ok := g.outcomes[o.action.URI]; ok {
-		g.t.Errorf("%s is done twice", o.action.URI)
+	if _, ok := g.outcomes[o.Action.URI]; ok {
+		g.t.Errorf("%s is done twice", o.Action.URI)
 	}
-	g.outcomes[o.action.URI] = o
+	g.outcomes[o.Action.URI] = o
 }
 
 func (g *packageRig) single(a *plan.Action) {
@@ -151,11 +152,11 @@ func (g *packageRig) get(job *packageJob) {
 	}
 	var ws []blob.Writer
 	for uri, o := range g.outcomes {
-		if o.err != nil {
-			g.t.Errorf("%s: %v", uri, o.err)
+		if o.Err != nil {
+			g.t.Errorf("%s: %v", uri, o.Err)
 			continue
 		}
-		ws = append(ws, o.writer)
+		ws = append(ws, o.Writer)
 	}
 	if err := g.d.store.Commit(g.t.Context(), ws...); err != nil {
 		g.t.Error(err)
@@ -377,21 +378,21 @@ func BenchmarkPackage(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			g.d.store, g.p.fetch.names.Store = store, store
+			g.d.store, g.p.fetch.Names.Store = store, store
 		}
 		job := g.job(files)
-		out := make(chan outcome, 256)
-		g.p.done = func(o outcome) { out <- o }
+		out := make(chan transfer.Outcome, 256)
+		g.p.done = func(o transfer.Outcome) { out <- o }
 		b.StartTimer()
 		go func() { g.p.get(b.Context(), job); close(out) }()
 		var ws []blob.Writer
 		n := 0
 		for o := range out {
-			if o.err != nil {
-				b.Fatal(o.err)
+			if o.Err != nil {
+				b.Fatal(o.Err)
 			}
 			n++
-			if ws = append(ws, o.writer); len(ws) == batchCount {
+			if ws = append(ws, o.Writer); len(ws) == batchCount {
 				if err := g.d.store.Commit(b.Context(), ws...); err != nil {
 					b.Fatal(err)
 				}

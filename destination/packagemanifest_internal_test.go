@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/transfer"
 	"lockstep/resourcesync"
 )
 
@@ -155,7 +156,7 @@ func TestManifestShelf(t *testing.T) {
 	if _, _, err := g.read(r, g.entry()); err != nil {
 		t.Fatal(err)
 	}
-	g.outcomes = map[string]outcome{}
+	g.outcomes = map[string]transfer.Outcome{}
 	job.Hashes = sumOf([]byte("another"))
 	for _, a := range job.Wanted {
 		a.URI += "-2"
@@ -205,7 +206,7 @@ func TestManifestDiffers(t *testing.T) {
 	g.warnings = nil
 	g.expect(files)
 
-	g.outcomes, outside = map[string]outcome{}, inside
+	g.outcomes, outside = map[string]transfer.Outcome{}, inside
 	if _, job.Copy, err = g.read(&setReader{d: g.d}, g.entry("/contents.xml")); err != nil {
 		t.Fatal(err)
 	}

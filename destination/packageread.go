@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/transfer"
 	"lockstep/internal/unpack"
 )
 
@@ -204,19 +205,19 @@ func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *plan.A
 // take passes content to the fetcher. If it is not what was wanted, a is handed
 // back; unless broken says that only the transfer failed, and a is tried again.
 func (u *unpacking) take(ctx context.Context, a *plan.Action, r io.Reader, broken func() bool) {
-	o := u.fetch.take(ctx, a, r)
+	o := u.fetch.Take(ctx, a, r)
 	var wrong *content.Error
 	var member *unpack.MemberError
 	switch {
-	case o.err == nil:
-		o.by = byPackage
+	case o.Err == nil:
+		o.By = transfer.ByPackage
 		u.had.Store(true)
 		u.done(o)
-	case content.IsLocal(o.err):
+	case content.IsLocal(o.Err):
 		u.done(o)
 	case broken != nil && broken():
-	case errors.As(o.err, &wrong), errors.As(o.err, &member):
-		u.amiss(o.err, a)
+	case errors.As(o.Err, &wrong), errors.As(o.Err, &member):
+		u.amiss(o.Err, a)
 	default:
 		u.done(o)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"lockstep/blob"
 	"syscall"
 
 	"lockstep/destination/internal/content"
@@ -154,3 +155,11 @@ func isFatal(err error) bool {
 	}
 	return false
 }
+
+// maxDown is how many resources in a row a remote store may reject before no
+// more are offered: each has cost several tries.
+const maxDown = 3
+
+// isDown reports whether err says that the store accepts nothing at all, as far
+// as one resource can show.
+func isDown(err error) bool { return errors.Is(err, blob.ErrUnavailable) }

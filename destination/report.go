@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/transfer"
 	"lockstep/internal/fetch"
 )
 
@@ -146,26 +147,26 @@ type By struct {
 }
 
 // add counts the content of an outcome that was booked.
-func (b *By) add(o *outcome) {
+func (b *By) add(o *transfer.Outcome) {
 	switch {
-	case o.action.Verb != plan.Fetch:
-	case o.same:
+	case o.Action.Verb != plan.Fetch:
+	case o.Unchanged:
 		b.Unchanged++
-	case o.adopted:
+	case o.Adopted:
 		b.Adopted++
-	case o.by == byPackage:
+	case o.By == transfer.ByPackage:
 		b.Package++
-	case o.by == byOnDemand:
+	case o.By == transfer.ByOnDemand:
 		b.OnDemand++
-	case o.by == byPatch:
+	case o.By == transfer.ByPatch:
 		b.Patch++
-	case o.by == byMirror:
+	case o.By == transfer.ByMirror:
 		b.Mirror++
-	case o.by == byMemento:
+	case o.By == transfer.ByMemento:
 		b.Memento++
-	case o.by == byKept:
+	case o.By == transfer.ByKept:
 		b.Kept++
-	case o.by == byHarvest:
+	case o.By == transfer.ByHarvest:
 		b.Harvest++
 	default:
 		b.Request++

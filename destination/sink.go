@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/transfer"
 	"lockstep/resourcesync"
 )
 
@@ -84,10 +85,10 @@ func (d *Destination) isForgetful() bool {
 }
 
 // describe passes the Writers of a batch the description of what they write.
-func (p *applier) describe(batch []outcome) {
+func (p *applier) describe(batch []transfer.Outcome) {
 	for i := range batch {
-		if w, ok := batch[i].writer.(described); ok {
-			w.Describe(p.change(batch[i].action, &batch[i].held))
+		if w, ok := batch[i].Writer.(described); ok {
+			w.Describe(p.change(batch[i].Action, &batch[i].Held))
 		}
 	}
 }

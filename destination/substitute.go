@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 	"fmt"
+	"lockstep/destination/internal/content"
 	"time"
 
 	"lockstep/destination/internal/desired"
@@ -363,7 +364,7 @@ func (r *setRun) stagePending(ctx context.Context) (n int, err error) {
 		if err != nil {
 			return n, err
 		}
-		if w.Gone || w.Unconfirmed || !isVouched(&w) || w.Change == resourcesync.UnknownChange {
+		if w.Gone || w.Unconfirmed || !content.HasKnown(w.Hashes) || w.Change == resourcesync.UnknownChange {
 			continue
 		}
 		w.Transient, w.NotBefore = false, time.Time{}

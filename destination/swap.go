@@ -16,6 +16,7 @@ import (
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 )
 
@@ -70,7 +71,7 @@ func (p *applier) swaps(ctx context.Context, actions iter.Seq2[plan.Action, erro
 func (p *applier) findSwaps(actions iter.Seq2[plan.Action, error]) (found map[string]*swap, order []string, err error) {
 	files, dirs := map[string]int{}, map[string][]int{} // indexes of p.later by their places, and by the directories those are in
 	for i := range p.later {
-		own, err := p.fetch.names.Paths.Path(p.later[i].URI)
+		own, err := p.fetch.Names.Paths.Path(p.later[i].URI)
 		if err != nil || p.later[i].IsHeld() {
 			continue
 		}
@@ -119,10 +120,10 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	if err != nil || len(outcomes) == 0 {
 		return err
 	}
-	drop := func(os []outcome) {
+	drop := func(os []transfer.Outcome) {
 		for i := range os {
-			_ = os[i].writer.Close() // it is fetched again
-			p.fetch.names.Release(os[i].held.Path)
+			_ = os[i].Writer.Close() // it is fetched again
+			p.fetch.Names.Release(os[i].Held.Path)
 		}
 	}
 	gone, err := p.keepRemoved(ctx, s.gone)
@@ -142,8 +143,8 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
-		c.Put, ws[i] = desired.AppendHeld(c.Put, &o.held), o.writer
-		past = append(past, history.Before(o.action.URI, &o.action.Held))
+		c.Put, ws[i] = desired.AppendHeld(c.Put, &o.Held), o.Writer
+		past = append(past, history.Before(o.Action.URI, &o.Action.Held))
 	}
 	save := journal.Batch{Save: map[string][]byte{places.DocChange: saved.Encode(&c)}, Past: past}
 	if err := p.keep.Record(ctx, p.d.journal, save); err != nil {
@@ -157,7 +158,7 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 		}
 		return nil
 	}
-	p.fetch.names.Recheck()
+	p.fetch.Names.Recheck()
 	n := len(ws)
 	if err := p.d.store.Commit(ctx, ws...); err != nil {
 		if n = committed(err); isFatal(err) || ctx.Err() != nil {
@@ -172,12 +173,12 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	}
 	for i := range outcomes[:n] {
 		o := &outcomes[i]
-		if v, ok := o.writer.(blob.Versioned); ok {
-			o.held.Tag = v.Version()
+		if v, ok := o.Writer.(blob.Versioned); ok {
+			o.Held.Tag = v.Version()
 		}
 		p.settled(o)
-		p.step(o.action, o.held.Length)
-		done[o.action.URI] = true
+		p.step(o.Action, o.Held.Length)
+		done[o.Action.URI] = true
 	}
 	p.places = true
 	return p.record(ctx, true)
@@ -200,28 +201,28 @@ func committed(err error) int {
 
 // fetchAll fetches contents for their own places, a few at a time. What cannot be
 // fetched is left out.
-func (p *applier) fetchAll(ctx context.Context, as []plan.Action) ([]outcome, error) {
-	all := make([]outcome, len(as))
+func (p *applier) fetchAll(ctx context.Context, as []plan.Action) ([]transfer.Outcome, error) {
+	all := make([]transfer.Outcome, len(as))
 	var g errgroup.Group
 	g.SetLimit(max(1, min(p.d.jobs, maxSwapFiles/2)))
 	for i := range as {
 		g.Go(func() error {
 			a := as[i]
-			if own, err := p.fetch.names.Paths.Path(a.URI); err == nil {
+			if own, err := p.fetch.Names.Paths.Path(a.URI); err == nil {
 				a.Place = own
-				all[i] = p.fetch.do(ctx, &a)
+				all[i] = p.fetch.Do(ctx, &a)
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // errors are in the outcomes
-	var outcomes []outcome
+	var outcomes []transfer.Outcome
 	for i := range all {
 		switch o := &all[i]; {
-		case o.err == nil && o.writer != nil:
+		case o.Err == nil && o.Writer != nil:
 			outcomes = append(outcomes, *o)
-		case o.action != nil && o.err == nil:
-			p.fetch.names.Release(o.held.Path)
+		case o.Action != nil && o.Err == nil:
+			p.fetch.Names.Release(o.Held.Path)
 		}
 	}
 	if err := ctx.Err(); err != nil {

@@ -52,7 +52,7 @@ func (p *packed) spill() error {
 	return nil
 }
 
-// byPackage yields what is wanted of each package. It is called once.
+// ByPackage yields what is wanted of each package. It is called once.
 func (p *packed) byPackage(ctx context.Context) iter.Seq2[[]*plan.Action, error] {
 	return func(yield func([]*plan.Action, error) bool) {
 		var same []*plan.Action // of one package

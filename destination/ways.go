@@ -12,6 +12,7 @@ import (
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/scratch"
+	"lockstep/destination/internal/transfer"
 )
 
 const (
@@ -40,8 +41,8 @@ type ways struct {
 	opener   *dump.Opener
 
 	ctx    context.Context // from start to finish
-	fetch  *fetcher
-	done   func(outcome)
+	fetch  *transfer.Fetcher
+	done   func(transfer.Outcome)
 	single func(*plan.Action)
 	packed *packed // have their content in packages
 
@@ -51,15 +52,15 @@ type ways struct {
 // start begins. done takes outcomes, single takes actions back that have to be
 // fetched alone after all; both may be called concurrently, until finish
 // returns, and both block while much is under way.
-func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single func(*plan.Action)) {
+func (w *ways) start(ctx context.Context, f *transfer.Fetcher, done func(transfer.Outcome), single func(*plan.Action)) {
 	w.ctx, w.fetch, w.done, w.single = ctx, f, done, single
 	if w.only {
-		w.single = func(a *plan.Action) { done(outcome{action: a, err: planner.ErrNoVersion}) }
+		w.single = func(a *plan.Action) { done(transfer.Outcome{Action: a, Err: planner.ErrNoVersion}) }
 	}
 	w.packed = &packed{room: w.room}
-	if f.members, w.members = nil, nil; w.packages != nil {
+	if f.Members, w.members = nil, nil; w.packages != nil {
 		w.members = dump.NewMembers(w.opener, w.packages)
-		f.members = w.members
+		f.Members = w.members
 	}
 	if d := w.demand; d != nil {
 		d.fetch, d.done, d.single, d.warn = f, done, single, w.warnings.add

@@ -1,4 +1,4 @@
-package destination
+package transfer
 
 import (
 	"context"
@@ -91,7 +91,7 @@ func mapsNamed(address string, header http.Header) (maps []string) {
 // listed returns the addresses that TimeMaps list (ME-GEN-03, pattern 4): the
 // version that was current when the requested one was created, or at the
 // instant asked for, and those of the same second (ME-HD-04).
-func (p *pastSearch) listed(ctx context.Context, maps []string, tried map[string]bool) (ways []pastWay) {
+func (p *pastSearch) listed(ctx context.Context, maps []string, tried map[string]bool) (ways []pastPlace) {
 	asked := 0
 	for _, address := range maps {
 		if asked == maxGates || tried[address] || !p.t.mayAsk(address) {
@@ -99,7 +99,7 @@ func (p *pastSearch) listed(ctx context.Context, maps []string, tried map[string
 		}
 		tried[address] = true
 		asked++
-		m, err := memento.ReadTimeMap(ctx, &mapDoer{p.t.client, p.t.mayAsk, maxMapPages}, address, mostListed)
+		m, err := memento.ReadTimeMap(ctx, &mapDoer{p.t.Client, p.t.mayAsk, maxMapPages}, address, mostListed)
 		if err != nil {
 			p.miss("its TimeMap "+fetch.Printable(address), address, err)
 			continue
@@ -107,7 +107,7 @@ func (p *pastSearch) listed(ctx context.Context, maps []string, tried map[string
 		for _, v := range p.versionsOf(m) {
 			if !tried[v] && p.t.mayAsk(v) {
 				tried[v] = true
-				ways = append(ways, pastWay{uri: v})
+				ways = append(ways, pastPlace{uri: v})
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func (p *pastSearch) listed(ctx context.Context, maps []string, tried map[string
 // versionsOf returns the addresses of the versions to be tried, best first.
 func (p *pastSearch) versionsOf(m *memento.TimeMap) (uris []string) {
 	var seconds []time.Time
-	for _, w := range p.gateWays("") {
+	for _, w := range p.gatePlaces("") {
 		found, err := m.Current(w.at)
 		if err != nil || slices.ContainsFunc(seconds, found.At.Equal) {
 			continue // it is from before the first

@@ -1,4 +1,4 @@
-package destination
+package transfer
 
 import (
 	"sync/atomic"
@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// shared is what all transfers of a Destination have in common, so that together
+// Shared is what all transfers of a Destination have in common, so that together
 // they stay within limits.
-type shared struct {
+type Shared struct {
 	hosts     mirrorHosts
 	large     atomic.Int32        // large contents under way
 	segmented atomic.Int32        // of them those got over several connections
 	patching  *semaphore.Weighted // bytes of memory that patches being applied may take
 }
 
-func newShared() *shared { return &shared{patching: semaphore.NewWeighted(makingBytes)} }
+func NewShared() *Shared { return &Shared{patching: semaphore.NewWeighted(makingBytes)} }

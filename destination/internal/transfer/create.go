@@ -1,8 +1,7 @@
-package destination
+package transfer
 
 import (
 	"context"
-	"errors"
 	"mime"
 	"net/http"
 
@@ -10,18 +9,10 @@ import (
 	"lockstep/destination/internal/content"
 )
 
-// maxDown is how many resources in a row a remote store may reject before no
-// more are offered: each has cost several tries.
-const maxDown = 3
-
-// isDown reports whether err says that the store accepts nothing at all, as far
-// as one resource can show.
-func isDown(err error) bool { return errors.Is(err, blob.ErrUnavailable) }
-
 // create begins the resource's file, with what is known of it before its bytes.
 // Stores that send a large one on while it is written need that then.
 func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
-	w, err := content.Create(ctx, t.store, t.path)
+	w, err := content.Create(ctx, t.Store, t.path)
 	if err != nil {
 		return nil, &content.LocalError{Err: err}
 	}

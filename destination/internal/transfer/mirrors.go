@@ -1,4 +1,4 @@
-package destination
+package transfer
 
 import (
 	"cmp"
@@ -55,13 +55,13 @@ func (t *transfer) locations() []location {
 	var near, far []location
 	for _, l := range mirrorLinks(t.a) {
 		u, err := url.Parse(l.Href)
-		if err != nil || u.Host == "" || !t.shared.hosts.usable(u.Host) {
+		if err != nil || u.Host == "" || !t.Shared.hosts.usable(u.Host) {
 			continue
 		}
 		p := location{l.Href, u.Host, true}
 		switch {
-		case t.refuse == nil:
-		case t.refuse(l.Href) == "":
+		case t.Refuse == nil:
+		case t.Refuse(l.Href) == "":
 			near = append(near, p)
 		case farEnough(u, own.uri) && isStrong(t.a.Hashes):
 			far = append(far, p)

@@ -1,4 +1,4 @@
-package destination
+package transfer
 
 import (
 	"context"
@@ -14,18 +14,18 @@ import (
 // fromMemento gets the version that was described from the memento its entry
 // names, where the address of the resource has another version or none, or has
 // failed for long. A hash proves that it is that version.
-func (t *transfer) fromMemento(ctx context.Context, own error) (outcome, bool) {
-	if own == nil || ctx.Err() != nil || t.past || t.a.From != "" || !isVouched(&t.a.Resource) {
-		return outcome{}, false
+func (t *transfer) fromMemento(ctx context.Context, own error) (Outcome, bool) {
+	if own == nil || ctx.Err() != nil || t.OfPast || t.a.From != "" || !content.HasKnown(t.a.Hashes) {
+		return Outcome{}, false
 	}
 	left := maxGates
 	for _, l := range t.a.Links {
 		if l.Rel != resourcesync.RelMemento || left == 0 || !t.mayAsk(l.Href) {
 			continue
 		}
-		if maySucceedLater(own) && !t.lasting {
-			t.failing.Store(true)
-			return outcome{}, false
+		if maySucceedLater(own) && !t.Lasting {
+			t.Failing.Store(true)
+			return Outcome{}, false
 		}
 		left--
 		uri, _, _ := strings.Cut(l.Href, "#")
@@ -34,18 +34,18 @@ func (t *transfer) fromMemento(ctx context.Context, own error) (outcome, bool) {
 		err := t.attempt(ctx, fetch.Request{Once: true}, false)
 		if err == nil {
 			if maySucceedLater(own) {
-				t.failing.Store(true) // it still does
+				t.Failing.Store(true) // it still does
 			}
 			o := t.finish()
-			o.by, o.moved = byMemento, own
+			o.By, o.AddressErr = ByMemento, own
 			return o, true
 		}
 		if ctx.Err() != nil || content.IsLocal(err) {
 			t.leave(err)
-			return outcome{err: err}, true
+			return Outcome{Err: err}, true
 		}
 	}
-	return outcome{}, false
+	return Outcome{}, false
 }
 
 // maySucceedLater reports whether the error of a request for a resource may be

@@ -1,4 +1,4 @@
-package destination
+package transfer
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/patch"
 	"lockstep/resourcesync"
@@ -62,10 +63,10 @@ func (f *patchFaults) note(steps []desired.Patch, ok bool) {
 
 // usable returns steps, or none if one of them must not be fetched, or is of a
 // type that failed too often.
-func (f *fetcher) usable(steps []desired.Patch) []desired.Patch {
+func (f *Fetcher) usable(steps []desired.Patch) []desired.Patch {
 	for i := range steps {
 		l := &steps[i].Link
-		if steps[i].Member.Package == 0 && f.refuse != nil && f.refuse(l.Href) != "" || f.faults.tooMany(content.TypeOnly(l.Type)) {
+		if steps[i].Member.Package == 0 && f.Refuse != nil && f.Refuse(l.Href) != "" || f.faults.tooMany(content.TypeOnly(l.Type)) {
 			return nil
 		}
 	}
@@ -76,9 +77,9 @@ func (f *fetcher) usable(steps []desired.Patch) []desired.Patch {
 // taken from packages first, or from their addresses; a patch that is
 // unavailable from one is taken from the other. If the result is not what was
 // described (RS-REL-34), patched reports false.
-func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bool) (outcome, bool) {
+func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bool) (Outcome, bool) {
 	if len(steps) == 0 {
-		return outcome{}, false
+		return Outcome{}, false
 	}
 	weight := int64(0)
 	for i := range steps {
@@ -88,34 +89,34 @@ func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bo
 		}
 		weight = min(max(weight, each), makingBytes)
 	}
-	if err := t.shared.patching.Acquire(ctx, weight); err != nil {
-		return outcome{err: err}, true
+	if err := t.Shared.patching.Acquire(ctx, weight); err != nil {
+		return Outcome{Err: err}, true
 	}
-	defer t.shared.patching.Release(weight)
+	defer t.Shared.patching.Release(weight)
 	if weight > makingBytes/4 {
 		runtime.GC() // what the one before it took would be collected when there is as much again
 	}
 	data, err := t.make(ctx, steps, packed)
 	if err == nil {
 		o := t.copy(ctx, bytes.NewReader(data))
-		if o.by, err = byPatch, o.err; err == nil || content.IsLocal(err) {
+		if o.By, err = ByPatch, o.Err; err == nil || content.IsLocal(err) {
 			t.faults.note(steps, err == nil)
 			return o, true
 		}
 	}
 	if ctx.Err() != nil {
-		return outcome{err: context.Cause(ctx)}, true
+		return Outcome{Err: context.Cause(ctx)}, true
 	}
 	if !errors.Is(err, errNotHeld) {
 		t.faults.note(steps, false)
 	}
-	t.log.DebugContext(ctx, "patch of no use", slog.String("uri", t.a.URI), slog.Any("err", err))
-	return outcome{}, false
+	t.Log.DebugContext(ctx, "patch of no use", slog.String("uri", t.a.URI), slog.Any("err", err))
+	return Outcome{}, false
 }
 
 // make applies patches to what is held.
 func (t *transfer) make(ctx context.Context, steps []desired.Patch, packed bool) ([]byte, error) {
-	content, err := t.heldBytes(ctx)
+	content, err := t.heldBytes(ctx, &t.a.Held)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +141,8 @@ var errNotHeld = errors.New("the file is not what was written")
 
 // heldBytes returns the bytes of the version held, if they are what the Journal
 // says.
-func (t *transfer) heldBytes(ctx context.Context) ([]byte, error) {
-	h := &t.a.Held
-	r, err := t.store.Open(ctx, h.Path)
+func (f *Fetcher) heldBytes(ctx context.Context, h *journal.Held) ([]byte, error) {
+	r, err := f.Store.Open(ctx, h.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotHeld, err)
 	}
@@ -154,17 +154,17 @@ func (t *transfer) heldBytes(ctx context.Context) ([]byte, error) {
 	if _, err := io.ReadFull(content.WithContext(ctx, r), data); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotHeld, err)
 	}
-	if !t.hasHashes(data, h.Hashes) {
+	if !f.hasHashes(data, h.Hashes) {
 		return nil, errNotHeld
 	}
 	return data, nil
 }
 
 // hasHashes reports whether data has all of the hashes.
-func (t *transfer) hasHashes(data []byte, hs resourcesync.Hashes) bool {
+func (f *Fetcher) hasHashes(data []byte, hs resourcesync.Hashes) bool {
 	algs := content.Algorithms(hs)
-	hasher := t.hashers.Get(algs)
-	defer t.hashers.Put(algs, hasher)
+	hasher := f.hashers.Get(algs)
+	defer f.hashers.Put(algs, hasher)
 	_, _ = hasher.Write(data) // never fails
 	return content.Compare(hasher.Sum(), hs) == content.Same
 }
@@ -177,11 +177,11 @@ func (t *transfer) patchBytes(ctx context.Context, s *desired.Patch, packed bool
 		var p []byte
 		var err error
 		switch {
-		case !fromPackage && t.refuse != nil && t.refuse(s.Link.Href) != "":
-			err = fmt.Errorf("refuse %s: %s", fetch.Printable(s.Link.Href), t.refuse(s.Link.Href))
+		case !fromPackage && t.Refuse != nil && t.Refuse(s.Link.Href) != "":
+			err = fmt.Errorf("refuse %s: %s", fetch.Printable(s.Link.Href), t.Refuse(s.Link.Href))
 		case !fromPackage:
 			p, err = t.patchFile(ctx, &s.Link)
-		case s.Member.Package == 0 || t.members == nil:
+		case s.Member.Package == 0 || t.Members == nil:
 			continue
 		default:
 			p, err = t.packedPatch(ctx, s)
@@ -195,19 +195,19 @@ func (t *transfer) patchBytes(ctx context.Context, s *desired.Patch, packed bool
 }
 
 // packedPatch reads a patch out of its package, verified against its link.
-func (t *transfer) packedPatch(ctx context.Context, s *desired.Patch) (data []byte, err error) {
-	err = t.members.Read(ctx, s.Member.Package, s.Member.Path, s.Link.Length, false, func(content io.Reader) error {
+func (f *Fetcher) packedPatch(ctx context.Context, s *desired.Patch) (data []byte, err error) {
+	err = f.Members.Read(ctx, s.Member.Package, s.Member.Path, s.Link.Length, false, func(content io.Reader) error {
 		data, err = io.ReadAll(io.LimitReader(content, s.Link.Length+1))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return data, t.checkPatch(&s.Link, data)
+	return data, f.checkPatch(&s.Link, data)
 }
 
-func (t *transfer) checkPatch(l *resourcesync.Link, data []byte) error {
-	if int64(len(data)) != l.Length || len(l.Hashes) > 0 && !t.hasHashes(data, l.Hashes) {
+func (f *Fetcher) checkPatch(l *resourcesync.Link, data []byte) error {
+	if int64(len(data)) != l.Length || len(l.Hashes) > 0 && !f.hasHashes(data, l.Hashes) {
 		return &content.Error{URI: l.Href, What: "content", Want: "another", Got: fmt.Sprintf("one of %d bytes", len(data))}
 	}
 	return nil
@@ -215,10 +215,10 @@ func (t *transfer) checkPatch(l *resourcesync.Link, data []byte) error {
 
 // patchFile gets the bytes of a patch from its address, verified against its
 // link.
-func (t *transfer) patchFile(ctx context.Context, l *resourcesync.Link) ([]byte, error) {
+func (f *Fetcher) patchFile(ctx context.Context, l *resourcesync.Link) ([]byte, error) {
 	uri, _, _ := strings.Cut(l.Href, "#")
 	var data []byte
-	err := t.client.Fetch(ctx, &fetch.Request{URI: uri, MaxBytes: l.Length}, func(resp *fetch.Response) error {
+	err := f.Client.Fetch(ctx, &fetch.Request{URI: uri, MaxBytes: l.Length}, func(resp *fetch.Response) error {
 		var err error
 		data, err = io.ReadAll(resp.Body) // at most MaxBytes
 		return err
@@ -226,5 +226,5 @@ func (t *transfer) patchFile(ctx context.Context, l *resourcesync.Link) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	return data, t.checkPatch(l, data)
+	return data, f.checkPatch(l, data)
 }

@@ -1,4 +1,4 @@
-package destination
+package transfer
 
 import (
 	"context"
@@ -34,12 +34,13 @@ const (
 // asked for as one.
 var errNoGain = errors.New("several connections brought no more than one")
 
-// A wide is a body whose rest is got in segments over several connections, if
-// that pays. It reads as the body does.
+// A wide is a body of which the rest is fetched in segments over several
+// connections, if that pays. It reads as the body does.
 type wide struct {
 	t       *transfer
-	ctx     context.Context // of get: a Reader has no other way to know
-	request fetch.Request   // for a segment, but for the range
+	send    func(*fetch.Request, func(*fetch.Response) error) error
+	cause   func() error  // why the transfer was canceled; nil: it was not
+	request fetch.Request // for a segment, but for the range
 	body    *fetch.Response
 
 	first int64 // where body begins
@@ -93,20 +94,23 @@ func (t *transfer) widen(ctx context.Context, r *fetch.Request, resp *fetch.Resp
 		return body, nothing
 	case !strings.Contains(resp.Header.Get("Accept-Ranges"), "bytes") && resp.Status != http.StatusPartialContent:
 		return body, nothing
-	case resp.Header.Get("Content-Encoding") != "" || t.client.Jobs() < 2*wideFirst:
+	case resp.Header.Get("Content-Encoding") != "" || t.Client.Jobs() < 2*wideFirst:
 		return body, nothing
 	}
 	w := &wide{t: t, body: resp, first: first, at: first, end: first + resp.Length, start: time.Now()}
 	w.request = fetch.Request{URI: r.URI, IfRange: etag, NoCache: r.NoCache, Header: r.Header, Redirect: r.Redirect}
-	w.ctx, w.cancel = context.WithCancel(ctx)
-	t.shared.large.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	w.cancel = cancel
+	w.cause = func() error { return context.Cause(ctx) }
+	w.send = func(r *fetch.Request, read func(*fetch.Response) error) error { return t.Client.Fetch(ctx, r, read) }
+	t.Shared.large.Add(1)
 	return w, w.release
 }
 
 func (w *wide) release() {
 	w.cancel()
 	w.work.Wait()
-	w.t.shared.large.Add(-1)
+	w.t.Shared.large.Add(-1)
 	if w.cut > 0 {
 		w.drop()
 	}
@@ -148,7 +152,7 @@ func (w *wide) drop() {
 	w.cancel()
 	w.work.Wait()
 	w.cut, w.segments, w.spare = 0, nil, nil
-	w.t.shared.segmented.Add(-1)
+	w.t.Shared.segmented.Add(-1)
 }
 
 // consider begins segments if the body turns out to be held back.
@@ -161,11 +165,11 @@ func (w *wide) consider() {
 	rate := float64(w.at-w.first) / took.Seconds()
 	ahead := max(int64(rate/4), 64<<10) // comes while the segments begin
 	left := w.end - w.at - ahead
-	if rate > wideBelow || left < wideLeast || float64(left) < rate*wideTime.Seconds() || w.t.shared.large.Load() >= wideBusy {
+	if rate > wideBelow || left < wideLeast || float64(left) < rate*wideTime.Seconds() || w.t.Shared.large.Load() >= wideBusy {
 		return
 	}
-	if w.t.shared.segmented.Add(1) > wideTransfers {
-		w.t.shared.segmented.Add(-1)
+	if w.t.Shared.segmented.Add(1) > wideTransfers {
+		w.t.Shared.segmented.Add(-1)
 		return
 	}
 	w.cut = w.at + ahead
@@ -199,7 +203,7 @@ func (w *wide) get(s *segment) error {
 	for len(s.buf) < cap(s.buf) {
 		r, before := w.request, len(s.buf)
 		r.RangeFrom, r.RangeTo = s.from+int64(before), s.from+int64(cap(s.buf))-1
-		err := w.t.client.Fetch(w.ctx, &r, func(resp *fetch.Response) error {
+		err := w.send(&r, func(resp *fetch.Response) error {
 			return w.fill(s, &r, resp)
 		})
 		if err == nil && len(s.buf) == before {
@@ -282,8 +286,8 @@ func (w *wide) fail(err error) error {
 	if !errors.Is(err, errNoGain) && !errors.As(err, &body) {
 		w.t.whole = true
 	}
-	if w.ctx.Err() != nil {
-		err = context.Cause(w.ctx)
+	if cause := w.cause(); cause != nil {
+		err = cause
 	}
 	return &fetch.BodyError{URI: w.t.a.URI, Got: w.at - w.first, Want: w.end - w.first, Err: err}
 }

@@ -1,4 +1,4 @@
-package destination
+package transfer
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A transfer gets one resource.
+// A transfer gets the content of one resource.
 type transfer struct {
-	*fetcher
+	*Fetcher
 	a    *plan.Action
 	path string
 
@@ -29,20 +29,20 @@ type transfer struct {
 	n       int64    // bytes in w
 	resumed bool     // some of them are from an earlier run, or another place
 	picked  bool     // what an earlier run left was looked for
-	at      location // where the content is had
+	at      location // where the content comes from
 	header  http.Header
 	undo    bool // undo the content codings that were not asked for
-	kept    bool // the answer was: as we hold it
+	kept    bool // the answer was that the content is as it is held
 	narrow  bool // get it over one connection
 	whole   bool // get it from its beginning
 
 	vet func(*fetch.Response) error // refuses an answer before its content comes; may be nil
 }
 
-// run gets the content from the first of its locations that has it. What is wrong
-// at the resource's own may be so because the description is old: the outcome
-// is stale.
-func (t *transfer) run(ctx context.Context) outcome {
+// run gets the content from the first of its locations that has it. If the
+// resource's own address has another content, the description may be old: the
+// outcome is stale.
+func (t *transfer) run(ctx context.Context) Outcome {
 	t.algs = content.Algorithms(t.a.Hashes)
 	if t.a.Conditional && len(t.a.Held.Hashes) > 0 {
 		t.algs |= content.Algorithms(t.a.Held.Hashes) // to see whether it is what we hold
@@ -64,17 +64,17 @@ func (t *transfer) run(ctx context.Context) outcome {
 		}
 		if ctx.Err() != nil || content.IsLocal(err) {
 			t.leave(err)
-			return outcome{err: err}
+			return Outcome{Err: err}
 		}
 	}
 	if o, ok := t.fromMemento(ctx, own); ok {
 		return o
 	}
 	t.leave(own)
-	if stale := isStale(own); mirrors > 0 {
-		return outcome{err: fmt.Errorf("%w; nor was it available from %d mirrors, the last: %v", own, mirrors, elsewhere), stale: stale}
+	if stale := IsStale(own); mirrors > 0 {
+		return Outcome{Err: fmt.Errorf("%w; nor was it available from %d mirrors, the last: %v", own, mirrors, elsewhere), Stale: stale}
 	}
-	return outcome{err: own, stale: isStale(own)}
+	return Outcome{Err: own, Stale: IsStale(own)}
 }
 
 // from gets the content from one place; from the resource's own once more past
@@ -87,7 +87,7 @@ func (t *transfer) from(ctx context.Context, p location) error {
 	}
 	err := t.attempt(ctx, fetch.Request{Once: p.mirror}, true)
 	if p.mirror && ctx.Err() == nil {
-		t.shared.hosts.note(p.host, err)
+		t.Shared.hosts.note(p.host, err)
 	}
 	if errors.As(err, &wrong) && ctx.Err() == nil {
 		t.drop()
@@ -102,13 +102,13 @@ func (t *transfer) from(ctx context.Context, p location) error {
 }
 
 // copy takes the content from r.
-func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
+func (t *transfer) copy(ctx context.Context, r io.Reader) Outcome {
 	t.algs = content.Algorithms(t.a.Hashes)
 	t.hasher = t.hashers.Get(t.algs)
 	defer func() { t.hashers.Put(t.algs, t.hasher) }()
 	w, err := t.create(ctx)
 	if err != nil {
-		return outcome{err: err}
+		return Outcome{Err: err}
 	}
 	t.w = w
 	if limit := lengthLimit(t.a.Length); limit > 0 {
@@ -119,13 +119,14 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
 	}
 	if err != nil {
 		t.drop()
-		return outcome{err: err}
+		return Outcome{Err: err}
 	}
 	return t.finish()
 }
 
-// isStale reports whether reading the description again may explain err.
-func isStale(err error) bool {
+// IsStale reports whether err may be due to an old description, so that the
+// description should be read again.
+func IsStale(err error) bool {
 	var wrong *content.Error
 	var status *fetch.StatusError
 	return errors.As(err, &wrong) ||
@@ -146,7 +147,7 @@ func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) err
 			return err
 		}
 	}
-	if first && t.resume && !t.a.Conditional && !t.picked {
+	if first && t.Resume && !t.a.Conditional && !t.picked {
 		t.picked = true
 		done, err := t.pickUp(ctx)
 		if done || err != nil {
@@ -178,7 +179,8 @@ func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) err
 // as it takes.
 const leastProgress = 1 << 20
 
-// getAll gets as long as it helps.
+// getAll continues to get the rest of a body that breaks off, as long as each answer
+// brings enough of it.
 func (t *transfer) getAll(ctx context.Context, r *fetch.Request) error {
 	for {
 		before := t.n
@@ -190,9 +192,9 @@ func (t *transfer) getAll(ctx context.Context, r *fetch.Request) error {
 	}
 }
 
-// condition makes r conditional, if what we hold is still there to be kept.
+// condition makes r conditional if the file that is held still exists.
 func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
-	there, err := t.onDisk(ctx, &t.a.Held)
+	there, err := t.OnDisk(ctx, &t.a.Held)
 	if err != nil {
 		return err
 	}
@@ -212,7 +214,7 @@ func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
 // pickUp continues with what an earlier run left. It reports whether that is
 // all there is to get.
 func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
-	store, ok := t.store.(blob.Resumer)
+	store, ok := t.Store.(blob.Resumer)
 	if !ok || len(t.a.Hashes) == 0 { // without a hash the two parts cannot be known to fit
 		return false, nil
 	}
@@ -226,7 +228,7 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 		return false, ctx.Err()
 	}
 	if t.check() == nil {
-		t.at.mirror = false // who knows where it was from
+		t.at.mirror = false // where it came from is not recorded
 		return true, nil
 	}
 	if t.n == 0 || t.a.Length >= 0 && t.n >= t.a.Length {
@@ -235,9 +237,10 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// get sends r and writes the body. Where it breaks off, the rest is asked for.
+// get sends r and writes the body. Where it breaks off, r is made a request for the
+// rest.
 func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
-	return t.client.Fetch(ctx, r, func(resp *fetch.Response) error {
+	return t.Client.Fetch(ctx, r, func(resp *fetch.Response) error {
 		if resp.Status == http.StatusNotModified {
 			t.kept = true
 			return nil
@@ -293,7 +296,7 @@ func fits(r *fetch.Request, resp *fetch.Response) error {
 	return nil
 }
 
-// goOn has r ask for what is missing.
+// goOn makes r a request for the missing rest.
 func (t *transfer) goOn(r *fetch.Request, resp *fetch.Response) {
 	r.RangeFrom, r.IfRange = t.n, resp.Header.Get("ETag")
 	if strings.HasPrefix(r.IfRange, "W/") {
@@ -320,7 +323,7 @@ func (t *transfer) check() error {
 	return err
 }
 
-// drop throws away what was written.
+// drop discards what was written.
 func (t *transfer) drop() {
 	if t.w != nil {
 		_ = t.w.Close() // not wanted
@@ -342,37 +345,37 @@ func (t *transfer) leave(err error) {
 	t.drop()
 }
 
-// finish makes the row for content that is right.
-func (t *transfer) finish() outcome {
+// finish returns the outcome for content that is as described.
+func (t *transfer) finish() Outcome {
 	a := t.a
 	if t.kept {
-		h := plan.NewHeld(a, t.set, t.path)
+		h := plan.NewHeld(a, t.Set, t.path)
 		h.Length, h.Hashes, h.ETag, h.Modified = a.Held.Length, a.Held.Hashes, a.Held.ETag, a.Held.Modified
 		h.Written, h.Tag = a.Held.Written, a.Held.Tag
 		t.drop()
-		return outcome{held: h, same: true}
+		return Outcome{Held: h, Unchanged: true}
 	}
-	h := plan.NewHeld(a, t.set, t.path)
+	h := plan.NewHeld(a, t.Set, t.path)
 	h.Length, h.Hashes = t.n, t.hasher.Sum()
 	if t.header != nil && !t.at.mirror { // a mirror's are not the resource's
 		h.ETag, h.Modified = t.header.Get("ETag"), t.header.Get("Last-Modified")
 	}
 	warning, _ := content.Verify(a.Description(), t.n, h.Hashes) // has no error any more
 	if a.IsHeld() && !a.FileMissing && len(a.Held.Hashes) > 0 && plan.SameContent(&a.Held, &h) {
-		if there, err := t.onDisk(context.Background(), &a.Held); err == nil && there {
+		if there, err := t.OnDisk(context.Background(), &a.Held); err == nil && there {
 			t.drop()
 			h.Written, h.Tag = a.Held.Written, a.Held.Tag
-			return outcome{held: h, same: true, warning: warning}
+			return Outcome{Held: h, Unchanged: true, Warning: warning}
 		}
 	}
 	h.Written = t.stamp()
 	w := t.w
 	t.w = nil
-	by := byRequest
+	by := ByRequest
 	if t.at.mirror {
-		by = byMirror
+		by = ByMirror
 	}
-	return outcome{held: h, writer: w, warning: warning, by: by}
+	return Outcome{Held: h, Writer: w, Warning: warning, By: by}
 }
 
 // stamp gives the file a modification time that is known before it is
@@ -383,7 +386,7 @@ func (t *transfer) stamp() time.Time {
 		if _, tagged := t.w.(blob.Versioned); tagged {
 			return time.Time{}
 		}
-		at = t.clock()
+		at = t.Clock()
 	}
 	t.w.SetModTime(at)
 	return at.Truncate(time.Microsecond).UTC()

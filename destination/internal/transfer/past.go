@@ -1,4 +1,4 @@
-package destination
+package transfer
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 	"lockstep/websub"
 )
 
-// keeps reports whether the content of a is among the versions kept.
-func (f *fetcher) keeps(ctx context.Context, a *plan.Action) bool {
-	r, err := f.openKept(ctx, a.URI, a.Hashes, a.Length)
+// Keeps reports whether the content of a is among the versions kept.
+func (f *Fetcher) Keeps(ctx context.Context, a *plan.Action) bool {
+	r, err := f.OpenKept(ctx, a.URI, a.Hashes, a.Length)
 	if err != nil {
 		return false
 	}
@@ -32,23 +32,23 @@ func (f *fetcher) keeps(ctx context.Context, a *plan.Action) bool {
 
 // fromKept takes the content from the versions kept. It reports false where they
 // do not have it.
-func (p *pastSearch) fromKept(ctx context.Context) (outcome, bool) {
+func (p *pastSearch) fromKept(ctx context.Context) (Outcome, bool) {
 	if !content.HasKnown(p.t.a.Hashes) {
-		return outcome{}, false
+		return Outcome{}, false
 	}
-	r, err := p.t.openKept(ctx, p.t.a.URI, p.t.a.Hashes, p.t.a.Length)
+	r, err := p.t.OpenKept(ctx, p.t.a.URI, p.t.a.Hashes, p.t.a.Length)
 	if err != nil {
 		p.miss("a version that was kept", "", err)
-		return outcome{}, false
+		return Outcome{}, false
 	}
 	defer r.Close()
 	o := p.t.copy(ctx, r)
-	if o.err == nil || content.IsLocal(o.err) || ctx.Err() != nil {
-		o.by = byKept
+	if o.Err == nil || content.IsLocal(o.Err) || ctx.Err() != nil {
+		o.By = ByKept
 		return o, true
 	}
-	p.miss("a version that was kept", "", o.err)
-	return outcome{}, false
+	p.miss("a version that was kept", "", o.Err)
+	return Outcome{}, false
 }
 
 // miss records why one method did not return content of the past, from uri if
@@ -74,8 +74,8 @@ type pastSearch struct {
 	renegotiated bool     // the resource was asked again, as its own TimeGate
 }
 
-// A pastWay is an address at which content of the past may be available.
-type pastWay struct {
+// A pastPlace is an address at which content of the past may be available.
+type pastPlace struct {
 	uri    string
 	at     time.Time // to be negotiated for; zero: it is not
 	own    bool      // it is the address of the resource itself
@@ -86,11 +86,11 @@ type pastWay struct {
 // the version that is named, otherwise the one a TimeGate names, otherwise the
 // current content at the address of the resource, if its hash shows that it has
 // not changed.
-func (p *pastSearch) ofThePast(ctx context.Context) outcome {
+func (p *pastSearch) ofThePast(ctx context.Context) Outcome {
 	p.t.algs = content.Algorithms(p.t.a.Hashes)
 	p.t.hasher = p.t.hashers.Get(p.t.algs)
 	defer func() { p.t.hashers.Put(p.t.algs, p.t.hasher) }()
-	ways := p.pastWays()
+	ways := p.pastPlaces()
 	tried, maps := map[string]bool{}, timeMaps(p.t.a.Links)
 	for i := 0; i <= len(ways); i++ {
 		if i == len(ways) {
@@ -103,16 +103,16 @@ func (p *pastSearch) ofThePast(ctx context.Context) outcome {
 		case err == nil:
 			o := p.t.finish()
 			if !ways[i].own {
-				o.by = byMemento
+				o.By = ByMemento
 			}
 			return o
 		case ctx.Err() != nil || content.IsLocal(err):
 			p.t.leave(err)
-			return outcome{err: err}
+			return Outcome{Err: err}
 		}
 		p.t.drop()
 		if tried[ways[i].uri] = true; ways[i].own {
-			named, more := p.waysNamed(&ways[i], err, tried)
+			named, more := p.placesNamed(&ways[i], err, tried)
 			ways, maps = append(ways, named...), append(maps, more...)
 		}
 		p.miss(ways[i].String(), ways[i].uri, err)
@@ -122,11 +122,11 @@ func (p *pastSearch) ofThePast(ctx context.Context) outcome {
 			return p.t.finish()
 		} else if ctx.Err() != nil || content.IsLocal(err) {
 			p.t.leave(err)
-			return outcome{err: err}
+			return Outcome{Err: err}
 		}
 		p.t.drop()
 	}
-	return outcome{err: p.unavailable(), stale: p.t.lookOn}
+	return Outcome{Err: p.unavailable(), Stale: p.t.OtherMethods}
 }
 
 // unavailable returns an error that says why the content is unavailable
@@ -154,21 +154,21 @@ func (p *pastSearch) eventOf() time.Time {
 	return p.t.a.Lastmod.Time()
 }
 
-// pastWays returns where the content may be available, best first.
-func (p *pastSearch) pastWays() []pastWay {
-	var named, gates []pastWay
+// pastPlaces returns where the content may be available, best first.
+func (p *pastSearch) pastPlaces() []pastPlace {
+	var named, gates []pastPlace
 	var left = map[string]int{resourcesync.RelMemento: maxGates, plan.RelTimeGate: maxGates}
 	for _, l := range p.t.a.Links {
 		if left[l.Rel] == 0 || !p.t.mayAsk(l.Href) {
 			continue
 		}
 		if left[l.Rel]--; l.Rel == resourcesync.RelMemento {
-			named = append(named, pastWay{uri: l.Href, proven: true})
+			named = append(named, pastPlace{uri: l.Href, proven: true})
 		} else {
-			gates = append(gates, p.gateWays(l.Href)...)
+			gates = append(gates, p.gatePlaces(l.Href)...)
 		}
 	}
-	own := p.gateWays(p.t.a.Address())[0] // it may be its own TimeGate (ME-GEN-03)
+	own := p.gatePlaces(p.t.a.Address())[0] // it may be its own TimeGate (ME-GEN-03)
 	own.own = true
 	return append(append(named, gates...), own)
 }
@@ -177,19 +177,19 @@ func (p *pastSearch) pastWays() []pastWay {
 // Source may name, and from others if a hash can verify the content.
 func (t *transfer) mayAsk(uri string) bool {
 	u, err := url.Parse(uri)
-	if err != nil || u.Host == "" || !t.shared.hosts.usable(u.Host) {
+	if err != nil || u.Host == "" || !t.Shared.hosts.usable(u.Host) {
 		return false
 	}
-	return t.refuse == nil || t.refuse(uri) == "" || farEnough(u, t.a.URI) && isStrong(t.a.Hashes)
+	return t.Refuse == nil || t.Refuse(uri) == "" || farEnough(u, t.a.URI) && isStrong(t.a.Hashes)
 }
 
-// gateWays returns the instants at which to ask a TimeGate: right after the
+// gatePlaces returns the instants at which to ask a TimeGate: right after the
 // version was created (ME-HD-03), and the instant of the requested state.
-func (p *pastSearch) gateWays(gate string) []pastWay {
-	var ways []pastWay
-	for _, at := range []time.Time{upToSecond(p.t.a.Lastmod.Time()), upToSecond(p.t.a.Event.Time()), p.t.asOf.UTC().Truncate(time.Second)} {
-		if at.Year() > 1 && at.Year() < 9999 && !slices.ContainsFunc(ways, func(w pastWay) bool { return w.at.Equal(at) }) {
-			ways = append(ways, pastWay{uri: gate, at: at})
+func (p *pastSearch) gatePlaces(gate string) []pastPlace {
+	var ways []pastPlace
+	for _, at := range []time.Time{upToSecond(p.t.a.Lastmod.Time()), upToSecond(p.t.a.Event.Time()), p.t.AsOf.UTC().Truncate(time.Second)} {
+		if at.Year() > 1 && at.Year() < 9999 && !slices.ContainsFunc(ways, func(w pastPlace) bool { return w.at.Equal(at) }) {
+			ways = append(ways, pastPlace{uri: gate, at: at})
 		}
 	}
 	return ways
@@ -204,7 +204,7 @@ func upToSecond(t time.Time) time.Time {
 }
 
 // fromPast gets the content from one address.
-func (p *pastSearch) fromPast(ctx context.Context, w *pastWay) error {
+func (p *pastSearch) fromPast(ctx context.Context, w *pastPlace) error {
 	p.t.at = location{uri: w.uri, mirror: !w.own}
 	p.t.narrow, p.t.undo = !w.at.IsZero(), false
 	r := fetch.Request{}
@@ -223,7 +223,7 @@ func (p *pastSearch) fromPast(ctx context.Context, w *pastWay) error {
 
 // noteHost remembers which other hosts do not answer: each version would wait
 // for them again. That they do not have one is an answer.
-func (p *pastSearch) noteHost(w *pastWay, err error) {
+func (p *pastSearch) noteHost(w *pastPlace, err error) {
 	u, perr := url.Parse(w.uri)
 	own, oerr := url.Parse(p.t.a.URI)
 	if w.own || perr != nil || oerr != nil || u.Host == own.Host {
@@ -234,7 +234,7 @@ func (p *pastSearch) noteHost(w *pastWay, err error) {
 	if wrong || ok && status.Status < http.StatusInternalServerError && status.Status != http.StatusTooManyRequests || errors.Is(err, errNoVersionThere) {
 		return
 	}
-	p.t.shared.hosts.note(u.Host, err)
+	p.t.Shared.hosts.note(u.Host, err)
 }
 
 // fitsTime checks that an answer is of the requested version, where there is no
@@ -253,7 +253,7 @@ func (p *pastSearch) fitsTime(resp *fetch.Response) error {
 	if e := p.t.a.Event.Time(); from.IsZero() || !e.IsZero() && e.Before(from) {
 		from = e
 	}
-	if at.Before(from.Truncate(time.Second)) || at.After(upToSecond(p.t.asOf)) {
+	if at.Before(from.Truncate(time.Second)) || at.After(upToSecond(p.t.AsOf)) {
 		return fmt.Errorf("it is of %s", wording.Time(at))
 	}
 	return nil
@@ -262,10 +262,10 @@ func (p *pastSearch) fitsTime(resp *fetch.Response) error {
 // errNoVersionThere reports an answer that does not say of when it is.
 var errNoVersionThere = errors.New("it does not say of when it is")
 
-// waysNamed returns the addresses that an answer of the resource itself names,
+// placesNamed returns the addresses that an answer of the resource itself names,
 // even if the answer was an error: TimeGates (ME-LK-02, ME-LK-07); the resource
 // itself, for other instants, if it is a TimeGate; and the TimeMaps it names.
-func (p *pastSearch) waysNamed(own *pastWay, err error, tried map[string]bool) (ways []pastWay, maps []string) {
+func (p *pastSearch) placesNamed(own *pastPlace, err error, tried map[string]bool) (ways []pastPlace, maps []string) {
 	header := p.t.header
 	if status, ok := errors.AsType[*fetch.StatusError](err); ok {
 		header = status.Header
@@ -276,7 +276,7 @@ func (p *pastSearch) waysNamed(own *pastWay, err error, tried map[string]bool) (
 	}
 	if negotiates(header) && !p.renegotiated {
 		p.renegotiated = true
-		for _, w := range p.gateWays(own.uri) {
+		for _, w := range p.gatePlaces(own.uri) {
 			if w.own = true; !w.at.Equal(own.at) {
 				ways = append(ways, w)
 			}
@@ -287,7 +287,7 @@ func (p *pastSearch) waysNamed(own *pastWay, err error, tried map[string]bool) (
 		if l.Has(plan.RelTimeGate) && !tried[l.Target] && left > 0 && p.t.mayAsk(l.Target) {
 			tried[l.Target] = true
 			left--
-			ways = append(ways, p.gateWays(l.Target)...)
+			ways = append(ways, p.gatePlaces(l.Target)...)
 		}
 	}
 	return ways, mapsNamed(own.uri, header)
@@ -313,7 +313,7 @@ func (p *pastSearch) elsewhere() []location {
 }
 
 // String returns the name of the address for messages.
-func (w *pastWay) String() string {
+func (w *pastPlace) String() string {
 	switch {
 	case w.own:
 		return "what is there now"

@@ -1,4 +1,4 @@
-package destination
+package transfer
 
 import (
 	"context"
@@ -24,13 +24,13 @@ const (
 
 // isPacked reports whether the content of a can be read out of a package, by
 // methods other than reading the package with all that is wanted of it.
-func (f *fetcher) isPacked(a *plan.Action) bool {
-	return f.members != nil && a.Member.Package > 0 && a.Member.Path != "" && a.From == "" && isVouched(&a.Resource)
+func (f *Fetcher) isPacked(a *plan.Action) bool {
+	return f.Members != nil && a.Member.Package > 0 && a.Member.Path != "" && a.From == "" && content.HasKnown(a.Hashes)
 }
 
 // PatchesFirst returns the patches that are to be tried before anything else,
 // or none.
-func (f *fetcher) patchesFirst(a *plan.Action, packed bool) []desired.Patch {
+func (f *Fetcher) PatchesFirst(a *plan.Action, packed bool) []desired.Patch {
 	steps, _ := a.PatchesFirst(packed)
 	return f.usable(steps)
 }
@@ -38,16 +38,16 @@ func (f *fetcher) patchesFirst(a *plan.Action, packed bool) []desired.Patch {
 // methods returns the methods by which the content of a can be obtained, the
 // cheapest first. Each one is tried if those before it failed, for whatever
 // reason (RS-CDM-07, RS-REL-34).
-func (f *fetcher) methods(a *plan.Action, steps []desired.Patch) []method {
+func (f *Fetcher) methods(a *plan.Action, steps []desired.Patch) []method {
 	if a.Change == resourcesync.UnknownChange {
 		return []method{wholeResource} // nothing but its address says what it is now
 	}
 	packed, inPackages := f.isPacked(a), false
 	for i := range steps {
-		inPackages = inPackages || steps[i].Member.Package > 0 && f.members != nil
+		inPackages = inPackages || steps[i].Member.Package > 0 && f.Members != nil
 	}
 	pays, _ := a.PatchesThatPay()
-	first := len(f.patchesFirst(a, packed && !a.PackageRead)) > 0
+	first := len(f.PatchesFirst(a, packed && !a.PackageRead)) > 0
 	var all []method
 	add := func(m method, when bool) {
 		if when {
@@ -68,34 +68,34 @@ func (f *fetcher) methods(a *plan.Action, steps []desired.Patch) []method {
 }
 
 // byMethods gets the content by the first method that yields what was described.
-func (t *transfer) byMethods(ctx context.Context) outcome {
+func (t *transfer) byMethods(ctx context.Context) Outcome {
 	lead, _ := t.a.PatchesThatLead()
 	steps := t.usable(lead)
-	var failed outcome
+	var failed Outcome
 	var packed error
 	for _, m := range t.methods(t.a, steps) {
-		var o outcome
+		var o Outcome
 		ok := false
 		switch m {
 		case packedPatch, addressPatch:
 			o, ok = t.patched(ctx, steps, m == packedPatch)
 		case packedVersion, packedAnyhow:
 			o = t.unpacked(ctx, m == packedAnyhow)
-			ok, packed = o.err == nil || content.IsLocal(o.err), o.err
+			ok, packed = o.Err == nil || content.IsLocal(o.Err), o.Err
 		case wholeResource:
 			o = t.run(ctx)
-			ok, failed = o.err == nil || content.IsLocal(o.err), o
+			ok, failed = o.Err == nil || content.IsLocal(o.Err), o
 		}
 		if ok {
 			return o
 		}
 		if ctx.Err() != nil {
-			return outcome{err: context.Cause(ctx)}
+			return Outcome{Err: context.Cause(ctx)}
 		}
 		t.renew()
 	}
 	if packed != nil {
-		failed.err = fmt.Errorf("%w; nor could it be read from its package: %w", failed.err, packed)
+		failed.Err = fmt.Errorf("%w; nor could it be read from its package: %w", failed.Err, packed)
 	}
 	return failed
 }
@@ -106,15 +106,15 @@ func (t *transfer) renew() {
 }
 
 // unpacked reads the version out of its package.
-func (t *transfer) unpacked(ctx context.Context, insist bool) outcome {
-	var o outcome
-	err := t.members.Read(ctx, t.a.Member.Package, t.a.Member.Path, t.a.Length, insist, func(content io.Reader) error {
+func (t *transfer) unpacked(ctx context.Context, insist bool) Outcome {
+	var o Outcome
+	err := t.Members.Read(ctx, t.a.Member.Package, t.a.Member.Path, t.a.Length, insist, func(content io.Reader) error {
 		o = t.copy(ctx, content)
-		return o.err
+		return o.Err
 	})
 	if err != nil {
-		return outcome{err: err}
+		return Outcome{Err: err}
 	}
-	o.by = byPackage
+	o.By = ByPackage
 	return o
 }

@@ -1,0 +1,264 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/destination/filename"
+	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/reserve"
+	"lockstep/destination/journal"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// An Outcome is the result of an action.
+type Outcome struct {
+	Action     *plan.Action
+	Writer     blob.Writer   // content to be committed; nil if there is none
+	Sealed     bool          // and it holds no file open
+	Held       journal.Held  // the row to record once it is
+	Past       *journal.Past // what was there before, if that is to be noted
+	Unchanged  bool          // the content turned out to be what is held
+	Adopted    bool          // the file was there, and is right
+	By         Means         // how the content came
+	Postponed  bool          // something that may be removed blocks its path
+	Replaced   bool          // it failed, and another representation of the record is kept
+	Err        error         // it failed; nothing is to be recorded
+	Stale      bool          // the description may be out of date: read it again
+	Warning    string
+	AddressErr error // not nil: the content is of a memento, for its address has another, or none
+}
+
+// MemberReader reads single members of packages.
+type MemberReader interface {
+	// Read passes the content of the member at path in package n to use, unless its
+	// length makes clear that it is not content of the stated length (-1: not
+	// stated). With insist, the package is read whole if there is no other way.
+	Read(ctx context.Context, n int, path string, length int64, insist bool, use func(content io.Reader) error) error
+}
+
+// A Fetcher gets content into the store, up to but not including Commit. It is
+// safe for concurrent use.
+type Fetcher struct {
+	Client *fetch.Client
+	Store  blob.Store
+	Shared *Shared
+	Log    *slog.Logger
+	Clock  func() time.Time
+	Lookup func(ctx context.Context, uris []string) ([]journal.Held, error)   // what the Journal has of resources
+	OnDisk func(ctx context.Context, h *journal.Held) (there bool, err error) // the file of h, as it was recorded
+
+	Set             int
+	Names           *reserve.Names
+	Resume          bool                    // an earlier run may have left unfinished downloads
+	BeforeDeletions bool                    // deletions are still to come: what blocks a path may be removed
+	Adopt           bool                    // files that are right are taken over, whoever made them
+	OwnFiles        bool                    // files that are right can only be the mirror's
+	FilesReadable   bool                    // files can be read again
+	Refuse          func(uri string) string // says why content must not be fetched from there
+	faults          patchFaults
+	OfPast          bool      // content is of the past
+	AsOf            time.Time // the instant that is
+	OtherMethods    bool      // content of the past that is unavailable here may be available by another method
+
+	// OpenKept opens a version that the mirror keeps. It is called for content of
+	// the past.
+	OpenKept func(ctx context.Context, uri string, hashes resourcesync.Hashes, length int64) (io.ReadCloser, error)
+
+	// Stored offers content that is available without a request, by calling put
+	// with it, and returns what put did. It reports whether there is any; nil:
+	// there is none.
+	Stored func(ctx context.Context, a *plan.Action, put func(io.Reader) Outcome) (Outcome, bool)
+
+	Lasting bool        // addresses have failed for so long that mementos are used
+	Failing atomic.Bool // an address failed whose resource has a memento
+
+	Members MemberReader // of the packages that are known; nil: none are used
+	hashers content.Hashers
+}
+
+// Do carries out a Fetch alone, by the cheapest method that succeeds: see
+// [fetcher.methods]. The path it settles on stays kept in f.names.
+func (f *Fetcher) Do(ctx context.Context, a *plan.Action) Outcome {
+	return f.with(ctx, a, func(t *transfer) Outcome {
+		past := pastSearch{t: t}
+		if f.OfPast {
+			if o, ok := past.fromKept(ctx); ok {
+				return o
+			}
+		}
+		if t.a.Rehash {
+			if o, ok := rehashed(ctx, t); ok {
+				return o
+			}
+		}
+		if f.Stored != nil && a.From == "" {
+			if o, ok := f.Stored(ctx, a, func(r io.Reader) Outcome { return t.copy(ctx, r) }); ok {
+				return o
+			}
+		}
+		if !f.OfPast {
+			return t.byMethods(ctx)
+		}
+		if steps, _ := a.PatchesThatPay(); len(steps) > 0 {
+			if o, ok := t.patched(ctx, f.usable(steps), false); ok {
+				return o
+			}
+		}
+		return past.ofThePast(ctx)
+	})
+}
+
+// Take carries out a Fetch with content that was obtained by another
+// method: from a package, or as the result of a patch. It is verified like any
+// other; content that does not match yields an outcome whose error is a
+// [ContentError], and can be obtained by another method.
+func (f *Fetcher) Take(ctx context.Context, a *plan.Action, content io.Reader) Outcome {
+	return f.with(ctx, a, func(t *transfer) Outcome { return t.copy(ctx, content) })
+}
+
+// with reserves the path of a's file and calls get to fill it.
+func (f *Fetcher) with(ctx context.Context, a *plan.Action, get func(*transfer) Outcome) Outcome {
+	path := a.Held.Path
+	if a.Place != "" {
+		path = a.Place
+		f.Names.Take(a.URI, path)
+	} else if a.IsHeld() && !a.Moves {
+		f.Names.Take(a.URI, path)
+	} else {
+		var err error
+		path, err = f.Names.Give(ctx, a.URI)
+		if f.BeforeDeletions && (err != nil && IsTaken(err) || err == nil && !f.Names.IsFirst(a.URI, path)) {
+			if err == nil {
+				f.Names.Release(path)
+			}
+			return Outcome{Action: a, Postponed: true}
+		}
+		if err != nil {
+			return f.taken(ctx, a, err, get)
+		}
+	}
+	o := get(&transfer{Fetcher: f, a: a, path: path})
+	o.Action, o.Held.Path = a, path
+	if o.Err != nil {
+		f.Names.Release(path)
+		o.Held = journal.Held{}
+	}
+	return o
+}
+
+func IsTaken(err error) bool {
+	var taken *filename.TakenError
+	return errors.As(err, &taken)
+}
+
+// taken deals with something in the place of a resource that is new here; get
+// fetches its content.
+func (f *Fetcher) taken(ctx context.Context, a *plan.Action, err error, get func(*transfer) Outcome) Outcome {
+	var taken *filename.TakenError
+	if !errors.As(err, &taken) {
+		return Outcome{Action: a, Err: err}
+	}
+	if other := f.Names.Owner(taken.Path); other != "" {
+		return Outcome{Action: a, Err: fmt.Errorf("%w: the resource %s has this file", err, fetch.Printable(other))}
+	}
+	if uri, perr := f.Names.Paths.URI(taken.Path); perr == nil && uri != a.URI {
+		if hs, lerr := f.Lookup(ctx, []string{uri}); lerr == nil && hs[0].Path == taken.Path {
+			return Outcome{Action: a, Err: fmt.Errorf("%w: the resource %s has this file", err, fetch.Printable(uri))}
+		}
+	}
+	if !f.Adopt && !f.OwnFiles {
+		return Outcome{Action: a, Err: fmt.Errorf("%w, which is not from here and was left alone; --adopt takes over what is right", err)}
+	}
+	if len(a.Hashes) == 0 && f.OwnFiles {
+		return f.compareTaken(ctx, a, taken, get)
+	}
+	if len(a.Hashes) == 0 {
+		return Outcome{Action: a, Err: fmt.Errorf("%w, and without a hash from the Source it cannot be known whether it is right; move it away, or give --adopt, which compares length and time", err)}
+	}
+	length, got, herr := f.hashers.Blob(ctx, f.Store, taken.Path, content.Algorithms(a.Hashes))
+	if herr != nil {
+		return Outcome{Action: a, Err: fmt.Errorf("%w: %w", err, herr)}
+	}
+	if _, verr := content.Verify(a.Description(), length, got); verr != nil {
+		return Outcome{Action: a, Err: fmt.Errorf("%w, which is not from here and was left alone: %w; --adopt --replace replaces it", err, verr)}
+	}
+	f.Names.Take(a.URI, taken.Path)
+	h := plan.NewHeld(a, f.Set, taken.Path)
+	h.Length, h.Hashes = length, got
+	if info, serr := f.Store.Stat(ctx, taken.Path); serr == nil {
+		h.SetFile(&info)
+	}
+	return Outcome{Action: a, Held: h, Adopted: true}
+}
+
+// compareTaken fetches a resource of which the Source states no hash, and whose place
+// is taken by a file that may be the mirror's own: it is taken over if its bytes are
+// the same, and left as it is in any case.
+func (f *Fetcher) compareTaken(ctx context.Context, a *plan.Action, taken *filename.TakenError, get func(*transfer) Outcome) Outcome {
+	differs := func(why error, remedy string) Outcome {
+		return Outcome{Action: a, Err: fmt.Errorf("%w, which is not what the Source has and was left alone: %w; %s", taken, why, remedy)}
+	}
+	info, err := f.Store.Stat(ctx, taken.Path)
+	if err != nil {
+		return Outcome{Action: a, Err: fmt.Errorf("%w: %w", taken, err)}
+	}
+	if a.Length >= 0 && a.Length != info.Size {
+		return differs(&content.Error{URI: a.URI, What: "length", Want: fmt.Sprint(a.Length), Got: fmt.Sprint(info.Size)}, "--adopt --replace replaces it")
+	}
+	f.Names.Take(a.URI, taken.Path)
+	o := get(&transfer{Fetcher: f, a: a, path: taken.Path})
+	o.Action, o.Held.Path = a, taken.Path
+	if o.Err != nil || o.Writer == nil {
+		f.Names.Release(taken.Path)
+		o.Held = journal.Held{}
+		return o
+	}
+	_ = o.Writer.Close() // the file stays as it is
+	o.Writer = nil
+	length, sums, err := f.hashers.Blob(ctx, f.Store, taken.Path, content.Algorithms(o.Held.Hashes))
+	if err == nil && !plan.SameContent(&o.Held, &journal.Held{Length: length, Hashes: sums}) {
+		f.Names.Release(taken.Path)
+		return differs(errors.New("its bytes are others"), "remove it to have the Source's") // --adopt compares length and time, which may be right
+	}
+	if err != nil {
+		f.Names.Release(taken.Path)
+		return Outcome{Action: a, Err: fmt.Errorf("%w: %w", taken, err)}
+	}
+	o.Held.SetFile(&info)
+	return Outcome{Action: a, Held: o.Held, Adopted: true}
+}
+
+// rehashed computes the stated hashes from the file that is held. If they are
+// those of the file they are recorded, so that this is done once. Otherwise, and
+// where there is no file to read, it reports false, and the content is to be
+// fetched, whatever validators say (RS-DST-05).
+func rehashed(ctx context.Context, t *transfer) (Outcome, bool) {
+	a := t.a
+	a.Rehash, a.Conditional = false, false
+	if t.OfPast || t.path != a.Held.Path || !t.FilesReadable {
+		return Outcome{}, false
+	}
+	n, got, err := t.hashers.Blob(ctx, t.Store, a.Held.Path, content.Algorithms(a.Held.Hashes)|content.Algorithms(a.Hashes))
+	if ctx.Err() != nil {
+		return Outcome{Err: context.Cause(ctx)}, true
+	}
+	if err != nil || n != a.Held.Length || content.Compare(got, a.Held.Hashes) == content.Different || content.Compare(got, a.Hashes) != content.Same {
+		return Outcome{}, false
+	}
+	h := plan.NewHeld(a, t.Set, t.path)
+	if a.Lastmod.IsZero() {
+		h.Lastmod = a.Held.Lastmod
+	}
+	h.Length, h.Hashes, h.ETag, h.Modified = n, got, a.Held.ETag, a.Held.Modified
+	h.Written, h.Tag = a.Held.Written, a.Held.Tag
+	return Outcome{Held: h, Unchanged: true}, true
+}
