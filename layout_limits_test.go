@@ -71,7 +71,7 @@ var exceptions = []exception{
 	{"destination.pusher", embedding, 2},
 	{"destination.setAudit", embedding, 2},
 
-	{"destination/audit*", sameWord, 7},
+	{"destination/audit*", sameWord, 5},
 }
 
 // A subject is what a measure was taken of.

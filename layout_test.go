@@ -158,9 +158,11 @@ var rooms = []room{
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal internal/fetch websub", ""},
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
+	{"destination/internal/audit", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/localcheck destination/internal/plan destination/internal/saved destination/internal/wording destination/journal internal/extsort internal/fetch resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
+		"destination/internal/audit " +
 		"destination/internal/content " +
 		"destination/internal/desired " +
 		"destination/internal/dispatch " +

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"time"
 
+	"lockstep/blob"
+	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
@@ -199,17 +201,22 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if err := r.findOrigin(ctx); err != nil {
 		return false, err
 	}
-	s := &setAudit{auditor: a, set: set, before: before}
-	// RS-RL-12: a plain Sitemap does not say what it covers.
-	s.listed = (set.Lists != "" || set.Foreign != nil) && (!snap.sitemap || a.d.opts.Delete == DeleteApply)
+	s := &setAudit{auditor: a, set: set}
 	if s.paths, err = a.paths(); err != nil {
 		return false, err
+	}
+	s.checker = audit.Checker{Number: set.Number, Name: set.Name, Plain: a.plain, Content: a.opts.Content, Fix: a.opts.Fix,
+		Withdrawn: a.withdrawn, Store: a.d.store, Forgetful: a.d.isForgetful(), Paths: s.paths, Sums: &a.sums, Compare: s.compareFile}
+	// RS-RL-12: a plain Sitemap does not say what it covers.
+	s.checker.Listed = (set.Lists != "" || set.Foreign != nil) && (!snap.sitemap || a.d.opts.Delete == DeleteApply)
+	for _, b := range before {
+		s.checker.Before = append(s.checker.Before, b.Number)
 	}
 	s.planner = newPlanner(a.d, set.Number)
 	s.planner.Dated, s.planner.Prune, s.planner.Settled = set.Foreign != nil, r.failed == 0, set.Complete && !r.reselects()
 	s.planner.PreferOther, s.planner.Refuse = set.Foreign == nil && a.d.selects.PrefersOther(set.Selection), r.reader.refuse
 	if set.Foreign != nil {
-		if s.excused, err = a.excusedOf(ctx, set.Number); err != nil {
+		if s.checker.Excused, err = a.excusedOf(ctx, set.Number); err != nil {
 			return false, err
 		}
 	}
@@ -289,11 +296,29 @@ func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
 	return snap, nil
 }
 
+// foreign finds the files that do not belong to the mirror.
+func (a *auditor) foreign(ctx context.Context, names *extsort.Sorter) error {
+	if a.d.isForgetful() {
+		return nil
+	}
+	if err := audit.AddNames(ctx, a.d.journal, names, a.halfway, !a.named); err != nil {
+		return err
+	}
+	cause := "not made by lockstep"
+	if a.plain {
+		cause = "the Source lists no resource with this file"
+	}
+	return audit.ForeignFiles(ctx, a.d.store, names, func(info blob.Info) {
+		a.find(&audit.Finding{Kind: audit.Foreign, Path: info.Name, Found: &audit.Facts{Length: &info.Size, Lastmod: info.ModTime}, Cause: cause})
+	})
+}
+
 // find counts and reports a finding.
-func (a *auditor) find(f *Finding) {
-	f.printable()
-	a.out.count(f)
-	a.d.emit(Event{Kind: EventFinding, Set: f.Set, URI: f.URI, Path: f.Path, Finding: *f})
+func (a *auditor) find(found *audit.Finding) {
+	found.Printable()
+	f := publicFinding(found)
+	a.out.count(&f)
+	a.d.emit(Event{Kind: EventFinding, Set: f.Set, URI: f.URI, Path: f.Path, Finding: f})
 }
 
 // step reports progress, at intervals.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
@@ -42,7 +43,7 @@ func (a *auditor) mayFix(sets []*setState) error {
 }
 
 // note prepares the mending of a damaged file.
-func (s *setAudit) note(ctx context.Context, act *plan.Action, f *Finding) error {
+func (s *setAudit) note(ctx context.Context, act *plan.Action, f *audit.Finding) error {
 	w := act.AsStated()
 	if w.Class == 0 { // only the Journal says what it should be
 		h := &act.Held
@@ -62,7 +63,7 @@ func (s *setAudit) note(ctx context.Context, act *plan.Action, f *Finding) error
 // doubt marks the row of a damaged file as one that has to be fetched.
 // Something else at its path is moved away, if that destroys nothing. Otherwise
 // the resource is no longer held, and gets another file next to it.
-func (s *setAudit) doubt(ctx context.Context, h journal.Held, f *Finding) error {
+func (s *setAudit) doubt(ctx context.Context, h journal.Held, f *audit.Finding) error {
 	if c, ok := s.d.store.(blob.Clearer); ok {
 		moved, err := c.Clear(ctx, h.Path)
 		if err != nil {

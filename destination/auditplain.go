@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/wording"
@@ -13,8 +14,8 @@ import (
 
 // compareFile compares the file of a resource in a plain directory with what
 // the Source says.
-func (s *setAudit) compareFile(ctx context.Context, act *plan.Action) (verdict, error) {
-	f := s.verdict(act, Missing, "no file of it is here").finding
+func (s *setAudit) compareFile(ctx context.Context, act *plan.Action) (audit.Verdict, error) {
+	f := s.checker.Verdict(act, audit.Missing, "no file of it is here").Finding
 	if p, err := s.paths.Path(act.URI); err == nil {
 		f.Path = p
 	}
@@ -23,23 +24,23 @@ func (s *setAudit) compareFile(ctx context.Context, act *plan.Action) (verdict, 
 		var wrong *content.Error
 		switch {
 		case ctx.Err() != nil:
-			return verdict{}, ctx.Err()
+			return audit.Verdict{}, ctx.Err()
 		case err == nil:
-			return verdict{verified: l.verified, read: l.length}, nil
+			return audit.Verdict{Verified: l.verified, Read: l.length}, nil
 		case errors.Is(err, blob.ErrNotExist):
 			continue
-		case isShortage(err):
-			return verdict{}, err
+		case audit.IsShortage(err):
+			return audit.Verdict{}, err
 		}
-		f.Path, f.Found = path, &Facts{Hash: wording.Hashes(l.hashes), Length: &l.length, Lastmod: l.modified}
+		f.Path, f.Found = path, &audit.Facts{Hash: wording.Hashes(l.hashes), Length: &l.length, Lastmod: l.modified}
 		switch {
 		case errors.As(err, &wrong):
-			f.Kind, f.Cause = Stale, fmt.Sprintf("its %s is %s, the Source states %s", wrong.What, wrong.Got, wrong.Want)
+			f.Kind, f.Cause = audit.Stale, fmt.Sprintf("its %s is %s, the Source states %s", wrong.What, wrong.Got, wrong.Want)
 		case errors.Is(err, errNoTelling):
-			f.Kind, f.Cause = Unverifiable, err.Error()
+			f.Kind, f.Cause = audit.Unverifiable, err.Error()
 		default:
-			f.Kind, f.Cause, f.Found = Missing, err.Error(), nil
+			f.Kind, f.Cause, f.Found = audit.Missing, err.Error(), nil
 		}
 	}
-	return verdict{finding: f}, nil
+	return audit.Verdict{Finding: f}, nil
 }

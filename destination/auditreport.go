@@ -1,14 +1,9 @@
 package destination
 
 import (
-	"fmt"
 	"time"
 
-	"lockstep/destination/internal/desired"
-	"lockstep/destination/internal/saved"
-	"lockstep/destination/internal/wording"
-	"lockstep/destination/journal"
-	"lockstep/internal/fetch"
+	"lockstep/destination/internal/audit"
 )
 
 // A FindingKind says how the mirror differs from what it should be.
@@ -103,37 +98,14 @@ func (r *AuditReport) count(f *Finding) {
 	}
 }
 
-// factsOfWant returns what the Source states.
-func factsOfWant(w *desired.Resource) *Facts {
-	f := &Facts{Hash: wording.Hashes(w.Hashes), Lastmod: saved.Time(w.Lastmod)}
-	if w.Length >= 0 {
-		f.Length = &w.Length
-	}
-	return f
+// publicFinding returns a finding as it is reported.
+func publicFinding(f *audit.Finding) Finding {
+	return Finding{Kind: FindingKind(f.Kind), Set: f.Set, URI: f.URI, Path: f.Path, Expected: publicFacts(f.Expected), Found: publicFacts(f.Found), Cause: f.Cause}
 }
 
-// factsOf returns what the journal knows of a file.
-func factsOf(h *journal.Held) *Facts {
-	length := h.Length
-	return &Facts{Hash: wording.Hashes(h.Hashes), Length: &length, Lastmod: h.Lastmod}
-}
-
-// printable makes what strangers named fit to be printed.
-func (f *Finding) printable() {
-	f.Set, f.URI, f.Path, f.Cause = fetch.Printable(f.Set), fetch.Printable(f.URI), fetch.Printable(f.Path), fetch.Printable(f.Cause)
-}
-
-func describeStale(h *journal.Held, w *desired.Resource) string {
-	for _, stated := range w.Hashes {
-		if digest := h.Hashes.Get(stated.Algorithm); digest != "" && digest != stated.Digest {
-			return fmt.Sprintf("the Source states %s, here is %s", stated, wording.Hashes(h.Hashes))
-		}
+func publicFacts(f *audit.Facts) *Facts {
+	if f == nil {
+		return nil
 	}
-	switch {
-	case len(h.Hashes) == 0:
-		return "in doubt since an interrupted run or an audit; sync puts it right"
-	case w.Length >= 0 && w.Length != h.Length:
-		return fmt.Sprintf("the Source states %d bytes, here are %d", w.Length, h.Length)
-	}
-	return fmt.Sprintf("the Source states %s as its last modification, here is %s", w.Lastmod, wording.Time(h.Lastmod))
+	return &Facts{Hash: f.Hash, Length: f.Length, Lastmod: f.Lastmod}
 }

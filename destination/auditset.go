@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/stage"
@@ -16,28 +17,16 @@ import (
 // them in their order.
 type setAudit struct {
 	*auditor
-	set    *setState
-	before []*setState // sets that were looked at already
-	listed bool        // what the Source does not list is not to be here
-
-	excused map[string]bool // optional representations that were reported as not served
+	set     *setState
+	checker audit.Checker
 	paths   *filename.Mapping
 	planner *planner.Planner
-}
-
-// A verdict is what was found of one resource. Without a Finding it is right.
-type verdict struct {
-	finding  Finding // Kind is empty if there is none
-	orphan   bool    // no set has it any more
-	damaged  bool    // the file is not there, or not what was written
-	verified bool    // its bytes were read, and are right
-	read     int64   // bytes
 }
 
 // run looks at all that s expects, and all that is held, and notes the names of
 // the files that are accounted for.
 func (s *setAudit) run(ctx context.Context, st *stage.Stage, names *extsort.Writer) error {
-	err := inBundles(ctx, s.actions(ctx, st, names), s.check, func(act *plan.Action, v *verdict) error {
+	err := inBundles(ctx, s.actions(ctx, st, names), s.checker.Check, func(act *plan.Action, v *audit.Verdict) error {
 		return s.book(ctx, act, v)
 	})
 	s.named = s.named || err == nil && s.planner.Prune
@@ -100,25 +89,39 @@ func (s *setAudit) decided(ctx context.Context, act *plan.Action, row journal.He
 }
 
 // book counts and reports what was found.
-func (s *setAudit) book(ctx context.Context, act *plan.Action, v *verdict) error {
-	if act.Class != 0 && !act.Gone && !v.orphan {
+func (s *setAudit) book(ctx context.Context, act *plan.Action, v *audit.Verdict) error {
+	if act.Class != 0 && !act.Gone && !v.Orphan {
 		s.out.Resources++
 	}
-	s.out.Read += v.read
-	if v.verified {
+	s.out.Read += v.Read
+	if v.Verified {
 		s.out.Verified++
 	}
 	s.step(s.set)
-	if v.finding.Kind == "" {
+	if v.Finding.Kind == "" {
 		return nil
 	}
-	if v.orphan {
+	if v.Orphan {
 		s.orphans++
-	} else if s.opts.Fix && v.damaged {
-		if err := s.note(ctx, act, &v.finding); err != nil {
+	} else if s.opts.Fix && v.Damaged {
+		if err := s.note(ctx, act, &v.Finding); err != nil {
 			return err
 		}
 	}
-	s.find(&v.finding)
+	s.find(&v.Finding)
 	return nil
+}
+
+// isOrphan reports whether a resource is held only by sets that are not there
+// any more: what it should be, the Journal alone knows. Each passes by once.
+func (s *setAudit) isOrphan(act *plan.Action) bool {
+	if !act.IsHeld() || s.named || !s.planner.Prune || len(s.d.opts.Sets) > 0 {
+		return false
+	}
+	for _, n := range act.Held.Sets {
+		if s.numbers[n] {
+			return false
+		}
+	}
+	return true
 }

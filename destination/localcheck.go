@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/localcheck"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -123,4 +124,4 @@ func (s *session) checkLocal(ctx context.Context) error {
 
 // isUnreadable reports whether an error says that the store cannot be read now,
 // rather than that one file is damaged.
-func isUnreadable(err error) bool { return isDown(err) || isShortage(err) }
+func isUnreadable(err error) bool { return isDown(err) || audit.IsShortage(err) }

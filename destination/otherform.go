@@ -197,7 +197,7 @@ func (p *applier) excuse(a *plan.Action, err error) {
 // isStandIn reports whether a, which is to be removed, is kept in place of a
 // representation that could not be fetched.
 func (s *setAudit) isStandIn(a *plan.Action) bool {
-	return a.Verb == plan.Remove && a.Instead != "" && s.excused[a.Instead]
+	return a.Verb == plan.Remove && a.Instead != "" && s.checker.Excused[a.Instead]
 }
 
 // standIn decides about such a resource by the representation that is kept.
