@@ -68,10 +68,6 @@ var exceptions = []exception{
 
 	{"destination.adoption", embedding, 2},
 	{"destination.docReading", embedding, 2},
-	{"destination.pusher", embedding, 2},
-	{"destination.setAudit", embedding, 2},
-
-	{"destination/audit*", sameWord, 5},
 }
 
 // A subject is what a measure was taken of.

@@ -201,7 +201,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if err := r.findOrigin(ctx); err != nil {
 		return false, err
 	}
-	s := &setAudit{auditor: a, set: set}
+	s := &setAudit{a: a, set: set}
 	if s.paths, err = a.paths(); err != nil {
 		return false, err
 	}

@@ -52,19 +52,19 @@ func (s *setAudit) note(ctx context.Context, act *plan.Action, f *audit.Finding)
 	if err := s.doubt(ctx, act.Held, f); err != nil {
 		return err
 	}
-	if s.known[s.set.URI] == s.set.Number { // else the run takes it for new anyway
+	if s.a.known[s.set.URI] == s.set.Number { // else the run takes it for new anyway
 		w.Rank = desired.Rank{Class: desired.Pending, Event: w.Event, Modified: w.Modified}
 		cause := "an audit found it " + string(f.Kind)
-		s.marks.Owe = append(s.marks.Owe, journal.Owed{Set: s.set.Number, URI: w.URI, Entry: w.Append(nil), Cause: cause})
+		s.a.marks.Owe = append(s.a.marks.Owe, journal.Owed{Set: s.set.Number, URI: w.URI, Entry: w.Append(nil), Cause: cause})
 	}
-	return s.mark(ctx, false)
+	return s.a.mark(ctx, false)
 }
 
 // doubt marks the row of a damaged file as one that has to be fetched.
 // Something else at its path is moved away, if that destroys nothing. Otherwise
 // the resource is no longer held, and gets another file next to it.
 func (s *setAudit) doubt(ctx context.Context, h journal.Held, f *audit.Finding) error {
-	if c, ok := s.d.store.(blob.Clearer); ok {
+	if c, ok := s.a.d.store.(blob.Clearer); ok {
 		moved, err := c.Clear(ctx, h.Path)
 		if err != nil {
 			return err
@@ -73,18 +73,18 @@ func (s *setAudit) doubt(ctx context.Context, h journal.Held, f *audit.Finding) 
 			f.Cause += "; what stood there was moved to " + moved
 		}
 	}
-	blocked, err := reserve.Blocked(ctx, s.d.store, h.Path)
+	blocked, err := reserve.Blocked(ctx, s.a.d.store, h.Path)
 	if err != nil {
 		return err
 	}
 	if !blocked {
 		h.Hashes, h.ETag, h.Modified = nil, "", ""
-		s.marks.Put = append(s.marks.Put, h)
+		s.a.marks.Put = append(s.a.marks.Put, h)
 		return nil
 	}
-	s.marks.Drop = append(s.marks.Drop, h.URI)
+	s.a.marks.Drop = append(s.a.marks.Drop, h.URI)
 	for _, n := range h.Sets {
-		s.counts[n]--
+		s.a.counts[n]--
 	}
 	return nil
 }

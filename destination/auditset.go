@@ -2,13 +2,18 @@ package destination
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 
+	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/audit"
+	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/stage"
+	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 )
@@ -16,7 +21,7 @@ import (
 // A setAudit examines the resources of one set, many at a time, and reports on
 // them in their order.
 type setAudit struct {
-	*auditor
+	a       *auditor
 	set     *setState
 	checker audit.Checker
 	paths   *filename.Mapping
@@ -29,7 +34,7 @@ func (s *setAudit) run(ctx context.Context, st *stage.Stage, names *extsort.Writ
 	err := inBundles(ctx, s.actions(ctx, st, names), s.checker.Check, func(act *plan.Action, v *audit.Verdict) error {
 		return s.book(ctx, act, v)
 	})
-	s.named = s.named || err == nil && s.planner.Prune
+	s.a.named = s.a.named || err == nil && s.planner.Prune
 	return err
 }
 
@@ -37,7 +42,7 @@ func (s *setAudit) run(ctx context.Context, st *stage.Stage, names *extsort.Writ
 func (s *setAudit) actions(ctx context.Context, st *stage.Stage, names *extsort.Writer) iter.Seq2[plan.Action, error] {
 	return func(yield func(plan.Action, error) bool) {
 		for act, err := range s.planner.Actions(ctx, st) {
-			if row, ok := s.halfway[act.URI]; ok && err == nil {
+			if row, ok := s.a.halfway[act.URI]; ok && err == nil {
 				act, err = s.decided(ctx, &act, row)
 			}
 			if err == nil && s.isStandIn(&act) {
@@ -47,8 +52,8 @@ func (s *setAudit) actions(ctx context.Context, st *stage.Stage, names *extsort.
 				err = s.account(&act, names)
 			}
 			if act.Class != 0 && !act.Gone {
-				if s.offered++; !act.Unselected {
-					s.selected++
+				if s.a.offered++; !act.Unselected {
+					s.a.selected++
 				}
 			}
 			if act.Verb == plan.Skip && err == nil && !s.isOrphan(&act) {
@@ -66,13 +71,13 @@ func (s *setAudit) actions(ctx context.Context, st *stage.Stage, names *extsort.
 // that is wanted.
 func (s *setAudit) account(act *plan.Action, names *extsort.Writer) error {
 	switch {
-	case s.plain:
-		for path := range s.d.filesOf(s.paths, act.URI) {
+	case s.a.plain:
+		for path := range s.a.d.filesOf(s.paths, act.URI) {
 			if err := names.Add([]byte(path), nil); err != nil {
 				return err
 			}
 		}
-	case act.IsHeld() && s.planner.Prune && !s.named:
+	case act.IsHeld() && s.planner.Prune && !s.a.named:
 		return names.Add([]byte(act.Held.Path), nil)
 	}
 	return nil
@@ -91,37 +96,70 @@ func (s *setAudit) decided(ctx context.Context, act *plan.Action, row journal.He
 // book counts and reports what was found.
 func (s *setAudit) book(ctx context.Context, act *plan.Action, v *audit.Verdict) error {
 	if act.Class != 0 && !act.Gone && !v.Orphan {
-		s.out.Resources++
+		s.a.out.Resources++
 	}
-	s.out.Read += v.Read
+	s.a.out.Read += v.Read
 	if v.Verified {
-		s.out.Verified++
+		s.a.out.Verified++
 	}
-	s.step(s.set)
+	s.a.step(s.set)
 	if v.Finding.Kind == "" {
 		return nil
 	}
 	if v.Orphan {
-		s.orphans++
-	} else if s.opts.Fix && v.Damaged {
+		s.a.orphans++
+	} else if s.a.opts.Fix && v.Damaged {
 		if err := s.note(ctx, act, &v.Finding); err != nil {
 			return err
 		}
 	}
-	s.find(&v.Finding)
+	s.a.find(&v.Finding)
 	return nil
 }
 
 // isOrphan reports whether a resource is held only by sets that are not there
 // any more: what it should be, the Journal alone knows. Each passes by once.
 func (s *setAudit) isOrphan(act *plan.Action) bool {
-	if !act.IsHeld() || s.named || !s.planner.Prune || len(s.d.opts.Sets) > 0 {
+	if !act.IsHeld() || s.a.named || !s.planner.Prune || len(s.a.d.opts.Sets) > 0 {
 		return false
 	}
 	for _, n := range act.Held.Sets {
-		if s.numbers[n] {
+		if s.a.numbers[n] {
 			return false
 		}
 	}
 	return true
+}
+
+// compareFile compares the file of a resource in a plain directory with what
+// the Source says.
+func (s *setAudit) compareFile(ctx context.Context, act *plan.Action) (audit.Verdict, error) {
+	f := s.checker.Verdict(act, audit.Missing, "no file of it is here").Finding
+	if p, err := s.paths.Path(act.URI); err == nil {
+		f.Path = p
+	}
+	for path := range s.a.d.filesOf(s.paths, act.URI) {
+		l, err := lookAt(ctx, &s.a.sums, s.a.d.store, path, &act.Resource)
+		var wrong *content.Error
+		switch {
+		case ctx.Err() != nil:
+			return audit.Verdict{}, ctx.Err()
+		case err == nil:
+			return audit.Verdict{Verified: l.verified, Read: l.length}, nil
+		case errors.Is(err, blob.ErrNotExist):
+			continue
+		case audit.IsShortage(err):
+			return audit.Verdict{}, err
+		}
+		f.Path, f.Found = path, &audit.Facts{Hash: wording.Hashes(l.hashes), Length: &l.length, Lastmod: l.modified}
+		switch {
+		case errors.As(err, &wrong):
+			f.Kind, f.Cause = audit.Stale, fmt.Sprintf("its %s is %s, the Source states %s", wrong.What, wrong.Got, wrong.Want)
+		case errors.Is(err, errNoTelling):
+			f.Kind, f.Cause = audit.Unverifiable, err.Error()
+		default:
+			f.Kind, f.Cause, f.Found = audit.Missing, err.Error(), nil
+		}
+	}
+	return audit.Verdict{Finding: f}, nil
 }

@@ -28,12 +28,12 @@ const (
 // confirmDeletions asks the Source for the deletions that are staged: those it
 // confirms are carried out with the rest, the others become pending.
 func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
-	if !p.deletes || p.d.opts.Delete == DeleteKeep {
+	if !p.deletes || p.r.d.opts.Delete == DeleteKeep {
 		return nil
 	}
-	planned := newPlanner(p.d, p.set.Number)
-	planned.Refuse, planned.Settled, planned.Believes = p.reader.refuse, p.set.Complete && !p.reselects(), true
-	_, err := planned.Count(ctx, p.stage, func(a *plan.Action) {
+	planned := newPlanner(p.r.d, p.r.set.Number)
+	planned.Refuse, planned.Settled, planned.Believes = p.r.reader.refuse, p.r.set.Complete && !p.r.reselects(), true
+	_, err := planned.Count(ctx, p.r.stage, func(a *plan.Action) {
 		if a.Gone && a.Unconfirmed && (a.Verb == plan.Remove || a.Verb == plan.Release) {
 			p.claims = append(p.claims, a.Resource)
 		}
@@ -41,17 +41,17 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 	if err != nil || len(p.claims) == 0 {
 		return err
 	}
-	p.confirmed = map[push.Key]bool{}
+	p.r.confirmed = map[push.Key]bool{}
 	if len(p.claims) <= maxProbes {
-		gone, err := push.Probe(ctx, p.d.client, p.claims, p.d.opts.Jobs)
+		gone, err := push.Probe(ctx, p.r.d.client, p.claims, p.r.d.opts.Jobs)
 		if err != nil {
 			return err
 		}
 		for i := range p.claims {
 			w := &p.claims[i]
 			if k := push.KeyOf(w.URI); gone[i] {
-				p.confirmed[k] = true
-				p.note(w, p.stage.EventTime(w), now)
+				p.r.confirmed[k] = true
+				p.note(w, p.r.stage.EventTime(w), now)
 			}
 		}
 	}
@@ -63,23 +63,23 @@ func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error
 	var b journal.Batch
 	for i := range p.claims {
 		w := p.claims[i]
-		if p.confirmed[push.KeyOf(w.URI)] && !all {
+		if p.r.confirmed[push.KeyOf(w.URI)] && !all {
 			continue
 		}
-		at := p.stage.EventTime(&w)
+		at := p.r.stage.EventTime(&w)
 		if at.IsZero() || at.Time().After(p.limit) {
 			at = resourcesync.NewDatetime(now)
 		}
 		w.Links, w.Member = nil, desired.Member{}
 		w.Rank = desired.Rank{Class: desired.Pending, Event: at, Modified: resourcesync.NewDatetime(now)} // when, and when we learned of it
-		b.Owe = append(b.Owe, journal.Owed{Set: p.set.Number, URI: w.URI, Entry: w.Append(nil), Cause: "a notification says that it was deleted, and the Source has not confirmed it"})
+		b.Owe = append(b.Owe, journal.Owed{Set: p.r.set.Number, URI: w.URI, Entry: w.Append(nil), Cause: "a notification says that it was deleted, and the Source has not confirmed it"})
 	}
 	if len(b.Owe) == 0 {
 		return nil
 	}
 	p.look(fmt.Sprintf("%s announced, and not confirmed yet", wording.Plural(int64(len(b.Owe)), "deletion")))
 	p.out.pending += int64(len(b.Owe))
-	if err := p.d.journal.Record(ctx, b); err != nil {
+	if err := p.r.d.journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("record pending deletions: %w", err)
 	}
 	return nil

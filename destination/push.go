@@ -37,7 +37,7 @@ type pushed struct {
 
 // A pusher applies messages to one set.
 type pusher struct {
-	*setRun
+	r     *setRun
 	up    *push.Parents
 	limit time.Time // later times cannot be known yet
 	out   pushed
@@ -58,7 +58,7 @@ func (s *session) push(ctx context.Context, set *setState, up *push.Parents, ms 
 	p.out.docs = map[string][]byte{}
 	err := s.bring(set, func() error {
 		r := s.newSetRun(set)
-		p.setRun = r
+		p.r = r
 		err := p.run(ctx, ms, now)
 		r.reportFuture()
 		for uri, err := range r.stale { // it has changed again: the next message describes it, or a look finds it
@@ -83,7 +83,7 @@ func sourceClock(set *setState, now time.Time) time.Time {
 }
 
 func (p *pusher) run(ctx context.Context, ms []*inbox.Message, now time.Time) error {
-	st := p.set
+	st := p.r.set
 	undo := *st.push
 	for _, m := range ms {
 		if err := p.take(ctx, m, now); err != nil {
@@ -95,14 +95,14 @@ func (p *pusher) run(ctx context.Context, ms []*inbox.Message, now time.Time) er
 		*st.push = undo
 		return err
 	}
-	if !p.stage.Empty() {
+	if !p.r.stage.Empty() {
 		moved := *st.push
 		*st.push = undo // as long as nothing is applied
 		p.expect()
 		undo = *st.push
 		moved.KeepExpected(&undo)
 		*st.push = moved
-		p.results = push.Results{}
+		p.r.results = push.Results{}
 		err := p.apply(ctx)
 		if errors.Is(err, ErrRefused) {
 			p.out.refusal = err
@@ -116,7 +116,7 @@ func (p *pusher) run(ctx context.Context, ms []*inbox.Message, now time.Time) er
 			*st.push = undo
 			return err
 		}
-		st.push.Settle(st.Number, p.news, p.results, p.out.docs)
+		st.push.Settle(st.Number, p.news, p.r.results, p.out.docs)
 	}
 	for _, m := range ms {
 		if m.EventID != "" {
@@ -130,8 +130,8 @@ func (p *pusher) run(ctx context.Context, ms []*inbox.Message, now time.Time) er
 // expect has what is going to be applied saved with the next transaction.
 func (p *pusher) expect() {
 	docs := map[string][]byte{}
-	p.set.push.Expect(p.set.Number, p.news, docs)
-	if j, ok := p.d.journal.(*writebehind.Journal); ok {
+	p.r.set.push.Expect(p.r.set.Number, p.news, docs)
+	if j, ok := p.r.d.journal.(*writebehind.Journal); ok {
 		j.Later(docs)
 	}
 }
@@ -145,7 +145,7 @@ func (p *pusher) take(ctx context.Context, m *inbox.Message, now time.Time) erro
 		p.gap("the stream of events says that some are missing")
 		return nil
 	}
-	n, err := p.reader.readNotification(m.Topic, m.Body)
+	n, err := p.r.reader.readNotification(m.Topic, m.Body)
 	switch {
 	case err != nil:
 		p.putAside(m, fmt.Sprintf("RN-RX-09: it is malformed: %v", err))
@@ -157,30 +157,30 @@ func (p *pusher) take(ctx context.Context, m *inbox.Message, now time.Time) erro
 	case n.kind == messageLook:
 		p.look("another of its documents was delivered") // and is read where it is, with all that belongs to it
 		return nil
-	case !p.up.IsSet(ctx, p.d.client, p.set.URI, n.up, p.reader.refuse):
+	case !p.up.IsSet(ctx, p.r.d.client, p.r.set.URI, n.up, p.r.reader.refuse):
 		p.putAside(m, fmt.Sprintf("RN-RX-07: it belongs to %s", fetch.Printable(n.up)))
 		return nil
 	}
 	if n.refused > 0 {
-		p.warn(m.Topic, fmt.Sprintf("set %s: RS-SEC-01: %d entries of a notification were passed over, the first %s", p.set.Name, n.refused, n.refusal))
+		p.r.warn(m.Topic, fmt.Sprintf("set %s: RS-SEC-01: %d entries of a notification were passed over, the first %s", p.r.set.Name, n.refused, n.refusal))
 	}
 	if n.unlocated != nil {
-		p.warn(m.Topic, fmt.Sprintf("set %s: a notification: %v", p.set.Name, n.unlocated))
+		p.r.warn(m.Topic, fmt.Sprintf("set %s: a notification: %v", p.r.set.Name, n.unlocated))
 		p.look("a notification has entries without a readable loc")
 	}
-	if p.set.wasAhead(now) {
+	if p.r.set.wasAhead(now) {
 		p.gap("the set was read up to a time in our future")
-	} else if p.set.push.Continues(p.set.Watermark, n.from, n.until, p.limit) {
+	} else if p.r.set.push.Continues(p.r.set.Watermark, n.from, n.until, p.limit) {
 		p.gap("a notification does not continue from what is known")
 	}
 	fresh := 0
 	for i := range n.wants {
 		w := &n.wants[i]
-		t := p.stage.EventTime(w)
-		if p.set.push.IsKnown(&p.set.Set, w, t) {
+		t := p.r.stage.EventTime(w)
+		if p.r.set.push.IsKnown(&p.r.set.Set, w, t) {
 			continue
 		}
-		if err := p.stage.Add(ctx, *w); err != nil {
+		if err := p.r.stage.Add(ctx, *w); err != nil {
 			return err
 		}
 		fresh++
@@ -208,7 +208,7 @@ func (p *pusher) note(w *desired.Resource, t resourcesync.Datetime, now time.Tim
 	if at.After(p.out.newest) {
 		p.out.newest = at
 	}
-	p.news = append(p.news, push.Announced{Key: push.KeyOf(w.URI), Event: push.Event{At: t, Fingerprint: push.FingerprintOf(w, t), Gone: w.Gone, Fresh: at.After(p.set.Watermark), Came: now}})
+	p.news = append(p.news, push.Announced{Key: push.KeyOf(w.URI), Event: push.Event{At: t, Fingerprint: push.FingerprintOf(w, t), Gone: w.Gone, Fresh: at.After(p.r.set.Watermark), Came: now}})
 }
 
 func (p *pusher) look(why string) {
@@ -224,23 +224,23 @@ func (p *pusher) gap(why string) {
 
 func (p *pusher) putAside(m *inbox.Message, cause string) {
 	p.out.aside = append(p.out.aside, inbox.Aside{Message: m, Cause: cause})
-	p.warn(m.Topic, fmt.Sprintf("set %s: a notification was put aside: %s", p.set.Name, fetch.Printable(cause)))
+	p.r.warn(m.Topic, fmt.Sprintf("set %s: a notification was put aside: %s", p.r.set.Name, fetch.Printable(cause)))
 	p.look("a notification was put aside")
 }
 
 // apply applies what is staged.
 func (p *pusher) apply(ctx context.Context) error {
-	before := p.report
-	if err := p.applyVersions(ctx, &chain{complete: true, dump: true}, ViaNotification); err != nil {
+	before := p.r.report
+	if err := p.r.applyVersions(ctx, &chain{complete: true, dump: true}, ViaNotification); err != nil {
 		return err
 	}
-	_, err := p.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true})
-	r := p.report.since(&before)
+	_, err := p.r.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true})
+	r := p.r.report.since(&before)
 	p.out.applied = r.Created + r.Updated + r.Deleted
 	if err != nil {
 		return err
 	}
-	if r.Failed > int64(len(p.stale)) {
+	if r.Failed > int64(len(p.r.stale)) {
 		p.look("some of the notified resources are not available")
 	}
 	return nil
@@ -250,10 +250,10 @@ func (p *pusher) apply(ctx context.Context) error {
 // tried again with the next look, and delays nothing else.
 func (p *pusher) oweRest(ctx context.Context) error {
 	p.look("some of what was notified takes long")
-	planned := newPlanner(p.d, p.set.Number)
-	planned.Refuse, planned.Settled = p.reader.refuse, p.set.Complete
+	planned := newPlanner(p.r.d, p.r.set.Number)
+	planned.Refuse, planned.Settled = p.r.reader.refuse, p.r.set.Complete
 	var b journal.Batch
-	for a, err := range planned.Actions(ctx, p.stage) {
+	for a, err := range planned.Actions(ctx, p.r.stage) {
 		if err != nil {
 			return err
 		}
@@ -262,12 +262,12 @@ func (p *pusher) oweRest(ctx context.Context) error {
 		}
 		w := a.AsStated()
 		w.Class, w.Rank.Doc, w.Rank.Pos, w.Rank.Nth = desired.Pending, 0, 0, 0
-		b.Owe = append(b.Owe, journal.Owed{Set: p.set.Number, URI: a.URI, Entry: w.Append(nil), Cause: "it takes long"})
+		b.Owe = append(b.Owe, journal.Owed{Set: p.r.set.Number, URI: a.URI, Entry: w.Append(nil), Cause: "it takes long"})
 	}
 	if len(b.Owe) == 0 {
 		return nil
 	}
-	if err := p.d.journal.Record(ctx, b); err != nil {
+	if err := p.r.d.journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("record what is owed: %w", err)
 	}
 	return nil
