@@ -146,6 +146,7 @@ var rooms = []room{
 	{"destination/internal/localcheck", "blob destination/internal/content destination/internal/desired destination/internal/history destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/intent", "blob destination/internal/content destination/internal/desired destination/internal/saved destination/journal", ""},
 	{"destination/internal/places", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", ""},
+	{"destination/internal/outage", "destination/internal/content destination/internal/dump destination/internal/saved destination/journal discover internal/fetch resourcesync", ""},
 	{"destination/internal/wording", "resourcesync", ""},
 	{"destination/internal/inbox", "destination/internal/saved destination/journal", ""},
 	{"destination/internal/outbox", "destination/journal", ""},
@@ -153,6 +154,8 @@ var rooms = []room{
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
 	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal patch resourcesync", ""},
+	{"destination/internal/bundle", "destination/internal/plan", "golang.org/x/sync"},
+	{"destination/internal/adopt", "blob destination/filename destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/plan destination/internal/saved destination/journal resourcesync", ""},
 	{"destination/internal/follow", "destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal discover internal/eventstream internal/fetch resourcesync websub", ""},
 	{"destination/internal/selection", "destination/internal/content destination/internal/desired destination/journal internal/fetch resourcesync", "github.com/bmatcuk/doublestar/v4"},
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
@@ -163,6 +166,9 @@ var rooms = []room{
 		"blob " +
 		"destination/filename " +
 		"destination/internal/audit " +
+		"destination/internal/adopt " +
+		"destination/internal/bundle " +
+		"destination/internal/coding " +
 		"destination/internal/content " +
 		"destination/internal/desired " +
 		"destination/internal/dispatch " +
@@ -172,6 +178,7 @@ var rooms = []room{
 		"destination/internal/inbox " +
 		"destination/internal/intent " +
 		"destination/internal/localcheck " +
+		"destination/internal/outage " +
 		"destination/internal/outbox " +
 		"destination/internal/places " +
 		"destination/internal/plan " +

@@ -10,6 +10,7 @@ import (
 	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/stage"
@@ -185,7 +186,7 @@ func (a *auditor) read(ctx context.Context) error {
 // auditSet compares one set. Files that a set before contains have been
 // looked at.
 func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setState, names *extsort.Sorter) (complete bool, err error) {
-	r := &setRun{session: a.session, set: set, stage: stage.New(a.d.journal)}
+	r := &setRun{session: a.session, set: set, stage: stage.New(a.d.journal), outages: outage.New(a.d.clock)}
 	r.reader = &setReader{d: a.d, set: set, home: a.home, file: a.file, stage: r.stage, warn: a.warn, fail: r.fail}
 	defer r.reader.packages.Shelf.Clear()
 	defer func() {
@@ -259,7 +260,7 @@ func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
 		r.reader.fail(r.set.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(r.set.URI)))
 		return snap, nil
 	}
-	if err := r.loadOutages(ctx); err != nil {
+	if r.outages, err = outage.Load(ctx, r.d.journal, r.set.Number, r.d.clock); err != nil {
 		return snap, err
 	}
 	r.compared = true

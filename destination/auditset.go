@@ -8,7 +8,9 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/adopt"
 	"lockstep/destination/internal/audit"
+	"lockstep/destination/internal/bundle"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
@@ -31,7 +33,7 @@ type setAudit struct {
 // run looks at all that s expects, and all that is held, and notes the names of
 // the files that are accounted for.
 func (s *setAudit) run(ctx context.Context, st *stage.Stage, names *extsort.Writer) error {
-	err := inBundles(ctx, s.actions(ctx, st, names), s.checker.Check, func(act *plan.Action, v *audit.Verdict) error {
+	err := bundle.Each(ctx, s.actions(ctx, st, names), s.checker.Check, func(act *plan.Action, v *audit.Verdict) error {
 		return s.book(ctx, act, v)
 	})
 	s.a.named = s.a.named || err == nil && s.planner.Prune
@@ -72,7 +74,7 @@ func (s *setAudit) actions(ctx context.Context, st *stage.Stage, names *extsort.
 func (s *setAudit) account(act *plan.Action, names *extsort.Writer) error {
 	switch {
 	case s.a.plain:
-		for path := range s.a.d.filesOf(s.paths, act.URI) {
+		for path := range adopt.Names(s.paths, act.URI) {
 			if err := names.Add([]byte(path), nil); err != nil {
 				return err
 			}
@@ -138,24 +140,24 @@ func (s *setAudit) compareFile(ctx context.Context, act *plan.Action) (audit.Ver
 	if p, err := s.paths.Path(act.URI); err == nil {
 		f.Path = p
 	}
-	for path := range s.a.d.filesOf(s.paths, act.URI) {
-		l, err := lookAt(ctx, &s.a.sums, s.a.d.store, path, &act.Resource)
+	for path := range adopt.Names(s.paths, act.URI) {
+		l, err := adopt.Look(ctx, &s.a.sums, s.a.d.store, path, &act.Resource)
 		var wrong *content.Error
 		switch {
 		case ctx.Err() != nil:
 			return audit.Verdict{}, ctx.Err()
 		case err == nil:
-			return audit.Verdict{Verified: l.verified, Read: l.length}, nil
+			return audit.Verdict{Verified: l.Verified, Read: l.Length}, nil
 		case errors.Is(err, blob.ErrNotExist):
 			continue
 		case audit.IsShortage(err):
 			return audit.Verdict{}, err
 		}
-		f.Path, f.Found = path, &audit.Facts{Hash: wording.Hashes(l.hashes), Length: &l.length, Lastmod: l.modified}
+		f.Path, f.Found = path, &audit.Facts{Hash: wording.Hashes(l.Hashes), Length: &l.Length, Lastmod: l.Modified}
 		switch {
 		case errors.As(err, &wrong):
 			f.Kind, f.Cause = audit.Stale, fmt.Sprintf("its %s is %s, the Source states %s", wrong.What, wrong.Got, wrong.Want)
-		case errors.Is(err, errNoTelling):
+		case errors.Is(err, adopt.ErrUnverifiable):
 			f.Kind, f.Cause = audit.Unverifiable, err.Error()
 		default:
 			f.Kind, f.Cause, f.Found = audit.Missing, err.Error(), nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/adopt"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
@@ -48,7 +49,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	p.PreferOther = r.origin == nil && r.d.selects.PrefersOther(r.set.Selection)
 	p.Refuse, p.Past = r.reader.refuse, pastOf(w.past)
 	p.Confirmed = func(uri string) bool { return confirmed[push.KeyOf(uri)] }
-	var found adopted
+	var found adopt.Adopted
 	if r.d.opts.Adopt || r.reclaims() && w.past == nil {
 		if found, err = r.adopt(ctx, p, paths); err != nil {
 			return false, err
@@ -61,14 +62,14 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		if a.Verb == plan.Remove && r.set.push.IsTemporary(a.URI) {
 			r.temporary++
 		}
-		if !found.has(a) {
+		if !found.Has(a) {
 			n.add(a)
 		}
 	})
 	if err != nil {
 		return false, err
 	}
-	found.from(&total)
+	withoutAdopted(&total, &found)
 	if w.mode == ModeBaseline && w.files {
 		r.set.noteSelection(&total)
 	}
@@ -166,7 +167,7 @@ func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier 
 	if !r.final {
 		a.passing = r.passing
 	}
-	a.fetch.Lasting = r.isLasting(FallbackLoc)
+	a.fetch.Lasting = r.outages.IsLasting(FallbackLoc)
 	for range r.d.journal.Owed(ctx, r.set.Number) {
 		a.owing, a.fetch.Resume = true, true // what is owed may have begun to come
 		break

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -59,8 +60,8 @@ func deferringDocuments(ctx context.Context, s *session, do func() error) error 
 }
 
 // mostPatience caps how long a Follower leaves alone what a server asked not to be
-// asked for: other documents may replace it after outageTime.
-const mostPatience = outageTime
+// asked for: other documents may replace it after outage.Time.
+const mostPatience = outage.Time
 
 // patience returns how long it is of no use to repeat what failed, because a document
 // it needs must not be asked for yet; else zero.

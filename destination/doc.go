@@ -59,8 +59,8 @@ package destination
 //	recover.go   inconsistencies that a killed run left between the two
 //	adopt.go     files that other programs left, adopted before the plan
 //	audit.go     comparing the same plan with the files, without changes
-//	             (auditset.go: a set; package audit: a file; bundle.go: many at
-//	             a time; auditfix.go: repairing what is found)
+//	             (auditset.go: a set; package audit: a file;
+//	             auditfix.go: repairing what is found)
 //	diff.go      comparing two past states
 //
 // A [Follower] continues from there:

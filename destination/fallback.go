@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"time"
 
-	"lockstep/destination/internal/content"
-	"lockstep/destination/internal/dump"
-	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
-	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -37,119 +32,26 @@ const (
 	FallbackMemento  = "memento"
 )
 
-const (
-	// outageRuns is in how many runs, and outageTime for how long, something may
-	// fail with errors that pass before a fallback is used.
-	outageRuns = 3
-	outageTime = time.Hour
-
-	docOutages = "outages/" // and the number of a set: its outages
-)
-
-// An outage is something that could not be read in several runs. It is a
-// document in the Journal: fields are only ever added.
-type outage struct {
-	Since time.Time `json:"since"` // on the mirror's clock: the end of the first run it failed in
-	Runs  int       `json:"runs"`  // it failed in
-	Cause string    `json:"cause"`
-}
-
-// outages are those of a set, by capability, or FallbackLoc.
-type outages struct {
-	Of map[string]outage `json:"of,omitempty"`
-
-	// Searched are the dumps that were searched for resources that are
-	// unavailable at their addresses, in their state at that time.
-	Searched map[string]saved.Validators `json:"searched,omitempty"`
-
-	failed  map[string]error // in this run
-	working map[string]bool  // in this run
-	changed bool
-}
-
-func (r *setRun) loadOutages(ctx context.Context) error {
-	_, err := saved.Load(ctx, r.d.journal, fmt.Sprint(docOutages, r.set.Number), &r.outages)
-	return err
-}
-
-// saveOutages notes what failed in this run, and forgets what worked.
+// saveOutages records what failed in this run.
 func (r *setRun) saveOutages(ctx context.Context) error {
-	o := &r.outages
-	if o.failed[FallbackLoc] == nil {
-		r.works(FallbackLoc)
+	o := r.outages
+	if !o.HasFailed(FallbackLoc) {
+		o.Works(FallbackLoc)
 	}
-	for kind := range o.working {
-		if _, ok := o.Of[kind]; ok && o.failed[kind] == nil {
-			delete(o.Of, kind)
-			o.changed = true
-		}
-	}
-	for kind, err := range o.failed {
-		if o.Of == nil {
-			o.Of = map[string]outage{}
-		}
-		is := o.Of[kind]
-		if is.Since.IsZero() {
-			is.Since = r.d.clock().UTC()
-		}
-		is.Runs, is.Cause = is.Runs+1, fetch.Printable(dump.Clip(err.Error()))
-		o.Of[kind], o.changed = is, true
-	}
-	if !o.changed || r.d.opts.DryRun || r.d.compare {
+	docs, changed := o.Update(r.set.Number)
+	if !changed || r.d.opts.DryRun || r.d.compare {
 		return nil
 	}
-	var doc []byte
-	if len(o.Of)+len(o.Searched) > 0 {
-		doc = saved.Encode(o)
-	}
-	return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docOutages, r.set.Number): doc}})
+	return r.d.journal.Record(ctx, journal.Batch{Save: docs})
 }
 
-// mayPassLater reports whether an error may be temporary: a server in trouble,
-// or a network. A missing document, or one that is not a document, is an
-// answer.
-func mayPassLater(err error) bool {
-	var status *fetch.StatusError
-	var body *fetch.BodyError
-	var syntax *resourcesync.SyntaxError
-	var kind *discover.KindError
-	switch {
-	case errors.As(err, &body):
-		return true
-	case isGone(err), dump.IsUnverified(err), errors.As(err, &syntax), errors.As(err, &kind):
-		return false
-	case errors.As(err, &status):
-		return status.Status != http.StatusNotFound && status.Status != http.StatusGone
-	}
-	return !errors.Is(err, resourcesync.ErrHTML) && !errors.Is(err, resourcesync.ErrNotDocument) && !content.IsError(err)
-}
+// isTemporary reports whether something may be readable later.
+func isTemporary(err error) bool { return outage.IsTemporary(err, isGone) }
 
-// mayReplace reports whether a fallback may be used for something that failed
-// with err: at once if the error is not temporary, otherwise after several
-// runs.
-func (r *setRun) mayReplace(kind string, err error) bool {
-	if !mayPassLater(err) {
-		return true
-	}
-	if r.outages.failed == nil {
-		r.outages.failed = map[string]error{}
-	}
-	r.outages.failed[kind] = err
-	return r.isLasting(kind)
-}
-
-// isLasting reports whether something has failed for long enough.
-func (r *setRun) isLasting(kind string) bool {
-	o, ok := r.outages.Of[kind]
-	return ok && (o.Runs >= outageRuns || r.d.clock().Sub(o.Since) >= outageTime)
-}
-
-// works notes that something could be read.
-func (r *setRun) works(kind resourcesync.Capability) {
-	if r.outages.working == nil {
-		r.outages.working = map[string]bool{}
-	}
-	r.outages.working[string(kind)] = true
+// mayReplace reports whether a fallback may be used for something that failed with
+// err: at once if the error is not temporary, otherwise after several runs.
+func mayReplace(o *outage.Outages, kind string, err error) bool {
+	return !isTemporary(err) || o.Fails(kind, err)
 }
 
 // fallBack reports that something was used in place of something else, once.
@@ -229,7 +131,7 @@ func (r *setRun) failAll(failures []documentFailure) {
 // that may pass, if there is one.
 func gravest(failures []documentFailure) documentFailure {
 	for _, f := range failures {
-		if mayPassLater(f.err) {
+		if isTemporary(f.err) {
 			return f
 		}
 	}
@@ -239,5 +141,5 @@ func gravest(failures []documentFailure) documentFailure {
 // warnWaiting says that there is a fallback, and when it is going to be used.
 func (r *setRun) warnWaiting(kind, instead resourcesync.Capability, uri string) {
 	r.warn(uri, fmt.Sprintf("set %s: the %s cannot be read now; if it still cannot after %d runs, or one hour, the %s is used instead",
-		r.set.Name, capabilityName(string(kind)), outageRuns, capabilityName(string(instead))))
+		r.set.Name, capabilityName(string(kind)), outage.Runs, capabilityName(string(instead))))
 }

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"errors"
+
 	"lockstep/destination/internal/transfer"
 )
 
@@ -32,7 +33,7 @@ func (m *movedOn) merge(o *movedOn) {
 func (r *setRun) noteMoved(a *applier) {
 	r.movedOn.merge(&a.moved)
 	if a.fetch.Failing.Load() {
-		r.mayReplace(FallbackLoc, errAddresses)
+		mayReplace(r.outages, FallbackLoc, errAddresses)
 	}
 }
 

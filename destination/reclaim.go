@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/stage"
 	"lockstep/internal/extsort"
@@ -174,7 +175,7 @@ func (s *session) listedIn(ctx context.Context, set *setState, to *extsort.Sorte
 	if set.Lists == "" {
 		return false, nil
 	}
-	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal)}
+	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), outages: outage.New(s.d.clock)}
 	r.reader = &setReader{d: s.d, set: set, home: s.home, file: s.file, stage: r.stage, warn: func(string, string) {},
 		fail: func(string, error) { r.failed++ }} // the run that follows reports them
 	defer r.reader.packages.Shelf.Clear()

@@ -107,22 +107,26 @@ func (s *session) moveHome(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m := places.Mover{Journal: s.d.journal, Files: store, Paths: paths, In: s.d.inDest(), Begin: s.begin, Warn: s.warn, Record: s.recordMoved,
+	m := places.Mover{Journal: s.d.journal, Files: store, Paths: paths, In: s.d.inDest(), Begin: s.begin, Warn: s.warn,
+		Record: func(ctx context.Context, b journal.Batch) error {
+			return s.recordRows(ctx, b, "record which files moved", func() { s.report.Moved += int64(len(b.Put)) })
+		},
 		Stops: func(err error) bool { return isFatal(&content.LocalError{Err: err}) },
 		Moved: func(h *journal.Held) { s.reportRow(resourcesync.Updated, h) }}
 	return m.MoveHome(ctx, &s.placed, s.report.Deleted > 0)
 }
 
-// recordMoved records the rows of files that have moved.
-func (s *session) recordMoved(ctx context.Context, b journal.Batch) error {
+// recordRows records rows with their past and the changes that have to be delivered;
+// recorded is called before these are delivered.
+func (s *session) recordRows(ctx context.Context, b journal.Batch, what string, recorded func()) error {
 	if err := s.keep.AddPast(ctx, &b); err != nil {
 		return err
 	}
-	moved := s.out.Take()
-	s.out.Save(b.Save, moved)
+	changes := s.out.Take()
+	s.out.Save(b.Save, changes)
 	if err := s.keep.Record(ctx, s.d.journal, b); err != nil {
-		return fmt.Errorf("record which files moved: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	s.report.Moved += int64(len(b.Put))
-	return s.out.Saved(ctx, moved)
+	recorded()
+	return s.out.Saved(ctx, changes)
 }

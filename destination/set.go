@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
@@ -40,7 +41,7 @@ type setRun struct {
 	portions int64 // resources that were applied before the end of a harvest
 
 	began     time.Time         // the watermark before this run
-	outages   outages           // what could not be read in earlier runs
+	outages   *outage.Outages   // what could not be read in earlier runs
 	listURI   string            // of the list that was read
 	listCause []documentFailure // why it is not the Resource List; none: it is
 	noChanges []documentFailure // why the list replaces the changes; empty: it does not
@@ -67,7 +68,7 @@ const maxRounds = 3
 
 // newSetRun returns a run for a set.
 func (s *session) newSetRun(set *setState) *setRun {
-	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), stale: map[string]error{}}
+	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), stale: map[string]error{}, outages: outage.New(s.d.clock)}
 	r.stage.Versions.Keep = s.d.opts.AllVersions
 	r.reader = &setReader{d: s.d, set: set, home: s.home, file: s.file, stage: r.stage, warn: s.warn, fail: r.fail}
 	r.reader.future.limit = time.Now().Add(maxTrustedSkew)
@@ -95,7 +96,8 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 	r := s.newSetRun(set)
 	defer r.reader.packages.Shelf.Clear()
 	r.began = set.Watermark
-	err := r.loadOutages(ctx)
+	var err error
+	r.outages, err = outage.Load(ctx, r.d.journal, set.Number, s.d.clock)
 	if err == nil {
 		err = r.run(ctx)
 	}

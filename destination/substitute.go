@@ -3,9 +3,9 @@ package destination
 import (
 	"context"
 	"fmt"
-	"lockstep/destination/internal/content"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/saved"
@@ -28,7 +28,7 @@ func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
 		return snap, err
 	}
 	if snap.complete || len(failures) == 0 {
-		r.works(st.ListCapability())
+		r.outages.Works(string(st.ListCapability()))
 		behind := r.set.behindDump(snap.at)
 		if behind == nil || r.d.opts.Baseline {
 			r.failAll(failures)
@@ -37,8 +37,8 @@ func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
 		failures = append(failures, documentFailure{st.Lists, behind})
 	} else {
 		cause := gravest(failures)
-		may := r.mayReplace(string(st.ListCapability()), cause.err)
-		may = may || len(r.noChanges) > 0 && r.isLasting(string(st.ChangesCapability())) // the set has waited long enough
+		may := mayReplace(r.outages, string(st.ListCapability()), cause.err)
+		may = may || len(r.noChanges) > 0 && r.outages.IsLasting(string(st.ChangesCapability())) // the set has waited long enough
 		if st.Dump == "" || !may {
 			if st.Dump != "" {
 				r.warnWaiting(st.ListCapability(), resourcesync.ResourceDump, cause.uri)
@@ -107,7 +107,7 @@ func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime
 		return c, err
 	}
 	if c.complete {
-		r.works(st.ChangesCapability())
+		r.outages.Works(string(st.ChangesCapability()))
 	}
 	if c.vanished != nil {
 		failures = append(failures, documentFailure{st.Changes, c.vanished})
@@ -118,7 +118,7 @@ func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime
 	}
 	cause := gravest(failures)
 	substitute := st.Lists
-	if may := r.mayReplace(string(st.ChangesCapability()), cause.err); !may || st.ChangeDump == "" && substitute == "" {
+	if may := mayReplace(r.outages, string(st.ChangesCapability()), cause.err); !may || st.ChangeDump == "" && substitute == "" {
 		if !may && (st.ChangeDump != "" || substitute != "") {
 			instead := st.ListCapability()
 			if st.ChangeDump != "" {
@@ -285,7 +285,7 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 		}
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
-	case !r.mayReplace(string(st.ListCapability()), err):
+	case !mayReplace(r.outages, string(st.ListCapability()), err):
 		return false, nil
 	}
 	dump := *st
@@ -380,17 +380,14 @@ func (r *setRun) stagePending(ctx context.Context) (n int, err error) {
 // searched reports whether a dump is as it was when it was last searched, and
 // notes how it is.
 func (r *setRun) searched(ctx context.Context, uri string) bool {
-	o := &r.outages
+	o := r.outages
 	is, err := discover.Open(ctx, r.d.client, uri, discover.Validators{ETag: o.Searched[uri].ETag, LastModified: o.Searched[uri].Modified})
 	if err != nil {
 		return true // not modified, or not to be read
 	}
 	_ = is.Close() // its validators were of interest
 	if v := (saved.Validators{ETag: is.ETag, Modified: is.LastModified}); v != (saved.Validators{}) {
-		if o.Searched == nil || len(o.Searched) > 2 {
-			o.Searched = map[string]saved.Validators{}
-		}
-		o.Searched[uri], o.changed = v, true
+		o.Search(uri, v)
 	}
 	return false
 }

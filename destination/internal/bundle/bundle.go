@@ -1,22 +1,25 @@
-package destination
+// Package bundle examines the resources of a plan, many at a time, and passes the
+// results on in the order of the plan.
+package bundle
 
 import (
 	"context"
 	"iter"
-	"lockstep/destination/internal/plan"
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
+
+	"lockstep/destination/internal/plan"
 )
 
-// The bounds of a bundle of resources that one worker looks at. Large files
-// come alone.
+// The bounds of a bundle of resources that one worker examines. A large file is a
+// bundle of its own.
 const (
 	bundleCount = 64
 	bundleBytes = 4 << 20
 )
 
-// A bundle is some actions that follow each other, and what look said of them.
+// A bundle is some actions that follow each other, and the results of look.
 type bundle[T any] struct {
 	actions []plan.Action
 	results []T
@@ -24,11 +27,11 @@ type bundle[T any] struct {
 	done    chan struct{} // closed when results or err are there
 }
 
-// inBundles calls look for each action, many at a time, and then book, one at a
+// Each calls look for each action, many at a time, and then book, one at a
 // time and in the order of the actions. The files of consecutive resources are
 // mostly in the same directory. Neither function is called again after one of
 // them has failed.
-func inBundles[T any](ctx context.Context, actions iter.Seq2[plan.Action, error], look func(context.Context, *plan.Action) (T, error), book func(*plan.Action, *T) error) error {
+func Each[T any](ctx context.Context, actions iter.Seq2[plan.Action, error], look func(context.Context, *plan.Action) (T, error), book func(*plan.Action, *T) error) error {
 	workers := min(max(2*runtime.GOMAXPROCS(0), 8), 32)
 	todo, order := make(chan *bundle[T], workers), make(chan *bundle[T], 4*workers)
 	g, ctx := errgroup.WithContext(ctx)
@@ -75,7 +78,7 @@ func inBundles[T any](ctx context.Context, actions iter.Seq2[plan.Action, error]
 	return g.Wait()
 }
 
-// bundles hands the actions out.
+// bundles passes the actions on in bundles.
 func bundles[T any](actions iter.Seq2[plan.Action, error], hand func(*bundle[T]) error) error {
 	b := &bundle[T]{done: make(chan struct{})}
 	var bytes int64
