@@ -162,13 +162,14 @@ var rooms = []room{
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal internal/fetch websub", ""},
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
 	{"destination/internal/audit", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/localcheck destination/internal/plan destination/internal/saved destination/internal/wording destination/journal internal/extsort internal/fetch resourcesync", ""},
+	{"destination/internal/bulk", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/scratch destination/internal/transfer destination/internal/wording internal/extsort internal/fetch internal/unpack resourcesync", "golang.org/x/sync"},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
-		"destination/internal/audit " +
 		"destination/internal/adopt " +
+		"destination/internal/audit " +
+		"destination/internal/bulk " +
 		"destination/internal/bundle " +
-		"destination/internal/coding " +
 		"destination/internal/content " +
 		"destination/internal/desired " +
 		"destination/internal/dispatch " +
@@ -198,7 +199,6 @@ var rooms = []room{
 		"internal/extsort " +
 		"internal/fetch " +
 		"internal/nesting " +
-		"internal/unpack " +
 		"patch " +
 		"resourcesync " +
 		"vault " +

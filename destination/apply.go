@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/bulk"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dispatch"
@@ -41,7 +42,7 @@ type applier struct {
 	report   *Report
 	fetch    *transfer.Fetcher
 	forms    *otherForms // finds other representations of records; nil: there are none
-	ways     *ways
+	ways     *bulk.Methods
 	versions *lost // not nil: these are versions other than the last, which may be missing without harm
 	counts   saved.Counts
 	out      *outbox.Box[Change]
@@ -115,7 +116,7 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[plan.Action, error]
 	})
 	g.Go(func() error { return p.collect(gctx, stop, done) })
 	err := g.Wait()
-	p.ways.members.Close()
+	p.ways.Members.Close()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -147,9 +148,9 @@ func (p *applier) seal(o transfer.Outcome) transfer.Outcome {
 
 // hand gives to the workers what takes the network, and passes the rest on.
 func (p *applier) hand(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], send func(transfer.Outcome)) error {
-	p.ways.start(ctx, p.fetch, send, func(a *plan.Action) { work.Put(ctx, a.URI, a, false) })
+	p.ways.Start(ctx, p.fetch, send, func(a *plan.Action) { work.Put(ctx, a.URI, a, false) })
 	err := p.handEach(ctx, actions, work, send)
-	if ferr := p.ways.finish(ctx.Err() == nil && err == nil); err == nil {
+	if ferr := p.ways.Finish(ctx, ctx.Err() == nil && err == nil); err == nil {
 		err = ferr
 	}
 	return err
@@ -186,13 +187,13 @@ func (p *applier) handFetch(ctx context.Context, a *plan.Action, work *dispatch.
 		work.Put(ctx, a.URI, a, !p.last)
 		return nil
 	}
-	packed := p.ways.packages != nil && a.Member.Package > 0
+	packed := p.ways.Packages != nil && a.Member.Package > 0
 	if a.From == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.PatchesFirst(a, packed)) == 0 { // otherwise no package or patch has it, or none is cheaper
 		if p.fetch.OfPast && a.Member.Package > 0 && p.fetch.Keeps(ctx, a) {
 			work.Put(ctx, a.URI, a, !p.last) // it is here
 			return nil
 		}
-		if taken, err := p.ways.takes(a); err != nil || taken {
+		if taken, err := p.ways.Take(a); err != nil || taken {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lockstep/destination/internal/bulk"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/planner"
 	"lockstep/internal/fetch"
@@ -18,9 +19,9 @@ const maxPastPackages = 2000
 // choosePastWays is chooseWays for contents of the past: what no memento is
 // named of, or much, is looked for in the packages of the dumps of that time
 // (RA-DST-03).
-func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work, n *needs, total *planner.Tally) (*ways, error) {
+func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work, n *needs, total *planner.Tally) (*bulk.Methods, error) {
 	out := newWays(r.d)
-	out.past = true
+	out.OfPast = true
 	if n.count == 0 || r.past.only {
 		return out, nil
 	}
@@ -37,9 +38,9 @@ func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work
 			}
 		}
 		if n.packed > 0 {
-			out.packages = &r.reader.packages
+			out.Packages = &r.reader.packages
 		}
-		out.demand = r.demandFor(n)
+		out.Demand = r.demandFor(n)
 	}
 	r.report.plan(r.explain(w, total, n, out))
 	return out, nil

@@ -192,7 +192,7 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner.Planner, w 
 		actions = r.deferring(ctx, actions, w)
 	}
 	err := a.run(ctx, actions)
-	defer a.ways.warnings.tell(r.warn)
+	defer a.ways.Warnings.Report(r.warn)
 	if err != nil && !isFull(err) || a.broken {
 		return err
 	}

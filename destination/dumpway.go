@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/destination/internal/bulk"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
@@ -70,7 +71,7 @@ func (n *needs) add(a *plan.Action) {
 		n.packages[a.Member.Package]++
 		n.packed++
 		n.packedBytes += length
-	case length <= demandLength && !a.Conditional && a.From == "" && content.HasKnown(a.Hashes):
+	case length <= bulk.DemandLength && !a.Conditional && a.From == "" && content.HasKnown(a.Hashes):
 		n.small++
 		n.smallBytes += length
 	}
@@ -79,7 +80,7 @@ func (n *needs) add(a *plan.Action) {
 // chooseWays decides by which methods the content of a plan is fetched, and
 // records that in the Report. A poor choice costs time, nothing else: what a
 // method does not return is requested separately.
-func (r *setRun) chooseWays(ctx context.Context, p *planner.Planner, w *work, n *needs, total *planner.Tally) (*ways, error) {
+func (r *setRun) chooseWays(ctx context.Context, p *planner.Planner, w *work, n *needs, total *planner.Tally) (*bulk.Methods, error) {
 	if r.past != nil {
 		return r.choosePastWays(ctx, p, w, n, total)
 	}
@@ -105,17 +106,17 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner.Planner, w *work, n 
 	}
 	if via != ViaList {
 		if r.reader.packages.Known() {
-			out.packages = &r.reader.packages
+			out.Packages = &r.reader.packages
 		}
-		out.demand = r.demandFor(n)
+		out.Demand = r.demandFor(n)
 	}
 	r.report.plan(r.explain(w, total, n, out))
 	return out, nil
 }
 
 // newWays returns no methods but single requests.
-func newWays(d *Destination) *ways {
-	return &ways{room: scratch.RoomOf(d.journal), opener: d.packages}
+func newWays(d *Destination) *bulk.Methods {
+	return &bulk.Methods{Room: scratch.RoomOf(d.journal), Opener: d.packages}
 }
 
 // dumpPays reports whether it makes sense to read the dump as well as the list.
@@ -124,18 +125,18 @@ func (r *setRun) dumpPays(n *needs) bool {
 }
 
 // demandFor returns a demand, if packages on demand pay; otherwise nil.
-func (r *setRun) demandFor(n *needs) *demand {
+func (r *setRun) demandFor(n *needs) *bulk.Demand {
 	st := r.set
 	insist := r.d.opts.Via == ViaDump
-	if st.Demand == "" || n.small == 0 || n.small < demandLeast && !insist {
+	if st.Demand == "" || n.small == 0 || n.small < bulk.DemandLeast && !insist {
 		return nil
 	}
 	if reason := r.reader.refuse(st.Demand); reason != "" {
 		r.warn(st.Demand, fmt.Sprintf("refuse packages on demand of %s: %s", fetch.Printable(st.Demand), reason))
 		return nil
 	}
-	d := newDemand(st.Demand, n.small, n.smallBytes)
-	d.insist = insist
+	d := bulk.NewDemand(st.Demand, n.small, n.smallBytes)
+	d.Insist = insist
 	return d
 }
 
@@ -199,8 +200,8 @@ func (r *setRun) packagesPay(refs []dump.Ref, n *needs) bool {
 		whole += max(ref.Length, 0)
 	}
 	alone := n.bytes + n.count*plan.RequestBytes
-	if r.set.Demand != "" && n.small >= demandLeast {
-		alone = min(alone, n.bytes+n.small*512+(n.count-n.small+n.small/demandCount+1)*plan.RequestBytes)
+	if r.set.Demand != "" && n.small >= bulk.DemandLeast {
+		alone = min(alone, n.bytes+n.small*512+(n.count-n.small+n.small/bulk.DemandCount+1)*plan.RequestBytes)
 	}
 	return whole <= alone+alone/10 // a file costs the Source less than what it has to make
 }
@@ -285,7 +286,7 @@ func (r *setReader) readHints(ctx context.Context, refs []dump.Ref, want resourc
 
 // explain describes in a sentence how many resources are going to be fetched by
 // which methods.
-func (r *setRun) explain(w *work, t *planner.Tally, n *needs, by *ways) string {
+func (r *setRun) explain(w *work, t *planner.Tally, n *needs, by *bulk.Methods) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "set %s: ", r.set.Name)
 	if all := t.Created + t.Updated + t.Unchanged + t.Touched; w.mode == ModeBaseline {
@@ -295,7 +296,7 @@ func (r *setRun) explain(w *work, t *planner.Tally, n *needs, by *ways) string {
 	}
 	alone := n.count
 	var parts []string
-	if n.packed > 0 && by.packages != nil {
+	if n.packed > 0 && by.Packages != nil {
 		alone -= n.packed
 		kind := "Resource Dump"
 		if w.via == ViaChangeDump {
@@ -303,9 +304,9 @@ func (r *setRun) explain(w *work, t *planner.Tally, n *needs, by *ways) string {
 		}
 		parts = append(parts, fmt.Sprintf("%s by %s (%s, %s)", wording.Grouped(n.packed), kind, wording.Plural(int64(len(n.packages)), "package"), wording.Size(n.packedBytes)))
 	}
-	if by.demand != nil {
+	if by.Demand != nil {
 		alone -= n.small
-		parts = append(parts, fmt.Sprintf("%s by packages on demand (%s at a time, %s)", wording.Grouped(n.small), wording.Grouped(int64(by.demand.most)), wording.Size(n.smallBytes)))
+		parts = append(parts, fmt.Sprintf("%s by packages on demand (%s at a time, %s)", wording.Grouped(n.small), wording.Grouped(int64(by.Demand.Most)), wording.Size(n.smallBytes)))
 	}
 	if n.patched > 0 {
 		alone -= n.patched

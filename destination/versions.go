@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
@@ -65,7 +66,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 			return err
 		}
 		a := r.applier(ctx, paths)
-		a.versions, a.ways.packages, a.ways.only = &gone, &r.reader.packages, true
+		a.versions, a.ways.Packages, a.ways.Only, a.ways.Unavailable = &gone, &r.reader.packages, true, planner.ErrNoVersion
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
 			return err
 		}

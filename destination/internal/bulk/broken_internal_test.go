@@ -1,4 +1,4 @@
-package destination
+package bulk
 
 import (
 	"archive/zip"
@@ -504,7 +504,7 @@ func TestPackageMany(t *testing.T) {
 	}
 	g := newPackageRig(t, buf.Bytes())
 	for range 2 { // the second holds its directory while it waits to be read
-		m, err := (&setReader{d: g.d}).openManifest(t.Context(), g.entry(), true)
+		m, err := g.opener.OpenManifest(t.Context(), g.entry(), new(dump.Shelf), true, allowAll)
 		if err != nil {
 			t.Fatal(err)
 		}

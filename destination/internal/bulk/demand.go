@@ -1,4 +1,4 @@
-package destination
+package bulk
 
 import (
 	"bytes"
@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// demandCount and demandBytes are how much is requested at a time: enough
+	// DemandCount and demandBytes are how much is requested at a time: enough
 	// that the round trip matters little, and an answer fits into memory.
-	demandCount = 2000
+	DemandCount = 2000
 	demandBytes = 2 << 20
 
 	// demandAnswer is the longest answer accepted: it is held in memory. If
@@ -29,8 +29,8 @@ const (
 	// less.
 	demandAnswer = 8 << 20
 
-	// demandLength is up to which length a resource is small.
-	demandLength = 256 << 10
+	// DemandLength is up to which length a resource is small.
+	DemandLength = 256 << 10
 
 	// demandAtOnce is how many packages are asked for at a time: a Source makes
 	// them for us. Ours makes four.
@@ -39,9 +39,9 @@ const (
 	// demandUnpacking is how many more may be unpacked meanwhile.
 	demandUnpacking = 2
 
-	// demandLeast is from how many resources on asking for packages pays, and
+	// DemandLeast is from how many resources on asking for packages pays, and
 	// demandRest from how many on it does for what is left over.
-	demandLeast = 32
+	DemandLeast = 32
 	demandRest  = 4
 
 	// demandFew is how much is asked for at least before it is parted for the
@@ -49,16 +49,16 @@ const (
 	demandFew = 500
 )
 
-// A demand asks a Source for packages of many resources, each with one request,
+// A Demand asks a Source for packages of many resources, each with one request,
 // and takes their content from there. Resources that it cannot get are passed
 // to single: no answer makes a run fail.
-type demand struct {
+type Demand struct {
 	uri    string
 	fetch  *transfer.Fetcher
 	done   func(transfer.Outcome)
 	single func(*plan.Action)
 	warn   func(uri, text string)
-	insist bool // also where a single request would do
+	Insist bool // also where a single request would do
 
 	batch []*plan.Action // being gathered
 	bytes int64
@@ -67,23 +67,23 @@ type demand struct {
 	wg    sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows
-	most   int        // to ask for at a time
+	Most   int        // to ask for at a time
 	off    bool       // for the rest of the run
 	failed int        // answers of no use, in a row
 }
 
-// newDemand returns a demand for about so many resources, of so many bytes in
+// NewDemand returns a demand for about so many resources, of so many bytes in
 // all. They are parted so that as many packages are asked for at the end as at
 // the beginning.
-func newDemand(uri string, expected, bytes int64) *demand {
-	parts := max((expected+demandCount-1)/demandCount, (bytes+demandBytes-1)/demandBytes)
+func NewDemand(uri string, expected, bytes int64) *Demand {
+	parts := max((expected+DemandCount-1)/DemandCount, (bytes+demandBytes-1)/demandBytes)
 	parts = (parts + demandAtOnce - 1) / demandAtOnce * demandAtOnce
 	most := expected/max(parts, 1) + 1
-	return &demand{uri: uri, most: int(min(max(most, demandFew), demandCount))}
+	return &Demand{uri: uri, Most: int(min(max(most, demandFew), DemandCount))}
 }
 
-// start begins. Until finish, add may be called, by one goroutine.
-func (d *demand) start(ctx context.Context) {
+// Start begins. Until finish, add may be called, by one goroutine.
+func (d *Demand) start(ctx context.Context) {
 	d.batch, d.bytes = nil, 0
 	d.queue = make(chan []*plan.Action)
 	d.asked = make(chan struct{}, demandAtOnce)
@@ -98,39 +98,39 @@ func (d *demand) start(ctx context.Context) {
 }
 
 // wants reports whether the content of a is requested on demand.
-func (d *demand) wants(a *plan.Action) bool {
-	return !a.Conditional && a.From == "" && content.HasKnown(a.Hashes) && a.Length <= demandLength && len(a.URI) < 2048 &&
+func (d *Demand) wants(a *plan.Action) bool {
+	return !a.Conditional && a.From == "" && content.HasKnown(a.Hashes) && a.Length <= DemandLength && len(a.URI) < 2048 &&
 		!strings.ContainsAny(a.URI, "\r\n") && d.isOn()
 }
 
-func (d *demand) isOn() bool {
+func (d *Demand) isOn() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.off
 }
 
 // add queues a. It blocks while many requests are in progress.
-func (d *demand) add(a *plan.Action) {
+func (d *Demand) add(a *plan.Action) {
 	length := max(a.Length, 0)
 	if len(d.batch) > 0 && d.bytes+length > demandBytes {
 		d.send()
 	}
 	d.batch, d.bytes = append(d.batch, a), d.bytes+length
 	d.mu.Lock()
-	most := d.most
+	most := d.Most
 	d.mu.Unlock()
 	if len(d.batch) >= most {
 		d.send()
 	}
 }
 
-func (d *demand) send() {
+func (d *Demand) send() {
 	d.queue <- d.batch
 	d.batch, d.bytes = nil, 0
 }
 
-// finish requests what is queued, and returns when nothing is in progress.
-func (d *demand) finish(goOn bool) {
+// Finish requests what is queued, and returns when nothing is in progress.
+func (d *Demand) finish(goOn bool) {
 	if goOn && len(d.batch) > 0 {
 		d.send()
 	}
@@ -139,14 +139,14 @@ func (d *demand) finish(goOn bool) {
 }
 
 // get asks for a package of batch.
-func (d *demand) get(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) {
+func (d *Demand) get(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) {
 	if ctx.Err() != nil {
 		return
 	}
 	d.mu.Lock()
-	off, most := d.off, d.most
+	off, most := d.off, d.Most
 	d.mu.Unlock()
-	if off || len(batch) < demandRest && !d.insist {
+	if off || len(batch) < demandRest && !d.Insist {
 		d.alone(batch)
 		return
 	}
@@ -165,19 +165,19 @@ func (d *demand) get(ctx context.Context, batch []*plan.Action, answer *bytes.Bu
 	}
 }
 
-func (d *demand) alone(batch []*plan.Action) {
+func (d *Demand) alone(batch []*plan.Action) {
 	for _, a := range batch {
 		d.single(a)
 	}
 }
 
-func (d *demand) halve(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) {
+func (d *Demand) halve(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) {
 	d.get(ctx, batch[:len(batch)/2], answer)
 	d.get(ctx, batch[len(batch)/2:], answer)
 }
 
 // ask puts the Source's answer into answer.
-func (d *demand) ask(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) error {
+func (d *Demand) ask(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) error {
 	var body bytes.Buffer
 	expected := int64(bytes.MinRead)
 	for _, a := range batch {
@@ -201,14 +201,14 @@ func (d *demand) ask(ctx context.Context, batch []*plan.Action, answer *bytes.Bu
 }
 
 // refused deals with a Source that gave no package for batch.
-func (d *demand) refused(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer, err error) {
+func (d *Demand) refused(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer, err error) {
 	var status *fetch.StatusError
 	tooMuch := errors.Is(err, fetch.ErrTooLarge) ||
 		errors.As(err, &status) && status.Status == http.StatusRequestEntityTooLarge
 	if tooMuch && len(batch) > 1 {
 		d.mu.Lock()
-		d.most = max(1, min(d.most, len(batch)/2))
-		d.off = d.off || d.most < demandLeast && !d.insist // it is not worth it
+		d.Most = max(1, min(d.Most, len(batch)/2))
+		d.off = d.off || d.Most < DemandLeast && !d.Insist // it is not worth it
 		d.mu.Unlock()
 		d.halve(ctx, batch, answer)
 		return
@@ -232,7 +232,7 @@ func isNoPackage(err error) bool { return errors.Is(err, errNoPackage) }
 
 // unpack takes the content of batch out of an answer. It fails if there is
 // none in it.
-func (d *demand) unpack(ctx context.Context, batch []*plan.Action, answer []byte) error {
+func (d *Demand) unpack(ctx context.Context, batch []*plan.Action, answer []byte) error {
 	noPackage := func(err error) error {
 		return fmt.Errorf("post %s: %w: %w", fetch.Printable(d.uri), errNoPackage, err)
 	}
@@ -316,7 +316,11 @@ func manifestOf[T any](dir *unpack.Directory, b []byte, base string, wanted map[
 		return nil, err
 	}
 	if h.Index || h.Capability != "" && h.Capability != resourcesync.ResourceDumpManifest {
-		return nil, &capabilityError{base, h.Capability, resourcesync.ResourceDumpManifest}
+		kind := "a " + fetch.Printable(string(h.Capability))
+		if h.Capability == "" {
+			kind = "a plain Sitemap"
+		}
+		return nil, fmt.Errorf("read %s: it is %s, not a %s", fetch.Printable(base), kind, resourcesync.ResourceDumpManifest)
 	}
 	var entries []resourcesync.Entry
 	for e, err := range r.Entries() {
@@ -333,12 +337,17 @@ func manifestOf[T any](dir *unpack.Directory, b []byte, base string, wanted map[
 // take takes content for a, which the Source's list vouches for: the manifest in
 // the answer is not verified, and vouches for nothing. It reports whether a is
 // dealt with.
-func (d *demand) take(ctx context.Context, a *plan.Action, data []byte) bool {
+func (d *Demand) take(ctx context.Context, a *plan.Action, data []byte) bool {
 	o := d.fetch.Take(ctx, a, bytes.NewReader(data))
 	o.By = transfer.ByOnDemand
-	if o.Err != nil && !content.IsLocal(o.Err) && !isCanceled(o.Err) {
+	if o.Err != nil && !content.IsLocal(o.Err) && !wasCanceled(o.Err) {
 		return false
 	}
 	d.done(o)
 	return true
+}
+
+// wasCanceled reports whether err says only that the caller canceled the run.
+func wasCanceled(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

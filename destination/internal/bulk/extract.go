@@ -1,4 +1,4 @@
-package destination
+package bulk
 
 import (
 	"bytes"
@@ -156,7 +156,7 @@ func (u *unpacking) stream(ctx context.Context, c lot, r *counted) error {
 	content, err := m.Open(io.LimitReader(r, c.to-c.from))
 	if err == nil {
 		u.take(ctx, a, content, func() bool { return r.err != nil })
-		_ = content.Close() // only read
+		_ = content.Close() // Only read
 	} else if r.err == nil {
 		u.amiss(err, a)
 	}
@@ -187,7 +187,7 @@ func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *plan.A
 			return buf
 		}
 		u.take(ctx, a, content, nil)
-		_ = content.Close() // only read
+		_ = content.Close() // Only read
 		return buf
 	}
 	if buf == nil {

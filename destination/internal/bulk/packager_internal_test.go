@@ -1,4 +1,4 @@
-package destination
+package bulk
 
 import (
 	"archive/zip"
@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +26,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -33,11 +35,12 @@ import (
 
 // packageRig is a packager between a server of packages and a store.
 type packageRig struct {
-	t    testing.TB
-	srv  *httptest.Server
-	d    *Destination
-	root string
-	p    *packager
+	t      testing.TB
+	srv    *httptest.Server
+	store  *blob.Dir
+	opener *dump.Opener
+	root   string
+	p      *packager
 
 	mu       sync.Mutex // guards what follows
 	body     []byte
@@ -69,15 +72,17 @@ func newPackageRig(t testing.TB, body []byte) *packageRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	if g.d, err = New(store, &journal.Mem{}, c, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	g.store, g.opener = store, dump.NewOpener(c, store)
 	paths, err := filename.New(filename.Options{Origin: g.srv.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFetcher(g.d, 1, paths)
-	g.p = newPackager(g.d.packages, f, g.done, g.single, func(_, text string) {
+	f := &transfer.Fetcher{
+		Client: c, Store: store, Shared: transfer.NewShared(), Log: slog.New(slog.DiscardHandler), Clock: time.Now,
+		Lookup: new(journal.Mem).Lookup, OnDisk: func(context.Context, *journal.Held) (bool, error) { return false, nil },
+		Set: 1, Names: reserve.New(paths, store), FilesReadable: true,
+	}
+	g.p = newPackager(g.opener, f, g.done, g.single, func(_, text string) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.warnings = append(g.warnings, text)
@@ -158,7 +163,7 @@ func (g *packageRig) get(job *packageJob) {
 		}
 		ws = append(ws, o.Writer)
 	}
-	if err := g.d.store.Commit(g.t.Context(), ws...); err != nil {
+	if err := g.store.Commit(g.t.Context(), ws...); err != nil {
 		g.t.Error(err)
 	}
 	slices.Sort(g.singles)
@@ -378,7 +383,7 @@ func BenchmarkPackage(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			g.d.store, g.p.fetch.Names.Store = store, store
+			g.store, g.p.fetch.Store, g.p.fetch.Names.Store = store, store, store
 		}
 		job := g.job(files)
 		out := make(chan transfer.Outcome, 256)
@@ -392,14 +397,14 @@ func BenchmarkPackage(b *testing.B) {
 				b.Fatal(o.Err)
 			}
 			n++
-			if ws = append(ws, o.Writer); len(ws) == batchCount {
-				if err := g.d.store.Commit(b.Context(), ws...); err != nil {
+			if ws = append(ws, o.Writer); len(ws) == 1024 {
+				if err := g.store.Commit(b.Context(), ws...); err != nil {
 					b.Fatal(err)
 				}
 				ws = ws[:0]
 			}
 		}
-		if err := g.d.store.Commit(b.Context(), ws...); err != nil || n != len(files) {
+		if err := g.store.Commit(b.Context(), ws...); err != nil || n != len(files) {
 			b.Fatal(err, n)
 		}
 	}

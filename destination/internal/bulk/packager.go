@@ -1,4 +1,4 @@
-package destination
+package bulk
 
 import (
 	"context"
@@ -193,7 +193,7 @@ func (u *unpacking) refuse(err error, as ...*plan.Action) {
 func (u *unpacking) tell() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.failed == 0 || u.quiet || isCanceled(u.first) {
+	if u.failed == 0 || u.quiet || wasCanceled(u.first) {
 		return
 	}
 	if dump.IsUnverified(u.first) && u.failed == len(u.job.Wanted) {
