@@ -152,7 +152,7 @@ var rooms = []room{
 	{"destination/internal/outbox", "destination/journal", ""},
 	{"destination/internal/writebehind", "destination/journal", ""},
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
-	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
+	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/internal/wording destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal patch resourcesync", ""},
 	{"destination/internal/bundle", "destination/internal/plan", "golang.org/x/sync"},
 	{"destination/internal/adopt", "blob destination/filename destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/plan destination/internal/saved destination/journal resourcesync", ""},

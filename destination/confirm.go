@@ -8,10 +8,8 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/push"
-	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
-	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -85,106 +83,19 @@ func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error
 	return nil
 }
 
-// settlePending is called when a set was brought into step by the Source's
-// documents. Pending deletions that these have carried out, or contradict, are
-// settled; for the others the Source is asked.
-func (s *session) settlePending(ctx context.Context, set *setState, now time.Time) error {
-	var all push.Settlement
-	var some []desired.Resource
-	flush := func() error {
-		if len(some) == 0 {
-			return nil
-		}
-		err := all.Compare(ctx, s.d.journal, &set.Set, some, now)
-		some = some[:0]
-		return err
-	}
-	for o, err := range s.d.journal.Owed(ctx, set.Number) {
-		if err != nil {
-			return err
-		}
-		w, _, err := desired.Decode(o.URI, string(o.Entry))
-		if err != nil {
-			return err
-		}
-		if !w.Unconfirmed || !w.Gone {
-			continue
-		}
-		if some = append(some, w); len(some) == 1000 {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	if err := flush(); err != nil {
-		return err
-	}
-	if len(all.Drop) > 0 {
-		if err := s.d.journal.Record(ctx, journal.Batch{Settle: all.Drop}); err != nil {
-			return fmt.Errorf("record progress: %w", err)
-		}
-	}
-	if all.Contradicted > 0 {
-		s.contradicted(set, all.Contradicted, "the deletion of "+fetch.Printable(all.First), now)
-		if err := s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{push.DocName(set.Number): saved.Encode(set.push)}}); err != nil {
-			return fmt.Errorf("record progress: %w", err)
-		}
-	}
-	err := s.removePending(ctx, set, &all)
-	set.Pending = all.Left
-	if all.Left > 0 {
-		s.report.Pending += all.Left
-		s.warn(set.URI, fmt.Sprintf("set %s: the Source has not confirmed %s that it notified, and still has what they name; they stay pending", set.Name, wording.Plural(all.Left, "deletion")))
-	}
-	return err
-}
-
-// removePending asks the Source about the remaining deletions, and carries out
-// those it confirms.
-func (s *session) removePending(ctx context.Context, set *setState, t *push.Settlement) error {
-	if len(t.Ask) == 0 {
-		return nil
-	}
-	t.Left += int64(len(t.Ask))
-	gone, err := push.Probe(ctx, s.d.client, t.Ask, s.d.opts.Jobs)
-	if err != nil {
-		return err
-	}
+// removeConfirmed carries out deletions that the Source has confirmed.
+func (s *session) removeConfirmed(ctx context.Context, set *setState, gone []desired.Resource) (push.Results, error) {
 	r := s.newSetRun(set)
 	defer func() { _ = r.stage.Close(context.WithoutCancel(ctx)) }() // it is small, and nothing in it counts any more
 	r.confirmed, r.results = map[push.Key]bool{}, push.Results{}
 	doc := r.stage.AddDocument()
-	for i := range gone {
-		if !gone[i] {
-			continue
-		}
-		w := t.Ask[i]
+	for _, w := range gone {
 		w.Rank = desired.Rank{Class: desired.Pending, Doc: doc, Event: w.Event, Modified: w.Modified}
 		r.confirmed[push.KeyOf(w.URI)] = true
 		if err := r.stage.Add(ctx, w); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if r.stage.Empty() {
-		return nil
-	}
-	if _, err := r.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true}); err != nil {
-		return err
-	}
-	t.Left -= int64(len(r.confirmed))
-	docs := map[string][]byte{}
-	set.push.Settle(set.Number, nil, r.results, docs)
-	if err := s.d.journal.Record(ctx, journal.Batch{Save: docs}); err != nil {
-		return fmt.Errorf("record progress: %w", err)
-	}
-	return nil
-}
-
-// contradicted pauses the use of notifications: a complete document of the Source
-// says otherwise.
-func (s *session) contradicted(set *setState, lies int64, first string, now time.Time) {
-	p := set.push
-	p.Contradict(lies, fmt.Sprintf("the Source's own documents contradict %s that it notified, as %s", wording.Plural(lies, "change"), first), now)
-	s.report.Contradicted += lies
-	s.warn(set.Changes, fmt.Sprintf("set %s: %s: its notifications are not used until %s, and it is polled instead", set.Name, p.Reason, wording.Time(p.Paused)))
+	_, err := r.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true})
+	return r.results, err
 }

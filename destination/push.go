@@ -12,7 +12,6 @@ import (
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
-	"lockstep/destination/internal/wording"
 	"lockstep/destination/internal/writebehind"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -282,45 +281,23 @@ func (r *setRun) pushed(w *work) *push.State {
 }
 
 // pulled is called when a set was brought into step with the Source's
-// documents: it compares them with what notifications announced. If the
-// documents do not confirm a notification, all of the set is compared to repair
-// it.
+// documents: it compares them with what notifications announced.
 func (s *session) pulled(ctx context.Context, set *setState) error {
-	p := set.push
-	if p == nil || s.d.opts.DryRun {
+	if set.push == nil || s.d.opts.DryRun {
 		return nil
 	}
-	now := time.Now()
-	if !p.IsEmpty() {
-		if err := s.compareNotified(ctx, set, now); err != nil {
-			return err
-		}
+	review := push.Review{
+		Set: &set.Set, State: set.push, Journal: s.d.journal, Client: s.d.client, Jobs: s.d.opts.Jobs, DoubtEvery: s.d.doubtEvery,
+		Warn:       s.warn,
+		CompareAll: func(ctx context.Context) error { return s.syncSet(ctx, set) },
+		Remove: func(ctx context.Context, gone []desired.Resource) (push.Results, error) {
+			return s.removeConfirmed(ctx, set, gone)
+		},
 	}
-	return s.settlePending(ctx, set, now)
-}
-
-func (s *session) compareNotified(ctx context.Context, set *setState, now time.Time) error {
-	p := set.push
-	doubtful, lies := p.Pulled(&set.Set, now, set.Compared || set.Lists == "")
-	if lies > 0 {
-		s.contradicted(set, int64(lies), "an update that changed nothing", now)
-	}
-	if doubtful > 0 && now.Sub(p.Doubted) >= s.d.doubtEvery {
-		p.Doubted = now
-		s.warn(set.Changes, fmt.Sprintf("set %s: %s that it notified are in none of its documents: comparing everything", set.Name, wording.Plural(int64(doubtful), "change")))
-		set.Doubted = true
-		err := s.syncSet(ctx, set)
-		set.Doubted = false
-		if err != nil {
-			return err
-		}
-		p.Pulled(&set.Set, now, true)
-	}
-	docs := p.Save(set.Number)
-	if err := s.d.journal.Record(ctx, journal.Batch{Save: docs}); err != nil {
-		return fmt.Errorf("record progress: %w", err)
-	}
-	return nil
+	err := review.Run(ctx, time.Now())
+	s.report.Contradicted += review.Contradicted
+	s.report.Pending += review.Pending
+	return err
 }
 
 // resultOf is the result of an action that changed the mirror.
