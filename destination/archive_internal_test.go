@@ -50,9 +50,9 @@ func archivesOf(t *testing.T, docs map[string]string, warned *[]string) *setRead
 			set.Archives[kind] = srv.URL + path
 		}
 	}
-	return &setReader{d: d, set: set, stage: stage.New(d.journal),
-		warn: func(_, text string) { *warned = append(*warned, text) },
-		fail: func(uri string, err error) { t.Errorf("%s: %v", uri, err) }}
+	return newSetReader(d, set, nil, "", stage.New(d.journal),
+		func(_, text string) { *warned = append(*warned, text) },
+		func(uri string, err error) { t.Errorf("%s: %v", uri, err) })
 }
 
 // told is a document: the root's rs:md, and its entries.

@@ -25,7 +25,7 @@ func (a *archiveReading) date(ctx context.Context) error {
 		}
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(a.d.opts.Jobs, maxReaders))
+	g.SetLimit(min(a.jobs, maxReaders))
 	for _, d := range undated {
 		g.Go(func() error {
 			err := a.confirm(gctx, d)

@@ -187,7 +187,7 @@ func (a *auditor) read(ctx context.Context) error {
 // looked at.
 func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setState, names *extsort.Sorter) (complete bool, err error) {
 	r := &setRun{session: a.session, set: set, stage: stage.New(a.d.journal), outages: outage.New(a.d.clock)}
-	r.reader = &setReader{d: a.d, set: set, home: a.home, file: a.file, stage: r.stage, warn: a.warn, fail: r.fail}
+	r.reader = newSetReader(a.d, set, a.home, a.file, r.stage, a.warn, r.fail)
 	defer r.reader.packages.Shelf.Clear()
 	defer func() {
 		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {

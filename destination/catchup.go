@@ -43,7 +43,7 @@ func (r *setRun) catchUp(ctx context.Context, c *chain, since resourcesync.Datet
 		if why = r.mayJoin(docs, since, c.from); why != "" {
 			continue
 		}
-		past, err := r.reader.readPast(ctx, docs, since, c.look, state)
+		past, err := r.reader.readPast(ctx, docs, since, c.look, &state.Set)
 		if err != nil {
 			return "", err
 		}
@@ -55,7 +55,7 @@ func (r *setRun) catchUp(ctx context.Context, c *chain, since resourcesync.Datet
 		r.report.plan(fmt.Sprintf("set %s: caught up from %s to %s through %s of its archive",
 			r.set.Name, wording.Time(since.Time()), wording.Time(c.from.Time()), wording.Plural(int64(len(past)), archivedName(kind))))
 		c.follow(past)
-		c.lost = c.judge(state)
+		c.lost = c.judge(&state.Set)
 		return "", nil
 	}
 	return why, nil
@@ -144,7 +144,7 @@ type pastDoc struct {
 // readPast stages the changes since an instant that documents of the past list,
 // reading several documents at a time. It warns of what cannot be read, which
 // then covers nothing (RA-DST-08).
-func (r *setReader) readPast(ctx context.Context, docs []archived, since resourcesync.Datetime, l *look, state *setState) ([]pastDoc, error) {
+func (r *setReader) readPast(ctx context.Context, docs []archived, since resourcesync.Datetime, l *look, state *saved.Set) ([]pastDoc, error) {
 	fail := r.fail
 	r.fail = func(uri string, err error) {
 		r.warn(uri, fmt.Sprintf("archives of set %s: %v; it is left out", r.set.Name, err))
@@ -152,7 +152,7 @@ func (r *setReader) readPast(ctx context.Context, docs []archived, since resourc
 	defer func() { r.fail = fail }()
 	past := make([]pastDoc, len(docs))
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(r.d.opts.Jobs, maxReaders))
+	g.SetLimit(min(r.jobs, maxReaders))
 	var newest *stage.Latest
 	if !r.stage.Versions.Keep { // else every version counts
 		newest = stage.NewLatest(r.stage.Until)
@@ -163,7 +163,7 @@ func (r *setReader) readPast(ctx context.Context, docs []archived, since resourc
 		}
 		c := &changeReader{
 			setReader: r, since: since, order: placeOf("", i), out: r.stage.Writer(), below: map[string]bool{}, latest: newest,
-			state: &setState{Set: saved.Set{SeenTime: state.SeenTime}},
+			state: &saved.Set{SeenTime: state.SeenTime},
 			chain: chain{complete: true, polled: map[string]saved.Validators{}, look: l},
 		}
 		past[i].archived = docs[i]
@@ -285,7 +285,7 @@ func between(docs []archived, from, to resourcesync.Datetime) []archived {
 func (r *setReader) readChangesBetween(ctx context.Context, from, to resourcesync.Datetime, docs []archived) (chain, error) {
 	r.visited, r.parts, r.named = map[string]bool{}, 0, 0
 	r.stage.Since, r.stage.Until, r.stage.Seen = from, to, nil
-	past, err := r.readPast(ctx, between(docs, from, to), from, newLook(nil), &setState{})
+	past, err := r.readPast(ctx, between(docs, from, to), from, newLook(nil), &saved.Set{})
 	if err != nil {
 		return chain{}, err
 	}

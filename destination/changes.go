@@ -85,7 +85,7 @@ func newLook(seen []string) *look {
 type changeReader struct {
 	*setReader
 	since     resourcesync.Datetime
-	state     *setState // of the last reading; its cursor and events are looked for
+	state     *saved.Set // of the last reading; its cursor and events are looked for
 	chain     chain
 	overtakes bool                  // a list was read that is not of our future: it may be newer than changes that are
 	last      resourcesync.Datetime // until of the list before
@@ -106,7 +106,7 @@ func (c *changeReader) enter(uri string, depth int) error {
 
 // readChanges stages the changes since a watermark. Of state are used: the
 // validators, if polling; the cursor and the newest events.
-func (r *setReader) readChanges(ctx context.Context, since resourcesync.Datetime, state *setState, poll bool) (chain, error) {
+func (r *setReader) readChanges(ctx context.Context, since resourcesync.Datetime, state *saved.Set, poll bool) (chain, error) {
 	for again := false; ; again = true {
 		c := &changeReader{setReader: r, since: since, state: state, overtakes: r.overtakes}
 		c.begin()
@@ -318,7 +318,7 @@ func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, de
 // moves forward, is earlier than it was (RS-CHI-07), or a Source that only ever
 // appended did something else (RS-CHL-06). Of others, events whose resource has
 // a later one may have been dropped for it.
-func (k *chain) judge(state *setState) bool {
+func (k *chain) judge(state *saved.Set) bool {
 	if k.unchanged || k.resumed || !k.whole() || k.lists == 0 {
 		return false
 	}

@@ -133,7 +133,7 @@ func (c *changeReader) add(ctx context.Context, w *desired.Resource) error {
 
 // saw records that a list contains w, if notifications are waiting for that.
 func (c *changeReader) saw(w *desired.Resource, e *resourcesync.Entry) {
-	if p := c.set.push; p.HasEvents() {
+	if p := c.pushed(); p.HasEvents() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		p.Listed(w.URI, e.EventTime(), w.Gone)

@@ -259,14 +259,14 @@ func (r *setReader) openNumbered(ctx context.Context, n int, believe bool) (*dum
 	if ref.Refused != "" {
 		return nil, fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.URI), ref.Refused)
 	}
-	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: ref.URI})
+	r.onOpen(ref.URI)
 	return r.openManifest(ctx, ref.Entry(), believe)
 }
 
 // openManifest opens the manifest of the package that entry of a dump
 // describes. A copy of it has to come from a host the Source may name.
 func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry, believe bool) (*dump.Manifest, error) {
-	return r.d.packages.OpenManifest(ctx, entry, &r.packages.Shelf, believe, func(uri string) string {
+	return r.opener.OpenManifest(ctx, entry, &r.packages.Shelf, believe, func(uri string) string {
 		if r.home == nil {
 			return ""
 		}

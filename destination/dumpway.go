@@ -258,7 +258,7 @@ func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesyn
 // content is. It skips manifests that cannot be read.
 func (r *setReader) readHints(ctx context.Context, refs []dump.Ref, want resourcesync.Capability) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(r.d.opts.Jobs, maxReaders))
+	g.SetLimit(min(r.jobs, maxReaders))
 	for _, ref := range refs {
 		pkg, n := r.packages.Add(ref), r.stage.AddDocument()
 		g.Go(func() error {

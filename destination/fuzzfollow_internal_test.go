@@ -29,7 +29,7 @@ func FuzzNotification(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r := &setReader{d: d, set: &setState{Set: saved.Set{URI: "http://a.example/capabilitylist.xml"}}, stage: stage.New(&journal.Mem{})}
+		r := newSetReader(d, &setState{Set: saved.Set{URI: "http://a.example/capabilitylist.xml"}}, nil, "", stage.New(&journal.Mem{}), nil, nil)
 		defer func() { _ = r.stage.Close(context.Background()) }()
 		n, err := r.readNotification("http://a.example/changes", body)
 		if err != nil {

@@ -35,7 +35,7 @@ func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (
 	if main == "" && !hasAlternates(e) {
 		return c.reader.wantOf(e), nil
 	}
-	if c.finder == nil || c.reader.d.selects.IsAll() {
+	if c.finder == nil || c.reader.selects.IsAll() {
 		w := c.reader.wantOf(e)
 		if main != "" {
 			w.Gone, w.Instead = true, main
@@ -64,7 +64,7 @@ func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (
 		of = &first
 	}
 	chosen, err := c.choose(ctx, of)
-	if err != nil || chosen == e.Loc || chosen == "" && !c.reader.d.selects.Selects(&w, false) {
+	if err != nil || chosen == e.Loc || chosen == "" && !c.reader.selects.Selects(&w, false) {
 		return w, err
 	}
 	w.Gone, w.Instead = true, chosen
@@ -100,7 +100,7 @@ func (c *chooser) form(ctx context.Context, main *resourcesync.Entry, uri string
 // forms returns the representations of a record that are selected, as its first one
 // names them, best first.
 func (c *chooser) forms(main *resourcesync.Entry) []desired.Resource {
-	sel := c.reader.d.selects
+	sel := c.reader.selects
 	own := desired.Resource{URI: main.Loc, Type: main.Type, Lastmod: main.Lastmod}
 	var fit []desired.Resource
 	if sel.Selects(&own, false) {
@@ -121,7 +121,7 @@ func (c *chooser) forms(main *resourcesync.Entry) []desired.Resource {
 // relatives returns the other resources of the record that e, which is there
 // now or was, is one of, where e may decide about them.
 func (c *chooser) relatives(ctx context.Context, e *resourcesync.Entry) (all []resourcesync.Entry, err error) {
-	if c.finder == nil || c.reader.d.selects.IsAll() {
+	if c.finder == nil || c.reader.selects.IsAll() {
 		return nil, nil
 	}
 	return c.family(ctx, e)

@@ -94,7 +94,7 @@ func (l *listReading) readParts(ctx context.Context, parts []listPart, depth int
 func (l *listReading) readSome(ctx context.Context, parts []listPart, depth int) error {
 	below := make([][]listPart, len(parts))
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(l.d.opts.Jobs, maxReaders))
+	g.SetLimit(min(l.jobs, maxReaders))
 	for i := range parts {
 		if gctx.Err() != nil {
 			break
@@ -196,7 +196,7 @@ func (s *snapshot) kind() string {
 func (l *listReading) keepsKind(doc *discover.Document) error {
 	now := (&snapshot{sitemap: doc.Header.Capability == ""}).kind()
 	was := l.set.ListKind
-	if was == "" || was == now || l.d.opts.Baseline || l.set.Lists != doc.URI {
+	if was == "" || was == now || l.baseline || l.set.Lists != doc.URI {
 		return nil
 	}
 	names := map[string]string{listSitemap: "a plain Sitemap", listOfStandard: "a Resource List or Resource Dump"}

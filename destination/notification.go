@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/saved"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -78,7 +79,7 @@ func (r *setReader) readNotification(topic string, body []byte) (*notification, 
 	if n.kind != messageChanges {
 		return n, nil
 	}
-	c := &changeReader{setReader: r, state: &setState{}, chain: chain{look: newLook(nil)}}
+	c := &changeReader{setReader: r, state: &saved.Set{}, chain: chain{look: newLook(nil)}}
 	d := docReading{changeReader: c, prefix: sha256.New()}
 	d.n, d.info = r.stage.AddOrdered("")
 	n.doc = d.n

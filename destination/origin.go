@@ -12,6 +12,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/selection"
 	"lockstep/destination/internal/stage"
@@ -32,8 +33,16 @@ const (
 
 // A setReader reads a set's documents and stages their entries.
 type setReader struct {
-	d     *Destination
-	set   *setState
+	client   *fetch.Client
+	opener   *dump.Opener
+	jobs     int // requests at the same time
+	selects  *selection.Selection
+	useful   func(l *resourcesync.Link) bool // whether a link of an entry is kept
+	onOpen   func(uri string)                // called before a document is requested
+	pushed   func() *push.State              // what notifications brought
+	baseline bool                            // a complete comparison was asked for
+
+	set   *saved.Set
 	home  *url.URL // the Source as the user named it
 	file  string   // URI of the file that the user named as the Source, or ""
 	stage *stage.Stage
@@ -53,6 +62,16 @@ type setReader struct {
 	named   int // packages
 }
 
+// newSetReader returns a reader of a set's documents for a Destination.
+func newSetReader(d *Destination, set *setState, home *url.URL, file string, st *stage.Stage, warn func(uri, text string), fail func(uri string, err error)) *setReader {
+	return &setReader{
+		client: d.client, opener: d.packages, jobs: d.opts.Jobs, selects: d.selects, useful: d.usefulLink, baseline: d.opts.Baseline,
+		onOpen: func(uri string) { d.emit(Event{Kind: EventDocument, Set: set.Name, URI: uri}) },
+		pushed: func() *push.State { return set.push },
+		set:    &set.Set, home: home, file: file, stage: st, warn: warn, fail: fail,
+	}
+}
+
 // errAgain says that an index has to be read again: a part is not what the
 // index says (RS-IDX-07).
 var errAgain = errors.New("a part does not fit its index")
@@ -60,7 +79,7 @@ var errAgain = errors.New("a part does not fit its index")
 // listUnchanged reports whether the Resource List is as it was when st was
 // saved. An index says nothing of its parts, which some Sources rewrite in
 // place: they are asked, too.
-func (r *setReader) listUnchanged(ctx context.Context, st *setState) (bool, error) {
+func (r *setReader) listUnchanged(ctx context.Context, st *saved.Set) (bool, error) {
 	asIs := func(uri string, v saved.Validators) (bool, error) {
 		if v == (saved.Validators{}) {
 			return false, nil
@@ -186,8 +205,8 @@ func (r *setReader) open(ctx context.Context, uri string, v saved.Validators) (*
 	if reason := refuseDocument(r, uri); reason != "" {
 		return nil, fmt.Errorf("read %s: %s", fetch.Printable(uri), reason)
 	}
-	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: uri})
-	return discover.Open(ctx, r.d.client, uri, discover.Validators{ETag: v.ETag, LastModified: v.Modified})
+	r.onOpen(uri)
+	return discover.Open(ctx, r.client, uri, discover.Validators{ETag: v.ETag, LastModified: v.Modified})
 }
 
 // A capabilityError is a document of another kind than expected.
@@ -227,7 +246,7 @@ func (r *setReader) wantOf(e *resourcesync.Entry) desired.Resource {
 		r.future.note(e.Loc, e.Datetime, e.Lastmod)
 	}
 	for i := range e.Links {
-		if len(w.Links) < maxLinks && r.d.usefulLink(&e.Links[i]) && (r.set.Foreign == nil || !selection.IsAlternate(&e.Links[i])) {
+		if len(w.Links) < maxLinks && r.useful(&e.Links[i]) && (r.set.Foreign == nil || !selection.IsAlternate(&e.Links[i])) {
 			w.Links = append(w.Links, e.Links[i])
 		}
 	}
@@ -289,12 +308,12 @@ func (r *setReader) examine(uri string) string {
 	reason := ""
 	doc, err := url.Parse(r.set.URI)
 	if err == nil {
-		if reason = r.d.selects.Refuse(uri, doc); reason == "" {
+		if reason = r.selects.Refuse(uri, doc); reason == "" {
 			return ""
 		}
 	}
 	if r.home != nil && r.home.Host != "" && (doc == nil || !strings.EqualFold(doc.Host, r.home.Host)) {
-		if other := r.d.selects.Refuse(uri, r.home); other == "" {
+		if other := r.selects.Refuse(uri, r.home); other == "" {
 			return ""
 		}
 	}

@@ -176,8 +176,8 @@ func (s *session) listedIn(ctx context.Context, set *setState, to *extsort.Sorte
 		return false, nil
 	}
 	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), outages: outage.New(s.d.clock)}
-	r.reader = &setReader{d: s.d, set: set, home: s.home, file: s.file, stage: r.stage, warn: func(string, string) {},
-		fail: func(string, error) { r.failed++ }} // the run that follows reports them
+	r.reader = newSetReader(s.d, set, s.home, s.file, r.stage, func(string, string) {},
+		func(string, error) { r.failed++ }) // the run that follows reports them
 	defer r.reader.packages.Shelf.Clear()
 	defer func() {
 		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {

@@ -16,7 +16,7 @@ func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
 	for round := 1; round < maxRounds && len(r.stale) > 0; round++ {
 		known.ListTag, known.ListParts = snap.validators, snap.parts
 		known.Lists = r.listURI
-		same, err := r.reader.listUnchanged(ctx, &known)
+		same, err := r.reader.listUnchanged(ctx, &known.Set)
 		if err != nil || same {
 			return err
 		}

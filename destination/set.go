@@ -70,7 +70,7 @@ const maxRounds = 3
 func (s *session) newSetRun(set *setState) *setRun {
 	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), stale: map[string]error{}, outages: outage.New(s.d.clock)}
 	r.stage.Versions.Keep = s.d.opts.AllVersions
-	r.reader = &setReader{d: s.d, set: set, home: s.home, file: s.file, stage: r.stage, warn: s.warn, fail: r.fail}
+	r.reader = newSetReader(s.d, set, s.home, s.file, r.stage, s.warn, r.fail)
 	r.reader.future.limit = time.Now().Add(maxTrustedSkew)
 	r.stage.Future = r.reader.future.has
 	return r

@@ -99,7 +99,7 @@ func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime
 		return chain{complete: true}, nil
 	}
 	read := func() (err error) {
-		c, err = r.reader.readChanges(ctx, since, state, poll)
+		c, err = r.reader.readChanges(ctx, since, &state.Set, poll)
 		return err
 	}
 	failures, err := r.attempt(read)
@@ -170,7 +170,7 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 	other.Cursor, other.Seen, other.SeenTime, other.History, other.Appends = saved.Cursor{}, nil, time.Time{}, time.Time{}, false
 	r.stage.DiscardChanges()
 	failures, err := r.attempt(func() (err error) {
-		c, err = r.reader.readChanges(ctx, since, &other, poll)
+		c, err = r.reader.readChanges(ctx, since, &other.Set, poll)
 		return err
 	})
 	if err != nil {
@@ -273,7 +273,7 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 		if st.ListFrom != "" {
 			return false, nil
 		}
-		return r.reader.listUnchanged(ctx, st)
+		return r.reader.listUnchanged(ctx, &st.Set)
 	}
 	doc, err := r.reader.open(ctx, st.Lists, saved.Validators{})
 	switch {
@@ -290,7 +290,7 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 	}
 	dump := *st
 	dump.Lists = st.Dump
-	same, derr := r.reader.listUnchanged(ctx, &dump)
+	same, derr := r.reader.listUnchanged(ctx, &dump.Set)
 	if same && derr == nil {
 		r.listURI, r.listCause = st.Dump, []documentFailure{{st.Lists, err}}
 		r.useDump(resourcesync.NewDatetime(st.ListAt))
