@@ -36,7 +36,7 @@ func (r *setRun) travel(ctx context.Context) error {
 	var st *state
 	if !r.past.only {
 		var err error
-		if st, err = r.reader.stateAt(ctx, r.past.at, none); err != nil {
+		if st, err = stateAt(ctx, r.reader, r.past.at, none); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error
 // stateAt stages what the set was at an instant, by what the Source has kept of
 // its past: exactly, if that can be proven, else as of the last list before
 // (RA-DST-02). It returns nil where there is none, and fills in none.
-func (r *setReader) stateAt(ctx context.Context, instant time.Time, none *NoPastError) (*state, error) {
+func stateAt(ctx context.Context, r *setReader, instant time.Time, none *NoPastError) (*state, error) {
 	fail := r.fail
 	defer func() { r.fail = fail }()
 	r.fail = func(uri string, err error) { r.warn(uri, err.Error()) } // the rest may do without it
@@ -147,7 +147,7 @@ func (r *setReader) stateAt(ctx context.Context, instant time.Time, none *NoPast
 		if whole && best != nil {
 			continue // from an earlier one there is the same gap
 		}
-		st, err := r.stageFrom(ctx, b, docs, at)
+		st, err := stageFrom(ctx, r, b, docs, at)
 		var bad *unreadError
 		switch {
 		case errors.As(err, &bad):
@@ -166,7 +166,7 @@ func (r *setReader) stateAt(ctx context.Context, instant time.Time, none *NoPast
 		}
 	}
 	if best != nil && staged != bestAt {
-		again, err := r.stageFrom(ctx, &early[bestAt], docs, at)
+		again, err := stageFrom(ctx, r, &early[bestAt], docs, at)
 		if err != nil {
 			return nil, err
 		}
@@ -196,14 +196,9 @@ func before(lists []archived, at resourcesync.Datetime, none *NoPastError) []arc
 	return append(early, during...)
 }
 
-// An unreadError is a list that could not be read.
-type unreadError struct{ error }
-
-func (e *unreadError) Unwrap() error { return e.error }
-
 // stageFrom stages a list and the changes from there to an instant. If the
 // changes have a gap, the state is that of the list, and says why.
-func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived, at resourcesync.Datetime) (*state, error) {
+func stageFrom(ctx context.Context, r *setReader, b *archived, docs []archived, at resourcesync.Datetime) (*state, error) {
 	snap, err := r.stageList(ctx, b)
 	if err != nil {
 		return nil, err
@@ -213,7 +208,7 @@ func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived,
 		base = b.at
 	}
 	if base.Compare(at) > 0 {
-		return nil, &unreadError{fmt.Errorf("read %s: it is of %s by now", fetch.Printable(b.uri), wording.Time(base.Time()))}
+		return nil, &unreadError{Err: fmt.Errorf("read %s: it is of %s by now", fetch.Printable(b.uri), wording.Time(base.Time()))}
 	}
 	if said := b.at; !b.current && !snap.index && !snap.at.IsZero() && !b.dated && !said.IsZero() && said.Compare(snap.at) != 0 { // RA-DOC-10
 		r.warn(b.uri, fmt.Sprintf("read %s: it is of %s, the archive says %s; the document is right", fetch.Printable(b.uri), wording.Time(snap.at.Time()), wording.Time(said.Time())))
@@ -264,24 +259,4 @@ func sureUntil(docs []archived, base resourcesync.Datetime, c *chain, at time.Ti
 		return at
 	}
 	return w
-}
-
-// stageList stages a list. One that cannot be read is an unreadError.
-func (r *setReader) stageList(ctx context.Context, b *archived) (snapshot, error) {
-	var first error
-	fail := r.fail
-	r.fail = func(_ string, err error) {
-		if first == nil {
-			first = err
-		}
-	}
-	snap, err := r.readList(ctx, b.uri)
-	r.fail = fail
-	switch {
-	case ctx.Err() != nil:
-		return snap, context.Cause(ctx)
-	case err == nil && !snap.whole():
-		err = &unreadError{first}
-	}
-	return snap, err
 }

@@ -59,6 +59,11 @@ func (t *telling) again(ctx context.Context, c *changeReader) (*telling, error) 
 	return c.tellingOfPackage(t.pkg, m), nil
 }
 
+// maxSeen caps the events remembered at one instant: a Source that gives all
+// its changes one time costs no more than this. What is beyond is looked at
+// again, which does no harm.
+const maxSeen = 20_000
+
 // errRewritten says that a list does not begin with what we know of it.
 var errRewritten = errors.New("rewritten")
 

@@ -169,7 +169,7 @@ func (s *differ) stateThen(ctx context.Context, r *setRun, at time.Time) (*state
 		at = time.Now().Add(maxAhead)
 	}
 	none := &NoPastError{Set: r.set.Name, At: at}
-	st, err := r.reader.stateAt(ctx, at, none)
+	st, err := stateAt(ctx, r.reader, at, none)
 	switch {
 	case err != nil:
 		return nil, err

@@ -153,16 +153,6 @@ func (c *chooser) family(ctx context.Context, e *resourcesync.Entry) (all []reso
 	return all, nil
 }
 
-// canonicalOf returns the URI of the first representation, if e is another.
-func canonicalOf(e *resourcesync.Entry) string {
-	for i := range e.Links {
-		if l := &e.Links[i]; l.Rel == "canonical" && l.Href != e.Loc {
-			return l.Href
-		}
-	}
-	return ""
-}
-
 func hasAlternates(e *resourcesync.Entry) bool {
 	return slices.ContainsFunc(e.Links, func(l resourcesync.Link) bool { return l.Rel == "alternate" && l.Href != e.Loc })
 }

@@ -292,3 +292,45 @@ func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error)
 	}
 	return pos, nil
 }
+
+// concerns reports whether an entry of a list is to be staged, and notes that it
+// is there.
+func (l *listReading) concerns(uri string) bool {
+	if l.only == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !hasKey(l.only, uri) {
+		return false
+	}
+	l.only[uri] = true
+	return true
+}
+
+// stageList stages a list. One that cannot be read is an unreadError.
+func (r *setReader) stageList(ctx context.Context, b *archived) (snapshot, error) {
+	var first error
+	fail := r.fail
+	r.fail = func(_ string, err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	snap, err := r.readList(ctx, b.uri)
+	r.fail = fail
+	switch {
+	case ctx.Err() != nil:
+		return snap, context.Cause(ctx)
+	case err == nil && !snap.whole():
+		err = &unreadError{Err: first}
+	}
+	return snap, err
+}
+
+// An unreadError is a list that could not be read.
+type unreadError struct{ Err error }
+
+func (e *unreadError) Error() string { return e.Err.Error() }
+
+func (e *unreadError) Unwrap() error { return e.Err }

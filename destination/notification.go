@@ -64,7 +64,7 @@ func kindOfMessage(h *resourcesync.Header) messageKind {
 // readNotification reads a message of the channel topic, all of it before
 // anything is done about it: an error says that it is malformed (RN-RX-09).
 // Nothing is staged but the number of the document.
-func (r *setReader) readNotification(topic string, body []byte) (*notification, error) {
+func readNotification(r *setReader, topic string, body []byte) (*notification, error) {
 	// RN-PL-11: old publishers begin with a line feed.
 	body = bytes.TrimLeft(body, " \t\r\n")
 	if len(body) == 0 {

@@ -31,6 +31,9 @@ const (
 	maxParts = 200_000
 )
 
+// maxLinks caps the links of one entry that are kept.
+const maxLinks = 32
+
 // A setReader reads a set's documents and stages their entries.
 type setReader struct {
 	client   *fetch.Client
@@ -60,16 +63,6 @@ type setReader struct {
 	nested  nesting.Walk // indexes and lists of this reading
 	parts   int
 	named   int // packages
-}
-
-// newSetReader returns a reader of a set's documents for a Destination.
-func newSetReader(d *Destination, set *setState, home *url.URL, file string, st *stage.Stage, warn func(uri, text string), fail func(uri string, err error)) *setReader {
-	return &setReader{
-		client: d.client, opener: d.packages, jobs: d.opts.Jobs, selects: d.selects, useful: d.usefulLink, baseline: d.opts.Baseline,
-		onOpen: func(uri string) { d.emit(Event{Kind: EventDocument, Set: set.Name, URI: uri}) },
-		pushed: func() *push.State { return set.push },
-		set:    &set.Set, home: home, file: file, stage: st, warn: warn, fail: fail,
-	}
 }
 
 // errAgain says that an index has to be read again: a part is not what the
@@ -326,4 +319,14 @@ func (r *setReader) tellWarnings(doc *discover.Document) {
 	for _, w := range doc.Warnings() {
 		r.warn(doc.URI, fmt.Sprintf("read %s: %v", fetch.Printable(doc.URI), w))
 	}
+}
+
+// canonicalOf returns the URI of the first representation, if e is another.
+func canonicalOf(e *resourcesync.Entry) string {
+	for i := range e.Links {
+		if l := &e.Links[i]; l.Rel == "canonical" && l.Href != e.Loc {
+			return l.Href
+		}
+	}
+	return ""
 }

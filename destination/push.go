@@ -144,7 +144,7 @@ func (p *pusher) take(ctx context.Context, m *inbox.Message, now time.Time) erro
 		p.gap("the stream of events says that some are missing")
 		return nil
 	}
-	n, err := p.r.reader.readNotification(m.Topic, m.Body)
+	n, err := readNotification(p.r.reader, m.Topic, m.Body)
 	switch {
 	case err != nil:
 		p.putAside(m, fmt.Sprintf("RN-RX-09: it is malformed: %v", err))

@@ -59,18 +59,3 @@ func (r *setRun) stageGone(ctx context.Context, found map[string]bool, snap *sna
 	}
 	return nil
 }
-
-// concerns reports whether an entry of a list is to be staged, and notes that it
-// is there.
-func (l *listReading) concerns(uri string) bool {
-	if l.only == nil {
-		return true
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !hasKey(l.only, uri) {
-		return false
-	}
-	l.only[uri] = true
-	return true
-}

@@ -12,9 +12,6 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxLinks caps the links of one entry that are kept.
-const maxLinks = 32
-
 // usefulLink reports whether a link of an entry says where or how its content
 // is available (RS-REL-10, RS-REL-20, RS-REL-22, RS-REL-30). Alternates are of
 // no use unless one is preferred (RS-REL-23).

@@ -58,11 +58,6 @@ type setRun struct {
 // description. Those beyond it stay pending.
 const maxStale = 10_000
 
-// maxSeen caps the events remembered at one instant: a Source that gives all
-// its changes one time costs no more than this. What is beyond is looked at
-// again, which does no harm.
-const maxSeen = 20_000
-
 // maxRounds is how often the changes are read in one run.
 const maxRounds = 3
 
@@ -354,13 +349,6 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 	if st.Lists == "" {
 		st.Complete, st.Selection = true, r.d.selects.Key
 	}
-}
-
-func union(a, b []string) []string {
-	a = slices.Concat(a, b)
-	slices.Sort(a)
-	a = slices.Compact(a)
-	return a[:min(len(a), maxSeen)]
 }
 
 // stageOwed stages the pending work of the set, and returns how much there is.

@@ -1,0 +1,95 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/saved"
+	"lockstep/internal/fetch"
+	"lockstep/internal/nesting"
+	"lockstep/resourcesync"
+)
+
+// packagesOf returns the entries of a dump, or of those an index names.
+func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesync.Capability) ([]resourcesync.Entry, error) {
+	seen := map[string]bool{}
+	var all []resourcesync.Entry
+	var nested nesting.Walk
+	var walk func(uri string, depth int) error
+	walk = func(uri string, depth int) error {
+		if seen[uri] {
+			return nil // what it has is not used twice
+		}
+		seen[uri] = true
+		doc, err := r.open(ctx, uri, saved.Validators{})
+		if err != nil {
+			return err
+		}
+		defer doc.Close()
+		if err := expect(doc, kind, depth); err != nil {
+			return err
+		}
+		read := r.partsOf
+		if !doc.Header.Index {
+			read = r.packagesOfDump
+		}
+		entries, err := read(doc)
+		if err != nil {
+			return err
+		}
+		if !doc.Header.Index {
+			nested.Yield()
+			all = append(all, entries...)
+			return nil
+		}
+		if err := nested.Index(depth); err != nil {
+			return fmt.Errorf("read %s: %w", fetch.Printable(uri), err)
+		}
+		if i, archive := newestDump(&doc.Header, entries); archive && kind == resourcesync.ResourceDump {
+			entries = entries[i : i+1]
+		}
+		for i := range entries {
+			if err := walk(entries[i].Loc, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return all, walk(uri, 0)
+}
+
+// readHints stages what the manifests of packages state as hints for where
+// content is. It skips manifests that cannot be read.
+func (r *setReader) readHints(ctx context.Context, refs []dump.Ref, want resourcesync.Capability) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(min(r.jobs, maxReaders))
+	for _, ref := range refs {
+		pkg, n := r.packages.Add(ref), r.stage.AddDocument()
+		g.Go(func() error {
+			m, err := r.openNumbered(gctx, pkg, false)
+			if err == nil {
+				defer m.Close()
+				err = checkManifest(m, want)
+			}
+			if err == nil {
+				_, err = r.stageManifest(m, pkg, n, desired.Packed, nil)
+			}
+			if local := (*content.LocalError)(nil); errors.As(err, &local) {
+				return local.Err
+			}
+			if err != nil && gctx.Err() == nil {
+				r.mu.Lock()
+				r.warn(ref.URI, fmt.Sprintf("package %s was not used: %v", fetch.Printable(ref.URI), err))
+				r.mu.Unlock()
+			}
+			return gctx.Err()
+		})
+	}
+	return g.Wait()
+}
