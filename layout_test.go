@@ -163,6 +163,7 @@ var rooms = []room{
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
 	{"destination/internal/audit", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/localcheck destination/internal/plan destination/internal/saved destination/internal/wording destination/journal internal/extsort internal/fetch resourcesync", ""},
 	{"destination/internal/bulk", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/scratch destination/internal/transfer destination/internal/wording internal/extsort internal/fetch internal/unpack resourcesync", "golang.org/x/sync"},
+	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording discover internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -174,6 +175,7 @@ var rooms = []room{
 		"destination/internal/desired " +
 		"destination/internal/dispatch " +
 		"destination/internal/dump " +
+		"destination/internal/entries " +
 		"destination/internal/follow " +
 		"destination/internal/history " +
 		"destination/internal/inbox " +

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 )
@@ -19,13 +20,13 @@ import (
 // wasAhead reports whether the set was read up to a time in the future, by the
 // clock of this machine.
 func (st *setState) wasAhead(now time.Time) bool {
-	limit := now.Add(maxClockSkew)
+	limit := now.Add(entries.MaxClockSkew)
 	return st.Ahead || st.Watermark.After(limit) || st.SeenTime.After(limit) || st.ListAt.After(limit)
 }
 
 // reportFuture warns of times in our future that were read.
 func (r *setRun) reportFuture() {
-	n, first, at := r.reader.future.take()
+	n, first, at := r.reader.Future.Take()
 	if n == 0 {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
@@ -18,7 +19,7 @@ import (
 
 // archivesOf is a reader of a set whose documents are texts, by path. BASE in
 // them is where they are. What is warned of goes to warned.
-func archivesOf(t *testing.T, docs map[string]string, warned *[]string) *setReader {
+func archivesOf(t *testing.T, docs map[string]string, warned *[]string) *entries.Reader {
 	t.Helper()
 	var srv *httptest.Server
 	srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -142,17 +143,17 @@ func TestSnapshots(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var warned []string
-			found, err := archivesOf(t, tt.docs, &warned).snapshots(t.Context())
+			found, err := archivesOf(t, tt.docs, &warned).Snapshots(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
 			for _, a := range found {
-				text := a.uri[strings.LastIndex(a.uri, "/"):] + "@" + fmt.Sprint(a.at.Time().Day())
-				if a.approx {
+				text := a.Uri[strings.LastIndex(a.Uri, "/"):] + "@" + fmt.Sprint(a.At.Time().Day())
+				if a.Approx {
 					text += "~"
 				}
-				if a.current {
+				if a.Current {
 					text += "*"
 				}
 				got = append(got, text)
@@ -179,14 +180,14 @@ func TestConfirm(t *testing.T) {
 		"/lists": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`), toldEntry("url", "/other", toldMD(at(1))), toldEntry("url", "/gone", toldMD(at(2)))),
 		"/other": toldDoc("urlset", toldMD(`capability="resourcelist" `+at(2))),
 	}, &warned)
-	found, err := r.snapshots(t.Context())
+	found, err := r.Snapshots(t.Context())
 	if err != nil || len(found) != 3 {
 		t.Fatal(found, err)
 	}
-	if err := r.confirm(t.Context(), &found[0]); err != nil || found[0].at.Time().Day() != 2 || !strings.Contains(strings.Join(warned, "\n"), "the document is right") {
-		t.Errorf("confirmed %v, %v, warned %q", found[0].at, err, warned)
+	if err := r.Confirm(t.Context(), &found[0]); err != nil || found[0].At.Time().Day() != 2 || !strings.Contains(strings.Join(warned, "\n"), "the document is right") {
+		t.Errorf("confirmed %v, %v, warned %q", found[0].At, err, warned)
 	}
-	if err := r.confirm(t.Context(), &found[1]); err == nil || !isGone(err) {
+	if err := r.Confirm(t.Context(), &found[1]); err == nil || !entries.IsGone(err) {
 		t.Errorf("confirmed what is gone: %v", err)
 	}
 }
@@ -211,13 +212,13 @@ func TestHistory(t *testing.T) {
 		"/p3":  toldDoc("urlset", toldMD(`capability="changelist" `+span(3, 4))),
 		"/old": toldDoc("urlset", toldMD(`capability="changelist" modified="`+day(1)+`"`)),
 	}, &warned)
-	found, err := r.history(t.Context())
+	found, err := r.History(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, a := range found {
-		got = append(got, fmt.Sprintf("%s %d-%d %v %v", a.uri[strings.LastIndex(a.uri, "/"):], a.from.Time().Day(), a.until.Time().Day(), a.approx, a.current))
+		got = append(got, fmt.Sprintf("%s %d-%d %v %v", a.Uri[strings.LastIndex(a.Uri, "/"):], a.From.Time().Day(), a.Until.Time().Day(), a.Approx, a.Current))
 	}
 	const want = "/p1 1-3 false false, /old 1-1 true false, /p3 3-4 false false, /p4 4-5 false false, /p5 5-1 false true"
 	if text := strings.Join(got, ", "); text != want && text != strings.Replace(want, "/p1 1-3 false false, /old 1-1 true false", "/old 1-1 true false, /p1 1-3 false false", 1) {
@@ -230,7 +231,7 @@ func TestHistory(t *testing.T) {
 func TestArchivedBounds(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 8<<10)
-	for name, n := range map[string]int{"/" + long: maxArchivedBytes / len(long), "/": maxParts} {
+	for name, n := range map[string]int{"/" + long: entries.MaxArchivedBytes / len(long), "/": entries.MaxParts} {
 		var b strings.Builder
 		for i := range n + 1 {
 			b.WriteString(toldEntry("url", fmt.Sprint(name, i), toldMD(`from="2024-01-01T00:00:00Z" until="2024-01-02T00:00:00Z"`)))
@@ -238,7 +239,7 @@ func TestArchivedBounds(t *testing.T) {
 		var warned []string
 		r := archivesOf(t, map[string]string{"/past": toldDoc("urlset", toldMD(`capability="changelist-archive"`), b.String())}, &warned)
 		start := time.Now()
-		found, err := r.history(t.Context())
+		found, err := r.History(t.Context())
 		if err != nil || len(found) > 0 || !strings.Contains(strings.Join(warned, "\n"), "more than") {
 			t.Errorf("%.20s: found %d, %v, warned %.300q", name, len(found), err, warned)
 		}

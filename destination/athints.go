@@ -7,6 +7,7 @@ import (
 
 	"lockstep/destination/internal/bulk"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/planner"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -38,7 +39,7 @@ func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work
 			}
 		}
 		if n.packed > 0 {
-			out.Packages = &r.reader.packages
+			out.Packages = &r.reader.Packages
 		}
 		out.Demand = r.demandFor(n)
 	}
@@ -48,8 +49,8 @@ func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work
 
 // mayHint reports whether there are packages to look at.
 func (st *state) mayHint() bool {
-	return !st.hinted && slices.ContainsFunc(st.dumps, func(d archived) bool {
-		return d.kind == resourcesync.ResourceDump || d.kind == resourcesync.ChangeDump
+	return !st.hinted && slices.ContainsFunc(st.dumps, func(d entries.Archived) bool {
+		return d.Kind == resourcesync.ResourceDump || d.Kind == resourcesync.ChangeDump
 	})
 }
 
@@ -58,13 +59,13 @@ func (st *state) mayHint() bool {
 // the first Resource Dump after it.
 func (r *setRun) stagePastHints(ctx context.Context, st *state) error {
 	at := resourcesync.NewDatetime(st.asOf)
-	var before, after, changes []*archived
+	var before, after, changes []*entries.Archived
 	for i := range st.dumps {
 		switch d := &st.dumps[i]; {
-		case d.kind == resourcesync.ChangeDump:
+		case d.Kind == resourcesync.ChangeDump:
 			changes = append(changes, d)
-		case d.kind != resourcesync.ResourceDump:
-		case d.at.Compare(at) > 0:
+		case d.Kind != resourcesync.ResourceDump:
+		case d.At.Compare(at) > 0:
 			after = append(after, d)
 		default:
 			before = append(before, d)
@@ -73,14 +74,14 @@ func (r *setRun) stagePastHints(ctx context.Context, st *state) error {
 	slices.Reverse(before)
 	left := maxPastPackages
 	var since resourcesync.Datetime
-	for _, dumps := range [][]*archived{before, after} {
+	for _, dumps := range [][]*entries.Archived{before, after} {
 		for _, d := range dumps {
 			ok, err := r.hintsOf(ctx, d, resourcesync.ResourceDumpManifest, &left, nil)
 			if err != nil {
 				return err
 			}
-			if ok && d.at.Compare(at) <= 0 {
-				since = d.at
+			if ok && d.At.Compare(at) <= 0 {
+				since = d.At
 			}
 			if ok {
 				break // what others have besides is not of that time, or it is here
@@ -91,7 +92,7 @@ func (r *setRun) stagePastHints(ctx context.Context, st *state) error {
 		return (e.Until.IsZero() || since.IsZero() || e.Until.Compare(since) >= 0) && (e.From.IsZero() || e.From.Compare(at) <= 0)
 	}
 	for _, d := range slices.Backward(changes) { // the last ones have most of it
-		if told(&resourcesync.Metadata{From: d.from, Until: d.until}) {
+		if told(&resourcesync.Metadata{From: d.From, Until: d.Until}) {
 			if _, err := r.hintsOf(ctx, d, resourcesync.ChangeDumpManifest, &left, told); err != nil {
 				return err
 			}
@@ -103,16 +104,16 @@ func (r *setRun) stagePastHints(ctx context.Context, st *state) error {
 // hintsOf stages what the packages of a dump hold, as far as it is wanted and
 // no more than are left, and reports whether they could be read. What cannot is
 // done without.
-func (r *setRun) hintsOf(ctx context.Context, d *archived, manifest resourcesync.Capability, left *int, wants func(*resourcesync.Metadata) bool) (ok bool, err error) {
+func (r *setRun) hintsOf(ctx context.Context, d *entries.Archived, manifest resourcesync.Capability, left *int, wants func(*resourcesync.Metadata) bool) (ok bool, err error) {
 	if *left <= 0 {
 		return false, nil
 	}
-	entries, err := r.reader.packagesOf(ctx, d.uri, d.kind)
+	entries, err := r.reader.PackagesOf(ctx, d.Uri, d.Kind)
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
 	if err != nil {
-		r.warn(d.uri, fmt.Sprintf("the packages of %s were not used: %v", fetch.Printable(d.uri), err))
+		r.warn(d.Uri, fmt.Sprintf("the packages of %s were not used: %v", fetch.Printable(d.Uri), err))
 		return false, nil
 	}
 	var refs []dump.Ref
@@ -121,11 +122,11 @@ func (r *setRun) hintsOf(ctx context.Context, d *archived, manifest resourcesync
 		if *left == 0 || wants != nil && !wants(&e.Metadata) {
 			continue
 		}
-		if ref := r.reader.refOf(e); ref.Refused == "" {
+		if ref := r.reader.RefOf(e); ref.Refused == "" {
 			ref.Listing = true // nothing else describes that time
 			refs = append(refs, ref)
 			*left--
 		}
 	}
-	return true, r.reader.readHints(ctx, refs, manifest)
+	return true, r.reader.ReadHints(ctx, refs, manifest)
 }

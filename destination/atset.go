@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
@@ -21,11 +22,11 @@ type state struct {
 	at        resourcesync.Datetime // of the list it is made from; zero: of none
 	watermark time.Time             // all changes before are in it, by the Source's documents; zero: unknown
 	via       string
-	why       string     // it is not of the instant asked for; empty: it is
-	dumps     []archived // where contents of that time may be
-	during    bool       // the list was still being taken then: what is in it may be later
-	hinted    bool       // it is staged where they lie in packages
-	insist    bool       // that is to be looked for
+	why       string             // it is not of the instant asked for; empty: it is
+	dumps     []entries.Archived // where contents of that time may be
+	during    bool               // the list was still being taken then: what is in it may be later
+	hinted    bool               // it is staged where they lie in packages
+	insist    bool               // that is to be looked for
 }
 
 // travel brings a set to its state at the requested instant (RA-DST-02): using
@@ -54,7 +55,7 @@ func (r *setRun) travel(ctx context.Context) error {
 			r.untold++
 			return none
 		default:
-			r.reader.fail(r.set.URI, fmt.Errorf("set %s: its state at %s is not known: %s; it is as of %s", r.set.Name, wording.Time(r.past.at), st.why, wording.Time(st.asOf)))
+			r.reader.Fail(r.set.URI, fmt.Errorf("set %s: its state at %s is not known: %s; it is as of %s", r.set.Name, wording.Time(r.past.at), st.why, wording.Time(st.asOf)))
 		}
 	}
 	r.listAt = st.at
@@ -126,15 +127,15 @@ func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error
 // stateAt stages what the set was at an instant, by what the Source has kept of
 // its past: exactly, if that can be proven, else as of the last list before
 // (RA-DST-02). It returns nil where there is none, and fills in none.
-func stateAt(ctx context.Context, r *setReader, instant time.Time, none *NoPastError) (*state, error) {
-	fail := r.fail
-	defer func() { r.fail = fail }()
-	r.fail = func(uri string, err error) { r.warn(uri, err.Error()) } // the rest may do without it
-	lists, err := r.snapshots(ctx)
+func stateAt(ctx context.Context, r *entries.Reader, instant time.Time, none *NoPastError) (*state, error) {
+	fail := r.Fail
+	defer func() { r.Fail = fail }()
+	r.Fail = func(uri string, err error) { r.Warn(uri, err.Error()) } // the rest may do without it
+	lists, err := r.Snapshots(ctx)
 	if err != nil {
 		return nil, err
 	}
-	docs, err := r.history(ctx)
+	docs, err := r.History(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -143,15 +144,15 @@ func stateAt(ctx context.Context, r *setReader, instant time.Time, none *NoPastE
 	best, bestAt, staged := (*state)(nil), -1, -1
 	for i := range early {
 		b := &early[i]
-		whole := b.completed.Compare(at) <= 0
+		whole := b.Completed.Compare(at) <= 0
 		if whole && best != nil {
 			continue // from an earlier one there is the same gap
 		}
 		st, err := stageFrom(ctx, r, b, docs, at)
-		var bad *unreadError
+		var bad *entries.UnreadError
 		switch {
 		case errors.As(err, &bad):
-			r.warn(b.uri, fmt.Sprintf("set %s: %v; an earlier list is looked for", r.set.Name, bad))
+			r.Warn(b.Uri, fmt.Sprintf("set %s: %v; an earlier list is looked for", r.Set.Name, bad))
 			none.Err = bad
 			continue
 		case err != nil:
@@ -179,15 +180,15 @@ func stateAt(ctx context.Context, r *setReader, instant time.Time, none *NoPastE
 // before returns the lists that are not later than an instant, the last one
 // first. Those that were being taken then come last: what is in them may be
 // later. In none it notes the earliest of all.
-func before(lists []archived, at resourcesync.Datetime, none *NoPastError) []archived {
-	var early, during []archived
+func before(lists []entries.Archived, at resourcesync.Datetime, none *NoPastError) []entries.Archived {
+	var early, during []entries.Archived
 	for _, l := range slices.Backward(lists) {
-		if t := saved.Time(l.at); none.Earliest.IsZero() || t.Before(none.Earliest) {
+		if t := saved.Time(l.At); none.Earliest.IsZero() || t.Before(none.Earliest) {
 			none.Earliest = t
 		}
 		switch {
-		case l.at.Compare(at) > 0:
-		case l.completed.Compare(at) > 0:
+		case l.At.Compare(at) > 0:
+		case l.Completed.Compare(at) > 0:
 			during = append(during, l)
 		default:
 			early = append(early, l)
@@ -198,23 +199,23 @@ func before(lists []archived, at resourcesync.Datetime, none *NoPastError) []arc
 
 // stageFrom stages a list and the changes from there to an instant. If the
 // changes have a gap, the state is that of the list, and says why.
-func stageFrom(ctx context.Context, r *setReader, b *archived, docs []archived, at resourcesync.Datetime) (*state, error) {
-	snap, err := r.stageList(ctx, b)
+func stageFrom(ctx context.Context, r *entries.Reader, b *entries.Archived, docs []entries.Archived, at resourcesync.Datetime) (*state, error) {
+	snap, err := r.StageList(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	base := snap.at
-	if base.IsZero() || b.approx {
-		base = b.at
+	base := snap.At
+	if base.IsZero() || b.Approx {
+		base = b.At
 	}
 	if base.Compare(at) > 0 {
-		return nil, &unreadError{Err: fmt.Errorf("read %s: it is of %s by now", fetch.Printable(b.uri), wording.Time(base.Time()))}
+		return nil, &entries.UnreadError{Err: fmt.Errorf("read %s: it is of %s by now", fetch.Printable(b.Uri), wording.Time(base.Time()))}
 	}
-	if said := b.at; !b.current && !snap.index && !snap.at.IsZero() && !b.dated && !said.IsZero() && said.Compare(snap.at) != 0 { // RA-DOC-10
-		r.warn(b.uri, fmt.Sprintf("read %s: it is of %s, the archive says %s; the document is right", fetch.Printable(b.uri), wording.Time(snap.at.Time()), wording.Time(said.Time())))
+	if said := b.At; !b.Current && !snap.Index && !snap.At.IsZero() && !b.Dated && !said.IsZero() && said.Compare(snap.At) != 0 { // RA-DOC-10
+		r.Warn(b.Uri, fmt.Sprintf("read %s: it is of %s, the archive says %s; the document is right", fetch.Printable(b.Uri), wording.Time(snap.At.Time()), wording.Time(said.Time())))
 	}
-	st := &state{asOf: base.Time(), at: base, watermark: saved.Time(base), via: ViaList, during: b.completed.Compare(at) > 0}
-	if snap.dump {
+	st := &state{asOf: base.Time(), at: base, watermark: saved.Time(base), via: ViaList, during: b.Completed.Compare(at) > 0}
+	if snap.Dump {
 		st.via = ViaDump
 	}
 	exact := base.Compare(at) == 0
@@ -224,21 +225,21 @@ func stageFrom(ctx context.Context, r *setReader, b *archived, docs []archived, 
 		}
 		return st, nil
 	}
-	c, err := r.readChangesBetween(ctx, base, at, docs)
+	c, err := r.ReadChangesBetween(ctx, base, at, docs)
 	if err != nil {
 		return nil, err
 	}
-	if c.gap {
-		r.stage.DiscardChanges()
+	if c.Gap {
+		r.Stage.DiscardChanges()
 		if !exact {
-			st.why = fmt.Sprintf("its changes since %s are known without a gap only up to %s", wording.Time(base.Time()), wording.Time(c.until.Time()))
+			st.why = fmt.Sprintf("its changes since %s are known without a gap only up to %s", wording.Time(base.Time()), wording.Time(c.Until.Time()))
 		}
 		return st, nil
 	}
 	st.asOf, st.watermark = at.Time(), sureUntil(docs, base, &c, at.Time())
-	if b.approx {
+	if b.Approx {
 		st.watermark = time.Time{} // it may be of an earlier time (RA-VER-02)
-		r.warn(b.uri, fmt.Sprintf("set %s: %s does not say of when it is; that it is of %s is a guess", r.set.Name, fetch.Printable(b.uri), wording.Time(base.Time())))
+		r.Warn(b.Uri, fmt.Sprintf("set %s: %s does not say of when it is; that it is of %s is a guess", r.Set.Name, fetch.Printable(b.Uri), wording.Time(base.Time())))
 	}
 	return st, nil
 }
@@ -246,12 +247,12 @@ func stageFrom(ctx context.Context, r *setReader, b *archived, docs []archived, 
 // sureUntil returns the instant up to which a state as of at is certainly
 // complete: a document that is still growing may yet list changes that happened
 // before at. It never reads the clock of this machine (RS-DST-27).
-func sureUntil(docs []archived, base resourcesync.Datetime, c *chain, at time.Time) time.Time {
-	w := saved.Latest(saved.Time(base), saved.Time(c.newest))
+func sureUntil(docs []entries.Archived, base resourcesync.Datetime, c *entries.Chain, at time.Time) time.Time {
+	w := saved.Latest(saved.Time(base), saved.Time(c.Newest))
 	for i := range docs {
-		if until := saved.Time(docs[i].closed(time.Now())); !until.After(at) {
+		if until := saved.Time(docs[i].Closed(time.Now())); !until.After(at) {
 			w = saved.Latest(w, until)
-		} else if from := saved.Time(docs[i].from); !from.After(at) {
+		} else if from := saved.Time(docs[i].From); !from.After(at) {
 			w = at
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
@@ -188,7 +189,7 @@ func (a *auditor) read(ctx context.Context) error {
 func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setState, names *extsort.Sorter) (complete bool, err error) {
 	r := &setRun{session: a.session, set: set, stage: stage.New(a.d.journal), outages: outage.New(a.d.clock)}
 	r.reader = newSetReader(a.d, set, a.home, a.file, r.stage, a.warn, r.fail)
-	defer r.reader.packages.Shelf.Clear()
+	defer r.reader.Packages.Shelf.Clear()
 	defer func() {
 		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr
@@ -209,13 +210,13 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	s.checker = audit.Checker{Number: set.Number, Name: set.Name, Plain: a.plain, Content: a.opts.Content, Fix: a.opts.Fix,
 		Withdrawn: a.withdrawn, Store: a.d.store, Forgetful: a.d.isForgetful(), Paths: s.paths, Sums: &a.sums, Compare: s.compareFile}
 	// RS-RL-12: a plain Sitemap does not say what it covers.
-	s.checker.Listed = (set.Lists != "" || set.Foreign != nil) && (!snap.sitemap || a.d.opts.Delete == DeleteApply)
+	s.checker.Listed = (set.Lists != "" || set.Foreign != nil) && (!snap.Sitemap || a.d.opts.Delete == DeleteApply)
 	for _, b := range before {
 		s.checker.Before = append(s.checker.Before, b.Number)
 	}
 	s.planner = newPlanner(a.d, set.Number)
 	s.planner.Dated, s.planner.Prune, s.planner.Settled = set.Foreign != nil, r.failed == 0, set.Complete && !r.reselects()
-	s.planner.PreferOther, s.planner.Refuse = set.Foreign == nil && a.d.selects.PrefersOther(set.Selection), r.reader.refuse
+	s.planner.PreferOther, s.planner.Refuse = set.Foreign == nil && a.d.selects.PrefersOther(set.Selection), r.reader.Refuse
 	if set.Foreign != nil {
 		if s.checker.Excused, err = a.excusedOf(ctx, set.Number); err != nil {
 			return false, err
@@ -252,12 +253,12 @@ func (a *auditor) excusedOf(ctx context.Context, n int) (map[string]bool, error)
 
 // expected stages what the set should contain: for a set without a Resource
 // List, the result of its changes.
-func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
+func (r *setRun) expected(ctx context.Context) (snap entries.Snapshot, err error) {
 	if r.set.Foreign != nil {
 		return r.expectedHarvest(ctx)
 	}
 	if r.set.Lists == "" && r.set.Changes == "" {
-		r.reader.fail(r.set.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(r.set.URI)))
+		r.reader.Fail(r.set.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(r.set.URI)))
 		return snap, nil
 	}
 	if r.outages, err = outage.Load(ctx, r.d.journal, r.set.Number, r.d.clock); err != nil {
@@ -269,7 +270,7 @@ func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
 		if snap, err = r.readSetList(ctx); err != nil {
 			return snap, err
 		}
-		at = snap.at
+		at = snap.At
 	}
 	fresh := *r.set
 	fresh.Cursor, fresh.Seen, fresh.SeenTime = saved.Cursor{}, nil, time.Time{}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/resourcesync"
@@ -29,14 +30,14 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	if err != nil {
 		return err
 	}
-	since := snap.at
-	if r.reader.future.note(st.Lists, snap.at); r.reader.future.has(snap.at) {
+	since := snap.At
+	if r.reader.Future.Note(st.Lists, snap.At); r.reader.Future.Has(snap.At) {
 		since = resourcesync.Datetime{} // changes of a corrected clock come before it
 	}
-	r.reader.overtakes = !r.reader.future.has(snap.at)
-	defer func() { r.reader.overtakes = false }()
+	r.reader.Overtakes = !r.reader.Future.Has(snap.At)
+	defer func() { r.reader.Overtakes = false }()
 	st.Found = &saved.Doubts{}
-	c := chain{complete: true}
+	c := entries.Chain{Complete: true}
 	fresh := *st
 	fresh.Cursor, fresh.Seen, fresh.SeenTime, fresh.History = saved.Cursor{}, nil, time.Time{}, time.Time{}
 	if len(r.noChanges) == 0 {
@@ -55,64 +56,64 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			if past != "" {
 				gap += ", and " + past
 			}
-			if c.vanished != nil {
-				r.reader.fail(st.Changes, c.vanished)
+			if c.Vanished != nil {
+				r.reader.Fail(st.Changes, c.Vanished)
 			}
-			if len(r.listCause) > 0 && !r.isFresh(snap.at) {
+			if len(r.listCause) > 0 && !r.isFresh(snap.At) {
 				r.failAll(r.listCause)
 				r.warn(r.listURI, fmt.Sprintf("set %s: the Resource Dump cannot be used in place of the Resource List: %s", st.Name, gap))
 				return nil
 			}
 			r.warn(st.Changes, fmt.Sprintf("set %s: %s: changes may be missed until its next Resource List", st.Name, gap))
-			c.gap = true
+			c.Gap = true
 			st.Found.Gap = gap
 		}
-		st.Found.NoAt = c.lists > 0 && snap.at.IsZero() && !snap.sitemap
+		st.Found.NoAt = c.Lists > 0 && snap.At.IsZero() && !snap.Sitemap
 		beginDoubts(st.Found, &c, false)
 	}
 	if len(r.listCause) > 0 {
-		if (st.Changes == "" || len(r.noChanges) > 0) && !r.isFresh(snap.at) {
+		if (st.Changes == "" || len(r.noChanges) > 0) && !r.isFresh(snap.At) {
 			r.failAll(r.listCause)
-			r.warn(r.listURI, r.notFresh(snap.at))
+			r.warn(r.listURI, r.notFresh(snap.At))
 			return nil
 		}
-		r.useDump(snap.at)
+		r.useDump(snap.At)
 	}
 	// Changes that were reported since the list, and applied here, are not
 	// reported again: the list would undo them.
-	if st.Complete && !o.Baseline && !ahead && (st.Changes == "" || c.gap || !c.whole()) {
-		suspect = suspect || saved.Time(snap.at).Before(st.Watermark) && !snap.at.IsZero()
+	if st.Complete && !o.Baseline && !ahead && (st.Changes == "" || c.Gap || !c.Whole()) {
+		suspect = suspect || saved.Time(snap.At).Before(st.Watermark) && !snap.At.IsZero()
 	}
 	if !o.Baseline && !ahead {
 		if err := r.wentBack(&snap, &c); err != nil {
 			return err
 		}
 	}
-	if r.listAt = snap.at; c.lists > 0 && c.whole() && !c.gap { // together they are as of then
-		for _, d := range []resourcesync.Datetime{c.newest, c.until} {
+	if r.listAt = snap.At; c.Lists > 0 && c.Whole() && !c.Gap { // together they are as of then
+		for _, d := range []resourcesync.Datetime{c.Newest, c.Until} {
 			if d.Compare(r.listAt) > 0 {
 				r.listAt = d
 			}
 		}
 	}
-	complete := snap.whole() && c.whole()
+	complete := snap.Whole() && c.Whole()
 	via := ViaList
-	if snap.dump {
+	if snap.Dump {
 		via = ViaDump
 	}
 	again, err := r.carryOut(ctx, work{
-		mode: ModeBaseline, via: via, complete: complete, explicit: snap.complete && c.complete, partial: !c.complete, files: true, suspect: suspect,
-		prune: complete && (!snap.sitemap || o.Delete == DeleteApply),
+		mode: ModeBaseline, via: via, complete: complete, explicit: snap.Complete && c.Complete, partial: !c.Complete, files: true, suspect: suspect,
+		prune: complete && (!snap.Sitemap || o.Delete == DeleteApply),
 		done: func() {
 			st.Complete, st.Selection = true, r.d.selects.Key
-			st.ListKind = snap.kind()
-			st.ListAt, st.ListTag, st.ListParts, st.ListFrom = saved.Time(snap.at), snap.validators, snap.parts, ""
+			st.ListKind = snap.Kind()
+			st.ListAt, st.ListTag, st.ListParts, st.ListFrom = saved.Time(snap.At), snap.Validators, snap.Parts, ""
 			if r.listURI != st.Lists {
 				st.ListFrom = r.listURI
 			}
 			st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, saved.Cursor{}
 			st.Polled, st.Open, st.Appends = nil, nil, false
-			r.advance(&c, snap.at)
+			r.advance(&c, snap.At)
 		},
 	})
 	if err != nil || !again || !complete || o.DryRun {
@@ -127,21 +128,21 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 
 // wentBack refuses a Source whose documents are older than what we have (a
 // list, or a history, that ends before what was applied here).
-func (r *setRun) wentBack(s *snapshot, c *chain) error {
+func (r *setRun) wentBack(s *entries.Snapshot, c *entries.Chain) error {
 	st := r.set
-	if !s.whole() || !c.whole() || s.at.IsZero() {
+	if !s.Whole() || !c.Whole() || s.At.IsZero() {
 		return nil
 	}
 	// A set that is not complete may have been: its last run was broken off.
-	at := saved.Time(s.at)
-	if c.lists == 0 {
+	at := saved.Time(s.At)
+	if c.Lists == 0 {
 		if at.Before(st.ListAt) {
 			return backInTime(st, fmt.Sprintf("its Resource List is as of %s, the one applied here as of %s", wording.Time(at), wording.Time(st.ListAt)))
 		}
 		return nil
 	}
 	reached := at
-	for _, d := range []resourcesync.Datetime{c.newest, c.until, c.from} {
+	for _, d := range []resourcesync.Datetime{c.Newest, c.Until, c.From} {
 		if t := saved.Time(d); t.After(reached) {
 			reached = t
 		}

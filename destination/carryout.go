@@ -47,7 +47,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	p.Stage, p.ListAt, p.IsNewer = r.stage, r.listAt, r.pushed(&w).IsNewer
 	p.Dated, p.Settled, p.LookUp = r.origin != nil, r.set.Complete && !r.reselects(), true
 	p.PreferOther = r.origin == nil && r.d.selects.PrefersOther(r.set.Selection)
-	p.Refuse, p.Past = r.reader.refuse, pastOf(w.past)
+	p.Refuse, p.Past = r.reader.Refuse, pastOf(w.past)
 	p.Confirmed = func(uri string) bool { return confirmed[push.KeyOf(uri)] }
 	var found adopt.Adopted
 	if r.d.opts.Adopt || r.reclaims() && w.past == nil {
@@ -157,7 +157,7 @@ func (r *setRun) predict(t *planner.Tally) {
 func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier {
 	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: newWays(r.d), marked: &r.placed}
 	a.fetch = newFetcher(r.d, r.set.Number, paths)
-	a.fetch.Resume, a.fetch.BeforeDeletions, a.fetch.OwnFiles, a.fetch.Refuse = r.resume, true, r.ours, r.reader.refuse
+	a.fetch.Resume, a.fetch.BeforeDeletions, a.fetch.OwnFiles, a.fetch.Refuse = r.resume, true, r.ours, r.reader.Refuse
 	if r.past != nil {
 		a.fetch.OfPast, a.fetch.OpenKept = true, keptContent(r.past.from).Open
 	}

@@ -6,73 +6,74 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/wording"
 	"lockstep/resourcesync"
 )
 
-func (r *setRun) catchUp(ctx context.Context, c *chain, since resourcesync.Datetime, state *setState) (why string, err error) {
-	if c.lost || c.unchanged || !c.whole() || c.gap || since.IsZero() || c.resumed || c.from.Compare(since) <= 0 {
+func (r *setRun) catchUp(ctx context.Context, c *entries.Chain, since resourcesync.Datetime, state *setState) (why string, err error) {
+	if c.Lost || c.Unchanged || !c.Whole() || c.Gap || since.IsZero() || c.Resumed || c.From.Compare(since) <= 0 {
 		return "", nil
 	}
 	kinds := []resourcesync.Capability{resourcesync.ChangeList, resourcesync.ChangeDump}
-	linked := map[resourcesync.Capability]string{kinds[0]: c.archives}
-	if c.dump {
+	linked := map[resourcesync.Capability]string{kinds[0]: c.Archives}
+	if c.Dump {
 		slices.Reverse(kinds)
-		linked = map[resourcesync.Capability]string{kinds[0]: c.archives}
+		linked = map[resourcesync.Capability]string{kinds[0]: c.Archives}
 	}
 	r.stage.MoveLast()
 	for _, kind := range kinds {
 		if r.set.Archives[kind] == "" && linked[kind] == "" {
 			continue
 		}
-		docs, err := r.reader.archived(ctx, kind, linked)
+		docs, err := r.reader.ArchivedChanges(ctx, kind, linked)
 		if err != nil {
 			return "", err
 		}
-		docs = between(docs, since, c.from)
-		if why = r.mayJoin(docs, since, c.from); why != "" {
+		docs = entries.Between(docs, since, c.From)
+		if why = r.mayJoin(docs, since, c.From); why != "" {
 			continue
 		}
-		past, err := r.reader.readPast(ctx, docs, since, c.look, &state.Set)
+		past, err := r.reader.ReadPast(ctx, docs, since, c.Look, &state.Set)
 		if err != nil {
 			return "", err
 		}
-		until, behind := covered(past, since, c.from)
-		if until.Compare(c.from) < 0 {
-			why = gapBetween(kind, until, behind, c.from)
+		until, behind := entries.Covered(past, since, c.From)
+		if until.Compare(c.From) < 0 {
+			why = entries.GapBetween(kind, until, behind, c.From)
 			continue
 		}
 		r.report.plan(fmt.Sprintf("set %s: caught up from %s to %s through %s of its archive",
-			r.set.Name, wording.Time(since.Time()), wording.Time(c.from.Time()), wording.Plural(int64(len(past)), archivedName(kind))))
-		c.follow(past)
-		c.lost = c.judge(&state.Set)
+			r.set.Name, wording.Time(since.Time()), wording.Time(c.From.Time()), wording.Plural(int64(len(past)), entries.NameOfArchived(kind))))
+		c.Follow(past)
+		c.Lost = c.Judge(&state.Set)
 		return "", nil
 	}
 	return why, nil
 }
 
-func (r *setRun) mayJoin(docs []archived, from, to resourcesync.Datetime) string {
-	if len(docs) > maxCatchUp {
-		return fmt.Sprintf("there are %d archived documents between, more than %d", len(docs), maxCatchUp)
+func (r *setRun) mayJoin(docs []entries.Archived, from, to resourcesync.Datetime) string {
+	if len(docs) > entries.MaxCatchUp {
+		return fmt.Sprintf("there are %d archived documents between, more than %d", len(docs), entries.MaxCatchUp)
 	}
-	said := make([]pastDoc, len(docs))
+	said := make([]entries.PastDocument, len(docs))
 	now := time.Now()
 	for i := range docs {
 		d := &docs[i]
-		said[i] = pastDoc{from: d.from, until: d.closed(now), whole: true}
-		if said[i].until.IsZero() || d.approx { // its events show how far it reaches
-			said[i].until = to
+		said[i] = entries.PastDocument{From: d.From, Until: d.Closed(now), Whole: true}
+		if said[i].Until.IsZero() || d.Approx { // its events show how far it reaches
+			said[i].Until = to
 		}
-		if said[i].from.IsZero() {
-			said[i].from = from
+		if said[i].From.IsZero() {
+			said[i].From = from
 		}
 	}
 	kind := resourcesync.ChangeList
 	if len(docs) > 0 {
-		kind = docs[0].kind
+		kind = docs[0].Kind
 	}
-	if until, behind := covered(said, from, to); until.Compare(to) < 0 {
-		return gapBetween(kind, until, behind, to)
+	if until, behind := entries.Covered(said, from, to); until.Compare(to) < 0 {
+		return entries.GapBetween(kind, until, behind, to)
 	}
 	return ""
 }

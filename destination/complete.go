@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
@@ -38,12 +39,12 @@ func (u *Unproven) String() string {
 func (u *Unproven) IsFailure() bool { return u.failed }
 
 // beginDoubts sets the instant from which c is complete, if no earlier one is known.
-func beginDoubts(d *saved.Doubts, c *chain, changesOnly bool) {
+func beginDoubts(d *saved.Doubts, c *entries.Chain, changesOnly bool) {
 	*d = saved.Doubts{Gap: d.Gap, NoAt: d.NoAt, ChangesOnly: d.ChangesOnly || changesOnly}
-	if d.ChangesOnly && c.proven {
-		d.Reach = saved.Time(c.from)
+	if d.ChangesOnly && c.Proven {
+		d.Reach = saved.Time(c.From)
 	}
-	d.NoFrom = c.lists > 0 && !c.proven
+	d.NoFrom = c.Lists > 0 && !c.Proven
 }
 
 // unproven says what the documents of a set leave open.
@@ -170,9 +171,9 @@ func (r *SetReport) isComplete() bool { return r.Error == "" && r.Failed+r.Refus
 
 // lookAt notes what the documents that an audit compares with leave open. Of what
 // the mirror has applied already, its state knows.
-func (r *setRun) lookAt(c *chain, at resourcesync.Datetime) {
+func (r *setRun) lookAt(c *entries.Chain, at resourcesync.Datetime) {
 	st := r.set
-	if st.Complete && (c.from.IsZero() || !c.from.Time().After(st.Watermark)) {
+	if st.Complete && (c.From.IsZero() || !c.From.Time().After(st.Watermark)) {
 		return
 	}
 	d := st.CurrentDoubts()

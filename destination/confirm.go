@@ -30,7 +30,7 @@ func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	planned := newPlanner(p.r.d, p.r.set.Number)
-	planned.Refuse, planned.Settled, planned.Believes = p.r.reader.refuse, p.r.set.Complete && !p.r.reselects(), true
+	planned.Refuse, planned.Settled, planned.Believes = p.r.reader.Refuse, p.r.set.Complete && !p.r.reselects(), true
 	_, err := planned.Count(ctx, p.r.stage, func(a *plan.Action) {
 		if a.Gone && a.Unconfirmed && (a.Verb == plan.Remove || a.Verb == plan.Release) {
 			p.claims = append(p.claims, a.Resource)

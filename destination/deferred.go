@@ -135,7 +135,7 @@ func (s *session) finalPass(ctx context.Context, sets []*setState) error {
 func (s *session) retrySet(ctx context.Context, set *setState) (err error) {
 	r := s.newSetRun(set)
 	r.final = true
-	defer r.reader.packages.Shelf.Clear()
+	defer r.reader.Packages.Shelf.Clear()
 	defer func() {
 		r.reportMoved()
 		for uri, ferr := range r.stale {

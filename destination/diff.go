@@ -125,8 +125,8 @@ func (s *differ) run(ctx context.Context, address string, each func(Difference) 
 // collect puts what a set had at an instant into the sorter; a zero at is now.
 func (s *differ) collect(ctx context.Context, set *setState, number, side int, at time.Time) (err error) {
 	r := s.newSetRun(set)
-	r.reader.warn = s.once
-	defer r.reader.packages.Shelf.Clear()
+	r.reader.Warn = s.once
+	defer r.reader.Packages.Shelf.Clear()
 	defer func() {
 		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr

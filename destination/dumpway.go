@@ -99,8 +99,8 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner.Planner, w *work, n 
 		}
 	}
 	if via != ViaList {
-		if r.reader.packages.Known() {
-			out.Packages = &r.reader.packages
+		if r.reader.Packages.Known() {
+			out.Packages = &r.reader.Packages
 		}
 		out.Demand = r.demandFor(n)
 	}
@@ -125,7 +125,7 @@ func (r *setRun) demandFor(n *needs) *bulk.Demand {
 	if st.Demand == "" || n.small == 0 || n.small < bulk.DemandLeast && !insist {
 		return nil
 	}
-	if reason := r.reader.refuse(st.Demand); reason != "" {
+	if reason := r.reader.Refuse(st.Demand); reason != "" {
 		r.warn(st.Demand, fmt.Sprintf("refuse packages on demand of %s: %s", fetch.Printable(st.Demand), reason))
 		return nil
 	}
@@ -149,7 +149,7 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool)
 	if uri == "" {
 		return "", nil
 	}
-	entries, err := r.reader.packagesOf(ctx, uri, kind)
+	entries, err := r.reader.PackagesOf(ctx, uri, kind)
 	if err != nil {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
@@ -164,7 +164,7 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool)
 		if !e.Until.IsZero() && !since.IsZero() && e.Until.Compare(since) < 0 {
 			continue
 		}
-		ref := r.reader.refOf(e)
+		ref := r.reader.RefOf(e)
 		if ref.Refused == "" {
 			refs = append(refs, ref)
 		} else if !told {
@@ -175,7 +175,7 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool)
 	if len(refs) == 0 || !insist && !r.packagesPay(refs, n) {
 		return "", nil
 	}
-	if err := r.reader.readHints(ctx, refs, manifest); err != nil {
+	if err := r.reader.ReadHints(ctx, refs, manifest); err != nil {
 		return "", err
 	}
 	return via, nil

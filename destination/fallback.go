@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
@@ -46,7 +47,7 @@ func (r *setRun) saveOutages(ctx context.Context) error {
 }
 
 // isTemporary reports whether something may be readable later.
-func isTemporary(err error) bool { return outage.IsTemporary(err, isGone) }
+func isTemporary(err error) bool { return outage.IsTemporary(err, entries.IsGone) }
 
 // mayReplace reports whether a fallback may be used for something that failed with
 // err: at once if the error is not temporary, otherwise after several runs.
@@ -110,9 +111,9 @@ type documentFailure struct {
 
 // attempt carries out do, and keeps what fails to be reported, or not, later.
 func (r *setRun) attempt(do func() error) (failures []documentFailure, err error) {
-	fail := r.reader.fail
-	defer func() { r.reader.fail = fail }()
-	r.reader.fail = func(uri string, err error) {
+	fail := r.reader.Fail
+	defer func() { r.reader.Fail = fail }()
+	r.reader.Fail = func(uri string, err error) {
 		if len(failures) < maxListed {
 			failures = append(failures, documentFailure{uri, err})
 		}
@@ -123,7 +124,7 @@ func (r *setRun) attempt(do func() error) (failures []documentFailure, err error
 // failAll reports failures after all.
 func (r *setRun) failAll(failures []documentFailure) {
 	for _, f := range failures {
-		r.reader.fail(f.uri, f.err)
+		r.reader.Fail(f.uri, f.err)
 	}
 }
 

@@ -30,7 +30,7 @@ func FuzzNotification(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := newSetReader(d, &setState{Set: saved.Set{URI: "http://a.example/capabilitylist.xml"}}, nil, "", stage.New(&journal.Mem{}), nil, nil)
-		defer func() { _ = r.stage.Close(context.Background()) }()
+		defer func() { _ = r.Stage.Close(context.Background()) }()
 		n, err := readNotification(r, "http://a.example/changes", body)
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 	"iter"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/transfer"
@@ -103,7 +104,7 @@ func (r *setRun) update(ctx context.Context, full bool) (more, broken bool, err 
 			many = Problems{err}
 		}
 		for _, cause := range many {
-			r.reader.fail(uri, cause)
+			r.reader.Fail(uri, cause)
 		}
 	}
 	return more && err == nil, err != nil, nil
@@ -288,11 +289,11 @@ func (r *setRun) stageEntry(ctx context.Context, c *chooser, e *resourcesync.Ent
 	}
 	switch {
 	case e.Change == resourcesync.Deleted:
-		return add(r.reader.wantOf(e), nil)
+		return add(r.reader.Resource(e), nil)
 	case at.Class == desired.Listed:
 		return add(c.settle(ctx, e, true))
 	}
-	if err := add(c.settle(ctx, e, false)); err != nil || canonicalOf(e) == "" && !hasAlternates(e) {
+	if err := add(c.settle(ctx, e, false)); err != nil || entries.CanonicalOf(e) == "" && !hasAlternates(e) {
 		return err
 	}
 	others, err := c.relatives(ctx, e)
@@ -321,7 +322,7 @@ func deletions(changes iter.Seq2[resourcesync.Entry, error]) iter.Seq2[resources
 }
 
 // expectedHarvest stages what a set without documents should be.
-func (r *setRun) expectedHarvest(ctx context.Context) (snap snapshot, err error) {
+func (r *setRun) expectedHarvest(ctx context.Context) (snap entries.Snapshot, err error) {
 	if err := r.openOrigin(ctx); err != nil {
 		return snap, err
 	}
@@ -343,9 +344,9 @@ func (r *setRun) expectedHarvest(ctx context.Context) (snap snapshot, err error)
 		r.warn(r.set.URI, text)
 	}
 	if r.set.Partial = !s.Whole; !s.Whole && r.failed == 0 {
-		r.reader.fail(r.set.URI, fmt.Errorf("read %s: not all of it is known", fetch.Printable(r.set.URI)))
+		r.reader.Fail(r.set.URI, fmt.Errorf("read %s: not all of it is known", fetch.Printable(r.set.URI)))
 	}
-	snap.sitemap = !s.Complete // like a Sitemap it does not say what is no more
+	snap.Sitemap = !s.Complete // like a Sitemap it does not say what is no more
 	return snap, r.stageOrigin(ctx, r.origin.Entries(ctx), desired.Listed, 0)
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/selection"
 	"lockstep/resourcesync"
 )
@@ -24,19 +25,19 @@ type Finder interface {
 // record is treated as nonexistent (AP-CDL-07). The result for a URI depends
 // only on the current records, not on the order in which they are listed.
 type chooser struct {
-	reader *setReader
+	reader *entries.Reader
 	finder Finder // nil: no resource has others
 }
 
 // settle returns what to do about the resource e, which exists; now says that e
 // is its current state.
 func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (desired.Resource, error) {
-	main := canonicalOf(e)
+	main := entries.CanonicalOf(e)
 	if main == "" && !hasAlternates(e) {
-		return c.reader.wantOf(e), nil
+		return c.reader.Resource(e), nil
 	}
-	if c.finder == nil || c.reader.selects.IsAll() {
-		w := c.reader.wantOf(e)
+	if c.finder == nil || c.reader.Selects.IsAll() {
+		w := c.reader.Resource(e)
 		if main != "" {
 			w.Gone, w.Instead = true, main
 		}
@@ -50,21 +51,21 @@ func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (
 		current.Change, current.Datetime = e.Change, e.Datetime
 		return c.settle(ctx, &current, true)
 	}
-	w := c.reader.wantOf(e)
+	w := c.reader.Resource(e)
 	of := e
 	if main != "" {
 		first, there, err := c.finder.Find(ctx, main)
 		if err != nil {
 			return w, err
 		}
-		if !there || canonicalOf(&first) != "" || !leadsTo(&first, e.Loc) {
+		if !there || entries.CanonicalOf(&first) != "" || !leadsTo(&first, e.Loc) {
 			w.Gone = true // of nothing there is
 			return w, nil
 		}
 		of = &first
 	}
 	chosen, err := c.choose(ctx, of)
-	if err != nil || chosen == e.Loc || chosen == "" && !c.reader.selects.Selects(&w, false) {
+	if err != nil || chosen == e.Loc || chosen == "" && !c.reader.Selects.Selects(&w, false) {
 		return w, err
 	}
 	w.Gone, w.Instead = true, chosen
@@ -94,13 +95,13 @@ func (c *chooser) form(ctx context.Context, main *resourcesync.Entry, uri string
 		return *main, true, nil
 	}
 	e, there, err := c.finder.Find(ctx, uri)
-	return e, there && canonicalOf(&e) == main.Loc, err // else it is one of another record
+	return e, there && entries.CanonicalOf(&e) == main.Loc, err // else it is one of another record
 }
 
 // forms returns the representations of a record that are selected, as its first one
 // names them, best first.
 func (c *chooser) forms(main *resourcesync.Entry) []desired.Resource {
-	sel := c.reader.selects
+	sel := c.reader.Selects
 	own := desired.Resource{URI: main.Loc, Type: main.Type, Lastmod: main.Lastmod}
 	var fit []desired.Resource
 	if sel.Selects(&own, false) {
@@ -110,7 +111,7 @@ func (c *chooser) forms(main *resourcesync.Entry) []desired.Resource {
 	slices.SortStableFunc(links, func(a, b resourcesync.Link) int { return selection.Priority(&a) - selection.Priority(&b) })
 	for i := range links {
 		w := desired.Resource{URI: links[i].Href, Type: links[i].Type, Lastmod: main.Lastmod}
-		if sel.Selects(&w, false) && c.reader.refuse(w.URI) == "" {
+		if sel.Selects(&w, false) && c.reader.Refuse(w.URI) == "" {
 			fit = append(fit, w)
 		}
 	}
@@ -121,7 +122,7 @@ func (c *chooser) forms(main *resourcesync.Entry) []desired.Resource {
 // relatives returns the other resources of the record that e, which is there
 // now or was, is one of, where e may decide about them.
 func (c *chooser) relatives(ctx context.Context, e *resourcesync.Entry) (all []resourcesync.Entry, err error) {
-	if c.finder == nil || c.reader.selects.IsAll() {
+	if c.finder == nil || c.reader.Selects.IsAll() {
 		return nil, nil
 	}
 	return c.family(ctx, e)
@@ -130,14 +131,14 @@ func (c *chooser) relatives(ctx context.Context, e *resourcesync.Entry) (all []r
 // family returns the other resources of the record that e is one of.
 func (c *chooser) family(ctx context.Context, e *resourcesync.Entry) (all []resourcesync.Entry, err error) {
 	main := e
-	if uri := canonicalOf(e); uri != "" {
+	if uri := entries.CanonicalOf(e); uri != "" {
 		first, there, err := c.finder.Find(ctx, uri)
 		if err != nil || !there {
 			return nil, err
 		}
 		main, all = &first, append(all, first)
 	}
-	for i := range main.Links[:min(len(main.Links), maxLinks)] {
+	for i := range main.Links[:min(len(main.Links), entries.MaxLinks)] {
 		l := &main.Links[i]
 		if l.Rel != "alternate" || l.Href == e.Loc || l.Href == main.Loc {
 			continue

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/saved"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -64,7 +65,7 @@ func kindOfMessage(h *resourcesync.Header) messageKind {
 // readNotification reads a message of the channel topic, all of it before
 // anything is done about it: an error says that it is malformed (RN-RX-09).
 // Nothing is staged but the number of the document.
-func readNotification(r *setReader, topic string, body []byte) (*notification, error) {
+func readNotification(r *entries.Reader, topic string, body []byte) (*notification, error) {
 	// RN-PL-11: old publishers begin with a line feed.
 	body = bytes.TrimLeft(body, " \t\r\n")
 	if len(body) == 0 {
@@ -79,10 +80,10 @@ func readNotification(r *setReader, topic string, body []byte) (*notification, e
 	if n.kind != messageChanges {
 		return n, nil
 	}
-	c := &changeReader{setReader: r, state: &saved.Set{}, chain: chain{look: newLook(nil)}}
-	d := docReading{changeReader: c, prefix: sha256.New()}
-	d.n, d.info = r.stage.AddOrdered("")
-	n.doc = d.n
+	c := &entries.ChangeReader{Reader: r, State: &saved.Set{}, Chain: entries.Chain{Look: entries.NewLook(nil)}}
+	d := entries.DocReading{ChangeReader: c, Prefix: sha256.New()}
+	d.N, d.Info = r.Stage.AddOrdered("")
+	n.doc = d.N
 	plain := 0 // entries that say of no change
 	for e, err := range in.Entries() {
 		if err != nil {
@@ -95,13 +96,13 @@ func readNotification(r *setReader, topic string, body []byte) (*notification, e
 			plain++
 			continue
 		}
-		w := r.wantOf(&e)
+		w := r.Resource(&e)
 		// The Source did not send this itself: its hashes vouch for nothing that
 		// comes from hosts the Source may not name.
-		w.Links = slices.DeleteFunc(w.Links, func(l resourcesync.Link) bool { return r.refuse(l.Href) != "" })
-		d.place(&w, &e)
+		w.Links = slices.DeleteFunc(w.Links, func(l resourcesync.Link) bool { return r.Refuse(l.Href) != "" })
+		d.Place(&w, &e)
 		w.Unconfirmed = true
-		if refusal := r.refuse(w.URI); refusal != "" { // WS-SEC-08, deletions not excepted
+		if refusal := r.Refuse(w.URI); refusal != "" { // WS-SEC-08, deletions not excepted
 			if n.refused++; n.refused == 1 {
 				n.refusal = fmt.Sprintf("%s: %s", fetch.Printable(w.URI), refusal)
 			}
@@ -118,9 +119,9 @@ func readNotification(r *setReader, topic string, body []byte) (*notification, e
 		n.kind = messageLook // a Sitemap, or a list that does not say what it is
 		return n, nil
 	}
-	r.stage.Documents[n.doc].AllNew = true // what is known is left out by us
+	r.Stage.Documents[n.doc].AllNew = true // what is known is left out by us
 	for i := range n.wants {
-		if t := r.stage.EventTime(&n.wants[i]); !t.IsZero() && (n.newest.IsZero() || t.Compare(n.newest) > 0) {
+		if t := r.Stage.EventTime(&n.wants[i]); !t.IsZero() && (n.newest.IsZero() || t.Compare(n.newest) > 0) {
 			n.newest = t
 		}
 	}

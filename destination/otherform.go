@@ -6,6 +6,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/transfer"
@@ -85,9 +86,9 @@ func (c *chooser) others(ctx context.Context, uri string) ([]desired.Resource, e
 		return nil, err
 	}
 	main := &e
-	if first := canonicalOf(&e); first != "" {
+	if first := entries.CanonicalOf(&e); first != "" {
 		m, there, err := c.finder.Find(ctx, first)
-		if err != nil || !there || canonicalOf(&m) != "" || !leadsTo(&m, uri) {
+		if err != nil || !there || entries.CanonicalOf(&m) != "" || !leadsTo(&m, uri) {
 			return nil, err
 		}
 		main = &m
@@ -103,7 +104,7 @@ func (c *chooser) others(ctx context.Context, uri string) ([]desired.Resource, e
 			return nil, err
 		}
 		if there {
-			w := c.reader.wantOf(&form)
+			w := c.reader.Resource(&form)
 			w.Class = desired.Listed
 			all = append(all, w)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/plan"
@@ -156,7 +157,7 @@ func (p *pusher) take(ctx context.Context, m *inbox.Message, now time.Time) erro
 	case n.kind == messageLook:
 		p.look("another of its documents was delivered") // and is read where it is, with all that belongs to it
 		return nil
-	case !p.up.IsSet(ctx, p.r.d.client, p.r.set.URI, n.up, p.r.reader.refuse):
+	case !p.up.IsSet(ctx, p.r.d.client, p.r.set.URI, n.up, p.r.reader.Refuse):
 		p.putAside(m, fmt.Sprintf("RN-RX-07: it belongs to %s", fetch.Printable(n.up)))
 		return nil
 	}
@@ -230,7 +231,7 @@ func (p *pusher) putAside(m *inbox.Message, cause string) {
 // apply applies what is staged.
 func (p *pusher) apply(ctx context.Context) error {
 	before := p.r.report
-	if err := p.r.applyVersions(ctx, &chain{complete: true, dump: true}, ViaNotification); err != nil {
+	if err := p.r.applyVersions(ctx, &entries.Chain{Complete: true, Dump: true}, ViaNotification); err != nil {
 		return err
 	}
 	_, err := p.r.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true})
@@ -250,7 +251,7 @@ func (p *pusher) apply(ctx context.Context) error {
 func (p *pusher) oweRest(ctx context.Context) error {
 	p.look("some of what was notified takes long")
 	planned := newPlanner(p.r.d, p.r.set.Number)
-	planned.Refuse, planned.Settled = p.r.reader.refuse, p.r.set.Complete
+	planned.Refuse, planned.Settled = p.r.reader.Refuse, p.r.set.Complete
 	var b journal.Batch
 	for a, err := range planned.Actions(ctx, p.r.stage) {
 		if err != nil {

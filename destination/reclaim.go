@@ -178,13 +178,13 @@ func (s *session) listedIn(ctx context.Context, set *setState, to *extsort.Sorte
 	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), outages: outage.New(s.d.clock)}
 	r.reader = newSetReader(s.d, set, s.home, s.file, r.stage, func(string, string) {},
 		func(string, error) { r.failed++ }) // the run that follows reports them
-	defer r.reader.packages.Shelf.Clear()
+	defer r.reader.Packages.Shelf.Clear()
 	defer func() {
 		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr
 		}
 	}()
-	if _, err := r.reader.readList(ctx, set.Lists); err != nil {
+	if _, err := r.reader.ReadList(ctx, set.Lists); err != nil {
 		return false, fmt.Errorf("read what %s lists: %w", fetch.Printable(set.URI), err)
 	}
 	return r.failed == 0, addStaged(ctx, r.stage, to)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/entries"
 	"lockstep/resourcesync"
 )
 
@@ -11,12 +12,12 @@ import (
 // resources that were not as it described them (RS-HASH-08): they may have
 // changed since it was read, or be gone. snap is the reading before. What else
 // the list says now is for the next run.
-func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
+func (r *setRun) relist(ctx context.Context, snap *entries.Snapshot) error {
 	known := *r.set
 	for round := 1; round < maxRounds && len(r.stale) > 0; round++ {
-		known.ListTag, known.ListParts = snap.validators, snap.parts
+		known.ListTag, known.ListParts = snap.Validators, snap.Parts
 		known.Lists = r.listURI
-		same, err := r.reader.listUnchanged(ctx, &known.Set)
+		same, err := r.reader.ListUnchanged(ctx, &known.Set)
 		if err != nil || same {
 			return err
 		}
@@ -24,10 +25,10 @@ func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
 		for uri := range r.stale {
 			only[uri] = false
 		}
-		r.reader.only = only
-		next, err := r.reader.readList(ctx, r.listURI)
-		r.reader.only = nil
-		if err != nil || !next.whole() {
+		r.reader.Only = only
+		next, err := r.reader.ReadList(ctx, r.listURI)
+		r.reader.Only = nil
+		if err != nil || !next.Whole() {
 			return err
 		}
 		if err := r.stageGone(ctx, only, &next); err != nil {
@@ -43,8 +44,8 @@ func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
 
 // stageGone stages as gone what a complete list does not name, unless it is a
 // plain Sitemap, whose silence does not mean that (RS-RL-12).
-func (r *setRun) stageGone(ctx context.Context, found map[string]bool, snap *snapshot) error {
-	if snap.sitemap && r.d.opts.Delete != DeleteApply {
+func (r *setRun) stageGone(ctx context.Context, found map[string]bool, snap *entries.Snapshot) error {
+	if snap.Sitemap && r.d.opts.Delete != DeleteApply {
 		return nil
 	}
 	n := r.stage.AddDocument()

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
@@ -27,7 +28,7 @@ type setRun struct {
 	*session
 	set    *setState
 	stage  *stage.Stage
-	reader *setReader
+	reader *entries.Reader
 
 	compared bool             // all was compared in this run
 	failed   int              // documents that could not be read
@@ -66,8 +67,8 @@ func (s *session) newSetRun(set *setState) *setRun {
 	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), stale: map[string]error{}, outages: outage.New(s.d.clock)}
 	r.stage.Versions.Keep = s.d.opts.AllVersions
 	r.reader = newSetReader(s.d, set, s.home, s.file, r.stage, s.warn, r.fail)
-	r.reader.future.limit = time.Now().Add(maxTrustedSkew)
-	r.stage.Future = r.reader.future.has
+	r.reader.Future.Limit = time.Now().Add(entries.MaxTrustedSkew)
+	r.stage.Future = r.reader.Future.Has
 	return r
 }
 
@@ -89,7 +90,7 @@ func (r *setRun) fail(uri string, err error) {
 func (s *session) syncSet(ctx context.Context, set *setState) error {
 	set.Planned, set.Found = false, nil
 	r := s.newSetRun(set)
-	defer r.reader.packages.Shelf.Clear()
+	defer r.reader.Packages.Shelf.Clear()
 	r.began = set.Watermark
 	var err error
 	r.outages, err = outage.Load(ctx, r.d.journal, set.Number, s.d.clock)
@@ -143,7 +144,7 @@ func (r *setRun) run(ctx context.Context) error {
 		if o.Baseline && r.counts[st.Number] > 0 {
 			return r.dissolve(ctx)
 		}
-		r.reader.fail(st.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(st.URI)))
+		r.reader.Fail(st.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(st.URI)))
 		return nil
 	case o.Baseline, r.d.compare, st.Doubted:
 		return r.baseline(ctx, false)
@@ -212,13 +213,13 @@ func (r *setRun) incremental(ctx context.Context) error {
 			}
 			return r.compareInstead(ctx)
 		}
-		if round > 1 && (c.unchanged || r.failed > failed) {
+		if round > 1 && (c.Unchanged || r.failed > failed) {
 			return nil
 		}
-		if ahead && !c.unchanged && !c.resumed && !r.compared && c.complete && !since.IsZero() {
+		if ahead && !c.Unchanged && !c.Resumed && !r.compared && c.Complete && !since.IsZero() {
 			return r.compareAhead(ctx)
 		}
-		if r.compared && (c.lost || r.gap(&c, since) != "") {
+		if r.compared && (c.Lost || r.gap(&c, since) != "") {
 			if gap := r.gap(&c, since); gap != "" {
 				st.CurrentDoubts().Gap = gap
 			}
@@ -229,29 +230,29 @@ func (r *setRun) incremental(ctx context.Context) error {
 			return err
 		}
 		via := st.viaChanges()
-		if c.dump {
+		if c.Dump {
 			via = ViaChangeDump
 		}
-		if since.IsZero() && !c.unchanged {
+		if since.IsZero() && !c.Unchanged {
 			beginDoubts(st.CurrentDoubts(), &c, st.Lists == "")
 		}
 		gap := r.gap(&c, since)
 		switch {
-		case c.lost && c.newest.Time().Before(st.SeenTime):
-			return backInTime(st, fmt.Sprintf("its changes end at %s, those applied here at %s", wording.Time(c.newest.Time()), wording.Time(st.SeenTime)))
-		case (c.lost || gap != "") && st.Lists != "":
+		case c.Lost && c.Newest.Time().Before(st.SeenTime):
+			return backInTime(st, fmt.Sprintf("its changes end at %s, those applied here at %s", wording.Time(c.Newest.Time()), wording.Time(st.SeenTime)))
+		case (c.Lost || gap != "") && st.Lists != "":
 			if past != "" {
 				gap += ", and " + past
 			}
-			if c.lost {
+			if c.Lost {
 				gap = "changes that were applied here are gone from its history"
 			}
 			r.warn(st.Changes, fmt.Sprintf("set %s: %s: comparing all of it", st.Name, gap))
-			return r.baseline(ctx, c.lost)
+			return r.baseline(ctx, c.Lost)
 		case gap != "":
-			r.reader.fail(st.Changes, fmt.Errorf("read %s: %s, and there is no Resource List or Resource Dump to compare with", fetch.Printable(st.Changes), gap))
+			r.reader.Fail(st.Changes, fmt.Errorf("read %s: %s, and there is no Resource List or Resource Dump to compare with", fetch.Printable(st.Changes), gap))
 			st.CurrentDoubts().Gap = gap
-		case c.lists > 0 && !c.unchanged && !c.resumed && !c.proven && !r.compared: // RS-MD-14
+		case c.Lists > 0 && !c.Unchanged && !c.Resumed && !c.Proven && !r.compared: // RS-MD-14
 			st.CurrentDoubts().NoFrom = true
 		}
 		owed := 0
@@ -260,18 +261,18 @@ func (r *setRun) incremental(ctx context.Context) error {
 				return err
 			}
 		}
-		if c.unchanged && owed == 0 {
+		if c.Unchanged && owed == 0 {
 			r.report.effort(ModeNone, via)
 			return nil
 		}
 		mode := ModeIncremental
-		if c.unchanged || r.stage.Empty() {
+		if c.Unchanged || r.stage.Empty() {
 			mode = ModeNone
 		}
 		if err := r.applyVersions(ctx, &c, via); err != nil {
 			return err
 		}
-		again, err := r.carryOut(ctx, work{mode: mode, via: via, complete: c.whole(), explicit: c.complete, partial: !c.complete, done: func() { r.advance(&c, since) }})
+		again, err := r.carryOut(ctx, work{mode: mode, via: via, complete: c.Whole(), explicit: c.Complete, partial: !c.Complete, done: func() { r.advance(&c, since) }})
 		if err != nil || !again || round == maxRounds {
 			return err
 		}
@@ -281,24 +282,24 @@ func (r *setRun) incremental(ctx context.Context) error {
 
 // gap says why changes may be missing between the watermark and what was
 // read, or returns "" (RS-CHI-09, RS-DST-21).
-func (r *setRun) gap(c *chain, since resourcesync.Datetime) string {
+func (r *setRun) gap(c *entries.Chain, since resourcesync.Datetime) string {
 	switch {
-	case c.vanished != nil:
-		return fmt.Sprintf("a part of its changes cannot be used (%v)", c.vanished)
-	case c.lists == 0 && !c.unchanged && c.complete && !since.IsZero() && c.from.Compare(since) > 0:
-	case c.unchanged || c.lists == 0 || !c.complete:
+	case c.Vanished != nil:
+		return fmt.Sprintf("a part of its changes cannot be used (%v)", c.Vanished)
+	case c.Lists == 0 && !c.Unchanged && c.Complete && !since.IsZero() && c.From.Compare(since) > 0:
+	case c.Unchanged || c.Lists == 0 || !c.Complete:
 		return ""
-	case c.gap:
+	case c.Gap:
 		return "its Change Lists leave a gap between them"
-	case c.resumed || since.IsZero() || c.from.IsZero() || c.from.Compare(since) <= 0:
+	case c.Resumed || since.IsZero() || c.From.IsZero() || c.From.Compare(since) <= 0:
 		return ""
 	}
-	return fmt.Sprintf("its changes are listed from %s on, but our last sync is of %s", wording.Time(c.from.Time()), wording.Time(since.Time()))
+	return fmt.Sprintf("its changes are listed from %s on, but our last sync is of %s", wording.Time(c.From.Time()), wording.Time(since.Time()))
 }
 
 // advance moves the watermark to the end of what was read. It is never taken
 // from the local clock (RS-DST-27).
-func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
+func (r *setRun) advance(c *entries.Chain, since resourcesync.Datetime) {
 	st := r.set
 	w := since
 	later := func(d resourcesync.Datetime) {
@@ -306,45 +307,45 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 			w = d
 		}
 	}
-	later(c.newest)
-	if c.until.Time().Before(time.Now()) { // RS-AMB-25: an end to come is looked at again
-		later(c.until) // RS-DST-24
+	later(c.Newest)
+	if c.Until.Time().Before(time.Now()) { // RS-AMB-25: an end to come is looked at again
+		later(c.Until) // RS-DST-24
 	}
 	if w.IsZero() {
-		later(c.from)
+		later(c.From)
 	}
 	st.Watermark = saved.Time(w)
-	st.Ahead = st.Watermark.After(time.Now().Add(maxTrustedSkew))
+	st.Ahead = st.Watermark.After(time.Now().Add(entries.MaxTrustedSkew))
 	if st.Found != nil {
 		st.Doubts = *st.Found
 	}
-	if c.other {
+	if c.Other {
 		if st.Polled == nil {
 			st.Polled = map[string]saved.Validators{}
 		}
 		delete(st.Polled, st.ChangeDump)
-		if v, ok := c.polled[st.ChangeDump]; ok && len(c.open) == 0 {
+		if v, ok := c.Polled[st.ChangeDump]; ok && len(c.Open) == 0 {
 			st.Polled[st.ChangeDump] = v
 		}
 		return
 	}
-	if c.unchanged {
+	if c.Unchanged {
 		return
 	}
-	st.Polled, st.Open = c.polled, c.open
-	st.Appends = st.Appends || c.grew
-	if t := saved.Time(c.history); !t.IsZero() {
+	st.Polled, st.Open = c.Polled, c.Open
+	st.Appends = st.Appends || c.Grew
+	if t := saved.Time(c.History); !t.IsZero() {
 		st.History = t
 	}
-	if c.cursor.Prefix != "" {
-		st.Cursor = c.cursor
+	if c.Cursor.Prefix != "" {
+		st.Cursor = c.Cursor
 	}
-	switch newest := saved.Time(c.newest); {
-	case newest.IsZero() && !c.lost, newest.Before(st.SeenTime) && !c.lost:
-	case newest.Equal(st.SeenTime) && !c.lost:
-		st.Seen = union(st.Seen, c.seen) // not all lists were read again
+	switch newest := saved.Time(c.Newest); {
+	case newest.IsZero() && !c.Lost, newest.Before(st.SeenTime) && !c.Lost:
+	case newest.Equal(st.SeenTime) && !c.Lost:
+		st.Seen = entries.Union(st.Seen, c.Seen) // not all lists were read again
 	default:
-		st.SeenTime, st.Seen = newest, c.seen
+		st.SeenTime, st.Seen = newest, c.Seen
 	}
 	if st.Lists == "" {
 		st.Complete, st.Selection = true, r.d.selects.Key
@@ -383,7 +384,7 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 			continue
 		}
 		if !w.Gone {
-			w.Refused = r.reader.refuse(w.URI)
+			w.Refused = r.reader.Refuse(w.URI)
 		}
 		if err := r.stage.Add(ctx, w); err != nil {
 			return n, err

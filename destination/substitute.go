@@ -8,6 +8,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/discover"
@@ -17,19 +18,19 @@ import (
 
 // readSetList stages what there is: by the Resource List, or if that cannot be
 // read, by the Resource Dump, if all of that can. r.listURI is what was read.
-func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
+func (r *setRun) readSetList(ctx context.Context) (snap entries.Snapshot, err error) {
 	st := r.set
 	r.listURI = st.Lists
 	failures, err := r.attempt(func() (err error) {
-		snap, err = r.reader.readList(ctx, st.Lists)
+		snap, err = r.reader.ReadList(ctx, st.Lists)
 		return err
 	})
 	if err != nil {
 		return snap, err
 	}
-	if snap.complete || len(failures) == 0 {
+	if snap.Complete || len(failures) == 0 {
 		r.outages.Works(string(st.ListCapability()))
-		behind := r.set.behindDump(snap.at)
+		behind := r.set.behindDump(snap.At)
 		if behind == nil || r.d.opts.Baseline {
 			r.failAll(failures)
 			return snap, nil
@@ -47,19 +48,19 @@ func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
 			return snap, nil
 		}
 	}
-	var dump snapshot
+	var dump entries.Snapshot
 	others, err := r.attempt(func() (err error) {
-		dump, err = r.reader.readList(ctx, st.Dump)
+		dump, err = r.reader.ReadList(ctx, st.Dump)
 		return err
 	})
 	if err != nil {
 		return snap, err
 	}
-	if !dump.whole() || !dump.dump {
+	if !dump.Whole() || !dump.Dump {
 		for _, f := range others {
 			r.warn(f.uri, fmt.Sprintf("set %s: the Resource Dump cannot be used in place of the Resource List: %v", r.set.Name, f.err))
 		}
-		return r.reader.readList(ctx, st.Lists) // as far as it goes; what fails is reported now
+		return r.reader.ReadList(ctx, st.Lists) // as far as it goes; what fails is reported now
 	}
 	r.listURI, r.listCause = st.Dump, failures
 	return dump, nil
@@ -93,26 +94,26 @@ func (r *setRun) useDump(at resourcesync.Datetime) {
 // that cannot be read, by the Change Dump, if all of that can and reaches back
 // that far. Where a fallback may be used, but not that one, r.noChanges says
 // why there are no changes, and nothing is reported yet.
-func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime, state *setState, poll bool) (c chain, err error) {
+func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime, state *setState, poll bool) (c entries.Chain, err error) {
 	st := r.set
 	if st.Changes == "" {
-		return chain{complete: true}, nil
+		return entries.Chain{Complete: true}, nil
 	}
 	read := func() (err error) {
-		c, err = r.reader.readChanges(ctx, since, &state.Set, poll)
+		c, err = r.reader.ReadChanges(ctx, since, &state.Set, poll)
 		return err
 	}
 	failures, err := r.attempt(read)
 	if err != nil {
 		return c, err
 	}
-	if c.complete {
+	if c.Complete {
 		r.outages.Works(string(st.ChangesCapability()))
 	}
-	if c.vanished != nil {
-		failures = append(failures, documentFailure{st.Changes, c.vanished})
+	if c.Vanished != nil {
+		failures = append(failures, documentFailure{st.Changes, c.Vanished})
 	}
-	if c.complete || len(failures) == 0 {
+	if c.Complete || len(failures) == 0 {
 		r.failAll(failures)
 		return c, nil
 	}
@@ -137,15 +138,15 @@ func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime
 		if failures, err = r.attempt(read); err != nil { // as far as it goes
 			return c, err
 		}
-		if c.vanished != nil {
-			failures = append(failures, documentFailure{st.Changes, c.vanished})
+		if c.Vanished != nil {
+			failures = append(failures, documentFailure{st.Changes, c.Vanished})
 		}
-		if c.complete || len(failures) == 0 {
+		if c.Complete || len(failures) == 0 {
 			r.failAll(failures)
 			return c, nil
 		}
 	}
-	if c.vanished != nil && !r.compared || substitute == "" { // all is going to be compared, and then they are read again
+	if c.Vanished != nil && !r.compared || substitute == "" { // all is going to be compared, and then they are read again
 		r.failAll(r.unlessVanished(&c, failures))
 		return c, nil
 	}
@@ -154,8 +155,8 @@ func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime
 }
 
 // unlessVanished is failures without the one that the caller deals with.
-func (r *setRun) unlessVanished(c *chain, failures []documentFailure) []documentFailure {
-	if c.vanished != nil {
+func (r *setRun) unlessVanished(c *entries.Chain, failures []documentFailure) []documentFailure {
+	if c.Vanished != nil {
 		return failures[:len(failures)-1]
 	}
 	return failures
@@ -163,20 +164,20 @@ func (r *setRun) unlessVanished(c *chain, failures []documentFailure) []document
 
 // readOtherChanges stages the changes from the Change Dump in place of the
 // Change List. What is remembered of the Change List does not change.
-func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Datetime, state *setState, poll bool, cause *documentFailure) (c chain, ok bool, err error) {
+func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Datetime, state *setState, poll bool, cause *documentFailure) (c entries.Chain, ok bool, err error) {
 	st := r.set
 	other := *state
 	other.Changes, other.Open = st.ChangeDump, nil
 	other.Cursor, other.Seen, other.SeenTime, other.History, other.Appends = saved.Cursor{}, nil, time.Time{}, time.Time{}, false
 	r.stage.DiscardChanges()
 	failures, err := r.attempt(func() (err error) {
-		c, err = r.reader.readChanges(ctx, since, &other.Set, poll)
+		c, err = r.reader.ReadChanges(ctx, since, &other.Set, poll)
 		return err
 	})
 	if err != nil {
 		return c, false, err
 	}
-	if gap := r.gap(&c, since); !c.whole() || gap != "" {
+	if gap := r.gap(&c, since); !c.Whole() || gap != "" {
 		if gap != "" {
 			r.warn(st.ChangeDump, fmt.Sprintf("set %s: the Change Dump cannot be used in place of the Change List: %s", st.Name, gap))
 		}
@@ -186,11 +187,11 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 		return c, false, nil
 	}
 	r.failAll(failures)
-	c.other = true
+	c.Other = true
 	// A Change Dump that was read before is not read again, and then has no
 	// instant; nor does that prove that nothing has changed since.
 	unproven := "changes that it does not list are unknown"
-	if end := saved.Latest(saved.Latest(saved.Time(c.until), saved.Time(c.newest)), saved.Latest(st.Watermark, st.ListAt)); !end.IsZero() {
+	if end := saved.Latest(saved.Latest(saved.Time(c.Until), saved.Time(c.Newest)), saved.Latest(st.Watermark, st.ListAt)); !end.IsZero() {
 		unproven = fmt.Sprintf("changes after %s are unknown", wording.Time(end))
 	}
 	r.fallBack(Fallback{Missing: string(st.ChangesCapability()), URI: cause.uri, Cause: cause.err.Error(),
@@ -212,19 +213,19 @@ func (r *setRun) isFresh(at resourcesync.Datetime) bool {
 // useList reports that the list replaces the changes that cannot be read, if it
 // is fresh; otherwise that they cannot be read. It returns the chain to
 // continue with.
-func (r *setRun) useList(snap *snapshot, c *chain) chain {
+func (r *setRun) useList(snap *entries.Snapshot, c *entries.Chain) entries.Chain {
 	f := gravest(r.noChanges)
-	if !snap.whole() || !r.isFresh(snap.at) {
+	if !snap.Whole() || !r.isFresh(snap.At) {
 		r.failAll(r.noChanges)
-		if snap.whole() {
-			r.warn(r.listURI, r.notFresh(snap.at))
+		if snap.Whole() {
+			r.warn(r.listURI, r.notFresh(snap.At))
 		}
 		unknown := *c
-		unknown.complete, unknown.vanished = false, nil
+		unknown.Complete, unknown.Vanished = false, nil
 		return unknown
 	}
-	r.reportList(f, snap.at)
-	return chain{complete: true}
+	r.reportList(f, snap.At)
+	return entries.Chain{Complete: true}
 }
 
 func (r *setRun) reportList(f documentFailure, at resourcesync.Datetime) {
@@ -273,9 +274,9 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 		if st.ListFrom != "" {
 			return false, nil
 		}
-		return r.reader.listUnchanged(ctx, &st.Set)
+		return r.reader.ListUnchanged(ctx, &st.Set)
 	}
-	doc, err := r.reader.open(ctx, st.Lists, saved.Validators{})
+	doc, err := r.reader.Open(ctx, st.Lists, saved.Validators{})
 	switch {
 	case err == nil:
 		at := doc.Header.At
@@ -290,7 +291,7 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 	}
 	dump := *st
 	dump.Lists = st.Dump
-	same, derr := r.reader.listUnchanged(ctx, &dump.Set)
+	same, derr := r.reader.ListUnchanged(ctx, &dump.Set)
 	if same && derr == nil {
 		r.listURI, r.listCause = st.Dump, []documentFailure{{st.Lists, err}}
 		r.useDump(resourcesync.NewDatetime(st.ListAt))
@@ -322,7 +323,7 @@ func (r *setRun) lookInPackages(ctx context.Context) error {
 		if doc.uri == "" || r.searched(ctx, doc.uri) {
 			continue
 		}
-		entries, err := r.reader.packagesOf(ctx, doc.uri, doc.kind)
+		entries, err := r.reader.PackagesOf(ctx, doc.uri, doc.kind)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -332,14 +333,14 @@ func (r *setRun) lookInPackages(ctx context.Context) error {
 		}
 		var refs []dump.Ref
 		for i := range entries {
-			if ref := r.reader.refOf(&entries[i]); ref.Refused == "" && (entries[i].Until.IsZero() || !saved.Time(entries[i].Until).Before(r.began) || r.began.IsZero()) {
+			if ref := r.reader.RefOf(&entries[i]); ref.Refused == "" && (entries[i].Until.IsZero() || !saved.Time(entries[i].Until).Before(r.began) || r.began.IsZero()) {
 				refs = append(refs, ref)
 			}
 		}
 		if len(refs) == 0 || len(refs) > maxPastPackages {
 			continue
 		}
-		if err := r.reader.readHints(ctx, refs, doc.manifest); err != nil {
+		if err := r.reader.ReadHints(ctx, refs, doc.manifest); err != nil {
 			return err
 		}
 		found = true
@@ -368,7 +369,7 @@ func (r *setRun) stagePending(ctx context.Context) (n int, err error) {
 			continue
 		}
 		w.Transient, w.NotBefore = false, time.Time{}
-		w.Class, w.Refused, w.Member, w.ManifestPackage = desired.Pending, r.reader.refuse(w.URI), desired.Member{}, 0
+		w.Class, w.Refused, w.Member, w.ManifestPackage = desired.Pending, r.reader.Refuse(w.URI), desired.Member{}, 0
 		n++
 		if err := r.stage.Add(ctx, w); err != nil {
 			return n, err

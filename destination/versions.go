@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/stage"
@@ -26,8 +27,8 @@ func (l *lost) add(a *plan.Action, err error) {
 // applyVersions applies, one after the other, the versions that come before the
 // last, of resources that changed more than once (RS-CHL-15 lets others pass
 // over them). It reports versions that are unavailable, which do no harm.
-func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error {
-	if !r.d.opts.AllVersions || r.d.opts.DryRun || c.unchanged || !c.whole() {
+func (r *setRun) applyVersions(ctx context.Context, c *entries.Chain, via string) error {
+	if !r.d.opts.AllVersions || r.d.opts.DryRun || c.Unchanged || !c.Whole() {
 		return nil
 	}
 	turns := &r.stage.Versions
@@ -44,7 +45,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 	for turns.Turn = 1; ; turns.Turn++ {
 		turns.More.Store(false)
 		p := newPlanner(r.d, r.set.Number)
-		p.Refuse, p.Settled, p.Version = r.reader.refuse, r.set.Complete && !r.reselects(), true
+		p.Refuse, p.Settled, p.Version = r.reader.Refuse, r.set.Complete && !r.reselects(), true
 		total, err := p.Count(ctx, r.stage, nil)
 		if err != nil {
 			return err
@@ -52,7 +53,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 		if !turns.More.Load() {
 			break
 		}
-		if turns.Turn == 1 && !c.dump {
+		if turns.Turn == 1 && !c.Dump {
 			w := work{mode: ModeIncremental, via: via}
 			if _, err := r.stageHints(ctx, &w, &needs{}, true); err != nil {
 				return err
@@ -66,7 +67,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 			return err
 		}
 		a := r.applier(ctx, paths)
-		a.versions, a.ways.Packages, a.ways.Only, a.ways.Unavailable = &gone, &r.reader.packages, true, planner.ErrNoVersion
+		a.versions, a.ways.Packages, a.ways.Only, a.ways.Unavailable = &gone, &r.reader.Packages, true, planner.ErrNoVersion
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
 			return err
 		}

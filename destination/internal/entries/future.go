@@ -1,4 +1,4 @@
-package destination
+package entries
 
 import (
 	"sync"
@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// maxClockSkew is how far the clocks of a Source and of this machine may
+	// MaxClockSkew is how far the clocks of a Source and of this machine may
 	// differ without a warning.
-	maxClockSkew = time.Minute
+	MaxClockSkew = time.Minute
 
-	// maxTrustedSkew is how far a time may be ahead and still be used: to order
+	// MaxTrustedSkew is how far a time may be ahead and still be used: to order
 	// changes, and as the time up to which a set was read.
-	maxTrustedSkew = 10 * time.Second
+	MaxTrustedSkew = 10 * time.Second
 )
 
-// futureTimes are the times in our future that were read.
-type futureTimes struct {
-	limit time.Time // what is after it lies in our future; it is reported if it is later by far
+// FutureTimes are the times in our future that were read.
+type FutureTimes struct {
+	Limit time.Time // what is after it lies in our future; it is reported if it is later by far
 	count atomic.Int64
 
 	mu    sync.Mutex // guards what follows
@@ -29,15 +29,15 @@ type futureTimes struct {
 	at    resourcesync.Datetime
 }
 
-// has reports whether a time is in our future.
-func (f *futureTimes) has(d resourcesync.Datetime) bool {
-	return !d.IsZero() && !f.limit.IsZero() && d.Time().After(f.limit)
+// Has reports whether a time is in our future.
+func (f *FutureTimes) Has(d resourcesync.Datetime) bool {
+	return !d.IsZero() && !f.Limit.IsZero() && d.Time().After(f.Limit)
 }
 
-// note records the times of an entry, or of a document.
-func (f *futureTimes) note(uri string, ds ...resourcesync.Datetime) {
+// Note records the times of an entry, or of a document.
+func (f *FutureTimes) Note(uri string, ds ...resourcesync.Datetime) {
 	for _, d := range ds {
-		if !f.has(d) || !d.Time().After(f.limit.Add(maxClockSkew-maxTrustedSkew)) {
+		if !f.Has(d) || !d.Time().After(f.Limit.Add(MaxClockSkew-MaxTrustedSkew)) {
 			continue
 		}
 		if f.count.Add(1) == 1 {
@@ -56,8 +56,8 @@ func doubt(w *desired.Resource) {
 	w.Gone, w.Change, w.Hashes, w.Length, w.Lastmod, w.Links = false, resourcesync.UnknownChange, nil, -1, resourcesync.Datetime{}, nil
 }
 
-// take returns how many times were noted and the first of them, and forgets them.
-func (f *futureTimes) take() (n int64, uri string, at resourcesync.Datetime) {
+// Take returns how many times were noted and the first of them, and forgets them.
+func (f *FutureTimes) Take() (n int64, uri string, at resourcesync.Datetime) {
 	if n = f.count.Swap(0); n == 0 {
 		return 0, "", at
 	}

@@ -1,4 +1,6 @@
-package destination
+// Package entries reads the documents of a set - Resource Lists, Change Lists, dumps,
+// their indexes and archives - and stages their entries.
+package entries
 
 import (
 	"context"
@@ -26,58 +28,58 @@ const (
 	// maxPolledParts is up to how many parts of an index are asked whether they
 	// changed; where there are more, the whole is read.
 	maxPolledParts = 500
-	// maxParts caps the parts of all indexes of one reading: each costs a
+	// MaxParts caps the parts of all indexes of one reading: each costs a
 	// request.
-	maxParts = 200_000
+	MaxParts = 200_000
 )
 
-// maxLinks caps the links of one entry that are kept.
-const maxLinks = 32
+// MaxLinks caps the links of one entry that are kept.
+const MaxLinks = 32
 
-// A setReader reads a set's documents and stages their entries.
-type setReader struct {
-	client   *fetch.Client
-	opener   *dump.Opener
-	jobs     int // requests at the same time
-	selects  *selection.Selection
-	useful   func(l *resourcesync.Link) bool // whether a link of an entry is kept
-	onOpen   func(uri string)                // called before a document is requested
-	pushed   func() *push.State              // what notifications brought
-	baseline bool                            // a complete comparison was asked for
+// A Reader reads a set's documents and stages their entries.
+type Reader struct {
+	Client   *fetch.Client
+	Opener   *dump.Opener
+	Jobs     int // requests at the same time
+	Selects  *selection.Selection
+	Useful   func(l *resourcesync.Link) bool // whether a link of an entry is kept
+	OnOpen   func(uri string)                // called before a document is requested
+	Pushed   func() *push.State              // what notifications brought
+	Baseline bool                            // a complete comparison was asked for
 
-	set   *saved.Set
-	home  *url.URL // the Source as the user named it
-	file  string   // URI of the file that the user named as the Source, or ""
-	stage *stage.Stage
-	warn  func(uri, text string)
-	fail  func(uri string, err error) // a document that could not be read
+	Set   *saved.Set
+	Home  *url.URL // the Source as the user named it
+	File  string   // URI of the file that the user named as the Source, or ""
+	Stage *stage.Stage
+	Warn  func(uri, text string)
+	Fail  func(uri string, err error) // a document that could not be read
 
-	packages  dump.Table             // that were named
-	future    futureTimes            // that were read
-	overtakes bool                   // see changeReader
+	Packages  dump.Table             // that were named
+	Future    FutureTimes            // that were read
+	Overtakes bool                   // see ChangeReader
 	passed    atomic.Pointer[string] // scheme and authority of URIs that are not refused
 
 	mu      sync.Mutex      // guards what follows, and calls of warn and fail, while parts are read side by side
-	only    map[string]bool // of a list, stage these only; true once they were found; nil: all
+	Only    map[string]bool // of a list, stage these only; true once they were found; nil: all
 	visited map[string]bool
 	nested  nesting.Walk // indexes and lists of this reading
 	parts   int
-	named   int // packages
+	named   int // Packages
 }
 
 // errAgain says that an index has to be read again: a part is not what the
 // index says (RS-IDX-07).
 var errAgain = errors.New("a part does not fit its index")
 
-// listUnchanged reports whether the Resource List is as it was when st was
+// ListUnchanged reports whether the Resource List is as it was when st was
 // saved. An index says nothing of its parts, which some Sources rewrite in
 // place: they are asked, too.
-func (r *setReader) listUnchanged(ctx context.Context, st *saved.Set) (bool, error) {
+func (r *Reader) ListUnchanged(ctx context.Context, st *saved.Set) (bool, error) {
 	asIs := func(uri string, v saved.Validators) (bool, error) {
 		if v == (saved.Validators{}) {
 			return false, nil
 		}
-		doc, err := r.open(ctx, uri, v)
+		doc, err := r.Open(ctx, uri, v)
 		switch {
 		case err == nil:
 			return false, doc.Close()
@@ -97,7 +99,7 @@ func (r *setReader) listUnchanged(ctx context.Context, st *saved.Set) (bool, err
 }
 
 // partsOf reads an index to its end and closes it: its parts may take long.
-func (r *setReader) partsOf(doc *discover.Document) ([]resourcesync.Entry, error) {
+func (r *Reader) partsOf(doc *discover.Document) ([]resourcesync.Entry, error) {
 	defer doc.Close()
 	var parts []resourcesync.Entry
 	for e, err := range doc.Entries() {
@@ -114,17 +116,17 @@ func (r *setReader) partsOf(doc *discover.Document) ([]resourcesync.Entry, error
 }
 
 // countPart guards against indexes of more parts than anybody can read.
-func (r *setReader) countPart(index string) error {
+func (r *Reader) countPart(index string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.parts++; r.parts > maxParts {
-		return fmt.Errorf("read %s: more than %d parts", fetch.Printable(index), maxParts)
+	if r.parts++; r.parts > MaxParts {
+		return fmt.Errorf("read %s: more than %d parts", fetch.Printable(index), MaxParts)
 	}
 	return nil
 }
 
 // enter guards against documents that lead back to themselves.
-func (r *setReader) enter(uri string, depth int) error {
+func (r *Reader) enter(uri string, depth int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return notTwice(r.visited, uri, depth)
@@ -145,7 +147,7 @@ func notTwice(visited map[string]bool, uri string, depth int) error {
 
 // bound guards against indexes that are nested too deep, or lead to no list: doc
 // is below depth indexes.
-func (r *setReader) bound(doc *discover.Document, depth int) error {
+func (r *Reader) bound(doc *discover.Document, depth int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !doc.Header.Index {
@@ -160,7 +162,7 @@ func (r *setReader) bound(doc *discover.Document, depth int) error {
 
 // ended reports whether so many indexes led to no list that no more are read:
 // the reading is incomplete.
-func (r *setReader) ended() bool {
+func (r *Reader) ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.nested.Ended()
@@ -168,47 +170,47 @@ func (r *setReader) ended() bool {
 
 // broken deals with a document that could not be read. The rest can: only the
 // reading as a whole is incomplete. Part of an index it is tried once more.
-func (r *setReader) broken(ctx context.Context, uri string, err error, complete *bool, depth int, again bool) error {
+func (r *Reader) broken(ctx context.Context, uri string, err error, complete *bool, depth int, again bool) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, discover.ErrNotModified):
 		return err
-	case depth > 0 && !again && (isGone(err) || dump.IsUnverified(err)):
+	case depth > 0 && !again && (IsGone(err) || dump.IsUnverified(err)):
 		return errAgain
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.fail(uri, err)
+	r.Fail(uri, err)
 	*complete = false
 	return nil
 }
 
-// isGone reports whether err says that the document does not exist.
-func isGone(err error) bool {
+// IsGone reports whether err says that the document does not exist.
+func IsGone(err error) bool {
 	var status *fetch.StatusError
-	var wrong *capabilityError
+	var wrong *CapabilityError
 	return errors.As(err, &wrong) || errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
-// open opens a document of the set. What the Capability List or an index names is
+// Open opens a document of the set. What the Capability List or an index names is
 // read from the hosts that may have resources (RS-SEC-01): else a Source could have
 // any host asked, and speak for it.
-func (r *setReader) open(ctx context.Context, uri string, v saved.Validators) (*discover.Document, error) {
+func (r *Reader) Open(ctx context.Context, uri string, v saved.Validators) (*discover.Document, error) {
 	if reason := refuseDocument(r, uri); reason != "" {
 		return nil, fmt.Errorf("read %s: %s", fetch.Printable(uri), reason)
 	}
-	r.onOpen(uri)
-	return discover.Open(ctx, r.client, uri, discover.Validators{ETag: v.ETag, LastModified: v.Modified})
+	r.OnOpen(uri)
+	return discover.Open(ctx, r.Client, uri, discover.Validators{ETag: v.ETag, LastModified: v.Modified})
 }
 
-// A capabilityError is a document of another kind than expected.
-type capabilityError struct {
+// A CapabilityError is a document of another kind than expected.
+type CapabilityError struct {
 	uri       string
 	got, want resourcesync.Capability
 }
 
-func (e *capabilityError) Error() string {
+func (e *CapabilityError) Error() string {
 	got := "a " + fetch.Printable(string(e.got))
 	if e.got == "" {
 		got = "a plain Sitemap"
@@ -223,11 +225,11 @@ func expect(doc *discover.Document, want resourcesync.Capability, depth int) err
 	if got == want || got == "" && want == resourcesync.ResourceList {
 		return nil
 	}
-	return &capabilityError{doc.URI, got, want}
+	return &CapabilityError{doc.URI, got, want}
 }
 
-// wantOf is what an entry says of its resource.
-func (r *setReader) wantOf(e *resourcesync.Entry) desired.Resource {
+// Resource is what an entry says of its resource.
+func (r *Reader) Resource(e *resourcesync.Entry) desired.Resource {
 	w := desired.Resource{
 		URI: e.Loc, Gone: e.Change == resourcesync.Deleted, Change: e.Change, Lastmod: e.Lastmod,
 		Length: -1, Hashes: e.Hashes, Type: e.Type, Coding: e.Encoding,
@@ -235,27 +237,27 @@ func (r *setReader) wantOf(e *resourcesync.Entry) desired.Resource {
 	if e.HasLength {
 		w.Length = e.Length
 	}
-	if r.set.Foreign == nil { // else the harvest has reported them
-		r.future.note(e.Loc, e.Datetime, e.Lastmod)
+	if r.Set.Foreign == nil { // else the harvest has reported them
+		r.Future.Note(e.Loc, e.Datetime, e.Lastmod)
 	}
 	for i := range e.Links {
-		if len(w.Links) < maxLinks && r.useful(&e.Links[i]) && (r.set.Foreign == nil || !selection.IsAlternate(&e.Links[i])) {
+		if len(w.Links) < MaxLinks && r.Useful(&e.Links[i]) && (r.Set.Foreign == nil || !selection.IsAlternate(&e.Links[i])) {
 			w.Links = append(w.Links, e.Links[i])
 		}
 	}
-	if r.set.Foreign != nil {
-		w.MainURI = canonicalOf(e)
+	if r.Set.Foreign != nil {
+		w.MainURI = CanonicalOf(e)
 	}
 	if !w.Gone {
-		w.Refused = r.refuse(e.Loc)
+		w.Refused = r.Refuse(e.Loc)
 	}
 	return w
 }
 
-// refuse applies the policy on whose resources may be named (RS-SEC-01): those
+// Refuse applies the policy on whose resources may be named (RS-SEC-01): those
 // of the Source as the user named it, and of the set's own document. What it
 // says of one URI holds for all of the same scheme and authority.
-func (r *setReader) refuse(uri string) string {
+func (r *Reader) Refuse(uri string) string {
 	if ok := r.passed.Load(); ok != nil && strings.HasPrefix(uri, *ok) && isPlain(uri[len(*ok):]) {
 		return ""
 	}
@@ -276,14 +278,14 @@ func (r *setReader) refuse(uri string) string {
 // refuseDocument is refuse for a document. A file that the user named is read in
 // place of the document of its kind; a Capability List in a file of this machine is
 // the user's own and may name any document.
-func refuseDocument(r *setReader, uri string) string {
-	if uri == r.set.URI || uri == r.file && uri != "" {
+func refuseDocument(r *Reader, uri string) string {
+	if uri == r.Set.URI || uri == r.File && uri != "" {
 		return ""
 	}
-	if doc, err := url.Parse(r.set.URI); err != nil || doc.Scheme != "http" && doc.Scheme != "https" {
+	if doc, err := url.Parse(r.Set.URI); err != nil || doc.Scheme != "http" && doc.Scheme != "https" {
 		return ""
 	}
-	return r.refuse(uri)
+	return r.Refuse(uri)
 }
 
 // isPlain reports whether s, as the rest of a URI, is nothing a parser has to
@@ -297,32 +299,32 @@ func isPlain(s string) bool {
 	return true
 }
 
-func (r *setReader) examine(uri string) string {
+func (r *Reader) examine(uri string) string {
 	reason := ""
-	doc, err := url.Parse(r.set.URI)
+	doc, err := url.Parse(r.Set.URI)
 	if err == nil {
-		if reason = r.selects.Refuse(uri, doc); reason == "" {
+		if reason = r.Selects.Refuse(uri, doc); reason == "" {
 			return ""
 		}
 	}
-	if r.home != nil && r.home.Host != "" && (doc == nil || !strings.EqualFold(doc.Host, r.home.Host)) {
-		if other := r.selects.Refuse(uri, r.home); other == "" {
+	if r.Home != nil && r.Home.Host != "" && (doc == nil || !strings.EqualFold(doc.Host, r.Home.Host)) {
+		if other := r.Selects.Refuse(uri, r.Home); other == "" {
 			return ""
 		}
 	}
 	return reason
 }
 
-func (r *setReader) tellWarnings(doc *discover.Document) {
+func (r *Reader) tellWarnings(doc *discover.Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range doc.Warnings() {
-		r.warn(doc.URI, fmt.Sprintf("read %s: %v", fetch.Printable(doc.URI), w))
+		r.Warn(doc.URI, fmt.Sprintf("read %s: %v", fetch.Printable(doc.URI), w))
 	}
 }
 
-// canonicalOf returns the URI of the first representation, if e is another.
-func canonicalOf(e *resourcesync.Entry) string {
+// CanonicalOf returns the URI of the first representation, if e is another.
+func CanonicalOf(e *resourcesync.Entry) string {
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Rel == "canonical" && l.Href != e.Loc {
 			return l.Href

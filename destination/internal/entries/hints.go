@@ -1,4 +1,4 @@
-package destination
+package entries
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// packagesOf returns the entries of a dump, or of those an index names.
-func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesync.Capability) ([]resourcesync.Entry, error) {
+// PackagesOf returns the entries of a dump, or of those an index names.
+func (r *Reader) PackagesOf(ctx context.Context, uri string, kind resourcesync.Capability) ([]resourcesync.Entry, error) {
 	seen := map[string]bool{}
 	var all []resourcesync.Entry
 	var nested nesting.Walk
@@ -27,7 +27,7 @@ func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesyn
 			return nil // what it has is not used twice
 		}
 		seen[uri] = true
-		doc, err := r.open(ctx, uri, saved.Validators{})
+		doc, err := r.Open(ctx, uri, saved.Validators{})
 		if err != nil {
 			return err
 		}
@@ -64,13 +64,13 @@ func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesyn
 	return all, walk(uri, 0)
 }
 
-// readHints stages what the manifests of packages state as hints for where
+// ReadHints stages what the manifests of packages state as hints for where
 // content is. It skips manifests that cannot be read.
-func (r *setReader) readHints(ctx context.Context, refs []dump.Ref, want resourcesync.Capability) error {
+func (r *Reader) ReadHints(ctx context.Context, refs []dump.Ref, want resourcesync.Capability) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(r.jobs, maxReaders))
+	g.SetLimit(min(r.Jobs, maxReaders))
 	for _, ref := range refs {
-		pkg, n := r.packages.Add(ref), r.stage.AddDocument()
+		pkg, n := r.Packages.Add(ref), r.Stage.AddDocument()
 		g.Go(func() error {
 			m, err := r.openNumbered(gctx, pkg, false)
 			if err == nil {
@@ -85,7 +85,7 @@ func (r *setReader) readHints(ctx context.Context, refs []dump.Ref, want resourc
 			}
 			if err != nil && gctx.Err() == nil {
 				r.mu.Lock()
-				r.warn(ref.URI, fmt.Sprintf("package %s was not used: %v", fetch.Printable(ref.URI), err))
+				r.Warn(ref.URI, fmt.Sprintf("package %s was not used: %v", fetch.Printable(ref.URI), err))
 				r.mu.Unlock()
 			}
 			return gctx.Err()

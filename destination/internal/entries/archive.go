@@ -1,4 +1,4 @@
-package destination
+package entries
 
 import (
 	"context"
@@ -12,64 +12,64 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxArchivedBytes caps what the addresses of these documents take.
-const maxArchivedBytes = 32 << 20
+// MaxArchivedBytes caps what the addresses of these documents take.
+const MaxArchivedBytes = 32 << 20
 
 // maxUndated caps how many of them are opened only to learn of which time they
 // are: each costs a request.
 const maxUndated = 10_000
 
-// An archived is a document of an earlier time, as an archive names it, or the
+// An ArchivedChanges is a document of an earlier time, as an archive names it, or the
 // one that is current. Of which times it is says the archive, where it does:
-// see [setReader.confirm].
-type archived struct {
-	uri     string
-	kind    resourcesync.Capability // ResourceList, ResourceDump, ChangeList or ChangeDump; it may be an index of that (RA-GEN-07)
-	current bool                    // it is what the Capability List names, or a part of that which grows
-	approx  bool                    // its times are guessed from when it was written (RA-VER-02)
+// see [Reader.confirm].
+type Archived struct {
+	Uri     string
+	Kind    resourcesync.Capability // ResourceList, ResourceDump, ChangeList or ChangeDump; it may be an index of that (RA-GEN-07)
+	Current bool                    // it is what the Capability List names, or a part of that which grows
+	Approx  bool                    // its times are guessed from when it was written (RA-VER-02)
 
-	at, completed resourcesync.Datetime // of a snapshot
-	from, until   resourcesync.Datetime // of changes; without until it may grow, or its end is not stated
+	At, Completed resourcesync.Datetime // of a snapshot
+	From, Until   resourcesync.Datetime // of changes; without until it may grow, or its end is not stated
 
 	lastmod resourcesync.Datetime // of the document (RA-DOC-06)
 	place   int                   // among those read
-	dated   bool                  // its own root was asked
+	Dated   bool                  // its own root was asked
 }
 
 // changes reports whether a lists changes, not a state.
-func (a *archived) changes() bool { return a.kind.Changes() }
+func (a *Archived) changes() bool { return a.Kind.Changes() }
 
 // undated reports whether it is not known of which time a is. An end without a
 // beginning is enough of changes: what they cover is proven when they are read.
-func (a *archived) undated() bool {
+func (a *Archived) undated() bool {
 	if a.changes() {
-		return a.from.IsZero()
+		return a.From.IsZero()
 	}
-	return a.at.IsZero()
+	return a.At.IsZero()
 }
 
 // archiveOf is the capability of archives of documents of kind c.
 func archiveOf(c resourcesync.Capability) resourcesync.Capability { return c + "-archive" }
 
-// snapshots returns the Resource Lists and Resource Dumps of the set, archived
+// Snapshots returns the Resource Lists and Resource Dumps of the set, archived
 // and current, oldest first (RA-DST-01). Of those of one instant the last is
 // the one to prefer (RA-RES-05). What cannot be read is warned of and left out.
-func (r *setReader) snapshots(ctx context.Context) ([]archived, error) {
-	return r.archives(ctx, [2]string{r.set.Lists, r.set.Dump}, resourcesync.ResourceList, resourcesync.ResourceDump)
+func (r *Reader) Snapshots(ctx context.Context) ([]Archived, error) {
+	return r.archives(ctx, [2]string{r.Set.Lists, r.Set.Dump}, resourcesync.ResourceList, resourcesync.ResourceDump)
 }
 
-// history returns the Change Lists and Change Dumps of the set, archived and
+// History returns the Change Lists and Change Dumps of the set, archived and
 // current, by their beginnings (RA-CHG-06). What cannot be read is warned of
 // and left out.
-func (r *setReader) history(ctx context.Context) ([]archived, error) {
-	return r.archives(ctx, [2]string{r.set.Changes, r.set.ChangeDump}, resourcesync.ChangeList, resourcesync.ChangeDump)
+func (r *Reader) History(ctx context.Context) ([]Archived, error) {
+	return r.archives(ctx, [2]string{r.Set.Changes, r.Set.ChangeDump}, resourcesync.ChangeList, resourcesync.ChangeDump)
 }
 
-// archived returns what the archive of changes of one kind lists, though it may
+// ArchivedChanges returns what the archive of changes of one kind lists, though it may
 // turn out to be of the other (RA-ADV-04). linked are the archives that current
 // documents name.
-func (r *setReader) archived(ctx context.Context, kind resourcesync.Capability, linked map[resourcesync.Capability]string) ([]archived, error) {
-	a := &archiveReading{setReader: r, linked: linked}
+func (r *Reader) ArchivedChanges(ctx context.Context, kind resourcesync.Capability, linked map[resourcesync.Capability]string) ([]Archived, error) {
+	a := &archiveReading{Reader: r, linked: linked}
 	r.visited, r.parts, r.nested = map[string]bool{}, 0, nesting.Walk{}
 	if err := a.readArchives(ctx, kind); err != nil {
 		return nil, err
@@ -77,10 +77,10 @@ func (r *setReader) archived(ctx context.Context, kind resourcesync.Capability, 
 	return a.settle(ctx, resourcesync.ChangeList, resourcesync.ChangeDump)
 }
 
-// archives returns what the archives of documents of some kinds list, and the
+// Archives returns what the archives of documents of some kinds list, and the
 // current ones.
-func (r *setReader) archives(ctx context.Context, current [2]string, kinds ...resourcesync.Capability) ([]archived, error) {
-	a := &archiveReading{setReader: r, linked: map[resourcesync.Capability]string{}}
+func (r *Reader) archives(ctx context.Context, current [2]string, kinds ...resourcesync.Capability) ([]Archived, error) {
+	a := &archiveReading{Reader: r, linked: map[resourcesync.Capability]string{}}
 	r.visited, r.parts, r.nested = map[string]bool{}, 0, nesting.Walk{}
 	for _, uri := range current {
 		if err := a.readCurrent(ctx, uri); err != nil {
@@ -96,8 +96,8 @@ func (r *setReader) archives(ctx context.Context, current [2]string, kinds ...re
 }
 
 // settle returns what was found of some kinds, in order.
-func (a *archiveReading) settle(ctx context.Context, kinds ...resourcesync.Capability) ([]archived, error) {
-	a.found = slices.DeleteFunc(a.found, func(d archived) bool { return !slices.Contains(kinds, d.kind) })
+func (a *archiveReading) settle(ctx context.Context, kinds ...resourcesync.Capability) ([]Archived, error) {
+	a.found = slices.DeleteFunc(a.found, func(d Archived) bool { return !slices.Contains(kinds, d.Kind) })
 	a.unite()
 	if err := a.date(ctx); err != nil {
 		return nil, err
@@ -108,10 +108,10 @@ func (a *archiveReading) settle(ctx context.Context, kinds ...resourcesync.Capab
 
 // An archiveReading is one reading of the archives of a set.
 type archiveReading struct {
-	*setReader
-	found  []archived
+	*Reader
+	found  []Archived
 	bytes  int                                // of the addresses of all that was listed
-	linked map[resourcesync.Capability]string // archives that the current documents name, by what they list
+	linked map[resourcesync.Capability]string // Archives that the current documents name, by what they list
 }
 
 // readCurrent adds a document that is current, by what its root element states.
@@ -119,7 +119,7 @@ func (a *archiveReading) readCurrent(ctx context.Context, uri string) error {
 	if uri == "" {
 		return nil
 	}
-	doc, err := a.open(ctx, uri, saved.Validators{})
+	doc, err := a.Open(ctx, uri, saved.Validators{})
 	if err != nil {
 		return a.leaveOut(ctx, uri, err)
 	}
@@ -142,7 +142,7 @@ func (a *archiveReading) readCurrent(ctx context.Context, uri string) error {
 			return a.leaveOut(ctx, uri, err)
 		}
 	}
-	d := archived{uri: uri, kind: h.Capability, current: true, place: len(a.found)}
+	d := Archived{Uri: uri, Kind: h.Capability, Current: true, place: len(a.found)}
 	d.take(h)
 	a.found = append(a.found, d)
 	return nil
@@ -165,8 +165,8 @@ func (a *archiveReading) readMixed(doc *discover.Document) (bool, error) {
 		return false, nil
 	}
 	for i := range parts {
-		a.found = append(a.found, archived{
-			uri: parts[i].Loc, kind: h.Capability, current: i == newest, lastmod: parts[i].Lastmod, place: len(a.found),
+		a.found = append(a.found, Archived{
+			Uri: parts[i].Loc, Kind: h.Capability, Current: i == newest, lastmod: parts[i].Lastmod, place: len(a.found),
 		})
 	}
 	return true, nil
@@ -178,8 +178,8 @@ func (a *archiveReading) readParts(doc *discover.Document) (bool, error) {
 	parts, err := a.partsOf(doc)
 	for i := range parts {
 		e := &parts[i]
-		a.found = append(a.found, archived{
-			uri: e.Loc, kind: doc.Header.Capability, current: e.Until.IsZero(), from: e.From, until: e.Until, lastmod: e.Lastmod, place: len(a.found),
+		a.found = append(a.found, Archived{
+			Uri: e.Loc, Kind: doc.Header.Capability, Current: e.Until.IsZero(), From: e.From, Until: e.Until, lastmod: e.Lastmod, place: len(a.found),
 		})
 	}
 	return true, err
@@ -188,7 +188,7 @@ func (a *archiveReading) readParts(doc *discover.Document) (bool, error) {
 // readArchives reads the archive of documents of a kind: that of the Capability
 // List, else the one that the document itself names (RA-ADV-04).
 func (a *archiveReading) readArchives(ctx context.Context, kind resourcesync.Capability) error {
-	named, linked := a.set.Archives[kind], a.linked[kind]
+	named, linked := a.Set.Archives[kind], a.linked[kind]
 	for i, uri := range [2]string{named, linked} {
 		if uri == "" || i > 0 && linked == named {
 			continue
@@ -216,7 +216,7 @@ func (a *archiveReading) readArchive(ctx context.Context, uri string, want resou
 	if err := a.enter(uri, depth); err != nil {
 		return err
 	}
-	doc, err := a.open(ctx, uri, saved.Validators{})
+	doc, err := a.Open(ctx, uri, saved.Validators{})
 	if err != nil {
 		return err
 	}
@@ -225,12 +225,12 @@ func (a *archiveReading) readArchive(ctx context.Context, uri string, want resou
 	switch {
 	case archive && kind == want:
 	case archive:
-		a.warn(uri, fmt.Sprintf("read %s: it is a %s, not a %s", fetch.Printable(uri), h.Capability, archiveOf(want)))
+		a.Warn(uri, fmt.Sprintf("read %s: it is a %s, not a %s", fetch.Printable(uri), h.Capability, archiveOf(want)))
 	case h.Index && kind == want: // RA-VER-03
-		a.warn(uri, fmt.Sprintf("read %s: an index of documents of different times, as in version 0.5, read as a %s", fetch.Printable(uri), archiveOf(want)))
+		a.Warn(uri, fmt.Sprintf("read %s: an index of documents of different times, as in version 0.5, read as a %s", fetch.Printable(uri), archiveOf(want)))
 	default:
 		_ = doc.Close() // it is not what is looked for
-		return &capabilityError{uri, h.Capability, archiveOf(want)}
+		return &CapabilityError{uri, h.Capability, archiveOf(want)}
 	}
 	if archive {
 		if err := a.bound(doc, depth); err != nil {
@@ -263,15 +263,15 @@ func (a *archiveReading) list(doc *discover.Document, kind resourcesync.Capabili
 		if err != nil {
 			return nil, err
 		}
-		if a.bytes += len(e.Loc); a.bytes > maxArchivedBytes {
-			return nil, fmt.Errorf("read %s: the addresses of archived documents take more than %d MiB", fetch.Printable(doc.URI), maxArchivedBytes>>20)
+		if a.bytes += len(e.Loc); a.bytes > MaxArchivedBytes {
+			return nil, fmt.Errorf("read %s: the addresses of archived documents take more than %d MiB", fetch.Printable(doc.URI), MaxArchivedBytes>>20)
 		}
 		if index {
 			below = append(below, e.Loc)
 			continue
 		}
-		a.found = append(a.found, archived{
-			uri: e.Loc, kind: kind, at: e.At, completed: e.Completed, from: e.From, until: e.Until, lastmod: e.Lastmod, place: len(a.found),
+		a.found = append(a.found, Archived{
+			Uri: e.Loc, Kind: kind, At: e.At, Completed: e.Completed, From: e.From, Until: e.Until, lastmod: e.Lastmod, place: len(a.found),
 		})
 	}
 	a.tellWarnings(doc)
@@ -287,7 +287,7 @@ func (a *archiveReading) leaveOut(ctx context.Context, uri string, err error) er
 	case err != nil:
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.warn(uri, fmt.Sprintf("archives of set %s: %v; it is left out", a.set.Name, err))
+		a.Warn(uri, fmt.Sprintf("archives of set %s: %v; it is left out", a.Set.Name, err))
 	}
 	return nil
 }
@@ -298,15 +298,15 @@ func (a *archiveReading) unite() {
 	byURI := make(map[string]int, len(a.found))
 	kept := a.found[:0]
 	for _, d := range a.found {
-		i, ok := byURI[d.uri]
+		i, ok := byURI[d.Uri]
 		if !ok {
-			byURI[d.uri] = len(kept)
+			byURI[d.Uri] = len(kept)
 			kept = append(kept, d)
 			continue
 		}
 		k := &kept[i]
-		if !k.current && (k.at.Compare(d.at) != 0 || k.from.Compare(d.from) != 0 || k.until.Compare(d.until) != 0) {
-			k.at, k.completed, k.from, k.until = resourcesync.Datetime{}, resourcesync.Datetime{}, resourcesync.Datetime{}, resourcesync.Datetime{}
+		if !k.Current && (k.At.Compare(d.At) != 0 || k.From.Compare(d.From) != 0 || k.Until.Compare(d.Until) != 0) {
+			k.At, k.Completed, k.From, k.Until = resourcesync.Datetime{}, resourcesync.Datetime{}, resourcesync.Datetime{}, resourcesync.Datetime{}
 		}
 	}
 	a.found = kept

@@ -1,4 +1,4 @@
-package destination
+package entries
 
 import (
 	"context"
@@ -20,15 +20,15 @@ import (
 // is remembered for the run. Ten billion resources would need as many.
 const maxPackages = 100_000
 
-// refOf is the package an entry of a dump names.
-func (r *setReader) refOf(e *resourcesync.Entry) dump.Ref {
-	ref := dump.Ref{URI: e.Loc, Length: -1, Hashes: e.Hashes, Refused: r.refuse(e.Loc)}
+// RefOf is the package an entry of a dump names.
+func (r *Reader) RefOf(e *resourcesync.Entry) dump.Ref {
+	ref := dump.Ref{URI: e.Loc, Length: -1, Hashes: e.Hashes, Refused: r.Refuse(e.Loc)}
 	if e.HasLength {
 		ref.Length = e.Length
 	}
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Rel == resourcesync.RelContents && l.Href != "" {
-			if r.refuse(l.Href) == "" {
+			if r.Refuse(l.Href) == "" {
 				ref.Contents = &resourcesync.Link{Rel: l.Rel, Href: l.Href, Hashes: l.Hashes}
 			}
 			break
@@ -38,7 +38,7 @@ func (r *setReader) refOf(e *resourcesync.Entry) dump.Ref {
 }
 
 // packagesOfDump reads a dump to its end, closes it, and returns its entries.
-func (r *setReader) packagesOfDump(doc *discover.Document) ([]resourcesync.Entry, error) {
+func (r *Reader) packagesOfDump(doc *discover.Document) ([]resourcesync.Entry, error) {
 	entries, err := r.partsOf(doc)
 	if r.countPackages(len(entries)) > maxPackages && err == nil {
 		err = fmt.Errorf("read %s: more than %d packages", fetch.Printable(doc.URI), maxPackages)
@@ -48,7 +48,7 @@ func (r *setReader) packagesOfDump(doc *discover.Document) ([]resourcesync.Entry
 }
 
 // countPackages returns how many packages were named in this reading.
-func (r *setReader) countPackages(more int) int {
+func (r *Reader) countPackages(more int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.named += more
@@ -61,7 +61,7 @@ const manifestsAhead = 3
 
 // eachManifest opens the manifests of packages, some ahead, and passes them to
 // use in order, or why one could not be opened. use closes the manifest.
-func (r *setReader) eachManifest(ctx context.Context, packages []int, use func(i int, m *dump.Manifest, err error) error) error {
+func (r *Reader) eachManifest(ctx context.Context, packages []int, use func(i int, m *dump.Manifest, err error) error) error {
 	type opened struct {
 		m   *dump.Manifest
 		err error
@@ -108,7 +108,7 @@ func (r *setReader) eachManifest(ctx context.Context, packages []int, use func(i
 // state its kind, as old tools wrote them.
 func checkManifest(m *dump.Manifest, want resourcesync.Capability) error {
 	if got := m.Header.Capability; got != want && got != "" {
-		return &capabilityError{m.URI, got, want}
+		return &CapabilityError{m.URI, got, want}
 	}
 	return nil
 }
@@ -126,9 +126,9 @@ func memberOf(pkg int, e *resourcesync.Entry) desired.Member {
 // is of a list or of a dump (RS-CL-11).
 func (l *listReading) wanted(doc *discover.Document, depth int) resourcesync.Capability {
 	if depth == 0 {
-		l.snap.dump = doc.Header.Capability == resourcesync.ResourceDump
+		l.snap.Dump = doc.Header.Capability == resourcesync.ResourceDump
 	}
-	if l.snap.dump {
+	if l.snap.Dump {
 		return resourcesync.ResourceDump
 	}
 	return resourcesync.ResourceList
@@ -140,24 +140,24 @@ func (l *listReading) wanted(doc *discover.Document, depth int) resourcesync.Cap
 func (l *listReading) packagesIn(ctx context.Context, doc *discover.Document, p listPart, depth int) ([]listPart, error) {
 	entries, err := l.packagesOfDump(doc)
 	if err != nil {
-		err = l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+		err = l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
 	}
 	l.skip(p.uri, doc.Unlocated())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if depth > 0 && len(l.snap.parts) <= maxPolledParts {
-		l.snap.parts[p.uri] = saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}
+	if depth > 0 && len(l.snap.Parts) <= maxPolledParts {
+		l.snap.Parts[p.uri] = saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}
 	}
 	var parts []listPart
 	for i := range entries {
-		ref := l.refOf(&entries[i])
+		ref := l.RefOf(&entries[i])
 		ref.Listing = true
-		parts = append(parts, listPart{uri: ref.URI, pkg: l.packages.Add(ref), order: placeOf(p.order, i)})
-		if at := entries[i].At; !at.IsZero() && (l.snap.at.IsZero() || at.Compare(l.snap.at) < 0) {
-			l.snap.at = at // as RS-RLI-04
+		parts = append(parts, listPart{uri: ref.URI, pkg: l.Packages.Add(ref), order: placeOf(p.order, i)})
+		if at := entries[i].At; !at.IsZero() && (l.snap.At.IsZero() || at.Compare(l.snap.At) < 0) {
+			l.snap.At = at // as RS-RLI-04
 		}
 	}
-	l.snap.undated = l.snap.at.IsZero()
+	l.snap.undated = l.snap.At.IsZero()
 	return parts, err
 }
 
@@ -171,8 +171,8 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 	if err == nil {
 		// That of a package taken over from an older dump is older, and as good.
 		l.mu.Lock()
-		if at := m.Header.At; l.snap.undated && !at.IsZero() && (l.snap.at.IsZero() || at.Compare(l.snap.at) < 0) {
-			l.snap.at = at
+		if at := m.Header.At; l.snap.undated && !at.IsZero() && (l.snap.At.IsZero() || at.Compare(l.snap.At) < 0) {
+			l.snap.At = at
 		}
 		l.mu.Unlock()
 		var entries int64
@@ -188,21 +188,21 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 	if local := (*content.LocalError)(nil); errors.As(err, &local) {
 		return local.Err
 	}
-	return l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+	return l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
 }
 
 // stageManifest stages the entries of a manifest that lists a state, as the
 // n-th document, as far as they concern us. An error of the stage is a
 // LocalError.
-func (r *setReader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Class, concerns func(uri string) bool) (int64, error) {
-	out := r.stage.Writer()
+func (r *Reader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Class, concerns func(uri string) bool) (int64, error) {
+	out := r.Stage.Writer()
 	defer out.Release()
 	var pos int64
 	for e, err := range m.Entries() {
 		if err != nil {
 			return pos, err
 		}
-		w := r.wantOf(&e)
+		w := r.Resource(&e)
 		w.Gone, w.Change = false, 0
 		w.Member, w.ManifestPackage = memberOf(pkg, &e), pkg
 		w.Rank = desired.Rank{Class: class, Doc: n, Pos: pos}
@@ -215,15 +215,15 @@ func (r *setReader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Cl
 		}
 	}
 	r.tellManifest(m)
-	r.packages.NoteManifest(pkg, int(pos), m.Copy())
+	r.Packages.NoteManifest(pkg, int(pos), m.Copy())
 	return pos, nil
 }
 
-func (r *setReader) tellManifest(m *dump.Manifest) {
+func (r *Reader) tellManifest(m *dump.Manifest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range m.Warnings() {
-		r.warn(m.URI, fmt.Sprintf("read %s: %s", fetch.Printable(m.URI), w))
+		r.Warn(m.URI, fmt.Sprintf("read %s: %s", fetch.Printable(m.URI), w))
 	}
 }
 
@@ -253,23 +253,23 @@ func newestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int,
 }
 
 // openNumbered opens the manifest of a package of the table; for believe see
-// [setReader.openManifest].
-func (r *setReader) openNumbered(ctx context.Context, n int, believe bool) (*dump.Manifest, error) {
-	ref, _ := r.packages.Get(n) // n is a number from the table
+// [Reader.openManifest].
+func (r *Reader) openNumbered(ctx context.Context, n int, believe bool) (*dump.Manifest, error) {
+	ref, _ := r.Packages.Get(n) // n is a number from the table
 	if ref.Refused != "" {
 		return nil, fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.URI), ref.Refused)
 	}
-	r.onOpen(ref.URI)
+	r.OnOpen(ref.URI)
 	return r.openManifest(ctx, ref.Entry(), believe)
 }
 
 // openManifest opens the manifest of the package that entry of a dump
 // describes. A copy of it has to come from a host the Source may name.
-func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry, believe bool) (*dump.Manifest, error) {
-	return r.opener.OpenManifest(ctx, entry, &r.packages.Shelf, believe, func(uri string) string {
-		if r.home == nil {
+func (r *Reader) openManifest(ctx context.Context, entry *resourcesync.Entry, believe bool) (*dump.Manifest, error) {
+	return r.Opener.OpenManifest(ctx, entry, &r.Packages.Shelf, believe, func(uri string) string {
+		if r.Home == nil {
 			return ""
 		}
-		return r.refuse(uri)
+		return r.Refuse(uri)
 	})
 }

@@ -1,4 +1,4 @@
-package destination
+package entries
 
 import (
 	"context"
@@ -22,29 +22,29 @@ import (
 // a connection, and memory to sort in.
 const maxReaders = 4
 
-// A snapshot is what a Resource List says of itself.
-type snapshot struct {
-	at         resourcesync.Datetime
-	validators saved.Validators
-	sitemap    bool // it is a plain Sitemap, which does not say what it covers
-	dump       bool // it is a Resource Dump: the manifests of its packages are the parts
+// A Snapshot is what a Resource List says of itself.
+type Snapshot struct {
+	At         resourcesync.Datetime
+	Validators saved.Validators
+	Sitemap    bool // it is a plain Sitemap, which does not say what it covers
+	Dump       bool // it is a Resource Dump: the manifests of its packages are the parts
 	undated    bool // and neither it nor its entries say as of when
-	complete   bool // all documents of it were read
+	Complete   bool // all documents of it were read
 	skipped    bool // entries without a readable loc were left out
-	index      bool
-	parts      map[string]saved.Validators // of an index, unless they are many
+	Index      bool
+	Parts      map[string]saved.Validators // of an index, unless they are many
 	entries    int64
 }
 
-// whole reports whether the list names all that there is: what it does not name
+// Whole reports whether the list names all that there is: what it does not name
 // is gone.
-func (s *snapshot) whole() bool { return s.complete && !s.skipped }
+func (s *Snapshot) Whole() bool { return s.Complete && !s.skipped }
 
 // A listReading is one reading of a Resource List and of what is below it.
 type listReading struct {
-	*setReader
+	*Reader
 	again bool     // it is the second: what does not fit is not waited for
-	snap  snapshot // guarded by mu
+	snap  Snapshot // guarded by mu
 }
 
 // A listPart is a part of an index, or a package of a dump.
@@ -55,15 +55,15 @@ type listPart struct {
 	order string                // of its entries among those of other parts
 }
 
-// readList stages the entries of the Resource List, or index, at uri. It
+// ReadList stages the entries of the Resource List, or index, at uri. It
 // reports what it could not read by fail, which leaves the snapshot incomplete.
-func (r *setReader) readList(ctx context.Context, uri string) (snapshot, error) {
+func (r *Reader) ReadList(ctx context.Context, uri string) (Snapshot, error) {
 	for again := false; ; again = true {
 		r.visited, r.parts, r.named, r.nested = map[string]bool{}, 0, 0, nesting.Walk{}
-		r.stage.Reset()
-		l := &listReading{setReader: r, again: again}
-		l.snap.complete = true
-		parts, err := l.read(ctx, listPart{uri: uri}, 0, r.stage.AddDocument())
+		r.Stage.Reset()
+		l := &listReading{Reader: r, again: again}
+		l.snap.Complete = true
+		parts, err := l.read(ctx, listPart{uri: uri}, 0, r.Stage.AddDocument())
 		if err == nil {
 			err = l.readParts(ctx, parts, 1)
 		}
@@ -94,13 +94,13 @@ func (l *listReading) readParts(ctx context.Context, parts []listPart, depth int
 func (l *listReading) readSome(ctx context.Context, parts []listPart, depth int) error {
 	below := make([][]listPart, len(parts))
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(l.jobs, maxReaders))
+	g.SetLimit(min(l.Jobs, maxReaders))
 	for i := range parts {
 		if gctx.Err() != nil {
 			break
 		}
-		n := l.stage.AddDocument()
-		l.stage.Documents[n].Order = parts[i].order
+		n := l.Stage.AddDocument()
+		l.Stage.Documents[n].Order = parts[i].order
 		g.Go(func() (err error) {
 			below[i], err = l.read(gctx, parts[i], depth, n)
 			return err
@@ -125,16 +125,16 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 	if err := l.enter(p.uri, depth); err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.fail(p.uri, err)
-		l.snap.complete = false
+		l.Fail(p.uri, err)
+		l.snap.Complete = false
 		return nil, nil
 	}
 	if p.pkg > 0 {
 		return nil, l.readManifest(ctx, p, depth, n)
 	}
-	doc, err := l.open(ctx, p.uri, saved.Validators{})
+	doc, err := l.Open(ctx, p.uri, saved.Validators{})
 	if err != nil {
-		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+		return nil, l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
 	}
 	defer doc.Close()
 	err = expect(doc, l.wanted(doc, depth), depth)
@@ -145,18 +145,18 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		err = l.bound(doc, depth)
 	}
 	if err != nil {
-		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+		return nil, l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
 	}
 	if err := l.begin(doc, p, depth); err != nil {
 		return nil, err
 	}
-	if l.snap.dump && !doc.Header.Index {
+	if l.snap.Dump && !doc.Header.Index {
 		return l.packagesIn(ctx, doc, p, depth)
 	}
 	if doc.Header.Index {
 		parts, err := l.partsOf(doc, p.order)
 		if err != nil {
-			err = l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+			err = l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
 		}
 		return parts, err
 	}
@@ -165,13 +165,13 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		if local := (*content.LocalError)(nil); errors.As(err, &local) {
 			return nil, local.Err
 		}
-		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+		return nil, l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
 	}
 	l.skip(doc.URI, doc.Unlocated())
 	l.mu.Lock()
 	l.snap.entries += entries
-	if depth > 0 && len(l.snap.parts) <= maxPolledParts {
-		l.snap.parts[p.uri] = saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}
+	if depth > 0 && len(l.snap.Parts) <= maxPolledParts {
+		l.snap.Parts[p.uri] = saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}
 	}
 	l.mu.Unlock()
 	l.tellWarnings(doc)
@@ -184,8 +184,8 @@ const (
 	listOfStandard = "resourcesync" // a Resource List, a Resource Dump, or an index of these
 )
 
-func (s *snapshot) kind() string {
-	if s.sitemap {
+func (s *Snapshot) Kind() string {
+	if s.Sitemap {
 		return listSitemap
 	}
 	return listOfStandard
@@ -194,9 +194,9 @@ func (s *snapshot) kind() string {
 // keepsKind checks that a list of an existing mirror is of the kind it was: a
 // plain Sitemap in the place of a Resource List may be one of other pages.
 func (l *listReading) keepsKind(doc *discover.Document) error {
-	now := (&snapshot{sitemap: doc.Header.Capability == ""}).kind()
-	was := l.set.ListKind
-	if was == "" || was == now || l.baseline || l.set.Lists != doc.URI {
+	now := (&Snapshot{Sitemap: doc.Header.Capability == ""}).Kind()
+	was := l.Set.ListKind
+	if was == "" || was == now || l.Baseline || l.Set.Lists != doc.URI {
 		return nil
 	}
 	names := map[string]string{listSitemap: "a plain Sitemap", listOfStandard: "a Resource List or Resource Dump"}
@@ -213,14 +213,14 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if depth == 0 {
-		s.at, s.validators, s.sitemap = at, saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, h.Capability == ""
-		s.index, s.parts = h.Index, map[string]saved.Validators{}
+		s.At, s.Validators, s.Sitemap = at, saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, h.Capability == ""
+		s.Index, s.Parts = h.Index, map[string]saved.Validators{}
 	} else if !at.IsZero() {
 		if !p.at.IsZero() && at.Compare(p.at) < 0 && !l.again {
 			return errAgain
 		}
-		if at.Compare(s.at) < 0 {
-			s.at = at // RS-RLI-04
+		if at.Compare(s.At) < 0 {
+			s.At = at // RS-RLI-04
 		}
 	}
 	return nil
@@ -235,7 +235,7 @@ func (l *listReading) skip(uri string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.snap.skipped = true
-	l.fail(uri, err)
+	l.Fail(uri, err)
 }
 
 // partsOf reads an index to its end and closes it: its parts may take long.
@@ -251,7 +251,7 @@ func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart,
 			return parts, err
 		}
 		parts = append(parts, listPart{uri: e.Loc, at: e.At, order: placeOf(order, len(parts))})
-		if l.snap.dump {
+		if l.snap.Dump {
 			dumps = append(dumps, resourcesync.Entry{Loc: e.Loc, Lastmod: e.Lastmod, Metadata: resourcesync.Metadata{At: e.At}})
 		}
 	}
@@ -260,7 +260,7 @@ func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart,
 	if i, archive := newestDump(&doc.Header, dumps); archive {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.warn(doc.URI, fmt.Sprintf("read %s: its dumps are of different times; only the newest is used", fetch.Printable(doc.URI)))
+		l.Warn(doc.URI, fmt.Sprintf("read %s: its dumps are of different times; only the newest is used", fetch.Printable(doc.URI)))
 		return parts[i : i+1], nil
 	}
 	return parts, nil
@@ -273,14 +273,14 @@ func placeOf(order string, i int) string {
 
 // stageEntries stages the entries of the n-th document.
 func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error) {
-	out := l.stage.Writer()
+	out := l.Stage.Writer()
 	defer out.Release()
 	var pos int64
 	for e, err := range doc.Entries() {
 		if err != nil {
 			return pos, err
 		}
-		w := l.wantOf(&e)
+		w := l.Resource(&e)
 		w.Rank = desired.Rank{Class: desired.Listed, Doc: n, Pos: pos}
 		pos++
 		if !l.concerns(w.URI) {
@@ -296,41 +296,41 @@ func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error)
 // concerns reports whether an entry of a list is to be staged, and notes that it
 // is there.
 func (l *listReading) concerns(uri string) bool {
-	if l.only == nil {
+	if l.Only == nil {
 		return true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !hasKey(l.only, uri) {
+	if !hasKey(l.Only, uri) {
 		return false
 	}
-	l.only[uri] = true
+	l.Only[uri] = true
 	return true
 }
 
-// stageList stages a list. One that cannot be read is an unreadError.
-func (r *setReader) stageList(ctx context.Context, b *archived) (snapshot, error) {
+// StageList stages a list. One that cannot be read is an UnreadError.
+func (r *Reader) StageList(ctx context.Context, b *Archived) (Snapshot, error) {
 	var first error
-	fail := r.fail
-	r.fail = func(_ string, err error) {
+	fail := r.Fail
+	r.Fail = func(_ string, err error) {
 		if first == nil {
 			first = err
 		}
 	}
-	snap, err := r.readList(ctx, b.uri)
-	r.fail = fail
+	snap, err := r.ReadList(ctx, b.Uri)
+	r.Fail = fail
 	switch {
 	case ctx.Err() != nil:
 		return snap, context.Cause(ctx)
-	case err == nil && !snap.whole():
-		err = &unreadError{Err: first}
+	case err == nil && !snap.Whole():
+		err = &UnreadError{Err: first}
 	}
 	return snap, err
 }
 
-// An unreadError is a list that could not be read.
-type unreadError struct{ Err error }
+// An UnreadError is a list that could not be read.
+type UnreadError struct{ Err error }
 
-func (e *unreadError) Error() string { return e.Err.Error() }
+func (e *UnreadError) Error() string { return e.Err.Error() }
 
-func (e *unreadError) Unwrap() error { return e.Err }
+func (e *UnreadError) Unwrap() error { return e.Err }

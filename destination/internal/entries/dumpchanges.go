@@ -1,4 +1,4 @@
-package destination
+package entries
 
 import (
 	"context"
@@ -10,18 +10,18 @@ import (
 
 // readDump reads the manifests of a Change Dump's packages that may hold
 // changes since the watermark, as if they were Change Lists (RS-DST-26).
-func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, depth int, again bool) error {
+func (c *ChangeReader) readDump(ctx context.Context, doc *discover.Document, depth int, again bool) error {
 	from := doc.Header.From
 	entries, err := c.partsInOrder(ctx, doc, depth, again)
 	if err != nil {
 		return err
 	}
 	if depth > 0 && doc.Header.Until.IsZero() {
-		c.chain.open = append(c.chain.open, doc.URI) // it grows though its index stays
+		c.Chain.Open = append(c.Chain.Open, doc.URI) // it grows though its index stays
 	}
 	var parts []changePackage
 	var numbers []int
-	var last resourcesync.Datetime // until of the package before, if that is done
+	var last resourcesync.Datetime // Until of the package before, if that is done
 	for i := range entries {
 		e := &entries[i]
 		if c.done(e) {
@@ -32,16 +32,16 @@ func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, dep
 			c.spurn(e.Loc, err)
 			continue
 		}
-		ref := c.refOf(e)
+		ref := c.RefOf(e)
 		ref.Listing = true
-		numbers = append(numbers, c.packages.Add(ref))
+		numbers = append(numbers, c.Packages.Add(ref))
 		if i == 0 && !from.IsZero() && !e.From.IsZero() && from.Compare(e.From) < 0 {
 			e.From = from // there was nothing before it
 		}
 		parts, last = append(parts, changePackage{e.Metadata, last}), resourcesync.Datetime{}
 	}
-	if len(entries) == 0 && c.chain.lists == 0 {
-		c.chain.from = from // it covers that, though nothing happened
+	if len(entries) == 0 && c.Chain.Lists == 0 {
+		c.Chain.From = from // it covers that, though nothing happened
 	}
 	return c.eachManifest(ctx, numbers, func(i int, m *dump.Manifest, err error) error {
 		if err == nil {
@@ -49,7 +49,7 @@ func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, dep
 			err = checkManifest(m, resourcesync.ChangeDumpManifest)
 		}
 		if err != nil {
-			ref, _ := c.packages.Get(numbers[i])
+			ref, _ := c.Packages.Get(numbers[i])
 			return c.missing(ctx, ref.URI, err, depth+1, again)
 		}
 		if t := parts[i].last; !t.IsZero() {
@@ -62,5 +62,5 @@ func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, dep
 // A changePackage is what a Change Dump says of a package.
 type changePackage struct {
 	said resourcesync.Metadata
-	last resourcesync.Datetime // until of those before it that were left out; zero if none were
+	last resourcesync.Datetime // Until of those before it that were left out; zero if none were
 }

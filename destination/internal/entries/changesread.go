@@ -1,4 +1,4 @@
-package destination
+package entries
 
 import (
 	"context"
@@ -33,20 +33,20 @@ type telling struct {
 	unlocated func() error // entries that were skipped for want of a readable loc
 }
 
-func (c *changeReader) tellingOf(doc *discover.Document) *telling {
+func (c *ChangeReader) tellingOf(doc *discover.Document) *telling {
 	return &telling{uri: doc.URI, validators: saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, doc: doc, header: &doc.Header,
 		told: func() { c.tellWarnings(doc) }, unlocated: doc.Unlocated}
 }
 
-func (c *changeReader) tellingOfPackage(pkg int, m *dump.Manifest) *telling {
-	ref, _ := c.packages.Get(pkg)
+func (c *ChangeReader) tellingOfPackage(pkg int, m *dump.Manifest) *telling {
+	ref, _ := c.Packages.Get(pkg)
 	return &telling{uri: ref.URI, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }, unlocated: m.Unlocated}
 }
 
 // again opens the list once more.
-func (t *telling) again(ctx context.Context, c *changeReader) (*telling, error) {
+func (t *telling) again(ctx context.Context, c *ChangeReader) (*telling, error) {
 	if t.pkg == 0 {
-		doc, err := c.open(ctx, t.uri, saved.Validators{})
+		doc, err := c.Open(ctx, t.uri, saved.Validators{})
 		if err != nil {
 			return nil, err
 		}
@@ -68,9 +68,9 @@ const maxSeen = 20_000
 var errRewritten = errors.New("rewritten")
 
 // mayResume reports whether t looks like the list the cursor was set in.
-func (c *changeReader) mayResume(t *telling) bool {
-	k := &c.state.Cursor
-	if k.Prefix == "" || c.since.IsZero() || c.chain.resumed {
+func (c *ChangeReader) mayResume(t *telling) bool {
+	k := &c.State.Cursor
+	if k.Prefix == "" || c.since.IsZero() || c.Chain.Resumed {
 		return false
 	}
 	if from := saved.Time(t.header.From); !from.IsZero() || !k.From.IsZero() {
@@ -80,10 +80,10 @@ func (c *changeReader) mayResume(t *telling) bool {
 }
 
 // readEntries stages the entries of one list that may be new.
-func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourcesync.Metadata, resume bool) error {
-	d := docReading{changeReader: c, prefix: sha256.New()}
-	d.n, d.info = c.stage.AddOrdered(c.order)
-	k := c.state.Cursor
+func (c *ChangeReader) readEntries(ctx context.Context, t *telling, said resourcesync.Metadata, resume bool) error {
+	d := DocReading{ChangeReader: c, Prefix: sha256.New()}
+	d.N, d.Info = c.Stage.AddOrdered(c.order)
+	k := c.State.Cursor
 	for e, err := range t.doc.Entries() {
 		if err != nil {
 			return err
@@ -92,21 +92,21 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 			if d.sum() != k.Prefix {
 				return errRewritten
 			}
-			c.resume(d.n)
+			c.resume(d.N)
 		}
 		if e.Change == 0 {
 			continue // not a change; the Reader has warned
 		}
-		w := c.wantOf(&e)
-		if c.overtakes && c.future.has(e.EventTime()) {
+		w := c.Resource(&e)
+		if c.overtakes && c.Future.Has(e.EventTime()) {
 			doubt(&w)
 		}
 		if t.pkg > 0 && !w.Gone {
 			w.Member, w.ManifestPackage = memberOf(t.pkg, &e), t.pkg
 		}
-		d.place(&w, &e)
+		d.Place(&w, &e)
 		c.saw(&w, &e)
-		if resume && w.Pos < k.Count || !c.behind && !c.chain.resumed && d.old(&w) {
+		if resume && w.Pos < k.Count || !c.behind && !c.Chain.Resumed && d.old(&w) {
 			continue
 		}
 		if c.latest != nil && c.latest.Has(&w, &e) {
@@ -116,29 +116,29 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 			return &content.LocalError{Err: err}
 		}
 	}
-	if resume && !c.chain.resumed {
+	if resume && !c.Chain.Resumed {
 		if d.pos != k.Count || d.sum() != k.Prefix {
 			return errRewritten
 		}
-		c.resume(d.n)
+		c.resume(d.N)
 	}
 	c.skip(t.uri, t.unlocated())
-	c.chain.grew = c.chain.grew || resume && k.Count > 0 && d.pos > k.Count
+	c.Chain.Grew = c.Chain.Grew || resume && k.Count > 0 && d.pos > k.Count
 	d.end(t, said)
 	return nil
 }
 
 // add stages w.
-func (c *changeReader) add(ctx context.Context, w *desired.Resource) error {
+func (c *ChangeReader) add(ctx context.Context, w *desired.Resource) error {
 	if c.out != nil {
 		return c.out.Add(w)
 	}
-	return c.stage.Add(ctx, *w)
+	return c.Stage.Add(ctx, *w)
 }
 
 // saw records that a list contains w, if notifications are waiting for that.
-func (c *changeReader) saw(w *desired.Resource, e *resourcesync.Entry) {
-	if p := c.pushed(); p.HasEvents() {
+func (c *ChangeReader) saw(w *desired.Resource, e *resourcesync.Entry) {
+	if p := c.Pushed(); p.HasEvents() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		p.Listed(w.URI, e.EventTime(), w.Gone)
@@ -147,20 +147,20 @@ func (c *changeReader) saw(w *desired.Resource, e *resourcesync.Entry) {
 
 // resume notes that the cursor was found in the n-th document: those before it
 // were read to their ends.
-func (c *changeReader) resume(n int) {
-	c.chain.resumed = true
+func (c *ChangeReader) resume(n int) {
+	c.Chain.Resumed = true
 	for i := range n {
-		c.stage.Documents[i].Passed = true
+		c.Stage.Documents[i].Passed = true
 	}
 }
 
-// A docReading is one list being read.
-type docReading struct {
-	*changeReader
-	n          int // number of the document in the stage
-	info       *stage.Document
+// A DocReading is one list being read.
+type DocReading struct {
+	*ChangeReader
+	N          int // number of the document in the stage
+	Info       *stage.Document
 	pos        int64
-	prefix     hash.Hash
+	Prefix     hash.Hash
 	event, mod resourcesync.Datetime // of the entry before, see rank
 	first      resourcesync.Datetime
 	buf        []byte
@@ -170,7 +170,7 @@ type docReading struct {
 	newest     [2]newest        // by event, by mod
 }
 
-// newest are the events with the greatest time so far.
+// Newest are the events with the greatest time so far.
 type newest struct {
 	at   resourcesync.Datetime
 	seen []string
@@ -178,13 +178,13 @@ type newest struct {
 	only bool             // there is
 }
 
-func (d *docReading) sum() string {
-	return base64.RawStdEncoding.EncodeToString(d.prefix.Sum(nil)[:18])
+func (d *DocReading) sum() string {
+	return base64.RawStdEncoding.EncodeToString(d.Prefix.Sum(nil)[:18])
 }
 
-// place gives w its place among the changes.
-func (d *docReading) place(w *desired.Resource, e *resourcesync.Entry) {
-	info := d.info
+// Place gives w its place among the changes.
+func (d *DocReading) Place(w *desired.Resource, e *resourcesync.Entry) {
+	info := d.Info
 	before, beforeMod := d.event, d.mod
 	if !e.Datetime.IsZero() {
 		d.event = e.Datetime
@@ -201,18 +201,18 @@ func (d *docReading) place(w *desired.Resource, e *resourcesync.Entry) {
 		info.Rising = info.Rising || now.Compare(then) > 0
 		info.Falling = info.Falling || now.Compare(then) < 0
 	}
-	w.Rank = desired.Rank{Class: desired.Changed, Doc: d.n, Pos: d.pos, Event: d.event, Modified: d.mod}
+	w.Rank = desired.Rank{Class: desired.Changed, Doc: d.N, Pos: d.pos, Event: d.event, Modified: d.mod}
 	plain := d.number(w, now, d.pos == 0 || now.Compare(then) != 0)
 	d.pos++
 
-	if look := d.chain.look; len(look.marks) > 0 && now.Time().After(d.state.SeenTime) {
+	if look := d.Chain.Look; len(look.marks) > 0 && now.Time().After(d.State.SeenTime) {
 		if later, ok := look.marks[desired.MarkOf(w.URI)]; ok {
 			later.Store(true)
 		}
 	}
 	if !d.isPast() {
 		d.buf = desired.AppendString(d.buf[:0], plain)
-		d.prefix.Write(d.buf) // a hash never fails
+		d.Prefix.Write(d.buf) // a hash never fails
 	}
 	if t := e.EventTime(); !t.IsZero() && (d.first.IsZero() || t.Compare(d.first) < 0) {
 		d.first = t
@@ -231,12 +231,12 @@ func (d *docReading) place(w *desired.Resource, e *resourcesync.Entry) {
 
 // isPast reports whether the list is an archived one, of which no cursor is
 // needed, and no fingerprints but few.
-func (d *docReading) isPast() bool { return d.order != "" }
+func (d *DocReading) isPast() bool { return d.order != "" }
 
 // number counts how often the same was said at the instant now, of which w is
 // the first, or one more. It returns the fingerprint of w as if nothing had been
 // said before, or "" if it is not needed.
-func (d *docReading) number(w *desired.Resource, now resourcesync.Datetime, first bool) string {
+func (d *DocReading) number(w *desired.Resource, now resourcesync.Datetime, first bool) string {
 	if first {
 		d.twins = nil
 		if d.isPast() {
@@ -269,9 +269,9 @@ func hasKey(m map[string]bool, k string) bool {
 	return ok
 }
 
-// note remembers w if it is among the newest events, and looks whether it is
+// Note remembers w if it is among the newest events, and looks whether it is
 // one of those seen before. f is its fingerprint at t, if it is known.
-func (d *docReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f string) {
+func (d *DocReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f string) {
 	if t.IsZero() {
 		return
 	}
@@ -280,7 +280,7 @@ func (d *docReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f
 	if c > 0 || n.at.IsZero() {
 		n.at, n.seen, n.only = t, nil, false
 	}
-	seen := saved.Time(t).Equal(d.state.SeenTime)
+	seen := saved.Time(t).Equal(d.State.SeenTime)
 	switch {
 	case c < 0 && !seen:
 		return
@@ -297,7 +297,7 @@ func (d *docReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f
 		}
 	}
 	if seen {
-		if found, ok := d.chain.look.want[f]; ok {
+		if found, ok := d.Chain.Look.want[f]; ok {
 			found.Store(true)
 		}
 	}
@@ -311,7 +311,7 @@ func (n *newest) settle() {
 }
 
 // old reports whether w was certainly processed before.
-func (d *docReading) old(w *desired.Resource) bool {
+func (d *DocReading) old(w *desired.Resource) bool {
 	if d.since.IsZero() || w.Event.IsZero() || w.Modified.IsZero() {
 		return false
 	}
@@ -319,8 +319,8 @@ func (d *docReading) old(w *desired.Resource) bool {
 }
 
 // end records what the header of the list says about the list as a whole.
-func (d *docReading) end(t *telling, said resourcesync.Metadata) {
-	c, h, info := &d.chain, t.header, d.info
+func (d *DocReading) end(t *telling, said resourcesync.Metadata) {
+	c, h, info := &d.Chain, t.header, d.Info
 	from, until := h.From, h.Until // RS-CHI-10: the list wins
 	stated := !from.IsZero() && !h.FromUnproven
 	if !stated {
@@ -329,47 +329,47 @@ func (d *docReading) end(t *telling, said resourcesync.Metadata) {
 	if !stated {
 		from = d.first // RS-MD-14
 	}
-	if c.lists++; c.lists == 1 {
-		c.from, c.proven = from, stated
+	if c.Lists++; c.Lists == 1 {
+		c.From, c.Proven = from, stated
 		if t.pkg > 0 && !said.From.IsZero() && said.From.Compare(from) < 0 {
-			c.from, c.proven = said.From, true
+			c.From, c.Proven = said.From, true
 		}
 	}
 	if !d.last.IsZero() && !from.IsZero() && d.last.Compare(from) < 0 {
-		c.gap = true
+		c.Gap = true
 	}
 	if until.IsZero() && t.pkg > 0 {
 		until = said.Until // a package does not grow (RS-CD-06)
 	}
 	d.last = until
 	c.loose = c.loose || until.IsZero() || until.Time().After(time.Now())
-	info.AllNew = d.behind || c.resumed
-	if c.resumed {
+	info.AllNew = d.behind || c.Resumed
+	if c.Resumed {
 		d.behind = true
 	}
 	if until.IsZero() && t.pkg > 0 {
 		// Only its events show how far it reaches.
 	} else if until.IsZero() {
-		c.open = append(c.open, t.uri)
-		c.polled[t.uri] = t.validators
-	} else if until.Compare(c.until) > 0 {
-		c.until = until
+		c.Open = append(c.Open, t.uri)
+		c.Polled[t.uri] = t.validators
+	} else if until.Compare(c.Until) > 0 {
+		c.Until = until
 	}
-	if t.uri == d.state.Changes {
-		c.open = nil // it is polled anyway
-		c.polled[t.uri] = t.validators
+	if t.uri == d.State.Changes {
+		c.Open = nil // it is polled anyway
+		c.Polled[t.uri] = t.validators
 	}
 	n := &d.newest[1]
 	if info.Dated {
 		n = &d.newest[0]
 	}
 	n.settle()
-	switch cmp := n.at.Compare(c.newest); {
+	switch cmp := n.at.Compare(c.Newest); {
 	case n.at.IsZero():
-	case cmp > 0 || c.newest.IsZero():
-		c.newest, c.seen = n.at, n.seen
+	case cmp > 0 || c.Newest.IsZero():
+		c.Newest, c.Seen = n.at, n.seen
 	case cmp == 0:
-		c.seen = append(c.seen, n.seen...)
+		c.Seen = append(c.Seen, n.seen...)
 	}
-	c.cursor = saved.Cursor{URI: t.uri, From: saved.Time(h.From), Count: d.pos, Prefix: d.sum()}
+	c.Cursor = saved.Cursor{URI: t.uri, From: saved.Time(h.From), Count: d.pos, Prefix: d.sum()}
 }

@@ -1,0 +1,247 @@
+package entries
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/stage"
+	"lockstep/destination/internal/wording"
+	"lockstep/resourcesync"
+)
+
+// catchUp continues from the watermark with archived changes, if the current
+// ones begin after it (RA-DST-04): if they are proven to join without a gap, c
+// reaches back to the watermark. It returns why they do not help, as text to
+// append to the message about the gap; "" also if they are not needed, or there
+// are none. It uses the newest events of state that were read before.
+// mayJoin says why archived documents cannot close the gap from the one instant
+// to the other if they are of the times the archive says, or returns "": then
+// there is no use in reading them.
+// MaxCatchUp is how many archived documents are read to catch up: beyond that,
+// comparing all costs less (RA-DST-05).
+const MaxCatchUp = 20_000
+
+func GapBetween(kind resourcesync.Capability, until, behind, to resourcesync.Datetime) string {
+	if behind.IsZero() {
+		behind = to
+	}
+	return fmt.Sprintf("its archived %ss do not cover the time between %s and %s", NameOfArchived(kind), wording.Time(until.Time()), wording.Time(behind.Time()))
+}
+
+func NameOfArchived(kind resourcesync.Capability) string {
+	if kind == resourcesync.ChangeDump {
+		return "Change Dump"
+	}
+	return "Change List"
+}
+
+// Follow has k reach back to where the first of past documents begins: they
+// join it without a gap.
+func (k *Chain) Follow(past []PastDocument) {
+	k.Resumed = false
+	for i := range past {
+		p := &past[i]
+		if !p.Whole {
+			continue
+		}
+		if f := p.chain.From; p.chain.Lists > 0 && (f.Compare(k.From) < 0 || f.IsZero()) {
+			k.From, k.Proven = f, p.chain.Proven
+		} else if p.From.Compare(k.From) < 0 {
+			k.From = p.From
+		}
+		switch cmp := p.chain.Newest.Compare(k.Newest); {
+		case p.chain.Newest.IsZero():
+		case cmp > 0:
+			k.Newest, k.Seen = p.chain.Newest, p.chain.Seen
+		case cmp == 0:
+			k.Seen = Union(k.Seen, p.chain.Seen)
+		}
+		k.Lists += p.chain.Lists
+	}
+}
+
+// A PastDocument is the result of reading an archived document of changes.
+type PastDocument struct {
+	Archived
+	From, Until resourcesync.Datetime // what it covers, by its own word (RA-DOC-10)
+	Whole       bool                  // all of it was read, and it has no gap
+	chain       Chain
+}
+
+// ReadPast stages the changes since an instant that documents of the past list,
+// reading several documents at a time. It warns of what cannot be read, which
+// then covers nothing (RA-DST-08).
+func (r *Reader) ReadPast(ctx context.Context, docs []Archived, since resourcesync.Datetime, l *Look, state *saved.Set) ([]PastDocument, error) {
+	fail := r.Fail
+	r.Fail = func(uri string, err error) {
+		r.Warn(uri, fmt.Sprintf("archives of set %s: %v; it is left out", r.Set.Name, err))
+	}
+	defer func() { r.Fail = fail }()
+	past := make([]PastDocument, len(docs))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(min(r.Jobs, maxReaders))
+	var newest *stage.Latest
+	if !r.Stage.Versions.Keep { // else every version counts
+		newest = stage.NewLatest(r.Stage.Until)
+	}
+	for i := range slices.Backward(docs) {
+		if gctx.Err() != nil {
+			break
+		}
+		c := &ChangeReader{
+			Reader: r, since: since, order: placeOf("", i), out: r.Stage.Writer(), below: map[string]bool{}, latest: newest,
+			State: &saved.Set{SeenTime: state.SeenTime},
+			Chain: Chain{Complete: true, Polled: map[string]saved.Validators{}, Look: l},
+		}
+		past[i].Archived = docs[i]
+		g.Go(func() error {
+			defer c.out.Release()
+			return c.readArchived(gctx, &past[i])
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return past, context.Cause(ctx)
+}
+
+// readArchived reads one document of the past, which may be an index.
+func (c *ChangeReader) readArchived(ctx context.Context, p *PastDocument) error {
+	said := resourcesync.Metadata{From: p.Archived.From, Until: p.Archived.Until}
+	c.Chain.Dump = p.Kind == resourcesync.ChangeDump
+	if err := c.enter(p.Uri, 1); err != nil {
+		c.spurn(p.Uri, err)
+		return nil
+	}
+	doc, err := c.Open(ctx, p.Uri, saved.Validators{})
+	if err != nil {
+		if err = c.missing(ctx, p.Uri, err, 1, true); err == nil {
+			c.tellVanished(p)
+		}
+		return err
+	}
+	err = c.readDoc(ctx, doc, said, 1, true)
+	if errors.Is(err, errAgain) {
+		err = nil // unreachable: it is read as one that is read again
+	}
+	if err != nil {
+		return err
+	}
+	c.tellVanished(p)
+	k := &c.Chain
+	p.Whole = k.Whole() && !k.Gap
+	own := Archived{Kind: p.Kind}
+	own.take(&doc.Header)
+	own.differs(c.Reader, &p.Archived)
+	p.chain = *k
+	p.cover(&own, doc.Header.Index, time.Now())
+	return nil
+}
+
+// cover notes what the document covers. One without an end, or with one that is
+// yet to come, proves nothing beyond the last event in it (RA-CHG-07,
+// RS-AMB-25).
+func (p *PastDocument) cover(own *Archived, index bool, now time.Time) {
+	k := &p.chain
+	past := func(d resourcesync.Datetime) resourcesync.Datetime {
+		if d.Time().After(now) {
+			return resourcesync.Datetime{}
+		}
+		return d
+	}
+	p.From, p.Until = k.From, past(k.Until)
+	switch newest := past(k.Newest); {
+	case k.Lists == 0: // nothing happened, or nothing of concern
+		p.From, p.Until = own.From, past(own.Until)
+	case k.loose && newest.Compare(p.Until) > 0:
+		p.Until = newest
+	}
+	// RS-MD-07: nothing happened between the last of its packages and its end. Of
+	// an index the lists are right (RS-CHI-10).
+	if until := past(own.Until); until.Compare(p.Until) > 0 && p.Kind == resourcesync.ChangeDump && !index {
+		p.Until = until
+	}
+}
+
+// tellVanished warns of documents that do not exist.
+func (c *ChangeReader) tellVanished(p *PastDocument) {
+	if err := c.Chain.Vanished; err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.Fail(p.Uri, err)
+	}
+}
+
+// Covered returns up to which instant past documents list all changes since an
+// instant: each begins before the one before it ended (RA-CHG-05). It stops at
+// end, beyond which nothing is needed, or at the first gap; behind is where the
+// history continues after that.
+func Covered(past []PastDocument, since, end resourcesync.Datetime) (until, behind resourcesync.Datetime) {
+	sorted := slices.Clone(past)
+	slices.SortStableFunc(sorted, func(a, b PastDocument) int { return a.From.Compare(b.From) })
+	until = since
+	for i := range sorted {
+		p := &sorted[i]
+		switch {
+		case !p.Whole || p.From.IsZero():
+		case p.From.Compare(until) > 0:
+			return until, p.From
+		case p.Until.Compare(until) > 0:
+			until = p.Until
+		}
+		if until.Compare(end) >= 0 {
+			break
+		}
+	}
+	return until, resourcesync.Datetime{}
+}
+
+// Between returns those of docs that may list changes between two instants.
+func Between(docs []Archived, from, to resourcesync.Datetime) []Archived {
+	return slices.DeleteFunc(slices.Clone(docs), func(d Archived) bool {
+		return d.begins().Compare(to) > 0 && !d.From.IsZero() || !d.Until.IsZero() && d.Until.Compare(from) < 0 && !d.Approx
+	})
+}
+
+// ReadChangesBetween stages the changes from one instant up to another, both
+// included (RA-DST-02), that docs list: documents of [Reader.history]. These
+// fields of the chain are set: from and until bound what is listed without a
+// gap, until at most to; gap says that this is less than was asked for;
+// complete is false if a document could not be read, for which there is a
+// warning.
+func (r *Reader) ReadChangesBetween(ctx context.Context, from, to resourcesync.Datetime, docs []Archived) (Chain, error) {
+	r.visited, r.parts, r.named = map[string]bool{}, 0, 0
+	r.Stage.Since, r.Stage.Until, r.Stage.Seen = from, to, nil
+	past, err := r.ReadPast(ctx, Between(docs, from, to), from, NewLook(nil), &saved.Set{})
+	if err != nil {
+		return Chain{}, err
+	}
+	k := Chain{Complete: true, From: from, Polled: map[string]saved.Validators{}}
+	for i := range past {
+		p := &past[i]
+		k.Complete = k.Complete && p.chain.Whole()
+		if p.chain.Newest.Compare(k.Newest) > 0 {
+			k.Newest, k.Seen = p.chain.Newest, p.chain.Seen
+		}
+		if p.Current && p.Whole && p.chain.loose && p.From.Compare(to) <= 0 {
+			p.Until = to // it is still growing, and lists all changes so far
+		}
+		k.Lists += p.chain.Lists
+	}
+	k.Until, _ = Covered(past, from, to)
+	k.Gap = k.Until.Compare(to) < 0
+	return k, nil
+}
+
+func Union(a, b []string) []string {
+	a = slices.Concat(a, b)
+	slices.Sort(a)
+	a = slices.Compact(a)
+	return a[:min(len(a), maxSeen)]
+}
