@@ -210,7 +210,7 @@ func (a *archiveReading) readArchives(ctx context.Context, kind resourcesync.Cap
 // element says which of the two it is (RA-GEN-06). A part that cannot be read
 // is left out.
 func (a *archiveReading) readArchive(ctx context.Context, uri string, want resourcesync.Capability, depth int) error {
-	if a.ended() {
+	if ended(a.Reader) {
 		return nil // it was reported
 	}
 	if err := a.enter(uri, depth); err != nil {

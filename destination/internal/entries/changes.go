@@ -292,7 +292,7 @@ func (c *ChangeReader) readIndex(ctx context.Context, doc *discover.Document, de
 			c.last = p.Until
 			continue
 		}
-		if c.ended() {
+		if ended(c.Reader) {
 			return nil
 		}
 		if err := c.enter(p.Loc, depth+1); err != nil {

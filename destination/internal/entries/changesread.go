@@ -40,7 +40,7 @@ func (c *ChangeReader) tellingOf(doc *discover.Document) *telling {
 
 func (c *ChangeReader) tellingOfPackage(pkg int, m *dump.Manifest) *telling {
 	ref, _ := c.Packages.Get(pkg)
-	return &telling{uri: ref.URI, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }, unlocated: m.Unlocated}
+	return &telling{uri: ref.URI, pkg: pkg, doc: m, header: &m.Header, told: func() { tellManifest(c.Reader, m) }, unlocated: m.Unlocated}
 }
 
 // again opens the list once more.

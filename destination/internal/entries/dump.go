@@ -40,7 +40,7 @@ func (r *Reader) RefOf(e *resourcesync.Entry) dump.Ref {
 // packagesOfDump reads a dump to its end, closes it, and returns its entries.
 func (r *Reader) packagesOfDump(doc *discover.Document) ([]resourcesync.Entry, error) {
 	entries, err := r.partsOf(doc)
-	if r.countPackages(len(entries)) > maxPackages && err == nil {
+	if countPackages(r, len(entries)) > maxPackages && err == nil {
 		err = fmt.Errorf("read %s: more than %d packages", fetch.Printable(doc.URI), maxPackages)
 		entries = nil
 	}
@@ -48,7 +48,7 @@ func (r *Reader) packagesOfDump(doc *discover.Document) ([]resourcesync.Entry, e
 }
 
 // countPackages returns how many packages were named in this reading.
-func (r *Reader) countPackages(more int) int {
+func countPackages(r *Reader, more int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.named += more
@@ -214,12 +214,12 @@ func (r *Reader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Class
 			return pos, &content.LocalError{Err: err}
 		}
 	}
-	r.tellManifest(m)
+	tellManifest(r, m)
 	r.Packages.NoteManifest(pkg, int(pos), m.Copy())
 	return pos, nil
 }
 
-func (r *Reader) tellManifest(m *dump.Manifest) {
+func tellManifest(r *Reader, m *dump.Manifest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range m.Warnings() {

@@ -81,7 +81,7 @@ const partsAtOnce = 100
 // them: in what order is not seen in the outcome.
 func (l *listReading) readParts(ctx context.Context, parts []listPart, depth int) error {
 	for some := range slices.Chunk(parts, partsAtOnce) {
-		if l.ended() {
+		if ended(l.Reader) {
 			return nil
 		}
 		if err := l.readSome(ctx, some, depth); err != nil {

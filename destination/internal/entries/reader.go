@@ -162,7 +162,7 @@ func (r *Reader) bound(doc *discover.Document, depth int) error {
 
 // ended reports whether so many indexes led to no list that no more are read:
 // the reading is incomplete.
-func (r *Reader) ended() bool {
+func ended(r *Reader) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.nested.Ended()
@@ -261,7 +261,7 @@ func (r *Reader) Refuse(uri string) string {
 	if ok := r.passed.Load(); ok != nil && strings.HasPrefix(uri, *ok) && isPlain(uri[len(*ok):]) {
 		return ""
 	}
-	reason := r.examine(uri)
+	reason := examine(r, uri)
 	if reason == "" {
 		if _, rest, ok := strings.Cut(uri, "://"); ok {
 			if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -299,7 +299,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-func (r *Reader) examine(uri string) string {
+func examine(r *Reader, uri string) string {
 	reason := ""
 	doc, err := url.Parse(r.Set.URI)
 	if err == nil {
