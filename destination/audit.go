@@ -93,7 +93,6 @@ type auditor struct {
 	out  AuditReport
 
 	plain   bool                    // there is no Journal: the files are all there is
-	known   map[string]int          // numbers of the sets the Journal knows
 	halfway map[string]journal.Held // what a killed run left between files and Journal, by URI
 	numbers map[int]bool            // of the sets that are audited
 	orphans int64                   // damaged, of resources that no set has any more
@@ -104,7 +103,7 @@ type auditor struct {
 	offered, selected int64     // resources that the Source lists, and those of them that are selected
 	told              time.Time // when progress was
 
-	marks journal.Batch // with Fix: what is to be mended, not yet in the Journal
+	marks audit.Marks // with Fix: what is to be mended
 }
 
 func (a *auditor) run(ctx context.Context, address string) (err error) {
@@ -165,7 +164,7 @@ func (a *auditor) read(ctx context.Context) error {
 			return err
 		}
 		a.plain = a.mirror.Found == nil
-		a.known = maps.Clone(a.mirror.Numbers)
+		a.marks = audit.Marks{Store: a.d.store, Journal: a.d.journal, Keep: a.keep, Counts: a.counts, Known: maps.Clone(a.mirror.Numbers)}
 		return nil
 	}
 	a.counts = saved.Counts{}
@@ -229,7 +228,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if err := s.run(ctx, r.stage, w); err != nil {
 		return false, err
 	}
-	return r.failed == 0, a.mark(ctx, true)
+	return r.failed == 0, a.marks.Flush(ctx)
 }
 
 // excusedOf returns the optional representations of a set that sync has reported as

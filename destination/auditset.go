@@ -111,7 +111,7 @@ func (s *setAudit) book(ctx context.Context, act *plan.Action, v *audit.Verdict)
 	if v.Orphan {
 		s.a.orphans++
 	} else if s.a.opts.Fix && v.Damaged {
-		if err := s.note(ctx, act, &v.Finding); err != nil {
+		if err := s.a.marks.Add(ctx, &s.set.Set, act, &v.Finding); err != nil {
 			return err
 		}
 	}
