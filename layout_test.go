@@ -148,6 +148,8 @@ var rooms = []room{
 	{"destination/internal/places", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/outage", "destination/internal/content destination/internal/dump destination/internal/saved destination/journal discover internal/fetch resourcesync", ""},
 	{"destination/internal/wording", "resourcesync", ""},
+	{"destination/internal/repeats", "destination/internal/wording", ""},
+	{"destination/internal/spill", "", ""},
 	{"destination/internal/inbox", "destination/internal/saved destination/journal", ""},
 	{"destination/internal/outbox", "destination/journal", ""},
 	{"destination/internal/writebehind", "destination/journal", ""},
@@ -187,10 +189,12 @@ var rooms = []room{
 		"destination/internal/plan " +
 		"destination/internal/planner " +
 		"destination/internal/push " +
+		"destination/internal/repeats " +
 		"destination/internal/reserve " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +
 		"destination/internal/selection " +
+		"destination/internal/spill " +
 		"destination/internal/stage " +
 		"destination/internal/transfer " +
 		"destination/internal/unsubscribe " +

@@ -61,7 +61,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	a := &auditor{session: &session{d: quiet, report: Report{Source: fetch.WithoutUser(address), Sets: []string{}}, out: newOutbox(d.journal, nil)}, opts: o}
 	a.out = AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
 	err = a.run(ctx, address)
-	a.tellCounts()
+	a.countWarnings()
 	r := &a.out
 	r.Sets, r.Failures, r.Warnings, r.Withdrawn = a.report.Sets, a.report.Failures, a.report.Warnings, a.report.Withdrawn
 	r.InSync = err == nil && r.differences() == 0

@@ -64,7 +64,7 @@ func (d *Destination) Diff(ctx context.Context, address string, from, to time.Ti
 	s := &differ{said: map[string]bool{}, session: &session{d: quiet, counts: saved.Counts{}, mirror: saved.Mirror{Numbers: map[string]int{}}, report: Report{Sets: []string{}}}, report: &out}
 	s.out = newOutbox(d.journal, nil)
 	err = s.run(ctx, address, each)
-	s.tellCounts()
+	s.countWarnings()
 	out.Sets, out.Warnings, out.Failures = s.session.report.Sets, s.session.report.Warnings, s.session.report.Failures
 	out.Requests, out.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
 	return out, err

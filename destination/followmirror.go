@@ -67,7 +67,7 @@ func (m *followedMirror) pass(ctx context.Context, do func(s *session) error) (R
 			err = kerr
 		}
 	}
-	s.tellCounts()
+	s.countWarnings()
 	r := s.report
 	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
 	r.Elapsed = time.Since(start).Seconds()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/repeats"
 	"lockstep/destination/internal/transfer"
 	"lockstep/internal/fetch"
 )
@@ -87,7 +88,7 @@ type Report struct {
 	missing int // bytes of Missing
 	unread  int // sets whose Capability List could not be read
 
-	repeated *warningCounts // until the report is complete
+	repeated *repeats.Counts // until the report is complete
 }
 
 // Kept is what a mirror that keeps versions has of them.

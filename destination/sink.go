@@ -36,7 +36,7 @@ type Delivery struct {
 
 // A rereadable is content that can be read from its beginning more than once.
 type rereadable interface {
-	reader() io.ReadSeeker
+	Reader() io.ReadSeeker
 }
 
 // Open returns the content of a resource that was created or updated, all of
@@ -46,7 +46,7 @@ func (d *Delivery) Open() io.ReadSeeker {
 	if d.Kind == resourcesync.Deleted || d.content == nil {
 		return io.NewSectionReader(nothing{}, 0, 0)
 	}
-	return d.content.reader()
+	return d.content.Reader()
 }
 
 type nothing struct{}

@@ -93,7 +93,7 @@ func (s *session) whole(address string, deliver func(context.Context, []Change) 
 	}
 	s.out = newOutbox(d.journal, deliver)
 	err := do()
-	s.tellCounts()
+	s.countWarnings()
 	r := s.report
 	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
 	r.Elapsed = time.Since(start).Seconds()
