@@ -72,6 +72,7 @@ type Look struct {
 	marks map[string]*atomic.Bool // their resources; true with an event after those
 }
 
+// NewLook returns a Look for events with these fingerprints.
 func NewLook(seen []string) *Look {
 	l := &Look{want: make(map[string]*atomic.Bool, len(seen)), marks: make(map[string]*atomic.Bool, len(seen))}
 	for _, f := range seen {

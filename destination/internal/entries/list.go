@@ -184,6 +184,7 @@ const (
 	listOfStandard = "resourcesync" // a Resource List, a Resource Dump, or an index of these
 )
 
+// Kind returns whether the list was a plain Sitemap, as a set remembers it.
 func (s *Snapshot) Kind() string {
 	if s.Sitemap {
 		return listSitemap

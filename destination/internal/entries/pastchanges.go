@@ -27,6 +27,7 @@ import (
 // comparing all costs less (RA-DST-05).
 const MaxCatchUp = 20_000
 
+// GapBetween says for messages which time archived documents do not cover.
 func GapBetween(kind resourcesync.Capability, until, behind, to resourcesync.Datetime) string {
 	if behind.IsZero() {
 		behind = to
@@ -34,6 +35,7 @@ func GapBetween(kind resourcesync.Capability, until, behind, to resourcesync.Dat
 	return fmt.Sprintf("its archived %ss do not cover the time between %s and %s", NameOfArchived(kind), wording.Time(until.Time()), wording.Time(behind.Time()))
 }
 
+// NameOfArchived names documents of a kind in messages.
 func NameOfArchived(kind resourcesync.Capability) string {
 	if kind == resourcesync.ChangeDump {
 		return "Change Dump"
@@ -239,6 +241,7 @@ func (r *Reader) ReadChangesBetween(ctx context.Context, from, to resourcesync.D
 	return k, nil
 }
 
+// Union returns the fingerprints of both, sorted, as many as are remembered.
 func Union(a, b []string) []string {
 	a = slices.Concat(a, b)
 	slices.Sort(a)

@@ -25,15 +25,15 @@ import (
 )
 
 const (
-	// maxPolledParts is up to how many parts of an index are asked whether they
-	// changed; where there are more, the whole is read.
+	// maxPolledParts is the largest number of parts of an index that are asked whether
+	// they changed. Of an index with more parts, all are read.
 	maxPolledParts = 500
-	// MaxParts caps the parts of all indexes of one reading: each costs a
+	// MaxParts limits the parts of all indexes of one reading, because each costs a
 	// request.
 	MaxParts = 200_000
 )
 
-// MaxLinks caps the links of one entry that are kept.
+// MaxLinks is the largest number of links of one entry that are kept.
 const MaxLinks = 32
 
 // A Reader reads a set's documents and stages their entries.
@@ -44,7 +44,7 @@ type Reader struct {
 	Selects  *selection.Selection
 	Useful   func(l *resourcesync.Link) bool // whether a link of an entry is kept
 	OnOpen   func(uri string)                // called before a document is requested
-	Pushed   func() *push.State              // what notifications brought
+	Pushed   func() *push.State              // what was notified of the set
 	Baseline bool                            // a complete comparison was asked for
 
 	Set   *saved.Set
@@ -54,17 +54,17 @@ type Reader struct {
 	Warn  func(uri, text string)
 	Fail  func(uri string, err error) // a document that could not be read
 
-	Packages  dump.Table             // that were named
-	Future    FutureTimes            // that were read
+	Packages  dump.Table             // packages that were named
+	Future    FutureTimes            // times in the future that were read
 	Overtakes bool                   // see ChangeReader
-	passed    atomic.Pointer[string] // scheme and authority of URIs that are not refused
+	passed    atomic.Pointer[string] // scheme and authority of URIs that may be read
 
-	mu      sync.Mutex      // guards what follows, and calls of warn and fail, while parts are read side by side
-	Only    map[string]bool // of a list, stage these only; true once they were found; nil: all
+	mu      sync.Mutex      // guards what follows, and calls of Warn and Fail, while several parts are read
+	Only    map[string]bool // URIs of a list to stage, true once they were found; nil: all
 	visited map[string]bool
 	nested  nesting.Walk // indexes and lists of this reading
 	parts   int
-	named   int // Packages
+	named   int // packages
 }
 
 // errAgain says that an index has to be read again: a part is not what the
