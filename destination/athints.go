@@ -20,30 +20,30 @@ const maxPastPackages = 2000
 // choosePastWays is chooseWays for contents of the past: what no memento is
 // named of, or much, is looked for in the packages of the dumps of that time
 // (RA-DST-03).
-func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work, n *needs, total *planner.Tally) (*bulk.Methods, error) {
+func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work, n *bulk.Needs, total *planner.Tally) (*bulk.Methods, error) {
 	out := newWays(r.d)
 	out.OfPast = true
-	if n.count == 0 || r.past.only {
+	if n.Count == 0 || r.past.only {
 		return out, nil
 	}
 	if r.d.opts.Via != ViaList {
-		alone := n.count - n.packed
-		if w.past.insist || n.lost > 0 || alone >= packedLeast || alone > 0 && r.d.opts.Via == ViaDump {
+		alone := n.Count - n.Packed
+		if w.past.insist || n.Lost > 0 || alone >= packedLeast || alone > 0 && r.d.opts.Via == ViaDump {
 			w.past.hinted = true
 			if err := r.stagePastHints(ctx, w.past); err != nil {
 				return out, err
 			}
-			*n = needs{}
-			if _, err := p.Count(ctx, r.stage, n.add); err != nil {
+			*n = bulk.Needs{}
+			if _, err := p.Count(ctx, r.stage, n.Add); err != nil {
 				return out, err
 			}
 		}
-		if n.packed > 0 {
+		if n.Packed > 0 {
 			out.Packages = &r.reader.Packages
 		}
 		out.Demand = r.demandFor(n)
 	}
-	r.report.plan(r.explain(w, total, n, out))
+	r.report.plan(explain(r.set.Name, w, total, n, out))
 	return out, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/adopt"
+	"lockstep/destination/internal/bulk"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
@@ -56,14 +57,14 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		}
 	}
 	p.Sift = w.complete && r.reselects() && r.counts[r.set.Number] > 0
-	var n needs
+	var n bulk.Needs
 	r.temporary = 0
 	total, err := p.Count(ctx, r.stage, func(a *plan.Action) {
 		if a.Verb == plan.Remove && r.set.push.IsTemporary(a.URI) {
 			r.temporary++
 		}
 		if !found.Has(a) {
-			n.add(a)
+			n.Add(a)
 		}
 	})
 	if err != nil {

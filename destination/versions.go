@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"lockstep/destination/internal/bulk"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
@@ -55,7 +56,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *entries.Chain, via string
 		}
 		if turns.Turn == 1 && !c.Dump {
 			w := work{mode: ModeIncremental, via: via}
-			if _, err := r.stageHints(ctx, &w, &needs{}, true); err != nil {
+			if _, err := r.stageHints(ctx, &w, &bulk.Needs{}, true); err != nil {
 				return err
 			}
 		}
