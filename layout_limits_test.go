@@ -59,11 +59,6 @@ var exceptions = []exception{
 	{"destination.session", methods, 62},
 	{"destination.applier", methods, 55},
 
-	{"destination/internal/dump.Manifest", contextFields, 1},
-	{"destination/internal/dump.remotePackage", contextFields, 1},
-	{"destination/internal/dump.sectionReader", contextFields, 1},
-	{"destination/internal/dump.spool", contextFields, 1},
-
 	{"destination/internal/entries.DocReading", embedding, 2},
 }
 

@@ -75,7 +75,6 @@ const (
 
 // A remotePackage is read by range requests.
 type remotePackage struct {
-	ctx      context.Context // of the job: a ReaderAt has no other way to know
 	client   *fetch.Client
 	uri      string
 	total    int64
@@ -85,15 +84,19 @@ type remotePackage struct {
 	tail  []byte         // the last bytes
 	ahead *sectionReader // for reading the directory where it begins before them
 
+	openAhead func(off int64) *sectionReader // opens what ReadAt reads, until the caller cancels
+
 	err error // of reading the directory
 }
 
 // newRemotePackage begins with the answer that held the last bytes.
 func newRemotePackage(ctx context.Context, c *fetch.Client, uri string, resp *fetch.Response, tail []byte) *remotePackage {
-	return &remotePackage{
-		ctx: ctx, client: c, uri: uri, total: resp.Range.Total, tail: tail,
+	p := &remotePackage{
+		client: c, uri: uri, total: resp.Range.Total, tail: tail,
 		etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified"),
 	}
+	p.openAhead = func(off int64) *sectionReader { return p.newSection(ctx, off, p.total) }
+	return p
 }
 
 func (p *remotePackage) Directory(l unpack.Limits) (*unpack.Directory, error) {
@@ -113,7 +116,7 @@ func (p *remotePackage) ReadAt(b []byte, off int64) (int, error) {
 	}
 	if p.ahead == nil || p.ahead.pos != off {
 		p.stopAhead()
-		p.ahead = p.newSection(p.ctx, off, p.total)
+		p.ahead = p.openAhead(off)
 	}
 	n, err := io.ReadFull(p.ahead, b[:min(int64(len(b)), p.total-off)])
 	switch {
@@ -142,7 +145,11 @@ func (p *remotePackage) Section(ctx context.Context, from, to int64) io.ReadClos
 }
 
 func (p *remotePackage) newSection(ctx context.Context, from, to int64) *sectionReader {
-	return &sectionReader{p: p, ctx: ctx, pos: from, end: to}
+	return &sectionReader{
+		p: p, pos: from, end: to,
+		get:  func(r fetch.Request) (*fetch.Response, error) { return p.client.Get(ctx, r) },
+		wait: func(tries int) error { return pause(ctx, tries) },
+	}
 }
 
 // A sectionReader reads part of a remotePackage. Where the body breaks off it
@@ -150,7 +157,8 @@ func (p *remotePackage) newSection(ctx context.Context, from, to int64) *section
 // checksums of the members.
 type sectionReader struct {
 	p        *remotePackage
-	ctx      context.Context // of the caller that reads
+	get      func(fetch.Request) (*fetch.Response, error)
+	wait     func(tries int) error // before the next try; fails when the caller cancels
 	pos, end int64
 	body     io.ReadCloser
 	got      int64 // from body
@@ -208,7 +216,7 @@ func (s *sectionReader) broken(err error) error {
 		}
 		return err
 	}
-	return pause(s.ctx, s.breaks)
+	return s.wait(s.breaks)
 }
 
 // pause waits before the next try, longer after each.
@@ -234,7 +242,7 @@ func (s *sectionReader) open() error {
 	p := s.p
 	// Not with If-Range: of a package that changed nothing is wanted, least of
 	// all the whole.
-	resp, err := p.client.Get(s.ctx, fetch.Request{URI: p.uri, RangeFrom: s.pos, RangeTo: s.bodyEnd() - 1, Document: true})
+	resp, err := s.get(fetch.Request{URI: p.uri, RangeFrom: s.pos, RangeTo: s.bodyEnd() - 1, Document: true})
 	var status *fetch.StatusError
 	switch {
 	case errors.As(err, &status) && status.Status == http.StatusRequestedRangeNotSatisfiable:

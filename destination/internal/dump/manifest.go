@@ -42,7 +42,7 @@ type Manifest struct {
 	URI    string              // the copy, or the package
 	Header resourcesync.Header // what it says of itself before its first entry
 
-	ctx      context.Context
+	section  func(from, to int64) io.ReadCloser // of file
 	reader   *resourcesync.Reader
 	body     io.ReadCloser
 	sum      hash.Hash32
@@ -55,6 +55,13 @@ type Manifest struct {
 	rules    map[string]int // by rule, how many violations there are; one warning covers all of them
 	ended    bool
 	skipped  error // the first error about entries without a readable loc
+}
+
+// newManifest returns the manifest of a package, not opened yet.
+func newManifest(ctx context.Context, uri string, file File) *Manifest {
+	m := &Manifest{URI: uri, file: file}
+	m.section = func(from, to int64) io.ReadCloser { return m.file.Section(ctx, from, to) }
+	return m
 }
 
 // OpenManifest opens the manifest of the package that entry of a dump
@@ -104,7 +111,7 @@ func (k *Opener) openManifestCopy(ctx context.Context, l *resourcesync.Link, ref
 	if err != nil {
 		return nil, err
 	}
-	m := &Manifest{URI: l.Href, ctx: ctx, body: resp.Body, copied: true}
+	m := &Manifest{URI: l.Href, body: resp.Body, copied: true}
 	if resp.URI != l.Href {
 		if reason := refuse(resp.URI); reason != "" {
 			_ = m.Close() // it is another host's word
@@ -112,7 +119,7 @@ func (k *Opener) openManifestCopy(ctx context.Context, l *resourcesync.Link, ref
 		}
 	}
 	if content.HasKnown(l.Hashes) {
-		if err := m.verifyCopy(l, k.scratch); err != nil {
+		if err := m.verifyCopy(ctx, l, k.scratch); err != nil {
 			_ = m.Close() // err says why it is of no use
 			return nil, err
 		}
@@ -122,9 +129,9 @@ func (k *Opener) openManifestCopy(ctx context.Context, l *resourcesync.Link, ref
 
 // verifyCopy reads the copy aside and compares it with the hash its link states,
 // before anything in it is believed.
-func (m *Manifest) verifyCopy(l *resourcesync.Link, lender blob.Scratcher) error {
+func (m *Manifest) verifyCopy(ctx context.Context, l *resourcesync.Link, lender blob.Scratcher) error {
 	w := content.Description{URI: l.Href, Length: -1, Hashes: l.Hashes}
-	aside := &spool{lender: lender, ctx: m.ctx}
+	aside := &spool{scratch: scratchOf(ctx, lender)}
 	hasher := content.NewHasher(l.Hashes)
 	n, err := content.Copy(aside, hasher, m.body)
 	if err == nil {
@@ -135,7 +142,7 @@ func (m *Manifest) verifyCopy(l *resourcesync.Link, lender blob.Scratcher) error
 		return err
 	}
 	_ = m.body.Close() // read to its end
-	m.body = bodyOf{aside.Section(m.ctx, 0, n), aside}
+	m.body = bodyOf{aside.Section(ctx, 0, n), aside}
 	return nil
 }
 
@@ -158,7 +165,7 @@ func (k *Opener) tryManifestInside(ctx context.Context, src *Package, whole bool
 	if err != nil {
 		return nil, err
 	}
-	m := &Manifest{URI: src.URI, ctx: ctx, file: file}
+	m := newManifest(ctx, src.URI, file)
 	if warning != "" {
 		m.warn(warning)
 	}
@@ -213,7 +220,7 @@ func (m *Manifest) openMember(member *unpack.Member) error {
 		return fmt.Errorf("it has %d bytes, %d are read", member.Size, int64(resourcesync.DefaultReadBytes))
 	}
 	own := *member // alone, without the directory
-	packed := m.file.Section(m.ctx, own.Offset, own.Offset+own.Extent())
+	packed := m.section(own.Offset, own.Offset+own.Extent())
 	content, err := own.Open(packed)
 	if err != nil {
 		_ = packed.Close() // only read
@@ -433,7 +440,8 @@ func (m *Manifest) Close() error {
 // EnterManifest returns the manifest in a package whose directory was read. The
 // package stays open when the manifest is closed.
 func EnterManifest(ctx context.Context, uri string, file File, dir *unpack.Directory) (*Manifest, error) {
-	m := &Manifest{URI: uri, ctx: ctx, file: openFile{file}, dir: dir}
+	m := newManifest(ctx, uri, openFile{file})
+	m.dir = dir
 	if err := m.enter(); err != nil {
 		_ = m.Close() // the package stays open
 		return nil, err

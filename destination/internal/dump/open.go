@@ -226,7 +226,7 @@ func (o *opening) takeTail(ctx context.Context, resp *fetch.Response) error {
 func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Response) error {
 	if o.spool == nil {
 		o.hash = content.NewHasher(o.src.Hashes)
-		o.spool = &spool{lender: o.k.scratch, hash: o.hash}
+		o.spool = &spool{hash: o.hash}
 	}
 	if resp.Status != http.StatusPartialContent && o.n > 0 {
 		if err := o.spool.restart(); err != nil {
@@ -239,7 +239,7 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 	if n := o.src.Length; n >= 0 && n < maxSpool/2 {
 		limit = 2*n + 16<<20
 	}
-	o.spool.ctx = ctx
+	o.spool.scratch = scratchOf(ctx, o.k.scratch)
 	n, err := content.Copy(o.spool, o.hash, io.LimitReader(resp.Body, limit-o.n))
 	o.n += n
 	switch {
@@ -269,12 +269,19 @@ func (o *opening) verify() (warning string, err error) {
 // A spool is a package that is held whole: in memory, and beyond a few
 // megabytes in a file without a name.
 type spool struct {
-	lender blob.Scratcher // nil: there is no room for a file
-	ctx    context.Context
-	mem    []byte
-	file   blob.Scratch
-	n      int64
-	hash   *resourcesync.Hasher // of all of it
+	scratch func() (blob.Scratch, error) // nil: there is no room for a file
+	mem     []byte
+	file    blob.Scratch
+	n       int64
+	hash    *resourcesync.Hasher // of all of it
+}
+
+// scratchOf returns what makes a file in the room of a lender, which may be nil.
+func scratchOf(ctx context.Context, lender blob.Scratcher) func() (blob.Scratch, error) {
+	if lender == nil {
+		return nil
+	}
+	return func() (blob.Scratch, error) { return lender.Scratch(ctx) }
 }
 
 func (s *spool) Write(p []byte) (int, error) {
@@ -295,10 +302,10 @@ func (s *spool) Write(p []byte) (int, error) {
 
 // spill continues in a file.
 func (s *spool) spill() error {
-	if s.lender == nil {
+	if s.scratch == nil {
 		return errors.New("there is no room for a package to be held whole")
 	}
-	f, err := s.lender.Scratch(s.ctx)
+	f, err := s.scratch()
 	if err != nil {
 		return err
 	}
