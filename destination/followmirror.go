@@ -148,14 +148,14 @@ func (m *followedMirror) Look(ctx context.Context) follow.Look {
 		return l
 	}
 	l.Unreadable = func(uri string) bool {
-		o := m.session.offered(uri)
+		o := offered(&m.session.mirror, uri)
 		return o != nil && o.Err != nil
 	}
 	m.left = left
 	known := m.sets
 	m.sets = map[string]*followedSet{}
 	for _, st := range sets {
-		offered := m.session.offered(st.URI)
+		offered := offered(&m.session.mirror, st.URI)
 		if offered == nil { // the Source has it no more: it is handled as the user wishes
 			m.left = append(m.left, st)
 			continue

@@ -32,12 +32,12 @@ func (s *session) goHome(address string) {
 }
 
 // offered returns what was found of a set, or nil.
-func (s *session) offered(uri string) *discover.Set {
-	if s.mirror.Found == nil {
+func offered(m *saved.Mirror, uri string) *discover.Set {
+	if m.Found == nil {
 		return nil
 	}
-	for i := range s.mirror.Found.Sets {
-		if f := &s.mirror.Found.Sets[i]; setURI(f) == uri {
+	for i := range m.Found.Sets {
+		if f := &m.Found.Sets[i]; setURI(f) == uri {
 			return f
 		}
 	}
@@ -47,7 +47,7 @@ func (s *session) offered(uri string) *discover.Set {
 // takeOver returns the states of the sets to follow of what was found.
 func (s *session) takeOver(ctx context.Context, address string, found *discover.Found, changed bool) ([]*setState, error) {
 	s.goHome(address)
-	known := len(s.mirror.Numbers) == 0 || s.isBlank()
+	known := len(s.mirror.Numbers) == 0 || isBlank(&s.mirror, s.counts)
 	foreignSet(found)
 	for i := range found.Sets {
 		_, ok := s.mirror.Numbers[setURI(&found.Sets[i])]
@@ -55,7 +55,7 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 	}
 	if !known && !s.d.opts.Baseline {
 		return nil, &RefusedError{
-			Reason: fmt.Sprintf("%s is another Source than the one mirrored here (%s)", fetch.Printable(fetch.WithoutUser(address)), s.mirrored()),
+			Reason: fmt.Sprintf("%s is another Source than the one mirrored here (%s)", fetch.Printable(fetch.WithoutUser(address)), mirrored(&s.mirror)),
 			Hint:   "if the mirror is to become one of the other Source, run again with --baseline",
 		}
 	}
@@ -119,24 +119,16 @@ func (s *session) find(ctx context.Context, address string) (found *discover.Fou
 	for _, step := range found.Way[:min(len(found.Way), maxListed)] {
 		s.report.Way = append(s.report.Way, step.String())
 	}
-	if s.mirror.Origin == "" || s.isBlank() {
+	if s.mirror.Origin == "" || isBlank(&s.mirror, s.counts) {
 		s.mirror.Origin = originOf(found)
 	}
 	return found, true, nil
 }
 
-// isBlank reports whether nothing came of what the mirror is of: an address may
-// say that it is to be harvested, and be mistyped.
-func (s *session) isBlank() bool {
-	if s.mirror.Found == nil || s.mirror.Found.Foreign == nil {
-		return false
-	}
-	for _, n := range s.counts {
-		if n > 0 {
-			return false
-		}
-	}
-	return true
+// isBlank reports whether a mirror of an address that is to be harvested holds
+// nothing: the address may be mistyped.
+func isBlank(m *saved.Mirror, held saved.Counts) bool {
+	return m.Found != nil && m.Found.Foreign != nil && held.Total() == 0
 }
 
 // originOf returns scheme and authority of the Source.
@@ -163,9 +155,10 @@ func setURI(f *discover.Set) string {
 	return f.Name
 }
 
-func (s *session) mirrored() string {
-	if s.mirror.Found != nil {
-		return fetch.Printable(s.mirror.Found.Address)
+// mirrored names the Source that is mirrored, for messages.
+func mirrored(m *saved.Mirror) string {
+	if m.Found != nil {
+		return fetch.Printable(m.Found.Address)
 	}
 	return "unknown"
 }
