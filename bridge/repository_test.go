@@ -240,14 +240,24 @@ func (l *library) happen(rnd *rand.Rand) {
 	}
 }
 
-// disturb starts a sync that may be canceled.
+// disturb starts a sync that may be canceled: after some time or after some
+// events, so that it is also canceled late on a slow machine.
 func (m *mirror) disturb(rnd *rand.Rand) {
 	m.t.Helper()
-	ctx := m.t.Context()
-	if rnd.IntN(2) == 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(rnd.IntN(60))*time.Millisecond)
-		defer cancel()
+	ctx, cancel := context.WithCancel(m.t.Context())
+	defer cancel()
+	switch rnd.IntN(4) {
+	case 0:
+		timer := time.AfterFunc(time.Duration(rnd.IntN(60))*time.Millisecond, cancel)
+		defer timer.Stop()
+	case 1:
+		left := rnd.IntN(60)
+		m.opts.OnEvent = func(destination.Event) {
+			if left--; left < 0 {
+				cancel()
+			}
+		}
+		defer func() { m.opts.OnEvent = nil }()
 	}
 	r, err := m.syncWithin(ctx)
 	m.t.Logf("%s: %d created, %d updated, %d deleted: %v", r.Mode, r.Created, r.Updated, r.Deleted, err)

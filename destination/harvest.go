@@ -173,6 +173,9 @@ func (r *setRun) takePortion(ctx context.Context, h *saved.Harvest, s *OriginSta
 	r.portions += r.report.Created + r.report.Updated - before
 	h.Fresh = s.Seq
 	r.set.Harvest = h
+	if r.reselects() { // until all is compared, some of the set is selected by the rules of an earlier run
+		r.set.Complete, r.set.Selection = false, ""
+	}
 	if err := r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocSet(r.set.Number): saved.Encode(r.set)}}); err != nil {
 		return fmt.Errorf("record progress: %w", err)
 	}
