@@ -104,6 +104,48 @@ func TestOriginPortions(t *testing.T) {
 	m.mustSync("none created=0 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
 }
 
+// A harvest in portions that prefers another representation and is canceled: the
+// next run with the former preference fetches and removes what that one applied.
+func TestOriginOtherSelectionCanceled(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	m := newReservoir(t, p)
+	p.complete = false
+	both := func(name, text string) []catalog.Update {
+		r, json := "/"+name, "/"+name+".json"
+		return []catalog.Update{
+			p.put(r, text, p.link("alternate", json, "application/json")),
+			p.put(json, "{"+text+"}", p.link("canonical", r, "text/plain")),
+		}
+	}
+	preferred := []string{"application/json"}
+	m.opts.Prefer = preferred
+	p.brings(both("a", "1"))
+	m.mustSync("baseline created=1 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
+
+	m.opts.Prefer = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	updates := 0
+	p.onUpdate = func() {
+		if updates++; updates > 1 {
+			cancel()
+		}
+	}
+	p.brings(both("b", "2"), both("c", "3"))
+	if _, err := m.destination().Sync(ctx, p.srv.URL+"/feed"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Sync = %v, want it canceled", err)
+	}
+	m.holds(map[string]string{"a.json": "{1}", "b": "2"})
+
+	m.opts.Prefer, p.onUpdate = preferred, nil
+	p.brings(both("c", "3"))
+	if r, err := m.sync(); err != nil {
+		t.Fatalf("Sync: %v\n%+v", err, r)
+	}
+	m.holds(map[string]string{"a.json": "{1}", "b.json": "{2}", "c.json": "{3}"})
+}
+
 // A harvest that breaks off: what came is applied, and nothing is deleted for
 // not being there (AP-HV-08, AP-CDL-03).
 func TestOriginBroken(t *testing.T) {
