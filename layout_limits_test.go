@@ -58,8 +58,6 @@ var exceptions = []exception{
 	{"destination.setRun", methods, 78},
 	{"destination.session", methods, 59},
 	{"destination.applier", methods, 55},
-
-	{"destination/internal/entries.DocReading", embedding, 2},
 }
 
 // A subject is what a measure was taken of.

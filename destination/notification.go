@@ -81,7 +81,7 @@ func readNotification(r *entries.Reader, topic string, body []byte) (*notificati
 		return n, nil
 	}
 	c := &entries.ChangeReader{Reader: r, State: &saved.Set{}, Chain: entries.Chain{Look: entries.NewLook(nil)}}
-	d := entries.DocReading{ChangeReader: c, Prefix: sha256.New()}
+	d := entries.DocReading{Changes: c, Prefix: sha256.New()}
 	d.N, d.Info = r.Stage.AddOrdered("")
 	n.doc = d.N
 	plain := 0 // entries that say of no change

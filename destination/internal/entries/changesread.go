@@ -81,7 +81,7 @@ func (c *ChangeReader) mayResume(t *telling) bool {
 
 // readEntries stages the entries of one list that may be new.
 func (c *ChangeReader) readEntries(ctx context.Context, t *telling, said resourcesync.Metadata, resume bool) error {
-	d := DocReading{ChangeReader: c, Prefix: sha256.New()}
+	d := DocReading{Changes: c, Prefix: sha256.New()}
 	d.N, d.Info = c.Stage.AddOrdered(c.order)
 	k := c.State.Cursor
 	for e, err := range t.doc.Entries() {
@@ -156,7 +156,7 @@ func (c *ChangeReader) resume(n int) {
 
 // A DocReading is one list being read.
 type DocReading struct {
-	*ChangeReader
+	Changes    *ChangeReader
 	N          int // number of the document in the stage
 	Info       *stage.Document
 	pos        int64
@@ -205,7 +205,7 @@ func (d *DocReading) Place(w *desired.Resource, e *resourcesync.Entry) {
 	plain := d.number(w, now, d.pos == 0 || now.Compare(then) != 0)
 	d.pos++
 
-	if look := d.Chain.Look; len(look.marks) > 0 && now.Time().After(d.State.SeenTime) {
+	if look := d.Changes.Chain.Look; len(look.marks) > 0 && now.Time().After(d.Changes.State.SeenTime) {
 		if later, ok := look.marks[desired.MarkOf(w.URI)]; ok {
 			later.Store(true)
 		}
@@ -231,7 +231,7 @@ func (d *DocReading) Place(w *desired.Resource, e *resourcesync.Entry) {
 
 // isPast reports whether the list is an archived one, of which no cursor is
 // needed, and no fingerprints but few.
-func (d *DocReading) isPast() bool { return d.order != "" }
+func (d *DocReading) isPast() bool { return d.Changes.order != "" }
 
 // number counts how often the same was said at the instant now, of which w is
 // the first, or one more. It returns the fingerprint of w as if nothing had been
@@ -280,7 +280,7 @@ func (d *DocReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f
 	if c > 0 || n.at.IsZero() {
 		n.at, n.seen, n.only = t, nil, false
 	}
-	seen := saved.Time(t).Equal(d.State.SeenTime)
+	seen := saved.Time(t).Equal(d.Changes.State.SeenTime)
 	switch {
 	case c < 0 && !seen:
 		return
@@ -297,7 +297,7 @@ func (d *DocReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f
 		}
 	}
 	if seen {
-		if found, ok := d.Chain.Look.want[f]; ok {
+		if found, ok := d.Changes.Chain.Look.want[f]; ok {
 			found.Store(true)
 		}
 	}
@@ -312,15 +312,15 @@ func (n *newest) settle() {
 
 // old reports whether w was certainly processed before.
 func (d *DocReading) old(w *desired.Resource) bool {
-	if d.since.IsZero() || w.Event.IsZero() || w.Modified.IsZero() {
+	if d.Changes.since.IsZero() || w.Event.IsZero() || w.Modified.IsZero() {
 		return false
 	}
-	return w.Event.Compare(d.since) < 0 && w.Modified.Compare(d.since) < 0
+	return w.Event.Compare(d.Changes.since) < 0 && w.Modified.Compare(d.Changes.since) < 0
 }
 
 // end records what the header of the list says about the list as a whole.
 func (d *DocReading) end(t *telling, said resourcesync.Metadata) {
-	c, h, info := &d.Chain, t.header, d.Info
+	c, h, info := &d.Changes.Chain, t.header, d.Info
 	from, until := h.From, h.Until // RS-CHI-10: the list wins
 	stated := !from.IsZero() && !h.FromUnproven
 	if !stated {
@@ -335,17 +335,17 @@ func (d *DocReading) end(t *telling, said resourcesync.Metadata) {
 			c.From, c.Proven = said.From, true
 		}
 	}
-	if !d.last.IsZero() && !from.IsZero() && d.last.Compare(from) < 0 {
+	if !d.Changes.last.IsZero() && !from.IsZero() && d.Changes.last.Compare(from) < 0 {
 		c.Gap = true
 	}
 	if until.IsZero() && t.pkg > 0 {
 		until = said.Until // a package does not grow (RS-CD-06)
 	}
-	d.last = until
+	d.Changes.last = until
 	c.loose = c.loose || until.IsZero() || until.Time().After(time.Now())
-	info.AllNew = d.behind || c.Resumed
+	info.AllNew = d.Changes.behind || c.Resumed
 	if c.Resumed {
-		d.behind = true
+		d.Changes.behind = true
 	}
 	if until.IsZero() && t.pkg > 0 {
 		// Only its events show how far it reaches.
@@ -355,7 +355,7 @@ func (d *DocReading) end(t *telling, said resourcesync.Metadata) {
 	} else if until.Compare(c.Until) > 0 {
 		c.Until = until
 	}
-	if t.uri == d.State.Changes {
+	if t.uri == d.Changes.State.Changes {
 		c.Open = nil // it is polled anyway
 		c.Polled[t.uri] = t.validators
 	}
