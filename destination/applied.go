@@ -7,10 +7,7 @@ import (
 	"iter"
 	"time"
 
-	"lockstep/destination/internal/desired"
-	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/wording"
-	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -82,19 +79,6 @@ func parseTime(s string) time.Time {
 		return time.Time{}
 	}
 	return t
-}
-
-// change returns the change that an outcome is, once it is applied.
-func (p *applier) change(a *plan.Action, h *journal.Held) Change {
-	c := Change{Set: p.set.Name, URI: a.URI, Kind: plan.KindOf(a), Path: h.Path}
-	if a.Class == desired.Changed || !a.Event.IsZero() {
-		c.Datetime = a.Event.Time()
-	}
-	if a.Verb != plan.Remove {
-		c.Lastmod = a.Lastmod.Time()
-		c.Length, c.Hashes, c.Type = h.Length, h.Hashes, a.Type
-	}
-	return c
 }
 
 // event returns what OnEvent receives for a change.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
@@ -243,7 +244,7 @@ func (a *auditor) excusedOf(ctx context.Context, n int) (map[string]bool, error)
 		if err != nil {
 			return nil, err
 		}
-		if w.Excused && len(excused) < maxStale {
+		if w.Excused && len(excused) < apply.MaxStale {
 			excused[o.URI] = true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/adopt"
+	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/bulk"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/plan"
@@ -93,18 +94,18 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		return false, nil
 	}
 	a := r.applier(ctx, paths)
-	a.ways = by
-	a.forms = newOtherForms(r, p)
+	a.Methods = by
+	a.OtherForm = newOtherForms(r, p).fetch
 	if w.past != nil {
-		a.fetch.AsOf = w.past.asOf
-		a.fetch.OtherMethods = w.past.mayHint() && r.d.opts.Via != ViaList
+		a.Fetch.AsOf = w.past.asOf
+		a.Fetch.OtherMethods = w.past.mayHint() && r.d.opts.Via != ViaList
 	}
-	if total.Todo() > 0 || w.prune || a.owing {
+	if total.Todo() > 0 || w.prune || a.Recorder.Owing {
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
 			return false, err
 		}
 	}
-	if a.confirmed > 0 {
+	if a.Recorder.Confirmed > 0 {
 		if err := r.removeConfirmed(ctx, &w); err != nil {
 			return false, err
 		}
@@ -116,7 +117,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 			return false, fmt.Errorf("record progress: %w", err)
 		}
 	}
-	return len(r.stale) > 0 || a.moved.count > 0, nil
+	return len(r.stale) > 0 || a.Recorder.Moved.Count > 0, nil
 }
 
 // consent checks a plan against the configured limits. A Source whose documents
@@ -155,22 +156,24 @@ func (r *setRun) predict(t *planner.Tally) {
 	r.report.Expected += t.Bytes
 }
 
-func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier {
-	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: newWays(r.d), marked: &r.placed}
-	a.fetch = newFetcher(r.d, r.set.Number, paths)
-	a.fetch.Resume, a.fetch.BeforeDeletions, a.fetch.OwnFiles, a.fetch.Refuse = r.resume, true, r.ours, r.reader.Refuse
+func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *apply.Applier {
+	counter := &applyReport{&r.report, r.set.Name, r.d.emit}
+	recorder := &apply.Recorder{Set: r.set.Number, Name: r.set.Name, Report: counter, Counts: r.counts, Results: r.results, Marked: &r.placed,
+		Stale: r.stale, KeepsDeleted: r.d.opts.Delete == DeleteKeep}
+	a := apply.New(r.d.applyMirror(r.keep, r.out), newFetcher(r.d, r.set.Number, paths), newWays(r.d), recorder)
+	a.Fetch.Resume, a.Fetch.BeforeDeletions, a.Fetch.OwnFiles, a.Fetch.Refuse = r.resume, true, r.ours, r.reader.Refuse
 	if r.past != nil {
-		a.fetch.OfPast, a.fetch.OpenKept = true, keptContent(r.past.from).Open
+		a.Fetch.OfPast, a.Fetch.OpenKept = true, keptContent(r.past.from).Open
 	}
 	if r.origin != nil {
-		a.fetch.Stored = storedBy(r.origin)
+		a.Fetch.Stored = storedBy(r.origin)
 	}
 	if !r.final {
-		a.passing = r.passing
+		recorder.Passing = r.passing
 	}
-	a.fetch.Lasting = r.outages.IsLasting(FallbackLoc)
+	a.Fetch.Lasting = r.outages.IsLasting(FallbackLoc)
 	for range r.d.journal.Owed(ctx, r.set.Number) {
-		a.owing, a.fetch.Resume = true, true // what is owed may have begun to come
+		recorder.Owing, a.Fetch.Resume = true, true // what is owed may have begun to come
 		break
 	}
 	return a
@@ -178,7 +181,7 @@ func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier 
 
 // execute carries out a plan: first what is new and changed, then deletions,
 // then what needed the space that these freed.
-func (r *setRun) execute(ctx context.Context, a *applier, p *planner.Planner, w *work, total *planner.Tally, deletes bool) error {
+func (r *setRun) execute(ctx context.Context, a *apply.Applier, p *planner.Planner, w *work, total *planner.Tally, deletes bool) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -186,60 +189,19 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner.Planner, w 
 		return err
 	}
 	defer r.noteMoved(a)
-	a.progress.Total, a.progress.TotalBytes = total.Todo()+total.Unchanged, total.Bytes
-	a.fetch.BeforeDeletions = deletes && total.Deleted > 0
+	a.Recorder.Progress.Total, a.Recorder.Progress.TotalBytes = total.Todo()+total.Unchanged, total.Bytes
+	a.Fetch.BeforeDeletions = deletes && total.Deleted > 0
 	actions := p.Actions(ctx, r.stage)
-	if a.owing {
+	if a.Recorder.Owing {
 		actions = r.deferring(ctx, actions, w)
 	}
-	err := a.run(ctx, actions)
-	defer a.ways.Warnings.Report(r.warn)
-	if err != nil && !isFull(err) || a.broken {
-		return err
-	}
-	if deletes && total.Deleted > 0 {
-		if err == nil {
-			if serr := a.swaps(ctx, p.Actions(ctx, r.stage)); serr != nil {
-				return serr
-			}
-		}
-		// Also when the disk is full: it is what makes room.
-		if rerr := a.remove(ctx, p.Actions(ctx, r.stage)); rerr != nil && err == nil {
-			err = rerr
-		}
-	}
-	if len(a.later) > 0 && (err == nil || isFull(err) && !a.broken) {
-		later := a.later
-		a.later, a.last, a.full, a.fetch.BeforeDeletions = nil, true, 0, false
-		a.fetch.Names.Recheck()
-		rest := sliceOf(later)
-		if a.crowd {
-			rest = onlyNew(p.Actions(ctx, r.stage))
-		}
-		if lerr := a.run(ctx, rest); err == nil {
-			err = lerr
-		}
-	}
-	if err != nil {
-		return err
-	}
-	r.d.emit(Event{Kind: EventProgress, Set: r.set.Name, Progress: a.progress})
-	return err
-}
-
-// onlyNew yields the actions that fetch what is not held.
-func onlyNew(actions iter.Seq2[plan.Action, error]) iter.Seq2[plan.Action, error] {
-	return func(yield func(plan.Action, error) bool) {
-		for a, err := range actions {
-			if (err != nil || a.Verb == plan.Fetch && !a.IsHeld()) && !yield(a, err) {
-				return
-			}
-		}
-	}
+	defer a.Methods.Warnings.Report(r.warn)
+	replan := func() iter.Seq2[plan.Action, error] { return p.Actions(ctx, r.stage) }
+	return a.Execute(ctx, actions, replan, deletes && total.Deleted > 0)
 }
 
 // unsettle notes what a run that does not come to its end would leave half done.
-func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
+func (r *setRun) unsettle(ctx context.Context, a *apply.Applier, w *work) error {
 	switch {
 	case w.mode == ModeBaseline && (w.prune || r.origin != nil && w.complete):
 		return r.restart(ctx, a, w.past)
@@ -254,8 +216,8 @@ func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
 // restart records that the set is being compared as a whole: pending work so
 // far is either found again, or no longer needed. If the set is being brought
 // to a past state, its contents are afterwards known to be as old as that.
-func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
-	if !a.owing && !r.set.Complete && past == nil {
+func (r *setRun) restart(ctx context.Context, a *apply.Applier, past *state) error {
+	if !a.Recorder.Owing && !r.set.Complete && past == nil {
 		return nil
 	}
 	undone := *r.set
@@ -289,16 +251,6 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 			b.Settle = nil
 		}
 	}
-	a.owing = kept
+	a.Recorder.Owing = kept
 	return r.d.journal.Record(ctx, b)
-}
-
-func sliceOf[T any](ts []T) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for _, t := range ts {
-			if !yield(t, nil) {
-				return
-			}
-		}
-	}
 }

@@ -197,6 +197,9 @@ func newFetcher(d *Destination, set int, paths *filename.Mapping) *transfer.Fetc
 	}
 }
 
+// mostOpen caps the files that a run may have open at a time.
+const mostOpen = 256
+
 // Causes callers branch on.
 var (
 	// ErrRefused reports that a run stopped for safety: it would delete too

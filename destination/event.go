@@ -89,6 +89,9 @@ func timeText(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
+// tickEvery is the shortest interval between progress events of an audit.
+const tickEvery = 100 * time.Millisecond
+
 // emit hands an event to the callback.
 func (d *Destination) emit(e Event) {
 	if d.opts.OnEvent == nil {

@@ -3,15 +3,10 @@ package destination
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"lockstep/destination/internal/history"
-	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
-	"lockstep/destination/internal/transfer"
-	"lockstep/destination/journal"
-	"lockstep/internal/fetch"
 )
 
 // A Keep says which versions a mirror keeps of resources that are replaced or
@@ -73,95 +68,4 @@ func endKeeping(ctx context.Context, k *history.Keeper, r *Report) error {
 // keptContent opens the contents that the mirror holds or has kept.
 func keptContent(d *Destination) *history.Content {
 	return &history.Content{Journal: d.journal, Files: d.store, Versions: d.vault}
-}
-
-// keepBatch keeps what the contents of a shipment are to replace. What cannot
-// be kept is not replaced.
-func (p *applier) keepBatch(ctx context.Context, l *shipment) {
-	if !p.keep.IsOn() {
-		return
-	}
-	var at []int // of those that replace something
-	var hs []journal.Held
-	for i := range l.batch {
-		o := &l.batch[i]
-		before, after := &o.Action.Held, &o.Held
-		if o.Action.IsHeld() && !plan.SameContent(before, after) {
-			at, hs = append(at, i), append(hs, *before)
-		}
-		if history.Differs(before, after) {
-			past := history.Before(o.Action.URI, before)
-			o.Past = &past
-		}
-	}
-	failed := map[int]error{}
-	for i, c := range p.keep.Capture(ctx, hs) {
-		l.batch[at[i]].Past = &c.Past
-		switch {
-		case c.Err != nil:
-			failed[at[i]] = c.Err
-		case c.Lost != nil && plan.SameContent(c.Lost, &l.batch[at[i]].Held): // it was repaired
-		case c.Warning != "":
-			l.unkept = append(l.unkept, Failure{URI: c.Past.URI, Cause: c.Warning})
-		}
-	}
-	if len(failed) == 0 {
-		return
-	}
-	rest := make([]transfer.Outcome, 0, len(l.batch))
-	for i := range l.batch {
-		if err := failed[i]; err != nil {
-			l.drop(p, l.batch[i], err, true)
-		} else {
-			rest = append(rest, l.batch[i])
-		}
-	}
-	l.batch = rest
-}
-
-// past returns what a shipment says of the past.
-func (l *shipment) past() []journal.Past {
-	ps := l.rows.Past
-	for i := range l.batch {
-		if past := l.batch[i].Past; past != nil {
-			ps = append(ps, *past)
-		}
-	}
-	return ps
-}
-
-// keepRemoved keeps what is to be removed, and notes it. It returns what may be
-// removed; the rest has failed.
-func (p *applier) keepRemoved(ctx context.Context, batch []plan.Action) ([]plan.Action, error) {
-	if !p.keep.IsOn() || len(batch) == 0 {
-		return batch, nil
-	}
-	hs := make([]journal.Held, len(batch))
-	for i := range batch {
-		hs[i] = batch[i].Held
-	}
-	var b journal.Batch
-	var rest []plan.Action
-	for i, c := range p.keep.Capture(ctx, hs) {
-		switch {
-		case c.Err != nil && (ctx.Err() != nil || isFatal(c.Err)):
-			return nil, c.Err
-		case c.Err != nil:
-			p.fail(&batch[i], fmt.Errorf("remove %s%s: %w", fetch.Printable(batch[i].URI), p.d.inDest(), c.Err))
-			continue
-		case c.Warning != "":
-			p.notKept(c.Past.URI, c.Warning)
-		}
-		b.Past, rest = append(b.Past, c.Past), append(rest, batch[i])
-	}
-	if err := p.keep.Record(ctx, p.d.journal, b); err != nil {
-		return nil, fmt.Errorf("record what is removed: %w", err)
-	}
-	return rest, nil
-}
-
-// notKept warns of a version of which nothing was left to keep.
-func (p *applier) notKept(uri, text string) {
-	p.report.NotKept++
-	p.warn(uri, text)
 }

@@ -2,9 +2,11 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"lockstep/blob"
 	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/localcheck"
 	"lockstep/destination/internal/saved"
@@ -124,4 +126,6 @@ func (s *session) checkLocal(ctx context.Context) error {
 
 // isUnreadable reports whether an error says that the store cannot be read now,
 // rather than that one file is damaged.
-func isUnreadable(err error) bool { return isDown(err) || audit.IsShortage(err) }
+func isUnreadable(err error) bool {
+	return errors.Is(err, blob.ErrUnavailable) || audit.IsShortage(err)
+}

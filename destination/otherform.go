@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/transfer"
-	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -40,7 +40,7 @@ func newOtherForms(r *setRun, p *planner.Planner) *otherForms {
 // already. It reports whether there is one; o has no action if it is here.
 // Otherwise o.err says why not, if one was tried.
 func (forms *otherForms) fetch(ctx context.Context, f *transfer.Fetcher, a *plan.Action, err error) (o transfer.Outcome, found bool) {
-	if forms == nil || a.Verb != plan.Fetch || a.IsHeld() || ctx.Err() != nil || isCanceled(err) || content.IsLocal(err) || transfer.IsTaken(err) || !notBeforeOf(err).IsZero() {
+	if forms == nil || a.Verb != plan.Fetch || a.IsHeld() || ctx.Err() != nil || apply.IsCanceled(err) || content.IsLocal(err) || transfer.IsTaken(err) || !notBeforeOf(err).IsZero() {
 		return transfer.Outcome{}, false
 	}
 	all, ferr := forms.chooser.others(ctx, a.URI)
@@ -179,20 +179,6 @@ func newChooser(r *setRun) *chooser {
 	c := &chooser{reader: r.reader}
 	c.finder, _ = r.origin.(Finder)
 	return c
-}
-
-// excuse records an optional representation that could not be fetched, where
-// another one of its record is kept: that is reported once, and tried again by
-// later runs.
-func (p *applier) excuse(a *plan.Action, err error) {
-	if !a.Excused {
-		p.warn(a.URI, fmt.Sprintf("%s: this representation of a record cannot be fetched, and another one is kept; later runs try again, and do not report it: %v", fetch.Printable(a.URI), err))
-	}
-	if a.Excused = true; a.MainURI == "" {
-		a.MainURI = a.URI // it is the first one itself
-	}
-	p.mended(a)
-	p.owe(a, err)
 }
 
 // isStandIn reports whether a, which is to be removed, is kept in place of a

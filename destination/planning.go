@@ -2,8 +2,10 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"lockstep/blob"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/journal"
 )
@@ -63,7 +65,7 @@ func (d *Destination) onDisk(ctx context.Context, h *journal.Held) (bool, error)
 		return info.Size == h.Length, nil
 	case ctx.Err() != nil:
 		return false, err
-	case isDown(err): // it says nothing about the file
+	case errors.Is(err, blob.ErrUnavailable): // it says nothing about the file
 		return false, fmt.Errorf("look at what is held%s: %w", d.inDest(), err)
 	}
 	return false, nil // fetching it again reports the error

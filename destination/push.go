@@ -300,14 +300,3 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 	s.report.Pending += review.Pending
 	return err
 }
-
-// resultOf is the result of an action that changed the mirror.
-func resultOf(a *plan.Action) push.Result {
-	switch {
-	case a.Verb == plan.Remove:
-		return push.Removed
-	case a.IsHeld():
-		return push.Updated
-	}
-	return push.Created
-}

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -48,7 +49,7 @@ func killedRun(d *Destination) *intent.Mirror {
 // recoverPlaces finishes the change of places that a run was killed in.
 func (s *session) recoverPlaces(ctx context.Context) error {
 	m := places.Mirror{Journal: s.d.journal, Files: s.d.store, Counts: s.counts, In: s.d.inDest(), Applied: s.reportRow,
-		Stops: func(err error) bool { return isFatal(err) || isFull(err) || isDown(err) }}
+		Stops: func(err error) bool { return isFatal(err) || isFull(err) || errors.Is(err, blob.ErrUnavailable) }}
 	b, found, err := m.Settle(ctx)
 	if err != nil || !found {
 		return err

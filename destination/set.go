@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
@@ -46,7 +47,7 @@ type setRun struct {
 	listURI   string            // of the list that was read
 	listCause []documentFailure // why it is not the Resource List; none: it is
 	noChanges []documentFailure // why the list replaces the changes; empty: it does not
-	movedOn   movedOn           // resources that came from mementos
+	movedOn   apply.MovedOn     // resources that came from mementos
 
 	origin Origin // of a set without documents; nil: it has some
 
@@ -54,10 +55,6 @@ type setRun struct {
 	results   push.Results      // of each resource, if they are wanted
 	temporary int64             // deletions of the plan that undo creations that were notified
 }
-
-// maxStale caps the failures that may succeed within the run with a newer
-// description. Those beyond it stay pending.
-const maxStale = 10_000
 
 // maxRounds is how often the changes are read in one run.
 const maxRounds = 3

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"lockstep/destination/internal/plan"
-	"lockstep/destination/internal/transfer"
 	"lockstep/resourcesync"
 )
 
@@ -82,29 +80,4 @@ type (
 func (d *Destination) isForgetful() bool {
 	_, ok := d.store.(forgetful)
 	return ok
-}
-
-// describe passes the Writers of a batch the description of what they write.
-func (p *applier) describe(batch []transfer.Outcome) {
-	for i := range batch {
-		if w, ok := batch[i].Writer.(described); ok {
-			w.Describe(p.change(batch[i].Action, &batch[i].Held))
-		}
-	}
-}
-
-// withdraw removes what the actions are of from the store.
-func (p *applier) withdraw(ctx context.Context, batch ...plan.Action) error {
-	if s, ok := p.d.store.(withdrawer); ok {
-		changes := make([]Change, len(batch))
-		for i := range batch {
-			changes[i] = p.change(&batch[i], &batch[i].Held)
-		}
-		return s.Withdraw(ctx, changes)
-	}
-	paths := make([]string, len(batch))
-	for i := range batch {
-		paths[i] = batch[i].Held.Path
-	}
-	return p.d.store.Remove(ctx, paths...)
 }

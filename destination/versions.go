@@ -68,7 +68,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *entries.Chain, via string
 			return err
 		}
 		a := r.applier(ctx, paths)
-		a.versions, a.ways.Packages, a.ways.Only, a.ways.Unavailable = &gone, &r.reader.Packages, true, planner.ErrNoVersion
+		a.Lost, a.Methods.Packages, a.Methods.Only, a.Methods.Unavailable = gone.add, &r.reader.Packages, true, planner.ErrNoVersion
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
 			return err
 		}

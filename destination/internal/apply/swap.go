@@ -1,4 +1,4 @@
-package destination
+package apply
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/blob"
+	"lockstep/destination/filename"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/places"
@@ -43,11 +44,11 @@ type swap struct {
 // swaps brings resources that wait for a place there, together with the deletions
 // that make it free. What it cannot do stays for remove and the run behind it,
 // which say why.
-func (p *applier) swaps(ctx context.Context, actions iter.Seq2[plan.Action, error]) error {
-	if len(p.later) == 0 || p.d.isForgetful() {
+func (p *Applier) swaps(ctx context.Context, actions iter.Seq2[plan.Action, error]) error {
+	if len(p.later) == 0 || p.mirror.Forgetful {
 		return nil
 	}
-	found, order, err := p.findSwaps(actions)
+	found, order, err := findSwaps(p.later, p.Fetch.Names.Paths, actions)
 	if err != nil {
 		return err
 	}
@@ -68,11 +69,11 @@ func (p *applier) swaps(ctx context.Context, actions iter.Seq2[plan.Action, erro
 
 // findSwaps groups what waits by what is in its way. Keys are paths that are to
 // be a directory instead of a file, or a file instead of a directory.
-func (p *applier) findSwaps(actions iter.Seq2[plan.Action, error]) (found map[string]*swap, order []string, err error) {
-	files, dirs := map[string]int{}, map[string][]int{} // indexes of p.later by their places, and by the directories those are in
-	for i := range p.later {
-		own, err := p.fetch.Names.Paths.Path(p.later[i].URI)
-		if err != nil || p.later[i].IsHeld() {
+func findSwaps(later []plan.Action, paths *filename.Mapping, actions iter.Seq2[plan.Action, error]) (found map[string]*swap, order []string, err error) {
+	files, dirs := map[string]int{}, map[string][]int{} // indexes of later by their places, and by the directories those are in
+	for i := range later {
+		own, err := paths.Path(later[i].URI)
+		if err != nil || later[i].IsHeld() {
 			continue
 		}
 		files[own] = i
@@ -87,7 +88,7 @@ func (p *applier) findSwaps(actions iter.Seq2[plan.Action, error]) (found map[st
 			s = &swap{}
 			found[key], order = s, append(order, key)
 			for _, i := range come[:min(len(come), maxSwapFiles)] {
-				s.come = append(s.come, p.later[i])
+				s.come = append(s.come, later[i])
 			}
 		}
 		if s.beyond = s.beyond || len(s.gone) >= maxSwapGone; !s.beyond {
@@ -115,7 +116,7 @@ func (p *applier) findSwaps(actions iter.Seq2[plan.Action, error]) (found map[st
 
 // swap carries out one step. The order of its writes: the contents, unfinished;
 // the description of the step; the removals; the names of the contents; the rows.
-func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error {
+func (p *Applier) swap(ctx context.Context, s *swap, done map[string]bool) error {
 	outcomes, err := p.fetchAll(ctx, s.come)
 	if err != nil || len(outcomes) == 0 {
 		return err
@@ -123,7 +124,7 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	drop := func(os []transfer.Outcome) {
 		for i := range os {
 			_ = os[i].Writer.Close() // it is fetched again
-			p.fetch.Names.Release(os[i].Held.Path)
+			p.Fetch.Names.Release(os[i].Held.Path)
 		}
 	}
 	gone, err := p.keepRemoved(ctx, s.gone)
@@ -147,28 +148,28 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 		past = append(past, history.Before(o.Action.URI, &o.Action.Held))
 	}
 	save := journal.Batch{Save: map[string][]byte{places.DocChange: saved.Encode(&c)}, Past: past}
-	if err := p.keep.Record(ctx, p.d.journal, save); err != nil {
+	if err := p.mirror.Keep.Record(ctx, p.mirror.Journal, save); err != nil {
 		drop(outcomes)
 		return fmt.Errorf("record a change of places: %w", err)
 	}
-	if err := p.withdraw(ctx, gone...); err != nil && !reserve.IsReplaced(err) {
+	if err := p.committer.withdraw(ctx, gone...); err != nil && !reserve.IsReplaced(err) {
 		drop(outcomes) // remove says what is wrong
 		if err := p.settleSwap(ctx); err != nil {
 			return err
 		}
 		return nil
 	}
-	p.fetch.Names.Recheck()
+	p.Fetch.Names.Recheck()
 	n := len(ws)
-	if err := p.d.store.Commit(ctx, ws...); err != nil {
-		if n = committed(err); isFatal(err) || ctx.Err() != nil {
+	if err := p.mirror.Store.Commit(ctx, ws...); err != nil {
+		if n = committed(err); p.mirror.Errors.IsFatal(err) || ctx.Err() != nil {
 			p.broken = true
-			return fmt.Errorf("store resources%s: %w", p.d.inDest(), err) // the next run finishes it
+			return fmt.Errorf("store resources%s: %w", p.mirror.In, err) // the next run finishes it
 		}
 		drop(outcomes[n:]) // they are fetched again, which says what is wrong
 	}
 	for i := range gone {
-		p.gone(&gone[i])
+		p.Recorder.gone(&gone[i])
 		done[gone[i].URI] = true
 	}
 	for i := range outcomes[:n] {
@@ -176,8 +177,8 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 		if v, ok := o.Writer.(blob.Versioned); ok {
 			o.Held.Tag = v.Version()
 		}
-		p.settled(o)
-		p.step(o.Action, o.Held.Length)
+		p.Recorder.settled(o)
+		p.Recorder.step(o.Held.Length)
 		done[o.Action.URI] = true
 	}
 	p.places = true
@@ -185,7 +186,7 @@ func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 }
 
 // settleSwap removes the description of a step that did not happen.
-func (p *applier) settleSwap(ctx context.Context) error {
+func (p *Applier) settleSwap(ctx context.Context) error {
 	p.places = true
 	return p.record(ctx, true)
 }
@@ -201,16 +202,16 @@ func committed(err error) int {
 
 // fetchAll fetches contents for their own places, a few at a time. What cannot be
 // fetched is left out.
-func (p *applier) fetchAll(ctx context.Context, as []plan.Action) ([]transfer.Outcome, error) {
+func (p *Applier) fetchAll(ctx context.Context, as []plan.Action) ([]transfer.Outcome, error) {
 	all := make([]transfer.Outcome, len(as))
 	var g errgroup.Group
-	g.SetLimit(max(1, min(p.d.jobs, maxSwapFiles/2)))
+	g.SetLimit(max(1, min(p.mirror.Jobs, maxSwapFiles/2)))
 	for i := range as {
 		g.Go(func() error {
 			a := as[i]
-			if own, err := p.fetch.Names.Paths.Path(a.URI); err == nil {
+			if own, err := p.Fetch.Names.Paths.Path(a.URI); err == nil {
 				a.Place = own
-				all[i] = p.fetch.Do(ctx, &a)
+				all[i] = p.Fetch.Do(ctx, &a)
 			}
 			return nil
 		})
@@ -222,7 +223,7 @@ func (p *applier) fetchAll(ctx context.Context, as []plan.Action) ([]transfer.Ou
 		case o.Err == nil && o.Writer != nil:
 			outcomes = append(outcomes, *o)
 		case o.Action != nil && o.Err == nil:
-			p.fetch.Names.Release(o.Held.Path)
+			p.Fetch.Names.Release(o.Held.Path)
 		}
 	}
 	if err := ctx.Err(); err != nil {

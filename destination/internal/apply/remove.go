@@ -1,14 +1,12 @@
-package destination
+package apply
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"lockstep/blob"
-	"syscall"
 
-	"lockstep/destination/internal/content"
+	"lockstep/blob"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 )
@@ -17,7 +15,7 @@ import (
 const removeCount = 256
 
 // remove carries out the deletions of a plan.
-func (p *applier) remove(ctx context.Context, actions iter.Seq2[plan.Action, error]) error {
+func (p *Applier) remove(ctx context.Context, actions iter.Seq2[plan.Action, error]) error {
 	var batch []plan.Action
 	flush := func() error {
 		defer func() { batch = batch[:0] }()
@@ -44,7 +42,7 @@ func (p *applier) remove(ctx context.Context, actions iter.Seq2[plan.Action, err
 
 // removeBatch removes the files first: a row without a file is found again, but
 // a file without a row would belong to no resource.
-func (p *applier) removeBatch(ctx context.Context, batch []plan.Action) error {
+func (p *Applier) removeBatch(ctx context.Context, batch []plan.Action) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -59,42 +57,32 @@ func (p *applier) removeBatch(ctx context.Context, batch []plan.Action) error {
 	if err != nil || len(batch) == 0 {
 		return err
 	}
-	all := p.withdraw(ctx, batch...)
-	if all != nil && isFatal(all) {
+	all := p.committer.withdraw(ctx, batch...)
+	if all != nil && p.mirror.Errors.IsFatal(all) {
 		return all
 	}
 	for i := range batch {
 		a := &batch[i]
 		if all != nil {
-			if err := p.withdraw(ctx, *a); err != nil && !reserve.IsReplaced(err) {
+			if err := p.committer.withdraw(ctx, *a); err != nil && !reserve.IsReplaced(err) {
 				if isDown(err) {
 					p.full++
 				}
-				if ctx.Err() != nil || isFatal(err) || p.full >= maxDown && isDown(err) {
+				if ctx.Err() != nil || p.mirror.Errors.IsFatal(err) || p.full >= maxDown && isDown(err) {
 					return err
 				}
-				p.fail(a, err)
+				p.Recorder.fail(a, err)
 				continue
 			}
 		}
-		p.gone(a)
+		p.Recorder.gone(a)
 	}
 	return p.record(ctx, true)
 }
 
-// gone records a deletion.
-func (p *applier) gone(a *plan.Action) {
-	p.pending.Drop = append(p.pending.Drop, a.URI)
-	p.counts[p.set.Number]--
-	p.paid(a)
-	p.report.Deleted++
-	p.applied(a, &a.Held)
-	p.step(a, 0)
-}
-
 // replaced leaves out what goes for another representation that did not come,
 // which is why it stays until then.
-func (p *applier) replaced(ctx context.Context, batch []plan.Action) ([]plan.Action, error) {
+func (p *Applier) replaced(ctx context.Context, batch []plan.Action) ([]plan.Action, error) {
 	var uris []string
 	for i := range batch {
 		if batch[i].Instead != "" {
@@ -107,7 +95,7 @@ func (p *applier) replaced(ctx context.Context, batch []plan.Action) ([]plan.Act
 	if err := p.record(ctx, true); err != nil {
 		return nil, err
 	}
-	here, err := p.d.journal.Lookup(ctx, uris)
+	here, err := p.mirror.Journal.Lookup(ctx, uris)
 	if err != nil {
 		return nil, fmt.Errorf("read what is held: %w", err)
 	}
@@ -116,8 +104,8 @@ func (p *applier) replaced(ctx context.Context, batch []plan.Action) ([]plan.Act
 		a := &batch[i]
 		if a.Instead != "" {
 			h := here[0]
-			if here = here[1:]; !plan.HasSet(h.Sets, p.set.Number) {
-				p.owe(a, errors.New("what is kept instead of it has not come"))
+			if here = here[1:]; !plan.HasSet(h.Sets, p.Recorder.Set) {
+				p.Recorder.owe(a, errors.New("what is kept instead of it has not come"))
 				continue
 			}
 		}
@@ -126,34 +114,9 @@ func (p *applier) replaced(ctx context.Context, batch []plan.Action) ([]plan.Act
 	return rest, nil
 }
 
-// isCanceled reports whether err says only that the caller canceled the run.
-func isCanceled(err error) bool {
+// IsCanceled reports whether err says only that the caller canceled the run.
+func IsCanceled(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// IsFull reports whether err says that there is no space left.
-func isFull(err error) bool {
-	var delivery *DeliveryError // of others, whose disk is none of ours
-	var sink *SinkError
-	return !errors.As(err, &delivery) && !errors.As(err, &sink) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
-}
-
-// isFatal reports whether err concerns the place where resources are kept, not
-// one of them. Where there is no room for one, there may be for another.
-func isFatal(err error) bool {
-	var sink *SinkError
-	if errors.As(err, &sink) {
-		return true
-	}
-	if !content.IsLocal(err) {
-		return false
-	}
-	for _, e := range []error{syscall.EROFS, syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENODEV} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // maxDown is how many resources in a row a remote store may reject before no

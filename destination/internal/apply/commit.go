@@ -1,0 +1,239 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"lockstep/blob"
+	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/places"
+	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/transfer"
+	"lockstep/destination/journal"
+)
+
+// A shipment is what goes to the disk together: rows to be recorded, those of the
+// batch before, and a batch of contents to be committed. What it needs is
+// handed over with it, so that the next one can collect meanwhile.
+type shipment struct {
+	batch   []transfer.Outcome
+	rows    journal.Batch
+	counts  []byte   // to be saved with rows; nil: nothing changed
+	changes Taken    // those of rows
+	places  bool     // a change of places is done
+	stands  bool     // the Journal holds an intent that is of no use any more
+	unkept  []unkept // versions that could not be kept
+
+	// The result.
+	intent bool     // the Journal holds its intent
+	ends   []ending // in the order in which they came about
+	rest   []transfer.Outcome
+	err    error // nothing more can be done; it is unknown which part of rest was committed
+}
+
+// An ending is the result for one content of a shipment: it was committed, or
+// the store rejected it.
+type ending struct {
+	transfer.Outcome
+	err      error
+	together bool // with others, for one reason
+}
+
+// An unkept is a version that could not be kept.
+type unkept struct{ uri, warning string }
+
+// A committer brings shipments to the disk.
+type committer struct {
+	mirror *Mirror
+	fetch  *transfer.Fetcher
+	set    int    // number of the set
+	name   string // of the set
+}
+
+// carry records and commits a shipment. It is all that happens to it outside of
+// collect, and touches nothing of the Applier that changes.
+func (c *committer) carry(ctx context.Context, l *shipment) {
+	c.keepBatch(ctx, l)
+	if l.err = ctx.Err(); l.err == nil {
+		l.err = c.saveIntent(ctx, l)
+	}
+	if l.err != nil {
+		l.rest = l.batch
+		return
+	}
+	batch := l.batch
+	c.describe(batch)
+	ws := make([]blob.Writer, len(batch))
+	for i := range batch {
+		ws[i] = batch[i].Writer
+	}
+	for full, waits := 0, 0; len(batch) > 0; {
+		err := c.mirror.Store.Commit(ctx, ws...)
+		if n, again := content.CommittedBefore(err, len(ws)); again && waits < content.MaxFileWaits && content.Pause(ctx, content.FileWait) {
+			for i := range batch[:n] {
+				l.ends = append(l.ends, ending{Outcome: batch[i]})
+			}
+			batch, ws = batch[n:], ws[n:]
+			if waits++; n > 0 {
+				waits = 0
+			}
+			continue
+		}
+		var ce *blob.CommitError
+		if err != nil && (!errors.As(err, &ce) || ce.Done >= len(ws) || c.mirror.Errors.IsFatal(err) || IsCanceled(err)) {
+			// Some may be visible. The intent stays: the next run looks.
+			l.rest, l.err = batch, fmt.Errorf("store resources%s: %w", c.mirror.In, err)
+			return
+		}
+		n := len(ws)
+		if err != nil {
+			n = ce.Done
+		}
+		for i := range batch[:n] {
+			full = 0
+			l.ends = append(l.ends, ending{Outcome: batch[i]})
+		}
+		batch, ws = batch[n:], ws[n:]
+		if err == nil {
+			break
+		}
+		// One cannot be; the others may.
+		bad := max(slices.IndexFunc(ws, func(w blob.Writer) bool { return w.Name() == ce.Name }), 0)
+		c.drop(l, batch[bad], err, false)
+		batch, ws = slices.Delete(batch, bad, bad+1), slices.Delete(ws, bad, bad+1)
+		if full++; c.mirror.Errors.IsFull(err) && full > maxFull || isDown(err) && full >= maxDown {
+			l.rest, l.err = batch, fmt.Errorf("store resources%s: %w", c.mirror.In, err)
+			return
+		}
+	}
+}
+
+// drop discards a content that the store rejected.
+func (c *committer) drop(l *shipment, o transfer.Outcome, err error, together bool) {
+	_ = o.Writer.Close() // it takes room, and would fail again
+	c.fetch.Names.Release(o.Held.Path)
+	l.ends = append(l.ends, ending{Outcome: o, err: err, together: together})
+}
+
+// saveIntent records the rows and the intent of a shipment. When there is no room
+// for it the larger half of the batch gives up its own, and so on.
+func (c *committer) saveIntent(ctx context.Context, l *shipment) error {
+	for {
+		err := c.save(ctx, l)
+		if err == nil || !c.mirror.Errors.IsFull(err) || len(l.batch) == 0 {
+			return err
+		}
+		slices.SortFunc(l.batch, func(a, b transfer.Outcome) int { return cmp.Compare(a.Held.Length, b.Held.Length) })
+		half := len(l.batch) / 2
+		for _, o := range l.batch[half:] {
+			c.drop(l, o, err, true)
+		}
+		l.batch = l.batch[:half]
+	}
+}
+
+// save writes the rows and the intent of a shipment in one transaction.
+func (c *committer) save(ctx context.Context, l *shipment) error {
+	b := l.rows
+	b.Past = l.past()
+	b.Save = map[string][]byte{}
+	if len(l.batch) > 0 || l.stands {
+		b.Save[saved.DocIntent] = intentOf(l.batch)
+		c.mirror.Out.Note(b.Save, c.changes(l.batch))
+	}
+	l.changes.Save(b.Save)
+	if l.counts != nil {
+		b.Save[saved.DocCounts] = l.counts
+	}
+	if l.places {
+		b.Save[places.DocChange] = nil
+	}
+	if err := c.doubtOthers(ctx, l.batch, b.Save); err != nil {
+		return err
+	}
+	if len(b.Put)+len(b.Drop)+len(b.Owe)+len(b.Settle)+len(b.Save)+len(b.Past) == 0 {
+		return nil
+	}
+	if err := c.mirror.Keep.Record(ctx, c.mirror.Journal, b); err != nil {
+		return fmt.Errorf("record what is held: %w", err)
+	}
+	l.intent = len(l.batch) > 0
+	return l.changes.Saved(ctx)
+}
+
+// doubtOthers adds to docs that other sets, which share resources of a batch
+// that return to a past state, have to be compared as a whole: nothing those
+// sets receive says that the resources have changed.
+func (c *committer) doubtOthers(ctx context.Context, batch []transfer.Outcome, docs map[string][]byte) error {
+	if !c.fetch.OfPast {
+		return nil
+	}
+	looked := map[int]bool{c.set: true}
+	for i := range batch {
+		for _, n := range batch[i].Held.Sets {
+			if looked[n] {
+				continue
+			}
+			looked[n] = true
+			var st saved.Set
+			name := saved.DocSet(n)
+			known, err := saved.Load(ctx, c.mirror.Journal, name, &st)
+			if err != nil {
+				return err
+			}
+			if known && st.Complete {
+				st.Complete = false
+				docs[name] = saved.Encode(&st)
+			}
+		}
+	}
+	return nil
+}
+
+// intentOf returns the document that says what a batch is; nil of none.
+func intentOf(batch []transfer.Outcome) []byte {
+	var intent []byte
+	for i := range batch {
+		intent = desired.AppendHeld(intent, &batch[i].Held)
+	}
+	return intent
+}
+
+// changes returns what a batch is going to change, where that is wanted.
+func (c *committer) changes(batch []transfer.Outcome) (changes []Change) {
+	if !c.mirror.Out.Delivers() {
+		return nil
+	}
+	for i := range batch {
+		changes = append(changes, changeOf(c.name, batch[i].Action, &batch[i].Held))
+	}
+	return changes
+}
+
+// describe passes the Writers of a batch the description of what they write.
+func (c *committer) describe(batch []transfer.Outcome) {
+	for i := range batch {
+		c.mirror.Describe(batch[i].Writer, changeOf(c.name, batch[i].Action, &batch[i].Held))
+	}
+}
+
+// withdraw removes what the actions are of from the store.
+func (c *committer) withdraw(ctx context.Context, batch ...plan.Action) error {
+	if c.mirror.Withdraw != nil {
+		changes := make([]Change, len(batch))
+		for i := range batch {
+			changes[i] = changeOf(c.name, &batch[i], &batch[i].Held)
+		}
+		return c.mirror.Withdraw(ctx, changes)
+	}
+	paths := make([]string, len(batch))
+	for i := range batch {
+		paths[i] = batch[i].Held.Path
+	}
+	return c.mirror.Store.Remove(ctx, paths...)
+}
