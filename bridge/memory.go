@@ -32,7 +32,7 @@ const (
 
 // cacheSize is small, in KiB: the Journal has a cache as well, and most data is
 // read once.
-const cacheSize = 2 << 10
+const cacheSize = 1 << 10
 
 // setName names the only set of the catalog.
 const setName = "harvest"

@@ -35,7 +35,7 @@ import (
 // Options configures a [DB]. The zero value is ready to use.
 type Options struct {
 	Clock func() time.Time // default: time.Now
-	Cache int              // KiB of cache of the writer; default 8 MiB
+	Cache int              // KiB of cache of the writer, and at most of each reader; default 8 MiB
 }
 
 // A DB is an open database.
@@ -79,11 +79,12 @@ func (o Options) Open(path string) (*DB, error) {
 	if err := narrow(abs); err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	write, err := pool(abs, cmp.Or(o.Cache, writerCache), "_txlock=immediate")
+	cache := cmp.Or(o.Cache, writerCache)
+	write, err := pool(abs, cache, "_txlock=immediate")
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	read, err := pool(abs, readerCache, "_pragma=query_only(1)")
+	read, err := pool(abs, min(cache, readerCache), "_pragma=query_only(1)")
 	if err != nil {
 		_ = write.Close() // err is more important
 		return nil, fmt.Errorf("open database %s: %w", path, err)
