@@ -99,6 +99,51 @@ func TestChangeDumpAlone(t *testing.T) {
 	m.mustSync()
 }
 
+// TestPackageListedTwice deletes, creates and deletes a resource within one second at
+// a Source that states whole seconds and names packages by their content: the packages
+// of the two deletions are one. Each entry of the Change Dump is a change of its own, so
+// the package counts at each place where it is listed.
+func TestPackageListedTwice(t *testing.T) {
+	t.Parallel()
+	for _, indexed := range []bool{false, true} {
+		t.Run(fmt.Sprint("in two Change Dumps of an index: ", indexed), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, style{seconds: true, noDatetime: true, dumpStyle: dumpStyle{changeDump: true, noList: true, noChangeList: true, each: 1}})
+			m := newMirror(t, s)
+			s.put("/a", "one")
+			s.put("/b", "one")
+			m.mustSync()
+			s.del("/a")
+			s.put("/a", "two")
+			s.del("/a")
+			s.mu.Lock()
+			text := s.changeDump("")
+			parcels := s.dumps.changes
+			s.mu.Unlock()
+			if n := len(parcels); n != 5 || parcels[2].entry != parcels[4].entry {
+				t.Fatalf("not one package listed twice: %s", text)
+			}
+			if indexed {
+				s.replace("/rs/changedump.xml", doc("sitemapindex", mdOf("changedump"),
+					"<sitemap><loc>"+s.url("/first.xml")+"</loc></sitemap><sitemap><loc>"+s.url("/second.xml")+"</loc></sitemap>"))
+				first := ""
+				for _, p := range parcels[:4] {
+					first += p.entry
+				}
+				s.replace("/first.xml", doc("urlset", mdOf("changedump"), first))
+				s.replace("/second.xml", doc("urlset", mdOf("changedump"), parcels[4].entry))
+			}
+			if r := m.mustSync(); r.Via != destination.ViaChangeDump || r.Deleted != 1 {
+				t.Errorf("%s via %s", counts(r), r.Via)
+			}
+			s.put("/a", "three")
+			if !indexed {
+				m.mustSync()
+			}
+		})
+	}
+}
+
 // TestDumpStart begins at addresses in and around a dump.
 func TestDumpStart(t *testing.T) {
 	t.Parallel()

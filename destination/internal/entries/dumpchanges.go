@@ -10,6 +10,9 @@ import (
 
 // readDump reads the manifests of a Change Dump's packages that may hold
 // changes since the watermark, as if they were Change Lists (RS-DST-26).
+// A package lists no documents, so it cannot be part of a loop. One that is listed
+// more than once is read at each place, since its changes happened that often: a
+// Source that names packages by their content lists equal packages under one name.
 func (c *ChangeReader) readDump(ctx context.Context, doc *discover.Document, depth int, again bool) error {
 	from := doc.Header.From
 	entries, err := c.partsInOrder(ctx, doc, depth, again)
@@ -26,10 +29,6 @@ func (c *ChangeReader) readDump(ctx context.Context, doc *discover.Document, dep
 		e := &entries[i]
 		if c.done(e) {
 			last = e.Until
-			continue
-		}
-		if err := c.enter(e.Loc, depth); err != nil {
-			c.spurn(e.Loc, err)
 			continue
 		}
 		ref := c.RefOf(e)

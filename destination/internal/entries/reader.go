@@ -125,7 +125,7 @@ func (r *Reader) countPart(index string) error {
 	return nil
 }
 
-// enter guards against documents that lead back to themselves.
+// enter guards against documents that lead back to themselves (RS-IDX-04).
 func (r *Reader) enter(uri string, depth int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
