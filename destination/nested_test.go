@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"lockstep/destination"
 )
@@ -131,6 +132,48 @@ func TestEmptyListsAreNoReason(t *testing.T) {
 	})
 	s.replace("/rs/resourcelist.xml", s.indexOf("resourcelist", 1, 0, 1101))
 	m.mustSync()
+}
+
+// TestResourceDumpBelowThreeIndexes reads a Resource Dump below as many indexes as may
+// be nested: its packages are no further level.
+func TestResourceDumpBelowThreeIndexes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true}})
+	fill(s, 7)
+	s.mu.Lock()
+	dump := s.resourceDump("")
+	s.mu.Unlock()
+	s.treeOf(func(depth, _ int) string {
+		if depth == 3 {
+			return dump
+		}
+		return s.indexOf("resourcedump", depth+1, 0, 1)
+	})
+	s.replace("/rs/resourcedump.xml", s.indexOf("resourcedump", 1, 0, 1))
+	if r := newMirror(t, s).mustSync(); r.Created != 7 || r.Via != destination.ViaDump {
+		t.Errorf("%s via %s", counts(r), r.Via)
+	}
+}
+
+// TestResourceDumpRepeatsPackage reads a Resource Dump in which one package is listed in
+// place of another: it may be incomplete, so nothing is deleted.
+func TestResourceDumpRepeatsPackage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true, each: 1}})
+	fill(s, 3)
+	m := newMirror(t, s)
+	m.mustSync()
+	s.mu.Lock()
+	s.now = s.now.Add(time.Minute)
+	s.buildDump()
+	packages := strings.SplitAfter(s.dumps.current, "</url>")
+	s.dumps.current = packages[0] + packages[1] + packages[1]
+	s.mu.Unlock()
+	r, err := m.sync()
+	wantErr(t, r, err, destination.ErrIncomplete, "twice")
+	if r.Deleted != 0 || len(m.files()) != 3 {
+		t.Errorf("%s, %d files", counts(r), len(m.files()))
+	}
 }
 
 // TestRepeatedWarningsAreCounted reads lists that are all wrong in one way: one

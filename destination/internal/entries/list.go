@@ -121,8 +121,15 @@ func (l *listReading) readSome(ctx context.Context, parts []listPart, depth int)
 }
 
 // read reads one document, the n-th. Of an index it returns the parts.
+//
+// A part or package may be listed in place of another one, so a list that names
+// one twice is incomplete: nothing is deleted because of it.
 func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]listPart, error) {
-	if err := l.enter(p.uri, depth); err != nil {
+	nested := depth
+	if p.pkg > 0 {
+		nested-- // its dump is the document below the indexes
+	}
+	if err := l.enter(p.uri, nested); err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.Fail(p.uri, err)
