@@ -294,6 +294,7 @@ func (c *ChangeReader) readIndex(ctx context.Context, doc *discover.Document, de
 			continue
 		}
 		if ended(c.Reader) {
+			c.Chain.Complete = false // a document read at the same time may have ended it
 			return nil
 		}
 		if err := c.enter(p.Loc, depth+1); err != nil {
