@@ -11,6 +11,11 @@ import (
 	"lockstep/resourcesync"
 )
 
+// catchUp continues from the watermark with archived changes if the current ones
+// begin after it (RA-DST-04): if the archived changes are proven to join without a
+// gap, c then reaches back to the watermark. Otherwise it returns the reason, as text
+// to append to the message about the gap; the reason is "" if no archived changes are
+// needed or there are none. Of state it uses the newest events read before.
 func (r *setRun) catchUp(ctx context.Context, c *entries.Chain, since resourcesync.Datetime, state *setState) (why string, err error) {
 	if c.Lost || c.Unchanged || !c.Whole() || c.Gap || since.IsZero() || c.Resumed || c.From.Compare(since) <= 0 {
 		return "", nil
@@ -52,6 +57,9 @@ func (r *setRun) catchUp(ctx context.Context, c *entries.Chain, since resourcesy
 	return why, nil
 }
 
+// mayJoin returns why archived documents cannot close the gap between two instants,
+// judging by the times that the archive states, or "" if they may: reading them would
+// be useless otherwise.
 func (r *setRun) mayJoin(docs []entries.Archived, from, to resourcesync.Datetime) string {
 	if len(docs) > entries.MaxCatchUp {
 		return fmt.Sprintf("there are %d archived documents between, more than %d", len(docs), entries.MaxCatchUp)

@@ -12,35 +12,35 @@ import (
 	"lockstep/resourcesync"
 )
 
-// MaxArchivedBytes caps what the addresses of these documents take.
+// MaxArchivedBytes limits the memory used for the addresses of archived documents.
 const MaxArchivedBytes = 32 << 20
 
-// maxUndated caps how many of them are opened only to learn of which time they
-// are: each costs a request.
+// maxUndated limits how many archived documents are opened only to read their
+// times, because each costs a request.
 const maxUndated = 10_000
 
-// An ArchivedChanges is a document of an earlier time, as an archive names it, or the
-// one that is current. Of which times it is says the archive, where it does:
-// see [Reader.confirm].
+// An Archived is a document that an archive lists, or a current document of the
+// set. Its times are those that the archive states, where it states any; see
+// [Reader.Confirm].
 type Archived struct {
 	Uri     string
 	Kind    resourcesync.Capability // ResourceList, ResourceDump, ChangeList or ChangeDump; it may be an index of that (RA-GEN-07)
-	Current bool                    // it is what the Capability List names, or a part of that which grows
-	Approx  bool                    // its times are guessed from when it was written (RA-VER-02)
+	Current bool                    // it is listed in the Capability List, or is an open part of such a document
+	Approx  bool                    // its times are inferred from its modification time (RA-VER-02)
 
 	At, Completed resourcesync.Datetime // of a snapshot
-	From, Until   resourcesync.Datetime // of changes; without until it may grow, or its end is not stated
+	From, Until   resourcesync.Datetime // of changes; Until is zero if the document may still grow or does not state its end
 
 	lastmod resourcesync.Datetime // of the document (RA-DOC-06)
-	place   int                   // among those read
-	Dated   bool                  // its own root was asked
+	place   int                   // position in reading order
+	Dated   bool                  // the root element of the document was read
 }
 
-// changes reports whether a lists changes, not a state.
+// changes reports whether a lists changes rather than a state.
 func (a *Archived) changes() bool { return a.Kind.Changes() }
 
-// undated reports whether it is not known of which time a is. An end without a
-// beginning is enough of changes: what they cover is proven when they are read.
+// undated reports whether the time of a is unknown. For changes an end without a
+// beginning is enough: the range they cover is checked when they are read.
 func (a *Archived) undated() bool {
 	if a.changes() {
 		return a.From.IsZero()
@@ -48,26 +48,26 @@ func (a *Archived) undated() bool {
 	return a.At.IsZero()
 }
 
-// archiveOf is the capability of archives of documents of kind c.
+// archiveOf returns the capability of archives of documents of kind c.
 func archiveOf(c resourcesync.Capability) resourcesync.Capability { return c + "-archive" }
 
-// Snapshots returns the Resource Lists and Resource Dumps of the set, archived
-// and current, oldest first (RA-DST-01). Of those of one instant the last is
-// the one to prefer (RA-RES-05). What cannot be read is warned of and left out.
+// Snapshots returns the Resource Lists and Resource Dumps of the set, archived and
+// current, oldest first (RA-DST-01). Of several with the same instant, the last is
+// preferred (RA-RES-05). A document that cannot be read is left out with a warning.
 func (r *Reader) Snapshots(ctx context.Context) ([]Archived, error) {
 	return r.archives(ctx, [2]string{r.Set.Lists, r.Set.Dump}, resourcesync.ResourceList, resourcesync.ResourceDump)
 }
 
 // History returns the Change Lists and Change Dumps of the set, archived and
-// current, by their beginnings (RA-CHG-06). What cannot be read is warned of
-// and left out.
+// current, ordered by their beginnings (RA-CHG-06). A document that cannot be read
+// is left out with a warning.
 func (r *Reader) History(ctx context.Context) ([]Archived, error) {
 	return r.archives(ctx, [2]string{r.Set.Changes, r.Set.ChangeDump}, resourcesync.ChangeList, resourcesync.ChangeDump)
 }
 
-// ArchivedChanges returns what the archive of changes of one kind lists, though it may
-// turn out to be of the other (RA-ADV-04). linked are the archives that current
-// documents name.
+// ArchivedChanges returns the documents that the archive of changes of one kind
+// lists; some may turn out to be of the other kind (RA-ADV-04). linked contains the
+// archives to which current documents link.
 func (r *Reader) ArchivedChanges(ctx context.Context, kind resourcesync.Capability, linked map[resourcesync.Capability]string) ([]Archived, error) {
 	a := &archiveReading{Reader: r, linked: linked}
 	r.visited, r.parts, r.nested = map[string]bool{}, 0, nesting.Walk{}
@@ -77,8 +77,8 @@ func (r *Reader) ArchivedChanges(ctx context.Context, kind resourcesync.Capabili
 	return a.settle(ctx, resourcesync.ChangeList, resourcesync.ChangeDump)
 }
 
-// Archives returns what the archives of documents of some kinds list, and the
-// current ones.
+// archives returns the documents listed in the archives of some kinds, and the
+// current documents of these kinds.
 func (r *Reader) archives(ctx context.Context, current [2]string, kinds ...resourcesync.Capability) ([]Archived, error) {
 	a := &archiveReading{Reader: r, linked: map[resourcesync.Capability]string{}}
 	r.visited, r.parts, r.nested = map[string]bool{}, 0, nesting.Walk{}
@@ -95,7 +95,7 @@ func (r *Reader) archives(ctx context.Context, current [2]string, kinds ...resou
 	return a.settle(ctx, kinds...)
 }
 
-// settle returns what was found of some kinds, in order.
+// settle returns the documents of some kinds that were found, in order.
 func (a *archiveReading) settle(ctx context.Context, kinds ...resourcesync.Capability) ([]Archived, error) {
 	a.found = slices.DeleteFunc(a.found, func(d Archived) bool { return !slices.Contains(kinds, d.Kind) })
 	a.unite()
@@ -106,15 +106,15 @@ func (a *archiveReading) settle(ctx context.Context, kinds ...resourcesync.Capab
 	return a.found, nil
 }
 
-// An archiveReading is one reading of the archives of a set.
+// An archiveReading is one pass over the archives of a set.
 type archiveReading struct {
 	*Reader
 	found  []Archived
-	bytes  int                                // of the addresses of all that was listed
-	linked map[resourcesync.Capability]string // Archives that the current documents name, by what they list
+	bytes  int                                // total size of the addresses listed
+	linked map[resourcesync.Capability]string // archives to which the current documents link, by the kind of document they list
 }
 
-// readCurrent adds a document that is current, by what its root element states.
+// readCurrent adds a current document, with the times that its root element states.
 func (a *archiveReading) readCurrent(ctx context.Context, uri string) error {
 	if uri == "" {
 		return nil
@@ -131,7 +131,7 @@ func (a *archiveReading) readCurrent(ctx context.Context, uri string) error {
 	switch h.Capability {
 	case resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump:
 	default:
-		return nil // a plain Sitemap says nothing of times
+		return nil // a plain Sitemap states no times
 	}
 	if h.Index {
 		read := a.readMixed
@@ -148,8 +148,9 @@ func (a *archiveReading) readCurrent(ctx context.Context, uri string) error {
 	return nil
 }
 
-// readMixed adds the parts of an index that are of different times, as archives
-// were in drafts of the standard (RA-VER-03), and reports whether it is one.
+// readMixed adds the parts of an index whose parts have different times, which is
+// how drafts of the standard described archives (RA-VER-03). It reports whether doc
+// is such an index.
 func (a *archiveReading) readMixed(doc *discover.Document) (bool, error) {
 	if !doc.Header.At.IsZero() && !doc.Header.Approximate {
 		return false, nil
@@ -172,8 +173,8 @@ func (a *archiveReading) readMixed(doc *discover.Document) (bool, error) {
 	return true, nil
 }
 
-// readParts adds the parts of a current index of changes: some of them are in
-// the archive, too (RA-GEN-11).
+// readParts adds the parts of a current index of changes; some of them may also be
+// listed in the archive (RA-GEN-11).
 func (a *archiveReading) readParts(doc *discover.Document) (bool, error) {
 	parts, err := a.partsOf(doc)
 	for i := range parts {
@@ -185,8 +186,8 @@ func (a *archiveReading) readParts(doc *discover.Document) (bool, error) {
 	return true, err
 }
 
-// readArchives reads the archive of documents of a kind: that of the Capability
-// List, else the one that the document itself names (RA-ADV-04).
+// readArchives reads the archive of documents of a kind: the one in the Capability
+// List, otherwise the one to which the document itself links (RA-ADV-04).
 func (a *archiveReading) readArchives(ctx context.Context, kind resourcesync.Capability) error {
 	named, linked := a.Set.Archives[kind], a.linked[kind]
 	for i, uri := range [2]string{named, linked} {
@@ -206,12 +207,12 @@ func (a *archiveReading) readArchives(ctx context.Context, kind resourcesync.Cap
 	return nil
 }
 
-// readArchive adds what an archive, or an index of archives, lists. Its root
-// element says which of the two it is (RA-GEN-06). A part that cannot be read
-// is left out.
+// readArchive adds the documents that an archive, or an index of archives, lists.
+// Its root element says which of the two it is (RA-GEN-06). A part that cannot be
+// read is left out.
 func (a *archiveReading) readArchive(ctx context.Context, uri string, want resourcesync.Capability, depth int) error {
 	if ended(a.Reader) {
-		return nil // it was reported
+		return nil // already reported
 	}
 	if err := a.enter(uri, depth); err != nil {
 		return err
@@ -229,12 +230,12 @@ func (a *archiveReading) readArchive(ctx context.Context, uri string, want resou
 	case h.Index && kind == want: // RA-VER-03
 		a.Warn(uri, fmt.Sprintf("read %s: an index of documents of different times, as in version 0.5, read as a %s", fetch.Printable(uri), archiveOf(want)))
 	default:
-		_ = doc.Close() // it is not what is looked for
+		_ = doc.Close() // not the requested kind of document
 		return &CapabilityError{uri, h.Capability, archiveOf(want)}
 	}
 	if archive {
 		if err := a.bound(doc, depth); err != nil {
-			_ = doc.Close() // it is not read
+			_ = doc.Close() // it is not read further
 			return err
 		}
 	}
@@ -252,8 +253,8 @@ func (a *archiveReading) readArchive(ctx context.Context, uri string, want resou
 	return nil
 }
 
-// list adds what an archive lists, or returns the archives an index lists. It
-// closes the document.
+// list adds the documents that an archive lists, or returns the archives that an
+// index lists. It closes the document.
 func (a *archiveReading) list(doc *discover.Document, kind resourcesync.Capability, index bool) (below []string, err error) {
 	defer doc.Close()
 	for e, err := range doc.Entries() {
@@ -274,12 +275,12 @@ func (a *archiveReading) list(doc *discover.Document, kind resourcesync.Capabili
 			Uri: e.Loc, Kind: kind, At: e.At, Completed: e.Completed, From: e.From, Until: e.Until, lastmod: e.Lastmod, place: len(a.found),
 		})
 	}
-	a.tellWarnings(doc)
+	a.reportWarnings(doc)
 	return below, nil
 }
 
-// leaveOut warns of a document of the past that cannot be read: the others are
-// of use without it (RA-DST-08).
+// leaveOut warns of an archived document that cannot be read: the others are useful
+// without it (RA-DST-08).
 func (a *archiveReading) leaveOut(ctx context.Context, uri string, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -292,8 +293,9 @@ func (a *archiveReading) leaveOut(ctx context.Context, uri string, err error) er
 	return nil
 }
 
-// unite leaves one of what is listed more than once (RA-GEN-11, RA-IDX-06).
-// Where the times that are said of it differ, the document itself is asked.
+// unite removes duplicates of documents listed more than once (RA-GEN-11,
+// RA-IDX-06). If the listings state different times, the document itself is read
+// for its times.
 func (a *archiveReading) unite() {
 	byURI := make(map[string]int, len(a.found))
 	kept := a.found[:0]

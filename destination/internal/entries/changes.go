@@ -18,29 +18,29 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Chain is what a reading of a set's Change Lists found.
+// A Chain is the result of reading a set's Change Lists.
 type Chain struct {
-	Unchanged bool                  // nothing was written since the last reading
-	Dump      bool                  // it was a Change Dump: the manifests of its packages are the lists
-	Complete  bool                  // all documents that had to be read were
-	skipped   bool                  // entries without a readable loc were left out
-	Lists     int                   // read
-	History   resourcesync.Datetime // From as the first document read states it, list or index
-	From      resourcesync.Datetime // what is covered begins here; zero if not known
-	Proven    bool                  // From was stated, not guessed from the events
-	Gap       bool                  // Between two lists
+	Unchanged bool                  // no document was modified since the last reading
+	Dump      bool                  // it was a Change Dump: the manifests of its packages serve as Change Lists
+	Complete  bool                  // every document that had to be read was read
+	skipped   bool                  // entries without a readable loc were skipped
+	Lists     int                   // number of lists read
+	History   resourcesync.Datetime // From as stated by the first document read, list or index
+	From      resourcesync.Datetime // beginning of the range that is covered; zero if unknown
+	Proven    bool                  // From was stated, not inferred from the events
+	Gap       bool                  // there is a gap between two lists
 	Until     resourcesync.Datetime // end of the last closed list
-	Newest    resourcesync.Datetime // event
+	Newest    resourcesync.Datetime // time of the newest event
 	Seen      []string              // fingerprints of the newest events
 	Cursor    saved.Cursor
-	Resumed   bool   // the cursor of the last reading was found: nothing is missing behind it
-	Grew      bool   // there was something before it, and there was more behind it
-	rewritten bool   // the list the cursor was set in does not begin as it did
-	Lost      bool   // events that were read then are gone
-	Other     bool   // it is the Change Dump in place of the Change List: of that, nothing new is known
-	Vanished  error  // why a part that no longer exists is unavailable: changes it listed may be missing
-	loose     bool   // a list does not say how far it goes
-	Archives  string // what the first document read names as its archive
+	Resumed   bool   // the cursor of the last reading was found: no change after it is missing
+	Grew      bool   // there were entries before the cursor and more after it
+	rewritten bool   // the list with the cursor no longer begins as it did
+	Lost      bool   // events seen in the last reading are gone
+	Other     bool   // the Change Dump was read instead of the Change List, so nothing was learned about the latter
+	Vanished  error  // why a part that no longer exists is unavailable: changes that it listed may be missing
+	loose     bool   // a list does not state how far it reaches
+	Archives  string // the archive to which the first document read links
 	Look      *Look
 	Polled    map[string]saved.Validators
 	Open      []string
@@ -49,8 +49,8 @@ type Chain struct {
 // Whole reports whether all changes were read.
 func (k *Chain) Whole() bool { return k.Complete && !k.skipped }
 
-// skip records that entries of a document have no readable loc, if err is not
-// nil. Changes from before the watermark do not matter.
+// skip records that entries of a document have no readable loc, unless err is nil.
+// Changes from before the watermark do not matter.
 func (c *ChangeReader) skip(uri string, err error) {
 	if err == nil {
 		return
@@ -66,13 +66,14 @@ func (c *ChangeReader) skip(uri string, err error) {
 	c.Fail(uri, err)
 }
 
-// A Look is for events that were read before. Several readers share one.
+// A Look tracks which events of an earlier reading were found again. Several
+// readers can share one.
 type Look struct {
-	want  map[string]*atomic.Bool // fingerprints looked for; true once found
-	marks map[string]*atomic.Bool // their resources; true with an event after those
+	want  map[string]*atomic.Bool // fingerprints to find; true once found
+	marks map[string]*atomic.Bool // their resources; true once a later event of the resource was read
 }
 
-// NewLook returns a Look for events with these fingerprints.
+// NewLook returns a Look for the events with these fingerprints.
 func NewLook(seen []string) *Look {
 	l := &Look{want: make(map[string]*atomic.Bool, len(seen)), marks: make(map[string]*atomic.Bool, len(seen))}
 	for _, f := range seen {
@@ -86,18 +87,18 @@ func NewLook(seen []string) *Look {
 type ChangeReader struct {
 	*Reader
 	since     resourcesync.Datetime
-	State     *saved.Set // of the last reading; its cursor and events are looked for
+	State     *saved.Set // state of the last reading, with its cursor and newest events
 	Chain     Chain
-	overtakes bool                  // a list was read that is not of our future: it may be newer than changes that are
-	last      resourcesync.Datetime // Until of the list before
-	behind    bool                  // the lists to come begin behind the cursor
-	out       *stage.Writer         // takes what is staged, where others read beside; nil: none do
-	order     string                // of the documents, likewise
-	latest    *stage.Latest         // likewise; nil: every change counts
-	below     map[string]bool       // documents read, likewise: what two archived ones lead to is read twice
+	overtakes bool                  // a list whose time is not in the future was read: it may be newer than changes with times in the future
+	last      resourcesync.Datetime // Until of the previous list
+	behind    bool                  // the remaining lists begin after the cursor
+	out       *stage.Writer         // receives the staged entries when several readers run concurrently; otherwise nil
+	order     string                // order of the documents, in the same case
+	latest    *stage.Latest         // newest changes staged, in the same case; nil: every change counts
+	below     map[string]bool       // documents read, in the same case: a document below two archived ones is read twice
 }
 
-// enter guards against documents that lead back to themselves.
+// enter rejects documents that lead back to themselves.
 func (c *ChangeReader) enter(uri string, depth int) error {
 	if c.below == nil {
 		return c.Reader.enter(uri, depth)
@@ -105,8 +106,8 @@ func (c *ChangeReader) enter(uri string, depth int) error {
 	return notTwice(c.below, uri, depth)
 }
 
-// ReadChanges stages the changes since a watermark. Of state are used: the
-// validators, if polling; the cursor and the newest events.
+// ReadChanges stages the changes since a watermark. It uses from state the
+// validators, if poll is set, the cursor and the newest events.
 func (r *Reader) ReadChanges(ctx context.Context, since resourcesync.Datetime, state *saved.Set, poll bool) (Chain, error) {
 	for again := false; ; again = true {
 		c := &ChangeReader{Reader: r, since: since, State: state, overtakes: r.Overtakes}
@@ -131,7 +132,8 @@ func (c *ChangeReader) begin() {
 	}
 }
 
-// read polls what can have changed, and reads from the top what did.
+// read polls the documents that may have changed, and reads those that did from the
+// top index.
 func (c *ChangeReader) read(ctx context.Context, poll, again bool) error {
 	top := c.State.Changes
 	var v saved.Validators
@@ -150,11 +152,11 @@ func (c *ChangeReader) read(ctx context.Context, poll, again bool) error {
 	if err != nil {
 		return c.broken(ctx, top, err, &c.Chain.Complete, 0, again)
 	}
-	_ = c.enter(top, 0) // the first cannot have been visited
+	_ = c.enter(top, 0) // the first cannot have been visited before
 	return c.readDoc(ctx, doc, resourcesync.Metadata{}, 0, again)
 }
 
-// pollOpen looks at the open lists of an index that did not change.
+// pollOpen polls the open lists of an index that did not change.
 func (c *ChangeReader) pollOpen(ctx context.Context) error {
 	c.Chain.Unchanged = true
 	for _, uri := range c.State.Open {
@@ -178,7 +180,7 @@ func (c *ChangeReader) pollOpen(ctx context.Context) error {
 	return nil
 }
 
-// readDoc reads a Change List or index, and closes it.
+// readDoc reads a Change List or an index and closes it.
 func (c *ChangeReader) readDoc(ctx context.Context, doc *discover.Document, said resourcesync.Metadata, depth int, again bool) error {
 	defer doc.Close()
 	wanted := resourcesync.ChangeList
@@ -203,16 +205,16 @@ func (c *ChangeReader) readDoc(ctx context.Context, doc *discover.Document, said
 	case c.Chain.Dump:
 		return c.readDump(ctx, doc, depth, again)
 	}
-	return c.readList(ctx, c.tellingOf(doc), said, depth, again)
+	return c.readList(ctx, c.newChangeDoc(doc), said, depth, again)
 }
 
-// ReadList reads a list of changes.
-func (c *ChangeReader) readList(ctx context.Context, t *telling, said resourcesync.Metadata, depth int, again bool) error {
+// readList reads a list of changes.
+func (c *ChangeReader) readList(ctx context.Context, t *changeDoc, said resourcesync.Metadata, depth int, again bool) error {
 	err := c.readEntries(ctx, t, said, c.mayResume(t))
 	if errors.Is(err, errRewritten) {
 		c.Chain.rewritten = true
-		// It is not what the cursor was set in: read it by the times.
-		_ = t.doc.Close() // read as far as it was of use
+		// This is not the list the cursor was set in: select its entries by time.
+		_ = t.doc.Close() // everything useful was read
 		fresh, oerr := t.again(ctx, c)
 		if oerr != nil {
 			return c.missing(ctx, t.uri, oerr, depth, again)
@@ -227,13 +229,13 @@ func (c *ChangeReader) readList(ctx context.Context, t *telling, said resourcesy
 		}
 		return c.missing(ctx, t.uri, err, depth, again)
 	}
-	t.told()
+	t.warn()
 	return nil
 }
 
 // missing handles a document that could not be read. If it is permanently gone,
-// missing does not report a failure yet: comparing everything may make up for
-// it (RS-IDX-07).
+// missing does not report a failure yet: a comparison of all resources may make up
+// for it (RS-IDX-07).
 func (c *ChangeReader) missing(ctx context.Context, uri string, err error, depth int, again bool) error {
 	if depth > 0 && again && (IsGone(err) || dump.IsUnverified(err)) && ctx.Err() == nil {
 		c.Chain.Vanished, c.Chain.Complete = err, false
@@ -250,8 +252,8 @@ func (c *ChangeReader) spurn(uri string, err error) {
 	c.Chain.Complete = false
 }
 
-// partsInOrder reads an index, or a Change Dump, to its end, closes it, and
-// returns its parts, oldest first.
+// partsInOrder reads an index, or a Change Dump, to its end, closes it, and returns
+// its parts, oldest first.
 func (c *ChangeReader) partsInOrder(ctx context.Context, doc *discover.Document, depth int, again bool) ([]resourcesync.Entry, error) {
 	read := c.partsOf
 	if c.Chain.Dump && !doc.Header.Index {
@@ -266,21 +268,21 @@ func (c *ChangeReader) partsInOrder(ctx context.Context, doc *discover.Document,
 		c.Chain.Polled[doc.URI] = saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}
 		c.skip(doc.URI, doc.Unlocated())
 	}
-	// RS-CHI-02 requires this order; a Source that does not keep it must not
-	// cause a gap.
+	// RS-CHI-02 requires this order; a Source that violates it must not cause a
+	// gap.
 	if !slices.ContainsFunc(parts, func(e resourcesync.Entry) bool { return e.From.IsZero() }) {
 		slices.SortStableFunc(parts, func(a, b resourcesync.Entry) int { return a.From.Compare(b.From) })
 	}
 	return parts, nil
 }
 
-// done reports whether all changes in a part are before the watermark
+// done reports whether all changes in a part are from before the watermark
 // (RS-CHI-08).
 func (c *ChangeReader) done(p *resourcesync.Entry) bool {
 	return !p.Until.IsZero() && !c.since.IsZero() && p.Until.Compare(c.since) < 0
 }
 
-// readIndex reads the lists of an index that may hold changes since the
+// readIndex reads the lists of an index that may contain changes since the
 // watermark, oldest first.
 func (c *ChangeReader) readIndex(ctx context.Context, doc *discover.Document, depth int, again bool) error {
 	parts, err := c.partsInOrder(ctx, doc, depth, again)
@@ -315,11 +317,12 @@ func (c *ChangeReader) readIndex(ctx context.Context, doc *discover.Document, de
 	return nil
 }
 
-// Judge reports whether the history was rewritten: events that were read before
-// are gone though it claims to reach back to them, its beginning, which only
-// moves forward, is earlier than it was (RS-CHI-07), or a Source that only ever
-// appended did something else (RS-CHL-06). Of others, events whose resource has
-// a later one may have been dropped for it.
+// Judge reports whether the history was rewritten. There are three signs of that:
+// events that were read before are gone although the history claims to reach back
+// to them; its beginning, which may only move forward, is earlier than it was
+// (RS-CHI-07); or a Source that only ever appended did something else (RS-CHL-06).
+// Sources that do not only append may drop an event when its resource has a later
+// one.
 func (k *Chain) Judge(state *saved.Set) bool {
 	if k.Unchanged || k.Resumed || !k.Whole() || k.Lists == 0 {
 		return false

@@ -18,57 +18,57 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A telling is a list of changes being read: a Change List, or the manifest of
-// a package of a Change Dump.
-type telling struct {
+// A changeDoc is a list of changes being read: a Change List, or the manifest of a
+// package of a Change Dump.
+type changeDoc struct {
 	uri        string // of the list, or the package
-	pkg        int    // number of the package; zero: it is a list
+	pkg        int    // number of the package; zero: a Change List
 	validators saved.Validators
 	doc        interface {
 		Entries() iter.Seq2[resourcesync.Entry, error]
 		Close() error
 	}
 	header    *resourcesync.Header
-	told      func()       // reports the warnings of the document, once it was read
-	unlocated func() error // entries that were skipped for want of a readable loc
+	warn      func()       // reports the warnings of the document after it was read
+	unlocated func() error // returns an error if entries were skipped because they have no readable loc
 }
 
-func (c *ChangeReader) tellingOf(doc *discover.Document) *telling {
-	return &telling{uri: doc.URI, validators: saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, doc: doc, header: &doc.Header,
-		told: func() { c.tellWarnings(doc) }, unlocated: doc.Unlocated}
+func (c *ChangeReader) newChangeDoc(doc *discover.Document) *changeDoc {
+	return &changeDoc{uri: doc.URI, validators: saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, doc: doc, header: &doc.Header,
+		warn: func() { c.reportWarnings(doc) }, unlocated: doc.Unlocated}
 }
 
-func (c *ChangeReader) tellingOfPackage(pkg int, m *dump.Manifest) *telling {
+func (c *ChangeReader) newPackageDoc(pkg int, m *dump.Manifest) *changeDoc {
 	ref, _ := c.Packages.Get(pkg)
-	return &telling{uri: ref.URI, pkg: pkg, doc: m, header: &m.Header, told: func() { tellManifest(c.Reader, m) }, unlocated: m.Unlocated}
+	return &changeDoc{uri: ref.URI, pkg: pkg, doc: m, header: &m.Header, warn: func() { reportManifest(c.Reader, m) }, unlocated: m.Unlocated}
 }
 
 // again opens the list once more.
-func (t *telling) again(ctx context.Context, c *ChangeReader) (*telling, error) {
+func (t *changeDoc) again(ctx context.Context, c *ChangeReader) (*changeDoc, error) {
 	if t.pkg == 0 {
 		doc, err := c.Open(ctx, t.uri, saved.Validators{})
 		if err != nil {
 			return nil, err
 		}
-		return c.tellingOf(doc), nil
+		return c.newChangeDoc(doc), nil
 	}
 	m, err := c.openNumbered(ctx, t.pkg, true)
 	if err != nil {
 		return nil, err
 	}
-	return c.tellingOfPackage(t.pkg, m), nil
+	return c.newPackageDoc(t.pkg, m), nil
 }
 
-// maxSeen caps the events remembered at one instant: a Source that gives all
-// its changes one time costs no more than this. What is beyond is looked at
-// again, which does no harm.
+// maxSeen limits the number of events remembered for one instant, so that a Source
+// that gives all its changes the same time costs no more than this. Events beyond
+// the limit are processed again, which does no harm.
 const maxSeen = 20_000
 
-// errRewritten says that a list does not begin with what we know of it.
+// errRewritten reports that a list no longer begins with the entries already read.
 var errRewritten = errors.New("rewritten")
 
 // mayResume reports whether t looks like the list the cursor was set in.
-func (c *ChangeReader) mayResume(t *telling) bool {
+func (c *ChangeReader) mayResume(t *changeDoc) bool {
 	k := &c.State.Cursor
 	if k.Prefix == "" || c.since.IsZero() || c.Chain.Resumed {
 		return false
@@ -80,7 +80,7 @@ func (c *ChangeReader) mayResume(t *telling) bool {
 }
 
 // readEntries stages the entries of one list that may be new.
-func (c *ChangeReader) readEntries(ctx context.Context, t *telling, said resourcesync.Metadata, resume bool) error {
+func (c *ChangeReader) readEntries(ctx context.Context, t *changeDoc, said resourcesync.Metadata, resume bool) error {
 	d := DocReading{Changes: c, Prefix: sha256.New()}
 	d.N, d.Info = c.Stage.AddOrdered(c.order)
 	k := c.State.Cursor
@@ -136,7 +136,7 @@ func (c *ChangeReader) add(ctx context.Context, w *desired.Resource) error {
 	return c.Stage.Add(ctx, *w)
 }
 
-// saw records that a list contains w, if notifications are waiting for that.
+// saw records that a list contains w, if notifications wait for that.
 func (c *ChangeReader) saw(w *desired.Resource, e *resourcesync.Entry) {
 	if p := c.Pushed(); p.HasEvents() {
 		c.mu.Lock()
@@ -145,8 +145,8 @@ func (c *ChangeReader) saw(w *desired.Resource, e *resourcesync.Entry) {
 	}
 }
 
-// resume notes that the cursor was found in the n-th document: those before it
-// were read to their ends.
+// resume records that the cursor was found in the n-th document: the documents
+// before it were read to their ends.
 func (c *ChangeReader) resume(n int) {
 	c.Chain.Resumed = true
 	for i := range n {
@@ -154,35 +154,35 @@ func (c *ChangeReader) resume(n int) {
 	}
 }
 
-// A DocReading is one list being read.
+// A DocReading is the state of reading one list.
 type DocReading struct {
 	Changes    *ChangeReader
 	N          int // number of the document in the stage
 	Info       *stage.Document
 	pos        int64
 	Prefix     hash.Hash
-	event, mod resourcesync.Datetime // of the entry before, see rank
+	event, mod resourcesync.Datetime // of the previous entry, see [desired.Rank]
 	first      resourcesync.Datetime
 	buf        []byte
 	alone      string           // fingerprint of the first event of an instant
-	before     desired.Resource // or itself
-	twins      map[string]int   // how often the same was said at that instant; nil: there was one event
-	newest     [2]newest        // by event, by mod
+	before     desired.Resource // that event itself, where its fingerprint is not computed yet
+	twins      map[string]int   // occurrences of each fingerprint at that instant; nil: there was one event
+	newest     [2]newest        // by event time and by modification time
 }
 
-// Newest are the events with the greatest time so far.
+// newest contains the events with the greatest time so far.
 type newest struct {
 	at   resourcesync.Datetime
 	seen []string
-	one  desired.Resource // one that seen lacks
-	only bool             // there is
+	one  desired.Resource // an event whose fingerprint is not in seen yet
+	only bool             // one is set
 }
 
 func (d *DocReading) sum() string {
 	return base64.RawStdEncoding.EncodeToString(d.Prefix.Sum(nil)[:18])
 }
 
-// Place gives w its place among the changes.
+// Place sets the position of w among the changes.
 func (d *DocReading) Place(w *desired.Resource, e *resourcesync.Entry) {
 	info := d.Info
 	before, beforeMod := d.event, d.mod
@@ -212,13 +212,13 @@ func (d *DocReading) Place(w *desired.Resource, e *resourcesync.Entry) {
 	}
 	if !d.isPast() {
 		d.buf = desired.AppendString(d.buf[:0], plain)
-		d.Prefix.Write(d.buf) // a hash never fails
+		d.Prefix.Write(d.buf) // writing to a hash never fails
 	}
 	if t := e.EventTime(); !t.IsZero() && (d.first.IsZero() || t.Compare(d.first) < 0) {
 		d.first = t
 	}
 	if w.Nth > 0 {
-		plain = "" // that of the first of them
+		plain = "" // it is the fingerprint of the first of them
 	}
 	for i, t := range [2]resourcesync.Datetime{d.event, d.mod} {
 		if t.Compare(now) == 0 {
@@ -229,13 +229,13 @@ func (d *DocReading) Place(w *desired.Resource, e *resourcesync.Entry) {
 	}
 }
 
-// isPast reports whether the list is an archived one, of which no cursor is
-// needed, and no fingerprints but few.
+// isPast reports whether the list is an archived one, which needs no cursor and
+// only few fingerprints.
 func (d *DocReading) isPast() bool { return d.Changes.order != "" }
 
-// number counts how often the same was said at the instant now, of which w is
-// the first, or one more. It returns the fingerprint of w as if nothing had been
-// said before, or "" if it is not needed.
+// number counts how often the same change was listed at the instant now; first says
+// that w is the first change of that instant. It returns the fingerprint of w
+// without its count, or "" if it is not needed.
 func (d *DocReading) number(w *desired.Resource, now resourcesync.Datetime, first bool) string {
 	if first {
 		d.twins = nil
@@ -259,7 +259,7 @@ func (d *DocReading) number(w *desired.Resource, now resourcesync.Datetime, firs
 	return plain
 }
 
-// bare is what a fingerprint is made of.
+// bare returns the fields of w that a fingerprint is computed from.
 func bare(w *desired.Resource) desired.Resource {
 	return desired.Resource{URI: w.URI, Change: w.Change, Lastmod: w.Lastmod, Length: w.Length, Hashes: w.Hashes, Rank: w.Rank}
 }
@@ -269,8 +269,9 @@ func hasKey(m map[string]bool, k string) bool {
 	return ok
 }
 
-// Note remembers w if it is among the newest events, and looks whether it is
-// one of those seen before. f is its fingerprint at t, if it is known.
+// note remembers w if it is among the newest events, and records whether it is one
+// of the events seen in the last reading. f is its fingerprint at t, or "" if that
+// is not known.
 func (d *DocReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f string) {
 	if t.IsZero() {
 		return
@@ -285,7 +286,7 @@ func (d *DocReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f
 	case c < 0 && !seen:
 		return
 	case f == "" && !seen && len(n.seen) == 0 && !n.only:
-		n.one, n.only = bare(w), true // most are followed by one that is newer
+		n.one, n.only = bare(w), true // most events are followed by a newer one, so the fingerprint is computed later
 		return
 	case f == "":
 		f = desired.Fingerprint(w, t)
@@ -303,7 +304,7 @@ func (d *DocReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f
 	}
 }
 
-// settle makes the fingerprint of an event that was kept as it is.
+// settle computes the fingerprint of an event that was remembered without one.
 func (n *newest) settle() {
 	if n.only {
 		n.seen, n.only = append(n.seen, desired.Fingerprint(&n.one, n.at)), false
@@ -318,10 +319,10 @@ func (d *DocReading) old(w *desired.Resource) bool {
 	return w.Event.Compare(d.Changes.since) < 0 && w.Modified.Compare(d.Changes.since) < 0
 }
 
-// end records what the header of the list says about the list as a whole.
-func (d *DocReading) end(t *telling, said resourcesync.Metadata) {
+// end records what the header of the list states about the list as a whole.
+func (d *DocReading) end(t *changeDoc, said resourcesync.Metadata) {
 	c, h, info := &d.Changes.Chain, t.header, d.Info
-	from, until := h.From, h.Until // RS-CHI-10: the list wins
+	from, until := h.From, h.Until // RS-CHI-10: the list takes precedence
 	stated := !from.IsZero() && !h.FromUnproven
 	if !stated {
 		from, stated = said.From, !said.From.IsZero()
@@ -356,7 +357,7 @@ func (d *DocReading) end(t *telling, said resourcesync.Metadata) {
 		c.Until = until
 	}
 	if t.uri == d.Changes.State.Changes {
-		c.Open = nil // it is polled anyway
+		c.Open = nil // it is polled in any case
 		c.Polled[t.uri] = t.validators
 	}
 	n := &d.newest[1]

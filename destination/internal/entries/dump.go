@@ -16,11 +16,11 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxPackages caps the packages of a dump, or of all that an index names: each
-// is remembered for the run. Ten billion resources would need as many.
+// maxPackages limits the packages of a dump, or of all dumps that an index names,
+// because each is remembered for the run. Ten billion resources would need as many.
 const maxPackages = 100_000
 
-// RefOf is the package an entry of a dump names.
+// RefOf returns the package that an entry of a dump names.
 func (r *Reader) RefOf(e *resourcesync.Entry) dump.Ref {
 	ref := dump.Ref{URI: e.Loc, Length: -1, Hashes: e.Hashes, Refused: r.Refuse(e.Loc)}
 	if e.HasLength {
@@ -47,7 +47,8 @@ func (r *Reader) packagesOfDump(doc *discover.Document) ([]resourcesync.Entry, e
 	return entries, err
 }
 
-// countPackages returns how many packages were named in this reading.
+// countPackages adds more to the number of packages named in this reading, and
+// returns the total.
 func countPackages(r *Reader, more int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,12 +56,12 @@ func countPackages(r *Reader, more int) int {
 	return r.named
 }
 
-// manifestsAhead is how many manifests are opened before they are read: each
-// takes some round trips, and holds a connection.
+// manifestsAhead is the number of manifests that are opened before they are read:
+// each takes some round trips and occupies a connection.
 const manifestsAhead = 3
 
-// eachManifest opens the manifests of packages, some ahead, and passes them to
-// use in order, or why one could not be opened. use closes the manifest.
+// eachManifest opens the manifests of packages, some ahead of time, and passes each
+// to use in order, or the error if it could not be opened. use closes the manifest.
 func (r *Reader) eachManifest(ctx context.Context, packages []int, use func(i int, m *dump.Manifest, err error) error) error {
 	type opened struct {
 		m   *dump.Manifest
@@ -89,7 +90,7 @@ func (r *Reader) eachManifest(ctx context.Context, packages []int, use func(i in
 		stop()
 		for one := range queue {
 			if o := <-one; o.err == nil {
-				_ = o.m.Close() // nothing is going to read it
+				_ = o.m.Close() // it will not be read
 			}
 		}
 	}()
@@ -104,8 +105,8 @@ func (r *Reader) eachManifest(ctx context.Context, packages []int, use func(i in
 	return ctx.Err()
 }
 
-// checkManifest checks that m is a manifest of the wanted kind, or does not
-// state its kind, as old tools wrote them.
+// checkManifest checks that m is a manifest of the wanted kind, or does not state
+// its kind, as those written by old tools.
 func checkManifest(m *dump.Manifest, want resourcesync.Capability) error {
 	if got := m.Header.Capability; got != want && got != "" {
 		return &CapabilityError{m.URI, got, want}
@@ -113,7 +114,7 @@ func checkManifest(m *dump.Manifest, want resourcesync.Capability) error {
 	return nil
 }
 
-// memberOf returns the place of the content that an entry of a manifest
+// memberOf returns the location of the content that an entry of a manifest
 // describes.
 func memberOf(pkg int, e *resourcesync.Entry) desired.Member {
 	if e.Path == "" {
@@ -122,8 +123,8 @@ func memberOf(pkg int, e *resourcesync.Entry) desired.Member {
 	return desired.Member{Package: pkg, Path: e.Path}
 }
 
-// wanted is what a document of the reading should be: the first says whether it
-// is of a list or of a dump (RS-CL-11).
+// wanted returns the expected kind of a document of the reading: the first document
+// determines whether it is a list or a dump (RS-CL-11).
 func (l *listReading) wanted(doc *discover.Document, depth int) resourcesync.Capability {
 	if depth == 0 {
 		l.snap.Dump = doc.Header.Capability == resourcesync.ResourceDump
@@ -134,8 +135,8 @@ func (l *listReading) wanted(doc *discover.Document, depth int) resourcesync.Cap
 	return resourcesync.ResourceList
 }
 
-// packagesIn reads a Resource Dump to its end, closes it, and returns its
-// packages: their manifests are read as the parts of a Resource List
+// packagesIn reads a Resource Dump to its end, closes it, and returns its packages,
+// whose manifests are read as if they were the parts of a Resource List
 // (RS-DST-01).
 func (l *listReading) packagesIn(ctx context.Context, doc *discover.Document, p listPart, depth int) ([]listPart, error) {
 	entries, err := l.packagesOfDump(doc)
@@ -161,7 +162,7 @@ func (l *listReading) packagesIn(ctx context.Context, doc *discover.Document, p 
 	return parts, err
 }
 
-// readManifest stages what the manifest of a package says, the n-th document.
+// readManifest stages the entries of a package's manifest, as the n-th document.
 func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int) error {
 	m, err := l.openNumbered(ctx, p.pkg, true)
 	if err == nil {
@@ -169,7 +170,8 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 		err = checkManifest(m, resourcesync.ResourceDumpManifest)
 	}
 	if err == nil {
-		// That of a package taken over from an older dump is older, and as good.
+		// The manifest of a package reused from an older dump has an older time,
+		// and is just as good.
 		l.mu.Lock()
 		if at := m.Header.At; l.snap.undated && !at.IsZero() && (l.snap.At.IsZero() || at.Compare(l.snap.At) < 0) {
 			l.snap.At = at
@@ -191,8 +193,8 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 	return l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
 }
 
-// stageManifest stages the entries of a manifest that lists a state, as the
-// n-th document, as far as they concern us. An error of the stage is a
+// stageManifest stages those entries of a manifest that lists a state for which
+// concerns returns true, as the n-th document. An error of the stage is a
 // LocalError.
 func (r *Reader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Class, concerns func(uri string) bool) (int64, error) {
 	out := r.Stage.Writer()
@@ -214,12 +216,12 @@ func (r *Reader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Class
 			return pos, &content.LocalError{Err: err}
 		}
 	}
-	tellManifest(r, m)
+	reportManifest(r, m)
 	r.Packages.NoteManifest(pkg, int(pos), m.Copy())
 	return pos, nil
 }
 
-func tellManifest(r *Reader, m *dump.Manifest) {
+func reportManifest(r *Reader, m *dump.Manifest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range m.Warnings() {
@@ -227,11 +229,12 @@ func tellManifest(r *Reader, m *dump.Manifest) {
 	}
 }
 
-// newestDump returns which entry of an index is the newest, if the index is an
-// archive of dumps of different times, as in drafts of the standard: then only
-// that one counts (RS-RDI-02).
+// newestDump returns the index of the newest entry, if the document is an archive
+// of dumps of different times, as in drafts of the standard: then only that entry
+// counts (RS-RDI-02).
 func newestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int, archive bool) {
-	// The parts of one dump are written within a run; this is longer than most.
+	// The parts of one dump are written within one run, and most runs take less
+	// than this.
 	const apart = time.Hour
 	if len(parts) < 2 || !h.At.IsZero() {
 		return 0, false
@@ -252,7 +255,7 @@ func newestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int,
 	return newest, parts[newest].Lastmod.Time().Sub(oldest.Time()) >= apart
 }
 
-// openNumbered opens the manifest of a package of the table; for believe see
+// openNumbered opens the manifest of the n-th package of the table; for believe see
 // [Reader.openManifest].
 func (r *Reader) openNumbered(ctx context.Context, n int, believe bool) (*dump.Manifest, error) {
 	ref, _ := r.Packages.Get(n) // n is a number from the table
@@ -263,8 +266,8 @@ func (r *Reader) openNumbered(ctx context.Context, n int, believe bool) (*dump.M
 	return r.openManifest(ctx, ref.Entry(), believe)
 }
 
-// openManifest opens the manifest of the package that entry of a dump
-// describes. A copy of it has to come from a host the Source may name.
+// openManifest opens the manifest of the package that an entry of a dump describes.
+// A copy of the manifest must come from a host that the Source may name.
 func (r *Reader) openManifest(ctx context.Context, entry *resourcesync.Entry, believe bool) (*dump.Manifest, error) {
 	return r.Opener.OpenManifest(ctx, entry, &r.Packages.Shelf, believe, func(uri string) string {
 		if r.Home == nil {

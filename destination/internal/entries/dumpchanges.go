@@ -8,7 +8,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// readDump reads the manifests of a Change Dump's packages that may hold
+// readDump reads the manifests of those packages of a Change Dump that may contain
 // changes since the watermark, as if they were Change Lists (RS-DST-26).
 // A package lists no documents, so it cannot be part of a loop. One that is listed
 // more than once is read at each place, since its changes happened that often: a
@@ -20,11 +20,11 @@ func (c *ChangeReader) readDump(ctx context.Context, doc *discover.Document, dep
 		return err
 	}
 	if depth > 0 && doc.Header.Until.IsZero() {
-		c.Chain.Open = append(c.Chain.Open, doc.URI) // it grows though its index stays
+		c.Chain.Open = append(c.Chain.Open, doc.URI) // the dump grows even if its index does not change
 	}
 	var parts []changePackage
 	var numbers []int
-	var last resourcesync.Datetime // Until of the package before, if that is done
+	var last resourcesync.Datetime // Until of the previous package, if it is not read
 	for i := range entries {
 		e := &entries[i]
 		if c.done(e) {
@@ -35,12 +35,12 @@ func (c *ChangeReader) readDump(ctx context.Context, doc *discover.Document, dep
 		ref.Listing = true
 		numbers = append(numbers, c.Packages.Add(ref))
 		if i == 0 && !from.IsZero() && !e.From.IsZero() && from.Compare(e.From) < 0 {
-			e.From = from // there was nothing before it
+			e.From = from // no package precedes it
 		}
 		parts, last = append(parts, changePackage{e.Metadata, last}), resourcesync.Datetime{}
 	}
 	if len(entries) == 0 && c.Chain.Lists == 0 {
-		c.Chain.From = from // it covers that, though nothing happened
+		c.Chain.From = from // the dump covers the time since from, although no change happened
 	}
 	return c.eachManifest(ctx, numbers, func(i int, m *dump.Manifest, err error) error {
 		if err == nil {
@@ -54,12 +54,12 @@ func (c *ChangeReader) readDump(ctx context.Context, doc *discover.Document, dep
 		if t := parts[i].last; !t.IsZero() {
 			c.last = t
 		}
-		return c.readList(ctx, c.tellingOfPackage(numbers[i], m), parts[i].said, depth+1, again)
+		return c.readList(ctx, c.newPackageDoc(numbers[i], m), parts[i].said, depth+1, again)
 	})
 }
 
-// A changePackage is what a Change Dump says of a package.
+// A changePackage is what a Change Dump states about a package.
 type changePackage struct {
 	said resourcesync.Metadata
-	last resourcesync.Datetime // Until of those before it that were left out; zero if none were
+	last resourcesync.Datetime // Until of the package before it, if that was not read; otherwise zero
 }

@@ -10,31 +10,32 @@ import (
 )
 
 const (
-	// MaxClockSkew is how far the clocks of a Source and of this machine may
-	// differ without a warning.
+	// MaxClockSkew is the difference between the clocks of a Source and this
+	// machine that is tolerated without a warning.
 	MaxClockSkew = time.Minute
 
-	// MaxTrustedSkew is how far a time may be ahead and still be used: to order
-	// changes, and as the time up to which a set was read.
+	// MaxTrustedSkew is how far a time may be in the future and still be used to
+	// order changes, and as the time up to which a set was read.
 	MaxTrustedSkew = 10 * time.Second
 )
 
-// FutureTimes are the times in our future that were read.
+// FutureTimes records the times read that are in the future of this machine's
+// clock. It is safe for concurrent use.
 type FutureTimes struct {
-	Limit time.Time // what is after it lies in our future; it is reported if it is later by far
+	Limit time.Time // later times are in the future; those beyond the tolerated skew are reported
 	count atomic.Int64
 
 	mu    sync.Mutex // guards what follows
-	first string     // URI of the first entry, or document
+	first string     // URI of the first entry, or document, with such a time
 	at    resourcesync.Datetime
 }
 
-// Has reports whether a time is in our future.
+// Has reports whether d is in the future.
 func (f *FutureTimes) Has(d resourcesync.Datetime) bool {
 	return !d.IsZero() && !f.Limit.IsZero() && d.Time().After(f.Limit)
 }
 
-// Note records the times of an entry, or of a document.
+// Note records the times of an entry or a document.
 func (f *FutureTimes) Note(uri string, ds ...resourcesync.Datetime) {
 	for _, d := range ds {
 		if !f.Has(d) || !d.Time().After(f.Limit.Add(MaxClockSkew-MaxTrustedSkew)) {
@@ -49,14 +50,15 @@ func (f *FutureTimes) Note(uri string, ds ...resourcesync.Datetime) {
 	}
 }
 
-// doubt turns a change with a time in our future into a change of unknown kind,
-// for which the resource is asked what is there now: a Resource List of a
-// corrected clock may be newer.
+// doubt turns a change with a time in the future into a change of unknown kind, for
+// which the current state of the resource is requested: a Resource List written
+// after the Source corrected its clock may be newer.
 func doubt(w *desired.Resource) {
 	w.Gone, w.Change, w.Hashes, w.Length, w.Lastmod, w.Links = false, resourcesync.UnknownChange, nil, -1, resourcesync.Datetime{}, nil
 }
 
-// Take returns how many times were noted and the first of them, and forgets them.
+// Take returns the number of times recorded and the first of them, and resets the
+// record.
 func (f *FutureTimes) Take() (n int64, uri string, at resourcesync.Datetime) {
 	if n = f.count.Swap(0); n == 0 {
 		return 0, "", at

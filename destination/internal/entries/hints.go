@@ -16,7 +16,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// PackagesOf returns the entries of a dump, or of those an index names.
+// PackagesOf returns the entries of a dump, or of the dumps that an index names.
 func (r *Reader) PackagesOf(ctx context.Context, uri string, kind resourcesync.Capability) ([]resourcesync.Entry, error) {
 	seen := map[string]bool{}
 	var all []resourcesync.Entry
@@ -24,7 +24,7 @@ func (r *Reader) PackagesOf(ctx context.Context, uri string, kind resourcesync.C
 	var walk func(uri string, depth int) error
 	walk = func(uri string, depth int) error {
 		if seen[uri] {
-			return nil // what it has is not used twice
+			return nil // each document is used once
 		}
 		seen[uri] = true
 		doc, err := r.Open(ctx, uri, saved.Validators{})
@@ -64,8 +64,8 @@ func (r *Reader) PackagesOf(ctx context.Context, uri string, kind resourcesync.C
 	return all, walk(uri, 0)
 }
 
-// ReadHints stages what the manifests of packages state as hints for where
-// content is. It skips manifests that cannot be read.
+// ReadHints stages the entries of packages' manifests as hints about the location
+// of content. It skips manifests that cannot be read.
 func (r *Reader) ReadHints(ctx context.Context, refs []dump.Ref, want resourcesync.Capability) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(r.Jobs, maxReaders))

@@ -18,45 +18,45 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxReaders caps how many parts of an index are read side by side: each takes
-// a connection, and memory to sort in.
+// maxReaders limits the parts of an index that are read concurrently: each takes a
+// connection and memory for sorting.
 const maxReaders = 4
 
-// A Snapshot is what a Resource List says of itself.
+// A Snapshot is what a Resource List states about itself.
 type Snapshot struct {
 	At         resourcesync.Datetime
 	Validators saved.Validators
-	Sitemap    bool // it is a plain Sitemap, which does not say what it covers
-	Dump       bool // it is a Resource Dump: the manifests of its packages are the parts
-	undated    bool // and neither it nor its entries say as of when
-	Complete   bool // all documents of it were read
-	skipped    bool // entries without a readable loc were left out
+	Sitemap    bool // a plain Sitemap, which does not state what it covers
+	Dump       bool // a Resource Dump: the manifests of its packages are the parts
+	undated    bool // a Resource Dump, and neither it nor its entries state a time
+	Complete   bool // all its documents were read
+	skipped    bool // entries without a readable loc were skipped
 	Index      bool
-	Parts      map[string]saved.Validators // of an index, unless they are many
+	Parts      map[string]saved.Validators // of an index, unless it has too many parts
 	entries    int64
 }
 
-// Whole reports whether the list names all that there is: what it does not name
-// is gone.
+// Whole reports whether the list names every resource of the set, so that resources
+// it does not name are deleted.
 func (s *Snapshot) Whole() bool { return s.Complete && !s.skipped }
 
-// A listReading is one reading of a Resource List and of what is below it.
+// A listReading is one pass over a Resource List and the documents below it.
 type listReading struct {
 	*Reader
-	again bool     // it is the second: what does not fit is not waited for
+	again bool     // second pass: a part that does not fit its index no longer causes a retry
 	snap  Snapshot // guarded by mu
 }
 
 // A listPart is a part of an index, or a package of a dump.
 type listPart struct {
 	uri   string
-	pkg   int                   // number of the package; zero: it is a document
-	at    resourcesync.Datetime // as the index says
-	order string                // of its entries among those of other parts
+	pkg   int                   // number of the package; zero: a document
+	at    resourcesync.Datetime // as the index states
+	order string                // of its entries relative to those of other parts
 }
 
-// ReadList stages the entries of the Resource List, or index, at uri. It
-// reports what it could not read by fail, which leaves the snapshot incomplete.
+// ReadList stages the entries of the Resource List, or index, at uri. It passes
+// documents that cannot be read to r.Fail; the snapshot is then incomplete.
 func (r *Reader) ReadList(ctx context.Context, uri string) (Snapshot, error) {
 	for again := false; ; again = true {
 		r.visited, r.parts, r.named, r.nested = map[string]bool{}, 0, 0, nesting.Walk{}
@@ -73,12 +73,13 @@ func (r *Reader) ReadList(ctx context.Context, uri string) (Snapshot, error) {
 	}
 }
 
-// partsAtOnce is how many parts of an index are read before what is below them:
-// so few indexes that a list is reached before they count as leading to none.
+// partsAtOnce is the number of parts of an index that are read before the documents
+// below them. It is small, so that a list is reached before too many indexes count
+// as leading to none.
 const partsAtOnce = 100
 
-// readParts reads parts of an index, some side by side, and then what is below
-// them: in what order is not seen in the outcome.
+// readParts reads parts of an index, several concurrently, and then the documents
+// below them. The result does not depend on the order.
 func (l *listReading) readParts(ctx context.Context, parts []listPart, depth int) error {
 	for some := range slices.Chunk(parts, partsAtOnce) {
 		if ended(l.Reader) {
@@ -120,10 +121,7 @@ func (l *listReading) readSome(ctx context.Context, parts []listPart, depth int)
 	return nil
 }
 
-// read reads one document, the n-th. Of an index it returns the parts.
-//
-// A part or package may be listed in place of another one, so a list that names
-// one twice is incomplete: nothing is deleted because of it.
+// read reads one document, the n-th, and returns the parts if it is an index.
 func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]listPart, error) {
 	nested := depth
 	if p.pkg > 0 {
@@ -181,17 +179,18 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		l.snap.Parts[p.uri] = saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}
 	}
 	l.mu.Unlock()
-	l.tellWarnings(doc)
+	l.reportWarnings(doc)
 	return nil, nil
 }
 
-// The kinds of what a set is compared with.
+// Kinds of documents that a set is compared with.
 const (
-	listSitemap    = "sitemap"      // a plain Sitemap, which does not say what it covers
+	listSitemap    = "sitemap"      // a plain Sitemap, which does not state what it covers
 	listOfStandard = "resourcesync" // a Resource List, a Resource Dump, or an index of these
 )
 
-// Kind returns whether the list was a plain Sitemap, as a set remembers it.
+// Kind returns whether the list was a plain Sitemap, in the form in which a set
+// stores it.
 func (s *Snapshot) Kind() string {
 	if s.Sitemap {
 		return listSitemap
@@ -199,8 +198,8 @@ func (s *Snapshot) Kind() string {
 	return listOfStandard
 }
 
-// keepsKind checks that a list of an existing mirror is of the kind it was: a
-// plain Sitemap in the place of a Resource List may be one of other pages.
+// keepsKind checks that the list of an existing mirror is of the same kind as
+// before: a plain Sitemap in place of a Resource List may list other pages.
 func (l *listReading) keepsKind(doc *discover.Document) error {
 	now := (&Snapshot{Sitemap: doc.Header.Capability == ""}).Kind()
 	was := l.Set.ListKind
@@ -234,8 +233,7 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 	return nil
 }
 
-// skip records that entries of a document have no readable loc, if err is not
-// nil.
+// skip records that entries of a document have no readable loc, unless err is nil.
 func (l *listReading) skip(uri string, err error) {
 	if err == nil {
 		return
@@ -246,7 +244,8 @@ func (l *listReading) skip(uri string, err error) {
 	l.Fail(uri, err)
 }
 
-// partsOf reads an index to its end and closes it: its parts may take long.
+// partsOf reads an index to its end and closes it, because reading its parts may
+// take long.
 func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart, error) {
 	defer doc.Close()
 	var parts []listPart
@@ -263,7 +262,7 @@ func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart,
 			dumps = append(dumps, resourcesync.Entry{Loc: e.Loc, Lastmod: e.Lastmod, Metadata: resourcesync.Metadata{At: e.At}})
 		}
 	}
-	l.tellWarnings(doc)
+	l.reportWarnings(doc)
 	l.skip(doc.URI, doc.Unlocated())
 	if i, archive := newestDump(&doc.Header, dumps); archive {
 		l.mu.Lock()
@@ -274,7 +273,7 @@ func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart,
 	return parts, nil
 }
 
-// placeOf is the place of the i-th part of an index whose own is order.
+// placeOf returns the order of the i-th part of an index whose own order is order.
 func placeOf(order string, i int) string {
 	return string(binary.BigEndian.AppendUint32([]byte(order), uint32(i)))
 }
@@ -301,8 +300,8 @@ func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error)
 	return pos, nil
 }
 
-// concerns reports whether an entry of a list is to be staged, and notes that it
-// is there.
+// concerns reports whether an entry of a list is to be staged, and records that its
+// URI was found.
 func (l *listReading) concerns(uri string) bool {
 	if l.Only == nil {
 		return true
@@ -316,7 +315,8 @@ func (l *listReading) concerns(uri string) bool {
 	return true
 }
 
-// StageList stages a list. One that cannot be read is an UnreadError.
+// StageList stages a list. The error for a list that cannot be read is an
+// UnreadError.
 func (r *Reader) StageList(ctx context.Context, b *Archived) (Snapshot, error) {
 	var first error
 	fail := r.Fail
@@ -336,7 +336,7 @@ func (r *Reader) StageList(ctx context.Context, b *Archived) (Snapshot, error) {
 	return snap, err
 }
 
-// An UnreadError is a list that could not be read.
+// An UnreadError reports a list that could not be read.
 type UnreadError struct{ Err error }
 
 func (e *UnreadError) Error() string { return e.Err.Error() }

@@ -15,19 +15,12 @@ import (
 	"lockstep/resourcesync"
 )
 
-// catchUp continues from the watermark with archived changes, if the current
-// ones begin after it (RA-DST-04): if they are proven to join without a gap, c
-// reaches back to the watermark. It returns why they do not help, as text to
-// append to the message about the gap; "" also if they are not needed, or there
-// are none. It uses the newest events of state that were read before.
-// mayJoin says why archived documents cannot close the gap from the one instant
-// to the other if they are of the times the archive says, or returns "": then
-// there is no use in reading them.
-// MaxCatchUp is how many archived documents are read to catch up: beyond that,
-// comparing all costs less (RA-DST-05).
+// MaxCatchUp is the largest number of archived documents read to catch up: beyond
+// that, comparing all resources costs less (RA-DST-05).
 const MaxCatchUp = 20_000
 
-// GapBetween says for messages which time archived documents do not cover.
+// GapBetween describes, for messages, the time that archived documents do not
+// cover.
 func GapBetween(kind resourcesync.Capability, until, behind, to resourcesync.Datetime) string {
 	if behind.IsZero() {
 		behind = to
@@ -35,7 +28,7 @@ func GapBetween(kind resourcesync.Capability, until, behind, to resourcesync.Dat
 	return fmt.Sprintf("its archived %ss do not cover the time between %s and %s", NameOfArchived(kind), wording.Time(until.Time()), wording.Time(behind.Time()))
 }
 
-// NameOfArchived names documents of a kind in messages.
+// NameOfArchived returns the name of documents of a kind for messages.
 func NameOfArchived(kind resourcesync.Capability) string {
 	if kind == resourcesync.ChangeDump {
 		return "Change Dump"
@@ -43,8 +36,8 @@ func NameOfArchived(kind resourcesync.Capability) string {
 	return "Change List"
 }
 
-// Follow has k reach back to where the first of past documents begins: they
-// join it without a gap.
+// Follow extends k to the beginning of the first of the archived documents in past,
+// which join it without a gap.
 func (k *Chain) Follow(past []PastDocument) {
 	k.Resumed = false
 	for i := range past {
@@ -71,14 +64,14 @@ func (k *Chain) Follow(past []PastDocument) {
 // A PastDocument is the result of reading an archived document of changes.
 type PastDocument struct {
 	Archived
-	From, Until resourcesync.Datetime // what it covers, by its own word (RA-DOC-10)
+	From, Until resourcesync.Datetime // range covered, as stated by the document itself (RA-DOC-10)
 	Whole       bool                  // all of it was read, and it has no gap
 	chain       Chain
 }
 
-// ReadPast stages the changes since an instant that documents of the past list,
-// reading several documents at a time. It warns of what cannot be read, which
-// then covers nothing (RA-DST-08).
+// ReadPast stages the changes since an instant that archived documents list,
+// reading several documents concurrently. It warns of documents that cannot be
+// read, which then cover nothing (RA-DST-08).
 func (r *Reader) ReadPast(ctx context.Context, docs []Archived, since resourcesync.Datetime, l *Look, state *saved.Set) ([]PastDocument, error) {
 	fail := r.Fail
 	r.Fail = func(uri string, err error) {
@@ -89,7 +82,7 @@ func (r *Reader) ReadPast(ctx context.Context, docs []Archived, since resourcesy
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(r.Jobs, maxReaders))
 	var newest *stage.Latest
-	if !r.Stage.Versions.Keep { // else every version counts
+	if !r.Stage.Versions.Keep { // otherwise every version counts
 		newest = stage.NewLatest(r.Stage.Until)
 	}
 	for i := range slices.Backward(docs) {
@@ -113,7 +106,7 @@ func (r *Reader) ReadPast(ctx context.Context, docs []Archived, since resourcesy
 	return past, context.Cause(ctx)
 }
 
-// readArchived reads one document of the past, which may be an index.
+// readArchived reads one archived document, which may be an index.
 func (c *ChangeReader) readArchived(ctx context.Context, p *PastDocument) error {
 	said := resourcesync.Metadata{From: p.Archived.From, Until: p.Archived.Until}
 	c.Chain.Dump = p.Kind == resourcesync.ChangeDump
@@ -124,18 +117,18 @@ func (c *ChangeReader) readArchived(ctx context.Context, p *PastDocument) error 
 	doc, err := c.Open(ctx, p.Uri, saved.Validators{})
 	if err != nil {
 		if err = c.missing(ctx, p.Uri, err, 1, true); err == nil {
-			c.tellVanished(p)
+			c.warnVanished(p)
 		}
 		return err
 	}
 	err = c.readDoc(ctx, doc, said, 1, true)
 	if errors.Is(err, errAgain) {
-		err = nil // unreachable: it is read as one that is read again
+		err = nil // unreachable: it is read as on a second attempt
 	}
 	if err != nil {
 		return err
 	}
-	c.tellVanished(p)
+	c.warnVanished(p)
 	k := &c.Chain
 	p.Whole = k.Whole() && !k.Gap
 	own := Archived{Kind: p.Kind}
@@ -146,9 +139,8 @@ func (c *ChangeReader) readArchived(ctx context.Context, p *PastDocument) error 
 	return nil
 }
 
-// cover notes what the document covers. One without an end, or with one that is
-// yet to come, proves nothing beyond the last event in it (RA-CHG-07,
-// RS-AMB-25).
+// cover records the range that the document covers. One without an end, or with an
+// end in the future, proves nothing beyond its last event (RA-CHG-07, RS-AMB-25).
 func (p *PastDocument) cover(own *Archived, index bool, now time.Time) {
 	k := &p.chain
 	past := func(d resourcesync.Datetime) resourcesync.Datetime {
@@ -159,20 +151,20 @@ func (p *PastDocument) cover(own *Archived, index bool, now time.Time) {
 	}
 	p.From, p.Until = k.From, past(k.Until)
 	switch newest := past(k.Newest); {
-	case k.Lists == 0: // nothing happened, or nothing of concern
+	case k.Lists == 0: // no changes, or none that matter here
 		p.From, p.Until = own.From, past(own.Until)
 	case k.loose && newest.Compare(p.Until) > 0:
 		p.Until = newest
 	}
-	// RS-MD-07: nothing happened between the last of its packages and its end. Of
-	// an index the lists are right (RS-CHI-10).
+	// RS-MD-07: no change happened between the last package and the end of the
+	// dump. For an index, the lists take precedence (RS-CHI-10).
 	if until := past(own.Until); until.Compare(p.Until) > 0 && p.Kind == resourcesync.ChangeDump && !index {
 		p.Until = until
 	}
 }
 
-// tellVanished warns of documents that do not exist.
-func (c *ChangeReader) tellVanished(p *PastDocument) {
+// warnVanished warns of documents that no longer exist.
+func (c *ChangeReader) warnVanished(p *PastDocument) {
 	if err := c.Chain.Vanished; err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -180,10 +172,10 @@ func (c *ChangeReader) tellVanished(p *PastDocument) {
 	}
 }
 
-// Covered returns up to which instant past documents list all changes since an
-// instant: each begins before the one before it ended (RA-CHG-05). It stops at
-// end, beyond which nothing is needed, or at the first gap; behind is where the
-// history continues after that.
+// Covered returns the instant up to which archived documents list all changes since
+// another instant: each must begin before the previous one ended (RA-CHG-05). It
+// stops at end, beyond which no change is needed, or at the first gap; behind is
+// where the history continues after the gap.
 func Covered(past []PastDocument, since, end resourcesync.Datetime) (until, behind resourcesync.Datetime) {
 	sorted := slices.Clone(past)
 	slices.SortStableFunc(sorted, func(a, b PastDocument) int { return a.From.Compare(b.From) })
@@ -212,11 +204,11 @@ func Between(docs []Archived, from, to resourcesync.Datetime) []Archived {
 }
 
 // ReadChangesBetween stages the changes from one instant up to another, both
-// included (RA-DST-02), that docs list: documents of [Reader.history]. These
-// fields of the chain are set: from and until bound what is listed without a
-// gap, until at most to; gap says that this is less than was asked for;
-// complete is false if a document could not be read, for which there is a
-// warning.
+// included (RA-DST-02), that docs list, which are documents returned by
+// [Reader.History]. It sets these fields of the chain: From and Until bound the
+// range listed without a gap, with Until at most to; Gap says that this range is
+// smaller than requested; Complete is false if a document could not be read, for
+// which there is a warning.
 func (r *Reader) ReadChangesBetween(ctx context.Context, from, to resourcesync.Datetime, docs []Archived) (Chain, error) {
 	r.visited, r.parts, r.named = map[string]bool{}, 0, 0
 	r.Stage.Since, r.Stage.Until, r.Stage.Seen = from, to, nil
@@ -232,7 +224,7 @@ func (r *Reader) ReadChangesBetween(ctx context.Context, from, to resourcesync.D
 			k.Newest, k.Seen = p.chain.Newest, p.chain.Seen
 		}
 		if p.Current && p.Whole && p.chain.loose && p.From.Compare(to) <= 0 {
-			p.Until = to // it is still growing, and lists all changes so far
+			p.Until = to // an open document lists all changes so far
 		}
 		k.Lists += p.chain.Lists
 	}
@@ -241,7 +233,8 @@ func (r *Reader) ReadChangesBetween(ctx context.Context, from, to resourcesync.D
 	return k, nil
 }
 
-// Union returns the fingerprints of both, sorted, as many as are remembered.
+// Union returns the fingerprints of both slices, sorted, up to the limit of
+// remembered events.
 func Union(a, b []string) []string {
 	a = slices.Concat(a, b)
 	slices.Sort(a)

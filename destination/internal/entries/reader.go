@@ -25,55 +25,55 @@ import (
 )
 
 const (
-	// maxPolledParts is the largest number of parts of an index that are asked whether
-	// they changed. Of an index with more parts, all are read.
+	// maxPolledParts is the largest number of parts of an index that are polled for
+	// changes. Of an index with more parts, all are read.
 	maxPolledParts = 500
-	// MaxParts limits the parts of all indexes of one reading, because each costs a
+	// MaxParts limits the parts of all indexes in one reading, because each costs a
 	// request.
 	MaxParts = 200_000
 )
 
-// MaxLinks is the largest number of links of one entry that are kept.
+// MaxLinks is the largest number of links of one entry that are stored.
 const MaxLinks = 32
 
 // A Reader reads a set's documents and stages their entries.
 type Reader struct {
 	Client   *fetch.Client
 	Opener   *dump.Opener
-	Jobs     int // requests at the same time
+	Jobs     int // concurrent requests
 	Selects  *selection.Selection
-	Useful   func(l *resourcesync.Link) bool // whether a link of an entry is kept
+	Useful   func(l *resourcesync.Link) bool // reports whether a link of an entry is stored
 	OnOpen   func(uri string)                // called before a document is requested
-	Pushed   func() *push.State              // what was notified of the set
-	Baseline bool                            // a complete comparison was asked for
+	Pushed   func() *push.State              // what notifications said about the set
+	Baseline bool                            // a complete comparison was requested
 
 	Set   *saved.Set
-	Home  *url.URL // the Source as the user named it
+	Home  *url.URL // the Source address given by the user
 	File  string   // URI of the file that the user named as the Source, or ""
 	Stage *stage.Stage
 	Warn  func(uri, text string)
-	Fail  func(uri string, err error) // a document that could not be read
+	Fail  func(uri string, err error) // receives documents that could not be read
 
-	Packages  dump.Table             // packages that were named
+	Packages  dump.Table             // packages named in the documents
 	Future    FutureTimes            // times in the future that were read
 	Overtakes bool                   // see ChangeReader
 	passed    atomic.Pointer[string] // scheme and authority of URIs that may be read
 
-	mu      sync.Mutex      // guards what follows, and calls of Warn and Fail, while several parts are read
-	Only    map[string]bool // URIs of a list to stage, true once they were found; nil: all
+	mu      sync.Mutex      // guards the fields below, and calls of Warn and Fail, while several parts are read
+	Only    map[string]bool // URIs of a list to stage, true once found; nil: all
 	visited map[string]bool
 	nested  nesting.Walk // indexes and lists of this reading
 	parts   int
-	named   int // packages
+	named   int // number of packages named
 }
 
-// errAgain says that an index has to be read again: a part is not what the
-// index says (RS-IDX-07).
+// errAgain requests that an index be read again: a part does not match what the
+// index states (RS-IDX-07).
 var errAgain = errors.New("a part does not fit its index")
 
-// ListUnchanged reports whether the Resource List is as it was when st was
-// saved. An index says nothing of its parts, which some Sources rewrite in
-// place: they are asked, too.
+// ListUnchanged reports whether the Resource List is unchanged since st was saved.
+// Some Sources rewrite the parts of an index in place, without changing the index,
+// so the parts are polled, too.
 func (r *Reader) ListUnchanged(ctx context.Context, st *saved.Set) (bool, error) {
 	asIs := func(uri string, v saved.Validators) (bool, error) {
 		if v == (saved.Validators{}) {
@@ -98,7 +98,8 @@ func (r *Reader) ListUnchanged(ctx context.Context, st *saved.Set) (bool, error)
 	return same && err == nil && len(st.ListParts) <= maxPolledParts, err
 }
 
-// partsOf reads an index to its end and closes it: its parts may take long.
+// partsOf reads an index to its end and closes it, because reading its parts may
+// take long.
 func (r *Reader) partsOf(doc *discover.Document) ([]resourcesync.Entry, error) {
 	defer doc.Close()
 	var parts []resourcesync.Entry
@@ -111,11 +112,11 @@ func (r *Reader) partsOf(doc *discover.Document) ([]resourcesync.Entry, error) {
 		}
 		parts = append(parts, e)
 	}
-	r.tellWarnings(doc)
+	r.reportWarnings(doc)
 	return parts, nil
 }
 
-// countPart guards against indexes of more parts than anybody can read.
+// countPart enforces MaxParts.
 func (r *Reader) countPart(index string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,15 +126,15 @@ func (r *Reader) countPart(index string) error {
 	return nil
 }
 
-// enter guards against documents that lead back to themselves (RS-IDX-04).
+// enter rejects documents that lead back to themselves.
 func (r *Reader) enter(uri string, depth int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return notTwice(r.visited, uri, depth)
 }
 
-// notTwice notes a document that is visited, for the first time and not too
-// deep.
+// notTwice marks a document as visited. It returns an error if it was visited
+// before or is nested too deep.
 func notTwice(visited map[string]bool, uri string, depth int) error {
 	if visited[uri] {
 		return fmt.Errorf("read %s: the document is listed below itself, or twice", fetch.Printable(uri))
@@ -145,8 +146,8 @@ func notTwice(visited map[string]bool, uri string, depth int) error {
 	return nil
 }
 
-// bound guards against indexes that are nested too deep, or lead to no list: doc
-// is below depth indexes.
+// bound rejects indexes that are nested too deep or lead to no list; depth is the
+// number of indexes above doc.
 func (r *Reader) bound(doc *discover.Document, depth int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,16 +161,17 @@ func (r *Reader) bound(doc *discover.Document, depth int) error {
 	return nil
 }
 
-// ended reports whether so many indexes led to no list that no more are read:
-// the reading is incomplete.
+// ended reports whether reading stops because too many indexes led to no list; the
+// reading is then incomplete.
 func ended(r *Reader) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.nested.Ended()
 }
 
-// broken deals with a document that could not be read. The rest can: only the
-// reading as a whole is incomplete. Part of an index it is tried once more.
+// broken handles a document that could not be read. The others are still read; only
+// the reading as a whole is incomplete. If the document is part of an index, the
+// index is read once more.
 func (r *Reader) broken(ctx context.Context, uri string, err error, complete *bool, depth int, again bool) error {
 	switch {
 	case ctx.Err() != nil:
@@ -186,16 +188,16 @@ func (r *Reader) broken(ctx context.Context, uri string, err error, complete *bo
 	return nil
 }
 
-// IsGone reports whether err says that the document does not exist.
+// IsGone reports whether err means that the document does not exist.
 func IsGone(err error) bool {
 	var status *fetch.StatusError
 	var wrong *CapabilityError
 	return errors.As(err, &wrong) || errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
-// Open opens a document of the set. What the Capability List or an index names is
-// read from the hosts that may have resources (RS-SEC-01): else a Source could have
-// any host asked, and speak for it.
+// Open opens a document of the set. Documents that the Capability List or an index
+// names are read only from hosts that may have resources of the Source (RS-SEC-01):
+// otherwise a Source could direct requests to any host and speak for it.
 func (r *Reader) Open(ctx context.Context, uri string, v saved.Validators) (*discover.Document, error) {
 	if reason := refuseDocument(r, uri); reason != "" {
 		return nil, fmt.Errorf("read %s: %s", fetch.Printable(uri), reason)
@@ -204,7 +206,7 @@ func (r *Reader) Open(ctx context.Context, uri string, v saved.Validators) (*dis
 	return discover.Open(ctx, r.Client, uri, discover.Validators{ETag: v.ETag, LastModified: v.Modified})
 }
 
-// A CapabilityError is a document of another kind than expected.
+// A CapabilityError reports a document of another kind than expected.
 type CapabilityError struct {
 	uri       string
 	got, want resourcesync.Capability
@@ -218,8 +220,8 @@ func (e *CapabilityError) Error() string {
 	return fmt.Sprintf("read %s: it is %s, not a %s", fetch.Printable(e.uri), got, e.want)
 }
 
-// expect checks that doc is of the wanted kind. A document that does not state
-// its kind, or a plain Sitemap, is accepted as a Resource List (RS-CL-11).
+// expect checks that doc is of the wanted kind. A document that does not state its
+// kind, or a plain Sitemap, is accepted as a Resource List (RS-CL-11).
 func expect(doc *discover.Document, want resourcesync.Capability, depth int) error {
 	got := doc.Header.Capability
 	if got == want || got == "" && want == resourcesync.ResourceList {
@@ -228,7 +230,7 @@ func expect(doc *discover.Document, want resourcesync.Capability, depth int) err
 	return &CapabilityError{doc.URI, got, want}
 }
 
-// Resource is what an entry says of its resource.
+// Resource converts an entry to the description of its resource.
 func (r *Reader) Resource(e *resourcesync.Entry) desired.Resource {
 	w := desired.Resource{
 		URI: e.Loc, Gone: e.Change == resourcesync.Deleted, Change: e.Change, Lastmod: e.Lastmod,
@@ -237,7 +239,7 @@ func (r *Reader) Resource(e *resourcesync.Entry) desired.Resource {
 	if e.HasLength {
 		w.Length = e.Length
 	}
-	if r.Set.Foreign == nil { // else the harvest has reported them
+	if r.Set.Foreign == nil { // otherwise the harvest has reported them
 		r.Future.Note(e.Loc, e.Datetime, e.Lastmod)
 	}
 	for i := range e.Links {
@@ -254,9 +256,10 @@ func (r *Reader) Resource(e *resourcesync.Entry) desired.Resource {
 	return w
 }
 
-// Refuse applies the policy on whose resources may be named (RS-SEC-01): those
-// of the Source as the user named it, and of the set's own document. What it
-// says of one URI holds for all of the same scheme and authority.
+// Refuse returns why a resource with this URI must not be named (RS-SEC-01), or "":
+// URIs must belong to the Source as the user named it, or to the set's own
+// document. The result for one URI applies to all with the same scheme and
+// authority.
 func (r *Reader) Refuse(uri string) string {
 	if ok := r.passed.Load(); ok != nil && strings.HasPrefix(uri, *ok) && isPlain(uri[len(*ok):]) {
 		return ""
@@ -275,9 +278,9 @@ func (r *Reader) Refuse(uri string) string {
 	return reason
 }
 
-// refuseDocument is refuse for a document. A file that the user named is read in
-// place of the document of its kind; a Capability List in a file of this machine is
-// the user's own and may name any document.
+// refuseDocument is like [Reader.Refuse], for a document. A file that the user
+// named replaces the document of its kind; a Capability List in a local file is the
+// user's own and may name any document.
 func refuseDocument(r *Reader, uri string) string {
 	if uri == r.Set.URI || uri == r.File && uri != "" {
 		return ""
@@ -288,8 +291,8 @@ func refuseDocument(r *Reader, uri string) string {
 	return r.Refuse(uri)
 }
 
-// isPlain reports whether s, as the rest of a URI, is nothing a parser has to
-// look at.
+// isPlain reports whether s, as the rest of a URI, contains nothing that needs
+// parsing.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c == '%' || c == 0x7f {
@@ -315,7 +318,7 @@ func examine(r *Reader, uri string) string {
 	return reason
 }
 
-func (r *Reader) tellWarnings(doc *discover.Document) {
+func (r *Reader) reportWarnings(doc *discover.Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range doc.Warnings() {
@@ -323,7 +326,8 @@ func (r *Reader) tellWarnings(doc *discover.Document) {
 	}
 }
 
-// CanonicalOf returns the URI of the first representation, if e is another.
+// CanonicalOf returns the URI of the original representation if e describes an
+// alternate one, otherwise "".
 func CanonicalOf(e *resourcesync.Entry) string {
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Rel == "canonical" && l.Href != e.Loc {

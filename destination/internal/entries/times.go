@@ -15,8 +15,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// date asks documents of which times they are, where no archive says it
-// (RA-RES-04, RA-IDX-04). Those that cannot be read are left out.
+// date reads the times of documents from the documents themselves where no archive
+// states them (RA-RES-04, RA-IDX-04). Documents that cannot be read are left out.
 func (a *archiveReading) date(ctx context.Context) error {
 	var undated []*Archived
 	for i := range a.found {
@@ -32,7 +32,7 @@ func (a *archiveReading) date(ctx context.Context) error {
 			if err == nil || gctx.Err() != nil {
 				return context.Cause(gctx)
 			}
-			d.Kind = "" // gone
+			d.Kind = "" // removed below
 			return a.leaveOut(gctx, d.Uri, err)
 		})
 	}
@@ -46,8 +46,8 @@ func (a *archiveReading) date(ctx context.Context) error {
 	return nil
 }
 
-// guess takes the time at which the document was written for the one it is of,
-// where nothing better is known (RA-VER-02).
+// guess uses the time at which the document was written where no better time is
+// known (RA-VER-02).
 func (d *Archived) guess() {
 	switch {
 	case d.changes() && d.Until.IsZero() && d.From.IsZero() && !d.Current:
@@ -57,7 +57,7 @@ func (d *Archived) guess() {
 	}
 }
 
-// Take copies what the document itself states about its times.
+// take copies the times that the document itself states.
 func (d *Archived) take(h *resourcesync.Header) {
 	d.Dated = true
 	if h.Capability.Changes() {
@@ -74,10 +74,10 @@ func (d *Archived) take(h *resourcesync.Header) {
 	}
 }
 
-// Confirm opens a document to learn of which time it is, unless it was asked
-// already. Where it says otherwise than the archive, the document is right, and
-// that is warned of (RA-DOC-10). What is there now may be of another kind than
-// what the archive says; that is an error.
+// Confirm opens a document to read its times, unless that was done before. If they
+// differ from those in the archive, the document takes precedence and a warning is
+// reported (RA-DOC-10). The error is not nil if the document is now of another kind
+// than the archive states.
 func (r *Reader) Confirm(ctx context.Context, d *Archived) error {
 	if d.Dated {
 		return nil
@@ -96,7 +96,7 @@ func (r *Reader) Confirm(ctx context.Context, d *Archived) error {
 	return nil
 }
 
-// differs warns if what a document says of its times is not what was said of it.
+// differs warns if a document states other times than its archive.
 func (d *Archived) differs(r *Reader, said *Archived) {
 	for _, t := range [...]struct {
 		name      string
@@ -111,8 +111,8 @@ func (d *Archived) differs(r *Reader, said *Archived) {
 	}
 }
 
-// sort puts snapshots in order of their instants, and changes of their
-// beginnings, whatever order they were listed in (RA-RES-03, RA-CHG-06).
+// sort orders snapshots by their instants, and changes by their beginnings,
+// regardless of the order in which they were listed (RA-RES-03, RA-CHG-06).
 func (a *archiveReading) sort() {
 	slices.SortStableFunc(a.found, func(x, y Archived) int {
 		if x.changes() {
@@ -122,14 +122,14 @@ func (a *archiveReading) sort() {
 	})
 	for i := 1; i < len(a.found); i++ {
 		x, y := &a.found[i-1], &a.found[i]
-		if !x.changes() && x.Kind == y.Kind && x.At.Compare(y.At) == 0 && !x.Current && !y.Current { // else it is the same, written twice
+		if !x.changes() && x.Kind == y.Kind && x.At.Compare(y.At) == 0 && !x.Current && !y.Current { // otherwise it is the same document, listed twice
 			a.Warn(y.Uri, fmt.Sprintf("archives of set %s: %s and %s are both of %s; the latter is used", a.Set.Name, fetch.Printable(x.Uri), fetch.Printable(y.Uri), wording.Time(x.At.Time())))
 		}
 	}
 }
 
 // begins returns the time by which a is sorted: its beginning or, if that is
-// not known, its end.
+// unknown, its end.
 func (a *Archived) begins() resourcesync.Datetime {
 	if a.From.IsZero() {
 		return a.Until
@@ -137,8 +137,8 @@ func (a *Archived) begins() resourcesync.Datetime {
 	return a.From
 }
 
-// Closed is the end of what a is known to cover at now: an end in the future
-// does not count (RS-AMB-25).
+// Closed returns the end of the range that a is known to cover at now: an end in
+// the future does not count (RS-AMB-25).
 func (a *Archived) Closed(now time.Time) resourcesync.Datetime {
 	if a.Until.Time().After(now) {
 		return resourcesync.Datetime{}
