@@ -13,13 +13,13 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// Content codings. Hash and length are of the bytes as they are served, the
-// coding that the entry names included (RS-HASH-07); that coding, or none, is
-// asked for, and what comes is kept as it is if it is what is described. Some
-// servers code without being asked. Then the bytes with the coding undone are
-// looked at, too.
+// Content codings. Hashes and lengths describe the bytes as they are served,
+// including the coding that the entry names (RS-HASH-07). The request accepts that
+// coding or none, and the received bytes are stored unchanged if they match the
+// description. Some servers apply a coding without being asked; then the bytes are
+// also compared after it is undone.
 
-// unasked returns the codings of the answer beyond those described.
+// unasked returns the codings of the response beyond those described.
 func (t *transfer) unasked() []string {
 	served, described := coding.Split(t.header.Get("Content-Encoding")), coding.Split(t.a.Coding)
 	if len(served) >= len(described) && slices.Equal(served[:len(described)], described) {
@@ -28,8 +28,8 @@ func (t *transfer) unasked() []string {
 	return served
 }
 
-// isCoded reports whether content, for which check returned err, should be
-// looked at with its coding undone.
+// isCoded reports whether content, for which check returned err, should be compared
+// again with its coding undone.
 func (t *transfer) isCoded(err error) bool {
 	if t.undo || t.header == nil || len(coding.Split(t.header.Get("Content-Encoding"))) == 0 {
 		return false
@@ -37,8 +37,8 @@ func (t *transfer) isCoded(err error) bool {
 	return err != nil
 }
 
-// decoded gets the content again, with its codings undone. wrong says what is
-// wrong with it as it is served.
+// decoded fetches the content again and undoes its codings. wrong describes the
+// mismatch of the content as it is served.
 func (t *transfer) decoded(ctx context.Context, r fetch.Request, wrong error) error {
 	if served := coding.Split(t.header.Get("Content-Encoding")); !coding.CanUndo(served) {
 		return fmt.Errorf("%w; %w", wrong, coding.Error(t.a.URI, served))
@@ -55,8 +55,8 @@ func (t *transfer) decoded(ctx context.Context, r fetch.Request, wrong error) er
 	return err
 }
 
-// plain returns the body of an answer, decoded if that was requested, or if
-// nothing can show that the coded bytes are meant.
+// plain returns the body of a response, decoded if that was requested, or if
+// nothing can show that the coded bytes are the ones described.
 func (t *transfer) plain(resp *fetch.Response) (io.Reader, error) {
 	undo := t.unasked()
 	switch {

@@ -9,8 +9,9 @@ import (
 	"lockstep/destination/internal/content"
 )
 
-// create begins the resource's file, with what is known of it before its bytes.
-// Stores that send a large one on while it is written need that then.
+// create opens the resource's file for writing, with the metadata known before its
+// bytes arrive. Stores that upload a large file while it is being written need the
+// metadata at that time.
 func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	w, err := content.Create(ctx, t.Store, t.path)
 	if err != nil {
@@ -27,8 +28,8 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	return w, nil
 }
 
-// mediaTypeOf returns the type that the Source states for a resource, or else that
-// of an answer with this header, or "".
+// mediaTypeOf returns the media type that the Source states for a resource,
+// otherwise that of a response with this header, or "".
 func mediaTypeOf(stated string, header http.Header) string {
 	for _, stated := range []string{stated, header.Get("Content-Type")} {
 		base, params, err := mime.ParseMediaType(stated)

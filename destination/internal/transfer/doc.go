@@ -1,5 +1,5 @@
 // Package transfer fetches the content of single resources into the store, up to
-// but not including its commit: from the resource's address or a mirror, from a
-// memento, out of a package or by applying patches to what is held, whichever is
-// cheapest and yields content that is as described.
+// but not including its commit. Content comes from the resource's address, a
+// mirror, a memento, a package, or patches applied to the version held: whichever
+// is cheapest and yields content that matches its description.
 package transfer

@@ -22,71 +22,71 @@ import (
 // An Outcome is the result of an action.
 type Outcome struct {
 	Action     *plan.Action
-	Writer     blob.Writer   // content to be committed; nil if there is none
-	Sealed     bool          // and it holds no file open
-	Held       journal.Held  // the row to record once it is
-	Past       *journal.Past // what was there before, if that is to be noted
-	Unchanged  bool          // the content turned out to be what is held
-	Adopted    bool          // the file was there, and is right
-	By         Means         // how the content came
-	Postponed  bool          // something that may be removed blocks its path
-	Replaced   bool          // it failed, and another representation of the record is kept
-	Err        error         // it failed; nothing is to be recorded
-	Stale      bool          // the description may be out of date: read it again
+	Writer     blob.Writer   // content to be committed; nil: none
+	Sealed     bool          // Writer holds no file open
+	Held       journal.Held  // the row to record after the commit
+	Past       *journal.Past // the former content, if it is to be recorded; otherwise nil
+	Unchanged  bool          // the content turned out to be what the mirror holds
+	Adopted    bool          // an existing file was taken over because it matches
+	By         Means         // method that obtained the content
+	Postponed  bool          // a file that may be removed later blocks its path
+	Replaced   bool          // the transfer failed, and another representation of the record is kept
+	Err        error         // the transfer failed; nothing is to be recorded
+	Stale      bool          // the description may be out of date and should be read again
 	Warning    string
-	AddressErr error // not nil: the content is of a memento, for its address has another, or none
+	AddressErr error // why the address of the resource did not return the content, if a memento did; otherwise nil
 }
 
 // MemberReader reads single members of packages.
 type MemberReader interface {
-	// Read passes the content of the member at path in package n to use, unless its
-	// length makes clear that it is not content of the stated length (-1: not
-	// stated). With insist, the package is read whole if there is no other way.
+	// Read passes the content of the member at path in package n to use, unless the
+	// member's length shows that it is not content of the stated length (-1: not
+	// stated). With insist, the whole package is read if there is no other method.
 	Read(ctx context.Context, n int, path string, length int64, insist bool, use func(content io.Reader) error) error
 }
 
-// A Fetcher gets content into the store, up to but not including Commit. It is
-// safe for concurrent use.
+// A Fetcher gets content into the store, up to but not including Commit. It is safe
+// for concurrent use.
 type Fetcher struct {
 	Client *fetch.Client
 	Store  blob.Store
 	Shared *Shared
 	Log    *slog.Logger
 	Clock  func() time.Time
-	Lookup func(ctx context.Context, uris []string) ([]journal.Held, error)   // what the Journal has of resources
-	OnDisk func(ctx context.Context, h *journal.Held) (there bool, err error) // the file of h, as it was recorded
+	Lookup func(ctx context.Context, uris []string) ([]journal.Held, error)   // returns the Journal's rows for resources
+	OnDisk func(ctx context.Context, h *journal.Held) (there bool, err error) // whether the file of h exists as it was recorded
 
 	Set             int
 	Names           *reserve.Names
 	Resume          bool                    // an earlier run may have left unfinished downloads
-	BeforeDeletions bool                    // deletions are still to come: what blocks a path may be removed
-	Adopt           bool                    // files that are right are taken over, whoever made them
-	OwnFiles        bool                    // files that are right can only be the mirror's
-	FilesReadable   bool                    // files can be read again
-	Refuse          func(uri string) string // says why content must not be fetched from there
+	BeforeDeletions bool                    // deletions follow: a file that blocks a path may be removed
+	Adopt           bool                    // files with matching content are taken over, whatever process created them
+	OwnFiles        bool                    // files with matching content can only be the mirror's
+	FilesReadable   bool                    // files in the store can be read again
+	Refuse          func(uri string) string // returns why content must not be fetched from uri, or ""
 	faults          patchFaults
-	OfPast          bool      // content is of the past
-	AsOf            time.Time // the instant that is
-	OtherMethods    bool      // content of the past that is unavailable here may be available by another method
+	OfPast          bool      // content of a former state is fetched
+	AsOf            time.Time // the instant of that state
+	OtherMethods    bool      // content of a former state that is unavailable by single requests may be available by another method
 
-	// OpenKept opens a version that the mirror keeps. It is called for content of
-	// the past.
+	// OpenKept opens a version that the mirror stores. It is called for content of
+	// a former state.
 	OpenKept func(ctx context.Context, uri string, hashes resourcesync.Hashes, length int64) (io.ReadCloser, error)
 
 	// Stored offers content that is available without a request, by calling put
-	// with it, and returns what put did. It reports whether there is any; nil:
-	// there is none.
+	// with it, and returns the result of put. It reports whether there is any. It
+	// may be nil.
 	Stored func(ctx context.Context, a *plan.Action, put func(io.Reader) Outcome) (Outcome, bool)
 
 	Lasting bool        // addresses have failed for so long that mementos are used
-	Failing atomic.Bool // an address failed whose resource has a memento
+	Failing atomic.Bool // the address of a resource with a memento failed
 
-	Members MemberReader // of the packages that are known; nil: none are used
+	Members MemberReader // reads packages that are known; nil: none are used
 	hashers content.Hashers
 }
 
-// Do carries out a Fetch alone, by the cheapest method that succeeds: see
-// [fetcher.methods]. The path it settles on stays kept in f.names.
+// Do carries out a Fetch on its own, by the cheapest method that succeeds: see
+// [Fetcher.methods]. The path it chooses stays reserved in f.Names.
 func (f *Fetcher) Do(ctx context.Context, a *plan.Action) Outcome {
 	return f.with(ctx, a, func(t *transfer) Outcome {
 		past := pastSearch{t: t}
@@ -117,10 +117,10 @@ func (f *Fetcher) Do(ctx context.Context, a *plan.Action) Outcome {
 	})
 }
 
-// Take carries out a Fetch with content that was obtained by another
-// method: from a package, or as the result of a patch. It is verified like any
-// other; content that does not match yields an outcome whose error is a
-// [ContentError], and can be obtained by another method.
+// Take carries out a Fetch with content that was obtained by another method: from a
+// package, or as the result of a patch. The content is verified like any other. If
+// it does not match, the outcome's error is a [content.Error], and the content can
+// be obtained by another method.
 func (f *Fetcher) Take(ctx context.Context, a *plan.Action, content io.Reader) Outcome {
 	return f.with(ctx, a, func(t *transfer) Outcome { return t.copy(ctx, content) })
 }
@@ -160,8 +160,7 @@ func IsTaken(err error) bool {
 	return errors.As(err, &taken)
 }
 
-// taken deals with something in the place of a resource that is new here; get
-// fetches its content.
+// taken handles a new resource whose path is occupied; get fetches its content.
 func (f *Fetcher) taken(ctx context.Context, a *plan.Action, err error, get func(*transfer) Outcome) Outcome {
 	var taken *filename.TakenError
 	if !errors.As(err, &taken) {
@@ -200,9 +199,9 @@ func (f *Fetcher) taken(ctx context.Context, a *plan.Action, err error, get func
 	return Outcome{Action: a, Held: h, Adopted: true}
 }
 
-// compareTaken fetches a resource of which the Source states no hash, and whose place
-// is taken by a file that may be the mirror's own: it is taken over if its bytes are
-// the same, and left as it is in any case.
+// compareTaken fetches a resource for which the Source states no hash, and whose
+// path is occupied by a file that may be the mirror's own. The file is taken over
+// if its bytes are the same, and is left unchanged in any case.
 func (f *Fetcher) compareTaken(ctx context.Context, a *plan.Action, taken *filename.TakenError, get func(*transfer) Outcome) Outcome {
 	differs := func(why error, remedy string) Outcome {
 		return Outcome{Action: a, Err: fmt.Errorf("%w, which is not what the Source has and was left alone: %w; %s", taken, why, remedy)}
@@ -222,7 +221,7 @@ func (f *Fetcher) compareTaken(ctx context.Context, a *plan.Action, taken *filen
 		o.Held = journal.Held{}
 		return o
 	}
-	_ = o.Writer.Close() // the file stays as it is
+	_ = o.Writer.Close() // the existing file is kept
 	o.Writer = nil
 	length, sums, err := f.hashers.Blob(ctx, f.Store, taken.Path, content.Algorithms(o.Held.Hashes))
 	if err == nil && !plan.SameContent(&o.Held, &journal.Held{Length: length, Hashes: sums}) {
@@ -237,10 +236,10 @@ func (f *Fetcher) compareTaken(ctx context.Context, a *plan.Action, taken *filen
 	return Outcome{Action: a, Held: o.Held, Adopted: true}
 }
 
-// rehashed computes the stated hashes from the file that is held. If they are
-// those of the file they are recorded, so that this is done once. Otherwise, and
-// where there is no file to read, it reports false, and the content is to be
-// fetched, whatever validators say (RS-DST-05).
+// rehashed computes the stated hashes from the file that is held. If they match,
+// they are recorded, so that this happens only once. Otherwise, or if there is no
+// file to read, rehashed reports false, and the content has to be fetched, whatever
+// the validators say (RS-DST-05).
 func rehashed(ctx context.Context, t *transfer) (Outcome, bool) {
 	a := t.a
 	a.Rehash, a.Conditional = false, false

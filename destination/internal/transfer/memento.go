@@ -11,9 +11,9 @@ import (
 	"lockstep/resourcesync"
 )
 
-// fromMemento gets the version that was described from the memento its entry
-// names, where the address of the resource has another version or none, or has
-// failed for long. A hash proves that it is that version.
+// fromMemento gets the described version from the memento that its entry names, if
+// the address of the resource has another version or none, or has failed for a long
+// time. A hash proves that it is that version.
 func (t *transfer) fromMemento(ctx context.Context, own error) (Outcome, bool) {
 	if own == nil || ctx.Err() != nil || t.OfPast || t.a.From != "" || !content.HasKnown(t.a.Hashes) {
 		return Outcome{}, false
@@ -34,7 +34,7 @@ func (t *transfer) fromMemento(ctx context.Context, own error) (Outcome, bool) {
 		err := t.attempt(ctx, fetch.Request{Once: true}, false)
 		if err == nil {
 			if maySucceedLater(own) {
-				t.Failing.Store(true) // it still does
+				t.Failing.Store(true) // the address still fails
 			}
 			o := t.finish()
 			o.By, o.AddressErr = ByMemento, own
@@ -49,8 +49,8 @@ func (t *transfer) fromMemento(ctx context.Context, own error) (Outcome, bool) {
 }
 
 // maySucceedLater reports whether the error of a request for a resource may be
-// temporary: a server in trouble, or a network. That there is no such resource, or
-// that it has another content, is an answer.
+// temporary, such as a server or network failure. A response that the resource does
+// not exist, or has other content, is final.
 func maySucceedLater(err error) bool {
 	var status *fetch.StatusError
 	var body *fetch.BodyError

@@ -11,36 +11,36 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A method is one of the ways to get the content of a resource.
+// A method is one of the methods to get the content of a resource.
 type method uint8
 
 const (
-	packedPatch   method = iota + 1 // apply patches, out of packages first
-	addressPatch                    // apply patches, from their addresses first
+	packedPatch   method = iota + 1 // apply patches, preferably out of packages
+	addressPatch                    // apply patches, preferably from their addresses
 	packedVersion                   // read the version out of its package
 	wholeResource                   // fetch the resource from its address
-	packedAnyhow                    // read the version out of its package, whatever that costs
+	packedAnyhow                    // read the version out of its package, at any cost
 )
 
-// isPacked reports whether the content of a can be read out of a package, by
-// methods other than reading the package with all that is wanted of it.
+// isPacked reports whether the content of a can be read out of a package on its
+// own, without reading the package for all resources that need it.
 func (f *Fetcher) isPacked(a *plan.Action) bool {
 	return f.Members != nil && a.Member.Package > 0 && a.Member.Path != "" && a.From == "" && content.HasKnown(a.Hashes)
 }
 
-// PatchesFirst returns the patches that are to be tried before anything else,
-// or none.
+// PatchesFirst returns the patches that are to be tried before any other method, or
+// none.
 func (f *Fetcher) PatchesFirst(a *plan.Action, packed bool) []desired.Patch {
 	steps, _ := a.PatchesFirst(packed)
 	return f.usable(steps)
 }
 
-// methods returns the methods by which the content of a can be obtained, the
-// cheapest first. Each one is tried if those before it failed, for whatever
-// reason (RS-CDM-07, RS-REL-34).
+// methods returns the methods by which the content of a can be obtained, cheapest
+// first. Each is tried if those before it failed, for whatever reason (RS-CDM-07,
+// RS-REL-34).
 func (f *Fetcher) methods(a *plan.Action, steps []desired.Patch) []method {
 	if a.Change == resourcesync.UnknownChange {
-		return []method{wholeResource} // nothing but its address says what it is now
+		return []method{wholeResource} // only its address shows its current state
 	}
 	packed, inPackages := f.isPacked(a), false
 	for i := range steps {
@@ -100,7 +100,7 @@ func (t *transfer) byMethods(ctx context.Context) Outcome {
 	return failed
 }
 
-// renew makes t ready for another method.
+// renew resets t for another method.
 func (t *transfer) renew() {
 	t.w, t.n, t.resumed, t.kept, t.header, t.at = nil, 0, false, false, nil, location{}
 }

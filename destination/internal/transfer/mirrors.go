@@ -20,37 +20,38 @@ import (
 type location struct {
 	uri    string
 	host   string // of a mirror
-	mirror bool   // not the address of the resource itself
+	mirror bool   // it is not the address of the resource itself
 }
 
 const (
-	// maxMirrors is how many mirrors of one resource are asked.
+	// maxMirrors is the number of mirrors of one resource that are tried.
 	maxMirrors = 8
 
 	// maxMirrorFaults is how often in a row a mirror's host may fail before it is
-	// left alone for mirrorRest: a dead one must not cost every resource a try.
+	// skipped for mirrorRest, so that a dead host does not delay every resource.
 	maxMirrorFaults = 3
 	mirrorRest      = 10 * time.Minute
 
-	// maxMirrorHosts caps the hosts remembered.
+	// maxMirrorHosts limits the hosts remembered.
 	maxMirrorHosts = 1000
 
-	// maxMirrorMisses is how many requests to mirrors may fail, more than some
-	// succeed, before all of them rest: each resource could name others.
+	// maxMirrorMisses is by how much failed requests to mirrors may outnumber
+	// successful ones before all mirrors are skipped for a while: each resource
+	// could name others.
 	maxMirrorMisses = 64
 )
 
-// locations returns where to look for the content, in this order (RS-REL-12):
-// with a hash, which can verify it, first the mirrors on hosts that the Source
-// may name, then the resource's own address, and last, if the hash is one for
-// which other content cannot be forged, mirrors elsewhere; without a hash, the
-// own address and then the mirrors that may be named (RS-REL-13). Mirrors are
-// ordered by pri. If a version is held already, the resource itself is asked
-// whether it changed.
+// locations returns the addresses at which to look for the content, in this order
+// (RS-REL-12). With a hash to verify it: mirrors on hosts that the Source may name,
+// the resource's own address, and then, if content with the same hash cannot be
+// forged, mirrors on other hosts. Without a hash: the own address, then mirrors on
+// hosts that the Source may name (RS-REL-13). Mirrors are ordered by pri. If a
+// version is held already, the resource's own address is asked first whether it
+// changed.
 func (t *transfer) locations() []location {
 	own := location{uri: t.a.Address()}
 	if t.a.Change == resourcesync.UnknownChange {
-		return []location{own} // it is the one that shows whether the resource is still there
+		return []location{own} // it shows whether the resource still exists
 	}
 	var near, far []location
 	for _, l := range mirrorLinks(t.a) {
@@ -73,7 +74,7 @@ func (t *transfer) locations() []location {
 	return slices.Concat(near, []location{own}, far)
 }
 
-// mirrorLinks returns the links to mirrors, the preferred first.
+// mirrorLinks returns the links to mirrors, the preferred ones first.
 func mirrorLinks(a *plan.Action) []resourcesync.Link {
 	var ls []resourcesync.Link
 	for _, l := range a.Links {
@@ -86,14 +87,15 @@ func mirrorLinks(a *plan.Action) []resourcesync.Link {
 	return ls[:min(len(ls), maxMirrors)]
 }
 
-// farEnough reports whether a mirror that is on none of the hosts a Source may
-// name can be asked all the same: over HTTP, and not with less protection.
+// farEnough reports whether a mirror on a host that the Source may not name can be
+// used nevertheless: it must use HTTP, with no less protection than the resource's
+// own address.
 func farEnough(u *url.URL, own string) bool {
 	scheme := strings.ToLower(u.Scheme)
 	return scheme == "https" || scheme == "http" && !strings.HasPrefix(strings.ToLower(own), "https:")
 }
 
-// isStrong reports whether content that has these hashes is certainly what was
+// isStrong reports whether content with these hashes is certainly what was
 // described, whichever server sends it.
 func isStrong(hs resourcesync.Hashes) bool {
 	return slices.ContainsFunc(hs, func(h resourcesync.Hash) bool {
@@ -101,18 +103,18 @@ func isStrong(hs resourcesync.Hashes) bool {
 	})
 }
 
-// mirrorHosts remembers which hosts of mirrors fail. The zero value knows of
-// none; it is safe for concurrent use.
+// mirrorHosts records which hosts of mirrors fail. The zero value is empty; it is
+// safe for concurrent use.
 type mirrorHosts struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	faults map[string]mirrorFaults
-	misses int       // fewer with each success
-	until  time.Time // all are left alone
+	misses int       // failed requests, minus successful ones
+	until  time.Time // all mirrors are skipped until then
 }
 
 type mirrorFaults struct {
 	inRow int
-	until time.Time // left alone
+	until time.Time // the host is skipped until then
 }
 
 func (m *mirrorHosts) usable(host string) bool {
@@ -122,7 +124,7 @@ func (m *mirrorHosts) usable(host string) bool {
 	return !now.Before(m.faults[host].until) && !now.Before(m.until)
 }
 
-// note takes down how a request to a mirror went.
+// note records the result of a request to a mirror.
 func (m *mirrorHosts) note(host string, err error) {
 	if content.IsLocal(err) || errors.Is(err, context.Canceled) {
 		return

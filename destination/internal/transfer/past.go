@@ -20,18 +20,19 @@ import (
 	"lockstep/websub"
 )
 
-// Keeps reports whether the content of a is among the versions kept.
+// Keeps reports whether the content of a is among the versions that the mirror
+// stores.
 func (f *Fetcher) Keeps(ctx context.Context, a *plan.Action) bool {
 	r, err := f.OpenKept(ctx, a.URI, a.Hashes, a.Length)
 	if err != nil {
 		return false
 	}
-	_ = r.Close() // it was only looked for
+	_ = r.Close() // only its existence matters
 	return true
 }
 
-// fromKept takes the content from the versions kept. It reports false where they
-// do not have it.
+// fromKept takes the content from the stored versions. It reports false if they do
+// not have it.
 func (p *pastSearch) fromKept(ctx context.Context) (Outcome, bool) {
 	if !content.HasKnown(p.t.a.Hashes) {
 		return Outcome{}, false
@@ -51,8 +52,8 @@ func (p *pastSearch) fromKept(ctx context.Context) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// miss records why one method did not return content of the past, from uri if
-// that is an address; it leaves out what the message contains anyway.
+// miss records why one source of content of a former state failed; uri is its
+// address or "". It leaves out information that the message contains anyway.
 func (p *pastSearch) miss(where, uri string, err error) {
 	if errors.Is(err, fs.ErrNotExist) || len(p.missed) == mostMissed {
 		return
@@ -64,27 +65,27 @@ func (p *pastSearch) miss(where, uri string, err error) {
 	p.missed = append(p.missed, where+": "+text)
 }
 
-// mostMissed is how many failed methods a message lists.
+// mostMissed is the number of failed attempts that a message lists.
 const mostMissed = 8
 
-// A pastSearch looks for content of the past in all places that may have it.
+// A pastSearch looks for content of a former state everywhere it may be available.
 type pastSearch struct {
 	t            *transfer
 	missed       []string // why content was unavailable
-	renegotiated bool     // the resource was asked again, as its own TimeGate
+	renegotiated bool     // the resource was asked again as its own TimeGate
 }
 
-// A pastPlace is an address at which content of the past may be available.
+// A pastPlace is an address at which content of a former state may be available.
 type pastPlace struct {
 	uri    string
-	at     time.Time // to be negotiated for; zero: it is not
+	at     time.Time // instant to negotiate for; zero: no negotiation
 	own    bool      // it is the address of the resource itself
-	proven bool      // that it is named is proof enough of what it is
+	proven bool      // the link to it is sufficient proof of its version
 }
 
-// ofThePast gets content of the past (RA-DST-03): from what was kept, otherwise
-// the version that is named, otherwise the one a TimeGate names, otherwise the
-// current content at the address of the resource, if its hash shows that it has
+// ofThePast gets content of a former state (RA-DST-03). It tries in this order: the
+// stored versions; the memento that is named; the version that a TimeGate returns;
+// the current content at the address of the resource, if its hash shows that it has
 // not changed.
 func (p *pastSearch) ofThePast(ctx context.Context) Outcome {
 	p.t.algs = content.Algorithms(p.t.a.Hashes)
@@ -129,8 +130,7 @@ func (p *pastSearch) ofThePast(ctx context.Context) Outcome {
 	return Outcome{Err: p.unavailable(), Stale: p.t.OtherMethods}
 }
 
-// unavailable returns an error that says why the content is unavailable
-// (ME-RS-08).
+// unavailable returns an error that says why the content is unavailable (ME-RS-08).
 func (p *pastSearch) unavailable() error {
 	when := ""
 	if at := p.eventOf(); !at.IsZero() {
@@ -146,7 +146,8 @@ func (p *pastSearch) unavailable() error {
 	return fmt.Errorf("get %s: its version%s is not available: %s", fetch.Printable(p.t.a.URI), when, why)
 }
 
-// eventOf returns when the requested version was created, as far as is known.
+// eventOf returns when the requested version was created, or zero if that is
+// unknown.
 func (p *pastSearch) eventOf() time.Time {
 	if at := p.t.a.Event.Time(); !at.IsZero() {
 		return at
@@ -154,7 +155,8 @@ func (p *pastSearch) eventOf() time.Time {
 	return p.t.a.Lastmod.Time()
 }
 
-// pastPlaces returns where the content may be available, best first.
+// pastPlaces returns the addresses at which the content may be available, best
+// first.
 func (p *pastSearch) pastPlaces() []pastPlace {
 	var named, gates []pastPlace
 	var left = map[string]int{resourcesync.RelMemento: maxGates, plan.RelTimeGate: maxGates}
@@ -168,13 +170,13 @@ func (p *pastSearch) pastPlaces() []pastPlace {
 			gates = append(gates, p.gatePlaces(l.Href)...)
 		}
 	}
-	own := p.gatePlaces(p.t.a.Address())[0] // it may be its own TimeGate (ME-GEN-03)
+	own := p.gatePlaces(p.t.a.Address())[0] // the resource may be its own TimeGate (ME-GEN-03)
 	own.own = true
 	return append(append(named, gates...), own)
 }
 
 // mayAsk reports whether a version may be requested at uri: from hosts that the
-// Source may name, and from others if a hash can verify the content.
+// Source may name, and from other hosts if a hash can verify the content.
 func (t *transfer) mayAsk(uri string) bool {
 	u, err := url.Parse(uri)
 	if err != nil || u.Host == "" || !t.Shared.hosts.usable(u.Host) {
@@ -183,7 +185,7 @@ func (t *transfer) mayAsk(uri string) bool {
 	return t.Refuse == nil || t.Refuse(uri) == "" || farEnough(u, t.a.URI) && isStrong(t.a.Hashes)
 }
 
-// gatePlaces returns the instants at which to ask a TimeGate: right after the
+// gatePlaces returns a TimeGate with the instants to request: right after the
 // version was created (ME-HD-03), and the instant of the requested state.
 func (p *pastSearch) gatePlaces(gate string) []pastPlace {
 	var ways []pastPlace
@@ -221,8 +223,8 @@ func (p *pastSearch) fromPast(ctx context.Context, w *pastPlace) error {
 	return err
 }
 
-// noteHost remembers which other hosts do not answer: each version would wait
-// for them again. That they do not have one is an answer.
+// noteHost records failures of other hosts, so that not every version waits for
+// them again. A response that they do not have a version is not a failure.
 func (p *pastSearch) noteHost(w *pastPlace, err error) {
 	u, perr := url.Parse(w.uri)
 	own, oerr := url.Parse(p.t.a.URI)
@@ -237,9 +239,9 @@ func (p *pastSearch) noteHost(w *pastPlace, err error) {
 	p.t.Shared.hosts.note(u.Host, err)
 }
 
-// fitsTime checks that an answer is of the requested version, where there is no
-// hash to verify it by: its time must not be before that version, nor after the
-// instant asked for.
+// fitsTime checks that a response contains the requested version if there is no
+// hash to verify it: its time must be neither before that version nor after the
+// requested instant.
 func (p *pastSearch) fitsTime(resp *fetch.Response) error {
 	header := resp.Header.Get("Memento-Datetime")
 	if header == "" {
@@ -259,12 +261,12 @@ func (p *pastSearch) fitsTime(resp *fetch.Response) error {
 	return nil
 }
 
-// errNoVersionThere reports an answer that does not say of when it is.
+// errNoVersionThere reports a response that does not state its version's time.
 var errNoVersionThere = errors.New("it does not say of when it is")
 
-// placesNamed returns the addresses that an answer of the resource itself names,
-// even if the answer was an error: TimeGates (ME-LK-02, ME-LK-07); the resource
-// itself, for other instants, if it is a TimeGate; and the TimeMaps it names.
+// placesNamed returns the addresses named in a response of the resource itself,
+// even an error response: TimeGates (ME-LK-02, ME-LK-07); the resource itself, with
+// other instants, if it is a TimeGate; and TimeMaps.
 func (p *pastSearch) placesNamed(own *pastPlace, err error, tried map[string]bool) (ways []pastPlace, maps []string) {
 	header := p.t.header
 	if status, ok := errors.AsType[*fetch.StatusError](err); ok {
@@ -293,14 +295,14 @@ func (p *pastSearch) placesNamed(own *pastPlace, err error, tried map[string]boo
 	return ways, mapsNamed(own.uri, header)
 }
 
-// negotiates reports whether an answer is that of a TimeGate, or of what it led
-// to.
+// negotiates reports whether a response comes from a TimeGate, or from an address
+// to which one redirected.
 func negotiates(header http.Header) bool {
 	return header.Get("Memento-Datetime") != "" || strings.Contains(strings.ToLower(strings.Join(header.Values("Vary"), ",")), "accept-datetime")
 }
 
-// maxGates is how many mementos, and how many TimeGates, of those that are named
-// of one resource are asked: a Source may name any number (ME-RS-01).
+// maxGates is the number of mementos, and of TimeGates, that are tried among those
+// named for one resource: a Source may name any number (ME-RS-01).
 const maxGates = 3
 
 // elsewhere returns mirrors of the resource, if a hash can verify that their
@@ -312,7 +314,7 @@ func (p *pastSearch) elsewhere() []location {
 	return slices.DeleteFunc(p.t.locations(), func(p location) bool { return !p.mirror })
 }
 
-// String returns the name of the address for messages.
+// String returns the address as text for messages.
 func (w *pastPlace) String() string {
 	switch {
 	case w.own:

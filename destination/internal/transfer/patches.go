@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// makingBytes is how much memory patches being applied may take together;
-	// what has to be taken apart takes makingTree times its length.
+	// makingBytes is the memory that all patches being applied may use together. A
+	// document that has to be parsed is counted with makingTree times its length.
 	makingBytes = 64 << 20
 	makingTree  = 15
 
-	// maxPatchFaults is how many patches of a type may fail in a row before the
-	// Source's others of that type are left alone: it writes them in a manner
-	// that is not ours.
+	// maxPatchFaults is how many patches of a type may fail in a row before all
+	// others of that type from the Source are skipped: it writes them in a form
+	// that we cannot apply.
 	maxPatchFaults = 3
 )
 
-// patchFaults counts the patches that failed, by type. It is safe for concurrent
-// use; the zero value has seen none.
+// patchFaults counts the failed patches by type. It is safe for concurrent use; the
+// zero value is empty.
 type patchFaults struct {
 	mu    sync.Mutex // guards inRow
 	inRow map[string]int
@@ -49,7 +49,7 @@ func (f *patchFaults) note(steps []desired.Patch, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range steps {
-		t := content.TypeOnly(steps[i].Link.Type) // one of those known
+		t := content.TypeOnly(steps[i].Link.Type) // one of the known types
 		switch {
 		case ok:
 			delete(f.inRow, t)
@@ -61,8 +61,8 @@ func (f *patchFaults) note(steps []desired.Patch, ok bool) {
 	}
 }
 
-// usable returns steps, or none if one of them must not be fetched, or is of a
-// type that failed too often.
+// usable returns steps, or none if one of them must not be fetched, or is of a type
+// that failed too often.
 func (f *Fetcher) usable(steps []desired.Patch) []desired.Patch {
 	for i := range steps {
 		l := &steps[i].Link
@@ -73,10 +73,10 @@ func (f *Fetcher) usable(steps []desired.Patch) []desired.Patch {
 	return steps
 }
 
-// patched makes the content from what is held by a chain of patches. They are
-// taken from packages first, or from their addresses; a patch that is
-// unavailable from one is taken from the other. If the result is not what was
-// described (RS-REL-34), patched reports false.
+// patched builds the content from the version held by a chain of patches. With
+// packed it looks for each patch in packages first, otherwise at its address first;
+// a patch that is unavailable at one is taken from the other. If the result is not
+// what was described (RS-REL-34), patched reports false.
 func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bool) (Outcome, bool) {
 	if len(steps) == 0 {
 		return Outcome{}, false
@@ -94,7 +94,7 @@ func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bo
 	}
 	defer t.Shared.patching.Release(weight)
 	if weight > makingBytes/4 {
-		runtime.GC() // what the one before it took would be collected when there is as much again
+		runtime.GC() // the memory of the previous patch would be collected only once as much again is in use
 	}
 	data, err := t.make(ctx, steps, packed)
 	if err == nil {
@@ -114,7 +114,7 @@ func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bo
 	return Outcome{}, false
 }
 
-// make applies patches to what is held.
+// make applies patches to the version held.
 func (t *transfer) make(ctx context.Context, steps []desired.Patch, packed bool) ([]byte, error) {
 	content, err := t.heldBytes(ctx, &t.a.Held)
 	if err != nil {
@@ -139,8 +139,7 @@ func (t *transfer) make(ctx context.Context, steps []desired.Patch, packed bool)
 
 var errNotHeld = errors.New("the file is not what was written")
 
-// heldBytes returns the bytes of the version held, if they are what the Journal
-// says.
+// heldBytes returns the bytes of the version held, if they match the Journal.
 func (f *Fetcher) heldBytes(ctx context.Context, h *journal.Held) ([]byte, error) {
 	r, err := f.Store.Open(ctx, h.Path)
 	if err != nil {
@@ -169,8 +168,8 @@ func (f *Fetcher) hasHashes(data []byte, hs resourcesync.Hashes) bool {
 	return content.Compare(hasher.Sum(), hs) == content.Same
 }
 
-// patchBytes gets the bytes of a patch out of its package or from its address,
-// the one or the other first.
+// patchBytes gets the bytes of a patch out of its package or from its address;
+// packed says which of the two is tried first.
 func (t *transfer) patchBytes(ctx context.Context, s *desired.Patch, packed bool) ([]byte, error) {
 	var first error
 	for _, fromPackage := range [...]bool{packed, !packed} {
@@ -194,7 +193,7 @@ func (t *transfer) patchBytes(ctx context.Context, s *desired.Patch, packed bool
 	return nil, first
 }
 
-// packedPatch reads a patch out of its package, verified against its link.
+// packedPatch reads a patch out of its package and verifies it against its link.
 func (f *Fetcher) packedPatch(ctx context.Context, s *desired.Patch) (data []byte, err error) {
 	err = f.Members.Read(ctx, s.Member.Package, s.Member.Path, s.Link.Length, false, func(content io.Reader) error {
 		data, err = io.ReadAll(io.LimitReader(content, s.Link.Length+1))
@@ -213,8 +212,8 @@ func (f *Fetcher) checkPatch(l *resourcesync.Link, data []byte) error {
 	return nil
 }
 
-// patchFile gets the bytes of a patch from its address, verified against its
-// link.
+// patchFile gets the bytes of a patch from its address and verifies them against
+// its link.
 func (f *Fetcher) patchFile(ctx context.Context, l *resourcesync.Link) ([]byte, error) {
 	uri, _, _ := strings.Cut(l.Href, "#")
 	var data []byte

@@ -12,52 +12,53 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// When large content is got over several connections. It pays where each is
-// held back, by distance or by the server, and nowhere else: so one is
-// measured first, and more are used for as long as they bring more.
+// Limits of segmented downloads, which fetch large content over several
+// connections. They pay only if each connection is slowed down by latency or by the
+// server. So the rate of one connection is measured first, and connections are
+// added for as long as they increase it.
 const (
-	wideAfter     = 500 * time.Millisecond // of measuring
-	wideBelow     = 48 << 20               // bytes a second: a faster server is not limited per connection
-	wideLeast     = 4 << 20                // bytes still to come
-	wideTime      = 2 * time.Second        // they would take
-	wideFirst     = 2                      // connections to begin with
+	wideAfter     = 500 * time.Millisecond // time to measure the rate
+	wideBelow     = 48 << 20               // bytes per second: a faster server does not limit connections
+	wideLeast     = 4 << 20                // bytes that must still be missing
+	wideTime      = 2 * time.Second        // time that the missing bytes must take at the measured rate
+	wideFirst     = 2                      // initial connections
 	wideMost      = 8
-	wideGain      = 1.3 // times the rate, that twice the connections must bring
-	wideTransfers = 2   // at a time: each holds up to wideMost segments in memory
-	wideBusy      = 4   // large contents under way at a time that are several connections already
+	wideGain      = 1.3 // factor by which twice the connections must increase the rate
+	wideTransfers = 2   // concurrent segmented downloads: each holds up to wideMost segments in memory
+	wideBusy      = 4   // with this many large downloads in progress none is segmented: they use several connections together
 
 	segmentLeast = 512 << 10
 	segmentMost  = 4 << 20
 )
 
-// errNoGain ends a body for which several connections were no use: the rest is
-// asked for as one.
+// errNoGain ends a body for which several connections brought no gain: the rest is
+// requested over one connection.
 var errNoGain = errors.New("several connections brought no more than one")
 
-// A wide is a body of which the rest is fetched in segments over several
-// connections, if that pays. It reads as the body does.
+// A wide is a body whose rest is fetched in segments over several connections, if
+// that pays. Reading it yields the same bytes as the body.
 type wide struct {
 	t       *transfer
 	send    func(*fetch.Request, func(*fetch.Response) error) error
 	cause   func() error  // why the transfer was canceled; nil: it was not
-	request fetch.Request // for a segment, but for the range
+	request fetch.Request // for a segment, without the range
 	body    *fetch.Response
 
-	first int64 // where body begins
-	at    int64 // what is read next
-	end   int64 // of the whole
+	first int64 // offset at which body begins
+	at    int64 // offset of the next read
+	end   int64 // length of the whole content
 	start time.Time
 
-	cut    int64 // where the segments begin; 0: there are none
-	past   bool  // nothing is to be considered any more
-	next   int64 // where the next segment begins
-	size   int64 // of one
-	width  int   // how many are got at a time
-	stop   bool  // no more are begun
-	steady bool  // width stays
+	cut    int64 // offset at which the segments begin; 0: there are none
+	past   bool  // segments are no longer considered
+	next   int64 // offset of the next segment
+	size   int64 // of one segment
+	width  int   // concurrent segments
+	stop   bool  // no more segments are started
+	steady bool  // width no longer changes
 	base   float64
-	mark   time.Time // since when the rate is measured
-	since  int64     // and from which byte on
+	mark   time.Time // start of the rate measurement
+	since  int64     // offset at that time
 
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
@@ -65,18 +66,18 @@ type wide struct {
 	spare    [][]byte
 }
 
-// A segment is a part of a content, got by a request of its own.
+// A segment is a part of the content that is fetched by a request of its own.
 type segment struct {
 	from int64
 	room []byte
 	buf  []byte // in room; grows up to its capacity, the segment's size
 	read int
 	err  error
-	done chan struct{} // closed when buf and err will not change any more
+	done chan struct{} // closed when buf and err no longer change
 }
 
-// widen returns body, that of resp, or what reads like it and may be faster.
-// release must be called when it is not read any more.
+// widen returns body, which is that of resp, or a reader of the same bytes that may
+// be faster. The caller calls release when it no longer reads.
 func (t *transfer) widen(ctx context.Context, r *fetch.Request, resp *fetch.Response, body io.Reader) (wider io.Reader, release func()) {
 	nothing := func() {}
 	etag := resp.Header.Get("ETag")
@@ -135,19 +136,19 @@ func (w *wide) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// turn goes over from the body to the segments, if the first of them is what
-// it should be; else the body is read on.
+// turn switches from the body to the segments if the first of them is valid;
+// otherwise the body is read further.
 func (w *wide) turn() {
 	<-w.segments[0].done // ends with the context
 	if w.segments[0].err != nil {
 		w.drop()
 		return
 	}
-	_ = w.body.Body.Close() // the rest of it comes otherwise
+	_ = w.body.Body.Close() // the segments contain the rest
 	w.mark, w.since = time.Now(), w.at
 }
 
-// drop gives up the segments.
+// drop stops and discards the segments.
 func (w *wide) drop() {
 	w.cancel()
 	w.work.Wait()
@@ -155,7 +156,7 @@ func (w *wide) drop() {
 	w.t.Shared.segmented.Add(-1)
 }
 
-// consider begins segments if the body turns out to be held back.
+// consider starts segments if the rate of the body turns out to be limited.
 func (w *wide) consider() {
 	took := time.Since(w.start)
 	if took < wideAfter {
@@ -163,7 +164,7 @@ func (w *wide) consider() {
 	}
 	w.past = true
 	rate := float64(w.at-w.first) / took.Seconds()
-	ahead := max(int64(rate/4), 64<<10) // comes while the segments begin
+	ahead := max(int64(rate/4), 64<<10) // bytes that arrive while the segments start
 	left := w.end - w.at - ahead
 	if rate > wideBelow || left < wideLeast || float64(left) < rate*wideTime.Seconds() || w.t.Shared.large.Load() >= wideBusy {
 		return
@@ -178,7 +179,7 @@ func (w *wide) consider() {
 	w.begin()
 }
 
-// begin begins as many segments as there are to be.
+// begin starts segments up to the current width.
 func (w *wide) begin() {
 	for len(w.segments) < w.width && w.next < w.end && !w.stop {
 		size := min(w.size, w.end-w.next)
@@ -198,7 +199,7 @@ func (w *wide) begin() {
 	}
 }
 
-// get gets a segment.
+// get fetches a segment.
 func (w *wide) get(s *segment) error {
 	for len(s.buf) < cap(s.buf) {
 		r, before := w.request, len(s.buf)
@@ -216,7 +217,8 @@ func (w *wide) get(s *segment) error {
 	return nil
 }
 
-// fill reads an answer into s, and has r ask for what is missing then.
+// fill reads a response into s, and sets the range of r to the bytes that are still
+// missing.
 func (w *wide) fill(s *segment, r *fetch.Request, resp *fetch.Response) error {
 	if resp.Status != http.StatusPartialContent || resp.Range.Total >= 0 && resp.Range.Total != w.end {
 		return &fetch.RangeError{From: r.RangeFrom, ContentRange: resp.Header.Get("Content-Range"), Reason: "the content is another one now"}
@@ -228,7 +230,7 @@ func (w *wide) fill(s *segment, r *fetch.Request, resp *fetch.Response) error {
 	s.buf = s.buf[:len(s.buf)+n]
 	r.RangeFrom = s.from + int64(len(s.buf))
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return nil // less than was asked for
+		return nil // fewer bytes than requested
 	}
 	return err
 }
@@ -258,8 +260,8 @@ func (w *wide) readSegment(p []byte) (int, error) {
 	return n, nil
 }
 
-// adapt settles how many segments are got at a time: twice as many for as long
-// as that brings more.
+// adapt adjusts the number of concurrent segments: it is doubled for as long as
+// that increases the rate.
 func (w *wide) adapt() {
 	took := time.Since(w.mark)
 	if w.steady || w.at-w.since < int64(w.width)*w.size || took < wideAfter/2 {
@@ -278,8 +280,8 @@ func (w *wide) adapt() {
 	w.base, w.mark, w.since = rate, time.Now(), w.at
 }
 
-// fail ends the body such that the rest is requested over one connection, or
-// all of it if parts are no longer available.
+// fail ends the body so that the rest is requested over one connection, or all of
+// it if parts are no longer available.
 func (w *wide) fail(err error) error {
 	w.t.narrow = true
 	var body *fetch.BodyError

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Shared is what all transfers of a Destination have in common, so that together
-// they stay within limits.
+// Shared contains the limits that apply to all transfers of a Destination together.
+// It is safe for concurrent use.
 type Shared struct {
 	hosts     mirrorHosts
-	large     atomic.Int32        // large contents under way
-	segmented atomic.Int32        // of them those got over several connections
-	patching  *semaphore.Weighted // bytes of memory that patches being applied may take
+	large     atomic.Int32        // large downloads in progress
+	segmented atomic.Int32        // of these, segmented downloads
+	patching  *semaphore.Weighted // bytes of memory used by patches being applied
 }
 
 func NewShared() *Shared { return &Shared{patching: semaphore.NewWeighted(makingBytes)} }

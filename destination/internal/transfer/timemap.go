@@ -18,28 +18,29 @@ import (
 )
 
 const (
-	// mostListed is how many versions of one resource are looked at: a list of
-	// them must not fill memory.
+	// mostListed is the number of versions of one resource that are read from a
+	// TimeMap, so that it cannot fill memory.
 	mostListed = 20_000
 
-	// maxMapPages is how many documents one TimeMap may be in.
+	// maxMapPages is the largest number of documents that one TimeMap may consist
+	// of.
 	maxMapPages = 20
 
-	// maxMapBytes is how large each may be.
+	// maxMapBytes is the largest size of each.
 	maxMapBytes = 16 << 20
 )
 
-// errMapPages reports a TimeMap without an end.
+// errMapPages reports a TimeMap with too many documents.
 var errMapPages = fmt.Errorf("it goes on after %d documents", maxMapPages)
 
-// A mapDoer asks for TimeMaps as for all other documents.
+// A mapDoer requests TimeMaps with the same limits as other documents.
 type mapDoer struct {
 	client *fetch.Client
 	mayAsk func(uri string) bool
-	left   int // documents that may be asked for
+	left   int // documents that may still be requested
 }
 
-// Do implements memento.Doer. Redirects are followed.
+// Do implements [memento.Doer]. It follows redirects.
 func (d *mapDoer) Do(r *http.Request) (*http.Response, error) {
 	uri := r.URL.String()
 	if d.left--; d.left < 0 {
@@ -74,7 +75,7 @@ func timeMaps(links []resourcesync.Link) (maps []string) {
 	return maps
 }
 
-// mapsNamed returns the TimeMaps that an answer names (ME-LK-03).
+// mapsNamed returns the TimeMaps that a response names (ME-LK-03).
 func mapsNamed(address string, header http.Header) (maps []string) {
 	base, err := url.Parse(address)
 	if err != nil {
@@ -88,9 +89,9 @@ func mapsNamed(address string, header http.Header) (maps []string) {
 	return maps
 }
 
-// listed returns the addresses that TimeMaps list (ME-GEN-03, pattern 4): the
-// version that was current when the requested one was created, or at the
-// instant asked for, and those of the same second (ME-HD-04).
+// listed returns addresses that TimeMaps list (ME-GEN-03, pattern 4): the version
+// that was current when the requested one was created, or at the requested instant,
+// and those of the same second (ME-HD-04).
 func (p *pastSearch) listed(ctx context.Context, maps []string, tried map[string]bool) (ways []pastPlace) {
 	asked := 0
 	for _, address := range maps {
@@ -120,7 +121,7 @@ func (p *pastSearch) versionsOf(m *memento.TimeMap) (uris []string) {
 	for _, w := range p.gatePlaces("") {
 		found, err := m.Current(w.at)
 		if err != nil || slices.ContainsFunc(seconds, found.At.Equal) {
-			continue // it is from before the first
+			continue // the instant is before the first version
 		}
 		seconds = append(seconds, found.At)
 		for i := len(m.Versions) - 1; i >= 0 && len(uris) < 2*maxGates; i-- {

@@ -27,25 +27,25 @@ type transfer struct {
 	hasher  *resourcesync.Hasher
 	algs    uint8
 	n       int64    // bytes in w
-	resumed bool     // some of them are from an earlier run, or another place
-	picked  bool     // what an earlier run left was looked for
-	at      location // where the content comes from
+	resumed bool     // some of the bytes come from an earlier run, or from another location
+	picked  bool     // the unfinished download of an earlier run was looked for
+	at      location // current location
 	header  http.Header
-	undo    bool // undo the content codings that were not asked for
-	kept    bool // the answer was that the content is as it is held
-	narrow  bool // get it over one connection
-	whole   bool // get it from its beginning
+	undo    bool // undo the content codings that were not requested
+	kept    bool // the server responded that the content is unchanged
+	narrow  bool // use one connection
+	whole   bool // fetch from the beginning
 
-	vet func(*fetch.Response) error // refuses an answer before its content comes; may be nil
+	vet func(*fetch.Response) error // rejects a response before its content is read; may be nil
 }
 
 // run gets the content from the first of its locations that has it. If the
-// resource's own address has another content, the description may be old: the
+// resource's own address has other content, the description may be out of date: the
 // outcome is stale.
 func (t *transfer) run(ctx context.Context) Outcome {
 	t.algs = content.Algorithms(t.a.Hashes)
 	if t.a.Conditional && len(t.a.Held.Hashes) > 0 {
-		t.algs |= content.Algorithms(t.a.Held.Hashes) // to see whether it is what we hold
+		t.algs |= content.Algorithms(t.a.Held.Hashes) // to see whether it is the version held
 	}
 	t.hasher = t.hashers.Get(t.algs)
 	defer func() { t.hashers.Put(t.algs, t.hasher) }()
@@ -77,13 +77,14 @@ func (t *transfer) run(ctx context.Context) Outcome {
 	return Outcome{Err: own, Stale: IsStale(own)}
 }
 
-// from gets the content from one place; from the resource's own once more past
-// all caches if it is not as stated (RS-HASH-08).
+// from gets the content from one location. If the content at the resource's own
+// address does not match, it is requested once more, bypassing all caches
+// (RS-HASH-08).
 func (t *transfer) from(ctx context.Context, p location) error {
 	t.at = p
 	var wrong *content.Error
 	if t.n > 0 && len(t.a.Hashes) == 0 {
-		t.drop() // nothing shows that the parts fit
+		t.drop() // nothing shows that the parts belong together
 	}
 	err := t.attempt(ctx, fetch.Request{Once: p.mirror}, true)
 	if p.mirror && ctx.Err() == nil {
@@ -124,8 +125,8 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) Outcome {
 	return t.finish()
 }
 
-// IsStale reports whether err may be due to an old description, so that the
-// description should be read again.
+// IsStale reports whether err may be due to an outdated description, which should
+// then be read again.
 func IsStale(err error) bool {
 	var wrong *content.Error
 	var status *fetch.StatusError
@@ -159,7 +160,7 @@ func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) err
 	}
 	err := t.getAll(ctx, &r)
 	if t.n > 0 && fetch.IsRange(err) || t.resumed && err == nil && t.check() != nil {
-		// The rest is unavailable, or what came before does not fit it.
+		// The rest is unavailable, or does not match the bytes already written.
 		t.drop()
 		r.RangeFrom, r.IfRange = 0, ""
 		err = t.getAll(ctx, &r)
@@ -174,13 +175,12 @@ func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) err
 	return err
 }
 
-// leastProgress is how many bytes a transfer that breaks off has to come further
-// each time to be begun again without end: large resources come in as many parts
-// as it takes.
+// leastProgress is the number of bytes that each attempt must add for an
+// interrupted transfer to be resumed without limit: large resources may take any
+// number of attempts.
 const leastProgress = 1 << 20
 
-// getAll continues to get the rest of a body that breaks off, as long as each answer
-// brings enough of it.
+// getAll resumes an interrupted body as long as each response adds enough bytes.
 func (t *transfer) getAll(ctx context.Context, r *fetch.Request) error {
 	for {
 		before := t.n
@@ -199,8 +199,8 @@ func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
 		return err
 	}
 	etag := t.a.Held.ETag
-	// A change was announced: then only a validator that distinguishes all
-	// contents can disprove it.
+	// If a change was announced, only a validator that distinguishes all versions
+	// can disprove it.
 	announced := t.a.Change != 0
 	if there && etag != "" && !(announced && strings.HasPrefix(etag, "W/")) {
 		r.IfNoneMatch = etag
@@ -211,11 +211,11 @@ func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
 	return nil
 }
 
-// pickUp continues with what an earlier run left. It reports whether that is
-// all there is to get.
+// pickUp continues an unfinished download of an earlier run. It reports whether the
+// content is complete.
 func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 	store, ok := t.Store.(blob.Resumer)
-	if !ok || len(t.a.Hashes) == 0 { // without a hash the two parts cannot be known to fit
+	if !ok || len(t.a.Hashes) == 0 { // without a hash nothing proves that the two parts belong together
 		return false, nil
 	}
 	w, part, err := store.Resume(ctx, t.path)
@@ -237,8 +237,8 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// get sends r and writes the body. Where it breaks off, r is made a request for the
-// rest.
+// get sends r and writes the body. If the body is interrupted, r becomes a request
+// for the rest.
 func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 	return t.Client.Fetch(ctx, r, func(resp *fetch.Response) error {
 		if resp.Status == http.StatusNotModified {
@@ -285,7 +285,7 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 	})
 }
 
-// fits checks that a partial answer is a part of the content that r asked for.
+// fits checks that a partial response is a part of the content that r requested.
 func fits(r *fetch.Request, resp *fetch.Response) error {
 	if resp.Status != http.StatusPartialContent || r.IfRange == "" {
 		return nil
@@ -303,13 +303,13 @@ func (t *transfer) goOn(r *fetch.Request, resp *fetch.Response) {
 		r.IfRange = ""
 	}
 	if t.undo || t.whole || r.IfRange == "" && len(t.a.Hashes) == 0 {
-		r.RangeFrom, r.IfRange = 0, "" // nothing shows that the parts fit
+		r.RangeFrom, r.IfRange = 0, "" // nothing shows that the parts belong together
 	}
 }
 
 // lengthLimit returns how many bytes are read of a body whose length is stated:
-// much more than that is not what was described, and may never end. Zero means
-// that there is no limit.
+// much more than that is not the content described, and may never end. Zero means
+// no limit.
 func lengthLimit(stated int64) int64 {
 	const slack = 16 << 20
 	if stated < 0 || stated > 1<<60 {
@@ -323,17 +323,17 @@ func (t *transfer) check() error {
 	return err
 }
 
-// drop discards what was written.
+// drop discards the bytes written.
 func (t *transfer) drop() {
 	if t.w != nil {
-		_ = t.w.Close() // not wanted
+		_ = t.w.Close() // its content is discarded
 	}
 	t.w, t.n, t.resumed = nil, 0, false
 	t.hasher.Reset()
 }
 
-// leave ends a transfer that failed: what came over a network that broke, or
-// before we were interrupted, is left for the next run.
+// leave ends a transfer that failed: bytes received before a network failure or an
+// interruption are kept for the next run.
 func (t *transfer) leave(err error) {
 	var wrong *content.Error
 	var local *content.LocalError
@@ -345,7 +345,7 @@ func (t *transfer) leave(err error) {
 	t.drop()
 }
 
-// finish returns the outcome for content that is as described.
+// finish returns the outcome for content that matches its description.
 func (t *transfer) finish() Outcome {
 	a := t.a
 	if t.kept {
@@ -357,7 +357,7 @@ func (t *transfer) finish() Outcome {
 	}
 	h := plan.NewHeld(a, t.Set, t.path)
 	h.Length, h.Hashes = t.n, t.hasher.Sum()
-	if t.header != nil && !t.at.mirror { // a mirror's are not the resource's
+	if t.header != nil && !t.at.mirror { // a mirror's headers are not the resource's
 		h.ETag, h.Modified = t.header.Get("ETag"), t.header.Get("Last-Modified")
 	}
 	warning, _ := content.Verify(a.Description(), t.n, h.Hashes) // has no error any more
@@ -378,8 +378,8 @@ func (t *transfer) finish() Outcome {
 	return Outcome{Held: h, Writer: w, Warning: warning, By: by}
 }
 
-// stamp gives the file a modification time that is known before it is
-// committed, and returns it: the one that the Source states, else now.
+// stamp returns the modification time for the file, and sets it before the commit:
+// the one that the Source states, otherwise the current time.
 func (t *transfer) stamp() time.Time {
 	at := t.a.Lastmod.Time()
 	if t.a.Lastmod.IsZero() {
