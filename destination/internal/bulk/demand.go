@@ -19,62 +19,64 @@ import (
 )
 
 const (
-	// DemandCount and demandBytes are how much is requested at a time: enough
-	// that the round trip matters little, and an answer fits into memory.
+	// DemandCount and demandBytes limit the resources requested at a time: enough
+	// that the round trip matters little, and few enough that the response fits
+	// into memory.
 	DemandCount = 2000
 	demandBytes = 2 << 20
 
-	// demandAnswer is the longest answer accepted: it is held in memory. If
-	// lengths are not stated, a longer answer shows that a request must ask for
-	// less.
+	// demandAnswer is the longest response accepted, in bytes: it is held in
+	// memory. If lengths are not stated, a longer response shows that a request
+	// must name fewer resources.
 	demandAnswer = 8 << 20
 
-	// DemandLength is up to which length a resource is small.
+	// DemandLength is the length, in bytes, up to which a resource counts as small.
 	DemandLength = 256 << 10
 
-	// demandAtOnce is how many packages are asked for at a time: a Source makes
-	// them for us. Ours makes four.
+	// demandAtOnce is the number of packages requested concurrently, because a
+	// Source has to make them. Lockstep's own Source makes four.
 	demandAtOnce = 4
 
-	// demandUnpacking is how many more may be unpacked meanwhile.
+	// demandUnpacking is how many more packages may be unpacked meanwhile.
 	demandUnpacking = 2
 
-	// DemandLeast is from how many resources on asking for packages pays, and
-	// demandRest from how many on it does for what is left over.
+	// DemandLeast is the number of resources from which on requesting packages
+	// pays, and demandRest the number from which on it pays for the resources left
+	// over.
 	DemandLeast = 32
 	demandRest  = 4
 
-	// demandFew is how much is asked for at least before it is parted for the
-	// sake of doing several at a time.
+	// demandFew is the least number of resources per request when a batch is
+	// divided in order to use several requests concurrently.
 	demandFew = 500
 )
 
-// A Demand asks a Source for packages of many resources, each with one request,
-// and takes their content from there. Resources that it cannot get are passed
-// to single: no answer makes a run fail.
+// A Demand requests packages of many resources from a Source, each with one
+// request, and takes the resources' content from them. It passes resources that it
+// cannot get to single: no response makes a run fail.
 type Demand struct {
 	uri    string
 	fetch  *transfer.Fetcher
 	done   func(transfer.Outcome)
 	single func(*plan.Action)
 	warn   func(uri, text string)
-	Insist bool // also where a single request would do
+	Insist bool // also if a single request would do
 
-	batch []*plan.Action // being gathered
+	batch []*plan.Action // batch being collected
 	bytes int64
 	queue chan []*plan.Action
-	asked chan struct{} // holds one for every package asked for
+	asked chan struct{} // holds a token for every package being requested
 	wg    sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
-	Most   int        // to ask for at a time
-	off    bool       // for the rest of the run
-	failed int        // answers of no use, in a row
+	mu     sync.Mutex // guards the fields below
+	Most   int        // resources per request
+	off    bool       // not used for the rest of the run
+	failed int        // useless responses in a row
 }
 
-// NewDemand returns a demand for about so many resources, of so many bytes in
-// all. They are parted so that as many packages are asked for at the end as at
-// the beginning.
+// NewDemand returns a Demand for approximately the given number of resources and
+// total bytes. It sizes the batches so that as many packages are requested
+// concurrently at the end as at the beginning.
 func NewDemand(uri string, expected, bytes int64) *Demand {
 	parts := max((expected+DemandCount-1)/DemandCount, (bytes+demandBytes-1)/demandBytes)
 	parts = (parts + demandAtOnce - 1) / demandAtOnce * demandAtOnce
@@ -82,14 +84,14 @@ func NewDemand(uri string, expected, bytes int64) *Demand {
 	return &Demand{uri: uri, Most: int(min(max(most, demandFew), DemandCount))}
 }
 
-// Start begins. Until finish, add may be called, by one goroutine.
+// start starts the requests. Until finish, one goroutine may call add.
 func (d *Demand) start(ctx context.Context) {
 	d.batch, d.bytes = nil, 0
 	d.queue = make(chan []*plan.Action)
 	d.asked = make(chan struct{}, demandAtOnce)
 	for range demandAtOnce + demandUnpacking {
 		d.wg.Go(func() {
-			var answer bytes.Buffer // used again and again
+			var answer bytes.Buffer // reused for every response
 			for batch := range d.queue {
 				d.get(ctx, batch, &answer)
 			}
@@ -129,7 +131,8 @@ func (d *Demand) send() {
 	d.batch, d.bytes = nil, 0
 }
 
-// Finish requests what is queued, and returns when nothing is in progress.
+// finish requests the queued resources, if goOn is set, and returns when no request
+// is in progress.
 func (d *Demand) finish(goOn bool) {
 	if goOn && len(d.batch) > 0 {
 		d.send()
@@ -138,7 +141,7 @@ func (d *Demand) finish(goOn bool) {
 	d.wg.Wait()
 }
 
-// get asks for a package of batch.
+// get requests a package of batch.
 func (d *Demand) get(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) {
 	if ctx.Err() != nil {
 		return
@@ -176,13 +179,13 @@ func (d *Demand) halve(ctx context.Context, batch []*plan.Action, answer *bytes.
 	d.get(ctx, batch[len(batch)/2:], answer)
 }
 
-// ask puts the Source's answer into answer.
+// ask reads the Source's response into answer.
 func (d *Demand) ask(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer) error {
 	var body bytes.Buffer
 	expected := int64(bytes.MinRead)
 	for _, a := range batch {
-		// Its name is in the package twice, and in the manifest with what is
-		// known of it, which is compressed.
+		// The package contains the URI twice, and the manifest describes the
+		// resource; both are compressed.
 		expected += max(a.Length, 0) + int64(2*len(a.URI)) + 300
 		uri, _, _ := strings.Cut(a.URI, "#") // RS-AMB-22
 		body.WriteString(uri)
@@ -194,13 +197,13 @@ func (d *Demand) ask(ctx context.Context, batch []*plan.Action, answer *bytes.Bu
 		if resp.Length > 0 {
 			expected = resp.Length + bytes.MinRead
 		}
-		answer.Grow(int(min(expected, demandAnswer+bytes.MinRead))) // growing by and by leaves twice as much
+		answer.Grow(int(min(expected, demandAnswer+bytes.MinRead))) // growing step by step would leave twice as much
 		_, err := io.Copy(answer, resp.Body)
 		return err
 	})
 }
 
-// refused deals with a Source that gave no package for batch.
+// refused handles a Source that returned no package for batch.
 func (d *Demand) refused(ctx context.Context, batch []*plan.Action, answer *bytes.Buffer, err error) {
 	var status *fetch.StatusError
 	tooMuch := errors.Is(err, fetch.ErrTooLarge) ||
@@ -208,14 +211,14 @@ func (d *Demand) refused(ctx context.Context, batch []*plan.Action, answer *byte
 	if tooMuch && len(batch) > 1 {
 		d.mu.Lock()
 		d.Most = max(1, min(d.Most, len(batch)/2))
-		d.off = d.off || d.Most < DemandLeast && !d.Insist // it is not worth it
+		d.off = d.off || d.Most < DemandLeast && !d.Insist // fewer resources per request do not pay
 		d.mu.Unlock()
 		d.halve(ctx, batch, answer)
 		return
 	}
 	d.mu.Lock()
 	d.failed++
-	// An answer predicts the next one; a broken connection does not.
+	// A response predicts the next one; a broken connection does not.
 	stop := !tooMuch && !d.off && (status != nil || isNoPackage(err) || d.failed > 2)
 	d.off = d.off || stop
 	d.mu.Unlock()
@@ -225,13 +228,13 @@ func (d *Demand) refused(ctx context.Context, batch []*plan.Action, answer *byte
 	d.alone(batch)
 }
 
-// errNoPackage reports an answer that is not the requested package.
+// errNoPackage reports a response that is not the requested package.
 var errNoPackage = errors.New("the answer is no package with a manifest of what was asked for")
 
 func isNoPackage(err error) bool { return errors.Is(err, errNoPackage) }
 
-// unpack takes the content of batch out of an answer. It fails if there is
-// none in it.
+// unpack takes the content of batch out of a response. It returns an error if the
+// response contains none of it.
 func (d *Demand) unpack(ctx context.Context, batch []*plan.Action, answer []byte) error {
 	noPackage := func(err error) error {
 		return fmt.Errorf("post %s: %w: %w", fetch.Printable(d.uri), errNoPackage, err)
@@ -261,7 +264,7 @@ func (d *Demand) unpack(ctx context.Context, batch []*plan.Action, answer []byte
 		delete(left, e.Loc)
 		content, err := m.Bytes(answer[m.Offset:], buf)
 		if m.Method != 0 && cap(content) > cap(buf) {
-			buf = content // where it was inflated to
+			buf = content // the buffer that it was inflated to
 		}
 		for _, a := range as {
 			if err == nil && d.take(ctx, a, content) {
@@ -287,7 +290,7 @@ func (d *Demand) unpack(ctx context.Context, batch []*plan.Action, answer []byte
 	return nil
 }
 
-// maxDemanded is how long the packed data for a may be: longer data is not what
+// maxDemanded is the largest size of the packed data for a: longer data is not what
 // was requested, and might fill the memory.
 func maxDemanded(a *plan.Action) int64 {
 	if a.Length < 0 {
@@ -296,8 +299,8 @@ func maxDemanded(a *plan.Action) int64 {
 	return 2*a.Length + 64<<10
 }
 
-// manifestOf reads the manifest of a package that is in memory, as far as it
-// is of what was wanted.
+// manifestOf reads the entries for wanted resources from the manifest of a package
+// that is in memory.
 func manifestOf[T any](dir *unpack.Directory, b []byte, base string, wanted map[string]T) ([]resourcesync.Entry, error) {
 	m, _ := dir.Manifest()
 	if m == nil {
@@ -334,9 +337,9 @@ func manifestOf[T any](dir *unpack.Directory, b []byte, base string, wanted map[
 	return entries, nil
 }
 
-// take takes content for a, which the Source's list vouches for: the manifest in
-// the answer is not verified, and vouches for nothing. It reports whether a is
-// dealt with.
+// take stores data as content of a if it matches the Source's list: the manifest in
+// the response is not verified and proves nothing. It reports whether a is
+// finished.
 func (d *Demand) take(ctx context.Context, a *plan.Action, data []byte) bool {
 	o := d.fetch.Take(ctx, a, bytes.NewReader(data))
 	o.By = transfer.ByOnDemand
@@ -347,7 +350,7 @@ func (d *Demand) take(ctx context.Context, a *plan.Action, data []byte) bool {
 	return true
 }
 
-// wasCanceled reports whether err says only that the caller canceled the run.
+// wasCanceled reports whether err only means that the caller canceled the run.
 func wasCanceled(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -15,9 +15,9 @@ import (
 	"lockstep/internal/unpack"
 )
 
-// extract reads the passages, several at a time, and leaves in u.left what
-// could not be read. What is small is unpacked by other goroutines than those
-// that read.
+// extract reads the passages, several concurrently, and leaves in u.left the
+// resources that could not be read. Small members are unpacked by other goroutines
+// than those that read.
 func (u *unpacking) extract(ctx context.Context, file dump.File, all []passage) error {
 	work := make(chan loaded)
 	var workers sync.WaitGroup
@@ -61,17 +61,17 @@ func (u *unpacking) extract(ctx context.Context, file dump.File, all []passage) 
 	return first
 }
 
-// maxUnpackers is how many goroutines unpack, verify and write members of one
-// package.
+// maxUnpackers is the number of goroutines that unpack, verify and write members of
+// one package.
 const maxUnpackers = 8
 
-// lotBuffers lends room for lots.
+// lotBuffers contains buffers for lots.
 var lotBuffers = sync.Pool{New: func() any { return new([lotBytes]byte) }}
 
-// errHopeless reports a package in which nothing is as its directory says.
+// errHopeless reports a package whose members do not match its directory.
 var errHopeless = errors.New("nothing in it is what it should be")
 
-// hopeless reports whether reading on is a waste.
+// hopeless reports whether reading the rest is pointless.
 func (u *unpacking) hopeless() bool {
 	const enough = 200
 	if u.had.Load() {
@@ -88,8 +88,8 @@ type loaded struct {
 	buf *[lotBytes]byte
 }
 
-// readPassage reads a passage. When it cannot be read on, it returns what was
-// not read.
+// readPassage reads a passage. If reading fails, it returns the actions whose
+// content was not read.
 func (u *unpacking) readPassage(ctx context.Context, file dump.File, s passage, work chan<- loaded) (rest []*plan.Action, err error) {
 	r := &counted{r: file.Section(ctx, s[0].from, s[len(s)-1].to), at: s[0].from}
 	defer r.close()
@@ -126,11 +126,11 @@ func actionsOf(lots []lot) []*plan.Action {
 	return as
 }
 
-// counted is a reader that knows where it is, and how reading ended.
+// counted is a reader that records its offset and the error that ended reading.
 type counted struct {
 	r   io.ReadCloser
 	at  int64
-	err error // other than io.EOF
+	err error // never io.EOF
 }
 
 func (c *counted) Read(p []byte) (int, error) {
@@ -147,24 +147,24 @@ func (c *counted) skipTo(at int64) error {
 	return err
 }
 
-func (c *counted) close() { _ = c.r.Close() } // read as far as it is wanted
+func (c *counted) close() { _ = c.r.Close() } // everything useful was read
 
-// stream unpacks a long piece while it is read. The error is one of reading
+// stream unpacks a long piece while it is being read. The error is one of reading
 // the package.
 func (u *unpacking) stream(ctx context.Context, c lot, r *counted) error {
 	m, a := c.pieces[0].member, c.pieces[0].actions[0]
 	content, err := m.Open(io.LimitReader(r, c.to-c.from))
 	if err == nil {
 		u.take(ctx, a, content, func() bool { return r.err != nil })
-		_ = content.Close() // Only read
+		_ = content.Close() // opened for reading only
 	} else if r.err == nil {
 		u.amiss(err, a)
 	}
 	return r.err
 }
 
-// unpackLot unpacks a lot that is in memory. buf is for compressed data, and
-// may grow.
+// unpackLot unpacks a lot that is in memory. buf is for decompressed data; it is
+// returned, perhaps larger.
 func (u *unpacking) unpackLot(ctx context.Context, l loaded, buf []byte) []byte {
 	defer lotBuffers.Put(l.buf)
 	for _, p := range l.pieces {
@@ -180,14 +180,14 @@ func (u *unpacking) unpackLot(ctx context.Context, l loaded, buf []byte) []byte 
 }
 
 func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *plan.Action, packed, buf []byte) []byte {
-	if m.Size > lotBytes { // it was small only while it was packed
+	if m.Size > lotBytes { // only its compressed form is small
 		content, err := m.Open(bytes.NewReader(packed))
 		if err != nil {
 			u.amiss(err, a)
 			return buf
 		}
 		u.take(ctx, a, content, nil)
-		_ = content.Close() // Only read
+		_ = content.Close() // opened for reading only
 		return buf
 	}
 	if buf == nil {
@@ -202,8 +202,9 @@ func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *plan.A
 	return buf
 }
 
-// take passes content to the fetcher. If it is not what was wanted, a is handed
-// back; unless broken says that only the transfer failed, and a is tried again.
+// take passes content to the fetcher. If it does not match its description, a is
+// handed back; but if broken reports that only the transfer failed, a is tried
+// again.
 func (u *unpacking) take(ctx context.Context, a *plan.Action, r io.Reader, broken func() bool) {
 	o := u.fetch.Take(ctx, a, r)
 	var wrong *content.Error
@@ -223,7 +224,7 @@ func (u *unpacking) take(ctx context.Context, a *plan.Action, r io.Reader, broke
 	}
 }
 
-// amiss hands back a resource whose content was read, and does not match its
+// amiss hands back a resource whose content was read and does not match its
 // description.
 func (u *unpacking) amiss(err error, a *plan.Action) {
 	u.mu.Lock()

@@ -12,9 +12,9 @@ import (
 	"lockstep/resourcesync"
 )
 
-// compareManifest looks whether the manifest in the package is the one its
-// entries were read from. If not, the one inside says where things are
-// (RS-ZIP-10).
+// compareManifest compares the manifest in the package with the one that its
+// entries were read from. If they differ, the one in the package takes precedence
+// for the paths of members (RS-ZIP-10).
 func (u *unpacking) compareManifest(ctx context.Context, file dump.File, dir *unpack.Directory) {
 	member, folder := dir.Manifest()
 	if folder != "" {
@@ -46,9 +46,8 @@ func (u *unpacking) compareManifest(ctx context.Context, file dump.File, dir *un
 	}
 }
 
-// tellExtra warns of files that no manifest names, which are ignored
-// (RS-ZIP-08).
-func (u *unpacking) tellExtra(dir *unpack.Directory) {
+// warnExtra warns of files that no manifest names, which are ignored (RS-ZIP-08).
+func (u *unpacking) warnExtra(dir *unpack.Directory) {
 	if u.job.Members == 0 {
 		return
 	}
@@ -66,8 +65,8 @@ func (u *unpacking) tellExtra(dir *unpack.Directory) {
 	}
 }
 
-// place notes where an entry of the manifest has what a wants, unless it has it
-// where a says, or an entry before fits better.
+// place records the path at which an entry of the manifest has the content for a,
+// unless it is the path in a, or an earlier entry fits better.
 func (u *unpacking) place(a *plan.Action, e *resourcesync.Entry) {
 	if e.Path == "" {
 		return
@@ -81,7 +80,7 @@ func (u *unpacking) place(a *plan.Action, e *resourcesync.Entry) {
 	}
 }
 
-// path is the path of a's content in the package.
+// path returns the path of a's content in the package.
 func (u *unpacking) path(a *plan.Action) string {
 	if path, ok := u.paths[a]; ok {
 		return path

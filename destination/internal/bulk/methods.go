@@ -15,42 +15,43 @@ import (
 )
 
 const (
-	// packagesAtOnce is how many packages are read at a time: each is one stream
-	// of many resources, and costs the memory of its directory.
+	// packagesAtOnce is the number of packages read concurrently: each is one
+	// stream of many resources, and its directory takes memory.
 	packagesAtOnce = 4
 
-	// packedAtOnce bounds how many are wanted of the packages read at a time,
-	// unless it is only one.
+	// packedAtOnce limits the resources needed from the packages being read, unless
+	// it is only one package.
 	packedAtOnce = 50_000
 )
 
-// Methods are the methods to get content other than a request for each resource: from
-// packages, or many with one request. The zero value has none.
+// Methods are the methods of getting content other than a request for each
+// resource: from packages, or many resources with one request. The zero value has
+// none.
 //
-// The caller calls Start once, then offers every action that fetches content to
-// Take, then calls Finish, before it commits the last batch. Actions for which no
+// The caller calls Start once, passes every action that fetches content to Take,
+// and then calls Finish before it commits the last batch. Actions for which no
 // method yields the content are handed back.
 type Methods struct {
-	Packages    *dump.Table  // nil: members are not taken from packages
-	Demand      *Demand      // nil: nothing is asked for on demand
-	Only        bool         // what these methods do not yield is unavailable,
+	Packages    *dump.Table  // nil: packages are not used
+	Demand      *Demand      // nil: no packages are requested on demand
+	Only        bool         // content that these methods do not yield is unavailable,
 	Unavailable error        // for this reason
-	OfPast      bool         // contents are of the past: the current content is of use only if a hash shows that it is the same
-	Warnings    warnings     // reported when nothing is in progress
-	Room        scratch.Room // where more wait for their packages than fit in memory
+	OfPast      bool         // content of a former state is fetched: the current content is useful only if a hash shows that it is the same
+	Warnings    warnings     // reported when no request is in progress
+	Room        scratch.Room // stores the actions waiting for their packages if they do not fit in memory
 	Opener      *dump.Opener
 
 	fetch  *transfer.Fetcher
 	done   func(transfer.Outcome)
 	single func(*plan.Action)
-	packed *packed // have their content in packages
+	packed *packed // actions whose content is in packages
 
-	Members *dump.Members // reads single members of packages; nil: it has none
+	Members *dump.Members // reads single members of packages; nil if there are no packages
 }
 
-// Start begins. done takes outcomes, single takes actions back that have to be
-// fetched alone after all; both may be called concurrently, until Finish
-// returns, and both block while much is under way.
+// Start starts the methods. done receives outcomes, single receives actions that
+// have to be requested on their own; both may be called concurrently until Finish
+// returns, and both block while much work is in progress.
 func (w *Methods) Start(ctx context.Context, f *transfer.Fetcher, done func(transfer.Outcome), single func(*plan.Action)) {
 	w.fetch, w.done, w.single = f, done, single
 	if w.Only {
@@ -67,7 +68,7 @@ func (w *Methods) Start(ctx context.Context, f *transfer.Fetcher, done func(tran
 	}
 }
 
-// Take reports whether one of the methods takes a, to fetch its content.
+// Take reports whether one of the methods accepted a, to fetch its content.
 func (w *Methods) Take(a *plan.Action) (bool, error) {
 	switch {
 	case w.Packages != nil && a.Member.Package > 0 && a.From == "":
@@ -80,10 +81,10 @@ func (w *Methods) Take(a *plan.Action) (bool, error) {
 	return false, nil
 }
 
-// Finish gets the content of all actions that were taken and are not done, or, if
-// goOn is false, waits for requests in progress. It is always called, with the
-// context of start, and neither done nor single is called after it. It returns only
-// errors after which nothing more can be done.
+// Finish gets the content of all accepted actions that are not finished, or, if
+// goOn is false, only waits for requests in progress. It is always called, with the
+// context of Start, and neither done nor single is called after it returns. It
+// returns only errors that prevent further work.
 func (w *Methods) Finish(ctx context.Context, goOn bool) error {
 	var wg sync.WaitGroup
 	if w.Demand != nil {
@@ -100,7 +101,7 @@ func (w *Methods) Finish(ctx context.Context, goOn bool) error {
 	return err
 }
 
-// unpackAll reads the packages that have needed content, several at a time.
+// unpackAll reads the packages that have needed content, several concurrently.
 func (w *Methods) unpackAll(ctx context.Context) error {
 	p := newPackager(w.Opener, w.fetch, w.done, w.single, w.Warnings.add)
 	var g errgroup.Group
@@ -108,7 +109,7 @@ func (w *Methods) unpackAll(ctx context.Context) error {
 	room := semaphore.NewWeighted(packedAtOnce)
 	for wanted, err := range w.packed.byPackage(ctx) {
 		if err != nil {
-			_ = g.Wait() // no function returns an error
+			_ = g.Wait() // its functions return no error
 			return err
 		}
 		ref, ok := w.Packages.Get(wanted[0].Member.Package)
@@ -120,7 +121,7 @@ func (w *Methods) unpackAll(ctx context.Context) error {
 		}
 		weight := min(int64(len(wanted)), packedAtOnce)
 		if room.Acquire(ctx, weight) != nil {
-			break // the run ends
+			break // the run was canceled
 		}
 		g.Go(func() error {
 			defer room.Release(weight)
@@ -130,13 +131,13 @@ func (w *Methods) unpackAll(ctx context.Context) error {
 			return nil
 		})
 	}
-	return g.Wait() // no function returns an error
+	return g.Wait() // its functions return no error
 }
 
-// maxWarnings caps the warnings that are stored.
+// maxWarnings limits the warnings stored.
 const maxWarnings = 1000
 
-// Warnings are stored until they can be reported.
+// warnings stores warnings until they can be reported.
 type warnings struct {
 	mu   sync.Mutex // guards list
 	list []warning
@@ -162,7 +163,7 @@ func (w *warnings) Report(warn func(uri, text string)) {
 	w.list = nil
 }
 
-// jobOf returns what is wanted of a package.
+// jobOf returns the job that gets content from a package for the wanted actions.
 func jobOf(ref *dump.Ref, wanted []*plan.Action) *packageJob {
 	return &packageJob{Package: ref.Package(), Copy: ref.Copy, Trusted: ref.Listing, Wanted: wanted}
 }

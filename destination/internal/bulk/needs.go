@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// packageRequests is how many a package takes: its manifest, its end and
-	// directory, its content.
+	// packageRequests is the number of requests for a package: for its manifest,
+	// its end and directory, and its content.
 	packageRequests = 4
 
 	// assumedBytes is the length assumed for resources without a stated length.
 	assumedBytes = 8 << 10
 )
 
-// Needs counts what a plan has to fetch.
+// Needs counts the content that a plan has to fetch.
 type Needs struct {
 	Count, bytes, unsized int64         // of all resources
 	Small, SmallBytes     int64         // of those that a package made on demand can contain
-	packages              map[int]int64 // resources by the package that has their content
-	Packed, packedBytes   int64         // of those
-	patched, patchBytes   int64         // of those that patches make, and the bytes of the patches
-	Lost                  int64         // of the past: resources for which neither a package nor a memento is known
+	packages              map[int]int64 // number of resources by the package that has their content
+	Packed, packedBytes   int64         // of resources with their content in packages
+	patched, patchBytes   int64         // of resources that patches produce, and the bytes of the patches
+	Lost                  int64         // for a former state: resources for which neither a package nor a memento is known
 }
 
 // Add counts an action.
@@ -62,15 +62,15 @@ func (n *Needs) Add(a *plan.Action) {
 	}
 }
 
-// PackagesPay reports whether packages are the cheaper method to get what is
-// needed, by the estimated cost of them and of single requests, or, if the Source
-// offers that, of packages made on demand.
+// PackagesPay reports whether packages are the cheaper method of getting the needed
+// content, by the estimated costs of packages and of single requests, or of
+// packages made on demand if the Source offers these.
 func (n *Needs) PackagesPay(refs []dump.Ref, onDemand bool) bool {
 	var whole int64
 	for _, ref := range refs {
 		whole += packageRequests * plan.RequestBytes
 		if ref.Length < 0 {
-			// It contains what is needed, and as much again.
+			// Assume that it contains the needed content and as much again.
 			whole += 2 * n.bytes / int64(len(refs))
 		}
 		whole += max(ref.Length, 0)
@@ -79,7 +79,7 @@ func (n *Needs) PackagesPay(refs []dump.Ref, onDemand bool) bool {
 	if onDemand && n.Small >= DemandLeast {
 		alone = min(alone, n.bytes+n.Small*512+(n.Count-n.Small+n.Small/DemandCount+1)*plan.RequestBytes)
 	}
-	return whole <= alone+alone/10 // a file costs the Source less than what it has to make
+	return whole <= alone+alone/10 // a prepared file costs the Source less than a package made on demand
 }
 
 // Explain describes how many resources are going to be fetched by which methods.

@@ -17,46 +17,48 @@ import (
 	"lockstep/internal/unpack"
 )
 
-// A packageJob lists what is needed from one package.
+// A packageJob lists the actions that need content from one package.
 type packageJob struct {
 	dump.Package
-	Copy dump.Copy // of the manifest its entries were read from; zero: none
+	Copy dump.Copy // the manifest that its entries were read from; zero: none
 
-	// Trusted says that content is accepted that no hash verifies except the
-	// checksums in the package: where nothing better is available.
+	// Trusted accepts content that only the checksums in the package verify. It is
+	// set if no hash is available.
 	Trusted bool
 
-	Wanted []*plan.Action // the member of each is its want's Member.Path
+	Wanted []*plan.Action // the member of each is its Member.Path
 }
 
-// A packager gets content out of packages. What a package does not yield, for
-// whatever reason, is handed back: no package makes a run fail.
+// A packager gets content out of packages. It hands back the actions for which a
+// package does not yield the content, whatever the reason: no package makes a run
+// fail.
 //
-// Several goroutines may use one.
+// It is safe for concurrent use.
 type packager struct {
 	opener  *dump.Opener
 	fetch   *transfer.Fetcher
 	done    func(transfer.Outcome)
 	single  func(*plan.Action)
 	warn    func(uri, text string)
-	streams chan struct{} // bounds the requests that hold a connection while others may have to wait
+	streams chan struct{} // limits the requests that occupy a connection while others may have to wait
 }
 
-// newPackager returns a packager that hands outcomes to done, and actions that
-// have to be fetched alone to single. All three may be called concurrently.
+// newPackager returns a packager that passes outcomes to done, actions that have to
+// be requested on their own to single, and warnings to warn. All three may be
+// called concurrently.
 func newPackager(o *dump.Opener, f *transfer.Fetcher, done func(transfer.Outcome), single func(*plan.Action), warn func(uri, text string)) *packager {
 	return &packager{opener: o, fetch: f, done: done, single: single, warn: warn, streams: make(chan struct{}, maxStreams)}
 }
 
-// get carries out job. Each of its actions goes either to done or to single,
-// unless ctx ends.
+// get carries out job. Each of its actions goes either to done or to single, unless
+// ctx ends.
 //
-// The end of the package is requested first: it says where everything is. Then
-// the needed members are read in as few passages as make sense, each from its
-// first member to its last; a passage that breaks off is resumed. Without
-// ranges, or if only the hash of the package verifies its contents, all of it
-// is first written to a temporary file. A package that turns out not to be what
-// its dump states is not used.
+// The end of the package is requested first, because it contains the directory.
+// Then the needed members are read in as few passages as make sense, each from its
+// first member to its last; an interrupted passage is resumed. If ranges are not
+// available, or only the hash of the package verifies its contents, the whole
+// package is first written to a temporary file. A package that turns out not to
+// match its dump is not used.
 func (p *packager) get(ctx context.Context, job *packageJob) {
 	u := &unpacking{packager: p, job: job, left: job.Wanted}
 	u.vouch()
@@ -74,29 +76,29 @@ func (p *packager) get(ctx context.Context, job *packageJob) {
 			break
 		}
 	}
-	u.tell()
+	u.warnFailed()
 }
 
-// An unpacking is one package being read.
+// An unpacking is the state of reading one package.
 type unpacking struct {
 	*packager
 	job   *packageJob
-	left  []*plan.Action // not had yet
-	whole bool           // the package is to be held whole
+	left  []*plan.Action // not obtained yet
+	whole bool           // the whole package has to be stored
 
-	paths     map[*plan.Action]string // of those whose path the package has otherwise
-	unvouched map[*plan.Action]bool   // have no hash of their own
-	had       atomic.Bool             // something was taken
+	paths     map[*plan.Action]string // paths that differ from those in the actions
+	unvouched map[*plan.Action]bool   // actions without a hash
+	had       atomic.Bool             // the content of an action was obtained
 
-	mu     sync.Mutex // guards what follows
-	failed int        // given to single
-	first  error      // why the first of them
-	wrong  int        // of them, were read
-	quiet  bool       // they are fetched alone for a good reason
+	mu     sync.Mutex // guards the fields below
+	failed int        // actions passed to single
+	first  error      // reason for the first of them
+	wrong  int        // of these, actions whose content was read
+	quiet  bool       // they are requested on their own for a good reason
 }
 
-// vouch handles contents that have no hash of their own: the hash of the
-// package can verify them, if all of it is held.
+// vouch handles content without a hash of its own: the hash of the package can
+// verify it if the whole package is stored.
 func (u *unpacking) vouch() {
 	u.unvouched = map[*plan.Action]bool{}
 	for _, a := range u.left {
@@ -116,7 +118,7 @@ func (u *unpacking) vouch() {
 	}
 }
 
-// giveUnvouched hands back what nothing vouches for.
+// giveUnvouched hands back the actions whose content cannot be verified.
 func (u *unpacking) giveUnvouched(err error) {
 	u.left = slices.DeleteFunc(slices.Clone(u.left), func(a *plan.Action) bool {
 		if u.unvouched[a] {
@@ -126,8 +128,8 @@ func (u *unpacking) giveUnvouched(err error) {
 	})
 }
 
-// round opens the package and gets what is left to get from it. After
-// [dump.ErrChanged], the new version of the package may have more of it.
+// round opens the package and gets the remaining content from it. After
+// [dump.ErrChanged], the new version of the package may yield more.
 func (u *unpacking) round(ctx context.Context) error {
 	file, err := u.open(ctx)
 	if err != nil {
@@ -139,12 +141,12 @@ func (u *unpacking) round(ctx context.Context) error {
 	}
 	return u.opener.WithDirectory(ctx, file, func(dir *unpack.Directory, _ bool) error {
 		u.compareManifest(ctx, file, dir)
-		u.tellExtra(dir)
+		u.warnExtra(dir)
 		return u.extract(ctx, file, u.plan(dir))
 	})
 }
 
-// open opens the package, and holds it whole where that is needed.
+// open opens the package, and stores all of it if that is needed.
 func (u *unpacking) open(ctx context.Context) (dump.File, error) {
 	src, worth := u.job.Package, u.worth
 	src.Members = max(src.Members, len(u.job.Wanted))
@@ -164,10 +166,10 @@ func (u *unpacking) open(ctx context.Context) (dump.File, error) {
 	return file, nil
 }
 
-// worth reports whether a package of so many bytes should be fetched for what
-// is left to get from it.
+// worth reports whether a package of so many bytes should be fetched for the
+// remaining content.
 func (u *unpacking) worth(size int64) bool {
-	const each = 16 << 10 // bytes that might come instead of one request
+	const each = 16 << 10 // bytes that could be transferred instead of one request
 	var want int64
 	for _, a := range u.left {
 		want += max(a.Length, 0) + each
@@ -189,8 +191,8 @@ func (u *unpacking) refuse(err error, as ...*plan.Action) {
 	}
 }
 
-// tell warns once of what could not be obtained.
-func (u *unpacking) tell() {
+// warnFailed warns once about the content that could not be obtained.
+func (u *unpacking) warnFailed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.failed == 0 || u.quiet || wasCanceled(u.first) {

@@ -13,20 +13,20 @@ import (
 	"lockstep/internal/extsort"
 )
 
-// packedMemory is how many actions wait in memory for their packages; where
-// there are more, they wait in scratch files.
+// packedMemory is the number of actions that wait in memory for their packages; if
+// there are more, they are stored in scratch files.
 const packedMemory = 20_000
 
-// packed are actions whose content is in packages, kept until these are read.
+// packed stores actions whose content is in packages until the packages are read.
 type packed struct {
 	room   scratch.Room
 	list   []*plan.Action
-	sorter *extsort.Sorter // by package, where they are many
+	sorter *extsort.Sorter // by package, if there are too many for memory
 	out    *extsort.Writer
 	buf    []byte
 }
 
-// add takes an action.
+// add adds an action.
 func (p *packed) add(a *plan.Action) error {
 	if p.list = append(p.list, a); len(p.list) < packedMemory {
 		return nil
@@ -52,7 +52,7 @@ func (p *packed) spill() error {
 	return nil
 }
 
-// ByPackage yields what is wanted of each package. It is called once.
+// byPackage yields the actions for each package. It is called once.
 func (p *packed) byPackage(ctx context.Context) iter.Seq2[[]*plan.Action, error] {
 	return func(yield func([]*plan.Action, error) bool) {
 		var same []*plan.Action // of one package
@@ -80,7 +80,7 @@ func (p *packed) sorted(ctx context.Context) iter.Seq2[*plan.Action, error] {
 		if p.sorter == nil {
 			slices.SortStableFunc(p.list, func(a, b *plan.Action) int { return cmp.Compare(a.Member.Package, b.Member.Package) })
 			for i, a := range p.list {
-				p.list[i] = nil // who takes it may drop it
+				p.list[i] = nil // so that the receiver's copy can be collected
 				if !yield(a, nil) {
 					return
 				}

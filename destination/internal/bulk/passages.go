@@ -10,32 +10,33 @@ import (
 )
 
 const (
-	// lotBytes is how much of a package is held in memory at a time by each
-	// worker. Longer members are read as they come.
+	// lotBytes is the number of bytes of a package that each worker holds in
+	// memory. Longer members are processed while they are read.
 	lotBytes = 256 << 10
 
-	// mergeGap is how many bytes that are not wanted are read over rather than
-	// asking again: about what comes in the time of a round trip.
+	// mergeGap is the number of unneeded bytes that are read and discarded rather
+	// than sending another request: about as many as arrive during a round trip.
 	mergeGap = 512 << 10
 
-	// What could come at once is asked for in several passages: one connection
-	// over a distance does not fill the line. They are as long as it takes for
-	// each of the streams to get passagesEach, within these bounds.
+	// A range that one request could fetch is divided into several passages,
+	// because one connection over a long distance does not use the full bandwidth.
+	// Passages are long enough for each stream to get passagesEach of them, within
+	// these limits.
 	leastPassage = 1 << 20
 	mostPassage  = 8 << 20
 	passagesEach = 2
 
-	// maxStreams is how many passages are read at a time.
+	// maxStreams is the number of passages read concurrently.
 	maxStreams = 4
 )
 
-// A piece is a member that is wanted, by one resource or more.
+// A piece is a member that one or more resources need.
 type piece struct {
 	member  *unpack.Member
 	actions []*plan.Action
 }
 
-// A lot is a run of pieces that is read at once; or one long piece.
+// A lot is a run of pieces that is read at once, or one long piece.
 type lot struct {
 	from, to int64
 	pieces   []piece
@@ -44,8 +45,8 @@ type lot struct {
 // A passage is a run of lots that is read with one request.
 type passage []lot
 
-// plan finds what is left in the directory, and decides how it is read. What is
-// not there, or must not be read, is handed back.
+// plan finds the remaining members in the directory and decides how to read them.
+// It hands back actions whose member does not exist or must not be read.
 func (u *unpacking) plan(dir *unpack.Directory) []passage {
 	found := map[*unpack.Member][]*plan.Action{}
 	u.left = slices.DeleteFunc(slices.Clone(u.left), func(a *plan.Action) bool {
@@ -65,14 +66,14 @@ func (u *unpacking) plan(dir *unpack.Directory) []passage {
 	return passagesOf(lotsOf(pieces))
 }
 
-// lotsOf gathers small neighbours.
+// lotsOf combines small neighboring pieces.
 func lotsOf(pieces []piece) []lot {
 	var lots []lot
 	for _, p := range pieces {
 		from := p.member.Offset
 		to := from + p.member.Extent()
 		if to-from > lotBytes {
-			for _, a := range p.actions { // its bytes come as a stream: once for each
+			for _, a := range p.actions { // its bytes are a stream, which is read once for each
 				lots = append(lots, lot{from, to, []piece{{p.member, []*plan.Action{a}}}})
 			}
 			continue
@@ -87,8 +88,8 @@ func lotsOf(pieces []piece) []lot {
 	return lots
 }
 
-// passagesOf joins lots if the bytes between them are not worth another
-// request, and splits long ones.
+// passagesOf joins lots if the bytes between them are not worth another request,
+// and splits long ones.
 func passagesOf(lots []lot) []passage {
 	var sum int64
 	for _, c := range lots {

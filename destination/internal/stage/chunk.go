@@ -10,30 +10,29 @@ import (
 )
 
 const (
-	// chunkURIs and chunkBytes limit a chunk, which is planned at a time.
+	// chunkURIs and chunkBytes limit a chunk, which is planned as a unit.
 	chunkURIs  = 1000
 	chunkBytes = 256 << 10
 
-	// reduceAfter is how many entries for one URI are taken before they are reduced
-	// to those that matter.
+	// reduceAfter is the number of entries for one URI after which those that do
+	// not matter are discarded.
 	reduceAfter = 1000
 )
 
-// A Chunk has all entries for a range of URIs, encoded.
+// A Chunk contains all entries for a range of URIs, encoded.
 type Chunk struct {
 	stage *Stage
-	From  string // all URIs from here
-	To    string // up to here, are of this chunk; "": to the end
+	From  string // first URI of the range
+	To    string // end of the range; "": no end
 	data  []byte
 	refs  []chunkRef // in order of the keys
 }
 
-// A chunkRef is a key and a value in a chunk.
+// A chunkRef locates a key and a value in a chunk.
 type chunkRef struct{ at, key, value uint32 }
 
-// Chunks divides all URIs there can be into ranges, ascending, and yields the
-// entries of each. Chunks belong to the caller. Without entries there is one empty
-// chunk.
+// Chunks divides the space of URIs into ranges, ascending, and yields the entries
+// of each. Chunks belong to the caller. Without entries there is one empty chunk.
 func (s *Stage) Chunks(ctx context.Context) iter.Seq2[*Chunk, error] {
 	return func(yield func(*Chunk, error) bool) {
 		c := &Chunk{stage: s}

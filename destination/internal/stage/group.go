@@ -4,17 +4,17 @@ import (
 	"lockstep/destination/internal/desired"
 )
 
-// A group is the entries for one URI, which may come in any order.
+// A group contains the entries for one URI, which may be added in any order.
 //
-// Of each class the entry that prevails is kept; of changes also the earlier ones
-// that are steps of a chain of patches: see addChange.
+// It keeps the entry of each class that prevails; of changes also earlier ones that
+// are steps of a chain of patches, see addChange.
 type group struct {
 	stage    *Stage
 	best     [desired.Changed + 1]*desired.Resource // by class
-	versions []*desired.Resource                    // Changed, if every version is to be yielded
+	versions []*desired.Resource                    // changes, if every version is to be yielded
 	packed   []*desired.Resource                    // Packed, at most maxPacked
 	patched  []*desired.Resource                    // Changed with patches, unordered, at most maxPatched
-	bare     *desired.Resource                      // the last Changed that no chain of patches leads over
+	bare     *desired.Resource                      // the last change that no chain of patches can pass
 }
 
 const (
@@ -22,8 +22,8 @@ const (
 	// resource is looked for.
 	maxPacked = 8
 
-	// maxPatched is how many changes of one resource are kept in addition to
-	// the last: a longer chain of patches costs more than it saves.
+	// maxPatched is the number of changes of one resource kept in addition to the
+	// last: a longer chain of patches costs more than it saves.
 	maxPatched = 64
 )
 
@@ -47,8 +47,8 @@ func (g *group) add(w *desired.Resource) {
 	}
 }
 
-// addPacked keeps a member of a package. Of many those that came last are kept,
-// because they are likely to have the content of the entry that prevails.
+// addPacked keeps a member of a package. If there are too many, the last ones are
+// kept, because they are likely to have the content of the entry that prevails.
 func (g *group) addPacked(w *desired.Resource) {
 	if len(g.packed) < maxPacked {
 		g.packed = append(g.packed, w)
@@ -79,7 +79,7 @@ func (g *group) last() (desired.Resource, bool) {
 	}
 	last := *w
 	if listed := g.best[desired.Listed]; last.Type == "" && !last.Gone && listed != nil {
-		last.Type = listed.Type // a change need not repeat it
+		last.Type = listed.Type // a change need not repeat the media type
 	}
 	if owed := g.best[desired.Pending]; owed != nil && owed.Excused && !last.Gone {
 		last.Excused = true
@@ -89,8 +89,8 @@ func (g *group) last() (desired.Resource, bool) {
 	return last, true
 }
 
-// place returns a member of a package that, as its manifest states, has the content
-// of w.
+// place returns a member of a package that, according to its manifest, has the
+// content of w.
 func (g *group) place(w *desired.Resource) desired.Member {
 	if l := g.best[desired.Listed]; l != nil && l.Member.Package > 0 && l != w && desired.SameRepresentation(l, w) {
 		return l.Member

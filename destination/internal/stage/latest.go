@@ -8,15 +8,15 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxLatest caps the resources of which a [latest] knows: it costs some 60 bytes
-// for each. Changes of the others are staged, all of them.
+// maxLatest limits the resources that a [Latest] records, each of which takes about
+// 60 bytes. All changes of other resources are staged.
 const maxLatest = 300_000
 
 const latestShards = 16
 
-// A Latest knows the newest changes that were staged, so that older ones of the
-// same resources need not be: most changes in archives were superseded long ago.
-// Several readers share one; those of the newest documents come first.
+// A Latest records the newest changes that were staged, so that older changes of
+// the same resources are not staged: most changes in archives were superseded long
+// ago. Several readers can share one; documents should be read newest first.
 type Latest struct {
 	seeds  [2]maphash.Seed // unknown to the Source, so that it cannot make two resources collide
 	until  resourcesync.Datetime
@@ -37,13 +37,13 @@ func NewLatest(until resourcesync.Datetime) *Latest {
 	return l
 }
 
-// Has reports whether a later change than w was staged, which makes w
-// irrelevant. If not, w counts as staged from now on, unless it may be more
-// than a single change: one with links may be a step of several.
+// Has reports whether a later change than w was staged, so that w is irrelevant. If
+// not, w is recorded as staged, unless it has links, because it may then be one
+// step of several.
 func (l *Latest) Has(w *desired.Resource, e *resourcesync.Entry) bool {
 	t := e.Datetime
 	if t.IsZero() {
-		return false // whether its lastmod counts is not known before the end of the document (RS-EM-07)
+		return false // whether its lastmod counts is unknown before the end of the document (RS-EM-07)
 	}
 	k := latestKey{maphash.String(l.seeds[0], w.URI), maphash.String(l.seeds[1], w.URI)}
 	s := &l.shards[k[0]%latestShards]
@@ -54,7 +54,7 @@ func (l *Latest) Has(w *desired.Resource, e *resourcesync.Entry) bool {
 	case ok && t.Compare(last) < 0:
 		return true
 	case len(w.Links) > 0, !ok && len(s.at) >= maxLatest/latestShards:
-	case !l.until.IsZero() && t.Compare(l.until) > 0: // it is left out itself
+	case !l.until.IsZero() && t.Compare(l.until) > 0: // it is not staged itself
 	default:
 		s.at[k] = t
 	}

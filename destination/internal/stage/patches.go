@@ -9,8 +9,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// addChange keeps a change as a step of a chain, or as the end of all chains
-// that lead up to it (RS-REL-36).
+// addChange keeps a change as a step of a chain, or as the end of all chains that
+// lead up to it (RS-REL-36).
 func (g *group) addChange(w *desired.Resource) {
 	if _, ok := patchOf(w); !ok {
 		if g.bare == nil || g.stage.later(g.bare, w) {
@@ -21,7 +21,7 @@ func (g *group) addChange(w *desired.Resource) {
 	if g.patched = append(g.patched, w); len(g.patched) <= maxPatched {
 		return
 	}
-	// The first is removed, and the chain begins with its result.
+	// The first step is removed, and the chain begins with its result.
 	g.sortPatched()
 	first := g.patched[0]
 	g.patched = slices.Delete(g.patched, 0, 1)
@@ -42,9 +42,9 @@ func (g *group) sortPatched() {
 	})
 }
 
-// patchOf returns the patch of a change to be used: the shortest of those of known
-// type (RS-REL-35, RS-REL-37). Without its length it is unknown whether a patch
-// saves anything.
+// patchOf returns the patch of a change to be used: the shortest of those of a
+// known type (RS-REL-35, RS-REL-37). A patch without a stated length is not used,
+// because it is unknown whether it saves anything.
 func patchOf(w *desired.Resource) (best resourcesync.Link, ok bool) {
 	if w.Gone {
 		return best, false
@@ -58,7 +58,7 @@ func patchOf(w *desired.Resource) (best resourcesync.Link, ok bool) {
 }
 
 // chain returns the patches that lead to w, the first one first. Whether the
-// version held is one from which they start is decided later.
+// version held is one of their starting points is decided later.
 func (g *group) chain(w *desired.Resource) []desired.Patch {
 	if w.Class != desired.Changed || len(g.patched) == 0 || len(w.Hashes) == 0 || w.Length < 0 {
 		return nil
@@ -82,7 +82,7 @@ func (g *group) chain(w *desired.Resource) []desired.Patch {
 			continue
 		}
 		if last = c; content.Compare(start.From, c.Hashes) == content.Same {
-			continue // listed twice, or a change of its description only
+			continue // listed twice, or only its description changed
 		}
 		next := start
 		next.Length = c.Length
@@ -97,9 +97,9 @@ func (g *group) chain(w *desired.Resource) []desired.Patch {
 	return steps
 }
 
-// packedPatch returns where the patch of change c is in a package: the one whose
-// manifest describes the change, or one whose manifest describes the same
-// representation (RS-CDM-06).
+// packedPatch returns the location of the patch of change c in a package: the
+// package whose manifest describes the change, or one whose manifest describes the
+// same representation (RS-CDM-06).
 func (g *group) packedPatch(c *desired.Resource, l *resourcesync.Link) desired.Member {
 	if c.ManifestPackage > 0 && l.Path != "" {
 		return desired.Member{Package: c.ManifestPackage, Path: l.Path}

@@ -1,5 +1,5 @@
 // Package stage sorts the entries of a Source's documents by URI, with bounded
-// memory, and yields of each resource the entry that prevails.
+// memory, and yields the entry that prevails for each resource.
 package stage
 
 import (
@@ -18,36 +18,37 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Stage sorts entries by URI and yields one of each: the entry that prevails.
-// Its memory is bounded: see extsort. Documents are numbered in the order in which
-// their entries count, whatever order they are read in.
+// A Stage sorts entries by URI and yields one for each URI: the entry that
+// prevails. Its memory is bounded: see extsort. Documents are numbered by
+// precedence, whatever order they are read in.
 type Stage struct {
 	Sorter    *extsort.Sorter
 	Documents []*Document
 	Since     resourcesync.Datetime            // changes before it were processed by an earlier run
 	Seen      map[string]bool                  // fingerprints of further changes that were processed
-	Until     resourcesync.Datetime            // changes after it are left out; zero: none is
-	Versions  Versions                         // versions other than the last
-	Future    func(resourcesync.Datetime) bool // reports times by which changes are not ordered; nil: none
+	Until     resourcesync.Datetime            // later changes are left out; zero: no limit
+	Versions  Versions                         // which versions to yield
+	Future    func(resourcesync.Datetime) bool // reports times that do not order changes; nil: none
 
 	room  scratch.Room
-	main  *Writer      // of Add; nil until it is used
+	main  *Writer      // used by Add; nil until then
 	count atomic.Int64 // entries taken
 	mu    sync.Mutex   // guards Documents while several documents are read
-	void  int          // changes from documents with lower numbers do not count
+	void  int          // changes from documents with lower numbers are ignored
 }
 
-// A Document is what is known at its end of a document that was staged.
+// A Document is the information about a staged document that is complete at its
+// end.
 type Document struct {
 	Dated   bool   // an entry has a datetime
-	Rising  bool   // the time of some entry is later than that of the one before
-	Falling bool   // the time of some entry is earlier than that of the one before
+	Rising  bool   // some entry has a later time than the previous one
+	Falling bool   // some entry has an earlier time than the previous one
 	AllNew  bool   // no staged entry was processed by an earlier run, whatever its time
 	Passed  bool   // an earlier run read it to its end: its entries without a time were processed
 	Order   string // documents are compared by it first, then by number
 }
 
-// orderCurrent sorts current documents behind those of archives.
+// orderCurrent sorts current documents after archived ones.
 const orderCurrent = "\xff"
 
 // New returns an empty stage that sorts in the scratch space of the Journal.
@@ -55,14 +56,14 @@ func New(j journal.Journal) *Stage {
 	return &Stage{room: scratch.RoomOf(j), Sorter: scratch.RoomOf(j).Sorter()}
 }
 
-// AddDocument begins a document and returns its number.
+// AddDocument adds a document and returns its number.
 func (s *Stage) AddDocument() int {
 	n, _ := s.AddOrdered("")
 	return n
 }
 
-// AddOrdered begins a document whose entries come after those of documents of
-// a lesser order, whatever their numbers are. It is safe for concurrent use.
+// AddOrdered adds a document whose entries come after those of documents of a
+// lesser order, whatever their numbers. It is safe for concurrent use.
 func (s *Stage) AddOrdered(order string) (int, *Document) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,7 @@ func (s *Stage) AddOrdered(order string) (int, *Document) {
 	return len(s.Documents) - 1, info
 }
 
-// MoveLast has the documents so far come after those that are read from now on.
+// MoveLast makes the existing documents come after those added from now on.
 func (s *Stage) MoveLast() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +83,7 @@ func (s *Stage) MoveLast() {
 
 // Reset discards all entries and documents.
 func (s *Stage) Reset() {
-	_ = s.Sorter.Close() // its content is not needed any more
+	_ = s.Sorter.Close() // its entries are discarded
 	s.Sorter, s.main, s.Documents = s.room.Sorter(), nil, nil
 	s.Since, s.Until, s.Seen, s.void = resourcesync.Datetime{}, resourcesync.Datetime{}, nil, 0
 	s.count.Store(0)
@@ -91,13 +92,14 @@ func (s *Stage) Reset() {
 // Close releases the scratch space.
 func (s *Stage) Close(context.Context) error { return s.Sorter.Close() }
 
-// DiscardChanges discards the changes taken so far, because they will be read again.
+// DiscardChanges discards the changes staged so far, because they will be read
+// again.
 func (s *Stage) DiscardChanges() { s.void = len(s.Documents) }
 
-// Empty reports whether no entry was taken.
+// Empty reports whether no entry was added.
 func (s *Stage) Empty() bool { return s.count.Load() == 0 }
 
-// Add takes one entry.
+// Add adds one entry.
 func (s *Stage) Add(_ context.Context, w desired.Resource) error {
 	if s.main == nil {
 		s.main = s.Writer()
@@ -105,7 +107,8 @@ func (s *Stage) Add(_ context.Context, w desired.Resource) error {
 	return s.main.Add(&w)
 }
 
-// A Writer takes entries. Several can be used at the same time.
+// A Writer adds entries to a stage. Several can be used at the same time, each by
+// one goroutine.
 type Writer struct {
 	stage *Stage
 	out   *extsort.Writer
@@ -115,7 +118,7 @@ type Writer struct {
 // Writer returns a new Writer, which the caller releases.
 func (s *Stage) Writer() *Writer { return &Writer{stage: s, out: s.Sorter.Writer()} }
 
-// Release frees the memory of o, which is not used any more.
+// Release frees the memory of o, which must not be used afterwards.
 func (o *Writer) Release() { o.stage.Sorter.Release(o.out) }
 
 // Limits of one entry.
@@ -124,11 +127,12 @@ const (
 	maxEntryBytes = 64 << 10 // encoded, without the URI
 )
 
-// Add takes one entry. Of one that is too large, what makes it so is left out.
+// Add adds one entry. From an entry that is too large it removes the links or the
+// rest of the description.
 func (o *Writer) Add(w *desired.Resource) error {
 	if len(w.URI) > maxURIBytes {
 		if w.Gone {
-			return nil // it was never held
+			return nil // the mirror cannot hold it
 		}
 		why := fmt.Sprintf("its URI has %d bytes, more than %d", len(w.URI), maxURIBytes)
 		sum := sha256.Sum256([]byte(w.URI))
@@ -137,7 +141,7 @@ func (o *Writer) Add(w *desired.Resource) error {
 	o.buf = w.Append(o.buf[:0])
 	if len(o.buf) > maxEntryBytes {
 		bare := *w
-		bare.Links = nil // they only lead to its content
+		bare.Links = nil // links only lead to its content
 		if o.buf = bare.Append(o.buf[:0]); len(o.buf) > maxEntryBytes {
 			bare = desired.Resource{URI: w.URI, Gone: w.Gone, Change: w.Change, Lastmod: w.Lastmod, Length: -1, Rank: w.Rank,
 				Refused: fmt.Sprintf("what is said of it has %d bytes, more than %d", len(o.buf), maxEntryBytes)}
@@ -152,7 +156,7 @@ func (o *Writer) Add(w *desired.Resource) error {
 }
 
 // Resources yields the entry that prevails for each URI, in byte order of the URIs.
-// Changes that an earlier run processed are left out.
+// It leaves out changes that an earlier run processed.
 func (s *Stage) Resources(ctx context.Context) iter.Seq2[desired.Resource, error] {
 	return func(yield func(desired.Resource, error) bool) {
 		for c, err := range s.Chunks(ctx) {
@@ -189,8 +193,8 @@ func (s *Stage) beyond(w *desired.Resource) bool {
 	return !s.Until.IsZero() && s.EventTime(w).Compare(s.Until) > 0
 }
 
-// EventTime returns when the change w happened, as far as its document states it
-// (RS-EM-07).
+// EventTime returns when the change w happened, or zero if its document does not
+// state it (RS-EM-07).
 func (s *Stage) EventTime(w *desired.Resource) resourcesync.Datetime {
 	if s.Documents[w.Doc].Dated {
 		return w.Event

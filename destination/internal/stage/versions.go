@@ -13,9 +13,9 @@ const MaxVersions = 1000
 
 // Versions controls how a stage yields versions of resources other than the last.
 type Versions struct {
-	Keep    bool         // all versions are kept, so that they can be yielded
-	Turn    int          // the version of each resource to be yielded, from 1, unless it is the last; zero: the last
-	More    atomic.Bool  // at least one was yielded
+	Keep    bool         // keep all versions, so that they can be yielded
+	Turn    int          // version of each resource to yield, from 1, unless it is the last; zero: the last
+	More    atomic.Bool  // at least one such version was yielded
 	TooMany atomic.Int64 // resources with more than MaxVersions
 }
 
@@ -24,7 +24,7 @@ func (g *group) keepsVersion(w *desired.Resource) bool {
 	return g.stage.Versions.Keep && w.Class == desired.Changed && len(g.versions) <= MaxVersions
 }
 
-// version returns the change that made the version whose turn it is.
+// version returns the change with the version number turn.
 func (g *group) version(turn int) (desired.Resource, bool) {
 	list := slices.DeleteFunc(slices.Clone(g.versions), func(w *desired.Resource) bool { return g.stage.done(w) })
 	list = g.once(list)
@@ -51,8 +51,8 @@ func (g *group) version(turn int) (desired.Resource, bool) {
 	return w, true
 }
 
-// once removes duplicates of changes that overlapping documents list: archived
-// ones, and the current one.
+// once removes duplicates of changes that overlapping documents list, such as an
+// archived and the current one.
 func (g *group) once(list []*desired.Resource) []*desired.Resource {
 	first := make(map[string]int, len(list)) // the document, by fingerprint
 	return slices.DeleteFunc(list, func(w *desired.Resource) bool {
