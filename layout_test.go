@@ -163,7 +163,7 @@ var rooms = []room{
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal internal/fetch websub", ""},
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
-	{"destination/internal/audit", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/history destination/internal/localcheck destination/internal/plan destination/internal/reserve destination/internal/saved destination/internal/wording destination/journal internal/extsort internal/fetch resourcesync", ""},
+	{"destination/internal/audit", "blob destination/filename destination/internal/adopt destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/history destination/internal/localcheck destination/internal/plan destination/internal/planner destination/internal/reserve destination/internal/saved destination/internal/stage destination/internal/wording destination/journal internal/extsort internal/fetch resourcesync", ""},
 	{"destination/internal/bulk", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/scratch destination/internal/transfer destination/internal/wording internal/extsort internal/fetch internal/unpack resourcesync", "golang.org/x/sync"},
 	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording discover internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
 	{"destination/internal/apply", "blob destination/filename destination/internal/bulk destination/internal/content destination/internal/desired destination/internal/dispatch destination/internal/history destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/reserve destination/internal/saved destination/internal/transfer destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
@@ -174,7 +174,6 @@ var rooms = []room{
 		"destination/internal/apply " +
 		"destination/internal/audit " +
 		"destination/internal/bulk " +
-		"destination/internal/bundle " +
 		"destination/internal/content " +
 		"destination/internal/desired " +
 		"destination/internal/dump " +

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"time"
 
-	"lockstep/blob"
 	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/content"
@@ -16,7 +15,6 @@ import (
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/stage"
-	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -61,15 +59,17 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	}
 	a := &auditor{session: &session{d: quiet, report: Report{Source: fetch.WithoutUser(address), Sets: []string{}}, out: newOutbox(d.journal, nil)}, opts: o}
 	a.out = AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
+	a.exam = audit.Audit{Store: quiet.store, Journal: quiet.journal, Partial: len(quiet.opts.Sets) > 0, Marks: &a.marks, Find: a.find, Step: a.step}
 	err = a.run(ctx, address)
 	a.countWarnings()
 	r := &a.out
+	r.Resources, r.Verified, r.Read = a.exam.Resources, a.exam.Verified, a.exam.Read
 	r.Sets, r.Failures, r.Warnings, r.Withdrawn = a.report.Sets, a.report.Failures, a.report.Warnings, a.report.Withdrawn
 	r.InSync = err == nil && r.differences() == 0
 	a.settleAudit(r, err)
 	if o.Fix && err == nil && !r.InSync {
 		err = d.mend(ctx, address, r)
-		r.InSync = r.InSync && a.orphans == 0
+		r.InSync = r.InSync && a.exam.Orphans == 0
 	}
 	r.Complete = r.InSync && len(r.Unproven) == 0
 	r.Requests, r.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
@@ -93,18 +93,13 @@ type auditor struct {
 	sums content.Hashers
 	out  AuditReport
 
-	plain   bool                    // there is no Journal: the files are all there is
-	halfway map[string]journal.Held // what a killed run left between files and Journal, by URI
-	numbers map[int]bool            // of the sets that are audited
-	orphans int64                   // damaged, of resources that no set has any more
-	named   bool                    // the names of all files that are held are noted
-	total   int64                   // resources to be looked at, as far as it is known
-	done    int64
+	exam  audit.Audit
+	marks audit.Marks // with Fix: what is to be repaired
 
-	offered, selected int64     // resources that the Source lists, and those of them that are selected
-	told              time.Time // when progress was
-
-	marks audit.Marks // with Fix: what is to be mended
+	plain    bool      // there is no Journal: the files are all there is
+	total    int64     // resources to be looked at, as far as it is known
+	done     int64     // resources that were looked at
+	lastTick time.Time // when progress was reported
 }
 
 func (a *auditor) run(ctx context.Context, address string) (err error) {
@@ -130,9 +125,9 @@ func (a *auditor) run(ctx context.Context, address string) (err error) {
 		}
 	}()
 	incomplete := len(a.report.Failures) > 0
-	a.numbers = make(map[int]bool, len(sets))
+	a.exam.Numbers = make(map[int]bool, len(sets))
 	for _, set := range sets {
-		a.numbers[set.Number] = true
+		a.exam.Numbers[set.Number] = true
 	}
 	for i, set := range sets {
 		complete, err := a.auditSet(ctx, set, sets[:i], names)
@@ -141,14 +136,16 @@ func (a *auditor) run(ctx context.Context, address string) (err error) {
 		}
 		incomplete = incomplete || !complete
 	}
-	if err := a.foreign(ctx, names); err != nil {
-		return err
+	if !a.d.isForgetful() {
+		if err := a.exam.FindForeign(ctx, names, a.plain); err != nil {
+			return err
+		}
 	}
 	if incomplete {
 		return fmt.Errorf("%w: documents could not be read", ErrIncomplete)
 	}
-	if a.d.selects.Restricts() && a.offered > 0 && a.selected == 0 {
-		return &SelectionError{Listed: a.offered}
+	if a.d.selects.Restricts() && a.exam.Offered > 0 && a.exam.Selected == 0 {
+		return &SelectionError{Listed: a.exam.Offered}
 	}
 	return nil
 }
@@ -180,7 +177,7 @@ func (a *auditor) read(ctx context.Context) error {
 	if _, err := saved.Load(ctx, a.d.journal, saved.DocCounts, &a.counts); err != nil {
 		return err
 	}
-	a.halfway, err = killedRun(a.d).Read(ctx)
+	a.exam.Halfway, err = killedRun(a.d).Read(ctx)
 	return err
 }
 
@@ -203,22 +200,22 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if err := r.findOrigin(ctx); err != nil {
 		return false, err
 	}
-	s := &setAudit{a: a, set: set}
-	if s.paths, err = a.paths(); err != nil {
+	paths, err := a.paths()
+	if err != nil {
 		return false, err
 	}
-	s.checker = audit.Checker{Number: set.Number, Name: set.Name, Plain: a.plain, Content: a.opts.Content, Fix: a.opts.Fix,
-		Withdrawn: a.withdrawn, Store: a.d.store, Forgetful: a.d.isForgetful(), Paths: s.paths, Sums: &a.sums, Compare: s.compareFile}
+	checker := audit.Checker{Number: set.Number, Name: set.Name, Plain: a.plain, Content: a.opts.Content, Fix: a.opts.Fix,
+		Withdrawn: a.withdrawn, Store: a.d.store, Forgetful: a.d.isForgetful(), Paths: paths, Sums: &a.sums}
 	// RS-RL-12: a plain Sitemap does not say what it covers.
-	s.checker.Listed = (set.Lists != "" || set.Foreign != nil) && (!snap.Sitemap || a.d.opts.Delete == DeleteApply)
+	checker.Listed = (set.Lists != "" || set.Foreign != nil) && (!snap.Sitemap || a.d.opts.Delete == DeleteApply)
 	for _, b := range before {
-		s.checker.Before = append(s.checker.Before, b.Number)
+		checker.Before = append(checker.Before, b.Number)
 	}
-	s.planner = newPlanner(a.d, set.Number)
-	s.planner.Dated, s.planner.Prune, s.planner.Settled = set.Foreign != nil, r.failed == 0, set.Complete && !r.reselects()
-	s.planner.PreferOther, s.planner.Refuse = set.Foreign == nil && a.d.selects.PrefersOther(set.Selection), r.reader.Refuse
+	p := newPlanner(a.d, set.Number)
+	p.Dated, p.Prune, p.Settled = set.Foreign != nil, r.failed == 0, set.Complete && !r.reselects()
+	p.PreferOther, p.Refuse = set.Foreign == nil && a.d.selects.PrefersOther(set.Selection), r.reader.Refuse
 	if set.Foreign != nil {
-		if s.checker.Excused, err = a.excusedOf(ctx, set.Number); err != nil {
+		if checker.Excused, err = a.excusedOf(ctx, set.Number); err != nil {
 			return false, err
 		}
 	}
@@ -226,7 +223,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	a.d.emit(Event{Kind: EventPlan, Set: set.Name, Progress: Progress{Total: a.total}})
 	w := names.Writer()
 	defer names.Release(w)
-	if err := s.run(ctx, r.stage, w); err != nil {
+	if err := a.exam.Add(&set.Set, checker, p).Examine(ctx, r.stage, w); err != nil {
 		return false, err
 	}
 	return r.failed == 0, a.marks.Flush(ctx)
@@ -298,23 +295,6 @@ func (r *setRun) expected(ctx context.Context) (snap entries.Snapshot, err error
 	return snap, nil
 }
 
-// foreign finds the files that do not belong to the mirror.
-func (a *auditor) foreign(ctx context.Context, names *extsort.Sorter) error {
-	if a.d.isForgetful() {
-		return nil
-	}
-	if err := audit.AddNames(ctx, a.d.journal, names, a.halfway, !a.named); err != nil {
-		return err
-	}
-	cause := "not made by lockstep"
-	if a.plain {
-		cause = "the Source lists no resource with this file"
-	}
-	return audit.ForeignFiles(ctx, a.d.store, names, func(info blob.Info) {
-		a.find(&audit.Finding{Kind: audit.Foreign, Path: info.Name, Found: &audit.Facts{Length: &info.Size, Lastmod: info.ModTime}, Cause: cause})
-	})
-}
-
 // find counts and reports a finding.
 func (a *auditor) find(found *audit.Finding) {
 	found.Printable()
@@ -324,11 +304,11 @@ func (a *auditor) find(found *audit.Finding) {
 }
 
 // step reports progress, at intervals.
-func (a *auditor) step(set *setState) {
+func (a *auditor) step(set string) {
 	a.done++
-	if a.d.opts.OnEvent == nil || a.done%64 != 0 || time.Since(a.told) < tickEvery {
+	if a.d.opts.OnEvent == nil || a.done%64 != 0 || time.Since(a.lastTick) < tickEvery {
 		return
 	}
-	a.told = time.Now()
-	a.d.emit(Event{Kind: EventProgress, Set: set.Name, Progress: Progress{Done: a.done, Total: max(a.total, a.done), Bytes: a.out.Read}})
+	a.lastTick = time.Now()
+	a.d.emit(Event{Kind: EventProgress, Set: set, Progress: Progress{Done: a.done, Total: max(a.total, a.done), Bytes: a.exam.Read}})
 }

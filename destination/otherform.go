@@ -11,7 +11,6 @@ import (
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/transfer"
-	"lockstep/resourcesync"
 )
 
 // A record of a feed may have several representations, of which one is chosen to be
@@ -179,17 +178,4 @@ func newChooser(r *setRun) *chooser {
 	c := &chooser{reader: r.reader}
 	c.finder, _ = r.origin.(Finder)
 	return c
-}
-
-// isStandIn reports whether a, which is to be removed, is kept in place of a
-// representation that could not be fetched.
-func (s *setAudit) isStandIn(a *plan.Action) bool {
-	return a.Verb == plan.Remove && a.Instead != "" && s.checker.Excused[a.Instead]
-}
-
-// standIn decides about such a resource by the representation that is kept.
-func (s *setAudit) standIn(ctx context.Context, a *plan.Action) (plan.Action, error) {
-	w := a.Resource
-	w.Gone, w.Instead, w.Change = false, "", resourcesync.Change(0)
-	return s.planner.Decide(ctx, &w, a.Held)
 }
