@@ -95,7 +95,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	a := r.applier(ctx, paths)
 	a.Methods = by
-	a.OtherForm = newOtherForms(r, p).fetch
+	a.OtherForm = otherForms(r, p).Fetch
 	if w.past != nil {
 		a.Fetch.AsOf = w.past.asOf
 		a.Fetch.OtherMethods = w.past.mayHint() && r.d.opts.Via != ViaList

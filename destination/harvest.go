@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/representation"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
@@ -221,7 +222,7 @@ func (r *setRun) takeAll(ctx context.Context, h *saved.Harvest, s *OriginStatus,
 	if err := r.stageOrigin(ctx, r.origin.Entries(ctx), desired.Listed, 0); err != nil {
 		return false, err
 	}
-	if err := stageReported(ctx, r); err != nil {
+	if err := newChooser(r).StageReported(ctx, r.stage, r.d.journal.Owed(ctx, r.set.Number)); err != nil {
 		return false, err
 	}
 	if err := knowsOwnHarvest(ctx, r); err != nil {
@@ -282,7 +283,7 @@ func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync
 
 // stageEntry stages what is to become of a resource, and of those that are
 // representations of the same, where it is a change.
-func (r *setRun) stageEntry(ctx context.Context, c *chooser, e *resourcesync.Entry, at desired.Rank, applied bool) error {
+func (r *setRun) stageEntry(ctx context.Context, c *representation.Chooser, e *resourcesync.Entry, at desired.Rank, applied bool) error {
 	add := func(w desired.Resource, err error) error {
 		if err != nil {
 			return err
@@ -294,18 +295,18 @@ func (r *setRun) stageEntry(ctx context.Context, c *chooser, e *resourcesync.Ent
 	case e.Change == resourcesync.Deleted:
 		return add(r.reader.Resource(e), nil)
 	case at.Class == desired.Listed:
-		return add(c.settle(ctx, e, true))
+		return add(c.Settle(ctx, e, true))
 	}
-	if err := add(c.settle(ctx, e, false)); err != nil || entries.CanonicalOf(e) == "" && !hasAlternates(e) {
+	if err := add(c.Settle(ctx, e, false)); err != nil || entries.CanonicalOf(e) == "" && !representation.HasAlternates(e) {
 		return err
 	}
-	others, err := c.relatives(ctx, e)
+	others, err := c.Relatives(ctx, e)
 	if err != nil {
 		return err
 	}
 	for i := range others {
 		others[i].Change = resourcesync.Updated
-		if err := add(c.settle(ctx, &others[i], true)); err != nil {
+		if err := add(c.Settle(ctx, &others[i], true)); err != nil {
 			return err
 		}
 	}

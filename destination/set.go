@@ -375,7 +375,7 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 		}
 		w.Transient, w.NotBefore = false, time.Time{}
 		if w.Excused {
-			if err := stageExcused(ctx, r, &w); err != nil {
+			if err := newChooser(r).StageExcused(ctx, r.stage, &w); err != nil {
 				return n, err
 			}
 			continue

@@ -86,12 +86,12 @@ func (p *Applier) take(o transfer.Outcome) error {
 	case p.Lost != nil && a.Verb == plan.Refuse:
 		p.Lost(a, planner.ErrNoVersion)
 		return nil
-	case p.Lost != nil && o.Err != nil && !IsCanceled(o.Err) && !content.IsLocal(o.Err):
+	case p.Lost != nil && o.Err != nil && !content.IsCanceled(o.Err) && !content.IsLocal(o.Err):
 		p.Lost(a, o.Err)
 		return nil
 	case a.Verb == plan.Refuse:
 		p.Recorder.refused(a)
-	case IsCanceled(o.Err):
+	case content.IsCanceled(o.Err):
 		return nil // neither done nor failed: the next run finds it as it was
 	case o.Err != nil && content.IsLocal(o.Err):
 		return p.unkept(a, o.Err)

@@ -85,7 +85,7 @@ func (c *committer) carry(ctx context.Context, l *shipment) {
 			continue
 		}
 		var ce *blob.CommitError
-		if err != nil && (!errors.As(err, &ce) || ce.Done >= len(ws) || c.mirror.Errors.IsFatal(err) || IsCanceled(err)) {
+		if err != nil && (!errors.As(err, &ce) || ce.Done >= len(ws) || c.mirror.Errors.IsFatal(err) || content.IsCanceled(err)) {
 			// Some may be visible. The intent stays: the next run looks.
 			l.rest, l.err = batch, fmt.Errorf("store resources%s: %w", c.mirror.In, err)
 			return

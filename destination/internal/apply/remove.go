@@ -114,11 +114,6 @@ func (p *Applier) replaced(ctx context.Context, batch []plan.Action) ([]plan.Act
 	return rest, nil
 }
 
-// IsCanceled reports whether err says only that the caller canceled the run.
-func IsCanceled(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
 // maxDown is how many resources in a row a remote store may reject before no
 // more are offered: each has cost several tries.
 const maxDown = 3

@@ -1,6 +1,7 @@
 package content
 
 import (
+	"context"
 	"errors"
 
 	"lockstep/blob"
@@ -18,4 +19,9 @@ func IsLocal(err error) bool {
 	var local *LocalError
 	var commit *blob.CommitError
 	return errors.As(err, &local) || errors.As(err, &commit)
+}
+
+// IsCanceled reports whether err says only that the caller canceled the run.
+func IsCanceled(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
