@@ -27,6 +27,7 @@ compared with what SOURCE states about the resources at these paths.`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Source, o.Dest = args[0], args[1]
+			tuneGarbage()
 			return auditing.Run(cmd.Context(), o, io)
 		},
 	}

@@ -84,6 +84,7 @@ func (o *diffOptions) instants() (from, to time.Time, err error) {
 
 // runDiff prints what differs between two instants.
 func runDiff(ctx context.Context, o *diffOptions, io term.IO) error {
+	tuneGarbage()
 	from, to, err := o.instants()
 	if err != nil {
 		return err

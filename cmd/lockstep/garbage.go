@@ -25,7 +25,7 @@ const (
 	spareMemory = 24 << 20
 )
 
-// tuneGarbage configures the garbage collector for a run that copies resources,
+// tuneGarbage configures the garbage collector for a run that copies or compares resources,
 // except for what the user has set with Go's own variables.
 func tuneGarbage() {
 	if os.Getenv("GOGC") == "" {
