@@ -18,9 +18,9 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	st, o := r.set, &r.d.opts
 	ahead := st.wasAhead(time.Now())
 	r.compared = true
-	st.push.ForgetBalance() // what is deleted now is counted against what is here now
 	if st.Lists == "" {
 		r.compared = false
+		st.push.RestartCount() // else it is restarted when the comparison succeeds
 		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, saved.Cursor{}
 		st.Polled, st.Open, st.Ahead, st.ListAt = nil, nil, false, time.Time{}
 		st.Found = &saved.Doubts{}

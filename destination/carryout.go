@@ -77,7 +77,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	deletes := (w.complete || w.explicit) && r.d.opts.Delete != DeleteKeep
 	if deletes {
-		if err := r.consent(&total, w.suspect); err != nil {
+		if err := r.consent(&total, &w); err != nil {
 			return false, err
 		}
 	} else {
@@ -124,8 +124,8 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 // do not confirm its notifications may have returned to a time before them; a
 // resource that disappears without a recorded deletion proves nothing then: it
 // may never have existed.
-func (r *setRun) consent(t *planner.Tally, suspect bool) error {
-	if suspect && (t.Regressed > 0 || t.Unexplained > 0) || r.set.Doubted && t.Regressed > 0 {
+func (r *setRun) consent(t *planner.Tally, w *work) error {
+	if w.suspect && (t.Regressed > 0 || t.Unexplained > 0) || r.set.Doubted && t.Regressed > 0 {
 		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.Regressed)
 		if t.Regressed == 0 {
 			how = fmt.Sprintf("its history was rewritten, and %d resources are gone without a word", t.Unexplained)
@@ -137,11 +137,10 @@ func (r *setRun) consent(t *planner.Tally, suspect bool) error {
 	}
 	deleted, total := t.Deleted-t.Replaced, r.counts[r.set.Number]
 	empties := deleted >= total
-	if p := r.set.push; p != nil && t.Deleted > 0 && !r.compared && !r.set.Unselected {
-		// What notifications deleted since the last look counts as well: in small
-		// portions anything could go. What they created since does not.
-		deleted += p.Deleted - r.temporary
-		total += p.Deleted - p.Created
+	if p := r.set.push; p != nil && t.Deleted > 0 && !(r.compared && w.complete) && !r.set.Unselected {
+		// What was deleted before counts as well: otherwise a Source could empty
+		// the mirror in small portions, also with a pull between any two of them.
+		deleted, total = p.AddLoss(deleted, total, r.temporary)
 	}
 	return r.d.guard(r.set.Name, deleted, total, t.Unselected, empties)
 }
@@ -158,7 +157,7 @@ func (r *setRun) predict(t *planner.Tally) {
 
 func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *apply.Applier {
 	counter := &applyReport{&r.report, r.set.Name, r.d.emit}
-	recorder := &apply.Recorder{Set: r.set.Number, Name: r.set.Name, Report: counter, Counts: r.counts, Results: r.results, Marked: &r.placed,
+	recorder := &apply.Recorder{Set: r.set.Number, Name: r.set.Name, Report: counter, Counts: r.counts, Results: r.results, Push: r.set.push, Marked: &r.placed,
 		Stale: r.stale, KeepsDeleted: r.d.opts.Delete == DeleteKeep}
 	a := apply.New(r.d.applyMirror(r.keep, r.out), newFetcher(r.d, r.set.Number, paths), newWays(r.d), recorder)
 	a.Fetch.Resume, a.Fetch.BeforeDeletions, a.Fetch.OwnFiles, a.Fetch.Refuse = r.resume, true, r.ours, r.reader.Refuse

@@ -120,6 +120,7 @@ type Destination struct {
 	packages *dump.Opener     // opens packages
 	compare  bool             // runs compare all there is, whatever is known
 
+	follows    bool          // it is that of a Follower
 	doubtEvery time.Duration // of a Follower: how often all of a set is compared because its documents do not list what was notified
 
 	eventMu sync.Mutex // one event at a time

@@ -153,7 +153,7 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 	if err != nil {
 		return nil, err
 	}
-	own.doubtEvery = o.Check
+	own.doubtEvery, own.follows = o.Check, true
 	m := &followedMirror{d: own, address: address, opts: &o, journal: journal}
 	f := &Follower{address: address}
 	f.follower, err = follow.New(m, follow.Options{

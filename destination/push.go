@@ -95,6 +95,10 @@ func (p *pusher) run(ctx context.Context, ms []*inbox.Message, now time.Time) er
 		*st.push = undo
 		return err
 	}
+	if len(p.claims) > 0 {
+		st.push.CountFromPeak(p.r.counts[st.Number])
+		undo.Peak = st.push.Peak // it is saved before the first deletion
+	}
 	if !p.r.stage.Empty() {
 		moved := *st.push
 		*st.push = undo // as long as nothing is applied
@@ -289,6 +293,7 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 	}
 	review := push.Review{
 		Set: &set.Set, State: set.push, Journal: s.d.journal, Client: s.d.client, Jobs: s.d.opts.Jobs, DoubtEvery: s.d.doubtEvery,
+		Held: s.counts[set.Number], Recount: !s.d.follows || s.d.opts.MaxDelete >= 100,
 		Warn:       s.warn,
 		CompareAll: func(ctx context.Context) error { return s.syncSet(ctx, set) },
 		Remove: func(ctx context.Context, gone []desired.Resource) (push.Results, error) {

@@ -64,7 +64,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *entries.Chain, via string
 		deletes := r.d.opts.Delete != DeleteKeep
 		if !deletes {
 			total.Deleted = 0
-		} else if err := r.consent(&total, false); err != nil {
+		} else if err := r.consent(&total, &w); err != nil {
 			return err
 		}
 		a := r.applier(ctx, paths)

@@ -57,6 +57,7 @@ type Recorder struct {
 	Report  Report
 	Counts  saved.Counts
 	Results push.Results   // of each resource; nil: they are not wanted
+	Push    *push.State    // of the set: what it gives up to another set is not lost
 	Marked  *places.Marked // notes which resources have marked names
 
 	Passing      map[int]int64    // counts by set what failed and is tried again at the end of the run; nil: nothing is
@@ -91,6 +92,7 @@ func (r *Recorder) settled(o *transfer.Outcome) {
 		r.Counts[r.Set]++
 	case was && !is:
 		r.Counts[r.Set]--
+		r.Push.Released()
 	}
 	r.paid(a)
 	r.Marked.Add(o.Held.URI, o.Held.Path)

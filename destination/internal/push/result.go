@@ -112,12 +112,9 @@ func (p *State) move(k Key, was balance, is Result) balance {
 	return p.balance[k]
 }
 
-// ForgetBalance begins a new balance: all of the set is being compared, or was
-// brought into step by the Source's documents.
-func (p *State) ForgetBalance() {
-	if p == nil {
-		return
-	}
+// forgetBalance begins a new balance: the Source's documents have brought the set
+// into step.
+func (p *State) forgetBalance() {
 	clear(p.balance)
 	p.Deleted, p.Created = 0, 0
 }

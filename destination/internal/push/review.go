@@ -24,6 +24,8 @@ type Review struct {
 	Client     *fetch.Client
 	Jobs       int           // concurrent requests
 	DoubtEvery time.Duration // the least time between two comparisons of everything
+	Held       int64         // resources of the set
+	Recount    bool          // deletions are counted from the end of this pull
 
 	Warn       func(uri, text string)
 	CompareAll func(context.Context) error                                // compares all of the set with the Source
@@ -36,11 +38,20 @@ type Review struct {
 // Run compares. If the documents do not confirm a notification, all of the set is
 // compared to repair it.
 func (r *Review) Run(ctx context.Context, now time.Time) error {
+	if r.Recount || r.Set.Compared {
+		r.State.RestartCount()
+	}
+	r.State.raisePeak(r.Held)
 	if !r.State.IsEmpty() {
 		if err := r.compareNotified(ctx, now); err != nil {
 			return err
 		}
+	} else if r.State.moved {
+		if err := r.record(ctx, journal.Batch{Save: map[string][]byte{DocName(r.Set.Number): saved.Encode(r.State)}}); err != nil {
+			return err
+		}
 	}
+	r.State.moved = false
 	return r.settlePending(ctx, now)
 }
 
@@ -60,6 +71,9 @@ func (r *Review) compareNotified(ctx context.Context, now time.Time) error {
 			return err
 		}
 		p.Pulled(set, now, true)
+		if set.Compared {
+			p.RestartCount()
+		}
 	}
 	return r.record(ctx, journal.Batch{Save: p.Save(set.Number)})
 }

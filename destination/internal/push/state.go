@@ -55,6 +55,7 @@ type State struct {
 	Chain   Interval  `json:"chain,omitzero"`     // behind a gap: notifications that continue from each other
 	Deleted int64     `json:"deleted,omitempty"`  // resources that were here at the last pull, and are gone by notifications
 	Created int64     `json:"created,omitempty"`  // resources that were not, and are here by notifications
+	Peak    int64     `json:"peak,omitempty"`     // the most resources that the set had, see CountFromPeak; zero: no deletion was notified
 	EventID string    `json:"event_id,omitempty"` // of the last event of the stream that was processed
 	Stream  string    `json:"stream,omitempty"`   // the address that EventID is of
 	First   int       `json:"first,omitempty"`    // number of the first document of events
@@ -68,7 +69,8 @@ type State struct {
 
 	events  map[Key]Event
 	balance map[Key]balance
-	open    int // number, plus 1, of the document of what is expected; zero: there is none
+	moved   bool // Peak is to be saved
+	open    int  // number, plus 1, of the document of what is expected; zero: there is none
 }
 
 // HasEvents reports whether any event is known by notification alone.
@@ -83,12 +85,12 @@ func (p *State) HasGap() bool { return p.Chain != (Interval{}) }
 // Reset forgets everything, because the mirror is going to be what it was
 // earlier, and adds to docs what has to be saved of it.
 func (p *State) Reset(set int, docs map[string][]byte) {
-	if p == nil || p.IsEmpty() && p.Until.IsZero() {
+	if p == nil || p.IsEmpty() && p.Until.IsZero() && p.Peak == 0 {
 		return
 	}
 	clear(p.events)
 	p.Until, p.Chain, p.EventID, p.Unsure = time.Time{}, Interval{}, "", false
-	p.ForgetBalance()
+	p.RestartCount()
 	maps.Copy(docs, p.Save(set))
 }
 
@@ -326,7 +328,7 @@ func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, l
 			p.Unsure = p.Unsure || !compared
 		}
 	}
-	p.ForgetBalance()
+	p.forgetBalance()
 	if p.Chain != (Interval{}) && !p.Chain.From.After(watermark) { // the gap is closed
 		p.Until, p.Chain = saved.Latest(p.Until, p.Chain.Until), Interval{}
 	}
