@@ -11,31 +11,31 @@ import (
 	"lockstep/destination/journal"
 )
 
-// docOverload and the key of a set's URI: an overload, from when a backlog is
-// discarded until the Source's documents were read in its place.
+// docOverload, followed by the key of a set's URI, is the name of the document with
+// the set's Overload.
 const docOverload = "overload/"
 
-// Limits bound the backlog of a set: the notifications that are not yet applied.
-// Beyond one of them all of it is discarded, but for what is being applied, and
-// the set is read: its Change List, which names each resource that changed, or
-// all of it where that does not reach back far enough.
+// Limits limit the backlog of a set: the notifications that are not yet applied.
+// When one is exceeded, the whole backlog is discarded, except for the messages
+// being applied, and the set is pulled: by its Change List, which names each
+// resource that changed, or completely if the list does not reach back far enough.
 type Limits struct {
 	Messages int           // notifications
-	Bytes    int64         // that they take, see [inbox.Message.Weight]
-	Age      time.Duration // that the oldest has waited since it arrived, or since the set was last read; if more wait than one pass applies
+	Bytes    int64         // of the notifications, see [inbox.Message.Weight]
+	Age      time.Duration // time since the oldest arrived, or since the set was last pulled; applies if more wait than one pass processes
 }
 
 var defaultLimits = Limits{Messages: 10_000, Bytes: 16 << 20, Age: 10 * time.Minute}
 
-// An Overload begins when the backlog of a set is discarded, and ends when a
-// reading of the set that began after that has succeeded. The Source's
-// documents may lag behind its notifications: the set is polled as often as one
-// without notifications until its documents reach the time at which something
-// was last discarded, or for [push.MaxLag].
+// An Overload begins when the backlog of a set is discarded, and ends when a pull
+// of the set that began afterwards has succeeded. The Source's documents may lag
+// behind its notifications: the set is polled as often as one without notifications
+// until its documents reach the time at which messages were last discarded, or for
+// [push.MaxLag].
 type Overload struct {
-	Since    time.Time `json:"since"`    // when the oldest notification that was discarded arrived
-	Last     time.Time `json:"last"`     // when something was last discarded
-	Messages int64     `json:"messages"` // that were discarded
+	Since    time.Time `json:"since"`    // when the oldest discarded notification arrived
+	Last     time.Time `json:"last"`     // when notifications were last discarded
+	Messages int64     `json:"messages"` // number of discarded notifications
 	Over     bool      `json:"over,omitempty"`
 
 	warned bool
@@ -46,9 +46,8 @@ func overloadName(uri string) string {
 	return fmt.Sprintf("%s%x", docOverload, key[:])
 }
 
-// loadOverloads reads which backlogs of sets an earlier run has discarded, without
-// reading the documents since. An overload that cannot be read is ignored: each
-// set is read anyway when a run begins.
+// loadOverloads reads the overloads that an earlier run has left. One that cannot
+// be read is ignored: each set is pulled in any case when a run begins.
 func loadOverloads(ctx context.Context, j journal.Journal, sets []FoundSet) map[string]*Overload {
 	out := map[string]*Overload{}
 	for i := range sets {
@@ -61,7 +60,7 @@ func loadOverloads(ctx context.Context, j journal.Journal, sets []FoundSet) map[
 	return out
 }
 
-// isOver reports whether the backlog of the set is beyond a limit.
+// isOver reports whether the backlog of the set exceeds a limit.
 func (r *registry) isOver(s *set, now time.Time) bool {
 	waiting := len(s.queue) - s.busy
 	if waiting <= 0 {
@@ -73,15 +72,15 @@ func (r *registry) isOver(s *set, now time.Time) bool {
 	return s.pulled && waiting > passMessages && now.Sub(saved.Latest(s.queue[s.busy].At, s.last)) > r.limits.Age
 }
 
-// limitBacklog discards the backlog of a set if it is beyond a limit.
+// limitBacklog discards the backlog of a set if it exceeds a limit.
 func (r *registry) limitBacklog(s *set, now time.Time) {
 	if r.isOver(s, now) {
 		r.discardBacklog(s, now)
 	}
 }
 
-// discardBacklog makes the set be read in place of its backlog. The Journal notes
-// that in the transaction that takes the messages out of the inbox: after a
+// discardBacklog requests a pull of the set in place of its backlog. The Journal
+// records that in the transaction that removes the messages from the inbox: after a
 // crash there is one or the other.
 func (r *registry) discardBacklog(s *set, now time.Time) {
 	ms := s.queue[s.busy:]
@@ -99,20 +98,20 @@ func (r *registry) discardBacklog(s *set, now time.Time) {
 			o.Messages++
 		}
 		s.queued -= m.Weight()
-		s.processedEvent(m) // the stream need not bring it again
+		s.processedEvent(m) // the stream need not send it again
 	}
 	r.discard(s, map[string][]byte{overloadName(s.uri): saved.Encode(o)}, ms...)
-	s.queue = append([]*inbox.Message(nil), s.queue[:s.busy]...) // and not the array, which is long
+	s.queue = append([]*inbox.Message(nil), s.queue[:s.busy]...) // a copy, to release the long array
 	r.ask(s, now)
-	if s.pulled { // a set that takes long to be read must not wait for long
+	if s.pulled { // a set that takes long to read must not wait for long
 		if latest := saved.Latest(now, s.last.Add(r.opts.Poll)); latest.Before(s.due) {
 			s.due = latest
 		}
 	}
 }
 
-// makeRoom discards the longest backlog there is, when the inbox is full. It
-// reports whether there was one. It takes mu.
+// makeRoom discards the longest backlog when the inbox is full. It reports whether
+// there was one. It locks mu.
 func (r *registry) makeRoom() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +128,8 @@ func (r *registry) makeRoom() bool {
 	return true
 }
 
-// unreported returns the overload of a set, once, and nil if there is none. It
-// takes mu.
+// unreported returns the overload of a set once, and nil afterwards or if there is
+// none. It locks mu.
 func (r *registry) unreported(s *set) *Overload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,8 +141,8 @@ func (r *registry) unreported(s *set) *Overload {
 	return &o
 }
 
-// endOverload records that a reading of the set, which began at start,
-// succeeded at now, and is of the Source's state at the watermark.
+// endOverload records that a pull of the set, which began at start, succeeded at
+// now and read the Source's state at the watermark.
 func (r *registry) endOverload(s *set, start, now time.Time) {
 	o := s.overload
 	if o == nil || !o.Last.Before(start) {

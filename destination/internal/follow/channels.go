@@ -15,38 +15,38 @@ import (
 )
 
 const (
-	// holdFor is how long the first look at a set waits for its channel to
-	// work (RN-RX-05).
+	// holdFor is how long the first pull of a set waits for its channel to work
+	// (RN-RX-05).
 	holdFor = 3 * time.Second
 
-	// fallbackAfter is how long a hub may take before a stream of events is
-	// opened in its place.
+	// fallbackAfter is how long a hub may take to respond before a stream of events
+	// is opened instead.
 	fallbackAfter = 10 * time.Second
 
-	// againAfter is how many pauses pass before hubs that would not call us are
-	// asked again because the Source came back: its hub may have learned to, but
-	// a stream that keeps breaking must not annoy it.
+	// againAfter is how many pauses pass before hubs that refused a subscription
+	// are asked again because the Source is reachable again: its hub may have
+	// changed, but a stream that keeps breaking must not cause many requests to it.
 	againAfter = 10
 
-	// maxEventStreams is for how many sets streams of events are kept open: each is
-	// a connection.
+	// maxEventStreams limits the sets with an open stream of events: each is a
+	// connection.
 	maxEventStreams = 200
 
-	// lookups is how many channels are looked up at a time.
+	// lookups is the number of channels looked up concurrently.
 	lookups = 4
 
-	// remindEvery is how often at most a hub is reminded of a subscription.
+	// remindEvery is the minimum time between two early renewals of a subscription.
 	remindEvery = 10 * time.Minute
 )
 
-// The channels of a Follower connect the sets to their hubs and streams.
+// channels connects the sets of a Follower to their hubs and streams.
 type channels struct {
 	opts    *Options
 	reg     *registry
-	sub     *websub.Subscriber // nil: no hub can call us
-	wiring  chan struct{}      // holds one for each channel that is looked up
+	sub     *websub.Subscriber // nil: no hub can reach the Follower
+	wiring  chan struct{}      // holds a token for each channel being looked up
 	started sync.WaitGroup
-	streams int // of events that are open; guarded by the registry's mu
+	streams int // open streams of events; guarded by the registry's mu
 }
 
 // uses reports whether a channel of the kind may be used.
@@ -60,7 +60,7 @@ func (c *channels) usesHub(ch *channel) bool {
 // usesStream reports whether the stream of the channel may be read.
 func (c *channels) usesStream(ch *channel) bool { return ch.events != "" && c.uses(ByEvents) }
 
-// run starts something that ends with Run.
+// run runs do in a goroutine that ends with Run.
 func (c *channels) run(do func()) { c.started.Go(do) }
 
 // subscriptions returns the state of the subscriptions.
@@ -71,8 +71,8 @@ func (c *channels) subscriptions() []websub.SubscriptionState {
 	return c.sub.Subscriptions()
 }
 
-// wire connects the set to the best of its channels. It is called when the
-// channel was found, or has changed.
+// wire connects the set to the best of its channels. It is called when the channel
+// was found or has changed.
 func (c *channels) wire(ctx context.Context, s *set, ch channel) {
 	c.reg.mu.Lock()
 	if s.wired != nil {
@@ -103,7 +103,7 @@ func (c *channels) wire(ctx context.Context, s *set, ch channel) {
 	})
 }
 
-// unwire ends the use of the channel of a set that is no longer followed.
+// unwire disconnects a set that is no longer followed from its channel.
 func (c *channels) unwire(ctx context.Context, s *set) {
 	s.wired()
 	if c.sub != nil {
@@ -111,7 +111,7 @@ func (c *channels) unwire(ctx context.Context, s *set) {
 	}
 }
 
-// drop unsubscribes.
+// drop unsubscribes from the hubs of a set.
 func (c *channels) drop(ctx context.Context, s *set) {
 	if err := c.sub.Drop(ctx, s.uri); err != nil && ctx.Err() == nil {
 		c.opts.Log.WarnContext(ctx, "unsubscribe", slog.String("set", s.name), slog.Any("err", err))
@@ -121,8 +121,8 @@ func (c *channels) drop(ctx context.Context, s *set) {
 	c.setHub(s, false, "")
 }
 
-// setHub notes whether a hub is subscribed to, and why not. The caller holds the
-// registry's mu.
+// setHub records whether a hub is subscribed to, and if not, why. The caller holds
+// the registry's mu.
 func (c *channels) setHub(s *set, is bool, why string) { s.setHub(is, why, againAfter*c.opts.Pause) }
 
 // subscribe subscribes to the channel of a set.
@@ -149,8 +149,8 @@ func (c *channels) subscribe(ctx context.Context, s *set, ch channel) {
 	}
 }
 
-// discovered asks the topic where it and its hubs are: that wins over what the
-// Capability List says (WS-D-14).
+// discovered returns the topic and hubs that the topic itself states, which take
+// precedence over those in the Capability List (WS-D-14).
 func (c *channels) discovered(ctx context.Context, w websub.Wish) websub.Wish {
 	found, err := websub.Discover(ctx, &Patient{c.opts.Client}, w.Topic)
 	if err != nil || found == nil || len(found.Hubs) == 0 || found.Topic == "" {
@@ -170,8 +170,8 @@ func sameStrings(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// rediscover looks where the channel of a wish is now: in the Capability List
-// and at the topic (WS-L-06).
+// rediscover looks up the current channel of a wish in the Capability List and at
+// the topic (WS-L-06).
 func (c *channels) rediscover(ctx context.Context, w websub.Wish) (websub.Wish, error) {
 	c.reg.mu.Lock()
 	var offered discover.Set
@@ -183,7 +183,7 @@ func (c *channels) rediscover(ctx context.Context, w websub.Wish) (websub.Wish, 
 	if !known {
 		return w, errors.New("the set was not found yet")
 	}
-	offered.Validators = discover.Validators{} // all of it
+	offered.Validators = discover.Validators{} // read all of it
 	now, _, err := discover.Refresh(ctx, c.opts.Client, &discover.Found{Sets: []discover.Set{offered}})
 	if err == nil {
 		err = now.Sets[0].Err
@@ -227,7 +227,7 @@ func (c *channels) onSubscription(e websub.SubscriberEvent) {
 	case websub.Refused:
 		s.trouble = why
 		c.setHub(s, s.hub, why)
-		if s.waiting && !c.usesStream(&s.channel) { // else that is tried now
+		if s.waiting && !c.usesStream(&s.channel) { // otherwise the stream is tried now
 			c.reg.ask(s, now)
 		}
 	case websub.Expired, websub.Ended:
@@ -242,8 +242,8 @@ func (c *channels) onSubscription(e websub.SubscriberEvent) {
 	c.reg.replan(s)
 }
 
-// askAgain asks hubs that would not call us once more: the Source came back, and
-// with it, maybe, its hub. The caller holds the registry's mu.
+// askAgain requests a subscription again from hubs that refused one: the Source is
+// reachable again, and its hub may be, too. The caller holds the registry's mu.
 func (c *channels) askAgain(ctx context.Context, s *set) {
 	if c.sub == nil || s.hub || s.spurned == "" || s.retry.IsZero() || time.Now().Before(s.retry) {
 		return
@@ -256,15 +256,15 @@ func (c *channels) askAgain(ctx context.Context, s *set) {
 	})
 }
 
-// remind renews the subscription of a set in which a routine look has found
-// changes: its hub should have sent notifications of them, and may have lost
-// its memory. The caller holds the registry's mu.
+// remind renews the subscription of a set in which a routine pull has found
+// changes: its hub should have sent notifications about them, and may have lost the
+// subscription. The caller holds the registry's mu.
 func (c *channels) remind(ctx context.Context, s *set, now time.Time) {
 	if c.sub == nil || !s.hub || now.Sub(s.reminded) < remindEvery {
 		return
 	}
 	s.reminded = now
-	ctx = context.WithoutCancel(ctx) // that of the look, which is over
+	ctx = context.WithoutCancel(ctx) // the context of the pull ends with it
 	c.run(func() {
 		if err := c.sub.Renew(ctx, s.uri); err != nil {
 			c.opts.Log.WarnContext(ctx, "renew the subscription", slog.String("set", s.uri), slog.Any("err", err))

@@ -1,5 +1,6 @@
-// Package follow schedules the work that keeps a mirror in step with a Source:
-// notifications where they arrive, and looks at the Source in any case.
+// Package follow schedules the work that keeps a mirror in step with a Source: it
+// applies notifications where they are available, and regularly reads the Source's
+// documents in any case.
 package follow
 
 import (
@@ -18,35 +19,36 @@ import (
 	"lockstep/websub"
 )
 
-// The channels by which a Follower learns of changes of a set, best first.
+// Channels by which a Follower receives changes of a set, best first.
 const (
 	ByHub     = "hub"
 	ByEvents  = "events"
 	ByPolling = "poll"
 )
 
-// turnFor is how long one set is worked at while others wait, the first time.
+// turnFor is how long work for one set may take initially while others wait.
 const turnFor = 10 * time.Second
 
-// graceAfterCancel is how long an interrupted run may take to record what it
+// graceAfterCancel is how long an interrupted run may take to record the work it
 // has finished.
 const graceAfterCancel = 5 * time.Second
 
-// Options configures a [Follower]. All are required, unless they say otherwise.
+// Options configures a [Follower]. All fields are required, unless they say
+// otherwise.
 type Options struct {
-	Poll     time.Duration // between looks at a set without notifications
-	Check    time.Duration // between looks at a set with notifications
-	Pause    time.Duration // the first wait after a failure, and the least between looks that were asked for
-	Callback string        // URL by which hubs reach the Handler; "": they cannot
-	Channel  string        // the only one to be used; "": the best there is
+	Poll     time.Duration // between pulls of a set without notifications
+	Check    time.Duration // between pulls of a set with notifications
+	Pause    time.Duration // first wait after a failure, and minimum time between pulls that notifications or failures cause
+	Callback string        // URL at which hubs reach the Handler; "": not reachable
+	Channel  string        // the only channel to use; "": the best available one
 
-	Lease      time.Duration // to ask hubs for; zero: they decide
-	RefuseSHA1 bool          // deliveries signed with HMAC-SHA1 are forged (WS-X-08)
+	Lease      time.Duration // lease requested from hubs; zero: the hub decides
+	RefuseSHA1 bool          // deliveries signed with HMAC-SHA1 count as forged (WS-X-08)
 
 	Client  *fetch.Client
 	Log     *slog.Logger
 	Journal *writebehind.Journal
-	Allow   func(set, uri string) error // whether a stream of a set may be read
+	Allow   func(set, uri string) error // returns an error if a stream of a set must not be read
 }
 
 // A Follower keeps a mirror in step with a Source for as long as it runs.
@@ -57,11 +59,12 @@ type Follower struct {
 	reg      *registry
 	channels *channels
 	running  atomic.Bool
-	ready    atomic.Bool // messages are received
+	ready    atomic.Bool // messages are accepted
 	turnFor  time.Duration
 }
 
-// New returns a Follower of a mirror. It starts nothing: see [Follower.Run].
+// New returns a Follower of a mirror. It does not start any work: see
+// [Follower.Run].
 func New(m Mirror, o Options) (*Follower, error) {
 	f := &Follower{opts: o, mirror: m, inbox: inbox.New(o.Journal), turnFor: turnFor}
 	f.reg = &registry{opts: &f.opts, journal: o.Journal, inbox: f.inbox, wake: make(chan struct{}, 1), early: map[string][]*inbox.Message{}, limits: defaultLimits}
@@ -81,7 +84,7 @@ func New(m Mirror, o Options) (*Follower, error) {
 	return f, err
 }
 
-// SetTurn sets how long one set is worked at while others wait.
+// SetTurn sets how long work for one set may take while others wait.
 func (f *Follower) SetTurn(d time.Duration) { f.turnFor = d }
 
 // SetLimits sets the limits of backlogs.
@@ -91,8 +94,8 @@ func (f *Follower) SetLimits(l Limits) {
 	f.reg.limits = l
 }
 
-// Handler serves what hubs call. It can be used before Run, and answers 503 until
-// then.
+// Handler serves the requests of hubs. It can be used before Run, and returns
+// status 503 until then.
 func (f *Follower) Handler() http.Handler {
 	if f.channels.sub == nil {
 		return http.NotFoundHandler()
@@ -108,7 +111,8 @@ func (f *Follower) Handler() http.Handler {
 	})
 }
 
-// deliver accepts a message from a hub: it is durable when it returns.
+// deliver accepts a message from a hub: the message is durable when deliver
+// returns.
 func (f *Follower) deliver(ctx context.Context, d websub.Delivery) error {
 	l := inbox.Mail{Set: d.ID, Topic: d.Topic, ID: d.DeliveryID, Type: d.ContentType, Links: d.Links, At: d.At, Body: d.Body}
 	err := f.inbox.Put(ctx, l, f.reg.receive)
@@ -118,10 +122,10 @@ func (f *Follower) deliver(ctx context.Context, d websub.Delivery) error {
 	return err
 }
 
-// Run brings the mirror into step and keeps it there until ctx ends, and then
-// returns nil soon. It returns an error at its start if what the user asked for
-// is not possible, and at any time if the mirror cannot be written for long. It
-// must not be called twice.
+// Run brings the mirror into step and keeps it in step until ctx ends, and then
+// returns nil soon. It returns an error at its start if the user's request is
+// impossible, and later if the mirror cannot be written for a long time. It must
+// not be called twice.
 func (f *Follower) Run(ctx context.Context) error {
 	if !f.running.CompareAndSwap(false, true) {
 		return errors.New("the follower has run already")
@@ -153,7 +157,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	return err
 }
 
-// leave saves what can be saved.
+// leave saves the state on shutdown.
 func (f *Follower) leave(ctx context.Context) error {
 	if err := f.mirror.Close(ctx); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (f *Follower) look(ctx context.Context) error {
 	f.reg.looksDone(&l, pause)
 	if l.Left {
 		d := f.mirror.Dissolve(ctx)
-		d.Report(d.Err) // a refusal is repeated with the next look
+		d.Report(d.Err) // a refusal is repeated by the next look
 	}
 	if p.Err != nil {
 		p.Report(p.Err)
@@ -47,9 +47,9 @@ func (f *Follower) look(ctx context.Context) error {
 	return nil
 }
 
-// looksDone records what a look has left unproven, and whether there are sets that
-// could not be read, which is tried again with growing pauses; the last one was
-// pause. It takes mu.
+// looksDone records the reasons that a look has left unproven. If some sets could
+// not be read, it schedules a retry with growing pauses; the last pause was pause.
+// It locks mu.
 func (r *registry) looksDone(l *Look, pause time.Duration) {
 	r.mu.Lock()
 	r.unproven = slices.DeleteFunc(slices.Clone(l.Pass.Unproven), func(u Unproven) bool { return u.Failed })
@@ -62,7 +62,7 @@ func (r *registry) looksDone(l *Look, pause time.Duration) {
 	}
 }
 
-// lookFailed records that a look at the Source failed. It takes mu.
+// lookFailed records that a look at the Source failed. It locks mu.
 func (r *registry) lookFailed(p *Pass) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +73,7 @@ func (r *registry) lookFailed(p *Pass) {
 	r.trouble = fetch.Printable(p.Err.Error())
 }
 
-// adopt stores the sets that were found, and connects those that are new, or have
+// adopt stores the sets that were found, and connects those that are new or have
 // other channels.
 func (f *Follower) adopt(ctx context.Context, l *Look) {
 	now := time.Now()
@@ -81,7 +81,7 @@ func (f *Follower) adopt(ctx context.Context, l *Look) {
 	overloads := loadOverloads(ctx, f.opts.Journal, l.Sets)
 	r.mu.Lock()
 	r.looked, r.pause, r.trouble = now, 0, ""
-	r.lookAt = now.Add(max(f.opts.Check, f.opts.Poll)) // sooner, if a set is to be looked at sooner
+	r.lookAt = now.Add(max(f.opts.Check, f.opts.Poll)) // earlier, if a set is due earlier
 	var changed []*set
 	for i := range l.Sets {
 		found := &l.Sets[i]

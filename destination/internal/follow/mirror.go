@@ -9,13 +9,13 @@ import (
 	"lockstep/discover"
 )
 
-// A Mirror is what a Follower keeps in step with a Source. Its methods are called
-// by one goroutine.
+// A Mirror is the mirror that a Follower keeps in step with a Source. Its methods
+// are called by one goroutine.
 type Mirror interface {
 	// Look finds the Source's sets.
 	Look(ctx context.Context) Look
 
-	// Dissolve empties the sets that the last Look has found to be no longer
+	// Dissolve removes the sets that the last Look has found to be no longer
 	// followed.
 	Dissolve(ctx context.Context) Pass
 
@@ -28,16 +28,16 @@ type Mirror interface {
 	// InStep is called when all sets are in step.
 	InStep()
 
-	// Close saves what can be saved.
+	// Close saves the state of the mirror.
 	Close(ctx context.Context) error
 }
 
-// A Look is the result of looking for the sets of a Source.
+// A Look is the result of looking up the sets of a Source.
 type Look struct {
 	Pass       Pass
-	Usable     bool // the sets were found, if not all of them
-	Impossible bool // what the user asked for is not possible
-	Passing    bool // the failure is the Source's, or another that may pass
+	Usable     bool // some or all sets were found
+	Impossible bool // the user's request is impossible
+	Passing    bool // the failure is the Source's, or another one that may be temporary
 	Sets       []FoundSet
 	Left       bool // there are sets to be dissolved
 
@@ -48,52 +48,52 @@ type Look struct {
 // A FoundSet is a set that a Look has found.
 type FoundSet struct {
 	URI, Name string
-	Offered   *discover.Set // never changed
+	Offered   *discover.Set // must not be changed
 	State     SetState
 }
 
-// A SetState is what is known of a set after a pass.
+// A SetState is the state of a set after a pass.
 type SetState struct {
-	Watermark time.Time   // all changes before are applied
-	Push      *push.State // nil: the state is unknown after a failure
-	Ended     bool        // there will be no more changes
+	Watermark time.Time   // all earlier changes are applied
+	Push      *push.State // nil: unknown after a failure
+	Ended     bool        // the Source will not change any more
 	Deferred  bool        // its documents must not be requested yet
 }
 
 // A Pass is the result of one pass over a set, or of a Look.
 type Pass struct {
 	Err         error
-	Incomplete  bool // Err says that everything else was done
-	Refused     bool // Err says that nothing was done, for safety
-	Undelivered bool // Err says that the consumer of changes did not take some
+	Incomplete  bool // Err only reports failures; everything else was done
+	Refused     bool // Err is a refusal, for safety: nothing was done
+	Undelivered bool // Err reports that the consumer of changes did not accept some
 
-	Synced   bool  // the documents were read because they had changed, or all was compared
+	Synced   bool  // the documents were read because they had changed, or everything was compared
 	Applied  int64 // changes
 	Pending  int64 // deletions that the Source has not confirmed
 	Complete bool
 	Unproven []Unproven
 	State    SetState
 
-	Patience func(now time.Time) time.Duration // how long repeating what failed is of no use
+	Patience func(now time.Time) time.Duration // until when retrying a failure is useless
 	Report   func(error)                       // reports the pass to the caller
 }
 
 // Unproven is a reason why a mirror is not known to be complete.
 type Unproven struct {
 	Set, Reason, Command, Needs string
-	Text                        string // the reason and what closes it
-	Failed                      bool   // it is a failure, which an error states
+	Text                        string // the reason and the remedy
+	Failed                      bool   // the reason is a failure that an error reports
 }
 
-// A PullRequest is what a Pull needs besides the set.
+// A PullRequest contains the parameters of a Pull besides the set.
 type PullRequest struct {
 	Name string
-	All  []string // all sets that are followed, if each of the others was pulled; else nil
+	All  []string // all sets that are followed, if each of the others was pulled; otherwise nil
 
 	// Overload returns an overload of the set that was not reported yet, or nil.
 	Overload func() *Overload
 
-	// Ask requests that a set is looked at soon.
+	// Ask requests an early pull of a set.
 	Ask func(uri string)
 }
 
@@ -102,13 +102,13 @@ type Pushed struct {
 	Pass       Pass
 	Applied    int64 // changes
 	Gaps       int64
-	Duplicates int64             // messages that brought nothing
-	Aside      int64             // messages that were put aside
+	Duplicates int64             // messages without a new change
+	Aside      int64             // messages in quarantine
 	Pending    int64             // deletions that the Source has not confirmed
-	LookAgain  string            // why the set has to be pulled; empty: it need not
-	Announced  []push.Announced  // the events
-	Stale      map[string]error  // resources of these that had changed again
-	Newest     time.Time         // event
-	Docs       map[string][]byte // to be saved when the rows are
-	Refusal    error             // why nothing of it was applied; the set has to be pulled
+	LookAgain  string            // why the set has to be pulled; "": it need not be
+	Announced  []push.Announced  // events of the messages
+	Stale      map[string]error  // resources among these that had changed again
+	Newest     time.Time         // time of the newest event
+	Docs       map[string][]byte // documents to be saved together with the rows
+	Refusal    error             // why no message was applied; the set has to be pulled
 }

@@ -10,11 +10,11 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// patience is how long a hub, or a topic, may take for all of an answer.
+// patience is how long a complete response of a hub, or a topic, may take.
 const patience = 30 * time.Second
 
-// A Patient is a client of hubs and topics: each answer has to arrive as a whole
-// within a time.
+// A Patient is an HTTP client for hubs and topics that limits the time for a
+// complete response.
 type Patient struct{ Client *fetch.Client }
 
 // Do sends a request.
@@ -29,7 +29,7 @@ func (p *Patient) Do(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A patientBody ends the context of its request with itself.
+// A patientBody cancels the context of its request when it is closed.
 type patientBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -40,18 +40,18 @@ func (b *patientBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// docSubscriptions is the document with the memory of a [websub.Subscriber].
+// docSubscriptions is the document with the state of a [websub.Subscriber].
 const docSubscriptions = "subscriptions"
 
-// Subscriptions stores the memory of a [websub.Subscriber] in a Journal.
+// Subscriptions stores the state of a [websub.Subscriber] in a Journal.
 type Subscriptions struct{ Journal journal.Journal }
 
-// Load returns the memory.
+// Load returns the state.
 func (s Subscriptions) Load(ctx context.Context) ([]byte, error) {
 	return s.Journal.Load(ctx, docSubscriptions)
 }
 
-// Save replaces the memory.
+// Save replaces the state.
 func (s Subscriptions) Save(ctx context.Context, document []byte) error {
 	return s.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{docSubscriptions: document}})
 }

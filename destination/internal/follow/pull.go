@@ -16,7 +16,7 @@ func (f *Follower) pull(ctx context.Context, s *set) error {
 	r := f.reg
 	r.mu.Lock()
 	routine := s.pulled && !s.asked
-	s.asked, s.waiting = false, false // requests from now on are for changes that are still to come
+	s.asked, s.waiting = false, false // requests from now on are for later changes
 	clear(s.changed)
 	req := r.pullRequest(s)
 	r.mu.Unlock()
@@ -38,7 +38,7 @@ func (f *Follower) pull(ctx context.Context, s *set) error {
 	return f.judge(&p)
 }
 
-// pullRequest returns what a pull of the set needs.
+// pullRequest returns the parameters for a pull of the set.
 func (r *registry) pullRequest(s *set) PullRequest {
 	req := PullRequest{Name: s.name, Overload: func() *Overload { return r.unreported(s) }}
 	req.Ask = func(uri string) {
@@ -91,7 +91,7 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 	}
 }
 
-// planNext determines when the set is looked at again after a pull.
+// planNext schedules the next pull of the set.
 func (r *registry) planNext(s *set, p *Pass, now time.Time) {
 	behind := p.Err != nil || p.State.Push != nil && p.State.Push.HasGap()
 	wait := r.interval(s)
@@ -99,7 +99,7 @@ func (r *registry) planNext(s *set, p *Pass, now time.Time) {
 		wait = min(max(wait, 10*s.took), r.opts.Check)
 	}
 	if p.State.Ended {
-		wait = max(wait, r.opts.Check) // it says that there will be no more changes
+		wait = max(wait, r.opts.Check) // it states that there will be no more changes
 	}
 	if p.Pending > 0 {
 		wait = min(wait, r.opts.Poll)
@@ -107,7 +107,7 @@ func (r *registry) planNext(s *set, p *Pass, now time.Time) {
 	if behind {
 		var pause time.Duration
 		if s.pause, pause = r.opts.longer(s.pause); pause < wait {
-			wait = min(wait, max(pause, 10*s.took)) // a comparison of all may take long
+			wait = min(wait, max(pause, 10*s.took)) // a comparison of everything may take long
 		}
 	} else {
 		s.pause = 0

@@ -10,7 +10,7 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// passMessages and passBytes bound what is processed together.
+// passMessages and passBytes limit the messages that are processed together.
 const (
 	passMessages = 256
 	passBytes    = 4 << 20
@@ -60,7 +60,7 @@ func (f *Follower) push(ctx context.Context, s *set) error {
 	return f.judge(p)
 }
 
-// load returns copies of messages that have their bodies.
+// load returns copies of messages with their bodies.
 func (f *Follower) load(ctx context.Context, ms []*inbox.Message) ([]*inbox.Message, error) {
 	loaded := make([]*inbox.Message, len(ms))
 	for i, m := range ms {
@@ -99,7 +99,7 @@ func (r *registry) processed(s *set, ms []*inbox.Message, out *Pushed, now time.
 	if out.LookAgain != "" || len(s.changed) >= push.MaxOvertaken {
 		r.ask(s, now)
 	}
-	if out.Pass.State.Push.IsFull() { // more cannot be remembered
+	if out.Pass.State.Push.IsFull() { // no more events can be remembered
 		r.ask(s, now)
 	}
 }

@@ -11,42 +11,41 @@ import (
 )
 
 const (
-	// maxVain is how often the distance between looks that were asked for, and
-	// found nothing, is doubled.
+	// maxVain limits how often the minimum time between requested pulls is doubled
+	// because they found nothing.
 	maxVain = 6
 
-	// overdue is how long a look at a set waits behind messages that keep
-	// coming.
+	// overdue is how long a pull of a set waits behind messages that keep arriving.
 	overdue = 2 * time.Second
 )
 
-// A registry knows the sets that are followed: the messages that wait for each,
-// and when each is looked at.
+// A registry contains the sets that are followed, the messages that wait for each,
+// and the time of the next pull of each.
 type registry struct {
 	opts    *Options
 	journal *writebehind.Journal
 	inbox   *inbox.Box
 	wake    chan struct{} // holds a token when there may be something to do
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	limits   Limits
 	sets     []*set
-	early    map[string][]*inbox.Message // messages of sets that were not found yet
+	early    map[string][]*inbox.Message // messages of sets that have not been found yet
 	turn     int                         // index of the set whose turn it is
-	lookAt   time.Time                   // when to look at the Source as a whole
-	looked   time.Time                   // when that was last done
-	pause    time.Duration               // before it is tried again
+	lookAt   time.Time                   // when to look up the Source's sets
+	looked   time.Time                   // when they were last looked up
+	pause    time.Duration               // before a retry
 	synced   bool
-	unproven []Unproven // of no single set, when the Source was last looked at
+	unproven []Unproven // reasons that concern no single set, from the last look
 	trouble  string
 	unread   bool      // the last look found sets that could not be read
-	failing  time.Time // since when nothing can be written here
-	fails    int       // how often that was tried
+	failing  time.Time // since when the mirror cannot be written
+	fails    int       // failed attempts to write since then
 }
 
-// The caller of the methods below holds mu, unless they say otherwise.
+// The caller of the methods below holds mu, unless their comments say otherwise.
 
-// receive queues a message that is in the inbox. It takes mu.
+// receive queues a message that is stored in the inbox. It locks mu.
 func (r *registry) receive(uri string, m *inbox.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,17 +69,18 @@ func (r *registry) find(uri string) *set {
 func (r *registry) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
-	default: // it is awake
+	default: // a token is there already
 	}
 }
 
-// A job is what the worker does next.
+// A job is the next piece of work for the worker.
 type job struct {
-	set  *set // nil: look at the Source as a whole
-	push bool // process messages; else look at the set
+	set  *set // nil: look up the Source's sets
+	push bool // process messages; otherwise pull the set
 }
 
-// next returns the next job, or how long there is nothing to do. It takes mu.
+// next returns the next job, or nil and the time until there may be one. It locks
+// mu.
 func (r *registry) next(now time.Time) (*job, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *registry) next(now time.Time) (*job, time.Duration) {
 	return nil, max(wait, time.Millisecond)
 }
 
-// othersWait reports whether another set could be worked at. It takes mu.
+// othersWait reports whether there is work for another set. It locks mu.
 func (r *registry) othersWait(but *set) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *registry) othersWait(but *set) bool {
 	return false
 }
 
-// interval is how long to wait between looks at a set.
+// interval returns the time between routine pulls of a set.
 func (r *registry) interval(s *set) time.Duration {
 	if s.isLive() {
 		return r.opts.Check
@@ -142,8 +142,8 @@ func (r *registry) interval(s *set) time.Duration {
 	return r.opts.Poll
 }
 
-// replan moves the next look at a set, which was not asked for, to where its
-// channel needs it.
+// replan reschedules the next pull of a set according to the state of its channel,
+// unless an early pull was requested.
 func (r *registry) replan(s *set) {
 	if !s.asked && s.pulled && !s.last.IsZero() {
 		s.due = s.last.Add(r.interval(s))
@@ -151,9 +151,8 @@ func (r *registry) replan(s *set) {
 	r.wakeUp()
 }
 
-// ask schedules an early look at the set, because of an event: looks that are
-// requested repeatedly keep a minimum distance, so that the peers that cause
-// them do not determine our load.
+// ask schedules an early pull of the set because of an event. Requested pulls keep
+// a minimum distance, so that the peers that cause them do not determine the load.
 func (r *registry) ask(s *set, now time.Time) {
 	at := now
 	if !s.last.IsZero() {
@@ -166,9 +165,9 @@ func (r *registry) ask(s *set, now time.Time) {
 	r.wakeUp()
 }
 
-// distance is how long after a look the next may be requested: the more looks
-// in a row found nothing, the longer, so that forged messages cannot make us
-// send requests to the Source forever.
+// distance returns the minimum time between a pull and the next one that is
+// requested: it grows with the number of pulls in a row that found nothing, so that
+// forged messages cannot cause requests to the Source without limit.
 func (r *registry) distance(s *set) time.Duration {
 	d := r.opts.Pause << min(s.vain, maxVain)
 	return max(min(d, max(r.opts.Poll, r.opts.Pause)), 10*s.took)
@@ -189,8 +188,8 @@ func (r *registry) enqueue(s *set, m *inbox.Message) {
 	r.wakeUp()
 }
 
-// discard leaves out messages of a set, which is going to be pulled in their
-// place, and saves docs in the same transaction.
+// discard removes messages of a set, which is going to be pulled in their place,
+// and saves docs in the same transaction.
 func (r *registry) discard(s *set, docs map[string][]byte, ms ...*inbox.Message) {
 	r.inbox.Remove(ms, docs)
 	if len(docs) > 0 {
@@ -205,7 +204,7 @@ func (r *registry) discard(s *set, docs map[string][]byte, ms ...*inbox.Message)
 	}
 }
 
-// pausePush copies whether notifications of the set are used.
+// pausePush copies from p whether notifications of the set are used.
 func (r *registry) pausePush(s *set, p *push.State, now time.Time) {
 	if p != nil {
 		s.status.Contradicted = p.Lies

@@ -11,8 +11,8 @@ import (
 type Status struct {
 	Sets     []SetStatus
 	Synced   bool       // all sets were in step since Run began
-	Complete bool       // they are, and all of them are complete
-	Unproven []Unproven // why not, besides what the sets say
+	Complete bool       // all sets are in step now and complete
+	Unproven []Unproven // reasons besides those of the sets
 	Error    string     // why the last look at the Source failed
 }
 
@@ -26,35 +26,35 @@ type SetStatus struct {
 	Watermark           time.Time
 	Notified            time.Time // when the last notification arrived
 	Pulled, NextPull    time.Time
-	Lag                 time.Duration // from the last change applied by a notification, at the Source, to its file here
+	Lag                 time.Duration // between the last change applied by a notification, on the Source's clock, and its file in the mirror
 	Waiting             int           // notifications received and not yet processed
-	Backlog             int64         // bytes that they take
-	Oldest              time.Time     // when the oldest of them arrived
-	Overload            time.Time     // when the oldest that was discarded arrived
+	Backlog             int64         // size of those in bytes
+	Oldest              time.Time     // when the oldest of those arrived
+	Overload            time.Time     // when the oldest discarded notification arrived; zero: no overload
 	Error               string
-	Refused             string // why the set is left as it is, for safety
-	Pending             int64  // deletions that were notified, and that the Source has not confirmed
+	Refused             string // why the set is left unchanged, for safety
+	Pending             int64  // notified deletions that the Source has not confirmed
 	Paused              time.Time
 	PauseReason         string
-	HubError            string // why no hub that the Source names calls us
+	HubError            string // why no hub that the Source names has a working subscription
 	Counters
 }
 
-// Counters count what happened since the Follower was made.
+// Counters count events since the Follower was created.
 type Counters struct {
 	Notifications int64 // received
 	Applied       int64 // changes of notifications that were applied
 	Forged        int64 // deliveries whose signature was wrong or missing
-	Gaps          int64 // notifications that did not continue from what is here
-	Duplicates    int64 // notifications that brought nothing that was not known
-	Quarantined   int64 // notifications that were put aside
-	Pulls         int64 // looks at the set
+	Gaps          int64 // notifications that do not continue from the state of the mirror
+	Duplicates    int64 // notifications without a new change
+	Quarantined   int64 // notifications in quarantine
+	Pulls         int64 // pulls of the set
 	Contradicted  int64 // notified changes that the Source's documents contradict
-	Discarded     int64 // notifications that were not used: push is paused, or there were too many
+	Discarded     int64 // notifications that were not used because push is paused or there were too many
 	Overloads     int64 // how often there were too many
 }
 
-// Status returns the state of the Follower. It may be called at any time.
+// Status returns the state of the Follower. It is safe for concurrent use.
 func (f *Follower) Status() Status {
 	subs := f.channels.subscriptions()
 	r := f.reg

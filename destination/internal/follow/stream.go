@@ -10,8 +10,8 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// standIn keeps a stream of events open while no hub is subscribed to: at once
-// when a hub has refused, after a while when it does not answer.
+// standIn keeps a stream of events open while no hub is subscribed to: immediately
+// when a hub has refused, and after a delay when it does not respond.
 func (c *channels) standIn(ctx context.Context, s *set, uri string) {
 	for ctx.Err() == nil {
 		is, spurned, turns := c.hubOf(s)
@@ -37,8 +37,8 @@ func (c *channels) standIn(ctx context.Context, s *set, uri string) {
 	}
 }
 
-// hubOf reports whether a hub is subscribed to, or has refused, and a channel that
-// is closed when that changes.
+// hubOf returns whether a hub is subscribed to, whether one has refused, and a
+// channel that is closed when either changes.
 func (c *channels) hubOf(s *set) (is, spurned bool, turns <-chan struct{}) {
 	c.reg.mu.Lock()
 	defer c.reg.mu.Unlock()
@@ -48,11 +48,11 @@ func (c *channels) hubOf(s *set) (is, spurned bool, turns <-chan struct{}) {
 	return s.hub, s.spurned != "", s.turns
 }
 
-// unheard notes that a hub was asked and does not call.
+// unheard records that a hub was asked for a subscription and did not verify it.
 func (c *channels) unheard(s *set) {
 	why := fmt.Sprintf("no hub has called %s within %s of being asked to: can it, and does that URL lead here?", fetch.Printable(c.opts.Callback), fallbackAfter)
 	for _, sub := range c.sub.Subscriptions() {
-		if sub.ID == s.uri && sub.LastError != "" { // of an earlier life, maybe
+		if sub.ID == s.uri && sub.LastError != "" { // it may be from an earlier process
 			why = fetch.Printable(sub.LastError)
 		}
 	}
@@ -63,8 +63,8 @@ func (c *channels) unheard(s *set) {
 	}
 }
 
-// waitFor waits until ch is closed, at most so long; zero is without limit. It
-// reports whether ch was closed.
+// waitFor waits until ch is closed, but no longer than most, unless most is zero.
+// It reports whether ch was closed.
 func waitFor(ctx context.Context, ch <-chan struct{}, most time.Duration) bool {
 	var late <-chan time.Time
 	if most > 0 {
@@ -84,7 +84,7 @@ func waitFor(ctx context.Context, ch <-chan struct{}, most time.Duration) bool {
 // listen keeps the stream of events of a set open until ctx ends.
 func (c *channels) listen(ctx context.Context, s *set, uri string) {
 	allow := func(uri string) error { return c.opts.Allow(s.uri, uri) }
-	me := new(byte) // there may be another in a moment
+	me := new(byte) // identifies this goroutine; a successor may start soon
 	c.reg.mu.Lock()
 	c.streams++
 	s.listener = me
@@ -141,7 +141,7 @@ func (c *channels) lost(s *set, listener *byte, uri string, err error) {
 	c.reg.replan(s)
 }
 
-// receiveEvent queues an event. It takes mu.
+// receiveEvent queues an event. It locks mu.
 func (r *registry) receiveEvent(s *set, uri string, e eventstream.Event) {
 	m := &inbox.Message{Topic: uri, At: time.Now(), EventID: e.ID, Stream: uri}
 	switch e.Type {
@@ -152,7 +152,7 @@ func (r *registry) receiveEvent(s *set, uri string, e eventstream.Event) {
 	case "hello":
 		m.Hello = true
 	default:
-		return // of a later version
+		return // a type of a later version
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

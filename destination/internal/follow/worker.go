@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// idleBefore is how long there is nothing to do before documents of little
-	// urgency are saved.
+	// idleBefore is how long the worker is idle before documents of little urgency
+	// are saved.
 	idleBefore = 50 * time.Millisecond
 
 	// pauseMost is the longest wait before a failure is retried.
 	pauseMost = time.Minute
 
-	// A failure to write the mirror ends a Follower if it lasts.
+	// A failure to write the mirror ends a Follower after this time and number of
+	// attempts.
 	failsFor  = time.Minute
 	failsMost = 5
 )
@@ -27,7 +28,7 @@ const (
 // another set's turn.
 var ErrTurn = fmt.Errorf("%w: it is another set's turn", context.Canceled)
 
-// work does one job after the other, sets in turn.
+// work does one job after another, with the sets taking turns.
 func (f *Follower) work(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -62,7 +63,7 @@ func (f *Follower) work(ctx context.Context) error {
 	}
 }
 
-// do does a job. Others get their turn if it takes long.
+// do runs a job. If it takes long and other sets wait, it is interrupted.
 func (f *Follower) do(ctx context.Context, j *job) error {
 	if j.set == nil {
 		return f.look(ctx)
@@ -85,9 +86,8 @@ func (f *Follower) do(ctx context.Context, j *job) error {
 	return f.pull(own, j.set)
 }
 
-// longer returns the next pause after one that ended without success, and a
-// random wait around it: several Destinations should not retry at the same
-// time.
+// longer returns the next pause after an unsuccessful one, and a random wait around
+// it, so that several Destinations do not retry at the same time.
 func (o *Options) longer(pause time.Duration) (next, wait time.Duration) {
 	if pause == 0 {
 		next = o.Pause
@@ -97,7 +97,7 @@ func (o *Options) longer(pause time.Duration) (next, wait time.Duration) {
 	return next, next*4/5 + rand.N(next*2/5+1)
 }
 
-// judge decides what the result of a pass over a set means for the Follower.
+// judge decides how the result of a pass over a set affects the Follower.
 func (f *Follower) judge(p *Pass) error {
 	switch {
 	case p.Err == nil, p.Incomplete:
@@ -106,15 +106,15 @@ func (f *Follower) judge(p *Pass) error {
 		}
 		return nil
 	case p.Refused:
-		return nil // the set is left as it is, and tried again
+		return nil // the set is left unchanged and retried
 	case p.Undelivered:
-		return nil // changes that were not taken are handed over again
+		return nil // changes that were not accepted are sent again
 	}
 	return f.reg.broken(p.Err)
 }
 
-// broken records that the mirror, or its Journal, cannot be written. It returns
-// err if that has lasted. It takes mu.
+// broken records that the mirror, or its Journal, cannot be written. It returns err
+// if that has lasted too long. It locks mu.
 func (r *registry) broken(err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +129,8 @@ func (r *registry) broken(err error) error {
 	return nil
 }
 
-// written records that it can be written. After a pass over a set it reports
-// whether all sets were in step. It takes mu.
+// written records that the mirror can be written. After a pass over a set it
+// reports whether all sets became in step. It locks mu.
 func (r *registry) written(pass bool) (inStep bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

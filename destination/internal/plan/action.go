@@ -1,5 +1,5 @@
-// Package plan says what to do about a resource: an Action closes the gap between what
-// the Source states of it and what the mirror holds.
+// Package plan defines actions. An Action is the step for one resource that brings
+// the mirror's copy into step with what the Source states.
 package plan
 
 import (
@@ -11,16 +11,16 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Relations of links to what leads to the versions of a resource.
+// Relations of links to the versions of a resource.
 const (
 	RelTimeGate = "timegate" // negotiates for versions (RS-REL-52)
 	RelTimeMap  = "timemap"  // lists versions (RS-REL-53)
 )
 
-// A Verb says what an action does.
+// A Verb is the kind of an action.
 type Verb uint8
 
-// The verbs.
+// Kinds of actions.
 const (
 	Skip    Verb = iota // nothing: the set does not have the resource
 	InStep              // nothing: the resource is in step
@@ -28,27 +28,27 @@ const (
 	Fetch               // fetch the content
 	Refuse              // report that the content must not be fetched
 	Release             // record that this set no longer has the resource; another has
-	Remove              // remove the resource, which no set has any longer
+	Remove              // remove the resource, which no set has any more
 	Defer               // fetch the content later: it stays pending
 )
 
-// An Action closes the gap between what the Source states of one URI and what the
-// mirror holds.
+// An Action is the step that brings the mirror's copy of one URI into step with
+// what the Source states.
 type Action struct {
 	desired.Resource
 	Verb        Verb
-	Held        journal.Held      // zero when it is not held
-	Conditional bool              // the content may be what we hold: ask with its validators
-	Rehash      bool              // the stated hashes are of other algorithms than are recorded: compute them from the file that is held
-	Unselected  bool              // the Source has it, but it is not selected any more
+	Held        journal.Held      // the row of the resource; zero if the mirror does not hold it
+	Conditional bool              // the content may be the version held: make the request conditional
+	Rehash      bool              // the stated hashes use other algorithms than the recorded ones: compute them from the file
+	Unselected  bool              // the Source has the resource, but it is no longer selected
 	FileMissing bool              // Fetch: the file that the Journal lists does not exist
-	Moves       bool              // Fetch: the file at its path is not ours; it gets another path
-	Place       string            // Fetch: the place of its file, which is being made free; "": one that is
-	From        string            // where the content is, if not at the URI
-	Cause       error             // Defer: why
-	Stated      *desired.Resource // what the Source stated of the URI, if the content is another representation
-	Preferred   bool              // and it is one that is preferred to the resource's own
-	PackageRead bool              // its package was read, and did not yield its content
+	Moves       bool              // Fetch: the file at the resource's path is not the mirror's; the resource gets another path
+	Place       string            // Fetch: the path of its file, which is being freed; "": choose a free one
+	From        string            // address of the content, if it is not the URI
+	Cause       error             // Defer: the reason
+	Stated      *desired.Resource // what the Source stated about the URI, if the content is another representation
+	Preferred   bool              // that representation is preferred to the resource's own
+	PackageRead bool              // its package was read and did not yield its content
 }
 
 // IsHeld reports whether there is a row for the action's resource.
@@ -79,7 +79,7 @@ func (a *Action) HasMemento() bool {
 	return slices.ContainsFunc(a.Links, func(l resourcesync.Link) bool { return l.Rel == resourcesync.RelMemento })
 }
 
-// AsStated returns what the Source stated, also where another representation is
+// AsStated returns what the Source stated, even if another representation is
 // fetched.
 func (a *Action) AsStated() desired.Resource {
 	if a.Stated != nil {
@@ -88,7 +88,7 @@ func (a *Action) AsStated() desired.Resource {
 	return a.Resource
 }
 
-// Address returns where the content is.
+// Address returns the address of the content.
 func (a *Action) Address() string {
 	if a.From != "" {
 		return a.From
@@ -106,7 +106,7 @@ func HasSet(sets []int, n int) bool {
 	return false
 }
 
-// WithSet returns the sets of a row that set n also has.
+// WithSet returns sets with n added.
 func WithSet(sets []int, n int) []int {
 	if i, found := slices.BinarySearch(sets, n); !found {
 		return slices.Insert(slices.Clone(sets), i, n)
@@ -114,7 +114,7 @@ func WithSet(sets []int, n int) []int {
 	return sets
 }
 
-// WithoutSet returns the sets of a row that set n no longer has.
+// WithoutSet returns sets with n removed.
 func WithoutSet(sets []int, n int) []int {
 	if i, found := slices.BinarySearch(sets, n); found {
 		return slices.Delete(slices.Clone(sets), i, i+1)

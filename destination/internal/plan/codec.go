@@ -24,7 +24,7 @@ func flag(is bool) byte {
 	return 0
 }
 
-// Decode reads what AppendTo encoded.
+// Decode decodes an action that AppendTo encoded.
 func Decode(b []byte) (*Action, error) {
 	d := desired.Decoder{B: string(b)}
 	flags, uri := d.Byte(), d.Text()

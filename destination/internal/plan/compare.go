@@ -7,8 +7,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Compare says whether a resource that is held is what the Source describes: by hash
-// where both sides have one of the same algorithm, otherwise by length and lastmod
+// Compare reports whether the version held is the one that the Source describes: by
+// hash if both have one of the same algorithm, otherwise by length and lastmod
 // (RS-DST-02, RS-DST-05).
 func Compare(h *journal.Held, w *desired.Resource) content.Likeness {
 	common := false
@@ -23,7 +23,7 @@ func Compare(h *journal.Held, w *desired.Resource) content.Likeness {
 	switch {
 	case common:
 		return content.Same
-	case len(h.Hashes) == 0: // uncertain since a crash
+	case len(h.Hashes) == 0: // unknown since a crash
 		return content.Different
 	case w.Length >= 0 && w.Length != h.Length:
 		return content.Different
@@ -34,12 +34,12 @@ func Compare(h *journal.Held, w *desired.Resource) content.Likeness {
 	case w.Length >= 0 && (w.Change == 0 || w.Lastmod.Time().Nanosecond() != 0):
 		return content.Same
 	}
-	// Of a change that was announced, a lastmod in whole seconds proves
-	// nothing: it may be the second one of that second.
+	// If a change was announced, a lastmod in whole seconds proves nothing: it may
+	// be the second change in that second.
 	return content.Unknown
 }
 
-// SameContent reports whether two rows are of the same bytes.
+// SameContent reports whether two rows describe the same bytes.
 func SameContent(a, b *journal.Held) bool {
 	common := false
 	for _, h := range a.Hashes {
@@ -54,9 +54,9 @@ func SameContent(a, b *journal.Held) bool {
 }
 
 // Represent replaces the desired state by that of the preferred representation,
-// which is kept in place of the one at the resource's own URI. The description of
-// one does not apply to the other, which is not available from mirrors, packages or
-// by patches.
+// which the mirror stores in place of the one at the resource's own URI. The
+// description of one does not apply to the other, which is not available from
+// mirrors, from packages or by patches.
 func (a *Action) Represent(l *resourcesync.Link) {
 	stated := a.Resource
 	a.Stated, a.From, a.Preferred = &stated, l.Href, true
@@ -70,8 +70,8 @@ func (a *Action) Represent(l *resourcesync.Link) {
 	a.Links, a.Patches, a.Member = nil, nil, desired.Member{}
 }
 
-// OwnFetched reports whether a preferred representation that cannot be fetched
-// left the resource's own in its place: that is what is held.
+// OwnFetched reports whether the mirror holds the resource's own representation
+// because the preferred one could not be fetched.
 func (a *Action) OwnFetched() bool {
 	return a.Preferred && a.IsHeld() && Compare(&a.Held, a.Stated) == content.Same
 }

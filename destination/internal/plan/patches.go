@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	// RequestBytes is the cost of a request in addition to its content, in
-	// bytes that could have been transferred in its time: many requests run at
-	// once, and each waits for a round trip. It need not be accurate: contents
-	// are verified anyway.
+	// RequestBytes is the cost of a request in addition to its content, as the
+	// number of bytes that could be transferred in the same time: many requests run
+	// concurrently, and each waits for a round trip. It need not be accurate:
+	// contents are verified in any case.
 	RequestBytes = 8 << 10
 
-	// patchRequest is the cost of a request for a patch in addition to its
-	// bytes, and patchShare the share of the whole that a chain may cost.
+	// patchRequest is the cost of a request for a patch in addition to its bytes,
+	// and 1/patchShare the share of the length of the whole content that a chain
+	// may cost.
 	patchRequest = 512
 	patchShare   = 2
 )
 
-// chainFrom returns the patches that turn what is held into what is wanted, if
-// it is a version some of them start from (RS-REL-34).
+// chainFrom returns the patches that turn the version held into the desired one, if
+// some of them start from it (RS-REL-34).
 func (a *Action) chainFrom() []desired.Patch {
 	if !a.IsHeld() || a.FileMissing || len(a.Held.Hashes) == 0 {
 		return nil
@@ -38,9 +39,8 @@ func (a *Action) chainFrom() []desired.Patch {
 	return nil
 }
 
-// PatchesThatLead returns the patches that lead from what is held to what is
-// wanted, if they are of lengths that can be applied, and how many bytes they
-// have.
+// PatchesThatLead returns the patches that lead from the version held to the
+// desired one, if their lengths can be applied, and their total size in bytes.
 func (a *Action) PatchesThatLead() (steps []desired.Patch, bytes int64) {
 	if steps = a.chainFrom(); len(steps) == 0 || a.Length < 0 || !content.HasKnown(a.Hashes) {
 		return nil, 0
@@ -51,14 +51,14 @@ func (a *Action) PatchesThatLead() (steps []desired.Patch, bytes int64) {
 		if l.Length <= 0 || l.Length > most || a.Held.Length > most || a.Length > most || steps[i].Length > most {
 			return nil, 0
 		}
-		bytes += l.Length // at most maxPatched times as much as can be applied
+		bytes += l.Length // at most maxPatched times the largest size that can be applied
 	}
 	return steps, bytes
 }
 
-// PatchesThatPay returns the patches that lead from what is held to what is
-// wanted, if they are small enough compared to the whole, and how many bytes
-// they have.
+// PatchesThatPay returns the patches that lead from the version held to the desired
+// one, if they are small enough compared to the whole content, and their total size
+// in bytes.
 func (a *Action) PatchesThatPay() (steps []desired.Patch, bytes int64) {
 	steps, bytes = a.PatchesThatLead()
 	if bytes+patchRequest*int64(len(steps)) > a.Length/patchShare {
@@ -67,9 +67,9 @@ func (a *Action) PatchesThatPay() (steps []desired.Patch, bytes int64) {
 	return steps, bytes
 }
 
-// PatchesFirst returns the patches that cost less than any other method, and how
-// many bytes they have. With packed, the content is also in a package, where it
-// is read with that of others and needs no request of its own.
+// PatchesFirst returns the patches that cost less than any other method, and their
+// total size in bytes. With packed, the content is also in a package, where it is
+// read together with other content and needs no request of its own.
 func (a *Action) PatchesFirst(packed bool) (steps []desired.Patch, bytes int64) {
 	steps, bytes = a.PatchesThatPay()
 	if packed && bytes+RequestBytes*int64(len(steps)) >= a.Length {

@@ -1,5 +1,5 @@
-// Package planner compares the entries of a stage with what a mirror holds and decides
-// for each resource what to do about it.
+// Package planner compares the entries of a stage with the resources that a mirror
+// holds, and decides for each resource what to do.
 package planner
 
 import (
@@ -16,7 +16,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Rows are the resources that a mirror holds, as its Journal has them.
+// Rows are the rows of the resources that a mirror holds. A Journal implements it.
 type Rows interface {
 	Lookup(ctx context.Context, uris []string) ([]journal.Held, error)
 	Held(ctx context.Context, from, to string) iter.Seq2[journal.Held, error]
@@ -25,7 +25,7 @@ type Rows interface {
 // A Past is the time of the former state to which a mirror is restored.
 type Past struct {
 	AsOf   time.Time
-	During bool // the list for that time was still being taken
+	During bool // the list for that time was still being written
 }
 
 // A Planner compares the entries of a stage with the resources of one set that a
@@ -36,7 +36,7 @@ type Planner struct {
 	OnDisk  func(context.Context, *journal.Held) (bool, error) // whether the file of a row exists
 	Set     int
 	Files   bool // check whether the files exist
-	Partial bool // changes may be missing, so only what is certainly later replaces what is held
+	Partial bool // changes may be missing, so only a state that is certainly later replaces the one held
 	Prune   bool // the entries are complete, so resources without one are removed
 
 	PreferOther bool // the mirror may hold another representation than the one preferred now
@@ -48,21 +48,21 @@ type Planner struct {
 	Past    *Past // the entries are of a former state
 
 	Confirmed func(uri string) bool // whether the Source confirms a deletion that was notified; others are not planned
-	Believes  bool                  // all are confirmed
+	Believes  bool                  // every deletion is confirmed
 
-	Dated bool // an entry with the time of the resource held describes the same content
+	Dated bool // an entry with the same time as the resource held describes the same content
 
-	LookUp bool // for a change of unknown kind the address of the resource is asked
+	LookUp bool // for a change of unknown kind, request the resource's address
 
-	Refuse func(uri string) string // why content must not be fetched from there; empty if it may be
+	Refuse func(uri string) string // returns why content must not be fetched from uri, or ""
 
-	IsNewer func(uri string, at resourcesync.Datetime) bool // whether a notification brought a later state than that of a document; may be nil
+	IsNewer func(uri string, at resourcesync.Datetime) bool // whether a notification brought a later state than a document of the time at; may be nil
 	Stage   *stage.Stage
 	ListAt  resourcesync.Datetime // time of the list that is staged
 }
 
 // isPushed reports whether a notification brought a later state of the resource
-// than w describes, or than the list that does not name the resource: documents
+// than w describes, or than the list that does not contain the resource: documents
 // may lag behind.
 func (p *Planner) isPushed(w *desired.Resource, h *journal.Held) bool {
 	switch {
@@ -81,8 +81,8 @@ func (p *Planner) isPushed(w *desired.Resource, h *journal.Held) bool {
 // may reports whether content may be fetched from uri.
 func (p *Planner) may(uri string) bool { return p.Refuse != nil && p.Refuse(uri) == "" }
 
-// Decide returns what to do about one resource. The entry for it is w, nil if there
-// is none; h is the row for it, zero if the mirror does not hold it.
+// Decide returns the action for one resource. w is the entry for it, nil if there
+// is none; h is its row, zero if the mirror does not hold it.
 func (p *Planner) Decide(ctx context.Context, w *desired.Resource, h journal.Held) (plan.Action, error) {
 	a, err := p.decideLast(ctx, w, h)
 	if p.Version && err == nil {
@@ -154,7 +154,7 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 	}
 	switch like := plan.Compare(&h, &a.Resource); {
 	case p.PreferOther && content.Compare(h.Hashes, a.Hashes) != content.Same:
-		// Neither times nor validators are of the same thing.
+		// Times and validators of two representations cannot be compared.
 	case like == content.Same && p.LookUp && a.Change == resourcesync.UnknownChange:
 		a.Conditional = true
 	case like != content.Different && isStatedOtherwise(&h, &a.Resource):
@@ -172,16 +172,16 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 	return a, nil
 }
 
-// laterThanHeld reports whether w certainly describes a later state than what
-// is held.
+// laterThanHeld reports whether w certainly describes a later state than the one
+// held.
 func laterThanHeld(w *desired.Resource, h *journal.Held) bool {
 	return !w.Lastmod.IsZero() && !h.Lastmod.IsZero() && w.Lastmod.Time().After(h.Lastmod)
 }
 
 // isStatedOtherwise reports whether a resource is described by hashes of other
-// algorithms than are recorded for what is held, so that they have to be
-// computed to be compared. Length and time do not distinguish two versions of
-// the same second.
+// algorithms than those recorded for the version held, so that they have to be
+// computed to be compared. Length and time do not distinguish two versions of the
+// same second.
 func isStatedOtherwise(h *journal.Held, w *desired.Resource) bool {
 	return content.HasKnown(w.Hashes) && len(h.Hashes) > 0 && content.Compare(h.Hashes, w.Hashes) == content.Unknown
 }

@@ -8,7 +8,8 @@ import (
 	"lockstep/destination/internal/plan"
 )
 
-// clockSkew is how far the clocks of a Source and of this machine may differ.
+// clockSkew is the tolerated difference between the clocks of a Source and this
+// machine.
 const clockSkew = time.Minute
 
 // regressed reports whether a replaces newer content by older.
@@ -17,13 +18,13 @@ func regressed(a *plan.Action) bool {
 		!a.Lastmod.IsZero() && !a.Held.Lastmod.IsZero() && !a.Held.Lastmod.After(time.Now().Add(clockSkew)) && a.Lastmod.Time().Before(a.Held.Lastmod.Truncate(time.Second))
 }
 
-// A Tally has the totals of a plan.
+// A Tally contains the totals of a plan.
 type Tally struct {
 	Created, Updated, Deleted, Released, Unchanged, Refused, Touched int64
-	Bytes                                                            int64 // to be fetched, as far as lengths are stated
+	Bytes                                                            int64 // to be fetched, where lengths are stated
 	Regressed                                                        int64
 	Unselected                                                       int64 // deletions of resources that the Source still has
-	Unexplained                                                      int64 // deletions that no Change List states
+	Unexplained                                                      int64 // deletions that no Change List lists
 	Replaced                                                         int64 // deletions of resources kept in another representation
 	Passed                                                           int64 // listed, but neither selected nor held
 	example                                                          string
@@ -60,7 +61,7 @@ func (t *Tally) add(a *plan.Action) {
 			t.Replaced++
 		}
 	case plan.Fetch:
-		if a.Rehash { // expected to be what is held
+		if a.Rehash { // the content is expected to match
 			t.Touched++
 			return
 		}
@@ -79,7 +80,7 @@ func (t *Tally) add(a *plan.Action) {
 	}
 }
 
-// merge adds what comes after.
+// merge adds the totals of the following part of the plan.
 func (t *Tally) merge(o *Tally) {
 	t.Created += o.Created
 	t.Updated += o.Updated

@@ -9,12 +9,12 @@ import (
 	"lockstep/resourcesync"
 )
 
-// ErrNoVersion says that the content of a version is unavailable.
+// ErrNoVersion reports that the content of a version is unavailable.
 var ErrNoVersion = errors.New("no package has it, and no memento is named")
 
-// becomeVersion makes a the action for a version that is not the last. Its content is
-// from a package, or from its memento (RS-REL-51, RS-REL-54), never from the URI of
-// the resource, where the last one is.
+// becomeVersion turns a into the action for a version that is not the last. Its
+// content comes from a package or from its memento (RS-REL-51, RS-REL-54), never
+// from the URI of the resource, which has the last version.
 func (p *Planner) becomeVersion(a *plan.Action) {
 	switch a.Verb {
 	case plan.Remove, plan.Release:
@@ -34,7 +34,7 @@ func (p *Planner) becomeVersion(a *plan.Action) {
 			memento = l.Href
 		}
 	}
-	a.Links, a.Patches, a.Conditional, a.Rehash = nil, nil, false, false // they also lead to the last one
+	a.Links, a.Patches, a.Conditional, a.Rehash = nil, nil, false, false // they lead to the last version, too
 	if a.Member.Package > 0 {
 		return
 	}
@@ -46,7 +46,7 @@ func (p *Planner) becomeVersion(a *plan.Action) {
 	a.Stated, a.From = &stated, memento
 }
 
-// becomePast makes a the action for content of a former state.
+// becomePast turns a into the action for content of a former state.
 func (p *Planner) becomePast(a *plan.Action) {
 	if p.Past.During && a.Class == desired.Listed && a.Lastmod.Time().After(p.Past.AsOf) && (a.Verb == plan.Fetch || a.Verb == plan.InStep || a.Verb == plan.Touch) {
 		a.Verb, a.Refused = plan.Refuse, "the list of that time was still being taken, and names a later version"
@@ -57,7 +57,7 @@ func (p *Planner) becomePast(a *plan.Action) {
 	}
 	a.Rehash = false
 	if a.Conditional && a.Length >= 0 && a.Length == a.Held.Length && desired.SameLastmod(a.Held.Lastmod, a.Lastmod) {
-		a.Verb, a.Conditional = plan.InStep, false // RA-DST-06: nothing better can be compared
+		a.Verb, a.Conditional = plan.InStep, false // RA-DST-06: nothing more reliable can be compared
 		if !plan.HasSet(a.Held.Sets, p.Set) {
 			a.Verb = plan.Touch
 		}

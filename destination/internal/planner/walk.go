@@ -12,28 +12,28 @@ import (
 	"lockstep/destination/journal"
 )
 
-// maxPlanners limits the goroutines that plan, because what they have planned ahead
-// is kept in memory.
+// maxPlanners limits the goroutines that plan, because the actions that they have
+// planned ahead are stored in memory.
 const maxPlanners = 8
 
-// plannedActions is how many actions are handed over at a time.
+// plannedActions is the number of actions passed on at a time.
 const plannedActions = 64
 
 // A stretch is the plan for one chunk.
 type stretch struct {
 	chunk *stage.Chunk
-	err   error // there are no more chunks for this reason
+	err   error // why there are no more chunks
 	out   chan planned
 }
 
-// planned has some of the actions of a stretch, or the rest.
+// planned contains some of the actions of a stretch, or the remaining ones.
 type planned struct {
 	actions []plan.Action
 	tally   Tally
 	err     error
 }
 
-// Actions yields the actions by URI, including those with nothing to do.
+// Actions yields the actions by URI, including those that do nothing.
 func (p *Planner) Actions(ctx context.Context, s *stage.Stage) iter.Seq2[plan.Action, error] {
 	return func(yield func(plan.Action, error) bool) {
 		p.walk(ctx, s, true, func(part *planned) bool {
@@ -48,7 +48,7 @@ func (p *Planner) Actions(ctx context.Context, s *stage.Stage) iter.Seq2[plan.Ac
 }
 
 // Count returns the totals of the plan. It calls each, unless it is nil, with the
-// actions that have something to do, by URI.
+// actions that do something, by URI.
 func (p *Planner) Count(ctx context.Context, s *stage.Stage, each func(*plan.Action)) (Tally, error) {
 	var t Tally
 	var err error
@@ -65,9 +65,9 @@ func (p *Planner) Count(ctx context.Context, s *stage.Stage, each func(*plan.Act
 	return t, err
 }
 
-// walk plans chunks, several at a time, and passes the parts of the plan to take,
-// in order, until it returns false. An error is the last that is handed over.
-// Without all, actions that are nothing to do are only counted.
+// walk plans chunks, several concurrently, and passes the parts of the plan to
+// take, in order, until it returns false. The last part has an error if there was
+// one. Unless all is set, actions that do nothing are only counted.
 func (p *Planner) walk(ctx context.Context, s *stage.Stage, all bool, take func(*planned) bool) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -99,8 +99,8 @@ func (p *Planner) walk(ctx context.Context, s *stage.Stage, all bool, take func(
 	}
 }
 
-// cut passes the chunks to the planners, and to the receiver that collects
-// their plans in order.
+// cut passes the chunks to the planners, and to the receiver that collects their
+// plans in order.
 func (p *Planner) cut(ctx context.Context, s *stage.Stage, order, todo chan<- *stretch) {
 	for c, err := range s.Chunks(ctx) {
 		st := &stretch{chunk: c, err: err, out: make(chan planned, 1)}
@@ -154,8 +154,8 @@ func (p *Planner) plan(ctx context.Context, st *stretch, all bool) {
 	send()
 }
 
-// joined walks the entries of a chunk and all rows in its range, in one pass.
-// An action is valid for one step of the iteration.
+// joined walks the entries of a chunk and all rows in its range, in one pass. An
+// action is valid for one step of the iteration.
 func (p *Planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Action, error] {
 	return func(yield func(*plan.Action, error) bool) {
 		wants, stop := iter.Pull2(c.Resources)
@@ -201,8 +201,8 @@ func (p *Planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Ac
 	}
 }
 
-// looked walks the entries of a chunk and looks up the row of each. Resources
-// without an entry stay.
+// looked walks the entries of a chunk and looks up the row of each. It yields no
+// action for resources without an entry, so they stay.
 func (p *Planner) looked(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Action, error] {
 	return func(yield func(*plan.Action, error) bool) {
 		var wants []desired.Resource

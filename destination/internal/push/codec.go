@@ -5,15 +5,15 @@ import (
 	"lockstep/resourcesync"
 )
 
-// The flags of a record of events.
+// Flags of an encoded event.
 const (
 	flagGone = 1 << iota
 	flagFresh
 	flagCertain
 	flagProven
 	flagGuard   // a time follows
-	flagBalance // it is no event but a balance
-	flagCreated // which is balanceCreated; with flagGone it is balanceGone
+	flagBalance // the record is a balance, not an event
+	flagCreated // the balance is balanceCreated; with flagGone: balanceGone
 )
 
 func appendEvent(b []byte, k Key, e *Event) []byte {

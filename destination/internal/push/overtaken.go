@@ -3,22 +3,22 @@ package push
 import "time"
 
 const (
-	// overtakenPauses is how long the content of a resource may be another than
-	// a notification said until the set is looked at, in pauses
-	// (FollowOptions.Pause): it has changed again, and most often the next
-	// notification says so.
+	// overtakenPauses is how long, in multiples of FollowOptions.Pause, the content
+	// of a resource may differ from what a notification stated before the set is
+	// pulled: the resource has changed again, and usually the next notification
+	// says so.
 	overtakenPauses = 5
 
-	// MaxOvertaken is of how many resources that is remembered.
+	// MaxOvertaken limits the resources for which that is remembered.
 	MaxOvertaken = 10_000
 )
 
-// Overtaken are the resources whose content had changed again when a
-// notification of them was processed, each with the time.
+// Overtaken contains the resources whose content had changed again when a
+// notification about them was processed, each with the time of that.
 type Overtaken map[Key]time.Time
 
-// Processed records the result of messages: which resources they announced, and
-// which of those were overtaken.
+// Processed records the result of messages: announced lists their events, and stale
+// the resources among these that were overtaken.
 func (o Overtaken) Processed(announced []Announced, stale map[string]error, now time.Time) {
 	var still map[Key]bool
 	if len(stale) > 0 {
@@ -38,8 +38,8 @@ func (o Overtaken) Processed(announced []Announced, stale map[string]error, now 
 	}
 }
 
-// Due returns when the set has to be looked at, if nothing comes before; zero
-// is never.
+// Due returns when the set has to be pulled unless a notification arrives before;
+// zero: never.
 func (o Overtaken) Due(pause time.Duration) time.Time {
 	var first time.Time
 	for _, at := range o {

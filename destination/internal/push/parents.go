@@ -8,14 +8,14 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Parents remembers which Capability Lists, named by notifications on the channel
-// of a set, are that of the set. The zero value is ready to use.
+// Parents remembers which of the Capability Lists that notifications on the channel
+// of a set name are that of the set. The zero value is ready to use.
 type Parents struct {
 	known map[string]bool
 }
 
-// maxParents caps what is remembered, and so how many addresses a channel can make
-// us ask.
+// maxParents limits what is remembered, and so the number of addresses that a
+// channel can make us request.
 const maxParents = 16
 
 // IsSet reports whether up is the Capability List at set, or leads to it
@@ -32,7 +32,7 @@ func (p *Parents) IsSet(ctx context.Context, c *fetch.Client, set, up string, re
 	}
 	doc, err := discover.Open(ctx, c, up, discover.Validators{})
 	if err != nil {
-		return false // and not remembered: the failure may pass
+		return false // not remembered: the failure may be temporary
 	}
 	_ = doc.Close() // only its address is needed
 	is := doc.Final == set

@@ -4,7 +4,7 @@ import (
 	"lockstep/destination/internal/saved"
 )
 
-// A Result is what a pass did to a resource.
+// A Result is the effect of a pass on a resource.
 type Result uint8
 
 const (
@@ -14,12 +14,12 @@ const (
 	Removed                     // it was removed from the mirror
 )
 
-// Results are the results of a pass over notifications, which is bounded by the
-// size of the notifications. A nil map takes none.
+// Results are the results of a pass over notifications. Their number is limited by
+// the size of the notifications. A nil map discards them.
 type Results map[Key]Result
 
-// Add adds a result. Of several versions of a resource that were applied in one
-// pass the result is that of all together.
+// Add adds a result. If several versions of a resource were applied in one pass,
+// the result is their combined effect.
 func (r Results) Add(uri string, is Result) {
 	if r == nil {
 		return
@@ -37,24 +37,24 @@ func (r Results) Add(uri string, is Result) {
 	}
 }
 
-// A balance says how the resources of a set differ by notifications alone from
-// what they were when the set was last pulled. A file that was created and
-// removed in between is in none of it.
+// A balance is the difference, made by notifications alone, between a resource now
+// and at the last pull of its set. A resource that was created and removed in
+// between has none.
 type balance uint8
 
 const (
-	balanceGone    balance = iota + 1 // it was there and is gone
-	balanceCreated                    // it was not there and is
+	balanceGone    balance = iota + 1 // existed at the pull and does not exist now
+	balanceCreated                    // did not exist at the pull and exists now
 )
 
 // IsTemporary reports whether the resource was created by notifications alone:
-// its deletion takes nothing away that was there when the set was last pulled.
+// deleting it removes nothing that existed when the set was last pulled.
 func (p *State) IsTemporary(uri string) bool {
 	return p != nil && len(p.balance) > 0 && p.balance[KeyOf(uri)] == balanceCreated
 }
 
-// Settle records the results of what was expected and of confirmed deletions,
-// and adds to docs what has to be saved of it.
+// Settle records the results of expected events and of confirmed deletions, and
+// adds to docs the documents that have to be saved.
 func (p *State) Settle(set int, announced []Announced, rs Results, docs map[string][]byte) {
 	for i := range announced {
 		n := &announced[i]
@@ -86,12 +86,12 @@ func (p *State) Settle(set int, announced []Announced, rs Results, docs map[stri
 		p.append(set, b, docs)
 		return
 	}
-	docs[pushedName(set, p.open-1)] = b // in place of what was expected
+	docs[pushedName(set, p.open-1)] = b // replaces the document of expected events
 	docs[DocName(set)] = saved.Encode(p)
 	p.open = 0
 }
 
-// move has the balance of a resource follow a result, and returns it.
+// move updates the balance of a resource by a result and returns it.
 func (p *State) move(k Key, was balance, is Result) balance {
 	switch {
 	case is == Created && was == balanceGone:
@@ -105,14 +105,14 @@ func (p *State) move(k Key, was balance, is Result) balance {
 		p.Created--
 	case is == Removed && was == 0:
 		p.Deleted++
-		if len(p.balance) < 2*maxPushed { // else it counts for good
+		if len(p.balance) < 2*maxPushed { // otherwise it counts permanently
 			p.balance[k] = balanceGone
 		}
 	}
 	return p.balance[k]
 }
 
-// forgetBalance begins a new balance: the Source's documents have brought the set
+// forgetBalance starts a new balance: the Source's documents have brought the set
 // into step.
 func (p *State) forgetBalance() {
 	clear(p.balance)

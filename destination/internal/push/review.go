@@ -12,18 +12,18 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// maxCompared is how many pending deletions are looked up at a time.
+// maxCompared is the number of pending deletions looked up at a time.
 const maxCompared = 1000
 
-// A Review compares what notifications announced with the Source's documents, after
-// these have brought a set into step.
+// A Review compares the changes that notifications announced with the Source's
+// documents, after these have brought a set into step.
 type Review struct {
 	Set        *saved.Set
 	State      *State
 	Journal    journal.Journal
 	Client     *fetch.Client
 	Jobs       int           // concurrent requests
-	DoubtEvery time.Duration // the least time between two comparisons of everything
+	DoubtEvery time.Duration // the minimum time between two comparisons of everything
 	Held       int64         // resources of the set
 	Recount    bool          // deletions are counted from the end of this pull
 
@@ -35,8 +35,8 @@ type Review struct {
 	Pending      int64 // result: deletions that the Source has not confirmed
 }
 
-// Run compares. If the documents do not confirm a notification, all of the set is
-// compared to repair it.
+// Run compares the changes. If the documents do not confirm a notification, all of
+// the set is compared to repair it.
 func (r *Review) Run(ctx context.Context, now time.Time) error {
 	if r.Recount || r.Set.Compared {
 		r.State.RestartCount()
@@ -78,8 +78,8 @@ func (r *Review) compareNotified(ctx context.Context, now time.Time) error {
 	return r.record(ctx, journal.Batch{Save: p.Save(set.Number)})
 }
 
-// settlePending settles the pending deletions that the documents have carried out,
-// or contradict; for the others the Source is asked.
+// settlePending settles the pending deletions that the documents have carried out
+// or contradict, and asks the Source about the others.
 func (r *Review) settlePending(ctx context.Context, now time.Time) error {
 	all, err := r.compareDeletions(ctx, now)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Review) settlePending(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// compareDeletions compares the pending deletions of the set with what is held.
+// compareDeletions compares the pending deletions of the set with the mirror.
 func (r *Review) compareDeletions(ctx context.Context, now time.Time) (*Settlement, error) {
 	all := new(Settlement)
 	var some []desired.Resource
@@ -137,7 +137,7 @@ func (r *Review) compareDeletions(ctx context.Context, now time.Time) (*Settleme
 }
 
 // removePending asks the Source about the remaining deletions, and carries out
-// those it confirms.
+// those that it confirms.
 func (r *Review) removePending(ctx context.Context, t *Settlement) error {
 	if len(t.Ask) == 0 {
 		return nil

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// maxPendingProbes is for how many pending deletions a pull asks, of those that
-	// the documents it has read do not mention.
+	// maxPendingProbes limits the pending deletions about which one pull asks the
+	// Source, of those that the documents read do not mention.
 	maxPendingProbes = 1000
 
-	// probeTime is how long all of them may take.
+	// probeTime limits the time for all of them.
 	probeTime = 20 * time.Second
 )
 
-// Probe asks the Source whether resources are gone: those that answer 404 or
-// 410 are. A resource that does not answer in time is not.
+// Probe asks the Source whether resources are gone, which is so if their addresses
+// return 404 or 410. A resource whose server does not respond in time is not gone.
 func Probe(ctx context.Context, c *fetch.Client, ws []desired.Resource, jobs int) ([]bool, error) {
 	own, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -40,36 +40,37 @@ func Probe(ctx context.Context, c *fetch.Client, ws []desired.Resource, jobs int
 			return nil
 		})
 	}
-	_ = g.Wait() // they return nil
+	_ = g.Wait() // its functions return nil
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
 	return gone, nil
 }
 
-// isGone reports whether a resource answers 404 or 410, past all caches.
+// isGone reports whether the address of a resource returns 404 or 410, bypassing
+// all caches.
 func isGone(ctx context.Context, c *fetch.Client, uri string) bool {
 	uri, _, _ = strings.Cut(uri, "#") // RS-AMB-22
 	resp, err := c.Get(ctx, fetch.Request{URI: uri, NoCache: true, Once: true, RangeLast: 1})
 	if err == nil {
-		_ = resp.Body.Close() // it exists: nothing else is needed
+		_ = resp.Body.Close() // it exists: its content is not needed
 		return false
 	}
 	var status *fetch.StatusError
 	return errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
-// A Settlement is the result of comparing pending deletions with what was read of
-// the Source.
+// A Settlement is the result of comparing pending deletions with the documents that
+// were read.
 type Settlement struct {
 	Left         int64              // still pending
 	Contradicted int64              // by the Source's documents
 	First        string             // URI of the first of these
-	Ask          []desired.Resource // not settled by what was read
+	Ask          []desired.Resource // deletions that were not settled by the documents
 	Drop         []journal.Owed     // settled
 }
 
-// Compare compares pending deletions of a set with what is here now.
+// Compare compares pending deletions of a set with the mirror.
 func (t *Settlement) Compare(ctx context.Context, j journal.Journal, set *saved.Set, ws []desired.Resource, now time.Time) error {
 	uris := make([]string, len(ws))
 	for i := range ws {

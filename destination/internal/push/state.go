@@ -1,4 +1,4 @@
-// Package push remembers what is known of a set by notifications alone, until the
+// Package push stores what is known about a set from notifications alone, until the
 // documents of the Source confirm or contradict it.
 package push
 
@@ -18,59 +18,59 @@ import (
 
 const (
 	docPush   = "push/"   // and the number of a set: a State
-	docPushed = "pushed/" // and the number of a set, and another: what notifications brought, see Event
+	docPushed = "pushed/" // and the number of a set, and another: events from notifications, see Event
 )
 
 const (
-	// maxPushed is for how many resources it is remembered what notifications
-	// brought; before there are more the set is pulled.
+	// maxPushed limits the resources for which events are remembered; the set is
+	// pulled before there are more.
 	maxPushed = 100_000
 
-	// ClockSlack is how far a notification may be ahead of the Source's clock,
-	// as far as we know that clock.
+	// ClockSlack is how far a notification may be ahead of the Source's clock, as
+	// far as that clock is known.
 	ClockSlack = 5 * time.Minute
 
-	// MaxLag is how long the Source's Change List may take to list what was
-	// notified, and MaxListLag, if there is none, how long its Resource List
-	// may. What they have not listed by then was not true.
+	// MaxLag is how long the Source's Change List may take to list a notified
+	// change, and MaxListLag, if there is no Change List, how long its Resource
+	// List may take. A change that is not listed by then was not true.
 	MaxLag     = time.Hour
 	MaxListLag = 24 * time.Hour
 
-	// pushPause is how long notifications of a set are not used after its own
-	// documents have contradicted one.
+	// pushPause is how long notifications of a set are ignored after the Source's
+	// own documents have contradicted one.
 	pushPause = 24 * time.Hour
 )
 
 // DocName returns the name of the document with the state of a set.
 func DocName(set int) string { return fmt.Sprint(docPush, set) }
 
-// A State is what is known of a set by notifications alone, since it was
-// last pulled. What a pull found is in the [saved.Set], which notifications do not
-// change: a pull continues from where the last one ended, and so checks all
-// that was notified.
+// A State is the knowledge about a set from notifications alone, since it was last
+// pulled. The result of the pull is in the [saved.Set], which notifications do not
+// change: the next pull continues from where the last one ended, and so verifies
+// all notifications.
 //
 // The events are in documents of their own, one for each pass.
 type State struct {
-	Until   time.Time `json:"until,omitzero"`     // all changes before are here, by the word of notifications
-	Chain   Interval  `json:"chain,omitzero"`     // behind a gap: notifications that continue from each other
-	Deleted int64     `json:"deleted,omitempty"`  // resources that were here at the last pull, and are gone by notifications
-	Created int64     `json:"created,omitempty"`  // resources that were not, and are here by notifications
+	Until   time.Time `json:"until,omitzero"`     // according to notifications, all changes before it are applied
+	Chain   Interval  `json:"chain,omitzero"`     // notifications without a gap among them, after a gap
+	Deleted int64     `json:"deleted,omitempty"`  // resources that existed at the last pull and were removed by notifications
+	Created int64     `json:"created,omitempty"`  // resources that did not exist at the last pull and were created by notifications
 	Peak    int64     `json:"peak,omitempty"`     // the most resources that the set had, see CountFromPeak; zero: no deletion was notified
 	EventID string    `json:"event_id,omitempty"` // of the last event of the stream that was processed
-	Stream  string    `json:"stream,omitempty"`   // the address that EventID is of
+	Stream  string    `json:"stream,omitempty"`   // address of the stream of EventID
 	First   int       `json:"first,omitempty"`    // number of the first document of events
 	Next    int       `json:"next,omitempty"`     // number of the next
-	Unsure  bool      `json:"unsure,omitempty"`   // there was more than can be remembered
-	Doubted time.Time `json:"doubted,omitzero"`   // when all was last compared because of doubts
+	Unsure  bool      `json:"unsure,omitempty"`   // there were more events than can be remembered
+	Doubted time.Time `json:"doubted,omitzero"`   // when everything was last compared because of doubts
 
-	Paused time.Time `json:"paused,omitzero"`  // until then notifications are not used
-	Reason string    `json:"reason,omitempty"` // why
+	Paused time.Time `json:"paused,omitzero"`  // notifications are ignored until then
+	Reason string    `json:"reason,omitempty"` // reason for Paused
 	Lies   int64     `json:"lies,omitempty"`   // notified changes that the Source's documents contradict
 
 	events  map[Key]Event
 	balance map[Key]balance
 	moved   bool // Peak is to be saved
-	open    int  // number, plus 1, of the document of what is expected; zero: there is none
+	open    int  // number, plus 1, of the document of expected events; zero: none
 }
 
 // HasEvents reports whether any event is known by notification alone.
@@ -82,8 +82,8 @@ func (p *State) IsFull() bool { return len(p.events) >= maxPushed }
 // HasGap reports whether notifications are missing before the newest.
 func (p *State) HasGap() bool { return p.Chain != (Interval{}) }
 
-// Reset forgets everything, because the mirror is going to be what it was
-// earlier, and adds to docs what has to be saved of it.
+// Reset discards the state, because the mirror is going to be restored to an
+// earlier state, and adds to docs the documents that have to be saved.
 func (p *State) Reset(set int, docs map[string][]byte) {
 	if p == nil || p.IsEmpty() && p.Until.IsZero() && p.Peak == 0 {
 		return
@@ -102,17 +102,17 @@ func (p *State) Contradict(lies int64, reason string, now time.Time) {
 	p.Reason = reason
 }
 
-// KeepExpected copies what Expect has recorded in of.
+// KeepExpected copies from another state what Expect has recorded there.
 func (p *State) KeepExpected(of *State) {
 	p.Next, p.Unsure, p.open = of.Next, of.Unsure, of.open
 }
 
-// New returns a state in which nothing was notified.
+// New returns a state without any notification.
 func New() *State {
 	return &State{events: map[Key]Event{}, balance: map[Key]balance{}}
 }
 
-// An Interval is a time that notifications cover.
+// An Interval is a period that notifications cover.
 type Interval struct {
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
@@ -128,22 +128,21 @@ func KeyOf(uri string) (k Key) {
 	return k
 }
 
-// An Event is the newest event of a resource that a notification
-// announced.
+// An Event is the newest event of a resource that a notification announced.
 type Event struct {
 	At          resourcesync.Datetime
 	Fingerprint [8]byte               // of the event, see fingerprint
 	Gone        bool                  // it was deleted, and the Source confirmed it
-	Fresh       bool                  // it was later than all that the Source's documents said when it came
-	certain     bool                  // the pass over it has ended; else it is unknown
-	proven      bool                  // it changed what is here
-	guard       resourcesync.Datetime // of the newest event that did: documents of an earlier time lag behind
+	Fresh       bool                  // it was later than everything in the Source's documents when it arrived
+	certain     bool                  // the pass over it has ended; otherwise its result is unknown
+	proven      bool                  // it changed the mirror
+	guard       resourcesync.Datetime // time of the newest event that did: documents of an earlier time lag behind
 	seen        resourcesync.Datetime // the newest event of the resource that the Change List has listed since
-	left        bool                  // which was a deletion
-	Came        time.Time             // when we learned of it
+	left        bool                  // that event was a deletion
+	Came        time.Time             // when the notification arrived
 }
 
-// Load reads what notifications brought to the set with number n.
+// Load reads the state of the set with number n.
 func Load(ctx context.Context, j journal.Journal, n int) (*State, error) {
 	p := New()
 	if _, err := saved.Load(ctx, j, DocName(n), p); err != nil {
@@ -165,20 +164,20 @@ func Load(ctx context.Context, j journal.Journal, n int) (*State, error) {
 
 func pushedName(set, i int) string { return fmt.Sprintf("%s%d/%d", docPushed, set, i) }
 
-// IsEmpty reports whether there is nothing to be kept.
+// IsEmpty reports whether there is nothing to store.
 func (p *State) IsEmpty() bool {
 	return len(p.events) == 0 && p.Deleted == 0 && p.Chain == (Interval{}) && p.First == p.Next && !p.Unsure && len(p.balance) == 0 && p.Created == 0
 }
 
-// Announced is an event of one resource, to be remembered.
+// An Announced is an event of one resource that is to be remembered.
 type Announced struct {
 	Key Key
 	Event
 }
 
-// Expect records what a pass is going to apply, and adds to docs what has to be
-// saved of it before: even if the pass is interrupted, a pull knows which changes
-// it has to compare with the Source's documents.
+// Expect records the events that a pass is going to apply, and adds to docs the
+// documents that have to be saved before: even if the pass is interrupted, a pull
+// then knows which changes to compare with the Source's documents.
 func (p *State) Expect(set int, announced []Announced, docs map[string][]byte) {
 	var b []byte
 	for i := range announced {
@@ -187,7 +186,7 @@ func (p *State) Expect(set int, announced []Announced, docs map[string][]byte) {
 		if known && was.At.Compare(n.At) > 0 {
 			continue
 		}
-		if !known && len(p.events) >= 2*maxPushed { // and no pull got through
+		if !known && len(p.events) >= 2*maxPushed { // and no pull succeeded
 			p.Unsure = true
 			continue
 		}
@@ -210,16 +209,15 @@ func (p *State) append(set int, b []byte, docs map[string][]byte) {
 	docs[DocName(set)] = saved.Encode(p)
 }
 
-// aheadSlack is how far the time of an event may be ahead of the time at which
-// it arrived.
+// aheadSlack is how far the time of an event may be ahead of its arrival.
 const aheadSlack = time.Second
 
-// isAhead reports whether the event is of a time that had not come when it was
-// notified: what is true from then on is unknown.
+// isAhead reports whether the time of the event was still in the future when it
+// arrived: the state from that time on is unknown.
 func (e *Event) isAhead() bool { return e.At.Time().After(e.Came.Add(aheadSlack)) }
 
-// span returns the first instant of the time d denotes, and the first behind
-// it: the datetimes of some Sources are of whole seconds, or days.
+// span returns the first instant of the time that d denotes, and the first after
+// it: the datetimes of some Sources denote whole seconds, or days.
 func span(d resourcesync.Datetime) (from, to time.Time) {
 	from = d.Time()
 	switch d.Granularity() {
@@ -237,22 +235,22 @@ func span(d resourcesync.Datetime) (from, to time.Time) {
 	return from, from.Add(1)
 }
 
-// IsBefore reports whether all of the time a denotes is before t.
+// IsBefore reports whether all of the time that a denotes is before t.
 func IsBefore(a resourcesync.Datetime, t time.Time) bool {
 	_, to := span(a)
 	return !to.After(t)
 }
 
-// FingerprintOf returns the fingerprint of w at t as it is stored.
+// FingerprintOf returns the fingerprint of w at t in its stored form.
 func FingerprintOf(w *desired.Resource, t resourcesync.Datetime) (p [8]byte) {
 	plain := *w
-	plain.Nth = 0 // of which document it is does not matter
+	plain.Nth = 0 // its number within a document does not matter
 	copy(p[:], desired.Fingerprint(&plain, t))
 	return p
 }
 
-// IsKnown reports whether the event w at t is older than the last that was applied
-// to the resource, or is that one (RN-RX-02).
+// IsKnown reports whether the event w at t is the last one applied to the resource,
+// or older (RN-RX-02).
 func (p *State) IsKnown(st *saved.Set, w *desired.Resource, t resourcesync.Datetime) bool {
 	if t.IsZero() {
 		return false
@@ -271,9 +269,8 @@ func (p *State) IsKnown(st *saved.Set, w *desired.Resource, t resourcesync.Datet
 	return !st.Watermark.IsZero() && !st.Ahead && IsBefore(t, st.Watermark)
 }
 
-// IsNewer reports whether a notification brought a later state of the resource
-// than that of the time at, which a document describes. A document that does
-// not state its time may be old.
+// IsNewer reports whether a notification brought a later state of the resource than
+// a document of the time at describes. A document without a time may be old.
 func (p *State) IsNewer(uri string, at resourcesync.Datetime) bool {
 	if p == nil || len(p.events) == 0 {
 		return false
@@ -297,11 +294,11 @@ func (p *State) Listed(uri string, at resourcesync.Datetime, gone bool) {
 	}
 }
 
-// Pulled is called when all the Source says was read, and is here. It returns how
-// many changes were notified that the Source's own documents should list by now,
-// and do not; and of these how many its Change List, which covers their times,
-// contradicts: they changed nothing here. With compared, all was compared with
-// what the Source has: then there is nothing to doubt.
+// Pulled records that everything the Source's documents state was read and applied.
+// It returns the number of notified changes that the documents should list by now
+// but do not; and how many of these the Change List, which covers their times,
+// contradicts: they did not change the mirror. With compared, everything was
+// compared with the Source's resources, so that there is nothing to doubt.
 func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, lies int) {
 	watermark, lag := st.Watermark, MaxLag
 	if st.Changes == "" {
@@ -313,7 +310,7 @@ func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, l
 	for k, e := range p.events {
 		listed := !e.seen.IsZero() && (e.seen.Compare(e.At) > 0 || e.seen.Compare(e.At) == 0 && e.left == e.Gone)
 		_, seen := span(e.seen)
-		listed = listed || !e.Gone && !e.left && !e.seen.IsZero() && seen.After(e.At.Time()) // in whole seconds
+		listed = listed || !e.Gone && !e.left && !e.seen.IsZero() && seen.After(e.At.Time()) // times are in whole seconds
 		passed := IsBefore(e.At, watermark)
 		switch {
 		case listed && !watermark.Before(e.At.Time()), compared && passed:
@@ -323,7 +320,7 @@ func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, l
 			lies++
 		case passed:
 			doubtful++
-		case now.Sub(e.Came) > lag: // and it no longer masks later events
+		case now.Sub(e.Came) > lag: // it no longer masks later events
 			delete(p.events, k)
 			p.Unsure = p.Unsure || !compared
 		}
@@ -338,8 +335,7 @@ func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, l
 	return doubtful, lies
 }
 
-// Save returns the documents of the state as a whole, in place of those that
-// are there.
+// Save returns the documents of the whole state, which replace the existing ones.
 func (p *State) Save(set int) map[string][]byte {
 	docs := map[string][]byte{}
 	for i := p.First; i < p.Next; i++ {
@@ -357,12 +353,12 @@ func (p *State) Save(set int) map[string][]byte {
 	return docs
 }
 
-// Continues records that the interval from, until was notified. It reports
-// whether there is a gap before it (RN-RX-03) that was not known before.
+// Continues records that the interval between from and until was notified. It
+// reports whether there is a gap before it (RN-RX-03) that was not known before.
 func (p *State) Continues(watermark time.Time, from, until resourcesync.Datetime, limit time.Time) (gap bool) {
 	f, u := saved.Time(from), saved.Time(until)
 	if u.After(limit) {
-		u = time.Time{} // that time has not come yet
+		u = time.Time{} // the time is in the future
 	}
 	switch {
 	case from.IsZero() || f.After(limit):
