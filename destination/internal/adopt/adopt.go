@@ -23,7 +23,7 @@ import (
 	"lockstep/destination/journal"
 )
 
-// A Mirror is what adopts files, for one set.
+// A Mirror adopts files for one set.
 type Mirror struct {
 	Files   blob.Store
 	Journal journal.Journal
@@ -33,7 +33,7 @@ type Mirror struct {
 	In      string // names the mirror in the middle of a sentence; may be empty
 
 	Any     bool // adopt files under other names, too, and by length and time
-	Replace bool // files that are wrong become part of the mirror, to be replaced
+	Replace bool // files that do not match become part of the mirror and are then replaced
 	DryRun  bool // change nothing
 
 	Stops  func(error) bool                            // whether an error of the store must end the run
@@ -42,7 +42,7 @@ type Mirror struct {
 	Record func(context.Context, []journal.Held) error // records rows
 }
 
-// recordCount is how many rows are recorded together.
+// recordCount is the number of rows recorded together.
 const recordCount = 4096
 
 // An adoption is one pass over the resources of a plan.
@@ -56,7 +56,7 @@ type adoption struct {
 	found Adopted  // in a dry run
 }
 
-// Adopted is what a dry run would have adopted.
+// Adopted lists the files that a dry run would have adopted.
 type Adopted struct {
 	Files, Bytes int64
 	uris         map[uint64]struct{} // by their hashes
@@ -72,7 +72,7 @@ func (n *Adopted) add(a *plan.Action) {
 	n.Bytes += max(a.Length, 0)
 }
 
-// Has reports whether it contains the resource of an action.
+// Has reports whether n contains the resource of an action.
 func (n *Adopted) Has(a *plan.Action) bool {
 	if n.uris == nil {
 		return false
@@ -81,7 +81,7 @@ func (n *Adopted) Has(a *plan.Action) bool {
 	return ok
 }
 
-// A copied file is a right one that gets its name in the mirror.
+// A copied file is a matching file that is being copied to its name in the mirror.
 type copied struct {
 	action plan.Action
 	row    journal.Held
@@ -89,23 +89,23 @@ type copied struct {
 	byTime bool
 }
 
-// copyBatch is how many copies are committed together.
+// copyBatch is the number of copies committed together.
 const copyBatch = 64
 
 // A foundFile is the result of looking for a file.
 type foundFile struct {
 	row   journal.Held
 	right bool
-	wrong bool   // something else is there, and is to be replaced
-	from  string // another name, under which it was found
+	wrong bool   // a file that does not match is at the path, and is to be replaced
+	from  string // the other name under which the file was found
 
-	byTime bool // it is right by its length and time, which no hash confirms
+	byTime bool // it matches by length and time, and no hash confirms it
 }
 
-// Run adopts the files that are right of the resources that a plan would fetch and
-// that are not held. With Replace, files that are wrong become part of the mirror,
-// too, to be replaced. In a dry run nothing is changed, and the result says what
-// would have been adopted.
+// Run adopts the matching files of resources that a plan would fetch and that the
+// mirror does not hold. With Replace, files that do not match become part of the
+// mirror, too, and are replaced later. A dry run changes nothing and returns the
+// files that would have been adopted.
 func (m *Mirror) Run(ctx context.Context, actions iter.Seq2[plan.Action, error]) (Adopted, error) {
 	d := &adoption{m: m, taken: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
 	if m.Any {
@@ -157,7 +157,7 @@ func (d *adoption) look(ctx context.Context, a *plan.Action) (foundFile, error) 
 		h := plan.NewHeld(a, d.m.Set, own)
 		h.Length = l.Length
 		if err == nil && !l.Verified && !l.Modified.IsZero() {
-			h.Modified = a.Lastmod.Time().UTC().Format(http.TimeFormat) // that is what makes it right
+			h.Modified = a.Lastmod.Time().UTC().Format(http.TimeFormat) // the time is what makes the file match
 		}
 		switch {
 		case err == nil && path == own:
@@ -174,15 +174,14 @@ func (d *adoption) look(ctx context.Context, a *plan.Action) (foundFile, error) 
 	return f, nil
 }
 
-// isCandidate reports whether the file of a resource that is to be fetched may
-// exist already: the Journal does not have it, or what the Journal says is no
-// longer true.
+// isCandidate reports whether the file of a resource to be fetched may exist
+// already: the Journal does not have the resource, or its row is no longer true.
 func (d *adoption) isCandidate(a *plan.Action) bool {
 	return !a.IsHeld() || !d.m.Any && len(a.Held.Hashes) == 0
 }
 
-// lookOwn looks for the file of a in its own place, and takes over only what a
-// hash proves.
+// lookOwn looks for the file of a at its own path, and accepts it only if a hash
+// matches.
 func (d *adoption) lookOwn(ctx context.Context, a *plan.Action, own string) (foundFile, error) {
 	if a.IsHeld() {
 		own = a.Held.Path
@@ -192,7 +191,7 @@ func (d *adoption) lookOwn(ctx context.Context, a *plan.Action, own string) (fou
 		return foundFile{}, ctx.Err()
 	}
 	if err != nil || !l.Verified {
-		return foundFile{}, nil // it is fetched, or named as in the way
+		return foundFile{}, nil // it is fetched, or reported as occupying the path
 	}
 	h := plan.NewHeld(a, d.m.Set, own)
 	h.Length, h.Hashes = l.Length, l.Hashes
@@ -205,7 +204,7 @@ func isWrong(err error) bool {
 	return errors.As(err, &wrong) || errors.Is(err, ErrUnverifiable)
 }
 
-// book records what belongs to the mirror from now on.
+// book records a file that belongs to the mirror from now on.
 func (d *adoption) book(ctx context.Context, a *plan.Action, f *foundFile) error {
 	switch {
 	case d.m.DryRun:
@@ -235,9 +234,9 @@ func (d *adoption) take(a *plan.Action, row *journal.Held, byTime bool) {
 	d.m.Report(a, row)
 }
 
-// copy copies a file that is right to its name in the mirror. It compares the
-// copy with what was read before: the original may be changed by others. What
-// cannot be copied is fetched, which reports the error.
+// copy copies a matching file to its name in the mirror. It compares the copy with
+// what was read before, because another process may change the original. Content
+// that cannot be copied is fetched, which reports the error.
 func (d *adoption) copy(ctx context.Context, a *plan.Action, f *foundFile) error {
 	store, h := d.m.Files, &f.row
 	if _, err := store.Stat(ctx, h.Path); !errors.Is(err, blob.ErrNotExist) {
@@ -257,7 +256,7 @@ func (d *adoption) copy(ctx context.Context, a *plan.Action, f *foundFile) error
 	defer d.sums.Put(algs, sums)
 	n, err := content.Copy(w, sums, content.WithContext(ctx, r))
 	if err != nil || !plan.SameContent(h, &journal.Held{Length: n, Hashes: sums.Sum()}) {
-		_ = w.Close() // not wanted
+		_ = w.Close() // the copy does not match
 		return ctx.Err()
 	}
 	if !h.Lastmod.IsZero() {
@@ -269,8 +268,8 @@ func (d *adoption) copy(ctx context.Context, a *plan.Action, f *foundFile) error
 	return d.commit(ctx)
 }
 
-// commit makes copies visible. A crash behind it leaves files that are found
-// right by the next run.
+// commit makes copies visible. After a crash behind it, the next run finds that the
+// files match.
 func (d *adoption) commit(ctx context.Context) error {
 	ws := make([]blob.Writer, len(d.ready))
 	for i := range d.ready {
@@ -296,8 +295,7 @@ func (d *adoption) commit(ctx context.Context) error {
 	return d.record(ctx, false)
 }
 
-// record records the adopted rows if there are many of them, or all must be
-// recorded.
+// record records the adopted rows if there are many of them or all is set.
 func (d *adoption) record(ctx context.Context, all bool) error {
 	if n := len(d.rows); n == 0 || !all && n < recordCount {
 		return nil

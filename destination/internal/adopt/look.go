@@ -14,11 +14,11 @@ import (
 	"lockstep/resourcesync"
 )
 
-// ErrUnverifiable reports that nothing shows whether a file is right.
+// ErrUnverifiable reports that nothing shows whether a file matches.
 var ErrUnverifiable = errors.New("the Source states neither a hash nor a length and time to verify it by")
 
 // Names yields the names under which another program may have written the file of
-// uri: its own name, and one in which nothing is decoded.
+// uri: its own name, and a name in which nothing is decoded.
 func Names(paths *filename.Mapping, uri string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		own, err := paths.Path(uri)
@@ -31,17 +31,17 @@ func Names(paths *filename.Mapping, uri string) iter.Seq[string] {
 	}
 }
 
-// A File is what was found under the name of a resource.
+// A File describes the file found under the name of a resource.
 type File struct {
 	Length   int64
 	Modified time.Time
 	Hashes   resourcesync.Hashes
-	Verified bool // by a hash
+	Verified bool // a hash matches
 	tag      string
 }
 
-// Look reads the file at path and reports whether it is what w describes: a
-// [content.Error] says that it is not, ErrUnverifiable that this is unknown.
+// Look reads the file at path and compares it with w. The error is a
+// [content.Error] if they differ, and ErrUnverifiable if that is unknown.
 func Look(ctx context.Context, p *content.Hashers, s blob.Store, path string, w *desired.Resource) (File, error) {
 	r, err := s.Open(ctx, path)
 	if err != nil {
@@ -67,12 +67,12 @@ func Look(ctx context.Context, p *content.Hashers, s blob.Store, path string, w 
 	return l, err
 }
 
-// resembles compares what can be compared without reading the file.
+// resembles compares the properties that do not require reading the file.
 func resembles(w *desired.Resource, info *blob.Info) error {
 	switch {
 	case w.Length >= 0 && w.Length != info.Size:
 		return &content.Error{URI: w.URI, What: "length", Want: fmt.Sprint(w.Length), Got: fmt.Sprint(info.Size)}
-	case w.Lastmod.IsZero() || info.Version != "": // stores with versions do not keep the time
+	case w.Lastmod.IsZero() || info.Version != "": // stores with versions do not preserve the time
 		return ErrUnverifiable
 	}
 	stated, here := w.Lastmod.Time(), info.ModTime

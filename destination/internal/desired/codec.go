@@ -12,17 +12,17 @@ import (
 )
 
 // The first byte of an encoded Resource is a version, because another version of
-// the program may read pending work. Version 1 had neither links nor members; rows
-// of Held still use it.
+// the program may read pending work. Version 1 had neither links nor members;
+// encoded rows still use it.
 const (
 	resourceVersion = 2
 	heldVersion     = 1
 )
 
-// ErrDamaged says that an entry of the Journal cannot be decoded.
+// ErrDamaged reports that an entry of the Journal cannot be decoded.
 var ErrDamaged = errors.New("damaged entry in the journal")
 
-// Append encodes w at the end of b.
+// Append appends the encoding of w to b.
 func (w *Resource) Append(b []byte) []byte {
 	var flags byte
 	if w.Gone {
@@ -176,8 +176,8 @@ func Decode(uri, b string) (Resource, string, error) {
 	return w, d.B, nil
 }
 
-// AppendHeld encodes h at the end of b. The intent of a batch is a sequence of such
-// rows.
+// AppendHeld appends the encoding of h to b. The intent of a batch is a sequence of
+// such rows.
 func AppendHeld(b []byte, h *journal.Held) []byte {
 	b = append(b, heldVersion)
 	b = AppendString(b, h.URI)
@@ -211,23 +211,23 @@ func DecodeHeld(b []byte) (journal.Held, []byte, error) {
 	return h, b[len(b)-len(d.B):], nil
 }
 
-// AppendString encodes s at the end of b.
+// AppendString appends the encoding of s to b.
 func AppendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// AppendDatetime encodes d at the end of b.
+// AppendDatetime appends the encoding of d to b.
 func AppendDatetime(b []byte, d resourcesync.Datetime) []byte {
 	if d.IsZero() {
 		return append(b, 0)
 	}
 	t := d.Time()
-	b = append(b, 1+byte(d.Granularity())) // older programs read each of them as the finest granularity
+	b = append(b, 1+byte(d.Granularity())) // older programs read every granularity as the finest
 	b = binary.AppendVarint(b, t.Unix())
 	return binary.AppendUvarint(b, uint64(t.Nanosecond()))
 }
 
-// AppendPatches encodes chain at the end of b.
+// AppendPatches appends the encoding of chain to b.
 func AppendPatches(b []byte, chain []Patch) []byte {
 	b = binary.AppendUvarint(b, uint64(len(chain)))
 	for i := range chain {
@@ -239,7 +239,7 @@ func AppendPatches(b []byte, chain []Patch) []byte {
 	return b
 }
 
-// Patches reads what AppendPatches wrote.
+// Patches decodes the value that AppendPatches encoded.
 func (d *Decoder) Patches() (chain []Patch) {
 	for n := d.Uvarint(); n > 0 && d.OK(); n-- {
 		chain = append(chain, Patch{From: d.hashes(), FromHeld: d.Byte() == 1, Length: d.varint(), Link: d.link(),
@@ -251,11 +251,11 @@ func (d *Decoder) Patches() (chain []Patch) {
 // A Decoder reads values from the front of its text. After a missing value all
 // further values are zero and OK returns false.
 type Decoder struct {
-	B   string // what is left
+	B   string // remaining text
 	bad bool
 }
 
-// OK reports whether all values so far were there.
+// OK reports whether no value was missing so far.
 func (d *Decoder) OK() bool { return !d.bad }
 
 func (d *Decoder) fail() { d.B, d.bad = "", true }
@@ -294,7 +294,7 @@ func (d *Decoder) varint() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// Text reads what AppendString wrote.
+// Text decodes the value that AppendString encoded.
 func (d *Decoder) Text() string {
 	n := d.Uvarint()
 	if n > uint64(len(d.B)) {
@@ -306,7 +306,7 @@ func (d *Decoder) Text() string {
 	return s
 }
 
-// Datetime reads what AppendDatetime wrote.
+// Datetime decodes the value that AppendDatetime encoded.
 func (d *Decoder) Datetime() resourcesync.Datetime {
 	c := d.Byte()
 	if c == 0 {

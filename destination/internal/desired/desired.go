@@ -1,6 +1,6 @@
-// Package desired describes what the Source states of its resources, entry by
-// entry, and how such a statement is stored: in the scratch space of a run, and
-// in the Journal as long as it is pending.
+// Package desired describes the desired state of resources, as the entries of the
+// Source's documents state it, and its encoding: in the scratch space of a run, and
+// in the Journal while it is pending.
 package desired
 
 import (
@@ -10,8 +10,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Resource is what one entry of the Source states of one URI: the state the
-// mirror should have.
+// A Resource is the state that one entry of the Source's documents states for one
+// URI, and that the mirror should have.
 type Resource struct {
 	URI             string
 	Gone            bool // the entry states a deletion
@@ -21,51 +21,51 @@ type Resource struct {
 	Hashes          resourcesync.Hashes
 	Type            string
 	Coding          string              // content coding
-	Instead         string              // of a resource that is Gone: the URI of the representation that the mirror has in its place
+	Instead         string              // of a resource that is Gone: URI of the representation that the mirror has instead
 	Refused         string              // why it must not be fetched; empty if it may be
-	Links           []resourcesync.Link // those that a Destination uses
-	Member          Member              // where its content is in a package; zero if not stated
-	ManifestPackage int                 // number of the package whose manifest has this entry; zero if no manifest has it
+	Links           []resourcesync.Link // the links that a Destination uses
+	Member          Member              // location of its content in a package; zero: not stated
+	ManifestPackage int                 // number of the package whose manifest contains this entry; zero: none
 	Applied         bool                // it was applied earlier in this run
-	Unconfirmed     bool                // only a notification states it so far, none of the Source's documents
+	Unconfirmed     bool                // stated only by a notification so far, by none of the Source's documents
 
-	NotBefore time.Time // of pending work: when its server may be asked again; zero if at any time
+	NotBefore time.Time // of pending work: when its server may be asked again; zero: any time
 	Transient bool      // of pending work: it failed in this run for a transient reason
 
-	MainURI string // of a further representation of a record in a feed: the URI of the first
-	Excused bool   // of pending work: that the server does not have it was already reported
+	MainURI string // of a further representation of a record in a feed: URI of the first representation
+	Excused bool   // of pending work: it was already reported that the server does not have it
 
-	Patches []Patch // the chain of patches that makes it; not encoded
+	Patches []Patch // chain of patches that produces it; not encoded
 	Rank
 }
 
-// Description returns what is stated of the content.
+// Description returns the description of the content.
 func (w *Resource) Description() content.Description {
 	return content.Description{URI: w.URI, Length: w.Length, Hashes: w.Hashes}
 }
 
-// A Member is a place in a package.
+// A Member is the location of content in a package.
 type Member struct {
-	Package int    // its number in the reading of the dump, from 1; zero: none
-	Path    string // as the manifest has it
+	Package int    // number of the package in the reading of the dump, from 1; zero: none
+	Path    string // as stated in the manifest
 }
 
-// A Patch is one link of a chain of patches: what turns one version of a
-// resource into the next.
+// A Patch is one step of a chain of patches: it turns one version of a resource
+// into the next.
 type Patch struct {
-	From     resourcesync.Hashes // of the version it starts from; none if not stated
+	From     resourcesync.Hashes // of the version that it applies to; none if not stated
 	FromHeld bool                // the mirror holds that version unless From contradicts it
-	Length   int64               // of the version it makes; -1 if not stated
+	Length   int64               // of the version that it produces; -1 if not stated
 	Link     resourcesync.Link   // to the patch
-	Member   Member              // where the patch is in a package; zero: in none
+	Member   Member              // location of the patch in a package; zero: none
 }
 
 // A Rank determines which of several entries for one URI prevails.
 type Rank struct {
 	Class    Class
 	Doc      int   // number of the document within this reading
-	Pos      int64 // of the entry in it
-	Nth      int   // among the entries of that document that state the same
+	Pos      int64 // position of the entry in it
+	Nth      int   // number among the entries of that document with the same statement
 	Event    resourcesync.Datetime
 	Modified resourcesync.Datetime
 }
@@ -75,19 +75,19 @@ type Rank struct {
 // only known at the end of the document (RS-EM-07), so both are kept. Entries
 // without a time have that of their predecessor (RS-CHL-11).
 
-// A Class is the kind of document that an entry is from. A higher class is more
+// A Class is the kind of document that an entry comes from. A higher class is more
 // recent evidence.
 type Class uint8
 
 const (
 	Pending Class = iota + 1 // from an earlier run
-	Packed                   // from a manifest: a package has content that the prevailing entry may turn out to describe; it never prevails itself
+	Packed                   // from a manifest: its package has content that the prevailing entry may turn out to describe; it never prevails itself
 	Listed                   // from a Resource List, or the manifests of a Resource Dump read in place of one
 	Changed                  // from a Change List, or the manifests of a Change Dump read in place of one
 )
 
-// SameLastmod reports whether the stated time is the one held, at the stated
-// granularity.
+// SameLastmod reports whether the stated time equals the one recorded, at the
+// granularity of the stated time.
 func SameLastmod(held time.Time, stated resourcesync.Datetime) bool {
 	if held.IsZero() || stated.IsZero() {
 		return false

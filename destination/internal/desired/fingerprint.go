@@ -8,8 +8,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Fingerprint names the event w at t. Two events that state the same at one
-// instant differ in their number within the document.
+// Fingerprint returns the identifier of the event w at t. Two events with the same
+// statement at one instant differ in their number within the document.
 func Fingerprint(w *Resource, t resourcesync.Datetime) string {
 	var buf [256]byte
 	b := AppendString(buf[:0], w.URI)
@@ -25,18 +25,18 @@ func Fingerprint(w *Resource, t resourcesync.Datetime) string {
 	return base64.RawStdEncoding.EncodeToString(append(event[:12:12], resource[:6]...))
 }
 
-// ResourceMark is the part of a fingerprint that names the resource.
+// ResourceMark returns the part of a fingerprint that identifies the resource.
 func ResourceMark(fingerprint string) string { return fingerprint[len(fingerprint)-8:] }
 
-// MarkOf is the ResourceMark of all fingerprints of events of a resource.
+// MarkOf returns the ResourceMark of all fingerprints of events of a resource.
 func MarkOf(uri string) string {
 	sum := sha256.Sum256([]byte(uri))
 	return base64.RawStdEncoding.EncodeToString(sum[:6])
 }
 
-// SameRepresentation reports whether p, which a manifest states of a member of its
-// package, describes the content of w: by a common hash, else by lastmod and length.
-// The content is verified against w all the same.
+// SameRepresentation reports whether p, which a manifest states about a member of
+// its package, describes the content of w: by a common hash, otherwise by lastmod
+// and length. The content is verified against w in any case.
 func SameRepresentation(p, w *Resource) bool {
 	if p.Gone || w.Gone {
 		return false

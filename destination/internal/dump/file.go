@@ -14,10 +14,10 @@ import (
 )
 
 var (
-	// ErrChanged reports a package that is another one than when its
-	// directory was read.
+	// ErrChanged reports a package that is no longer the one whose directory was
+	// read.
 	ErrChanged = errors.New("the package changed while it was read")
-	// ErrNoRanges reports a server that sends a package as a whole only.
+	// ErrNoRanges reports a server that only sends whole packages.
 	ErrNoRanges = errors.New("the server sends no parts of it")
 )
 
@@ -29,24 +29,24 @@ func MayReopen(err error) bool {
 	return errors.Is(err, ErrChanged) || errors.Is(err, ErrNoRanges)
 }
 
-// A File is a package that can be read from anywhere.
+// A File is a package with random access.
 type File interface {
-	// Directory reads where everything is.
+	// Directory reads the directory of members.
 	Directory(l unpack.Limits) (*unpack.Directory, error)
 	// Section reads the bytes from one offset up to another.
 	Section(ctx context.Context, from, to int64) io.ReadCloser
 	Close() error
 }
 
-// manyMembers and manyBytes are the directories that may be held by several
-// packages at a time: all that a manifest of 50,000 entries needs. Of larger
-// ones there is one at a time in memory.
+// ManyMembers and manyBytes limit the directories of which several may be in memory
+// at a time, enough for a manifest of 50,000 entries. Of larger directories only
+// one is in memory at a time.
 const (
 	ManyMembers = 60_000
 	manyBytes   = 8 << 20
 )
 
-// WithDirectory hands the directory of a package to use, and does not keep it.
+// WithDirectory passes the directory of a package to use, and does not retain it.
 func (k *Opener) WithDirectory(ctx context.Context, file File, use func(dir *unpack.Directory, large bool) error) error {
 	dir, err := file.Directory(unpack.Limits{Members: ManyMembers, Directory: manyBytes})
 	large := errors.Is(err, unpack.ErrLimit)
@@ -66,10 +66,10 @@ func (k *Opener) WithDirectory(ctx context.Context, file File, use func(dir *unp
 }
 
 const (
-	// worthwhile is what a connection has to bring before it breaks, to be
-	// worth another one without end.
+	// worthwhile is the number of bytes that a connection must deliver before it
+	// breaks, for connections to be retried without limit.
 	worthwhile = 64 << 10
-	// maxBreaks is how many that brought less are put up with in a row.
+	// maxBreaks is how many connections in a row may deliver less.
 	maxBreaks = fetch.MaxTries
 )
 
@@ -78,18 +78,19 @@ type remotePackage struct {
 	client   *fetch.Client
 	uri      string
 	total    int64
-	etag     string // with modified, distinguishes one version from another
+	etag     string // together with modified, identifies the version
 	modified string
 
 	tail  []byte         // the last bytes
-	ahead *sectionReader // for reading the directory where it begins before them
+	ahead *sectionReader // reads the part of the directory before tail
 
-	openAhead func(off int64) *sectionReader // opens what ReadAt reads, until the caller cancels
+	openAhead func(off int64) *sectionReader // opens a reader from off, until the caller cancels
 
 	err error // of reading the directory
 }
 
-// newRemotePackage begins with the answer that held the last bytes.
+// newRemotePackage returns a package for the response that contained its last
+// bytes.
 func newRemotePackage(ctx context.Context, c *fetch.Client, uri string, resp *fetch.Response, tail []byte) *remotePackage {
 	p := &remotePackage{
 		client: c, uri: uri, total: resp.Range.Total, tail: tail,
@@ -100,7 +101,7 @@ func newRemotePackage(ctx context.Context, c *fetch.Client, uri string, resp *fe
 }
 
 func (p *remotePackage) Directory(l unpack.Limits) (*unpack.Directory, error) {
-	defer p.stopAhead() // not to hold a connection
+	defer p.stopAhead() // releases the connection
 	d, err := unpack.Read(p, p.total, l)
 	if p.err != nil {
 		return nil, p.err
@@ -108,8 +109,8 @@ func (p *remotePackage) Directory(l unpack.Limits) (*unpack.Directory, error) {
 	return d, err
 }
 
-// ReadAt reads along a request that is kept open: a directory is read from its
-// beginning to its end.
+// ReadAt reads from a request that is kept open, because a directory is read from
+// its beginning to its end.
 func (p *remotePackage) ReadAt(b []byte, off int64) (int, error) {
 	if off < 0 || off >= p.total {
 		return 0, io.EOF
@@ -128,12 +129,12 @@ func (p *remotePackage) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// tailStart is where the bytes begin that are held.
+// tailStart returns the offset of the tail that is in memory.
 func (p *remotePackage) tailStart() int64 { return p.total - int64(len(p.tail)) }
 
 func (p *remotePackage) stopAhead() {
 	if p.ahead != nil {
-		_ = p.ahead.Close() // what was wanted of it was read
+		_ = p.ahead.Close() // everything useful was read
 		p.ahead = nil
 	}
 }
@@ -152,18 +153,18 @@ func (p *remotePackage) newSection(ctx context.Context, from, to int64) *section
 	}
 }
 
-// A sectionReader reads part of a remotePackage. Where the body breaks off it
-// asks for the rest: that two parts fit is seen by the validators, and by the
-// checksums of the members.
+// A sectionReader reads part of a remotePackage. If the body is interrupted it
+// requests the rest: the validators, and the checksums of the members, show whether
+// the two parts belong together.
 type sectionReader struct {
 	p        *remotePackage
 	get      func(fetch.Request) (*fetch.Response, error)
-	wait     func(tries int) error // before the next try; fails when the caller cancels
+	wait     func(tries int) error // waits before the next attempt; returns an error when the caller cancels
 	pos, end int64
 	body     io.ReadCloser
-	got      int64 // from body
-	breaks   int   // in a row, after next to nothing
-	err      error // sticks
+	got      int64 // bytes from body
+	breaks   int   // consecutive interruptions after too few bytes
+	err      error // sticky
 }
 
 func (s *sectionReader) Read(b []byte) (int, error) {
@@ -197,10 +198,11 @@ func (s *sectionReader) Read(b []byte) (int, error) {
 	return 0, s.err
 }
 
-// bodyEnd is how far requests have to reach: the rest is already held.
+// bodyEnd returns the offset up to which bytes are requested: the rest is in
+// memory.
 func (s *sectionReader) bodyEnd() int64 { return min(s.end, s.p.tailStart()) }
 
-// broken decides whether the rest is asked for.
+// broken decides whether to request the rest.
 func (s *sectionReader) broken(err error) error {
 	s.stop()
 	var body *fetch.BodyError
@@ -219,7 +221,7 @@ func (s *sectionReader) broken(err error) error {
 	return s.wait(s.breaks)
 }
 
-// pause waits before the next try, longer after each.
+// pause waits before the next attempt, longer after each.
 func pause(ctx context.Context, tries int) error {
 	if tries == 0 {
 		return ctx.Err()
@@ -240,8 +242,8 @@ func pause(ctx context.Context, tries int) error {
 //bodyclose:handled
 func (s *sectionReader) open() error {
 	p := s.p
-	// Not with If-Range: of a package that changed nothing is wanted, least of
-	// all the whole.
+	// Without If-Range: if the package has changed, none of it is useful, least of
+	// all its whole content.
 	resp, err := s.get(fetch.Request{URI: p.uri, RangeFrom: s.pos, RangeTo: s.bodyEnd() - 1, Document: true})
 	var status *fetch.StatusError
 	switch {
@@ -253,20 +255,20 @@ func (s *sectionReader) open() error {
 		return err
 	}
 	if !p.isSame(resp) {
-		_ = resp.Body.Close() // of something else
+		_ = resp.Body.Close() // it is another version
 		return ErrChanged
 	}
 	if resp.Status != http.StatusPartialContent {
-		_ = resp.Body.Close() // it begins at zero
+		_ = resp.Body.Close() // it begins at offset zero
 		return ErrNoRanges
 	}
 	s.body, s.got = resp.Body, 0
 	return nil
 }
 
-// isSame reports whether an answer is of the package that was begun with. Its
-// members are verified in any case: that one of the validators holds will do,
-// for several servers behind one name often give one file several entity tags.
+// isSame reports whether a response belongs to the version that was opened. One
+// matching validator is sufficient, because several servers behind one name often
+// give one file different entity tags; members are verified in any case.
 func (p *remotePackage) isSame(resp *fetch.Response) bool {
 	total := resp.Length
 	if resp.Status == http.StatusPartialContent {
@@ -284,7 +286,7 @@ func (p *remotePackage) isSame(resp *fetch.Response) bool {
 
 func (s *sectionReader) stop() {
 	if s.body != nil {
-		_ = s.body.Close() // read as far as it is wanted
+		_ = s.body.Close() // everything useful was read
 		s.body = nil
 	}
 }
@@ -297,7 +299,7 @@ func (s *sectionReader) Close() error {
 	return nil
 }
 
-// Clip shortens what a stranger wrote, for a message.
+// Clip shortens untrusted text for a message.
 func Clip(s string) string {
 	const most = 200
 	if len(s) <= most {

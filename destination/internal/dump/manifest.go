@@ -23,36 +23,35 @@ import (
 const (
 	relContents = "contents"
 
-	// maxManifests caps the manifests an index in a package leads to.
+	// maxManifests limits the manifests that an index in a package leads to.
 	maxManifests = 1000
-	// maxManifestWarnings caps the warnings about one manifest.
+	// maxManifestWarnings limits the warnings about one manifest.
 	maxManifestWarnings = 100
 )
 
 // A Copy identifies the document that a manifest was read from, if that was the
-// copy outside the package. The zero value is none.
+// copy outside the package. The zero value means none.
 type Copy struct {
 	Size int64 // bytes of the document
 	CRC  uint32
 }
 
-// A Manifest is the manifest of a package being read. It has to be
-// closed.
+// A Manifest is the manifest of a package being read. The caller must close it.
 type Manifest struct {
-	URI    string              // the copy, or the package
-	Header resourcesync.Header // what it says of itself before its first entry
+	URI    string              // address of the copy, or of the package
+	Header resourcesync.Header // header as read before the first entry
 
 	section  func(from, to int64) io.ReadCloser // of file
 	reader   *resourcesync.Reader
 	body     io.ReadCloser
 	sum      hash.Hash32
 	size     int64
-	copied   bool // it is the copy beside the package
+	copied   bool // it is the copy outside the package
 	gzipped  bool
 	file     File
 	dir      *unpack.Directory
 	warnings []string
-	rules    map[string]int // by rule, how many violations there are; one warning covers all of them
+	rules    map[string]int // number of violations by rule; one warning covers all violations of a rule
 	ended    bool
 	skipped  error // the first error about entries without a readable loc
 }
@@ -64,16 +63,16 @@ func newManifest(ctx context.Context, uri string, file File) *Manifest {
 	return m
 }
 
-// OpenManifest opens the manifest of the package that entry of a dump
-// describes: the copy beside it, if there is one, else what is in it
+// OpenManifest opens the manifest of the package that an entry of a dump describes:
+// the copy outside the package if there is one, otherwise the one in the package
 // (RS-RD-04, RS-CD-04).
 //
-// With believe, the manifest says which resources there are and what their
-// hashes are, and not only where content is stored. Then one in the package is
-// read only after the whole package was verified, if the dump states its hash.
+// With believe, the manifest determines which resources exist and what their hashes
+// are, and not only where content is stored. Then a manifest in the package is read
+// only after the whole package was verified, if the dump states its hash.
 //
-// refuse returns why a document must not be believed that the host of uri sent
-// in place of the copy; it is empty if it may.
+// refuse returns why a document that the host of uri sent in place of the copy must
+// not be trusted, or "".
 func (k *Opener) OpenManifest(ctx context.Context, entry *resourcesync.Entry, shelf *Shelf, believe bool, refuse func(uri string) string) (*Manifest, error) {
 	var cerr error
 	for _, l := range entry.Links {
@@ -85,7 +84,7 @@ func (k *Opener) OpenManifest(ctx context.Context, entry *resourcesync.Entry, sh
 			return m, nil
 		}
 		if err == nil {
-			err = m.Close() // it leads to what is in the package
+			err = m.Close() // it leads to the manifest in the package
 		}
 		if cerr == nil {
 			cerr = err
@@ -104,8 +103,8 @@ func (k *Opener) OpenManifest(ctx context.Context, entry *resourcesync.Entry, sh
 	return m, err
 }
 
-// openManifestCopy opens the copy a link leads to. It has to come from a host
-// the Source may name, and to be what the link states of it.
+// openManifestCopy opens the copy that a link leads to. The copy must come from a
+// host that the Source may name, and must match the link.
 func (k *Opener) openManifestCopy(ctx context.Context, l *resourcesync.Link, refuse func(uri string) string) (*Manifest, error) {
 	resp, err := k.client.GetWhole(ctx, fetch.Request{URI: l.Href, AcceptGzip: true, Document: true, MaxBytes: resourcesync.DefaultReadBytes})
 	if err != nil {
@@ -114,21 +113,21 @@ func (k *Opener) openManifestCopy(ctx context.Context, l *resourcesync.Link, ref
 	m := &Manifest{URI: l.Href, body: resp.Body, copied: true}
 	if resp.URI != l.Href {
 		if reason := refuse(resp.URI); reason != "" {
-			_ = m.Close() // it is another host's word
+			_ = m.Close() // another host sent it
 			return nil, fmt.Errorf("refuse manifest %s: %s", fetch.Printable(resp.URI), reason)
 		}
 	}
 	if content.HasKnown(l.Hashes) {
 		if err := m.verifyCopy(ctx, l, k.scratch); err != nil {
-			_ = m.Close() // err says why it is of no use
+			_ = m.Close() // err is reported instead
 			return nil, err
 		}
 	}
 	return m.begin(resp.URI)
 }
 
-// verifyCopy reads the copy aside and compares it with the hash its link states,
-// before anything in it is believed.
+// verifyCopy stores the copy and compares it with the hash that its link states,
+// before any of its content is used.
 func (m *Manifest) verifyCopy(ctx context.Context, l *resourcesync.Link, lender blob.Scratcher) error {
 	w := content.Description{URI: l.Href, Length: -1, Hashes: l.Hashes}
 	aside := &spool{scratch: scratchOf(ctx, lender)}
@@ -138,7 +137,7 @@ func (m *Manifest) verifyCopy(ctx context.Context, l *resourcesync.Link, lender 
 		_, err = content.Verify(w, n, hasher.Sum())
 	}
 	if err != nil {
-		_ = aside.Close() // not wanted
+		_ = aside.Close() // its content is discarded
 		return err
 	}
 	_ = m.body.Close() // read to its end
@@ -146,7 +145,7 @@ func (m *Manifest) verifyCopy(ctx context.Context, l *resourcesync.Link, lender 
 	return nil
 }
 
-// openManifestInside opens the one in the package.
+// openManifestInside opens the manifest in the package.
 func (k *Opener) openManifestInside(ctx context.Context, entry *resourcesync.Entry, shelf *Shelf, believe bool) (*Manifest, error) {
 	src := &Package{URI: entry.Loc, Length: -1, Hashes: entry.Hashes, Shelf: shelf}
 	if entry.HasLength {
@@ -181,18 +180,18 @@ func (k *Opener) tryManifestInside(ctx context.Context, src *Package, whole bool
 			return errors.New("manifest: it is in parts, and the package has too many members")
 		}
 		if !m.Header.Index {
-			m.dir = nil // not to hold it while the manifest is read
+			m.dir = nil // releases the memory while the manifest is read
 		}
 		return nil
 	})
 	if err != nil {
-		_ = m.Close() // the error of reading is what counts
+		_ = m.Close() // the error of reading takes precedence
 		return nil, fmt.Errorf("package %s: %w", fetch.Printable(src.URI), err)
 	}
 	return m, nil
 }
 
-// shelved is a package that is kept when it is closed.
+// shelved is a package that is put on the shelf when it is closed.
 type shelved struct {
 	*spool
 	src *Package
@@ -219,11 +218,11 @@ func (m *Manifest) openMember(member *unpack.Member) error {
 	if member.Size > resourcesync.DefaultReadBytes {
 		return fmt.Errorf("it has %d bytes, %d are read", member.Size, int64(resourcesync.DefaultReadBytes))
 	}
-	own := *member // alone, without the directory
+	own := *member // a copy, to release the directory
 	packed := m.section(own.Offset, own.Offset+own.Extent())
 	content, err := own.Open(packed)
 	if err != nil {
-		_ = packed.Close() // only read
+		_ = packed.Close() // opened for reading only
 		return Cause(err)
 	}
 	m.body = bodyOf{content, packed}
@@ -231,8 +230,8 @@ func (m *Manifest) openMember(member *unpack.Member) error {
 	return err
 }
 
-// Cause is the error of reading a package, where that is why a member cannot be
-// read.
+// Cause returns the error of reading a package if that is why a member cannot be
+// read, otherwise err.
 func Cause(err error) error {
 	var member *unpack.MemberError
 	if errors.As(err, &member) && MayReopen(member.Err) {
@@ -241,14 +240,15 @@ func Cause(err error) error {
 	return err
 }
 
-// bodyOf is the content of a member, and the bytes it comes from.
+// bodyOf is the content of a member, together with the packed bytes it is read
+// from.
 type bodyOf struct {
 	io.ReadCloser
 	packed io.Closer
 }
 
 func (b bodyOf) Close() error {
-	_ = b.ReadCloser.Close() // only read
+	_ = b.ReadCloser.Close() // opened for reading only
 	return b.packed.Close()
 }
 
@@ -268,7 +268,7 @@ func (m *Manifest) begin(base string) (*Manifest, error) {
 	var err error
 	if m.Header, err = m.reader.Header(); err != nil {
 		err = m.explain(err)
-		_ = m.Close() // the error of reading is what counts
+		_ = m.Close() // the error of reading takes precedence
 		return nil, err
 	}
 	return m, nil
@@ -280,8 +280,8 @@ func (m *Manifest) warn(text string) {
 	}
 }
 
-// liberty warns of the first violation of a rule, and counts the others: what a
-// program does wrong it does wrong in every entry.
+// liberty warns about the first violation of a rule and counts the others, because
+// a program usually makes the same mistake in every entry.
 func (m *Manifest) liberty(w resourcesync.Warning) {
 	if m.rules[w.Rule]++; m.rules[w.Rule] == 1 {
 		m.warn(w.String())
@@ -296,7 +296,7 @@ func (m *Manifest) explain(err error) error {
 	return fmt.Errorf("read %s: %s%w", fetch.Printable(m.URI), where, Cause(err))
 }
 
-// manifestBytes are the bytes of a manifest, which are counted and summed.
+// manifestBytes reads the bytes of a manifest, and counts and sums them.
 type manifestBytes struct{ m *Manifest }
 
 func (b manifestBytes) Read(p []byte) (int, error) {
@@ -310,9 +310,9 @@ func (b manifestBytes) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Entries yields the entries of the manifest in order, and where it is an index
-// (RS-RDM-06) those of the manifests it leads to. It stops after the first
-// error, which it yields with a zero Entry.
+// Entries yields the entries of the manifest in order, and if it is an index
+// (RS-RDM-06) those of the manifests it leads to. It stops after the first error,
+// which it yields with a zero Entry.
 func (m *Manifest) Entries() iter.Seq2[resourcesync.Entry, error] {
 	return func(yield func(resourcesync.Entry, error) bool) {
 		if !m.Header.Index {
@@ -354,7 +354,8 @@ func (m *Manifest) Entries() iter.Seq2[resourcesync.Entry, error] {
 	}
 }
 
-// partOf finds a manifest an index names: by its path, or by a loc that is one.
+// partOf returns a manifest that an index names: by its path, or by a loc that is a
+// path.
 func (m *Manifest) partOf(e *resourcesync.Entry) (*unpack.Member, error) {
 	path := e.Path
 	if path == "" {
@@ -379,9 +380,9 @@ func (m *Manifest) entries(yield func(resourcesync.Entry, error) bool) bool {
 				m.skipped = m.explain(err)
 			}
 			if h, err := m.reader.Header(); err == nil {
-				m.Header = h // RS-XML-03: some of it may stand behind the entries
+				m.Header = h // RS-XML-03: some of it may come after the entries
 			}
-			_, err := io.Copy(io.Discard, manifestBytes{m}) // white space behind the root
+			_, err := io.Copy(io.Discard, manifestBytes{m}) // white space after the root element
 			m.ended = err == nil
 			return true
 		case err != nil:
@@ -403,8 +404,7 @@ func (m *Manifest) Unlocated() error {
 	return fmt.Errorf("%w: the reading is incomplete", m.skipped)
 }
 
-// Warnings returns the liberties taken with the manifest so far, one of each
-// kind.
+// Warnings returns the liberties taken with the manifest so far, one of each kind.
 func (m *Manifest) Warnings() []string {
 	all := slices.Clone(m.warnings)
 	for _, rule := range slices.Sorted(maps.Keys(m.rules)) {
@@ -415,8 +415,8 @@ func (m *Manifest) Warnings() []string {
 	return all
 }
 
-// Copy identifies the document that the manifest was read from, once all its
-// entries were read, if it is the copy outside the package.
+// Copy identifies the document that the manifest was read from, if it is the copy
+// outside the package and all its entries were read.
 func (m *Manifest) Copy() Copy {
 	if !m.ended || !m.copied || m.gzipped {
 		return Copy{}
@@ -426,7 +426,7 @@ func (m *Manifest) Copy() Copy {
 
 func (m *Manifest) Close() error {
 	if m.body != nil {
-		_ = m.body.Close() // only read
+		_ = m.body.Close() // opened for reading only
 		m.body = nil
 	}
 	if m.file == nil {

@@ -11,45 +11,44 @@ import (
 	"lockstep/internal/unpack"
 )
 
-// A Members reads single members of packages, for the workers that carry
-// out one resource at a time: patches, and versions where another method failed.
-// It keeps a few packages open, with their directories. It is safe for
-// concurrent use.
+// Members reads single members of packages, for workers that process one resource
+// at a time: patches, and versions for which another method failed. It keeps a few
+// packages open, with their directories. It is safe for concurrent use.
 type Members struct {
 	opener   *Opener
 	packages *Table
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	open   map[int]*openPackage
 	failed map[int]error // packages that cannot be used in this run
-	reads  int64         // so far
+	reads  int64         // number of reads so far
 }
 
-// An openPackage is a package that is open, or being opened.
+// An openPackage is a package that is open or being opened.
 type openPackage struct {
 	number int
-	ready  chan struct{} // closed when what follows is set
+	ready  chan struct{} // closed when the fields below are set
 	file   File
 	dir    *unpack.Directory
 	err    error
 
-	users int        // guarded by the Members, as is read
-	read  int64      // the number of the last read
+	users int        // readers; guarded by the mutex of the Members, like read
+	read  int64      // sequence number of the last read
 	mu    sync.Mutex // guards searches in dir
 }
 
 const (
-	// keptOpen is how many packages are kept open, and keptMembers how many
-	// members their directories may have together: each takes some 200 bytes.
+	// keptOpen is the number of packages kept open, and keptMembers the total
+	// number of members in their directories, each of which takes about 200 bytes.
 	keptOpen    = 16
 	keptMembers = 100_000
 
-	// smallPackage is up to which length a package is read whole for one member,
-	// from a server that sends no parts of it, if there is another method.
+	// smallPackage is the length, in bytes, up to which a whole package is fetched
+	// for one member from a server without ranges if there is another method.
 	smallPackage = 4 << 20
 
-	// A member that nothing says the length of, and that grows more than this
-	// when it is unpacked, is not unpacked if it is large (RS-ZIP-06).
+	// A large member without a stated length is not unpacked if it grows by more
+	// than this factor (RS-ZIP-06).
 	maxGrowth   = 200
 	largeGrowth = 16 << 20
 )
@@ -59,9 +58,9 @@ func NewMembers(k *Opener, t *Table) *Members {
 	return &Members{opener: k, packages: t, open: map[int]*openPackage{}, failed: map[int]error{}}
 }
 
-// Read passes the content of the member at path in package n to use, unless its
-// length makes clear that it is not content of the stated length (-1: not stated).
-// With insist, the package is read whole if there is no other way.
+// Read passes the content of the member at path in package n to use, unless the
+// member's length shows that it is not content of the stated length (-1: not
+// stated). With insist, the whole package is read if there is no other method.
 func (r *Members) Read(ctx context.Context, n int, path string, length int64, insist bool, use func(content io.Reader) error) error {
 	for try := 0; ; try++ {
 		p, err := r.acquire(ctx, n, insist)
@@ -84,10 +83,10 @@ func (p *openPackage) use(ctx context.Context, path string, length int64, use fu
 		return err
 	}
 	packed := p.file.Section(ctx, m.Offset, m.Offset+m.Extent())
-	defer packed.Close() // only read
+	defer packed.Close() // opened for reading only
 	content, err := m.Open(packed)
 	if err == nil {
-		defer content.Close() // only read
+		defer content.Close() // opened for reading only
 		err = use(content)
 	}
 	if err != nil {
@@ -96,7 +95,7 @@ func (p *openPackage) use(ctx context.Context, path string, length int64, use fu
 	return nil
 }
 
-// acquire returns an open package, which has to be released.
+// acquire returns an open package, which the caller must release.
 func (r *Members) acquire(ctx context.Context, n int, insist bool) (*openPackage, error) {
 	r.mu.Lock()
 	if err := r.failed[n]; err != nil && !(insist && errors.Is(err, ErrNotWorth)) {
@@ -130,8 +129,8 @@ func (r *Members) acquire(ctx context.Context, n int, insist bool) (*openPackage
 	return p, nil
 }
 
-// forget takes a package that could not be opened out of those that are open,
-// and notes why.
+// forget removes a package that could not be opened from the open packages, and
+// records the reason.
 func (r *Members) forget(ctx context.Context, p *openPackage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,19 +163,19 @@ func (r *Members) begin(ctx context.Context, p *openPackage, insist bool) error 
 			})
 		}
 		if err != nil && p.file != nil {
-			_ = p.file.Close() // only read
+			_ = p.file.Close() // opened for reading only
 			p.file = nil
 		}
 	}
 	return err
 }
 
-// release gives a package back; one that is of no use any more is closed once
-// it has no readers.
+// release ends the use of a package; with drop the package is not used again and is
+// closed once it has no readers.
 func (r *Members) release(p *openPackage, drop bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if drop && r.open[p.number] == p { // it is another one now
+	if drop && r.open[p.number] == p { // otherwise it was replaced already
 		delete(r.open, p.number)
 	}
 	if p.users--; p.users == 0 && r.open[p.number] != p {
@@ -185,8 +184,8 @@ func (r *Members) release(p *openPackage, drop bool) {
 	r.evict()
 }
 
-// evict closes packages that were not read for the longest time, until there are
-// few enough.
+// evict closes the least recently read packages until their number is within the
+// limits.
 func (r *Members) evict() {
 	for {
 		var oldest *openPackage
@@ -214,7 +213,7 @@ func (r *Members) close(p *openPackage) {
 	if p.err == nil && p.file != nil {
 		r.packages.Shelf.Keep(ref.URI, p.file)
 	} else if p.file != nil {
-		_ = p.file.Close() // only read
+		_ = p.file.Close() // opened for reading only
 	}
 	p.file = nil
 }
@@ -232,8 +231,8 @@ func (r *Members) Close() {
 	}
 }
 
-// FindMember returns the member at path, if it can be extracted. length is what is
-// stated of its content; -1: nothing is.
+// FindMember returns the member at path, if it can be extracted. length is the
+// stated length of its content; -1: not stated.
 func FindMember(dir *unpack.Directory, path string, length int64) (*unpack.Member, error) {
 	refuse := func(reason string) error {
 		return fmt.Errorf("%s is not available: %s", fetch.Printable(Clip(path)), reason)

@@ -21,32 +21,33 @@ const (
 	perMember = 160
 	maxTail   = 4 << 20
 
-	// spoolMemory is how much of a package is held in memory, where it has to
-	// be held: what a Source makes on demand is small.
+	// spoolMemory is the number of bytes of a whole package that are stored in
+	// memory: a package made on demand is small.
 	spoolMemory = 4 << 20
-	// maxSpool caps a package that has to be held whole, if its dump does not
-	// say how long it is: it may never end.
+	// maxSpool limits a package that has to be stored whole if its dump does not
+	// state its length, because it may never end.
 	maxSpool = 32 << 30
 )
 
-// ErrNotWorth reports a package that would have to be fetched whole for little.
+// ErrNotWorth reports a package that would have to be fetched whole for little
+// content.
 var ErrNotWorth = errors.New("little is wanted of it, and the server sends no parts of it")
 
-// A Package says where a package is and what its dump states of it. What
-// is stated saves requests, and is verified.
+// A Package is the address of a package and what its dump states about it. The
+// statements save requests, and are verified.
 type Package struct {
 	URI     string
 	Length  int64               // as its dump states it; -1: not stated
 	Hashes  resourcesync.Hashes // likewise
-	Members int                 // how many its manifest names, or are wanted; zero: not known
+	Members int                 // number of members that its manifest names, or that are needed; zero: unknown
 
-	Shelf *Shelf // where packages are kept that were fetched whole; may be nil
+	Shelf *Shelf // stores packages that were fetched whole; may be nil
 }
 
 // An Opener opens packages. It is safe for concurrent use.
 type Opener struct {
 	client  *fetch.Client
-	scratch blob.Scratcher // lends room for packages that are held whole; nil: there is none
+	scratch blob.Scratcher // stores packages that are fetched whole; nil: not available
 	large   chan struct{}  // holds a token while a large directory is in memory
 }
 
@@ -56,10 +57,10 @@ func NewOpener(c *fetch.Client, scratch blob.Scratcher) *Opener {
 }
 
 // Open opens a package: its directory is read from its end, and its members are
-// read by range requests. With whole it is fetched completely first, as it is
-// from a server that sends no parts; worth is asked before that, unless it is
-// nil. A package is compared with what its dump states as far as what was read of
-// it allows. The warning says what was wrong, and did not matter.
+// read by range requests. With whole, or from a server without ranges, the whole
+// package is fetched first; unless worth is nil, it is asked before that. A package
+// is compared with what its dump states as far as the bytes read allow. The warning
+// describes harmless deviations.
 func (k *Opener) Open(ctx context.Context, src *Package, whole bool, worth func(size int64) bool) (file File, warning string, err error) {
 	o := &opening{k: k, src: src, whole: whole, worth: worth}
 	if file, err = o.openVerified(ctx); err != nil {
@@ -68,28 +69,28 @@ func (k *Opener) Open(ctx context.Context, src *Package, whole bool, worth func(
 	return file, o.warning, nil
 }
 
-// An opening opens a package.
+// An opening is the state of opening a package.
 type opening struct {
 	k     *Opener
 	src   *Package
 	whole bool
-	worth func(size int64) bool // asked before a package is fetched whole; nil: it always is
+	worth func(size int64) bool // asked before a package is fetched whole; nil: always fetch
 
-	noCache bool // ask past all caches
+	noCache bool // bypass all caches
 
 	spool   *spool
 	total   int64 // of the package
 	hash    *resourcesync.Hasher
-	n       int64 // bytes of it that came
+	n       int64 // bytes received
 	file    File
-	warning string // of verifying it
+	warning string // from verifying the package
 }
 
-// openVerified opens the package and compares it with the hash and length its
-// dump states, as far as what was read of it allows (RS-ZIP-09). A package of
-// another length is read whole, where a hash can prove it right; where it was
-// read whole, and is not what is stated, once more past all caches. A package
-// that is not what its dump states is an [unverifiedError].
+// openVerified opens the package and compares it with the hash and length its dump
+// states, as far as the bytes read allow (RS-ZIP-09). A package of another length
+// is read whole if a hash can verify it; a package that was read whole and does not
+// match is requested once more, bypassing all caches. The error for a package that
+// does not match its dump is an [unverifiedError].
 func (o *opening) openVerified(ctx context.Context) (File, error) {
 	for {
 		file, err := o.open(ctx)
@@ -99,7 +100,7 @@ func (o *opening) openVerified(ctx context.Context) (File, error) {
 		if o.warning, err = o.verify(); err == nil {
 			return file, nil
 		}
-		_ = file.Close() // only read
+		_ = file.Close() // opened for reading only
 		switch {
 		case o.spool == nil && content.HasKnown(o.src.Hashes):
 			o.whole = true
@@ -112,8 +113,8 @@ func (o *opening) openVerified(ctx context.Context) (File, error) {
 	}
 }
 
-// An unverifiedError reports a package that is not what its dump states. Nothing
-// in it is used, its manifest included.
+// An unverifiedError reports a package that does not match its dump. Nothing in it
+// is used, not even its manifest.
 type unverifiedError struct {
 	uri string
 	err error
@@ -130,7 +131,7 @@ func IsUnverified(err error) bool {
 	return errors.As(err, &unverified)
 }
 
-// open asks for the end of the package, or for all of it.
+// open requests the end of the package, or all of it.
 func (o *opening) open(ctx context.Context) (File, error) {
 	if o.spool = o.src.Shelf.take(o.src.URI); o.spool != nil {
 		return o.reuse(ctx)
@@ -144,21 +145,20 @@ func (o *opening) open(ctx context.Context) (File, error) {
 	}
 	if err != nil {
 		if o.spool != nil {
-			_ = o.spool.Close() // nothing of it is wanted
+			_ = o.spool.Close() // its content is discarded
 		}
 		return nil, err
 	}
 	return o.file, nil
 }
 
-// errNoEnd reports an answer that does not hold the end of the package.
+// errNoEnd reports a response that does not contain the end of the package.
 var errNoEnd = errors.New("the server sends another part of it than was asked for")
 
-// requests are the ways to ask for the end of the package, one after the
-// other: from where it should begin, for there are servers that do not know of
-// last bytes; by its length, where that is not known, or wrong; and for all of
-// it, where it has no last bytes for there are none, or the server gets it
-// wrong.
+// requests returns the requests for the end of the package, to be tried in order:
+// by the offset of its start, because some servers do not support suffix ranges; by
+// its length, if the total is unknown or wrong; and for the whole package, if it is
+// empty or the server handles ranges incorrectly.
 func (o *opening) requests() []*fetch.Request {
 	ask := func(from, last int64) *fetch.Request {
 		return &fetch.Request{URI: o.src.URI, RangeFrom: from, RangeLast: last, Document: true, NoCache: o.noCache}
@@ -173,7 +173,7 @@ func (o *opening) requests() []*fetch.Request {
 	return []*fetch.Request{ask(0, tail), all}
 }
 
-// reuse takes a package that was fetched before, to read its manifest.
+// reuse uses a package that was fetched before to read its manifest.
 func (o *opening) reuse(ctx context.Context) (File, error) {
 	o.hash, o.total, o.file = o.spool.hash, o.spool.n, o.spool
 	for _, h := range o.src.Hashes {
@@ -181,7 +181,7 @@ func (o *opening) reuse(ctx context.Context) (File, error) {
 			o.hash = content.NewHasher(o.src.Hashes)
 			all := o.spool.Section(ctx, 0, o.total)
 			if _, err := content.Copy(nil, o.hash, all); err != nil {
-				_ = o.spool.Close() // only read
+				_ = o.spool.Close() // opened for reading only
 				return nil, err
 			}
 			break
@@ -190,7 +190,8 @@ func (o *opening) reuse(ctx context.Context) (File, error) {
 	return o.file, nil
 }
 
-// guessTail is how much of the end is likely to hold the directory.
+// guessTail returns the number of bytes at the end that are likely to contain the
+// directory.
 func (o *opening) guessTail() int64 {
 	n := o.src.Members
 	return max(unpack.TailSize, min(int64(n)*perMember, maxTail))
@@ -206,7 +207,7 @@ func (o *opening) use(ctx context.Context, r *fetch.Request, resp *fetch.Respons
 	return o.fill(ctx, r, resp)
 }
 
-// takeTail begins with the last bytes of the package.
+// takeTail opens the package with its last bytes.
 func (o *opening) takeTail(ctx context.Context, resp *fetch.Response) error {
 	rg := resp.Range
 	n := rg.Last - rg.First + 1
@@ -222,7 +223,7 @@ func (o *opening) takeTail(ctx context.Context, resp *fetch.Response) error {
 	return nil
 }
 
-// fill writes the package aside. Where it breaks off, the rest is asked for.
+// fill stores the whole package. If the body is interrupted, the rest is requested.
 func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Response) error {
 	if o.spool == nil {
 		o.hash = content.NewHasher(o.src.Hashes)
@@ -256,7 +257,7 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 	return err
 }
 
-// verify checks the package as a whole, as far as that can be (RS-ZIP-09).
+// verify checks the package as a whole, as far as possible (RS-ZIP-09).
 func (o *opening) verify() (warning string, err error) {
 	w := content.Description{URI: o.src.URI, Length: o.src.Length}
 	var got resourcesync.Hashes
@@ -266,17 +267,17 @@ func (o *opening) verify() (warning string, err error) {
 	return content.Verify(w, o.total, got)
 }
 
-// A spool is a package that is held whole: in memory, and beyond a few
-// megabytes in a file without a name.
+// A spool stores a whole package: in memory, and beyond spoolMemory in a temporary
+// file.
 type spool struct {
-	scratch func() (blob.Scratch, error) // nil: there is no room for a file
+	scratch func() (blob.Scratch, error) // nil: no file is available
 	mem     []byte
 	file    blob.Scratch
 	n       int64
 	hash    *resourcesync.Hasher // of all of it
 }
 
-// scratchOf returns what makes a file in the room of a lender, which may be nil.
+// scratchOf returns a function that creates a file from lender, which may be nil.
 func scratchOf(ctx context.Context, lender blob.Scratcher) func() (blob.Scratch, error) {
 	if lender == nil {
 		return nil
@@ -300,7 +301,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// spill continues in a file.
+// spill moves the content to a file.
 func (s *spool) spill() error {
 	if s.scratch == nil {
 		return errors.New("there is no room for a package to be held whole")

@@ -13,27 +13,27 @@ type Ref struct {
 	Hashes   resourcesync.Hashes // of the package as a whole
 	Contents *resourcesync.Link  // to a copy of its manifest; nil: none
 	Listing  bool                // its manifest states what the set has; otherwise only where content is stored
-	Refused  string              // why it must not be fetched; empty: it may
-	Copy     Copy                // of its manifest, the one that was read; zero: none
+	Refused  string              // why it must not be fetched; "": it may be
+	Copy     Copy                // copy of its manifest that was read; zero: none
 	members  int                 // the number of members its manifest names; zero: unknown
 }
 
 // A Table numbers the packages of one run over a set, from 1.
 type Table struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	refs  []Ref
 	byURI map[string]int
 
 	Shelf Shelf
 }
 
-// Add returns the number of a package, which it keeps from then on.
+// Add stores a package and returns its number.
 func (t *Table) Add(ref Ref) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n, ok := t.byURI[ref.URI]; ok {
 		ref.Listing = ref.Listing || t.refs[n-1].Listing
-		t.refs[n-1] = ref // the later reading knows better
+		t.refs[n-1] = ref // the later reading is more recent
 		return n
 	}
 	if t.byURI == nil {
@@ -80,7 +80,7 @@ func (ref *Ref) Entry() *resourcesync.Entry {
 	return &e
 }
 
-// Package returns where the package is.
+// Package returns the package for an [Opener].
 func (ref *Ref) Package() Package {
 	return Package{URI: ref.URI, Length: ref.Length, Hashes: ref.Hashes, Members: ref.members}
 }

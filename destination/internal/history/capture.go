@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// captures is how many files are read at a time to be kept.
+	// captures is the number of files that are read concurrently to be stored.
 	captures = 4
 
-	// similarFrom is the length from which a version is stored as its difference
-	// from the version before.
+	// similarFrom is the length, in bytes, from which a version is stored as its
+	// difference from the previous version.
 	similarFrom = 64 << 10
 )
 
-// A Capture is the result of keeping the content of a file that is about to be
+// A Capture is the result of storing the content of a file that is about to be
 // replaced or removed.
 type Capture struct {
 	Past    journal.Past
 	Warning string        // why the content is lost: the file is damaged or gone
-	Err     error         // why the content could not be kept: the file must not be changed
-	Lost    *journal.Held // the row of the damaged file before it was damaged; nil: it was not damaged, or this is unknown
+	Err     error         // why the content could not be stored: the file must not be changed
+	Lost    *journal.Held // the row of the file before it was damaged; nil: it was not damaged, or the row is unknown
 
 	staged *vault.Staged
 }
 
-// Capture keeps the content of the files of hs. Each staged content may hold a
+// Capture stores the content of the files of hs. Each staged content may hold a
 // file open, so their number is limited.
 func (k *Keeper) Capture(ctx context.Context, hs []journal.Held) []Capture {
 	got := make([]Capture, 0, len(hs))
@@ -105,7 +105,7 @@ func (k *Keeper) captureOne(ctx context.Context, h *journal.Held) Capture {
 	defer k.sums.Put(algs, sums)
 	src := &hashingReader{r: content.WithContext(ctx, r), sums: sums}
 	s, err := k.m.Versions.Stage(ctx, src, k.similar(ctx, h)...)
-	if damaged, ok := errors.AsType[*vault.DamagedError](err); ok { // of the version before: store this one whole
+	if damaged, ok := errors.AsType[*vault.DamagedError](err); ok { // the previous version is damaged: store this one whole
 		k.m.Log.WarnContext(ctx, "a version that was kept is damaged", slog.String("uri", h.URI), slog.Any("err", damaged))
 		if _, err = r.Seek(0, io.SeekStart); err != nil {
 			return k.uncaptured(ctx, c, err)
@@ -121,7 +121,7 @@ func (k *Keeper) captureOne(ctx context.Context, h *journal.Held) Capture {
 		c.Err = keepError(err)
 		return c
 	case !sameContent(h, &journal.Held{Length: src.n, Hashes: sums.Sum()}):
-		_ = s.Close() // it is not the version before
+		_ = s.Close() // it is not the content recorded
 		return k.uncaptured(ctx, c, errors.New("its file is not what was written here"))
 	}
 	c.staged, c.Past.Digest = s, s.Digest()
@@ -147,12 +147,12 @@ func (k *Keeper) uncaptured(ctx context.Context, c Capture, err error) Capture {
 	return c
 }
 
-// has reports whether the content was kept by a run that was killed before it
-// changed the file.
+// has reports whether a run that was killed before it changed the file has stored
+// its content.
 func (k *Keeper) has(ctx context.Context, p *journal.Past) bool {
 	for o, err := range k.m.Journal.Past(ctx, p.URI, p.URI+"\x00", k.doc.AtSeq) {
 		if err != nil {
-			return false // it is reported as not kept
+			return false // it is then reported as not stored
 		}
 		if o.Digest != (vault.Digest{}) && sameContent(&o.Held, &p.Held) {
 			return true
@@ -161,8 +161,8 @@ func (k *Keeper) has(ctx context.Context, p *journal.Past) bool {
 	return false
 }
 
-// lost returns what a resource was before its file was found damaged in this
-// run, unless its bytes are kept; nil: this is unknown.
+// lost returns the row of a resource before its file was found damaged in this run,
+// unless its bytes are stored; nil: the row is unknown.
 func (k *Keeper) lost(ctx context.Context, uri string) *journal.Held {
 	var last *journal.Held
 	for p, err := range k.m.Journal.Past(ctx, uri, uri+"\x00", k.doc.AtSeq) {
@@ -178,7 +178,7 @@ func (k *Keeper) lost(ctx context.Context, uri string) *journal.Held {
 	return last
 }
 
-// similar returns the version before of a large content, if there is one.
+// similar returns the previous version of large content, if there is one.
 func (k *Keeper) similar(ctx context.Context, h *journal.Held) (similar []vault.Digest) {
 	if h.Length < similarFrom {
 		return nil
@@ -194,7 +194,7 @@ func (k *Keeper) similar(ctx context.Context, h *journal.Held) (similar []vault.
 	return similar
 }
 
-// A hashingReader hashes and counts what it reads, and remembers its error.
+// A hashingReader hashes and counts the bytes it reads, and remembers its error.
 type hashingReader struct {
 	r    io.Reader
 	sums *resourcesync.Hasher

@@ -1,5 +1,6 @@
-// Package history keeps the past of a mirror: it records what a resource was, and
-// keeps its content, before either changes, and reads both for an earlier instant.
+// Package history stores earlier states of a mirror: before a resource changes, it
+// records the resource's row and stores its content. It also reads the state of the
+// mirror at an earlier instant.
 package history
 
 import (
@@ -19,34 +20,34 @@ import (
 	"lockstep/vault"
 )
 
-// A Rule says which versions a mirror keeps. At most one field is set. If none
-// is, the mirror keeps its recorded rule; a mirror without one keeps no versions.
+// A Rule says which versions a mirror stores. At most one field is set. If none is,
+// the recorded rule applies; a mirror without one stores no versions.
 type Rule struct {
 	All   bool          `json:"all,omitempty"`
 	Count int           `json:"count,omitempty"` // this many versions of each resource, the newest
 	Age   time.Duration `json:"age,omitempty"`   // every version that was current within this time
-	None  bool          `json:"none,omitempty"`  // no version, not even those kept so far
+	None  bool          `json:"none,omitempty"`  // no version, not even those stored so far
 }
 
-// docName is the document that contains a document; absent if the mirror keeps no
-// versions.
+// docName is the name of the document in the Journal that contains a document; it
+// does not exist if the mirror stores no versions.
 const docName = "history"
 
-// batchCount is how many versions one transaction forgets.
+// batchCount is the number of versions that one transaction removes.
 const batchCount = 1024
 
-// A document is what a mirror knows of its past as a whole.
+// A document describes the history of a mirror as a whole.
 type document struct {
 	Keep     Rule          `json:"keep"`
 	Seq      int64         `json:"seq"`                 // of the last batch
 	Since    time.Time     `json:"since,omitzero"`      // the first Instant
 	At       time.Time     `json:"at,omitzero"`         // the last Instant
 	AtSeq    int64         `json:"at_seq"`              // its Seq
-	Versions int64         `json:"versions"`            // that are kept
-	Bytes    int64         `json:"bytes"`               // of them, each counted as a whole
-	Trimmed  time.Time     `json:"trimmed,omitzero"`    // when old versions were last searched for
+	Versions int64         `json:"versions"`            // number of versions stored
+	Bytes    int64         `json:"bytes"`               // their total size, each counted as a whole
+	Trimmed  time.Time     `json:"trimmed,omitzero"`    // time of the last search for old versions
 	Took     time.Duration `json:"took,omitempty"`      // the duration of that search
-	TrimSeq  int64         `json:"trim_seq,omitempty"`  // Seq then
+	TrimSeq  int64         `json:"trim_seq,omitempty"`  // Seq at that time
 	SweepDue bool          `json:"sweep_due,omitempty"` // the content of dropped versions may still be stored
 }
 
@@ -54,29 +55,30 @@ type document struct {
 // unknown.
 func (d *document) begun() bool { return !d.At.IsZero() }
 
-// A Mirror is what a history is of, and where it is stored.
+// A Mirror is the mirror that a history belongs to, and the place where it is
+// stored.
 type Mirror struct {
 	Journal  journal.Journal
 	Files    blob.Store
 	Versions *vault.Vault // nil: no version store is configured
 	Log      *slog.Logger
 	Clock    func() time.Time
-	Open     int // how many versions may be open while they are stored
+	Open     int // limit on versions that are open while they are stored
 
 	// Unavailable reports whether an error says that the store of the files cannot
 	// be read now, rather than that one file is damaged.
 	Unavailable func(error) bool
 }
 
-// A Keeper records what a mirror was before it is changed. The state of a mirror
-// at an Instant is the state that a completed run left: between two Instants the
-// mirror is on its way from one to the next, and the next run continues a run that
-// was killed. Before a row of the Journal changes, the Keeper records what it was;
-// before a file changes, it keeps the bytes, and records that with the intent of
-// the batch. The records are true whether or not the change happens, so no repair
-// is needed after a crash.
+// A Keeper records the state of a mirror before it changes. The state at an Instant
+// is the state that a completed run left: between two Instants the mirror is in
+// transition, and the next run continues a run that was killed. Before a row of the
+// Journal changes, the Keeper records the old row; before a file changes, it stores
+// the file's bytes, and records that together with the intent of the batch. The
+// records are true whether or not the change happens, so no repair is needed after
+// a crash.
 //
-// The nil Keeper is that of a mirror that keeps no versions.
+// A nil Keeper belongs to a mirror that stores no versions.
 type Keeper struct {
 	m     Mirror
 	doc   document
@@ -84,10 +86,10 @@ type Keeper struct {
 	sums  content.Hashers
 }
 
-// Open returns the Keeper of a mirror that is to follow a rule, or nil if it keeps
-// no versions. If whole, the mirror is now in the state that a completed run left;
-// watermarks then marks the sets for its first Instant. The Keeper is of use
-// beside an error, too.
+// Open returns the Keeper of a mirror that is to follow a rule, or nil if it stores
+// no versions. If whole is set, the mirror is now in the state that a completed run
+// left; watermarks then marks the sets for its first Instant. The Keeper is usable
+// even if the error is not nil.
 func Open(ctx context.Context, m Mirror, want Rule, whole bool, watermarks func(mark func(set int, watermark time.Time)) (known bool, err error)) (*Keeper, error) {
 	k := &Keeper{m: m, marks: map[int]time.Time{}}
 	known, err := saved.Load(ctx, m.Journal, docName, &k.doc)
@@ -113,7 +115,7 @@ func Open(ctx context.Context, m Mirror, want Rule, whole bool, watermarks func(
 	}
 	if k.doc.begun() {
 		if err = k.loadMarks(ctx); err == nil && whole && k.doc.Seq != k.doc.AtSeq {
-			return k, k.instant(ctx) // the last run was killed after its work was done
+			return k, k.instant(ctx) // the last run was killed after it had finished its work
 		}
 	} else if whole {
 		first, err := watermarks(k.Mark)
@@ -174,7 +176,7 @@ func (k *Keeper) Kept() (versions, bytes int64, since time.Time) {
 	return k.doc.Versions, k.doc.Bytes, k.doc.Since
 }
 
-// Record records b in j, with its past entries: it assigns their numbers.
+// Record records b in j and assigns numbers to its past entries.
 func (k *Keeper) Record(ctx context.Context, j journal.Journal, b journal.Batch) error {
 	if !k.IsOn() {
 		b.Past = nil
@@ -203,7 +205,7 @@ func (k *Keeper) Record(ctx context.Context, j journal.Journal, b journal.Batch)
 	return nil
 }
 
-// AddPast adds to b the past of the rows that it changes.
+// AddPast adds to b the former rows of the resources that it changes.
 func (k *Keeper) AddPast(ctx context.Context, b *journal.Batch) error {
 	if !k.IsOn() {
 		return nil
@@ -225,7 +227,8 @@ func (k *Keeper) AddPast(ctx context.Context, b *journal.Batch) error {
 	return nil
 }
 
-// Before returns the entry for a resource that was h; zero: it was not held.
+// Before returns the entry for a resource whose row was h; zero: the mirror did not
+// hold it.
 func Before(uri string, h *journal.Held) journal.Past {
 	p := journal.Past{Held: *h}
 	if h.URI == "" {
@@ -241,7 +244,7 @@ func Differs(a, b *journal.Held) bool {
 		!(sameContent(a, b) || len(a.Hashes)+len(b.Hashes) == 0)
 }
 
-// sameContent reports whether two rows are of the same bytes.
+// sameContent reports whether two rows describe the same bytes.
 func sameContent(a, b *journal.Held) bool {
 	return a.Length == b.Length && content.Compare(a.Hashes, b.Hashes) == content.Same
 }
@@ -280,8 +283,8 @@ func (k *Keeper) instant(ctx context.Context) error {
 	return nil
 }
 
-// forget drops the whole history. The order of its writes: that the history is no
-// longer valid; the rows; the bytes; that there is no history.
+// forget drops the whole history. Order of its writes: a record that the history is
+// no longer valid; the rows; the bytes; a record that there is no history.
 func (k *Keeper) forget(ctx context.Context) error {
 	j := k.m.Journal
 	if err := j.Record(ctx, journal.Batch{Save: map[string][]byte{docName: saved.Encode(document{Keep: Rule{None: true}})}}); err != nil {

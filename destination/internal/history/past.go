@@ -18,26 +18,25 @@ import (
 	"lockstep/vault"
 )
 
-// A State is one set of a mirror at an instant of the mirror's own clock: as the
-// last run that had completed by then left it.
+// A State is the state of one set of a mirror at an instant of the mirror's own
+// clock, as the last run that had completed by then left it.
 type State struct {
-	Since     time.Time // the earliest instant with a known state; zero: there is none
+	Since     time.Time // earliest instant with a known state; zero: none
 	Watermark time.Time // of the set, on the Source's clock; zero: unknown
 
-	// Held yields what the set held, in the byte order of the URIs. A row without
-	// a Path may have been held: its versions of that time were dropped. Hashes may
-	// be empty where the file was in doubt.
+	// Held yields the rows of the resources that the set held, in byte order of the
+	// URIs. A resource whose row has no Path may have been held: its versions of
+	// that time were dropped. Hashes may be empty if the file was in doubt.
 	Held iter.Seq2[journal.Held, error]
 }
 
-// ErrUnknown reports that a mirror does not know its own state at an instant: it
-// kept no versions then, or they were dropped.
+// ErrUnknown reports that the state of a mirror at an instant is unknown: it stored
+// no versions then, or they were dropped.
 var ErrUnknown = errors.New("the mirror kept no versions then")
 
 // At returns the state of a set of a mirror at an instant of the mirror's own
-// clock. It fails with ErrUnknown if the mirror kept no versions then; Since is
-// set beside that. The result of a run that was killed must have been repaired
-// before.
+// clock. It returns ErrUnknown if the mirror stored no versions then; Since is set
+// even in that case. An interrupted run must have been repaired before.
 func At(ctx context.Context, j journal.Journal, at time.Time, set int) (State, error) {
 	var d document
 	if _, err := saved.Load(ctx, j, docName, &d); err != nil {
@@ -65,8 +64,8 @@ func At(ctx context.Context, j journal.Journal, at time.Time, set int) (State, e
 	return s, nil
 }
 
-// heldAt yields what a set held as of a batch: for each resource the first entry
-// recorded after that, or else what is held now.
+// heldAt yields the rows of a set as of a batch: for each resource the first entry
+// recorded after that batch, otherwise the current row.
 func heldAt(ctx context.Context, j journal.Journal, seq int64, set int) iter.Seq2[journal.Held, error] {
 	return func(yield func(journal.Held, error) bool) {
 		now, stopNow := iter.Pull2(j.Held(ctx, "", ""))
@@ -99,18 +98,19 @@ func heldAt(ctx context.Context, j journal.Journal, seq int64, set int) iter.Seq
 	}
 }
 
-// Content opens the content of resources that a mirror holds or has kept.
+// Content opens the content of resources that a mirror holds or has stored as
+// versions.
 type Content struct {
 	Journal  journal.Journal
 	Files    blob.Store
-	Versions *vault.Vault // nil: only what is held now
+	Versions *vault.Vault // nil: only current content
 }
 
-// Open opens a content of the hashes and the length (-1: any): among the versions,
-// or in the file of the resource, if that is what the mirror holds now. It fails
-// with fs.ErrNotExist if there is none. A kept version that is damaged fails with a
-// *vault.DamagedError, before a byte of the damage is returned; a file is returned
-// as it is and has to be verified.
+// Open opens content with the given hashes and length (-1: any), from the versions,
+// or from the file of the resource if that is what the mirror holds now. The error
+// is fs.ErrNotExist if there is none. Reading a damaged version returns a
+// *vault.DamagedError before any damaged byte; a file is returned as it is and has
+// to be verified.
 func (c *Content) Open(ctx context.Context, uri string, hashes resourcesync.Hashes, length int64) (io.ReadCloser, error) {
 	fits := func(h *journal.Held) bool {
 		return content.Compare(h.Hashes, hashes) == content.Same && (length < 0 || length == h.Length)
@@ -147,7 +147,7 @@ func (c *Content) Open(ctx context.Context, uri string, hashes resourcesync.Hash
 	return r, nil
 }
 
-// digest returns the digest under which the version store may have a content;
+// digest returns the digest under which the version store may have the content;
 // zero: it has none.
 func (c *Content) digest(ctx context.Context, uri string, hashes resourcesync.Hashes, fits func(*journal.Held) bool) (digest vault.Digest, err error) {
 	if stated := hashes.Get(resourcesync.SHA256); len(stated) == len(digest) {

@@ -16,15 +16,15 @@ import (
 // after a search is this many times its duration.
 const trimShare = 100
 
-// longSearch is the duration from which a search for old versions is recorded for
-// the next process.
+// longSearch is the duration from which on a search for old versions is recorded
+// for the next process.
 const longSearch = 100 * time.Millisecond
 
-// trim drops the versions that the rule no longer covers. By age it drops what was
-// already replaced at an Instant before that age, and the Instants before it: the
-// history since then stays complete. By count it drops the older versions of each
-// resource, which are recorded as forgotten. The order of its writes: Instants, so
-// that no reader asks for them; rows; bytes.
+// trim drops the versions that the rule no longer covers. By age it drops content
+// that was already replaced at an Instant before that age, and the Instants before
+// it: the history since then stays complete. By count it drops the older versions
+// of each resource, which are recorded as forgotten. Order of its writes: Instants,
+// so that no reader asks for them; rows; bytes.
 func (k *Keeper) trim(ctx context.Context) error {
 	d := &k.doc
 	now := k.m.Clock()
@@ -65,8 +65,8 @@ func (k *Keeper) trim(ctx context.Context) error {
 	return k.m.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{docName: saved.Encode(*d)}})
 }
 
-// raiseSince makes the history begin with the last Instant not after at, if there
-// is one.
+// raiseSince makes the history begin with the last Instant that is not after at, if
+// there is one.
 func (k *Keeper) raiseSince(ctx context.Context, at time.Time) error {
 	i, err := k.m.Journal.Instant(ctx, at)
 	if err != nil || !i.At.After(k.doc.Since) {
@@ -81,27 +81,27 @@ func (k *Keeper) raiseSince(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// A row is an entry, and whether it is the first of a version: a version has
-// several entries if only its description changed, or if a recorded change did not
-// happen.
+// A row is an entry, with the information whether it is the first of a version: a
+// version has several entries if only its description changed, or if a recorded
+// change did not happen.
 type row struct {
 	past  journal.Past
 	first bool
 }
 
-// A trimmer goes over the entries of all resources.
+// A trimmer processes the entries of all resources.
 type trimmer struct {
 	k     *Keeper
 	floor int64 // entries up to this batch are not needed
 
 	uri    string
-	window []row // the newest entries of the resource, of no more versions than are kept
-	held   int   // versions among them
-	marked int64 // up to where the resource is recorded as forgotten; zero: nowhere
-	last   int64 // the newest entry dropped because there are too many; zero: none
+	window []row // the newest entries of the resource, of no more versions than the rule covers
+	held   int   // versions in window
+	marked int64 // batch up to which the resource is recorded as forgotten; zero: none
+	last   int64 // newest entry dropped because there are too many; zero: none
 
 	batch          journal.Batch
-	versions, size int64 // that batch drops
+	versions, size int64 // totals that batch drops
 }
 
 func (t *trimmer) run(ctx context.Context) error {
@@ -142,7 +142,7 @@ func (t *trimmer) push(p journal.Past) {
 		switch next := t.window; {
 		case !old.first:
 		case len(next) > 0 && next[0].past.Was == journal.WasHeld && !next[0].first:
-			next[0].first = true // of the same version
+			next[0].first = true // it is an entry of the same version
 		default:
 			t.held--
 		}
@@ -164,8 +164,8 @@ func (t *trimmer) drop(p *journal.Past) {
 }
 
 // mark records the dropped entries of the resource as forgotten, in the batch that
-// drops them: otherwise a reader would take the next entry for the state before,
-// too.
+// drops them: otherwise a reader would use the next entry for the state before
+// them, too.
 func (t *trimmer) mark() {
 	if t.last <= t.marked {
 		return

@@ -1,6 +1,6 @@
-// Package localcheck compares the files of a mirror with what the Journal says was
-// written: size and modification time, in a bucket size and entity tag. Files are
-// read only where these differ. See decision 0048.
+// Package localcheck compares the files of a mirror with what the Journal recorded
+// when they were written: size and modification time, or for objects in a bucket
+// size and entity tag. It reads a file only if these differ. See decision 0048.
 package localcheck
 
 import (
@@ -25,18 +25,18 @@ import (
 )
 
 const (
-	// chunkSize is how many files are examined together.
+	// chunkSize is the number of files examined together.
 	chunkSize = 1024
 
-	// marksSize is how many changes of rows are recorded together.
+	// marksSize is the number of changed rows recorded together.
 	marksSize = 4096
 
-	// The limit on objects without a recorded entity tag that one run reads.
+	// Limits on the objects without a recorded entity tag that one run reads.
 	untaggedObjects = 1000
 	untaggedBytes   = 1 << 30
 )
 
-// A Mirror is what is checked, and how the results are recorded.
+// A Mirror is the mirror to check, with functions that receive the results.
 type Mirror struct {
 	Journal  journal.Journal
 	Files    blob.Store
@@ -45,7 +45,7 @@ type Mirror struct {
 	Offered  map[int]bool // numbers of the sets that can be repaired from the Source
 	In       string       // names the mirror in the middle of a sentence; may be empty
 	DryRun   bool         // change nothing
-	Baseline bool         // sets that the Source no longer offers are removed
+	Baseline bool         // sets that the Source no longer offers are being removed
 
 	// Unavailable reports whether an error says that the store of the files cannot
 	// be read now, rather than that one file is damaged.
@@ -56,12 +56,12 @@ type Mirror struct {
 
 // A Result counts what a check found.
 type Result struct {
-	Files   int64 // that were examined
+	Files   int64 // number of files examined
 	Missing int64 // gone, or replaced by something that is not a file
-	Changed int64 // with other content than was written
-	Touched int64 // with another modification time, or entity tag, and the right content
+	Changed int64 // with different content
+	Touched int64 // with the right content, but another modification time or entity tag
 
-	Damaged    map[int]bool // numbers of the sets with files to be repaired
+	Damaged    map[int]bool // numbers of the sets with files to repair
 	Unrepaired int          // files that are damaged or cannot be examined, and that no set can repair
 }
 
@@ -87,16 +87,16 @@ type check struct {
 	untagged, untaggedBytes int64 // objects that were read because no tag was recorded
 }
 
-// A chunk is the files of some resources whose URIs follow each other.
+// A chunk contains the files of consecutive resources, ordered by URI.
 type chunk struct {
 	page  journal.FilePage
 	rows  []journal.Held // nil: only the page is known
-	looks []look         // files that are not as recorded
+	looks []look         // files that differ from their records
 	done  chan struct{}
 }
 
-// chunks yields all files. If files are distinguished by their times alone,
-// the Journal may have a cheaper way to list them.
+// chunks yields all files. If files are compared by time only, the Journal may have
+// a cheaper method of listing them.
 func (c *check) chunks(ctx context.Context) iter.Seq2[*chunk, error] {
 	lister, cheap := c.m.Journal.(journal.FileLister)
 	_, files := c.m.Files.(blob.BatchStater)
@@ -126,9 +126,9 @@ func (c *check) chunks(ctx context.Context) iter.Seq2[*chunk, error] {
 	}
 }
 
-// run examines the files, chunk by chunk in the order of the URIs: those of one
-// directory mostly follow each other. Several chunks are examined at a time, and
-// the results recorded in order.
+// run examines the files, chunk by chunk in the order of the URIs, because the
+// files of one directory are mostly consecutive. Several chunks are examined
+// concurrently, and the results are recorded in order.
 func (c *check) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	workers := max(2, runtime.GOMAXPROCS(0))
@@ -181,11 +181,11 @@ func (c *check) run(ctx context.Context) error {
 }
 
 // take records the result for a file, and reads the file if only its content can
-// decide.
+// show the result.
 func (c *check) take(ctx context.Context, l *look) error {
 	if l.state == touched && !l.other {
 		if !c.mayRead(l) {
-			return nil // a later run does
+			return nil // a later run reads it
 		}
 		if err := c.read(ctx, l); err != nil {
 			return err
@@ -210,16 +210,16 @@ func (c *check) take(ctx context.Context, l *look) error {
 	return c.repair(ctx, l)
 }
 
-// mayRead reports whether an object whose tag was never recorded is to be read
-// in this run.
+// mayRead reports whether an object whose tag was never recorded is read in this
+// run.
 func (c *check) mayRead(l *look) bool {
 	c.untagged++
 	c.untaggedBytes += l.row.Length
 	return c.untagged <= untaggedObjects && c.untaggedBytes <= untaggedBytes
 }
 
-// repair makes a damaged file pending for the sets that contain it. Resources
-// of sets that the Source no longer offers cannot be fetched: they are failures.
+// repair makes a damaged file pending for the sets that contain it. Resources of
+// sets that the Source no longer offers cannot be fetched: they are failures.
 func (c *check) repair(ctx context.Context, l *look) error {
 	h := l.row
 	var sets []int
@@ -230,7 +230,7 @@ func (c *check) repair(ctx context.Context, l *look) error {
 	}
 	what := fmt.Sprintf("the file of %s is damaged (%s)", fetch.Printable(h.URI), l.cause)
 	if len(sets) == 0 && c.m.Baseline {
-		return nil // its set is removed from the mirror
+		return nil // its set is being removed from the mirror
 	}
 	if len(sets) == 0 {
 		c.m.Fail(h.URI, what+", and the Source no longer offers the set it was in; --baseline removes the set from the mirror")
@@ -258,7 +258,7 @@ func (c *check) repair(ctx context.Context, l *look) error {
 	for _, n := range sets {
 		c.marks.Owe = append(c.marks.Owe, journal.Owed{Set: n, URI: h.URI, Entry: entry, Cause: what})
 	}
-	if blocked { // it gets another place until this one is free
+	if blocked { // it gets another path until this one is free
 		c.marks.Drop = append(c.marks.Drop, h.URI)
 		for _, n := range h.Sets {
 			c.m.Counts[n]--
@@ -270,8 +270,7 @@ func (c *check) repair(ctx context.Context, l *look) error {
 	return c.flush(ctx, false)
 }
 
-// flush records the changes of rows if there are many of them, or all must be
-// recorded.
+// flush records the changed rows if there are many of them or all is set.
 func (c *check) flush(ctx context.Context, all bool) error {
 	n := len(c.marks.Put) + len(c.marks.Drop) + len(c.marks.Owe)
 	if n == 0 || !all && n < marksSize {
@@ -297,8 +296,8 @@ func (c *check) flush(ctx context.Context, all bool) error {
 	return nil
 }
 
-// keepPending removes from b what would replace work that is pending already: that
-// may be for a newer version than the one whose file is damaged.
+// keepPending removes from b the changes that would replace work that is already
+// pending, which may be for a newer version than the damaged one.
 func (c *check) keepPending(ctx context.Context, b *journal.Batch) error {
 	known := map[pendingKey]bool{}
 	asked := map[int]bool{}
@@ -325,9 +324,9 @@ func (c *check) keepPending(ctx context.Context, b *journal.Batch) error {
 	return nil
 }
 
-// makeRoom moves things that no store creates, and empty directories, away from
-// the path of a file. It reports what was moved where, and whether the path is
-// still blocked by something that must not be moved.
+// makeRoom moves things that no store creates, and empty directories, away from the
+// path of a file. It returns where they were moved, and whether the path is still
+// blocked by something that must not be moved.
 func makeRoom(ctx context.Context, store blob.Store, path string) (moved string, blocked bool, err error) {
 	if c, ok := store.(blob.Clearer); ok {
 		if moved, err = c.Clear(ctx, path); err != nil {

@@ -14,29 +14,29 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A state is what examining one file shows.
+// A state is the result of examining one file.
 type state uint8
 
 const (
 	right   state = iota // as recorded
-	refresh              // right, and the record is to be completed
-	touched              // likewise, once its content has been compared
+	refresh              // as recorded, but the record is incomplete
+	touched              // the content has to be compared
 	missing
 	changed
-	unknown // it cannot be examined: err says why
+	unknown // it cannot be examined; err is the reason
 )
 
-// A look is what was found at the path of one row.
+// A look is the result of examining the path of one row.
 type look struct {
 	row   journal.Held
 	state state
 	cause string
-	other bool // the store says that it is not the version that was recorded
+	other bool // according to the store it is not the version recorded
 	err   error
 }
 
-// lookAt looks at the files of a chunk. The rows of a page are read only if one
-// of its files is not as recorded.
+// lookAt examines the files of a chunk. It reads the rows of a page only if one of
+// its files differs from its record.
 func (c *check) lookAt(ctx context.Context, k *chunk) (err error) {
 	if k.rows != nil {
 		k.looks, err = c.examine(ctx, k.rows)
@@ -57,7 +57,7 @@ func (c *check) lookAt(ctx context.Context, k *chunk) (err error) {
 	var rows []journal.Held
 	from := k.page.After
 	if from != "" {
-		from += "\x00" // the page begins behind it
+		from += "\x00" // the page begins after it
 	}
 	for h, err := range c.m.Journal.Held(ctx, from, k.page.Last+"\x00") {
 		if err != nil {
@@ -69,7 +69,8 @@ func (c *check) lookAt(ctx context.Context, k *chunk) (err error) {
 	return err
 }
 
-// examine compares the files of rows with their records and returns those that are not as recorded.
+// examine compares the files of rows with their records and returns those that
+// differ.
 func (c *check) examine(ctx context.Context, rows []journal.Held) ([]look, error) {
 	var looks []look
 	var failed error
@@ -114,7 +115,7 @@ func (c *check) examine(ctx context.Context, rows []journal.Held) ([]look, error
 	return looks, nil
 }
 
-// isAsRecorded reports whether nothing about a file is new.
+// isAsRecorded reports whether a file matches its record.
 func isAsRecorded(h *journal.Held, info *blob.Info) bool {
 	switch {
 	case h.Length != info.Size:
@@ -125,8 +126,8 @@ func isAsRecorded(h *journal.Held, info *blob.Info) bool {
 	return !h.Written.IsZero() && info.ModTime.UnixMicro() == h.Written.UnixMicro()
 }
 
-// compare says what is new about a file. Whether its content is the right one is
-// left open where that takes reading it: the state is then touched.
+// compare compares a file with its record, without reading it. If only the content
+// can show whether the file is right, the state is touched.
 func (c *check) compare(h *journal.Held, info *blob.Info, err error) (look, error) {
 	l := look{row: *h}
 	switch {
@@ -140,7 +141,7 @@ func (c *check) compare(h *journal.Held, info *blob.Info, err error) (look, erro
 		return l, fmt.Errorf("look at the files of the mirror%s: %w", c.m.In, err)
 	case err != nil:
 		l.state, l.err = unknown, err
-	case len(h.Hashes) == 0: // it is to be fetched again anyway
+	case len(h.Hashes) == 0: // it is going to be fetched again
 	case info.Size != h.Length:
 		l.state, l.cause = changed, fmt.Sprintf("the file has %d bytes, it was written with %d", info.Size, h.Length)
 	default:
@@ -152,13 +153,13 @@ func (c *check) compare(h *journal.Held, info *blob.Info, err error) (look, erro
 		}
 	}
 	if l.state == missing && len(h.Hashes) == 0 {
-		l.state = right // it is to be fetched again anyway
+		l.state = right // it is going to be fetched again
 	}
 	return l, nil
 }
 
-// isProven reports whether a row that says nothing of the file's time or tag
-// can be completed without reading the file.
+// isProven reports whether a row without the file's time or tag can be completed
+// without reading the file.
 func isProven(h *journal.Held, info *blob.Info) bool {
 	if info.Version != "" {
 		return h.Tag == "" && IsMD5Of(info.Version, h.Hashes)
@@ -168,15 +169,15 @@ func isProven(h *journal.Held, info *blob.Info) bool {
 
 var plainTag = regexp.MustCompile(`^"?([0-9a-f]{32})"?$`)
 
-// IsMD5Of reports whether an entity tag is the MD5 digest among hashes, as it is
-// of objects that were uploaded in one piece to most services.
+// IsMD5Of reports whether an entity tag is the MD5 digest among hashes, as most
+// services set it for objects uploaded in one piece.
 func IsMD5Of(tag string, hashes resourcesync.Hashes) bool {
 	m := plainTag.FindStringSubmatch(tag)
 	digest := hashes.Get(resourcesync.MD5)
 	return m != nil && digest != "" && fmt.Sprintf("%x", digest) == m[1]
 }
 
-// read compares the content of a file with what was written.
+// read compares the content of a file with the recorded hashes.
 func (c *check) read(ctx context.Context, l *look) error {
 	n, got, err := c.sums.Blob(ctx, c.m.Files, l.row.Path, content.Algorithms(l.row.Hashes))
 	switch {

@@ -1,6 +1,6 @@
-// Package places changes which file is at a path of a mirror: it describes such a
-// step in the Journal while it is carried out, finishes one that a killed run left,
-// and moves files to their own names once these are free.
+// Package places changes which file is at a path of a mirror: it records such a
+// step in the Journal while it is carried out, finishes a step that a killed run
+// left, and moves files to their own names once these are free.
 package places
 
 import (
@@ -17,18 +17,19 @@ import (
 	"lockstep/resourcesync"
 )
 
-// DocChange is the document that contains a [Change]; absent when there is none.
+// DocChange is the name of the document that contains a [Change]; it exists only
+// during one.
 const DocChange = "places"
 
-// A Change is one step of the mirror in which one thing replaces another at a
-// path: a directory replaces a file of its name, a file replaces a directory, or
-// the resource's own name replaces a marked one. The Journal contains it while it
-// is carried out, so that the run after a kill finishes it, or finds that nothing
-// has happened yet. See decision 0048.
+// A Change is one step in which one thing replaces another at a path of the mirror:
+// a directory replaces a file of the same name, a file replaces a directory, or the
+// resource's own name replaces a marked one. The Journal contains it while it is
+// carried out, so that the run after a kill finishes it, or finds that nothing has
+// happened yet. See decision 0048.
 type Change struct {
 	Drop  []Row  `json:"drop,omitempty"`  // files that are removed
-	Put   []byte `json:"put,omitempty"`   // rows of Held, whose content is in unfinished blobs
-	Moves []Move `json:"moves,omitempty"` // files that get another name
+	Put   []byte `json:"put,omitempty"`   // encoded rows, whose content is in unfinished blobs
+	Moves []Move `json:"moves,omitempty"` // files that are renamed
 }
 
 // A Row is a resource and its file.
@@ -37,14 +38,14 @@ type Row struct {
 	Path string `json:"path"`
 }
 
-// A Move gives the file of a resource another name.
+// A Move renames the file of a resource.
 type Move struct {
 	URI  string `json:"uri"`
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// A Mirror is what a run needs to finish a Change.
+// A Mirror contains what a run needs to finish a Change.
 type Mirror struct {
 	Journal journal.Journal
 	Files   blob.Store
@@ -52,12 +53,12 @@ type Mirror struct {
 	In      string           // names the mirror in the middle of a sentence; may be empty
 	Stops   func(error) bool // whether an error of the store must end the run
 
-	// Applied reports a resource that is now as the row says; of one that was
-	// deleted only URI and Path are set.
+	// Applied reports a resource that now matches row; for a deleted resource only
+	// URI and Path are set.
 	Applied func(kind resourcesync.Change, row *journal.Held)
 }
 
-// Settle finishes the step that a run was killed in, and returns the batch that
+// Settle finishes the step in which a run was killed, and returns the batch that
 // records its result. It reports whether there is one.
 func (m *Mirror) Settle(ctx context.Context) (b journal.Batch, found bool, err error) {
 	var c Change
@@ -110,12 +111,12 @@ func (m *Mirror) unreadable(err error) error {
 // A leftRow is a row of a swap and the state in which a killed run left its content.
 type leftRow struct {
 	row  journal.Held
-	done bool        // it is committed
-	w    blob.Writer // it can be committed; nil: it is lost
+	done bool        // its content is committed
+	w    blob.Writer // its content, which can be committed; nil: the content is lost
 }
 
-// settleSwap finishes a swap whose content is complete, or that has begun. Content
-// that is lost is fetched again: the watermark of its set has not moved.
+// settleSwap finishes a swap whose content is complete, or that has begun. Lost
+// content is fetched again, because the watermark of its set has not moved.
 func (m *Mirror) settleSwap(ctx context.Context, c *Change, b *journal.Batch) error {
 	if len(c.Drop) == 0 {
 		return nil
@@ -159,7 +160,7 @@ func (m *Mirror) settleSwap(ctx context.Context, c *Change, b *journal.Batch) er
 		drop = append(drop, r)
 	}
 	if !begun && !whole {
-		return nil // everything is as it was before
+		return nil // nothing was changed yet
 	}
 	return m.finishSwap(ctx, drop, left, b)
 }
@@ -208,7 +209,7 @@ func (m *Mirror) finishSwap(ctx context.Context, drop []Row, left []leftRow, b *
 	return nil
 }
 
-// findContent looks for the content of a row: under its name, else among the
+// findContent looks for the content of a row under its name, then among the
 // unfinished blobs.
 func (m *Mirror) findContent(ctx context.Context, l *leftRow) error {
 	var sums content.Hashers

@@ -14,26 +14,27 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// A resource whose own place was taken has its file under a marked name. When the
-// place is free the file moves there, without being fetched again. So does a file
-// that an earlier version stored in a directory of the name of the mirror's state.
+// If the path of a resource is occupied, its file gets a marked name. When the path
+// becomes free the file is moved there without being fetched again. The same
+// applies to a file that an earlier version stored in a directory with the name of
+// the mirror's state.
 
-// DocMarked is the document that contains a [Marked].
+// DocMarked is the name of the document that contains a [Marked].
 const DocMarked = "marked"
 
 const (
-	// maxMarked caps the resources that are remembered by name. In a mirror with
+	// maxMarked limits the resources that are remembered by name. In a mirror with
 	// more, all rows are searched.
 	maxMarked = 10_000
 
-	// moveCount is how many files move between two entries in the Journal.
+	// moveCount is the number of files moved between two records in the Journal.
 	moveCount = 256
 )
 
-// Marked are the resources with marked names.
+// Marked contains the resources with marked names.
 type Marked struct {
 	Known bool     `json:"known"`          // all rows were searched
-	State bool     `json:"state"`          // also for files in directories of the state's name
+	State bool     `json:"state"`          // the search included files in directories with the state's name
 	URIs  []string `json:"uris,omitempty"` // at most maxMarked
 	Over  bool     `json:"over,omitempty"` // there are more
 
@@ -77,8 +78,8 @@ type Mover struct {
 	Moved  func(row *journal.Held)
 }
 
-// MoveHome moves the files with marked names whose own places are free. With freed,
-// files were removed in this run, so that the places of resources that are not
+// MoveHome moves the files with marked names whose own paths are free. freed says
+// that files were removed in this run, so that the paths of resources that are not
 // remembered may be free, too.
 func (v *Mover) MoveHome(ctx context.Context, m *Marked, freed bool) error {
 	if !m.Known || !m.State || m.Over && freed {
@@ -130,8 +131,8 @@ func (v *Mover) find(ctx context.Context, m *Marked) error {
 	return nil
 }
 
-// move moves the files of resources whose places are free, and returns the
-// resources that keep their marked names.
+// move moves the files of resources whose paths are free, and returns the resources
+// that keep their marked names.
 func (v *Mover) move(ctx context.Context, uris []string) (still []string, err error) {
 	held, err := v.Journal.Lookup(ctx, uris)
 	if err != nil {

@@ -26,12 +26,12 @@ type Mirror struct {
 	Maps    []filename.Map  `json:"maps,omitempty"` // where an Origin places its resources, in addition to the user's maps
 }
 
-// Counts are the numbers of resources that the mirror holds of each set, by the
+// Counts contains the number of resources that the mirror holds of each set, by the
 // number of the set.
 type Counts map[int]int64
 
-// Total is the number of resources of all sets; a resource of several sets counts
-// for each.
+// Total returns the number of resources of all sets; a resource of several sets is
+// counted once for each.
 func (c Counts) Total() int64 {
 	var total int64
 	for _, n := range c {

@@ -1,5 +1,6 @@
-// Package saved contains the JSON documents of a Journal: the states of the mirror and
-// of its sets, and the times in them. Fields are only ever added.
+// Package saved defines the JSON documents of a Journal: the states of the mirror
+// and of its sets, and the times in them. Fields may be added, but not renamed or
+// removed.
 package saved
 
 import (
@@ -34,7 +35,7 @@ func Encode(v any) []byte {
 	return b
 }
 
-// Time returns the time of d, or zero if JSON has no such year.
+// Time returns the time of d, or zero if JSON cannot represent its year.
 func Time(d resourcesync.Datetime) time.Time {
 	t := d.Time()
 	if y := t.Year(); y < 1 || y > 9999 {
@@ -54,8 +55,8 @@ func Latest(a, b time.Time) time.Time {
 // The clock of this machine may have been ahead when a time was saved, and have been
 // set back since. A wait until such a time could last for years.
 
-// Until returns the saved end of a wait that lasts at most most; zero if it is
-// further off.
+// Until returns the saved end of a wait that lasts at most most, or zero if it is
+// further in the future.
 func Until(t, now time.Time, most time.Duration) time.Time {
 	if t.After(now.Add(most)) {
 		return time.Time{}
@@ -63,7 +64,7 @@ func Until(t, now time.Time, most time.Duration) time.Time {
 	return t
 }
 
-// Past returns the saved time of an event; now if that is earlier.
+// Past returns the saved time of an event, or now if that is earlier.
 func Past(t, now time.Time) time.Time {
 	if t.After(now) {
 		return now

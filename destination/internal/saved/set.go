@@ -8,8 +8,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Set is the saved state of one set: where its documents are, and up to where
-// they were read. The fields that are not saved are set by a run.
+// A Set is the saved state of one set: the addresses of its documents and the
+// position up to which they were read. Fields that are not saved are set by a run.
 type Set struct {
 	URI     string `json:"uri"` // of the Capability List, or of the only list known
 	Name    string `json:"name"`
@@ -51,12 +51,12 @@ type Set struct {
 	OnlyChangeDump bool `json:"-"` // Changes is a Change Dump, as far as the Source states it
 
 	Foreign *discover.Foreign `json:"-"` // the set has an Origin instead of documents
-	Ended   bool              `json:"-"` // the Source will never change again
+	Ended   bool              `json:"-"` // the Source will not change any more
 	Partial bool              `json:"-"` // the harvests so far did not read all of it
 
-	Unselected bool `json:"-"` // the user does not select the set any more
+	Unselected bool `json:"-"` // the user no longer selects the set
 
-	Theirs int       `json:"-"` // the number of the set in the mirror that is the Source
+	Theirs int       `json:"-"` // number of the set in the mirror that is the Source
 	AsOf   time.Time `json:"-"` // the past instant that the set was restored to
 
 	Doubted  bool  `json:"-"` // the copy may be wrong: compare everything
@@ -64,7 +64,7 @@ type Set struct {
 	Pending  int64 `json:"-"` // deletions that were notified and that the Source has not confirmed
 	Planned  bool  `json:"-"` // this run compared everything
 
-	Found *Doubts `json:"-"` // what this run could not prove; nil: it has nothing new
+	Found *Doubts `json:"-"` // what this run could not prove; nil: no new result
 }
 
 // relDemand is the link relation of an address that accepts a list of URIs and
@@ -91,7 +91,7 @@ func (st *Set) Locate(f *discover.Set) {
 	}
 }
 
-// ListCapability is the kind of document that lists the resources.
+// ListCapability returns the kind of document that lists the resources.
 func (st *Set) ListCapability() resourcesync.Capability {
 	if st.OnlyDump {
 		return resourcesync.ResourceDump
@@ -99,7 +99,7 @@ func (st *Set) ListCapability() resourcesync.Capability {
 	return resourcesync.ResourceList
 }
 
-// ChangesCapability is the kind of document that lists the changes.
+// ChangesCapability returns the kind of document that lists the changes.
 func (st *Set) ChangesCapability() resourcesync.Capability {
 	if st.OnlyChangeDump {
 		return resourcesync.ChangeDump
@@ -116,8 +116,8 @@ func (st *Set) CurrentDoubts() *Doubts {
 	return st.Found
 }
 
-// IsChangesOnly reports whether no Resource List or Dump was ever applied, also
-// for a state that an older version saved.
+// IsChangesOnly reports whether no Resource List or Dump was ever applied,
+// including states that an older version saved.
 func (st *Set) IsChangesOnly(d *Doubts) bool {
 	return d.ChangesOnly || st.Lists == "" && st.ListKind == "" && st.ListAt.IsZero()
 }
@@ -148,7 +148,7 @@ func ArchivedKind(c resourcesync.Capability) (kind resourcesync.Capability, arch
 	return c, false
 }
 
-// Validators make a request conditional.
+// Validators are the values that make a request conditional.
 type Validators struct {
 	ETag     string `json:"etag,omitempty"`
 	Modified string `json:"modified,omitempty"`
@@ -163,9 +163,9 @@ type Cursor struct {
 	Prefix string    `json:"prefix"` // running hash over them
 }
 
-// Doubts are what the documents of a set could not prove when they were applied.
-// A later run that finds nothing new repeats them; only a full comparison removes
-// them.
+// Doubts are the properties that the documents of a set could not prove when they
+// were applied. A later run that finds nothing new repeats them; only a full
+// comparison removes them.
 type Doubts struct {
 	Gap         string    `json:"gap,omitempty"`          // why changes may be missing
 	ChangesOnly bool      `json:"changes_only,omitempty"` // there was no list to compare with
