@@ -1,9 +1,9 @@
-// Package adopt makes files that exist already part of a mirror, before anything is
-// fetched. A directory that another program has filled, such as Python resync, wget
-// or rsync, may contain much of what the mirror needs. A hash shows which of its
-// files are right, if the Source states one. If it does not, a file is accepted that
-// has the length and the modification time the Source states: that is what resync
-// compares, which sets the time of every file it writes, in whole seconds.
+// Package adopt makes existing files part of a mirror before anything is fetched. A
+// directory that another program has filled, such as Python resync, wget or rsync,
+// may contain much of the mirror's content. If the Source states a hash, it shows
+// which files match. Otherwise a file is accepted if it has the length and the
+// modification time that the Source states: resync compares these, and sets the
+// time of every file it writes, in whole seconds.
 package adopt
 
 import (
