@@ -94,7 +94,7 @@ func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
 		if err != nil {
 			return nil, err
 		}
-		st.Theirs = numbers[st.URI]
+		st.SourceNumber = numbers[st.URI]
 		sets = append(sets, st)
 	}
 	return sets, nil

@@ -78,7 +78,7 @@ func (r *setRun) becomeState(ctx context.Context, st *state) (again bool, err er
 	return r.carryOut(ctx, work{
 		mode: ModeBaseline, via: st.via, complete: true, files: true, prune: true, past: st,
 		done: func() {
-			r.set.GoBack(st.watermark, saved.Time(st.at))
+			r.set.RestoreTo(st.watermark, saved.Time(st.at))
 			r.set.Complete, r.set.Selection = !st.watermark.IsZero(), r.d.selects.Key
 		},
 	})
@@ -90,7 +90,7 @@ func (r *setRun) becomeState(ctx context.Context, st *state) (again bool, err er
 func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error) {
 	number := r.set.Number
 	if r.past.only {
-		number = r.set.Theirs
+		number = r.set.SourceNumber
 	}
 	p, err := history.At(ctx, r.past.from.journal, r.past.at, number)
 	switch {

@@ -221,10 +221,10 @@ func (r *setRun) restart(ctx context.Context, a *apply.Applier, past *state) err
 	}
 	undone := *r.set
 	undone.Complete = false
-	undone.Harvest = undone.Harvest.Undone()
+	undone.Harvest = undone.Harvest.Unfinished()
 	b := journal.Batch{Save: map[string][]byte{}}
 	if past != nil {
-		undone.GoBack(past.watermark, saved.Time(past.at))
+		undone.RestoreTo(past.watermark, saved.Time(past.at))
 		r.set.push.Reset(r.set.Number, b.Save)
 	}
 	b.Save[saved.DocSet(r.set.Number)] = saved.Encode(&undone)

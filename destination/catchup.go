@@ -39,7 +39,7 @@ func (r *setRun) catchUp(ctx context.Context, c *entries.Chain, since resourcesy
 		if why = r.mayJoin(docs, since, c.From); why != "" {
 			continue
 		}
-		past, err := r.reader.ReadPast(ctx, docs, since, c.Look, &state.Set)
+		past, err := r.reader.ReadPast(ctx, docs, since, c.Search, &state.Set)
 		if err != nil {
 			return "", err
 		}

@@ -80,7 +80,7 @@ func readNotification(r *entries.Reader, topic string, body []byte) (*notificati
 	if n.kind != messageChanges {
 		return n, nil
 	}
-	c := &entries.ChangeReader{Reader: r, State: &saved.Set{}, Chain: entries.Chain{Look: entries.NewLook(nil)}}
+	c := &entries.ChangeReader{Reader: r, State: &saved.Set{}, Chain: entries.Chain{Search: entries.NewEventSearch(nil)}}
 	d := entries.DocReading{Changes: c, Prefix: sha256.New()}
 	d.N, d.Info = r.Stage.AddOrdered("")
 	n.doc = d.N

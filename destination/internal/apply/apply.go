@@ -265,7 +265,7 @@ func (p *Applier) handFetch(ctx context.Context, a *plan.Action, work *dispatch.
 	}
 	packed := p.Methods.Packages != nil && a.Member.Package > 0
 	if a.From == "" && a.Change != resourcesync.UnknownChange && len(p.Fetch.PatchesFirst(a, packed)) == 0 { // otherwise no package or patch has it, or none is cheaper
-		if p.Fetch.OfPast && a.Member.Package > 0 && p.Fetch.Keeps(ctx, a) {
+		if p.Fetch.OfPast && a.Member.Package > 0 && p.Fetch.HasKept(ctx, a) {
 			work.Put(ctx, a.URI, a, !p.last) // it is here
 			return nil
 		}

@@ -41,7 +41,7 @@ type Chain struct {
 	Vanished  error  // why a part that no longer exists is unavailable: changes that it listed may be missing
 	loose     bool   // a list does not state how far it reaches
 	Archives  string // the archive to which the first document read links
-	Look      *Look
+	Search    *EventSearch
 	Polled    map[string]saved.Validators
 	Open      []string
 }
@@ -66,16 +66,16 @@ func (c *ChangeReader) skip(uri string, err error) {
 	c.Fail(uri, err)
 }
 
-// A Look tracks which events of an earlier reading were found again. Several
+// An EventSearch tracks which events of an earlier reading were found again. Several
 // readers can share one.
-type Look struct {
+type EventSearch struct {
 	want  map[string]*atomic.Bool // fingerprints to find; true once found
 	marks map[string]*atomic.Bool // their resources; true once a later event of the resource was read
 }
 
-// NewLook returns a Look for the events with these fingerprints.
-func NewLook(seen []string) *Look {
-	l := &Look{want: make(map[string]*atomic.Bool, len(seen)), marks: make(map[string]*atomic.Bool, len(seen))}
+// NewEventSearch returns an EventSearch for the events with these fingerprints.
+func NewEventSearch(seen []string) *EventSearch {
+	l := &EventSearch{want: make(map[string]*atomic.Bool, len(seen)), marks: make(map[string]*atomic.Bool, len(seen))}
 	for _, f := range seen {
 		l.want[f] = new(atomic.Bool)
 		l.marks[desired.ResourceMark(f)] = new(atomic.Bool)
@@ -123,7 +123,7 @@ func (r *Reader) ReadChanges(ctx context.Context, since resourcesync.Datetime, s
 }
 
 func (c *ChangeReader) begin() {
-	c.Chain = Chain{Complete: true, Polled: map[string]saved.Validators{}, Look: NewLook(c.State.Seen)}
+	c.Chain = Chain{Complete: true, Polled: map[string]saved.Validators{}, Search: NewEventSearch(c.State.Seen)}
 	c.visited, c.parts, c.named, c.nested = map[string]bool{}, 0, 0, nesting.Walk{}
 	c.Stage.Since = c.since
 	c.Stage.Seen = map[string]bool{}
@@ -331,7 +331,7 @@ func (k *Chain) Judge(state *saved.Set) bool {
 		return true
 	}
 	sought := 0
-	for _, found := range k.Look.want {
+	for _, found := range k.Search.want {
 		if !found.Load() {
 			sought++
 		}
@@ -346,8 +346,8 @@ func (k *Chain) Judge(state *saved.Set) bool {
 	if k.Newest.Compare(seenTime) < 0 {
 		return true
 	}
-	for f, found := range k.Look.want {
-		if !found.Load() && !k.Look.marks[desired.ResourceMark(f)].Load() {
+	for f, found := range k.Search.want {
+		if !found.Load() && !k.Search.marks[desired.ResourceMark(f)].Load() {
 			return true
 		}
 	}

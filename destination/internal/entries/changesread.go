@@ -205,7 +205,7 @@ func (d *DocReading) Place(w *desired.Resource, e *resourcesync.Entry) {
 	plain := d.number(w, now, d.pos == 0 || now.Compare(then) != 0)
 	d.pos++
 
-	if look := d.Changes.Chain.Look; len(look.marks) > 0 && now.Time().After(d.Changes.State.SeenTime) {
+	if look := d.Changes.Chain.Search; len(look.marks) > 0 && now.Time().After(d.Changes.State.SeenTime) {
 		if later, ok := look.marks[desired.MarkOf(w.URI)]; ok {
 			later.Store(true)
 		}
@@ -298,7 +298,7 @@ func (d *DocReading) note(i int, w *desired.Resource, t resourcesync.Datetime, f
 		}
 	}
 	if seen {
-		if found, ok := d.Changes.Chain.Look.want[f]; ok {
+		if found, ok := d.Changes.Chain.Search.want[f]; ok {
 			found.Store(true)
 		}
 	}

@@ -72,7 +72,7 @@ type PastDocument struct {
 // ReadPast stages the changes since an instant that archived documents list,
 // reading several documents concurrently. It warns of documents that cannot be
 // read, which then cover nothing (RA-DST-08).
-func (r *Reader) ReadPast(ctx context.Context, docs []Archived, since resourcesync.Datetime, l *Look, state *saved.Set) ([]PastDocument, error) {
+func (r *Reader) ReadPast(ctx context.Context, docs []Archived, since resourcesync.Datetime, l *EventSearch, state *saved.Set) ([]PastDocument, error) {
 	fail := r.Fail
 	r.Fail = func(uri string, err error) {
 		r.Warn(uri, fmt.Sprintf("archives of set %s: %v; it is left out", r.Set.Name, err))
@@ -92,7 +92,7 @@ func (r *Reader) ReadPast(ctx context.Context, docs []Archived, since resourcesy
 		c := &ChangeReader{
 			Reader: r, since: since, order: placeOf("", i), out: r.Stage.Writer(), below: map[string]bool{}, latest: newest,
 			State: &saved.Set{SeenTime: state.SeenTime},
-			Chain: Chain{Complete: true, Polled: map[string]saved.Validators{}, Look: l},
+			Chain: Chain{Complete: true, Polled: map[string]saved.Validators{}, Search: l},
 		}
 		past[i].Archived = docs[i]
 		g.Go(func() error {
@@ -212,7 +212,7 @@ func Between(docs []Archived, from, to resourcesync.Datetime) []Archived {
 func (r *Reader) ReadChangesBetween(ctx context.Context, from, to resourcesync.Datetime, docs []Archived) (Chain, error) {
 	r.visited, r.parts, r.named = map[string]bool{}, 0, 0
 	r.Stage.Since, r.Stage.Until, r.Stage.Seen = from, to, nil
-	past, err := r.ReadPast(ctx, Between(docs, from, to), from, NewLook(nil), &saved.Set{})
+	past, err := r.ReadPast(ctx, Between(docs, from, to), from, NewEventSearch(nil), &saved.Set{})
 	if err != nil {
 		return Chain{}, err
 	}

@@ -207,7 +207,7 @@ func (r *registry) discard(s *set, docs map[string][]byte, ms ...*inbox.Message)
 // pausePush copies from p whether notifications of the set are used.
 func (r *registry) pausePush(s *set, p *push.State, now time.Time) {
 	if p != nil {
-		s.status.Contradicted = p.Lies
+		s.status.Contradicted = p.Contradicted
 		s.pausedUntil, s.pausedBecause = p.Paused, p.Reason
 	}
 	if s.usesPush(now) {

@@ -39,9 +39,9 @@ func (a *Action) chainFrom() []desired.Patch {
 	return nil
 }
 
-// PatchesThatLead returns the patches that lead from the version held to the
+// ApplicablePatches returns the patches that lead from the version held to the
 // desired one, if their lengths can be applied, and their total size in bytes.
-func (a *Action) PatchesThatLead() (steps []desired.Patch, bytes int64) {
+func (a *Action) ApplicablePatches() (steps []desired.Patch, bytes int64) {
 	if steps = a.chainFrom(); len(steps) == 0 || a.Length < 0 || !content.HasKnown(a.Hashes) {
 		return nil, 0
 	}
@@ -56,11 +56,11 @@ func (a *Action) PatchesThatLead() (steps []desired.Patch, bytes int64) {
 	return steps, bytes
 }
 
-// PatchesThatPay returns the patches that lead from the version held to the desired
+// WorthwhilePatches returns the patches that lead from the version held to the desired
 // one, if they are small enough compared to the whole content, and their total size
 // in bytes.
-func (a *Action) PatchesThatPay() (steps []desired.Patch, bytes int64) {
-	steps, bytes = a.PatchesThatLead()
+func (a *Action) WorthwhilePatches() (steps []desired.Patch, bytes int64) {
+	steps, bytes = a.ApplicablePatches()
 	if bytes+patchRequest*int64(len(steps)) > a.Length/patchShare {
 		return nil, 0
 	}
@@ -71,7 +71,7 @@ func (a *Action) PatchesThatPay() (steps []desired.Patch, bytes int64) {
 // total size in bytes. With packed, the content is also in a package, where it is
 // read together with other content and needs no request of its own.
 func (a *Action) PatchesFirst(packed bool) (steps []desired.Patch, bytes int64) {
-	steps, bytes = a.PatchesThatPay()
+	steps, bytes = a.WorthwhilePatches()
 	if packed && bytes+RequestBytes*int64(len(steps)) >= a.Length {
 		return nil, 0
 	}

@@ -63,9 +63,9 @@ type State struct {
 	Unsure  bool      `json:"unsure,omitempty"`   // there were more events than can be remembered
 	Doubted time.Time `json:"doubted,omitzero"`   // when everything was last compared because of doubts
 
-	Paused time.Time `json:"paused,omitzero"`  // notifications are ignored until then
-	Reason string    `json:"reason,omitempty"` // reason for Paused
-	Lies   int64     `json:"lies,omitempty"`   // notified changes that the Source's documents contradict
+	Paused       time.Time `json:"paused,omitzero"`  // notifications are ignored until then
+	Reason       string    `json:"reason,omitempty"` // reason for Paused
+	Contradicted int64     `json:"lies,omitempty"`   // notified changes that the Source's documents contradict
 
 	events  map[Key]Event
 	balance map[Key]balance
@@ -97,7 +97,7 @@ func (p *State) Reset(set int, docs map[string][]byte) {
 // Contradict pauses the use of notifications, because a document of the Source
 // contradicts some of them.
 func (p *State) Contradict(lies int64, reason string, now time.Time) {
-	p.Lies += lies
+	p.Contradicted += lies
 	p.Paused = now.Add(pushPause).UTC().Truncate(time.Second)
 	p.Reason = reason
 }

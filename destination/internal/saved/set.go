@@ -56,8 +56,8 @@ type Set struct {
 
 	Unselected bool `json:"-"` // the user no longer selects the set
 
-	Theirs int       `json:"-"` // number of the set in the mirror that is the Source
-	AsOf   time.Time `json:"-"` // the past instant that the set was restored to
+	SourceNumber int       `json:"-"` // number of the set in the mirror that is the Source
+	AsOf         time.Time `json:"-"` // the past instant that the set was restored to
 
 	Doubted  bool  `json:"-"` // the copy may be wrong: compare everything
 	Compared bool  `json:"-"` // the last run that succeeded compared everything
@@ -122,9 +122,9 @@ func (st *Set) IsChangesOnly(d *Doubts) bool {
 	return d.ChangesOnly || st.Lists == "" && st.ListKind == "" && st.ListAt.IsZero()
 }
 
-// GoBack sets the position after the set was restored to a past state, whose list
+// RestoreTo sets the position after the set was restored to a past state, whose list
 // is as of listAt: the next run continues from the watermark (RA-DST-07).
-func (st *Set) GoBack(watermark, listAt time.Time) {
+func (st *Set) RestoreTo(watermark, listAt time.Time) {
 	st.Watermark, st.ListAt = watermark, listAt
 	st.ListTag, st.ListParts = Validators{}, nil
 	st.SeenTime, st.Seen, st.Cursor, st.History = time.Time{}, nil, Cursor{}, time.Time{}
@@ -184,8 +184,8 @@ type Harvest struct {
 	Other  bool   `json:"other,omitempty"` // the memory is now of another Source
 }
 
-// Undone returns the state of a set whose comparison has not ended; nil for nil.
-func (h *Harvest) Undone() *Harvest {
+// Unfinished returns the state of a set whose comparison has not ended; nil for nil.
+func (h *Harvest) Unfinished() *Harvest {
 	if h == nil {
 		return nil
 	}

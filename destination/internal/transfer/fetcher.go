@@ -108,7 +108,7 @@ func (f *Fetcher) Do(ctx context.Context, a *plan.Action) Outcome {
 		if !f.OfPast {
 			return t.byMethods(ctx)
 		}
-		if steps, _ := a.PatchesThatPay(); len(steps) > 0 {
+		if steps, _ := a.WorthwhilePatches(); len(steps) > 0 {
 			if o, ok := t.patched(ctx, f.usable(steps), false); ok {
 				return o
 			}

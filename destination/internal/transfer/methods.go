@@ -46,7 +46,7 @@ func (f *Fetcher) methods(a *plan.Action, steps []desired.Patch) []method {
 	for i := range steps {
 		inPackages = inPackages || steps[i].Member.Package > 0 && f.Members != nil
 	}
-	pays, _ := a.PatchesThatPay()
+	pays, _ := a.WorthwhilePatches()
 	first := len(f.PatchesFirst(a, packed && !a.PackageRead)) > 0
 	var all []method
 	add := func(m method, when bool) {
@@ -69,7 +69,7 @@ func (f *Fetcher) methods(a *plan.Action, steps []desired.Patch) []method {
 
 // byMethods gets the content by the first method that yields what was described.
 func (t *transfer) byMethods(ctx context.Context) Outcome {
-	lead, _ := t.a.PatchesThatLead()
+	lead, _ := t.a.ApplicablePatches()
 	steps := t.usable(lead)
 	var failed Outcome
 	var packed error

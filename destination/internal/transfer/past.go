@@ -20,9 +20,9 @@ import (
 	"lockstep/websub"
 )
 
-// Keeps reports whether the content of a is among the versions that the mirror
+// HasKept reports whether the content of a is among the versions that the mirror
 // stores.
-func (f *Fetcher) Keeps(ctx context.Context, a *plan.Action) bool {
+func (f *Fetcher) HasKept(ctx context.Context, a *plan.Action) bool {
 	r, err := f.OpenKept(ctx, a.URI, a.Hashes, a.Length)
 	if err != nil {
 		return false
