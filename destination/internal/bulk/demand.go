@@ -184,8 +184,8 @@ func (d *Demand) ask(ctx context.Context, batch []*plan.Action, answer *bytes.Bu
 	var body bytes.Buffer
 	expected := int64(bytes.MinRead)
 	for _, a := range batch {
-		// The package contains the URI twice, and the manifest describes the
-		// resource; both are compressed.
+		// The package contains the URI twice, and again in its compressed manifest,
+		// with the description of the resource.
 		expected += max(a.Length, 0) + int64(2*len(a.URI)) + 300
 		uri, _, _ := strings.Cut(a.URI, "#") // RS-AMB-22
 		body.WriteString(uri)

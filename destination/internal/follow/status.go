@@ -11,7 +11,7 @@ import (
 type Status struct {
 	Sets     []SetStatus
 	Synced   bool       // all sets were in step since Run began
-	Complete bool       // all sets are in step now and complete
+	Complete bool       // Synced, and every set and the last look are complete
 	Unproven []Unproven // reasons besides those of the sets
 	Error    string     // why the last look at the Source failed
 }

@@ -48,7 +48,7 @@ type Planner struct {
 	Past    *Past // the entries are of a former state
 
 	Confirmed func(uri string) bool // whether the Source confirms a deletion that was notified; others are not planned
-	Believes  bool                  // every deletion is confirmed
+	Believes  bool                  // all deletions count as confirmed
 
 	Dated bool // an entry with the same time as the resource held describes the same content
 

@@ -17,15 +17,15 @@ import (
 // server. So the rate of one connection is measured first, and connections are
 // added for as long as they increase it.
 const (
-	wideAfter     = 500 * time.Millisecond // time to measure the rate
-	wideBelow     = 48 << 20               // bytes per second: a faster server does not limit connections
-	wideLeast     = 4 << 20                // bytes that must still be missing
-	wideTime      = 2 * time.Second        // time that the missing bytes must take at the measured rate
-	wideFirst     = 2                      // initial connections
-	wideMost      = 8
-	wideGain      = 1.3 // factor by which twice the connections must increase the rate
-	wideTransfers = 2   // concurrent segmented downloads: each holds up to wideMost segments in memory
-	wideBusy      = 4   // with this many large downloads in progress none is segmented: they use several connections together
+	segmentedAfter     = 500 * time.Millisecond // time to measure the rate
+	segmentedBelow     = 48 << 20               // bytes per second: a faster server does not limit connections
+	segmentedLeast     = 4 << 20                // bytes that must still be missing
+	segmentedTime      = 2 * time.Second        // time that the missing bytes must take at the measured rate
+	segmentedFirst     = 2                      // initial connections
+	segmentedMost      = 8
+	segmentedGain      = 1.3 // factor by which twice the connections must increase the rate
+	segmentedTransfers = 2   // concurrent segmented downloads: each holds up to segmentedMost segments in memory
+	segmentedBusy      = 4   // with this many large downloads in progress none is segmented: they use several connections together
 
 	segmentLeast = 512 << 10
 	segmentMost  = 4 << 20
@@ -35,9 +35,9 @@ const (
 // requested over one connection.
 var errNoGain = errors.New("several connections brought no more than one")
 
-// A wide is a body whose rest is fetched in segments over several connections, if
+// A segmentedBody is a body whose rest is fetched in segments over several connections, if
 // that pays. Reading it yields the same bytes as the body.
-type wide struct {
+type segmentedBody struct {
 	t       *transfer
 	send    func(*fetch.Request, func(*fetch.Response) error) error
 	cause   func() error  // why the transfer was canceled; nil: it was not
@@ -76,9 +76,9 @@ type segment struct {
 	done chan struct{} // closed when buf and err no longer change
 }
 
-// widen returns body, which is that of resp, or a reader of the same bytes that may
+// segmentBody returns body, which is that of resp, or a reader of the same bytes that may
 // be faster. The caller calls release when it no longer reads.
-func (t *transfer) widen(ctx context.Context, r *fetch.Request, resp *fetch.Response, body io.Reader) (wider io.Reader, release func()) {
+func (t *transfer) segmentBody(ctx context.Context, r *fetch.Request, resp *fetch.Response, body io.Reader) (faster io.Reader, release func()) {
 	nothing := func() {}
 	etag := resp.Header.Get("ETag")
 	if strings.HasPrefix(etag, "W/") {
@@ -89,16 +89,16 @@ func (t *transfer) widen(ctx context.Context, r *fetch.Request, resp *fetch.Resp
 		first = resp.Range.First
 	}
 	switch {
-	case t.narrow || resp.Length < wideLeast || body != io.Reader(resp.Body):
+	case t.narrow || resp.Length < segmentedLeast || body != io.Reader(resp.Body):
 		return body, nothing
 	case etag == "" && len(t.a.Hashes) == 0: // nothing shows that the parts fit
 		return body, nothing
 	case !strings.Contains(resp.Header.Get("Accept-Ranges"), "bytes") && resp.Status != http.StatusPartialContent:
 		return body, nothing
-	case resp.Header.Get("Content-Encoding") != "" || t.Client.Jobs() < 2*wideFirst:
+	case resp.Header.Get("Content-Encoding") != "" || t.Client.Jobs() < 2*segmentedFirst:
 		return body, nothing
 	}
-	w := &wide{t: t, body: resp, first: first, at: first, end: first + resp.Length, start: time.Now()}
+	w := &segmentedBody{t: t, body: resp, first: first, at: first, end: first + resp.Length, start: time.Now()}
 	w.request = fetch.Request{URI: r.URI, IfRange: etag, NoCache: r.NoCache, Header: r.Header, Redirect: r.Redirect}
 	ctx, cancel := context.WithCancel(ctx)
 	w.cancel = cancel
@@ -108,7 +108,7 @@ func (t *transfer) widen(ctx context.Context, r *fetch.Request, resp *fetch.Resp
 	return w, w.release
 }
 
-func (w *wide) release() {
+func (w *segmentedBody) release() {
 	w.cancel()
 	w.work.Wait()
 	w.t.Shared.large.Add(-1)
@@ -118,7 +118,7 @@ func (w *wide) release() {
 }
 
 // Read implements [io.Reader].
-func (w *wide) Read(p []byte) (int, error) {
+func (w *segmentedBody) Read(p []byte) (int, error) {
 	if w.cut > 0 && w.at >= w.cut {
 		return w.readSegment(p)
 	}
@@ -138,7 +138,7 @@ func (w *wide) Read(p []byte) (int, error) {
 
 // turn switches from the body to the segments if the first of them is valid;
 // otherwise the body is read further.
-func (w *wide) turn() {
+func (w *segmentedBody) turn() {
 	<-w.segments[0].done // ends with the context
 	if w.segments[0].err != nil {
 		w.drop()
@@ -149,7 +149,7 @@ func (w *wide) turn() {
 }
 
 // drop stops and discards the segments.
-func (w *wide) drop() {
+func (w *segmentedBody) drop() {
 	w.cancel()
 	w.work.Wait()
 	w.cut, w.segments, w.spare = 0, nil, nil
@@ -157,30 +157,30 @@ func (w *wide) drop() {
 }
 
 // consider starts segments if the rate of the body turns out to be limited.
-func (w *wide) consider() {
+func (w *segmentedBody) consider() {
 	took := time.Since(w.start)
-	if took < wideAfter {
+	if took < segmentedAfter {
 		return
 	}
 	w.past = true
 	rate := float64(w.at-w.first) / took.Seconds()
 	ahead := max(int64(rate/4), 64<<10) // bytes that arrive while the segments start
 	left := w.end - w.at - ahead
-	if rate > wideBelow || left < wideLeast || float64(left) < rate*wideTime.Seconds() || w.t.Shared.large.Load() >= wideBusy {
+	if rate > segmentedBelow || left < segmentedLeast || float64(left) < rate*segmentedTime.Seconds() || w.t.Shared.large.Load() >= segmentedBusy {
 		return
 	}
-	if w.t.Shared.segmented.Add(1) > wideTransfers {
+	if w.t.Shared.segmented.Add(1) > segmentedTransfers {
 		w.t.Shared.segmented.Add(-1)
 		return
 	}
 	w.cut = w.at + ahead
-	w.next, w.width, w.base = w.cut, wideFirst, rate
+	w.next, w.width, w.base = w.cut, segmentedFirst, rate
 	w.size = min(max(int64(rate/2), segmentLeast), segmentMost)
 	w.begin()
 }
 
 // begin starts segments up to the current width.
-func (w *wide) begin() {
+func (w *segmentedBody) begin() {
 	for len(w.segments) < w.width && w.next < w.end && !w.stop {
 		size := min(w.size, w.end-w.next)
 		var buf []byte
@@ -200,7 +200,7 @@ func (w *wide) begin() {
 }
 
 // get fetches a segment.
-func (w *wide) get(s *segment) error {
+func (w *segmentedBody) get(s *segment) error {
 	for len(s.buf) < cap(s.buf) {
 		r, before := w.request, len(s.buf)
 		r.RangeFrom, r.RangeTo = s.from+int64(before), s.from+int64(cap(s.buf))-1
@@ -219,7 +219,7 @@ func (w *wide) get(s *segment) error {
 
 // fill reads a response into s, and sets the range of r to the bytes that are still
 // missing.
-func (w *wide) fill(s *segment, r *fetch.Request, resp *fetch.Response) error {
+func (w *segmentedBody) fill(s *segment, r *fetch.Request, resp *fetch.Response) error {
 	if resp.Status != http.StatusPartialContent || resp.Range.Total >= 0 && resp.Range.Total != w.end {
 		return &fetch.RangeError{From: r.RangeFrom, ContentRange: resp.Header.Get("Content-Range"), Reason: "the content is another one now"}
 	}
@@ -235,7 +235,7 @@ func (w *wide) fill(s *segment, r *fetch.Request, resp *fetch.Response) error {
 	return err
 }
 
-func (w *wide) readSegment(p []byte) (int, error) {
+func (w *segmentedBody) readSegment(p []byte) (int, error) {
 	if w.at >= w.end {
 		return 0, io.EOF
 	}
@@ -262,17 +262,17 @@ func (w *wide) readSegment(p []byte) (int, error) {
 
 // adapt adjusts the number of concurrent segments: it is doubled for as long as
 // that increases the rate.
-func (w *wide) adapt() {
+func (w *segmentedBody) adapt() {
 	took := time.Since(w.mark)
-	if w.steady || w.at-w.since < int64(w.width)*w.size || took < wideAfter/2 {
+	if w.steady || w.at-w.since < int64(w.width)*w.size || took < segmentedAfter/2 {
 		return
 	}
 	rate := float64(w.at-w.since) / took.Seconds()
 	switch {
-	case rate < w.base*wideGain:
-		w.stop, w.steady = w.width == wideFirst, true
-		w.width = max(w.width/2, wideFirst)
-	case w.width == wideMost:
+	case rate < w.base*segmentedGain:
+		w.stop, w.steady = w.width == segmentedFirst, true
+		w.width = max(w.width/2, segmentedFirst)
+	case w.width == segmentedMost:
 		w.steady = true
 	default:
 		w.width *= 2
@@ -282,7 +282,7 @@ func (w *wide) adapt() {
 
 // fail ends the body so that the rest is requested over one connection, or all of
 // it if parts are no longer available.
-func (w *wide) fail(err error) error {
+func (w *segmentedBody) fail(err error) error {
 	w.t.narrow = true
 	var body *fetch.BodyError
 	if !errors.Is(err, errNoGain) && !errors.As(err, &body) {

@@ -268,7 +268,7 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 		if err != nil {
 			return err
 		}
-		body, release := t.widen(ctx, r, resp, body)
+		body, release := t.segmentBody(ctx, r, resp, body)
 		defer release()
 		limit := lengthLimit(t.a.Length)
 		if limit > 0 {
