@@ -1,6 +1,7 @@
 package destination_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -136,4 +137,38 @@ func TestRepresentationThatVanished(t *testing.T) {
 	if r, err := m.sync(); err != nil || p.gets > 0 || len(r.Warnings) > 0 {
 		t.Fatalf("Sync = %v, %d requests\n%+v", err, p.gets, r)
 	}
+}
+
+// TestRepresentationThatCameInACanceledRun: a run that fetches the representation
+// that was pending, and ends before it has removed the one kept in its place, leaves
+// that to the next run.
+func TestRepresentationThatCameInACanceledRun(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	m := newReservoir(t, p)
+	m.opts.Prefer = []string{"application/json"}
+	p.brings(append(p.twoForms("r", "1"), p.twoForms("q", "2")...))
+	serve := p.withhold("/r.json")
+	if _, err := m.sync(); err != nil {
+		t.Fatal(err)
+	}
+	m.holds(map[string]string{"r": "1", "q.json": "{2}"})
+
+	serve()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	m.opts.OnEvent = func(e destination.Event) {
+		if e.Kind == destination.EventApplied {
+			cancel()
+		}
+	}
+	if _, err := m.destination().Sync(ctx, p.srv.URL+"/feed"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Sync = %v, want it canceled", err)
+	}
+	m.opts.OnEvent = nil
+	m.holds(map[string]string{"r": "1", "r.json": "{1}", "q.json": "{2}"})
+
+	m.mustSync("none created=0 updated=0 deleted=1 unchanged=1 failed=0 refused=0")
+	m.holds(map[string]string{"r.json": "{1}", "q.json": "{2}"})
+	m.mustSync("none created=0 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
 }

@@ -117,6 +117,11 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 	if err != nil {
 		return err
 	}
+	if p.Recorder.removed(); p.Recorder.rows() > 0 {
+		if err := p.record(ctx, true); err != nil {
+			return err
+		}
+	}
 	p.Recorder.Report.Progress(p.Recorder.Progress)
 	return nil
 }

@@ -72,8 +72,13 @@ type Recorder struct {
 	mirror   *Mirror
 	fetch    *transfer.Fetcher
 	lastTick time.Time
-	pending  journal.Batch // to be recorded with the next transaction
+	pending  journal.Batch  // to be recorded with the next transaction
+	came     []journal.Owed // pending work of representations that came, to be deleted when those kept in their place are removed
 }
+
+// maxCame limits the representations in Recorder.came. The pending work of others is
+// deleted by the next run, which finds that they are there.
+const maxCame = 10_000
 
 // MaxStale caps the failures that may succeed within the run with a newer
 // description of the resource.
@@ -120,13 +125,26 @@ func (r *Recorder) settled(o *transfer.Outcome) {
 }
 
 // paid deletes the pending work for a, and withdraws a failure earlier in this
-// run.
+// run. Where another representation was kept in the place of a, nothing but that
+// pending work says that it has to go: it is deleted after the removals, so that a
+// run that ends before them leaves them to the next.
 func (r *Recorder) paid(a *plan.Action) {
 	r.mended(a)
 	r.Results.Add(a.URI, push.Unchanged)
-	if r.Owing {
-		r.pending.Settle = append(r.pending.Settle, journal.Owed{Set: r.Set, URI: a.URI})
+	switch done := (journal.Owed{Set: r.Set, URI: a.URI}); {
+	case !r.Owing:
+	case !a.Excused || a.Gone:
+		r.pending.Settle = append(r.pending.Settle, done)
+	case len(r.came) < maxCame:
+		r.came = append(r.came, done)
 	}
+}
+
+// removed deletes the pending work of representations that came: those kept in
+// their place are removed, or their removal is pending.
+func (r *Recorder) removed() {
+	r.pending.Settle = append(r.pending.Settle, r.came...)
+	r.came = nil
 }
 
 // failed records a failure. It stays pending until it succeeds or is no longer
