@@ -168,6 +168,7 @@ var rooms = []room{
 	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording discover internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
 	{"destination/internal/apply", "blob destination/filename destination/internal/bulk destination/internal/content destination/internal/desired destination/internal/dispatch destination/internal/history destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/reserve destination/internal/saved destination/internal/transfer destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/representation", "destination/internal/content destination/internal/desired destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/selection destination/internal/stage destination/internal/transfer destination/journal resourcesync", ""},
+	{"destination/internal/restore", "destination/internal/desired destination/internal/entries destination/internal/history destination/internal/saved destination/internal/stage destination/internal/wording destination/journal internal/fetch resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -193,6 +194,7 @@ var rooms = []room{
 		"destination/internal/repeats " +
 		"destination/internal/representation " +
 		"destination/internal/reserve " +
+		"destination/internal/restore " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +
 		"destination/internal/selection " +

@@ -9,6 +9,7 @@ import (
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/planner"
+	"lockstep/destination/internal/restore"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -28,8 +29,8 @@ func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work
 	}
 	if r.d.opts.Via != ViaList {
 		alone := n.Count - n.Packed
-		if w.past.insist || n.Lost > 0 || alone >= packedLeast || alone > 0 && r.d.opts.Via == ViaDump {
-			w.past.hinted = true
+		if w.past.Insist || n.Lost > 0 || alone >= packedLeast || alone > 0 && r.d.opts.Via == ViaDump {
+			w.past.Hinted = true
 			if err := r.stagePastHints(ctx, w.past); err != nil {
 				return out, err
 			}
@@ -47,21 +48,14 @@ func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work
 	return out, nil
 }
 
-// mayHint reports whether there are packages to look at.
-func (st *state) mayHint() bool {
-	return !st.hinted && slices.ContainsFunc(st.dumps, func(d entries.Archived) bool {
-		return d.Kind == resourcesync.ResourceDump || d.Kind == resourcesync.ChangeDump
-	})
-}
-
 // stagePastHints stages what the packages hold of the dumps that may have what
 // was there: the last Resource Dump before, the Change Dumps from there on, and
 // the first Resource Dump after it.
-func (r *setRun) stagePastHints(ctx context.Context, st *state) error {
-	at := resourcesync.NewDatetime(st.asOf)
+func (r *setRun) stagePastHints(ctx context.Context, st *restore.State) error {
+	at := resourcesync.NewDatetime(st.AsOf)
 	var before, after, changes []*entries.Archived
-	for i := range st.dumps {
-		switch d := &st.dumps[i]; {
+	for i := range st.Dumps {
+		switch d := &st.Dumps[i]; {
 		case d.Kind == resourcesync.ChangeDump:
 			changes = append(changes, d)
 		case d.Kind != resourcesync.ResourceDump:

@@ -14,6 +14,7 @@ import (
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/push"
+	"lockstep/destination/internal/restore"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 )
@@ -21,16 +22,16 @@ import (
 // work says how carryOut is to apply what is staged.
 type work struct {
 	mode, via string
-	complete  bool   // all was read: what is to go may go
-	explicit  bool   // what the Source says was deleted may go, though not all was read
-	partial   bool   // of the changes not all was read
-	prune     bool   // and what is not staged is to go, too
-	files     bool   // look whether the files are there; a run that follows a killed one does so anyway
-	suspect   bool   // refuse if anything newer would be lost
-	searched  bool   // packages were searched for all of it
-	past      *state // what is staged is what was then; nil: what is now
-	final     bool   // what is staged failed before in this run
-	done      func() // all was carried out: move on
+	complete  bool           // all was read: what is to go may go
+	explicit  bool           // what the Source says was deleted may go, though not all was read
+	partial   bool           // of the changes not all was read
+	prune     bool           // and what is not staged is to go, too
+	files     bool           // look whether the files are there; a run that follows a killed one does so anyway
+	suspect   bool           // refuse if anything newer would be lost
+	searched  bool           // packages were searched for all of it
+	past      *restore.State // what is staged is what was then; nil: what is now
+	final     bool           // what is staged failed before in this run
+	done      func()         // all was carried out: move on
 }
 
 // carryOut plans and applies what is staged. It reports whether failures may
@@ -97,8 +98,8 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	a.Methods = by
 	a.OtherForm = otherForms(r, p).Fetch
 	if w.past != nil {
-		a.Fetch.AsOf = w.past.asOf
-		a.Fetch.OtherMethods = w.past.mayHint() && r.d.opts.Via != ViaList
+		a.Fetch.AsOf = w.past.AsOf
+		a.Fetch.OtherMethods = w.past.MayHint() && r.d.opts.Via != ViaList
 	}
 	if total.Todo() > 0 || w.prune || a.Recorder.Owing {
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
@@ -215,7 +216,7 @@ func (r *setRun) unsettle(ctx context.Context, a *apply.Applier, w *work) error 
 // restart records that the set is being compared as a whole: pending work so
 // far is either found again, or no longer needed. If the set is being brought
 // to a past state, its contents are afterwards known to be as old as that.
-func (r *setRun) restart(ctx context.Context, a *apply.Applier, past *state) error {
+func (r *setRun) restart(ctx context.Context, a *apply.Applier, past *restore.State) error {
 	if !a.Recorder.Owing && !r.set.Complete && past == nil {
 		return nil
 	}
@@ -224,7 +225,7 @@ func (r *setRun) restart(ctx context.Context, a *apply.Applier, past *state) err
 	undone.Harvest = undone.Harvest.Unfinished()
 	b := journal.Batch{Save: map[string][]byte{}}
 	if past != nil {
-		undone.RestoreTo(past.watermark, saved.Time(past.at))
+		undone.RestoreTo(past.Watermark, saved.Time(past.At))
 		r.set.push.Reset(r.set.Number, b.Save)
 	}
 	b.Save[saved.DocSet(r.set.Number)] = saved.Encode(&undone)

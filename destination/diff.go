@@ -8,6 +8,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/restore"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
@@ -137,7 +138,7 @@ func (s *differ) collect(ctx context.Context, set *setState, number, side int, a
 		return err
 	}
 	prefix := binary.AppendUvarint([]byte{byte(side)}, uint64(number))
-	prefix = desired.AppendDatetime(prefix, st.at)
+	prefix = desired.AppendDatetime(prefix, st.At)
 	out := s.states.Writer()
 	defer s.states.Release(out)
 	var value []byte
@@ -163,22 +164,23 @@ const maxAhead = time.Minute
 
 // stateThen stages the state of a set at an instant, exactly; zero means now,
 // and the current state by the Source's documents.
-func (s *differ) stateThen(ctx context.Context, r *setRun, at time.Time) (*state, error) {
+func (s *differ) stateThen(ctx context.Context, r *setRun, at time.Time) (*restore.State, error) {
 	now := at.IsZero()
 	if now {
 		at = time.Now().Add(maxAhead)
 	}
-	none := &NoPastError{Set: r.set.Name, At: at}
-	st, err := stateAt(ctx, r.reader, at, none)
+	var unknown restore.Unknown
+	st, err := restore.FromSource(ctx, r.reader, at, &unknown)
+	none := &NoPastError{Set: r.set.Name, At: at, Earliest: unknown.Earliest, Err: unknown.Err}
 	switch {
 	case err != nil:
 		return nil, err
 	case st == nil:
 		return nil, none
-	case st.why != "" && now:
-		s.warn(r.set.URI, fmt.Sprintf("set %s: its present state is known as of %s", r.set.Name, wording.Time(st.asOf)))
-	case st.why != "":
-		none.Earliest, none.Err = st.asOf, fmt.Errorf("%s; it is known for %s", st.why, wording.Time(st.asOf))
+	case st.Inexact != "" && now:
+		s.warn(r.set.URI, fmt.Sprintf("set %s: its present state is known as of %s", r.set.Name, wording.Time(st.AsOf)))
+	case st.Inexact != "":
+		none.Earliest, none.Err = st.AsOf, fmt.Errorf("%s; it is known for %s", st.Inexact, wording.Time(st.AsOf))
 		return nil, none
 	}
 	return st, nil

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/planner"
+	"lockstep/destination/internal/restore"
 	"lockstep/destination/journal"
 )
 
@@ -20,11 +21,11 @@ func newPlanner(d *Destination, set int) *planner.Planner {
 }
 
 // pastOf returns what a planner needs to know of a past state.
-func pastOf(st *state) *planner.Past {
+func pastOf(st *restore.State) *planner.Past {
 	if st == nil {
 		return nil
 	}
-	return &planner.Past{AsOf: st.asOf, During: st.during}
+	return &planner.Past{AsOf: st.AsOf, During: st.During}
 }
 
 // guard refuses to delete more than was agreed to (RS-DST-04): deleted out of
