@@ -155,7 +155,7 @@ var rooms = []room{
 	{"destination/internal/writebehind", "destination/journal", ""},
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
 	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/internal/wording destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
-	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal patch resourcesync", ""},
+	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal internal/fetch patch resourcesync", ""},
 	{"destination/internal/bundle", "destination/internal/plan", "golang.org/x/sync"},
 	{"destination/internal/adopt", "blob destination/filename destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/plan destination/internal/saved destination/journal resourcesync", ""},
 	{"destination/internal/follow", "destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal discover internal/eventstream internal/fetch resourcesync websub", ""},
@@ -169,6 +169,7 @@ var rooms = []room{
 	{"destination/internal/apply", "blob destination/filename destination/internal/bulk destination/internal/content destination/internal/desired destination/internal/dispatch destination/internal/history destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/reserve destination/internal/saved destination/internal/transfer destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/representation", "destination/internal/content destination/internal/desired destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/selection destination/internal/stage destination/internal/transfer destination/journal resourcesync", ""},
 	{"destination/internal/restore", "destination/internal/desired destination/internal/entries destination/internal/history destination/internal/saved destination/internal/stage destination/internal/wording destination/journal internal/fetch resourcesync", ""},
+	{"destination/internal/pending", "destination/internal/desired destination/internal/plan destination/internal/representation destination/internal/stage destination/journal resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -187,6 +188,7 @@ var rooms = []room{
 		"destination/internal/localcheck " +
 		"destination/internal/outage " +
 		"destination/internal/outbox " +
+		"destination/internal/pending " +
 		"destination/internal/places " +
 		"destination/internal/plan " +
 		"destination/internal/planner " +

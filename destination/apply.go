@@ -8,6 +8,7 @@ import (
 	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/transfer"
 )
 
@@ -15,7 +16,7 @@ import (
 func (d *Destination) applyMirror(keep *history.Keeper, out *outbox.Box[Change]) apply.Mirror {
 	m := apply.Mirror{Store: d.store, Journal: d.journal, Keep: keep, Out: applyOutbox{out}, Forgetful: d.isForgetful(),
 		In: d.inDest(), Jobs: d.jobs, Open: d.open,
-		Errors:   apply.Errors{IsFatal: isFatal, IsFull: isFull, IsPassing: isPassing, NotBefore: notBeforeOf},
+		Errors:   apply.Errors{IsFatal: isFatal, IsFull: isFull, IsPassing: isPassing, NotBefore: plan.NotBefore},
 		Describe: describe}
 	if s, ok := d.store.(withdrawer); ok {
 		m.Withdraw = func(ctx context.Context, cs []apply.Change) error { return s.Withdraw(ctx, publicChanges(cs)) }

@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/bulk"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/push"
@@ -193,7 +194,8 @@ func (r *setRun) execute(ctx context.Context, a *apply.Applier, p *planner.Plann
 	a.Fetch.BeforeDeletions = deletes && total.Deleted > 0
 	actions := p.Actions(ctx, r.stage)
 	if a.Recorder.Owing {
-		actions = r.deferring(ctx, actions, w)
+		waiting := pendingOf(r.d, r.set.Number)
+		actions = waiting.Merge(ctx, actions, pending.Deferrals{Report: w.via != ViaNotification && !w.final, Settle: w.prune})
 	}
 	defer a.Methods.Warnings.Report(r.warn)
 	replan := func() iter.Seq2[plan.Action, error] { return p.Actions(ctx, r.stage) }

@@ -8,106 +8,23 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/internal/fetch"
 )
-
-// A deferredError is why a resource is not asked for: the server that failed it
-// in an earlier run asked for more patience than a run has.
-type deferredError struct {
-	cause     string // as it was recorded then; it says until when
-	notBefore time.Time
-}
-
-func (e *deferredError) Error() string { return e.cause }
-
-// notBeforeOf returns when what failed with err may be asked for again; zero if
-// at any time.
-func notBeforeOf(err error) time.Time {
-	if d, ok := err.(*deferredError); ok { // never wrapped
-		return d.notBefore
-	}
-	return fetch.NotBefore(err)
-}
 
 // isPassing reports whether what failed with err is tried again at the end of the
 // run: the network, the server or the store may have recovered. What found no room
 // has been tried again already, after the others.
 func isPassing(err error) bool { return fetch.Passing(err) || content.IsLocal(err) && !isFull(err) }
 
-// deferring yields the actions, replacing those whose resources must not be
-// requested yet by Defer. It also yields resources for which there is no
-// other action, so that the run reports that they are pending; or, where the
-// actions cover everything, as no longer needed. Both inputs are ordered by
-// URI, so nothing is held in memory.
-func (r *setRun) deferring(ctx context.Context, actions iter.Seq2[plan.Action, error], w *work) iter.Seq2[plan.Action, error] {
-	return func(yield func(plan.Action, error) bool) {
-		next, stop := iter.Pull2(r.deferredWants(ctx, time.Now()))
-		defer stop()
-		pending, err, more := next()
-		// rest yields what is pending before a URI; "" means all that remains.
-		rest := func(below string) bool {
-			for more && err == nil && (below == "" || pending.URI < below) {
-				a := plan.Action{Resource: pending.Resource, Verb: plan.Defer, Cause: pending.err}
-				if w.prune {
-					a.Verb = plan.Skip // settles it
-				}
-				if (w.prune || w.reports()) && !yield(a, nil) {
-					return false
-				}
-				pending, err, more = next()
-			}
-			return err == nil || yield(plan.Action{}, fmt.Errorf("read what is pending: %w", err))
-		}
-		for a, aerr := range actions {
-			if aerr != nil {
-				yield(a, aerr)
-				return
-			}
-			if !rest(a.URI) {
-				return
-			}
-			if more && pending.URI == a.URI {
-				if a.Verb == plan.Fetch {
-					a.Verb, a.Cause = plan.Defer, pending.err
-				}
-				pending, err, more = next()
-			}
-			if !yield(a, nil) {
-				return
-			}
-		}
-		rest("")
-	}
-}
+// notBeforeOf returns when what failed with err may be requested again.
+func notBeforeOf(err error) time.Time { return plan.NotBefore(err) }
 
-// reports reports whether the work is one that reports what is still pending.
-func (w *work) reports() bool { return w.via != ViaNotification && !w.final }
-
-// A deferred is a pending resource that must not be asked for yet.
-type deferred struct {
-	desired.Resource
-	err *deferredError
-}
-
-// deferredWants yields what is pending in the set and must not be asked for at now.
-func (r *setRun) deferredWants(ctx context.Context, now time.Time) iter.Seq2[deferred, error] {
-	return func(yield func(deferred, error) bool) {
-		for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
-			if err != nil {
-				yield(deferred{}, err)
-				return
-			}
-			w, _, err := desired.Decode(o.URI, string(o.Entry))
-			if err == nil && (r.d.opts.AskNow || !w.NotBefore.After(now)) {
-				continue
-			}
-			if !yield(deferred{w, &deferredError{o.Cause, w.NotBefore}}, err) || err != nil {
-				return
-			}
-		}
-	}
+// pendingOf returns the pending work of a set.
+func pendingOf(d *Destination, set int) pending.Set {
+	return pending.Set{Journal: d.journal, Number: set, AskNow: d.opts.AskNow}
 }
 
 // finalPass tries what failed in this run for a passing reason once more, when all

@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/representation"
 	"lockstep/resourcesync"
@@ -34,5 +35,5 @@ func otherForms(r *setRun, p *planner.Planner) *representation.Others {
 	if c.Finder == nil {
 		return nil
 	}
-	return &representation.Others{Chooser: c, Planner: p, NotBefore: notBeforeOf}
+	return &representation.Others{Chooser: c, Planner: p, NotBefore: plan.NotBefore}
 }

@@ -11,9 +11,9 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/apply"
-	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
+	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
@@ -351,43 +351,8 @@ func (r *setRun) advance(c *entries.Chain, since resourcesync.Datetime) {
 
 // stageOwed stages the pending work of the set, and returns how much there is.
 func (r *setRun) stageOwed(ctx context.Context) (int, error) {
-	n, now := 0, time.Now()
-	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
-		if err != nil {
-			return n, err
-		}
-		w, _, err := desired.Decode(o.URI, string(o.Entry))
-		if err != nil {
-			return n, err
-		}
-		if w.Unconfirmed && w.Gone {
-			continue // it is carried out once it is confirmed, see settlePending
-		}
-		if r.final && !w.Transient {
-			continue
-		}
-		if n++; w.NotBefore.After(now) && !r.d.opts.AskNow {
-			continue // it is reported, see deferring
-		}
-		w.Class, w.Refused, w.Member, w.ManifestPackage = desired.Pending, "", desired.Member{}, 0 // of a dump of another day
-		if isConfirmed(&w) {
-			w.Gone = false // as it was then: it is asked again
-		}
-		w.Transient, w.NotBefore = false, time.Time{}
-		if w.Excused {
-			if err := newChooser(r).StageExcused(ctx, r.stage, &w); err != nil {
-				return n, err
-			}
-			continue
-		}
-		if !w.Gone {
-			w.Refused = r.reader.Refuse(w.URI)
-		}
-		if err := r.stage.Add(ctx, w); err != nil {
-			return n, err
-		}
-	}
-	return n, nil
+	s := pending.Stager{Set: pendingOf(r.d, r.set.Number), Transient: r.final, Refuse: r.reader.Refuse, Chooser: newChooser(r)}
+	return s.Stage(ctx, r.stage)
 }
 
 // findOrigin derives the origin from the first resource, if the Source is a

@@ -1,0 +1,126 @@
+// Package pending handles the pending work of a set: what earlier runs, or earlier
+// parts of the same run, could not do. Some of it must not be requested yet, because
+// a server asked for more patience than a run has.
+package pending
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/representation"
+	"lockstep/destination/internal/stage"
+	"lockstep/destination/journal"
+	"lockstep/resourcesync"
+)
+
+// A Set is the pending work of one set.
+type Set struct {
+	Journal journal.Journal
+	Number  int  // of the set
+	AskNow  bool // request also what servers asked not to request yet
+}
+
+// IsConfirmed reports whether w is a deletion that the resource's own address
+// confirmed, and that has not been carried out yet.
+func IsConfirmed(w *desired.Resource) bool {
+	return w.Class == desired.Pending && w.Gone && w.Change == resourcesync.UnknownChange
+}
+
+// StageConfirmed stages the deletions that the addresses of resources confirmed.
+func (s *Set) StageConfirmed(ctx context.Context, to *stage.Stage) error {
+	for o, err := range s.Journal.Owed(ctx, s.Number) {
+		if err != nil {
+			return err
+		}
+		gone, _, err := desired.Decode(o.URI, string(o.Entry))
+		if err != nil {
+			return err
+		}
+		if !IsConfirmed(&gone) {
+			continue
+		}
+		if err := to.Add(ctx, gone); err != nil {
+			return fmt.Errorf("stage what is gone: %w", err)
+		}
+	}
+	return nil
+}
+
+// A Stager stages pending work to be tried again.
+type Stager struct {
+	Set
+	Transient bool                    // only what failed in this run for a passing reason
+	Refuse    func(uri string) string // returns why content must not be fetched from uri, or ""
+	Chooser   *representation.Chooser // chooses among the representations of a record
+}
+
+// Stage stages the pending work and returns its amount, including the work that
+// must not be requested yet, which [Deferrals.Merge] reports.
+func (s *Stager) Stage(ctx context.Context, to *stage.Stage) (int, error) {
+	n, now := 0, time.Now()
+	for o, err := range s.Journal.Owed(ctx, s.Number) {
+		if err != nil {
+			return n, err
+		}
+		w, _, err := desired.Decode(o.URI, string(o.Entry))
+		if err != nil {
+			return n, err
+		}
+		if w.Unconfirmed && w.Gone {
+			continue // it is carried out once the Source confirms it
+		}
+		if s.Transient && !w.Transient {
+			continue
+		}
+		if n++; w.NotBefore.After(now) && !s.AskNow {
+			continue
+		}
+		w.Class, w.Refused, w.Member, w.ManifestPackage = desired.Pending, "", desired.Member{}, 0 // the packages may have changed since
+		if IsConfirmed(&w) {
+			w.Gone = false // as it was before: its address is requested again
+		}
+		w.Transient, w.NotBefore = false, time.Time{}
+		if w.Excused {
+			if err := s.Chooser.StageExcused(ctx, to, &w); err != nil {
+				return n, err
+			}
+			continue
+		}
+		if !w.Gone {
+			w.Refused = s.Refuse(w.URI)
+		}
+		if err := to.Add(ctx, w); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// A deferral is a pending resource that must not be requested yet.
+type deferral struct {
+	desired.Resource
+	err *plan.DeferredError
+}
+
+// deferred yields the pending resources that must not be requested at now.
+func (s *Set) deferred(ctx context.Context, now time.Time) iter.Seq2[deferral, error] {
+	return func(yield func(deferral, error) bool) {
+		for o, err := range s.Journal.Owed(ctx, s.Number) {
+			if err != nil {
+				yield(deferral{}, err)
+				return
+			}
+			w, _, err := desired.Decode(o.URI, string(o.Entry))
+			if err == nil && (s.AskNow || !w.NotBefore.After(now)) {
+				continue
+			}
+			if !yield(deferral{w, &plan.DeferredError{Cause: o.Cause, NotBefore: w.NotBefore}}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
