@@ -53,9 +53,9 @@ type exception struct {
 const lineStep = 250
 
 var exceptions = []exception{
-	{"destination", codeLines, 6750},
+	{"destination", codeLines, 6250},
 
-	{"destination.setRun", methods, 76},
+	{"destination.setRun", methods, 71},
 	{"destination.session", methods, 59},
 }
 

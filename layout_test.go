@@ -146,30 +146,32 @@ var rooms = []room{
 	{"destination/internal/localcheck", "blob destination/internal/content destination/internal/desired destination/internal/history destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/intent", "blob destination/internal/content destination/internal/desired destination/internal/saved destination/journal", ""},
 	{"destination/internal/places", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", ""},
-	{"destination/internal/outage", "destination/internal/content destination/internal/dump destination/internal/saved destination/journal discover internal/fetch resourcesync", ""},
 	{"destination/internal/wording", "resourcesync", ""},
+	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/internal/wording destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
+	{"destination/internal/selection", "destination/internal/content destination/internal/desired destination/journal internal/fetch resourcesync", "github.com/bmatcuk/doublestar/v4"},
+	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
+	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording discover internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
+	{"destination/internal/outage", "destination/internal/content destination/internal/dump destination/internal/entries destination/internal/saved destination/journal discover internal/fetch resourcesync", ""},
 	{"destination/internal/repeats", "destination/internal/wording", ""},
 	{"destination/internal/spill", "", ""},
 	{"destination/internal/inbox", "destination/internal/saved destination/journal", ""},
 	{"destination/internal/outbox", "destination/journal", ""},
 	{"destination/internal/writebehind", "destination/journal", ""},
-	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
-	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/internal/wording destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal internal/fetch patch resourcesync", ""},
 	{"destination/internal/bundle", "destination/internal/plan", "golang.org/x/sync"},
 	{"destination/internal/adopt", "blob destination/filename destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/plan destination/internal/saved destination/journal resourcesync", ""},
 	{"destination/internal/follow", "destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal discover internal/eventstream internal/fetch resourcesync websub", ""},
-	{"destination/internal/selection", "destination/internal/content destination/internal/desired destination/journal internal/fetch resourcesync", "github.com/bmatcuk/doublestar/v4"},
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal internal/fetch websub", ""},
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
 	{"destination/internal/audit", "blob destination/filename destination/internal/adopt destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/history destination/internal/localcheck destination/internal/plan destination/internal/planner destination/internal/reserve destination/internal/saved destination/internal/stage destination/internal/wording destination/journal internal/extsort internal/fetch resourcesync", ""},
 	{"destination/internal/bulk", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/scratch destination/internal/transfer destination/internal/wording internal/extsort internal/fetch internal/unpack resourcesync", "golang.org/x/sync"},
-	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording discover internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
 	{"destination/internal/apply", "blob destination/filename destination/internal/bulk destination/internal/content destination/internal/desired destination/internal/dispatch destination/internal/history destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/reserve destination/internal/saved destination/internal/transfer destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/representation", "destination/internal/content destination/internal/desired destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/selection destination/internal/stage destination/internal/transfer destination/journal resourcesync", ""},
 	{"destination/internal/restore", "destination/internal/desired destination/internal/entries destination/internal/history destination/internal/saved destination/internal/stage destination/internal/wording destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/pending", "destination/internal/desired destination/internal/plan destination/internal/representation destination/internal/stage destination/journal resourcesync", ""},
+	{"destination/internal/catchup", "destination/internal/entries destination/internal/saved destination/internal/wording resourcesync", ""},
+	{"destination/internal/deferral", "destination/internal/outage destination/internal/saved destination/journal internal/fetch", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -177,7 +179,9 @@ var rooms = []room{
 		"destination/internal/apply " +
 		"destination/internal/audit " +
 		"destination/internal/bulk " +
+		"destination/internal/catchup " +
 		"destination/internal/content " +
+		"destination/internal/deferral " +
 		"destination/internal/desired " +
 		"destination/internal/dump " +
 		"destination/internal/entries " +

@@ -289,7 +289,7 @@ func (r *setRun) expected(ctx context.Context) (snap entries.Snapshot, err error
 		return snap, nil
 	}
 	r.lookAt(&c, at)
-	if gap := r.gap(&c, at); gap != "" {
+	if gap := c.GapAfter(at); gap != "" {
 		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s", r.set.Name, gap))
 	}
 	return snap, nil

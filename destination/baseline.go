@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/catchup"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
@@ -16,7 +17,7 @@ import (
 // suspect, the history was rewritten: then nothing newer may be lost by it.
 func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	st, o := r.set, &r.d.opts
-	ahead := st.wasAhead(time.Now())
+	ahead := entries.WasAhead(&st.Set, time.Now())
 	r.compared = true
 	if st.Lists == "" {
 		r.compared = false
@@ -48,11 +49,11 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	if len(r.noChanges) > 0 {
 		c = r.useList(&snap, &c)
 	} else if st.Changes != "" {
-		past, err := r.catchUp(ctx, &c, since, &fresh)
+		past, err := catchup.Extend(ctx, r.reader, &c, since, &fresh.Set, r.report.plan)
 		if err != nil {
 			return err
 		}
-		if gap := r.gap(&c, since); gap != "" {
+		if gap := c.GapAfter(since); gap != "" {
 			if past != "" {
 				gap += ", and " + past
 			}
@@ -69,7 +70,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			st.Found.Gap = gap
 		}
 		st.Found.NoAt = c.Lists > 0 && snap.At.IsZero() && !snap.Sitemap
-		beginDoubts(st.Found, &c, false)
+		c.Doubt(st.Found, false)
 	}
 	if len(r.listCause) > 0 {
 		if (st.Changes == "" || len(r.noChanges) > 0) && !r.isFresh(snap.At) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"lockstep/destination/internal/entries"
-	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -37,15 +36,6 @@ func (u *Unproven) String() string {
 // IsFailure reports whether u describes a failure, which the error of the run
 // states.
 func (u *Unproven) IsFailure() bool { return u.failed }
-
-// beginDoubts sets the instant from which c is complete, if no earlier one is known.
-func beginDoubts(d *saved.Doubts, c *entries.Chain, changesOnly bool) {
-	*d = saved.Doubts{Gap: d.Gap, NoAt: d.NoAt, ChangesOnly: d.ChangesOnly || changesOnly}
-	if d.ChangesOnly && c.Proven {
-		d.Reach = saved.Time(c.From)
-	}
-	d.NoFrom = c.Lists > 0 && !c.Proven
-}
 
 // unproven says what the documents of a set leave open.
 func (s *session) unproven(st *setState) []Unproven {
@@ -177,11 +167,11 @@ func (r *setRun) lookAt(c *entries.Chain, at resourcesync.Datetime) {
 		return
 	}
 	d := st.CurrentDoubts()
-	if gap := r.gap(c, at); gap != "" {
+	if gap := c.GapAfter(at); gap != "" {
 		d.Gap = gap
 	}
 	if !st.Complete {
-		beginDoubts(d, c, st.Lists == "")
+		c.Doubt(d, st.Lists == "")
 	}
 }
 

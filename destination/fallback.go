@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/wording"
-	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -34,25 +32,15 @@ const (
 )
 
 // saveOutages records what failed in this run.
-func (r *setRun) saveOutages(ctx context.Context) error {
+func saveOutages(ctx context.Context, r *setRun) error {
 	o := r.outages
 	if !o.HasFailed(FallbackLoc) {
 		o.Works(FallbackLoc)
 	}
-	docs, changed := o.Update(r.set.Number)
-	if !changed || r.d.opts.DryRun || r.d.compare {
+	if r.d.opts.DryRun || r.d.compare {
 		return nil
 	}
-	return r.d.journal.Record(ctx, journal.Batch{Save: docs})
-}
-
-// isTemporary reports whether something may be readable later.
-func isTemporary(err error) bool { return outage.IsTemporary(err, entries.IsGone) }
-
-// mayReplace reports whether a fallback may be used for something that failed with
-// err: at once if the error is not temporary, otherwise after several runs.
-func mayReplace(o *outage.Outages, kind string, err error) bool {
-	return !isTemporary(err) || o.Fails(kind, err)
+	return o.Save(ctx, r.d.journal, r.set.Number)
 }
 
 // fallBack reports that something was used in place of something else, once.
@@ -132,7 +120,7 @@ func (r *setRun) failAll(failures []documentFailure) {
 // that may pass, if there is one.
 func gravest(failures []documentFailure) documentFailure {
 	for _, f := range failures {
-		if isTemporary(f.err) {
+		if outage.IsTemporary(f.err) {
 			return f
 		}
 	}

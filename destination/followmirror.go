@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"lockstep/destination/internal/deferral"
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/push"
@@ -95,7 +96,8 @@ func (m *followedMirror) forget() {
 // result returns what a pass means for the Follower; set may be nil.
 func (m *followedMirror) result(r *Report, err error, set *followedSet) follow.Pass {
 	p := follow.Pass{Err: err, Incomplete: errors.Is(err, ErrIncomplete), Refused: errors.Is(err, ErrRefused), Undelivered: isDelivery(err),
-		Synced: r.Mode != ModeNone, Applied: r.Created + r.Updated + r.Deleted, Pending: r.Pending, Complete: r.Complete, Patience: r.patience}
+		Synced: r.Mode != ModeNone, Applied: r.Created + r.Updated + r.Deleted, Pending: r.Pending, Complete: r.Complete,
+		Patience: func(now time.Time) time.Duration { return deferral.Patience(r.NotBefore, now) }}
 	for i := range r.Unproven {
 		u := &r.Unproven[i]
 		p.Unproven = append(p.Unproven, follow.Unproven{Set: u.Set, Reason: u.Reason, Command: u.Command, Needs: u.Needs, Text: u.String(), Failed: u.failed})
@@ -113,7 +115,7 @@ func (m *followedMirror) result(r *Report, err error, set *followedSet) follow.P
 
 // stateOf returns what a Follower needs to know of a set.
 func (m *followedMirror) stateOf(st *setState) follow.SetState {
-	return follow.SetState{Watermark: st.syncedUntil(), Push: st.push, Ended: st.Ended, Deferred: isDeferred(m.d.client, st)}
+	return follow.SetState{Watermark: st.syncedUntil(), Push: st.push, Ended: st.Ended, Deferred: deferral.IsDeferred(m.d.client, &st.Set)}
 }
 
 // isDelivery reports whether err says that changes were not taken.

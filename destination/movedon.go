@@ -11,7 +11,7 @@ import (
 func (r *setRun) noteMoved(a *apply.Applier) {
 	r.movedOn.Merge(&a.Recorder.Moved)
 	if a.Fetch.Failing.Load() {
-		mayReplace(r.outages, FallbackLoc, errAddresses)
+		r.outages.MayReplace(FallbackLoc, errAddresses)
 	}
 }
 

@@ -60,7 +60,7 @@ func (s *session) push(ctx context.Context, set *setState, up *push.Parents, ms 
 		r := s.newSetRun(set)
 		p.r = r
 		err := p.run(ctx, ms, now)
-		r.reportFuture()
+		r.reader.Future.Report(&r.set.Set, r.warn)
 		for uri, err := range r.stale { // it has changed again: the next message describes it, or a look finds it
 			s.report.Failed--
 			s.report.unfail(uri, err.Error())
@@ -76,7 +76,7 @@ func (s *session) push(ctx context.Context, set *setState, up *push.Parents, ms 
 
 // sourceClock is what the Source's clock shows at most, as far as we know.
 func sourceClock(set *setState, now time.Time) time.Time {
-	if set.wasAhead(now) {
+	if entries.WasAhead(&set.Set, now) {
 		return now
 	}
 	return saved.Latest(now, set.Watermark)
@@ -172,7 +172,7 @@ func (p *pusher) take(ctx context.Context, m *inbox.Message, now time.Time) erro
 		p.r.warn(m.Topic, fmt.Sprintf("set %s: a notification: %v", p.r.set.Name, n.unlocated))
 		p.look("a notification has entries without a readable loc")
 	}
-	if p.r.set.wasAhead(now) {
+	if entries.WasAhead(&p.r.set.Set, now) {
 		p.gap("the set was read up to a time in our future")
 	} else if p.r.set.push.Continues(p.r.set.Watermark, n.from, n.until, p.limit) {
 		p.gap("a notification does not continue from what is known")

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/apply"
+	"lockstep/destination/internal/catchup"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/pending"
@@ -101,10 +102,10 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 		err = r.lookInPackages(ctx)
 	}
 	r.reportMoved()
-	if serr := r.saveOutages(context.WithoutCancel(ctx)); err == nil {
+	if serr := saveOutages(context.WithoutCancel(ctx), r); err == nil {
 		err = serr
 	}
-	r.reportFuture()
+	r.reader.Future.Report(&r.set.Set, r.warn)
 	for _, uri := range slices.Sorted(maps.Keys(r.stale)) { // what no newer description has mended
 		s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: r.stale[uri]})
 	}
@@ -196,7 +197,7 @@ func (r *setRun) dissolve(ctx context.Context) error {
 func (r *setRun) incremental(ctx context.Context) error {
 	st := r.set
 	since := resourcesync.NewDatetime(st.Watermark)
-	ahead := st.wasAhead(time.Now())
+	ahead := entries.WasAhead(&st.Set, time.Now())
 	for round := 1; ; round++ {
 		r.stage.Reset()
 		failed := r.failed
@@ -216,13 +217,13 @@ func (r *setRun) incremental(ctx context.Context) error {
 		if ahead && !c.Unchanged && !c.Resumed && !r.compared && c.Complete && !since.IsZero() {
 			return r.compareAhead(ctx)
 		}
-		if r.compared && (c.Lost || r.gap(&c, since) != "") {
-			if gap := r.gap(&c, since); gap != "" {
+		if r.compared && (c.Lost || c.GapAfter(since) != "") {
+			if gap := c.GapAfter(since); gap != "" {
 				st.CurrentDoubts().Gap = gap
 			}
 			return nil // it is as well as it can be
 		}
-		past, err := r.catchUp(ctx, &c, since, st)
+		past, err := catchup.Extend(ctx, r.reader, &c, since, &st.Set, r.report.plan)
 		if err != nil {
 			return err
 		}
@@ -231,9 +232,9 @@ func (r *setRun) incremental(ctx context.Context) error {
 			via = ViaChangeDump
 		}
 		if since.IsZero() && !c.Unchanged {
-			beginDoubts(st.CurrentDoubts(), &c, st.Lists == "")
+			c.Doubt(st.CurrentDoubts(), st.Lists == "")
 		}
-		gap := r.gap(&c, since)
+		gap := c.GapAfter(since)
 		switch {
 		case c.Lost && c.Newest.Time().Before(st.SeenTime):
 			return backInTime(st, fmt.Sprintf("its changes end at %s, those applied here at %s", wording.Time(c.Newest.Time()), wording.Time(st.SeenTime)))
@@ -275,23 +276,6 @@ func (r *setRun) incremental(ctx context.Context) error {
 		}
 		since = resourcesync.NewDatetime(st.Watermark)
 	}
-}
-
-// gap says why changes may be missing between the watermark and what was
-// read, or returns "" (RS-CHI-09, RS-DST-21).
-func (r *setRun) gap(c *entries.Chain, since resourcesync.Datetime) string {
-	switch {
-	case c.Vanished != nil:
-		return fmt.Sprintf("a part of its changes cannot be used (%v)", c.Vanished)
-	case c.Lists == 0 && !c.Unchanged && c.Complete && !since.IsZero() && c.From.Compare(since) > 0:
-	case c.Unchanged || c.Lists == 0 || !c.Complete:
-		return ""
-	case c.Gap:
-		return "its Change Lists leave a gap between them"
-	case c.Resumed || since.IsZero() || c.From.IsZero() || c.From.Compare(since) <= 0:
-		return ""
-	}
-	return fmt.Sprintf("its changes are listed from %s on, but our last sync is of %s", wording.Time(c.From.Time()), wording.Time(since.Time()))
 }
 
 // advance moves the watermark to the end of what was read. It is never taken

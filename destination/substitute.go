@@ -38,7 +38,7 @@ func (r *setRun) readSetList(ctx context.Context) (snap entries.Snapshot, err er
 		failures = append(failures, documentFailure{st.Lists, behind})
 	} else {
 		cause := gravest(failures)
-		may := mayReplace(r.outages, string(st.ListCapability()), cause.err)
+		may := r.outages.MayReplace(string(st.ListCapability()), cause.err)
 		may = may || len(r.noChanges) > 0 && r.outages.IsLasting(string(st.ChangesCapability())) // the set has waited long enough
 		if st.Dump == "" || !may {
 			if st.Dump != "" {
@@ -119,7 +119,7 @@ func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime
 	}
 	cause := gravest(failures)
 	substitute := st.Lists
-	if may := mayReplace(r.outages, string(st.ChangesCapability()), cause.err); !may || st.ChangeDump == "" && substitute == "" {
+	if may := r.outages.MayReplace(string(st.ChangesCapability()), cause.err); !may || st.ChangeDump == "" && substitute == "" {
 		if !may && (st.ChangeDump != "" || substitute != "") {
 			instead := st.ListCapability()
 			if st.ChangeDump != "" {
@@ -177,7 +177,7 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 	if err != nil {
 		return c, false, err
 	}
-	if gap := r.gap(&c, since); !c.Whole() || gap != "" {
+	if gap := c.GapAfter(since); !c.Whole() || gap != "" {
 		if gap != "" {
 			r.warn(st.ChangeDump, fmt.Sprintf("set %s: the Change Dump cannot be used in place of the Change List: %s", st.Name, gap))
 		}
@@ -286,7 +286,7 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 		}
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
-	case !mayReplace(r.outages, string(st.ListCapability()), err):
+	case !r.outages.MayReplace(string(st.ListCapability()), err):
 		return false, nil
 	}
 	dump := *st

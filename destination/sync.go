@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/deferral"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/places"
@@ -37,12 +38,12 @@ type session struct {
 	passing   map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
 	withdrawn map[int]bool  // numbers of the sets that the Source has withdrawn, and whose files stay
 
-	deferred   []fetch.Deferral // documents that must not be asked for yet, as the Journal has them
-	fresh      bool             // the Journal was new when the session began
-	ours       bool             // files in DEST that are right can only be the mirror's
-	placed     places.Marked    // which resources have marked names
-	damaged    map[int]bool     // numbers of the sets with files that the local check found damaged
-	unrepaired int              // files that are damaged, or cannot be looked at, and that no set can repair
+	deferred   deferral.Deferrals // documents that must not be requested yet
+	fresh      bool               // the Journal was new when the session began
+	ours       bool               // files in DEST that are right can only be the mirror's
+	placed     places.Marked      // which resources have marked names
+	damaged    map[int]bool       // numbers of the sets with files that the local check found damaged
+	unrepaired int                // files that are damaged, or cannot be looked at, and that no set can repair
 }
 
 // Sync brings the mirror into step with the Source at address, which may be
@@ -236,7 +237,7 @@ func (s *session) open(ctx context.Context) error {
 	if _, err := saved.Load(ctx, j, places.DocMarked, &s.placed); err != nil {
 		return err
 	}
-	if err := loadDeferrals(ctx, s); err != nil {
+	if err := s.deferred.Load(ctx, j, s.d.client, s.d.opts.AskNow); err != nil {
 		return err
 	}
 	running, err := j.Load(ctx, saved.DocOpen)

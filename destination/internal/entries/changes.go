@@ -12,6 +12,7 @@ import (
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
+	"lockstep/destination/internal/wording"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -48,6 +49,33 @@ type Chain struct {
 
 // Whole reports whether all changes were read.
 func (k *Chain) Whole() bool { return k.Complete && !k.skipped }
+
+// GapAfter returns why changes may be missing between the watermark since and
+// what was read, or "" (RS-CHI-09, RS-DST-21).
+func (k *Chain) GapAfter(since resourcesync.Datetime) string {
+	switch {
+	case k.Vanished != nil:
+		return fmt.Sprintf("a part of its changes cannot be used (%v)", k.Vanished)
+	case k.Lists == 0 && !k.Unchanged && k.Complete && !since.IsZero() && k.From.Compare(since) > 0:
+	case k.Unchanged || k.Lists == 0 || !k.Complete:
+		return ""
+	case k.Gap:
+		return "its Change Lists leave a gap between them"
+	case k.Resumed || since.IsZero() || k.From.IsZero() || k.From.Compare(since) <= 0:
+		return ""
+	}
+	return fmt.Sprintf("its changes are listed from %s on, but our last sync is of %s", wording.Time(k.From.Time()), wording.Time(since.Time()))
+}
+
+// Doubt records in d from when on the changes are complete, as far as their
+// documents prove it. With changesOnly there is no list to compare with.
+func (k *Chain) Doubt(d *saved.Doubts, changesOnly bool) {
+	*d = saved.Doubts{Gap: d.Gap, NoAt: d.NoAt, ChangesOnly: d.ChangesOnly || changesOnly}
+	if d.ChangesOnly && k.Proven {
+		d.Reach = saved.Time(k.From)
+	}
+	d.NoFrom = k.Lists > 0 && !k.Proven
+}
 
 // skip records that entries of a document have no readable loc, unless err is nil.
 // Changes from before the watermark do not matter.

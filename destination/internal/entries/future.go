@@ -1,11 +1,15 @@
 package entries
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
+	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -57,9 +61,33 @@ func doubt(w *desired.Resource) {
 	w.Gone, w.Change, w.Hashes, w.Length, w.Lastmod, w.Links = false, resourcesync.UnknownChange, nil, -1, resourcesync.Datetime{}, nil
 }
 
-// Take returns the number of times recorded and the first of them, and resets the
+// WasAhead reports whether the set was read up to a time in the future of this
+// machine's clock.
+//
+// A Source whose clock is fast dates its changes in our future. Once the clock is
+// corrected, later changes have earlier times than those that were applied: by the
+// times alone they would be skipped. So times in our future are reported when they
+// are read and do not order changes, and the next run that finds something new
+// compares all of a set that was read up to such a time, unless it continues where
+// the last one ended, entry by entry.
+func WasAhead(st *saved.Set, now time.Time) bool {
+	limit := now.Add(MaxClockSkew)
+	return st.Ahead || st.Watermark.After(limit) || st.SeenTime.After(limit) || st.ListAt.After(limit)
+}
+
+// Report warns of the times of a set that were recorded, and resets the record.
+func (f *FutureTimes) Report(st *saved.Set, warn func(uri, text string)) {
+	n, first, at := f.take()
+	if n == 0 {
+		return
+	}
+	warn(st.URI, fmt.Sprintf("set %s: the Source has times in our future, %s in all, the first %s of %s: its clock or that of this machine is wrong",
+		st.Name, wording.Grouped(n), wording.Time(at.Time()), fetch.Printable(first)))
+}
+
+// take returns the number of times recorded and the first of them, and resets the
 // record.
-func (f *FutureTimes) Take() (n int64, uri string, at resourcesync.Datetime) {
+func (f *FutureTimes) take() (n int64, uri string, at resourcesync.Datetime) {
 	if n = f.count.Swap(0); n == 0 {
 		return 0, "", at
 	}

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/discover"
@@ -61,9 +62,8 @@ func Load(ctx context.Context, j journal.Journal, set int, clock func() time.Tim
 	return o, err
 }
 
-// Update adds what failed in this run, and removes what worked. It returns the
-// document to be recorded, or false if there is nothing new.
-func (o *Outages) Update(set int) (docs map[string][]byte, changed bool) {
+// Save records what failed in this run, and removes what worked.
+func (o *Outages) Save(ctx context.Context, j journal.Journal, set int) error {
 	for kind := range o.working {
 		if _, ok := o.Of[kind]; ok && o.failed[kind] == nil {
 			delete(o.Of, kind)
@@ -82,19 +82,18 @@ func (o *Outages) Update(set int) (docs map[string][]byte, changed bool) {
 		o.Of[kind], o.changed = is, true
 	}
 	if !o.changed {
-		return nil, false
+		return nil
 	}
 	var doc []byte
 	if len(o.Of)+len(o.Searched) > 0 {
 		doc = saved.Encode(o)
 	}
-	return map[string][]byte{fmt.Sprint(docName, set): doc}, true
+	return j.Record(ctx, journal.Batch{Save: map[string][]byte{fmt.Sprint(docName, set): doc}})
 }
 
 // IsTemporary reports whether an error may be temporary: a server in trouble, or a
-// network. A missing document, or one that is not a document, is an answer; gone
-// says so of errors that only the caller knows.
-func IsTemporary(err error, gone func(error) bool) bool {
+// network. A missing document, or one that is not a document, is an answer.
+func IsTemporary(err error) bool {
 	var status *fetch.StatusError
 	var body *fetch.BodyError
 	var syntax *resourcesync.SyntaxError
@@ -102,12 +101,18 @@ func IsTemporary(err error, gone func(error) bool) bool {
 	switch {
 	case errors.As(err, &body):
 		return true
-	case gone(err), dump.IsUnverified(err), errors.As(err, &syntax), errors.As(err, &kind):
+	case entries.IsGone(err), dump.IsUnverified(err), errors.As(err, &syntax), errors.As(err, &kind):
 		return false
 	case errors.As(err, &status):
 		return status.Status != http.StatusNotFound && status.Status != http.StatusGone
 	}
 	return !errors.Is(err, resourcesync.ErrHTML) && !errors.Is(err, resourcesync.ErrNotDocument) && !content.IsError(err)
+}
+
+// MayReplace reports whether something else may replace what failed with err: at
+// once if the error is not temporary, otherwise after several runs.
+func (o *Outages) MayReplace(kind string, err error) bool {
+	return !IsTemporary(err) || o.Fails(kind, err)
 }
 
 // Fails records that something failed with a temporary error, and reports whether
