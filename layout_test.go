@@ -172,6 +172,7 @@ var rooms = []room{
 	{"destination/internal/pending", "destination/internal/desired destination/internal/plan destination/internal/representation destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/catchup", "destination/internal/entries destination/internal/saved destination/internal/wording resourcesync", ""},
 	{"destination/internal/deferral", "destination/internal/outage destination/internal/saved destination/journal internal/fetch", ""},
+	{"destination/internal/diff", "destination/internal/content destination/internal/desired destination/internal/stage internal/extsort resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -183,6 +184,7 @@ var rooms = []room{
 		"destination/internal/content " +
 		"destination/internal/deferral " +
 		"destination/internal/desired " +
+		"destination/internal/diff " +
 		"destination/internal/dump " +
 		"destination/internal/entries " +
 		"destination/internal/follow " +

@@ -1,4 +1,4 @@
-package destination
+package diff
 
 import (
 	"testing"
@@ -9,8 +9,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// TestSameThen compares what was said of a resource at two instants (RA-DST-06).
-func TestSameThen(t *testing.T) {
+// TestCompare compares what was stated about a resource at two instants (RA-DST-06).
+func TestCompare(t *testing.T) {
 	t.Parallel()
 	one := resourcesync.NewDatetime(time.Unix(1e9, 0))
 	two := resourcesync.NewDatetime(time.Unix(1e9+5, 0))
@@ -18,13 +18,13 @@ func TestSameThen(t *testing.T) {
 		return resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: digest}}
 	}
 	sha := resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: "s"}}
-	said := func(hashes resourcesync.Hashes, length int64, lastmod resourcesync.Datetime) told {
-		return told{Resource: desired.Resource{Hashes: hashes, Length: length, Lastmod: lastmod, Rank: desired.Rank{Class: desired.Listed}}}
+	said := func(hashes resourcesync.Hashes, length int64, lastmod resourcesync.Datetime) statement {
+		return statement{Resource: desired.Resource{Hashes: hashes, Length: length, Lastmod: lastmod, Rank: desired.Rank{Class: desired.Listed}}}
 	}
-	event := func(at resourcesync.Datetime) told {
-		return told{Resource: desired.Resource{Change: resourcesync.Updated, Length: -1, Rank: desired.Rank{Class: desired.Changed, Event: at}}}
+	event := func(at resourcesync.Datetime) statement {
+		return statement{Resource: desired.Resource{Change: resourcesync.Updated, Length: -1, Rank: desired.Rank{Class: desired.Changed, Event: at}}}
 	}
-	listed := func(at resourcesync.Datetime) told {
+	listed := func(at resourcesync.Datetime) statement {
 		w := said(nil, -1, resourcesync.Datetime{})
 		w.list = at
 		return w
@@ -32,7 +32,7 @@ func TestSameThen(t *testing.T) {
 	var none resourcesync.Datetime
 	for _, tt := range []struct {
 		name string
-		a, b told
+		a, b statement
 		want content.Likeness
 	}{
 		{"a common hash, whatever else", said(md5("x"), 1, one), said(md5("x"), 1, two), content.Same},
@@ -50,10 +50,10 @@ func TestSameThen(t *testing.T) {
 		{"the same list", listed(one), listed(one), content.Same},
 		{"another list", listed(one), listed(two), content.Unknown},
 	} {
-		if got := sameThen(&tt.a, &tt.b); got != tt.want {
+		if got := compare(&tt.a, &tt.b); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
-		if got := sameThen(&tt.b, &tt.a); got != tt.want {
+		if got := compare(&tt.b, &tt.a); got != tt.want {
 			t.Errorf("%s, the other way round: %v, want %v", tt.name, got, tt.want)
 		}
 	}
