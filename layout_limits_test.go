@@ -53,7 +53,7 @@ type exception struct {
 const lineStep = 250
 
 var exceptions = []exception{
-	{"destination", codeLines, 6250},
+	{"destination", codeLines, 5750},
 
 	{"destination.setRun", methods, 71},
 	{"destination.session", methods, 59},

@@ -160,7 +160,8 @@ var rooms = []room{
 	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal internal/fetch patch resourcesync", ""},
 	{"destination/internal/bundle", "destination/internal/plan", "golang.org/x/sync"},
 	{"destination/internal/adopt", "blob destination/filename destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/plan destination/internal/saved destination/journal resourcesync", ""},
-	{"destination/internal/follow", "destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal discover internal/eventstream internal/fetch resourcesync websub", ""},
+	{"destination/report", "destination/internal/wording internal/fetch resourcesync", ""},
+	{"destination/internal/follow", "destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal destination/report discover internal/eventstream internal/fetch resourcesync websub", ""},
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal internal/fetch websub", ""},
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
@@ -173,6 +174,7 @@ var rooms = []room{
 	{"destination/internal/catchup", "destination/internal/entries destination/internal/saved destination/internal/wording resourcesync", ""},
 	{"destination/internal/deferral", "destination/internal/outage destination/internal/saved destination/journal internal/fetch", ""},
 	{"destination/internal/diff", "destination/internal/content destination/internal/desired destination/internal/stage internal/extsort resourcesync", ""},
+	{"destination/internal/counting", "destination/internal/repeats destination/report internal/fetch", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -182,6 +184,7 @@ var rooms = []room{
 		"destination/internal/bulk " +
 		"destination/internal/catchup " +
 		"destination/internal/content " +
+		"destination/internal/counting " +
 		"destination/internal/deferral " +
 		"destination/internal/desired " +
 		"destination/internal/diff " +
@@ -199,7 +202,6 @@ var rooms = []room{
 		"destination/internal/plan " +
 		"destination/internal/planner " +
 		"destination/internal/push " +
-		"destination/internal/repeats " +
 		"destination/internal/representation " +
 		"destination/internal/reserve " +
 		"destination/internal/restore " +
@@ -213,6 +215,7 @@ var rooms = []room{
 		"destination/internal/wording " +
 		"destination/internal/writebehind " +
 		"destination/journal " +
+		"destination/report " +
 		"discover " +
 		"internal/extsort " +
 		"internal/fetch " +

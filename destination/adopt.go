@@ -9,6 +9,7 @@ import (
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 )
 
 // adopt makes the files that are right of the resources that p would fetch part of
@@ -38,7 +39,7 @@ func (r *setRun) adopt(ctx context.Context, p *planner.Planner, paths *filename.
 				Hashes: row.Hashes, Lastmod: a.Lastmod.Time(), Datetime: a.Event.Time(),
 			}
 			r.out.Add(c)
-			r.d.emit(c.event())
+			r.d.emit(report.AppliedEvent(&c))
 		}}
 	return m.Run(ctx, p.Actions(ctx, r.stage))
 }

@@ -6,10 +6,12 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/apply"
+	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/transfer"
+	"lockstep/destination/report"
 )
 
 // applyMirror is the mirror that an Applier changes.
@@ -63,7 +65,7 @@ func (t takenChanges) Saved(ctx context.Context) error { return t.box.Saved(ctx,
 // An applyReport counts the results of the actions of one set in the report of
 // the run, and emits their events.
 type applyReport struct {
-	report *Report
+	report *counting.Report
 	set    string // its name
 	emit   func(Event)
 }
@@ -81,7 +83,7 @@ func (r *applyReport) Count(e apply.Effect) {
 	}
 }
 
-func (r *applyReport) CountContent(o *transfer.Outcome) { r.report.By.add(o) }
+func (r *applyReport) CountContent(o *transfer.Outcome) { countContent(&r.report.By, o) }
 
 func (r *applyReport) CountRepaired() {
 	if l := r.report.Local; l != nil && l.Repaired < l.Damaged() {
@@ -91,16 +93,16 @@ func (r *applyReport) CountRepaired() {
 
 func (r *applyReport) CountFailure(uri string, err error, later bool) {
 	r.report.Failed++
-	r.report.failResource(uri, err, later)
+	r.report.FailResource(uri, err, notBeforeOf(err), later)
 }
 
 func (r *applyReport) WithdrawFailure(uri string, err error) {
 	r.report.Failed--
-	r.report.unfail(uri, err.Error())
-	r.report.unmiss(uri)
+	r.report.WithdrawFailure(uri, err.Error())
+	r.report.WithdrawMissing(uri)
 }
 
-func (r *applyReport) Missing(uri string, err error) { r.report.miss(uri, err.Error()) }
+func (r *applyReport) Missing(uri string, err error) { r.report.AddMissing(uri, err.Error()) }
 
 func (r *applyReport) Failed(uri string, err error, later bool) {
 	r.emit(Event{Kind: EventFailed, Set: r.set, URI: uri, Err: err, Later: later})
@@ -108,7 +110,7 @@ func (r *applyReport) Failed(uri string, err error, later bool) {
 
 func (r *applyReport) Refused(uri string, err error) {
 	r.report.Refused++
-	r.report.failResource(uri, err, false)
+	r.report.FailResource(uri, err, notBeforeOf(err), false)
 	r.emit(Event{Kind: EventRefused, Set: r.set, URI: uri, Err: err})
 }
 
@@ -119,11 +121,11 @@ func (r *applyReport) NotKept(uri, text string) {
 
 func (r *applyReport) Applied(c apply.Change) {
 	change := Change(c)
-	r.emit(change.event())
+	r.emit(report.AppliedEvent(&change))
 }
 
 func (r *applyReport) Warn(uri, text string) {
-	if r.report.warn(text) {
+	if r.report.Warn(text) {
 		r.emit(Event{Kind: EventWarning, Set: r.set, URI: uri, Err: errors.New(text)})
 	}
 }
@@ -139,4 +141,31 @@ func (d *Destination) inDest() string {
 		return ""
 	}
 	return " in " + d.opts.Dest
+}
+
+// countContent counts the content of an outcome by the method that brought it.
+func countContent(b *By, o *transfer.Outcome) {
+	switch {
+	case o.Action.Verb != plan.Fetch:
+	case o.Unchanged:
+		b.Unchanged++
+	case o.Adopted:
+		b.Adopted++
+	case o.By == transfer.ByPackage:
+		b.Package++
+	case o.By == transfer.ByOnDemand:
+		b.OnDemand++
+	case o.By == transfer.ByPatch:
+		b.Patch++
+	case o.By == transfer.ByMirror:
+		b.Mirror++
+	case o.By == transfer.ByMemento:
+		b.Memento++
+	case o.By == transfer.ByKept:
+		b.Kept++
+	case o.By == transfer.ByHarvest:
+		b.Harvest++
+	default:
+		b.Request++
+	}
 }

@@ -8,9 +8,7 @@ import (
 
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/saved"
-	"lockstep/destination/internal/wording"
 	"lockstep/discover"
-	"lockstep/internal/fetch"
 )
 
 // A pastRun says that a run brings the mirror to the state of the collection at
@@ -118,59 +116,6 @@ func (s *session) tellUntold(set *setState, err error, sets int) {
 	case sets > 1:
 		s.problem(set.URI, none)
 	default:
-		s.report.fail(set.URI, none.Error())
+		s.report.Fail(set.URI, none.Error())
 	}
 }
-
-// A NoPastError reports an instant at which the state of a set is unknown.
-type NoPastError struct {
-	Set      string
-	At       time.Time
-	Earliest time.Time // earliest instant with a known state; zero: there is none
-	Err      error     // why what is listed is of no use; may be nil
-}
-
-func (e *NoPastError) Error() string {
-	text := fmt.Sprintf("set %s: its state at %s is not known: ", fetch.Printable(e.Set), wording.Time(e.At))
-	switch {
-	case e.Err != nil:
-		return text + e.Err.Error()
-	case e.Earliest.IsZero():
-		return text + "no list of an earlier time was kept"
-	}
-	return text + "the earliest known state is of " + wording.Time(e.Earliest)
-}
-
-// Unwrap returns why what is listed is of no use, if that is the reason.
-func (e *NoPastError) Unwrap() error { return e.Err }
-
-// Is makes a NoPastError an [ErrIncomplete].
-func (e *NoPastError) Is(target error) bool { return target == ErrIncomplete }
-
-// A PastError reports a mirror that does not have all of the requested past
-// state: it is as of another instant, contents of that time were unavailable,
-// or the state of some sets is unknown. The Report names them.
-type PastError struct {
-	At, AsOf time.Time // asked for, and come to
-	Missing  int64     // resources
-	Untold   int       // sets
-}
-
-func (e *PastError) Error() string {
-	text := "not all of what was at " + wording.Time(e.At) + " was available"
-	sep := ": "
-	add := func(part string) { text, sep = text+sep+part, ", " }
-	if e.Missing > 0 {
-		add(wording.Plural(e.Missing, "resource") + " missing")
-	}
-	if e.Untold > 0 {
-		add("the state of " + wording.Plural(int64(e.Untold), "set") + " is not known")
-	}
-	if !e.AsOf.IsZero() && !e.AsOf.Equal(e.At) {
-		add("it is as of " + wording.Time(e.AsOf))
-	}
-	return text
-}
-
-// Is makes a PastError an [ErrIncomplete].
-func (e *PastError) Is(target error) bool { return target == ErrIncomplete }

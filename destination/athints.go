@@ -44,7 +44,7 @@ func (r *setRun) choosePastWays(ctx context.Context, p *planner.Planner, w *work
 		}
 		out.Demand = r.demandFor(n)
 	}
-	r.report.plan(explain(r.set.Name, w, total, n, out))
+	r.report.AddPlan(explain(r.set.Name, w, total, n, out))
 	return out, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
@@ -57,7 +58,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	if err != nil {
 		return AuditReport{}, err // unreachable: d was made with these options
 	}
-	a := &auditor{session: &session{d: quiet, report: Report{Source: fetch.WithoutUser(address), Sets: []string{}}, out: newOutbox(d.journal, nil)}, opts: o}
+	a := &auditor{session: &session{d: quiet, report: counting.Report{Report: Report{Source: fetch.WithoutUser(address), Sets: []string{}}}, out: newOutbox(d.journal, nil)}, opts: o}
 	a.out = AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
 	a.exam = audit.Audit{Store: quiet.store, Journal: quiet.journal, Partial: len(quiet.opts.Sets) > 0, Marks: &a.marks, Find: a.find, Step: a.step}
 	err = a.run(ctx, address)
@@ -65,7 +66,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	r := &a.out
 	r.Resources, r.Verified, r.Read = a.exam.Resources, a.exam.Verified, a.exam.Read
 	r.Sets, r.Failures, r.Warnings, r.Withdrawn = a.report.Sets, a.report.Failures, a.report.Warnings, a.report.Withdrawn
-	r.InSync = err == nil && r.differences() == 0
+	r.InSync = err == nil && r.Differences() == 0
 	a.settleAudit(r, err)
 	if o.Fix && err == nil && !r.InSync {
 		err = d.mend(ctx, address, r)
@@ -299,7 +300,7 @@ func (r *setRun) expected(ctx context.Context) (snap entries.Snapshot, err error
 func (a *auditor) find(found *audit.Finding) {
 	found.Printable()
 	f := publicFinding(found)
-	a.out.count(&f)
+	a.out.Count(&f)
 	a.d.emit(Event{Kind: EventFinding, Set: f.Set, URI: f.URI, Path: f.Path, Finding: f})
 }
 

@@ -49,7 +49,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	if len(r.noChanges) > 0 {
 		c = r.useList(&snap, &c)
 	} else if st.Changes != "" {
-		past, err := catchup.Extend(ctx, r.reader, &c, since, &fresh.Set, r.report.plan)
+		past, err := catchup.Extend(ctx, r.reader, &c, since, &fresh.Set, r.report.AddPlan)
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r.report.effort(w.mode, w.via)
+	r.report.RaiseMode(w.mode, w.via)
 	r.d.emit(Event{Kind: EventPlan, Set: r.set.Name, Progress: Progress{Total: total.Todo() + total.Unchanged, TotalBytes: total.Bytes}})
 	if r.d.opts.DryRun {
 		r.predict(&total)

@@ -4,38 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/wording"
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
-
-// Unproven is one reason why a mirror may lack something that the Source has, or have
-// what is gone: its documents do not show it, or not all of them could be used.
-type Unproven struct {
-	Set     string `json:"set,omitempty"` // URI of the set; empty: all of the Source
-	Reason  string `json:"reason"`
-	Command string `json:"command,omitempty"` // closes it; empty: no command does
-	Needs   string `json:"needs,omitempty"`   // what must happen first
-
-	failed bool // it is a failure, which the error says
-}
-
-// String returns the reason and what closes it.
-func (u *Unproven) String() string {
-	switch {
-	case u.Command == "":
-		return u.Reason + "; only the Source can close this: " + u.Needs
-	case u.Needs != "":
-		return u.Reason + "; " + u.Command + " closes it, once " + u.Needs
-	}
-	return u.Reason + "; " + u.Command + " closes it"
-}
-
-// IsFailure reports whether u describes a failure, which the error of the run
-// states.
-func (u *Unproven) IsFailure() bool { return u.failed }
 
 // unproven says what the documents of a set leave open.
 func (s *session) unproven(st *setState) []Unproven {
@@ -121,30 +97,27 @@ func (s *session) prove(st *setState, r *SetReport) {
 				Command: s.command(), Needs: "it can be read"})
 		}
 	}
-	r.open = len(all) > 0
-	for i := range all {
-		if len(s.report.Unproven) < maxListed {
-			s.report.Unproven = append(s.report.Unproven, all[i])
-		}
-	}
+	r.AddUnproven(&s.report.Report, all)
 }
 
 // settle says of each set and of all together whether they are complete.
 func (s *session) settle(r *Report, err error) {
 	if t := fetch.NotBefore(err); !t.IsZero() {
-		r.deferUntil(t)
+		if t = t.UTC().Truncate(time.Second); r.NotBefore.IsZero() || t.Before(r.NotBefore) {
+			r.NotBefore = t
+		}
 	}
 	r.Complete = err == nil && len(r.Failures) == 0 && r.Failed+r.Refused == 0 && len(r.Missing) == 0
 	for i := range r.BySet {
 		b := &r.BySet[i]
-		b.Complete = b.isComplete()
+		b.Complete = b.IsComplete()
 		r.Complete = r.Complete && b.Complete
 	}
 	if s.past != nil {
 		return
 	}
 	if !r.Complete && err != nil {
-		r.Unproven = append([]Unproven{{Reason: fetch.Printable(err.Error()), Command: s.command(), Needs: "its cause is mended", failed: true}}, r.Unproven...)
+		r.Unproven = append([]Unproven{report.NewUnprovenFailure(err, s.command())}, r.Unproven...)
 	}
 	for i := range r.Withdrawn {
 		r.Unproven = append(r.Unproven, s.withdrawnUnproven(&r.Withdrawn[i]))
@@ -156,8 +129,6 @@ func (s *session) withdrawnUnproven(w *WithdrawnSet) Unproven {
 	return Unproven{Set: w.URI, Reason: fmt.Sprintf("set %s: the Source has withdrawn it, and whether its resources still exist is unknown", w.Name),
 		Command: s.command("--baseline", "--max-delete", "100")}
 }
-
-func (r *SetReport) isComplete() bool { return r.Error == "" && r.Failed+r.Refused == 0 && !r.open }
 
 // lookAt notes what the documents that an audit compares with leave open. Of what
 // the mirror has applied already, its state knows.
@@ -179,7 +150,7 @@ func (r *setRun) lookAt(c *entries.Chain, at resourcesync.Datetime) {
 func (a *auditor) settleAudit(r *AuditReport, err error) {
 	r.Unproven = a.report.Unproven
 	if err != nil {
-		r.Unproven = append(r.Unproven, Unproven{Reason: fetch.Printable(err.Error()), Command: a.command(), Needs: "its cause is mended", failed: true})
+		r.Unproven = append(r.Unproven, report.NewUnprovenFailure(err, a.command()))
 	}
 	for i := range r.Withdrawn {
 		r.Unproven = append(r.Unproven, a.withdrawnUnproven(&r.Withdrawn[i]))

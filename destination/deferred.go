@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 )
 
@@ -38,7 +40,7 @@ func (s *session) finalPass(ctx context.Context, sets []*setState) error {
 		}
 		delete(s.passing, set.Number)
 		before := s.report
-		s.report.retry(n)
+		s.report.Retry(n)
 		s.d.emit(Event{Kind: EventRetry, Set: set.Name, Progress: Progress{Total: n}})
 		if err := s.retrySet(ctx, set); err != nil {
 			return err
@@ -71,13 +73,13 @@ func (s *session) retrySet(ctx context.Context, set *setState) (err error) {
 }
 
 // rebook corrects the report of a set by what has come since before.
-func (s *session) rebook(set *setState, before *Report) {
+func (s *session) rebook(set *setState, before *counting.Report) {
 	for i := range s.report.BySet {
 		b := &s.report.BySet[i]
 		if b.URI != set.URI {
 			continue
 		}
-		d := s.report.since(before)
+		d := s.report.Since(before)
 		b.Created, b.Updated, b.Deleted = b.Created+d.Created, b.Updated+d.Updated, b.Deleted+d.Deleted
 		b.Unchanged, b.Failed, b.Refused = b.Unchanged+d.Unchanged, b.Failed+d.Failed, b.Refused+d.Refused
 		b.Error = ""
@@ -104,10 +106,10 @@ func (d *Destination) Pending(ctx context.Context, r *Report) iter.Seq2[Failure,
 				continue
 			}
 			for o, err := range d.journal.Owed(ctx, n) {
-				f := Failure{URI: fetch.Printable(o.URI), Cause: fetch.Printable(o.Cause), resource: true}
+				f := report.NewResourceFailure(o.URI, o.Cause, false)
 				if err == nil {
 					if w, _, derr := desired.Decode(o.URI, string(o.Entry)); derr == nil && w.NotBefore.After(time.Now()) {
-						f.NotBefore = w.NotBefore.UTC().Truncate(time.Second)
+						f.Defer(w.NotBefore)
 					}
 				}
 				if !yield(f, err) || err != nil {

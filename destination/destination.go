@@ -200,33 +200,3 @@ func newFetcher(d *Destination, set int, paths *filename.Mapping) *transfer.Fetc
 
 // mostOpen caps the files that a run may have open at a time.
 const mostOpen = 256
-
-// Causes callers branch on.
-var (
-	// ErrRefused reports that a run stopped for safety: it would delete too
-	// much, or the Source went back in time. Nothing was deleted or replaced.
-	ErrRefused = errors.New("refused")
-
-	// ErrIncomplete reports a run after which the mirror is not in step:
-	// resources failed, were refused, or a document could not be read.
-	// Everything else was done. The Report has the details.
-	ErrIncomplete = errors.New("not in step")
-
-	// ErrGone is what an [Origin] says of a resource that is not there any more.
-	ErrGone = errors.New("it is not there any more")
-
-	// ErrEnded is what an [Origin] says of a Source of which nothing new will
-	// ever come.
-	ErrEnded = errors.New("it has ended")
-)
-
-// A RefusedError says what was refused and how to allow it.
-type RefusedError struct {
-	Reason string
-	Hint   string
-}
-
-func (e *RefusedError) Error() string { return e.Reason }
-
-// Is makes a RefusedError an [ErrRefused].
-func (e *RefusedError) Is(target error) bool { return target == ErrRefused }

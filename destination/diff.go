@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/diff"
 	"lockstep/destination/internal/entries"
@@ -60,7 +61,7 @@ func (d *Destination) Diff(ctx context.Context, address string, from, to time.Ti
 	if err != nil {
 		return out, err // unreachable: d was made with these options
 	}
-	s := &session{d: quiet, counts: saved.Counts{}, mirror: saved.Mirror{Numbers: map[string]int{}}, report: Report{Sets: []string{}}, out: newOutbox(d.journal, nil)}
+	s := &session{d: quiet, counts: saved.Counts{}, mirror: saved.Mirror{Numbers: map[string]int{}}, report: counting.Report{Report: Report{Sets: []string{}}}, out: newOutbox(d.journal, nil)}
 	f := &differ{session: s, report: &out, warned: map[string]bool{}}
 	err = f.run(ctx, address, each)
 	s.countWarnings()
@@ -107,7 +108,7 @@ func (f *differ) run(ctx context.Context, address string, each func(Difference) 
 		}
 	}
 	if incomplete {
-		return fmt.Errorf("%w: %s", ErrIncomplete, s.report.shortfall())
+		return fmt.Errorf("%w: %s", ErrIncomplete, s.report.Shortfall())
 	}
 	if f.report.To.IsZero() {
 		f.report.To = time.Now().UTC().Truncate(time.Microsecond)

@@ -52,7 +52,7 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner.Planner, w *work, n 
 		}
 		out.Demand = r.demandFor(n)
 	}
-	r.report.plan(explain(r.set.Name, w, total, n, out))
+	r.report.AddPlan(explain(r.set.Name, w, total, n, out))
 	return out, nil
 }
 

@@ -11,26 +11,6 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Fallback says what was used in place of something the Source offers, and that
-// could not be read.
-type Fallback struct {
-	Set      string `json:"set"`
-	Missing  string `json:"missing"` // a capability, or [FallbackLoc]
-	URI      string `json:"uri"`     // of it; of resources, the first
-	Cause    string `json:"cause"`
-	Used     string `json:"used"` // a capability, [FallbackRequests] or [FallbackMemento]
-	UsedURI  string `json:"used_uri,omitempty"`
-	Count    int64  `json:"count,omitempty"`    // of resources
-	Unproven string `json:"unproven,omitempty"` // what is not certain with it
-}
-
-// What a [Fallback] may have besides capabilities.
-const (
-	FallbackLoc      = "loc"
-	FallbackRequests = "single requests"
-	FallbackMemento  = "memento"
-)
-
 // saveOutages records what failed in this run.
 func saveOutages(ctx context.Context, r *setRun) error {
 	o := r.outages
@@ -56,38 +36,6 @@ func (r *setRun) fallBack(f Fallback) {
 		r.report.Fallbacks = append(r.report.Fallbacks, f)
 	}
 	r.d.emit(Event{Kind: EventWarning, Set: r.set.Name, URI: f.URI, Err: errors.New(f.String())})
-}
-
-// String says in a sentence what was used in place of what.
-func (f *Fallback) String() string {
-	var text string
-	switch {
-	case f.Missing == FallbackLoc:
-		text = fmt.Sprintf("set %s: %s read from mementos of the listed versions, because their addresses no longer have them; the first is %s: %s",
-			f.Set, wording.Plural(f.Count, "resource"), f.URI, f.Cause)
-	case f.Used == FallbackRequests:
-		text = fmt.Sprintf("set %s: the %s cannot be used, so single requests are: %s", f.Set, capabilityName(f.Missing), f.Cause)
-	default:
-		text = fmt.Sprintf("set %s: the %s cannot be read, so the %s %s is used: %s", f.Set, capabilityName(f.Missing), capabilityName(f.Used), f.UsedURI, f.Cause)
-	}
-	if f.Unproven != "" {
-		text += "; " + f.Unproven
-	}
-	return text
-}
-
-func capabilityName(c string) string {
-	switch resourcesync.Capability(c) {
-	case resourcesync.ResourceList:
-		return "Resource List"
-	case resourcesync.ResourceDump:
-		return "Resource Dump"
-	case resourcesync.ChangeList:
-		return "Change List"
-	case resourcesync.ChangeDump:
-		return "Change Dump"
-	}
-	return c
 }
 
 // A documentFailure is a document that could not be read, and has not been
@@ -130,5 +78,5 @@ func gravest(failures []documentFailure) documentFailure {
 // warnWaiting says that there is a fallback, and when it is going to be used.
 func (r *setRun) warnWaiting(kind, instead resourcesync.Capability, uri string) {
 	r.warn(uri, fmt.Sprintf("set %s: the %s cannot be read now; if it still cannot after %d runs, or one hour, the %s is used instead",
-		r.set.Name, capabilityName(string(kind)), outage.Runs, capabilityName(string(instead))))
+		r.set.Name, wording.Capability(string(kind)), outage.Runs, wording.Capability(string(instead))))
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/deferral"
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/inbox"
@@ -47,36 +48,36 @@ var _ follow.Mirror = (*followedMirror)(nil)
 func (m *followedMirror) pass(ctx context.Context, do func(s *session) error) (Report, error) {
 	d := m.d
 	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
-	report := Report{Source: fetch.WithoutUser(m.address), Destination: d.opts.Dest, Sets: []string{}}
+	begun := counting.Report{Report: Report{Source: fetch.WithoutUser(m.address), Destination: d.opts.Dest, Sets: []string{}}}
 	s := m.session
 	var err error
 	if s == nil {
 		s = &session{d: d}
-		s.report = report
+		s.report = begun
 		s.out = newOutbox(d.journal, d.deliverer())
 		if err = s.open(ctx); err == nil {
 			m.session = s
 		}
 	} else {
-		s.report = report
+		s.report = begun
 	}
 	if err == nil {
 		err = deferringDocuments(ctx, s, func() error { return do(s) })
 	}
 	if err == nil || errors.Is(err, ErrIncomplete) {
-		if kerr := endKeeping(ctx, s.keep, &s.report); kerr != nil {
+		if kerr := endKeeping(ctx, s.keep, &s.report.Report); kerr != nil {
 			err = kerr
 		}
 	}
 	s.countWarnings()
-	r := s.report
+	r := s.report.Report
 	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
 	r.Elapsed = time.Since(start).Seconds()
 	if r.Mode == "" {
 		r.Mode = ModeNone
 	}
-	if err == nil && r.Failed+r.Refused+int64(r.unread) > 0 {
-		err = fmt.Errorf("%w: %s", ErrIncomplete, r.shortfall())
+	if err == nil && s.report.HasFailures() {
+		err = fmt.Errorf("%w: %s", ErrIncomplete, s.report.Shortfall())
 	}
 	s.settle(&r, err)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
@@ -96,12 +97,8 @@ func (m *followedMirror) forget() {
 // result returns what a pass means for the Follower; set may be nil.
 func (m *followedMirror) result(r *Report, err error, set *followedSet) follow.Pass {
 	p := follow.Pass{Err: err, Incomplete: errors.Is(err, ErrIncomplete), Refused: errors.Is(err, ErrRefused), Undelivered: isDelivery(err),
-		Synced: r.Mode != ModeNone, Applied: r.Created + r.Updated + r.Deleted, Pending: r.Pending, Complete: r.Complete,
+		Synced: r.Mode != ModeNone, Applied: r.Created + r.Updated + r.Deleted, Pending: r.Pending, Complete: r.Complete, Unproven: r.Unproven,
 		Patience: func(now time.Time) time.Duration { return deferral.Patience(r.NotBefore, now) }}
-	for i := range r.Unproven {
-		u := &r.Unproven[i]
-		p.Unproven = append(p.Unproven, follow.Unproven{Set: u.Set, Reason: u.Reason, Command: u.Command, Needs: u.Needs, Text: u.String(), Failed: u.failed})
-	}
 	p.Report = func(err error) {
 		if m.opts.OnSync != nil && (err != nil || p.Synced || p.Applied > 0) {
 			m.opts.OnSync(*r, err)
@@ -226,7 +223,7 @@ func (m *followedMirror) Pull(ctx context.Context, uri string, req follow.PullRe
 			}
 		}
 		if errors.Is(err, ErrRefused) {
-			s.report.fail(st.URI, err.Error())
+			s.report.Fail(st.URI, err.Error())
 		}
 		return err
 	})
@@ -344,25 +341,17 @@ func (m *followedMirror) checkLocal(ctx context.Context, s *session, ask func(ur
 
 // statusOf returns the public state of a Follower.
 func statusOf(address string, st follow.Status) FollowStatus {
-	out := FollowStatus{Source: fetch.WithoutUser(address), Sets: make([]SetStatus, 0, len(st.Sets)), Synced: st.Synced, Complete: st.Complete, Unproven: unprovenOf(st.Unproven), Error: st.Error}
+	out := FollowStatus{Source: fetch.WithoutUser(address), Sets: make([]SetStatus, 0, len(st.Sets)), Synced: st.Synced, Complete: st.Complete, Unproven: st.Unproven, Error: st.Error}
 	for i := range st.Sets {
 		s := &st.Sets[i]
 		out.Sets = append(out.Sets, SetStatus{
 			URI: s.URI, Name: s.Name, Channel: s.Channel, Topic: s.Topic, Hub: s.Hub, LeaseEnd: s.LeaseEnd,
-			Complete: s.Complete, Unproven: unprovenOf(s.Unproven), Watermark: s.Watermark,
+			Complete: s.Complete, Unproven: s.Unproven, Watermark: s.Watermark,
 			Notified: s.Notified, Pulled: s.Pulled, NextPull: s.NextPull, Lag: s.Lag,
 			Waiting: s.Waiting, Backlog: s.Backlog, Oldest: s.Oldest, Overload: s.Overload,
 			Error: s.Error, Refused: s.Refused, Pending: s.Pending, Paused: s.Paused, Reason: s.PauseReason, HubError: s.HubError,
 			FollowCounters: FollowCounters(s.Counters),
 		})
-	}
-	return out
-}
-
-func unprovenOf(us []follow.Unproven) []Unproven {
-	var out []Unproven
-	for _, u := range us {
-		out = append(out, Unproven{Set: u.Set, Reason: u.Reason, Command: u.Command, Needs: u.Needs, failed: u.Failed})
 	}
 	return out
 }

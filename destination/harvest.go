@@ -200,7 +200,7 @@ func (r *setRun) takeChanges(ctx context.Context, h *saved.Harvest, s *OriginSta
 	}
 	via := r.set.viaList()
 	if !changed && owed == 0 {
-		r.report.effort(ModeNone, via)
+		r.report.RaiseMode(ModeNone, via)
 		return false, nil
 	}
 	mode := ModeIncremental

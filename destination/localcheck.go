@@ -37,27 +37,6 @@ const (
 // docLocal is the document in which the Journal keeps a [LocalReport].
 const docLocal = "local"
 
-// A LocalReport is the result of the last look at the mirror's own files.
-type LocalReport struct {
-	CheckedAt time.Time `json:"checked_at,omitzero"` // when all files were last looked at; zero: never
-	Checked   bool      `json:"checked"`             // in this run
-	Files     int64     `json:"files"`               // that were looked at then
-	Missing   int64     `json:"missing"`             // gone, or replaced by something that is not a file
-	Changed   int64     `json:"changed"`             // with other content than was written
-	Touched   int64     `json:"touched"`             // with another modification time, or entity tag, and the right content
-	Repaired  int64     `json:"repaired"`            // of those missing or changed
-}
-
-// Damaged is how many files are not as they were written.
-func (r *LocalReport) Damaged() int64 { return r.Missing + r.Changed }
-
-// repairedAll notes that nothing is damaged any more.
-func (r *LocalReport) repairedAll() {
-	if r != nil {
-		r.Repaired = r.Damaged()
-	}
-}
-
 // isLocalDue reports whether a run is to examine the files of a mirror that holds
 // so many resources, after the last check.
 func isLocalDue(when CheckLocal, last *LocalReport, held int64, now time.Time) bool {
@@ -105,7 +84,7 @@ func (s *session) checkLocal(ctx context.Context) error {
 	}
 	at := s.d.clock().UTC().Truncate(time.Second)
 	r, err := localcheck.Run(ctx, localcheck.Mirror{Journal: s.d.journal, Files: s.d.store, Keep: s.keep, Counts: s.counts, Offered: offered,
-		In: s.d.inDest(), DryRun: s.d.opts.DryRun, Baseline: s.d.opts.Baseline, Unavailable: isUnreadable, Warn: s.warn, Fail: s.report.fail})
+		In: s.d.inDest(), DryRun: s.d.opts.DryRun, Baseline: s.d.opts.Baseline, Unavailable: isUnreadable, Warn: s.warn, Fail: s.report.Fail})
 	if s.unrepaired = r.Unrepaired; err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (s *session) push(ctx context.Context, set *setState, up *push.Parents, ms 
 		r.reader.Future.Report(&r.set.Set, r.warn)
 		for uri, err := range r.stale { // it has changed again: the next message describes it, or a look finds it
 			s.report.Failed--
-			s.report.unfail(uri, err.Error())
+			s.report.WithdrawFailure(uri, err.Error())
 		}
 		p.out.news, p.out.stale = p.news, r.stale
 		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
@@ -239,7 +239,7 @@ func (p *pusher) apply(ctx context.Context) error {
 		return err
 	}
 	_, err := p.r.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true})
-	r := p.r.report.since(&before)
+	r := p.r.report.Since(&before)
 	p.out.applied = r.Created + r.Updated + r.Deleted
 	if err != nil {
 		return err

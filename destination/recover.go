@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 	"lockstep/resourcesync"
 )
 
@@ -78,7 +79,7 @@ func (s *session) recovered(noted []Change, row, before *journal.Held) {
 	}
 	if i := slices.IndexFunc(noted, func(c Change) bool { return c.URI == row.URI }); i >= 0 {
 		s.out.AddNoted(noted[i]) // even if this run has no consumer
-		s.d.emit(noted[i].event())
+		s.d.emit(report.AppliedEvent(&noted[i]))
 		return
 	}
 	kind := resourcesync.Created
@@ -92,7 +93,7 @@ func (s *session) recovered(noted []Change, row, before *journal.Held) {
 func (s *session) reportRow(kind resourcesync.Change, h *journal.Held) {
 	c := Change{URI: h.URI, Kind: kind, Path: h.Path, Length: h.Length, Hashes: h.Hashes, Lastmod: h.Lastmod}
 	s.out.Add(c)
-	s.d.emit(c.event())
+	s.d.emit(report.AppliedEvent(&c))
 }
 
 // moveHome moves files with marked names to places that have become free.

@@ -1,24 +1,8 @@
 package destination
 
 import (
-	"fmt"
-
 	"lockstep/destination/internal/planner"
-	"lockstep/destination/internal/wording"
 )
-
-// A SelectionError reports a selection that matches nothing of what the Source
-// lists. It is an [ErrIncomplete]: nothing was deleted for it.
-type SelectionError struct {
-	Listed int64 // resources that the Source lists
-}
-
-func (e *SelectionError) Error() string {
-	return fmt.Sprintf("0 of %s selected: --include, --exclude and --type match none of the resources that the Source lists", wording.Grouped(e.Listed))
-}
-
-// Is makes a SelectionError an [ErrIncomplete].
-func (e *SelectionError) Is(target error) bool { return target == ErrIncomplete }
 
 // nothingSelected returns a [SelectionError] if the sets list resources, and the
 // selection matches none of them. A set that was not compared in this run counts

@@ -168,7 +168,7 @@ func (r *setRun) compareAgain(ctx context.Context) error {
 	case !same:
 		return r.baseline(ctx, false)
 	}
-	r.report.effort(ModeNone, r.set.viaList())
+	r.report.RaiseMode(ModeNone, r.set.viaList())
 	return r.retry(ctx)
 }
 
@@ -185,7 +185,7 @@ func (r *setRun) retry(ctx context.Context) error {
 
 // dissolve removes what a set held that no longer exists.
 func (r *setRun) dissolve(ctx context.Context) error {
-	r.report.effort(ModeBaseline, ViaList)
+	r.report.RaiseMode(ModeBaseline, ViaList)
 	_, err := r.carryOut(ctx, work{mode: ModeBaseline, via: ViaList, prune: true, complete: true, done: func() {
 		*r.set = setState{Set: saved.Set{URI: r.set.URI, Name: r.set.Name, Number: r.set.Number}}
 	}})
@@ -223,7 +223,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 			}
 			return nil // it is as well as it can be
 		}
-		past, err := catchup.Extend(ctx, r.reader, &c, since, &st.Set, r.report.plan)
+		past, err := catchup.Extend(ctx, r.reader, &c, since, &st.Set, r.report.AddPlan)
 		if err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 			}
 		}
 		if c.Unchanged && owed == 0 {
-			r.report.effort(ModeNone, via)
+			r.report.RaiseMode(ModeNone, via)
 			return nil
 		}
 		mode := ModeIncremental

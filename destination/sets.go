@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
@@ -99,9 +98,8 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 // are synchronized, and the run ends with [ErrIncomplete].
 func (s *session) unreadable(f *discover.Set) {
 	s.problem(setURI(f), f.Err)
-	s.report.unread++
 	r := SetReport{URI: setURI(f), Name: fetch.Printable(f.Name), Mode: ModeNone, Error: fetch.Printable(f.Err.Error())}
-	s.report.BySet = append(s.report.BySet, r)
+	s.report.AddUnreadSet(r)
 	s.d.emit(Event{Kind: EventDone, Set: f.Name, Result: r})
 }
 
@@ -185,16 +183,6 @@ func (s *session) choose(found *discover.Found) ([]*discover.Set, error) {
 		return nil, &SetError{Name: s.d.opts.Sets[k], Offered: names}
 	}
 	return chosen, nil
-}
-
-// A SetError reports a set that was asked for and that the Source does not offer.
-type SetError struct {
-	Name    string
-	Offered []string
-}
-
-func (e *SetError) Error() string {
-	return fmt.Sprintf("set %q: 0 of %d selected: the Source offers %s", e.Name, len(e.Offered), strings.Join(e.Offered, ", "))
 }
 
 // loadSet reads the state of a set, and takes over where its documents are now.

@@ -2,7 +2,6 @@ package destination
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"lockstep/resourcesync"
@@ -50,14 +49,6 @@ func (d *Delivery) Open() io.ReadSeeker {
 type nothing struct{}
 
 func (nothing) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
-
-// A SinkError reports that a [Sink] did not take a batch.
-type SinkError struct{ Err error }
-
-func (e *SinkError) Error() string { return fmt.Sprintf("sink: %v", e.Err) }
-
-// Unwrap returns what the Sink said.
-func (e *SinkError) Unwrap() error { return e.Err }
 
 // What a blob.Store may be able to besides, so that it can do without files.
 type (

@@ -97,7 +97,7 @@ func (s *SinkStore) apply(ctx context.Context, batch []Delivery) error {
 		return err
 	}
 	if err := s.sink.Apply(ctx, batch); err != nil {
-		return &SinkError{err}
+		return &SinkError{Err: err}
 	}
 	return nil
 }

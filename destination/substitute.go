@@ -260,7 +260,7 @@ func (r *setRun) compareInstead(ctx context.Context) error {
 	} else {
 		r.reportList(gravest(r.noChanges), at)
 	}
-	r.report.effort(ModeNone, st.viaList())
+	r.report.RaiseMode(ModeNone, st.viaList())
 	return r.retry(ctx)
 }
 
@@ -328,7 +328,7 @@ func (r *setRun) lookInPackages(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			r.warn(doc.uri, fmt.Sprintf("set %s: the packages of the %s cannot be searched: %v", st.Name, capabilityName(string(doc.kind)), err))
+			r.warn(doc.uri, fmt.Sprintf("set %s: the packages of the %s cannot be searched: %v", st.Name, wording.Capability(string(doc.kind)), err))
 			continue
 		}
 		var refs []dump.Ref

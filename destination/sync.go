@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/deferral"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
@@ -27,7 +28,7 @@ type session struct {
 	counts saved.Counts
 	home   *url.URL // the Source as the user named it
 	file   string   // URI of the file that the user named as the Source, or ""
-	report Report
+	report counting.Report
 	out    *outbox.Box[Change]
 	keep   *history.Keeper // nil: the mirror keeps no versions
 	past   *pastRun        // the mirror is to be what the collection was; nil: what it is
@@ -66,7 +67,7 @@ func (d *Destination) deliverer() func(context.Context, []Change) (int, error) {
 	}
 	return func(ctx context.Context, batch []Change) (int, error) {
 		if err := d.opts.Deliver(ctx, slices.Clone(batch)); err != nil {
-			return 0, &DeliveryError{err}
+			return 0, &DeliveryError{Err: err}
 		}
 		return len(batch), nil
 	}
@@ -88,14 +89,14 @@ func (d *Destination) sync(ctx context.Context, address string, deliver func(con
 func (s *session) whole(address string, deliver func(context.Context, []Change) (int, error), do func() error) (Report, error) {
 	d := s.d
 	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
-	s.report = Report{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}
+	s.report = counting.Report{Report: Report{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}}
 	if s.past != nil {
 		s.report.At, s.report.Missing = s.past.at.UTC(), []Failure{}
 	}
 	s.out = newOutbox(d.journal, deliver)
 	err := do()
 	s.countWarnings()
-	r := s.report
+	r := s.report.Report
 	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
 	r.Elapsed = time.Since(start).Seconds()
 	if r.Mode == "" {
@@ -142,7 +143,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrRefused):
-			s.report.fail(set.URI, err.Error())
+			s.report.Fail(set.URI, err.Error())
 			if refused == nil {
 				refused = err
 			}
@@ -166,7 +167,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	if err := s.close(ctx); err != nil {
 		return err
 	}
-	if err := endKeeping(ctx, s.keep, &s.report); err != nil {
+	if err := endKeeping(ctx, s.keep, &s.report.Report); err != nil {
 		return err
 	}
 	if err := s.nothingSelected(sets); err != nil {
@@ -175,13 +176,13 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	switch {
 	case refused != nil:
 		return refused
-	case incomplete == nil && s.report.Failed+s.report.Refused == 0 && s.report.unread == 0 && s.unrepaired == 0:
-		s.report.Local.repairedAll()
+	case incomplete == nil && !s.report.HasFailures() && s.unrepaired == 0:
+		s.report.Local.SetRepaired()
 		return nil
 	case s.past != nil:
 		return s.pastError(incomplete, len(sets))
 	}
-	return fmt.Errorf("%w: %s", ErrIncomplete, s.report.shortfall())
+	return fmt.Errorf("%w: %s", ErrIncomplete, s.report.Shortfall())
 }
 
 // syncOne brings a set into step, and records the result for it separately.
@@ -200,7 +201,7 @@ func (s *session) bring(set *setState, do func() error) error {
 	before := s.report
 	s.report.Mode, s.report.Via = "", ""
 	err := do()
-	r := s.report.since(&before)
+	r := s.report.Since(&before)
 	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.syncedUntil()
 	r.AsOf = set.AsOf
 	s.prove(set, &r)
@@ -211,10 +212,10 @@ func (s *session) bring(set *setState, do func() error) error {
 	case r.Failed+r.Refused > 0:
 		r.Error = fmt.Sprintf("%d failed, %d refused", r.Failed, r.Refused)
 	}
-	r.Complete = r.isComplete()
+	r.Complete = r.IsComplete()
 	s.report.BySet = append(s.report.BySet, r)
 	s.report.Mode, s.report.Via = before.Mode, before.Via
-	s.report.effort(r.Mode, r.Via)
+	s.report.RaiseMode(r.Mode, r.Via)
 	s.d.emit(Event{Kind: EventDone, Set: set.Name, Result: r})
 	return err
 }
@@ -365,13 +366,21 @@ func (s *session) until(set *setState) {
 
 // problem records a document that could not be read.
 func (s *session) problem(uri string, err error) {
-	s.report.failDocument(uri, err)
+	s.report.FailDocument(uri, err)
 	s.d.emit(Event{Kind: EventFailed, URI: uri, Err: err})
 }
 
 func (s *session) warn(uri, text string) {
-	if !s.report.warn(text) {
+	if !s.report.Warn(text) {
 		return
 	}
 	s.d.emit(Event{Kind: EventWarning, URI: uri, Err: errors.New(text)})
+}
+
+// countWarnings appends to each warning how many more there were of its kind, and
+// reports the resulting sentences.
+func (s *session) countWarnings() {
+	s.report.FinishWarnings(func(text string) {
+		s.d.emit(Event{Kind: EventWarning, Err: errors.New(text)})
+	})
 }

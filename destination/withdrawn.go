@@ -12,14 +12,6 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// A WithdrawnSet is a set that the Source Description listed once and does not
-// list any more. Its files stay until a run with Options.Baseline removes them.
-type WithdrawnSet struct {
-	URI       string `json:"uri"`
-	Name      string `json:"name"`
-	Resources int64  `json:"resources"` // that the mirror has of it
-}
-
 // withdrawnSets reports the sets that the Source has withdrawn, and returns those
 // to be removed: all of them with Options.Baseline, else none. While a document
 // that may list sets is unreadable, no set counts as withdrawn.

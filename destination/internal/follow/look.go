@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 )
 
@@ -52,7 +53,7 @@ func (f *Follower) look(ctx context.Context) error {
 // It locks mu.
 func (r *registry) looksDone(l *Look, pause time.Duration) {
 	r.mu.Lock()
-	r.unproven = slices.DeleteFunc(slices.Clone(l.Pass.Unproven), func(u Unproven) bool { return u.Failed })
+	r.unproven = slices.DeleteFunc(slices.Clone(l.Pass.Unproven), func(u report.Unproven) bool { return u.IsFailure() })
 	if r.unread = l.Pass.Err != nil; r.unread {
 		r.pause = pause
 	}

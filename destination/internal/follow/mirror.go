@@ -6,6 +6,7 @@ import (
 
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/push"
+	"lockstep/destination/report"
 	"lockstep/discover"
 )
 
@@ -71,18 +72,11 @@ type Pass struct {
 	Applied  int64 // changes
 	Pending  int64 // deletions that the Source has not confirmed
 	Complete bool
-	Unproven []Unproven
+	Unproven []report.Unproven
 	State    SetState
 
 	Patience func(now time.Time) time.Duration // until when retrying a failure is useless
 	Report   func(error)                       // reports the pass to the caller
-}
-
-// Unproven is a reason why a mirror is not known to be complete.
-type Unproven struct {
-	Set, Reason, Command, Needs string
-	Text                        string // the reason and the remedy
-	Failed                      bool   // the reason is a failure that an error reports
 }
 
 // A PullRequest contains the parameters of a Pull besides the set.

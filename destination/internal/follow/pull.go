@@ -68,8 +68,8 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 	if st.Complete = p.Complete; !slices.Equal(st.Unproven, p.Unproven) {
 		st.Unproven = p.Unproven
 		for _, u := range p.Unproven {
-			if !u.Failed {
-				f.opts.Log.WarnContext(ctx, "the mirror is not known to be complete", slog.String("set", s.name), slog.String("because", u.Text))
+			if !u.IsFailure() {
+				f.opts.Log.WarnContext(ctx, "the mirror is not known to be complete", slog.String("set", s.name), slog.String("because", u.String()))
 			}
 		}
 	}

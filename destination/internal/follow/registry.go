@@ -8,6 +8,7 @@ import (
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/writebehind"
+	"lockstep/destination/report"
 )
 
 const (
@@ -36,7 +37,7 @@ type registry struct {
 	looked   time.Time                   // when they were last looked up
 	pause    time.Duration               // before a retry
 	synced   bool
-	unproven []Unproven // reasons that concern no single set, from the last look
+	unproven []report.Unproven // reasons that concern no single set, from the last look
 	trouble  string
 	unread   bool      // the last look found sets that could not be read
 	failing  time.Time // since when the mirror cannot be written

@@ -4,16 +4,17 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/report"
 	"lockstep/websub"
 )
 
 // Status is the state of a Follower.
 type Status struct {
 	Sets     []SetStatus
-	Synced   bool       // all sets were in step since Run began
-	Complete bool       // Synced, and every set and the last look are complete
-	Unproven []Unproven // reasons besides those of the sets
-	Error    string     // why the last look at the Source failed
+	Synced   bool              // all sets were in step since Run began
+	Complete bool              // Synced, and every set and the last look are complete
+	Unproven []report.Unproven // reasons besides those of the sets
+	Error    string            // why the last look at the Source failed
 }
 
 // SetStatus is the state of one set.
@@ -22,7 +23,7 @@ type SetStatus struct {
 	Channel, Topic, Hub string
 	LeaseEnd            time.Time
 	Complete            bool
-	Unproven            []Unproven
+	Unproven            []report.Unproven
 	Watermark           time.Time
 	Notified            time.Time // when the last notification arrived
 	Pulled, NextPull    time.Time

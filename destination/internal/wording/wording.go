@@ -58,3 +58,19 @@ func Hashes(hs resourcesync.Hashes) string {
 	}
 	return string(b)
 }
+
+// Capability returns the name of a document that lists resources or changes, or c
+// itself if it is the capability of none of them.
+func Capability(c string) string {
+	switch resourcesync.Capability(c) {
+	case resourcesync.ResourceList:
+		return "Resource List"
+	case resourcesync.ResourceDump:
+		return "Resource Dump"
+	case resourcesync.ChangeList:
+		return "Change List"
+	case resourcesync.ChangeDump:
+		return "Change Dump"
+	}
+	return c
+}

@@ -1,0 +1,171 @@
+// Package counting fills in the Report of a run: it counts results, and lists the
+// first failures and warnings.
+package counting
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/destination/internal/repeats"
+	"lockstep/destination/report"
+	"lockstep/internal/fetch"
+)
+
+// maxMissing caps the list of past contents that are unavailable, in bytes. It is
+// high because users who request a past state need to know everything it lacks.
+const maxMissing = 24 << 20
+
+// A Report is the report of a run in progress.
+type Report struct {
+	report.Report
+
+	unread   int64           // sets whose Capability List could not be read
+	missing  int             // bytes of Missing
+	repeated *repeats.Counts // of warnings of one kind; nil: there are none
+}
+
+// Since returns what was counted since before, as the result of one set.
+func (r *Report) Since(before *Report) report.SetReport {
+	return report.SetReport{
+		Mode: r.Mode, Via: r.Via,
+		Created: r.Created - before.Created, Updated: r.Updated - before.Updated, Deleted: r.Deleted - before.Deleted,
+		Unchanged: r.Unchanged - before.Unchanged, Failed: r.Failed - before.Failed, Refused: r.Refused - before.Refused,
+	}
+}
+
+// AddPlan adds a sentence about the transfer methods chosen for a set, once.
+func (r *Report) AddPlan(sentence string) {
+	if s := fetch.Printable(sentence); len(r.Plan) < report.MaxListed && !slices.Contains(r.Plan, s) {
+		r.Plan = append(r.Plan, s)
+	}
+}
+
+// FailResource lists a failure of a resource, which may be requested again at
+// notBefore. A retried one is tried again at the end of the run.
+func (r *Report) FailResource(uri string, err error, notBefore time.Time, retried bool) {
+	if len(r.Failures) < report.MaxListed {
+		f := report.NewResourceFailure(uri, err.Error(), retried)
+		f.Defer(notBefore)
+		r.Failures = append(r.Failures, f)
+	}
+}
+
+// Retry removes n failures of resources that are tried again.
+func (r *Report) Retry(n int64) {
+	r.Failed -= n
+	r.Failures = slices.DeleteFunc(slices.Clone(r.Failures), func(f report.Failure) bool { return f.IsRetried() })
+}
+
+// Fail lists a failure with a cause that names the address.
+func (r *Report) Fail(uri, cause string) {
+	if len(r.Failures) < report.MaxListed {
+		r.Failures = append(r.Failures, report.NewFailure(uri, cause))
+	}
+}
+
+// FailDocument lists a document that could not be read.
+func (r *Report) FailDocument(uri string, err error) {
+	n := len(r.Failures)
+	r.Fail(uri, err.Error())
+	t := fetch.NotBefore(err)
+	if t.IsZero() {
+		return
+	}
+	r.Defer(t)
+	if len(r.Failures) > n {
+		r.Failures[n].Defer(t)
+	}
+}
+
+// Defer records that a document may be requested again at t.
+func (r *Report) Defer(t time.Time) {
+	if t = t.UTC().Truncate(time.Second); r.NotBefore.IsZero() || t.Before(r.NotBefore) {
+		r.NotBefore = t
+	}
+}
+
+// WithdrawFailure removes a failure that was resolved within the run.
+func (r *Report) WithdrawFailure(uri, cause string) {
+	uri, cause = fetch.Printable(uri), fetch.Printable(cause)
+	if i := slices.IndexFunc(r.Failures, func(f report.Failure) bool { return f.URI == uri && f.Cause == cause }); i >= 0 {
+		r.Failures = slices.Delete(r.Failures, i, i+1)
+	}
+}
+
+// AddMissing lists a resource whose past content is unavailable.
+func (r *Report) AddMissing(uri, cause string) {
+	f := report.NewFailure(uri, cause)
+	if r.missing > maxMissing {
+		return
+	}
+	if r.missing += len(f.URI) + len(f.Cause) + 64; r.missing > maxMissing {
+		r.Warn("more is missing than can be listed here: each was reported when it was requested")
+	}
+	r.Missing = append(r.Missing, f)
+}
+
+// WithdrawMissing removes a resource whose past content has become available.
+func (r *Report) WithdrawMissing(uri string) {
+	uri = fetch.Printable(uri)
+	r.Missing = slices.DeleteFunc(r.Missing, func(f report.Failure) bool { return f.URI == uri })
+}
+
+// AddUnreadSet records a set whose Capability List could not be read.
+func (r *Report) AddUnreadSet(set report.SetReport) {
+	r.unread++
+	r.BySet = append(r.BySet, set)
+}
+
+// HasFailures reports whether resources failed or were refused, or Capability Lists
+// could not be read.
+func (r *Report) HasFailures() bool { return r.Failed+r.Refused+r.unread > 0 }
+
+// Shortfall describes how much could not be done.
+func (r *Report) Shortfall() string {
+	var parts []string
+	add := func(n int64, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(r.Failed, "failed")
+	add(r.Refused, "refused")
+	// Other failures are of documents, or of places in the mirror.
+	if other := int64(len(r.Failures)) - r.Failed - r.Refused; other > 0 || len(parts) == 0 {
+		add(max(other, 1), "could not be read or written")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// RaiseMode records how a set was brought into step: the report states the most
+// thorough mode of all sets.
+func (r *Report) RaiseMode(mode, via string) {
+	rank := map[string]int{"": 0, report.ModeNone: 1, report.ModeIncremental: 2, report.ModeBaseline: 3}
+	if rank[mode] > rank[r.Mode] {
+		r.Mode, r.Via = mode, via
+	}
+}
+
+// Warn records a warning. Of several warnings of one kind the first is listed and the
+// others are counted; Warn reports whether it is the first.
+func (r *Report) Warn(text string) (first bool) {
+	if r.repeated == nil {
+		r.repeated = &repeats.Counts{}
+	}
+	if first = r.repeated.Add(text, len(r.Warnings), report.MaxListed); first {
+		r.Warnings = append(r.Warnings, fetch.Printable(text))
+	}
+	return first
+}
+
+// FinishWarnings appends to each warning how many more there were of its kind, and
+// passes the resulting sentences to emit.
+func (r *Report) FinishWarnings(emit func(text string)) {
+	if r.repeated == nil {
+		return
+	}
+	r.Warnings = r.repeated.Finish(r.Warnings, emit)
+	r.repeated = nil
+}

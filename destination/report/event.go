@@ -1,0 +1,71 @@
+package report
+
+import (
+	"encoding/json"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// An EventKind says what an [Event] reports.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventDocument EventKind = "document" // a document is being read: URI
+	EventSet      EventKind = "set"      // a set's run begins: Progress.Set, Sets
+	EventPlan     EventKind = "plan"     // the work that a set's run has to do: Progress.Total, Bytes
+	EventProgress EventKind = "progress" // progress of the run of a set: Progress
+	EventApplied  EventKind = "applied"  // a change is on disk and will stay: --events shows these
+	EventFailed   EventKind = "failed"   // a resource could not be brought into step: Err
+	EventRefused  EventKind = "refused"  // a resource must not be fetched: Err
+	EventRetry    EventKind = "retry"    // what failed for a passing reason is tried once more, all failures with Later set: Progress.Total
+	EventWarning  EventKind = "warning"  // something a person should know: URI, Err
+	EventFinding  EventKind = "finding"  // an audit found a difference: Finding
+	EventDone     EventKind = "done"     // a set's run is over: Result
+)
+
+// An Event is one step of a run.
+type Event struct {
+	Kind     EventKind
+	Set      string // name of the set
+	URI      string // of the resource or document
+	Change   resourcesync.Change
+	Path     string // of the file
+	Length   int64
+	Type     string // media type, as the Source states it
+	Hashes   resourcesync.Hashes
+	Datetime time.Time // of the change, as the Source states it; zero if it does not
+	Lastmod  time.Time
+	Err      error
+	Later    bool // of a failure: it is tried again at the end of the run, and reported again if it fails again
+	Finding  Finding
+	Progress Progress
+	Result   SetReport
+}
+
+// Progress is the progress of a set's run.
+type Progress struct {
+	Done, Total       int64 // resources looked at or changed, and to be
+	Bytes, TotalBytes int64 // of content fetched and to be fetched, as far as it is known
+	Applied, Failed   int64
+	Set, Sets         int // with EventSet: the number of the set, and of all sets
+}
+
+// MarshalJSON gives the line that --events writes for an applied change, and
+// what corresponds to it for other kinds.
+func (e Event) MarshalJSON() ([]byte, error) {
+	c := Change{e.Set, e.URI, e.Change, e.Path, e.Length, e.Type, e.Hashes, e.Lastmod, e.Datetime}
+	line := c.line()
+	line.Event = e.Kind
+	if e.Kind != EventApplied {
+		line.Length = nil
+	}
+	if e.Err != nil {
+		line.Cause = e.Err.Error()
+	}
+	if e.Kind == EventFinding {
+		line.Finding = &e.Finding
+	}
+	return json.Marshal(line)
+}

@@ -1,0 +1,43 @@
+package report
+
+import "lockstep/internal/fetch"
+
+// Unproven is one reason why a mirror may lack something that the Source has, or have
+// what is gone: its documents do not show it, or not all of them could be used.
+type Unproven struct {
+	Set     string `json:"set,omitempty"` // URI of the set; empty: all of the Source
+	Reason  string `json:"reason"`
+	Command string `json:"command,omitempty"` // closes it; empty: no command does
+	Needs   string `json:"needs,omitempty"`   // what must happen first
+
+	failed bool // it is a failure, which the error of the run states
+}
+
+// NewUnprovenFailure returns the reason that a run ended with err; command repeats it.
+func NewUnprovenFailure(err error, command string) Unproven {
+	return Unproven{Reason: fetch.Printable(err.Error()), Command: command, Needs: "its cause is mended", failed: true}
+}
+
+// String returns the reason and what closes it.
+func (u *Unproven) String() string {
+	switch {
+	case u.Command == "":
+		return u.Reason + "; only the Source can close this: " + u.Needs
+	case u.Needs != "":
+		return u.Reason + "; " + u.Command + " closes it, once " + u.Needs
+	}
+	return u.Reason + "; " + u.Command + " closes it"
+}
+
+// IsFailure reports whether u describes a failure, which the error of the run
+// states.
+func (u *Unproven) IsFailure() bool { return u.failed }
+
+// A WithdrawnSet is a set that the Source Description listed once and does not
+// list any more. Its files stay until a run that
+// compares everything removes them.
+type WithdrawnSet struct {
+	URI       string `json:"uri"`
+	Name      string `json:"name"`
+	Resources int64  `json:"resources"` // that the mirror has of it
+}
