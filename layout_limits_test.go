@@ -53,9 +53,9 @@ type exception struct {
 const lineStep = 250
 
 var exceptions = []exception{
-	{"destination", codeLines, 5750},
+	{"destination", codeLines, 5000},
 
-	{"destination.setRun", methods, 71},
+	{"destination.setRun", methods, 53},
 	{"destination.session", methods, 59},
 }
 

@@ -169,19 +169,18 @@ var rooms = []room{
 	{"destination/internal/bulk", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/scratch destination/internal/transfer destination/internal/wording internal/extsort internal/fetch internal/unpack resourcesync", "golang.org/x/sync"},
 	{"destination/internal/apply", "blob destination/filename destination/internal/bulk destination/internal/content destination/internal/desired destination/internal/dispatch destination/internal/history destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/reserve destination/internal/saved destination/internal/transfer destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/representation", "destination/internal/content destination/internal/desired destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/selection destination/internal/stage destination/internal/transfer destination/journal resourcesync", ""},
-	{"destination/internal/restore", "destination/internal/desired destination/internal/entries destination/internal/history destination/internal/saved destination/internal/stage destination/internal/wording destination/journal internal/fetch resourcesync", ""},
+	{"destination/internal/restore", "destination/internal/desired destination/internal/dump destination/internal/entries destination/internal/history destination/internal/saved destination/internal/stage destination/internal/wording destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/pending", "destination/internal/desired destination/internal/plan destination/internal/representation destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/catchup", "destination/internal/entries destination/internal/saved destination/internal/wording resourcesync", ""},
 	{"destination/internal/deferral", "destination/internal/outage destination/internal/saved destination/journal internal/fetch", ""},
 	{"destination/internal/diff", "destination/internal/content destination/internal/desired destination/internal/stage internal/extsort resourcesync", ""},
 	{"destination/internal/counting", "destination/internal/repeats destination/report internal/fetch", ""},
+	{"destination/internal/reconcile", "destination/filename destination/internal/adopt destination/internal/apply destination/internal/bulk destination/internal/counting destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/pending destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/representation destination/internal/restore destination/internal/saved destination/internal/scratch destination/internal/selection destination/internal/stage destination/internal/transfer destination/internal/wording destination/journal destination/report internal/fetch resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
-		"destination/internal/adopt " +
 		"destination/internal/apply " +
 		"destination/internal/audit " +
-		"destination/internal/bulk " +
 		"destination/internal/catchup " +
 		"destination/internal/content " +
 		"destination/internal/counting " +
@@ -202,6 +201,7 @@ var rooms = []room{
 		"destination/internal/plan " +
 		"destination/internal/planner " +
 		"destination/internal/push " +
+		"destination/internal/reconcile " +
 		"destination/internal/representation " +
 		"destination/internal/reserve " +
 		"destination/internal/restore " +

@@ -56,8 +56,8 @@ func (r *setRun) travel(ctx context.Context) error {
 // may be in packages that were not searched.
 func (r *setRun) becomeState(ctx context.Context, st *restore.State) (again bool, err error) {
 	return r.carryOut(ctx, work{
-		mode: ModeBaseline, via: viaOf(st), complete: true, files: true, prune: true, past: st,
-		done: func() {
+		Mode: ModeBaseline, Via: viaOf(st), Complete: true, Files: true, Prune: true, Past: st,
+		Done: func() {
 			r.set.RestoreTo(st.Watermark, saved.Time(st.At))
 			r.set.Complete, r.set.Selection = !st.Watermark.IsZero(), r.d.selects.Key
 		},

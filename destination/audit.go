@@ -198,7 +198,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 		return false, err
 	}
 	a.prove(set, &SetReport{URI: set.URI})
-	if err := r.findOrigin(ctx); err != nil {
+	if err := findOrigin(ctx, r.session, r.stage); err != nil {
 		return false, err
 	}
 	paths, err := a.paths()

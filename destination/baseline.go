@@ -7,6 +7,7 @@ import (
 
 	"lockstep/destination/internal/catchup"
 	"lockstep/destination/internal/entries"
+	"lockstep/destination/internal/reconcile"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/resourcesync"
@@ -103,9 +104,9 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		via = ViaDump
 	}
 	again, err := r.carryOut(ctx, work{
-		mode: ModeBaseline, via: via, complete: complete, explicit: snap.Complete && c.Complete, partial: !c.Complete, files: true, suspect: suspect,
-		prune: complete && (!snap.Sitemap || o.Delete == DeleteApply),
-		done: func() {
+		Mode: ModeBaseline, Via: via, Complete: complete, Explicit: snap.Complete && c.Complete, Partial: !c.Complete, Files: true, Suspect: suspect,
+		Prune: complete && (!snap.Sitemap || o.Delete == DeleteApply),
+		Done: func() {
 			st.Complete, st.Selection = true, r.d.selects.Key
 			st.ListKind = snap.Kind()
 			st.ListAt, st.ListTag, st.ListParts, st.ListFrom = saved.Time(snap.At), snap.Validators, snap.Parts, ""
@@ -138,7 +139,7 @@ func (r *setRun) wentBack(s *entries.Snapshot, c *entries.Chain) error {
 	at := saved.Time(s.At)
 	if c.Lists == 0 {
 		if at.Before(st.ListAt) {
-			return backInTime(st, fmt.Sprintf("its Resource List is as of %s, the one applied here as of %s", wording.Time(at), wording.Time(st.ListAt)))
+			return reconcile.WentBack(st.Name, fmt.Sprintf("its Resource List is as of %s, the one applied here as of %s", wording.Time(at), wording.Time(st.ListAt)))
 		}
 		return nil
 	}
@@ -149,14 +150,7 @@ func (r *setRun) wentBack(s *entries.Snapshot, c *entries.Chain) error {
 		}
 	}
 	if reached.Before(st.Watermark) {
-		return backInTime(st, fmt.Sprintf("the Source's latest change (%s) is older than our last sync (%s)", wording.Time(reached), wording.Time(st.Watermark)))
+		return reconcile.WentBack(st.Name, fmt.Sprintf("the Source's latest change (%s) is older than our last sync (%s)", wording.Time(reached), wording.Time(st.Watermark)))
 	}
 	return nil
-}
-
-func backInTime(st *setState, how string) error {
-	return &RefusedError{
-		Reason: fmt.Sprintf("set %s: the Source went back in time: %s; the newer copies were kept", st.Name, how),
-		Hint:   "if the mirror is to go back too, run again with --baseline",
-	}
 }

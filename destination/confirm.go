@@ -96,6 +96,6 @@ func (s *session) removeConfirmed(ctx context.Context, set *setState, gone []des
 			return nil, err
 		}
 	}
-	_, err := r.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true})
+	_, err := r.carryOut(ctx, work{Mode: ModeIncremental, Via: ViaNotification, Complete: true})
 	return r.results, err
 }

@@ -10,7 +10,6 @@ import (
 	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/pending"
-	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/report"
 	"lockstep/internal/fetch"
@@ -20,9 +19,6 @@ import (
 // run: the network, the server or the store may have recovered. What found no room
 // has been tried again already, after the others.
 func isPassing(err error) bool { return fetch.Passing(err) || content.IsLocal(err) && !isFull(err) }
-
-// notBeforeOf returns when what failed with err may be requested again.
-func notBeforeOf(err error) time.Time { return plan.NotBefore(err) }
 
 // pendingOf returns the pending work of a set.
 func pendingOf(d *Destination, set int) pending.Set {
@@ -68,7 +64,7 @@ func (s *session) retrySet(ctx context.Context, set *setState) (err error) {
 	if _, err := r.stageOwed(ctx); err != nil {
 		return err
 	}
-	_, err = r.carryOut(ctx, work{mode: ModeNone, via: set.viaList(), complete: true, final: true})
+	_, err = r.carryOut(ctx, work{Mode: ModeNone, Via: set.viaList(), Complete: true, Final: true})
 	return err
 }
 

@@ -168,7 +168,7 @@ func (r *setRun) takePortion(ctx context.Context, h *saved.Harvest, s *OriginSta
 		mode = ModeBaseline
 	}
 	before := r.report.Created + r.report.Updated
-	if _, err := r.carryOut(ctx, work{mode: mode, via: r.set.viaList()}); err != nil {
+	if _, err := r.carryOut(ctx, work{Mode: mode, Via: r.set.viaList()}); err != nil {
 		return err
 	}
 	r.portions += r.report.Created + r.report.Updated - before
@@ -207,7 +207,7 @@ func (r *setRun) takeChanges(ctx context.Context, h *saved.Harvest, s *OriginSta
 	if !changed {
 		mode = ModeNone
 	}
-	again, err = r.carryOut(ctx, work{mode: mode, via: via, complete: true, done: func() { r.reached(h, s) }})
+	again, err = r.carryOut(ctx, work{Mode: mode, Via: via, Complete: true, Done: func() { r.reached(h, s) }})
 	return again, r.applied(ctx, s, err)
 }
 
@@ -230,9 +230,9 @@ func (r *setRun) takeAll(ctx context.Context, h *saved.Harvest, s *OriginStatus,
 	}
 	whole, unchanged := s.Whole && !broken, r.report.Unchanged
 	again, err = r.carryOut(ctx, work{
-		mode: ModeBaseline, via: r.set.viaList(), complete: true, files: true,
-		prune: whole && (s.Complete || h.Other || r.d.opts.Delete == DeleteApply),
-		done: func() {
+		Mode: ModeBaseline, Via: r.set.viaList(), Complete: true, Files: true,
+		Prune: whole && (s.Complete || h.Other || r.d.opts.Delete == DeleteApply),
+		Done: func() {
 			if h.Known = whole; whole {
 				r.set.Complete, r.set.Selection, h.Other = true, r.d.selects.Key, false
 			}

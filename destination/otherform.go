@@ -3,8 +3,6 @@ package destination
 import (
 	"context"
 
-	"lockstep/destination/internal/plan"
-	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/representation"
 	"lockstep/resourcesync"
 )
@@ -26,14 +24,4 @@ func newChooser(r *setRun) *representation.Chooser {
 		c.Finder = f
 	}
 	return c
-}
-
-// otherForms returns how to fetch other representations of what p plans; nil where
-// each resource has one.
-func otherForms(r *setRun, p *planner.Planner) *representation.Others {
-	c := newChooser(r)
-	if c.Finder == nil {
-		return nil
-	}
-	return &representation.Others{Chooser: c, Planner: p, NotBefore: plan.NotBefore}
 }

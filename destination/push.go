@@ -235,10 +235,10 @@ func (p *pusher) putAside(m *inbox.Message, cause string) {
 // apply applies what is staged.
 func (p *pusher) apply(ctx context.Context) error {
 	before := p.r.report
-	if err := p.r.applyVersions(ctx, &entries.Chain{Complete: true, Dump: true}, ViaNotification); err != nil {
+	if err := reconciled(p.r).ApplyVersions(ctx, &entries.Chain{Complete: true, Dump: true}, ViaNotification); err != nil {
 		return err
 	}
-	_, err := p.r.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true})
+	_, err := p.r.carryOut(ctx, work{Mode: ModeIncremental, Via: ViaNotification, Complete: true})
 	r := p.r.report.Since(&before)
 	p.out.applied = r.Created + r.Updated + r.Deleted
 	if err != nil {
@@ -275,14 +275,6 @@ func (p *pusher) oweRest(ctx context.Context) error {
 		return fmt.Errorf("record what is owed: %w", err)
 	}
 	return nil
-}
-
-// pushed returns what notifications brought, for a plan made of documents.
-func (r *setRun) pushed(w *work) *push.State {
-	if w.via == ViaNotification || r.d.opts.Baseline || r.d.compare || w.past != nil {
-		return nil
-	}
-	return r.set.push
 }
 
 // pulled is called when a set was brought into step with the Source's

@@ -61,7 +61,7 @@ func knowsOwnHarvest(ctx context.Context, r *setRun) error {
 		return err
 	}
 	r.fresh = false
-	if err := r.findOrigin(ctx); err != nil {
+	if err := findOrigin(ctx, r.session, r.stage); err != nil {
 		return err
 	}
 	r.ours, err = r.listsAll(ctx, func(ctx context.Context, to *extsort.Sorter) (bool, error) { return true, addStaged(ctx, r.stage, to) })

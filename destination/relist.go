@@ -34,7 +34,7 @@ func (r *setRun) relist(ctx context.Context, snap *entries.Snapshot) error {
 		if err := r.stageGone(ctx, only, &next); err != nil {
 			return err
 		}
-		if _, err := r.carryOut(ctx, work{mode: ModeBaseline, via: r.set.viaList(), complete: true}); err != nil {
+		if _, err := r.carryOut(ctx, work{Mode: ModeBaseline, Via: r.set.viaList(), Complete: true}); err != nil {
 			return err
 		}
 		snap = &next

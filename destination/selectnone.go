@@ -1,9 +1,5 @@
 package destination
 
-import (
-	"lockstep/destination/internal/planner"
-)
-
 // nothingSelected returns a [SelectionError] if the sets list resources, and the
 // selection matches none of them. A set that was not compared in this run counts
 // as it was when it was.
@@ -25,10 +21,4 @@ func (s *session) nothingSelected(sets []*setState) error {
 		return nil
 	}
 	return &SelectionError{Listed: listed}
-}
-
-// noteSelection notes how much of what a set lists is selected.
-func (st *setState) noteSelection(t *planner.Tally) {
-	st.Planned, st.Matched = true, t.Created+t.Updated+t.Unchanged+t.Touched+t.Refused
-	st.Listed = st.Matched + t.Passed + t.Unselected
 }

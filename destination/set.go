@@ -6,20 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"lockstep/destination/filename"
 	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/catchup"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/push"
+	"lockstep/destination/internal/reconcile"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/wording"
-	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
@@ -54,7 +52,6 @@ type setRun struct {
 
 	confirmed map[push.Key]bool // deletions that were notified and that the Source confirms
 	results   push.Results      // of each resource, if they are wanted
-	temporary int64             // deletions of the plan that undo creations that were notified
 }
 
 // maxRounds is how often the changes are read in one run.
@@ -179,14 +176,14 @@ func (r *setRun) retry(ctx context.Context) error {
 	if err != nil || owed == 0 {
 		return err
 	}
-	_, err = r.carryOut(ctx, work{mode: ModeNone, via: r.set.viaList(), complete: true})
+	_, err = r.carryOut(ctx, work{Mode: ModeNone, Via: r.set.viaList(), Complete: true})
 	return err
 }
 
 // dissolve removes what a set held that no longer exists.
 func (r *setRun) dissolve(ctx context.Context) error {
 	r.report.RaiseMode(ModeBaseline, ViaList)
-	_, err := r.carryOut(ctx, work{mode: ModeBaseline, via: ViaList, prune: true, complete: true, done: func() {
+	_, err := r.carryOut(ctx, work{Mode: ModeBaseline, Via: ViaList, Prune: true, Complete: true, Done: func() {
 		*r.set = setState{Set: saved.Set{URI: r.set.URI, Name: r.set.Name, Number: r.set.Number}}
 	}})
 	return err
@@ -237,7 +234,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 		gap := c.GapAfter(since)
 		switch {
 		case c.Lost && c.Newest.Time().Before(st.SeenTime):
-			return backInTime(st, fmt.Sprintf("its changes end at %s, those applied here at %s", wording.Time(c.Newest.Time()), wording.Time(st.SeenTime)))
+			return reconcile.WentBack(st.Name, fmt.Sprintf("its changes end at %s, those applied here at %s", wording.Time(c.Newest.Time()), wording.Time(st.SeenTime)))
 		case (c.Lost || gap != "") && st.Lists != "":
 			if past != "" {
 				gap += ", and " + past
@@ -267,10 +264,10 @@ func (r *setRun) incremental(ctx context.Context) error {
 		if c.Unchanged || r.stage.Empty() {
 			mode = ModeNone
 		}
-		if err := r.applyVersions(ctx, &c, via); err != nil {
+		if err := reconciled(r).ApplyVersions(ctx, &c, via); err != nil {
 			return err
 		}
-		again, err := r.carryOut(ctx, work{mode: mode, via: via, complete: c.Whole(), explicit: c.Complete, partial: !c.Complete, done: func() { r.advance(&c, since) }})
+		again, err := r.carryOut(ctx, work{Mode: mode, Via: via, Complete: c.Whole(), Explicit: c.Complete, Partial: !c.Complete, Done: func() { r.advance(&c, since) }})
 		if err != nil || !again || round == maxRounds {
 			return err
 		}
@@ -337,30 +334,4 @@ func (r *setRun) advance(c *entries.Chain, since resourcesync.Datetime) {
 func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 	s := pending.Stager{Set: pendingOf(r.d, r.set.Number), Transient: r.final, Refuse: r.reader.Refuse, Chooser: newChooser(r)}
 	return s.Stage(ctx, r.stage)
-}
-
-// findOrigin derives the origin from the first resource, if the Source is a
-// file.
-func (r *setRun) findOrigin(ctx context.Context) error {
-	if r.mirror.Origin != "" {
-		return nil
-	}
-	for w, err := range r.stage.Resources(ctx) {
-		if err != nil {
-			return err
-		}
-		scheme, rest, ok := filename.CutScheme(w.URI)
-		if !ok {
-			continue
-		}
-		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-			rest = rest[:i]
-		}
-		r.mirror.Origin = scheme + "://" + rest
-		if r.d.opts.DryRun {
-			return nil
-		}
-		return r.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocMirror: saved.Encode(r.mirror)}})
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/entries"
+	"lockstep/destination/internal/restore"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/discover"
@@ -337,7 +338,7 @@ func (r *setRun) lookInPackages(ctx context.Context) error {
 				refs = append(refs, ref)
 			}
 		}
-		if len(refs) == 0 || len(refs) > maxPastPackages {
+		if len(refs) == 0 || len(refs) > restore.MaxPackages {
 			continue
 		}
 		if err := r.reader.ReadHints(ctx, refs, doc.manifest); err != nil {
@@ -348,7 +349,7 @@ func (r *setRun) lookInPackages(ctx context.Context) error {
 	if !found {
 		return nil
 	}
-	_, err = r.carryOut(ctx, work{mode: ModeNone, via: st.viaList(), searched: true, final: true})
+	_, err = r.carryOut(ctx, work{Mode: ModeNone, Via: st.viaList(), Searched: true, Final: true})
 	return err
 }
 

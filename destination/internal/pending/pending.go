@@ -50,6 +50,36 @@ func (s *Set) StageConfirmed(ctx context.Context, to *stage.Stage) error {
 	return nil
 }
 
+// maxSettled is the number of rows that one transaction settles.
+const maxSettled = 1000
+
+// Discard removes the pending work, because the whole set is being compared, and
+// saves docs. It keeps deletions that were only notified, because the documents may
+// be older than the notifications, and work that must not be requested yet, because
+// it may still be needed; it reports whether it kept any.
+func (s *Set) Discard(ctx context.Context, docs map[string][]byte) (kept bool, err error) {
+	b := journal.Batch{Save: docs}
+	now := time.Now()
+	for o, err := range s.Journal.Owed(ctx, s.Number) {
+		if err != nil {
+			return false, err
+		}
+		w, _, derr := desired.Decode(o.URI, string(o.Entry))
+		if derr == nil && (w.Gone && w.Unconfirmed || w.NotBefore.After(now)) {
+			kept = true
+			continue
+		}
+		b.Settle = append(b.Settle, journal.Owed{Set: o.Set, URI: o.URI})
+		if len(b.Settle) == maxSettled {
+			if err := s.Journal.Record(ctx, b); err != nil {
+				return false, err
+			}
+			b.Settle = nil
+		}
+	}
+	return kept, s.Journal.Record(ctx, b)
+}
+
 // A Stager stages pending work to be tried again.
 type Stager struct {
 	Set

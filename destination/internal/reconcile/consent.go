@@ -1,0 +1,72 @@
+package reconcile
+
+import (
+	"fmt"
+
+	"lockstep/destination/internal/planner"
+	"lockstep/destination/report"
+)
+
+// freeDeletes is the number of resources that a run may delete whatever their
+// share: a set of ten that loses six is not worth stopping for.
+const freeDeletes = 5
+
+// consent checks a plan against the configured limits; temporary is how many of
+// its deletions undo creations that were only notified. A Source whose documents do
+// not confirm its notifications may have returned to a time before them; a resource
+// that disappears without a recorded deletion proves nothing then: it may never have
+// existed.
+func (s *Set) consent(t *planner.Tally, w *Work, temporary int64) error {
+	if w.Suspect && (t.Regressed > 0 || t.Unexplained > 0) || s.State.Doubted && t.Regressed > 0 {
+		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.Regressed)
+		if t.Regressed == 0 {
+			how = fmt.Sprintf("its history was rewritten, and %d resources are gone without a word", t.Unexplained)
+		}
+		return WentBack(s.State.Name, how)
+	}
+	if s.State.Unselected {
+		t.Unselected = t.Deleted
+	}
+	deleted, total := t.Deleted-t.Replaced, s.Run.Counts[s.State.Number]
+	empties := deleted >= total
+	if p := s.Push; p != nil && t.Deleted > 0 && !(s.Compared && w.Complete) && !s.State.Unselected {
+		// Earlier deletions count as well: otherwise a Source could empty the mirror
+		// in small portions, even with a pull between any two of them.
+		deleted, total = p.AddLoss(deleted, total, temporary)
+	}
+	return s.Run.guard(s.State.Name, deleted, total, t.Unselected, empties)
+}
+
+// guard refuses to delete more than was agreed to (RS-DST-04): deleted out of
+// the total that a set holds, some of them for being no longer selected; and to
+// empty a set, however small.
+func (c *Settings) guard(set string, deleted, total, unselected int64, empties bool) error {
+	if deleted <= 0 || c.MaxDelete >= 100 {
+		return nil
+	}
+	if !empties && (deleted <= freeDeletes || deleted*100 <= total*int64(c.MaxDelete)) {
+		return nil
+	}
+	percent := int64(100)
+	if total > 0 {
+		percent = (deleted*100 + total - 1) / total
+	}
+	why := ""
+	hint := fmt.Sprintf("if that is right, run again with --max-delete %d", min(max(percent, 1), 100))
+	if unselected > 0 {
+		why = fmt.Sprintf("; of these %d because the selection shrank", unselected)
+		hint += "; to keep what is not selected any more, with --delete keep"
+	}
+	return &report.RefusedError{
+		Reason: fmt.Sprintf("set %s: would delete %d%% of the mirror (%d of %d resources%s)", set, percent, deleted, total, why),
+		Hint:   hint,
+	}
+}
+
+// WentBack returns the error for a set whose Source returned to an earlier state.
+func WentBack(set, how string) error {
+	return &report.RefusedError{
+		Reason: fmt.Sprintf("set %s: the Source went back in time: %s; the newer copies were kept", set, how),
+		Hint:   "if the mirror is to go back too, run again with --baseline",
+	}
+}
