@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"lockstep/catalog"
+	"lockstep/internal/private"
 )
 
 // A Point is the state of a set at the time when an origin had been applied to its
@@ -32,8 +33,7 @@ func Recall(path string, v any) bool {
 	return err == nil && json.Unmarshal(b, v) == nil
 }
 
-// Remember writes v to the file at path. After a crash the file has either the old or
-// the new content.
+// Remember writes v to the file at path, whole and durably.
 func Remember(path string, v any) error {
 	if path == "" {
 		return nil
@@ -42,23 +42,5 @@ func Remember(path string, v any) error {
 	if err != nil {
 		return err // unreachable: our own types can be encoded
 	}
-	next := path + ".new" // always the same name: a file left by a crash is overwritten
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(next, path)
-	}
-	if err != nil {
-		_ = os.Remove(next) // of no use
-	}
-	return err
+	return private.Replace(path, b)
 }

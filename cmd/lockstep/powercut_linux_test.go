@@ -205,7 +205,7 @@ func newDisk(t *testing.T, room string, size int64) *disk {
 	return d
 }
 
-func must(t *testing.T, name string, args ...string) string {
+func must(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
@@ -239,7 +239,7 @@ func (d *disk) insert(t *testing.T) {
 }
 
 // eject unmounts the disk and throws it away.
-func (d *disk) eject(t *testing.T) {
+func (d *disk) eject(t testing.TB) {
 	t.Helper()
 	if t.Failed() {
 		return
@@ -262,6 +262,9 @@ func (d *disk) eject(t *testing.T) {
 func (d *disk) cut(t *testing.T) *disk {
 	t.Helper()
 	c := &disk{image: d.image + ".cut"}
+	if first, isCut := strings.CutSuffix(d.image, ".cut"); isCut { // the disk that it is a copy of was ejected
+		c.image = first
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {

@@ -126,7 +126,7 @@ func validated(t *testing.T, program, dir string) {
 
 // checkNothingDangles walks the documents below base that lie in dir, from the
 // Source Description on, and reports every one that is named and not there.
-func checkNothingDangles(t *testing.T, dir, base string) {
+func checkNothingDangles(t testing.TB, dir, base string) {
 	t.Helper()
 	w := &documentWalk{TB: t, dir: dir, base: base, seen: map[string]bool{}}
 	if w.there(".well-known/resourcesync") { // else it was killed before anything was published

@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/internal/private"
 )
 
 // A keyLog remembers which requests with an idempotency key were made, and how
@@ -78,7 +78,7 @@ func (l *keyLog) open() error {
 		return err
 	}
 	for _, dir := range []string{filepath.Dir(l.dir), filepath.Dir(filepath.Dir(l.dir))} {
-		if err := syncDir(dir); err != nil { // it may be a new entry of dir
+		if err := private.SyncDir(dir); err != nil { // it may be a new entry of dir
 			return err
 		}
 	}
@@ -306,7 +306,7 @@ func (l *keyLog) begin() error {
 	if err != nil {
 		return err
 	}
-	if err := syncDir(l.dir); err != nil {
+	if err := private.SyncDir(l.dir); err != nil {
 		_ = f.Close() // it is empty
 		_ = os.Remove(path)
 		return err
@@ -341,18 +341,4 @@ func (l *keyLog) highest() (seq catalog.Seq, err error) {
 		return seq, err
 	}
 	return 0, nil
-}
-
-// syncDir makes the entries of a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }() // read only
-	err = d.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || err != nil && strings.HasSuffix(err.Error(), "Access is denied.") {
-		return nil // a system that does not sync directories
-	}
-	return err
 }

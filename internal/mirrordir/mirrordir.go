@@ -122,7 +122,7 @@ func RememberHTTPS(client *destination.Client, dir string, log *slog.Logger) {
 	path := filepath.Join(stateDir(dir), httpsFile)
 	text, _ := os.ReadFile(path) // it does not exist in most mirrors
 	client.UseHTTPS(strings.TrimSpace(string(text)), func(host string) {
-		if err := os.WriteFile(path, []byte(host+"\n"), private.FileMode); err != nil && log != nil {
+		if err := private.Replace(path, []byte(host+"\n")); err != nil && log != nil {
 			log.Warn("keep the https address of the Source", slog.String("err", err.Error()))
 		}
 	})

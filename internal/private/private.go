@@ -4,6 +4,9 @@
 // State that older versions created with wider modes is restricted when it is
 // opened. The modes of directories that a user has created are not changed:
 // [Wide] reports them.
+//
+// Small files of the state are written by [Replace] and [Create], so that neither a
+// crash nor a power cut leaves part of one.
 package private
 
 import (

@@ -1,6 +1,8 @@
 package private_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -54,5 +56,42 @@ func TestModes(t *testing.T) {
 	}
 	if err := private.Narrow(filepath.Join(top, "missing")); err != nil {
 		t.Errorf("of a file that is not there: %v", err)
+	}
+}
+
+// TestReplaceAndCreate: a file is replaced as a whole, with mode 0600, whatever an
+// interrupted call left; Create never replaces one.
+func TestReplaceAndCreate(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path+".new", []byte("left by a crash, and longer"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"1", "another", ""} {
+		if err := private.Replace(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("content %q, %v, want %q", got, err, text)
+		}
+	}
+	if runtime.GOOS != "windows" && mode(t, path) != 0o600 {
+		t.Errorf("mode %o", mode(t, path))
+	}
+	if err := private.Create(path, []byte("2")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("Create = %v where the file exists", err)
+	}
+	other := path + "2"
+	if err := private.Create(other, []byte("2")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(other); err != nil || string(got) != "2" {
+		t.Errorf("content %q, %v", got, err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 2 {
+		t.Errorf("%d files are left, %v, want 2", len(left), err)
+	}
+	if err := private.Replace(filepath.Join(path, "below"), nil); err == nil {
+		t.Error("Replace below a file succeeds")
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/internal/private"
 )
 
 // Documents belong to the state from which they are published: if two states took
@@ -165,10 +166,7 @@ func loadID(state string) (string, error) {
 	b := make([]byte, idBytes)
 	_, _ = rand.Read(b) // never fails
 	id := hex.EncodeToString(b)
-	if err := os.WriteFile(path+".new", []byte(id+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("write the identity of the state: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := private.Replace(path, []byte(id+"\n")); err != nil { // before the documents name it
 		return "", fmt.Errorf("write the identity of the state: %w", err)
 	}
 	return id, nil

@@ -11,10 +11,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"lockstep/internal/private"
 )
 
 const (
@@ -76,25 +77,16 @@ func MakeTokens(path string) (*Tokens, error) {
 	return ReadTokens(path)
 }
 
-// generate writes a new token to a file atomically. If another process is
-// faster, its token is kept.
+// generate writes a new token to a file. If another process is faster, its token is
+// kept.
 func generate(path string) error {
 	b := make([]byte, tokenBytes)
-	_, _ = rand.Read(b)                                                      // never fails
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // renamed by then, or useless
-	_, err = f.WriteString(hex.EncodeToString(b) + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	err = os.Link(f.Name(), path) // unlike Rename it replaces nothing
-	if err == nil || errors.Is(err, fs.ErrExist) {
+	_, _ = rand.Read(b) // never fails
+	err := private.Create(path, []byte(hex.EncodeToString(b)+"\n"))
+	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
-	return os.Rename(f.Name(), path) // a file system without hard links
+	return err
 }
 
 // load returns the tokens of the file as it is now.

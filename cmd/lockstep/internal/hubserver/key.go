@@ -9,9 +9,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/private"
 )
 
 // KeySize is how long the key is that seals subscribers' secrets.
@@ -42,46 +42,16 @@ func readKey(path string) ([]byte, error) {
 	return key, nil
 }
 
-// makeKey makes a key and keeps it in a file that only its owner can read. The
-// file is whole as soon as it is there, and on disk when makeKey returns: what
-// is sealed with the key cannot be read without it.
+// makeKey makes a key and keeps it in a file that only its owner can read. The key is
+// on disk when makeKey returns: what is sealed with it cannot be read without it.
 func makeKey(path string) (key []byte, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("save the hub's key: %w", err)
-		}
-	}()
 	key = make([]byte, KeySize)
-	_, _ = rand.Read(key)                                     // never fails
-	f, err := os.CreateTemp(filepath.Dir(path), KeyName+".*") // only its owner can read it
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // has its other name by then, or is of no use
-	_, err = f.WriteString(hex.EncodeToString(key) + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return nil, err
-	}
-	switch err := os.Link(f.Name(), path); { // unlike Rename it replaces nothing
+	_, _ = rand.Read(key) // never fails
+	switch err := private.Create(path, []byte(hex.EncodeToString(key)+"\n")); {
 	case errors.Is(err, fs.ErrExist): // another process created it first
 		return readKey(path)
 	case err != nil:
-		if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) {
-			return nil, err
-		}
-		if err := os.Rename(f.Name(), path); err != nil { // a file system without links
-			return nil, err
-		}
+		return nil, fmt.Errorf("save the hub's key: %w", err)
 	}
-	return key, syncDir(filepath.Dir(path))
-}
-
-// syncDir has the names in a directory on disk when it returns.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	_ = d.Sync() // not every system can
-	return d.Close()
+	return key, nil
 }

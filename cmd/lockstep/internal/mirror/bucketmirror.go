@@ -155,17 +155,14 @@ func checkStateOf(state, dest string) error {
 	return nil
 }
 
-// nameStateOf records which mirror the state in own belongs to. It writes the
-// name atomically: a killed process must not leave part of a name.
+// nameStateOf records which mirror the state in own belongs to. A
+// killed process must not leave part of a name.
 func nameStateOf(own, dest string) error {
 	path := filepath.Join(own, StateOf)
 	if _, err := os.Stat(path); err == nil {
 		return nil // checkStateOf has read it
 	}
-	if err := os.WriteFile(path+".new", []byte(dest+"\n"), private.FileMode); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return private.Replace(path, []byte(dest+"\n"))
 }
 
 // A mirrorBucket is a bucket that is asked for many objects: it is listed, if
