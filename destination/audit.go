@@ -253,7 +253,7 @@ func (a *auditor) excusedOf(ctx context.Context, n int) (map[string]bool, error)
 // List, the result of its changes.
 func (r *setRun) expected(ctx context.Context) (snap entries.Snapshot, err error) {
 	if r.set.Foreign != nil {
-		return r.expectedHarvest(ctx)
+		return expectedHarvest(ctx, r)
 	}
 	if r.set.Lists == "" && r.set.Changes == "" {
 		r.reader.Fail(r.set.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(r.set.URI)))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/harvest"
 	"lockstep/destination/internal/reconcile"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
@@ -26,7 +27,7 @@ func reconciled(r *setRun) *reconcile.Set {
 		Stale: r.stale, Moved: &r.movedOn, FallBack: r.fallBack, ListAt: r.listAt, Compared: r.compared, Final: r.final,
 		Reselects: r.reselects(), Reclaims: r.reclaims(), Confirmed: r.confirmed, Results: r.results}
 	if r.origin != nil {
-		s.Harvested, s.Stored = true, storedBy(r.origin)
+		s.Harvested, s.Stored = true, harvest.StoredBy(harvestOrigin{r.origin})
 		if f, ok := r.origin.(Finder); ok {
 			s.Finder = f
 		}

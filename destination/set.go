@@ -39,8 +39,6 @@ type setRun struct {
 
 	final bool // only what failed in this run is tried again
 
-	portions int64 // resources that were applied before the end of a harvest
-
 	began     time.Time         // the watermark before this run
 	outages   *outage.Outages   // what could not be read in earlier runs
 	listURI   string            // of the list that was read
@@ -134,7 +132,7 @@ func (r *setRun) run(ctx context.Context) error {
 	case r.past != nil:
 		return r.travel(ctx)
 	case st.Foreign != nil:
-		return r.harvest(ctx)
+		return harvestSet(ctx, r)
 	case st.Lists == "" && st.Changes == "":
 		if o.Baseline && r.counts[st.Number] > 0 {
 			return r.dissolve(ctx)
@@ -332,6 +330,10 @@ func (r *setRun) advance(c *entries.Chain, since resourcesync.Datetime) {
 
 // stageOwed stages the pending work of the set, and returns how much there is.
 func (r *setRun) stageOwed(ctx context.Context) (int, error) {
-	s := pending.Stager{Set: pendingOf(r.d, r.set.Number), Transient: r.final, Refuse: r.reader.Refuse, Chooser: newChooser(r)}
-	return s.Stage(ctx, r.stage)
+	return pendingStager(r).Stage(ctx, r.stage)
+}
+
+// pendingStager returns what stages the pending work of the set.
+func pendingStager(r *setRun) *pending.Stager {
+	return &pending.Stager{Set: pendingOf(r.d, r.set.Number), Transient: r.final, Refuse: r.reader.Refuse, Chooser: newChooser(r)}
 }
