@@ -176,6 +176,8 @@ var rooms = []room{
 	{"destination/internal/diff", "destination/internal/content destination/internal/desired destination/internal/stage internal/extsort resourcesync", ""},
 	{"destination/internal/counting", "destination/internal/repeats destination/report internal/fetch", ""},
 	{"destination/internal/reconcile", "destination/filename destination/internal/adopt destination/internal/apply destination/internal/bulk destination/internal/counting destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/pending destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/representation destination/internal/restore destination/internal/saved destination/internal/scratch destination/internal/selection destination/internal/stage destination/internal/transfer destination/internal/wording destination/journal destination/report internal/fetch resourcesync", ""},
+	{"destination/internal/harvest", "destination/internal/counting destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/plan destination/internal/representation destination/internal/saved destination/internal/stage destination/internal/transfer destination/journal destination/report internal/fetch resourcesync", ""},
+	{"destination/internal/notification", "destination/internal/counting destination/internal/desired destination/internal/entries destination/internal/follow destination/internal/inbox destination/internal/plan destination/internal/planner destination/internal/push destination/internal/saved destination/internal/stage destination/internal/wording destination/internal/writebehind destination/journal destination/report internal/fetch resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -190,10 +192,12 @@ var rooms = []room{
 		"destination/internal/dump " +
 		"destination/internal/entries " +
 		"destination/internal/follow " +
+		"destination/internal/harvest " +
 		"destination/internal/history " +
 		"destination/internal/inbox " +
 		"destination/internal/intent " +
 		"destination/internal/localcheck " +
+		"destination/internal/notification " +
 		"destination/internal/outage " +
 		"destination/internal/outbox " +
 		"destination/internal/pending " +

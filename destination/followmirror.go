@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/deferral"
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/notification"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/internal/writebehind"
@@ -233,7 +234,7 @@ func (m *followedMirror) Pull(ctx context.Context, uri string, req follow.PullRe
 // Push applies messages to a set.
 func (m *followedMirror) Push(ctx context.Context, uri string, load func(context.Context) ([]*inbox.Message, error)) follow.Pushed {
 	set := m.sets[uri]
-	var out pushed
+	var out notification.Result
 	r, err := m.pass(ctx, func(s *session) error {
 		ms, err := load(ctx)
 		if err != nil {
@@ -244,18 +245,18 @@ func (m *followedMirror) Push(ctx context.Context, uri string, load func(context
 			return err
 		}
 		s.report.Sets = []string{uri}
-		out, err = s.push(ctx, st, &set.up, ms, time.Now())
+		out, err = applyMessages(ctx, s, st, &set.up, ms, time.Now())
 		s.until(st)
 		if err == nil {
-			err = inbox.PutAside(context.WithoutCancel(ctx), m.journal, uri, out.aside, out.docs)
+			err = inbox.PutAside(context.WithoutCancel(ctx), m.journal, uri, out.Aside, out.Docs)
 		}
 		return err
 	})
-	if out.docs == nil {
-		out.docs = map[string][]byte{}
+	if out.Docs == nil {
+		out.Docs = map[string][]byte{}
 	}
-	return follow.Pushed{Pass: m.result(&r, err, set), Applied: out.applied, Gaps: out.gaps, Duplicates: out.duplicate, Aside: int64(len(out.aside)),
-		Pending: out.pending, LookAgain: out.lookAgain, Announced: out.news, Stale: out.stale, Newest: out.newest, Docs: out.docs, Refusal: out.refusal}
+	return follow.Pushed{Pass: m.result(&r, err, set), Applied: out.Applied, Gaps: out.Gaps, Duplicates: out.Duplicates, Aside: int64(len(out.Aside)),
+		Pending: out.Pending, LookAgain: out.LookAgain, Announced: out.Announced, Stale: out.Stale, Newest: out.Newest, Docs: out.Docs, Refusal: out.Refusal}
 }
 
 // InStep is called when all sets are in step: a baseline that was asked for is

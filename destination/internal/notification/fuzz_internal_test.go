@@ -1,17 +1,21 @@
-package destination
+package notification
 
 import (
 	"context"
 	"testing"
 
 	"lockstep/destination/internal/dispatch"
+	"lockstep/destination/internal/entries"
+	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/selection"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
+	"lockstep/resourcesync"
 )
 
-// FuzzNotification reads messages as they come: an error or wants, each with a
-// place in its document, none of them foreign.
+// FuzzNotification reads arbitrary messages: the result is an error, or resources that
+// have a place in the document and none of which is on a foreign host.
 func FuzzNotification(f *testing.F) {
 	const md = `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`
 	for _, s := range []string{
@@ -20,23 +24,22 @@ func FuzzNotification(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	client, err := NewClient("http://a.example/", ClientOptions{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	d, err := New(nil, &journal.Mem{}, client, Options{})
+	selects, err := selection.New(selection.Rules{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r := newSetReader(d, &setState{Set: saved.Set{URI: "http://a.example/capabilitylist.xml"}}, nil, "", stage.New(&journal.Mem{}), nil, nil)
+		r := &entries.Reader{
+			Selects: selects, Useful: func(*resourcesync.Link) bool { return true }, Pushed: func() *push.State { return nil },
+			Set: &saved.Set{URI: "http://a.example/capabilitylist.xml"}, Stage: stage.New(&journal.Mem{}),
+		}
 		defer func() { _ = r.Stage.Close(context.Background()) }()
-		n, err := readNotification(r, "http://a.example/changes", body)
+		m, err := read(r, "http://a.example/changes", body)
 		if err != nil {
 			return
 		}
-		for i := range n.wants {
-			if w := &n.wants[i]; w.Doc != n.doc || w.Refused != "" || dispatch.HostOf(w.URI) == "b.example" {
+		for i := range m.resources {
+			if w := &m.resources[i]; w.Doc != m.doc || w.Refused != "" || dispatch.HostOf(w.URI) == "b.example" {
 				t.Fatalf("%+v", w)
 			}
 		}
