@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
+	"lockstep/destination/internal/proof"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/stage"
@@ -67,7 +68,8 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	r.Resources, r.Verified, r.Read = a.exam.Resources, a.exam.Verified, a.exam.Read
 	r.Sets, r.Failures, r.Warnings, r.Withdrawn = a.report.Sets, a.report.Failures, a.report.Warnings, a.report.Withdrawn
 	r.InSync = err == nil && r.Differences() == 0
-	a.settleAudit(r, err)
+	r.Unproven = a.report.Unproven
+	mirrorOf(a.session).SettleAudit(r, err)
 	if o.Fix && err == nil && !r.InSync {
 		err = d.mend(ctx, address, r)
 		r.InSync = r.InSync && a.exam.Orphans == 0
@@ -197,7 +199,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if err != nil {
 		return false, err
 	}
-	a.prove(set, &SetReport{URI: set.URI})
+	addReasons(a.session, set, &SetReport{})
 	if err := findOrigin(ctx, r.session, r.stage); err != nil {
 		return false, err
 	}
@@ -289,7 +291,7 @@ func (r *setRun) expected(ctx context.Context) (snap entries.Snapshot, err error
 	if r.set.Changes == "" || len(r.noChanges) > 0 {
 		return snap, nil
 	}
-	r.lookAt(&c, at)
+	proof.Review(&r.set.Set, &c, at)
 	if gap := c.GapAfter(at); gap != "" {
 		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s", r.set.Name, gap))
 	}

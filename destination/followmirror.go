@@ -48,7 +48,7 @@ var _ follow.Mirror = (*followedMirror)(nil)
 // pass calls do with the session, and returns the result.
 func (m *followedMirror) pass(ctx context.Context, do func(s *session) error) (Report, error) {
 	d := m.d
-	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
+	meter := newMeter(d.client)
 	begun := counting.Report{Report: Report{Source: fetch.WithoutUser(m.address), Destination: d.opts.Dest, Sets: []string{}}}
 	s := m.session
 	var err error
@@ -70,17 +70,10 @@ func (m *followedMirror) pass(ctx context.Context, do func(s *session) error) (R
 			err = kerr
 		}
 	}
-	s.countWarnings()
-	r := s.report.Report
-	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
-	r.Elapsed = time.Since(start).Seconds()
-	if r.Mode == "" {
-		r.Mode = ModeNone
-	}
 	if err == nil && s.report.HasFailures() {
 		err = fmt.Errorf("%w: %s", ErrIncomplete, s.report.Shortfall())
 	}
-	s.settle(&r, err)
+	r := conclude(s, meter, err)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		m.forget() // it is unknown what of it is in the Journal
 	}

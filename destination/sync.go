@@ -16,6 +16,7 @@ import (
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/places"
+	"lockstep/destination/internal/proof"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -88,22 +89,51 @@ func (d *Destination) sync(ctx context.Context, address string, deliver func(con
 // whole is a session from its beginning to its end, in which do is done.
 func (s *session) whole(address string, deliver func(context.Context, []Change) (int, error), do func() error) (Report, error) {
 	d := s.d
-	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
+	begun := newMeter(d.client)
 	s.report = counting.Report{Report: Report{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}}
 	if s.past != nil {
 		s.report.At, s.report.Missing = s.past.at.UTC(), []Failure{}
 	}
 	s.out = newOutbox(d.journal, deliver)
 	err := do()
+	return conclude(s, begun, err), err
+}
+
+// A meter has the values of the counters of a client, and the time, at the beginning
+// of a run.
+type meter struct {
+	start           time.Time
+	requests, bytes int64
+}
+
+func newMeter(c *fetch.Client) meter { return meter{time.Now(), c.Requests(), c.Bytes()} }
+
+// conclude returns the report of a run that ended with err.
+func conclude(s *session, begun meter, err error) Report {
 	s.countWarnings()
+	if t := fetch.NotBefore(err); !t.IsZero() {
+		s.report.Defer(t)
+	}
 	r := s.report.Report
-	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
-	r.Elapsed = time.Since(start).Seconds()
+	r.Requests, r.Bytes = s.d.client.Requests()-begun.requests, s.d.client.Bytes()-begun.bytes
+	r.Elapsed = time.Since(begun.start).Seconds()
 	if r.Mode == "" {
 		r.Mode = ModeNone
 	}
-	s.settle(&r, err)
-	return r, err
+	mirrorOf(s).Settle(&r, err, s.past != nil)
+	return r
+}
+
+// mirrorOf names the mirror as commands do.
+func mirrorOf(s *session) proof.Mirror {
+	return proof.Mirror{Source: s.report.Source, Dest: s.d.opts.Dest}
+}
+
+// addReasons records why it is not certain that a set is complete.
+func addReasons(s *session, st *setState, r *SetReport) {
+	if s.past == nil {
+		r.AddUnproven(&s.report.Report, mirrorOf(s).Reasons(&st.Set, s.report.Fallbacks))
+	}
 }
 
 func (s *session) run(ctx context.Context, address string) error {
@@ -204,7 +234,7 @@ func (s *session) bring(set *setState, do func() error) error {
 	r := s.report.Since(&before)
 	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.syncedUntil()
 	r.AsOf = set.AsOf
-	s.prove(set, &r)
+	addReasons(s, set, &r)
 	r.Bytes, r.Elapsed = s.d.client.Bytes()-bytes, time.Since(start).Seconds()
 	switch {
 	case err != nil:
