@@ -5,6 +5,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/apply"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/plan"
@@ -14,7 +15,7 @@ import (
 func (d *Destination) applyMirror(keep *history.Keeper, out *outbox.Box[Change]) apply.Mirror {
 	m := apply.Mirror{Store: d.store, Journal: d.journal, Keep: keep, Out: applyOutbox{out}, Forgetful: d.isForgetful(),
 		In: d.inDest(), Jobs: d.jobs, Open: d.open,
-		Errors:   apply.Errors{IsFatal: isFatal, IsFull: isFull, IsPassing: isPassing, NotBefore: plan.NotBefore},
+		Errors:   apply.Errors{IsFatal: failure.IsFatal, IsFull: failure.IsFull, IsPassing: failure.IsPassing, NotBefore: plan.NotBefore},
 		Describe: describe}
 	if s, ok := d.store.(withdrawer); ok {
 		m.Withdraw = func(ctx context.Context, cs []apply.Change) error { return s.Withdraw(ctx, publicChanges(cs)) }

@@ -180,7 +180,8 @@ func (a *auditor) read(ctx context.Context) error {
 	if _, err := saved.Load(ctx, a.d.journal, saved.DocCounts, &a.counts); err != nil {
 		return err
 	}
-	a.exam.Halfway, err = killedRun(a.d).Read(ctx)
+	killed := killedRun(a.d)
+	a.exam.Halfway, err = killed.Read(ctx)
 	return err
 }
 

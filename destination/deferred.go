@@ -6,19 +6,12 @@ import (
 	"iter"
 	"time"
 
-	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/report"
-	"lockstep/internal/fetch"
 )
-
-// isPassing reports whether what failed with err is tried again at the end of the
-// run: the network, the server or the store may have recovered. What found no room
-// has been tried again already, after the others.
-func isPassing(err error) bool { return fetch.Passing(err) || content.IsLocal(err) && !isFull(err) }
 
 // pendingOf returns the pending work of a set.
 func pendingOf(d *Destination, set int) pending.Set {

@@ -209,7 +209,7 @@ func (m *followedMirror) Pull(ctx context.Context, uri string, req follow.PullRe
 			err = fmt.Errorf("%w: %d files of the mirror are damaged and cannot be repaired", ErrIncomplete, s.unrepaired)
 		}
 		if err == nil || errors.Is(err, ErrIncomplete) {
-			if merr := s.moveHome(ctx); merr != nil {
+			if merr := moveHome(ctx, s); merr != nil {
 				return merr
 			}
 			if cerr := s.rest(ctx); cerr != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"lockstep/destination/internal/entries"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/harvest"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -84,7 +85,9 @@ func newHarvest(r *setRun) *harvest.Run {
 		Set: &r.set.Set, Origin: harvestOrigin{r.origin}, Chooser: newChooser(r), Reader: r.reader, Stage: r.stage, Journal: r.d.journal, Report: &r.report,
 		Baseline: o.Baseline, Compare: o.Baseline || r.d.compare || r.damaged[r.set.Number], DryRun: o.DryRun,
 		AbsentIsGone: o.Delete == DeleteApply, Selection: r.d.selects.Key, Pending: pendingStager(r), Causes: causesOf,
-		Stops:     func(err error) bool { return errors.Is(err, ErrRefused) || errors.Is(err, ErrScratch) || isFull(err) },
+		Stops: func(err error) bool {
+			return errors.Is(err, ErrRefused) || errors.Is(err, ErrScratch) || failure.IsFull(err)
+		},
 		Undecided: func(ctx context.Context) (bool, error) { return isUndecided(ctx, r.session) },
 		Decide:    func(ctx context.Context) error { return knowsOwnHarvest(ctx, r) },
 	}

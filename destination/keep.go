@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/saved"
 )
@@ -36,7 +37,7 @@ func (k Keep) check() error {
 // that the mirror is in the state that a completed run left.
 func openKeeper(ctx context.Context, d *Destination, mirror *saved.Mirror, whole bool) (*history.Keeper, error) {
 	m := history.Mirror{Journal: d.journal, Files: d.store, Versions: d.vault, Log: d.log, Clock: d.clock, Open: d.kept,
-		Unavailable: isUnreadable}
+		Unavailable: failure.IsUnreadable}
 	return history.Open(ctx, m, history.Rule(d.opts.Keep), whole, func(mark func(int, time.Time)) (known bool, err error) {
 		if mirror.Found == nil {
 			return false, nil

@@ -2,12 +2,10 @@ package destination
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"lockstep/blob"
-	"lockstep/destination/internal/audit"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/localcheck"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -84,7 +82,7 @@ func (s *session) checkLocal(ctx context.Context) error {
 	}
 	at := s.d.clock().UTC().Truncate(time.Second)
 	r, err := localcheck.Run(ctx, localcheck.Mirror{Journal: s.d.journal, Files: s.d.store, Keep: s.keep, Counts: s.counts, Offered: offered,
-		In: s.d.inDest(), DryRun: s.d.opts.DryRun, Baseline: s.d.opts.Baseline, Unavailable: isUnreadable, Warn: s.warn, Fail: s.report.Fail})
+		In: s.d.inDest(), DryRun: s.d.opts.DryRun, Baseline: s.d.opts.Baseline, Unavailable: failure.IsUnreadable, Warn: s.warn, Fail: s.report.Fail})
 	if s.unrepaired = r.Unrepaired; err != nil {
 		return err
 	}
@@ -96,15 +94,9 @@ func (s *session) checkLocal(ctx context.Context) error {
 	}
 	done := saved.Encode(&LocalReport{CheckedAt: at, Files: r.Files})
 	err = s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{docLocal: done}})
-	if err != nil && isFull(err) {
+	if err != nil && failure.IsFull(err) {
 		s.warn("", fmt.Sprintf("record when the files of the mirror were checked: %v", err)) // the next run looks again
 		return nil
 	}
 	return err
-}
-
-// isUnreadable reports whether an error says that the store cannot be read now,
-// rather than that one file is damaged.
-func isUnreadable(err error) bool {
-	return errors.Is(err, blob.ErrUnavailable) || audit.IsShortage(err)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/proof"
+	"lockstep/destination/internal/recovery"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -191,7 +193,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	if err := s.finalPass(ctx, sets); err != nil {
 		return err
 	}
-	if err := s.moveHome(ctx); err != nil {
+	if err := moveHome(ctx, s); err != nil {
 		return err
 	}
 	if err := s.close(ctx); err != nil {
@@ -280,10 +282,8 @@ func (s *session) open(ctx context.Context) error {
 	}
 	if s.resume, s.marked = running != nil, running != nil; s.resume { // else there is no intent either
 		s.placed = places.Marked{} // it may lack some
-		if err := s.recoverPlaces(ctx); err != nil {
-			return err
-		}
-		if err := s.recoverIntent(ctx); err != nil {
+		killed := recovery.Mirror{Intent: killedRun(s.d), Counts: s.counts, Rows: rowsOf(s)}
+		if err := killed.Recover(ctx); err != nil {
 			return err
 		}
 	}
@@ -325,7 +325,11 @@ func (s *session) close(ctx context.Context) error {
 		return nil
 	}
 	if sweeper, ok := s.d.store.(blob.Sweeper); ok {
-		if err := s.sweep(ctx, sweeper); err != nil {
+		paths, err := s.paths()
+		if err != nil {
+			return err
+		}
+		if err := recovery.Sweep(ctx, s.d.journal, sweeper, paths, maps.Values(s.mirror.Numbers)); err != nil {
 			return err
 		}
 	}
@@ -341,44 +345,9 @@ func (s *session) rest(ctx context.Context) error {
 	return nil
 }
 
-// sweep removes unfinished downloads of what is not wanted any more.
-func (s *session) sweep(ctx context.Context, sweeper blob.Sweeper) error {
-	paths, err := s.paths()
-	if err != nil {
-		return err
-	}
-	var oerr error
-	_, err = sweeper.Sweep(ctx, func(yield func(string) bool) {
-		for _, n := range s.mirror.Numbers {
-			for o, err := range s.d.journal.Owed(ctx, n) {
-				if err != nil {
-					oerr = err
-					return
-				}
-				if path, err := paths.Path(o.URI); err == nil && !yield(path) {
-					return
-				}
-			}
-		}
-	})
-	return errors.Join(oerr, err)
-}
-
-// paths returns the mapping of this mirror.
+// paths returns the names of the mirror's files.
 func (s *session) paths() (*filename.Mapping, error) {
-	origin := s.mirror.Origin
-	if origin == "" {
-		origin = "file://"
-	}
-	o := filename.Options{Origin: origin, Portable: s.d.opts.Portable, Map: s.d.opts.Maps}
-	if len(s.mirror.Maps) > 0 {
-		o.Map = slices.Concat(o.Map, s.mirror.Maps)
-		if p, err := filename.New(o); err == nil {
-			return p, nil
-		}
-		o.Map = s.d.opts.Maps // the user has other plans for these
-	}
-	return filename.New(o)
+	return s.mirror.Paths(s.d.opts.Portable, s.d.opts.Maps)
 }
 
 // until records up to which time a set is in step: the Report states the

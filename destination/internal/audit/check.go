@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 	"time"
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/localcheck"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/wording"
@@ -175,7 +175,7 @@ func (c *Checker) checkFile(ctx context.Context, act *plan.Action) (Verdict, err
 		return broken(Corrupt, "a directory is in its place", nil)
 	case errors.Is(err, blob.ErrForeign):
 		return broken(Corrupt, "something other than a file is in its place", nil)
-	case IsShortage(err):
+	case failure.IsShortage(err):
 		return Verdict{}, err
 	case err != nil:
 		return broken(Corrupt, err.Error(), nil)
@@ -246,9 +246,4 @@ func touched(h *journal.Held, info *blob.Info) bool {
 		return !info.ModTime.Truncate(time.Microsecond).Equal(h.Written)
 	}
 	return !h.Lastmod.IsZero() && !info.ModTime.Truncate(time.Microsecond).Equal(h.Lastmod)
-}
-
-// IsShortage reports whether err is due to this process, not to a file.
-func IsShortage(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }

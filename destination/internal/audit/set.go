@@ -10,6 +10,7 @@ import (
 	"lockstep/destination/internal/adopt"
 	"lockstep/destination/internal/bundle"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/saved"
@@ -196,7 +197,7 @@ func (s *Set) compareFile(ctx context.Context, act *plan.Action) (Verdict, error
 			return Verdict{Verified: l.Verified, Read: l.Length}, nil
 		case errors.Is(err, blob.ErrNotExist):
 			continue
-		case IsShortage(err):
+		case failure.IsShortage(err):
 			return Verdict{}, err
 		}
 		f.Path, f.Found = path, &Facts{Hash: wording.Hashes(l.Hashes), Length: &l.Length, Lastmod: l.Modified}

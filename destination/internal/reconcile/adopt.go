@@ -26,7 +26,7 @@ func (s *Set) adopt(ctx context.Context, p *planner.Planner, paths *filename.Map
 		Any: r.Adopt, Replace: r.Replace, DryRun: r.DryRun, Stops: r.Mirror.Errors.IsFatal,
 		Record: func(ctx context.Context, rows []journal.Held) error {
 			b := journal.Batch{Put: rows, Save: map[string][]byte{saved.DocCounts: saved.Encode(r.Counts)}}
-			return r.Record(ctx, b, "record what is taken over", func() {})
+			return r.Record(ctx, b, "record what is taken over", nil)
 		},
 		Count: func(byTime bool) {
 			if by.Adopted++; byTime {

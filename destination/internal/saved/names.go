@@ -1,7 +1,9 @@
 package saved
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"lockstep/destination/filename"
 	"lockstep/discover"
@@ -24,6 +26,20 @@ type Mirror struct {
 	Found   *discover.Found `json:"found"`          // the path to the documents
 	Numbers map[string]int  `json:"numbers"`        // of the sets, by their URIs
 	Maps    []filename.Map  `json:"maps,omitempty"` // where an Origin places its resources, in addition to the user's maps
+}
+
+// Paths returns the names of the mirror's files, with maps of the user before those of
+// the Origin. Portable names suit file systems that fold case or refuse characters.
+func (m *Mirror) Paths(portable bool, maps []filename.Map) (*filename.Mapping, error) {
+	o := filename.Options{Origin: cmp.Or(m.Origin, "file://"), Portable: portable, Map: maps}
+	if len(m.Maps) > 0 {
+		o.Map = slices.Concat(maps, m.Maps)
+		if p, err := filename.New(o); err == nil {
+			return p, nil
+		}
+		o.Map = maps // they contradict those of the Origin
+	}
+	return filename.New(o)
 }
 
 // Counts contains the number of resources that the mirror holds of each set, by the
