@@ -165,7 +165,8 @@ var rooms = []room{
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal internal/fetch websub", ""},
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
-	{"destination/internal/audit", "blob destination/filename destination/internal/adopt destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/history destination/internal/localcheck destination/internal/plan destination/internal/planner destination/internal/reserve destination/internal/saved destination/internal/stage destination/internal/wording destination/journal internal/extsort internal/fetch resourcesync", ""},
+	{"destination/internal/failure", "blob destination/internal/content destination/report internal/fetch", ""},
+	{"destination/internal/audit", "blob destination/filename destination/internal/adopt destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/failure destination/internal/history destination/internal/localcheck destination/internal/plan destination/internal/planner destination/internal/reserve destination/internal/saved destination/internal/stage destination/internal/wording destination/journal internal/extsort internal/fetch resourcesync", ""},
 	{"destination/internal/bulk", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/scratch destination/internal/transfer destination/internal/wording internal/extsort internal/fetch internal/unpack resourcesync", "golang.org/x/sync"},
 	{"destination/internal/apply", "blob destination/filename destination/internal/bulk destination/internal/content destination/internal/desired destination/internal/dispatch destination/internal/history destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/reserve destination/internal/saved destination/internal/transfer destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/representation", "destination/internal/content destination/internal/desired destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/selection destination/internal/stage destination/internal/transfer destination/journal resourcesync", ""},
@@ -178,6 +179,10 @@ var rooms = []room{
 	{"destination/internal/reconcile", "destination/filename destination/internal/adopt destination/internal/apply destination/internal/bulk destination/internal/counting destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/pending destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/representation destination/internal/restore destination/internal/saved destination/internal/scratch destination/internal/selection destination/internal/stage destination/internal/transfer destination/internal/wording destination/journal destination/report internal/fetch resourcesync", ""},
 	{"destination/internal/harvest", "destination/internal/counting destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/plan destination/internal/representation destination/internal/saved destination/internal/stage destination/internal/transfer destination/journal destination/report internal/fetch resourcesync", ""},
 	{"destination/internal/notification", "destination/internal/counting destination/internal/desired destination/internal/entries destination/internal/follow destination/internal/inbox destination/internal/plan destination/internal/planner destination/internal/push destination/internal/saved destination/internal/stage destination/internal/wording destination/internal/writebehind destination/journal destination/report internal/fetch resourcesync", ""},
+	{"destination/internal/proof", "destination/internal/entries destination/internal/saved destination/internal/wording destination/report internal/fetch resourcesync", ""},
+	{"destination/internal/reclaim", "blob destination/filename destination/internal/scratch destination/internal/stage destination/journal internal/extsort", ""},
+	{"destination/internal/rows", "destination/internal/history destination/internal/outbox destination/journal destination/report resourcesync", ""},
+	{"destination/internal/recovery", "blob destination/filename destination/internal/failure destination/internal/intent destination/internal/places destination/internal/plan destination/internal/rows destination/internal/saved destination/journal destination/report resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -191,6 +196,7 @@ var rooms = []room{
 		"destination/internal/diff " +
 		"destination/internal/dump " +
 		"destination/internal/entries " +
+		"destination/internal/failure " +
 		"destination/internal/follow " +
 		"destination/internal/harvest " +
 		"destination/internal/history " +
@@ -204,11 +210,15 @@ var rooms = []room{
 		"destination/internal/places " +
 		"destination/internal/plan " +
 		"destination/internal/planner " +
+		"destination/internal/proof " +
 		"destination/internal/push " +
+		"destination/internal/reclaim " +
 		"destination/internal/reconcile " +
+		"destination/internal/recovery " +
 		"destination/internal/representation " +
 		"destination/internal/reserve " +
 		"destination/internal/restore " +
+		"destination/internal/rows " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +
 		"destination/internal/selection " +

@@ -194,7 +194,7 @@ func (m *followedMirror) Pull(ctx context.Context, uri string, req follow.PullRe
 		s.report.Sets = []string{uri}
 		m.warnOfOverload(s, st, req)
 		s.d.emit(Event{Kind: EventSet, Set: req.Name, Progress: Progress{Set: 1, Sets: 1}})
-		if err := s.knowsOwn(ctx); err != nil {
+		if err := decideOwnership(ctx, s); err != nil {
 			return err
 		}
 		if err := m.checkLocal(ctx, s, req.Ask); err != nil {

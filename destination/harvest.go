@@ -88,8 +88,8 @@ func newHarvest(r *setRun) *harvest.Run {
 		Stops: func(err error) bool {
 			return errors.Is(err, ErrRefused) || errors.Is(err, ErrScratch) || failure.IsFull(err)
 		},
-		Undecided: func(ctx context.Context) (bool, error) { return isUndecided(ctx, r.session) },
-		Decide:    func(ctx context.Context) error { return knowsOwnHarvest(ctx, r) },
+		Undecided: func(ctx context.Context) (bool, error) { return r.own.IsOpen(ctx, r.d.directory()) },
+		Decide:    func(ctx context.Context) error { return decideHarvestOwnership(ctx, r) },
 	}
 	h.Apply = func(ctx context.Context, w harvest.Work) (bool, error) {
 		r.compared = h.Compared

@@ -50,7 +50,7 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 	foreignSet(found)
 	for i := range found.Sets {
 		_, ok := s.mirror.Numbers[setURI(&found.Sets[i])]
-		known, s.ours = known || ok, s.ours || ok
+		known, s.own.Ours = known || ok, s.own.Ours || ok
 	}
 	if !known && !s.d.opts.Baseline {
 		return nil, &RefusedError{

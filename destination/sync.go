@@ -18,6 +18,7 @@ import (
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/proof"
+	"lockstep/destination/internal/reclaim"
 	"lockstep/destination/internal/recovery"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -43,8 +44,7 @@ type session struct {
 	withdrawn map[int]bool  // numbers of the sets that the Source has withdrawn, and whose files stay
 
 	deferred   deferral.Deferrals // documents that must not be requested yet
-	fresh      bool               // the Journal was new when the session began
-	ours       bool               // files in DEST that are right can only be the mirror's
+	own        reclaim.Ownership  // of the files in DEST
 	placed     places.Marked      // which resources have marked names
 	damaged    map[int]bool       // numbers of the sets with files that the local check found damaged
 	unrepaired int                // files that are damaged, or cannot be looked at, and that no set can repair
@@ -154,7 +154,7 @@ func (s *session) run(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.knowsOwn(ctx); err != nil {
+	if err := decideOwnership(ctx, s); err != nil {
 		return err
 	}
 	if err := s.checkLocal(ctx); err != nil {
@@ -259,7 +259,7 @@ func (s *session) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.fresh = !known
+	s.own.Open = !known && !s.d.isForgetful() && s.past == nil && !s.d.opts.Adopt
 	if s.mirror.Numbers == nil {
 		s.mirror.Numbers = map[string]int{}
 	}
