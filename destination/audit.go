@@ -6,18 +6,14 @@ import (
 	"maps"
 	"time"
 
-	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/audit"
-	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/counting"
-	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/proof"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/stage"
-	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -59,24 +55,23 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	if err != nil {
 		return AuditReport{}, err // unreachable: d was made with these options
 	}
-	a := &auditor{session: &session{d: quiet, report: counting.Report{Report: Report{Source: fetch.WithoutUser(address), Sets: []string{}}}, out: newOutbox(d.journal, nil)}, opts: o}
-	a.out = AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
-	a.exam = audit.Audit{Store: quiet.store, Journal: quiet.journal, Partial: len(quiet.opts.Sets) > 0, Marks: &a.marks, Find: a.find, Step: a.step}
+	out := AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
+	s := &session{d: quiet, report: counting.Report{Report: Report{Source: out.Source, Sets: []string{}}}, out: newOutbox(d.journal, nil)}
+	a := &auditor{session: s, exam: audit.Audit{Store: quiet.store, Forgetful: quiet.isForgetful(), Journal: quiet.journal, Partial: len(quiet.opts.Sets) > 0,
+		Content: o.Content, Fix: o.Fix, Report: &out, Emit: quiet.emit, Quiet: quiet.opts.OnEvent == nil}}
 	err = a.run(ctx, address)
-	a.countWarnings()
-	r := &a.out
-	r.Resources, r.Verified, r.Read = a.exam.Resources, a.exam.Verified, a.exam.Read
-	r.Sets, r.Failures, r.Warnings, r.Withdrawn = a.report.Sets, a.report.Failures, a.report.Warnings, a.report.Withdrawn
-	r.InSync = err == nil && r.Differences() == 0
-	r.Unproven = a.report.Unproven
-	mirrorOf(a.session).SettleAudit(r, err)
-	if o.Fix && err == nil && !r.InSync {
-		err = d.mend(ctx, address, r)
-		r.InSync = r.InSync && a.exam.Orphans == 0
+	s.countWarnings()
+	out.Sets, out.Failures, out.Warnings, out.Withdrawn = s.report.Sets, s.report.Failures, s.report.Warnings, s.report.Withdrawn
+	out.InSync = err == nil && out.Differences() == 0
+	out.Unproven = s.report.Unproven
+	mirrorOf(s).SettleAudit(&out, err)
+	if o.Fix && err == nil && !out.InSync {
+		err = d.mend(ctx, address, &out)
+		out.InSync = out.InSync && a.exam.Orphans == 0
 	}
-	r.Complete = r.InSync && len(r.Unproven) == 0
-	r.Requests, r.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
-	return *r, err
+	out.Complete = out.InSync && len(out.Unproven) == 0
+	out.Requests, out.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
+	return out, err
 }
 
 // with returns a Destination of other options for the same mirror.
@@ -91,105 +86,95 @@ func (d *Destination) with(o Options) (*Destination, error) {
 
 // An auditor is one audit in progress.
 type auditor struct {
-	*session
-	opts AuditOptions
-	sums content.Hashers
-	out  AuditReport
-
-	exam  audit.Audit
-	marks audit.Marks // with Fix: what is to be repaired
-
-	plain    bool      // there is no Journal: the files are all there is
-	total    int64     // resources to be looked at, as far as it is known
-	done     int64     // resources that were looked at
-	lastTick time.Time // when progress was reported
+	session *session
+	exam    audit.Audit
 }
 
 func (a *auditor) run(ctx context.Context, address string) (err error) {
+	s, d := a.session, a.session.d
 	if err := a.read(ctx); err != nil {
 		return err
 	}
-	sets, err := a.locate(ctx, address)
+	sets, err := s.locate(ctx, address)
 	if err != nil {
 		return err
 	}
-	if a.opts.Fix {
+	if a.exam.Fix {
 		if err := a.mayFix(sets); err != nil {
 			return err
 		}
 	}
-	if a.plain {
-		a.warn(a.d.opts.Dest, "there is no mirror of ours here: its files were compared by what they are")
+	if a.exam.Plain {
+		s.warn(d.opts.Dest, "there is no mirror of ours here: its files were compared by what they are")
 	}
-	names := scratch.RoomOf(a.d.journal).Sorter()
+	a.exam.Names = scratch.RoomOf(d.journal).Sorter()
 	defer func() {
-		if cerr := names.Close(); err == nil {
+		if cerr := a.exam.Names.Close(); err == nil {
 			err = cerr
 		}
 	}()
-	incomplete := len(a.report.Failures) > 0
+	incomplete := len(s.report.Failures) > 0
+	a.exam.Withdrawn = s.withdrawn
 	a.exam.Numbers = make(map[int]bool, len(sets))
 	for _, set := range sets {
 		a.exam.Numbers[set.Number] = true
 	}
-	for i, set := range sets {
-		complete, err := a.auditSet(ctx, set, sets[:i], names)
+	for _, set := range sets {
+		complete, err := a.auditSet(ctx, set)
 		if err != nil {
 			return err
 		}
 		incomplete = incomplete || !complete
 	}
-	if !a.d.isForgetful() {
-		if err := a.exam.FindForeign(ctx, names, a.plain); err != nil {
-			return err
-		}
+	if err := a.exam.FindForeign(ctx); err != nil {
+		return err
 	}
 	if incomplete {
 		return fmt.Errorf("%w: documents could not be read", ErrIncomplete)
 	}
-	if a.d.selects.Restricts() && a.exam.Offered > 0 && a.exam.Selected == 0 {
+	if d.selects.Restricts() && a.exam.Offered > 0 && a.exam.Selected == 0 {
 		return &SelectionError{Listed: a.exam.Offered}
 	}
 	return nil
 }
 
-// read loads the state. Without Fix, what a killed run left is understood, and
-// left as it is.
-func (a *auditor) read(ctx context.Context) error {
-	if a.opts.Fix {
-		if err := a.session.open(ctx); err != nil {
+// read loads the state. Without Fix, what a killed run left is understood, and is not
+// changed.
+func (a *auditor) read(ctx context.Context) (err error) {
+	s, d := a.session, a.session.d
+	if a.exam.Fix {
+		if err := s.open(ctx); err != nil {
 			return err
 		}
-		var err error
-		if a.keep, err = openKeeper(ctx, a.d, &a.mirror, !a.resume); err != nil { // the session itself is of a dry run
+		if s.keep, err = openKeeper(ctx, d, &s.mirror, !s.resume); err != nil { // the session itself is of a dry run
 			return err
 		}
-		a.plain = a.mirror.Found == nil
-		a.marks = audit.Marks{Store: a.d.store, Journal: a.d.journal, Keep: a.keep, Counts: a.counts, Known: maps.Clone(a.mirror.Numbers)}
+		a.exam.Plain = s.mirror.Found == nil
+		a.exam.Marks = audit.Marks{Store: d.store, Journal: d.journal, Keep: s.keep, Counts: s.counts, Known: maps.Clone(s.mirror.Numbers)}
 		return nil
 	}
-	a.counts = saved.Counts{}
-	known, err := saved.Load(ctx, a.d.journal, saved.DocMirror, &a.mirror)
+	s.counts = saved.Counts{}
+	known, err := saved.Load(ctx, d.journal, saved.DocMirror, &s.mirror)
 	if err != nil {
 		return err
 	}
-	a.plain = !known
-	if a.mirror.Numbers == nil {
-		a.mirror.Numbers = map[string]int{}
+	a.exam.Plain = !known
+	if s.mirror.Numbers == nil {
+		s.mirror.Numbers = map[string]int{}
 	}
-	if _, err := saved.Load(ctx, a.d.journal, saved.DocCounts, &a.counts); err != nil {
+	if _, err := saved.Load(ctx, d.journal, saved.DocCounts, &s.counts); err != nil {
 		return err
 	}
-	killed := killedRun(a.d)
+	killed := killedRun(d)
 	a.exam.Halfway, err = killed.Read(ctx)
 	return err
 }
 
-// auditSet compares one set. Files that a set before contains have been
-// looked at.
-func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setState, names *extsort.Sorter) (complete bool, err error) {
-	r := &setRun{session: a.session, set: set, stage: stage.New(a.d.journal), outages: outage.New(a.d.clock)}
-	r.reader = newSetReader(a.d, set, a.home, a.file, r.stage, a.warn, r.fail)
+// auditSet compares one set. It reports whether all of its documents could be read.
+func (a *auditor) auditSet(ctx context.Context, set *setState) (complete bool, err error) {
+	s, d := a.session, a.session.d
+	r := &setRun{session: s, set: set, stage: stage.New(d.journal), outages: outage.New(d.clock)}
+	r.reader = newSetReader(d, set, s.home, s.file, r.stage, s.warn, r.fail)
 	defer r.reader.Packages.Shelf.Clear()
 	defer func() {
 		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
@@ -200,56 +185,17 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if err != nil {
 		return false, err
 	}
-	addReasons(a.session, set, &SetReport{})
-	if err := findOrigin(ctx, r.session, r.stage); err != nil {
-		return false, err
-	}
-	paths, err := a.paths()
+	addReasons(s, set, &SetReport{})
+	paths, err := pathsOf(ctx, s, r.stage)
 	if err != nil {
 		return false, err
 	}
-	checker := audit.Checker{Number: set.Number, Name: set.Name, Plain: a.plain, Content: a.opts.Content, Fix: a.opts.Fix,
-		Withdrawn: a.withdrawn, Store: a.d.store, Forgetful: a.d.isForgetful(), Paths: paths, Sums: &a.sums}
-	// RS-RL-12: a plain Sitemap does not say what it covers.
-	checker.Listed = (set.Lists != "" || set.Foreign != nil) && (!snap.Sitemap || a.d.opts.Delete == DeleteApply)
-	for _, b := range before {
-		checker.Before = append(checker.Before, b.Number)
-	}
-	p := newPlanner(a.d, set.Number)
+	p := newPlanner(d, set.Number)
 	p.Dated, p.Prune, p.Settled = set.Foreign != nil, r.failed == 0, set.Complete && !r.reselects()
-	p.PreferOther, p.Refuse = set.Foreign == nil && a.d.selects.PrefersOther(set.Selection), r.reader.Refuse
-	if set.Foreign != nil {
-		if checker.Excused, err = a.excusedOf(ctx, set.Number); err != nil {
-			return false, err
-		}
-	}
-	a.total = max(a.done, a.counts[set.Number])
-	a.d.emit(Event{Kind: EventPlan, Set: set.Name, Progress: Progress{Total: a.total}})
-	w := names.Writer()
-	defer names.Release(w)
-	if err := a.exam.Add(&set.Set, checker, p).Examine(ctx, r.stage, w); err != nil {
-		return false, err
-	}
-	return r.failed == 0, a.marks.Flush(ctx)
-}
-
-// excusedOf returns the optional representations of a set that sync has reported as
-// not served. Of those beyond the limit an audit says that they are missing.
-func (a *auditor) excusedOf(ctx context.Context, n int) (map[string]bool, error) {
-	excused := map[string]bool{}
-	for o, err := range a.d.journal.Owed(ctx, n) {
-		if err != nil {
-			return nil, err
-		}
-		w, _, err := desired.Decode(o.URI, string(o.Entry))
-		if err != nil {
-			return nil, err
-		}
-		if w.Excused && len(excused) < apply.MaxStale {
-			excused[o.URI] = true
-		}
-	}
-	return excused, nil
+	p.PreferOther, p.Refuse = set.Foreign == nil && d.selects.PrefersOther(set.Selection), r.reader.Refuse
+	err = a.exam.Examine(ctx, &audit.Set{State: &set.Set, Held: s.counts[set.Number], Paths: paths, Planner: p, Stage: r.stage,
+		Listed: (set.Lists != "" || set.Foreign != nil) && (!snap.Sitemap || d.opts.Delete == DeleteApply)}) // RS-RL-12: a plain Sitemap does not say what it covers
+	return r.failed == 0, err
 }
 
 // expected stages what the set should contain: for a set without a Resource
@@ -297,22 +243,4 @@ func (r *setRun) expected(ctx context.Context) (snap entries.Snapshot, err error
 		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s", r.set.Name, gap))
 	}
 	return snap, nil
-}
-
-// find counts and reports a finding.
-func (a *auditor) find(found *audit.Finding) {
-	found.Printable()
-	f := publicFinding(found)
-	a.out.Count(&f)
-	a.d.emit(Event{Kind: EventFinding, Set: f.Set, URI: f.URI, Path: f.Path, Finding: f})
-}
-
-// step reports progress, at intervals.
-func (a *auditor) step(set string) {
-	a.done++
-	if a.d.opts.OnEvent == nil || a.done%64 != 0 || time.Since(a.lastTick) < tickEvery {
-		return
-	}
-	a.lastTick = time.Now()
-	a.d.emit(Event{Kind: EventProgress, Set: set, Progress: Progress{Done: a.done, Total: max(a.total, a.done), Bytes: a.exam.Read}})
 }

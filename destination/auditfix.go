@@ -10,14 +10,14 @@ import (
 
 // mayFix refuses what mending would make worse.
 func (a *auditor) mayFix(sets []*setState) error {
-	if a.plain {
+	if a.exam.Plain {
 		return &RefusedError{
-			Reason: fmt.Sprintf("%s is no mirror of ours: there is nothing to mend it by", fetch.Printable(a.d.opts.Dest)),
+			Reason: fmt.Sprintf("%s is no mirror of ours: there is nothing to mend it by", fetch.Printable(a.session.d.opts.Dest)),
 			Hint:   "make it one with sync --adopt, which takes over the files that are right",
 		}
 	}
 	for _, set := range sets {
-		if set.Selection != "" && set.Selection != a.d.selects.Key {
+		if set.Selection != "" && set.Selection != a.session.d.selects.Key {
 			return &RefusedError{
 				Reason: fmt.Sprintf("set %s: the mirror was made with other --include, --exclude, --type, --since, --prefer or --allow-host flags", fetch.Printable(set.Name)),
 				Hint:   "give the flags that sync was given, or run sync with these first",

@@ -1,10 +1,5 @@
 package destination
 
-import "time"
-
-// tickEvery is the shortest interval between progress events of an audit.
-const tickEvery = 100 * time.Millisecond
-
 // emit hands an event to the callback.
 func (d *Destination) emit(e Event) {
 	if d.opts.OnEvent == nil {

@@ -15,6 +15,7 @@ import (
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 	"lockstep/resourcesync"
 )
 
@@ -43,11 +44,11 @@ type Checker struct {
 
 // A Verdict is what was found of one resource. Without a Finding it is right.
 type Verdict struct {
-	Finding  Finding // Kind is empty if there is none
-	Orphan   bool    // no set has it any more
-	Damaged  bool    // the file is not there, or not what was written
-	Verified bool    // its bytes were read, and are right
-	Read     int64   // bytes
+	Finding  report.Finding // Kind is empty if there is none
+	Orphan   bool           // no set has it any more
+	Damaged  bool           // the file is not there, or not what was written
+	Verified bool           // its bytes were read, and are right
+	Read     int64          // bytes
 }
 
 // Check examines one resource.
@@ -57,15 +58,15 @@ func (c *Checker) Check(ctx context.Context, act *plan.Action) (Verdict, error) 
 	case act.Verb == plan.Skip:
 		return c.checkOrphan(ctx, act)
 	case unlisted && (c.Listed || act.Class != 0):
-		return c.Verdict(act, Extra, whyExtra(act)), nil
+		return c.Verdict(act, report.Extra, whyExtra(act)), nil
 	case act.Verb == plan.Refuse && !act.IsHeld():
-		return c.Verdict(act, Missing, "refused: "+act.Refused), nil
+		return c.Verdict(act, report.Missing, "refused: "+act.Refused), nil
 	case !act.IsHeld() && c.Plain:
 		return c.Compare(ctx, act)
 	case !act.IsHeld() && c.Excused[act.URI]:
-		return c.Verdict(act, Unverifiable, "a representation that the server does not serve; another one is kept"), nil
+		return c.Verdict(act, report.Unverifiable, "a representation that the server does not serve; another one is kept"), nil
 	case !act.IsHeld():
-		return c.Verdict(act, Missing, c.whyMissing(ctx, act)), nil
+		return c.Verdict(act, report.Missing, c.whyMissing(ctx, act)), nil
 	case !plan.HasSet(act.Held.Sets, c.Number): // another set's
 		return Verdict{}, nil
 	case act.Verb == plan.Fetch && !act.Conditional && !act.OwnFetched():
@@ -78,14 +79,14 @@ func (c *Checker) Check(ctx context.Context, act *plan.Action) (Verdict, error) 
 	}
 	v, err := c.checkFile(ctx, act)
 	if v.Finding.Kind == "" && err == nil && act.Conditional && !act.Rehash {
-		v.Finding = c.Verdict(act, Unverifiable, "the Source states neither a hash we know, nor length and lastmod").Finding
+		v.Finding = c.Verdict(act, report.Unverifiable, "the Source states neither a hash we know, nor length and lastmod").Finding
 	}
 	return v, err
 }
 
 // Verdict returns a finding of a resource.
-func (c *Checker) Verdict(act *plan.Action, kind Kind, cause string) Verdict {
-	f := Finding{Kind: kind, Set: c.Name, URI: act.URI, Path: act.Held.Path, Cause: cause}
+func (c *Checker) Verdict(act *plan.Action, kind report.FindingKind, cause string) Verdict {
+	f := report.Finding{Kind: kind, Set: c.Name, URI: act.URI, Path: act.Held.Path, Cause: cause}
 	if act.Class != 0 && !act.Gone {
 		f.Expected = stated(&act.Resource)
 	}
@@ -99,7 +100,7 @@ func (c *Checker) Verdict(act *plan.Action, kind Kind, cause string) Verdict {
 // extra; of a set that could not be read, nothing but the file can be checked.
 func (c *Checker) checkOrphan(ctx context.Context, act *plan.Action) (Verdict, error) {
 	if !slices.ContainsFunc(act.Held.Sets, func(n int) bool { return !c.Withdrawn[n] }) {
-		v := c.Verdict(act, Extra, "the Source has withdrawn the set it was in; sync --baseline --max-delete 100 removes it")
+		v := c.Verdict(act, report.Extra, "the Source has withdrawn the set it was in; sync --baseline --max-delete 100 removes it")
 		v.Orphan, v.Finding.Set = true, ""
 		return v, nil
 	}
@@ -115,7 +116,7 @@ func (c *Checker) checkOrphan(ctx context.Context, act *plan.Action) (Verdict, e
 // it is to be repaired, its file is examined, too: the new version may be the
 // same bytes, and is then not written.
 func (c *Checker) stale(ctx context.Context, act *plan.Action) (Verdict, error) {
-	v := c.Verdict(act, Stale, describeStale(&act.Held, &act.Resource))
+	v := c.Verdict(act, report.Stale, describeStale(&act.Held, &act.Resource))
 	if !c.Fix || c.seen(act) {
 		return v, nil
 	}
@@ -160,7 +161,7 @@ func (c *Checker) checkFile(ctx context.Context, act *plan.Action) (Verdict, err
 		return Verdict{}, nil // there are no files
 	}
 	h := &act.Held
-	broken := func(kind Kind, cause string, found *Facts) (Verdict, error) {
+	broken := func(kind report.FindingKind, cause string, found *report.Facts) (Verdict, error) {
 		v := c.Verdict(act, kind, cause)
 		v.Finding.Expected, v.Finding.Found, v.Damaged = written(h), found, true
 		return v, nil
@@ -170,25 +171,25 @@ func (c *Checker) checkFile(ctx context.Context, act *plan.Action) (Verdict, err
 	case ctx.Err() != nil:
 		return Verdict{}, ctx.Err()
 	case errors.Is(err, blob.ErrNotExist):
-		return broken(Missing, "the file is gone", nil)
+		return broken(report.Missing, "the file is gone", nil)
 	case errors.Is(err, blob.ErrDirectory):
-		return broken(Corrupt, "a directory is in its place", nil)
+		return broken(report.Corrupt, "a directory is in its place", nil)
 	case errors.Is(err, blob.ErrForeign):
-		return broken(Corrupt, "something other than a file is in its place", nil)
+		return broken(report.Corrupt, "something other than a file is in its place", nil)
 	case failure.IsShortage(err):
 		return Verdict{}, err
 	case err != nil:
-		return broken(Corrupt, err.Error(), nil)
+		return broken(report.Corrupt, err.Error(), nil)
 	}
 	if r != nil {
 		defer r.Close()
 	}
-	found := &Facts{Length: &info.Size, Lastmod: info.ModTime}
+	found := &report.Facts{Length: &info.Size, Lastmod: info.ModTime}
 	if info.Size != h.Length {
-		return broken(Corrupt, fmt.Sprintf("the file has %d bytes, it was written with %d", info.Size, h.Length), found)
+		return broken(report.Corrupt, fmt.Sprintf("the file has %d bytes, it was written with %d", info.Size, h.Length), found)
 	}
 	if len(h.Hashes) == 0 {
-		return broken(Stale, describeStale(h, &act.Resource), found)
+		return broken(report.Stale, describeStale(h, &act.Resource), found)
 	}
 	if r == nil {
 		return Verdict{}, nil
@@ -202,13 +203,13 @@ func (c *Checker) checkFile(ctx context.Context, act *plan.Action) (Verdict, err
 	case ctx.Err() != nil:
 		return Verdict{}, ctx.Err()
 	case err != nil:
-		return broken(Corrupt, err.Error(), found)
+		return broken(report.Corrupt, err.Error(), found)
 	}
 	for _, was := range h.Hashes {
 		if digest := got.Get(was.Algorithm); digest != "" && digest != was.Digest {
 			is := resourcesync.Hash{Algorithm: was.Algorithm, Digest: digest}
 			found.Hash = wording.Hashes(got)
-			v, err := broken(Corrupt, fmt.Sprintf("the file has %s, it was written with %s", is, was), found)
+			v, err := broken(report.Corrupt, fmt.Sprintf("the file has %s, it was written with %s", is, was), found)
 			v.Read = n
 			return v, err
 		}

@@ -1,57 +1,24 @@
-// Package audit compares the files of a mirror with what its Source states and what
-// the Journal knows.
 package audit
 
 import (
 	"fmt"
-	"time"
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 )
 
-// A Kind says how the mirror differs from what it should be.
-type Kind string
-
-// The kinds of findings.
-const (
-	Missing      Kind = "missing"
-	Stale        Kind = "stale"
-	Corrupt      Kind = "corrupt"
-	Extra        Kind = "extra"
-	Foreign      Kind = "foreign"
-	Unverifiable Kind = "unverifiable"
-)
-
-// A Finding is one difference.
-type Finding struct {
-	Kind     Kind
-	Set      string // name of the set that describes the resource; empty for foreign files
-	URI      string
-	Path     string // of the file, below the mirror
-	Expected *Facts // what the Source states; of a corrupt file, what was written
-	Found    *Facts // what is here
-	Cause    string
-}
-
-// Facts describes some content.
-type Facts struct {
-	Hash    string
-	Length  *int64
-	Lastmod time.Time
-}
-
-// Printable makes texts of the Source fit to be printed.
-func (f *Finding) Printable() {
+// printable makes texts of the Source fit to be printed.
+func printable(f *report.Finding) {
 	f.Set, f.URI, f.Path, f.Cause = fetch.Printable(f.Set), fetch.Printable(f.URI), fetch.Printable(f.Path), fetch.Printable(f.Cause)
 }
 
 // stated returns what the Source states.
-func stated(w *desired.Resource) *Facts {
-	f := &Facts{Hash: wording.Hashes(w.Hashes), Lastmod: saved.Time(w.Lastmod)}
+func stated(w *desired.Resource) *report.Facts {
+	f := &report.Facts{Hash: wording.Hashes(w.Hashes), Lastmod: saved.Time(w.Lastmod)}
 	if w.Length >= 0 {
 		f.Length = &w.Length
 	}
@@ -59,9 +26,9 @@ func stated(w *desired.Resource) *Facts {
 }
 
 // written returns what the Journal knows of a file.
-func written(h *journal.Held) *Facts {
+func written(h *journal.Held) *report.Facts {
 	length := h.Length
-	return &Facts{Hash: wording.Hashes(h.Hashes), Length: &length, Lastmod: h.Lastmod}
+	return &report.Facts{Hash: wording.Hashes(h.Hashes), Length: &length, Lastmod: h.Lastmod}
 }
 
 // describeStale says how a file differs from what the Source states.

@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 )
 
 // maxMarks is how many marks one transaction records.
@@ -36,7 +37,7 @@ type Marks struct {
 }
 
 // Add marks a damaged file of a set.
-func (m *Marks) Add(ctx context.Context, set *saved.Set, act *plan.Action, f *Finding) error {
+func (m *Marks) Add(ctx context.Context, set *saved.Set, act *plan.Action, f *report.Finding) error {
 	w := act.AsStated()
 	if w.Class == 0 { // only the Journal says what it should be
 		h := &act.Held
@@ -59,7 +60,7 @@ func (m *Marks) Add(ctx context.Context, set *saved.Set, act *plan.Action, f *Fi
 // doubt marks the row of a damaged file as one that has to be fetched.
 // Something else at its path is moved away, if that destroys nothing. Otherwise
 // the resource is no longer held, and gets another file next to it.
-func (m *Marks) doubt(ctx context.Context, h journal.Held, f *Finding) error {
+func (m *Marks) doubt(ctx context.Context, h journal.Held, f *report.Finding) error {
 	if c, ok := m.Store.(blob.Clearer); ok {
 		moved, err := c.Clear(ctx, h.Path)
 		if err != nil {
