@@ -53,10 +53,10 @@ type exception struct {
 const lineStep = 250
 
 var exceptions = []exception{
-	{"destination", codeLines, 4250},
+	{"destination", codeLines, 3750},
 
 	{"destination.setRun", methods, 40},
-	{"destination.session", methods, 39},
+	{"destination.session", methods, 36},
 }
 
 // A subject is what a measure was taken of.

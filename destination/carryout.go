@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/harvest"
 	"lockstep/destination/internal/reconcile"
 	"lockstep/destination/internal/saved"
@@ -41,7 +42,7 @@ func reconcileRun(s *session) *reconcile.Run {
 	r := &reconcile.Run{
 		Settings: reconcile.Settings{KeepDeleted: o.Delete == DeleteKeep, MaxDelete: o.MaxDelete, Via: o.Via, AllVersions: o.AllVersions,
 			Documents: o.Baseline || d.compare, AskNow: o.AskNow, Adopt: o.Adopt, Replace: o.Replace, DryRun: o.DryRun},
-		Mirror: d.applyMirror(s.keep, s.out), Selects: d.selects, OnDisk: d.onDisk, Opener: d.packages,
+		Mirror: d.applyMirror(s.keep, s.out), Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Opener: d.packages,
 		Report: &s.report, Emit: d.emit, Counts: s.counts, Marked: &s.placed, Passing: s.passing, Resume: s.resume, OwnFiles: s.own.Ours,
 		Begin: s.begin, Record: out.Record,
 		Paths:   func(ctx context.Context, st *stage.Stage) (*filename.Mapping, error) { return pathsOf(ctx, s, st) },

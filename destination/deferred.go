@@ -2,15 +2,10 @@ package destination
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"time"
 
-	"lockstep/destination/internal/counting"
-	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/saved"
-	"lockstep/destination/report"
 )
 
 // pendingOf returns the pending work of a set.
@@ -21,7 +16,7 @@ func pendingOf(d *Destination, set int) pending.Set {
 // finalPass tries what failed in this run for a passing reason once more, when all
 // sets are done: a server that restarted, or a bucket that refused a write, may be
 // back. What fails again stays pending.
-func (s *session) finalPass(ctx context.Context, sets []*setState) error {
+func finalPass(ctx context.Context, s *session, sets []*setState) error {
 	for _, set := range sets {
 		n := s.passing[set.Number]
 		if n == 0 || set.Foreign != nil || ctx.Err() != nil {
@@ -31,16 +26,16 @@ func (s *session) finalPass(ctx context.Context, sets []*setState) error {
 		before := s.report
 		s.report.Retry(n)
 		s.d.emit(Event{Kind: EventRetry, Set: set.Name, Progress: Progress{Total: n}})
-		if err := s.retrySet(ctx, set); err != nil {
+		if err := retrySet(ctx, s, set); err != nil {
 			return err
 		}
-		s.rebook(set, &before)
+		s.report.Recount(set.URI, &before)
 	}
 	return ctx.Err()
 }
 
 // retrySet tries again what failed in the set for a passing reason.
-func (s *session) retrySet(ctx context.Context, set *setState) (err error) {
+func retrySet(ctx context.Context, s *session, set *setState) (err error) {
 	r := s.newSetRun(set)
 	r.final = true
 	defer r.reader.Packages.Shelf.Clear()
@@ -61,23 +56,6 @@ func (s *session) retrySet(ctx context.Context, set *setState) (err error) {
 	return err
 }
 
-// rebook corrects the report of a set by what has come since before.
-func (s *session) rebook(set *setState, before *counting.Report) {
-	for i := range s.report.BySet {
-		b := &s.report.BySet[i]
-		if b.URI != set.URI {
-			continue
-		}
-		d := s.report.Since(before)
-		b.Created, b.Updated, b.Deleted = b.Created+d.Created, b.Updated+d.Updated, b.Deleted+d.Deleted
-		b.Unchanged, b.Failed, b.Refused = b.Unchanged+d.Unchanged, b.Failed+d.Failed, b.Refused+d.Refused
-		b.Error = ""
-		if b.Failed+b.Refused > 0 {
-			b.Error = fmt.Sprintf("%d failed, %d refused", b.Failed, b.Refused)
-		}
-	}
-}
-
 // Pending yields all that is pending in the sets of a report; the first of
 // these are among its Failures: what failed or was refused in this run or
 // before and has not succeeded since. It may be called after [Destination.Sync]
@@ -94,13 +72,8 @@ func (d *Destination) Pending(ctx context.Context, r *Report) iter.Seq2[Failure,
 			if !known {
 				continue
 			}
-			for o, err := range d.journal.Owed(ctx, n) {
-				f := report.NewResourceFailure(o.URI, o.Cause, false)
-				if err == nil {
-					if w, _, derr := desired.Decode(o.URI, string(o.Entry)); derr == nil && w.NotBefore.After(time.Now()) {
-						f.Defer(w.NotBefore)
-					}
-				}
+			waiting := pendingOf(d, n)
+			for f, err := range waiting.Failures(ctx) {
 				if !yield(f, err) || err != nil {
 					return
 				}

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/selection"
@@ -193,7 +194,7 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 // newFetcher returns what fetches content of a set, of now, to files named by paths.
 func newFetcher(d *Destination, set int, paths *filename.Mapping) *transfer.Fetcher {
 	return &transfer.Fetcher{
-		Client: d.client, Store: d.store, Shared: d.shared, Log: d.log, Clock: d.clock, Lookup: d.journal.Lookup, OnDisk: d.onDisk,
+		Client: d.client, Store: d.store, Shared: d.shared, Log: d.log, Clock: d.clock, Lookup: d.journal.Lookup, OnDisk: apply.OnDisk(d.store, d.inDest()),
 		Set: set, Names: reserve.New(paths, d.store), Adopt: d.opts.Adopt, FilesReadable: !d.isForgetful(),
 	}
 }

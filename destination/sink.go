@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"lockstep/destination/internal/apply"
 	"lockstep/resourcesync"
 )
 
@@ -50,25 +51,7 @@ type nothing struct{}
 
 func (nothing) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
 
-// What a blob.Store may be able to besides, so that it can do without files.
-type (
-	// A forgetful store keeps nothing of what is committed to it: the Journal
-	// alone knows.
-	forgetful interface{ Forgetful() }
-
-	// A described Writer receives a description of its content before it is
-	// committed.
-	described interface{ Describe(Change) }
-
-	// A withdrawer receives the resources that are deleted, not only their
-	// names.
-	withdrawer interface {
-		Withdraw(context.Context, []Change) error
-	}
-)
-
 // isForgetful reports whether the store keeps nothing.
 func (d *Destination) isForgetful() bool {
-	_, ok := d.store.(forgetful)
-	return ok
+	return apply.IsForgetful(d.store)
 }

@@ -190,7 +190,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 			s.report.AsOf = t
 		}
 	}
-	if err := s.finalPass(ctx, sets); err != nil {
+	if err := finalPass(ctx, s, sets); err != nil {
 		return err
 	}
 	if err := moveHome(ctx, s); err != nil {

@@ -12,10 +12,13 @@ import (
 	"lockstep/destination/internal/bulk"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dispatch"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/history"
+	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 	"lockstep/resourcesync"
 )
 
@@ -24,24 +27,11 @@ type Mirror struct {
 	Store   blob.Store
 	Journal journal.Journal
 	Keep    *history.Keeper // records what is replaced and removed
-	Out     Outbox
-	Errors  Errors
+	Out     *outbox.Box[report.Change]
 
-	Describe func(blob.Writer, Change)             // called before a content is committed
-	Withdraw func(context.Context, []Change) error // takes deletions with their resources; nil: the store removes files by their names
-
-	Forgetful bool   // the store keeps nothing: the Journal alone knows what there is
-	In        string // names the mirror in the middle of a sentence, with a space before; may be empty
-	Jobs      int    // transfers from one host at a time
-	Open      int    // files that may be open at a time
-}
-
-// Errors classifies the errors of a mirror.
-type Errors struct {
-	IsFatal   func(error) bool      // it concerns the place where resources are kept, not one of them
-	IsFull    func(error) bool      // there is no space left
-	IsPassing func(error) bool      // what failed may succeed at the end of the run
-	NotBefore func(error) time.Time // when what failed may be asked for again; zero if at any time
+	In   string // names the mirror in the middle of a sentence, with a space before; may be empty
+	Jobs int    // transfers from one host at a time
+	Open int    // files that may be open at a time
 }
 
 // An Applier carries out the actions of one set. The order of its writes: the
@@ -76,7 +66,7 @@ type Applier struct {
 	full   int           // how many in a row there was no room for
 }
 
-// New returns an Applier that fetches with f, changes m and tells r.
+// New returns an Applier that fetches with f, changes m and records the results in r.
 func New(m Mirror, f *transfer.Fetcher, methods *bulk.Methods, r *Recorder) *Applier {
 	r.mirror, r.fetch = &m, f
 	return &Applier{Fetch: f, Methods: methods, Recorder: r, mirror: &m,
@@ -88,7 +78,7 @@ func New(m Mirror, f *transfer.Fetcher, methods *bulk.Methods, r *Recorder) *App
 // needed the space that these freed.
 func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, error], replan func() iter.Seq2[plan.Action, error], deletes bool) error {
 	err := p.run(ctx, actions)
-	if err != nil && !p.mirror.Errors.IsFull(err) || p.broken {
+	if err != nil && !failure.IsFull(err) || p.broken {
 		return err
 	}
 	if deletes {
@@ -102,7 +92,7 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 			err = rerr
 		}
 	}
-	if len(p.later) > 0 && (err == nil || p.mirror.Errors.IsFull(err) && !p.broken) {
+	if len(p.later) > 0 && (err == nil || failure.IsFull(err) && !p.broken) {
 		later := p.later
 		p.later, p.last, p.full, p.Fetch.BeforeDeletions = nil, true, 0, false
 		p.Fetch.Names.Recheck()

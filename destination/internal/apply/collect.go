@@ -8,6 +8,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/reserve"
@@ -209,17 +210,17 @@ const (
 // store will reject everything else, too.
 func (p *Applier) unkept(a *plan.Action, err error) error {
 	err = fmt.Errorf("store %s%s: %w", fetch.Printable(a.URI), p.mirror.In, err)
-	if p.mirror.Errors.IsFatal(err) {
+	if failure.IsFatal(err) {
 		return err
 	}
-	if down := isDown(err); down || p.mirror.Errors.IsFull(err) {
+	if down := isDown(err); down || failure.IsFull(err) {
 		if p.full++; p.full > maxFull || down && p.full >= maxDown {
 			return err
 		}
 	}
 	if !p.last && len(p.later) < maxLater {
 		switch {
-		case p.mirror.Errors.IsFull(err):
+		case failure.IsFull(err):
 			p.later, p.tight = append(p.later, *a), true
 			return nil
 		case reserve.InTheWay(err): // a run that was killed may have removed its file

@@ -10,11 +10,13 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 )
 
 // A shipment is what goes to the disk together: rows to be recorded, those of the
@@ -23,11 +25,11 @@ import (
 type shipment struct {
 	batch   []transfer.Outcome
 	rows    journal.Batch
-	counts  []byte   // to be saved with rows; nil: nothing changed
-	changes Taken    // those of rows
-	places  bool     // a change of places is done
-	stands  bool     // the Journal holds an intent that is of no use any more
-	unkept  []unkept // versions that could not be kept
+	counts  []byte          // to be saved with rows; nil: nothing changed
+	changes []report.Change // those of rows
+	places  bool            // a change of places is done
+	stands  bool            // the Journal holds an intent that is of no use any more
+	unkept  []unkept        // versions that could not be kept
 
 	// The result.
 	intent bool     // the Journal holds its intent
@@ -85,7 +87,7 @@ func (c *committer) carry(ctx context.Context, l *shipment) {
 			continue
 		}
 		var ce *blob.CommitError
-		if err != nil && (!errors.As(err, &ce) || ce.Done >= len(ws) || c.mirror.Errors.IsFatal(err) || content.IsCanceled(err)) {
+		if err != nil && (!errors.As(err, &ce) || ce.Done >= len(ws) || failure.IsFatal(err) || content.IsCanceled(err)) {
 			// Some may be visible. The intent stays: the next run looks.
 			l.rest, l.err = batch, fmt.Errorf("store resources%s: %w", c.mirror.In, err)
 			return
@@ -106,7 +108,7 @@ func (c *committer) carry(ctx context.Context, l *shipment) {
 		bad := max(slices.IndexFunc(ws, func(w blob.Writer) bool { return w.Name() == ce.Name }), 0)
 		c.drop(l, batch[bad], err, false)
 		batch, ws = slices.Delete(batch, bad, bad+1), slices.Delete(ws, bad, bad+1)
-		if full++; c.mirror.Errors.IsFull(err) && full > maxFull || isDown(err) && full >= maxDown {
+		if full++; failure.IsFull(err) && full > maxFull || isDown(err) && full >= maxDown {
 			l.rest, l.err = batch, fmt.Errorf("store resources%s: %w", c.mirror.In, err)
 			return
 		}
@@ -125,7 +127,7 @@ func (c *committer) drop(l *shipment, o transfer.Outcome, err error, together bo
 func (c *committer) saveIntent(ctx context.Context, l *shipment) error {
 	for {
 		err := c.save(ctx, l)
-		if err == nil || !c.mirror.Errors.IsFull(err) || len(l.batch) == 0 {
+		if err == nil || !failure.IsFull(err) || len(l.batch) == 0 {
 			return err
 		}
 		slices.SortFunc(l.batch, func(a, b transfer.Outcome) int { return cmp.Compare(a.Held.Length, b.Held.Length) })
@@ -146,7 +148,7 @@ func (c *committer) save(ctx context.Context, l *shipment) error {
 		b.Save[saved.DocIntent] = intentOf(l.batch)
 		c.mirror.Out.Note(b.Save, c.changes(l.batch))
 	}
-	l.changes.Save(b.Save)
+	c.mirror.Out.Save(b.Save, l.changes)
 	if l.counts != nil {
 		b.Save[saved.DocCounts] = l.counts
 	}
@@ -163,7 +165,7 @@ func (c *committer) save(ctx context.Context, l *shipment) error {
 		return fmt.Errorf("record what is held: %w", err)
 	}
 	l.intent = len(l.batch) > 0
-	return l.changes.Saved(ctx)
+	return c.mirror.Out.Saved(ctx, l.changes)
 }
 
 // doubtOthers adds to docs that other sets, which share resources of a batch
@@ -205,7 +207,7 @@ func intentOf(batch []transfer.Outcome) []byte {
 }
 
 // changes returns what a batch is going to change, where that is wanted.
-func (c *committer) changes(batch []transfer.Outcome) (changes []Change) {
+func (c *committer) changes(batch []transfer.Outcome) (changes []report.Change) {
 	if !c.mirror.Out.Delivers() {
 		return nil
 	}
@@ -215,21 +217,24 @@ func (c *committer) changes(batch []transfer.Outcome) (changes []Change) {
 	return changes
 }
 
-// describe passes the Writers of a batch the description of what they write.
+// describe passes the Writers of a batch that receive one the description of their
+// content.
 func (c *committer) describe(batch []transfer.Outcome) {
 	for i := range batch {
-		c.mirror.Describe(batch[i].Writer, changeOf(c.name, batch[i].Action, &batch[i].Held))
+		if w, ok := batch[i].Writer.(described); ok {
+			w.Describe(changeOf(c.name, batch[i].Action, &batch[i].Held))
+		}
 	}
 }
 
-// withdraw removes what the actions are of from the store.
+// withdraw removes the resources of the actions from the store.
 func (c *committer) withdraw(ctx context.Context, batch ...plan.Action) error {
-	if c.mirror.Withdraw != nil {
-		changes := make([]Change, len(batch))
+	if s, ok := c.mirror.Store.(withdrawer); ok {
+		changes := make([]report.Change, len(batch))
 		for i := range batch {
 			changes[i] = changeOf(c.name, &batch[i], &batch[i].Held)
 		}
-		return c.mirror.Withdraw(ctx, changes)
+		return s.Withdraw(ctx, changes)
 	}
 	paths := make([]string, len(batch))
 	for i := range batch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/transfer"
@@ -80,7 +81,7 @@ func (p *Applier) keepRemoved(ctx context.Context, batch []plan.Action) ([]plan.
 	var rest []plan.Action
 	for i, c := range p.mirror.Keep.Capture(ctx, hs) {
 		switch {
-		case c.Err != nil && (ctx.Err() != nil || p.mirror.Errors.IsFatal(c.Err)):
+		case c.Err != nil && (ctx.Err() != nil || failure.IsFatal(c.Err)):
 			return nil, c.Err
 		case c.Err != nil:
 			p.Recorder.fail(&batch[i], fmt.Errorf("remove %s%s: %w", fetch.Printable(batch[i].URI), p.mirror.In, c.Err))

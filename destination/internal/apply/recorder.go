@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/plan"
@@ -12,10 +13,11 @@ import (
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 )
 
-// A Report is told the results of actions, one at a time.
+// A Report receives the results of actions, one at a time.
 type Report interface {
 	Count(Effect)                                   // of an action on the mirror
 	CountContent(*transfer.Outcome)                 // by the way it came
@@ -26,9 +28,9 @@ type Report interface {
 	Failed(uri string, err error, later bool)       // a failure that was counted is final for now
 	Refused(uri string, err error)                  // the resource must not be fetched
 	NotKept(uri, text string)                       // nothing was left to keep of a version
-	Applied(Change)                                 // it is durable
+	Applied(report.Change)                          // it is durable
 	Warn(uri, text string)
-	Progress(Progress)
+	Progress(report.Progress)
 }
 
 // An Effect is what an action did to the mirror.
@@ -41,13 +43,6 @@ const (
 	Updated
 	Deleted
 )
-
-// Progress says how far the actions of a set are carried out.
-type Progress struct {
-	Done, Total       int64 // resources
-	Bytes, TotalBytes int64 // of content
-	Applied, Failed   int64 // resources
-}
 
 // A Recorder records the results of the actions of one set: in the rows of the
 // next transaction, and in the report.
@@ -64,7 +59,7 @@ type Recorder struct {
 	Stale        map[string]error // failures that may succeed after reading the description again; reported if they do not
 	KeepsDeleted bool             // the mirror keeps what the Source deletes
 
-	Progress  Progress
+	Progress  report.Progress
 	Owing     bool // the Journal has, or may have, pending work of the set
 	Confirmed int  // deletions that the resource's own address confirmed, to be carried out
 	Moved     MovedOn
@@ -189,7 +184,7 @@ func (r *Recorder) count(a *plan.Action, err error) {
 // triesAgain reports whether what failed with err is tried again at the end of
 // the run.
 func (r *Recorder) triesAgain(err error) bool {
-	return r.Passing != nil && r.mirror.Errors.IsPassing(err) && !transfer.IsStale(err) && r.mirror.Errors.NotBefore(err).IsZero()
+	return r.Passing != nil && failure.IsPassing(err) && !transfer.IsStale(err) && plan.NotBefore(err).IsZero()
 }
 
 // disproved records that the content at the Source is not what a notification
@@ -249,7 +244,7 @@ func (r *Recorder) owe(a *plan.Action, err error) {
 	r.Owing = true
 	w := a.AsStated()
 	w.Class, w.Rank.Doc, w.Rank.Pos, w.Rank.Nth = desired.Pending, 0, 0, 0
-	w.Transient, w.NotBefore = r.triesAgain(err), r.mirror.Errors.NotBefore(err)
+	w.Transient, w.NotBefore = r.triesAgain(err), plan.NotBefore(err)
 	r.pending.Owe = append(r.pending.Owe, journal.Owed{Set: r.Set, URI: a.URI, Entry: w.Append(nil), Cause: err.Error()})
 	if a.FileMissing && a.IsHeld() && len(a.Held.Hashes) > 0 {
 		// The pending entry may be of another time: the row must not be taken

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 )
@@ -58,7 +59,7 @@ func (p *Applier) removeBatch(ctx context.Context, batch []plan.Action) error {
 		return err
 	}
 	all := p.committer.withdraw(ctx, batch...)
-	if all != nil && p.mirror.Errors.IsFatal(all) {
+	if all != nil && failure.IsFatal(all) {
 		return all
 	}
 	for i := range batch {
@@ -68,7 +69,7 @@ func (p *Applier) removeBatch(ctx context.Context, batch []plan.Action) error {
 				if isDown(err) {
 					p.full++
 				}
-				if ctx.Err() != nil || p.mirror.Errors.IsFatal(err) || p.full >= maxDown && isDown(err) {
+				if ctx.Err() != nil || failure.IsFatal(err) || p.full >= maxDown && isDown(err) {
 					return err
 				}
 				p.Recorder.fail(a, err)

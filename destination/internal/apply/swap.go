@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/plan"
@@ -45,7 +46,7 @@ type swap struct {
 // that make it free. What it cannot do stays for remove and the run behind it,
 // which say why.
 func (p *Applier) swaps(ctx context.Context, actions iter.Seq2[plan.Action, error]) error {
-	if len(p.later) == 0 || p.mirror.Forgetful {
+	if len(p.later) == 0 || IsForgetful(p.mirror.Store) {
 		return nil
 	}
 	found, order, err := findSwaps(p.later, p.Fetch.Names.Paths, actions)
@@ -162,7 +163,7 @@ func (p *Applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	p.Fetch.Names.Recheck()
 	n := len(ws)
 	if err := p.mirror.Store.Commit(ctx, ws...); err != nil {
-		if n = committed(err); p.mirror.Errors.IsFatal(err) || ctx.Err() != nil {
+		if n = committed(err); failure.IsFatal(err) || ctx.Err() != nil {
 			p.broken = true
 			return fmt.Errorf("store resources%s: %w", p.mirror.In, err) // the next run finishes it
 		}

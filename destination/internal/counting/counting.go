@@ -35,6 +35,24 @@ func (r *Report) Since(before *Report) report.SetReport {
 	}
 }
 
+// Recount adds what was counted since before to the result of a set, whose failures
+// were tried again.
+func (r *Report) Recount(set string, before *Report) {
+	for i := range r.BySet {
+		b := &r.BySet[i]
+		if b.URI != set {
+			continue
+		}
+		d := r.Since(before)
+		b.Created, b.Updated, b.Deleted = b.Created+d.Created, b.Updated+d.Updated, b.Deleted+d.Deleted
+		b.Unchanged, b.Failed, b.Refused = b.Unchanged+d.Unchanged, b.Failed+d.Failed, b.Refused+d.Refused
+		b.Error = ""
+		if b.Failed+b.Refused > 0 {
+			b.Error = fmt.Sprintf("%d failed, %d refused", b.Failed, b.Refused)
+		}
+	}
+}
+
 // AddPlan adds a sentence about the transfer methods chosen for a set, once.
 func (r *Report) AddPlan(sentence string) {
 	if s := fetch.Printable(sentence); len(r.Plan) < report.MaxListed && !slices.Contains(r.Plan, s) {

@@ -14,6 +14,7 @@ import (
 	"lockstep/destination/internal/representation"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 	"lockstep/resourcesync"
 )
 
@@ -28,6 +29,23 @@ type Set struct {
 // confirmed, and that has not been carried out yet.
 func IsConfirmed(w *desired.Resource) bool {
 	return w.Class == desired.Pending && w.Gone && w.Change == resourcesync.UnknownChange
+}
+
+// Failures yields the pending work as failures.
+func (s *Set) Failures(ctx context.Context) iter.Seq2[report.Failure, error] {
+	return func(yield func(report.Failure, error) bool) {
+		for o, err := range s.Journal.Owed(ctx, s.Number) {
+			f := report.NewResourceFailure(o.URI, o.Cause, false)
+			if err == nil {
+				if w, _, derr := desired.Decode(o.URI, string(o.Entry)); derr == nil && w.NotBefore.After(time.Now()) {
+					f.Defer(w.NotBefore)
+				}
+			}
+			if !yield(f, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // StageConfirmed stages the deletions that the addresses of resources confirmed.

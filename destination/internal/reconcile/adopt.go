@@ -5,7 +5,7 @@ import (
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/adopt"
-	"lockstep/destination/internal/apply"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/saved"
@@ -23,7 +23,7 @@ func (s *Set) adopt(ctx context.Context, p *planner.Planner, paths *filename.Map
 	}
 	by := &r.Report.By
 	m := adopt.Mirror{Files: r.Mirror.Store, Journal: r.Mirror.Journal, Paths: paths, Counts: r.Counts, Set: s.State.Number, In: r.Mirror.In,
-		Any: r.Adopt, Replace: r.Replace, DryRun: r.DryRun, Stops: r.Mirror.Errors.IsFatal,
+		Any: r.Adopt, Replace: r.Replace, DryRun: r.DryRun, Stops: failure.IsFatal,
 		Record: func(ctx context.Context, rows []journal.Held) error {
 			b := journal.Batch{Put: rows, Save: map[string][]byte{saved.DocCounts: saved.Encode(r.Counts)}}
 			return r.Record(ctx, b, "record what is taken over", nil)
@@ -38,7 +38,7 @@ func (s *Set) adopt(ctx context.Context, p *planner.Planner, paths *filename.Map
 				Set: s.State.Name, URI: a.URI, Kind: plan.KindOf(a), Path: row.Path, Length: row.Length, Type: a.Type,
 				Hashes: row.Hashes, Lastmod: a.Lastmod.Time(), Datetime: a.Event.Time(),
 			}
-			r.Mirror.Out.Add(apply.Change(c))
+			r.Mirror.Out.Add(c)
 			r.Emit(report.AppliedEvent(&c))
 		}}
 	return m.Run(ctx, p.Actions(ctx, s.Stage))

@@ -93,9 +93,8 @@ func (r *results) NotKept(uri, text string) {
 	r.Warn(uri, text)
 }
 
-func (r *results) Applied(c apply.Change) {
-	change := report.Change(c)
-	r.emit(report.AppliedEvent(&change))
+func (r *results) Applied(c report.Change) {
+	r.emit(report.AppliedEvent(&c))
 }
 
 func (r *results) Warn(uri, text string) {
@@ -104,7 +103,6 @@ func (r *results) Warn(uri, text string) {
 	}
 }
 
-func (r *results) Progress(p apply.Progress) {
-	r.emit(report.Event{Kind: report.EventProgress, Set: r.set, Progress: report.Progress{
-		Done: p.Done, Total: p.Total, Bytes: p.Bytes, TotalBytes: p.TotalBytes, Applied: p.Applied, Failed: p.Failed}})
+func (r *results) Progress(p report.Progress) {
+	r.emit(report.Event{Kind: report.EventProgress, Set: r.set, Progress: p})
 }
