@@ -55,8 +55,8 @@ const lineStep = 250
 var exceptions = []exception{
 	{"destination", codeLines, 3750},
 
-	{"destination.setRun", methods, 40},
-	{"destination.session", methods, 36},
+	{"destination.setRun", methods, 37},
+	{"destination.session", methods, 31},
 }
 
 // A subject is what a measure was taken of.

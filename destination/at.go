@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"lockstep/destination/internal/history"
-	"lockstep/destination/internal/saved"
-	"lockstep/discover"
+	"lockstep/destination/internal/restore"
 )
 
 // A pastRun says that a run brings the mirror to the state of the collection at
 // an instant, not to the current one.
 type pastRun struct {
-	at   time.Time
-	from *Destination // whose kept versions are used; often the mirror itself
-	only bool         // from is all there is to ask
+	at      time.Time
+	from    *Destination // whose history is used; often the mirror itself
+	only    bool         // no request is sent to the Source
+	unknown int          // sets whose past state is unknown
 }
 
 // SyncPast brings the mirror to the state that another mirror, or the mirror
@@ -25,26 +25,25 @@ type pastRun struct {
 // [Destination.Sync] with [Options.At].
 func (d *Destination) SyncPast(ctx context.Context, from *Destination, at time.Time) (Report, error) {
 	s := &session{d: d, past: &pastRun{at: at, from: from, only: true}}
-	return s.whole(from.opts.Dest, d.deliverer(), func() error { return s.runPast(ctx) })
+	return s.whole(from.opts.Dest, d.deliverer(), func() error { return runPast(ctx, s) })
 }
 
-// runPast is run where a mirror is the Source.
-func (s *session) runPast(ctx context.Context) error {
+// runPast is run with a mirror as the Source.
+func runPast(ctx context.Context, s *session) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	sets, err := s.pastSets(ctx)
+	sets, err := pastSets(ctx, s)
 	if err != nil {
 		return err
 	}
 	return s.runSets(ctx, sets)
 }
 
-// aloneWith returns the states of the sets of a mirror whose Source, at
-// address, could not be found because of err: the mirror's own history may have
-// its past state. It returns nil if there is no such history, or if err has
-// another cause.
-func (s *session) aloneWith(ctx context.Context, address string, err error) ([]*setState, error) {
+// ownPast returns the states of the sets of a mirror whose Source, at address, could
+// not be found because of err: the mirror's own history may have its past state. It
+// returns nil if there is no such history, or if err has another cause.
+func ownPast(ctx context.Context, s *session, address string, err error) ([]*setState, error) {
 	var unknown *SetError
 	if s.past == nil || ctx.Err() != nil || errors.Is(err, ErrRefused) || errors.As(err, &unknown) {
 		return nil, nil
@@ -53,34 +52,25 @@ func (s *session) aloneWith(ctx context.Context, address string, err error) ([]*
 		return nil, err
 	}
 	if s.mirror.Found == nil || s.mirror.Found.Address != address {
-		return nil, nil // it may be one of another Source
+		return nil, nil // it may be the history of another Source
 	}
 	s.warn(address, fmt.Sprintf("the Source cannot be asked: %v; this is what the mirror was", err))
 	s.past.only = true
-	return s.pastSets(ctx)
+	return pastSets(ctx, s)
 }
 
 // pastSets returns the states of the sets of the mirror that is the Source.
-func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
+func pastSets(ctx context.Context, s *session) ([]*setState, error) {
 	from := s.past.from
-	var theirs saved.Mirror
-	if known, err := saved.Load(ctx, from.journal, saved.DocMirror, &theirs); err != nil {
+	found, theirs, err := restore.SetsOf(ctx, from.journal)
+	if err != nil {
 		return nil, err
-	} else if !known || len(theirs.Numbers) == 0 {
+	}
+	if found == nil {
 		return nil, fmt.Errorf("read the history of the mirror%s: there is none", from.inDest())
 	}
 	if s.mirror.Origin == "" {
 		s.mirror.Origin = theirs.Origin
-	}
-	found := &discover.Found{}
-	numbers := map[string]int{}
-	for uri, n := range theirs.Numbers {
-		var st setState
-		if _, err := saved.Load(ctx, from.journal, saved.DocSet(n), &st); err != nil {
-			return nil, err
-		}
-		found.Sets = append(found.Sets, discover.Set{CapabilityList: uri, Name: st.Name})
-		numbers[uri] = n
 	}
 	chosen, err := s.choose(found)
 	if err != nil {
@@ -92,30 +82,43 @@ func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
 		if err != nil {
 			return nil, err
 		}
-		st.SourceNumber = numbers[st.URI]
+		st.SourceNumber = theirs.Numbers[st.URI]
 		sets = append(sets, st)
 	}
 	return sets, nil
 }
 
-// pastError returns the error of a run that did not restore all of the past;
-// err is the first of a set.
-func (s *session) pastError(err error, sets int) error {
+// restoreSet brings a set to its state at the requested instant.
+func restoreSet(ctx context.Context, r *setRun) error {
+	r.compared = true
+	run := restore.Run{At: r.past.at, Set: &r.set.Set, Reader: r.reader, Offline: r.past.only, History: r.past.from.journal,
+		Selection: r.d.selects.Key, DryRun: r.d.opts.DryRun, Report: &r.report,
+		Apply: func(ctx context.Context, st *restore.State, done func()) (bool, error) {
+			r.listAt = st.At
+			return r.carryOut(ctx, work{Mode: ModeBaseline, Via: st.Via, Complete: true, Files: true, Prune: true, Past: st, Done: done})
+		}}
+	return run.Run(ctx)
+}
+
+// incomplete returns the error of a run that did not restore all of the past state;
+// err is the first error of a set.
+func (p *pastRun) incomplete(r *Report, err error, sets int) error {
 	if none, ok := errors.AsType[*NoPastError](err); ok && sets == 1 {
 		return none
 	}
-	return &PastError{At: s.past.at, AsOf: s.report.AsOf, Missing: s.report.Failed + s.report.Refused, Untold: s.untold}
+	return &PastError{At: p.at, AsOf: r.AsOf, Missing: r.Failed + r.Refused, Untold: p.unknown}
 }
 
-// tellUntold reports that the past state of one of several sets is unknown; if
+// reportUnknown reports that the past state of one of several sets is unknown; if
 // there is only one set, the error of the run says so.
-func (s *session) tellUntold(set *setState, err error, sets int) {
+func reportUnknown(s *session, set *setState, err error, sets int) {
 	none, ok := errors.AsType[*NoPastError](err)
-	switch {
-	case !ok:
-	case sets > 1:
+	if !ok {
+		return
+	}
+	if s.past.unknown++; sets > 1 {
 		s.problem(set.URI, none)
-	default:
+	} else {
 		s.report.Fail(set.URI, none.Error())
 	}
 }

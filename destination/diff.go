@@ -8,11 +8,9 @@ import (
 	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/diff"
-	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/restore"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
-	"lockstep/destination/internal/wording"
 	"lockstep/internal/fetch"
 )
 
@@ -129,37 +127,9 @@ func (f *differ) collect(ctx context.Context, set *setState, number int, side di
 			err = cerr
 		}
 	}()
-	st, err := exactState(ctx, r, at, f.session.warn)
+	st, err := restore.Exactly(ctx, r, at, f.session.warn)
 	if err != nil {
 		return err
 	}
 	return f.states.Add(ctx, number, side, st.At, r.Stage)
-}
-
-// maxAhead is how far the clock of a Source may be ahead of ours, if its present state
-// is requested.
-const maxAhead = time.Minute
-
-// exactState stages the state of a set at exactly an instant; zero means now, and the
-// present state by the Source's documents.
-func exactState(ctx context.Context, r *entries.Reader, at time.Time, warn func(uri, text string)) (*restore.State, error) {
-	now := at.IsZero()
-	if now {
-		at = time.Now().Add(maxAhead)
-	}
-	var unknown restore.Unknown
-	st, err := restore.FromSource(ctx, r, at, &unknown)
-	none := &NoPastError{Set: r.Set.Name, At: at, Earliest: unknown.Earliest, Err: unknown.Err}
-	switch {
-	case err != nil:
-		return nil, err
-	case st == nil:
-		return nil, none
-	case st.Inexact != "" && now:
-		warn(r.Set.URI, fmt.Sprintf("set %s: its present state is known as of %s", r.Set.Name, wording.Time(st.AsOf)))
-	case st.Inexact != "":
-		none.Earliest, none.Err = st.AsOf, fmt.Errorf("%s; it is known for %s", st.Inexact, wording.Time(st.AsOf))
-		return nil, none
-	}
-	return st, nil
 }

@@ -130,7 +130,7 @@ func (r *setRun) run(ctx context.Context) error {
 	case st.Unselected:
 		return r.dissolve(ctx)
 	case r.past != nil:
-		return r.travel(ctx)
+		return restoreSet(ctx, r)
 	case st.Foreign != nil:
 		return harvestSet(ctx, r)
 	case st.Lists == "" && st.Changes == "":

@@ -36,7 +36,6 @@ type session struct {
 	out    *outbox.Box[Change]
 	keep   *history.Keeper // nil: the mirror keeps no versions
 	past   *pastRun        // the mirror is to be what the collection was; nil: what it is
-	untold int             // sets whose past state is unknown
 	resume bool            // an earlier run may have left unfinished downloads
 	marked bool            // the Journal knows that a run is under way
 
@@ -144,7 +143,7 @@ func (s *session) run(ctx context.Context, address string) error {
 	}
 	sets, err := s.locate(ctx, address)
 	if err != nil {
-		own, oerr := s.aloneWith(ctx, address, err)
+		own, oerr := ownPast(ctx, s, address, err)
 		if own == nil || oerr != nil {
 			return cmp.Or(oerr, err)
 		}
@@ -181,7 +180,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 			}
 		case errors.Is(err, ErrIncomplete):
 			incomplete = cmp.Or(incomplete, err)
-			s.tellUntold(set, err, len(sets))
+			reportUnknown(s, set, err, len(sets))
 		default:
 			return err
 		}
@@ -212,7 +211,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 		s.report.Local.SetRepaired()
 		return nil
 	case s.past != nil:
-		return s.pastError(incomplete, len(sets))
+		return s.past.incomplete(&s.report.Report, incomplete, len(sets))
 	}
 	return fmt.Errorf("%w: %s", ErrIncomplete, s.report.Shortfall())
 }

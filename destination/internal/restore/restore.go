@@ -16,6 +16,7 @@ import (
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -25,22 +26,13 @@ type State struct {
 	AsOf      time.Time             // the instant of the state
 	At        resourcesync.Datetime // of the list that the state was made from; zero: no list
 	Watermark time.Time             // all changes before it are included, by the Source's documents; zero: unknown
-	Source    Source                // where the state was found
+	Via       string                // how the state was found, as a report names it
 	Inexact   string                // why AsOf is not the requested instant; empty: it is
 	Dumps     []entries.Archived    // dumps that may have contents of that time
 	During    bool                  // the list was still being taken at the instant: its entries may be later
 	Hinted    bool                  // the contents of the packages are staged
 	Insist    bool                  // search the packages in any case
 }
-
-// A Source is where a State was found.
-type Source uint8
-
-const (
-	List   Source = iota // a Resource List of the Source
-	Dump                 // a Resource Dump of the Source
-	Mirror               // the history of a mirror
-)
 
 // MayHint reports whether there are packages that have not been searched.
 func (st *State) MayHint() bool {
@@ -49,21 +41,15 @@ func (st *State) MayHint() bool {
 	})
 }
 
-// Unknown explains why the state of a set at an instant is unknown.
-type Unknown struct {
-	Earliest time.Time // earliest instant with a known state; zero: there is none
-	Err      error     // why a list of an earlier instant cannot be used; may be nil
-}
-
 // FromMirror stages the state of a set at an instant from the history of a mirror,
 // whose Journal is j. It returns nil if the history does not cover the instant, and
-// then records in unknown when the history begins.
-func FromMirror(ctx context.Context, out *stage.Stage, j journal.Journal, set int, at time.Time, unknown *Unknown) (*State, error) {
+// then records in none when the history begins.
+func FromMirror(ctx context.Context, out *stage.Stage, j journal.Journal, set int, at time.Time, none *report.NoPastError) (*State, error) {
 	p, err := history.At(ctx, j, at, set)
 	switch {
 	case errors.Is(err, history.ErrUnknown):
-		if !p.Since.IsZero() && (unknown.Earliest.IsZero() || p.Since.Before(unknown.Earliest)) {
-			unknown.Earliest, unknown.Err = p.Since, nil
+		if !p.Since.IsZero() && (none.Earliest.IsZero() || p.Since.Before(none.Earliest)) {
+			none.Earliest, none.Err = p.Since, nil
 		}
 		return nil, nil
 	case err != nil:
@@ -88,14 +74,14 @@ func FromMirror(ctx context.Context, out *stage.Stage, j journal.Journal, set in
 			return nil, err
 		}
 	}
-	return &State{AsOf: at, Watermark: p.Watermark, Source: Mirror}, nil
+	return &State{AsOf: at, Watermark: p.Watermark, Via: report.ViaHistory}, nil
 }
 
 // FromSource stages the state of a set at an instant from what the Source has kept of
 // its past: exactly, if that can be proven, else as of the last list before
 // (RA-DST-02). It returns nil if there is no such list, and records the reason in
-// unknown.
-func FromSource(ctx context.Context, r *entries.Reader, instant time.Time, unknown *Unknown) (*State, error) {
+// none.
+func FromSource(ctx context.Context, r *entries.Reader, instant time.Time, none *report.NoPastError) (*State, error) {
 	fail := r.Fail
 	defer func() { r.Fail = fail }()
 	r.Fail = func(uri string, err error) { r.Warn(uri, err.Error()) } // the other documents may suffice
@@ -108,7 +94,7 @@ func FromSource(ctx context.Context, r *entries.Reader, instant time.Time, unkno
 		return nil, err
 	}
 	at := resourcesync.NewDatetime(instant)
-	early := before(lists, at, unknown)
+	early := before(lists, at, none)
 	best, bestAt, staged := (*State)(nil), -1, -1
 	for i := range early {
 		b := &early[i]
@@ -121,7 +107,7 @@ func FromSource(ctx context.Context, r *entries.Reader, instant time.Time, unkno
 		switch {
 		case errors.As(err, &bad):
 			r.Warn(b.Uri, fmt.Sprintf("set %s: %v; an earlier list is looked for", r.Set.Name, bad))
-			unknown.Err = bad
+			none.Err = bad
 			continue
 		case err != nil:
 			return nil, err
@@ -147,12 +133,12 @@ func FromSource(ctx context.Context, r *entries.Reader, instant time.Time, unkno
 
 // before returns the lists that are not later than an instant, the last one first.
 // Lists that were being taken at that instant come last, because their entries may be
-// later. It records the earliest instant of all lists in unknown.
-func before(lists []entries.Archived, at resourcesync.Datetime, unknown *Unknown) []entries.Archived {
+// later. It records the earliest instant of all lists in none.
+func before(lists []entries.Archived, at resourcesync.Datetime, none *report.NoPastError) []entries.Archived {
 	var early, during []entries.Archived
 	for _, l := range slices.Backward(lists) {
-		if t := saved.Time(l.At); unknown.Earliest.IsZero() || t.Before(unknown.Earliest) {
-			unknown.Earliest = t
+		if t := saved.Time(l.At); none.Earliest.IsZero() || t.Before(none.Earliest) {
+			none.Earliest = t
 		}
 		switch {
 		case l.At.Compare(at) > 0:
@@ -182,9 +168,9 @@ func stageFrom(ctx context.Context, r *entries.Reader, b *entries.Archived, docs
 	if said := b.At; !b.Current && !snap.Index && !snap.At.IsZero() && !b.Dated && !said.IsZero() && said.Compare(snap.At) != 0 { // RA-DOC-10
 		r.Warn(b.Uri, fmt.Sprintf("read %s: it is of %s, the archive says %s; the document is right", fetch.Printable(b.Uri), wording.Time(snap.At.Time()), wording.Time(said.Time())))
 	}
-	st := &State{AsOf: base.Time(), At: base, Watermark: saved.Time(base), During: b.Completed.Compare(at) > 0}
+	st := &State{AsOf: base.Time(), At: base, Watermark: saved.Time(base), Via: report.ViaList, During: b.Completed.Compare(at) > 0}
 	if snap.Dump {
-		st.Source = Dump
+		st.Via = report.ViaDump
 	}
 	exact := base.Compare(at) == 0
 	if len(docs) == 0 {
