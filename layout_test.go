@@ -140,13 +140,14 @@ var rooms = []room{
 	{"destination/internal/scratch", "destination/journal internal/extsort", ""},
 	{"destination/internal/dispatch", "destination/filename internal/fetch", ""},
 	{"destination/internal/reserve", "blob destination/filename destination/internal/content", ""},
-	{"destination/internal/saved", "destination/filename destination/journal discover resourcesync", ""},
+	{"destination/internal/wording", "resourcesync", ""},
+	{"destination/report", "destination/internal/wording internal/fetch resourcesync", ""},
+	{"destination/internal/saved", "destination/filename destination/journal destination/report discover resourcesync", ""},
 	{"destination/internal/desired", "destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/history", "blob destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync vault", ""},
 	{"destination/internal/localcheck", "blob destination/internal/content destination/internal/desired destination/internal/history destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/intent", "blob destination/internal/content destination/internal/desired destination/internal/saved destination/journal", ""},
 	{"destination/internal/places", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", ""},
-	{"destination/internal/wording", "resourcesync", ""},
 	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/internal/wording destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/selection", "destination/internal/content destination/internal/desired destination/journal internal/fetch resourcesync", "github.com/bmatcuk/doublestar/v4"},
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
@@ -160,7 +161,6 @@ var rooms = []room{
 	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal internal/fetch patch resourcesync", ""},
 	{"destination/internal/bundle", "destination/internal/plan", "golang.org/x/sync"},
 	{"destination/internal/adopt", "blob destination/filename destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/plan destination/internal/saved destination/journal resourcesync", ""},
-	{"destination/report", "destination/internal/wording internal/fetch resourcesync", ""},
 	{"destination/internal/follow", "destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal destination/report discover internal/eventstream internal/fetch resourcesync websub", ""},
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal internal/fetch websub", ""},
@@ -172,7 +172,7 @@ var rooms = []room{
 	{"destination/internal/representation", "destination/internal/content destination/internal/desired destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/selection destination/internal/stage destination/internal/transfer destination/journal resourcesync", ""},
 	{"destination/internal/counting", "destination/internal/repeats destination/report internal/fetch", ""},
 	{"destination/internal/restore", "destination/internal/counting destination/internal/desired destination/internal/dump destination/internal/entries destination/internal/history destination/internal/saved destination/internal/stage destination/internal/wording destination/journal destination/report discover internal/fetch resourcesync", ""},
-	{"destination/internal/pending", "destination/internal/desired destination/internal/plan destination/internal/representation destination/internal/stage destination/journal destination/report resourcesync", ""},
+	{"destination/internal/pending", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/representation destination/internal/stage destination/journal destination/report resourcesync", ""},
 	{"destination/internal/catchup", "destination/internal/entries destination/internal/saved destination/internal/wording resourcesync", ""},
 	{"destination/internal/deferral", "destination/internal/outage destination/internal/saved destination/journal internal/fetch", ""},
 	{"destination/internal/diff", "destination/internal/content destination/internal/desired destination/internal/stage internal/extsort resourcesync", ""},
@@ -183,12 +183,13 @@ var rooms = []room{
 	{"destination/internal/reclaim", "blob destination/filename destination/internal/scratch destination/internal/stage destination/journal internal/extsort", ""},
 	{"destination/internal/rows", "destination/internal/history destination/internal/outbox destination/journal destination/report resourcesync", ""},
 	{"destination/internal/recovery", "blob destination/filename destination/internal/failure destination/internal/intent destination/internal/places destination/internal/plan destination/internal/rows destination/internal/saved destination/journal destination/report resourcesync", ""},
+	{"destination/internal/substitute", "destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/restore destination/internal/saved destination/internal/wording destination/report discover internal/fetch internal/nesting resourcesync", ""},
+	{"destination/internal/run", "destination/internal/catchup destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/push destination/internal/reconcile destination/internal/saved destination/internal/stage destination/internal/substitute destination/internal/wording destination/report internal/fetch resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
 		"destination/internal/apply " +
 		"destination/internal/audit " +
-		"destination/internal/catchup " +
 		"destination/internal/content " +
 		"destination/internal/counting " +
 		"destination/internal/deferral " +
@@ -219,11 +220,13 @@ var rooms = []room{
 		"destination/internal/reserve " +
 		"destination/internal/restore " +
 		"destination/internal/rows " +
+		"destination/internal/run " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +
 		"destination/internal/selection " +
 		"destination/internal/spill " +
 		"destination/internal/stage " +
+		"destination/internal/substitute " +
 		"destination/internal/transfer " +
 		"destination/internal/unsubscribe " +
 		"destination/internal/wording " +
@@ -233,7 +236,6 @@ var rooms = []room{
 		"discover " +
 		"internal/extsort " +
 		"internal/fetch " +
-		"internal/nesting " +
 		"patch " +
 		"resourcesync " +
 		"vault " +

@@ -90,11 +90,11 @@ func pastSets(ctx context.Context, s *session) ([]*setState, error) {
 
 // restoreSet brings a set to its state at the requested instant.
 func restoreSet(ctx context.Context, r *setRun) error {
-	r.compared = true
+	r.docs.Compared = true
 	run := restore.Run{At: r.past.at, Set: &r.set.Set, Reader: r.reader, Offline: r.past.only, History: r.past.from.journal,
 		Selection: r.d.selects.Key, DryRun: r.d.opts.DryRun, Report: &r.report,
 		Apply: func(ctx context.Context, st *restore.State, done func()) (bool, error) {
-			r.listAt = st.At
+			r.docs.ListAt = st.At
 			return r.carryOut(ctx, work{Mode: ModeBaseline, Via: st.Via, Complete: true, Files: true, Prune: true, Past: st, Done: done})
 		}}
 	return run.Run(ctx)

@@ -13,7 +13,6 @@ import (
 	"lockstep/destination/internal/proof"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
-	"lockstep/destination/internal/stage"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -173,8 +172,7 @@ func (a *auditor) read(ctx context.Context) (err error) {
 // auditSet compares one set. It reports whether all of its documents could be read.
 func (a *auditor) auditSet(ctx context.Context, set *setState) (complete bool, err error) {
 	s, d := a.session, a.session.d
-	r := &setRun{session: s, set: set, stage: stage.New(d.journal), outages: outage.New(d.clock)}
-	r.reader = newSetReader(d, set, s.home, s.file, r.stage, s.warn, r.fail)
+	r := newReadRun(s, set)
 	defer r.reader.Packages.Shelf.Clear()
 	defer func() {
 		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
@@ -191,11 +189,11 @@ func (a *auditor) auditSet(ctx context.Context, set *setState) (complete bool, e
 		return false, err
 	}
 	p := newPlanner(d, set.Number)
-	p.Dated, p.Prune, p.Settled = set.Foreign != nil, r.failed == 0, set.Complete && !r.reselects()
+	p.Dated, p.Prune, p.Settled = set.Foreign != nil, r.failed.Count == 0, set.Complete && !r.reselects()
 	p.PreferOther, p.Refuse = set.Foreign == nil && d.selects.PrefersOther(set.Selection), r.reader.Refuse
 	err = a.exam.Examine(ctx, &audit.Set{State: &set.Set, Held: s.counts[set.Number], Paths: paths, Planner: p, Stage: r.stage,
 		Listed: (set.Lists != "" || set.Foreign != nil) && (!snap.Sitemap || d.opts.Delete == DeleteApply)}) // RS-RL-12: a plain Sitemap does not say what it covers
-	return r.failed == 0, err
+	return r.failed.Count == 0, err
 }
 
 // expected stages what the set should contain: for a set without a Resource
@@ -208,34 +206,30 @@ func (r *setRun) expected(ctx context.Context) (snap entries.Snapshot, err error
 		r.reader.Fail(r.set.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(r.set.URI)))
 		return snap, nil
 	}
-	if r.outages, err = outage.Load(ctx, r.d.journal, r.set.Number, r.d.clock); err != nil {
+	if r.docs.Outages, err = outage.Load(ctx, r.d.journal, r.set.Number, r.d.clock); err != nil {
 		return snap, err
 	}
-	r.compared = true
+	r.docs.Compared = true
 	var at resourcesync.Datetime
 	if r.set.Lists != "" {
-		if snap, err = r.readSetList(ctx); err != nil {
+		if snap, err = r.docs.ReadList(ctx); err != nil {
 			return snap, err
 		}
 		at = snap.At
 	}
 	fresh := *r.set
 	fresh.Cursor, fresh.Seen, fresh.SeenTime = saved.Cursor{}, nil, time.Time{}
-	c, err := r.readSetChanges(ctx, at, &fresh, false)
+	c, err := r.docs.ReadChanges(ctx, at, &fresh.Set, false)
 	if err != nil {
 		return snap, err
 	}
-	if len(r.noChanges) > 0 {
-		c = r.useList(&snap, &c)
+	if r.docs.ReplacesChanges() {
+		c = r.docs.AcceptList(&snap, &c)
 	}
-	if len(r.listCause) > 0 {
-		if (r.set.Changes == "" || len(r.noChanges) > 0) && !r.isFresh(at) {
-			r.failAll(r.listCause)
-		} else {
-			r.useDump(at)
-		}
+	if r.docs.ReplacesList() {
+		r.docs.AcceptDump(at)
 	}
-	if r.set.Changes == "" || len(r.noChanges) > 0 {
+	if r.set.Changes == "" || r.docs.ReplacesChanges() {
 		return snap, nil
 	}
 	proof.Review(&r.set.Set, &c, at)

@@ -36,7 +36,7 @@ func finalPass(ctx context.Context, s *session, sets []*setState) error {
 
 // retrySet tries again what failed in the set for a passing reason.
 func retrySet(ctx context.Context, s *session, set *setState) (err error) {
-	r := s.newSetRun(set)
+	r := newSetRun(s, set)
 	r.final = true
 	defer r.reader.Packages.Shelf.Clear()
 	defer func() {
@@ -49,10 +49,10 @@ func retrySet(ctx context.Context, s *session, set *setState) (err error) {
 		}
 	}()
 	r.stage.Reset()
-	if _, err := r.stageOwed(ctx); err != nil {
+	if _, err := pendingStager(r).Stage(ctx, r.stage); err != nil {
 		return err
 	}
-	_, err = r.carryOut(ctx, work{Mode: ModeNone, Via: set.viaList(), Complete: true, Final: true})
+	_, err = r.carryOut(ctx, work{Mode: ModeNone, Via: set.ViaList(), Complete: true, Final: true})
 	return err
 }
 

@@ -119,7 +119,7 @@ func (f *differ) run(ctx context.Context, address string, each func(Difference) 
 
 // collect adds the state of a set at an instant; zero is now.
 func (f *differ) collect(ctx context.Context, set *setState, number int, side diff.Side, at time.Time) (err error) {
-	r := f.session.newSetRun(set).reader
+	r := newSetRun(f.session, set).reader
 	r.Warn = f.warnOnce
 	defer r.Packages.Shelf.Clear()
 	defer func() {

@@ -26,7 +26,7 @@ func harvestSet(ctx context.Context, r *setRun) error {
 	return withOrigin(ctx, r, func() error {
 		h := newHarvest(r)
 		err := h.Run(ctx)
-		r.compared = h.Compared
+		r.docs.Compared = h.Compared
 		return err
 	})
 }
@@ -34,7 +34,7 @@ func harvestSet(ctx context.Context, r *setRun) error {
 // expectedHarvest stages the resources of a set without documents.
 func expectedHarvest(ctx context.Context, r *setRun) (snap entries.Snapshot, err error) {
 	err = withOrigin(ctx, r, func() (err error) {
-		snap, err = newHarvest(r).Expect(ctx, func() bool { return r.failed > 0 })
+		snap, err = newHarvest(r).Expect(ctx, func() bool { return r.failed.Count > 0 })
 		return err
 	})
 	return snap, err
@@ -92,8 +92,8 @@ func newHarvest(r *setRun) *harvest.Run {
 		Decide:    func(ctx context.Context) error { return decideHarvestOwnership(ctx, r) },
 	}
 	h.Apply = func(ctx context.Context, w harvest.Work) (bool, error) {
-		r.compared = h.Compared
-		return r.carryOut(ctx, work{Mode: w.Mode, Via: r.set.viaList(), Complete: w.Complete, Files: w.All, Prune: w.Prune, Done: w.Done})
+		r.docs.Compared = h.Compared
+		return r.carryOut(ctx, work{Mode: w.Mode, Via: r.set.ViaList(), Complete: w.Complete, Files: w.All, Prune: w.Prune, Done: w.Done})
 	}
 	return h
 }

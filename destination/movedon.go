@@ -5,6 +5,6 @@ import "lockstep/destination/internal/reconcile"
 // reportMoved reports the resources that came from mementos.
 func (r *setRun) reportMoved() {
 	if m := &r.movedOn; m.Count > 0 {
-		r.fallBack(reconcile.FallbackFor(m))
+		r.docs.Replace(reconcile.FallbackFor(m))
 	}
 }

@@ -17,7 +17,7 @@ import (
 // in memory: Docs of the result has to be saved.
 func applyMessages(ctx context.Context, s *session, set *setState, up *push.Parents, ms []*inbox.Message, now time.Time) (out notification.Result, err error) {
 	err = s.bring(set, func() (err error) {
-		r := s.newSetRun(set)
+		r := newSetRun(s, set)
 		out, err = newPass(r, up, now).Run(ctx, ms, now)
 		r.reader.Future.Report(&r.set.Set, r.warn)
 		for uri, err := range r.stale { // it changed again: the next message describes it, or a pull finds it
@@ -54,7 +54,7 @@ func newPass(r *setRun, up *push.Parents, now time.Time) *notification.Pass {
 
 // removeNotified removes resources whose notified deletion the Source has confirmed.
 func removeNotified(ctx context.Context, s *session, set *setState, gone []desired.Resource) (results push.Results, err error) {
-	r := s.newSetRun(set)
+	r := newSetRun(s, set)
 	defer func() { _ = r.stage.Close(context.WithoutCancel(ctx)) }() // it is small and no longer needed
 	r.results = push.Results{}
 	if r.confirmed, err = notification.StageConfirmed(ctx, r.stage, gone); err != nil {
@@ -74,7 +74,7 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 		Set: &set.Set, State: set.push, Journal: s.d.journal, Client: s.d.client, Jobs: s.d.opts.Jobs, DoubtEvery: s.d.doubtEvery,
 		Held: s.counts[set.Number], Recount: !s.d.follows || s.d.opts.MaxDelete >= 100,
 		Warn:       s.warn,
-		CompareAll: func(ctx context.Context) error { return s.syncSet(ctx, set) },
+		CompareAll: func(ctx context.Context) error { return syncSet(ctx, s, set) },
 		Remove: func(ctx context.Context, gone []desired.Resource) (push.Results, error) {
 			return removeNotified(ctx, s, set, gone)
 		},

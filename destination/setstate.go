@@ -21,20 +21,3 @@ func (st *setState) syncedUntil() time.Time {
 	}
 	return saved.Latest(st.Watermark, st.push.Until)
 }
-
-func (st *setState) viaList() string {
-	if st.Foreign != nil {
-		return st.Foreign.Kind
-	}
-	if st.OnlyDump {
-		return ViaDump
-	}
-	return ViaList
-}
-
-func (st *setState) viaChanges() string {
-	if st.OnlyChangeDump {
-		return ViaChangeDump
-	}
-	return ViaChangeList
-}

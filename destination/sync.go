@@ -219,7 +219,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 // syncOne brings a set into step, and records the result for it separately.
 func (s *session) syncOne(ctx context.Context, set *setState) error {
 	return s.bring(set, func() error {
-		if err := s.syncSet(ctx, set); err != nil {
+		if err := syncSet(ctx, s, set); err != nil {
 			return err
 		}
 		return s.pulled(ctx, set)

@@ -60,6 +60,22 @@ func (r *Report) AddPlan(sentence string) {
 	}
 }
 
+// AddFallback lists what was used in place of something else, once, and reports
+// whether it is new. It makes the addresses in f printable.
+func (r *Report) AddFallback(f *report.Fallback) (first bool) {
+	f.Set = fetch.Printable(f.Set)
+	f.URI, f.UsedURI, f.Cause = fetch.Printable(f.URI), fetch.Printable(f.UsedURI), fetch.Printable(f.Cause)
+	for i := range r.Fallbacks {
+		if o := &r.Fallbacks[i]; o.Set == f.Set && o.Missing == f.Missing && o.Used == f.Used {
+			return false
+		}
+	}
+	if len(r.Fallbacks) < report.MaxListed {
+		r.Fallbacks = append(r.Fallbacks, *f)
+	}
+	return true
+}
+
 // FailResource lists a failure of a resource, which may be requested again at
 // notBefore. A retried one is tried again at the end of the run.
 func (r *Report) FailResource(uri string, err error, notBefore time.Time, retried bool) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"lockstep/destination/report"
 	"lockstep/discover"
 	"lockstep/resourcesync"
 )
@@ -105,6 +106,26 @@ func (st *Set) ChangesCapability() resourcesync.Capability {
 		return resourcesync.ChangeDump
 	}
 	return resourcesync.ChangeList
+}
+
+// ViaList returns how the resources are learned of when all are compared, as the
+// Report names it.
+func (st *Set) ViaList() string {
+	switch {
+	case st.Foreign != nil:
+		return st.Foreign.Kind
+	case st.OnlyDump:
+		return report.ViaDump
+	}
+	return report.ViaList
+}
+
+// ViaChanges returns how the changes are learned of, as the Report names it.
+func (st *Set) ViaChanges() string {
+	if st.OnlyChangeDump {
+		return report.ViaChangeDump
+	}
+	return report.ViaChangeList
 }
 
 // CurrentDoubts returns the doubts that apply once this run is recorded.
