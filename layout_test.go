@@ -163,7 +163,7 @@ var rooms = []room{
 	{"destination/internal/adopt", "blob destination/filename destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/plan destination/internal/saved destination/journal resourcesync", ""},
 	{"destination/internal/follow", "destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal destination/report discover internal/eventstream internal/fetch resourcesync websub", ""},
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
-	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal internal/fetch websub", ""},
+	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal destination/report internal/fetch websub", ""},
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
 	{"destination/internal/failure", "blob destination/internal/content destination/report internal/fetch", ""},
 	{"destination/internal/bulk", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/scratch destination/internal/transfer destination/internal/wording internal/extsort internal/fetch internal/unpack resourcesync", "golang.org/x/sync"},

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/writebehind"
+	"lockstep/destination/report"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
@@ -76,57 +77,12 @@ type Follower struct {
 	follower *follow.Follower
 }
 
-// FollowStatus is the state of a [Follower].
-type FollowStatus struct {
-	Source   string      `json:"source"`
-	Sets     []SetStatus `json:"sets"`
-	Synced   bool        `json:"synced"`             // all sets were in step since Run began
-	Complete bool        `json:"complete"`           // they are, and all of them are complete
-	Unproven []Unproven  `json:"unproven,omitempty"` // why not, besides what the sets say
-	Error    string      `json:"error,omitempty"`    // why the last look at the Source failed
-}
-
-// SetStatus is the state of one set of a [Follower].
-type SetStatus struct {
-	URI       string        `json:"uri"`
-	Name      string        `json:"name"`
-	Channel   string        `json:"channel"`         // ChannelHub, ChannelEvents or ChannelPoll
-	Topic     string        `json:"topic,omitempty"` // URI of the channel
-	Hub       string        `json:"hub,omitempty"`   // that is subscribed to
-	LeaseEnd  time.Time     `json:"lease_end,omitzero"`
-	Complete  bool          `json:"complete"`                   // it was in step when it was last looked at, and its documents show that nothing is missing
-	Unproven  []Unproven    `json:"unproven,omitempty"`         // why it is not complete
-	Watermark time.Time     `json:"watermark,omitzero"`         // on the Source's clock: all changes before are here
-	Notified  time.Time     `json:"last_notification,omitzero"` // when the last notification came
-	Pulled    time.Time     `json:"last_pull,omitzero"`         // when the set was last looked at
-	NextPull  time.Time     `json:"next_pull,omitzero"`
-	Lag       time.Duration `json:"lag_ns"`                    // from the last change applied by a notification, at the Source, to its file here
-	Waiting   int           `json:"waiting"`                   // notifications taken and not yet processed
-	Backlog   int64         `json:"waiting_bytes"`             // that they take
-	Oldest    time.Time     `json:"waiting_since,omitzero"`    // when the oldest of them came
-	Overload  time.Time     `json:"overloaded_since,omitzero"` // more came than could be applied: when the oldest that was discarded came; the Source's documents are read instead
-	Error     string        `json:"error,omitempty"`
-	Refused   string        `json:"refused,omitempty"`          // why the set is left as it is, for safety; it is tried again
-	Pending   int64         `json:"pending_deletions"`          // that were notified, and that the Source has not confirmed
-	Paused    time.Time     `json:"push_paused_until,omitzero"` // until then notifications are not used, and the set is polled
-	Reason    string        `json:"push_paused_because,omitempty"`
-	HubError  string        `json:"hub_error,omitempty"` // why no hub that the Source names calls us
-	FollowCounters
-}
-
-// FollowCounters count what happened since the Follower was made.
-type FollowCounters struct {
-	Notifications int64 `json:"notifications"` // taken
-	Applied       int64 `json:"applied"`       // changes of notifications that were applied
-	Forged        int64 `json:"forged"`        // deliveries whose signature was wrong or missing
-	Gaps          int64 `json:"gaps"`          // notifications that did not continue from what is here
-	Duplicates    int64 `json:"duplicates"`    // notifications that brought nothing that was not known
-	Quarantined   int64 `json:"quarantined"`   // notifications that were put aside
-	Pulls         int64 `json:"pulls"`         // looks at the set
-	Contradicted  int64 `json:"contradicted"`  // notified changes that the Source's documents contradict
-	Discarded     int64 `json:"discarded"`     // notifications that were not used: push is paused, or there were too many
-	Overloads     int64 `json:"overloads"`     // how often there were too many: the Source's documents were read instead
-}
+// The state of a [Follower]. Package report declares it.
+type (
+	FollowStatus   = report.FollowStatus
+	SetStatus      = report.SetStatus
+	FollowCounters = report.FollowCounters
+)
 
 // Follow returns a Follower of the Source at address, which may be anything
 // [Destination.Sync] takes. It starts nothing: see [Follower.Run]. It fails, in
@@ -206,4 +162,8 @@ func (f *Follower) Handler() http.Handler { return f.follower.Handler() }
 func (f *Follower) Run(ctx context.Context) error { return f.follower.Run(ctx) }
 
 // Status returns the state of the Follower. It may be called at any time.
-func (f *Follower) Status() FollowStatus { return statusOf(f.address, f.follower.Status()) }
+func (f *Follower) Status() FollowStatus {
+	st := f.follower.Status()
+	st.Source = fetch.WithoutUser(f.address)
+	return st
+}

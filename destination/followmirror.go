@@ -332,20 +332,3 @@ func (m *followedMirror) checkLocal(ctx context.Context, s *session, ask func(ur
 	}
 	return nil
 }
-
-// statusOf returns the public state of a Follower.
-func statusOf(address string, st follow.Status) FollowStatus {
-	out := FollowStatus{Source: fetch.WithoutUser(address), Sets: make([]SetStatus, 0, len(st.Sets)), Synced: st.Synced, Complete: st.Complete, Unproven: st.Unproven, Error: st.Error}
-	for i := range st.Sets {
-		s := &st.Sets[i]
-		out.Sets = append(out.Sets, SetStatus{
-			URI: s.URI, Name: s.Name, Channel: s.Channel, Topic: s.Topic, Hub: s.Hub, LeaseEnd: s.LeaseEnd,
-			Complete: s.Complete, Unproven: s.Unproven, Watermark: s.Watermark,
-			Notified: s.Notified, Pulled: s.Pulled, NextPull: s.NextPull, Lag: s.Lag,
-			Waiting: s.Waiting, Backlog: s.Backlog, Oldest: s.Oldest, Overload: s.Overload,
-			Error: s.Error, Refused: s.Refused, Pending: s.Pending, Paused: s.Paused, Reason: s.PauseReason, HubError: s.HubError,
-			FollowCounters: FollowCounters(s.Counters),
-		})
-	}
-	return out
-}

@@ -4,24 +4,17 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/unsubscribe"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
 
 // An Unsubscription is the result of ending one subscription.
-type Unsubscription struct {
-	Set     string    `json:"set"` // URI of the set
-	Topic   string    `json:"topic"`
-	Hub     string    `json:"hub"`
-	Ended   bool      `json:"ended"`              // the hub has verified that we meant it, or the lease had ended
-	Expires time.Time `json:"lease_end,omitzero"` // of one that could not be ended: the hub drops it then
-	Error   string    `json:"error,omitempty"`
-}
+type Unsubscription = report.Unsubscription
 
 // An Unsubscriber ends the subscriptions that the Followers of a mirror made, for a
 // mirror that is taken down.
@@ -50,10 +43,5 @@ func (u *Unsubscriber) Handler() http.Handler { return u.ender.Handler() }
 // refused, or was asked for a few times without success. What could not be ended
 // is tried again by the next Run of another Unsubscriber.
 func (u *Unsubscriber) Run(ctx context.Context) ([]Unsubscription, error) {
-	results, err := u.ender.Run(ctx)
-	var out []Unsubscription
-	for _, r := range results {
-		out = append(out, Unsubscription(r))
-	}
-	return out, err
+	return u.ender.Run(ctx)
 }

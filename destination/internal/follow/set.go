@@ -7,6 +7,7 @@ import (
 
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/push"
+	"lockstep/destination/report"
 	"lockstep/discover"
 	"lockstep/resourcesync"
 )
@@ -73,7 +74,7 @@ type set struct {
 	pausedBecause string
 	turn          time.Duration // how long work for it may take while others wait
 
-	status SetStatus
+	status report.SetStatus
 }
 
 // isLive reports whether notifications arrive and all of them are used.

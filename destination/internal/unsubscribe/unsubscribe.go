@@ -14,6 +14,7 @@ import (
 
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/journal"
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
@@ -25,28 +26,18 @@ const (
 	pendingTime = 10 * time.Second
 )
 
-// A Result is the result of ending one subscription.
-type Result struct {
-	Set     string // URI of the set
-	Topic   string
-	Hub     string
-	Ended   bool      // the hub has verified that we meant it, or the lease had ended
-	Expires time.Time // of one that could not be ended: the hub drops it then
-	Error   string
-}
-
 // An Ender ends subscriptions.
 type Ender struct {
 	sub *websub.Subscriber
 
 	mu    sync.Mutex // guards found
-	found map[string]*Result
+	found map[string]*report.Unsubscription
 }
 
 // New returns an Ender of the subscriptions recorded in j. Hubs verify by calling
 // the Handler, below the URL callback.
 func New(j journal.Journal, c *fetch.Client, callback string, log *slog.Logger) (*Ender, error) {
-	e := &Ender{found: map[string]*Result{}}
+	e := &Ender{found: map[string]*report.Unsubscription{}}
 	var err error
 	e.sub, err = websub.NewSubscriber(websub.SubscriberOptions{
 		Callback: callback, Client: &follow.Patient{Client: c}, State: follow.Subscriptions{Journal: j}, OnEvent: e.onEvent, Logger: log,
@@ -62,7 +53,7 @@ func (e *Ender) Handler() http.Handler { return e.sub.Handler() }
 
 // Run asks the hubs to end the subscriptions, and returns when each has ended, was
 // refused, or was asked for a few times without success.
-func (e *Ender) Run(ctx context.Context) ([]Result, error) {
+func (e *Ender) Run(ctx context.Context) ([]report.Unsubscription, error) {
 	n, err := e.sub.DropAll(ctx)
 	if err != nil || n == 0 {
 		return nil, err
@@ -70,7 +61,7 @@ func (e *Ender) Run(ctx context.Context) ([]Result, error) {
 	e.mu.Lock()
 	for _, st := range e.sub.Subscriptions() {
 		if st.Hub != "" {
-			e.found[st.ID] = &Result{Set: st.ID, Topic: st.Topic, Hub: st.Hub, Expires: st.Expires}
+			e.found[st.ID] = &report.Unsubscription{Set: st.ID, Topic: st.Topic, Hub: st.Hub, Expires: st.Expires}
 		}
 	}
 	e.mu.Unlock()
@@ -116,14 +107,14 @@ func (e *Ender) onEvent(event websub.SubscriberEvent) {
 }
 
 // results returns the results by set.
-func (e *Ender) results() []Result {
+func (e *Ender) results() []report.Unsubscription {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	left := map[string]string{}
 	for _, st := range e.sub.Subscriptions() {
 		left[st.ID] = fmt.Sprintf("%s; it was asked %d times", fetch.Printable(st.LastError), st.Attempts)
 	}
-	var out []Result
+	var out []report.Unsubscription
 	for id, s := range e.found {
 		if why, still := left[id]; still {
 			s.Ended, s.Error = false, why
@@ -135,6 +126,6 @@ func (e *Ender) results() []Result {
 		}
 		out = append(out, *s)
 	}
-	slices.SortFunc(out, func(a, b Result) int { return strings.Compare(a.Set, b.Set) })
+	slices.SortFunc(out, func(a, b report.Unsubscription) int { return strings.Compare(a.Set, b.Set) })
 	return out
 }
