@@ -10,11 +10,10 @@ import (
 	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
-	"lockstep/destination/internal/proof"
+	"lockstep/destination/internal/run"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/internal/fetch"
-	"lockstep/resourcesync"
 )
 
 // AuditOptions says what an audit looks at, and does about it. The zero value
@@ -179,7 +178,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState) (complete bool, e
 			err = cerr
 		}
 	}()
-	snap, err := r.expected(ctx)
+	snap, err := expected(ctx, r)
 	if err != nil {
 		return false, err
 	}
@@ -196,45 +195,13 @@ func (a *auditor) auditSet(ctx context.Context, set *setState) (complete bool, e
 	return r.failed.Count == 0, err
 }
 
-// expected stages what the set should contain: for a set without a Resource
-// List, the result of its changes.
-func (r *setRun) expected(ctx context.Context) (snap entries.Snapshot, err error) {
+// expected stages what the set should contain.
+func expected(ctx context.Context, r *setRun) (snap entries.Snapshot, err error) {
 	if r.set.Foreign != nil {
 		return expectedHarvest(ctx, r)
-	}
-	if r.set.Lists == "" && r.set.Changes == "" {
-		r.reader.Fail(r.set.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(r.set.URI)))
-		return snap, nil
 	}
 	if r.docs.Outages, err = outage.Load(ctx, r.d.journal, r.set.Number, r.d.clock); err != nil {
 		return snap, err
 	}
-	r.docs.Compared = true
-	var at resourcesync.Datetime
-	if r.set.Lists != "" {
-		if snap, err = r.docs.ReadList(ctx); err != nil {
-			return snap, err
-		}
-		at = snap.At
-	}
-	fresh := *r.set
-	fresh.Cursor, fresh.Seen, fresh.SeenTime = saved.Cursor{}, nil, time.Time{}
-	c, err := r.docs.ReadChanges(ctx, at, &fresh.Set, false)
-	if err != nil {
-		return snap, err
-	}
-	if r.docs.ReplacesChanges() {
-		c = r.docs.AcceptList(&snap, &c)
-	}
-	if r.docs.ReplacesList() {
-		r.docs.AcceptDump(at)
-	}
-	if r.set.Changes == "" || r.docs.ReplacesChanges() {
-		return snap, nil
-	}
-	proof.Review(&r.set.Set, &c, at)
-	if gap := c.GapAfter(at); gap != "" {
-		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s", r.set.Name, gap))
-	}
-	return snap, nil
+	return run.Expect(ctx, r.docs)
 }

@@ -40,7 +40,7 @@ func retrySet(ctx context.Context, s *session, set *setState) (err error) {
 	r.final = true
 	defer r.reader.Packages.Shelf.Clear()
 	defer func() {
-		r.reportMoved()
+		reportMoved(r)
 		for uri, ferr := range r.stale {
 			s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: ferr})
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"time"
 
@@ -13,11 +14,27 @@ import (
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/push"
+	"lockstep/destination/internal/reconcile"
 	"lockstep/destination/internal/run"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/substitute"
 )
+
+// A setState is what a run knows of one set.
+type setState struct {
+	saved.Set
+	push *push.State // what notifications brought; nil: not loaded
+}
+
+// syncedUntil is the instant up to which all changes are applied, according to
+// the Source's documents or notifications.
+func (st *setState) syncedUntil() time.Time {
+	if st.push == nil || st.Watermark.IsZero() {
+		return st.Watermark
+	}
+	return saved.Latest(st.Watermark, st.push.Until)
+}
 
 // A setRun brings one set into step.
 type setRun struct {
@@ -47,6 +64,16 @@ func newReadRun(s *session, set *setState) *setRun {
 	r.docs = &substitute.Documents{Set: &set.Set, Reader: r.reader, Outages: outage.New(s.d.clock), Held: func() int64 { return s.counts[set.Number] },
 		Baseline: s.d.opts.Baseline, Warn: s.warn, Replace: func(f Fallback) { addFallback(s, set.Name, f) }}
 	return r
+}
+
+// newSetReader returns a reader of a set's documents for a Destination.
+func newSetReader(d *Destination, set *setState, home *url.URL, file string, st *stage.Stage, warn func(uri, text string), fail func(uri string, err error)) *entries.Reader {
+	return &entries.Reader{
+		Client: d.client, Opener: d.packages, Jobs: d.opts.Jobs, Selects: d.selects, Useful: d.usefulLink, Baseline: d.opts.Baseline,
+		OnOpen: func(uri string) { d.emit(Event{Kind: EventDocument, Set: set.Name, URI: uri}) },
+		Pushed: func() *push.State { return set.push },
+		Set:    &set.Set, Home: home, File: file, Stage: st, Warn: warn, Fail: fail,
+	}
 }
 
 // newSetRun returns a run for a set.
@@ -84,7 +111,7 @@ func syncSet(ctx context.Context, s *session, set *setState) error {
 	if o := &s.d.opts; err == nil && !o.DryRun && o.Via != ViaList && s.past == nil && set.Foreign == nil && !s.d.compare {
 		err = documentsOf(r).Search(ctx, began)
 	}
-	r.reportMoved()
+	reportMoved(r)
 	if serr := saveOutages(context.WithoutCancel(ctx), r); err == nil {
 		err = serr
 	}
@@ -100,6 +127,25 @@ func syncSet(ctx context.Context, s *session, set *setState) error {
 		err = fmt.Errorf("set %s: %w: documents could not be read", set.Name, ErrIncomplete)
 	}
 	return err
+}
+
+// reportMoved reports the resources that came from mementos.
+func reportMoved(r *setRun) {
+	if m := &r.movedOn; m.Count > 0 {
+		r.docs.Replace(reconcile.FallbackFor(m))
+	}
+}
+
+// saveOutages records what failed in this run.
+func saveOutages(ctx context.Context, r *setRun) error {
+	o := r.docs.Outages
+	if !o.HasFailed(FallbackLoc) {
+		o.Works(FallbackLoc)
+	}
+	if r.d.opts.DryRun || r.d.compare {
+		return nil
+	}
+	return o.Save(ctx, r.d.journal, r.set.Number)
 }
 
 // mustCompare reports whether damaged files could not be repaired by what the

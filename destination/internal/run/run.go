@@ -56,11 +56,9 @@ type Run struct {
 func (r *Run) Bring(ctx context.Context) error {
 	st := r.Set
 	switch {
-	case st.Lists == "" && st.Changes == "":
-		if r.AcceptOlder && r.Documents.Held() > 0 {
-			return r.Dissolve(ctx)
-		}
-		r.Documents.Reader.Fail(st.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(st.URI)))
+	case st.Lists == "" && st.Changes == "" && r.AcceptOlder && r.Documents.Held() > 0:
+		return r.Dissolve(ctx)
+	case failWithout(r.Documents):
 		return nil
 	case r.Compare, st.Doubted, !st.Complete && st.Lists != "", st.Selection != r.Selection:
 		return r.Baseline(ctx, false)
