@@ -145,7 +145,8 @@ var rooms = []room{
 	{"destination/internal/saved", "destination/filename destination/journal destination/report discover resourcesync", ""},
 	{"destination/internal/desired", "destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/history", "blob destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync vault", ""},
-	{"destination/internal/localcheck", "blob destination/internal/content destination/internal/desired destination/internal/history destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", "golang.org/x/sync"},
+	{"destination/internal/failure", "blob destination/internal/content destination/report internal/fetch", ""},
+	{"destination/internal/localcheck", "blob destination/internal/content destination/internal/desired destination/internal/failure destination/internal/history destination/internal/reserve destination/internal/saved destination/journal destination/report internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/intent", "blob destination/internal/content destination/internal/desired destination/internal/saved destination/journal", ""},
 	{"destination/internal/places", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/internal/wording destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
@@ -165,7 +166,6 @@ var rooms = []room{
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal destination/report internal/fetch websub", ""},
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
-	{"destination/internal/failure", "blob destination/internal/content destination/report internal/fetch", ""},
 	{"destination/internal/bulk", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/scratch destination/internal/transfer destination/internal/wording internal/extsort internal/fetch internal/unpack resourcesync", "golang.org/x/sync"},
 	{"destination/internal/apply", "blob destination/filename destination/internal/bulk destination/internal/content destination/internal/desired destination/internal/dispatch destination/internal/failure destination/internal/history destination/internal/outbox destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/reserve destination/internal/saved destination/internal/transfer destination/journal destination/report internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/audit", "blob destination/filename destination/internal/adopt destination/internal/apply destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/failure destination/internal/history destination/internal/localcheck destination/internal/plan destination/internal/planner destination/internal/reserve destination/internal/saved destination/internal/stage destination/internal/wording destination/journal destination/report internal/extsort internal/fetch resourcesync", ""},
@@ -185,6 +185,7 @@ var rooms = []room{
 	{"destination/internal/recovery", "blob destination/filename destination/internal/failure destination/internal/intent destination/internal/places destination/internal/plan destination/internal/rows destination/internal/saved destination/journal destination/report resourcesync", ""},
 	{"destination/internal/substitute", "destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/restore destination/internal/saved destination/internal/wording destination/report discover internal/fetch internal/nesting resourcesync", ""},
 	{"destination/internal/run", "destination/internal/catchup destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/proof destination/internal/push destination/internal/reconcile destination/internal/saved destination/internal/stage destination/internal/substitute destination/internal/wording destination/report internal/fetch resourcesync", ""},
+	{"destination/internal/sets", "destination/internal/counting destination/internal/push destination/internal/saved destination/internal/wording destination/journal destination/report discover internal/fetch", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -224,6 +225,7 @@ var rooms = []room{
 		"destination/internal/saved " +
 		"destination/internal/scratch " +
 		"destination/internal/selection " +
+		"destination/internal/sets " +
 		"destination/internal/spill " +
 		"destination/internal/stage " +
 		"destination/internal/substitute " +

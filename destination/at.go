@@ -72,13 +72,13 @@ func pastSets(ctx context.Context, s *session) ([]*setState, error) {
 	if s.mirror.Origin == "" {
 		s.mirror.Origin = theirs.Origin
 	}
-	chosen, err := s.choose(found)
+	chosen, err := setsOf(s).Choose(found)
 	if err != nil {
 		return nil, err
 	}
 	var sets []*setState
 	for _, f := range chosen {
-		st, err := s.loadSet(ctx, f)
+		st, err := setsOf(s).Load(ctx, f)
 		if err != nil {
 			return nil, err
 		}

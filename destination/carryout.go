@@ -24,7 +24,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 
 // reconciled returns what applies the staged state of a set.
 func reconciled(r *setRun) *reconcile.Set {
-	s := &reconcile.Set{Run: reconcileRun(r.session), State: &r.set.Set, Push: r.set.push, Stage: r.stage, Reader: r.reader, Outages: r.docs.Outages,
+	s := &reconcile.Set{Run: reconcileRun(r.session), State: &r.set.Set, Push: r.set.Push, Stage: r.stage, Reader: r.reader, Outages: r.docs.Outages,
 		Stale: r.stale, Moved: &r.movedOn, FallBack: r.docs.Replace, ListAt: r.docs.ListAt, Compared: r.docs.Compared, Final: r.final,
 		Reselects: r.reselects(), Reclaims: r.reclaims(), Confirmed: r.confirmed, Results: r.results}
 	if r.origin != nil {

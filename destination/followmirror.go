@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/notification"
 	"lockstep/destination/internal/push"
+	"lockstep/destination/internal/sets"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/internal/writebehind"
 	"lockstep/discover"
@@ -106,7 +107,7 @@ func (m *followedMirror) result(r *Report, err error, set *followedSet) follow.P
 
 // stateOf returns what a Follower needs to know of a set.
 func (m *followedMirror) stateOf(st *setState) follow.SetState {
-	return follow.SetState{Watermark: st.syncedUntil(), Push: st.push, Ended: st.Ended, Deferred: deferral.IsDeferred(m.d.client, &st.Set)}
+	return follow.SetState{Watermark: st.SyncedUntil(), Push: st.Push, Ended: st.Ended, Deferred: deferral.IsDeferred(m.d.client, &st.Set)}
 }
 
 // isDelivery reports whether err says that changes were not taken.
@@ -120,7 +121,7 @@ func (m *followedMirror) Look(ctx context.Context) follow.Look {
 	var sets, left []*setState
 	source := false // the failure is the Source's
 	r, err := m.pass(ctx, func(s *session) (err error) {
-		found, changed, err := s.find(ctx, m.address)
+		found, changed, err := setsOf(s).Find(ctx, m.address)
 		if err != nil {
 			source = true
 			return err
@@ -128,7 +129,7 @@ func (m *followedMirror) Look(ctx context.Context) follow.Look {
 		if sets, err = s.takeOver(ctx, m.address, found, changed); err != nil {
 			return err
 		}
-		left, err = s.unselected(ctx, sets)
+		left, err = unselected(ctx, s, sets)
 		return err
 	})
 	var unknown *SetError
@@ -141,14 +142,14 @@ func (m *followedMirror) Look(ctx context.Context) follow.Look {
 		return l
 	}
 	l.Unreadable = func(uri string) bool {
-		o := offered(&m.session.mirror, uri)
+		o := m.session.mirror.Offered(uri)
 		return o != nil && o.Err != nil
 	}
 	m.left = left
 	known := m.sets
 	m.sets = map[string]*followedSet{}
 	for _, st := range sets {
-		offered := offered(&m.session.mirror, st.URI)
+		offered := m.session.mirror.Offered(st.URI)
 		if offered == nil { // the Source has it no more: it is handled as the user wishes
 			m.left = append(m.left, st)
 			continue
@@ -269,8 +270,8 @@ func (m *followedMirror) load(ctx context.Context, s *session, set *followedSet)
 	if set.state != nil {
 		return set.state, nil
 	}
-	s.goHome(m.address)
-	st, err := s.loadSet(ctx, set.offered)
+	s.home, s.file = sets.Home(m.address)
+	st, err := setsOf(s).Load(ctx, set.offered)
 	if err == nil {
 		st.Foreign = s.mirror.Found.Foreign
 		set.state = st
@@ -292,7 +293,7 @@ func (m *followedMirror) nothingSelected(s *session, all []string) error {
 		}
 		sets = append(sets, set.state)
 	}
-	return s.nothingSelected(sets)
+	return nothingSelected(s, sets)
 }
 
 // warnOfOverload warns, once, that a set is read in place of its backlog.
@@ -321,7 +322,7 @@ func (m *followedMirror) checkLocal(ctx context.Context, s *session, ask func(ur
 	if rest := max(m.opts.Poll, localShare*m.localTook); !m.localAt.IsZero() && start.Sub(m.localAt) < rest {
 		return nil
 	}
-	if err := s.checkLocal(ctx); err != nil {
+	if err := checkLocal(ctx, s); err != nil {
 		return err
 	}
 	m.localAt, m.localTook = time.Now(), time.Since(start)

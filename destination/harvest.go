@@ -8,17 +8,8 @@ import (
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/harvest"
-	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
-
-// foreignSet makes a set of what has to be harvested, so that it has a number
-// and a state like any other.
-func foreignSet(found *discover.Found) {
-	if f := found.Foreign; f != nil {
-		found.Sets = []discover.Set{{Name: f.URI}}
-	}
-}
 
 // harvestSet brings a set without documents into step with the memory of its Origin,
 // while the Origin brings that memory into step with the Source.

@@ -36,7 +36,7 @@ func applyMessages(ctx context.Context, s *session, set *setState, up *push.Pare
 func newPass(r *setRun, up *push.Parents, now time.Time) *notification.Pass {
 	st, o := r.set, &r.d.opts
 	p := &notification.Pass{
-		Set: &st.Set, State: st.push, Parents: up, Client: r.d.client, Journal: r.d.journal, Reader: r.reader, Stage: r.stage, Report: &r.report,
+		Set: &st.Set, State: st.Push, Parents: up, Client: r.d.client, Journal: r.d.journal, Reader: r.reader, Stage: r.stage, Report: &r.report,
 		Jobs: o.Jobs, KeepsDeleted: o.Delete == DeleteKeep, Reselects: r.reselects(), Held: r.counts[st.Number], Ahead: entries.WasAhead(&st.Set, now), Stale: r.stale,
 		NewPlanner: func() *planner.Planner { return newPlanner(r.d, st.Number) },
 	}
@@ -67,11 +67,11 @@ func removeNotified(ctx context.Context, s *session, set *setState, gone []desir
 // pulled is called when a set was brought into step with the Source's
 // documents: it compares them with what notifications announced.
 func (s *session) pulled(ctx context.Context, set *setState) error {
-	if set.push == nil || s.d.opts.DryRun {
+	if set.Push == nil || s.d.opts.DryRun {
 		return nil
 	}
 	review := push.Review{
-		Set: &set.Set, State: set.push, Journal: s.d.journal, Client: s.d.client, Jobs: s.d.opts.Jobs, DoubtEvery: s.d.doubtEvery,
+		Set: &set.Set, State: set.Push, Journal: s.d.journal, Client: s.d.client, Jobs: s.d.opts.Jobs, DoubtEvery: s.d.doubtEvery,
 		Held: s.counts[set.Number], Recount: !s.d.follows || s.d.opts.MaxDelete >= 100,
 		Warn:       s.warn,
 		CompareAll: func(ctx context.Context) error { return syncSet(ctx, s, set) },

@@ -3,9 +3,9 @@ package destination
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/reclaim"
 	"lockstep/destination/internal/stage"
 	"lockstep/internal/extsort"
@@ -56,9 +56,9 @@ func (s *session) knownPaths(context.Context) (*filename.Mapping, error) {
 // addListed adds the URIs of all resources of the sets that are followed. It reports
 // whether all of them could be read.
 func addListed(ctx context.Context, s *session, to *extsort.Sorter) (bool, error) {
-	names := slices.Clone(s.report.Sets)
-	defer func() { s.report.Sets = names }()
-	chosen, err := s.choose(s.mirror.Found)
+	m := setsOf(s)
+	m.Report = &counting.Report{} // the run that follows reports the sets
+	chosen, err := m.Choose(s.mirror.Found)
 	if err != nil {
 		return false, err
 	}
@@ -66,7 +66,7 @@ func addListed(ctx context.Context, s *session, to *extsort.Sorter) (bool, error
 		if f.Err != nil {
 			return false, nil
 		}
-		set, err := s.loadSet(ctx, f)
+		set, err := m.Load(ctx, f)
 		if err != nil {
 			return false, err
 		}

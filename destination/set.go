@@ -21,21 +21,6 @@ import (
 	"lockstep/destination/internal/substitute"
 )
 
-// A setState is what a run knows of one set.
-type setState struct {
-	saved.Set
-	push *push.State // what notifications brought; nil: not loaded
-}
-
-// syncedUntil is the instant up to which all changes are applied, according to
-// the Source's documents or notifications.
-func (st *setState) syncedUntil() time.Time {
-	if st.push == nil || st.Watermark.IsZero() {
-		return st.Watermark
-	}
-	return saved.Latest(st.Watermark, st.push.Until)
-}
-
 // A setRun brings one set into step.
 type setRun struct {
 	*session
@@ -71,7 +56,7 @@ func newSetReader(d *Destination, set *setState, home *url.URL, file string, st 
 	return &entries.Reader{
 		Client: d.client, Opener: d.packages, Jobs: d.opts.Jobs, Selects: d.selects, Useful: d.usefulLink, Baseline: d.opts.Baseline,
 		OnOpen: func(uri string) { d.emit(Event{Kind: EventDocument, Set: set.Name, URI: uri}) },
-		Pushed: func() *push.State { return set.push },
+		Pushed: func() *push.State { return set.Push },
 		Set:    &set.Set, Home: home, File: file, Stage: st, Warn: warn, Fail: fail,
 	}
 }
@@ -173,7 +158,7 @@ func documentsOf(r *setRun) *run.Run {
 	return &run.Run{
 		Settings: run.Settings{Compare: o.Baseline || r.d.compare, AcceptOlder: o.Baseline, DryRun: o.DryRun,
 			DeleteAbsent: o.Delete == DeleteApply, Selection: r.d.selects.Key},
-		Set: &r.set.Set, Push: r.set.push, Documents: r.docs, Failures: r.failed, Stage: r.stage, Pending: pendingStager(r), Stale: r.stale,
+		Set: &r.set.Set, Push: r.set.Push, Documents: r.docs, Failures: r.failed, Stage: r.stage, Pending: pendingStager(r), Stale: r.stale,
 		Reconcile: r.carryOut, Dissolve: func(ctx context.Context) error { return dissolve(ctx, r) },
 		Versions: func(ctx context.Context, c *entries.Chain, via string) error {
 			return reconciled(r).ApplyVersions(ctx, c, via)

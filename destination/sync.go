@@ -149,14 +149,14 @@ func (s *session) run(ctx context.Context, address string) error {
 		}
 		return s.runSets(ctx, own)
 	}
-	left, err := s.unselected(ctx, sets)
+	left, err := unselected(ctx, s, sets)
 	if err != nil {
 		return err
 	}
 	if err := decideOwnership(ctx, s); err != nil {
 		return err
 	}
-	if err := s.checkLocal(ctx); err != nil {
+	if err := checkLocal(ctx, s); err != nil {
 		return err
 	}
 	return s.runSets(ctx, append(sets, left...))
@@ -201,7 +201,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	if err := endKeeping(ctx, s.keep, &s.report.Report); err != nil {
 		return err
 	}
-	if err := s.nothingSelected(sets); err != nil {
+	if err := nothingSelected(s, sets); err != nil {
 		return err
 	}
 	switch {
@@ -233,7 +233,7 @@ func (s *session) bring(set *setState, do func() error) error {
 	s.report.Mode, s.report.Via = "", ""
 	err := do()
 	r := s.report.Since(&before)
-	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.syncedUntil()
+	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.SyncedUntil()
 	r.AsOf = set.AsOf
 	addReasons(s, set, &r)
 	r.Bytes, r.Elapsed = s.d.client.Bytes()-bytes, time.Since(start).Seconds()
@@ -353,7 +353,7 @@ func (s *session) paths() (*filename.Mapping, error) {
 // earliest of all sets.
 func (s *session) until(set *setState) {
 	s.keep.Mark(set.Number, set.Watermark)
-	w := set.syncedUntil()
+	w := set.SyncedUntil()
 	if w.IsZero() {
 		return
 	}

@@ -47,11 +47,8 @@ type Mirror struct {
 	DryRun   bool         // change nothing
 	Baseline bool         // sets that the Source no longer offers are being removed
 
-	// Unavailable reports whether an error says that the store of the files cannot
-	// be read now, rather than that one file is damaged.
-	Unavailable func(error) bool
-	Warn        func(uri, text string)
-	Fail        func(uri, cause string) // a file that no set can repair
+	Warn func(uri, text string)
+	Fail func(uri, cause string) // a file that no set can repair
 }
 
 // A Result counts what a check found.

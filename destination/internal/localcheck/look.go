@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -137,7 +138,7 @@ func (c *check) compare(h *journal.Held, info *blob.Info, err error) (look, erro
 		l.state, l.cause = missing, "a directory is in its place"
 	case errors.Is(err, blob.ErrForeign):
 		l.state, l.cause = missing, "a link or device is in its place"
-	case c.m.Unavailable(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case failure.IsUnreadable(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return l, fmt.Errorf("look at the files of the mirror%s: %w", c.m.In, err)
 	case err != nil:
 		l.state, l.err = unknown, err
@@ -183,7 +184,7 @@ func (c *check) read(ctx context.Context, l *look) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case c.m.Unavailable(err):
+	case failure.IsUnreadable(err):
 		return fmt.Errorf("read the files of the mirror%s: %w", c.m.In, err)
 	case errors.Is(err, blob.ErrNotExist):
 		l.state, l.cause = missing, "the file is gone"

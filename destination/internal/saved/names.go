@@ -42,6 +42,33 @@ func (m *Mirror) Paths(portable bool, maps []filename.Map) (*filename.Mapping, e
 	return filename.New(o)
 }
 
+// Offered returns what was found of the set with a URI, or nil.
+func (m *Mirror) Offered(uri string) *discover.Set {
+	if m.Found == nil {
+		return nil
+	}
+	for i := range m.Found.Sets {
+		if f := &m.Found.Sets[i]; SetURI(f) == uri {
+			return f
+		}
+	}
+	return nil
+}
+
+// OfferedNumbers returns the numbers of the sets that were found and have one.
+func (m *Mirror) OfferedNumbers() map[int]bool {
+	numbers := map[int]bool{}
+	if m.Found == nil {
+		return numbers
+	}
+	for i := range m.Found.Sets {
+		if n, known := m.Numbers[SetURI(&m.Found.Sets[i])]; known {
+			numbers[n] = true
+		}
+	}
+	return numbers
+}
+
 // Counts contains the number of resources that the mirror holds of each set, by the
 // number of the set.
 type Counts map[int]int64

@@ -92,6 +92,18 @@ func (st *Set) Locate(f *discover.Set) {
 	}
 }
 
+// SetURI returns the URI that names a set: that of its Capability List, or else of the
+// only list known.
+func SetURI(f *discover.Set) string {
+	if f.CapabilityList != "" {
+		return f.CapabilityList
+	}
+	for _, c := range f.Capabilities {
+		return c.URI
+	}
+	return f.Name
+}
+
 // ListCapability returns the kind of document that lists the resources.
 func (st *Set) ListCapability() resourcesync.Capability {
 	if st.OnlyDump {
