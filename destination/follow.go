@@ -110,11 +110,11 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 		return nil, err
 	}
 	own.doubtEvery, own.follows = o.Check, true
-	m := &followedMirror{d: own, address: address, opts: &o, journal: journal}
+	m := &followedMirror{d: own, address: address, poll: o.Poll, journal: journal}
 	f := &Follower{address: address}
 	f.follower, err = follow.New(m, follow.Options{
 		Poll: o.Poll, Check: o.Check, Pause: o.Pause, Callback: o.Callback, Channel: o.Channel, Lease: o.Lease, RefuseSHA1: o.RefuseSHA1,
-		Client: d.client, Log: d.log, Journal: journal, Allow: own.allowStream,
+		Client: d.client, Log: d.log, Journal: journal, Allow: own.allowStream, OnSync: o.OnSync,
 	})
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"lockstep/destination/internal/deferral"
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/inbox"
-	"lockstep/destination/internal/notification"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/sets"
 	"lockstep/destination/internal/wording"
@@ -25,15 +24,15 @@ import (
 type followedMirror struct {
 	d       *Destination
 	address string
-	opts    *FollowOptions
+	poll    time.Duration // between pulls of a set without notifications
 	journal *writebehind.Journal
 
 	session *session                // nil: to be opened
 	sets    map[string]*followedSet // by URI
-	left    []*setState             // sets that are no longer to be followed
+	left    []*setState             // sets that are no longer followed
 
-	localAt   time.Time     // when the mirror's own files were last looked at
-	localTook time.Duration // and how long it took
+	localAt   time.Time     // when the files of the mirror were last checked
+	localTook time.Duration // how long that took
 }
 
 // A followedSet is one set of a followedMirror.
@@ -46,17 +45,15 @@ type followedSet struct {
 
 var _ follow.Mirror = (*followedMirror)(nil)
 
-// pass calls do with the session, and returns the result.
-func (m *followedMirror) pass(ctx context.Context, do func(s *session) error) (Report, error) {
+// pass calls do with the session, and returns the result; set may be nil.
+func (m *followedMirror) pass(ctx context.Context, set *followedSet, do func(s *session) error) follow.Pass {
 	d := m.d
 	meter := newMeter(d.client)
 	begun := counting.Report{Report: Report{Source: fetch.WithoutUser(m.address), Destination: d.opts.Dest, Sets: []string{}}}
 	s := m.session
 	var err error
 	if s == nil {
-		s = &session{d: d}
-		s.report = begun
-		s.out = newOutbox(d.journal, d.deliverer())
+		s = &session{d: d, report: begun, out: newOutbox(d.journal, d.deliverer())}
 		if err = s.open(ctx); err == nil {
 			m.session = s
 		}
@@ -74,11 +71,14 @@ func (m *followedMirror) pass(ctx context.Context, do func(s *session) error) (R
 	if err == nil && s.report.HasFailures() {
 		err = fmt.Errorf("%w: %s", ErrIncomplete, s.report.Shortfall())
 	}
-	r := conclude(s, meter, err)
+	p := follow.Pass{Err: err, Report: conclude(s, meter, err)}
 	if err != nil && !errors.Is(err, ErrIncomplete) {
-		m.forget() // it is unknown what of it is in the Journal
+		m.forget() // the state in memory may not be that of the Journal
 	}
-	return r, err
+	if set != nil && set.state != nil {
+		p.State = m.stateOf(set.state)
+	}
+	return p
 }
 
 // forget makes the next pass read the state again.
@@ -89,38 +89,16 @@ func (m *followedMirror) forget() {
 	}
 }
 
-// result returns what a pass means for the Follower; set may be nil.
-func (m *followedMirror) result(r *Report, err error, set *followedSet) follow.Pass {
-	p := follow.Pass{Err: err, Incomplete: errors.Is(err, ErrIncomplete), Refused: errors.Is(err, ErrRefused), Undelivered: isDelivery(err),
-		Synced: r.Mode != ModeNone, Applied: r.Created + r.Updated + r.Deleted, Pending: r.Pending, Complete: r.Complete, Unproven: r.Unproven,
-		Patience: func(now time.Time) time.Duration { return deferral.Patience(r.NotBefore, now) }}
-	p.Report = func(err error) {
-		if m.opts.OnSync != nil && (err != nil || p.Synced || p.Applied > 0) {
-			m.opts.OnSync(*r, err)
-		}
-	}
-	if set != nil && set.state != nil {
-		p.State = m.stateOf(set.state)
-	}
-	return p
-}
-
 // stateOf returns what a Follower needs to know of a set.
 func (m *followedMirror) stateOf(st *setState) follow.SetState {
 	return follow.SetState{Watermark: st.SyncedUntil(), Push: st.Push, Ended: st.Ended, Deferred: deferral.IsDeferred(m.d.client, &st.Set)}
-}
-
-// isDelivery reports whether err says that changes were not taken.
-func isDelivery(err error) bool {
-	var delivery *DeliveryError
-	return errors.As(err, &delivery)
 }
 
 // Look finds the Source's sets.
 func (m *followedMirror) Look(ctx context.Context) follow.Look {
 	var sets, left []*setState
 	source := false // the failure is the Source's
-	r, err := m.pass(ctx, func(s *session) (err error) {
+	p := m.pass(ctx, nil, func(s *session) (err error) {
 		found, changed, err := setsOf(s).Find(ctx, m.address)
 		if err != nil {
 			source = true
@@ -132,12 +110,13 @@ func (m *followedMirror) Look(ctx context.Context) follow.Look {
 		left, err = unselected(ctx, s, sets)
 		return err
 	})
-	var unknown *SetError
-	notOffered := errors.As(err, &unknown)
-	l := follow.Look{Pass: m.result(&r, err, nil)}
-	l.Usable = err == nil || l.Pass.Incomplete && len(sets) > 0
-	l.Impossible = l.Pass.Refused || notOffered || errors.Is(err, fs.ErrNotExist)
-	l.Passing = source || notOffered || l.Pass.Refused || l.Pass.Incomplete || l.Pass.Undelivered
+	_, notOffered := errors.AsType[*SetError](p.Err)
+	_, undelivered := errors.AsType[*DeliveryError](p.Err)
+	incomplete, refused := errors.Is(p.Err, ErrIncomplete), errors.Is(p.Err, ErrRefused)
+	l := follow.Look{Pass: p,
+		Usable:     p.Err == nil || incomplete && len(sets) > 0,
+		Impossible: refused || notOffered || errors.Is(p.Err, fs.ErrNotExist),
+		Passing:    source || notOffered || refused || incomplete || undelivered}
 	if !l.Usable || ctx.Err() != nil {
 		return l
 	}
@@ -150,7 +129,7 @@ func (m *followedMirror) Look(ctx context.Context) follow.Look {
 	m.sets = map[string]*followedSet{}
 	for _, st := range sets {
 		offered := m.session.mirror.Offered(st.URI)
-		if offered == nil { // the Source has it no more: it is handled as the user wishes
+		if offered == nil { // the Source no longer has it
 			m.left = append(m.left, st)
 			continue
 		}
@@ -171,9 +150,9 @@ func (m *followedMirror) Look(ctx context.Context) follow.Look {
 	return l
 }
 
-// Dissolve empties sets that are no longer to be followed.
+// Dissolve removes the resources of sets that are no longer followed.
 func (m *followedMirror) Dissolve(ctx context.Context) follow.Pass {
-	r, err := m.pass(ctx, func(s *session) error {
+	return m.pass(ctx, nil, func(s *session) error {
 		for _, set := range m.left {
 			if err := s.syncOne(ctx, set); err != nil {
 				return err
@@ -181,13 +160,12 @@ func (m *followedMirror) Dissolve(ctx context.Context) follow.Pass {
 		}
 		return nil
 	})
-	return m.result(&r, err, nil)
 }
 
-// Pull brings one set into step by what the Source's documents say.
+// Pull brings one set into step by the Source's documents.
 func (m *followedMirror) Pull(ctx context.Context, uri string, req follow.PullRequest) follow.Pass {
 	set := m.sets[uri]
-	r, err := m.pass(ctx, func(s *session) error {
+	return m.pass(ctx, set, func(s *session) error {
 		st, err := m.load(ctx, s, set)
 		if err != nil {
 			return err
@@ -222,14 +200,13 @@ func (m *followedMirror) Pull(ctx context.Context, uri string, req follow.PullRe
 		}
 		return err
 	})
-	return m.result(&r, err, set)
 }
 
 // Push applies messages to a set.
 func (m *followedMirror) Push(ctx context.Context, uri string, load func(context.Context) ([]*inbox.Message, error)) follow.Pushed {
 	set := m.sets[uri]
-	var out notification.Result
-	r, err := m.pass(ctx, func(s *session) error {
+	var out follow.Pushed
+	p := m.pass(ctx, set, func(s *session) error {
 		ms, err := load(ctx)
 		if err != nil {
 			return err
@@ -249,15 +226,15 @@ func (m *followedMirror) Push(ctx context.Context, uri string, load func(context
 	if out.Docs == nil {
 		out.Docs = map[string][]byte{}
 	}
-	return follow.Pushed{Pass: m.result(&r, err, set), Applied: out.Applied, Gaps: out.Gaps, Duplicates: out.Duplicates, Aside: int64(len(out.Aside)),
-		Pending: out.Pending, LookAgain: out.LookAgain, Announced: out.Announced, Stale: out.Stale, Newest: out.Newest, Docs: out.Docs, Refusal: out.Refusal}
+	out.Pass = p
+	return out
 }
 
-// InStep is called when all sets are in step: a baseline that was asked for is
+// InStep is called when all sets are in step: a baseline that was requested is
 // complete.
 func (m *followedMirror) InStep() { m.d.opts.Baseline = false }
 
-// Close saves what can be saved.
+// Close ends the session.
 func (m *followedMirror) Close(ctx context.Context) error {
 	if m.session == nil {
 		return nil
@@ -265,7 +242,7 @@ func (m *followedMirror) Close(ctx context.Context) error {
 	return m.session.close(ctx)
 }
 
-// load returns the state of a set, and reads it again if it is not known.
+// load returns the state of a set, which it reads if it is not known.
 func (m *followedMirror) load(ctx context.Context, s *session, set *followedSet) (*setState, error) {
 	if set.state != nil {
 		return set.state, nil
@@ -279,8 +256,8 @@ func (m *followedMirror) load(ctx context.Context, s *session, set *followedSet)
 	return st, err
 }
 
-// nothingSelected refuses a selection that selects nothing of all sets that are
-// followed, if each was looked at.
+// nothingSelected refuses a selection that selects nothing in any of the sets that are
+// followed, if all of them were pulled.
 func (m *followedMirror) nothingSelected(s *session, all []string) error {
 	if len(all) == 0 {
 		return nil
@@ -296,7 +273,8 @@ func (m *followedMirror) nothingSelected(s *session, all []string) error {
 	return nothingSelected(s, sets)
 }
 
-// warnOfOverload warns, once, that a set is read in place of its backlog.
+// warnOfOverload warns, once, that the documents of a set are read in place of its
+// backlog.
 func (m *followedMirror) warnOfOverload(s *session, st *setState, req follow.PullRequest) {
 	o := req.Overload()
 	if o == nil {
@@ -310,16 +288,15 @@ func (m *followedMirror) warnOfOverload(s *session, st *setState, req follow.Pul
 		req.Name, wording.Plural(o.Messages, "notification"), o.Since.Local().Format("15:04:05"), instead))
 }
 
-// localShare bounds what looking at the mirror's own files costs a Follower: it
-// rests this many times as long as the last look took.
+// localShare limits how often a Follower checks the files of the mirror: it waits this
+// many times as long as the last check took.
 const localShare = 20
 
-// checkLocal looks at the files of the mirror before a set is brought into step,
-// unless that was done a short time ago. For other sets with damaged files, too,
-// it asks for a look.
+// checkLocal checks the files of the mirror before a set is brought into step, unless
+// that was done a short time ago. It requests a pull of each set with damaged files.
 func (m *followedMirror) checkLocal(ctx context.Context, s *session, ask func(uri string)) error {
 	start := time.Now()
-	if rest := max(m.opts.Poll, localShare*m.localTook); !m.localAt.IsZero() && start.Sub(m.localAt) < rest {
+	if rest := max(m.poll, localShare*m.localTook); !m.localAt.IsZero() && start.Sub(m.localAt) < rest {
 		return nil
 	}
 	if err := checkLocal(ctx, s); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
+	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/notification"
 	"lockstep/destination/internal/planner"
@@ -15,7 +16,7 @@ import (
 // applyMessages applies messages to a set, in order, all of them together. It reads
 // nothing from the Source but contents. Of the set's state only the push state changes,
 // in memory: Docs of the result has to be saved.
-func applyMessages(ctx context.Context, s *session, set *setState, up *push.Parents, ms []*inbox.Message, now time.Time) (out notification.Result, err error) {
+func applyMessages(ctx context.Context, s *session, set *setState, up *push.Parents, ms []*inbox.Message, now time.Time) (out follow.Pushed, err error) {
 	err = s.bring(set, func() (err error) {
 		r := newSetRun(s, set)
 		out, err = newPass(r, up, now).Run(ctx, ms, now)

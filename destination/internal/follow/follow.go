@@ -15,6 +15,7 @@ import (
 
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/writebehind"
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
@@ -49,6 +50,10 @@ type Options struct {
 	Log     *slog.Logger
 	Journal *writebehind.Journal
 	Allow   func(set, uri string) error // returns an error if a stream of a set must not be read
+
+	// OnSync is called with the result of each pass that applied something or failed.
+	// It is never called concurrently. It may be nil.
+	OnSync func(report.Report, error)
 }
 
 // A Follower keeps a mirror in step with a Source for as long as it runs.

@@ -24,15 +24,15 @@ func (f *Follower) look(ctx context.Context) error {
 	switch {
 	case l.Usable:
 	case first && l.Impossible:
-		p.Report(p.Err)
+		f.notify(p)
 		return p.Err
 	case l.Passing:
 		f.reg.lookFailed(p)
-		p.Report(p.Err)
+		f.notify(p)
 		return nil
 	default:
 		f.reg.lookFailed(p)
-		p.Report(p.Err)
+		f.notify(p)
 		return f.reg.broken(p.Err)
 	}
 	f.reg.written(false)
@@ -40,10 +40,10 @@ func (f *Follower) look(ctx context.Context) error {
 	f.reg.looksDone(&l, pause)
 	if l.Left {
 		d := f.mirror.Dissolve(ctx)
-		d.Report(d.Err) // a refusal is repeated by the next look
+		f.notify(&d) // a refusal is repeated by the next look
 	}
 	if p.Err != nil {
-		p.Report(p.Err)
+		f.notify(p)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func (f *Follower) look(ctx context.Context) error {
 // It locks mu.
 func (r *registry) looksDone(l *Look, pause time.Duration) {
 	r.mu.Lock()
-	r.unproven = slices.DeleteFunc(slices.Clone(l.Pass.Unproven), func(u report.Unproven) bool { return u.IsFailure() })
+	r.unproven = slices.DeleteFunc(slices.Clone(l.Pass.Report.Unproven), func(u report.Unproven) bool { return u.IsFailure() })
 	if r.unread = l.Pass.Err != nil; r.unread {
 		r.pause = pause
 	}
@@ -70,7 +70,7 @@ func (r *registry) lookFailed(p *Pass) {
 	var wait time.Duration
 	r.pause, wait = r.opts.longer(r.pause)
 	now := time.Now()
-	r.lookAt = now.Add(max(wait, p.Patience(now)))
+	r.lookAt = now.Add(max(wait, p.patience(now)))
 	r.trouble = fetch.Printable(p.Err.Error())
 }
 

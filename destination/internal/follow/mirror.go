@@ -6,7 +6,6 @@ import (
 
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/push"
-	"lockstep/destination/report"
 	"lockstep/discover"
 )
 
@@ -61,24 +60,6 @@ type SetState struct {
 	Deferred  bool        // its documents must not be requested yet
 }
 
-// A Pass is the result of one pass over a set, or of a Look.
-type Pass struct {
-	Err         error
-	Incomplete  bool // Err only reports failures; everything else was done
-	Refused     bool // Err is a refusal, for safety: nothing was done
-	Undelivered bool // Err reports that the consumer of changes did not accept some
-
-	Synced   bool  // the documents were read because they had changed, or everything was compared
-	Applied  int64 // changes
-	Pending  int64 // deletions that the Source has not confirmed
-	Complete bool
-	Unproven []report.Unproven
-	State    SetState
-
-	Patience func(now time.Time) time.Duration // until when retrying a failure is useless
-	Report   func(error)                       // reports the pass to the caller
-}
-
 // A PullRequest contains the parameters of a Pull besides the set.
 type PullRequest struct {
 	Name string
@@ -97,7 +78,7 @@ type Pushed struct {
 	Applied    int64 // changes
 	Gaps       int64
 	Duplicates int64             // messages without a new change
-	Aside      int64             // messages in quarantine
+	Aside      []inbox.Aside     // messages in quarantine
 	Pending    int64             // deletions that the Source has not confirmed
 	LookAgain  string            // why the set has to be pulled; "": it need not be
 	Announced  []push.Announced  // events of the messages

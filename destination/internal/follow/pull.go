@@ -29,12 +29,12 @@ func (f *Follower) pull(ctx context.Context, s *set) error {
 	now := time.Now()
 	f.recordPull(ctx, s, &p, start, now)
 	r.planNext(s, &p, now)
-	s.pulled = s.pulled || p.Err == nil || p.Incomplete
-	if routine && p.Applied > 0 {
+	s.pulled = s.pulled || p.Err == nil || p.isIncomplete()
+	if routine && p.applied() > 0 {
 		f.channels.remind(ctx, s, now)
 	}
 	r.mu.Unlock()
-	p.Report(p.Err)
+	f.notify(&p)
 	return f.judge(&p)
 }
 
@@ -64,10 +64,10 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 	st := &s.status
 	st.Pulls++
 	st.Pulled, st.Error, s.turn = now, "", 0
-	st.Pending, st.Refused = p.Pending, ""
-	if st.Complete = p.Complete; !slices.Equal(st.Unproven, p.Unproven) {
-		st.Unproven = p.Unproven
-		for _, u := range p.Unproven {
+	st.Pending, st.Refused = p.Report.Pending, ""
+	if st.Complete = p.Report.Complete; !slices.Equal(st.Unproven, p.Report.Unproven) {
+		st.Unproven = p.Report.Unproven
+		for _, u := range p.Report.Unproven {
 			if !u.IsFailure() {
 				f.opts.Log.WarnContext(ctx, "the mirror is not known to be complete", slog.String("set", s.name), slog.String("because", u.String()))
 			}
@@ -76,10 +76,10 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 	if p.Err != nil {
 		st.Error = fetch.Printable(p.Err.Error())
 	}
-	if s.refused = p.Refused; s.refused {
+	if s.refused = p.isRefused(); s.refused {
 		st.Refused = st.Error
 	}
-	if s.vain++; p.Synced || p.Err != nil {
+	if s.vain++; p.hasSynced() || p.Err != nil {
 		s.vain = 0
 	}
 	if p.State.Push != nil {
@@ -101,7 +101,7 @@ func (r *registry) planNext(s *set, p *Pass, now time.Time) {
 	if p.State.Ended {
 		wait = max(wait, r.opts.Check) // it states that there will be no more changes
 	}
-	if p.Pending > 0 {
+	if p.Report.Pending > 0 {
 		wait = min(wait, r.opts.Poll)
 	}
 	if behind {
@@ -121,7 +121,7 @@ func (r *registry) planNext(s *set, p *Pass, now time.Time) {
 			s.due = now.Add(min(r.distance(s), r.opts.Poll))
 		}
 	}
-	if patience := p.Patience(now); patience > 0 && p.State.Deferred {
+	if patience := p.patience(now); patience > 0 && p.State.Deferred {
 		s.due = now.Add(max(wait, patience))
 	}
 }

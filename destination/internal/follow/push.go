@@ -34,11 +34,11 @@ func (f *Follower) push(ctx context.Context, s *set) error {
 	}()
 	out := f.mirror.Push(ctx, s.uri, func(ctx context.Context) ([]*inbox.Message, error) { return f.load(ctx, ms) })
 	p := &out.Pass
-	if ctx.Err() != nil && p.Err != nil && !p.Incomplete {
+	if ctx.Err() != nil && p.Err != nil && !p.isIncomplete() {
 		f.interrupted(ctx, s)
 		return nil
 	}
-	done := p.Err == nil || p.Incomplete
+	done := p.Err == nil || p.isIncomplete()
 	if done {
 		f.inbox.Remove(ms, out.Docs)
 		f.opts.Journal.Later(out.Docs)
@@ -54,9 +54,9 @@ func (f *Follower) push(ctx context.Context, s *set) error {
 	}
 	r.mu.Unlock()
 	if out.Refusal != nil && p.Err == nil {
-		p.Err, p.Refused = out.Refusal, true
+		p.Err = out.Refusal
 	}
-	p.Report(p.Err)
+	f.notify(p)
 	return f.judge(p)
 }
 
@@ -86,7 +86,7 @@ func (r *registry) processed(s *set, ms []*inbox.Message, out *Pushed, now time.
 	st.Applied += out.Applied
 	st.Gaps += out.Gaps
 	st.Duplicates += out.Duplicates
-	st.Quarantined += out.Aside
+	st.Quarantined += int64(len(out.Aside))
 	st.Watermark = out.Pass.State.Watermark
 	st.Pending += out.Pending
 	if !out.Newest.IsZero() {

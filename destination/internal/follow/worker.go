@@ -100,14 +100,14 @@ func (o *Options) longer(pause time.Duration) (next, wait time.Duration) {
 // judge decides how the result of a pass over a set affects the Follower.
 func (f *Follower) judge(p *Pass) error {
 	switch {
-	case p.Err == nil, p.Incomplete:
+	case p.Err == nil, p.isIncomplete():
 		if f.reg.written(true) {
 			f.mirror.InStep()
 		}
 		return nil
-	case p.Refused:
+	case p.isRefused():
 		return nil // the set is left unchanged and retried
-	case p.Undelivered:
+	case p.isUndelivered():
 		return nil // changes that were not accepted are sent again
 	}
 	return f.reg.broken(p.Err)

@@ -50,7 +50,7 @@ type Pass struct {
 	ApplyVersions func(ctx context.Context, results push.Results) error
 	Apply         func(ctx context.Context, confirmed map[push.Key]bool, results push.Results) error
 
-	out       Result
+	out       follow.Pushed
 	limit     time.Time // later times cannot be known yet
 	announced []push.Announced
 	deletes   bool               // a deletion is staged
@@ -58,26 +58,11 @@ type Pass struct {
 	confirmed map[push.Key]bool  // those that the Source confirms; nil: none was looked at
 }
 
-// A Result is the result of applying messages.
-type Result struct {
-	Applied    int64 // changes
-	Gaps       int64
-	Duplicates int64             // messages without a new change
-	Aside      []inbox.Aside     // messages that were put aside
-	LookAgain  string            // why the set has to be pulled; empty: it need not
-	Announced  []push.Announced  // the events that were announced
-	Stale      map[string]error  // announced resources that had changed again
-	Newest     time.Time         // the newest event
-	Docs       map[string][]byte // documents to be saved together with the rows
-	Pending    int64             // deletions that the Source has not confirmed
-	Refusal    error             // why nothing was applied; the set has to be pulled
-}
-
 // Run applies messages in order, all of them together: later ones prevail.
 //
-// Docs of the Result has to be saved. If the process is killed before a message that
+// Docs of the result has to be saved. If the process is killed before a message that
 // was applied is removed from the inbox, nothing is lost: its changes are known.
-func (p *Pass) Run(ctx context.Context, ms []*inbox.Message, now time.Time) (Result, error) {
+func (p *Pass) Run(ctx context.Context, ms []*inbox.Message, now time.Time) (follow.Pushed, error) {
 	p.limit = p.sourceClock(now).Add(push.ClockSlack)
 	p.out.Docs = map[string][]byte{}
 	err := p.run(ctx, ms, now)
