@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/history"
+	"lockstep/destination/internal/reconcile"
 	"lockstep/destination/internal/restore"
 )
 
@@ -95,7 +96,7 @@ func restoreSet(ctx context.Context, r *setRun) error {
 		Selection: r.d.selects.Key, DryRun: r.d.opts.DryRun, Report: &r.report,
 		Apply: func(ctx context.Context, st *restore.State, done func()) (bool, error) {
 			r.docs.ListAt = st.At
-			return r.carryOut(ctx, work{Mode: ModeBaseline, Via: st.Via, Complete: true, Files: true, Prune: true, Past: st, Done: done})
+			return reconciled(r).Apply(ctx, reconcile.Work{Mode: ModeBaseline, Via: st.Via, Complete: true, Files: true, Prune: true, Past: st, Done: done})
 		}}
 	return run.Run(ctx)
 }

@@ -201,3 +201,11 @@ func newFetcher(d *Destination, set int, paths *filename.Mapping) *transfer.Fetc
 
 // mostOpen caps the files that a run may have open at a time.
 const mostOpen = 256
+
+// inDest names the mirror in the middle of a sentence.
+func (d *Destination) inDest() string {
+	if d.opts.Dest == "" {
+		return ""
+	}
+	return " in " + d.opts.Dest
+}

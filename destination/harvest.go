@@ -8,6 +8,7 @@ import (
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/harvest"
+	"lockstep/destination/internal/reconcile"
 	"lockstep/internal/fetch"
 )
 
@@ -84,7 +85,7 @@ func newHarvest(r *setRun) *harvest.Run {
 	}
 	h.Apply = func(ctx context.Context, w harvest.Work) (bool, error) {
 		r.docs.Compared = h.Compared
-		return r.carryOut(ctx, work{Mode: w.Mode, Via: r.set.ViaList(), Complete: w.Complete, Files: w.All, Prune: w.Prune, Done: w.Done})
+		return reconciled(r).Apply(ctx, reconcile.Work{Mode: w.Mode, Via: r.set.ViaList(), Complete: w.Complete, Files: w.All, Prune: w.Prune, Done: w.Done})
 	}
 	return h
 }

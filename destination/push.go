@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/notification"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/push"
+	"lockstep/destination/internal/reconcile"
 )
 
 // applyMessages applies messages to a set, in order, all of them together. It reads
@@ -47,7 +48,7 @@ func newPass(r *setRun, up *push.Parents, now time.Time) *notification.Pass {
 	}
 	p.Apply = func(ctx context.Context, confirmed map[push.Key]bool, results push.Results) error {
 		r.confirmed, r.results = confirmed, results
-		_, err := r.carryOut(ctx, work{Mode: ModeIncremental, Via: ViaNotification, Complete: true})
+		_, err := reconciled(r).Apply(ctx, reconcile.Work{Mode: ModeIncremental, Via: ViaNotification, Complete: true})
 		return err
 	}
 	return p
@@ -61,7 +62,7 @@ func removeNotified(ctx context.Context, s *session, set *setState, gone []desir
 	if r.confirmed, err = notification.StageConfirmed(ctx, r.stage, gone); err != nil {
 		return nil, err
 	}
-	_, err = r.carryOut(ctx, work{Mode: ModeIncremental, Via: ViaNotification, Complete: true})
+	_, err = reconciled(r).Apply(ctx, reconcile.Work{Mode: ModeIncremental, Via: ViaNotification, Complete: true})
 	return r.results, err
 }
 

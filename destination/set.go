@@ -101,10 +101,7 @@ func syncSet(ctx context.Context, s *session, set *setState) error {
 		err = serr
 	}
 	r.reader.Future.Report(&r.set.Set, r.warn)
-	for _, uri := range slices.Sorted(maps.Keys(r.stale)) { // what no newer description has mended
-		s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: r.stale[uri]})
-	}
-	if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
+	if cerr := endSet(ctx, r); err == nil {
 		err = cerr
 	}
 	set.Compared = r.docs.Compared
@@ -119,6 +116,15 @@ func reportMoved(r *setRun) {
 	if m := &r.movedOn; m.Count > 0 {
 		r.docs.Replace(reconcile.FallbackFor(m))
 	}
+}
+
+// endSet reports the resources that failed and that no newer description has mended,
+// and discards what is staged.
+func endSet(ctx context.Context, r *setRun) error {
+	for _, uri := range slices.Sorted(maps.Keys(r.stale)) {
+		r.d.emit(Event{Kind: EventFailed, Set: r.set.Name, URI: uri, Err: r.stale[uri]})
+	}
+	return r.stage.Close(context.WithoutCancel(ctx))
 }
 
 // saveOutages records what failed in this run.
@@ -159,7 +165,8 @@ func documentsOf(r *setRun) *run.Run {
 		Settings: run.Settings{Compare: o.Baseline || r.d.compare, AcceptOlder: o.Baseline, DryRun: o.DryRun,
 			DeleteAbsent: o.Delete == DeleteApply, Selection: r.d.selects.Key},
 		Set: &r.set.Set, Push: r.set.Push, Documents: r.docs, Failures: r.failed, Stage: r.stage, Pending: pendingStager(r), Stale: r.stale,
-		Reconcile: r.carryOut, Dissolve: func(ctx context.Context) error { return dissolve(ctx, r) },
+		Reconcile: func(ctx context.Context, w reconcile.Work) (bool, error) { return reconciled(r).Apply(ctx, w) },
+		Dissolve:  func(ctx context.Context) error { return dissolve(ctx, r) },
 		Versions: func(ctx context.Context, c *entries.Chain, via string) error {
 			return reconciled(r).ApplyVersions(ctx, c, via)
 		},
@@ -174,7 +181,7 @@ func (r *setRun) reselects() bool { return r.set.Selection != r.d.selects.Key }
 // dissolve removes the resources of a set that no longer exists.
 func dissolve(ctx context.Context, r *setRun) error {
 	r.report.RaiseMode(ModeBaseline, ViaList)
-	_, err := r.carryOut(ctx, work{Mode: ModeBaseline, Via: ViaList, Prune: true, Complete: true, Done: func() {
+	_, err := reconciled(r).Apply(ctx, reconcile.Work{Mode: ModeBaseline, Via: ViaList, Prune: true, Complete: true, Done: func() {
 		*r.set = setState{Set: saved.Set{URI: r.set.URI, Name: r.set.Name, Number: r.set.Number}}
 	}})
 	return err

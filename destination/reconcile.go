@@ -6,21 +6,13 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/harvest"
+	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/reconcile"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 )
-
-// work says how to apply what is staged.
-type work = reconcile.Work
-
-// carryOut plans and applies what is staged. It reports whether failures may
-// succeed after reading the descriptions again.
-func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
-	return reconciled(r).Apply(ctx, w)
-}
 
 // reconciled returns what applies the staged state of a set.
 func reconciled(r *setRun) *reconcile.Set {
@@ -42,7 +34,8 @@ func reconcileRun(s *session) *reconcile.Run {
 	r := &reconcile.Run{
 		Settings: reconcile.Settings{KeepDeleted: o.Delete == DeleteKeep, MaxDelete: o.MaxDelete, Via: o.Via, AllVersions: o.AllVersions,
 			Documents: o.Baseline || d.compare, AskNow: o.AskNow, Adopt: o.Adopt, Replace: o.Replace, DryRun: o.DryRun},
-		Mirror: d.applyMirror(s.keep, s.out), Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Opener: d.packages,
+		Mirror:  apply.Mirror{Store: d.store, Journal: d.journal, Keep: s.keep, Out: s.out, In: d.inDest(), Jobs: d.jobs, Open: d.open},
+		Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Opener: d.packages,
 		Report: &s.report, Emit: d.emit, Counts: s.counts, Marked: &s.placed, Passing: s.passing, Resume: s.resume, OwnFiles: s.own.Ours,
 		Begin: s.begin, Record: out.Record,
 		Paths:   func(ctx context.Context, st *stage.Stage) (*filename.Mapping, error) { return pathsOf(ctx, s, st) },
@@ -78,4 +71,9 @@ func findOrigin(ctx context.Context, s *session, st *stage.Stage) error {
 		return nil
 	}
 	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocMirror: saved.Encode(s.mirror)}})
+}
+
+// newPlanner returns a planner for a set of the mirror.
+func newPlanner(d *Destination, set int) *planner.Planner {
+	return &planner.Planner{Journal: d.journal, Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Set: set}
 }

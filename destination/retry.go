@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"lockstep/destination/internal/pending"
+	"lockstep/destination/internal/reconcile"
 	"lockstep/destination/internal/saved"
 )
 
@@ -41,10 +42,7 @@ func retrySet(ctx context.Context, s *session, set *setState) (err error) {
 	defer r.reader.Packages.Shelf.Clear()
 	defer func() {
 		reportMoved(r)
-		for uri, ferr := range r.stale {
-			s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: ferr})
-		}
-		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
+		if cerr := endSet(ctx, r); err == nil {
 			err = cerr
 		}
 	}()
@@ -52,7 +50,7 @@ func retrySet(ctx context.Context, s *session, set *setState) (err error) {
 	if _, err := pendingStager(r).Stage(ctx, r.stage); err != nil {
 		return err
 	}
-	_, err = r.carryOut(ctx, work{Mode: ModeNone, Via: set.ViaList(), Complete: true, Final: true})
+	_, err = reconciled(r).Apply(ctx, reconcile.Work{Mode: ModeNone, Via: set.ViaList(), Complete: true, Final: true})
 	return err
 }
 
