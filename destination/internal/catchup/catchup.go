@@ -8,11 +8,16 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/archives"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/resourcesync"
 )
+
+// maxDocuments is the largest number of archived documents read to catch up: beyond
+// that, comparing all resources costs less (RA-DST-05).
+const maxDocuments = 20_000
 
 // Extend continues from the watermark since with archived changes if the current
 // ones, c, begin after it (RA-DST-04): if the archived changes are proven to join
@@ -34,7 +39,7 @@ func Extend(ctx context.Context, r *entries.Reader, c *entries.Chain, since reso
 		if r.Set.Archives[kind] == "" && linked[kind] == "" {
 			continue
 		}
-		docs, err := r.ArchivedChanges(ctx, kind, linked)
+		docs, err := archives.Changes(ctx, r, kind, linked)
 		if err != nil {
 			return "", err
 		}
@@ -48,11 +53,11 @@ func Extend(ctx context.Context, r *entries.Reader, c *entries.Chain, since reso
 		}
 		until, behind := entries.Covered(past, since, c.From)
 		if until.Compare(c.From) < 0 {
-			why = entries.GapBetween(kind, until, behind, c.From)
+			why = gapBetween(kind, until, behind, c.From)
 			continue
 		}
 		note(fmt.Sprintf("set %s: caught up from %s to %s through %s of its archive",
-			r.Set.Name, wording.Time(since.Time()), wording.Time(c.From.Time()), wording.Plural(int64(len(past)), entries.NameOfArchived(kind))))
+			r.Set.Name, wording.Time(since.Time()), wording.Time(c.From.Time()), wording.Plural(int64(len(past)), nameOf(kind))))
 		c.Follow(past)
 		c.Lost = c.Judge(state)
 		return "", nil
@@ -64,8 +69,8 @@ func Extend(ctx context.Context, r *entries.Reader, c *entries.Chain, since reso
 // instants, judging by the times that the archive states, or "" if they may: else
 // they need not be read.
 func whyUseless(docs []entries.Archived, from, to resourcesync.Datetime) string {
-	if len(docs) > entries.MaxCatchUp {
-		return fmt.Sprintf("there are %d archived documents between, more than %d", len(docs), entries.MaxCatchUp)
+	if len(docs) > maxDocuments {
+		return fmt.Sprintf("there are %d archived documents between, more than %d", len(docs), maxDocuments)
 	}
 	stated := make([]entries.PastDocument, len(docs))
 	now := time.Now()
@@ -84,7 +89,24 @@ func whyUseless(docs []entries.Archived, from, to resourcesync.Datetime) string 
 		kind = docs[0].Kind
 	}
 	if until, behind := entries.Covered(stated, from, to); until.Compare(to) < 0 {
-		return entries.GapBetween(kind, until, behind, to)
+		return gapBetween(kind, until, behind, to)
 	}
 	return ""
+}
+
+// gapBetween describes, for messages, the time that archived documents do not
+// cover.
+func gapBetween(kind resourcesync.Capability, until, behind, to resourcesync.Datetime) string {
+	if behind.IsZero() {
+		behind = to
+	}
+	return fmt.Sprintf("its archived %ss do not cover the time between %s and %s", nameOf(kind), wording.Time(until.Time()), wording.Time(behind.Time()))
+}
+
+// nameOf returns the name of documents of a kind for messages.
+func nameOf(kind resourcesync.Capability) string {
+	if kind == resourcesync.ChangeDump {
+		return "Change Dump"
+	}
+	return "Change List"
 }

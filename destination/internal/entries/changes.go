@@ -15,7 +15,6 @@ import (
 	"lockstep/destination/internal/wording"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
-	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 )
 
@@ -129,7 +128,7 @@ type ChangeReader struct {
 // enter rejects documents that lead back to themselves.
 func (c *ChangeReader) enter(uri string, depth int) error {
 	if c.below == nil {
-		return c.Reader.enter(uri, depth)
+		return c.Reader.Enter(uri, depth)
 	}
 	return notTwice(c.below, uri, depth)
 }
@@ -152,7 +151,8 @@ func (r *Reader) ReadChanges(ctx context.Context, since resourcesync.Datetime, s
 
 func (c *ChangeReader) begin() {
 	c.Chain = Chain{Complete: true, Polled: map[string]saved.Validators{}, Search: NewEventSearch(c.State.Seen)}
-	c.visited, c.parts, c.named, c.nested = map[string]bool{}, 0, 0, nesting.Walk{}
+	c.Restart()
+	c.named = 0
 	c.Stage.Since = c.since
 	c.Stage.Seen = map[string]bool{}
 	for _, f := range c.State.Seen {
@@ -220,9 +220,9 @@ func (c *ChangeReader) readDoc(ctx context.Context, doc *discover.Document, said
 	if c.Chain.Dump {
 		wanted = resourcesync.ChangeDump
 	}
-	err := expect(doc, wanted, depth)
+	err := Expect(doc, wanted)
 	if err == nil {
-		err = c.bound(doc, depth)
+		err = c.Bound(doc, depth)
 	}
 	if err != nil {
 		return c.missing(ctx, doc.URI, err, depth, again)
@@ -283,7 +283,7 @@ func (c *ChangeReader) spurn(uri string, err error) {
 // partsInOrder reads an index, or a Change Dump, to its end, closes it, and returns
 // its parts, oldest first.
 func (c *ChangeReader) partsInOrder(ctx context.Context, doc *discover.Document, depth int, again bool) ([]resourcesync.Entry, error) {
-	read := c.partsOf
+	read := c.PartsOf
 	if c.Chain.Dump && !doc.Header.Index {
 		read = c.packagesOfDump
 	}
@@ -323,7 +323,7 @@ func (c *ChangeReader) readIndex(ctx context.Context, doc *discover.Document, de
 			c.last = p.Until
 			continue
 		}
-		if ended(c.Reader) {
+		if c.Ended() {
 			c.Chain.Complete = false // a document read at the same time may have ended it
 			return nil
 		}

@@ -35,7 +35,7 @@ type changeDoc struct {
 
 func (c *ChangeReader) newChangeDoc(doc *discover.Document) *changeDoc {
 	return &changeDoc{uri: doc.URI, validators: saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, doc: doc, header: &doc.Header,
-		warn: func() { c.reportWarnings(doc) }, unlocated: doc.Unlocated}
+		warn: func() { c.ReportWarnings(doc) }, unlocated: doc.Unlocated}
 }
 
 func (c *ChangeReader) newPackageDoc(pkg int, m *dump.Manifest) *changeDoc {

@@ -39,7 +39,7 @@ func (r *Reader) RefOf(e *resourcesync.Entry) dump.Ref {
 
 // packagesOfDump reads a dump to its end, closes it, and returns its entries.
 func (r *Reader) packagesOfDump(doc *discover.Document) ([]resourcesync.Entry, error) {
-	entries, err := r.partsOf(doc)
+	entries, err := r.PartsOf(doc)
 	if countPackages(r, len(entries)) > maxPackages && err == nil {
 		err = fmt.Errorf("read %s: more than %d packages", fetch.Printable(doc.URI), maxPackages)
 		entries = nil
@@ -229,10 +229,10 @@ func reportManifest(r *Reader, m *dump.Manifest) {
 	}
 }
 
-// newestDump returns the index of the newest entry, if the document is an archive
+// NewestDump returns the index of the newest entry, if the document is an archive
 // of dumps of different times, as in drafts of the standard: then only that entry
 // counts (RS-RDI-02).
-func newestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int, archive bool) {
+func NewestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int, archive bool) {
 	// The parts of one dump are written within one run, and most runs take less
 	// than this.
 	const apart = time.Hour

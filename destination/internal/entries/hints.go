@@ -32,10 +32,10 @@ func (r *Reader) PackagesOf(ctx context.Context, uri string, kind resourcesync.C
 			return err
 		}
 		defer doc.Close()
-		if err := expect(doc, kind, depth); err != nil {
+		if err := Expect(doc, kind); err != nil {
 			return err
 		}
-		read := r.partsOf
+		read := r.PartsOf
 		if !doc.Header.Index {
 			read = r.packagesOfDump
 		}
@@ -51,7 +51,7 @@ func (r *Reader) PackagesOf(ctx context.Context, uri string, kind resourcesync.C
 		if err := nested.Index(depth); err != nil {
 			return fmt.Errorf("read %s: %w", fetch.Printable(uri), err)
 		}
-		if i, archive := newestDump(&doc.Header, entries); archive && kind == resourcesync.ResourceDump {
+		if i, archive := NewestDump(&doc.Header, entries); archive && kind == resourcesync.ResourceDump {
 			entries = entries[i : i+1]
 		}
 		for i := range entries {
@@ -68,7 +68,7 @@ func (r *Reader) PackagesOf(ctx context.Context, uri string, kind resourcesync.C
 // of content. It skips manifests that cannot be read.
 func (r *Reader) ReadHints(ctx context.Context, refs []dump.Ref, want resourcesync.Capability) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(r.Jobs, maxReaders))
+	g.SetLimit(min(r.Jobs, MaxReaders))
 	for _, ref := range refs {
 		pkg, n := r.Packages.Add(ref), r.Stage.AddDocument()
 		g.Go(func() error {

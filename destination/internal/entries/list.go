@@ -14,13 +14,12 @@ import (
 	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
-	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 )
 
-// maxReaders limits the parts of an index that are read concurrently: each takes a
+// MaxReaders limits the parts of an index that are read concurrently: each takes a
 // connection and memory for sorting.
-const maxReaders = 4
+const MaxReaders = 4
 
 // A Snapshot is what a Resource List states about itself.
 type Snapshot struct {
@@ -59,7 +58,8 @@ type listPart struct {
 // documents that cannot be read to r.Fail; the snapshot is then incomplete.
 func (r *Reader) ReadList(ctx context.Context, uri string) (Snapshot, error) {
 	for again := false; ; again = true {
-		r.visited, r.parts, r.named, r.nested = map[string]bool{}, 0, 0, nesting.Walk{}
+		r.Restart()
+		r.named = 0
 		r.Stage.Reset()
 		l := &listReading{Reader: r, again: again}
 		l.snap.Complete = true
@@ -82,7 +82,7 @@ const partsAtOnce = 100
 // below them. The result does not depend on the order.
 func (l *listReading) readParts(ctx context.Context, parts []listPart, depth int) error {
 	for some := range slices.Chunk(parts, partsAtOnce) {
-		if ended(l.Reader) {
+		if l.Ended() {
 			return nil
 		}
 		if err := l.readSome(ctx, some, depth); err != nil {
@@ -95,7 +95,7 @@ func (l *listReading) readParts(ctx context.Context, parts []listPart, depth int
 func (l *listReading) readSome(ctx context.Context, parts []listPart, depth int) error {
 	below := make([][]listPart, len(parts))
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(l.Jobs, maxReaders))
+	g.SetLimit(min(l.Jobs, MaxReaders))
 	for i := range parts {
 		if gctx.Err() != nil {
 			break
@@ -127,7 +127,7 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 	if p.pkg > 0 {
 		nested-- // its dump is the document below the indexes
 	}
-	if err := l.enter(p.uri, nested); err != nil {
+	if err := l.Enter(p.uri, nested); err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.Fail(p.uri, err)
@@ -142,12 +142,12 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		return nil, l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
 	}
 	defer doc.Close()
-	err = expect(doc, l.wanted(doc, depth), depth)
+	err = Expect(doc, l.wanted(doc, depth))
 	if err == nil && depth == 0 {
 		err = l.keepsKind(doc)
 	}
 	if err == nil {
-		err = l.bound(doc, depth)
+		err = l.Bound(doc, depth)
 	}
 	if err != nil {
 		return nil, l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
@@ -179,7 +179,7 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		l.snap.Parts[p.uri] = saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}
 	}
 	l.mu.Unlock()
-	l.reportWarnings(doc)
+	l.ReportWarnings(doc)
 	return nil, nil
 }
 
@@ -252,7 +252,7 @@ func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart,
 	var dumps []resourcesync.Entry
 	for e, err := range doc.Entries() {
 		if err == nil {
-			err = l.countPart(doc.URI)
+			err = l.CountPart(doc.URI)
 		}
 		if err != nil {
 			return parts, err
@@ -262,9 +262,9 @@ func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart,
 			dumps = append(dumps, resourcesync.Entry{Loc: e.Loc, Lastmod: e.Lastmod, Metadata: resourcesync.Metadata{At: e.At}})
 		}
 	}
-	l.reportWarnings(doc)
+	l.ReportWarnings(doc)
 	l.skip(doc.URI, doc.Unlocated())
-	if i, archive := newestDump(&doc.Header, dumps); archive {
+	if i, archive := NewestDump(&doc.Header, dumps); archive {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.Warn(doc.URI, fmt.Sprintf("read %s: its dumps are of different times; only the newest is used", fetch.Printable(doc.URI)))

@@ -11,30 +11,8 @@ import (
 
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
-	"lockstep/destination/internal/wording"
 	"lockstep/resourcesync"
 )
-
-// MaxCatchUp is the largest number of archived documents read to catch up: beyond
-// that, comparing all resources costs less (RA-DST-05).
-const MaxCatchUp = 20_000
-
-// GapBetween describes, for messages, the time that archived documents do not
-// cover.
-func GapBetween(kind resourcesync.Capability, until, behind, to resourcesync.Datetime) string {
-	if behind.IsZero() {
-		behind = to
-	}
-	return fmt.Sprintf("its archived %ss do not cover the time between %s and %s", NameOfArchived(kind), wording.Time(until.Time()), wording.Time(behind.Time()))
-}
-
-// NameOfArchived returns the name of documents of a kind for messages.
-func NameOfArchived(kind resourcesync.Capability) string {
-	if kind == resourcesync.ChangeDump {
-		return "Change Dump"
-	}
-	return "Change List"
-}
 
 // Follow extends k to the beginning of the first of the archived documents in past,
 // which join it without a gap.
@@ -80,7 +58,7 @@ func (r *Reader) ReadPast(ctx context.Context, docs []Archived, since resourcesy
 	defer func() { r.Fail = fail }()
 	past := make([]PastDocument, len(docs))
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(r.Jobs, maxReaders))
+	g.SetLimit(min(r.Jobs, MaxReaders))
 	var newest *stage.Latest
 	if !r.Stage.Versions.Keep { // otherwise every version counts
 		newest = stage.NewLatest(r.Stage.Until)
@@ -132,7 +110,7 @@ func (c *ChangeReader) readArchived(ctx context.Context, p *PastDocument) error 
 	k := &c.Chain
 	p.Whole = k.Whole() && !k.Gap
 	own := Archived{Kind: p.Kind}
-	own.take(&doc.Header)
+	own.Take(&doc.Header)
 	own.differs(c.Reader, &p.Archived)
 	p.chain = *k
 	p.cover(&own, doc.Header.Index, time.Now())
@@ -199,7 +177,7 @@ func Covered(past []PastDocument, since, end resourcesync.Datetime) (until, behi
 // Between returns those of docs that may list changes between two instants.
 func Between(docs []Archived, from, to resourcesync.Datetime) []Archived {
 	return slices.DeleteFunc(slices.Clone(docs), func(d Archived) bool {
-		return d.begins().Compare(to) > 0 && !d.From.IsZero() || !d.Until.IsZero() && d.Until.Compare(from) < 0 && !d.Approx
+		return d.Begins().Compare(to) > 0 && !d.From.IsZero() || !d.Until.IsZero() && d.Until.Compare(from) < 0 && !d.Approx
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package entries reads the documents of a set - Resource Lists, Change Lists, dumps,
-// their indexes and archives - and stages their entries.
+// Package entries reads the documents of a set - Resource Lists, Change Lists, dumps
+// and their indexes, current and archived - and stages their entries.
 package entries
 
 import (
@@ -98,26 +98,26 @@ func (r *Reader) ListUnchanged(ctx context.Context, st *saved.Set) (bool, error)
 	return same && err == nil && len(st.ListParts) <= maxPolledParts, err
 }
 
-// partsOf reads an index to its end and closes it, because reading its parts may
+// PartsOf reads an index to its end and closes it, because reading its parts may
 // take long.
-func (r *Reader) partsOf(doc *discover.Document) ([]resourcesync.Entry, error) {
+func (r *Reader) PartsOf(doc *discover.Document) ([]resourcesync.Entry, error) {
 	defer doc.Close()
 	var parts []resourcesync.Entry
 	for e, err := range doc.Entries() {
 		if err != nil {
 			return parts, err
 		}
-		if err := r.countPart(doc.URI); err != nil {
+		if err := r.CountPart(doc.URI); err != nil {
 			return parts, err
 		}
 		parts = append(parts, e)
 	}
-	r.reportWarnings(doc)
+	r.ReportWarnings(doc)
 	return parts, nil
 }
 
-// countPart enforces MaxParts.
-func (r *Reader) countPart(index string) error {
+// CountPart enforces MaxParts.
+func (r *Reader) CountPart(index string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.parts++; r.parts > MaxParts {
@@ -126,8 +126,8 @@ func (r *Reader) countPart(index string) error {
 	return nil
 }
 
-// enter rejects documents that lead back to themselves.
-func (r *Reader) enter(uri string, depth int) error {
+// Enter rejects documents that lead back to themselves.
+func (r *Reader) Enter(uri string, depth int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return notTwice(r.visited, uri, depth)
@@ -146,9 +146,9 @@ func notTwice(visited map[string]bool, uri string, depth int) error {
 	return nil
 }
 
-// bound rejects indexes that are nested too deep or lead to no list; depth is the
+// Bound rejects indexes that are nested too deep or lead to no list; depth is the
 // number of indexes above doc.
-func (r *Reader) bound(doc *discover.Document, depth int) error {
+func (r *Reader) Bound(doc *discover.Document, depth int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !doc.Header.Index {
@@ -161,9 +161,9 @@ func (r *Reader) bound(doc *discover.Document, depth int) error {
 	return nil
 }
 
-// ended reports whether reading stops because too many indexes led to no list; the
+// Ended reports whether reading stops because too many indexes led to no list; the
 // reading is then incomplete.
-func ended(r *Reader) bool {
+func (r *Reader) Ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.nested.Ended()
@@ -220,9 +220,9 @@ func (e *CapabilityError) Error() string {
 	return fmt.Sprintf("read %s: it is %s, not a %s", fetch.Printable(e.uri), got, e.want)
 }
 
-// expect checks that doc is of the wanted kind. A document that does not state its
+// Expect checks that doc is of the wanted kind. A document that does not state its
 // kind, or a plain Sitemap, is accepted as a Resource List (RS-CL-11).
-func expect(doc *discover.Document, want resourcesync.Capability, depth int) error {
+func Expect(doc *discover.Document, want resourcesync.Capability) error {
 	got := doc.Header.Capability
 	if got == want || got == "" && want == resourcesync.ResourceList {
 		return nil
@@ -318,12 +318,26 @@ func examine(r *Reader, uri string) string {
 	return reason
 }
 
-func (r *Reader) reportWarnings(doc *discover.Document) {
+// ReportWarnings reports what was tolerated in a document. It is safe for concurrent
+// use.
+func (r *Reader) ReportWarnings(doc *discover.Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range doc.Warnings() {
 		r.Warn(doc.URI, fmt.Sprintf("read %s: %v", fetch.Printable(doc.URI), w))
 	}
+}
+
+// ReportWarning calls Warn. It is safe for concurrent use.
+func (r *Reader) ReportWarning(uri, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Warn(uri, text)
+}
+
+// Restart begins a new reading: documents may be read again, and limits count from zero.
+func (r *Reader) Restart() {
+	r.visited, r.parts, r.nested = map[string]bool{}, 0, nesting.Walk{}
 }
 
 // CanonicalOf returns the URI of the original representation if e describes an

@@ -1,13 +1,9 @@
 package entries
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
@@ -15,50 +11,25 @@ import (
 	"lockstep/resourcesync"
 )
 
-// date reads the times of documents from the documents themselves where no archive
-// states them (RA-RES-04, RA-IDX-04). Documents that cannot be read are left out.
-func (a *archiveReading) date(ctx context.Context) error {
-	var undated []*Archived
-	for i := range a.found {
-		if d := &a.found[i]; d.undated() && !d.Dated && len(undated) < maxUndated {
-			undated = append(undated, d)
-		}
-	}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(a.Jobs, maxReaders))
-	for _, d := range undated {
-		g.Go(func() error {
-			err := a.Confirm(gctx, d)
-			if err == nil || gctx.Err() != nil {
-				return context.Cause(gctx)
-			}
-			d.Kind = "" // removed below
-			return a.leaveOut(gctx, d.Uri, err)
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	for i := range a.found {
-		a.found[i].guess()
-	}
-	a.found = slices.DeleteFunc(a.found, func(d Archived) bool { return d.Kind == "" || !d.changes() && d.At.IsZero() })
-	return nil
+// An Archived is a document that an archive lists, or a current document of the
+// set. Its times are those that the archive states, where it states any; see
+// [Reader.Confirm].
+type Archived struct {
+	Uri     string
+	Kind    resourcesync.Capability // ResourceList, ResourceDump, ChangeList or ChangeDump; it may be an index of that (RA-GEN-07)
+	Current bool                    // it is listed in the Capability List, or is an open part of such a document
+	Approx  bool                    // its times are inferred from its modification time (RA-VER-02)
+
+	At, Completed resourcesync.Datetime // of a snapshot
+	From, Until   resourcesync.Datetime // of changes; Until is zero if the document may still grow or does not state its end
+
+	Lastmod resourcesync.Datetime // of the document (RA-DOC-06)
+	Place   int                   // position in reading order
+	Dated   bool                  // the root element of the document was read
 }
 
-// guess uses the time at which the document was written where no better time is
-// known (RA-VER-02).
-func (d *Archived) guess() {
-	switch {
-	case d.changes() && d.Until.IsZero() && d.From.IsZero() && !d.Current:
-		d.Until, d.Approx = d.lastmod, true
-	case !d.changes() && d.At.IsZero():
-		d.At, d.Approx = d.lastmod, true
-	}
-}
-
-// take copies the times that the document itself states.
-func (d *Archived) take(h *resourcesync.Header) {
+// Take copies the times that the document itself states.
+func (d *Archived) Take(h *resourcesync.Header) {
 	d.Dated = true
 	if h.Capability.Changes() {
 		if !h.FromUnproven {
@@ -87,11 +58,11 @@ func (r *Reader) Confirm(ctx context.Context, d *Archived) error {
 		return err
 	}
 	defer doc.Close()
-	if err := expect(doc, d.Kind, 1); err != nil {
+	if err := Expect(doc, d.Kind); err != nil {
 		return err
 	}
 	said := *d
-	d.take(&doc.Header)
+	d.Take(&doc.Header)
 	d.differs(r, &said)
 	return nil
 }
@@ -111,26 +82,9 @@ func (d *Archived) differs(r *Reader, said *Archived) {
 	}
 }
 
-// sort orders snapshots by their instants, and changes by their beginnings,
-// regardless of the order in which they were listed (RA-RES-03, RA-CHG-06).
-func (a *archiveReading) sort() {
-	slices.SortStableFunc(a.found, func(x, y Archived) int {
-		if x.changes() {
-			return cmp.Or(x.begins().Compare(y.begins()), x.Until.Compare(y.Until), cmp.Compare(x.place, y.place))
-		}
-		return cmp.Or(x.At.Compare(y.At), x.Completed.Compare(y.Completed), cmp.Compare(x.place, y.place))
-	})
-	for i := 1; i < len(a.found); i++ {
-		x, y := &a.found[i-1], &a.found[i]
-		if !x.changes() && x.Kind == y.Kind && x.At.Compare(y.At) == 0 && !x.Current && !y.Current { // otherwise it is the same document, listed twice
-			a.Warn(y.Uri, fmt.Sprintf("archives of set %s: %s and %s are both of %s; the latter is used", a.Set.Name, fetch.Printable(x.Uri), fetch.Printable(y.Uri), wording.Time(x.At.Time())))
-		}
-	}
-}
-
-// begins returns the time by which a is sorted: its beginning or, if that is
+// Begins returns the time by which a is sorted: its beginning or, if that is
 // unknown, its end.
-func (a *Archived) begins() resourcesync.Datetime {
+func (a *Archived) Begins() resourcesync.Datetime {
 	if a.From.IsZero() {
 		return a.Until
 	}

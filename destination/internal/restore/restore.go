@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/archives"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/history"
@@ -85,11 +86,11 @@ func FromSource(ctx context.Context, r *entries.Reader, instant time.Time, none 
 	fail := r.Fail
 	defer func() { r.Fail = fail }()
 	r.Fail = func(uri string, err error) { r.Warn(uri, err.Error()) } // the other documents may suffice
-	lists, err := r.Snapshots(ctx)
+	lists, err := archives.Snapshots(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	docs, err := r.History(ctx)
+	docs, err := archives.History(ctx, r)
 	if err != nil {
 		return nil, err
 	}

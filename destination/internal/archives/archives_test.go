@@ -1,4 +1,4 @@
-package destination
+package archives_test
 
 import (
 	"fmt"
@@ -8,18 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/blob"
+	"lockstep/destination/internal/archives"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/selection"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
-// archivesOf is a reader of a set whose documents are texts, by path. BASE in
-// them is where they are. What is warned of goes to warned.
-func archivesOf(t *testing.T, docs map[string]string, warned *[]string) *entries.Reader {
+// readerOf returns a reader of a set whose documents have the given texts, by path;
+// BASE in them is their host. It appends warnings to warned.
+func readerOf(t *testing.T, docs map[string]string, warned *[]string) *entries.Reader {
 	t.Helper()
 	var srv *httptest.Server
 	srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,11 +37,11 @@ func archivesOf(t *testing.T, docs map[string]string, warned *[]string) *entries
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	d, err := New(&blob.Mem{}, &journal.Mem{}, client, Options{})
+	selects, err := selection.New(selection.Rules{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := &setState{Set: saved.Set{URI: srv.URL + "/caps", Archives: map[resourcesync.Capability]string{}}}
+	set := &saved.Set{URI: srv.URL + "/caps", Archives: map[resourcesync.Capability]string{}}
 	for path, to := range map[string]*string{"/list": &set.Lists, "/dump": &set.Dump, "/changes": &set.Changes, "/changedump": &set.ChangeDump} {
 		if docs[path] != "" {
 			*to = srv.URL + path
@@ -51,32 +52,34 @@ func archivesOf(t *testing.T, docs map[string]string, warned *[]string) *entries
 			set.Archives[kind] = srv.URL + path
 		}
 	}
-	return newSetReader(d, set, nil, "", stage.New(d.journal),
-		func(_, text string) { *warned = append(*warned, text) },
-		func(uri string, err error) { t.Errorf("%s: %v", uri, err) })
+	return &entries.Reader{
+		Client: client, Jobs: 4, Selects: selects, Set: set, Stage: stage.New(&journal.Mem{}), OnOpen: func(string) {},
+		Warn: func(_, text string) { *warned = append(*warned, text) },
+		Fail: func(uri string, err error) { t.Errorf("%s: %v", uri, err) },
+	}
 }
 
-// told is a document: the root's rs:md, and its entries.
-func toldDoc(root, md string, entries ...string) string {
+// document returns a document with the rs:md of its root and its entries.
+func document(root, md string, entries ...string) string {
 	return `<?xml version="1.0"?><` + root + ` xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">` +
 		`<rs:ln rel="up" href="BASE/caps"/>` + md + strings.Join(entries, "") + `</` + root + `>`
 }
 
-func toldEntry(tag, path, more string) string {
+func entry(tag, path, more string) string {
 	return fmt.Sprintf("<%s><loc>BASE%s</loc>%s</%s>", tag, path, more, tag)
 }
 
-func toldMD(attributes string) string { return "<rs:md " + attributes + "/>" }
+func metadata(attributes string) string { return "<rs:md " + attributes + "/>" }
 
 // TestSnapshots reads archives of lists and dumps, of this version of the
 // standard and older ones: RA-GEN-01, RA-GEN-03, RA-DST-01.
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
 	list := func(attributes string) string {
-		return toldDoc("urlset", toldMD(`capability="resourcelist" `+attributes))
+		return document("urlset", metadata(`capability="resourcelist" `+attributes))
 	}
 	old06 := func(modified string) string {
-		return strings.ReplaceAll(toldDoc("urlset", toldMD(`capability="resourcelist"`+modified)), `rel="up"`, `rel="resourcesync"`)
+		return strings.ReplaceAll(document("urlset", metadata(`capability="resourcelist"`+modified)), `rel="up"`, `rel="resourcesync"`)
 	}
 	tests := []struct {
 		name string
@@ -86,64 +89,64 @@ func TestSnapshots(t *testing.T) {
 	}{
 		{name: "RA-RES-03: in any order", want: "/a@1 /b@2 /list@4*", docs: map[string]string{
 			"/list":  list(at(4)),
-			"/lists": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`), toldEntry("url", "/b", toldMD(at(2))), toldEntry("url", "/a", toldMD(at(1)))),
+			"/lists": document("urlset", metadata(`capability="resourcelist-archive"`), entry("url", "/b", metadata(at(2))), entry("url", "/a", metadata(at(1)))),
 		}},
 		{name: "RA-RES-04: entries without at", want: "/a@1 /list@4*", docs: map[string]string{
 			"/list": list(at(4)), "/a": list(at(1)),
-			"/lists": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`), toldEntry("url", "/a", ""), toldEntry("url", "/gone", "")),
+			"/lists": document("urlset", metadata(`capability="resourcelist-archive"`), entry("url", "/a", ""), entry("url", "/gone", "")),
 		}, warn: "/gone: status 404"},
 		{name: "RA-RES-05: two of one instant", want: "/b@1 /a@1", warn: "are both of", docs: map[string]string{
-			"/lists": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`),
-				toldEntry("url", "/a", toldMD(at(1)+` completed="2024-01-01T20:00:00Z"`)), toldEntry("url", "/b", toldMD(at(1)))),
+			"/lists": document("urlset", metadata(`capability="resourcelist-archive"`),
+				entry("url", "/a", metadata(at(1)+` completed="2024-01-01T20:00:00Z"`)), entry("url", "/b", metadata(at(1)))),
 		}},
 		{name: "RA-GEN-11: the current one, too", want: "/list@4*", docs: map[string]string{
-			"/list": list(at(4)), "/lists": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`), toldEntry("url", "/list", toldMD(at(4)))),
+			"/list": list(at(4)), "/lists": document("urlset", metadata(`capability="resourcelist-archive"`), entry("url", "/list", metadata(at(4)))),
 		}},
 		{name: "RA-IDX-01, RA-IDX-03, RA-IDX-06: an index with times and a part twice", want: "/a@1 /b@2", docs: map[string]string{
-			"/lists": toldDoc("sitemapindex", toldMD(`capability="resourcelist-archive"`),
-				toldEntry("sitemap", "/two", toldMD(at(9))), toldEntry("sitemap", "/one", ""), toldEntry("sitemap", "/two", "")),
-			"/one": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`), toldEntry("url", "/a", toldMD(at(1)))),
-			"/two": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`), toldEntry("url", "/b", toldMD(at(2)))),
+			"/lists": document("sitemapindex", metadata(`capability="resourcelist-archive"`),
+				entry("sitemap", "/two", metadata(at(9))), entry("sitemap", "/one", ""), entry("sitemap", "/two", "")),
+			"/one": document("urlset", metadata(`capability="resourcelist-archive"`), entry("url", "/a", metadata(at(1)))),
+			"/two": document("urlset", metadata(`capability="resourcelist-archive"`), entry("url", "/b", metadata(at(2)))),
 		}, warn: "twice"},
 		{name: "lists and dumps", want: "/a@1 /d@2 /list@4* /dump@5*", docs: map[string]string{
-			"/list": list(at(4)), "/dump": toldDoc("urlset", toldMD(`capability="resourcedump" `+at(5))),
-			"/lists": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`), toldEntry("url", "/a", toldMD(at(1)))),
-			"/dumps": toldDoc("urlset", toldMD(`capability="resourcedump-archive"`), toldEntry("url", "/d", toldMD(at(2)))),
+			"/list": list(at(4)), "/dump": document("urlset", metadata(`capability="resourcedump" `+at(5))),
+			"/lists": document("urlset", metadata(`capability="resourcelist-archive"`), entry("url", "/a", metadata(at(1)))),
+			"/dumps": document("urlset", metadata(`capability="resourcedump-archive"`), entry("url", "/d", metadata(at(2)))),
 		}},
 		{name: "RA-ADV-03: by the link of the list", want: "/a@1 /list@4*", docs: map[string]string{
 			"/list":   strings.Replace(list(at(4)), "<rs:md", `<rs:ln rel="archives" href="BASE/linked"/><rs:md`, 1),
-			"/linked": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`), toldEntry("url", "/a", toldMD(at(1)))),
+			"/linked": document("urlset", metadata(`capability="resourcelist-archive"`), entry("url", "/a", metadata(at(1)))),
 		}},
 		{name: "RA-VER-01: 0.9, from is at", want: "/a@1 /list@4*", docs: map[string]string{
 			"/list": list(at(4)),
-			"/lists": strings.ReplaceAll(toldDoc("urlset", toldMD(`capability="resourcelist-archive" from="2024-01-01T00:00:00Z"`),
-				toldEntry("url", "/a", toldMD(`from="2024-01-01T00:00:00Z"`))), `rel="up"`, `rel="resourcesync"`),
+			"/lists": strings.ReplaceAll(document("urlset", metadata(`capability="resourcelist-archive" from="2024-01-01T00:00:00Z"`),
+				entry("url", "/a", metadata(`from="2024-01-01T00:00:00Z"`))), `rel="up"`, `rel="resourcesync"`),
 		}},
 		{name: "RA-VER-01, RA-VER-04: 0.9, with lastmod only", want: "/a@1 /list@4*", docs: map[string]string{
 			"/list": list(at(4)), "/a": list(`from="2024-01-01T00:00:00Z"`),
-			"/lists": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`), toldEntry("url", "/a", "<lastmod>2024-01-03T00:00:00Z</lastmod>")),
+			"/lists": document("urlset", metadata(`capability="resourcelist-archive"`), entry("url", "/a", "<lastmod>2024-01-03T00:00:00Z</lastmod>")),
 		}},
 		{name: "RA-VER-02: 0.6, times from the documents, else about lastmod", want: "/a@1~ /b@3~ /list@4*", docs: map[string]string{
 			"/list": list(at(4)), "/a": old06(` modified="2024-01-01T00:00:00Z"`), "/b": old06(""),
-			"/lists": strings.ReplaceAll(toldDoc("urlset", toldMD(`capability="resourcelist-archive" modified="2024-01-09T00:00:00Z"`),
-				toldEntry("url", "/a", "<lastmod>2024-01-02T00:00:00Z</lastmod>"), toldEntry("url", "/b", "<lastmod>2024-01-03T00:00:00Z</lastmod>")), `rel="up"`, `rel="resourcesync"`),
+			"/lists": strings.ReplaceAll(document("urlset", metadata(`capability="resourcelist-archive" modified="2024-01-09T00:00:00Z"`),
+				entry("url", "/a", "<lastmod>2024-01-02T00:00:00Z</lastmod>"), entry("url", "/b", "<lastmod>2024-01-03T00:00:00Z</lastmod>")), `rel="up"`, `rel="resourcesync"`),
 		}},
 		{name: "RA-VER-03: 0.5, an index of dumps of different months", want: "/d1@1~ /d2@2~* /list@4*", docs: map[string]string{
 			"/list": list(at(4)),
-			"/dump": toldDoc("sitemapindex", toldMD(`capability="resourcedump" modified="2024-01-09T00:00:00Z"`),
-				toldEntry("sitemap", "/d2", "<lastmod>2024-01-02T00:00:00Z</lastmod>"), toldEntry("sitemap", "/d1", "<lastmod>2024-01-01T00:00:00Z</lastmod>")),
-			"/d1": toldDoc("urlset", toldMD(`capability="resourcedump" modified="2024-01-01T00:00:00Z"`)),
-			"/d2": toldDoc("urlset", toldMD(`capability="resourcedump" modified="2024-01-02T00:00:00Z"`)),
+			"/dump": document("sitemapindex", metadata(`capability="resourcedump" modified="2024-01-09T00:00:00Z"`),
+				entry("sitemap", "/d2", "<lastmod>2024-01-02T00:00:00Z</lastmod>"), entry("sitemap", "/d1", "<lastmod>2024-01-01T00:00:00Z</lastmod>")),
+			"/d1": document("urlset", metadata(`capability="resourcedump" modified="2024-01-01T00:00:00Z"`)),
+			"/d2": document("urlset", metadata(`capability="resourcedump" modified="2024-01-02T00:00:00Z"`)),
 		}},
 		{name: "RA-DOC-11, RA-GEN-06: nothing archived", want: "/list@4*", docs: map[string]string{
-			"/list": list(at(4)), "/lists": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`)),
+			"/list": list(at(4)), "/lists": document("urlset", metadata(`capability="resourcelist-archive"`)),
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var warned []string
-			found, err := archivesOf(t, tt.docs, &warned).Snapshots(t.Context())
+			found, err := archives.Snapshots(t.Context(), readerOf(t, tt.docs, &warned))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,19 +171,19 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// at is the attribute of the n-th day.
+// at returns the attribute for a day of January.
 func at(day int) string { return fmt.Sprintf(`at="2024-01-%02dT00:00:00Z"`, day) }
 
-// TestConfirm asks documents of which time they are: RA-DOC-10.
+// TestConfirm reads the times of documents from the documents: RA-DOC-10.
 func TestConfirm(t *testing.T) {
 	t.Parallel()
 	var warned []string
-	r := archivesOf(t, map[string]string{
-		"/list":  toldDoc("urlset", toldMD(`capability="resourcelist" `+at(3))),
-		"/lists": toldDoc("urlset", toldMD(`capability="resourcelist-archive"`), toldEntry("url", "/other", toldMD(at(1))), toldEntry("url", "/gone", toldMD(at(2)))),
-		"/other": toldDoc("urlset", toldMD(`capability="resourcelist" `+at(2))),
+	r := readerOf(t, map[string]string{
+		"/list":  document("urlset", metadata(`capability="resourcelist" `+at(3))),
+		"/lists": document("urlset", metadata(`capability="resourcelist-archive"`), entry("url", "/other", metadata(at(1))), entry("url", "/gone", metadata(at(2)))),
+		"/other": document("urlset", metadata(`capability="resourcelist" `+at(2))),
 	}, &warned)
-	found, err := r.Snapshots(t.Context())
+	found, err := archives.Snapshots(t.Context(), r)
 	if err != nil || len(found) != 3 {
 		t.Fatal(found, err)
 	}
@@ -192,9 +195,10 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestHistory reads archives of changes: what has no times says them itself,
-// parts of an index count for themselves, and what only lastmod dates comes by
-// that, flagged (RA-CHG-03, RA-CHG-06, RA-VER-02).
+// TestHistory reads archives of changes: documents without times in the archive
+// state them, the parts of an index are listed, and a document that only has a
+// modification time is sorted by that, as approximate (RA-CHG-03, RA-CHG-06,
+// RA-VER-02).
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	day := func(n int) string { return fmt.Sprintf("2024-01-%02dT00:00:00Z", n) }
@@ -205,14 +209,14 @@ func TestHistory(t *testing.T) {
 		return fmt.Sprintf(`from="%s" until="%s"`, day(from), day(until))
 	}
 	var warned []string
-	r := archivesOf(t, map[string]string{
-		"/changes": toldDoc("sitemapindex", toldMD(`capability="changelist" `+span(4, 0)), toldEntry("sitemap", "/p4", toldMD(span(4, 5))), toldEntry("sitemap", "/p5", toldMD(span(5, 0)))),
-		"/past": toldDoc("urlset", toldMD(`capability="changelist-archive"`), toldEntry("url", "/p4", toldMD(span(4, 5))), toldEntry("url", "/p3", ""),
-			toldEntry("url", "/p1", toldMD(span(1, 3))), toldEntry("url", "/old", "<lastmod>"+day(1)+"</lastmod>")),
-		"/p3":  toldDoc("urlset", toldMD(`capability="changelist" `+span(3, 4))),
-		"/old": toldDoc("urlset", toldMD(`capability="changelist" modified="`+day(1)+`"`)),
+	r := readerOf(t, map[string]string{
+		"/changes": document("sitemapindex", metadata(`capability="changelist" `+span(4, 0)), entry("sitemap", "/p4", metadata(span(4, 5))), entry("sitemap", "/p5", metadata(span(5, 0)))),
+		"/past": document("urlset", metadata(`capability="changelist-archive"`), entry("url", "/p4", metadata(span(4, 5))), entry("url", "/p3", ""),
+			entry("url", "/p1", metadata(span(1, 3))), entry("url", "/old", "<lastmod>"+day(1)+"</lastmod>")),
+		"/p3":  document("urlset", metadata(`capability="changelist" `+span(3, 4))),
+		"/old": document("urlset", metadata(`capability="changelist" modified="`+day(1)+`"`)),
 	}, &warned)
-	found, err := r.History(t.Context())
+	found, err := archives.History(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,20 +230,20 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestArchivedBounds has archives without end: what is remembered of them is
-// bounded, in number and in bytes, and the set does without them.
+// TestArchivedBounds reads archives that are too large: the number and the size of
+// the addresses stored are limited, and such an archive is left out.
 func TestArchivedBounds(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 8<<10)
-	for name, n := range map[string]int{"/" + long: entries.MaxArchivedBytes / len(long), "/": entries.MaxParts} {
+	for name, n := range map[string]int{"/" + long: archives.MaxBytes / len(long), "/": entries.MaxParts} {
 		var b strings.Builder
 		for i := range n + 1 {
-			b.WriteString(toldEntry("url", fmt.Sprint(name, i), toldMD(`from="2024-01-01T00:00:00Z" until="2024-01-02T00:00:00Z"`)))
+			b.WriteString(entry("url", fmt.Sprint(name, i), metadata(`from="2024-01-01T00:00:00Z" until="2024-01-02T00:00:00Z"`)))
 		}
 		var warned []string
-		r := archivesOf(t, map[string]string{"/past": toldDoc("urlset", toldMD(`capability="changelist-archive"`), b.String())}, &warned)
+		r := readerOf(t, map[string]string{"/past": document("urlset", metadata(`capability="changelist-archive"`), b.String())}, &warned)
 		start := time.Now()
-		found, err := r.History(t.Context())
+		found, err := archives.History(t.Context(), r)
 		if err != nil || len(found) > 0 || !strings.Contains(strings.Join(warned, "\n"), "more than") {
 			t.Errorf("%.20s: found %d, %v, warned %.300q", name, len(found), err, warned)
 		}
