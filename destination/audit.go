@@ -2,7 +2,6 @@ package destination
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/run"
 	"lockstep/destination/internal/saved"
-	"lockstep/destination/internal/scratch"
 	"lockstep/internal/fetch"
 )
 
@@ -55,7 +53,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	}
 	out := AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
 	s := &session{d: quiet, report: counting.Report{Report: Report{Source: out.Source, Sets: []string{}}}, out: newOutbox(d.journal, nil)}
-	a := &auditor{session: s, exam: audit.Audit{Store: quiet.store, Forgetful: quiet.isForgetful(), Journal: quiet.journal, Partial: len(quiet.opts.Sets) > 0,
+	a := &auditor{session: s, exam: audit.Audit{Store: quiet.store, Forgetful: quiet.isForgetful(), Journal: quiet.journal, Partial: len(quiet.opts.Sets) > 0, Restricts: quiet.selects.Restricts(),
 		Content: o.Content, Fix: o.Fix, Report: &out, Emit: quiet.emit, Quiet: quiet.opts.OnEvent == nil}}
 	err = a.run(ctx, address)
 	s.countWarnings()
@@ -64,8 +62,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	out.Unproven = s.report.Unproven
 	mirrorOf(s).SettleAudit(&out, err)
 	if o.Fix && err == nil && !out.InSync {
-		err = d.mend(ctx, address, &out)
-		out.InSync = out.InSync && a.exam.Orphans == 0
+		err = a.repair(ctx, d, address)
 	}
 	out.Complete = out.InSync && len(out.Unproven) == 0
 	out.Requests, out.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
@@ -93,47 +90,33 @@ func (a *auditor) run(ctx context.Context, address string) (err error) {
 	if err := a.read(ctx); err != nil {
 		return err
 	}
-	sets, err := s.locate(ctx, address)
+	all, err := s.locate(ctx, address)
 	if err != nil {
 		return err
 	}
 	if a.exam.Fix {
-		if err := a.mayFix(sets); err != nil {
+		if err := a.exam.CheckRepair(all, d.opts.Dest, d.selects.Key); err != nil {
 			return err
 		}
 	}
 	if a.exam.Plain {
 		s.warn(d.opts.Dest, "there is no mirror of ours here: its files were compared by what they are")
 	}
-	a.exam.Names = scratch.RoomOf(d.journal).Sorter()
-	defer func() {
-		if cerr := a.exam.Names.Close(); err == nil {
-			err = cerr
-		}
-	}()
-	incomplete := len(s.report.Failures) > 0
-	a.exam.Withdrawn = s.withdrawn
-	a.exam.Numbers = make(map[int]bool, len(sets))
-	for _, set := range sets {
-		a.exam.Numbers[set.Number] = true
+	a.exam.Incomplete, a.exam.Withdrawn = len(s.report.Failures) > 0, s.withdrawn
+	return a.exam.Run(ctx, all, a.auditSet)
+}
+
+// repair brings the mirror of d into step after an audit found differences.
+func (a *auditor) repair(ctx context.Context, d *Destination, address string) error {
+	o := d.opts
+	o.DryRun, o.Baseline, o.CheckLocal = false, false, CheckNever // the audit has checked the files
+	m, err := d.with(o)
+	if err != nil {
+		return err // unreachable: d was made with these options
 	}
-	for _, set := range sets {
-		complete, err := a.auditSet(ctx, set)
-		if err != nil {
-			return err
-		}
-		incomplete = incomplete || !complete
-	}
-	if err := a.exam.FindForeign(ctx); err != nil {
-		return err
-	}
-	if incomplete {
-		return fmt.Errorf("%w: documents could not be read", ErrIncomplete)
-	}
-	if d.selects.Restricts() && a.exam.Offered > 0 && a.exam.Selected == 0 {
-		return &SelectionError{Listed: a.exam.Offered}
-	}
-	return nil
+	m.compare = true
+	r, err := m.Sync(ctx, address)
+	return a.exam.AddRepair(&r, err, o.Delete == DeleteKeep)
 }
 
 // read loads the state. Without Fix, what a killed run left is understood, and is not

@@ -11,35 +11,19 @@ import (
 	"lockstep/destination/internal/restore"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 )
 
-// A Difference is one resource that was not the same at two instants.
-type Difference struct {
-	Change string `json:"change"` // "created", "updated", "deleted"; "unknown": what is stated of it is not enough to decide
-	URI    string `json:"uri"`
-}
+// The results of a comparison of two instants. Package report declares them.
+type (
+	Difference = report.Difference
+	DiffReport = report.DiffReport
+)
 
 // DiffUnknown is the Change of a resource that existed at both instants, if
 // nothing stated about it allows a comparison of its contents (RA-DST-06).
-const DiffUnknown = diff.Unknown
-
-// A DiffReport is the result of comparing two instants.
-type DiffReport struct {
-	Source    string    `json:"source"`
-	From      time.Time `json:"from"`
-	To        time.Time `json:"to"`
-	Sets      []string  `json:"sets"`
-	Created   int64     `json:"created"`
-	Updated   int64     `json:"updated"`
-	Deleted   int64     `json:"deleted"`
-	Unknown   int64     `json:"unknown"`
-	Unchanged int64     `json:"unchanged"`
-	Requests  int64     `json:"requests"`
-	Elapsed   float64   `json:"elapsed_seconds"`
-	Warnings  []string  `json:"warnings,omitempty"`
-	Failures  []Failure `json:"failures,omitempty"`
-}
+const DiffUnknown = report.DiffUnknown
 
 // Diff compares the state of the collection of the Source at address at two
 // instants, using what the Source has kept of its past (RA-DST-06): it reads
@@ -90,7 +74,7 @@ func (f *differ) run(ctx context.Context, address string, each func(Difference) 
 	if err != nil {
 		return err
 	}
-	f.states = diff.Comparison{Sorter: scratch.RoomOf(s.d.journal).Sorter(), Selects: func(w *desired.Resource) bool { return s.d.selects.Selects(w, false) }}
+	f.states = diff.Comparison{Report: f.report, Sorter: scratch.RoomOf(s.d.journal).Sorter(), Selects: func(w *desired.Resource) bool { return s.d.selects.Selects(w, false) }}
 	defer func() {
 		if cerr := f.states.Sorter.Close(); err == nil {
 			err = cerr
@@ -111,10 +95,7 @@ func (f *differ) run(ctx context.Context, address string, each func(Difference) 
 	if f.report.To.IsZero() {
 		f.report.To = time.Now().UTC().Truncate(time.Microsecond)
 	}
-	err = f.states.Each(ctx, func(change, uri string) error { return each(Difference{Change: change, URI: uri}) })
-	f.report.Created, f.report.Updated, f.report.Deleted = f.states.Created, f.states.Updated, f.states.Deleted
-	f.report.Unknown, f.report.Unchanged = f.states.Unknown, f.states.Unchanged
-	return err
+	return f.states.Each(ctx, each)
 }
 
 // collect adds the state of a set at an instant; zero is now.

@@ -4,6 +4,7 @@ package audit
 
 import (
 	"context"
+	"fmt"
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
@@ -14,6 +15,8 @@ import (
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/scratch"
+	"lockstep/destination/internal/sets"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
 	"lockstep/destination/report"
@@ -25,11 +28,10 @@ type Audit struct {
 	Store     blob.Store
 	Forgetful bool // the Store keeps no files
 	Journal   journal.Journal
-	Names     *extsort.Sorter         // collects the names of the files that belong to the mirror
 	Halfway   map[string]journal.Held // what a killed run left between files and Journal, by URI
-	Numbers   map[int]bool            // of the sets that are audited
 	Withdrawn map[int]bool            // numbers of the sets that the Source has withdrawn
 	Partial   bool                    // only some sets were asked for: the mirror may have others
+	Restricts bool                    // not all resources of the sets are selected
 
 	Plain   bool  // there is no Journal: the files are all there is
 	Content bool  // every file is read
@@ -41,10 +43,13 @@ type Audit struct {
 	Quiet  bool // no progress is emitted
 
 	// The results, besides the Report.
-	Offered  int64 // resources that the Source lists
-	Selected int64 // those of them that are selected
-	Orphans  int64 // damaged files, of resources that no set has any more
+	Incomplete bool  // documents could not be read; set before Run if that is known then
+	Orphans    int64 // damaged files, of resources that no set has any more
 
+	names    *extsort.Sorter // collects the names of the files that belong to the mirror
+	numbers  map[int]bool    // of the sets that are audited
+	offered  int64           // resources that the Source lists
+	selected int64           // those of them that are selected
 	sums     content.Hashers
 	before   []int // numbers of the sets that were examined
 	named    bool  // the names of all files that are held are noted
@@ -61,6 +66,39 @@ type Set struct {
 	Stage   *stage.Stage
 }
 
+// Run examines sets with examine, which calls [Audit.Examine] for a set and reports
+// whether all of its documents could be read, and then finds the files that do not
+// belong to the mirror.
+func (a *Audit) Run(ctx context.Context, all []*sets.State, examine func(context.Context, *sets.State) (complete bool, err error)) (err error) {
+	a.names = scratch.RoomOf(a.Journal).Sorter()
+	defer func() {
+		if cerr := a.names.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	a.numbers = make(map[int]bool, len(all))
+	for _, set := range all {
+		a.numbers[set.Number] = true
+	}
+	for _, set := range all {
+		complete, err := examine(ctx, set)
+		if err != nil {
+			return err
+		}
+		a.Incomplete = a.Incomplete || !complete
+	}
+	if err := a.findForeign(ctx); err != nil {
+		return err
+	}
+	switch {
+	case a.Incomplete:
+		return fmt.Errorf("%w: documents could not be read", report.ErrIncomplete)
+	case a.Restricts && a.offered > 0 && a.selected == 0:
+		return &report.SelectionError{Listed: a.offered}
+	}
+	return nil
+}
+
 // Examine compares the resources of a set with the mirror. Files that a set before it
 // contains are examined once.
 func (a *Audit) Examine(ctx context.Context, set *Set) (err error) {
@@ -74,8 +112,8 @@ func (a *Audit) Examine(ctx context.Context, set *Set) (err error) {
 	a.Emit(report.Event{Kind: report.EventPlan, Set: set.State.Name, Progress: report.Progress{Total: a.progress.begin(set.Held)}})
 	x := &examination{set: set, checker: c, audit: a}
 	x.checker.Compare = x.compareFile
-	names := a.Names.Writer()
-	defer a.Names.Release(names)
+	names := a.names.Writer()
+	defer a.names.Release(names)
 	err = bundle.Each(ctx, x.actions(ctx, names), x.checker.Check, func(act *plan.Action, v *Verdict) error { return x.book(ctx, act, v) })
 	if err != nil {
 		return err
@@ -104,19 +142,19 @@ func excused(ctx context.Context, j journal.Journal, set int) (map[string]bool, 
 	return all, nil
 }
 
-// FindForeign finds the files that do not belong to the mirror.
-func (a *Audit) FindForeign(ctx context.Context) error {
+// findForeign finds the files that do not belong to the mirror.
+func (a *Audit) findForeign(ctx context.Context) error {
 	if a.Forgetful {
 		return nil
 	}
-	if err := AddNames(ctx, a.Journal, a.Names, a.Halfway, !a.named); err != nil {
+	if err := AddNames(ctx, a.Journal, a.names, a.Halfway, !a.named); err != nil {
 		return err
 	}
 	cause := "not made by lockstep"
 	if a.Plain {
 		cause = "the Source lists no resource with this file"
 	}
-	return ForeignFiles(ctx, a.Store, a.Names, func(info blob.Info) {
+	return ForeignFiles(ctx, a.Store, a.names, func(info blob.Info) {
 		a.find(&report.Finding{Kind: report.Foreign, Path: info.Name, Found: &report.Facts{Length: &info.Size, Lastmod: info.ModTime}, Cause: cause})
 	})
 }

@@ -40,8 +40,8 @@ func (x *examination) actions(ctx context.Context, names *extsort.Writer) iter.S
 				err = x.account(&act, names)
 			}
 			if act.Class != 0 && !act.Gone {
-				if x.audit.Offered++; !act.Unselected {
-					x.audit.Selected++
+				if x.audit.offered++; !act.Unselected {
+					x.audit.selected++
 				}
 			}
 			if act.Verb == plan.Skip && err == nil && !x.isOrphan(&act) {
@@ -112,7 +112,7 @@ func (x *examination) isOrphan(act *plan.Action) bool {
 		return false
 	}
 	for _, n := range act.Held.Sets {
-		if x.audit.Numbers[n] {
+		if x.audit.numbers[n] {
 			return false
 		}
 	}

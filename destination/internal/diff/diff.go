@@ -10,6 +10,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/stage"
+	"lockstep/destination/report"
 	"lockstep/internal/extsort"
 	"lockstep/resourcesync"
 )
@@ -27,14 +28,8 @@ const (
 type Comparison struct {
 	Sorter  *extsort.Sorter                // sorts the statements by URI; the caller closes it
 	Selects func(w *desired.Resource) bool // whether a resource is compared
-
-	// The results of Each.
-	Created, Updated, Deleted, Unknown, Unchanged int64
+	Report  *report.DiffReport             // Each counts in it
 }
-
-// Unknown is the change of a resource that existed at both instants, if nothing
-// stated about it allows a comparison of its contents.
-const Unknown = "unknown"
 
 // Add adds the resources that are staged: the state of a set, which has a number, at
 // one of the instants. It was made from a list as of the time list, which may be zero.
@@ -60,10 +55,9 @@ func (c *Comparison) Add(ctx context.Context, set int, side Side, list resources
 	return nil
 }
 
-// Each passes each difference to each, by URI in byte order: the change is "created",
-// "updated", "deleted" or [Unknown]. It counts all resources, and ends if each returns
-// an error.
-func (c *Comparison) Each(ctx context.Context, each func(change, uri string) error) error {
+// Each passes each difference to each, by URI in byte order. It counts all resources,
+// and ends if each returns an error.
+func (c *Comparison) Each(ctx context.Context, each func(report.Difference) error) error {
 	var (
 		uri  string
 		then [sides][]statement
@@ -81,7 +75,7 @@ func (c *Comparison) Each(ctx context.Context, each func(change, uri string) err
 		if change == "" {
 			return nil
 		}
-		return each(change, uri)
+		return each(report.Difference{Change: change, URI: uri})
 	}
 	for p, err := range c.Sorter.Sorted(ctx) {
 		if err != nil {
@@ -108,10 +102,10 @@ func (c *Comparison) Each(ctx context.Context, each func(change, uri string) err
 func (c *Comparison) count(from, to []statement) string {
 	switch {
 	case len(from) == 0:
-		c.Created++
+		c.Report.Created++
 		return resourcesync.Created.String()
 	case len(to) == 0:
-		c.Deleted++
+		c.Report.Deleted++
 		return resourcesync.Deleted.String()
 	}
 	a, b := &from[0], &to[0]
@@ -124,14 +118,14 @@ func (c *Comparison) count(from, to []statement) string {
 	}
 	switch compare(a, b) {
 	case content.Same:
-		c.Unchanged++
+		c.Report.Unchanged++
 		return ""
 	case content.Different:
-		c.Updated++
+		c.Report.Updated++
 		return resourcesync.Updated.String()
 	}
-	c.Unknown++
-	return Unknown
+	c.Report.Unknown++
+	return report.DiffUnknown
 }
 
 // A statement is what a set states about a resource.
