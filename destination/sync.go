@@ -87,6 +87,19 @@ func (d *Destination) sync(ctx context.Context, address string, deliver func(con
 	})
 }
 
+// deferringDocuments does something and then records which documents must not be
+// requested yet, also if it failed.
+func deferringDocuments(ctx context.Context, s *session, do func() error) error {
+	err := do()
+	if s.d.opts.DryRun || s.d.compare {
+		return err
+	}
+	if serr := s.deferred.Save(ctx, s.d.journal, s.d.client); err == nil || errors.Is(err, ErrIncomplete) && serr != nil {
+		err = serr
+	}
+	return err
+}
+
 // whole is a session from its beginning to its end, in which do is done.
 func (s *session) whole(address string, deliver func(context.Context, []Change) (int, error), do func() error) (Report, error) {
 	d := s.d
