@@ -27,6 +27,7 @@ type (
 	EventKind = report.EventKind
 	Progress  = report.Progress
 	Change    = report.Change
+	Content   = report.Content
 )
 
 // Errors of runs. Package report declares them.
@@ -96,6 +97,12 @@ const (
 	EventWarning  = report.EventWarning
 	EventFinding  = report.EventFinding
 	EventDone     = report.EventDone
+)
+
+// What a change did to the content of a resource.
+const (
+	ContentReplaced = report.ContentReplaced
+	ContentSame     = report.ContentSame
 )
 
 // The kinds of findings.

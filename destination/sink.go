@@ -26,6 +26,16 @@ type Sink interface {
 	Apply(ctx context.Context, batch []Delivery) error
 }
 
+// A Describer is a [Sink] that also takes changes of the media type or the links of
+// resources whose content is the same: their Content is ContentSame. To other Sinks
+// such a change comes with the next content.
+type Describer interface {
+	Sink
+
+	// Describe takes such changes, under the conditions of Apply.
+	Describe(ctx context.Context, batch []Change) error
+}
+
 // A Delivery is one change with its content.
 type Delivery struct {
 	Change  // its Path is the name that a file would have

@@ -85,8 +85,23 @@ func (s *SinkStore) Withdraw(ctx context.Context, deleted []Change) error {
 	return s.apply(ctx, batch)
 }
 
-// apply hands a batch to the sink, one at a time.
+// Redescribe delivers changes of resources whose content is the same to a Sink that
+// takes them.
+func (s *SinkStore) Redescribe(ctx context.Context, batch []Change) error {
+	d, ok := s.sink.(Describer)
+	if !ok {
+		return nil
+	}
+	return s.alone(ctx, func() error { return d.Describe(ctx, batch) })
+}
+
+// apply hands a batch to the sink.
 func (s *SinkStore) apply(ctx context.Context, batch []Delivery) error {
+	return s.alone(ctx, func() error { return s.sink.Apply(ctx, batch) })
+}
+
+// alone calls the sink while no other call is in progress.
+func (s *SinkStore) alone(ctx context.Context, call func() error) error {
 	select {
 	case s.busy <- struct{}{}:
 		defer func() { <-s.busy }()
@@ -96,7 +111,7 @@ func (s *SinkStore) apply(ctx context.Context, batch []Delivery) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.sink.Apply(ctx, batch); err != nil {
+	if err := call(); err != nil {
 		return &SinkError{Err: err}
 	}
 	return nil

@@ -26,6 +26,9 @@ type Held struct {
 	Sets     []int               // the sets that contain it, ascending, by their numbers in the Journal
 	Written  time.Time           // modification time of the file, to the microsecond; zero: not recorded
 	Tag      string              // of the file, where the store distinguishes versions (blob.Info.Version); empty: not recorded
+	Type     string              // media type, as the Source stated it last; may be empty
+	Links    []resourcesync.Link // those the Source states that [KeepsLink] names, in its order
+	Stated   *Stated             // what the Source states of the content; nil: Type and Links are unknown, too, as an earlier version recorded the row
 }
 
 // SetFile notes what the store says of the file, for later comparisons.
@@ -56,7 +59,7 @@ const (
 // batch. As of a batch a resource was what its first Past above that says, and
 // where there is none, what is held now.
 type Past struct {
-	Held             // only URI is set of what was not held, or is forgotten; ETag, Modified, Written and Tag never are
+	Held             // only URI is set of what was not held, or is forgotten; ETag, Modified, Written, Tag, Type, Links and Stated never are
 	Seq    int64     // number of the batch, above 0
 	Was    PastState // what the rest says
 	Digest [32]byte  // SHA-256 of the bytes that were kept; zero: none were

@@ -146,6 +146,7 @@ func (j *Mem) ahead(b *Batch) {
 	for _, p := range b.Past {
 		if k, ok := slices.BinarySearchFunc(j.past[p.URI], p.Seq, bySeq); !ok {
 			p.Held, p.ETag, p.Modified, p.Written, p.Tag = p.Held.clone(), "", "", time.Time{}, ""
+			p.Type, p.Links, p.Stated = "", nil, nil
 			j.past[p.URI] = slices.Insert(slices.Clone(j.past[p.URI]), k, p)
 		}
 	}
@@ -219,6 +220,6 @@ func (j *Mem) Instant(ctx context.Context, at time.Time) (Instant, error) {
 func (j *Mem) ScratchDir() (string, bool) { return j.Scratch, false }
 
 func (h Held) clone() Held {
-	h.Hashes, h.Sets = slices.Clone(h.Hashes), slices.Clone(h.Sets)
+	h.Hashes, h.Sets, h.Links = slices.Clone(h.Hashes), slices.Clone(h.Sets), slices.Clone(h.Links)
 	return h
 }

@@ -13,7 +13,7 @@ import (
 // past returns a Past with every field set.
 func past(uri string, seq int64, sets ...int) journal.Past {
 	p := journal.Past{Held: held(uri, sets...), Seq: seq, Digest: [32]byte{31: 0xff}}
-	p.ETag, p.Modified, p.Written, p.Tag = "", "", time.Time{}, ""
+	p.ETag, p.Modified, p.Written, p.Tag, p.Type, p.Links, p.Stated = "", "", time.Time{}, "", "", nil, nil
 	return p
 }
 
@@ -26,7 +26,7 @@ func testPast(t *testing.T, j journal.Journal) {
 	}
 	all()
 	withTag := a7
-	withTag.ETag, withTag.Modified = "x", "y" // not kept
+	withTag.ETag, withTag.Modified, withTag.Type, withTag.Stated = "x", "y", "text/plain", &journal.Stated{} // not kept
 	record(t, j, journal.Batch{Past: []journal.Past{b5, withTag, a3}})
 	all(a3, a7, b5)
 	same(t, "Past above 3", collect(t, j.Past(t.Context(), "", "", 3)), []journal.Past{a7, b5})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/wording"
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -20,7 +21,23 @@ type Change struct {
 	Hashes   resourcesync.Hashes // of the file
 	Lastmod  time.Time           // as the Source states it; zero if it does not
 	Datetime time.Time           // of the change at the Source; zero if it is not stated
+	Links    []resourcesync.Link // that the Source states, as [journal.Held] has them
+	Stated   *journal.Stated     // what the Source states of the content; nil: unknown
+	Content  Content             // whether the content changed
 }
+
+// Content says what a change did to the content of a resource.
+type Content uint8
+
+// The content was replaced, or it is the same as before: the Source states
+// another media type or other links.
+const (
+	ContentReplaced Content = iota
+	ContentSame
+)
+
+// contentSame is the JSON of ContentSame.
+const contentSame = "unchanged"
 
 // A changeLine is a Change or another event as JSON.
 type changeLine struct {
@@ -34,8 +51,13 @@ type changeLine struct {
 	Hash     string    `json:"hash,omitempty"`
 	Datetime string    `json:"datetime,omitempty"`
 	Lastmod  string    `json:"lastmod,omitempty"`
-	Cause    string    `json:"cause,omitempty"`
-	Finding  *Finding  `json:"finding,omitempty"`
+
+	Content string      `json:"content,omitempty"`
+	Links   []LinkLine  `json:"links,omitempty"`
+	Stated  *statedLine `json:"stated,omitempty"`
+
+	Cause   string   `json:"cause,omitempty"`
+	Finding *Finding `json:"finding,omitempty"`
 }
 
 // Line returns what the JSON object of a change encodes, for encoders with settings
@@ -48,6 +70,10 @@ func (c *Change) line() changeLine {
 	if c.Kind != resourcesync.Deleted {
 		l.Length = &c.Length
 	}
+	if c.Content == ContentSame {
+		l.Content = contentSame
+	}
+	l.Links, l.Stated = LinkLines(c.Links), newStatedLine(c.Stated)
 	return l
 }
 
@@ -70,6 +96,13 @@ func (c *Change) UnmarshalJSON(b []byte) error {
 		c.Length = *l.Length
 	}
 	c.Hashes, _ = resourcesync.ParseHashes(l.Hash) // liberties: we wrote it
+	if l.Content == contentSame {
+		c.Content = ContentSame
+	}
+	for i := range l.Links {
+		c.Links = append(c.Links, l.Links[i].link())
+	}
+	c.Stated = l.Stated.stated()
 	return nil
 }
 
@@ -85,7 +118,7 @@ func parseTime(s string) time.Time {
 // AppliedEvent returns the event that reports an applied change.
 func AppliedEvent(c *Change) Event {
 	return Event{Kind: EventApplied, Set: c.Set, URI: c.URI, Change: c.Kind, Path: c.Path, Length: c.Length, Type: c.Type,
-		Hashes: c.Hashes, Datetime: c.Datetime, Lastmod: c.Lastmod}
+		Hashes: c.Hashes, Datetime: c.Datetime, Lastmod: c.Lastmod, Links: c.Links, Stated: c.Stated, Content: c.Content}
 }
 
 // changeName returns the name of a change in JSON.

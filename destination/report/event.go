@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
 
@@ -37,6 +38,9 @@ type Event struct {
 	Hashes   resourcesync.Hashes
 	Datetime time.Time // of the change, as the Source states it; zero if it does not
 	Lastmod  time.Time
+	Links    []resourcesync.Link // that the Source states
+	Stated   *journal.Stated     // what the Source states of the content; nil: unknown
+	Content  Content             // whether the content changed
 	Err      error
 	Later    bool // of a failure: it is tried again at the end of the run, and reported again if it fails again
 	Finding  Finding
@@ -55,7 +59,8 @@ type Progress struct {
 // MarshalJSON gives the line that --events writes for an applied change, and
 // what corresponds to it for other kinds.
 func (e Event) MarshalJSON() ([]byte, error) {
-	c := Change{e.Set, e.URI, e.Change, e.Path, e.Length, e.Type, e.Hashes, e.Lastmod, e.Datetime}
+	c := Change{Set: e.Set, URI: e.URI, Kind: e.Change, Path: e.Path, Length: e.Length, Type: e.Type, Hashes: e.Hashes, Lastmod: e.Lastmod,
+		Datetime: e.Datetime, Links: e.Links, Stated: e.Stated, Content: e.Content}
 	line := c.line()
 	line.Event = e.Kind
 	if e.Kind != EventApplied {

@@ -299,5 +299,6 @@ func (p *Applier) known(a *plan.Action) transfer.Outcome {
 	if !a.Lastmod.IsZero() {
 		h.Lastmod = a.Lastmod.Time().Truncate(time.Microsecond)
 	}
+	plan.Describe(&h, a, p.Recorder.Set)
 	return transfer.Outcome{Action: a, Held: h, Unchanged: true}
 }

@@ -15,7 +15,8 @@ func changeOf(set string, a *plan.Action, h *journal.Held) report.Change {
 	}
 	if a.Verb != plan.Remove {
 		c.Lastmod = a.Lastmod.Time()
-		c.Length, c.Hashes, c.Type = h.Length, h.Hashes, a.Type
+		c.Length, c.Hashes = h.Length, h.Hashes
+		c.Type, c.Links, c.Stated = h.Type, h.Links, h.Stated
 	}
 	return c
 }

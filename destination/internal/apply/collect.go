@@ -133,7 +133,8 @@ func (p *Applier) nextShipment(keep bool) *shipment {
 	if len(l.rows.Put)+len(l.rows.Drop) > 0 {
 		l.counts = saved.Encode(p.Recorder.Counts)
 	}
-	p.Recorder.pending = journal.Batch{}
+	l.restated = p.Recorder.restated
+	p.Recorder.pending, p.Recorder.restated = journal.Batch{}, nil
 	return l
 }
 

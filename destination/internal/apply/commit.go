@@ -23,13 +23,14 @@ import (
 // batch before, and a batch of contents to be committed. What it needs is
 // handed over with it, so that the next one can collect meanwhile.
 type shipment struct {
-	batch   []transfer.Outcome
-	rows    journal.Batch
-	counts  []byte          // to be saved with rows; nil: nothing changed
-	changes []report.Change // those of rows
-	places  bool            // a change of places is done
-	stands  bool            // the Journal holds an intent that is of no use any more
-	unkept  []unkept        // versions that could not be kept
+	batch    []transfer.Outcome
+	rows     journal.Batch
+	counts   []byte          // to be saved with rows; nil: nothing changed
+	changes  []report.Change // those of rows
+	restated []report.Change // those of rows whose content is the same, for a store that takes them
+	places   bool            // a change of places is done
+	stands   bool            // the Journal holds an intent that is of no use any more
+	unkept   []unkept        // versions that could not be kept
 
 	// The result.
 	intent bool     // the Journal holds its intent
@@ -160,6 +161,12 @@ func (c *committer) save(ctx context.Context, l *shipment) error {
 	}
 	if len(b.Put)+len(b.Drop)+len(b.Owe)+len(b.Settle)+len(b.Save)+len(b.Past) == 0 {
 		return nil
+	}
+	if s, ok := c.mirror.Store.(describer); ok && len(l.restated) > 0 {
+		if err := s.Redescribe(ctx, l.restated); err != nil {
+			return err
+		}
+		l.restated = nil // not again if there is no room for the rows
 	}
 	if err := c.mirror.Keep.Record(ctx, c.mirror.Journal, b); err != nil {
 		return fmt.Errorf("record what is held: %w", err)

@@ -15,6 +15,7 @@ import (
 	"lockstep/destination/journal"
 	"lockstep/destination/report"
 	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
 )
 
 // A Report receives the results of actions, one at a time.
@@ -67,8 +68,9 @@ type Recorder struct {
 	mirror   *Mirror
 	fetch    *transfer.Fetcher
 	lastTick time.Time
-	pending  journal.Batch  // to be recorded with the next transaction
-	came     []journal.Owed // pending work of representations that came, to be deleted when those kept in their place are removed
+	pending  journal.Batch   // to be recorded with the next transaction
+	restated []report.Change // of content that is the same, for a store that takes them
+	came     []journal.Owed  // pending work of representations that came, to be deleted when those kept in their place are removed
 }
 
 // maxCame limits the representations in Recorder.came. The pending work of others is
@@ -105,6 +107,9 @@ func (r *Recorder) settled(o *transfer.Outcome) {
 		r.fetch.Names.Release(o.Held.Path)
 	}
 	switch {
+	case o.Unchanged && journal.Redescribes(&a.Held, &o.Held):
+		r.Report.Count(Updated)
+		r.redescribed(a, &o.Held)
 	case a.Verb == plan.Release || o.Unchanged:
 		r.Report.Count(Unchanged)
 	case o.Adopted:
@@ -285,7 +290,21 @@ func (r *Recorder) gone(a *plan.Action) {
 
 // applied reports a change that is on disk.
 func (r *Recorder) applied(a *plan.Action, h *journal.Held) {
+	r.announce(a, changeOf(r.Name, a, h))
+}
+
+// redescribed reports that the Source states another media type or other links of a
+// resource, whose content has not changed.
+func (r *Recorder) redescribed(a *plan.Action, h *journal.Held) {
 	c := changeOf(r.Name, a, h)
+	c.Kind, c.Content = resourcesync.Updated, report.ContentSame
+	if _, ok := r.mirror.Store.(describer); ok {
+		r.restated = append(r.restated, c)
+	}
+	r.announce(a, c)
+}
+
+func (r *Recorder) announce(a *plan.Action, c report.Change) {
 	r.Results.Add(a.URI, resultOf(a))
 	r.Progress.Applied++
 	r.mirror.Out.Add(c)

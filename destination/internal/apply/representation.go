@@ -28,6 +28,7 @@ func instead(ctx context.Context, f *transfer.Fetcher, a *plan.Action, err error
 	if a.OwnFetched() && !a.FileMissing {
 		h := a.Held
 		h.Sets = plan.WithSet(h.Sets, f.Set)
+		plan.Describe(&h, own, f.Set)
 		return transfer.Outcome{Action: own, Held: h, Unchanged: true}
 	}
 	o := f.Do(ctx, own)

@@ -20,6 +20,12 @@ type (
 	// committed.
 	described interface{ Describe(report.Change) }
 
+	// A describer receives changes of resources whose content is the same, before
+	// they are recorded.
+	describer interface {
+		Redescribe(context.Context, []report.Change) error
+	}
+
 	// A withdrawer receives the resources that are deleted, not only their
 	// names.
 	withdrawer interface {

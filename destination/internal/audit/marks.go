@@ -41,7 +41,7 @@ func (m *Marks) Add(ctx context.Context, set *saved.Set, act *plan.Action, f *re
 	w := act.AsStated()
 	if w.Class == 0 { // only the Journal says what it should be
 		h := &act.Held
-		w = desired.Resource{URI: h.URI, Length: h.Length, Hashes: h.Hashes}
+		w = desired.Resource{URI: h.URI, Length: h.Length, Hashes: h.Hashes, Undescribed: true}
 	}
 	if err := m.doubt(ctx, act.Held, f); err != nil {
 		return err

@@ -12,11 +12,12 @@ import (
 )
 
 // The first byte of an encoded Resource is a version, because another version of
-// the program may read pending work. Version 1 had neither links nor members;
-// encoded rows still use it.
+// the program may read pending work. Version 1 had neither links nor members, and
+// version 2 only the links that lead to content; version 1 of an encoded row did not
+// end with what the Source states.
 const (
-	resourceVersion = 2
-	heldVersion     = 1
+	resourceVersion = 3
+	heldVersion     = 2
 )
 
 // ErrDamaged reports that an entry of the Journal cannot be decoded.
@@ -50,6 +51,7 @@ func (w *Resource) Append(b []byte) []byte {
 		flags |= 128
 	}
 	b = append(b, resourceVersion, flags, byte(w.Change), byte(w.Class))
+	b = appendBool(b, w.Undescribed)
 	b = AppendDatetime(b, w.Lastmod)
 	b = binary.AppendVarint(b, w.Length)
 	b = appendHashes(b, w.Hashes)
@@ -138,14 +140,17 @@ func (d *Decoder) hashes() (hs resourcesync.Hashes) {
 func Decode(uri, b string) (Resource, string, error) {
 	d := Decoder{B: b}
 	version := d.Byte()
-	if version != 1 && version != resourceVersion {
+	if version < 1 || version > resourceVersion {
 		return Resource{}, "", ErrDamaged
 	}
-	w := Resource{URI: uri}
+	w := Resource{URI: uri, Undescribed: version < 3}
 	flags := d.Byte()
 	w.Gone, w.Applied, w.Unconfirmed = flags&1 != 0, flags&2 != 0, flags&16 != 0
 	w.Change = resourcesync.Change(d.Byte())
 	w.Class = Class(d.Byte())
+	if version > 2 {
+		w.Undescribed = d.Byte() != 0
+	}
 	w.Lastmod = d.Datetime()
 	w.Length, w.Hashes = d.varint(), d.hashes()
 	w.Type, w.Coding, w.Refused = d.Text(), d.Text(), d.Text()
@@ -191,13 +196,14 @@ func AppendHeld(b []byte, h *journal.Held) []byte {
 	for _, n := range h.Sets {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
-	return b
+	return AppendString(b, string(h.AppendStated(nil)))
 }
 
 // DecodeHeld reads one row from the front of b and returns the rest.
 func DecodeHeld(b []byte) (journal.Held, []byte, error) {
 	d := Decoder{B: string(b)}
-	if d.Byte() != heldVersion {
+	version := d.Byte()
+	if version != 1 && version != heldVersion {
 		return journal.Held{}, nil, ErrDamaged
 	}
 	h := journal.Held{URI: d.Text(), Path: d.Text(), Length: d.varint(), Lastmod: d.Datetime().Time(), Hashes: d.hashes()}
@@ -205,7 +211,11 @@ func DecodeHeld(b []byte) (journal.Held, []byte, error) {
 	for n := d.Uvarint(); n > 0 && d.OK(); n-- {
 		h.Sets = append(h.Sets, int(d.Uvarint()))
 	}
-	if !d.OK() {
+	stated := ""
+	if version > 1 {
+		stated = d.Text()
+	}
+	if !d.OK() || h.DecodeStated([]byte(stated)) != nil {
 		return journal.Held{}, nil, ErrDamaged
 	}
 	return h, b[len(b)-len(d.B):], nil

@@ -23,6 +23,8 @@ func FuzzState(f *testing.F) {
 		Encoding: "gzip", Path: "/x", Modified: w.Event, Length: 9, HasLength: true, Hashes: w.Hashes}}
 	f.Add(w.Append(nil))
 	f.Add(AppendHeld(nil, &h))
+	h.Type, h.Links, h.Stated = "text/plain", w.Links, &journal.Stated{Lastmod: w.Event, Length: 1 << 40, Hashes: w.Hashes, Encoding: "gzip"}
+	f.Add(AppendHeld(nil, &h))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if w, rest, err := Decode("u", string(b)); err == nil {
 			text := w.Append(nil)

@@ -35,6 +35,8 @@ type Resource struct {
 	MainURI string // of a further representation of a record in a feed: URI of the first representation
 	Excused bool   // of pending work: it was already reported that the server does not have it
 
+	Undescribed bool // the entry is not the Source's, or a version of the program wrote it that left out links: Type and Links state nothing
+
 	Patches []Patch // chain of patches that produces it; not encoded
 	Rank
 }

@@ -58,7 +58,8 @@ func (f *FutureTimes) Note(uri string, ds ...resourcesync.Datetime) {
 // which the current state of the resource is requested: a Resource List written
 // after the Source corrected its clock may be newer.
 func doubt(w *desired.Resource) {
-	w.Gone, w.Change, w.Hashes, w.Length, w.Lastmod, w.Links = false, resourcesync.UnknownChange, nil, -1, resourcesync.Datetime{}, nil
+	w.Gone, w.Change, w.Hashes, w.Length, w.Lastmod = false, resourcesync.UnknownChange, nil, -1, resourcesync.Datetime{}
+	w.Links, w.Undescribed = nil, true
 }
 
 // WasAhead reports whether the set was read up to a time in the future of this

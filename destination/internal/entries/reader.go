@@ -18,6 +18,7 @@ import (
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/selection"
 	"lockstep/destination/internal/stage"
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -33,8 +34,13 @@ const (
 	MaxParts = 200_000
 )
 
-// MaxLinks is the largest number of links of one entry that are stored.
-const MaxLinks = 32
+// Limits of the links of one entry that are stored. A row of the Journal has those
+// that relate the resource to others.
+const (
+	MaxLinks     = 32       // links that lead to the content
+	maxRelations = 64       // other links
+	maxLinkBytes = 16 << 10 // of those
+)
 
 // A Reader reads a set's documents and stages their entries.
 type Reader struct {
@@ -58,6 +64,7 @@ type Reader struct {
 	Future    FutureTimes            // times in the future that were read
 	Overtakes bool                   // see ChangeReader
 	passed    atomic.Pointer[string] // scheme and authority of URIs that may be read
+	leaveOff  sync.Once              // reports an entry with more links than are kept
 
 	mu      sync.Mutex      // guards the fields below, and calls of Warn and Fail, while several parts are read
 	Only    map[string]bool // URIs of a list to stage, true once found; nil: all
@@ -242,11 +249,7 @@ func (r *Reader) Resource(e *resourcesync.Entry) desired.Resource {
 	if r.Set.Foreign == nil { // otherwise the harvest has reported them
 		r.Future.Note(e.Loc, e.Datetime, e.Lastmod)
 	}
-	for i := range e.Links {
-		if len(w.Links) < MaxLinks && r.Useful(&e.Links[i]) && (r.Set.Foreign == nil || !selection.IsAlternate(&e.Links[i])) {
-			w.Links = append(w.Links, e.Links[i])
-		}
-	}
+	r.takeLinks(&w, e)
 	if r.Set.Foreign != nil {
 		w.MainURI = CanonicalOf(e)
 	}
@@ -254,6 +257,30 @@ func (r *Reader) Resource(e *resourcesync.Entry) desired.Resource {
 		w.Refused = r.Refuse(e.Loc)
 	}
 	return w
+}
+
+// takeLinks adds the links of e to w that a Destination uses or keeps.
+func (r *Reader) takeLinks(w *desired.Resource, e *resourcesync.Entry) {
+	content, relations, size := 0, 0, 0
+	for i := range e.Links {
+		l := &e.Links[i]
+		switch {
+		case r.Set.Foreign != nil && selection.IsAlternate(l): // the harvest has followed them
+		case journal.KeepsLink(l.Rel):
+			size += len(l.Href) + len(l.Type) + len(l.Path)
+			if relations++; relations > maxRelations || size > maxLinkBytes {
+				r.leaveOff.Do(func() {
+					r.ReportWarning(e.Loc, fmt.Sprintf("%s has more than %d links or %d bytes of them, of which the first are kept; other resources may, too", fetch.Printable(e.Loc), maxRelations, maxLinkBytes))
+				})
+				continue
+			}
+			w.Links = append(w.Links, *l)
+		case r.Useful(l):
+			if content++; content <= MaxLinks {
+				w.Links = append(w.Links, *l)
+			}
+		}
+	}
 }
 
 // Refuse returns why a resource with this URI must not be named (RS-SEC-01), or "":

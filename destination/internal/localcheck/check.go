@@ -247,7 +247,7 @@ func (c *check) repair(ctx context.Context, l *look) error {
 	if moved != "" {
 		c.m.Warn(h.URI, fmt.Sprintf("%s: what was in its place was moved to %s", fetch.Printable(h.URI), moved))
 	}
-	w := desired.Resource{URI: h.URI, Length: h.Length, Hashes: h.Hashes, Rank: desired.Rank{Class: desired.Pending}}
+	w := desired.Resource{URI: h.URI, Length: h.Length, Hashes: h.Hashes, Undescribed: true, Rank: desired.Rank{Class: desired.Pending}}
 	if !h.Lastmod.IsZero() {
 		w.Lastmod = resourcesync.NewDatetime(h.Lastmod)
 	}

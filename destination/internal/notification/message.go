@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -98,8 +99,11 @@ func read(r *entries.Reader, topic string, body []byte) (*message, error) {
 		}
 		w := r.Resource(&e)
 		// The Source did not send this itself: its hashes prove nothing about content
-		// from hosts that the Source may not name.
-		w.Links = slices.DeleteFunc(w.Links, func(l resourcesync.Link) bool { return r.Refuse(l.Href) != "" })
+		// from hosts that the Source may not name. Other links are never followed without
+		// a check of their own.
+		w.Links = slices.DeleteFunc(w.Links, func(l resourcesync.Link) bool {
+			return (l.Rel == resourcesync.RelMemento || !journal.KeepsLink(l.Rel)) && r.Refuse(l.Href) != ""
+		})
 		d.Place(&w, &e)
 		w.Unconfirmed = true
 		if refusal := r.Refuse(w.URI); refusal != "" { // WS-SEC-08, deletions not excepted

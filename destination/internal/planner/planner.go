@@ -164,12 +164,23 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 		if !ours || !a.Lastmod.IsZero() && !desired.SameLastmod(h.Lastmod, a.Lastmod) {
 			a.Verb = plan.Touch
 		}
+		p.restate(&a)
 	case like == content.Unknown && p.Dated && a.Class == desired.Listed && desired.SameLastmod(h.Lastmod, a.Lastmod):
 		a.Verb = plan.InStep
+		p.restate(&a)
 	case like == content.Unknown:
 		a.Conditional = true
 	}
 	return a, nil
+}
+
+// restate makes an action without a transfer record what the Source states, if the
+// row does not say it already.
+func (p *Planner) restate(a *plan.Action) {
+	restated, changed := plan.Restates(a, p.Set)
+	if restated {
+		a.Verb, a.Redescribed = plan.Touch, changed
+	}
 }
 
 // laterThanHeld reports whether w certainly describes a later state than the one

@@ -44,7 +44,11 @@ func (t *Tally) add(a *plan.Action) {
 	case plan.InStep:
 		t.Unchanged++
 	case plan.Touch:
-		t.Touched++
+		if a.Redescribed {
+			t.Updated++
+		} else {
+			t.Touched++
+		}
 	case plan.Refuse:
 		t.Refused++
 	case plan.Release:

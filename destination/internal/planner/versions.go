@@ -34,7 +34,9 @@ func (p *Planner) becomeVersion(a *plan.Action) {
 			memento = l.Href
 		}
 	}
+	stated := a.Resource
 	a.Links, a.Patches, a.Conditional, a.Rehash = nil, nil, false, false // they lead to the last version, too
+	a.Stated = &stated
 	if a.Member.Package > 0 {
 		return
 	}
@@ -42,8 +44,7 @@ func (p *Planner) becomeVersion(a *plan.Action) {
 		a.Verb, a.Refused = plan.Refuse, ErrNoVersion.Error()
 		return
 	}
-	stated := a.Resource
-	a.Stated, a.From = &stated, memento
+	a.From = memento
 }
 
 // becomePast turns a into the action for content of a former state.

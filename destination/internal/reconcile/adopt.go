@@ -35,8 +35,8 @@ func (s *Set) adopt(ctx context.Context, p *planner.Planner, paths *filename.Map
 		},
 		Report: func(a *plan.Action, row *journal.Held) {
 			c := report.Change{
-				Set: s.State.Name, URI: a.URI, Kind: plan.KindOf(a), Path: row.Path, Length: row.Length, Type: a.Type,
-				Hashes: row.Hashes, Lastmod: a.Lastmod.Time(), Datetime: a.Event.Time(),
+				Set: s.State.Name, URI: a.URI, Kind: plan.KindOf(a), Path: row.Path, Length: row.Length, Type: row.Type,
+				Hashes: row.Hashes, Lastmod: a.Lastmod.Time(), Datetime: a.Event.Time(), Links: row.Links, Stated: row.Stated,
 			}
 			r.Mirror.Out.Add(c)
 			r.Emit(report.AppliedEvent(&c))

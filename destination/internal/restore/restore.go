@@ -63,7 +63,7 @@ func FromMirror(ctx context.Context, out *stage.Stage, j journal.Journal, set in
 		if err != nil {
 			return nil, err
 		}
-		w := desired.Resource{URI: h.URI, Lastmod: resourcesync.NewDatetime(h.Lastmod), Length: h.Length, Hashes: h.Hashes, Rank: desired.Rank{Class: desired.Listed, Doc: doc, Pos: pos}}
+		w := desired.Resource{URI: h.URI, Lastmod: resourcesync.NewDatetime(h.Lastmod), Length: h.Length, Hashes: h.Hashes, Undescribed: true, Rank: desired.Rank{Class: desired.Listed, Doc: doc, Pos: pos}}
 		switch {
 		case h.Path == "":
 			w.Refused = "its version of that time was dropped"

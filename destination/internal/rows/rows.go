@@ -23,7 +23,8 @@ type Recorder struct {
 
 // Report reports a change of a resource that now has the given row.
 func (r *Recorder) Report(kind resourcesync.Change, row *journal.Held) {
-	r.ReportChange(report.Change{URI: row.URI, Kind: kind, Path: row.Path, Length: row.Length, Hashes: row.Hashes, Lastmod: row.Lastmod})
+	r.ReportChange(report.Change{URI: row.URI, Kind: kind, Path: row.Path, Length: row.Length, Hashes: row.Hashes, Lastmod: row.Lastmod,
+		Type: row.Type, Links: row.Links, Stated: row.Stated})
 }
 
 // ReportChange reports a change.

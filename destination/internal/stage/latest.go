@@ -2,6 +2,7 @@ package stage
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	"lockstep/destination/internal/desired"
@@ -37,9 +38,15 @@ func NewLatest(until resourcesync.Datetime) *Latest {
 	return l
 }
 
+// isStep reports whether a link can make a change one step of several: it leads to a
+// patch, or to that version.
+func isStep(l resourcesync.Link) bool {
+	return l.Rel == resourcesync.RelPatch || l.Rel == resourcesync.RelMemento
+}
+
 // Has reports whether a later change than w was staged, so that w is irrelevant. If
-// not, w is recorded as staged, unless it has links, because it may then be one
-// step of several.
+// not, w is recorded as staged, unless it leads to a patch or a memento, because it may
+// then be one step of several.
 func (l *Latest) Has(w *desired.Resource, e *resourcesync.Entry) bool {
 	t := e.Datetime
 	if t.IsZero() {
@@ -53,7 +60,7 @@ func (l *Latest) Has(w *desired.Resource, e *resourcesync.Entry) bool {
 	switch {
 	case ok && t.Compare(last) < 0:
 		return true
-	case len(w.Links) > 0, !ok && len(s.at) >= maxLatest/latestShards:
+	case slices.ContainsFunc(w.Links, isStep), !ok && len(s.at) >= maxLatest/latestShards:
 	case !l.until.IsZero() && t.Compare(l.until) > 0: // it is not staged itself
 	default:
 		s.at[k] = t

@@ -34,7 +34,7 @@ const (
 	journalKeys = 250  // keys of one SELECT … IN
 )
 
-const heldColumns = `uri, path, length, lastmod, hashes, etag, modified, sets, written, tag`
+const heldColumns = `uri, path, length, lastmod, hashes, etag, modified, sets, written, tag, stated`
 
 // Load implements [journal.Journal].
 func (j *Journal) Load(ctx context.Context, name string) ([]byte, error) {
@@ -125,8 +125,8 @@ func (j *Journal) queryHeld(ctx context.Context, hs []journal.Held, query string
 	rows, err := j.db.query(ctx, query, args...)
 	return collect(rows, err, "held from journal", hs, func(h *journal.Held) error {
 		var lastmod, written sql.NullInt64
-		var hashes, sets sql.RawBytes
-		if err := rows.Scan(&h.URI, &h.Path, &h.Length, &lastmod, &hashes, &h.ETag, &h.Modified, &sets, &written, &h.Tag); err != nil {
+		var hashes, sets, stated sql.RawBytes
+		if err := rows.Scan(&h.URI, &h.Path, &h.Length, &lastmod, &hashes, &h.ETag, &h.Modified, &sets, &written, &h.Tag, &stated); err != nil {
 			return err
 		}
 		h.Lastmod, h.Written = timeOf(lastmod), timeOf(written)
@@ -135,6 +135,9 @@ func (j *Journal) queryHeld(ctx context.Context, hs []journal.Held, query string
 			return fmt.Errorf("%s: %w", h.URI, err)
 		}
 		if h.Sets, err = column.DecodeSets(sets); err != nil {
+			return fmt.Errorf("%s: %w", h.URI, err)
+		}
+		if err := h.DecodeStated(stated); err != nil { // last: it refers to the rest
 			return fmt.Errorf("%s: %w", h.URI, err)
 		}
 		return nil

@@ -41,14 +41,14 @@ func (j *Journal) Record(ctx context.Context, b journal.Batch) error {
 }
 
 func (j *Journal) putHeld(ctx context.Context, tx *sql.Tx, held []journal.Held) error {
-	put := j.db.bulk(tx, `INSERT INTO journal_held (`+heldColumns+`) VALUES`, 10,
+	put := j.db.bulk(tx, `INSERT INTO journal_held (`+heldColumns+`) VALUES`, 11,
 		` ON CONFLICT (uri) DO UPDATE SET path = excluded.path, length = excluded.length,
 		lastmod = excluded.lastmod, hashes = excluded.hashes, etag = excluded.etag,
-		modified = excluded.modified, sets = excluded.sets, written = excluded.written, tag = excluded.tag`)
+		modified = excluded.modified, sets = excluded.sets, written = excluded.written, tag = excluded.tag, stated = excluded.stated`)
 	for i := range held {
 		h := &held[i]
 		err := put.exec(ctx, h.URI, h.Path, h.Length, micros(h.Lastmod),
-			column.EncodeHashes(h.Hashes), h.ETag, h.Modified, column.EncodeSets(h.Sets), micros(h.Written), h.Tag)
+			column.EncodeHashes(h.Hashes), h.ETag, h.Modified, column.EncodeSets(h.Sets), micros(h.Written), h.Tag, h.AppendStated(nil))
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,1 @@
+ALTER TABLE journal_held ADD COLUMN stated BYTEA;
