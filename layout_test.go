@@ -187,6 +187,7 @@ var rooms = []room{
 	{"destination/internal/recovery", "blob destination/filename destination/internal/failure destination/internal/intent destination/internal/places destination/internal/plan destination/internal/rows destination/internal/saved destination/journal destination/report resourcesync", ""},
 	{"destination/internal/substitute", "destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/restore destination/internal/saved destination/internal/wording destination/report discover internal/fetch internal/nesting resourcesync", ""},
 	{"destination/internal/run", "destination/internal/catchup destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/proof destination/internal/push destination/internal/reconcile destination/internal/saved destination/internal/stage destination/internal/substitute destination/internal/wording destination/report internal/fetch resourcesync", ""},
+	{"destination/internal/describe", "destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/saved destination/internal/stage destination/journal", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -195,6 +196,7 @@ var rooms = []room{
 		"destination/internal/content " +
 		"destination/internal/counting " +
 		"destination/internal/deferral " +
+		"destination/internal/describe " +
 		"destination/internal/desired " +
 		"destination/internal/diff " +
 		"destination/internal/dump " +

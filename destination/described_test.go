@@ -1,9 +1,11 @@
 package destination_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -304,5 +306,80 @@ func TestSetsWithOtherLinks(t *testing.T) {
 	s.replace("/list1.xml", list("urn:other"))
 	if r := m.mustSync(); r.Updated != 1 || relationsOf(m.row("/a").Links) != "collection=urn:other" {
 		t.Errorf("%s, %s", counts(r), relationsOf(m.row("/a").Links))
+	}
+}
+
+// olderJournal is a journal that an earlier version of the program wrote: it keeps
+// nothing of what the Source states.
+type olderJournal struct {
+	*journal.Mem
+	older bool
+}
+
+func (j *olderJournal) Record(ctx context.Context, b journal.Batch) error {
+	if j.older {
+		b.Put = slices.Clone(b.Put)
+		for i := range b.Put {
+			b.Put[i].Type, b.Put[i].Links, b.Put[i].Stated = "", nil, nil
+		}
+		for name, doc := range b.Save {
+			b.Save[name] = bytes.ReplaceAll(doc, []byte(`"described":true`), []byte(`"described":false`))
+		}
+	}
+	return j.Mem.Record(ctx, b)
+}
+
+// TestOlderMirrorIsCompleted: the next run completes the rows of an earlier version
+// from the documents, once, without requesting content or reporting changes.
+func TestOlderMirrorIsCompleted(t *testing.T) {
+	t.Parallel()
+	for _, st := range []style{{}, {noChanges: true}, {noHash: true}, {listParts: 2}} {
+		t.Run(fmt.Sprintf("changes %v, hashes %v, parts %d", !st.noChanges, !st.noHash, st.listParts), func(t *testing.T) {
+			t.Parallel()
+			s, kind, links := describedSite(t, st)
+			for i := range 5 {
+				path := fmt.Sprintf("/f%d", i)
+				kind[path], links[path] = "text/x", ln("collection", "urn:c", "")
+				s.put(path, "content of "+path)
+			}
+			m := newMirror(t, s)
+			j := &olderJournal{Mem: new(journal.Mem), older: true}
+			m.journal = j
+			all := deliveries(m)
+			m.mustSync()
+			*all = nil
+			m.mustSync()
+			if row := m.row("/f1"); row.Stated != nil || len(row.Links) > 0 {
+				t.Fatalf("the row of an earlier version: %+v", row)
+			}
+			j.older = false
+			links["/f2"] = "" // this changes before the new version runs
+			s.restate("/f2")
+			s.reset()
+			r := m.mustSync()
+			if r.Updated+r.Failed+r.Created != 0 || s.resourceGets() != 0 && !st.noHash || len(*all) != 0 {
+				t.Errorf("%s, %d requests for content, delivered %+v", counts(r), s.resourceGets(), *all)
+			}
+			for i := range 5 {
+				path := fmt.Sprintf("/f%d", i)
+				want := "collection=urn:c"
+				if i == 2 {
+					want = ""
+				}
+				if row := m.row(path); row.Type != "text/x" || relationsOf(row.Links) != want || row.Stated == nil {
+					t.Errorf("row %+v", row)
+				}
+			}
+			s.reset()
+			m.mustSync()
+			if n := s.got("/rs/resourcelist.xml"); n > 1 || n == 1 && !st.noChanges {
+				t.Errorf("the list was requested %d times by the run after that", n)
+			}
+			links["/f2"] = ln("profile", "urn:p", "")
+			s.restate("/f2")
+			if r := m.mustSync(); r.Updated != 1 || len(*all) != 1 {
+				t.Errorf("a change of links later: %s, %+v", counts(r), *all)
+			}
+		})
 	}
 }

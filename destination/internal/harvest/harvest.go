@@ -266,7 +266,7 @@ func (r *Run) takeAll(ctx context.Context, h *saved.Harvest, s *Status, broken b
 		Prune: whole && (s.Complete || h.Other || r.AbsentIsGone),
 		Done: func() {
 			if h.Known = whole; whole {
-				r.Set.Complete, r.Set.Selection, h.Other = true, r.Selection, false
+				r.Set.Complete, r.Set.Selection, r.Set.Described, h.Other = true, r.Selection, true, false
 			}
 			r.reached(h, s)
 		},

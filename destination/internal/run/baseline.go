@@ -130,7 +130,7 @@ func (r *Run) changesSinceList(ctx context.Context, snap *entries.Snapshot, sinc
 // since then.
 func (r *Run) compared(snap *entries.Snapshot, c *entries.Chain) {
 	st := r.Set
-	st.Complete, st.Selection = true, r.Selection
+	st.Complete, st.Selection, st.Described = true, r.Selection, true
 	st.ListKind = snap.Kind()
 	st.ListAt, st.ListTag, st.ListParts, st.ListFrom = saved.Time(snap.At), snap.Validators, snap.Parts, ""
 	if r.Documents.ListURI != st.Lists {

@@ -42,6 +42,9 @@ type Set struct {
 	Polled  map[string]Validators `json:"polled"`          // change documents that can change, read to their end
 	Open    []string              `json:"open"`            // the open lists of an index, to be polled
 
+	Described     bool `json:"described,omitempty"`      // the rows of all resources say what the Source states of them, as far as its documents do
+	DescribeTries int  `json:"describe_tries,omitempty"` // runs that tried to complete rows of an earlier version, or left it to the next
+
 	Doubts Doubts `json:"doubts,omitzero"` // what could not be proven when it was applied
 
 	Harvest *Harvest `json:"harvest,omitempty"` // position in the memory of the set's Origin
