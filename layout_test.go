@@ -247,6 +247,7 @@ var rooms = []room{
 		"websub",
 		""},
 	{"destination/journaltest", "destination/journal resourcesync", "github.com/google/go-cmp"},
+	{"aggregator", "blob catalog destination destination/journal intake internal/extsort resourcesync", "golang.org/x/sync"},
 	{"repository", "catalog internal/hangup internal/iri internal/negotiate oaipmh resourcesync", ""},
 	// joinery
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
@@ -279,7 +280,7 @@ var rooms = []room{
 	{"cmd/lockstep/internal/sourcereport", "cmd/lockstep/internal/term intake source", ""},
 	{"cmd/lockstep/internal/sourcefigures", "cmd/lockstep/internal/admin cmd/lockstep/internal/term intake internal/fetch source", ""},
 	{"cmd/lockstep/internal/baseurl", "catalog internal/statedir resourcesync", ""},
-	{"cmd/lockstep/internal/origins", "blob catalog cmd/lockstep/internal/config cmd/lockstep/internal/mirror cmd/lockstep/internal/term intake intake/api intake/bucket intake/dir intake/harvest/atompmh intake/harvest/ledger intake/harvest/oaipmh intake/jsonl intake/sitemap internal/fetch internal/trust oaipmh resourcesync source", ""},
+	{"cmd/lockstep/internal/origins", "aggregator blob catalog cmd/lockstep/internal/config cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/term destination discover intake intake/api intake/bucket intake/dir intake/harvest/atompmh intake/harvest/ledger intake/harvest/oaipmh intake/jsonl intake/sitemap internal/fetch internal/mirrordir internal/trust oaipmh resourcesync source", ""},
 	{"cmd/lockstep/internal/publishing", "cmd/lockstep/internal/config cmd/lockstep/internal/sourcereport intake source", ""},
 	{"cmd/lockstep/internal/versions", "bitstream blob catalog cmd/lockstep/internal/admin cmd/lockstep/internal/config cmd/lockstep/internal/sourcefigures cmd/lockstep/internal/sourcereport cmd/lockstep/internal/term intake internal/statedir memento source vault", ""},
 	{"cmd/lockstep/internal/site", "bitstream blob blob/s3 catalog cmd/lockstep/internal/admin cmd/lockstep/internal/baseurl cmd/lockstep/internal/config cmd/lockstep/internal/hubflags cmd/lockstep/internal/hubserver cmd/lockstep/internal/listen cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/origins cmd/lockstep/internal/publishing cmd/lockstep/internal/sourcefigures cmd/lockstep/internal/sourcereport cmd/lockstep/internal/term cmd/lockstep/internal/versions hub intake intake/dir internal/fetch internal/mediatype internal/statedir internal/trust repository source storage/sqlite", "github.com/spf13/pflag golang.org/x/sync"},

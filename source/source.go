@@ -45,7 +45,11 @@ import (
 	"lockstep/source/internal/lists"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/notify"
+	"lockstep/source/internal/serve"
 )
+
+// ErrReplaced is what Set.Bitstream may return for a resource that is being replaced.
+var ErrReplaced = serve.ErrReplaced
 
 // What a Source does by default.
 const (
@@ -82,7 +86,8 @@ type Set struct {
 
 	// Bitstream opens the present representation of a resource; it fails with
 	// fs.ErrNotExist if it is gone. Dumps need it. What it yields may differ
-	// from what r says, if the resource has changed since.
+	// from what r says, if the resource has changed since; with [ErrReplaced] it
+	// reports that it would, and is called again with a newer record.
 	Bitstream func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error)
 
 	// Serve has the Handler serve the set's resources by Bitstream, where they

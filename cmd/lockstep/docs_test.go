@@ -121,6 +121,9 @@ func runGuide(t *testing.T, commands []string) {
 		cmd.Dir, cmd.Env = dir, env
 		if m := stays.FindStringSubmatch(command); m != nil && !wantExit.MatchString(command) {
 			kind := strings.Replace(m[1], "simulate", "serve", 1)
+			if background, ok := strings.CutSuffix(command, " &"); ok { // it stays beside what follows
+				command, kind = background, command
+			}
 			endStaying(t, kind, staying[kind])
 			cmd.Args[2] = "exec " + command + addresses.listenFlag(command)
 			p, err := startReady(cmd)

@@ -38,9 +38,9 @@ date while the files change.
 
 In place of DIR there can be a bucket (s3://BUCKET/PREFIX), JSON lines
 (jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL), a feed of
-Atom-PMH (atom-pmh:URL), a repository that speaks OAI-PMH (oai-pmh:URL), or api:
-for resources that applications write by HTTP. Several sets are described in a
-configuration file.
+Atom-PMH (atom-pmh:URL), a repository that speaks OAI-PMH (oai-pmh:URL), another
+Source to republish (resourcesync:URL), or api: for resources that applications
+write by HTTP. Several sets are described in a configuration file.
 
 The line "ready: URL" on stdout says that everything is served.`,
 		Example: `  lockstep serve files

@@ -330,6 +330,9 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 		h.fail(w, r, http.StatusNotFound, h.goneLinks(r, name)...)
 	case errors.Is(err, fs.ErrPermission):
 		h.fail(w, r, http.StatusForbidden)
+	case errors.Is(err, ErrReplaced):
+		w.Header().Set("Retry-After", "1")
+		h.fail(w, r, http.StatusServiceUnavailable)
 	case hangup.Is(r.Context(), err):
 		panic(http.ErrAbortHandler) // the client is gone
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):

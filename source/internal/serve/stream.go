@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 
 	"lockstep/catalog"
 	"lockstep/internal/negotiate"
@@ -24,10 +25,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, rel string) boo
 		if !set.Stream || set.Bitstream == nil || !set.covers(rel) {
 			continue
 		}
-		record, err := h.lookup(r.Context(), set, h.docs.Base.Origin()+sentPath(r.URL))
-		if err == nil {
-			err = h.streamRecord(w, r, set, record, rel)
-		}
+		err := h.streamCurrent(w, r, set, rel)
 		switch {
 		case err == nil:
 			return true
@@ -37,6 +35,38 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, rel string) boo
 		}
 	}
 	return false
+}
+
+// ErrReplaced is what Bitstream returns for a resource that is being replaced: its record
+// does not describe it.
+var ErrReplaced = errors.New("the resource is being replaced")
+
+// How often, and after which waits, a resource is looked up again that is being replaced:
+// its record follows within milliseconds.
+const (
+	replacedTries = 50
+	replacedWait  = 20 * time.Millisecond
+)
+
+// streamCurrent answers with the bytes of the resource at rel, as soon as its record
+// describes them, or returns why it cannot.
+func (h *handler) streamCurrent(w http.ResponseWriter, r *http.Request, set *Set, rel string) error {
+	for try := 1; ; try++ {
+		record, err := h.lookup(r.Context(), set, h.docs.Base.Origin()+sentPath(r.URL))
+		if err == nil {
+			err = h.streamRecord(w, r, set, record, rel)
+		}
+		if !errors.Is(err, ErrReplaced) || try == replacedTries {
+			return err
+		}
+		wait := time.NewTimer(replacedWait)
+		select {
+		case <-wait.C:
+		case <-r.Context().Done():
+			wait.Stop()
+			return context.Cause(r.Context())
+		}
+	}
 }
 
 // lookup returns what the catalog knows of a resource; fs.ErrNotExist if that is

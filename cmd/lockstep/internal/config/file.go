@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -125,6 +126,7 @@ func (c *File) resolve(dir string) {
 	}
 	for i := range c.Sets {
 		c.Sets[i].Origin.resolve(dir)
+		c.Sets[i].Store = besideConfig(dir, c.Sets[i].Store)
 	}
 }
 
@@ -231,15 +233,35 @@ func configKeys() map[string][]string {
 		if t.Kind() != reflect.Struct || keys[t.String()] != nil {
 			return
 		}
-		for i := range t.NumField() {
-			if key := t.Field(i).Tag.Get("yaml"); key != "" {
-				keys[t.String()] = append(keys[t.String()], key)
-				visit(t.Field(i).Type)
-			}
+		for f := range fieldsOf(t) {
+			keys[t.String()] = append(keys[t.String()], f.Tag.Get("yaml"))
+			visit(f.Type)
 		}
 	}
 	visit(reflect.TypeFor[File]())
 	return keys
+}
+
+// fieldsOf yields the fields of a struct that are read from a mapping.
+func fieldsOf(t reflect.Type) iter.Seq[reflect.StructField] {
+	return func(yield func(reflect.StructField) bool) {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			switch key := f.Tag.Get("yaml"); key {
+			case "":
+			case ",inline":
+				for inner := range fieldsOf(f.Type) {
+					if !yield(inner) {
+						return
+					}
+				}
+			default:
+				if !yield(f) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // A flagValue is one value, as a flag would be given it.

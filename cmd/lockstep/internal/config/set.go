@@ -18,21 +18,22 @@ import (
 
 // A Set is one set of resources, as the configuration file describes it.
 type Set struct {
-	Name         string        `yaml:"name"`
-	Description  string        `yaml:"description"` // URI of information about the set
-	From         string        `yaml:"from"`        // where its resources come from, see Kinds
-	URI          string        `yaml:"uri"`         // what the URIs of its resources begin with
-	Hash         StringList    `yaml:"hash"`
-	Include      StringList    `yaml:"include"`
-	Exclude      StringList    `yaml:"exclude"`
-	ScanInterval *duration     `yaml:"scan_interval"`
-	Rehash       *Share        `yaml:"rehash"`        // of the files is read again in a day
-	FullInterval *duration     `yaml:"full_interval"` // between harvests of everything
-	Complete     bool          `yaml:"complete"`
-	Sidecar      string        `yaml:"sidecar"`
-	Types        StringList    `yaml:"types"`       // media types wanted of a feed's records
-	Overlap      duration      `yaml:"overlap"`     // how late its entries may come
-	AcceptFeed   bool          `yaml:"accept_feed"` // another one may take its place
+	Name         string     `yaml:"name"`
+	Description  string     `yaml:"description"` // URI of information about the set
+	From         string     `yaml:"from"`        // where its resources come from, see Kinds
+	URI          string     `yaml:"uri"`         // what the URIs of its resources begin with
+	Hash         StringList `yaml:"hash"`
+	Include      StringList `yaml:"include"`
+	Exclude      StringList `yaml:"exclude"`
+	ScanInterval *duration  `yaml:"scan_interval"`
+	Rehash       *Share     `yaml:"rehash"`        // of the files is read again in a day
+	FullInterval *duration  `yaml:"full_interval"` // between harvests of everything
+	Complete     bool       `yaml:"complete"`
+	Sidecar      string     `yaml:"sidecar"`
+	Types        StringList `yaml:"types"`       // media types wanted of a feed's records
+	Overlap      duration   `yaml:"overlap"`     // how late its entries may come
+	AcceptFeed   bool       `yaml:"accept_feed"` // another one may take its place
+	Upstream     `yaml:",inline"`
 	ChangeList   ChangeList    `yaml:"change_list"`
 	ResourceDump *ResourceDump `yaml:"resource_dump"`
 	ChangeDump   *ChangeDump   `yaml:"change_dump"`
@@ -116,6 +117,12 @@ func (s *Set) check() (err error) {
 	if err := s.AtomPMH.check(); err != nil {
 		return err
 	}
+	if err := s.Upstream.check(); err != nil {
+		return err
+	}
+	if s.InPlace() {
+		s.Origin = s.Origin.inPlace()
+	}
 	_, err = s.LinkRules()
 	return err
 }
@@ -146,6 +153,13 @@ func (s *Set) particular() []struct {
 		{"types", len(s.Types) > 0},
 		{"overlap", s.Overlap > 0},
 		{"accept_feed", s.AcceptFeed},
+		{"store", s.Store != ""},
+		{"copy", s.Copy != nil},
+		{"via", s.Via != ""},
+		{"collection", s.Collection != ""},
+		{"allow_hosts", len(s.AllowHosts) > 0},
+		{"max_delete", s.MaxDelete > 0},
+		{"poll", s.Poll != nil},
 	}
 }
 

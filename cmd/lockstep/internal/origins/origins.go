@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,6 +80,8 @@ type Opener struct {
 	Contents   intake.Contents                          // for harvested records, unless Files is set
 	Files      *RecordFiles                             // where harvested records are written as files; nil: they are not
 	API        *API                                     // through which applications fill sets
+	Upstreams  Upstreams                                // how other Sources are followed
+	Log        *slog.Logger
 }
 
 // Open returns the origin of a set.
@@ -96,6 +99,8 @@ func (o *Opener) Open(s *Set) (Origin, error) {
 		return o.openRepository(s)
 	case "atom-pmh":
 		return o.openFeed(s)
+	case "resourcesync":
+		return o.openUpstream(s)
 	case "api":
 		return o.API.add(s)
 	default:

@@ -76,7 +76,7 @@ func openHarvesting(opts *Options, sets []*siteSet, cat catalog.Catalog, have fu
 			continue
 		}
 		offered := repository.Set{Name: set.name, Catalog: set.list}
-		if b, ok := set.origin.(origins.Bitstreams); ok && slices.Contains(keptContents, set.from.Kind.Scheme) {
+		if b, ok := set.origin.(origins.Bitstreams); ok && slices.Contains(keptContents, set.from.Kind.Scheme) && !set.from.Kind.Away {
 			offered.Open = b.Bitstream
 		}
 		o.Sets = append(o.Sets, offered)
@@ -91,7 +91,7 @@ func openHarvesting(opts *Options, sets []*siteSet, cat catalog.Catalog, have fu
 // keptContents are the kinds of origins whose contents can be read here: XML among
 // them is offered as it is. The contents of other origins are on the servers that their
 // URIs name.
-var keptContents = []string{"dir", "s3", "oai-pmh"}
+var keptContents = []string{"dir", "s3", "oai-pmh", "resourcesync"}
 
 // serve answers a request of a harvester, and reports whether r is one: a resource may
 // have the address of the repository, but not with arguments.

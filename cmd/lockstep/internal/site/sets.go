@@ -138,6 +138,9 @@ func offered(c *config.Set, name string, o *Options) source.Set {
 func (set *siteSet) locate(c *config.Set, baseURL string) (string, error) {
 	base := strings.TrimSuffix(baseURL, "/") + "/"
 	uri := base
+	if c.Origin.Kind.Scheme == "resourcesync" && c.Name != "" { // several upstreams have resources at the same paths
+		uri += c.Name + "/"
+	}
 	if c.URI != "" {
 		uri = strings.TrimSuffix(c.URI, "/") + "/"
 	}
@@ -198,8 +201,9 @@ func (b *setBuilder) report(set string, e intake.Event) {
 }
 
 // newOpener returns the opener of the origins of a site.
-func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client, error), api *origins.API) *origins.Opener {
+func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client, error), api *origins.API, onClose func(func())) *origins.Opener {
 	opener := &origins.Opener{
+		Upstreams: origins.Upstreams{BaseURL: o.BaseURL, Network: o.Network, Watching: o.Watching, IO: o.IO, OnClose: onClose}, Log: o.Log,
 		State: o.State, AllowEmpty: o.AllowEmpty, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
 		Ledger: st.db.Ledger(), Contents: st.db.Contents(), API: api,
 	}

@@ -141,7 +141,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	})
 	s.checks = &fileChecks{tally: tally, log: o.Log}
 	builder := &setBuilder{
-		opts: o, origins: newOpener(o, st, requests.client, api), versions: st.versions, keeper: st.keeper, checks: s.checks, failures: failures,
+		opts: o, origins: newOpener(o, st, requests.client, api, s.onClose), versions: st.versions, keeper: st.keeper, checks: s.checks, failures: failures,
 		putPatch: func(ctx context.Context, set, mediaType string, patch []byte) (string, error) {
 			return s.src.PutPatch(ctx, set, mediaType, patch)
 		},

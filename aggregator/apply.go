@@ -1,0 +1,147 @@
+package aggregator
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/destination"
+	"lockstep/intake"
+	"lockstep/resourcesync"
+)
+
+// batchRows is how many rows are looked up and applied in one transaction.
+const batchRows = 512
+
+// deliver receives the changes of a batch of the Destination. The rows are looked up:
+// what the catalog gets is the present state of the mirror, whatever the batch was.
+func (u *Upstream) deliver(ctx context.Context, batch []destination.Change) error {
+	u.applying.Lock()
+	defer u.applying.Unlock()
+	t := u.tally
+	if t == nil {
+		t = &intake.Tally{Reporter: &u.events, Start: time.Now()}
+	}
+	for part := range slices.Chunk(batch, batchRows) {
+		touched := make(map[string]touch, len(part))
+		for i := range part {
+			c := &part[i]
+			touched[c.URI] = touch{path: c.Path, isNew: c.Kind == resourcesync.Created}
+		}
+		if err := u.apply(ctx, touched, u.tally == nil, t); err != nil {
+			return err
+		}
+	}
+	if r := t.Report(); r.Changed() && u.tally == nil && u.changed != nil {
+		u.changed(r)
+	}
+	return nil
+}
+
+// A touch is a resource whose record may have to change.
+type touch struct {
+	path  string // of the file that it had, if it is held no more
+	isNew bool   // it has no record
+}
+
+// apply brings the records of resources in step with the rows of the Journal. Resources
+// to which they have links are included. Refused resources are reported if report is
+// set. The caller holds applying.
+func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report bool, t *intake.Tally) error {
+	rows, err := u.lookup(ctx, touched)
+	if err != nil {
+		return err
+	}
+	found, err := u.translate.all(ctx, rows)
+	if err != nil {
+		return err
+	}
+	var puts, drops []catalog.Update
+	taken := make(map[string]bool, len(found))
+	for i := range found {
+		f := &found[i]
+		switch {
+		case rows[i].URI == "":
+			continue
+		case f.kept:
+			delete(touched, rows[i].URI)
+			continue
+		case f.refused != nil:
+			if report {
+				t.Skipped(rows[i].URI, f.refused)
+			}
+			touched[rows[i].URI] = touch{path: rows[i].Path}
+			continue
+		}
+		taken[f.URI] = true
+		if err := u.setLastmod(ctx, f, touched[rows[i].URI].isNew); err != nil {
+			return err
+		}
+		puts = append(puts, catalog.Update{Record: f.Record})
+		delete(touched, rows[i].URI)
+	}
+	for uri, gone := range touched {
+		own := u.translate.ownURI(uri, gone.path)
+		if taken[own] {
+			continue
+		}
+		old, ok, err := catalog.Find(ctx, u.catalog, u.set, own)
+		if err != nil {
+			return err
+		}
+		if name, was, _ := parseToken(old.Token); ok && name == u.o.Name && was == uri {
+			drops = append(drops, catalog.Update{Record: catalog.Record{URI: own}, Deleted: true})
+		}
+	}
+	if len(puts)+len(drops) == 0 {
+		return nil
+	}
+	a, err := u.catalog.Apply(ctx, u.set, append(puts, drops...))
+	if err != nil {
+		return err
+	}
+	t.Applied(a)
+	return nil
+}
+
+// lookup returns the rows of resources, and of those to which they have links: whether
+// these are republished decides about links in both directions.
+func (u *Upstream) lookup(ctx context.Context, touched map[string]touch) (rows []held, err error) {
+	uris := make([]string, 0, len(touched))
+	for uri := range touched {
+		uris = append(uris, uri)
+	}
+	slices.Sort(uris)
+	if rows, err = u.mirror.Journal.Lookup(ctx, uris); err != nil || u.o.InPlace {
+		return rows, err
+	}
+	var more []string
+	for i := range rows {
+		for _, uri := range related(&rows[i]) {
+			if _, ok := touched[uri]; !ok {
+				more = append(more, uri)
+			}
+		}
+	}
+	if len(more) == 0 {
+		return rows, nil
+	}
+	slices.Sort(more)
+	others, err := u.mirror.Journal.Lookup(ctx, slices.Compact(more))
+	return append(rows, others...), err
+}
+
+// setLastmod sets the time at which a resource changed here: it remains while the content
+// is the same (RS-REL-73).
+func (u *Upstream) setLastmod(ctx context.Context, f *translated, isNew bool) error {
+	f.Lastmod = time.Now().UTC().Truncate(time.Microsecond)
+	if isNew {
+		return nil
+	}
+	old, ok, err := catalog.Find(ctx, u.catalog, u.set, f.URI)
+	if err == nil && ok && old.Length == f.Length && slices.Equal(old.Hashes, f.Hashes) && !old.Lastmod.IsZero() {
+		f.Lastmod = old.Lastmod
+	}
+	return err
+}

@@ -1,0 +1,273 @@
+package aggregator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lockstep/catalog"
+	"lockstep/destination/journal"
+	"lockstep/resourcesync"
+)
+
+// The relations of links that are kept.
+const (
+	relVia        = "via"
+	relDescribes  = "describes"
+	relCollection = "collection"
+	relProfile    = "profile"
+)
+
+// Reasons why a resource is not republished.
+var (
+	// ErrLoop reports a resource that comes from this Source itself.
+	ErrLoop = errors.New("it is a copy of a resource of this Source")
+
+	// ErrReserved reports a resource whose own URI is that of a document.
+	ErrReserved = errors.New("at its address here there are documents of this Source")
+
+	// ErrChain reports a resource that has been republished too often.
+	ErrChain = errors.New("too many via links")
+)
+
+// A resource is what a mirror knows of a resource.
+type resource struct {
+	*journal.Held
+	Type  string              // as the upstream states it
+	Links []resourcesync.Link // as the upstream states them
+}
+
+// resourceOf returns what a row of the Journal says.
+func resourceOf(h *journal.Held) resource { return resource{Held: h} }
+
+// A translator makes records of the rows of a Journal.
+type translator struct {
+	*Options
+	journal journal.Journal
+}
+
+// A translated is the result of translating a row.
+type translated struct {
+	catalog.Record // without Lastmod, which is the time at which it changed here
+
+	kept    bool  // nothing can be said of the resource now: its record stays as it is
+	refused error // the resource is not republished
+}
+
+// ownURI returns the URI at which a resource is republished.
+func (t *translator) ownURI(uri, path string) string {
+	if t.InPlace {
+		return uri
+	}
+	return t.URI + escapePath(path)
+}
+
+// all translates rows. A row without URI is no resource and has the zero result.
+func (t *translator) all(ctx context.Context, rows []journal.Held) ([]translated, error) {
+	targets, err := t.targets(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]translated, len(rows))
+	for i := range rows {
+		if rows[i].URI != "" {
+			r := resourceOf(&rows[i])
+			out[i] = t.one(&r, targets)
+		}
+	}
+	return out, nil
+}
+
+// targets returns the own URIs of the resources that links of rows lead to, by their
+// URIs at the upstream, as far as they are republished.
+func (t *translator) targets(ctx context.Context, rows []journal.Held) (map[string]string, error) {
+	var uris []string
+	for i := range rows {
+		uris = append(uris, related(&rows[i])...)
+	}
+	if len(uris) == 0 || t.InPlace {
+		return nil, nil
+	}
+	slices.Sort(uris)
+	found, err := t.journal.Lookup(ctx, slices.Compact(uris))
+	if err != nil {
+		return nil, err
+	}
+	own := make(map[string]string, len(found))
+	for i := range found {
+		if h := &found[i]; h.URI != "" {
+			own[h.URI] = t.ownURI(h.URI, h.Path)
+		}
+	}
+	return own, nil
+}
+
+// related returns the URIs of the resources that a row has links to.
+func related(h *journal.Held) (uris []string) {
+	for _, l := range resourceOf(h).Links {
+		if isRelation(l.Rel) {
+			uris = append(uris, l.Href)
+		}
+	}
+	return uris
+}
+
+// isRelation reports whether a link leads to another resource of the upstream.
+func isRelation(rel string) bool {
+	return rel == resourcesync.RelDescribedBy || rel == relDescribes || rel == relCollection
+}
+
+// one translates a row.
+func (t *translator) one(r *resource, targets map[string]string) translated {
+	out := translated{Record: catalog.Record{
+		URI: t.ownURI(r.URI, r.Path), Length: r.Length, Type: r.Type, Hashes: r.Hashes,
+	}}
+	if rel, ok := strings.CutPrefix(out.URI, t.BaseURL); ok && t.Reserved != nil && !t.InPlace && t.Reserved(rel) {
+		out.refused = ErrReserved
+		return out
+	}
+	if out.refused = t.loop(r); out.refused != nil {
+		return out
+	}
+	if len(r.Hashes) == 0 { // it is to be fetched again
+		out.kept = true
+		return out
+	}
+	out.Links, out.refused = t.links(r, targets)
+	out.Token = t.token(&out.Record, r.URI)
+	return out
+}
+
+// loop returns an error if the resource comes from this Source.
+func (t *translator) loop(r *resource) error {
+	if isBelow(r.URI, t.BaseURL) {
+		return ErrLoop
+	}
+	for i := range r.Links {
+		if l := &r.Links[i]; l.Rel == relVia && isBelow(l.Href, t.BaseURL) {
+			return fmt.Errorf("%w: via %.200q", ErrLoop, l.Href)
+		}
+	}
+	return nil
+}
+
+// links returns the links of a republished resource (RS-REL-74): those that are still
+// true here.
+func (t *translator) links(r *resource, targets map[string]string) ([]resourcesync.Link, error) {
+	links, err := t.via(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range r.Links {
+		switch {
+		case l.Rel == relProfile:
+		case !isRelation(l.Rel):
+			continue
+		case !t.InPlace:
+			own, ok := targets[l.Href]
+			if !ok {
+				continue
+			}
+			l = resourcesync.Link{Rel: l.Rel, Href: own, Type: l.Type, Encoding: l.Encoding, Length: l.Length, HasLength: l.HasLength, Hashes: l.Hashes}
+		}
+		links = append(links, l)
+	}
+	if t.Collection != "" {
+		links = append(links, resourcesync.Link{Rel: relCollection, Href: t.Collection})
+	}
+	return links, nil
+}
+
+// via returns the via links of a republished resource.
+func (t *translator) via(r *resource) ([]resourcesync.Link, error) {
+	var stated []resourcesync.Link
+	for _, l := range r.Links {
+		if l.Rel == relVia {
+			stated = append(stated, l)
+		}
+	}
+	if t.InPlace { // it is not at another address than before
+		return stated, nil
+	}
+	if len(stated) > 0 && !t.Chain { // RS-REL-71
+		return []resourcesync.Link{*Origin(stated)}, nil
+	}
+	if len(stated) >= maxChain {
+		return nil, fmt.Errorf("%w: %d", ErrChain, len(stated))
+	}
+	return append(stated, resourcesync.Link{ // RS-REL-70
+		Rel: relVia, Href: r.URI, Modified: resourcesync.NewDatetime(r.Lastmod), Type: r.Type,
+		Hashes: r.Hashes, Length: r.Length, HasLength: true,
+	}), nil
+}
+
+// maxChain is how many via links a resource may have before it is republished: a loop
+// that adds one in each round ends there.
+const maxChain = 32
+
+// Origin returns the via link among links that leads to the origin, or nil. RS-REL-72:
+// of several it is the first; but if a later one was modified before it, that one.
+func Origin(links []resourcesync.Link) *resourcesync.Link {
+	var origin *resourcesync.Link
+	for i := range links {
+		l := &links[i]
+		if l.Rel != relVia {
+			continue
+		}
+		if origin == nil || !l.Modified.IsZero() && !origin.Modified.IsZero() && l.Modified.Compare(origin.Modified) < 0 {
+			origin = l
+		}
+	}
+	return origin
+}
+
+// token returns the Token of a record: the name of the upstream, a fingerprint of the
+// record, and the URI of the resource at the upstream.
+func (t *translator) token(r *catalog.Record, uri string) string {
+	sum := sha256.Sum256(appendRecord(nil, r))
+	return t.Name + " " + base64.RawURLEncoding.EncodeToString(sum[:12]) + " " + uri
+}
+
+// parseToken returns what a Token says; ok is false if it is that of another origin.
+func parseToken(token string) (name, uri string, ok bool) {
+	name, rest, _ := strings.Cut(token, " ")
+	_, uri, ok = strings.Cut(rest, " ")
+	return name, uri, ok
+}
+
+// appendRecord appends all of a record that can be different to b.
+func appendRecord(b []byte, r *catalog.Record) []byte {
+	b = appendText(b, r.Type, r.Encoding)
+	b = binary.AppendVarint(b, r.Length)
+	b = appendHashes(b, r.Hashes)
+	for i := range r.Links {
+		l := &r.Links[i]
+		b = appendText(b, l.Rel, l.Href, l.Type, l.Encoding, l.Modified.String())
+		b = binary.AppendVarint(b, int64(l.Pri))
+		if l.HasLength {
+			b = binary.AppendVarint(b, l.Length)
+		}
+		b = appendHashes(b, l.Hashes)
+	}
+	return b
+}
+
+func appendText(b []byte, texts ...string) []byte {
+	for _, s := range texts {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	return b
+}
+
+func appendHashes(b []byte, hs resourcesync.Hashes) []byte {
+	b = binary.AppendUvarint(b, uint64(len(hs)))
+	for _, h := range hs {
+		b = appendText(append(b, byte(h.Algorithm)), h.Digest)
+	}
+	return b
+}

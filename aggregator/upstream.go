@@ -1,0 +1,258 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/destination"
+	"lockstep/destination/journal"
+	"lockstep/intake"
+)
+
+// DefaultInterval is how often Watch compares all of a mirror with the catalog, in case
+// a batch that was delivered left something out, such as a link to a resource that was
+// not republished at that time.
+const DefaultInterval = time.Hour
+
+// Options configures an [Upstream].
+type Options struct {
+	// Name distinguishes the upstream from others that fill the same set. It has no
+	// blanks, and remains the same from run to run.
+	Name string
+
+	// Address is where the upstream is found: whatever a Destination accepts.
+	Address string
+
+	// URI is the prefix of the own URIs. It ends with a slash. The rest of each is the
+	// path of the file in the mirror.
+	URI string
+
+	// BaseURL is that of this Source: a resource that comes from below it is refused.
+	BaseURL string
+
+	// InPlace has the resources keep their URIs: only their descriptions are
+	// republished.
+	InPlace bool
+
+	// Chain adds a via link for each Source that a resource has passed, the origin
+	// first, as version 0.9 of the standard has it. By default a resource has one via
+	// link, to its origin (RS-REL-71).
+	Chain bool
+
+	// Collection is the URI of the collection that each resource gets a link to;
+	// default: none.
+	Collection string
+
+	// Reserved reports whether a path below BaseURL is that of a document; may be nil.
+	Reserved func(rel string) bool
+
+	// AllowEmpty lets a comparison delete everything, or most of the set.
+	AllowEmpty bool
+
+	// Follow says how Watch follows the upstream. OnSync is not used.
+	Follow destination.FollowOptions
+
+	// Continue has Scan leave the upstream alone if the mirror has something already:
+	// Watch follows.
+	Continue bool
+
+	// Interval is the time between two comparisons of Watch; default
+	// [DefaultInterval]; negative: never.
+	Interval time.Duration
+
+	// TempDir is for temporary files without names; default: that of the system.
+	TempDir string
+
+	// OnEvent receives events, never concurrently; may be nil. It must not call the
+	// Upstream.
+	OnEvent func(intake.Event)
+}
+
+// A Mirror is the copy of an upstream.
+type Mirror struct {
+	Store       blob.Store // of the files
+	Journal     journal.Journal
+	Destination *destination.Destination // keeps it in step
+}
+
+// An Upstream is a Source whose resources are republished. Its methods are safe for
+// concurrent use; only one Upstream at a time may use a Mirror.
+type Upstream struct {
+	mirror    Mirror
+	catalog   catalog.Catalog
+	set       string
+	o         Options
+	translate *translator
+	events    intake.Reporter
+
+	mirroring sync.Mutex      // held while the Destination is used; guards the following field
+	failing   map[string]bool // URIs of what failed in the last pass
+
+	applying sync.Mutex // held while rows are looked up and applied; guards the following fields
+	changed  func(intake.Report)
+	tally    *intake.Tally // of the Scan under way; nil: there is none
+}
+
+// New returns an Upstream that fills a set of cat. open opens its mirror, with a
+// Destination that delivers changes to the function that it is given
+// ([destination.Options.Deliver]).
+func New(cat catalog.Catalog, set string, o Options, open func(deliver func(context.Context, []destination.Change) error) (Mirror, error)) (*Upstream, error) {
+	if o.Interval == 0 {
+		o.Interval = DefaultInterval
+	}
+	u := &Upstream{catalog: cat, set: set, o: o, events: intake.Reporter{OnEvent: o.OnEvent}}
+	if !o.InPlace && isBelow(o.Address, o.BaseURL) {
+		return nil, fmt.Errorf("follow %s: this is the address of this Source itself", o.Address)
+	}
+	var err error
+	if u.mirror, err = open(u.deliver); err != nil {
+		return nil, err
+	}
+	u.translate = &translator{Options: &u.o, journal: u.mirror.Journal}
+	return u, nil
+}
+
+// Scan brings the mirror in step with the upstream, and the catalog with the mirror. If
+// the upstream cannot be read, the catalog has what the mirror holds. While Watch runs,
+// only the catalog is brought in step.
+func (u *Upstream) Scan(ctx context.Context) (intake.Report, error) {
+	t := &intake.Tally{Reporter: &u.events, Start: time.Now()}
+	var err error
+	if u.mirroring.TryLock() {
+		err = u.sync(ctx, t)
+		u.mirroring.Unlock()
+	}
+	if ctx.Err() == nil {
+		err = errors.Join(err, u.compare(ctx, t))
+	}
+	return t.Report(), intake.Cause(ctx, err)
+}
+
+// sync brings the mirror in step. A resource that fails is a problem, not an error. The
+// caller holds mirroring.
+func (u *Upstream) sync(ctx context.Context, t *intake.Tally) error {
+	if u.o.Continue {
+		for _, err := range u.mirror.Journal.Held(ctx, "", "") {
+			return err
+		}
+	}
+	u.applying.Lock()
+	u.tally = t
+	u.applying.Unlock()
+	defer func() {
+		u.applying.Lock()
+		u.tally = nil
+		u.applying.Unlock()
+	}()
+	report, err := u.mirror.Destination.Sync(ctx, u.o.Address)
+	return u.incomplete(t, &report, err)
+}
+
+// incomplete reports the failures of a run that the run before did not have, and returns
+// its error unless they are all that is wrong. The caller holds mirroring.
+func (u *Upstream) incomplete(t *intake.Tally, r *destination.Report, err error) error {
+	failed := make(map[string]bool, len(r.Failures))
+	for i := range r.Failures {
+		f := &r.Failures[i]
+		if failed[f.URI] = true; !u.failing[f.URI] {
+			t.Unreadable(f.URI, errors.New(f.Cause))
+		}
+	}
+	u.failing = failed
+	if errors.Is(err, destination.ErrIncomplete) && len(failed) > 0 {
+		return nil
+	}
+	return u.explain(err)
+}
+
+// explain names the upstream in an error of a run.
+func (u *Upstream) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("follow %s: %w", u.o.Address, err)
+}
+
+// Watch follows the upstream until ctx ends, and then returns the cause. It calls
+// onChange, which may be nil, after changes of the catalog. What fails is reported and
+// tried again; until then the catalog stays as it is.
+func (u *Upstream) Watch(ctx context.Context, onChange func(intake.Report)) error {
+	u.mirroring.Lock()
+	defer u.mirroring.Unlock()
+	u.applying.Lock()
+	u.changed = onChange
+	u.applying.Unlock()
+	defer func() {
+		u.applying.Lock()
+		u.changed = nil
+		u.applying.Unlock()
+	}()
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return u.follow(gctx) })
+	g.Go(func() error { return u.compareAgain(gctx, onChange) })
+	_ = g.Wait() // both end with ctx
+	return context.Cause(ctx)
+}
+
+// follow follows the upstream until ctx ends.
+func (u *Upstream) follow(ctx context.Context) error {
+	retry := time.Duration(0)
+	for ctx.Err() == nil {
+		o := u.o.Follow
+		o.OnSync = func(r destination.Report, err error) {
+			retry = 0
+			u.passed(&r, err)
+		}
+		f, err := u.mirror.Destination.Follow(u.o.Address, o)
+		if err == nil {
+			err = f.Run(ctx)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: u.explain(err)})
+		retry = min(max(2*retry, intake.RetryFirst), intake.RetryMost)
+		_ = intake.Sleep(ctx, retry) // the loop ends with ctx
+	}
+	return context.Cause(ctx)
+}
+
+// passed reports the result of a pass of the Follower.
+func (u *Upstream) passed(r *destination.Report, err error) {
+	t := &intake.Tally{Reporter: &u.events, Start: time.Now()}
+	err = u.incomplete(t, r, err)
+	u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: t.Report()})
+}
+
+// compareAgain compares the mirror with the catalog from time to time until ctx ends.
+func (u *Upstream) compareAgain(ctx context.Context, onChange func(intake.Report)) error {
+	if u.o.Interval < 0 {
+		return intake.Forever(ctx)
+	}
+	for intake.Sleep(ctx, u.o.Interval) == nil {
+		t := &intake.Tally{Reporter: &u.events, Start: time.Now()}
+		err := u.compare(ctx, t)
+		if ctx.Err() != nil {
+			break
+		}
+		r := t.Report()
+		if err != nil {
+			u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: r})
+		}
+		if r.Changed() && onChange != nil {
+			onChange(r)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// gone reports whether err says that a file or row does not exist.
+func gone(err error) bool { return errors.Is(err, blob.ErrNotExist) || errors.Is(err, fs.ErrNotExist) }
