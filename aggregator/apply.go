@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,9 @@ func (u *Upstream) deliver(ctx context.Context, batch []destination.Change) erro
 	return nil
 }
 
+// maxNamed is how many refused resources of a batch are named.
+const maxNamed = 5
+
 // A touch is a resource whose record may have to change.
 type touch struct {
 	path  string // of the file that it had, if it is held no more
@@ -59,6 +63,7 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 	}
 	var puts, drops []catalog.Update
 	taken := make(map[string]bool, len(found))
+	refused := 0
 	for i := range found {
 		f := &found[i]
 		switch {
@@ -68,8 +73,8 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 			delete(touched, rows[i].URI)
 			continue
 		case f.refused != nil:
-			if report {
-				t.Skipped(rows[i].URI, f.refused)
+			if refused++; report && refused <= maxNamed {
+				t.Unreadable(rows[i].URI, fmt.Errorf("not republished: %w", f.refused))
 			}
 			touched[rows[i].URI] = touch{path: rows[i].Path}
 			continue
@@ -80,6 +85,9 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 		}
 		puts = append(puts, catalog.Update{Record: f.Record})
 		delete(touched, rows[i].URI)
+	}
+	if report && refused > maxNamed {
+		t.Unreadable(u.o.Address, fmt.Errorf("%d more resources are not republished", refused-maxNamed))
 	}
 	for uri, gone := range touched {
 		own := u.translate.ownURI(uri, gone.path)

@@ -35,16 +35,6 @@ var (
 	ErrChain = errors.New("too many via links")
 )
 
-// A resource is what a mirror knows of a resource.
-type resource struct {
-	*journal.Held
-	Type  string              // as the upstream states it
-	Links []resourcesync.Link // as the upstream states them
-}
-
-// resourceOf returns what a row of the Journal says.
-func resourceOf(h *journal.Held) resource { return resource{Held: h} }
-
 // A translator makes records of the rows of a Journal.
 type translator struct {
 	*Options
@@ -76,8 +66,7 @@ func (t *translator) all(ctx context.Context, rows []journal.Held) ([]translated
 	out := make([]translated, len(rows))
 	for i := range rows {
 		if rows[i].URI != "" {
-			r := resourceOf(&rows[i])
-			out[i] = t.one(&r, targets)
+			out[i] = t.one(&rows[i], targets)
 		}
 	}
 	return out, nil
@@ -109,7 +98,7 @@ func (t *translator) targets(ctx context.Context, rows []journal.Held) (map[stri
 
 // related returns the URIs of the resources that a row has links to.
 func related(h *journal.Held) (uris []string) {
-	for _, l := range resourceOf(h).Links {
+	for _, l := range h.Links {
 		if isRelation(l.Rel) {
 			uris = append(uris, l.Href)
 		}
@@ -123,7 +112,7 @@ func isRelation(rel string) bool {
 }
 
 // one translates a row.
-func (t *translator) one(r *resource, targets map[string]string) translated {
+func (t *translator) one(r *journal.Held, targets map[string]string) translated {
 	out := translated{Record: catalog.Record{
 		URI: t.ownURI(r.URI, r.Path), Length: r.Length, Type: r.Type, Hashes: r.Hashes,
 	}}
@@ -144,7 +133,7 @@ func (t *translator) one(r *resource, targets map[string]string) translated {
 }
 
 // loop returns an error if the resource comes from this Source.
-func (t *translator) loop(r *resource) error {
+func (t *translator) loop(r *journal.Held) error {
 	if isBelow(r.URI, t.BaseURL) {
 		return ErrLoop
 	}
@@ -158,7 +147,7 @@ func (t *translator) loop(r *resource) error {
 
 // links returns the links of a republished resource (RS-REL-74): those that are still
 // true here.
-func (t *translator) links(r *resource, targets map[string]string) ([]resourcesync.Link, error) {
+func (t *translator) links(r *journal.Held, targets map[string]string) ([]resourcesync.Link, error) {
 	links, err := t.via(r)
 	if err != nil {
 		return nil, err
@@ -184,7 +173,7 @@ func (t *translator) links(r *resource, targets map[string]string) ([]resourcesy
 }
 
 // via returns the via links of a republished resource.
-func (t *translator) via(r *resource) ([]resourcesync.Link, error) {
+func (t *translator) via(r *journal.Held) ([]resourcesync.Link, error) {
 	var stated []resourcesync.Link
 	for _, l := range r.Links {
 		if l.Rel == relVia {
@@ -200,10 +189,13 @@ func (t *translator) via(r *resource) ([]resourcesync.Link, error) {
 	if len(stated) >= maxChain {
 		return nil, fmt.Errorf("%w: %d", ErrChain, len(stated))
 	}
-	return append(stated, resourcesync.Link{ // RS-REL-70
-		Rel: relVia, Href: r.URI, Modified: resourcesync.NewDatetime(r.Lastmod), Type: r.Type,
-		Hashes: r.Hashes, Length: r.Length, HasLength: true,
-	}), nil
+	own := resourcesync.Link{Rel: relVia, Href: r.URI, Type: r.Type} // RS-REL-70
+	if s := r.Stated; s != nil {
+		own.Modified, own.Hashes, own.Length, own.HasLength = s.Lastmod, s.Hashes, max(s.Length, 0), s.Length >= 0
+	} else { // recorded by an earlier version; the content was verified
+		own.Modified, own.Hashes, own.Length, own.HasLength = resourcesync.NewDatetime(r.Lastmod), r.Hashes, r.Length, true
+	}
+	return append(stated, own), nil
 }
 
 // maxChain is how many via links a resource may have before it is republished: a loop
