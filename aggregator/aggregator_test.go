@@ -192,7 +192,7 @@ func TestAViaLinkIsPassedOnUnchanged(t *testing.T) {
 func TestLinksThatAreNoLongerTrueAreDropped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.hold("r", "text", link("describedby", home+"r.xml"), link("describedby", "https://elsewhere.example/r"), link("canonical", home+"c"),
+	w.hold("r", "text", link("describedby", home+"r.xml"), link("describedby", "https://elsewhere.example/r"), link("canonical", home+"r.xml"),
 		link("collection", home+"all"), link("profile", "urn:p"), link("memento", home+"m"))
 	w.hold("r.xml", "<r/>", link("describes", home+"r"))
 	u := w.upstream(aggregator.Options{Collection: "https://c.example/"})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"time"
 
@@ -159,6 +160,9 @@ func (u *Upstream) sync(ctx context.Context, t *intake.Tally) error {
 // incomplete reports the failures of a run that the run before did not have, and returns
 // its error unless they are all that is wrong. The caller holds mirroring.
 func (u *Upstream) incomplete(t *intake.Tally, r *destination.Report, err error) error {
+	if err != nil && !errors.Is(err, destination.ErrIncomplete) {
+		return u.explain(err)
+	}
 	failed := make(map[string]bool, len(r.Failures))
 	for i := range r.Failures {
 		f := &r.Failures[i]
@@ -167,7 +171,7 @@ func (u *Upstream) incomplete(t *intake.Tally, r *destination.Report, err error)
 		}
 	}
 	u.failing = failed
-	if errors.Is(err, destination.ErrIncomplete) && len(failed) > 0 {
+	if len(failed) > 0 {
 		return nil
 	}
 	return u.explain(err)
@@ -178,7 +182,32 @@ func (u *Upstream) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("follow %s: %w", u.o.Address, err)
+	return &UpstreamError{Address: u.o.Address, Err: err}
+}
+
+// An UpstreamError reports that an upstream could not be followed.
+type UpstreamError struct {
+	Address string
+	Err     error
+}
+
+func (e *UpstreamError) Error() string { return fmt.Sprintf("follow %s: %v", e.Address, e.Err) }
+
+// Unwrap returns the cause.
+func (e *UpstreamError) Unwrap() error { return e.Err }
+
+// Hint returns a remedy for the user.
+func (e *UpstreamError) Hint() string {
+	if r, ok := errors.AsType[*destination.RefusedError](e.Err); ok {
+		return strings.Replace(r.Hint, "run again with --max-delete ", "configure this upstream with max_delete: ", 1)
+	}
+	if h, ok := errors.AsType[interface {
+		error
+		Hint() string
+	}](e.Err); ok {
+		return h.Hint()
+	}
+	return ""
 }
 
 // Watch follows the upstream until ctx ends, and then returns the cause. It calls

@@ -31,9 +31,10 @@ type scanner struct {
 
 // scan brings the catalog in step with the origins of the sets, one after the
 // other. A set that cannot be read prevents publication only if the catalog has
-// nothing of it yet, or if all sets fail: then there is nothing to publish. A site that
-// watches serves what it published before while the servers that its sets come from
-// are down. Otherwise the error of a set is part of the result.
+// nothing of it yet, unless it is one of several upstreams that are followed, or
+// if all sets fail: then there is nothing to publish. A site that watches serves
+// what it published before while the servers that its sets come from are down.
+// Otherwise the error of a set is part of the result.
 func (s *scanner) scan(ctx context.Context) ([]scanned, error) {
 	var scans []scanned
 	var errs []error
@@ -59,7 +60,8 @@ func (s *scanner) scan(ctx context.Context) ([]scanned, error) {
 		remote = remote || set.from.Dir() == "" && set.from.File() == ""
 		errs = append(errs, err)
 		known, serr := s.status(ctx, set.list)
-		if serr != nil || known.Last == 0 {
+		follows := set.from.Kind.Scheme == "resourcesync" && s.watching && len(s.sets) > 1 // its set appears once it can be read
+		if serr != nil || known.Last == 0 && !follows {
 			return scans, errors.Join(err, serr)
 		}
 	}
