@@ -45,6 +45,7 @@ type Options struct {
 	Include    []string       // globs on the URI; default: all
 	Exclude    []string       // globs on the URI, stronger than Include
 	Types      []string       // globs on the media type; default: all
+	With       []string       // relations of links to resources that are selected together with the one that has them: "describedby"; default: none
 	Since      time.Time      // only resources last modified then or later, or without a stated time; default: all
 	Maps       []filename.Map // where resources go that should not go by their URI
 	AllowHosts []string       // hosts whose resources the Source may name besides its own; "*" is any (RS-SEC-01)
@@ -165,7 +166,7 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	sel, err := selection.New(selection.Rules{Include: o.Include, Exclude: o.Exclude, Types: o.Types, Since: o.Since, Hosts: o.AllowHosts, Prefer: o.Prefer})
+	sel, err := selection.New(selection.Rules{Include: o.Include, Exclude: o.Exclude, Types: o.Types, Since: o.Since, Hosts: o.AllowHosts, Prefer: o.Prefer, With: o.With})
 	if err != nil {
 		return nil, err
 	}

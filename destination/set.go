@@ -47,6 +47,7 @@ type setRun struct {
 // newReadRun returns a run that only reads the documents of a set.
 func newReadRun(s *session, set *setState) *setRun {
 	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), failed: &substitute.Failures{Report: s.problem}, stale: map[string]error{}}
+	r.stage.Companions = s.d.selects.Companions
 	r.reader = newSetReader(s.d, set, s.home, s.file, r.stage, s.warn, r.failed.Add)
 	r.docs = &substitute.Documents{Set: &set.Set, Reader: r.reader, Outages: outage.New(s.d.clock), Held: func() int64 { return s.counts[set.Number] },
 		Baseline: s.d.opts.Baseline, Warn: s.warn, Replace: func(f Fallback) { addFallback(s, set.Name, f) }}
@@ -120,6 +121,7 @@ func syncSet(ctx context.Context, s *session, set *setState) error {
 // recorded. If the run is busy, that may wait for the next.
 func describeSet(ctx context.Context, r *setRun, busy bool) (err error) {
 	st := stage.New(r.d.journal)
+	st.Companions = r.d.selects.Companions
 	defer func() {
 		if cerr := st.Close(context.WithoutCancel(ctx)); err == nil {
 			err = cerr

@@ -49,6 +49,7 @@ type Options struct {
 	Sets       []string // names or URIs of the sets; default: all
 	Include    []string // globs on the URI; default: all resources
 	Exclude    []string // globs on the URI; stronger than Include
+	With       []string // relations of links to resources that are selected with the one that has them: "describedby"
 	Types      []string // globs on the media type; default: all
 	AllowHosts []string // other hosts whose resources the Source may name; "*" is any
 
@@ -144,7 +145,7 @@ func Open(source, dir string, o Options) (_ *Mirror, err error) {
 // split returns the options of the Destination and of its client.
 func (o *Options) split(dir string) (destination.Options, destination.ClientOptions) {
 	do := destination.Options{
-		Sets: o.Sets, Include: o.Include, Exclude: o.Exclude, Types: o.Types, AllowHosts: o.AllowHosts,
+		Sets: o.Sets, Include: o.Include, Exclude: o.Exclude, Types: o.Types, With: o.With, AllowHosts: o.AllowHosts,
 		MaxDelete: o.MaxDelete, Dest: dir, Logger: o.Logger,
 	}
 	if o.KeepDeleted {

@@ -51,7 +51,7 @@ func (w *Resource) Append(b []byte) []byte {
 		flags |= 128
 	}
 	b = append(b, resourceVersion, flags, byte(w.Change), byte(w.Class))
-	b = appendBool(b, w.Undescribed)
+	b = append(b, boolByte(w.Undescribed)|boolByte(w.Companion)<<1)
 	b = AppendDatetime(b, w.Lastmod)
 	b = binary.AppendVarint(b, w.Length)
 	b = appendHashes(b, w.Hashes)
@@ -84,11 +84,13 @@ func (w *Resource) Append(b []byte) []byte {
 	return b
 }
 
-func appendBool(b []byte, v bool) []byte {
+func appendBool(b []byte, v bool) []byte { return append(b, boolByte(v)) }
+
+func boolByte(v bool) byte {
 	if v {
-		return append(b, 1)
+		return 1
 	}
-	return append(b, 0)
+	return 0
 }
 
 func appendLink(b []byte, l *resourcesync.Link) []byte {
@@ -149,7 +151,8 @@ func Decode(uri, b string) (Resource, string, error) {
 	w.Change = resourcesync.Change(d.Byte())
 	w.Class = Class(d.Byte())
 	if version > 2 {
-		w.Undescribed = d.Byte() != 0
+		more := d.Byte()
+		w.Undescribed, w.Companion = more&1 != 0, more&2 != 0
 	}
 	w.Lastmod = d.Datetime()
 	w.Length, w.Hashes = d.varint(), d.hashes()

@@ -36,6 +36,7 @@ type Resource struct {
 	Excused bool   // of pending work: it was already reported that the server does not have it
 
 	Undescribed bool // the entry is not the Source's, or a version of the program wrote it that left out links: Type and Links state nothing
+	Companion   bool // a selected resource names it in a link of a relation that is selected with it
 
 	Patches []Patch // chain of patches that produces it; not encoded
 	Rank
@@ -86,6 +87,7 @@ const (
 	Packed                   // from a manifest: its package has content that the prevailing entry may turn out to describe; it never prevails itself
 	Listed                   // from a Resource List, or the manifests of a Resource Dump read in place of one
 	Changed                  // from a Change List, or the manifests of a Change Dump read in place of one
+	Marked                   // from a link of another resource: it says only that the resource is a Companion
 )
 
 // SameLastmod reports whether the stated time equals the one recorded, at the

@@ -119,7 +119,7 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 	if a.Gone && a.Unconfirmed && !p.Believes && (p.Confirmed == nil || !p.Confirmed(a.URI)) {
 		return plan.Action{Held: h}, nil
 	}
-	if a.Gone || !p.Selects.Selects(&a.Resource, ours && p.Settled) {
+	if a.Gone || !p.Selects.Selects(&a.Resource, ours && p.Settled) && !p.isCompanion(&a, ours) {
 		a.Unselected = a.Unselected || !a.Gone
 		switch {
 		case !ours:
@@ -172,6 +172,13 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 		a.Conditional = true
 	}
 	return a, nil
+}
+
+// isCompanion reports whether a resource is selected with another. Changes state only
+// some of the resources that may name it, so that a companion stays until everything
+// is compared.
+func (p *Planner) isCompanion(a *plan.Action, ours bool) bool {
+	return p.Selects.SelectsWith(&a.Resource) && (a.Companion || ours && p.Settled && !p.Prune && a.Class != desired.Listed)
 }
 
 // restate makes an action without a transfer record what the Source states, if the

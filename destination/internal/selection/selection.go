@@ -29,6 +29,7 @@ type Selection struct {
 	since                   time.Time
 	hosts                   []string
 	prefer                  []string // in order
+	with                    []string // relations
 	Key                     string   // differs between selections that may select differently
 }
 
@@ -38,17 +39,23 @@ type Rules struct {
 	Since                   time.Time
 	Hosts                   []string // allowed in addition to that of the Source
 	Prefer                  []string // globs of media types, the first ones before others
+	With                    []string // relations of links to resources that are selected with the one that has them
 }
 
 // New returns the selection that has these rules. It returns an error for
 // a glob that is not valid.
 func New(o Rules) (*Selection, error) {
-	s := &Selection{include: o.Include, exclude: o.Exclude, types: o.Types, since: o.Since, hosts: o.Hosts, prefer: o.Prefer}
+	s := &Selection{include: o.Include, exclude: o.Exclude, types: o.Types, since: o.Since, hosts: o.Hosts, prefer: o.Prefer, with: o.With}
 	for _, list := range [][]string{s.include, s.exclude, s.types, s.prefer} {
 		for _, glob := range list {
 			if !doublestar.ValidatePattern(glob) {
 				return nil, fmt.Errorf("pattern %q: not a valid glob", glob)
 			}
+		}
+	}
+	for _, rel := range s.with {
+		if rel != resourcesync.RelDescribedBy {
+			return nil, fmt.Errorf("with %q: want %s", rel, resourcesync.RelDescribedBy)
 		}
 	}
 	h := sha256.New()
@@ -59,6 +66,9 @@ func New(o Rules) (*Selection, error) {
 	}
 	if !s.since.IsZero() {
 		fmt.Fprintf(h, "since %d;", s.since.UnixNano())
+	}
+	if len(s.with) > 0 {
+		fmt.Fprint(h, "with describedby;")
 	}
 	s.Key = hex.EncodeToString(h.Sum(nil)[:8])
 	if len(s.prefer) > 0 { // in this order
@@ -81,6 +91,26 @@ func (s *Selection) Selects(w *desired.Resource, before bool) bool {
 	return t != "" && matchAny(s.types, t)
 }
 
+// SelectsWith reports whether the resource w, which another resource names as its
+// description, is selected with that one (RS-REL-40). Exclude prevails.
+func (s *Selection) SelectsWith(w *desired.Resource) bool {
+	return len(s.with) > 0 && !matchAny(s.exclude, w.URI)
+}
+
+// Companions returns the URIs of the resources that are selected with w, if w is
+// selected.
+func (s *Selection) Companions(w *desired.Resource) (uris []string) {
+	if len(s.with) == 0 || w.Gone || !s.Selects(w, false) {
+		return nil
+	}
+	for i := range w.Links {
+		if l := &w.Links[i]; slices.Contains(s.with, l.Rel) && l.Href != w.URI {
+			uris = append(uris, l.Href)
+		}
+	}
+	return uris
+}
+
 // Restricts reports whether what is selected should be something: nothing may have
 // changed since a time.
 func (s *Selection) Restricts() bool {
@@ -95,6 +125,9 @@ func (s *Selection) IsAll() bool {
 // MaySelect reports whether a held resource of which the Source says nothing may
 // be selected, as far as we know.
 func (s *Selection) MaySelect(h *journal.Held) bool {
+	if len(s.with) > 0 && !matchAny(s.exclude, h.URI) && slices.ContainsFunc(h.Links, func(l resourcesync.Link) bool { return l.Rel == "describes" }) {
+		return true
+	}
 	return s.wantsURI(h.URI) && !s.isOld(resourcesync.NewDatetime(h.Lastmod))
 }
 

@@ -15,6 +15,7 @@ type group struct {
 	packed   []*desired.Resource                    // Packed, at most maxPacked
 	patched  []*desired.Resource                    // Changed with patches, unordered, at most maxPatched
 	bare     *desired.Resource                      // the last change that no chain of patches can pass
+	mark     *desired.Resource                      // Marked
 }
 
 const (
@@ -33,6 +34,9 @@ func (g *group) add(w *desired.Resource) {
 	}
 	own := *w // w belongs to the caller
 	switch w.Class {
+	case desired.Marked:
+		g.mark = &own
+		return
 	case desired.Packed:
 		g.addPacked(&own)
 		return
@@ -85,6 +89,7 @@ func (g *group) last() (desired.Resource, bool) {
 		last.Excused = true
 		last.MainURI = owed.MainURI
 	}
+	last.Companion = last.Companion || g.mark != nil
 	last.Patches = g.chain(w)
 	return last, true
 }
@@ -120,7 +125,7 @@ func (g *group) word() *desired.Resource {
 // result.
 func (g *group) all(yield func(*desired.Resource) bool) {
 	kept := map[*desired.Resource]bool{}
-	for _, list := range [][]*desired.Resource{g.best[:], {g.bare}, g.packed, g.patched, g.versions} {
+	for _, list := range [][]*desired.Resource{g.best[:], {g.bare, g.mark}, g.packed, g.patched, g.versions} {
 		for _, w := range list {
 			if w == nil || kept[w] {
 				continue

@@ -30,6 +30,8 @@ type Stage struct {
 	Versions  Versions                         // which versions to yield
 	Future    func(resourcesync.Datetime) bool // reports times that do not order changes; nil: none
 
+	Companions func(*desired.Resource) []string // the URIs of resources that are selected with one; nil: none
+
 	room  scratch.Room
 	main  *Writer      // used by Add; nil until then
 	count atomic.Int64 // entries taken
@@ -152,6 +154,27 @@ func (o *Writer) Add(w *desired.Resource) error {
 		return fmt.Errorf("sort entries: %w", err)
 	}
 	o.stage.count.Add(1)
+	if o.stage.Companions == nil {
+		return nil
+	}
+	for _, uri := range o.stage.Companions(w) {
+		if err := o.mark(uri); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mark adds that a resource, if an entry states it, is a companion.
+func (o *Writer) mark(uri string) error {
+	if len(uri) > maxURIBytes {
+		return nil
+	}
+	w := desired.Resource{Length: -1, Rank: desired.Rank{Class: desired.Marked}}
+	o.buf = w.Append(o.buf[:0])
+	if err := o.out.Add([]byte(uri), o.buf); err != nil {
+		return fmt.Errorf("sort entries: %w", err)
+	}
 	return nil
 }
 

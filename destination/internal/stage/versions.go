@@ -45,6 +45,7 @@ func (g *group) version(turn int) (desired.Resource, bool) {
 	})
 	g.stage.Versions.More.Store(true)
 	w := *list[turn-1]
+	w.Companion = g.mark != nil
 	if w.Member.Package == 0 {
 		w.Member = g.place(&w)
 	}
