@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -381,5 +382,53 @@ func TestOlderMirrorIsCompleted(t *testing.T) {
 				t.Errorf("a change of links later: %s, %+v", counts(r), *all)
 			}
 		})
+	}
+}
+
+// TestFollowOtherLinks: a notified change of links is applied without a request, and
+// what documents state afterwards is the same, links to other hosts included.
+func TestFollowOtherLinks(t *testing.T) {
+	t.Parallel()
+	s, _, links := describedSite(t, style{})
+	s.put("/a", "content")
+	p := newPress(t, s, true, false)
+	g := newFollowing(t, s, true)
+	taken := make(chan destination.Change, 100)
+	g.opts.Deliver = func(_ context.Context, batch []destination.Change) error {
+		for _, c := range batch {
+			taken <- c
+		}
+		return nil
+	}
+	next := func(kind resourcesync.Change, content destination.Content, links string) {
+		t.Helper()
+		select {
+		case c := <-taken:
+			if c.Kind != kind || c.Content != content || relationsOf(c.Links) != links {
+				t.Errorf("delivered %+v, want %v with links %s", c, kind, links)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("nothing is delivered")
+		}
+	}
+	g.start(destination.FollowOptions{})
+	g.live(destination.ChannelHub)
+	next(resourcesync.Created, destination.ContentReplaced, "")
+	s.reset()
+	s.mu.Lock()
+	links["/a"] = ln("describedby", s.url("/a.xml"), "") + ln("via", "https://origin.example/a", "")
+	s.mu.Unlock()
+	s.restate("/a")
+	p.tell()
+	want := "describedby=" + s.url("/a.xml") + " via=https://origin.example/a"
+	next(resourcesync.Updated, destination.ContentSame, want)
+	if n := s.resourceGets() + s.got("/rs/changelist.xml"); n > 0 {
+		t.Errorf("%d requests for a notified change of links, want none", n)
+	}
+	g.end()
+	for _, g.opts.Baseline = range []bool{false, true} {
+		if r := g.mustSync(); r.Updated != 0 || len(taken) > 0 || relationsOf(g.row("/a").Links) != want {
+			t.Errorf("afterwards: %s, %d changes, links %s", counts(r), len(taken), relationsOf(g.row("/a").Links))
+		}
 	}
 }

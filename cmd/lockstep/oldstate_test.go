@@ -25,6 +25,9 @@ var oldSource = map[string]string{
 	"/changelist.xml": `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
 <rs:ln rel="up" href="http://source.example/capabilitylist.xml"/><rs:md capability="changelist" from="2026-01-01T00:00:00Z"/>
 <url><loc>http://source.example/res/two.txt</loc><rs:md change="updated" datetime="2026-01-02T00:00:00Z" length="4"/></url></urlset>`,
+	"/resourcelist.xml": `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
+<rs:ln rel="up" href="http://source.example/capabilitylist.xml"/><rs:md capability="resourcelist" at="2026-01-03T00:00:00Z"/>
+<url><loc>http://source.example/res/one.txt</loc><rs:md length="29" type="text/x-one"/><rs:ln rel="collection" href="urn:c"/></url></urlset>`,
 	"/res/one.txt":   "resource one as it was first\n",
 	"/res/two.txt":   "two\n",
 	"/res/three.txt": "resource three as it was first\n",
@@ -92,6 +95,19 @@ func TestOldState(t *testing.T) {
 				}
 			}
 			if all := strings.Join(asked, " "); strings.Contains(all, "one.txt") || strings.Contains(all, "resourcelist") {
+				t.Errorf("asked for %s", all)
+			}
+			// The second run adds what the Source states of the resources, without their content.
+			for range 2 {
+				if out, err := exec.Command(program, "sync", "http://source.example/capabilitylist.xml", dest, "--proxy", proxy.URL).CombinedOutput(); err != nil {
+					t.Fatalf("sync: %v\n%s", err, out)
+				}
+			}
+			out, err = exec.Command(program, "map", "--json", "--mirror", dest, "http://source.example/res/one.txt").CombinedOutput()
+			if err != nil || !strings.Contains(string(out), `"type":"text/x-one","links":[{"rel":"collection","href":"urn:c"}],"stated":{"length":29}`) {
+				t.Errorf("map --mirror: %s, %v", out, err)
+			}
+			if all := strings.Join(asked, " "); strings.Contains(all, "one.txt") || strings.Count(all, "resourcelist") != 1 {
 				t.Errorf("asked for %s", all)
 			}
 		})
