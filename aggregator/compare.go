@@ -126,18 +126,19 @@ func (c *comparison) merge(ctx context.Context, rows *extsort.Sorter) error {
 	return c.flush(ctx)
 }
 
-// extent returns the range of the own URIs.
+// extent returns the range of the records that may be those of the upstream.
 func (u *Upstream) extent() catalog.Range {
-	if u.o.InPlace {
+	if u.o.InPlace || !u.o.shared {
 		return catalog.Range{}
 	}
 	return catalog.Range{From: u.o.URI, To: after(u.o.URI)}
 }
 
-// owns reports whether a record is that of a resource of the upstream.
+// owns reports whether a record is that of a resource of the upstream: in a set of its own
+// all are, also those that another origin has put there before.
 func (c *comparison) owns(r *intake.Row) bool {
 	name, _, ok := strings.Cut(r.Token, " ")
-	return ok && name == c.u.o.Name
+	return !c.u.o.shared || ok && name == c.u.o.Name
 }
 
 // left takes a record for which there is no row.

@@ -75,6 +75,8 @@ type Options struct {
 	// OnEvent receives events, never concurrently; may be nil. It must not call the
 	// Upstream.
 	OnEvent func(intake.Event)
+
+	shared bool // other upstreams fill the set, too
 }
 
 // A Mirror is the copy of an upstream.

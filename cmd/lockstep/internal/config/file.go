@@ -127,6 +127,10 @@ func (c *File) resolve(dir string) {
 	for i := range c.Sets {
 		c.Sets[i].Origin.resolve(dir)
 		c.Sets[i].Store = besideConfig(dir, c.Sets[i].Store)
+		for j := range c.Sets[i].Upstreams {
+			u := &c.Sets[i].Upstreams[j]
+			u.Store = besideConfig(dir, u.Store)
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ type Set struct {
 	Overlap      duration   `yaml:"overlap"`     // how late its entries may come
 	AcceptFeed   bool       `yaml:"accept_feed"` // another one may take its place
 	Upstream     `yaml:",inline"`
+	Upstreams    []Member      `yaml:"upstreams"` // that fill it together
 	ChangeList   ChangeList    `yaml:"change_list"`
 	ResourceDump *ResourceDump `yaml:"resource_dump"`
 	ChangeDump   *ChangeDump   `yaml:"change_dump"`
@@ -100,6 +101,9 @@ func (s *Set) Label(i int) string {
 
 // check refuses what cannot be meant and understands From.
 func (s *Set) check() (err error) {
+	if err := s.gather(); err != nil {
+		return err
+	}
 	if s.From == "" {
 		return term.WithHint(errors.New("from is missing"), "say where its resources come from, as from: dir:/path/of/the/files")
 	}

@@ -1,8 +1,13 @@
 package config
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +25,92 @@ type Upstream struct {
 	AllowHosts StringList `yaml:"allow_hosts"` // whose resources the upstream may name besides its own
 	MaxDelete  percent    `yaml:"max_delete"`  // of the mirror, that one run may delete
 	Poll       *duration  `yaml:"poll"`        // between looks at an upstream that sends no notifications
+}
+
+// A Member is one of several upstreams that fill a set. What it does not say is as the
+// set says.
+type Member struct {
+	Name     string     `yaml:"name"` // of the directory of its resources below the URI of the set
+	From     string     `yaml:"from"`
+	Priority countValue `yaml:"priority"` // 1 is the highest; default: the lowest
+	Include  StringList `yaml:"include"`
+	Exclude  StringList `yaml:"exclude"`
+	Types    StringList `yaml:"types"`
+	Upstream `yaml:",inline"`
+
+	Origin Address // From, understood
+}
+
+// Key returns a name of the upstream that remains the same from run to run.
+func (m *Member) Key() string {
+	if m.Name != "" {
+		return m.Name
+	}
+	sum := sha256.Sum256([]byte(m.Origin.WithoutUser()))
+	return hex.EncodeToString(sum[:6])
+}
+
+// validName is the form of names: they are parts of paths.
+var validName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
+
+// gather checks the upstreams of a set, and sorts them by their priority.
+func (s *Set) gather() error {
+	if len(s.Upstreams) == 0 {
+		return nil
+	}
+	if s.From != "" {
+		return term.WithHint(errors.New("the set has both from and upstreams"), "write what is at from as one of the upstreams")
+	}
+	if s.Store != "" {
+		return term.WithHint(errors.New("store: each of several upstreams has a mirror of its own"), "write store below the upstream that it is for")
+	}
+	var places []string
+	keys := map[string]bool{}
+	for i := range s.Upstreams {
+		m := &s.Upstreams[i]
+		var err error
+		if m.Origin, err = parseAddress(m.From); err == nil && m.Origin.Kind.Scheme != "resourcesync" {
+			err = fmt.Errorf("from %s: want resourcesync:URL", m.Origin)
+		}
+		if err == nil && m.Name != "" && !validName.MatchString(m.Name) {
+			err = fmt.Errorf("name %q: want letters, digits, _, - and .", m.Name)
+		}
+		m.inherit(s)
+		if err == nil {
+			err = m.Upstream.check()
+		}
+		if err == nil && m.InPlace() != s.InPlace() {
+			err = errors.New("copy is the same for all upstreams of a set")
+		}
+		if err == nil && keys[m.Key()] {
+			err = fmt.Errorf("another upstream has the same name or address: %s", m.Key())
+		}
+		if err != nil {
+			return term.WithHint(fmt.Errorf("upstream %d: %w", i+1, err), term.HintOf(err))
+		}
+		keys[m.Key()] = true
+		places = append(places, m.Origin.Place)
+	}
+	slices.SortStableFunc(s.Upstreams, func(a, b Member) int { return cmp.Compare(uint(a.Priority)-1, uint(b.Priority)-1) }) // 0 is the last
+	s.From = "resourcesync:" + strings.Join(places, ", ")
+	return nil
+}
+
+// inherit takes from the set what the upstream does not say.
+func (m *Member) inherit(s *Set) {
+	if m.Copy == nil {
+		m.Copy = s.Copy
+	}
+	m.Via, m.Collection = cmp.Or(m.Via, s.Via), cmp.Or(m.Collection, s.Collection)
+	m.MaxDelete = cmp.Or(m.MaxDelete, s.MaxDelete)
+	if m.Poll == nil {
+		m.Poll = s.Poll
+	}
+	for _, l := range []struct{ own, common *StringList }{{&m.AllowHosts, &s.AllowHosts}, {&m.Types, &s.Types}} {
+		if len(*l.own) == 0 {
+			*l.own = *l.common
+		}
+	}
 }
 
 // A percent is a share in percent, from 1 to 100; 0 was not given.

@@ -35,63 +35,101 @@ type Upstreams struct {
 // set names another place.
 const mirrorsDir = "upstreams"
 
-// openUpstream opens another Source whose resources are republished.
+// openUpstream opens another Source, or several, whose resources are republished.
 func (o *Opener) openUpstream(s *Set) (Origin, error) {
 	c := s.Config
-	if err := discover.Check(c.Origin.WithoutUser()); err != nil {
-		return nil, err
-	}
-	base, err := source.BaseURL(o.Upstreams.BaseURL)
-	if err != nil {
-		return nil, err
-	}
-	ao := aggregator.Options{
-		Name: s.Name, Address: c.Origin.WithoutUser(), URI: s.URI, BaseURL: base, InPlace: c.InPlace(), Chain: c.Via == config.ViaChain,
-		Collection: c.Collection, Reserved: source.Reserved, AllowEmpty: o.AllowEmpty, Continue: o.Upstreams.Watching,
-		Interval: s.ScanInterval, TempDir: o.State, OnEvent: s.OnEvent,
-	}
-	if c.Poll != nil {
-		ao.Follow.Poll = time.Duration(*c.Poll)
-	}
-	u, err := aggregator.New(s.Catalog, s.List, ao, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
-		return o.openMirror(s, deliver)
-	})
-	if err != nil {
-		return nil, err
-	}
-	opened := upstream{Upstream: u}
+	var opened upstream
 	if c.InPlace() {
-		client, err := o.Client(c.Origin.Place)
+		home := c.Origin.Place
+		if len(c.Upstreams) > 0 {
+			home = c.Upstreams[0].Origin.Place
+		}
+		client, err := o.Client(home)
 		if err != nil {
 			return nil, err
 		}
 		opened.web = intake.NewWeb(client)
 	}
-	return opened, nil
+	if len(c.Upstreams) == 0 {
+		m := &config.Member{Name: s.Name, Include: c.Include, Exclude: c.Exclude, Types: c.Types, Upstream: c.Upstream, Origin: c.Origin}
+		ao, err := o.upstreamOptions(s, m)
+		if err != nil {
+			return nil, err
+		}
+		opened.follower, err = aggregator.New(s.Catalog, s.List, ao, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+			return o.openMirror(m, s.Name, deliver)
+		})
+		return opened, err
+	}
+	var all []aggregator.Options
+	for i := range c.Upstreams {
+		m := &c.Upstreams[i]
+		if len(m.Include) == 0 {
+			m.Include = c.Include
+		}
+		if len(m.Exclude) == 0 {
+			m.Exclude = c.Exclude
+		}
+		ao, err := o.upstreamOptions(s, m)
+		if err != nil {
+			return nil, err
+		}
+		if m.Name != "" {
+			ao.URI += m.Name + "/"
+		}
+		ao.Name = m.Key()
+		all = append(all, ao)
+	}
+	var err error
+	group := aggregator.GroupOptions{TempDir: o.State, OnEvent: s.OnEvent}
+	opened.follower, err = aggregator.NewGroup(s.Catalog, s.List, group, all, func(i int, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+		return o.openMirror(&c.Upstreams[i], filepath.Join(s.Name, c.Upstreams[i].Key()), deliver)
+	})
+	return opened, err
 }
 
-// openMirror opens the mirror of the upstream of a set.
-func (o *Opener) openMirror(s *Set, deliver func(context.Context, []destination.Change) error) (m aggregator.Mirror, err error) {
-	c := s.Config
+// upstreamOptions returns what the configuration of an upstream means.
+func (o *Opener) upstreamOptions(s *Set, m *config.Member) (ao aggregator.Options, err error) {
+	address := m.Origin.WithoutUser()
+	if err := discover.Check(address); err != nil {
+		return ao, err
+	}
+	base, err := source.BaseURL(o.Upstreams.BaseURL)
+	if err != nil {
+		return ao, err
+	}
+	ao = aggregator.Options{
+		Name: s.Name, Address: address, URI: s.URI, BaseURL: base, InPlace: m.InPlace(), Chain: m.Via == config.ViaChain,
+		Collection: m.Collection, Reserved: source.Reserved, AllowEmpty: o.AllowEmpty, Continue: o.Upstreams.Watching,
+		Interval: s.ScanInterval, TempDir: o.State, OnEvent: s.OnEvent,
+	}
+	if m.Poll != nil {
+		ao.Follow.Poll = time.Duration(*m.Poll)
+	}
+	return ao, nil
+}
+
+// openMirror opens the mirror of an upstream, by default in the directory with a name.
+func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.Context, []destination.Change) error) (m aggregator.Mirror, err error) {
 	do := destination.Options{
-		Include: c.Include, Exclude: c.Exclude, Types: c.Types, AllowHosts: c.AllowHosts, MaxDelete: int(c.MaxDelete),
+		Include: u.Include, Exclude: u.Exclude, Types: u.Types, AllowHosts: u.AllowHosts, MaxDelete: int(u.MaxDelete),
 		Deliver: deliver, Logger: o.Log,
 	}
-	state := filepath.Join(o.State, mirrorsDir, s.Name)
-	if c.InPlace() {
-		return o.openSink(s, state, do)
+	state := filepath.Join(o.State, mirrorsDir, name)
+	if u.InPlace() {
+		return o.openSink(u, state, do)
 	}
-	sel := &mirror.Selection{Source: c.Origin.Place, Dest: state}
+	sel := &mirror.Selection{Source: u.Origin.Place, Dest: state}
 	switch {
-	case mirror.IsBucket(c.Store):
-		sel.Dest, sel.State = c.Store, state
-	case c.Store != "":
-		sel.Dest = c.Store
+	case mirror.IsBucket(u.Store):
+		sel.Dest, sel.State = u.Store, state
+	case u.Store != "":
+		sel.Dest = u.Store
 	}
 	do.Dest = sel.Dest
 	r, err := mirror.Open(sel, o.Upstreams.Network, do, false, o.Upstreams.IO)
 	if err != nil {
-		return m, fmt.Errorf("open the mirror of %s: %w", c.Origin.WithoutUser(), mirror.Explain(err, sel.Dest))
+		return m, fmt.Errorf("open the mirror of %s: %w", u.Origin.WithoutUser(), mirror.Explain(err, sel.Dest))
 	}
 	o.Upstreams.OnClose(r.Close)
 	return aggregator.Mirror{Store: r.State.Store, Journal: r.State.Journal, Destination: r.Dest}, nil
@@ -99,8 +137,8 @@ func (o *Opener) openMirror(s *Set, deliver func(context.Context, []destination.
 
 // openSink opens the memory in the directory state of an upstream whose resources are
 // verified and not stored.
-func (o *Opener) openSink(s *Set, state string, do destination.Options) (m aggregator.Mirror, err error) {
-	client, err := o.Client(s.Config.Origin.Place)
+func (o *Opener) openSink(u *config.Member, state string, do destination.Options) (m aggregator.Mirror, err error) {
+	client, err := o.Client(u.Origin.Place)
 	if err != nil {
 		return m, err
 	}
@@ -125,9 +163,15 @@ type discard struct{}
 // Apply implements [destination.Sink].
 func (discard) Apply(context.Context, []destination.Delivery) error { return nil }
 
+// A follower follows one upstream or several.
+type follower interface {
+	Origin
+	Bitstreams
+}
+
 // An upstream opens the resources of a set.
 type upstream struct {
-	*aggregator.Upstream
+	follower
 	web *intake.Web // opens those that are not stored here; nil: all are
 }
 
@@ -136,7 +180,7 @@ func (u upstream) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadClos
 	if u.web != nil {
 		return u.web.Bitstream(ctx, r)
 	}
-	b, err := u.Upstream.Bitstream(ctx, r)
+	b, err := u.follower.Bitstream(ctx, r)
 	if errors.Is(err, aggregator.ErrReplaced) {
 		err = fmt.Errorf("%w: %w", source.ErrReplaced, err)
 	}

@@ -1,0 +1,167 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/intake"
+)
+
+// A merger is a Catalog in which each upstream of a group fills a set of its own, which
+// is not published. Each Apply also brings the published set in step: a URI has the
+// record of the first upstream that has one for it.
+type merger struct {
+	catalog.Catalog
+	set     string // that is published
+	members []member
+	events  *intake.Reporter
+
+	mu    sync.Mutex // held while a batch is merged; guards named
+	named int        // resources that were reported because another has their URI
+}
+
+// A member is an upstream whose resources are merged.
+type member struct {
+	name, address string
+	set           string // of its own
+	uri           string // prefix of its own URIs
+	everywhere    bool   // they can be any
+}
+
+func (m *member) covers(uri string) bool { return m.everywhere || isBelow(uri, m.uri) }
+
+// Apply implements [catalog.Catalog].
+func (m *merger) Apply(ctx context.Context, set string, updates []catalog.Update) (catalog.Applied, error) {
+	uris := make([]string, len(updates))
+	for i := range updates {
+		uris[i] = updates[i].URI
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := m.Catalog.Apply(ctx, set, updates); err != nil {
+		return catalog.Applied{}, err
+	}
+	return m.resolve(ctx, uris, func(uri string, kept, passed *member) {
+		if m.named++; m.named <= maxNamed {
+			m.events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: uri, Err: conflict(kept, passed)})
+		}
+	})
+}
+
+// conflict describes that two upstreams have resources with one own URI.
+func conflict(kept, passed *member) error {
+	return fmt.Errorf("two upstreams have a resource with this address: that of %s is republished, that of %s, which has a lower priority, is not", kept.address, passed.address)
+}
+
+// resolve gives URIs of the published set the records that they should have. It calls
+// twice for each URI and upstream that another one comes before. The caller holds mu.
+func (m *merger) resolve(ctx context.Context, uris []string, twice func(uri string, kept, passed *member)) (catalog.Applied, error) {
+	slices.Sort(uris)
+	var updates []catalog.Update
+	for _, uri := range slices.Compact(uris) {
+		update := deletion(uri)
+		var kept *member
+		for i := range m.members {
+			o := &m.members[i]
+			if !o.covers(uri) {
+				continue
+			}
+			r, ok, err := catalog.Find(ctx, m.Catalog, o.set, uri)
+			switch {
+			case err != nil:
+				return catalog.Applied{}, err
+			case ok && kept != nil:
+				twice(uri, kept, o)
+			case ok:
+				kept, update = o, catalog.Update{Record: r}
+			}
+		}
+		if kept != nil {
+			old, ok, err := catalog.Find(ctx, m.Catalog, m.set, uri)
+			if err != nil {
+				return catalog.Applied{}, err
+			}
+			if ok && !slices.Equal(old.Hashes, update.Hashes) && !update.Lastmod.After(old.Lastmod) { // of another upstream
+				update.Lastmod = time.Now().UTC().Truncate(time.Microsecond) // RS-REL-73
+			}
+		}
+		updates = append(updates, update)
+	}
+	if len(updates) == 0 {
+		return catalog.Applied{}, nil
+	}
+	return m.Catalog.Apply(ctx, m.set, updates)
+}
+
+// settle compares all of the published set with those of the upstreams, and reports the
+// resources that are not published because another has their URI.
+func (m *merger) settle(ctx context.Context, t *intake.Tally) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	public := intake.ReadRows(ctx, m.Catalog, m.set, []catalog.Range{{}})
+	defer public.Stop()
+	own := make([]*intake.Rows, len(m.members))
+	for i := range m.members {
+		own[i] = intake.ReadRows(ctx, m.Catalog, m.members[i].set, []catalog.Range{{}})
+		defer own[i].Stop()
+	}
+	var due []string
+	flush := func() error {
+		a, err := m.resolve(ctx, due, func(string, *member, *member) {})
+		due = due[:0]
+		t.Applied(a)
+		return err
+	}
+	all := append(slices.Clone(own), public)
+	for {
+		uri, more := least(all)
+		if !more {
+			break
+		}
+		want, kept := "", -1
+		for i, rows := range own {
+			if !rows.More() || rows.Row().URI != uri {
+				continue
+			}
+			if kept < 0 {
+				kept, want = i, rows.Row().Token
+			} else {
+				t.Skipped(uri, conflict(&m.members[kept], &m.members[i]))
+			}
+			rows.Next()
+		}
+		is := ""
+		if public.More() && public.Row().URI == uri {
+			is = public.Row().Token
+			public.Next()
+		}
+		if is == want {
+			continue
+		}
+		if due = append(due, uri); len(due) == batchRows {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, rows := range all {
+		if rows.Err != nil {
+			return rows.Err
+		}
+	}
+	return flush()
+}
+
+// least returns the first URI among the current rows; more is false if there is none.
+func least(all []*intake.Rows) (uri string, more bool) {
+	for _, rows := range all {
+		if rows.More() && (!more || rows.Row().URI < uri) {
+			uri, more = rows.Row().URI, true
+		}
+	}
+	return uri, more
+}
