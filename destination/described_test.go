@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"lockstep/catalog"
 	"lockstep/destination"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
@@ -430,5 +431,40 @@ func TestFollowOtherLinks(t *testing.T) {
 		if r := g.mustSync(); r.Updated != 0 || len(taken) > 0 || relationsOf(g.row("/a").Links) != want {
 			t.Errorf("afterwards: %s, %d changes, links %s", counts(r), len(taken), relationsOf(g.row("/a").Links))
 		}
+	}
+}
+
+// TestOlderHarvestIsCompleted: the same of a mirror of a feed, from what its Origin
+// knows.
+func TestOlderHarvestIsCompleted(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	m := newReservoir(t, p)
+	j := &olderJournal{Mem: new(journal.Mem), older: true}
+	m.journal = j
+	p.brings([]catalog.Update{p.put("/a", "one", resourcesync.Link{Rel: "collection", Href: "urn:c"}), p.put("/b", "two")})
+	m.mustSync("baseline created=2 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
+	row := func() journal.Held {
+		t.Helper()
+		hs, err := j.Lookup(t.Context(), []string{p.srv.URL + "/a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hs[0]
+	}
+	if h := row(); h.Stated != nil {
+		t.Fatalf("the row of an earlier version: %+v", h)
+	}
+	j.older, p.gets = false, 0
+	m.mustSync("none created=0 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
+	if h := row(); h.Stated == nil || h.Type != "text/plain" || relationsOf(h.Links) != "collection=urn:c" || p.gets != 0 {
+		t.Errorf("row %+v after %d requests", h, p.gets)
+	}
+	change := p.put("/a", "one", resourcesync.Link{Rel: "collection", Href: "urn:other"})
+	change.Record.Lastmod = row().Lastmod
+	p.brings([]catalog.Update{change})
+	m.mustSync("incremental created=0 updated=1 deleted=0 unchanged=0 failed=0 refused=0")
+	if h := row(); relationsOf(h.Links) != "collection=urn:other" {
+		t.Errorf("other links: %+v", h)
 	}
 }

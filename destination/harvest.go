@@ -16,9 +16,12 @@ import (
 // while the Origin brings that memory into step with the Source.
 func harvestSet(ctx context.Context, r *setRun) error {
 	return withOrigin(ctx, r, func() error {
-		h := newHarvest(r)
+		h, before := newHarvest(r), changesOf(r)
 		err := h.Run(ctx)
 		r.docs.Compared = h.Compared
+		if err == nil {
+			err = describeHarvested(ctx, r, changesOf(r) > before)
+		}
 		return err
 	})
 }

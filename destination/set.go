@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"lockstep/destination/internal/apply"
-	"lockstep/destination/internal/describe"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/pending"
@@ -20,7 +19,6 @@ import (
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/substitute"
-	"lockstep/destination/internal/wording"
 )
 
 // A setRun brings one set into step.
@@ -99,8 +97,8 @@ func syncSet(ctx context.Context, s *session, set *setState) error {
 	if o := &s.d.opts; err == nil && !o.DryRun && o.Via != ViaList && s.past == nil && set.Foreign == nil && !s.d.compare {
 		err = documentsOf(r).Search(ctx, began)
 	}
-	if err == nil && r.failed.Count == 0 && !r.d.opts.DryRun && s.past == nil && set.Foreign == nil && !s.d.compare && describe.IsDue(&set.Set) {
-		err = describeSet(ctx, r, changesOf(r) > before)
+	if err == nil && set.Foreign == nil {
+		err = describeListed(ctx, r, changesOf(r) > before)
 	}
 	reportMoved(r)
 	if serr := saveOutages(context.WithoutCancel(ctx), r); err == nil {
@@ -116,34 +114,6 @@ func syncSet(ctx context.Context, s *session, set *setState) error {
 	}
 	return err
 }
-
-// describeSet completes the rows of a set that an earlier version of the program
-// recorded. If the run is busy, that may wait for the next.
-func describeSet(ctx context.Context, r *setRun, busy bool) (err error) {
-	st := stage.New(r.d.journal)
-	st.Companions = r.d.selects.Companions
-	defer func() {
-		if cerr := st.Close(context.WithoutCancel(ctx)); err == nil {
-			err = cerr
-		}
-	}()
-	failed := false
-	reader := newSetReader(r.d, r.set, r.home, r.file, st, func(string, string) {}, func(string, error) { failed = true })
-	defer reader.Packages.Shelf.Clear()
-	reader.Future.Limit = r.reader.Future.Limit
-	st.Future = reader.Future.Has
-	p := newPlanner(r.d, r.set.Number)
-	p.Stage, p.Settled, p.Refuse = st, !r.reselects(), reader.Refuse
-	c := &describe.Completion{Journal: r.d.journal, Set: &r.set.Set, Reader: reader, Stage: st, Planner: p, Failed: func() bool { return failed }, Busy: busy}
-	rows, err := c.Run(ctx)
-	if rows > 0 {
-		r.report.AddPlan(fmt.Sprintf("set %s: an earlier version kept no media types and links; those of %s were recorded from the list", r.set.Name, wording.Plural(rows, "resource")))
-	}
-	return err
-}
-
-// changesOf returns how many resources the run has changed so far.
-func changesOf(r *setRun) int64 { return r.report.Created + r.report.Updated + r.report.Deleted }
 
 // reportMoved reports the resources that came from mementos.
 func reportMoved(r *setRun) {

@@ -30,16 +30,19 @@ const (
 type Completion struct {
 	Journal journal.Journal
 	Set     *saved.Set
-	Reader  *entries.Reader  // reads the documents into Stage; its Fail counts
 	Stage   *stage.Stage     // empty
 	Planner *planner.Planner // of Stage
-	Failed  func() bool      // whether Fail was called
 	Busy    bool             // the run had changes to apply
+
+	Read func(context.Context) (complete bool, err error) // stages what the Source states
 }
 
-// IsDue reports whether rows of a set may be incomplete, and its list can complete
-// them: no comparison of everything has ended since the program keeps descriptions.
-func IsDue(st *saved.Set) bool { return st.Complete && !st.Described && st.Lists != "" }
+// IsDue reports whether rows of a set may be incomplete, and its list or Origin can
+// complete them: no comparison of everything has ended since the program keeps
+// descriptions.
+func IsDue(st *saved.Set) bool {
+	return st.Complete && !st.Described && (st.Lists != "" || st.Foreign != nil)
+}
 
 // Run completes the rows whose content the documents may describe, and returns how
 // many. The first run, if it had changes to apply, leaves it to the second: a mirror
@@ -48,7 +51,7 @@ func (c *Completion) Run(ctx context.Context) (rows int64, err error) {
 	if c.Busy && c.Set.DescribeTries == 0 {
 		return 0, c.note(ctx, false)
 	}
-	complete, err := c.read(ctx)
+	complete, err := c.Read(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -58,16 +61,17 @@ func (c *Completion) Run(ctx context.Context) (rows int64, err error) {
 	return rows, c.note(ctx, complete)
 }
 
-// read stages the list, and the changes since then.
-func (c *Completion) read(ctx context.Context) (complete bool, err error) {
-	snap, err := c.Reader.ReadList(ctx, c.Set.Lists)
-	if err != nil || c.Set.Changes == "" {
-		return snap.Complete && !c.Failed(), err
+// ReadDocuments stages the list of a set and the changes since then, as far as they
+// can be read.
+func ReadDocuments(ctx context.Context, st *saved.Set, r *entries.Reader) (complete bool, err error) {
+	snap, err := r.ReadList(ctx, st.Lists)
+	if err != nil || st.Changes == "" {
+		return snap.Complete, err
 	}
-	fresh := *c.Set
+	fresh := *st
 	fresh.Cursor, fresh.Seen, fresh.SeenTime, fresh.History = saved.Cursor{}, nil, time.Time{}, time.Time{}
-	changes, err := c.Reader.ReadChanges(ctx, snap.At, &fresh, false)
-	return snap.Complete && changes.Complete && !c.Failed(), err
+	changes, err := r.ReadChanges(ctx, snap.At, &fresh, false)
+	return snap.Complete && changes.Complete, err
 }
 
 // complete adds what is staged to the rows that say nothing.

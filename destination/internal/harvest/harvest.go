@@ -108,7 +108,12 @@ func (r *Run) Expect(ctx context.Context, hasFailed func() bool) (snap entries.S
 		r.Reader.Fail(r.Set.URI, fmt.Errorf("read %s: not all of it is known", fetch.Printable(r.Set.URI)))
 	}
 	snap.Sitemap = !s.Complete // like a Sitemap it does not say what no longer exists
-	return snap, stageAll(ctx, r.Stage, r.Chooser, r.Origin.Entries(ctx), desired.Listed, 0)
+	return snap, r.StageAll(ctx, r.Stage)
+}
+
+// StageAll stages all resources that the Origin knows.
+func (r *Run) StageAll(ctx context.Context, to *stage.Stage) error {
+	return stageAll(ctx, to, r.Chooser, r.Origin.Entries(ctx), desired.Listed, 0)
 }
 
 // update has the Origin bring its memory into step. It is broken if that failed, or
