@@ -173,9 +173,9 @@ func TestAViaLinkIsPassedOnUnchanged(t *testing.T) {
 		chain bool
 		want  string
 	}{
-		{"one", []resourcesync.Link{first}, false, "x via=https://first.example/x"},
-		{"two", []resourcesync.Link{first, second}, false, "x via=https://first.example/x"},
-		{"wrong order", []resourcesync.Link{second, first}, false, "x via=https://first.example/x"}, // RS-REL-72
+		{"one", []resourcesync.Link{first}, false, "x via=https://first.example/x urn:x-lockstep:hop=" + home + "x"},
+		{"two", []resourcesync.Link{first, second}, false, "x via=https://first.example/x urn:x-lockstep:hop=" + home + "x"},
+		{"wrong order", []resourcesync.Link{second, first}, false, "x via=https://first.example/x urn:x-lockstep:hop=" + home + "x"}, // RS-REL-72
 		{"chain", []resourcesync.Link{first, second}, true, "x via=https://first.example/x via=https://second.example/x via=" + home + "x"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -214,6 +214,7 @@ func TestALoopIsRefusedAndNamed(t *testing.T) {
 	for _, chain := range []bool{false, true} {
 		w := newWorld(t)
 		w.hold("loop", "text", link("via", here+"x"))
+		w.hold("hop", "text", link("via", "https://origin2.example/x"), link(journal.RelHop, here+"x"))
 		w.hold("longer", "text", link("via", "https://origin2.example/x"), link("via", here+"x"))
 		w.hold("robots.txt", "text")
 		w.hold("straight", "text")
@@ -224,14 +225,11 @@ func TestALoopIsRefusedAndNamed(t *testing.T) {
 		for _, p := range r.Skipped.First {
 			named = append(named, strings.TrimPrefix(p.Path, home))
 		}
-		want := []string{"longer", "loop", "robots.txt"}
-		if chain {
-			want = append(want, "worn")
-		}
+		want := []string{"hop", "longer", "loop", "robots.txt", "worn"}
 		if !slices.Equal(named, want) || !errors.Is(r.Skipped.First[1].Err, aggregator.ErrLoop) {
 			t.Errorf("skipped = %v, want %v", r.Skipped.First, want)
 		}
-		if w.record(here+"straight").URI == "" || w.record(here+"worn").URI == "" != chain || w.record(here+"loop").URI != "" {
+		if w.record(here+"straight").URI == "" || w.record(here+"worn").URI != "" || w.record(here+"loop").URI != "" {
 			t.Errorf("published: %v", w.records())
 		}
 	}

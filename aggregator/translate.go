@@ -32,7 +32,7 @@ var (
 	ErrReserved = errors.New("at its address here there are documents of this Source")
 
 	// ErrChain reports a resource that has been republished too often.
-	ErrChain = errors.New("too many via links")
+	ErrChain = errors.New("it has passed too many Sources")
 )
 
 // A translator makes records of the rows of a Journal.
@@ -138,7 +138,7 @@ func (t *translator) loop(r *journal.Held) error {
 		return ErrLoop
 	}
 	for i := range r.Links {
-		if l := &r.Links[i]; l.Rel == relVia && isBelow(l.Href, t.BaseURL) {
+		if l := &r.Links[i]; (l.Rel == relVia || l.Rel == journal.RelHop) && isBelow(l.Href, t.BaseURL) {
 			return fmt.Errorf("%w: via %.200q", ErrLoop, l.Href)
 		}
 	}
@@ -154,7 +154,7 @@ func (t *translator) links(r *journal.Held, targets map[string]string) ([]resour
 	}
 	for _, l := range r.Links {
 		switch {
-		case l.Rel == relProfile:
+		case l.Rel == relProfile, l.Rel == journal.RelHop:
 		case !isRelation(l.Rel):
 			continue
 		case !t.InPlace:
@@ -183,11 +183,11 @@ func (t *translator) via(r *journal.Held) ([]resourcesync.Link, error) {
 	if t.InPlace { // it is not at another address than before
 		return stated, nil
 	}
-	if len(stated) > 0 && !t.Chain { // RS-REL-71
-		return []resourcesync.Link{*Origin(stated)}, nil
+	if hops := countHops(r.Links); hops >= maxChain {
+		return nil, fmt.Errorf("%w: %d", ErrChain, hops)
 	}
-	if len(stated) >= maxChain {
-		return nil, fmt.Errorf("%w: %d", ErrChain, len(stated))
+	if len(stated) > 0 && !t.Chain { // RS-REL-71
+		return []resourcesync.Link{*Origin(stated), {Rel: journal.RelHop, Href: r.URI}}, nil
 	}
 	own := resourcesync.Link{Rel: relVia, Href: r.URI, Type: r.Type} // RS-REL-70
 	if s := r.Stated; s != nil {
@@ -198,9 +198,19 @@ func (t *translator) via(r *journal.Held) ([]resourcesync.Link, error) {
 	return append(stated, own), nil
 }
 
-// maxChain is how many via links a resource may have before it is republished: a loop
-// that adds one in each round ends there.
+// maxChain is how many Sources a resource may have passed before it is republished: a loop
+// that is not recognized ends there.
 const maxChain = 32
+
+// countHops returns how many Sources a resource has passed.
+func countHops(links []resourcesync.Link) (n int) {
+	for i := range links {
+		if rel := links[i].Rel; rel == relVia || rel == journal.RelHop {
+			n++
+		}
+	}
+	return n
+}
 
 // Origin returns the via link among links that leads to the origin, or nil. RS-REL-72:
 // of several it is the first; but if a later one was modified before it, that one.

@@ -25,8 +25,13 @@ type Stated struct {
 // never changes: rows contain the positions.
 var relations = [...]string{
 	resourcesync.RelDescribedBy, "describes", "collection", "profile", "via", "canonical", "alternate",
-	resourcesync.RelMemento, "timegate",
+	resourcesync.RelMemento, "timegate", RelHop,
 }
+
+// RelHop is the relation of a resource to itself at an Aggregator that it has passed
+// between its origin, to which its via link leads (RS-REL-71), and its upstream.
+// Without it an Aggregator could not recognize a resource that returns to it.
+const RelHop = "urn:x-lockstep:hop"
 
 // KeepsLink reports whether a row has the links of a relation: those that relate
 // the resource to others, and not those that lead to its content.

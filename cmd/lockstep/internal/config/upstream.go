@@ -73,7 +73,7 @@ func (s *Set) gather() error {
 			err = fmt.Errorf("from %s: want resourcesync:URL", m.Origin)
 		}
 		if err == nil && m.Name != "" && !validName.MatchString(m.Name) {
-			err = fmt.Errorf("name %q: want letters, digits, _, - and .", m.Name)
+			err = fmt.Errorf("name %q: want letters and digits, and within it also _, - and dots", m.Name)
 		}
 		m.inherit(s)
 		if err == nil {
