@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -149,6 +150,9 @@ func (g *Group) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser
 	}
 	return nil, fmt.Errorf("open %s: %w", r.URI, fs.ErrNotExist)
 }
+
+// Handler serves what hubs call of the upstream with a number.
+func (g *Group) Handler(i int) http.Handler { return g.members[i].Handler() }
 
 // settle brings the set in step with what the upstreams have filled: it removes the
 // resources of upstreams that are no longer in the group, and repeats what a crash has

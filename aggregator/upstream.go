@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -96,6 +98,8 @@ type Upstream struct {
 	o         Options
 	translate *translator
 	events    intake.Reporter
+
+	following atomic.Pointer[destination.Follower] // nil: Watch has not begun
 
 	mirroring sync.Mutex      // held while the Destination is used; guards the following field
 	failing   map[string]bool // URIs of what failed in the last pass
@@ -245,6 +249,7 @@ func (u *Upstream) follow(ctx context.Context) error {
 		}
 		f, err := u.mirror.Destination.Follow(u.o.Address, o)
 		if err == nil {
+			u.following.Store(f)
 			err = f.Run(ctx)
 		}
 		if ctx.Err() != nil {
@@ -255,6 +260,20 @@ func (u *Upstream) follow(ctx context.Context) error {
 		_ = intake.Sleep(ctx, retry) // the loop ends with ctx
 	}
 	return context.Cause(ctx)
+}
+
+// Handler serves what hubs call at and below the path of [destination.FollowOptions]'
+// Callback. It answers 503 until Watch runs.
+func (u *Upstream) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f := u.following.Load()
+		if f == nil {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		f.Handler().ServeHTTP(w, r)
+	})
 }
 
 // passed reports the result of a pass of the Follower.

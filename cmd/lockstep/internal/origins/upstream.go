@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"lockstep/aggregator"
@@ -29,6 +30,8 @@ type Upstreams struct {
 	Watching bool // the Source continues after the first publication
 	IO       term.IO
 	OnClose  func(func()) // takes functions that close what was opened
+
+	Callbacks *Callbacks // serves what hubs of upstreams call; nil: no hub is used
 }
 
 // mirrorsDir is where mirrors of upstreams are stored, below the state directory, unless a
@@ -56,10 +59,16 @@ func (o *Opener) openUpstream(s *Set) (Origin, error) {
 		if err != nil {
 			return nil, err
 		}
-		opened.follower, err = aggregator.New(s.Catalog, s.List, ao, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+		ao.Follow.Callback = o.Upstreams.Callbacks.address(base(o.Upstreams.BaseURL), ao.Address, s.Name)
+		u, err := aggregator.New(s.Catalog, s.List, ao, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
 			return o.openMirror(m, s.Name, deliver)
 		})
-		return opened, err
+		if err != nil {
+			return nil, err
+		}
+		o.Upstreams.Callbacks.add(ao.Follow.Callback, u.Handler())
+		opened.follower = u
+		return opened, nil
 	}
 	var all []aggregator.Options
 	for i := range c.Upstreams {
@@ -78,15 +87,25 @@ func (o *Opener) openUpstream(s *Set) (Origin, error) {
 			ao.URI += m.Name + "/"
 		}
 		ao.Name = m.Key()
+		ao.Follow.Callback = o.Upstreams.Callbacks.address(base(o.Upstreams.BaseURL), ao.Address, s.Name+"/"+m.Key())
 		all = append(all, ao)
 	}
-	var err error
 	group := aggregator.GroupOptions{TempDir: o.State, OnEvent: s.OnEvent}
-	opened.follower, err = aggregator.NewGroup(s.Catalog, s.List, group, all, func(i int, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+	g, err := aggregator.NewGroup(s.Catalog, s.List, group, all, func(i int, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
 		return o.openMirror(&c.Upstreams[i], filepath.Join(s.Name, c.Upstreams[i].Key()), deliver)
 	})
-	return opened, err
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		o.Upstreams.Callbacks.add(all[i].Follow.Callback, g.Handler(i))
+	}
+	opened.follower = g
+	return opened, nil
 }
+
+// base returns a base URL with a slash at its end.
+func base(baseURL string) string { return strings.TrimSuffix(baseURL, "/") + "/" }
 
 // upstreamOptions returns what the configuration of an upstream means.
 func (o *Opener) upstreamOptions(s *Set, m *config.Member) (ao aggregator.Options, err error) {

@@ -77,10 +77,11 @@ func (s *Site) Handler() http.Handler {
 
 // A front passes each request at the addresses of a site to the part that answers it.
 type front struct {
-	pages      *admin.Pages     // nil: none
-	hub        *hubserver.Front // nil: none
-	hubPath    string           // of its address
-	harvesting *harvesting      // nil: none
+	callbacks  *origins.Callbacks // of upstreams; nil: none
+	pages      *admin.Pages       // nil: none
+	hub        *hubserver.Front   // nil: none
+	hubPath    string             // of its address
+	harvesting *harvesting        // nil: none
 	api        *origins.API
 	have       func(rel string) bool // reports whether a resource is at a path below the base URL
 	documents  http.Handler          // and resources
@@ -88,6 +89,7 @@ type front struct {
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case f.callbacks.Serve(w, r):
 	case f.pages != nil && f.pages.Serve(w, r):
 	case f.hub != nil && r.URL.EscapedPath() == f.hubPath && !f.hidesHub(r):
 		f.hub.ServeHTTP(w, r)

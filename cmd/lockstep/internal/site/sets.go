@@ -207,6 +207,9 @@ func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client,
 		State: o.State, AllowEmpty: o.AllowEmpty, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
 		Ledger: st.db.Ledger(), Contents: st.db.Contents(), API: api,
 	}
+	if o.Content && o.Watching {
+		opener.Upstreams.Callbacks = &origins.Callbacks{}
+	}
 	if !o.Content { // the site is nothing but files
 		opener.Files = &origins.RecordFiles{Store: st.docs, Place: o.Documents, BaseURL: o.BaseURL}
 	}

@@ -168,7 +168,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 		return err
 	}
 	s.versions = newVersionsUpkeep(s.sets, st, s.src, o.Log)
-	s.front = front{hub: s.hub, harvesting: s.harvesting, api: api, have: files.have}
+	s.front = front{callbacks: builder.origins.Upstreams.Callbacks, hub: s.hub, harvesting: s.harvesting, api: api, have: files.have}
 	if o.Embedding != nil {
 		base, err := parseBase(o.BaseURL)
 		if err != nil {

@@ -1,0 +1,66 @@
+package origins
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"lockstep/cmd/lockstep/internal/listen"
+	"lockstep/discover"
+)
+
+// callbackDir is where hubs of upstreams call, below the base URL.
+const callbackDir = "-/callback/"
+
+// Callbacks serves what hubs of upstreams call. Its methods accept a nil receiver: no hub
+// is used then.
+type Callbacks struct {
+	mu       sync.RWMutex            // guards handlers
+	handlers map[string]http.Handler // by path
+}
+
+// address returns the URL that hubs of an upstream call, or "" if they cannot: a hub on
+// another machine does not reach a Source whose base URL is that of this machine only.
+func (c *Callbacks) address(base, upstream, name string) string {
+	here, err := url.Parse(base)
+	if c == nil || err != nil {
+		return ""
+	}
+	there := discover.Home(upstream)
+	if listen.IsLoopback(here.Hostname()) && (there == nil || !listen.IsLoopback(there.Hostname())) {
+		return ""
+	}
+	return base + callbackDir + name + "/"
+}
+
+// add serves requests to a URL, and below it, by h.
+func (c *Callbacks) add(address string, h http.Handler) {
+	u, err := url.Parse(address)
+	if address == "" || err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handlers == nil {
+		c.handlers = make(map[string]http.Handler)
+	}
+	c.handlers[u.EscapedPath()] = h
+}
+
+// Serve answers a request of a hub, and reports whether r is one.
+func (c *Callbacks) Serve(w http.ResponseWriter, r *http.Request) bool {
+	path := r.URL.EscapedPath()
+	if c == nil || !strings.Contains(path, "/"+callbackDir) {
+		return false
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for at := len(path); at > 0; at = strings.LastIndexByte(path[:at-1], '/') + 1 {
+		if h, ok := c.handlers[path[:at]]; ok {
+			h.ServeHTTP(w, r)
+			return true
+		}
+	}
+	return false
+}
