@@ -39,6 +39,9 @@ func (o *Options) Check() error {
 		if err := checkSet(&o.Sets[i], base); err != nil {
 			return err
 		}
+		if err := o.checkStore(&o.Sets[i]); err != nil {
+			return err
+		}
 	}
 	if o.APITokenFile != "" && slices.ContainsFunc(o.Sets, func(c config.Set) bool { return c.Origin.Kind.Scheme == "api" }) {
 		if _, err := trust.ReadTokens(o.APITokenFile); err != nil {
@@ -70,6 +73,23 @@ func checkSet(c *config.Set, base string) error {
 	}
 	_, err := origins.Hashes(c.Hash)
 	return err
+}
+
+// checkStore rejects, in commands that only write files, an upstream whose resources
+// would be stored where no web server finds them.
+func (o *Options) checkStore(c *config.Set) error {
+	if o.Content || c.Origin.Kind.Scheme != "resourcesync" || c.InPlace() {
+		return nil
+	}
+	stored := c.Store != ""
+	if len(c.Upstreams) > 0 {
+		stored = !slices.ContainsFunc(c.Upstreams, func(m config.Member) bool { return m.Store == "" })
+	}
+	if stored {
+		return nil
+	}
+	return term.Usage(fmt.Errorf("%s: where its resources are stored for the web server is not configured", c.Origin),
+		"write store: DIR into the configuration file, a directory that the web server serves at the uri of the set; or use lockstep serve")
 }
 
 // checkEmbedding checks the settings of administration, and of the embedded hub.
