@@ -83,6 +83,9 @@ type plannedMirror struct {
 	size    int
 }
 
+// octets is the media type of all resources.
+const octets = "application/octet-stream"
+
 // content is that of a resource, if it is not empty.
 func (p *plannedMirror) content(i int) []byte {
 	b := bytes.Repeat([]byte{byte(i), 1, 2, 3}, p.size/4)
@@ -139,7 +142,7 @@ func (p *plannedMirror) publish(b *testing.B, dir string) {
 		var es []resourcesync.Entry
 		for i := from; i < min(from+part, p.entries); i++ {
 			e := resourcesync.Entry{Loc: p.base + "/" + p.path(i), Lastmod: at}
-			e.Hashes, e.Length, e.HasLength, e.Type = p.hashes(i), int64(len(p.content(i))), true, "application/octet-stream"
+			e.Hashes, e.Length, e.HasLength, e.Type = p.hashes(i), int64(len(p.content(i))), true, octets
 			es = append(es, e)
 		}
 		name := fmt.Sprintf("list-%05d.xml", from/part)
@@ -182,7 +185,7 @@ func (p *plannedMirror) build(b *testing.B, dir string) {
 		var rows journal.Batch
 		for i := from; i < to; i++ {
 			rows.Put = append(rows.Put, journal.Held{URI: p.base + "/" + p.path(i), Path: p.path(i), Length: int64(len(p.content(i))), Lastmod: p.at, Hashes: p.hashes(i),
-				ETag: fmt.Sprintf(`"%x"`, i), Modified: p.at.Format(http.TimeFormat), Sets: []int{1}})
+				ETag: fmt.Sprintf(`"%x"`, i), Modified: p.at.Format(http.TimeFormat), Sets: []int{1}, Type: octets, Stated: p.stated(i)})
 		}
 		if err := record(rows); err != nil {
 			b.Fatal(err)
@@ -191,6 +194,11 @@ func (p *plannedMirror) build(b *testing.B, dir string) {
 	if err := g.Wait(); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// stated is what publish states of a resource.
+func (p *plannedMirror) stated(i int) *journal.Stated {
+	return &journal.Stated{Lastmod: resourcesync.NewDatetime(p.at).WithGranularity(resourcesync.Second), Length: int64(len(p.content(i))), Hashes: p.hashes(i)}
 }
 
 func (p *plannedMirror) touch(dir string, from, to int) error {

@@ -468,3 +468,35 @@ func TestOlderHarvestIsCompleted(t *testing.T) {
 		t.Errorf("other links: %+v", h)
 	}
 }
+
+// countingJournal counts the rows that are written.
+type countingJournal struct {
+	*journal.Mem
+	rows int
+}
+
+func (j *countingJournal) Record(ctx context.Context, b journal.Batch) error {
+	j.rows += len(b.Put)
+	return j.Mem.Record(ctx, b)
+}
+
+// TestSameStatementWritesNothing: a comparison of everything writes no rows if the
+// Source states the same as before.
+func TestSameStatementWritesNothing(t *testing.T) {
+	t.Parallel()
+	for _, st := range []style{{}, {noLength: true}, {noLastmod: true}, {listParts: 2}} {
+		s, kind, links := describedSite(t, st)
+		kind["/a"], links["/a"] = "text/a", ln("via", "urn:o", `modified="2024-01-01T00:00:00Z"`)+ln("duplicate", s.url("/m/a"), "")+ln("collection", "urn:c", "")
+		s.put("/a", "content")
+		s.put("/b", "content of b")
+		s.put("/c", "content of c")
+		m := newMirror(t, s)
+		j := &countingJournal{Mem: new(journal.Mem)}
+		m.journal = j
+		m.mustSync()
+		j.rows, m.opts.Baseline = 0, true
+		if m.mustSync(); j.rows != 0 {
+			t.Errorf("%d rows were written", j.rows)
+		}
+	}
+}

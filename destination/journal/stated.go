@@ -13,7 +13,7 @@ import (
 
 // Stated is what the Source states of the content of a resource, in its own
 // words: [Held] says what the mirror has. It is never changed once it is part of
-// a Held.
+// a Held, with which it may share Hashes.
 type Stated struct {
 	Lastmod  resourcesync.Datetime // zero: not stated
 	Length   int64                 // -1: not stated
@@ -349,6 +349,10 @@ func (d *statedDecoder) hashes() (hs resourcesync.Hashes) {
 		d.fail()
 		return nil
 	}
+	if d.areRowHashes(int(n)) { // mostly: the row's own need no memory
+		d.b = d.b[n:]
+		return d.row.Hashes
+	}
 	for ; n > 0 && !d.bad; n-- {
 		c := d.byte()
 		s := resourcesync.Hash{Algorithm: resourcesync.Algorithm(c &^ sameAsRow)}
@@ -360,6 +364,19 @@ func (d *statedDecoder) hashes() (hs resourcesync.Hashes) {
 		hs = append(hs, s)
 	}
 	return hs
+}
+
+// areRowHashes reports whether the next n hashes are those of the row, in its order.
+func (d *statedDecoder) areRowHashes(n int) bool {
+	if n != len(d.row.Hashes) {
+		return false
+	}
+	for i := range n {
+		if d.b[i] != byte(d.row.Hashes[i].Algorithm)|sameAsRow {
+			return false
+		}
+	}
+	return true
 }
 
 func (d *statedDecoder) link() (l resourcesync.Link) {
