@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
@@ -29,26 +32,33 @@ type scanner struct {
 	watching bool // the site scans again later
 }
 
-// scan brings the catalog in step with the origins of the sets, one after the
-// other. A set that cannot be read prevents publication only if the catalog has
-// nothing of it yet, unless it is one of several upstreams that are followed, or
-// if all sets fail: then there is nothing to publish. A site that watches serves
-// what it published before while the servers that its sets come from are down.
-// Otherwise the error of a set is part of the result.
+// scan brings the catalog in step with the origins of the sets: upstreams at the
+// same time, then the others one after the other. A set that cannot be read
+// prevents publication only if the catalog has nothing of it yet, unless it is one
+// of several upstreams that are followed, or if all sets fail: then there is
+// nothing to publish. A site that watches serves what it published before while
+// the servers that its sets come from are down. Otherwise the error of a set is
+// part of the result.
 func (s *scanner) scan(ctx context.Context) ([]scanned, error) {
 	var scans []scanned
 	var errs []error
+	upstreams := s.scanUpstreams(ctx)
 	remote := false // a set that fails comes from another machine
 	for _, set := range s.sets {
 		if set.later {
 			scans = append(scans, scanned{set: set})
 			continue
 		}
-		r, err := set.origin.Scan(ctx)
+		done, ok := upstreams[set]
+		if !ok {
+			done.set = set
+			done.Report, done.err = set.origin.Scan(ctx)
+		}
 		if ctx.Err() != nil {
 			return scans, context.Cause(ctx)
 		}
-		scans = append(scans, scanned{set, r, err})
+		scans = append(scans, done)
+		err := done.err
 		if err == nil {
 			continue
 		}
@@ -60,7 +70,7 @@ func (s *scanner) scan(ctx context.Context) ([]scanned, error) {
 		remote = remote || set.from.Dir() == "" && set.from.File() == ""
 		errs = append(errs, err)
 		known, serr := s.status(ctx, set.list)
-		follows := set.from.Kind.Scheme == "resourcesync" && s.watching && len(s.sets) > 1 // its set appears once it can be read
+		follows := set.isUpstream() && s.watching && len(s.sets) > 1 // its set appears once it can be read
 		if serr != nil || known.Last == 0 && !follows {
 			return scans, errors.Join(err, serr)
 		}
@@ -70,6 +80,36 @@ func (s *scanner) scan(ctx context.Context) ([]scanned, error) {
 	}
 	return scans, nil
 }
+
+// upstreamScans is how many upstreams are scanned at a time: most of the time is spent
+// waiting for their servers.
+const upstreamScans = 8
+
+// scanUpstreams scans the sets that other Sources fill, several at a time, so that a slow
+// one does not keep the others waiting.
+func (s *scanner) scanUpstreams(ctx context.Context) map[*siteSet]scanned {
+	var work errgroup.Group
+	work.SetLimit(upstreamScans)
+	var mu sync.Mutex // guards done
+	done := make(map[*siteSet]scanned)
+	for _, set := range s.sets {
+		if !set.isUpstream() {
+			continue
+		}
+		work.Go(func() error {
+			r, err := set.origin.Scan(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			done[set] = scanned{set, r, err}
+			return nil
+		})
+	}
+	_ = work.Wait() // the errors are in done
+	return done
+}
+
+// isUpstream reports whether another Source fills the set.
+func (set *siteSet) isUpstream() bool { return set.from.Kind.Scheme == "resourcesync" }
 
 // published records publications.
 type published struct {

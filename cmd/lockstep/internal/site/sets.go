@@ -138,7 +138,7 @@ func offered(c *config.Set, name string, o *Options) source.Set {
 func (set *siteSet) locate(c *config.Set, baseURL string) (string, error) {
 	base := strings.TrimSuffix(baseURL, "/") + "/"
 	uri := base
-	if c.Origin.Kind.Scheme == "resourcesync" && c.Name != "" { // several upstreams have resources at the same paths
+	if set.isUpstream() && c.Name != "" { // several upstreams have resources at the same paths
 		uri += c.Name + "/"
 	}
 	if c.URI != "" {
