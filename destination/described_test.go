@@ -500,3 +500,35 @@ func TestSameStatementWritesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestMoreLinksThanAreKept: a Source cannot make a row larger than is allowed; the
+// first links are kept, and a warning names the resource.
+func TestMoreLinksThanAreKept(t *testing.T) {
+	t.Parallel()
+	s, _, links := describedSite(t, style{})
+	s.put("/many", "many")
+	s.put("/long", "long")
+	s.put("/few", "few")
+	for i := range 100 {
+		links["/many"] += ln("collection", fmt.Sprintf("urn:%d", i), "")
+	}
+	long := strings.Repeat("x", 3000)
+	for i := range 4 {
+		links["/long"] += ln("collection", fmt.Sprintf("urn:%d%s", i, long), "")
+	}
+	links["/few"] = ln("via", "urn:few", "")
+	m := newMirror(t, s)
+	r := m.mustSync()
+	for path, want := range map[string]int{"/many": 64, "/long": 2, "/few": 1} {
+		if got := len(m.row(path).Links); got != want {
+			t.Errorf("%s: %d links, want %d", path, got, want)
+		}
+	}
+	if text := strings.Join(r.Warnings, "\n"); !strings.Contains(text, "has more than 64 links or 8192 bytes of them") {
+		t.Errorf("warnings: %s", text)
+	}
+	m.opts.Baseline = true
+	if r := m.mustSync(); r.Updated != 0 {
+		t.Errorf("the next comparison: %s", counts(r))
+	}
+}

@@ -3,6 +3,7 @@ package destination_test
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -83,5 +84,31 @@ func testWithDescriptions(t *testing.T, st style) {
 	run(less...)
 	if a := m.audit(); !a.InSync {
 		t.Errorf("audit: %+v", a)
+	}
+}
+
+// TestWithDescriptionsRelisted: a description that changes while it is read is read
+// again, and stays selected although the list is read for it alone.
+func TestWithDescriptionsRelisted(t *testing.T) {
+	t.Parallel()
+	s, _, links := describedSite(t, style{noChanges: true})
+	links["/a.pdf"] = ln("describedby", s.url("/a.xml"), "")
+	s.put("/a.pdf", "a")
+	s.put("/a.xml", "description")
+	m := newMirror(t, s)
+	m.opts.Include, m.opts.With, m.opts.MaxDelete = []string{"**.pdf"}, []string{"describedby"}, 100
+	m.mustSync()
+	s.put("/a.xml", "another description")
+	changed := false
+	s.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/a.xml" && !changed {
+			changed = true
+			s.put("/a.xml", "changed while it was read")
+		}
+		return false
+	})
+	r := m.mustSync()
+	if r.Failed+r.Deleted != 0 || !changed {
+		t.Errorf("%s, changed while it was read: %v", counts(r), changed)
 	}
 }

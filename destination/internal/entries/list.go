@@ -293,6 +293,7 @@ func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error)
 		if !l.concerns(w.URI) {
 			continue
 		}
+		w.Companion = l.Only != nil // the run has selected it, and the resource that names it may not be staged again
 		if err := out.Add(&w); err != nil {
 			return pos, &content.LocalError{Err: err}
 		}

@@ -37,9 +37,9 @@ const (
 // Limits of the links of one entry that are stored. A row of the Journal has those
 // that relate the resource to others.
 const (
-	MaxLinks     = 32       // links that lead to the content
-	maxRelations = 64       // other links
-	maxLinkBytes = 16 << 10 // of those
+	MaxLinks     = 32      // links that lead to the content
+	maxRelations = 64      // other links
+	maxLinkBytes = 8 << 10 // of those
 )
 
 // A Reader reads a set's documents and stages their entries.
@@ -267,7 +267,7 @@ func (r *Reader) takeLinks(w *desired.Resource, e *resourcesync.Entry) {
 		switch {
 		case r.Set.Foreign != nil && selection.IsAlternate(l): // the harvest has followed them
 		case journal.KeepsLink(l.Rel):
-			size += len(l.Href) + len(l.Type) + len(l.Path)
+			size += len(l.Href) + len(l.Type) + len(l.Encoding) + len(l.Path)
 			if relations++; relations > maxRelations || size > maxLinkBytes {
 				r.leaveOff.Do(func() {
 					r.ReportWarning(e.Loc, fmt.Sprintf("%s has more than %d links or %d bytes of them, of which the first are kept; other resources may, too", fetch.Printable(e.Loc), maxRelations, maxLinkBytes))
