@@ -13,19 +13,19 @@ import (
 
 // FuzzPushed reads what is remembered of notifications from the Journal.
 func FuzzPushed(f *testing.F) {
-	p := New()
+	p := newState()
 	docs := map[string][]byte{}
 	p.Expect(1, []Announced{{KeyOf("http://a.example/"), Event{At: resourcesync.NewDatetime(time.Unix(1, 2)), Came: time.Unix(3, 0), Gone: true}}}, docs)
 	f.Add(docs[pushedName(1, 0)])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p := New()
+		p := newState()
 		if err := p.decodeEvents(b); err != nil {
 			if !errors.Is(err, desired.ErrDamaged) {
 				t.Fatal(err)
 			}
 			return
 		}
-		q := New()
+		q := newState()
 		docs := p.Save(1)
 		for name, doc := range docs {
 			if strings.HasPrefix(name, docPushed) && doc != nil {
@@ -72,7 +72,7 @@ func TestDoubt(t *testing.T) {
 		if tt.changes {
 			st.Changes = "http://a.example/changelist.xml"
 		}
-		p := New()
+		p := newState()
 		tt.event.guard = tt.event.At
 		p.events[KeyOf(uri)], p.Deleted = tt.event, 3
 		if tt.seen > 0 {
