@@ -83,9 +83,9 @@ func newHarvest(r *setRun) *harvest.Run {
 		Undecided: func(ctx context.Context) (bool, error) { return r.own.IsOpen(ctx, r.d.directory()) },
 		Decide:    func(ctx context.Context) error { return decideHarvestOwnership(ctx, r) },
 	}
-	h.Apply = func(ctx context.Context, w harvest.Work) (bool, error) {
+	h.Apply = func(ctx context.Context, w reconcile.Work) (bool, error) {
 		r.docs.Compared = h.Compared
-		return reconciled(r).Apply(ctx, reconcile.Work{Mode: w.Mode, Via: r.set.ViaList(), Complete: w.Complete, Files: w.All, Prune: w.Prune, Done: w.Done})
+		return reconciled(r).Apply(ctx, w)
 	}
 	return h
 }
