@@ -187,6 +187,7 @@ var rooms = []room{
 	{"destination/internal/recovery", "blob destination/filename destination/internal/failure destination/internal/intent destination/internal/places destination/internal/plan destination/internal/rows destination/internal/saved destination/journal destination/report resourcesync", ""},
 	{"destination/internal/substitute", "destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/restore destination/internal/saved destination/internal/wording destination/report discover internal/fetch internal/nesting resourcesync", ""},
 	{"destination/internal/run", "destination/internal/catchup destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/proof destination/internal/push destination/internal/reconcile destination/internal/saved destination/internal/stage destination/internal/substitute destination/internal/wording destination/report internal/fetch resourcesync", ""},
+	{"destination/internal/state", "blob destination/filename destination/internal/content destination/internal/counting destination/internal/deferral destination/internal/failure destination/internal/history destination/internal/intent destination/internal/outbox destination/internal/places destination/internal/reclaim destination/internal/recovery destination/internal/rows destination/internal/saved destination/journal destination/report internal/fetch resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -204,24 +205,20 @@ var rooms = []room{
 		"destination/internal/harvest " +
 		"destination/internal/history " +
 		"destination/internal/inbox " +
-		"destination/internal/intent " +
 		"destination/internal/localcheck " +
 		"destination/internal/notification " +
 		"destination/internal/outage " +
 		"destination/internal/outbox " +
 		"destination/internal/pending " +
-		"destination/internal/places " +
 		"destination/internal/plan " +
 		"destination/internal/planner " +
 		"destination/internal/proof " +
 		"destination/internal/push " +
 		"destination/internal/reclaim " +
 		"destination/internal/reconcile " +
-		"destination/internal/recovery " +
 		"destination/internal/representation " +
 		"destination/internal/reserve " +
 		"destination/internal/restore " +
-		"destination/internal/rows " +
 		"destination/internal/run " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +
@@ -229,6 +226,7 @@ var rooms = []room{
 		"destination/internal/sets " +
 		"destination/internal/spill " +
 		"destination/internal/stage " +
+		"destination/internal/state " +
 		"destination/internal/substitute " +
 		"destination/internal/transfer " +
 		"destination/internal/unsubscribe " +

@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"lockstep/destination/internal/audit"
-	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/run"
-	"lockstep/destination/internal/saved"
 	"lockstep/internal/fetch"
 )
 
@@ -52,7 +50,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 		return AuditReport{}, err // unreachable: d was made with these options
 	}
 	out := AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
-	s := &session{d: quiet, report: counting.Report{Report: Report{Source: out.Source, Sets: []string{}}}, out: newOutbox(d.journal, nil)}
+	s := newSession(quiet, address, nil, nil)
 	a := &auditor{session: s, exam: audit.Audit{Store: quiet.store, Forgetful: quiet.isForgetful(), Journal: quiet.journal, Partial: len(quiet.opts.Sets) > 0, Restricts: quiet.selects.Restricts(),
 		Content: o.Content, Fix: o.Fix, Report: &out, Emit: quiet.emit, Quiet: quiet.opts.OnEvent == nil}}
 	err = a.run(ctx, address)
@@ -124,30 +122,22 @@ func (a *auditor) repair(ctx context.Context, d *Destination, address string) er
 func (a *auditor) read(ctx context.Context) (err error) {
 	s, d := a.session, a.session.d
 	if a.exam.Fix {
-		if err := s.open(ctx); err != nil {
+		if err := s.state.Open(ctx); err != nil {
 			return err
 		}
-		if s.keep, err = openKeeper(ctx, d, &s.mirror, !s.resume); err != nil { // the session itself is of a dry run
+		if err := s.state.OpenKeeper(ctx); err != nil { // the session itself is of a dry run
 			return err
 		}
-		a.exam.Plain = s.mirror.Found == nil
-		a.exam.Marks = audit.Marks{Store: d.store, Journal: d.journal, Keep: s.keep, Counts: s.counts, Known: maps.Clone(s.mirror.Numbers)}
+		a.exam.Plain = s.state.Source.Found == nil
+		a.exam.Marks = audit.Marks{Store: d.store, Journal: d.journal, Keep: s.state.Keep, Counts: s.state.Counts, Known: maps.Clone(s.state.Source.Numbers)}
 		return nil
 	}
-	s.counts = saved.Counts{}
-	known, err := saved.Load(ctx, d.journal, saved.DocMirror, &s.mirror)
+	known, err := s.state.Read(ctx)
 	if err != nil {
 		return err
 	}
 	a.exam.Plain = !known
-	if s.mirror.Numbers == nil {
-		s.mirror.Numbers = map[string]int{}
-	}
-	if _, err := saved.Load(ctx, d.journal, saved.DocCounts, &s.counts); err != nil {
-		return err
-	}
-	killed := killedRun(d)
-	a.exam.Halfway, err = killed.Read(ctx)
+	a.exam.Halfway, err = s.state.Halfway(ctx)
 	return err
 }
 
@@ -173,7 +163,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState) (complete bool, e
 	p := newPlanner(d, set.Number)
 	p.Dated, p.Prune, p.Settled = set.Foreign != nil, r.failed.Count == 0, set.Complete && !r.reselects()
 	p.PreferOther, p.Refuse = set.Foreign == nil && d.selects.PrefersOther(set.Selection), r.reader.Refuse
-	err = a.exam.Examine(ctx, &audit.Set{State: &set.Set, Held: s.counts[set.Number], Paths: paths, Planner: p, Stage: r.stage,
+	err = a.exam.Examine(ctx, &audit.Set{State: &set.Set, Held: s.state.Counts[set.Number], Paths: paths, Planner: p, Stage: r.stage,
 		Listed: (set.Lists != "" || set.Foreign != nil) && (!snap.Sitemap || d.opts.Delete == DeleteApply)}) // RS-RL-12: a plain Sitemap does not say what it covers
 	return r.failed.Count == 0, err
 }

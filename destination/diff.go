@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/diff"
 	"lockstep/destination/internal/restore"
-	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/report"
 	"lockstep/internal/fetch"
@@ -43,7 +41,7 @@ func (d *Destination) Diff(ctx context.Context, address string, from, to time.Ti
 	if err != nil {
 		return out, err // unreachable: d was made with these options
 	}
-	s := &session{d: quiet, counts: saved.Counts{}, mirror: saved.Mirror{Numbers: map[string]int{}}, report: counting.Report{Report: Report{Sets: []string{}}}, out: newOutbox(d.journal, nil)}
+	s := newSession(quiet, address, nil, nil)
 	f := &differ{session: s, report: &out, warned: map[string]bool{}}
 	err = f.run(ctx, address, each)
 	s.countWarnings()

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"time"
 
-	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/deferral"
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/inbox"
@@ -49,22 +48,21 @@ var _ follow.Mirror = (*followedMirror)(nil)
 func (m *followedMirror) pass(ctx context.Context, set *followedSet, do func(s *session) error) follow.Pass {
 	d := m.d
 	meter := newMeter(d.client)
-	begun := counting.Report{Report: Report{Source: fetch.WithoutUser(m.address), Destination: d.opts.Dest, Sets: []string{}}}
 	s := m.session
 	var err error
 	if s == nil {
-		s = &session{d: d, report: begun, out: newOutbox(d.journal, d.deliverer())}
-		if err = s.open(ctx); err == nil {
+		s = newSession(d, m.address, nil, d.deliverer())
+		if err = s.state.Open(ctx); err == nil {
 			m.session = s
 		}
 	} else {
-		s.report = begun
+		s.report = newReport(d, m.address)
 	}
 	if err == nil {
 		err = deferringDocuments(ctx, s, func() error { return do(s) })
 	}
 	if err == nil || errors.Is(err, ErrIncomplete) {
-		if kerr := endKeeping(ctx, s.keep, &s.report.Report); kerr != nil {
+		if kerr := s.state.EndKeeping(ctx, &s.report.Report); kerr != nil {
 			err = kerr
 		}
 	}
@@ -121,14 +119,14 @@ func (m *followedMirror) Look(ctx context.Context) follow.Look {
 		return l
 	}
 	l.Unreadable = func(uri string) bool {
-		o := m.session.mirror.Offered(uri)
+		o := m.session.state.Source.Offered(uri)
 		return o != nil && o.Err != nil
 	}
 	m.left = left
 	known := m.sets
 	m.sets = map[string]*followedSet{}
 	for _, st := range sets {
-		offered := m.session.mirror.Offered(st.URI)
+		offered := m.session.state.Source.Offered(st.URI)
 		if offered == nil { // the Source no longer has it
 			m.left = append(m.left, st)
 			continue
@@ -188,10 +186,10 @@ func (m *followedMirror) Pull(ctx context.Context, uri string, req follow.PullRe
 			err = fmt.Errorf("%w: %d files of the mirror are damaged and cannot be repaired", ErrIncomplete, s.unrepaired)
 		}
 		if err == nil || errors.Is(err, ErrIncomplete) {
-			if merr := moveHome(ctx, s); merr != nil {
+			if merr := s.state.MoveHome(ctx, &s.report); merr != nil {
 				return merr
 			}
-			if cerr := s.rest(ctx); cerr != nil {
+			if cerr := s.state.Rest(ctx); cerr != nil {
 				return cerr
 			}
 		}
@@ -239,7 +237,7 @@ func (m *followedMirror) Close(ctx context.Context) error {
 	if m.session == nil {
 		return nil
 	}
-	return m.session.close(ctx)
+	return m.session.state.Close(ctx)
 }
 
 // load returns the state of a set, which it reads if it is not known.
@@ -250,7 +248,7 @@ func (m *followedMirror) load(ctx context.Context, s *session, set *followedSet)
 	s.home, s.file = sets.Home(m.address)
 	st, err := setsOf(s).Load(ctx, set.offered)
 	if err == nil {
-		st.Foreign = s.mirror.Found.Foreign
+		st.Foreign = s.state.Source.Found.Foreign
 		set.state = st
 	}
 	return st, err

@@ -39,7 +39,7 @@ func newPass(r *setRun, up *push.Parents, now time.Time) *notification.Pass {
 	st, o := r.set, &r.d.opts
 	p := &notification.Pass{
 		Set: &st.Set, State: st.Push, Parents: up, Client: r.d.client, Journal: r.d.journal, Reader: r.reader, Stage: r.stage, Report: &r.report,
-		Jobs: o.Jobs, KeepsDeleted: o.Delete == DeleteKeep, Reselects: r.reselects(), Held: r.counts[st.Number], Ahead: entries.WasAhead(&st.Set, now), Stale: r.stale,
+		Jobs: o.Jobs, KeepsDeleted: o.Delete == DeleteKeep, Reselects: r.reselects(), Held: r.state.Counts[st.Number], Ahead: entries.WasAhead(&st.Set, now), Stale: r.stale,
 		NewPlanner: func() *planner.Planner { return newPlanner(r.d, st.Number) },
 	}
 	p.ApplyVersions = func(ctx context.Context, results push.Results) error {
@@ -74,7 +74,7 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 	}
 	review := push.Review{
 		Set: &set.Set, State: set.Push, Journal: s.d.journal, Client: s.d.client, Jobs: s.d.opts.Jobs, DoubtEvery: s.d.doubtEvery,
-		Held: s.counts[set.Number], Recount: !s.d.follows || s.d.opts.MaxDelete >= 100,
+		Held: s.state.Counts[set.Number], Recount: !s.d.follows || s.d.opts.MaxDelete >= 100,
 		Warn:       s.warn,
 		CompareAll: func(ctx context.Context) error { return syncSet(ctx, s, set) },
 		Remove: func(ctx context.Context, gone []desired.Resource) (push.Results, error) {

@@ -14,7 +14,7 @@ import (
 
 // reclaims reports whether a run adopts files of a set before it fetches.
 func (r *setRun) reclaims() bool {
-	return r.own.Ours && !r.set.Unselected && (!r.set.Complete || r.damaged[r.set.Number])
+	return r.state.Own.Ours && !r.set.Unselected && (!r.set.Complete || r.damaged[r.set.Number])
 }
 
 // directory is where the mirror has its files.
@@ -26,15 +26,15 @@ func (d *Destination) directory() reclaim.Directory {
 // the Journal is new. For a harvested set that is found out later: see
 // decideHarvestOwnership.
 func decideOwnership(ctx context.Context, s *session) error {
-	if s.mirror.Found == nil || s.mirror.Found.Foreign != nil {
+	if s.state.Source.Found == nil || s.state.Source.Found.Foreign != nil {
 		return nil
 	}
-	return s.own.Decide(ctx, s.d.directory(), s.knownPaths, func(ctx context.Context, to *extsort.Sorter) (bool, error) { return addListed(ctx, s, to) })
+	return s.state.Own.Decide(ctx, s.d.directory(), s.knownPaths, func(ctx context.Context, to *extsort.Sorter) (bool, error) { return addListed(ctx, s, to) })
 }
 
 // decideHarvestOwnership does so when all resources of a harvested set are staged.
 func decideHarvestOwnership(ctx context.Context, r *setRun) error {
-	return r.own.Decide(ctx, r.d.directory(), func(ctx context.Context) (*filename.Mapping, error) {
+	return r.state.Own.Decide(ctx, r.d.directory(), func(ctx context.Context) (*filename.Mapping, error) {
 		if err := findOrigin(ctx, r.session, r.stage); err != nil {
 			return nil, err
 		}
@@ -46,8 +46,8 @@ func decideHarvestOwnership(ctx context.Context, r *setRun) error {
 
 // knownPaths returns the names of the mirror's files, or nil if its origin is unknown.
 func (s *session) knownPaths(context.Context) (*filename.Mapping, error) {
-	paths, err := s.paths()
-	if s.mirror.Origin == "" {
+	paths, err := s.state.Paths()
+	if s.state.Source.Origin == "" {
 		paths = nil
 	}
 	return paths, err
@@ -58,7 +58,7 @@ func (s *session) knownPaths(context.Context) (*filename.Mapping, error) {
 func addListed(ctx context.Context, s *session, to *extsort.Sorter) (bool, error) {
 	m := setsOf(s)
 	m.Report = &counting.Report{} // the run that follows reports the sets
-	chosen, err := m.Choose(s.mirror.Found)
+	chosen, err := m.Choose(s.state.Source.Found)
 	if err != nil {
 		return false, err
 	}

@@ -46,7 +46,7 @@ type setRun struct {
 func newReadRun(s *session, set *setState) *setRun {
 	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), failed: &substitute.Failures{Report: s.problem}, stale: map[string]error{}}
 	r.reader = newSetReader(s.d, set, s.home, s.file, r.stage, s.warn, r.failed.Add)
-	r.docs = &substitute.Documents{Set: &set.Set, Reader: r.reader, Outages: outage.New(s.d.clock), Held: func() int64 { return s.counts[set.Number] },
+	r.docs = &substitute.Documents{Set: &set.Set, Reader: r.reader, Outages: outage.New(s.d.clock), Held: func() int64 { return s.state.Counts[set.Number] },
 		Baseline: s.d.opts.Baseline, Warn: s.warn, Replace: func(f Fallback) { addFallback(s, set.Name, f) }}
 	return r
 }
