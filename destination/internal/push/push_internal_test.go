@@ -81,7 +81,7 @@ func TestDoubt(t *testing.T) {
 		if newer := p.IsNewer(uri, at(5)); newer != (tt.event.At.Compare(at(5)) > 0) {
 			t.Errorf("%s: newer than the documents: %v", tt.name, newer)
 		}
-		if got, lies := p.Pulled(st, now, tt.compared); got != tt.doubtful || lies != 0 || (len(p.events) > 0) != tt.kept || p.Deleted != 0 {
+		if got, contradicted := p.Pulled(st, now, tt.compared); got != tt.doubtful || contradicted != 0 || (len(p.events) > 0) != tt.kept || p.Deleted != 0 {
 			t.Errorf("%s: %d doubtful, kept: %v, want %d, %v", tt.name, got, len(p.events) > 0, tt.doubtful, tt.kept)
 		}
 	}

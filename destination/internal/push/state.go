@@ -96,8 +96,8 @@ func (p *State) Reset(set int, docs map[string][]byte) {
 
 // Contradict pauses the use of notifications, because a document of the Source
 // contradicts some of them.
-func (p *State) Contradict(lies int64, reason string, now time.Time) {
-	p.Contradicted += lies
+func (p *State) Contradict(changes int64, reason string, now time.Time) {
+	p.Contradicted += changes
 	p.Paused = now.Add(pushPause).UTC().Truncate(time.Second)
 	p.Reason = reason
 }
@@ -299,7 +299,7 @@ func (p *State) Listed(uri string, at resourcesync.Datetime, gone bool) {
 // but do not; and how many of these the Change List, which covers their times,
 // contradicts: they did not change the mirror. With compared, everything was
 // compared with the Source's resources, so that there is nothing to doubt.
-func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, lies int) {
+func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, contradicted int) {
 	watermark, lag := st.Watermark, MaxLag
 	if st.Changes == "" {
 		lag = MaxListLag
@@ -317,7 +317,7 @@ func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, l
 			delete(p.events, k)
 		case passed && e.Fresh && e.certain && !e.proven && !compared && !st.Compared:
 			delete(p.events, k)
-			lies++
+			contradicted++
 		case passed:
 			doubtful++
 		case now.Sub(e.Came) > lag: // it no longer masks later events
@@ -332,7 +332,7 @@ func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, l
 	if p.Unsure && doubtful == 0 {
 		doubtful = 1
 	}
-	return doubtful, lies
+	return doubtful, contradicted
 }
 
 // Save returns the documents of the whole state, which replace the existing ones.
