@@ -7,12 +7,11 @@ import (
 	"lockstep/destination/internal/history"
 )
 
-// A Keep says which versions a mirror keeps of resources that are replaced or
-// removed. At most one field is set. If none is, the mirror keeps its recorded
+// A Keep selects the versions of replaced and removed resources that a mirror keeps. At most one field is set. If none is, the mirror keeps its recorded
 // setting; a mirror without one keeps no versions.
 type Keep struct {
 	All   bool          `json:"all,omitempty"`
-	Count int           `json:"count,omitempty"` // this many versions of each resource, the newest
+	Count int           `json:"count,omitempty"` // the newest versions of each resource, as many as this
 	Age   time.Duration `json:"age,omitempty"`   // every version that was current within this time
 	None  bool          `json:"none,omitempty"`  // no version, not even those kept so far
 }

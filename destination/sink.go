@@ -8,21 +8,21 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Sink takes resources in place of files: a search index, a database, a
-// queue. With a [SinkStore] over it a Destination keeps it in step with a
-// Source and keeps no files; the Journal remembers what was delivered, so that
-// the next run brings what changed since.
+// A Sink receives resources in place of files: a search index, a database, a queue.
+// With a [SinkStore] over it, a Destination keeps the Sink in step with a Source and
+// stores no files; the Journal records what was delivered, so that the next run
+// delivers what has changed since.
 type Sink interface {
-	// Apply takes the changes of a batch: what was created or updated with its
-	// content, verified, and what was deleted. They are recorded as delivered
+	// Apply receives the changes of a batch: created and updated resources with
+	// their verified content, and deletions. They are recorded as delivered
 	// when it returns nil; if it returns an error the run stops with a
 	// [SinkError].
 	//
-	// Each change is delivered at least once: after an error or a crash, all of
-	// a batch may come again in the next run, as updates, or newer content in
-	// its place, or a deletion of what never came. Of one resource, changes come
-	// in order; between resources there is none.
-	// Calls do not overlap. Nothing of the batch may be used after the return.
+	// Each change is delivered at least once: after an error or a crash, the next
+	// run may deliver a batch again as updates, or newer content in its place, or
+	// the deletion of a resource that was never delivered. The changes of one
+	// resource are in order; those of different resources are not.
+	// Calls do not overlap. The batch must not be used after the return.
 	Apply(ctx context.Context, batch []Delivery) error
 }
 
@@ -37,9 +37,9 @@ type rereadable interface {
 	Reader() io.ReadSeeker
 }
 
-// Open returns the content of a resource that was created or updated, all of
-// it; of one that was deleted there is none. It may be called repeatedly, and
-// needs no closing.
+// Open returns the whole content of a resource that was created or updated, and no
+// content for one that was deleted. It may be called repeatedly, and the result needs
+// no closing.
 func (d *Delivery) Open() io.ReadSeeker {
 	if d.Kind == resourcesync.Deleted || d.content == nil {
 		return io.NewSectionReader(nothing{}, 0, 0)

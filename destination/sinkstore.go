@@ -13,15 +13,15 @@ import (
 
 // SinkOptions configures a [SinkStore]. The zero value is ready to use.
 type SinkOptions struct {
-	Memory int64  // bytes of content that wait in memory; what is beyond waits in files; default DefaultSinkMemory
-	Dir    string // where those files are made, which are gone with the process; default: the system's
+	Memory int64  // bytes of content that wait in memory; more waits in files; default DefaultSinkMemory
+	Dir    string // where those files are created, which end with the process; default: the system's
 }
 
-// DefaultSinkMemory is room for many small records, or a large one.
+// DefaultSinkMemory has space for many small records, or a large one.
 const DefaultSinkMemory = 32 << 20
 
-// A SinkStore is a [blob.Store] for [New] over a [Sink]. Content is kept until
-// the batch it is part of is delivered, and then forgotten.
+// A SinkStore is a [blob.Store] for [New] over a [Sink]. It holds content until the
+// batch of the content is delivered.
 type SinkStore struct {
 	sink Sink
 	opts SinkOptions
@@ -39,10 +39,10 @@ func NewSinkStore(s Sink, o SinkOptions) *SinkStore {
 	return &SinkStore{sink: s, opts: o, room: spill.NewRoom(o.Memory, o.Dir), busy: make(chan struct{}, 1)}
 }
 
-// Forgetful says that nothing is kept, and that the Journal is to be believed.
+// Forgetful marks a store that keeps nothing: the Journal alone is to be trusted.
 func (s *SinkStore) Forgetful() {}
 
-// Create begins content that is to be delivered.
+// Create returns a writer for content that is to be delivered.
 func (s *SinkStore) Create(ctx context.Context, name string) (blob.Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (s *SinkStore) Create(ctx context.Context, name string) (blob.Writer, error
 	return &sinkWriter{Buffer: s.room.New(name), s: s, name: name}, nil
 }
 
-// Commit delivers what the Writers have.
+// Commit delivers the contents of the Writers.
 func (s *SinkStore) Commit(ctx context.Context, ws ...blob.Writer) error {
 	if len(ws) == 0 {
 		return ctx.Err()
@@ -106,17 +106,17 @@ func gone(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: blob.ErrNotExist}
 }
 
-// Open fails: what was delivered is not here.
+// Open fails: delivered content is not stored.
 func (s *SinkStore) Open(_ context.Context, name string) (blob.Reader, error) {
 	return nil, gone("open", name)
 }
 
-// Stat fails likewise.
+// Stat fails as Open does.
 func (s *SinkStore) Stat(_ context.Context, name string) (blob.Info, error) {
 	return blob.Info{}, gone("stat", name)
 }
 
-// Remove does nothing: there is nothing. Deletions come by Withdraw.
+// Remove does nothing, because nothing is stored. Withdraw delivers deletions.
 func (s *SinkStore) Remove(ctx context.Context, _ ...string) error { return ctx.Err() }
 
 // List yields nothing.
@@ -124,7 +124,7 @@ func (s *SinkStore) List(context.Context, string) iter.Seq2[blob.Info, error] {
 	return func(func(blob.Info, error) bool) {}
 }
 
-// A sinkWriter keeps content until it is delivered.
+// A sinkWriter holds content until it is delivered.
 type sinkWriter struct {
 	*spill.Buffer
 	s      *SinkStore

@@ -59,10 +59,10 @@ func newReport(d *Destination, address string) counting.Report {
 // anything that leads to its documents. Each set is compared in full the first
 // time, and when its history has a gap; otherwise its changes are applied.
 //
-// The Report is of use whatever the error. An error is an [ErrRefused] when a
-// set was left alone for safety, an [ErrIncomplete] when something could not
-// be done and all else was, the context's when it ended, in which case what
-// was finished is kept; any other stopped the run.
+// The Report is valid also if there is an error. The error is an [ErrRefused] if a set
+// was left unchanged for safety, an [ErrIncomplete] if some resources or documents
+// failed and everything else was done, and that of the context if it ended, in which
+// case finished work is kept. Any other error stopped the run.
 func (d *Destination) Sync(ctx context.Context, address string) (Report, error) {
 	return d.sync(ctx, address, d.deliverer())
 }
@@ -81,8 +81,8 @@ func (d *Destination) deliverer() func(context.Context, []Change) (int, error) {
 	}
 }
 
-// sync is Sync with deliver to take the changes, if not nil: it returns how
-// many it took.
+// sync is Sync with a consumer of changes, if deliver is not nil: it returns the number
+// of changes that it accepted.
 func (d *Destination) sync(ctx context.Context, address string, deliver func(context.Context, []Change) (int, error)) (Report, error) {
 	var past *pastRun
 	if at := d.opts.At; !at.IsZero() {
@@ -94,8 +94,8 @@ func (d *Destination) sync(ctx context.Context, address string, deliver func(con
 	})
 }
 
-// deferringDocuments does something and then records which documents must not be
-// requested yet, also if it failed.
+// deferringDocuments calls do and then records which documents must not be requested
+// yet, also if do failed.
 func deferringDocuments(ctx context.Context, s *session, do func() error) error {
 	err := do()
 	if s.d.opts.DryRun || s.d.compare {
@@ -151,6 +151,7 @@ func addReasons(s *session, st *setState, r *SetReport) {
 	}
 }
 
+// run opens the mirror, finds the sets of the Source and brings them into step.
 func (s *session) run(ctx context.Context, address string) error {
 	if err := s.state.Open(ctx); err != nil {
 		return err
@@ -240,7 +241,7 @@ func (s *session) syncOne(ctx context.Context, set *setState) error {
 	})
 }
 
-// bring records the result of something done for a set.
+// bring calls do, which works on a set, and records the result for the set.
 func (s *session) bring(set *setState, do func() error) error {
 	start, bytes := time.Now(), s.d.client.Bytes()
 	before := s.report
@@ -265,8 +266,8 @@ func (s *session) bring(set *setState, do func() error) error {
 	return err
 }
 
-// until records up to which time a set is in step: the Report states the
-// earliest of all sets.
+// until records the time up to which a set is in step: the Report states the earliest
+// of all sets.
 func (s *session) until(set *setState) {
 	s.state.Keep.Mark(set.Number, set.Watermark)
 	w := set.SyncedUntil()
@@ -284,6 +285,7 @@ func (s *session) problem(uri string, err error) {
 	s.d.emit(Event{Kind: EventFailed, URI: uri, Err: err})
 }
 
+// warn records a warning and emits it, unless there was one of its kind.
 func (s *session) warn(uri, text string) {
 	if !s.report.Warn(text) {
 		return
