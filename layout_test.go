@@ -163,7 +163,7 @@ var rooms = []room{
 	{"destination/internal/bundle", "destination/internal/plan", "golang.org/x/sync"},
 	{"destination/internal/adopt", "blob destination/filename destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/plan destination/internal/saved destination/journal resourcesync", ""},
 	{"destination/internal/deferral", "destination/internal/outage destination/internal/saved destination/journal internal/fetch", ""},
-	{"destination/internal/follow", "destination/internal/deferral destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal destination/report discover internal/eventstream internal/fetch resourcesync websub", ""},
+	{"destination/internal/follow", "destination/internal/deferral destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/wording destination/internal/writebehind destination/journal destination/report discover internal/eventstream internal/fetch resourcesync websub", ""},
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal destination/report internal/fetch websub", ""},
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
@@ -230,7 +230,6 @@ var rooms = []room{
 		"destination/internal/substitute " +
 		"destination/internal/transfer " +
 		"destination/internal/unsubscribe " +
-		"destination/internal/wording " +
 		"destination/internal/writebehind " +
 		"destination/journal " +
 		"destination/report " +
