@@ -59,7 +59,7 @@ type siteParcel struct {
 	from, until time.Time
 }
 
-// makeDump makes the Resource Dump anew. The packages of the one before go.
+// makeDump rebuilds the Resource Dump and removes the packages of the previous one.
 func (s *site) makeDump() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 )
 
 // A pool is a Source without documents: resources on a server, and an Origin that
-// tells of them out of a catalog.
+// lists them from a catalog.
 type pool struct {
 	t   testing.TB
 	srv *httptest.Server

@@ -60,7 +60,7 @@ const top = "/rs/resourcelist.xml"
 
 // TestListWords has lists that say several things of one resource, in one list
 // and in several, whose answers come in any order: the later lastmod counts,
-// else what stands later.
+// else the later entry.
 func TestListWords(t *testing.T) {
 	t.Parallel()
 	const early, late = "2024-04-01T00:00:00Z", "2024-04-02T00:00:00Z"

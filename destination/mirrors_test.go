@@ -126,8 +126,8 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-// TestMirrorDead: a host that is dead does not cost every resource a try, and
-// those who are asked see no validators of others.
+// TestMirrorDead: a dead host is not tried for every resource, and no host receives
+// the validators of another.
 func TestMirrorDead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -157,8 +157,8 @@ func TestMirrorDead(t *testing.T) {
 	}
 }
 
-// TestMirrorsElsewhere: a Source that names another dead mirror for each of its
-// resources does not have us try them all.
+// TestMirrorsElsewhere: where a Source names another dead mirror for each of its
+// resources, not all of them are tried.
 func TestMirrorsElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -178,8 +178,8 @@ func TestMirrorsElsewhere(t *testing.T) {
 	}
 }
 
-// TestMirrorBreaksOff: what came of a large resource from a mirror that dies is
-// gone on with elsewhere.
+// TestMirrorBreaksOff: the transfer of a large resource from a mirror that dies is
+// resumed from another one.
 func TestMirrorBreaksOff(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

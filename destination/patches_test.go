@@ -60,7 +60,7 @@ func (p *patching) asked(s *site) int {
 	return p.gets
 }
 
-// name is where the patch lies that makes data of path.
+// name is the path of the patch that makes data of path.
 func (p *patching) name(path, data string) string {
 	sum := sha256.Sum256([]byte(path + data))
 	return fmt.Sprintf("/rs/patch-%x", sum[:6])

@@ -151,8 +151,8 @@ func TestRangesWithinRun(t *testing.T) {
 	}
 }
 
-// TestRangesAcrossRuns goes on in a second run, through a proxy that is not
-// always there, whether or not the resource is still the same.
+// TestRangesAcrossRuns resumes in a second run, through a proxy that is not always
+// there, whether or not the resource is still the same.
 func TestRangesAcrossRuns(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -162,7 +162,7 @@ func TestRangesAcrossRuns(t *testing.T) {
 		share  float64 // of it that may come in the second run
 	}{
 		{"the same", false, 1, 0.3},
-		{"another since", true, 1, 1.3}, // its hash tells before it is asked for
+		{"another since", true, 1, 1.3}, // its hash shows that before it is requested
 	} {
 		s := newSite(t, style{})
 		s.put("/large", large)

@@ -82,7 +82,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestSinceUnknown keeps resources of which nobody says when they were modified.
+// TestSinceUnknown keeps resources without a known modification time.
 func TestSinceUnknown(t *testing.T) {
 	t.Parallel()
 	s, m := selectedSite(t, style{noLastmod: true, noTimes: true, noChanges: true})
