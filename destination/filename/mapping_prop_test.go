@@ -95,7 +95,7 @@ func checkName(t failer, portable bool, uri, name string) {
 	}
 }
 
-// Any URIs in any order find a place each, and it tells which is whose.
+// Any URIs in any order get one name each, and each name maps back to its URI.
 func TestPlaceProperties(t *testing.T) {
 	t.Parallel()
 	for _, o := range []filename.Options{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
@@ -158,7 +158,7 @@ func FuzzMapping(f *testing.F) {
 				d := newDisk(p)
 				d.put(t, uri)
 			}
-			// A name that stands for a URI is one of those it can have.
+			// A name that maps to a URI is one of the names the URI can have.
 			if back, err := p.URI(name); err == nil {
 				got, err := p.Path(back)
 				if err != nil {

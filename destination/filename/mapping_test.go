@@ -228,7 +228,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// What is not exactly what we would write stands for nothing.
+// A name that we would not write in exactly this form maps to no URI.
 func TestURIRefuses(t *testing.T) {
 	t.Parallel()
 	p := newMapping(t, filename.Options{Map: []filename.Map{{Prefix: origin + "/m/", Dir: "d"}}})

@@ -141,8 +141,8 @@ func pathsOf(files map[string]string) []string {
 	return paths
 }
 
-// TestPackageChanged: a package that is replaced while it is read is read anew,
-// and what was had from the old one is kept.
+// TestPackageChanged: a package that is replaced while it is read is read again,
+// and members received from the old one are kept.
 func TestPackageChanged(t *testing.T) {
 	t.Parallel()
 	old := someFiles(100, 9_000_000)
@@ -168,8 +168,8 @@ func TestPackageChanged(t *testing.T) {
 	g.expect(old)
 }
 
-// TestPackageServer: whatever a server answers, all is either had or handed
-// back, and told once.
+// TestPackageServer: whatever a server answers, each member is either received or
+// handed back, and reported once.
 func TestPackageServer(t *testing.T) {
 	t.Parallel()
 	files := someFiles(40, 600_000)
@@ -349,8 +349,8 @@ func TestPackageBomb(t *testing.T) {
 		job := g.job(map[string]string{"bomb": zeros})
 		job.Wanted[0].Length = length
 		g.get(job)
-		if told := strings.Join(g.warnings, ""); !strings.Contains(told, want) || (told == "") != (want == "") {
-			t.Errorf("%d bytes stated: %q", length, told)
+		if warnings := strings.Join(g.warnings, ""); !strings.Contains(warnings, want) || (warnings == "") != (want == "") {
+			t.Errorf("%d bytes stated: %q", length, warnings)
 		}
 	}
 }
@@ -387,7 +387,7 @@ func TestPackageVouched(t *testing.T) {
 	}{
 		"by the package":      {sumOf(body), false, true},
 		"by another package":  {sumOf([]byte("x")), false, false},
-		"by nobody":           {none, false, false},
+		"by none":             {none, false, false},
 		"by the members":      {none, true, true},
 		"by an unknown hash":  {resourcesync.Hashes{{Algorithm: 0, Digest: "x"}}, false, false},
 		"wrong, but the only": {sumOf([]byte("x")), true, false},
@@ -410,8 +410,8 @@ func TestPackageVouched(t *testing.T) {
 	}
 }
 
-// TestPackageNotWorth: a package that can only be had whole is not, for the
-// sake of little.
+// TestPackageNotWorth: a package that can only be fetched whole is not fetched for
+// a small part of it.
 func TestPackageNotWorth(t *testing.T) {
 	t.Parallel()
 	files := someFiles(300, 3_000_000)
@@ -430,7 +430,7 @@ func TestPackageNotWorth(t *testing.T) {
 	}
 }
 
-// TestPackageExtra: what no manifest names is ignored, and told.
+// TestPackageExtra: members that no manifest names are ignored, and reported.
 func TestPackageExtra(t *testing.T) {
 	t.Parallel()
 	files := someFiles(9)

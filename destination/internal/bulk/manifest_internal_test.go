@@ -130,8 +130,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestManifestShelf: a package that can only be had whole comes once, for its
-// manifest and for what is in it.
+// TestManifestShelf: a package that can only be fetched whole is fetched once, for its
+// manifest and for its members.
 func TestManifestShelf(t *testing.T) {
 	t.Parallel()
 	files := someFiles(20, 6_000_000)

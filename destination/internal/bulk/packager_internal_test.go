@@ -344,7 +344,7 @@ func TestPackageLength(t *testing.T) {
 	}
 }
 
-// TestPackageCanceled: who is interrupted stops.
+// TestPackageCanceled: reading stops when the context is canceled.
 func TestPackageCanceled(t *testing.T) {
 	t.Parallel()
 	files := someFiles(10, 9_000_000)

@@ -29,8 +29,8 @@ func offer(ctx context.Context, d *Dispatcher[action], hosts []string, each int)
 	d.Wait()
 }
 
-// A host that is slow keeps nobody else waiting, however much is to be got
-// from it, and everything is done once, in order.
+// A slow host does not delay transfers from others, however many of its own are
+// queued, and everything is done once, in order.
 func TestDispatchSlowHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestDispatchSlowHost(t *testing.T) {
 	})
 }
 
-// Of a host that nobody answers at, the rest is not tried, unless it comes
+// After a host has not answered, its other transfers are not tried, unless it comes
 // back in time.
 func TestDispatchDeadHost(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ func compareJoin(t *testing.T, p *Planner, s *stage.Stage, wants map[string]desi
 	}
 }
 
-// brokenJournal fails to tell what it holds.
+// brokenJournal fails to read its records.
 type brokenJournal struct{ journal.Mem }
 
 var errBroken = errors.New("broken")

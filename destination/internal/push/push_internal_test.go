@@ -50,19 +50,19 @@ func TestDoubt(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		event    Event
-		seen     int // of a document that tells of the resource; zero: none does
+		seen     int // of a document that lists the resource; zero: none does
 		gone     bool
 		changes  bool // there is a Change List
 		compared bool
 		doubtful int
 		kept     bool
 	}{
-		{"told of", Event{At: at(3), Came: now}, 3, false, true, false, 0, false},
-		{"a later one is told of", Event{At: at(3), Gone: true, Came: now}, 4, false, true, false, 0, false},
-		{"another is told of at that time", Event{At: at(3), Gone: true, Came: now}, 3, false, true, false, 1, true},
-		{"an earlier one is told of", Event{At: at(3), Came: now}, 2, false, true, false, 1, true},
-		{"not told of", Event{At: at(3), Came: now}, 0, false, true, false, 1, true},
-		{"not told of, but compared", Event{At: at(3), Came: now}, 0, false, true, true, 0, false},
+		{"listed", Event{At: at(3), Came: now}, 3, false, true, false, 0, false},
+		{"a later one is listed", Event{At: at(3), Gone: true, Came: now}, 4, false, true, false, 0, false},
+		{"another is listed at that time", Event{At: at(3), Gone: true, Came: now}, 3, false, true, false, 1, true},
+		{"an earlier one is listed", Event{At: at(3), Came: now}, 2, false, true, false, 1, true},
+		{"not listed", Event{At: at(3), Came: now}, 0, false, true, false, 1, true},
+		{"not listed, but compared", Event{At: at(3), Came: now}, 0, false, true, true, 0, false},
 		{"the documents lag", Event{At: at(8), Came: now}, 0, false, true, false, 0, true},
 		{"the documents lag for long", Event{At: at(8), Came: now.Add(-2 * time.Hour)}, 0, false, true, false, 1, false},
 		{"the Resource List is old", Event{At: at(8), Came: now.Add(-2 * time.Hour)}, 0, false, false, false, 0, true},
