@@ -152,14 +152,14 @@ var rooms = []room{
 	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/internal/wording destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/selection", "destination/internal/content destination/internal/desired destination/journal internal/fetch resourcesync", "github.com/bmatcuk/doublestar/v4"},
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
-	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording discover internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
+	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal internal/fetch patch resourcesync", ""},
+	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording discover internal/fetch internal/nesting patch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/outage", "destination/internal/content destination/internal/dump destination/internal/entries destination/internal/saved destination/journal discover internal/fetch resourcesync", ""},
 	{"destination/internal/repeats", "destination/internal/wording", ""},
 	{"destination/internal/spill", "", ""},
 	{"destination/internal/inbox", "destination/internal/saved destination/journal", ""},
 	{"destination/internal/outbox", "destination/journal", ""},
 	{"destination/internal/writebehind", "destination/journal", ""},
-	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal internal/fetch patch resourcesync", ""},
 	{"destination/internal/bundle", "destination/internal/plan", "golang.org/x/sync"},
 	{"destination/internal/adopt", "blob destination/filename destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/plan destination/internal/saved destination/journal resourcesync", ""},
 	{"destination/internal/deferral", "destination/internal/outage destination/internal/saved destination/journal internal/fetch", ""},
@@ -210,7 +210,6 @@ var rooms = []room{
 		"destination/internal/outage " +
 		"destination/internal/outbox " +
 		"destination/internal/pending " +
-		"destination/internal/plan " +
 		"destination/internal/planner " +
 		"destination/internal/proof " +
 		"destination/internal/push " +
@@ -236,7 +235,6 @@ var rooms = []room{
 		"discover " +
 		"internal/extsort " +
 		"internal/fetch " +
-		"patch " +
 		"resourcesync " +
 		"vault " +
 		"websub",

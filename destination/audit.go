@@ -3,7 +3,6 @@ package destination
 import (
 	"context"
 	"maps"
-	"time"
 
 	"lockstep/destination/internal/audit"
 	"lockstep/destination/internal/entries"
@@ -42,7 +41,7 @@ type AuditOptions struct {
 // error is an [ErrIncomplete] if documents could not be read or, with Fix, not
 // everything could be repaired, and an [ErrRefused] if the repair was refused.
 func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions) (AuditReport, error) {
-	start, requests := time.Now(), d.client.Requests()
+	begun := newMeter(d.client)
 	look := d.opts
 	look.DryRun = true
 	quiet, err := d.with(look)
@@ -63,7 +62,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 		err = a.repair(ctx, d, address)
 	}
 	out.Complete = out.InSync && len(out.Unproven) == 0
-	out.Requests, out.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
+	out.Requests, _, out.Elapsed = begun.since(d.client)
 	return out, err
 }
 

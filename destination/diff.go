@@ -33,7 +33,7 @@ const DiffUnknown = report.DiffUnknown
 // instants is unknown, or documents could not be read; a [NoPastError] names
 // the earliest instant with a known state. Then each was not called.
 func (d *Destination) Diff(ctx context.Context, address string, from, to time.Time, each func(Difference) error) (DiffReport, error) {
-	start, requests := time.Now(), d.client.Requests()
+	begun := newMeter(d.client)
 	out := DiffReport{Source: fetch.WithoutUser(address), From: from.UTC(), To: to.UTC(), Sets: []string{}}
 	look := d.opts
 	look.DryRun, look.Baseline = true, true // whatever the Journal knows
@@ -46,7 +46,7 @@ func (d *Destination) Diff(ctx context.Context, address string, from, to time.Ti
 	err = f.run(ctx, address, each)
 	s.countWarnings()
 	out.Sets, out.Warnings, out.Failures = s.report.Sets, s.report.Warnings, s.report.Failures
-	out.Requests, out.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
+	out.Requests, _, out.Elapsed = begun.since(d.client)
 	return out, err
 }
 

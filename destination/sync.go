@@ -123,6 +123,11 @@ type meter struct {
 
 func newMeter(c *fetch.Client) meter { return meter{time.Now(), c.Requests(), c.Bytes()} }
 
+// since returns what was counted since then, and the time in seconds.
+func (m meter) since(c *fetch.Client) (requests, bytes int64, elapsed float64) {
+	return c.Requests() - m.requests, c.Bytes() - m.bytes, time.Since(m.start).Seconds()
+}
+
 // conclude returns the report of a run that ended with err.
 func conclude(s *session, begun meter, err error) Report {
 	s.countWarnings()
@@ -130,8 +135,7 @@ func conclude(s *session, begun meter, err error) Report {
 		s.report.Defer(t)
 	}
 	r := s.report.Report
-	r.Requests, r.Bytes = s.d.client.Requests()-begun.requests, s.d.client.Bytes()-begun.bytes
-	r.Elapsed = time.Since(begun.start).Seconds()
+	r.Requests, r.Bytes, r.Elapsed = begun.since(s.d.client)
 	if r.Mode == "" {
 		r.Mode = ModeNone
 	}
@@ -243,7 +247,7 @@ func (s *session) syncOne(ctx context.Context, set *setState) error {
 
 // bring calls do, which works on a set, and records the result for the set.
 func (s *session) bring(set *setState, do func() error) error {
-	start, bytes := time.Now(), s.d.client.Bytes()
+	begun := newMeter(s.d.client)
 	before := s.report
 	s.report.Mode, s.report.Via = "", ""
 	err := do()
@@ -251,7 +255,7 @@ func (s *session) bring(set *setState, do func() error) error {
 	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.SyncedUntil()
 	r.AsOf = set.AsOf
 	addReasons(s, set, &r)
-	r.Bytes, r.Elapsed = s.d.client.Bytes()-bytes, time.Since(start).Seconds()
+	_, r.Bytes, r.Elapsed = begun.since(s.d.client)
 	switch {
 	case err != nil:
 		r.Error = fetch.Printable(err.Error())

@@ -42,10 +42,10 @@ type Reader struct {
 	Opener   *dump.Opener
 	Jobs     int // concurrent requests
 	Selects  *selection.Selection
-	Useful   func(l *resourcesync.Link) bool // reports whether a link of an entry is stored
-	OnOpen   func(uri string)                // called before a document is requested
-	Pushed   func() *push.State              // what notifications said about the set
-	Baseline bool                            // a complete comparison was requested
+	History  bool               // links to former versions are stored
+	OnOpen   func(uri string)   // called before a document is requested
+	Pushed   func() *push.State // what notifications said about the set
+	Baseline bool               // a complete comparison was requested
 
 	Set   *saved.Set
 	Home  *url.URL // the Source address given by the user
@@ -243,7 +243,7 @@ func (r *Reader) Resource(e *resourcesync.Entry) desired.Resource {
 		r.Future.Note(e.Loc, e.Datetime, e.Lastmod)
 	}
 	for i := range e.Links {
-		if len(w.Links) < MaxLinks && r.Useful(&e.Links[i]) && (r.Set.Foreign == nil || !selection.IsAlternate(&e.Links[i])) {
+		if len(w.Links) < MaxLinks && r.stores(&e.Links[i]) && (r.Set.Foreign == nil || !selection.IsAlternate(&e.Links[i])) {
 			w.Links = append(w.Links, e.Links[i])
 		}
 	}

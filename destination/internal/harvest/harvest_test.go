@@ -111,7 +111,7 @@ func run(t *testing.T, f *feed, set *saved.Set) (applied, failures []string) {
 	j := &journal.Mem{}
 	st := stage.New(j)
 	t.Cleanup(func() { _ = st.Close(context.Background()) })
-	r := &entries.Reader{Selects: selects, Useful: func(*resourcesync.Link) bool { return true }, Pushed: func() *push.State { return nil }, Set: set, Stage: st,
+	r := &entries.Reader{Selects: selects, Pushed: func() *push.State { return nil }, Set: set, Stage: st,
 		OnOpen: func(string) {}, Warn: func(string, string) {}, Fail: func(_ string, err error) { failures = append(failures, err.Error()) }}
 	chooser := &representation.Chooser{Reader: r}
 	h := &harvest.Run{Set: set, Origin: f, Chooser: chooser, Reader: r, Stage: st, Journal: j, Report: &counting.Report{}, Selection: selects.Key,

@@ -18,7 +18,6 @@ import (
 	"lockstep/destination/internal/selection"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
-	"lockstep/resourcesync"
 )
 
 const (
@@ -57,7 +56,7 @@ func apply(t *testing.T, j *journal.Mem, ms ...*inbox.Message) (out follow.Pushe
 	st := stage.New(j)
 	t.Cleanup(func() { _ = st.Close(context.Background()) })
 	of := &saved.Set{URI: set, Name: "a", Number: 1, Complete: true, Watermark: start}
-	r := &entries.Reader{Selects: selects, Useful: func(*resourcesync.Link) bool { return true }, Pushed: func() *push.State { return state }, Set: of, Stage: st,
+	r := &entries.Reader{Selects: selects, Pushed: func() *push.State { return state }, Set: of, Stage: st,
 		Warn: func(_, text string) { warnings += text + "\n" }}
 	p := &notification.Pass{Set: of, State: state, Parents: &push.Parents{}, Journal: j, Reader: r, Stage: st, Report: &counting.Report{}, Stale: map[string]error{},
 		NewPlanner:    func() *planner.Planner { return &planner.Planner{Journal: j, Selects: selects, Set: 1} },
