@@ -18,7 +18,7 @@ func byTime(st style, n int64) int64 {
 }
 
 // TestAdopt takes over a directory that another program filled, and fetches
-// nothing of what is right in it.
+// no file that is right.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	for _, st := range []style{{noChanges: true}, {noChanges: true, noHash: true}, {noChanges: true, noHash: true, noLength: true}, {sitemap: true}} {

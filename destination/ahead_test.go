@@ -9,7 +9,7 @@ import (
 	"lockstep/destination"
 )
 
-// setClock has the clock of the Source show a time.
+// setClock sets the clock of the Source.
 func (s *site) setClock(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

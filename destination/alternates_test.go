@@ -77,8 +77,8 @@ func TestPrefer(t *testing.T) {
 	}
 }
 
-// TestPreferAgain: what is held is not fetched again, what changed is, and so is
-// all that another preference chooses.
+// TestPreferAgain: stored representations are not fetched again; changed ones, and
+// those that another preference chooses, are fetched.
 func TestPreferAgain(t *testing.T) {
 	t.Parallel()
 	for _, stated := range []bool{true, false} {

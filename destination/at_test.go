@@ -160,7 +160,7 @@ func (m *atMirror) run(o destination.Options) (destination.Report, error) {
 	return d.Sync(context.Background(), m.w.srv.URL)
 }
 
-// files returns what the mirror has, by path.
+// files returns the contents of the mirror, by path.
 func (m *atMirror) files() map[string]string {
 	files := map[string]string{}
 	for path, data := range (&mirror{t: m.T, dir: m.dir}).files() {
@@ -185,7 +185,7 @@ func (m *atMirror) present() {
 	}
 }
 
-// at makes the mirror what the Source was.
+// at brings the mirror to a past state of the Source.
 func (m *atMirror) at(at time.Time, saw func(string)) {
 	m.Helper()
 	before := m.files()

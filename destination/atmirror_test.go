@@ -140,8 +140,8 @@ func TestAtDryRun(t *testing.T) {
 	}
 }
 
-// TestSyncPastNothing: a mirror that stores no versions, or an empty directory, has
-// no past to restore.
+// TestSyncPastNothing: a mirror that stores no versions, and a directory that is no
+// mirror, are not accepted as a Source of past states.
 func TestSyncPastNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

@@ -29,8 +29,8 @@ func seeded(t *testing.T, st style) (*site, *mirror) {
 	return s, m
 }
 
-// wantErr checks that a run ended as it should, and that the report has one
-// clear sentence for each of the texts, with the address in it.
+// wantErr checks the error of a run, and that the report has one clear sentence for
+// each of the texts, with the address in it.
 func wantErr(t *testing.T, r destination.Report, err, want error, texts ...string) {
 	t.Helper()
 	if !errors.Is(err, want) {

@@ -21,7 +21,7 @@ func fill(s *site, n int) {
 	}
 }
 
-// singles is how many requests there were for one resource alone.
+// singles returns the number of requests for single resources.
 func (s *site) singles() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestChangeDumpAlone begins with nothing but changes.
+// TestChangeDumpAlone mirrors a Source that has nothing but a Change Dump.
 func TestChangeDumpAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{dumpStyle: dumpStyle{changeDump: true, noList: true, noChangeList: true}})
@@ -237,8 +237,8 @@ func byPackage(r destination.Report) int64 { return r.By.Package }
 func byRequest(r destination.Report) int64 { return r.By.Request }
 func byDemand(r destination.Report) int64  { return r.By.OnDemand }
 
-// TestDumpOutdated has a dump that is older than the list: what it has of old
-// versions must not come into the mirror.
+// TestDumpOutdated has a dump that is older than the list: its old versions must not
+// get into the mirror.
 func TestDumpOutdated(t *testing.T) {
 	t.Parallel()
 	for _, noHash := range []bool{false, true} {
@@ -433,7 +433,7 @@ func TestChangesVanish(t *testing.T) {
 	}
 }
 
-// TestDumpBack has a Source whose dump goes back in time.
+// TestDumpBack: the dump of a Source goes back in time.
 func TestDumpBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{dumpStyle: dumpStyle{dump: true, noList: true}})

@@ -31,7 +31,7 @@ var missing = map[string]struct {
 	}, true},
 }
 
-// break has some addresses answer in one of those ways.
+// break makes some addresses answer in one of those ways.
 func (s *site) breakDocuments(answer func(w http.ResponseWriter), paths ...string) {
 	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 		for _, path := range paths {

@@ -269,7 +269,7 @@ func TestHashBeatsLength(t *testing.T) {
 	}
 }
 
-// TestCacheMiss asks again past the caches when content is not as stated.
+// TestCacheMiss repeats a request bypassing caches when content is not as stated.
 //
 // Requirements: RS-HASH-08.
 func TestCacheMiss(t *testing.T) {
@@ -395,7 +395,7 @@ func TestSpill(t *testing.T) {
 	}
 }
 
-// TestQuiet asks for no more than the documents, each once.
+// TestQuiet requests only the documents, each once.
 //
 // Requirements: RS-RL-10.
 func TestQuiet(t *testing.T) {

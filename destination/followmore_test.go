@@ -15,7 +15,7 @@ import (
 	"lockstep/destination"
 )
 
-// withSlowSet adds a second set to a site: of one resource that is slow to come.
+// withSlowSet adds a second set to a site, with one resource that is served slowly.
 func (s *site) withSlowSet(slow string) {
 	s.replace("/.well-known/resourcesync", doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(
 		`<url><loc>%s</loc><rs:md capability="capabilitylist"/></url><url><loc>%s</loc><rs:md capability="capabilitylist"/></url>`,
@@ -62,7 +62,7 @@ func TestTurns(t *testing.T) {
 	g.end()
 }
 
-// TestSlowContent has a notification name a resource that is slow to come:
+// TestSlowContent sends a notification of a resource that is served slowly:
 // another set gets its turn, and the rest stays pending and is fetched later.
 func TestSlowContent(t *testing.T) {
 	t.Parallel()

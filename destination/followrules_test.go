@@ -25,7 +25,7 @@ func followHub(t *testing.T, st style) (*site, *press, *following) {
 	return s, p, g
 }
 
-// settled waits until nothing waits and no look is due soon.
+// settled waits until no notification is queued and no pull is due soon.
 func (g *following) settled() {
 	g.t.Helper()
 	eventually(g.t, func() bool {
@@ -87,7 +87,7 @@ func TestHeartbeat(t *testing.T) {
 }
 
 // TestOddNotifications are RN-PL-11, RN-CH-10, RN-AMB-02 and RN-AMB-05:
-// payloads that are understood whatever they lack.
+// payloads that are applied although parts are missing.
 func TestOddNotifications(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
@@ -323,8 +323,8 @@ func TestFollowDenied(t *testing.T) {
 	g.end()
 }
 
-// TestNoChangeList is RN-RX-08: a gap leads to another comparison of all, where
-// there is no Change List.
+// TestNoChangeList is RN-RX-08: without a Change List, a gap causes another full
+// comparison.
 func TestNoChangeList(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{noChanges: true})
@@ -339,8 +339,8 @@ func TestNoChangeList(t *testing.T) {
 	g.same()
 }
 
-// TestOrderOfStart is RN-RX-05: what is notified between the subscription and
-// the end of the baseline is processed behind it.
+// TestOrderOfStart is RN-RX-05: notifications between the subscription and the end
+// of the baseline are processed after it.
 func TestOrderOfStart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -373,7 +373,7 @@ func TestOrderOfStart(t *testing.T) {
 }
 
 // TestFollowRestored has the Source go back to an earlier state, and change on
-// from there: what it notified since, and has forgotten, stays (promise 9).
+// from there: changes that it notified before and no longer lists stay (promise 9).
 func TestFollowRestored(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})

@@ -269,7 +269,7 @@ func (h *history) change(n int) {
 	}
 }
 
-// patch returns a link to a patch, which may be of no use.
+// patch returns a link to a patch, which may be unusable.
 func (h *history) patch(old, text string) resourcesync.Link {
 	if h.IntN(6) == 0 {
 		old += "?"
@@ -319,7 +319,7 @@ func (h *history) setFault(f func(http.ResponseWriter, *http.Request, http.Handl
 	h.fault = f
 }
 
-// trouble has the network fail for one in so many requests.
+// trouble makes the network fail for one in so many requests.
 func (h *history) trouble() {
 	each, kind, seen := 1+h.IntN(6), h.IntN(5), 0
 	h.tracef("trouble of kind %d, each %d", kind, each)

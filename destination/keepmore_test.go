@@ -182,7 +182,7 @@ func TestKeepDown(t *testing.T) {
 	k.was(t2, was2)
 }
 
-// unreadable cannot be read for a while.
+// unreadable is a store that cannot be read for a while.
 type unreadable struct{ blob.Store }
 
 func (u *unreadable) Open(context.Context, string) (blob.Reader, error) {

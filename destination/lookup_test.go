@@ -11,8 +11,8 @@ import (
 	"lockstep/destination"
 )
 
-// says makes the Source use another word for the last change of some resources;
-// with "" it says nothing of what changed.
+// says makes the Source state another kind for the last change of some resources;
+// with "" it states none.
 func (s *site) says(word string, names ...string) {
 	attr := ""
 	if word != "" {

@@ -28,7 +28,7 @@ func (r replica) apply(c destination.Change) {
 	r[c.URI] = c.Hashes.Get(resourcesync.SHA256)
 }
 
-// of is the replica of a site.
+// of returns the replica of a site.
 func replicaOf(s *site) replica {
 	r := replica{}
 	s.mu.Lock()
@@ -100,7 +100,7 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-// shortLife is a short life of a site, with run now and then.
+// shortLife changes a site a few times, and calls run now and then.
 func shortLife(s *site, run func()) {
 	for i := range 6 {
 		s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprint("one ", i))
@@ -161,8 +161,8 @@ func TestDeliverFault(t *testing.T) {
 	}
 }
 
-// TestChanges takes one change of every loop and leaves it at the next: that
-// one comes again, none comes twice.
+// TestChanges takes one change in every loop and breaks off at the next: that one is
+// delivered again, and none is delivered twice.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

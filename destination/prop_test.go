@@ -109,7 +109,7 @@ func live(t *testing.T, rt *rapid.T, st style) {
 	}
 }
 
-// A fataler fails the property, and is a TB for all else.
+// A fataler fails the property; all other methods are those of a TB.
 type fataler struct {
 	testing.TB
 	rt *rapid.T

@@ -20,7 +20,7 @@ import (
 // large is a resource that no break in the middle of a copy buffer hides.
 var large = strings.Repeat("0123456789abcdef", 100_000)
 
-// syncAgain syncs with a client that tries again.
+// syncAgain syncs with a client that retries.
 func (m *mirror) syncAgain(retries int) (destination.Report, error) {
 	m.t.Helper()
 	c, err := fetch.New(fetch.Options{Home: discover.Home(m.address()), Retries: retries})
@@ -194,8 +194,8 @@ func TestRangesAcrossRuns(t *testing.T) {
 	}
 }
 
-// TestManyBreaks: a resource comes as long as each part is a step forward, though
-// there are more breaks than tries.
+// TestManyBreaks: a transfer succeeds as long as each attempt makes progress, though
+// there are more breaks than attempts.
 func TestManyBreaks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

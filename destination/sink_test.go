@@ -15,7 +15,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A bag is a Sink of contents by URI, which fails at one batch.
+// A bag is a Sink that stores contents by URI, and fails at one batch.
 type bag struct {
 	t       *testing.T
 	has     map[string]string

@@ -96,7 +96,7 @@ func newSite(t testing.TB, st style) *site {
 	return s
 }
 
-// tick lets time pass at the Source.
+// tick advances the clock of the Source.
 func (s *site) tick() time.Time {
 	s.now = s.now.Add(137 * time.Millisecond)
 	return s.now
