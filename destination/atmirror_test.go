@@ -148,12 +148,12 @@ func TestSyncPastNothing(t *testing.T) {
 	s.put("/a", "text")
 	m, plain := newMirror(t, s), newMirror(t, s)
 	if _, err := m.destination().SyncPast(context.Background(), plain.destination(), s.now); err == nil || len(m.files()) > 0 {
-		t.Fatalf("of what is no mirror: %v", err)
+		t.Fatalf("from a directory that is no mirror: %v", err)
 	}
 	plain.mustSync()
 	var none *destination.NoPastError
 	if _, err := m.destination().SyncPast(context.Background(), plain.destination(), time.Now()); !errors.As(err, &none) || !none.Earliest.IsZero() || len(m.files()) > 0 {
-		t.Fatalf("of what keeps no versions: %v", err)
+		t.Fatalf("from a mirror without versions: %v", err)
 	}
 }
 

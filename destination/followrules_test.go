@@ -117,7 +117,7 @@ func TestOddNotifications(t *testing.T) {
 		g.becomes(path, content)
 	}
 	if st := g.status(); st.Quarantined != 0 {
-		t.Errorf("%d were put aside, want none", st.Quarantined)
+		t.Errorf("%d were quarantined, want none", st.Quarantined)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestOthers(t *testing.T) {
 		}
 	}
 	if st := g.status(); st.Quarantined != 2 || st.Error != "" {
-		t.Errorf("status %+v, want 2 put aside and no trouble", st)
+		t.Errorf("status %+v, want 2 quarantined and no error", st)
 	}
 	for _, r := range g.passReports() {
 		if r.Refused > 0 {

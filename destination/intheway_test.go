@@ -89,7 +89,7 @@ func TestPendingFile(t *testing.T) {
 	}
 	m.opts.Baseline = false
 	if _, err := m.sync(); err == nil {
-		t.Error("the run after it ended well, too")
+		t.Error("the run after it succeeded, too")
 	}
 	s.setFault(nil)
 	m.mustSync()

@@ -95,7 +95,7 @@ func TestMirrors(t *testing.T) {
 		{name: "without a hash, of another length", style: style{noHash: true}, links: func(a, b *twin) string { return duplicate(a.at(near), "/x", 1) }, own: status(404), a: answer("longer than it should be"),
 			gets: [3]int64{1, 1, 0}, bad: true},
 		{name: "all wrong", links: func(a, b *twin) string { return duplicate(a.at(near), "/x", 1) }, own: answer("?"), a: answer("!"),
-			gets: [3]int64{2, 1, 0}, bad: true}, // its own once more past all caches
+			gets: [3]int64{2, 1, 0}, bad: true}, // its own again, bypassing caches
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

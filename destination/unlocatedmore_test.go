@@ -52,7 +52,7 @@ func TestNotificationWithUnknownChange(t *testing.T) {
 		g.becomes("/a", "changed: "+kind)
 	}
 	if st := g.status(); st.Quarantined != 0 {
-		t.Errorf("%d were put aside, want none", st.Quarantined)
+		t.Errorf("%d were quarantined, want none", st.Quarantined)
 	}
 }
 

@@ -374,8 +374,8 @@ func TestPathIsFileName(t *testing.T) {
 	}
 }
 
-// sourceEscape is what our Source does to file names; it is stated in its
-// own words here, so that a change there shows.
+// sourceEscape is what our Source does to file names; it is
+// implemented separately here, so that a change there is noticed.
 func sourceEscape(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {

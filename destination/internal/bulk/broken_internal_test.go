@@ -47,7 +47,7 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestPackageBroken: what broke off goes on where it was, and costs little.
+// TestPackageBroken: a transfer that breaks off resumes where it was, at little cost.
 func TestPackageBroken(t *testing.T) {
 	t.Parallel()
 	files := someFiles(300, 3_000_000, 700_000)
@@ -115,7 +115,7 @@ func TestPackageBroken(t *testing.T) {
 	})
 }
 
-// bare wants these files, for which no hash vouches but that of the package.
+// bare requests these files, which only the hash of the package verifies.
 func (g *packageRig) bare(files map[string]string, hs resourcesync.Hashes) *packageJob {
 	job := g.job(files)
 	job.Hashes = hs
@@ -287,7 +287,7 @@ func TestPackageServer(t *testing.T) {
 	}
 }
 
-// TestPackageMembers: what must not be taken is handed back, the rest is had.
+// TestPackageMembers: unacceptable members are handed back, the others are received.
 func TestPackageMembers(t *testing.T) {
 	t.Parallel()
 	files := someFiles(20)
@@ -339,7 +339,7 @@ func TestPackageMembers(t *testing.T) {
 	}
 }
 
-// TestPackageBomb: what would unpack to far more than is stated is not unpacked.
+// TestPackageBomb: members that would unpack to far more than is stated are not unpacked.
 func TestPackageBomb(t *testing.T) {
 	t.Parallel()
 	zeros := strings.Repeat("\x00", 20<<20)
@@ -373,8 +373,8 @@ func TestPackageShared(t *testing.T) {
 	g.expect(files)
 }
 
-// TestPackageVouched: content for which no hash of its own vouches is taken if
-// that of the package does, or if there is nothing better (RS-ZIP-09).
+// TestPackageVouched: content without a hash of its own is accepted if the hash of
+// the package verifies it, or if there is no better source (RS-ZIP-09).
 func TestPackageVouched(t *testing.T) {
 	t.Parallel()
 	files := someFiles(30, 5_000_000)
@@ -447,7 +447,7 @@ func TestPackageExtra(t *testing.T) {
 	}
 }
 
-// TestPackageHopeless: where nothing is as it should be, not all of it is read.
+// TestPackageHopeless: a package whose members are all wrong is not read to its end.
 func TestPackageHopeless(t *testing.T) {
 	t.Parallel()
 	files := someFiles(3000)
@@ -470,7 +470,7 @@ func TestPackageHopeless(t *testing.T) {
 	}
 }
 
-// slowWriter takes its time, so that what is read is looked at meanwhile.
+// slowWriter writes slowly, so that members are verified while others are read.
 type slowWriter struct{ http.ResponseWriter }
 
 func (s slowWriter) Write(p []byte) (int, error) {

@@ -34,7 +34,7 @@ func manifestText(base string, names ...string) string {
 	return b.String()
 }
 
-// entry is what a dump says of the package.
+// entry returns the entry of the package in a dump.
 func (g *packageRig) entry(contents ...string) *resourcesync.Entry {
 	e := &resourcesync.Entry{Loc: g.srv.URL + "/p.zip"}
 	for _, path := range contents {
@@ -162,14 +162,14 @@ func TestManifestShelf(t *testing.T) {
 		a.URI += "-2"
 	}
 	g.p.get(t.Context(), job)
-	if len(g.outcomes) > 0 || len(g.ranges) > 3 { // once more past all caches
+	if len(g.outcomes) > 0 || len(g.ranges) > 3 { // again, bypassing caches
 		t.Errorf("%d were taken, %d requests", len(g.outcomes), len(g.ranges))
 	}
 	shelf.Clear()
 }
 
 // TestManifestDiffers: where the copy differs from the manifest in the package,
-// the one inside says where things are (RS-ZIP-10).
+// the one inside determines the paths of members (RS-ZIP-10).
 func TestManifestDiffers(t *testing.T) {
 	t.Parallel()
 	files := someFiles(5)

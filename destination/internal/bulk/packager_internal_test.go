@@ -131,7 +131,7 @@ func (g *packageRig) single(a *plan.Action) {
 	g.singles = append(g.singles, a.Member.Path)
 }
 
-// job wants these files; a hash vouches for each.
+// job requests these files; each has a hash.
 func (g *packageRig) job(files map[string]string) *packageJob {
 	job := &packageJob{Package: dump.Package{URI: g.srv.URL + "/p.zip", Length: -1}}
 	for path, data := range files {
@@ -146,7 +146,7 @@ func (g *packageRig) job(files map[string]string) *packageJob {
 	return job
 }
 
-// get carries out a job, and commits what came of it.
+// get runs a job, and commits its outcomes.
 func (g *packageRig) get(job *packageJob) {
 	g.t.Helper()
 	g.p.get(g.t.Context(), job)
@@ -235,7 +235,7 @@ func someFiles(small int, large ...int) map[string]string {
 	return files
 }
 
-// TestPackage: what is wanted of a package is had with few requests.
+// TestPackage: the requested members of a package are received with few requests.
 func TestPackage(t *testing.T) {
 	t.Parallel()
 	files := someFiles(300, 1_500_000, 0, 700_000)
@@ -289,8 +289,8 @@ func TestPackage(t *testing.T) {
 }
 
 // TestPackageLength: a stated length saves requests. A package of another length
-// is not used, unless its hash proves it right. Not all servers know of last
-// bytes.
+// is not used, unless its hash proves it right. Not all servers support
+// requests for the last bytes.
 func TestPackageLength(t *testing.T) {
 	t.Parallel()
 	files := someFiles(50, 900_000)

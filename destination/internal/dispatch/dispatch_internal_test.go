@@ -14,7 +14,7 @@ import (
 // An action is what these tests dispatch.
 type action struct{ URI string }
 
-// offer hands out what plans do, in rounds, as the applier does.
+// offer dispatches actions in rounds, as the applier does with those of a plan.
 func offer(ctx context.Context, d *Dispatcher[action], hosts []string, each int) {
 	for round := 1; round == 1 || d.NextRound(ctx); round++ {
 		for _, host := range hosts {
@@ -115,7 +115,7 @@ func TestDispatchDeadHost(t *testing.T) {
 	}
 }
 
-// A dispatcher whose context ends lets go of all it has.
+// A dispatcher releases everything when its context ends.
 func TestDispatchCanceled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

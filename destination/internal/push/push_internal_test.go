@@ -11,7 +11,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// FuzzPushed reads what is remembered of notifications from the Journal.
+// FuzzPushed reads the notifications recorded in the Journal.
 func FuzzPushed(f *testing.F) {
 	p := newState()
 	docs := map[string][]byte{}
@@ -42,7 +42,7 @@ func FuzzPushed(f *testing.F) {
 	})
 }
 
-// TestDoubt holds what was notified against what the Source's documents say.
+// TestDoubt compares notifications with the Source's documents.
 func TestDoubt(t *testing.T) {
 	t.Parallel()
 	at := func(s int) resourcesync.Datetime { return resourcesync.NewDatetime(time.Unix(int64(1000+s), 1)) }
