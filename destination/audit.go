@@ -42,14 +42,12 @@ type AuditOptions struct {
 // everything could be repaired, and an [ErrRefused] if the repair was refused.
 func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions) (AuditReport, error) {
 	begun := newMeter(d.client)
-	look := d.opts
-	look.DryRun = true
-	quiet, err := d.with(look)
+	s, err := d.observe(address, d.opts.Baseline)
 	if err != nil {
 		return AuditReport{}, err // unreachable: d was made with these options
 	}
+	quiet := s.d
 	out := AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
-	s := newSession(quiet, address, nil, nil)
 	a := &auditor{session: s, exam: audit.Audit{Store: quiet.store, Forgetful: quiet.isForgetful(), Journal: quiet.journal, Partial: len(quiet.opts.Sets) > 0, Restricts: quiet.selects.Restricts(),
 		Content: o.Content, Fix: o.Fix, Report: &out, Emit: quiet.emit, Quiet: quiet.opts.OnEvent == nil}}
 	err = a.run(ctx, address)
@@ -74,6 +72,18 @@ func (d *Destination) with(o Options) (*Destination, error) {
 	}
 	other.jobs, other.clock = d.jobs, d.clock
 	return other, nil
+}
+
+// observe returns a session for the Source at address that changes nothing. With
+// baseline, it ignores what the Journal knows.
+func (d *Destination) observe(address string, baseline bool) (*session, error) {
+	o := d.opts
+	o.DryRun, o.Baseline = true, baseline
+	quiet, err := d.with(o)
+	if err != nil {
+		return nil, err
+	}
+	return newSession(quiet, address, nil, nil), nil
 }
 
 // An auditor is one audit in progress.
@@ -144,12 +154,7 @@ func (a *auditor) read(ctx context.Context) (err error) {
 func (a *auditor) auditSet(ctx context.Context, set *setState) (complete bool, err error) {
 	s, d := a.session, a.session.d
 	r := newReadRun(s, set)
-	defer r.reader.Packages.Shelf.Clear()
-	defer func() {
-		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
-			err = cerr
-		}
-	}()
+	defer r.reader.Release(ctx, &err)
 	snap, err := expected(ctx, r)
 	if err != nil {
 		return false, err

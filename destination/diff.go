@@ -35,13 +35,10 @@ const DiffUnknown = report.DiffUnknown
 func (d *Destination) Diff(ctx context.Context, address string, from, to time.Time, each func(Difference) error) (DiffReport, error) {
 	begun := newMeter(d.client)
 	out := DiffReport{Source: fetch.WithoutUser(address), From: from.UTC(), To: to.UTC(), Sets: []string{}}
-	look := d.opts
-	look.DryRun, look.Baseline = true, true // whatever the Journal knows
-	quiet, err := d.with(look)
+	s, err := d.observe(address, true)
 	if err != nil {
 		return out, err // unreachable: d was made with these options
 	}
-	s := newSession(quiet, address, nil, nil)
 	f := &differ{session: s, report: &out, warned: map[string]bool{}}
 	err = f.run(ctx, address, each)
 	s.countWarnings()
@@ -100,12 +97,7 @@ func (f *differ) run(ctx context.Context, address string, each func(Difference) 
 func (f *differ) collect(ctx context.Context, set *setState, number int, side diff.Side, at time.Time) (err error) {
 	r := newSetRun(f.session, set).reader
 	r.Warn = f.warnOnce
-	defer r.Packages.Shelf.Clear()
-	defer func() {
-		if cerr := r.Stage.Close(context.WithoutCancel(ctx)); err == nil {
-			err = cerr
-		}
-	}()
+	defer r.Release(ctx, &err)
 	st, err := restore.Exactly(ctx, r, at, f.session.warn)
 	if err != nil {
 		return err

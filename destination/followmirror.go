@@ -10,6 +10,7 @@ import (
 	"lockstep/destination/internal/deferral"
 	"lockstep/destination/internal/follow"
 	"lockstep/destination/internal/inbox"
+	"lockstep/destination/internal/localcheck"
 	"lockstep/destination/internal/sets"
 	"lockstep/destination/internal/writebehind"
 )
@@ -26,8 +27,7 @@ type followedMirror struct {
 	sets    sets.Followed
 	left    []*setState // sets that are no longer followed
 
-	localAt   time.Time     // when the files of the mirror were last checked
-	localTook time.Duration // how long that took
+	pace localcheck.Pace // of the checks of the mirror's files
 }
 
 var _ follow.Mirror = (*followedMirror)(nil)
@@ -217,21 +217,17 @@ func (m *followedMirror) load(ctx context.Context, s *session, set *sets.Followe
 	return st, err
 }
 
-// localShare limits how often a Follower checks the files of the mirror: it waits this
-// many times as long as the last check took.
-const localShare = 20
-
 // checkLocal checks the files of the mirror before a set is brought into step, unless
 // that was done a short time ago. It requests a pull of each set with damaged files.
 func (m *followedMirror) checkLocal(ctx context.Context, s *session, ask func(uri string)) error {
-	start := time.Now()
-	if rest := max(m.poll, localShare*m.localTook); !m.localAt.IsZero() && start.Sub(m.localAt) < rest {
+	if !m.pace.IsDue(m.poll) {
 		return nil
 	}
+	start := time.Now()
 	if err := checkLocal(ctx, s); err != nil {
 		return err
 	}
-	m.localAt, m.localTook = time.Now(), time.Since(start)
+	m.pace.Done(start)
 	for uri, set := range m.sets {
 		if set.State != nil && s.damaged[set.State.Number] {
 			ask(uri)

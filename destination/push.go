@@ -20,14 +20,12 @@ import (
 func applyMessages(ctx context.Context, s *session, set *setState, up *push.Parents, ms []*inbox.Message, now time.Time) (out follow.Pushed, err error) {
 	err = s.bring(set, func() (err error) {
 		r := newSetRun(s, set)
+		defer r.reader.Release(ctx, &err)
 		out, err = newPass(r, up, now).Run(ctx, ms, now)
 		r.reader.Future.Report(&r.set.Set, r.warn)
 		for uri, err := range r.stale { // it changed again: the next message describes it, or a pull finds it
 			s.report.Failed--
 			s.report.WithdrawFailure(uri, err.Error())
-		}
-		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
-			err = cerr
 		}
 		return err
 	})
@@ -57,7 +55,7 @@ func newPass(r *setRun, up *push.Parents, now time.Time) *notification.Pass {
 // removeNotified removes resources whose notified deletion the Source has confirmed.
 func removeNotified(ctx context.Context, s *session, set *setState, gone []desired.Resource) (results push.Results, err error) {
 	r := newSetRun(s, set)
-	defer func() { _ = r.stage.Close(context.WithoutCancel(ctx)) }() // it is small and no longer needed
+	defer r.reader.Release(ctx, &err)
 	r.results = push.Results{}
 	if r.confirmed, err = notification.StageConfirmed(ctx, r.stage, gone); err != nil {
 		return nil, err

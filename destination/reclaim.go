@@ -86,12 +86,7 @@ func addListedOf(ctx context.Context, s *session, set *setState, to *extsort.Sor
 	staged := stage.New(s.d.journal)
 	reader := newSetReader(s.d, set, s.home, s.file, staged, func(string, string) {},
 		func(string, error) { known = false }) // the run that follows reports them
-	defer reader.Packages.Shelf.Clear()
-	defer func() {
-		if cerr := staged.Close(context.WithoutCancel(ctx)); err == nil {
-			err = cerr
-		}
-	}()
+	defer reader.Release(ctx, &err)
 	if _, err := reader.ReadList(ctx, set.Lists); err != nil {
 		return false, fmt.Errorf("read what %s lists: %w", fetch.Printable(set.URI), err)
 	}

@@ -71,6 +71,15 @@ type Reader struct {
 // index states (RS-IDX-07).
 var errAgain = errors.New("a part does not fit its index")
 
+// Release releases the stage and the packages of the reader. It is deferred: if err
+// points to nil, it sets the error.
+func (r *Reader) Release(ctx context.Context, err *error) {
+	r.Packages.Shelf.Clear()
+	if cerr := r.Stage.Close(context.WithoutCancel(ctx)); *err == nil {
+		*err = cerr
+	}
+}
+
 // ListUnchanged reports whether the Resource List is unchanged since st was saved.
 // Some Sources rewrite the parts of an index in place, without changing the index,
 // so the parts are polled, too.
