@@ -144,8 +144,8 @@ var rooms = []room{
 	{"destination/report", "destination/internal/wording internal/fetch resourcesync", ""},
 	{"destination/internal/saved", "destination/filename destination/journal destination/report discover resourcesync", ""},
 	{"destination/internal/desired", "destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync", ""},
-	{"destination/internal/history", "blob destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync vault", ""},
 	{"destination/internal/failure", "blob destination/internal/content destination/report internal/fetch", ""},
+	{"destination/internal/history", "blob destination/internal/content destination/internal/failure destination/internal/saved destination/journal internal/fetch resourcesync vault", ""},
 	{"destination/internal/localcheck", "blob destination/internal/content destination/internal/desired destination/internal/failure destination/internal/history destination/internal/reserve destination/internal/saved destination/journal destination/report internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/intent", "blob destination/internal/content destination/internal/desired destination/internal/saved destination/journal", ""},
 	{"destination/internal/places", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", ""},
@@ -188,6 +188,7 @@ var rooms = []room{
 	{"destination/internal/substitute", "destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/restore destination/internal/saved destination/internal/wording destination/report discover internal/fetch internal/nesting resourcesync", ""},
 	{"destination/internal/run", "destination/internal/catchup destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/proof destination/internal/push destination/internal/reconcile destination/internal/saved destination/internal/stage destination/internal/substitute destination/internal/wording destination/report internal/fetch resourcesync", ""},
 	{"destination/internal/state", "blob destination/filename destination/internal/content destination/internal/counting destination/internal/deferral destination/internal/failure destination/internal/history destination/internal/intent destination/internal/outbox destination/internal/places destination/internal/reclaim destination/internal/recovery destination/internal/rows destination/internal/saved destination/journal destination/report internal/fetch resourcesync", ""},
+	{"destination/sink", "blob destination/internal/spill destination/report resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -223,7 +224,6 @@ var rooms = []room{
 		"destination/internal/scratch " +
 		"destination/internal/selection " +
 		"destination/internal/sets " +
-		"destination/internal/spill " +
 		"destination/internal/stage " +
 		"destination/internal/state " +
 		"destination/internal/substitute " +
@@ -232,6 +232,7 @@ var rooms = []room{
 		"destination/internal/writebehind " +
 		"destination/journal " +
 		"destination/report " +
+		"destination/sink " +
 		"discover " +
 		"internal/extsort " +
 		"internal/fetch " +

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"lockstep/destination/internal/counting"
-	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/proof"
 	"lockstep/destination/internal/state"
@@ -44,7 +43,7 @@ func newSession(d *Destination, address string, past *pastRun, deliver func(cont
 	s.state = state.New(state.Settings{
 		Store: d.store, Journal: d.journal, Client: d.client, Forgetful: d.isForgetful(), In: d.inDest(),
 		Portable: o.Portable, Maps: o.Maps, DryRun: o.DryRun, AskNow: o.AskNow, MayOwn: past == nil && !o.Adopt,
-		History: history.Mirror{Journal: d.journal, Files: d.store, Versions: d.vault, Log: d.log, Clock: d.clock, Open: d.kept, Unavailable: failure.IsUnreadable},
+		History: history.Mirror{Journal: d.journal, Files: d.store, Versions: d.vault, Log: d.log, Clock: d.clock, Open: d.kept},
 		Rule:    history.Rule(o.Keep), Emit: d.emit, Warn: s.warn,
 	}, newOutbox(d.journal, deliver))
 	return s

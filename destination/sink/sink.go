@@ -1,22 +1,26 @@
-package destination
+// Package sink delivers the resources of a Source to a program in place of files: a
+// search index, a database, a queue. A [Store] over the program's [Sink] takes the
+// place of the directory of a mirror. Package destination offers all of these names as
+// its own.
+package sink
 
 import (
 	"context"
 	"io"
 
-	"lockstep/destination/internal/apply"
+	"lockstep/destination/report"
 	"lockstep/resourcesync"
 )
 
 // A Sink receives resources in place of files: a search index, a database, a queue.
-// With a [SinkStore] over it, a Destination keeps the Sink in step with a Source and
+// With a [Store] over it, a Destination keeps the Sink in step with a Source and
 // stores no files; the Journal records what was delivered, so that the next run
 // delivers what has changed since.
 type Sink interface {
 	// Apply receives the changes of a batch: created and updated resources with
 	// their verified content, and deletions. They are recorded as delivered
 	// when it returns nil; if it returns an error the run stops with a
-	// [SinkError].
+	// [report.SinkError].
 	//
 	// Each change is delivered at least once: after an error or a crash, the next
 	// run may deliver a batch again as updates, or newer content in its place, or
@@ -28,8 +32,8 @@ type Sink interface {
 
 // A Delivery is one change with its content.
 type Delivery struct {
-	Change  // its Path is the name that a file would have
-	content rereadable
+	report.Change // its Path is the name that a file would have
+	content       rereadable
 }
 
 // A rereadable is content that can be read from its beginning more than once.
@@ -50,8 +54,3 @@ func (d *Delivery) Open() io.ReadSeeker {
 type nothing struct{}
 
 func (nothing) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
-
-// isForgetful reports whether the store keeps nothing.
-func (d *Destination) isForgetful() bool {
-	return apply.IsForgetful(d.store)
-}

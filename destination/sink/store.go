@@ -1,4 +1,4 @@
-package destination
+package sink
 
 import (
 	"context"
@@ -8,59 +8,60 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/spill"
+	"lockstep/destination/report"
 	"lockstep/resourcesync"
 )
 
-// SinkOptions configures a [SinkStore]. The zero value is ready to use.
-type SinkOptions struct {
-	Memory int64  // bytes of content that wait in memory; more waits in files; default DefaultSinkMemory
+// Options configures a [Store]. The zero value is ready to use.
+type Options struct {
+	Memory int64  // bytes of content that wait in memory; more waits in files; default DefaultMemory
 	Dir    string // where those files are created, which end with the process; default: the system's
 }
 
-// DefaultSinkMemory has space for many small records, or a large one.
-const DefaultSinkMemory = 32 << 20
+// DefaultMemory has space for many small records, or a large one.
+const DefaultMemory = 32 << 20
 
-// A SinkStore is a [blob.Store] for [New] over a [Sink]. It holds content until the
+// A Store is a [blob.Store] for a Destination over a [Sink]. It holds content until the
 // batch of the content is delivered.
-type SinkStore struct {
+type Store struct {
 	sink Sink
-	opts SinkOptions
+	opts Options
 	room *spill.Room
 	busy chan struct{}
 }
 
-var _ blob.Store = (*SinkStore)(nil)
+var _ blob.Store = (*Store)(nil)
 
-// NewSinkStore returns a store whose Commits deliver to s.
-func NewSinkStore(s Sink, o SinkOptions) *SinkStore {
+// NewStore returns a store whose Commits deliver to s.
+func NewStore(s Sink, o Options) *Store {
 	if o.Memory <= 0 {
-		o.Memory = DefaultSinkMemory
+		o.Memory = DefaultMemory
 	}
-	return &SinkStore{sink: s, opts: o, room: spill.NewRoom(o.Memory, o.Dir), busy: make(chan struct{}, 1)}
+	return &Store{sink: s, opts: o, room: spill.NewRoom(o.Memory, o.Dir), busy: make(chan struct{}, 1)}
 }
 
 // Forgetful marks a store that keeps nothing: the Journal alone is to be trusted.
-func (s *SinkStore) Forgetful() {}
+func (s *Store) Forgetful() {}
 
 // Create returns a writer for content that is to be delivered.
-func (s *SinkStore) Create(ctx context.Context, name string) (blob.Writer, error) {
+func (s *Store) Create(ctx context.Context, name string) (blob.Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if !blob.ValidName(name) {
 		return nil, &fs.PathError{Op: "create", Path: name, Err: blob.ErrName}
 	}
-	return &sinkWriter{Buffer: s.room.New(name), s: s, name: name}, nil
+	return &writer{Buffer: s.room.New(name), s: s, name: name}, nil
 }
 
 // Commit delivers the contents of the Writers.
-func (s *SinkStore) Commit(ctx context.Context, ws ...blob.Writer) error {
+func (s *Store) Commit(ctx context.Context, ws ...blob.Writer) error {
 	if len(ws) == 0 {
 		return ctx.Err()
 	}
 	batch := make([]Delivery, len(ws))
 	for i, w := range ws {
-		sw, ok := w.(*sinkWriter)
+		sw, ok := w.(*writer)
 		if !ok || sw.s != s || sw.IsClosed() {
 			return &blob.CommitError{Done: 0, Name: w.Name(), Err: fs.ErrClosed}
 		}
@@ -76,7 +77,7 @@ func (s *SinkStore) Commit(ctx context.Context, ws ...blob.Writer) error {
 }
 
 // Withdraw delivers deletions.
-func (s *SinkStore) Withdraw(ctx context.Context, deleted []Change) error {
+func (s *Store) Withdraw(ctx context.Context, deleted []report.Change) error {
 	batch := make([]Delivery, len(deleted))
 	for i, c := range deleted {
 		c.Kind = resourcesync.Deleted
@@ -86,7 +87,7 @@ func (s *SinkStore) Withdraw(ctx context.Context, deleted []Change) error {
 }
 
 // apply hands a batch to the sink, one at a time.
-func (s *SinkStore) apply(ctx context.Context, batch []Delivery) error {
+func (s *Store) apply(ctx context.Context, batch []Delivery) error {
 	select {
 	case s.busy <- struct{}{}:
 		defer func() { <-s.busy }()
@@ -97,7 +98,7 @@ func (s *SinkStore) apply(ctx context.Context, batch []Delivery) error {
 		return err
 	}
 	if err := s.sink.Apply(ctx, batch); err != nil {
-		return &SinkError{Err: err}
+		return &report.SinkError{Err: err}
 	}
 	return nil
 }
@@ -107,37 +108,37 @@ func gone(op, name string) error {
 }
 
 // Open fails: delivered content is not stored.
-func (s *SinkStore) Open(_ context.Context, name string) (blob.Reader, error) {
+func (s *Store) Open(_ context.Context, name string) (blob.Reader, error) {
 	return nil, gone("open", name)
 }
 
 // Stat fails as Open does.
-func (s *SinkStore) Stat(_ context.Context, name string) (blob.Info, error) {
+func (s *Store) Stat(_ context.Context, name string) (blob.Info, error) {
 	return blob.Info{}, gone("stat", name)
 }
 
 // Remove does nothing, because nothing is stored. Withdraw delivers deletions.
-func (s *SinkStore) Remove(ctx context.Context, _ ...string) error { return ctx.Err() }
+func (s *Store) Remove(ctx context.Context, _ ...string) error { return ctx.Err() }
 
 // List yields nothing.
-func (s *SinkStore) List(context.Context, string) iter.Seq2[blob.Info, error] {
+func (s *Store) List(context.Context, string) iter.Seq2[blob.Info, error] {
 	return func(func(blob.Info, error) bool) {}
 }
 
-// A sinkWriter holds content until it is delivered.
-type sinkWriter struct {
+// A writer holds content until it is delivered.
+type writer struct {
 	*spill.Buffer
-	s      *SinkStore
+	s      *Store
 	name   string
-	change Change
+	change report.Change
 }
 
-func (w *sinkWriter) Name() string         { return w.name }
-func (w *sinkWriter) SetModTime(time.Time) {} // it is in the Change
-func (w *sinkWriter) Describe(c Change)    { w.change = c }
+func (w *writer) Name() string             { return w.name }
+func (w *writer) SetModTime(time.Time)     {} // the description has it
+func (w *writer) Describe(c report.Change) { w.change = c }
 
 // Scratch implements [blob.Scratcher].
-func (s *SinkStore) Scratch(ctx context.Context) (blob.Scratch, error) {
+func (s *Store) Scratch(ctx context.Context) (blob.Scratch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
