@@ -1,7 +1,8 @@
 // Package report describes the result of a run of a Destination: the report that a
 // run returns, the events and changes that it passes on while it works, the findings
-// of an audit, and the errors that callers branch on. Package destination offers all
-// of these names as its own.
+// of an audit, the differences between two instants, the state of a Follower, and the
+// errors that callers branch on. Package destination offers all of these names as its
+// own.
 package report
 
 import "time"

@@ -1,5 +1,5 @@
-// Package restore finds the state of a set at an instant of the past and stages it:
-// from what the Source has kept of its past, or from the history of a mirror.
+// Package restore brings a set to its state at an instant of the past, which it finds in
+// what the Source has kept of its past, or in the history of a mirror.
 package restore
 
 import (
