@@ -159,7 +159,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState) (complete bool, e
 	if err != nil {
 		return false, err
 	}
-	addReasons(s, set, &SetReport{})
+	s.report.AddUnproven(reasonsOf(s, set))
 	paths, err := pathsOf(ctx, s, r.stage)
 	if err != nil {
 		return false, err

@@ -147,11 +147,13 @@ func mirrorOf(s *session) proof.Mirror {
 	return proof.Mirror{Source: s.report.Source, Dest: s.d.opts.Dest}
 }
 
-// addReasons records why it is not certain that a set is complete.
-func addReasons(s *session, st *setState, r *SetReport) {
-	if s.past == nil {
-		r.AddUnproven(&s.report.Report, mirrorOf(s).Reasons(&st.Set, s.report.Fallbacks))
+// reasonsOf returns why it is not certain that a set is complete; of a past state there
+// are no reasons.
+func reasonsOf(s *session, st *setState) []Unproven {
+	if s.past != nil {
+		return nil
 	}
+	return mirrorOf(s).Reasons(&st.Set, s.report.Fallbacks)
 }
 
 // run opens the mirror, finds the sets of the Source and brings them into step.
@@ -250,21 +252,9 @@ func (s *session) bring(set *setState, do func() error) error {
 	before := s.report
 	s.report.Mode, s.report.Via = "", ""
 	err := do()
-	r := s.report.Since(&before)
-	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.SyncedUntil()
-	r.AsOf = set.AsOf
-	addReasons(s, set, &r)
+	r := SetReport{URI: set.URI, Name: fetch.Printable(set.Name), SyncedUntil: set.SyncedUntil(), AsOf: set.AsOf}
 	_, r.Bytes, r.Elapsed = begun.since(s.d.client)
-	switch {
-	case err != nil:
-		r.Error = fetch.Printable(err.Error())
-	case r.Failed+r.Refused > 0:
-		r.Error = fmt.Sprintf("%d failed, %d refused", r.Failed, r.Refused)
-	}
-	r.Complete = r.IsComplete()
-	s.report.BySet = append(s.report.BySet, r)
-	s.report.Mode, s.report.Via = before.Mode, before.Via
-	s.report.RaiseMode(r.Mode, r.Via)
+	r = s.report.AddSet(r, &before, err, reasonsOf(s, set))
 	s.d.emit(Event{Kind: EventDone, Set: set.Name, Result: r})
 	return err
 }

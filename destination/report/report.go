@@ -105,12 +105,8 @@ type SetReport struct {
 	open bool // its documents do not show that nothing is missing
 }
 
-// AddUnproven adds reasons why the set may lack something to those of the report, and
-// notes in the result of the set that there are some.
-func (s *SetReport) AddUnproven(r *Report, reasons []Unproven) {
-	s.open = len(reasons) > 0
-	r.Unproven = append(r.Unproven, reasons[:min(len(reasons), max(MaxListed-len(r.Unproven), 0))]...)
-}
+// LeaveOpen notes that the documents of the set do not show that nothing is missing.
+func (s *SetReport) LeaveOpen() { s.open = true }
 
 // IsComplete reports whether nothing failed in the set, and its documents show that
 // nothing is missing.

@@ -81,3 +81,38 @@ func TestDeferStatesTheEarliestTime(t *testing.T) {
 		t.Errorf("not before %s, want %s", r.NotBefore, at)
 	}
 }
+
+// TestAddSetStatesTheResultOfOneSet among those of several.
+func TestAddSetStatesTheResultOfOneSet(t *testing.T) {
+	t.Parallel()
+	open := []report.Unproven{{Reason: "a list is gone"}}
+	for _, tt := range []struct {
+		name    string
+		err     error
+		failed  int64
+		reasons []report.Unproven
+		text    string
+	}{
+		{"nothing failed", nil, 0, nil, ""},
+		{"resources failed", nil, 2, nil, "2 failed, 0 refused"},
+		{"an error", errFails, 2, nil, "it does not answer"},
+		{"open questions", nil, 0, open, ""},
+	} {
+		var r counting.Report
+		r.Created, r.Failed = 5, 1
+		r.Mode, r.Via = report.ModeIncremental, report.ViaChangeList
+		before := r
+		r.Created, r.Failed = 8, 1+tt.failed
+		r.Mode, r.Via = report.ModeBaseline, report.ViaList
+		got := r.AddSet(report.SetReport{URI: "http://a/cl.xml"}, &before, tt.err, tt.reasons)
+		if got.URI != "http://a/cl.xml" || got.Created != 3 || got.Failed != tt.failed || got.Error != tt.text {
+			t.Errorf("%s: %+v, want the error %q", tt.name, got, tt.text)
+		}
+		if complete := tt.text == "" && tt.reasons == nil; got.Complete != complete || len(r.Unproven) != len(tt.reasons) {
+			t.Errorf("%s: complete %t, reasons %v", tt.name, got.Complete, r.Unproven)
+		}
+		if len(r.BySet) != 1 || r.Mode != report.ModeBaseline || r.Via != report.ViaList {
+			t.Errorf("%s: the report has %d sets and the mode %s via %s", tt.name, len(r.BySet), r.Mode, r.Via)
+		}
+	}
+}
