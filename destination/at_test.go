@@ -34,7 +34,10 @@ func TestAt(t *testing.T) {
 	t.Parallel()
 	seeds := []uint64{*pastSeed}
 	if *pastSeed == 0 {
-		seeds = []uint64{4135631441136271432, 14565095373147952081} // a kill took files away, and the next run could not have them back
+		seeds = []uint64{
+			4135631441136271432, 14565095373147952081, // a kill took files away, and the next run could not have them back
+			8626892808083557872, // a version that was made after the requested instant, in the same second, is available
+		}
 		for range *pasts {
 			seeds = append(seeds, rand.Uint64())
 		}
