@@ -86,7 +86,7 @@ func TestPackageBroken(t *testing.T) {
 		g := newPackageRig(t, body)
 		g.answer = func(w http.ResponseWriter, r *http.Request) bool {
 			most := int64(1 << 30)
-			if n := len(g.ranges); n == 2 || n == 3 {
+			if n := len(g.requests()); n == 2 || n == 3 {
 				most = 50
 			}
 			serveContent(w, r, body, most)
@@ -101,7 +101,7 @@ func TestPackageBroken(t *testing.T) {
 		g := newPackageRig(t, packOf(t, few, zip.Store))
 		g.answer = func(w http.ResponseWriter, r *http.Request) bool {
 			most := int64(1 << 20)
-			if len(g.ranges) > 1 {
+			if len(g.requests()) > 1 {
 				most = 1
 			}
 			serveContent(w, r, body, most)
@@ -109,8 +109,8 @@ func TestPackageBroken(t *testing.T) {
 		}
 		g.get(g.job(few))
 		g.expect(few, pathsOf(few)[:3]...) // the manifest is in the last bytes
-		if len(g.ranges) > 1+fetch.MaxTries*fetch.MaxTries {
-			t.Errorf("%d requests", len(g.ranges))
+		if len(g.requests()) > 1+fetch.MaxTries*fetch.MaxTries {
+			t.Errorf("%d requests", len(g.requests()))
 		}
 	})
 }
@@ -280,8 +280,8 @@ func TestPackageServer(t *testing.T) {
 			g.answer = tt.answer(g)
 			g.get(g.job(files))
 			g.expect(files, tt.want...)
-			if len(g.warnings) > 1 || len(g.ranges) > 12 {
-				t.Errorf("%d requests, warnings: %q", len(g.ranges), g.warnings)
+			if len(g.warnings) > 1 || len(g.requests()) > 12 {
+				t.Errorf("%d requests, warnings: %q", len(g.requests()), g.warnings)
 			}
 		})
 	}
@@ -425,8 +425,8 @@ func TestPackageNotWorth(t *testing.T) {
 	few := map[string]string{"d0/f0000": files["d0/f0000"]}
 	job := g.job(few)
 	g.p.get(t.Context(), job)
-	if len(g.singles) != 1 || len(g.warnings) > 0 || len(g.ranges) != 1 {
-		t.Errorf("handed back %q, warnings %q, %d requests", g.singles, g.warnings, len(g.ranges))
+	if len(g.singles) != 1 || len(g.warnings) > 0 || len(g.requests()) != 1 {
+		t.Errorf("handed back %q, warnings %q, %d requests", g.singles, g.warnings, len(g.requests()))
 	}
 }
 

@@ -109,7 +109,7 @@ func TestManifest(t *testing.T) {
 				case r.URL.Path == "/contents.xml":
 					http.ServeContent(w, r, "", time.Time{}, strings.NewReader(tt.contents))
 				case tt.noRanges:
-					_, _ = w.Write(g.body)
+					_, _ = w.Write(g.served())
 				default:
 					return false
 				}
@@ -138,7 +138,7 @@ func TestManifestShelf(t *testing.T) {
 	files["manifest.xml"] = manifestText("http://x", "a")
 	g := newPackageRig(t, packOf(t, files, zip.Store))
 	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		_, _ = w.Write(g.body)
+		_, _ = w.Write(g.served())
 		return true
 	}
 	shelf := new(dump.Shelf)
@@ -149,8 +149,8 @@ func TestManifestShelf(t *testing.T) {
 	job.Shelf = shelf
 	g.get(job)
 	g.expect(files)
-	if len(g.ranges) > 1 {
-		t.Errorf("%d requests", len(g.ranges))
+	if len(g.requests()) > 1 {
+		t.Errorf("%d requests", len(g.requests()))
 	}
 
 	if _, _, err := g.read(shelf, g.entry()); err != nil {
@@ -162,8 +162,8 @@ func TestManifestShelf(t *testing.T) {
 		a.URI += "-2"
 	}
 	g.p.get(t.Context(), job)
-	if len(g.outcomes) > 0 || len(g.ranges) > 3 { // again, bypassing caches
-		t.Errorf("%d were taken, %d requests", len(g.outcomes), len(g.ranges))
+	if len(g.outcomes) > 0 || len(g.requests()) > 3 { // again, bypassing caches
+		t.Errorf("%d were taken, %d requests", len(g.outcomes), len(g.requests()))
 	}
 	shelf.Clear()
 }

@@ -103,6 +103,20 @@ func (g *packageRig) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(cw, r, "", time.Time{}, bytes.NewReader(body))
 }
 
+// requests returns the Range headers of the requests so far.
+func (g *packageRig) requests() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.ranges)
+}
+
+// served returns the package that is served now.
+func (g *packageRig) served() []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.body
+}
+
 type countingWriter struct {
 	http.ResponseWriter
 	g *packageRig
@@ -245,8 +259,8 @@ func TestPackage(t *testing.T) {
 			g := newPackageRig(t, packOf(t, files, method))
 			g.get(g.job(files))
 			g.expect(files)
-			if len(g.ranges) > 1+maxStreams {
-				t.Errorf("%d requests: %q", len(g.ranges), g.ranges)
+			if len(g.requests()) > 1+maxStreams {
+				t.Errorf("%d requests: %q", len(g.requests()), g.requests())
 			}
 		})
 	}
@@ -259,8 +273,8 @@ func TestPackage(t *testing.T) {
 		g := newPackageRig(t, packOf(t, files, zip.Store))
 		g.get(g.job(few))
 		g.expect(few)
-		if len(g.ranges) > 4 || g.sent.Load() > 1_700_000 {
-			t.Errorf("%d requests, %d bytes: %q", len(g.ranges), g.sent.Load(), g.ranges)
+		if len(g.requests()) > 4 || g.sent.Load() > 1_700_000 {
+			t.Errorf("%d requests, %d bytes: %q", len(g.requests()), g.sent.Load(), g.requests())
 		}
 	})
 	t.Run("small", func(t *testing.T) {
@@ -269,21 +283,21 @@ func TestPackage(t *testing.T) {
 		g := newPackageRig(t, packOf(t, small, zip.Deflate))
 		g.get(g.job(small))
 		g.expect(small)
-		if len(g.ranges) > 1 {
-			t.Errorf("%d requests: %q", len(g.ranges), g.ranges)
+		if len(g.requests()) > 1 {
+			t.Errorf("%d requests: %q", len(g.requests()), g.requests())
 		}
 	})
 	t.Run("no ranges", func(t *testing.T) {
 		t.Parallel()
 		g := newPackageRig(t, packOf(t, files, zip.Store))
 		g.answer = func(w http.ResponseWriter, r *http.Request) bool {
-			_, _ = w.Write(g.body)
+			_, _ = w.Write(g.served())
 			return true
 		}
 		g.get(g.job(files))
 		g.expect(files)
-		if len(g.ranges) > 1 {
-			t.Errorf("%d requests", len(g.ranges))
+		if len(g.requests()) > 1 {
+			t.Errorf("%d requests", len(g.requests()))
 		}
 	})
 }
@@ -321,8 +335,8 @@ func TestPackageLength(t *testing.T) {
 				return
 			}
 			g.expect(files)
-			if g.sent.Load() > 3<<20 || len(g.ranges) > 8 {
-				t.Errorf("%d requests, %d bytes sent of %d", len(g.ranges), g.sent.Load(), n)
+			if g.sent.Load() > 3<<20 || len(g.requests()) > 8 {
+				t.Errorf("%d requests, %d bytes sent of %d", len(g.requests()), g.sent.Load(), n)
 			}
 		})
 		t.Run(fmt.Sprint(length, " with the right hash"), func(t *testing.T) {
@@ -351,7 +365,7 @@ func TestPackageCanceled(t *testing.T) {
 	g := newPackageRig(t, packOf(t, files, zip.Store))
 	ctx, cancel := context.WithCancel(t.Context())
 	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		if len(g.ranges) > 1 {
+		if len(g.requests()) > 1 {
 			cancel()
 		}
 		return false
