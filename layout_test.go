@@ -144,26 +144,26 @@ var rooms = []room{
 	{"destination/report", "destination/internal/wording destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/saved", "destination/filename destination/journal destination/report discover resourcesync", ""},
 	{"destination/internal/desired", "destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync", ""},
-	{"destination/internal/history", "blob destination/internal/content destination/internal/saved destination/journal internal/fetch resourcesync vault", ""},
 	{"destination/internal/failure", "blob destination/internal/content destination/report internal/fetch", ""},
+	{"destination/internal/history", "blob destination/internal/content destination/internal/failure destination/internal/saved destination/journal internal/fetch resourcesync vault", ""},
 	{"destination/internal/localcheck", "blob destination/internal/content destination/internal/desired destination/internal/failure destination/internal/history destination/internal/reserve destination/internal/saved destination/journal destination/report internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/intent", "blob destination/internal/content destination/internal/desired destination/internal/saved destination/journal", ""},
 	{"destination/internal/places", "blob destination/filename destination/internal/content destination/internal/desired destination/internal/reserve destination/internal/saved destination/journal internal/fetch resourcesync", ""},
 	{"destination/internal/push", "destination/internal/desired destination/internal/saved destination/internal/wording destination/journal discover internal/fetch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/selection", "destination/internal/content destination/internal/desired destination/journal internal/fetch resourcesync", "github.com/bmatcuk/doublestar/v4"},
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
-	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording destination/journal discover internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
+	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal internal/fetch patch resourcesync", ""},
+	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording destination/journal discover internal/fetch internal/nesting patch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/outage", "destination/internal/content destination/internal/dump destination/internal/entries destination/internal/saved destination/journal discover internal/fetch resourcesync", ""},
 	{"destination/internal/repeats", "destination/internal/wording", ""},
 	{"destination/internal/spill", "", ""},
 	{"destination/internal/inbox", "destination/internal/saved destination/journal", ""},
 	{"destination/internal/outbox", "destination/journal", ""},
 	{"destination/internal/writebehind", "destination/journal", ""},
-	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal internal/fetch patch resourcesync", ""},
 	{"destination/internal/bundle", "destination/internal/plan", "golang.org/x/sync"},
 	{"destination/internal/adopt", "blob destination/filename destination/internal/bundle destination/internal/content destination/internal/desired destination/internal/plan destination/internal/saved destination/journal resourcesync", ""},
 	{"destination/internal/deferral", "destination/internal/outage destination/internal/saved destination/journal internal/fetch", ""},
-	{"destination/internal/follow", "destination/internal/deferral destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/writebehind destination/journal destination/report discover internal/eventstream internal/fetch resourcesync websub", ""},
+	{"destination/internal/follow", "destination/internal/deferral destination/internal/inbox destination/internal/push destination/internal/saved destination/internal/wording destination/internal/writebehind destination/journal destination/report discover internal/eventstream internal/fetch resourcesync websub", ""},
 	{"destination/internal/planner", "destination/internal/content destination/internal/desired destination/internal/plan destination/internal/selection destination/internal/stage destination/journal resourcesync", ""},
 	{"destination/internal/unsubscribe", "destination/internal/follow destination/journal destination/report internal/fetch websub", ""},
 	{"destination/internal/transfer", "blob destination/filename destination/internal/coding destination/internal/content destination/internal/desired destination/internal/plan destination/internal/reserve destination/internal/selection destination/internal/wording destination/journal internal/fetch memento patch resourcesync websub", "golang.org/x/sync"},
@@ -179,15 +179,17 @@ var rooms = []room{
 	{"destination/internal/catchup", "destination/internal/archives destination/internal/entries destination/internal/saved destination/internal/wording resourcesync", ""},
 	{"destination/internal/diff", "destination/internal/content destination/internal/desired destination/internal/stage destination/report internal/extsort resourcesync", ""},
 	{"destination/internal/reconcile", "destination/filename destination/internal/adopt destination/internal/apply destination/internal/bulk destination/internal/counting destination/internal/dump destination/internal/entries destination/internal/failure destination/internal/outage destination/internal/pending destination/internal/places destination/internal/plan destination/internal/planner destination/internal/push destination/internal/representation destination/internal/restore destination/internal/saved destination/internal/scratch destination/internal/selection destination/internal/stage destination/internal/transfer destination/internal/wording destination/journal destination/report internal/fetch resourcesync", ""},
-	{"destination/internal/harvest", "destination/internal/counting destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/plan destination/internal/representation destination/internal/saved destination/internal/stage destination/internal/transfer destination/journal destination/report internal/fetch resourcesync", ""},
+	{"destination/internal/harvest", "destination/internal/counting destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/plan destination/internal/reconcile destination/internal/representation destination/internal/saved destination/internal/stage destination/internal/transfer destination/journal destination/report internal/fetch resourcesync", ""},
 	{"destination/internal/notification", "destination/internal/counting destination/internal/desired destination/internal/entries destination/internal/follow destination/internal/inbox destination/internal/plan destination/internal/planner destination/internal/push destination/internal/saved destination/internal/stage destination/internal/wording destination/internal/writebehind destination/journal destination/report internal/fetch resourcesync", ""},
 	{"destination/internal/proof", "destination/internal/entries destination/internal/saved destination/internal/wording destination/report internal/fetch resourcesync", ""},
-	{"destination/internal/reclaim", "blob destination/filename destination/internal/scratch destination/internal/stage destination/journal internal/extsort", ""},
+	{"destination/internal/reclaim", "blob destination/filename destination/internal/counting destination/internal/entries destination/internal/scratch destination/internal/sets destination/internal/stage destination/journal internal/extsort internal/fetch", ""},
 	{"destination/internal/rows", "destination/internal/history destination/internal/outbox destination/journal destination/report resourcesync", ""},
 	{"destination/internal/recovery", "blob destination/filename destination/internal/failure destination/internal/intent destination/internal/places destination/internal/plan destination/internal/rows destination/internal/saved destination/journal destination/report resourcesync", ""},
 	{"destination/internal/substitute", "destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/restore destination/internal/saved destination/internal/wording destination/report discover internal/fetch internal/nesting resourcesync", ""},
 	{"destination/internal/run", "destination/internal/catchup destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/proof destination/internal/push destination/internal/reconcile destination/internal/saved destination/internal/stage destination/internal/substitute destination/internal/wording destination/report internal/fetch resourcesync", ""},
 	{"destination/internal/describe", "destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/saved destination/internal/stage destination/journal", ""},
+	{"destination/internal/state", "blob destination/filename destination/internal/content destination/internal/counting destination/internal/deferral destination/internal/failure destination/internal/history destination/internal/intent destination/internal/outbox destination/internal/places destination/internal/reclaim destination/internal/recovery destination/internal/rows destination/internal/saved destination/journal destination/report internal/fetch resourcesync", ""},
+	{"destination/sink", "blob destination/internal/spill destination/report resourcesync", ""},
 	{"destination", "" +
 		"blob " +
 		"destination/filename " +
@@ -206,31 +208,26 @@ var rooms = []room{
 		"destination/internal/harvest " +
 		"destination/internal/history " +
 		"destination/internal/inbox " +
-		"destination/internal/intent " +
 		"destination/internal/localcheck " +
 		"destination/internal/notification " +
 		"destination/internal/outage " +
 		"destination/internal/outbox " +
 		"destination/internal/pending " +
-		"destination/internal/places " +
-		"destination/internal/plan " +
 		"destination/internal/planner " +
 		"destination/internal/proof " +
 		"destination/internal/push " +
 		"destination/internal/reclaim " +
 		"destination/internal/reconcile " +
-		"destination/internal/recovery " +
 		"destination/internal/representation " +
 		"destination/internal/reserve " +
 		"destination/internal/restore " +
-		"destination/internal/rows " +
 		"destination/internal/run " +
 		"destination/internal/saved " +
 		"destination/internal/scratch " +
 		"destination/internal/selection " +
 		"destination/internal/sets " +
-		"destination/internal/spill " +
 		"destination/internal/stage " +
+		"destination/internal/state " +
 		"destination/internal/substitute " +
 		"destination/internal/transfer " +
 		"destination/internal/unsubscribe " +
@@ -238,10 +235,10 @@ var rooms = []room{
 		"destination/internal/writebehind " +
 		"destination/journal " +
 		"destination/report " +
+		"destination/sink " +
 		"discover " +
 		"internal/extsort " +
 		"internal/fetch " +
-		"patch " +
 		"resourcesync " +
 		"vault " +
 		"websub",

@@ -455,7 +455,7 @@ func TestFeedEnds(t *testing.T) {
 		return f.Run(ctx)
 	})
 	if err != nil {
-		t.Errorf("Run = %v, want it to go on until it is stopped", err)
+		t.Errorf("Run = %v, want it to continue until it is stopped", err)
 	}
 }
 

@@ -18,7 +18,7 @@ func byTime(st style, n int64) int64 {
 }
 
 // TestAdopt takes over a directory that another program filled, and fetches
-// nothing of what is right in it.
+// no file that is right.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	for _, st := range []style{{noChanges: true}, {noChanges: true, noHash: true}, {noChanges: true, noHash: true, noLength: true}, {sitemap: true}} {
@@ -75,7 +75,7 @@ func (s *site) bytes() int64 {
 	return s.sent
 }
 
-// TestAdoptNotProven takes over nothing of which there is no telling.
+// TestAdoptNotProven takes over no file that is not proven to be right.
 func TestAdoptNotProven(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{noHash: true, seconds: true})
@@ -88,7 +88,7 @@ func TestAdoptNotProven(t *testing.T) {
 	m.filled("d/f1", "/d/f1")
 	m.filled("d/f2", "/d/f2")
 	writeFile(t, m.path("d/f1"), "content X") // of the right length, with the time of now
-	s.put("/d/f2", "content Y")               // told of, with a time in whole seconds: it may have changed twice in that one
+	s.put("/d/f2", "content Y")               // listed with a time in whole seconds: it may have changed twice within that second
 	m.filled("d/f2", "/d/f2")
 	m.opts.Adopt = true
 	r, err := m.sync()

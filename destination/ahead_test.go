@@ -9,16 +9,16 @@ import (
 	"lockstep/destination"
 )
 
-// setClock has the clock of the Source show a time.
+// setClock sets the clock of the Source.
 func (s *site) setClock(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = t.UTC().Truncate(time.Millisecond)
 }
 
-// A Source whose clock was ahead, by little or much, and has been corrected: times
-// in our future are reported when they are read, and every later change comes
-// through, whatever becomes of its history.
+// The clock of a Source was ahead, by little or much, and has been corrected: times
+// in our future are reported when they are read, and every later change is applied,
+// even where the Source loses its history.
 func TestClockThatWasAheadIsCorrected(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{30 * time.Second, 10 * time.Minute, 24 * time.Hour, 200 * 24 * time.Hour} {
@@ -38,7 +38,7 @@ func TestClockThatWasAheadIsCorrected(t *testing.T) {
 					s.put("/ahead", "of time")
 					s.put("/1", "ahead")
 					r := m.mustSync()
-					if told := strings.Contains(strings.Join(r.Warnings, "\n"), "our future"); told != (ahead > time.Minute) {
+					if warned := strings.Contains(strings.Join(r.Warnings, "\n"), "our future"); warned != (ahead > time.Minute) {
 						t.Errorf("warnings %q", r.Warnings)
 					}
 					s.setClock(time.Now().Add(-time.Hour))
@@ -75,19 +75,19 @@ func TestFollowClockThatWasAhead(t *testing.T) {
 		g.start(destination.FollowOptions{Poll: 50 * time.Millisecond})
 		g.live(map[bool]string{true: destination.ChannelHub, false: destination.ChannelPoll}[hub])
 		s.put("/b", "ahead")
-		p.tell()
+		p.notify()
 		g.becomes("/b", "ahead")
 		s.setClock(time.Now().Add(-time.Hour))
 		p.until = s.now
 		s.mu.Lock()
-		s.log, s.from, p.told = nil, s.now, 0
+		s.log, s.from, p.notified = nil, s.now, 0
 		s.mu.Unlock()
 		s.put("/b", "corrected")
-		p.tell()
+		p.notify()
 		g.becomes("/b", "corrected")
 		s.del("/a")
 		s.put("/c", "three")
-		p.tell()
+		p.notify()
 		g.becomes("/a", "")
 		g.becomes("/c", "three")
 		if st := g.status(); st.Refused != "" {

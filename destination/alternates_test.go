@@ -47,7 +47,7 @@ func TestPrefer(t *testing.T) {
 		}, want: "own"},
 		{name: "without a type", prefer: []string{"*/*"}, md: described("own"), links: func(s *site) string {
 			return `<rs:ln rel="alternate" href="` + s.url("/r.html") + `"/><rs:ln rel="alternate" href="` + s.url("/r") + `?x" pri="1"/>`
-		}, want: html}, // its name tells
+		}, want: html}, // by its file name extension
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -77,8 +77,8 @@ func TestPrefer(t *testing.T) {
 	}
 }
 
-// TestPreferAgain: what is held is not fetched again, what changed is, and so is
-// all that another preference chooses.
+// TestPreferAgain: stored representations are not fetched again; changed ones, and
+// those that another preference chooses, are fetched.
 func TestPreferAgain(t *testing.T) {
 	t.Parallel()
 	for _, stated := range []bool{true, false} {
@@ -132,8 +132,7 @@ func TestPreferAgain(t *testing.T) {
 	}
 }
 
-// TestPreferAlike: two representations of which the Source tells nothing that
-// differs.
+// TestPreferAlike has two representations that the Source describes alike.
 func TestPreferAlike(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

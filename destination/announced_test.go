@@ -48,7 +48,7 @@ func (s *site) breakAt(path, how string) {
 // TestAnnouncedDocumentFails fails each document between the address and the
 // lists, for a new mirror and for one that lacks an update: sync, its dry run,
 // audit and follow agree that the mirror is not in step, name the document, and
-// change nothing; once the document is back, the mirror gets into step.
+// change nothing; once the document is back, a run brings the mirror into step.
 func TestAnnouncedDocumentFails(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/.well-known/resourcesync", "/rs/capabilitylist.xml"} {
@@ -134,8 +134,8 @@ func (m *mirror) mustSync2() {
 	m.same()
 }
 
-// TestOneSetOfSeveralUnreadable breaks one of two sets: the other gets into step,
-// and every command says that the mirror as a whole is not, and which set it is,
+// TestOneSetOfSeveralUnreadable breaks one of two sets: the other is brought into
+// step, and every command reports that the mirror as a whole is not, and which set it is,
 // on later runs, too.
 func TestOneSetOfSeveralUnreadable(t *testing.T) {
 	t.Parallel()

@@ -25,13 +25,13 @@ type pastRun struct {
 // versions. It sends no requests to any Source. Report and errors are those of
 // [Destination.Sync] with [Options.At].
 func (d *Destination) SyncPast(ctx context.Context, from *Destination, at time.Time) (Report, error) {
-	s := &session{d: d, past: &pastRun{at: at, from: from, only: true}}
-	return s.whole(from.opts.Dest, d.deliverer(), func() error { return runPast(ctx, s) })
+	s := newSession(d, from.opts.Dest, &pastRun{at: at, from: from, only: true}, d.deliverer())
+	return s.whole(func() error { return runPast(ctx, s) })
 }
 
 // runPast is run with a mirror as the Source.
 func runPast(ctx context.Context, s *session) error {
-	if err := s.open(ctx); err != nil {
+	if err := s.state.Open(ctx); err != nil {
 		return err
 	}
 	sets, err := pastSets(ctx, s)
@@ -52,7 +52,7 @@ func ownPast(ctx context.Context, s *session, address string, err error) ([]*set
 	if known, err := history.Exists(ctx, s.d.journal); err != nil || !known {
 		return nil, err
 	}
-	if s.mirror.Found == nil || s.mirror.Found.Address != address {
+	if s.state.Source.Found == nil || s.state.Source.Found.Address != address {
 		return nil, nil // it may be the history of another Source
 	}
 	s.warn(address, fmt.Sprintf("the Source cannot be asked: %v; this is what the mirror was", err))
@@ -70,8 +70,8 @@ func pastSets(ctx context.Context, s *session) ([]*setState, error) {
 	if found == nil {
 		return nil, fmt.Errorf("read the history of the mirror%s: there is none", from.inDest())
 	}
-	if s.mirror.Origin == "" {
-		s.mirror.Origin = theirs.Origin
+	if s.state.Source.Origin == "" {
+		s.state.Source.Origin = theirs.Origin
 	}
 	chosen, err := setsOf(s).Choose(found)
 	if err != nil {

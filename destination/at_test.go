@@ -25,16 +25,19 @@ var (
 	pastSeed = flag.Uint64("past-seed", 0, "the one TestAt asks; 0 for others each time")
 )
 
-// TestAt makes mirrors be what Sources with any past were at any instant, of
-// which they have kept one thing and lost another. The mirror is what the truth
-// is then, or the Report says of when it is and names exactly what is missing;
-// and the next run brings it to the present (RA-DST-01, RA-DST-02, RA-DST-03,
+// TestAt restores past states of Sources with random histories, which keep some of
+// their past documents and versions and lose others. The mirror has the true state of
+// that instant, or the Report states which instant it has and names exactly what is
+// missing; the next run brings it to the present (RA-DST-01, RA-DST-02, RA-DST-03,
 // RA-DST-07, RA-DST-08, RA-CHG-05, ME-RS-08, ME-RS-09, ME-HD-03, RS-REL-54).
 func TestAt(t *testing.T) {
 	t.Parallel()
 	seeds := []uint64{*pastSeed}
 	if *pastSeed == 0 {
-		seeds = []uint64{4135631441136271432, 14565095373147952081} // a kill took files away, and the next run could not have them back
+		seeds = []uint64{
+			4135631441136271432, 14565095373147952081, // a kill took files away, and the next run could not have them back
+			8626892808083557872, // a version that was made after the requested instant, in the same second, is available
+		}
 		for range *pasts {
 			seeds = append(seeds, rand.Uint64())
 		}
@@ -160,7 +163,7 @@ func (m *atMirror) run(o destination.Options) (destination.Report, error) {
 	return d.Sync(context.Background(), m.w.srv.URL)
 }
 
-// files returns what the mirror has, by path.
+// files returns the contents of the mirror, by path.
 func (m *atMirror) files() map[string]string {
 	files := map[string]string{}
 	for path, data := range (&mirror{t: m.T, dir: m.dir}).files() {
@@ -185,12 +188,12 @@ func (m *atMirror) present() {
 	}
 }
 
-// at makes the mirror what the Source was.
+// at brings the mirror to a past state of the Source.
 func (m *atMirror) at(at time.Time, saw func(string)) {
 	m.Helper()
 	before := m.files()
 	r, err := m.run(destination.Options{At: at})
-	asOf, earliest, ok := m.w.told(at)
+	asOf, earliest, ok := m.w.restorable(at)
 	if !ok {
 		var none *destination.NoPastError
 		if !errors.As(err, &none) || !errors.Is(err, destination.ErrIncomplete) || !none.Earliest.Equal(earliest) && none.Err == nil {
@@ -214,11 +217,11 @@ func (m *atMirror) at(at time.Time, saw func(string)) {
 		cause, isMissing := missing[path]
 		delete(missing, path)
 		got, there := after[path]
-		switch had := m.w.canBeHad(v, asOf, before[path] == v.data); {
+		switch had := m.w.available(v, asOf, before[path] == v.data); {
 		case !isMissing && got != v.data:
 			m.fail("at %s: %s is %q, want %q, and it is not named as missing: %+v", show(at), path, got, v.data, r)
 		case isMissing && had:
-			m.fail("at %s: %s is to be had: %s; %v", show(at), path, cause, r.Warnings)
+			m.fail("at %s: %s is available: %s; %v", show(at), path, cause, r.Warnings)
 		case isMissing && there && got != before[path]:
 			m.fail("at %s: %s is missing, and became %q", show(at), path, got)
 		}
@@ -245,9 +248,9 @@ func (m *atMirror) at(at time.Time, saw func(string)) {
 
 func show(t time.Time) string { return t.Format(time.RFC3339Nano) }
 
-// told says of when the state is that can be told for an instant; if there is
-// none, what the earliest is.
-func (w *atWorld) told(at time.Time) (asOf, earliest time.Time, ok bool) {
+// restorable returns the instant of the state that a mirror can be restored to when
+// at is requested; if there is none, the earliest possible instant.
+func (w *atWorld) restorable(at time.Time) (asOf, earliest time.Time, ok bool) {
 	lists := append(slices.Clone(w.lists), takenList{at: w.now, path: "/rs/resourcelist.xml"})
 	var base time.Time
 	for _, l := range lists {
@@ -275,8 +278,8 @@ func (w *atWorld) told(at time.Time) (asOf, earliest time.Time, ok bool) {
 	return base, earliest, true
 }
 
-// canBeHad says whether there is a way to a version, as of an instant.
-func (w *atWorld) canBeHad(v atVersion, asOf time.Time, held bool) bool {
+// available reports whether a version can be fetched by any method, as of an instant.
+func (w *atWorld) available(v atVersion, asOf time.Time, held bool) bool {
 	if held || w.alive[v.nth] {
 		return true
 	}

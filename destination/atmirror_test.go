@@ -15,9 +15,9 @@ import (
 	"lockstep/destination"
 )
 
-// TestAtOwnHistory has a mirror be what it was by what it kept itself, killed at any write; the next run brings it to the present
-// (RA-DST-07). One of the Sources tells of changes alone: nothing else could
-// mend what was left half done.
+// TestAtOwnHistory restores a mirror from the versions it stores itself, with a kill
+// at any write; the next run brings it to the present (RA-DST-07). One of the Sources
+// has nothing but a Change List, so nothing else could repair an unfinished restore.
 func TestAtOwnHistory(t *testing.T) {
 	t.Parallel()
 	for _, noList := range []bool{false, true} {
@@ -61,9 +61,9 @@ func TestAtOwnHistory(t *testing.T) {
 	}
 }
 
-// TestAtSets has several sets, of one of which nobody can tell what it was: the
-// other is made what it was, and that is said. What they share is what it is
-// again afterwards, though the other one is told of nothing that happened to it.
+// TestAtSets has several sets, and the past state of one of them is unknown: the
+// other one is restored, and the error says so. Shared resources return to their
+// present state afterwards, though the other set lists no change to them.
 func TestAtSets(t *testing.T) {
 	t.Parallel()
 	s := newOneSite(t, style{}, func(s *oneSite) string { return fmt.Sprintf(`<rs:ln rel="memento" href="%s"/>`, s.url("/then")) })
@@ -104,7 +104,8 @@ func TestAtSets(t *testing.T) {
 	}
 }
 
-// TestAtRefused asks before it deletes most of a mirror, and leaves all as it is.
+// TestAtRefused asks for consent before it deletes most of a mirror; without it the
+// mirror stays unchanged.
 func TestAtRefused(t *testing.T) {
 	t.Parallel()
 	s := newOneSite(t, style{}, func(*oneSite) string { return "" })
@@ -127,7 +128,7 @@ func TestAtRefused(t *testing.T) {
 	m.mustSync()
 }
 
-// TestAtDryRun says what would be done, and of when it would be.
+// TestAtDryRun reports what would be done, and which instant the result would have.
 func TestAtDryRun(t *testing.T) {
 	t.Parallel()
 	s := newOneSite(t, style{}, func(*oneSite) string { return "" })
@@ -139,24 +140,25 @@ func TestAtDryRun(t *testing.T) {
 	}
 }
 
-// TestSyncPastNothing: a mirror that keeps no versions, or is none, is no Source.
+// TestSyncPastNothing: a mirror that stores no versions, and a directory that is no
+// mirror, are not accepted as a Source of past states.
 func TestSyncPastNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
 	s.put("/a", "text")
 	m, plain := newMirror(t, s), newMirror(t, s)
 	if _, err := m.destination().SyncPast(context.Background(), plain.destination(), s.now); err == nil || len(m.files()) > 0 {
-		t.Fatalf("of what is no mirror: %v", err)
+		t.Fatalf("from a directory that is no mirror: %v", err)
 	}
 	plain.mustSync()
 	var none *destination.NoPastError
 	if _, err := m.destination().SyncPast(context.Background(), plain.destination(), time.Now()); !errors.As(err, &none) || !none.Earliest.IsZero() || len(m.files()) > 0 {
-		t.Fatalf("of what keeps no versions: %v", err)
+		t.Fatalf("from a mirror without versions: %v", err)
 	}
 }
 
-// TestAtAway asks a Source that does not answer any more what it was: the
-// mirror's own history tells, if there is one.
+// TestAtAway restores the state of a Source that no longer answers: the mirror's own
+// history is used, if there is one.
 func TestAtAway(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []destination.Keep{{All: true}, {}} {

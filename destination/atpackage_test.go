@@ -102,7 +102,7 @@ func (p *packagedPast) change(n int, data string) {
 	p.now = p.now.Add(time.Second)
 }
 
-// vouch has the dump at path state the hash of its only package, and makes the
+// vouch makes the dump at path state the hash of its only package, and makes the
 // package that does not match it.
 func (p *packagedPast) vouch(path string, h resourcesync.Header) {
 	pack := fmt.Sprintf("/rs/package-%d.zip", len(p.right))
@@ -132,9 +132,9 @@ func (p *packagedPast) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestAtArchivedPackageOfAnotherHash: of an archived package whose bytes do not
-// have the hash that its dump states, neither a sync nor a comparison of the past
-// takes anything, though the package agrees with its own manifest: no content, no
-// change, no deletion. The failure names the package, and another source of the
+// have the hash that its dump states, neither a sync nor a comparison of past states
+// uses anything, though the package matches its own manifest: no content, no change,
+// no deletion. The failure names the package, and another source of the
 // same content is used where there is one (RA-DST-03, RS-ZIP-09).
 func TestAtArchivedPackageOfAnotherHash(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"lockstep/memento"
 )
 
-// A oneSite is a site of one resource, of which there were three versions; the
-// last but one is wanted. Its handler says where versions are to be had.
+// A oneSite is a site of one resource, which had three versions; the tests request
+// the last but one. Its handler says where versions are available.
 type oneSite struct {
 	*site
 	at      [3]time.Time
@@ -25,8 +25,8 @@ type oneSite struct {
 
 const onePath = "/a"
 
-// newOneSite returns one whose lists have these links. The Change List has all
-// that happened, and the list from before it is in the archive.
+// newOneSite returns a oneSite whose lists have these links. The Change List has the
+// whole history, and the Resource List from before it is in the archive.
 func newOneSite(t *testing.T, st style, links func(s *oneSite) string) *oneSite {
 	s := &oneSite{site: newSite(t, st)}
 	s.offer = fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="resourcelist-archive"/></url>`, s.url("/rs/archive.xml"))
@@ -74,7 +74,7 @@ func (s *oneSite) negotiated(r *http.Request) int {
 	return best
 }
 
-// sync makes a mirror what the site was when its second version was there.
+// sync brings a mirror to the state of the site when its second version was current.
 func (s *oneSite) sync(t *testing.T) (string, destination.Report, error) {
 	m := newMirror(t, s.site)
 	m.opts.At = s.at[1].Add(time.Minute)
@@ -85,7 +85,7 @@ func (s *oneSite) sync(t *testing.T) (string, destination.Report, error) {
 func link(rel, href string) string { return fmt.Sprintf(`<rs:ln rel="%s" href="%s"/>`, rel, href) }
 
 // TestAtTimeGates gets a version from TimeGates and mementos of every pattern,
-// with a hash that tells which it is, and without (ME-GEN-03, ME-HD-03,
+// with a hash that identifies it, and without (ME-GEN-03, ME-HD-03,
 // ME-IM-01, ME-MM-05, ME-MM-07, ME-LK-02, ME-LK-07, ME-RS-07, ME-RS-09,
 // ME-TM-04, RS-REL-50, RS-REL-53, RS-REL-54, RA-DST-03).
 func TestAtTimeGates(t *testing.T) {
@@ -239,8 +239,8 @@ func TestAtTimeGates(t *testing.T) {
 	}
 }
 
-// TestAtHonest has Sources whose versions are not what they say, or not there:
-// nothing wrong is taken, and what is missing is named with its cause
+// TestAtHonest has Sources whose versions are missing or have other content than
+// stated: no wrong content is stored, and each missing one is reported with its cause
 // (RA-DST-03, ME-RS-08).
 func TestAtHonest(t *testing.T) {
 	t.Parallel()
@@ -289,8 +289,8 @@ func TestAtHonest(t *testing.T) {
 	}
 }
 
-// TestAtWithoutHash: what is at a resource now, or a version that says it is of
-// another time, is not taken for what was there where no hash tells.
+// TestAtWithoutHash: without a hash, neither the present content of a resource nor a
+// version of another datetime is accepted as its past content.
 func TestAtWithoutHash(t *testing.T) {
 	t.Parallel()
 	for name, i := range map[string]int{"before": 0, "after": 2} {
@@ -305,7 +305,7 @@ func TestAtWithoutHash(t *testing.T) {
 	}
 }
 
-// TestAtManyLinks: what a Source names without end is not asked without end.
+// TestAtManyLinks: the number of requests is limited where a Source names endless links.
 func TestAtManyLinks(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -334,8 +334,8 @@ func TestAtManyLinks(t *testing.T) {
 	}
 }
 
-// TestAtElsewhere: versions on hosts that the Source may not name are asked for
-// only where a hash tells that they are right; dead ones are left alone.
+// TestAtElsewhere: versions on hosts that the Source may not name are requested
+// only where a hash verifies them; dead hosts are skipped.
 func TestAtElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, noHash := range []bool{false, true} {

@@ -18,8 +18,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A atWorld is a Source with a past, of which it has kept one thing and lost
-// another. Its documents are written by a [resourcesync.Writer] when build is
+// An atWorld is a Source with a past, of which it keeps some parts and loses others. Its documents are written by a [resourcesync.Writer] when build is
 // called.
 type atWorld struct {
 	testing.TB
@@ -46,7 +45,7 @@ type atWorld struct {
 	packed     map[int][]int // by number of the package: places in the log
 }
 
-// A atVersion is an event, and the version it made.
+// An atVersion is an event, and the version it made.
 type atVersion struct {
 	path string
 	at   time.Time
@@ -82,7 +81,7 @@ func (w *atWorld) one(in int) bool { return w.IntN(in) == 0 }
 
 func (w *atWorld) url(path string) string { return w.srv.URL + path }
 
-// state is the truth: what was there at t.
+// state is the true state at t.
 func (w *atWorld) state(t time.Time) map[string]atVersion {
 	s := map[string]atVersion{}
 	for _, v := range w.log {
@@ -98,7 +97,7 @@ func (w *atWorld) state(t time.Time) map[string]atVersion {
 	return s
 }
 
-// happen lets n things happen.
+// happen makes n random changes.
 func (w *atWorld) happen(n int) {
 	for range n {
 		w.now = w.now.Add(w.step + time.Duration(w.IntN(5000))*time.Millisecond)
@@ -116,7 +115,7 @@ func (w *atWorld) happen(n int) {
 	w.now = w.now.Add(time.Second)
 }
 
-// take takes a list, or a dump, of what is there now.
+// take makes a list, or a dump, of the present state.
 func (w *atWorld) take(dump bool) {
 	l := takenList{at: w.now, dump: dump, path: fmt.Sprintf("/rs/taken-%d.xml", len(w.lists))}
 	w.lists = append(w.lists, l)
@@ -126,7 +125,7 @@ func (w *atWorld) take(dump bool) {
 // shut closes the changes so far.
 func (w *atWorld) shut(dump bool) {
 	s := shutSpan{from: w.head, until: w.now, dump: dump, path: fmt.Sprintf("/rs/span-%d.xml", len(w.spans))}
-	if dump && w.one(2) { // it says again what was said before
+	if dump && w.one(2) { // it repeats an earlier entry
 		s.from = s.from.Add(-time.Duration(w.IntN(20)) * time.Second)
 	}
 	w.spans, w.head = append(w.spans, s), w.now
@@ -277,7 +276,7 @@ func (w *atWorld) writeSpan(path string, from, until time.Time, dump bool) {
 	w.write(path, h, []resourcesync.Entry{e})
 }
 
-// build writes what is current, and the archives.
+// build writes the current documents and the archives.
 func (w *atWorld) build() {
 	entry := func(path string, c resourcesync.Capability) resourcesync.Entry {
 		return resourcesync.Entry{Loc: w.url(path), Metadata: resourcesync.Metadata{Capability: c}}
@@ -330,7 +329,7 @@ func (w *atWorld) build() {
 			w.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
 			for i := range entries {
 				if w.dark[strings.TrimPrefix(entries[i].Loc, w.srv.URL)] = w.one(5); w.dark[strings.TrimPrefix(entries[i].Loc, w.srv.URL)] {
-					entries[i].Metadata = resourcesync.Metadata{} // the document tells
+					entries[i].Metadata = resourcesync.Metadata{} // only the document says so
 				}
 			}
 		}
@@ -408,7 +407,7 @@ func (w *atWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	http.NotFound(rw, r)
 }
 
-// negotiate returns what a TimeGate answers, of what it knows (ME-TG-05).
+// negotiate returns the answer of a TimeGate, chosen from the versions it knows (ME-TG-05).
 func (w *atWorld) negotiate(path string, at time.Time) (best atVersion, ok bool) {
 	for _, v := range w.log {
 		if v.path == path && !w.dropped[v.nth] && !v.at.Truncate(time.Second).After(at) {

@@ -3,14 +3,11 @@ package destination
 import (
 	"context"
 	"maps"
-	"time"
 
 	"lockstep/destination/internal/audit"
-	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/run"
-	"lockstep/destination/internal/saved"
 	"lockstep/internal/fetch"
 )
 
@@ -44,15 +41,13 @@ type AuditOptions struct {
 // error is an [ErrIncomplete] if documents could not be read or, with Fix, not
 // everything could be repaired, and an [ErrRefused] if the repair was refused.
 func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions) (AuditReport, error) {
-	start, requests := time.Now(), d.client.Requests()
-	look := d.opts
-	look.DryRun = true
-	quiet, err := d.with(look)
+	begun := newMeter(d.client)
+	s, err := d.observe(address, d.opts.Baseline)
 	if err != nil {
 		return AuditReport{}, err // unreachable: d was made with these options
 	}
+	quiet := s.d
 	out := AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
-	s := &session{d: quiet, report: counting.Report{Report: Report{Source: out.Source, Sets: []string{}}}, out: newOutbox(d.journal, nil)}
 	a := &auditor{session: s, exam: audit.Audit{Store: quiet.store, Forgetful: quiet.isForgetful(), Journal: quiet.journal, Partial: len(quiet.opts.Sets) > 0, Restricts: quiet.selects.Restricts(),
 		Content: o.Content, Fix: o.Fix, Report: &out, Emit: quiet.emit, Quiet: quiet.opts.OnEvent == nil}}
 	err = a.run(ctx, address)
@@ -65,7 +60,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 		err = a.repair(ctx, d, address)
 	}
 	out.Complete = out.InSync && len(out.Unproven) == 0
-	out.Requests, out.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
+	out.Requests, _, out.Elapsed = begun.since(d.client)
 	return out, err
 }
 
@@ -77,6 +72,18 @@ func (d *Destination) with(o Options) (*Destination, error) {
 	}
 	other.jobs, other.clock = d.jobs, d.clock
 	return other, nil
+}
+
+// observe returns a session for the Source at address that changes nothing. With
+// baseline, it ignores what the Journal knows.
+func (d *Destination) observe(address string, baseline bool) (*session, error) {
+	o := d.opts
+	o.DryRun, o.Baseline = true, baseline
+	quiet, err := d.with(o)
+	if err != nil {
+		return nil, err
+	}
+	return newSession(quiet, address, nil, nil), nil
 }
 
 // An auditor is one audit in progress.
@@ -124,30 +131,22 @@ func (a *auditor) repair(ctx context.Context, d *Destination, address string) er
 func (a *auditor) read(ctx context.Context) (err error) {
 	s, d := a.session, a.session.d
 	if a.exam.Fix {
-		if err := s.open(ctx); err != nil {
+		if err := s.state.Open(ctx); err != nil {
 			return err
 		}
-		if s.keep, err = openKeeper(ctx, d, &s.mirror, !s.resume); err != nil { // the session itself is of a dry run
+		if err := s.state.OpenKeeper(ctx); err != nil { // the session itself is of a dry run
 			return err
 		}
-		a.exam.Plain = s.mirror.Found == nil
-		a.exam.Marks = audit.Marks{Store: d.store, Journal: d.journal, Keep: s.keep, Counts: s.counts, Known: maps.Clone(s.mirror.Numbers)}
+		a.exam.Plain = s.state.Source.Found == nil
+		a.exam.Marks = audit.Marks{Store: d.store, Journal: d.journal, Keep: s.state.Keep, Counts: s.state.Counts, Known: maps.Clone(s.state.Source.Numbers)}
 		return nil
 	}
-	s.counts = saved.Counts{}
-	known, err := saved.Load(ctx, d.journal, saved.DocMirror, &s.mirror)
+	known, err := s.state.Read(ctx)
 	if err != nil {
 		return err
 	}
 	a.exam.Plain = !known
-	if s.mirror.Numbers == nil {
-		s.mirror.Numbers = map[string]int{}
-	}
-	if _, err := saved.Load(ctx, d.journal, saved.DocCounts, &s.counts); err != nil {
-		return err
-	}
-	killed := killedRun(d)
-	a.exam.Halfway, err = killed.Read(ctx)
+	a.exam.Halfway, err = s.state.Halfway(ctx)
 	return err
 }
 
@@ -155,17 +154,12 @@ func (a *auditor) read(ctx context.Context) (err error) {
 func (a *auditor) auditSet(ctx context.Context, set *setState) (complete bool, err error) {
 	s, d := a.session, a.session.d
 	r := newReadRun(s, set)
-	defer r.reader.Packages.Shelf.Clear()
-	defer func() {
-		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
-			err = cerr
-		}
-	}()
+	defer r.reader.Release(ctx, &err)
 	snap, err := expected(ctx, r)
 	if err != nil {
 		return false, err
 	}
-	addReasons(s, set, &SetReport{})
+	s.report.AddUnproven(reasonsOf(s, set))
 	paths, err := pathsOf(ctx, s, r.stage)
 	if err != nil {
 		return false, err
@@ -173,7 +167,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState) (complete bool, e
 	p := newPlanner(d, set.Number)
 	p.Dated, p.Prune, p.Settled = set.Foreign != nil, r.failed.Count == 0, set.Complete && !r.reselects()
 	p.PreferOther, p.Refuse = set.Foreign == nil && d.selects.PrefersOther(set.Selection), r.reader.Refuse
-	err = a.exam.Examine(ctx, &audit.Set{State: &set.Set, Held: s.counts[set.Number], Paths: paths, Planner: p, Stage: r.stage,
+	err = a.exam.Examine(ctx, &audit.Set{State: &set.Set, Held: s.state.Counts[set.Number], Paths: paths, Planner: p, Stage: r.stage,
 		Listed: (set.Lists != "" || set.Foreign != nil) && (!snap.Sitemap || d.opts.Delete == DeleteApply)}) // RS-RL-12: a plain Sitemap does not say what it covers
 	return r.failed.Count == 0, err
 }

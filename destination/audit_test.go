@@ -73,8 +73,8 @@ func rewrite(path string, change func([]byte) []byte) error {
 	return errors.Join(os.WriteFile(path, change(b), 0o644), os.Chtimes(path, time.Time{}, info.ModTime()))
 }
 
-// TestDamages does a great many random damages: each is found, and nothing
-// that is none; then each is mended.
+// TestDamages makes many random damages: each is found, and nothing undamaged is
+// reported; then each is repaired.
 func TestDamages(t *testing.T) {
 	t.Parallel()
 	const resources, rounds = 60, 12
@@ -141,7 +141,7 @@ func (m *mirror) tidy() {
 	}
 }
 
-// checkFound compares the findings of an audit with what was harmed.
+// checkFound compares the findings of an audit with the damage.
 func checkFound(t *testing.T, what string, a destination.AuditReport, harmed map[string]string) {
 	t.Helper()
 	got := map[string]bool{}

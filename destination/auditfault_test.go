@@ -11,8 +11,8 @@ import (
 	"lockstep/blob/faultfs"
 )
 
-// faults lets every write of what do does fail in turn, for good or once, and
-// hands the mirror to check then.
+// faults lets every write of do fail in turn, permanently or once, and calls check
+// with the mirror after each.
 func faults(t *testing.T, begin func(t *testing.T) *mirror, do func(m *mirror) error, check func(m *mirror)) {
 	attempt := func(t *testing.T, f *faultfs.Faults) (*mirror, error) {
 		m := begin(t)
@@ -44,8 +44,8 @@ func faults(t *testing.T, begin func(t *testing.T) *mirror, do func(m *mirror) e
 	}
 }
 
-// TestFixFault breaks mending off at each write: the mirror is no worse for
-// it, and the next mends what is left.
+// TestFixFault interrupts a repair at each write: the mirror is no worse for it, and
+// the next repair completes it.
 func TestFixFault(t *testing.T) {
 	t.Parallel()
 	faults(t, func(t *testing.T) *mirror {
@@ -79,8 +79,8 @@ func TestFixFault(t *testing.T) {
 	})
 }
 
-// TestAdoptFault breaks taking over off at each write: the next run goes on,
-// and nothing of what is right is fetched.
+// TestAdoptFault interrupts adoption at each write: the next run continues, and no
+// file that is right is fetched.
 func TestAdoptFault(t *testing.T) {
 	t.Parallel()
 	faults(t, func(t *testing.T) *mirror {

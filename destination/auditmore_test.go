@@ -23,7 +23,7 @@ func (m *mirror) auditWith(o destination.AuditOptions) (destination.AuditReport,
 	return m.destination().Audit(context.Background(), m.address(), o)
 }
 
-// kinds writes the findings of an audit down, as "corrupt d/f1, missing d/f2".
+// kinds returns the findings of an audit as text, as "corrupt d/f1, missing d/f2".
 func kinds(a destination.AuditReport) string {
 	var found []string
 	for _, f := range a.Findings {
@@ -53,8 +53,7 @@ func writeFile(t testing.TB, path, data string) {
 	}
 }
 
-// TestAuditQuick reads no file without Content, but for those that somebody
-// touched.
+// TestAuditQuick reads only files whose metadata changed, unless Content is set.
 func TestAuditQuick(t *testing.T) {
 	t.Parallel()
 	_, m := seeded(t, style{})
@@ -101,7 +100,7 @@ func TestAuditQuickLengths(t *testing.T) {
 	wantKinds(t, "without Content", a, "corrupt d/f0, corrupt d/f1")
 }
 
-// TestAuditDumps knows from manifests alone what a mirror should be.
+// TestAuditDumps learns the desired state of a mirror from manifests alone.
 func TestAuditDumps(t *testing.T) {
 	t.Parallel()
 	for _, ds := range []dumpStyle{{dump: true, noList: true}, {dump: true, noList: true, changeDump: true, noChangeList: true}} {
@@ -125,7 +124,7 @@ func TestAuditDumps(t *testing.T) {
 	}
 }
 
-// TestFixAll mends every kind of finding, and tells so.
+// TestFixAll repairs every kind of finding, and reports it.
 func TestFixAll(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})
@@ -167,7 +166,7 @@ func TestFixStaleAndDamaged(t *testing.T) {
 	m.same()
 }
 
-// TestFixBeside gives a resource a file beside what stands in its place.
+// TestFixBeside stores a resource beside a foreign file that occupies its path.
 func TestFixBeside(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})
@@ -200,7 +199,7 @@ func (m *mirror) mustSyncBeside() {
 	}
 }
 
-// TestFixGuarded deletes no more than was agreed to, and nothing that is to be
+// TestFixGuarded deletes no more than was consented to, and nothing that is to be
 // kept.
 func TestFixGuarded(t *testing.T) {
 	t.Parallel()
@@ -226,7 +225,7 @@ func TestFixGuarded(t *testing.T) {
 	m.same()
 }
 
-// TestFixRefuses does not mend what would be made worse.
+// TestFixRefuses makes no repair that would make the mirror worse.
 func TestFixRefuses(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})
@@ -243,8 +242,8 @@ func TestFixRefuses(t *testing.T) {
 	}
 }
 
-// TestFixInterrupted leaves what was found and not mended to the next sync,
-// which does not compare all.
+// TestFixInterrupted leaves unrepaired findings to the next sync, which does not
+// compare everything.
 func TestFixInterrupted(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})
@@ -280,8 +279,8 @@ func TestFixInterrupted(t *testing.T) {
 	}
 }
 
-// TestAuditChangesOnly knows of a Source with nothing but a Change List no more
-// than that tells, and compares the rest with what was written.
+// TestAuditChangesOnly audits against a Source with nothing but a Change List: what
+// the list does not mention is compared with what was written.
 func TestAuditChangesOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -307,8 +306,8 @@ func TestAuditChangesOnly(t *testing.T) {
 	m.mustSync()
 }
 
-// TestAuditSitemap does not take what a plain Sitemap no longer lists to be
-// too much, unless told so (RS-RL-12).
+// TestAuditSitemap does not report what a plain Sitemap no longer lists as extra,
+// unless it is configured to (RS-RL-12).
 func TestAuditSitemap(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{sitemap: true})
@@ -324,7 +323,7 @@ func TestAuditSitemap(t *testing.T) {
 	m.same()
 }
 
-// TestAuditTwoSets looks at a file once that two sets contain.
+// TestAuditTwoSets examines a file that two sets contain only once.
 func TestAuditTwoSets(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{noChanges: true})
@@ -357,7 +356,7 @@ func (s *site) twoSets() {
 	s.replace("/two/resourcelist.xml", list)
 }
 
-// TestAuditOrphans looks at what is kept of a set that the Source no longer has.
+// TestAuditOrphans examines the files of a set that the Source no longer has.
 func TestAuditOrphans(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{noChanges: true})
@@ -387,7 +386,7 @@ func TestAuditOrphans(t *testing.T) {
 	wantKinds(t, "removed", m.audit(), "")
 }
 
-// TestFixOneSet leaves the sets alone that were not looked at.
+// TestFixOneSet changes nothing in sets that were not examined.
 func TestFixOneSet(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{noChanges: true})
@@ -404,7 +403,7 @@ func TestFixOneSet(t *testing.T) {
 	m.same()
 }
 
-// TestFixNotBack does not mend a mirror by a Source that went back in time.
+// TestFixNotBack does not repair a mirror from a Source that went back in time.
 func TestFixNotBack(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})
@@ -422,8 +421,8 @@ func TestFixNotBack(t *testing.T) {
 	}
 }
 
-// TestBackAfterKill sees that a Source went back in time also when the run
-// before was killed while it compared all there is.
+// TestBackAfterKill detects that a Source went back in time also when the previous
+// run was killed during a full comparison.
 func TestBackAfterKill(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})
@@ -449,8 +448,8 @@ func TestBackAfterKill(t *testing.T) {
 	}
 }
 
-// TestAuditAfterKill takes what a killed run had committed and not recorded
-// for what it is, and changes nothing.
+// TestAuditAfterKill recognizes files that a killed run had committed but not
+// recorded, and changes nothing.
 func TestAuditAfterKill(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})

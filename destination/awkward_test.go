@@ -62,6 +62,6 @@ func (m *mirror) awkwardTimes() {
 		left--
 	}
 	if left != 0 {
-		m.t.Errorf("%d files nobody holds", left)
+		m.t.Errorf("%d files that belong to no resource", left)
 	}
 }

@@ -29,8 +29,8 @@ func seeded(t *testing.T, st style) (*site, *mirror) {
 	return s, m
 }
 
-// wantErr checks that a run ended as it should, and that the report has one
-// clear sentence for each of the texts, with the address in it.
+// wantErr checks the error of a run, and that the report has one clear sentence for
+// each of the texts, with the address in it.
 func wantErr(t *testing.T, r destination.Report, err, want error, texts ...string) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -52,8 +52,8 @@ func wantErr(t *testing.T, r destination.Report, err, want error, texts ...strin
 	}
 }
 
-// TestBadResource lets one resource be bad in each way: it is named, what was
-// held of it stays, all others come, and it comes when it is well again.
+// TestBadResource breaks one resource in each way: it is reported, its stored content
+// stays, all others are fetched, and it is fetched once it is repaired.
 func TestBadResource(t *testing.T) {
 	t.Parallel()
 	answer := func(status int, header, body string) func(http.ResponseWriter) {
@@ -99,7 +99,7 @@ func TestBadResource(t *testing.T) {
 				tt.bad(w)
 				return true
 			})
-			for range 2 { // it stays owed
+			for range 2 { // it stays pending
 				r, err := m.sync()
 				wantErr(t, r, err, destination.ErrIncomplete, tt.want)
 				if r.Failed != 1 {
@@ -115,9 +115,9 @@ func TestBadResource(t *testing.T) {
 	}
 }
 
-// TestBadDocument lets the documents be bad: nothing is deleted, the watermark
-// stays, and the run says what was wrong. For a Change List that is none, a fresh
-// Resource List is used at once.
+// TestBadDocument breaks the documents: nothing is deleted, the watermark stays, and
+// the run reports the cause. Where the Change List is not one, a fresh Resource List
+// is used at once.
 func TestBadDocument(t *testing.T) {
 	t.Parallel()
 	bomb := `<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><urlset>&b;</urlset>`
@@ -175,7 +175,7 @@ func TestBadDocument(t *testing.T) {
 	}
 }
 
-// TestTruncatedList fetches what was read of a list, and deletes nothing.
+// TestTruncatedList fetches the entries that could be read, and deletes nothing.
 //
 // Requirements: RS-DST-04.
 func TestTruncatedList(t *testing.T) {
@@ -198,7 +198,7 @@ func TestTruncatedList(t *testing.T) {
 	m.mustSync()
 }
 
-// TestBadEntries takes what is good of a list with bad entries.
+// TestBadEntries uses the good entries of a list that also has bad ones.
 func TestBadEntries(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -249,8 +249,8 @@ func TestHostilePaths(t *testing.T) {
 	}
 }
 
-// TestForeign never touches files that are not ours, unless told to take over
-// what is right.
+// TestForeign never touches foreign files, unless it is configured to adopt those
+// that are right.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -297,7 +297,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestGuard refuses to delete much, from lists and changes alike.
+// TestGuard refuses to delete many resources, from lists and changes alike.
 //
 // Requirements: RS-DST-04.
 func TestGuard(t *testing.T) {
@@ -433,7 +433,7 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// TestInterrupt stops in the midst of a run: what was finished stays.
+// TestInterrupt cancels a run halfway: finished work stays.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

@@ -25,9 +25,9 @@ var (
 	breakShare = flag.Float64("break.share", 0.1, "share of the answers that break")
 )
 
-// A breaker stands between a client and a server, and breaks a share of the
-// answers at a random place: resets the connection, ends it as if that were
-// all, or falls silent.
+// A breaker is a proxy between a client and a server that breaks a share of the
+// answers at a random place: it resets the connection, ends it as if the answer were
+// complete, or stops sending.
 type breaker struct {
 	t      testing.TB
 	l      net.Listener
@@ -211,8 +211,8 @@ func TestBreak(t *testing.T) {
 	}
 }
 
-// sync brings m into step in at most so many runs, and returns how many bytes
-// came.
+// sync brings m into step in at most so many runs, and returns the number of bytes
+// received.
 func (b *breaker) sync(t *testing.T, m *mirror, runs int, share float64, patience time.Duration) int64 {
 	t.Helper()
 	b.setShare(share)

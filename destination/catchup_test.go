@@ -118,7 +118,7 @@ func TestCatchUp(t *testing.T) {
 				t.Errorf("mode %s, the Resource List was read %d times; want incremental, without\n%q", r.Mode, p.got("/rs/resourcelist.xml"), r.Warnings)
 			}
 			if len(r.Plan) == 0 || !strings.Contains(r.Plan[0], "of its archive") {
-				t.Errorf("plan %q, want it told that it caught up", r.Plan)
+				t.Errorf("plan %q, want it to mention the archive", r.Plan)
 			}
 			if n := p.got(p.closed[0].path); n > 0 && !tt.past.bare {
 				t.Errorf("a list from before the last run was read %d times", n)
@@ -143,13 +143,13 @@ func (p *pastSite) add(l pastList) {
 	p.doc[archivePath] = p.archive(false, append(p.entries(p.closed), p.entries([]pastList{l})...))
 }
 
-// between returns what stands in text from the first begin up to the last end.
+// between returns the part of text from the first begin up to the last end.
 func between(text, begin, end string) string {
 	return text[strings.Index(text, begin):strings.LastIndex(text, end)]
 }
 
 // TestCatchUpGap has archives that do not prove that nothing is missing: then
-// all is compared, and that is in step.
+// everything is compared, and the mirror is in step.
 func TestCatchUpGap(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -271,8 +271,8 @@ func TestCatchUpBehindList(t *testing.T) {
 	}
 }
 
-// TestCatchUpLost has an archive that does not have what was applied here: its
-// history was rewritten, and all is compared.
+// TestCatchUpLost has an archive without changes that were applied here: its history
+// was rewritten, and everything is compared.
 func TestCatchUpLost(t *testing.T) {
 	t.Parallel()
 	p := newPastSite(t, style{}, pastStyle{})

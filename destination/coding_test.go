@@ -28,8 +28,8 @@ func deflated(text string) string {
 	return b.String()
 }
 
-// TestContentCodings: what is kept of a body, given what the entry says of it
-// and how it is served (RS-HASH-07).
+// TestContentCodings: whether a body is stored decoded or as served, given its entry
+// and its content coding (RS-HASH-07).
 func TestContentCodings(t *testing.T) {
 	t.Parallel()
 	plain := strings.Repeat("content that can be compressed, ", 40)
@@ -131,7 +131,7 @@ func TestContentCodings(t *testing.T) {
 			r, err := m.sync()
 			gets := max(tt.gets, 1)
 			if tt.want == "" && gets == 1 && tt.hash != "" {
-				gets = 2 // once more past all caches
+				gets = 2 // again, bypassing caches
 			}
 			got, here := m.files()[strings.TrimPrefix(path, "/")]
 			if tt.want == "-" {
@@ -152,7 +152,8 @@ func TestContentCodings(t *testing.T) {
 	}
 }
 
-// TestCodingBomb: what grows without measure is a failure, not a full disk.
+// TestCodingBomb: a body that decompresses without limit is a failure; it does not
+// fill the disk.
 func TestCodingBomb(t *testing.T) {
 	t.Parallel()
 	bomb := gzipped(strings.Repeat("\x00", 80<<20))

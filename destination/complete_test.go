@@ -12,7 +12,7 @@ import (
 	"lockstep/destination"
 )
 
-// frozen has the site go on answering with a document as it is now.
+// frozen makes the site keep serving the present version of a document.
 func (s *site) frozen(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,8 +207,8 @@ func TestGapThatNothingClosesIsRemembered(t *testing.T) {
 	}
 }
 
-// TestCompleteIsFalseWithFailures: what failed is not complete, and complete is in
-// the JSON whatever it is.
+// TestCompleteIsFalseWithFailures: a run with failures is not complete, and complete
+// is in the JSON whether true or false.
 func TestCompleteIsFalseWithFailures(t *testing.T) {
 	t.Parallel()
 	s, m := spoiledSite(t, style{})

@@ -58,8 +58,8 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// faultAt lives a short life with one fault in it, and reports whether it
-// never came to that.
+// faultAt runs a short history with one fault in it, and reports whether the fault
+// did not occur.
 func faultAt(t *testing.T, f *faultfs.Faults) (done bool) {
 	t.Helper()
 	s := newSite(t, style{})

@@ -11,7 +11,8 @@ import (
 	"lockstep/destination"
 )
 
-// askForPatience has the site ask for two hours of patience for one document.
+// askForPatience makes the site answer requests for one document with a Retry-After
+// of two hours.
 func (s *site) askForPatience(path string) {
 	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != path {

@@ -420,7 +420,7 @@ func TestFollowOtherLinks(t *testing.T) {
 	links["/a"] = ln("describedby", s.url("/a.xml"), "") + ln("via", "https://origin.example/a", "")
 	s.mu.Unlock()
 	s.restate("/a")
-	p.tell()
+	p.notify()
 	want := "describedby=" + s.url("/a.xml") + " via=https://origin.example/a"
 	next(resourcesync.Updated, destination.ContentSame, want)
 	if n := s.resourceGets() + s.got("/rs/changelist.xml"); n > 0 {

@@ -27,16 +27,15 @@ const StateFile = filename.StateDir + "/state.db"
 // Delete says what happens to resources the Source no longer has.
 type Delete string
 
-// What Options.Delete can be. Without a word, DeleteApply holds for documents
-// that say what they cover, and DeleteKeep for plain Sitemaps, which do not
-// (RS-RL-12).
+// Values of Options.Delete. The default is DeleteApply for documents that state what
+// they cover, and DeleteKeep for plain Sitemaps, which do not (RS-RL-12).
 const (
 	DeleteApply Delete = "apply"
 	DeleteKeep  Delete = "keep"
 )
 
-// DefaultMaxDelete is the share of a set, in percent, up to which a run
-// deletes without being asked twice.
+// DefaultMaxDelete is the share of a set, in percent, that a run may delete without
+// explicit consent.
 const DefaultMaxDelete = 50
 
 // Options configures a [Destination]. The zero value is ready to use.
@@ -47,89 +46,88 @@ type Options struct {
 	Types      []string       // globs on the media type; default: all
 	With       []string       // relations of links to resources that are selected together with the one that has them: "describedby"; default: none
 	Since      time.Time      // only resources last modified then or later, or without a stated time; default: all
-	Maps       []filename.Map // where resources go that should not go by their URI
+	Maps       []filename.Map // where the files of resources are stored that are not to be named by their URI
 	AllowHosts []string       // hosts whose resources the Source may name besides its own; "*" is any (RS-SEC-01)
 	Prefer     []string       // globs on the media type, best first: the representation to keep where the Source names several (RS-REL-23); default: the one at the resource's own URI
 	Delete     Delete
-	MaxDelete  int        // in percent; default DefaultMaxDelete; 100 consents to everything
-	Baseline   bool       // ignore saved progress: compare all, and go where the Source is, even back
-	AskNow     bool       // ask for what servers asked earlier not to be asked for before a time
+	MaxDelete  int        // in percent; default DefaultMaxDelete; 100 permits every deletion
+	Baseline   bool       // ignore saved progress: compare all resources, and accept the Source's state even if it is older
+	AskNow     bool       // also request what servers have asked not to be requested before a later time
 	DryRun     bool       // plan and report only
-	Adopt      bool       // take files over that we did not make, if their content is right
+	Adopt      bool       // make existing files part of the mirror if their content is right
 	Replace    bool       // with Adopt: replace those whose content is not right
-	CheckLocal CheckLocal // when to look at the files of the mirror themselves
+	CheckLocal CheckLocal // when to examine the mirror's own files
 	Jobs       int        // concurrent fetches; default: those of the Client
 
-	// Via says by which ways contents may come: "" or ViaAuto is by the
-	// cheapest, ViaList by none but single requests, ViaDump by packages
-	// wherever there are any.
+	// Via restricts the transfer methods: "" or ViaAuto chooses the cheapest,
+	// ViaList uses single requests only, ViaDump uses packages wherever there
+	// are any.
 	Via string
 
-	// AllVersions says to apply every version of a resource that changed more
-	// than once, in order, where it is available, instead of the last one.
+	// AllVersions applies every available version of a resource that changed more
+	// than once, in order, instead of the last one only.
 	AllVersions bool
 
-	// Keep says which versions the mirror keeps of what is replaced in it and
-	// removed from it, in Versions, so that it can be brought back to a past
-	// state (see [Destination.SyncPast]). All operations on a mirror that keeps
-	// versions need Versions; a mirror that keeps none does not use it.
+	// Keep selects the versions of replaced and removed resources that the mirror
+	// stores in Versions, so that it can be brought back to a past state (see
+	// [Destination.SyncPast]). All operations on a mirror that keeps versions need
+	// Versions; a mirror that keeps none does not use it.
 	Keep     Keep
 	Versions blob.Store
 
-	// At, if not zero, says to bring the mirror to the state of the collection
-	// at that instant (RA-DST-02, RA-DST-03). The next run without it continues
-	// from there.
+	// At, if not zero, brings the mirror to the state of the collection at that
+	// instant (RA-DST-02, RA-DST-03). The next run without it continues from there.
 	At time.Time
 
-	// Bridge opens the Origin at an address that has no ResourceSync but can be
-	// harvested. Without it such a Source is an error. Each pass over the set
-	// opens it, and closes it.
+	// Bridge opens the Origin at an address that has no ResourceSync documents but
+	// can be harvested. Without it, such a Source is an error. Each pass over the
+	// set opens the Origin and closes it.
 	Bridge func(ctx context.Context, f discover.Foreign, o BridgeOptions) (Origin, error)
 
 	Portable bool // name files for file systems that fold case or refuse characters, see [filename.ProbePortable]
 
 	// Deliver, if not nil, receives the changes of each batch when they are
-	// durable, in order, one batch at a time, and the run continues when it has
+	// durable, in order, one batch at a time; the run continues when it has
 	// returned. Each change is delivered at least once: the Journal keeps them
 	// until Deliver has returned nil. If it returns an error, the run stops
 	// with a [DeliveryError], and the next run delivers them again. The callee
 	// owns the slice.
 	Deliver func(ctx context.Context, batch []Change) error
 
-	// Scratch lends room for packages that have to be held whole; default: the
-	// store, if it can.
+	// Scratch stores packages that have to be available as a whole; default: the
+	// store, if it is able to.
 	Scratch blob.Scratcher
 
-	Dest    string       // what the mirror is called in reports
+	Dest    string       // name of the mirror in reports
 	OnEvent func(Event)  // called in order, never concurrently; may be nil
 	Logger  *slog.Logger // default: discards
 }
 
-// A Destination keeps the blobs of a store in step with a Source.
+// A Destination keeps the contents of a store in step with a Source.
 type Destination struct {
 	store    blob.Store
 	journal  journal.Journal
 	client   *fetch.Client
 	opts     Options
 	selects  *selection.Selection
-	vault    *vault.Vault     // nil: there is no place for versions
+	vault    *vault.Vault     // nil: no version store is configured
 	clock    func() time.Time // of the mirror
-	jobs     int              // resources of one host under way at a time
+	jobs     int              // concurrent transfers from one host
 	open     int              // files of a batch that may be open
-	kept     int              // files that may be open of versions that are being kept
+	kept     int              // versions that may be open while they are stored
 	log      *slog.Logger
 	shared   *transfer.Shared // by all transfers
 	packages *dump.Opener     // opens packages
-	compare  bool             // runs compare all there is, whatever is known
+	compare  bool             // runs compare all resources, whatever is known
 
-	follows    bool          // it is that of a Follower
+	follows    bool          // used by a Follower
 	doubtEvery time.Duration // of a Follower: how often all of a set is compared because its documents do not list what was notified
 
 	eventMu sync.Mutex // one event at a time
 }
 
-// New returns a Destination that keeps resources in store and its memory in j.
-// If the options cannot be used, it returns an error that users can act on.
+// New returns a Destination that keeps resources in store and its state in j. If the
+// options contradict each other, it returns an error that says what to change.
 func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Destination, error) {
 	if o.MaxDelete == 0 {
 		o.MaxDelete = DefaultMaxDelete

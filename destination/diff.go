@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/diff"
 	"lockstep/destination/internal/restore"
-	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/report"
 	"lockstep/internal/fetch"
@@ -35,20 +33,17 @@ const DiffUnknown = report.DiffUnknown
 // instants is unknown, or documents could not be read; a [NoPastError] names
 // the earliest instant with a known state. Then each was not called.
 func (d *Destination) Diff(ctx context.Context, address string, from, to time.Time, each func(Difference) error) (DiffReport, error) {
-	start, requests := time.Now(), d.client.Requests()
+	begun := newMeter(d.client)
 	out := DiffReport{Source: fetch.WithoutUser(address), From: from.UTC(), To: to.UTC(), Sets: []string{}}
-	look := d.opts
-	look.DryRun, look.Baseline = true, true // whatever the Journal knows
-	quiet, err := d.with(look)
+	s, err := d.observe(address, true)
 	if err != nil {
 		return out, err // unreachable: d was made with these options
 	}
-	s := &session{d: quiet, counts: saved.Counts{}, mirror: saved.Mirror{Numbers: map[string]int{}}, report: counting.Report{Report: Report{Sets: []string{}}}, out: newOutbox(d.journal, nil)}
 	f := &differ{session: s, report: &out, warned: map[string]bool{}}
 	err = f.run(ctx, address, each)
 	s.countWarnings()
 	out.Sets, out.Warnings, out.Failures = s.report.Sets, s.report.Warnings, s.report.Failures
-	out.Requests, out.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
+	out.Requests, _, out.Elapsed = begun.since(d.client)
 	return out, err
 }
 
@@ -102,12 +97,7 @@ func (f *differ) run(ctx context.Context, address string, each func(Difference) 
 func (f *differ) collect(ctx context.Context, set *setState, number int, side diff.Side, at time.Time) (err error) {
 	r := newSetRun(f.session, set).reader
 	r.Warn = f.warnOnce
-	defer r.Packages.Shelf.Clear()
-	defer func() {
-		if cerr := r.Stage.Close(context.WithoutCancel(ctx)); err == nil {
-			err = cerr
-		}
-	}()
+	defer r.Release(ctx, &err)
 	st, err := restore.Exactly(ctx, r, at, f.session.warn)
 	if err != nil {
 		return err

@@ -22,57 +22,32 @@
 // no intent, or an intent, and then checks the files that it names.
 package destination
 
-// The files of this package, in the order in which a run uses them:
+// The packages below destination/internal, in the order in which a run uses them:
 //
-//	sync.go      a run: finding the Source, then its sets one after the other
-//	             (sets.go: which sets)
-//	set.go       one set: baseline or incremental
-//	origin.go    reading documents: Resource Lists (list.go) and Change Lists
-//	             (changes.go)
-//	archive.go   archived documents (archivetimes.go: their times); catchup.go:
-//	             their changes, if the current ones begin too late
-//	at.go        the state at an instant: atset.go: staging a past state of a
-//	             set
-//	stage.go     the Source's current state, sorted by URI, in bounded memory
-//	             (sorter.go sortread.go scratch.go: sorting; superseded.go:
-//	             without changes that newer ones have overtaken)
-//	dump.go      packages, whose manifests serve as lists; dumpchanges.go: and as
-//	             Change Lists
-//	plan.go      comparing with the Journal; a dry run stops here (join.go: in
-//	             chunks, several at a time)
-//	dumpway.go   choosing the methods of transfer; ways.go: those other than a
-//	             request for each resource: package.go and the files named
-//	             after it, demand.go
-//	fetch.go     one resource over the network: patches.go: as patches to what
-//	             is held; transfer.go: whole, or resumed; mirrors.go: from
-//	             which addresses; coding.go: content codings;
-//	             representation.go: which of several representations
-//	atfetch.go   contents of the past: kept versions, mementos, TimeGates;
-//	             attimemap.go: TimeMaps; athints.go: dumps of that time
-//	relist.go    reading the list again, if resources were not as it states
-//	wide.go      large content over several connections, where that pays
-//	apply.go     recording results; remove.go: deletions, last
-//	commit.go    committing batches to the blob.Store
-//	applied.go   delivering changes as a loop; package outbox: each at least once
-//	sink.go      for programs that receive content in place of files
-//	keep.go      keeping what a batch replaces or removes, by package history
-//	recover.go   inconsistencies that a killed run left between the two
-//	adopt.go     files that other programs left, adopted before the plan
-//	audit.go     comparing the same plan with the files, without changes
-//	             (auditset.go: a set; package audit: a file;
-//	             auditfix.go: repairing what is found)
-//	diff.go      comparing two past states
+//	state           opens the mirror: recovery and intent settle what a killed run
+//	                left, localcheck examines the mirror's own files, reclaim decides
+//	                whether files that exist already are its own
+//	sets            finds the sets of the Source and loads their states
+//	run             brings a set into step with its documents; substitute reads one
+//	                document in place of another, outage remembers which could not be
+//	                read; harvest is for sets without documents, restore for past states
+//	entries         reads documents, archives their archives, dump their packages;
+//	                catchup closes gaps with archived changes
+//	stage           sorts the entries by URI, in bounded memory (desired, selection,
+//	                representation, scratch)
+//	reconcile       plans and applies what is staged: planner compares it with the
+//	                Journal, which results in actions (plan); adopt accepts files that
+//	                exist already; pending and deferral handle what earlier runs could
+//	                not do
+//	transfer        fetches the content of one resource, bulk that of many together
+//	apply           commits contents and records what is held; deletions come last
+//	history         keeps what a batch replaces or removes
+//	outbox          delivers each change at least once
+//	proof           decides whether the mirror is known to be complete
 //
-// A [Follower] continues from there:
+// A [Follower] is a loop in package follow, which calls followmirror.go for each pass
+// over a set. Package inbox makes notifications durable before they are acknowledged,
+// notification applies them without reading the Source's documents, and push remembers
+// what they brought until the documents confirm or contradict it.
 //
-//	follow.go          options and status; package follow has the main loop, which
-//	                   serves the sets in turn, their hubs and event streams,
-//	                   and package inbox makes deliveries durable before they
-//	                   are acknowledged
-//	followmirror.go    the passes that package follow asks for
-//	notification.go    reading a whole message
-//	push.go            applying messages with the same plan, fetch, verify, apply
-//	                   and record, without reading the Source's documents;
-//	                   package push remembers what they brought, which looks
-//	                   check and do not undo
-//	confirm.go         asking the Source for deletions that were notified
+// Package audit compares the same plan with the files, and diff two past states.

@@ -21,7 +21,7 @@ func fill(s *site, n int) {
 	}
 }
 
-// singles is how many requests there were for one resource alone.
+// singles returns the number of requests for single resources.
 func (s *site) singles() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestChangeDumpAlone begins with nothing but changes.
+// TestChangeDumpAlone mirrors a Source that has nothing but a Change Dump.
 func TestChangeDumpAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{dumpStyle: dumpStyle{changeDump: true, noList: true, noChangeList: true}})
@@ -171,8 +171,8 @@ func TestDumpStart(t *testing.T) {
 	}
 }
 
-// TestDumpWay has a list say what there is, and packages bring it where that is
-// cheaper.
+// TestDumpWay: a list states the resources, and packages deliver their content where
+// that is cheaper.
 func TestDumpWay(t *testing.T) {
 	t.Parallel()
 	both := dumpStyle{dump: true, changeDump: true, each: 40, copies: true}
@@ -237,8 +237,8 @@ func byPackage(r destination.Report) int64 { return r.By.Package }
 func byRequest(r destination.Report) int64 { return r.By.Request }
 func byDemand(r destination.Report) int64  { return r.By.OnDemand }
 
-// TestDumpOutdated has a dump that is older than the list: what it has of old
-// versions must not come into the mirror.
+// TestDumpOutdated has a dump that is older than the list: its old versions must not
+// get into the mirror.
 func TestDumpOutdated(t *testing.T) {
 	t.Parallel()
 	for _, noHash := range []bool{false, true} {
@@ -257,7 +257,7 @@ func TestDumpOutdated(t *testing.T) {
 	}
 }
 
-// TestDumpGone takes packages away, or makes them anew, while they are read.
+// TestDumpGone removes or rebuilds packages while they are read.
 func TestDumpGone(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -269,9 +269,9 @@ func TestDumpGone(t *testing.T) {
 		{"gone for good, with a list", dumpStyle{dump: true}, goneZip, true},
 		{"gone for good", dumpStyle{dump: true, noList: true}, goneZip, false},
 		{"gone for good, with copies", dumpStyle{dump: true, noList: true, copies: true}, goneZip, true},
-		{"made anew", dumpStyle{dump: true, noList: true}, anewZip(), true},
-		{"made anew, with copies", dumpStyle{dump: true, noList: true, copies: true}, anewZip(), true},
-		{"made anew, with a list", dumpStyle{dump: true}, anewZip(), true},
+		{"rebuilt", dumpStyle{dump: true, noList: true}, rebuiltZip(), true},
+		{"rebuilt, with copies", dumpStyle{dump: true, noList: true, copies: true}, rebuiltZip(), true},
+		{"rebuilt, with a list", dumpStyle{dump: true}, rebuiltZip(), true},
 		{"no ZIP, with a list", dumpStyle{dump: true, copies: true}, htmlZip, true},
 		{"no ZIP", dumpStyle{dump: true, noList: true}, htmlZip, false},
 	}
@@ -302,7 +302,7 @@ func TestDumpGone(t *testing.T) {
 			s.setFault(func(w http.ResponseWriter, r *http.Request) bool { return tt.fault(s, w, r) })
 			s.makeDump()
 			if r, err := m.sync(); !errors.Is(err, destination.ErrIncomplete) || r.Deleted != 0 {
-				t.Fatalf("Sync = %v, %s: nothing may go on the word of packages that were not read", err, counts(r))
+				t.Fatalf("Sync = %v, %s: nothing may be changed because of packages that were not read", err, counts(r))
 			}
 		})
 	}
@@ -324,9 +324,9 @@ func htmlZip(_ *site, w http.ResponseWriter, r *http.Request) bool {
 	return isZip(r)
 }
 
-// anewZip makes the dump anew, with another content, when a package is asked
+// rebuiltZip rebuilds the dump, with other content, when a package is requested
 // for the second time.
-func anewZip() func(s *site, w http.ResponseWriter, r *http.Request) bool {
+func rebuiltZip() func(s *site, w http.ResponseWriter, r *http.Request) bool {
 	var asked atomic.Int32
 	return func(s *site, _ http.ResponseWriter, r *http.Request) bool {
 		if isZip(r) && asked.Add(1) == 2 {
@@ -337,7 +337,7 @@ func anewZip() func(s *site, w http.ResponseWriter, r *http.Request) bool {
 	}
 }
 
-// TestDemandFails has the Source not make the packages it offers.
+// TestDemandFails: the Source does not make the packages it offers.
 func TestDemandFails(t *testing.T) {
 	t.Parallel()
 	answer := func(status int, text string) func(*site, http.ResponseWriter) {
@@ -390,8 +390,8 @@ func TestDemandFails(t *testing.T) {
 	}
 }
 
-// TestChangesVanish takes a part of the changes away: with a list to compare
-// with that heals, without it is told.
+// TestChangesVanish removes some of the changes: with a list to compare with, the
+// mirror recovers; without one, the run reports the gap.
 func TestChangesVanish(t *testing.T) {
 	t.Parallel()
 	for _, st := range []style{
@@ -433,7 +433,7 @@ func TestChangesVanish(t *testing.T) {
 	}
 }
 
-// TestDumpBack has a Source whose dump goes back in time.
+// TestDumpBack: the dump of a Source goes back in time.
 func TestDumpBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{dumpStyle: dumpStyle{dump: true, noList: true}})
@@ -469,8 +469,8 @@ func TestDumpBack(t *testing.T) {
 	}
 }
 
-// TestDumpInterrupted stops a run that unpacks, and goes on with the next: what
-// was unpacked is not read again.
+// TestDumpInterrupted cancels a run that unpacks, and resumes with the next one:
+// unpacked members are not read again.
 func TestDumpInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true, each: 100, copies: true}})
@@ -528,7 +528,7 @@ func TestDumpManyVersions(t *testing.T) {
 }
 
 // TestDumpElsewhere names packages, copies of manifests and packages on demand
-// at a host the Source has no say over.
+// on a host that does not belong to the Source.
 func TestDumpElsewhere(t *testing.T) {
 	t.Parallel()
 	other := newSite(t, style{})

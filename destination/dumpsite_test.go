@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A dumpStyle is which dumps a Source has, and how it writes them.
+// A dumpStyle states which dumps a Source has, and how it writes them.
 type dumpStyle struct {
 	dump         bool // a Resource Dump
 	noList       bool // and no Resource List
@@ -59,7 +59,7 @@ type siteParcel struct {
 	from, until time.Time
 }
 
-// makeDump makes the Resource Dump anew. The packages of the one before go.
+// makeDump rebuilds the Resource Dump and removes the packages of the previous one.
 func (s *site) makeDump() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *site) pack(kind, md, said string, n int, entry func(i int) (path string
 		s.url(name+".zip"), buf.Len(), sum, said, links)
 }
 
-// resourceDump returns the Resource Dump as it was made last.
+// resourceDump returns the latest Resource Dump.
 func (s *site) resourceDump(up string) string {
 	if s.dumps.at.IsZero() {
 		s.buildDump()
@@ -163,7 +163,7 @@ func (s *site) resourceDump(up string) string {
 	return doc("urlset", up+`<rs:md capability="resourcedump"`+at+`/>`, s.dumps.current)
 }
 
-// changeDump returns the Change Dump, after packing what happened since.
+// changeDump packs the changes since the last package and returns the Change Dump.
 func (s *site) changeDump(up string) string {
 	d := &s.dumps
 	d.changes = slices.DeleteFunc(d.changes, func(p siteParcel) bool { return !p.until.After(s.from) })
@@ -238,7 +238,7 @@ func (s *site) packed(w http.ResponseWriter, r *http.Request, path string) ([]by
 	return data, ok
 }
 
-// demanded makes a package of what there is of uris.
+// demanded makes a package of those of uris that exist.
 func (s *site) demanded(uris []string) []byte {
 	var paths []string
 	for _, uri := range uris {

@@ -15,8 +15,8 @@ import (
 	"lockstep/source"
 )
 
-// A mirror in memory stays in step with a Source, which tells it of changes by
-// a stream of events.
+// A mirror in memory stays in step with a Source, which sends notifications of
+// changes as a stream of events.
 func ExampleDestination_Follow() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -66,8 +66,8 @@ func ExampleDestination_Follow() {
 	// <nil>
 }
 
-// A tellingSite is a small Source.
-type tellingSite struct {
+// A notifyingSite is a small Source.
+type notifyingSite struct {
 	url   string
 	set   string
 	root  *os.Root
@@ -76,7 +76,7 @@ type tellingSite struct {
 	close func()
 }
 
-func startSite(ctx context.Context) (*tellingSite, error) {
+func startSite(ctx context.Context) (*notifyingSite, error) {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func startSite(ctx context.Context) (*tellingSite, error) {
 	}
 	var handler http.Handler
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
-	s := &tellingSite{url: srv.URL + "/", root: root, cat: catalog.NewMem(nil)}
+	s := &notifyingSite{url: srv.URL + "/", root: root, cat: catalog.NewMem(nil)}
 	s.close = func() {
 		srv.CloseClientConnections()
 		srv.Close()
@@ -107,7 +107,7 @@ func startSite(ctx context.Context) (*tellingSite, error) {
 }
 
 // add adds a resource, which contains its name.
-func (s *tellingSite) add(name string) {
+func (s *notifyingSite) add(name string) {
 	err := s.root.WriteFile(name, []byte(name), 0o600)
 	if err == nil {
 		record := catalog.Record{URI: s.url + name, Length: int64(len(name))}
@@ -121,7 +121,7 @@ func (s *tellingSite) add(name string) {
 	}
 }
 
-func (s *tellingSite) open(rel string) (*os.File, fs.FileInfo, error) {
+func (s *notifyingSite) open(rel string) (*os.File, fs.FileInfo, error) {
 	f, err := s.root.Open(rel)
 	if err != nil {
 		return nil, nil, err

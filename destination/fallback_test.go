@@ -31,7 +31,7 @@ var missing = map[string]struct {
 	}, true},
 }
 
-// break has some addresses answer in one of those ways.
+// break makes some addresses answer in one of those ways.
 func (s *site) breakDocuments(answer func(w http.ResponseWriter), paths ...string) {
 	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 		for _, path := range paths {
@@ -44,7 +44,7 @@ func (s *site) breakDocuments(answer func(w http.ResponseWriter), paths ...strin
 	})
 }
 
-// A clocked mirror goes by a clock of its own.
+// A clocked mirror has its own clock.
 type clocked struct {
 	*mirror
 	now time.Time
@@ -139,8 +139,8 @@ func TestFallbackAmongCapabilities(t *testing.T) {
 	}
 }
 
-// TestFallbackAgain: with a fallback the mirror stays in step, costs little while
-// nothing changes, and goes back to what was missing.
+// TestFallbackAgain: with a fallback the mirror stays in step, makes few requests while
+// nothing changes, and returns to the missing capability once it can be read.
 func TestFallbackAgain(t *testing.T) {
 	t.Parallel()
 	for name, st := range map[string]style{
@@ -214,8 +214,8 @@ func TestListOlderThanTheDumpInItsPlace(t *testing.T) {
 	}
 }
 
-// TestFallbackAfterAnHour: what fails with an error that may pass is replaced
-// after an hour, too, and what worked in between begins anew.
+// TestFallbackAfterAnHour: a document that fails with a temporary error is replaced
+// after an hour, too, and a success in between restarts the hour.
 func TestFallbackAfterAnHour(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -246,9 +246,9 @@ func TestFallbackAfterAnHour(t *testing.T) {
 	m.same()
 }
 
-// TestFallbackOfOldList: a list that is older than the mirror says nothing of
-// what changed since, and does not stand in for changes that cannot be read;
-// nor does it take anything back.
+// TestFallbackOfOldList: a list that is older than the mirror does not show later
+// changes, so it does not replace changes that cannot be read; nor does it revert
+// anything.
 func TestFallbackOfOldList(t *testing.T) {
 	t.Parallel()
 	for _, changed := range []bool{false, true} {

@@ -19,8 +19,8 @@ import (
 	"lockstep/destination"
 )
 
-// TestSelection changes what is selected: what is not any more goes, with the
-// guard's consent, and what is comes.
+// TestSelection changes the selection: resources that are no longer selected are
+// removed, with consent, and newly selected ones are fetched.
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -64,7 +64,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestSitemap deletes on the word of a plain Sitemap only when told to.
+// TestSitemap deletes what a plain Sitemap does not list only when configured to.
 func TestSitemap(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{sitemap: true})
@@ -79,10 +79,9 @@ func TestSitemap(t *testing.T) {
 	wantCounts(t, m.mustSync(), "baseline created=0 updated=1 deleted=1 unchanged=8 failed=0 refused=0")
 }
 
-// TestToldOfFailures changes and deletes resources while a baseline fetches
-// them. The Change List explains it, so nothing is said to have failed; what it
-// does not explain is.
-func TestToldOfFailures(t *testing.T) {
+// TestUnexplainedFailures changes and deletes resources while a baseline fetches
+// them. Failures that the Change List explains are not reported; the others are.
+func TestUnexplainedFailures(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
 	for i := range 8 {
@@ -116,7 +115,7 @@ func TestToldOfFailures(t *testing.T) {
 		}
 	}
 	if !slices.Equal(failed, []string{"/d/f5"}) {
-		t.Errorf("told of the failures of %q, want that of /d/f5 alone", failed)
+		t.Errorf("reported failures of %q, want that of /d/f5 alone", failed)
 	}
 	s.setFault(nil)
 	m.mustSync()
@@ -187,7 +186,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestEvents tells of each change once, in order, with what belongs to it.
+// TestEvents reports each change once, in order, with all its fields.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})
@@ -232,8 +231,8 @@ func TestLastmod(t *testing.T) {
 	}
 }
 
-// TestCoding copes with a server that compresses what nobody asked it to, and
-// keeps what is described as compressed as it is (RS-HASH-07).
+// TestCoding decodes bodies that a server compresses without being asked to, and
+// stores resources that are described as compressed unchanged (RS-HASH-07).
 func TestCoding(t *testing.T) {
 	t.Parallel()
 	for _, noHash := range []bool{false, true} {
@@ -270,7 +269,7 @@ func TestHashBeatsLength(t *testing.T) {
 	}
 }
 
-// TestCacheMiss asks again past the caches when content is not as stated.
+// TestCacheMiss repeats a request bypassing caches when content is not as stated.
 //
 // Requirements: RS-HASH-08.
 func TestCacheMiss(t *testing.T) {
@@ -396,7 +395,7 @@ func TestSpill(t *testing.T) {
 	}
 }
 
-// TestQuiet asks for no more than the documents, each once.
+// TestQuiet requests only the documents, each once.
 //
 // Requirements: RS-RL-10.
 func TestQuiet(t *testing.T) {

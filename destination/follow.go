@@ -154,7 +154,7 @@ func (f *Follower) Handler() http.Handler { return f.follower.Handler() }
 // Run brings the mirror into step and keeps it there until ctx ends, and then
 // returns nil soon: what was finished is kept. What fails is tried again, with
 // growing pauses. Nothing a Source or a hub sends ends it: a set that is refused
-// for safety is left as it is, reported and tried again, while the others go on.
+// for safety is left as it is, reported and tried again, while the others continue.
 // At its start it returns an [ErrRefused] when the mirror is one of another
 // Source, and a [SetError] when the Source does not offer a set that is to be
 // followed; at any time what keeps the mirror itself from being written. It must

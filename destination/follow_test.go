@@ -21,7 +21,7 @@ import (
 
 var follows = flag.Int("follows", 25, "how many lives TestFollow leads")
 
-// A follower is who follows a mirror in a history: by what it is handed over,
+// A follower receives the changes of a mirror in a history: as a taker of changes,
 // or as a Sink. It fails now and then.
 type follower struct {
 	*history
@@ -30,8 +30,8 @@ type follower struct {
 	weak bool // fails at one of three batches
 }
 
-// TestFollow leads lives like those of TestHistories. In the end who followed,
-// over every crash and failure, has what the Source has.
+// TestFollow runs histories like those of TestHistories. In the end the follower
+// has what the Source has, despite every crash and failure.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	if *historySeed != 0 {
@@ -59,7 +59,7 @@ func TestFollow(t *testing.T) {
 func follow(t *testing.T, seed uint64) {
 	f := &follower{history: newHistory(t, seed), has: map[string]string{}}
 	f.sink = f.IntN(2) == 0
-	f.tell("sink: %v", f.sink)
+	f.tracef("sink: %v", f.sink)
 	f.change(5 + f.IntN(20))
 	f.publish(t.Context())
 	for range 1 + f.IntN(6) {
@@ -116,14 +116,14 @@ func (f *follower) run(fused *faultfs.Faults) error {
 	d, err := destination.New(store, journal, c, o)
 	f.must(err)
 	r, err := d.Sync(context.Background(), f.srv.URL)
-	f.tell("sync: %s via %s, %+v, %v", counts(r), r.Via, r.By, err)
+	f.tracef("sync: %s via %s, %+v, %v", counts(r), r.Via, r.By, err)
 	return err
 }
 
-// fails reports, now and then, that the follower does.
+// fails returns an error now and then.
 func (f *follower) fails() error {
 	if f.weak && rand.IntN(3) == 0 {
-		f.tell("the follower fails")
+		f.tracef("the follower fails")
 		return errBusy
 	}
 	return nil

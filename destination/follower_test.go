@@ -11,7 +11,7 @@ import (
 	"lockstep/destination"
 )
 
-// TestFollowPolls follows a Source that tells nothing.
+// TestFollowPolls follows a Source that sends no notifications.
 func TestFollowPolls(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -36,7 +36,7 @@ func TestFollowPolls(t *testing.T) {
 	m.same()
 }
 
-// eventually waits until is is true.
+// eventually waits until is returns true.
 func eventually(t testing.TB, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
@@ -46,8 +46,8 @@ func eventually(t testing.TB, is func() bool) {
 	}
 }
 
-// TestFollowHub follows by a hub: what is notified is here at once, by nothing
-// but the request for the content; and after the end the hub is left.
+// TestFollowHub follows by a hub: notified changes are applied at once, with no
+// request but the one for the content; at the end the Follower unsubscribes.
 func TestFollowHub(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -58,12 +58,12 @@ func TestFollowHub(t *testing.T) {
 	g.live(destination.ChannelHub)
 	s.reset()
 	s.put("/b", "two")
-	if got := p.tell(); got/100 != 2 {
+	if got := p.notify(); got/100 != 2 {
 		t.Errorf("a delivery is answered %d, want 2xx", got)
 	}
 	g.becomes("/b", "two")
 	s.del("/a")
-	p.tell()
+	p.notify()
 	g.becomes("/a", "")
 	if n := s.got("/rs/changelist.xml") + s.got("/rs/capabilitylist.xml"); n > 0 {
 		t.Errorf("%d documents were read for notifications, want none", n)
@@ -89,12 +89,12 @@ func TestFollowEvents(t *testing.T) {
 	s.reset()
 	for i := range 5 {
 		s.put("/b", fmt.Sprint("two", i))
-		p.tell()
+		p.notify()
 		g.becomes("/b", fmt.Sprint("two", i))
 		p.hangUp()
 	}
 	if n := s.got("/rs/changelist.xml"); n > 0 {
-		t.Errorf("the Change List was read %d times, want none: the stream goes on where it broke", n)
+		t.Errorf("the Change List was read %d times, want none: the stream resumes where it broke", n)
 	}
 	eventually(t, func() bool { return g.status().Waiting == 0 })
 	g.end()
@@ -108,7 +108,7 @@ func TestFollowEvents(t *testing.T) {
 	last := p.lastIDs[len(p.lastIDs)-1]
 	p.pmu.Unlock()
 	if last != "5" {
-		t.Errorf("a new process goes on from event %q, want 5", last)
+		t.Errorf("a new process resumes after event %q, want 5", last)
 	}
 	g.end()
 	g.same()

@@ -34,7 +34,7 @@ func (g *following) portion(p *press, from, to int) (refused bool) {
 	for i := from + 1; i < to; i++ {
 		p.del(fmt.Sprint("/", i))
 	}
-	p.tell()
+	p.notify()
 	eventually(g.t, func() bool {
 		st := g.status()
 		refused = strings.Contains(st.Refused, "would delete")
@@ -134,7 +134,7 @@ func TestFollowGuardCountsAcrossFailedComparisons(t *testing.T) {
 				for i := range 4 {
 					p.del(fmt.Sprint("/", next+i))
 				}
-				p.tell()
+				p.notify()
 				eventually(t, func() bool { return g.status().Waiting == 0 })
 				failed()
 			}

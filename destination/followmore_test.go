@@ -15,7 +15,7 @@ import (
 	"lockstep/destination"
 )
 
-// withSlowSet adds a second set to a site: of one resource that is slow to come.
+// withSlowSet adds a second set to a site, with one resource that is served slowly.
 func (s *site) withSlowSet(slow string) {
 	s.replace("/.well-known/resourcesync", doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(
 		`<url><loc>%s</loc><rs:md capability="capabilitylist"/></url><url><loc>%s</loc><rs:md capability="capabilitylist"/></url>`,
@@ -52,7 +52,7 @@ func TestTurns(t *testing.T) {
 	eventually(t, func() bool { return p.subscribers() == 1 && g.has("/a", "one") })
 	for i := range 8 {
 		s.put("/a", fmt.Sprint("version ", i))
-		p.tell()
+		p.notify()
 		g.becomes("/a", fmt.Sprint("version ", i))
 	}
 	if g.has("/slow", "at last") {
@@ -62,8 +62,8 @@ func TestTurns(t *testing.T) {
 	g.end()
 }
 
-// TestSlowContent has a notification name a resource that is slow to come:
-// another set gets its turn, and what is left is owed and comes later.
+// TestSlowContent sends a notification of a resource that is served slowly:
+// another set gets its turn, and the rest stays pending and is fetched later.
 func TestSlowContent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -91,7 +91,7 @@ func TestSlowContent(t *testing.T) {
 	s.lag()
 	s.put("/b", "two")
 	s.put("/c", "three")
-	p.tell()
+	p.notify()
 	g.becomes("/c", "three")
 	for end := time.Now().Add(time.Minute); g.status().Waiting > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -103,8 +103,8 @@ func TestSlowContent(t *testing.T) {
 	g.end()
 }
 
-// TestOutage has a Source that is down when it begins, and again later: the
-// Follower goes on, tells, asks no faster than it should, and recovers.
+// TestOutage has a Source that is down at the start, and again later: the Follower
+// continues, reports the error, backs off, and recovers.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -123,7 +123,7 @@ func TestOutage(t *testing.T) {
 		t.Errorf("%d requests in 400 ms, want some, and fewer with time", n)
 	}
 	if st := g.f.Status(); st.Error == "" || st.Synced {
-		t.Errorf("status %+v, want to be told", st)
+		t.Errorf("status %+v, want an error", st)
 	}
 	s.setFault(nil)
 	g.becomes("/a", "one")
@@ -168,7 +168,7 @@ func TestRenewalMoves(t *testing.T) {
 	g.end()
 }
 
-// TestFollowDelivers hands changes of notifications over as those of a Sync,
+// TestFollowDelivers delivers changes from notifications like those of a Sync, and
 // again where the taker failed.
 func TestFollowDelivers(t *testing.T) {
 	t.Parallel()
@@ -194,19 +194,19 @@ func TestFollowDelivers(t *testing.T) {
 	}
 	fail.Store(true)
 	s.put("/b", "two")
-	p.tell()
+	p.notify()
 	select {
 	case got := <-taken:
 		if got != "/b" {
 			t.Errorf("handed over %s, want /b", got)
 		}
 	case <-time.After(time.Minute):
-		t.Error("what was not taken is not handed over again")
+		t.Error("changes that were not taken are not delivered again")
 	}
 	g.end()
 }
 
-// TestReadOnlyForAWhile has a mirror that cannot be written for a while.
+// TestReadOnlyForAWhile: a mirror cannot be written for a while.
 func TestReadOnlyForAWhile(t *testing.T) {
 	t.Parallel()
 	s, p := newSite(t, style{}), (*press)(nil)
@@ -219,15 +219,15 @@ func TestReadOnlyForAWhile(t *testing.T) {
 	g.live(destination.ChannelHub)
 	faults.Arm(1, faultfs.Full)
 	s.put("/b", "two")
-	p.tell()
+	p.notify()
 	eventually(t, func() bool { return g.f.Status().Error != "" || g.status().Error != "" })
 	faults.Restart()
 	g.becomes("/b", "two")
 	g.end()
 }
 
-// TestStrangeTimes has notifications of the far past and the far future: they
-// stand in the way of nothing that comes after.
+// TestStrangeTimes sends notifications of the far past and the far future: they
+// do not keep later ones from being applied.
 func TestStrangeTimes(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
@@ -244,10 +244,10 @@ func TestStrangeTimes(t *testing.T) {
 	s.mu.Lock()
 	s.late = time.Time{}
 	s.mu.Unlock()
-	p.tell()
+	p.notify()
 	g.becomes("/a", "now")
 	s.put("/a", "later")
-	p.tell()
+	p.notify()
 	g.becomes("/a", "later")
 	if st := g.status(); st.Watermark.Year() != 2024 {
 		t.Errorf("the watermark is %s", st.Watermark)

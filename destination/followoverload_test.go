@@ -55,12 +55,12 @@ func overloaded(t *testing.T, events bool, backlog int) (*site, *press, *followi
 	g.start(destination.FollowOptions{Poll: 20 * time.Millisecond, Check: time.Hour})
 	g.live(map[bool]string{true: destination.ChannelEvents, false: destination.ChannelHub}[events])
 	s.put("/held", "at last")
-	p.tell()
+	p.notify()
 	<-held.came
 	return s, p, g, held
 }
 
-// flood changes and deletes resources, and notifies of each.
+// flood changes and deletes resources, and sends a notification of each.
 func (p *press) flood(n int, after func()) {
 	for i := range n {
 		path := fmt.Sprint("/", i%30)
@@ -69,7 +69,7 @@ func (p *press) flood(n int, after func()) {
 		} else {
 			p.put(path, fmt.Sprint("version ", i))
 		}
-		p.tell()
+		p.notify()
 		after()
 	}
 }
@@ -121,8 +121,8 @@ func TestBacklogBeyondTheLimitIsReplacedByTheChangeList(t *testing.T) {
 	}
 }
 
-// A process that ends in an overload goes on with it: what was discarded is known
-// to be discarded, and documents that lag behind are read until they have it.
+// A process that ends in an overload resumes it: the discarded notifications are
+// recorded, and documents that lag behind are read until they cover them.
 func TestOverloadOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	s, p, g, held := overloaded(t, false, 20)
@@ -147,7 +147,7 @@ func TestOverloadOutlivesTheProcess(t *testing.T) {
 	g.start(destination.FollowOptions{Poll: 20 * time.Millisecond, Check: time.Hour})
 	eventually(t, func() bool { st := g.status(); return st.Pulls > 0 && st.Waiting == 0 && st.Overload.IsZero() })
 	if g.has("/29", "version 119") {
-		t.Error("/29 is there, though neither its notification nor the Change List tell of it: nothing is shown")
+		t.Error("/29 is there, though its notification was discarded and the Change List lags: the test shows nothing")
 	}
 	s.mu.Lock()
 	s.late = time.Time{}

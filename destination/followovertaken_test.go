@@ -3,9 +3,9 @@ package destination_test
 import "testing"
 
 // TestOvertaken changes a resource again before the notification of its change
-// has come: that is no failure to tell of, for the next notification, or the
-// look that follows, says what it is now. A resource that is never what the
-// documents say still is one.
+// arrives: that is not reported as a failure, because the next notification, or the
+// pull that follows, states the newer content. A resource that never matches the
+// documents still is a failure.
 func TestOvertaken(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
@@ -18,7 +18,7 @@ func TestOvertaken(t *testing.T) {
 	g.becomes("/a", "three")
 	g.settled()
 	if n, looks := g.failures(), g.status().Pulls; n != 0 || looks != pulls {
-		t.Errorf("%d failures told of what had changed again, %d looks", n, looks-pulls)
+		t.Errorf("%d failures reported of a resource that had changed again, %d pulls", n, looks-pulls)
 	}
 	s.put("/a", "3")
 	first = p.payload()
@@ -27,7 +27,7 @@ func TestOvertaken(t *testing.T) {
 	g.becomes("/a", "3.5")
 	g.settled()
 	if n := g.failures(); n != 0 {
-		t.Errorf("%d failures told of what a look has put right", n)
+		t.Errorf("%d failures reported that a pull has repaired", n)
 	}
 	_ = p.payload()
 	s.put("/a", "four")
@@ -41,7 +41,7 @@ func TestOvertaken(t *testing.T) {
 	g.end()
 }
 
-// failures returns how many failures the passes have told of.
+// failures returns how many failures the passes have reported.
 func (g *following) failures() (n int64) {
 	g.rmu.Lock()
 	defer g.rmu.Unlock()

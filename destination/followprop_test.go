@@ -19,8 +19,7 @@ var (
 	pushSteps = flag.Int("push-steps", 60, "how long they are")
 )
 
-// A pushLife is a Source, its channel and a Destination, to which all sorts of
-// things happen.
+// A pushLife is a Source, its channel and a Destination, with random events.
 type pushLife struct {
 	*rand.Rand
 	t      *testing.T
@@ -37,10 +36,10 @@ type pushLife struct {
 	wrong   []string
 }
 
-// TestPushes leads lives in which notifications are lost, doubled, late, out of
+// TestPushes runs random histories in which notifications are lost, doubled, late, out of
 // order and forged, Change Lists lag and lose their history, and hub, Source
 // and Destination go down and come back. In the end the mirror is what the
-// Source is, and never did an older state take the place of a newer.
+// Source is, and an older state never replaced a newer one.
 //
 // RN-RX-02, RN-RX-03, RN-RX-04, RN-RX-06: push alone is never trusted.
 func TestPushes(t *testing.T) {
@@ -85,12 +84,12 @@ func leadPush(t *testing.T, seed uint64) {
 	for _, payload := range l.late {
 		l.p.deliver(payload)
 	}
-	l.p.tell()
+	l.p.notify()
 	deadline := time.Now().Add(time.Minute)
 	since := int64(-1) // how many looks there were when it became exact
 	for {
 		switch st := l.g.status(); {
-		case !l.exact() || st.Waiting > 0: // what was told of lies may still be under way
+		case !l.exact() || st.Waiting > 0: // forged notifications may still be in process
 			since = -1
 		case since < 0:
 			since = st.Pulls
@@ -129,7 +128,7 @@ func (l *pushLife) step() {
 		l.vmu.Unlock()
 		l.s.del(path)
 	case 7, 8, 9, 10:
-		l.p.tell()
+		l.p.notify()
 	case 11: // lost
 		_ = l.p.payload()
 	case 12: // twice
@@ -169,7 +168,7 @@ func (l *pushLife) step() {
 // signature, or with one.
 func (l *pushLife) lie(path string) {
 	if l.s.style.seconds {
-		return // within the second of the last change nobody can tell
+		return // a forgery within the second of the last change cannot be recognized
 	}
 	l.s.mu.Lock()
 	now := l.s.now
@@ -215,7 +214,7 @@ func (s *site) setDown(down bool) {
 	s.down = down
 }
 
-// applied sees to it that nothing goes back in time.
+// applied checks that no resource goes back in time.
 func (l *pushLife) applied(e destination.Event) {
 	if e.Kind != destination.EventApplied {
 		return

@@ -25,7 +25,7 @@ func followHub(t *testing.T, st style) (*site, *press, *following) {
 	return s, p, g
 }
 
-// settled waits until nothing waits and no look is due soon.
+// settled waits until no notification is queued and no pull is due soon.
 func (g *following) settled() {
 	g.t.Helper()
 	eventually(g.t, func() bool {
@@ -35,14 +35,14 @@ func (g *following) settled() {
 }
 
 // TestGaps is RN-RX-03: notifications that do not continue from what is here are
-// applied and lead to a look at the Change List; with it the gap is closed, and
-// those behind it count. RN-RX-02: what both tell is applied once, late ones
-// are passed over.
+// applied and cause the Change List to be read, which closes the gap; later
+// notifications count. RN-RX-02: what both report is applied once, and late
+// notifications are ignored.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
 	s.put("/b", "lost")
-	_ = p.payload() // nobody gets it
+	_ = p.payload() // it reaches no subscriber
 	s.put("/c", "heard")
 	late := p.payload()
 	if p.deliver(late) != http.StatusAccepted && p.deliver(late)/100 != 2 {
@@ -71,8 +71,8 @@ func TestGaps(t *testing.T) {
 	g.same()
 }
 
-// TestHeartbeat is RN-PL-10 and RN-RX-03: an empty notification moves how far
-// we are; one whose end lies in the future does not.
+// TestHeartbeat is RN-PL-10 and RN-RX-03: an empty notification advances the
+// watermark; one whose end is in the future does not.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	_, p, g := followHub(t, style{})
@@ -87,11 +87,11 @@ func TestHeartbeat(t *testing.T) {
 }
 
 // TestOddNotifications are RN-PL-11, RN-CH-10, RN-AMB-02 and RN-AMB-05:
-// payloads that are understood whatever they lack.
+// payloads that are applied although parts are missing.
 func TestOddNotifications(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
-	s.lag() // the Change List does not tell
+	s.lag() // the Change List does not have the changes
 	up := fmt.Sprintf(`<rs:ln rel="up" href="%s"/>`, p.url("/rs/capabilitylist.xml"))
 	for i, head := range []string{
 		"",                                 // no metadata at all
@@ -117,12 +117,12 @@ func TestOddNotifications(t *testing.T) {
 		g.becomes(path, content)
 	}
 	if st := g.status(); st.Quarantined != 0 {
-		t.Errorf("%d were put aside, want none", st.Quarantined)
+		t.Errorf("%d were quarantined, want none", st.Quarantined)
 	}
 }
 
-// TestMalformed is RN-RX-09 and RN-RX-01: what cannot be read is acknowledged,
-// kept aside, applied not even in part, and followed by a look.
+// TestMalformed is RN-RX-09 and RN-RX-01: an unreadable notification is acknowledged
+// and quarantined, not even a part of it is applied, and a pull follows.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
@@ -142,7 +142,7 @@ func TestMalformed(t *testing.T) {
 	}
 	for _, payload := range bad {
 		if got := p.deliver(payload); got/100 != 2 {
-			t.Errorf("%.60q is answered %d, want 2xx: the hub would retry in vain", payload, got)
+			t.Errorf("%.60q is answered %d, want 2xx: the hub would retry without success", payload, got)
 		}
 	}
 	g.becomes("/b", "two") // by the looks
@@ -193,31 +193,31 @@ func TestOthers(t *testing.T) {
 		}
 	}
 	if st := g.status(); st.Quarantined != 2 || st.Error != "" {
-		t.Errorf("status %+v, want 2 put aside and no trouble", st)
+		t.Errorf("status %+v, want 2 quarantined and no error", st)
 	}
-	for _, r := range g.told() {
+	for _, r := range g.passReports() {
 		if r.Refused > 0 {
-			t.Errorf("what a notification names elsewhere is owed: %+v", r)
+			t.Errorf("resources of other hosts in a notification are pending: %+v", r)
 		}
 	}
 }
 
-// lag has the Change List tell of nothing that happens from now on.
+// lag has the Change List omit everything that happens from now on.
 func (s *site) lag() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.late = s.now.Add(1)
 }
 
-// told returns the reports so far.
-func (g *following) told() []destination.Report {
+// passReports returns the reports so far.
+func (g *following) passReports() []destination.Report {
 	g.rmu.Lock()
 	defer g.rmu.Unlock()
 	return append([]destination.Report(nil), g.reports...)
 }
 
 // TestForged is RN-RX-04 and WS-X-05: a wrong signature is acknowledged, a
-// missing one refused; neither is applied, both are counted and lead to a look.
+// missing one refused; neither is applied, both are counted and cause a pull.
 func TestForged(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
@@ -242,7 +242,7 @@ func TestForged(t *testing.T) {
 // the guard holds over all of them (promise 8).
 func TestFollowGuard(t *testing.T) {
 	t.Parallel()
-	for _, told := range []bool{true, false} { // whether the Change List tells, too
+	for _, listed := range []bool{true, false} { // whether the Change List has the deletions, too
 		s := newSite(t, style{})
 		for i := range 40 {
 			s.put(fmt.Sprint("/", i), "content")
@@ -252,13 +252,13 @@ func TestFollowGuard(t *testing.T) {
 		g.start(destination.FollowOptions{})
 		g.live(destination.ChannelHub)
 		g.settled() // a pull after the first deletions would not count them: no notification had announced any
-		if !told {
+		if !listed {
 			s.lag()
 		}
 		for i := range 40 {
 			s.del(fmt.Sprint("/", i))
 			if i%4 == 3 {
-				p.tell()
+				p.notify()
 				eventually(t, func() bool { return g.status().Waiting == 0 })
 			}
 		}
@@ -270,12 +270,12 @@ func TestFollowGuard(t *testing.T) {
 	}
 }
 
-// TestRestart is RN-RX-01: what was acknowledged is applied by the next
-// process, if this one ends; nothing is asked for twice.
+// TestRestart is RN-RX-01: acknowledged notifications are applied by the next
+// process, if this one ends; nothing is requested twice.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
-	p.site.setFault(func(w http.ResponseWriter, r *http.Request) bool { // contents cannot be had
+	p.site.setFault(func(w http.ResponseWriter, r *http.Request) bool { // contents are unavailable
 		if r.URL.Path != "/b" {
 			return r.URL.Path == "/rs/changes" && func() bool { w.WriteHeader(204); return true }()
 		}
@@ -285,7 +285,7 @@ func TestRestart(t *testing.T) {
 	})
 	s.lag()
 	s.put("/b", "two")
-	p.tell()
+	p.notify()
 	g.end()
 	p.site.setFault(nil)
 	g.start(destination.FollowOptions{})
@@ -294,8 +294,8 @@ func TestRestart(t *testing.T) {
 	g.same()
 }
 
-// TestDenied is WS-V-03 and RN-RX-04: a hub that denies leaves polling, and the
-// reason is kept. WS-L-07: a channel that is gone is left, too.
+// TestDenied is WS-V-03 and RN-RX-04: after a hub denies the subscription, the set is
+// polled, and the reason is recorded. WS-L-07: a channel that is gone is left, too.
 func TestFollowDenied(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -323,15 +323,15 @@ func TestFollowDenied(t *testing.T) {
 	g.end()
 }
 
-// TestNoChangeList is RN-RX-08: a gap leads to another comparison of all, where
-// there is no Change List.
+// TestNoChangeList is RN-RX-08: without a Change List, a gap causes another full
+// comparison.
 func TestNoChangeList(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{noChanges: true})
 	s.put("/b", "lost")
 	_ = p.payload()
 	s.put("/c", "heard")
-	p.tell()
+	p.notify()
 	g.becomes("/b", "lost")
 	g.becomes("/c", "heard")
 	g.settled()
@@ -339,8 +339,8 @@ func TestNoChangeList(t *testing.T) {
 	g.same()
 }
 
-// TestOrderOfStart is RN-RX-05: what is notified between the subscription and
-// the end of the baseline is processed behind it.
+// TestOrderOfStart is RN-RX-05: notifications between the subscription and the end
+// of the baseline are processed after it.
 func TestOrderOfStart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -360,7 +360,7 @@ func TestOrderOfStart(t *testing.T) {
 		eventually(t, func() bool { return p.subscribers() == 1 })
 		text, _ := s.document("/rs/resourcelist.xml")
 		s.put("/b", "two") // behind the list
-		p.tell()
+		p.notify()
 		_, _ = w.Write([]byte(text))
 		return true
 	})
@@ -373,7 +373,7 @@ func TestOrderOfStart(t *testing.T) {
 }
 
 // TestFollowRestored has the Source go back to an earlier state, and change on
-// from there: what it notified since, and has forgotten, stays (promise 9).
+// from there: changes that it notified before and no longer lists stay (promise 9).
 func TestFollowRestored(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
@@ -382,7 +382,7 @@ func TestFollowRestored(t *testing.T) {
 	s.now = s.now.Add(time.Minute) // what is of one second is not older
 	s.mu.Unlock()
 	s.put("/a", "newer")
-	p.tell()
+	p.notify()
 	g.becomes("/a", "newer")
 	g.end()
 	s.mu.Lock()

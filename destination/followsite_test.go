@@ -20,13 +20,13 @@ import (
 	"lockstep/websub"
 )
 
-// A press makes notifications of what happens at a site, and brings them to
-// who has subscribed: as a hub, and as a stream of events.
+// A press makes notifications of the changes at a site and sends them to its
+// subscribers: as a hub, and as a stream of events.
 type press struct {
 	*site
-	srv   *httptest.Server // the hub
-	until time.Time        // of the last notification
-	told  int              // events of the log
+	srv      *httptest.Server // the hub
+	until    time.Time        // of the last notification
+	notified int              // events of the log that notifications contain
 
 	verifying sync.RWMutex // held while a subscription is verified and recorded
 
@@ -39,13 +39,13 @@ type press struct {
 	asked   int
 	ended   int      // unsubscribed
 	events  []string // payloads, the i-th has ID i+1
-	lastIDs []string // that streams asked to go on from
+	lastIDs []string // that streams asked to resume after
 	open    map[chan string]bool
 }
 
 type subscriber struct{ topic, secret string }
 
-// newPress returns one at a site that offers a hub, a stream of events, or both.
+// newPress returns a press for a site that offers a hub, a stream of events, or both.
 func newPress(t testing.TB, s *site, hub, events bool) *press {
 	p := &press{site: s, subs: map[string]subscriber{}, open: map[chan string]bool{}}
 	p.srv = httptest.NewServer(http.HandlerFunc(p.serveHub))
@@ -128,9 +128,9 @@ func (p *press) payload() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.site.tick()
-	log := p.log[min(p.told, len(p.log)):]
+	log := p.log[min(p.notified, len(p.log)):]
 	from := p.until
-	p.told, p.until = len(p.log), p.site.now
+	p.notified, p.until = len(p.log), p.site.now
 	return p.notification(from, p.until, p.changesBody(log))
 }
 
@@ -139,10 +139,10 @@ func (p *press) notification(from, until time.Time, body string) string {
 		p.url("/rs/capabilitylist.xml"), p.time(from), p.time(until)), body)
 }
 
-// deliver brings a payload to all subscribers, and returns the last status.
+// deliver sends a payload to all subscribers, and returns the last status.
 func (p *press) deliver(payload string) (status int) { return p.deliverSigned(payload, "") }
 
-// deliverSigned does so with a signature of the test's own: "-" is none.
+// deliverSigned does so with the given signature: "-" is none.
 func (p *press) deliverSigned(payload, signature string) (status int) {
 	p.verifying.RLock()
 	p.pmu.Lock()
@@ -170,14 +170,15 @@ func (p *press) deliverSigned(payload, signature string) (status int) {
 	return status
 }
 
-// tell delivers what happened, and puts it into the streams.
-func (p *press) tell() int {
+// notify sends a notification of the changes since the last one to all subscribers
+// and streams.
+func (p *press) notify() int {
 	payload := p.payload()
 	p.push(payload)
 	return p.deliver(payload)
 }
 
-// push puts a payload into the streams.
+// push sends a payload to the streams.
 func (p *press) push(payload string) {
 	p.pmu.Lock()
 	defer p.pmu.Unlock()
@@ -244,7 +245,7 @@ func (p *press) subscribers() int {
 	return len(p.subs)
 }
 
-// A following is a Follower that runs.
+// A following is a running Follower.
 type following struct {
 	*mirror
 	f       *destination.Follower
@@ -291,7 +292,7 @@ func newFollowing(t testing.TB, s *site, callback bool) *following {
 	return g
 }
 
-// start has a Follower run, with short pauses.
+// start runs a Follower with short pauses.
 func (g *following) start(o destination.FollowOptions) {
 	g.t.Helper()
 	if g.srv != nil && o.Callback == "" {
@@ -341,7 +342,7 @@ func (g *following) end() {
 	g.handler.set(nil)
 }
 
-// status returns how the only set is.
+// status returns the status of the only set.
 func (g *following) status() destination.SetStatus {
 	if sets := g.f.Status().Sets; len(sets) > 0 {
 		return sets[0]
@@ -349,7 +350,7 @@ func (g *following) status() destination.SetStatus {
 	return destination.SetStatus{}
 }
 
-// live waits until the set is in step and news come by channel.
+// live waits until the set is in step and notifications come by channel.
 func (g *following) live(channel string) {
 	g.t.Helper()
 	eventually(g.t, func() bool {
@@ -370,7 +371,7 @@ func (g *following) has(path, content string) bool {
 	return content != "" && b.String() == content
 }
 
-// becomes waits until it has.
+// becomes waits until the mirror has the content.
 func (g *following) becomes(path, content string) {
 	g.t.Helper()
 	for end := time.Now().Add(time.Minute); !g.has(path, content); time.Sleep(time.Millisecond) {

@@ -8,9 +8,9 @@ import (
 	"lockstep/destination"
 )
 
-// TestSpurned: a hub that refuses to call us is told of, and the stream of
-// events stands in for it at once, before the first look (RN-RX-05). When the
-// Source comes back the hub is asked again, and not before (WS-S-10).
+// TestSpurned: a hub that refuses the subscription is reported, and the stream of
+// events replaces it at once, before the first pull (RN-RX-05). When the Source
+// comes back the hub is asked again, and not before (WS-S-10).
 func TestSpurned(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -23,17 +23,17 @@ func TestSpurned(t *testing.T) {
 	if st := g.status(); st.Pulls > 1 || !strings.HasSuffix(st.HubError, "it is at home") || st.Error != "" {
 		t.Errorf("status %+v, want one look, by events, and the hub's reason", st)
 	}
-	s.put("/b", "told")
+	s.put("/b", "notified")
 	p.push(p.payload())
-	g.becomes("/b", "told")
+	g.becomes("/b", "notified")
 
 	time.Sleep(250 * time.Millisecond) // ten pauses
 	p.pmu.Lock()
 	if p.refuse = ""; p.asked != 1 {
-		t.Errorf("the hub was asked %d times, want 1: it said no for good", p.asked)
+		t.Errorf("the hub was asked %d times, want 1: its refusal is permanent", p.asked)
 	}
 	p.pmu.Unlock()
-	p.hangUp() // as a Source that is started anew does
+	p.hangUp() // as a restarted Source does
 	g.live(destination.ChannelHub)
 	eventually(t, func() bool { return g.status().HubError == "" && p.subscribers() == 1 })
 	s.put("/c", "delivered")
@@ -43,8 +43,8 @@ func TestSpurned(t *testing.T) {
 	g.same()
 }
 
-// TestForgotten: a hub that has lost its memory is asked to call again as soon as
-// a routine look finds changes it should have told of.
+// TestForgotten: a hub that has lost its subscriptions is subscribed to again as soon
+// as a routine pull finds changes that it should have sent.
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -64,8 +64,8 @@ func TestForgotten(t *testing.T) {
 		t.Errorf("the hub was asked %d times for no reason", p.asked-asked)
 	}
 	p.pmu.Unlock()
-	s.put("/b", "not told")
-	g.becomes("/b", "not told")
+	s.put("/b", "not notified")
+	g.becomes("/b", "not notified")
 	eventually(t, func() bool { return p.subscribers() == 1 })
 	g.end()
 	g.same()

@@ -32,7 +32,7 @@ func TestUnconfirmedDeletionIsPending(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
 	s.put("/b", "two")
-	p.tell()
+	p.notify()
 	g.becomes("/b", "two")
 	p.deliver(p.deletions("/a"))
 	eventually(t, func() bool { return g.status().Pending == 1 })
@@ -52,7 +52,7 @@ func TestUnconfirmedDeletionIsPending(t *testing.T) {
 	g.start(destination.FollowOptions{Poll: 50 * time.Millisecond})
 	g.live(destination.ChannelHub)
 	s.put("/c", "three") // the Change List goes past the lie
-	p.tell()
+	p.notify()
 	g.becomes("/c", "three")
 	eventually(t, func() bool { st := g.status(); return st.Contradicted == 1 && st.Pending == 0 })
 	check := func() {
@@ -63,10 +63,10 @@ func TestUnconfirmedDeletionIsPending(t *testing.T) {
 		}
 	}
 	check()
-	s.put("/d", "four") // nobody tells us
+	s.put("/d", "four") // without a notification
 	g.becomes("/d", "four")
 	s.put("/d", "five")
-	p.tell()
+	p.notify()
 	g.becomes("/d", "five")
 	g.end()
 	g.start(destination.FollowOptions{Poll: 50 * time.Millisecond})
@@ -93,7 +93,7 @@ func TestUnconfirmedDeletionByEvents(t *testing.T) {
 	p.push(p.deletions("/a"))
 	eventually(t, func() bool { return g.status().Pending == 1 })
 	s.del("/b")
-	p.tell()
+	p.notify()
 	g.becomes("/b", "")
 	if !g.has("/a", "one") {
 		t.Error("/a was deleted, and is at the Source")
@@ -120,7 +120,7 @@ func TestManyDeletionsAreConfirmedByTheChangeList(t *testing.T) {
 	for _, path := range paths[:100] {
 		s.del(path)
 	}
-	p.tell()
+	p.notify()
 	eventually(t, func() bool { return g.count() == 200 })
 	g.settled()
 	if docs, gets := s.got("/rs/changelist.xml"), s.resourceGets(); docs != 1 || gets != 0 {
@@ -149,12 +149,12 @@ func TestDeletionsAreConfirmedByTheResources(t *testing.T) {
 	g.live(destination.ChannelHub)
 	s.lag()
 	s.del("/0")
-	p.tell()
+	p.notify()
 	g.becomes("/0", "")
 	for i := range 100 {
 		s.del(fmt.Sprint("/", i))
 	}
-	p.tell()
+	p.notify()
 	eventually(t, func() bool { return g.count() == 200 })
 	g.end()
 	g.same()
@@ -175,15 +175,15 @@ func TestTemporaryFilesAreNetted(t *testing.T) {
 		for i := range 41 {
 			path := fmt.Sprint("/tmp", i)
 			s.put(path, "for a moment")
-			p.tell()
+			p.notify()
 			g.becomes(path, "for a moment")
-			if i == 20 { // what was counted is counted after a restart, too
+			if i == 20 { // the count survives a restart
 				g.end()
 				g.start(destination.FollowOptions{})
 				g.live(map[bool]string{true: destination.ChannelEvents, false: destination.ChannelHub}[events])
 			}
 			s.del(path)
-			p.tell()
+			p.notify()
 			g.becomes(path, "")
 		}
 		if st := g.status(); st.Refused != "" || st.Error != "" {
@@ -198,7 +198,7 @@ func TestTemporaryFilesAreNetted(t *testing.T) {
 	}
 }
 
-// What was deleted and came back does not count either.
+// Files that were deleted and came back do not count either.
 func TestDeletedAndCreatedAgainIsNetted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -212,10 +212,10 @@ func TestDeletedAndCreatedAgainIsNetted(t *testing.T) {
 	for i := range 20 {
 		path := fmt.Sprint("/", i)
 		s.del(path)
-		p.tell()
+		p.notify()
 		g.becomes(path, "")
 		s.put(path, "again")
-		p.tell()
+		p.notify()
 		g.becomes(path, "again")
 	}
 	if st := g.status(); st.Refused != "" {
@@ -272,8 +272,8 @@ func TestRefusedSetIsTriedAgain(t *testing.T) {
 	g.end()
 }
 
-// Notifications with wrong hashes, of times that lie ahead: the mirror never
-// holds other content than the Source, and what is true comes through at once.
+// Notifications with wrong hashes and future times: the mirror never has other
+// content than the Source, and true notifications are applied at once.
 func TestForgedUpdatesStopNothing(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
@@ -286,7 +286,7 @@ func TestForgedUpdatesStopNothing(t *testing.T) {
 		forge(time.Now(), hash)
 		content := fmt.Sprint("version ", i)
 		s.put("/a", content)
-		p.tell()
+		p.notify()
 		g.becomes("/a", content)
 	}
 	g.end()

@@ -18,20 +18,20 @@ import (
 // Its methods are called by one run at a time; Open by several goroutines, also
 // while Entries or Changes are read.
 type Origin interface {
-	// Update brings the memory in step with the outside, completely or in part:
-	// more says that more is available, and that Update is to be called again
-	// once what is known now was applied. With full it reads everything again,
-	// whatever is known; if an Update returned more, the next one continues it.
+	// Update brings the memory into step with the Source, completely or in part:
+	// more reports that more is available, and that Update is to be called again
+	// once the present state of the memory has been applied. With full it reads
+	// everything again; if an Update returned more, the next one continues it.
 	//
-	// If it returns an error, what is known is still true, and may be applied;
-	// an [ErrRefused] says that nothing may be applied, and [ErrEnded] that
-	// nothing new will ever come.
+	// If it returns an error, the memory is still valid and may be applied; an
+	// [ErrRefused] says that nothing may be applied, and [ErrEnded] that the
+	// Source will not change again.
 	Update(ctx context.Context, full bool) (more bool, err error)
 
 	// Status describes the memory.
 	Status(ctx context.Context) (OriginStatus, error)
 
-	// Entries yields what there is now, by URI in byte order.
+	// Entries yields the present resources, by URI in byte order.
 	Entries(ctx context.Context) iter.Seq2[resourcesync.Entry, error]
 
 	// Changes yields the changes numbered above after, one for each number, oldest
@@ -53,7 +53,7 @@ type Origin interface {
 	Close() error
 }
 
-// Problems are why an [Origin] could not bring all of its memory in step, each a
+// Problems are the reasons why an [Origin] could not update all of its memory, each a
 // sentence with the address in it.
 type Problems []error
 
@@ -63,31 +63,31 @@ func (p Problems) Error() string { return errors.Join(p...).Error() }
 // Unwrap makes each of them a cause.
 func (p Problems) Unwrap() []error { return p }
 
-// BridgeOptions says how to open an [Origin].
+// BridgeOptions are the settings with which an [Origin] is opened.
 type BridgeOptions struct {
-	// ReadOnly says not to change what is remembered.
+	// ReadOnly leaves the memory unchanged.
 	ReadOnly bool
 
-	// Accept says to accept the Source as it is now, even if it has become
-	// another one (AP-HV-11); otherwise that is an [ErrRefused].
+	// Accept accepts the Source even if it has become another one (AP-HV-11);
+	// otherwise that is an [ErrRefused].
 	Accept bool
 }
 
-// A PathMapper is an Origin that knows better than the URIs of its resources
-// what their files are to be called.
+// A PathMapper is an Origin that names the files of its resources otherwise than their
+// URIs do.
 type PathMapper interface{ Maps() []filename.Map }
 
 // OriginStatus describes the memory of an [Origin].
 type OriginStatus struct {
-	ID     string    // of the memory: numbers of another one mean nothing
-	Source string    // what it is of, by its own word: the id of a feed
+	ID     string    // of the memory: numbers of another memory are not comparable
+	Source string    // the Source as it identifies itself: the id of a feed
 	Seq    int64     // of the newest change
 	Kept   int64     // Changes(after) is complete for after >= Kept
 	Until  time.Time // on the Source's clock: all changes before are known; zero: unknown
 
-	// Whole says that everything was read once, without a gap: what Entries
-	// does not yield, the Source does not list. Complete says that this means
-	// that it does not exist (AP-CDL-01, AP-CDL-02).
+	// Whole reports that everything was read once, without a gap: the Source does
+	// not list a resource that Entries does not yield. Complete reports that such
+	// a resource does not exist (AP-CDL-01, AP-CDL-02).
 	Whole, Complete bool
 
 	Warnings []string // of the last Update, as sentences with the address in them

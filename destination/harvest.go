@@ -58,9 +58,9 @@ func openOrigin(ctx context.Context, r *setRun) error {
 	if r.origin, err = o.Bridge(ctx, *f, BridgeOptions{ReadOnly: o.DryRun, Accept: o.Baseline}); err != nil {
 		return err
 	}
-	r.mirror.Maps = nil
+	r.state.Source.Maps = nil
 	if m, ok := r.origin.(PathMapper); ok {
-		r.mirror.Maps = m.Maps()
+		r.state.Source.Maps = m.Maps()
 	}
 	return nil
 }
@@ -83,12 +83,12 @@ func newHarvest(r *setRun) *harvest.Run {
 		Stops: func(err error) bool {
 			return errors.Is(err, ErrRefused) || errors.Is(err, ErrScratch) || failure.IsFull(err)
 		},
-		Undecided: func(ctx context.Context) (bool, error) { return r.own.IsOpen(ctx, r.d.directory()) },
+		Undecided: func(ctx context.Context) (bool, error) { return r.state.Own.IsOpen(ctx, r.d.directory()) },
 		Decide:    func(ctx context.Context) error { return decideHarvestOwnership(ctx, r) },
 	}
-	h.Apply = func(ctx context.Context, w harvest.Work) (bool, error) {
+	h.Apply = func(ctx context.Context, w reconcile.Work) (bool, error) {
 		r.docs.Compared = h.Compared
-		return reconciled(r).Apply(ctx, reconcile.Work{Mode: w.Mode, Via: r.set.ViaList(), Complete: w.Complete, Files: w.All, Prune: w.Prune, Done: w.Done})
+		return reconciled(r).Apply(ctx, w)
 	}
 	return h
 }

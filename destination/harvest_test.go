@@ -49,7 +49,7 @@ func TestOrigin(t *testing.T) {
 		t.Errorf("%d requests for what is the same", p.gets)
 	}
 	if p.fulls != 0 {
-		t.Error("a full harvest nobody asked for")
+		t.Error("a full harvest that was not requested")
 	}
 	m.opts.Baseline = true
 	m.mustSync("baseline created=0 updated=0 deleted=0 unchanged=3 failed=0 refused=0")
@@ -58,8 +58,8 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// What is new of a long harvest is applied as it comes, deletions at its end:
-// the guard sees all of them.
+// New resources of a long harvest are applied as they arrive, deletions at its end,
+// where the guard counts all of them.
 func TestOriginPortions(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -146,8 +146,8 @@ func TestOriginOtherSelectionCanceled(t *testing.T) {
 	m.holds(map[string]string{"a.json": "{1}", "b.json": "{2}", "c.json": "{3}"})
 }
 
-// A harvest that breaks off: what came is applied, and nothing is deleted for
-// not being there (AP-HV-08, AP-CDL-03).
+// A harvest breaks off: what was received is applied, and nothing is deleted for
+// being absent (AP-HV-08, AP-CDL-03).
 func TestOriginBroken(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -174,8 +174,8 @@ func TestOriginBroken(t *testing.T) {
 	m.holds(map[string]string{"a": "A", "b": "b", "d": "d"})
 }
 
-// Not to be in a feed that is not complete proves nothing (AP-CDL-02), unless
-// the user says so.
+// Absence from a feed that is not complete proves nothing (AP-CDL-02), unless the
+// user configures it so.
 func TestOriginAbsence(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -254,7 +254,7 @@ func TestOriginEnded(t *testing.T) {
 	eventually(t, func() bool { sets := f.Status().Sets; return len(sets) == 1 && sets[0].Pulls > 2 })
 	stop()
 	if err := <-ended; err != nil {
-		t.Errorf("Run = %v, want it to go on until it is stopped", err)
+		t.Errorf("Run = %v, want it to continue until it is stopped", err)
 	}
 	m.holds(map[string]string{"a": "a"})
 }
@@ -332,7 +332,7 @@ func TestOriginRepresentations(t *testing.T) {
 	}
 }
 
-// Formats come and go. What tells of them tells the URIs of what is kept.
+// Formats come and go. The events have the URIs of the representations that are kept.
 func TestOriginFormatsVanish(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -343,7 +343,7 @@ func TestOriginFormatsVanish(t *testing.T) {
 			events = append(events, fmt.Sprint(e.Change, " ", strings.TrimPrefix(e.URI, p.srv.URL), " ", e.Path))
 		}
 	}
-	told := func(want ...string) {
+	wantEvents := func(want ...string) {
 		t.Helper()
 		if d := cmp.Diff(want, events); d != "" {
 			t.Errorf("events (-want +got):\n%s", d)
@@ -369,11 +369,11 @@ func TestOriginFormatsVanish(t *testing.T) {
 		if prefer {
 			m.mustSync("incremental created=1 updated=0 deleted=1 unchanged=0 failed=0 refused=0")
 			m.holds(map[string]string{"r": "2"})
-			told("created /r r", "deleted /r.json r.json")
+			wantEvents("created /r r", "deleted /r.json r.json")
 		} else {
 			m.mustSync("incremental created=0 updated=0 deleted=1 unchanged=0 failed=0 refused=0")
 			m.holds(nil)
-			told("deleted /r.json r.json")
+			wantEvents("deleted /r.json r.json")
 		}
 		p.brings(both("3"))
 		if _, err := m.sync(); err != nil {
@@ -381,13 +381,13 @@ func TestOriginFormatsVanish(t *testing.T) {
 		}
 		m.holds(map[string]string{"r.json": "{3}"})
 		if prefer {
-			told("created /r.json r.json", "deleted /r r")
+			wantEvents("created /r.json r.json", "deleted /r r")
 		} else {
-			told("created /r.json r.json")
+			wantEvents("created /r.json r.json")
 		}
 	}
 
-	// What was the first is a further one of another now.
+	// The first representation of one record is now a further one of another.
 	m.opts.Types = nil
 	m.mustSync("baseline created=1 updated=0 deleted=1 unchanged=0 failed=0 refused=0")
 	p.brings([]catalog.Update{
@@ -398,8 +398,8 @@ func TestOriginFormatsVanish(t *testing.T) {
 	m.holds(map[string]string{"new": "4"})
 }
 
-// What is to be replaced by another representation stays until that has come,
-// however long it takes.
+// A representation that is to be replaced by another stays until the other has been
+// fetched, however long that takes.
 func TestOriginReplacementFails(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -452,7 +452,7 @@ func TestOriginContents(t *testing.T) {
 		t.Errorf("%d requests", p.gets)
 	}
 	if p.updates != 2 {
-		t.Errorf("%d updates: it was not asked whether there is news of what is gone", p.updates)
+		t.Errorf("%d updates: the feed was not read again for the missing resource", p.updates)
 	}
 	p.contents[p.srv.URL+"/?id=oai%3Ax%3A2"] = "<b/>"
 	p.brings([]catalog.Update{p.del("/?id=oai%3Ax%3A3")})
@@ -461,7 +461,7 @@ func TestOriginContents(t *testing.T) {
 }
 
 // AP-CDL-05: an alternate that is not there leaves the copy, and has the feed be
-// read again; AP-CDL-06: one that cannot be had now is tried again.
+// read again; AP-CDL-06: one that is temporarily unavailable is tried again.
 func TestOriginPending(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -480,7 +480,7 @@ func TestOriginPending(t *testing.T) {
 	}
 	m.holds(map[string]string{"a": "a", "b": "b"})
 
-	// The second look may tell what became of it.
+	// Reading the feed again may show that it was deleted.
 	p.updates = 0
 	p.brings(nil, []catalog.Update{p.del("/a")})
 	p.onUpdate = func() {}
@@ -568,7 +568,7 @@ func TestOriginAudit(t *testing.T) {
 	}
 }
 
-// What is owed and gone before it was ever here is not asked for any more.
+// A pending resource that is deleted before it was ever fetched is not requested any more.
 func TestOriginOwedAndGone(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)

@@ -22,7 +22,7 @@ import (
 )
 
 // A pool is a Source without documents: resources on a server, and an Origin that
-// tells of them out of a catalog.
+// lists them from a catalog.
 type pool struct {
 	t   testing.TB
 	srv *httptest.Server
@@ -79,7 +79,7 @@ func newPool(t testing.TB) *pool {
 	return p
 }
 
-// put has a resource on the server, and returns what an intake says of it.
+// put stores a resource on the server, and returns the update that an intake makes of it.
 func (p *pool) put(path, text string, links ...resourcesync.Link) catalog.Update {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *pool) link(rel, path, typ string) resourcesync.Link {
 	return resourcesync.Link{Rel: rel, Href: p.srv.URL + path, Type: typ}
 }
 
-// brings has the next Updates bring these.
+// brings sets what the next calls of Updates return.
 func (p *pool) brings(steps ...[]catalog.Update) { p.steps = steps }
 
 // A poolOrigin is an open Origin of a pool.

@@ -45,10 +45,10 @@ var (
 	historySeed = flag.Uint64("history-seed", 0, "the one life TestHistories leads; 0 for others each time")
 )
 
-// TestHistories leads many lives of a Source of ours, which offers any of
+// TestHistories runs random histories of a Lockstep Source, which offers any of
 // lists, dumps, change dumps and dumps on demand, over a network that fails in
 // every way, with a mirror whose runs are broken off at any write. Once all is
-// quiet, one run more and the mirror is the Source.
+// quiet, one more run brings the mirror into step.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	if *historySeed != 0 {
@@ -92,7 +92,7 @@ type history struct {
 	*testing.T
 	*rand.Rand
 	seed  uint64
-	trace []string // what happened, told if it goes wrong
+	trace []string // the events so far, printed if the test fails
 
 	srv    *httptest.Server
 	cat    catalog.Catalog
@@ -136,7 +136,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	if h.IntN(2) == 0 {
 		o.OnDemand = &source.OnDemand{Resources: h.pick(0, 3)}
 	}
-	// Each way is the only one sometimes; then it must tell all at once.
+	// Sometimes each capability is the only one; then it must describe everything.
 	if lists && h.IntN(3) == 0 {
 		hide("resourcelist")
 	}
@@ -152,7 +152,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 			set.ResourceDump.Every = 1
 		}
 	}
-	h.tell("dump %v, change dump %v, hidden %v", lists, changes, h.hidden)
+	h.tracef("dump %v, change dump %v, hidden %v", lists, changes, h.hidden)
 	o.Sets = []source.Set{set}
 	if h.src, err = source.New(h.cat, new(blob.Mem), o); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func (h *history) openMirror() {
 	}
 }
 
-func (h *history) tell(format string, args ...any) {
+func (h *history) tracef(format string, args ...any) {
 	h.trace = append(h.trace, fmt.Sprintf(format, args...))
 }
 
@@ -194,7 +194,7 @@ func (h *history) must(err error) {
 	}
 }
 
-// live is the life.
+// live runs the history.
 func (h *history) live() {
 	ctx := context.Background()
 	h.change(5 + h.IntN(20))
@@ -216,7 +216,7 @@ func (h *history) live() {
 		}
 	}
 	if err := h.sync(ctx, nil); err != nil {
-		// Failures that stay owed are tried again; and what was published while
+		// Pending failures are tried again; and what was published while
 		// it was read is there the next time.
 		if err = h.sync(ctx, nil); err != nil {
 			h.fail("quiet run: %v", err)
@@ -243,7 +243,7 @@ func (h *history) change(n int) {
 			delete(h.now, uri)
 			_, err := h.cat.Apply(context.Background(), h.set, []catalog.Update{{Record: catalog.Record{URI: uri}, Deleted: true}})
 			h.must(err)
-			h.tell("delete %s", path)
+			h.tracef("delete %s", path)
 			continue
 		}
 		text := strings.Repeat(fmt.Sprintf("%x.", h.Uint64()), h.pick(1+h.IntN(30), 1+h.IntN(30), 200))
@@ -265,11 +265,11 @@ func (h *history) change(n int) {
 			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: string(s5[:])}, {Algorithm: resourcesync.SHA256, Digest: string(s2[:])}}}
 		_, err := h.cat.Apply(context.Background(), h.set, []catalog.Update{{Record: r}})
 		h.must(err)
-		h.tell("put %s %d, %d links", path, len(text), len(links))
+		h.tracef("put %s %d, %d links", path, len(text), len(links))
 	}
 }
 
-// patch returns a link to a patch, which may be of no use.
+// patch returns a link to a patch, which may be unusable.
 func (h *history) patch(old, text string) resourcesync.Link {
 	if h.IntN(6) == 0 {
 		old += "?"
@@ -291,7 +291,7 @@ func (h *history) publish(ctx context.Context) {
 	h.must(err)
 	_, err = h.src.PublishDumps(ctx)
 	h.must(err)
-	h.tell("publish")
+	h.tracef("publish")
 }
 
 func (h *history) bitstream(_ context.Context, r *catalog.Record) (io.ReadCloser, error) {
@@ -319,10 +319,10 @@ func (h *history) setFault(f func(http.ResponseWriter, *http.Request, http.Handl
 	h.fault = f
 }
 
-// trouble has the network fail for one in so many requests.
+// trouble makes the network fail for one in so many requests.
 func (h *history) trouble() {
 	each, kind, seen := 1+h.IntN(6), h.IntN(5), 0
-	h.tell("trouble of kind %d, each %d", kind, each)
+	h.tracef("trouble of kind %d, each %d", kind, each)
 	h.setFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
 		h.mu.Lock()
 		seen++
@@ -420,7 +420,7 @@ func (h *history) sync(ctx context.Context, f *faultfs.Faults) error {
 	h.by.OnDemand += r.By.OnDemand
 	h.by.Patch += r.By.Patch
 	h.by.Mirror += r.By.Mirror
-	h.tell("sync: %s via %s, %v", counts(r), r.Via, err)
+	h.tracef("sync: %s via %s, %v", counts(r), r.Via, err)
 	if err == nil && r.Failed > 0 {
 		h.fail("no error, but %+v", r)
 	}

@@ -18,11 +18,11 @@ func TestInTheWay(t *testing.T) {
 		held, then []string
 		gone, dirs []string // files that went, and directories that came
 	}{
-		"a directory stands there": {[]string{"/c"}, []string{"/c", "/c/d"}, []string{"c"}, []string{"c"}},
-		"others come below":        {[]string{"/c"}, []string{"/c", "/c/d", "/c/e"}, []string{"c"}, nil},
-		"only others":              {[]string{"/c"}, []string{"/c/d"}, []string{"c"}, nil},
-		"a file comes above":       {[]string{"/c/d"}, []string{"/c", "/c/d"}, []string{"c"}, nil},
-		"only a file":              {[]string{"/c/d"}, []string{"/c"}, []string{"c"}, nil},
+		"a directory is there": {[]string{"/c"}, []string{"/c", "/c/d"}, []string{"c"}, []string{"c"}},
+		"others come below":    {[]string{"/c"}, []string{"/c", "/c/d", "/c/e"}, []string{"c"}, nil},
+		"only others":          {[]string{"/c"}, []string{"/c/d"}, []string{"c"}, nil},
+		"a file comes above":   {[]string{"/c/d"}, []string{"/c", "/c/d"}, []string{"c"}, nil},
+		"only a file":          {[]string{"/c/d"}, []string{"/c"}, []string{"c"}, nil},
 	} {
 		for _, keeps := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -63,9 +63,9 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
-// TestOwedFile has a file go and its resource fail: until it is there again, no
-// run says that all is well.
-func TestOwedFile(t *testing.T) {
+// TestPendingFile removes a file while its resource fails: until it is there again,
+// no run reports that the mirror is in step.
+func TestPendingFile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
 	m := newMirror(t, s)
@@ -85,11 +85,11 @@ func TestOwedFile(t *testing.T) {
 	s.setFault(down)
 	m.opts.Baseline = true
 	if _, err := m.sync(); err == nil {
-		t.Fatal("a run without a file that cannot be had ended well")
+		t.Fatal("a run that could not fetch a file succeeded")
 	}
 	m.opts.Baseline = false
 	if _, err := m.sync(); err == nil {
-		t.Error("the run after it ended well, too")
+		t.Error("the run after it succeeded, too")
 	}
 	s.setFault(nil)
 	m.mustSync()

@@ -22,7 +22,7 @@ import (
 	"lockstep/destination/filename"
 )
 
-// A keeping is a mirror that keeps versions, and remembers what it was.
+// A keeping is a mirror that keeps versions, and the past states it must restore.
 type keeping struct {
 	*mirror
 	clock func() time.Time
@@ -42,7 +42,7 @@ func newKeeping(t testing.TB, s *site, keep destination.Keep) *keeping {
 	return &keeping{mirror: m, clock: time.Now}
 }
 
-// run syncs and returns what the mirror is then, and when.
+// run syncs and returns the time and the state of the mirror after it.
 func (k *keeping) run() (time.Time, map[string]string) {
 	k.t.Helper()
 	r, err := k.at()
@@ -76,8 +76,8 @@ func (k *keeping) at() (destination.Report, error) {
 	return d.Sync(context.Background(), k.address())
 }
 
-// past returns what the mirror was, as resources does, and what of it
-// cannot be told.
+// past returns the state of the mirror at an instant, as resources does, and the
+// resources whose state is unknown.
 func (k *keeping) past(at time.Time) (files map[string]string, unknown []string, err error) {
 	k.t.Helper()
 	olds, _, err := k.destination().Past(context.Background(), at, 1)
@@ -96,7 +96,7 @@ func (k *keeping) past(at time.Time) (files map[string]string, unknown []string,
 	return files, unknown, err
 }
 
-// was checks what the mirror was.
+// was checks a past state of the mirror.
 func (k *keeping) was(at time.Time, want map[string]string) {
 	k.t.Helper()
 	got, unknown, err := k.past(at)
@@ -108,7 +108,7 @@ func (k *keeping) was(at time.Time, want map[string]string) {
 	}
 }
 
-// TestKeep brings back what was replaced, removed, and not yet there.
+// TestKeep restores what was replaced, removed, and not yet there.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -120,7 +120,7 @@ func TestKeep(t *testing.T) {
 	s.put("/a", "two")
 	s.put("/new", "n")
 	s.del("/gone")
-	k.opts.Keep = destination.Keep{} // it goes on as it was told
+	k.opts.Keep = destination.Keep{} // the recorded policy still applies
 	t2, was2 := k.run()
 	s.put("/a", strings.Repeat("three", 100_000))
 	s.put("/gone", "again")
@@ -149,8 +149,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepLater has a mirror keep versions that kept none: what it is then is
-// the first it can be again. Then it forgets them.
+// TestKeepLater lets a mirror keep versions from some run on: its state then is the
+// first that can be restored. Later it discards them.
 func TestKeepLater(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -161,12 +161,12 @@ func TestKeepLater(t *testing.T) {
 	s.put("/a", "two")
 	time.Sleep(time.Millisecond)
 	d := k.destination()
-	between := time.Now() // the mirror is told in the run that replaces a
+	between := time.Now() // the policy is set by the run that replaces a
 	if _, err := d.Sync(t.Context(), k.address()); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := k.past(t0); !errors.Is(err, destination.ErrNoPast) {
-		t.Errorf("before it was told to keep: %v, want %v", err, destination.ErrNoPast)
+		t.Errorf("before versions were kept: %v, want %v", err, destination.ErrNoPast)
 	}
 	_, since, err := k.destination().Past(t.Context(), between, 1)
 	if !errors.Is(err, destination.ErrNoPast) || since.Before(between) {
@@ -202,8 +202,8 @@ func (k *keeping) kept() (n int64) {
 	return n
 }
 
-// TestKeepDamaged has files change, and go, behind our back: there is nothing to
-// keep of them, which is told and does no other harm.
+// TestKeepDamaged changes and removes files behind our back: no version of them can
+// be kept, which is reported and does no other harm.
 func TestKeepDamaged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -242,7 +242,7 @@ func TestKeepDamaged(t *testing.T) {
 	}
 }
 
-// TestKeepFlipped flips a bit of what is kept: it is never handed out.
+// TestKeepFlipped flips a bit of a stored version: it is never returned.
 func TestKeepFlipped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -255,7 +255,7 @@ func TestKeepFlipped(t *testing.T) {
 	k.flip(0.5)
 	olds, _, err := k.destination().Past(t.Context(), t1, 1)
 	if err != nil || len(olds) != 1 || olds[0].Err == nil || errors.Is(olds[0].Err, fs.ErrNotExist) {
-		t.Fatalf("%v, %+v: want the damage to be told of", err, olds)
+		t.Fatalf("%v, %+v: want the damage to be reported", err, olds)
 	}
 	if !strings.HasPrefix(text, olds[0].Content) {
 		t.Errorf("bytes that are wrong were handed out")
@@ -263,8 +263,8 @@ func TestKeepFlipped(t *testing.T) {
 	t.Log(olds[0].Err)
 }
 
-// TestKeepDamagedBefore goes on keeping versions of a resource of which one that
-// is kept is damaged: what comes after owes nothing to it.
+// TestKeepDamagedBefore keeps further versions of a resource of which one stored
+// version is damaged: later versions do not depend on it.
 func TestKeepDamagedBefore(t *testing.T) {
 	t.Parallel()
 	for _, share := range []float64{0, 0.3, 0.5, 0.9, 1} {
@@ -326,8 +326,8 @@ func (k *keeping) flip(share float64) {
 	}
 }
 
-// TestKeepFull lets there be no room for versions: nothing is replaced or
-// removed that could not be kept.
+// TestKeepFull leaves no space for versions: nothing is replaced or removed that
+// could not be kept.
 func TestKeepFull(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -354,7 +354,7 @@ func TestKeepFull(t *testing.T) {
 }
 
 // TestKeepFault lets every write fail in turn, of files, versions and Journal,
-// for good or once: the next run goes on, and the mirror can be all it was.
+// permanently or once: the next run continues, and every past state can be restored.
 func TestKeepFault(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -435,7 +435,7 @@ func keepFaultAt(t *testing.T, f *faultfs.Faults, keep destination.Keep) (done b
 		want = maps.Clone(want)
 		for _, path := range unknown {
 			if keep.All {
-				t.Fatalf("fault %d: of %s nobody knows", f.At, path)
+				t.Fatalf("fault %d: the state of %s is unknown", f.At, path)
 			}
 			delete(want, path)
 		}

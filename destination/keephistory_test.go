@@ -20,10 +20,9 @@ var (
 	keepSeed  = flag.Uint64("keep.seed", 0, "the one life TestKeepHistories leads; 0 for others each time")
 )
 
-// TestKeepHistories leads many lives of a mirror that keeps versions by any
-// policy, with runs that are broken off at any write. After each run that came
-// to its end it can be told what the mirror was after all of those before, as
-// far as the policy goes.
+// TestKeepHistories runs random histories of a mirror that keeps versions by any
+// policy, with runs that are broken off at any write. After each completed run the
+// states after all earlier completed runs are known, as far as the policy goes.
 func TestKeepHistories(t *testing.T) {
 	t.Parallel()
 	if *keepSeed != 0 {
@@ -35,7 +34,7 @@ func TestKeepHistories(t *testing.T) {
 	}
 }
 
-// A keepLife is a mirror, and what it was.
+// A keepLife is a mirror and its past states.
 type keepLife struct {
 	*keeping
 	*rand.Rand
@@ -63,11 +62,11 @@ func newKeepLife(t *testing.T, seed uint64) *keepLife {
 	}
 	l.opts.AllVersions = l.IntN(4) == 0
 	l.opts.Jobs = 2
-	l.tell("keep %+v, style %+v", l.opts.Keep, l.site.style)
+	l.tracef("keep %+v, style %+v", l.opts.Keep, l.site.style)
 	return l
 }
 
-func (l *keepLife) tell(format string, args ...any) {
+func (l *keepLife) tracef(format string, args ...any) {
 	l.trace = append(l.trace, fmt.Sprintf(format, args...))
 }
 
@@ -96,7 +95,7 @@ func (l *keepLife) live() {
 		}
 		l.same()
 		l.were = append(l.were, wasThen{l.clock(), l.resources()})
-		l.tell("run until %s: %s", l.time.Format(time.TimeOnly), counts(r))
+		l.tracef("run until %s: %s", l.time.Format(time.TimeOnly), counts(r))
 		for i := range l.were {
 			l.check(&l.were[i])
 		}
@@ -112,7 +111,7 @@ func (l *keepLife) change() {
 		} else {
 			data := fmt.Sprintf("content %d", l.IntN(12))
 			l.site.put(path, data)
-			l.tell("put %s %s", path, data)
+			l.tracef("put %s %s", path, data)
 		}
 		l.moves(path)
 	}
@@ -135,7 +134,7 @@ func (l *keepLife) breakOff() {
 	l.store, l.journal, l.opts.Versions = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}, &faultfs.Store{Store: versions, Faults: f}
 	_, err = l.keeping.at()
 	l.store, l.journal, l.opts.Versions = plain, mem, versions
-	l.tell("broken off at write %d: %v", f.At, err)
+	l.tracef("broken off at write %d: %v", f.At, err)
 	if err == nil { // it was a whole run
 		l.were = append(l.were, wasThen{l.clock(), l.resources()})
 		return
@@ -145,7 +144,7 @@ func (l *keepLife) breakOff() {
 	}
 }
 
-// check checks that it can be told what was.
+// check checks that a past state is known.
 func (l *keepLife) check(was *wasThen) {
 	olds, since, err := l.destination().Past(l.t.Context(), was.at, 1)
 	keep := l.opts.Keep
@@ -159,16 +158,16 @@ func (l *keepLife) check(was *wasThen) {
 	if err != nil {
 		l.fail("as of %s, since %s: %v", was.at, since, err)
 	}
-	told := map[string]bool{}
+	known := map[string]bool{}
 	for _, o := range olds {
 		name := strings.TrimPrefix(o.URI, l.site.srv.URL+"/")
-		told[name] = true
+		known[name] = true
 		want, there := was.files[name]
 		switch {
 		case !o.Known:
 			after := slices.DeleteFunc(slices.Clone(l.moved[name]), func(t time.Time) bool { return t.Before(was.at) })
 			if keep.Count == 0 || len(after) < keep.Count {
-				l.fail("as of %s nobody knows of %s, with %d changes since", was.at, name, len(after))
+				l.fail("as of %s the state of %s is unknown, with %d changes since", was.at, name, len(after))
 			}
 		case !there:
 			l.fail("as of %s there was no %s", was.at, name)
@@ -177,8 +176,8 @@ func (l *keepLife) check(was *wasThen) {
 		}
 	}
 	for name := range was.files {
-		if !told[name] {
-			l.fail("as of %s nothing is told of %s", was.at, name)
+		if !known[name] {
+			l.fail("as of %s there is no record of %s", was.at, name)
 		}
 	}
 }

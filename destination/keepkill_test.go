@@ -17,8 +17,8 @@ import (
 	"lockstep/storage/sqlite"
 )
 
-// TestKeepKill kills runs of a mirror that keeps versions at random moments:
-// what it was after any run that came to its end, it can be again.
+// TestKeepKill kills runs of a mirror that keeps versions at random moments: the
+// state after every completed run can be restored.
 func TestKeepKill(t *testing.T) {
 	t.Parallel()
 	const files, rounds, kills = 100, 2, 3

@@ -20,8 +20,8 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// TestKeepSets tells what each set held: a resource that leaves one of two sets
-// was in both before.
+// TestKeepSets restores what each set contained: a resource that leaves one of two
+// sets was in both before.
 func TestKeepSets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -74,7 +74,7 @@ func TestKeepSets(t *testing.T) {
 	}
 }
 
-// TestKeepAdopted tells what was not held before its file was taken over.
+// TestKeepAdopted restores states from before an adopted file belonged to the mirror.
 func TestKeepAdopted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -89,8 +89,8 @@ func TestKeepAdopted(t *testing.T) {
 	k.was(t2, was2)
 }
 
-// TestKeepGone finds a file gone that it cannot replace at once: what the mirror
-// had there is told by a version of the same content, not forgotten.
+// TestKeepGone finds a missing file that it cannot replace at once: its past content
+// is restored from a stored version with the same content.
 func TestKeepGone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -122,8 +122,8 @@ func TestKeepGone(t *testing.T) {
 	k.was(last, is)
 }
 
-// TestKeepMended mends what an audit finds damaged: what the mirror was before
-// is not forgotten over it.
+// TestKeepMended repairs what an audit finds damaged, without losing the past states
+// of the mirror.
 func TestKeepMended(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -143,7 +143,7 @@ func TestKeepMended(t *testing.T) {
 	k.was(t2, was2)
 }
 
-// TestKeepClock has the clock of the mirror go back: instants go on rising.
+// TestKeepClock sets the clock of the mirror back: instants keep rising.
 func TestKeepClock(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -161,8 +161,8 @@ func TestKeepClock(t *testing.T) {
 	k.was(time.Date(2024, 5, 6, 0, 0, 0, 0, time.UTC), k.resources())
 }
 
-// TestKeepDown lets the place of the files not answer: what cannot be read now
-// may be there tomorrow, and is not replaced.
+// TestKeepDown: the files cannot be read for a while. They may be readable later, so
+// they are not replaced.
 func TestKeepDown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -182,7 +182,7 @@ func TestKeepDown(t *testing.T) {
 	k.was(t2, was2)
 }
 
-// unreadable cannot be read for a while.
+// unreadable is a store that cannot be read for a while.
 type unreadable struct{ blob.Store }
 
 func (u *unreadable) Open(context.Context, string) (blob.Reader, error) {
@@ -237,7 +237,7 @@ func TestKeepMany(t *testing.T) {
 	}
 }
 
-// TestKeepAge drops what is too old, and goes back no further.
+// TestKeepAge drops versions that are too old, and restores no earlier state.
 func TestKeepAge(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -272,7 +272,7 @@ func TestKeepAge(t *testing.T) {
 	}
 }
 
-// TestKeepFollowing keeps what a Follower replaces, each pass an instant.
+// TestKeepFollowing keeps what a Follower replaces; each pass is an instant.
 func TestKeepFollowing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -321,7 +321,7 @@ func TestKeepPushed(t *testing.T) {
 	var when []time.Time
 	for i := range 3 {
 		s.put("/a", fmt.Sprint("content ", i))
-		p.tell()
+		p.notify()
 		g.becomes("/a", fmt.Sprint("content ", i))
 		eventually(t, func() bool { return g.status().Waiting == 0 })
 		when = append(when, time.Now())
@@ -332,7 +332,7 @@ func TestKeepPushed(t *testing.T) {
 	}
 }
 
-// TestKeepOptions refuses what makes no sense, in words.
+// TestKeepOptions rejects invalid combinations with a clear error.
 func TestKeepOptions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

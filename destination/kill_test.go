@@ -87,8 +87,8 @@ func syncTo(source, dest string) error {
 }
 
 // TestKill kills a sync at random moments and runs it again: in the end the
-// mirror is exact, nothing lies about, nothing finished was fetched again, and
-// hardly anything else.
+// mirror is exact, there are no leftover files, nothing finished was fetched again,
+// and hardly anything else.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

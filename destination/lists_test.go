@@ -58,9 +58,9 @@ func (s *listSite) parts(parts []string) string {
 
 const top = "/rs/resourcelist.xml"
 
-// TestListWords has lists that say several things of one resource, in one list
-// and in several, whose answers come in any order: the later lastmod counts,
-// else what stands later.
+// TestListWords has several entries for one resource, in one list and in several,
+// whose answers arrive in any order: the later lastmod counts,
+// else the later entry.
 func TestListWords(t *testing.T) {
 	t.Parallel()
 	const early, late = "2024-04-01T00:00:00Z", "2024-04-02T00:00:00Z"
@@ -172,8 +172,8 @@ func TestListDisorder(t *testing.T) {
 	}
 }
 
-// TestListMoves lets an index and its parts change while they are read: they
-// are read again, once, and what then does not fit is not believed to be all.
+// TestListMoves changes an index and its parts while they are read: they are read
+// again, once, and if they still do not match, the reading is incomplete.
 func TestListMoves(t *testing.T) {
 	t.Parallel()
 	setUp := func(t *testing.T) (*listSite, *mirror) {

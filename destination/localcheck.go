@@ -26,9 +26,9 @@ func checkLocal(ctx context.Context, s *session) error {
 		return nil
 	}
 	o := &s.d.opts
-	out, err := localcheck.RunIfDue(ctx, localcheck.Mirror{Journal: s.d.journal, Files: s.d.store, Keep: s.keep, Counts: s.counts, Offered: s.mirror.OfferedNumbers(),
+	out, err := localcheck.RunIfDue(ctx, localcheck.Mirror{Journal: s.d.journal, Files: s.d.store, Keep: s.state.Keep, Counts: s.state.Counts, Offered: s.state.Source.OfferedNumbers(),
 		In: s.d.inDest(), DryRun: o.DryRun, Baseline: o.Baseline, Warn: s.warn, Fail: s.report.Fail},
-		string(o.CheckLocal), s.mirror.Found != nil && s.past == nil, s.d.clock())
+		string(o.CheckLocal), s.state.Source.Found != nil && s.past == nil, s.d.clock())
 	s.report.Local, s.damaged, s.unrepaired = out.Report, out.Damaged, out.Unrepaired
 	if err == nil && o.DryRun && out.Report != nil && out.Report.Checked {
 		s.report.Updated += out.Report.Damaged()

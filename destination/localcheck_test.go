@@ -79,7 +79,7 @@ func localSite(t testing.TB, st style, n int) *site {
 	return s
 }
 
-// TestLocalDamage has every kind of damage noticed and repaired by a run in which
+// TestLocalDamage makes every kind of damage: a run finds and repairs it though
 // nothing has changed at the Source.
 func TestLocalDamage(t *testing.T) {
 	t.Parallel()
@@ -214,8 +214,8 @@ func TestLocalRandomDamage(t *testing.T) {
 	}
 }
 
-// TestLocalContentOnly: bytes that were replaced by as many, with the time put
-// back, are what audit with Content finds.
+// TestLocalContentOnly: bytes that were replaced by as many, with the time restored,
+// are found by an audit with Content.
 func TestLocalContentOnly(t *testing.T) {
 	t.Parallel()
 	s := localSite(t, style{}, 3)
@@ -236,7 +236,7 @@ func TestLocalContentOnly(t *testing.T) {
 	wantKinds(t, "audit --content", m.audit(), "corrupt d1/f")
 }
 
-// TestLocalWhen looks as often as Options.CheckLocal says.
+// TestLocalWhen examines files as often as Options.CheckLocal says.
 func TestLocalWhen(t *testing.T) {
 	t.Parallel()
 	s := localSite(t, style{}, 3)

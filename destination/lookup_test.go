@@ -11,8 +11,8 @@ import (
 	"lockstep/destination"
 )
 
-// says makes the Source use another word for the last change of some resources;
-// with "" it says nothing of what changed.
+// says makes the Source state another kind for the last change of some resources;
+// with "" it states none.
 func (s *site) says(word string, names ...string) {
 	attr := ""
 	if word != "" {
@@ -33,8 +33,8 @@ func (s *site) says(word string, names ...string) {
 
 var aChange = regexp.MustCompile(` change="\w+"`)
 
-// TestUnknownChange: a change of a kind nobody knows means that the resource's
-// own address is to be asked: content is an update, 404 and 410 are deletions.
+// TestUnknownChange: after a change of an unknown kind the resource itself is
+// requested: content is an update, 404 and 410 are deletions.
 func TestUnknownChange(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"moved", "removed", "undeleted", "x", ""} {
@@ -65,7 +65,7 @@ func TestUnknownChange(t *testing.T) {
 }
 
 // TestUnknownChangePending: as long as the resource's own address does not
-// answer, nothing is decided.
+// answer, the change stays pending.
 func TestUnknownChangePending(t *testing.T) {
 	t.Parallel()
 	s, m := spoiledSite(t, style{})
@@ -89,8 +89,8 @@ func TestUnknownChangePending(t *testing.T) {
 	}
 }
 
-// TestUnknownChangeGuard: deletions found out so are guarded like others, and
-// are asked for again when they are agreed to: what is there again stays.
+// TestUnknownChangeGuard: deletions found this way are guarded like others, and the
+// resources are requested again after consent: what is there again stays.
 func TestUnknownChangeGuard(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

@@ -12,7 +12,7 @@ import (
 // of a run fail in turn.
 var faultStep = flag.Int("fault.step", 3, "let every n-th write fail, from a random one on; 1 for each")
 
-// TestMain has temporary files in memory where there is room for them: the tests
+// TestMain puts temporary files in memory where there is room for them: the tests
 // sync thousands of small files, none of which has to outlive a power cut. Those
 // that set TMPDIR choose the place themselves.
 func TestMain(m *testing.M) {

@@ -95,7 +95,7 @@ func TestMirrors(t *testing.T) {
 		{name: "without a hash, of another length", style: style{noHash: true}, links: func(a, b *twin) string { return duplicate(a.at(near), "/x", 1) }, own: status(404), a: answer("longer than it should be"),
 			gets: [3]int64{1, 1, 0}, bad: true},
 		{name: "all wrong", links: func(a, b *twin) string { return duplicate(a.at(near), "/x", 1) }, own: answer("?"), a: answer("!"),
-			gets: [3]int64{2, 1, 0}, bad: true}, // its own once more past all caches
+			gets: [3]int64{2, 1, 0}, bad: true}, // its own again, bypassing caches
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -126,8 +126,8 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-// TestMirrorDead: a host that is dead does not cost every resource a try, and
-// those who are asked see no validators of others.
+// TestMirrorDead: a dead host is not tried for every resource, and no host receives
+// the validators of another.
 func TestMirrorDead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -157,8 +157,8 @@ func TestMirrorDead(t *testing.T) {
 	}
 }
 
-// TestMirrorsElsewhere: a Source that names another dead mirror for each of its
-// resources does not have us try them all.
+// TestMirrorsElsewhere: where a Source names another dead mirror for each of its
+// resources, not all of them are tried.
 func TestMirrorsElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -178,8 +178,8 @@ func TestMirrorsElsewhere(t *testing.T) {
 	}
 }
 
-// TestMirrorBreaksOff: what came of a large resource from a mirror that dies is
-// gone on with elsewhere.
+// TestMirrorBreaksOff: the transfer of a large resource from a mirror that dies is
+// resumed from another one.
 func TestMirrorBreaksOff(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

@@ -10,8 +10,8 @@ import (
 	"lockstep/destination"
 )
 
-// withhold has the server of a pool not serve a resource; the returned function
-// serves it again.
+// withhold stops the server of a pool from serving a resource; the returned function
+// resumes it.
 func (p *pool) withhold(path string) (serve func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

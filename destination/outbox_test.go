@@ -17,7 +17,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A replica is what somebody has who follows the changes handed over.
+// A replica is the state that results from the delivered changes.
 type replica map[string]string // digests by URI
 
 func (r replica) apply(c destination.Change) {
@@ -28,7 +28,7 @@ func (r replica) apply(c destination.Change) {
 	r[c.URI] = c.Hashes.Get(resourcesync.SHA256)
 }
 
-// of is the replica of a site.
+// of returns the replica of a site.
 func replicaOf(s *site) replica {
 	r := replica{}
 	s.mu.Lock()
@@ -50,8 +50,8 @@ func (r replica) same(t *testing.T, s *site) {
 
 var errBusy = errors.New("busy")
 
-// TestDeliver lets a taker of changes fail at every batch in turn. The run
-// stops there, and the next begins with what was not taken.
+// TestDeliver lets delivery fail at every batch in turn. The run stops there, and the
+// next one begins with the changes that were not taken.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 	for at := 1; ; at++ {
@@ -100,7 +100,7 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-// shortLife is a short life of a site, with run now and then.
+// shortLife changes a site a few times, and calls run now and then.
 func shortLife(s *site, run func()) {
 	for i := range 6 {
 		s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprint("one ", i))
@@ -114,8 +114,8 @@ func shortLife(s *site, run func()) {
 	run()
 }
 
-// TestDeliverFault lets every write fail in turn. Whoever follows the changes
-// handed over, or told, ends with what the Source has.
+// TestDeliverFault lets every write fail in turn. The delivered changes, and the
+// reported events, both add up to the state of the Source.
 func TestDeliverFault(t *testing.T) {
 	t.Parallel()
 	for at := range faultPlaces() {
@@ -127,7 +127,7 @@ func TestDeliverFault(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.opts.MaxDelete, m.opts.Jobs = 100, 2
-		got, told := replica{}, replica{}
+		got, reported := replica{}, replica{}
 		m.opts.Deliver = func(_ context.Context, batch []destination.Change) error {
 			for _, c := range batch {
 				got.apply(c)
@@ -140,7 +140,7 @@ func TestDeliverFault(t *testing.T) {
 			_, err = m.sync()
 			for _, e := range m.events {
 				if e.Kind == destination.EventApplied {
-					told.apply(destination.Change{URI: e.URI, Kind: e.Change, Hashes: e.Hashes})
+					reported.apply(destination.Change{URI: e.URI, Kind: e.Change, Hashes: e.Hashes})
 				}
 			}
 			return err
@@ -151,7 +151,7 @@ func TestDeliverFault(t *testing.T) {
 			t.Fatalf("fault %d: next run: %v", at, err)
 		}
 		got.same(t, s)
-		told.same(t, s)
+		reported.same(t, s)
 		_ = dir.Close()
 		s.srv.Close()
 		if f.Steps() < f.At {
@@ -161,8 +161,8 @@ func TestDeliverFault(t *testing.T) {
 	}
 }
 
-// TestChanges takes one change of every loop and leaves it at the next: that
-// one comes again, none comes twice.
+// TestChanges takes one change in every loop and breaks off at the next: that one is
+// delivered again, and none is delivered twice.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

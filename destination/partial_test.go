@@ -9,8 +9,8 @@ import (
 	"lockstep/destination"
 )
 
-// Where the last of the changes cannot be read, what came before it is not
-// taken for the last word on what is held.
+// Where the last of the changes cannot be read, the earlier ones are not taken for
+// the current state of a resource.
 func TestPartialChanges(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{dumpStyle: dumpStyle{dump: true, changeDump: true, noList: true, noChangeList: true, each: 1}})

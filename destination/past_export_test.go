@@ -9,19 +9,19 @@ import (
 	"lockstep/destination/journal"
 )
 
-// SetClock has the mirror go by another clock.
+// SetClock replaces the clock of the mirror.
 func (d *Destination) SetClock(clock func() time.Time) { d.clock = clock }
 
 // An Old is a resource as a mirror once held it.
 type Old struct {
 	URI     string
-	Known   bool   // whether it was held, and what, can be told
+	Known   bool   // whether it is known if the mirror had it, and with which content
 	Content string // where Err is nil
-	Err     error  // why the content cannot be had
+	Err     error  // why the content is unavailable
 }
 
-// Past returns what a set of the mirror was at an instant, with contents, and
-// since when it can be told.
+// Past returns the state of a set of the mirror at an instant, with contents, and
+// the earliest instant whose state is known.
 func (d *Destination) Past(ctx context.Context, at time.Time, set int) (olds []Old, since time.Time, err error) {
 	p, err := history.At(ctx, d.journal, at, set)
 	if err != nil {
@@ -50,5 +50,5 @@ func (d *Destination) keptText(ctx context.Context, h *journal.Held) (string, er
 	return string(b), err
 }
 
-// ErrNoPast is what Past fails with where nothing can be told.
+// ErrNoPast is the error of Past where the state is unknown.
 var ErrNoPast = history.ErrUnknown

@@ -128,7 +128,7 @@ func written(t testing.TB, h resourcesync.Header, entries []resourcesync.Entry) 
 	return buf.String()
 }
 
-// live lets some things happen.
+// live makes some random changes.
 func (p *pastSite) live(round int) {
 	for i := range 3 {
 		p.put(fmt.Sprintf("/r/%d", (round*2+i)%9), fmt.Sprintf("round %d of %d", round, i))

@@ -60,7 +60,7 @@ func (p *patching) asked(s *site) int {
 	return p.gets
 }
 
-// name is where the patch lies that makes data of path.
+// name is the path of the patch that makes data of path.
 func (p *patching) name(path, data string) string {
 	sum := sha256.Sum256([]byte(path + data))
 	return fmt.Sprintf("/rs/patch-%x", sum[:6])
@@ -87,7 +87,7 @@ func version(n int) string {
 		strings.Repeat("and more of the same\n", 500)
 }
 
-// TestPatches changes resources a little, and counts what that costs.
+// TestPatches changes resources a little, and counts the bytes transferred.
 func TestPatches(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -122,7 +122,7 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestPatchesLate: what is held is a version in the middle of the chain.
+// TestPatchesLate: the mirror has a version in the middle of the chain.
 func TestPatchesLate(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -154,7 +154,7 @@ func TestPatchesLate(t *testing.T) {
 	}
 }
 
-// TestPatchesRefused: a patch that is of no use costs no more than itself.
+// TestPatchesRefused: an unusable patch costs no more than its own transfer.
 func TestPatchesRefused(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(s *site, m *mirror, p *patching, file string){
@@ -213,8 +213,8 @@ func (p *patching) replace(old, with string) {
 	p.link = func(_ siteEvent, link string) string { return strings.ReplaceAll(link, old, with) }
 }
 
-// TestPatchTrouble: a patch that breaks off is asked for again, and of a Source
-// whose patches are of no use only a few are.
+// TestPatchTrouble: a patch whose transfer breaks off is requested again, and from a
+// Source whose patches are unusable only a few are requested.
 func TestPatchTrouble(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

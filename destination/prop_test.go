@@ -10,8 +10,8 @@ import (
 	"lockstep/destination"
 )
 
-// TestConvergence lets a Source live any life, with any manner of writing, and
-// asks after each run that all is as it is there.
+// TestConvergence runs random histories of a Source with any style of documents, and
+// checks after each run that the mirror is the same.
 func TestConvergence(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -31,15 +31,15 @@ func TestConvergence(t *testing.T) {
 			st.noList, st.noChangeList = st.dump && b("noList"), st.changeDump && b("noChangeList")
 			st.noChanges = st.noChanges && !st.noChangeList
 		}
-		st.noETag = st.noETag && !st.noHash // else nothing tells versions apart but the date
+		st.noETag = st.noETag && !st.noHash // else only the date distinguishes versions
 		if st.noDatetime || st.noChanges && st.noHash {
-			st.noLastmod = false // something must tell
+			st.noLastmod = false // something must distinguish versions
 		}
 		if st.noTimes {
 			st.noDatetime, st.parts = true, 0
 		}
 		if st.noTimes || st.seconds {
-			st.newestFirst = false // nothing would tell that it is
+			st.newestFirst = false // nothing would show the order
 		}
 		live(t, rt, st)
 	})
@@ -109,7 +109,7 @@ func live(t *testing.T, rt *rapid.T, st style) {
 	}
 }
 
-// A fataler fails the property, and is a TB for all else.
+// A fataler fails the property; all other methods are those of a TB.
 type fataler struct {
 	testing.TB
 	rt *rapid.T

@@ -20,14 +20,12 @@ import (
 func applyMessages(ctx context.Context, s *session, set *setState, up *push.Parents, ms []*inbox.Message, now time.Time) (out follow.Pushed, err error) {
 	err = s.bring(set, func() (err error) {
 		r := newSetRun(s, set)
+		defer r.reader.Release(ctx, &err)
 		out, err = newPass(r, up, now).Run(ctx, ms, now)
 		r.reader.Future.Report(&r.set.Set, r.warn)
 		for uri, err := range r.stale { // it changed again: the next message describes it, or a pull finds it
 			s.report.Failed--
 			s.report.WithdrawFailure(uri, err.Error())
-		}
-		if cerr := r.stage.Close(context.WithoutCancel(ctx)); err == nil {
-			err = cerr
 		}
 		return err
 	})
@@ -39,7 +37,7 @@ func newPass(r *setRun, up *push.Parents, now time.Time) *notification.Pass {
 	st, o := r.set, &r.d.opts
 	p := &notification.Pass{
 		Set: &st.Set, State: st.Push, Parents: up, Client: r.d.client, Journal: r.d.journal, Reader: r.reader, Stage: r.stage, Report: &r.report,
-		Jobs: o.Jobs, KeepsDeleted: o.Delete == DeleteKeep, Reselects: r.reselects(), Held: r.counts[st.Number], Ahead: entries.WasAhead(&st.Set, now), Stale: r.stale,
+		Jobs: o.Jobs, KeepsDeleted: o.Delete == DeleteKeep, Reselects: r.reselects(), Held: r.state.Counts[st.Number], Ahead: entries.WasAhead(&st.Set, now), Stale: r.stale,
 		NewPlanner: func() *planner.Planner { return newPlanner(r.d, st.Number) },
 	}
 	p.ApplyVersions = func(ctx context.Context, results push.Results) error {
@@ -57,7 +55,7 @@ func newPass(r *setRun, up *push.Parents, now time.Time) *notification.Pass {
 // removeNotified removes resources whose notified deletion the Source has confirmed.
 func removeNotified(ctx context.Context, s *session, set *setState, gone []desired.Resource) (results push.Results, err error) {
 	r := newSetRun(s, set)
-	defer func() { _ = r.stage.Close(context.WithoutCancel(ctx)) }() // it is small and no longer needed
+	defer r.reader.Release(ctx, &err)
 	r.results = push.Results{}
 	if r.confirmed, err = notification.StageConfirmed(ctx, r.stage, gone); err != nil {
 		return nil, err
@@ -74,7 +72,7 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 	}
 	review := push.Review{
 		Set: &set.Set, State: set.Push, Journal: s.d.journal, Client: s.d.client, Jobs: s.d.opts.Jobs, DoubtEvery: s.d.doubtEvery,
-		Held: s.counts[set.Number], Recount: !s.d.follows || s.d.opts.MaxDelete >= 100,
+		Held: s.state.Counts[set.Number], Recount: !s.d.follows || s.d.opts.MaxDelete >= 100,
 		Warn:       s.warn,
 		CompareAll: func(ctx context.Context) error { return syncSet(ctx, s, set) },
 		Remove: func(ctx context.Context, gone []desired.Resource) (push.Results, error) {

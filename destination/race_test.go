@@ -2,6 +2,6 @@
 
 package destination_test
 
-// underRace says that all is slow: what takes time, or is under way at a kill, is
-// more than it is otherwise.
+// underRace reports that everything is slow: durations, and the bytes in transfer at
+// a kill, are larger than otherwise.
 const underRace = true

@@ -20,7 +20,7 @@ import (
 // large is a resource that no break in the middle of a copy buffer hides.
 var large = strings.Repeat("0123456789abcdef", 100_000)
 
-// syncAgain syncs with a client that tries again.
+// syncAgain syncs with a client that retries.
 func (m *mirror) syncAgain(retries int) (destination.Report, error) {
 	m.t.Helper()
 	c, err := fetch.New(fetch.Options{Home: discover.Home(m.address()), Retries: retries})
@@ -151,8 +151,8 @@ func TestRangesWithinRun(t *testing.T) {
 	}
 }
 
-// TestRangesAcrossRuns goes on in a second run, through a proxy that is not
-// always there, whether or not the resource is still the same.
+// TestRangesAcrossRuns resumes in a second run, through a proxy that is not always
+// there, whether or not the resource is still the same.
 func TestRangesAcrossRuns(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -162,7 +162,7 @@ func TestRangesAcrossRuns(t *testing.T) {
 		share  float64 // of it that may come in the second run
 	}{
 		{"the same", false, 1, 0.3},
-		{"another since", true, 1, 1.3}, // its hash tells before it is asked for
+		{"another since", true, 1, 1.3}, // its hash shows that before it is requested
 	} {
 		s := newSite(t, style{})
 		s.put("/large", large)
@@ -194,8 +194,8 @@ func TestRangesAcrossRuns(t *testing.T) {
 	}
 }
 
-// TestManyBreaks: a resource comes as long as each part is a step forward, though
-// there are more breaks than tries.
+// TestManyBreaks: a transfer succeeds as long as each attempt makes progress, though
+// there are more breaks than attempts.
 func TestManyBreaks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

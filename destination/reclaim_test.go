@@ -68,7 +68,7 @@ func TestReclaimDiffers(t *testing.T) {
 }
 
 // TestReclaimStranger takes nothing over in a directory that contains a file the
-// Source does not list: it may be somebody's.
+// Source does not list: it may belong to another program.
 func TestReclaimStranger(t *testing.T) {
 	t.Parallel()
 	s := localSite(t, style{}, 5)

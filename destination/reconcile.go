@@ -8,10 +8,8 @@ import (
 	"lockstep/destination/internal/harvest"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/reconcile"
-	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/internal/transfer"
-	"lockstep/destination/journal"
 )
 
 // reconciled returns what applies the staged state of a set.
@@ -30,14 +28,14 @@ func reconciled(r *setRun) *reconcile.Set {
 
 // reconcileRun returns what the sets of a session have in common.
 func reconcileRun(s *session) *reconcile.Run {
-	d, o, out := s.d, &s.d.opts, rowsOf(s)
+	d, o, out := s.d, &s.d.opts, s.state.Rows()
 	r := &reconcile.Run{
 		Settings: reconcile.Settings{KeepDeleted: o.Delete == DeleteKeep, MaxDelete: o.MaxDelete, Via: o.Via, AllVersions: o.AllVersions,
 			Documents: o.Baseline || d.compare, AskNow: o.AskNow, Adopt: o.Adopt, Replace: o.Replace, DryRun: o.DryRun},
-		Mirror:  apply.Mirror{Store: d.store, Journal: d.journal, Keep: s.keep, Out: s.out, In: d.inDest(), Jobs: d.jobs, Open: d.open},
+		Mirror:  apply.Mirror{Store: d.store, Journal: d.journal, Keep: s.state.Keep, Out: s.state.Out, In: d.inDest(), Jobs: d.jobs, Open: d.open},
 		Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Opener: d.packages,
-		Report: &s.report, Emit: d.emit, Counts: s.counts, Marked: &s.placed, Passing: s.passing, Resume: s.resume, OwnFiles: s.own.Ours,
-		Begin: s.begin, Record: out.Record,
+		Report: &s.report, Emit: d.emit, Counts: s.state.Counts, Marked: &s.state.Marked, Passing: s.passing, Resume: s.state.Resume, OwnFiles: s.state.Own.Ours,
+		Begin: s.state.Begin, Record: out.Record,
 		Paths:   func(ctx context.Context, st *stage.Stage) (*filename.Mapping, error) { return pathsOf(ctx, s, st) },
 		Fetcher: func(set int, paths *filename.Mapping) *transfer.Fetcher { return newFetcher(d, set, paths) },
 	}
@@ -53,24 +51,20 @@ func pathsOf(ctx context.Context, s *session, st *stage.Stage) (*filename.Mappin
 	if err := findOrigin(ctx, s, st); err != nil {
 		return nil, err
 	}
-	return s.paths()
+	return s.state.Paths()
 }
 
 // findOrigin derives the origin from the first resource that is staged, if the
 // Source is a file.
 func findOrigin(ctx context.Context, s *session, st *stage.Stage) error {
-	if s.mirror.Origin != "" {
+	if s.state.Source.Origin != "" {
 		return nil
 	}
 	origin, err := reconcile.Origin(ctx, st)
 	if err != nil || origin == "" {
 		return err
 	}
-	s.mirror.Origin = origin
-	if s.d.opts.DryRun {
-		return nil
-	}
-	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocMirror: saved.Encode(s.mirror)}})
+	return s.state.SetOrigin(ctx, origin)
 }
 
 // newPlanner returns a planner for a set of the mirror.

@@ -55,9 +55,9 @@ func TestRelist(t *testing.T) {
 	}
 }
 
-// TestRelistInVain: what stays wrong is a failure after two readings, and after
-// one if the list is as it was.
-func TestRelistInVain(t *testing.T) {
+// TestRelistFails: what stays wrong is a failure after two readings, and after one
+// if the list is unchanged.
+func TestRelistFails(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		grows bool

@@ -219,7 +219,7 @@ func TestOpenParts(t *testing.T) {
 }
 
 // A listed or announced resource that is not there is reported and its copy is
-// kept (RS-AMB-20, RS-CHL-18); it stays pending until it can be had, whatever
+// kept (RS-AMB-20, RS-CHL-18); it stays pending until it is available, whatever
 // the Change List still says (RS-DST-25).
 func TestMissingResourceIsNoDeletion(t *testing.T) {
 	t.Parallel()

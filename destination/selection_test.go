@@ -82,7 +82,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestSinceUnknown keeps resources of which nobody says when they were modified.
+// TestSinceUnknown keeps resources without a known modification time.
 func TestSinceUnknown(t *testing.T) {
 	t.Parallel()
 	s, m := selectedSite(t, style{noLastmod: true, noTimes: true, noChanges: true})
@@ -90,7 +90,7 @@ func TestSinceUnknown(t *testing.T) {
 	wantFiles(t, m, "no lastmod", allFiles...)
 }
 
-// TestSinceCoarse takes a lastmod for all of the time it denotes.
+// TestSinceCoarse treats a lastmod as the whole period that it denotes.
 func TestSinceCoarse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{noChanges: true})

@@ -47,7 +47,7 @@ func newReadRun(s *session, set *setState) *setRun {
 	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), failed: &substitute.Failures{Report: s.problem}, stale: map[string]error{}}
 	r.stage.Companions = s.d.selects.Companions
 	r.reader = newSetReader(s.d, set, s.home, s.file, r.stage, s.warn, r.failed.Add)
-	r.docs = &substitute.Documents{Set: &set.Set, Reader: r.reader, Outages: outage.New(s.d.clock), Held: func() int64 { return s.counts[set.Number] },
+	r.docs = &substitute.Documents{Set: &set.Set, Reader: r.reader, Outages: outage.New(s.d.clock), Held: func() int64 { return s.state.Counts[set.Number] },
 		Baseline: s.d.opts.Baseline, Warn: s.warn, Replace: func(f Fallback) { addFallback(s, set.Name, f) }}
 	return r
 }
@@ -55,7 +55,7 @@ func newReadRun(s *session, set *setState) *setRun {
 // newSetReader returns a reader of a set's documents for a Destination.
 func newSetReader(d *Destination, set *setState, home *url.URL, file string, st *stage.Stage, warn func(uri, text string), fail func(uri string, err error)) *entries.Reader {
 	return &entries.Reader{
-		Client: d.client, Opener: d.packages, Jobs: d.opts.Jobs, Selects: d.selects, Useful: d.usefulLink, Baseline: d.opts.Baseline,
+		Client: d.client, Opener: d.packages, Jobs: d.opts.Jobs, Selects: d.selects, History: !d.opts.At.IsZero(), Baseline: d.opts.Baseline,
 		OnOpen: func(uri string) { d.emit(Event{Kind: EventDocument, Set: set.Name, URI: uri}) },
 		Pushed: func() *push.State { return set.Push },
 		Set:    &set.Set, Home: home, File: file, Stage: st, Warn: warn, Fail: fail,

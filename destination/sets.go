@@ -13,7 +13,7 @@ type setState = sets.State
 // setsOf returns what finds the sets of a session.
 func setsOf(s *session) *sets.Mirror {
 	o := &s.d.opts
-	return &sets.Mirror{Client: s.d.client, Journal: s.d.journal, State: &s.mirror, Counts: s.counts, Follow: o.Sets, Baseline: o.Baseline, DryRun: o.DryRun,
+	return &sets.Mirror{Client: s.d.client, Journal: s.d.journal, State: &s.state.Source, Counts: s.state.Counts, Follow: o.Sets, Baseline: o.Baseline, DryRun: o.DryRun,
 		Report: &s.report, Emit: s.d.emit, Warn: s.warn, Fail: s.problem}
 }
 
@@ -31,7 +31,7 @@ func (s *session) locate(ctx context.Context, address string) ([]*setState, erro
 func (s *session) takeOver(ctx context.Context, address string, found *discover.Found, changed bool) ([]*setState, error) {
 	s.home, s.file = sets.Home(address)
 	taken, err := setsOf(s).Take(ctx, address, found, changed)
-	s.own.Ours = s.own.Ours || taken.Known
+	s.state.Own.Ours = s.state.Own.Ours || taken.Known
 	for n := range taken.Withdrawn {
 		if s.withdrawn == nil {
 			s.withdrawn = map[int]bool{}
@@ -59,5 +59,5 @@ func nothingSelected(s *session, all []*setState) error {
 	if s.past != nil || !s.d.selects.Restricts() {
 		return nil
 	}
-	return sets.NothingSelected(all, s.counts)
+	return sets.NothingSelected(all, s.state.Counts)
 }

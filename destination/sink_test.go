@@ -15,7 +15,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A bag is a Sink of contents by URI, which fails at one batch.
+// A bag is a Sink that stores contents by URI, and fails at one batch.
 type bag struct {
 	t       *testing.T
 	has     map[string]string
@@ -69,8 +69,8 @@ func newBag(t *testing.T, m *mirror, o destination.SinkOptions) *bag {
 	return b
 }
 
-// TestSink keeps a sink in step; what it has is not fetched again, though no
-// file is there to be looked at.
+// TestSink keeps a Sink in step; what it has is not fetched again, though there are
+// no files to examine.
 func TestSink(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -99,8 +99,8 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestSinkConditional has a Source that states too little to tell changes:
-// resources are asked for again, but what is as it was is not delivered.
+// TestSinkConditional has a Source that states too little to recognize changes:
+// resources are requested again, but unchanged ones are not delivered.
 func TestSinkConditional(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{sitemap: true, noLastmod: true})

@@ -68,7 +68,7 @@ type site struct {
 	down  bool                                              // it answers nothing
 	head  string                                            // more at the root of the Capability List
 	offer string                                            // more entries of it
-	late  time.Time                                         // the Change List tells of nothing since; zero: it does not lag
+	late  time.Time                                         // the Change List has no change since; zero: it does not lag
 	dumps siteDumps
 
 	rewrite func(path, text string) string // changes documents, and as manifest.xml those in packages
@@ -96,7 +96,7 @@ func newSite(t testing.TB, st style) *site {
 	return s
 }
 
-// tick lets time pass at the Source.
+// tick advances the clock of the Source.
 func (s *site) tick() time.Time {
 	s.now = s.now.Add(137 * time.Millisecond)
 	return s.now
@@ -112,7 +112,7 @@ func (s *site) put(path, data string) {
 	now := s.tick()
 	f := siteFile{data: []byte(data), mod: now.Truncate(time.Second)}
 	if s.style.noHash {
-		f.mod = now // else nothing tells two versions of one second apart
+		f.mod = now // else two versions of one second would look the same
 	}
 	s.files[path] = f
 	s.log = append(s.log, siteEvent{path, change, f, now})
@@ -442,10 +442,10 @@ type mirror struct {
 	store   blob.Store
 	journal journal.Journal
 	site    *site
-	at      string // where the mirror is told to go; default: the site
+	at      string // the address to sync; default: the site
 	opts    destination.Options
 	events  []destination.Event
-	on      func(destination.Event) // likewise told of all events
+	on      func(destination.Event) // receives all events as well
 }
 
 func newMirror(t testing.TB, s *site) *mirror {
@@ -517,8 +517,8 @@ func (m *mirror) audit() destination.AuditReport {
 	return r
 }
 
-// same checks that the mirror's files are the site's resources, and that
-// nothing else lies about.
+// same checks that the mirror's files are the site's resources, and that there are
+// no other files.
 func (m *mirror) same() {
 	m.t.Helper()
 	paths, err := filename.New(filename.Options{Origin: m.site.srv.URL})

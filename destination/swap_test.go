@@ -41,7 +41,7 @@ func (m *mirror) ownPlaces() {
 	}
 }
 
-// TestSwapOwnPlace has files become directories and back: they have their own
+// TestSwapOwnPlace turns files into directories and back: they have their own
 // places after one run.
 func TestSwapOwnPlace(t *testing.T) {
 	t.Parallel()

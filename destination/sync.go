@@ -5,58 +5,63 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"time"
 
-	"lockstep/blob"
-	"lockstep/destination/filename"
 	"lockstep/destination/internal/counting"
-	"lockstep/destination/internal/deferral"
 	"lockstep/destination/internal/history"
-	"lockstep/destination/internal/outbox"
-	"lockstep/destination/internal/places"
 	"lockstep/destination/internal/proof"
-	"lockstep/destination/internal/reclaim"
-	"lockstep/destination/internal/recovery"
-	"lockstep/destination/internal/saved"
-	"lockstep/destination/journal"
+	"lockstep/destination/internal/state"
 	"lockstep/internal/fetch"
 )
 
 // A session is one run over all sets.
 type session struct {
 	d      *Destination
-	mirror saved.Mirror
-	counts saved.Counts
+	state  *state.Mirror
 	home   *url.URL // the Source as the user named it
 	file   string   // URI of the file that the user named as the Source, or ""
 	report counting.Report
-	out    *outbox.Box[Change]
-	keep   *history.Keeper // nil: the mirror keeps no versions
-	past   *pastRun        // the mirror is to be what the collection was; nil: what it is
-	resume bool            // an earlier run may have left unfinished downloads
-	marked bool            // the Journal knows that a run is under way
+	past   *pastRun // the mirror is brought to a past state of the collection; nil: to the present one
 
-	passing   map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
-	withdrawn map[int]bool  // numbers of the sets that the Source has withdrawn, and whose files stay
+	passing    map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
+	withdrawn  map[int]bool  // numbers of the sets that the Source has withdrawn, and whose files stay
+	damaged    map[int]bool  // numbers of the sets with files that the local check found damaged
+	unrepaired int           // files that are damaged or cannot be examined, and that no set can repair
+}
 
-	deferred   deferral.Deferrals // documents that must not be requested yet
-	own        reclaim.Ownership  // of the files in DEST
-	placed     places.Marked      // which resources have marked names
-	damaged    map[int]bool       // numbers of the sets with files that the local check found damaged
-	unrepaired int                // files that are damaged, or cannot be looked at, and that no set can repair
+// newSession returns a session for the Source at address whose changes are passed to
+// deliver, if not nil. Its state is not open yet.
+func newSession(d *Destination, address string, past *pastRun, deliver func(context.Context, []Change) (int, error)) *session {
+	o := &d.opts
+	s := &session{d: d, past: past}
+	s.report = newReport(d, address)
+	if past != nil {
+		s.report.At, s.report.Missing = past.at.UTC(), []Failure{}
+	}
+	s.state = state.New(state.Settings{
+		Store: d.store, Journal: d.journal, Client: d.client, Forgetful: d.isForgetful(), In: d.inDest(),
+		Portable: o.Portable, Maps: o.Maps, DryRun: o.DryRun, AskNow: o.AskNow, MayOwn: past == nil && !o.Adopt,
+		History: history.Mirror{Journal: d.journal, Files: d.store, Versions: d.vault, Log: d.log, Clock: d.clock, Open: d.kept},
+		Rule:    history.Rule(o.Keep), Emit: d.emit, Warn: s.warn,
+	}, newOutbox(d.journal, deliver))
+	return s
+}
+
+// newReport returns the report of a run that begins.
+func newReport(d *Destination, address string) counting.Report {
+	return counting.Report{Report: Report{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}}
 }
 
 // Sync brings the mirror into step with the Source at address, which may be
 // anything that leads to its documents. Each set is compared in full the first
 // time, and when its history has a gap; otherwise its changes are applied.
 //
-// The Report is of use whatever the error. An error is an [ErrRefused] when a
-// set was left alone for safety, an [ErrIncomplete] when something could not
-// be done and all else was, the context's when it ended, in which case what
-// was finished is kept; any other stopped the run.
+// The Report is valid also if there is an error. The error is an [ErrRefused] if a set
+// was left unchanged for safety, an [ErrIncomplete] if some resources or documents
+// failed and everything else was done, and that of the context if it ended, in which
+// case finished work is kept. Any other error stopped the run.
 func (d *Destination) Sync(ctx context.Context, address string) (Report, error) {
 	return d.sync(ctx, address, d.deliverer())
 }
@@ -75,40 +80,35 @@ func (d *Destination) deliverer() func(context.Context, []Change) (int, error) {
 	}
 }
 
-// sync is Sync with deliver to take the changes, if not nil: it returns how
-// many it took.
+// sync is Sync with a consumer of changes, if deliver is not nil: it returns the number
+// of changes that it accepted.
 func (d *Destination) sync(ctx context.Context, address string, deliver func(context.Context, []Change) (int, error)) (Report, error) {
-	s := &session{d: d}
+	var past *pastRun
 	if at := d.opts.At; !at.IsZero() {
-		s.past = &pastRun{at: at, from: d}
+		past = &pastRun{at: at, from: d}
 	}
-	return s.whole(address, deliver, func() error {
+	s := newSession(d, address, past, deliver)
+	return s.whole(func() error {
 		return deferringDocuments(ctx, s, func() error { return s.run(ctx, address) })
 	})
 }
 
-// deferringDocuments does something and then records which documents must not be
-// requested yet, also if it failed.
+// deferringDocuments calls do and then records which documents must not be requested
+// yet, also if do failed.
 func deferringDocuments(ctx context.Context, s *session, do func() error) error {
 	err := do()
 	if s.d.opts.DryRun || s.d.compare {
 		return err
 	}
-	if serr := s.deferred.Save(ctx, s.d.journal, s.d.client); err == nil || errors.Is(err, ErrIncomplete) && serr != nil {
+	if serr := s.state.Deferred.Save(ctx, s.d.journal, s.d.client); err == nil || errors.Is(err, ErrIncomplete) && serr != nil {
 		err = serr
 	}
 	return err
 }
 
-// whole is a session from its beginning to its end, in which do is done.
-func (s *session) whole(address string, deliver func(context.Context, []Change) (int, error), do func() error) (Report, error) {
-	d := s.d
-	begun := newMeter(d.client)
-	s.report = counting.Report{Report: Report{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}}
-	if s.past != nil {
-		s.report.At, s.report.Missing = s.past.at.UTC(), []Failure{}
-	}
-	s.out = newOutbox(d.journal, deliver)
+// whole calls do, and returns the report of the run.
+func (s *session) whole(do func() error) (Report, error) {
+	begun := newMeter(s.d.client)
 	err := do()
 	return conclude(s, begun, err), err
 }
@@ -122,6 +122,11 @@ type meter struct {
 
 func newMeter(c *fetch.Client) meter { return meter{time.Now(), c.Requests(), c.Bytes()} }
 
+// since returns what was counted since then, and the time in seconds.
+func (m meter) since(c *fetch.Client) (requests, bytes int64, elapsed float64) {
+	return c.Requests() - m.requests, c.Bytes() - m.bytes, time.Since(m.start).Seconds()
+}
+
 // conclude returns the report of a run that ended with err.
 func conclude(s *session, begun meter, err error) Report {
 	s.countWarnings()
@@ -129,8 +134,7 @@ func conclude(s *session, begun meter, err error) Report {
 		s.report.Defer(t)
 	}
 	r := s.report.Report
-	r.Requests, r.Bytes = s.d.client.Requests()-begun.requests, s.d.client.Bytes()-begun.bytes
-	r.Elapsed = time.Since(begun.start).Seconds()
+	r.Requests, r.Bytes, r.Elapsed = begun.since(s.d.client)
 	if r.Mode == "" {
 		r.Mode = ModeNone
 	}
@@ -143,15 +147,18 @@ func mirrorOf(s *session) proof.Mirror {
 	return proof.Mirror{Source: s.report.Source, Dest: s.d.opts.Dest}
 }
 
-// addReasons records why it is not certain that a set is complete.
-func addReasons(s *session, st *setState, r *SetReport) {
-	if s.past == nil {
-		r.AddUnproven(&s.report.Report, mirrorOf(s).Reasons(&st.Set, s.report.Fallbacks))
+// reasonsOf returns why it is not certain that a set is complete; of a past state there
+// are no reasons.
+func reasonsOf(s *session, st *setState) []Unproven {
+	if s.past != nil {
+		return nil
 	}
+	return mirrorOf(s).Reasons(&st.Set, s.report.Fallbacks)
 }
 
+// run opens the mirror, finds the sets of the Source and brings them into step.
 func (s *session) run(ctx context.Context, address string) error {
-	if err := s.open(ctx); err != nil {
+	if err := s.state.Open(ctx); err != nil {
 		return err
 	}
 	sets, err := s.locate(ctx, address)
@@ -205,13 +212,13 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	if err := finalPass(ctx, s, sets); err != nil {
 		return err
 	}
-	if err := moveHome(ctx, s); err != nil {
+	if err := s.state.MoveHome(ctx, &s.report); err != nil {
 		return err
 	}
-	if err := s.close(ctx); err != nil {
+	if err := s.state.Close(ctx); err != nil {
 		return err
 	}
-	if err := endKeeping(ctx, s.keep, &s.report.Report); err != nil {
+	if err := s.state.EndKeeping(ctx, &s.report.Report); err != nil {
 		return err
 	}
 	if err := nothingSelected(s, sets); err != nil {
@@ -239,133 +246,23 @@ func (s *session) syncOne(ctx context.Context, set *setState) error {
 	})
 }
 
-// bring records the result of something done for a set.
+// bring calls do, which works on a set, and records the result for the set.
 func (s *session) bring(set *setState, do func() error) error {
-	start, bytes := time.Now(), s.d.client.Bytes()
+	begun := newMeter(s.d.client)
 	before := s.report
 	s.report.Mode, s.report.Via = "", ""
 	err := do()
-	r := s.report.Since(&before)
-	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.SyncedUntil()
-	r.AsOf = set.AsOf
-	addReasons(s, set, &r)
-	r.Bytes, r.Elapsed = s.d.client.Bytes()-bytes, time.Since(start).Seconds()
-	switch {
-	case err != nil:
-		r.Error = fetch.Printable(err.Error())
-	case r.Failed+r.Refused > 0:
-		r.Error = fmt.Sprintf("%d failed, %d refused", r.Failed, r.Refused)
-	}
-	r.Complete = r.IsComplete()
-	s.report.BySet = append(s.report.BySet, r)
-	s.report.Mode, s.report.Via = before.Mode, before.Via
-	s.report.RaiseMode(r.Mode, r.Via)
+	r := SetReport{URI: set.URI, Name: fetch.Printable(set.Name), SyncedUntil: set.SyncedUntil(), AsOf: set.AsOf}
+	_, r.Bytes, r.Elapsed = begun.since(s.d.client)
+	r = s.report.AddSet(r, &before, err, reasonsOf(s, set))
 	s.d.emit(Event{Kind: EventDone, Set: set.Name, Result: r})
 	return err
 }
 
-// open reads the state, and puts right what a killed run left.
-func (s *session) open(ctx context.Context) error {
-	j := s.d.journal
-	known, err := saved.Load(ctx, j, saved.DocMirror, &s.mirror)
-	if err != nil {
-		return err
-	}
-	s.own.Open = !known && !s.d.isForgetful() && s.past == nil && !s.d.opts.Adopt
-	if s.mirror.Numbers == nil {
-		s.mirror.Numbers = map[string]int{}
-	}
-	s.counts = saved.Counts{}
-	if _, err := saved.Load(ctx, j, saved.DocCounts, &s.counts); err != nil {
-		return err
-	}
-	if _, err := saved.Load(ctx, j, places.DocMarked, &s.placed); err != nil {
-		return err
-	}
-	if err := s.deferred.Load(ctx, j, s.d.client, s.d.opts.AskNow); err != nil {
-		return err
-	}
-	running, err := j.Load(ctx, saved.DocOpen)
-	if err != nil {
-		return err
-	}
-	if err := s.out.Load(ctx); err != nil {
-		return err
-	}
-	if s.resume, s.marked = running != nil, running != nil; s.resume { // else there is no intent either
-		s.placed = places.Marked{} // it may lack some
-		killed := recovery.Mirror{Intent: killedRun(s.d), Counts: s.counts, Rows: rowsOf(s)}
-		if err := killed.Recover(ctx); err != nil {
-			return err
-		}
-	}
-	if !s.d.opts.DryRun {
-		if s.keep, err = openKeeper(ctx, s.d, &s.mirror, !s.resume); err != nil {
-			return err
-		}
-	}
-	return s.handOver(ctx)
-}
-
-// handOver hands over what an earlier run could not.
-func (s *session) handOver(ctx context.Context) error {
-	switch {
-	case s.out.Pending() == 0 || s.d.opts.DryRun:
-		return nil
-	case !s.out.Delivers():
-		s.warn("", fmt.Sprintf("%d changes of an earlier run were not handed over yet; the next run that hands over its changes begins with them", s.out.Pending()))
-		return nil
-	}
-	return s.out.Send(ctx)
-}
-
-// begin notes that files are going to be written.
-func (s *session) begin(ctx context.Context) error {
-	if s.marked {
-		return nil
-	}
-	s.marked = true
-	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocOpen: []byte("{}"), saved.DocMirror: saved.Encode(s.mirror)}})
-}
-
-// close cleans up after a completed run.
-func (s *session) close(ctx context.Context) error {
-	if s.d.opts.DryRun {
-		return nil
-	}
-	if !s.marked {
-		return nil
-	}
-	if sweeper, ok := s.d.store.(blob.Sweeper); ok {
-		paths, err := s.paths()
-		if err != nil {
-			return err
-		}
-		if err := recovery.Sweep(ctx, s.d.journal, sweeper, paths, maps.Values(s.mirror.Numbers)); err != nil {
-			return err
-		}
-	}
-	return s.d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocOpen: nil}})
-}
-
-// rest is close for a session that continues.
-func (s *session) rest(ctx context.Context) error {
-	if err := s.close(ctx); err != nil {
-		return err
-	}
-	s.marked, s.resume = false, false
-	return nil
-}
-
-// paths returns the names of the mirror's files.
-func (s *session) paths() (*filename.Mapping, error) {
-	return s.mirror.Paths(s.d.opts.Portable, s.d.opts.Maps)
-}
-
-// until records up to which time a set is in step: the Report states the
-// earliest of all sets.
+// until records the time up to which a set is in step: the Report states the earliest
+// of all sets.
 func (s *session) until(set *setState) {
-	s.keep.Mark(set.Number, set.Watermark)
+	s.state.Keep.Mark(set.Number, set.Watermark)
 	w := set.SyncedUntil()
 	if w.IsZero() {
 		return
@@ -381,6 +278,7 @@ func (s *session) problem(uri string, err error) {
 	s.d.emit(Event{Kind: EventFailed, URI: uri, Err: err})
 }
 
+// warn records a warning and emits it, unless there was one of its kind.
 func (s *session) warn(uri, text string) {
 	if !s.report.Warn(text) {
 		return

@@ -12,7 +12,7 @@ import (
 	"lockstep/destination"
 )
 
-// spoiled are the ways to take from an entry what it is about.
+// spoiled are the ways to make the loc of an entry unreadable.
 var spoiled = map[string]func(entry, loc string) string{
 	"no loc":        func(e, loc string) string { return strings.Replace(e, "<loc>"+loc+"</loc>", "", 1) },
 	"empty loc":     func(e, loc string) string { return strings.Replace(e, loc, "", 1) },
@@ -63,8 +63,8 @@ func spoil(text, suffix string, how func(entry, loc string) string) string {
 
 // TestEntriesWithoutLoc: whatever makes the loc of one entry unreadable, in
 // whatever kind of document, the reading is incomplete: nothing is deleted for
-// not being listed, the run says so and fails; once the entry is mended all is
-// as the Source says. Deletions that the Source states are carried out.
+// not being listed, the run reports it and fails; once the entry is repaired the
+// mirror is the same as the Source. Deletions that the Source states are carried out.
 func TestEntriesWithoutLoc(t *testing.T) {
 	t.Parallel()
 	whole := []struct {

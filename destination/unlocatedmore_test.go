@@ -37,7 +37,7 @@ func TestNotificationWithUnreadableEntry(t *testing.T) {
 }
 
 // TestNotificationWithUnknownChange: of a change of unknown kind that is notified
-// the resource's address is asked.
+// the resource itself is requested.
 func TestNotificationWithUnknownChange(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
@@ -52,7 +52,7 @@ func TestNotificationWithUnknownChange(t *testing.T) {
 		g.becomes("/a", "changed: "+kind)
 	}
 	if st := g.status(); st.Quarantined != 0 {
-		t.Errorf("%d were put aside, want none", st.Quarantined)
+		t.Errorf("%d were quarantined, want none", st.Quarantined)
 	}
 }
 
@@ -90,8 +90,8 @@ func TestChangeListIndexWithoutLoc(t *testing.T) {
 }
 
 // TestArchiveWithUnreadableEntry: an archive one of whose entries cannot be read does
-// not show what there was: nothing is deleted for what it does not name, and neither
-// sync --at nor diff succeeds without a word.
+// not show the whole past state: nothing is deleted because it is not listed, and
+// neither sync --at nor diff succeeds without a report.
 func TestArchiveWithUnreadableEntry(t *testing.T) {
 	t.Parallel()
 	for _, doc := range []string{archivePath, "/rs/closed-"} {

@@ -64,7 +64,7 @@ func TestAllVersions(t *testing.T) {
 	}
 }
 
-// TestMementos gets earlier versions from where the entries say they are.
+// TestMementos fetches earlier versions from the addresses that the entries link to.
 func TestMementos(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})

@@ -98,7 +98,7 @@ func TestUnverifiedPackage(t *testing.T) {
 	tests := []struct {
 		name  string
 		style style
-		ok    bool // everything can be had in another way
+		ok    bool // everything is available from another source
 	}{
 		{"Resource Dump beside a list", style{dumpStyle: dumpStyle{dump: true}}, true},
 		{"Resource Dump beside a list without hashes", style{noHash: true, dumpStyle: dumpStyle{dump: true}}, true},

@@ -78,7 +78,7 @@ func syncWide(t *testing.T, s *site, m *mirror) (time.Duration, int64) {
 	return time.Since(start), s.sent
 }
 
-// Where each connection is held back, large content is got over several.
+// Where each connection is throttled, large content is fetched over several.
 func TestWide(t *testing.T) {
 	t.Parallel()
 	const rate = 2 << 20
@@ -98,8 +98,8 @@ func TestWide(t *testing.T) {
 	t.Logf("%v, %d requests, %d bytes sent of %d", took, s.got("/large"), sent, size)
 }
 
-// A Source that denies parts, or has other content when asked for them, gets
-// its content here all the same.
+// Content is mirrored also from a Source that refuses ranges, or answers them with
+// other content.
 func TestWideFaults(t *testing.T) {
 	t.Parallel()
 	ranged := func(r *http.Request) bool { return r.Header.Get("Range") != "" }

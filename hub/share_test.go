@@ -29,7 +29,9 @@ func newShared() *shared { return &shared{Mem: hubstore.NewMem(), owners: map[st
 // A member is one hub's handle of the shared store.
 type member struct {
 	*shared
-	cut atomic.Bool // all calls fail
+	cut   atomic.Bool                   // all calls fail
+	claim atomic.Pointer[chan struct{}] // not nil: claims wait until it is closed
+	save  atomic.Pointer[chan struct{}] // not nil: new subscriptions wait until it is closed
 }
 
 var errCut = errors.New("the store is out of reach")
@@ -37,6 +39,9 @@ var errCut = errors.New("the store is out of reach")
 func (m *member) Claim(_ context.Context, owner string, want int, ttl time.Duration) (got []int, owners int, err error) {
 	if m.cut.Load() {
 		return nil, 0, errCut
+	}
+	if wait := m.claim.Load(); wait != nil {
+		<-*wait
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,6 +100,9 @@ func (m *member) Append(ctx context.Context, all []hubstore.Message) ([]int64, e
 func (m *member) Save(ctx context.Context, c hubstore.Changes) error {
 	if m.cut.Load() {
 		return errCut
+	}
+	if wait := m.save.Load(); wait != nil && len(c.Put) > 0 {
+		<-*wait
 	}
 	return m.Mem.Save(ctx, c)
 }
@@ -199,6 +207,35 @@ func TestShare(t *testing.T) {
 		t.Errorf("a hub out of reach goes on with %d subscriptions", n)
 	}
 	dying.cut.Store(false) // so that it can end
+}
+
+// TestShareLost: a subscription that a hub saves after it lost its shards, without
+// knowing that yet, reaches the hub that has taken them over.
+func TestShareLost(t *testing.T) {
+	t.Parallel()
+	s, store := newSink(t, nil), newShared()
+	a, slow := store.join(t)
+	eventually(t, "all shards", func() bool { return a.Shards() == hubstore.Shards })
+	claim, save := make(chan struct{}), make(chan struct{})
+	proceed := sync.OnceFunc(func() { close(claim) })
+	t.Cleanup(proceed)
+	slow.claim.Store(&claim)
+	slow.save.Store(&save)
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.SubscribeVerified(context.Background(), topicURL, s.URL+"/cb", "", time.Hour, time.Now())
+		done <- err
+	}()
+	b, _ := store.join(t)
+	eventually(t, "takeover", func() bool { return b.Shards() == hubstore.Shards })
+	close(save)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the subscription at the new owner", func() bool { return b.Stats().Subscriptions == 1 })
+	proceed()
+	b.publish("1")
+	eventually(t, "delivery", func() bool { return len(s.at("/cb")) > 0 })
 }
 
 // TestShareEnd: when a subscription is ended at one hub, no other hub delivers

@@ -57,7 +57,7 @@ func startTokenHub(t *testing.T, tokens string, args ...string) *process {
 	if err := os.WriteFile(file, []byte(tokens), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := startReady(exec.Command("lockstep", append([]string{"hub", "--listen", "127.0.0.1:0", "--allow-private", "--publish-token-file", file}, args...)...))
+	p, err := startReady(exec.Command("lockstep", append([]string{"hub", "--listen", "127.0.0.1:0", "--allow-private", "--state", t.TempDir(), "--publish-token-file", file}, args...)...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -32,6 +33,14 @@ func (t tests) Run() int {
 		if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
 			panic(err)
 		}
+	}
+	state, err := os.MkdirTemp("", "lockstep-state-") // not the user's
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(state) }() // what is left is in the temporary directory
+	if err := os.Setenv("XDG_STATE_HOME", state); err != nil {
+		panic(err)
 	}
 	return postgrestest.Main(t.m)
 }

@@ -10,7 +10,7 @@ import (
 	"lockstep/destination/filename"
 )
 
-// pieces are what breaks mappings, to be strung together.
+// pieces are strings that are difficult for mappings, to be joined.
 var pieces = []string{
 	"a", "A", "b", "aa", "é", "\u0301", "e", "ß", "ss", "K", "\u212a", "k", "ﬁ", "\u200d", "\xff", "\xc3",
 	"%C3%A9", "%c3%a9", "%CC%81", "%E2%80%8D", "%C3", "%41", "%61", "%2F", "%2f", "%25", "%7E", "%00", "%20", "%2E", "%3A", "%zz", "%", "~", "%~", "%25~",
@@ -62,7 +62,7 @@ type failer interface {
 	Fatalf(string, ...any)
 }
 
-// checkPath checks what holds for a URI on its own.
+// checkPath checks the rules for a single URI.
 func checkPath(t failer, p *filename.Mapping, portable bool, uri string) {
 	t.Helper()
 	name, err := p.Path(uri)
@@ -95,7 +95,7 @@ func checkName(t failer, portable bool, uri, name string) {
 	}
 }
 
-// Any URIs in any order find a place each, and it tells which is whose.
+// Any URIs in any order get one name each, and each name maps back to its URI.
 func TestPlaceProperties(t *testing.T) {
 	t.Parallel()
 	for _, o := range []filename.Options{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
@@ -119,7 +119,7 @@ func TestPlaceProperties(t *testing.T) {
 	}
 }
 
-// Names that differ little are the ones that meet.
+// Names that differ little are the ones that collide.
 func TestPlaceAlike(t *testing.T) {
 	t.Parallel()
 	alike := []string{"a", "A", "%61", "%41", "é", "É", "%C3%A9", "%C3%89", "%c3%a9", "e%CC%81", "E%CC%81", "k", "K", "%E2%84%AA", "ß", "%C3%9F", "ss",
@@ -158,7 +158,7 @@ func FuzzMapping(f *testing.F) {
 				d := newDisk(p)
 				d.put(t, uri)
 			}
-			// A name that stands for a URI is one of those it can have.
+			// A name that maps to a URI is one of the names the URI can have.
 			if back, err := p.URI(name); err == nil {
 				got, err := p.Path(back)
 				if err != nil {

@@ -228,7 +228,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// What is not exactly what we would write stands for nothing.
+// A name that we would not write in exactly this form maps to no URI.
 func TestURIRefuses(t *testing.T) {
 	t.Parallel()
 	p := newMapping(t, filename.Options{Map: []filename.Map{{Prefix: origin + "/m/", Dir: "d"}}})
@@ -374,8 +374,8 @@ func TestPathIsFileName(t *testing.T) {
 	}
 }
 
-// sourceEscape is what our Source does to file names; it is stated in its
-// own words here, so that a change there shows.
+// sourceEscape is what our Source does to file names; it is
+// implemented separately here, so that a change there is noticed.
 func sourceEscape(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// namesBy is a directory that compares and keeps names in its own way.
+// namesBy is a directory with its own comparison and storage of names.
 type namesBy struct {
 	key, kept func(string) string
 	refuses   func(string) bool

@@ -7,7 +7,7 @@ import (
 	"lockstep/destination/filename"
 )
 
-// The file systems Linux builds and mirrors live on take every name.
+// The file systems of Linux accept every name.
 func TestProbePortableLinux(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{t.TempDir(), "/dev/shm"} {

@@ -9,8 +9,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Change is one that was applied: its result is durable here. Its JSON is a
-// line of `sync --events`.
+// A Change is a change that was applied: its result in the mirror is durable. Its JSON
+// is a line of `sync --events`.
 type Change struct {
 	Set      string              // name of the set
 	URI      string              // of the resource

@@ -40,7 +40,7 @@ func (e *RefusedError) Error() string { return e.Reason }
 // Is makes a RefusedError an [ErrRefused].
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
-// A SetError reports a set that was asked for and that the Source does not offer.
+// A SetError reports a selected set that the Source does not offer.
 type SetError struct {
 	Name    string
 	Offered []string
@@ -50,8 +50,8 @@ func (e *SetError) Error() string {
 	return fmt.Sprintf("set %q: 0 of %d selected: the Source offers %s", e.Name, len(e.Offered), strings.Join(e.Offered, ", "))
 }
 
-// A SelectionError reports a selection that matches nothing of what the Source
-// lists. It is an [ErrIncomplete]: nothing was deleted for it.
+// A SelectionError reports a selection that matches none of the resources that the
+// Source lists. It is an [ErrIncomplete]: nothing was deleted for it.
 type SelectionError struct {
 	Listed int64 // resources that the Source lists
 }
@@ -68,7 +68,7 @@ type NoPastError struct {
 	Set      string
 	At       time.Time
 	Earliest time.Time // earliest instant with a known state; zero: there is none
-	Err      error     // why what is listed is of no use; may be nil
+	Err      error     // why the listed states cannot be used; may be nil
 }
 
 func (e *NoPastError) Error() string {
@@ -82,7 +82,7 @@ func (e *NoPastError) Error() string {
 	return text + "the earliest known state is of " + wording.Time(e.Earliest)
 }
 
-// Unwrap returns why what is listed is of no use, if that is the reason.
+// Unwrap returns why the listed states cannot be used, if that is the reason.
 func (e *NoPastError) Unwrap() error { return e.Err }
 
 // Is makes a NoPastError an [ErrIncomplete].
@@ -92,7 +92,7 @@ func (e *NoPastError) Is(target error) bool { return target == ErrIncomplete }
 // state: it is as of another instant, contents of that time were unavailable,
 // or the state of some sets is unknown. The Report names them.
 type PastError struct {
-	At, AsOf time.Time // asked for, and come to
+	At, AsOf time.Time // requested, and reached
 	Missing  int64     // resources
 	Untold   int       // sets
 }

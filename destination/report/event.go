@@ -17,11 +17,11 @@ const (
 	EventSet      EventKind = "set"      // a set's run begins: Progress.Set, Sets
 	EventPlan     EventKind = "plan"     // the work that a set's run has to do: Progress.Total, Bytes
 	EventProgress EventKind = "progress" // progress of the run of a set: Progress
-	EventApplied  EventKind = "applied"  // a change is on disk and will stay: --events shows these
+	EventApplied  EventKind = "applied"  // a change is durable: --events shows these
 	EventFailed   EventKind = "failed"   // a resource could not be brought into step: Err
 	EventRefused  EventKind = "refused"  // a resource must not be fetched: Err
-	EventRetry    EventKind = "retry"    // what failed for a passing reason is tried once more, all failures with Later set: Progress.Total
-	EventWarning  EventKind = "warning"  // something a person should know: URI, Err
+	EventRetry    EventKind = "retry"    // the failures with Later set are tried once more: Progress.Total
+	EventWarning  EventKind = "warning"  // something users should know: URI, Err
 	EventFinding  EventKind = "finding"  // an audit found a difference: Finding
 	EventDone     EventKind = "done"     // a set's run is over: Result
 )
@@ -42,7 +42,7 @@ type Event struct {
 	Stated   *journal.Stated     // what the Source states of the content; nil: unknown
 	Content  Content             // whether the content changed
 	Err      error
-	Later    bool // of a failure: it is tried again at the end of the run, and reported again if it fails again
+	Later    bool // the failed resource is tried again at the end of the run, and reported again if it fails again
 	Finding  Finding
 	Progress Progress
 	Result   SetReport
@@ -50,14 +50,14 @@ type Event struct {
 
 // Progress is the progress of a set's run.
 type Progress struct {
-	Done, Total       int64 // resources looked at or changed, and to be
-	Bytes, TotalBytes int64 // of content fetched and to be fetched, as far as it is known
+	Done, Total       int64 // resources examined or changed, and their expected number
+	Bytes, TotalBytes int64 // of content fetched, and expected as far as its length is known
 	Applied, Failed   int64
 	Set, Sets         int // with EventSet: the number of the set, and of all sets
 }
 
-// MarshalJSON gives the line that --events writes for an applied change, and
-// what corresponds to it for other kinds.
+// MarshalJSON returns the line that --events writes for an applied change, and a
+// similar one for other kinds.
 func (e Event) MarshalJSON() ([]byte, error) {
 	c := Change{Set: e.Set, URI: e.URI, Kind: e.Change, Path: e.Path, Length: e.Length, Type: e.Type, Hashes: e.Hashes, Lastmod: e.Lastmod,
 		Datetime: e.Datetime, Links: e.Links, Stated: e.Stated, Content: e.Content}

@@ -6,7 +6,7 @@ import (
 	"lockstep/destination/internal/wording"
 )
 
-// A Fallback says what was used in place of something the Source offers, and that
+// A Fallback names what was used in place of something that the Source offers and that
 // could not be read.
 type Fallback struct {
 	Set      string `json:"set"`
@@ -16,7 +16,7 @@ type Fallback struct {
 	Used     string `json:"used"` // a capability, [FallbackRequests] or [FallbackMemento]
 	UsedURI  string `json:"used_uri,omitempty"`
 	Count    int64  `json:"count,omitempty"`    // of resources
-	Unproven string `json:"unproven,omitempty"` // what is not certain with it
+	Unproven string `json:"unproven,omitempty"` // what remains uncertain with it
 }
 
 // What a [Fallback] may have besides capabilities.
@@ -26,7 +26,7 @@ const (
 	FallbackMemento  = "memento"
 )
 
-// String says in a sentence what was used in place of what.
+// String returns a sentence on what was used in place of what.
 func (f *Fallback) String() string {
 	var text string
 	switch {

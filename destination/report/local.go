@@ -7,7 +7,7 @@ type LocalReport struct {
 	CheckedAt time.Time `json:"checked_at,omitzero"` // when all files were last examined; zero: never
 	Checked   bool      `json:"checked"`             // in this run
 	Files     int64     `json:"files"`               // that were examined then
-	Missing   int64     `json:"missing"`             // gone, or replaced by something that is not a file
+	Missing   int64     `json:"missing"`             // deleted, or replaced by something that is not a file
 	Changed   int64     `json:"changed"`             // with other content than was written
 	Touched   int64     `json:"touched"`             // with another modification time, or entity tag, and the right content
 	Repaired  int64     `json:"repaired"`            // of those missing or changed

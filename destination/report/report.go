@@ -1,14 +1,15 @@
 // Package report describes the result of a run of a Destination: the report that a
 // run returns, the events and changes that it passes on while it works, the findings
-// of an audit, and the errors that callers branch on. Package destination offers all
-// of these names as its own.
+// of an audit, the differences between two instants, the state of a Follower, and the
+// errors that callers branch on. Package destination offers all of these names as its
+// own.
 package report
 
 import "time"
 
 // Modes of a run.
 const (
-	ModeBaseline    = "baseline"    // all of a set was compared
+	ModeBaseline    = "baseline"    // all resources of a set were compared
 	ModeIncremental = "incremental" // changes were applied
 	ModeNone        = "none"        // there was nothing to do
 )
@@ -43,43 +44,43 @@ type Report struct {
 	Created      int64        `json:"created"`
 	Updated      int64        `json:"updated"`
 	Deleted      int64        `json:"deleted"`
-	Unchanged    int64        `json:"unchanged"` // looked at and found in step; an incremental run does not look at all
+	Unchanged    int64        `json:"unchanged"` // examined and in step; an incremental run does not examine all
 	Failed       int64        `json:"failed"`
 	Refused      int64        `json:"refused"`
-	Pending      int64        `json:"pending_deletions,omitempty"`          // that were notified, and that the Source has not confirmed
-	Contradicted int64        `json:"contradicted_notifications,omitempty"` // changes that were notified, and that the Source's documents contradict
-	Bytes        int64        `json:"bytes"`                                // that came over the network
-	Moved        int64        `json:"moved,omitempty"`                      // files that moved from a marked name to their own
-	Requests     int64        `json:"requests"`                             // that were sent
+	Pending      int64        `json:"pending_deletions,omitempty"`          // notified, but not yet confirmed by the Source
+	Contradicted int64        `json:"contradicted_notifications,omitempty"` // notified changes that the Source's documents contradict
+	Bytes        int64        `json:"bytes"`                                // received over the network
+	Moved        int64        `json:"moved,omitempty"`                      // files that were renamed from a marked name to their own
+	Requests     int64        `json:"requests"`                             // sent
 	Elapsed      float64      `json:"elapsed_seconds"`
-	SyncedUntil  time.Time    `json:"synced_until,omitzero"` // on the Source's clock: all changes before are here
-	By           By           `json:"by"`                    // by which ways contents came
-	NotKept      int64        `json:"not_kept,omitempty"`    // versions that were to be kept and could not: their files were damaged or gone
-	Local        *LocalReport `json:"local,omitempty"`       // of the files of the mirror themselves
-	Kept         *Kept        `json:"kept,omitempty"`        // of a mirror that keeps versions: which ones it has
+	SyncedUntil  time.Time    `json:"synced_until,omitzero"` // on the Source's clock: all earlier changes are applied
+	By           By           `json:"by"`                    // contents by the method that brought them
+	NotKept      int64        `json:"not_kept,omitempty"`    // versions that could not be kept because their files were damaged or gone
+	Local        *LocalReport `json:"local,omitempty"`       // the state of the mirror's own files
+	Kept         *Kept        `json:"kept,omitempty"`        // versions that the mirror keeps
 
-	At      time.Time `json:"at,omitzero"`      // the instant asked for
-	AsOf    time.Time `json:"as_of,omitzero"`   // the one the mirror is of; of several sets the earliest
-	Missing []Failure `json:"missing,omitzero"` // resources that were there at AsOf and are not here as they were then
+	At      time.Time `json:"at,omitzero"`      // the requested instant
+	AsOf    time.Time `json:"as_of,omitzero"`   // the instant of the mirror's state; of several sets the earliest
+	Missing []Failure `json:"missing,omitzero"` // resources that existed at AsOf and whose content of that time is unavailable
 
-	Expected int64       `json:"expected_bytes,omitempty"` // of a dry run: content to be fetched, as far as the Source states its length
+	Expected int64       `json:"expected_bytes,omitempty"` // in a dry run: content to be fetched, as far as the Source states its length
 	BySet    []SetReport `json:"by_set,omitempty"`
-	Way      []string    `json:"way,omitempty"`      // from the address to the documents, when it had to be found
-	Plan     []string    `json:"plan,omitempty"`     // sentences that say, set by set, which ways were chosen and why
-	Failures []Failure   `json:"failures,omitempty"` // the first of them, documents included
+	Way      []string    `json:"way,omitempty"`      // steps from the address to the documents, when they had to be found
+	Plan     []string    `json:"plan,omitempty"`     // for each set, sentences on the chosen transfer methods and the reasons
+	Failures []Failure   `json:"failures,omitempty"` // the first failures, also of documents
 	Warnings []string    `json:"warnings,omitempty"`
 
-	NotBefore time.Time      `json:"not_before,omitzero"` // when a document that could not be read may be asked for again, as its server wished; the earliest
-	Unproven  []Unproven     `json:"unproven,omitempty"`  // why it is not complete
-	Withdrawn []WithdrawnSet `json:"withdrawn,omitempty"` // sets that the Source lists no more, and whose files stay
-	Fallbacks []Fallback     `json:"fallbacks,omitempty"` // what was used in place of what could not be read
+	NotBefore time.Time      `json:"not_before,omitzero"` // earliest time at which a document that could not be read may be requested again, as its server asked
+	Unproven  []Unproven     `json:"unproven,omitempty"`  // why the mirror is not known to be complete
+	Withdrawn []WithdrawnSet `json:"withdrawn,omitempty"` // sets that the Source no longer lists, and whose files stay
+	Fallbacks []Fallback     `json:"fallbacks,omitempty"` // documents and methods used in place of what could not be read
 }
 
-// Kept is what a mirror that keeps versions has of them.
+// Kept describes the versions that a mirror keeps.
 type Kept struct {
 	Versions int64     `json:"versions"`
-	Bytes    int64     `json:"bytes"` // of all of them; what they have in common is kept once
-	Since    time.Time `json:"since"` // on the mirror's clock: what it was then, and at any time since, it can be again
+	Bytes    int64     `json:"bytes"` // of all of them; parts that they share are stored once
+	Since    time.Time `json:"since"` // on the mirror's clock: the earliest state that can be restored
 }
 
 // A SetReport is the result of a run for one set.
@@ -97,38 +98,34 @@ type SetReport struct {
 	Bytes       int64     `json:"bytes"`
 	Elapsed     float64   `json:"elapsed_seconds"`
 	SyncedUntil time.Time `json:"synced_until,omitzero"`
-	AsOf        time.Time `json:"as_of,omitzero"`  // the instant the set is of, where one was asked for
+	AsOf        time.Time `json:"as_of,omitzero"`  // the instant of the set's state, if a past one was requested
 	Error       string    `json:"error,omitempty"` // why the set is not in step
 	Complete    bool      `json:"complete"`        // nothing failed, and its documents show that nothing is missing
 
 	open bool // its documents do not show that nothing is missing
 }
 
-// AddUnproven adds reasons why the set may lack something to those of the report, and
-// notes in the result of the set that there are some.
-func (s *SetReport) AddUnproven(r *Report, reasons []Unproven) {
-	s.open = len(reasons) > 0
-	r.Unproven = append(r.Unproven, reasons[:min(len(reasons), max(MaxListed-len(r.Unproven), 0))]...)
-}
+// LeaveOpen notes that the documents of the set do not show that nothing is missing.
+func (s *SetReport) LeaveOpen() { s.open = true }
 
 // IsComplete reports whether nothing failed in the set, and its documents show that
 // nothing is missing.
 func (s *SetReport) IsComplete() bool { return s.Error == "" && s.Failed+s.Refused == 0 && !s.open }
 
-// By counts contents by the ways they came.
+// By counts contents by the method that brought them.
 type By struct {
-	Request   int64 `json:"request"`   // with a request for the resource alone
+	Request   int64 `json:"request"`   // with a single request
 	Package   int64 `json:"package"`   // out of a package of a Dump
-	OnDemand  int64 `json:"on-demand"` // many with one request, of the Source's on-demand dump
-	Patch     int64 `json:"patch"`     // made from what was held
-	Mirror    int64 `json:"mirror"`    // from another address the Source names
-	Unchanged int64 `json:"unchanged"` // asked for, and found to be what is held
-	Adopted   int64 `json:"adopted"`   // from a file that was there already
+	OnDemand  int64 `json:"on-demand"` // from a package that the Source made for one request
+	Patch     int64 `json:"patch"`     // made from the content held before
+	Mirror    int64 `json:"mirror"`    // from another address that the Source names
+	Unchanged int64 `json:"unchanged"` // requested, and found to be the content that is held
+	Adopted   int64 `json:"adopted"`   // from a file that existed already
 
-	// AdoptedByTime is how many of those that were adopted no hash has verified: the
-	// Source states none, and their lengths and times are as stated.
+	// AdoptedByTime counts adopted files that no hash has verified: the Source states
+	// none, and their lengths and times are as stated.
 	AdoptedByTime int64 `json:"adopted_by_time,omitempty"`
 	Memento       int64 `json:"memento"` // from a memento or a TimeGate: of the past, or of the listed version where the resource has another one
-	Kept          int64 `json:"kept"`    // of the past: from what the mirror has kept
+	Kept          int64 `json:"kept"`    // of the past: from versions that the mirror has kept
 	Harvest       int64 `json:"harvest"` // sent with its description, by an Origin
 }

@@ -2,13 +2,14 @@ package report
 
 import "lockstep/internal/fetch"
 
-// Unproven is one reason why a mirror may lack something that the Source has, or have
-// what is gone: its documents do not show it, or not all of them could be used.
+// Unproven is one reason why a mirror may lack something that the Source has, or still
+// have something that is gone: the Source's documents do not rule it out, or not all of
+// them could be used.
 type Unproven struct {
 	Set     string `json:"set,omitempty"` // URI of the set; empty: all of the Source
 	Reason  string `json:"reason"`
-	Command string `json:"command,omitempty"` // closes it; empty: no command does
-	Needs   string `json:"needs,omitempty"`   // what must happen first
+	Command string `json:"command,omitempty"` // resolves it; empty: no command does
+	Needs   string `json:"needs,omitempty"`   // condition that has to be met first
 
 	failed bool // it is a failure, which the error of the run states
 }
@@ -18,7 +19,7 @@ func NewUnprovenFailure(err error, command string) Unproven {
 	return Unproven{Reason: fetch.Printable(err.Error()), Command: command, Needs: "its cause is mended", failed: true}
 }
 
-// String returns the reason and what closes it.
+// String returns the reason and its remedy.
 func (u *Unproven) String() string {
 	switch {
 	case u.Command == "":
@@ -33,11 +34,10 @@ func (u *Unproven) String() string {
 // states.
 func (u *Unproven) IsFailure() bool { return u.failed }
 
-// A WithdrawnSet is a set that the Source Description listed once and does not
-// list any more. Its files stay until a run that
-// compares everything removes them.
+// A WithdrawnSet is a set that the Source Description no longer lists. Its files stay
+// until a run that compares everything removes them.
 type WithdrawnSet struct {
 	URI       string `json:"uri"`
 	Name      string `json:"name"`
-	Resources int64  `json:"resources"` // that the mirror has of it
+	Resources int64  `json:"resources"` // of it in the mirror
 }

@@ -183,7 +183,7 @@ func testDivision(t *testing.T, open func() Shared) {
 		})
 	}
 	wg.Wait()
-	for range 2 { // all owners know of each other now; one gives up shards, the next claims them
+	for range 3 { // all owners learn of each other, give up shards, and claim those that are free
 		for i := range owners {
 			step(i)
 		}

@@ -209,7 +209,7 @@ func (p *Applier) seal(o transfer.Outcome) transfer.Outcome {
 	}
 	sealed, err := s.Seal()
 	if err != nil {
-		_ = o.Writer.Close() // err says why it is of no use
+		_ = o.Writer.Close() // err states why the content is unusable
 		p.Fetch.Names.Release(o.Held.Path)
 		return transfer.Outcome{Action: o.Action, Err: &content.LocalError{Err: err}}
 	}
@@ -276,7 +276,7 @@ func (p *Applier) handFetch(ctx context.Context, a *plan.Action, work *dispatch.
 func (p *Applier) handRest(a *plan.Action, send func(transfer.Outcome)) {
 	switch a.Verb {
 	case plan.Skip:
-		if a.Class != 0 { // nothing to do, but it may have been owed
+		if a.Class != 0 { // nothing to do, but it may have been pending
 			send(transfer.Outcome{Action: a})
 		}
 	case plan.InStep, plan.Refuse:

@@ -128,7 +128,7 @@ func (p *Applier) take(o transfer.Outcome) error {
 // nextShipment takes what has gathered. Without a batch, keep says that the
 // existing intent is still needed.
 func (p *Applier) nextShipment(keep bool) *shipment {
-	l := &shipment{batch: p.batch.take(), rows: p.Recorder.pending, changes: p.mirror.Out.Take(), stands: p.intent && !keep, places: p.places}
+	l := &shipment{batch: p.batch.take(), rows: p.Recorder.pending, changes: p.mirror.Out.Take(), staleIntent: p.intent && !keep, places: p.places}
 	p.places = false
 	if len(l.rows.Put)+len(l.rows.Drop) > 0 {
 		l.counts = saved.Encode(p.Recorder.Counts)
@@ -193,7 +193,7 @@ func (p *Applier) bookShipment(l *shipment) error {
 func (p *Applier) record(ctx context.Context, keep bool) error {
 	l := p.nextShipment(keep)
 	err := p.committer.save(ctx, l)
-	p.intent = p.intent && !l.stands
+	p.intent = p.intent && !l.staleIntent
 	return err
 }
 

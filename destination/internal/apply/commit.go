@@ -23,14 +23,14 @@ import (
 // batch before, and a batch of contents to be committed. What it needs is
 // handed over with it, so that the next one can collect meanwhile.
 type shipment struct {
-	batch    []transfer.Outcome
-	rows     journal.Batch
-	counts   []byte          // to be saved with rows; nil: nothing changed
-	changes  []report.Change // those of rows
-	restated []report.Change // those of rows whose content is the same, for a store that takes them
-	places   bool            // a change of places is done
-	stands   bool            // the Journal holds an intent that is of no use any more
-	unkept   []unkept        // versions that could not be kept
+	batch       []transfer.Outcome
+	rows        journal.Batch
+	counts      []byte          // to be saved with rows; nil: nothing changed
+	changes     []report.Change // those of rows
+	restated    []report.Change // those of rows whose content is the same, for a store that takes them
+	places      bool            // a change of places is done
+	staleIntent bool            // the Journal holds an intent that is no longer needed
+	unkept      []unkept        // versions that could not be kept
 
 	// The result.
 	intent bool     // the Journal holds its intent
@@ -145,7 +145,7 @@ func (c *committer) save(ctx context.Context, l *shipment) error {
 	b := l.rows
 	b.Past = l.past()
 	b.Save = map[string][]byte{}
-	if len(l.batch) > 0 || l.stands {
+	if len(l.batch) > 0 || l.staleIntent {
 		b.Save[saved.DocIntent] = intentOf(l.batch)
 		c.mirror.Out.Note(b.Save, c.changes(l.batch))
 	}

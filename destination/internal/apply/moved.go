@@ -6,7 +6,7 @@ import "lockstep/destination/internal/transfer"
 type MovedOn struct {
 	Count int64
 	First string // URI of one
-	Cause error  // why its address was of no use
+	Cause error  // why its own address failed
 }
 
 // add counts the outcome of an action.

@@ -102,19 +102,16 @@ func (a *Audit) Run(ctx context.Context, all []*sets.State, examine func(context
 // Examine compares the resources of a set with the mirror. Files that a set before it
 // contains are examined once.
 func (a *Audit) Examine(ctx context.Context, set *Set) (err error) {
-	c := Checker{Number: set.State.Number, Name: set.State.Name, Before: a.before, Listed: set.Listed, Plain: a.Plain, Content: a.Content, Fix: a.Fix,
-		Withdrawn: a.Withdrawn, Store: a.Store, Forgetful: a.Forgetful, Paths: set.Paths, Sums: &a.sums}
+	x := &examination{set: set, audit: a}
 	if set.State.Foreign != nil {
-		if c.Excused, err = excused(ctx, a.Journal, set.State.Number); err != nil {
+		if x.excused, err = excused(ctx, a.Journal, set.State.Number); err != nil {
 			return err
 		}
 	}
 	a.Emit(report.Event{Kind: report.EventPlan, Set: set.State.Name, Progress: report.Progress{Total: a.progress.begin(set.Held)}})
-	x := &examination{set: set, checker: c, audit: a}
-	x.checker.Compare = x.compareFile
 	names := a.names.Writer()
 	defer a.names.Release(names)
-	err = bundle.Each(ctx, x.actions(ctx, names), x.checker.Check, func(act *plan.Action, v *Verdict) error { return x.book(ctx, act, v) })
+	err = bundle.Each(ctx, x.actions(ctx, names), x.check, func(act *plan.Action, v *verdict) error { return x.book(ctx, act, v) })
 	if err != nil {
 		return err
 	}
@@ -147,14 +144,14 @@ func (a *Audit) findForeign(ctx context.Context) error {
 	if a.Forgetful {
 		return nil
 	}
-	if err := AddNames(ctx, a.Journal, a.names, a.Halfway, !a.named); err != nil {
+	if err := addNames(ctx, a.Journal, a.names, a.Halfway, !a.named); err != nil {
 		return err
 	}
 	cause := "not made by lockstep"
 	if a.Plain {
 		cause = "the Source lists no resource with this file"
 	}
-	return ForeignFiles(ctx, a.Store, a.names, func(info blob.Info) {
+	return foreignFiles(ctx, a.Store, a.names, func(info blob.Info) {
 		a.find(&report.Finding{Kind: report.Foreign, Path: info.Name, Found: &report.Facts{Length: &info.Size, Lastmod: info.ModTime}, Cause: cause})
 	})
 }

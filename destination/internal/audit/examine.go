@@ -22,8 +22,8 @@ import (
 // them in their order.
 type examination struct {
 	set     *Set
-	checker Checker
 	audit   *Audit
+	excused map[string]bool // optional representations that were reported as not served
 }
 
 // actions yields the resources to be examined.
@@ -54,13 +54,13 @@ func (x *examination) actions(ctx context.Context, names *extsort.Writer) iter.S
 	}
 }
 
-// account notes the names of the files that belong to a resource: where all
-// that is held passes by, of all that is held; in a plain directory, of all
-// that is wanted.
+// account notes the names of the files that belong to a resource: in a plain directory
+// those of all desired resources, otherwise those of all that are held, if the actions
+// cover these.
 func (x *examination) account(act *plan.Action, names *extsort.Writer) error {
 	switch {
-	case x.checker.Plain:
-		for path := range adopt.Names(x.checker.Paths, act.URI) {
+	case x.audit.Plain:
+		for path := range adopt.Names(x.set.Paths, act.URI) {
 			if err := names.Add([]byte(path), nil); err != nil {
 				return err
 			}
@@ -71,8 +71,8 @@ func (x *examination) account(act *plan.Action, names *extsort.Writer) error {
 	return nil
 }
 
-// decided makes the decision about a resource again, for the row that the
-// Journal will hold once the state that a killed run left has been cleaned up.
+// decided decides about a resource again, with the row that the Journal will have once
+// the state that a killed run left has been settled.
 func (x *examination) decided(ctx context.Context, act *plan.Action, row journal.Held) (plan.Action, error) {
 	if act.Class == 0 {
 		return x.set.Planner.Decide(ctx, nil, row)
@@ -81,8 +81,8 @@ func (x *examination) decided(ctx context.Context, act *plan.Action, row journal
 	return x.set.Planner.Decide(ctx, &w, row)
 }
 
-// book counts and reports what was found.
-func (x *examination) book(ctx context.Context, act *plan.Action, v *Verdict) error {
+// book counts and reports a verdict.
+func (x *examination) book(ctx context.Context, act *plan.Action, v *verdict) error {
 	if act.Class != 0 && !act.Gone && !v.Orphan {
 		x.audit.Report.Resources++
 	}
@@ -96,7 +96,7 @@ func (x *examination) book(ctx context.Context, act *plan.Action, v *Verdict) er
 	}
 	if v.Orphan {
 		x.audit.Orphans++
-	} else if x.checker.Fix && v.Damaged {
+	} else if x.audit.Fix && v.Damaged {
 		if err := x.audit.Marks.Add(ctx, x.set.State, act, &v.Finding); err != nil {
 			return err
 		}
@@ -105,8 +105,8 @@ func (x *examination) book(ctx context.Context, act *plan.Action, v *Verdict) er
 	return nil
 }
 
-// isOrphan reports whether a resource is held only by sets that are not there
-// any more: what it should be, the Journal alone knows. Each passes by once.
+// isOrphan reports whether a resource is held only by sets that no longer exist: only
+// the Journal knows what it should be. Each is examined once.
 func (x *examination) isOrphan(act *plan.Action) bool {
 	if !act.IsHeld() || x.audit.named || !x.set.Planner.Prune || x.audit.Partial {
 		return false
@@ -121,23 +121,23 @@ func (x *examination) isOrphan(act *plan.Action) bool {
 
 // compareFile compares the file of a resource in a plain directory with what the
 // Source states.
-func (x *examination) compareFile(ctx context.Context, act *plan.Action) (Verdict, error) {
-	f := x.checker.Verdict(act, report.Missing, "no file of it is here").Finding
-	if p, err := x.checker.Paths.Path(act.URI); err == nil {
+func (x *examination) compareFile(ctx context.Context, act *plan.Action) (verdict, error) {
+	f := x.verdictOf(act, report.Missing, "no file of it is here").Finding
+	if p, err := x.set.Paths.Path(act.URI); err == nil {
 		f.Path = p
 	}
-	for path := range adopt.Names(x.checker.Paths, act.URI) {
-		l, err := adopt.Look(ctx, x.checker.Sums, x.checker.Store, path, &act.Resource)
+	for path := range adopt.Names(x.set.Paths, act.URI) {
+		l, err := adopt.Look(ctx, &x.audit.sums, x.audit.Store, path, &act.Resource)
 		var wrong *content.Error
 		switch {
 		case ctx.Err() != nil:
-			return Verdict{}, ctx.Err()
+			return verdict{}, ctx.Err()
 		case err == nil:
-			return Verdict{Verified: l.Verified, Read: l.Length}, nil
+			return verdict{Verified: l.Verified, Read: l.Length}, nil
 		case errors.Is(err, blob.ErrNotExist):
 			continue
 		case failure.IsShortage(err):
-			return Verdict{}, err
+			return verdict{}, err
 		}
 		f.Path, f.Found = path, &report.Facts{Hash: wording.Hashes(l.Hashes), Length: &l.Length, Lastmod: l.Modified}
 		switch {
@@ -149,16 +149,16 @@ func (x *examination) compareFile(ctx context.Context, act *plan.Action) (Verdic
 			f.Kind, f.Cause, f.Found = report.Missing, err.Error(), nil
 		}
 	}
-	return Verdict{Finding: f}, nil
+	return verdict{Finding: f}, nil
 }
 
-// isStandIn reports whether a, which is to be removed, is kept in place of a
+// isStandIn reports whether a resource that is to be removed is kept in place of a
 // representation that could not be fetched.
 func (x *examination) isStandIn(a *plan.Action) bool {
-	return a.Verb == plan.Remove && a.Instead != "" && x.checker.Excused[a.Instead]
+	return a.Verb == plan.Remove && a.Instead != "" && x.excused[a.Instead]
 }
 
-// standIn decides about such a resource by the representation that is kept.
+// standIn decides about a resource that is kept in place of another representation.
 func (x *examination) standIn(ctx context.Context, a *plan.Action) (plan.Action, error) {
 	w := a.Resource
 	w.Gone, w.Instead, w.Change = false, "", resourcesync.Change(0)

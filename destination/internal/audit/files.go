@@ -11,10 +11,10 @@ import (
 	"lockstep/internal/extsort"
 )
 
-// ForeignFiles calls each for the files in a store that do not belong to the
+// foreignFiles calls each for the files in a store that do not belong to the
 // mirror: those whose names no resource has. The names we assigned are sorted
 // externally, since there may be many, and compared in one pass with the files.
-func ForeignFiles(ctx context.Context, store blob.Store, names *extsort.Sorter, each func(blob.Info)) error {
+func foreignFiles(ctx context.Context, store blob.Store, names *extsort.Sorter, each func(blob.Info)) error {
 	next, stop := iter.Pull2(names.Sorted(ctx))
 	defer stop()
 	name, err, more := next()
@@ -36,9 +36,9 @@ func ForeignFiles(ctx context.Context, store blob.Store, names *extsort.Sorter, 
 	return err
 }
 
-// AddNames adds the names of the files that a killed run was writing, and, if held
+// addNames adds the names of the files that a killed run was writing, and, if held
 // is set, of all files that are held.
-func AddNames(ctx context.Context, j journal.Journal, names *extsort.Sorter, unsettled map[string]journal.Held, held bool) error {
+func addNames(ctx context.Context, j journal.Journal, names *extsort.Sorter, unsettled map[string]journal.Held, held bool) error {
 	w := names.Writer()
 	defer names.Release(w)
 	for _, h := range unsettled {

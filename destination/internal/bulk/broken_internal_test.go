@@ -47,7 +47,7 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestPackageBroken: what broke off goes on where it was, and costs little.
+// TestPackageBroken: a transfer that breaks off resumes where it was, at little cost.
 func TestPackageBroken(t *testing.T) {
 	t.Parallel()
 	files := someFiles(300, 3_000_000, 700_000)
@@ -86,7 +86,7 @@ func TestPackageBroken(t *testing.T) {
 		g := newPackageRig(t, body)
 		g.answer = func(w http.ResponseWriter, r *http.Request) bool {
 			most := int64(1 << 30)
-			if n := len(g.ranges); n == 2 || n == 3 {
+			if n := len(g.requests()); n == 2 || n == 3 {
 				most = 50
 			}
 			serveContent(w, r, body, most)
@@ -101,7 +101,7 @@ func TestPackageBroken(t *testing.T) {
 		g := newPackageRig(t, packOf(t, few, zip.Store))
 		g.answer = func(w http.ResponseWriter, r *http.Request) bool {
 			most := int64(1 << 20)
-			if len(g.ranges) > 1 {
+			if len(g.requests()) > 1 {
 				most = 1
 			}
 			serveContent(w, r, body, most)
@@ -109,13 +109,13 @@ func TestPackageBroken(t *testing.T) {
 		}
 		g.get(g.job(few))
 		g.expect(few, pathsOf(few)[:3]...) // the manifest is in the last bytes
-		if len(g.ranges) > 1+fetch.MaxTries*fetch.MaxTries {
-			t.Errorf("%d requests", len(g.ranges))
+		if len(g.requests()) > 1+fetch.MaxTries*fetch.MaxTries {
+			t.Errorf("%d requests", len(g.requests()))
 		}
 	})
 }
 
-// bare wants these files, for which no hash vouches but that of the package.
+// bare requests these files, which only the hash of the package verifies.
 func (g *packageRig) bare(files map[string]string, hs resourcesync.Hashes) *packageJob {
 	job := g.job(files)
 	job.Hashes = hs
@@ -141,8 +141,8 @@ func pathsOf(files map[string]string) []string {
 	return paths
 }
 
-// TestPackageChanged: a package that is replaced while it is read is read anew,
-// and what was had from the old one is kept.
+// TestPackageChanged: a package that is replaced while it is read is read again,
+// and members received from the old one are kept.
 func TestPackageChanged(t *testing.T) {
 	t.Parallel()
 	old := someFiles(100, 9_000_000)
@@ -168,8 +168,8 @@ func TestPackageChanged(t *testing.T) {
 	g.expect(old)
 }
 
-// TestPackageServer: whatever a server answers, all is either had or handed
-// back, and told once.
+// TestPackageServer: whatever a server answers, each member is either received or
+// handed back, and reported once.
 func TestPackageServer(t *testing.T) {
 	t.Parallel()
 	files := someFiles(40, 600_000)
@@ -280,14 +280,14 @@ func TestPackageServer(t *testing.T) {
 			g.answer = tt.answer(g)
 			g.get(g.job(files))
 			g.expect(files, tt.want...)
-			if len(g.warnings) > 1 || len(g.ranges) > 12 {
-				t.Errorf("%d requests, warnings: %q", len(g.ranges), g.warnings)
+			if len(g.warnings) > 1 || len(g.requests()) > 12 {
+				t.Errorf("%d requests, warnings: %q", len(g.requests()), g.warnings)
 			}
 		})
 	}
 }
 
-// TestPackageMembers: what must not be taken is handed back, the rest is had.
+// TestPackageMembers: unacceptable members are handed back, the others are received.
 func TestPackageMembers(t *testing.T) {
 	t.Parallel()
 	files := someFiles(20)
@@ -339,7 +339,7 @@ func TestPackageMembers(t *testing.T) {
 	}
 }
 
-// TestPackageBomb: what would unpack to far more than is stated is not unpacked.
+// TestPackageBomb: members that would unpack to far more than is stated are not unpacked.
 func TestPackageBomb(t *testing.T) {
 	t.Parallel()
 	zeros := strings.Repeat("\x00", 20<<20)
@@ -349,8 +349,8 @@ func TestPackageBomb(t *testing.T) {
 		job := g.job(map[string]string{"bomb": zeros})
 		job.Wanted[0].Length = length
 		g.get(job)
-		if told := strings.Join(g.warnings, ""); !strings.Contains(told, want) || (told == "") != (want == "") {
-			t.Errorf("%d bytes stated: %q", length, told)
+		if warnings := strings.Join(g.warnings, ""); !strings.Contains(warnings, want) || (warnings == "") != (want == "") {
+			t.Errorf("%d bytes stated: %q", length, warnings)
 		}
 	}
 }
@@ -373,8 +373,8 @@ func TestPackageShared(t *testing.T) {
 	g.expect(files)
 }
 
-// TestPackageVouched: content for which no hash of its own vouches is taken if
-// that of the package does, or if there is nothing better (RS-ZIP-09).
+// TestPackageVouched: content without a hash of its own is accepted if the hash of
+// the package verifies it, or if there is no better source (RS-ZIP-09).
 func TestPackageVouched(t *testing.T) {
 	t.Parallel()
 	files := someFiles(30, 5_000_000)
@@ -387,7 +387,7 @@ func TestPackageVouched(t *testing.T) {
 	}{
 		"by the package":      {sumOf(body), false, true},
 		"by another package":  {sumOf([]byte("x")), false, false},
-		"by nobody":           {none, false, false},
+		"by none":             {none, false, false},
 		"by the members":      {none, true, true},
 		"by an unknown hash":  {resourcesync.Hashes{{Algorithm: 0, Digest: "x"}}, false, false},
 		"wrong, but the only": {sumOf([]byte("x")), true, false},
@@ -410,8 +410,8 @@ func TestPackageVouched(t *testing.T) {
 	}
 }
 
-// TestPackageNotWorth: a package that can only be had whole is not, for the
-// sake of little.
+// TestPackageNotWorth: a package that can only be fetched whole is not fetched for
+// a small part of it.
 func TestPackageNotWorth(t *testing.T) {
 	t.Parallel()
 	files := someFiles(300, 3_000_000)
@@ -425,12 +425,12 @@ func TestPackageNotWorth(t *testing.T) {
 	few := map[string]string{"d0/f0000": files["d0/f0000"]}
 	job := g.job(few)
 	g.p.get(t.Context(), job)
-	if len(g.singles) != 1 || len(g.warnings) > 0 || len(g.ranges) != 1 {
-		t.Errorf("handed back %q, warnings %q, %d requests", g.singles, g.warnings, len(g.ranges))
+	if len(g.singles) != 1 || len(g.warnings) > 0 || len(g.requests()) != 1 {
+		t.Errorf("handed back %q, warnings %q, %d requests", g.singles, g.warnings, len(g.requests()))
 	}
 }
 
-// TestPackageExtra: what no manifest names is ignored, and told.
+// TestPackageExtra: members that no manifest names are ignored, and reported.
 func TestPackageExtra(t *testing.T) {
 	t.Parallel()
 	files := someFiles(9)
@@ -447,7 +447,7 @@ func TestPackageExtra(t *testing.T) {
 	}
 }
 
-// TestPackageHopeless: where nothing is as it should be, not all of it is read.
+// TestPackageHopeless: a package whose members are all wrong is not read to its end.
 func TestPackageHopeless(t *testing.T) {
 	t.Parallel()
 	files := someFiles(3000)
@@ -470,7 +470,7 @@ func TestPackageHopeless(t *testing.T) {
 	}
 }
 
-// slowWriter takes its time, so that what is read is looked at meanwhile.
+// slowWriter writes slowly, so that members are verified while others are read.
 type slowWriter struct{ http.ResponseWriter }
 
 func (s slowWriter) Write(p []byte) (int, error) {

@@ -34,7 +34,7 @@ func manifestText(base string, names ...string) string {
 	return b.String()
 }
 
-// entry is what a dump says of the package.
+// entry returns the entry of the package in a dump.
 func (g *packageRig) entry(contents ...string) *resourcesync.Entry {
 	e := &resourcesync.Entry{Loc: g.srv.URL + "/p.zip"}
 	for _, path := range contents {
@@ -109,7 +109,7 @@ func TestManifest(t *testing.T) {
 				case r.URL.Path == "/contents.xml":
 					http.ServeContent(w, r, "", time.Time{}, strings.NewReader(tt.contents))
 				case tt.noRanges:
-					_, _ = w.Write(g.body)
+					_, _ = w.Write(g.served())
 				default:
 					return false
 				}
@@ -130,15 +130,15 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestManifestShelf: a package that can only be had whole comes once, for its
-// manifest and for what is in it.
+// TestManifestShelf: a package that can only be fetched whole is fetched once, for its
+// manifest and for its members.
 func TestManifestShelf(t *testing.T) {
 	t.Parallel()
 	files := someFiles(20, 6_000_000)
 	files["manifest.xml"] = manifestText("http://x", "a")
 	g := newPackageRig(t, packOf(t, files, zip.Store))
 	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		_, _ = w.Write(g.body)
+		_, _ = w.Write(g.served())
 		return true
 	}
 	shelf := new(dump.Shelf)
@@ -149,8 +149,8 @@ func TestManifestShelf(t *testing.T) {
 	job.Shelf = shelf
 	g.get(job)
 	g.expect(files)
-	if len(g.ranges) > 1 {
-		t.Errorf("%d requests", len(g.ranges))
+	if len(g.requests()) > 1 {
+		t.Errorf("%d requests", len(g.requests()))
 	}
 
 	if _, _, err := g.read(shelf, g.entry()); err != nil {
@@ -162,14 +162,14 @@ func TestManifestShelf(t *testing.T) {
 		a.URI += "-2"
 	}
 	g.p.get(t.Context(), job)
-	if len(g.outcomes) > 0 || len(g.ranges) > 3 { // once more past all caches
-		t.Errorf("%d were taken, %d requests", len(g.outcomes), len(g.ranges))
+	if len(g.outcomes) > 0 || len(g.requests()) > 3 { // again, bypassing caches
+		t.Errorf("%d were taken, %d requests", len(g.outcomes), len(g.requests()))
 	}
 	shelf.Clear()
 }
 
 // TestManifestDiffers: where the copy differs from the manifest in the package,
-// the one inside says where things are (RS-ZIP-10).
+// the one inside determines the paths of members (RS-ZIP-10).
 func TestManifestDiffers(t *testing.T) {
 	t.Parallel()
 	files := someFiles(5)

@@ -103,6 +103,20 @@ func (g *packageRig) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(cw, r, "", time.Time{}, bytes.NewReader(body))
 }
 
+// requests returns the Range headers of the requests so far.
+func (g *packageRig) requests() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.ranges)
+}
+
+// served returns the package that is served now.
+func (g *packageRig) served() []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.body
+}
+
 type countingWriter struct {
 	http.ResponseWriter
 	g *packageRig
@@ -131,7 +145,7 @@ func (g *packageRig) single(a *plan.Action) {
 	g.singles = append(g.singles, a.Member.Path)
 }
 
-// job wants these files; a hash vouches for each.
+// job requests these files; each has a hash.
 func (g *packageRig) job(files map[string]string) *packageJob {
 	job := &packageJob{Package: dump.Package{URI: g.srv.URL + "/p.zip", Length: -1}}
 	for path, data := range files {
@@ -146,7 +160,7 @@ func (g *packageRig) job(files map[string]string) *packageJob {
 	return job
 }
 
-// get carries out a job, and commits what came of it.
+// get runs a job, and commits its outcomes.
 func (g *packageRig) get(job *packageJob) {
 	g.t.Helper()
 	g.p.get(g.t.Context(), job)
@@ -235,7 +249,7 @@ func someFiles(small int, large ...int) map[string]string {
 	return files
 }
 
-// TestPackage: what is wanted of a package is had with few requests.
+// TestPackage: the requested members of a package are received with few requests.
 func TestPackage(t *testing.T) {
 	t.Parallel()
 	files := someFiles(300, 1_500_000, 0, 700_000)
@@ -245,8 +259,8 @@ func TestPackage(t *testing.T) {
 			g := newPackageRig(t, packOf(t, files, method))
 			g.get(g.job(files))
 			g.expect(files)
-			if len(g.ranges) > 1+maxStreams {
-				t.Errorf("%d requests: %q", len(g.ranges), g.ranges)
+			if len(g.requests()) > 1+maxStreams {
+				t.Errorf("%d requests: %q", len(g.requests()), g.requests())
 			}
 		})
 	}
@@ -259,8 +273,8 @@ func TestPackage(t *testing.T) {
 		g := newPackageRig(t, packOf(t, files, zip.Store))
 		g.get(g.job(few))
 		g.expect(few)
-		if len(g.ranges) > 4 || g.sent.Load() > 1_700_000 {
-			t.Errorf("%d requests, %d bytes: %q", len(g.ranges), g.sent.Load(), g.ranges)
+		if len(g.requests()) > 4 || g.sent.Load() > 1_700_000 {
+			t.Errorf("%d requests, %d bytes: %q", len(g.requests()), g.sent.Load(), g.requests())
 		}
 	})
 	t.Run("small", func(t *testing.T) {
@@ -269,28 +283,28 @@ func TestPackage(t *testing.T) {
 		g := newPackageRig(t, packOf(t, small, zip.Deflate))
 		g.get(g.job(small))
 		g.expect(small)
-		if len(g.ranges) > 1 {
-			t.Errorf("%d requests: %q", len(g.ranges), g.ranges)
+		if len(g.requests()) > 1 {
+			t.Errorf("%d requests: %q", len(g.requests()), g.requests())
 		}
 	})
 	t.Run("no ranges", func(t *testing.T) {
 		t.Parallel()
 		g := newPackageRig(t, packOf(t, files, zip.Store))
 		g.answer = func(w http.ResponseWriter, r *http.Request) bool {
-			_, _ = w.Write(g.body)
+			_, _ = w.Write(g.served())
 			return true
 		}
 		g.get(g.job(files))
 		g.expect(files)
-		if len(g.ranges) > 1 {
-			t.Errorf("%d requests", len(g.ranges))
+		if len(g.requests()) > 1 {
+			t.Errorf("%d requests", len(g.requests()))
 		}
 	})
 }
 
 // TestPackageLength: a stated length saves requests. A package of another length
-// is not used, unless its hash proves it right. Not all servers know of last
-// bytes.
+// is not used, unless its hash proves it right. Not all servers support
+// requests for the last bytes.
 func TestPackageLength(t *testing.T) {
 	t.Parallel()
 	files := someFiles(50, 900_000)
@@ -321,8 +335,8 @@ func TestPackageLength(t *testing.T) {
 				return
 			}
 			g.expect(files)
-			if g.sent.Load() > 3<<20 || len(g.ranges) > 8 {
-				t.Errorf("%d requests, %d bytes sent of %d", len(g.ranges), g.sent.Load(), n)
+			if g.sent.Load() > 3<<20 || len(g.requests()) > 8 {
+				t.Errorf("%d requests, %d bytes sent of %d", len(g.requests()), g.sent.Load(), n)
 			}
 		})
 		t.Run(fmt.Sprint(length, " with the right hash"), func(t *testing.T) {
@@ -344,14 +358,14 @@ func TestPackageLength(t *testing.T) {
 	}
 }
 
-// TestPackageCanceled: who is interrupted stops.
+// TestPackageCanceled: reading stops when the context is canceled.
 func TestPackageCanceled(t *testing.T) {
 	t.Parallel()
 	files := someFiles(10, 9_000_000)
 	g := newPackageRig(t, packOf(t, files, zip.Store))
 	ctx, cancel := context.WithCancel(t.Context())
 	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		if len(g.ranges) > 1 {
+		if len(g.requests()) > 1 {
 			cancel()
 		}
 		return false

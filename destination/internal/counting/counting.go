@@ -35,6 +35,35 @@ func (r *Report) Since(before *Report) report.SetReport {
 	}
 }
 
+// AddSet adds the result of a set that ended with err: what was counted since before,
+// and the reasons why it is not certain that the set is complete. The fields of set
+// that are not counted are given. AddSet returns the result.
+func (r *Report) AddSet(set report.SetReport, before *Report, err error, reasons []report.Unproven) report.SetReport {
+	d := r.Since(before)
+	set.Mode, set.Via = d.Mode, d.Via
+	set.Created, set.Updated, set.Deleted = d.Created, d.Updated, d.Deleted
+	set.Unchanged, set.Failed, set.Refused = d.Unchanged, d.Failed, d.Refused
+	if r.AddUnproven(reasons); len(reasons) > 0 {
+		set.LeaveOpen()
+	}
+	if set.Error = failures(&set); err != nil {
+		set.Error = fetch.Printable(err.Error())
+	}
+	set.Complete = set.IsComplete()
+	r.BySet = append(r.BySet, set)
+	r.Mode, r.Via = before.Mode, before.Via
+	r.RaiseMode(set.Mode, set.Via)
+	return set
+}
+
+// failures describes the failures of a set; empty if there are none.
+func failures(set *report.SetReport) string {
+	if set.Failed+set.Refused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d failed, %d refused", set.Failed, set.Refused)
+}
+
 // Recount adds what was counted since before to the result of a set, whose failures
 // were tried again.
 func (r *Report) Recount(set string, before *Report) {
@@ -46,11 +75,13 @@ func (r *Report) Recount(set string, before *Report) {
 		d := r.Since(before)
 		b.Created, b.Updated, b.Deleted = b.Created+d.Created, b.Updated+d.Updated, b.Deleted+d.Deleted
 		b.Unchanged, b.Failed, b.Refused = b.Unchanged+d.Unchanged, b.Failed+d.Failed, b.Refused+d.Refused
-		b.Error = ""
-		if b.Failed+b.Refused > 0 {
-			b.Error = fmt.Sprintf("%d failed, %d refused", b.Failed, b.Refused)
-		}
+		b.Error = failures(b)
 	}
+}
+
+// AddUnproven lists reasons why it is not certain that the mirror is complete.
+func (r *Report) AddUnproven(reasons []report.Unproven) {
+	r.Unproven = append(r.Unproven, reasons[:min(len(reasons), max(report.MaxListed-len(r.Unproven), 0))]...)
 }
 
 // AddPlan adds a sentence about the transfer methods chosen for a set, once.

@@ -61,8 +61,8 @@ func (d *Deferrals) Save(ctx context.Context, j journal.Journal, c *fetch.Client
 // patience: other documents may replace it after outage.Time.
 const maxPatience = outage.Time
 
-// Patience returns how long it is of no use to repeat what failed, because a
-// document it needs must not be requested before notBefore; zero if it is of use.
+// Patience returns how long a failed run cannot be usefully repeated, because a
+// document it needs must not be requested before notBefore; zero if it can be now.
 func Patience(notBefore, now time.Time) time.Duration {
 	if notBefore.IsZero() {
 		return 0

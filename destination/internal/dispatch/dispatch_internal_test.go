@@ -14,7 +14,7 @@ import (
 // An action is what these tests dispatch.
 type action struct{ URI string }
 
-// offer hands out what plans do, in rounds, as the applier does.
+// offer dispatches actions in rounds, as the applier does with those of a plan.
 func offer(ctx context.Context, d *Dispatcher[action], hosts []string, each int) {
 	for round := 1; round == 1 || d.NextRound(ctx); round++ {
 		for _, host := range hosts {
@@ -29,8 +29,8 @@ func offer(ctx context.Context, d *Dispatcher[action], hosts []string, each int)
 	d.Wait()
 }
 
-// A host that is slow keeps nobody else waiting, however much is to be got
-// from it, and everything is done once, in order.
+// A slow host does not delay transfers from others, however many of its own are
+// queued, and everything is done once, in order.
 func TestDispatchSlowHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestDispatchSlowHost(t *testing.T) {
 	})
 }
 
-// Of a host that nobody answers at, the rest is not tried, unless it comes
+// After a host has not answered, its other transfers are not tried, unless it comes
 // back in time.
 func TestDispatchDeadHost(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func TestDispatchDeadHost(t *testing.T) {
 	}
 }
 
-// A dispatcher whose context ends lets go of all it has.
+// A dispatcher releases everything when its context ends.
 func TestDispatchCanceled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

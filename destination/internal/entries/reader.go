@@ -48,10 +48,10 @@ type Reader struct {
 	Opener   *dump.Opener
 	Jobs     int // concurrent requests
 	Selects  *selection.Selection
-	Useful   func(l *resourcesync.Link) bool // reports whether a link of an entry is stored
-	OnOpen   func(uri string)                // called before a document is requested
-	Pushed   func() *push.State              // what notifications said about the set
-	Baseline bool                            // a complete comparison was requested
+	History  bool               // links to former versions are stored
+	OnOpen   func(uri string)   // called before a document is requested
+	Pushed   func() *push.State // what notifications said about the set
+	Baseline bool               // a complete comparison was requested
 
 	Set   *saved.Set
 	Home  *url.URL // the Source address given by the user
@@ -77,6 +77,15 @@ type Reader struct {
 // errAgain requests that an index be read again: a part does not match what the
 // index states (RS-IDX-07).
 var errAgain = errors.New("a part does not fit its index")
+
+// Release releases the stage and the packages of the reader. It is deferred: if err
+// points to nil, it sets the error.
+func (r *Reader) Release(ctx context.Context, err *error) {
+	r.Packages.Shelf.Clear()
+	if cerr := r.Stage.Close(context.WithoutCancel(ctx)); *err == nil {
+		*err = cerr
+	}
+}
 
 // ListUnchanged reports whether the Resource List is unchanged since st was saved.
 // Some Sources rewrite the parts of an index in place, without changing the index,
@@ -275,7 +284,7 @@ func (r *Reader) takeLinks(w *desired.Resource, e *resourcesync.Entry) {
 				continue
 			}
 			w.Links = append(w.Links, *l)
-		case r.Useful(l):
+		case r.stores(l):
 			if content++; content <= MaxLinks {
 				w.Links = append(w.Links, *l)
 			}

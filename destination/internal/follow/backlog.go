@@ -8,6 +8,7 @@ import (
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
+	"lockstep/destination/internal/wording"
 	"lockstep/destination/journal"
 )
 
@@ -39,6 +40,17 @@ type Overload struct {
 	Over     bool      `json:"over,omitempty"`
 
 	warned bool
+}
+
+// Warning returns a warning that the documents of a set, which has a Change List or
+// not, are read in place of the discarded notifications.
+func (o *Overload) Warning(set string, hasChanges bool) string {
+	instead := "the Change List is"
+	if !hasChanges {
+		instead = "all of the set is"
+	}
+	return fmt.Sprintf("set %s: %s waiting since %s are more than can be applied one by one; %s read instead",
+		set, wording.Plural(o.Messages, "notification"), o.Since.Local().Format("15:04:05"), instead)
 }
 
 func overloadName(uri string) string {

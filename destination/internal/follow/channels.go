@@ -81,7 +81,7 @@ func (c *channels) wire(ctx context.Context, s *set, ch channel) {
 	ctx, s.wired = context.WithCancel(ctx)
 	s.stream = false
 	was := s.channel
-	s.channel, s.since, s.trouble, s.spurned = ch, time.Now(), "", ""
+	s.channel, s.since, s.trouble, s.hubError = ch, time.Now(), "", ""
 	c.reg.mu.Unlock()
 	if c.sub != nil && ch.topic == "" && was.topic != "" || c.sub != nil && !c.uses(ByHub) {
 		// WS-L-07: the channel is gone.
@@ -96,7 +96,7 @@ func (c *channels) wire(ctx context.Context, s *set, ch channel) {
 	}
 	c.run(func() {
 		if byHub {
-			c.standIn(ctx, s, ch.events)
+			c.replaceHub(ctx, s, ch.events)
 		} else {
 			c.listen(ctx, s, ch.events)
 		}
@@ -245,7 +245,7 @@ func (c *channels) onSubscription(e websub.SubscriberEvent) {
 // askAgain requests a subscription again from hubs that refused one: the Source is
 // reachable again, and its hub may be, too. The caller holds the registry's mu.
 func (c *channels) askAgain(ctx context.Context, s *set) {
-	if c.sub == nil || s.hub || s.spurned == "" || s.retry.IsZero() || time.Now().Before(s.retry) {
+	if c.sub == nil || s.hub || s.hubError == "" || s.retry.IsZero() || time.Now().Before(s.retry) {
 		return
 	}
 	s.retry = time.Time{}

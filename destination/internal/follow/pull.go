@@ -79,8 +79,8 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 	if s.refused = p.isRefused(); s.refused {
 		st.Refused = st.Error
 	}
-	if s.vain++; p.hasSynced() || p.Err != nil {
-		s.vain = 0
+	if s.idlePulls++; p.hasSynced() || p.Err != nil {
+		s.idlePulls = 0
 	}
 	if p.State.Push != nil {
 		st.Watermark = p.State.Watermark

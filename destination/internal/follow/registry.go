@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// maxVain limits how often the minimum time between requested pulls is doubled
+	// maxIdlePulls limits how often the minimum time between requested pulls is doubled
 	// because they found nothing.
-	maxVain = 6
+	maxIdlePulls = 6
 
 	// overdue is how long a pull of a set waits behind messages that keep arriving.
 	overdue = 2 * time.Second
@@ -170,7 +170,7 @@ func (r *registry) ask(s *set, now time.Time) {
 // requested: it grows with the number of pulls in a row that found nothing, so that
 // forged messages cannot cause requests to the Source without limit.
 func (r *registry) distance(s *set) time.Duration {
-	d := r.opts.Pause << min(s.vain, maxVain)
+	d := r.opts.Pause << min(s.idlePulls, maxIdlePulls)
 	return max(min(d, max(r.opts.Poll, r.opts.Pause)), 10*s.took)
 }
 

@@ -39,17 +39,17 @@ type set struct {
 	name    string
 	offered *discover.Set // as last found; must not be changed
 
-	channel  channel
-	since    time.Time          // when the channel was found
-	wired    context.CancelFunc // ends the use of the channel
-	hub      bool               // a hub is subscribed to and has verified the subscription; see setHub
-	turns    chan struct{}      // closed when hub changes; nil: no goroutine is waiting
-	stream   bool               // the stream is open
-	listener *byte              // identifies the goroutine that reads the stream
-	trouble  string             // last failure of the channel
-	spurned  string             // why no hub is subscribed to; "": no reason is known
-	retry    time.Time          // when hubs may be asked again if the Source is reachable again
-	reminded time.Time          // when the subscription was last renewed because of changes found by pulling
+	channel    channel
+	since      time.Time          // when the channel was found
+	wired      context.CancelFunc // ends the use of the channel
+	hub        bool               // a hub is subscribed to and has verified the subscription; see setHub
+	hubChanged chan struct{}      // closed when hub changes; nil: no goroutine is waiting
+	stream     bool               // the stream is open
+	listener   *byte              // identifies the goroutine that reads the stream
+	trouble    string             // last failure of the channel
+	hubError   string             // why no hub is subscribed to; "": no reason is known
+	retry      time.Time          // when hubs may be asked again if the Source is reachable again
+	reminded   time.Time          // when the subscription was last renewed because of changes found by pulling
 
 	resume struct{ stream, event string } // the last event of the stream that was processed
 
@@ -58,17 +58,17 @@ type set struct {
 	busy     int       // number of messages at the head of the queue that are being applied
 	overload *Overload // nil: none
 
-	pulled  bool           // pulled since Run began: messages may be processed
-	due     time.Time      // time of the next pull
-	asked   bool           // a notification or a failure requested the next pull
-	last    time.Time      // when the last pull ended
-	took    time.Duration  // duration of the last pull
-	vain    int            // pulls in a row that found nothing
-	pause   time.Duration  // before a retry
-	again   time.Time      // when messages may be processed after a failure
-	changed push.Overtaken // resources whose new content is waited for
-	waiting bool           // a pull is delayed until the channel works
-	refused bool           // the last pull was refused, for safety
+	pulled    bool           // pulled since Run began: messages may be processed
+	due       time.Time      // time of the next pull
+	asked     bool           // a notification or a failure requested the next pull
+	last      time.Time      // when the last pull ended
+	took      time.Duration  // duration of the last pull
+	idlePulls int            // pulls in a row that found nothing
+	pause     time.Duration  // before a retry
+	again     time.Time      // when messages may be processed after a failure
+	changed   push.Overtaken // resources whose new content is waited for
+	waiting   bool           // a pull is delayed until the channel works
+	refused   bool           // the last pull was refused, for safety
 
 	pausedUntil   time.Time // notifications are ignored until then
 	pausedBecause string
@@ -114,11 +114,11 @@ func (s *set) processedEvent(m *inbox.Message) {
 // setHub records whether a hub is subscribed to, and if not, why. After again, hubs
 // may be asked once more.
 func (s *set) setHub(is bool, why string, again time.Duration) {
-	if s.turns != nil && (s.hub != is || (s.spurned == "") != (why == "")) {
-		close(s.turns)
-		s.turns = nil
+	if s.hubChanged != nil && (s.hub != is || (s.hubError == "") != (why == "")) {
+		close(s.hubChanged)
+		s.hubChanged = nil
 	}
-	if s.hub, s.spurned = is, why; why != "" {
+	if s.hub, s.hubError = is, why; why != "" {
 		s.retry = time.Now().Add(again)
 	}
 }

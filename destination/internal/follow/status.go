@@ -38,7 +38,7 @@ func (s *set) current(subs []websub.SubscriptionState) report.SetStatus {
 		st.Overload = s.overload.Since
 	}
 	if !s.hub {
-		st.HubError = s.spurned
+		st.HubError = s.hubError
 	}
 	if until, reason := s.pausedUntil, s.pausedBecause; time.Now().Before(until) {
 		st.Paused, st.Reason = until, reason

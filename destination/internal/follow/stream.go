@@ -10,26 +10,26 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// standIn keeps a stream of events open while no hub is subscribed to: immediately
+// replaceHub keeps a stream of events open while no hub is subscribed to: immediately
 // when a hub has refused, and after a delay when it does not respond.
-func (c *channels) standIn(ctx context.Context, s *set, uri string) {
+func (c *channels) replaceHub(ctx context.Context, s *set, uri string) {
 	for ctx.Err() == nil {
-		is, spurned, turns := c.hubOf(s)
+		is, failed, changed := c.hubOf(s)
 		if is {
-			waitFor(ctx, turns, 0)
+			waitFor(ctx, changed, 0)
 			continue
 		}
-		if !spurned {
-			if waitFor(ctx, turns, fallbackAfter) {
+		if !failed {
+			if waitFor(ctx, changed, fallbackAfter) {
 				continue
 			}
-			c.unheard(s)
+			c.hubIsSilent(s)
 		}
 		own, cancel := context.WithCancel(ctx)
 		c.run(func() {
 			defer cancel()
-			for is, _, turns := c.hubOf(s); !is && own.Err() == nil; is, _, turns = c.hubOf(s) {
-				waitFor(own, turns, 0)
+			for is, _, changed := c.hubOf(s); !is && own.Err() == nil; is, _, changed = c.hubOf(s) {
+				waitFor(own, changed, 0)
 			}
 		})
 		c.listen(own, s, uri)
@@ -39,17 +39,17 @@ func (c *channels) standIn(ctx context.Context, s *set, uri string) {
 
 // hubOf returns whether a hub is subscribed to, whether one has refused, and a
 // channel that is closed when either changes.
-func (c *channels) hubOf(s *set) (is, spurned bool, turns <-chan struct{}) {
+func (c *channels) hubOf(s *set) (is, failed bool, changed <-chan struct{}) {
 	c.reg.mu.Lock()
 	defer c.reg.mu.Unlock()
-	if s.turns == nil {
-		s.turns = make(chan struct{})
+	if s.hubChanged == nil {
+		s.hubChanged = make(chan struct{})
 	}
-	return s.hub, s.spurned != "", s.turns
+	return s.hub, s.hubError != "", s.hubChanged
 }
 
-// unheard records that a hub was asked for a subscription and did not verify it.
-func (c *channels) unheard(s *set) {
+// hubIsSilent records that a hub was asked for a subscription and did not verify it.
+func (c *channels) hubIsSilent(s *set) {
 	why := fmt.Sprintf("no hub has called %s within %s of being asked to: can it, and does that URL lead here?", fetch.Printable(c.opts.Callback), fallbackAfter)
 	for _, sub := range c.sub.Subscriptions() {
 		if sub.ID == s.uri && sub.LastError != "" { // it may be from an earlier process
@@ -58,8 +58,8 @@ func (c *channels) unheard(s *set) {
 	}
 	c.reg.mu.Lock()
 	defer c.reg.mu.Unlock()
-	if !s.hub && s.spurned == "" {
-		s.spurned = why
+	if !s.hub && s.hubError == "" {
+		s.hubError = why
 	}
 }
 

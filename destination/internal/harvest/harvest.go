@@ -9,6 +9,7 @@ import (
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/pending"
+	"lockstep/destination/internal/reconcile"
 	"lockstep/destination/internal/representation"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/stage"
@@ -45,20 +46,11 @@ type Run struct {
 
 	// Apply applies what is staged. It reports whether failures may succeed if the
 	// Origin is asked again.
-	Apply func(context.Context, Work) (again bool, err error)
+	Apply func(context.Context, reconcile.Work) (again bool, err error)
 
 	Compared bool // result: everything was compared, and pending work was tried
 
 	portions int64 // resources that were applied before the end of the harvest
-}
-
-// Work says how Apply applies what is staged.
-type Work struct {
-	Mode     string
-	Complete bool   // everything was read: deletions may be carried out
-	All      bool   // everything is staged: the files are looked at, too
-	Prune    bool   // resources that are not staged are deleted
-	Done     func() // called when everything was applied; may be nil
 }
 
 // Run updates the memory of the Origin and applies what is new in it.
@@ -206,7 +198,7 @@ func (r *Run) takePortion(ctx context.Context, h *saved.Harvest, s *Status) erro
 		mode = report.ModeBaseline
 	}
 	before := r.Report.Created + r.Report.Updated
-	if _, err := r.Apply(ctx, Work{Mode: mode}); err != nil {
+	if _, err := r.Apply(ctx, r.work(mode)); err != nil {
 		return err
 	}
 	r.portions += r.Report.Created + r.Report.Updated - before
@@ -244,7 +236,9 @@ func (r *Run) takeChanges(ctx context.Context, h *saved.Harvest, s *Status) (aga
 	if !changed {
 		mode = report.ModeNone
 	}
-	again, err = r.Apply(ctx, Work{Mode: mode, Complete: true, Done: func() { r.reached(h, s) }})
+	w := r.work(mode)
+	w.Complete, w.Done = true, func() { r.reached(h, s) }
+	again, err = r.Apply(ctx, w)
 	return again, r.applied(ctx, s, err)
 }
 
@@ -266,19 +260,24 @@ func (r *Run) takeAll(ctx context.Context, h *saved.Harvest, s *Status, broken b
 		return false, err
 	}
 	whole, unchanged := s.Whole && !broken, r.Report.Unchanged
-	again, err = r.Apply(ctx, Work{
-		Mode: report.ModeBaseline, Complete: true, All: true,
-		Prune: whole && (s.Complete || h.Other || r.AbsentIsGone),
-		Done: func() {
-			if h.Known = whole; whole {
-				r.Set.Complete, r.Set.Selection, r.Set.Described, h.Other = true, r.Selection, true, false
-			}
-			r.reached(h, s)
-		},
-	})
+	w := r.work(report.ModeBaseline)
+	w.Complete, w.Files = true, true
+	w.Prune = whole && (s.Complete || h.Other || r.AbsentIsGone)
+	w.Done = func() {
+		if h.Known = whole; whole {
+			r.Set.Complete, r.Set.Selection, h.Other = true, r.Selection, false
+		}
+		r.reached(h, s)
+	}
+	again, err = r.Apply(ctx, w)
 	// Resources that were counted when they were applied are not counted again.
 	r.Report.Unchanged -= min(r.portions, r.Report.Unchanged-unchanged)
 	return again, r.applied(ctx, s, err)
+}
+
+// work returns how what is staged is applied.
+func (r *Run) work(mode string) reconcile.Work {
+	return reconcile.Work{Mode: mode, Via: r.Set.Foreign.Kind}
 }
 
 // reached records that everything the Origin knows is applied.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/failure"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -138,7 +139,7 @@ func (k *Keeper) uncaptured(ctx context.Context, c Capture, err error) Capture {
 	switch {
 	case ctx.Err() != nil:
 		c.Err = ctx.Err()
-	case k.m.Unavailable(err):
+	case failure.IsUnreadable(err):
 		c.Err = keepError(err)
 	case k.has(ctx, &c.Past):
 	default:

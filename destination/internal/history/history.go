@@ -64,10 +64,6 @@ type Mirror struct {
 	Log      *slog.Logger
 	Clock    func() time.Time
 	Open     int // limit on versions that are open while they are stored
-
-	// Unavailable reports whether an error says that the store of the files cannot
-	// be read now, rather than that one file is damaged.
-	Unavailable func(error) bool
 }
 
 // A Keeper records the state of a mirror before it changes. The state at an Instant

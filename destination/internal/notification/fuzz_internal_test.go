@@ -11,7 +11,6 @@ import (
 	"lockstep/destination/internal/selection"
 	"lockstep/destination/internal/stage"
 	"lockstep/destination/journal"
-	"lockstep/resourcesync"
 )
 
 // FuzzNotification reads arbitrary messages: the result is an error, or resources that
@@ -30,7 +29,7 @@ func FuzzNotification(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := &entries.Reader{
-			Selects: selects, Useful: func(*resourcesync.Link) bool { return true }, Pushed: func() *push.State { return nil },
+			Selects: selects, Pushed: func() *push.State { return nil },
 			Set: &saved.Set{URI: "http://a.example/capabilitylist.xml"}, Stage: stage.New(&journal.Mem{}),
 		}
 		defer func() { _ = r.Stage.Close(context.Background()) }()

@@ -17,8 +17,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// TestJoin plans for random wants and random rows, and compares with the same
-// done one by one.
+// TestJoin plans for random desired states and random rows, and compares the result
+// with one computed row by row.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -105,7 +105,7 @@ func compareJoin(t *testing.T, p *Planner, s *stage.Stage, wants map[string]desi
 	}
 }
 
-// brokenJournal fails to tell what it holds.
+// brokenJournal fails to read its records.
 type brokenJournal struct{ journal.Mem }
 
 var errBroken = errors.New("broken")
@@ -114,7 +114,7 @@ func (j *brokenJournal) Lookup(context.Context, []string) ([]journal.Held, error
 	return nil, errBroken
 }
 
-// TestJoinEnds leaves a plan half way, by its reader, its context, and its
+// TestJoinEnds ends a plan halfway: by its reader, its context, and an error of its
 // Journal.
 func TestJoinEnds(t *testing.T) {
 	t.Parallel()

@@ -105,14 +105,14 @@ func (r *Review) settlePending(ctx context.Context, now time.Time) error {
 }
 
 // compareDeletions compares the pending deletions of the set with the mirror.
-func (r *Review) compareDeletions(ctx context.Context, now time.Time) (*Settlement, error) {
-	all := new(Settlement)
+func (r *Review) compareDeletions(ctx context.Context, now time.Time) (*settlement, error) {
+	all := new(settlement)
 	var some []desired.Resource
 	flush := func() error {
 		if len(some) == 0 {
 			return nil
 		}
-		err := all.Compare(ctx, r.Journal, r.Set, some, now)
+		err := all.compare(ctx, r.Journal, r.Set, some, now)
 		some = some[:0]
 		return err
 	}
@@ -138,7 +138,7 @@ func (r *Review) compareDeletions(ctx context.Context, now time.Time) (*Settleme
 
 // removePending asks the Source about the remaining deletions, and carries out
 // those that it confirms.
-func (r *Review) removePending(ctx context.Context, t *Settlement) error {
+func (r *Review) removePending(ctx context.Context, t *settlement) error {
 	if len(t.Ask) == 0 {
 		return nil
 	}

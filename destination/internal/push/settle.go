@@ -60,9 +60,9 @@ func isGone(ctx context.Context, c *fetch.Client, uri string) bool {
 	return errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
-// A Settlement is the result of comparing pending deletions with the documents that
+// A settlement is the result of comparing pending deletions with the documents that
 // were read.
-type Settlement struct {
+type settlement struct {
 	Left         int64              // still pending
 	Contradicted int64              // by the Source's documents
 	First        string             // URI of the first of these
@@ -70,8 +70,8 @@ type Settlement struct {
 	Drop         []journal.Owed     // settled
 }
 
-// Compare compares pending deletions of a set with the mirror.
-func (t *Settlement) Compare(ctx context.Context, j journal.Journal, set *saved.Set, ws []desired.Resource, now time.Time) error {
+// compare compares pending deletions of a set with the mirror.
+func (t *settlement) compare(ctx context.Context, j journal.Journal, set *saved.Set, ws []desired.Resource, now time.Time) error {
 	uris := make([]string, len(ws))
 	for i := range ws {
 		uris[i] = ws[i].URI
@@ -89,7 +89,7 @@ func (t *Settlement) Compare(ctx context.Context, j journal.Journal, set *saved.
 	}
 	for i := range ws {
 		w := &ws[i]
-		contradicted := IsBefore(w.Event, covered) || now.Sub(w.Modified.Time()) > lag
+		contradicted := isBefore(w.Event, covered) || now.Sub(w.Modified.Time()) > lag
 		switch {
 		case !slices.Contains(held[i].Sets, set.Number):
 		case contradicted:

@@ -96,8 +96,8 @@ func (p *State) Reset(set int, docs map[string][]byte) {
 
 // Contradict pauses the use of notifications, because a document of the Source
 // contradicts some of them.
-func (p *State) Contradict(lies int64, reason string, now time.Time) {
-	p.Contradicted += lies
+func (p *State) Contradict(changes int64, reason string, now time.Time) {
+	p.Contradicted += changes
 	p.Paused = now.Add(pushPause).UTC().Truncate(time.Second)
 	p.Reason = reason
 }
@@ -107,8 +107,8 @@ func (p *State) KeepExpected(of *State) {
 	p.Next, p.Unsure, p.open = of.Next, of.Unsure, of.open
 }
 
-// New returns a state without any notification.
-func New() *State {
+// newState returns a state without any notification.
+func newState() *State {
 	return &State{events: map[Key]Event{}, balance: map[Key]balance{}}
 }
 
@@ -144,7 +144,7 @@ type Event struct {
 
 // Load reads the state of the set with number n.
 func Load(ctx context.Context, j journal.Journal, n int) (*State, error) {
-	p := New()
+	p := newState()
 	if _, err := saved.Load(ctx, j, DocName(n), p); err != nil {
 		return nil, err
 	}
@@ -235,8 +235,8 @@ func span(d resourcesync.Datetime) (from, to time.Time) {
 	return from, from.Add(1)
 }
 
-// IsBefore reports whether all of the time that a denotes is before t.
-func IsBefore(a resourcesync.Datetime, t time.Time) bool {
+// isBefore reports whether all of the time that a denotes is before t.
+func isBefore(a resourcesync.Datetime, t time.Time) bool {
 	_, to := span(a)
 	return !to.After(t)
 }
@@ -256,7 +256,7 @@ func (p *State) IsKnown(st *saved.Set, w *desired.Resource, t resourcesync.Datet
 		return false
 	}
 	if was, ok := p.events[KeyOf(w.URI)]; ok && !was.At.IsZero() {
-		if from, _ := span(was.guard); !was.guard.IsZero() && IsBefore(t, from) {
+		if from, _ := span(was.guard); !was.guard.IsZero() && isBefore(t, from) {
 			return true
 		}
 		if was.certain && was.At.Compare(t) == 0 && was.Fingerprint == FingerprintOf(w, t) {
@@ -266,7 +266,7 @@ func (p *State) IsKnown(st *saved.Set, w *desired.Resource, t resourcesync.Datet
 	if saved.Time(t).Equal(st.SeenTime) && slices.Contains(st.Seen, desired.Fingerprint(w, t)) {
 		return true // a pull has read it
 	}
-	return !st.Watermark.IsZero() && !st.Ahead && IsBefore(t, st.Watermark)
+	return !st.Watermark.IsZero() && !st.Ahead && isBefore(t, st.Watermark)
 }
 
 // IsNewer reports whether a notification brought a later state of the resource than
@@ -299,7 +299,7 @@ func (p *State) Listed(uri string, at resourcesync.Datetime, gone bool) {
 // but do not; and how many of these the Change List, which covers their times,
 // contradicts: they did not change the mirror. With compared, everything was
 // compared with the Source's resources, so that there is nothing to doubt.
-func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, lies int) {
+func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, contradicted int) {
 	watermark, lag := st.Watermark, MaxLag
 	if st.Changes == "" {
 		lag = MaxListLag
@@ -311,13 +311,13 @@ func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, l
 		listed := !e.seen.IsZero() && (e.seen.Compare(e.At) > 0 || e.seen.Compare(e.At) == 0 && e.left == e.Gone)
 		_, seen := span(e.seen)
 		listed = listed || !e.Gone && !e.left && !e.seen.IsZero() && seen.After(e.At.Time()) // times are in whole seconds
-		passed := IsBefore(e.At, watermark)
+		passed := isBefore(e.At, watermark)
 		switch {
 		case listed && !watermark.Before(e.At.Time()), compared && passed:
 			delete(p.events, k)
 		case passed && e.Fresh && e.certain && !e.proven && !compared && !st.Compared:
 			delete(p.events, k)
-			lies++
+			contradicted++
 		case passed:
 			doubtful++
 		case now.Sub(e.Came) > lag: // it no longer masks later events
@@ -332,7 +332,7 @@ func (p *State) Pulled(st *saved.Set, now time.Time, compared bool) (doubtful, l
 	if p.Unsure && doubtful == 0 {
 		doubtful = 1
 	}
-	return doubtful, lies
+	return doubtful, contradicted
 }
 
 // Save returns the documents of the whole state, which replace the existing ones.

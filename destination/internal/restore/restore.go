@@ -1,5 +1,5 @@
-// Package restore finds the state of a set at an instant of the past and stages it:
-// from what the Source has kept of its past, or from the history of a mirror.
+// Package restore brings a set to its state at an instant of the past, which it finds in
+// what the Source has kept of its past, or in the history of a mirror.
 package restore
 
 import (
@@ -42,10 +42,10 @@ func (st *State) MayHint() bool {
 	})
 }
 
-// FromMirror stages the state of a set at an instant from the history of a mirror,
+// fromMirror stages the state of a set at an instant from the history of a mirror,
 // whose Journal is j. It returns nil if the history does not cover the instant, and
 // then records in none when the history begins.
-func FromMirror(ctx context.Context, out *stage.Stage, j journal.Journal, set int, at time.Time, none *report.NoPastError) (*State, error) {
+func fromMirror(ctx context.Context, out *stage.Stage, j journal.Journal, set int, at time.Time, none *report.NoPastError) (*State, error) {
 	p, err := history.At(ctx, j, at, set)
 	switch {
 	case errors.Is(err, history.ErrUnknown):
@@ -78,11 +78,11 @@ func FromMirror(ctx context.Context, out *stage.Stage, j journal.Journal, set in
 	return &State{AsOf: at, Watermark: p.Watermark, Via: report.ViaHistory}, nil
 }
 
-// FromSource stages the state of a set at an instant from what the Source has kept of
+// fromSource stages the state of a set at an instant from what the Source has kept of
 // its past: exactly, if that can be proven, else as of the last list before
 // (RA-DST-02). It returns nil if there is no such list, and records the reason in
 // none.
-func FromSource(ctx context.Context, r *entries.Reader, instant time.Time, none *report.NoPastError) (*State, error) {
+func fromSource(ctx context.Context, r *entries.Reader, instant time.Time, none *report.NoPastError) (*State, error) {
 	fail := r.Fail
 	defer func() { r.Fail = fail }()
 	r.Fail = func(uri string, err error) { r.Warn(uri, err.Error()) } // the other documents may suffice

@@ -61,11 +61,11 @@ func (r *Run) find(ctx context.Context) (st *State, err error) {
 	number := r.Set.SourceNumber
 	if !r.Offline {
 		number = r.Set.Number
-		if st, err = FromSource(ctx, r.Reader, r.At, none); err != nil || st != nil && st.Inexact == "" {
+		if st, err = fromSource(ctx, r.Reader, r.At, none); err != nil || st != nil && st.Inexact == "" {
 			return st, err
 		}
 	}
-	own, err := FromMirror(ctx, r.Reader.Stage, r.History, number, r.At, none)
+	own, err := fromMirror(ctx, r.Reader.Stage, r.History, number, r.At, none)
 	switch {
 	case err != nil:
 		return nil, err
@@ -93,7 +93,7 @@ func Exactly(ctx context.Context, r *entries.Reader, at time.Time, warn func(uri
 		at = time.Now().Add(maxAhead)
 	}
 	none := &report.NoPastError{Set: r.Set.Name, At: at}
-	st, err := FromSource(ctx, r, at, none)
+	st, err := fromSource(ctx, r, at, none)
 	switch {
 	case err != nil:
 		return nil, err

@@ -55,6 +55,12 @@ func (m *Mirror) Offered(uri string) *discover.Set {
 	return nil
 }
 
+// IsUnreadable reports whether the set with a URI was found and could not be read.
+func (m *Mirror) IsUnreadable(uri string) bool {
+	o := m.Offered(uri)
+	return o != nil && o.Err != nil
+}
+
 // OfferedNumbers returns the numbers of the sets that were found and have one.
 func (m *Mirror) OfferedNumbers() map[int]bool {
 	numbers := map[int]bool{}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestScratchLimits: the error tells a full disk from a limit of our own.
+// TestScratchLimits: the error distinguishes a full disk from a configured limit.
 func TestScratchLimits(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

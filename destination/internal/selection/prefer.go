@@ -72,6 +72,9 @@ func linkType(l *resourcesync.Link) string {
 	return mediaType(&desired.Resource{URI: l.Href, Type: l.Type})
 }
 
+// Prefers reports whether some representations are preferred to others.
+func (s *Selection) Prefers() bool { return len(s.prefer) > 0 }
+
 // PrefersOther reports whether the representations that a set was last complete
 // with may be others than those preferred now.
 func (s *Selection) PrefersOther(key string) bool {

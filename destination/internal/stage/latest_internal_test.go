@@ -12,7 +12,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// TestLatest stages changes with and without what it leaves out: the last words
+// TestLatest stages changes with and without those that it omits: the last entries
 // are the same, whatever the order, links, lists without datetimes, and ends.
 func TestLatest(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func check(t *rapid.T, err error) {
 	}
 }
 
-// words are the last words of a stage.
+// words returns the last entries of a stage.
 func words(t *rapid.T, s *Stage) (text string) {
 	for w, err := range s.Resources(t.Context()) {
 		check(t, err)

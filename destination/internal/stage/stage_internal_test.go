@@ -9,7 +9,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// TestOneWord says one thing very often: it costs no memory.
+// TestOneWord stages the same entry very often: memory use does not grow.
 func TestOneWord(t *testing.T) {
 	t.Parallel()
 	s := New(&journal.Mem{})

@@ -240,8 +240,8 @@ func (p *pastSearch) noteHost(w *pastPlace, err error) {
 }
 
 // fitsTime checks that a response contains the requested version if there is no
-// hash to verify it: its time must be neither before that version nor after the
-// requested instant.
+// hash to verify it: its time must be that of the version, or later but certainly
+// not after the requested instant.
 func (p *pastSearch) fitsTime(resp *fetch.Response) error {
 	header := resp.Header.Get("Memento-Datetime")
 	if header == "" {
@@ -255,7 +255,8 @@ func (p *pastSearch) fitsTime(resp *fetch.Response) error {
 	if e := p.t.a.Event.Time(); from.IsZero() || !e.IsZero() && e.Before(from) {
 		from = e
 	}
-	if at.Before(from.Truncate(time.Second)) || at.After(upToSecond(p.t.AsOf)) {
+	// A Memento-Datetime has no fraction: its version may be almost a second later.
+	if second := from.Truncate(time.Second); at.Before(second) || at.After(second) && at.After(p.t.AsOf.Add(-time.Second)) {
 		return fmt.Errorf("it is of %s", wording.Time(at))
 	}
 	return nil

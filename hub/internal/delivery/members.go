@@ -49,7 +49,7 @@ func (x *Members) Subscribe(ctx context.Context, r hubstore.Request, sent time.T
 	if err := saving.wait(ctx); err != nil {
 		return err
 	}
-	if !x.sharing.Owns(r.Key) { // no longer: the new owner may have read the row, or not
+	if !x.sharing.ownsSurely(r.Key) { // the new owner may have read the row, or not
 		return x.sharing.notifyOwner(ctx, r.Key)
 	}
 	within(func() {

@@ -43,10 +43,10 @@ type Sharing struct {
 
 	owner string
 	ttl   time.Duration // of the claims
-	until time.Time     // the claims are valid until then
 	want  int           // number of shards to claim
 
-	// The lock of the registry guards what follows.
+	// The lock of the registry guards what follows; the goroutine of run alone sets until.
+	until       time.Time // the claims are valid until then
 	own         [hubstore.Shards]bool
 	mark        int64 // position in Sharer.News
 	changesRead int64 // number of the last message of changesTopic that was read
@@ -105,6 +105,18 @@ func (x *Sharing) Owns(key hubstore.Key) bool {
 	return x.has(key)
 }
 
+// ownsSurely reports whether this hub owns the shard of a key, and no other hub can have
+// loaded it yet. A hub that could not renew its claims in time may not know that it
+// has lost them.
+func (x *Sharing) ownsSurely(key hubstore.Key) bool {
+	if x.sharer == nil {
+		return true
+	}
+	x.registry.mu.Lock()
+	defer x.registry.mu.Unlock()
+	return x.has(key) && time.Now().Before(x.until)
+}
+
 // has is Owns for callers that hold the lock of the registry.
 func (x *Sharing) has(key hubstore.Key) bool { return x.sharer == nil || x.own[key.Shard()] }
 
@@ -150,7 +162,9 @@ func (x *Sharing) claim(ctx context.Context) error {
 		}
 		return fmt.Errorf("claim shards: %w", err)
 	}
+	x.registry.mu.Lock()
 	x.until = asked.Add(x.ttl)
+	x.registry.mu.Unlock()
 	had := x.want
 	x.want = (hubstore.Shards + owners - 1) / max(owners, 1)
 	x.lose(shards)
@@ -273,9 +287,10 @@ func (x *Sharing) news(ctx context.Context) error {
 	return x.listen(ctx, topics[changesTopic])
 }
 
-// notifyOwner notifies the hub that owns the shard of a change to a key.
+// notifyOwner notifies the hub that owns the shard of a change to a key that was
+// saved.
 func (x *Sharing) notifyOwner(ctx context.Context, key hubstore.Key) error {
-	if x.Owns(key) {
+	if x.ownsSurely(key) {
 		return nil
 	}
 	_, err := x.appender.add(ctx, hubstore.Message{Topic: changesTopic, ID: rand.Text(), At: x.now(), Body: []byte(key)})
