@@ -110,6 +110,7 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 		return err
 	}
 	t.Applied(a)
+	u.progress.applied(int64(a.Created), int64(a.Updated), int64(a.Deleted))
 	return nil
 }
 

@@ -30,6 +30,7 @@ func (u *Upstream) compare(ctx context.Context, t *intake.Tally) error {
 	if err := c.merge(ctx, rows); err != nil {
 		return err
 	}
+	u.progress.counted(t.Files.Load())
 	return c.drop(ctx)
 }
 

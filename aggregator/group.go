@@ -36,6 +36,7 @@ type Group struct {
 // GroupOptions configures a [Group]. The zero value is ready to use.
 type GroupOptions struct {
 	TempDir string // as of [Options]
+	Fleet   *Fleet // likewise, for all upstreams of the group
 
 	// OnEvent receives the events of all upstreams, never concurrently; may be nil. An
 	// upstream that works again is reported when none fails any more.
@@ -54,7 +55,7 @@ func NewGroup(cat catalog.Catalog, set string, o GroupOptions, upstreams []Optio
 		g.merge = &merger{Catalog: cat, set: set, events: &g.events}
 	}
 	for i, uo := range upstreams {
-		uo.shared = true
+		uo.shared, uo.Fleet = true, o.Fleet
 		uo.OnEvent = func(e intake.Event) { g.emit(i, e) }
 		from, into := cat, set
 		if g.merge != nil {
@@ -69,6 +70,7 @@ func NewGroup(cat catalog.Catalog, set string, o GroupOptions, upstreams []Optio
 		}
 		g.members = append(g.members, u)
 	}
+	o.Fleet.join(g)
 	return g, nil
 }
 

@@ -79,6 +79,9 @@ type Options struct {
 	// Upstream.
 	OnEvent func(intake.Event)
 
+	// Fleet has the upstream among those of the process; may be nil.
+	Fleet *Fleet
+
 	shared bool // other upstreams fill the set, too
 }
 
@@ -98,6 +101,8 @@ type Upstream struct {
 	o         Options
 	translate *translator
 	events    intake.Reporter
+
+	progress progress
 
 	following atomic.Pointer[destination.Follower] // nil: Watch has not begun
 
@@ -125,6 +130,9 @@ func New(cat catalog.Catalog, set string, o Options, open func(deliver func(cont
 		return nil, err
 	}
 	u.translate = &translator{Options: &u.o, journal: u.mirror.Journal}
+	if !o.shared {
+		o.Fleet.join(u)
+	}
 	return u, nil
 }
 
@@ -161,6 +169,9 @@ func (u *Upstream) sync(ctx context.Context, t *intake.Tally) error {
 		u.applying.Unlock()
 	}()
 	report, err := u.mirror.Destination.Sync(ctx, u.o.Address)
+	if ctx.Err() == nil {
+		u.progress.ended(err, time.Time{})
+	}
 	return u.incomplete(t, &report, err)
 }
 
@@ -178,6 +189,7 @@ func (u *Upstream) incomplete(t *intake.Tally, r *destination.Report, err error)
 		}
 	}
 	u.failing = failed
+	u.progress.set(func(p *progress) { p.failed = len(failed) })
 	if len(failed) > 0 {
 		return nil
 	}
@@ -231,6 +243,8 @@ func (u *Upstream) Watch(ctx context.Context, onChange func(intake.Report)) erro
 		u.changed = nil
 		u.applying.Unlock()
 	}()
+	u.progress.set(func(p *progress) { p.watching = true })
+	defer u.progress.set(func(p *progress) { p.watching = false })
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return u.follow(gctx) })
 	g.Go(func() error { return u.compareAgain(gctx, onChange) })
@@ -249,14 +263,16 @@ func (u *Upstream) follow(ctx context.Context) error {
 		}
 		f, err := u.mirror.Destination.Follow(u.o.Address, o)
 		if err == nil {
+			u.progress.set(func(p *progress) { p.err, p.since, p.attempts, p.next = "", time.Time{}, 0, time.Time{} })
 			u.following.Store(f)
 			err = f.Run(ctx)
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: u.explain(err)})
 		retry = min(max(2*retry, intake.RetryFirst), intake.RetryMost)
+		u.progress.ended(err, time.Now().Add(retry))
+		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: u.explain(err)})
 		_ = intake.Sleep(ctx, retry) // the loop ends with ctx
 	}
 	return context.Cause(ctx)

@@ -56,6 +56,8 @@ func (r *registry) looksDone(l *Look, pause time.Duration) {
 	r.unproven = slices.DeleteFunc(slices.Clone(l.Pass.Report.Unproven), func(u report.Unproven) bool { return u.IsFailure() })
 	if r.unread = l.Pass.Err != nil; r.unread {
 		r.pause = pause
+	} else {
+		r.unfound, r.misses = time.Time{}, 0
 	}
 	r.mu.Unlock()
 	if l.Pass.Err != nil {
@@ -72,6 +74,9 @@ func (r *registry) lookFailed(p *Pass) {
 	now := time.Now()
 	r.lookAt = now.Add(max(wait, p.patience(now)))
 	r.trouble = fetch.Printable(p.Err.Error())
+	if r.misses++; r.unfound.IsZero() {
+		r.unfound = now
+	}
 }
 
 // adopt stores the sets that were found, and connects those that are new or have

@@ -75,6 +75,11 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 	}
 	if p.Err != nil {
 		st.Error = fetch.Printable(p.Err.Error())
+		if st.Attempts++; st.FailingSince.IsZero() {
+			st.FailingSince = now
+		}
+	} else {
+		st.InStep, st.FailingSince, st.Attempts = now, time.Time{}, 0
 	}
 	if s.refused = p.isRefused(); s.refused {
 		st.Refused = st.Error

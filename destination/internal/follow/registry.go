@@ -39,6 +39,8 @@ type registry struct {
 	synced   bool
 	unproven []report.Unproven // reasons that concern no single set, from the last look
 	trouble  string
+	unfound  time.Time // when the first of the failed looks ended; zero: the last one succeeded
+	misses   int       // failed looks since then
 	unread   bool      // the last look found sets that could not be read
 	failing  time.Time // since when the mirror cannot be written
 	fails    int       // failed attempts to write since then

@@ -14,10 +14,12 @@ func (f *Follower) Status() report.FollowStatus {
 	r := f.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := report.FollowStatus{Sets: make([]report.SetStatus, 0, len(r.sets)), Synced: r.synced, Error: r.trouble, Unproven: slices.Clone(r.unproven)}
+	out := report.FollowStatus{Sets: make([]report.SetStatus, 0, len(r.sets)), Synced: r.synced, Error: r.trouble, Unproven: slices.Clone(r.unproven),
+		FailingSince: r.unfound, Attempts: r.misses, NextLook: r.lookAt}
 	out.Complete = out.Synced && out.Error == "" && len(r.unproven) == 0
 	for _, s := range r.sets {
 		st := s.current(subs)
+		st.Interval = r.interval(s)
 		st.Unproven = slices.Clone(st.Unproven)
 		st.Complete = st.Complete && st.Error == "" && st.Refused == ""
 		out.Complete = out.Complete && st.Complete

@@ -31,7 +31,8 @@ type Upstreams struct {
 	IO       term.IO
 	OnClose  func(func()) // takes functions that close what was opened
 
-	Callbacks *Callbacks // serves what hubs of upstreams call; nil: no hub is used
+	Fleet     *aggregator.Fleet // of the process
+	Callbacks *Callbacks        // serves what hubs of upstreams call; nil: no hub is used
 }
 
 // mirrorsDir is where mirrors of upstreams are stored, below the state directory, unless a
@@ -90,7 +91,7 @@ func (o *Opener) openUpstream(s *Set) (Origin, error) {
 		ao.Follow.Callback = o.Upstreams.Callbacks.address(base(o.Upstreams.BaseURL), ao.Address, s.Name+"/"+m.Key())
 		all = append(all, ao)
 	}
-	group := aggregator.GroupOptions{TempDir: o.State, OnEvent: s.OnEvent}
+	group := aggregator.GroupOptions{TempDir: o.State, OnEvent: s.OnEvent, Fleet: o.Upstreams.Fleet}
 	g, err := aggregator.NewGroup(s.Catalog, s.List, group, all, func(i int, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
 		return o.openMirror(&c.Upstreams[i], filepath.Join(s.Name, c.Upstreams[i].Key()), deliver)
 	})
@@ -121,6 +122,7 @@ func (o *Opener) upstreamOptions(s *Set, m *config.Member) (ao aggregator.Option
 		Name: s.Name, Address: address, URI: s.URI, BaseURL: base, InPlace: m.InPlace(), Chain: m.Via == config.ViaChain,
 		Collection: m.Collection, Reserved: source.Reserved, AllowEmpty: o.AllowEmpty, Continue: o.Upstreams.Watching,
 		Interval: s.ScanInterval, TempDir: o.State, OnEvent: s.OnEvent,
+		Fleet: o.Upstreams.Fleet,
 	}
 	if m.Poll != nil {
 		ao.Follow.Poll = time.Duration(*m.Poll)

@@ -1,0 +1,147 @@
+package aggregator_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/aggregator"
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/destination"
+	"lockstep/destination/journal"
+)
+
+// A site is an upstream with a Resource List, as bad as a test wants.
+type site struct {
+	*httptest.Server
+	mu    sync.Mutex // guards the rest
+	files map[string]string
+	sick  func(w http.ResponseWriter, r *http.Request) // answers instead; may be nil
+	lists int                                          // requests for the Resource List
+}
+
+func newSite(t *testing.T, files map[string]string) *site {
+	s := &site{files: files}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// set changes the site with do.
+func (s *site) set(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	sick := s.sick
+	s.mu.Unlock()
+	if sick != nil {
+		sick(w, r)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const head = `<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`
+	text, ok := s.files[r.URL.Path[1:]]
+	switch {
+	case r.URL.Path == "/capabilitylist.xml":
+		text = head + `<rs:md capability="capabilitylist"/><url><loc>` + s.URL + `/resourcelist.xml</loc><rs:md capability="resourcelist"/></url></urlset>`
+	case r.URL.Path == "/resourcelist.xml":
+		s.lists++
+		text = head + `<rs:md capability="resourcelist" at="2026-01-01T00:00:00Z"/>`
+		for name, body := range s.files {
+			text += fmt.Sprintf(`<url><loc>%s/%s</loc><rs:md hash="sha-256:%x" length="%d"/></url>`, s.URL, name, sha256.Sum256([]byte(body)), len(body))
+		}
+		text += `</urlset>`
+	case !ok:
+		http.NotFound(w, r)
+		return
+	}
+	tag := fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(text)))
+	if r.URL.Path == "/resourcelist.xml" {
+		tag = fmt.Sprintf(`"%x"`, sha256.Sum256(fmt.Append(nil, s.files)))
+	}
+	w.Header().Set("ETag", tag)
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	_, _ = w.Write([]byte(text)) // a client that is gone needs no answer
+}
+
+// follow republishes a site in a catalog of its own until the test ends.
+func follow(t *testing.T, s *site, o aggregator.Options) (*aggregator.Upstream, catalog.Catalog) {
+	t.Helper()
+	cat := catalog.NewMem(nil)
+	o.Name, o.Address, o.URI, o.BaseURL = "up", s.URL+"/capabilitylist.xml", here, here
+	u, err := aggregator.New(cat, list, o, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+		m := aggregator.Mirror{Store: &blob.Mem{}, Journal: &journal.Mem{}}
+		client, err := destination.NewClient(o.Address, destination.ClientOptions{Retries: -1})
+		must(t, err)
+		t.Cleanup(client.Close)
+		m.Destination, err = destination.New(m.Store, m.Journal, client, destination.Options{Deliver: deliver})
+		return m, err
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { _ = u.Watch(ctx, nil) }) // it ends with ctx
+	t.Cleanup(func() { cancel(); work.Wait() })
+	return u, cat
+}
+
+// eventually waits until a condition is true.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after a minute not yet: %s", what)
+		}
+	}
+}
+
+// resources returns how many resources are republished.
+func resources(t *testing.T, cat catalog.Catalog) int64 {
+	t.Helper()
+	st, err := cat.Status(t.Context(), list)
+	must(t, err)
+	return st.Resources
+}
+
+// TestStatusOfAnUpstream: it shows failures with their number, age and the next attempt,
+// and that what was republished before still is.
+func TestStatusOfAnUpstream(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, map[string]string{"a.txt": "a", "b.txt": "b"})
+	fleet := aggregator.NewFleet()
+	u, cat := follow(t, s, aggregator.Options{Fleet: fleet, Follow: destination.FollowOptions{Poll: 20 * time.Millisecond, Pause: 10 * time.Millisecond}})
+	eventually(t, "following", func() bool { return u.Status().State == aggregator.StateFollowing })
+	st := fleet.Statuses()[0]
+	if st.Set != list || st.Name != "up" || st.Channel != destination.ChannelPoll || st.Resources != 2 || st.LastSuccess.IsZero() || st.LastChange.IsZero() || st.NextAttempt.IsZero() || st.Interval != 20*time.Millisecond {
+		t.Errorf("status %+v", st)
+	}
+	s.set(func() {
+		s.sick = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) }
+	})
+	eventually(t, "three failures", func() bool { return u.Status().Attempts >= 3 })
+	if st := u.Status(); st.State != aggregator.StateFailing || st.Error == "" || st.FailingSince.Before(st.LastSuccess) || st.NextAttempt.IsZero() {
+		t.Errorf("status %+v", st)
+	}
+	if n := resources(t, cat); n != 2 {
+		t.Errorf("%d resources while it fails, want 2", n)
+	}
+	s.set(func() { s.sick = nil; s.files["c.txt"] = "c" })
+	eventually(t, "following", func() bool { st := u.Status(); return st.State == aggregator.StateFollowing && st.Resources == 3 })
+	if st := u.Status(); st.Error != "" || st.Attempts != 0 || !st.FailingSince.IsZero() {
+		t.Errorf("status %+v", st)
+	}
+}
