@@ -244,7 +244,7 @@ var rooms = []room{
 		"websub",
 		""},
 	{"destination/journaltest", "destination/journal resourcesync", "github.com/google/go-cmp"},
-	{"aggregator", "blob catalog destination destination/journal intake internal/extsort resourcesync", "golang.org/x/sync"},
+	{"aggregator", "blob catalog destination destination/filename destination/journal intake internal/extsort resourcesync", "golang.org/x/sync"},
 	{"repository", "catalog internal/hangup internal/iri internal/negotiate oaipmh resourcesync", ""},
 	// joinery
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},

@@ -1,6 +1,28 @@
 package aggregator
 
-import "strings"
+import (
+	"strings"
+
+	"lockstep/destination/filename"
+)
+
+// names gives the resources of a mirror their own URIs. Each is the prefix and the name
+// that the file of the resource has on a file system that takes all names, with nothing in
+// its way: that depends on the URI of the resource alone, and no two have the same one.
+// Where the file really is depends on the file system, and on what came first.
+type names struct {
+	prefix string
+	paths  *filename.Mapping // nil: the resources keep their URIs
+}
+
+// own returns the URI at which a resource is republished, and its path below the prefix.
+func (n *names) own(uri string) (own, path string, err error) {
+	if n.paths == nil {
+		return uri, "", nil
+	}
+	path, err = n.paths.Path(uri)
+	return n.prefix + escapePath(path), path, err
+}
 
 const upperHex = "0123456789ABCDEF"
 

@@ -37,7 +37,11 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, store: &blob.Mem{}, journal: &journal.Mem{}, catalog: catalog.NewMem(nil)}
+	t.Helper()
+	w := &world{t: t, store: &blob.Mem{}, journal: &journal.Mem{}, catalog: catalog.NewMem(nil)}
+	origin := []byte(`{"origin":"` + strings.TrimSuffix(home, "/") + `"}`)
+	must(t, w.journal.Record(t.Context(), journal.Batch{Save: map[string][]byte{"mirror": origin}}))
+	return w
 }
 
 // upstream opens the mirror as that of an upstream that is left alone.
@@ -67,6 +71,12 @@ func must(t *testing.T, err error) {
 // hold has the mirror hold a file at the path, and returns the row.
 func (w *world) hold(path, text string, links ...resourcesync.Link) journal.Held {
 	w.t.Helper()
+	return w.holdAt(home+path, path, text, links...)
+}
+
+// holdAt has the mirror hold a resource in a file at the path.
+func (w *world) holdAt(uri, path, text string, links ...resourcesync.Link) journal.Held {
+	w.t.Helper()
 	ctx := w.t.Context()
 	f, err := w.store.Create(ctx, path)
 	must(w.t, err)
@@ -75,7 +85,7 @@ func (w *world) hold(path, text string, links ...resourcesync.Link) journal.Held
 	hashes := hashesOf(text)
 	modified := resourcesync.NewDatetime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	h := journal.Held{
-		URI: home + path, Path: path, Length: int64(len(text)), Hashes: hashes, Lastmod: modified.Time(), Type: "text/x-a", Links: links,
+		URI: uri, Path: path, Length: int64(len(text)), Hashes: hashes, Lastmod: modified.Time(), Type: "text/x-a", Links: links,
 		Stated: &journal.Stated{Lastmod: modified, Length: int64(len(text)), Hashes: hashes},
 	}
 	info, err := w.store.Stat(ctx, path)
@@ -140,7 +150,7 @@ func link(rel, href string) resourcesync.Link { return resourcesync.Link{Rel: re
 func TestEachResourceHasAViaLinkWithWhatTheOriginStates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := w.hold("a b/%~2F.txt", "text")
+	h := w.holdAt(home+"a%20b/%2F.txt", "a b/%~2F.txt", "text")
 	u := w.upstream(aggregator.Options{})
 	before := time.Now().Truncate(time.Microsecond)
 	if r := w.scan(u); r.Created != 1 {

@@ -28,7 +28,7 @@ func (u *Upstream) deliver(ctx context.Context, batch []destination.Change) erro
 		touched := make(map[string]touch, len(part))
 		for i := range part {
 			c := &part[i]
-			touched[c.URI] = touch{path: c.Path, isNew: c.Kind == resourcesync.Created}
+			touched[c.URI] = touch{isNew: c.Kind == resourcesync.Created}
 		}
 		if err := u.apply(ctx, touched, u.tally == nil, t); err != nil {
 			return err
@@ -45,8 +45,7 @@ const maxNamed = 5
 
 // A touch is a resource whose record may have to change.
 type touch struct {
-	path  string // of the file that it had, if it is held no more
-	isNew bool   // it has no record
+	isNew bool // it has no record
 }
 
 // apply brings the records of resources in step with the rows of the Journal. Resources
@@ -76,7 +75,7 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 			if refused++; report && refused <= maxNamed {
 				t.Unreadable(rows[i].URI, fmt.Errorf("not republished: %w", f.refused))
 			}
-			touched[rows[i].URI] = touch{path: rows[i].Path}
+			touched[rows[i].URI] = touch{}
 			continue
 		}
 		taken[f.URI] = true
@@ -89,9 +88,13 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 	if report && refused > maxNamed {
 		t.Unreadable(u.o.Address, fmt.Errorf("%d more resources are not republished", refused-maxNamed))
 	}
-	for uri, gone := range touched {
-		own := u.translate.ownURI(uri, gone.path)
-		if taken[own] {
+	names, err := u.translate.names(ctx)
+	if err != nil {
+		return err
+	}
+	for uri := range touched {
+		own, _, err := names.own(uri)
+		if err != nil || taken[own] { // what cannot be named was never republished
 			continue
 		}
 		old, ok, err := catalog.Find(ctx, u.catalog, u.set, own)

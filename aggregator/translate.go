@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"lockstep/catalog"
+	"lockstep/destination"
 	"lockstep/destination/journal"
 	"lockstep/resourcesync"
 )
@@ -31,6 +32,9 @@ var (
 	// ErrReserved reports a resource whose own URI is that of a document.
 	ErrReserved = errors.New("at its address here there are documents of this Source")
 
+	// ErrPlace reports a resource whose file a web server would not find.
+	ErrPlace = errors.New("its file in the mirror has another name than its address here, so that a web server does not find it; lockstep serve does")
+
 	// ErrChain reports a resource that has been republished too often.
 	ErrChain = errors.New("it has passed too many Sources")
 )
@@ -49,24 +53,29 @@ type translated struct {
 	refused error // the resource is not republished
 }
 
-// ownURI returns the URI at which a resource is republished.
-func (t *translator) ownURI(uri, path string) string {
+// names returns the function that names the resources of the mirror as it is now.
+func (t *translator) names(ctx context.Context) (*names, error) {
 	if t.InPlace {
-		return uri
+		return &names{}, nil
 	}
-	return t.URI + escapePath(path)
+	paths, err := destination.Names(ctx, t.journal)
+	return &names{prefix: t.URI, paths: paths}, err
 }
 
 // all translates rows. A row without URI is no resource and has the zero result.
 func (t *translator) all(ctx context.Context, rows []journal.Held) ([]translated, error) {
-	targets, err := t.targets(ctx, rows)
+	names, err := t.names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	targets, err := t.targets(ctx, rows, names)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]translated, len(rows))
 	for i := range rows {
 		if rows[i].URI != "" {
-			out[i] = t.one(&rows[i], targets)
+			out[i] = t.one(&rows[i], names, targets)
 		}
 	}
 	return out, nil
@@ -74,7 +83,7 @@ func (t *translator) all(ctx context.Context, rows []journal.Held) ([]translated
 
 // targets returns the own URIs of the resources that links of rows lead to, by their
 // URIs at the upstream, as far as they are republished.
-func (t *translator) targets(ctx context.Context, rows []journal.Held) (map[string]string, error) {
+func (t *translator) targets(ctx context.Context, rows []journal.Held, names *names) (map[string]string, error) {
 	var uris []string
 	for i := range rows {
 		uris = append(uris, related(&rows[i])...)
@@ -90,7 +99,9 @@ func (t *translator) targets(ctx context.Context, rows []journal.Held) (map[stri
 	own := make(map[string]string, len(found))
 	for i := range found {
 		if h := &found[i]; h.URI != "" {
-			own[h.URI] = t.ownURI(h.URI, h.Path)
+			if uri, _, err := names.own(h.URI); err == nil {
+				own[h.URI] = uri
+			}
 		}
 	}
 	return own, nil
@@ -112,10 +123,16 @@ func isRelation(rel string) bool {
 }
 
 // one translates a row.
-func (t *translator) one(r *journal.Held, targets map[string]string) translated {
-	out := translated{Record: catalog.Record{
-		URI: t.ownURI(r.URI, r.Path), Length: r.Length, Type: r.Type, Hashes: r.Hashes,
-	}}
+func (t *translator) one(r *journal.Held, names *names, targets map[string]string) translated {
+	own, path, err := names.own(r.URI)
+	out := translated{Record: catalog.Record{URI: own, Length: r.Length, Type: r.Type, Hashes: r.Hashes}, refused: err}
+	if err != nil {
+		return out
+	}
+	if t.Static && !t.InPlace && path != r.Path {
+		out.refused = fmt.Errorf("%w: %s", ErrPlace, r.Path)
+		return out
+	}
 	if rel, ok := strings.CutPrefix(out.URI, t.BaseURL); ok && t.Reserved != nil && !t.InPlace && t.Reserved(rel) {
 		out.refused = ErrReserved
 		return out

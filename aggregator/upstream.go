@@ -34,9 +34,13 @@ type Options struct {
 	// Address is where the upstream is found: whatever a Destination accepts.
 	Address string
 
-	// URI is the prefix of the own URIs. It ends with a slash. The rest of each is the
-	// path of the file in the mirror.
+	// URI is the prefix of the own URIs. It ends with a slash. The rest of each follows
+	// from the URI of the resource at the upstream alone: see [destination.Names].
 	URI string
+
+	// Static refuses resources whose file in the mirror has another path than the rest
+	// of their own URI: a web server serves the files.
+	Static bool
 
 	// BaseURL is that of this Source: a resource that comes from below it is refused.
 	BaseURL string

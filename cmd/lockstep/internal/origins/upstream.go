@@ -28,6 +28,7 @@ type Upstreams struct {
 	BaseURL  string // of the Source here
 	Network  *network.Options
 	Watching bool // the Source continues after the first publication
+	Static   bool // a web server serves the resources
 	IO       term.IO
 	OnClose  func(func()) // takes functions that close what was opened
 
@@ -119,7 +120,7 @@ func (o *Opener) upstreamOptions(s *Set, m *config.Member) (ao aggregator.Option
 		return ao, err
 	}
 	ao = aggregator.Options{
-		Name: s.Name, Address: address, URI: s.URI, BaseURL: base, InPlace: m.InPlace(), Chain: m.Via == config.ViaChain,
+		Name: s.Name, Address: address, URI: s.URI, BaseURL: base, InPlace: m.InPlace(), Static: o.Upstreams.Static, Chain: m.Via == config.ViaChain,
 		Collection: m.Collection, Reserved: source.Reserved, AllowEmpty: o.AllowEmpty, Continue: o.Upstreams.Watching,
 		Interval: s.ScanInterval, TempDir: o.State, OnEvent: s.OnEvent,
 		Fleet: o.Upstreams.Fleet,
