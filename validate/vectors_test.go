@@ -164,6 +164,8 @@ var printed = map[string]string{
 	// Those of Atom-PMH have neither authors nor links to themselves (RFC 4287, 4.1.1).
 	"example-atom-pmh-entries": unsigned, "example-atom-pmh-updates": unsigned, "example-atom-pmh-complete": unsigned,
 	"example-atom-pmh-1": unsigned, "example-atom-pmh-2": unsigned, "example-atom-pmh-5": unsigned + " AP-TS-01.error",
+	// Version 0.9 called the link up resourcesync, and had a link via for each Source.
+	"example-0.9-8-8": "RS-CHL-01.warning", "example-0.9-8-9": "RS-CHL-01.warning", "example-0.9-8-10": "RS-CHL-01.warning RS-REL-71.warning",
 	// XML 1.0, 2.8 recommends an XML declaration.
 	"example-notification-7": "RS-XML-01.warning", "example-framework-notification-8": "RS-XML-01.warning",
 }
