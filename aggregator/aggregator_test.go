@@ -217,6 +217,57 @@ func TestLinksThatAreNoLongerTrueAreDropped(t *testing.T) {
 	w.want("r via=" + home + "r profile=urn:p collection=https://c.example/")
 }
 
+// TestALinkFollowsTheResourceThatItLeadsTo: a description that comes later than its
+// resource, or goes before it, is linked as long as it is republished, without a
+// comparison.
+func TestALinkFollowsTheResourceThatItLeadsTo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.hold("early", "text", link("describedby", home+"d1.xml"))
+	w.scan(w.upstream(aggregator.Options{})) // another process
+	u := w.upstream(aggregator.Options{})
+	w.scan(u)
+	w.hold("late", "text", link("describedby", home+"d2.xml"))
+	created := func(path string) {
+		t.Helper()
+		must(t, w.deliver(t.Context(), []destination.Change{{URI: home + path, Path: path, Kind: resourcesync.Created}}))
+	}
+	created("late")
+	w.want("early via="+home+"early", "late via="+home+"late")
+	for _, d := range []string{"d1.xml", "d2.xml"} {
+		w.hold(d, "<d/>")
+		created(d)
+	}
+	w.want("d1.xml via="+home+"d1.xml", "d2.xml via="+home+"d2.xml",
+		"early via="+home+"early describedby="+here+"d1.xml", "late via="+home+"late describedby="+here+"d2.xml")
+
+	w.hold("d2.xml", "<d/>", link("describes", home+"late"))
+	must(t, w.deliver(t.Context(), []destination.Change{{URI: home + "d2.xml", Path: "d2.xml", Kind: resourcesync.Updated, Content: destination.ContentSame}}))
+	w.drop("d2.xml")
+	must(t, w.deliver(t.Context(), []destination.Change{{URI: home + "d2.xml", Path: "d2.xml", Kind: resourcesync.Deleted}}))
+	w.want("d1.xml via="+home+"d1.xml", "early via="+home+"early describedby="+here+"d1.xml", "late via="+home+"late")
+}
+
+// TestALastmodOfItsOwnIsPassedOn: a change of nothing but what the upstream states of the
+// time of a resource changes its via link, and no time here (RS-REL-73).
+func TestALastmodOfItsOwnIsPassedOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.hold("a", "text")
+	w.scan(w.upstream(aggregator.Options{}))
+	before := w.record(here + "a")
+	h.Lastmod = h.Lastmod.Add(time.Hour)
+	s := *h.Stated
+	s.Lastmod = resourcesync.NewDatetime(h.Lastmod)
+	h.Stated = &s
+	must(t, w.journal.Record(t.Context(), journal.Batch{Put: []journal.Held{h}}))
+	must(t, w.deliver(t.Context(), []destination.Change{{URI: h.URI, Path: h.Path, Kind: resourcesync.Updated, Content: destination.ContentSame}}))
+	after := w.record(here + "a")
+	if !after.Links[0].Modified.Time().Equal(h.Lastmod) || !after.Lastmod.Equal(before.Lastmod) || after.Seq == before.Seq {
+		t.Errorf("record = %+v, before %+v", after, before)
+	}
+}
+
 // TestALoopIsRefusedAndNamed: what comes from this Source is not republished; the others
 // are.
 func TestALoopIsRefusedAndNamed(t *testing.T) {

@@ -52,6 +52,7 @@ type touch struct {
 // to which they have links are included. Refused resources are reported if report is
 // set. The caller holds applying.
 func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report bool, t *intake.Tally) error {
+	u.wake(touched)
 	rows, err := u.lookup(ctx, touched)
 	if err != nil {
 		return err
@@ -79,6 +80,7 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 			continue
 		}
 		taken[f.URI] = true
+		u.await(rows[i].URI, f)
 		if err := u.setLastmod(ctx, f, touched[rows[i].URI].isNew); err != nil {
 			return err
 		}
@@ -92,6 +94,7 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 	if err != nil {
 		return err
 	}
+	linked := make(map[string]bool) // own URIs that those have links to that are deleted
 	for uri := range touched {
 		own, _, err := names.own(uri)
 		if err != nil || taken[own] { // what cannot be named was never republished
@@ -103,6 +106,11 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 		}
 		if name, was, _ := parseToken(old.Token); ok && name == u.o.Name && was == uri {
 			drops = append(drops, catalog.Update{Record: catalog.Record{URI: own}, Deleted: true})
+			for i := range old.Links {
+				if l := &old.Links[i]; isRelation(l.Rel) && !taken[l.Href] {
+					linked[l.Href] = true
+				}
+			}
 		}
 	}
 	if len(puts)+len(drops) == 0 {
@@ -114,7 +122,60 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 	}
 	t.Applied(a)
 	u.progress.applied(int64(a.Created), int64(a.Updated), int64(a.Deleted))
-	return nil
+	return u.unlink(ctx, linked, t)
+}
+
+// wake adds the resources that have waited for others that have come.
+func (u *Upstream) wake(touched map[string]touch) {
+	var woken []string
+	for uri := range touched {
+		woken = append(woken, u.waiting.take(uri)...)
+	}
+	for _, uri := range woken {
+		if _, ok := touched[uri]; !ok {
+			touched[uri] = touch{}
+		}
+	}
+}
+
+// await has a resource wait for those that its links lead to.
+func (u *Upstream) await(uri string, f *translated) {
+	for _, to := range f.missing {
+		u.waiting.add(uri, to)
+	}
+}
+
+// unlink applies the rows of resources again to which deleted resources had links: they
+// may have had links back.
+func (u *Upstream) unlink(ctx context.Context, linked map[string]bool, t *intake.Tally) error {
+	var uris []string
+	for own := range linked {
+		old, ok, err := catalog.Find(ctx, u.catalog, u.set, own)
+		if err != nil {
+			return err
+		}
+		if name, uri, _ := parseToken(old.Token); ok && name == u.o.Name {
+			uris = append(uris, uri)
+		}
+	}
+	if len(uris) == 0 {
+		return nil
+	}
+	slices.Sort(uris)
+	rows, err := u.mirror.Journal.Lookup(ctx, uris)
+	if err != nil {
+		return err
+	}
+	again := make(map[string]touch)
+	for i := range rows {
+		if rows[i].URI != "" { // else its own deletion is delivered, too
+			again[rows[i].URI] = touch{}
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	return u.apply(ctx, again, false, t)
 }
 
 // lookup returns the rows of resources, and of those to which they have links: whether

@@ -49,6 +49,7 @@ func (u *Upstream) sort(ctx context.Context, to *extsort.Sorter, t *intake.Tally
 				t.Skipped(page[i].URI, f.refused)
 				continue
 			}
+			u.await(page[i].URI, f)
 			t.Files.Add(1)
 			if err := to.Add([]byte(f.URI), []byte(f.Token)); err != nil {
 				return err

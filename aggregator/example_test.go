@@ -23,7 +23,7 @@ func Example() {
 		if err != nil {
 			return m, err
 		}
-		m.Destination, err = destination.New(m.Store, m.Journal, client, destination.Options{Deliver: deliver})
+		m.Destination, err = destination.New(m.Store, m.Journal, client, destination.Options{Deliver: deliver, DeliverStatements: true})
 		return m, err
 	}
 	u, err := aggregator.New(cat, "https://here.example.net/resourcesync/main/capabilitylist.xml", aggregator.Options{

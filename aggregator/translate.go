@@ -49,8 +49,9 @@ type translator struct {
 type translated struct {
 	catalog.Record // without Lastmod, which is the time at which it changed here
 
-	kept    bool  // nothing can be said of the resource now: its record stays as it is
-	refused error // the resource is not republished
+	missing []string // where links lead that were dropped: to resources that the mirror does not have
+	kept    bool     // nothing can be said of the resource now: its record stays as it is
+	refused error    // the resource is not republished
 }
 
 // names returns the function that names the resources of the mirror as it is now.
@@ -145,6 +146,13 @@ func (t *translator) one(r *journal.Held, names *names, targets map[string]strin
 		return out
 	}
 	out.Links, out.refused = t.links(r, targets)
+	if !t.InPlace {
+		for _, uri := range related(r) {
+			if _, ok := targets[uri]; !ok {
+				out.missing = append(out.missing, uri)
+			}
+		}
+	}
 	out.Token = t.token(&out.Record, r.URI)
 	return out
 }

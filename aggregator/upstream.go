@@ -21,8 +21,8 @@ import (
 )
 
 // DefaultInterval is how often Watch compares all of a mirror with the catalog, in case
-// a batch that was delivered left something out, such as a link to a resource that was
-// not republished at that time.
+// a batch that was delivered left something out: links to a resource that was deleted,
+// and had no links back.
 const DefaultInterval = time.Hour
 
 // Options configures an [Upstream].
@@ -116,11 +116,12 @@ type Upstream struct {
 	applying sync.Mutex // held while rows are looked up and applied; guards the following fields
 	changed  func(intake.Report)
 	tally    *intake.Tally // of the Scan under way; nil: there is none
+	waiting  waiting
 }
 
 // New returns an Upstream that fills a set of cat. open opens its mirror, with a
 // Destination that delivers changes to the function that it is given
-// ([destination.Options.Deliver]).
+// ([destination.Options.Deliver], with DeliverStatements).
 func New(cat catalog.Catalog, set string, o Options, open func(deliver func(context.Context, []destination.Change) error) (Mirror, error)) (*Upstream, error) {
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval

@@ -480,6 +480,49 @@ func (j *countingJournal) Record(ctx context.Context, b journal.Batch) error {
 	return j.Mem.Record(ctx, b)
 }
 
+// TestStatementsAreDeliveredWhereWanted: a resource of which nothing but the lastmod has
+// changed is no change, and its content is not requested. With DeliverStatements it is
+// delivered all the same, with the new lastmod.
+func TestStatementsAreDeliveredWhereWanted(t *testing.T) {
+	t.Parallel()
+	for _, wanted := range []bool{false, true} {
+		for _, st := range []style{{}, {noChanges: true}} {
+			s := newSite(t, st)
+			s.put("/a", "content")
+			s.put("/b", "content of b")
+			m := newMirror(t, s)
+			all := deliveries(m)
+			m.opts.DeliverStatements = wanted
+			m.mustSync()
+			*all = nil
+			s.reset()
+			s.now = s.now.Add(time.Hour)
+			s.put("/a", "content")
+			r := m.mustSync()
+			if r.Updated+r.Failed+r.Created+r.Deleted != 0 || s.resourceGets() != 0 {
+				t.Errorf("%s, %d requests for content", counts(r), s.resourceGets())
+			}
+			n := 0
+			if wanted {
+				n = 1
+			}
+			if len(*all) != n {
+				t.Fatalf("wanted %v: delivered %+v", wanted, *all)
+			}
+			if n == 0 {
+				continue
+			}
+			if c := (*all)[0]; c.URI != s.url("/a") || c.Kind != resourcesync.Updated || c.Content != destination.ContentSame || !c.Stated.Lastmod.Time().Equal(s.file("/a").mod) {
+				t.Errorf("delivered %+v, want the lastmod %v", c, s.file("/a").mod)
+			}
+			*all, m.opts.Baseline = nil, true
+			if m.mustSync(); len(*all) != 0 {
+				t.Errorf("nothing has changed: delivered %+v", *all)
+			}
+		}
+	}
+}
+
 // TestSameStatementWritesNothing: a comparison of everything writes no rows if the
 // Source states the same as before.
 func TestSameStatementWritesNothing(t *testing.T) {

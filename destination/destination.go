@@ -94,6 +94,12 @@ type Options struct {
 	// owns the slice.
 	Deliver func(ctx context.Context, batch []Change) error
 
+	// DeliverStatements has Deliver also receive resources of which nothing has changed
+	// but what the Source states of their content, such as its lastmod
+	// ([journal.Stated]). Their Content is ContentSame; Reports and events do not count
+	// them as changes.
+	DeliverStatements bool
+
 	// Scratch stores packages that have to be available as a whole; default: the
 	// store, if it is able to.
 	Scratch blob.Scratcher

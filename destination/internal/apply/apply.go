@@ -31,7 +31,9 @@ type Mirror struct {
 
 	In   string // names the mirror in the middle of a sentence, with a space before; may be empty
 	Jobs int    // transfers from one host at a time
-	Open int    // files that may be open at a time
+
+	Statements bool // Out also gets resources of which only what the Source states of the content has changed
+	Open       int  // files that may be open at a time
 }
 
 // An Applier carries out the actions of one set. The order of its writes: the

@@ -5,6 +5,7 @@ import (
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/journal"
 	"lockstep/destination/report"
+	"lockstep/resourcesync"
 )
 
 // changeOf returns the change that an outcome is, once it is applied.
@@ -18,5 +19,12 @@ func changeOf(set string, a *plan.Action, h *journal.Held) report.Change {
 		c.Length, c.Hashes = h.Length, h.Hashes
 		c.Type, c.Links, c.Stated = h.Type, h.Links, h.Stated
 	}
+	return c
+}
+
+// changeOfDescription returns the change of a resource whose content is the same.
+func changeOfDescription(set string, a *plan.Action, h *journal.Held) report.Change {
+	c := changeOf(set, a, h)
+	c.Kind, c.Content = resourcesync.Updated, report.ContentSame
 	return c
 }

@@ -15,7 +15,6 @@ import (
 	"lockstep/destination/journal"
 	"lockstep/destination/report"
 	"lockstep/internal/fetch"
-	"lockstep/resourcesync"
 )
 
 // A Report receives the results of actions, one at a time.
@@ -112,6 +111,9 @@ func (r *Recorder) settled(o *transfer.Outcome) {
 		r.redescribed(a, &o.Held)
 	case a.Verb == plan.Release || o.Unchanged:
 		r.Report.Count(Unchanged)
+		if r.mirror.Statements && a.Verb != plan.Release && !journal.SameStatement(&a.Held, &o.Held) {
+			r.mirror.Out.Add(changeOfDescription(r.Name, a, &o.Held))
+		}
 	case o.Adopted:
 		r.Report.Count(Unchanged)
 		r.applied(a, &o.Held)
@@ -296,8 +298,7 @@ func (r *Recorder) applied(a *plan.Action, h *journal.Held) {
 // redescribed reports that the Source states another media type or other links of a
 // resource, whose content has not changed.
 func (r *Recorder) redescribed(a *plan.Action, h *journal.Held) {
-	c := changeOf(r.Name, a, h)
-	c.Kind, c.Content = resourcesync.Updated, report.ContentSame
+	c := changeOfDescription(r.Name, a, h)
 	if _, ok := r.mirror.Store.(describer); ok {
 		r.restated = append(r.restated, c)
 	}

@@ -135,7 +135,7 @@ func (o *Opener) upstreamOptions(s *Set, m *config.Member) (ao aggregator.Option
 func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.Context, []destination.Change) error) (m aggregator.Mirror, err error) {
 	do := destination.Options{
 		Include: u.Include, Exclude: u.Exclude, Types: u.Types, AllowHosts: u.AllowHosts, MaxDelete: int(u.MaxDelete),
-		Deliver: deliver, Logger: o.Log,
+		Deliver: deliver, DeliverStatements: true, Logger: o.Log,
 	}
 	state := filepath.Join(o.State, mirrorsDir, name)
 	if u.InPlace() {
