@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strconv"
+
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/auditing"
@@ -20,10 +22,16 @@ read with --content; without it, only those that seem changed since they were
 written. Neither files nor saved progress are changed unless --fix is given.
 
 A DEST that was never synced can be audited, too: the contents of its files are
-compared with what SOURCE states about the resources at these paths.`,
+compared with what SOURCE states about the resources at these paths.
+
+If SOURCE is an Aggregator, --origin compares a sample of the resources with their
+origins, to which their via links lead: a copy is identical, or the origin has
+changed since, or nothing is there any more (gone), or the copy was altered on the
+way (exit code 3).`,
 		Example: `  lockstep audit https://example.org/ mirror
   lockstep audit https://example.org/ mirror --content --fix
-  lockstep audit https://example.org/ mirror --content --report findings.csv`,
+  lockstep audit https://example.org/ mirror --content --report findings.csv
+  lockstep audit https://aggregator.example.org/ mirror --origin --sample all`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Source, o.Dest = args[0], args[1]
@@ -39,6 +47,9 @@ compared with what SOURCE states about the resources at these paths.`,
 	flags.IntVar(&o.MaxDelete, "max-delete", destination.DefaultMaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")
 	flags.StringVar(&o.Report, "report", "", "write all findings to `FILE`, or to stdout if -")
 	flags.StringVar(&o.Format, "format", "", "`FORM` of the report: json, jsonl, csv (default: what FILE ends in)")
+	flags.BoolVar(&o.Origin, "origin", false, "compare resources with their origins, to which via links lead; those at private and loopback addresses only with --allow-private")
+	flags.StringVar(&o.Sample, "sample", strconv.Itoa(auditing.DefaultSample), "with --origin: compare `N` resources, chosen at random, or all")
+	flags.Uint64Var(&o.Seed, "seed", 0, "with --origin: choose the same sample as the run that printed this `NUMBER`")
 	o.Network.Declare(flags, network.TheSource)
 	return cmd
 }

@@ -23,6 +23,7 @@ import (
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/cmd/lockstep/internal/tracing"
 	"lockstep/cmd/lockstep/internal/validation"
 	"lockstep/destination"
 	"lockstep/intake"
@@ -118,7 +119,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case usage:
 		return exitUsage
-	case errors.Is(err, auditing.ErrDifferences), errors.Is(err, validation.ErrFindings):
+	case errors.Is(err, auditing.ErrDifferences), errors.Is(err, validation.ErrFindings), errors.Is(err, tracing.ErrAltered):
 		return exitDifferences
 	case errors.Is(err, destination.ErrRefused), errors.Is(err, intake.ErrEmpty):
 		return exitRefused

@@ -7,14 +7,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goio "io"
+	"iter"
 	"strings"
 	"time"
 
+	"lockstep/aggregator"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/cmd/lockstep/internal/tracing"
 	"lockstep/destination"
+	"lockstep/internal/provenance"
 )
 
 // ErrDifferences reports that an audit found some.
@@ -31,7 +36,14 @@ type Options struct {
 	MaxDelete int
 	Report    string
 	Format    string
+	Origin    bool // the copies are compared with their origins, too
+	Sample    string
+	Seed      uint64
 }
+
+// DefaultSample is how many resources are compared with their origins: a tenth of all
+// that is altered is almost certainly found, a hundredth in two of three cases.
+const DefaultSample = 100
 
 // options returns what the flags mean to a Destination.
 func (o *Options) options() (destination.Options, error) {
@@ -48,6 +60,13 @@ func (o *Options) options() (destination.Options, error) {
 		return do, term.Usage(errors.New("--format is that of --report"), "for the result as JSON there is --json")
 	case o.Report == "-" && o.Out.JSON:
 		return do, term.Usage(errors.New("--json and --report - both write to stdout"), "give --report a file")
+	}
+	if o.Origin {
+		if n, err := tracing.ParseSample(o.Sample); err != nil {
+			return do, err
+		} else if n == 0 {
+			return do, term.Usagef("--sample 0: --origin compares at least one resource, or all")
+		}
 	}
 	do.Delete, do.MaxDelete = destination.Delete(o.Delete), o.MaxDelete
 	return do, nil
@@ -92,28 +111,115 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 		err = fmt.Errorf("%w: %s", ErrDifferences, Differences(report))
 	}
 	err = mirror.Explain(err, o.Dest)
-	if mirror.Interrupted(ctx, err) {
-		err = term.ErrInterrupted
+	out := &result{AuditReport: report, err: err}
+	if o.Origin && whole {
+		err = out.compareOrigins(ctx, o, r, findings, io)
 	}
-	if rerr := findings.close(&report, err, whole); rerr != nil {
+	if mirror.Interrupted(ctx, err) {
+		err, whole = term.ErrInterrupted, false
+	}
+	out.Error = text(err)
+	if rerr := findings.close(out, whole); rerr != nil {
 		err = rerr
 	}
 	if o.Report == "-" {
 		return err
 	}
-	if perr := printAudit(io, o.Out, report, err); err == nil {
+	if perr := out.print(io, o.Out); err == nil {
 		err = perr
 	}
 	return err
 }
 
-// printAudit prints the result of an audit.
-func printAudit(io term.IO, out *term.Options, r destination.AuditReport, err error) error {
+// A result is the result of an audit. Its JSON is what --json prints.
+type result struct {
+	destination.AuditReport
+	Origin *provenance.Report `json:"origin,omitempty"`
+	Error  string             `json:"error,omitempty"`
+
+	err error // of the comparison with the Source
+}
+
+// text returns an error as the result has it.
+func text(err error) string { return report.ErrorText(err) }
+
+// compareOrigins compares the resources of the mirror with their origins, and returns
+// the error of the whole audit.
+func (a *result) compareOrigins(ctx context.Context, o *Options, r *mirror.Run, findings *findings, io term.IO) error {
+	client, err := o.Network.OriginClient(io.LookupEnv, o.Out.Logger(io))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	sample, err := tracing.ParseSample(o.Sample)
+	if err != nil {
+		return err // unreachable: the flags were checked
+	}
+	shown := &tracing.Lines{IO: io, Quiet: o.Out.JSON || o.Report == "-"}
+	c := provenance.New(client, provenance.Options{Sample: sample, Seed: o.Seed, Jobs: o.Network.Jobs, OnFinding: func(f provenance.Finding) {
+		shown.Add(&f)
+		findings.add(findingOf(&f))
+	}})
+	stop := term.ShowProgress(io, o.Out.Quiet, func() string {
+		return "comparing with the origins: " + term.Count(c.Report().Checked, "resource")
+	})
+	traced, err := c.Run(ctx, copies(ctx, r.State))
+	stop()
+	shown.End()
+	a.Origin = &traced
+	a.Requests += client.Requests()
+	switch err = cmp.Or(err, tracing.Err(&traced)); {
+	case a.err == nil:
+		return err
+	case errors.Is(err, tracing.ErrAltered) && errors.Is(a.err, ErrDifferences):
+		return fmt.Errorf("%w; %w", a.err, err)
+	case errors.Is(err, tracing.ErrAltered):
+		return fmt.Errorf("%w; %w", err, a.err)
+	}
+	return a.err
+}
+
+// copies yields the resources of a mirror as copies of what is at their origins.
+func copies(ctx context.Context, m *mirror.State) iter.Seq2[provenance.Copy, error] {
+	return func(yield func(provenance.Copy, error) bool) {
+		for h, err := range m.Journal.Held(ctx, "", "") {
+			if err == nil && len(h.Hashes) == 0 {
+				continue // it has to be fetched again
+			}
+			path := h.Path
+			one := provenance.Copy{URI: h.URI, Via: aggregator.Origin(h.Links), Hashes: h.Hashes, Length: h.Length, Open: func(ctx context.Context) (goio.ReadCloser, error) {
+				return m.Store.Open(ctx, path)
+			}}
+			if !yield(one, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// findingOf returns a finding in the form of those of an audit.
+func findingOf(f *provenance.Finding) *destination.Finding {
+	return &destination.Finding{
+		Kind: destination.FindingKind(f.Verdict), URI: f.URI, Expected: factsOf(f.Stated), Found: factsOf(f.Copy),
+		Cause: "origin " + f.Origin + ": " + f.Cause,
+	}
+}
+
+func factsOf(f *provenance.Facts) *destination.Facts {
+	if f == nil {
+		return nil
+	}
+	return &destination.Facts{Hash: f.Hash, Length: f.Length, Lastmod: f.Modified}
+}
+
+// print prints the result.
+func (a *result) print(io term.IO, out *term.Options) error {
 	if out.JSON {
-		return io.PrintJSON(struct {
-			destination.AuditReport
-			Error string `json:"error,omitempty"`
-		}{r, report.ErrorText(err)})
+		return io.PrintJSON(a)
+	}
+	r, err := a.AuditReport, a.err
+	if a.Origin != nil {
+		defer tracing.Print(io, a.Origin)
 	}
 	if err != nil && !errors.Is(err, ErrDifferences) {
 		return nil // the error says it

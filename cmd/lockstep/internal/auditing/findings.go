@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -33,7 +32,7 @@ type findings struct {
 type findingForm interface {
 	begin(w io.Writer) error
 	add(w io.Writer, f *destination.Finding) error
-	end(w io.Writer, r *destination.AuditReport, err error) error
+	end(w io.Writer, r *result) error
 }
 
 // openFindings begins the report called name.
@@ -88,9 +87,9 @@ func (f *findings) add(x *destination.Finding) {
 	}
 }
 
-// close completes the report of an audit that returned r and err. An audit that
-// was interrupted has not found everything, and leaves no report.
-func (f *findings) close(r *destination.AuditReport, err error, whole bool) error {
+// close completes the report of an audit with the result r. An audit that was
+// interrupted has not found everything, and leaves no report.
+func (f *findings) close(r *result, whole bool) error {
 	if f.form == nil {
 		return nil
 	}
@@ -98,7 +97,7 @@ func (f *findings) close(r *destination.AuditReport, err error, whole bool) erro
 		return f.drop()
 	}
 	if f.err == nil {
-		f.err = f.form.end(f.out, r, err)
+		f.err = f.form.end(f.out, r)
 	}
 	if f.err == nil {
 		f.err = f.out.Flush()
@@ -151,7 +150,7 @@ func (jsonlFindings) add(w io.Writer, f *destination.Finding) error {
 	return enc.Encode(f)
 }
 
-func (jsonlFindings) end(io.Writer, *destination.AuditReport, error) error { return nil }
+func (jsonlFindings) end(io.Writer, *result) error { return nil }
 
 // jsonFindings writes one object: that of --json, with all findings.
 type jsonFindings struct{ some bool }
@@ -173,15 +172,12 @@ func (j *jsonFindings) add(w io.Writer, f *destination.Finding) error {
 	return jsonlFindings{}.add(w, f)
 }
 
-func (j *jsonFindings) end(w io.Writer, r *destination.AuditReport, err error) error {
+func (j *jsonFindings) end(w io.Writer, r *result) error {
 	rest := *r
 	rest.Findings = nil
-	text, merr := json.Marshal(struct {
-		destination.AuditReport
-		Error string `json:"error,omitempty"`
-	}{rest, report.ErrorText(err)})
-	if merr != nil {
-		return merr
+	text, err := json.Marshal(&rest)
+	if err != nil {
+		return err
 	}
 	_, werr := fmt.Fprintf(w, "],\n%s\n", text[1:])
 	return werr
@@ -203,7 +199,7 @@ func (csvFindings) add(w io.Writer, f *destination.Finding) error {
 	return writeRow(w, append(row, f.Cause)...)
 }
 
-func (csvFindings) end(io.Writer, *destination.AuditReport, error) error { return nil }
+func (csvFindings) end(io.Writer, *result) error { return nil }
 
 // facts returns the table cells for what is known of a content.
 func facts(f *destination.Facts) []string {

@@ -64,7 +64,7 @@ func TestFindings(t *testing.T) {
 			for i := range some {
 				f.add(&some[i])
 			}
-			if err := f.close(&r, errors.New("not in step"), whole); err != nil {
+			if err := f.close(&result{AuditReport: r, Error: "not in step"}, whole); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := os.Stat(path); (err == nil) != whole {

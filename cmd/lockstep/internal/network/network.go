@@ -93,9 +93,24 @@ func (o *Options) declareFlags(flags *pflag.FlagSet, whom string) {
 // Client returns a client for the Source at home, an address as the user gave
 // it.
 func (o *Options) Client(home string, lookup func(string) (string, bool), log *slog.Logger) (*fetch.Client, error) {
+	h := discover.Home(home)
+	return o.client(h, o.allowPrivate || h == nil, lookup, log) // a file on this machine may name what only this machine can reach
+}
+
+// OriginClient returns a client for addresses that strangers have named, and to which
+// the Source has no relation. It has no credentials, and connects to private and
+// loopback addresses only with --allow-private, wherever the Source is.
+func (o *Options) OriginClient(lookup func(string) (string, bool), log *slog.Logger) (*fetch.Client, error) {
+	bare := *o
+	bare.headers, bare.bearerFile, bare.netrc = nil, "", ""
+	return bare.client(nil, o.allowPrivate, lookup, log)
+}
+
+// client returns a client for the Source at home, if it is on the network.
+func (o *Options) client(home *url.URL, allowPrivate bool, lookup func(string) (string, bool), log *slog.Logger) (*fetch.Client, error) {
 	opts := fetch.Options{
 		Header: http.Header{}, Proxy: o.proxyOption(lookup), CAFile: o.caFile, Timeout: o.Timeout, Retries: o.Retries, Jobs: o.Jobs,
-		Rate: o.rate, UserAgent: o.UserAgent, AllowPrivate: o.allowPrivate, Logger: log,
+		Rate: o.rate, UserAgent: o.UserAgent, AllowPrivate: allowPrivate, Home: home, Logger: log,
 	}
 	if opts.UserAgent == "" {
 		opts.UserAgent = "lockstep/" + release.Version()
@@ -105,9 +120,6 @@ func (o *Options) Client(home string, lookup func(string) (string, bool), log *s
 	}
 	if o.Timeout <= 0 || o.Retries < 0 || o.Jobs < 0 || o.rate < 0 {
 		return nil, term.Usagef("--timeout must be above 0; --retries, --jobs and --rate must not be below 0")
-	}
-	if opts.Home = discover.Home(home); opts.Home == nil {
-		opts.AllowPrivate = true // a file on this machine may name what only this machine can reach
 	}
 	for _, h := range o.headers {
 		name, value, ok := strings.Cut(h, ":")
