@@ -248,6 +248,8 @@ func checkLink(l *Link) error {
 		return broken("RS-PRI-01", "pri %d of link %s is not between 1 and 999999", l.Pri, xmlscan.Clip(l.Rel))
 	case !l.Modified.at.Printable():
 		return broken("RS-DT-01", "modified of link %s has a year that four digits cannot say", xmlscan.Clip(l.Rel))
+	case l.Foreign.HasElements():
+		return broken("RS-XML-07", "link %s has elements; it may have foreign attributes only", xmlscan.Clip(l.Rel))
 	}
 	return checkHashes(l.Hashes, l.Length, l.HasLength)
 }

@@ -5,6 +5,7 @@ import (
 
 	"lockstep/internal/xmlscan"
 	"lockstep/resourcesync/internal/lexical"
+	"lockstep/resourcesync/internal/markup"
 )
 
 // The namespaces (RS-GEN-01).
@@ -63,7 +64,7 @@ func (w *Writer) appendEntry(b []byte, e *Entry) ([]byte, error) {
 		b = append(b, e.ChangeFreq...)
 		b = append(b, "</changefreq>"...)
 	}
-	b, err := appendMetadata(b, &e.Metadata)
+	b, err := appendMetadata(b, &e.Metadata, e.Foreign)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +73,9 @@ func (w *Writer) appendEntry(b []byte, e *Entry) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if !e.Foreign.IsZero() {
+		b = append(b, markup.Elements(e.Foreign.String())...)
+	}
 	if w.header.Index {
 		return append(b, "</sitemap>\n"...), nil
 	}
@@ -79,7 +83,7 @@ func (w *Writer) appendEntry(b []byte, e *Entry) ([]byte, error) {
 }
 
 // appendMetadata appends the rs:md of an entry, unless it is empty.
-func appendMetadata(b []byte, m *Metadata) ([]byte, error) {
+func appendMetadata(b []byte, m *Metadata, f Foreign) ([]byte, error) {
 	start := len(b)
 	b = append(b, "<rs:md"...)
 	empty := len(b)
@@ -101,6 +105,9 @@ func appendMetadata(b []byte, m *Metadata) ([]byte, error) {
 	b, err := appendContent(b, m.Hashes, m.Length, m.HasLength, m.Type, m.Encoding, m.Path)
 	if err != nil {
 		return nil, err
+	}
+	if !f.IsZero() {
+		b = append(b, markup.Attributes(f.String())...)
 	}
 	if len(b) == empty {
 		return b[:start], nil
@@ -166,6 +173,9 @@ func appendLink(b []byte, l *Link) ([]byte, error) {
 	b, err := appendContent(b, l.Hashes, l.Length, l.HasLength, l.Type, l.Encoding, l.Path)
 	if err != nil {
 		return nil, err
+	}
+	if !l.Foreign.IsZero() {
+		b = append(b, markup.Attributes(l.Foreign.String())...)
 	}
 	return append(b, "/>"...), nil
 }

@@ -9,6 +9,7 @@ type Entry struct {
 	ChangeFreq string   // a hint; empty when absent (RS-XML-14)
 	Metadata            // the entry's rs:md
 	Links      []Link   // the entry's rs:ln, in document order
+	Foreign    Foreign  // attributes of the rs:md and elements that are in namespaces of a community
 }
 
 // Link returns the target of the entry's first link with relation rel, or "".

@@ -36,6 +36,9 @@ func seedReader(f *testing.F) {
 	for _, s := range samples {
 		f.Add(write(f, s.header, s.entries...))
 	}
+	for _, tt := range foreignTests {
+		f.Add([]byte(foreignRoot + `<url><loc>http://example.org/a</loc>` + tt.content + `<rs:ln rel="via" href="urn:b" x:a="1"/></url></urlset>`))
+	}
 	for _, v := range vectors(f) {
 		f.Add(v.doc)
 	}
@@ -59,7 +62,13 @@ func FuzzReader(f *testing.F) {
 			if e.Loc == "" || strings.TrimSpace(e.Loc) == "" || !utf8.ValidString(e.Loc) {
 				t.Errorf("an entry with loc %q", e.Loc)
 			}
+			if again, err := resourcesync.ParseForeign(e.Foreign.String()); err != nil || again != e.Foreign {
+				t.Errorf("%s is read again as %s, %v", e.Foreign, again, err)
+			}
 			for _, l := range e.Links {
+				if again, err := resourcesync.ParseForeign(l.Foreign.String()); err != nil || again != l.Foreign || l.Foreign.HasElements() {
+					t.Errorf("%s is read again as %s, %v", l.Foreign, again, err)
+				}
 				if l.Rel == "" || l.Href == "" || l.Pri < 0 || l.Pri > 999_999 {
 					t.Errorf("a link %+v", l)
 				}

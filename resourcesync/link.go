@@ -29,7 +29,8 @@ type Link struct {
 	Hashes    Hashes
 	Length    int64 // meaningful only if HasLength
 	HasLength bool
-	Pri       int // 1 to 999999, smaller is preferred; 0 when absent (RS-PRI-01)
+	Pri       int     // 1 to 999999, smaller is preferred; 0 when absent (RS-PRI-01)
+	Foreign   Foreign // attributes in namespaces of a community; no elements
 }
 
 const maxPri = 999_999

@@ -14,14 +14,18 @@ import (
 // some are used. The first value of an attribute wins (RS-XML-05), an
 // unprefixed one over a prefixed one (RS-XML-06).
 func (r *Reader) metadata(m *Metadata, root bool) {
-	prefixed := false
+	prefixed, foreign := false, false
 	for i := range r.s.Attrs {
 		a := &r.s.Attrs[i]
 		if a.Prefix != nil {
-			prefixed = prefixed || r.isRS(a.Space)
+			rs := r.isRS(a.Space)
+			prefixed, foreign = prefixed || rs, foreign || !rs
 			continue
 		}
 		r.metadataAttr(m, a, root)
+	}
+	if foreign && !root {
+		foreignAttributes(r, &r.foreign)
 	}
 	if !prefixed {
 		return

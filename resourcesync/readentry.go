@@ -64,6 +64,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 	*e = Entry{}
 	d := &r.draft
 	d.reset()
+	r.foreign.Reset(MaxForeign)
 	foreign := !r.inSitemap()
 	if r.opts.Exact && !foreign {
 		r.exactAttributes()
@@ -84,7 +85,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 		case r.isRS(r.s.Space):
 			err = r.rsChild(e, name)
 		default:
-			err = r.skip() // RS-XML-07
+			err = foreignElement(r)
 		}
 		if err != nil {
 			return false, err
@@ -288,6 +289,7 @@ func (r *Reader) finish(e *Entry) {
 	e.Path = text[d.path.from:d.path.to]
 	e.ETag = text[d.etag.from:d.etag.to]
 	e.Hashes = r.cutHashes(text, -1)
+	e.Foreign = foreignOf(&r.foreign)
 	if len(d.links) == 0 {
 		return
 	}

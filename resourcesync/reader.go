@@ -9,6 +9,7 @@ import (
 
 	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
+	"lockstep/resourcesync/internal/markup"
 	"lockstep/resourcesync/internal/schema"
 )
 
@@ -64,6 +65,10 @@ type Reader struct {
 	reported  map[string]int
 	violation error // of a strict Reader
 	unlocated UnlocatedError
+
+	foreign     markup.Collector // of the current entry
+	linkForeign markup.Collector // of the current link
+	dropped     bool             // some of these did not fit in
 }
 
 // NewReader returns a Reader for the document in r.

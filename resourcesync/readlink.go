@@ -33,6 +33,7 @@ func (r *Reader) rootMetadata() {
 // rootLink reads an rs:ln of the root.
 func (r *Reader) rootLink() {
 	r.draft.reset()
+	r.foreign.Reset(MaxForeign)
 	r.link()
 	text := string(r.draft.text)
 	for i := range r.draft.links {
@@ -93,12 +94,13 @@ func (r *Reader) link() {
 			r.linkAttr(&l, a)
 		}
 	}
-	prefixed := false
+	prefixed, foreign := false, false
 	for i := range r.s.Attrs {
 		if a := &r.s.Attrs[i]; a.Prefix == nil {
 			take(a)
 		} else {
-			prefixed = prefixed || r.isRS(a.Space)
+			rs := r.isRS(a.Space)
+			prefixed, foreign = prefixed || rs, foreign || !rs
 		}
 	}
 	if prefixed {
@@ -128,6 +130,9 @@ func (r *Reader) link() {
 		href = []byte(abs)
 	}
 	l.href = d.keep(href)
+	if foreign {
+		l.Foreign = foreignLink(r)
+	}
 	r.addLinks(l, rel, first)
 }
 

@@ -79,11 +79,18 @@ func (r *Reader) skip() error {
 			continue
 		}
 		depth++
-		if r.inSitemap() && (string(r.s.Local) == "url" || string(r.s.Local) == "sitemap") {
-			cause := "an element " + string(r.s.Local) + " within another element than the root"
-			r.note("RS-XML-09", cause+", skipped")
-			r.lost(cause, Datetime{})
-		}
+		allowedInside(r)
 	}
 	return nil
+}
+
+// allowedInside reports whether the current tag may be within a foreign element. It
+// counts an entry that is within another element than the root.
+func allowedInside(r *Reader) bool {
+	if r.inSitemap() && (string(r.s.Local) == "url" || string(r.s.Local) == "sitemap") {
+		cause := "an element " + string(r.s.Local) + " within another element than the root"
+		r.note("RS-XML-09", cause+", skipped")
+		r.lost(cause, Datetime{})
+	}
+	return !isOurs(r.s.Space)
 }

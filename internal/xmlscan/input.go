@@ -20,9 +20,9 @@ var errEncoding = errors.New("unsupported encoding")
 
 // openInput returns the document in r as UTF-8 without a byte order mark,
 // decompressed if it is a gzip file, and its encoding. It relies on the bytes,
-// not on any declaration (RS-IDX-08, RS-XML-01).
-func openInput(r io.Reader, notDocument error) (_ io.Reader, encoding string, err error) {
-	br := bufio.NewReaderSize(r, 32<<10)
+// not on any declaration (RS-IDX-08, RS-XML-01). It buffers size bytes.
+func openInput(r io.Reader, size int, notDocument error) (_ io.Reader, encoding string, err error) {
+	br := bufio.NewReaderSize(r, max(size, sniffBytes))
 	head, err := peek(br)
 	if err != nil {
 		return nil, "", err
@@ -32,7 +32,7 @@ func openInput(r io.Reader, notDocument error) (_ io.Reader, encoding string, er
 		if err != nil {
 			return nil, "", fmt.Errorf("decompress: %w", err)
 		}
-		br = bufio.NewReaderSize(zr, 32<<10)
+		br = bufio.NewReaderSize(zr, inputBytes)
 		if head, err = peek(br); err != nil {
 			return nil, "", err
 		}

@@ -162,6 +162,10 @@ func (s *Scanner) chars(text []byte) error {
 
 func (s *Scanner) checkText() error {
 	if len(s.text) > s.maxToken {
+		if s.clips {
+			s.collect = 0
+			return nil
+		}
 		return s.Errorf("%w: an element with more than %d bytes of text", ErrLimit, s.maxToken)
 	}
 	return nil

@@ -46,16 +46,19 @@ func (s *Scanner) known(uri []byte) Space {
 }
 
 // uri returns the namespace b declares.
-func (s *Scanner) uri(b *binding) string {
-	switch b.space {
+func (s *Scanner) uri(b *binding) string { return s.named(b.space, s.nsText[b.uri:b.end]) }
+
+// named returns the name of a namespace, which is other for Other.
+func (s *Scanner) named(space Space, other []byte) string {
+	switch space {
 	case None:
 		return ""
 	case XML:
 		return nsXML
 	case Other:
-		return string(s.nsText[b.uri:b.end])
+		return string(other)
 	}
-	return s.namespaces[b.space-1]
+	return s.namespaces[space-1]
 }
 
 // shadowed reports whether one of the bindings before end redeclares the prefix

@@ -38,6 +38,7 @@ type Options struct {
 	MaxBytes int64 // of the document, uncompressed; default DefaultBytes
 	MaxToken int   // bytes of one tag, text or comment; default DefaultToken
 	MaxDepth int   // open elements; default DefaultDepth
+	Expected int   // bytes of a document known to be small: for it less memory is used
 
 	HTML        error // error for an HTML page; default ErrHTML
 	Pages       bool  // HTML pages are accepted
@@ -66,8 +67,11 @@ func New(r io.Reader, o Options) Scanner {
 		o.NotDocument = ErrNotDocument
 	}
 	s := Scanner{
-		src: r, namespaces: o.Namespaces, maxBytes: o.MaxBytes, maxToken: o.MaxToken, maxDepth: o.MaxDepth,
+		src: r, window: bufferBytes, namespaces: o.Namespaces, maxBytes: o.MaxBytes, maxToken: o.MaxToken, maxDepth: o.MaxDepth,
 		html: o.HTML, notDocument: o.NotDocument,
+	}
+	if o.Expected > 0 {
+		s.window = min(o.Expected+2*minRead, bufferBytes)
 	}
 	for _, d := range o.Assumed {
 		s.assumed = append(s.assumed, assumption{Declaration: d, space: s.known([]byte(d.URI))})

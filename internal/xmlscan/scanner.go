@@ -11,9 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// bufferBytes is the initial size of the window through which a document is
+// bufferBytes is the usual initial size of the window through which a document is
 // read. It grows, up to the limit of a token, only for one that does not fit.
-const bufferBytes = 128 << 10
+// inputBytes is that of the buffer in front of it.
+const (
+	bufferBytes = 128 << 10
+	inputBytes  = 32 << 10
+)
 
 // minRead is the minimum free space in the window for a read: a decoder may
 // need space for a few characters.
@@ -39,6 +43,7 @@ type Scanner struct {
 	namespaces  []string
 	assumed     []assumption
 	assuming    bool // some of these are used
+	window      int
 	maxBytes    int64
 	maxToken    int
 	maxDepth    int
@@ -74,6 +79,7 @@ type Scanner struct {
 	taken capture
 
 	collect  int  // depth at which text is kept; 0 for none
+	clips    bool // too much text is no error: what exceeds the limit is not kept
 	solid    bool // there was text that is not white space
 	text     []byte
 	begun    bool // the root was read
@@ -90,12 +96,12 @@ type frame struct {
 
 // open fills the window for the first time.
 func (s *Scanner) open() error {
-	in, encoding, err := openInput(s.src, s.notDocument)
+	in, encoding, err := openInput(s.src, min(s.window, inputBytes), s.notDocument)
 	if err != nil {
 		return s.inputError(err)
 	}
 	s.in, s.encoding, s.opened = in, encoding, true
-	s.buf = make([]byte, bufferBytes)
+	s.buf = make([]byte, s.window)
 	return nil
 }
 

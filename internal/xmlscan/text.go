@@ -52,6 +52,30 @@ func (s *Scanner) AllText() ([]byte, error) {
 	}
 }
 
+// NextText is Next, and returns the text in front of the tag, without comments. It
+// is valid until the next call. Of text longer than a token there is only so much
+// that it is longer than one.
+func (s *Scanner) NextText() (Mark, []byte, error) {
+	s.text, s.collect, s.clips = s.text[:0], len(s.stack), true
+	m, err := s.Next()
+	s.collect, s.clips = 0, false
+	return m, s.text, err
+}
+
+// Name returns the prefix of the current start tag, which may be empty, and the
+// namespace of the tag. The prefix is valid until the next call.
+func (s *Scanner) Name() (prefix []byte, uri string) {
+	open := s.names[s.stack[len(s.stack)-1].name:]
+	if n := len(open) - len(s.Local); n > 0 {
+		prefix = open[:n-1]
+	}
+	space, other := s.lookup(prefix)
+	return prefix, s.named(space, other)
+}
+
+// URI returns the namespace of an attribute of the current tag, or "".
+func (s *Scanner) URI(a *Attr) string { return s.named(a.Space, a.URI) }
+
 // Blank is Skip, and reports whether the element contained only white space and
 // comments.
 func (s *Scanner) Blank() (bool, error) {
