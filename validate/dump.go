@@ -66,7 +66,7 @@ func (s *set) dumped(ctx context.Context, list *document, i, share int) (ok bool
 		return false, err
 	}
 	var manifest *document
-	if err := dump.Check(ctx, s.visitor, r, r.Size, dump.Package{URI: e.Loc, Want: want, Bitstreams: share, Read: s.manifestReader(ctx, &manifest)}); err != nil {
+	if err := dump.Check(ctx, s.visitor, r, r.Size, dump.Package{URI: e.Loc, Want: want, Bitstreams: share, Read: s.manifestReader(ctx, &manifest, nil)}); err != nil {
 		if !visit.IsMissing(err) {
 			return false, err
 		}
@@ -87,9 +87,14 @@ func (s *set) dumped(ctx context.Context, list *document, i, share int) (ok bool
 
 // manifestReader returns a function that reads the manifest of a package into
 // manifest, as far as possible.
-func (w *walk) manifestReader(ctx context.Context, manifest **document) dump.ReadManifest {
+func (w *walk) manifestReader(ctx context.Context, manifest **document, each eachFunc) dump.ReadManifest {
 	return func(src *visit.Source, entry dump.EntryFunc) (finding.Kinds, bool, error) {
-		doc, err := w.read(ctx, src, func(_ *document, at func() string, e *resourcesync.Entry) { entry(at, e) })
+		doc, err := w.read(ctx, src, func(doc *document, at func() string, e *resourcesync.Entry) {
+			entry(at, e)
+			if each != nil {
+				each(doc, at, e)
+			}
+		})
 		if err != nil {
 			return 0, false, err
 		}

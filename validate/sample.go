@@ -56,7 +56,52 @@ func (s *sampler) offer(doc string, at func() string, e *resourcesync.Entry) {
 	}
 	one := sampled{*e, doc, at()}
 	one.entry.Hashes = slices.Clone(e.Hashes) // they are slices of a shared chunk
+	one.entry.Links = slices.Clone(e.Links)
 	s.chosen[i] = one
+}
+
+// beginAlone begins a sample of a document that is checked alone, for OnResource. It
+// returns the function to which the entries are passed; nil: there is no sample.
+func (s *sampler) beginAlone(o *visit.Settings) eachFunc {
+	if o.OnResource == nil || o.Sample == 0 {
+		return nil
+	}
+	s.begin(o, "")
+	if o.Sample == visit.SampleAll {
+		s.want = visit.MaxSample
+	}
+	return func(doc *document, at func() string, e *resourcesync.Entry) {
+		if doc.kind&(finding.KindResourceList|finding.Events|finding.Manifests) != 0 && e.Change != resourcesync.Deleted {
+			s.offer(doc.uri, at, e)
+		}
+	}
+}
+
+// pass passes the chosen resources to OnResource, several concurrently.
+func (s *sampler) pass(ctx context.Context, o *visit.Settings) error {
+	if len(s.chosen) == 0 {
+		return nil
+	}
+	work := make(chan *resourcesync.Entry)
+	var wg sync.WaitGroup
+	for range o.Jobs {
+		wg.Go(func() {
+			for e := range work {
+				if ctx.Err() == nil {
+					o.OnResource(ctx, e)
+				}
+			}
+		})
+	}
+	for i := range s.chosen {
+		work <- &s.chosen[i].entry
+	}
+	close(work)
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // A doubt is a resource that differs from the Resource List: perhaps because it
@@ -121,6 +166,9 @@ func (s *set) compareAll(ctx context.Context) (doubts []doubt, err error) {
 		wg.Go(func() {
 			for one := range work {
 				found := s.resource(ctx, &one, &mu)
+				if on := s.visitor.Settings.OnResource; on != nil && ctx.Err() == nil {
+					on(ctx, &one.entry)
+				}
 				mu.Lock()
 				s.visitor.Collector.Report.Resources++
 				if len(found) > 0 && len(doubts) < visit.MaxDoubts {

@@ -27,6 +27,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"lockstep/resourcesync"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/dump"
 	"lockstep/validate/internal/feed"
@@ -72,7 +73,12 @@ type Options struct {
 	TempDir       string                // for data that does not fit into memory; default os.TempDir
 	OnFinding     func(finding.Finding) // called in order, never concurrently; may be nil
 	OnDocument    func(uri string)      // called when a document is opened, possibly concurrently; may be nil
-	Now           func() time.Time
+
+	// OnResource is called concurrently with the entry of each resource of the sample;
+	// may be nil. With it, documents that are checked alone have a sample, too.
+	OnResource func(ctx context.Context, e *resourcesync.Entry)
+
+	Now func() time.Time
 }
 
 func (o Options) withDefaults() Options {
@@ -107,7 +113,7 @@ func newVisit(open opener.Func, o Options) *visit.Visitor {
 	return visit.NewVisitor(finding.NewCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &visit.Settings{
 		Sample: o.Sample, Seed: o.Seed, Single: o.Single, Jobs: o.Jobs,
 		DocumentBytes: o.DocumentBytes, Documents: o.Documents, ResourceBytes: o.ResourceBytes,
-		Settle: o.Settle, TempDir: o.TempDir, OnDocument: o.OnDocument, Now: o.Now,
+		Settle: o.Settle, TempDir: o.TempDir, OnDocument: o.OnDocument, OnResource: o.OnResource, Now: o.Now,
 	})
 }
 
@@ -125,21 +131,25 @@ func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding
 	case repositoryRoot:
 		return c.Report, repository.CheckResponse(ctx, w.visitor, src)
 	}
-	return c.Report, w.alone(ctx, func() error {
-		_, err := w.read(ctx, src, nil)
+	return c.Report, w.alone(ctx, func(each eachFunc) error {
+		_, err := w.read(ctx, src, each)
 		return err
 	})
 }
 
-// alone runs check, which reads one document, and compares the entries of that
-// document with each other.
-func (w *walk) alone(ctx context.Context, check func() error) error {
+// alone runs check, which reads one document and passes its entries on, and compares
+// the entries of that document with each other.
+func (w *walk) alone(ctx context.Context, check func(eachFunc) error) error {
 	w.tally = tally.New(w.visitor.Settings.TempDir)
 	defer w.tally.Close()
-	if err := check(); err != nil {
+	var s sampler
+	if err := check(s.beginAlone(w.visitor.Settings)); err != nil {
 		return err
 	}
-	return w.compare(ctx, w.tally, &facts{single: true})
+	if err := w.compare(ctx, w.tally, &facts{single: true}); err != nil {
+		return err
+	}
+	return s.pass(ctx, w.visitor.Settings)
 }
 
 // Package checks the ZIP file in r and the manifest in it. It compares the
@@ -148,8 +158,8 @@ func (w *walk) alone(ctx context.Context, check func() error) error {
 func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*finding.Report, error) {
 	w := newWalk(newVisit(nil, o))
 	var manifest *document
-	return w.visitor.Collector.Report, w.alone(ctx, func() error {
-		return dump.Check(ctx, w.visitor, r, size, dump.Package{URI: uri, Bitstreams: o.Sample, Read: w.manifestReader(ctx, &manifest)})
+	return w.visitor.Collector.Report, w.alone(ctx, func(each eachFunc) error {
+		return dump.Check(ctx, w.visitor, r, size, dump.Package{URI: uri, Bitstreams: o.Sample, Read: w.manifestReader(ctx, &manifest, each)})
 	})
 }
 

@@ -109,8 +109,8 @@ func (w *walk) start(ctx context.Context, address string) error {
 
 // single checks the document at address, and nothing else.
 func (w *walk) single(ctx context.Context, address string) error {
-	return w.alone(ctx, func() error {
-		_, err := w.document(ctx, address, nil)
+	return w.alone(ctx, func(each eachFunc) error {
+		_, err := w.document(ctx, address, each)
 		return err
 	})
 }

@@ -29,6 +29,9 @@ looked into, and a sample of resources is compared with what is said of them.
 A FILE is a document or a ZIP package, checked by itself, or a directory that
 publish has written: the whole Source, without a network.
 
+With --origin the sample is also compared with the origins, to which the via links
+of an Aggregator lead; a resource that was altered on the way is an error.
+
 A feed of Atom-PMH is checked along its archives, whether a Source names it or it
 is the SOURCE itself, and so is what the entries of a sample link to. Of an OAI-PMH
 repository (oai-pmh:URL, or its address) the answers to a few requests are checked.`,
@@ -38,6 +41,7 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
   lockstep validate /var/www --sample all
   lockstep validate https://example.org/resourcesync/main/atom.xml
   lockstep validate oai-pmh:https://example.org/oai
+  lockstep validate https://aggregator.example.org/ --origin --sample 100
   lockstep validate --rules`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !o.Rules {
@@ -50,6 +54,7 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
 	flags := cmd.Flags()
 	flags.StringVar(&o.Sample, "sample", strconv.Itoa(validate.DefaultSample), "compare `N` resources, chosen at random, with what is said of them; 0 none, all")
 	flags.Uint64Var(&o.Seed, "seed", 0, "choose the same sample as the run that printed this `NUMBER`")
+	flags.BoolVar(&o.Origin, "origin", false, "compare the sample with the origins, to which via links lead; those at private and loopback addresses only with --allow-private")
 	flags.BoolVar(&o.Strict, "strict", false, "count warnings as errors")
 	flags.BoolVar(&o.Advice, "advice", false, "also print advice: findings that no standard forbids or advises against")
 	flags.BoolVar(&o.Alone, "alone", false, "check only the documents named, not what they name")

@@ -19,6 +19,10 @@ const (
 	// would otherwise occupy a worker for as long as it likes.
 	leastTime = 2 * time.Minute
 	leastRate = 32 << 10 // bytes per second
+
+	// maxStated caps what is read of an origin to see whether it has what is stated: the
+	// length in a via link can be any.
+	maxStated = 64 << 20
 )
 
 // errSlow ends a request that takes too long.
@@ -42,7 +46,7 @@ func (c *Checker) ask(ctx context.Context, one *Copy, held, stated *content) ans
 	is, _ := compare(held.hashes, stated.hashes)
 	suspect := is == different // then it matters whether the origin has what is stated
 	if suspect && held.length >= 0 {
-		limit = min(max(limit, stated.length), c.opts.MaxBytes)
+		limit = max(limit, min(stated.length, maxStated))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, leastTime+time.Duration(limit/leastRate)*time.Second, errSlow)
 	defer cancel()

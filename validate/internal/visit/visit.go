@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/resourcesync"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
 	"lockstep/validate/opener"
@@ -44,7 +45,8 @@ type Settings struct {
 	ResourceBytes int64 // read of one resource
 	Settle        time.Duration
 	TempDir       string
-	OnDocument    func(uri string) // may be nil
+	OnDocument    func(uri string)                                 // may be nil
+	OnResource    func(ctx context.Context, e *resourcesync.Entry) // called concurrently with each of the sample; may be nil
 	Now           func() time.Time
 }
 

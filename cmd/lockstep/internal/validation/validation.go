@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,8 +18,10 @@ import (
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/cmd/lockstep/internal/tracing"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/provenance"
 	"lockstep/validate"
 	"lockstep/validate/finding"
 	"lockstep/validate/opener"
@@ -41,17 +42,20 @@ type Options struct {
 	Alone   bool
 	Rules   bool
 	BaseURL string
+	Origin  bool // the sample is compared with the origins, too
 }
 
 // validation is what validate prints with --json.
 type validation struct {
 	Sources []string `json:"sources"`
 	finding.Report
-	Requests int64   `json:"requests"`
-	Elapsed  float64 `json:"elapsed_seconds"`
-	Error    string  `json:"error,omitempty"`
+	Origin   *provenance.Report `json:"origin,omitempty"`
+	Requests int64              `json:"requests"`
+	Elapsed  float64            `json:"elapsed_seconds"`
+	Error    string             `json:"error,omitempty"`
 
-	advice bool // it was asked for
+	advice bool  // it was asked for
+	err    error // of the validation alone
 }
 
 // Run checks every target and prints what was found.
@@ -59,9 +63,12 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	if o.Rules {
 		return printRules(o, io)
 	}
-	sample, err := parseSample(o.Sample)
-	if err != nil {
+	sample, err := tracing.ParseSample(o.Sample)
+	switch {
+	case err != nil:
 		return err
+	case o.Origin && sample == 0:
+		return term.Usagef("--sample 0: --origin compares at least one resource, or all")
 	}
 	start := time.Now()
 	result := validation{advice: o.Advice}
@@ -79,6 +86,13 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 			}
 		},
 	}
+	var origins *origins
+	if o.Origin {
+		if origins, err = openOrigins(o, io); err != nil {
+			return err
+		}
+		defer origins.client.Close()
+	}
 	stop := term.ShowProgress(io, o.Out.Quiet, func() string {
 		if uri := current.Load(); uri != nil {
 			return "reading " + *uri
@@ -87,7 +101,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	})
 	for _, target := range o.Targets {
 		var r *finding.Report
-		if r, err = validateTarget(ctx, o, vo, target, &result, io); r != nil {
+		if r, err = validateTarget(ctx, o, vo, target, &result, origins, io); r != nil {
 			result.add(r)
 			vo.Seed = r.Seed // one for all
 		}
@@ -102,23 +116,15 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	if err == nil && result.Errors > 0 {
 		err = fmt.Errorf("%w: %s", ErrFindings, term.Count(result.Errors, "error"))
 	}
+	result.err = err
+	if origins != nil {
+		err = origins.end(&result)
+	}
 	result.Elapsed = time.Since(start).Seconds()
 	if perr := printValidation(io, o.Out, &result, err); err == nil {
 		err = perr
 	}
 	return mirror.Explain(err, "")
-}
-
-// parseSample reads the value of --sample.
-func parseSample(s string) (int, error) {
-	if s == "all" {
-		return validate.SampleAll, nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 {
-		return 0, term.Usagef("--sample %q: want a number, or all", s)
-	}
-	return n, nil
 }
 
 // add adds the report about one target.
@@ -138,12 +144,13 @@ func (v *validation) add(r *finding.Report) {
 }
 
 // validateTarget checks what one argument names.
-func validateTarget(ctx context.Context, o *Options, vo validate.Options, target string, result *validation, io term.IO) (*finding.Report, error) {
+func validateTarget(ctx context.Context, o *Options, vo validate.Options, target string, result *validation, origins *origins, io term.IO) (*finding.Report, error) {
 	info, err := os.Stat(target)
 	switch {
 	case err == nil && info.IsDir():
-		return validateDir(ctx, o, vo, target)
+		return validateDir(ctx, o, vo, target, origins)
 	case err == nil:
+		vo.OnResource = origins.comparer(nil)
 		return validateFile(ctx, vo, target)
 	}
 	client, err := o.Network.Client(target, io.LookupEnv, o.Out.Logger(io))
@@ -153,6 +160,7 @@ func validateTarget(ctx context.Context, o *Options, vo validate.Options, target
 	defer client.Close()
 	defer func() { result.Requests += client.Requests() }()
 	open := openerOf(client)
+	vo.OnResource = origins.comparer(open)
 	starts, err := startsOf(ctx, client, open, target, o.Alone)
 	if err != nil {
 		return nil, err
@@ -187,7 +195,7 @@ func validateTarget(ctx context.Context, o *Options, vo validate.Options, target
 }
 
 // validateDir checks a Source whose files are in a directory.
-func validateDir(ctx context.Context, o *Options, vo validate.Options, dir string) (*finding.Report, error) {
+func validateDir(ctx context.Context, o *Options, vo validate.Options, dir string, origins *origins) (*finding.Report, error) {
 	base := o.BaseURL
 	if base == "" {
 		var err error
@@ -197,7 +205,9 @@ func validateDir(ctx context.Context, o *Options, vo validate.Options, dir strin
 	}
 	base = strings.TrimSuffix(base, "/")
 	vo.Settle = time.Nanosecond // files need no time to settle
-	return validate.Source(ctx, opener.Dir(base, dir), base+discover.WellKnown, vo)
+	open := opener.Dir(base, dir)
+	vo.OnResource = origins.comparer(open)
+	return validate.Source(ctx, open, base+discover.WellKnown, vo)
 }
 
 // validateFile checks a document or a package in a file.
@@ -228,7 +238,7 @@ func printValidation(io term.IO, out *term.Options, v *validation, err error) er
 		v.Error = report.ErrorText(err)
 		return io.PrintJSON(v)
 	}
-	if err != nil && !errors.Is(err, ErrFindings) && v.Documents == 0 {
+	if err = v.err; err != nil && !errors.Is(err, ErrFindings) && v.Documents == 0 {
 		return nil // the error says it
 	}
 	if v.Omitted > 0 {
@@ -259,7 +269,11 @@ func printValidation(io term.IO, out *term.Options, v *validation, err error) er
 	if v.Unseen > 0 {
 		io.Printf("; %s could not be looked at from here", term.Count(v.Unseen, "address"))
 	}
-	io.Printf("\n  %s\n", term.Elapsed(time.Duration(v.Elapsed*float64(time.Second))))
+	io.Printf("\n")
+	if v.Origin != nil {
+		tracing.Print(io, v.Origin)
+	}
+	io.Printf("  %s\n", term.Elapsed(time.Duration(v.Elapsed*float64(time.Second))))
 	return nil
 }
 
