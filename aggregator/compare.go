@@ -18,6 +18,11 @@ type held = journal.Held
 // their own URIs, and compares these with the records, in one pass. New and changed
 // resources are applied first, deletions last.
 func (u *Upstream) compare(ctx context.Context, t *intake.Tally) error {
+	done, err := u.o.Fleet.compare(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	u.applying.Lock()
 	defer u.applying.Unlock()
 	rows := extsort.New(extsort.TempFiles(u.o.TempDir))

@@ -2,20 +2,55 @@ package aggregator
 
 import (
 	"cmp"
+	"context"
+	"runtime"
 	"slices"
 	"sync"
 )
 
-// A Fleet is all upstreams that a process follows. Its methods are safe for concurrent
-// use.
+// A Fleet is all upstreams that a process follows. They take turns: a few are worked at at
+// a time, and those that take long, or do not answer, do not keep the others waiting. Its
+// methods are safe for concurrent use.
 type Fleet struct {
+	schedule  schedule
+	comparing chan struct{} // has a token for each comparison with the catalog under way
+
 	mu  sync.Mutex // guards all
 	all []interface{ statuses() []Status }
 }
 
+// FleetOptions configures a [Fleet]. The zero value is ready to use.
+type FleetOptions struct {
+	// Jobs is how many upstreams are worked at at a time, not counting those that have
+	// not answered for a while, of which there may be many; default: what suits the
+	// number of processors.
+	Jobs int
+}
+
 // NewFleet returns a Fleet without upstreams: those with it in their [Options] or
 // [GroupOptions] belong to it from the time they are made.
-func NewFleet() *Fleet { return &Fleet{} }
+func NewFleet(o FleetOptions) *Fleet {
+	if o.Jobs <= 0 {
+		o.Jobs = max(jobsPerProcessor*runtime.GOMAXPROCS(0), jobsLeast)
+	}
+	f := &Fleet{comparing: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))}
+	f.schedule.room = [...]int{quick: o.Jobs, slow: o.Jobs, silent: maxSilent}
+	return f
+}
+
+// compare waits until the mirror of an upstream may be compared with the catalog. f may
+// be nil.
+func (f *Fleet) compare(ctx context.Context) (done func(), err error) {
+	if f == nil {
+		return func() {}, nil
+	}
+	select {
+	case f.comparing <- struct{}{}:
+		return func() { <-f.comparing }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
 
 // Statuses returns the state of all upstreams, ordered by the set that they fill and, in
 // a [Group], by priority. It does not wait for work that is under way.

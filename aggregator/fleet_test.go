@@ -48,6 +48,10 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sick(w, r)
 		return
 	}
+	s.serve(w, r)
+}
+
+func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	const head = `<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`
@@ -85,7 +89,7 @@ func follow(t *testing.T, s *site, o aggregator.Options) (*aggregator.Upstream, 
 	o.Name, o.Address, o.URI, o.BaseURL = "up", s.URL+"/capabilitylist.xml", here, here
 	u, err := aggregator.New(cat, list, o, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
 		m := aggregator.Mirror{Store: &blob.Mem{}, Journal: &journal.Mem{}}
-		client, err := destination.NewClient(o.Address, destination.ClientOptions{Retries: -1})
+		client, err := destination.NewClient(o.Address, destination.ClientOptions{Retries: -1, Ungated: true})
 		must(t, err)
 		t.Cleanup(client.Close)
 		m.Destination, err = destination.New(m.Store, m.Journal, client, destination.Options{Deliver: deliver})
@@ -122,7 +126,7 @@ func resources(t *testing.T, cat catalog.Catalog) int64 {
 func TestStatusOfAnUpstream(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, map[string]string{"a.txt": "a", "b.txt": "b"})
-	fleet := aggregator.NewFleet()
+	fleet := aggregator.NewFleet(aggregator.FleetOptions{})
 	u, cat := follow(t, s, aggregator.Options{Fleet: fleet, Follow: destination.FollowOptions{Poll: 20 * time.Millisecond, Pause: 10 * time.Millisecond}})
 	eventually(t, "following", func() bool { return u.Status().State == aggregator.StateFollowing })
 	st := fleet.Statuses()[0]
@@ -143,5 +147,99 @@ func TestStatusOfAnUpstream(t *testing.T) {
 	eventually(t, "following", func() bool { st := u.Status(); return st.State == aggregator.StateFollowing && st.Resources == 3 })
 	if st := u.Status(); st.Error != "" || st.Attempts != 0 || !st.FailingSince.IsZero() {
 		t.Errorf("status %+v", st)
+	}
+}
+
+// TestAnUpstreamThatChangesRarelyIsPolledLessOften: within the bounds of the
+// configuration, and more often again once it changes.
+func TestAnUpstreamThatChangesRarelyIsPolledLessOften(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, map[string]string{"a.txt": "a"})
+	const least, most = 2 * time.Millisecond, 50 * time.Millisecond
+	u, _ := follow(t, s, aggregator.Options{Follow: destination.FollowOptions{Poll: least, PollMost: most}})
+	eventually(t, "the longest interval", func() bool { return u.Status().Interval == most })
+	n := 1
+	eventually(t, "a shorter interval", func() bool {
+		n++
+		s.set(func() { s.files[fmt.Sprintf("%d.txt", n)] = "new" })
+		want := int64(n)
+		eventually(t, "the change", func() bool { return u.Status().Resources == want })
+		return u.Status().Interval < most/2
+	})
+	eventually(t, "the longest interval", func() bool { return u.Status().Interval == most })
+}
+
+// TestAFailingUpstreamIsRetriedLessAndLessOften: also beyond the interval of one that
+// works, up to a bound; and it recovers.
+func TestAFailingUpstreamIsRetriedLessAndLessOften(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"everything": "/", "its list": "/resourcelist.xml"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, map[string]string{"a.txt": "a"})
+			o := destination.FollowOptions{Poll: time.Millisecond, Pause: time.Millisecond, PauseMost: 100 * time.Millisecond}
+			u, cat := follow(t, s, aggregator.Options{Follow: o})
+			eventually(t, "following", func() bool { return u.Status().State == aggregator.StateFollowing })
+			s.set(func() {
+				s.sick = func(w http.ResponseWriter, r *http.Request) {
+					if len(r.URL.Path) >= len(path) && r.URL.Path[:len(path)] == path {
+						http.Error(w, "no", http.StatusInternalServerError)
+						return
+					}
+					s.serve(w, r)
+				}
+			})
+			eventually(t, "a long pause", func() bool {
+				st := u.Status()
+				return st.State == aggregator.StateFailing && st.NextAttempt.Sub(st.LastAttempt) > 60*time.Millisecond && st.Attempts > 3
+			})
+			if n := resources(t, cat); n != 1 {
+				t.Errorf("%d resources while it fails, want 1", n)
+			}
+			s.set(func() { s.sick = nil; s.files["b.txt"] = "b" })
+			eventually(t, "recovery", func() bool { return u.Status().State == aggregator.StateFollowing && resources(t, cat) == 2 })
+		})
+	}
+}
+
+// TestSickUpstreamsDoNotDelayHealthyOnes: upstreams that hang, fail or lie are more than
+// may be worked at at a time, and the healthy ones are in step all the same.
+func TestSickUpstreamsDoNotDelayHealthyOnes(t *testing.T) {
+	t.Parallel()
+	fleet := aggregator.NewFleet(aggregator.FleetOptions{Jobs: 2})
+	stop := make(chan struct{})
+	o := aggregator.Options{Fleet: fleet, Follow: destination.FollowOptions{Poll: 50 * time.Millisecond}}
+	for _, sick := range []func(w http.ResponseWriter, r *http.Request){
+		func(_ http.ResponseWriter, r *http.Request) { // hangs
+			select {
+			case <-r.Context().Done():
+			case <-stop:
+			}
+		},
+		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) },
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>garbage")) },
+	} {
+		for range 3 {
+			s := newSite(t, nil)
+			s.set(func() { s.sick = sick })
+			follow(t, s, o)
+		}
+	}
+	t.Cleanup(func() { close(stop) }) // before the sites close
+	eventually(t, "work for all that hang", func() bool {
+		waiting := 0
+		for _, st := range fleet.Statuses() {
+			if st.State == aggregator.StateWaiting {
+				waiting++
+			}
+		}
+		return waiting == 0
+	})
+	for range 4 {
+		s := newSite(t, map[string]string{"a.txt": "a"})
+		u, cat := follow(t, s, o)
+		eventually(t, "following", func() bool { return u.Status().State == aggregator.StateFollowing })
+		s.set(func() { s.files["b.txt"] = "b" })
+		eventually(t, "the change", func() bool { return resources(t, cat) == 2 })
 	}
 }

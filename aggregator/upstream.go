@@ -68,6 +68,10 @@ type Options struct {
 	// Follow says how Watch follows the upstream. OnSync is not used.
 	Follow destination.FollowOptions
 
+	// Later has Scan leave the upstream and the catalog alone if there is nothing else to
+	// do than what Watch does at its start.
+	Later bool
+
 	// Continue has Scan leave the upstream alone if the mirror has something already:
 	// Watch follows.
 	Continue bool
@@ -83,7 +87,7 @@ type Options struct {
 	// Upstream.
 	OnEvent func(intake.Event)
 
-	// Fleet has the upstream among those of the process; may be nil.
+	// Fleet has the upstream take turns with others of the process; may be nil.
 	Fleet *Fleet
 
 	shared bool // other upstreams fill the set, too
@@ -107,6 +111,7 @@ type Upstream struct {
 	events    intake.Reporter
 
 	progress progress
+	pace     pace // in the Fleet
 
 	following atomic.Pointer[destination.Follower] // nil: Watch has not begun
 
@@ -263,8 +268,13 @@ func (u *Upstream) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
 		o := u.o.Follow
 		o.OnSync = func(r destination.Report, err error) {
-			retry = 0
+			if err == nil {
+				retry = 0
+			}
 			u.passed(&r, err)
+		}
+		if u.o.Fleet != nil {
+			o.Turn = u.turn
 		}
 		f, err := u.mirror.Destination.Follow(u.o.Address, o)
 		if err == nil {
@@ -275,12 +285,19 @@ func (u *Upstream) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		retry = min(max(2*retry, intake.RetryFirst), intake.RetryMost)
+		retry = min(max(2*retry, intake.RetryFirst), max(o.PauseMost, intake.RetryMost))
 		u.progress.ended(err, time.Now().Add(retry))
 		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: u.explain(err)})
 		_ = intake.Sleep(ctx, retry) // the loop ends with ctx
 	}
 	return context.Cause(ctx)
+}
+
+// turn waits for the turn of the upstream.
+func (u *Upstream) turn(ctx context.Context, w destination.Work) (context.Context, func()) {
+	u.progress.set(func(p *progress) { p.waiting = true })
+	defer u.progress.set(func(p *progress) { p.waiting = false })
+	return u.o.Fleet.schedule.begin(ctx, &u.pace, w)
 }
 
 // Handler serves what hubs call at and below the path of [destination.FollowOptions]'

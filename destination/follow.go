@@ -38,6 +38,11 @@ type FollowOptions struct {
 	// default DefaultPoll.
 	Poll time.Duration
 
+	// PollMost is the most to which the time between looks at a set without
+	// notifications grows while nothing changes there; it falls again when
+	// something does. Default Poll: it is always the same.
+	PollMost time.Duration
+
 	// Check is how long to wait between looks at a set with notifications:
 	// notifications alone are never trusted to be complete. Default
 	// DefaultCheck, or Poll if that is longer.
@@ -67,7 +72,26 @@ type FollowOptions struct {
 	// and the least there is between looks at a set that something asked for;
 	// default DefaultPause.
 	Pause time.Duration
+
+	// PauseMost is the most to which waits after failures grow; default a minute.
+	// By default a set that fails is also looked at whenever one that does not
+	// would be; with PauseMost it is not.
+	PauseMost time.Duration
+
+	// Turn, if not nil, is called before each piece of work: a look at the Source,
+	// or applying notifications. It blocks until the work may begin, and returns
+	// the context of the work and a function that is called when it has ended. If
+	// that context ends with [ErrTurn] as its cause, the work is interrupted, and
+	// continued after another call. It is never called concurrently.
+	Turn func(ctx context.Context, w Work) (context.Context, func())
 }
+
+// Work is a piece of work of a [Follower].
+type Work = follow.Work
+
+// ErrTurn is the cause of a context that interrupts the work of a [Follower] because
+// it is the turn of others.
+var ErrTurn = follow.ErrTurn
 
 // A Follower keeps a mirror in step with a Source for as long as it runs: by
 // notifications where they come, and by looking in any case. See
@@ -113,7 +137,7 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 	m := &followedMirror{d: own, address: address, poll: o.Poll, journal: journal}
 	f := &Follower{address: address}
 	f.follower, err = follow.New(m, follow.Options{
-		Poll: o.Poll, Check: o.Check, Pause: o.Pause, Callback: o.Callback, Channel: o.Channel, Lease: o.Lease, RefuseSHA1: o.RefuseSHA1,
+		Poll: o.Poll, Check: o.Check, Pause: o.Pause, Callback: o.Callback, Channel: o.Channel, Lease: o.Lease, RefuseSHA1: o.RefuseSHA1, PollMost: o.PollMost, PauseMost: o.PauseMost, Turn: o.Turn,
 		Client: d.client, Log: d.log, Journal: journal, Allow: own.allowStream, OnSync: o.OnSync,
 	})
 	if err != nil {

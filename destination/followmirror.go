@@ -49,6 +49,7 @@ func (m *followedMirror) pass(ctx context.Context, set *sets.FollowedSet, do fun
 	if err == nil {
 		err = deferringDocuments(ctx, s, func() error { return do(s) })
 	}
+	unread := err != nil
 	if err == nil || errors.Is(err, ErrIncomplete) {
 		if kerr := s.state.EndKeeping(ctx, &s.report.Report); kerr != nil {
 			err = kerr
@@ -57,7 +58,7 @@ func (m *followedMirror) pass(ctx context.Context, set *sets.FollowedSet, do fun
 	if err == nil && s.report.HasFailures() {
 		err = fmt.Errorf("%w: %s", ErrIncomplete, s.report.Shortfall())
 	}
-	p := follow.Pass{Err: err, Report: conclude(s, meter, err)}
+	p := follow.Pass{Err: err, Report: conclude(s, meter, err), Unread: unread}
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		m.session = nil // the state in memory may not be that of the Journal
 		m.sets.Forget()

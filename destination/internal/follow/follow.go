@@ -37,11 +37,13 @@ const graceAfterCancel = 5 * time.Second
 // Options configures a [Follower]. All fields are required, unless they say
 // otherwise.
 type Options struct {
-	Poll     time.Duration // between pulls of a set without notifications
-	Check    time.Duration // between pulls of a set with notifications
-	Pause    time.Duration // first wait after a failure, and minimum time between pulls that notifications or failures cause
-	Callback string        // URL at which hubs reach the Handler; "": not reachable
-	Channel  string        // the only channel to use; "": the best available one
+	Poll      time.Duration // between pulls of a set without notifications
+	Check     time.Duration // between pulls of a set with notifications
+	Pause     time.Duration // first wait after a failure, and minimum time between pulls that notifications or failures cause
+	PollMost  time.Duration // the most to which the time between pulls of a set without notifications grows while nothing changes; zero: Poll
+	PauseMost time.Duration // the most to which waits after failures grow, also beyond Poll; zero: a minute, or Poll if that is less
+	Callback  string        // URL at which hubs reach the Handler; "": not reachable
+	Channel   string        // the only channel to use; "": the best available one
 
 	Lease      time.Duration // lease requested from hubs; zero: the hub decides
 	RefuseSHA1 bool          // deliveries signed with HMAC-SHA1 count as forged (WS-X-08)
@@ -51,9 +53,21 @@ type Options struct {
 	Journal *writebehind.Journal
 	Allow   func(set, uri string) error // returns an error if a stream of a set must not be read
 
+	// Turn is called before each piece of work, and blocks until it may begin. It returns
+	// the context of the work and a function that is called when it has ended. If that
+	// context ends with [ErrTurn] as its cause, the work is interrupted, and continued
+	// after another call. It may be nil.
+	Turn func(ctx context.Context, w Work) (context.Context, func())
+
 	// OnSync is called with the result of each pass that applied something or failed.
 	// It is never called concurrently. It may be nil.
 	OnSync func(report.Report, error)
+}
+
+// Work is what a Follower has to do.
+type Work struct {
+	Urgent   bool         // notifications are applied
+	Received func() int64 // returns the number of bytes that were received, of this work and before
 }
 
 // A Follower keeps a mirror in step with a Source for as long as it runs.
@@ -138,7 +152,10 @@ func (f *Follower) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer f.channels.started.Wait()
 	defer stop()
-	if err := f.inbox.Load(ctx, f.reg.receive); err != nil {
+	_, done := f.turn(ctx, false)
+	err := f.inbox.Load(ctx, f.reg.receive)
+	done()
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -153,7 +170,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 	f.ready.Store(true)
 	defer f.ready.Store(false)
-	err := f.work(ctx)
+	err = f.work(ctx)
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceAfterCancel)
 	defer cancel()
 	if lerr := f.leave(grace); err == nil {

@@ -10,10 +10,11 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// look finds the Source's sets and their channels.
-func (f *Follower) look(ctx context.Context) error {
-	l := f.mirror.Look(ctx)
-	if ctx.Err() != nil {
+// look finds the Source's sets and their channels. Requests for documents end with work,
+// the use of the channels with ctx.
+func (f *Follower) look(ctx, work context.Context) error {
+	l := f.mirror.Look(work)
+	if work.Err() != nil {
 		return nil
 	}
 	p := &l.Pass
@@ -39,7 +40,7 @@ func (f *Follower) look(ctx context.Context) error {
 	f.adopt(ctx, &l)
 	f.reg.looksDone(&l, pause)
 	if l.Left {
-		d := f.mirror.Dissolve(ctx)
+		d := f.mirror.Dissolve(work)
 		f.notify(&d) // a refusal is repeated by the next look
 	}
 	if p.Err != nil {

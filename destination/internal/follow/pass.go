@@ -13,6 +13,7 @@ type Pass struct {
 	Err    error
 	Report report.Report
 	State  SetState
+	Unread bool // documents could not be read, or nothing was done for another reason; otherwise only resources failed
 }
 
 // isIncomplete reports whether the error only reports failures: everything else was

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -28,6 +29,9 @@ func (f *Follower) pull(ctx context.Context, s *set) error {
 	r.mu.Lock()
 	now := time.Now()
 	f.recordPull(ctx, s, &p, start, now)
+	if !s.isLive() {
+		r.adapt(s, &p, routine)
+	}
 	r.planNext(s, &p, now)
 	s.pulled = s.pulled || p.Err == nil || p.isIncomplete()
 	if routine && p.applied() > 0 {
@@ -100,6 +104,9 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 func (r *registry) planNext(s *set, p *Pass, now time.Time) {
 	behind := p.Err != nil || p.State.Push != nil && p.State.Push.HasGap()
 	wait := r.interval(s)
+	if r.opts.PollMost > r.opts.Poll {
+		wait -= rand.N(wait/20 + 1) // Sources that were pulled at the same time are so no more
+	}
 	if s.overload != nil && s.overload.Over {
 		wait = min(max(wait, 10*s.took), r.opts.Check)
 	}
@@ -111,9 +118,10 @@ func (r *registry) planNext(s *set, p *Pass, now time.Time) {
 	}
 	if behind {
 		var pause time.Duration
-		if s.pause, pause = r.opts.longer(s.pause); pause < wait {
-			wait = min(wait, max(pause, 10*s.took)) // a comparison of everything may take long
+		if s.pause, pause = r.opts.longer(s.pause); p.Unread {
+			wait = max(wait, r.opts.PauseMost)
 		}
+		wait = min(wait, max(pause, 10*s.took)) // a comparison of everything may take long
 	} else {
 		s.pause = 0
 	}

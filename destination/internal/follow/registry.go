@@ -142,7 +142,19 @@ func (r *registry) interval(s *set) time.Duration {
 	if s.isLive() {
 		return r.opts.Check
 	}
-	return r.opts.Poll
+	return max(s.spacing, r.opts.Poll)
+}
+
+// adapt changes the time between routine pulls of a set by the result of one: it is
+// halved when something changed, and grows by half when nothing did.
+func (r *registry) adapt(s *set, p *Pass, routine bool) {
+	switch most := max(r.opts.PollMost, r.opts.Poll); {
+	case p.Err != nil:
+	case p.applied() > 0:
+		s.spacing = max(s.spacing/2, r.opts.Poll)
+	case routine:
+		s.spacing = min(r.interval(s)*3/2, most)
+	}
 }
 
 // replan reschedules the next pull of a set according to the state of its channel,

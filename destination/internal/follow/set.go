@@ -63,6 +63,7 @@ type set struct {
 	asked     bool           // a notification or a failure requested the next pull
 	last      time.Time      // when the last pull ended
 	took      time.Duration  // duration of the last pull
+	spacing   time.Duration  // between routine pulls without notifications; less than Poll: Poll
 	idlePulls int            // pulls in a row that found nothing
 	pause     time.Duration  // before a retry
 	again     time.Time      // when messages may be processed after a failure

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -65,10 +66,15 @@ func (f *Follower) work(ctx context.Context) error {
 
 // do runs a job. If it takes long and other sets wait, it is interrupted.
 func (f *Follower) do(ctx context.Context, j *job) error {
-	if j.set == nil {
-		return f.look(ctx)
+	work, done := f.turn(ctx, j.push)
+	defer done()
+	if work.Err() != nil {
+		return nil
 	}
-	own, cancel := context.WithCancelCause(ctx)
+	if j.set == nil {
+		return f.look(ctx, work)
+	}
+	own, cancel := context.WithCancelCause(work)
 	defer cancel(nil)
 	turn := max(j.set.turn, f.turnFor)
 	var alarm *time.Timer
@@ -86,13 +92,21 @@ func (f *Follower) do(ctx context.Context, j *job) error {
 	return f.pull(own, j.set)
 }
 
+// turn waits until a piece of work may begin.
+func (f *Follower) turn(ctx context.Context, urgent bool) (context.Context, func()) {
+	if f.opts.Turn == nil {
+		return ctx, func() {}
+	}
+	return f.opts.Turn(ctx, Work{Urgent: urgent, Received: f.opts.Client.Bytes})
+}
+
 // longer returns the next pause after an unsuccessful one, and a random wait around
 // it, so that several Destinations do not retry at the same time.
 func (o *Options) longer(pause time.Duration) (next, wait time.Duration) {
 	if pause == 0 {
 		next = o.Pause
 	} else {
-		next = min(2*pause, max(pauseMost, o.Pause))
+		next = min(2*pause, max(cmp.Or(o.PauseMost, pauseMost), o.Pause))
 	}
 	return next, next*4/5 + rand.N(next*2/5+1)
 }

@@ -204,7 +204,7 @@ func (b *setBuilder) report(set string, e intake.Event) {
 // newOpener returns the opener of the origins of a site.
 func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client, error), api *origins.API, onClose func(func())) *origins.Opener {
 	opener := &origins.Opener{
-		Upstreams: origins.Upstreams{BaseURL: o.BaseURL, Network: o.Network, Watching: o.Watching, Static: !o.Content, IO: o.IO, OnClose: onClose, Fleet: aggregator.NewFleet()}, Log: o.Log,
+		Upstreams: origins.Upstreams{BaseURL: o.BaseURL, Network: o.Network, Watching: o.Watching, Static: !o.Content, IO: o.IO, OnClose: onClose, Fleet: aggregator.NewFleet(aggregator.FleetOptions{})}, Log: o.Log,
 		State: o.State, AllowEmpty: o.AllowEmpty, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
 		Ledger: st.db.Ledger(), Contents: st.db.Contents(), API: api,
 	}
