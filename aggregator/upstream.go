@@ -68,8 +68,7 @@ type Options struct {
 	// Follow says how Watch follows the upstream. OnSync is not used.
 	Follow destination.FollowOptions
 
-	// Later has Scan leave the upstream and the catalog alone if there is nothing else to
-	// do than what Watch does at its start.
+	// Later has Scan do nothing: Watch brings everything in step.
 	Later bool
 
 	// Continue has Scan leave the upstream alone if the mirror has something already:
@@ -115,6 +114,8 @@ type Upstream struct {
 
 	following atomic.Pointer[destination.Follower] // nil: Watch has not begun
 
+	begun atomic.Bool // Watch has
+
 	mirroring sync.Mutex      // held while the Destination is used; guards the following field
 	failing   map[string]bool // URIs of what failed in the last pass
 
@@ -152,6 +153,9 @@ func New(cat catalog.Catalog, set string, o Options, open func(deliver func(cont
 func (u *Upstream) Scan(ctx context.Context) (intake.Report, error) {
 	t := &intake.Tally{Reporter: &u.events, Start: time.Now()}
 	var err error
+	if u.o.Later && !u.begun.Load() {
+		return t.Report(), nil
+	}
 	if u.mirroring.TryLock() {
 		err = u.sync(ctx, t)
 		u.mirroring.Unlock()
@@ -165,6 +169,9 @@ func (u *Upstream) Scan(ctx context.Context) (intake.Report, error) {
 // sync brings the mirror in step. A resource that fails is a problem, not an error. The
 // caller holds mirroring.
 func (u *Upstream) sync(ctx context.Context, t *intake.Tally) error {
+	if u.o.Later {
+		return nil
+	}
 	if u.o.Continue {
 		for _, err := range u.mirror.Journal.Held(ctx, "", "") {
 			return err
@@ -255,6 +262,7 @@ func (u *Upstream) Watch(ctx context.Context, onChange func(intake.Report)) erro
 	}()
 	u.progress.set(func(p *progress) { p.watching = true })
 	defer u.progress.set(func(p *progress) { p.watching = false })
+	u.begun.Store(true)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return u.follow(gctx) })
 	g.Go(func() error { return u.compareAgain(gctx, onChange) })
@@ -321,26 +329,40 @@ func (u *Upstream) passed(r *destination.Report, err error) {
 	u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: t.Report()})
 }
 
-// compareAgain compares the mirror with the catalog from time to time until ctx ends.
+// compareAgain compares the mirror with the catalog from time to time until ctx ends: at
+// the start, too, if Scan has not.
 func (u *Upstream) compareAgain(ctx context.Context, onChange func(intake.Report)) error {
+	if u.o.Later {
+		r := u.compareOnce(ctx, onChange)
+		for i := range min(len(r.Skipped.First), maxNamed) {
+			p := &r.Skipped.First[i]
+			u.events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: p.Path, Err: fmt.Errorf("not republished: %w", p.Err)})
+		}
+	}
 	if u.o.Interval < 0 {
 		return intake.Forever(ctx)
 	}
 	for intake.Sleep(ctx, u.o.Interval) == nil {
-		t := &intake.Tally{Reporter: &u.events, Start: time.Now()}
-		err := u.compare(ctx, t)
-		if ctx.Err() != nil {
-			break
-		}
-		r := t.Report()
-		if err != nil {
-			u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: r})
-		}
-		if r.Changed() && onChange != nil {
-			onChange(r)
-		}
+		u.compareOnce(ctx, onChange)
 	}
 	return context.Cause(ctx)
+}
+
+// compareOnce compares the mirror with the catalog.
+func (u *Upstream) compareOnce(ctx context.Context, onChange func(intake.Report)) intake.Report {
+	t := &intake.Tally{Reporter: &u.events, Start: time.Now()}
+	err := u.compare(ctx, t)
+	r := t.Report()
+	if ctx.Err() != nil {
+		return r
+	}
+	if err != nil {
+		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: r})
+	}
+	if r.Changed() && onChange != nil {
+		onChange(r)
+	}
+	return r
 }
 
 // gone reports whether err says that a file or row does not exist.

@@ -106,6 +106,7 @@ type Options struct {
 	UserAgent    string         // default "lockstep"
 	AllowPrivate bool           // connect to private and loopback addresses
 	Ungated      bool           // send requests even to hosts that fail all of them: the caller has a schedule for repeating requests
+	Limits       *Limits        // shared with other Clients; default: the Client has its own
 	Home         *url.URL       // the Source as the user named it; its host gets credentials and determines the allowed addresses
 	Logger       *slog.Logger   // default: discards
 }
@@ -122,8 +123,8 @@ type Client struct {
 	plainHead http.Header // for all other hosts
 	secret    bool        // homeHead has more than plainHead
 	up        upgrade
-	hosts     hosts
-	bandwidth pace
+	hosts     *hosts
+	bandwidth *pace
 	deferrals deferrals
 	requests  atomic.Int64
 	bytes     atomic.Int64
@@ -156,16 +157,12 @@ func New(o Options) (*Client, error) {
 	if err := c.prepareHeaders(); err != nil {
 		return nil, err
 	}
-	c.hosts.jobs, c.hosts.rate = o.Jobs, o.Rate
-	c.hosts.patience, c.hosts.ungated = min(GiveUpAfter, GiveUpTimeouts*o.Timeout), o.Ungated
-	if o.Jobs == 0 {
-		c.hosts.jobs, c.hosts.most = DefaultJobs, min(MaxJobs, max(OpenFiles()/filesPerJob, DefaultJobs))
+	if c.hosts = newHosts(&o); o.Limits != nil {
+		c.hosts = o.Limits.of(c.hosts, o.Bandwidth)
 	}
-	// If few files may be open, even the connections for a small server are too many.
-	few := max((OpenFiles()-OwnFiles)/(2*filesPerJob), 1)
-	c.hosts.jobs, c.hosts.most = min(c.hosts.jobs, few), min(c.hosts.most, few)
-	c.hosts.lanes = lanesOf(c.hosts.jobs, c.hosts.most)
-	c.bandwidth.rate = float64(o.Bandwidth)
+	if c.bandwidth = (&pace{rate: float64(o.Bandwidth)}); o.Limits != nil {
+		c.bandwidth = o.Limits.bandwidth
+	}
 	tls := &tls.Config{
 		RootCAs:            roots,
 		MinVersion:         tls.VersionTLS12,

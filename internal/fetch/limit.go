@@ -14,9 +14,13 @@ import (
 // Beyond it idle ones are forgotten.
 const maxHosts = 256
 
+// maxSharedHosts is the same for Limits that Clients share.
+const maxSharedHosts = 4096
+
 // hosts hold the limits of each host.
 type hosts struct {
 	lanes      []int // connections in each, except that for documents
+	remembered int   // hosts, at most
 	jobs, most int   // initial number of concurrent requests, and the maximum if it adapts
 	rate       float64
 	patience   time.Duration // for a host that fails all requests
@@ -24,6 +28,41 @@ type hosts struct {
 
 	mu sync.RWMutex // guards m
 	m  map[string]*host
+}
+
+// newHosts returns the limits that the options of a Client describe.
+func newHosts(o *Options) *hosts {
+	hs := &hosts{jobs: o.Jobs, rate: o.Rate, remembered: maxHosts, patience: min(GiveUpAfter, GiveUpTimeouts*o.Timeout), ungated: o.Ungated}
+	if o.Jobs == 0 {
+		hs.jobs, hs.most = DefaultJobs, min(MaxJobs, max(OpenFiles()/filesPerJob, DefaultJobs))
+	}
+	// If few files may be open, even the connections for a small server are too many.
+	few := max((OpenFiles()-OwnFiles)/(2*filesPerJob), 1)
+	hs.jobs, hs.most = min(hs.jobs, few), min(hs.most, few)
+	hs.lanes = lanesOf(hs.jobs, hs.most)
+	return hs
+}
+
+// Limits are the limits that apply to each host, however many Clients send requests to
+// it: of concurrent requests, of their rate, of requests to one that fails, and of the bytes of
+// all of them. The Client
+// that uses them first determines them by its Options. The zero value is ready to use. Its
+// methods are safe for concurrent use.
+type Limits struct {
+	mu        sync.Mutex // guards the rest
+	hosts     *hosts
+	bandwidth *pace
+}
+
+// of returns the limits, which are those of the first call.
+func (l *Limits) of(hs *hosts, bandwidth int64) *hosts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hosts == nil {
+		hs.remembered = maxSharedHosts
+		l.hosts, l.bandwidth = hs, &pace{rate: float64(bandwidth)}
+	}
+	return l.hosts
 }
 
 // A host is the state of one host and port.
@@ -67,7 +106,7 @@ func (hs *hosts) get(name string) *host {
 	if hs.m == nil {
 		hs.m = make(map[string]*host)
 	}
-	if len(hs.m) >= maxHosts {
+	if len(hs.m) >= hs.remembered {
 		for name, h := range hs.m {
 			if h.slots.idle() && h.rate.idle() && h.gate.idle() {
 				delete(hs.m, name)

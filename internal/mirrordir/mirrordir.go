@@ -53,7 +53,10 @@ func Exists(dest string) bool {
 
 // Open locks the mirror in the directory dest and opens it. It creates what does
 // not exist. If another process has locked it the error is a [lock.InUseError].
-func Open(dest string) (_ *Dir, err error) {
+func Open(dest string) (*Dir, error) { return OpenWith(dest, sqlite.Options{}) }
+
+// OpenWith is [Open] with options for the database of the mirror.
+func OpenWith(dest string, o sqlite.Options) (_ *Dir, err error) {
 	d := &Dir{}
 	defer func() {
 		if err != nil {
@@ -78,7 +81,7 @@ func Open(dest string) (_ *Dir, err error) {
 	}
 	d.Versions = versions
 	d.closers = append(d.closers, versions)
-	db, err := sqlite.Open(filepath.Join(dest, filepath.FromSlash(destination.StateFile)))
+	db, err := o.Open(filepath.Join(dest, filepath.FromSlash(destination.StateFile)))
 	if err != nil {
 		return nil, err
 	}

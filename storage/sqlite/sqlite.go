@@ -35,6 +35,7 @@ import (
 // Options configures a [DB]. The zero value is ready to use.
 type Options struct {
 	Clock func() time.Time // default: time.Now
+	Idle  time.Duration    // connections that are not used for that long are closed, and opened again when they are needed; default: they stay open
 	Cache int              // KiB of cache of the writer, and at most of each reader; default 8 MiB
 }
 
@@ -91,6 +92,10 @@ func (o Options) Open(path string) (*DB, error) {
 	}
 	write.SetMaxOpenConns(1)
 	read.SetMaxIdleConns(idleReaders)
+	if o.Idle > 0 {
+		write.SetConnMaxIdleTime(o.Idle)
+		read.SetConnMaxIdleTime(o.Idle)
+	}
 	connect(write)
 	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock, Name: path, Scratch: filepath.Dir(abs), There: there(abs)})
 	if err != nil {

@@ -164,6 +164,7 @@ func (s *Set) particular() []struct {
 		{"allow_hosts", len(s.AllowHosts) > 0},
 		{"max_delete", s.MaxDelete > 0},
 		{"poll", s.Poll != nil},
+		{"poll_max", s.PollMost != nil},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -25,6 +26,7 @@ type Upstream struct {
 	AllowHosts StringList `yaml:"allow_hosts"` // whose resources the upstream may name besides its own
 	MaxDelete  percent    `yaml:"max_delete"`  // of the mirror, that one run may delete
 	Poll       *duration  `yaml:"poll"`        // between looks at an upstream that sends no notifications
+	PollMost   *duration  `yaml:"poll_max"`    // to which that grows while nothing changes
 }
 
 // A Member is one of several upstreams that fill a set. What it does not say is as the
@@ -106,6 +108,9 @@ func (m *Member) inherit(s *Set) {
 	if m.Poll == nil {
 		m.Poll = s.Poll
 	}
+	if m.PollMost == nil {
+		m.PollMost = s.PollMost
+	}
 	for _, l := range []struct{ own, common *StringList }{{&m.AllowHosts, &s.AllowHosts}, {&m.Types, &s.Types}} {
 		if len(*l.own) == 0 {
 			*l.own = *l.common
@@ -140,6 +145,9 @@ func (u *Upstream) check() error {
 	case "", ViaOrigin, ViaChain:
 	default:
 		return term.WithHint(fmt.Errorf("via %q: want %s or %s", u.Via, ViaOrigin, ViaChain), "via: chain writes a link for each Source that a resource has passed")
+	}
+	if u.PollMost != nil && u.Poll != nil && *u.PollMost < *u.Poll {
+		return fmt.Errorf("poll_max %s: want at least poll, %s", time.Duration(*u.PollMost), time.Duration(*u.Poll))
 	}
 	if u.Collection != "" && !IsAbsoluteURI(u.Collection) {
 		return fmt.Errorf("collection %q is no absolute URI", u.Collection)

@@ -136,6 +136,8 @@ func reportFollowed(s *admin.Figures, name string, set *destination.SetStatus) {
 	s.Gauge("lockstep_follow_waiting_bytes", "Bytes that these notifications take.", float64(set.Backlog), "set", name)
 	s.Gauge("lockstep_follow_waiting_age_seconds", "How long the oldest of these notifications has waited.", ageOf(set.Oldest), "set", name)
 	s.Gauge("lockstep_follow_overloaded", "Whether notifications were discarded because there were too many, and the Source's documents are read instead.", admin.Truth(!set.Overload.IsZero()), "set", name)
+	s.Gauge("lockstep_follow_failed_attempts", "Looks at the set that failed in a row.", float64(set.Attempts), "set", name)
+	s.Gauge("lockstep_follow_interval_seconds", "Between two looks at the set that nothing asked for, at present.", set.Interval.Seconds(), "set", name)
 	s.Gauge("lockstep_follow_lag_seconds", "From the newest change applied by a notification, at the Source, to its file here.", set.Lag.Seconds(), "set", name)
 	for _, at := range []struct {
 		name, help string
@@ -145,6 +147,8 @@ func reportFollowed(s *admin.Figures, name string, set *destination.SetStatus) {
 		{"last_notification", "When the last notification came.", set.Notified},
 		{"last_pull", "When the set was last looked at.", set.Pulled},
 		{"next_pull", "When the set is looked at next.", set.NextPull},
+		{"last_success", "When the last look at the set that succeeded ended.", set.InStep},
+		{"failing_since", "When the first of the looks at the set that failed in a row ended.", set.FailingSince},
 		{"waiting_since", "When the oldest notification that waits came.", set.Oldest},
 		{"overloaded_since", "When the oldest notification came that was discarded because there were too many.", set.Overload},
 		{"push_paused_until", "Until when notifications are not used.", set.Paused},

@@ -29,6 +29,7 @@ import (
 	"lockstep/internal/fetch"
 	"lockstep/internal/mirrordir"
 	"lockstep/resourcesync"
+	"lockstep/storage/sqlite"
 )
 
 // Selection holds the flags that select the Source, the resources and the
@@ -36,6 +37,7 @@ import (
 type Selection struct {
 	Source, Dest string // the arguments
 	State        string
+	Database     sqlite.Options // of the memory of a mirror in a directory
 	sets         []string
 	include      []string
 	exclude      []string
@@ -139,7 +141,7 @@ func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool)
 		}
 		return &State{Store: store, Journal: memory, Versions: &blob.Mem{}, Close: func() {}}, nil
 	}
-	m, err := mirrordir.Open(dest)
+	m, err := mirrordir.OpenWith(dest, sel.Database)
 	if err != nil {
 		return nil, explainLock(err)
 	}

@@ -38,6 +38,9 @@ type Options struct {
 	bandwidth    string
 	UserAgent    string
 	allowPrivate bool
+
+	// Limits are shared by the clients of the process, if not nil.
+	Limits *fetch.Limits
 }
 
 // NoProxy is the value of --proxy that disables proxies, whatever the
@@ -110,7 +113,7 @@ func (o *Options) OriginClient(lookup func(string) (string, bool), log *slog.Log
 func (o *Options) client(home *url.URL, allowPrivate bool, lookup func(string) (string, bool), log *slog.Logger) (*fetch.Client, error) {
 	opts := fetch.Options{
 		Header: http.Header{}, Proxy: o.proxyOption(lookup), CAFile: o.caFile, Timeout: o.Timeout, Retries: o.Retries, Jobs: o.Jobs,
-		Rate: o.rate, UserAgent: o.UserAgent, AllowPrivate: allowPrivate, Home: home, Logger: log,
+		Rate: o.rate, UserAgent: o.UserAgent, AllowPrivate: allowPrivate, Home: home, Limits: o.Limits, Logger: log,
 	}
 	if opts.UserAgent == "" {
 		opts.UserAgent = "lockstep/" + release.Version()

@@ -21,6 +21,7 @@ import (
 	"lockstep/intake"
 	"lockstep/internal/mirrordir"
 	"lockstep/source"
+	"lockstep/storage/sqlite"
 )
 
 // Upstreams is what sets need that republish another Source.
@@ -29,11 +30,28 @@ type Upstreams struct {
 	Network  *network.Options
 	Watching bool // the Source continues after the first publication
 	Static   bool // a web server serves the resources
+	Several  bool // upstreams are followed
 	IO       term.IO
 	OnClose  func(func()) // takes functions that close what was opened
 
 	Fleet     *aggregator.Fleet // of the process
 	Callbacks *Callbacks        // serves what hubs of upstreams call; nil: no hub is used
+}
+
+// failingMost is the most to which the time between attempts to read one of several
+// upstreams grows while it fails.
+const failingMost = 15 * time.Minute
+
+// idleFor is after which time without use the databases of one of several mirrors are
+// closed: each open one has files and memory.
+const idleFor = 5 * time.Second
+
+// idle returns the time after which the databases of mirrors are closed; 0 means never.
+func (u *Upstreams) idle() time.Duration {
+	if u.Several {
+		return idleFor
+	}
+	return 0
 }
 
 // mirrorsDir is where mirrors of upstreams are stored, below the state directory, unless a
@@ -121,12 +139,18 @@ func (o *Opener) upstreamOptions(s *Set, m *config.Member) (ao aggregator.Option
 	}
 	ao = aggregator.Options{
 		Name: s.Name, Address: address, URI: s.URI, BaseURL: base, InPlace: m.InPlace(), Static: o.Upstreams.Static, Chain: m.Via == config.ViaChain,
-		Collection: m.Collection, Reserved: source.Reserved, AllowEmpty: o.AllowEmpty, Continue: o.Upstreams.Watching,
+		Collection: m.Collection, Reserved: source.Reserved, AllowEmpty: o.AllowEmpty, Continue: o.Upstreams.Watching, Later: o.Upstreams.Several && o.Upstreams.Watching,
 		Interval: s.ScanInterval, TempDir: o.State, OnEvent: s.OnEvent,
 		Fleet: o.Upstreams.Fleet,
 	}
 	if m.Poll != nil {
 		ao.Follow.Poll = time.Duration(*m.Poll)
+	}
+	if m.PollMost != nil {
+		ao.Follow.PollMost = time.Duration(*m.PollMost)
+	}
+	if o.Upstreams.Several {
+		ao.Follow.PauseMost = failingMost
 	}
 	return ao, nil
 }
@@ -141,7 +165,7 @@ func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.
 	if u.InPlace() {
 		return o.openSink(u, state, do)
 	}
-	sel := &mirror.Selection{Source: u.Origin.Place, Dest: state}
+	sel := &mirror.Selection{Source: u.Origin.Place, Dest: state, Database: sqlite.Options{Idle: o.Upstreams.idle()}}
 	switch {
 	case mirror.IsBucket(u.Store):
 		sel.Dest, sel.State = u.Store, state
@@ -164,7 +188,7 @@ func (o *Opener) openSink(u *config.Member, state string, do destination.Options
 	if err != nil {
 		return m, err
 	}
-	d, err := mirrordir.Open(state)
+	d, err := mirrordir.OpenWith(state, sqlite.Options{Idle: o.Upstreams.idle()})
 	if err != nil {
 		return m, err
 	}

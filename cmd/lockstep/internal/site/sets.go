@@ -208,6 +208,16 @@ func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client,
 		State: o.State, AllowEmpty: o.AllowEmpty, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
 		Ledger: st.db.Ledger(), Contents: st.db.Contents(), API: api,
 	}
+	if o.Network != nil && o.Network.Limits == nil {
+		o.Network.Limits = &fetch.Limits{} // hosts are asked by several sets
+	}
+	followed := 0
+	for i := range o.Sets {
+		if o.Sets[i].Origin.Kind.Scheme == "resourcesync" {
+			followed += max(len(o.Sets[i].Upstreams), 1)
+		}
+	}
+	opener.Upstreams.Several = followed > 1
 	if o.Content && o.Watching {
 		opener.Upstreams.Callbacks = &origins.Callbacks{}
 	}
