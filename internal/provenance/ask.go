@@ -48,7 +48,7 @@ func (c *Checker) ask(ctx context.Context, one *Copy, held, stated *content) ans
 	if suspect && held.length >= 0 {
 		limit = max(limit, min(stated.length, maxStated))
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, leastTime+time.Duration(limit/leastRate)*time.Second, errSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.patience+time.Duration(limit/leastRate)*time.Second, errSlow)
 	defer cancel()
 	r := fetch.Request{URI: href, Header: http.Header{"Accept-Encoding": {"identity"}}}
 	var found answer

@@ -124,9 +124,9 @@ const (
 // A Checker compares copies with their origins. Its methods are safe for concurrent
 // use.
 type Checker struct {
-	client *fetch.Client
-	opts   Options
-	now    func() time.Time
+	client   *fetch.Client
+	opts     Options
+	patience time.Duration // with an origin, besides the time for its bytes
 
 	mu     sync.Mutex // guards report, and calls of OnFinding
 	report Report
@@ -141,7 +141,7 @@ func New(client *fetch.Client, o Options) *Checker {
 		o.MaxBytes = defaultMaxBytes
 	}
 	o.Seed = seedOr(o.Seed)
-	return &Checker{client: client, opts: o, now: time.Now, report: Report{Seed: o.Seed, Findings: []Finding{}}}
+	return &Checker{client: client, opts: o, patience: leastTime, report: Report{Seed: o.Seed, Findings: []Finding{}}}
 }
 
 // Report returns the results so far.

@@ -36,6 +36,9 @@ func (c *Checker) Run(ctx context.Context, copies iter.Seq2[Copy, error]) (Repor
 	err := c.feed(ctx, copies, work)
 	close(work)
 	workers.Wait()
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	return c.Report(), err
 }
 
