@@ -145,6 +145,9 @@ func (t *translator) one(r *journal.Held, names *names, targets map[string]strin
 		out.kept = true
 		return out
 	}
+	if r.Stated != nil {
+		out.Foreign = r.Stated.Foreign
+	}
 	out.Links, out.refused = t.links(r, targets)
 	if !t.InPlace {
 		for _, uri := range related(r) {
@@ -187,7 +190,7 @@ func (t *translator) links(r *journal.Held, targets map[string]string) ([]resour
 			if !ok {
 				continue
 			}
-			l = resourcesync.Link{Rel: l.Rel, Href: own, Type: l.Type, Encoding: l.Encoding, Length: l.Length, HasLength: l.HasLength, Hashes: l.Hashes}
+			l = resourcesync.Link{Rel: l.Rel, Href: own, Type: l.Type, Encoding: l.Encoding, Length: l.Length, HasLength: l.HasLength, Hashes: l.Hashes, Foreign: l.Foreign}
 		}
 		links = append(links, l)
 	}
@@ -280,6 +283,12 @@ func appendRecord(b []byte, r *catalog.Record) []byte {
 			b = binary.AppendVarint(b, l.Length)
 		}
 		b = appendHashes(b, l.Hashes)
+		if !l.Foreign.IsZero() {
+			b = appendText(b, l.Foreign.String())
+		}
+	}
+	if !r.Foreign.IsZero() {
+		b = appendText(b, r.Foreign.String())
 	}
 	return b
 }

@@ -29,10 +29,11 @@ type Record struct {
 	Type      string    // media type, or ""
 	Encoding  string    // content coding, or ""
 	Hashes    resourcesync.Hashes
-	Links     []resourcesync.Link // to related resources (RS-REL-01), in order; Path is not stored
-	Token     string              // set by the intake to detect unchanged resources; opaque to the catalog
-	Seq       Seq                 // of the resource's last change; assigned by the catalog
-	EventTime time.Time           // of that change; assigned by the catalog
+	Links     []resourcesync.Link  // to related resources (RS-REL-01), in order; Path is not stored
+	Foreign   resourcesync.Foreign // attributes and elements of an entry in namespaces of a community (RS-XML-07)
+	Token     string               // set by the intake to detect unchanged resources; opaque to the catalog
+	Seq       Seq                  // of the resource's last change; assigned by the catalog
+	EventTime time.Time            // of that change; assigned by the catalog
 }
 
 // An Update puts one resource or, with Deleted, deletes it. For a deletion only
@@ -84,7 +85,7 @@ type Status struct {
 // with a zero value, and see one state of the catalog from beginning to end.
 type Catalog interface {
 	// Apply applies the updates in order, all or none. An update whose content equals
-	// the stored one (Length, Type, Encoding, Hashes, and Links except patches and
+	// the stored one (Length, Type, Encoding, Hashes, Foreign, and Links except patches and
 	// mementos; without hashes on either side also Lastmod) refreshes Lastmod and
 	// Token but is no change; nor is the deletion of an unknown URI. A memento link
 	// stays with the content until such an update has another one, or [NoMemento]; a

@@ -33,7 +33,7 @@ func Check(set string, updates []Update) error {
 // SameContent reports whether a and b describe the same content: by this test
 // Apply distinguishes a change from a refresh.
 func SameContent(a, b *Record) bool {
-	return a.Length == b.Length && a.Type == b.Type && a.Encoding == b.Encoding &&
+	return a.Length == b.Length && a.Type == b.Type && a.Encoding == b.Encoding && a.Foreign == b.Foreign &&
 		sameHashes(a.Hashes, b.Hashes) && sameLinks(a.Links, b.Links) &&
 		(len(a.Hashes) > 0 || a.Lastmod.UnixMicro() == b.Lastmod.UnixMicro())
 }
@@ -68,7 +68,7 @@ func sameLinks(a, b []resourcesync.Link) bool {
 
 func sameLink(x, y *resourcesync.Link) bool {
 	return x.Rel == y.Rel && x.Href == y.Href && x.Type == y.Type && x.Encoding == y.Encoding && x.Pri == y.Pri &&
-		x.Length == y.Length && x.HasLength == y.HasLength && x.Modified.Compare(y.Modified) == 0 && sameHashes(x.Hashes, y.Hashes)
+		x.Length == y.Length && x.HasLength == y.HasLength && x.Foreign == y.Foreign && x.Modified.Compare(y.Modified) == 0 && sameHashes(x.Hashes, y.Hashes)
 }
 
 func skipBeside(links []resourcesync.Link) []resourcesync.Link {

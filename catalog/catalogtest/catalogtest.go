@@ -74,6 +74,9 @@ func testFields(t *testing.T, c catalog.Catalog) {
 			{Rel: "via", Href: "https://origin.example.org/f", Type: "text/plain", Encoding: "gzip", Length: 0, HasLength: true,
 				Modified: resourcesync.NewDatetime(time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)),
 				Hashes:   resourcesync.Hashes{{Algorithm: resourcesync.SHA1, Digest: strings.Repeat("\x00", 20)}}}}},
+		{URI: "g", Length: 1, Foreign: foreign(t, foreignText)},
+		{URI: "h", Length: 1, Foreign: foreign(t, foreignText), Links: []resourcesync.Link{
+			{Rel: "via", Href: "urn:a"}, {Rel: "via", Href: "urn:b", Foreign: foreign(t, `<foreign xmlns:x="urn:x" x:a="2"/>`)}}},
 		{URI: strings.Repeat("long/", 4000), Length: 8, Token: strings.Repeat("t", 70_000)},
 	}
 	mark(t, c)
@@ -104,6 +107,17 @@ func testFields(t *testing.T, c catalog.Catalog) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+const foreignText = `<foreign xmlns:x="urn:x" x:a="1"><x:b xmlns:x="urn:x">c</x:b></foreign>`
+
+func foreign(t *testing.T, text string) resourcesync.Foreign {
+	t.Helper()
+	f, err := resourcesync.ParseForeign(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 var sameInstant = cmp.Comparer(func(a, b resourcesync.Datetime) bool { return a.Compare(b) == 0 })

@@ -48,6 +48,10 @@ func testOutcomes(t *testing.T, c catalog.Catalog) {
 			r.Links = []resourcesync.Link{{Rel: resourcesync.RelPatch, Href: "https://example.org/p", Type: "application/json-patch+json"}}
 		}, true},
 		{"a memento", base, func(r *catalog.Record) { r.Links = []resourcesync.Link{memento(1)} }, true},
+		{"foreign markup", base, func(r *catalog.Record) { r.Foreign = foreign(t, foreignText) }, false},
+		{"a link's foreign markup", base, func(r *catalog.Record) {
+			r.Links = []resourcesync.Link{{Rel: "collection", Href: "https://example.org/c", Foreign: foreign(t, foreignText)}}
+		}, false},
 		{"no memento", base, func(r *catalog.Record) { r.Links = []resourcesync.Link{catalog.NoMemento()} }, true},
 		{"token", unhashed, func(r *catalog.Record) { r.Token = "t" }, true},
 		{"seq and event time", unhashed, func(r *catalog.Record) { r.Seq, r.EventTime = 99, time.Now() }, true},

@@ -18,7 +18,8 @@ type Stated struct {
 	Lastmod  resourcesync.Datetime // zero: not stated
 	Length   int64                 // -1: not stated
 	Hashes   resourcesync.Hashes
-	Encoding string // content coding
+	Encoding string               // content coding
+	Foreign  resourcesync.Foreign // what it states in namespaces of a community; of several sets the first one decides
 }
 
 // The relations of links that the Journal keeps. The order
@@ -42,15 +43,15 @@ func KeepsLink(rel string) bool { return slices.Contains(relations[:], rel) }
 // say nothing of the resource.
 func isOfVersion(rel string) bool { return rel == resourcesync.RelMemento || rel == "timegate" }
 
-// Redescribes reports whether is has another media type or other links than was:
-// the resource has changed, even if its content has not. Links to versions do not
+// Redescribes reports whether is has another media type, other links or other foreign
+// attributes and elements than was: the resource has changed, even if its content has not. Links to versions do not
 // count, nor does the order of links other than via, whose first is the origin
 // (RS-REL-72). What an earlier version of the program recorded is not compared.
 func Redescribes(was, is *Held) bool {
 	if was.Stated == nil || is.Stated == nil {
 		return false
 	}
-	return was.Type != is.Type || !sameLinks(was.Links, is.Links)
+	return was.Type != is.Type || was.Stated.Foreign != is.Stated.Foreign || !sameLinks(was.Links, is.Links)
 }
 
 // SameStatement reports whether two rows repeat the same statement of the
@@ -60,7 +61,7 @@ func SameStatement(a, b *Held) bool {
 		return a.Stated == b.Stated
 	}
 	s, o := a.Stated, b.Stated
-	return a.Type == b.Type && slices.EqualFunc(a.Links, b.Links, func(x, y resourcesync.Link) bool { return compareLinks(x, y) == 0 }) &&
+	return a.Type == b.Type && s.Foreign == o.Foreign && slices.EqualFunc(a.Links, b.Links, func(x, y resourcesync.Link) bool { return compareLinks(x, y) == 0 }) &&
 		compareDatetimes(s.Lastmod, o.Lastmod) == 0 && s.Length == o.Length && slices.Equal(s.Hashes, o.Hashes) && s.Encoding == o.Encoding
 }
 
@@ -90,7 +91,7 @@ func compareLinks(a, b resourcesync.Link) int {
 		strings.Compare(a.Path, b.Path), compareDatetimes(a.Modified, b.Modified), cmp.Compare(lengthOf(&a), lengthOf(&b)), cmp.Compare(a.Pri, b.Pri),
 		slices.CompareFunc(a.Hashes, b.Hashes, func(x, y resourcesync.Hash) int {
 			return cmp.Or(cmp.Compare(x.Algorithm, y.Algorithm), strings.Compare(x.Digest, y.Digest))
-		}))
+		}), strings.Compare(a.Foreign.String(), b.Foreign.String()))
 }
 
 func compareDatetimes(a, b resourcesync.Datetime) int {
@@ -107,7 +108,7 @@ func lengthOf(l *resourcesync.Link) int64 {
 // The encoding of Type, Links and Stated of a row, which leaves out what the rest
 // of the row says already:
 //
-//	format   byte: statedFormat
+//	format   byte: statedFormat, or statedForeign
 //	type     uvarint n, n bytes
 //	lastmod  byte: 0 none, 1+granularity that of the row, 65+granularity another,
 //	         and then varint seconds since 1970, uvarint nanoseconds
@@ -115,15 +116,19 @@ func lengthOf(l *resourcesync.Link) int64 {
 //	hashes   uvarint number; each a byte for the algorithm, plus 128 if the row
 //	         has the same, otherwise followed by uvarint n, n bytes
 //	encoding uvarint n, n bytes
+//	foreign  uvarint n, n bytes; only with statedForeign
 //	links    to the end, each
 //	         byte: 1+position in relations, or 0, uvarint n, n bytes
 //	         href: uvarint bytes of the URI that it begins with, uvarint n, n bytes
 //	         byte of bits: which of the following there are
 //	         type, encoding, path: uvarint n, n bytes; modified, length, hashes as
-//	         above; uvarint pri
+//	         above; uvarint pri; foreign: uvarint n, n bytes
 //
 // A common entry needs little more than its type.
-const statedFormat = 1
+const (
+	statedFormat  = 1
+	statedForeign = 2 // the resource, or one of its links, has foreign attributes or elements
+)
 
 // Bits of a link.
 const (
@@ -134,6 +139,7 @@ const (
 	linkLength
 	linkHashes
 	linkPri
+	linkForeign
 )
 
 const (
@@ -150,15 +156,26 @@ func (h *Held) AppendStated(b []byte) []byte {
 	if s == nil {
 		return b
 	}
-	b = appendText(append(b, statedFormat), h.Type)
+	format := byte(statedFormat)
+	if h.hasForeign() {
+		format = statedForeign
+	}
+	b = appendText(append(b, format), h.Type)
 	b = h.appendDatetime(b, s.Lastmod)
 	b = h.appendLength(b, s.Length)
 	b = h.appendHashes(b, s.Hashes)
 	b = appendText(b, s.Encoding)
+	if format == statedForeign {
+		b = appendText(b, s.Foreign.String())
+	}
 	for i := range h.Links {
 		b = h.appendLink(b, &h.Links[i])
 	}
 	return b
+}
+
+func (h *Held) hasForeign() bool {
+	return !h.Stated.Foreign.IsZero() || slices.ContainsFunc(h.Links, func(l resourcesync.Link) bool { return !l.Foreign.IsZero() })
 }
 
 func (h *Held) appendDatetime(b []byte, d resourcesync.Datetime) []byte {
@@ -229,6 +246,10 @@ func (h *Held) appendLink(b []byte, l *resourcesync.Link) []byte {
 		b[at] |= linkPri
 		b = binary.AppendUvarint(b, uint64(l.Pri))
 	}
+	if !l.Foreign.IsZero() {
+		b[at] |= linkForeign
+		b = appendText(b, l.Foreign.String())
+	}
 	return b
 }
 
@@ -244,11 +265,15 @@ func (h *Held) DecodeStated(b []byte) error {
 		return nil
 	}
 	d := statedDecoder{row: h, b: string(b)}
-	if d.byte() != statedFormat {
+	format := d.byte()
+	if format != statedFormat && format != statedForeign {
 		return errStated
 	}
 	kind := d.text()
 	s := &Stated{Lastmod: d.datetime(), Length: d.length(), Hashes: d.hashes(), Encoding: d.text()}
+	if format == statedForeign {
+		s.Foreign = d.foreign()
+	}
 	var links []resourcesync.Link
 	for len(d.b) > 0 && !d.bad {
 		links = append(links, d.link())
@@ -303,6 +328,14 @@ func (d *statedDecoder) text() string {
 	s := d.b[:n]
 	d.b = d.b[n:]
 	return s
+}
+
+func (d *statedDecoder) foreign() resourcesync.Foreign {
+	f, err := resourcesync.ParseForeign(d.text())
+	if err != nil {
+		d.fail()
+	}
+	return f
 }
 
 func (d *statedDecoder) datetime() resourcesync.Datetime {
@@ -417,6 +450,9 @@ func (d *statedDecoder) link() (l resourcesync.Link) {
 	}
 	if has&linkPri != 0 {
 		l.Pri = int(d.uvarint())
+	}
+	if has&linkForeign != 0 {
+		l.Foreign = d.foreign()
 	}
 	return l
 }

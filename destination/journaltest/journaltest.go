@@ -89,11 +89,20 @@ func held(uri string, sets ...int) journal.Held {
 			{Rel: resourcesync.RelDescribedBy, Href: uri + ".xml", Type: "application/xml", Modified: datetime("2024-05-01"), Length: 7, HasLength: true, Pri: 3},
 			{Rel: "via", Href: "https://origin.example/\xff", Encoding: "gzip", Path: "/a", Modified: datetime("2024-05-01T02:03:04.567891Z"), Length: 1 << 40, HasLength: true,
 				Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: "0123456789abcde\x00"}, {Algorithm: resourcesync.SHA256, Digest: "another"}}},
-			{Rel: "collection", Href: "urn:c"}, {Rel: "urn:x", Href: "http"}, {Rel: "describes", Href: uri, Length: 0, HasLength: true},
+			{Rel: "collection", Href: "urn:c", Foreign: foreign(`<foreign xmlns:x="urn:x" x:a="1"/>`)}, {Rel: "urn:x", Href: "http"}, {Rel: "describes", Href: uri, Length: 0, HasLength: true},
 		},
 		Stated: &journal.Stated{Lastmod: datetime("2024-05-01T02:03:04.567891234Z"), Length: 5, Encoding: "gzip",
-			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: "\xff123456789abcdef0123456789abcdef"}}},
+			Hashes:  resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: "\xff123456789abcdef0123456789abcdef"}},
+			Foreign: foreign(`<foreign xmlns:x="urn:x" x:a="1"><x:b xmlns:x="urn:x">c</x:b></foreign>`)},
 	}
+}
+
+func foreign(s string) resourcesync.Foreign {
+	f, err := resourcesync.ParseForeign(s)
+	if err != nil {
+		panic(err)
+	}
+	return f
 }
 
 func datetime(s string) resourcesync.Datetime {

@@ -17,6 +17,7 @@ type LinkLine struct {
 	Length   *int64 `json:"length,omitempty"`
 	Hash     string `json:"hash,omitempty"`
 	Pri      int    `json:"pri,omitempty"`
+	Foreign  string `json:"foreign,omitempty"` // as resourcesync.Foreign has it
 }
 
 // LinkLines returns links for JSON.
@@ -27,7 +28,8 @@ func LinkLines(links []resourcesync.Link) []LinkLine {
 	lines := make([]LinkLine, len(links))
 	for i := range links {
 		l := &links[i]
-		lines[i] = LinkLine{Rel: l.Rel, Href: l.Href, Type: l.Type, Encoding: l.Encoding, Path: l.Path, Modified: datetimeText(l.Modified), Hash: wording.Hashes(l.Hashes), Pri: l.Pri}
+		lines[i] = LinkLine{Rel: l.Rel, Href: l.Href, Type: l.Type, Encoding: l.Encoding, Path: l.Path, Modified: datetimeText(l.Modified), Hash: wording.Hashes(l.Hashes), Pri: l.Pri,
+			Foreign: l.Foreign.String()}
 		if l.HasLength {
 			lines[i].Length = &l.Length
 		}
@@ -37,7 +39,8 @@ func LinkLines(links []resourcesync.Link) []LinkLine {
 
 func (l *LinkLine) link() resourcesync.Link {
 	is := resourcesync.Link{Rel: l.Rel, Href: l.Href, Type: l.Type, Encoding: l.Encoding, Path: l.Path, Modified: parseDatetime(l.Modified), Pri: l.Pri}
-	is.Hashes, _ = resourcesync.ParseHashes(l.Hash) // liberties: we wrote it
+	is.Hashes, _ = resourcesync.ParseHashes(l.Hash)      // liberties: we wrote it
+	is.Foreign, _ = resourcesync.ParseForeign(l.Foreign) // likewise
 	if l.Length != nil {
 		is.Length, is.HasLength = *l.Length, true
 	}
@@ -50,6 +53,7 @@ type statedLine struct {
 	Length   *int64 `json:"length,omitempty"`
 	Hash     string `json:"hash,omitempty"`
 	Encoding string `json:"encoding,omitempty"`
+	Foreign  string `json:"foreign,omitempty"`
 }
 
 // StatedLine returns what the JSON object of a statement encodes; nil for nil.
@@ -64,7 +68,7 @@ func newStatedLine(s *journal.Stated) *statedLine {
 	if s == nil {
 		return nil
 	}
-	l := &statedLine{Lastmod: datetimeText(s.Lastmod), Hash: wording.Hashes(s.Hashes), Encoding: s.Encoding}
+	l := &statedLine{Lastmod: datetimeText(s.Lastmod), Hash: wording.Hashes(s.Hashes), Encoding: s.Encoding, Foreign: s.Foreign.String()}
 	if s.Length >= 0 {
 		l.Length = &s.Length
 	}
@@ -76,7 +80,8 @@ func (l *statedLine) stated() *journal.Stated {
 		return nil
 	}
 	s := &journal.Stated{Lastmod: parseDatetime(l.Lastmod), Length: -1, Encoding: l.Encoding}
-	s.Hashes, _ = resourcesync.ParseHashes(l.Hash) // liberties: we wrote it
+	s.Hashes, _ = resourcesync.ParseHashes(l.Hash)      // liberties: we wrote it
+	s.Foreign, _ = resourcesync.ParseForeign(l.Foreign) // likewise
 	if l.Length != nil {
 		s.Length = *l.Length
 	}

@@ -22,6 +22,7 @@ type entryView struct {
 	Type     string     `json:"type,omitempty"`
 	Encoding string     `json:"encoding,omitempty"`
 	Links    []linkView `json:"links,omitempty"`
+	Foreign  string     `json:"foreign,omitempty"`
 }
 
 // A linkView is a link of an entry.
@@ -34,12 +35,13 @@ type linkView struct {
 	Length   *int64 `json:"length,omitempty"`
 	Hash     string `json:"hash,omitempty"`
 	Pri      int    `json:"pri,omitempty"`
+	Foreign  string `json:"foreign,omitempty"`
 }
 
 // view returns r as a resourceAnswer. A patch is left out: it belongs to the change
 // that recorded it.
 func view(r *catalog.Record) resourceAnswer {
-	v := entryView{URI: r.URI, Lastmod: datetime(r.Lastmod), Hash: r.Hashes.String(), Type: r.Type, Encoding: r.Encoding}
+	v := entryView{URI: r.URI, Lastmod: datetime(r.Lastmod), Hash: r.Hashes.String(), Type: r.Type, Encoding: r.Encoding, Foreign: r.Foreign.String()}
 	if r.Length >= 0 {
 		v.Length = &r.Length
 	}
@@ -48,7 +50,8 @@ func view(r *catalog.Record) resourceAnswer {
 		if l.Rel == resourcesync.RelPatch {
 			continue
 		}
-		lv := linkView{Rel: l.Rel, Href: l.Href, Type: l.Type, Encoding: l.Encoding, Modified: l.Modified.String(), Hash: l.Hashes.String(), Pri: l.Pri}
+		lv := linkView{Rel: l.Rel, Href: l.Href, Type: l.Type, Encoding: l.Encoding, Modified: l.Modified.String(), Hash: l.Hashes.String(), Pri: l.Pri,
+			Foreign: l.Foreign.String()}
 		if l.HasLength {
 			lv.Length = &l.Length
 		}

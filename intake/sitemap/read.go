@@ -303,7 +303,7 @@ func (r *reading) entries(uri string, doc *discover.Document) error {
 // record returns the record that an entry describes, with what a Source can publish:
 // links that it cannot are reported and left out.
 func (r *reading) record(e *resourcesync.Entry) (catalog.Record, error) {
-	rec := catalog.Record{URI: e.Loc, Length: -1, Type: e.Type, Encoding: e.Encoding, Hashes: e.Hashes}
+	rec := catalog.Record{URI: e.Loc, Length: -1, Type: e.Type, Encoding: e.Encoding, Hashes: e.Hashes, Foreign: e.Foreign}
 	if !e.Lastmod.IsZero() {
 		rec.Lastmod = e.Lastmod.Time().Truncate(time.Microsecond)
 	}

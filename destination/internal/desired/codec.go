@@ -3,6 +3,7 @@ package desired
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"lockstep/destination/internal/saved"
@@ -51,7 +52,8 @@ func (w *Resource) Append(b []byte) []byte {
 		flags |= 128
 	}
 	b = append(b, resourceVersion, flags, byte(w.Change), byte(w.Class))
-	b = append(b, boolByte(w.Undescribed)|boolByte(w.Companion)<<1)
+	foreign := w.hasForeign()
+	b = append(b, boolByte(w.Undescribed)|boolByte(w.Companion)<<1|boolByte(foreign)<<2)
 	b = AppendDatetime(b, w.Lastmod)
 	b = binary.AppendVarint(b, w.Length)
 	b = appendHashes(b, w.Hashes)
@@ -81,7 +83,18 @@ func (w *Resource) Append(b []byte) []byte {
 	if w.MainURI != "" {
 		b = appendBool(AppendString(b, w.MainURI), w.Excused)
 	}
+	if foreign {
+		b = AppendString(b, w.Foreign.String())
+		for i := range w.Links {
+			b = AppendString(b, w.Links[i].Foreign.String())
+		}
+	}
 	return b
+}
+
+// hasForeign reports whether w or one of its links has foreign attributes or elements.
+func (w *Resource) hasForeign() bool {
+	return !w.Foreign.IsZero() || slices.ContainsFunc(w.Links, func(l resourcesync.Link) bool { return !l.Foreign.IsZero() })
 }
 
 func appendBool(b []byte, v bool) []byte { return append(b, boolByte(v)) }
@@ -114,6 +127,14 @@ func (d *Decoder) link() resourcesync.Link {
 	}
 	l.Pri, l.Hashes = int(d.Uvarint()), d.hashes()
 	return l
+}
+
+func (d *Decoder) foreign() resourcesync.Foreign {
+	f, err := resourcesync.ParseForeign(d.Text())
+	if err != nil {
+		d.fail()
+	}
+	return f
 }
 
 func appendHashes(b []byte, hs resourcesync.Hashes) []byte {
@@ -150,8 +171,9 @@ func Decode(uri, b string) (Resource, string, error) {
 	w.Gone, w.Applied, w.Unconfirmed = flags&1 != 0, flags&2 != 0, flags&16 != 0
 	w.Change = resourcesync.Change(d.Byte())
 	w.Class = Class(d.Byte())
+	var more byte
 	if version > 2 {
-		more := d.Byte()
+		more = d.Byte()
 		w.Undescribed, w.Companion = more&1 != 0, more&2 != 0
 	}
 	w.Lastmod = d.Datetime()
@@ -176,6 +198,12 @@ func Decode(uri, b string) (Resource, string, error) {
 		}
 		if flags&128 != 0 {
 			w.MainURI, w.Excused = d.Text(), d.Byte() != 0
+		}
+		if more&4 != 0 {
+			w.Foreign = d.foreign()
+			for i := range w.Links {
+				w.Links[i].Foreign = d.foreign()
+			}
 		}
 	}
 	if !d.OK() {

@@ -25,6 +25,13 @@ func FuzzState(f *testing.F) {
 	f.Add(AppendHeld(nil, &h))
 	h.Type, h.Links, h.Stated = "text/plain", w.Links, &journal.Stated{Lastmod: w.Event, Length: 1 << 40, Hashes: w.Hashes, Encoding: "gzip"}
 	f.Add(AppendHeld(nil, &h))
+	foreign, err := resourcesync.ParseForeign(`<foreign xmlns:x="urn:x" x:a="1"><x:b xmlns:x="urn:x">c</x:b></foreign>`)
+	if err != nil {
+		f.Fatal(err)
+	}
+	w.Foreign, w.Links[1].Foreign, h.Stated.Foreign = foreign, foreign, foreign
+	f.Add(w.Append(nil))
+	f.Add(AppendHeld(nil, &h))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if w, rest, err := Decode("u", string(b)); err == nil {
 			text := w.Append(nil)

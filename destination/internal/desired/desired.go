@@ -38,7 +38,8 @@ type Resource struct {
 	Undescribed bool // the entry is not the Source's, or a version of the program wrote it that left out links: Type and Links state nothing
 	Companion   bool // a selected resource names it in a link of a relation that is selected with it
 
-	Patches []Patch // chain of patches that produces it; not encoded
+	Foreign resourcesync.Foreign // what the entry has in namespaces of a community
+	Patches []Patch              // chain of patches that produces it; not encoded
 	Rank
 }
 

@@ -59,7 +59,7 @@ func (f *FutureTimes) Note(uri string, ds ...resourcesync.Datetime) {
 // after the Source corrected its clock may be newer.
 func doubt(w *desired.Resource) {
 	w.Gone, w.Change, w.Hashes, w.Length, w.Lastmod = false, resourcesync.UnknownChange, nil, -1, resourcesync.Datetime{}
-	w.Links, w.Undescribed = nil, true
+	w.Links, w.Foreign, w.Undescribed = nil, resourcesync.Foreign{}, true
 }
 
 // WasAhead reports whether the set was read up to a time in the future of this

@@ -259,6 +259,9 @@ func (r *Reader) Resource(e *resourcesync.Entry) desired.Resource {
 		r.Future.Note(e.Loc, e.Datetime, e.Lastmod)
 	}
 	r.takeLinks(&w, e)
+	if !w.Gone {
+		w.Foreign = e.Foreign
+	}
 	if r.Set.Foreign != nil {
 		w.MainURI = CanonicalOf(e)
 	}
@@ -276,7 +279,7 @@ func (r *Reader) takeLinks(w *desired.Resource, e *resourcesync.Entry) {
 		switch {
 		case r.Set.Foreign != nil && selection.IsAlternate(l): // the harvest has followed them
 		case journal.KeepsLink(l.Rel):
-			size += len(l.Href) + len(l.Type) + len(l.Encoding) + len(l.Path)
+			size += len(l.Href) + len(l.Type) + len(l.Encoding) + len(l.Path) + len(l.Foreign.String())
 			if relations++; relations > maxRelations || size > maxLinkBytes {
 				r.leaveOff.Do(func() {
 					r.ReportWarning(e.Loc, fmt.Sprintf("%s has more than %d links or %d bytes of them, of which the first are kept; other resources may, too", fetch.Printable(e.Loc), maxRelations, maxLinkBytes))

@@ -67,7 +67,7 @@ func (p *Pass) keepPending(ctx context.Context, now time.Time, all bool) error {
 		if at.IsZero() || at.Time().After(p.limit) {
 			at = resourcesync.NewDatetime(now)
 		}
-		w.Links, w.Member = nil, desired.Member{}
+		w.Links, w.Foreign, w.Member = nil, resourcesync.Foreign{}, desired.Member{}
 		w.Rank = desired.Rank{Class: desired.Pending, Event: at, Modified: resourcesync.NewDatetime(now)} // the time of the deletion, and of the notification
 		b.Owe = append(b.Owe, journal.Owed{Set: p.Set.Number, URI: w.URI, Entry: w.Append(nil), Cause: "a notification says that it was deleted, and the Source has not confirmed it"})
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // Describe makes h, the row for a in a set, say what the Source states of the
-// resource. Of a resource of several sets the first one decides on the media type
-// and the links: sets may state different ones, and the row would alternate. A
+// resource. Of a resource of several sets the first one decides on the media type,
+// the links and the foreign markup: sets may state different ones, and the row would alternate. A
 // statement without a media type leaves the one that was stated before.
 func Describe(h *journal.Held, a *Action, set int) {
 	if a.Undescribed {
@@ -19,7 +19,7 @@ func Describe(h *journal.Held, a *Action, set int) {
 	s := stated(a)
 	h.Stated = &s
 	if isOfEarlierSet(a, set) {
-		h.Type, h.Links = a.Held.Type, a.Held.Links
+		h.Type, h.Links, s.Foreign = a.Held.Type, a.Held.Links, a.Held.Stated.Foreign
 		return
 	}
 	h.Type, h.Links = typeOf(a), linksOf(a)
@@ -46,7 +46,7 @@ func isOfEarlierSet(a *Action, set int) bool {
 }
 
 func stated(a *Action) journal.Stated {
-	return journal.Stated{Lastmod: a.Lastmod, Length: a.Length, Hashes: a.Hashes, Encoding: a.Coding}
+	return journal.Stated{Lastmod: a.Lastmod, Length: a.Length, Hashes: a.Hashes, Encoding: a.Coding, Foreign: a.AsStated().Foreign}
 }
 
 func typeOf(a *Action) string {

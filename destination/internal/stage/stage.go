@@ -143,7 +143,7 @@ func (o *Writer) Add(w *desired.Resource) error {
 	o.buf = w.Append(o.buf[:0])
 	if len(o.buf) > maxEntryBytes {
 		bare := *w
-		bare.Links, bare.Undescribed = nil, true
+		bare.Links, bare.Foreign, bare.Undescribed = nil, resourcesync.Foreign{}, true
 		if o.buf = bare.Append(o.buf[:0]); len(o.buf) > maxEntryBytes {
 			bare = desired.Resource{URI: w.URI, Gone: w.Gone, Change: w.Change, Lastmod: w.Lastmod, Length: -1, Rank: w.Rank,
 				Refused: fmt.Sprintf("what is said of it has %d bytes, more than %d", len(o.buf), maxEntryBytes)}

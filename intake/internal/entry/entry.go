@@ -23,7 +23,8 @@ import (
 //	type      media type
 //	encoding  content coding
 //	change    created, updated or deleted
-//	links     [{rel, href, type, encoding, modified, length, hash, pri}, …]
+//	links     [{rel, href, type, encoding, modified, length, hash, pri, foreign}, …]
+//	foreign   attributes and elements of other namespaces, as resourcesync.ParseForeign reads them
 //
 // All but the URI may be missing or null, which means unknown. An unknown field is
 // an error, so that a misspelt one is noticed; in JSON Lines, which often have
@@ -90,8 +91,8 @@ func (t *Text) Entry() (Entry, error) {
 
 // Fields and LinkFields list the known fields of an object, for messages.
 const (
-	Fields     = "uri, lastmod, length, hash, type, encoding, change, links"
-	LinkFields = "rel, href, type, encoding, modified, length, hash, pri"
+	Fields     = "uri, lastmod, length, hash, type, encoding, change, links, foreign"
+	LinkFields = "rel, href, type, encoding, modified, length, hash, pri, foreign"
 )
 
 // ErrUnknownField reports an unknown field.
@@ -159,6 +160,8 @@ func (t *Text) entryField(e *Entry, name string) (err error) {
 		e.Update.Deleted = e.Change == resourcesync.Deleted
 	case "links":
 		r.Links, err = t.Links()
+	case "foreign":
+		r.Foreign, err = t.foreign()
 	default:
 		return t.unknown(name, Fields)
 	}
@@ -239,10 +242,21 @@ func (t *Text) linkField(l *resourcesync.Link, name string) (err error) {
 			err = fmt.Errorf("%d is not between 1 and 999999 (RS-PRI-01)", n)
 		}
 		l.Pri = int(n)
+	case "foreign":
+		l.Foreign, err = t.foreign()
 	default:
 		return t.unknown(name, LinkFields)
 	}
 	return err
+}
+
+// foreign reads attributes and elements of foreign namespaces.
+func (t *Text) foreign() (resourcesync.Foreign, error) {
+	s, err := t.string()
+	if err != nil {
+		return resourcesync.Foreign{}, err
+	}
+	return resourcesync.ParseForeign(s)
 }
 
 // uri reads an absolute URI.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"lockstep/catalog"
@@ -41,6 +42,20 @@ func AppendRecord(b []byte, r *catalog.Record) []byte {
 		}
 		b = binary.AppendVarint(b, length)
 		b = binary.AppendUvarint(b, uint64(l.Pri))
+	}
+	return appendForeign(b, r)
+}
+
+// appendForeign appends the foreign attributes and elements of r and of its links, or
+// nothing if there are none, as in the fingerprints of earlier versions.
+func appendForeign(b []byte, r *catalog.Record) []byte {
+	hasForeign := func(l resourcesync.Link) bool { return !l.Foreign.IsZero() }
+	if r.Foreign.IsZero() && !slices.ContainsFunc(r.Links, hasForeign) {
+		return b
+	}
+	b = AppendText(b, r.Foreign.String())
+	for i := range r.Links {
+		b = AppendText(b, r.Links[i].Foreign.String())
 	}
 	return b
 }
@@ -84,6 +99,12 @@ func ParseRecord(b []byte) (catalog.Record, error) {
 		}
 		l.Pri = int(p.uvarint())
 		r.Links = append(r.Links, l)
+	}
+	if len(p.b) > 0 {
+		r.Foreign = p.foreign()
+		for i := range r.Links {
+			r.Links[i].Foreign = p.foreign()
+		}
 	}
 	if p.bad || len(p.b) > 0 {
 		return catalog.Record{}, errPacked
@@ -129,6 +150,12 @@ func (p *packed) varint() int64 {
 }
 
 func (p *packed) text() string { return string(p.take(p.uvarint())) }
+
+func (p *packed) foreign() resourcesync.Foreign {
+	f, err := resourcesync.ParseForeign(p.text())
+	p.bad = p.bad || err != nil
+	return f
+}
 
 func (p *packed) hashes() (hs resourcesync.Hashes) {
 	for n := p.byte(); n > 0 && !p.bad; n-- {

@@ -53,7 +53,7 @@ func (d *Describer) state(e *resourcesync.Entry, r *catalog.Record, patches bool
 	e.Lastmod = resourcesync.NewDatetime(r.Lastmod)
 	e.Hashes = r.Hashes
 	e.Length, e.HasLength = max(r.Length, 0), r.Length >= 0
-	e.Type, e.Encoding = r.Type, r.Encoding
+	e.Type, e.Encoding, e.Foreign = r.Type, r.Encoding, r.Foreign
 	e.Links = nil
 	if len(r.Links) == 0 && len(d.rules) == 0 {
 		return

@@ -64,8 +64,9 @@ func atMost(e *resourcesync.Entry) int64 {
 	n := rest + escaped*(len(e.Loc)+len(e.Type)+len(e.Encoding))
 	for i := range e.Links {
 		l := &e.Links[i]
-		n += rest + escaped*(len(l.Rel)+len(l.Href)+len(l.Type)+len(l.Encoding))
+		n += rest + escaped*(len(l.Rel)+len(l.Href)+len(l.Type)+len(l.Encoding)) + len(l.Foreign.String())
 	}
+	n += len(e.Foreign.String())
 	return int64(n)
 }
 

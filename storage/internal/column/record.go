@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"lockstep/catalog"
@@ -30,22 +31,24 @@ import (
 //	           varint length, -1 when unknown; uvarint pri;
 //	           uvarint number of hashes, hashes
 //
+// A record with foreign attributes or elements, or with links that have some, has
+// recordForeign instead of recordLinked; its texts, first that of the record, follow
+// behind the links, each as uvarint n, n bytes.
+//
 // SQL never looks into it, and reading a row costs by the column: with a column
 // for each field a reading of the set takes twice as long.
 const (
-	recordPlain  = 1
-	recordLinked = 2
+	recordPlain   = 1
+	recordLinked  = 2
+	recordForeign = 3
 )
 
 var errRecord = errors.New("damaged record")
 
 // AppendRecord appends r to b.
 func AppendRecord(b []byte, r *catalog.Record) []byte {
-	if len(r.Links) > 0 {
-		b = append(b, recordLinked)
-	} else {
-		b = append(b, recordPlain)
-	}
+	format := formatOf(r)
+	b = append(b, format)
 	b = binary.AppendUvarint(b, uint64(r.Seq))
 	b = binary.AppendVarint(b, r.EventTime.UnixMicro())
 	b = binary.AppendVarint(b, r.Lastmod.UnixMicro())
@@ -54,7 +57,7 @@ func AppendRecord(b []byte, r *catalog.Record) []byte {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
-	if len(r.Links) == 0 {
+	if format == recordPlain {
 		return appendHashes(b, r.Hashes)
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.Hashes)))
@@ -63,7 +66,29 @@ func AppendRecord(b []byte, r *catalog.Record) []byte {
 	for i := range r.Links {
 		b = appendLink(b, &r.Links[i])
 	}
+	if format == recordForeign {
+		b = appendForeign(b, r.Foreign)
+		for i := range r.Links {
+			b = appendForeign(b, r.Links[i].Foreign)
+		}
+	}
 	return b
+}
+
+// formatOf returns the format of r.
+func formatOf(r *catalog.Record) byte {
+	switch {
+	case !r.Foreign.IsZero(), slices.ContainsFunc(r.Links, func(l resourcesync.Link) bool { return !l.Foreign.IsZero() }):
+		return recordForeign
+	case len(r.Links) > 0:
+		return recordLinked
+	}
+	return recordPlain
+}
+
+func appendForeign(b []byte, f resourcesync.Foreign) []byte {
+	s := f.String()
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 func appendHashes(b []byte, hs resourcesync.Hashes) []byte {
@@ -97,7 +122,7 @@ func appendLink(b []byte, l *resourcesync.Link) []byte {
 // ParseRecord sets all of r except its URI. The strings of r share one copy of
 // b.
 func ParseRecord(b []byte, r *catalog.Record) error {
-	if len(b) == 0 || b[0] != recordPlain && b[0] != recordLinked {
+	if len(b) == 0 || b[0] < recordPlain || b[0] > recordForeign {
 		return errRecord
 	}
 	p := parser{s: string(b), i: 1}
@@ -106,11 +131,17 @@ func ParseRecord(b []byte, r *catalog.Record) error {
 	r.Lastmod = time.UnixMicro(p.varint()).UTC()
 	r.Length = p.varint()
 	r.Type, r.Encoding, r.Token = p.string(), p.string(), p.string()
-	r.Hashes, r.Links = nil, nil
-	if b[0] == recordLinked {
+	r.Hashes, r.Links, r.Foreign = nil, nil, resourcesync.Foreign{}
+	if b[0] != recordPlain {
 		r.Hashes = p.hashes(p.uvarint())
 		for n := p.uvarint(); n > 0 && !p.bad; n-- {
 			r.Links = append(r.Links, p.link())
+		}
+		if b[0] == recordForeign {
+			r.Foreign = p.foreign()
+			for i := range r.Links {
+				r.Links[i].Foreign = p.foreign()
+			}
 		}
 		p.bad = p.bad || p.i < len(p.s)
 	} else if p.i < len(p.s) {
@@ -153,6 +184,12 @@ func (p *parser) link() resourcesync.Link {
 	l.Pri = int(p.uvarint())
 	l.Hashes = p.hashes(p.uvarint())
 	return l
+}
+
+func (p *parser) foreign() resourcesync.Foreign {
+	f, err := resourcesync.ParseForeign(p.string())
+	p.bad = p.bad || err != nil
+	return f
 }
 
 // A parser parses the fields of s from i on. Its error is sticky.

@@ -27,6 +27,16 @@ func FuzzRecord(f *testing.F) {
 			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: "0123456789abcdef"}}},
 	}}
 	f.Add(AppendRecord(nil, &linked))
+	for _, text := range []string{`<foreign xmlns:x="urn:x" x:a="1"/>`, `<foreign><x:b xmlns:x="urn:x">c</x:b></foreign>`} {
+		foreign, err := resourcesync.ParseForeign(text)
+		if err != nil {
+			f.Fatal(err)
+		}
+		linked.Foreign = foreign
+		f.Add(AppendRecord(nil, &linked))
+		linked.Foreign, linked.Links[0].Foreign = resourcesync.Foreign{}, foreign
+		f.Add(AppendRecord(nil, &linked))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r, again catalog.Record
 		if err := ParseRecord(b, &r); err != nil {
