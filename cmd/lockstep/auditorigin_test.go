@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,12 +14,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"lockstep/internal/freeport"
 	"lockstep/internal/provenance"
 )
 
 // aggregatorOf starts a Source whose resources, named as in links, have these links to
 // their origins. Each has the content "copy".
-func aggregatorOf(t *testing.T, links map[string]string) string {
+func aggregatorOf(t *testing.T, links map[string]string, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	files := filepath.Join(dir, "files")
@@ -31,7 +34,7 @@ func aggregatorOf(t *testing.T, links map[string]string) string {
 			}
 		}
 	}
-	cmd := exec.Command("lockstep", "serve", "--config", "config.yaml", "--listen", "127.0.0.1:0", "--state", "state")
+	cmd := exec.Command("lockstep", append([]string{"serve", "--config", "config.yaml", "--listen", "127.0.0.1:0", "--state", "state"}, flags...)...)
 	cmd.Dir = dir
 	p, err := startReady(cmd)
 	if err != nil {
@@ -62,28 +65,48 @@ func auditOrigins(t *testing.T, aggregator string, flags ...string) (code int, f
 }
 
 // TestOriginsGetNoCredentials: credentials are those of the Aggregator, and an origin is
-// whatever the Aggregator says.
+// whatever the Aggregator says, even an address of its own host.
 func TestOriginsGetNoCredentials(t *testing.T) {
 	t.Parallel()
-	var requests, secrets atomic.Int64
-	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var requests, secrets, permitted atomic.Int64
+	has := func(r *http.Request) bool {
+		return r.Header.Get("Authorization") != "" || r.Header.Get("X-Secret") != "" || r.Header.Get("Cookie") != ""
+	}
+	origin := http.NewServeMux()
+	origin.HandleFunc("/origin/", func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
-		if r.Header.Get("Authorization") != "" || r.Header.Get("X-Secret") != "" || r.Header.Get("Cookie") != "" {
+		if has(r) {
 			secrets.Add(1)
 		}
-		if r.URL.Path == "/redirect" {
-			http.Redirect(w, r, "/a", http.StatusFound)
+		if r.URL.Path == "/origin/redirect" {
+			http.Redirect(w, r, "/origin/a", http.StatusFound)
 			return
 		}
 		fmt.Fprint(w, "copy")
-	}))
-	t.Cleanup(origin.Close)
-	host := strings.TrimPrefix(origin.URL, "http://")
-	aggregator := aggregatorOf(t, map[string]string{
-		"a": `{"rel": "via", "href": "` + origin.URL + `/a"}`,
-		"b": `{"rel": "via", "href": "` + origin.URL + `/redirect"}`,
-		"c": `{"rel": "via", "href": "http://user:password@` + host + `/a"}`,
 	})
+	other := httptest.NewServer(origin)
+	t.Cleanup(other.Close)
+	front := httptest.NewServer(origin) // the Aggregator, with an origin at the same host and port
+	t.Cleanup(front.Close)
+	host := strings.TrimPrefix(other.URL, "http://")
+	listen, err := freeport.Address(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	aggregatorOf(t, map[string]string{
+		"a": `{"rel": "via", "href": "` + other.URL + `/origin/a"}`,
+		"b": `{"rel": "via", "href": "` + other.URL + `/origin/redirect"}`,
+		"c": `{"rel": "via", "href": "http://user:password@` + host + `/origin/a"}`,
+		"d": `{"rel": "via", "href": "` + front.URL + `/origin/a"}`,
+	}, "--base-url", front.URL+"/", "--listen", listen)
+	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: listen})
+	origin.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if has(r) {
+			permitted.Add(1)
+		}
+		behind.ServeHTTP(w, r)
+	})
+	aggregator := front.URL + "/"
 	dir := t.TempDir()
 	token, netrc := filepath.Join(dir, "token"), filepath.Join(dir, "netrc")
 	for path, text := range map[string]string{token: "secret", netrc: "machine 127.0.0.1 login user password secret\n"} {
@@ -93,15 +116,19 @@ func TestOriginsGetNoCredentials(t *testing.T) {
 	}
 	for _, flags := range [][]string{{"--header", "X-Secret: s", "--header", "Cookie: s"}, {"--bearer-token-file", token}, {"--netrc=" + netrc}} {
 		requests.Store(0)
+		permitted.Store(0)
 		if code, found := auditOrigins(t, aggregator, flags...); code != 0 || len(found) > 0 {
 			t.Errorf("%s: exit code %d, findings %v; want 0 and none", flags, code, found)
 		}
-		if n := requests.Load(); n != 4 {
-			t.Errorf("%s: %d requests to the origin, want 4", flags, n)
+		if n := requests.Load(); n != 5 {
+			t.Errorf("%s: %d requests to origins, want 5", flags, n)
+		}
+		if permitted.Load() == 0 {
+			t.Errorf("%s: the Aggregator got no credentials", flags)
 		}
 	}
 	if n := secrets.Load(); n > 0 {
-		t.Errorf("%d requests to the origin with credentials", n)
+		t.Errorf("%d requests to origins with credentials", n)
 	}
 }
 
