@@ -63,6 +63,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"source":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).source(ts, args) },
 			"halt":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).halt(ts, args) },
+			"hangup":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).hangup(ts, args) },
 			"told":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).told(ts, args) },
 			"becomes":    func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).becomes(ts, args) },
 			"comes":      func(ts *testscript.TestScript, _ bool, args []string) { comes(ts, args) },

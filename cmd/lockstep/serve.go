@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
@@ -49,21 +50,37 @@ The line "ready: URL" on stdout says that everything is served.`,
   lockstep serve --config lockstep.yaml`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Settle(cmd.Flags(), args, io.LookupEnv); err != nil {
+			given := config.Given(cmd.Flags())
+			if err := o.settle(cmd.Flags(), args, io); err != nil {
 				return err
 			}
-			o.keepVersions()
-			o.settleOAI()
-			return runServe(cmd.Context(), o, io)
+			return runServe(cmd.Context(), o, io, func() ([]config.Set, error) {
+				return rereadSets(cmd.Flags(), given, args, io)
+			})
 		},
 	}
-	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
-	o.Embedding.Admin.Declare(cmd.Flags(), "metrics, the hub's status and subscriptions, api:")
-	cmd.Flags().BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
-	o.OAIFlags.Declare(cmd.Flags())
-	o.Source.Declare(cmd.Flags(), "the public `URL` of this Source (default: that of --listen)", true)
-	o.Embedding.Hub.Declare(cmd.Flags(), "hub-")
+	o.declare(cmd.Flags())
 	return cmd
+}
+
+// declare declares the flags.
+func (o *serveOptions) declare(flags *pflag.FlagSet) {
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
+	o.Embedding.Admin.Declare(flags, "metrics, the hub's status and subscriptions, api:")
+	flags.BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
+	o.OAIFlags.Declare(flags)
+	o.Source.Declare(flags, "the public `URL` of this Source (default: that of --listen)", true)
+	o.Embedding.Hub.Declare(flags, "hub-")
+}
+
+// settle fills in what the flags leave open.
+func (o *serveOptions) settle(flags *pflag.FlagSet, args []string, io term.IO) error {
+	if err := o.Settle(flags, args, io.LookupEnv); err != nil {
+		return err
+	}
+	o.keepVersions()
+	o.settleOAI()
+	return nil
 }
 
 // keepVersions has every set keep versions that does not say which, if that is
@@ -76,8 +93,10 @@ func (o *serveOptions) keepVersions() {
 	}
 }
 
-// runServe serves until ctx ends.
-func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
+// runServe serves until ctx ends. reread reads the sets of the configuration file again.
+func runServe(ctx context.Context, o *serveOptions, io term.IO, reread func() ([]config.Set, error)) error {
+	hangups, ignore := o.hangups()
+	defer ignore()
 	so := o.Site("serve", o.out, io)
 	so.Content, so.Embedding, so.OAI = true, &o.Embedding, o.OAIFlags
 	if so.Documents = string(o.File.Documents); so.Documents == "" {
@@ -117,6 +136,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
 		n.Warn(err)
 	}
 	stopStarting()
+	go reloadAt(ctx, hangups, s, reread, n)
 	return s.ServeUntil(ctx, l, o.Watching(), n, func() error { return o.announce(s, &p, io) })
 }
 

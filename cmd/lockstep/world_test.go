@@ -188,6 +188,14 @@ func (w *world) halt(ts *testscript.TestScript, args []string) {
 	}
 }
 
+// hangup: `hangup VAR` sends SIGHUP to what `source VAR` began.
+func (w *world) hangup(ts *testscript.TestScript, args []string) {
+	if len(args) != 1 || w.running[args[0]] == nil {
+		ts.Fatalf("usage: hangup VAR")
+	}
+	ts.Check(w.running[args[0]].cmd.Process.Signal(syscall.SIGHUP))
+}
+
 // told: `told VAR REGEXP` waits until what `source VAR` began has written a line
 // that matches, to stdout or stderr.
 func (w *world) told(ts *testscript.TestScript, args []string) {

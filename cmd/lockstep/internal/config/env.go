@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -45,6 +46,55 @@ func FlagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 		}
 	})
 	return first
+}
+
+// Given returns the values of the flags that were set so far, by flag name.
+func Given(flags *pflag.FlagSet) map[string][]string {
+	values := map[string][]string{}
+	flags.Visit(func(f *pflag.Flag) { values[f.Name] = valuesOf(f) })
+	return values
+}
+
+// Give sets flags to the values that [Given] has returned for others of the same names,
+// and leaves out those that flags does not have.
+func Give(flags *pflag.FlagSet, values map[string][]string) error {
+	for name, vs := range values {
+		f := flags.Lookup(name)
+		if f == nil {
+			continue
+		}
+		var err error
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			err = list.Replace(vs)
+		} else {
+			err = f.Value.Set(vs[0])
+		}
+		if err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
+		f.Changed = true
+	}
+	return nil
+}
+
+// Differences returns the keys of the configuration file whose values are not the same in
+// two sets of flags, in order.
+func Differences(a, b *pflag.FlagSet) (keys []string) {
+	a.VisitAll(func(f *pflag.Flag) {
+		if g := b.Lookup(f.Name); g != nil && !slices.Equal(valuesOf(f), valuesOf(g)) {
+			keys = append(keys, configKey(f.Name))
+		}
+	})
+	slices.Sort(keys)
+	return keys
+}
+
+// valuesOf returns the values of a flag.
+func valuesOf(f *pflag.Flag) []string {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return list.GetSlice()
+	}
+	return []string{f.Value.String()}
 }
 
 // FlagsFromFile sets the flags that neither command line nor environment set

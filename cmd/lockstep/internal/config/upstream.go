@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -159,6 +160,41 @@ func (u *Upstream) check() error {
 		return term.WithHint(errors.New("via: with copy: false the resources keep their URIs, and the links that they have"), "leave via out")
 	}
 	return nil
+}
+
+// Same reports whether two settled configurations of a set mean the same.
+func (s *Set) Same(other *Set) bool {
+	return reflect.DeepEqual(s.comparable(), other.comparable())
+}
+
+// comparable returns the set without what is only another form of something in it.
+func (s *Set) comparable() Set {
+	c := *s
+	c.Origin = Address{}
+	c.Upstreams = slices.Clone(c.Upstreams)
+	for i := range c.Upstreams {
+		m := &c.Upstreams[i]
+		m.Origin = Address{}
+		for _, l := range []struct{ own, common *StringList }{{&m.Include, &c.Include}, {&m.Exclude, &c.Exclude}} {
+			if len(*l.own) == 0 {
+				*l.own = *l.common
+			}
+		}
+	}
+	return c
+}
+
+// Follows reports whether a Source fills the set, alone or with others. s may be nil.
+func (s *Set) Follows(address string) bool {
+	if s == nil {
+		return false
+	}
+	for i := range s.Upstreams {
+		if s.Upstreams[i].Origin.WithoutUser() == address {
+			return true
+		}
+	}
+	return len(s.Upstreams) == 0 && s.Origin.WithoutUser() == address
 }
 
 // inPlace returns the address as that of an origin whose resources are where their URIs

@@ -48,19 +48,38 @@ func (c *Callbacks) add(address string, h http.Handler) {
 	c.handlers[u.EscapedPath()] = h
 }
 
+// remove ends serving requests to a URL that add was given.
+func (c *Callbacks) remove(address string) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.handlers, u.EscapedPath())
+}
+
 // Serve answers a request of a hub, and reports whether r is one.
 func (c *Callbacks) Serve(w http.ResponseWriter, r *http.Request) bool {
 	path := r.URL.EscapedPath()
 	if c == nil || !strings.Contains(path, "/"+callbackDir) {
 		return false
 	}
+	h := c.find(path)
+	if h != nil {
+		h.ServeHTTP(w, r)
+	}
+	return h != nil
+}
+
+// find returns what serves requests to a path, or nil.
+func (c *Callbacks) find(path string) http.Handler {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for at := len(path); at > 0; at = strings.LastIndexByte(path[:at-1], '/') + 1 {
 		if h, ok := c.handlers[path[:at]]; ok {
-			h.ServeHTTP(w, r)
-			return true
+			return h
 		}
 	}
-	return false
+	return nil
 }

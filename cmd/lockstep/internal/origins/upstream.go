@@ -36,6 +36,8 @@ type Upstreams struct {
 
 	Fleet     *aggregator.Fleet // of the process
 	Callbacks *Callbacks        // serves what hubs of upstreams call; nil: no hub is used
+
+	opened []subscriber // of the set that is being opened
 }
 
 // failingMost is the most to which the time between attempts to read one of several
@@ -54,14 +56,15 @@ func (u *Upstreams) idle() time.Duration {
 	return 0
 }
 
-// mirrorsDir is where mirrors of upstreams are stored, below the state directory, unless a
+// MirrorsDir is where mirrors of upstreams are stored, below the state directory, unless a
 // set names another place.
-const mirrorsDir = "upstreams"
+const MirrorsDir = "upstreams"
 
 // openUpstream opens another Source, or several, whose resources are republished.
 func (o *Opener) openUpstream(s *Set) (Origin, error) {
 	c := s.Config
-	var opened upstream
+	opened := upstream{callbacks: o.Upstreams.Callbacks, log: o.Log}
+	o.Upstreams.opened = nil
 	if c.InPlace() {
 		home := c.Origin.Place
 		if len(c.Upstreams) > 0 {
@@ -87,7 +90,7 @@ func (o *Opener) openUpstream(s *Set) (Origin, error) {
 			return nil, err
 		}
 		o.Upstreams.Callbacks.add(ao.Follow.Callback, u.Handler())
-		opened.follower = u
+		opened.follower, opened.subscribed = u, o.Upstreams.opened
 		return opened, nil
 	}
 	var all []aggregator.Options
@@ -120,7 +123,7 @@ func (o *Opener) openUpstream(s *Set) (Origin, error) {
 	for i := range all {
 		o.Upstreams.Callbacks.add(all[i].Follow.Callback, g.Handler(i))
 	}
-	opened.follower = g
+	opened.follower, opened.subscribed = g, o.Upstreams.opened
 	return opened, nil
 }
 
@@ -161,7 +164,7 @@ func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.
 		Include: u.Include, Exclude: u.Exclude, Types: u.Types, AllowHosts: u.AllowHosts, MaxDelete: int(u.MaxDelete),
 		Deliver: deliver, DeliverStatements: true, Logger: o.Log,
 	}
-	state := filepath.Join(o.State, mirrorsDir, name)
+	state := filepath.Join(o.State, MirrorsDir, name)
 	if u.InPlace() {
 		return o.openSink(u, state, do)
 	}
@@ -178,6 +181,7 @@ func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.
 		return m, fmt.Errorf("open the mirror of %s: %w", u.Origin.WithoutUser(), mirror.Explain(err, sel.Dest))
 	}
 	o.Upstreams.OnClose(r.Close)
+	o.note(u, r.State.Journal, r.Client)
 	return aggregator.Mirror{Store: r.State.Store, Journal: r.State.Journal, Destination: r.Dest}, nil
 }
 
@@ -199,6 +203,7 @@ func (o *Opener) openSink(u *config.Member, state string, do destination.Options
 	})
 	do.Versions, do.Dest = d.Versions, state
 	m = aggregator.Mirror{Store: destination.NewSinkStore(discard{}, destination.SinkOptions{Dir: state}), Journal: d.Journal}
+	o.note(u, d.Journal, client)
 	m.Destination, err = destination.New(m.Store, m.Journal, client, do)
 	return m, err
 }
@@ -218,7 +223,10 @@ type follower interface {
 // An upstream opens the resources of a set.
 type upstream struct {
 	follower
-	web *intake.Web // opens those that are not stored here; nil: all are
+	web        *intake.Web // opens those that are not stored here; nil: all are
+	callbacks  *Callbacks  // nil: no hub is used
+	subscribed []subscriber
+	log        *slog.Logger
 }
 
 // Bitstream implements [Bitstreams].

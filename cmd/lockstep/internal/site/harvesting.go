@@ -62,8 +62,8 @@ type harvesting struct {
 // openHarvesting opens the repository that harvesters read, if a set is offered to
 // them; otherwise it returns nil. have reports whether a resource is at a path below the
 // base URL.
-func openHarvesting(opts *Options, sets []*siteSet, cat catalog.Catalog, have func(rel string) bool) (*harvesting, error) {
-	if !slices.ContainsFunc(opts.Sets, func(c config.Set) bool { return c.OffersOAI() }) {
+func openHarvesting(opts *Options, configs []config.Set, sets []*siteSet, cat catalog.Catalog, have func(rel string) bool) (*harvesting, error) {
+	if !slices.ContainsFunc(configs, func(c config.Set) bool { return c.OffersOAI() }) {
 		return nil, nil
 	}
 	base, err := parseBase(opts.BaseURL)
@@ -72,7 +72,7 @@ func openHarvesting(opts *Options, sets []*siteSet, cat catalog.Catalog, have fu
 	}
 	o := repository.Options{BaseURL: base.String() + oaiName, Name: opts.OAI.oaiTitle, Admin: opts.OAI.oaiAdmin, Logger: opts.Log}
 	for i, set := range sets {
-		if !opts.Sets[i].OffersOAI() {
+		if !configs[i].OffersOAI() {
 			continue
 		}
 		offered := repository.Set{Name: set.name, Catalog: set.list}

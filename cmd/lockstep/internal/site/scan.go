@@ -136,7 +136,8 @@ func (p *published) after(publish func(context.Context) (source.Report, error)) 
 
 // PublishOnce scans and publishes once.
 func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Publication, err error) {
-	if p.scans, err = s.scans.scan(ctx); err != nil {
+	now := s.setup.Load()
+	if p.scans, err = now.scans.scan(ctx); err != nil {
 		return p, err
 	}
 	for i := range p.scans {
@@ -144,7 +145,7 @@ func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Pub
 	}
 	s.checks.once(ctx)
 	s.versions.Adopt(ctx, n)
-	if p.report, err = s.publish(ctx); err != nil {
+	if p.report, err = now.publish(ctx); err != nil {
 		return p, err
 	}
 	n.Remark(p.report)
@@ -155,7 +156,8 @@ func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Pub
 // more. Without dumps it withdraws those that were published before.
 func (s *Site) Dump(ctx context.Context, p *Publication, n *sourcereport.Reporter) (err error) {
 	n.Dumping()
-	p.dumps, err = s.dumps.Publish(ctx)
+	dumps := s.setup.Load().dumps
+	p.dumps, err = dumps.Publish(ctx)
 	n.Dumped(p.dumps)
-	return errors.Join(err, s.dumps.Sweep(ctx))
+	return errors.Join(err, dumps.Sweep(ctx))
 }

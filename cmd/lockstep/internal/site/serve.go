@@ -30,7 +30,7 @@ func (s *Site) Describe() Description { return s.about }
 
 // PrintSets prints where the documents of each set begin.
 func (s *Site) PrintSets(io term.IO) {
-	for _, set := range s.sets {
+	for _, set := range s.setup.Load().sets {
 		io.Printf("  capability list  %s\n", set.list)
 		if set.source.Atom == nil {
 			continue
@@ -48,11 +48,11 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 	h := s.Handler()
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.dumps.Run(ctx, n) },
-		func(ctx context.Context) error { return s.versions.Run(ctx, n) }, s.src.Notify, s.harvesting.refresh,
-		func(ctx context.Context) error {
-			return s.about.Admin.Serve(ctx, s.Pages.Admin(s.front.api.Serve), s.log)
-		}}
+	tasks := []func(context.Context) error{
+		func(ctx context.Context) error { return s.run(ctx, watch, n) },
+		func(ctx context.Context) error { return s.versions.Run(ctx, n) },
+		func(ctx context.Context) error { return s.about.Admin.Serve(ctx, s.Pages.Admin(s.api.Serve), s.log) },
+	}
 	if s.hub != nil {
 		tasks = append(tasks, s.hub.Run)
 	}
@@ -62,17 +62,12 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 		}
 		return announce()
 	})
-	if watch {
-		tasks = append(tasks, func(ctx context.Context) error { return s.watcher.run(ctx, n) })
-	}
-	return admin.ServeBeside(ctx, srv, s.src.Front(l, h), tasks...)
+	return admin.ServeBeside(ctx, srv, s.setup.Load().src.Front(l, h), tasks...)
 }
 
 // Handler serves everything at the addresses of the site.
 func (s *Site) Handler() http.Handler {
-	f := s.front
-	f.documents = s.src.Handler()
-	return &f
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.setup.Load().front.ServeHTTP(w, r) })
 }
 
 // A front passes each request at the addresses of a site to the part that answers it.

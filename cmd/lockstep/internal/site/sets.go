@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"lockstep/aggregator"
@@ -36,6 +38,21 @@ type siteSet struct {
 	origin   origins.Origin
 	source   source.Set
 	versions *versions.Set // nil: it keeps no versions, and did not
+
+	added  bool        // by a reload: what there is was not scanned yet
+	stop   func()      // ends watching, and waits for that; nil: it is not watched
+	opened []func()    // that close what was opened for it, in the order in which it was opened
+	closed atomic.Bool // they were called
+}
+
+// close closes what was opened for the set. It may be called again.
+func (set *siteSet) close() {
+	if set.closed.Swap(true) {
+		return
+	}
+	for _, f := range slices.Backward(set.opened) {
+		f()
+	}
 }
 
 // A setBuilder makes the sets of a site.
@@ -46,6 +63,7 @@ type setBuilder struct {
 	keeper   *bitstream.Keeper // nil if no set needs past representations
 	checks   *fileChecks
 	failures *sourcefigures.Origins
+	onClose  func(func()) // takes functions to be called when the site is closed
 	putPatch func(ctx context.Context, set, mediaType string, patch []byte) (string, error)
 }
 
@@ -99,13 +117,25 @@ func (b *setBuilder) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, cat
 	if from.Hashes, err = origins.Hashes(c.Hash); err != nil {
 		return nil, nil, err
 	}
+	b.origins.Upstreams.OnClose = func(f func()) { set.opened = append(set.opened, f) }
+	b.onClose(set.close)
 	if set.origin, err = b.origins.Open(from); err != nil {
+		set.close()
 		return nil, nil, term.Usage(fmt.Errorf("set %s: %w", set.name, err), term.HintOf(err))
 	}
 	b.checks.add(set.name, func(onDamage func(dir.Damage)) *dir.Rehasher {
 		return b.origins.Rehasher(set.origin, from, b.opts.Rehash, onDamage)
 	})
-	set.source.Bitstream, set.source.Serve, err = b.origins.Content(set.origin, from)
+	open, serve, err := b.origins.Content(set.origin, from)
+	if set.source.Bitstream, set.source.Serve = open, serve; open != nil && set.isUpstream() {
+		set.source.Bitstream = func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
+			f, err := open(ctx, r)
+			if err != nil && set.closed.Load() { // a reload opens it again
+				err = fmt.Errorf("%w: %w", source.ErrReplaced, err)
+			}
+			return f, err
+		}
+	}
 	return set, cat, err
 }
 
@@ -202,22 +232,16 @@ func (b *setBuilder) report(set string, e intake.Event) {
 }
 
 // newOpener returns the opener of the origins of a site.
-func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client, error), api *origins.API, onClose func(func())) *origins.Opener {
+func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client, error), api *origins.API) *origins.Opener {
 	opener := &origins.Opener{
-		Upstreams: origins.Upstreams{BaseURL: o.BaseURL, Network: o.Network, Watching: o.Watching, Static: !o.Content, IO: o.IO, OnClose: onClose, Fleet: aggregator.NewFleet(aggregator.FleetOptions{})}, Log: o.Log,
+		Upstreams: origins.Upstreams{BaseURL: o.BaseURL, Network: o.Network, Watching: o.Watching, Static: !o.Content, IO: o.IO, Fleet: aggregator.NewFleet(aggregator.FleetOptions{})}, Log: o.Log,
 		State: o.State, AllowEmpty: o.AllowEmpty, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
 		Ledger: st.db.Ledger(), Contents: st.db.Contents(), API: api,
 	}
 	if o.Network != nil && o.Network.Limits == nil {
 		o.Network.Limits = &fetch.Limits{} // hosts are asked by several sets
 	}
-	followed := 0
-	for i := range o.Sets {
-		if o.Sets[i].Origin.Kind.Scheme == "resourcesync" {
-			followed += max(len(o.Sets[i].Upstreams), 1)
-		}
-	}
-	opener.Upstreams.Several = followed > 1
+	opener.Upstreams.Several = followed(o.Sets) > 1
 	if o.Content && o.Watching {
 		opener.Upstreams.Callbacks = &origins.Callbacks{}
 	}
@@ -225,6 +249,16 @@ func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client,
 		opener.Files = &origins.RecordFiles{Store: st.docs, Place: o.Documents, BaseURL: o.BaseURL}
 	}
 	return opener
+}
+
+// followed returns how many upstreams fill sets.
+func followed(sets []config.Set) (n int) {
+	for i := range sets {
+		if sets[i].Origin.Kind.Scheme == "resourcesync" {
+			n += max(len(sets[i].Upstreams), 1)
+		}
+	}
+	return n
 }
 
 // clients opens the clients with which a site sends requests, and closes them together.

@@ -10,19 +10,16 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
-	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/admin"
-	"lockstep/cmd/lockstep/internal/baseurl"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
-	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/origins"
-	"lockstep/cmd/lockstep/internal/publishing"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/versions"
@@ -36,20 +33,18 @@ import (
 type Site struct {
 	Pages *admin.Pages // about the Source; nil: none
 
-	about      Description
-	sets       []*siteSet
-	src        *source.Source
-	scans      *scanner
-	checks     *fileChecks
-	publish    publishing.PublishFunc // writes all documents
-	dumps      *publishing.Dumps
-	versions   *versions.Upkeep
-	watcher    *watcher
-	hub        *hubserver.Front // embedded; nil: none
-	harvesting *harvesting      // nil: no set is offered to harvesters
-	front      front
-	log        *slog.Logger
-	cleanup    []func() // in the order in which the resources were opened
+	setup    atomic.Pointer[setup] // in effect
+	reloads  chan *reload          // that [Site.Reload] has requested
+	builder  *setupBuilder
+	about    Description
+	checks   *fileChecks
+	versions *versions.Upkeep
+	changed  chan struct{}          // receives a value when there are changes to be published
+	waiting  func(list string) bool // reports whether changes of a set wait for room
+	hub      *hubserver.Front       // embedded; nil: none
+	api      *origins.API
+	log      *slog.Logger
+	cleanup  []func() // in the order in which the resources were opened
 }
 
 // Options configure a site.
@@ -88,7 +83,7 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 			return nil, err
 		}
 	}
-	s := &Site{log: o.Log}
+	s := &Site{log: o.Log, reloads: make(chan *reload), changed: make(chan struct{}, 1)}
 	s.onClose(o.Release)
 	defer func() {
 		if err != nil {
@@ -113,11 +108,7 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 	if err := st.claim.Take(ctx); err != nil {
 		return nil, err
 	}
-	moved := make([]baseurl.Set, len(s.sets))
-	for i, set := range s.sets {
-		moved[i] = baseurl.Set{Name: set.name, List: set.list, Away: set.from.Kind.Away}
-	}
-	if err := baseurl.Move(ctx, o.State, moved, st.db.Catalog(), st.versions.Marked, o.Log); err != nil {
+	if err := s.builder.move(ctx, s.setup.Load().sets); err != nil {
 		return nil, err
 	}
 	return s, s.versions.Begin(ctx)
@@ -133,86 +124,65 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	}
 	requests := &clients{network: o.Network, lookupEnv: o.IO.LookupEnv, log: o.Log}
 	s.onClose(requests.close)
-	api := &origins.API{BaseURL: o.BaseURL, State: o.State, TokenFile: o.APITokenFile, Admin: access.Trusts(), Log: o.Log}
+	s.api = &origins.API{BaseURL: o.BaseURL, State: o.State, TokenFile: o.APITokenFile, Admin: access.Trusts(), Log: o.Log}
 	s.onClose(func() {
-		if err := api.Close(); err != nil {
+		if err := s.api.Close(); err != nil {
 			o.Log.Warn("close the API", slog.Any("err", err))
 		}
 	})
-	s.checks = &fileChecks{tally: tally, log: o.Log}
-	builder := &setBuilder{
-		opts: o, origins: newOpener(o, st, requests.client, api, s.onClose), versions: st.versions, keeper: st.keeper, checks: s.checks, failures: failures,
+	s.checks, s.waiting = &fileChecks{tally: tally, log: o.Log}, st.waiting
+	sets := &setBuilder{
+		opts: o, origins: newOpener(o, st, requests.client, s.api), versions: st.versions, keeper: st.keeper, checks: s.checks, failures: failures,
+		onClose: s.onClose,
 		putPatch: func(ctx context.Context, set, mediaType string, patch []byte) (string, error) {
-			return s.src.PutPatch(ctx, set, mediaType, patch)
+			return s.setup.Load().src.PutPatch(ctx, set, mediaType, patch)
 		},
 	}
-	cat := catalog.Catalog(st.db.Catalog())
-	if s.sets, cat, err = builder.build(cat); err != nil {
+	s.builder = &setupBuilder{opts: o, storage: st, sets: sets, source: so, tally: tally, failures: failures, api: s.api, hub: s.hub}
+	built, cat, err := sets.build(st.db.Catalog())
+	if err != nil {
 		return err
 	}
-	for _, set := range s.sets {
-		so.Sets = append(so.Sets, set.source)
-	}
-	files := resourceFiles(s.sets)
-	if o.Content {
-		so.Content, so.Mark, so.OnDemand, so.Streams = files.open, files.mark, &source.OnDemand{}, min(maxStreams, max(listen.Connections()/2, 1))
-	}
-	docs := blob.Store(st.docs)
-	if o.Gzip {
-		docs = source.Compressed(docs)
-	}
-	if s.src, err = source.New(cat, docs, so); err != nil {
-		return term.Usage(err, "")
-	}
-	if s.harvesting, err = openHarvesting(o, s.sets, st.db.Catalog(), files.have); err != nil {
-		return err
-	}
-	s.versions = newVersionsUpkeep(s.sets, st, s.src, o.Log)
-	s.front = front{callbacks: builder.origins.Upstreams.Callbacks, hub: s.hub, harvesting: s.harvesting, api: api, have: files.have}
+	s.builder.catalog = cat
+	s.versions = s.newVersionsUpkeep(built, st, o.Log)
 	if o.Embedding != nil {
 		base, err := parseBase(o.BaseURL)
 		if err != nil {
 			return err
 		}
 		s.Pages = newPages(base, access, &monitored{
-			tally: tally, failures: failures, versions: s.versions, channels: s.src.Channels, database: st.db.Check, hub: s.hub, log: o.Log,
+			tally: tally, failures: failures, versions: s.versions, database: st.db.Check, hub: s.hub, log: o.Log,
+			channels: func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
 		})
-		s.front.pages, s.front.hubPath = s.Pages, base.EscapedPath()+hubserver.Path
+		s.builder.pages, s.builder.hubPath = s.Pages, base.EscapedPath()+hubserver.Path
 	}
-	s.scans = &scanner{sets: s.sets, status: st.db.Catalog().Status, failures: failures, watching: o.Watching}
-	s.wirePublishing(o, st, tally)
+	first, err := s.builder.build(built, o.Sets)
+	if err != nil {
+		return err
+	}
+	s.setup.Store(first)
+	s.builder.source.Restart = false // the first Source restarts the history, if at all
 	s.about = Description{BaseURL: o.BaseURL, Versions: versions.Any(o.Sets), Admin: access}
-	for _, set := range s.sets {
+	for _, set := range built {
 		s.about.Lists = append(s.about.Lists, set.list)
 	}
-	if api.Used() {
+	if s.api.Used() {
 		s.about.API = origins.APIDir
 	}
-	if s.harvesting != nil {
+	if first.harvesting != nil {
 		s.about.OAI = oaiAddress(o.BaseURL)
 	}
 	return nil
 }
 
-// wirePublishing makes the parts that publish.
-func (s *Site) wirePublishing(o *Options, st *storage, tally *sourcefigures.Tally) {
-	s.dumps = &publishing.Dumps{Check: publishing.CheckInterval(o.Sets), Publish: s.src.PublishDumps, Sweep: st.sweep}
-	done := &published{tally: tally, claim: st.claim, place: o.Documents}
-	s.publish = done.after(s.src.Publish)
-	s.watcher = &watcher{
-		sets: s.sets, checks: s.checks, waiting: st.waiting,
-		changes: &publishing.Changes{
-			Delay: o.Hubs.Delay, All: s.publish, Urgent: done.after(s.src.PublishChanges),
-			IsHeard: func() bool {
-				return len(o.Hubs.Elsewhere()) > 0 || s.src.Streams() > 0 || s.hub != nil && s.hub.Subscriptions() > 0
-			},
+// newVersionsUpkeep returns the upkeep of the prior versions of the sets.
+func (s *Site) newVersionsUpkeep(sets []*siteSet, st *storage, log *slog.Logger) *versions.Upkeep {
+	u := &versions.Upkeep{
+		Store: st.versions, Keeper: st.keeper, Status: st.db.Catalog().Status, Log: log,
+		Listed: func(ctx context.Context, set string) (catalog.Seq, []catalog.Mark, error) {
+			return s.setup.Load().src.Listed(ctx, set)
 		},
 	}
-}
-
-// newVersionsUpkeep returns the upkeep of the prior versions of the sets.
-func newVersionsUpkeep(sets []*siteSet, st *storage, src *source.Source, log *slog.Logger) *versions.Upkeep {
-	u := &versions.Upkeep{Store: st.versions, Keeper: st.keeper, Status: st.db.Catalog().Status, Listed: src.Listed, Log: log}
 	for _, set := range sets {
 		if set.versions != nil {
 			u.Sets = append(u.Sets, *set.versions)

@@ -12,37 +12,113 @@ import (
 	"lockstep/intake"
 )
 
-// A watcher watches the origins of the sets and publishes what changes there.
-type watcher struct {
-	sets    []*siteSet
-	checks  *fileChecks
-	waiting func(list string) bool // reports whether changes of a set wait for room
-	changes *publishing.Changes
+// notify has the changes of the catalog published.
+func (s *Site) notify() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // a notification is pending already
+	}
 }
 
-// run watches and publishes until ctx ends.
-func (w *watcher) run(ctx context.Context, n *sourcereport.Reporter) error {
-	changed := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case changed <- struct{}{}:
-		default: // a notification is pending already
-		}
-	}
+// run notifies hubs and builds dumps, watches the origins of the sets and publishes
+// changes if watch, and reloads the configuration when it is requested, until ctx ends.
+func (s *Site) run(ctx context.Context, watch bool, n *sourcereport.Reporter) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, set := range w.sets {
-		g.Go(func() error { return set.origin.Watch(ctx, func(intake.Report) { notify() }) })
+	start := func(set *siteSet) {
+		if !watch {
+			return
+		}
+		watching, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		set.stop = func() {
+			cancel()
+			<-done
+		}
+		g.Go(func() error {
+			defer close(done)
+			err := s.watchSet(watching, set, n)
+			if ctx.Err() == nil && watching.Err() != nil {
+				return nil // the set alone was stopped
+			}
+			return err
+		})
 	}
-	g.Go(func() error { return w.changes.Run(ctx, changed, n) })
+	for _, set := range s.setup.Load().sets {
+		start(set)
+	}
 	g.Go(func() error {
-		w.offerAgain(ctx, notify, n)
-		return nil
-	})
-	g.Go(func() error {
-		w.checks.run(ctx, notify)
+		r := &reloader{site: s, start: start, report: n}
+		defer r.leaving.Wait()
+		for ctx.Err() == nil {
+			tasks := s.startTasks(ctx, watch, n)
+			next, err := r.await(ctx, tasks, watch)
+			if terr := tasks.stop(); err == nil {
+				err = terr
+			}
+			if err != nil || next == nil {
+				return err
+			}
+			r.replace(ctx, next)
+		}
 		return nil
 	})
 	return g.Wait()
+}
+
+// watchSet watches the origin of a set until ctx ends.
+func (s *Site) watchSet(ctx context.Context, set *siteSet, n *sourcereport.Reporter) error {
+	if set.added {
+		r, err := set.origin.Scan(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		s.builder.sets.report(set.name, intake.Event{Kind: intake.EventScanned, Report: r, Err: err})
+		n.Scanned(set.from.Kind.Away, &r.Skipped)
+		s.notify()
+	}
+	return set.origin.Watch(ctx, func(intake.Report) { s.notify() })
+}
+
+// A taskGroup is the work of a setup.
+type taskGroup struct {
+	group  *errgroup.Group
+	cancel context.CancelFunc
+	failed <-chan struct{} // closed when a task has failed
+}
+
+// stop ends the tasks, and returns the error of one that failed.
+func (t *taskGroup) stop() error {
+	t.cancel()
+	return t.group.Wait()
+}
+
+// startTasks begins the work of the present setup.
+func (s *Site) startTasks(ctx context.Context, watch bool, n *sourcereport.Reporter) *taskGroup {
+	now := s.setup.Load()
+	outer, cancel := context.WithCancel(ctx)
+	g, ctx := errgroup.WithContext(outer)
+	g.Go(func() error { return now.dumps.Run(ctx, n) })
+	g.Go(func() error { return now.src.Notify(ctx) })
+	g.Go(func() error { return now.harvesting.refresh(ctx) })
+	if watch {
+		o := s.builder.opts
+		changes := &publishing.Changes{
+			Delay: o.Hubs.Delay, All: now.publish, Urgent: now.urgent,
+			IsHeard: func() bool {
+				return len(o.Hubs.Elsewhere()) > 0 || now.src.Streams() > 0 || s.hub != nil && s.hub.Subscriptions() > 0
+			},
+		}
+		g.Go(func() error { return changes.Run(ctx, s.changed, n) })
+		g.Go(func() error {
+			s.offerAgain(ctx, now.sets, n)
+			return nil
+		})
+		g.Go(func() error {
+			s.checks.run(ctx, s.notify)
+			return nil
+		})
+	}
+	return &taskGroup{group: g, cancel: cancel, failed: ctx.Done()}
 }
 
 // waitEvery is how often changes are offered again that wait for room.
@@ -51,10 +127,10 @@ const waitEvery = time.Minute
 // offerAgain compares all of a set, until ctx ends, when changes of it wait
 // because their versions could not be kept: no other event may report them
 // again.
-func (w *watcher) offerAgain(ctx context.Context, notify func(), n *sourcereport.Reporter) {
+func (s *Site) offerAgain(ctx context.Context, sets []*siteSet, n *sourcereport.Reporter) {
 	for intake.Sleep(ctx, waitEvery) == nil {
-		for _, set := range w.sets {
-			if !w.waiting(set.list) {
+		for _, set := range sets {
+			if !s.waiting(set.list) {
 				continue
 			}
 			r, err := set.origin.Scan(ctx)
@@ -65,7 +141,7 @@ func (w *watcher) offerAgain(ctx context.Context, notify func(), n *sourcereport
 				n.Warn(err)
 			}
 			if r.Changed() {
-				notify()
+				s.notify()
 			}
 		}
 	}
@@ -73,15 +149,13 @@ func (w *watcher) offerAgain(ctx context.Context, notify func(), n *sourcereport
 
 // GoOn publishes changes and builds dumps as they fall due until ctx ends.
 func (s *Site) GoOn(ctx context.Context, n *sourcereport.Reporter) error {
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.watcher.run(gctx, n) })
-	g.Go(func() error { return s.dumps.Run(gctx, n) })
-	g.Go(func() error { return s.src.Notify(gctx) })
-	if err := g.Wait(); err != nil && ctx.Err() == nil {
+	if err := s.run(ctx, true, n); err != nil && ctx.Err() == nil {
 		return err
 	}
 	return context.Cause(ctx)
 }
 
 // NotifyOnce notifies hubs of what has been published.
-func (s *Site) NotifyOnce(ctx context.Context) error { return hubflags.NotifyOnce(ctx, s.src) }
+func (s *Site) NotifyOnce(ctx context.Context) error {
+	return hubflags.NotifyOnce(ctx, s.setup.Load().src)
+}

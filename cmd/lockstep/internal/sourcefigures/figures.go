@@ -95,6 +95,13 @@ func (t *Tally) Notified(n *source.Notification) {
 	}
 }
 
+// Forget removes the figures of a set that is no longer published.
+func (t *Tally) Forget(set string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.sets, set)
+}
+
 // Figures are what monitors learn of the Source.
 func (t *Tally) Figures(out *admin.Figures) {
 	t.mu.Lock()

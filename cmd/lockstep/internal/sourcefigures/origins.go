@@ -90,6 +90,14 @@ func (u *Origins) Note(set string, e *intake.Event) string {
 	return fmt.Sprintf("set %s: its origin can be read again, after %s", fetch.Printable(set), term.Elapsed(now.Sub(was.since)))
 }
 
+// Forget removes what is known of the origin of a set that is no longer published.
+func (u *Origins) Forget(set string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.failing, set)
+	delete(u.read, set)
+}
+
 // Figures are what monitors learn of origins.
 func (u *Origins) Figures(out *admin.Figures) {
 	u.mu.Lock()

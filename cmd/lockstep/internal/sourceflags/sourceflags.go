@@ -75,6 +75,9 @@ func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	o.network.Declare(flags, "the sitemap's host, or that of the set's URIs")
 }
 
+// ConfigFile returns the path of the configuration file; "" if there is none.
+func (o *Source) ConfigFile() string { return o.config }
+
 // Watching reports whether the command continues after the first publication.
 func (o *Source) Watching() bool { return o.watch && !o.noWatch }
 
