@@ -46,6 +46,7 @@ type Status struct {
 
 	Resources int64 `json:"resources"`        // that are republished
 	Failed    int   `json:"failed,omitempty"` // resources that could not be fetched or verified, in the last attempt
+	Errors    int64 `json:"errors"`           // attempts that failed since the process started
 }
 
 // A progress is what an Upstream records of its work for its Status.
@@ -62,6 +63,7 @@ type progress struct {
 	next      time.Time
 	resources int64
 	failed    int
+	errors    int64
 }
 
 // ended records the end of an attempt, and when the next one begins, if that is known.
@@ -74,6 +76,7 @@ func (p *progress) ended(err error, next time.Time) {
 		p.succeeded, p.err, p.since, p.attempts = now, "", time.Time{}, 0
 		return
 	}
+	p.errors++
 	if p.attempts++; p.since.IsZero() {
 		p.since = now
 	}
@@ -142,7 +145,7 @@ func (u *Upstream) status() Status {
 		Set: u.set, Name: u.o.Name, URL: withoutUser(u.o.Address), State: StateStarting,
 		LastAttempt: p.attempted, LastSuccess: p.succeeded, LastChange: p.changed,
 		Error: p.err, FailingSince: p.since, Attempts: p.attempts, NextAttempt: p.next,
-		Resources: p.resources, Failed: p.failed,
+		Resources: p.resources, Failed: p.failed, Errors: p.errors,
 	}
 	switch {
 	case !p.watching:

@@ -324,6 +324,9 @@ func (u *Upstream) Handler() http.Handler {
 
 // passed reports the result of a pass of the Follower.
 func (u *Upstream) passed(r *destination.Report, err error) {
+	if err != nil {
+		u.progress.set(func(p *progress) { p.errors++ })
+	}
 	t := &intake.Tally{Reporter: &u.events, Start: time.Now()}
 	err = u.incomplete(t, r, err)
 	u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: t.Report()})

@@ -24,6 +24,7 @@ import (
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/tracing"
+	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/cmd/lockstep/internal/validation"
 	"lockstep/destination"
 	"lockstep/intake"
@@ -119,7 +120,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case usage:
 		return exitUsage
-	case errors.Is(err, auditing.ErrDifferences), errors.Is(err, validation.ErrFindings), errors.Is(err, tracing.ErrAltered):
+	case errors.Is(err, auditing.ErrDifferences), errors.Is(err, validation.ErrFindings), errors.Is(err, upstreams.ErrFailing), errors.Is(err, tracing.ErrAltered):
 		return exitDifferences
 	case errors.Is(err, destination.ErrRefused), errors.Is(err, intake.ErrEmpty):
 		return exitRefused
@@ -194,6 +195,7 @@ See all of it in a few seconds:  lockstep demo`,
 		newHub(io, out),
 		newMap(io, out),
 		newSnippet(io, out),
+		newStatus(io, out),
 		newVersion(io, out),
 	)
 	return root

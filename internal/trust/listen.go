@@ -102,21 +102,31 @@ func Listen(ctx context.Context, address string) (*Listener, error) {
 // in a directory of the user's own below that for temporary files, with a name
 // derived from the state directory.
 func ListenIn(ctx context.Context, state string) (*Listener, error) {
-	path, err := filepath.Abs(filepath.Join(state, SocketName))
+	path, err := SocketIn(state)
 	if err != nil {
 		return nil, err
 	}
-	l, err := Listen(ctx, unixPrefix+path)
-	if !errors.Is(err, ErrSocketPath) {
-		return l, err
+	if dir := filepath.Dir(path); dir == tempDir() {
+		if err := privateDir(dir); err != nil {
+			return nil, err
+		}
 	}
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("lockstep-%d", os.Getuid()))
-	if err := privateDir(dir); err != nil {
-		return nil, err
+	return Listen(ctx, unixPrefix+path)
+}
+
+// SocketIn returns the path of the admin socket of a state directory, on which
+// [ListenIn] listens, whether a process does or not.
+func SocketIn(state string) (string, error) {
+	path, err := filepath.Abs(filepath.Join(state, SocketName))
+	if err != nil || checkLength(path) == nil {
+		return path, err
 	}
 	sum := sha256.Sum256([]byte(path))
-	return Listen(ctx, unixPrefix+filepath.Join(dir, fmt.Sprintf("%x.sock", sum[:8])))
+	return filepath.Join(tempDir(), fmt.Sprintf("%x.sock", sum[:8])), nil
 }
+
+// tempDir returns the directory of sockets whose paths would be too long elsewhere.
+func tempDir() string { return filepath.Join(os.TempDir(), fmt.Sprintf("lockstep-%d", os.Getuid())) }
 
 // privateDir creates a directory that no other user can enter. An existing one,
 // in a place where others may create it, must belong to this user.
@@ -146,11 +156,19 @@ func maxSocketPath() int {
 // socket is bound before it is moved to its path.
 const roomForBinding = len("/.a1234567890/s")
 
-func listenUnix(ctx context.Context, path string) (*Listener, error) {
-	dir := filepath.Dir(path)
-	if n := max(len(path), len(dir)+roomForBinding); n > maxSocketPath() {
-		return nil, fmt.Errorf("%d bytes are %w: at most %d", n, ErrSocketPath, maxSocketPath())
+// checkLength returns an error if a path is too long for a socket.
+func checkLength(path string) error {
+	if n := max(len(path), len(filepath.Dir(path))+roomForBinding); n > maxSocketPath() {
+		return fmt.Errorf("%d bytes are %w: at most %d", n, ErrSocketPath, maxSocketPath())
 	}
+	return nil
+}
+
+func listenUnix(ctx context.Context, path string) (*Listener, error) {
+	if err := checkLength(path); err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

@@ -27,9 +27,9 @@ import (
 const (
 	// AdminOff as --admin listens nowhere for administration.
 	AdminOff = "off"
-	// adminTokenName and PublishTokenName are the files of generated tokens in a
+	// TokenName and PublishTokenName are the files of generated tokens in a
 	// state directory.
-	adminTokenName   = "admin-token"
+	TokenName        = "admin-token"
 	PublishTokenName = "publish-token"
 )
 
@@ -102,7 +102,7 @@ func (o *Flags) Open(ctx context.Context, state string, public bool, io term.IO)
 			return nil, err
 		}
 	case public || o.Admin != "" && !strings.HasPrefix(o.Admin, "unix:"):
-		if a.TokenFile, err = filepath.Abs(filepath.Join(state, adminTokenName)); err != nil {
+		if a.TokenFile, err = filepath.Abs(filepath.Join(state, TokenName)); err != nil {
 			return nil, err
 		}
 		if tokens, err = trust.MakeTokens(a.TokenFile); err != nil {

@@ -12,7 +12,9 @@ import (
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/cmd/lockstep/internal/report"
+	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/destination"
+	"lockstep/internal/fetch"
 	"lockstep/source"
 )
 
@@ -25,7 +27,14 @@ func (f *Run) about() *admin.Pages {
 	m.Register(f.figures)
 	p := admin.NewPages("/", f.admin.Guard, m, f.whyNotReady)
 	p.Protect(followStatusPath, http.HandlerFunc(f.serveStatus))
+	p.Protect(upstreams.Path, upstreams.Handler(f.upstreams))
 	return p
+}
+
+// upstreams returns what is known of the sets that are followed.
+func (f *Run) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
+	status := f.follower.Status()
+	return upstreams.Process{Destination: f.o.Dest, Sets: len(status.Sets)}, upstreams.FromFollower(&status, fetch.WithoutUser(f.o.Source), now)
 }
 
 // server serves what hubs call, and the pages.

@@ -18,6 +18,9 @@ type Subscriber interface {
 	// keep does not report. It must not be called while Watch runs. It returns the
 	// subscriptions that could not be ended.
 	Unsubscribe(ctx context.Context, keep func(address string) bool) ([]destination.Unsubscription, error)
+
+	// Leave removes the upstreams from those that the process reports as its own.
+	Leave()
 }
 
 // A subscriber is a mirror that may have subscriptions.

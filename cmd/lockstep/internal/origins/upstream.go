@@ -218,6 +218,7 @@ func (discard) Apply(context.Context, []destination.Delivery) error { return nil
 type follower interface {
 	Origin
 	Bitstreams
+	Leave()
 }
 
 // An upstream opens the resources of a set.

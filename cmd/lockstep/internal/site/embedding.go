@@ -6,12 +6,14 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/cmd/lockstep/internal/versions"
 	"lockstep/hub"
 	"lockstep/source"
@@ -77,6 +79,8 @@ type monitored struct {
 	database func(context.Context) error // checks it
 	hub      *hubserver.Front            // nil: none
 	log      *slog.Logger
+
+	upstreams func(now time.Time) (upstreams.Process, []upstreams.Row)
 }
 
 // newPages returns the pages about the Source.
@@ -86,6 +90,11 @@ func newPages(base *url.URL, access *admin.Access, seen *monitored) *admin.Pages
 	m.Register(seen.failures.Figures)
 	m.Register(func(out *admin.Figures) { channelFigures(out, seen.channels()) })
 	m.Register(seen.versions.Figures)
+	m.Register(func(out *admin.Figures) {
+		if _, rows := seen.upstreams(time.Now()); len(rows) > 0 { // a Source that is no Aggregator has none
+			upstreams.Figures(out, rows)
+		}
+	})
 	database := &admin.Readiness{Check: seen.database, Log: seen.log}
 	ready := database.Ready
 	if seen.hub != nil {
@@ -93,10 +102,26 @@ func newPages(base *url.URL, access *admin.Access, seen *monitored) *admin.Pages
 	}
 	pages := admin.NewPages(base.EscapedPath(), access.Guard, m, ready)
 	pages.Detail = seen.failures.Detail
+	pages.Protect(upstreams.Path, upstreams.Handler(seen.upstreams))
 	if seen.hub != nil {
 		seen.hub.Show(pages, access, m)
 	}
 	return pages
+}
+
+// upstreams returns what is known of the upstreams.
+func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
+	setup := s.setup.Load()
+	names := make(map[string]string, len(setup.sets))
+	for _, set := range setup.sets {
+		names[set.list] = set.name
+	}
+	setOf := func(list string) (string, bool) {
+		name, ok := names[list]
+		return name, ok
+	}
+	p := upstreams.Process{BaseURL: s.about.BaseURL, Sets: len(setup.sets)}
+	return p, upstreams.FromFleet(s.builder.sets.origins.Upstreams.Fleet.Statuses(), setOf, now)
 }
 
 // channelFigures writes the metrics of the notifications of a Source.

@@ -50,6 +50,9 @@ func (set *siteSet) close() {
 	if set.closed.Swap(true) {
 		return
 	}
+	if o, ok := set.origin.(origins.Subscriber); ok {
+		o.Leave()
+	}
 	for _, f := range slices.Backward(set.opened) {
 		f()
 	}

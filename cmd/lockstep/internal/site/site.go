@@ -152,7 +152,8 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 		}
 		s.Pages = newPages(base, access, &monitored{
 			tally: tally, failures: failures, versions: s.versions, database: st.db.Check, hub: s.hub, log: o.Log,
-			channels: func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
+			channels:  func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
+			upstreams: s.upstreams,
 		})
 		s.builder.pages, s.builder.hubPath = s.Pages, base.EscapedPath()+hubserver.Path
 	}

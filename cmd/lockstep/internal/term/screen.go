@@ -62,6 +62,19 @@ func unsafeRune(r rune) bool {
 	return unicode.IsControl(r) || r == 0x2028 || r == 0x2029 || unicode.Is(unicode.Bidi_Control, r)
 }
 
+// Columns returns how wide the terminal is that stdout is; 0 if it is none.
+func (io IO) Columns() int {
+	w := io.Out
+	if c, ok := w.(cleaner); ok {
+		w = c.w
+	}
+	f, ok := isTerminal(w)
+	if !ok {
+		return 0
+	}
+	return (&screen{terminal: f}).columns()
+}
+
 // A screen is stderr: lines, and below them on a terminal one live bar.
 type screen struct {
 	mu  sync.Mutex // guards w, bar

@@ -1,0 +1,192 @@
+// Package upstreams shows operators the Sources that a process follows: as JSON and as
+// metrics of the process, and as a table that another process prints.
+package upstreams
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/aggregator"
+	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/release"
+	"lockstep/destination"
+)
+
+// Path is where the upstreams are served, below the pages of a process.
+const Path = "upstreams"
+
+// A Process describes a process that follows Sources.
+type Process struct {
+	Version     string    `json:"version"`
+	At          time.Time `json:"at"`                    // when it was asked
+	BaseURL     string    `json:"base_url,omitempty"`    // of the Source that serve runs
+	Sets        int       `json:"sets"`                  // that are published or followed
+	Destination string    `json:"destination,omitempty"` // of the mirror that follow runs
+}
+
+// A Row is what is known of one upstream. Times are those of the process's clock; those
+// that are not known are left out.
+type Row struct {
+	Name        string           `json:"name"` // within the set
+	Set         string           `json:"set"`
+	URL         string           `json:"url"` // without user and password
+	State       aggregator.State `json:"state"`
+	Channel     string           `json:"channel,omitempty"`      // hub, events or poll
+	LastAttempt time.Time        `json:"last_attempt,omitzero"`  // when it was last read, or could not be
+	LastSuccess time.Time        `json:"last_success,omitzero"`  // when the mirror was last known to be in step
+	Age         *float64         `json:"age_seconds,omitempty"`  // since then
+	LastChange  time.Time        `json:"last_change,omitzero"`   // when a change of it was last republished
+	Error       string           `json:"error,omitempty"`        // of the last attempt
+	Since       time.Time        `json:"failing_since,omitzero"` // when the first of the failed attempts ended
+	Attempts    int              `json:"failed_attempts"`        // in a row
+	Errors      int64            `json:"errors"`                 // attempts that failed since the process started
+	Next        time.Time        `json:"next_attempt,omitzero"`
+	Interval    float64          `json:"interval_seconds,omitempty"` // between attempts, at present
+	Resources   *int64           `json:"resources,omitempty"`        // that are republished; follow does not count those of a mirror
+	Failed      int              `json:"failed_resources"`           // could not be fetched or verified in the last attempt
+}
+
+// Label returns what tells the upstream from all others of the process.
+func (r *Row) Label() string {
+	if r.Name == "" || r.Name == r.Set {
+		return r.Set
+	}
+	return r.Set + "/" + r.Name
+}
+
+// FromFleet returns rows of what is known of the upstreams of a fleet, ordered by set
+// and name. setOf returns the name of the set that a Capability List belongs to, and
+// whether there is one.
+func FromFleet(all []aggregator.Status, setOf func(list string) (string, bool), now time.Time) []Row {
+	rows := make([]Row, 0, len(all))
+	for i := range all {
+		s := &all[i]
+		set, ok := setOf(s.Set)
+		if !ok {
+			continue // it is being taken out
+		}
+		r := Row{
+			Name: s.Name, Set: set, URL: s.URL, State: s.State, Channel: s.Channel, LastAttempt: s.LastAttempt, LastSuccess: s.LastSuccess, LastChange: s.LastChange,
+			Error: sentence(s.Error), Since: s.FailingSince, Attempts: s.Attempts, Errors: s.Errors, Next: s.NextAttempt, Interval: s.Interval.Seconds(),
+			Resources: &s.Resources, Failed: s.Failed,
+		}
+		r.age(now)
+		rows = append(rows, r)
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Name, b.Name)) })
+	return rows
+}
+
+// FromFollower returns rows of the sets that a Follower follows, or one of the Source if
+// it has not found any.
+func FromFollower(f *destination.FollowStatus, source string, now time.Time) []Row {
+	rows := make([]Row, 0, len(f.Sets))
+	for i := range f.Sets {
+		s := &f.Sets[i]
+		r := Row{
+			Name: s.Name, Set: cmp.Or(s.Name, s.URI), URL: source, State: aggregator.StateFollowing, Channel: s.Channel, LastAttempt: s.Pulled, LastSuccess: s.InStep,
+			Error: sentence(cmp.Or(s.Refused, s.Error, f.Error)), Since: s.FailingSince, Attempts: max(s.Attempts, f.Attempts), Next: s.NextPull,
+			Interval: s.Interval.Seconds(),
+		}
+		if r.Since.IsZero() {
+			r.Since = f.FailingSince
+		}
+		r.settle()
+		r.age(now)
+		rows = append(rows, r)
+	}
+	if len(rows) == 0 {
+		r := Row{Name: source, Set: source, URL: source, Error: sentence(f.Error), Since: f.FailingSince, Attempts: f.Attempts, Next: f.NextLook}
+		r.settle()
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// settle determines the state.
+func (r *Row) settle() {
+	switch {
+	case r.Error != "":
+		r.State = aggregator.StateFailing
+	case r.LastSuccess.IsZero():
+		r.State = aggregator.StateStarting
+	}
+}
+
+// age fills in the age.
+func (r *Row) age(now time.Time) {
+	if !r.LastSuccess.IsZero() {
+		age := max(now.Sub(r.LastSuccess), 0).Truncate(time.Millisecond).Seconds()
+		r.Age = &age
+	}
+}
+
+// sentence returns an error on one line.
+func sentence(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// Handler serves what look returns as one JSON object, one upstream a line.
+func Handler(look func(now time.Time) (Process, []Row)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		p, rows := look(now)
+		p.Version, p.At = release.Version(), now
+		w.Header().Set("Content-Type", "application/json")
+		head, err := json.Marshal(p)
+		if err != nil {
+			http.Error(w, "cannot describe the process", http.StatusInternalServerError) // unreachable
+			return
+		}
+		_, _ = w.Write(append(head[:len(head)-1], `,"upstreams":[`...)) // a client that has disconnected needs no answer
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		separator := "\n"
+		for i := range rows {
+			_, _ = w.Write([]byte(separator))
+			if enc.Encode(&rows[i]) != nil {
+				return
+			}
+			separator = ","
+		}
+		_, _ = w.Write([]byte("]}\n"))
+	})
+}
+
+// maxLabels is how many upstreams have figures of their own: labels have few values.
+const maxLabels = 1000
+
+// Figures writes the metrics of upstreams.
+func Figures(out *admin.Figures, rows []Row) {
+	states := []aggregator.State{aggregator.StateStarting, aggregator.StateFollowing, aggregator.StateWaiting, aggregator.StateFailing, aggregator.StateStopped}
+	count := map[aggregator.State]int{}
+	for i := range rows {
+		count[rows[i].State]++
+	}
+	for _, state := range states {
+		out.Gauge("lockstep_upstreams", "Upstreams, by state.", float64(count[state]), "state", string(state))
+	}
+	for i := range rows[:min(len(rows), maxLabels)] {
+		r := &rows[i]
+		labels := []string{"set", r.Set, "upstream", r.Name}
+		out.Gauge("lockstep_upstream_failing", "1 while the last attempt to read the upstream failed.", admin.Truth(r.State == aggregator.StateFailing), labels...)
+		out.Gauge("lockstep_upstream_resources", "Resources of the upstream that are republished.", float64(*r.Resources), labels...)
+		out.Gauge("lockstep_upstream_failed_resources", "Resources that could not be fetched or verified in the last attempt.", float64(r.Failed), labels...)
+		out.Counter("lockstep_upstream_errors_total", "Attempts to read the upstream that failed.", float64(r.Errors), labels...)
+		if r.Age != nil {
+			out.Gauge("lockstep_upstream_age_seconds", "Time since the mirror of the upstream was last known to be in step.", *r.Age, labels...)
+		}
+		if !r.Next.IsZero() {
+			out.Gauge("lockstep_upstream_next_attempt_timestamp_seconds", "When the upstream is read next, unless it sends a notification before.", float64(r.Next.UnixMilli())/1e3, labels...)
+		}
+	}
+}
