@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,8 +115,8 @@ type Upstream struct {
 
 	begun atomic.Bool // Watch has
 
-	mirroring sync.Mutex      // held while the Destination is used; guards the following field
-	failing   map[string]bool // URIs of what failed in the last pass
+	mirroring sync.Mutex // held while the Destination is used; guards the following field
+	failing   failures
 
 	applying sync.Mutex // held while rows are looked up and applied; guards the following fields
 	changed  func(intake.Report)
@@ -192,22 +191,20 @@ func (u *Upstream) sync(ctx context.Context, t *intake.Tally) error {
 	return u.incomplete(t, &report, err)
 }
 
-// incomplete reports the failures of a run that the run before did not have, and returns
-// its error unless they are all that is wrong. The caller holds mirroring.
+// incomplete reports the failures of a run that runs before did not have, and returns
+// its error, unless all that is wrong are resources. The caller holds mirroring.
 func (u *Upstream) incomplete(t *intake.Tally, r *destination.Report, err error) error {
 	if err != nil && !errors.Is(err, destination.ErrIncomplete) {
 		return u.explain(err)
 	}
-	failed := make(map[string]bool, len(r.Failures))
-	for i := range r.Failures {
-		f := &r.Failures[i]
-		if failed[f.URI] = true; !u.failing[f.URI] {
-			t.Unreadable(f.URI, errors.New(f.Cause))
-		}
+	if err == nil {
+		u.failing = failures{}
 	}
-	u.failing = failed
-	u.progress.set(func(p *progress) { p.failed = len(failed) })
-	if len(failed) > 0 {
+	u.progress.set(func(p *progress) { p.failed = int(r.Failed + r.Refused) })
+	if unread := u.failing.take(u.o.Address, r, t); unread != nil {
+		return u.explain(unread)
+	}
+	if len(r.Failures) > 0 {
 		return nil
 	}
 	return u.explain(err)
@@ -235,7 +232,7 @@ func (e *UpstreamError) Unwrap() error { return e.Err }
 // Hint returns a remedy for the user.
 func (e *UpstreamError) Hint() string {
 	if r, ok := errors.AsType[*destination.RefusedError](e.Err); ok {
-		return strings.Replace(r.Hint, "run again with --max-delete ", "configure this upstream with max_delete: ", 1)
+		return configured(r.Hint)
 	}
 	if h, ok := errors.AsType[interface {
 		error

@@ -25,11 +25,19 @@ type Origins struct {
 // An upstreamFailure is an origin that cannot be read.
 type upstreamFailure struct {
 	since   time.Time
-	refused bool          // it can be read, and is empty or lists far less than before
-	cause   string        // of the last warning
-	warned  time.Time     // when the last warning was given
-	rest    time.Duration // how long a warning of the same cause is not repeated
+	refused bool               // it can be read, and is empty or lists far less than before
+	warned  map[string]warning // the last of each cause
 }
+
+// A warning was given.
+type warning struct {
+	at   time.Time
+	rest time.Duration // how long it is not repeated
+}
+
+// maxCauses is of how many causes of one set the last warning is remembered: those of
+// several upstreams alternate.
+const maxCauses = 1000
 
 // How long a warning of the same cause is not repeated, at first and at most; the
 // time doubles with each warning.
@@ -51,12 +59,14 @@ func (u *Origins) IsRepeated(set string, e *intake.Event, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	f := u.failing[set]
-	if f.cause != cause {
-		f.cause, f.rest = cause, 0
-	} else if now.Sub(f.warned) < f.rest {
+	was := f.warned[cause]
+	if now.Sub(was.at) < was.rest {
 		return true
 	}
-	f.warned, f.rest = now, min(max(2*f.rest, warningRestFirst), warningRestMost)
+	if f.warned == nil || len(f.warned) >= maxCauses {
+		f.warned = make(map[string]warning)
+	}
+	f.warned[cause] = warning{now, min(max(2*was.rest, warningRestFirst), warningRestMost)}
 	u.failing[set] = f
 	return false
 }

@@ -1,0 +1,66 @@
+package aggregator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"lockstep/destination"
+	"lockstep/intake"
+)
+
+// maxRemembered is how many failed resources an Upstream remembers, so that it does not
+// name them again. A Destination lists no more of a run.
+const maxRemembered = 1000
+
+// A failures is what an Upstream knows of the failures of its runs, so that each is
+// reported once. It is forgotten when the mirror is in step again. The zero value is ready
+// to use.
+type failures struct {
+	resources map[string]bool // that were named, or counted among others; by URI
+	document  string          // the cause why documents cannot be read, without their address
+	text      string          // in which that was first reported
+}
+
+// take reports the resources that failed in a run and had not before. It returns an error
+// if documents could not be read, the same one for as long as the cause is the same,
+// whichever documents it affects.
+func (f *failures) take(address string, r *destination.Report, t *intake.Tally) error {
+	fresh, document, text := 0, "", ""
+	for i := range r.Failures {
+		e := &r.Failures[i]
+		switch {
+		case !e.IsResource():
+			if text == "" {
+				document, text = strings.ReplaceAll(e.Cause, e.URI, ""), configured(e.Cause)
+			}
+			continue
+		case f.resources[e.URI] || len(f.resources) >= maxRemembered:
+			continue
+		case f.resources == nil:
+			f.resources = make(map[string]bool)
+		}
+		f.resources[e.URI] = true
+		if fresh++; fresh <= maxNamed {
+			t.Unreadable(e.URI, errors.New(configured(e.Cause)))
+		}
+	}
+	if fresh > maxNamed {
+		t.Unreadable(address, fmt.Errorf("%d more resources failed", fresh-maxNamed))
+	}
+	if text == "" {
+		f.document = ""
+		return nil
+	}
+	if document != f.document {
+		f.document, f.text = document, text
+	}
+	return errors.New(f.text)
+}
+
+// configured returns a message of a Destination with the words for what an Aggregator
+// configures.
+func configured(text string) string {
+	text = strings.Replace(text, "run again with --max-delete ", "configure this upstream with max_delete: ", 1)
+	return strings.Replace(text, "allow it with --allow-host ", "allow it with allow_hosts: ", 1)
+}

@@ -1,0 +1,389 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A badSource is an upstream that does what its fields say. Its resources are /r1.txt and
+// so on.
+type badSource struct {
+	*httptest.Server
+	polls atomic.Int64 // requests for documents
+
+	mu      sync.Mutex // guards the following fields
+	files   map[string]string
+	base    string   // of the resources that it names; "": its own URL
+	more    []string // further entries of the list
+	changes []string // entries of the Change List
+	links   string   // of the Capability List
+	last    time.Time
+	from    time.Time                                         // of the Change List; earlier changes are not known
+	answer  func(w http.ResponseWriter, r *http.Request) bool // may answer instead
+	md      func(path, attributes string) string              // changes the description of a resource; nil: it is right
+}
+
+func newBadSource(t *testing.T) *badSource {
+	t.Helper()
+	s := &badSource{files: map[string]string{}, from: time.Now().Add(-2 * time.Hour), last: time.Now().Add(-time.Hour).Truncate(time.Second)}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.Start()
+	t.Cleanup(s.Close)
+	for i := range 8 {
+		s.files[fmt.Sprintf("/r%d.txt", i)] = fmt.Sprintf("resource %d of %s\n", i, s.URL)
+	}
+	return s
+}
+
+// become changes the Source.
+func (s *badSource) become(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	s.last = s.last.Add(time.Second)
+}
+
+func (s *badSource) time() string { return s.last.UTC().Format(time.RFC3339) }
+
+// entry returns the entry of a resource. The caller holds mu.
+func (s *badSource) entry(path, change string) string {
+	base := s.base
+	if base == "" {
+		base = s.URL
+	}
+	attributes := ""
+	if change != "" {
+		attributes = fmt.Sprintf(" change=%q datetime=%q", change, s.time())
+	}
+	if body, ok := s.files[path]; ok && change != "deleted" {
+		sum := sha256.Sum256([]byte(body))
+		attributes += fmt.Sprintf(` hash="sha-256:%s" length="%d"`, hex.EncodeToString(sum[:]), len(body))
+	}
+	if s.md != nil {
+		attributes = s.md(path, attributes)
+	}
+	return fmt.Sprintf("<url><loc>%s%s</loc><rs:md%s/></url>\n", base, path, attributes)
+}
+
+// replace has the Source list other files, and know of no change before. The caller holds
+// mu.
+func (s *badSource) replace(files map[string]string) {
+	s.files, s.changes, s.from = files, nil, s.last.Add(time.Second)
+}
+
+// put changes a resource, and says so. The caller holds mu.
+func (s *badSource) put(path, body string) {
+	s.files[path] = body
+	s.last = s.last.Add(time.Second)
+	s.changes = append(s.changes, s.entry(path, "updated"))
+}
+
+// remove deletes a resource, and says so. The caller holds mu.
+func (s *badSource) remove(path string) {
+	delete(s.files, path)
+	s.last = s.last.Add(time.Second)
+	s.changes = append(s.changes, s.entry(path, "deleted"))
+}
+
+func (s *badSource) serve(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if strings.HasSuffix(r.URL.Path, ".xml") {
+		s.polls.Add(1)
+	}
+	if s.answer != nil && s.answer(w, r) {
+		return
+	}
+	body, ok := s.files[r.URL.Path]
+	switch r.URL.Path {
+	case "/capabilitylist.xml":
+		body, ok = fmt.Sprintf(`%s%s<rs:md capability="capabilitylist"/><url><loc>%s/resourcelist.xml</loc><rs:md capability="resourcelist"/></url><url><loc>%s/changelist.xml</loc><rs:md capability="changelist"/></url></urlset>`,
+			liveRoot, s.links, s.URL, s.URL), true
+	case "/resourcelist.xml":
+		body = fmt.Sprintf(`%s<rs:md capability="resourcelist" at=%q/>`, liveRoot, s.time())
+		for _, path := range slices.Sorted(maps.Keys(s.files)) {
+			body += s.entry(path, "")
+		}
+		body, ok = body+strings.Join(s.more, "")+"</urlset>", true
+	case "/changelist.xml":
+		body, ok = fmt.Sprintf(`%s<rs:md capability="changelist" from=%q/>%s</urlset>`, liveRoot, s.from.UTC().Format(time.RFC3339), strings.Join(s.changes, "")), true
+	}
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	_, _ = w.Write([]byte(body)) // a client that is gone needs nothing
+}
+
+// published returns the documents of a set and the resources in its list, by address.
+func published(t *testing.T, base, set string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range []string{"capabilitylist.xml", "resourcelist.xml", "changelist.xml"} {
+		address := base + "resourcesync/" + set + "/" + name
+		text, err := get(address)
+		if err != nil {
+			t.Fatalf("%s: %v", address, err)
+		}
+		all[address] = text
+		if name != "resourcelist.xml" {
+			continue
+		}
+		for _, m := range regexp.MustCompile(`<loc>([^<]*)</loc>`).FindAllStringSubmatch(text, -1) {
+			if all[m[1]], err = get(m[1]); err != nil {
+				t.Fatalf("%s: %v", m[1], err)
+			}
+		}
+	}
+	return all
+}
+
+// A badCase is an upstream that turns bad.
+type badCase struct {
+	name   string
+	turn   func(c *badRun)
+	say    string // expression for the message, in which URL is the upstream; "": none
+	behave bool   // what is published may change
+	early  bool   // it is bad from the beginning
+	merged bool   // it fills a set together with another upstream
+	lines  int    // how many messages there may be; default: one
+	check  func(c *badRun)
+}
+
+// A badRun is a badCase under test.
+type badRun struct {
+	*badCase
+	t      *testing.T
+	up     *badSource
+	other  *badSource        // that fills the same set; nil: there is none
+	hub    string            // base URL of the Aggregator
+	asked  *atomic.Int64     // requests to an address that must never be requested
+	secret string            // that address
+	before map[string]string // what was published
+}
+
+func (c *badRun) list() string {
+	c.t.Helper()
+	text, err := get(c.hub + "resourcesync/" + c.name + "/resourcelist.xml")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return text
+}
+
+var badCases = []badCase{
+	{name: "gone", turn: func(c *badRun) { c.up.CloseClientConnections(); c.up.Listener.Close() }, say: `follow URL.*connection refused`},
+	{name: "notfound", say: `follow URL.*404`, turn: func(c *badRun) {
+		c.up.answer = func(w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true }
+	}},
+	{name: "page", say: `follow URL`, turn: func(c *badRun) {
+		c.up.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			fmt.Fprint(w, "<html><body>This domain is for sale</body></html>")
+			return true
+		}
+	}},
+	{name: "emptylists", say: `URL.*would delete 100% of the mirror`, turn: func(c *badRun) { c.up.replace(map[string]string{}) }},
+	{name: "rewritten", say: `URL.*would delete`, turn: func(c *badRun) { // the same resources at other addresses
+		files := map[string]string{}
+		for path, body := range c.up.files {
+			files["/new"+path] = body
+		}
+		c.up.replace(files)
+	}},
+	{name: "moved", say: `URL`, turn: func(c *badRun) { // to another host, with a redirect
+		to := newBadSource(c.t)
+		c.up.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			http.Redirect(w, r, to.URL+r.URL.Path, http.StatusMovedPermanently)
+			return true
+		}
+	}},
+	{name: "otherhost", say: `URL`, turn: func(c *badRun) { // the documents name resources of another host
+		c.up.base = newBadSource(c.t).URL
+		c.up.replace(c.up.files)
+	}},
+	{name: "othercollection", say: `URL.*would delete`, turn: func(c *badRun) {
+		c.up.replace(map[string]string{"/x1.txt": "1", "/x2.txt": "2", "/x3.txt": "3", "/x4.txt": "4", "/x5.txt": "5", "/x6.txt": "6", "/x7.txt": "7", "/x8.txt": "8"})
+	}},
+	{name: "hashes", say: `URL/r1.txt.*(hash|length)`, turn: func(c *badRun) {
+		c.up.md = func(path, attributes string) string {
+			return ` change="updated" datetime="` + c.up.time() + `" hash="sha-256:` + strings.Repeat("ab", 32) + `" length="7"`
+		}
+		c.up.put("/r1.txt", "new content")
+	}},
+	{name: "samehash", lines: 3, say: `URL/r\d.txt.*hash`, turn: func(c *badRun) {
+		c.up.md = func(path, attributes string) string {
+			sum := sha256.Sum256([]byte("new 1"))
+			return fmt.Sprintf(` change="updated" datetime=%q hash="sha-256:%x"`, c.up.time(), sum)
+		}
+		for i := 2; i < 5; i++ {
+			c.up.put(fmt.Sprintf("/r%d.txt", i), fmt.Sprint("new ", i))
+		}
+	}},
+	{name: "negative", say: `URL`, turn: func(c *badRun) {
+		c.up.md = func(path, attributes string) string {
+			return fmt.Sprintf(` change="updated" datetime=%q length="-5"`, c.up.time())
+		}
+		c.up.put("/r1.txt", "negative")
+	}, behave: true},
+	{name: "huge", say: `URL/r1.txt`, turn: func(c *badRun) {
+		c.up.md = func(path, attributes string) string {
+			return fmt.Sprintf(` change="updated" datetime=%q length="9223372036854775807"`, c.up.time())
+		}
+		c.up.put("/r1.txt", "huge")
+	}},
+	{name: "masschange", say: `URL.*would delete 88% of the mirror`, turn: func(c *badRun) {
+		for i := range 7 {
+			c.up.remove(fmt.Sprintf("/r%d.txt", i))
+		}
+	}},
+	{name: "ownuris", lines: 2, say: `(?s)(refuse|not republished|another host)[^\n]*`, turn: func(c *badRun) {
+		c.up.changes = append(c.up.changes, fmt.Sprintf("<url><loc>%sr1.txt</loc><rs:md change=\"updated\" datetime=%q/></url>", c.hub, c.up.time()),
+			fmt.Sprintf("<url><loc>%sresourcesync/healthy/resourcelist.xml</loc><rs:md change=\"updated\" datetime=%q/></url>", c.hub, c.up.time()))
+	}},
+	{name: "ownhub", say: `callback`, early: true, turn: func(c *badRun) {
+		c.up.links = fmt.Sprintf(`<rs:ln rel="hub" href="%s-/callback/ownhub/"/><rs:ln rel="self" href="%s/capabilitylist.xml"/>`, c.hub, c.up.URL)
+	}},
+	{name: "member", merged: true, say: `URL.*would delete 88% of the mirror`, turn: func(c *badRun) {
+		for i := range 7 {
+			c.up.remove(fmt.Sprintf("/r%d.txt", i))
+		}
+	}},
+	{name: "members", merged: true, say: `URL.*404`, turn: func(c *badRun) {
+		broken := func(w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true }
+		c.up.answer = broken
+		c.other.become(func() { c.other.answer = broken })
+	}},
+	{name: "via", behave: true, turn: func(c *badRun) {
+		c.up.put("/r1.txt", "with links")
+		links := ""
+		for _, rel := range []string{"via", "describedby", "describes", "collection", "canonical", "alternate", "memento", "timegate", "timemap", "up", "index", "profile"} {
+			links += fmt.Sprintf("<rs:ln rel=%q href=\"%s/%s\"/>", rel, c.secret, rel)
+		}
+		n := len(c.up.changes) - 1
+		c.up.changes[n] = strings.Replace(c.up.changes[n], "</url>", links+"</url>", 1)
+	}, check: func(c *badRun) {
+		waitFor(c.t, "the via link", func() bool { return strings.Contains(c.list(), `rel="via" href="`+c.secret) })
+	}},
+	{name: "up", behave: true, turn: func(c *badRun) {
+		c.up.links = fmt.Sprintf(`<rs:ln rel="up" href="%s/up.xml"/><rs:ln rel="describedby" href="%s/d.xml"/>`, c.secret, c.secret)
+	}},
+	{name: "future", behave: true, turn: func(c *badRun) {
+		c.up.md = func(path, attributes string) string {
+			return attributes + ` modified="2999-01-01T00:00:00Z"`
+		}
+		c.up.put("/r1.txt", "of the future")
+		n := len(c.up.changes) - 1
+		c.up.changes[n] = strings.Replace(c.up.changes[n], "<rs:md", "<lastmod>2999-01-01T00:00:00Z</lastmod><rs:md", 1)
+	}, check: func(c *badRun) {
+		waitFor(c.t, "the change", func() bool { text, err := get(c.hub + "future/r1.txt"); return err == nil && text == "of the future" })
+		c.up.become(func() { c.up.put("/r1.txt", "of the present") })
+		waitFor(c.t, "the next change", func() bool { text, err := get(c.hub + "future/r1.txt"); return err == nil && text == "of the present" })
+	}},
+}
+
+// TestAnUpstreamThatTurnsBad: whatever an upstream does, the Aggregator says what is wrong
+// in one message, once; what it published of the upstream remains, byte for byte; other
+// upstreams in the same process are followed as before; and no address is requested
+// that only links lead to.
+func TestAnUpstreamThatTurnsBad(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	secret := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked.Add(1) }))
+	t.Cleanup(secret.Close)
+	healthy := newBadSource(t)
+	listen := freeAddress(t)
+	sets := fmt.Sprintf("- {name: healthy, from: \"resourcesync:%s/capabilitylist.xml\", poll: 50ms}\n", healthy.URL)
+	runs := make([]*badRun, len(badCases))
+	for i := range badCases {
+		c := &badRun{badCase: &badCases[i], t: t, up: newBadSource(t), asked: &asked, secret: secret.URL}
+		runs[i] = c
+		c.hub = "http://" + listen + "/"
+		if c.early {
+			c.up.become(func() { c.turn(c) })
+		}
+		if !c.merged {
+			sets += fmt.Sprintf("- {name: %s, from: \"resourcesync:%s/capabilitylist.xml\", poll: 50ms}\n", c.name, c.up.URL)
+			continue
+		}
+		c.other = newBadSource(t)
+		sets += fmt.Sprintf("- name: %s\n  poll: 50ms\n  upstreams:\n", c.name)
+		for i, up := range []*badSource{c.up, c.other} {
+			sets += fmt.Sprintf("  - {name: up%d, from: \"resourcesync:%s/capabilitylist.xml\"}\n", i, up.URL)
+		}
+	}
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(config, []byte("retries: 0\nsets:\n"+sets), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p, err := startReady(exec.CommandContext(t.Context(), "lockstep", "serve", "--config", config, "--listen", listen, "--state", filepath.Join(dir, "state")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	for _, c := range runs {
+		c.before = published(t, p.address, c.name)
+		if n := len(c.before) - 3; n != 8 && !c.merged || n != 16 && c.merged {
+			t.Fatalf("%s: %d resources and documents are published", c.name, len(c.before))
+		}
+	}
+	start := time.Now()
+	t.Cleanup(func() { t.Logf("said:\n%s\n%s", p.out, p.stderr) })
+	for _, c := range runs {
+		if !c.early {
+			c.up.become(func() { c.turn(c) })
+		}
+	}
+	said := func() string { return p.stderr.String() }
+	for _, c := range runs {
+		say := regexp.MustCompile(strings.ReplaceAll(c.say, "URL", regexp.QuoteMeta(c.up.URL)))
+		if c.say != "" {
+			waitFor(t, c.name+": its message "+say.String(), func() bool { return say.MatchString(said()) })
+		}
+		if c.name != "gone" {
+			polls := c.up.polls.Load()
+			waitFor(t, c.name+": further polls", func() bool { return c.up.polls.Load() > polls })
+		}
+	}
+	healthy.become(func() { healthy.put("/r1.txt", "changed"); healthy.remove("/r2.txt") })
+	waitFor(t, "the change of the healthy upstream", func() bool {
+		text, err := get(p.address + "healthy/r1.txt")
+		_, gone := get(p.address + "healthy/r2.txt")
+		return err == nil && text == "changed" && gone != nil
+	})
+
+	for _, c := range runs {
+		if c.check != nil {
+			c.check(c)
+		}
+		n := 0
+		for line := range strings.Lines(said()) {
+			if strings.Contains(line, c.up.URL[len("http://"):]) {
+				n++
+			}
+		}
+		if most := max(c.lines, 1) + int(time.Since(start)/time.Minute); n > most {
+			t.Errorf("%s: %d messages, want at most %d", c.name, n, most)
+		}
+		if diff := difference(published(t, p.address, c.name), c.before); diff != "" && !c.behave {
+			t.Errorf("%s: what is published has changed: %s", c.name, diff)
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("%d requests for addresses that only links lead to", n)
+	}
+}
