@@ -141,7 +141,7 @@ func (t *translator) one(r *journal.Held, names *names, targets map[string]strin
 	if out.refused = t.loop(r); out.refused != nil {
 		return out
 	}
-	if len(r.Hashes) == 0 { // it is to be fetched again
+	if len(r.Hashes) == 0 && !(t.InPlace && r.Stated != nil) { // it is to be fetched again
 		out.kept = true
 		return out
 	}

@@ -69,5 +69,5 @@ func findOrigin(ctx context.Context, s *session, st *stage.Stage) error {
 
 // newPlanner returns a planner for a set of the mirror.
 func newPlanner(d *Destination, set int) *planner.Planner {
-	return &planner.Planner{Journal: d.journal, Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Set: set}
+	return &planner.Planner{Journal: d.journal, Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Set: set, Stated: apply.TakesNoContent(d.store)}
 }

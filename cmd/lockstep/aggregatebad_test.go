@@ -24,6 +24,7 @@ import (
 type badSource struct {
 	*httptest.Server
 	polls atomic.Int64 // requests for documents
+	gets  atomic.Int64 // and for resources
 
 	mu      sync.Mutex // guards the following fields
 	files   map[string]string
@@ -104,6 +105,8 @@ func (s *badSource) serve(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	if strings.HasSuffix(r.URL.Path, ".xml") {
 		s.polls.Add(1)
+	} else if r.URL.Path != "/" {
+		s.gets.Add(1)
 	}
 	if s.answer != nil && s.answer(w, r) {
 		return
@@ -127,6 +130,41 @@ func (s *badSource) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = w.Write([]byte(body)) // a client that is gone needs nothing
+}
+
+// TestDescriptionsAreRepublishedWithoutARequestForAResource: with copy: false the
+// Aggregator passes on what its upstream states, also changes and deletions.
+func TestDescriptionsAreRepublishedWithoutARequestForAResource(t *testing.T) {
+	t.Parallel()
+	up := newBadSource(t)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf("sets:\n- {name: up, from: \"resourcesync:%s/capabilitylist.xml\", poll: 50ms, copy: false}\n", up.URL)
+	if err := os.WriteFile(config, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p, err := startReady(exec.CommandContext(t.Context(), "lockstep", "serve", "--config", config, "--listen", "127.0.0.1:0", "--state", filepath.Join(dir, "state")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	describes := func(path, body string) bool {
+		list, err := get(p.address + "resourcesync/up/resourcelist.xml")
+		sum := sha256.Sum256([]byte(body))
+		_, after, listed := strings.Cut(list, "<loc>"+up.URL+path+"</loc>")
+		after, _, _ = strings.Cut(after, "</url>")
+		return err == nil && listed == (body != "") && strings.Contains(after, hex.EncodeToString(sum[:])) == listed
+	}
+	if !describes("/r1.txt", fmt.Sprintf("resource 1 of %s\n", up.URL)) {
+		t.Error("the resource is not described")
+	}
+	up.become(func() { up.put("/r1.txt", "changed"); up.put("/new.txt", "new"); up.remove("/r2.txt") })
+	waitFor(t, "the change", func() bool {
+		return describes("/r1.txt", "changed") && describes("/new.txt", "new") && describes("/r2.txt", "")
+	})
+	if n := up.gets.Load(); n != 0 {
+		t.Errorf("%d requests for resources", n)
+	}
 }
 
 // published returns the documents of a set and the resources in its list, by address.
@@ -233,12 +271,14 @@ var badCases = []badCase{
 			c.up.put(fmt.Sprintf("/r%d.txt", i), fmt.Sprint("new ", i))
 		}
 	}},
-	{name: "negative", say: `URL`, turn: func(c *badRun) {
+	{name: "negative", turn: func(c *badRun) {
 		c.up.md = func(path, attributes string) string {
 			return fmt.Sprintf(` change="updated" datetime=%q length="-5"`, c.up.time())
 		}
 		c.up.put("/r1.txt", "negative")
-	}, behave: true},
+	}, behave: true, check: func(c *badRun) {
+		waitFor(c.t, "the change", func() bool { text, err := get(c.hub + "negative/r1.txt"); return err == nil && text == "negative" })
+	}},
 	{name: "huge", say: `URL/r1.txt`, turn: func(c *badRun) {
 		c.up.md = func(path, attributes string) string {
 			return fmt.Sprintf(` change="updated" datetime=%q length="9223372036854775807"`, c.up.time())
@@ -254,7 +294,7 @@ var badCases = []badCase{
 		c.up.changes = append(c.up.changes, fmt.Sprintf("<url><loc>%sr1.txt</loc><rs:md change=\"updated\" datetime=%q/></url>", c.hub, c.up.time()),
 			fmt.Sprintf("<url><loc>%sresourcesync/healthy/resourcelist.xml</loc><rs:md change=\"updated\" datetime=%q/></url>", c.hub, c.up.time()))
 	}},
-	{name: "ownhub", say: `callback`, early: true, turn: func(c *badRun) {
+	{name: "ownhub", early: true, turn: func(c *badRun) {
 		c.up.links = fmt.Sprintf(`<rs:ln rel="hub" href="%s-/callback/ownhub/"/><rs:ln rel="self" href="%s/capabilitylist.xml"/>`, c.hub, c.up.URL)
 	}},
 	{name: "member", merged: true, say: `URL.*would delete 88% of the mirror`, turn: func(c *badRun) {
@@ -354,7 +394,7 @@ func TestAnUpstreamThatTurnsBad(t *testing.T) {
 		if c.say != "" {
 			waitFor(t, c.name+": its message "+say.String(), func() bool { return say.MatchString(said()) })
 		}
-		if c.name != "gone" {
+		if c.name != "gone" && c.name != "moved" { // there is no server, and a permanent redirection is remembered
 			polls := c.up.polls.Load()
 			waitFor(t, c.name+": further polls", func() bool { return c.up.polls.Load() > polls })
 		}
@@ -362,8 +402,8 @@ func TestAnUpstreamThatTurnsBad(t *testing.T) {
 	healthy.become(func() { healthy.put("/r1.txt", "changed"); healthy.remove("/r2.txt") })
 	waitFor(t, "the change of the healthy upstream", func() bool {
 		text, err := get(p.address + "healthy/r1.txt")
-		_, gone := get(p.address + "healthy/r2.txt")
-		return err == nil && text == "changed" && gone != nil
+		gone, err2 := get(p.address + "healthy/r2.txt")
+		return err == nil && err2 == nil && text == "changed" && !strings.Contains(gone, "resource 2")
 	})
 
 	for _, c := range runs {

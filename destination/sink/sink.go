@@ -36,7 +36,9 @@ type Sink interface {
 type Describer interface {
 	Sink
 
-	// Describe takes such changes, under the conditions of Apply.
+	// Describe takes such changes, under the conditions of Apply. With
+	// [Options.DescriptionsOnly] it also takes created and updated resources, whose
+	// Content is ContentReplaced.
 	Describe(ctx context.Context, batch []report.Change) error
 }
 

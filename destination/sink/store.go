@@ -16,6 +16,11 @@ import (
 type Options struct {
 	Memory int64  // bytes of content that wait in memory; more waits in files; default DefaultMemory
 	Dir    string // where those files are created, which end with the process; default: the system's
+
+	// DescriptionsOnly has the Sink receive no content, and none is fetched: rows of the
+	// Journal have the length and hashes that the Source states. Created and updated
+	// resources go to a [Describer]; deletions go to Apply.
+	DescriptionsOnly bool
 }
 
 // DefaultMemory has space for many small records, or a large one.
@@ -42,6 +47,9 @@ func NewStore(s Sink, o Options) *Store {
 
 // Forgetful marks a store that keeps nothing: the Journal alone is to be trusted.
 func (s *Store) Forgetful() {}
+
+// DescriptionsOnly reports whether the Sink receives no content.
+func (s *Store) DescriptionsOnly() bool { return s.opts.DescriptionsOnly }
 
 // Create returns a writer for content that is to be delivered.
 func (s *Store) Create(ctx context.Context, name string) (blob.Writer, error) {

@@ -241,6 +241,12 @@ func (p *Applier) handEach(ctx context.Context, actions iter.Seq2[plan.Action, e
 				return err
 			}
 			if a.Verb == plan.Fetch {
+				if TakesNoContent(p.mirror.Store) {
+					if round == 1 {
+						send(p.stated(ctx, &a))
+					}
+					continue
+				}
 				if work.Leaves(a.URI, round) {
 					continue
 				}
@@ -288,6 +294,23 @@ func (p *Applier) handRest(a *plan.Action, send func(transfer.Outcome)) {
 	case plan.Touch, plan.Release:
 		send(p.known(a))
 	}
+}
+
+// stated is the outcome of a Fetch for a store that takes no content: what the Source
+// states is all that is recorded.
+func (p *Applier) stated(ctx context.Context, a *plan.Action) transfer.Outcome {
+	path := a.Held.Path
+	if a.IsHeld() {
+		p.Fetch.Names.Take(a.URI, path)
+	} else {
+		var err error
+		if path, err = p.Fetch.Names.Give(ctx, a.URI); err != nil {
+			return transfer.Outcome{Action: a, Err: err}
+		}
+	}
+	h := plan.NewHeld(a, p.Recorder.Set, path)
+	h.Length, h.Hashes = a.Length, a.Hashes
+	return transfer.Outcome{Action: a, Held: h}
 }
 
 // known is the outcome of an action that only changes what we know.

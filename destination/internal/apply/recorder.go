@@ -292,7 +292,11 @@ func (r *Recorder) gone(a *plan.Action) {
 
 // applied reports a change that is on disk.
 func (r *Recorder) applied(a *plan.Action, h *journal.Held) {
-	r.announce(a, changeOf(r.Name, a, h))
+	c := changeOf(r.Name, a, h)
+	if TakesNoContent(r.mirror.Store) && a.Verb == plan.Fetch {
+		r.restated = append(r.restated, c)
+	}
+	r.announce(a, c)
 }
 
 // redescribed reports that the Source states another media type or other links of a

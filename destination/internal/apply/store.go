@@ -16,6 +16,9 @@ type (
 	// alone knows.
 	forgetful interface{ Forgetful() }
 
+	// A descriptive store may take no content: only what the Source states of it.
+	descriptive interface{ DescriptionsOnly() bool }
+
 	// A described Writer receives a description of its content before it is
 	// committed.
 	described interface{ Describe(report.Change) }
@@ -37,6 +40,13 @@ type (
 func IsForgetful(s blob.Store) bool {
 	_, ok := s.(forgetful)
 	return ok
+}
+
+// TakesNoContent reports whether nothing is fetched for a store: the Journal records what
+// the Source states.
+func TakesNoContent(s blob.Store) bool {
+	d, ok := s.(descriptive)
+	return ok && d.DescriptionsOnly()
 }
 
 // OnDisk returns a function that reports whether the file of a row exists in a store,

@@ -52,6 +52,8 @@ type Planner struct {
 
 	Dated bool // an entry with the same time as the resource held describes the same content
 
+	Stated bool // no content is fetched: rows have what the Source states
+
 	LookUp bool // for a change of unknown kind, request the resource's address
 
 	Refuse func(uri string) string // returns why content must not be fetched from uri, or ""
@@ -152,6 +154,10 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 			return a, nil
 		}
 	}
+	if p.Stated {
+		p.compareStated(&a, ours)
+		return a, nil
+	}
 	switch like := plan.Compare(&h, &a.Resource); {
 	case p.PreferOther && content.Compare(h.Hashes, a.Hashes) != content.Same:
 		// Times and validators of two representations cannot be compared.
@@ -172,6 +178,21 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 		a.Conditional = true
 	}
 	return a, nil
+}
+
+// compareStated decides about a resource of which nothing but statements is recorded.
+func (p *Planner) compareStated(a *plan.Action, ours bool) {
+	restated, changed := plan.Restates(a, p.Set)
+	same := content.Compare(a.Held.Hashes, a.Hashes) == content.Same && (a.Length < 0 || a.Length == a.Held.Length)
+	switch {
+	case restated && !same: // the content may have changed, or it has
+	case restated:
+		a.Verb, a.Redescribed = plan.Touch, changed
+	case !ours:
+		a.Verb = plan.Touch
+	default:
+		a.Verb = plan.InStep
+	}
 }
 
 // isCompanion reports whether a resource is selected with another. Changes state only

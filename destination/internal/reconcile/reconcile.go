@@ -213,7 +213,7 @@ func (s *Set) planner(w *Work) *planner.Planner {
 
 // Planner returns a planner for a set of the mirror.
 func (r *Run) Planner(set int) *planner.Planner {
-	return &planner.Planner{Journal: r.Mirror.Journal, Selects: r.Selects, OnDisk: r.OnDisk, Set: set}
+	return &planner.Planner{Journal: r.Mirror.Journal, Selects: r.Selects, OnDisk: r.OnDisk, Set: set, Stated: apply.TakesNoContent(r.Mirror.Store)}
 }
 
 // pushed returns what notifications said, for a plan made of documents.

@@ -185,8 +185,8 @@ func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.
 	return aggregator.Mirror{Store: r.State.Store, Journal: r.State.Journal, Destination: r.Dest}, nil
 }
 
-// openSink opens the memory in the directory state of an upstream whose resources are
-// verified and not stored.
+// openSink opens the memory in the directory state of an upstream of which only
+// descriptions are republished: no resource is fetched.
 func (o *Opener) openSink(u *config.Member, state string, do destination.Options) (m aggregator.Mirror, err error) {
 	client, err := o.Client(u.Origin.Place)
 	if err != nil {
@@ -201,8 +201,8 @@ func (o *Opener) openSink(u *config.Member, state string, do destination.Options
 			o.Log.Warn("close the memory of an upstream", slog.Any("err", err))
 		}
 	})
-	do.Versions, do.Dest = d.Versions, state
-	m = aggregator.Mirror{Store: destination.NewSinkStore(discard{}, destination.SinkOptions{Dir: state}), Journal: d.Journal}
+	do.Versions, do.Dest, do.Via = d.Versions, state, destination.ViaList
+	m = aggregator.Mirror{Store: destination.NewSinkStore(discard{}, destination.SinkOptions{Dir: state, DescriptionsOnly: true}), Journal: d.Journal}
 	o.note(u, d.Journal, client)
 	m.Destination, err = destination.New(m.Store, m.Journal, client, do)
 	return m, err
