@@ -315,7 +315,7 @@ func TestDeliveriesAreAppliedAsTheMirrorIs(t *testing.T) {
 	}
 	must(t, w.deliver(t.Context(), batch))
 	w.want("a via="+home+"a", "c via="+home+"c")
-	second := w.record(here + "a")
+	second, created := w.record(here+"a"), w.record(here+"c")
 	if second.Length != 15 || !second.Lastmod.After(first.Lastmod) {
 		t.Errorf("a = %+v, before %+v", second, first)
 	}
@@ -324,6 +324,29 @@ func TestDeliveriesAreAppliedAsTheMirrorIs(t *testing.T) {
 	w.want("a via="+home+"a", "c via="+home+"c")
 	if r := w.record(here + "a"); r.Seq != second.Seq || !r.Lastmod.Equal(second.Lastmod) {
 		t.Errorf("a = %+v, want it unchanged: %+v", r, second)
+	}
+	if r := w.record(here + "c"); r.Seq != created.Seq || !r.Lastmod.Equal(created.Lastmod) {
+		t.Errorf("c = %+v, want it unchanged: %+v", r, created)
+	}
+}
+
+// TestACopyIsNeverOlderThanTheOrigin: where a text was replaced and came back, the copy is
+// the same, and its time is not before that of the origin; otherwise a Destination would
+// take the copy for the origin (RS-REL-72).
+func TestACopyIsNeverOlderThanTheOrigin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.hold("a", "text")
+	u := w.upstream(aggregator.Options{Chain: true})
+	w.scan(u)
+	first := w.record(here + "a").Lastmod
+	h.Lastmod = time.Now().UTC().Truncate(time.Microsecond)
+	h.Stated.Lastmod = resourcesync.NewDatetime(h.Lastmod)
+	must(t, w.journal.Record(t.Context(), journal.Batch{Put: []journal.Held{h}}))
+	w.scan(u)
+	r := w.record(here + "a")
+	if via := r.Links[0].Modified.Time(); r.Lastmod.Before(via) {
+		t.Errorf("lastmod %v, before it %v; that of the origin is %v", r.Lastmod, first, via)
 	}
 }
 

@@ -27,8 +27,7 @@ func (u *Upstream) deliver(ctx context.Context, batch []destination.Change) erro
 	for part := range slices.Chunk(batch, batchRows) {
 		touched := make(map[string]touch, len(part))
 		for i := range part {
-			c := &part[i]
-			touched[c.URI] = touch{isNew: c.Kind == resourcesync.Created}
+			touched[part[i].URI] = touch{} // delivered again after a crash, even what was created has a record
 		}
 		if err := u.apply(ctx, touched, u.tally == nil, t); err != nil {
 			return err
@@ -206,15 +205,23 @@ func (u *Upstream) lookup(ctx context.Context, touched map[string]touch) (rows [
 }
 
 // setLastmod sets the time at which a resource changed here: it remains while the content
-// is the same (RS-REL-73).
+// is the same (RS-REL-73), unless the content was replaced and came back before it was
+// mirrored: a time before that of the origin would make this Source the origin (RS-REL-72).
 func (u *Upstream) setLastmod(ctx context.Context, f *translated, isNew bool) error {
 	f.Lastmod = time.Now().UTC().Truncate(time.Microsecond)
 	if isNew {
 		return nil
 	}
 	old, ok, err := catalog.Find(ctx, u.catalog, u.set, f.URI)
-	if err == nil && ok && old.Length == f.Length && slices.Equal(old.Hashes, f.Hashes) && !old.Lastmod.IsZero() {
+	if err == nil && ok && old.Length == f.Length && slices.Equal(old.Hashes, f.Hashes) && !old.Lastmod.IsZero() && !modifiedAfter(f.Links, old.Lastmod) {
 		f.Lastmod = old.Lastmod
 	}
 	return err
+}
+
+// modifiedAfter reports whether a Source that a resource has passed modified it after t.
+func modifiedAfter(links []resourcesync.Link, t time.Time) bool {
+	return slices.ContainsFunc(links, func(l resourcesync.Link) bool {
+		return l.Rel == relVia && !l.Modified.IsZero() && l.Modified.Time().After(t)
+	})
 }
