@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,10 +100,11 @@ func TestKillAggregator(t *testing.T) {
 // aggregateHistories is what a release is tested with a larger number of.
 var aggregateHistories = flag.Int("aggregate-histories", 1, "how many histories TestAggregatorsConverge runs")
 
-// TestAggregatorsConverge kills the Aggregators of a diamond and a chain at random moments
-// while the origin changes: origin → left and right → bottom, which republishes both →
-// last. In the end a mirror of the last one has all of the origin twice, byte for byte, and
-// all via links lead to the origin (RS-REL-71).
+// TestAggregatorsConverge kills the Aggregators of random chains and diamonds of up to
+// four levels at random moments, while the origin changes and fails now and then. In the
+// end a mirror of the last one has all of the origin, byte for byte, once for each way to
+// it, and the first via link of each resource leads to the origin (RS-REL-71). It has real
+// processes; TestHistories of package aggregator has many more histories.
 func TestAggregatorsConverge(t *testing.T) {
 	t.Parallel()
 	for range *aggregateHistories {
@@ -139,20 +141,64 @@ func (a *aggregating) start() {
 	a.t.Cleanup(a.running.kill)
 }
 
+// A way leads from an Aggregator to the origin: the directory that holds its resources
+// there, and how many Sources they have passed.
+type way struct {
+	dir  string
+	hops int
+}
+
 func convergeAggregators(t *testing.T) {
 	src := newLiveSource(t)
 	for i := range 20 {
 		src.put(fmt.Sprintf("d%02d/%d.txt", i%7, i), rand.IntN(3000))
 	}
 	dir := t.TempDir()
-	set := func(name, address string) string {
-		return fmt.Sprintf("- {name: %s, from: \"resourcesync:%s\", poll: 50ms, max_delete: 100}\n", name, address)
+	via := []string{"origin", "chain"}[rand.IntN(2)]
+	levels := 1 + rand.IntN(4)
+	var all, from []*aggregating
+	ways := map[*aggregating][]way{}
+	for level := range levels {
+		breadth := 1
+		if level < levels-1 {
+			breadth += rand.IntN(2)
+		}
+		var here []*aggregating
+		for i := range breadth {
+			var sets string
+			var mine []way
+			add := func(name, address string, theirs []way) {
+				sets += fmt.Sprintf("- {name: %s, from: \"resourcesync:%s\", poll: 50ms, max_delete: 100, via: %s}\n", name, address, via)
+				for _, w := range theirs {
+					mine = append(mine, way{name + "/" + w.dir, w.hops + 1})
+				}
+			}
+			if level == 0 {
+				add("o", src.address(), []way{{}})
+			}
+			for j, a := range from {
+				add(fmt.Sprint("f", j), a.address, ways[a])
+			}
+			a := newAggregating(t, dir, fmt.Sprintf("%d-%d", level, i), sets)
+			ways[a] = mine
+			here = append(here, a)
+		}
+		all = append(all, here...)
+		from = here
 	}
-	left := newAggregating(t, dir, "left", set("l", src.address()))
-	right := newAggregating(t, dir, "right", set("r", src.address()))
-	bottom := newAggregating(t, dir, "bottom", set("bl", left.address)+set("br", right.address))
-	last := newAggregating(t, dir, "last", fmt.Sprintf("- name: all\n  max_delete: 100\n  poll: 50ms\n  upstreams: [{name: x, from: \"resourcesync:%s\"}]\n", bottom.address))
-	all := []*aggregating{left, right, bottom, last}
+	last := from[0]
+	src.before(func(w http.ResponseWriter, _ *http.Request, path string) bool {
+		switch rand.IntN(20) {
+		case 0:
+			http.Error(w, "no", http.StatusInternalServerError)
+		case 1:
+			w.Header().Set("Content-Length", "100000")
+			_, _ = w.Write([]byte(path)) // and the connection ends
+		default:
+			return true
+		}
+		return false
+	})
 	for range 6 {
 		src.churn(3, 1, 1)
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond) // so that the kill comes at any moment
@@ -161,17 +207,17 @@ func convergeAggregators(t *testing.T) {
 		src.churn(1, 1, 1)
 		victim.start()
 	}
+	src.before(nil)
 	dest := filepath.Join(dir, "copy")
-	prefixes := []string{"all/x/bl/l/", "all/x/br/r/"}
 	var diff string
 	for deadline := time.Now().Add(readyLimit); time.Now().Before(deadline); {
 		out, err := exec.CommandContext(t.Context(), "lockstep", "sync", "-q", "--max-delete", "100", last.address, dest).CombinedOutput()
 		diff = ""
 		files := readMirror(t, dest)
-		for _, prefix := range prefixes {
+		for _, w := range ways[last] {
 			copied := map[string]string{}
 			for path, text := range files {
-				if rest, ok := strings.CutPrefix(filepath.ToSlash(path), prefix); ok {
+				if rest, ok := strings.CutPrefix(filepath.ToSlash(path), w.dir); ok {
 					copied[rest] = text
 				}
 			}
@@ -188,18 +234,42 @@ func convergeAggregators(t *testing.T) {
 		}
 		t.Fatal(diff)
 	}
-	list, err := get(last.address + "resourcesync/all/resourcelist.xml")
-	if err != nil {
-		t.Fatal(err)
+	last.checkVia(src, ways[last], via == "chain")
+	for _, a := range all {
+		a.running.kill()
+	}
+}
+
+// checkVia checks the via links of all resources.
+func (a *aggregating) checkVia(src *liveSource, ways []way, chain bool) {
+	a.t.Helper()
+	var list string
+	sets := map[string]bool{}
+	hops := 0
+	for _, w := range ways {
+		set, _, _ := strings.Cut(w.dir, "/")
+		sets[set] = true
+		if chain {
+			hops += w.hops
+		} else {
+			hops++
+		}
+	}
+	for set := range sets {
+		text, err := get(a.address + "resourcesync/" + set + "/resourcelist.xml")
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		list += text
 	}
 	for path, body := range src.contents() {
 		sum := sha256.Sum256([]byte(body))
-		via := fmt.Sprintf(`<rs:ln rel="via" href="%s/%s" hash="sha-256:%s" length="%d"/>`, src.URL, path, hex.EncodeToString(sum[:]), len(body))
-		if n := strings.Count(list, via); n != 2 {
-			t.Fatalf("%s: %d times %s in\n%s", path, n, via, list)
+		via := fmt.Sprintf(`/><rs:ln rel="via" href="%s/%s" hash="sha-256:%s" length="%d"/>`, src.URL, path, hex.EncodeToString(sum[:]), len(body))
+		if n := strings.Count(list, via); n != len(ways) {
+			a.t.Fatalf("%s: %d times %s, want %d, in\n%s", path, n, via, len(ways), list)
 		}
 	}
-	if n, want := strings.Count(list, `rel="via"`), 2*len(src.contents()); n != want {
-		t.Errorf("%d via links, want %d", n, want)
+	if n, want := strings.Count(list, `rel="via"`), hops*len(src.contents()); n != want {
+		a.t.Errorf("%d via links, want %d", n, want)
 	}
 }
