@@ -23,6 +23,12 @@ const (
 	// maxStated caps what is read of an origin to see whether it has what is stated: the
 	// length in a via link can be any.
 	maxStated = 64 << 20
+
+	// maxSlow is how often a host may be too slow before it is not asked any more: with
+	// all resources of one host the run would otherwise have no end.
+	maxSlow = 8
+	// maxHosts caps the hosts that are remembered.
+	maxHosts = 10_000
 )
 
 // errSlow ends a request that takes too long.
@@ -38,6 +44,10 @@ func (c *Checker) ask(ctx context.Context, one *Copy, held, stated *content) ans
 		return answer{cause: "its via link leads to a " + fetch.Printable(u.Scheme) + " URI: only http and https are requested"}
 	case href == one.URI:
 		return answer{cause: "its via link leads to itself"}
+	}
+	host := fetch.HostOf(href)
+	if c.isSlow(host) {
+		return answer{cause: fmt.Sprintf("%v: it was %d times, and is not asked any more", errSlow, maxSlow)}
 	}
 	limit := c.opts.MaxBytes
 	if held.length >= 0 {
@@ -67,9 +77,26 @@ func (c *Checker) ask(ctx context.Context, one *Copy, held, stated *content) ans
 	case ok && (status == http.StatusNotFound || status == http.StatusGone):
 		return answer{state: absent, cause: fmt.Sprintf("the origin answers with status %d", status)}
 	case errors.Is(context.Cause(ctx), errSlow):
+		c.addSlow(host)
 		err = errSlow
 	}
 	return answer{cause: fetch.Printable(err.Error())}
+}
+
+// isSlow reports whether a host has been too slow too often.
+func (c *Checker) isSlow(host string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slow[host] >= maxSlow
+}
+
+// addSlow records that a host was too slow.
+func (c *Checker) addSlow(host string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.slow[host]; known || len(c.slow) < maxHosts {
+		c.slow[host]++
+	}
 }
 
 // read reads an answer, as far as it can be the copy, or what is stated if the copy is

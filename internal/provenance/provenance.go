@@ -128,8 +128,9 @@ type Checker struct {
 	opts     Options
 	patience time.Duration // with an origin, besides the time for its bytes
 
-	mu     sync.Mutex // guards report, and calls of OnFinding
+	mu     sync.Mutex // guards report, calls of OnFinding, and slow
 	report Report
+	slow   map[string]int // how often hosts were too slow
 }
 
 // New returns a Checker that sends requests with client.
@@ -141,7 +142,7 @@ func New(client *fetch.Client, o Options) *Checker {
 		o.MaxBytes = defaultMaxBytes
 	}
 	o.Seed = seedOr(o.Seed)
-	return &Checker{client: client, opts: o, patience: leastTime, report: Report{Seed: o.Seed, Findings: []Finding{}}}
+	return &Checker{client: client, opts: o, patience: leastTime, report: Report{Seed: o.Seed, Findings: []Finding{}}, slow: make(map[string]int)}
 }
 
 // Report returns the results so far.

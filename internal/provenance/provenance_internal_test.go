@@ -124,7 +124,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestASlowOriginIsGivenUp: the time for one origin is limited, even if bytes arrive.
+// TestASlowOriginIsGivenUp: the time for one resource is limited, even if bytes arrive,
+// and a host that is too slow again and again is not asked any more.
 func TestASlowOriginIsGivenUp(t *testing.T) {
 	t.Parallel()
 	origin := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -132,11 +133,16 @@ func TestASlowOriginIsGivenUp(t *testing.T) {
 		_ = http.NewResponseController(w).Flush() // the client may be gone
 		<-r.Context().Done()
 	})
-	c := newChecker(t, Options{Sample: 1})
+	c := newChecker(t, Options{Sample: SampleAll, Jobs: 1})
 	c.patience = 1
-	r, err := c.Run(t.Context(), yield(origin, 1))
-	if err != nil || r.Unchecked != 1 || r.Findings[0].Cause != errSlow.Error() {
-		t.Errorf("%+v, %v; want one that is too slow", r, err)
+	r, err := c.Run(t.Context(), yield(origin, 2*maxSlow+4))
+	if err != nil || r.Unchecked != maxSlow+2 {
+		t.Fatalf("%+v, %v; want %d unchecked", r, err, maxSlow+2)
+	}
+	for i, f := range r.Findings {
+		if again := strings.Contains(f.Cause, "not asked any more"); !strings.HasPrefix(f.Cause, errSlow.Error()) || again != (i >= maxSlow) {
+			t.Errorf("%d: %s", i, f.Cause)
+		}
 	}
 }
 
