@@ -20,6 +20,7 @@
 package fetch
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -106,6 +107,7 @@ type Options struct {
 	UserAgent    string         // default "lockstep"
 	AllowPrivate bool           // connect to private and loopback addresses
 	Ungated      bool           // send requests even to hosts that fail all of them: the caller has a schedule for repeating requests
+	Idle         time.Duration  // for which a connection stays open without requests; default a minute
 	Limits       *Limits        // shared with other Clients; default: the Client has its own
 	Home         *url.URL       // the Source as the user named it; its host gets credentials and determines the allowed addresses
 	Logger       *slog.Logger   // default: discards
@@ -195,7 +197,7 @@ func (c *Client) transport(conns int, proxy func(*http.Request) (*url.URL, error
 		MaxIdleConns:           2 * conns,
 		MaxIdleConnsPerHost:    conns,
 		MaxConnsPerHost:        max(conns, leastConns),
-		IdleConnTimeout:        idleConnTimeout,
+		IdleConnTimeout:        cmp.Or(c.opts.Idle, idleConnTimeout),
 		TLSHandshakeTimeout:    c.opts.Timeout, // also ends handshakes of connections that are no longer needed
 		MaxResponseHeaderBytes: MaxHeader,
 		ReadBufferSize:         readBuffer,

@@ -39,6 +39,9 @@ type Options struct {
 	UserAgent    string
 	allowPrivate bool
 
+	// Idle is how long a connection stays open without requests; default a minute.
+	Idle time.Duration
+
 	// Limits are shared by the clients of the process, if not nil.
 	Limits *fetch.Limits
 }
@@ -113,7 +116,7 @@ func (o *Options) OriginClient(lookup func(string) (string, bool), log *slog.Log
 func (o *Options) client(home *url.URL, allowPrivate bool, lookup func(string) (string, bool), log *slog.Logger) (*fetch.Client, error) {
 	opts := fetch.Options{
 		Header: http.Header{}, Proxy: o.proxyOption(lookup), CAFile: o.caFile, Timeout: o.Timeout, Retries: o.Retries, Jobs: o.Jobs,
-		Rate: o.rate, UserAgent: o.UserAgent, AllowPrivate: allowPrivate, Home: home, Limits: o.Limits, Logger: log,
+		Rate: o.rate, UserAgent: o.UserAgent, AllowPrivate: allowPrivate, Home: home, Limits: o.Limits, Idle: o.Idle, Logger: log,
 	}
 	if opts.UserAgent == "" {
 		opts.UserAgent = "lockstep/" + release.Version()

@@ -48,6 +48,10 @@ const failingMost = 15 * time.Minute
 // closed: each open one has files and memory.
 const idleFor = 5 * time.Second
 
+// connectionIdleFor is how long connections to one of several upstreams stay open
+// without requests. Each has buffers, and there are some of each upstream after a run.
+const connectionIdleFor = 2 * time.Second
+
 // idle returns the time after which the databases of mirrors are closed; 0 means never.
 func (u *Upstreams) idle() time.Duration {
 	if u.Several {
@@ -176,7 +180,11 @@ func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.
 		sel.Dest = u.Store
 	}
 	do.Dest = sel.Dest
-	r, err := mirror.Open(sel, o.Upstreams.Network, do, false, o.Upstreams.IO)
+	net := *o.Upstreams.Network
+	if o.Upstreams.Several {
+		net.Idle = connectionIdleFor
+	}
+	r, err := mirror.Open(sel, &net, do, false, o.Upstreams.IO)
 	if err != nil {
 		return m, fmt.Errorf("open the mirror of %s: %w", u.Origin.WithoutUser(), mirror.Explain(err, sel.Dest))
 	}
