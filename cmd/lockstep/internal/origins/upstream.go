@@ -46,7 +46,7 @@ const failingMost = 15 * time.Minute
 
 // idleFor is after which time without use the databases of one of several mirrors are
 // closed: each open one has files and memory.
-const idleFor = 5 * time.Second
+const idleFor = 2 * time.Second
 
 // connectionIdleFor is how long connections to one of several upstreams stay open
 // without requests. Each has buffers, and there are some of each upstream after a run.
