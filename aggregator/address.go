@@ -1,6 +1,8 @@
 package aggregator
 
 import (
+	"net/url"
+	"path"
 	"strings"
 
 	"lockstep/destination/filename"
@@ -60,6 +62,53 @@ func escapePath(path string) string {
 // isBelow reports whether a URI is below base, which ends with a slash.
 func isBelow(uri, base string) bool {
 	return base != "" && (strings.HasPrefix(uri, base) || uri+"/" == base)
+}
+
+// isHere reports whether a URI, however it is written, leads to this Source at base, which
+// ends with a slash: another spelling of the host, a default port, http for https, a user
+// name and escapes make no difference.
+func isHere(uri, base string) bool {
+	if base == "" || isBelow(uri, base) {
+		return base != ""
+	}
+	if !strings.EqualFold(hostname(uri), hostname(base)) { // as nearly always
+		return false
+	}
+	u, err := url.Parse(uri)
+	if err != nil {
+		return false
+	}
+	b, err := url.Parse(base)
+	if err != nil || hostOf(u) != hostOf(b) {
+		return false
+	}
+	return strings.HasPrefix(path.Clean("/"+u.Path)+"/", b.Path)
+}
+
+// hostname returns the name in the authority of a URI, without a dot at its end.
+func hostname(uri string) string {
+	_, rest, _ := strings.Cut(uri, "://")
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	rest = rest[strings.LastIndexByte(rest, '@')+1:]
+	if i := strings.LastIndexByte(rest, ':'); i >= 0 && !strings.HasSuffix(rest, "]") {
+		rest = rest[:i]
+	}
+	return strings.TrimSuffix(rest, ".")
+}
+
+// hostOf returns host and port of a web address in one spelling; the default ports of http
+// and https are the same.
+func hostOf(u *url.URL) string {
+	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
+	switch scheme := strings.ToLower(u.Scheme); {
+	case scheme != "http" && scheme != "https":
+		return scheme + ":" // no web address
+	case port == "80" && scheme == "http", port == "443" && scheme == "https":
+		port = ""
+	}
+	return host + ":" + port
 }
 
 // after returns the end of the range of URIs that begin with prefix; "" if the range has

@@ -296,6 +296,23 @@ func TestALoopIsRefusedAndNamed(t *testing.T) {
 	}
 }
 
+// TestALoopIsRecognizedInAnySpelling: an address of this Source is one in any spelling.
+func TestALoopIsRecognizedInAnySpelling(t *testing.T) {
+	t.Parallel()
+	for uri, here := range map[string]bool{
+		"https://here.example/x": true, "https://here.example": true, "HTTPS://Here.Example/x": true, "https://here.example:443/x": true, "http://here.example/x": true,
+		"https://here.example./x": true, "https://user@here.example/x": true, "https://here.example/%78/../y": true, "https://here.example//x": true,
+		"https://here.example:8443/x": false, "https://here.example.org/x": false, "https://there.example/https://here.example/": false, "urn:here.example": false, "ftp://here.example/x": false,
+	} {
+		w := newWorld(t)
+		w.hold("a", "text", link("via", uri))
+		r := w.scan(w.upstream(aggregator.Options{}))
+		if loop := r.Skipped.Count == 1; loop != here {
+			t.Errorf("via %s: a loop: %v, want %v", uri, loop, here)
+		}
+	}
+}
+
 // TestDeliveriesAreAppliedAsTheMirrorIs: a batch applies what the mirror holds now, so
 // that batches that come late or twice do no harm.
 func TestDeliveriesAreAppliedAsTheMirrorIs(t *testing.T) {

@@ -162,11 +162,11 @@ func (t *translator) one(r *journal.Held, names *names, targets map[string]strin
 
 // loop returns an error if the resource comes from this Source.
 func (t *translator) loop(r *journal.Held) error {
-	if isBelow(r.URI, t.BaseURL) {
+	if isHere(r.URI, t.BaseURL) {
 		return ErrLoop
 	}
 	for i := range r.Links {
-		if l := &r.Links[i]; (l.Rel == relVia || l.Rel == journal.RelHop) && isBelow(l.Href, t.BaseURL) {
+		if l := &r.Links[i]; (l.Rel == relVia || l.Rel == journal.RelHop) && isHere(l.Href, t.BaseURL) {
 			return fmt.Errorf("%w: via %.200q", ErrLoop, l.Href)
 		}
 	}

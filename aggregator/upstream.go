@@ -132,7 +132,7 @@ func New(cat catalog.Catalog, set string, o Options, open func(deliver func(cont
 		o.Interval = DefaultInterval
 	}
 	u := &Upstream{catalog: cat, set: set, o: o, events: intake.Reporter{OnEvent: o.OnEvent}}
-	if !o.InPlace && isBelow(o.Address, o.BaseURL) {
+	if !o.InPlace && isHere(o.Address, o.BaseURL) {
 		return nil, fmt.Errorf("follow %s: it is below %s, the base URL of this Source itself", o.Address, o.BaseURL)
 	}
 	var err error
