@@ -46,6 +46,38 @@ func TestJobs(t *testing.T) {
 	})
 }
 
+// TestClientsShareLimits: requests of two Clients to one host count together.
+func TestClientsShareLimits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int64
+		o := fetch.Options{Jobs: 3, Limits: &fetch.Limits{}}
+		var wg sync.WaitGroup
+		start := time.Now()
+		for range 2 {
+			c := wired(t, o, func(w *wire, _ *http.Request, _ int) {
+				if n := now.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				time.Sleep(time.Second)
+				now.Add(-1)
+				w.answer(200, "", "x")
+			})
+			for range 15 {
+				wg.Go(func() {
+					if _, err := get(t.Context(), c, fetch.Request{URI: "/a"}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if most.Load() != 3 || time.Since(start) != 10*time.Second {
+			t.Errorf("30 requests of a second by two Clients, 3 at a time: %d at a time, %s; want 3, 10s", most.Load(), time.Since(start))
+		}
+	})
+}
+
 // A document that is read while its resources are fetched blocks nothing, and
 // counts.
 func TestDocumentsAndJobs(t *testing.T) {
