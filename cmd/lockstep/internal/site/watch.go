@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,7 +53,8 @@ func (s *Site) run(ctx context.Context, watch bool, n *sourcereport.Reporter) er
 		for ctx.Err() == nil {
 			tasks := s.startTasks(ctx, watch, n)
 			next, err := r.await(ctx, tasks, watch)
-			if terr := tasks.stop(); err == nil {
+			terr := tasks.stop()
+			if err == nil && (next == nil || !errors.Is(terr, context.Canceled)) { // else a task that had just begun says that it was stopped
 				err = terr
 			}
 			if err != nil || next == nil {
