@@ -29,8 +29,9 @@ var (
 	// ErrLoop reports a resource that comes from this Source itself.
 	ErrLoop = errors.New("it is a copy of a resource of this Source")
 
-	// ErrReserved reports a resource whose own URI is that of a document.
-	ErrReserved = errors.New("at its address here there are documents of this Source")
+	// ErrReserved reports a resource whose own URI is that of a document, or of a
+	// resource of another set.
+	ErrReserved = errors.New("at its address here there are documents, or another set, of this Source")
 
 	// ErrPlace reports a resource whose file a web server would not find.
 	ErrPlace = errors.New("its file in the mirror has another name than its address here, so that a web server does not find it; lockstep serve does")

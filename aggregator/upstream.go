@@ -58,7 +58,8 @@ type Options struct {
 	// default: none.
 	Collection string
 
-	// Reserved reports whether a path below BaseURL is that of a document; may be nil.
+	// Reserved reports whether a path below BaseURL is that of a document, or belongs to
+	// another set; may be nil.
 	Reserved func(rel string) bool
 
 	// AllowEmpty lets a comparison delete everything, or most of the set.

@@ -61,8 +61,9 @@ type Bitstreams interface {
 type Set struct {
 	Config       *config.Set // with the address of the origin
 	Name         string
-	List         string // URI of its Capability List: its name in the catalog
-	URI          string // with which the URIs of its resources begin
+	List         string   // URI of its Capability List: its name in the catalog
+	URI          string   // with which the URIs of its resources begin
+	Others       []string // the same of all other sets
 	Catalog      catalog.Catalog
 	Hashes       []resourcesync.Algorithm
 	ScanInterval time.Duration // negative: never

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,7 +147,7 @@ func (o *Opener) upstreamOptions(s *Set, m *config.Member) (ao aggregator.Option
 	}
 	ao = aggregator.Options{
 		Name: s.Name, Address: address, URI: s.URI, BaseURL: base, InPlace: m.InPlace(), Static: o.Upstreams.Static, Chain: m.Via == config.ViaChain,
-		Collection: m.Collection, Reserved: source.Reserved, AllowEmpty: o.AllowEmpty, Continue: o.Upstreams.Watching, Later: o.Upstreams.Several && o.Upstreams.Watching,
+		Collection: m.Collection, Reserved: s.isReserved(base), AllowEmpty: o.AllowEmpty, Continue: o.Upstreams.Watching, Later: o.Upstreams.Several && o.Upstreams.Watching,
 		Interval: s.ScanInterval, TempDir: o.State, OnEvent: s.OnEvent,
 		Fleet: o.Upstreams.Fleet,
 	}
@@ -160,6 +161,20 @@ func (o *Opener) upstreamOptions(s *Set, m *config.Member) (ao aggregator.Option
 		ao.Follow.PauseMost = failingMost
 	}
 	return ao, nil
+}
+
+// isReserved returns whether a path below base is that of a document, or belongs to a set
+// whose URIs are below those of this one: no upstream takes the place of another.
+func (s *Set) isReserved(base string) func(rel string) bool {
+	var others []string
+	for _, uri := range s.Others {
+		if uri != s.URI && strings.HasPrefix(uri, s.URI) {
+			others = append(others, uri)
+		}
+	}
+	return func(rel string) bool {
+		return source.Reserved(rel) || slices.ContainsFunc(others, func(uri string) bool { return strings.HasPrefix(base+rel, uri) })
+	}
 }
 
 // openMirror opens the mirror of an upstream, by default in the directory with a name.

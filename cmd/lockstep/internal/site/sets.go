@@ -114,6 +114,11 @@ func (b *setBuilder) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, cat
 		Config: c, Name: set.name, List: set.list, URI: uri, Catalog: cat,
 		ScanInterval: b.opts.ScanInterval, OnEvent: func(e intake.Event) { b.report(set.name, e) },
 	}
+	if set.isUpstream() {
+		if from.Others, err = b.otherURIs(set, c); err != nil {
+			return nil, nil, err
+		}
+	}
 	if c.ScanInterval != nil {
 		from.ScanInterval = origins.Interval(time.Duration(*c.ScanInterval))
 	}
@@ -140,6 +145,32 @@ func (b *setBuilder) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, cat
 		}
 	}
 	return set, cat, err
+}
+
+// otherURIs returns with what the URIs of the other sets begin. Two sets of upstreams
+// cannot begin alike: their resources would have the same addresses.
+func (b *setBuilder) otherURIs(set *siteSet, c *config.Set) (uris []string, err error) {
+	own, err := set.locate(c, b.opts.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	for i := range b.opts.Sets {
+		o := &b.opts.Sets[i]
+		if o.Name == c.Name {
+			continue
+		}
+		other := siteSet{name: o.Name, from: o.Origin}
+		uri, err := other.locate(o, b.opts.BaseURL)
+		if err != nil {
+			return nil, err
+		}
+		if uri == own && other.isUpstream() {
+			return nil, term.Usage(fmt.Errorf("sets %s and %s: both republish other Sources at %s", c.Name, o.Name, uri),
+				"give one of them another uri, or write them as upstreams of one set")
+		}
+		uris = append(uris, uri)
+	}
+	return uris, nil
 }
 
 // offered returns which documents of a set a Source offers.
