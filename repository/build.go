@@ -132,10 +132,11 @@ type batch struct {
 	updates []catalog.Update
 	rows    map[string]*row   // the new state of changed items
 	owners  map[string]string // assigned identifiers, by URI
+	known   map[string]bool   // specs of collections that the index has
 }
 
 func newBatch(x *index) *batch {
-	return &batch{x: x, rows: make(map[string]*row), owners: make(map[string]string)}
+	return &batch{x: x, rows: make(map[string]*row), owners: make(map[string]string), known: make(map[string]bool)}
 }
 
 // put processes a resource in the state after a change.
@@ -182,13 +183,18 @@ func (b *batch) add(ctx context.Context, r *catalog.Record, old *row, at spot) e
 	default:
 		now.Formats = []string{prefix}
 	}
+	if b.x.Collections {
+		if now.Collections, err = b.collections(ctx, r); err != nil {
+			return err
+		}
+	}
 	b.replace(r.URI, old, now)
 	return nil
 }
 
 // removed makes a deleted item of a former one.
 func (b *batch) removed(uri string, old *row, at spot) {
-	b.replace(uri, old, &row{Spot: at, Deleted: true, Identifier: old.Identifier})
+	b.replace(uri, old, &row{Spot: at, Deleted: true, Identifier: old.Identifier, Collections: old.Collections})
 }
 
 // replace replaces the state old of an item by now.
@@ -197,8 +203,15 @@ func (b *batch) replace(uri string, old, now *row) {
 		b.x.cur.Items++
 		old = &row{}
 	} else {
-		for _, f := range slices.Concat([]string{""}, old.Formats, old.Former) {
-			b.drop(keyList + f + familyEnd + old.Spot.String())
+		for _, c := range slices.Concat([]string{""}, old.Collections, old.Left) {
+			for _, f := range slices.Concat([]string{""}, old.Formats, old.Former) {
+				b.drop(keyList + family(c, f) + familyEnd + old.Spot.String())
+			}
+		}
+	}
+	for _, c := range slices.Concat(old.Collections, old.Left) {
+		if !slices.Contains(now.Collections, c) && len(now.Left) < itemCollections {
+			now.Left = append(now.Left, c)
 		}
 	}
 	for _, f := range slices.Concat(old.Formats, old.Former) {
@@ -206,14 +219,14 @@ func (b *batch) replace(uri string, old, now *row) {
 			now.Former = append(now.Former, f)
 		}
 	}
-	item := listed{spot: now.Spot, uri: uri, identifier: now.Identifier, gone: now.Deleted, dublinCore: now.DublinCore}
-	b.set(keyList+familyEnd+now.Spot.String(), item.value())
-	for _, f := range now.Formats {
-		b.set(keyList+f+familyEnd+now.Spot.String(), item.value())
+	item := listed{spot: now.Spot, uri: uri, identifier: now.Identifier, gone: now.Deleted, dublinCore: now.DublinCore, collections: now.Collections}
+	for _, c := range slices.Concat([]string{""}, now.Collections) {
+		b.list(c, now, item)
 	}
 	item.gone = true
-	for _, f := range now.Former {
-		b.set(keyList+f+familyEnd+now.Spot.String(), item.value())
+	for _, c := range now.Left { // it is reported as deleted from the set
+		item.collections = []string{c}
+		b.list(c, now, item)
 	}
 	if old.Identifier != now.Identifier && old.Identifier != "" {
 		b.drop(keyIdentifier + old.Identifier)
@@ -223,6 +236,21 @@ func (b *batch) replace(uri string, old, now *row) {
 	}
 	b.setJSON(keyURI+uri, now)
 	b.rows[uri] = now
+}
+
+// list adds an item to the lists of a collection, or with "" to those of all items.
+func (b *batch) list(collection string, now *row, item listed) {
+	put := func(format string) {
+		b.set(keyList+family(collection, format)+familyEnd+now.Spot.String(), item.value())
+	}
+	put("")
+	for _, f := range now.Formats {
+		put(f)
+	}
+	item.gone = true
+	for _, f := range now.Former {
+		put(f)
+	}
 }
 
 // identify returns the identifier of an item if its URI is not the identifier.
@@ -278,5 +306,6 @@ func (b *batch) flush(ctx context.Context) error {
 	b.updates = b.updates[:0]
 	clear(b.rows)
 	clear(b.owners)
+	clear(b.known)
 	return err
 }

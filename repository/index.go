@@ -17,11 +17,13 @@ import (
 // transaction. The URI of a record in that set is a key, and its token the value:
 //
 //	c			position of the index, a cursor; one key
+//	d SPEC			the URI of a collection, whose set is Name:SPEC
 //	f NAMESPACE		a format: prefix and schema
 //	i IDENTIFIER		the URI of an item whose identifier is different
 //	l FAMILY 01 SPOT	an item of a list, see listed: FAMILY is empty for the
 //				list of all items, and a prefix for the list of those
-//				that are or were available in a format
+//				that are or were available in a format; SPEC 02 in front
+//				of it for those that are or were in a collection
 //	o URI			an item that could not be read, see unread.go
 //	u URI			an item: its datestamp and formats, a row
 //
@@ -32,6 +34,7 @@ import (
 // the work of one batch.
 const (
 	keyCursor     = "c"
+	keyCollection = "d"
 	keyFormat     = "f"
 	keyIdentifier = "i"
 	keyList       = "l"
@@ -85,6 +88,7 @@ type cursor struct {
 	Gone     int         `json:"gone,omitempty"`     // ... total number of such deletions
 	Reformat bool        `json:"anew,omitempty"`     // ... and formats of unchanged resources are determined again
 	Contents bool        `json:"contents,omitempty"` // contents are read
+	Grouped  bool        `json:"grouped,omitempty"`  // collections are sets
 }
 
 // A row is the index entry of an item.
@@ -96,6 +100,9 @@ type row struct {
 	Identifier string      `json:"id,omitempty"`  // if it differs from the URI
 	Formats    []string    `json:"fmt,omitempty"` // prefixes of available formats, other than oai_dc
 	Former     []string    `json:"was,omitempty"` // prefixes of former formats
+
+	Collections []string `json:"in,omitempty"`   // specs of its collections; of a deleted item the last
+	Left        []string `json:"left,omitempty"` // specs of former collections
 }
 
 // A spot is a position in the lists.
@@ -132,10 +139,12 @@ type listed struct {
 	uri, identifier string
 	gone            bool // deleted, or no longer available in the format
 	dublinCore      bool // its content is oai_dc
+	collections     []string
 }
 
-// value returns the stored form: d, o or r, the length of the identifier, and
-// the two, because URIs can be any bytes.
+// value returns the stored form: d, o or r, the length of the identifier, the specs
+// of collections, each after a semicolon, and a colon and the two, because URIs can be
+// any bytes.
 func (l *listed) value() string {
 	kind := "r"
 	switch {
@@ -144,12 +153,17 @@ func (l *listed) value() string {
 	case l.dublinCore:
 		kind = "o"
 	}
-	return kind + strconv.Itoa(len(l.identifier)) + ":" + l.identifier + l.uri
+	kind += strconv.Itoa(len(l.identifier))
+	for _, spec := range l.collections {
+		kind += ";" + spec
+	}
+	return kind + ":" + l.identifier + l.uri
 }
 
 func parseListed(key, value string) (l listed, err error) {
 	spot, ok := parseSpot(key)
-	count, rest, found := strings.Cut(value, ":")
+	head, rest, found := strings.Cut(value, ":")
+	count, specs, in := strings.Cut(head, ";")
 	if !ok || !found || len(count) < 2 {
 		return l, fmt.Errorf("index entry %q is none", key)
 	}
@@ -157,7 +171,11 @@ func parseListed(key, value string) (l listed, err error) {
 	if err != nil || n < 0 || n > len(rest) {
 		return l, fmt.Errorf("index entry %q is none", key)
 	}
-	return listed{spot: spot, uri: rest[n:], identifier: rest[:n], gone: count[0] == 'd', dublinCore: count[0] == 'o'}, nil
+	l = listed{spot: spot, uri: rest[n:], identifier: rest[:n], gone: count[0] == 'd', dublinCore: count[0] == 'o'}
+	if in {
+		l.collections = strings.Split(specs, ";")
+	}
+	return l, nil
 }
 
 // get returns the value of a key.

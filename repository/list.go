@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"lockstep/oaipmh"
@@ -24,7 +25,7 @@ const (
 type listing struct {
 	Verb   oaipmh.Verb `json:"v"`
 	Prefix string      `json:"p"`
-	Set    string      `json:"s,omitempty"` // only this set; "" means all
+	Set    string      `json:"s,omitempty"` // only this set, or collection of a set; "" means all
 	Until  int64       `json:"u"`           // microseconds
 	In     string      `json:"i,omitempty"` // the set it has reached
 	At     spot        `json:"a"`           // position in that set; initially the beginning
@@ -84,7 +85,7 @@ func (a *answer) listing(ctx context.Context) (*listing, error) {
 		return a.resume(ctx, a.q.Token)
 	}
 	l := &listing{Verb: a.q.Verb, Prefix: a.q.MetadataPrefix, Set: a.q.Set, Until: farAway}
-	l.Whole = a.q.From == "" && a.q.Until == "" && l.Prefix == dublinCore
+	l.Whole = a.q.From == "" && a.q.Until == "" && l.Prefix == dublinCore && !strings.Contains(l.Set, ":")
 	var from, until time.Time
 	var gran oaipmh.Granularity
 	if a.q.From != "" {
@@ -127,8 +128,9 @@ func (a *answer) setsOf(l *listing) []*index {
 	if l.Set == "" {
 		return a.sets
 	}
+	name, _, grouped := strings.Cut(l.Set, ":")
 	for i, x := range a.sets {
-		if x.Name == l.Set {
+		if x.Name == name && (x.Collections || !grouped) {
 			return a.sets[i : i+1]
 		}
 	}
@@ -152,10 +154,8 @@ func (a *answer) checkFormat(ctx context.Context, l *listing) error {
 
 // next returns the next up to n items of the list.
 func (a *answer) next(ctx context.Context, l *listing, sets []*index, n int) ([]place, error) {
-	family := l.Prefix
-	if family == dublinCore {
-		family = ""
-	}
+	_, collection, _ := strings.Cut(l.Set, ":")
+	lists := family(collection, l.Prefix)
 	i := 0
 	if l.In != "" {
 		if i = slices.IndexFunc(sets, func(x *index) bool { return x.Name == l.In }); i < 0 {
@@ -164,7 +164,7 @@ func (a *answer) next(ctx context.Context, l *listing, sets []*index, n int) ([]
 	}
 	var items []place
 	for at := l.At; i < len(sets) && len(items) < n; i++ {
-		some, err := sets[i].list(ctx, family, at, l.Until, n-len(items))
+		some, err := sets[i].list(ctx, lists, at, l.Until, n-len(items))
 		if err != nil {
 			return nil, err
 		}

@@ -115,13 +115,17 @@ func (p *place) merge(l *listing, sets []*index, all []standing) {
 	var within, holding []string
 	for _, s := range all {
 		if !s.row.Deleted {
-			holding = append(holding, s.Name)
+			holding = append(holding, specs(s.Name, s.row.Collections)...)
 		}
 		i := slices.Index(sets, s.index)
 		if i < 0 {
 			continue
 		}
-		within = append(within, s.Name)
+		if i != own {
+			within = append(within, specs(s.Name, s.row.Collections)...)
+		} else {
+			within = append(within, p.specs...) // also those that it has left
+		}
 		other, ok := s.row.in(s.uri, l.Prefix)
 		if i == own || !ok {
 			continue
@@ -172,7 +176,7 @@ func (a *answer) place(ctx context.Context) (p place, known, ok bool, err error)
 }
 
 func newPlace(x *index, item listed) place {
-	return place{index: x, listed: item, in: x.Name, at: item.spot, date: item.spot.At, specs: []string{x.Name}}
+	return place{index: x, listed: item, in: x.Name, at: item.spot, date: item.spot.At, specs: specs(x.Name, item.collections)}
 }
 
 // resource returns the resource of an item, nil if it was deleted.

@@ -110,7 +110,7 @@ func (p *place) record(ctx context.Context, prefix string, r *catalog.Record) (o
 
 // in returns the entry of the item in the format's list, if there is one.
 func (is *row) in(uri, prefix string) (listed, bool) {
-	item := listed{spot: is.Spot, uri: uri, identifier: is.Identifier, gone: is.Deleted, dublinCore: is.DublinCore}
+	item := listed{spot: is.Spot, uri: uri, identifier: is.Identifier, gone: is.Deleted, dublinCore: is.DublinCore, collections: is.Collections}
 	if prefix == dublinCore || slices.Contains(is.Formats, prefix) {
 		return item, true
 	}

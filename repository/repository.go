@@ -64,6 +64,10 @@ type Set struct {
 	Title   string // setName; default Name
 	Catalog string // its name in the catalog
 
+	// Collections offers each URI that collection links of resources name as a set of
+	// its own within this one (collection.go).
+	Collections bool
+
 	// Open opens the content of a resource; it returns fs.ErrNotExist if that was
 	// deleted. Each resource whose type is XML is read through it once after a
 	// change, and whenever it is requested in a format of its own. Without Open,

@@ -53,7 +53,7 @@ func (a *answer) give(ctx context.Context) error {
 	case oaipmh.VerbIdentify:
 		return a.identify(ctx)
 	case oaipmh.VerbListSets:
-		return a.listSets()
+		return a.listSets(ctx)
 	case oaipmh.VerbListMetadataFormats:
 		return a.listFormats(ctx)
 	case oaipmh.VerbGetRecord:
@@ -97,6 +97,9 @@ func (a *answer) unchanged(sets []*index) bool {
 	for _, x := range sets {
 		k := x.known()
 		fmt.Fprintf(sum, " %q %d %d %d", x.Name, k.Seq, k.Items, k.Gone)
+		if x.Collections {
+			fmt.Fprint(sum, " collections")
+		}
 	}
 	return a.resp.notModified(`W/"` + hex.EncodeToString(sum.Sum(nil)[:12]) + `"`)
 }
@@ -121,19 +124,6 @@ func (a *answer) identify(ctx context.Context) error {
 	a.resp.begin(a.head())
 	if err := a.resp.out.Identify(&id); err != nil {
 		return err
-	}
-	return a.resp.end()
-}
-
-func (a *answer) listSets() error {
-	if a.q.Token != "" {
-		return &oaipmh.Error{Code: oaipmh.CodeBadResumptionToken, Message: "the list of sets is complete"}
-	}
-	a.resp.begin(a.head())
-	for _, x := range a.sets {
-		if err := a.resp.out.Set(&oaipmh.Set{Spec: x.Name, Name: x.Title}); err != nil {
-			return err
-		}
 	}
 	return a.resp.end()
 }

@@ -47,6 +47,7 @@ type File struct {
 	OAIPMH       flagValue  `yaml:"oai_pmh"`
 	OAIAdmin     flagValue  `yaml:"oai_admin"`
 	OAIName      flagValue  `yaml:"oai_name"`
+	OAISets      flagValue  `yaml:"oai_sets"`
 	Hub          StringList `yaml:"hub"`
 	HubTokenFile flagValue  `yaml:"hub_token_file"`
 	HubToken     StringList `yaml:"hub_token"` // URL=FILE

@@ -29,18 +29,26 @@ type OAIFlags struct {
 	All      bool // every set that does not say otherwise
 	oaiAdmin string
 	oaiTitle string
+	oaiSets  string
 }
 
 // Declare declares the flags.
 func (o *OAIFlags) Declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.All, "oai-pmh", false, "answer OAI-PMH harvesters at "+oaiName+" below the base URL")
 	flags.StringVar(&o.oaiAdmin, "oai-admin", "", "the administrator that harvesters can write to, an `EMAIL` address (default postmaster at the host of the base URL)")
+	flags.StringVar(&o.oaiSets, "oai-sets", "", "offer harvesters more sets: with `collection` each collection that links of resources name is one")
 	flags.StringVar(&o.oaiTitle, "oai-name", "", "the `NAME` of the repository for harvesters (default the host of the base URL)")
 }
 
-// checkOAI rejects oai_pmh in commands that only write files, which cannot
+// oaiCollections is the value of --oai-sets.
+const oaiCollections = "collection"
+
+// checkOAI rejects an unknown --oai-sets, and oai_pmh in commands that only write files, which cannot
 // answer OAI-PMH requests.
 func (o *Options) checkOAI() error {
+	if s := o.OAI.oaiSets; s != "" && s != oaiCollections {
+		return term.Usage(fmt.Errorf("oai_sets %q: want %s", s, oaiCollections), "")
+	}
 	for i := range o.Sets {
 		if c := &o.Sets[i]; c.OffersOAI() && !o.Content {
 			return term.Usage(fmt.Errorf("set %s: oai_pmh: static files cannot answer OAI-PMH requests", c.Label(i)),
@@ -75,7 +83,7 @@ func openHarvesting(opts *Options, configs []config.Set, sets []*siteSet, cat ca
 		if !configs[i].OffersOAI() {
 			continue
 		}
-		offered := repository.Set{Name: set.name, Catalog: set.list}
+		offered := repository.Set{Name: set.name, Catalog: set.list, Collections: opts.OAI.oaiSets != ""}
 		if b, ok := set.origin.(origins.Bitstreams); ok && slices.Contains(keptContents, set.from.Kind.Scheme) && !set.from.Kind.Away {
 			offered.Open = b.Bitstream
 		}
