@@ -97,6 +97,7 @@ func publishExample(t *testing.T, via string) (documents []*element) {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.kill)
+		waitForListed(t, base, "dataset1", "/res1.html</loc>")
 		bases = append(bases, base)
 	}
 	write(t, dir, "res1.html", strings.Repeat("2", 8876))

@@ -25,6 +25,9 @@ func TestResyncMirrorsAnAggregator(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(last.kill)
+		for _, name := range []string{"/one.txt</loc>", "/two.txt</loc>", "/three.txt</loc>"} {
+			waitForListed(t, last.address, "main", name)
+		}
 		from = "resourcesync:" + last.address
 	}
 	resync := func(args ...string) {
