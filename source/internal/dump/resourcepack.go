@@ -48,9 +48,9 @@ func (b *resourceBuild) cut(ctx context.Context, r catalog.Range) ([]rangeCut, e
 		}
 		weight += w
 		c.resources++
-		c.memory += int64(itemMemory + 2*len(rec.URI) + len(rec.Token))
+		c.memory += int64(itemMemory + 2*len(rec.URI) + len(rec.Token) + len(rec.Foreign.String()))
 		for i := range rec.Links {
-			c.memory += int64(itemMemory + len(rec.Links[i].Href))
+			c.memory += int64(itemMemory + len(rec.Links[i].Href) + len(rec.Links[i].Foreign.String()))
 		}
 	}
 	return cuts, nil
@@ -67,9 +67,9 @@ const fullPackage = 1_000_000_000
 // limit it comes nearest to: bytes, entries, or the size of the manifest.
 func (b *resourceBuild) weight(r *catalog.Record) int64 {
 	limits := b.set.Resource
-	entry := 400 + 2*len(r.URI)
+	entry := 400 + 2*len(r.URI) + len(r.Foreign.String())
 	for i := range r.Links {
-		entry += 200 + len(r.Links[i].Href)
+		entry += 200 + len(r.Links[i].Href) + len(r.Links[i].Foreign.String())
 	}
 	w := max(float64(max(r.Length, 0))/float64(limits.PackageBytes), float64(entry)/float64(b.docs.MaxBytes))
 	return max(int64(min(w, 1)*fullPackage), fullPackage/int64(limits.PackageEntries))

@@ -67,9 +67,9 @@ func (s *Channels) readChanges(ctx context.Context, c *Channel, after, upto cata
 		if n := len(changes); n > 0 && (n >= notifiedEntries || size > most) && change.EventTime.After(changes[n-1].EventTime) {
 			break
 		}
-		size += len(change.URI)
+		size += len(change.URI) + len(change.Foreign.String())
 		for i := range change.Links {
-			size += len(change.Links[i].Href)
+			size += len(change.Links[i].Href) + len(change.Links[i].Foreign.String())
 		}
 		changes = append(changes, change)
 	}
