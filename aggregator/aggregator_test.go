@@ -205,16 +205,18 @@ func TestLinksThatAreNoLongerTrueAreDropped(t *testing.T) {
 	w.hold("r", "text", link("describedby", home+"r.xml"), link("describedby", "https://elsewhere.example/r"), link("canonical", home+"r.xml"),
 		link("collection", home+"all"), link("profile", "urn:p"), link("memento", home+"m"))
 	w.hold("r.xml", "<r/>", link("describes", home+"r"))
+	w.hold("s", "text", link("describedby", home+"loop"))
+	w.hold("loop", "text", link("via", here+"x")) // is not republished
 	u := w.upstream(aggregator.Options{Collection: "https://c.example/"})
 	w.scan(u)
 	w.want("r via="+home+"r describedby="+here+"r.xml profile=urn:p collection=https://c.example/",
-		"r.xml via="+home+"r.xml describes="+here+"r collection=https://c.example/")
+		"r.xml via="+home+"r.xml describes="+here+"r collection=https://c.example/", "s via="+home+"s collection=https://c.example/")
 
 	// The description goes; the link to it goes with the next comparison.
 	w.drop("r.xml")
 	must(t, w.deliver(t.Context(), []destination.Change{{URI: home + "r.xml", Path: "r.xml", Kind: resourcesync.Deleted}}))
 	w.scan(u)
-	w.want("r via=" + home + "r profile=urn:p collection=https://c.example/")
+	w.want("r via="+home+"r profile=urn:p collection=https://c.example/", "s via="+home+"s collection=https://c.example/")
 }
 
 // TestALinkFollowsTheResourceThatItLeadsTo: a description that comes later than its

@@ -101,7 +101,7 @@ func (t *translator) targets(ctx context.Context, rows []journal.Held, names *na
 	own := make(map[string]string, len(found))
 	for i := range found {
 		if h := &found[i]; h.URI != "" {
-			if uri, _, err := names.own(h.URI); err == nil {
+			if uri, path, err := names.own(h.URI); err == nil && t.refuse(h, uri, path) == nil {
 				own[h.URI] = uri
 			}
 		}
@@ -131,15 +131,7 @@ func (t *translator) one(r *journal.Held, names *names, targets map[string]strin
 	if err != nil {
 		return out
 	}
-	if t.Static && !t.InPlace && path != r.Path {
-		out.refused = fmt.Errorf("%w: %s", ErrPlace, r.Path)
-		return out
-	}
-	if rel, ok := strings.CutPrefix(out.URI, t.BaseURL); ok && t.Reserved != nil && !t.InPlace && t.Reserved(rel) {
-		out.refused = ErrReserved
-		return out
-	}
-	if out.refused = t.loop(r); out.refused != nil {
+	if out.refused = t.refuse(r, own, path); out.refused != nil {
 		return out
 	}
 	if len(r.Hashes) == 0 && !(t.InPlace && r.Stated != nil) { // it is to be fetched again
@@ -159,6 +151,17 @@ func (t *translator) one(r *journal.Held, names *names, targets map[string]strin
 	}
 	out.Token = t.token(&out.Record, r.URI)
 	return out
+}
+
+// refuse returns why a resource is not republished at its own URI, or nil.
+func (t *translator) refuse(r *journal.Held, own, path string) error {
+	if t.Static && !t.InPlace && path != r.Path {
+		return fmt.Errorf("%w: %s", ErrPlace, r.Path)
+	}
+	if rel, ok := strings.CutPrefix(own, t.BaseURL); ok && t.Reserved != nil && !t.InPlace && t.Reserved(rel) {
+		return ErrReserved
+	}
+	return t.loop(r)
 }
 
 // loop returns an error if the resource comes from this Source.
