@@ -276,6 +276,9 @@ func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client,
 		o.Network.Limits = &fetch.Limits{} // hosts are asked by several sets
 	}
 	opener.Upstreams.Several = followed(o.Sets) > 1
+	if need := followed(o.Sets) * filesPerUpstream; need > fetch.OpenFiles()*3/4 && o.IO.Err != nil {
+		o.IO.Errorf("warning: %d upstreams need %d open files or more, and this process may have %d\nhint: raise the limit, as with ulimit -n %d\n", followed(o.Sets), need, fetch.OpenFiles(), 2*need)
+	}
 	if o.Content && o.Watching {
 		opener.Upstreams.Callbacks = &origins.Callbacks{}
 	}
@@ -284,6 +287,10 @@ func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client,
 	}
 	return opener
 }
+
+// filesPerUpstream is how many files the mirror of an upstream has open: directories, its
+// lock, and from time to time its database.
+const filesPerUpstream = 5
 
 // followed returns how many upstreams fill sets.
 func followed(sets []config.Set) (n int) {
