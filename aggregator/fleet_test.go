@@ -136,8 +136,11 @@ func TestStatusOfAnUpstream(t *testing.T) {
 	s.set(func() {
 		s.sick = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) }
 	})
-	eventually(t, "three failures", func() bool { return u.Status().Attempts >= 3 })
-	if st := u.Status(); st.State != aggregator.StateFailing || st.Error == "" || st.FailingSince.Before(st.LastSuccess) || st.NextAttempt.IsZero() {
+	eventually(t, "three failures", func() bool {
+		st = u.Status() // it is waiting for a moment before each attempt
+		return st.Attempts >= 3 && st.State == aggregator.StateFailing
+	})
+	if st.Error == "" || st.FailingSince.Before(st.LastSuccess) || st.NextAttempt.IsZero() {
 		t.Errorf("status %+v", st)
 	}
 	if n := resources(t, cat); n != 2 {
