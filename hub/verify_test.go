@@ -263,7 +263,7 @@ func TestSlowVerification(t *testing.T) {
 // and are asked again (WS-I-04, WS-I-08).
 func TestSilentCallbacks(t *testing.T) {
 	t.Parallel()
-	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.Timeout = 200 * time.Millisecond })
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.Timeout = time.Second })
 	end := make(chan struct{})
 	silent := subscribe(t, func(_ http.ResponseWriter, r *http.Request) {
 		select {

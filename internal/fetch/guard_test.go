@@ -185,7 +185,7 @@ func TestHTTP2Stall(t *testing.T) {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { close(quit) })
-	c := client(t, s.URL, fetch.Options{CAFile: certificateFile(t, s), Timeout: 200 * time.Millisecond})
+	c := client(t, s.URL, fetch.Options{CAFile: certificateFile(t, s), Timeout: 2 * time.Second})
 	done := make(chan error)
 	go func() {
 		_, err := get(t.Context(), c, fetch.Request{URI: s.URL + "/stall"})
