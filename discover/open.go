@@ -218,25 +218,11 @@ func (p *page) openFile(path string) (io.ReadCloser, error) {
 
 func (p *page) close() error { return p.body.Close() }
 
-// validators returns the validators for the next conditional request. A
-// Last-Modified that is not before the second of the answer itself is not one:
-// the document may have changed later in that second, and would then be
-// considered unchanged forever (RFC 9110, 8.8.2.2).
-func validators(h http.Header) Validators {
-	v := Validators{ETag: h.Get("ETag"), LastModified: h.Get("Last-Modified")}
-	modified, err1 := http.ParseTime(v.LastModified)
-	date, err2 := http.ParseTime(h.Get("Date"))
-	if err1 != nil || err2 != nil || !modified.Before(date) {
-		v.LastModified = ""
-	}
-	return v
-}
-
 // document reads p as a document, up to its first entry.
 func (p *page) document() (*Document, error) {
 	d := &Document{URI: p.uri, Final: p.final, Modified: p.modified, close: p.close}
 	if p.header != nil {
-		d.Validators = validators(p.header)
+		d.ETag, d.LastModified = fetch.Validators(p.header)
 		d.links = p.links()
 	}
 	d.reader = resourcesync.NewReader(p.text, resourcesync.ReaderOptions{

@@ -85,16 +85,9 @@ func (f *fetcher) read(a *ask, resp *fetch.Response) error {
 // keepValidators stores the validators with which the next scan asks whether the
 // resource has changed, and its modification time.
 func (f *fetcher) keepValidators(a *ask, head http.Header) {
-	a.token.etag, a.token.modified = head.Get("ETag"), ""
+	a.token.etag, a.token.modified = fetch.Validators(head)
 	a.update = true // at least the Token has changed
-	modified, err := http.ParseTime(head.Get("Last-Modified"))
-	if err != nil {
-		return
-	}
-	a.said.Lastmod = modified.UTC()
-	// A resource modified in the second of the response may change again without a new
-	// Last-Modified.
-	if date, err := http.ParseTime(head.Get("Date")); err == nil && modified.Before(date) {
-		a.token.modified = head.Get("Last-Modified")
+	if modified, err := http.ParseTime(head.Get("Last-Modified")); err == nil {
+		a.said.Lastmod = modified.UTC()
 	}
 }

@@ -358,7 +358,7 @@ func (t *transfer) finish() Outcome {
 	h := plan.NewHeld(a, t.Set, t.path)
 	h.Length, h.Hashes = t.n, t.hasher.Sum()
 	if t.header != nil && !t.at.mirror { // a mirror's headers are not the resource's
-		h.ETag, h.Modified = t.header.Get("ETag"), t.header.Get("Last-Modified")
+		h.ETag, h.Modified = fetch.Validators(t.header)
 	}
 	warning, _ := content.Verify(a.Description(), t.n, h.Hashes) // has no error any more
 	if a.IsHeld() && !a.FileMissing && len(a.Held.Hashes) > 0 && plan.SameContent(&a.Held, &h) {

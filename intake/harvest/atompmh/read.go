@@ -214,20 +214,12 @@ func (h *harvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head http
 	d.Updated.Time, d.Complete = feed.Updated, feed.Complete
 	d.Prev, _, _ = strings.Cut(feed.PrevArchive, "#")
 	d.Prev = d.Prev[:min(len(d.Prev), maxFeedURI+1)] // mayRead refuses a longer one
-	d.ETag, d.Modified = head.Get("ETag"), head.Get("Last-Modified")
+	d.ETag, d.Modified = fetch.Validators(head)
 	if len(d.ETag) > maxValidator {
 		d.ETag = ""
 	}
 	if len(d.Modified) > maxValidator {
 		d.Modified = ""
-	}
-	if d.ETag == "" {
-		// A validator dated in the second of the response may miss a change in that second.
-		modified, err1 := http.ParseTime(d.Modified)
-		date, err2 := http.ParseTime(head.Get("Date"))
-		if err1 != nil || err2 != nil || !modified.Before(date) {
-			d.Modified = ""
-		}
 	}
 	if feed.Complete && st.Skipped > 0 {
 		h.unreadable = true
