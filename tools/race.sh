@@ -16,16 +16,17 @@ race() { # PACKAGE... [FLAG...]
 
 # Packages with an invocation of their own below, and those that start no
 # goroutine of their own; the root's tests read the sources.
-apart='bench|destination|source|bridge|repository|cmd/lockstep|examples/.*'
+apart='aggregator|bench|destination|source|bridge|repository|cmd/lockstep|examples/.*'
 serial='resourcesync|atompmh|oaipmh|oaipmh/oaipmhtest|patch|internal/(iri|xmlscan|weblink|negotiate|linkrel|nesting|private)'
 module=$(go list -m)
 race $(go list ./... | grep -vxE "$module(/($apart|$serial))?") -skip 'Kill|Large|Memory'
 race ./destination -skip 'Kill|PowerCut|Memory' -histories 15 -pasts 1 -follows 10 -pushes 6 -push-steps 30 -keep.lives 4 -break.files 60 -swap.lives 3 -fault.step 9 -rapid.checks 15
+race ./aggregator -histories 20
 race ./source -source.atomrounds 5 -skip 'ZIP64|ReadBy'
 race ./bridge -rounds 1
 race ./repository -histories 6
 # The whole program, by scripts: those in which most goes on at a time.
-race ./cmd/lockstep -run '^TestScript$/^(api|bucketmirror|bucketout|dumpsync|followevents|followhub|followpoll|harvestoai|hubserve|keepbucket|notify|streams|versions)$'
+race ./cmd/lockstep -run '^TestScript$/^(aggregatehub|aggregatereload|api|bucketmirror|bucketout|dumpsync|followevents|followhub|followpoll|harvestoai|hubserve|keepbucket|notify|streams|versions)$'
 race ./blob -tags portable -skip Kill # what other systems than Linux do
 
 echo "race: the ten slowest runs"

@@ -73,7 +73,7 @@ func (c *Checker) feed(ctx context.Context, copies iter.Seq2[Copy, error], work 
 		case !all:
 			s.offer(&one)
 		default:
-			if err := send(one); err != nil {
+			if err := send(one.clone()); err != nil {
 				return err
 			}
 		}
@@ -107,9 +107,14 @@ func (s *sampler) offer(one *Copy) {
 	} else if i = s.rnd.Int64N(s.seen); i >= int64(s.want) {
 		return
 	}
-	kept := *one
-	via := *one.Via
+	s.chosen[i] = one.clone()
+}
+
+// clone returns a copy that remains valid when the next one is read, which may use the
+// same memory.
+func (c Copy) clone() Copy {
+	via := *c.Via
 	via.Hashes = slices.Clone(via.Hashes)
-	kept.Via, kept.Hashes = &via, slices.Clone(one.Hashes) // they may be slices of shared memory
-	s.chosen[i] = kept
+	c.Via, c.Hashes = &via, slices.Clone(c.Hashes)
+	return c
 }
