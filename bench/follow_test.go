@@ -23,13 +23,14 @@ import (
 )
 
 var (
-	followRate    = flag.Float64("follow.rate", 14, "files written a second")
-	followSeconds = flag.Int("follow.seconds", 60, "for how long")
-	followWay     = flag.String("follow.way", "hub", "how changes reach the mirror: hub, events, or poll (ten times a second)")
-	followFiles   = flag.Int("follow.files", 0, "files of the Source; 0: ten seconds' worth, at least 500")
-	followSize    = flag.Int("follow.size", 2048, "bytes of a file")
-	followStages  = flag.Bool("follow.stages", true, "measure at the Source's events and at the hub's deliveries, too, which costs them something")
-	followProgram = flag.String("follow.program", "", "a lockstep that is built already")
+	followRate        = flag.Float64("follow.rate", 14, "files written a second")
+	followSeconds     = flag.Int("follow.seconds", 60, "for how long")
+	followWay         = flag.String("follow.way", "hub", "how changes reach the mirror: hub, events, or poll (ten times a second)")
+	followFiles       = flag.Int("follow.files", 0, "files of the Source; 0: ten seconds' worth, at least 500")
+	followSize        = flag.Int("follow.size", 2048, "bytes of a file")
+	followStages      = flag.Bool("follow.stages", true, "measure at the Source's events and at the hub's deliveries, too, which costs them something")
+	followAggregators = flag.Int("follow.aggregators", 0, "Aggregators between the Source and the mirror, one after the other")
+	followProgram     = flag.String("follow.program", "", "a lockstep that is built already")
 )
 
 // BenchmarkFollow measures the time from writing a file at the Source until its
@@ -134,11 +135,15 @@ func (w *followWorld) start(program string) {
 		channel = append(channel, "--poll", "100ms")
 	}
 	base := w.run("serve", program, "serve", "-q", filepath.Join(w.dir, "files"), "--listen", "127.0.0.1:0", "--state", filepath.Join(w.dir, "state"), "--hub", hub)
+	origin := base
+	for i := range *followAggregators {
+		base = w.run(fmt.Sprint("aggregator", i+1), program, "serve", "-q", "resourcesync:"+base, "--listen", "127.0.0.1:0", "--state", filepath.Join(w.dir, fmt.Sprint("aggregator", i)), "--hub", hub)
+	}
 	w.run("follow", program, append([]string{"follow", "-q", base, filepath.Join(w.dir, "mirror")}, channel...)...)
 	if *followStages && *followWay != "poll" {
-		w.listenEvents(base)
+		w.listenEvents(origin)
 		if *followWay == "hub" {
-			w.listenHub(hub, base)
+			w.listenHub(hub, origin)
 		}
 	}
 }
