@@ -125,7 +125,7 @@ func (p *Publication) Unreadable() error {
 			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; the others are published", scan.set.name, term.Count(n, kind.Part)),
 				"they are named above; as long as there are any, no resource is deleted because it is not listed"))
 		case kind.Part != "":
-			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read and are published as they were", scan.set.name, term.Count(n, kind.Part)),
+			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; what was published before remains", scan.set.name, term.Count(n, kind.Part)),
 				"they are named above; see that these credentials may read them"))
 		default:
 			errs = append(errs, term.WithHint(ErrUnreadable, "they are named above; "+readable(&scan.Unreadable)))
