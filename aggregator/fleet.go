@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Fleet is all upstreams that a process follows. They take turns: a few are worked at at
+// A Fleet is all upstreams that a process follows. They take turns: a few are worked on at
 // a time, and those that take long, or do not answer, do not keep the others waiting. Its
 // methods are safe for concurrent use.
 type Fleet struct {
@@ -21,7 +21,7 @@ type Fleet struct {
 
 // FleetOptions configures a [Fleet]. The zero value is ready to use.
 type FleetOptions struct {
-	// Jobs is how many upstreams are worked at at a time, not counting those that have
+	// Jobs is how many upstreams are worked on at a time, not counting those that have
 	// not answered for a while, of which there may be many; default: what suits the
 	// number of processors.
 	Jobs int

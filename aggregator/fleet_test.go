@@ -206,7 +206,7 @@ func TestAFailingUpstreamIsRetriedLessAndLessOften(t *testing.T) {
 }
 
 // TestSickUpstreamsDoNotDelayHealthyOnes: upstreams that hang, fail or lie are more than
-// may be worked at at a time, and the healthy ones are in step all the same.
+// may be worked on at a time, and the healthy ones are in step all the same.
 func TestSickUpstreamsDoNotDelayHealthyOnes(t *testing.T) {
 	t.Parallel()
 	fleet := aggregator.NewFleet(aggregator.FleetOptions{Jobs: 2})

@@ -21,7 +21,7 @@ const (
 	// quickFor is how long an upstream may take to count as quick.
 	quickFor = 2 * time.Second
 
-	// sliceFirst is how long a slow upstream is worked at while others that are slow,
+	// sliceFirst is how long a slow upstream is worked on while others that are slow,
 	// too, wait. The time doubles with each interruption.
 	sliceFirst = 10 * time.Second
 	sliceMost  = 10 * time.Minute

@@ -6,7 +6,7 @@ import (
 	"lockstep/destination/internal/follow"
 )
 
-// SetTurn sets how long one set is worked at while others wait.
+// SetTurn sets how long one set is worked on while others wait.
 func (f *Follower) SetTurn(d time.Duration) { f.follower.SetTurn(d) }
 
 // SetBacklog sets how many notifications, and how many bytes of them, wait at most,

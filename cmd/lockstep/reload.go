@@ -19,7 +19,7 @@ import (
 
 // hangups returns a channel of the SIGHUP signals that ask to read the configuration
 // file again, and a function that ends receiving them. Without a file the signal ends
-// the process, as ever.
+// the process, as usual.
 func (o *serveOptions) hangups() (hangups <-chan os.Signal, ignore func()) {
 	if o.ConfigFile() == "" {
 		return nil, func() {}
@@ -31,7 +31,7 @@ func (o *serveOptions) hangups() (hangups <-chan os.Signal, ignore func()) {
 
 // rereadSets reads the configuration file of a running serve again and returns its sets.
 // now are the flags of the process, given the values that command line and environment
-// gave them. It fails if the file has changed what takes a restart.
+// gave them. It fails if the file has changed something that requires a restart.
 func rereadSets(now *pflag.FlagSet, given map[string][]string, args []string, io term.IO) ([]config.Set, error) {
 	o := &serveOptions{}
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)

@@ -22,8 +22,8 @@ type Stated struct {
 	Foreign  resourcesync.Foreign // what it states in namespaces of a community; of several sets the first one decides
 }
 
-// The relations of links that the Journal keeps. The order
-// never changes: rows contain the positions.
+// The relations of links that the Journal keeps. The order never changes: rows contain
+// the positions.
 var relations = [...]string{
 	resourcesync.RelDescribedBy, "describes", "collection", "profile", "via", "canonical", "alternate",
 	resourcesync.RelMemento, "timegate", RelHop,
@@ -44,9 +44,10 @@ func KeepsLink(rel string) bool { return slices.Contains(relations[:], rel) }
 func isOfVersion(rel string) bool { return rel == resourcesync.RelMemento || rel == "timegate" }
 
 // Redescribes reports whether is has another media type, other links or other foreign
-// attributes and elements than was: the resource has changed, even if its content has not. Links to versions do not
-// count, nor does the order of links other than via, whose first is the origin
-// (RS-REL-72). What an earlier version of the program recorded is not compared.
+// attributes and elements than was: the resource has changed, even if its content has
+// not. Links to versions do not count, nor does the order of links other than via, whose
+// first is the origin (RS-REL-72). What an earlier version of the program recorded is not
+// compared.
 func Redescribes(was, is *Held) bool {
 	if was.Stated == nil || is.Stated == nil {
 		return false

@@ -31,9 +31,9 @@ var ErrUnchanged = errors.New("the sets are those that are published")
 
 // Reload has a running site publish the sets that configs describe, which are settled as
 // those of [Options]. Sets that other Sources fill are added, removed and restarted with
-// other settings; sets that have not changed are not interrupted. An error that the
-// Reload returns has changed nothing. What cannot be done at once is reported as it
-// is done, or fails.
+// other settings; sets that have not changed are not interrupted. If Reload returns an
+// error, nothing has changed. What takes longer, such as ending subscriptions, is
+// reported when it is done or has failed.
 func (s *Site) Reload(ctx context.Context, configs []config.Set) error {
 	r := &reload{configs: configs, done: make(chan error, 1)}
 	select {
@@ -142,7 +142,7 @@ func (r *reloader) plan(q *reload) (*plan, error) {
 		switch {
 		case old != nil && c.Same(old):
 			continue
-		case !changesAlive(c), old != nil && !p.old[name].changesAlive(old):
+		case !reloadable(c), old != nil && !p.old[name].reloadable(old):
 			fixed = append(fixed, name)
 		case old == nil:
 			p.added = append(p.added, name)
@@ -152,7 +152,7 @@ func (r *reloader) plan(q *reload) (*plan, error) {
 	}
 	for i := range now.configs {
 		if name := nameOf(&now.configs[i]); !seen[name] {
-			if !p.old[name].changesAlive(&now.configs[i]) {
+			if !p.old[name].reloadable(&now.configs[i]) {
 				fixed = append(fixed, name)
 				continue
 			}
@@ -166,15 +166,15 @@ func (r *reloader) plan(q *reload) (*plan, error) {
 	return p, nil
 }
 
-// changesAlive reports whether a set can be added, changed and removed while the site
+// reloadable reports whether a set can be added, changed and removed while the site
 // runs.
-func changesAlive(c *config.Set) bool {
+func reloadable(c *config.Set) bool {
 	return c.Origin.Kind.Scheme == "resourcesync" && !c.KeepsBytes()
 }
 
-// changesAlive reports the same of a set that there is: one that kept versions has to be
-// restarted, too.
-func (set *siteSet) changesAlive(c *config.Set) bool { return changesAlive(c) && set.versions == nil }
+// reloadable reports the same of a set that is published: one that has kept versions
+// needs a restart, too.
+func (set *siteSet) reloadable(c *config.Set) bool { return reloadable(c) && set.versions == nil }
 
 // prepare opens the sets that are added, while all others go on. If one cannot be
 // opened, none is.

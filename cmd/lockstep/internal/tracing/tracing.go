@@ -16,7 +16,7 @@ import (
 var ErrAltered = errors.New("altered on the way")
 
 // ErrUnchecked reports copies that could not be compared with their origins.
-var ErrUnchecked = errors.New("not compared with their origins")
+var ErrUnchecked = errors.New("could not be compared with the origin")
 
 // ParseSample reads the value of --sample: a number, or -1 for all.
 func ParseSample(s string) (int, error) {

@@ -50,7 +50,7 @@ type Row struct {
 	Failed      int              `json:"failed_resources"`           // could not be fetched or verified in the last attempt
 }
 
-// Label returns what tells the upstream from all others of the process.
+// Label returns what distinguishes the upstream from all others of the process.
 func (r *Row) Label() string {
 	if r.Name == "" || r.Name == r.Set {
 		return r.Set
