@@ -60,7 +60,9 @@ func NewGroup(cat catalog.Catalog, set string, o GroupOptions, upstreams []Optio
 		from, into := cat, set
 		if g.merge != nil {
 			from, into = g.merge, set+"#"+uo.Name // no set that is published has such a name
-			g.merge.members = append(g.merge.members, member{name: uo.Name, address: uo.Address, set: into, uri: uo.URI, everywhere: uo.InPlace})
+			g.merge.members = append(g.merge.members, member{name: uo.Name, address: uo.Address, set: into, uri: uo.URI, everywhere: uo.InPlace,
+				first: func() *firstRun { return &g.members[i].first }})
+			uo.onFirst = func(ctx context.Context) error { return g.merge.settleFirst(ctx, i, unavailable(g.members[i])) }
 		}
 		u, err := New(from, into, uo, func(deliver func(context.Context, []destination.Change) error) (Mirror, error) {
 			return open(i, deliver)
@@ -121,6 +123,11 @@ func (g *Group) Scan(ctx context.Context) (intake.Report, error) {
 	}
 	t := &intake.Tally{Reporter: &g.events, Start: start}
 	errs = append(errs, g.settle(ctx, t))
+	for _, u := range g.members {
+		if u.first.isOver() {
+			u.first.settle()
+		}
+	}
 	r := t.Report()
 	for i := range reports {
 		o := &reports[i]

@@ -30,6 +30,9 @@ type member struct {
 	set           string // of its own
 	uri           string // prefix of its own URIs
 	everywhere    bool   // they can be any
+
+	first     func() *firstRun
+	waitedFor bool // resources wait for its first run; the lock of the merger guards it
 }
 
 func (m *member) covers(uri string) bool { return m.everywhere || isBelow(uri, m.uri) }
@@ -65,6 +68,7 @@ func (m *merger) resolve(ctx context.Context, uris []string, twice func(uri stri
 	for _, uri := range slices.Compact(uris) {
 		update := deletion(uri)
 		var kept *member
+		var awaited []*member // that come before it, and may have the resource, too
 		for i := range m.members {
 			o := &m.members[i]
 			if !o.covers(uri) {
@@ -74,18 +78,24 @@ func (m *merger) resolve(ctx context.Context, uris []string, twice func(uri stri
 			switch {
 			case err != nil:
 				return catalog.Applied{}, err
+			case !ok && kept == nil && !o.first().isOver():
+				awaited = append(awaited, o)
 			case ok && kept != nil:
 				twice(uri, kept, o)
 			case ok:
 				kept, update = o, catalog.Update{Record: r}
 			}
 		}
-		if kept != nil {
+		if kept != nil || len(awaited) > 0 {
 			old, ok, err := catalog.Find(ctx, m.Catalog, m.set, uri)
 			if err != nil {
 				return catalog.Applied{}, err
 			}
-			if ok && !slices.Equal(old.Hashes, update.Hashes) && !update.Lastmod.After(old.Lastmod) { // of another upstream
+			if o := waitFor(awaited, &old, ok); o != nil && (ok || kept != nil) {
+				o.waitedFor = true
+				continue
+			}
+			if ok && kept != nil && !slices.Equal(old.Hashes, update.Hashes) && !update.Lastmod.After(old.Lastmod) { // of another upstream
 				update.Lastmod = time.Now().UTC().Truncate(time.Microsecond) // RS-REL-73
 			}
 		}
@@ -95,6 +105,38 @@ func (m *merger) resolve(ctx context.Context, uris []string, twice func(uri stri
 		return catalog.Applied{}, nil
 	}
 	return m.Catalog.Apply(ctx, m.set, updates)
+}
+
+// waitFor returns the upstream, of those awaited, for which the published record of a
+// resource remains as it is, or nil: until its first run is over, none of lower priority
+// publishes a resource that it may have, too; and until its mirror was compared, what is
+// published of it remains.
+func waitFor(awaited []*member, published *catalog.Record, ok bool) *member {
+	owner, _, _ := parseToken(published.Token)
+	for _, o := range awaited {
+		if !ok || owner == o.name && !o.first().isCompared() {
+			return o
+		}
+	}
+	return nil
+}
+
+// settleFirst publishes what has waited for the first run of an upstream, or a part of it,
+// and need not wait any longer. The error unavailable says why it may still have resources,
+// or is nil.
+func (m *merger) settleFirst(ctx context.Context, i int, unavailable error) error {
+	m.mu.Lock()
+	o := &m.members[i]
+	waited := o.waitedFor
+	o.waitedFor = false
+	m.mu.Unlock()
+	if !waited {
+		return nil
+	}
+	if unavailable != nil {
+		m.events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: o.address, Err: unavailable})
+	}
+	return m.settle(ctx, &intake.Tally{Reporter: m.events, Start: time.Now()})
 }
 
 // settle compares all of the published set with those of the upstreams, and reports the

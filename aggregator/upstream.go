@@ -89,7 +89,12 @@ type Options struct {
 	// Fleet has the upstream take turns with others of the process; may be nil.
 	Fleet *Fleet
 
-	shared bool // other upstreams fill the set, too
+	// FirstWait is how long the first run may take while [Upstream.Awaited] waits for it;
+	// default [DefaultFirstWait]; negative: it is not waited for.
+	FirstWait time.Duration
+
+	shared  bool                        // other upstreams fill the set, too
+	onFirst func(context.Context) error // called when Watch has compared the mirror for the first time, and when the first run is over; may be nil
 }
 
 // A Mirror is the copy of an upstream.
@@ -110,6 +115,7 @@ type Upstream struct {
 	events    intake.Reporter
 
 	progress progress
+	first    firstRun
 	pace     pace // in the Fleet
 
 	following atomic.Pointer[destination.Follower] // nil: Watch has not begun
@@ -132,9 +138,16 @@ func New(cat catalog.Catalog, set string, o Options, open func(deliver func(cont
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval
 	}
-	u := &Upstream{catalog: cat, set: set, o: o, events: intake.Reporter{OnEvent: o.OnEvent}}
+	if o.FirstWait == 0 {
+		o.FirstWait = DefaultFirstWait
+	}
+	u := &Upstream{catalog: cat, set: set, o: o, events: intake.Reporter{OnEvent: o.OnEvent}, first: firstRun{over: make(chan struct{})}}
 	if !o.InPlace && isHere(o.Address, o.BaseURL) {
 		return nil, fmt.Errorf("follow %s: it is below %s, the base URL of this Source itself", o.Address, o.BaseURL)
+	}
+	if o.FirstWait < 0 {
+		u.first.step(func(f *firstRun) { f.late = true })
+		u.first.settle()
 	}
 	var err error
 	if u.mirror, err = open(u.deliver); err != nil {
@@ -156,12 +169,19 @@ func (u *Upstream) Scan(ctx context.Context) (intake.Report, error) {
 	if u.o.Later && !u.begun.Load() {
 		return t.Report(), nil
 	}
+	read := false
 	if u.mirroring.TryLock() {
-		err = u.sync(ctx, t)
+		err, read = u.sync(ctx, t), !u.o.Later
 		u.mirroring.Unlock()
 	}
 	if ctx.Err() == nil {
 		err = errors.Join(err, u.compare(ctx, t))
+	}
+	if ctx.Err() == nil {
+		u.first.step(func(f *firstRun) { f.compared, f.read = true, f.read || read })
+		if !u.o.shared && u.first.isOver() { // a group settles what its upstreams have
+			u.first.settle()
+		}
 	}
 	return t.Report(), intake.Cause(ctx, err)
 }
@@ -264,6 +284,7 @@ func (u *Upstream) Watch(ctx context.Context, onChange func(intake.Report)) erro
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return u.follow(gctx) })
 	g.Go(func() error { return u.compareAgain(gctx, onChange) })
+	g.Go(func() error { return u.awaitFirst(gctx, onChange) })
 	_ = g.Wait() // both end with ctx
 	return context.Cause(ctx)
 }
@@ -279,6 +300,7 @@ func (u *Upstream) follow(ctx context.Context) error {
 			}
 			u.passed(&r, err)
 		}
+		o.OnPass = u.firstPass
 		if u.o.Fleet != nil {
 			o.Turn = u.turn
 		}
@@ -293,6 +315,7 @@ func (u *Upstream) follow(ctx context.Context) error {
 		}
 		retry = min(max(2*retry, intake.RetryFirst), max(o.PauseMost, intake.RetryMost))
 		u.progress.ended(err, time.Now().Add(retry))
+		u.first.step(func(f *firstRun) { f.read = true })
 		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: u.explain(err)})
 		_ = intake.Sleep(ctx, retry) // the loop ends with ctx
 	}
@@ -339,6 +362,10 @@ func (u *Upstream) compareAgain(ctx context.Context, onChange func(intake.Report
 			p := &r.Skipped.First[i]
 			u.events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: p.Path, Err: fmt.Errorf("not republished: %w", p.Err)})
 		}
+	}
+	u.first.step(func(f *firstRun) { f.compared = true })
+	if u.o.Later && !u.first.isOver() {
+		u.settleFirst(ctx)
 	}
 	if u.o.Interval < 0 {
 		return intake.Forever(ctx)

@@ -71,7 +71,7 @@ type fleetResult struct {
 // runFleet has an Aggregator follow n upstreams, the last of them sick.
 func runFleet(b *testing.B, program string, n, sick int) (r fleetResult) {
 	dir := benchDir(b, "lockstep-fleet-")
-	config := "sets:\n- name: all\n  upstreams:\n"
+	config := "sets:\n- name: all\n  first_wait: 0s\n  upstreams:\n"
 	ups := make([]*fleetUpstream, n)
 	for i := range ups {
 		ups[i] = newFleetUpstream(b, i)

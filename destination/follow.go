@@ -68,6 +68,10 @@ type FollowOptions struct {
 	// applied. It is never called concurrently.
 	OnSync func(Report, error)
 
+	// OnPass, if not nil, is called after each look at the Source or one of its sets,
+	// also if that found nothing to do. It is never called concurrently.
+	OnPass func()
+
 	// Pause is the first wait after something failed, from which waits grow,
 	// and the least there is between looks at a set that something asked for;
 	// default DefaultPause.
@@ -138,7 +142,7 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 	f := &Follower{address: address}
 	f.follower, err = follow.New(m, follow.Options{
 		Poll: o.Poll, Check: o.Check, Pause: o.Pause, Callback: o.Callback, Channel: o.Channel, Lease: o.Lease, RefuseSHA1: o.RefuseSHA1, PollMost: o.PollMost, PauseMost: o.PauseMost, Turn: o.Turn,
-		Client: d.client, Log: d.log, Journal: journal, Allow: own.allowStream, OnSync: o.OnSync,
+		Client: d.client, Log: d.log, Journal: journal, Allow: own.allowStream, OnSync: o.OnSync, OnPass: o.OnPass,
 	})
 	if err != nil {
 		return nil, err

@@ -57,7 +57,16 @@ func (s *Source) PublishDumps(ctx context.Context) (DumpReport, error) {
 		if err := ctx.Err(); err != nil {
 			return report, err
 		}
-		r, written, err := s.dumps.Publish(ctx, s.dumped(&set))
+		held, err := set.isHeld(ctx, s.docs)
+		if held {
+			report.Sets = append(report.Sets, SetDumpReport{Set: set.Name})
+			continue
+		}
+		var r dump.Report
+		var written bool
+		if err == nil {
+			r, written, err = s.dumps.Publish(ctx, s.dumped(&set))
+		}
 		report.Sets = append(report.Sets, SetDumpReport(r))
 		report.Written = report.Written || written
 		if err != nil {

@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"time"
 
+	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/source/internal/atom"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/lists"
 	"lockstep/source/internal/names"
 )
@@ -34,6 +36,7 @@ type SetReport struct {
 	Bytes     int64       // of lists written
 	Removed   int         // parts of older generations removed
 	Elapsed   time.Duration
+	Held      bool // the set is not published yet; see Set.Hold
 
 	later bool // the Resource List is put off
 }
@@ -65,7 +68,11 @@ func (s *Source) publish(ctx context.Context, quick bool) (Report, error) {
 	s.quick = quick
 	now := s.docs.Now()
 	since := now.Sub(s.looked)
-	look := s.looked.IsZero() || since < 0 || since >= lookEvery
+	released, err := s.release(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	look := released || s.looked.IsZero() || since < 0 || since >= lookEvery
 	if look {
 		s.description.Look()
 	}
@@ -85,6 +92,33 @@ func (s *Source) publish(ctx context.Context, quick bool) (Report, error) {
 	return report, err
 }
 
+// release finds the sets that are not to be published yet, and reports whether one is
+// now that was not before. The caller holds publishing.
+func (s *Source) release(ctx context.Context) (released bool, err error) {
+	for i := range s.opts.Sets {
+		set := &s.opts.Sets[i]
+		held, err := set.isHeld(ctx, s.docs)
+		if err != nil {
+			return false, err
+		}
+		released = released || s.held[set.Name] && !held
+		s.held[set.Name] = held
+	}
+	return released, nil
+}
+
+// isHeld reports whether a set is not to be published yet.
+func (set *Set) isHeld(ctx context.Context, docs *document.Store) (bool, error) {
+	if set.Hold == nil || !set.Hold() {
+		return false, nil
+	}
+	_, err := docs.Stat(ctx, names.Set(set.Name).CapabilityList())
+	if errors.Is(err, blob.ErrNotExist) {
+		return true, nil
+	}
+	return false, err
+}
+
 // publishSets publishes each set, and returns those whose Capability List is
 // there.
 func (s *Source) publishSets(ctx context.Context, look bool) (report Report, sets []string, _ error) {
@@ -92,6 +126,10 @@ func (s *Source) publishSets(ctx context.Context, look bool) (report Report, set
 	for _, set := range s.opts.Sets {
 		if err := ctx.Err(); err != nil {
 			return report, sets, errors.Join(append(errs, err)...)
+		}
+		if s.held[set.Name] {
+			report.Sets, sets = append(report.Sets, SetReport{Set: set.Name, Held: true}), append(sets, set.Name)
+			continue
 		}
 		r, written, err := s.publishSet(ctx, set, look)
 		report.Sets = append(report.Sets, r)

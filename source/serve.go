@@ -32,7 +32,7 @@ func (s *Source) Handler() http.Handler {
 	for i := range s.opts.Sets {
 		set := &s.opts.Sets[i]
 		o.Sets = append(o.Sets, serve.Set{
-			Name: set.Name, Path: set.Path, Elsewhere: set.Elsewhere, Rules: s.rules[set.Name], Stream: set.Serve, Versions: set.Versions.kept(), Bitstream: set.Bitstream,
+			Name: set.Name, Path: set.Path, Elsewhere: set.Elsewhere, Rules: s.rules[set.Name], Stream: set.Serve, Versions: set.Versions.kept(), Bitstream: set.Bitstream, Hold: set.Hold,
 		})
 	}
 	return serve.New(o)

@@ -100,6 +100,11 @@ type Set struct {
 	Past func(ctx context.Context, c *catalog.Change) (io.ReadCloser, error)
 
 	Versions *Versions // nil: it keeps no prior versions
+
+	// Hold, if not nil, reports whether the set is not to be published for the first
+	// time yet. Until it is, the Source Description names it, and requests for its
+	// documents are answered with 503. It says nothing of a set that was published before.
+	Hold func() bool
 }
 
 // A ChangeList says how a set's Change List is cut and kept. The zero value is
@@ -196,8 +201,9 @@ type Source struct {
 	publishing sync.Mutex   // one Publish at a time; held across IO, for that is its purpose
 	lists      *lists.Lists // this and what follows is guarded by publishing
 	feeds      *atom.Feeds
-	looked     time.Time // when all documents were last found where they belong; zero: look
-	quick      bool      // what can be put off, is
+	looked     time.Time       // when all documents were last found where they belong; zero: look
+	quick      bool            // what can be put off, is
+	held       map[string]bool // sets that are not published yet; see Set.Hold
 
 	channels *notify.Channels
 
@@ -221,7 +227,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 		return nil, err
 	}
 	store := &document.Store{Store: docs, Base: b, MaxEntries: o.MaxEntries, MaxBytes: o.MaxBytes, Now: o.Now, Log: o.Logger}
-	s := &Source{catalog: c, docs: store, opts: o, feeds: atom.New(store, c, o.Temp, o.Grace), archives: archive.New(store), rules: make(map[string]describe.Rules)}
+	s := &Source{catalog: c, docs: store, opts: o, feeds: atom.New(store, c, o.Temp, o.Grace), archives: archive.New(store), rules: make(map[string]describe.Rules), held: make(map[string]bool)}
 	for i := range o.Sets {
 		if s.rules[o.Sets[i].Name], err = describe.Compile(o.Sets[i].described(), b); err != nil {
 			return nil, err

@@ -8,7 +8,8 @@ import (
 )
 
 // TestServeDoesNotWaitForUpstreams: with several upstreams serve is ready although one
-// does not answer; what the others have appears, and what it has once it answers.
+// does not answer; what the others have appears, and what it has once it answers. Its set
+// is not published before: then all resources are in its Resource List, none is a change.
 func TestServeDoesNotWaitForUpstreams(t *testing.T) {
 	t.Parallel()
 	good, sick := newLiveSource(t), newLiveSource(t)
@@ -30,9 +31,19 @@ func TestServeDoesNotWaitForUpstreams(t *testing.T) {
 		}
 	}
 	waitFor(t, "the resource of the upstream that answers", published("good"))
-	if text, err := get(a.address + "resourcesync/sick/resourcelist.xml"); err != nil || strings.Contains(text, "a.txt</loc>") {
-		t.Errorf("the set of the other upstream: %v\n%s", err, text)
+	resp, err := http.Get(a.address + "resourcesync/sick/resourcelist.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close() // only the status matters
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("the set of the other upstream: %s, Retry-After %q", resp.Status, resp.Header.Get("Retry-After"))
 	}
 	close(answers)
 	waitFor(t, "the resource of the other upstream", published("sick"))
+	for _, set := range []string{"good", "sick"} {
+		if text, err := get(a.address + "resourcesync/" + set + "/changelist.xml"); err != nil || strings.Contains(text, "<loc>") {
+			t.Errorf("the changes of set %s: %v\n%s", set, err, text)
+		}
+	}
 }

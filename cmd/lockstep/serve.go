@@ -140,6 +140,9 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, reread func() ([
 	return s.ServeUntil(ctx, l, o.Watching(), n, func() error { return o.announce(s, &p, io) })
 }
 
+// maxHeldNamed is how many sets are named that are not published yet.
+const maxHeldNamed = 5
+
 // A serving is what serve prints with --json.
 type serving struct {
 	BaseURL        string   `json:"base_url"`
@@ -161,6 +164,13 @@ func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) e
 	io.Printf("serving %s from %s\n", term.Count(p.Resources(), "resource"), o.Places())
 	s.PrintSets(io)
 	io.Printf("  mirror it with   lockstep sync %s DEST\n", d.BaseURL)
+	if held := p.Held(); len(held) > 0 {
+		what := strings.Join(held, ", ")
+		if len(held) > maxHeldNamed {
+			what = term.Count(len(held), "set")
+		}
+		io.Printf("  not yet          %s: published once all upstreams have been read (first_wait)\n", what)
+	}
 	if d.API != "" {
 		io.Printf("  fill it through  %s%s\n", base, d.API)
 	}

@@ -62,6 +62,10 @@ type Options struct {
 	// OnSync is called with the result of each pass that applied something or failed.
 	// It is never called concurrently. It may be nil.
 	OnSync func(report.Report, error)
+
+	// OnPass is called after each pull and each Look. It is never called concurrently. It
+	// may be nil.
+	OnPass func()
 }
 
 // Work is what a Follower has to do.

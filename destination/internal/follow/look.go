@@ -17,6 +17,7 @@ func (f *Follower) look(ctx, work context.Context) error {
 	if work.Err() != nil {
 		return nil
 	}
+	defer f.passed()
 	p := &l.Pass
 	f.reg.mu.Lock()
 	first := f.reg.looked.IsZero()

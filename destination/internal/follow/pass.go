@@ -41,6 +41,13 @@ func (p *Pass) patience(now time.Time) time.Duration {
 	return deferral.Patience(p.Report.NotBefore, now)
 }
 
+// passed reports that a pull or a Look has ended.
+func (f *Follower) passed() {
+	if f.opts.OnPass != nil {
+		f.opts.OnPass()
+	}
+}
+
 // notify reports a pass that applied something or failed.
 func (f *Follower) notify(p *Pass) {
 	if f.opts.OnSync != nil && (p.Err != nil || p.hasSynced() || p.applied() > 0) {

@@ -39,6 +39,7 @@ func (f *Follower) pull(ctx context.Context, s *set) error {
 	}
 	r.mu.Unlock()
 	f.notify(&p)
+	f.passed()
 	return f.judge(&p)
 }
 

@@ -58,6 +58,7 @@ type Set struct {
 	Stream    bool // serve resources by Bitstream where there is no Content
 	Versions  bool // it keeps versions
 	Bitstream func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error)
+	Hold      func() bool // reports whether it is not published for the first time yet; may be nil
 }
 
 func (set *Set) covers(rel string) bool { return page.Covers(set.Path, set.Elsewhere, rel) }
@@ -327,6 +328,11 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, blob.ErrNotExist), errors.Is(err, blob.ErrName),
 		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EISDIR):
+		if h.isHeld(name) {
+			w.Header().Set("Retry-After", heldRetry)
+			h.fail(w, r, http.StatusServiceUnavailable)
+			return
+		}
 		h.fail(w, r, http.StatusNotFound, h.goneLinks(r, name)...)
 	case errors.Is(err, fs.ErrPermission):
 		h.fail(w, r, http.StatusForbidden)
@@ -343,6 +349,23 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 		h.docs.Log.ErrorContext(r.Context(), "cannot serve", slog.String("doc", name), slog.Any("err", err))
 		h.fail(w, r, http.StatusInternalServerError)
 	}
+}
+
+// heldRetry is after how many seconds a client should come again that requests a document of
+// a set that is not published yet.
+const heldRetry = "30"
+
+// isHeld reports whether name is that of a document of a set that is not published for the
+// first time yet.
+func (h *handler) isHeld(name string) bool {
+	rest, ok := strings.CutPrefix(name, names.DocumentsDir)
+	dir, _, deeper := strings.Cut(rest, "/")
+	for i := range h.opts.Sets {
+		if set := &h.opts.Sets[i]; ok && deeper && set.Name == dir && set.Hold != nil {
+			return set.Hold()
+		}
+	}
+	return false
 }
 
 // filesWarning is how often a lack of open files is logged at most.

@@ -31,7 +31,7 @@ func Kinds() []Kind {
 		{Scheme: "sitemap", wants: "URL-OR-FILE", Keys: []string{"hash", "scan_interval"}, path: notURL, Part: "document", Away: true},
 		{Scheme: "oai-pmh", wants: "URL?metadataPrefix=PREFIX&set=SET", Keys: []string{"hash", "scan_interval", "full_interval"}, Part: "record", Harvest: true},
 		{Scheme: "atom-pmh", wants: "URL", Keys: []string{"hash", "scan_interval", "types", "full_interval", "overlap", "accept_feed"}, Part: "document", Away: true},
-		{Scheme: "resourcesync", wants: "URL", Keys: []string{"include", "exclude", "scan_interval", "types", "store", "copy", "via", "collection", "allow_hosts", "max_delete", "poll", "poll_max", "upstreams"}, Part: "resource", Rescans: true},
+		{Scheme: "resourcesync", wants: "URL", Keys: []string{"include", "exclude", "scan_interval", "types", "store", "copy", "via", "collection", "allow_hosts", "max_delete", "poll", "poll_max", "first_wait", "upstreams"}, Part: "resource", Rescans: true},
 		{Scheme: "api", Keys: nil, Away: true},
 	}
 }

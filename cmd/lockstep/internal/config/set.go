@@ -165,6 +165,7 @@ func (s *Set) particular() []struct {
 		{"max_delete", s.MaxDelete > 0},
 		{"poll", s.Poll != nil},
 		{"poll_max", s.PollMost != nil},
+		{"first_wait", s.FirstWait != nil},
 	}
 }
 

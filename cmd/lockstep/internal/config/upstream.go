@@ -28,6 +28,7 @@ type Upstream struct {
 	MaxDelete  percent    `yaml:"max_delete"`  // of the mirror, that one run may delete
 	Poll       *duration  `yaml:"poll"`        // between looks at an upstream that sends no notifications
 	PollMost   *duration  `yaml:"poll_max"`    // to which that grows while nothing changes
+	FirstWait  *duration  `yaml:"first_wait"`  // that its first run may delay the first publication of the set
 }
 
 // A Member is one of several upstreams that fill a set. What it does not say is as the
@@ -111,6 +112,9 @@ func (m *Member) inherit(s *Set) {
 	}
 	if m.PollMost == nil {
 		m.PollMost = s.PollMost
+	}
+	if m.FirstWait == nil {
+		m.FirstWait = s.FirstWait
 	}
 	for _, l := range []struct{ own, common *StringList }{{&m.AllowHosts, &s.AllowHosts}, {&m.Types, &s.Types}} {
 		if len(*l.own) == 0 {

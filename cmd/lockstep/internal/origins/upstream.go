@@ -157,6 +157,9 @@ func (o *Opener) upstreamOptions(s *Set, m *config.Member) (ao aggregator.Option
 	if m.PollMost != nil {
 		ao.Follow.PollMost = time.Duration(*m.PollMost)
 	}
+	if m.FirstWait != nil {
+		ao.FirstWait = Interval(time.Duration(*m.FirstWait)) // 0: it is not waited for
+	}
 	if o.Upstreams.Several {
 		ao.Follow.PauseMost = failingMost
 	}
@@ -242,6 +245,7 @@ type follower interface {
 	Origin
 	Bitstreams
 	Leave()
+	Awaited() bool
 }
 
 // An upstream opens the resources of a set.

@@ -35,6 +35,17 @@ func (p *Publication) Resources() (n int64) {
 	return n
 }
 
+// Held returns the names of the sets that are not published yet, because the first run of
+// an upstream is not over.
+func (p *Publication) Held() (names []string) {
+	for i := range p.report.Sets {
+		if set := &p.report.Sets[i]; set.Held {
+			names = append(names, set.Set)
+		}
+	}
+	return names
+}
+
 // A Summary is what publish prints with --json.
 type Summary struct {
 	BaseURL        string       `json:"base_url"`

@@ -149,6 +149,7 @@ func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Pub
 		return p, err
 	}
 	n.Remark(p.report)
+	n.Holding(p.report)
 	return p, nil
 }
 

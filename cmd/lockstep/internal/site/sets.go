@@ -134,6 +134,9 @@ func (b *setBuilder) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, cat
 	b.checks.add(set.name, func(onDamage func(dir.Damage)) *dir.Rehasher {
 		return b.origins.Rehasher(set.origin, from, b.opts.Rehash, onDamage)
 	})
+	if o, ok := set.origin.(interface{ Awaited() bool }); ok {
+		set.source.Hold = o.Awaited
+	}
 	open, serve, err := b.origins.Content(set.origin, from)
 	if set.source.Bitstream, set.source.Serve = open, serve; open != nil && set.isUpstream() {
 		set.source.Bitstream = func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {

@@ -30,6 +30,7 @@ type Reporter struct {
 	hubs       map[string]*hubState
 	reportedAt time.Time        // when changes were last reported
 	changes    map[string]int64 // published since, by set
+	held       map[string]bool  // sets that were not published yet
 }
 
 // Event is the callback of an intake.
@@ -129,6 +130,7 @@ func (n *Reporter) Published(r source.Report) {
 	if n.OnPublished != nil {
 		n.OnPublished(r)
 	}
+	n.Holding(r)
 	if n.Quiet {
 		return
 	}
@@ -142,6 +144,26 @@ func (n *Reporter) Published(r source.Report) {
 	}
 	if now := time.Now(); now.Sub(n.reportedAt) >= reportEvery {
 		n.printPublished(r, now)
+	}
+}
+
+// Holding prints which sets are published now for the first time, after they were held.
+func (n *Reporter) Holding(r source.Report) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range r.Sets {
+		set := &r.Sets[i]
+		switch was := n.held[set.Set]; {
+		case set.Held && n.held == nil:
+			n.held = map[string]bool{set.Set: true}
+		case set.Held:
+			n.held[set.Set] = true
+		case was && !n.Quiet:
+			n.IO.Errorf("%s  published set %s for the first time, %s\n", time.Now().Format(time.TimeOnly), set.Set, term.Count(set.Resources, "resource"))
+			fallthrough
+		case was:
+			delete(n.held, set.Set)
+		}
 	}
 }
 

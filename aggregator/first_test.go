@@ -1,0 +1,147 @@
+package aggregator_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/aggregator"
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/destination"
+	"lockstep/destination/journal"
+	"lockstep/intake"
+)
+
+// A merged is a group of two upstreams with the same own URIs, of which the first has
+// priority, as it is followed.
+type merged struct {
+	t     *testing.T
+	group *aggregator.Group
+	cat   *catalog.Mem
+	mu    sync.Mutex // guards said
+	said  []string   // warnings
+}
+
+func merge(t *testing.T, wait time.Duration, sites ...*site) *merged {
+	t.Helper()
+	m := &merged{t: t, cat: catalog.NewMem(nil)}
+	var all []aggregator.Options
+	for i, s := range sites {
+		all = append(all, aggregator.Options{Name: string(rune('a' + i)), Address: s.URL + "/capabilitylist.xml", URI: here, BaseURL: here, Later: true, FirstWait: wait,
+			Follow: destination.FollowOptions{Poll: 20 * time.Millisecond, Pause: 10 * time.Millisecond}})
+	}
+	o := aggregator.GroupOptions{OnEvent: func(e intake.Event) {
+		if e.Kind == intake.EventUnreadable {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.said = append(m.said, e.Path+": "+e.Err.Error())
+		}
+	}}
+	var err error
+	m.group, err = aggregator.NewGroup(m.cat, list, o, all, func(i int, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+		am := aggregator.Mirror{Store: &blob.Mem{}, Journal: &journal.Mem{}}
+		client, err := destination.NewClient(all[i].Address, destination.ClientOptions{Retries: -1, Ungated: true})
+		must(t, err)
+		t.Cleanup(client.Close)
+		am.Destination, err = destination.New(am.Store, am.Journal, client, destination.Options{Deliver: deliver})
+		return am, err
+	})
+	must(t, err)
+	_, err = m.cat.Mark(t.Context(), list) // changes are recorded from now on
+	must(t, err)
+	_, err = m.group.Scan(t.Context())
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { _ = m.group.Watch(ctx, nil) }) // it ends with ctx
+	t.Cleanup(func() { cancel(); work.Wait() })
+	return m
+}
+
+// changes returns all changes of the published set.
+func (m *merged) changes() (all []string) {
+	for c, err := range m.cat.Changes(m.t.Context(), list, 0) {
+		must(m.t, err)
+		name, _, _ := strings.Cut(c.Token, " ")
+		all = append(all, strings.TrimPrefix(c.URI, here)+" "+c.Change.String()+" "+name)
+	}
+	return all
+}
+
+func (m *merged) warned(text string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.said, func(s string) bool { return strings.Contains(s, text) })
+}
+
+// closed returns an answer that waits for the function it returns, too.
+func closed(s *site) (sick func(w http.ResponseWriter, r *http.Request), open func()) {
+	gate := make(chan struct{})
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-gate:
+			s.serve(w, r)
+		case <-r.Context().Done():
+		}
+	}, sync.OnceFunc(func() { close(gate) })
+}
+
+// TestTheFirstRunOfAPriorUpstreamIsAwaited: what an upstream of lower priority has at a
+// shared address is not published before the first run of the prior one is over, so that
+// it is not replaced a moment later.
+func TestTheFirstRunOfAPriorUpstreamIsAwaited(t *testing.T) {
+	t.Parallel()
+	prior := newSite(t, map[string]string{"both.txt": "prior", "one.txt": "1"})
+	other := newSite(t, map[string]string{"both.txt": "other", "two.txt": "2"})
+	sick, open := closed(prior)
+	prior.set(func() { prior.sick = sick })
+	t.Cleanup(open)
+	m := merge(t, 0, prior, other)
+	eventually(t, "the other upstream", func() bool { return m.group.Statuses()[1].State == aggregator.StateFollowing })
+	if all := m.changes(); len(all) > 0 || !m.group.Awaited() {
+		t.Errorf("awaited: %t, published: %q", m.group.Awaited(), all)
+	}
+	open()
+	eventually(t, "the end of the first run", func() bool { return !m.group.Awaited() })
+	all := m.changes()
+	slices.Sort(all)
+	if want := []string{"both.txt created a", "one.txt created a", "two.txt created b"}; !slices.Equal(all, want) {
+		t.Errorf("changes %q, want %q", all, want)
+	}
+	if m.warned("could not be read") {
+		t.Errorf("warnings %q", m.said)
+	}
+}
+
+// TestAFailingUpstreamIsNotAwaited: what others have at its addresses is published, which
+// is reported; when it comes back it takes the addresses.
+func TestAFailingUpstreamIsNotAwaited(t *testing.T) {
+	t.Parallel()
+	prior := newSite(t, map[string]string{"both.txt": "prior"})
+	other := newSite(t, map[string]string{"both.txt": "other"})
+	prior.set(func() {
+		prior.sick = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) }
+	})
+	m := merge(t, 0, prior, other)
+	eventually(t, "the other's resource", func() bool { return slices.Equal(m.changes(), []string{"both.txt created b"}) && !m.group.Awaited() })
+	prior.set(func() { prior.sick = nil })
+	eventually(t, "the prior resource", func() bool { return slices.Contains(m.changes(), "both.txt updated a") })
+}
+
+// TestAHangingUpstreamIsAwaitedForSomeTime: not longer than it may be; that is reported.
+func TestAHangingUpstreamIsAwaitedForSomeTime(t *testing.T) {
+	t.Parallel()
+	prior := newSite(t, map[string]string{"both.txt": "prior"})
+	other := newSite(t, map[string]string{"both.txt": "other"})
+	sick, open := closed(prior)
+	prior.set(func() { prior.sick = sick })
+	t.Cleanup(open)
+	m := merge(t, time.Second, prior, other)
+	eventually(t, "the other's resource", func() bool { return slices.Equal(m.changes(), []string{"both.txt created b"}) && !m.group.Awaited() })
+	eventually(t, "a warning", func() bool { return m.warned("was not read within 1s") })
+}
