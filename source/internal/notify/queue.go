@@ -110,7 +110,7 @@ func (s *Channels) NotifyOnce(ctx context.Context) error {
 // serveQueue notifies a hub of a set's changes as they are published.
 func (s *Channels) serveQueue(ctx context.Context, c *Channel, q *queue) {
 	retry := notifyRetryFirst
-	for {
+	for ctx.Err() == nil { // else the catalog cannot be read any more
 		e, grown := c.look()
 		n, gap, err := s.due(ctx, c, q, e)
 		if err == nil && n == nil {
