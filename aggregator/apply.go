@@ -12,8 +12,12 @@ import (
 	"lockstep/resourcesync"
 )
 
-// batchRows is how many rows are looked up and applied in one transaction.
-const batchRows = 512
+// How many rows are looked up and applied in one transaction: of a batch of the
+// Destination, and by a comparison.
+const (
+	deliverRows = 2048
+	batchRows   = 512
+)
 
 // deliver receives the changes of a batch of the Destination. The rows are looked up:
 // what the catalog gets is the present state of the mirror, whatever the batch was.
@@ -24,7 +28,7 @@ func (u *Upstream) deliver(ctx context.Context, batch []destination.Change) erro
 	if t == nil {
 		t = &intake.Tally{Reporter: &u.events, Start: time.Now()}
 	}
-	for part := range slices.Chunk(batch, batchRows) {
+	for part := range slices.Chunk(batch, deliverRows) {
 		touched := make(map[string]touch, len(part))
 		for i := range part {
 			touched[part[i].URI] = touch{} // delivered again after a crash, even what was created has a record

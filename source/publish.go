@@ -19,7 +19,7 @@ import (
 type Report struct {
 	Sets    []SetReport
 	Written bool     // false: all documents were as they should be
-	Later   bool     // PublishChanges has put something off: Publish does it
+	Later   bool     // something was put off: a later Publish does it, also if the catalog does not change
 	Kept    []string // documents left alone, because someone else wrote what is there
 	Lacking []string // lines that a robots.txt left alone should have, for others to find the Resource Lists by it
 }

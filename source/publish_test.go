@@ -380,6 +380,33 @@ func TestLargeSetsKeepTheirResourceList(t *testing.T) {
 	step(time.Hour, true)
 }
 
+// While most of a large set changes, its Resource List is not written again and again;
+// when the changes end it is, without further changes.
+func TestResourceListsOfLargeSetsArePaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{SmallSet: 100})
+	w.fill("r%05d", 200)
+	s := w.source()
+	w.publish(s)
+	step := func(d time.Duration, list bool) {
+		t.Helper()
+		w.pass(d)
+		if r := w.publish(s); r.Sets[0].List != list || r.Later == list {
+			t.Errorf("Publish = %+v, want a Resource List: %v, else one later", r, list)
+		}
+		w.upToDate()
+	}
+	w.fill("s%05d", 40)
+	step(5*time.Millisecond, false)
+	w.fill("t%05d", 10)
+	step(time.Millisecond, false)
+	step(10*time.Millisecond, true)
+	w.pass(time.Second)
+	if r := w.publish(s); r.Written || r.Later {
+		t.Errorf("Publish = %+v, want nothing left to do", r)
+	}
+}
+
 func TestUnpublishableRecordsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, source.Options{})

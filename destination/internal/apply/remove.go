@@ -12,8 +12,9 @@ import (
 	"lockstep/destination/internal/reserve"
 )
 
-// removeCount is how many files are removed before that is recorded.
-const removeCount = 256
+// removeCount is how many files are removed before that is recorded, in one
+// transaction, and delivered.
+const removeCount = 2048
 
 // remove carries out the deletions of a plan.
 func (p *Applier) remove(ctx context.Context, actions iter.Seq2[plan.Action, error]) error {

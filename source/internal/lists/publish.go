@@ -82,7 +82,7 @@ type Report struct {
 	Refused   int64       // resources and changes no document can state; each is logged
 	Bytes     int64       // of lists written
 	Removed   int         // parts of older generations removed
-	Later     bool        // the Resource List is put off
+	Later     bool        // the Resource List is put off, and due again without further changes
 }
 
 // A Result is a publication of the lists of one set.
@@ -362,10 +362,13 @@ const (
 // The Resource List of a set that is larger than Options.SmallSet is written again
 // once there have been so many changes since the last one that reading it and the
 // changes costs noticeably more than reading a new list, or once there are changes and
-// the last one is older than listAge.
+// the last one is older than listAge. While a large part of the set changes, lists are
+// at least largePace times the number of resources apart: writing one takes a few
+// microseconds for each resource.
 const (
 	listShare = 10 // one tenth
 	listAge   = 24 * time.Hour
+	largePace = 50 * time.Microsecond
 )
 
 // listDue says whether changes call for a new Resource List, see
@@ -379,6 +382,9 @@ func (p *publication) listDue(changed bool) bool {
 		p.report.Later = behind && p.quick && age >= 0 && age < tinyPace
 		return behind && !p.report.Later
 	}
-	return changed && (n <= int64(p.owner.opts.SmallSet) && (age < 0 || age >= time.Duration(n)*listPace) ||
-		int64(p.status.Last-list.Seq) >= n/listShare && n > int64(p.owner.opts.SmallSet) || age >= listAge)
+	if n > int64(p.owner.opts.SmallSet) && int64(p.status.Last-list.Seq) >= n/listShare {
+		p.report.Later = age >= 0 && age < time.Duration(n)*largePace
+		return !p.report.Later
+	}
+	return changed && (n <= int64(p.owner.opts.SmallSet) && (age < 0 || age >= time.Duration(n)*listPace) || age >= listAge)
 }

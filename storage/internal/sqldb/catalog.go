@@ -105,7 +105,7 @@ func (c *Catalog) Resources(ctx context.Context, set string, r catalog.Range) it
 		}
 		var rec catalog.Record
 		var packed sql.RawBytes
-		err := c.db.Each(ctx, text, args, func(rows *sql.Rows) (bool, error) {
+		err := c.db.eachPrepared(ctx, text, args, func(rows *sql.Rows) (bool, error) { // most calls are for one resource
 			if err := rows.Scan(&rec.URI, &packed); err != nil {
 				return false, err
 			}

@@ -218,6 +218,19 @@ func (db *DB) Each(ctx context.Context, query string, args []any, row func(*sql.
 	if err != nil {
 		return err
 	}
+	return db.each(ctx, rows, row)
+}
+
+// eachPrepared is Each with a statement that is compiled once, see queryPrepared.
+func (db *DB) eachPrepared(ctx context.Context, text string, args []any, row func(*sql.Rows) (bool, error)) error {
+	rows, err := db.queryPrepared(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	return db.each(ctx, rows, row)
+}
+
+func (db *DB) each(ctx context.Context, rows *sql.Rows, row func(*sql.Rows) (bool, error)) error {
 	defer rows.Close()
 	for rows.Next() {
 		if err := ctx.Err(); err != nil { // rows.Next may notice later
