@@ -118,7 +118,7 @@ var rooms = []room{
 	{"source/internal/names", "resourcesync", "golang.org/x/text"},
 	{"source/internal/document", "blob catalog resourcesync source/internal/names", ""},
 	{"source/internal/archive", "catalog resourcesync source/internal/document source/internal/names", ""},
-	{"source/internal/describe", "catalog internal/linkrel memento resourcesync source/internal/document source/internal/names", "github.com/bmatcuk/doublestar/v4"},
+	{"source/internal/describe", "catalog internal/iri internal/linkrel memento resourcesync source/internal/document source/internal/names", "github.com/bmatcuk/doublestar/v4"},
 	{"source/internal/atom", "atompmh blob catalog internal/extsort resourcesync source/internal/describe source/internal/document source/internal/names", ""},
 	{"source/internal/zipfile", "", "github.com/klauspost/compress"},
 	{"source/internal/pack", "blob catalog resourcesync source/internal/describe source/internal/document source/internal/names source/internal/zipfile", "github.com/klauspost/compress golang.org/x/sync"},

@@ -111,6 +111,9 @@ func appendLink(b []byte, l *Link) ([]byte, error) {
 	if !iri.HasScheme(l.Href) || !iri.Plain(l.Href) {
 		return nil, broken("AP-DOC-01", "link %s: %q is no absolute URI of the characters allowed in one", l.Rel, xmlscan.Clip(l.Href))
 	}
+	if iri.HasUser(l.Href) {
+		return nil, broken("AP-DOC-12", "link %s: its address has a user name or password, which readers ignore", xmlscan.Clip(l.Rel))
+	}
 	b, ok := appendAttr(b, `<link rel="`, l.Rel)
 	for _, a := range [...]struct{ name, value string }{
 		{` type="`, l.Type}, {` href="`, l.Href}, {` hreflang="`, l.Hreflang}, {` title="`, l.Title},

@@ -3,6 +3,7 @@ package resourcesync
 import (
 	"strconv"
 
+	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 	"lockstep/resourcesync/internal/lexical"
 	"lockstep/resourcesync/internal/markup"
@@ -52,6 +53,9 @@ func (w *Writer) appendEntry(b []byte, e *Entry) ([]byte, error) {
 	b, ok := lexical.AppendURI(b, e.Loc)
 	if !ok || !lexical.Requestable(e.Loc) {
 		return nil, broken("RS-XML-09", "loc is no absolute URI of the characters allowed in one")
+	}
+	if iri.HasUser(e.Loc) {
+		return nil, broken("RS-XML-09", "loc has a user name or password, which readers ignore")
 	}
 	b = append(b, "</loc>"...)
 	if !e.Lastmod.IsZero() {
@@ -162,6 +166,9 @@ func appendLink(b []byte, l *Link) ([]byte, error) {
 	}
 	if !ok {
 		return nil, broken("RS-LN-01", "link %s: href %q is no absolute URI of the characters allowed in one", xmlscan.Clip(l.Rel), xmlscan.Clip(l.Href))
+	}
+	if iri.HasUser(l.Href) {
+		return nil, broken("RS-LN-01", "link %s: href has a user name or password, which readers ignore", xmlscan.Clip(l.Rel))
 	}
 	b = append(b, '"')
 	b = appendDatetime(b, ` modified="`, l.Modified)

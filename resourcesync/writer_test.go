@@ -314,3 +314,51 @@ func TestWriterErrors(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Write(p []byte) (int, error) { return len(p) / 2, f.err }
+
+// RS-XML-09, RS-LN-01: what the Writer accepts as an address, a strict Reader reads back;
+// user names and passwords, which Readers ignore, it refuses.
+func TestWriterRefusesUserNames(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		uri     string
+		refused bool
+	}{
+		{"http://a.example@?a=1&b=2", true},
+		{"https://user:pw@a.example/", true},
+		{"https://user@a.example/b@c", true},
+		{"https://@a.example/", true},
+		{"https://:@a.example", true},
+		{"ftp://user@a.example/b", true},
+		{"https://a.example/b@c", false},
+		{"https://a.example/b?c=@d", false},
+		{"https://a.example/#b@c", false},
+		{"https://a.example?b@c", false},
+		{"urn:a@b", false},
+		{"mailto:a@b.example", false},
+	} {
+		for _, field := range []string{"loc", "href"} {
+			h, entries := sampleOf(t, "resource list")
+			var out bytes.Buffer
+			w, err := resourcesync.NewWriter(&out, h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := entries[0]
+			if e.Loc = tt.uri; field == "href" {
+				e.Loc, e.Links = "https://a.example/", []resourcesync.Link{{Rel: "via", Href: tt.uri}}
+			}
+			err = w.Write(&e)
+			if (err != nil) != tt.refused {
+				t.Errorf("Write of %s %s: %v, want refused %v", field, tt.uri, err, tt.refused)
+			}
+			if err != nil {
+				wantRule(t, err)
+				continue
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			wantDocument(t, out.Bytes(), h, []resourcesync.Entry{e})
+		}
+	}
+}

@@ -225,3 +225,20 @@ func FuzzLinkRule(f *testing.F) {
 		}
 	})
 }
+
+// Documents show no user names and passwords, which readers of them ignore; the resource
+// is published.
+func TestLinksShowNoPasswords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{})
+	s := w.source()
+	w.publish(s)
+	w.linked(baseURL+"a", "1", resourcesync.Link{Rel: "describedby", Href: "https://user:secret@m.example.org/a@b"}, resourcesync.Link{Rel: "via", Href: "http://m.example.org@?a"})
+	w.publish(s)
+	want := []string{"describedby https://m.example.org/a@b", "via http://?a"}
+	for document, capability := range map[string]resourcesync.Capability{listDocument: resourcesync.ResourceList, changeDocument: resourcesync.ChangeList} {
+		if got := w.links(document, capability)[baseURL+"a"]; !slices.Equal(got, want) {
+			t.Errorf("%s: links %q, want %q", document, got, want)
+		}
+	}
+}

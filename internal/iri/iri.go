@@ -3,7 +3,10 @@
 // an address checks the rest.
 package iri
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // The classes of bytes.
 const (
@@ -102,6 +105,15 @@ func Encode(text []byte) []byte {
 		}
 	}
 	return b
+}
+
+// HasUser reports whether a URI has a user name in its authority, which may be empty.
+func HasUser(s string) bool {
+	if strings.IndexByte(s, '@') < 0 { // as nearly always
+		return false
+	}
+	_, has := WithoutUser(s)
+	return has
 }
 
 // WithoutUser returns a URI without the user name and password in its authority,

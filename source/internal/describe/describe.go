@@ -14,6 +14,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"lockstep/catalog"
+	"lockstep/internal/iri"
 	"lockstep/internal/linkrel"
 	"lockstep/memento"
 	"lockstep/resourcesync"
@@ -62,6 +63,8 @@ func (d *Describer) state(e *resourcesync.Entry, r *catalog.Record, patches bool
 	for i := range r.Links {
 		if patches || r.Links[i].Rel != resourcesync.RelPatch {
 			d.links = append(d.links, r.Links[i])
+			l := &d.links[len(d.links)-1]
+			l.Href, _ = iri.WithoutUser(l.Href) // no document may show it
 		}
 	}
 	if len(d.rules) > 0 {
