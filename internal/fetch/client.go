@@ -29,9 +29,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
+
+	"lockstep/internal/ondemand"
 )
 
 const (
@@ -101,7 +102,8 @@ type Options struct {
 	RootCAs      *x509.CertPool // replaces CAFile and the system's certificates, unless nil
 	Timeout      time.Duration  // for the header of an answer, and for each pause within its body; default DefaultTimeout
 	Retries      int            // further attempts after the first; default and maximum MaxTries-1, negative: none
-	Jobs         int            // concurrent requests per host, at most MaxJobs; default: from DefaultJobs up to MaxJobs, adapted to the host
+	Jobs         int            // concurrent requests per host, at most MaxJobs; default: from DefaultJobs up to MostJobs, adapted to the host
+	MostJobs     int            // the most of a Client that adapts; default MaxJobs
 	Rate         float64        // requests per second and host; default: no limit
 	Bandwidth    int64          // bytes per second for all bodies together; default: no limit
 	UserAgent    string         // default "lockstep"
@@ -116,9 +118,7 @@ type Options struct {
 // A Client sends requests. It is safe for concurrent use.
 type Client struct {
 	opts      Options
-	lanes     [maxLanes]*http.Transport // the last is for documents
-	streams   [maxLanes]*http.Transport // the same for hosts that support HTTP/2
-	sends     *http.Transport           // for Do
+	pool      *ondemand.Value[transports]
 	guard     *guard
 	home      origin
 	homeHead  http.Header // for Home: with credentials
@@ -170,19 +170,25 @@ func New(o Options) (*Client, error) {
 		MinVersion:         tls.VersionTLS12,
 		ClientSessionCache: tls.NewLRUClientSessionCache(sessionCache),
 	}
+	c.pool = ondemand.New(o.Idle, func() *transports { return c.transports(proxy, tls) }, (*transports).closeIdle)
+	return c, nil
+}
+
+func (c *Client) transports(proxy func(*http.Request) (*url.URL, error), tls *tls.Config) *transports {
+	ts := &transports{}
 	for i, n := range c.hosts.lanes {
-		c.lanes[i] = c.transport(n, proxy, tls)
-		c.streams[i] = c.lanes[i] // the first has a connection already
+		ts.lanes[i] = c.transport(n, proxy, tls)
+		ts.streams[i] = ts.lanes[i] // the first has a connection already
 		if i > 0 {
-			c.streams[i] = c.transport(n, proxy, tls)
-			c.streams[i].MaxConnsPerHost = 1 // otherwise a burst of requests would open as many connections
+			ts.streams[i] = c.transport(n, proxy, tls)
+			ts.streams[i].MaxConnsPerHost = 1 // otherwise a burst of requests would open as many connections
 		}
 	}
-	c.lanes[laneDocument] = c.transport(leastConns, proxy, tls)
-	c.streams[laneDocument] = c.lanes[laneDocument]
-	c.sends = c.transport(leastConns, proxy, tls)
-	c.sends.MaxConnsPerHost, c.sends.ResponseHeaderTimeout = 0, c.opts.Timeout
-	return c, nil
+	ts.lanes[laneDocument] = c.transport(leastConns, proxy, tls)
+	ts.streams[laneDocument] = ts.lanes[laneDocument]
+	ts.sends = c.transport(leastConns, proxy, tls)
+	ts.sends.MaxConnsPerHost, ts.sends.ResponseHeaderTimeout = 0, c.opts.Timeout
+	return ts
 }
 
 // transport returns a transport with up to conns connections to a host.
@@ -197,7 +203,7 @@ func (c *Client) transport(conns int, proxy func(*http.Request) (*url.URL, error
 		MaxIdleConns:           2 * conns,
 		MaxIdleConnsPerHost:    conns,
 		MaxConnsPerHost:        max(conns, leastConns),
-		IdleConnTimeout:        cmp.Or(c.opts.Idle, idleConnTimeout),
+		IdleConnTimeout:        c.opts.Idle,
 		TLSHandshakeTimeout:    c.opts.Timeout, // also ends handshakes of connections that are no longer needed
 		MaxResponseHeaderBytes: MaxHeader,
 		ReadBufferSize:         readBuffer,
@@ -215,13 +221,11 @@ func (c *Client) transport(conns int, proxy func(*http.Request) (*url.URL, error
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Timeout < 0 || o.Rate < 0 || o.Bandwidth < 0 || o.Jobs < 0 {
+	if o.Timeout < 0 || o.Rate < 0 || o.Bandwidth < 0 || o.Jobs < 0 || o.MostJobs < 0 {
 		return o, errors.New("timeout, rate, bandwidth and jobs cannot be negative")
 	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	o.Jobs = min(o.Jobs, MaxJobs)
+	o.Timeout, o.Idle = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Idle, idleConnTimeout)
+	o.Jobs, o.MostJobs = min(o.Jobs, MaxJobs), min(o.MostJobs, MaxJobs)
 	if o.Retries == 0 {
 		o.Retries = MaxTries - 1
 	}
@@ -247,12 +251,9 @@ func (c *Client) Jobs() int { return max(c.hosts.jobs, c.hosts.most) }
 
 // Close closes idle connections. The Client can still be used.
 func (c *Client) Close() {
-	for _, t := range slices.Concat(c.lanes[:], c.streams[:]) {
-		if t != nil {
-			t.CloseIdleConnections()
-		}
+	if ts := c.pool.Now(); ts != nil {
+		ts.closeIdle()
 	}
-	c.sends.CloseIdleConnections()
 }
 
 // Certificates returns the system's certificates and those of a PEM file; nil,

@@ -30,7 +30,8 @@ func (c *Client) Do(r *http.Request) (*http.Response, error) {
 		}
 	}
 	c.requests.Add(1)
-	resp, err := c.sends.RoundTrip(own)
+	defer c.pool.Done()
+	resp, err := c.pool.Use().sends.RoundTrip(own)
 	if err != nil {
 		return nil, plain(err)
 	}

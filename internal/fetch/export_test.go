@@ -7,16 +7,29 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+
+	"lockstep/internal/ondemand"
 )
 
 // What tests control: the network below the guard, and the resolver.
 
 func (c *Client) SetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	for _, t := range slices.Concat(c.lanes[:], c.streams[:]) {
-		if t != nil {
-			t.DialContext = dial
+	c.adjust(func(t *http.Transport) { t.DialContext = dial })
+}
+
+// adjust changes all transports except those for Do.
+func (c *Client) adjust(change func(*http.Transport)) {
+	pool := c.pool
+	c.pool = ondemand.New(c.opts.Idle, func() *transports {
+		defer pool.Done()
+		ts := pool.Use()
+		for _, t := range slices.Concat(ts.lanes[:], ts.streams[:]) {
+			if t != nil {
+				change(t)
+			}
 		}
-	}
+		return ts
+	}, (*transports).closeIdle)
 }
 
 func (c *Client) SetLookup(lookup func(host string) []netip.Addr) {
@@ -33,11 +46,7 @@ func (c *Client) CheckAddress(ctx context.Context, host, address string) error {
 
 // SetProxy makes proxy choose, like the environment would.
 func (c *Client) SetProxy(proxy func(*http.Request) (*url.URL, error)) {
-	for _, t := range slices.Concat(c.lanes[:], c.streams[:]) {
-		if t != nil {
-			t.Proxy = c.guard.behind(proxy)
-		}
-	}
+	c.adjust(func(t *http.Transport) { t.Proxy = c.guard.behind(proxy) })
 }
 
 func Trusts(home, uri string) bool {
@@ -63,4 +72,9 @@ func AcceptRange(r *Request, contentRange string, length int64) (Range, error) {
 // Next is the first redirect from u.
 func Next(r *Request, u *url.URL, location string) (*url.URL, error) {
 	return next(r, u, nil, http.StatusFound, location)
+}
+
+// HasTransports reports whether there are transports.
+func (c *Client) HasTransports() bool {
+	return c.pool.Now() != nil
 }

@@ -236,7 +236,8 @@ func (c *Client) probe(ctx context.Context, u *url.URL) error {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	c.requests.Add(1)
-	resp, err := c.lanes[laneDocument].RoundTrip(req)
+	defer c.pool.Done()
+	resp, err := c.pool.Use().lanes[laneDocument].RoundTrip(req)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause

@@ -221,7 +221,7 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 	sent := httptrace.WithClientTrace(own, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		a.got, a.reply.reused = time.Now(), i.Reused
 	}})
-	resp, err := c.roundTrip(sent, r, u, c.transportOf(lane))
+	resp, err := c.roundTrip(sent, r, u, lane)
 	if err != nil {
 		if cause := context.Cause(own); cause != nil {
 			err = cause
@@ -265,7 +265,7 @@ func headerBytes(h http.Header) int {
 // that holds it.
 //
 //bodyclose:handled
-func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, t *http.Transport) (*http.Response, error) {
+func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, l lane) (*http.Response, error) {
 	req := (&http.Request{
 		Method: http.MethodGet, URL: u, Host: u.Host, Header: c.header(r, u),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -278,7 +278,8 @@ func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, t *http.
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Post)), nil }
 	}
 	c.requests.Add(1)
-	return t.RoundTrip(req)
+	defer c.pool.Done()
+	return c.pool.Use().of(l).RoundTrip(req)
 }
 
 // header returns the header of r for u. If r adds nothing, it is shared: the

@@ -1,9 +1,9 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"math"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -34,7 +34,7 @@ type hosts struct {
 func newHosts(o *Options) *hosts {
 	hs := &hosts{jobs: o.Jobs, rate: o.Rate, remembered: maxHosts, patience: min(GiveUpAfter, GiveUpTimeouts*o.Timeout), ungated: o.Ungated}
 	if o.Jobs == 0 {
-		hs.jobs, hs.most = DefaultJobs, min(MaxJobs, max(OpenFiles()/filesPerJob, DefaultJobs))
+		hs.jobs, hs.most = DefaultJobs, min(cmp.Or(o.MostJobs, MaxJobs), max(OpenFiles()/filesPerJob, DefaultJobs))
 	}
 	// If few files may be open, even the connections for a small server are too many.
 	few := max((OpenFiles()-OwnFiles)/(2*filesPerJob), 1)
@@ -318,20 +318,15 @@ func (s *slots) patience() time.Duration {
 	return max(patienceFactor*s.usual, patienceLeast)
 }
 
-// transportOf returns the transport of a lane.
-func (c *Client) transportOf(l lane) *http.Transport {
-	if l&laneStreams != 0 {
-		return c.streams[l&^laneStreams]
-	}
-	return c.lanes[l]
-}
-
 func (s *slots) free() bool { return s.held < max(s.jobs-s.docs, 1) }
 
 func (s *slots) wake() {
 	for len(s.waiting) > 0 && s.free() {
 		s.waiting[0] <- s.take()
-		s.waiting = s.waiting[1:]
+		s.waiting[0] = nil
+		if s.waiting = s.waiting[1:]; len(s.waiting) == 0 {
+			s.waiting = nil
+		}
 	}
 }
 

@@ -39,6 +39,10 @@ type Options struct {
 	UserAgent    string
 	allowPrivate bool
 
+	// MostJobs is the most to which the number of concurrent requests to a host grows
+	// where it adapts; default [fetch.MaxJobs].
+	MostJobs int
+
 	// Idle is how long a connection stays open without requests; default a minute.
 	Idle time.Duration
 
@@ -115,7 +119,7 @@ func (o *Options) OriginClient(lookup func(string) (string, bool), log *slog.Log
 // client returns a client for the Source at home, if it is on the network.
 func (o *Options) client(home *url.URL, allowPrivate bool, lookup func(string) (string, bool), log *slog.Logger) (*fetch.Client, error) {
 	opts := fetch.Options{
-		Header: http.Header{}, Proxy: o.proxyOption(lookup), CAFile: o.caFile, Timeout: o.Timeout, Retries: o.Retries, Jobs: o.Jobs,
+		Header: http.Header{}, Proxy: o.proxyOption(lookup), CAFile: o.caFile, Timeout: o.Timeout, Retries: o.Retries, Jobs: o.Jobs, MostJobs: o.MostJobs,
 		Rate: o.rate, UserAgent: o.UserAgent, AllowPrivate: allowPrivate, Home: home, Limits: o.Limits, Idle: o.Idle, Logger: log,
 	}
 	if opts.UserAgent == "" {
