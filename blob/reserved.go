@@ -10,6 +10,7 @@ import (
 type reservedNames struct {
 	mu     sync.Mutex // guards what follows
 	active map[string]struct{}
+	most   int    // names in active, since it was made: a map that was large stays large
 	next   uint64 // distinguishes the names that are given to several Writers of one blob
 }
 
@@ -40,6 +41,7 @@ func (r *reservedNames) try(base string) bool {
 		r.active = make(map[string]struct{})
 	}
 	r.active[base] = struct{}{}
+	r.most = max(r.most, len(r.active))
 	return true
 }
 
@@ -47,4 +49,10 @@ func (r *reservedNames) release(base string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.active, base)
+	if len(r.active) == 0 && r.most > manyNames {
+		r.active, r.most = nil, 0
+	}
 }
+
+// manyNames is how many names a map may have had that is used again.
+const manyNames = 32

@@ -129,7 +129,7 @@ func (b *Box[C]) Send(ctx context.Context) error {
 	n, err := b.deliver(ctx, b.pending)
 	b.err = err
 	if n > 0 {
-		b.pending = b.pending[n:]
+		b.pending = append([]C(nil), b.pending[n:]...) // a slice of it would keep all of them in memory until the next change
 		save := map[string][]byte{docPending: b.lines(b.pending)}
 		if rerr := b.journal.Record(context.WithoutCancel(ctx), journal.Batch{Save: save}); rerr != nil && err == nil {
 			return fmt.Errorf("record what was handed over: %w", rerr)
