@@ -40,6 +40,7 @@ func TestPages(t *testing.T) {
 		{"GET", "/data%20x/-", 0, ""},
 		{"GET", "/-/healthz", 0, ""},
 		{"GET", "/data%20x/-/healthz/", 0, ""},
+		{"GET", "/data%20x/-/debug/pprof/heap", 0, ""}, // for the admin listener alone
 	} {
 		r := httptest.NewRequest(tt.method, "http://127.0.0.1"+tt.target, nil)
 		r = r.WithContext(trust.WithOwner(r.Context()))
@@ -60,6 +61,9 @@ func TestPages(t *testing.T) {
 		{"/-/metrics", 200, "process_"}, // at the root, too
 		{"/data%20x/-/metrics", 200, "process_"},
 		{"/-/api/v1/it?a=%2f", 200, "it GET /?a=%2f"},
+		{"/-/debug/pprof/", 200, "goroutine\n"},
+		{"/data%20x/-/debug/pprof/goroutine?debug=1", 200, "goroutine profile: total"},
+		{"/-/debug/pprof/cmdline", 404, "Unknown profile"}, // flags can have passwords in them
 		{"/-/nothing", 404, "below /-/"},
 		{"/data%20x/a.txt", 404, "below /-/"},
 		{"/", 404, "below /-/"},
@@ -71,8 +75,12 @@ func TestPages(t *testing.T) {
 			t.Errorf("admin listener, %s: %d %.40q, want %d %q", tt.target, w.Code, w.Body, tt.status, tt.text)
 		}
 	}
-	ready = nil
 	w := httptest.NewRecorder()
+	if p.Admin(nil).ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/-/debug/pprof/heap", nil)); w.Code != http.StatusUnauthorized {
+		t.Errorf("a profile without a token: %d, want 401", w.Code)
+	}
+	ready = nil
+	w = httptest.NewRecorder()
 	if p.Serve(w, httptest.NewRequest("GET", "/data%20x/-/readyz", nil)); w.Code != 200 {
 		t.Errorf("ready: %d", w.Code)
 	}

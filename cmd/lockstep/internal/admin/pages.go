@@ -101,7 +101,7 @@ func (p *Pages) Admin(more func(http.ResponseWriter, *http.Request) bool) http.H
 			sub := *r
 			sub.URL, r = inner, &sub
 		}
-		if p.Serve(w, r) || more != nil && more(w, r) {
+		if p.profile(w, r) || p.Serve(w, r) || more != nil && more(w, r) {
 			return
 		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
