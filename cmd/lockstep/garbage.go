@@ -23,37 +23,56 @@ const (
 
 	// spareMemory is for stacks, the runtime's own data and garbage.
 	spareMemory = 24 << 20
+
+	// upstreamsMemory is the same bound for a Source that republishes many others, unless
+	// more is in use: with 1,000 of them it then has room for as much garbage, and the
+	// process, with the databases that are open, stays below 1 GB.
+	upstreamsMemory = 512 << 20
 )
 
 // tuneGarbage configures the garbage collector for a run that copies or compares resources,
 // except for what the user has set with Go's own variables.
-func tuneGarbage() {
+func tuneGarbage() { tune(memoryLimit) }
+
+// tuneUpstreams does so for a Source that republishes several others.
+func tuneUpstreams() { tune(upstreamsLimit) }
+
+// tune makes the collector run less often, and has the memory limit follow the number of
+// bytes that are in use.
+func tune(limit func(live int64) int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(leastMemory)
-		followLiveMemory(leastMemory)
+		first := limit(0)
+		debug.SetMemoryLimit(first)
+		followLiveMemory(first, limit)
 	}
 }
 
-// followLiveMemory adjusts the memory limit after each garbage collection. limit
+// followLiveMemory adjusts the memory limit after each garbage collection. present
 // is the present one.
-func followLiveMemory(limit int64) {
+func followLiveMemory(present int64, limit func(live int64) int64) {
 	type sentinel struct{ _ *byte } // the pointer gives it a place of its own in memory
-	runtime.AddCleanup(new(sentinel), func(limit int64) {
+	runtime.AddCleanup(new(sentinel), func(present int64) {
 		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(sample)
-		next := memoryLimit(int64(sample[0].Value.Uint64()))
-		if next != limit {
+		next := limit(int64(sample[0].Value.Uint64()))
+		if next != present {
 			debug.SetMemoryLimit(next)
 		}
-		followLiveMemory(next)
-	}, limit)
+		followLiveMemory(next, limit)
+	}, present)
 }
 
 // memoryLimit returns the limit for a number of bytes that are in use. A limit
 // close to them would make the collector run all the time.
 func memoryLimit(live int64) int64 {
 	return min(max(2*live+spareMemory, leastMemory), mostMemory)
+}
+
+// upstreamsLimit is memoryLimit with many upstreams. What is in use is bounded by their
+// number, not by what one of them sends: above upstreamsMemory the limit grows with it.
+func upstreamsLimit(live int64) int64 {
+	return max(live+live/2+spareMemory, upstreamsMemory)
 }

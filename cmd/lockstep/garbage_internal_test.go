@@ -2,6 +2,20 @@ package main
 
 import "testing"
 
+// TestMemoryLimitWithUpstreams: it is far above what is in use, and never lower than what a thousand need.
+func TestMemoryLimitWithUpstreams(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ live, want int64 }{
+		{0, 512 << 20},
+		{100 << 20, 512 << 20},
+		{400 << 20, 624 << 20},
+	} {
+		if got := upstreamsLimit(tt.live); got != tt.want {
+			t.Errorf("%d MiB in use: limit %d MiB, want %d", tt.live>>20, got>>20, tt.want>>20)
+		}
+	}
+}
+
 // TestMemoryLimit leaves the collector room for what is in use, within the
 // memory that is promised.
 func TestMemoryLimit(t *testing.T) {

@@ -98,6 +98,9 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, reread func() ([
 	hangups, ignore := o.hangups()
 	defer ignore()
 	so := o.Site("serve", o.out, io)
+	if so.HasSeveralUpstreams() {
+		tuneUpstreams()
+	}
 	so.Content, so.Embedding, so.OAI = true, &o.Embedding, o.OAIFlags
 	if so.Documents = string(o.File.Documents); so.Documents == "" {
 		so.Documents = filepath.Join(o.State, "documents")

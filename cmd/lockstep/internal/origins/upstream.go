@@ -53,12 +53,21 @@ const idleFor = 2 * time.Second
 // without requests. Each has buffers, and there are some of each upstream after a run.
 const connectionIdleFor = 2 * time.Second
 
-// idle returns the time after which the databases of mirrors are closed; 0 means never.
-func (u *Upstreams) idle() time.Duration {
+// RequestsMost is the most to which the number of concurrent requests to one host grows
+// if there are several upstreams: some 16 are read for the first time together, each by twice as
+// many goroutines.
+const RequestsMost = 64
+
+// cacheOfMirror is the size of the caches of the database of one of several mirrors, in KiB.
+// They are no part of Go's heap: no memory limit applies to them.
+const cacheOfMirror = 2 << 10
+
+// database returns the options of the databases of mirrors.
+func (u *Upstreams) database() sqlite.Options {
 	if u.Several {
-		return idleFor
+		return sqlite.Options{Idle: idleFor, Cache: cacheOfMirror}
 	}
-	return 0
+	return sqlite.Options{}
 }
 
 // MirrorsDir is where mirrors of upstreams are stored, below the state directory, unless a
@@ -190,7 +199,7 @@ func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.
 	if u.InPlace() {
 		return o.openSink(u, state, do)
 	}
-	sel := &mirror.Selection{Source: u.Origin.Place, Dest: state, Database: sqlite.Options{Idle: o.Upstreams.idle()}}
+	sel := &mirror.Selection{Source: u.Origin.Place, Dest: state, Database: o.Upstreams.database()}
 	switch {
 	case mirror.IsBucket(u.Store):
 		sel.Dest, sel.State = u.Store, state
@@ -218,7 +227,7 @@ func (o *Opener) openSink(u *config.Member, state string, do destination.Options
 	if err != nil {
 		return m, err
 	}
-	d, err := mirrordir.OpenWith(state, sqlite.Options{Idle: o.Upstreams.idle()})
+	d, err := mirrordir.OpenWith(state, o.Upstreams.database())
 	if err != nil {
 		return m, err
 	}

@@ -278,7 +278,10 @@ func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client,
 	if o.Network != nil && o.Network.Limits == nil {
 		o.Network.Limits = &fetch.Limits{} // hosts are asked by several sets
 	}
-	opener.Upstreams.Several = followed(o.Sets) > 1
+	opener.Upstreams.Several = o.HasSeveralUpstreams()
+	if o.Network != nil && opener.Upstreams.Several {
+		o.Network.MostJobs = origins.RequestsMost
+	}
 	if need := followed(o.Sets) * filesPerUpstream; need > fetch.OpenFiles()*3/4 && o.IO.Err != nil {
 		o.IO.Errorf("warning: %d upstreams need %d open files or more, and this process may have %d\nhint: raise the limit, as with ulimit -n %d\n", followed(o.Sets), need, fetch.OpenFiles(), 2*need)
 	}
@@ -294,6 +297,9 @@ func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client,
 // filesPerUpstream is how many files the mirror of an upstream has open: directories, its
 // lock, and from time to time its database.
 const filesPerUpstream = 5
+
+// HasSeveralUpstreams reports whether more than one upstream fills sets.
+func (o *Options) HasSeveralUpstreams() bool { return followed(o.Sets) > 1 }
 
 // followed returns how many upstreams fill sets.
 func followed(sets []config.Set) (n int) {
