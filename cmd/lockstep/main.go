@@ -46,12 +46,13 @@ const sameSignal = 300 * time.Millisecond
 
 // run executes one command line and returns the exit code.
 func run(args []string, io term.IO) int {
+	signals := receiveHangups()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	defer watchSignals(cancel, io)()
 
 	io = io.Safe()
-	root := newRoot(io)
+	root := newRoot(io, signals)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), term.ErrInterrupted) && !errors.Is(err, term.ErrInterrupted) {
@@ -128,8 +129,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// newRoot returns the command tree.
-func newRoot(io term.IO) *cobra.Command {
+// newRoot returns the command tree; serve gets the SIGHUP signals.
+func newRoot(io term.IO, signals hangups) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lockstep",
 		Short: "Keep collections of web resources in step",
@@ -160,7 +161,11 @@ See all of it in a few seconds:  lockstep demo`,
 	})
 	out := &term.Options{}
 	out.Declare(root.PersistentFlags())
+	serve := newServe(io, out, signals)
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		if cmd != serve {
+			signals.release()
+		}
 		for i, arg := range args {
 			if strings.TrimSpace(arg) == "" {
 				return term.Usage(fmt.Errorf("%s: argument %d is empty", cmd.Name(), i+1), "usage: "+cmd.UseLine()+"; is a variable of your script unset?")
@@ -183,7 +188,7 @@ See all of it in a few seconds:  lockstep demo`,
 		return nil
 	}
 	root.AddCommand(
-		newServe(io, out),
+		serve,
 		newPublish(io, out),
 		newSync(io, out),
 		newFollow(io, out),

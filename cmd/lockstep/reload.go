@@ -17,16 +17,27 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 )
 
-// hangups returns a channel of the SIGHUP signals that ask to read the configuration
-// file again, and a function that ends receiving them. Without a file the signal ends
-// the process, as usual.
-func (o *serveOptions) hangups() (hangups <-chan os.Signal, ignore func()) {
-	if o.ConfigFile() == "" {
-		return nil, func() {}
+// hangups are the SIGHUP signals to the process, from its start on: serve may be asked to
+// read its configuration file again before it knows that it has one.
+type hangups chan os.Signal
+
+// receiveHangups has SIGHUP not end the process until release is called.
+func receiveHangups() hangups {
+	h := make(hangups, 1) // one that comes meanwhile is about the same file
+	signal.Notify(h, syscall.SIGHUP)
+	return h
+}
+
+// release has SIGHUP end the process, as usual, also if it has been sent already.
+func (h hangups) release() {
+	signal.Stop(h)
+	select {
+	case <-h:
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = self.Signal(syscall.SIGHUP) // where there is no such signal, none was received
+		}
+	default:
 	}
-	signals := make(chan os.Signal, 1) // one that comes meanwhile is about the same file
-	signal.Notify(signals, syscall.SIGHUP)
-	return signals, func() { signal.Stop(signals) }
 }
 
 // rereadSets reads the configuration file of a running serve again and returns its sets.

@@ -28,7 +28,7 @@ type serveOptions struct {
 	site.Embedding
 }
 
-func newServe(io term.IO, out *term.Options) *cobra.Command {
+func newServe(io term.IO, out *term.Options, signals hangups) *cobra.Command {
 	o := &serveOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "serve [DIR] [flags]",
@@ -54,7 +54,10 @@ The line "ready: URL" on stdout says that everything is served.`,
 			if err := o.settle(cmd.Flags(), args, io); err != nil {
 				return err
 			}
-			return runServe(cmd.Context(), o, io, func() ([]config.Set, error) {
+			if o.ConfigFile() == "" {
+				signals.release()
+			}
+			return runServe(cmd.Context(), o, io, signals, func() ([]config.Set, error) {
 				return rereadSets(cmd.Flags(), given, args, io)
 			})
 		},
@@ -93,10 +96,9 @@ func (o *serveOptions) keepVersions() {
 	}
 }
 
-// runServe serves until ctx ends. reread reads the sets of the configuration file again.
-func runServe(ctx context.Context, o *serveOptions, io term.IO, reread func() ([]config.Set, error)) error {
-	hangups, ignore := o.hangups()
-	defer ignore()
+// runServe serves until ctx ends. At each of the signals reread reads the sets of the
+// configuration file again.
+func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups, reread func() ([]config.Set, error)) error {
 	so := o.Site("serve", o.out, io)
 	if so.HasSeveralUpstreams() {
 		tuneUpstreams()
@@ -139,7 +141,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, reread func() ([
 		n.Warn(err)
 	}
 	stopStarting()
-	go reloadAt(ctx, hangups, s, reread, n)
+	go reloadAt(ctx, signals, s, reread, n)
 	return s.ServeUntil(ctx, l, o.Watching(), n, func() error { return o.announce(s, &p, io) })
 }
 
