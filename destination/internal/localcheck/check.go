@@ -119,7 +119,9 @@ func (c *check) chunks(ctx context.Context) iter.Seq2[*chunk, error] {
 				next = &chunk{done: make(chan struct{})}
 			}
 		}
-		yield(next, nil)
+		if len(next.rows) > 0 {
+			yield(next, nil)
+		}
 	}
 }
 
