@@ -84,6 +84,20 @@ func (c *cache) get(r blob.Reader, zip bool) (*cached, error) {
 	return v.(*cached), nil
 }
 
+// Writers that compress documents are used again: each has about a megabyte of memory.
+var (
+	thorough = sync.Pool{New: func() any { return newGzip(gzip.DefaultCompression) }}
+	quick    = sync.Pool{New: func() any { return newGzip(gzip.BestSpeed) }}
+)
+
+func newGzip(level int) *gzip.Writer {
+	zw, err := gzip.NewWriterLevel(nil, level)
+	if err != nil {
+		panic(err) // the levels are right
+	}
+	return zw
+}
+
 // digest reads r through.
 func (c *cache) digest(d *cached, r io.ReaderAt, zip bool) error {
 	src := io.NewSectionReader(r, 0, d.size)
@@ -98,14 +112,13 @@ func (c *cache) digest(d *cached, r io.ReaderAt, zip bool) error {
 	c.slots <- struct{}{}
 	defer func() { <-c.slots }()
 	var buf bytes.Buffer
-	level := gzip.DefaultCompression
+	writers := &thorough
 	if !names.Immutable(d.name) {
-		level = gzip.BestSpeed // the next version may come in a moment
+		writers = &quick // the next version may come in a moment
 	}
-	zw, err := gzip.NewWriterLevel(&buf, level)
-	if err != nil {
-		return err // unreachable: the levels are right
-	}
+	zw := writers.Get().(*gzip.Writer)
+	defer writers.Put(zw)
+	zw.Reset(&buf)
 	if _, err := io.Copy(io.MultiWriter(sum, zw), src); err != nil {
 		return err
 	}
