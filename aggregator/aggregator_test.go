@@ -184,8 +184,8 @@ func TestAViaLinkIsPassedOnUnchanged(t *testing.T) {
 		want  string
 	}{
 		{"one", []resourcesync.Link{first}, false, "x via=https://first.example/x urn:x-lockstep:hop=" + home + "x"},
-		{"two", []resourcesync.Link{first, second}, false, "x via=https://first.example/x urn:x-lockstep:hop=" + home + "x"},
-		{"wrong order", []resourcesync.Link{second, first}, false, "x via=https://first.example/x urn:x-lockstep:hop=" + home + "x"}, // RS-REL-72
+		{"two", []resourcesync.Link{first, second}, false, "x via=https://first.example/x urn:x-lockstep:hop=https://second.example/x urn:x-lockstep:hop=" + home + "x"},
+		{"wrong order", []resourcesync.Link{second, first}, false, "x via=https://first.example/x urn:x-lockstep:hop=https://second.example/x urn:x-lockstep:hop=" + home + "x"}, // RS-REL-72
 		{"chain", []resourcesync.Link{first, second}, true, "x via=https://first.example/x via=https://second.example/x via=" + home + "x"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -296,6 +296,21 @@ func TestALoopIsRefusedAndNamed(t *testing.T) {
 			t.Errorf("published: %v", w.records())
 		}
 	}
+}
+
+// TestALoopOfDescriptionsIsRecognized: an Aggregator that republishes descriptions only
+// leaves a trace in them, by which it recognizes what returns to it.
+func TestALoopOfDescriptionsIsRecognized(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := link(journal.RelHop, "https://first.example/"), link(journal.RelHop, here)
+	w.hold("a", "text", link("via", "https://origin2.example/a"), first)
+	w.hold("b", "text", first, second)
+	r := w.scan(w.upstream(aggregator.Options{InPlace: true}))
+	if r.Skipped.Count != 1 || r.Skipped.First[0].Path != home+"b" || !errors.Is(r.Skipped.First[0].Err, aggregator.ErrLoop) {
+		t.Errorf("skipped = %v", r.Skipped.First)
+	}
+	w.want(home + "a via=https://origin2.example/a " + journal.RelHop + "=" + here + " " + journal.RelHop + "=https://first.example/")
 }
 
 // TestALoopIsRecognizedInAnySpelling: an address of this Source is one in any spelling.

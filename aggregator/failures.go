@@ -62,5 +62,6 @@ func (f *failures) take(address string, r *destination.Report, t *intake.Tally) 
 // configures.
 func configured(text string) string {
 	text = strings.Replace(text, "run again with --max-delete ", "configure this upstream with max_delete: ", 1)
+	text = strings.Replace(text, "--include, --exclude and --type match none", "include, exclude and types match none", 1)
 	return strings.Replace(text, "allow it with --allow-host ", "allow it with allow_hosts: ", 1)
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"lockstep/aggregator"
 	"lockstep/catalog"
@@ -95,6 +96,30 @@ func TestThePriorityDecidesWhoseResourceIsRepublished(t *testing.T) {
 				t.Errorf("nothing changed: %+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// TestTheSameResourceFromAnotherUpstreamKeepsItsTime: where all that is published remains
+// the same, no time changes; otherwise the Resource List would contradict the Change List
+// (RS-REL-73).
+func TestTheSameResourceFromAnotherUpstreamKeepsItsTime(t *testing.T) {
+	t.Parallel()
+	public := newWorld(t)
+	mirrors := []*world{newWorld(t), newWorld(t)}
+	for i, w := range mirrors {
+		w.keep(i)
+	}
+	_, err := newGroup(t, public.catalog, shared, mirrors...).Scan(t.Context()) // so that none is waited for
+	must(t, err)
+	var times []time.Time
+	for _, i := range []int{1, 0} { // the one with priority comes later
+		mirrors[i].hold("a", "text")
+		must(t, mirrors[i].deliver(t.Context(), []destination.Change{{URI: home + "a", Path: "a", Kind: resourcesync.Created}}))
+		times = append(times, public.record(here+"a").Lastmod)
+		time.Sleep(time.Microsecond) // the resolution of times
+	}
+	if times[0].IsZero() || !times[0].Equal(times[1]) || public.record(here+"a").Seq != 1 {
+		t.Errorf("lastmod %v, then %v; change %d", times[0], times[1], public.record(here+"a").Seq)
 	}
 }
 

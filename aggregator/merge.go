@@ -95,8 +95,12 @@ func (m *merger) resolve(ctx context.Context, uris []string, twice func(uri stri
 				o.waitedFor = true
 				continue
 			}
-			if ok && kept != nil && !slices.Equal(old.Hashes, update.Hashes) && !update.Lastmod.After(old.Lastmod) { // of another upstream
-				update.Lastmod = time.Now().UTC().Truncate(time.Microsecond) // RS-REL-73
+			switch { // RS-REL-73; it may come from another upstream than before
+			case !ok || kept == nil:
+			case catalog.SameContent(&old, &update.Record):
+				update.Lastmod = old.Lastmod
+			case !slices.Equal(old.Hashes, update.Hashes) && !update.Lastmod.After(old.Lastmod):
+				update.Lastmod = time.Now().UTC().Truncate(time.Microsecond)
 			}
 		}
 		updates = append(updates, update)

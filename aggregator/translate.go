@@ -213,13 +213,20 @@ func (t *translator) via(r *journal.Held) ([]resourcesync.Link, error) {
 		}
 	}
 	if t.InPlace { // it is not at another address than before
-		return stated, nil
+		return append(stated, resourcesync.Link{Rel: journal.RelHop, Href: t.BaseURL}), nil
 	}
 	if hops := countHops(r.Links); hops >= maxChain {
 		return nil, fmt.Errorf("%w: %d", ErrChain, hops)
 	}
 	if len(stated) > 0 && !t.Chain { // RS-REL-71
-		return []resourcesync.Link{*Origin(stated), {Rel: journal.RelHop, Href: r.URI}}, nil
+		origin := Origin(stated)
+		links := []resourcesync.Link{*origin}
+		for i := range stated { // others than the origin are recognized by links of their own from now on
+			if l := &stated[i]; l != origin {
+				links = append(links, resourcesync.Link{Rel: journal.RelHop, Href: l.Href})
+			}
+		}
+		return append(links, resourcesync.Link{Rel: journal.RelHop, Href: r.URI}), nil
 	}
 	own := resourcesync.Link{Rel: relVia, Href: r.URI, Type: r.Type} // RS-REL-70
 	if s := r.Stated; s != nil {

@@ -45,13 +45,13 @@ type Options struct {
 	BaseURL string
 
 	// InPlace has the resources keep their URIs: only their descriptions are
-	// republished.
+	// republished, with a link [journal.RelHop] to BaseURL.
 	InPlace bool
 
 	// Chain adds a via link for each Source that a resource has passed, the origin
 	// first, as version 0.9 of the standard has it. By default a resource has one via
 	// link, to its origin (RS-REL-71), and from the second Aggregator on a link
-	// [journal.RelHop] to the one before, so that loops are recognized.
+	// [journal.RelHop] to each one before, so that loops are recognized.
 	Chain bool
 
 	// Collection is the URI of the collection that each resource gets a link to;

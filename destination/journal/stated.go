@@ -30,8 +30,9 @@ var relations = [...]string{
 }
 
 // RelHop is the relation of a resource to itself at an Aggregator that it has passed
-// between its origin, to which its via link leads (RS-REL-71), and its upstream.
-// Without it an Aggregator could not recognize a resource that returns to it.
+// between its origin, to which its via link leads (RS-REL-71), and its upstream; or to the
+// base URL of an Aggregator that republished its description only. Without it an
+// Aggregator could not recognize a resource that returns to it.
 const RelHop = "urn:x-lockstep:hop"
 
 // KeepsLink reports whether a row has the links of a relation: those that relate
