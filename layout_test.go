@@ -29,6 +29,7 @@ var rooms = []room{
 	{"internal/connlimit", "", "golang.org/x/sys"},
 	{"internal/extsort", "", ""},
 	{"internal/faultclock", "", ""},
+	{"internal/historytest", "", ""},
 	{"internal/freeport", "", ""},
 	{"internal/hangup", "", ""},
 	{"internal/ondemand", "", ""},
@@ -246,7 +247,7 @@ var rooms = []room{
 		"vault " +
 		"websub",
 		""},
-	{"destination/journaltest", "destination/journal resourcesync", "github.com/google/go-cmp"},
+	{"destination/journaltest", "blob/faultfs destination/journal resourcesync", "github.com/google/go-cmp"},
 	{"aggregator", "blob catalog destination destination/filename destination/journal intake internal/extsort resourcesync", "golang.org/x/sync"},
 	{"repository", "catalog internal/hangup internal/iri internal/negotiate oaipmh resourcesync", ""},
 	// joinery

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,11 +19,55 @@ import (
 	"lockstep/catalog"
 	"lockstep/destination"
 	"lockstep/destination/journal"
-	"lockstep/discover"
+	"lockstep/destination/journaltest"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
+	"lockstep/internal/historytest"
 	"lockstep/source"
 )
+
+// A node is the origin or an Aggregator: what is on its disk, and its process.
+type node struct {
+	h       *history
+	id      int
+	level   int
+	base    string
+	set     string
+	feeds   []*feed
+	alone   bool // it has a set of its own for the one that it follows
+	apart   bool // those that it follows have directories of their own
+	inPlace bool // it republishes descriptions only
+	onDisk  bool // its catalog and its Journals are databases in files
+
+	disk    sync.RWMutex // held while the catalog is closed and opened
+	catalog catalog.Catalog
+	docs    *blob.Mem
+	opened  []io.Closer
+	faults  *faultfs.Faults
+	source  source.Options
+
+	follower follower
+	process  *source.Source
+	clients  []*fetch.Client
+
+	mu      sync.Mutex   // guards what follows
+	handler http.Handler // nil: it is down
+	calls   []http.Handler
+	trouble *historytest.Trouble
+}
+
+// A feed is a mirror of one node in another.
+type feed struct {
+	from       *node
+	name       string // directory below the base URL of the follower; "": none
+	chain      bool
+	selects    bool // text/plain only
+	inPlace    bool // it has no files
+	moved      bool // its upstream had another address before
+	collection string
+	store      *blob.Mem
+	journal    journal.Journal
+}
 
 // A follower is an Upstream or a Group.
 type follower interface {
@@ -36,123 +79,167 @@ type follower interface {
 func newNode(h *history, level int) *node {
 	h.drawn++
 	n := &node{h: h, id: h.drawn, level: level, catalog: catalog.NewMem(nil), docs: &blob.Mem{}, faults: &faultfs.Faults{}}
-	srv := httptest.NewServer(n)
-	h.Cleanup(srv.Close)
-	n.base = srv.URL + "/"
-	var err error
-	n.set, err = source.CapabilityListURI(n.base, source.DefaultSet)
-	h.must(err)
-	set := source.Set{Bitstream: n.bitstream, Serve: true, ChangeList: source.ChangeList{Entries: []int{0, 3, 10}[h.IntN(3)]}}
-	if h.IntN(4) == 0 {
+	n.onDisk = h.Once(24)
+	h.Cleanup(n.unmount)
+	set := source.Set{Bitstream: n.bitstream, Serve: true, ChangeList: source.ChangeList{Entries: historytest.Pick(h.History, 0, 3, 10)}}
+	if h.Once(4) {
 		set.ResourceDump = &source.ResourceDump{Every: 1, PackageEntries: h.IntN(5)}
 	}
-	n.source = source.Options{BaseURL: n.base, MaxEntries: []int{0, 7}[h.IntN(2)], SmallSet: h.IntN(2), Sets: []source.Set{set}, Temp: h.TempDir()}
+	n.source = source.Options{MaxEntries: historytest.Pick(h.History, 0, 7), SmallSet: h.IntN(2), Sets: []source.Set{set}, Temp: h.TempDir()}
+	if h.hub != nil {
+		n.source.Hubs = []source.Hub{{URL: h.hubURL, Notifier: h.hub}}
+	}
+	n.listen()
 	return n
 }
 
-// follow has a node republish others.
-func (n *node) follow(others []*node) {
-	apart := n.h.IntN(2) == 0
-	n.alone = len(others) == 1 && n.h.IntN(2) == 0
-	for i, other := range others {
-		f := &feed{from: other, chain: n.h.IntN(3) == 0, store: &blob.Mem{}, journal: &journal.Mem{}}
-		if apart && !n.alone {
-			f.name = fmt.Sprintf("n%d-%d", n.id, i)
-		}
-		if n.h.IntN(4) == 0 {
-			f.collection = fmt.Sprintf("urn:collection:%d", n.id)
-		}
-		n.feeds = append(n.feeds, f)
+// listen gives the node an address.
+func (n *node) listen() {
+	srv := httptest.NewServer(n)
+	n.h.Cleanup(srv.Close)
+	n.base = srv.URL + "/"
+	n.source.BaseURL = n.base
+	var err error
+	n.set, err = source.CapabilityListURI(n.base, source.DefaultSet)
+	n.h.Must(err)
+}
+
+// become has a node republish others.
+func (n *node) become(others []*node) {
+	n.apart = n.h.Once(2)
+	n.alone = len(others) == 1 && n.h.Once(2)
+	if n.inPlace = n.h.Once(8); n.inPlace {
+		n.h.count("Aggregators of descriptions only")
+		set := &n.source.Sets[0]
+		set.Bitstream, set.Serve, set.ResourceDump = nil, false, nil
+		n.onDisk = false
 	}
+	for _, other := range others {
+		n.follow(other)
+	}
+}
+
+// follow has a node republish another one, too.
+func (n *node) follow(other *node) {
+	n.alone = n.alone && len(n.feeds) == 0
+	f := &feed{from: other, chain: n.h.Once(3), inPlace: n.inPlace, store: &blob.Mem{}, journal: &journal.Mem{}}
+	if n.apart && !n.alone && !n.inPlace {
+		f.name = fmt.Sprintf("n%d-%d", n.id, len(n.feeds))
+	}
+	if n.h.Once(4) {
+		f.collection = fmt.Sprintf("urn:collection:%d", n.id)
+	}
+	if f.selects = n.h.Once(8); f.selects {
+		n.h.count("Aggregators that select")
+	}
+	n.feeds = append(n.feeds, f)
+}
+
+func (n *node) String() string {
+	s := fmt.Sprintf("%d (level %d, %s)", n.id, n.level, n.base)
+	if n.inPlace {
+		s += " descriptions"
+	}
+	if n.onDisk {
+		s += " on disk"
+	}
+	for _, f := range n.feeds {
+		s += fmt.Sprintf(" ← %d %q chain=%v", f.from.id, f.name, f.chain)
+		if f.selects {
+			s += " text/plain"
+		}
+	}
+	return s
+}
+
+func (f *feed) prefix() string {
+	if f.name == "" {
+		return ""
+	}
+	return f.name + "/"
+}
+
+// discard is a Sink that keeps nothing.
+type discard struct{}
+
+func (discard) Apply(context.Context, []destination.Delivery) error { return nil }
+
+// files returns the store of a mirror. It dies with faults.
+func (f *feed) files(faults *faultfs.Faults) blob.Store {
+	if f.inPlace {
+		return destination.NewSinkStore(discard{}, destination.SinkOptions{DescriptionsOnly: true})
+	}
+	return &faultfs.Store{Store: f.store, Faults: faults}
 }
 
 // open returns a Destination that keeps the mirror, and its client. It dies with faults.
-func (f *feed) open(h *history, faults *faultfs.Faults, deliver func(context.Context, []destination.Change) error) (*fetch.Client, *destination.Destination) {
+func (f *feed) open(h *history, faults *faultfs.Faults, baseline bool, deliver func(context.Context, []destination.Change) error) (*fetch.Client, *destination.Destination) {
 	home, err := url.Parse(f.from.base)
-	h.must(err)
-	c, err := fetch.New(fetch.Options{Home: discover.Home(home.String()), Retries: -1, Jobs: 2, Ungated: true})
-	h.must(err)
-	if faults == nil {
-		faults = &faultfs.Faults{}
+	h.Must(err)
+	c, err := fetch.New(fetch.Options{Home: home, Retries: -1, Jobs: 2, Ungated: true})
+	h.Must(err)
+	o := destination.Options{MaxDelete: 100, AskNow: true, Baseline: baseline, Deliver: deliver, DeliverStatements: deliver != nil}
+	if f.from.inPlace {
+		o.AllowHosts = []string{"*"}
 	}
-	d, err := destination.New(&faultfs.Store{Store: f.store, Faults: faults}, &mortalJournal{f.journal, faults}, c, destination.Options{MaxDelete: 100, AskNow: true, Deliver: deliver})
-	h.must(err)
+	if f.selects {
+		o.Types = []string{"text/plain"}
+	}
+	if f.inPlace {
+		o.Via = destination.ViaList
+	}
+	d, err := destination.New(f.files(faults), &journaltest.Faulty{Journal: f.journal, Faults: faults}, c, o)
+	h.Must(err)
 	return c, d
-}
-
-// A mortalJournal is a Journal in which nothing is recorded once the process is dead.
-type mortalJournal struct {
-	journal.Journal
-	faults *faultfs.Faults
-}
-
-func (j *mortalJournal) Record(ctx context.Context, b journal.Batch) error {
-	if err := j.faults.Step(); err != nil {
-		return err
-	}
-	return j.Journal.Record(ctx, b)
-}
-
-// A mortalCatalog is a Catalog that does not change once the process is dead.
-type mortalCatalog struct {
-	catalog.Catalog
-	faults *faultfs.Faults
-}
-
-func (c *mortalCatalog) Apply(ctx context.Context, set string, updates []catalog.Update) (catalog.Applied, error) {
-	if err := c.faults.Step(); err != nil {
-		return catalog.Applied{}, err
-	}
-	return c.Catalog.Apply(ctx, set, updates)
-}
-
-func (c *mortalCatalog) Mark(ctx context.Context, set string) (catalog.Mark, error) {
-	if err := c.faults.Step(); err != nil {
-		return catalog.Mark{}, err
-	}
-	return c.Catalog.Mark(ctx, set)
-}
-
-func (c *mortalCatalog) Forget(ctx context.Context, set string, m catalog.Mark) error {
-	if err := c.faults.Step(); err != nil {
-		return err
-	}
-	return c.Catalog.Forget(ctx, set, m)
 }
 
 // start starts the process of a node with what is on its disk.
 func (n *node) start() {
 	n.faults.Restart()
+	n.mount()
 	cat := &mortalCatalog{n.catalog, n.faults}
 	var err error
 	n.process, err = source.New(cat, &faultfs.Store{Store: n.docs, Faults: n.faults}, n.source)
-	n.h.must(err)
+	n.h.Must(err)
 	var options []aggregator.Options
 	for i, f := range n.feeds {
-		options = append(options, aggregator.Options{
-			Name: fmt.Sprint("up", i), Address: f.from.base, URI: n.base + f.prefix(), BaseURL: n.base, Chain: f.chain, Collection: f.collection,
+		o := aggregator.Options{
+			Name: fmt.Sprint("up", i), Address: f.from.base, URI: n.base + f.prefix(), BaseURL: n.base, InPlace: n.inPlace, Chain: f.chain, Collection: f.collection,
 			AllowEmpty: true, Interval: -1, TempDir: n.source.Temp,
-			Follow: destination.FollowOptions{Poll: 3 * time.Millisecond, Pause: time.Millisecond, Channel: destination.ChannelPoll},
-		})
+			Follow: destination.FollowOptions{Poll: 3 * time.Millisecond, Check: time.Hour, Pause: time.Millisecond, Channel: destination.ChannelPoll},
+		}
+		if n.h.hub != nil {
+			o.Follow.Channel, o.Follow.Callback = destination.ChannelHub, fmt.Sprintf("%s%s%d/", n.base, callbacks, i)
+		}
+		options = append(options, o)
 	}
 	open := func(i int, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
 		f := n.feeds[i]
-		c, d := f.open(n.h, n.faults, deliver)
+		c, d := f.open(n.h, n.faults, false, deliver)
 		n.clients = append(n.clients, c)
-		return aggregator.Mirror{Store: &faultfs.Store{Store: f.store, Faults: n.faults}, Journal: &mortalJournal{f.journal, n.faults}, Destination: d}, nil
+		return aggregator.Mirror{Store: f.files(n.faults), Journal: &journaltest.Faulty{Journal: f.journal, Faults: n.faults}, Destination: d}, nil
 	}
+	var calls []http.Handler
 	switch {
 	case n.alone:
-		n.follower, err = aggregator.New(cat, n.set, options[0], func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+		var u *aggregator.Upstream
+		u, err = aggregator.New(cat, n.set, options[0], func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
 			return open(0, deliver)
 		})
+		n.h.Must(err)
+		n.follower, calls = u, []http.Handler{u.Handler()}
 	case len(n.feeds) > 0:
-		n.follower, err = aggregator.NewGroup(cat, n.set, aggregator.GroupOptions{TempDir: n.source.Temp}, options, open)
+		var g *aggregator.Group
+		g, err = aggregator.NewGroup(cat, n.set, aggregator.GroupOptions{TempDir: n.source.Temp}, options, open)
+		n.h.Must(err)
+		n.follower = g
+		for i := range options {
+			calls = append(calls, g.Handler(i))
+		}
 	}
-	n.h.must(err)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.handler = n.process.Handler()
+	n.handler, n.calls = n.process.Handler(), calls
 }
 
 // stop ends what is left of the process.
@@ -163,7 +250,7 @@ func (n *node) stop() {
 	n.clients = nil
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.handler = nil
+	n.handler, n.calls = nil, nil
 }
 
 // dead reports whether the process was killed.
@@ -180,7 +267,7 @@ func (n *node) revive() {
 	if n.dead() || down {
 		n.stop()
 		n.start()
-		n.h.tracef("%d is started again", n.id)
+		n.h.Tracef("%d is started again", n.id)
 	}
 }
 
@@ -192,22 +279,24 @@ func (n *node) scan(ctx context.Context) (r intake.Report, err error) {
 	return r, err
 }
 
-// pass lets the process look for changes and publish them, unless it is dead.
-func (n *node) pass(ctx context.Context) error {
+// pass lets the process look for changes and publish them, unless it is dead. It returns
+// whether there were any.
+func (n *node) pass(ctx context.Context) (changed bool, err error) {
 	if n.dead() {
-		return nil
+		return false, nil
 	}
 	r, err := n.scan(ctx)
 	_, err2 := n.process.Publish(ctx)
 	_, err3 := n.process.PublishDumps(ctx)
 	err = errors.Join(err, err2, err3)
 	if n.dead() {
-		n.h.tracef("%d is dead", n.id)
+		n.h.Tracef("%d is dead: %v", n.id, err)
+		n.h.count("processes killed")
 		n.stop()
-		return nil
+		return false, nil
 	}
-	n.h.tracef("%d: %d created, %d updated, %d deleted, %v", n.id, r.Created, r.Updated, r.Deleted, err)
-	return err
+	n.h.Tracef("%d: %d created, %d updated, %d deleted, %v", n.id, r.Created, r.Updated, r.Deleted, err)
+	return r.Changed(), err
 }
 
 // watch lets the process run until ctx ends. If it is killed, it is started again.
@@ -217,6 +306,9 @@ func (n *node) watch(ctx context.Context) {
 		var work sync.WaitGroup
 		if n.follower != nil {
 			work.Go(func() { _ = n.follower.Watch(life, nil) }) // it ends with life
+		}
+		if n.h.hub != nil {
+			work.Go(func() { _ = n.process.Notify(life) }) // likewise
 		}
 		work.Go(func() {
 			for life.Err() == nil && !n.dead() {
@@ -230,8 +322,20 @@ func (n *node) watch(ctx context.Context) {
 		if n.dead() {
 			n.stop()
 			n.start()
-			n.h.tracef("%d was killed and is started again", n.id)
+			n.h.Tracef("%d was killed and is started again", n.id)
+			n.h.count("processes killed")
 		}
+	}
+}
+
+// traceStatus traces how a node follows others, and notifies those that follow it.
+func (n *node) traceStatus() {
+	n.h.Tracef("%d notifies: %+v", n.id, n.process.Channels())
+	switch f := n.follower.(type) {
+	case *aggregator.Upstream:
+		n.h.Tracef("%d follows: %+v", n.id, f.Status())
+	case *aggregator.Group:
+		n.h.Tracef("%d follows: %+v", n.id, f.Statuses())
 	}
 }
 
@@ -242,86 +346,34 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fault has a write of the next pass fail: the process is killed there, the power is
-// cut, or the disk is full.
-func (n *node) fault(ctx context.Context) {
-	if n.dead() {
-		n.revive()
-		return
-	}
-	mode := []faultfs.Mode{faultfs.Killed, faultfs.Killed, faultfs.PowerCut, faultfs.Full}[n.h.IntN(4)]
-	at := 1 + n.h.IntN(60)
-	n.h.tracef("%d: fault of kind %d at write %d", n.id, mode, at)
-	n.faults.Arm(at, mode)
-	_ = n.pass(ctx) // it is expected to fail
-	if n.dead() {
-		n.h.killed++
-		if n.h.IntN(3) == 0 {
-			return // it is down for a while
-		}
-		n.stop()
-		n.start()
-		return
-	}
-	n.faults.Restart()
-}
-
-// trouble has the server fail for one in so many requests.
-func (n *node) trouble() {
-	each, kind, seen := 1+n.h.IntN(6), n.h.IntN(5), 0
-	n.h.tracef("%d: trouble of kind %d, each %d", n.id, kind, each)
-	n.upset(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		n.mu.Lock()
-		seen++
-		bad := seen%each == 0
-		n.mu.Unlock()
-		if !bad {
-			next.ServeHTTP(w, r)
-			return
-		}
-		switch kind {
-		case 0:
-			http.Error(w, "no", http.StatusInternalServerError)
-		case 1:
-			http.NotFound(w, r)
-		case 2:
-			panic(http.ErrAbortHandler)
-		default: // cut short, or a byte wrong
-			rec := httptest.NewRecorder()
-			next.ServeHTTP(rec, r)
-			b := rec.Body.Bytes()
-			maps.Copy(w.Header(), rec.Header())
-			w.Header().Set("Content-Length", fmt.Sprint(len(b)))
-			w.WriteHeader(rec.Code)
-			if kind == 4 && len(b) > 0 && !strings.HasSuffix(r.URL.Path, ".xml") {
-				b[len(b)/2] ^= 1
-			} else if kind == 3 {
-				b = b[:len(b)/2]
-			}
-			_, _ = w.Write(b) // the client finds out
-		}
-	})
-}
-
-func (n *node) upset(spoil func(w http.ResponseWriter, r *http.Request, next http.Handler)) {
+func (n *node) upset(t *historytest.Trouble) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.spoil = spoil
+	n.trouble = t
 }
+
+// callbacks is where hubs call a node, below its base URL.
+const callbacks = "-/callback/"
 
 // ServeHTTP implements [http.Handler].
 func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
-	handler, spoil := n.handler, n.spoil
+	handler, calls, trouble := n.handler, n.calls, n.trouble
 	n.mu.Unlock()
-	switch {
-	case handler == nil || n.dead():
+	if handler == nil || n.dead() {
 		panic(http.ErrAbortHandler)
-	case spoil != nil:
-		spoil(w, r, handler)
-	default:
-		handler.ServeHTTP(w, r)
 	}
+	var i int
+	if rest, ok := strings.CutPrefix(r.URL.Path, "/"+callbacks); ok {
+		if _, err := fmt.Sscanf(rest, "%d/", &i); err == nil && i < len(calls) {
+			handler = calls[i]
+		}
+	}
+	if trouble != nil {
+		trouble.Serve(w, r, handler)
+		return
+	}
+	handler.ServeHTTP(w, r)
 }
 
 func (n *node) bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {

@@ -16,6 +16,7 @@ import (
 	"lockstep/blob/faultfs"
 	"lockstep/destination"
 	"lockstep/destination/journal"
+	"lockstep/destination/journaltest"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
@@ -154,7 +155,7 @@ func (m *atMirror) run(o destination.Options) (destination.Report, error) {
 	o.MaxDelete = 100
 	store, journal := blob.Store(m.store), m.journal
 	if m.fuse != nil {
-		store, journal = &faultfs.Dir{Dir: m.store, Faults: m.fuse}, &faultyJournal{Journal: m.journal, faults: m.fuse}
+		store, journal = &faultfs.Dir{Dir: m.store, Faults: m.fuse}, &journaltest.Faulty{Journal: m.journal, Faults: m.fuse}
 	}
 	d, err := destination.New(store, journal, c, o)
 	if err != nil {

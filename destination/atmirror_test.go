@@ -13,6 +13,7 @@ import (
 	"lockstep/blob"
 	"lockstep/blob/faultfs"
 	"lockstep/destination"
+	"lockstep/destination/journaltest"
 )
 
 // TestAtOwnHistory restores a mirror from the versions it stores itself, with a kill
@@ -38,7 +39,7 @@ func TestAtOwnHistory(t *testing.T) {
 			}
 			dir, journal := k.store, k.journal
 			f := &faultfs.Faults{At: at}
-			k.store, k.journal = &faultfs.Dir{Dir: dir.(*blob.Dir), Faults: f}, &faultyJournal{Journal: journal, faults: f}
+			k.store, k.journal = &faultfs.Dir{Dir: dir.(*blob.Dir), Faults: f}, &journaltest.Faulty{Journal: journal, Faults: f}
 			_, err := back()
 			k.store, k.journal = dir, journal
 			if err == nil {

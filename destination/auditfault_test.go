@@ -9,6 +9,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/blob/faultfs"
+	"lockstep/destination/journaltest"
 )
 
 // faults lets every write of do fail in turn, permanently or once, and calls check
@@ -17,7 +18,7 @@ func faults(t *testing.T, begin func(t *testing.T) *mirror, do func(m *mirror) e
 	attempt := func(t *testing.T, f *faultfs.Faults) (*mirror, error) {
 		m := begin(t)
 		dir, journal := m.store, m.journal
-		m.store, m.journal = &faultfs.Dir{Dir: dir.(*blob.Dir), Faults: f}, &faultyJournal{Journal: journal, faults: f}
+		m.store, m.journal = &faultfs.Dir{Dir: dir.(*blob.Dir), Faults: f}, &journaltest.Faulty{Journal: journal, Faults: f}
 		err := do(m)
 		m.store, m.journal = dir, journal
 		return m, err

@@ -1,7 +1,6 @@
 package destination_test
 
 import (
-	"context"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -10,21 +9,8 @@ import (
 
 	"lockstep/blob"
 	"lockstep/blob/faultfs"
-	"lockstep/destination/journal"
+	"lockstep/destination/journaltest"
 )
-
-// A faultyJournal is a Journal whose records fail as faults say.
-type faultyJournal struct {
-	journal.Journal
-	faults *faultfs.Faults
-}
-
-func (j *faultyJournal) Record(ctx context.Context, b journal.Batch) error {
-	if err := j.faults.Step(); err != nil {
-		return err
-	}
-	return j.Journal.Record(ctx, b)
-}
 
 // faultPlaces yields the numbers of the writes that are to fail, without end.
 func faultPlaces() iter.Seq[int] {
@@ -72,7 +58,7 @@ func faultAt(t *testing.T, f *faultfs.Faults) (done bool) {
 	defer dir.Close()
 	m.opts.MaxDelete, m.opts.Jobs = 100, 2
 	plain, mem := m.store, m.journal
-	m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}
+	m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &journaltest.Faulty{Journal: mem, Faults: f}
 
 	for i := range 6 {
 		s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprint("one ", i))

@@ -1,11 +1,9 @@
 package destination_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/destination"
 	"lockstep/destination/journal"
+	"lockstep/destination/journaltest"
 	"lockstep/resourcesync"
 )
 
@@ -311,26 +310,6 @@ func TestSetsWithOtherLinks(t *testing.T) {
 	}
 }
 
-// olderJournal is a journal that an earlier version of the program wrote: it keeps
-// nothing of what the Source states.
-type olderJournal struct {
-	*journal.Mem
-	older bool
-}
-
-func (j *olderJournal) Record(ctx context.Context, b journal.Batch) error {
-	if j.older {
-		b.Put = slices.Clone(b.Put)
-		for i := range b.Put {
-			b.Put[i].Type, b.Put[i].Links, b.Put[i].Stated = "", nil, nil
-		}
-		for name, doc := range b.Save {
-			b.Save[name] = bytes.ReplaceAll(doc, []byte(`"described":true`), []byte(`"described":false`))
-		}
-	}
-	return j.Mem.Record(ctx, b)
-}
-
 // TestOlderMirrorIsCompleted: the next run completes the rows of an earlier version
 // from the documents, once, without requesting content or reporting changes.
 func TestOlderMirrorIsCompleted(t *testing.T) {
@@ -345,7 +324,7 @@ func TestOlderMirrorIsCompleted(t *testing.T) {
 				s.put(path, "content of "+path)
 			}
 			m := newMirror(t, s)
-			j := &olderJournal{Mem: new(journal.Mem), older: true}
+			j := &journaltest.Older{Journal: new(journal.Mem)}
 			m.journal = j
 			all := deliveries(m)
 			m.mustSync()
@@ -354,7 +333,7 @@ func TestOlderMirrorIsCompleted(t *testing.T) {
 			if row := m.row("/f1"); row.Stated != nil || len(row.Links) > 0 {
 				t.Fatalf("the row of an earlier version: %+v", row)
 			}
-			j.older = false
+			j.Newer = true
 			links["/f2"] = "" // this changes before the new version runs
 			s.restate("/f2")
 			s.reset()
@@ -440,7 +419,7 @@ func TestOlderHarvestIsCompleted(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
 	m := newReservoir(t, p)
-	j := &olderJournal{Mem: new(journal.Mem), older: true}
+	j := &journaltest.Older{Journal: new(journal.Mem)}
 	m.journal = j
 	p.brings([]catalog.Update{p.put("/a", "one", resourcesync.Link{Rel: "collection", Href: "urn:c"}), p.put("/b", "two")})
 	m.mustSync("baseline created=2 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
@@ -455,7 +434,7 @@ func TestOlderHarvestIsCompleted(t *testing.T) {
 	if h := row(); h.Stated != nil {
 		t.Fatalf("the row of an earlier version: %+v", h)
 	}
-	j.older, p.gets = false, 0
+	j.Newer, p.gets = true, 0
 	m.mustSync("none created=0 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
 	if h := row(); h.Stated == nil || h.Type != "text/plain" || relationsOf(h.Links) != "collection=urn:c" || p.gets != 0 {
 		t.Errorf("row %+v after %d requests", h, p.gets)

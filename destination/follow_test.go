@@ -3,10 +3,8 @@ package destination_test
 import (
 	"context"
 	"flag"
-	"fmt"
 	"io"
 	"math/rand/v2"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,8 +12,10 @@ import (
 	"lockstep/blob"
 	"lockstep/blob/faultfs"
 	"lockstep/destination"
+	"lockstep/destination/journaltest"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/historytest"
 	"lockstep/resourcesync"
 )
 
@@ -34,40 +34,22 @@ type follower struct {
 // has what the Source has, despite every crash and failure.
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	if *historySeed != 0 {
-		follow(t, *historySeed)
-		return
-	}
-	seeds := make(chan uint64)
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for seed := range seeds {
-				if !t.Failed() {
-					t.Run(fmt.Sprint(seed), func(t *testing.T) { follow(t, seed) })
-				}
-			}
-		})
-	}
-	for range *follows {
-		seeds <- rand.Uint64()
-	}
-	close(seeds)
-	wg.Wait()
+	historytest.Run(t, *follows, *historySeed, 4, follow)
 }
 
-func follow(t *testing.T, seed uint64) {
-	f := &follower{history: newHistory(t, seed), has: map[string]string{}}
+func follow(run *historytest.History) {
+	t := run.T
+	f := &follower{history: newHistory(run), has: map[string]string{}}
 	f.sink = f.IntN(2) == 0
-	f.tracef("sink: %v", f.sink)
+	f.Tracef("sink: %v", f.sink)
 	f.change(5 + f.IntN(20))
 	f.publish(t.Context())
 	for range 1 + f.IntN(6) {
 		switch f.IntN(6) {
 		case 0:
-			f.trouble()
+			f.upset(f.Trouble())
 			_ = f.run(nil)
-			f.setFault(nil)
+			f.upset(nil)
 		case 1, 2:
 			_ = f.run(&faultfs.Faults{At: 1 + f.IntN(60)})
 		case 3, 4:
@@ -84,7 +66,7 @@ func follow(t *testing.T, seed uint64) {
 	}
 	if err := f.run(nil); err != nil {
 		if err = f.run(nil); err != nil {
-			f.fail("quiet run: %v", err)
+			f.Fatalf("quiet run: %v", err)
 		}
 	}
 	if !f.sink {
@@ -96,7 +78,7 @@ func follow(t *testing.T, seed uint64) {
 // run syncs once.
 func (f *follower) run(fused *faultfs.Faults) error {
 	c, err := fetch.New(fetch.Options{Home: discover.Home(f.srv.URL), Retries: -1, Jobs: f.pick(0, 1, 4)})
-	f.must(err)
+	f.Must(err)
 	defer c.Close()
 	o := destination.Options{MaxDelete: 100, AllVersions: f.IntN(3) == 0, Via: [...]string{"", "list", "dump", "dump"}[f.IntN(4)]}
 	store, journal := f.store, f.journal
@@ -105,25 +87,25 @@ func (f *follower) run(fused *faultfs.Faults) error {
 		store = destination.NewSinkStore(f, destination.SinkOptions{Memory: 1000, Dir: f.dir})
 		if fused != nil {
 			fused.At = 1 + fused.At/6 // there are fewer writes
-			journal = &faultyJournal{Journal: journal, faults: fused}
+			journal = &journaltest.Faulty{Journal: journal, Faults: fused}
 		}
 	case fused != nil:
-		store, journal = &faultfs.Dir{Dir: store.(*blob.Dir), Faults: fused}, &faultyJournal{Journal: journal, faults: fused}
+		store, journal = &faultfs.Dir{Dir: store.(*blob.Dir), Faults: fused}, &journaltest.Faulty{Journal: journal, Faults: fused}
 	}
 	if !f.sink {
 		o.Deliver = f.deliver
 	}
 	d, err := destination.New(store, journal, c, o)
-	f.must(err)
+	f.Must(err)
 	r, err := d.Sync(context.Background(), f.srv.URL)
-	f.tracef("sync: %s via %s, %+v, %v", counts(r), r.Via, r.By, err)
+	f.Tracef("sync: %s via %s, %+v, %v", counts(r), r.Via, r.By, err)
 	return err
 }
 
 // fails returns an error now and then.
 func (f *follower) fails() error {
 	if f.weak && rand.IntN(3) == 0 {
-		f.tracef("the follower fails")
+		f.Tracef("the follower fails")
 		return errBusy
 	}
 	return nil
@@ -179,6 +161,6 @@ func (f *follower) compare() {
 	}
 	f.mu.Unlock()
 	if d := cmp.Diff(want, f.has); d != "" {
-		f.fail("the follower has (-want +got)\n%.2000s", d)
+		f.Fatalf("the follower has (-want +got)\n%.2000s", d)
 	}
 }

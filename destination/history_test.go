@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -32,8 +30,10 @@ import (
 	"lockstep/destination"
 	"lockstep/destination/filename"
 	"lockstep/destination/journal"
+	"lockstep/destination/journaltest"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/historytest"
 	"lockstep/patch"
 	"lockstep/resourcesync"
 	"lockstep/source"
@@ -51,33 +51,14 @@ var (
 // quiet, one more run brings the mirror into step.
 func TestHistories(t *testing.T) {
 	t.Parallel()
-	if *historySeed != 0 {
-		newHistory(t, *historySeed).live()
-		return
-	}
 	var by [5]atomic.Int64
-	var wg sync.WaitGroup
-	seeds := make(chan uint64)
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for seed := range seeds {
-				if !t.Failed() {
-					t.Run(fmt.Sprint(seed), func(t *testing.T) {
-						h := newHistory(t, seed)
-						h.live()
-						for i, n := range []int64{h.by.Request, h.by.Package, h.by.OnDemand, h.by.Patch, h.by.Mirror} {
-							by[i].Add(n)
-						}
-					})
-				}
-			}
-		})
-	}
-	for range *histories {
-		seeds <- rand.Uint64()
-	}
-	close(seeds)
-	wg.Wait()
+	historytest.Run(t, *histories, *historySeed, runtime.GOMAXPROCS(0), func(run *historytest.History) {
+		h := newHistory(run)
+		h.live()
+		for i, n := range []int64{h.by.Request, h.by.Package, h.by.OnDemand, h.by.Patch, h.by.Mirror} {
+			by[i].Add(n)
+		}
+	})
 	for i, way := range []string{"requests", "packages", "packages on demand", "patches", "mirrors"} {
 		if n := by[i].Load(); n == 0 && *histories >= 1000 && !t.Failed() {
 			t.Errorf("nothing came by %s", way)
@@ -89,10 +70,7 @@ func TestHistories(t *testing.T) {
 
 // A history is a Source, what it holds, and its mirror.
 type history struct {
-	*testing.T
-	*rand.Rand
-	seed  uint64
-	trace []string // the events so far, printed if the test fails
+	*historytest.History
 
 	srv    *httptest.Server
 	cat    catalog.Catalog
@@ -105,7 +83,7 @@ type history struct {
 	past    map[string]string // by hash
 	patches map[string][]byte // by path
 	twins   int               // how often a mirror was asked
-	fault   func(http.ResponseWriter, *http.Request, http.Handler) bool
+	trouble *historytest.Trouble
 
 	deltas  patch.Deltas
 	by      destination.By // of all runs
@@ -114,8 +92,9 @@ type history struct {
 	journal journal.Journal
 }
 
-func newHistory(t *testing.T, seed uint64) *history {
-	h := &history{T: t, Rand: rand.New(rand.NewPCG(seed, 7)), seed: seed, now: map[string]string{}, past: map[string]string{}, patches: map[string][]byte{}}
+func newHistory(run *historytest.History) *history {
+	t := run.T
+	h := &history{History: run, now: map[string]string{}, past: map[string]string{}, patches: map[string][]byte{}}
 	h.cat = catalog.NewMem(nil)
 	h.srv = httptest.NewServer(h)
 	t.Cleanup(h.srv.Close)
@@ -152,7 +131,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 			set.ResourceDump.Every = 1
 		}
 	}
-	h.tracef("dump %v, change dump %v, hidden %v", lists, changes, h.hidden)
+	h.Tracef("dump %v, change dump %v, hidden %v", lists, changes, h.hidden)
 	o.Sets = []source.Set{set}
 	if h.src, err = source.New(h.cat, new(blob.Mem), o); err != nil {
 		t.Fatal(err)
@@ -166,31 +145,15 @@ func (h *history) pick(of ...int) int { return of[h.IntN(len(of))] }
 func (h *history) openMirror() {
 	h.dir = h.TempDir()
 	dir, err := blob.NewDir(h.dir, blob.DirOptions{})
-	h.must(err)
+	h.Must(err)
 	h.Cleanup(func() { dir.Close() })
 	h.store, h.journal = dir, new(journal.Mem)
 	if h.IntN(20) == 0 {
-		h.must(blob.MakeDir(filepath.Join(h.dir, ".lockstep")))
+		h.Must(blob.MakeDir(filepath.Join(h.dir, ".lockstep")))
 		db, err := sqlite.Open(filepath.Join(h.dir, destination.StateFile))
-		h.must(err)
+		h.Must(err)
 		h.Cleanup(func() { db.Close() })
 		h.journal = db.Journal()
-	}
-}
-
-func (h *history) tracef(format string, args ...any) {
-	h.trace = append(h.trace, fmt.Sprintf(format, args...))
-}
-
-func (h *history) fail(format string, args ...any) {
-	h.Helper()
-	h.Fatalf("-history-seed %d\n%s\n%s", h.seed, strings.Join(h.trace, "\n"), fmt.Sprintf(format, args...))
-}
-
-func (h *history) must(err error) {
-	h.Helper()
-	if err != nil {
-		h.fail("%v", err)
 	}
 }
 
@@ -202,9 +165,9 @@ func (h *history) live() {
 	for range 1 + h.IntN(5) {
 		switch h.IntN(6) {
 		case 0:
-			h.trouble()
+			h.upset(h.Trouble())
 			h.sync(ctx, nil)
-			h.setFault(nil)
+			h.upset(nil)
 		case 1, 2:
 			h.sync(ctx, &faultfs.Faults{At: 1 + h.IntN(60)})
 		case 3:
@@ -219,12 +182,12 @@ func (h *history) live() {
 		// Pending failures are tried again; and what was published while
 		// it was read is there the next time.
 		if err = h.sync(ctx, nil); err != nil {
-			h.fail("quiet run: %v", err)
+			h.Fatalf("quiet run: %v", err)
 		}
 	}
 	h.same()
 	if err := h.sync(ctx, nil); err != nil {
-		h.fail("run of nothing: %v", err)
+		h.Fatalf("run of nothing: %v", err)
 	}
 	h.same()
 }
@@ -242,8 +205,8 @@ func (h *history) change(n int) {
 		if _, there := h.now[uri]; there && h.IntN(4) == 0 {
 			delete(h.now, uri)
 			_, err := h.cat.Apply(context.Background(), h.set, []catalog.Update{{Record: catalog.Record{URI: uri}, Deleted: true}})
-			h.must(err)
-			h.tracef("delete %s", path)
+			h.Must(err)
+			h.Tracef("delete %s", path)
 			continue
 		}
 		text := strings.Repeat(fmt.Sprintf("%x.", h.Uint64()), h.pick(1+h.IntN(30), 1+h.IntN(30), 200))
@@ -264,8 +227,8 @@ func (h *history) change(n int) {
 		r := catalog.Record{URI: uri, Lastmod: time.Now().UTC(), Length: int64(len(text)), Type: "text/plain", Links: links,
 			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: string(s5[:])}, {Algorithm: resourcesync.SHA256, Digest: string(s2[:])}}}
 		_, err := h.cat.Apply(context.Background(), h.set, []catalog.Update{{Record: r}})
-		h.must(err)
-		h.tracef("put %s %d, %d links", path, len(text), len(links))
+		h.Must(err)
+		h.Tracef("put %s %d, %d links", path, len(text), len(links))
 	}
 }
 
@@ -275,7 +238,7 @@ func (h *history) patch(old, text string) resourcesync.Link {
 		old += "?"
 	}
 	body, err := h.deltas.Make([]byte(old), []byte(text))
-	h.must(err)
+	h.Must(err)
 	sum := sha256.Sum256(body)
 	if h.IntN(10) == 0 {
 		body = append(bytes.Clone(body[:len(body)-1]), body[len(body)-1]^1)
@@ -288,10 +251,10 @@ func (h *history) patch(old, text string) resourcesync.Link {
 
 func (h *history) publish(ctx context.Context) {
 	_, err := h.src.Publish(ctx)
-	h.must(err)
+	h.Must(err)
 	_, err = h.src.PublishDumps(ctx)
-	h.must(err)
-	h.tracef("publish")
+	h.Must(err)
+	h.Tracef("publish")
 }
 
 func (h *history) bitstream(_ context.Context, r *catalog.Record) (io.ReadCloser, error) {
@@ -313,59 +276,23 @@ func readText(text string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(text)), nil
 }
 
-func (h *history) setFault(f func(http.ResponseWriter, *http.Request, http.Handler) bool) {
+func (h *history) upset(t *historytest.Trouble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.fault = f
-}
-
-// trouble makes the network fail for one in so many requests.
-func (h *history) trouble() {
-	each, kind, seen := 1+h.IntN(6), h.IntN(5), 0
-	h.tracef("trouble of kind %d, each %d", kind, each)
-	h.setFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
-		h.mu.Lock()
-		seen++
-		bad := seen%each == 0
-		h.mu.Unlock()
-		if !bad {
-			return false
-		}
-		rec := httptest.NewRecorder()
-		switch kind {
-		case 0:
-			http.Error(w, "no", http.StatusInternalServerError)
-		case 1:
-			http.NotFound(w, r)
-		case 2:
-			panic(http.ErrAbortHandler)
-		case 3, 4: // cut short, or a byte wrong
-			next.ServeHTTP(rec, r)
-			b := rec.Body.Bytes()
-			maps.Copy(w.Header(), rec.Header())
-			w.Header().Set("Content-Length", fmt.Sprint(len(b)))
-			w.WriteHeader(rec.Code)
-			if kind == 4 && len(b) > 0 && !strings.HasSuffix(r.URL.Path, ".xml") {
-				b[len(b)/2] ^= 1
-			} else if kind == 3 {
-				b = b[:len(b)/2]
-			}
-			_, _ = w.Write(b)
-		}
-		return true
-	})
+	h.trouble = t
 }
 
 var capabilityEntry = regexp.MustCompile(`(?s)<url>.*?</url>\s*`)
 
 func (h *history) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
-	fault := h.fault
+	trouble := h.trouble
 	h.mu.Unlock()
-	next := http.Handler(http.HandlerFunc(h.serve))
-	if fault == nil || !fault(w, r, next) {
-		next.ServeHTTP(w, r)
+	if trouble != nil {
+		trouble.Serve(w, r, http.HandlerFunc(h.serve))
+		return
 	}
+	h.serve(w, r)
 }
 
 func (h *history) serve(w http.ResponseWriter, r *http.Request) {
@@ -406,26 +333,26 @@ func (h *history) serve(w http.ResponseWriter, r *http.Request) {
 // point on, as if it had been killed there.
 func (h *history) sync(ctx context.Context, f *faultfs.Faults) error {
 	c, err := fetch.New(fetch.Options{Home: discover.Home(h.srv.URL), Retries: -1, Jobs: h.pick(0, 1, 4)})
-	h.must(err)
+	h.Must(err)
 	defer c.Close()
 	store, journal := h.store, h.journal
 	if f != nil {
-		store, journal = &faultfs.Dir{Dir: store.(*blob.Dir), Faults: f}, &faultyJournal{Journal: journal, faults: f}
+		store, journal = &faultfs.Dir{Dir: store.(*blob.Dir), Faults: f}, &journaltest.Faulty{Journal: journal, Faults: f}
 	}
 	d, err := destination.New(store, journal, c, destination.Options{MaxDelete: 100, Via: [...]string{"", "list", "dump", "dump"}[h.IntN(4)]})
-	h.must(err)
+	h.Must(err)
 	r, err := d.Sync(ctx, h.srv.URL)
 	h.by.Request += r.By.Request
 	h.by.Package += r.By.Package
 	h.by.OnDemand += r.By.OnDemand
 	h.by.Patch += r.By.Patch
 	h.by.Mirror += r.By.Mirror
-	h.tracef("sync: %s via %s, %v", counts(r), r.Via, err)
+	h.Tracef("sync: %s via %s, %v", counts(r), r.Via, err)
 	if err == nil && r.Failed > 0 {
-		h.fail("no error, but %+v", r)
+		h.Fatalf("no error, but %+v", r)
 	}
 	if errors.Is(err, destination.ErrRefused) {
-		h.fail("refused: %v", err)
+		h.Fatalf("refused: %v", err)
 	}
 	return err
 }
@@ -434,17 +361,17 @@ func (h *history) sync(ctx context.Context, f *faultfs.Faults) error {
 func (h *history) same() {
 	h.Helper()
 	paths, err := filename.New(filename.Options{Origin: h.srv.URL})
-	h.must(err)
+	h.Must(err)
 	m := mirror{t: h.T, dir: h.dir}
 	got := map[string]string{}
 	for path, data := range m.files() {
 		uri, err := paths.URI(path)
-		h.must(err)
+		h.Must(err)
 		got[uri] = data
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d := cmp.Diff(h.now, got); d != "" {
-		h.fail("mirror: (-want +got)\n%.2000s", d)
+		h.Fatalf("mirror: (-want +got)\n%.2000s", d)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"lockstep/blob/faultfs"
 	"lockstep/destination"
 	"lockstep/destination/filename"
+	"lockstep/destination/journaltest"
 )
 
 // A keeping is a mirror that keeps versions, and the past states it must restore.
@@ -401,7 +402,7 @@ func keepFaultAt(t *testing.T, f *faultfs.Faults, keep destination.Keep) (done b
 	t2, was2 := k.run()
 
 	plain, mem, versions := k.store, k.journal, k.opts.Versions
-	k.store, k.journal, k.opts.Versions = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}, &faultfs.Store{Store: versions, Faults: f}
+	k.store, k.journal, k.opts.Versions = &faultfs.Dir{Dir: dir, Faults: f}, &journaltest.Faulty{Journal: mem, Faults: f}, &faultfs.Store{Store: versions, Faults: f}
 	s.put("/d/f0", "three")
 	s.put("/d/f1", "three, and longer")
 	s.put("/new/f", "new")

@@ -13,6 +13,7 @@ import (
 	"lockstep/blob"
 	"lockstep/blob/faultfs"
 	"lockstep/destination"
+	"lockstep/destination/journaltest"
 )
 
 var (
@@ -131,7 +132,7 @@ func (l *keepLife) breakOff() {
 		l.fail("%v", err)
 	}
 	defer dir.Close()
-	l.store, l.journal, l.opts.Versions = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}, &faultfs.Store{Store: versions, Faults: f}
+	l.store, l.journal, l.opts.Versions = &faultfs.Dir{Dir: dir, Faults: f}, &journaltest.Faulty{Journal: mem, Faults: f}, &faultfs.Store{Store: versions, Faults: f}
 	_, err = l.keeping.at()
 	l.store, l.journal, l.opts.Versions = plain, mem, versions
 	l.tracef("broken off at write %d: %v", f.At, err)

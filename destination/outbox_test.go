@@ -14,6 +14,7 @@ import (
 	"lockstep/blob"
 	"lockstep/blob/faultfs"
 	"lockstep/destination"
+	"lockstep/destination/journaltest"
 	"lockstep/resourcesync"
 )
 
@@ -135,7 +136,7 @@ func TestDeliverFault(t *testing.T) {
 			return nil
 		}
 		plain, mem := m.store, m.journal
-		m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}
+		m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &journaltest.Faulty{Journal: mem, Faults: f}
 		run := func() (err error) {
 			_, err = m.sync()
 			for _, e := range m.events {

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/blob/faultfs"
 	"lockstep/destination"
+	"lockstep/destination/journaltest"
 	"lockstep/resourcesync"
 )
 
@@ -171,7 +172,7 @@ func TestSinkFault(t *testing.T) {
 		b := newBag(t, m, destination.SinkOptions{})
 		b.at = -1 // what is created may come twice
 		mem := m.journal
-		m.journal = &faultyJournal{Journal: mem, faults: f}
+		m.journal = &journaltest.Faulty{Journal: mem, Faults: f}
 		shortLife(s, func() { _, _ = m.sync() })
 		m.journal = mem
 		if r, err := m.sync(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"lockstep/destination"
 	"lockstep/destination/filename"
 	"lockstep/destination/journal"
+	"lockstep/destination/journaltest"
 	"lockstep/storage/sqlite"
 )
 
@@ -106,7 +107,7 @@ func TestSwapKilled(t *testing.T) {
 		}
 		f := &faultfs.Faults{At: at}
 		plain, mem := m.store, m.journal
-		m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}
+		m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &journaltest.Faulty{Journal: mem, Faults: f}
 		_, err = m.sync()
 		dir.Close()
 		if f.Steps() < at {
@@ -220,7 +221,7 @@ func TestSwapHistories(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := &faultfs.Faults{At: 1 + r.IntN(20)}
-			m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: journal, faults: f}
+			m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &journaltest.Faulty{Journal: journal, Faults: f}
 			m.opts.Delete = ""
 			if r.IntN(4) == 0 {
 				m.opts.Delete = destination.DeleteKeep
@@ -331,7 +332,7 @@ func TestMarkedMovesHome(t *testing.T) {
 				}
 				f := &faultfs.Faults{At: at}
 				plain, mem := m.store, m.journal
-				m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}
+				m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &journaltest.Faulty{Journal: mem, Faults: f}
 				_, _ = m.sync()
 				dir.Close()
 				m.store, m.journal = plain, mem

@@ -10,6 +10,7 @@ import (
 	"lockstep/blob"
 	"lockstep/blob/faultfs"
 	"lockstep/destination"
+	"lockstep/destination/journaltest"
 )
 
 // By default, few more than one step of a change of places removes.
@@ -85,7 +86,7 @@ func TestSwapBeyondOneStepKilled(t *testing.T) {
 		}
 		f := &faultfs.Faults{At: 1 + rand.IntN(40)}
 		plain, journal := m.store, m.journal
-		m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: journal, faults: f}
+		m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &journaltest.Faulty{Journal: journal, Faults: f}
 		_, crash := m.sync()
 		dir.Close()
 		m.store, m.journal = plain, journal
