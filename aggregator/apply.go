@@ -91,7 +91,7 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 		delete(touched, rows[i].URI)
 	}
 	if report && refused > maxNamed {
-		t.Unreadable(u.o.Address, fmt.Errorf("%d more resources are not republished", refused-maxNamed))
+		t.Unreadable(u.o.Address, fmt.Errorf("not republished: %s", more(refused-maxNamed)))
 	}
 	names, err := u.translate.names(ctx)
 	if err != nil {

@@ -46,7 +46,7 @@ func (f *failures) take(address string, r *destination.Report, t *intake.Tally) 
 		}
 	}
 	if fresh > maxNamed {
-		t.Unreadable(address, fmt.Errorf("%d more resources failed", fresh-maxNamed))
+		t.Unreadable(address, fmt.Errorf("%s failed", more(fresh-maxNamed)))
 	}
 	if text == "" {
 		f.document = ""
@@ -56,6 +56,14 @@ func (f *failures) take(address string, r *destination.Report, t *intake.Tally) 
 		f.document, f.text = document, text
 	}
 	return errors.New(f.text)
+}
+
+// more returns a number of resources that are not named.
+func more(n int) string {
+	if n == 1 {
+		return "1 more resource"
+	}
+	return fmt.Sprintf("%d more resources", n)
 }
 
 // configured returns a message of a Destination with the words for what an Aggregator

@@ -32,6 +32,7 @@ type badSource struct {
 	more    []string // further entries of the list
 	changes []string // entries of the Change List
 	links   string   // of the Capability List
+	offers  string   // further entries of it
 	last    time.Time
 	from    time.Time                                         // of the Change List; earlier changes are not known
 	answer  func(w http.ResponseWriter, r *http.Request) bool // may answer instead
@@ -114,8 +115,8 @@ func (s *badSource) serve(w http.ResponseWriter, r *http.Request) {
 	body, ok := s.files[r.URL.Path]
 	switch r.URL.Path {
 	case "/capabilitylist.xml":
-		body, ok = fmt.Sprintf(`%s%s<rs:md capability="capabilitylist"/><url><loc>%s/resourcelist.xml</loc><rs:md capability="resourcelist"/></url><url><loc>%s/changelist.xml</loc><rs:md capability="changelist"/></url></urlset>`,
-			liveRoot, s.links, s.URL, s.URL), true
+		body, ok = fmt.Sprintf(`%s%s<rs:md capability="capabilitylist"/><url><loc>%s/resourcelist.xml</loc><rs:md capability="resourcelist"/></url><url><loc>%s/changelist.xml</loc><rs:md capability="changelist"/></url>%s</urlset>`,
+			liveRoot, s.links, s.URL, s.URL, s.offers), true
 	case "/resourcelist.xml":
 		body = fmt.Sprintf(`%s<rs:md capability="resourcelist" at=%q/>`, liveRoot, s.time())
 		for _, path := range slices.Sorted(maps.Keys(s.files)) {
@@ -292,8 +293,8 @@ var badCases = []badCase{
 		c.up.changes = append(c.up.changes, fmt.Sprintf("<url><loc>%sr1.txt</loc><rs:md change=\"updated\" datetime=%q/></url>", c.hub, c.up.time()),
 			fmt.Sprintf("<url><loc>%sresourcesync/healthy/resourcelist.xml</loc><rs:md change=\"updated\" datetime=%q/></url>", c.hub, c.up.time()))
 	}},
-	{name: "ownhub", early: true, turn: func(c *badRun) {
-		c.up.links = fmt.Sprintf(`<rs:ln rel="hub" href="%s-/callback/ownhub/"/><rs:ln rel="self" href="%s/capabilitylist.xml"/>`, c.hub, c.up.URL)
+	{name: "ownhub", early: true, say: `names the callback of this Destination as its hub; it is not used.*/-/callback/ownhub`, turn: func(c *badRun) {
+		c.up.offers = fmt.Sprintf(`<url><loc>%s/topic</loc><rs:md capability="change-notification"/><rs:ln rel="hub" href="%s-/callback/ownhub/"/></url>`, c.up.URL, c.hub)
 	}},
 	{name: "member", merged: true, say: `URL.*would delete 88% of the mirror`, turn: func(c *badRun) {
 		for i := range 7 {

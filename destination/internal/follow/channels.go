@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,7 +48,8 @@ type channels struct {
 	sub     *websub.Subscriber // nil: no hub can reach the Follower
 	wiring  chan struct{}      // holds a token for each channel being looked up
 	started sync.WaitGroup
-	streams int // open streams of events; guarded by the registry's mu
+	streams int    // open streams of events; guarded by the registry's mu
+	ownHub  string // the last hub that was found to be the callback; likewise
 }
 
 // uses reports whether a channel of the kind may be used.
@@ -136,6 +139,15 @@ func (c *channels) subscribe(ctx context.Context, s *set, ch channel) {
 	w := c.discovered(ctx, websub.Wish{ID: s.uri, Topic: ch.topic, Hubs: ch.hubs})
 	err := errors.New("neither its Capability List nor its topic name a hub")
 	if len(w.Hubs) > 0 {
+		others := c.withoutOwn(ctx, &w)
+		if len(others) == 0 {
+			c.drop(ctx, s)
+			c.reg.mu.Lock()
+			c.setHub(s, false, "hub "+fetch.Printable(w.Hubs[0])+": it is the callback of this Destination")
+			c.reg.mu.Unlock()
+			return
+		}
+		w.Hubs = others
 		err = c.sub.Want(ctx, w)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -161,6 +173,34 @@ func (c *channels) discovered(ctx context.Context, w websub.Wish) websub.Wish {
 	}
 	w.Topic, w.Hubs = found.Topic, found.Hubs
 	return w
+}
+
+// withoutOwn returns the hubs of a wish without those that are this Destination's own
+// callback, and logs that there are some, once.
+func (c *channels) withoutOwn(ctx context.Context, w *websub.Wish) []string {
+	return slices.DeleteFunc(slices.Clone(w.Hubs), func(hub string) bool {
+		if !isCallback(hub, c.opts.Callback) {
+			return false
+		}
+		c.reg.mu.Lock()
+		known := c.ownHub == hub
+		c.ownHub = hub
+		c.reg.mu.Unlock()
+		if !known {
+			c.opts.Log.WarnContext(ctx, "the Source names the callback of this Destination as its hub; it is not used", slog.String("source", fetch.Printable(w.ID)), slog.String("hub", fetch.Printable(hub)))
+		}
+		return true
+	})
+}
+
+// isCallback reports whether a hub is at or below a callback.
+func isCallback(hub, callback string) bool {
+	h, err := url.Parse(hub)
+	if err != nil {
+		return false
+	}
+	c, err := url.Parse(callback)
+	return err == nil && strings.EqualFold(h.Host, c.Host) && strings.HasPrefix(strings.TrimSuffix(h.Path, "/")+"/", strings.TrimSuffix(c.Path, "/")+"/")
 }
 
 func sameStrings(a, b []string) bool {
@@ -196,7 +236,9 @@ func (c *channels) rediscover(ctx context.Context, w websub.Wish) (websub.Wish, 
 		w.Hubs = nil // WS-L-07
 		return w, nil
 	}
-	return c.discovered(ctx, websub.Wish{ID: w.ID, Topic: ch.topic, Hubs: ch.hubs}), nil
+	w = c.discovered(ctx, websub.Wish{ID: w.ID, Topic: ch.topic, Hubs: ch.hubs})
+	w.Hubs = c.withoutOwn(ctx, &w)
+	return w, nil
 }
 
 // onSubscription records the result of a subscription request.
