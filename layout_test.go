@@ -100,7 +100,7 @@ var rooms = []room{
 	{"hub/hubtest", "hub/hubstore", "github.com/google/go-cmp"},
 	// roles
 	{"intake/internal/entry", "catalog internal/linkrel resourcesync", ""},
-	{"intake/internal/filestat", "", ""},
+	{"intake/internal/filestat", "", "golang.org/x/sys"},
 	{"intake/internal/pathname", "intake/internal/filestat", "github.com/bmatcuk/doublestar/v4"},
 	{"intake/internal/listed", "catalog internal/extsort resourcesync", ""},
 	{"intake/internal/fault", "internal/fetch", ""},

@@ -114,7 +114,7 @@ const readBuffer = 128 << 10
 
 // readTries are the pauses before a file that changed while it was being read is
 // read again. If a writer takes longer, a later scan reads the file.
-var readTries = [...]time.Duration{0, filestat.KernelTick, 4 * filestat.KernelTick}
+var readTries = [...]time.Duration{0, filestat.Tick, 4 * filestat.Tick}
 
 // hasher reads files, one at a time.
 type hasher struct {

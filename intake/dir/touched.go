@@ -25,7 +25,7 @@ const together = intake.Quiet / 4
 // settle is how long a file must not have changed before atRest is called for it;
 // then twice as long each time. It is long enough for the file's times to
 // distinguish its next change from the last one.
-const settle = filestat.KernelTick + 2*time.Millisecond
+var settle = filestat.Tick + 2*time.Millisecond
 
 // touched collects events until it is time to scan. The zero value is empty and
 // needs only wake to be set. It is safe for concurrent use.

@@ -62,9 +62,13 @@ func (s *Stat) Lastmod() time.Time {
 const (
 	CoarseTick = 2 * time.Second        // file systems that store whole (FAT: even) seconds
 	FineTick   = 100 * time.Millisecond // the others; kernels tick at 10 ms or less, exFAT too
-	KernelTick = 10 * time.Millisecond  // the slowest clock of a kernel
+	slowTick   = 10 * time.Millisecond  // the slowest clock of a kernel
 	RacyMark   = '~'
 )
+
+// Tick is how far apart two changes of a file must be for the kernel of this machine to
+// give them different times.
+var Tick = kernelTick()
 
 // changed returns when the file changed last.
 func (s *Stat) changed() int64 {
@@ -77,7 +81,7 @@ func (s *Stat) changed() int64 {
 // Fresh reports whether the file, whose reading began at now, may have been
 // written since without a change of its times.
 func (s *Stat) Fresh(now time.Time) bool {
-	return s.changed() > now.Add(-KernelTick).UnixNano()
+	return s.changed() > now.Add(-Tick).UnixNano()
 }
 
 // Racy reports whether the file, read at now, may still be written without a

@@ -34,7 +34,7 @@ const (
 // DefaultDelay is how long changes are collected before they are published: too
 // short to be noticed, and long enough that the changes a program makes at once
 // are published at once.
-const DefaultDelay = 50 * time.Millisecond
+const DefaultDelay = 10 * time.Millisecond
 
 // Hubs are the hubs that are notified of changes, and the delay before that.
 type Hubs struct {
