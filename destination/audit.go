@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"lockstep/destination/internal/audit"
+	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/run"
@@ -49,7 +50,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	quiet := s.d
 	out := AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
 	a := &auditor{session: s, exam: audit.Audit{Store: quiet.store, Forgetful: quiet.isForgetful(), Journal: quiet.journal, Partial: len(quiet.opts.Sets) > 0, Restricts: quiet.selects.Restricts(),
-		Content: o.Content, Fix: o.Fix, Report: &out, Emit: quiet.emit, Quiet: quiet.opts.OnEvent == nil}}
+		Content: o.Content, Hashers: content.Hashers{All: quiet.opts.VerifyAll}, Fix: o.Fix, Report: &out, Emit: quiet.emit, Quiet: quiet.opts.OnEvent == nil}}
 	err = a.run(ctx, address)
 	s.countWarnings()
 	out.Sets, out.Failures, out.Warnings, out.Withdrawn = s.report.Sets, s.report.Failures, s.report.Warnings, s.report.Withdrawn

@@ -73,7 +73,7 @@ func TestBadResource(t *testing.T) {
 		bad   func(http.ResponseWriter)
 		want  string
 	}{
-		{"wrong hash", style{}, answer(200, "", "contenX 3 new"), "hash md5"},
+		{"wrong hash", style{}, answer(200, "", "contenX 3 new"), "hash sha-256"},
 		{"wrong length", style{noHash: true}, answer(200, "", "short"), "length is 5"},
 		{"not found", style{}, answer(404, "", ""), "status 404 Not Found"},
 		{"gone", style{}, answer(410, "", ""), "status 410 Gone"},

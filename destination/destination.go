@@ -11,6 +11,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/apply"
+	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/selection"
@@ -57,6 +58,7 @@ type Options struct {
 	Adopt      bool       // make existing files part of the mirror if their content is right
 	Replace    bool       // with Adopt: replace those whose content is not right
 	CheckLocal CheckLocal // when to examine the mirror's own files
+	VerifyAll  bool       // verify all hashes that the Source states, not only the strongest (RS-HASH-06)
 	Jobs       int        // concurrent fetches; default: those of the Client
 
 	// Via restricts the transfer methods: "" or ViaAuto chooses the cheapest,
@@ -183,7 +185,7 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 	if room == nil {
 		room, _ = store.(blob.Scratcher)
 	}
-	d.packages = dump.NewOpener(c, room)
+	d.packages = dump.NewOpener(c, room, o.VerifyAll)
 	if o.Versions != nil {
 		d.vault = vault.New(o.Versions, vault.Options{Compress: true, Logger: o.Logger})
 	}
@@ -201,6 +203,7 @@ func newFetcher(d *Destination, set int, paths *filename.Mapping) *transfer.Fetc
 	return &transfer.Fetcher{
 		Client: d.client, Store: d.store, Shared: d.shared, Log: d.log, Clock: d.clock, Lookup: d.journal.Lookup, OnDisk: apply.OnDisk(d.store, d.inDest()),
 		Set: set, Names: reserve.New(paths, d.store), Adopt: d.opts.Adopt, FilesReadable: !d.isForgetful(),
+		Hashers: content.Hashers{All: d.opts.VerifyAll},
 	}
 }
 

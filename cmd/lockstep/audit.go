@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/auditing"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -42,6 +43,7 @@ way (exit code 3).`,
 	flags := cmd.Flags()
 	o.Selection.Declare(flags)
 	flags.BoolVar(&o.Content, "content", false, "read every file and compare it with what was written")
+	mirror.DeclareVerify(flags, &o.Verify)
 	flags.BoolVar(&o.Fix, "fix", false, "fetch again what is missing, stale or corrupt; delete what is extra")
 	flags.StringVar(&o.Delete, "delete", "", "`WHAT` --fix does about extra resources: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
 	flags.IntVar(&o.MaxDelete, "max-delete", destination.DefaultMaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")

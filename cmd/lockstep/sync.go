@@ -38,6 +38,7 @@ type syncOptions struct {
 	adopt       bool
 	replace     bool
 	checkLocal  string
+	verify      string
 	keep        string
 	events      string
 	exec        string
@@ -98,6 +99,7 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.adopt, "adopt", false, "adopt existing files whose content is correct: by a hash, or, if the Source states none, by length and time")
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace existing files whose content is not correct")
 	flags.StringVar(&o.checkLocal, "check-local", "", "look `WHEN` for files of DEST that are missing, or differ in size or time from what was written, and repair them: always, daily, never (default always; daily in mirrors of 100,000 resources and more)")
+	mirror.DeclareVerify(flags, &o.verify)
 	help.Grouped(flags, help.OutcomeGroup, func(flags *pflag.FlagSet) {
 		mirror.DeclareKeep(flags, &o.keep)
 		flags.StringVar(&o.events, "events", "", "append one JSON line for every applied change to `FILE`, or write them to stdout if it is -")
@@ -125,6 +127,9 @@ func (o *syncOptions) options() (destination.Options, error) {
 		return do, term.Usage(errors.New("--replace needs --adopt: it replaces files that --adopt finds"), "give both")
 	case o.events == "-" && o.out.JSON:
 		return do, term.Usage(errors.New("--json and --events - both write to stdout"), "give --events a file")
+	}
+	if do.VerifyAll, err = mirror.ParseVerify(o.verify); err != nil {
+		return do, err
 	}
 	if do.Keep, err = mirror.ParseKeepVersions(o.keep); err != nil {
 		return do, err

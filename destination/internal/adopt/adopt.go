@@ -35,6 +35,7 @@ type Mirror struct {
 	Any     bool // adopt files under other names, too, and by length and time
 	Replace bool // files that do not match become part of the mirror and are then replaced
 	DryRun  bool // change nothing
+	All     bool // verify all hashes that the Source states, not only the strongest
 
 	Stops  func(error) bool                            // whether an error of the store must end the run
 	Count  func(byTime bool)                           // counts a file; byTime: no hash confirms it
@@ -107,7 +108,7 @@ type foundFile struct {
 // mirror, too, and are replaced later. A dry run changes nothing and returns the
 // files that would have been adopted.
 func (m *Mirror) Run(ctx context.Context, actions iter.Seq2[plan.Action, error]) (Adopted, error) {
-	d := &adoption{m: m, taken: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	d := &adoption{m: m, sums: content.Hashers{All: m.All}, taken: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
 	if m.Any {
 		for h, err := range m.Journal.Held(ctx, "", "") {
 			if err != nil {
@@ -251,7 +252,7 @@ func (d *adoption) copy(ctx context.Context, a *plan.Action, f *foundFile) error
 	if err != nil {
 		return ctx.Err()
 	}
-	algs := content.Algorithms(h.Hashes)
+	algs := content.Strongest(h.Hashes)
 	sums := d.sums.Get(algs)
 	defer d.sums.Put(algs, sums)
 	n, err := content.Copy(w, sums, content.WithContext(ctx, r))

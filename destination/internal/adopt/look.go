@@ -50,8 +50,8 @@ func Look(ctx context.Context, p *content.Hashers, s blob.Store, path string, w 
 	defer r.Close()
 	info := r.Info()
 	l := File{Length: info.Size, Modified: info.ModTime, tag: info.Version}
-	algs := content.Algorithms(w.Hashes)
-	hashed := algs != content.Algorithms(nil) || w.Hashes.Get(resourcesync.SHA256) != ""
+	algs := p.Algorithms(w.Hashes)
+	hashed := content.HasKnown(w.Hashes)
 	if !hashed {
 		if err := resembles(w, &info); err != nil {
 			return l, err

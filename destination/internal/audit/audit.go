@@ -37,6 +37,7 @@ type Audit struct {
 	Content bool  // every file is read
 	Fix     bool  // findings are going to be repaired
 	Marks   Marks // what is to be repaired
+	Hashers content.Hashers
 
 	Report *report.AuditReport
 	Emit   func(report.Event)
@@ -50,9 +51,8 @@ type Audit struct {
 	numbers  map[int]bool    // of the sets that are audited
 	offered  int64           // resources that the Source lists
 	selected int64           // those of them that are selected
-	sums     content.Hashers
-	before   []int // numbers of the sets that were examined
-	named    bool  // the names of all files that are held are noted
+	before   []int           // numbers of the sets that were examined
+	named    bool            // the names of all files that are held are noted
 	progress progress
 }
 

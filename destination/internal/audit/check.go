@@ -171,11 +171,15 @@ func (x *examination) checkFile(ctx context.Context, act *plan.Action) (verdict,
 	if r == nil {
 		return verdict{}, nil
 	}
-	algs := content.Algorithms(h.Hashes)
-	if act.Rehash {
-		algs |= content.Algorithms(act.Hashes)
+	algs := content.Strongest(h.Hashes)
+	compare := act.Rehash || x.audit.Hashers.All && !act.Gone && content.HasKnown(act.Hashes)
+	switch {
+	case x.audit.Hashers.All:
+		algs = content.All(h.Hashes) | content.All(act.Hashes)
+	case compare:
+		algs |= content.Strongest(act.Hashes)
 	}
-	n, got, err := x.audit.sums.Sum(ctx, r, algs)
+	n, got, err := x.audit.Hashers.Sum(ctx, r, algs)
 	switch {
 	case ctx.Err() != nil:
 		return verdict{}, ctx.Err()
@@ -191,8 +195,14 @@ func (x *examination) checkFile(ctx context.Context, act *plan.Action) (verdict,
 			return v, err
 		}
 	}
-	if act.Rehash && content.Compare(got, act.Hashes) == content.Different {
-		return x.stale(ctx, act)
+	if compare && content.Compare(got, act.Hashes) == content.Different {
+		if act.Rehash {
+			return x.stale(ctx, act)
+		}
+		found.Hash = wording.Hashes(got)
+		v := x.verdictOf(act, report.Stale, "the Source states "+wording.Hashes(act.Hashes)+", the file has "+found.Hash)
+		v.Read, v.Finding.Found = n, found
+		return v, nil
 	}
 	return verdict{Verified: true, Read: n}, nil
 }

@@ -127,7 +127,7 @@ func (x *examination) compareFile(ctx context.Context, act *plan.Action) (verdic
 		f.Path = p
 	}
 	for path := range adopt.Names(x.set.Paths, act.URI) {
-		l, err := adopt.Look(ctx, &x.audit.sums, x.audit.Store, path, &act.Resource)
+		l, err := adopt.Look(ctx, &x.audit.Hashers, x.audit.Store, path, &act.Resource)
 		var wrong *content.Error
 		switch {
 		case ctx.Err() != nil:

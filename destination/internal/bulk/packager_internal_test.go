@@ -72,7 +72,7 @@ func newPackageRig(t testing.TB, body []byte) *packageRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	g.store, g.opener = store, dump.NewOpener(c, store)
+	g.store, g.opener = store, dump.NewOpener(c, store, false)
 	paths, err := filename.New(filename.Options{Origin: g.srv.URL})
 	if err != nil {
 		t.Fatal(err)

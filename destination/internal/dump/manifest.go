@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"slices"
 
-	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
@@ -118,7 +117,7 @@ func (k *Opener) openManifestCopy(ctx context.Context, l *resourcesync.Link, ref
 		}
 	}
 	if content.HasKnown(l.Hashes) {
-		if err := m.verifyCopy(ctx, l, k.scratch); err != nil {
+		if err := m.verifyCopy(ctx, l, k); err != nil {
 			_ = m.Close() // err is reported instead
 			return nil, err
 		}
@@ -128,10 +127,10 @@ func (k *Opener) openManifestCopy(ctx context.Context, l *resourcesync.Link, ref
 
 // verifyCopy stores the copy and compares it with the hash that its link states,
 // before any of its content is used.
-func (m *Manifest) verifyCopy(ctx context.Context, l *resourcesync.Link, lender blob.Scratcher) error {
+func (m *Manifest) verifyCopy(ctx context.Context, l *resourcesync.Link, k *Opener) error {
 	w := content.Description{URI: l.Href, Length: -1, Hashes: l.Hashes}
-	aside := &spool{scratch: scratchOf(ctx, lender)}
-	hasher := content.NewHasher(l.Hashes)
+	aside := &spool{scratch: scratchOf(ctx, k.scratch)}
+	hasher := content.NewHasher(l.Hashes, k.all)
 	n, err := content.Copy(aside, hasher, m.body)
 	if err == nil {
 		_, err = content.Verify(w, n, hasher.Sum())

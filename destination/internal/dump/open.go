@@ -48,12 +48,15 @@ type Package struct {
 type Opener struct {
 	client  *fetch.Client
 	scratch blob.Scratcher // stores packages that are fetched whole; nil: not available
+	all     bool           // verify all hashes that are stated, not only the strongest
 	large   chan struct{}  // holds a token while a large directory is in memory
 }
 
-// NewOpener returns an opener that sends requests through c.
-func NewOpener(c *fetch.Client, scratch blob.Scratcher) *Opener {
-	return &Opener{client: c, scratch: scratch, large: make(chan struct{}, 1)}
+// NewOpener returns an opener that sends requests through c. With all, all hashes
+// that are stated of a package or a copy of its manifest are verified, not only the
+// strongest.
+func NewOpener(c *fetch.Client, scratch blob.Scratcher, all bool) *Opener {
+	return &Opener{client: c, scratch: scratch, all: all, large: make(chan struct{}, 1)}
 }
 
 // Open opens a package: its directory is read from its end, and its members are
@@ -176,9 +179,10 @@ func (o *opening) requests() []*fetch.Request {
 // reuse uses a package that was fetched before to read its manifest.
 func (o *opening) reuse(ctx context.Context) (File, error) {
 	o.hash, o.total, o.file = o.spool.hash, o.spool.n, o.spool
-	for _, h := range o.src.Hashes {
-		if content.HasKnown(resourcesync.Hashes{h}) && o.hash.Sum().Get(h.Algorithm) == "" {
-			o.hash = content.NewHasher(o.src.Hashes)
+	hasher, sums := content.NewHasher(o.src.Hashes, o.k.all), o.hash.Sum()
+	for _, h := range hasher.Sum() {
+		if sums.Get(h.Algorithm) == "" {
+			o.hash = hasher
 			all := o.spool.Section(ctx, 0, o.total)
 			if _, err := content.Copy(nil, o.hash, all); err != nil {
 				_ = o.spool.Close() // opened for reading only
@@ -226,7 +230,7 @@ func (o *opening) takeTail(ctx context.Context, resp *fetch.Response) error {
 // fill stores the whole package. If the body is interrupted, the rest is requested.
 func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Response) error {
 	if o.spool == nil {
-		o.hash = content.NewHasher(o.src.Hashes)
+		o.hash = content.NewHasher(o.src.Hashes, o.k.all)
 		o.spool = &spool{hash: o.hash}
 	}
 	if resp.Status != http.StatusPartialContent && o.n > 0 {

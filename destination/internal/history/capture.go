@@ -101,7 +101,7 @@ func (k *Keeper) captureOne(ctx context.Context, h *journal.Held) Capture {
 		return k.uncaptured(ctx, c, err)
 	}
 	defer r.Close()
-	algs := content.Algorithms(h.Hashes)
+	algs := content.Strongest(h.Hashes)
 	sums := k.sums.Get(algs)
 	defer k.sums.Put(algs, sums)
 	src := &hashingReader{r: content.WithContext(ctx, r), sums: sums}

@@ -72,7 +72,7 @@ func (m *Mirror) settle(ctx context.Context, sums *content.Hashers, want, before
 	if before.Path != want.Path {
 		before = journal.Held{} // it was elsewhere, and is not there
 	}
-	length, got, err := sums.Blob(ctx, m.Files, want.Path, content.Algorithms(want.Hashes)|content.Algorithms(before.Hashes))
+	length, got, err := sums.Blob(ctx, m.Files, want.Path, content.Strongest(want.Hashes)|content.Strongest(before.Hashes))
 	is := func(h *journal.Held) bool {
 		return length == h.Length && content.Compare(h.Hashes, got) == content.Same
 	}

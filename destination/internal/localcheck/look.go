@@ -180,7 +180,7 @@ func IsMD5Of(tag string, hashes resourcesync.Hashes) bool {
 
 // read compares the content of a file with the recorded hashes.
 func (c *check) read(ctx context.Context, l *look) error {
-	n, got, err := c.sums.Blob(ctx, c.m.Files, l.row.Path, content.Algorithms(l.row.Hashes))
+	n, got, err := c.sums.Blob(ctx, c.m.Files, l.row.Path, content.Strongest(l.row.Hashes))
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -213,7 +213,7 @@ func (m *Mirror) finishSwap(ctx context.Context, drop []Row, left []leftRow, b *
 // unfinished blobs.
 func (m *Mirror) findContent(ctx context.Context, l *leftRow) error {
 	var sums content.Hashers
-	algs := content.Algorithms(l.row.Hashes)
+	algs := content.Strongest(l.row.Hashes)
 	n, got, err := sums.Blob(ctx, m.Files, l.row.Path, algs)
 	switch {
 	case ctx.Err() != nil || errors.Is(err, blob.ErrUnavailable):

@@ -40,6 +40,7 @@ type Settings struct {
 	Documents   bool   // the documents prevail over what was notified
 	AskNow      bool   // request also what servers asked not to request yet
 	Adopt       bool   // files that no run wrote become part of the mirror if they match
+	VerifyAll   bool   // verify all hashes that the Source states, not only the strongest
 	Replace     bool   // with Adopt: those that do not match are replaced
 	DryRun      bool   // change nothing
 }

@@ -82,7 +82,7 @@ type Fetcher struct {
 	Failing atomic.Bool // the address of a resource with a memento failed
 
 	Members MemberReader // reads packages that are known; nil: none are used
-	hashers content.Hashers
+	Hashers content.Hashers
 }
 
 // Do carries out a Fetch on its own, by the cheapest method that succeeds: see
@@ -183,7 +183,7 @@ func (f *Fetcher) taken(ctx context.Context, a *plan.Action, err error, get func
 	if len(a.Hashes) == 0 {
 		return Outcome{Action: a, Err: fmt.Errorf("%w, and without a hash from the Source it cannot be known whether it is right; move it away, or give --adopt, which compares length and time", err)}
 	}
-	length, got, herr := f.hashers.Blob(ctx, f.Store, taken.Path, content.Algorithms(a.Hashes))
+	length, got, herr := f.Hashers.Blob(ctx, f.Store, taken.Path, f.Hashers.Algorithms(a.Hashes))
 	if herr != nil {
 		return Outcome{Action: a, Err: fmt.Errorf("%w: %w", err, herr)}
 	}
@@ -223,7 +223,7 @@ func (f *Fetcher) compareTaken(ctx context.Context, a *plan.Action, taken *filen
 	}
 	_ = o.Writer.Close() // the existing file is kept
 	o.Writer = nil
-	length, sums, err := f.hashers.Blob(ctx, f.Store, taken.Path, content.Algorithms(o.Held.Hashes))
+	length, sums, err := f.Hashers.Blob(ctx, f.Store, taken.Path, content.Strongest(o.Held.Hashes))
 	if err == nil && !plan.SameContent(&o.Held, &journal.Held{Length: length, Hashes: sums}) {
 		f.Names.Release(taken.Path)
 		return differs(errors.New("its bytes are others"), "remove it to have the Source's") // --adopt compares length and time, which may be right
@@ -246,7 +246,7 @@ func rehashed(ctx context.Context, t *transfer) (Outcome, bool) {
 	if t.OfPast || t.path != a.Held.Path || !t.FilesReadable {
 		return Outcome{}, false
 	}
-	n, got, err := t.hashers.Blob(ctx, t.Store, a.Held.Path, content.Algorithms(a.Held.Hashes)|content.Algorithms(a.Hashes))
+	n, got, err := t.Hashers.Blob(ctx, t.Store, a.Held.Path, content.Strongest(a.Held.Hashes)|t.Hashers.Algorithms(a.Hashes))
 	if ctx.Err() != nil {
 		return Outcome{Err: context.Cause(ctx)}, true
 	}

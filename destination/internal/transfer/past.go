@@ -88,9 +88,9 @@ type pastPlace struct {
 // the current content at the address of the resource, if its hash shows that it has
 // not changed.
 func (p *pastSearch) ofThePast(ctx context.Context) Outcome {
-	p.t.algs = content.Algorithms(p.t.a.Hashes)
-	p.t.hasher = p.t.hashers.Get(p.t.algs)
-	defer func() { p.t.hashers.Put(p.t.algs, p.t.hasher) }()
+	p.t.algs = p.t.Hashers.Algorithms(p.t.a.Hashes)
+	p.t.hasher = p.t.Hashers.Get(p.t.algs)
+	defer func() { p.t.Hashers.Put(p.t.algs, p.t.hasher) }()
 	ways := p.pastPlaces()
 	tried, maps := map[string]bool{}, timeMaps(p.t.a.Links)
 	for i := 0; i <= len(ways); i++ {

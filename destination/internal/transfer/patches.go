@@ -161,9 +161,9 @@ func (f *Fetcher) heldBytes(ctx context.Context, h *journal.Held) ([]byte, error
 
 // hasHashes reports whether data has all of the hashes.
 func (f *Fetcher) hasHashes(data []byte, hs resourcesync.Hashes) bool {
-	algs := content.Algorithms(hs)
-	hasher := f.hashers.Get(algs)
-	defer f.hashers.Put(algs, hasher)
+	algs := content.Strongest(hs)
+	hasher := f.Hashers.Get(algs)
+	defer f.Hashers.Put(algs, hasher)
 	_, _ = hasher.Write(data) // never fails
 	return content.Compare(hasher.Sum(), hs) == content.Same
 }

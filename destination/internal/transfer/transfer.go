@@ -43,12 +43,12 @@ type transfer struct {
 // resource's own address has other content, the description may be out of date: the
 // outcome is stale.
 func (t *transfer) run(ctx context.Context) Outcome {
-	t.algs = content.Algorithms(t.a.Hashes)
+	t.algs = t.Hashers.Algorithms(t.a.Hashes)
 	if t.a.Conditional && len(t.a.Held.Hashes) > 0 {
-		t.algs |= content.Algorithms(t.a.Held.Hashes) // to see whether it is the version held
+		t.algs |= content.Strongest(t.a.Held.Hashes) // to see whether it is the version held
 	}
-	t.hasher = t.hashers.Get(t.algs)
-	defer func() { t.hashers.Put(t.algs, t.hasher) }()
+	t.hasher = t.Hashers.Get(t.algs)
+	defer func() { t.Hashers.Put(t.algs, t.hasher) }()
 
 	var own, elsewhere error
 	mirrors := 0
@@ -104,9 +104,9 @@ func (t *transfer) from(ctx context.Context, p location) error {
 
 // copy takes the content from r.
 func (t *transfer) copy(ctx context.Context, r io.Reader) Outcome {
-	t.algs = content.Algorithms(t.a.Hashes)
-	t.hasher = t.hashers.Get(t.algs)
-	defer func() { t.hashers.Put(t.algs, t.hasher) }()
+	t.algs = t.Hashers.Algorithms(t.a.Hashes)
+	t.hasher = t.Hashers.Get(t.algs)
+	defer func() { t.Hashers.Put(t.algs, t.hasher) }()
 	w, err := t.create(ctx)
 	if err != nil {
 		return Outcome{Err: err}

@@ -37,6 +37,7 @@ type Options struct {
 	Report    string
 	Format    string
 	Origin    bool // the copies are compared with their origins, too
+	Verify    string
 	Sample    string
 	Seed      uint64
 }
@@ -60,6 +61,12 @@ func (o *Options) options() (destination.Options, error) {
 		return do, term.Usage(errors.New("--format is that of --report"), "for the result as JSON there is --json")
 	case o.Report == "-" && o.Out.JSON:
 		return do, term.Usage(errors.New("--json and --report - both write to stdout"), "give --report a file")
+	}
+	if do.VerifyAll, err = mirror.ParseVerify(o.Verify); err != nil {
+		return do, err
+	}
+	if do.VerifyAll && !o.Content && o.IsMirror() {
+		return do, term.Usage(errors.New("--verify all needs --content: without it, files are not read"), "give both")
 	}
 	if o.Origin {
 		if n, err := tracing.ParseSample(o.Sample); err != nil {

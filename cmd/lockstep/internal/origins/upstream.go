@@ -193,7 +193,8 @@ func (s *Set) isReserved(base string) func(rel string) bool {
 func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.Context, []destination.Change) error) (m aggregator.Mirror, err error) {
 	do := destination.Options{
 		Include: u.Include, Exclude: u.Exclude, Types: u.Types, AllowHosts: u.AllowHosts, MaxDelete: int(u.MaxDelete),
-		Deliver: deliver, DeliverStatements: true, Logger: o.Log,
+		VerifyAll: true, // what is verified is published again
+		Deliver:   deliver, DeliverStatements: true, Logger: o.Log,
 	}
 	state := filepath.Join(o.State, MirrorsDir, name)
 	if u.InPlace() {
