@@ -170,12 +170,22 @@ func documentsOf(r *setRun) *run.Run {
 			DeleteAbsent: o.Delete == DeleteApply, Selection: r.d.selects.Key},
 		Set: &r.set.Set, Push: r.set.Push, Documents: r.docs, Failures: r.failed, Stage: r.stage, Pending: pendingStager(r), Stale: r.stale,
 		Reconcile: func(ctx context.Context, w reconcile.Work) (bool, error) { return reconciled(r).Apply(ctx, w) },
+		Prefetch:  func() *reconcile.Prefetch { return prefetchOf(r) },
 		Dissolve:  func(ctx context.Context) error { return dissolve(ctx, r) },
 		Versions: func(ctx context.Context, c *entries.Chain, via string) error {
 			return reconciled(r).ApplyVersions(ctx, c, via)
 		},
 		RaiseMode: r.report.RaiseMode, AddPlan: r.report.AddPlan,
 	}
+}
+
+// prefetchOf returns what fetches resources while a list is read; nil if nothing does.
+// If the Source is a file, names of files depend on what it lists.
+func prefetchOf(r *setRun) *reconcile.Prefetch {
+	if r.d.compare || r.state.Source.Origin == "" {
+		return nil
+	}
+	return reconciled(r).Prefetch()
 }
 
 // reselects reports whether what the set holds may have been selected by

@@ -118,6 +118,25 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 	return nil
 }
 
+// FetchNew carries out those actions of a plan that fetch new content with a stated
+// hash, for as long as more returns true. What has to wait for its place is not
+// fetched, and nothing is recorded of what fails.
+func (p *Applier) FetchNew(ctx context.Context, actions iter.Seq2[plan.Action, error], more func() bool) error {
+	p.Lost = func(*plan.Action, error) {}
+	p.Fetch.BeforeDeletions = true
+	err := p.run(ctx, func(yield func(plan.Action, error) bool) {
+		for a, err := range onlyNew(actions) {
+			if !more() || (err != nil || content.HasKnown(a.Hashes) && !a.Conditional) && !yield(a, err) {
+				return
+			}
+		}
+	})
+	if p.later = nil; err != nil || p.Recorder.rows() == 0 {
+		return err
+	}
+	return p.record(ctx, true)
+}
+
 // onlyNew yields the actions that fetch what is not held.
 func onlyNew(actions iter.Seq2[plan.Action, error]) iter.Seq2[plan.Action, error] {
 	return func(yield func(plan.Action, error) bool) {

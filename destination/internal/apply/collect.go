@@ -116,7 +116,7 @@ func (p *Applier) take(o transfer.Outcome) error {
 		p.Recorder.paid(a)
 		return nil
 	case a.Verb == plan.InStep:
-		p.Recorder.Report.Count(Unchanged)
+		p.Recorder.Report.Count(InStep)
 		p.Recorder.paid(a)
 	default:
 		p.Recorder.settled(&o)

@@ -39,6 +39,7 @@ type Effect int
 // The effects of actions.
 const (
 	Unchanged Effect = iota
+	InStep           // nothing was to be done
 	Created
 	Updated
 	Deleted

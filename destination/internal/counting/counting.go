@@ -35,6 +35,22 @@ func (r *Report) Since(before *Report) report.SetReport {
 	}
 }
 
+// Add adds what another report counted of resources that did not fail, and its warnings.
+func (r *Report) Add(o *Report) {
+	r.Created += o.Created
+	r.Updated += o.Updated
+	r.Unchanged += o.Unchanged
+	by, more := &r.By, &o.By
+	by.Request += more.Request
+	by.OnDemand += more.OnDemand
+	by.Mirror += more.Mirror
+	by.Memento += more.Memento
+	by.Unchanged += more.Unchanged
+	for _, text := range o.Warnings {
+		r.Warn(text)
+	}
+}
+
 // AddSet adds the result of a set that ended with err: what was counted since before,
 // and the reasons why it is not certain that the set is complete. The fields of set
 // that are not counted are given. AddSet returns the result.

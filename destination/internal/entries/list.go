@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/prefetch"
 	"lockstep/destination/internal/saved"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -165,7 +166,14 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		}
 		return parts, err
 	}
-	entries, err := l.stageEntries(doc, n)
+	var part *prefetch.Part
+	if depth > 0 { // else nothing is left to be read meanwhile
+		part = l.Prefetch.Part()
+	}
+	entries, err := l.stageEntries(doc, n, part)
+	if perr := part.End(err == nil && doc.Unlocated() == nil); err == nil && perr != nil {
+		err = &content.LocalError{Err: perr}
+	}
 	if err != nil {
 		if local := (*content.LocalError)(nil); errors.As(err, &local) {
 			return nil, local.Err
@@ -278,8 +286,8 @@ func placeOf(order string, i int) string {
 	return string(binary.BigEndian.AppendUint32([]byte(order), uint32(i)))
 }
 
-// stageEntries stages the entries of the n-th document.
-func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error) {
+// stageEntries stages the entries of the n-th document, and adds them to part.
+func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch.Part) (int64, error) {
 	out := l.Stage.Writer()
 	defer out.Release()
 	var pos int64
@@ -294,7 +302,7 @@ func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error)
 			continue
 		}
 		w.Companion = l.Only != nil // the run has selected it, and the resource that names it may not be staged again
-		if err := out.Add(&w); err != nil {
+		if err := errors.Join(out.Add(&w), part.Add(w)); err != nil {
 			return pos, &content.LocalError{Err: err}
 		}
 	}

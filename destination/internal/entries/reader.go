@@ -14,6 +14,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/prefetch"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/selection"
@@ -59,6 +60,8 @@ type Reader struct {
 	Stage *stage.Stage
 	Warn  func(uri, text string)
 	Fail  func(uri string, err error) // receives documents that could not be read
+
+	Prefetch *prefetch.Fetcher // fetches resources that parts of a list name while others are read; nil: nothing does
 
 	Packages  dump.Table             // packages named in the documents
 	Future    FutureTimes            // times in the future that were read

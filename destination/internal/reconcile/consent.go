@@ -17,6 +17,9 @@ const freeDeletes = 5
 // that disappears without a recorded deletion proves nothing then: it may never have
 // existed.
 func (s *Set) consent(t *planner.Tally, w *Work, temporary int64) error {
+	if w.Prefetched {
+		return nil // this run has fetched all that the set holds
+	}
 	if w.Suspect && (t.Regressed > 0 || t.Unexplained > 0) || s.State.Doubted && t.Regressed > 0 {
 		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.Regressed)
 		if t.Regressed == 0 {

@@ -21,7 +21,7 @@ import (
 func (s *Set) applier(ctx context.Context, paths *filename.Mapping) *apply.Applier {
 	r := s.Run
 	number := s.State.Number
-	recorder := &apply.Recorder{Set: number, Name: s.State.Name, Report: &results{r.Report, s.State.Name, r.Emit}, Counts: r.Counts, Results: s.Results, Push: s.Push,
+	recorder := &apply.Recorder{Set: number, Name: s.State.Name, Report: &results{report: r.Report, set: s.State.Name, emit: r.Emit}, Counts: r.Counts, Results: s.Results, Push: s.Push,
 		Marked: r.Marked, Stale: s.Stale, KeepsDeleted: r.KeepDeleted}
 	a := apply.New(r.Mirror, r.Fetcher(number, paths), r.methods(), recorder)
 	a.Fetch.Resume, a.Fetch.BeforeDeletions, a.Fetch.OwnFiles, a.Fetch.Refuse = r.Resume, true, r.OwnFiles, s.Reader.Refuse

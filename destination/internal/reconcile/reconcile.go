@@ -105,17 +105,18 @@ type Set struct {
 
 // Work says how to apply what is staged.
 type Work struct {
-	Mode, Via string
-	Complete  bool           // everything was read, so deletions may be carried out
-	Explicit  bool           // recorded deletions may be carried out although not everything was read
-	Partial   bool           // some of the changes could not be read
-	Prune     bool           // resources that are not staged are deleted, too
-	Files     bool           // check whether the files exist; a run that follows a killed one always does
-	Suspect   bool           // refuse if anything newer would be lost
-	Searched  bool           // the packages of dumps were searched for all of it
-	Past      *restore.State // the former state that is staged; nil: it is the current state
-	Final     bool           // what is staged failed before in this run
-	Done      func()         // called when everything was applied, to record the progress
+	Mode, Via  string
+	Complete   bool           // everything was read, so deletions may be carried out
+	Explicit   bool           // recorded deletions may be carried out although not everything was read
+	Partial    bool           // some of the changes could not be read
+	Prune      bool           // resources that are not staged are deleted, too
+	Files      bool           // check whether the files exist; a run that follows a killed one always does
+	Suspect    bool           // refuse if anything newer would be lost
+	Searched   bool           // the packages of dumps were searched for all of it
+	Past       *restore.State // the former state that is staged; nil: it is the current state
+	Final      bool           // what is staged failed before in this run
+	Prefetched bool           // the set was empty, and some of what is staged was fetched while the list was read
+	Done       func()         // called when everything was applied, to record the progress
 }
 
 // Apply plans and applies what is staged. It reports whether failures may succeed
@@ -172,6 +173,9 @@ func (s *Set) Apply(ctx context.Context, w Work) (again bool, err error) {
 	a := s.applier(ctx, paths)
 	a.Methods = methods
 	a.OtherForm = s.otherForms(p).Fetch
+	if w.Prefetched {
+		a.Recorder.Report = &results{report: r.Report, set: s.State.Name, emit: r.Emit, again: true}
+	}
 	if w.Past != nil {
 		a.Fetch.AsOf = w.Past.AsOf
 		a.Fetch.OtherMethods = w.Past.MayHint() && r.Via != report.ViaList

@@ -16,10 +16,15 @@ type results struct {
 	report *counting.Report
 	set    string // its name
 	emit   func(report.Event)
+	again  bool // what is in step was fetched in this run, and counted
 }
 
 func (r *results) Count(e apply.Effect) {
 	switch e {
+	case apply.InStep:
+		if !r.again {
+			r.report.Unchanged++
+		}
 	case apply.Created:
 		r.report.Created++
 	case apply.Updated:

@@ -29,7 +29,7 @@ func (r *Run) Baseline(ctx context.Context, suspect bool) error {
 		st.Found = &saved.Doubts{}
 		return r.incremental(ctx)
 	}
-	snap, err := docs.ReadList(ctx)
+	snap, prefetched, err := r.readList(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,8 @@ func (r *Run) Baseline(ctx context.Context, suspect bool) error {
 	}
 	again, err := r.Reconcile(ctx, reconcile.Work{
 		Mode: report.ModeBaseline, Via: via, Complete: complete, Explicit: snap.Complete && c.Complete, Partial: !c.Complete, Files: true, Suspect: suspect,
-		Prune: complete && (!snap.Sitemap || r.DeleteAbsent),
-		Done:  func() { r.compared(&snap, &c) },
+		Prune: complete && (!snap.Sitemap || r.DeleteAbsent), Prefetched: prefetched,
+		Done: func() { r.compared(&snap, &c) },
 	})
 	if err != nil || !again || !complete || r.DryRun {
 		return err
@@ -80,6 +80,24 @@ func (r *Run) Baseline(ctx context.Context, suspect bool) error {
 	}
 	// RS-HASH-08: the description may have changed since it was read.
 	return r.incremental(ctx)
+}
+
+// readList stages the resources of the set. If the set is empty, resources are fetched
+// meanwhile; prefetched reports that, and that the Report has them already.
+func (r *Run) readList(ctx context.Context) (snap entries.Snapshot, prefetched bool, err error) {
+	docs := r.Documents
+	first := r.Prefetch()
+	if first == nil {
+		snap, err = docs.ReadList(ctx)
+		return snap, false, err
+	}
+	docs.Reader.Prefetch = first.Start(ctx)
+	snap, err = docs.ReadList(ctx)
+	docs.Reader.Prefetch = nil
+	if aerr := first.End(); err == nil {
+		err = aerr
+	}
+	return snap, true, err
 }
 
 // changesSinceList reads the changes since the list snap, or the instant since. It

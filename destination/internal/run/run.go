@@ -45,6 +45,7 @@ type Run struct {
 	Stale     map[string]error // resources that failed, perhaps because their descriptions are outdated
 
 	Reconcile func(context.Context, reconcile.Work) (again bool, err error) // applies what is staged
+	Prefetch  func() *reconcile.Prefetch                                    // fetches resources while a list is read; nil if nothing does
 	Versions  func(ctx context.Context, c *entries.Chain, via string) error // applies the versions before the last
 	Dissolve  func(context.Context) error                                   // deletes all resources of the set
 	RaiseMode func(mode, via string)                                        // reports how the set was brought into step

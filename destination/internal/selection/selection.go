@@ -97,6 +97,10 @@ func (s *Selection) SelectsWith(w *desired.Resource) bool {
 	return len(s.with) > 0 && !matchAny(s.exclude, w.URI)
 }
 
+// IsIndependent reports whether each resource is selected on its own, and mirrored in its
+// own representation.
+func (s *Selection) IsIndependent() bool { return len(s.prefer) == 0 && len(s.with) == 0 }
+
 // Companions returns the URIs of the resources that are selected with w, if w is
 // selected.
 func (s *Selection) Companions(w *desired.Resource) (uris []string) {
