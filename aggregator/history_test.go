@@ -180,11 +180,7 @@ func (h *history) breadth(level, levels int) int {
 // live runs the history.
 func (h *history) live() {
 	ctx := context.Background()
-	for _, origin := range h.nodes[:h.origins] { // so that a selection always has something
-		uri := origin.base + "kept"
-		h.now[uri] = "kept"
-		origin.apply(put(uri, "kept", "text/plain"))
-	}
+	h.keep()
 	h.change(3 + h.IntN(12))
 	for _, n := range h.nodes {
 		n.begin(ctx)
@@ -218,6 +214,15 @@ func (h *history) live() {
 	}
 	h.same(ctx)
 	h.quiet(ctx)
+}
+
+// keep gives the origins a resource that stays, so that each selection has something.
+func (h *history) keep() {
+	for _, origin := range h.nodes[:h.origins] {
+		uri := origin.base + "kept"
+		h.now[uri] = "kept"
+		origin.apply(put(uri, "kept", "text/plain"))
+	}
 }
 
 // change changes the origins n times.

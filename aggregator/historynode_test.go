@@ -108,15 +108,20 @@ func (n *node) listen() {
 func (n *node) become(others []*node) {
 	n.apart = n.h.Once(2)
 	n.alone = len(others) == 1 && n.h.Once(2)
-	if n.inPlace = n.h.Once(8); n.inPlace {
-		n.h.count("Aggregators of descriptions only")
-		set := &n.source.Sets[0]
-		set.Bitstream, set.Serve, set.ResourceDump = nil, false, nil
-		n.onDisk = false
+	if n.h.Once(8) {
+		n.describe()
 	}
 	for _, other := range others {
 		n.follow(other)
 	}
+}
+
+// describe has a node republish descriptions only.
+func (n *node) describe() {
+	n.h.count("Aggregators of descriptions only")
+	n.inPlace, n.onDisk = true, false
+	set := &n.source.Sets[0]
+	set.Bitstream, set.Serve, set.ResourceDump = nil, false, nil
 }
 
 // follow has a node republish another one, too.
@@ -289,6 +294,9 @@ func (n *node) pass(ctx context.Context) (changed bool, err error) {
 	_, err2 := n.process.Publish(ctx)
 	_, err3 := n.process.PublishDumps(ctx)
 	err = errors.Join(err, err2, err3)
+	if n.h.hub != nil {
+		err = errors.Join(err, n.process.NotifyOnce(ctx))
+	}
 	if n.dead() {
 		n.h.Tracef("%d is dead: %v", n.id, err)
 		n.h.count("processes killed")
