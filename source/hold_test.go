@@ -49,6 +49,9 @@ func TestASetThatIsHeldIsPublishedWhole(t *testing.T) {
 	w.put("c=3", "a=4")
 	w.publish(s)
 	hold.Store(false)
+	if a := get("resourcesync/main/capabilitylist.xml"); a.Code != http.StatusServiceUnavailable {
+		t.Errorf("released, but not published yet: %d", a.Code)
+	}
 	w.pass(time.Second)
 	if r, err := s.PublishChanges(t.Context()); err != nil || r.Sets[0].Held {
 		t.Errorf("%+v, %v", r, err)

@@ -328,7 +328,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, blob.ErrNotExist), errors.Is(err, blob.ErrName),
 		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EISDIR):
-		if h.isHeld(name) {
+		if h.isHeld(r.Context(), name) {
 			w.Header().Set("Retry-After", heldRetry)
 			h.fail(w, r, http.StatusServiceUnavailable)
 			return
@@ -355,15 +355,19 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 // a set that is not published yet.
 const heldRetry = "30"
 
-// isHeld reports whether name is that of a document of a set that is not published for the
-// first time yet.
-func (h *handler) isHeld(name string) bool {
+// isHeld reports whether name, which was not found, is that of a document of a set that is
+// not published for the first time yet, or just has been.
+func (h *handler) isHeld(ctx context.Context, name string) bool {
 	rest, ok := strings.CutPrefix(name, names.DocumentsDir)
 	dir, _, deeper := strings.Cut(rest, "/")
 	for i := range h.opts.Sets {
-		if set := &h.opts.Sets[i]; ok && deeper && set.Name == dir && set.Hold != nil {
-			return set.Hold()
+		set := &h.opts.Sets[i]
+		if !ok || !deeper || set.Name != dir || set.Hold == nil {
+			continue
 		}
+		_, unpublished := h.docs.Stat(ctx, names.Set(dir).CapabilityList())
+		_, unfound := h.docs.Stat(ctx, name)
+		return set.Hold() || unpublished != nil || unfound == nil
 	}
 	return false
 }
