@@ -98,6 +98,7 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 		return err
 	}
 	linked := make(map[string]bool) // own URIs that those have links to that are deleted
+	lonely := false                 // one of these has none
 	for uri := range touched {
 		own, _, err := names.own(uri)
 		if err != nil || taken[own] { // what cannot be named was never republished
@@ -109,11 +110,16 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 		}
 		if name, was, _ := parseToken(old.Token); ok && name == u.o.Name && was == uri {
 			drops = append(drops, catalog.Update{Record: catalog.Record{URI: own}, Deleted: true})
+			alone := true
 			for i := range old.Links {
-				if l := &old.Links[i]; isRelation(l.Rel) && !taken[l.Href] {
-					linked[l.Href] = true
+				if l := &old.Links[i]; isRelation(l.Rel) && l.Href != u.o.Collection {
+					alone = false
+					if !taken[l.Href] {
+						linked[l.Href] = true
+					}
 				}
 			}
+			lonely = lonely || alone
 		}
 	}
 	if len(puts)+len(drops) == 0 {
@@ -125,6 +131,9 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 	}
 	t.Applied(a)
 	u.progress.applied(int64(a.Created), int64(a.Updated), int64(a.Deleted))
+	if lonely && u.translate.hasTargets.Load() {
+		u.stale.mark()
+	}
 	return u.unlink(ctx, linked, t)
 }
 

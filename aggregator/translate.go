@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"lockstep/catalog"
 	"lockstep/destination"
@@ -44,6 +45,8 @@ var (
 type translator struct {
 	*Options
 	journal journal.Journal
+
+	hasTargets atomic.Bool // resources have had links to others
 }
 
 // A translated is the result of translating a row.
@@ -101,6 +104,7 @@ func (t *translator) targets(ctx context.Context, rows []journal.Held, names *na
 	own := make(map[string]string, len(found))
 	for i := range found {
 		if h := &found[i]; h.URI != "" {
+			t.hasTargets.Store(true)
 			if uri, path, err := names.own(h.URI); err == nil && t.refuse(h, uri, path) == nil {
 				own[h.URI] = uri
 			}

@@ -20,8 +20,8 @@ import (
 )
 
 // DefaultInterval is how often Watch compares all of a mirror with the catalog, in case
-// a batch that was delivered left something out: links to a resource that was deleted,
-// and had no links back.
+// a batch that was delivered left something out. It does so soon after the deletion of
+// a resource without links, to which others may have links.
 const DefaultInterval = time.Hour
 
 // Options configures an [Upstream].
@@ -129,6 +129,8 @@ type Upstream struct {
 	changed  func(intake.Report)
 	tally    *intake.Tally // of the Scan under way; nil: there is none
 	waiting  waiting
+
+	stale stale
 }
 
 // New returns an Upstream that fills a set of cat. open opens its mirror, with a
@@ -141,7 +143,7 @@ func New(cat catalog.Catalog, set string, o Options, open func(deliver func(cont
 	if o.FirstWait == 0 {
 		o.FirstWait = DefaultFirstWait
 	}
-	u := &Upstream{catalog: cat, set: set, o: o, events: intake.Reporter{OnEvent: o.OnEvent}, first: firstRun{over: make(chan struct{})}}
+	u := &Upstream{catalog: cat, set: set, o: o, events: intake.Reporter{OnEvent: o.OnEvent}, first: firstRun{over: make(chan struct{})}, stale: stale{deleted: make(chan struct{}, 1)}}
 	if !o.InPlace && isHere(o.Address, o.BaseURL) {
 		return nil, fmt.Errorf("follow %s: it is below %s, the base URL of this Source itself", o.Address, o.BaseURL)
 	}
@@ -370,8 +372,11 @@ func (u *Upstream) compareAgain(ctx context.Context, onChange func(intake.Report
 	if u.o.Interval < 0 {
 		return intake.Forever(ctx)
 	}
-	for intake.Sleep(ctx, u.o.Interval) == nil {
+	took := time.Duration(0)
+	for u.stale.wait(ctx, u.o.Interval, took) == nil {
+		start := time.Now()
 		u.compareOnce(ctx, onChange)
+		took = time.Since(start)
 	}
 	return context.Cause(ctx)
 }

@@ -166,6 +166,93 @@ func TestDescriptionsAreRepublishedWithoutARequestForAResource(t *testing.T) {
 	}
 }
 
+// republish starts an Aggregator of up, and returns its address.
+func republish(t *testing.T, up *badSource) string {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf("sets:\n- {name: up, uri: URL, from: \"resourcesync:%s/capabilitylist.xml\", poll: 50ms, max_delete: 100}\n", up.URL)
+	listen := freeAddress(t)
+	text = strings.Replace(text, "URL", "http://"+listen+"/up/", 1)
+	if err := os.WriteFile(config, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p, err := startReady(exec.CommandContext(t.Context(), "lockstep", "serve", "--config", config, "--listen", listen, "--state", filepath.Join(dir, "state")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	return p.address
+}
+
+// TestResourcesComeBackAfterTheDeletionOfAll: what an upstream creates again after it has
+// deleted everything has the same address, is created, and has the right bytes.
+func TestResourcesComeBackAfterTheDeletionOfAll(t *testing.T) {
+	t.Parallel()
+	up := newBadSource(t)
+	base := republish(t, up)
+	changes := func(path string) (kinds string) {
+		list, _ := get(base + "resourcesync/up/changelist.xml") // it is asked for again
+		for _, m := range regexp.MustCompile(`<loc>([^<]*)</loc>.*? change="([a-z]*)"`).FindAllStringSubmatch(list, -1) {
+			if m[1] == base+"up"+path {
+				kinds += " " + m[2]
+			}
+		}
+		return kinds
+	}
+	listed := func() int {
+		list, _ := get(base + "resourcesync/up/resourcelist.xml") // likewise
+		return strings.Count(list, "<url>")
+	}
+	waitFor(t, "all resources", func() bool { return listed() == 8 })
+	same := up.files["/r2.txt"]
+	up.become(func() {
+		for i := range 8 {
+			up.remove(fmt.Sprintf("/r%d.txt", i))
+		}
+	})
+	for i := range 8 {
+		path := fmt.Sprintf("/r%d.txt", i)
+		waitFor(t, "the deletion of "+path, func() bool { return strings.HasSuffix(changes(path), " deleted") })
+		if text, _ := get(base + "up" + path); strings.HasPrefix(text, "resource ") { // otherwise it is the page that says so
+			t.Errorf("%s is still served: %q", path, text)
+		}
+	}
+	up.become(func() {
+		for path, text := range map[string]string{"/r1.txt": "another content", "/r2.txt": same} {
+			up.files[path] = text
+			up.changes = append(up.changes, up.entry(path, "created"))
+		}
+	})
+	for path, want := range map[string]string{"/r1.txt": "another content", "/r2.txt": same} {
+		waitFor(t, path+" again", func() bool { return strings.HasSuffix(changes(path), " deleted created") })
+		if text, err := get(base + "up" + path); err != nil || text != want {
+			t.Errorf("%s = %q, %v, want %q", path, text, err, want)
+		}
+	}
+	waitFor(t, "the Resource List of the two", func() bool { return listed() == 2 })
+}
+
+// TestLinksToADeletedDescriptionGoSoon: also if the description had no link back.
+func TestLinksToADeletedDescriptionGoSoon(t *testing.T) {
+	t.Parallel()
+	up := newBadSource(t)
+	up.md = func(path, attributes string) string {
+		if path == "/r1.txt" {
+			attributes += fmt.Sprintf(`/><rs:ln rel="describedby" href="%s/r2.txt"`, up.URL)
+		}
+		return attributes
+	}
+	base := republish(t, up)
+	describes := func() bool {
+		list, _ := get(base + "resourcesync/up/resourcelist.xml") // it is asked for again
+		return strings.Contains(list, `rel="describedby" href="`+base+`up/r2.txt"`)
+	}
+	waitFor(t, "the link", describes)
+	up.become(func() { up.remove("/r2.txt") })
+	waitFor(t, "the end of the link", func() bool { return !describes() })
+}
+
 // published returns the documents of a set and the resources in its list, by address.
 func published(t *testing.T, base, set string) map[string]string {
 	t.Helper()
