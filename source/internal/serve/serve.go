@@ -328,8 +328,8 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, blob.ErrNotExist), errors.Is(err, blob.ErrName),
 		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EISDIR):
-		if h.isHeld(r.Context(), name) {
-			w.Header().Set("Retry-After", heldRetry)
+		if retry := h.held(r.Context(), name); retry != "" {
+			w.Header().Set("Retry-After", retry)
 			h.fail(w, r, http.StatusServiceUnavailable)
 			return
 		}
@@ -351,13 +351,17 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 	}
 }
 
-// heldRetry is after how many seconds a client should come again that requests a document of
-// a set that is not published yet.
-const heldRetry = "30"
+// After how many seconds a client should come again that requests a document of a set that
+// is not published yet: because it is held, or because that has just ended.
+const (
+	heldRetry     = "30"
+	releasedRetry = "1"
+)
 
-// isHeld reports whether name, which was not found, is that of a document of a set that is
-// not published for the first time yet, or just has been.
-func (h *handler) isHeld(ctx context.Context, name string) bool {
+// held returns after how many seconds a client should come again that requested name, if
+// that was not found because it is a document of a set that is not published for the
+// first time yet, or just has been; otherwise "".
+func (h *handler) held(ctx context.Context, name string) string {
 	rest, ok := strings.CutPrefix(name, names.DocumentsDir)
 	dir, _, deeper := strings.Cut(rest, "/")
 	for i := range h.opts.Sets {
@@ -365,11 +369,16 @@ func (h *handler) isHeld(ctx context.Context, name string) bool {
 		if !ok || !deeper || set.Name != dir || set.Hold == nil {
 			continue
 		}
+		if set.Hold() {
+			return heldRetry
+		}
 		_, unpublished := h.docs.Stat(ctx, names.Set(dir).CapabilityList())
 		_, unfound := h.docs.Stat(ctx, name)
-		return set.Hold() || unpublished != nil || unfound == nil
+		if unpublished != nil || unfound == nil {
+			return releasedRetry
+		}
 	}
-	return false
+	return ""
 }
 
 // filesWarning is how often a lack of open files is logged at most.
