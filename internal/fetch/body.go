@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+
+	"lockstep/internal/fetch/http1"
 )
 
 const (
@@ -33,10 +35,11 @@ type answer struct {
 	Response
 	client *Client
 	host   *host
-	ended  func() error      // returns why the caller's context has ended, or nil
-	pause  func(n int) error // waits until Bandwidth allows n more bytes; nil: there is no limit
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
+	ended  func() error            // returns why the caller's context has ended, or nil
+	pause  func(n int) error       // waits until Bandwidth allows n more bytes; nil: there is no limit
+	cancel context.CancelCauseFunc // nil: http1 sent the request
+	timer  *time.Timer             // nil likewise
+	simple *http1.Response         // src, if http1 sent the request
 	uri    string
 	lane   lane
 	doc    bool
@@ -65,8 +68,10 @@ func (a *answer) finish() {
 	if a.done.Swap(true) {
 		return
 	}
-	a.timer.Stop()
-	a.cancel(context.Canceled)
+	if a.timer != nil {
+		a.timer.Stop()
+		a.cancel(context.Canceled)
+	}
 	a.reply.whole = time.Since(a.got)
 	a.host.slots.release(a.lane, a.doc, &a.reply)
 }
@@ -120,10 +125,14 @@ func (a *answer) read(p []byte) (int, error) {
 	if b := a.client.opts.Bandwidth; b > 0 {
 		p = p[:min(len(p), max(int(b/8), leastChunk))]
 	}
-	a.timer.Reset(a.patience)
+	if a.timer != nil {
+		a.timer.Reset(a.patience)
+	}
 	start := time.Now()
 	n, err := a.src.Read(p)
-	a.timer.Stop()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
 	a.wire += int64(n)
 	a.client.bytes.Add(int64(n))
 	switch {
@@ -153,7 +162,7 @@ func (a *answer) cause(err error) error {
 	if why := a.ended(); why != nil {
 		return why
 	}
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, http1.ErrTimeout) {
 		return fmt.Errorf("%w for %s", ErrTimeout, a.patience)
 	}
 	return plain(err)
@@ -164,7 +173,11 @@ func (a *answer) discard() {
 	if a.done.Load() {
 		return
 	}
-	a.timer.Reset(drainTime)
+	if a.simple != nil {
+		a.simple.Patience = drainTime
+	} else {
+		a.timer.Reset(drainTime)
+	}
 	_, _ = io.CopyN(io.Discard, a.src, drainBytes) // best effort: on failure the connection is closed
 	_ = a.Close()
 }

@@ -32,6 +32,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/internal/fetch/http1"
 	"lockstep/internal/ondemand"
 )
 
@@ -119,6 +120,7 @@ type Options struct {
 type Client struct {
 	opts      Options
 	pool      *ondemand.Value[transports]
+	simple    *simple // nil: net/http sends all requests
 	guard     *guard
 	home      origin
 	homeHead  http.Header // for Home: with credentials
@@ -171,6 +173,9 @@ func New(o Options) (*Client, error) {
 		ClientSessionCache: tls.NewLRUClientSessionCache(sessionCache),
 	}
 	c.pool = ondemand.New(o.Idle, func() *transports { return c.transports(proxy, tls) }, (*transports).closeIdle)
+	if proxy == nil && http1.Supported && os.Getenv(generalVariable) == "" {
+		c.simple = newSimple(c)
+	}
 	return c, nil
 }
 
@@ -188,6 +193,11 @@ func (c *Client) transports(proxy func(*http.Request) (*url.URL, error), tls *tl
 	ts.streams[laneDocument] = ts.lanes[laneDocument]
 	ts.sends = c.transport(leastConns, proxy, tls)
 	ts.sends.MaxConnsPerHost, ts.sends.ResponseHeaderTimeout = 0, c.opts.Timeout
+	if c.simple != nil {
+		ts.single = c.transport(leastConns, proxy, tls)
+		ts.single.MaxConnsPerHost, ts.single.DisableKeepAlives = 0, true
+		ts.simple = &http1.Pool{Dial: c.guard.connect, TLS: tls, MaxIdle: 2 * c.Jobs(), Idle: c.opts.Idle}
+	}
 	return ts
 }
 

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"lockstep/internal/fetch/http1"
 )
 
 // Causes that callers distinguish.
@@ -198,7 +200,7 @@ func plain(err error) error {
 	switch {
 	case errors.As(err, &address):
 		return address // without the dialler's text, which repeats the address
-	case strings.Contains(err.Error(), "server response headers exceeded"), strings.Contains(err.Error(), "response header list larger than"):
+	case errors.Is(err, http1.ErrHeaderSize), strings.Contains(err.Error(), "server response headers exceeded"), strings.Contains(err.Error(), "response header list larger than"):
 		return errHeaderSize
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"), errors.As(err, &record):
 		return errNotTLS

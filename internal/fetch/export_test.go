@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 
+	"lockstep/internal/fetch/netrc"
 	"lockstep/internal/ondemand"
 )
 
@@ -28,6 +29,12 @@ func (c *Client) adjust(change func(*http.Transport)) {
 				change(t)
 			}
 		}
+		if c.simple != nil {
+			change(ts.single)
+			if dial := ts.single.DialContext; dial != nil {
+				ts.simple.Dial = dial
+			}
+		}
 		return ts
 	}, (*transports).closeIdle)
 }
@@ -46,7 +53,19 @@ func (c *Client) CheckAddress(ctx context.Context, host, address string) error {
 
 // SetProxy makes proxy choose, like the environment would.
 func (c *Client) SetProxy(proxy func(*http.Request) (*url.URL, error)) {
+	OnlyGeneral(c)
 	c.adjust(func(t *http.Transport) { t.Proxy = c.guard.behind(proxy) })
+}
+
+// IsSimple reports whether http1 would send r.
+func (c *Client) IsSimple(r Request) bool {
+	u, err := parse(r.URI)
+	if err != nil {
+		return false
+	}
+	h := c.hosts.get(hostOf(u))
+	_, ok := simpleRequest(c, h, &r, u)
+	return ok && !h.simple.record.Unusual()
 }
 
 func Trusts(home, uri string) bool {
@@ -56,7 +75,7 @@ func Trusts(home, uri string) bool {
 }
 
 var (
-	NetrcEntry        = netrcEntry
+	NetrcEntry        = netrc.Entry
 	RetryAfter        = retryAfter
 	ParseContentRange = parseContentRange
 	ParseURI          = parse

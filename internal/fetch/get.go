@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"time"
+
+	"lockstep/internal/fetch/http1"
 )
 
 // A Request is a GET, or with a Post a POST. Only URI is required.
@@ -211,17 +214,40 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		return nil, err
 	}
 	a := &answer{client: c, host: h, ended: func() error { return context.Cause(ctx) }, uri: r.URI, lane: lane, doc: r.Document, got: time.Now()}
-	var own context.Context
-	own, a.cancel = context.WithCancelCause(ctx)
+	if c.opts.Bandwidth > 0 {
+		a.pause = func(n int) error { return c.bandwidth.wait(ctx, n) }
+	}
 	a.patience = c.opts.Timeout
 	if tries == 1 && r.Post == nil && !r.Document {
 		a.patience = min(h.slots.patience(), c.opts.Timeout)
 	}
+	req, ok := simpleRequest(c, h, r, u)
+	if !ok {
+		return a.sendGeneral(ctx, r, u, lane)
+	}
+	if !h.simple.record.Unusual() {
+		err := a.sendSimple(ctx, &req, u)
+		if err == nil {
+			return a, nil
+		}
+		if _, unusual := errors.AsType[*http1.UnusualError](err); !unusual {
+			return nil, err
+		}
+		c.opts.Logger.DebugContext(ctx, "send the request again with net/http", slog.String("uri", withoutUser(r.URI)), slog.String("why", err.Error()))
+	}
+	return a.sendGeneral(ctx, r, u, laneSingle)
+}
+
+// sendGeneral sends one request to u with net/http, and returns a, its answer.
+func (a *answer) sendGeneral(ctx context.Context, r *Request, u *url.URL, l lane) (*answer, error) {
+	a.got = time.Now()
+	var own context.Context
+	own, a.cancel = context.WithCancelCause(ctx)
 	a.timer = time.AfterFunc(a.patience, a.expire)
 	sent := httptrace.WithClientTrace(own, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		a.got, a.reply.reused = time.Now(), i.Reused
 	}})
-	resp, err := c.roundTrip(sent, r, u, lane)
+	resp, err := a.client.roundTrip(sent, r, u, l)
 	if err != nil {
 		if cause := context.Cause(own); cause != nil {
 			err = cause
@@ -230,24 +256,33 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		return nil, plain(err)
 	}
 	if a.timer.Stop() && (resp.ContentLength < 0 || resp.ContentLength > smallBody) {
-		a.patience = c.opts.Timeout // starting again costs more than waiting
+		a.patience = a.client.opts.Timeout // starting again costs more than waiting
 	}
-	if !retryStatus(resp.StatusCode) {
-		h.gate.answered()
-	}
-	a.reply.wait = time.Since(a.got)
+	a.host.simple.learn(u, resp)
 	a.reply.major = resp.ProtoMajor
 	a.reply.reused = a.reply.reused || resp.Close // then none can be reused
-	a.Status, a.URI, a.Header, a.Length = resp.StatusCode, u.String(), resp.Header, resp.ContentLength
-	a.src, a.want, a.Body = resp.Body, a.Length, a
-	if c.opts.Bandwidth > 0 {
-		a.pause = func(n int) error { return c.bandwidth.wait(ctx, n) }
-		if err := a.pause(headerBytes(resp.Header)); err != nil { // for small resources it is most of the transfer
-			_ = a.Close() // err is more important
-			return nil, err
-		}
+	a.Status, a.Header, a.Length, a.src = resp.StatusCode, resp.Header, resp.ContentLength, resp.Body
+	if err := a.arrived(u); err != nil {
+		return nil, err
 	}
 	return a, nil
+}
+
+// arrived records that the header of an answer from u has arrived.
+func (a *answer) arrived(u *url.URL) error {
+	if !retryStatus(a.Status) {
+		a.host.gate.answered()
+	}
+	a.reply.wait = time.Since(a.got)
+	a.URI, a.want, a.Body = u.String(), a.Length, a
+	if a.pause == nil {
+		return nil
+	}
+	if err := a.pause(headerBytes(a.Header)); err != nil { // for small resources it is most of the transfer
+		_ = a.Close() // err is more important
+		return err
+	}
+	return nil
 }
 
 // headerBytes returns the approximate size of a header in a message.
@@ -289,7 +324,7 @@ func (c *Client) header(r *Request, u *url.URL) http.Header {
 	if !r.anonymous && c.trusted(u) {
 		h = c.homeHead
 	}
-	if r.IfNoneMatch == "" && r.IfModifiedSince == "" && !r.ranged() && !r.NoCache && !r.AcceptGzip && r.Post == nil && len(r.Header) == 0 {
+	if r.addsNothing() {
 		return h
 	}
 	own := make(http.Header, len(h)+len(r.Header)+3)
@@ -328,6 +363,11 @@ func (c *Client) header(r *Request, u *url.URL) http.Header {
 		own["Cache-Control"] = []string{"no-cache"}
 	}
 	return own
+}
+
+// addsNothing reports whether r has no header fields of its own.
+func (r *Request) addsNothing() bool {
+	return r.IfNoneMatch == "" && r.IfModifiedSince == "" && !r.ranged() && !r.NoCache && !r.AcceptGzip && r.Post == nil && len(r.Header) == 0
 }
 
 // ranged reports whether r requests a part.

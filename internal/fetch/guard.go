@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"lockstep/internal/fetch/ipclass"
 )
 
 // An AddressError reports a connection that was refused because strangers may
@@ -33,65 +35,14 @@ func (e *AddressError) Error() string {
 	return s
 }
 
-// class is the distance of an address from the public internet.
-type class uint8
-
-const (
-	public class = iota
-	private
-	loopback
-	never
-)
-
-// Ranges net/netip has no method for.
-var (
-	thisNetwork = netip.MustParsePrefix("0.0.0.0/8")      // RFC 1122: this host
-	sharedNAT   = netip.MustParsePrefix("100.64.0.0/10")  // RFC 6598: behind a carrier's NAT
-	ietf        = netip.MustParsePrefix("192.0.0.0/24")   // RFC 6890
-	benchmark   = netip.MustParsePrefix("198.18.0.0/15")  // RFC 2544
-	reserved    = netip.MustParsePrefix("240.0.0.0/4")    // RFC 1112, with broadcast
-	nat64       = netip.MustParsePrefix("64:ff9b::/96")   // RFC 6052: IPv4 in the last four bytes
-	nat64local  = netip.MustParsePrefix("64:ff9b:1::/48") // RFC 8215
-	sixToFour   = netip.MustParsePrefix("2002::/16")      // RFC 3056: IPv4 in bytes 2 to 5
-	teredo      = netip.MustParsePrefix("2001::/32")      // RFC 4380: IPv4 inverted in the last four
-	compatible  = netip.MustParsePrefix("::/96")          // RFC 4291: IPv4 in the last four, obsolete
-	siteLocal   = netip.MustParsePrefix("fec0::/10")      // RFC 3879, obsolete
-)
-
-// classify returns the class of a; IPv4 within IPv6 counts as IPv4.
-func classify(a netip.Addr) (class, string) {
-	a = a.Unmap().WithZone("")
-	switch {
-	case !a.IsValid() || a.IsUnspecified():
-		return never, "unspecified"
-	case a.IsLoopback():
-		return loopback, "loopback"
-	case a.IsMulticast():
-		return never, "multicast"
-	case a.IsLinkLocalUnicast():
-		return never, "link-local"
-	case thisNetwork.Contains(a):
-		return never, "unspecified"
-	case reserved.Contains(a):
-		return never, "reserved"
-	case a.IsPrivate(), sharedNAT.Contains(a), ietf.Contains(a), benchmark.Contains(a),
-		siteLocal.Contains(a), nat64local.Contains(a):
-		return private, "private"
-	}
-	if v4, ok := embedded(a); ok {
-		return classify(v4)
-	}
-	return public, ""
-}
-
 // CheckHost returns an [*AddressError] for a host written as an address that
 // strangers may not name, or as a name that always means one; with allowPrivate
 // it accepts private and loopback ones. It accepts all other names: their
 // addresses are checked when they are dialled.
 func CheckHost(host string, allowPrivate bool) error {
-	limit := public
+	limit := ipclass.Public
 	if allowPrivate {
-		limit = loopback
+		limit = ipclass.Loopback
 	}
 	a, err := netip.ParseAddr(host)
 	if err != nil {
@@ -101,27 +52,10 @@ func CheckHost(host string, allowPrivate bool) error {
 		}
 		a = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
-	if c, name := classify(a); c > limit {
+	if c, name := ipclass.Of(a); c > limit {
 		return &AddressError{Host: host, Addr: a.Unmap(), Class: name}
 	}
 	return nil
-}
-
-// embedded returns the IPv4 address to which a translator would send a's
-// packets.
-func embedded(a netip.Addr) (netip.Addr, bool) {
-	b := a.As16()
-	switch {
-	case !a.Is6():
-		return netip.Addr{}, false
-	case nat64.Contains(a), compatible.Contains(a):
-		return netip.AddrFrom4([4]byte(b[12:])), true
-	case sixToFour.Contains(a):
-		return netip.AddrFrom4([4]byte(b[2:6])), true
-	case teredo.Contains(a):
-		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}), true
-	}
-	return netip.Addr{}, false
 }
 
 // A guard checks every address when it is dialled, after name resolution, so
@@ -130,15 +64,15 @@ func embedded(a netip.Addr) (netip.Addr, bool) {
 // address of the Source is private, loopback ones if that is on loopback (which
 // also allows private ones), and all of them with AllowPrivate.
 type guard struct {
-	home    string   // host of the Source
-	allow   class    // the most restricted class that is always allowed
-	proxies sync.Map // host:port of the user's proxies
+	home    string        // host of the Source
+	allow   ipclass.Class // the most restricted class that is always allowed
+	proxies sync.Map      // host:port of the user's proxies
 	dialer  net.Dialer
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
 	mu      sync.Mutex // guards settled and homeIs
 	settled bool
-	homeIs  class
+	homeIs  ipclass.Class
 }
 
 func newGuard(home *url.URL, allowPrivate bool) *guard {
@@ -147,13 +81,23 @@ func newGuard(home *url.URL, allowPrivate bool) *guard {
 		g.home = strings.TrimSuffix(home.Hostname(), ".")
 	}
 	if allowPrivate {
-		g.allow = loopback
+		g.allow = ipclass.Loopback
 	}
 	g.dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	return g
 }
 
+// dial connects to an address, if that is allowed.
 func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := g.connect(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return prompt(c), nil
+}
+
+// connect is dial without [prompt].
+func (g *guard) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -166,35 +110,31 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		return check(host, address, limit)
 	}
-	c, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return prompt(c), nil
+	return d.DialContext(ctx, network, address)
 }
 
 // limit returns the most restricted class that host may have.
-func (g *guard) limit(ctx context.Context, host, address string) (class, error) {
+func (g *guard) limit(ctx context.Context, host, address string) (ipclass.Class, error) {
 	if _, ok := g.proxies.Load(address); ok {
-		return loopback, nil // the user has chosen the proxy
+		return ipclass.Loopback, nil // the user has chosen the proxy
 	}
-	if g.allow == loopback {
-		return loopback, nil
+	if g.allow == ipclass.Loopback {
+		return ipclass.Loopback, nil
 	}
 	is, err := g.homeClass(ctx)
 	if err != nil && strings.EqualFold(host, g.home) {
-		return public, err
+		return ipclass.Public, err
 	}
 	return is, nil
 }
 
 // check refuses address if its class is more restricted than limit.
-func check(host, address string, limit class) error {
+func check(host, address string, limit ipclass.Class) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("dial %s: not an internet address", Printable(address))
 	}
-	if c, name := classify(ap.Addr()); c > limit {
+	if c, name := ipclass.Of(ap.Addr()); c > limit {
 		return &AddressError{Host: host, Addr: ap.Addr().Unmap(), Class: name}
 	}
 	return nil
@@ -230,7 +170,7 @@ func (g *guard) checkLiteral(ctx context.Context, host string) error {
 	if is, err := g.homeClass(ctx); err == nil {
 		limit = max(limit, is) // otherwise only the proxy can resolve Home
 	}
-	if c, name := classify(a); c > limit {
+	if c, name := ipclass.Of(a); c > limit {
 		return &AddressError{Host: host, Addr: a.Unmap(), Class: name}
 	}
 	return nil
@@ -239,7 +179,7 @@ func (g *guard) checkLiteral(ctx context.Context, host string) error {
 // homeClass determines the class of Home's address once, before the first
 // connection, so that a name cannot change to an internal address later. A name
 // with any public address is public.
-func (g *guard) homeClass(ctx context.Context) (class, error) {
+func (g *guard) homeClass(ctx context.Context) (ipclass.Class, error) {
 	g.mu.Lock()
 	settled, is := g.settled, g.homeIs
 	g.mu.Unlock()
@@ -250,18 +190,18 @@ func (g *guard) homeClass(ctx context.Context) (class, error) {
 	if a, err := netip.ParseAddr(g.home); err == nil {
 		addrs = append(addrs, a)
 	} else if addrs, err = g.lookup(ctx, "ip", g.home); err != nil {
-		return public, err
+		return ipclass.Public, err
 	}
-	is = loopback
+	is = ipclass.Loopback
 	for _, a := range addrs {
-		c, _ := classify(a)
-		if c == never {
-			c = public // allows nothing
+		c, _ := ipclass.Of(a)
+		if c == ipclass.Never {
+			c = ipclass.Public // allows nothing
 		}
 		is = min(is, c)
 	}
 	if len(addrs) == 0 {
-		return public, errors.New("no address")
+		return ipclass.Public, errors.New("no address")
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -71,6 +71,7 @@ type host struct {
 	rate   pace
 	gate   gate
 	breaks breaks
+	simple simplicity
 }
 
 // HostOf returns the key of the limits that apply to uri: its host and port in
@@ -178,6 +179,7 @@ const (
 	maxLanes          = 8
 	laneDocument lane = maxLanes - 1 // for documents, if the first lane is full
 	laneStreams  lane = 1 << 7       // set if the host supports HTTP/2
+	laneSingle   lane = 1 << 6       // for requests on connections of their own; slots do not count it
 )
 
 // streamsPerConn is how many requests share an HTTP/2 connection: the number

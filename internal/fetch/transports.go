@@ -3,6 +3,8 @@ package fetch
 import (
 	"net/http"
 	"slices"
+
+	"lockstep/internal/fetch/http1"
 )
 
 // transports have the connections of a Client. After many requests an http.Transport
@@ -14,10 +16,15 @@ type transports struct {
 	lanes   [maxLanes]*http.Transport // the last is for documents
 	streams [maxLanes]*http.Transport // the same for hosts that support HTTP/2
 	sends   *http.Transport           // for Do
+	simple  *http1.Pool               // for plain GET requests; nil: not used
+	single  *http.Transport           // for those whose responses http1 does not interpret: each on its own connection
 }
 
 // of returns the transport of a lane.
 func (ts *transports) of(l lane) *http.Transport {
+	if l == laneSingle {
+		return ts.single
+	}
 	if l&laneStreams != 0 {
 		return ts.streams[l&^laneStreams]
 	}
@@ -30,5 +37,8 @@ func (ts *transports) closeIdle() {
 		if t != nil {
 			t.CloseIdleConnections()
 		}
+	}
+	if ts.simple != nil {
+		ts.simple.Close()
 	}
 }

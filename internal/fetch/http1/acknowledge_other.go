@@ -1,0 +1,5 @@
+//go:build !linux
+
+package http1
+
+func acknowledge(uintptr) {}

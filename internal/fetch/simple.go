@@ -1,0 +1,110 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+
+	"lockstep/internal/fetch/http1"
+)
+
+// generalVariable names the variable of the environment that, if set, has all
+// requests sent with net/http, for comparisons.
+const generalVariable = "LOCKSTEP_GENERAL_CLIENT"
+
+// simple sends the GET requests for resources, most of which are small, with less
+// work than net/http. It is used where the server speaks HTTP/1.1, no proxy is
+// between, and neither a range nor a content coding is requested.
+//
+// A request whose response it does not interpret is sent again with net/http, on a
+// connection of its own: net/http offers a connection to other requests before it
+// has looked for bytes behind the response, and these would be the next response.
+type simple struct {
+	plain []byte // Client.plainHead as it is sent
+	home  []byte // Client.homeHead likewise
+}
+
+// OnlyGeneral makes c send all requests with net/http. It must be called before the
+// first request.
+func OnlyGeneral(c *Client) { c.simple = nil }
+
+// newSimple returns what c uses for plain requests, if its headers can be sent.
+func newSimple(c *Client) *simple {
+	plain, ok := http1.AppendFields(nil, c.plainHead)
+	home, ok2 := http1.AppendFields(nil, c.homeHead)
+	if !ok || !ok2 {
+		return nil
+	}
+	return &simple{plain: plain, home: home}
+}
+
+// simplicity records whether a host sends what http1 interprets.
+type simplicity struct {
+	secure atomic.Int32 // version of HTTP that the host uses over TLS; 0: unknown
+	record http1.Record
+}
+
+// learn records the version of HTTP of a response from u that net/http has received.
+// It decides about TLS connections without another handshake: a host that supports
+// HTTP/2 gets no connection from http1.
+func (s *simplicity) learn(u *url.URL, resp *http.Response) {
+	if u.Scheme == "https" && s.secure.Load() != int32(resp.ProtoMajor) {
+		s.secure.Store(int32(resp.ProtoMajor))
+	}
+}
+
+// simpleRequest returns the request with which http1 sends r to u, if it can.
+func simpleRequest(c *Client, h *host, r *Request, u *url.URL) (req http1.Request, ok bool) {
+	secure := u.Scheme == "https"
+	if c.simple == nil || r.Document || r.Post != nil || r.ranged() || r.AcceptGzip || secure && h.simple.secure.Load() != 1 {
+		return req, false
+	}
+	req = http1.Request{Secure: secure, Host: u.Host, Target: u.RequestURI()}
+	return req, http1.CanSend(req.Host, req.Target) && setFields(c, &req, r, u)
+}
+
+// sendSimple sends req to u with http1, and makes a its answer. After an error other
+// than an [http1.UnusualError] a is finished.
+func (a *answer) sendSimple(ctx context.Context, req *http1.Request, u *url.URL) error {
+	req.Began, req.Patience = a.got, a.patience
+	a.client.requests.Add(1)
+	resp, err := a.client.pool.Use().simple.Get(ctx, req)
+	a.client.pool.Done()
+	if _, unusual := errors.AsType[*http1.UnusualError](err); unusual {
+		a.host.simple.record.Add(true)
+		return err
+	}
+	if err != nil {
+		if errors.Is(err, http1.ErrTimeout) {
+			err = fmt.Errorf("%w for %s", ErrTimeout, a.patience)
+		}
+		a.finish()
+		return plain(err)
+	}
+	a.host.simple.record.Add(false)
+	if resp.Length < 0 || resp.Length > smallBody {
+		a.patience = a.client.opts.Timeout // starting again costs more than waiting
+		resp.Patience = a.patience
+	}
+	a.got, a.reply.major, a.reply.reused = resp.Began, 1, resp.Reused || resp.Closes
+	a.Status, a.Header, a.Length, a.src, a.simple = resp.Status, resp.Header, resp.Length, resp, resp
+	return a.arrived(u)
+}
+
+// setFields sets the header fields of a request for r to u, and reports whether http1
+// can send them.
+func setFields(c *Client, req *http1.Request, r *Request, u *url.URL) (ok bool) {
+	switch {
+	case !r.addsNothing():
+		req.Fields, ok = http1.AppendFields(nil, c.header(r, u))
+		return ok
+	case !r.anonymous && c.trusted(u):
+		req.Fields = c.simple.home
+	default:
+		req.Fields = c.simple.plain
+	}
+	return true
+}
