@@ -37,7 +37,7 @@ var (
 // (RS-REL-70, RS-REL-71), and the others as far as they are true (RS-REL-74).
 func TestHistories(t *testing.T) {
 	t.Parallel()
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // little is live at a time
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // little is live at a time
 	var mu sync.Mutex                                 // guards counts
 	counts := map[string]int{}
 	historytest.Run(t, *histories, *historySeed, 2*runtime.GOMAXPROCS(0), func(run *historytest.History) { // some wait
@@ -185,7 +185,7 @@ func (h *history) live() {
 	for _, n := range h.nodes {
 		n.begin(ctx)
 	}
-	for range 4 + h.IntN(8) {
+	for range 3 + h.IntN(7) {
 		n := h.nodes[h.IntN(len(h.nodes))]
 		switch h.IntN(20) {
 		case 0, 1, 2:
@@ -343,7 +343,7 @@ func (h *history) watch(ctx context.Context) {
 		origin.apply(put(uri, marker, "text/plain"))
 	}
 	last := h.last.from
-	for deadline := time.Now().Add(watchMost); !last.has(ctx, marker); sleep(ctx, time.Millisecond) {
+	for deadline := time.Now().Add(watchMost); !last.has(ctx, marker); sleep(ctx, 3*time.Millisecond) {
 		if time.Now().After(deadline) {
 			for _, n := range h.nodes {
 				n.traceStatus()

@@ -79,7 +79,7 @@ type follower interface {
 func newNode(h *history, level int) *node {
 	h.drawn++
 	n := &node{h: h, id: h.drawn, level: level, catalog: catalog.NewMem(nil), docs: &blob.Mem{}, faults: &faultfs.Faults{}}
-	n.onDisk = h.Once(24)
+	n.onDisk = h.Once(36)
 	h.Cleanup(n.unmount)
 	set := source.Set{Bitstream: n.bitstream, Serve: true, ChangeList: source.ChangeList{Entries: historytest.Pick(h.History, 0, 3, 10)}}
 	if h.Once(4) {
@@ -211,7 +211,7 @@ func (n *node) start() {
 		o := aggregator.Options{
 			Name: fmt.Sprint("up", i), Address: f.from.base, URI: n.base + f.prefix(), BaseURL: n.base, InPlace: n.inPlace, Chain: f.chain, Collection: f.collection,
 			AllowEmpty: true, Interval: -1, TempDir: n.source.Temp,
-			Follow: destination.FollowOptions{Poll: 3 * time.Millisecond, Check: time.Hour, Pause: time.Millisecond, Channel: destination.ChannelPoll},
+			Follow: destination.FollowOptions{Poll: 5 * time.Millisecond, Check: time.Hour, Pause: time.Millisecond, Channel: destination.ChannelPoll},
 		}
 		if n.h.hub != nil {
 			o.Follow.Channel, o.Follow.Callback = destination.ChannelHub, fmt.Sprintf("%s%s%d/", n.base, callbacks, i)
@@ -321,7 +321,7 @@ func (n *node) watch(ctx context.Context) {
 		work.Go(func() {
 			for life.Err() == nil && !n.dead() {
 				_, _ = n.process.Publish(life) // what fails is published next time
-				sleep(life, time.Millisecond)
+				sleep(life, 4*time.Millisecond)
 			}
 			end()
 		})
