@@ -75,7 +75,7 @@ func (u *Upstream) Awaited() bool {
 // Awaited reports whether the first run of an upstream of the group is not over, as
 // [Upstream.Awaited] does.
 func (g *Group) Awaited() bool {
-	for _, u := range g.members {
+	for _, u := range g.all() {
 		if u.Awaited() {
 			return true
 		}

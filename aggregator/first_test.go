@@ -44,12 +44,7 @@ func merge(t *testing.T, wait time.Duration, sites ...*site) *merged {
 	}}
 	var err error
 	m.group, err = aggregator.NewGroup(m.cat, list, o, all, func(i int, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
-		am := aggregator.Mirror{Store: &blob.Mem{}, Journal: &journal.Mem{}}
-		client, err := destination.NewClient(all[i].Address, destination.ClientOptions{Retries: -1, Ungated: true})
-		must(t, err)
-		t.Cleanup(client.Close)
-		am.Destination, err = destination.New(am.Store, am.Journal, client, destination.Options{Deliver: deliver})
-		return am, err
+		return m.open(all[i].Address, deliver)
 	})
 	must(t, err)
 	_, err = m.cat.Mark(t.Context(), list) // changes are recorded from now on
@@ -61,6 +56,16 @@ func merge(t *testing.T, wait time.Duration, sites ...*site) *merged {
 	work.Go(func() { _ = m.group.Watch(ctx, nil) }) // it ends with ctx
 	t.Cleanup(func() { cancel(); work.Wait() })
 	return m
+}
+
+// open opens an empty mirror.
+func (m *merged) open(address string, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+	am := aggregator.Mirror{Store: &blob.Mem{}, Journal: &journal.Mem{}}
+	client, err := destination.NewClient(address, destination.ClientOptions{Retries: -1, Ungated: true})
+	must(m.t, err)
+	m.t.Cleanup(client.Close)
+	am.Destination, err = destination.New(am.Store, am.Journal, client, destination.Options{Deliver: deliver})
+	return am, err
 }
 
 // changes returns all changes of the published set.
@@ -144,4 +149,45 @@ func TestAHangingUpstreamIsAwaitedForSomeTime(t *testing.T) {
 	m := merge(t, time.Second, prior, other)
 	eventually(t, "the other's resource", func() bool { return slices.Equal(m.changes(), []string{"both.txt created b"}) && !m.group.Awaited() })
 	eventually(t, "a warning", func() bool { return m.warned("was not read within 1s") })
+}
+
+// TestUpstreamsJoinAndLeaveAGroup: one that is added with the highest priority takes the
+// addresses that it has, too; when it is removed they return to the other one. The other
+// one is followed all the time.
+func TestUpstreamsJoinAndLeaveAGroup(t *testing.T) {
+	t.Parallel()
+	first := newSite(t, map[string]string{"both.txt": "first", "one.txt": "1"})
+	second := newSite(t, map[string]string{"two.txt": "2"})
+	joins := newSite(t, map[string]string{"both.txt": "joins", "three.txt": "3"})
+	m := merge(t, 0, first, second)
+	eventually(t, "the start", func() bool { return !m.group.Awaited() && len(m.changes()) == 3 })
+	address := joins.URL + "/capabilitylist.xml"
+	add := func() error {
+		_, err := m.group.Add(aggregator.Options{Name: "c", Address: address, URI: here, BaseURL: here, Later: true}, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+			return m.open(address, deliver)
+		})
+		return err
+	}
+	must(t, add())
+	if add() == nil {
+		t.Error("a name can be that of two upstreams")
+	}
+	_, err := m.group.Arrange(t.Context(), []string{"c", "a", "b"})
+	must(t, err)
+	eventually(t, "the resources of the new one", func() bool {
+		all := m.changes()
+		return slices.Contains(all, "both.txt updated c") && slices.Contains(all, "three.txt created c")
+	})
+	m.group.Remove("c")
+	m.group.Remove("c") // it is no longer there
+	_, err = m.group.Arrange(t.Context(), []string{"b", "a"})
+	must(t, err)
+	if all := m.changes(); !slices.Contains(all, "both.txt updated a") || !slices.ContainsFunc(all, func(c string) bool { return strings.HasPrefix(c, "three.txt deleted") }) {
+		t.Errorf("changes %q", all)
+	}
+	if all := m.group.Statuses(); len(all) != 2 || all[0].Name != "b" {
+		t.Errorf("statuses %+v", all)
+	}
+	first.set(func() { first.files["more.txt"] = "4" })
+	eventually(t, "a change of another one", func() bool { return slices.Contains(m.changes(), "more.txt created a") })
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"strings"
 	"sync"
@@ -20,17 +19,28 @@ import (
 
 // A Group is several upstreams that fill one set. Where two of them have resources with
 // the same own URI, the one that comes first in the group is republished, whichever
-// changed last. Its methods are safe for concurrent use.
+// changed last. Upstreams can be added and removed while the others are followed. Its
+// methods are safe for concurrent use.
 type Group struct {
-	members []*Upstream
-	merge   *merger // nil: no own URI can be that of two upstreams
-	catalog catalog.Catalog
-	set     string
-	o       GroupOptions
-	events  intake.Reporter
+	merge    *merger // nil: no own URI can be that of two upstreams
+	catalog  catalog.Catalog
+	set      string
+	o        GroupOptions
+	events   intake.Reporter
+	arranged chan struct{} // receives a value when there are upstreams to be watched
 
-	mu      sync.Mutex // guards failing
-	failing map[int]bool
+	mu      sync.Mutex     // guards the rest
+	members []*groupMember // is replaced, never changed
+	failing map[string]bool
+}
+
+// A groupMember is an upstream of a Group.
+type groupMember struct {
+	*Upstream
+	added   bool          // while the group was watched
+	started bool          // it is watched; the lock of the group guards it
+	quit    chan struct{} // closed when it is to end
+	ended   chan struct{} // closed when it has
 }
 
 // GroupOptions configures a [Group]. The zero value is ready to use.
@@ -50,30 +60,52 @@ const scanned = 4
 // their priority, and have different names. open opens the mirror of the upstream with a
 // number, as for [New].
 func NewGroup(cat catalog.Catalog, set string, o GroupOptions, upstreams []Options, open func(i int, deliver func(context.Context, []destination.Change) error) (Mirror, error)) (*Group, error) {
-	g := &Group{catalog: cat, set: set, o: o, events: intake.Reporter{OnEvent: o.OnEvent}, failing: map[int]bool{}}
+	g := &Group{catalog: cat, set: set, o: o, events: intake.Reporter{OnEvent: o.OnEvent}, arranged: make(chan struct{}, 1), failing: map[string]bool{}}
 	if overlap(upstreams) {
 		g.merge = &merger{Catalog: cat, set: set, events: &g.events}
 	}
 	for i, uo := range upstreams {
-		uo.shared, uo.Fleet = true, o.Fleet
-		uo.OnEvent = func(e intake.Event) { g.emit(i, e) }
-		from, into := cat, set
-		if g.merge != nil {
-			from, into = g.merge, set+"#"+uo.Name // no set that is published has such a name
-			g.merge.members = append(g.merge.members, member{name: uo.Name, address: uo.Address, set: into, uri: uo.URI, everywhere: uo.InPlace,
-				first: func() *firstRun { return &g.members[i].first }})
-			uo.onFirst = func(ctx context.Context) error { return g.merge.settleFirst(ctx, i, unavailable(g.members[i])) }
-		}
-		u, err := New(from, into, uo, func(deliver func(context.Context, []destination.Change) error) (Mirror, error) {
+		m, err := g.open(uo, func(deliver func(context.Context, []destination.Change) error) (Mirror, error) {
 			return open(i, deliver)
 		})
 		if err != nil {
 			return nil, err
 		}
-		g.members = append(g.members, u)
+		g.members = append(g.members, m)
 	}
 	o.Fleet.join(g)
 	return g, nil
+}
+
+// open opens an upstream of the group, which comes after all others.
+func (g *Group) open(uo Options, open func(deliver func(context.Context, []destination.Change) error) (Mirror, error)) (*groupMember, error) {
+	uo.shared, uo.Fleet = true, g.o.Fleet
+	uo.OnEvent = func(e intake.Event) { g.emit(uo.Name, e) }
+	if g.merge == nil {
+		u, err := New(g.catalog, g.set, uo, open)
+		return newGroupMember(u), err
+	}
+	o := &member{name: uo.Name, address: uo.Address, set: g.set + "#" + uo.Name, uri: uo.URI, everywhere: uo.InPlace} // no set that is published has such a name
+	var u *Upstream
+	uo.onFirst = func(ctx context.Context) error { return g.merge.settleFirst(ctx, o, unavailable(u)) }
+	u, err := New(g.merge, o.set, uo, open)
+	if err != nil {
+		return nil, err
+	}
+	o.first = u.first
+	g.merge.add(o)
+	return newGroupMember(u), nil
+}
+
+func newGroupMember(u *Upstream) *groupMember {
+	return &groupMember{Upstream: u, quit: make(chan struct{}), ended: make(chan struct{})}
+}
+
+// all returns the upstreams, in the order of their priority.
+func (g *Group) all() []*groupMember {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.members
 }
 
 // overlap reports whether an own URI can be that of two upstreams.
@@ -88,14 +120,14 @@ func overlap(upstreams []Options) bool {
 	return false
 }
 
-// emit passes on an event of a member.
-func (g *Group) emit(i int, e intake.Event) {
+// emit passes on an event of the upstream with a name.
+func (g *Group) emit(name string, e intake.Event) {
 	if e.Kind == intake.EventScanned {
 		g.mu.Lock()
-		delete(g.failing, i)
+		delete(g.failing, name)
 		quiet := len(g.failing) > 0 && e.Err == nil
 		if e.Err != nil {
-			g.failing[i] = true
+			g.failing[name] = true
 		}
 		g.mu.Unlock()
 		if quiet {
@@ -108,10 +140,11 @@ func (g *Group) emit(i int, e intake.Event) {
 // Scan scans all upstreams. One that fails does not keep the others from being scanned.
 func (g *Group) Scan(ctx context.Context) (intake.Report, error) {
 	start := time.Now()
-	reports, errs := make([]intake.Report, len(g.members)), make([]error, len(g.members))
+	members := g.all()
+	reports, errs := make([]intake.Report, len(members)), make([]error, len(members))
 	var work errgroup.Group
 	work.SetLimit(scanned)
-	for i, u := range g.members {
+	for i, u := range members {
 		work.Go(func() error {
 			reports[i], errs[i] = u.Scan(ctx)
 			return nil
@@ -123,7 +156,7 @@ func (g *Group) Scan(ctx context.Context) (intake.Report, error) {
 	}
 	t := &intake.Tally{Reporter: &g.events, Start: start}
 	errs = append(errs, g.settle(ctx, t))
-	for _, u := range g.members {
+	for _, u := range members {
 		if u.first.isOver() {
 			u.first.settle()
 		}
@@ -142,26 +175,67 @@ func (g *Group) Scan(ctx context.Context) (intake.Report, error) {
 // Watch follows all upstreams until ctx ends, and then returns the cause.
 func (g *Group) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	var work sync.WaitGroup
-	for _, u := range g.members {
-		work.Go(func() { _ = u.Watch(ctx, onChange) }) // it ends with ctx
+	defer work.Wait()
+	for {
+		g.mu.Lock()
+		for _, m := range g.members {
+			if !m.started {
+				m.started = true
+				work.Go(func() { m.watch(ctx, onChange) })
+			}
+		}
+		g.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-g.arranged:
+		}
 	}
-	work.Wait()
-	return context.Cause(ctx)
+}
+
+// watch follows the upstream until ctx ends or it is removed.
+func (m *groupMember) watch(ctx context.Context, onChange func(intake.Report)) {
+	defer close(m.ended)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-m.quit:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if m.added {
+		r, err := m.Scan(ctx)
+		if ctx.Err() == nil && err != nil {
+			m.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: r})
+		}
+		if ctx.Err() == nil {
+			m.settleFirst(ctx)
+			if m.first.isOver() {
+				m.first.settle()
+			}
+			if onChange != nil {
+				onChange(r)
+			}
+		}
+	}
+	_ = m.Watch(ctx, onChange) // it ends with ctx
 }
 
 // Bitstream opens the file of a resource, as [Upstream.Bitstream] does.
 func (g *Group) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	name, _, _ := parseToken(r.Token)
-	for _, u := range g.members {
+	for _, u := range g.all() {
 		if u.o.Name == name {
 			return u.Bitstream(ctx, r)
 		}
 	}
-	return nil, fmt.Errorf("open %s: %w", r.URI, fs.ErrNotExist)
+	return nil, fmt.Errorf("open %s: %w", r.URI, ErrReplaced) // its upstream has just been removed
 }
 
 // Handler serves what hubs call of the upstream with a number.
-func (g *Group) Handler(i int) http.Handler { return g.members[i].Handler() }
+func (g *Group) Handler(i int) http.Handler { return g.all()[i].Handler() }
 
 // settle brings the set in step with what the upstreams have filled: it removes the
 // resources of upstreams that are no longer in the group, and repeats what a crash has
@@ -170,8 +244,9 @@ func (g *Group) settle(ctx context.Context, t *intake.Tally) error {
 	if g.merge != nil {
 		return g.merge.settle(ctx, t)
 	}
-	names := make(map[string]bool, len(g.members))
-	for _, u := range g.members {
+	members := g.all()
+	names := make(map[string]bool, len(members))
+	for _, u := range members {
 		names[u.o.Name] = true
 	}
 	rows := intake.ReadRows(ctx, g.catalog, g.set, []catalog.Range{{}})

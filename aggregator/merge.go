@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,12 +17,12 @@ import (
 // record of the first upstream that has one for it.
 type merger struct {
 	catalog.Catalog
-	set     string // that is published
-	members []member
-	events  *intake.Reporter
+	set    string // that is published
+	events *intake.Reporter
 
-	mu    sync.Mutex // held while a batch is merged; guards named
-	named int        // resources that were reported because another has their URI
+	mu      sync.Mutex // held while a batch is merged; guards the rest
+	members []*member  // in the order of their priority
+	named   int        // resources that were reported because another has their URI
 }
 
 // A member is an upstream whose resources are merged.
@@ -31,8 +32,31 @@ type member struct {
 	uri           string // prefix of its own URIs
 	everywhere    bool   // they can be any
 
-	first     func() *firstRun
+	first     *firstRun
 	waitedFor bool // resources wait for its first run; the lock of the merger guards it
+}
+
+// add adds an upstream, which comes after all others.
+func (m *merger) add(o *member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members = append(m.members, o)
+}
+
+// remove removes the upstream with a name. What is published of it remains until settle.
+func (m *merger) remove(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members = slices.DeleteFunc(m.members, func(o *member) bool { return o.name == name })
+}
+
+// arrange puts the upstreams in the order of names.
+func (m *merger) arrange(names []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slices.SortStableFunc(m.members, func(a, b *member) int {
+		return cmp.Compare(slices.Index(names, a.name), slices.Index(names, b.name))
+	})
 }
 
 func (m *member) covers(uri string) bool { return m.everywhere || isBelow(uri, m.uri) }
@@ -70,7 +94,7 @@ func (m *merger) resolve(ctx context.Context, uris []string, twice func(uri stri
 		var kept *member
 		var awaited []*member // that come before it, and may have the resource, too
 		for i := range m.members {
-			o := &m.members[i]
+			o := m.members[i]
 			if !o.covers(uri) {
 				continue
 			}
@@ -78,7 +102,7 @@ func (m *merger) resolve(ctx context.Context, uris []string, twice func(uri stri
 			switch {
 			case err != nil:
 				return catalog.Applied{}, err
-			case !ok && kept == nil && !o.first().isOver():
+			case !ok && kept == nil && !o.first.isOver():
 				awaited = append(awaited, o)
 			case ok && kept != nil:
 				twice(uri, kept, o)
@@ -118,7 +142,7 @@ func (m *merger) resolve(ctx context.Context, uris []string, twice func(uri stri
 func waitFor(awaited []*member, published *catalog.Record, ok bool) *member {
 	owner, _, _ := parseToken(published.Token)
 	for _, o := range awaited {
-		if !ok || owner == o.name && !o.first().isCompared() {
+		if !ok || owner == o.name && !o.first.isCompared() {
 			return o
 		}
 	}
@@ -128,9 +152,8 @@ func waitFor(awaited []*member, published *catalog.Record, ok bool) *member {
 // settleFirst publishes what has waited for the first run of an upstream, or a part of it,
 // and need not wait any longer. The error unavailable says why it may still have resources,
 // or is nil.
-func (m *merger) settleFirst(ctx context.Context, i int, unavailable error) error {
+func (m *merger) settleFirst(ctx context.Context, o *member, unavailable error) error {
 	m.mu.Lock()
-	o := &m.members[i]
 	waited := o.waitedFor
 	o.waitedFor = false
 	m.mu.Unlock()
@@ -176,7 +199,7 @@ func (m *merger) settle(ctx context.Context, t *intake.Tally) error {
 			if kept < 0 {
 				kept, want = i, rows.Row().Token
 			} else {
-				t.Skipped(uri, conflict(&m.members[kept], &m.members[i]))
+				t.Skipped(uri, conflict(m.members[kept], m.members[i]))
 			}
 			rows.Next()
 		}

@@ -201,8 +201,9 @@ func (st *Status) addSet(s *destination.SetStatus, first bool) {
 // Statuses returns the state of the upstreams of the group, in the order of their
 // priority.
 func (g *Group) Statuses() []Status {
-	all := make([]Status, len(g.members))
-	for i, u := range g.members {
+	members := g.all()
+	all := make([]Status, len(members))
+	for i, u := range members {
 		all[i] = u.Status()
 		all[i].Set = g.set
 	}

@@ -115,7 +115,7 @@ type Upstream struct {
 	events    intake.Reporter
 
 	progress progress
-	first    firstRun
+	first    *firstRun
 	pace     pace // in the Fleet
 
 	following atomic.Pointer[destination.Follower] // nil: Watch has not begun
@@ -143,7 +143,7 @@ func New(cat catalog.Catalog, set string, o Options, open func(deliver func(cont
 	if o.FirstWait == 0 {
 		o.FirstWait = DefaultFirstWait
 	}
-	u := &Upstream{catalog: cat, set: set, o: o, events: intake.Reporter{OnEvent: o.OnEvent}, first: firstRun{over: make(chan struct{})}, stale: stale{deleted: make(chan struct{}, 1)}}
+	u := &Upstream{catalog: cat, set: set, o: o, events: intake.Reporter{OnEvent: o.OnEvent}, first: &firstRun{over: make(chan struct{})}, stale: stale{deleted: make(chan struct{}, 1)}}
 	if !o.InPlace && isHere(o.Address, o.BaseURL) {
 		return nil, fmt.Errorf("follow %s: it is below %s, the base URL of this Source itself", o.Address, o.BaseURL)
 	}

@@ -188,6 +188,23 @@ func (s *Set) comparable() Set {
 	return c
 }
 
+// SameBut reports whether two settled configurations of a set mean the same, apart from the
+// upstreams that it has; each has some.
+func (s *Set) SameBut(other *Set) bool {
+	a, b := s.comparable(), other.comparable()
+	some := len(a.Upstreams) > 0 && len(b.Upstreams) > 0
+	a.From, b.From, a.Upstreams, b.Upstreams = "", "", nil, nil
+	return some && reflect.DeepEqual(a, b)
+}
+
+// Same reports whether two settled configurations of an upstream of one set mean the same,
+// apart from its priority.
+func (m *Member) Same(other *Member) bool {
+	a, b := *m, *other
+	a.Origin, b.Origin, a.Priority, b.Priority = Address{}, Address{}, 0, 0
+	return reflect.DeepEqual(a, b)
+}
+
 // Follows reports whether a Source fills the set, alone or with others. s may be nil.
 func (s *Set) Follows(address string) bool {
 	if s == nil {

@@ -23,6 +23,9 @@ type Subscriber interface {
 	Leave()
 }
 
+// An Unsubscription is the result of ending a subscription.
+type Unsubscription = destination.Unsubscription
+
 // A subscriber is a mirror that may have subscriptions.
 type subscriber struct {
 	address string // of the upstream
@@ -37,7 +40,7 @@ func (o *Opener) note(u *config.Member, j journal.Journal, c *fetch.Client) {
 
 // Unsubscribe implements [Subscriber].
 func (u upstream) Unsubscribe(ctx context.Context, keep func(address string) bool) (failed []destination.Unsubscription, err error) {
-	for _, s := range u.subscribed {
+	for _, s := range u.subscribed() {
 		if u.callbacks == nil || keep(s.address) {
 			continue
 		}

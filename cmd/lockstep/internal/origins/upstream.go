@@ -104,41 +104,11 @@ func (o *Opener) openUpstream(s *Set) (Origin, error) {
 			return nil, err
 		}
 		o.Upstreams.Callbacks.add(ao.Follow.Callback, u.Handler())
-		opened.follower, opened.subscribed = u, o.Upstreams.opened
+		subscribed := o.Upstreams.opened
+		opened.follower, opened.subscribed = u, func() []subscriber { return subscribed }
 		return opened, nil
 	}
-	var all []aggregator.Options
-	for i := range c.Upstreams {
-		m := &c.Upstreams[i]
-		if len(m.Include) == 0 {
-			m.Include = c.Include
-		}
-		if len(m.Exclude) == 0 {
-			m.Exclude = c.Exclude
-		}
-		ao, err := o.upstreamOptions(s, m)
-		if err != nil {
-			return nil, err
-		}
-		if m.Name != "" {
-			ao.URI += m.Name + "/"
-		}
-		ao.Name = m.Key()
-		ao.Follow.Callback = o.Upstreams.Callbacks.address(base(o.Upstreams.BaseURL), ao.Address, s.Name+"/"+m.Key())
-		all = append(all, ao)
-	}
-	group := aggregator.GroupOptions{TempDir: o.State, OnEvent: s.OnEvent, Fleet: o.Upstreams.Fleet}
-	g, err := aggregator.NewGroup(s.Catalog, s.List, group, all, func(i int, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
-		return o.openMirror(&c.Upstreams[i], filepath.Join(s.Name, c.Upstreams[i].Key()), deliver)
-	})
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		o.Upstreams.Callbacks.add(all[i].Follow.Callback, g.Handler(i))
-	}
-	opened.follower, opened.subscribed = g, o.Upstreams.opened
-	return opened, nil
+	return o.openGroup(s, opened)
 }
 
 // base returns a base URL with a slash at its end.
@@ -263,7 +233,7 @@ type upstream struct {
 	follower
 	web        *intake.Web // opens those that are not stored here; nil: all are
 	callbacks  *Callbacks  // nil: no hub is used
-	subscribed []subscriber
+	subscribed func() []subscriber
 	log        *slog.Logger
 }
 

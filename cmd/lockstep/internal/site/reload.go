@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,8 +32,9 @@ var ErrUnchanged = errors.New("the sets are those that are published")
 
 // Reload has a running site publish the sets that configs describe, which are settled as
 // those of [Options]. Sets that other Sources fill are added, removed and restarted with
-// other settings; sets that have not changed are not interrupted. If Reload returns an
-// error, nothing has changed. What takes longer, such as ending subscriptions, is
+// other settings. Where only upstreams of a set have changed, only these are added, removed
+// and restarted. What has not changed is not interrupted. If Reload returns an error,
+// nothing has changed. What takes longer, such as ending subscriptions, is
 // reported when it is done or has failed.
 func (s *Site) Reload(ctx context.Context, configs []config.Set) error {
 	r := &reload{configs: configs, done: make(chan error, 1)}
@@ -64,8 +66,14 @@ type plan struct {
 	added   []string
 	changed []string
 	removed []string
+	altered []string                   // sets of which only upstreams change
+	changes map[string]*origins.Change // of these
 	done    chan error
 }
+
+// replaces reports whether another setup takes the place of the present one: otherwise
+// nothing but upstreams of sets change.
+func (p *plan) replaces() bool { return len(p.added)+len(p.changed)+len(p.removed) > 0 }
 
 // await waits until there is a plan for another setup, or ctx or a task ends: then it
 // returns nil. Requests that cannot be fulfilled are answered.
@@ -80,11 +88,12 @@ func (r *reloader) await(ctx context.Context, tasks *taskGroup, watch bool) (*pl
 		case q = <-r.site.reloads:
 		}
 		p, err := r.plan(q)
-		if err == nil && !watch && (len(p.added)+len(p.changed)+len(p.removed) > 0) {
-			err = errors.New("a Source that does not watch for changes has to be restarted to change its sets")
-		}
-		if err == nil && len(p.added)+len(p.changed)+len(p.removed) == 0 {
+		switch {
+		case err != nil:
+		case !p.replaces() && len(p.altered) == 0:
 			err = ErrUnchanged
+		case !watch:
+			err = errors.New("a Source that does not watch for changes has to be restarted to change its sets")
 		}
 		if err != nil {
 			q.done <- err
@@ -95,7 +104,12 @@ func (r *reloader) await(ctx context.Context, tasks *taskGroup, watch bool) (*pl
 			q.done <- err
 			continue
 		}
-		return p, nil
+		if p.replaces() {
+			return p, nil
+		}
+		r.alter(ctx, p)
+		r.site.setup.Load().configs = p.configs // which nothing else reads while this is the setup
+		q.done <- nil
 	}
 }
 
@@ -118,7 +132,7 @@ func names(configs []config.Set) (all []string) {
 // change so without a restart.
 func (r *reloader) plan(q *reload) (*plan, error) {
 	now := r.site.setup.Load()
-	p := &plan{configs: q.configs, old: map[string]*siteSet{}, done: q.done}
+	p := &plan{configs: q.configs, old: map[string]*siteSet{}, changes: map[string]*origins.Change{}, done: q.done}
 	was := map[string]*config.Set{}
 	for i := range now.configs {
 		name := nameOf(&now.configs[i])
@@ -130,7 +144,7 @@ func (r *reloader) plan(q *reload) (*plan, error) {
 		return nil, err
 	}
 	seen := map[string]bool{}
-	var fixed []string
+	var frozen []string
 	for i := range q.configs {
 		c := &q.configs[i]
 		name := nameOf(c)
@@ -142,8 +156,10 @@ func (r *reloader) plan(q *reload) (*plan, error) {
 		switch {
 		case old != nil && c.Same(old):
 			continue
+		case old != nil && c.SameBut(old):
+			p.altered = append(p.altered, name)
 		case !reloadable(c), old != nil && !p.old[name].reloadable(old):
-			fixed = append(fixed, name)
+			frozen = append(frozen, name)
 		case old == nil:
 			p.added = append(p.added, name)
 		default:
@@ -153,15 +169,14 @@ func (r *reloader) plan(q *reload) (*plan, error) {
 	for i := range now.configs {
 		if name := nameOf(&now.configs[i]); !seen[name] {
 			if !p.old[name].reloadable(&now.configs[i]) {
-				fixed = append(fixed, name)
+				frozen = append(frozen, name)
 				continue
 			}
 			p.removed = append(p.removed, name)
 		}
 	}
-	if len(fixed) > 0 {
-		return nil, term.WithHint(fmt.Errorf("set %s can only be added, changed or removed with a restart", strings.Join(fixed, ", ")),
-			"without a restart, only sets from resourcesync: change, and those only without versions, patches and change_dump")
+	if len(frozen) > 0 {
+		return nil, fixed(frozen...)
 	}
 	return p, nil
 }
@@ -184,24 +199,38 @@ func (r *reloader) prepare(ctx context.Context, p *plan) error {
 		return err
 	}
 	b.sets.origins.Upstreams.Several = followed(p.configs) > 1 // of those that are opened from now on
+	was := b.opts.Sets
+	b.opts.Sets = p.configs // the addresses of a set depend on those of the others
 	var opened []*siteSet
+	err := r.prepareChanges(p)
 	for _, name := range p.added {
-		set, err := r.open(p.config(name))
-		if err == nil {
+		if err != nil {
+			break
+		}
+		var set *siteSet
+		if set, err = r.open(p.config(name)); err == nil {
 			opened = append(opened, set)
 			err = b.move(ctx, []*siteSet{set})
 		}
-		if err != nil {
-			for _, set := range opened {
-				set.close()
-			}
-			return err
+	}
+	if err != nil {
+		for _, set := range opened {
+			set.close()
 		}
+		p.undo()
+		b.opts.Sets = was
+		return err
 	}
 	for _, set := range opened {
 		p.old[set.name] = set
 	}
 	return nil
+}
+
+// fixed returns the error for sets that cannot change without a restart.
+func fixed(names ...string) error {
+	return term.WithHint(fmt.Errorf("set %s can only be added, changed or removed with a restart", strings.Join(names, ", ")),
+		"without a restart, only sets from resourcesync: change; of those with versions, patches or change_dump only the upstreams")
 }
 
 // config returns the configuration of a set.
@@ -238,60 +267,104 @@ func (b *setupBuilder) try(configs []config.Set) error {
 }
 
 // replace puts the planned setup in the place of the present one, whose tasks have ended,
-// and answers the request.
+// and answers the request. If that is impossible, because a set cannot be opened with its
+// new settings, all sets have those that they had.
 func (r *reloader) replace(ctx context.Context, p *plan) {
 	s := r.site
 	was := s.setup.Load()
-	var gone []*siteSet
-	for _, name := range p.removed {
-		gone = append(gone, p.old[name])
-	}
-	var started []*siteSet
-	for _, name := range p.added {
-		started = append(started, p.old[name])
-	}
+	now := maps.Clone(p.old)
 	for _, name := range p.changed {
 		old := p.old[name]
 		old.stop()
 		r.unsubscribe(ctx, old, p.config(name), changeTime)
 		old.close()
-		set, err := r.open(p.config(name))
-		if err != nil {
-			r.report.Warn(term.WithHint(fmt.Errorf("set %s keeps the settings that it had: %w", name, err), term.HintOf(err)))
-			*p.config(name) = was.configs[slices.Index(names(was.configs), name)]
-			set, err = r.open(p.config(name))
-		}
-		if err != nil { // its documents remain, and it is started with the process
-			r.report.Warn(fmt.Errorf("set %s cannot be opened again and is not published until the configuration is read again: %w", name, err))
-			p.configs = slices.DeleteFunc(p.configs, func(c config.Set) bool { return nameOf(&c) == name })
-			continue
-		}
-		p.old[name] = set
-		started = append(started, set)
 	}
-	var sets []*siteSet
-	for _, name := range names(p.configs) {
-		sets = append(sets, p.old[name])
-	}
-	next, err := s.builder.build(sets, p.configs)
+	next, _, err := r.reopen(p.configs, p.changed, now)
 	if err != nil {
-		p.done <- err // the sets are known to fit together: try has made a Source of them
+		r.restore(p, was)
+		p.done <- err
 		return
+	}
+	var gone []*siteSet
+	for _, name := range p.removed {
+		gone = append(gone, p.old[name])
 	}
 	for _, set := range gone {
 		set.stop()
 	}
 	s.setup.Store(next)
 	close(was.ended)
-	for _, set := range started {
-		r.start(set)
+	for _, name := range append(slices.Clone(p.added), p.changed...) {
+		r.start(now[name])
 	}
-	s.notify()
+	r.alter(ctx, p)
 	r.say(p)
 	for _, set := range gone {
 		r.leaving.Go(func() { r.leave(ctx, set, was) })
 	}
 	p.done <- nil
+}
+
+// reopen opens sets again as configs describe them, in all, and returns the setup of all
+// sets. If it fails, none of them is open, and failed is the one that could not be opened,
+// if there is one.
+func (r *reloader) reopen(configs []config.Set, names []string, all map[string]*siteSet) (_ *setup, failed string, _ error) {
+	for i := range configs {
+		if name := nameOf(&configs[i]); slices.Contains(names, name) {
+			set, err := r.open(&configs[i])
+			if err != nil {
+				closeSets(names, all)
+				return nil, name, err
+			}
+			all[name] = set
+		}
+	}
+	var sets []*siteSet
+	for i := range configs {
+		sets = append(sets, all[nameOf(&configs[i])])
+	}
+	next, err := r.site.builder.build(sets, configs)
+	if err != nil {
+		closeSets(names, all)
+	}
+	return next, "", err
+}
+
+func closeSets(names []string, all map[string]*siteSet) {
+	for _, name := range names {
+		all[name].close() // once more, if it is closed
+	}
+}
+
+// restore opens the sets again that were closed for a plan, with the settings of the setup
+// that was in effect, and closes what was opened for the plan.
+func (r *reloader) restore(p *plan, was *setup) {
+	closeSets(p.added, p.old)
+	p.undo()
+	r.site.builder.opts.Sets = was.configs
+	configs, names := slices.Clone(was.configs), slices.Clone(p.changed)
+	for {
+		now := map[string]*siteSet{}
+		for i := range was.configs {
+			now[nameOf(&was.configs[i])] = was.sets[i]
+		}
+		old, failed, err := r.reopen(configs, names, now)
+		if err == nil {
+			r.site.setup.Store(old)
+			close(was.ended)
+			for _, name := range names {
+				r.start(now[name])
+			}
+			return
+		}
+		if failed == "" {
+			r.report.Warn(fmt.Errorf("sets %s are not served until serve is started again: %w", strings.Join(names, ", "), err))
+			return // unreachable: a Source was made of these settings before
+		}
+		r.report.Warn(fmt.Errorf("set %s is not published until the configuration is read again: %w", failed, err)) // its documents remain
+		names = slices.DeleteFunc(names, func(name string) bool { return name == failed })
+		configs = slices.DeleteFunc(configs, func(c config.Set) bool { return nameOf(&c) == failed })
+	}
 }
 
 // say reports what has changed.
@@ -357,10 +430,15 @@ func (r *reloader) unsubscribe(ctx context.Context, set *siteSet, next *config.S
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	failed, err := o.Unsubscribe(ctx, func(address string) bool { return next.Follows(address) })
+	r.unsubscribed(set.name, failed, err)
+}
+
+// unsubscribed reports the subscriptions of a set that could not be ended.
+func (r *reloader) unsubscribed(set string, failed []origins.Unsubscription, err error) {
 	for _, u := range failed {
-		r.report.IO.Errorf("note: set %s: the hub %s still notifies this process, until its lease ends: %s\n", set.name, u.Hub, u.Error)
+		r.report.IO.Errorf("note: set %s: the hub %s still notifies this process, until its lease ends: %s\n", set, u.Hub, u.Error)
 	}
 	if err != nil {
-		r.report.Warn(fmt.Errorf("set %s: end its subscriptions: %w", set.name, err))
+		r.report.Warn(fmt.Errorf("set %s: end its subscriptions: %w", set, err))
 	}
 }
