@@ -166,12 +166,9 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		}
 		return parts, err
 	}
-	var part *prefetch.Part
-	if depth > 0 { // else nothing is left to be read meanwhile
-		part = l.Prefetch.Part()
-	}
+	part := l.Prefetch.Part()
 	entries, err := l.stageEntries(doc, n, part)
-	if perr := part.End(err == nil && doc.Unlocated() == nil); err == nil && perr != nil {
+	if perr := part.End(depth > 0); err == nil && perr != nil {
 		err = &content.LocalError{Err: perr}
 	}
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package prefetch has resources fetched that the first parts of a Resource List name while
-// the other parts are still being read.
+// Package prefetch has resources fetched that a Resource List names while the rest of it
+// is still being read.
 package prefetch
 
 import (
@@ -12,9 +12,12 @@ import (
 	"lockstep/destination/internal/stage"
 )
 
-// partMost is how many resources of a document are prefetched: about as many as
-// arrive in a second.
-const partMost = 4096
+// partMost is how many resources of a document are prefetched together: about as many as
+// arrive in a second. The first ones are fewer, so that they begin to arrive soon.
+const (
+	partFirst = 256
+	partMost  = 4096
+)
 
 // partMemory is how many bytes of entries of a document are held.
 const partMemory = 4 << 20
@@ -29,12 +32,13 @@ var errEnded = errors.New("the list has been read")
 // A FetchFunc fetches resources of a part of a list, for as long as more returns true.
 type FetchFunc func(ctx context.Context, part *stage.Stage, more func() bool) error
 
-// A Fetcher has the resources of one document at a time fetched. A nil Fetcher takes
+// A Fetcher has resources of one document at a time fetched. A nil Fetcher takes
 // none.
 type Fetcher struct {
 	cancel context.CancelCauseFunc
 	stage  func() *stage.Stage
 	parts  chan *stage.Stage
+	begun  atomic.Bool // the first ones were handed over
 	ended  atomic.Bool
 	err    error // valid when done is closed
 	done   chan struct{}
@@ -83,45 +87,68 @@ func (f *Fetcher) End() error {
 // A Part collects resources of one document. A nil Part takes none.
 type Part struct {
 	fetcher *Fetcher
-	stage   *stage.Stage
+	stage   *stage.Stage // nil: what was collected has been handed over
 	out     *stage.Writer
 	count   int
 }
 
-// Part returns a Part for a document that is going to be read; nil if others are waiting
-// already. It is safe for concurrent use.
+// Part returns a Part for a document that is going to be read. It is safe for concurrent
+// use.
 func (f *Fetcher) Part() *Part {
-	if f == nil || len(f.parts) > 0 {
+	if f == nil {
 		return nil
 	}
-	st := f.stage()
+	return &Part{fetcher: f}
+}
+
+// Add adds a resource that the document lists, unless others are waiting already.
+func (p *Part) Add(w desired.Resource) error {
+	if p == nil || p.stage == nil && !p.begin() {
+		return nil
+	}
+	w.Rank.Doc = 0
+	if err := p.out.Add(&w); err != nil {
+		return err
+	}
+	if p.count++; p.count < partMost && (p.count < partFirst || p.fetcher.begun.Swap(true)) {
+		return nil
+	}
+	return p.handOver()
+}
+
+// begin begins to collect, unless others are waiting.
+func (p *Part) begin() bool {
+	if len(p.fetcher.parts) > 0 {
+		return false
+	}
+	st := p.fetcher.stage()
 	st.Sorter.Memory = partMemory
 	st.AddDocument()
-	return &Part{fetcher: f, stage: st, out: st.Writer()}
+	p.stage, p.out, p.count = st, st.Writer(), 0
+	return true
 }
 
-// Add adds a resource that the document lists, unless there are enough.
-func (p *Part) Add(w desired.Resource) error {
-	if p == nil || p.count == partMost {
+// handOver has what was collected fetched, unless others are waiting.
+func (p *Part) handOver() error {
+	st := p.stage
+	p.stage = nil
+	p.out.Release()
+	select {
+	case p.fetcher.parts <- st:
 		return nil
+	default:
+		return st.Close(context.Background())
 	}
-	p.count++
-	w.Rank.Doc = 0
-	return p.out.Add(&w)
 }
 
-// End is called when the document has been read; only if all of it could be read are
-// its resources fetched.
-func (p *Part) End(whole bool) error {
-	if p == nil {
+// End is called when nothing is added any more. More says that other documents are still
+// being read: otherwise what was collected need not be fetched now.
+func (p *Part) End(more bool) error {
+	if p == nil || p.stage == nil {
 		return nil
 	}
-	if whole && p.count > 0 {
-		select {
-		case p.fetcher.parts <- p.stage:
-			return nil
-		default:
-		}
+	if more {
+		return p.handOver()
 	}
 	p.out.Release()
 	return p.stage.Close(context.Background())
