@@ -48,6 +48,10 @@ func TestASetThatIsHeldIsPublishedWhole(t *testing.T) {
 	}
 	w.put("c=3", "a=4")
 	w.publish(s)
+	w.pass(20 * time.Second)
+	if again := get("resourcesync/main/capabilitylist.xml").Header().Get("Retry-After"); again != "90" { // more than Destinations wait
+		t.Errorf("Retry-After %q after a while", again)
+	}
 	hold.Store(false)
 	if a := get("resourcesync/main/capabilitylist.xml"); a.Code != http.StatusServiceUnavailable {
 		t.Errorf("released, but not published yet: %d", a.Code)

@@ -71,6 +71,7 @@ type handler struct {
 	links    []coverage
 	versions *memento.Handler // nil: none are kept
 	pages    *page.Pages
+	began    time.Time
 
 	warned atomic.Int64 // when a lack of open files was last logged, in nanoseconds
 	busy   atomic.Int64 // requests that were refused for it and are not logged yet
@@ -87,7 +88,7 @@ type coverage struct {
 // HEAD are allowed, except of packages on demand. It must see requests as they
 // were sent.
 func New(o Options) http.Handler {
-	h := &handler{opts: o, docs: o.Docs, cache: newCache(), versions: o.Versions, pages: o.Pages}
+	h := &handler{opts: o, docs: o.Docs, cache: newCache(), versions: o.Versions, pages: o.Pages, began: o.Docs.Now()}
 	for _, set := range o.Sets {
 		h.links = append(h.links, coverage{
 			path:      strings.Trim(set.Path, "/"),
@@ -352,10 +353,14 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 }
 
 // After how many seconds a client should come again that requests a document of a set that
-// is not published yet: because it is held, or because that has just ended.
+// is not published yet: because it is held, or because that has just ended. While a set is
+// not held for longer than heldBriefly, clients may wait; afterwards they should go on with
+// other sets, and a Destination does so if it would have to wait for more than a minute.
 const (
-	heldRetry     = "30"
-	releasedRetry = "1"
+	heldBriefly    = 10 * time.Second
+	heldRetry      = "2"
+	heldRetryLater = "90"
+	releasedRetry  = "1"
 )
 
 // held returns after how many seconds a client should come again that requested name, if
@@ -369,7 +374,10 @@ func (h *handler) held(ctx context.Context, name string) string {
 		if !ok || !deeper || set.Name != dir || set.Hold == nil {
 			continue
 		}
-		if set.Hold() {
+		switch {
+		case set.Hold() && h.docs.Now().Sub(h.began) > heldBriefly:
+			return heldRetryLater
+		case set.Hold():
 			return heldRetry
 		}
 		_, unpublished := h.docs.Stat(ctx, names.Set(dir).CapabilityList())
