@@ -284,7 +284,7 @@ func (r *Response) readTrailer() error {
 		if bytes.HasSuffix(b, []byte("\r\n\r\n")) {
 			break
 		}
-		if err == bufio.ErrBufferFull {
+		if errors.Is(err, bufio.ErrBufferFull) {
 			return errTrailerSize
 		}
 		if err != nil {

@@ -120,7 +120,7 @@ func (s *socket) readOnce(p []byte) (int, error) {
 		return 0, err
 	case s.blocked:
 		return s.readAfterRest(p)
-	case s.err == errUnusable:
+	case errors.Is(s.err, errUnusable):
 		return 0, s.err
 	case s.err != nil:
 		return 0, &net.OpError{Op: "read", Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: s.err}
