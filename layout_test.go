@@ -102,7 +102,7 @@ var rooms = []room{
 	{"hub", "hub/hubstore hub/internal/accept hub/internal/address hub/internal/client hub/internal/delivery hub/internal/ping hub/internal/publisher hub/internal/refusal hub/internal/request hub/internal/seal hub/internal/tally hub/internal/timing hub/internal/verify hub/status", ""},
 	{"hub/hubtest", "hub/hubstore", "github.com/google/go-cmp"},
 	// roles
-	{"intake/internal/entry", "catalog internal/linkrel resourcesync", ""},
+	{"intake/internal/entry", "catalog internal/iri internal/linkrel resourcesync", ""},
 	{"intake/internal/filestat", "", "golang.org/x/sys"},
 	{"intake/internal/pathname", "intake/internal/filestat", "github.com/bmatcuk/doublestar/v4"},
 	{"intake/internal/listed", "catalog internal/extsort resourcesync", ""},

@@ -1,6 +1,7 @@
 package ondemand_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,11 +14,12 @@ import (
 func TestValue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		created, dropped := 0, 0
+		created := 0
+		var dropped atomic.Int64 // a timer drops it
 		v := ondemand.New(4*time.Second, func() *int {
 			created++
 			return new(created)
-		}, func(n *int) { dropped = *n })
+		}, func(n *int) { dropped.Store(int64(*n)) })
 		for n := 1; n <= 2; n++ {
 			if v.Now() != nil {
 				t.Error("it exists before its use")
@@ -41,8 +43,8 @@ func TestValue(t *testing.T) {
 				t.Error("it was dropped too early")
 			}
 			time.Sleep(3 * time.Second)
-			if v.Now() != nil || dropped != n {
-				t.Errorf("number %d was dropped last, want %d", dropped, n)
+			if v.Now() != nil || dropped.Load() != int64(n) {
+				t.Errorf("number %d was dropped last, want %d", dropped.Load(), n)
 			}
 		}
 	})

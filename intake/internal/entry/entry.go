@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/internal/iri"
 	"lockstep/resourcesync"
 )
 
@@ -277,22 +278,23 @@ func CheckURI(s string) error {
 	if len(s) > maxURIBytes {
 		return fmt.Errorf("has %d bytes, more than %d", len(s), maxURIBytes)
 	}
+	shown, _ := iri.WithoutUser(s) // messages show no passwords
 	for _, r := range s {
 		if r <= ' ' || r >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", r) {
-			return fmt.Errorf("%.200q has the character %q, which must be percent-encoded in a URI", s, r)
+			return fmt.Errorf("%.200q has the character %q, which must be percent-encoded in a URI", shown, r)
 		}
 	}
 	if scheme, _, _ := strings.Cut(strings.ToLower(s), ":"); scheme == "http" || scheme == "https" { // of others it is not for us to judge
 		u, err := url.Parse(s)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%.200q is no absolute URI: %w", s, errors.Unwrap(err))
+			return fmt.Errorf("%.200q is no absolute URI: %w", shown, errors.Unwrap(err))
 		case u.Hostname() == "":
-			return fmt.Errorf("%.200q names no host", s)
+			return fmt.Errorf("%.200q names no host", shown)
 		}
 	}
-	if err := checkLocation(s); err != nil {
-		return fmt.Errorf("%.200q is no absolute URI", s)
+	if err := checkLocation(shown); err != nil {
+		return fmt.Errorf("%.200q is no absolute URI", shown)
 	}
 	return nil
 }

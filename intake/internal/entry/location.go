@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lockstep/internal/iri"
 	"lockstep/internal/linkrel"
 	"lockstep/resourcesync"
 )
@@ -14,12 +15,13 @@ import (
 // CheckFetchable reports why no Destination could fetch uri, which is well-formed:
 // the scheme is not http or https, or the URI has a fragment or a password.
 func CheckFetchable(uri string) error {
+	shown, _ := iri.WithoutUser(uri) // messages show no passwords
 	scheme, _, _ := strings.Cut(uri, ":")
 	switch {
 	case !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https"):
-		return fmt.Errorf("%.200q cannot be fetched: want an http or https URI", uri)
+		return fmt.Errorf("%.200q cannot be fetched: want an http or https URI", shown)
 	case strings.Contains(uri, "#"):
-		return fmt.Errorf("%.200q has a fragment: want the URI of a whole resource", uri)
+		return fmt.Errorf("%.200q has a fragment: want the URI of a whole resource", shown)
 	}
 	u, err := url.Parse(uri)
 	switch {
@@ -29,7 +31,7 @@ func CheckFetchable(uri string) error {
 		return errors.New("has a user name or password, which a list would publish")
 	case u.Port() != "":
 		if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
-			return fmt.Errorf("%.200q has no port that exists: want one from 1 to 65535", uri)
+			return fmt.Errorf("%.200q has no port that exists: want one from 1 to 65535", shown)
 		}
 	}
 	return nil
