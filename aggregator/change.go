@@ -50,11 +50,11 @@ func (g *Group) Remove(name string) {
 	m := g.members[i]
 	g.members = slices.Delete(slices.Clone(g.members), i, i+1)
 	delete(g.failing, name)
-	started := m.started
+	started, ended := m.started, m.ended
 	g.mu.Unlock()
 	if started {
 		close(m.quit)
-		<-m.ended
+		<-ended
 	}
 	if g.merge != nil {
 		g.merge.remove(name)

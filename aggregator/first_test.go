@@ -25,6 +25,7 @@ type merged struct {
 	cat   *catalog.Mem
 	mu    sync.Mutex // guards said
 	said  []string   // warnings
+	stop  func()     // ends the last watch
 }
 
 func merge(t *testing.T, wait time.Duration, sites ...*site) *merged {
@@ -51,11 +52,17 @@ func merge(t *testing.T, wait time.Duration, sites ...*site) *merged {
 	must(t, err)
 	_, err = m.group.Scan(t.Context())
 	must(t, err)
+	m.watch()
+	return m
+}
+
+// watch has the group followed until stop is called.
+func (m *merged) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() { _ = m.group.Watch(ctx, nil) }) // it ends with ctx
-	t.Cleanup(func() { cancel(); work.Wait() })
-	return m
+	m.stop = func() { cancel(); work.Wait() }
+	m.t.Cleanup(m.stop)
 }
 
 // open opens an empty mirror.
@@ -149,6 +156,28 @@ func TestAHangingUpstreamIsAwaitedForSomeTime(t *testing.T) {
 	m := merge(t, time.Second, prior, other)
 	eventually(t, "the other's resource", func() bool { return slices.Equal(m.changes(), []string{"both.txt created b"}) && !m.group.Awaited() })
 	eventually(t, "a warning", func() bool { return m.warned("was not read within 1s") })
+}
+
+// TestAGroupIsWatchedAgain: after Watch has ended, as at each SIGHUP, the next one follows
+// all upstreams, and one that is removed then ends.
+func TestAGroupIsWatchedAgain(t *testing.T) {
+	t.Parallel()
+	first, second := newSite(t, map[string]string{"one.txt": "1"}), newSite(t, map[string]string{"two.txt": "2"})
+	m := merge(t, 0, first, second)
+	eventually(t, "the start", func() bool { return !m.group.Awaited() && len(m.changes()) == 2 })
+	for _, name := range []string{"x.txt", "y.txt"} {
+		m.stop()
+		m.watch()
+		first.set(func() { first.files[name] = name })
+		second.set(func() { second.files["second-"+name] = name })
+		eventually(t, "changes of both", func() bool {
+			return slices.Contains(m.changes(), name+" created a") && slices.Contains(m.changes(), "second-"+name+" created b")
+		})
+	}
+	m.group.Remove("a")
+	if all := m.group.Statuses(); len(all) != 1 {
+		t.Errorf("statuses %+v", all)
+	}
 }
 
 // TestUpstreamsJoinAndLeaveAGroup: one that is added with the highest priority takes the

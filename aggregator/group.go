@@ -172,16 +172,22 @@ func (g *Group) Scan(ctx context.Context) (intake.Report, error) {
 	return r, intake.Cause(ctx, errors.Join(errs...))
 }
 
-// Watch follows all upstreams until ctx ends, and then returns the cause.
+// Watch follows all upstreams until ctx ends, and then returns the cause. It may be called
+// again.
 func (g *Group) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	var work sync.WaitGroup
+	defer g.stopped()
 	defer work.Wait()
 	for {
 		g.mu.Lock()
 		for _, m := range g.members {
 			if !m.started {
 				m.started = true
-				work.Go(func() { m.watch(ctx, onChange) })
+				ended := m.ended
+				work.Go(func() {
+					defer close(ended)
+					m.watch(ctx, onChange)
+				})
 			}
 		}
 		g.mu.Unlock()
@@ -193,9 +199,17 @@ func (g *Group) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	}
 }
 
+// stopped has the next Watch follow all upstreams again.
+func (g *Group) stopped() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range g.members {
+		m.started, m.ended = false, make(chan struct{})
+	}
+}
+
 // watch follows the upstream until ctx ends or it is removed.
 func (m *groupMember) watch(ctx context.Context, onChange func(intake.Report)) {
-	defer close(m.ended)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
