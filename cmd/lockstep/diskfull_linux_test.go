@@ -3,15 +3,19 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 var eachRoom = flag.Bool("each-room", false, "have TestFullDisk leave nearly every amount of room")
@@ -210,5 +214,55 @@ func TestFullDiskRest(t *testing.T) {
 	checkGoesOn(t, src, dest)
 	if n := src.requests(); n["large"] > 3 {
 		t.Errorf("large was asked for %d times", n["large"])
+	}
+}
+
+// TestFullDiskWaits has a resource that cannot fit take all the room for a moment: those
+// that find none meanwhile are mirrored afterwards, however many they are.
+func TestFullDiskWaits(t *testing.T) {
+	t.Parallel()
+	dir := mountMemory(t)
+	src := newLiveSource(t)
+	src.churn(0, 0, 300)
+	src.put("a-large", 3_000_000)
+	full := make(chan struct{})
+	once := sync.OnceFunc(func() { close(full) })
+	src.before(func(w http.ResponseWriter, r *http.Request, path string) bool {
+		if path != "a-large" {
+			select {
+			case <-full:
+			case <-time.After(10 * time.Second):
+				t.Error("the disk did not become full")
+			}
+			return true
+		}
+		defer once()
+		text := src.contents()[path]
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		for waited := false; len(text) > 0; text = text[min(4096, len(text)):] {
+			if _, err := io.WriteString(w, text[:min(4096, len(text))]); err != nil || http.NewResponseController(w).Flush() != nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+			var fs syscall.Statfs_t
+			if err := syscall.Statfs(dir, &fs); err != nil {
+				t.Error(err)
+			} else if fs.Bfree == 0 && !waited {
+				waited = true
+				once()
+				time.Sleep(time.Second / 2)
+			}
+		}
+		return false
+	})
+	dest := filepath.Join(dir, "mirror")
+	limitMemory(t, dir, "size", 600)
+	code, said := tryRun(t, src, dest)
+	checkFailed(t, src, dest, nil, code, said, "failed: store "+src.URL+"/a-large in "+dest+": write a-large: no space left on device")
+	if !strings.Contains(said, "300 created, 0 updated, 0 deleted, 1 failed") {
+		t.Errorf("no summary:\n%s", said)
+	}
+	if diff := src.differ(readMirror(t, dest)); diff != "a-large is missing" {
+		t.Error(diff)
 	}
 }

@@ -65,7 +65,8 @@ type Applier struct {
 	crowd  bool          // more had to wait than are remembered
 	tight  bool          // some of them for want of room
 	last   bool          // nothing waits any more
-	full   int           // how many in a row there was no room for
+	full   int           // how many in a row there was no room for, each while it was the only one
+	room   room
 }
 
 // New returns an Applier that fetches with f, changes m and records the results in r.
@@ -180,7 +181,7 @@ func (p *Applier) run(ctx context.Context, actions iter.Seq2[plan.Action, error]
 	done := make(chan transfer.Outcome, min(doneQueue, p.mirror.Open)) // each may hold a file open
 	send := func(o transfer.Outcome) { done <- p.seal(o) }
 	work := dispatch.New(jobs, func(a *plan.Action) error {
-		o := fetchPreferred(gctx, p.Fetch, a)
+		o := p.room.transfer(func() transfer.Outcome { return fetchPreferred(gctx, p.Fetch, a) })
 		cause := o.Err
 		if cause != nil {
 			var other transfer.Outcome

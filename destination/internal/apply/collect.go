@@ -95,6 +95,9 @@ func (p *Applier) take(o transfer.Outcome) error {
 	case content.IsCanceled(o.Err):
 		return nil // neither done nor failed: the next run finds it as it was
 	case o.Err != nil && content.IsLocal(o.Err):
+		if o.Crowded {
+			p.full = min(p.full, maxFull-1)
+		}
 		return p.unkept(a, o.Err)
 	case confirmsDeletion(a, o.Err):
 		p.Recorder.confirm(a, o.Err)

@@ -32,6 +32,7 @@ type Outcome struct {
 	Postponed  bool          // a file that may be removed later blocks its path
 	Replaced   bool          // the transfer failed, and another representation of the record is kept
 	Err        error         // the transfer failed; nothing is to be recorded
+	Crowded    bool          // it found no room while others were being transferred
 	Stale      bool          // the description may be out of date and should be read again
 	Warning    string
 	AddressErr error // why the address of the resource did not return the content, if a memento did; otherwise nil
