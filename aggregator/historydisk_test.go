@@ -108,7 +108,7 @@ func (f *feed) sync(ctx context.Context, h *history, baseline bool) (destination
 	return d.Sync(ctx, f.from.base)
 }
 
-// move gives a node another address, which those that follow it are told.
+// move gives a node another address, and tells those that follow it.
 func (n *node) move(ctx context.Context) {
 	n.h.rough = true
 	n.h.count("moves")
@@ -132,7 +132,7 @@ func (n *node) move(ctx context.Context) {
 }
 
 // accept makes the mirror one of its upstream at another address, as the hint of the
-// program says; where there are no files, it begins anew.
+// program says; without files it starts from scratch.
 func (f *feed) accept(ctx context.Context, h *history) {
 	f.moved = true
 	if f.inPlace {

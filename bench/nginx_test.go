@@ -124,13 +124,21 @@ func startNginx(b *testing.B, dir, files, documents string) string {
 	if err != nil {
 		b.Fatal(err)
 	}
+	runNginx(b, dir, address, fmt.Sprintf("  server { listen %s; root %s; location /resourcesync/ { root %s; gzip_static on; } }\n", address, files, docs))
+	return "http://" + address + "/"
+}
+
+// runNginx runs nginx with the servers that the configuration describes until the test
+// ends. It returns when connections are accepted at address.
+func runNginx(b *testing.B, dir, address, servers string) {
+	b.Helper()
 	conf := filepath.Join(dir, "nginx.conf")
 	config := fmt.Sprintf(`worker_processes auto; worker_rlimit_nofile 8192; daemon off; user root;
 pid %[1]s/nginx.pid; error_log %[1]s/nginx.log;
 events { worker_connections 4096; }
 http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000; types { application/xml xml; }
-  server { listen %[2]s; root %[3]s; location /resourcesync/ { root %[4]s; gzip_static on; } } }
-`, dir, address, files, docs)
+%[2]s}
+`, dir, servers)
 	if err := os.WriteFile(conf, []byte(config), 0o666); err != nil {
 		b.Fatal(err)
 	}
@@ -146,10 +154,9 @@ http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000;
 	for range 100 {
 		if conn, err := net.Dial("tcp", address); err == nil {
 			_ = conn.Close()
-			return "http://" + address + "/"
+			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	b.Fatal("nginx does not answer")
-	return ""
 }

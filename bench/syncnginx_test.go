@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -101,40 +100,13 @@ func serveSites(b *testing.B, dir, program, files string, sites []*nginxSite) {
     location /resourcesync/ { root %[4]s; } location /.well-known/ { root %[4]s; } location = /robots.txt { root %[4]s; } }
 `, address, s.more, files, docs)
 	}
-	config := fmt.Sprintf(`worker_processes auto; worker_rlimit_nofile 8192; daemon off; user root;
-pid %[1]s/nginx.pid; error_log %[1]s/nginx.log;
-events { worker_connections 4096; }
-http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000; types { application/xml xml; }
-  ssl_certificate %[1]s/cert.pem; ssl_certificate_key %[1]s/key.pem; ssl_session_cache shared:all:1m;
-%[2]s}
-`, dir, servers.String())
-	conf := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(conf, []byte(config), 0o666); err != nil {
-		b.Fatal(err)
+	tls := fmt.Sprintf("  ssl_certificate %[1]s/cert.pem; ssl_certificate_key %[1]s/key.pem; ssl_session_cache shared:all:1m;\n", dir)
+	runNginx(b, dir, sites[0].base[len("http://"):len(sites[0].base)-1], tls+servers.String())
+	resp, err := http.Get(sites[0].base + "resourcesync/main/resourcelist.xml")
+	if err != nil || resp.StatusCode != http.StatusOK {
+		b.Fatalf("nginx answers %v, %v", resp, err)
 	}
-	c := exec.Command("nginx", "-p", dir, "-c", conf)
-	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGTERM)
-		_ = c.Wait() // ended by us
-	})
-	host := sites[0].base[len("http://") : len(sites[0].base)-1]
-	for range 100 {
-		if conn, err := net.Dial("tcp", host); err == nil {
-			_ = conn.Close()
-			resp, err := http.Get(sites[0].base + "resourcesync/main/resourcelist.xml")
-			if err != nil || resp.StatusCode != http.StatusOK {
-				b.Fatalf("nginx answers %v, %v", resp, err)
-			}
-			_ = resp.Body.Close()
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	b.Fatal("nginx does not answer")
+	_ = resp.Body.Close()
 }
 
 // measure sets the sync of a site beside curl.

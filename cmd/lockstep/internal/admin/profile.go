@@ -12,7 +12,7 @@ import (
 // goroutines and processor time, as go tool pprof reads them.
 const ProfilesDir = "debug/pprof/"
 
-// profile answers a request for a profile to whoever may administrate, and reports
+// profile answers requests for a profile that the administrator makes, and reports
 // whether it was one.
 func (p *Pages) profile(w http.ResponseWriter, r *http.Request) bool {
 	name, ok := strings.CutPrefix(r.URL.EscapedPath(), p.Dir+ProfilesDir)
