@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+
+	"lockstep/destination"
 )
 
 // A Fleet is all upstreams that a process follows. They take turns: a few are worked on at
@@ -14,6 +16,7 @@ import (
 type Fleet struct {
 	schedule  schedule
 	comparing chan struct{} // has a token for each comparison with the catalog under way
+	checks    destination.CheckBudget
 
 	mu  sync.Mutex // guards all
 	all []interface{ statuses() []Status }

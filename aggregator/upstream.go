@@ -304,7 +304,7 @@ func (u *Upstream) follow(ctx context.Context) error {
 		}
 		o.OnPass = u.firstPass
 		if u.o.Fleet != nil {
-			o.Turn = u.turn
+			o.Turn, o.CheckBudget = u.turn, &u.o.Fleet.checks
 		}
 		f, err := u.mirror.Destination.Follow(u.o.Address, o)
 		if err == nil {

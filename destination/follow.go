@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/follow"
+	"lockstep/destination/internal/localcheck"
 	"lockstep/destination/internal/writebehind"
 	"lockstep/destination/report"
 	"lockstep/discover"
@@ -88,10 +89,19 @@ type FollowOptions struct {
 	// that context ends with [ErrTurn] as its cause, the work is interrupted, and
 	// continued after another call. It is never called concurrently.
 	Turn func(ctx context.Context, w Work) (context.Context, func())
+
+	// CheckBudget limits the share of time that the checks of the mirrors' files take
+	// (see [CheckLocal]), to a twentieth, of all Followers that share it; default: one
+	// for this Follower.
+	CheckBudget *CheckBudget
 }
 
 // Work is a piece of work of a [Follower].
 type Work = follow.Work
+
+// A CheckBudget is shared by the Followers of a process. The zero value is ready to use.
+// It is safe for concurrent use.
+type CheckBudget = localcheck.Budget
 
 // ErrTurn is the cause of a context that interrupts the work of a [Follower] because
 // it is the turn of others.
@@ -138,7 +148,7 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 		return nil, err
 	}
 	own.doubtEvery, own.follows = o.Check, true
-	m := &followedMirror{d: own, address: address, poll: o.Poll, journal: journal}
+	m := &followedMirror{d: own, address: address, poll: o.Poll, journal: journal, pace: localcheck.NewPace(o.CheckBudget)}
 	f := &Follower{address: address}
 	f.follower, err = follow.New(m, follow.Options{
 		Poll: o.Poll, Check: o.Check, Pause: o.Pause, Callback: o.Callback, Channel: o.Channel, Lease: o.Lease, RefuseSHA1: o.RefuseSHA1, PollMost: o.PollMost, PauseMost: o.PauseMost, Turn: o.Turn,

@@ -198,6 +198,7 @@ func (m *followedMirror) InStep() { m.d.opts.Baseline = false }
 
 // Close ends the session.
 func (m *followedMirror) Close(ctx context.Context) error {
+	m.pace.Leave()
 	if m.session == nil {
 		return nil
 	}
@@ -221,14 +222,14 @@ func (m *followedMirror) load(ctx context.Context, s *session, set *sets.Followe
 // checkLocal checks the files of the mirror before a set is brought into step, unless
 // that was done a short time ago. It requests a pull of each set with damaged files.
 func (m *followedMirror) checkLocal(ctx context.Context, s *session, ask func(uri string)) error {
-	if !m.pace.IsDue(m.poll) {
+	start := time.Now()
+	if !m.pace.IsDue(start, m.poll) {
 		return nil
 	}
-	start := time.Now()
 	if err := checkLocal(ctx, s); err != nil {
 		return err
 	}
-	m.pace.Done(start)
+	m.pace.Done(start, time.Now())
 	for uri, set := range m.sets {
 		if set.State != nil && s.damaged[set.State.Number] {
 			ask(uri)
