@@ -199,7 +199,14 @@ func (l *life) settle() {
 		l.Errorf("one sync more ended with %d\n%s", code, out)
 	}
 	checkEmpty(l, filepath.Join(l.mirror, ".lockstep", "tmp"))
-	checkEmpty(l, filepath.Join(l.src.state, "documents", ".lockstep", "tmp"))
+	unfinished := filepath.Join(l.src.state, "documents", ".lockstep", "tmp")
+	for range 100 { // the Source is running, and may be writing something now
+		if left, err := os.ReadDir(unfinished); err == nil && len(left) == 0 || os.IsNotExist(err) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	checkEmpty(l, unfinished)
 }
 
 // published waits until the Source says of its files what they are.

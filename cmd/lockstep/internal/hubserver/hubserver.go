@@ -43,6 +43,13 @@ func (f *Front) AwaitReady(ctx context.Context) bool {
 	}
 }
 
+// Publish passes a message on to the subscribers of a topic. It waits until the hub has
+// loaded: a Source may have something to publish before.
+func (f *Front) Publish(ctx context.Context, topic string, header http.Header, body []byte) error {
+	f.AwaitReady(ctx) // if ctx ends first, Publish says so
+	return f.Hub.Publish(ctx, topic, header, body)
+}
+
 // CheckReady says why the hub takes no requests: it is loading or stopping, or its
 // database does not work.
 func (f *Front) CheckReady() error { return f.readiness.Ready() }
