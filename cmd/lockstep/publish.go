@@ -85,7 +85,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 		return err
 	}
 	so := o.Site("publish", o.result, io)
-	so.Documents = o.out
+	so.Documents, so.Gzip = o.out, o.Compresses(!mirror.IsBucket(o.out))
 	n := &sourcereport.Reporter{IO: io, Quiet: o.result.Quiet}
 	n.Beside = slices.ContainsFunc(o.Sets, func(c config.Set) bool { return site.Beside(c.Origin, o.out) })
 	if so.OnEvent = n.Event; o.Watching() {

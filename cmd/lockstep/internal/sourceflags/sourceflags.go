@@ -34,6 +34,7 @@ type Source struct {
 	uri          string
 	dump         bool
 	gzip         bool
+	gzipGiven    bool
 	apiTokenFile string
 	allowEmpty   bool
 	takeOver     bool
@@ -62,7 +63,7 @@ func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "leave out files, directories and objects that match `GLOB` (repeatable; wins over --include)")
 	flags.StringVar(&o.uri, "uri", "", "the `URL` that the URIs of the resources begin with, if it is not the base URL")
 	flags.BoolVar(&o.dump, "dump", false, "also publish dumps: all resources and all changes as ZIP files")
-	flags.BoolVar(&o.gzip, "gzip", false, "also write a compressed variant of every document, for web servers that serve those")
+	flags.BoolVar(&o.gzip, "gzip", false, "also write a compressed variant of every document, for web servers that serve those (default when publish writes into a directory)")
 	flags.StringVar(&o.apiTokenFile, "api-token-file", "", "clients with the token in `FILE` may write to sets from api:")
 	flags.BoolVar(&o.allowEmpty, "allow-empty", false, "accept that a set is suddenly empty: publish the deletion of everything")
 	flags.BoolVar(&o.takeOver, "take-over", false, "replace documents that another state directory has published there, and restart their history")
@@ -117,6 +118,7 @@ func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string)
 	if o.scanInterval < 0 {
 		return term.Usagef("--scan-interval must not be below 0")
 	}
+	o.gzipGiven = given("gzip")
 	if !given("scan-interval") {
 		o.scanInterval = 0
 	} else {
@@ -213,11 +215,20 @@ func (o *Source) renameState(from config.Address, lookup func(string) (string, b
 	return nil
 }
 
+// Compresses reports whether to write compressed variants of documents; usual is the
+// default.
+func (o *Source) Compresses(usual bool) bool {
+	if o.gzipGiven {
+		return o.gzip
+	}
+	return usual
+}
+
 // Site returns what openSite needs to know.
 func (o *Source) Site(command string, out *term.Options, io term.IO) site.Options {
 	return site.Options{
 		BaseURL: o.BaseURL, Sets: o.Sets, State: o.State, AllowEmpty: o.allowEmpty, TakeOver: o.takeOver, ScanInterval: o.scanInterval, Rehash: o.rehash,
-		Watching: o.Watching(), Gzip: o.gzip, APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.network, IO: io, Command: command, Log: out.Logger(io),
+		Watching: o.Watching(), Gzip: o.Compresses(false), APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.network, IO: io, Command: command, Log: out.Logger(io),
 	}
 }
 
