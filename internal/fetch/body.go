@@ -72,7 +72,7 @@ func (a *answer) finish() {
 		a.timer.Stop()
 		a.cancel(context.Canceled)
 	}
-	a.reply.whole = time.Since(a.got)
+	a.reply.Whole = time.Since(a.got)
 	a.host.slots.release(a.lane, a.doc, &a.reply)
 }
 

@@ -32,6 +32,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/internal/fetch/concurrency"
 	"lockstep/internal/fetch/http1"
 	"lockstep/internal/ondemand"
 )
@@ -39,7 +40,7 @@ import (
 const (
 	// DefaultJobs is the initial number of concurrent requests per host of a Client
 	// that adapts: few enough for a small server.
-	DefaultJobs = 16
+	DefaultJobs = concurrency.Initial
 	// MaxJobs caps the number that can be configured, and that of a Client that
 	// adapts: with a round trip of 50 ms enough for 10,000 answers a second.
 	MaxJobs = 512

@@ -245,7 +245,7 @@ func (a *answer) sendGeneral(ctx context.Context, r *Request, u *url.URL, l lane
 	own, a.cancel = context.WithCancelCause(ctx)
 	a.timer = time.AfterFunc(a.patience, a.expire)
 	sent := httptrace.WithClientTrace(own, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
-		a.got, a.reply.reused = time.Now(), i.Reused
+		a.got, a.reply.Reused = time.Now(), i.Reused
 	}})
 	resp, err := a.client.roundTrip(sent, r, u, l)
 	if err != nil {
@@ -260,7 +260,7 @@ func (a *answer) sendGeneral(ctx context.Context, r *Request, u *url.URL, l lane
 	}
 	a.host.simple.learn(u, resp)
 	a.reply.major = resp.ProtoMajor
-	a.reply.reused = a.reply.reused || resp.Close // then none can be reused
+	a.reply.Reused = a.reply.Reused || resp.Close // then none can be reused
 	a.Status, a.Header, a.Length, a.src = resp.StatusCode, resp.Header, resp.ContentLength, resp.Body
 	if err := a.arrived(u); err != nil {
 		return nil, err
@@ -273,7 +273,7 @@ func (a *answer) arrived(u *url.URL) error {
 	if !retryStatus(a.Status) {
 		a.host.gate.answered()
 	}
-	a.reply.wait = time.Since(a.got)
+	a.reply.Wait = time.Since(a.got)
 	a.URI, a.want, a.Body = u.String(), a.Length, a
 	if a.pause == nil {
 		return nil

@@ -7,7 +7,10 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"lockstep/internal/fetch/concurrency"
 )
 
 // maxHosts caps the remembered hosts: what a Source names must not fill memory.
@@ -114,7 +117,7 @@ func (hs *hosts) get(name string) *host {
 			}
 		}
 	}
-	h = &host{slots: slots{lanes: hs.lanes, adapter: adapter{jobs: hs.jobs, most: hs.most}}, rate: pace{rate: hs.rate}, gate: gate{host: name, patience: hs.patience, off: hs.ungated}, breaks: breaks{host: name, patience: hs.patience, off: hs.ungated}}
+	h = &host{slots: slots{lanes: hs.lanes, adapter: concurrency.New(hs.jobs, hs.most)}, rate: pace{rate: hs.rate}, gate: gate{host: name, patience: hs.patience, off: hs.ungated}, breaks: breaks{host: name, patience: hs.patience, off: hs.ungated}}
 	hs.m[name] = h
 	return h
 }
@@ -125,7 +128,7 @@ func (c *Client) Limit(host string) int {
 	s := &c.hosts.get(host).slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.jobs
+	return s.adapter.Jobs()
 }
 
 // Room returns how many more requests a host can take before one has to wait;
@@ -140,7 +143,15 @@ func (c *Client) Room(host string) int {
 	s := &h.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(s.jobs-s.docs, 1) - s.held - len(s.waiting)
+	return max(s.adapter.Jobs()-s.docs, 1) - s.held - len(s.waiting)
+}
+
+// A reply describes the answer to a request.
+type reply struct {
+	concurrency.Reply
+	good  bool // usable
+	alive bool // not a temporary failure
+	major int  // version of HTTP
 }
 
 // slots counts the concurrent requests to one host. A document is read while
@@ -151,12 +162,14 @@ type slots struct {
 	lanes []int // connections in each, except that for documents
 
 	mu      sync.Mutex // guards the rest
-	adapter            // determines how many are allowed
-	streams bool       // the host supports HTTP/2: a lane is one connection
-	held    int        // all except documents
+	adapter concurrency.Adapter
+	streams bool // the host supports HTTP/2: a lane is one connection
+	held    int  // all except documents
 	docs    int
 	in      [maxLanes]int // under way in each lane
 	waiting []chan lane   // in order of arrival
+
+	near atomic.Bool // answers come quickly
 
 	misses int // consecutive failures
 	pauses int // requested by the host, with only failures in between
@@ -303,7 +316,8 @@ func (s *slots) release(l lane, doc bool, r *reply) {
 	}
 	if r.good {
 		s.streams = r.major >= 2
-		s.answered(time.Now(), r, busy, doc)
+		s.adapter.Answered(time.Now(), &r.Reply, busy, doc)
+		s.near.Store(s.adapter.Near())
 	}
 	s.wake()
 }
@@ -314,13 +328,14 @@ func (s *slots) release(l lane, doc bool, r *reply) {
 func (s *slots) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.settled || !s.well() {
+	usual, settled := s.adapter.Usual()
+	if !settled || !s.adapter.Well() {
 		return math.MaxInt64
 	}
-	return max(patienceFactor*s.usual, patienceLeast)
+	return max(patienceFactor*usual, patienceLeast)
 }
 
-func (s *slots) free() bool { return s.held < max(s.jobs-s.docs, 1) }
+func (s *slots) free() bool { return s.held < max(s.adapter.Jobs()-s.docs, 1) }
 
 func (s *slots) wake() {
 	for len(s.waiting) > 0 && s.free() {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"lockstep/internal/fetch/concurrency"
 )
 
 const (
@@ -56,13 +58,13 @@ func (c *Client) booked(uri string, err error) failure {
 	var status *StatusError
 	switch {
 	case errors.As(err, &status):
-		cost := costStatus
+		cost := concurrency.CostStatus
 		if status.RetryAfter > 0 {
-			cost = costAsked
+			cost = concurrency.CostAsked
 		}
 		// A resource that always answers 429 must not stop a healthy host.
-		often := status.Status == http.StatusTooManyRequests && (s.misses > 1 || !s.well())
-		strained := s.failed(now, cost, often)
+		often := status.Status == http.StatusTooManyRequests && (s.misses > 1 || !s.adapter.Well())
+		strained := s.adapter.Failed(now, cost, often)
 		switch {
 		case !status.NotBefore.IsZero():
 			if s.misses >= shutMisses {
@@ -78,10 +80,10 @@ func (c *Client) booked(uri string, err error) failure {
 		}
 	default:
 		silent := errors.Is(err, ErrTimeout)
-		s.failed(now, costBroken, silent && !s.well())
+		s.adapter.Failed(now, concurrency.CostBroken, silent && !s.adapter.Well())
 		f.over = f.host.gate.missed(err)
 	}
-	f.well = s.well()
+	f.well = s.adapter.Well()
 	return f
 }
 

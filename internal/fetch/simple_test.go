@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"lockstep/internal/fetch"
 )
@@ -61,40 +64,37 @@ func TestSimpleRequests(t *testing.T) {
 }
 
 // Over TLS it is used once a response has shown that the host negotiates HTTP/1.1,
-// without a handshake to find out; a host that supports HTTP/2 gets HTTP/2 alone.
+// without a handshake to find out; and for a host that prefers HTTP/2 if it is near.
 func TestSimpleTLS(t *testing.T) {
 	t.Parallel()
-	for _, http2 := range []bool{false, true} {
-		t.Run(fmt.Sprint("HTTP/2 ", http2), func(t *testing.T) {
+	for name, tt := range map[string]struct {
+		http2      bool
+		takes      time.Duration
+		least, old int64 // requests by HTTP/1.1, at least and at most
+		conns      int64
+	}{
+		"HTTP/1.1":         {false, 0, 81, 81, 3},
+		"HTTP/2, near":     {true, 0, 60, 80, 4},
+		"HTTP/2, far":      {true, 10 * time.Millisecond, 0, 0, 2},
+		"HTTP/1.1 and far": {false, 10 * time.Millisecond, 81, 81, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var conns, old, protocols atomic.Int64
-			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var old atomic.Int64
+			s, c, conns := serveTLS(t, tt.http2, 2, func(w http.ResponseWriter, r *http.Request) {
 				if r.ProtoMajor == 1 {
 					old.Add(1)
 				}
-				if r.TLS.NegotiatedProtocol == "http/1.1" {
-					protocols.Add(1)
-				}
+				time.Sleep(tt.takes)
 				_, _ = w.Write([]byte(r.URL.Path + r.Header.Get("Authorization")))
-			}))
-			s.EnableHTTP2 = http2
-			s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-				if state == http.StateNew {
-					conns.Add(1)
+			})
+			for _, path := range []string{"/list", "/first"} {
+				if got := c.IsSimple(fetch.Request{URI: s.URL + "/a"}); got && (path == "/list" || tt.http2) {
+					t.Errorf("before %s: used", path)
 				}
-			}
-			s.StartTLS()
-			t.Cleanup(s.Close)
-			file := filepath.Join(t.TempDir(), "ca.pem")
-			if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			c := client(t, s.URL, fetch.Options{CAFile: file, Jobs: 2, BearerToken: "x"})
-			if _, err := get(t.Context(), c, fetch.Request{URI: s.URL + "/list", Document: true}); err != nil {
-				t.Fatal(err)
-			}
-			if got := c.IsSimple(fetch.Request{URI: s.URL + "/a"}); got == http2 {
-				t.Errorf("used: %v", got)
+				if _, err := get(t.Context(), c, fetch.Request{URI: s.URL + path, Document: path == "/list"}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			var wg sync.WaitGroup
 			for i := range 4 {
@@ -108,18 +108,81 @@ func TestSimpleTLS(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if http2 && old.Load() > 0 || !http2 && old.Load() != 81 {
-				t.Errorf("%d requests by HTTP/1.1", old.Load())
+			if n := old.Load(); n < tt.least || n > tt.old+1 {
+				t.Errorf("%d requests by HTTP/1.1, want %d to %d", n, tt.least, tt.old+1)
 			}
-			if conns.Load() > 3 {
-				t.Errorf("%d connections, want at most 3", conns.Load())
+			if conns.Load() > tt.conns {
+				t.Errorf("%d connections, want at most %d", conns.Load(), tt.conns)
 			}
 			// A certificate that is not trusted is refused here too.
-			if !http2 {
+			if !tt.http2 {
 				c = client(t, s.URL, fetch.Options{})
 				if _, err := get(t.Context(), c, fetch.Request{URI: s.URL + "/a"}); err == nil || !strings.Contains(err.Error(), "certificate") {
 					t.Errorf("without the certificate: %v", err)
 				}
+			}
+		})
+	}
+}
+
+// serveTLS starts a server, with HTTP/2 or without, and returns a client with a token for
+// it. It counts the connections.
+func serveTLS(t *testing.T, http2 bool, jobs int, h http.HandlerFunc) (s *httptest.Server, c *fetch.Client, conns *atomic.Int64) {
+	t.Helper()
+	conns = new(atomic.Int64)
+	s = httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = http2
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that are to fail
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s, client(t, s.URL, fetch.Options{CAFile: file, Jobs: jobs, BearerToken: "x"}), conns
+}
+
+// A near host that prefers HTTP/2 need not support HTTP/1.1: what it answers to that costs
+// neither a resource nor an attempt, and after a few such answers it is asked no more.
+func TestHostWithoutHTTP1(t *testing.T) {
+	t.Parallel()
+	const closes, unsupported = -1, -2 // instead of a status
+	for name, answer := range map[string]int{
+		"no such protocol": unsupported, "closed": closes,
+		"status 421": http.StatusMisdirectedRequest, "status 426": http.StatusUpgradeRequired, "status 505": http.StatusHTTPVersionNotSupported,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var old atomic.Int64
+			s, c, _ := serveTLS(t, true, 2, func(w http.ResponseWriter, r *http.Request) {
+				if r.ProtoMajor == 2 {
+					_, _ = io.WriteString(w, r.URL.Path)
+					return
+				}
+				if old.Add(1); answer == closes {
+					panic(http.ErrAbortHandler)
+				}
+				w.WriteHeader(answer)
+			})
+			if answer == unsupported {
+				s.TLS.NextProtos = []string{"h2"}
+			}
+			for i := range 30 {
+				path := fmt.Sprint("/", i)
+				if got, err := get(t.Context(), c, fetch.Request{URI: s.URL + path}); err != nil || got != path {
+					t.Errorf("Get = %q, %v", got, err)
+				}
+			}
+			if n := old.Load(); n > 4 || n == 0 && answer != unsupported {
+				t.Errorf("%d requests by HTTP/1.1", n)
+			}
+			if c.IsSimple(fetch.Request{URI: s.URL + "/a"}) {
+				t.Error("it is asked for more")
 			}
 		})
 	}

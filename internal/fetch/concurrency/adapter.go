@@ -1,8 +1,21 @@
-package fetch
+// Package concurrency determines how many requests a host should get at a time, from the
+// times of its answers and from its failures.
+package concurrency
 
 import (
 	"slices"
 	"time"
+)
+
+// Initial is how many requests a host gets at first.
+const Initial = 16
+
+// How many good answers compensate for a failure: fewer failures than that are chance,
+// not overload.
+const (
+	CostBroken = 4  // a connection that broke
+	CostStatus = 8  // an answer of status 500 and above
+	CostAsked  = 16 // with a Retry-After
 )
 
 // How the number of concurrent requests adapts to a host, unless it is fixed.
@@ -36,14 +49,8 @@ const (
 	// not latency, and more requests do not help.
 	bodyFactor = 4
 
-	roundLeast  = DefaultJobs // answers in a round
-	roundSample = 64          // of them whose times are stored
-
-	// How many good answers compensate for a failure: fewer failures than that are
-	// chance, not overload.
-	costBroken = 4  // a connection that broke
-	costStatus = 8  // an answer of status 500 and above
-	costAsked  = 16 // with a Retry-After
+	roundLeast  = Initial // answers in a round
+	roundSample = 64      // of them whose times are stored
 
 	creditLeast = 32 // maximum credit, however few requests are under way
 	creditFirst = 16 // initial credit
@@ -56,7 +63,7 @@ const (
 	probeDivisor = 4                      // 1/probeDivisor more requests are tried then
 )
 
-// An adapter determines how many concurrent requests a host should get. That
+// An Adapter determines how many concurrent requests a host should get. That
 // number divided by the time of an answer is the rate of answers: more requests
 // pay as long as the time does not rise, because it is latency then, and no longer
 // pay when the time rises with them, because they are waiting in a queue.
@@ -74,8 +81,8 @@ const (
 // the host becomes faster, and increases when the host becomes slower though it
 // has little to do.
 //
-// An adapter is not safe for concurrent use: the slots guard it.
-type adapter struct {
+// It is not safe for concurrent use.
+type Adapter struct {
 	jobs int // allowed number of requests
 	most int // 0: jobs is fixed
 
@@ -97,35 +104,45 @@ type adapter struct {
 	times  []time.Duration
 }
 
-// A reply describes the answer to a request.
-type reply struct {
-	good   bool          // usable
-	alive  bool          // not a temporary failure
-	major  int           // version of HTTP
-	reused bool          // over an existing connection
-	wait   time.Duration // for the header, from when there was a connection
-	whole  time.Duration // to the end of the body
+// New returns an Adapter that allows that many requests at first, and up to most; 0: their
+// number is fixed.
+func New(jobs, most int) Adapter { return Adapter{jobs: jobs, most: most} }
+
+// Jobs returns how many requests are allowed.
+func (a *Adapter) Jobs() int { return a.jobs }
+
+// Near reports whether the host has answered so quickly that latency does not matter.
+func (a *Adapter) Near() bool { return a.least > 0 && a.least < farAway }
+
+// Usual returns the time of an answer, if answers for a whole round have shown it.
+func (a *Adapter) Usual() (time.Duration, bool) { return a.usual, a.settled }
+
+// A Reply describes a good answer.
+type Reply struct {
+	Reused bool          // over an existing connection
+	Wait   time.Duration // for the header, from when there was a connection
+	Whole  time.Duration // to the end of the body
 }
 
-// answered records a good answer. busy means that all allowed requests were
+// Answered records a good answer; doc says that it is a document. busy means that all allowed requests were
 // under way.
-func (a *adapter) answered(now time.Time, r *reply, busy, doc bool) {
+func (a *Adapter) Answered(now time.Time, r *Reply, busy, doc bool) {
 	a.credit = min(a.credit+1, max(2*a.jobs, creditLeast))
-	if r.reused && !a.settled && (a.usual == 0 || r.wait < a.usual) {
-		a.usual = r.wait
+	if r.Reused && !a.settled && (a.usual == 0 || r.Wait < a.usual) {
+		a.usual = r.Wait
 	}
 	if doc { // perhaps generated on demand: only used to choose the initial number
 		if a.most > 0 && a.good == 0 && a.strain.IsZero() && a.usual >= surelyFar {
-			a.jobs = min(max(int(a.usual.Seconds()*firstPerSecond), DefaultJobs), nearMost, a.most)
+			a.jobs = min(max(int(a.usual.Seconds()*firstPerSecond), Initial), nearMost, a.most)
 		}
 		return
 	}
 	a.good++
-	if a.least == 0 || r.wait < a.least {
-		a.least = r.wait
+	if a.least == 0 || r.Wait < a.least {
+		a.least = r.Wait
 	}
-	if r.reused && len(a.times) < roundSample {
-		a.times = append(a.times, r.wait)
+	if r.Reused && len(a.times) < roundSample {
+		a.times = append(a.times, r.Wait)
 	}
 	if a.ignore > 0 {
 		if a.ignore--; a.ignore == 0 && len(a.times) > 0 {
@@ -145,19 +162,19 @@ func (a *adapter) answered(now time.Time, r *reply, busy, doc bool) {
 }
 
 // grow increases the number of requests, if that pays.
-func (a *adapter) grow(now time.Time, r *reply) {
+func (a *Adapter) grow(now time.Time, r *Reply) {
 	limit, more := nearMost, 0
 	if a.least < farAway { // if other answers take longer, latency is not the reason
-		if a.jobs < DefaultJobs || a.good >= nearAfter && a.good%nearEvery == 0 {
+		if a.jobs < Initial || a.good >= nearAfter && a.good%nearEvery == 0 {
 			more = 1
 		}
 	} else {
 		limit = max(int(a.usual.Seconds()*perSecond), nearMost)
 		late := a.late()
-		if !r.reused {
+		if !r.Reused {
 			late += a.usual // for the server's work on a new connection
 		}
-		if r.wait <= late && r.whole <= bodyFactor*max(r.wait, a.usual) {
+		if r.Wait <= late && r.Whole <= bodyFactor*max(r.Wait, a.usual) {
 			more = 1
 		}
 	}
@@ -176,12 +193,12 @@ func (a *adapter) grow(now time.Time, r *reply) {
 }
 
 // late returns the time beyond which an answer is late.
-func (a *adapter) late() time.Duration {
+func (a *Adapter) late() time.Duration {
 	return max(a.usual*lateFactor/2+lateSlack, promptly)
 }
 
 // judge ends a round.
-func (a *adapter) judge(now time.Time) {
+func (a *Adapter) judge(now time.Time) {
 	a.round = 0
 	if len(a.times) == 0 {
 		return
@@ -193,7 +210,7 @@ func (a *adapter) judge(now time.Time) {
 	case median <= a.late():
 		a.before = judgement{}
 		a.usual -= max(a.usual-median, 0) / 4
-	case a.most == 0 || a.jobs <= DefaultJobs:
+	case a.most == 0 || a.jobs <= Initial:
 		a.usual += (median - a.usual) / 8
 	case a.before.ineffective(a.jobs, median):
 		a.usual += (median - a.usual) / 2
@@ -202,14 +219,14 @@ func (a *adapter) judge(now time.Time) {
 		a.before = judgement{a.jobs, median}
 		a.ignore = a.jobs // they were sent before, and waited behind each other
 		fit := int(float64(a.jobs) * float64(a.usual) / float64(median))
-		a.jobs = max(fit, a.jobs/2, DefaultJobs)
+		a.jobs = max(fit, a.jobs/2, Initial)
 		a.edge, a.pause = a.jobs, probeEvery
 		a.probe = now.Add(a.pause)
 	}
 }
 
 // median returns the median of the times, and clears them.
-func (a *adapter) median() time.Duration {
+func (a *Adapter) median() time.Duration {
 	slices.Sort(a.times)
 	m := a.times[len(a.times)/2]
 	a.times = a.times[:0]
@@ -233,10 +250,10 @@ func (j *judgement) ineffective(jobs int, median time.Duration) bool {
 	return median > (hoped+3*j.median)/4
 }
 
-// failed records a failure of the host or the connection, with its cost in
+// Failed records a failure of the host or the connection, with its cost in
 // credit. It takes effect at once, whatever the credit, if the host reported
 // overload or fell silent. It reports whether the host is overloaded.
-func (a *adapter) failed(now time.Time, cost int, asked bool) bool {
+func (a *Adapter) Failed(now time.Time, cost int, asked bool) bool {
 	if a.credit -= cost; a.credit >= -creditFirst && !asked {
 		return false
 	}
@@ -256,5 +273,5 @@ func (a *adapter) failed(now time.Time, cost int, asked bool) bool {
 	return true
 }
 
-// well reports whether there are few failures among the answers.
-func (a *adapter) well() bool { return a.credit >= costStatus }
+// Well reports whether there are few failures among the answers.
+func (a *Adapter) Well() bool { return a.credit >= CostStatus }
