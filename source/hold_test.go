@@ -43,6 +43,10 @@ func TestASetThatIsHeldIsPublishedWhole(t *testing.T) {
 	if a := get(".well-known/resourcesync"); !strings.Contains(a.Body.String(), "resourcesync/main/capabilitylist.xml") {
 		t.Errorf("Source Description: %d %s", a.Code, a.Body)
 	}
+	const waits, list = "Not published yet", "resourcesync/main/resourcelist.xml"
+	if home := get("").Body.String(); !strings.Contains(home, waits) || strings.Contains(home, list) || !strings.Contains(home, "resourcesync/other/resourcelist.xml") {
+		t.Errorf("home page: %s", home)
+	}
 	if _, err := s.PublishDumps(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -60,11 +64,14 @@ func TestASetThatIsHeldIsPublishedWhole(t *testing.T) {
 	if r, err := s.PublishChanges(t.Context()); err != nil || r.Sets[0].Held {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if list := get("resourcesync/main/resourcelist.xml").Body.String(); strings.Count(list, "<loc>") != 3 {
-		t.Errorf("Resource List: %s", list)
+	if text := get(list).Body.String(); strings.Count(text, "<loc>") != 3 {
+		t.Errorf("Resource List: %s", text)
 	}
 	if list := get("resourcesync/main/changelist.xml").Body.String(); strings.Contains(list, "<loc>") {
 		t.Errorf("Change List: %s", list)
+	}
+	if home := get("").Body.String(); strings.Contains(home, waits) || !strings.Contains(home, list) {
+		t.Errorf("home page: %s", home)
 	}
 	hold.Store(true)
 	w.pass(time.Minute)

@@ -36,6 +36,11 @@ func (s *Source) summarize() {
 		}
 		all[name] = p
 	}
+	for name, held := range s.held {
+		if held {
+			all[name] = page.Published{Held: true}
+		}
+	}
 	s.page.Store(&all)
 }
 

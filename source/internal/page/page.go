@@ -70,6 +70,7 @@ type Set struct {
 // Published is what pages say of the documents of a set; the zero value says
 // that it is not known.
 type Published struct {
+	Held         bool   // it is not published yet
 	ResourceDump string // empty when there is none, or that is not known; likewise
 	ChangeDump   string
 	Archives     []Archive // likewise
