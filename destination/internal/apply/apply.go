@@ -241,7 +241,11 @@ func (p *Applier) seal(o transfer.Outcome) transfer.Outcome {
 
 // hand gives to the workers what takes the network, and passes the rest on.
 func (p *Applier) hand(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], send func(transfer.Outcome)) error {
-	p.Methods.Start(ctx, p.Fetch, send, func(a *plan.Action) { work.Put(ctx, a.URI, a, false) })
+	sendMember := func(o transfer.Outcome) {
+		o.Crowded = p.room.isCrowded(&o)
+		send(o)
+	}
+	p.Methods.Start(ctx, p.Fetch, sendMember, func(a *plan.Action) { work.Put(ctx, a.URI, a, false) })
 	err := p.handEach(ctx, actions, work, send)
 	if ferr := p.Methods.Finish(ctx, ctx.Err() == nil && err == nil); err == nil {
 		err = ferr
