@@ -45,6 +45,7 @@ soak: ## before a release: kills, histories and power cuts in the numbers we pro
 	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestMemory|TestFullDisk$$|TestConverge' -memory -each-room -converge-steps 1000
 	$(GO) test -count=1 -timeout 2h ./source -run TestAtom -source.full -source.atom -source.atomrounds 600
 	$(GO) test -count=1 -timeout 2h ./repository -run Convergence -histories 3000
+	$(GO) test -count=1 -timeout 2h ./intake/jsonl -run TestChangedList -histories 1000
 	$(GO) test -count=1 -timeout 2h ./bridge -run Converges -rounds 300
 
 bench: ## figures beside yardsticks, in turn on this machine; see docs/performance.md

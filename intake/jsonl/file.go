@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/intake"
+	"lockstep/intake/internal/chunks"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/filestat"
 	"lockstep/intake/internal/listed"
@@ -33,6 +34,10 @@ type memory struct {
 	Lines   int64  `json:"lines"` // lines in these bytes
 	Sum     string `json:"sum"`   // SHA-256 of these bytes
 	Flawed  bool   `json:"-"`     // some of these lines were not usable
+
+	// For a list of the whole set: its chunks, which name exactly the resources of the
+	// set; nil: they are not known.
+	Chunks *chunks.Ref `json:"chunks,omitempty"`
 }
 
 // rules is incremented when the same lines would result in other records.
@@ -50,6 +55,9 @@ type reading struct {
 	flawed  bool // a line that was skipped because it had been read before was not usable
 	unknown unknownReports
 	last    error // error of a last line without line end
+	known   bool  // the memory is of this file, and the set is as it was then
+	log     chunkLog
+	diff    *difference // nil: all lines were read
 }
 
 // scanFile brings the catalog in step with the file.
@@ -78,7 +86,13 @@ func (j *List) scanFile(ctx context.Context, l *intake.Listing) (err error) {
 		l.Unchanged.Store(at.Resources)
 		return nil
 	}
-	if err := r.read(ctx); err != nil {
+	defer func() { r.log.close() }()
+	if r.diff, err = r.compare(ctx, at); err != nil {
+		return err
+	}
+	if r.diff != nil {
+		defer r.diff.close()
+	} else if err := r.read(ctx); err != nil {
 		return err
 	}
 	return r.take(ctx)
@@ -118,13 +132,14 @@ func (r *reading) open(ctx context.Context) error {
 func (r *reading) resume(ctx context.Context, at intake.Point) (same bool, err error) {
 	r.j.recall()
 	m := &r.j.memory
-	known := m.Rules == rules && m.File == r.j.path && m.Point == at
-	if known && m.Mark != "" && m.Mark == r.before.Mark() {
+	r.known = m.Rules == rules && m.File == r.j.path && m.Point == at
+	if r.known && m.Mark != "" && m.Mark == r.before.Mark() {
 		return true, nil
 	}
-	r.lines = newLines(readUntil(ctx, r.f))
-	r.lines.sum = sha256.New()
-	if !known || !m.Changes || m.Read > r.before.Size {
+	if err := r.rewind(ctx); err != nil {
+		return false, err
+	}
+	if !r.known || !m.Changes || m.Read > r.before.Size {
 		return false, nil
 	}
 	n, err := io.CopyN(r.lines.sum, readUntil(ctx, r.f), m.Read)
@@ -132,12 +147,18 @@ func (r *reading) resume(ctx context.Context, at intake.Point) (same bool, err e
 		return false, err
 	}
 	if n == m.Read && hex.EncodeToString(r.lines.sum.Sum(nil)) == m.Sum {
-		r.changes, r.flawed, r.lines.at, r.lines.line = true, m.Flawed, m.Read, m.Lines
+		r.changes, r.flawed, r.lines.at, r.lines.end, r.lines.line = true, m.Flawed, m.Read, m.Read, m.Lines
 		return false, nil
 	}
-	r.lines.sum.Reset()
-	_, err = r.f.Seek(0, io.SeekStart)
-	return false, err
+	return false, r.rewind(ctx)
+}
+
+// rewind prepares for reading the file from its beginning.
+func (r *reading) rewind(ctx context.Context) error {
+	r.lines = newLines(readUntil(ctx, r.f))
+	r.lines.sum, r.lines.cut.Mean = sha256.New(), r.j.chunkMean
+	_, err := r.f.Seek(0, io.SeekStart)
+	return err
 }
 
 // recall reads the memory from the file State, once.
@@ -166,21 +187,40 @@ func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 // read reads all lines and sorts them.
 func (r *reading) read(ctx context.Context) error {
-	return r.eachLine(ctx, func(l *blockLine, said []byte) error {
-		switch _, ofLine := errors.AsType[*intake.LineError](l.err); {
-		case l.err != nil && !ofLine:
-			return l.err
-		case l.err != nil && !l.ended:
-			r.last = &intake.LineError{Line: l.number, Err: errCutOff}
-		case l.err != nil:
-			r.list.Illegible(r.list.Name, l.err)
-		case l.uri != "":
-			r.changes = r.changes || l.change != 0
-			r.list.Files.Add(1)
-			return r.list.Sorter.Add([]byte(l.uri), 0, l.gone, said)
+	if r.j.o.State != "" && !r.changes {
+		r.log.begin(chunks.Create(r.j.chunkFile()))
+	}
+	return eachBlock(ctx, r.lines.block, func(p *lineParser, b *lineBlock) {
+		b.parse(p, r.log.open.Load())
+	}, func(b *lineBlock) error {
+		r.unknown.add(b.found)
+		if err := b.each(r.readLine); err != nil {
+			return err
 		}
+		r.log.add(b)
+		r.list.Bytes.Store(b.at)
 		return nil
 	})
+}
+
+// readLine adds a line to the sorted list.
+func (r *reading) readLine(l *blockLine, said []byte) error {
+	if l.err != nil || l.change != 0 {
+		r.log.close()
+	}
+	switch _, ofLine := errors.AsType[*intake.LineError](l.err); {
+	case l.err != nil && !ofLine:
+		return l.err
+	case l.err != nil && !l.ended:
+		r.last = &intake.LineError{Line: l.number, Err: errCutOff}
+	case l.err != nil:
+		r.list.Illegible(r.list.Name, l.err)
+	case l.uri != "":
+		r.changes = r.changes || l.change != 0
+		r.list.Files.Add(1)
+		return r.list.Sorter.Add([]byte(l.uri), 0, l.gone, said)
+	}
+	return nil
 }
 
 // take is like parse, for a line that may have been too long to read: err says so.
@@ -201,6 +241,9 @@ func (r *reading) take(ctx context.Context) error {
 		r.list.Illegible(r.list.Name, r.last)
 	}
 	r.list.Files.Store(0)
+	if err := r.j.forgetChunks(); err != nil {
+		return err
+	}
 	if r.changes {
 		err = r.takeChanges(ctx)
 	} else {
@@ -241,7 +284,11 @@ func (r *reading) takeChanges(ctx context.Context) error {
 
 // takeWhole makes the set equal to the list in the file.
 func (r *reading) takeWhole(ctx context.Context, still bool) error {
-	if err := r.list.TakeListed(ctx); err != nil || r.list.Gone.Count == 0 {
+	apply := r.list.TakeListed
+	if r.diff != nil {
+		apply = r.diff.apply
+	}
+	if err := apply(ctx); err != nil || r.list.Gone.Count == 0 {
 		return err
 	}
 	if still && !r.list.Incomplete.Load() {
@@ -277,7 +324,7 @@ func (r *reading) remember(ctx context.Context, still bool) error {
 	if err != nil {
 		return err
 	}
-	m := memory{Rules: rules, File: r.j.path, Point: at, Changes: r.changes}
+	m := memory{Rules: rules, File: r.j.path, Point: at, Changes: r.changes, Chunks: r.saveChunks(at)}
 	racy := r.before.Racy(r.began)
 	if still && !racy {
 		m.Mark = r.before.Mark()
@@ -293,7 +340,12 @@ func (r *reading) remember(ctx context.Context, still bool) error {
 	if m.Flawed { // the next process reports the unusable lines again
 		m.Read, m.Lines, m.Sum = 0, 0, ""
 	}
-	if err := intake.Remember(r.j.o.State, m); err != nil {
+	return r.j.save(m)
+}
+
+// save stores m in the file State.
+func (j *List) save(m memory) error {
+	if err := intake.Remember(j.o.State, m); err != nil {
 		return fmt.Errorf("save the position in the list: %w", err)
 	}
 	return nil

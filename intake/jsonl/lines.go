@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"lockstep/intake"
+	"lockstep/intake/internal/chunks"
 	"lockstep/intake/internal/entry"
 )
 
@@ -28,8 +29,10 @@ type lines struct {
 	buf   []byte
 	line  int64     // number of the last line read
 	at    int64     // offset of the end of the last line that has a line end
+	end   int64     // offset of the end of the last line
 	whole bool      // the last line had a line end; true before the first
 	sum   hash.Hash // of the bytes read; nil: not computed
+	cut   chunks.Cutter
 }
 
 func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 64<<10), whole: true} }
@@ -63,8 +66,9 @@ func (s *lines) next() (text []byte, ended bool, err error) {
 		}
 	}
 	s.line++
+	s.end += size
 	if s.whole = ended; ended {
-		s.at += size
+		s.at = s.end
 	}
 	if text = trimEnd(text); long || len(text) > maxLine {
 		return nil, ended, errLongLine
@@ -80,10 +84,11 @@ func trimEnd(b []byte) []byte {
 
 // A lineParser parses lines as entries. A listing may use several.
 type lineParser struct {
-	text  entry.Text
-	line  int64
-	known map[string]bool // names of the unknown fields found so far
-	found []unknownField  // those of them that were not yet reported
+	text   entry.Text
+	line   int64
+	known  map[string]bool // names of the unknown fields found so far
+	found  []unknownField  // those of them that were not yet reported
+	packer chunks.Packer
 }
 
 // An unknownField is a field that entries do not have.

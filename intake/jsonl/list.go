@@ -31,8 +31,10 @@ type Options struct {
 	TempDir string
 
 	// State is the path of a file that stores, from run to run, the state of the
-	// list when it was read last. Default: none, and each run reads the list again
-	// even if it is unchanged.
+	// list when it was read last. Beside it, in a file whose name ends in .chunks, are
+	// the URIs of a long list that names the whole set: with them, the next scan parses
+	// only those parts of the list that have changed. Default: none, and each run reads
+	// all of the list again even if it is unchanged.
 	State string
 
 	// ScanInterval is how often Watch checks whether the file has changed;
@@ -84,6 +86,8 @@ type List struct {
 	memory   memory
 	recalled bool   // memory was read from State
 	seen     string // mark of the file at the last check, whether it was applied or not
+
+	chunkMean int // mean length of chunks in bytes; 0: the default
 }
 
 // New returns a List that fills the set of cat from the file at path.
