@@ -249,7 +249,7 @@ func TestChangedListIsAppliedLikeANewOne(t *testing.T) {
 				h.lines = append(h.lines, line(h.next, h.rnd.IntN(5), h.rnd.IntN(5)))
 			}
 			h.open(t)
-			for range 10 {
+			for range 7 {
 				h.scan(t)
 				for range 1 + h.rnd.IntN(3) {
 					h.change()
