@@ -25,7 +25,8 @@
 //
 // With [PatchOptions] updates also get links to patches, if these are much smaller
 // than the new version: deltas ([patch.TypeDelta]) of any content, and JSON Patches
-// ([patch.TypeJSON]).
+// ([patch.TypeJSON]). Of large representations only an index of their chunks is
+// stored, from which the delta to the next version ([patch.TypeChunkDelta]) is made.
 package bitstream
 
 import (
@@ -42,6 +43,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/internal/chunkdelta"
 	"lockstep/memento"
 	"lockstep/patch"
 	"lockstep/resourcesync"
@@ -81,22 +83,41 @@ type SetOptions struct {
 	Versions *VersionOptions // keep all versions, including the bytes of Past; nil: none
 }
 
-// PatchOptions configures a set's patches. The current bytes of every resource
-// up to MaxBytes are stored for them.
+// PatchOptions configures a set's patches. For these the current bytes of every
+// resource up to WholeBytes are stored, and the index of larger ones, which takes
+// less than a hundredth of their size.
 type PatchOptions struct {
 	// Put publishes a patch and returns its address. The bytes at the address never
 	// change; the change that will name it is not known yet.
 	Put func(ctx context.Context, mediaType string, patch []byte) (href string, err error)
 
-	MaxBytes int64 // of a representation, old or new; default 16 MiB
+	MaxBytes   int64 // of a representation, old or new; default and maximum 1 GiB
+	WholeBytes int64 // above it, patches are made from indexes; default 16 MiB, minimum 128 KiB
 }
 
-// DefaultPatchBytes bounds the cost of making one patch: about 150 MiB of
-// memory and half a second.
-const DefaultPatchBytes = 16 << 20
+// defaultWholeBytes bounds the cost of making one patch from two representations in
+// memory: about 150 MiB of memory and half a second.
+const defaultWholeBytes = 16 << 20
 
-// A Keeper stores bytes in a blob.Store, each representation under its SHA-256.
-// All methods are safe for concurrent use. A store must not be used by anything
+// withDefaults returns p within its limits.
+func (p PatchOptions) withDefaults() *PatchOptions {
+	if p.MaxBytes <= 0 || p.MaxBytes > chunkdelta.MaxContent {
+		p.MaxBytes = chunkdelta.MaxContent
+	}
+	if p.WholeBytes <= 0 {
+		p.WholeBytes = defaultWholeBytes
+	}
+	p.WholeBytes = min(max(p.WholeBytes, smallBytes), p.MaxBytes)
+	return &p
+}
+
+// isLarge reports whether patches of a representation are made from its index.
+func (p *PatchOptions) isLarge(length int64) bool {
+	return p != nil && length > p.WholeBytes && length <= p.MaxBytes
+}
+
+// A Keeper stores bytes in a blob.Store, each representation under its SHA-256, and
+// each index under a name derived from it. All methods are safe for concurrent use. A store must not be used by anything
 // but a single Keeper.
 type Keeper struct {
 	store  blob.Store
@@ -133,11 +154,7 @@ func New(store blob.Store, o Options) *Keeper {
 // Mark should be taken there too: then no change after it is missed.
 func (k *Keeper) Catalog(inner catalog.Catalog, set string, o SetOptions) catalog.Catalog {
 	if o.Patches != nil {
-		p := *o.Patches
-		if p.MaxBytes <= 0 {
-			p.MaxBytes = DefaultPatchBytes
-		}
-		o.Patches = &p
+		o.Patches = o.Patches.withDefaults()
 	}
 	if o.Versions != nil {
 		v := *o.Versions

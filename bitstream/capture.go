@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/internal/chunkdelta"
 	"lockstep/resourcesync"
 )
 
@@ -34,6 +36,8 @@ type worker struct {
 	opts   *SetOptions
 	batch  *batch // which collects the results
 	buf    []byte // smallBytes and one more
+
+	old *chunkdelta.Index // of the current representation, while the delta from it is made
 }
 
 // held is a representation that was read.
@@ -42,6 +46,7 @@ type held struct {
 	hashes resourcesync.Hashes // sum, and other computed hashes
 	size   int64
 	data   []byte // valid until the next read; nil if it is not in memory
+	delta  []byte // from the index of the previous representation; nil: none
 }
 
 // follow stores the bytes of the updates of one resource, in order.
@@ -89,7 +94,11 @@ func (w *worker) keep(ctx context.Context, u *catalog.Update, now *catalog.Recor
 	same := now != nil && catalog.SameContent(now, &u.Record)
 	var h held
 	if !same && w.wanted(u.Length) {
-		var err error
+		release, err := w.startDelta(ctx, u, now)
+		if err != nil {
+			return err
+		}
+		defer release()
 		if h, err = w.keepOne(ctx, u, now); err != nil {
 			if !keeps || ctx.Err() != nil || errors.Is(err, errVanished) || errors.Is(err, errUnsteady) {
 				return err
@@ -99,10 +108,12 @@ func (w *worker) keep(ctx context.Context, u *catalog.Update, now *catalog.Recor
 			}
 		}
 	}
-	if !keeps || same && !w.lacks(now) {
-		return nil
+	if keeps && (!same || w.lacks(now)) {
+		if err := w.version(ctx, u, now, h); err != nil {
+			return err
+		}
 	}
-	return w.version(ctx, u, now, h)
+	return w.linkDelta(ctx, u, h)
 }
 
 // lacks reports whether an unchanged resource still needs a version.
@@ -121,7 +132,7 @@ func (w *worker) keepOne(ctx context.Context, u *catalog.Update, now *catalog.Re
 		u.Token = ""
 	}
 	u.Length, u.Hashes = h.size, h.hashes
-	if w.opts.Patches != nil && w.batch.begun && now != nil {
+	if w.opts.Patches != nil && w.batch.begun && now != nil && w.old == nil {
 		err = w.patch(ctx, u, now, h)
 	}
 	return h, err
@@ -156,15 +167,11 @@ func complete(u, now *catalog.Record) {
 // take stores the representation that u describes, or the one that has replaced
 // it.
 func (w *worker) take(ctx context.Context, u *catalog.Update) (h held, err error) {
-	var x expected
+	x := expected{size: u.Length}
 	x.sum, x.known = digestOf(u.Hashes)
 	if x.stated = x.known; x.stated {
-		if err := w.batch.pin(ctx, x.sum); err != nil {
-			return h, err
-		}
-		info, err := w.keeper.store.Stat(ctx, x.sum.name())
-		if err == nil && (u.Length < 0 || info.Size == u.Length) {
-			return held{sum: x.sum, hashes: u.Hashes, size: info.Size}, nil
+		if size, ok, err := w.stored(ctx, x); ok || err != nil {
+			return held{sum: x.sum, hashes: u.Hashes, size: size}, err
 		}
 	}
 	for range maxReads {
@@ -177,14 +184,30 @@ func (w *worker) take(ctx context.Context, u *catalog.Update) (h held, err error
 		case steady:
 			return h, nil
 		}
-		x = expected{sum: h.sum, known: true}
+		x = expected{sum: h.sum, size: h.size, known: true}
 	}
 	return h, errUnsteady
+}
+
+// stored reports whether everything to be stored of a representation is stored
+// already, and its size. It pins that.
+func (w *worker) stored(ctx context.Context, x expected) (size int64, ok bool, err error) {
+	if w.opts.Patches.isLarge(x.size) {
+		if ok, err := w.indexed(ctx, x.sum); !ok || err != nil || !w.all() {
+			return x.size, ok, err
+		}
+	}
+	if err := w.batch.pin(ctx, x.sum); err != nil {
+		return 0, false, err
+	}
+	info, err := w.keeper.store.Stat(ctx, x.sum.name())
+	return info.Size, err == nil && (x.size < 0 || info.Size == x.size), nil
 }
 
 // expected is the expected result of a read.
 type expected struct {
 	sum    digest
+	size   int64 // -1: unknown
 	known  bool
 	stated bool // from the update, otherwise from the last read
 }
@@ -223,45 +246,79 @@ func (w *worker) read(ctx context.Context, u *catalog.Update, x expected) (h hel
 	return h, steady, err
 }
 
-// readLarge reads a representation that does not fit the buffer. It is stored
-// while it is read, if its hash is known.
+// readLarge reads a representation that does not fit the buffer. If its hash is
+// known, it is stored while it is read, or its index.
 func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.Hasher, x expected) (h held, steady bool, err error) {
 	if !w.all() {
 		r = io.LimitReader(r, w.opts.Patches.MaxBytes+1)
 	}
-	var out blob.Writer
-	to := io.Writer(hash)
-	if x.known {
-		if err := w.batch.pin(ctx, x.sum); err != nil {
-			return h, false, err
-		}
-		if out, err = w.keeper.store.Create(ctx, x.sum.name()); err != nil {
-			return h, false, err
-		}
-		defer func() {
-			if !steady {
-				_ = out.Close() // it is discarded
+	var out, index blob.Writer
+	defer func() {
+		for _, b := range []blob.Writer{out, index} {
+			if b != nil && !steady {
+				_ = b.Close() // it is discarded
 			}
-		}()
+		}
+	}()
+	to := io.Writer(hash)
+	if x.known && (w.all() || x.size >= 0 && x.size <= w.opts.Patches.WholeBytes) {
+		if out, err = w.batch.create(ctx, x.sum); err != nil {
+			return h, false, err
+		}
 		to = io.MultiWriter(out, hash)
 	}
-	if err := copyAll(ctx, to, r); err != nil {
+	var scan *chunkdelta.Scanner
+	if x.known && w.opts.Patches.isLarge(x.size) {
+		if index, err = w.batch.create(ctx, indexOf(x.sum)); err != nil {
+			return h, false, err
+		}
+		scan = chunkdelta.NewScanner(index, w.old)
+		err = scan.Scan(withContext(ctx, io.TeeReader(r, to)))
+	}
+	if err == nil || errors.Is(err, chunkdelta.ErrTooLarge) {
+		err = copyAll(ctx, to, r) // the rest
+	}
+	if err != nil {
 		return h, false, err
 	}
 	h = finish(hash)
 	if !w.all() && h.size > w.opts.Patches.MaxBytes {
 		return h, false, errOversize
 	}
-	if !x.known || h.sum != x.sum {
+	if !x.known || h.sum != x.sum || out == nil && index == nil {
 		return h, false, nil
 	}
-	if w.opts.Patches != nil { // it will be read soon
-		w.keeper.staged.Add(1)
-		w.batch.commit(ctx, []blob.Writer{out})
-	} else {
-		w.batch.stage(ctx, out)
+	if scan != nil {
+		if err := scan.EndIndex(h.sum); err != nil {
+			return h, false, err
+		}
+		if h.delta, err = scan.Delta(); err != nil {
+			return h, false, err
+		}
 	}
+	w.batch.store(ctx, out, index)
 	return h, true, nil
+}
+
+// create begins the blob that is stored under d, which it pins.
+func (b *batch) create(ctx context.Context, d digest) (blob.Writer, error) {
+	if err := b.pin(ctx, d); err != nil {
+		return nil, err
+	}
+	return b.keeper.store.Create(ctx, d.name())
+}
+
+// store stores finished blobs other than nil: at once, if they may be read soon.
+func (b *batch) store(ctx context.Context, ws ...blob.Writer) {
+	ws = slices.DeleteFunc(ws, func(w blob.Writer) bool { return w == nil })
+	if b.opts.Patches != nil {
+		b.keeper.staged.Add(int64(len(ws)))
+		b.commit(ctx, ws)
+		return
+	}
+	for _, w := range ws {
+		b.stage(ctx, w)
+	}
 }
 
 // keepBytes stores a representation that is in memory.

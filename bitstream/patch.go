@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -26,9 +25,9 @@ const (
 // patch makes patches from the current state of the resource, now, to its new
 // one, h, and adds their links to u. Missing patches are not an error.
 func (w *worker) patch(ctx context.Context, u *catalog.Update, now *catalog.Record, h held) error {
-	most := w.opts.Patches.MaxBytes
+	most := w.opts.Patches.WholeBytes
 	was, ok := digestOf(now.Hashes)
-	if !ok || was == h.sum || h.size <= patchSaves || h.size > most || now.Length <= 0 || now.Length > most {
+	if !ok || was == h.sum || h.size <= patchSaves || h.size > most || now.Length <= 0 || now.Length > w.opts.Patches.MaxBytes {
 		return nil
 	}
 	if max(h.size, now.Length) > smallBytes {
@@ -38,6 +37,9 @@ func (w *worker) patch(ctx context.Context, u *catalog.Update, now *catalog.Reco
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+	if now.Length > most {
+		return w.patchShrunk(ctx, u, now, h)
 	}
 	before, err := w.load(ctx, was, now.Length)
 	after := h.data
@@ -51,7 +53,7 @@ func (w *worker) patch(ctx context.Context, u *catalog.Update, now *catalog.Reco
 		err = w.publish(ctx, u, before, after)
 	}
 	if err != nil && ctx.Err() == nil {
-		w.keeper.opts.Logger.WarnContext(ctx, "patch cannot be made", slog.String("set", w.batch.set), slog.String("uri", u.URI), slog.Any("err", err))
+		w.warn(ctx, u.URI, err)
 		return nil
 	}
 	return err
@@ -79,7 +81,7 @@ func (w *worker) load(ctx context.Context, d digest, length int64) ([]byte, erro
 // alternatives, of which a Destination applies one (RS-REL-37).
 func (w *worker) publish(ctx context.Context, u *catalog.Update, before, after []byte) error {
 	if isJSON(u.Type) {
-		if p := patch.MakeJSON(before, after); p != nil && pays(p, after) {
+		if p := patch.MakeJSON(before, after); p != nil && pays(p, int64(len(after))) {
 			if err := w.link(ctx, u, patch.TypeJSON, p); err != nil {
 				return err
 			}
@@ -89,7 +91,7 @@ func (w *worker) publish(ctx context.Context, u *catalog.Update, before, after [
 		return nil
 	}
 	p, err := w.keeper.deltas.Make(before, after)
-	if err != nil || !pays(p, after) {
+	if err != nil || !pays(p, int64(len(after))) {
 		return err
 	}
 	if !patch.DeltaYields(before, p, after) {
@@ -98,8 +100,8 @@ func (w *worker) publish(ctx context.Context, u *catalog.Update, before, after [
 	return w.link(ctx, u, patch.TypeDelta, p)
 }
 
-func pays(p, after []byte) bool {
-	return len(p) <= len(after)/patchShare && len(p)+patchSaves <= len(after)
+func pays(p []byte, after int64) bool {
+	return int64(len(p)) <= after/patchShare && int64(len(p))+patchSaves <= after
 }
 
 func isJSON(mediaType string) bool {

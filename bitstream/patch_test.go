@@ -136,11 +136,7 @@ func (w *world) checkPatch(t tb, l resourcesync.Link, before, after string) {
 	if int64(len(p)) != l.Length || l.Hashes.Get(resourcesync.SHA256) != string(sum[:]) || len(p) > len(after)/2 {
 		t.Errorf("patch of %d bytes to %d, link %v", len(p), len(after), l)
 	}
-	apply := patch.ApplyDelta
-	if l.Type == patch.TypeJSON {
-		apply = patch.ApplyJSON
-	}
-	if got, err := apply([]byte(before), p, int64(len(after))); err != nil || string(got) != after {
+	if got, err := patch.Apply(l.Type, []byte(before), p, int64(len(after))); err != nil || string(got) != after {
 		t.Errorf("%s yields %d bytes, %v", l.Type, len(got), err)
 	}
 }

@@ -38,8 +38,8 @@ type mark struct {
 }
 
 // Sweep removes bytes that are no longer needed: all except those of the changes
-// that the catalogs store, and of resources that patches are made from. It may
-// run concurrently with all other methods, and is cheap if nothing has changed
+// that the catalogs store, and those, or the indexes, of resources that patches are
+// made from. It may run concurrently with all other methods, and is cheap if nothing has changed
 // since the last Sweep. All sets whose bytes are in the store must have been
 // passed to [Keeper.Catalog] before; the bytes of any other set are removed.
 //
@@ -231,6 +231,9 @@ func (r *recorder) needs(ctx context.Context) iter.Seq2[digest, error] {
 		}
 		for rec, err := range r.Catalog.Resources(ctx, r.set, catalog.Range{}) {
 			d, ok := digestOf(rec.Hashes)
+			if r.opts.Patches.isLarge(rec.Length) {
+				d = indexOf(d)
+			}
 			if err != nil || ok && rec.Length <= r.opts.Patches.MaxBytes {
 				if !yield(d, err) || err != nil {
 					return

@@ -4,16 +4,18 @@
 // A Source may offer a patch for a change beside the complete new version
 // (RS-REL-30). The media type of the patch determines its format:
 //
-//	[TypeDelta]  a binary delta, for bytes of any kind
-//	[TypeJSON]   JSON Patch, RFC 6902
-//	[TypeMerge]  JSON Merge Patch, RFC 7396
-//	[TypeXML]    XML patch, RFC 5261 as in RFC 7351
+//	[TypeDelta]       a binary delta, for bytes of any kind
+//	[TypeChunkDelta]  likewise, for large contents
+//	[TypeJSON]        JSON Patch, RFC 6902
+//	[TypeMerge]       JSON Merge Patch, RFC 7396
+//	[TypeXML]         XML patch, RFC 5261 as in RFC 7351
 //
 // [Apply] applies all of them; [Deltas] and [MakeJSON] create those that a Source of
-// this project offers.
+// this project offers, except for large contents: internal/chunkdelta does that,
+// and also applies them, without holding a version in memory.
 //
 // A patch is untrusted: time and memory are limited whatever it contains, and Apply
-// never panics. All formats but the delta describe changes to a value or a tree,
+// never panics. All formats but the deltas describe changes to a value or a tree,
 // whereas the Source announces bytes with a hash. So Apply leaves everything
 // that the patch does not change exactly as it was, and formats the rest like the old
 // version. The caller compares the result with the hash of the new version
@@ -24,6 +26,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"lockstep/internal/chunkdelta"
 )
 
 // The media types of patches (RS-REL-31, RS-REL-32).
@@ -31,6 +35,10 @@ const (
 	// TypeDelta is Lockstep's own name for "dictionary-compressed Zstandard" (RFC
 	// 9842): the previous bytes are the dictionary.
 	TypeDelta = "application/vnd.lockstep.dcz"
+
+	// TypeChunkDelta names the ranges of the previous bytes that the new version
+	// contains, and has the rest. Package internal/chunkdelta describes the format.
+	TypeChunkDelta = "application/vnd.lockstep.chunkdelta"
 
 	TypeJSON  = "application/json-patch+json"
 	TypeMerge = "application/merge-patch+json"
@@ -53,6 +61,7 @@ var (
 // names are misprints in the standard that are accepted too (RS-REL-32).
 var appliers = map[string]func(old, patch []byte, limit int64) ([]byte, error){
 	TypeDelta:                         ApplyDelta,
+	TypeChunkDelta:                    ApplyChunkDelta,
 	TypeJSON:                          ApplyJSON,
 	"application/json-patch":          ApplyJSON,
 	TypeMerge:                         ApplyMerge,
@@ -70,10 +79,20 @@ func MaxOld(mediaType string) int64 {
 	switch plainType(mediaType) {
 	case TypeDelta:
 		return maxDelta
+	case TypeChunkDelta:
+		return chunkdelta.MaxContent
 	case TypeXML, "application/patch-ops-error+xml":
 		return maxXML
 	}
 	return maxJSON
+}
+
+// MaxPatch returns the maximum size of a patch of a known type.
+func MaxPatch(mediaType string) int64 {
+	if plainType(mediaType) == TypeChunkDelta {
+		return chunkdelta.MaxDelta
+	}
+	return MaxOld(mediaType)
 }
 
 // Apply applies a patch of a media type to old and returns at most limit bytes,

@@ -79,19 +79,19 @@ func TestCuts(t *testing.T) {
 	for _, c := range classes {
 		n, cuts := 0, make(map[int]bool)
 		for off := 0; off < len(p); n++ {
-			size := c.cut(p[off:])
-			if off += size; size > c.max || size < c.min && off < len(p) {
+			size := c.Cut(p[off:])
+			if off += size; size > c.Max || size < c.Min && off < len(p) {
 				t.Fatalf("a chunk of %d bytes", size)
 			}
 			cuts[off] = true
 			_, _ = sum.Write(binary.AppendUvarint(nil, uint64(off))) // never fails
 		}
-		if mean := len(p) / n; mean < c.avg*3/4 || mean > c.avg*3/2 {
-			t.Errorf("chunks have %d bytes on average, want about %d", mean, c.avg)
+		if mean := len(p) / n; mean < c.Avg*3/4 || mean > c.Avg*3/2 {
+			t.Errorf("chunks have %d bytes on average, want about %d", mean, c.Avg)
 		}
 		same := 0
 		for off := 12_345; off < len(p); {
-			off += c.cut(p[off:])
+			off += c.Cut(p[off:])
 			if cuts[off] {
 				same++
 			}

@@ -11,6 +11,8 @@ import (
 	"io"
 	"slices"
 	"sync"
+
+	"lockstep/internal/chunks"
 )
 
 const (
@@ -72,7 +74,7 @@ func (v *Vault) stage(ctx context.Context, r io.Reader, like []Digest) (*Staged,
 	st.spool = spool{store: v.store}
 	st.from = chunkReader{v: v, t: &st.t}
 	defer st.from.shutAll()
-	err := st.take(ctx, &chunker{r: r, buf: buf[:]})
+	err := st.take(ctx, chunks.NewReader(r, buf[:], classes))
 	if err == nil {
 		err = st.finish(ctx)
 	}
@@ -102,10 +104,10 @@ type stager struct {
 }
 
 // take reads and stores the content.
-func (st *stager) take(ctx context.Context, c *chunker) error {
+func (st *stager) take(ctx context.Context, c *chunks.Reader) error {
 	var sum hash.Hash
 	for {
-		data, last, err := c.next()
+		data, last, err := c.Next()
 		if err == nil {
 			err = ctx.Err()
 		}

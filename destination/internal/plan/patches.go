@@ -20,7 +20,17 @@ const (
 	// may cost.
 	patchRequest = 512
 	patchShare   = 2
+
+	// maxChain is the maximum size of several deltas of a large content together:
+	// they are all in memory while they are applied, decompressed.
+	maxChain = 8 << 20
 )
+
+// IsChunkDelta reports whether a patch can be applied without holding the content in
+// memory.
+func IsChunkDelta(p *desired.Patch) bool {
+	return content.TypeOnly(p.Link.Type) == patch.TypeChunkDelta
+}
 
 // chainFrom returns the patches that turn the version held into the desired one, if
 // some of them start from it (RS-REL-34).
@@ -40,7 +50,8 @@ func (a *Action) chainFrom() []desired.Patch {
 }
 
 // ApplicablePatches returns the patches that lead from the version held to the
-// desired one, if their lengths can be applied, and their total size in bytes.
+// desired one, if contents of their lengths can be patched, and their total size in
+// bytes.
 func (a *Action) ApplicablePatches() (steps []desired.Patch, bytes int64) {
 	if steps = a.chainFrom(); len(steps) == 0 || a.Length < 0 || !content.HasKnown(a.Hashes) {
 		return nil, 0
@@ -48,10 +59,13 @@ func (a *Action) ApplicablePatches() (steps []desired.Patch, bytes int64) {
 	for i := range steps {
 		l := &steps[i].Link
 		most := patch.MaxOld(l.Type)
-		if l.Length <= 0 || l.Length > most || a.Held.Length > most || a.Length > most || steps[i].Length > most {
+		if l.Length <= 0 || l.Length > patch.MaxPatch(l.Type) || a.Held.Length > most || a.Length > most || steps[i].Length > most {
 			return nil, 0
 		}
 		bytes += l.Length // at most maxPatched times the largest size that can be applied
+		if i > 0 && bytes > maxChain && IsChunkDelta(&steps[i]) {
+			return nil, 0
+		}
 	}
 	return steps, bytes
 }

@@ -14,6 +14,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/patch"
@@ -81,14 +82,7 @@ func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bo
 	if len(steps) == 0 {
 		return Outcome{}, false
 	}
-	weight := int64(0)
-	for i := range steps {
-		each := t.a.Held.Length + 3*max(t.a.Length, steps[i].Length) + steps[i].Link.Length
-		if content.TypeOnly(steps[i].Link.Type) != patch.TypeDelta {
-			each *= makingTree
-		}
-		weight = min(max(weight, each), makingBytes)
-	}
+	weight := patchMemory(t.a, steps)
 	if err := t.Shared.patching.Acquire(ctx, weight); err != nil {
 		return Outcome{Err: err}, true
 	}
@@ -96,12 +90,16 @@ func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bo
 	if weight > makingBytes/4 {
 		runtime.GC() // the memory of the previous patch would be collected only once as much again is in use
 	}
-	data, err := t.make(ctx, steps, packed)
+	r, err := t.make(ctx, steps, packed)
 	if err == nil {
-		o := t.copy(ctx, bytes.NewReader(data))
+		o := t.copy(ctx, r)
+		_ = r.Close() // only read from
 		if o.By, err = ByPatch, o.Err; err == nil || content.IsLocal(err) {
 			t.faults.note(steps, err == nil)
 			return o, true
+		}
+		if allChunkDeltas(steps) && ctx.Err() == nil && !t.isAsHeld(ctx, &t.a.Held) {
+			err = fmt.Errorf("%w: %w", errNotHeld, err)
 		}
 	}
 	if ctx.Err() != nil {
@@ -114,8 +112,28 @@ func (t *transfer) patched(ctx context.Context, steps []desired.Patch, packed bo
 	return Outcome{}, false
 }
 
-// make applies patches to the version held.
-func (t *transfer) make(ctx context.Context, steps []desired.Patch, packed bool) ([]byte, error) {
+// patchMemory returns how much memory it takes to carry out a by applying steps.
+func patchMemory(a *plan.Action, steps []desired.Patch) int64 {
+	if allChunkDeltas(steps) {
+		return chunkDeltaMemory(steps)
+	}
+	weight := int64(0)
+	for i := range steps {
+		each := a.Held.Length + 3*max(a.Length, steps[i].Length) + steps[i].Link.Length
+		if content.TypeOnly(steps[i].Link.Type) != patch.TypeDelta {
+			each *= makingTree
+		}
+		weight = min(max(weight, each), makingBytes)
+	}
+	return weight
+}
+
+// make applies patches to the version held and returns the result. The caller closes
+// it.
+func (t *transfer) make(ctx context.Context, steps []desired.Patch, packed bool) (io.ReadCloser, error) {
+	if allChunkDeltas(steps) {
+		return t.chunkDeltas(ctx, steps, packed)
+	}
 	content, err := t.heldBytes(ctx, &t.a.Held)
 	if err != nil {
 		return nil, err
@@ -134,7 +152,7 @@ func (t *transfer) make(ctx context.Context, steps []desired.Patch, packed bool)
 			return nil, fmt.Errorf("apply %s: %w", fetch.Printable(l.Href), err)
 		}
 	}
-	return content, nil
+	return io.NopCloser(bytes.NewReader(content)), nil
 }
 
 var errNotHeld = errors.New("the file is not what was written")

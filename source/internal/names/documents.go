@@ -263,8 +263,9 @@ func (set Set) NotifyState() string { return PrivateDir + string(set) + ".notify
 
 // PatchTypes maps the media types of patches to the extensions of their names.
 var PatchTypes = map[string]string{
-	"application/json-patch+json":  ".json",
-	"application/vnd.lockstep.dcz": ".dcz",
+	"application/json-patch+json":         ".json",
+	"application/vnd.lockstep.dcz":        ".dcz",
+	"application/vnd.lockstep.chunkdelta": ".chunkdelta",
 }
 
 // PatchDir is the directory of a set's patches, which has a subdirectory for
@@ -282,7 +283,7 @@ func (set Set) Patch(mediaType string, now time.Time, unique string) (name strin
 }
 
 // patchFile matches the names of patches within PatchDir.
-var patchFile = regexp.MustCompile(`^([0-9]{8}/T[0-9]{6}\.[0-9]{7}Z)-[0-9a-f]+(\.json|\.dcz)$`)
+var patchFile = regexp.MustCompile(`^([0-9]{8}/T[0-9]{6}\.[0-9]{7}Z)-[0-9a-f]+(\.json|\.dcz|\.chunkdelta)$`)
 
 // ParsePatch returns the time at which the patch called name was published.
 func (set Set) ParsePatch(name string) (at time.Time, ok bool) {
