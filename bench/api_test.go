@@ -20,7 +20,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -259,20 +258,7 @@ func (s *apiServer) atRate(b *testing.B) {
 // cpu returns the processor seconds the process has used.
 func (s *apiServer) cpu(b *testing.B) float64 {
 	b.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	var ticks int
-	for _, f := range fields[11:13] { // utime and stime
-		n, err := strconv.Atoi(string(f))
-		if err != nil {
-			b.Fatal(err)
-		}
-		ticks += n
-	}
-	return float64(ticks) / 100
+	return processorTimeOf(b, s.cmd.Process.Pid).Seconds()
 }
 
 // most asks for as many changes as there can be and returns how many a second

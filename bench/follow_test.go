@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -189,14 +188,7 @@ type benchProcess struct {
 // processor returns the processor time the process has used.
 func (p *benchProcess) processor(tb testing.TB) time.Duration {
 	tb.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	user, _ := strconv.ParseInt(fields[11], 10, 64) // of the kernel's making
-	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond
+	return processorTimeOf(tb, p.cmd.Process.Pid)
 }
 
 // stage adds a place that changes pass.

@@ -5,7 +5,11 @@ package bench
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,12 +25,13 @@ import (
 	"lockstep/storage/sqlite"
 )
 
+var hubRounds = flag.Int("hub.rounds", 7, "measurements of BenchmarkHubFanOut and of its yardstick, in turn")
+
 const (
 	benchTopic = "http://source.example/topic"
 	hubBody    = 2048
-	bareJobs   = 64     // connections of the yardstick: more make it no faster
-	bareCount  = 60_000 // POSTs of the yardstick
-	fanOut     = 200_000
+	bareJobs   = 64     // connections of the yardstick, as many as the hub has to one host
+	fanOut     = 40_000 // deliveries, and POSTs of the yardstick, in a round
 
 	deadRounds   = 5
 	deadMessages = 30 // of a round
@@ -147,25 +152,38 @@ func (w *hubWorld) ready(callbacks int, secret string) {
 	}
 }
 
-// bare returns how many POSTs of the same bodies a second a bare client makes to
-// the same sink.
-func (w *hubWorld) bare(count int) float64 {
+// bare returns how many POSTs a second a bare client makes to the same sink: with
+// the bodies and the header fields of the hub's deliveries, signed if there is a
+// secret, to as many addresses, over as many connections.
+func (w *hubWorld) bare(callbacks int, secret string) float64 {
 	w.b.Helper()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConns: bareJobs, MaxIdleConnsPerHost: bareJobs, DisableCompression: true}}
 	defer client.CloseIdleConnections()
+	addresses := make([]string, callbacks)
+	for i := range addresses {
+		addresses[i] = fmt.Sprintf("%s/bare/%d", w.sink.address, i)
+	}
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	start := time.Now()
 	for range bareJobs {
 		wg.Go(func() {
+			mac := hmac.New(sha256.New, []byte(secret))
 			body := hubMessage(1)
-			for next.Add(1) <= int64(count) {
-				r, err := http.NewRequest(http.MethodPost, w.sink.address+"/bare", bytes.NewReader(body))
+			for n := next.Add(1); n <= fanOut; n = next.Add(1) {
+				r, err := http.NewRequest(http.MethodPost, addresses[n%int64(callbacks)], bytes.NewReader(body))
 				if err != nil {
 					w.b.Error(err)
 					return
 				}
 				r.Header.Set("Content-Type", "text/plain")
+				r.Header.Set("Link", `<http://hub.example/>; rel="hub", <`+benchTopic+`>; rel="self"`)
+				r.Header.Set("Hub-Delivery-Id", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+				if secret != "" {
+					mac.Reset()
+					_, _ = mac.Write(body) // never fails
+					r.Header.Set("X-Hub-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+				}
 				a, err := client.Do(r)
 				if err != nil {
 					w.b.Error(err)
@@ -177,12 +195,38 @@ func (w *hubWorld) bare(count int) float64 {
 		})
 	}
 	wg.Wait()
-	return float64(count) / time.Since(start).Seconds()
+	return fanOut / time.Since(start).Seconds()
+}
+
+// fanOut has the hub deliver messages that are published at a steady pace, so that
+// there would be that many deliveries a second. It returns how many there were, and
+// how long the answers to the publisher took.
+func (w *hubWorld) fanOut(callbacks int, pace float64) (rate float64, took []float64) {
+	w.b.Helper()
+	messages := fanOut / callbacks
+	between := time.Duration(float64(time.Second) * float64(callbacks) / pace)
+	var publishing sync.WaitGroup
+	start := time.Now()
+	publishing.Go(func() {
+		for i := range messages {
+			time.Sleep(time.Until(start.Add(time.Duration(i) * between)))
+			took = append(took, w.publish().Seconds())
+		}
+	})
+	r := w.collect(int64(messages * callbacks))
+	publishing.Wait()
+	if r.Duplicates+r.Disorders > 0 || r.Deliveries != int64(messages*callbacks) {
+		w.b.Errorf("%d deliveries of %d, %d twice, %d out of order", r.Deliveries, messages*callbacks, r.Duplicates, r.Disorders)
+	}
+	return float64(r.Deliveries) / time.Unix(0, r.Last).Sub(start).Seconds(), took
 }
 
 // BenchmarkHubFanOut sets the deliveries a second of the hub beside the POSTs a
-// second of a bare client, same bodies, same sink. Messages are published as fast
-// as the bare client could fan them out, so that the hub is busy all the time.
+// second of a bare client, same requests, same sink, in turn. Messages are
+// published as fast as the bare client could fan them out, so that the hub is busy
+// all the time. Beside the rates it sets processor times, which depend less on what
+// else runs: cpu-bare/hub is that of a POST of the bare client, with the sink's, in
+// relation to that of a delivery, with the sink's and the publisher's.
 func BenchmarkHubFanOut(b *testing.B) {
 	for _, subscribers := range []int{100, 1000} {
 		for _, secret := range []string{"", "0123456789abcdef"} {
@@ -190,34 +234,39 @@ func BenchmarkHubFanOut(b *testing.B) {
 				for b.Loop() {
 					w := newHubWorld(b)
 					w.ready(subscribers, secret)
-					w.bare(bareCount / 4) // warm
-					bare := w.bare(bareCount)
-					messages := fanOut / subscribers
-					pace := time.Duration(float64(time.Second) * float64(subscribers) / bare)
-					var took []float64
-					var mu sync.Mutex
-					start := time.Now()
-					go func() {
-						for i := range messages {
-							time.Sleep(time.Until(start.Add(time.Duration(i) * pace)))
-							t := w.publish().Seconds()
-							mu.Lock()
-							took = append(took, t)
-							mu.Unlock()
-						}
-					}()
-					r := w.collect(int64(messages * subscribers))
-					rate := float64(r.Deliveries) / time.Unix(0, r.Last).Sub(start).Seconds()
-					if r.Duplicates+r.Disorders > 0 || r.Deliveries != int64(messages*subscribers) {
-						b.Errorf("%d deliveries of %d, %d twice, %d out of order", r.Deliveries, messages*subscribers, r.Duplicates, r.Disorders)
+					w.bare(subscribers, secret) // warm
+					var bares, rates, ratios, took, hubTime, bareTime, allTime []float64
+					// times returns the processor time, in µs for each POST, of the hub, of this process, and of these two and the sink.
+					times := func() [3]float64 {
+						hub, own, sink := processorTimeOf(b, w.hub.Process.Pid), processorTime(b), processorTimeOf(b, w.sink.Process.Pid)
+						return [3]float64{hub.Seconds() / fanOut * 1e6, own.Seconds() / fanOut * 1e6, (hub + own + sink).Seconds() / fanOut * 1e6}
 					}
-					after := w.bare(bareCount)
-					mu.Lock()
+					bare := func() (rate, all float64) {
+						start := times()
+						rate = w.bare(subscribers, secret)
+						end := times()
+						bares, bareTime = append(bares, rate), append(bareTime, end[1]-start[1])
+						return rate, end[2] - start[2]
+					}
+					before, allBefore := bare()
+					for range *hubRounds {
+						start := times()
+						rate, t := w.fanOut(subscribers, before)
+						end := times()
+						after, allAfter := bare()
+						rates, took, hubTime = append(rates, rate), append(took, t...), append(hubTime, end[0]-start[0])
+						ratios = append(ratios, 2*rate/(before+after))
+						allTime = append(allTime, (allBefore+allAfter)/2/(end[2]-start[2]))
+						before, allBefore = after, allAfter
+					}
 					b.ReportMetric(quantile(slices.Sorted(slices.Values(took)), .99)*1000, "publish-p99-ms")
-					mu.Unlock()
-					b.ReportMetric(rate, "deliveries/s")
-					b.ReportMetric((bare+after)/2, "bare/s")
-					b.ReportMetric(2*rate/(bare+after), "hub/bare")
+					b.ReportMetric(median(rates), "deliveries/s")
+					b.ReportMetric(median(bares), "bare/s")
+					b.ReportMetric(median(ratios), "hub/bare")
+					b.ReportMetric(median(allTime), "cpu-bare/hub")
+					b.ReportMetric(median(hubTime), "hub-cpu-us")
+					b.ReportMetric(median(bareTime), "bare-cpu-us")
+					b.ReportMetric(float64(peakMemory(w.hub.Process.Pid, w.hub.Args))/(1<<20), "hub-MB")
 				}
 			})
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,6 +94,8 @@ func serveUntilLeft(h http.Handler) error {
 
 // hubProcess is a hub on the SQLite file at path.
 func hubProcess(path string) error {
+	debug.SetGCPercent(400)         // as the command does
+	debug.SetMemoryLimit(160 << 20) // which the command raises to with 68 MB in use
 	db, err := sqlite.Open(path)
 	if err != nil {
 		return err
@@ -144,13 +147,14 @@ type benchSink struct {
 	wrong   atomic.Int64
 	count   atomic.Int64
 	latency []int64
+	bare    *benchSink // takes what the yardstick posts, with the same effort
 }
 
-// sinkProcess is a sink: POST /cb/N takes a delivery, POST /bare anything,
-// POST /hang/N never answers. GET /count and GET /report say what came since the
+// sinkProcess is a sink: POST /cb/N takes a delivery, POST /bare/N one of the
+// yardstick, POST /hang/N never answers. GET /count and GET /report say what came since the
 // last report.
 func sinkProcess() error {
-	s := &benchSink{latency: make([]int64, 4<<20)}
+	s := &benchSink{latency: make([]int64, 4<<20), bare: &benchSink{}}
 	return serveUntilLeft(s)
 }
 
@@ -165,6 +169,8 @@ func (s *benchSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.Query().Get("hub.challenge"))
 	case strings.HasPrefix(r.URL.Path, "/cb/"):
 		s.take(w, r)
+	case strings.HasPrefix(r.URL.Path, "/bare/"):
+		s.bare.take(w, r)
 	case strings.HasPrefix(r.URL.Path, "/hang/"):
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
@@ -175,7 +181,7 @@ func (s *benchSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *benchSink) take(w http.ResponseWriter, r *http.Request) {
-	path, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/cb/"))
+	path, err := strconv.Atoi(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
 	if err != nil || path >= len(s.paths) {
 		http.NotFound(w, r)
 		return

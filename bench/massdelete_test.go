@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,14 +173,7 @@ func (m *massDeletion) entries(list string) (n int) {
 // processorTime returns what the process has used.
 func (m *massDeletion) processorTime(b *testing.B) time.Duration {
 	b.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.c.Process.Pid))
-	mustDo(b, err)
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	user, err := strconv.Atoi(fields[11])
-	mustDo(b, err)
-	system, err := strconv.Atoi(fields[12])
-	mustDo(b, err)
-	return time.Duration(user+system) * 10 * time.Millisecond
+	return processorTimeOf(b, m.c.Process.Pid)
 }
 
 // massDeleteGet returns what is at an address; nil if that fails.

@@ -74,6 +74,25 @@ func peakMemory(pid int, args []string) int64 {
 	return kb << 10
 }
 
+// processorTimeOf returns the processor time a running process has used, to the
+// hundredth of a second.
+func processorTimeOf(tb testing.TB, pid int) time.Duration {
+	tb.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var ticks int
+	for _, f := range bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])[11:13] { // of the program, of the kernel for it
+		n, err := strconv.Atoi(string(f))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
 func median(s []float64) float64 {
 	s = slices.Sorted(slices.Values(s))
 	return s[len(s)/2]
