@@ -68,13 +68,7 @@ func (d *deliverer) fly(f *flight) {
 	d.registry.mu.Lock()
 	defer d.registry.mu.Unlock()
 	for f.sub != nil {
-		if d.deliver(f) {
-			continue
-		}
-		f.queue.leave()
-		f.stayed = 0
-		f.sub, f.queue = d.scheduler.take()
-		d.spawn()
+		d.chain(f)
 	}
 	end := len(d.flights) - 1
 	d.flights[f.index] = d.flights[end]
@@ -83,10 +77,29 @@ func (d *deliverer) fly(f *flight) {
 	d.flights = d.flights[:end]
 }
 
+// chain makes deliveries for as long as a subscription has its turn and none is
+// canceled: one context serves them all. The caller holds the lock of the registry.
+func (d *deliverer) chain(f *flight) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	f.cancel = cancel
+	sender := d.poster.Sender(ctx)
+	for f.sub != nil && ctx.Err() == nil {
+		if d.deliver(ctx, sender, f) {
+			continue
+		}
+		f.queue.leave()
+		f.stayed = 0
+		f.sub, f.queue = d.scheduler.take()
+		d.spawn()
+	}
+}
+
 // deliver makes one attempt to deliver the next message, if there is one, and
 // reports whether to send the subscriber another at once. The caller holds
-// the lock of the registry, which is released during the delivery.
-func (d *deliverer) deliver(f *flight) (stay bool) {
+// the lock of the registry, which is released during the delivery. sender sends
+// within ctx, which f.cancel ends.
+func (d *deliverer) deliver(ctx context.Context, sender *post.Sender, f *flight) (stay bool) {
 	s := f.sub
 	e, err := d.next(s)
 	if err != nil {
@@ -100,11 +113,9 @@ func (d *deliverer) deliver(f *flight) (stay bool) {
 	}
 	s.stage, s.moved = sending, false
 	f.late, f.start = false, time.Now()
-	ctx, cancel := context.WithCancel(context.Background())
-	f.cancel = cancel
 	target, secret, topic := s.target, s.secret, s.Topic
 	d.registry.mu.Unlock()
-	out := outcome{Result: d.poster.Post(ctx, &e.Message, e.header, target, secret, topic)}
+	out := outcome{Result: sender.Post(&e.Message, e.header, target, secret, topic)}
 	d.registry.mu.Lock()
 	out.took = time.Since(f.start)
 	f.start = time.Time{}
@@ -114,7 +125,6 @@ func (d *deliverer) deliver(f *flight) (stay bool) {
 			out.Err = fmt.Errorf("no answer within %v", f.patience)
 		}
 	}
-	cancel()
 	d.outcomes.settle(s, e, out)
 	if d.stays(f) {
 		f.stayed++

@@ -65,10 +65,24 @@ func (r Result) String() string {
 	return strings.TrimSpace(fmt.Sprintf("answered %d %s", r.Status, http.StatusText(r.Status)))
 }
 
+// A Sender makes attempts one after the other, all within one context: to prepare
+// a context for each costs more than the rest of an attempt's preparation.
+type Sender struct {
+	poster *Poster
+	common *http.Request // what all its requests have in common
+}
+
+// Sender returns a Sender whose attempts end when ctx ends.
+func (p *Poster) Sender(ctx context.Context) *Sender {
+	r := &http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	return &Sender{poster: p, common: r.WithContext(ctx)}
+}
+
 // Post makes an attempt to deliver m. header is its [Poster.Header] for the topic
 // as the message spells it; topic is the spelling of the subscriber. secret is
 // nil if the subscriber gave none, and target is nil if its callback is no URL.
-func (p *Poster) Post(ctx context.Context, m *hubstore.Message, header http.Header, target *url.URL, secret *Secret, topic string) Result {
+func (s *Sender) Post(m *hubstore.Message, header http.Header, target *url.URL, secret *Secret, topic string) Result {
+	p := s.poster
 	if topic != m.Topic {
 		header = p.Header(m, topic) // WS-C-03: as the subscriber spells it
 	}
@@ -83,22 +97,25 @@ func (p *Poster) Post(ctx context.Context, m *hubstore.Message, header http.Head
 	if target == nil {
 		return Result{Err: errors.New("the callback is no URL")}
 	}
-	r := &http.Request{
-		Method: http.MethodPost, URL: target, Host: target.Host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		ContentLength: int64(len(m.Body)), Body: io.NopCloser(bytes.NewReader(m.Body)),
-		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(m.Body)), nil },
+	r := *s.common // the transport may still read the last one
+	r.URL, r.Host, r.Header, r.ContentLength = target, target.Host, header, int64(len(m.Body))
+	if r.Body = http.NoBody; len(m.Body) > 0 {
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(m.Body)), nil }
+		r.Body, _ = r.GetBody() // never fails
 	}
-	if len(m.Body) == 0 {
-		r.Body = http.NoBody
-	}
-	a, err := p.Transport.RoundTrip(r.WithContext(ctx)) // WS-C-08: no redirects
+	a, err := p.Transport.RoundTrip(&r) // WS-C-08: no redirects
 	if err != nil {
 		return Result{Err: err}
 	}
-	_, _ = io.CopyN(io.Discard, a.Body, drainMost) // WS-C-08: the body of the answer does not matter
-	_ = a.Body.Close()                             // likewise
-	return Result{Status: a.StatusCode, RetryAfter: retryAfter(a.Header.Get("Retry-After"), p.Now())}
+	if a.ContentLength != 0 {
+		_, _ = io.CopyN(io.Discard, a.Body, drainMost) // WS-C-08: the body of the answer does not matter
+	}
+	_ = a.Body.Close() // likewise
+	result := Result{Status: a.StatusCode}
+	if after := a.Header.Get("Retry-After"); after != "" {
+		result.RetryAfter = retryAfter(after, p.Now())
+	}
+	return result
 }
 
 // retryAfter returns the wait that the header field requests; 0 if it is
