@@ -91,6 +91,54 @@ func TestHubNewer(t *testing.T) {
 	}
 }
 
+// TestHubAgain: what is written by statements that were compiled for an earlier
+// write is the same, however many rows they write.
+func TestHubAgain(t *testing.T) {
+	t.Parallel()
+	h := open(t, sqlite.Options{}, filepath.Join(t.TempDir(), "hub.db")).Hub()
+	const topics = 61 // rows are written 50, 10 and 1 at a time
+	topic := func(i int) string { return fmt.Sprintf("https://source.example/%d", i) }
+	var put hubstore.Changes
+	for i := range topics {
+		put.Put = append(put.Put, hubstore.Subscription{Key: hubstore.KeyOf(topic(i), "c"), Topic: topic(i), Callback: "c"})
+	}
+	if err := h.Save(t.Context(), put); err != nil {
+		t.Fatal(err)
+	}
+	for round := range int64(3) {
+		var messages []hubstore.Message
+		moved := hubstore.Changes{Progress: map[hubstore.Key]hubstore.Progress{}}
+		for i := range topics {
+			messages = append(messages, hubstore.Message{Topic: topic(i), Body: fmt.Append(nil, i, round)})
+			moved.Progress[hubstore.KeyOf(topic(i), "c")] = hubstore.Progress{Cursor: round + 1, Taken: int64(i)}
+		}
+		seqs, err := h.Append(t.Context(), messages)
+		if err != nil || seqs[0] != round+1 || seqs[topics-1] != round+1 {
+			t.Fatalf("round %d: Append = %v, %v", round, seqs, err)
+		}
+		if err := h.Save(t.Context(), moved); err != nil {
+			t.Fatalf("round %d: Save = %v", round, err)
+		}
+		rows := 0
+		for s, err := range h.Subscriptions(t.Context(), -1) {
+			if want := moved.Progress[s.Key]; err != nil || s.Progress != want {
+				t.Fatalf("round %d: progress %+v, %v; want %+v", round, s.Progress, err, want)
+			}
+			rows++
+		}
+		if rows != topics {
+			t.Fatalf("round %d: %d subscriptions, want %d", round, rows, topics)
+		}
+		for i := range topics {
+			for m, err := range h.Log(t.Context(), topic(i), round) {
+				if want := fmt.Sprint(i, round); err != nil || string(m.Body) != want {
+					t.Fatalf("round %d: message %q, %v; want %q", round, m.Body, err, want)
+				}
+			}
+		}
+	}
+}
+
 func TestHubDamaged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")

@@ -180,9 +180,9 @@ type dialect struct{}
 
 // Schema implements [sqldb.Dialect]. SQLite compares TEXT by bytes by default,
 // and stores the rows of a table without rowid in the order of its key.
-func (dialect) Schema(text string) string {
-	return strings.NewReplacer(`COLLATE "C"`, "COLLATE BINARY", "/* WITHOUT ROWID */", "WITHOUT ROWID").Replace(text)
-}
+func (dialect) Schema(text string) string { return schema.Replace(text) }
+
+var schema = strings.NewReplacer(`COLLATE "C"`, "COLLATE BINARY", "/* WITHOUT ROWID */", "WITHOUT ROWID")
 
 // AggregatesText implements [sqldb.TextAggregator].
 func (dialect) AggregatesText() {}

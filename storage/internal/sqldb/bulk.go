@@ -3,7 +3,6 @@ package sqldb
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"strings"
 )
 
@@ -18,10 +17,11 @@ import (
 type bulk struct {
 	tx         *sql.Tx
 	dialect    Dialect
-	head, tail string   // before and after the rows
-	cols       int      // of a row
-	types      []string // of the columns, if the statement does not determine them
-	between    string   // separates rows
+	compiled   *statements // that outlive the transaction; nil: none do
+	head, tail string      // before and after the rows
+	cols       int         // of a row
+	types      []string    // of the columns in the engine's dialect, if the statement does not determine them
+	between    string      // separates rows
 	args       []any
 	stmts      [len(bulkRows)]*sql.Stmt
 }
@@ -45,10 +45,20 @@ func (db *DB) bulkIn(tx *sql.Tx, head string) *bulk {
 // values, and ignores missing rows. In set the values are called v.column1,
 // v.column2, …
 func (db *DB) bulkUpdate(tx *sql.Tx, set, key string, types ...string) *bulk {
+	for i, t := range types {
+		types[i] = db.dialect.Schema(t)
+	}
 	return &bulk{
 		tx: tx, dialect: db.dialect, cols: len(types), types: types, between: "), (",
 		head: set + ` FROM (VALUES`, tail: `) AS v WHERE ` + key + ` = v.column1`,
 	}
+}
+
+// often makes the statements outlive the transaction, see [statements], and
+// returns b.
+func (b *bulk) often(s *statements) *bulk {
+	b.compiled = s
+	return b
 }
 
 // exec adds a row of values and runs the statement when there are enough rows.
@@ -105,9 +115,9 @@ func (b *bulk) each(ctx context.Context, run func(*sql.Stmt, []any) error) error
 	for i, n := range bulkRows {
 		for len(args) >= n*b.cols {
 			if b.stmts[i] == nil {
-				s, err := b.tx.PrepareContext(ctx, b.text(n)) // closed with the transaction
+				s, err := b.compiled.within(ctx, b.tx, b.text(n))
 				if err != nil {
-					return fmt.Errorf("prepare statement: %w", err)
+					return err
 				}
 				b.stmts[i] = s
 			}
@@ -138,7 +148,7 @@ func (b *bulk) text(n int) string {
 		if p := b.dialect.Param(i + 1); b.types == nil {
 			t.WriteString(p)
 		} else {
-			t.WriteString("CAST(" + p + " AS " + b.dialect.Schema(b.types[i%b.cols]) + ")")
+			t.WriteString("CAST(" + p + " AS " + b.types[i%b.cols] + ")")
 		}
 	}
 	t.WriteString(")")

@@ -70,7 +70,8 @@ type DB struct {
 	closed  atomic.Bool
 	checked check
 
-	prepared sync.Map // *sql.Stmt of read by text, see queryPrepared
+	prepared sync.Map   // *sql.Stmt of read by text, see queryPrepared
+	often    statements // of write
 }
 
 // New checks the schema of an open database. It migrates an older one, and

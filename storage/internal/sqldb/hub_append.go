@@ -30,6 +30,7 @@ func (h *Hub) Append(ctx context.Context, messages []hubstore.Message) ([]int64,
 	if len(messages) == 0 {
 		return seqs, ctx.Err()
 	}
+	h.db.often.compile(ctx, h.db.write)
 	err := h.db.Update(ctx, func(tx *sql.Tx) error {
 		topics, err := h.lockTopics(ctx, tx, messages)
 		if err != nil {
@@ -57,7 +58,7 @@ func (h *Hub) lockTopics(ctx context.Context, tx *sql.Tx, messages []hubstore.Me
 		topics[messages[i].Topic] = nil
 	}
 	urls := slices.Sorted(maps.Keys(topics))
-	find := h.db.bulkIn(tx, `SELECT url, id, first, last, bytes FROM hub_topic WHERE url IN`)
+	find := h.db.bulkIn(tx, `SELECT url, id, first, last, bytes FROM hub_topic WHERE url IN`).often(&h.db.often)
 	find.tail = ` ORDER BY url` + h.db.dialect.ForUpdate()
 	row := func(rows *sql.Rows) error {
 		var url string
@@ -102,7 +103,7 @@ const insertTopic = `INSERT INTO hub_topic (id, url, first, last, bytes, state, 
 // putMessages writes the messages and records their numbers in seqs and in the
 // topics.
 func (h *Hub) putMessages(ctx context.Context, tx *sql.Tx, topics map[string]*topicRow, messages []hubstore.Message, seqs []int64) error {
-	put := h.db.bulk(tx, `INSERT INTO hub_message (topic_id, seq, id, at, content_type, links, whole, body) VALUES`, 8, ``)
+	put := h.db.bulk(tx, `INSERT INTO hub_message (topic_id, seq, id, at, content_type, links, whole, body) VALUES`, 8, ``).often(&h.db.often)
 	for i := range messages {
 		m := &messages[i]
 		t := topics[m.Topic]
@@ -129,11 +130,15 @@ func (h *Hub) putMessages(ctx context.Context, tx *sql.Tx, topics map[string]*to
 func (h *Hub) putTopics(ctx context.Context, tx *sql.Tx, topics map[string]*topicRow) error {
 	var mark int64
 	const next = `UPDATE hub_mark SET mark = mark + 1 WHERE id = 1 RETURNING mark`
-	if err := tx.QueryRowContext(ctx, next).Scan(&mark); err != nil {
+	raise, err := h.db.often.within(ctx, tx, next)
+	if err != nil {
+		return err
+	}
+	if err := raise.QueryRowContext(ctx).Scan(&mark); err != nil {
 		return err
 	}
 	put := h.db.bulkUpdate(tx, `UPDATE hub_topic SET last = v.column2, bytes = v.column3, mark = v.column4`, `hub_topic.id`,
-		"BIGINT", "BIGINT", "BIGINT", "BIGINT")
+		"BIGINT", "BIGINT", "BIGINT", "BIGINT").often(&h.db.often)
 	for _, t := range topics {
 		if err := put.exec(ctx, t.id, t.last, t.bytes, mark); err != nil {
 			return err

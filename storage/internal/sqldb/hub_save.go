@@ -17,6 +17,7 @@ func (h *Hub) Save(ctx context.Context, c hubstore.Changes) error {
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("save changes: %w", err)
 	}
+	h.db.often.compile(ctx, h.db.write)
 	err := h.db.Update(ctx, func(tx *sql.Tx) error {
 		if err := h.putStates(ctx, tx, c.Topics); err != nil {
 			return fmt.Errorf("write topics: %w", err)
@@ -102,7 +103,7 @@ func (h *Hub) putSubscriptions(ctx context.Context, tx *sql.Tx, subscriptions []
 func (h *Hub) updateProgress(ctx context.Context, tx *sql.Tx, progress map[hubstore.Key]hubstore.Progress) error {
 	put := h.db.bulkUpdate(tx, `UPDATE hub_progress SET cursor = v.column2, attempts = v.column3, next = v.column4,
 		failing = v.column5, last_error = v.column6, last_taken = v.column7, taken = v.column8, given_up = v.column9`, `hub_progress.key`,
-		"TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT")
+		"TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT").often(&h.db.often)
 	for _, k := range slices.Sorted(maps.Keys(progress)) {
 		p := progress[k]
 		if err := put.exec(ctx, progressArgs(k, &p)...); err != nil {
