@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	savePace   = 50 * time.Millisecond // between two saves of the subscriptions' progress
-	saveShare  = 4                     // and this many times the duration of the last save
-	savePause  = time.Second           // after a failed save
-	saveCursor = 1000                  // cursors saved in one transaction: other writers need their turn
+	savePace   = 50 * time.Millisecond  // between two saves of the subscriptions' progress
+	saveShare  = 4                      // and this many times the duration of the last save
+	saveEach   = 200 * time.Microsecond // and this for each cursor of the last save: the deliveries that a subscription gets meanwhile are saved together
+	savePause  = time.Second            // after a failed save
+	saveCursor = 1000                   // cursors saved in one transaction: other writers need their turn
 )
 
 // A progressSaver saves the progress of subscriptions, and deletes the rows of
@@ -29,13 +30,13 @@ type progressSaver struct {
 	dirty    []*subscription       // their Progress has to be saved; the lock of the registry guards it
 	removing map[hubstore.Key]bool // subscriptions that have ended and whose rows must be deleted; likewise
 
-	saveTook time.Duration // used by run alone
+	wait time.Duration // before the next save; used by run alone
 }
 
 func newProgressSaver(r *registry, s *saver, log *slog.Logger) *progressSaver {
 	return &progressSaver{
 		registry: r, saver: s, log: log,
-		changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), removing: map[hubstore.Key]bool{},
+		changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), removing: map[hubstore.Key]bool{}, wait: savePace,
 	}
 }
 
@@ -88,7 +89,7 @@ func (p *progressSaver) unsaved() map[hubstore.Key]hubstore.Progress {
 // finally saves what is left to be saved, when nothing else writes.
 func (p *progressSaver) finally() error {
 	for {
-		more, err := p.save()
+		_, more, err := p.save()
 		if err != nil {
 			return fmt.Errorf("save progress: %w", err)
 		}
@@ -106,16 +107,15 @@ func (p *progressSaver) run(ctx context.Context) {
 			return
 		case <-p.changed:
 		}
-		pace := max(savePace, saveShare*p.saveTook)
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.hurried:
-		case <-time.After(pace):
+		case <-time.After(p.wait):
 		}
 		start := time.Now()
-		more, err := p.save()
-		p.saveTook = min(time.Since(start), savePause)
+		saved, more, err := p.save()
+		p.wait = saveWait(time.Since(start), saved, more)
 		if err != nil {
 			p.log.Error("progress could not be saved: messages may be delivered twice after a crash", slog.Any("err", err))
 			select {
@@ -130,8 +130,19 @@ func (p *progressSaver) run(ctx context.Context) {
 	}
 }
 
-// save saves pending progress, and reports whether there is more.
-func (p *progressSaver) save() (more bool, err error) {
+// saveWait returns how long to wait after a save of that many cursors. When more
+// wait to be saved, it does not depend on their number: however many subscriptions
+// there are, the last of them is saved soon.
+func saveWait(took time.Duration, saved int, more bool) time.Duration {
+	wait := max(savePace, saveShare*min(took, savePause))
+	if more {
+		return wait
+	}
+	return max(wait, time.Duration(saved)*saveEach)
+}
+
+// save saves pending progress, and returns how many cursors and whether there is more.
+func (p *progressSaver) save() (saved int, more bool, err error) {
 	p.registry.mu.Lock()
 	n := min(len(p.dirty), saveCursor)
 	batch, removing := p.dirty[:n:n], p.removing
@@ -152,12 +163,12 @@ func (p *progressSaver) save() (more bool, err error) {
 	more = len(p.dirty) > 0
 	if len(c.Progress) == 0 && len(c.Remove) == 0 {
 		p.registry.mu.Unlock()
-		return more, nil
+		return 0, more, nil
 	}
 	saving := p.saver.enter(c) // here, so that whatever is entered later is written later
 	p.registry.mu.Unlock()
 	if saving == nil {
-		return false, refusal.ErrNotReady
+		return 0, false, refusal.ErrNotReady
 	}
 	<-saving.done
 	p.registry.mu.Lock()
@@ -177,7 +188,7 @@ func (p *progressSaver) save() (more bool, err error) {
 			p.removing[k] = true
 		}
 	}
-	return more || saving.err != nil, saving.err
+	return len(c.Progress), more || saving.err != nil, saving.err
 }
 
 // wake sends to c unless a value is already waiting there.
