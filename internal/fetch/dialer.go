@@ -11,5 +11,12 @@ import (
 // addresses, and private and loopback ones unless allowPrivate, each with an
 // [AddressError]. The function is safe for concurrent use.
 func Dialer(allowPrivate bool) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return newGuard(nil, allowPrivate).dial
+	g := newGuard(nil, allowPrivate)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := g.connect(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return promptIfNeeded(c), nil
+	}
 }

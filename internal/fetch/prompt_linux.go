@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"net"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -35,4 +36,40 @@ func (c *promptConn) Write(b []byte) (int, error) {
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_QUICKACK, 1)
 	})
 	return n, err
+}
+
+// A sparingConn acknowledges answers at once only after the first one that came in
+// several pieces. Other answers are acknowledged along with the next request, which
+// spares both sides a packet for each.
+type sparingConn struct {
+	*promptConn
+	reads  atomic.Int32 // that returned bytes, since the last request
+	pieces atomic.Bool  // an answer came in several
+}
+
+// promptIfNeeded wraps a dialled connection in a sparingConn, if possible.
+func promptIfNeeded(c net.Conn) net.Conn {
+	p, ok := prompt(c).(*promptConn)
+	if !ok {
+		return c
+	}
+	return &sparingConn{promptConn: p}
+}
+
+// Read implements [net.Conn].
+func (c *sparingConn) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	if n > 0 && c.reads.Add(1) > 1 {
+		c.pieces.Store(true)
+	}
+	return n, err
+}
+
+// Write implements [net.Conn].
+func (c *sparingConn) Write(b []byte) (int, error) {
+	c.reads.Store(0)
+	if c.pieces.Load() {
+		return c.promptConn.Write(b)
+	}
+	return c.TCPConn.Write(b)
 }
