@@ -32,3 +32,17 @@ func TestMemoryLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestMemoryLimitOfAHub: however much is in use, the collector has as much room as by default.
+func TestMemoryLimitOfAHub(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ live, want int64 }{
+		{0, 56 << 20},
+		{16 << 20, 56 << 20},
+		{300 << 20, 624 << 20},
+	} {
+		if got := hubLimit(tt.live); got != tt.want {
+			t.Errorf("%d MiB in use: limit %d MiB, want %d", tt.live>>20, got>>20, tt.want>>20)
+		}
+	}
+}

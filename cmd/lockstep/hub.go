@@ -78,6 +78,7 @@ type hubbing struct {
 
 // runHub is a hub until ctx ends.
 func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
+	tuneHub()
 	if o.publicURL != "" && !config.IsAbsoluteURI(o.publicURL) {
 		return term.Usage(fmt.Errorf("--public-url %q is no http(s) URL", fetch.WithoutUser(o.publicURL)), "write it in full, as https://hub.example.org/")
 	}
