@@ -55,7 +55,7 @@ func newHubWorld(b *testing.B) *hubWorld {
 	b.Helper()
 	w := &hubWorld{b: b, client: &http.Client{Transport: &http.Transport{MaxIdleConns: 256, MaxIdleConnsPerHost: 256}}}
 	w.sink = spawn(b, "sink")
-	w.hub = spawn(b, "hub", filepath.Join(b.TempDir(), "hub.db"))
+	w.hub = spawn(b, "hub", filepath.Join(b.TempDir(), "hub.db"), "56")
 	b.Cleanup(w.client.CloseIdleConnections)
 	return w
 }
@@ -332,7 +332,7 @@ func BenchmarkHubStart(b *testing.B) {
 			for b.Loop() {
 				path := filepath.Join(b.TempDir(), "hub.db")
 				fillSubscriptions(b, path, subscriptions)
-				c := spawn(b, "hub", path)
+				c := spawn(b, "hub", path, "160") // the command's limit with 68 MB in use
 				time.Sleep(3 * time.Second)
 				b.ReportMetric(c.took.Seconds(), "start-s")
 				b.ReportMetric(float64(peakMemory(c.Process.Pid, c.Args))/(1<<20), "idle-MB")

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	var err error
 	switch os.Getenv(roleVar) {
 	case "hub":
-		err = hubProcess(os.Args[1])
+		err = hubProcess(os.Args[1], os.Args[2])
 	case "sink":
 		err = sinkProcess()
 	default:
@@ -92,10 +92,14 @@ func serveUntilLeft(h http.Handler) error {
 	return s.Close()
 }
 
-// hubProcess is a hub on the SQLite file at path.
-func hubProcess(path string) error {
-	debug.SetGCPercent(400)         // as the command does
-	debug.SetMemoryLimit(160 << 20) // which the command raises to with 68 MB in use
+// hubProcess is a hub on the SQLite file at path, with so many MiB of memory.
+func hubProcess(path, memory string) error {
+	debug.SetGCPercent(400) // as the command does
+	limit, err := strconv.ParseInt(memory, 10, 64)
+	if err != nil {
+		return err
+	}
+	debug.SetMemoryLimit(limit << 20)
 	db, err := sqlite.Open(path)
 	if err != nil {
 		return err
