@@ -333,7 +333,7 @@ func TestReplayed(t *testing.T) {
 	key := r.subscribe(s.URL+"/cb", "")
 	other := r.subscribe(s.URL+"/other", "")
 	r.publish(numbers(1, 5)...)
-	eventually(t, "all", func() bool { return len(s.at("/cb")) == 5 })
+	eventually(t, "all", func() bool { return len(s.at("/cb")) == 5 && len(s.at("/other")) == 5 })
 	replay := func(from, want int64) {
 		t.Helper()
 		if got, err := r.Replayed(context.Background(), key, from); err != nil || got != want {
