@@ -3,8 +3,10 @@ package delivery
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"lockstep/hub/hubstore"
@@ -43,7 +45,9 @@ type Sharing struct {
 
 	owner string
 	ttl   time.Duration // of the claims
-	want  int           // number of shards to claim
+	want  int           // number of shards to claim; only claim uses this and gained
+
+	gained []int // shards whose further work is not loaded yet
 
 	// The lock of the registry guards what follows; the goroutine of run alone sets until.
 	until       time.Time // the claims are valid until then
@@ -220,9 +224,9 @@ func (x *Sharing) lose(shards []int) {
 	}
 }
 
-// gain loads the shards that are new.
-func (x *Sharing) gain(ctx context.Context, shards []int) error {
-	var gained []int
+// gain loads the shards that are new, and the further work of those for which an earlier
+// call could not load it.
+func (x *Sharing) gain(ctx context.Context, shards []int) (err error) {
 	for _, i := range shards {
 		x.registry.mu.Lock()
 		is := x.own[i]
@@ -231,23 +235,28 @@ func (x *Sharing) gain(ctx context.Context, shards []int) error {
 		if is {
 			continue
 		}
-		if err := x.loader.shard(ctx, i); err != nil {
+		if err = x.loader.shard(ctx, i); err != nil {
 			x.registry.mu.Lock()
 			x.own[i] = false // to be loaded again
 			x.registry.mu.Unlock()
-			return err
+			break
 		}
-		gained = append(gained, i)
+		x.gained = append(x.gained, i)
 	}
 	x.registry.mu.Lock()
 	if x.registry.open {
 		x.deliverer.spawn()
 	}
+	x.gained = slices.DeleteFunc(x.gained, func(i int) bool { return !x.own[i] })
 	x.registry.mu.Unlock()
-	if len(gained) == 0 {
-		return nil
+	if len(x.gained) == 0 {
+		return err
 	}
-	return x.loadUsers(ctx, gained)
+	if uerr := x.loadUsers(ctx, x.gained); uerr != nil {
+		return errors.Join(err, uerr)
+	}
+	x.gained = nil
+	return err
 }
 
 // release ends all claims.

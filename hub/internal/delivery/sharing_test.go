@@ -1,0 +1,120 @@
+package delivery_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"iter"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/delivery"
+	"lockstep/hub/internal/tally"
+)
+
+// A handedOver is a store whose shards all belong to another hub at first.
+type handedOver struct {
+	*hubstore.Mem
+	ended  atomic.Bool // the other hub has ended
+	failed atomic.Int64
+}
+
+func (s *handedOver) Claim(context.Context, string, int, time.Duration) (shards []int, owners int, err error) {
+	if s.ended.Load() {
+		for i := range hubstore.Shards {
+			shards = append(shards, i)
+		}
+	}
+	return shards, 1, nil
+}
+
+// Subscriptions fails once, for a shard in the middle.
+func (s *handedOver) Subscriptions(ctx context.Context, shard int) iter.Seq2[hubstore.Subscription, error] {
+	if shard == hubstore.Shards/2 && s.failed.Add(1) == 1 {
+		return func(yield func(hubstore.Subscription, error) bool) {
+			yield(hubstore.Subscription{}, errors.New("the database does not answer"))
+		}
+	}
+	return s.Mem.Subscriptions(ctx, shard)
+}
+
+func (*handedOver) Release(context.Context, string) error { return nil }
+func (*handedOver) News(context.Context, int64) (map[string]int64, int64, error) {
+	return nil, 0, nil
+}
+func (*handedOver) Remember(context.Context, [sha256.Size]byte, time.Time) (bool, error) {
+	return true, nil
+}
+func (*handedOver) Forget(context.Context, [sha256.Size]byte) error { return nil }
+
+// A loadedShards is the further work of shards.
+type loadedShards struct {
+	mu   sync.Mutex // guards what follows
+	from map[int]int
+	fail bool // the next time
+}
+
+func (l *loadedShards) Load(_ context.Context, shards []int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail && len(shards) > 0 {
+		l.fail = false
+		return errors.New("the database does not answer, either")
+	}
+	for _, i := range shards {
+		l.from[i]++
+	}
+	return nil
+}
+
+func (*loadedShards) Unload([]int)            {}
+func (*loadedShards) Run(ctx context.Context) { <-ctx.Done() }
+
+func (l *loadedShards) all() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.from) == hubstore.Shards
+}
+
+// TestShardsAreLoadedAfterAnError takes over all shards from a hub that has ended, while
+// the store fails: the requests of all shards are loaded, too, in the end.
+func TestShardsAreLoadedAfterAnError(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]bool{"subscriptions": false, "subscriptions, then requests": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &handedOver{Mem: hubstore.NewMem()}
+			e := delivery.New(store, delivery.Options{
+				Tally: new(tally.Tally), Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Transport: http.DefaultTransport,
+				RetryFirst: time.Second, RetryMost: time.Second, RetryFor: time.Hour, Keep: time.Hour, Forget: time.Hour, Timeout: time.Second, MaxLog: 1 << 20,
+			})
+			e.Sharing.ClaimFor(200 * time.Millisecond)
+			loaded := &loadedShards{from: map[int]int{}}
+			ctx, stop := context.WithCancel(t.Context())
+			ended, ready := make(chan error, 1), make(chan struct{})
+			go func() { ended <- e.Run(ctx, []delivery.ShardUser{loaded}, func() { close(ready) }) }()
+			<-ready
+			loaded.mu.Lock()
+			loaded.fail = fail
+			loaded.mu.Unlock()
+			store.ended.Store(true)
+			for end := time.Now().Add(time.Minute); !loaded.all(); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					loaded.mu.Lock()
+					t.Errorf("the requests of %d shards are loaded", len(loaded.from))
+					loaded.mu.Unlock()
+					break
+				}
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
