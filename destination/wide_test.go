@@ -78,24 +78,30 @@ func syncWide(t *testing.T, s *site, m *mirror) (time.Duration, int64) {
 	return time.Since(start), s.sent
 }
 
-// Where each connection is throttled, large content is fetched over several.
+// Where each connection is throttled, large content is fetched over several. On a machine
+// with very much else to do the connections may seem no slower than the machine, so that
+// it is tried more than once.
 func TestWide(t *testing.T) {
 	t.Parallel()
-	const rate = 2 << 20
-	s, m := wideSite(t, rate, nil)
-	took, sent := syncWide(t, s, m)
-	m.same()
-	size := len(s.file("/large").data)
-	if alone := time.Duration(float64(size) / rate * float64(time.Second)); took > alone {
-		t.Errorf("took %v, over one connection it is %v", took, alone)
+	const rate, tries = 2 << 20, 5
+	for try := 1; ; try++ {
+		s, m := wideSite(t, rate, nil)
+		took, sent := syncWide(t, s, m)
+		m.same()
+		size := len(s.file("/large").data)
+		if sent > int64(size)*5/4 {
+			t.Fatalf("%d bytes were sent of %d", sent, size)
+		}
+		alone := time.Duration(float64(size) / rate * float64(time.Second))
+		n := s.got("/large")
+		t.Logf("%v, over one connection %v; %d requests", took, alone, n)
+		if took < alone && n >= 4 {
+			return
+		}
+		if try == tries {
+			t.Fatal("it was not faster than over one connection")
+		}
 	}
-	if sent > int64(size)*5/4 {
-		t.Errorf("%d bytes were sent of %d", sent, size)
-	}
-	if n := s.got("/large"); n < 4 {
-		t.Errorf("%d requests", n)
-	}
-	t.Logf("%v, %d requests, %d bytes sent of %d", took, s.got("/large"), sent, size)
 }
 
 // Content is mirrored also from a Source that refuses ranges, or answers them with

@@ -137,7 +137,8 @@ func (w *torture) kill() {
 	}
 }
 
-// checkMirror waits until the mirror holds what the Source does, byte by byte.
+// checkMirror waits until the mirror holds what the Source does, byte by byte: at the
+// latest after the attempt that follows a failed one, more than a minute later.
 func (w *torture) checkMirror() {
 	w.Helper()
 	w.files.mu.Lock()
@@ -145,7 +146,7 @@ func (w *torture) checkMirror() {
 	w.files.mu.Unlock()
 	maps.DeleteFunc(want, func(_, digest string) bool { return digest == "" })
 	diff := ""
-	for deadline := time.Now().Add(readyLimit); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * readyLimit); ; time.Sleep(20 * time.Millisecond) {
 		got := map[string]string{}
 		for name, text := range readMirror(w.T, w.mirror) {
 			got[name] = digest(text)
