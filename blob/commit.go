@@ -77,7 +77,7 @@ func place(w *walker, t *dirWriter) error {
 			err = placeIn(in, base, t)
 		}
 		if err == nil {
-			t.store.trace.did(traceRename, t.path(), t.name)
+			t.did(traceRename, t.name)
 			t.state = writerCommitted
 			if t.file != nil {
 				_ = t.file.Close() // it is already synced

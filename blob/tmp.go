@@ -59,7 +59,7 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 		}
 		w.base = d.names.reserve(tmpBase(name))
 		if w.file, err = createTmp(w.tmp, w.base); err == nil {
-			d.trace.did(traceCreate, w.path())
+			w.did(traceCreate)
 			return w, nil
 		}
 		d.names.release(w.base)
@@ -222,6 +222,13 @@ func dropTmp(ctx context.Context, tmp *folder, drop map[string]struct{}, names *
 // path returns the path of the temporary file below the root.
 func (w *dirWriter) path() string { return w.store.opts.Tmp + "/" + w.base }
 
+// did reports an operation on the temporary file to the tracer, if there is one.
+func (w *dirWriter) did(op traceOp, names ...string) {
+	if w.store.trace != nil {
+		w.store.trace.did(op, append([]string{w.path()}, names...)...)
+	}
+}
+
 func (w *dirWriter) Name() string           { return w.name }
 func (w *dirWriter) SetModTime(t time.Time) { w.mod = t }
 
@@ -239,7 +246,7 @@ func (w *dirWriter) Write(p []byte) (int, error) {
 		return 0, nameError("write", w.name, fs.ErrClosed)
 	}
 	n, err := w.file.Write(p)
-	w.store.trace.did(traceWrite, w.path())
+	w.did(traceWrite)
 	if err != nil {
 		return n, nameError("write", w.name, err)
 	}

@@ -213,6 +213,9 @@ func plain(err error) error {
 // IsRange reports whether err is that of an answer that does not fit the range
 // asked for.
 func IsRange(err error) bool {
+	if err == nil {
+		return false
+	}
 	var rng *RangeError
 	var status *StatusError
 	return errors.As(err, &rng) || errors.As(err, &status) && (status.Status == http.StatusRequestedRangeNotSatisfiable || status.Want != "")

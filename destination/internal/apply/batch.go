@@ -32,6 +32,7 @@ const (
 // A batch is contents that are to be committed together.
 type batch struct {
 	outcomes []transfer.Outcome
+	size     int // of the batch before
 	bytes    int64
 	open     int // files of it that are open
 	begun    time.Time
@@ -42,6 +43,7 @@ type batch struct {
 func (b *batch) add(o transfer.Outcome) {
 	if len(b.outcomes) == 0 {
 		b.begun = time.Now()
+		b.outcomes = make([]transfer.Outcome, 0, b.size)
 	}
 	b.outcomes = append(b.outcomes, o)
 	b.bytes += o.Held.Length
@@ -62,6 +64,6 @@ func (b *batch) take() []transfer.Outcome {
 // drop empties the batch and returns its contents.
 func (b *batch) drop() []transfer.Outcome {
 	outcomes := b.outcomes
-	b.outcomes, b.bytes, b.open = nil, 0, 0
+	b.outcomes, b.size, b.bytes, b.open = nil, len(outcomes), 0, 0
 	return outcomes
 }

@@ -71,6 +71,7 @@ func (c *committer) carry(ctx context.Context, l *shipment) {
 	}
 	batch := l.batch
 	c.describe(batch)
+	l.ends = slices.Grow(l.ends, len(batch))
 	ws := make([]blob.Writer, len(batch))
 	for i := range batch {
 		ws[i] = batch[i].Writer

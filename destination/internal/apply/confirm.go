@@ -18,6 +18,9 @@ import (
 // confirmsDeletion reports whether err, of a request for a, is the answer that
 // there is no such resource to a question whether there is.
 func confirmsDeletion(a *plan.Action, err error) bool {
+	if err == nil {
+		return false
+	}
 	var status *fetch.StatusError
 	return a.Change == resourcesync.UnknownChange && a.Address() == a.URI && errors.As(err, &status) &&
 		(status.Status == http.StatusNotFound || status.Status == http.StatusGone)

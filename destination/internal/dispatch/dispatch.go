@@ -273,6 +273,9 @@ func (d *Dispatcher[T]) pop(l *lane[T]) *T {
 		l.queue = nil
 	}
 	d.queued--
+	if len(l.queue) > hostQueue-hostQueue/8 {
+		return a // room for a few only, for which the caller of Put need not wake
+	}
 	select {
 	case l.room <- struct{}{}:
 	default: // there is one
@@ -298,6 +301,9 @@ func (d *Dispatcher[T]) judge(l *lane[T], err error) {
 
 // isSilent reports whether err says that no server answered.
 func isSilent(err error) bool {
+	if err == nil {
+		return false
+	}
 	var body *fetch.BodyError
 	var op *net.OpError
 	return errors.Is(err, fetch.ErrTimeout) && !errors.As(err, &body) || errors.As(err, &op) && op.Op == "dial"

@@ -15,6 +15,9 @@ import (
 // IsFull reports whether err says that there is no space left. The disk of a consumer
 // of changes does not count.
 func IsFull(err error) bool {
+	if err == nil {
+		return false
+	}
 	var delivery *report.DeliveryError
 	var sink *report.SinkError
 	return !errors.As(err, &delivery) && !errors.As(err, &sink) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))

@@ -19,6 +19,9 @@ const maxPlanners = 8
 // plannedActions is the number of actions passed on at a time.
 const plannedActions = 64
 
+// actionLists are empty, with room for plannedActions.
+var actionLists = sync.Pool{New: func() any { return make([]plan.Action, 0, plannedActions) }}
+
 // A stretch is the plan for one chunk.
 type stretch struct {
 	chunk *stage.Chunk
@@ -31,6 +34,22 @@ type planned struct {
 	actions []plan.Action
 	tally   Tally
 	err     error
+}
+
+// add adds an action.
+func (p *planned) add(a *plan.Action) {
+	if p.actions == nil {
+		p.actions = actionLists.Get().([]plan.Action)
+	}
+	p.actions = append(p.actions, *a)
+}
+
+// release is called when the actions are no longer needed.
+func (p *planned) release() {
+	if p.actions != nil {
+		clear(p.actions)
+		actionLists.Put(p.actions[:0]) //nolint:staticcheck // the header is small beside the list
+	}
 }
 
 // Actions yields the actions by URI, including those that do nothing.
@@ -89,7 +108,9 @@ func (p *Planner) walk(ctx context.Context, s *stage.Stage, all bool, take func(
 	}
 	for st := range order {
 		for part := range st.out {
-			if !take(&part) {
+			more := take(&part)
+			part.release()
+			if !more {
 				return
 			}
 		}
@@ -144,7 +165,7 @@ func (p *Planner) plan(ctx context.Context, st *stretch, all bool) {
 			}
 			part.tally.add(a)
 			if all || a.Verb != plan.InStep && a.Verb != plan.Skip {
-				part.actions = append(part.actions, *a)
+				part.add(a)
 			}
 			if len(part.actions) == plannedActions && !send() {
 				return
@@ -160,8 +181,10 @@ func (p *Planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Ac
 	return func(yield func(*plan.Action, error) bool) {
 		wants, stop := iter.Pull2(c.Resources)
 		defer stop()
+		var a plan.Action
 		decide := func(w *desired.Resource, h journal.Held) bool {
-			a, err := p.Decide(ctx, w, h)
+			var err error
+			a, err = p.Decide(ctx, w, h)
 			return yield(&a, err) && err == nil
 		}
 		w, err, more := wants()
@@ -219,8 +242,9 @@ func (p *Planner) looked(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Ac
 			yield(nil, err)
 			return
 		}
+		var a plan.Action
 		for i := range wants {
-			a, err := p.Decide(ctx, &wants[i], held[i])
+			a, err = p.Decide(ctx, &wants[i], held[i])
 			if !yield(&a, err) || err != nil {
 				return
 			}

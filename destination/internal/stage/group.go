@@ -28,26 +28,26 @@ const (
 	maxPatched = 64
 )
 
+// add adds an entry, which belongs to the group from then on.
 func (g *group) add(w *desired.Resource) {
 	if w.Class == desired.Changed && (w.Doc < g.stage.void || g.stage.beyond(w)) {
 		return
 	}
-	own := *w // w belongs to the caller
 	switch w.Class {
 	case desired.Marked:
-		g.mark = &own
+		g.mark = w
 		return
 	case desired.Packed:
-		g.addPacked(&own)
+		g.addPacked(w)
 		return
 	case desired.Changed:
-		g.addChange(&own)
+		g.addChange(w)
 		if g.keepsVersion(w) {
-			g.versions = append(g.versions, &own)
+			g.versions = append(g.versions, w)
 		}
 	}
 	if have := g.best[w.Class]; have == nil || g.stage.later(have, w) {
-		g.best[w.Class] = &own
+		g.best[w.Class] = w
 	}
 }
 

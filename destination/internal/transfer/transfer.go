@@ -26,10 +26,12 @@ type transfer struct {
 	w       blob.Writer
 	hasher  *resourcesync.Hasher
 	algs    uint8
-	n       int64    // bytes in w
-	resumed bool     // some of the bytes come from an earlier run, or from another location
-	picked  bool     // the unfinished download of an earlier run was looked for
-	at      location // current location
+	n       int64               // bytes in w
+	sums    resourcesync.Hashes // of these bytes, if they match the description; otherwise nil
+	warning string              // about them
+	resumed bool                // some of the bytes come from an earlier run, or from another location
+	picked  bool                // the unfinished download of an earlier run was looked for
+	at      location            // current location
 	header  http.Header
 	undo    bool // undo the content codings that were not requested
 	kept    bool // the server responded that the content is unchanged
@@ -318,9 +320,16 @@ func lengthLimit(stated int64) int64 {
 	return 2*stated + slack
 }
 
+// check compares the bytes with their description.
 func (t *transfer) check() error {
-	_, err := content.Verify(t.a.Description(), t.n, t.hasher.Sum())
-	return err
+	sums := t.hasher.Sum()
+	warning, err := content.Verify(t.a.Description(), t.n, sums)
+	if err != nil {
+		t.sums, t.warning = nil, ""
+		return err
+	}
+	t.sums, t.warning = sums, warning
+	return nil
 }
 
 // drop discards the bytes written.
@@ -329,6 +338,7 @@ func (t *transfer) drop() {
 		_ = t.w.Close() // its content is discarded
 	}
 	t.w, t.n, t.resumed = nil, 0, false
+	t.sums, t.warning = nil, ""
 	t.hasher.Reset()
 }
 
@@ -356,16 +366,15 @@ func (t *transfer) finish() Outcome {
 		return Outcome{Held: h, Unchanged: true}
 	}
 	h := plan.NewHeld(a, t.Set, t.path)
-	h.Length, h.Hashes = t.n, t.hasher.Sum()
+	h.Length, h.Hashes = t.n, t.sums
 	if t.header != nil && !t.at.mirror { // a mirror's headers are not the resource's
 		h.ETag, h.Modified = fetch.Validators(t.header)
 	}
-	warning, _ := content.Verify(a.Description(), t.n, h.Hashes) // has no error any more
 	if a.IsHeld() && !a.FileMissing && len(a.Held.Hashes) > 0 && plan.SameContent(&a.Held, &h) {
 		if there, err := t.OnDisk(context.Background(), &a.Held); err == nil && there {
 			t.drop()
 			h.Written, h.Tag = a.Held.Written, a.Held.Tag
-			return Outcome{Held: h, Unchanged: true, Warning: warning}
+			return Outcome{Held: h, Unchanged: true, Warning: t.warning}
 		}
 	}
 	h.Written = t.stamp()
@@ -375,7 +384,7 @@ func (t *transfer) finish() Outcome {
 	if t.at.mirror {
 		by = ByMirror
 	}
-	return Outcome{Held: h, Writer: w, Warning: warning, By: by}
+	return Outcome{Held: h, Writer: w, Warning: t.warning, By: by}
 }
 
 // stamp returns the modification time for the file, and sets it before the commit:
