@@ -43,7 +43,7 @@ func (d *Dir) Scratch(ctx context.Context) (Scratch, error) {
 			break
 		}
 		s.base = d.names.reserve(scratchBase)
-		if s.File, err = createTmp(s.tmp, s.base); err == nil {
+		if s.File, err = createTmp(s.tmp, s.base, createIn); err == nil {
 			s.dropName()
 			return s, nil
 		}

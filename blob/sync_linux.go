@@ -151,11 +151,28 @@ func renameNew(from *folder, name string, to *folder, toName string) error {
 
 // createIn creates a new file in a folder.
 func createIn(in *folder, base string) (*os.File, error) {
-	dir, err := in.handle()
+	fd, err := openNew(in, base)
 	if err != nil {
 		return nil, err
 	}
-	fd := -1
+	return os.NewFile(uintptr(fd), base), nil
+}
+
+// createTmpFile is createIn for a file that is only written.
+func createTmpFile(in *folder, base string) (tmpFile, error) {
+	fd, err := openNew(in, base)
+	if err != nil {
+		return nil, err
+	}
+	return &newFile{fd}, nil
+}
+
+// openNew creates a new file in a folder and returns its descriptor.
+func openNew(in *folder, base string) (fd int, err error) {
+	dir, err := in.handle()
+	if err != nil {
+		return -1, err
+	}
 	err = control(dir, func(dirFD uintptr) error {
 		for {
 			const flag = syscall.O_RDWR | syscall.O_CREAT | syscall.O_EXCL | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
@@ -164,10 +181,7 @@ func createIn(in *folder, base string) (*os.File, error) {
 			}
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), base), nil
+	return fd, err
 }
 
 // setMode sets the mode of the file base in a directory of the store's own.
@@ -189,12 +203,20 @@ func setMode(in *folder, base string, mode fs.FileMode) error {
 const utimeOmit = 0x3ffffffe
 
 // setModTime sets the time of an open file.
-func setModTime(f *os.File, _ *os.Root, _ string, mod time.Time) error {
+func setModTime(f tmpFile, _ *os.Root, _ string, mod time.Time) error {
+	switch f := f.(type) {
+	case *newFile:
+		return f.setModTime(mod)
+	case *os.File:
+		return control(f, func(fd uintptr) error { return futimens(fd, mod) })
+	}
+	return errors.ErrUnsupported
+}
+
+func futimens(fd uintptr, mod time.Time) error {
 	ts := [2]syscall.Timespec{{Nsec: utimeOmit}, syscall.NsecToTimespec(mod.UnixNano())}
-	return control(f, func(fd uintptr) error {
-		_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, fd, 0, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
-		return failed(errno)
-	})
+	_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, fd, 0, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	return failed(errno)
 }
 
 func failed(errno syscall.Errno) error {

@@ -35,9 +35,12 @@ func createIn(in *folder, base string) (*os.File, error) {
 	return in.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, private.FileMode)
 }
 
+// createTmpFile is createIn for a file that is only written.
+func createTmpFile(in *folder, base string) (tmpFile, error) { return createIn(in, base) }
+
 // setMode sets the mode of the file base in a directory of the store's own.
 func setMode(in *folder, base string, mode fs.FileMode) error { return in.root.Chmod(base, mode) }
 
-func setModTime(_ *os.File, in *os.Root, base string, mod time.Time) error {
+func setModTime(_ tmpFile, in *os.Root, base string, mod time.Time) error {
 	return in.Chtimes(base, time.Time{}, mod)
 }

@@ -26,11 +26,18 @@ func tmpBase(name string) string {
 type dirWriter struct {
 	store *Dir
 	name  string
-	tmp   *folder  // contains file
-	base  string   // name of file in tmp; reserved in store.names
-	file  *os.File // nil when sealed
+	tmp   *folder // contains file
+	base  string  // name of file in tmp; reserved in store.names
+	file  tmpFile // nil when sealed
 	mod   time.Time
 	state writerState
+}
+
+// A tmpFile is an open temporary file.
+type tmpFile interface {
+	io.WriteCloser
+	Sync() error
+	Chmod(mode fs.FileMode) error
 }
 
 type writerState int
@@ -58,7 +65,7 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 			break
 		}
 		w.base = d.names.reserve(tmpBase(name))
-		if w.file, err = createTmp(w.tmp, w.base); err == nil {
+		if w.file, err = createTmp(w.tmp, w.base, createTmpFile); err == nil {
 			w.did(traceCreate)
 			return w, nil
 		}
@@ -71,12 +78,12 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 	return nil, nameError("create", name, err)
 }
 
-// createTmp creates a new file, in place of an unfinished one.
-func createTmp(tmp *folder, base string) (*os.File, error) {
-	f, err := createIn(tmp, base)
+// createTmp has create make a new file, in place of an unfinished one.
+func createTmp[F any](tmp *folder, base string, create func(*folder, string) (F, error)) (F, error) {
+	f, err := create(tmp, base)
 	if errors.Is(err, fs.ErrExist) {
 		if err = tmp.root.Remove(base); err == nil || errors.Is(err, fs.ErrNotExist) {
-			f, err = createIn(tmp, base)
+			f, err = create(tmp, base)
 		}
 	}
 	return f, err
@@ -127,9 +134,9 @@ func (d *Dir) Resume(ctx context.Context, name string) (Writer, *io.SectionReade
 	err := d.opts.check(name)
 	if err == nil {
 		var w *dirWriter
-		var size int64
-		if w, size, err = d.resume(name); err == nil {
-			return w, io.NewSectionReader(w.file, 0, size), nil
+		var part *io.SectionReader
+		if w, part, err = d.resume(name); err == nil {
+			return w, part, nil
 		}
 	}
 	if absent(err) {
@@ -138,14 +145,14 @@ func (d *Dir) Resume(ctx context.Context, name string) (Writer, *io.SectionReade
 	return nil, nil, nameError("resume", name, err)
 }
 
-func (d *Dir) resume(name string) (*dirWriter, int64, error) {
+func (d *Dir) resume(name string) (*dirWriter, *io.SectionReader, error) {
 	tmp, err := d.tmpFolder(false)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	w := &dirWriter{store: d, name: name, tmp: tmp, base: tmpBase(name)}
 	if !d.names.tryReserve(w.base) {
-		return nil, 0, ErrNotExist
+		return nil, nil, ErrNotExist
 	}
 	file, info, err := tmp.open(w.base, os.O_RDWR)
 	if err == nil && linked(info) {
@@ -155,15 +162,15 @@ func (d *Dir) resume(name string) (*dirWriter, int64, error) {
 	}
 	if err != nil {
 		d.names.release(w.base)
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if _, err := file.Seek(info.Size(), io.SeekStart); err != nil {
 		_ = file.Close() // nothing was written
 		d.names.release(w.base)
-		return nil, 0, err
+		return nil, nil, err
 	}
 	w.file = file
-	return w, info.Size(), nil
+	return w, io.NewSectionReader(file, 0, info.Size()), nil
 }
 
 // Sweep removes unfinished blobs.

@@ -142,6 +142,9 @@ func (p *Planner) cut(ctx context.Context, s *stage.Stage, order, todo chan<- *s
 // plan plans one chunk.
 func (p *Planner) plan(ctx context.Context, st *stretch, all bool) {
 	defer close(st.out)
+	if st.chunk != nil {
+		defer st.chunk.Release()
+	}
 	var part planned
 	send := func() bool {
 		select {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync"
 
 	"lockstep/destination/internal/desired"
 )
@@ -31,11 +32,29 @@ type Chunk struct {
 // A chunkRef locates a key and a value in a chunk.
 type chunkRef struct{ at, key, value uint32 }
 
+// chunks have been released, and keep their memory for others.
+var chunks = sync.Pool{New: func() any { return new(Chunk) }}
+
+// chunk returns a new chunk.
+func (s *Stage) chunk(from string) *Chunk {
+	c := chunks.Get().(*Chunk)
+	*c = Chunk{stage: s, From: from, data: c.data[:0], refs: c.refs[:0]}
+	return c
+}
+
+// Release is called when c is no longer needed. What was read from it remains valid.
+func (c *Chunk) Release() {
+	c.stage = nil
+	if cap(c.data) <= 4*chunkBytes { // otherwise one URI had very many entries
+		chunks.Put(c)
+	}
+}
+
 // Chunks divides the space of URIs into ranges, ascending, and yields the entries
-// of each. Chunks belong to the caller. Without entries there is one empty chunk.
+// of each. Chunks belong to the caller, who may release them. Without entries there is one empty chunk.
 func (s *Stage) Chunks(ctx context.Context) iter.Seq2[*Chunk, error] {
 	return func(yield func(*Chunk, error) bool) {
-		c := &Chunk{stage: s}
+		c := s.chunk("")
 		uris, taken := 0, 0
 		for p, err := range s.Sorter.Sorted(ctx) {
 			if err == nil && uris%64 == 0 {
@@ -47,7 +66,7 @@ func (s *Stage) Chunks(ctx context.Context) iter.Seq2[*Chunk, error] {
 			}
 			if len(c.refs) == 0 || !bytes.Equal(c.key(len(c.refs)-1), p.Key) {
 				if uris == chunkURIs || len(c.data) > chunkBytes {
-					next := &Chunk{stage: s, From: string(p.Key)}
+					next := s.chunk(string(p.Key))
 					c.To = next.From
 					if !yield(c, nil) {
 						return

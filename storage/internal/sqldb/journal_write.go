@@ -45,10 +45,20 @@ func (j *Journal) putHeld(ctx context.Context, tx *sql.Tx, held []journal.Held) 
 		` ON CONFLICT (uri) DO UPDATE SET path = excluded.path, length = excluded.length,
 		lastmod = excluded.lastmod, hashes = excluded.hashes, etag = excluded.etag,
 		modified = excluded.modified, sets = excluded.sets, written = excluded.written, tag = excluded.tag, stated = excluded.stated`)
+	var all []byte // what is stated of several rows
 	for i := range held {
 		h := &held[i]
+		if cap(all)-len(all) < 1<<10 {
+			all = make([]byte, 0, 16<<10)
+		}
+		begin := len(all)
+		all = h.AppendStated(all)
+		stated := all[begin:len(all):len(all)]
+		if len(stated) == 0 {
+			stated = nil
+		}
 		err := put.exec(ctx, h.URI, h.Path, h.Length, micros(h.Lastmod),
-			column.EncodeHashes(h.Hashes), h.ETag, h.Modified, column.EncodeSets(h.Sets), micros(h.Written), h.Tag, h.AppendStated(nil))
+			column.EncodeHashes(h.Hashes), h.ETag, h.Modified, column.EncodeSets(h.Sets), micros(h.Written), h.Tag, stated)
 		if err != nil {
 			return err
 		}
