@@ -34,6 +34,7 @@ var rooms = []room{
 	{"internal/hangup", "", ""},
 	{"internal/ondemand", "", ""},
 	{"internal/iri", "", ""},
+	{"internal/hashlanes", "", "golang.org/x/sys"},
 	{"internal/mediatype", "", "github.com/gabriel-vasile/mimetype"},
 	{"internal/negotiate", "", ""},
 	{"internal/linkrel", "", ""},
