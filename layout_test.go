@@ -118,7 +118,7 @@ var rooms = []room{
 	{"intake/jsonl", "catalog intake intake/internal/chunks intake/internal/entry intake/internal/filestat intake/internal/listed internal/extsort internal/fetch resourcesync", "golang.org/x/sync"},
 	{"intake/sitemap", "catalog discover intake intake/internal/entry intake/internal/fault intake/internal/filestat intake/internal/listed internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
 	{"intake/bucket", "blob catalog intake intake/internal/filestat intake/internal/listed intake/internal/pathname internal/mediatype resourcesync", "golang.org/x/sync"},
-	{"intake/dir", "catalog intake intake/internal/entry intake/internal/filestat intake/internal/listed intake/internal/pathname internal/mediatype resourcesync",
+	{"intake/dir", "catalog intake intake/internal/entry intake/internal/filestat intake/internal/listed intake/internal/pathname internal/hashlanes internal/mediatype resourcesync",
 		"github.com/fsnotify/fsnotify golang.org/x/sync golang.org/x/sys"},
 	{"intake/harvest/atompmh", "atompmh catalog intake intake/harvest/ledger intake/internal/entry intake/internal/fault intake/internal/future intake/internal/listed internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
 	{"intake/harvest/oaipmh", "catalog intake intake/internal/entry intake/internal/fault intake/internal/future intake/internal/pathname internal/fetch oaipmh resourcesync", "golang.org/x/sync"},

@@ -22,14 +22,14 @@ import (
 // A job is a file to be read, and the result.
 type job struct {
 	uri, rel string
-	link     bool  // it is a symbolic link to the file
-	known    bool  // the catalog has the resource
-	same     bool  // and only its links can have changed
-	size     int64 // as the walk found it
+	link     bool          // it is a symbolic link to the file
+	known    bool          // the catalog has the resource
+	same     bool          // and only its links can have changed
+	st       filestat.Stat // as the walk found it
 	car      sidecar
 
-	outcome outcome
-	err     error // if the outcome is readFailed
+	outcome outcome // 0: not read yet
+	err     error   // if the outcome is readFailed
 	record  catalog.Record
 }
 
@@ -63,7 +63,7 @@ func (s *scan) enqueue(ctx context.Context, j job) error {
 	}
 	b := s.open
 	b.jobs = append(b.jobs, j)
-	b.bytes += j.size
+	b.bytes += j.st.Size
 	if len(b.jobs) < blockFiles && b.bytes < blockBytes {
 		return nil
 	}
@@ -90,12 +90,13 @@ func (s *scan) hashAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range runtime.GOMAXPROCS(0) {
 		g.Go(func() error {
-			h := newHasher(s)
+			var h *hasher
 			for b := range s.jobs {
-				for i := range b.jobs {
-					if err := h.read(ctx, &b.jobs[i]); err != nil {
-						return err
-					}
+				if h == nil { // most scans of single paths need one hasher
+					h = newHasher(s)
+				}
+				if err := h.readAll(ctx, b.jobs); err != nil {
+					return err
 				}
 				select {
 				case s.hashed <- b:
@@ -109,29 +110,48 @@ func (s *scan) hashAll(ctx context.Context) error {
 	return g.Wait()
 }
 
-// readBuffer is larger than most files, so that one read call suffices for them.
-const readBuffer = 128 << 10
+// readBuffer has space for the small files of a block, each with one byte more. It is
+// larger than most files, so that one read call suffices for them.
+const readBuffer = blockBytes + blockFiles
 
 // readTries are the pauses before a file that changed while it was being read is
 // read again. If a writer takes longer, a later scan reads the file.
 var readTries = [...]time.Duration{0, filestat.Tick, 4 * filestat.Tick}
 
-// hasher reads files, one at a time.
+// hasher reads files: small ones several at a time, others one by one.
 type hasher struct {
-	s    *scan
-	sum  *resourcesync.Hasher
-	buf  []byte
-	head []byte // scratch for the first bytes of a file
-	pace *pacer // nil: no limit
+	s     *scan
+	sum   *resourcesync.Hasher
+	small smallFiles
+	buf   []byte
+	head  []byte // scratch for the first bytes of a file
+	pace  *pacer // nil: no limit
 }
 
 func newHasher(s *scan) *hasher {
 	return &hasher{
-		s:    s,
-		sum:  resourcesync.NewHasher(s.d.o.Algorithms...),
-		buf:  make([]byte, readBuffer),
-		head: make([]byte, 0, mediatype.HeadSize),
+		s:     s,
+		sum:   resourcesync.NewHasher(s.d.o.Algorithms...),
+		small: newSmallFiles(s.d.o.Algorithms),
+		buf:   make([]byte, readBuffer),
+		head:  make([]byte, 0, mediatype.HeadSize),
 	}
+}
+
+// readAll reads the files of jobs.
+func (h *hasher) readAll(ctx context.Context, jobs []job) error {
+	if err := h.readSmall(ctx, jobs); err != nil {
+		return err
+	}
+	for i := range jobs {
+		if jobs[i].outcome != 0 {
+			continue
+		}
+		if err := h.read(ctx, &jobs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read reads the file of j until it does not change meanwhile. The error is that of
@@ -197,22 +217,27 @@ func (h *hasher) readOnce(ctx context.Context, j *job, last bool) (done bool, er
 	if h.sum.Size() != before.Size || !before.Unchanged(&after) || after.Fresh(now) && !last {
 		return false, nil
 	}
+	h.record(j, &after, now, head, h.sum.Sum())
+	return true, nil
+}
+
+// record makes the record of a file in state st, the reading of which began at now.
+func (h *hasher) record(j *job, st *filestat.Stat, now time.Time, head []byte, hashes resourcesync.Hashes) {
 	token := make([]byte, 0, 48)
-	token = after.AppendToken(token, h.s.d.prefix)
-	if after.Racy(now) {
+	token = st.AppendToken(token, h.s.d.prefix)
+	if st.Racy(now) {
 		token = append(token, filestat.RacyMark)
 	}
 	j.outcome = readWhole
 	j.record = catalog.Record{
 		URI:     j.uri,
-		Lastmod: after.Lastmod(),
-		Length:  after.Size,
+		Lastmod: st.Lastmod(),
+		Length:  st.Size,
 		Type:    mediatype.Of(path.Base(j.rel), head),
-		Hashes:  h.sum.Sum(),
+		Hashes:  hashes,
 		Token:   string(token),
 	}
 	h.s.Tally.Hashed.Add(1)
-	return true, nil
 }
 
 // content hashes the content of f, up to a little more than size bytes, and returns

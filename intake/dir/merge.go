@@ -114,7 +114,7 @@ func (s *scan) meet(ctx context.Context, rows *intake.Rows, it *item) error {
 		}
 		j.same = fileToken(old) == string(s.token[:file])
 	}
-	j.uri, j.rel, j.link, j.known, j.size = string(it.uri), it.rel(), it.link, known, it.st.Size
+	j.uri, j.rel, j.link, j.known, j.st = string(it.uri), it.rel(), it.link, known, it.st
 	if it.car != nil {
 		j.car = *it.car
 	}

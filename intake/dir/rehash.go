@@ -184,7 +184,7 @@ func (r *Rehasher) check(ctx context.Context, h *hasher, rec *catalog.Record) (d
 	if err != nil || st.Kind != filestat.File && st.Kind != filestat.Link {
 		return false, nil // gone, or about to be deleted by a scan
 	}
-	j := job{uri: rec.URI, rel: rel, link: st.Kind == filestat.Link, size: rec.Length}
+	j := job{uri: rec.URI, rel: rel, link: st.Kind == filestat.Link}
 	whole, err := h.readOnce(ctx, &j, true)
 	switch {
 	case ctx.Err() != nil:

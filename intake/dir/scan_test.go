@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/intake"
 	"lockstep/intake/dir"
+	"lockstep/internal/mediatype"
 	"lockstep/resourcesync"
 )
 
@@ -52,6 +54,51 @@ func TestRecord(t *testing.T) {
 	must(t, os.Chtimes(filepath.Join(root, "d/a b.TXT"), time.Time{}, when.Add(time.Hour)))
 	if r := scan(t, d); r.Changed() || r.Hashed != 1 || r.Unchanged != 1 {
 		t.Errorf("scan after touch: %+v, want 1 read and unchanged", r)
+	}
+}
+
+// TestSizes: files of all sizes get the hashes and types that they have one by one.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	rnd := rand.New(rand.NewPCG(3, 4))
+	sizes := []int{0, 1, 55, 56, 63, 64, 65, 119, 120, 128, 4095, 4096, 4097, 8192, 64<<10 - 1, 64 << 10, 64<<10 + 1, 128 << 10, 256 << 10, 300_000}
+	for range 300 {
+		sizes = append(sizes, rnd.IntN(1<<(4+rnd.IntN(14))))
+	}
+	texts := make(map[string][]byte)
+	for i, n := range sizes {
+		text := make([]byte, n)
+		for k := range text {
+			text[k] = byte(rnd.Uint32())
+		}
+		copy(text, []string{"", "%PDF-1.7\n", "GIF89a", "<?xml version=\"1.0\"?>"}[i%4])
+		rel := fmt.Sprintf("%d/file%03d", i%5, i)
+		write(t, root, rel, string(text))
+		texts[base+rel] = text
+	}
+	for _, algs := range [][]resourcesync.Algorithm{
+		nil, {resourcesync.MD5}, {resourcesync.SHA256}, {resourcesync.SHA512, resourcesync.SHA256, resourcesync.SHA1, resourcesync.MD5}, {resourcesync.SHA384},
+	} {
+		cat := catalog.NewMem(nil)
+		scan(t, newDir(t, root, cat, dir.Options{Algorithms: algs}))
+		found := 0
+		for r, err := range cat.Resources(context.Background(), set, catalog.Range{}) {
+			must(t, err)
+			found++
+			text := texts[r.URI]
+			h := resourcesync.NewHasher(intake.Algorithms(algs)...)
+			_, _ = h.Write(text)
+			if diff := cmp.Diff(h.Sum(), r.Hashes); diff != "" || r.Length != int64(len(text)) {
+				t.Errorf("%s, %d bytes, algorithms %v: %s", r.URI, len(text), algs, diff)
+			}
+			if want := mediatype.Of(r.URI, text); r.Type != want {
+				t.Errorf("%s: type %s, want %s", r.URI, r.Type, want)
+			}
+		}
+		if found != len(texts) {
+			t.Errorf("%d resources, want %d", found, len(texts))
+		}
 	}
 }
 

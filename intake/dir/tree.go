@@ -39,6 +39,7 @@ type dirHandle interface {
 // A treeFile is an open file.
 type treeFile interface {
 	io.Reader
+	io.ReaderAt // fails, without effect, if the file is now a pipe or a terminal
 	stat() (filestat.Stat, error)
 	Close() error
 }

@@ -220,6 +220,19 @@ func (f linuxFile) Read(p []byte) (int, error) {
 	}
 }
 
+// ReadAt returns fewer bytes than p can hold, and nil, at the end, as pread(2) does.
+func (f linuxFile) ReadAt(p []byte, off int64) (int, error) {
+	for {
+		n, err := unix.Pread(int(f), p, off)
+		if err == nil {
+			return n, nil
+		}
+		if err != unix.EINTR {
+			return 0, &fs.PathError{Op: "read", Err: err}
+		}
+	}
+}
+
 func (f linuxFile) stat() (filestat.Stat, error) {
 	var st unix.Stat_t
 	for {
