@@ -97,6 +97,24 @@ func TestRandomSizes(t *testing.T) {
 	})
 }
 
+// A kernel with wrong results is not used, however fast it is.
+func TestWrongKernel(t *testing.T) {
+	t.Parallel()
+	wrong := kernel{name: "wrong", alg: algMD5, lanes: maxLanes, fewest: 1, blocks: func(*uint32, **byte, int) {}}
+	if k := algMD5.fastest([]kernel{wrong}); k.blocks != nil {
+		t.Errorf("fastest = %s, want the standard library", k.name)
+	}
+	for _, k := range append(kernelsMD5(), kernelsSHA256()...) {
+		messages := make([][]byte, maxLanes)
+		for i := range messages {
+			messages[i] = randomBytes(byte(i), probeSize)
+		}
+		if !k.agrees(messages) {
+			t.Errorf("%s has other results than the standard library", k.name)
+		}
+	}
+}
+
 func TestSums(t *testing.T) {
 	t.Parallel()
 	data := randomBytes(3, 5000)
