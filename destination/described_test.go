@@ -308,6 +308,71 @@ func TestSetsWithOtherLinks(t *testing.T) {
 	}
 }
 
+// TestLeavesTheFirstSet: when a resource leaves the set that decides on its media type,
+// links and foreign markup, its row has at once those that the next set states,
+// although the documents of that set have not changed and are not read.
+func TestLeavesTheFirstSet(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{noChanges: true})
+	s.put("/a", "content")
+	s.put("/b", "content of b")
+	at := func(hour int, capability, more string) string {
+		return fmt.Sprintf(`<rs:md capability=%q %s="2024-05-01T%02d:00:00Z"%s/>`, capability, map[string]string{"resourcelist": "at", "changelist": "from"}[capability], hour, more)
+	}
+	entry := func(path, is, more string) string {
+		md := strings.Replace(s.describe(s.file(path), s.file(path).mod, more), "<rs:md", fmt.Sprintf(`<rs:md type="text/x-%[1]s" xmlns:g="urn:g" g:of=%[1]q`, is), 1)
+		return "<url><loc>" + s.url(path) + "</loc>" + md + ln("collection", "urn:"+is, "") + "</url>"
+	}
+	s.replace("/.well-known/resourcesync", doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="capabilitylist"/></url><url><loc>%s</loc><rs:md capability="capabilitylist"/></url>`, s.url("/1.xml"), s.url("/2.xml"))))
+	for _, n := range []string{"1", "2"} {
+		s.replace("/"+n+".xml", doc("urlset", `<rs:md capability="capabilitylist"/>`, "<url><loc>"+s.url("/list"+n+".xml")+`</loc><rs:md capability="resourcelist"/></url><url><loc>`+s.url("/changes"+n+".xml")+`</loc><rs:md capability="changelist"/></url>`))
+		s.replace("/list"+n+".xml", doc("urlset", at(2, "resourcelist", ""), entry("/a", n, "")+entry("/b", n, "")))
+		s.replace("/changes"+n+".xml", doc("urlset", at(2, "changelist", ""), ""))
+	}
+	m := newMirror(t, s)
+	all := deliveries(m)
+	m.mustSync()
+	check := func(path, is string) {
+		t.Helper()
+		row := m.row(path)
+		if got := relationsOf(row.Links); row.Type != "text/x-"+is || got != "collection=urn:"+is || !strings.Contains(row.Stated.Foreign.String(), `"`+is+`"`) && !strings.Contains(row.Stated.Foreign.String(), "'"+is+"'") {
+			t.Errorf("%s has type %q, links %s, foreign %s; want those of %s", path, row.Type, got, row.Stated.Foreign, is)
+		}
+	}
+	check("/a", "1")
+
+	// The first set changes its mind; the second does not, and is not read again.
+	s.replace("/changes1.xml", doc("urlset", at(2, "changelist", ""), entry("/b", "x", ` change="updated" datetime="2024-05-01T03:00:00Z"`)))
+	if r := m.mustSync(); r.Updated != 1 {
+		t.Errorf("after other links: %s", counts(r))
+	}
+	check("/b", "x")
+
+	*all = nil
+	gone := ""
+	for _, path := range []string{"/a", "/b"} {
+		gone += "<url><loc>" + s.url(path) + `</loc><rs:md change="deleted" datetime="2024-05-01T04:00:00Z"/></url>`
+	}
+	s.replace("/changes1.xml", doc("urlset", at(2, "changelist", ""), gone))
+	lists := s.got("/list2.xml")
+	plan := *m
+	plan.opts.DryRun = true
+	if r := plan.mustSync(); r.Updated != 2 || r.Deleted != 0 {
+		t.Errorf("a dry run before they leave the first set: %s", counts(r))
+	}
+	if r := m.mustSync(); r.Updated != 2 || r.Deleted != 0 || s.got("/list2.xml") != lists {
+		t.Errorf("when they left the first set: %s, %d readings of the second list", counts(r), s.got("/list2.xml")-lists)
+	}
+	check("/a", "2")
+	check("/b", "2")
+	if len(*all) != 2 {
+		t.Errorf("delivered %+v", *all)
+	}
+	if r := m.mustSync(); r.Updated != 0 {
+		t.Errorf("once more: %s", counts(r))
+	}
+}
+
 // TestFollowOtherLinks: a notified change of links is applied without a request, and
 // what documents state afterwards is the same, links to other hosts included.
 func TestFollowOtherLinks(t *testing.T) {

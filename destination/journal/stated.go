@@ -20,6 +20,20 @@ type Stated struct {
 	Hashes   resourcesync.Hashes
 	Encoding string               // content coding
 	Foreign  resourcesync.Foreign // what it states in namespaces of a community; of several sets the first one decides
+	Others   []Description        // of a resource of several sets, what others of them say that the first one does not, by number
+}
+
+// A Description is what one of the sets of a resource says of it, apart from its content.
+type Description struct {
+	Set     int // its number in the Journal
+	Type    string
+	Links   []resourcesync.Link
+	Foreign resourcesync.Foreign
+}
+
+// SameDescription reports whether two sets say the same of a resource, in all details.
+func SameDescription(a, b *Description) bool {
+	return a.Type == b.Type && a.Foreign == b.Foreign && slices.EqualFunc(a.Links, b.Links, func(x, y resourcesync.Link) bool { return compareLinks(x, y) == 0 })
 }
 
 // The relations of links that the Journal keeps. The order never changes: rows contain
@@ -110,7 +124,7 @@ func lengthOf(l *resourcesync.Link) int64 {
 // The encoding of Type, Links and Stated of a row, which leaves out what the rest
 // of the row says already:
 //
-//	format   byte: statedFormat, or statedForeign
+//	format   byte: statedFormat, statedForeign or statedOthers
 //	type     uvarint n, n bytes
 //	lastmod  byte: 0 none, 1+granularity that of the row, 65+granularity another,
 //	         and then varint seconds since 1970, uvarint nanoseconds
@@ -118,7 +132,9 @@ func lengthOf(l *resourcesync.Link) int64 {
 //	hashes   uvarint number; each a byte for the algorithm, plus 128 if the row
 //	         has the same, otherwise followed by uvarint n, n bytes
 //	encoding uvarint n, n bytes
-//	foreign  uvarint n, n bytes; only with statedForeign
+//	foreign  uvarint n, n bytes; not with statedFormat
+//	others   uvarint number; each uvarint set, type and foreign as above, uvarint
+//	         number of links, links as below; only with statedOthers
 //	links    to the end, each
 //	         byte: 1+position in relations, or 0, uvarint n, n bytes
 //	         href: uvarint bytes of the URI that it begins with, uvarint n, n bytes
@@ -130,6 +146,7 @@ func lengthOf(l *resourcesync.Link) int64 {
 const (
 	statedFormat  = 1
 	statedForeign = 2 // the resource, or one of its links, has foreign attributes or elements
+	statedOthers  = 3 // likewise, or it has not; and sets say different things of it
 )
 
 // Bits of a link.
@@ -159,7 +176,10 @@ func (h *Held) AppendStated(b []byte) []byte {
 		return b
 	}
 	format := byte(statedFormat)
-	if h.hasForeign() {
+	switch {
+	case len(s.Others) > 0:
+		format = statedOthers
+	case h.hasForeign():
 		format = statedForeign
 	}
 	b = appendText(append(b, format), h.Type)
@@ -167,11 +187,27 @@ func (h *Held) AppendStated(b []byte) []byte {
 	b = h.appendLength(b, s.Length)
 	b = h.appendHashes(b, s.Hashes)
 	b = appendText(b, s.Encoding)
-	if format == statedForeign {
+	if format != statedFormat {
 		b = appendText(b, s.Foreign.String())
+	}
+	if format == statedOthers {
+		b = h.appendOthers(b)
 	}
 	for i := range h.Links {
 		b = h.appendLink(b, &h.Links[i])
+	}
+	return b
+}
+
+func (h *Held) appendOthers(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(h.Stated.Others)))
+	for i := range h.Stated.Others {
+		o := &h.Stated.Others[i]
+		b = appendText(binary.AppendUvarint(b, uint64(o.Set)), o.Type)
+		b = binary.AppendUvarint(appendText(b, o.Foreign.String()), uint64(len(o.Links)))
+		for j := range o.Links {
+			b = h.appendLink(b, &o.Links[j])
+		}
 	}
 	return b
 }
@@ -268,13 +304,16 @@ func (h *Held) DecodeStated(b []byte) error {
 	}
 	d := statedDecoder{row: h, b: string(b)}
 	format := d.byte()
-	if format != statedFormat && format != statedForeign {
+	if format < statedFormat || format > statedOthers {
 		return errStated
 	}
 	kind := d.text()
 	s := &Stated{Lastmod: d.datetime(), Length: d.length(), Hashes: d.hashes(), Encoding: d.text()}
-	if format == statedForeign {
+	if format != statedFormat {
 		s.Foreign = d.foreign()
+	}
+	if format == statedOthers {
+		s.Others = d.others()
 	}
 	var links []resourcesync.Link
 	for len(d.b) > 0 && !d.bad {
@@ -338,6 +377,17 @@ func (d *statedDecoder) foreign() resourcesync.Foreign {
 		d.fail()
 	}
 	return f
+}
+
+func (d *statedDecoder) others() (all []Description) {
+	for n := d.uvarint(); n > 0 && !d.bad; n-- {
+		o := Description{Set: int(d.uvarint()), Type: d.text(), Foreign: d.foreign()}
+		for links := d.uvarint(); links > 0 && !d.bad; links-- {
+			o.Links = append(o.Links, d.link())
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 func (d *statedDecoder) datetime() resourcesync.Datetime {

@@ -130,6 +130,12 @@ func testHeld(t *testing.T, j journal.Journal) {
 	same(t, "Lookup", lookup(t, j, "http://a/2", "http://a/none", "http://a/1", "http://a/2"),
 		[]journal.Held{b, {}, a, b})
 	a.Sets, a.Hashes, a.Lastmod, a.Length = []int{1, 300}, nil, time.Time{}, 0
+	disputed := *a.Stated
+	disputed.Others = []journal.Description{{Set: 2}, {Set: 300, Type: "text/x", Links: a.Links, Foreign: foreign(`<foreign xmlns:x="urn:x" x:a="2"/>`)}}
+	c := a
+	c.Stated = &disputed
+	record(t, j, journal.Batch{Put: []journal.Held{c}})
+	same(t, "Lookup of a resource of which sets say different things", lookup(t, j, "http://a/1"), []journal.Held{c})
 	a.Type, a.Links, a.Stated = "", nil, &journal.Stated{Length: -1}
 	record(t, j, journal.Batch{Put: []journal.Held{a}, Drop: []string{"http://a/2", "http://a/none"}})
 	same(t, "Lookup", lookup(t, j, "http://a/1", "http://a/2"), []journal.Held{a, {}})

@@ -342,6 +342,7 @@ func (p *Applier) known(a *plan.Action) transfer.Outcome {
 	h := a.Held
 	if a.Verb == plan.Release {
 		h.Sets = plan.WithoutSet(h.Sets, p.Recorder.Set)
+		plan.Withdraw(&h, a, p.Recorder.Set)
 		return transfer.Outcome{Action: a, Held: h}
 	}
 	h.Sets = plan.WithSet(h.Sets, p.Recorder.Set)

@@ -107,7 +107,7 @@ func (r *Recorder) settled(o *transfer.Outcome) {
 		r.fetch.Names.Release(o.Held.Path)
 	}
 	switch {
-	case o.Unchanged && journal.Redescribes(&a.Held, &o.Held):
+	case (o.Unchanged || a.Verb == plan.Release) && journal.Redescribes(&a.Held, &o.Held):
 		r.Report.Count(Updated)
 		r.redescribed(a, &o.Held)
 	case a.Verb == plan.Release || o.Unchanged:

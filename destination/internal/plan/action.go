@@ -49,7 +49,7 @@ type Action struct {
 	Stated      *desired.Resource // what the Source stated about the URI, if the content is another representation
 	Preferred   bool              // that representation is preferred to the resource's own
 	PackageRead bool              // its package was read and did not yield its content
-	Redescribed bool              // Touch: the Source states another media type or other links
+	Redescribed bool              // Touch, Release: the Source states another media type or other links
 }
 
 // IsHeld reports whether there is a row for the action's resource.

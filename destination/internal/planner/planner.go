@@ -126,7 +126,7 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 		switch {
 		case !ours:
 		case len(h.Sets) > 1:
-			a.Verb = plan.Release
+			a.Verb, a.Redescribed = plan.Release, plan.Redescribes(&a, p.Set)
 		default:
 			a.Verb = plan.Remove
 		}

@@ -52,7 +52,11 @@ func (t *Tally) add(a *plan.Action) {
 	case plan.Refuse:
 		t.Refused++
 	case plan.Release:
-		t.Released++
+		if a.Redescribed {
+			t.Updated++
+		} else {
+			t.Released++
+		}
 	case plan.Remove:
 		t.Deleted++
 		if a.Unselected {
