@@ -170,7 +170,7 @@ func (a *result) compareOrigins(ctx context.Context, o *Options, r *mirror.Run, 
 	stop := term.ShowProgress(io, o.Out.Quiet, func() string {
 		return "comparing with the origins: " + term.Count(c.Report().Checked, "resource")
 	})
-	traced, err := c.Run(ctx, copies(ctx, r.State))
+	traced, err := c.Run(ctx, copies(ctx, r))
 	stop()
 	shown.End()
 	a.Origin = &traced
@@ -186,16 +186,16 @@ func (a *result) compareOrigins(ctx context.Context, o *Options, r *mirror.Run, 
 	return a.err
 }
 
-// copies yields the resources of a mirror as copies of what is at their origins.
-func copies(ctx context.Context, m *mirror.State) iter.Seq2[provenance.Copy, error] {
+// copies yields the selected resources of a mirror as copies of what is at their origins.
+func copies(ctx context.Context, r *mirror.Run) iter.Seq2[provenance.Copy, error] {
 	return func(yield func(provenance.Copy, error) bool) {
-		for h, err := range m.Journal.Held(ctx, "", "") {
+		for h, err := range r.Dest.Selected(ctx) {
 			if err == nil && len(h.Hashes) == 0 {
 				continue // it has to be fetched again
 			}
 			path := h.Path
 			one := provenance.Copy{URI: h.URI, Via: aggregator.Origin(h.Links), Hashes: h.Hashes, Length: h.Length, Open: func(ctx context.Context) (goio.ReadCloser, error) {
-				return m.Store.Open(ctx, path)
+				return r.State.Store.Open(ctx, path)
 			}}
 			if !yield(one, err) || err != nil {
 				return
