@@ -360,6 +360,31 @@ func TestBackInTime(t *testing.T) {
 	}
 }
 
+// TestBackInTimeIsSaidInWords names times and numbers, also where there is no time and one
+// resource.
+func TestBackInTimeIsSaidInWords(t *testing.T) {
+	t.Parallel()
+	s, m := seeded(t, style{})
+	log := s.log
+	s.put("/d/f1", "newer")
+	m.mustSync()
+	s.mu.Lock()
+	seen, now := s.log[len(s.log)-1].at, s.now
+	s.log, s.now = nil, log[len(log)-1].at
+	s.mu.Unlock()
+	r, err := m.sync()
+	wantErr(t, r, err, destination.ErrRefused, "went back in time: it has no changes, those applied here end at "+seen.UTC().Format(time.RFC3339Nano))
+
+	s.mu.Lock()
+	s.log, s.now = log, now.Add(time.Hour)
+	s.from = s.from.Add(-time.Hour)
+	delete(s.files, "/d/f2")
+	s.mu.Unlock()
+	s.put("/d/f3", "after a rewritten history")
+	r, err = m.sync()
+	wantErr(t, r, err, destination.ErrRefused, "went back in time: its history was rewritten, and 1 resource is gone without a recorded deletion")
+}
+
 // TestHistoryReachesBack notices a restored Source also where its history had
 // been emptied meanwhile: no event is missed in it, but it begins earlier.
 func TestHistoryReachesBack(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"lockstep/destination/internal/planner"
+	"lockstep/destination/internal/wording"
 	"lockstep/destination/report"
 )
 
@@ -21,9 +22,9 @@ func (s *Set) consent(t *planner.Tally, w *Work, temporary int64) error {
 		return nil // this run has fetched all that the set holds
 	}
 	if w.Suspect && (t.Regressed > 0 || t.Unexplained > 0) || s.State.Doubted && t.Regressed > 0 {
-		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.Regressed)
+		how := fmt.Sprintf("its history was rewritten, and %s older there than here", number(t.Regressed))
 		if t.Regressed == 0 {
-			how = fmt.Sprintf("its history was rewritten, and %d resources are gone without a word", t.Unexplained)
+			how = fmt.Sprintf("its history was rewritten, and %s gone without a recorded deletion", number(t.Unexplained))
 		}
 		return WentBack(s.State.Name, how)
 	}
@@ -64,6 +65,14 @@ func (c *Settings) guard(set string, deleted, total, unselected int64, empties b
 		Reason: fmt.Sprintf("set %s: would delete %d%% of the mirror (%d of %d resources%s)", set, percent, deleted, total, why),
 		Hint:   hint,
 	}
+}
+
+// number returns a number of resources and the verb.
+func number(n int64) string {
+	if n == 1 {
+		return "1 resource is"
+	}
+	return wording.Plural(n, "resource") + " are"
 }
 
 // WentBack returns the error for a set whose Source returned to an earlier state.

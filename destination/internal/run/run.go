@@ -127,7 +127,11 @@ func (r *Run) checkJoin(ctx context.Context, c *entries.Chain, since resourcesyn
 	gap := c.GapAfter(since)
 	switch {
 	case c.Lost && c.Newest.Time().Before(st.SeenTime):
-		return false, reconcile.WentBack(st.Name, fmt.Sprintf("its changes end at %s, those applied here at %s", wording.Time(c.Newest.Time()), wording.Time(st.SeenTime)))
+		ends := "it has no changes"
+		if !c.Newest.IsZero() {
+			ends = "its changes end at " + wording.Time(c.Newest.Time())
+		}
+		return false, reconcile.WentBack(st.Name, fmt.Sprintf("%s, those applied here end at %s", ends, wording.Time(st.SeenTime)))
 	case (c.Lost || gap != "") && st.Lists != "":
 		if why != "" {
 			gap += ", and " + why

@@ -85,7 +85,7 @@ func (m *Mirror) Take(ctx context.Context, address string, found *discover.Found
 	}
 	if !accepted && !t.Known && !m.Baseline {
 		return t, &report.RefusedError{
-			Reason: fmt.Sprintf("%s is another Source than the one mirrored here (%s)", fetch.Printable(fetch.WithoutUser(address)), m.source()),
+			Reason: fmt.Sprintf("%s is another Source than the one mirrored here%s", fetch.Printable(fetch.WithoutUser(address)), m.difference(address, found)),
 			Hint:   "if the mirror is to become one of the other Source, run again with --baseline",
 		}
 	}
@@ -152,6 +152,16 @@ func originOf(found *discover.Found) string {
 		}
 	}
 	return "" // a file; the origin is derived from the first resource
+}
+
+// difference says by what another Source, found at an address, was recognized.
+func (m *Mirror) difference(address string, found *discover.Found) string {
+	address = fetch.Printable(fetch.WithoutUser(address))
+	if m.source() != address || m.State.Found == nil || len(m.State.Found.Sets) == 0 || len(found.Sets) == 0 {
+		return " (" + m.source() + ")"
+	}
+	was, is := saved.SetURI(&m.State.Found.Sets[0]), saved.SetURI(&found.Sets[0])
+	return fmt.Sprintf(": its Capability List has changed from %s to %s", fetch.Printable(was), fetch.Printable(is))
 }
 
 // source names the Source that is mirrored, for messages.

@@ -73,6 +73,22 @@ func TestTakeRefusesAnotherSource(t *testing.T) {
 	}
 }
 
+// TestTakeNamesAnotherSourceAtTheSameAddress by the Capability Lists, not by the address,
+// which is that of the mirror.
+func TestTakeNamesAnotherSourceAtTheSameAddress(t *testing.T) {
+	t.Parallel()
+	m := newMirror(t, "http://a.example/1")
+	m.State.Found = offers("http://a.example/1")
+	_, err := m.Take(t.Context(), address, offers("http://b.example/1"), true)
+	if want := address + " is another Source than the one mirrored here: its Capability List has changed from http://a.example/1 to http://b.example/1"; err == nil || err.Error() != want {
+		t.Errorf("Take of another Source: %v, want %s", err, want)
+	}
+	_, err = m.Take(t.Context(), "http://c.example/", offers("http://c.example/1"), true)
+	if want := "http://c.example/ is another Source than the one mirrored here (http://a.example/)"; err == nil || err.Error() != want {
+		t.Errorf("Take of a Source at another address: %v, want %s", err, want)
+	}
+}
+
 // TestTakeReportsWithdrawnSets whose files stay, but not while a document that may list
 // them is unreadable.
 func TestTakeReportsWithdrawnSets(t *testing.T) {
