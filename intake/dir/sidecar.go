@@ -21,7 +21,7 @@ import (
 // maxSidecar is the size of the largest sidecar that is read: it is held in memory.
 const maxSidecar = 1 << 20
 
-// A sidecar is a file that states the links of the file beside it.
+// A sidecar is a file that states the links of the file beside it, and its foreign markup.
 type sidecar struct {
 	ent  int           // index of the file in the directory
 	name string        // name of the sidecar; empty: there is none
@@ -120,7 +120,7 @@ func fileToken(token string) string {
 	return file
 }
 
-// readLinks updates the links of an unchanged file without reading the file.
+// readLinks updates the links and the foreign markup of an unchanged file without reading the file.
 func (h *hasher) readLinks(ctx context.Context, j *job) (done bool, err error) {
 	held, ok, err := h.held(ctx, j.uri)
 	if err != nil || !ok || held.Token == "" {
@@ -131,11 +131,11 @@ func (h *hasher) readLinks(ctx context.Context, j *job) (done bool, err error) {
 	return true, h.addLinks(ctx, j)
 }
 
-// addLinks adds the links in the sidecar of a file to its record. If the sidecar
-// cannot be read, the links stay as they were, and the next scan tries again.
+// addLinks adds the links and the foreign markup in the sidecar of a file to its record. If
+// the sidecar cannot be read, they stay as they were, and the next scan tries again.
 func (h *hasher) addLinks(ctx context.Context, j *job) error {
+	j.record.Links, j.record.Foreign = nil, resourcesync.Foreign{}
 	if j.car.name == "" {
-		j.record.Links = nil
 		return nil
 	}
 	rel := j.rel[:strings.LastIndexByte(j.rel, '/')+1] + j.car.name
@@ -145,14 +145,13 @@ func (h *hasher) addLinks(ctx context.Context, j *job) error {
 			if err := intake.Sleep(ctx, pause); err != nil {
 				return err
 			}
-			links, mark, err := h.readSidecar(rel, j.car.st.Kind == filestat.Link, i == len(readTries)-1)
+			said, mark, err := h.readSidecar(rel, j.car.st.Kind == filestat.Link, i == len(readTries)-1)
 			switch {
 			case err == nil:
-				j.record.Links = links
+				j.record.Links, j.record.Foreign = said.Links, said.Foreign
 				j.record.Token += mark
 				return nil
 			case vanished(err), j.car.st.Kind == filestat.Link && escaped(err):
-				j.record.Links = nil
 				return nil
 			case errors.Is(err, intake.ErrChanging) && i < len(readTries)-1:
 				continue
@@ -165,10 +164,9 @@ func (h *hasher) addLinks(ctx context.Context, j *job) error {
 		token += string(filestat.RacyMark)
 	}
 	j.record.Token += token
-	j.record.Links = nil
 	if j.known {
 		held, _, err := h.held(ctx, j.uri)
-		j.record.Links = held.Links
+		j.record.Links, j.record.Foreign = held.Links, held.Foreign
 		return err
 	}
 	return nil
@@ -176,43 +174,43 @@ func (h *hasher) addLinks(ctx context.Context, j *job) error {
 
 // readSidecar reads the sidecar at rel. mark is its part of the Token; empty if the
 // sidecar does not exist.
-func (h *hasher) readSidecar(rel string, link, last bool) (links []resourcesync.Link, mark string, err error) {
+func (h *hasher) readSidecar(rel string, link, last bool) (said catalog.Record, mark string, err error) {
 	f, err := h.s.t.openFile(rel, link)
 	if err != nil {
-		return nil, "", err
+		return said, "", err
 	}
 	defer func() { _ = f.Close() }() // only read from
 	before, err := f.stat()
 	if err != nil {
-		return nil, "", err
+		return said, "", err
 	}
 	if before.Kind != filestat.File {
-		return nil, "", nil
+		return said, "", nil
 	}
 	if before.Size > maxSidecar {
-		return nil, "", errSidecarSize
+		return said, "", errSidecarSize
 	}
 	now := time.Now()
 	text := make([]byte, before.Size+1)
 	n, err := fill(f, text)
 	if err != nil {
-		return nil, "", err
+		return said, "", err
 	}
 	after, err := f.stat()
 	if err != nil {
-		return nil, "", err
+		return said, "", err
 	}
 	if int64(n) != before.Size || !before.Unchanged(&after) || after.Fresh(now) && !last {
-		return nil, "", intake.ErrChanging
+		return said, "", intake.ErrChanging
 	}
-	if links, err = parseSidecar(text[:n]); err != nil {
-		return nil, "", err
+	if said, err = parseSidecar(text[:n]); err != nil {
+		return said, "", err
 	}
 	token := after.AppendToken([]byte{sidecarMark}, "")
 	if after.Racy(now) {
 		token = append(token, filestat.RacyMark)
 	}
-	return links, string(token), nil
+	return said, string(token), nil
 }
 
 // fill reads until b is full or the file ends.
@@ -235,19 +233,24 @@ func (h *hasher) held(ctx context.Context, uri string) (catalog.Record, bool, er
 	return intake.Held(ctx, h.s.d.cat, h.s.d.set, uri)
 }
 
-// parseSidecar parses the text of a sidecar: {"links":[…]}, with links as in an
-// entry. Its errors are of type [*intake.EntryError].
-func parseSidecar(text []byte) (links []resourcesync.Link, err error) {
+// parseSidecar parses the text of a sidecar: {"links":[…],"foreign":"…"}, with both as in
+// an entry. Of the record that it returns only these are set. Its errors are of type
+// [*intake.EntryError].
+func parseSidecar(text []byte) (said catalog.Record, err error) {
 	t := entry.Text{Bytes: text}
 	t.Peek()
 	start := t.At
-	seen := make(entry.FieldSet, 0, 1)
+	seen := make(entry.FieldSet, 0, 2)
 	err = t.Object(func(name string, at int) error {
-		return seen.Read(name, at, "links", func() (err error) {
-			if name != "links" {
+		return seen.Read(name, at, "links, foreign", func() (err error) {
+			switch name {
+			case "links":
+				said.Links, err = t.Links()
+			case "foreign":
+				said.Foreign, err = t.Foreign()
+			default:
 				return entry.ErrUnknownField
 			}
-			links, err = t.Links()
 			return err
 		})
 	})
@@ -255,13 +258,13 @@ func parseSidecar(text []byte) (links []resourcesync.Link, err error) {
 		err = t.End()
 	}
 	if err != nil {
-		return nil, err
+		return catalog.Record{}, err
 	}
-	e := entry.Entry{Update: catalog.Update{Record: catalog.Record{Links: links}}}
-	for _, l := range links {
+	e := entry.Entry{Update: catalog.Update{Record: said}}
+	for _, l := range said.Links {
 		if l.Rel == resourcesync.RelPatch {
-			return nil, &entry.Error{Offset: start, Err: errSidecarPatch}
+			return catalog.Record{}, &entry.Error{Offset: start, Err: errSidecarPatch}
 		}
 	}
-	return links, e.Check(start)
+	return said, e.Check(start)
 }

@@ -34,6 +34,9 @@ func linked(t tb, cat catalog.Catalog) string {
 		for _, l := range r.Links {
 			s += fmt.Sprintf(" <%s %s>", l.Rel, l.Href)
 		}
+		if !r.Foreign.IsZero() {
+			s += " " + r.Foreign.String()
+		}
 		all = append(all, s)
 	}
 	return strings.Join(all, ", ")
@@ -121,6 +124,11 @@ func sidecarSteps(t *testing.T, root string) []sidecarStep {
 			"a-b.pdf, a.pdf <via urn:longer>, dir/x%20y <via urn:x>", 0, []string{`"a.pdf.links.json": byte 0: a patch belongs to one change, so a sidecar cannot contain one`}},
 		{"too large", put("a.pdf"+carSuffix, strings.Repeat(" ", 1<<20+1)), "", "a-b.pdf, a.pdf <via urn:longer>, dir/x%20y <via urn:x>", 0,
 			[]string{`"a.pdf.links.json": larger than 1048576 bytes`}},
+		{"foreign", put("a.pdf"+carSuffix, `{"links":[{"rel":"via","href":"urn:a"}],"foreign":"<foreign xmlns:x='urn:x' x:a='1'/>"}`), "a.pdf" + carSuffix,
+			`a-b.pdf, a.pdf <via urn:a> <foreign xmlns:x="urn:x" x:a="1"/>, dir/x%20y <via urn:x>`, 0, nil},
+		{"other foreign", put("a.pdf"+carSuffix, `{"foreign":"<foreign xmlns:x='urn:x' x:a='2'/>"}`), "", `a-b.pdf, a.pdf <foreign xmlns:x="urn:x" x:a="2"/>, dir/x%20y <via urn:x>`, 0, nil},
+		{"malformed foreign", put("a.pdf"+carSuffix, `{"foreign":"<other/>"}`), "a.pdf", `a-b.pdf, a.pdf <foreign xmlns:x="urn:x" x:a="2"/>, dir/x%20y <via urn:x>`, 0,
+			[]string{`"a.pdf.links.json": byte 1: foreign: invalid foreign markup: its root element is not <foreign>`}},
 		{"removed", remove("a.pdf" + carSuffix), "a.pdf" + carSuffix, "a-b.pdf, a.pdf, dir/x%20y <via urn:x>", 0, nil},
 		{"alone", func() { must(t, os.Rename(filepath.Join(root, "a.pdf"), filepath.Join(root, "c.pdf"))) }, "", "a-b.pdf, c.pdf, dir/x%20y <via urn:x>", 1, nil},
 		{"both", func() {

@@ -16,9 +16,10 @@ import (
 func FuzzSidecar(f *testing.F) {
 	f.Add([]byte(`{"links":[{"rel":"Via","href":"urn:x","modified":"2024","length":0,"pri":9},{"rel":"urn:y","href":"urn:z"}]}`))
 	f.Add([]byte(`{"links":null}`))
+	f.Add([]byte(`{"foreign":"<foreign xmlns:x='urn:x' x:a='1'><x:b xmlns:x='urn:x'>c</x:b></foreign>","links":[]}`))
 	f.Add([]byte(`{"links":[],"links":[]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		links, err := parseSidecar(text)
+		said, err := parseSidecar(text)
 		if err != nil {
 			place, ok := errors.AsType[*entry.Error](err)
 			if !ok || place.Offset < 0 || place.Offset > len(text) {
@@ -26,10 +27,10 @@ func FuzzSidecar(f *testing.F) {
 			}
 			return
 		}
-		if err := entry.CheckListed(&resourcesync.Entry{Loc: "urn:x", Links: links}); err != nil {
+		if err := entry.CheckListed(&resourcesync.Entry{Loc: "urn:x", Links: said.Links, Foreign: said.Foreign}); err != nil {
 			t.Fatalf("parseSidecar(%q) takes what no Resource List can state: %v", text, err)
 		}
-		want := catalog.Record{URI: "urn:x", Links: links}
+		want := catalog.Record{URI: "urn:x", Links: said.Links, Foreign: said.Foreign}
 		got, err := listed.ParseRecord(listed.AppendRecord(nil, &want))
 		got.URI = want.URI
 		byInstant := cmp.Comparer(func(a, b resourcesync.Datetime) bool { return a.Compare(b) == 0 })

@@ -162,7 +162,7 @@ func (t *Text) entryField(e *Entry, name string) (err error) {
 	case "links":
 		r.Links, err = t.Links()
 	case "foreign":
-		r.Foreign, err = t.foreign()
+		r.Foreign, err = t.Foreign()
 	default:
 		return t.unknown(name, Fields)
 	}
@@ -244,7 +244,7 @@ func (t *Text) linkField(l *resourcesync.Link, name string) (err error) {
 		}
 		l.Pri = int(n)
 	case "foreign":
-		l.Foreign, err = t.foreign()
+		l.Foreign, err = t.Foreign()
 	default:
 		return t.unknown(name, LinkFields)
 	}
@@ -252,7 +252,8 @@ func (t *Text) linkField(l *resourcesync.Link, name string) (err error) {
 }
 
 // foreign reads attributes and elements of foreign namespaces.
-func (t *Text) foreign() (resourcesync.Foreign, error) {
+// Foreign reads the text of foreign attributes and elements.
+func (t *Text) Foreign() (resourcesync.Foreign, error) {
 	s, err := t.string()
 	if err != nil {
 		return resourcesync.Foreign{}, err
