@@ -24,8 +24,9 @@ type failures struct {
 
 // take reports the resources that failed in a run and had not before. It returns an error
 // if documents could not be read, the same one for as long as the cause is the same,
-// whichever documents it affects.
-func (f *failures) take(address string, r *destination.Report, t *intake.Tally) error {
+// whichever documents it affects. base is the base URL of this Source: permission to fetch
+// what it has itself is no remedy.
+func (f *failures) take(address, base string, r *destination.Report, t *intake.Tally) error {
 	fresh, document, text := 0, "", ""
 	for i := range r.Failures {
 		e := &r.Failures[i]
@@ -41,7 +42,11 @@ func (f *failures) take(address string, r *destination.Report, t *intake.Tally) 
 			f.resources = make(map[string]bool)
 		}
 		f.resources[e.URI] = true
-		if fresh++; fresh <= maxNamed {
+		switch fresh++; {
+		case fresh > maxNamed:
+		case isHere(e.URI, base):
+			t.Unreadable(e.URI, fmt.Errorf("not republished: %w", ErrLoop))
+		default:
 			t.Unreadable(e.URI, errors.New(configured(e.Cause)))
 		}
 	}

@@ -224,7 +224,7 @@ func (u *Upstream) incomplete(t *intake.Tally, r *destination.Report, err error)
 		u.failing = failures{}
 	}
 	u.progress.set(func(p *progress) { p.failed = int(r.Failed + r.Refused) })
-	if unread := u.failing.take(u.o.Address, r, t); unread != nil {
+	if unread := u.failing.take(u.o.Address, u.o.BaseURL, r, t); unread != nil {
 		return u.explain(unread)
 	}
 	if len(r.Failures) > 0 {

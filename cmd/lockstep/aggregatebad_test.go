@@ -259,7 +259,7 @@ var badCases = []badCase{
 			c.up.remove(fmt.Sprintf("/r%d.txt", i))
 		}
 	}},
-	{name: "ownuris", lines: 2, say: `(?s)(refuse|not republished|another host)[^\n]*`, turn: func(c *badRun) {
+	{name: "ownuris", lines: 2, say: `http://[^ ]*/resourcesync/healthy/resourcelist.xml: not republished: it is a copy of a resource of this Source\n`, turn: func(c *badRun) {
 		c.up.changes = append(c.up.changes, fmt.Sprintf("<url><loc>%sr1.txt</loc><rs:md change=\"updated\" datetime=%q/></url>", c.hub, c.up.time()),
 			fmt.Sprintf("<url><loc>%sresourcesync/healthy/resourcelist.xml</loc><rs:md change=\"updated\" datetime=%q/></url>", c.hub, c.up.time()))
 	}},
