@@ -1,6 +1,10 @@
 package report
 
-import "lockstep/internal/fetch"
+import (
+	"strings"
+
+	"lockstep/internal/fetch"
+)
 
 // Unproven is one reason why a mirror may lack something that the Source has, or still
 // have something that is gone: the Source's documents do not rule it out, or not all of
@@ -33,6 +37,21 @@ func (u *Unproven) String() string {
 // IsFailure reports whether u describes a failure, which the error of the run
 // states.
 func (u *Unproven) IsFailure() bool { return u.failed }
+
+// Repeats reports whether u gives the same reason as was, which may have other times and
+// numbers: where a document stays unreadable, each run knows of a later time.
+func (u *Unproven) Repeats(was Unproven) bool {
+	return u.Set == was.Set && u.Needs == was.Needs && withoutDigits(u.Reason) == withoutDigits(was.Reason)
+}
+
+func withoutDigits(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '.' || '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
+}
 
 // A WithdrawnSet is a set that the Source Description no longer lists. Its files stay
 // until a run that compares everything removes them.

@@ -71,9 +71,10 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 	st.Pulled, st.Error, s.turn = now, "", 0
 	st.Pending, st.Refused = p.Report.Pending, ""
 	if st.Complete = p.Report.Complete; !slices.Equal(st.Unproven, p.Report.Unproven) {
+		was := st.Unproven
 		st.Unproven = p.Report.Unproven
 		for _, u := range p.Report.Unproven {
-			if !u.IsFailure() {
+			if !u.IsFailure() && !slices.ContainsFunc(was, u.Repeats) {
 				f.opts.Log.WarnContext(ctx, "the mirror is not known to be complete", slog.String("set", s.name), slog.String("because", u.String()))
 			}
 		}
