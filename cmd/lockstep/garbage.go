@@ -39,10 +39,15 @@ const (
 // except for what the user has set with Go's own variables.
 func tuneGarbage() { tune(garbagePercent, memoryLimit) }
 
-// tuneUpstreams does so for a Source that republishes several others.
+// tuneSource makes the collector run as often as by default, but more often where much is
+// in use: a Source keeps up to 64 MiB of compressed documents, and would have as much
+// garbage.
+func tuneSource() { tune(100, sourceLimit) }
+
+// tuneUpstreams is tuneGarbage for a Source that republishes several others.
 func tuneUpstreams() { tune(garbagePercent, upstreamsLimit) }
 
-// tuneHub does so for a hub.
+// tuneHub is tuneGarbage for a hub.
 func tuneHub() { tune(hubGarbagePercent, hubLimit) }
 
 // tune makes the collector run less often, and has the memory limit follow the number of
@@ -79,10 +84,13 @@ func memoryLimit(live int64) int64 {
 	return min(max(2*live+spareMemory, leastMemory), mostMemory)
 }
 
+// sourceLimit is memoryLimit for a Source.
+func sourceLimit(live int64) int64 { return max(live+live/2+spareMemory, leastMemory) }
+
 // upstreamsLimit is memoryLimit with many upstreams. What is in use is bounded by their
 // number, not by what one of them sends: above upstreamsMemory the limit grows with it.
 func upstreamsLimit(live int64) int64 {
-	return max(live+live/2+spareMemory, upstreamsMemory)
+	return max(sourceLimit(live), upstreamsMemory)
 }
 
 // hubLimit is memoryLimit for a hub. Its memory grows with its subscriptions: where

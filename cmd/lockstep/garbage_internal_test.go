@@ -16,6 +16,20 @@ func TestMemoryLimitWithUpstreams(t *testing.T) {
 	}
 }
 
+// TestMemoryLimitOfASource: there is less garbage than by default where much is in use.
+func TestMemoryLimitOfASource(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ live, want int64 }{
+		{0, 56 << 20},
+		{16 << 20, 56 << 20},
+		{80 << 20, 144 << 20},
+	} {
+		if got := sourceLimit(tt.live); got != tt.want {
+			t.Errorf("%d MiB in use: limit %d MiB, want %d", tt.live>>20, got>>20, tt.want>>20)
+		}
+	}
+}
+
 // TestMemoryLimit leaves the collector room for what is in use, within the
 // memory that is promised.
 func TestMemoryLimit(t *testing.T) {

@@ -102,6 +102,8 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	so := o.Site("serve", o.out, io)
 	if so.HasSeveralUpstreams() {
 		tuneUpstreams()
+	} else {
+		tuneSource()
 	}
 	so.Content, so.Embedding, so.OAI = true, &o.Embedding, o.OAIFlags
 	if so.Documents = string(o.File.Documents); so.Documents == "" {
