@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"lockstep/cmd/lockstep/internal/config"
@@ -26,6 +27,9 @@ const anyBase = "http://127.0.0.1/"
 // missing or cannot be read. It opens no port and creates nothing.
 func (o *Options) Check() error {
 	if err := checkPlaces(*o); err != nil {
+		return err
+	}
+	if err := o.checkStores(); err != nil {
 		return err
 	}
 	if err := o.checkOAI(); err != nil {
@@ -90,6 +94,36 @@ func (o *Options) checkStore(c *config.Set) error {
 	}
 	return term.Usage(fmt.Errorf("%s: where its resources are stored for the web server is not configured", c.Origin),
 		"write store: DIR into the configuration file, a directory that the web server serves at the uri of the set; or use lockstep serve")
+}
+
+// checkStores checks that no two mirrors have the same store.
+func (o *Options) checkStores() error {
+	used := map[string]string{}
+	check := func(store, upstream string) error {
+		if store == "" {
+			return nil
+		}
+		place := strings.TrimRight(store, "/")
+		if other, ok := used[place]; ok {
+			return term.Usage(fmt.Errorf("store %s is that of two upstreams: %s and %s", store, other, upstream), "give each upstream a store of its own")
+		}
+		used[place] = upstream
+		return nil
+	}
+	for i := range o.Sets {
+		c := &o.Sets[i]
+		if len(c.Upstreams) == 0 {
+			if err := check(c.Store, c.Origin.String()); err != nil {
+				return err
+			}
+		}
+		for j := range c.Upstreams {
+			if err := check(c.Upstreams[j].Store, c.Upstreams[j].Origin.String()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // checkEmbedding checks the settings of administration, and of the embedded hub.
