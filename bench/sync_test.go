@@ -235,13 +235,7 @@ func (s *origin) control(b *testing.B, what string) int64 {
 func (s *origin) sync(b *testing.B, dest string) (seconds float64, rss int64, inside float64) {
 	b.Helper()
 	report := filepath.Join(b.TempDir(), "report")
-	c := exec.Command(os.Args[0], "-test.run=^TestSyncProcess$")
-	c.Env = append(os.Environ(), "LOCKSTEP_BENCH_SYNC="+s.base+s.list, "LOCKSTEP_BENCH_DEST="+dest,
-		"LOCKSTEP_BENCH_REPORT="+report, fmt.Sprintf("LOCKSTEP_BENCH_JOBS=%d", *syncJobs))
-	if *syncCPU != "" {
-		c.Args = append(c.Args, "-test.cpuprofile="+*syncCPU)
-	}
-	seconds, rss = timed(b, c)
+	seconds, rss = timed(b, s.syncCommand(dest, report))
 	text, err := os.ReadFile(report)
 	if err != nil {
 		b.Fatal(err)
@@ -251,6 +245,27 @@ func (s *origin) sync(b *testing.B, dest string) (seconds float64, rss int64, in
 		b.Fatal(err)
 	}
 	return seconds, rss, inside
+}
+
+// syncCommand returns the process of a Destination.
+func (s *origin) syncCommand(dest, report string) *exec.Cmd {
+	c := exec.Command(os.Args[0], "-test.run=^TestSyncProcess$")
+	c.Env = append(os.Environ(), "LOCKSTEP_BENCH_SYNC="+s.base+s.list, "LOCKSTEP_BENCH_DEST="+dest,
+		"LOCKSTEP_BENCH_REPORT="+report, fmt.Sprintf("LOCKSTEP_BENCH_JOBS=%d", *syncJobs))
+	if *syncCPU != "" {
+		c.Args = append(c.Args, "-test.cpuprofile="+*syncCPU)
+	}
+	return c
+}
+
+// startSync starts a Destination.
+func (s *origin) startSync(b *testing.B, dest string) *exec.Cmd {
+	b.Helper()
+	c := s.syncCommand(dest, filepath.Join(b.TempDir(), "report"))
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
+	return c
 }
 
 // TestSyncProcess is the process that the benchmarks measure.
@@ -342,6 +357,7 @@ type generated struct {
 	base        string
 	at          time.Time
 	conns       atomic.Int64
+	log         requestLog
 
 	mu      sync.RWMutex // guards what follows
 	docs    map[string][]byte
@@ -436,6 +452,7 @@ func (g *generated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.CopyN(w, zeros{}, g.big)
 		return
 	}
+	g.log.add(r.URL.Path)
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if text, ok := g.docs[r.URL.Path]; ok {
@@ -463,8 +480,11 @@ func (g *generated) control(w http.ResponseWriter, what string) {
 	switch what {
 	case "reset":
 		g.conns.Store(0)
+		g.log.restart()
 	case "connections":
 		fmt.Fprint(w, g.conns.Load()-1) // this one is the benchmark's
+	case "first":
+		g.log.writeTo(w)
 	case "change":
 		g.mu.Lock()
 		defer g.mu.Unlock()

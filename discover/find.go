@@ -68,6 +68,7 @@ func Find(ctx context.Context, c *fetch.Client, addr string) (*Found, error) {
 		if err == nil || !f.once || !elsewhere(err) {
 			return f.finish(err)
 		}
+		f.drop()
 		way = f.found.Way
 	}
 	return nil, ErrNoSource // unreachable: the last of the URIs returns
@@ -109,6 +110,7 @@ type finder struct {
 	once   bool // one attempt per request: another scheme is still to be tried, or the links of a local file are followed
 	local  bool // the address is a local file: links that lead up from it need not work
 	seen   map[string]bool
+	loads  map[string]*load // pages requested before it is their turn
 	pages  int
 	circle error    // the first cycle found
 	vague  *bool    // whether the host answers requests for missing addresses with an HTML page; nil: not determined yet
@@ -116,10 +118,11 @@ type finder struct {
 }
 
 func newFinder(c *fetch.Client, addr string) *finder {
-	return &finder{client: c, found: &Found{Address: addr}, seen: map[string]bool{}}
+	return &finder{client: c, found: &Found{Address: addr}, seen: map[string]bool{}, loads: map[string]*load{}}
 }
 
 func (f *finder) finish(err error) (*Found, error) {
+	f.drop()
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +170,7 @@ func (f *finder) open(ctx context.Context, uri string) (*page, error) {
 		return nil, fmt.Errorf("read %s: %w", fetch.Printable(uri), errPages)
 	}
 	f.seen[key] = true
-	p, err := openPage(ctx, f.client, fetch.Request{URI: uri, Once: f.once})
+	p, err := f.load(ctx, uri)
 	if err == nil {
 		f.seen[p.final] = true
 	}
@@ -214,6 +217,9 @@ func (f *finder) start(ctx context.Context, uri string) error {
 		return fmt.Errorf("%s: not a valid URI", fetch.Printable(uri))
 	}
 	f.found.Origin = u.Scheme + "://" + u.Host
+	if isBase(u) {
+		f.ahead(ctx, true, rootOf(u).JoinPath(WellKnown).String())
+	}
 	p, err := f.open(ctx, uri)
 	var status *fetch.StatusError
 	if errors.As(err, &status) {

@@ -205,10 +205,11 @@ func (f *finder) description(ctx context.Context, d *Document, depth int) error 
 		f.found.SourceDescription, f.found.Validators, f.found.All = d.URI, d.Validators, true
 	}
 	f.found.Again = f.found.Again || depth > 0 // documents below it may change without it
-	for _, loc := range locs {
+	for i, loc := range locs {
 		if f.found.knows(loc) {
 			continue // another Source Description of the same index lists it too
 		}
+		f.ahead(ctx, false, locs[i:min(i+maxAhead, len(locs))]...)
 		if err := f.set(ctx, loc, depth); err != nil {
 			if ctx.Err() != nil || errors.Is(err, errPages) {
 				return err

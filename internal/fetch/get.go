@@ -43,6 +43,10 @@ type Request struct {
 	Document bool
 	// Once disables retries.
 	Once bool
+	// Tentative means that the answer may turn out to be needless. The request is
+	// sent once, follows no redirect to another host, and a failure does not count
+	// against its host: a caller who needs the answer sends the request again.
+	Tentative bool
 	// Redirect, if set, is called before a redirect is followed and may refuse it.
 	Redirect func(from, to *url.URL) error
 }
@@ -122,6 +126,9 @@ func (c *Client) get(ctx context.Context, r *Request, at *attempts) (*Response, 
 		final := &Error{URI: r.URI, Chain: chain, Tries: at.tries, Err: err}
 		if ctx.Err() != nil {
 			final.Err = context.Cause(ctx)
+			return nil, final
+		}
+		if r.Tentative {
 			return nil, final
 		}
 		if until := NotBefore(err); r.Document && !until.IsZero() {

@@ -146,6 +146,16 @@ func (c *Client) Room(host string) int {
 	return max(s.adapter.Jobs()-s.docs, 1) - s.held - len(s.waiting)
 }
 
+// spareJobs is the least number of concurrent requests of which some may be needless.
+const spareJobs = 8
+
+// Spare reports whether c may send a tentative request to u: the operator has not
+// limited the number of requests, and it is not yet to be determined whether u may
+// receive credentials.
+func Spare(c *Client, u *url.URL) bool {
+	return c.hosts.rate == 0 && c.Jobs() >= spareJobs && !c.guarded(u)
+}
+
 // A reply describes the answer to a request.
 type reply struct {
 	concurrency.Reply

@@ -48,6 +48,9 @@ func next(r *Request, u *url.URL, chain []string, status int, location string) (
 	if len(chain) >= MaxRedirects {
 		return refuse(fmt.Sprintf("more than %d redirects", MaxRedirects))
 	}
+	if r.Tentative && (to.Scheme != u.Scheme || to.Host != u.Host) {
+		return refuse("it leads to another host")
+	}
 	if r.Redirect != nil {
 		if err := r.Redirect(u, to); err != nil {
 			return refuse(err.Error())

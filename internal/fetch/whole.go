@@ -21,7 +21,7 @@ func (c *Client) GetWhole(ctx context.Context, r Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.IfNoneMatch, r.IfModifiedSince = "", ""
+	r.IfNoneMatch, r.IfModifiedSince, r.Tentative = "", "", false
 	w := &whole{uri: r.URI, body: resp.Body, from: resp.URI, seed: maphash.MakeSeed()}
 	w.again = func(broken error) (*Response, error) {
 		f := c.booked(w.from, broken)
