@@ -19,8 +19,8 @@ const maxPlanners = 8
 // plannedActions is the number of actions passed on at a time.
 const plannedActions = 64
 
-// actionLists are empty, with room for plannedActions.
-var actionLists = sync.Pool{New: func() any { return make([]plan.Action, 0, plannedActions) }}
+// actionLists keeps the memory of actions that are no longer needed.
+var actionLists = sync.Pool{New: func() any { return new([plannedActions]plan.Action) }}
 
 // A stretch is the plan for one chunk.
 type stretch struct {
@@ -39,7 +39,7 @@ type planned struct {
 // add adds an action.
 func (p *planned) add(a *plan.Action) {
 	if p.actions == nil {
-		p.actions = actionLists.Get().([]plan.Action)
+		p.actions = actionLists.Get().(*[plannedActions]plan.Action)[:0]
 	}
 	p.actions = append(p.actions, *a)
 }
@@ -48,7 +48,7 @@ func (p *planned) add(a *plan.Action) {
 func (p *planned) release() {
 	if p.actions != nil {
 		clear(p.actions)
-		actionLists.Put(p.actions[:0]) //nolint:staticcheck // the header is small beside the list
+		actionLists.Put((*[plannedActions]plan.Action)(p.actions[:plannedActions]))
 	}
 }
 
