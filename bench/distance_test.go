@@ -23,6 +23,8 @@ var (
 	distanceFiles = flag.Int("distance.files", 10_000, "resources fetched over a long way")
 	distanceSize  = flag.Int("distance.size", 2048, "bytes of each")
 	distanceTrip  = flag.Duration("distance.trip", 50*time.Millisecond, "round trip")
+	distanceRate  = flag.Int64("distance.rate", 0, "bytes that arrive in a second; 0: any number")
+	distanceAlone = flag.Bool("distance.alone", false, "without the programs to compare with")
 	distanceSlow  = flag.Int("distance.slow", 1000, "resources for aria2c; a tenth of them for wget")
 )
 
@@ -45,13 +47,18 @@ func BenchmarkDistance(b *testing.B) {
 			ours, peak = append(ours, s/float64(src.files)), max(peak, p)
 			conns = max(conns, src.control(b, "connections"))
 			_ = os.RemoveAll(dest) // on a memory disk
-
+			if *distanceAlone {
+				continue
+			}
 			src.control(b, "reset")
 			curls = append(curls, perFile(b, src.files, func(out string) *exec.Cmd {
 				return exec.Command("curl", "--silent", "--no-progress-meter", "--fail", "--parallel", "--parallel-max", "256",
 					"--create-dirs", "--output-dir", out, "--config", curl)
 			}))
 			curlConns = max(curlConns, src.control(b, "connections"))
+		}
+		if *distanceAlone {
+			continue
 		}
 		arias = append(arias, perFile(b, min(*distanceSlow, src.files), func(out string) *exec.Cmd {
 			return exec.Command("aria2c", "-q", "-j", "16", "--file-allocation=none", "-d", out, "-i", aria)
@@ -61,14 +68,18 @@ func BenchmarkDistance(b *testing.B) {
 		}))
 	}
 	b.ReportMetric(1/median(ours), "sync/s")
+	b.ReportMetric(median(ours)*float64(src.files), "sync-s")
+	b.ReportMetric(float64(peak)/(1<<20), "sync-MB")
+	b.ReportMetric(float64(conns), "sync-conns")
+	if *distanceAlone {
+		return
+	}
 	b.ReportMetric(1/median(curls), "curl/s")
 	b.ReportMetric(1/median(arias), "aria2c/s")
 	b.ReportMetric(1/median(wgets), "wget/s")
 	b.ReportMetric(median(curls)/median(ours), "times-curl")
 	b.ReportMetric(median(arias)/median(ours), "times-aria2c")
 	b.ReportMetric(median(wgets)/median(ours), "times-wget")
-	b.ReportMetric(float64(peak)/(1<<20), "sync-MB")
-	b.ReportMetric(float64(conns), "sync-conns")
 	b.ReportMetric(float64(curlConns), "curl-conns")
 }
 
@@ -110,7 +121,7 @@ func startFarSource(b *testing.B, files, size int, trip time.Duration) *farSourc
 	b.Helper()
 	o := startOrigin(b, "^TestFarSourceProcess$", files, fmt.Sprintf("LOCKSTEP_BENCH_FAR=%d %d", files, size))
 	s := &farSource{origin: o, direct: o.base}
-	s.publishAt(b, "http://"+startDelay(b, s.direct, trip))
+	s.publishAt(b, "http://"+startDelay(b, s.direct, trip, *distanceRate))
 	return s
 }
 

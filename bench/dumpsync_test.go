@@ -97,7 +97,7 @@ func startDumps(b *testing.B, files int, size int64, dump bool, roundTrip time.D
 	s := startOrigin(b, "^TestDumpSourceProcess$", files, fmt.Sprintf("LOCKSTEP_BENCH_DUMPS=%d %d %v", files, size, dump))
 	address := s.base
 	if roundTrip > 0 {
-		address = startDelay(b, address, roundTrip)
+		address = startDelay(b, address, roundTrip, *distanceRate)
 	}
 	s.publishAt(b, "http://"+address+"/")
 	return s
