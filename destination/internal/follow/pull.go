@@ -90,6 +90,7 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 	if s.refused = p.isRefused(); s.refused {
 		st.Refused = st.Error
 	}
+	s.unread = p.Unread && p.isIncomplete()
 	if s.idlePulls++; p.hasSynced() || p.Err != nil {
 		s.idlePulls = 0
 	}

@@ -110,7 +110,7 @@ func (r *registry) next(now time.Time) (*job, time.Duration) {
 		pull := !s.due.IsZero() && at(s.due)
 		push := s.hasMessages(now) && at(s.again)
 		switch {
-		case pull && !s.asked && now.Sub(r.looked) > r.interval(s)/2 && r.pause == 0:
+		case pull && r.pause == 0 && r.mustLook(s, now):
 			r.turn = k
 			return &job{}, 0
 		case pull && (!push || now.Sub(s.due) > overdue || !s.asked || s.isOverloaded()):
@@ -122,6 +122,13 @@ func (r *registry) next(now time.Time) (*job, time.Duration) {
 		}
 	}
 	return nil, max(wait, time.Millisecond)
+}
+
+// mustLook reports whether the Source's sets have to be looked up before a pull of the
+// set that is due: before a routine pull unless that was done recently, and before one that
+// repeats a pull that could not read documents.
+func (r *registry) mustLook(s *set, now time.Time) bool {
+	return !s.asked && now.Sub(r.looked) > r.interval(s)/2 || s.unread && r.looked.Before(s.last)
 }
 
 // othersWait reports whether there is work for another set. It locks mu.

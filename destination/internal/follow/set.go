@@ -70,6 +70,7 @@ type set struct {
 	changed   push.Overtaken // resources whose new content is waited for
 	waiting   bool           // a pull is delayed until the channel works
 	refused   bool           // the last pull was refused, for safety
+	unread    bool           // the last pull could not read documents: they may have other addresses now
 
 	pausedUntil   time.Time // notifications are ignored until then
 	pausedBecause string
