@@ -45,9 +45,9 @@ type SetDumpReport struct {
 // PublishDumps brings the dumps of all sets that have some in step with the
 // catalog: a new Resource Dump, packages added to the Change Dump, when they
 // are due. It is apart from Publish, which it never holds up, because packages
-// take their time; call it after Publish. One runs at a time, others wait. A
-// set that fails keeps the dumps it has, and does not keep the others from
-// being published.
+// take their time; call it after Publish: sets whose lists were never published
+// are left out. One runs at a time, others wait. A set that fails keeps the
+// dumps it has, and does not keep the others from being published.
 func (s *Source) PublishDumps(ctx context.Context) (DumpReport, error) {
 	s.dumping.Lock()
 	defer s.dumping.Unlock()
@@ -57,8 +57,8 @@ func (s *Source) PublishDumps(ctx context.Context) (DumpReport, error) {
 		if err := ctx.Err(); err != nil {
 			return report, err
 		}
-		held, err := set.isHeld(ctx, s.docs)
-		if held {
+		published, err := set.isPublished(ctx, s.docs)
+		if err == nil && !published {
 			report.Sets = append(report.Sets, SetDumpReport{Set: set.Name})
 			continue
 		}

@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/blob"
 	"lockstep/source"
 )
 
@@ -79,5 +81,29 @@ func TestASetThatIsHeldIsPublishedWhole(t *testing.T) {
 	w.publish(s)
 	if list := get("resourcesync/main/changelist.xml").Body.String(); strings.Count(list, "<loc>") != 1 {
 		t.Errorf("Change List after a change: %s", list)
+	}
+}
+
+// TestDumpsOfASetFollowItsLists: PublishDumps leaves out a set that was released and is not
+// published yet. Its dumps would be withdrawn when its lists are published, and for that
+// moment its Capability List would name no document of its resources.
+func TestDumpsOfASetFollowItsLists(t *testing.T) {
+	t.Parallel()
+	var hold atomic.Bool
+	hold.Store(true)
+	w := newDumpWorld(t, source.Options{}, source.Set{Hold: hold.Load, ResourceDump: &source.ResourceDump{}, ChangeDump: &source.ChangeDump{}})
+	s := w.source()
+	w.put("a=1", "b=2")
+	w.publish(s)
+	hold.Store(false)
+	if r := w.dump(s); r.Dump || r.Packages > 0 {
+		t.Errorf("a dump before the first publication: %+v", r)
+	}
+	if _, err := w.docs.Stat(t.Context(), "resourcesync/main/capabilitylist.xml"); !errors.Is(err, blob.ErrNotExist) {
+		t.Errorf("Capability List before the first publication: %v", err)
+	}
+	w.publish(s)
+	if r := w.dump(s); !r.Dump || r.Packages != 1 {
+		t.Errorf("no dump after the first publication: %+v", r)
 	}
 }

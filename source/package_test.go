@@ -110,6 +110,7 @@ func TestPackagesAreDeterministic(t *testing.T) {
 			d.put(fmt.Sprintf("r%04d=%s", i, strings.Repeat("x", i%50*50)))
 		}
 		s := d.source()
+		d.publish(s)
 		d.dump(s)
 		packages := d.files()
 		maps.DeleteFunc(packages, func(name, _ string) bool { return !strings.HasSuffix(name, ".zip") })
@@ -151,7 +152,9 @@ func TestPackageIsServed(t *testing.T) {
 	d.live = nil
 	store := &countedStore{Store: d.docs}
 	d.docs = store
-	d.dump(d.source())
+	s := d.source()
+	d.publish(s)
+	d.dump(s)
 	c := d.dumps()
 	data, err := c.read(c.packages[0])
 	if err != nil {

@@ -112,11 +112,18 @@ func (set *Set) isHeld(ctx context.Context, docs *document.Store) (bool, error) 
 	if set.Hold == nil || !set.Hold() {
 		return false, nil
 	}
+	published, err := set.isPublished(ctx, docs)
+	return err == nil && !published, err
+}
+
+// isPublished reports whether the lists of a set were published: its Capability List
+// follows them.
+func (set *Set) isPublished(ctx context.Context, docs *document.Store) (bool, error) {
 	_, err := docs.Stat(ctx, names.Set(set.Name).CapabilityList())
 	if errors.Is(err, blob.ErrNotExist) {
-		return true, nil
+		return false, nil
 	}
-	return false, err
+	return err == nil, err
 }
 
 // publishSets publishes each set, and returns those whose Capability List is
