@@ -25,6 +25,12 @@ func TestAggregatorsAreValid(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.kill)
+		t.Cleanup(func() {
+			if t.Failed() {
+				upstreams, err := get(p.address + "-/upstreams")
+				t.Logf("%s: %s\n%s %v", name, p.stderr, upstreams, err)
+			}
+		})
 		return p
 	}
 	var origins []*process
@@ -60,12 +66,12 @@ func TestAggregatorsAreValid(t *testing.T) {
 		}
 	}
 	first := serve("first", config)
+	for _, set := range sets { // before that, it may ask for more patience than this test has
+		waitForListed(t, first.address, set, "/gone.txt</loc>")
+	}
 	second := serve("second", fmt.Sprintf("dump: true\natom_pmh: true\noai_pmh: true\nsets:\n"+
 		"- {name: origin, from: 'resourcesync:%[1]sresourcesync/origin-apart/capabilitylist.xml', poll: 50ms}\n"+
 		"- {name: chain, from: 'resourcesync:%[1]sresourcesync/chain-one/capabilitylist.xml', via: chain, poll: 50ms}\n", first.address))
-	for _, set := range sets {
-		waitForListed(t, first.address, set, "/gone.txt</loc>")
-	}
 	waitForListed(t, second.address, "origin", "/gone.txt</loc>")
 	waitForListed(t, second.address, "chain", "/gone.txt</loc>")
 	for i := range origins {
