@@ -174,7 +174,7 @@ func (w *world) source(ts *testscript.TestScript, args []string) {
 }
 
 // halt: `halt VAR CODE` ends what `source VAR` began by SIGTERM and checks its
-// exit code.
+// exit code. Its port remains its own.
 func (w *world) halt(ts *testscript.TestScript, args []string) {
 	if len(args) != 2 || w.running[args[0]] == nil {
 		ts.Fatalf("usage: halt VAR CODE")
@@ -186,6 +186,9 @@ func (w *world) halt(ts *testscript.TestScript, args []string) {
 	if strconv.Itoa(code) != args[1] {
 		ts.Fatalf("%s ended with exit code %d, want %s", args[0], code, args[1])
 	}
+	release, err := holdPort(p.address)
+	ts.Check(err)
+	ts.Defer(release)
 }
 
 // hangup: `hangup VAR` sends SIGHUP to what `source VAR` began.
