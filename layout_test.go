@@ -31,6 +31,7 @@ var rooms = []room{
 	{"internal/faultclock", "", ""},
 	{"internal/historytest", "", ""},
 	{"internal/freeport", "", ""},
+	{"internal/garbage", "", ""},
 	{"internal/hangup", "", ""},
 	{"internal/ondemand", "", ""},
 	{"internal/iri", "", ""},

@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +30,7 @@ import (
 	"lockstep/destination"
 	"lockstep/destination/lock"
 	"lockstep/internal/fetch"
+	"lockstep/internal/garbage"
 	"lockstep/resourcesync"
 	"lockstep/storage/sqlite"
 )
@@ -275,7 +275,7 @@ func TestSyncProcess(t *testing.T) {
 		return // only when a benchmark starts it
 	}
 	start := time.Now()
-	debug.SetGCPercent(200) // as the command does
+	garbage.TuneCopying() // as the command does
 	held, err := lock.Acquire(dest)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/internal/garbage"
 )
 
 func newAudit(io term.IO, out *term.Options) *cobra.Command {
@@ -36,7 +37,7 @@ way (exit code 3).`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Source, o.Dest = args[0], args[1]
-			tuneGarbage()
+			garbage.TuneCopying()
 			return auditing.Run(cmd.Context(), o, io)
 		},
 	}

@@ -20,6 +20,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/destination/journal"
+	"lockstep/internal/garbage"
 )
 
 // diffOptions are the flags of diff.
@@ -84,7 +85,7 @@ func (o *diffOptions) instants() (from, to time.Time, err error) {
 
 // runDiff prints what differs between two instants.
 func runDiff(ctx context.Context, o *diffOptions, io term.IO) error {
-	tuneGarbage()
+	garbage.TuneCopying()
 	from, to, err := o.instants()
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/internal/garbage"
 )
 
 // followOptions are the flags of follow.
@@ -107,7 +108,7 @@ func (o *followOptions) options() (do destination.Options, fo destination.Follow
 
 // runFollow follows until ctx ends, or it is refused.
 func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
-	tuneGarbage()
+	garbage.TuneCopying()
 	do, fo, err := o.options()
 	if err != nil {
 		return err

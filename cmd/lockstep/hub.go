@@ -18,6 +18,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/fetch"
+	"lockstep/internal/garbage"
 	"lockstep/internal/statedir"
 	"lockstep/source"
 )
@@ -78,7 +79,7 @@ type hubbing struct {
 
 // runHub is a hub until ctx ends.
 func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
-	tuneHub()
+	garbage.TuneHub()
 	if o.publicURL != "" && !config.IsAbsoluteURI(o.publicURL) {
 		return term.Usage(fmt.Errorf("--public-url %q is no http(s) URL", fetch.WithoutUser(o.publicURL)), "write it in full, as https://hub.example.org/")
 	}

@@ -15,6 +15,7 @@ import (
 	"lockstep/cmd/lockstep/internal/sourceflags"
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/garbage"
 	"lockstep/memento"
 )
 
@@ -101,9 +102,9 @@ func (o *serveOptions) keepVersions() {
 func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups, reread func() ([]config.Set, error)) error {
 	so := o.Site("serve", o.out, io)
 	if so.HasSeveralUpstreams() {
-		tuneUpstreams()
+		garbage.TuneUpstreams()
 	} else {
-		tuneSource()
+		garbage.TuneSource()
 	}
 	so.Content, so.Embedding, so.OAI = true, &o.Embedding, o.OAIFlags
 	if so.Documents = string(o.File.Documents); so.Documents == "" {

@@ -20,6 +20,7 @@ import (
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/internal/garbage"
 )
 
 // syncOptions are the flags of sync.
@@ -148,7 +149,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 
 // runSync brings a mirror into step and prints the result.
 func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
-	tuneGarbage()
+	garbage.TuneCopying()
 	do, err := o.options()
 	if err != nil {
 		return err

@@ -1,4 +1,6 @@
-package main
+// Package garbage configures the garbage collector for each kind of process: how often
+// it runs while little memory is in use, and when it runs as often as necessary.
+package garbage
 
 import (
 	"os"
@@ -35,20 +37,20 @@ const (
 	upstreamsMemory = 512 << 20
 )
 
-// tuneGarbage configures the garbage collector for a run that copies or compares resources,
-// except for what the user has set with Go's own variables.
-func tuneGarbage() { tune(garbagePercent, memoryLimit) }
+// TuneCopying configures the garbage collector for a run that copies or compares resources,
+// except for what the user has set with Go's own variables, as do the others.
+func TuneCopying() { tune(garbagePercent, memoryLimit) }
 
-// tuneSource makes the collector run as often as by default, but more often where much is
+// TuneSource makes the collector run as often as by default, but more often where much is
 // in use: a Source keeps up to 64 MiB of compressed documents, and would have as much
 // garbage.
-func tuneSource() { tune(100, sourceLimit) }
+func TuneSource() { tune(100, sourceLimit) }
 
-// tuneUpstreams is tuneGarbage for a Source that republishes several others.
-func tuneUpstreams() { tune(garbagePercent, upstreamsLimit) }
+// TuneUpstreams is TuneCopying for a Source that republishes several others.
+func TuneUpstreams() { tune(garbagePercent, upstreamsLimit) }
 
-// tuneHub is tuneGarbage for a hub.
-func tuneHub() { tune(hubGarbagePercent, hubLimit) }
+// TuneHub is TuneCopying for a hub.
+func TuneHub() { tune(hubGarbagePercent, hubLimit) }
 
 // tune makes the collector run less often, and has the memory limit follow the number of
 // bytes that are in use.
