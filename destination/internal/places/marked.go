@@ -41,6 +41,9 @@ type Marked struct {
 	changed bool
 }
 
+// NoneMarked returns what is known of a mirror that has no files yet.
+func NoneMarked() Marked { return Marked{Known: true, State: true, changed: true} }
+
 // isMarked reports whether a path has the mark of a file whose name a directory
 // has, or of a directory whose name a file has, or contains a directory with the
 // name of the mirror's state.
@@ -106,7 +109,7 @@ func (v *Mover) MoveHome(ctx context.Context, m *Marked, freed bool) error {
 
 // find searches all rows for marked names.
 func (v *Mover) find(ctx context.Context, m *Marked) error {
-	*m = Marked{Known: true, State: true, changed: true}
+	*m = NoneMarked()
 	if lister, ok := v.Journal.(journal.FileLister); ok {
 		for p, err := range lister.Files(ctx) {
 			if err != nil {

@@ -92,6 +92,9 @@ func (m *Mirror) Open(ctx context.Context) error {
 		return err
 	}
 	m.Own.Open = !known && m.MayOwn && !m.Forgetful
+	if !known {
+		m.Marked = places.NoneMarked()
+	}
 	if _, err := saved.Load(ctx, m.Journal, places.DocMarked, &m.Marked); err != nil {
 		return err
 	}
