@@ -24,6 +24,9 @@ var (
 	ErrTimeout = errors.New("no data")
 	// ErrEncoding reports a content coding that was not requested.
 	ErrEncoding = errors.New("content coding not asked for")
+	// ErrNotSent reports a request that was not needed any more when it had its turn;
+	// see [Request.Still].
+	ErrNotSent = errors.New("the request is not needed any more")
 )
 
 // An Error describes a failed request.

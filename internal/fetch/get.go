@@ -38,6 +38,12 @@ type Request struct {
 	Post     []byte
 	PostType string
 
+	// Verified means that the caller verifies the body by a hash that it knows, and
+	// Expected is its length, -1 if unknown. Such a request may be sent before the
+	// responses to others have arrived on its connection.
+	Verified bool
+	Expected int64
+
 	// Document means that the response may be read while other requests are sent
 	// because of it. The request does not wait for one of Jobs, but counts.
 	Document bool
@@ -47,6 +53,9 @@ type Request struct {
 	// sent once, follows no redirect to another host, and a failure does not count
 	// against its host: a caller who needs the answer sends the request again.
 	Tentative bool
+	// Still, if set, is called when the request has its turn. If it returns false, the
+	// request is not sent, and fails with [ErrNotSent].
+	Still func() bool
 	// Redirect, if set, is called before a redirect is followed and may refuse it.
 	Redirect func(from, to *url.URL) error
 }
@@ -62,6 +71,11 @@ type Response struct {
 	Length int64 // of Body; -1 if unknown
 	Range  Range // of Body within the whole, for status 206
 	Body   io.ReadCloser
+
+	// Pipelined means that the request was sent before the responses to others had
+	// arrived. If the body is not as expected, it may be that of another resource; then
+	// [NoPipelining] has requests to that host sent one after the other.
+	Pipelined bool
 }
 
 // Range is the part that an answer with status 206 contains.
@@ -134,8 +148,8 @@ func (c *Client) get(ctx context.Context, r *Request, at *attempts) (*Response, 
 		if until := NotBefore(err); r.Document && !until.IsZero() {
 			c.deferrals.put(Deferral{URI: r.URI, NotBefore: until, Cause: Printable(err.Error())}, time.Now())
 		}
-		if _, unsent := errors.AsType[*HostError](err); unsent {
-			final.Tries-- // no request was sent
+		if _, unsent := errors.AsType[*HostError](err); unsent || errors.Is(err, ErrNotSent) {
+			final.Tries--
 			return nil, final
 		}
 		if !retryable(err) && NotBefore(err).IsZero() {
@@ -219,6 +233,10 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 	lane, err := c.enter(ctx, h, u, r.Document)
 	if err != nil {
 		return nil, err
+	}
+	if r.Still != nil && !r.Still() {
+		h.slots.release(lane, r.Document, &reply{})
+		return nil, ErrNotSent
 	}
 	a := &answer{client: c, host: h, ended: func() error { return context.Cause(ctx) }, uri: r.URI, lane: lane, doc: r.Document, got: time.Now()}
 	if c.opts.Bandwidth > 0 {

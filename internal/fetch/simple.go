@@ -70,7 +70,9 @@ func simpleRequest(c *Client, h *host, r *Request, u *url.URL) (req http1.Reques
 	if c.simple == nil || r.Document || r.Post != nil || r.ranged() || r.AcceptGzip || secure && !h.simple.usable(h.slots.near.Load()) {
 		return req, false
 	}
-	req = http1.Request{Secure: secure, Host: u.Host, Target: u.RequestURI()}
+	req = http1.Request{Secure: secure, Host: u.Host, Target: u.RequestURI(), Length: r.Expected}
+	req.Near = h.slots.near.Load()
+	req.Pipeline = r.Verified && r.Expected <= http1.MaxPipelined && r.addsNothing() && !r.Tentative && c.opts.Bandwidth == 0
 	return req, http1.CanSend(req.Host, req.Target) && setFields(c, &req, r, u)
 }
 
@@ -103,6 +105,7 @@ func (a *answer) sendSimple(ctx context.Context, req *http1.Request, u *url.URL)
 	}
 	a.got, a.reply.major, a.reply.Reused = resp.Began, version, resp.Reused || resp.Closes
 	a.Status, a.Header, a.Length, a.src, a.simple = resp.Status, resp.Header, resp.Length, resp, resp
+	a.Pipelined, a.reply.Shared = resp.Pipelined, resp.Pipelined
 	return a.arrived(u)
 }
 
@@ -117,6 +120,17 @@ func preferred(ctx context.Context, resp *http1.Response, err error) (*http1.Res
 		return nil, &http1.UnusualError{Reason: fmt.Sprintf("status %d over HTTP/1.1", resp.Status)}
 	}
 	return resp, err
+}
+
+// NoPipelining has each request to the host of uri sent after the response to the one
+// before: a body that answered a pipelined request was that of another resource.
+func NoPipelining(c *Client, uri string) {
+	u, err := parse(uri)
+	if err != nil {
+		return
+	}
+	c.pool.Use().simple.NoPipelining(u.Scheme == "https", u.Host)
+	c.pool.Done()
 }
 
 // setFields sets the header fields of a request for r to u, and reports whether http1

@@ -124,7 +124,7 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 // fetched, and nothing is recorded of what fails.
 func (p *Applier) FetchNew(ctx context.Context, actions iter.Seq2[plan.Action, error], more func() bool) error {
 	p.Lost = func(*plan.Action, error) {}
-	p.Fetch.BeforeDeletions = true
+	p.Fetch.BeforeDeletions, p.Fetch.Still = true, more
 	err := p.run(ctx, func(yield func(plan.Action, error) bool) {
 		for a, err := range onlyNew(actions) {
 			if !more() || (err != nil || content.HasKnown(a.Hashes) && !a.Conditional) && !yield(a, err) {

@@ -17,7 +17,7 @@ import (
 
 // Bounds of what is queued ahead of its turn.
 const (
-	maxWorkers = 1024   // of all hosts together
+	maxWorkers = 1536   // of all hosts together
 	hostQueue  = 2048   // actions that wait for one host
 	allQueues  = 16_384 // and for all of them, beyond which each has room for crowdQueue
 	crowdQueue = 64

@@ -29,19 +29,9 @@ func (r *Run) Baseline(ctx context.Context, suspect bool) error {
 		st.Found = &saved.Doubts{}
 		return r.incremental(ctx)
 	}
-	snap, prefetched, err := r.readList(ctx)
-	if err != nil {
-		return err
-	}
-	future := &docs.Reader.Future
-	since := snap.At
-	if future.Note(st.Lists, snap.At); future.Has(snap.At) {
-		since = resourcesync.Datetime{} // changes of a corrected clock come before it
-	}
-	docs.Reader.Overtakes = !future.Has(snap.At)
 	defer func() { docs.Reader.Overtakes = false }()
-	st.Found = &saved.Doubts{}
-	c, usable, err := r.changesSinceList(ctx, &snap, since)
+	first := r.Prefetch()
+	snap, c, usable, err := r.read(ctx, first)
 	if err != nil || !usable {
 		return err
 	}
@@ -69,7 +59,7 @@ func (r *Run) Baseline(ctx context.Context, suspect bool) error {
 	}
 	again, err := r.Reconcile(ctx, reconcile.Work{
 		Mode: report.ModeBaseline, Via: via, Complete: complete, Explicit: snap.Complete && c.Complete, Partial: !c.Complete, Files: true, Suspect: suspect,
-		Prune: complete && (!snap.Sitemap || r.DeleteAbsent), Prefetched: prefetched,
+		Prune: complete && (!snap.Sitemap || r.DeleteAbsent), Prefetched: first != nil,
 		Done: func() { r.compared(&snap, &c) },
 	})
 	if err != nil || !again || !complete || r.DryRun {
@@ -82,22 +72,33 @@ func (r *Run) Baseline(ctx context.Context, suspect bool) error {
 	return r.incremental(ctx)
 }
 
-// readList stages the resources of the set. If the set is empty, resources are fetched
-// meanwhile; prefetched reports that, and that the Report has them already.
-func (r *Run) readList(ctx context.Context) (snap entries.Snapshot, prefetched bool, err error) {
-	docs := r.Documents
-	first := r.Prefetch()
-	if first == nil {
-		snap, err = docs.ReadList(ctx)
-		return snap, false, err
+// read stages the resources of the set, and the changes since its list. Unless first is
+// nil, it fetches resources meanwhile, and the Report has them already. usable is that of
+// changesSinceList.
+func (r *Run) read(ctx context.Context, first *reconcile.Prefetch) (snap entries.Snapshot, c entries.Chain, usable bool, err error) {
+	st, docs := r.Set, r.Documents
+	if first != nil {
+		docs.Reader.Prefetch = first.Start(ctx)
+		defer func() {
+			if perr := first.End(); err == nil {
+				err = perr
+			}
+		}()
 	}
-	docs.Reader.Prefetch = first.Start(ctx)
 	snap, err = docs.ReadList(ctx)
 	docs.Reader.Prefetch = nil
-	if aerr := first.End(); err == nil {
-		err = aerr
+	if err != nil {
+		return snap, c, false, err
 	}
-	return snap, true, err
+	future := &docs.Reader.Future
+	since := snap.At
+	if future.Note(st.Lists, snap.At); future.Has(snap.At) {
+		since = resourcesync.Datetime{} // changes of a corrected clock come before it
+	}
+	docs.Reader.Overtakes = !future.Has(snap.At)
+	st.Found = &saved.Doubts{}
+	c, usable, err = r.changesSinceList(ctx, &snap, since)
+	return snap, c, usable, err
 }
 
 // changesSinceList reads the changes since the list snap, or the instant since. It

@@ -65,6 +65,7 @@ type Fetcher struct {
 	OwnFiles        bool                    // files with matching content can only be the mirror's
 	FilesReadable   bool                    // files in the store can be read again
 	Refuse          func(uri string) string // returns why content must not be fetched from uri, or ""
+	Still           func() bool             // whether resources that wait for a request are still to be fetched; nil: they are
 	faults          patchFaults
 	OfPast          bool      // content of a former state is fetched
 	AsOf            time.Time // the instant of that state

@@ -33,10 +33,11 @@ type transfer struct {
 	picked  bool                // the unfinished download of an earlier run was looked for
 	at      location            // current location
 	header  http.Header
-	undo    bool // undo the content codings that were not requested
-	kept    bool // the server responded that the content is unchanged
-	narrow  bool // use one connection
-	whole   bool // fetch from the beginning
+	undo    bool   // undo the content codings that were not requested
+	kept    bool   // the server responded that the content is unchanged
+	narrow  bool   // use one connection
+	whole   bool   // fetch from the beginning
+	doubted string // address that responded, if the request was pipelined: the body may be that of another resource
 
 	vet func(*fetch.Response) error // rejects a response before its content is read; may be nil
 }
@@ -88,14 +89,17 @@ func (t *transfer) from(ctx context.Context, p location) error {
 	if t.n > 0 && len(t.a.Hashes) == 0 {
 		t.drop() // nothing shows that the parts belong together
 	}
-	err := t.attempt(ctx, fetch.Request{Once: p.mirror}, true)
+	err := t.attempt(ctx, fetch.Request{Once: p.mirror, Verified: !p.mirror && content.HasKnown(t.a.Hashes), Expected: t.a.Length, Still: t.Still}, true)
 	if p.mirror && ctx.Err() == nil {
 		t.Shared.hosts.note(p.host, err)
 	}
 	if errors.As(err, &wrong) && ctx.Err() == nil {
 		t.drop()
 		if !p.mirror {
-			err = t.attempt(ctx, fetch.Request{NoCache: true}, false)
+			doubted := t.doubted
+			if err = t.attempt(ctx, fetch.Request{NoCache: true}, false); err == nil && doubted != "" {
+				fetch.NoPipelining(t.Client, doubted)
+			}
 		}
 		if errors.As(err, &wrong) {
 			t.drop()
@@ -250,7 +254,10 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 		if err := fits(r, resp); err != nil {
 			return err
 		}
-		t.header = resp.Header
+		t.header, t.doubted = resp.Header, ""
+		if resp.Pipelined {
+			t.doubted = resp.URI
+		}
 		if t.vet != nil {
 			if err := t.vet(resp); err != nil {
 				return err

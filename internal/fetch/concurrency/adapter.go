@@ -29,6 +29,10 @@ const (
 	// perSecond is the rate of answers for which the number of requests to a far
 	// host must suffice; more requests would gain nothing.
 	perSecond = 10_000
+	// While requests share connections, as many as sharedMore of those that the two
+	// limits above and the configured one allow may be under way: they need no more
+	// connections.
+	sharedMore = 1.5
 	// firstPerSecond is the same for the first requests, estimated from the
 	// documents read before; at most nearMost.
 	firstPerSecond = 1000
@@ -86,6 +90,9 @@ type Adapter struct {
 	jobs int // allowed number of requests
 	most int // 0: jobs is fixed
 
+	shared bool // requests share connections
+	share  bool // in this round they do
+
 	least   time.Duration // time of the quickest answer, an upper bound of the latency; 0 if unknown
 	usual   time.Duration // time of an answer; 0 if unknown
 	settled bool          // usual is from a whole round; before, it is the shortest time seen
@@ -120,6 +127,7 @@ func (a *Adapter) Usual() (time.Duration, bool) { return a.usual, a.settled }
 // A Reply describes a good answer.
 type Reply struct {
 	Reused bool          // over an existing connection
+	Shared bool          // other requests were under way on it
 	Wait   time.Duration // for the header, from when there was a connection
 	Whole  time.Duration // to the end of the body
 }
@@ -138,6 +146,8 @@ func (a *Adapter) Answered(now time.Time, r *Reply, busy, doc bool) {
 		return
 	}
 	a.good++
+	a.share = a.share || r.Shared
+	a.shared = a.shared || r.Shared
 	if a.least == 0 || r.Wait < a.least {
 		a.least = r.Wait
 	}
@@ -178,7 +188,11 @@ func (a *Adapter) grow(now time.Time, r *Reply) {
 			more = 1
 		}
 	}
-	if limit = min(limit, a.most); more == 0 || a.jobs >= limit {
+	most := a.most
+	if a.shared && a.least >= farAway {
+		limit, most = int(sharedMore*float64(limit)), int(sharedMore*float64(most))
+	}
+	if limit = min(limit, most); more == 0 || a.jobs >= limit {
 		return
 	}
 	if a.edge > 0 && a.jobs >= a.edge {
@@ -200,6 +214,9 @@ func (a *Adapter) late() time.Duration {
 // judge ends a round.
 func (a *Adapter) judge(now time.Time) {
 	a.round = 0
+	if a.shared, a.share = a.share, false; !a.shared && a.most > 0 {
+		a.jobs = min(a.jobs, a.most)
+	}
 	if len(a.times) == 0 {
 		return
 	}

@@ -45,6 +45,7 @@ type conn struct {
 	in     io.Reader // socket or secure
 	out    []byte
 	used   bool      // for an earlier request
+	served int       // requests
 	since  time.Time // when it was put into the Pool
 
 	mu     sync.Mutex // guards the rest
@@ -69,7 +70,8 @@ func (c *conn) get(ctx context.Context, p *Pool, r *Request) (*Response, error) 
 	resp.buf = buffers.Get().(*bufio.Reader)
 	resp.buf.Reset(c.in)
 	c.socket.limit = r.Began.Add(r.Patience)
-	err := c.send(r)
+	c.out = appendRequest(c.out[:0], r)
+	err := c.send()
 	if err == nil {
 		err = resp.readHeader()
 	}
@@ -78,32 +80,36 @@ func (c *conn) get(ctx context.Context, p *Pool, r *Request) (*Response, error) 
 		resp.end(false, err)
 		return nil, err
 	}
+	c.served++
 	if resp.left == 0 && resp.chunks == nil {
 		resp.end(true, io.EOF)
 	}
 	return resp, nil
 }
 
-// send prepares r for being sent with the first read, so that the goroutine waits
-// for the response at once.
-func (c *conn) send(r *Request) error {
-	b := append(c.out[:0], "GET "...)
+// appendRequest appends r to b as it is sent.
+func appendRequest(b []byte, r *Request) []byte {
+	b = append(b, "GET "...)
 	b = append(b, r.Target...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(b, r.Host...)
 	b = append(b, "\r\n"...)
 	b = append(b, r.Fields...)
-	b = append(b, "\r\n"...)
-	c.out = b
+	return append(b, "\r\n"...)
+}
+
+// send prepares c.out for being sent with the first read, so that the goroutine waits
+// for the response at once.
+func (c *conn) send() error {
 	if c.secure == nil {
-		c.socket.prepare(b, c.used)
+		c.socket.prepare(c.out, c.used)
 		return nil
 	}
 	if c.used && c.hasMore() {
 		return errUnusable
 	}
 	c.socket.hold()
-	_, err := c.secure.Write(b)
+	_, err := c.secure.Write(c.out)
 	c.socket.release(c.used)
 	return err
 }

@@ -5,7 +5,8 @@
 // other the result is an [UnusualError]: the connection is closed, and the caller
 // sends the request again with net/http, whose verdict counts. A connection is
 // used again only after a complete response, and only if nothing follows it: no
-// byte of one response can be taken for a part of another.
+// byte of one response can be taken for a part of another. Requests of which the caller
+// verifies the response may be pipelined.
 //
 //	r, err := pool.Get(ctx, &http1.Request{Host: "example.org", Target: "/a", Began: time.Now(), Patience: time.Minute})
 //	defer r.Close()
@@ -37,6 +38,14 @@ type Request struct {
 	Fields   []byte    // further header fields, from [AppendFields]
 	Began    time.Time // the header of the response is due Patience after that
 	Patience time.Duration
+
+	// Pipeline allows to send the request before the responses to others have arrived
+	// on its connection, and Length is the expected length of its body, -1 if unknown.
+	// The caller verifies the body: some servers confuse responses. Near means that the
+	// time for a response is short, compared with the work for it.
+	Pipeline bool
+	Near     bool
+	Length   int64
 }
 
 // A Pool sends requests and keeps connections for further ones. It is safe for
@@ -53,6 +62,7 @@ type Pool struct {
 	count   int         // connections in idle
 	closer  *time.Timer // of those that were idle for too long; nil: there are none
 	closing bool        // Close was called, and no request was sent since
+	queues  map[peer]*queue
 }
 
 // A peer is what a connection leads to.
@@ -66,6 +76,17 @@ type peer struct {
 // is sent again, once and on a new connection, if that one ended without a byte of
 // a response: the server may have closed it just before.
 func (p *Pool) Get(ctx context.Context, r *Request) (*Response, error) {
+	if r.Pipeline {
+		resp, err := p.getPipelined(ctx, r)
+		if !errors.Is(err, errAlone) {
+			return resp, err
+		}
+	}
+	return p.getAlone(ctx, r)
+}
+
+// getAlone is Get for a request that is not pipelined.
+func (p *Pool) getAlone(ctx context.Context, r *Request) (*Response, error) {
 	to := peer{r.Secure, r.Host}
 	for {
 		c := p.take(to)
@@ -165,6 +186,10 @@ func addressOf(to peer) (address, name string) {
 func (p *Pool) take(to peer) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.takeLocked(to)
+}
+
+func (p *Pool) takeLocked(to peer) *conn {
 	p.closing = false
 	idle := p.idle[to]
 	n := len(idle)
@@ -180,12 +205,24 @@ func (p *Pool) take(to peer) *conn {
 
 // put keeps a connection for further requests.
 func (p *Pool) put(c *conn) {
-	var surplus *conn
 	p.mu.Lock()
+	var surplus *conn
+	if q := p.queues[c.to]; q != nil && len(q.waiting) > 0 && !q.near && q.works() && !p.closing {
+		q.send(c.to, c)
+	} else {
+		surplus = p.putLocked(c)
+	}
+	p.mu.Unlock()
+	if surplus != nil {
+		surplus.close()
+	}
+}
+
+// putLocked is put. It returns a connection to be closed, or nil. The caller holds the
+// lock.
+func (p *Pool) putLocked(c *conn) (surplus *conn) {
 	if p.closing {
-		p.mu.Unlock()
-		c.close()
-		return
+		return c
 	}
 	c.since = time.Now()
 	if p.idle == nil {
@@ -198,10 +235,7 @@ func (p *Pool) put(c *conn) {
 	if p.closer == nil && p.Idle > 0 {
 		p.closer = time.AfterFunc(p.Idle, p.closeOld)
 	}
-	p.mu.Unlock()
-	if surplus != nil {
-		surplus.close()
-	}
+	return surplus
 }
 
 // oldest removes the connection that was without a request for longest, and returns

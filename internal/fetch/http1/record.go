@@ -15,10 +15,12 @@ const (
 type Record struct{ cost atomic.Int32 }
 
 // Add records a response.
-func (r *Record) Add(unusual bool) {
+func (r *Record) Add(unusual bool) { r.add(unusual, unusualCost) }
+
+func (r *Record) add(unusual bool, cost int32) {
 	switch n := r.cost.Load(); {
 	case unusual:
-		r.cost.Add(unusualCost)
+		r.cost.Add(cost)
 	case n > 0 && n < mostCost:
 		r.cost.Add(-1)
 	}

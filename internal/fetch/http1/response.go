@@ -30,13 +30,14 @@ func (e *malformedError) Error() string { return fmt.Sprintf("malformed HTTP res
 // A Response is a response with a final status. It is the [io.ReadCloser] of its
 // body. Closing it before its end closes the connection.
 type Response struct {
-	Status   int
-	Header   http.Header   // without those for the connection alone
-	Length   int64         // of the body; -1 if unknown
-	Reused   bool          // the connection had served another request
-	Closes   bool          // the connection serves no other
-	Began    time.Time     // when there was a connection
-	Patience time.Duration // for each pause within the body
+	Status    int
+	Header    http.Header   // without those for the connection alone
+	Length    int64         // of the body; -1 if unknown
+	Reused    bool          // the connection had served another request
+	Closes    bool          // the connection serves no other
+	Pipelined bool          // the request was sent before the responses to others had arrived
+	Began     time.Time     // when there was a connection
+	Patience  time.Duration // for each pause within the body
 
 	pool    *Pool
 	left    int64     // bytes of the body; -1: until the connection ends
@@ -44,6 +45,8 @@ type Response struct {
 	trailer bool      // there were fields after the body
 
 	mu      sync.Mutex    // guards the rest; the fields above belong to the reader
+	body    *bodyBuffer   // storage of ahead; nil: none
+	ahead   []byte        // of the body, read already
 	buf     *bufio.Reader // nil: the response has ended
 	conn    *conn         // nil likewise
 	reading bool
@@ -55,6 +58,10 @@ type Response struct {
 // goroutine reads at a time; another may call Close.
 func (r *Response) Read(p []byte) (int, error) {
 	r.mu.Lock()
+	if r.body != nil && !r.closed {
+		defer r.mu.Unlock()
+		return r.readAhead(p)
+	}
 	if r.buf == nil || r.closed {
 		defer r.mu.Unlock()
 		if r.err == nil {
@@ -77,6 +84,20 @@ func (r *Response) Read(p []byte) (int, error) {
 		r.end(false, errReadClosed)
 	}
 	return n, nil
+}
+
+// readAhead reads what was read already. The caller holds the lock.
+func (r *Response) readAhead(p []byte) (n int, err error) {
+	n = copy(p, r.ahead)
+	if r.ahead = r.ahead[n:]; len(r.ahead) > 0 {
+		return n, nil
+	}
+	r.body.release()
+	r.body = nil
+	if r.buf == nil && (n == 0 || r.err == io.EOF) {
+		err = r.err
+	}
+	return n, err
 }
 
 // readBody reads the body. Its error is io.EOF after all of it.
@@ -122,6 +143,10 @@ func (r *Response) cause(err error) error {
 func (r *Response) Close() error {
 	r.mu.Lock()
 	r.closed = true
+	if r.body != nil {
+		r.body.release()
+		r.body, r.ahead, r.err = nil, nil, errReadClosed
+	}
 	ended := r.buf == nil
 	if !ended && r.reading {
 		r.conn.interrupt() // then Read fails, and ends the response
@@ -146,8 +171,7 @@ func (r *Response) end(whole bool, err error) {
 	r.buf, r.conn, r.chunks, r.reading, r.err = nil, nil, nil, false, err
 	r.mu.Unlock()
 	keep := whole && !r.Closes && !r.trailer && buf.Buffered() == 0
-	buf.Reset(nil)
-	buffers.Put(buf)
+	putBuffer(buf)
 	if keep && c.rest() {
 		r.pool.put(c)
 		return
@@ -216,11 +240,11 @@ func (r *Response) readBlock() ([]byte, error) {
 				return nil, &UnusualError{"a line of the header ends without CR"}
 			}
 			line += i + 1
-			if i == 1 {
+			if i == 1 && line <= bufferSize {
 				return b[:line], nil
 			}
 		}
-		if len(b) == bufferSize {
+		if len(b) >= bufferSize {
 			return nil, r.skipLarge()
 		}
 		if _, err := r.buf.Peek(len(b) + 1); err != nil && len(b) == 0 {
