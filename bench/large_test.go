@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"lockstep/resourcesync"
 )
 
@@ -32,39 +34,93 @@ var (
 )
 
 // BenchmarkSyncLarge sets the first sync of a few large resources, verified by
-// hash, beside curl getting the same: one after the other and all at once.
+// hash, beside curl getting the same, one after the other and all at once; beside curl
+// and then sha256sum, two files at a time; and beside a bare program that reads, hashes with
+// SHA-256 and writes all of them at once.
 func BenchmarkSyncLarge(b *testing.B) {
 	src := startLarge(b)
 	total := float64(*largeFiles) * float64(*largeSize)
 	for b.Loop() {
-		var ours, singly, together []float64
+		var ours, singly, together, verified, floor []float64
 		var rss int64
 		for range *syncRounds {
 			dest := benchDir(b, "lockstep-sync-")
 			s, r, _ := src.sync(b, dest)
 			ours, rss = append(ours, s), max(rss, r)
 			_ = os.RemoveAll(dest) // on a memory disk
-			singly = append(singly, curlLarge(b, src))
-			together = append(together, curlLarge(b, src, "--parallel", "--parallel-immediate"))
+			s, _ = curlLarge(b, src)
+			singly = append(singly, s)
+			s, v := curlLarge(b, src, "--parallel", "--parallel-immediate")
+			together, verified = append(together, s), append(verified, v)
+			floor = append(floor, bareLarge(b, src))
 		}
 		b.ReportMetric(total/median(ours)/1e6, "sync-MB/s")
 		b.ReportMetric(total/median(singly)/1e6, "curl-MB/s")
 		b.ReportMetric(total/median(together)/1e6, "curl-parallel-MB/s")
 		b.ReportMetric(min(median(singly), median(together))/median(ours), "speed/best")
+		b.ReportMetric(median(ours)/median(verified), "sync/curl+sha256sum")
+		b.ReportMetric(median(ours)/median(floor), "sync/floor")
 		b.ReportMetric(float64(rss)/(1<<20), "sync-peak-MB")
 	}
 }
 
-func curlLarge(b *testing.B, src *origin, more ...string) float64 {
+// curlLarge returns the seconds that curl takes, and those with sha256sum.
+func curlLarge(b *testing.B, src *origin, more ...string) (alone, verified float64) {
 	b.Helper()
 	out := benchDir(b, "lockstep-curl-")
 	args := append([]string{"--silent", "--no-progress-meter", "--fail"}, more...)
 	for i := range src.files {
 		args = append(args, "-o", filepath.Join(out, strconv.Itoa(i)), src.base+largePath(i))
 	}
-	s, _ := timed(b, exec.Command("curl", args...))
+	alone, _ = timed(b, exec.Command("curl", args...))
+	sums, _ := timed(b, exec.Command("sh", "-c", `ls "$0"/* | xargs -n 1 -P 2 sha256sum`, out))
+	_ = os.RemoveAll(out) // on a memory disk
+	return alone, alone + sums
+}
+
+// bareLarge returns the seconds of a bare program.
+func bareLarge(b *testing.B, src *origin) float64 {
+	b.Helper()
+	out := benchDir(b, "lockstep-bare-")
+	c := exec.Command(os.Args[0], "-test.run=^TestBareLargeProcess$")
+	c.Env = append(os.Environ(), fmt.Sprintf("LOCKSTEP_BENCH_BARE=%d %s", src.files, src.base), "LOCKSTEP_BENCH_DEST="+out)
+	s, _ := timed(b, c)
 	_ = os.RemoveAll(out) // on a memory disk
 	return s
+}
+
+// TestBareLargeProcess is the bare program: it gets, hashes and writes, and does nothing
+// else.
+func TestBareLargeProcess(t *testing.T) {
+	var files int
+	var base string
+	if n, _ := fmt.Sscan(os.Getenv("LOCKSTEP_BENCH_BARE"), &files, &base); n != 2 {
+		return // only when a benchmark starts it
+	}
+	dest := os.Getenv("LOCKSTEP_BENCH_DEST")
+	var g errgroup.Group
+	for i := range files {
+		g.Go(func() error {
+			resp, err := http.Get(base + largePath(i))
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			f, err := os.Create(filepath.Join(dest, strconv.Itoa(i)))
+			if err != nil {
+				return err
+			}
+			h := sha256.New()
+			if _, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, h)}, resp.Body, make([]byte, 256<<10)); err != nil {
+				return err
+			}
+			t.Logf("%x", h.Sum(nil))
+			return f.Close()
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func largePath(i int) string { return fmt.Sprintf("/large/%d.bin", i) }
@@ -107,7 +163,7 @@ type large struct {
 	size, rate int64
 	noise      []byte
 	base       string
-	list       []byte
+	documents  map[string][]byte // by their paths
 }
 
 // chunk is what resource i has at a place, up to the end of the block.
@@ -143,14 +199,24 @@ func (l *large) describe(t *testing.T, hashes string) {
 		}
 	}
 	wg.Wait()
-	l.list = write(t, resourcesync.Header{Capability: resourcesync.ResourceList, At: resourcesync.NewDatetime(time.Now()),
-		Links: []resourcesync.Link{{Rel: "up", Href: l.base + "/capabilitylist.xml"}}}, entries)
+	up := func(path string) []resourcesync.Link {
+		return []resourcesync.Link{{Rel: resourcesync.RelUp, Href: l.base + path}}
+	}
+	one := func(path string, c resourcesync.Capability) []resourcesync.Entry {
+		return []resourcesync.Entry{{Loc: l.base + path, Metadata: resourcesync.Metadata{Capability: c}}}
+	}
+	const description, set, list = "/.well-known/resourcesync", "/capabilitylist.xml", "/list.xml"
+	l.documents = map[string][]byte{
+		description: write(t, resourcesync.Header{Capability: resourcesync.Description}, one(set, resourcesync.CapabilityList)),
+		set:         write(t, resourcesync.Header{Capability: resourcesync.CapabilityList, Links: up(description)}, one(list, resourcesync.ResourceList)),
+		list:        write(t, resourcesync.Header{Capability: resourcesync.ResourceList, At: resourcesync.NewDatetime(time.Now()), Links: up(set)}, entries),
+	}
 }
 
 func (l *large) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/list.xml" {
+	if text := l.documents[r.URL.Path]; text != nil {
 		w.Header().Set("Content-Type", "application/xml")
-		_, _ = w.Write(l.list)
+		_, _ = w.Write(text)
 		return
 	}
 	i, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/large/"), ".bin"))
