@@ -90,8 +90,8 @@ type Adapter struct {
 	jobs int // allowed number of requests
 	most int // 0: jobs is fixed
 
-	shared bool // requests share connections
-	share  bool // in this round they do
+	shared  bool // requests share connections: they did in the last round, or do in this one
+	sharing bool // in this one
 
 	least   time.Duration // time of the quickest answer, an upper bound of the latency; 0 if unknown
 	usual   time.Duration // time of an answer; 0 if unknown
@@ -146,7 +146,7 @@ func (a *Adapter) Answered(now time.Time, r *Reply, busy, doc bool) {
 		return
 	}
 	a.good++
-	a.share = a.share || r.Shared
+	a.sharing = a.sharing || r.Shared
 	a.shared = a.shared || r.Shared
 	if a.least == 0 || r.Wait < a.least {
 		a.least = r.Wait
@@ -214,7 +214,7 @@ func (a *Adapter) late() time.Duration {
 // judge ends a round.
 func (a *Adapter) judge(now time.Time) {
 	a.round = 0
-	if a.shared, a.share = a.share, false; !a.shared && a.most > 0 {
+	if a.shared, a.sharing = a.sharing, false; !a.shared && a.most > 0 {
 		a.jobs = min(a.jobs, a.most)
 	}
 	if len(a.times) == 0 {

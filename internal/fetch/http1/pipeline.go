@@ -89,6 +89,7 @@ type batch struct {
 	first  time.Duration // for the first response
 	waited time.Duration // for the others
 	cut    bool          // responses follow that are not waited for
+	left   bool          // the queue does not wait for its end any more
 }
 
 var batchBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, batchBuffer) }}
@@ -352,11 +353,12 @@ func refuses(status int) bool {
 	return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
 }
 
-// patiently has read wait for a response for that long. The turns behind it end if it
-// takes long, and so does this one unless the server has certainly received its request.
+// patiently has read wait for a response for that long. If it takes long, no other request
+// waits for it: neither those behind it nor those that are not sent yet. This one ends, too,
+// unless the server has certainly received its request.
 func (p *Pool) patiently(b *batch, patience time.Duration, received bool, read func() error) error {
 	start, socket := time.Now(), b.conn.socket
-	if patience > stall && b.size > 1 && (!received || b.at+1 < len(b.turns)) {
+	if patience > stall && !b.left {
 		socket.limit = start.Add(stall)
 		err := read()
 		if !errors.Is(err, ErrTimeout) {
@@ -367,6 +369,7 @@ func (p *Pool) patiently(b *batch, patience time.Duration, received bool, read f
 		}
 		p.mu.Lock()
 		b.cutAt(b.at+1, true)
+		p.again(b, nil)
 		p.mu.Unlock()
 		socket.expired = false
 	}
@@ -407,24 +410,28 @@ func (p *Pool) proceed(b *batch, closes bool) {
 		q.pace.add(b.waited > max(time.Duration(n-1)*slowly, b.first), slowCost)
 	}
 	b.cutAt(b.at, false)
-	surplus := p.again(b.to, q, c)
+	surplus := p.again(b, c)
 	p.mu.Unlock()
 	if surplus != nil {
 		surplus.close()
 	}
 }
 
-// again ends a batch, and sends the next one on c, which is idle; nil: on another
+// again follows b, or leaves it, with the next batch: on c, which is idle; nil: on another
 // connection. It returns a connection to be closed, or nil. The caller holds the lock.
-func (p *Pool) again(to peer, q *queue, c *conn) (surplus *conn) {
-	q.active--
+func (p *Pool) again(b *batch, c *conn) (surplus *conn) {
+	q := b.queue
+	if !b.left {
+		b.left = true
+		q.active--
+	}
 	if c == nil && len(q.waiting) > 0 && q.works() {
-		c = p.takeLocked(to)
+		c = p.takeLocked(b.to)
 	}
 	switch {
 	case c == nil:
 	case len(q.waiting) > 0 && q.works():
-		q.send(to, c)
+		q.send(b.to, c)
 		return nil
 	default:
 		surplus = p.putLocked(c)
@@ -443,7 +450,7 @@ func (p *Pool) abandon(b *batch, from int, failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b.cutAt(from, failed)
-	p.again(b.to, b.queue, nil)
+	p.again(b, nil)
 }
 
 // detach makes resp, whose turn it is, the last response of the connection of b, unless
@@ -453,7 +460,7 @@ func (p *Pool) detach(b *batch, resp *Response) {
 	defer p.mu.Unlock()
 	b.cutAt(b.at+1, b.at+1 < len(b.turns))
 	resp.Closes = resp.Closes || b.cut
-	p.again(b.to, b.queue, nil)
+	p.again(b, nil)
 }
 
 // cutAt has the requests from an index on sent alone. failed means that this is due to
