@@ -77,6 +77,7 @@ func TestAFinalPassRetriesWhatFailedForAPassingReason(t *testing.T) {
 	for i := range 10 {
 		s.put(fmt.Sprintf("/r%d", i), "x")
 	}
+	s.put("/r7", strings.Repeat("x", 20<<10)) // too large to be requested in a batch, of which 403 would be repeated alone
 	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case r.URL.Path == "/r3" && s.got("/r3") == 1, r.URL.Path == "/r5":
