@@ -19,5 +19,9 @@ func (s *Source) Front(l net.Listener, h http.Handler) net.Listener {
 	}
 	return front.Listen(l, h, served.At, front.Limits{
 		Header: server.HeaderTimeout, Idle: server.IdleTimeout, Write: server.WriteTimeout, Chunk: server.WriteChunk,
-	})
+	}, s.opts.OnFront)
 }
+
+// A FrontResponse is a response that a [Source.Front] has sent by itself: 200, with
+// a body.
+type FrontResponse = front.Response

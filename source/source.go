@@ -172,19 +172,20 @@ type Options struct {
 	// by the name's extension.
 	Type func(rel string, head []byte) string
 
-	Keep       time.Duration      // how long changes are kept; default 720 h, never less than Grace
-	Grace      time.Duration      // how long replaced parts are kept; default 24 h
-	SmallSet   int                // sets up to this size get a new Resource List with every change, larger ones when it pays; default 10,000
-	MaxEntries int                // entries of one document; default and limit resourcesync.MaxEntries
-	MaxBytes   int64              // size from which a document is full; default and limit resourcesync.MaxBytes
-	Workers    int                // parts written at once; default: as there are processors, at most 8
-	Hubs       []Hub              // are notified of changes; see Source.Notify
-	OnNotify   func(Notification) // called after each attempt to notify a hub, from several goroutines; may be nil
-	Streams    int                // event streams of notifications at a time, see RelEvents; 0: none. Only the Handler gives them
-	Restart    bool               // what is published is not of this catalog: the first Publish restarts the history of changes
-	Static     bool               // others serve the documents: what is at the topics is written as one of them
-	OnDemand   *OnDemand          // dumps of what a client asks for; nil: none. Only the Handler gives them
-	Temp       string             // directory for temporary files, which have no name there; default os.TempDir
+	Keep       time.Duration        // how long changes are kept; default 720 h, never less than Grace
+	Grace      time.Duration        // how long replaced parts are kept; default 24 h
+	SmallSet   int                  // sets up to this size get a new Resource List with every change, larger ones when it pays; default 10,000
+	MaxEntries int                  // entries of one document; default and limit resourcesync.MaxEntries
+	MaxBytes   int64                // size from which a document is full; default and limit resourcesync.MaxBytes
+	Workers    int                  // parts written at once; default: as there are processors, at most 8
+	Hubs       []Hub                // are notified of changes; see Source.Notify
+	OnNotify   func(Notification)   // called after each attempt to notify a hub, from several goroutines; may be nil
+	OnFront    func(*FrontResponse) // called after each response that [Source.Front] has sent by itself, from many goroutines; delays the next one on its connection; may be nil
+	Streams    int                  // event streams of notifications at a time, see RelEvents; 0: none. Only the Handler gives them
+	Restart    bool                 // what is published is not of this catalog: the first Publish restarts the history of changes
+	Static     bool                 // others serve the documents: what is at the topics is written as one of them
+	OnDemand   *OnDemand            // dumps of what a client asks for; nil: none. Only the Handler gives them
+	Temp       string               // directory for temporary files, which have no name there; default os.TempDir
 	Now        func() time.Time
 	Logger     *slog.Logger // default: discards
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
@@ -15,6 +16,7 @@ import (
 
 func newAudit(io term.IO, out *term.Options) *cobra.Command {
 	o := &auditing.Options{Out: out}
+	var alerts alert.Flags
 	cmd := &cobra.Command{
 		Use:   "audit SOURCE DEST [flags]",
 		Short: "Compare DEST with SOURCE and report differences; --fix repairs them",
@@ -38,7 +40,10 @@ way (exit code 3).`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Source, o.Dest = args[0], args[1]
 			garbage.TuneCopying()
-			return auditing.Run(cmd.Context(), o, io)
+			return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: o.Source, Dest: o.Dest}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
+				o.OnReport = func(r *destination.AuditReport) { out.Figures = alert.Audit(r) }
+				return auditing.Run(cmd.Context(), o, io)
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -53,6 +58,7 @@ way (exit code 3).`,
 	flags.BoolVar(&o.Origin, "origin", false, "compare resources with their origins, to which via links lead; those at private and loopback addresses only with --allow-private")
 	flags.StringVar(&o.Sample, "sample", strconv.Itoa(auditing.DefaultSample), "with --origin: compare `N` resources, chosen at random, or all")
 	flags.Uint64Var(&o.Seed, "seed", 0, "with --origin: choose the same sample as the run that printed this `NUMBER`")
+	alerts.DeclareRun(flags)
 	o.Network.Declare(flags, network.TheSource)
 	return cmd
 }

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/following"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/mirror"
@@ -29,6 +31,8 @@ type followOptions struct {
 	unsubscribe bool
 
 	admin.Flags
+	access accesslog.Flags
+	alerts alert.Flags
 }
 
 func newFollow(io term.IO, out *term.Options) *cobra.Command {
@@ -78,6 +82,8 @@ does nothing else: exit code 1 if one could not be ended.`,
 		flags.BoolVar(&o.unsubscribe, "unsubscribe", false, "end the subscriptions of a mirror that is taken down; --callback and --listen as when they were made (default: as recorded)")
 	})
 	o.Flags.Declare(flags, "metrics, status")
+	o.access.Declare(flags)
+	o.alerts.DeclareService(flags)
 	return cmd
 }
 
@@ -130,7 +136,18 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if err := o.Flags.Check(); err != nil {
 		return err
 	}
-	f := following.New(following.Options{Source: o.sync.Source, Dest: o.sync.Dest, Events: o.sync.events, Poll: o.poll, Out: o.sync.out}, io)
+	alerts, err := o.alerts.Service(alert.Run{Command: "follow", Source: o.sync.Source, Dest: o.sync.Dest}, io)
+	if err != nil {
+		return err
+	}
+	requests, err := o.access.Open(admin.KindOf("callback"), io)
+	if err != nil {
+		return err
+	}
+	defer requests.Close()
+	f := following.New(following.Options{
+		Source: o.sync.Source, Dest: o.sync.Dest, Events: o.sync.events, Poll: o.poll, Out: o.sync.out, Alerts: alerts, Requests: requests,
+	}, io)
 	closeEvents, err := o.sync.openEvents(&f.Watcher)
 	if err != nil {
 		return err

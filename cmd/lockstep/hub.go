@@ -11,10 +11,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/fetch"
@@ -31,6 +34,8 @@ type hubOptions struct {
 	listen    string
 	publicURL string
 	state     string
+	access    accesslog.Flags
+	alerts    alert.Flags
 }
 
 func newHub(io term.IO, out *term.Options) *cobra.Command {
@@ -62,6 +67,8 @@ The line "ready: URL" on stdout says that it accepts requests at URL/hub. Its st
 	flags.StringVar(&o.state, "state", "", "keep topics, messages and subscriptions in `DIR`, or in a database several hubs share, postgres://… (default one per URL below ~/.local/state/lockstep)")
 	o.Flags.Declare(flags, "status, metrics, subscriptions")
 	o.Settings.Declare(flags, "")
+	o.access.Declare(flags)
+	o.alerts.DeclareService(flags)
 	return cmd
 }
 
@@ -98,6 +105,15 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 			return err
 		}
 	}
+	alerts, err := o.alerts.Service(alert.Run{Command: "hub", Dest: withoutPassword(o.state)}, io)
+	if err != nil {
+		return err
+	}
+	requests, err := o.access.Open(admin.KindOf("hub"), io)
+	if err != nil {
+		return err
+	}
+	defer requests.Close()
 	log := o.out.Logger(io)
 	release, err := hubserver.LockState(o.state, o.KeyFile, log)
 	if err != nil {
@@ -114,7 +130,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	}
 	ho.Logger = log
 	h := &admin.StartingHandler{}
-	srv := source.NewServer(h)
+	srv := source.NewServer(requests.Handler(h))
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	state := &hubserver.State{Close: func() {}}
 	defer func() { state.Close() }() // after the last request
@@ -124,12 +140,12 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 			return err
 		}
 		state = s
-		return o.run(ctx, state, ho, h, l.Addr().String(), io)
+		return o.run(ctx, state, ho, h, l.Addr().String(), alerts, requests, io)
 	})
 }
 
 // run is a hub until ctx ends. Until it has loaded, h says that it is starting.
-func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Options, h *admin.StartingHandler, listening string, io term.IO) error {
+func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Options, h *admin.StartingHandler, listening string, alerts *alert.Service, requests *accesslog.Log, io term.IO) error {
 	ho.Secret = state.Key
 	local := o.state // for sockets and tokens
 	if strings.Contains(local, "://") {
@@ -158,16 +174,22 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 	if err != nil {
 		return err
 	}
-	about := front.About(access, admin.NewMetrics())
+	m := admin.NewMetrics()
+	m.Register(requests.Figures)
+	about := front.About(access, m)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return front.Run(ctx) })
-	g.Go(func() error { return access.Serve(ctx, about.Admin(nil), ho.Logger) })
+	g.Go(func() error { return access.Serve(ctx, requests.AdminHandler(about.Admin(nil)), ho.Logger) })
+	g.Go(func() error { return requests.Run(ctx) })
 	g.Go(func() error {
 		if !front.AwaitReady(ctx) {
 			return nil
 		}
 		h.Set(front.Alone(about))
-		return o.announce(front, listening, access, publishToken, io)
+		if err := o.announce(front, listening, access, publishToken, io); err != nil {
+			return err
+		}
+		return alerts.Run(ctx, func() string { return report.ErrorText(front.CheckReady()) })
 	})
 	return g.Wait()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/site"
@@ -23,6 +24,7 @@ type publishOptions struct {
 	sourceflags.Source
 	result *term.Options
 	out    string
+	alerts alert.Flags
 }
 
 func newPublish(io term.IO, out *term.Options) *cobra.Command {
@@ -52,10 +54,13 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 			if len(args) == 0 && len(o.File.Sets) == 0 {
 				return term.Usage(errors.New("publish: DIR is missing"), "usage: "+cmd.UseLine()+"; or name sets in the configuration")
 			}
-			return runPublish(cmd.Context(), o, io)
+			return o.alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: o.Places(), Dest: o.out}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
+				return runPublish(cmd.Context(), o, io, out)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&o.out, "out", "", "write the documents to the directory or bucket `OUT`")
+	o.alerts.DeclareRun(cmd.Flags())
 	o.Declare(cmd.Flags(), "the `URL` below which the web server serves the documents, and the files", false)
 	return cmd
 }
@@ -80,7 +85,7 @@ func (o *publishOptions) check() error {
 }
 
 // runPublish publishes once, or with --watch until ctx ends.
-func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
+func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.Outcome) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -107,7 +112,9 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	if err := printPublish(io, o, s, &p, time.Since(start)); err != nil {
+	sum := p.Summary(o.BaseURL, o.out, time.Since(start))
+	out.Figures = alert.Publish(sum.Resources, sum.Created, sum.Updated, sum.Deleted)
+	if err := printPublish(io, o, s, &sum); err != nil {
 		return err
 	}
 	if o.Watching() {
@@ -120,8 +127,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 }
 
 // printPublish prints the result of a publication.
-func printPublish(io term.IO, o *publishOptions, s *site.Site, p *site.Publication, took time.Duration) error {
-	sum := p.Summary(o.BaseURL, o.out, took)
+func printPublish(io term.IO, o *publishOptions, s *site.Site, sum *site.Summary) error {
 	if o.result.JSON {
 		return io.PrintJSON(sum)
 	}
@@ -129,7 +135,7 @@ func printPublish(io term.IO, o *publishOptions, s *site.Site, p *site.Publicati
 		io.Printf("nothing changed: the documents in %s are up to date\n", o.out)
 	} else {
 		io.Printf("published %s in %s\n", term.Count(sum.Resources, "resource"), o.out)
-		io.Printf("  %s created, %s updated, %s deleted, %s\n", term.Thousands(sum.Created), term.Thousands(sum.Updated), term.Thousands(sum.Deleted), term.Elapsed(took))
+		io.Printf("  %s created, %s updated, %s deleted, %s\n", term.Thousands(sum.Created), term.Thousands(sum.Updated), term.Thousands(sum.Deleted), term.Elapsed(time.Duration(sum.Elapsed*float64(time.Second))))
 	}
 	s.PrintSets(io)
 	io.Printf("  mirror it with   lockstep sync %s/ DEST\n", strings.TrimSuffix(o.BaseURL, "/"))

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/listen"
@@ -27,6 +28,7 @@ type serveOptions struct {
 	versions bool
 	site.OAIFlags
 	site.Embedding
+	alerts alert.Flags
 }
 
 func newServe(io term.IO, out *term.Options, signals hangups) *cobra.Command {
@@ -72,7 +74,9 @@ func (o *serveOptions) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
 	o.Embedding.Admin.Declare(flags, "metrics, the hub's status and subscriptions, api:")
 	flags.BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
+	o.Embedding.Access.Declare(flags)
 	o.OAIFlags.Declare(flags)
+	o.alerts.DeclareService(flags)
 	o.Source.Declare(flags, "the public `URL` of this Source (default: that of --listen)", true)
 	o.Embedding.Hub.Declare(flags, "hub-")
 }
@@ -113,6 +117,10 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	if err := so.Check(); err != nil {
 		return err
 	}
+	alerts, err := o.alerts.Service(alert.Run{Command: "serve", Source: o.Places(), Dest: so.Documents}, io)
+	if err != nil {
+		return err
+	}
 	if err := so.Lock(); err != nil {
 		return err
 	}
@@ -145,7 +153,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	}
 	stopStarting()
 	go reloadAt(ctx, signals, s, reread, n)
-	return s.ServeUntil(ctx, l, o.Watching(), n, func() error { return o.announce(s, &p, io) })
+	return s.ServeUntil(ctx, l, o.Watching(), n, alerts, func() error { return o.announce(s, &p, io) })
 }
 
 // maxHeldNamed is how many sets are named that are not published yet.

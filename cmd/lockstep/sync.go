@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
@@ -43,6 +44,7 @@ type syncOptions struct {
 	keep        string
 	events      string
 	exec        string
+	alerts      alert.Flags
 }
 
 func newSync(io term.IO, out *term.Options) *cobra.Command {
@@ -78,13 +80,19 @@ state.`,
 			if err := refuseEmpty(cmd, "at"); err != nil {
 				return err
 			}
-			return runSync(cmd.Context(), o, io)
+			if o.dryRun {
+				return runSync(cmd.Context(), o, io, &alert.Outcome{})
+			}
+			return o.alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: o.Source, Dest: o.Dest}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
+				return runSync(cmd.Context(), o, io, out)
+			})
 		},
 	}
 	flags := cmd.Flags()
 	o.declare(flags)
 	flags.StringVar(&o.at, "at", "", "restore the collection in DEST as of `TIME`, a date or a time such as 2026-05-01T12:00:00Z, and name what is no longer available")
 	flags.BoolVar(&o.askNow, "ask-now", false, "also request what a server asked in an earlier run not to request before a time")
+	o.alerts.DeclareRun(flags)
 	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
 	return cmd
 }
@@ -148,7 +156,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 }
 
 // runSync brings a mirror into step and prints the result.
-func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
+func runSync(ctx context.Context, o *syncOptions, io term.IO, out *alert.Outcome) error {
 	garbage.TuneCopying()
 	do, err := o.options()
 	if err != nil {
@@ -197,6 +205,8 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	if o.events == "-" {
 		io.Out = io.Err // stdout has events, and nothing else
 	}
+	out.Summary = func(io term.IO) { _ = report.PrintSync(ctx, io, &term.Options{Quiet: true}, nil, &result, err) } // into memory
+	out.Figures = alert.Sync(&result)
 	if perr := report.PrintSync(ctx, io, o.out, r.Dest, &result, err); err == nil {
 		err = perr
 	}

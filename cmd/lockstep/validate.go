@@ -3,17 +3,21 @@ package main
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/validation"
 	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 func newValidate(io term.IO, out *term.Options) *cobra.Command {
 	o := &validation.Options{Out: out}
+	var alerts alert.Flags
 	cmd := &cobra.Command{
 		Use:   "validate SOURCE|FILE... [flags]",
 		Short: "Check documents, packages and Sources against the specification",
@@ -48,7 +52,10 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
 				return term.Usage(errors.New("validate: SOURCE or FILE is missing"), "usage: "+cmd.UseLine())
 			}
 			o.Targets = args
-			return validation.Run(cmd.Context(), o, io)
+			return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: strings.Join(o.Sources(), " ")}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
+				o.OnReport = func(r *finding.Report) { out.Figures = alert.Validate(r) }
+				return validation.Run(cmd.Context(), o, io)
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -60,6 +67,7 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
 	flags.BoolVar(&o.Alone, "alone", false, "check only the documents named, not what they name")
 	flags.BoolVar(&o.Rules, "rules", false, "list the rules")
 	flags.StringVar(&o.BaseURL, "base-url", "", "the `URL` a directory is served at (default: the one in its Source Description)")
+	alerts.DeclareRun(flags)
 	o.Network.Declare(flags, network.TheSource)
 	return cmd
 }

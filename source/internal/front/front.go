@@ -28,11 +28,22 @@ type Limits struct {
 	Chunk  int
 }
 
+// A Response is one that the front has sent: 200, with a body.
+type Response struct {
+	Remote  net.Addr
+	Request []byte // request line and header, as they were sent; valid during the call
+	Path    string // as it was sent
+	Bytes   int    // of the body
+	Took    time.Duration
+	Err     error // why it was not sent whole
+}
+
 // A listener is a net.Listener of the connections that it passes to the server.
 type listener struct {
 	net.Listener
 	limits  Limits
 	answers *answers
+	observe func(*Response) // may be nil
 
 	handed chan net.Conn
 	closed chan struct{}
@@ -58,9 +69,11 @@ const headerBuffer = 4 << 10
 // state returns a string that identifies the state of what is at a path, as it
 // was sent, among all states that it was or will be in; "" if the front is not
 // to answer for that path.
-func Listen(l net.Listener, h http.Handler, state func(path string) string, limits Limits) net.Listener {
+//
+// observe, if not nil, is called after each answer, by many goroutines.
+func Listen(l net.Listener, h http.Handler, state func(path string) string, limits Limits, observe func(*Response)) net.Listener {
 	f := &listener{
-		Listener: l, limits: limits, answers: newAnswers(h, state),
+		Listener: l, limits: limits, observe: observe, answers: newAnswers(h, state),
 		handed: make(chan net.Conn), closed: make(chan struct{}), failed: make(chan error, 1),
 		conns: make(map[*conn]bool),
 	}
@@ -181,6 +194,7 @@ func (c *conn) serve() {
 		}
 	}()
 	out := make([]byte, 0, 512)
+	var request []byte // for observe
 	for {
 		n, err := c.readHeader(r)
 		if err != nil {
@@ -196,11 +210,19 @@ func (c *conn) serve() {
 			handed = c.hand(r)
 			return
 		}
+		now := time.Now()
+		if c.front.observe != nil {
+			request = append(request[:0], text[:n]...)
+		}
 		_, _ = r.Discard(n) // it is buffered
 		c.used = true
 		c.place.Busy()
-		out = a.appendHeader(out[:0], time.Now())
-		if err := c.send(out, a.body); err != nil || c.ended() {
+		out = a.appendHeader(out[:0], now)
+		err = c.send(out, a.body)
+		if c.front.observe != nil {
+			c.front.observe(&Response{c.RemoteAddr(), request, req.path, len(a.body), time.Since(now), err})
+		}
+		if err != nil || c.ended() {
 			return
 		}
 		c.place.Waits(false)

@@ -24,7 +24,7 @@ func NewMetrics() *Metrics {
 // Register adds figures. collect is called for each request, perhaps several
 // times at once, and must be quick: it reads what is in memory. A name and its
 // labels must come once in all.
-func (m *Metrics) Register(collect func(*Figures)) { m.registry.MustRegister(sampler(collect)) }
+func (m *Metrics) Register(collect func(*Figures)) { m.registry.MustRegister(Sampler(collect)) }
 
 // Handler serves the figures. Should one of them be wrong, it leaves that out
 // and serves the others.
@@ -83,15 +83,15 @@ func describe(name, help string, labels []string) (*prometheus.Desc, []string) {
 	return prometheus.NewDesc(name, help, names, nil), values
 }
 
-// A sampler is a [prometheus.Collector] that does not say beforehand what it
+// A Sampler is a [prometheus.Collector] that does not say beforehand what it
 // collects.
-type sampler func(*Figures)
+type Sampler func(*Figures)
 
 // Describe implements [prometheus.Collector].
-func (sampler) Describe(chan<- *prometheus.Desc) {}
+func (Sampler) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
-func (f sampler) Collect(out chan<- prometheus.Metric) { f(&Figures{out}) }
+func (f Sampler) Collect(out chan<- prometheus.Metric) { f(&Figures{out}) }
 
 // Truth is 1 if so is true, and 0 otherwise, as a figure.
 func Truth(so bool) float64 {

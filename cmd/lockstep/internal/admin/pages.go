@@ -28,6 +28,17 @@ type pageRoute struct {
 	handler http.Handler
 }
 
+// KindOf says what a request is for whose path, as it was sent, is below the root: a
+// page, or else what the server is for.
+func KindOf(other string) func(path string) string {
+	return func(path string) string {
+		if strings.HasPrefix(path, "/"+PagesDir) {
+			return "page"
+		}
+		return other
+	}
+}
+
 // NewPages returns the administrative pages, health and metrics, below base, a
 // path with slashes at both ends. ready returns why the process is not ready
 // yet, or nil if it is.

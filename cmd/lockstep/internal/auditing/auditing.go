@@ -40,6 +40,8 @@ type Options struct {
 	Verify    string
 	Sample    string
 	Seed      uint64
+
+	OnReport func(*destination.AuditReport) // called with the result, before it is printed
 }
 
 // DefaultSample is how many resources are compared with their origins: a tenth of all
@@ -126,6 +128,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 		err, whole = term.ErrInterrupted, false
 	}
 	out.Error = text(err)
+	o.OnReport(&out.AuditReport)
 	if rerr := findings.close(out, whole); rerr != nil {
 		err = rerr
 	}

@@ -54,6 +54,11 @@ type File struct {
 	Admin        flagValue  `yaml:"admin"`
 	AdminFile    flagValue  `yaml:"admin_token_file"`
 	TrustedProxy StringList `yaml:"trusted_proxy"`
+	AccessLog    flagValue  `yaml:"access_log"`
+	AccessFormat flagValue  `yaml:"access_log_format"`
+	OnFailure    flagValue  `yaml:"on_failure"`
+	PingURL      flagValue  `yaml:"ping_url"`
+	FailureAfter flagValue  `yaml:"failure_after"`
 	NotifyDelay  flagValue  `yaml:"notify_delay"`
 	Header       StringList `yaml:"header"`
 	BearerFile   flagValue  `yaml:"bearer_token_file"`
@@ -114,7 +119,7 @@ func Read(path string) (File, error) {
 
 // resolve makes relative paths begin at dir.
 func (c *File) resolve(dir string) {
-	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile} {
+	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile, &c.AccessLog} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
 	if path, ok := strings.CutPrefix(string(c.Admin), "unix:"); ok {

@@ -134,7 +134,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	d.tick("publish", start, true, "the Source has %s at %s", term.Count(p.Resources(), "resource"), d.base)
 	ended, ready := make(chan error, 1), make(chan struct{})
 	go func() {
-		err := s.ServeUntil(ctx, l, true, n, func() error { close(ready); return nil })
+		err := s.ServeUntil(ctx, l, true, n, nil, func() error { close(ready); return nil })
 		s.Close()
 		if ctx.Err() != nil {
 			err = nil

@@ -15,7 +15,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/report"
@@ -56,6 +58,8 @@ type Options struct {
 	Events       string        // file of events; "-" is stdout
 	Poll         time.Duration // between two looks at a Source that sends no notifications
 	Out          *term.Options
+	Alerts       *alert.Service
+	Requests     *accesslog.Log // of what is requested from us
 }
 
 // New returns a Run that has not begun.

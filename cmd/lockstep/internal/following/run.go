@@ -15,10 +15,13 @@ import (
 func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client *fetch.Client, access *admin.Access, l net.Listener) error {
 	f.follower, f.client, f.admin = follower, client, access
 	about := f.about()
-	serveAdmin := func(ctx context.Context) error { return f.admin.Serve(ctx, about.Admin(nil), f.o.Out.Logger(f.io)) }
+	serveAdmin := func(ctx context.Context) error {
+		return f.admin.Serve(ctx, f.o.Requests.AdminHandler(about.Admin(nil)), f.o.Out.Logger(f.io))
+	}
+	alerts := func(ctx context.Context) error { return f.o.Alerts.Run(ctx, f.problem) }
 	if l == nil {
-		return together(ctx, f.run, f.watch, serveAdmin)
+		return together(ctx, f.run, f.watch, serveAdmin, alerts, f.o.Requests.Run)
 	}
 	f.address = listen.BaseURL(l.Addr(), f.quietly())
-	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin)
+	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin, alerts, f.o.Requests.Run)
 }

@@ -25,6 +25,7 @@ const followStatusPath = "api/v1/follow"
 func (f *Run) about() *admin.Pages {
 	m := admin.NewMetrics()
 	m.Register(f.figures)
+	m.Register(f.o.Requests.Figures)
 	p := admin.NewPages("/", f.admin.Guard, m, f.whyNotReady)
 	p.Protect(followStatusPath, http.HandlerFunc(f.serveStatus))
 	p.Protect(upstreams.Path, upstreams.Handler(f.upstreams))
@@ -37,14 +38,20 @@ func (f *Run) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 	return upstreams.Process{Destination: f.o.Dest, Sets: len(status.Sets)}, upstreams.FromFollower(&status, fetch.WithoutUser(f.o.Source), now)
 }
 
+// problem returns what keeps the mirror from being in step, "" if nothing does.
+func (f *Run) problem() string {
+	_, rows := f.upstreams(time.Now())
+	return upstreams.Failures(rows)
+}
+
 // server serves what hubs call, and the pages.
 func (f *Run) server(about *admin.Pages) *http.Server {
 	hubs := f.follower.Handler()
-	srv := source.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := source.NewServer(f.o.Requests.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !about.Serve(w, r) {
 			hubs.ServeHTTP(w, r)
 		}
-	}))
+	})))
 	srv.ErrorLog = slog.NewLogLogger(f.o.Out.Logger(f.io).Handler(), slog.LevelDebug)
 	return srv
 }

@@ -28,13 +28,14 @@ const (
 	NotifyGroup  = "Notifications"
 	SelectGroup  = "Selection and file names"
 	OutcomeGroup = "Handling of changes"
+	AlertGroup   = "Alerts"
 	HubGroup     = "Embedded hub"
 	NetworkGroup = "Network flags" // those of networkOptions
 )
 
 // groups are the headings in their order.
 func groups() []string {
-	return []string{NotifyGroup, SelectGroup, OutcomeGroup, HubGroup, NetworkGroup}
+	return []string{NotifyGroup, SelectGroup, OutcomeGroup, AlertGroup, HubGroup, NetworkGroup}
 }
 
 // Grouped declares flags under a heading.

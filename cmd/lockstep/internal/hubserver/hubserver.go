@@ -30,7 +30,7 @@ func New(ctx context.Context, store hubstore.Store, o hub.Options) (*Front, erro
 	if err := h.CheckSecret(ctx); err != nil {
 		return nil, term.WithHint(err, "give the file with the right key by --key-file, or restore it")
 	}
-	return &Front{h, o.PublicURL, &admin.Readiness{Check: h.Check, Log: o.Logger}}, nil
+	return &Front{h, o.PublicURL, admin.NewReadiness(o.Logger, admin.Database(h.Check))}, nil
 }
 
 // AwaitReady waits until the hub takes requests, and reports whether it does.

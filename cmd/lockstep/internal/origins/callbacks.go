@@ -10,8 +10,8 @@ import (
 	"lockstep/discover"
 )
 
-// callbackDir is where hubs of upstreams call, below the base URL.
-const callbackDir = "-/callback/"
+// CallbackDir is where hubs of upstreams call, below the base URL.
+const CallbackDir = "-/callback/"
 
 // Callbacks serves what hubs of upstreams call. Its methods accept a nil receiver: no hub
 // is used then.
@@ -31,7 +31,7 @@ func (c *Callbacks) address(base, upstream, name string) string {
 	if listen.IsLoopback(here.Hostname()) && (there == nil || !listen.IsLoopback(there.Hostname())) {
 		return ""
 	}
-	return base + callbackDir + name + "/"
+	return base + CallbackDir + name + "/"
 }
 
 // add serves requests to a URL, and below it, by h.
@@ -62,7 +62,7 @@ func (c *Callbacks) remove(address string) {
 // Serve answers a request of a hub, and reports whether r is one.
 func (c *Callbacks) Serve(w http.ResponseWriter, r *http.Request) bool {
 	path := r.URL.EscapedPath()
-	if c == nil || !strings.Contains(path, "/"+callbackDir) {
+	if c == nil || !strings.Contains(path, "/"+CallbackDir) {
 		return false
 	}
 	h := c.find(path)

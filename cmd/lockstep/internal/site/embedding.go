@@ -2,12 +2,12 @@ package site
 
 import (
 	"context"
-	"log/slog"
 	"net/url"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
@@ -21,8 +21,22 @@ import (
 
 // An Embedding says what a Source serves besides its documents and resources.
 type Embedding struct {
-	Hub   hubserver.Settings
-	Admin admin.Flags
+	Hub    hubserver.Settings
+	Admin  admin.Flags
+	Access accesslog.Flags
+}
+
+// openAccessLog opens the log of requests.
+func openAccessLog(o *Options) (*accesslog.Log, error) {
+	base, err := parseBase(o.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	kind := KindOf(base.EscapedPath())
+	if o.Embedding == nil {
+		return accesslog.New(kind), nil
+	}
+	return o.Embedding.Access.Open(kind, o.IO)
 }
 
 // openHub opens the hub embedded in the Source, if it is to have one. The hub's store is
@@ -76,30 +90,25 @@ type monitored struct {
 	failures *sourcefigures.Origins
 	versions *versions.Upkeep
 	channels func() []source.ChannelStatus
-	database func(context.Context) error // checks it
-	hub      *hubserver.Front            // nil: none
-	log      *slog.Logger
+	hub      *hubserver.Front // nil: none
+	requests *accesslog.Log
 
 	upstreams func(now time.Time) (upstreams.Process, []upstreams.Row)
 }
 
 // newPages returns the pages about the Source.
-func newPages(base *url.URL, access *admin.Access, seen *monitored) *admin.Pages {
+func newPages(base *url.URL, access *admin.Access, ready func() error, seen *monitored) *admin.Pages {
 	m := admin.NewMetrics()
 	m.Register(seen.tally.Figures)
 	m.Register(seen.failures.Figures)
 	m.Register(func(out *admin.Figures) { channelFigures(out, seen.channels()) })
 	m.Register(seen.versions.Figures)
+	m.Register(seen.requests.Figures)
 	m.Register(func(out *admin.Figures) {
 		if _, rows := seen.upstreams(time.Now()); len(rows) > 0 { // a Source that is no Aggregator has none
 			upstreams.Figures(out, rows)
 		}
 	})
-	database := &admin.Readiness{Check: seen.database, Log: seen.log}
-	ready := database.Ready
-	if seen.hub != nil {
-		ready = seen.hub.CheckReady
-	}
 	pages := admin.NewPages(base.EscapedPath(), access.Guard, m, ready)
 	pages.Detail = seen.failures.Detail
 	pages.Protect(upstreams.Path, upstreams.Handler(seen.upstreams))
@@ -122,6 +131,15 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 	}
 	p := upstreams.Process{BaseURL: s.about.BaseURL, Sets: len(setup.sets)}
 	return p, upstreams.FromFleet(s.builder.sets.origins.Upstreams.Fleet.Statuses(), setOf, now)
+}
+
+// problem returns what is wrong with the Source, "" if all is well.
+func (s *Site) problem() string {
+	if err := s.ready(); err != nil {
+		return err.Error()
+	}
+	_, rows := s.upstreams(time.Now())
+	return s.builder.failures.Detail() + upstreams.Failures(rows) + s.builder.tally.Problem()
 }
 
 // channelFigures writes the metrics of the notifications of a Source.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/sourcereport"
@@ -44,14 +45,17 @@ func (s *Site) PrintSets(io term.IO) {
 // ServeUntil serves on l, and publishes changes if watch, until ctx ends; then
 // requests under way are finished, if that is quick. It calls announce
 // when everything is ready.
-func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *sourcereport.Reporter, announce func() error) error {
+func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *sourcereport.Reporter, alerts *alert.Service, announce func() error) error {
 	h := s.Handler()
-	srv := source.NewServer(h)
+	srv := source.NewServer(s.requests.Handler(h))
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	tasks := []func(context.Context) error{
 		func(ctx context.Context) error { return s.run(ctx, watch, n) },
 		func(ctx context.Context) error { return s.versions.Run(ctx, n) },
-		func(ctx context.Context) error { return s.about.Admin.Serve(ctx, s.Pages.Admin(s.api.Serve), s.log) },
+		func(ctx context.Context) error {
+			return s.about.Admin.Serve(ctx, s.requests.AdminHandler(s.Pages.Admin(s.api.Serve)), s.log)
+		},
+		s.requests.Run,
 	}
 	if s.hub != nil {
 		tasks = append(tasks, s.hub.Run)
@@ -60,7 +64,10 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 		if s.hub != nil && !s.hub.AwaitReady(ctx) {
 			return nil
 		}
-		return announce()
+		if err := announce(); err != nil {
+			return err
+		}
+		return alerts.Run(ctx, s.problem)
 	})
 	return admin.ServeBeside(ctx, srv, s.setup.Load().src.Front(l, h), tasks...)
 }

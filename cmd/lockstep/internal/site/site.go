@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
@@ -36,6 +37,8 @@ type Site struct {
 	setup    atomic.Pointer[setup] // in effect
 	reloads  chan *reload          // that [Site.Reload] has requested
 	builder  *setupBuilder
+	ready    func() error // says why the site is not ready; nil: see Pages
+	requests *accesslog.Log
 	about    Description
 	checks   *fileChecks
 	versions *versions.Upkeep
@@ -97,6 +100,10 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 	if s.hub, err = openHub(ctx, &o, st.db.Hub()); err != nil {
 		return nil, err
 	}
+	if s.requests, err = openAccessLog(&o); err != nil {
+		return nil, err
+	}
+	s.onClose(s.requests.Close)
 	access, err := openAdmin(ctx, &o)
 	if err != nil {
 		return nil, err
@@ -118,6 +125,7 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	tally, failures := &sourcefigures.Tally{}, &sourcefigures.Origins{}
 	so := sourceOptions(o, tally)
+	so.OnFront = s.requests.Front
 	so.Restart = st.claim.Restarts()
 	if so.Hubs, err = o.Hubs.ForSource(s.hub, o.Network); err != nil {
 		return err
@@ -150,8 +158,13 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 		if err != nil {
 			return err
 		}
-		s.Pages = newPages(base, access, &monitored{
-			tally: tally, failures: failures, versions: s.versions, database: st.db.Check, hub: s.hub, log: o.Log,
+		database := admin.Database(st.db.Check)
+		if s.hub != nil {
+			database.Check = s.hub.Check // of the same database, and of the hub
+		}
+		s.ready = admin.NewReadiness(o.Log, database, st.documents()).Ready
+		s.Pages = newPages(base, access, s.ready, &monitored{
+			tally: tally, failures: failures, versions: s.versions, hub: s.hub, requests: s.requests,
 			channels:  func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
 			upstreams: s.upstreams,
 		})

@@ -2,19 +2,23 @@ package site
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/blob/s3"
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/versions"
+	"lockstep/discover"
 	"lockstep/internal/statedir"
 	"lockstep/storage/sqlite"
 )
@@ -76,6 +80,17 @@ func openBitstreams(o *Options, versions bool) (*blob.Dir, error) {
 		return nil, fmt.Errorf("open the store for the bytes of changes: %w", err)
 	}
 	return dir, nil
+}
+
+// documents returns the dependency on the store of the documents.
+func (st *storage) documents() admin.Dependency {
+	return admin.Dependency{Public: "the documents cannot be read", Check: admin.Rarely(func(ctx context.Context) error {
+		_, err := st.docs.Stat(ctx, strings.TrimPrefix(discover.WellKnown, "/"))
+		if errors.Is(err, blob.ErrNotExist) {
+			err = nil // nothing is published yet
+		}
+		return err
+	})}
 }
 
 // sweep removes the bytes of past representations that nothing uses any more.

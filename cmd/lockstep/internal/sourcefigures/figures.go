@@ -18,6 +18,7 @@ type Tally struct {
 	failed       int64 // publications
 	last         time.Time
 	took         time.Duration // the last one
+	problem      error         // why the last one failed
 	sets         map[string]*setTally
 }
 
@@ -48,7 +49,7 @@ func (t *Tally) set(name string) *setTally {
 func (t *Tally) Published(r *source.Report, began time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err != nil {
+	if t.problem = err; err != nil {
 		t.failed++
 		return
 	}
@@ -60,6 +61,16 @@ func (t *Tally) Published(r *source.Report, began time.Time, err error) {
 		s.resources = r.Sets[i].Resources
 		s.changes += r.Sets[i].Changes
 	}
+}
+
+// Problem says why the last publication failed; "" if it did not.
+func (t *Tally) Problem() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.problem == nil {
+		return ""
+	}
+	return "publish: " + t.problem.Error() + "\n"
 }
 
 // Rehashed counts files that were read again to find damage.

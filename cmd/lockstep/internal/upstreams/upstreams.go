@@ -58,6 +58,17 @@ func (r *Row) Label() string {
 	return r.Set + "/" + r.Name
 }
 
+// Failures returns a line for each of the upstreams that cannot be read, "" if all can.
+func Failures(rows []Row) string {
+	var b strings.Builder
+	for i := range rows {
+		if r := &rows[i]; r.State == aggregator.StateFailing {
+			b.WriteString(r.Label() + ": " + r.Error + "\n")
+		}
+	}
+	return b.String()
+}
+
 // FromFleet returns rows of what is known of the upstreams of a fleet, ordered by set
 // and name. setOf returns the name of the set that a Capability List belongs to, and
 // whether there is one.

@@ -43,6 +43,17 @@ type Options struct {
 	Rules   bool
 	BaseURL string
 	Origin  bool // the sample is compared with the origins, too
+
+	OnReport func(*finding.Report) // called with the result, before it is printed
+}
+
+// Sources returns the targets without user names and passwords.
+func (o *Options) Sources() []string {
+	all := make([]string, len(o.Targets))
+	for i, target := range o.Targets {
+		all[i] = fetch.WithoutUser(target)
+	}
+	return all
 }
 
 // validation is what validate prints with --json.
@@ -72,9 +83,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	}
 	start := time.Now()
 	result := validation{advice: o.Advice}
-	for _, target := range o.Targets {
-		result.Sources = append(result.Sources, fetch.WithoutUser(target))
-	}
+	result.Sources = o.Sources()
 	result.Findings = finding.Findings{}
 	var current atomic.Pointer[string]
 	vo := validate.Options{
@@ -121,6 +130,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 		err = origins.end(&result)
 	}
 	result.Elapsed = time.Since(start).Seconds()
+	o.OnReport(&result.Report)
 	if perr := printValidation(io, o.Out, &result, err); err == nil {
 		err = perr
 	}

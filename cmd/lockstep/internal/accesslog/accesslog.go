@@ -1,0 +1,175 @@
+// Package accesslog records the requests that a server has answered: counted for
+// monitors, and, where a file is given, as one line each in a format that existing
+// programs read.
+package accesslog
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/felixge/httpsnoop"
+	"github.com/spf13/pflag"
+
+	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/source"
+)
+
+// Flags are the flags that say where requests are logged.
+type Flags struct {
+	file   string
+	format string
+}
+
+// The formats of a log.
+const (
+	formatCombined = "combined" // that of Apache and nginx
+	formatJSON     = "json"
+)
+
+// Declare declares the flags.
+func (o *Flags) Declare(flags *pflag.FlagSet) {
+	flags.StringVar(&o.file, "access-log", "", "append a line for each request to `FILE`, or write it to stderr if it is -; a file that was moved away is begun again")
+	flags.StringVar(&o.format, "access-log-format", formatCombined, "`FORM` of these lines: combined, as web servers write it, or json")
+}
+
+// A Log counts requests, and writes lines about them if it has a file.
+type Log struct {
+	tally  tally
+	kind   func(path string) string
+	append func(b []byte, e *entry) []byte // nil: no lines are written
+	out    *file
+}
+
+// New returns a Log without a file. kind returns what kind of thing is at a path, as it
+// was sent: one of few words.
+func New(kind func(path string) string) *Log { return &Log{kind: kind} }
+
+// Open opens the log; kind is that of [New].
+func (o *Flags) Open(kind func(path string) string, io term.IO) (*Log, error) {
+	l := New(kind)
+	switch o.format {
+	case formatCombined, "":
+		l.append = appendCombined
+	case formatJSON:
+		l.append = appendJSON
+	default:
+		return nil, term.Usagef("--access-log-format %q: want combined or json", o.format)
+	}
+	if o.file == "" {
+		l.append = nil
+		return l, nil
+	}
+	var err error
+	if l.out, err = openFile(o.file, io); err != nil {
+		return nil, term.Usage(fmt.Errorf("--access-log: %w", err), "")
+	}
+	return l, nil
+}
+
+// Check reports flags that cannot be used.
+func (o *Flags) Check() error {
+	_, err := (&Flags{format: o.format}).Open(nil, term.IO{})
+	return err
+}
+
+// Run writes lines to the file within a second, until ctx ends.
+func (l *Log) Run(ctx context.Context) error {
+	if l.out == nil {
+		return nil
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			l.out.refresh()
+		}
+	}
+}
+
+// Close writes what is left, and closes the file.
+func (l *Log) Close() {
+	if l.out != nil {
+		l.out.close()
+	}
+}
+
+// Handler returns h, with each request recorded once it has been answered.
+func (l *Log) Handler(h http.Handler) http.Handler { return l.record(h, l.kind) }
+
+// AdminHandler does so with a handler of an admin listener.
+func (l *Log) AdminHandler(h http.Handler) http.Handler {
+	return l.record(h, func(string) string { return "admin" })
+}
+
+func (l *Log) record(h http.Handler, kind func(path string) string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		uri := r.RequestURI // handlers may change r.URL
+		m, answered := httpsnoop.Metrics{Code: http.StatusOK}, false
+		defer func() { // also when h panics to end the connection
+			if !answered && m.Written == 0 && m.Code == http.StatusOK {
+				m.Code = http.StatusInternalServerError
+			}
+			l.add(&entry{
+				at: began, client: clientOf(r.RemoteAddr), host: r.Host, method: r.Method, uri: uri, proto: r.Proto, status: m.Code, bytes: m.Written,
+				took: time.Since(began), referer: r.Referer(), agent: r.UserAgent(), kind: kind(pathOf(uri)),
+			})
+		}()
+		m.CaptureMetrics(w, func(w http.ResponseWriter) {
+			h.ServeHTTP(w, r)
+			answered = true
+		})
+	})
+}
+
+// Front records a response that was sent in front of the server.
+func (l *Log) Front(a *source.FrontResponse) {
+	e := &entry{at: time.Now().Add(-a.Took), method: http.MethodGet, uri: a.Path, proto: "HTTP/1.1", status: http.StatusOK, bytes: int64(a.Bytes), took: a.Took, kind: l.kind(a.Path)}
+	if l.append != nil {
+		e.client = clientOf(a.Remote.String())
+		if r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(a.Request))); err == nil { // the front has parsed it
+			e.host, e.referer, e.agent = r.Host, r.Referer(), r.UserAgent()
+		}
+	}
+	l.add(e)
+}
+
+// add counts a request, and writes its line.
+func (l *Log) add(e *entry) {
+	l.tally.add(e)
+	if l.append != nil {
+		l.out.write(func(b []byte) []byte { return l.append(b, e) })
+	}
+}
+
+// Figures are what monitors learn of requests.
+func (l *Log) Figures(out *admin.Figures) {
+	l.tally.figures(out)
+	if l.out != nil {
+		out.Counter("lockstep_access_log_lines_lost_total", "Lines of the access log that could not be written.", float64(l.out.lost()))
+	}
+}
+
+// clientOf returns the address of a client without its port.
+func clientOf(remote string) string {
+	if host, _, err := net.SplitHostPort(remote); err == nil {
+		return host
+	}
+	return "" // a Unix socket has no address
+}
+
+// pathOf returns the path of a request target.
+func pathOf(uri string) string {
+	path, _, _ := strings.Cut(uri, "?")
+	return path
+}
