@@ -23,7 +23,7 @@ func TestLinksInDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "deploy/*.md"} {
 		more, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
