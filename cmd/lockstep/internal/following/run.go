@@ -3,6 +3,7 @@ package following
 import (
 	"context"
 	"net"
+	"net/http"
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/listen"
@@ -13,7 +14,8 @@ import (
 // Follow follows until ctx ends or the follower gives up. On l, if it is not nil, it
 // serves what hubs call.
 func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client *fetch.Client, access *admin.Access, l net.Listener) error {
-	f.follower, f.client, f.admin = follower, client, access
+	f.attach(follower, client)
+	f.admin = access
 	about := f.about()
 	serveAdmin := func(ctx context.Context) error { return f.admin.Serve(ctx, about.Admin(nil), f.o.Out.Logger(f.io)) }
 	if l == nil {
@@ -21,4 +23,21 @@ func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client
 	}
 	f.address = listen.BaseURL(l.Addr(), f.quietly())
 	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin)
+}
+
+// FollowBeside follows one of several mirrors until ctx ends or the follower gives up. It
+// can be called again then.
+func (f *Run) FollowBeside(ctx context.Context, follower *destination.Follower, client *fetch.Client) error {
+	f.attach(follower, client)
+	return together(ctx, f.run, f.watch)
+}
+
+// Hubs serves what hubs call for one of several mirrors.
+func (f *Run) Hubs(w http.ResponseWriter, r *http.Request) {
+	if o := f.open.Load(); o != nil {
+		o.follower.Handler().ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "not ready", http.StatusServiceUnavailable)
 }
