@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -35,11 +34,9 @@ type Run struct {
 	address string // URL of what we serve; "" if we do not
 	started time.Time
 	stopBar func() // ends the bar of the first sync
-
-	open atomic.Pointer[open] // nil: the mirror has not been opened yet
+	link    link
 
 	mu       sync.Mutex // guards what follows
-	before   traffic    // of clients that are closed
 	tally    report.Tally
 	progress map[string]destination.Progress // by set, of the pass under way or the last
 	begun    bool                            // a pass has come to its end, if not to a good one
@@ -61,15 +58,6 @@ type Options struct {
 	Out          *term.Options
 }
 
-// open is what there is of a mirror while it is open.
-type open struct {
-	follower *destination.Follower
-	client   *fetch.Client
-}
-
-// traffic is what has been sent and received.
-type traffic struct{ requests, bytes int64 }
-
 // New returns a Run that has not begun.
 func New(o Options, io term.IO) *Run {
 	f := &Run{
@@ -77,12 +65,12 @@ func New(o Options, io term.IO) *Run {
 		Watcher:  mirror.Watcher{Io: io, Quiet: o.Out.Quiet, Once: &report.Once{}},
 		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
-	f.Watcher.Meter.Fetched = func() int64 { return f.traffic().bytes }
+	f.Watcher.Meter.Fetched = func() int64 { return f.link.traffic().bytes }
 	return f
 }
 
 // quietly returns an IO that discards all output.
-func (f *Run) quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
+func quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
 
 // Event is the callback of the Destination.
 func (f *Run) Event(ctx context.Context, e destination.Event) {
@@ -102,34 +90,14 @@ func (f *Run) Event(ctx context.Context, e destination.Event) {
 	}
 }
 
-// attach has f report on a mirror that was opened, perhaps again.
-func (f *Run) attach(follower *destination.Follower, client *fetch.Client) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if old := f.open.Swap(&open{follower, client}); old != nil {
-		f.before.requests, f.before.bytes = f.before.requests+old.client.Requests(), f.before.bytes+old.client.Bytes()
-	}
-}
-
 // status returns the state of the Follower.
 func (f *Run) status() destination.FollowStatus {
-	if o := f.open.Load(); o != nil {
+	if o := f.link.open.Load(); o != nil {
 		return o.follower.Status()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return destination.FollowStatus{Source: fetch.WithoutUser(f.o.Source), Error: report.ErrorText(f.last)}
-}
-
-// traffic returns what has been sent and received so far.
-func (f *Run) traffic() traffic {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	t := f.before
-	if o := f.open.Load(); o != nil {
-		t.requests, t.bytes = t.requests+o.client.Requests(), t.bytes+o.client.Bytes()
-	}
-	return t
 }
 
 // run follows until ctx ends or the Follower gives up.
@@ -141,7 +109,7 @@ func (f *Run) run(ctx context.Context) error {
 		f.stopBar = stop
 		f.mu.Unlock()
 	}
-	return f.open.Load().follower.Run(ctx)
+	return f.link.open.Load().follower.Run(ctx)
 }
 
 // Passed records a pass that changed something or failed.
@@ -157,7 +125,7 @@ func (f *Run) Passed(r destination.Report, err error) {
 	f.mu.Unlock()
 	f.Watcher.SumUp()
 	if err != nil {
-		f.warn(err)
+		warn(&f.Watcher, f.o.Dest, err)
 	}
 	if ready {
 		f.reportPass(&r)
@@ -171,18 +139,18 @@ func (f *Run) Failed(err error) {
 	f.failing++
 	f.last = err
 	f.mu.Unlock()
-	f.warn(err)
+	warn(&f.Watcher, f.o.Dest, err)
 }
 
 // warn says what has failed and is tried again.
-func (f *Run) warn(err error) {
-	err = mirror.Explain(err, f.o.Dest)
-	if hint := f.Watcher.Causes.Hint(); hint != "" {
+func warn(w *mirror.Watcher, dest string, err error) {
+	err = mirror.Explain(err, dest)
+	if hint := w.Causes.Hint(); hint != "" {
 		err = term.WithHint(err, hint)
 	}
-	f.Watcher.Say("warning: ", fmt.Errorf("%w; trying again", err))
+	w.Say("warning: ", fmt.Errorf("%w; trying again", err))
 	if hint := term.HintOf(err); hint != "" {
-		f.Watcher.Say("hint: ", errors.New(hint))
+		w.Say("hint: ", errors.New(hint))
 	}
 }
 
@@ -255,7 +223,7 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 		out.Out = f.io.Err // stdout has the result, or the events, and nothing else
 	}
 	sum.Source, sum.Elapsed = s.Source, time.Since(f.started).Seconds()
-	t := f.traffic()
+	t := f.link.traffic()
 	sum.Requests, sum.Bytes = t.requests, t.bytes
 	if sum.Mode == "" {
 		sum.Mode = destination.ModeNone

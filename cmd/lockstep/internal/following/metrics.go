@@ -12,7 +12,7 @@ import (
 func (f *Run) Figures(s *admin.Figures) {
 	state := f.State()
 	reportFollow(s, &state)
-	t := f.traffic()
+	t := f.link.traffic()
 	s.Counter("lockstep_destination_requests_total", "Requests sent.", float64(t.requests))
 	s.Counter("lockstep_destination_received_bytes_total", "Bytes that came over the network.", float64(t.bytes))
 }

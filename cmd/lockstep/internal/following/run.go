@@ -14,27 +14,27 @@ import (
 // Follow follows until ctx ends or the follower gives up. On l, if it is not nil, it
 // serves what hubs call.
 func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client *fetch.Client, access *admin.Access, l net.Listener) error {
-	f.attach(follower, client)
+	f.link.attach(follower, client)
 	f.admin = access
 	about := f.about()
 	serveAdmin := func(ctx context.Context) error { return f.admin.Serve(ctx, about.Admin(nil), f.o.Out.Logger(f.io)) }
 	if l == nil {
 		return together(ctx, f.run, f.watch, serveAdmin)
 	}
-	f.address = listen.BaseURL(l.Addr(), f.quietly())
+	f.address = listen.BaseURL(l.Addr(), quietly())
 	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin)
 }
 
 // FollowBeside follows one of several mirrors until ctx ends or the follower gives up. It
 // can be called again then.
 func (f *Run) FollowBeside(ctx context.Context, follower *destination.Follower, client *fetch.Client) error {
-	f.attach(follower, client)
+	f.link.attach(follower, client)
 	return together(ctx, f.run, f.watch)
 }
 
 // Hubs serves what hubs call for one of several mirrors.
 func (f *Run) Hubs(w http.ResponseWriter, r *http.Request) {
-	if o := f.open.Load(); o != nil {
+	if o := f.link.open.Load(); o != nil {
 		o.follower.Handler().ServeHTTP(w, r)
 		return
 	}

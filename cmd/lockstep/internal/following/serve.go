@@ -39,7 +39,7 @@ func (f *Run) Upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 
 // server serves what hubs call, and the pages.
 func (f *Run) server(about *admin.Pages) *http.Server {
-	hubs := f.open.Load().follower.Handler()
+	hubs := f.link.open.Load().follower.Handler()
 	srv := source.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !about.Serve(w, r) {
 			hubs.ServeHTTP(w, r)
