@@ -4,13 +4,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/mirrors"
 	"lockstep/cmd/lockstep/internal/syncing"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/garbage"
 )
 
 func newSync(io term.IO, out *term.Options) *cobra.Command {
-	o := &syncing.Flags{Out: out}
+	o, many := &syncing.Flags{Out: out}, &mirrors.Flags{}
 	cmd := &cobra.Command{
 		Use:   "sync SOURCE DEST [flags]",
 		Short: "Bring DEST into step with SOURCE once, then exit",
@@ -27,7 +28,12 @@ its address does not show which, write atom-pmh:URL or
 oai-pmh:URL?metadataPrefix=PREFIX&set=SET (by default oai_dc, and all sets).
 
 DEST is a directory, or a bucket (s3://BUCKET/PREFIX) with --state DIR for its
-state.`,
+state.
+
+With --config FILE [NAME...], all mirrors that FILE describes are brought into step,
+or those that are named, several at a time. Each has a result of its own, and one that fails does
+not delay the others: exit code 0 if all are in step, 4 if those that are not were
+all refused for safety, 1 if any failed.`,
 		Example: `  lockstep sync https://example.org/ mirror
   lockstep sync https://example.org/sitemap.xml mirror --include '*.pdf'
   lockstep sync example.org mirror --dry-run
@@ -35,9 +41,14 @@ state.`,
   lockstep sync https://example.org/atom.xml mirror --prefer application/rdf+xml
   lockstep sync 'oai-pmh:https://example.org/oai?metadataPrefix=oai_dc' records
   lockstep sync example.org s3://bucket/mirror --state ~/mirror-state
-  lockstep sync example.org then --at 2026-05-01T12:00:00Z`,
-		Args: arguments(2, 2),
+  lockstep sync example.org then --at 2026-05-01T12:00:00Z
+  lockstep sync --config mirrors.yaml
+  lockstep sync --config mirrors.yaml papers images`,
+		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if many.Are() {
+				return mirrors.Sync(cmd.Context(), many, o, cmd.Flags(), args, io)
+			}
 			o.Source, o.Dest = args[0], args[1]
 			if err := mirror.RefuseEmptyInstant(cmd.Flags(), "at"); err != nil {
 				return err
@@ -48,5 +59,17 @@ state.`,
 	}
 	o.Declare(cmd.Flags())
 	o.DeclareOnce(cmd.Flags())
+	many.Declare(cmd.Flags())
 	return cmd
+}
+
+// oneOrMany returns a check that the arguments are SOURCE and DEST, or names of mirrors of
+// a configuration file.
+func oneOrMany(many *mirrors.Flags) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if many.Note(cmd.Flags()) {
+			return nil
+		}
+		return arguments(2, 2)(cmd, args)
+	}
 }

@@ -20,6 +20,7 @@ type Flags struct {
 	mirror.Selection
 	Network     network.Options
 	Out         *term.Options
+	OpenFiles   int // that may be open at a time; 0: as many as the process may have
 	Exec        string
 	Events      string
 	DryRun      bool
@@ -98,6 +99,10 @@ func (o *Flags) Options() (destination.Options, error) {
 	do.Via, do.AllVersions = o.via, o.allVersions
 	do.CheckLocal = destination.CheckLocal(o.checkLocal)
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
+	do.OpenFiles = o.OpenFiles
 	do.DryRun, do.Baseline, do.Adopt, do.Replace, do.AskNow = o.DryRun, o.baseline, o.adopt, o.replace, o.askNow
+	if err := do.Validate(); err != nil {
+		return do, term.Usage(err, "")
+	}
 	return do, nil
 }

@@ -24,8 +24,9 @@ type View struct {
 	Log     *slog.Logger
 	Watcher *mirror.Watcher
 
-	// Show shows the progress until the function that it returns is called.
-	Show func() (stop func())
+	// Show shows the progress until the function that it returns is called. fetched returns
+	// the number of bytes that were received.
+	Show func(fetched func() int64) (stop func())
 
 	// Print prints the result. The mirror is open until it returns.
 	Print func(d *destination.Destination, r *destination.Report, err error) error
@@ -36,7 +37,10 @@ func Run(ctx context.Context, o *Flags, io term.IO) error {
 	w := &mirror.Watcher{Io: io, Quiet: o.Out.Quiet}
 	return o.Sync(ctx, View{
 		IO: io, Log: o.Out.Logger(io), Watcher: w,
-		Show: func() (stop func()) { return term.ShowFitting(io, o.Out.Quiet, w.Meter.Fit) },
+		Show: func(fetched func() int64) (stop func()) {
+			w.Meter.Fetched = fetched
+			return term.ShowFitting(io, o.Out.Quiet, w.Meter.Fit)
+		},
 		Print: func(d *destination.Destination, r *destination.Report, err error) error {
 			out := io
 			if o.Events == "-" {
@@ -71,8 +75,7 @@ func (o *Flags) Sync(ctx context.Context, v View) error {
 		return errors.Join(mirror.Explain(err, o.Dest), closeEvents())
 	}
 	defer r.Close()
-	w.Meter.Fetched = r.Client.Bytes
-	stop := v.Show()
+	stop := v.Show(r.Client.Bytes)
 	result, err := o.bring(ctx, r, do, v.IO)
 	stop()
 	w.SumUp()
