@@ -41,6 +41,27 @@ func NewFleet(o FleetOptions) *Fleet {
 	return f
 }
 
+// Follow has a Follower take turns with the upstreams of the fleet, which may have none.
+func (f *Fleet) Follow(o *destination.FollowOptions) {
+	p := &pace{}
+	o.Turn = func(ctx context.Context, w destination.Work) (context.Context, func()) {
+		return f.schedule.begin(ctx, p, w)
+	}
+	o.CheckBudget = &f.checks
+}
+
+// Begin waits for a turn that is not interrupted, and returns a function that ends it.
+// received returns the number of bytes that the work has received so far. It fails when ctx
+// ends.
+func (f *Fleet) Begin(ctx context.Context, received func() int64) (end func(), err error) {
+	_, end = f.schedule.begin(ctx, &pace{whole: true}, destination.Work{Received: received})
+	if ctx.Err() != nil {
+		end()
+		return nil, context.Cause(ctx)
+	}
+	return end, nil
+}
+
 // compare waits until the mirror of an upstream may be compared with the catalog. f may
 // be nil.
 func (f *Fleet) compare(ctx context.Context) (done func(), err error) {

@@ -43,6 +43,7 @@ const (
 
 // A pace is what a schedule remembers of an upstream. The lock of the schedule guards it.
 type pace struct {
+	whole  bool          // its turns are not interrupted
 	isSlow bool          // the last turn took longer than quickFor
 	slice  time.Duration // of the next turn while others wait
 }
@@ -136,7 +137,7 @@ func (s *schedule) end(t *turn) {
 	s.under = slices.Delete(s.under, i, i+1)
 	s.room[t.lane]++
 	if !t.interrupted {
-		*t.pace = pace{isSlow: time.Since(t.start) > quickFor}
+		*t.pace = pace{whole: t.pace.whole, isSlow: time.Since(t.start) > quickFor}
 	}
 	s.admit()
 }
@@ -170,6 +171,7 @@ func (s *schedule) judge(t *turn, now time.Time) {
 		s.move(t, silent, now)
 	case t.lane == quick && s.room[slow] > 0:
 		s.move(t, slow, now)
+	case t.pace.whole:
 	case t.lane == quick && len(s.waiting[quick]) > 0,
 		t.lane == slow && len(s.waiting[slow]) > 0 && now.Sub(t.moved) > max(t.pace.slice, sliceFirst):
 		t.interrupted = true

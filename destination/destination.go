@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,7 @@ type Options struct {
 	CheckLocal CheckLocal // when to examine the mirror's own files
 	VerifyAll  bool       // verify all hashes that the Source states, not only the strongest (RS-HASH-06)
 	Jobs       int        // concurrent fetches; default: those of the Client
+	OpenFiles  int        // that may be open at a time; default: as many as the process may have
 
 	// Via restricts the transfer methods: "" or ViaAuto chooses the cheapest,
 	// ViaList uses single requests only, ViaDump uses packages wherever there
@@ -134,12 +136,15 @@ type Destination struct {
 	eventMu sync.Mutex // one event at a time
 }
 
-// New returns a Destination that keeps resources in store and its state in j. If the
-// options contradict each other, it returns an error that says what to change.
-func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Destination, error) {
-	if o.MaxDelete == 0 {
-		o.MaxDelete = DefaultMaxDelete
-	}
+// Validate returns an error that says what to change if the options contradict each other,
+// or one of them is not valid.
+func (o Options) Validate() error {
+	_, err := o.selection()
+	return err
+}
+
+// selection checks the options and returns what they select.
+func (o *Options) selection() (*selection.Selection, error) {
 	if o.MaxDelete < 0 || o.MaxDelete > 100 {
 		return nil, fmt.Errorf("max-delete %d: want a share of 1 to 100 percent", o.MaxDelete)
 	}
@@ -147,17 +152,6 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 	case "", DeleteApply, DeleteKeep:
 	default:
 		return nil, fmt.Errorf("delete %q: want %s or %s", o.Delete, DeleteApply, DeleteKeep)
-	}
-	jobs := min(o.Jobs, fetch.MaxJobs)
-	if jobs <= 0 {
-		// Twice what the Client allows: a job that waits for a retry does not
-		// block others.
-		o.Jobs, jobs = c.Jobs(), 2*c.Jobs()
-	}
-	open, kept := mostOpen, mostOpen
-	if n := fetch.OpenFiles(); n > 0 { // a job takes a file, the directories it is made in and perhaps a connection; one batch gathers while one is committed; and there is more to be open
-		spare := max(n-fetch.OwnFiles, 0)
-		jobs, open, kept = max(min(jobs, spare/8), 1), max(min(open, spare/8), 1), max(min(kept, spare/16), 1)
 	}
 	switch o.Via {
 	case "", ViaAuto, ViaList, ViaDump:
@@ -169,15 +163,36 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 	default:
 		return nil, fmt.Errorf("check-local %q: want %s, %s or %s", o.CheckLocal, CheckAlways, CheckDaily, CheckNever)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	sel, err := selection.New(selection.Rules{Include: o.Include, Exclude: o.Exclude, Types: o.Types, Since: o.Since, Hosts: o.AllowHosts, Prefer: o.Prefer, With: o.With})
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Keep.check(); err != nil {
+	return sel, o.Keep.check()
+}
+
+// New returns a Destination that keeps resources in store and its state in j. If the
+// options contradict each other, it returns an error that says what to change.
+func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Destination, error) {
+	if o.MaxDelete == 0 {
+		o.MaxDelete = DefaultMaxDelete
+	}
+	sel, err := o.selection()
+	if err != nil {
 		return nil, err
+	}
+	jobs := min(o.Jobs, fetch.MaxJobs)
+	if jobs <= 0 {
+		// Twice what the Client allows: a job that waits for a retry does not
+		// block others.
+		o.Jobs, jobs = c.Jobs(), 2*c.Jobs()
+	}
+	open, kept := mostOpen, mostOpen
+	if n := cmp.Or(o.OpenFiles, fetch.OpenFiles()); n > 0 { // a job takes a file, the directories it is made in and perhaps a connection; one batch gathers while one is committed; and there is more to be open
+		spare := max(n-fetch.OwnFiles, 0)
+		jobs, open, kept = max(min(jobs, spare/8), 1), max(min(open, spare/8), 1), max(min(kept, spare/16), 1)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	d := &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, kept: kept, selects: sel,
 		shared: transfer.NewShared(), log: o.Logger, clock: time.Now}

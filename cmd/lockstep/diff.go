@@ -50,7 +50,7 @@ is known.`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Source = args[0]
-			if err := refuseEmpty(cmd, "to"); err != nil {
+			if err := mirror.RefuseEmptyInstant(cmd.Flags(), "to"); err != nil {
 				return err
 			}
 			return runDiff(cmd.Context(), o, io)
@@ -69,11 +69,11 @@ func (o *diffOptions) instants() (from, to time.Time, err error) {
 	if o.from == "" {
 		return from, to, term.Usage(errors.New("diff: --from is missing"), "say from when on, as --from 2026-05-01")
 	}
-	if from, err = parseInstant("from", o.from); err != nil {
+	if from, err = mirror.ParseInstant("from", o.from); err != nil {
 		return from, to, err
 	}
 	if o.to != "" {
-		if to, err = parseInstant("to", o.to); err != nil {
+		if to, err = mirror.ParseInstant("to", o.to); err != nil {
 			return from, to, err
 		}
 		if from.After(to) {

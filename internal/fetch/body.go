@@ -122,7 +122,7 @@ func (a *answer) Close() error {
 
 // read reads from the wire.
 func (a *answer) read(p []byte) (int, error) {
-	if b := a.client.opts.Bandwidth; b > 0 {
+	if b := a.client.bandwidth.limit(); b > 0 {
 		p = p[:min(len(p), max(int(b/8), leastChunk))]
 	}
 	if a.timer != nil {

@@ -108,6 +108,7 @@ type Options struct {
 	MostJobs     int            // the most of a Client that adapts; default MaxJobs
 	Rate         float64        // requests per second and host; default: no limit
 	Bandwidth    int64          // bytes per second for all bodies together; default: no limit
+	Total        *Bandwidth     // shared with other Clients, in addition to Bandwidth; default: no limit
 	UserAgent    string         // default "lockstep"
 	AllowPrivate bool           // connect to private and loopback addresses
 	Ungated      bool           // send requests even to hosts that fail all of them: the caller has a schedule for repeating requests
@@ -129,7 +130,7 @@ type Client struct {
 	secret    bool        // homeHead has more than plainHead
 	up        upgrade
 	hosts     *hosts
-	bandwidth *pace
+	bandwidth budget
 	deferrals deferrals
 	requests  atomic.Int64
 	bytes     atomic.Int64
@@ -163,11 +164,9 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	if c.hosts = newHosts(&o); o.Limits != nil {
-		c.hosts = o.Limits.of(c.hosts, o.Bandwidth)
+		c.hosts = o.Limits.of(c.hosts)
 	}
-	if c.bandwidth = (&pace{rate: float64(o.Bandwidth)}); o.Limits != nil {
-		c.bandwidth = o.Limits.bandwidth
-	}
+	c.bandwidth.own.rate, c.bandwidth.total = float64(o.Bandwidth), o.Total
 	tls := &tls.Config{
 		RootCAs:            roots,
 		MinVersion:         tls.VersionTLS12,

@@ -239,7 +239,7 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		return nil, ErrNotSent
 	}
 	a := &answer{client: c, host: h, ended: func() error { return context.Cause(ctx) }, uri: r.URI, lane: lane, doc: r.Document, got: time.Now()}
-	if c.opts.Bandwidth > 0 {
+	if c.bandwidth.limit() > 0 {
 		a.pause = func(n int) error { return c.bandwidth.wait(ctx, n) }
 	}
 	a.patience = c.opts.Timeout

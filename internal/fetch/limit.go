@@ -47,23 +47,21 @@ func newHosts(o *Options) *hosts {
 }
 
 // Limits are the limits that apply to each host, however many Clients send requests to
-// it: of concurrent requests, of their rate, of requests to one that fails, and of the bytes of
-// all of them. The Client
+// it: of concurrent requests, of their rate, and of requests to one that fails. The Client
 // that uses them first determines them by its Options. The zero value is ready to use. Its
 // methods are safe for concurrent use.
 type Limits struct {
-	mu        sync.Mutex // guards the rest
-	hosts     *hosts
-	bandwidth *pace
+	mu    sync.Mutex // guards hosts
+	hosts *hosts
 }
 
 // of returns the limits, which are those of the first call.
-func (l *Limits) of(hs *hosts, bandwidth int64) *hosts {
+func (l *Limits) of(hs *hosts) *hosts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hosts == nil {
 		hs.remembered = maxSharedHosts
-		l.hosts, l.bandwidth = hs, &pace{rate: float64(bandwidth)}
+		l.hosts = hs
 	}
 	return l.hosts
 }
@@ -413,6 +411,34 @@ func (p *pace) idle() bool {
 	defer p.mu.Unlock()
 	now := time.Now()
 	return p.next.Before(now) && p.hold.Before(now)
+}
+
+// A Bandwidth limits the bytes per second of all Clients that share it.
+type Bandwidth struct{ pace pace }
+
+// NewBandwidth returns a limit of n bytes a second.
+func NewBandwidth(n int64) *Bandwidth { return &Bandwidth{pace{rate: float64(n)}} }
+
+// A budget is the bandwidth of a Client.
+type budget struct {
+	own   pace
+	total *Bandwidth // shared with others; may be nil
+}
+
+// limit returns the bytes per second to which bodies are limited; 0 if they are not.
+func (b *budget) limit() float64 {
+	if b.total == nil || b.own.rate > 0 && b.own.rate < b.total.pace.rate {
+		return b.own.rate
+	}
+	return b.total.pace.rate
+}
+
+// wait waits until n more bytes may be received.
+func (b *budget) wait(ctx context.Context, n int) error {
+	if err := b.own.wait(ctx, n); err != nil || b.total == nil {
+		return err
+	}
+	return b.total.pace.wait(ctx, n)
 }
 
 // sleep waits for d, or until ctx ends.

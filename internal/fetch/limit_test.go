@@ -78,6 +78,53 @@ func TestClientsShareLimits(t *testing.T) {
 	})
 }
 
+// TestClientsShareBandwidth: the bytes of two Clients count together, and each has a limit of its own.
+func TestClientsShareBandwidth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		total := fetch.NewBandwidth(100_000)
+		var wg sync.WaitGroup
+		start := time.Now()
+		for _, own := range []int64{0, 10_000} {
+			c := wired(t, fetch.Options{Total: total, Bandwidth: own}, func(w *wire, _ *http.Request, _ int) {
+				w.answer(200, "", strings.Repeat("x", 50_000))
+			})
+			for range 8 {
+				wg.Go(func() {
+					if _, err := get(t.Context(), c, fetch.Request{URI: "/a"}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if d := time.Since(start); d < 38*time.Second || d > 50*time.Second {
+			t.Errorf("400 kB at 10 kB/s of 100 kB/s took %s, want about 40s", d)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		total := fetch.NewBandwidth(100_000)
+		var wg sync.WaitGroup
+		start := time.Now()
+		for range 2 {
+			c := wired(t, fetch.Options{Total: total}, func(w *wire, _ *http.Request, _ int) {
+				w.answer(200, "", strings.Repeat("x", 50_000))
+			})
+			for range 10 {
+				wg.Go(func() {
+					if _, err := get(t.Context(), c, fetch.Request{URI: "/a"}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if d := time.Since(start); d < 9*time.Second || d > 12*time.Second {
+			t.Errorf("1 MB by two Clients at 100 kB/s together took %s, want about 10s", d)
+		}
+	})
+}
+
 // A document that is read while its resources are fetched blocks nothing, and
 // counts.
 func TestDocumentsAndJobs(t *testing.T) {

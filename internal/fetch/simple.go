@@ -72,7 +72,7 @@ func simpleRequest(c *Client, h *host, r *Request, u *url.URL) (req http1.Reques
 	}
 	req = http1.Request{Secure: secure, Host: u.Host, Target: u.RequestURI(), Length: r.Expected}
 	req.Near = h.slots.near.Load()
-	req.Pipeline = r.Verified && r.Expected <= http1.MaxPipelined && r.addsNothing() && !r.Tentative && c.opts.Bandwidth == 0
+	req.Pipeline = r.Verified && r.Expected <= http1.MaxPipelined && r.addsNothing() && !r.Tentative && c.bandwidth.limit() == 0
 	return req, http1.CanSend(req.Host, req.Target) && setFields(c, &req, r, u)
 }
 

@@ -46,7 +46,8 @@ func TuneCopying() { tune(garbagePercent, memoryLimit) }
 // garbage.
 func TuneSource() { tune(100, sourceLimit) }
 
-// TuneUpstreams is TuneCopying for a Source that republishes several others.
+// TuneUpstreams is TuneCopying for a process with several mirrors: of its own, or of the
+// Sources that it republishes.
 func TuneUpstreams() { tune(garbagePercent, upstreamsLimit) }
 
 // TuneHub is TuneCopying for a hub.

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -42,7 +43,15 @@ const maxScrapes = 10
 // lockstep_ROLE_WHAT_UNIT, _total at the end of what only grows. Labels are
 // pairs of name and value, with values of which there are few: never a URL that
 // a stranger chose.
-type Figures struct{ out chan<- prometheus.Metric }
+type Figures struct {
+	out    chan<- prometheus.Metric
+	labels []string // of all figures
+}
+
+// With returns Figures that add labels to each figure.
+func (s *Figures) With(labels ...string) *Figures {
+	return &Figures{s.out, append(slices.Clip(s.labels), labels...)}
+}
 
 // Gauge adds a figure that goes up and down.
 func (s *Figures) Gauge(name, help string, value float64, labels ...string) {
@@ -57,7 +66,7 @@ func (s *Figures) Counter(name, help string, value float64, labels ...string) {
 // Histogram adds how values are distributed: how many there were, their sum,
 // and for each upper bound how many were not above it.
 func (s *Figures) Histogram(name, help string, count uint64, sum float64, upTo map[float64]uint64, labels ...string) {
-	desc, values := describe(name, help, labels)
+	desc, values := describe(name, help, append(slices.Clip(s.labels), labels...))
 	m, err := prometheus.NewConstHistogram(desc, count, sum, upTo, values...)
 	if err != nil {
 		m = prometheus.NewInvalidMetric(desc, err)
@@ -66,7 +75,7 @@ func (s *Figures) Histogram(name, help string, count uint64, sum float64, upTo m
 }
 
 func (s *Figures) add(name, help string, kind prometheus.ValueType, value float64, labels []string) {
-	desc, values := describe(name, help, labels)
+	desc, values := describe(name, help, append(slices.Clip(s.labels), labels...))
 	m, err := prometheus.NewConstMetric(desc, kind, value, values...)
 	if err != nil {
 		m = prometheus.NewInvalidMetric(desc, err)
@@ -91,7 +100,7 @@ type Sampler func(*Figures)
 func (Sampler) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
-func (f Sampler) Collect(out chan<- prometheus.Metric) { f(&Figures{out}) }
+func (f Sampler) Collect(out chan<- prometheus.Metric) { f(&Figures{out: out}) }
 
 // Truth is 1 if so is true, and 0 otherwise, as a figure.
 func Truth(so bool) float64 {

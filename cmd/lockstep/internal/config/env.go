@@ -100,6 +100,14 @@ func valuesOf(f *pflag.Flag) []string {
 // FlagsFromFile sets the flags that neither command line nor environment set
 // from a configuration file, given as values per flag name.
 func FlagsFromFile(flags *pflag.FlagSet, file string, values map[string][]string) error {
+	if err := FlagsFromKeys(flags, values); err != nil {
+		return term.Usagef("read configuration %s: %w", file, err)
+	}
+	return nil
+}
+
+// FlagsFromKeys is FlagsFromFile for an error that does not name the file.
+func FlagsFromKeys(flags *pflag.FlagSet, values map[string][]string) error {
 	for name, vs := range values {
 		f := flags.Lookup(name)
 		if f == nil || f.Changed {
@@ -107,7 +115,7 @@ func FlagsFromFile(flags *pflag.FlagSet, file string, values map[string][]string
 		}
 		for _, v := range vs {
 			if err := f.Value.Set(v); err != nil {
-				return term.Usagef("read configuration %s: %s: %w", file, configKey(name), plainValueError(f, v, err))
+				return fmt.Errorf("%s: %w", configKey(name), plainValueError(f, v, err))
 			}
 		}
 		f.Changed = true

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,8 +15,8 @@ import (
 
 var unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type (\S+)$`)
 
-// explainYAML rewords the first mistake that the YAML library reports; for an
-// unknown key it names the nearest known one.
+// explainYAML rewords the first mistake that the YAML library reports, or all unknown keys;
+// for an unknown key it names the nearest known one.
 func explainYAML(err error) error {
 	te, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok || len(te.Errors) == 0 {
@@ -27,8 +28,17 @@ func explainYAML(err error) error {
 		}
 		return errors.New(text)
 	}
-	if m := unknownField.FindStringSubmatch(te.Errors[0]); m != nil {
-		return term.WithHint(fmt.Errorf("line %s: unknown key %q", m[1], m[2]), hintForKey(m[2], m[3]))
+	var unknown, hints []string
+	for _, text := range te.Errors {
+		if m := unknownField.FindStringSubmatch(text); m != nil {
+			unknown = append(unknown, fmt.Sprintf("line %s: unknown key %q", m[1], m[2]))
+			if hint := hintForKey(m[2], m[3]); !slices.Contains(hints, hint) {
+				hints = append(hints, hint)
+			}
+		}
+	}
+	if len(unknown) > 0 && unknownField.MatchString(te.Errors[0]) {
+		return term.WithHint(errors.New(strings.Join(unknown, "\n")), strings.Join(hints, "\n"))
 	}
 	if m := wrongType.FindStringSubmatch(te.Errors[0]); m != nil {
 		for _, t := range typeNames {
@@ -51,6 +61,8 @@ var typeNames = [...]struct{ typ, want string }{
 	{"config.File", "keys, such as base_url: https://data.example.org/"},
 	{"[]config.Set", "a list of sets, each of which begins with a dash: - from: dir:/srv/files"},
 	{"config.Set", "a set, such as - from: dir:/srv/files"},
+	{"[]config.Mirror", "a list of mirrors, each of which begins with a dash: - {source: https://example.org/, dest: mirror}"},
+	{"config.Mirror", "a mirror, such as - {source: https://example.org/, dest: mirror}"},
 	{"[]config.Link", "a list of links, such as [{rel: alternate, href: 'https://example.org/{path}'}]"},
 	{"config.Link", "a link, such as {rel: alternate, href: 'https://example.org/{path}'}"},
 	{"config.ChangeList", "keys, such as {rotate: 24h, keep: 720h}"},
@@ -76,11 +88,21 @@ func hintForKey(key, typ string) string {
 		return "did you mean " + near + "?"
 	}
 	for _, m := range mappingNames {
-		if m.typ != typ && slices.Contains(all[m.typ], key) {
+		if m.typ != typ && slices.Contains(all[m.typ], key) && (m.typ != "config.File" || !isMirrorKey(key)) {
 			return key + " is a key of " + m.place
 		}
 	}
 	return "known keys here: " + strings.Join(here, ", ")
+}
+
+// isMirrorKey reports whether a key at the top of the file is about mirrors alone.
+func isMirrorKey(key string) bool {
+	for f := range fieldsOf(reflect.TypeFor[MirrorKeys]()) {
+		if f.Tag.Get("yaml") == key {
+			return true
+		}
+	}
+	return false
 }
 
 // mappingNames says what mappings in the file are, by the type they are read
@@ -89,6 +111,7 @@ var mappingNames = [...]struct{ typ, place string }{
 	{"config.File", "the whole file, not of the mapping it is in"},
 	{"config.Set", "a set: write it below sets"},
 	{"config.Link", "a link: write it below links"},
+	{"config.Mirror", "a mirror: write it below mirrors"},
 }
 
 // nearest returns the word most like s, or "" if none is much like it.

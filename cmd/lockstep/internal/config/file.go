@@ -1,5 +1,5 @@
-// Package config reads the configuration file of serve and publish, the
-// environment, and addresses of origins, and checks them. Flags overrule the
+// Package config reads the configuration file, the environment, and addresses of
+// origins, and checks them. Flags overrule the
 // environment, which overrules the file.
 package config
 
@@ -24,8 +24,8 @@ import (
 // maxConfig caps a configuration file: a larger file is not one.
 const maxConfig = 1 << 20
 
-// A File is the configuration file of serve and publish. Except for the sets,
-// each key corresponds to the flag of the same name; an environment variable
+// A File is the configuration file: of serve and publish, and of sync and follow.
+// Except for the sets and mirrors, each key corresponds to the flag of the same name; an environment variable
 // overrides the key, and the flag itself overrides both. Flag values are kept
 // as they are written: the flag parses them.
 type File struct {
@@ -74,6 +74,12 @@ type File struct {
 	AllowPrivate flagValue  `yaml:"allow_private"`
 	Sets         []Set      `yaml:"sets"`
 
+	// Of sync and follow.
+	Parallel   flagValue `yaml:"parallel"`
+	Callback   flagValue `yaml:"callback"`
+	Mirrors    []Mirror  `yaml:"mirrors"`
+	MirrorKeys `yaml:",inline"`
+
 	// Of the hub embedded in serve: the flags of hub, after "hub.".
 	HubLeaseMin         flagValue  `yaml:"hub.lease_min"`
 	HubLeaseDefault     flagValue  `yaml:"hub.lease_default"`
@@ -114,6 +120,9 @@ func Read(path string) (File, error) {
 		return c, term.Usage(fmt.Errorf("read configuration %s: %w", path, err), term.HintOf(err))
 	}
 	c.resolve(filepath.Dir(path))
+	if err := c.settleMirrors(); err != nil {
+		return c, term.Usage(fmt.Errorf("read configuration %s: %w", path, err), term.HintOf(err))
+	}
 	return c, nil
 }
 
@@ -129,6 +138,9 @@ func (c *File) resolve(dir string) {
 		if t, err := ParseHubToken(v, c.Hub); err == nil { // a wrong one is refused later
 			c.HubToken[i] = t.Hub + "=" + besideConfig(dir, t.File)
 		}
+	}
+	for i := range c.Mirrors {
+		c.Mirrors[i].resolve(dir)
 	}
 	for i := range c.Sets {
 		c.Sets[i].Origin.resolve(dir)
@@ -158,7 +170,7 @@ func Parse(text []byte) (File, error) {
 	if err := dec.Decode(&File{}); !errors.Is(err, io.EOF) {
 		return c, errors.New("holds more than one document")
 	}
-	if err := checkSets(text); err != nil {
+	if err := c.checkLists(text); err != nil {
 		return c, err
 	}
 	for i := range c.Sets {
@@ -169,25 +181,37 @@ func Parse(text []byte) (File, error) {
 	return c, nil
 }
 
-// checkSets refuses sets of which nothing is said: the library passes them over
-// in silence, and without any set the working directory would be published.
-func checkSets(text []byte) error {
+// checkLists refuses sets and mirrors of which nothing is said: the library passes them
+// over in silence, and without any set the working directory would be published. It also
+// refuses keys that apply to none.
+func (c *File) checkLists(text []byte) error {
 	var file struct {
-		Sets yaml.Node `yaml:"sets"`
+		Sets    yaml.Node `yaml:"sets"`
+		Mirrors yaml.Node `yaml:"mirrors"`
 	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		return explainYAML(err)
 	}
-	if file.Sets.Kind == yaml.AliasNode {
-		file.Sets = *file.Sets.Alias
+	if err := checkList(&file.Sets, "set", "write a set as - from: dir:/srv/files"); err != nil {
+		return err
 	}
-	const hint = "write a set as - from: dir:/srv/files"
-	if file.Sets.Kind != 0 && len(file.Sets.Content) == 0 {
-		return term.WithHint(fmt.Errorf("line %d: there are no sets", file.Sets.Line), hint)
+	if err := checkList(&file.Mirrors, "mirror", "write a mirror as - {source: https://example.org/, dest: mirror}"); err != nil {
+		return err
 	}
-	for _, set := range file.Sets.Content {
-		if set.Tag == "!!null" {
-			return term.WithHint(fmt.Errorf("line %d: the set is empty", set.Line), hint)
+	return c.checkMirrorKeys()
+}
+
+// checkList refuses an empty list, and one with an empty item.
+func checkList(list *yaml.Node, what, hint string) error {
+	if list.Kind == yaml.AliasNode {
+		list = list.Alias
+	}
+	if list.Kind != 0 && len(list.Content) == 0 {
+		return term.WithHint(fmt.Errorf("line %d: there are no %ss", list.Line, what), hint)
+	}
+	for _, item := range list.Content {
+		if item.Tag == "!!null" {
+			return term.WithHint(fmt.Errorf("line %d: the %s is empty", item.Line, what), hint)
 		}
 	}
 	return nil
@@ -223,12 +247,12 @@ func flagOf(f reflect.StructField) string {
 
 // configKey returns the key that corresponds to a flag.
 func configKey(flag string) string {
-	for t, i := reflect.TypeFor[File](), 0; i < t.NumField(); i++ {
-		if f := t.Field(i); flagOf(f) == flag {
+	for f := range fieldsOf(reflect.TypeFor[File]()) {
+		if flagOf(f) == flag {
 			return f.Tag.Get("yaml")
 		}
 	}
-	return flag
+	return strings.ReplaceAll(flag, "-", "_")
 }
 
 // configKeys returns the keys of each kind of mapping the file can have, by

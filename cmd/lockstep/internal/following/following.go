@@ -29,15 +29,14 @@ import (
 // A Run is a Follower at work, and what it has reported to people, scripts and
 // monitors.
 type Run struct {
-	o        Options
-	io       term.IO
-	Watcher  mirror.Watcher
-	follower *destination.Follower
-	client   *fetch.Client
-	admin    *admin.Access
-	address  string // URL of what we serve; "" if we do not
-	started  time.Time
-	stopBar  func() // ends the bar of the first sync
+	o       Options
+	io      term.IO
+	Watcher mirror.Watcher
+	admin   *admin.Access
+	address string // URL of what we serve; "" if we do not
+	started time.Time
+	stopBar func() // ends the bar of the first sync
+	link    link
 
 	mu       sync.Mutex // guards what follows
 	tally    report.Tally
@@ -54,6 +53,7 @@ type Run struct {
 
 // Options configure what is followed, and what is reported about it.
 type Options struct {
+	Name         string // of one of several mirrors that the process follows; "" if it is the only one
 	Source, Dest string
 	Events       string        // file of events; "-" is stdout
 	Poll         time.Duration // between two looks at a Source that sends no notifications
@@ -64,15 +64,17 @@ type Options struct {
 
 // New returns a Run that has not begun.
 func New(o Options, io term.IO) *Run {
-	return &Run{
+	f := &Run{
 		o: o, io: io, started: time.Now(), stopBar: func() {},
 		Watcher:  mirror.Watcher{Io: io, Quiet: o.Out.Quiet, Once: &report.Once{}},
 		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
+	f.Watcher.Meter.Fetched = func() int64 { return f.link.traffic().bytes }
+	return f
 }
 
 // quietly returns an IO that discards all output.
-func (f *Run) quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
+func quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
 
 // Event is the callback of the Destination.
 func (f *Run) Event(ctx context.Context, e destination.Event) {
@@ -92,15 +94,26 @@ func (f *Run) Event(ctx context.Context, e destination.Event) {
 	}
 }
 
+// status returns the state of the Follower.
+func (f *Run) status() destination.FollowStatus {
+	if o := f.link.open.Load(); o != nil {
+		return o.follower.Status()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return destination.FollowStatus{Source: fetch.WithoutUser(f.o.Source), Error: report.ErrorText(f.last)}
+}
+
 // run follows until ctx ends or the Follower gives up.
 func (f *Run) run(ctx context.Context) error {
-	f.Watcher.Meter.Fetched = f.client.Bytes
-	stop := term.ShowFitting(f.io, f.o.Out.Quiet, f.Watcher.Meter.Fit)
-	defer stop()
-	f.mu.Lock()
-	f.stopBar = stop
-	f.mu.Unlock()
-	return f.follower.Run(ctx)
+	if f.o.Name == "" {
+		stop := term.ShowFitting(f.io, f.o.Out.Quiet, f.Watcher.Meter.Fit)
+		defer stop()
+		f.mu.Lock()
+		f.stopBar = stop
+		f.mu.Unlock()
+	}
+	return f.link.open.Load().follower.Run(ctx)
 }
 
 // Passed records a pass that changed something or failed.
@@ -116,17 +129,32 @@ func (f *Run) Passed(r destination.Report, err error) {
 	f.mu.Unlock()
 	f.Watcher.SumUp()
 	if err != nil {
-		err = mirror.Explain(err, f.o.Dest)
-		if hint := f.Watcher.Causes.Hint(); hint != "" {
-			err = term.WithHint(err, hint)
-		}
-		f.Watcher.Say("warning: ", fmt.Errorf("%w; trying again", err))
-		if hint := term.HintOf(err); hint != "" {
-			f.Watcher.Say("hint: ", errors.New(hint))
-		}
+		warn(&f.Watcher, f.o.Dest, err)
 	}
 	if ready {
 		f.reportPass(&r)
+	}
+}
+
+// Failed records that the mirror could not be opened, or that the Follower gave up; it is
+// tried again.
+func (f *Run) Failed(err error) {
+	f.mu.Lock()
+	f.failing++
+	f.last = err
+	f.mu.Unlock()
+	warn(&f.Watcher, f.o.Dest, err)
+}
+
+// warn says what has failed and is tried again.
+func warn(w *mirror.Watcher, dest string, err error) {
+	err = mirror.Explain(err, dest)
+	if hint := w.Causes.Hint(); hint != "" {
+		err = term.WithHint(err, hint)
+	}
+	w.Say("warning: ", fmt.Errorf("%w; trying again", err))
+	if hint := term.HintOf(err); hint != "" {
+		w.Say("hint: ", errors.New(hint))
 	}
 }
 
@@ -144,8 +172,8 @@ func (f *Run) watch(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		s := f.follower.Status()
-		if !f.isReady() {
+		s := f.status()
+		if !f.IsReady() {
 			if !f.mayBeReady(&s) {
 				continue
 			}
@@ -161,10 +189,21 @@ func (f *Run) watch(ctx context.Context) error {
 	}
 }
 
-func (f *Run) isReady() bool {
+// IsReady reports whether the first sync is done, and said so.
+func (f *Run) IsReady() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ready
+}
+
+// Failure returns why the last attempt has failed; nil if it has not, or there was none.
+func (f *Run) Failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failing == 0 {
+		return nil
+	}
+	return f.last
 }
 
 // mayBeReady reports whether the first sync is done: the channels stand before
@@ -188,7 +227,8 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 		out.Out = f.io.Err // stdout has the result, or the events, and nothing else
 	}
 	sum.Source, sum.Elapsed = s.Source, time.Since(f.started).Seconds()
-	sum.Requests, sum.Bytes = f.client.Requests(), f.client.Bytes()
+	t := f.link.traffic()
+	sum.Requests, sum.Bytes = t.requests, t.bytes
 	if sum.Mode == "" {
 		sum.Mode = destination.ModeNone
 	}
@@ -202,12 +242,14 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 		out.Printf("  %s: %s\n", nameOf(set), f.said[set.URI])
 		f.reportHub(set)
 	}
-	where := f.o.Dest
-	if f.address != "" {
-		where = f.address
+	if f.o.Name == "" {
+		where := f.o.Dest
+		if f.address != "" {
+			where = f.address
+		}
+		f.admin.Print(out)
+		out.Printf("  Ctrl-C stops; progress is kept\n%s%s\n", listen.ReadyPrefix, where)
 	}
-	f.admin.Print(out)
-	out.Printf("  Ctrl-C stops; progress is kept\n%s%s\n", listen.ReadyPrefix, where)
 	f.mu.Lock()
 	f.ready = true
 	f.mu.Unlock()
@@ -318,23 +360,16 @@ func (f *Run) reportRecovered(s *destination.FollowStatus) {
 
 // Conclude prints the totals of the run.
 func (f *Run) Conclude(err error) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stopBar()
+	r := f.Result(err)
 	out := f.io
 	if f.o.Events == "-" {
 		out.Out = f.io.Err
 	}
-	status := f.follower.Status()
-	for i := range status.Sets {
-		if s := &status.Sets[i]; s.Channel == destination.ChannelPoll && slices.Contains(f.streamed, s.URI) {
-			s.Channel = destination.ChannelEvents
-		}
-	}
-	r := f.result(&status, err)
-	if f.o.Out.JSON {
+	if f.o.Out.JSON && f.o.Name == "" {
 		return out.PrintJSON(r)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.flush(); f.ready {
 		out.Printf("followed %s for %s: %s\n", r.Source, term.Elapsed(time.Since(f.started)), report.TallyText(r.Created, r.Updated, r.Deleted, 0, r.Failed, r.Refused))
 		if r.Kept != nil {
@@ -344,8 +379,23 @@ func (f *Run) Conclude(err error) error {
 	return nil
 }
 
-// A followResult is what follow prints with --json.
-type followResult struct {
+// Result returns the totals of the run, when it has ended with err.
+func (f *Run) Result(err error) Result {
+	status := f.status()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopBar()
+	for i := range status.Sets {
+		if s := &status.Sets[i]; s.Channel == destination.ChannelPoll && slices.Contains(f.streamed, s.URI) {
+			s.Channel = destination.ChannelEvents
+		}
+	}
+	return f.result(&status, err)
+}
+
+// A Result is what follow prints with --json.
+type Result struct {
+	Name                string                   `json:"name,omitempty"`
 	*destination.Report                          // summed up over all passes
 	Passes              int64                    `json:"passes"`
 	PassesFailed        int64                    `json:"passes_failed"`

@@ -30,7 +30,7 @@ func (f *Run) reportPass(r *destination.Report) {
 	if f.o.Out.Quiet || r.Created+r.Updated+r.Deleted+r.Failed+r.Refused == 0 {
 		return
 	}
-	s := f.follower.Status()
+	s := f.status()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := &f.line

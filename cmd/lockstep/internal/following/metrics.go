@@ -8,17 +8,18 @@ import (
 	"lockstep/destination"
 )
 
-// figures reports to monitors all that is known about the progress.
-func (f *Run) figures(s *admin.Figures) {
-	state := f.state()
+// Figures reports to monitors all that is known about the progress.
+func (f *Run) Figures(s *admin.Figures) {
+	state := f.State()
 	reportFollow(s, &state)
-	s.Counter("lockstep_destination_requests_total", "Requests sent.", float64(f.client.Requests()))
-	s.Counter("lockstep_destination_received_bytes_total", "Bytes that came over the network.", float64(f.client.Bytes()))
+	t := f.link.traffic()
+	s.Counter("lockstep_destination_requests_total", "Requests sent.", float64(t.requests))
+	s.Counter("lockstep_destination_received_bytes_total", "Bytes that came over the network.", float64(t.bytes))
 }
 
 // reportFollow reports the totals of all passes, the progress of the current one,
 // and how each set is followed.
-func reportFollow(s *admin.Figures, state *followState) {
+func reportFollow(s *admin.Figures, state *State) {
 	r := &state.Result
 	s.Gauge("lockstep_follow_ready", "Whether the first sync is done.", admin.Truth(state.Ready))
 	s.Gauge("lockstep_follow_failing", "Whether the last look at the Source, or at each of its sets, failed.", admin.Truth(isFailing(&r.Follow)))

@@ -17,7 +17,7 @@ import (
 func TestFollowFigures(t *testing.T) {
 	t.Parallel()
 	next := int64(100)
-	var state followState
+	var state State
 	state.Result.Report = &destination.Report{BySet: make([]destination.SetReport, 1), Kept: &destination.Kept{}}
 	state.Result.Follow.Sets = make([]destination.SetStatus, 1)
 	set := &state.Result.Follow.Sets[0]
@@ -94,7 +94,7 @@ func distinct(v reflect.Value, next *int64) (shown []string) {
 // be the only one of its labels.
 func TestFollowFiguresSameName(t *testing.T) {
 	t.Parallel()
-	var state followState
+	var state State
 	state.Result.Report = &destination.Report{}
 	state.Result.Follow.Sets = []destination.SetStatus{{URI: "http://a/1", Name: "main"}, {URI: "http://a/2", Name: "main"}, {URI: "http://a/3"}}
 	m := admin.NewMetrics()

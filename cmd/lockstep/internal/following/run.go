@@ -3,9 +3,12 @@ package following
 import (
 	"context"
 	"net"
+	"net/http"
+	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/listen"
+	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
 )
@@ -13,15 +16,38 @@ import (
 // Follow follows until ctx ends or the follower gives up. On l, if it is not nil, it
 // serves what hubs call.
 func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client *fetch.Client, access *admin.Access, l net.Listener) error {
-	f.follower, f.client, f.admin = follower, client, access
+	f.link.attach(follower, client)
+	f.admin = access
 	about := f.about()
 	serveAdmin := func(ctx context.Context) error {
 		return f.admin.Serve(ctx, f.o.Requests.AdminHandler(about.Admin(nil)), f.o.Out.Logger(f.io))
 	}
-	alerts := func(ctx context.Context) error { return f.o.Alerts.Run(ctx, f.problem) }
+	alerts := func(ctx context.Context) error {
+		return f.o.Alerts.Run(ctx, func() string {
+			_, rows := f.Upstreams(time.Now())
+			return upstreams.Failures(rows)
+		})
+	}
 	if l == nil {
 		return together(ctx, f.run, f.watch, serveAdmin, alerts, f.o.Requests.Run)
 	}
-	f.address = listen.BaseURL(l.Addr(), f.quietly())
+	f.address = listen.BaseURL(l.Addr(), quietly())
 	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin, alerts, f.o.Requests.Run)
+}
+
+// FollowBeside follows one of several mirrors until ctx ends or the follower gives up. It
+// can be called again then.
+func (f *Run) FollowBeside(ctx context.Context, follower *destination.Follower, client *fetch.Client) error {
+	f.link.attach(follower, client)
+	return together(ctx, f.run, f.watch)
+}
+
+// Hubs serves what hubs call for one of several mirrors.
+func (f *Run) Hubs(w http.ResponseWriter, r *http.Request) {
+	if o := f.link.open.Load(); o != nil {
+		o.follower.Handler().ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "not ready", http.StatusServiceUnavailable)
 }

@@ -18,35 +18,29 @@ import (
 	"lockstep/source"
 )
 
-// followStatusPath is where follow serves its status, below its pages.
-const followStatusPath = "api/v1/follow"
+// StatusPath is where follow serves its status, below its pages.
+const StatusPath = "api/v1/follow"
 
 // about returns the pages of a process that follows.
 func (f *Run) about() *admin.Pages {
 	m := admin.NewMetrics()
-	m.Register(f.figures)
+	m.Register(f.Figures)
 	m.Register(f.o.Requests.Figures)
 	p := admin.NewPages("/", f.admin.Guard, m, f.whyNotReady)
-	p.Protect(followStatusPath, http.HandlerFunc(f.serveStatus))
-	p.Protect(upstreams.Path, upstreams.Handler(f.upstreams))
+	p.Protect(StatusPath, ServeState(func() any { return f.State() }))
+	p.Protect(upstreams.Path, upstreams.Handler(f.Upstreams))
 	return p
 }
 
-// upstreams returns what is known of the sets that are followed.
-func (f *Run) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
-	status := f.follower.Status()
+// Upstreams returns what is known of the sets that are followed.
+func (f *Run) Upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
+	status := f.status()
 	return upstreams.Process{Destination: f.o.Dest, Sets: len(status.Sets)}, upstreams.FromFollower(&status, fetch.WithoutUser(f.o.Source), now)
-}
-
-// problem returns what keeps the mirror from being in step, "" if nothing does.
-func (f *Run) problem() string {
-	_, rows := f.upstreams(time.Now())
-	return upstreams.Failures(rows)
 }
 
 // server serves what hubs call, and the pages.
 func (f *Run) server(about *admin.Pages) *http.Server {
-	hubs := f.follower.Handler()
+	hubs := f.link.open.Load().follower.Handler()
 	srv := source.NewServer(f.o.Requests.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !about.Serve(w, r) {
 			hubs.ServeHTTP(w, r)
@@ -61,47 +55,49 @@ var errFirstSync = errors.New("the first sync is not done yet")
 
 // whyNotReady returns why the mirror has not been in step once yet.
 func (f *Run) whyNotReady() error {
-	if !f.isReady() {
+	if !f.IsReady() {
 		return errFirstSync
 	}
 	return nil
 }
 
-// A followState is what follow answers when asked how it goes.
-type followState struct {
+// A State is what follow answers when asked for its status.
+type State struct {
 	Version  string                          `json:"version"`
 	Ready    bool                            `json:"ready"`
 	Since    time.Time                       `json:"since"`
-	Result   followResult                    `json:"result"`
+	Result   Result                          `json:"result"`
 	Progress map[string]destination.Progress `json:"progress,omitempty"` // by set, of the pass under way or the last
 }
 
-// serveStatus answers how it goes.
-func (f *Run) serveStatus(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(f.state()) // a client that has disconnected needs no answer
+// ServeState answers with the current state as JSON.
+func ServeState(state func() any) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(state()) // a client that has disconnected needs no answer
+	})
 }
 
-// state returns the current state; the caller owns the result.
-func (f *Run) state() followState {
-	status := f.follower.Status()
+// State returns the current state; the caller owns the result.
+func (f *Run) State() State {
+	status := f.status()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return followState{
+	return State{
 		Version: release.Version(), Ready: f.ready, Since: f.started, Result: f.result(&status, nil), Progress: maps.Clone(f.progress),
 	}
 }
 
 // result returns the totals so far. f.mu is held; the result does not share
 // memory with f.
-func (f *Run) result(status *destination.FollowStatus, err error) followResult {
+func (f *Run) result(status *destination.FollowStatus, err error) Result {
 	sum := f.tally.Copy()
 	sum.Source, sum.Destination = f.o.Source, f.o.Dest
 	if sum.Mode == "" {
@@ -116,8 +112,8 @@ func (f *Run) result(status *destination.FollowStatus, err error) followResult {
 	for i := range status.Sets {
 		sum.Unproven = append(sum.Unproven, status.Sets[i].Unproven...)
 	}
-	return followResult{
-		Report: &sum.Report, Passes: sum.Passes, PassesFailed: sum.Failing,
+	return Result{
+		Name: f.o.Name, Report: &sum.Report, Passes: sum.Passes, PassesFailed: sum.Failing,
 		Followed: time.Since(f.started).Seconds(), Follow: *status, Error: report.ErrorText(err),
 	}
 }

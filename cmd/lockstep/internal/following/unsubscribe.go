@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
@@ -28,16 +31,38 @@ type unsubscribeResult struct {
 	Error         string                       `json:"error,omitempty"`
 }
 
-// EndSubscriptions ends the subscriptions of the mirror that is open as r, and says
-// which it has ended.
-func EndSubscriptions(ctx context.Context, r *mirror.Run, o Options, c Callback, io term.IO) error {
+// Unsubscribe ends the subscriptions that follow made for a mirror, and says which it has
+// ended.
+func Unsubscribe(ctx context.Context, o *Flags, io term.IO) error {
+	do, err := o.Sync.Options()
+	if err != nil {
+		return err
+	}
+	if !mirror.IsBucket(o.Sync.Dest) {
+		state := filepath.Join(o.Sync.Dest, filepath.FromSlash(destination.StateFile))
+		if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("unsubscribe: %s is no mirror: there is no %s", o.Sync.Dest, state)
+		}
+	}
+	do.Logger = o.Sync.Out.Logger(io)
+	r, err := mirror.Open(&o.Sync.Selection, &o.Sync.Network, do, false, io)
+	if err != nil {
+		return mirror.Explain(err, o.Sync.Dest)
+	}
+	defer r.Close()
+	return endSubscriptions(ctx, r, o, o.Callback, io)
+}
+
+// endSubscriptions ends the subscriptions of the mirror that is open as r.
+func endSubscriptions(ctx context.Context, r *mirror.Run, o *Flags, c Callback, io term.IO) error {
+	out := o.Sync.Out
 	recorded, err := destination.CallbackOf(ctx, r.State.Journal)
 	if err != nil {
 		return fmt.Errorf("unsubscribe: %w", err)
 	}
-	result := unsubscribeResult{Source: fetch.WithoutUser(o.Source), Destination: o.Dest, Subscriptions: []destination.Unsubscription{}}
+	result := unsubscribeResult{Source: fetch.WithoutUser(o.Sync.Source), Destination: o.Sync.Dest, Subscriptions: []destination.Unsubscription{}}
 	if recorded == "" {
-		return printUnsubscribed(&result, o.Out, io)
+		return printUnsubscribed(&result, out, io)
 	}
 	if c.URL == "" {
 		c.URL = recorded
@@ -46,7 +71,7 @@ func EndSubscriptions(ctx context.Context, r *mirror.Run, o Options, c Callback,
 	if err != nil {
 		return err
 	}
-	u, err := destination.NewUnsubscriber(r.State.Journal, r.Client, callback, o.Out.Logger(io))
+	u, err := destination.NewUnsubscriber(r.State.Journal, r.Client, callback, out.Logger(io))
 	if err != nil {
 		return errors.Join(term.Usage(err, ""), l.Close())
 	}
@@ -66,7 +91,7 @@ func EndSubscriptions(ctx context.Context, r *mirror.Run, o Options, c Callback,
 	if err != nil {
 		return err
 	}
-	return printUnsubscribed(&result, o.Out, io)
+	return printUnsubscribed(&result, out, io)
 }
 
 // serveFor serves h on l while do runs.

@@ -191,9 +191,7 @@ func Open(sel *Selection, net *network.Options, do destination.Options, readOnly
 		return nil, err
 	}
 	do.Jobs = net.Jobs
-	// With a store in memory first: nothing is made for options that cannot be used.
-	do.Versions = &blob.Mem{}
-	if _, err := destination.New(&blob.Mem{}, &journal.Mem{}, client, do); err != nil {
+	if err := do.Validate(); err != nil { // before anything is made
 		client.Close()
 		return nil, term.Usage(err, "")
 	}

@@ -34,7 +34,7 @@ type Options struct {
 	Timeout      time.Duration
 	Retries      int
 	Jobs         int
-	rate         float64
+	Rate         float64
 	bandwidth    string
 	UserAgent    string
 	allowPrivate bool
@@ -48,6 +48,9 @@ type Options struct {
 
 	// Limits are shared by the clients of the process, if not nil.
 	Limits *fetch.Limits
+
+	// Total limits the bytes of all clients together; nil: there is no limit.
+	Total *fetch.Bandwidth
 }
 
 // NoProxy is the value of --proxy that disables proxies, whatever the
@@ -94,7 +97,7 @@ func (o *Options) declareFlags(flags *pflag.FlagSet, whom string) {
 	flags.DurationVar(&o.Timeout, "timeout", fetch.DefaultTimeout, "abort a request after this `DURATION` without a byte; a transfer that makes progress has no limit")
 	flags.IntVar(&o.Retries, "retries", fetch.MaxTries-1, "retry a request that failed temporarily up to `N` times")
 	flags.IntVar(&o.Jobs, "jobs", 0, "send at most `N` requests at a time; 0 adapts to the server")
-	flags.Float64Var(&o.rate, "rate", 0, "make at most `R` requests a second to one host; 0 is no limit")
+	flags.Float64Var(&o.Rate, "rate", 0, "make at most `R` requests a second to one host; 0 is no limit")
 	flags.StringVar(&o.bandwidth, "bandwidth", "", "read at most `BYTES` a second, as 500k, 2M; empty is no limit")
 	flags.StringVar(&o.UserAgent, "user-agent", "", "send `NAME` as the User-Agent")
 	flags.BoolVar(&o.allowPrivate, "allow-private", false, "let documents name private and loopback addresses; without it only a Source that is itself at one, or a file, may")
@@ -120,7 +123,7 @@ func (o *Options) OriginClient(lookup func(string) (string, bool), log *slog.Log
 func (o *Options) client(home *url.URL, allowPrivate bool, lookup func(string) (string, bool), log *slog.Logger) (*fetch.Client, error) {
 	opts := fetch.Options{
 		Header: http.Header{}, Proxy: o.proxyOption(lookup), CAFile: o.caFile, Timeout: o.Timeout, Retries: o.Retries, Jobs: o.Jobs, MostJobs: o.MostJobs,
-		Rate: o.rate, UserAgent: o.UserAgent, AllowPrivate: allowPrivate, Home: home, Limits: o.Limits, Idle: o.Idle, Logger: log,
+		Rate: o.Rate, UserAgent: o.UserAgent, AllowPrivate: allowPrivate, Home: home, Limits: o.Limits, Total: o.Total, Idle: o.Idle, Logger: log,
 	}
 	if opts.UserAgent == "" {
 		opts.UserAgent = "lockstep/" + release.Version()
@@ -128,7 +131,7 @@ func (o *Options) client(home *url.URL, allowPrivate bool, lookup func(string) (
 	if o.Retries == 0 {
 		opts.Retries = -1 // zero asks for the default there
 	}
-	if o.Timeout <= 0 || o.Retries < 0 || o.Jobs < 0 || o.rate < 0 {
+	if o.Timeout <= 0 || o.Retries < 0 || o.Jobs < 0 || o.Rate < 0 {
 		return nil, term.Usagef("--timeout must be above 0; --retries, --jobs and --rate must not be below 0")
 	}
 	for _, h := range o.headers {
@@ -139,8 +142,8 @@ func (o *Options) client(home *url.URL, allowPrivate bool, lookup func(string) (
 		opts.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	var err error
-	if opts.Bandwidth, err = config.ParseSize(o.bandwidth); err != nil {
-		return nil, term.Usagef("--bandwidth %q: %w", o.bandwidth, err)
+	if opts.Bandwidth, err = parseBandwidth(o.bandwidth); err != nil {
+		return nil, err
 	}
 	if o.bearerFile != "" {
 		token, err := os.ReadFile(o.bearerFile)
@@ -155,6 +158,23 @@ func (o *Options) client(home *url.URL, allowPrivate bool, lookup func(string) (
 		return nil, term.Usage(err, "")
 	}
 	return c, nil
+}
+
+// ShareBandwidth has the limit that --bandwidth sets apply to all clients together. A value
+// that is no limit is left for [Options.Client] to refuse.
+func (o *Options) ShareBandwidth() {
+	if n, err := parseBandwidth(o.bandwidth); err == nil && n > 0 {
+		o.Total, o.bandwidth = fetch.NewBandwidth(n), ""
+	}
+}
+
+// parseBandwidth reads the value of --bandwidth.
+func parseBandwidth(s string) (int64, error) {
+	n, err := config.ParseSize(s)
+	if err != nil {
+		return 0, term.Usagef("--bandwidth %q: %w", s, err)
+	}
+	return n, nil
 }
 
 // netrcPath resolves --netrc without a value to the usual place of the file.

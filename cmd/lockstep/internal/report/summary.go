@@ -21,7 +21,13 @@ import (
 // PrintSync prints the result of a run.
 func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destination.Destination, r *destination.Report, err error) error {
 	if out.JSON {
-		return printReport(context.WithoutCancel(ctx), io, d, r, err)
+		out := bufio.NewWriter(io.Out)
+		werr := WriteJSON(ctx, out, "", d, r, err)
+		_ = out.WriteByte('\n') // errors stay until Flush
+		if ferr := out.Flush(); werr == nil && ferr != nil {
+			werr = fmt.Errorf("write result: %w", ferr)
+		}
+		return werr
 	}
 	if _, none := errors.AsType[*destination.NoPastError](err); none {
 		return nil // the error says it
@@ -79,36 +85,39 @@ func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 	return nil
 }
 
-// printReport prints the report as one JSON object. The failures come last and are
-// all there are: those of resources are read from the journal one by one, so that
-// memory does not grow with their number.
-func printReport(ctx context.Context, io term.IO, d *destination.Destination, r *destination.Report, err error) error {
+// WriteJSON writes the report as one JSON object, with the name of the mirror if it has one.
+// The failures come last and are all there are: those of resources are read from the journal
+// one by one, so that memory does not grow with their number. Errors of out are left to the
+// caller. d is not used if r is not about a run.
+func WriteJSON(ctx context.Context, out *bufio.Writer, name string, d *destination.Destination, r *destination.Report, err error) error {
 	own := *r
 	pending := !r.DryRun && r.At.IsZero() && len(r.BySet) > 0
 	if pending {
 		own.Failures = nil
 	}
 	head, merr := marshal(struct {
+		Name string `json:"name,omitempty"`
 		*destination.Report
 		Error string `json:"error,omitempty"`
-	}{&own, ErrorText(err)})
+	}{name, &own, ErrorText(err)})
 	if merr != nil {
 		return fmt.Errorf("write result: %w", merr)
 	}
 	if !pending {
-		io.Printf("%s\n", head)
+		_, _ = out.Write(head)
 		return nil
 	}
-	out := bufio.NewWriter(io.Out)
-	_, _ = out.Write(head[:len(head)-1]) // errors stay until Flush
+	_, _ = out.Write(head[:len(head)-1])
 	sep := `,"failures":[`
-	for f, ferr := range failures(ctx, d, r) {
+	for f, ferr := range failures(context.WithoutCancel(ctx), d, r) {
 		if ferr != nil {
-			return fmt.Errorf("read what is pending: %w", ferr)
+			merr = fmt.Errorf("read what is pending: %w", ferr)
+			break
 		}
-		text, merr := marshal(f)
-		if merr != nil {
-			return fmt.Errorf("write result: %w", merr)
+		text, ferr := marshal(f)
+		if ferr != nil {
+			merr = fmt.Errorf("write result: %w", ferr)
+			break
 		}
 		_, _ = out.WriteString(sep)
 		_, _ = out.Write(text)
@@ -117,11 +126,8 @@ func printReport(ctx context.Context, io term.IO, d *destination.Destination, r 
 	if sep == "," {
 		_, _ = out.WriteString("]")
 	}
-	_, _ = out.WriteString("}\n")
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("write result: %w", err)
-	}
-	return nil
+	_ = out.WriteByte('}')
+	return merr
 }
 
 // failures yields the failures of documents that r lists, and all that is pending.

@@ -277,6 +277,7 @@ func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client,
 	}
 	if o.Network != nil && o.Network.Limits == nil {
 		o.Network.Limits = &fetch.Limits{} // hosts are asked by several sets
+		o.Network.ShareBandwidth()
 	}
 	opener.Upstreams.Several = o.HasSeveralUpstreams()
 	if o.Network != nil && opener.Upstreams.Several {

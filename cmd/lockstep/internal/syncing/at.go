@@ -1,4 +1,4 @@
-package main
+package syncing
 
 import (
 	"errors"
@@ -10,15 +10,15 @@ import (
 )
 
 // instant returns what --at says, if it goes together with the other flags.
-func (o *syncOptions) instant() (time.Time, error) {
+func (o *Flags) instant() (time.Time, error) {
 	if o.allVersions {
 		return time.Time{}, term.Usage(errors.New("--all-versions and --at exclude each other: all changes up to the present, or the state at one instant"), "give one of them")
 	}
-	return parseInstant("at", o.at)
+	return mirror.ParseInstant("at", o.at)
 }
 
 // explainAt adds remedies to errors of a run with --at.
-func (o *syncOptions) explainAt(err error) error {
+func (o *Flags) explainAt(err error) error {
 	none, ok := errors.AsType[*destination.NoPastError](err)
 	switch {
 	case !ok:

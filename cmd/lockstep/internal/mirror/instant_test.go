@@ -1,4 +1,4 @@
-package main
+package mirror_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -21,7 +22,7 @@ func TestParseInstant(t *testing.T) {
 		"2026":                           "2026-01-01T00:00:00Z",
 		"2026-05-01T12:00:00.123456789Z": "2026-05-01T12:00:00.123456789Z",
 	} {
-		got, err := parseInstant("at", value)
+		got, err := mirror.ParseInstant("at", value)
 		if err != nil {
 			t.Errorf("%s: %v", value, err)
 		} else if text := got.Format(time.RFC3339Nano); text != want {
@@ -29,15 +30,15 @@ func TestParseInstant(t *testing.T) {
 		}
 	}
 	for _, value := range []string{"", "yesterday", "2026-05-01 12:00:00", "2026-05-01T12:00:00", "2026-13-01", "2026-02-30", "12:00", "Tue, 20 Mar 2001 20:35:00 GMT", "1770000000"} {
-		_, err := parseInstant("from", value)
+		_, err := mirror.ParseInstant("from", value)
 		if _, ok := errors.AsType[term.UsageError](err); !ok || !strings.Contains(err.Error(), "--from") {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
-	if _, err := parseInstant("at", time.Now().Add(time.Hour).UTC().Format(time.RFC3339)); err == nil {
+	if _, err := mirror.ParseInstant("at", time.Now().Add(time.Hour).UTC().Format(time.RFC3339)); err == nil {
 		t.Error("an instant is in the future was taken")
 	}
-	if _, err := parseInstant("at", time.Now().UTC().Format(time.RFC3339)); err != nil {
+	if _, err := mirror.ParseInstant("at", time.Now().UTC().Format(time.RFC3339)); err != nil {
 		t.Errorf("now: %v", err)
 	}
 }
