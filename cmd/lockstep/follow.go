@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/following"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/mirror"
@@ -21,6 +22,7 @@ import (
 type followOptions struct {
 	sync syncOptions
 	following.Callback
+	tls     certificate.Flags
 	channel string
 	poll    time.Duration
 	check   time.Duration
@@ -77,6 +79,7 @@ does nothing else: exit code 1 if one could not be ended.`,
 		flags.DurationVar(&o.lease, "lease", 0, "ask hubs for a subscription of this `DURATION`, which is renewed in time (default: the hub decides)")
 		flags.BoolVar(&o.unsubscribe, "unsubscribe", false, "end the subscriptions of a mirror that is taken down; --callback and --listen as when they were made (default: as recorded)")
 	})
+	o.tls.Declare(flags)
 	o.Flags.Declare(flags, "metrics, status")
 	return cmd
 }
@@ -124,6 +127,9 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if hook != nil {
 		do.Deliver = hook.Deliver
 	}
+	if o.TLS, err = o.tls.Open(do.Logger); err != nil {
+		return err
+	}
 	if _, _, err := o.Address(); err != nil {
 		return err
 	}
@@ -148,12 +154,15 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if l != nil {
 		defer func() { _ = l.Close() }() // the server closes it as well
 	}
+	if callback != "" {
+		o.TLS.WarnAbout(callback, io)
+	}
 	fo.Callback, fo.OnSync = callback, f.Passed
 	follower, err := r.Dest.Follow(o.sync.Source, fo)
 	if err != nil {
 		return errors.Join(term.Usage(err, ""), closeEvents())
 	}
-	access, err := o.Flags.Open(ctx, r.Memory(), l != nil, io)
+	access, err := o.Flags.Open(ctx, r.Memory(), l != nil, o.TLS, io)
 	if err != nil {
 		return errors.Join(err, closeEvents())
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
@@ -27,6 +28,7 @@ import (
 type hubOptions struct {
 	hubserver.Settings
 	admin.Flags
+	tls       certificate.Flags
 	out       *term.Options
 	listen    string
 	publicURL string
@@ -60,6 +62,7 @@ The line "ready: URL" on stdout says that it accepts requests at URL/hub. Its st
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "take requests at `HOST:PORT`; port 0 takes a free one")
 	flags.StringVar(&o.publicURL, "public-url", "", "the public `URL` of the hub (default: that of --listen)")
 	flags.StringVar(&o.state, "state", "", "keep topics, messages and subscriptions in `DIR`, or in a database several hubs share, postgres://… (default one per URL below ~/.local/state/lockstep)")
+	o.tls.Declare(flags)
 	o.Flags.Declare(flags, "status, metrics, subscriptions")
 	o.Settings.Declare(flags, "")
 	return cmd
@@ -99,6 +102,10 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 		}
 	}
 	log := o.out.Logger(io)
+	tls, err := o.tls.Open(log)
+	if err != nil {
+		return err
+	}
 	release, err := hubserver.LockState(o.state, o.KeyFile, log)
 	if err != nil {
 		return err
@@ -110,26 +117,27 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	}
 	defer func() { _ = l.Close() }() // the server closes it as well
 	if ho.PublicURL == "" {
-		ho.PublicURL = listen.BaseURL(l.Addr(), io)
+		ho.PublicURL = listen.BaseURL(tls.Scheme(), l.Addr(), io)
 	}
+	tls.WarnAbout(ho.PublicURL, io)
 	ho.Logger = log
 	h := &admin.StartingHandler{}
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	state := &hubserver.State{Close: func() {}}
 	defer func() { state.Close() }() // after the last request
-	return admin.ServeBeside(ctx, srv, l, func(ctx context.Context) error {
+	return admin.ServeBeside(ctx, srv, tls.Over(l), func(ctx context.Context) error {
 		s, err := hubserver.OpenState(ctx, o.state, o.KeyFile, log)
 		if err != nil {
 			return err
 		}
 		state = s
-		return o.run(ctx, state, ho, h, l.Addr().String(), io)
+		return o.run(ctx, state, ho, h, l.Addr().String(), tls, io)
 	})
 }
 
 // run is a hub until ctx ends. Until it has loaded, h says that it is starting.
-func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Options, h *admin.StartingHandler, listening string, io term.IO) error {
+func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Options, h *admin.StartingHandler, listening string, tls *certificate.Pair, io term.IO) error {
 	ho.Secret = state.Key
 	local := o.state // for sockets and tokens
 	if strings.Contains(local, "://") {
@@ -141,7 +149,7 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 			return err
 		}
 	}
-	access, err := o.Flags.Open(ctx, local, true, io)
+	access, err := o.Flags.Open(ctx, local, true, tls, io)
 	if err != nil {
 		return err
 	}
@@ -158,7 +166,7 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 	if err != nil {
 		return err
 	}
-	about := front.About(access, admin.NewMetrics())
+	about := front.About(access, access.Metrics())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return front.Run(ctx) })
 	g.Go(func() error { return access.Serve(ctx, about.Admin(nil), ho.Logger) })
@@ -183,7 +191,7 @@ func defaultHubState(publicURL, listen string, lookup func(string) (string, bool
 
 // announce says on stdout where the hub is.
 func (o *hubOptions) announce(f *hubserver.Front, listening string, access *admin.Access, publishToken string, io term.IO) error {
-	status := "http://" + listening + "/" + admin.PagesDir + "hub"
+	status := access.Scheme() + "://" + listening + "/" + admin.PagesDir + "hub"
 	if o.out.JSON {
 		return io.PrintJSON(hubbing{URL: f.URL, Listen: listening, Status: status, State: withoutPassword(o.state),
 			Admin: access.Address(), AdminTokenFile: access.TokenFile, PublishTokenFile: publishToken})

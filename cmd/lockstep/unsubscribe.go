@@ -27,6 +27,9 @@ func runUnsubscribe(ctx context.Context, o *followOptions, io term.IO) error {
 		}
 	}
 	do.Logger = o.sync.out.Logger(io)
+	if o.TLS, err = o.tls.Open(do.Logger); err != nil {
+		return err
+	}
 	r, err := mirror.Open(&o.sync.Selection, &o.sync.network, do, false, io)
 	if err != nil {
 		return mirror.Explain(err, o.sync.Dest)

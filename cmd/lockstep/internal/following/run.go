@@ -19,6 +19,6 @@ func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client
 	if l == nil {
 		return together(ctx, f.run, f.watch, serveAdmin)
 	}
-	f.address = listen.BaseURL(l.Addr(), f.quietly())
+	f.address = listen.BaseURL(access.Scheme(), l.Addr(), f.quietly())
 	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin)
 }

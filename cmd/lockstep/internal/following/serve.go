@@ -23,7 +23,7 @@ const followStatusPath = "api/v1/follow"
 
 // about returns the pages of a process that follows.
 func (f *Run) about() *admin.Pages {
-	m := admin.NewMetrics()
+	m := f.admin.Metrics()
 	m.Register(f.figures)
 	p := admin.NewPages("/", f.admin.Guard, m, f.whyNotReady)
 	p.Protect(followStatusPath, http.HandlerFunc(f.serveStatus))
