@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/alert"
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
@@ -30,6 +31,7 @@ import (
 type hubOptions struct {
 	hubserver.Settings
 	admin.Flags
+	tls       certificate.Flags
 	out       *term.Options
 	listen    string
 	publicURL string
@@ -65,6 +67,7 @@ The line "ready: URL" on stdout says that it accepts requests at URL/hub. Its st
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "take requests at `HOST:PORT`; port 0 takes a free one")
 	flags.StringVar(&o.publicURL, "public-url", "", "the public `URL` of the hub (default: that of --listen)")
 	flags.StringVar(&o.state, "state", "", "keep topics, messages and subscriptions in `DIR`, or in a database several hubs share, postgres://… (default one per URL below ~/.local/state/lockstep)")
+	o.tls.Declare(flags)
 	o.Flags.Declare(flags, "status, metrics, subscriptions")
 	o.Settings.Declare(flags, "")
 	o.access.Declare(flags)
@@ -115,6 +118,10 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	}
 	defer requests.Close()
 	log := o.out.Logger(io)
+	tls, err := o.tls.Open(log)
+	if err != nil {
+		return err
+	}
 	release, err := hubserver.LockState(o.state, o.KeyFile, log)
 	if err != nil {
 		return err
@@ -126,26 +133,27 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	}
 	defer func() { _ = l.Close() }() // the server closes it as well
 	if ho.PublicURL == "" {
-		ho.PublicURL = listen.BaseURL(l.Addr(), io)
+		ho.PublicURL = listen.BaseURL(tls.Scheme(), l.Addr(), io)
 	}
+	tls.WarnAbout(ho.PublicURL, io)
 	ho.Logger = log
 	h := &admin.StartingHandler{}
 	srv := source.NewServer(requests.Handler(h))
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	state := &hubserver.State{Close: func() {}}
 	defer func() { state.Close() }() // after the last request
-	return admin.ServeBeside(ctx, srv, l, func(ctx context.Context) error {
+	return admin.ServeBeside(ctx, srv, tls.Over(l), func(ctx context.Context) error {
 		s, err := hubserver.OpenState(ctx, o.state, o.KeyFile, log)
 		if err != nil {
 			return err
 		}
 		state = s
-		return o.run(ctx, state, ho, h, l.Addr().String(), alerts, requests, io)
+		return o.run(ctx, state, ho, h, l.Addr().String(), tls, alerts, requests, io)
 	})
 }
 
 // run is a hub until ctx ends. Until it has loaded, h says that it is starting.
-func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Options, h *admin.StartingHandler, listening string, alerts *alert.Service, requests *accesslog.Log, io term.IO) error {
+func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Options, h *admin.StartingHandler, listening string, tls *certificate.Pair, alerts *alert.Service, requests *accesslog.Log, io term.IO) error {
 	ho.Secret = state.Key
 	local := o.state // for sockets and tokens
 	if strings.Contains(local, "://") {
@@ -157,7 +165,7 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 			return err
 		}
 	}
-	access, err := o.Flags.Open(ctx, local, true, io)
+	access, err := o.Flags.Open(ctx, local, true, tls, io)
 	if err != nil {
 		return err
 	}
@@ -174,7 +182,7 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 	if err != nil {
 		return err
 	}
-	m := admin.NewMetrics()
+	m := access.Metrics()
 	m.Register(requests.Figures)
 	about := front.About(access, m)
 	g, ctx := errgroup.WithContext(ctx)
@@ -205,7 +213,7 @@ func defaultHubState(publicURL, listen string, lookup func(string) (string, bool
 
 // announce says on stdout where the hub is.
 func (o *hubOptions) announce(f *hubserver.Front, listening string, access *admin.Access, publishToken string, io term.IO) error {
-	status := "http://" + listening + "/" + admin.PagesDir + "hub"
+	status := access.Scheme() + "://" + listening + "/" + admin.PagesDir + "hub"
 	if o.out.JSON {
 		return io.PrintJSON(hubbing{URL: f.URL, Listen: listening, Status: status, State: withoutPassword(o.state),
 			Admin: access.Address(), AdminTokenFile: access.TokenFile, PublishTokenFile: publishToken})

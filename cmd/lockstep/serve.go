@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/alert"
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/listen"
@@ -25,6 +26,7 @@ type serveOptions struct {
 	sourceflags.Source
 	out      *term.Options
 	listen   string
+	tls      certificate.Flags
 	versions bool
 	site.OAIFlags
 	site.Embedding
@@ -72,6 +74,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 // declare declares the flags.
 func (o *serveOptions) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
+	o.tls.Declare(flags)
 	o.Embedding.Admin.Declare(flags, "metrics, the hub's status and subscriptions, api:")
 	flags.BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.Embedding.Access.Declare(flags)
@@ -121,6 +124,9 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	if err != nil {
 		return err
 	}
+	if o.TLS, err = o.tls.Open(so.Log); err != nil {
+		return err
+	}
 	if err := so.Lock(); err != nil {
 		return err
 	}
@@ -131,9 +137,10 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	}
 	defer func() { _ = l.Close() }() // the server closes it as well
 	if so.BaseURL == "" {
-		so.BaseURL = listen.BaseURL(l.Addr(), io)
+		so.BaseURL = listen.BaseURL(o.TLS.Scheme(), l.Addr(), io)
 	}
-	stopStarting := listen.AnswerStarting(l, o.out.Logger(io))
+	o.TLS.WarnAbout(so.BaseURL, io)
+	stopStarting := listen.AnswerStarting(l, o.TLS, so.Log)
 	defer stopStarting()
 	n := &sourcereport.Reporter{IO: io, Quiet: o.out.Quiet}
 	so.OnEvent, so.OnNotify = n.Event, n.Notified

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/simulate"
@@ -22,6 +23,7 @@ import (
 type simulateOptions struct {
 	out       *term.Options
 	listen    string
+	tls       certificate.Flags
 	baseURL   string
 	resources int
 	size      string
@@ -53,6 +55,7 @@ answers as a bad network or a broken server would.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
+	o.tls.Declare(flags)
 	flags.StringVar(&o.baseURL, "base-url", "", "the public `URL` of this Source (default: that of --listen)")
 	flags.IntVar(&o.resources, "resources", simulate.DefaultResources, "begin with `N` resources")
 	flags.StringVar(&o.size, "size", "4KB", "`SIZE` of a resource, or a range of sizes as 1KB-10MB, each order of magnitude as frequent")
@@ -127,15 +130,20 @@ func runSimulate(ctx context.Context, o *simulateOptions, io term.IO) error {
 	if err := so.Check(); err != nil {
 		return term.Usage(err, "")
 	}
+	so.Logger = o.out.Logger(io)
+	tls, err := o.tls.Open(so.Logger)
+	if err != nil {
+		return err
+	}
 	l, err := listen.Open(ctx, o.listen)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Close() }() // the server closes it as well
 	if so.BaseURL == "" {
-		so.BaseURL = listen.BaseURL(l.Addr(), io)
+		so.BaseURL = listen.BaseURL(tls.Scheme(), l.Addr(), io)
 	}
-	so.Logger = o.out.Logger(io)
+	tls.WarnAbout(so.BaseURL, io)
 	var made simulate.Progress
 	so.OnDone = func(p simulate.Progress) {
 		if !o.out.Quiet && p.Changes/1000 != made.Changes/1000 {
@@ -167,5 +175,5 @@ func runSimulate(ctx context.Context, o *simulateOptions, io term.IO) error {
 	}
 	srv := source.NewServer(sim.Handler())
 	srv.ErrorLog = slog.NewLogLogger(so.Logger.Handler(), slog.LevelDebug)
-	return admin.ServeBeside(ctx, srv, l, sim.Run)
+	return admin.ServeBeside(ctx, srv, tls.Over(l), sim.Run)
 }

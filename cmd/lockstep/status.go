@@ -25,6 +25,7 @@ type statusOptions struct {
 	config    string
 	admin     string
 	tokenFile string
+	cert      string
 }
 
 func newStatus(io term.IO, out *term.Options) *cobra.Command {
@@ -54,6 +55,7 @@ Exit code 3 if an upstream is failing, 1 if no process answers.`,
 	flags.StringVar(&o.state, "state", "", "the process has its state in `DIR`")
 	flags.StringVar(&o.config, "config", "", "the process has its configuration in `FILE`")
 	flags.StringVar(&o.admin, "admin", "", "the process listens for administration at `ADDRESS`: unix:PATH, or HOST:PORT, which takes the admin token")
+	flags.StringVar(&o.cert, "tls-cert", "", "the process has the TLS certificate in `FILE`: at HOST:PORT it is asked by https, and answers with this certificate")
 	flags.StringVar(&o.tokenFile, "admin-token-file", "", "the admin token is in `FILE` (default admin-token in the state directory)")
 	return cmd
 }
@@ -67,7 +69,7 @@ func runStatus(ctx context.Context, o *statusOptions, args []string, io term.IO)
 	if err != nil {
 		return err
 	}
-	r, err := upstreams.Ask(ctx, o.admin, token)
+	r, err := upstreams.Ask(ctx, o.admin, token, o.cert)
 	if err != nil {
 		return err
 	}
@@ -88,7 +90,7 @@ func (o *statusOptions) find(args []string, io term.IO) error {
 		for _, v := range []struct {
 			flag *string
 			name string
-		}{{&o.state, "state"}, {&o.admin, "admin"}, {&o.tokenFile, "admin-token-file"}} {
+		}{{&o.state, "state"}, {&o.admin, "admin"}, {&o.tokenFile, "admin-token-file"}, {&o.cert, "tls-cert"}} {
 			if given := file.FlagValues()[v.name]; *v.flag == "" && len(given) > 0 {
 				*v.flag = given[0]
 			}

@@ -170,6 +170,9 @@ func (w *world) source(ts *testscript.TestScript, args []string) {
 		ts.Setenv(args[0]+"_HOST", u.Host)
 	}
 	ts.Setenv(args[0]+"_ADMIN", p.admin)
+	if m := regexp.MustCompile(`(?m)^  administration   (https://.+)$`).FindStringSubmatch(p.out.String()); m != nil {
+		ts.Setenv(args[0]+"_ADMIN", m[1])
+	}
 	ts.Logf("%s is %s", args[0], p.address)
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockstep/internal/connlimit"
@@ -20,6 +21,13 @@ const (
 	IdleTimeout    = 2 * time.Minute  // between requests: connections that no client uses
 	WriteTimeout   = 30 * time.Second // to take WriteChunk bytes: readers that have stopped
 	maxHeaderBytes = 64 << 10         // memory filled by headers
+
+	// Over HTTP/2, which is spoken over TLS only:
+	maxStreams   = 100              // requests of one connection at a time: what is open for their answers
+	pingAfter    = 30 * time.Second // without a frame, a client is asked whether it is there
+	pingTimeout  = 15 * time.Second // to answer that
+	streamBuffer = 256 << 10        // memory filled by the body of a request that its handler does not read
+	connBuffer   = 1 << 20          // and by all those of a connection
 
 	// WriteChunk is what must get through within WriteTimeout. Together they
 	// are a floor of 2 kB/s, without any limit on how long a transfer takes
@@ -41,12 +49,16 @@ func New(h http.Handler) *http.Server {
 		IdleTimeout:       IdleTimeout,
 		WriteTimeout:      WriteTimeout, // until the first write, and after the last
 		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: WriteTimeout,
+			MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: connBuffer,
+		},
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), endingKey{}, end)
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if p := connlimit.Of(c); p != nil {
-				ctx = context.WithValue(ctx, placeKey{}, p)
+				ctx = context.WithValue(ctx, placeKey{}, &taken{Place: p})
 			}
 			return ctx
 		},
@@ -77,9 +89,10 @@ func Ending(ctx context.Context) <-chan struct{} {
 func patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
-		p, limited := r.Context().Value(placeKey{}).(*connlimit.Place)
+		p, limited := r.Context().Value(placeKey{}).(*taken)
 		if limited {
-			p.Busy()
+			p.begin()
+			defer p.end()
 			if p.Crowded() {
 				w.Header().Set("Connection", "close")
 			}
@@ -93,12 +106,29 @@ func patient(next http.Handler) http.Handler {
 		if r.ContentLength != 0 {
 			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every ResponseWriter can; net/http's does
 			if limited {
-				r.Body = &placedBody{ReadCloser: r.Body, place: p}
+				r.Body = &placedBody{ReadCloser: r.Body, place: p.Place}
 			}
 		}
 		next.ServeHTTP(&patientWriter{w, c}, r)
-		p.Ending()
 	})
+}
+
+// A taken place is that of a connection with requests that are being answered: over
+// HTTP/2 several at a time.
+type taken struct {
+	*connlimit.Place
+	requests atomic.Int32
+}
+
+func (t *taken) begin() {
+	t.requests.Add(1)
+	t.Busy()
+}
+
+func (t *taken) end() {
+	if t.requests.Add(-1) == 0 {
+		t.Ending()
+	}
 }
 
 // A placedBody is the body of a request on a connection that gives up its place if

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/connlimit"
 	"lockstep/internal/fetch"
@@ -82,15 +83,16 @@ func (o *Flags) givenTokens() (*trust.Tokens, error) {
 // own, and with the admin token on the public one.
 type Access struct {
 	Guard     *trust.Guard
-	listener  *trust.Listener // nil: there is none
-	TokenFile string          // "": nothing takes the admin token
+	listener  *trust.Listener   // nil: there is none
+	tls       *certificate.Pair // of all listeners over TCP; nil: they do not speak TLS
+	TokenFile string            // "": nothing takes the admin token
 }
 
 // Open listens for administration, with the files it needs in the directory
 // state. The token is made where something takes one: a listener over TCP, or,
-// with public, the public listener.
-func (o *Flags) Open(ctx context.Context, state string, public bool, io term.IO) (*Access, error) {
-	a := &Access{TokenFile: o.tokenFile}
+// with public, the public listener. A listener over TCP speaks TLS with tls, if that is not nil.
+func (o *Flags) Open(ctx context.Context, state string, public bool, tls *certificate.Pair, io term.IO) (*Access, error) {
+	a := &Access{TokenFile: o.tokenFile, tls: tls}
 	if err := o.settle(); err != nil {
 		return nil, err
 	}
@@ -156,8 +158,14 @@ func (a *Access) Address() string {
 	if a == nil || a.listener == nil {
 		return ""
 	}
+	if a.tls != nil && a.listener.Socket() == "" {
+		return a.Scheme() + "://" + a.listener.Address()
+	}
 	return a.listener.Address()
 }
+
+// Scheme returns that of URLs of the listeners of the process: http or https.
+func (a *Access) Scheme() string { return a.tls.Scheme() }
 
 // Trusts returns the guard of administration; nil if there is none.
 func (a *Access) Trusts() *trust.Guard {
@@ -200,7 +208,11 @@ func (a *Access) Serve(ctx context.Context, h http.Handler, log *slog.Logger) er
 	}
 	srv := source.NewServer(a.listener.Handler(h))
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	if err := ServeBeside(ctx, srv, connlimit.New(a.listener, connections())); err != nil && ctx.Err() == nil {
+	l := connlimit.New(a.listener, connections())
+	if a.listener.Socket() == "" {
+		l = a.tls.Over(l)
+	}
+	if err := ServeBeside(ctx, srv, l); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("administration: %w", err)
 	}
 	return nil

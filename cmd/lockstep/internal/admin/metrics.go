@@ -22,6 +22,18 @@ func NewMetrics() *Metrics {
 	return m
 }
 
+// Metrics returns those of [NewMetrics], and of the TLS certificate of the process. a may
+// be nil.
+func (a *Access) Metrics() *Metrics {
+	m := NewMetrics()
+	if a != nil && a.tls != nil {
+		m.Register(func(out *Figures) {
+			out.Gauge("lockstep_tls_certificate_expires_timestamp_seconds", "When the TLS certificate in use expires.", float64(a.tls.Expires().Unix()))
+		})
+	}
+	return m
+}
+
 // Register adds figures. collect is called for each request, perhaps several
 // times at once, and must be quick: it reads what is in memory. A name and its
 // labels must come once in all.

@@ -31,6 +31,8 @@ const maxConfig = 1 << 20
 type File struct {
 	BaseURL      flagValue  `yaml:"base_url"`
 	Listen       flagValue  `yaml:"listen"`
+	TLSCert      flagValue  `yaml:"tls_cert"`
+	TLSKey       flagValue  `yaml:"tls_key"`
 	State        flagValue  `yaml:"state"`
 	Documents    flagValue  `yaml:"documents" flag:"out"` // directory or bucket the documents are written to
 	Gzip         flagValue  `yaml:"gzip"`
@@ -128,7 +130,7 @@ func Read(path string) (File, error) {
 
 // resolve makes relative paths begin at dir.
 func (c *File) resolve(dir string) {
-	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile, &c.AccessLog} {
+	for _, p := range []*flagValue{&c.State, &c.TLSCert, &c.TLSKey, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile, &c.AccessLog} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
 	if path, ok := strings.CutPrefix(string(c.Admin), "unix:"); ok {

@@ -115,7 +115,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	d.base = listen.BaseURL(l.Addr(), d.io)
+	d.base = listen.BaseURL("http", l.Addr(), d.io)
 	n := &sourcereport.Reporter{IO: d.io, Quiet: true}
 	s, err := site.Open(ctx, site.Options{
 		BaseURL: d.base, Sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, State: state, Documents: filepath.Join(state, "documents"),

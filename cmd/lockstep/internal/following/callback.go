@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/fetch"
@@ -16,6 +17,8 @@ import (
 type Callback struct {
 	URL    string // URL; "" if no hub is used
 	Listen string // HOST:PORT; "" for the port that the callback names
+
+	TLS *certificate.Pair // of the listener; nil: it does not speak TLS
 }
 
 // Address returns the URL that --callback names, nil if there is none, and
@@ -27,7 +30,7 @@ func (o *Callback) Address() (u *url.URL, address string, err error) {
 		}
 	}
 	if address = o.Listen; address == "" && u != nil {
-		address, err = listenFor(u)
+		address, err = o.listenFor(u)
 	}
 	return u, address, err
 }
@@ -42,10 +45,11 @@ func (o *Callback) Reachable(ctx context.Context) (l net.Listener, callback stri
 	if l, err = listen.Open(ctx, address); err != nil {
 		return nil, "", err
 	}
+	l = o.TLS.Over(l)
 	if u == nil {
 		return l, "", nil
 	}
-	if _, port, err := net.SplitHostPort(l.Addr().String()); err == nil && anyPort(u, o.Listen != "") {
+	if _, port, err := net.SplitHostPort(l.Addr().String()); err == nil && o.anyPort(u) {
 		u.Host = net.JoinHostPort(u.Hostname(), port)
 	}
 	return l, u.String(), nil
@@ -68,9 +72,9 @@ func parseCallback(s string) (*url.URL, error) {
 
 // listenFor returns the address at which to listen for requests to a callback,
 // if the callback's URL determines it.
-func listenFor(u *url.URL) (string, error) {
+func (o *Callback) listenFor(u *url.URL) (string, error) {
 	switch host, port := u.Hostname(), u.Port(); {
-	case u.Scheme != "http": // the proxy that terminates TLS forwards to another port
+	case u.Scheme != o.TLS.Scheme(): // the proxy that terminates TLS forwards to another port
 	case port != "" && !listen.IsLoopback(host):
 		return net.JoinHostPort("", port), nil
 	case listen.IsLoopback(host):
@@ -85,6 +89,6 @@ func listenFor(u *url.URL) (string, error) {
 }
 
 // anyPort reports whether a callback leaves the port to us.
-func anyPort(u *url.URL, listenGiven bool) bool {
-	return u.Port() == "0" || u.Port() == "" && u.Scheme == "http" && listen.IsLoopback(u.Hostname()) && !listenGiven
+func (o *Callback) anyPort(u *url.URL) bool {
+	return u.Port() == "0" || u.Port() == "" && u.Scheme == o.TLS.Scheme() && listen.IsLoopback(u.Hostname()) && o.Listen == ""
 }

@@ -10,6 +10,7 @@ import (
 	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/alert"
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/syncing"
@@ -22,6 +23,7 @@ type Flags struct {
 	Sync        syncing.Flags
 	Callback    Callback
 	Admin       admin.Flags
+	TLS         certificate.Flags
 	Access      accesslog.Flags
 	Alerts      alert.Flags
 	Unsubscribe bool
@@ -40,6 +42,7 @@ func (o *Flags) Declare(flags *pflag.FlagSet) {
 		flags.StringVar(&o.Callback.Listen, "listen", "", "listen at `HOST:PORT` for hubs, and for monitors: /-/healthz and /-/readyz, and with the admin token /-/metrics and /-/api/v1/follow (default: the port that --callback names, if any)")
 		flags.BoolVar(&o.Unsubscribe, "unsubscribe", false, "end the subscriptions of a mirror that is taken down; --callback and --listen as when they were made (default: as recorded)")
 	})
+	o.TLS.Declare(flags)
 	o.Admin.Declare(flags, "metrics, status")
 	o.Access.Declare(flags)
 	o.Alerts.DeclareService(flags)
@@ -96,6 +99,9 @@ func Follow(ctx context.Context, o *Flags, io term.IO) error {
 	if do.Deliver, err = o.Sync.Deliver(io); err != nil {
 		return err
 	}
+	if o.Callback.TLS, err = o.TLS.Open(do.Logger); err != nil {
+		return err
+	}
 	if _, _, err := o.Callback.Address(); err != nil {
 		return err
 	}
@@ -131,12 +137,15 @@ func Follow(ctx context.Context, o *Flags, io term.IO) error {
 	if l != nil {
 		defer func() { _ = l.Close() }() // the server closes it as well
 	}
+	if callback != "" {
+		o.Callback.TLS.WarnAbout(callback, io)
+	}
 	fo.Callback, fo.OnSync = callback, f.Passed
 	follower, err := r.Dest.Follow(o.Sync.Source, fo)
 	if err != nil {
 		return errors.Join(term.Usage(err, ""), closeEvents())
 	}
-	access, err := o.Admin.Open(ctx, r.Memory(), l != nil, io)
+	access, err := o.Admin.Open(ctx, r.Memory(), l != nil, o.Callback.TLS, io)
 	if err != nil {
 		return errors.Join(err, closeEvents())
 	}

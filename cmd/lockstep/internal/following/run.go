@@ -31,7 +31,7 @@ func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client
 	if l == nil {
 		return together(ctx, f.run, f.watch, serveAdmin, alerts, f.o.Requests.Run)
 	}
-	f.address = listen.BaseURL(l.Addr(), quietly())
+	f.address = listen.BaseURL(access.Scheme(), l.Addr(), quietly())
 	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin, alerts, f.o.Requests.Run)
 }
 

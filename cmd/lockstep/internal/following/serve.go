@@ -23,7 +23,7 @@ const StatusPath = "api/v1/follow"
 
 // about returns the pages of a process that follows.
 func (f *Run) about() *admin.Pages {
-	m := admin.NewMetrics()
+	m := f.admin.Metrics()
 	m.Register(f.Figures)
 	m.Register(f.o.Requests.Figures)
 	p := admin.NewPages("/", f.admin.Guard, m, f.whyNotReady)

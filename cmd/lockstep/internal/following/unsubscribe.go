@@ -45,6 +45,9 @@ func Unsubscribe(ctx context.Context, o *Flags, io term.IO) error {
 		}
 	}
 	do.Logger = o.Sync.Out.Logger(io)
+	if o.Callback.TLS, err = o.TLS.Open(do.Logger); err != nil {
+		return err
+	}
 	r, err := mirror.Open(&o.Sync.Selection, &o.Sync.Network, do, false, io)
 	if err != nil {
 		return mirror.Explain(err, o.Sync.Dest)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/connlimit"
 	"lockstep/internal/fetch"
@@ -46,17 +47,18 @@ func Open(ctx context.Context, address string) (net.Listener, error) {
 	return connlimit.New(l, Connections()), nil
 }
 
-// BaseURL returns the base URL of a Source that was not given one.
-func BaseURL(addr net.Addr, io term.IO) string {
+// BaseURL returns the base URL of a Source that was not given one: that of its listener,
+// with the scheme http or https.
+func BaseURL(scheme string, addr net.Addr, io term.IO) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
-		return "http://" + addr.String() + "/"
+		return scheme + "://" + addr.String() + "/"
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
-		io.Errorf("warning: other machines cannot use the addresses in our documents, which name %s\nhint: give the name of this machine in the network: --base-url http://NAME:%s/\n", host, port)
+		io.Errorf("warning: other machines cannot use the addresses in our documents, which name %s\nhint: give the name of this machine in the network: --base-url %s://NAME:%s/\n", host, scheme, port)
 	}
-	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/"}
+	u := url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port), Path: "/"}
 	return u.String()
 }
 
@@ -71,9 +73,9 @@ func IsLoopback(host string) bool {
 const startingDrain = time.Second
 
 // AnswerStarting answers the clients of l while a process starts: that it lives, and
-// that everything else is to be asked for again. The returned function ends that, and
-// leaves l to another server.
-func AnswerStarting(l net.Listener, log *slog.Logger) (stop func()) {
+// that everything else is to be asked for again. tls, if not nil, is what they are to find
+// there. The returned function ends that, and leaves l to another server.
+func AnswerStarting(l net.Listener, tls *certificate.Pair, log *slog.Logger) (stop func()) {
 	below := l
 	if limited, ok := l.(*connlimit.Listener); ok {
 		below = limited.Listener
@@ -88,7 +90,7 @@ func AnswerStarting(l net.Listener, log *slog.Logger) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = srv.Serve(&lentListener{l, tcp}) // it ends when it is shut down, or the process with l
+		_ = srv.Serve(tls.Over(&lentListener{l, tcp})) // it ends when it is shut down, or the process with l
 	}()
 	return sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), startingDrain)

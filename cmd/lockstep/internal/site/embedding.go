@@ -9,6 +9,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
@@ -24,6 +25,15 @@ type Embedding struct {
 	Hub    hubserver.Settings
 	Admin  admin.Flags
 	Access accesslog.Flags
+	TLS    *certificate.Pair // of all listeners over TCP; nil: they do not speak TLS
+}
+
+// certificate returns that of all listeners over TCP; nil if they do not speak TLS.
+func (e *Embedding) certificate() *certificate.Pair {
+	if e == nil {
+		return nil
+	}
+	return e.TLS
 }
 
 // openAccessLog opens the log of requests.
@@ -81,7 +91,7 @@ func openAdmin(ctx context.Context, o *Options) (*admin.Access, error) {
 	if _, err := source.BaseURL(o.BaseURL); err != nil {
 		return nil, term.Usage(err, "")
 	}
-	return o.Embedding.Admin.Open(ctx, o.State, true, o.IO)
+	return o.Embedding.Admin.Open(ctx, o.State, true, o.Embedding.TLS, o.IO)
 }
 
 // monitored is the parts of a site that monitors see.
@@ -98,7 +108,7 @@ type monitored struct {
 
 // newPages returns the pages about the Source.
 func newPages(base *url.URL, access *admin.Access, ready func() error, seen *monitored) *admin.Pages {
-	m := admin.NewMetrics()
+	m := access.Metrics()
 	m.Register(seen.tally.Figures)
 	m.Register(seen.failures.Figures)
 	m.Register(func(out *admin.Figures) { channelFigures(out, seen.channels()) })

@@ -69,7 +69,12 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 		}
 		return alerts.Run(ctx, s.problem)
 	})
-	return admin.ServeBeside(ctx, srv, s.setup.Load().src.Front(l, h), tasks...)
+	if tls := s.builder.opts.Embedding.certificate(); tls != nil {
+		l = tls.Over(l) // the front reads plain connections
+	} else {
+		l = s.setup.Load().src.Front(l, h)
+	}
+	return admin.ServeBeside(ctx, srv, l, tasks...)
 }
 
 // Handler serves everything at the addresses of the site.

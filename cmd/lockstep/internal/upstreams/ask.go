@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -34,18 +35,30 @@ const unixPrefix = "unix:"
 var errNoProcess = errors.New("no process runs there")
 
 // Ask asks the process that listens for administration at an address, unix:PATH or
-// HOST:PORT. token may be empty.
-func Ask(ctx context.Context, address, token string) (*Report, error) {
+// HOST:PORT. token may be empty. Over TCP it is asked by https if a file with its
+// certificate is given: only a process that has it gets the token.
+func Ask(ctx context.Context, address, token, certFile string) (*Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	host, dial := address, (&net.Dialer{}).DialContext
+	address, secure := strings.CutPrefix(address, "https://") // as the process prints it
+	if secure && certFile == "" {
+		return nil, term.Usage(fmt.Errorf("--admin https://%s: which certificate the process has is not known", address), "name its file: --tls-cert FILE, or give --config FILE of the process")
+	}
+	scheme, host, dial := "http", address, (&net.Dialer{}).DialContext
+	t := &http.Transport{DisableKeepAlives: true}
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		host, dial = "localhost", func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}
+	} else if certFile != "" {
+		var err error
+		if t.TLSClientConfig, err = certificate.Pinned(certFile); err != nil {
+			return nil, term.Usage(err, term.HintOf(err))
+		}
+		scheme = "https"
 	}
-	t := &http.Transport{DialContext: dial, DisableKeepAlives: true}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/"+admin.PagesDir+Path, nil)
+	t.DialContext = dial
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+host+"/"+admin.PagesDir+Path, nil)
 	if err != nil {
 		return nil, term.Usage(fmt.Errorf("--admin %s: %w", address, err), "as --admin unix:PATH or --admin HOST:PORT")
 	}
