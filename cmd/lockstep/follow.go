@@ -12,6 +12,7 @@ import (
 	"lockstep/cmd/lockstep/internal/following"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/garbage"
@@ -158,6 +159,7 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 		return errors.Join(err, closeEvents())
 	}
 	defer access.Close()
+	sdnotify.Send(io.LookupEnv, sdnotify.Ready, sdnotify.Status("first sync"))
 	err = f.Follow(ctx, follower, r.Client, access, l)
 	if cerr := closeEvents(); err == nil {
 		err = cerr

@@ -15,6 +15,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
+	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/fetch"
@@ -113,6 +114,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 		ho.PublicURL = listen.BaseURL(l.Addr(), io)
 	}
 	ho.Logger = log
+	sdnotify.Send(io.LookupEnv, sdnotify.Ready, sdnotify.Status("loading subscriptions"))
 	h := &admin.StartingHandler{}
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
@@ -183,6 +185,7 @@ func defaultHubState(publicURL, listen string, lookup func(string) (string, bool
 
 // announce says on stdout where the hub is.
 func (o *hubOptions) announce(f *hubserver.Front, listening string, access *admin.Access, publishToken string, io term.IO) error {
+	sdnotify.Send(io.LookupEnv, sdnotify.Status(listen.ReadyPrefix+f.URL))
 	status := "http://" + listening + "/" + admin.PagesDir + "hub"
 	if o.out.JSON {
 		return io.PrintJSON(hubbing{URL: f.URL, Listen: listening, Status: status, State: withoutPassword(o.state),
