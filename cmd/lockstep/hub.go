@@ -19,6 +19,7 @@ import (
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/report"
+	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/fetch"
@@ -137,6 +138,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	}
 	tls.WarnAbout(ho.PublicURL, io)
 	ho.Logger = log
+	sdnotify.Send(io.LookupEnv, sdnotify.Ready, sdnotify.Status("loading subscriptions"))
 	h := &admin.StartingHandler{}
 	srv := source.NewServer(requests.Handler(h))
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
@@ -213,6 +215,7 @@ func defaultHubState(publicURL, listen string, lookup func(string) (string, bool
 
 // announce says on stdout where the hub is.
 func (o *hubOptions) announce(f *hubserver.Front, listening string, access *admin.Access, publishToken string, io term.IO) error {
+	sdnotify.Send(io.LookupEnv, sdnotify.Status(listen.ReadyPrefix+f.URL))
 	status := access.Scheme() + "://" + listening + "/" + admin.PagesDir + "hub"
 	if o.out.JSON {
 		return io.PrintJSON(hubbing{URL: f.URL, Listen: listening, Status: status, State: withoutPassword(o.state),

@@ -19,9 +19,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/auditing"
+	"lockstep/cmd/lockstep/internal/completion"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/report"
+	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/tracing"
 	"lockstep/cmd/lockstep/internal/upstreams"
@@ -77,6 +79,7 @@ func watchSignals(cancel context.CancelCauseFunc, io term.IO) (stop func()) {
 		case <-done:
 			return
 		case <-signals:
+			sdnotify.Send(io.LookupEnv, sdnotify.Stopping)
 			cancel(term.ErrInterrupted)
 		}
 		timer := time.NewTimer(shutdownLimit)
@@ -131,6 +134,7 @@ func exitCode(err error) int {
 
 // newRoot returns the command tree; serve gets the SIGHUP signals.
 func newRoot(io term.IO, signals hangups) *cobra.Command {
+	out, version := &term.Options{}, false
 	root := &cobra.Command{
 		Use:   "lockstep",
 		Short: "Keep collections of web resources in step",
@@ -146,8 +150,11 @@ See all of it in a few seconds:  lockstep demo`,
 		SuggestionsMinimumDistance: 2,
 		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			switch {
+			case len(args) > 0:
 				return unknownCommand(cmd, args[0])
+			case version:
+				return runVersion(out, io)
 			}
 			return cmd.Help()
 		},
@@ -159,12 +166,16 @@ See all of it in a few seconds:  lockstep demo`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return term.Usage(err, cmd.CommandPath()+" --help lists the flags")
 	})
-	out := &term.Options{}
 	out.Declare(root.PersistentFlags())
+	root.Flags().BoolVar(&version, "version", false, "print the version")
 	serve := newServe(io, out, signals)
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		if cmd != serve {
 			signals.release()
+		}
+		if completion.Asked(cmd) {
+			completion.DropQuotes(root)
+			return nil // the arguments are a command line that is not finished
 		}
 		for i, arg := range args {
 			if strings.TrimSpace(arg) == "" {
@@ -202,7 +213,10 @@ See all of it in a few seconds:  lockstep demo`,
 		newSnippet(io, out),
 		newStatus(io, out),
 		newVersion(io, out),
+		newCompletion(io, out),
+		newMan(io, out),
 	)
+	completion.Declare(root)
 	return root
 }
 

@@ -13,6 +13,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/listen"
+	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/sourceflags"
 	"lockstep/cmd/lockstep/internal/sourcereport"
@@ -142,6 +143,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	o.TLS.WarnAbout(so.BaseURL, io)
 	stopStarting := listen.AnswerStarting(l, o.TLS, so.Log)
 	defer stopStarting()
+	sdnotify.Send(io.LookupEnv, sdnotify.Ready, sdnotify.Status("publishing what changed since the last run"))
 	n := &sourcereport.Reporter{IO: io, Quiet: o.out.Quiet}
 	so.OnEvent, so.OnNotify = n.Event, n.Notified
 	s, err := site.Open(ctx, so)
@@ -180,6 +182,7 @@ type serving struct {
 // announce says on stdout what is served, and where.
 func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) error {
 	d := s.Describe()
+	sdnotify.Send(io.LookupEnv, sdnotify.Status(listen.ReadyPrefix+d.BaseURL))
 	if o.out.JSON {
 		return io.PrintJSON(serving{BaseURL: d.BaseURL, Listen: o.listen, CapabilityList: d.Lists, Resources: p.Resources(), State: o.State, Admin: d.Admin.Address(), AdminTokenFile: d.Admin.TokenFile})
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -15,13 +14,11 @@ func newVersion(io term.IO, out *term.Options) *cobra.Command {
 		Use:   "version [flags]",
 		Short: "Print the version",
 		Args:  arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runVersion(cmd.Context(), out, io)
-		},
+		RunE:  func(*cobra.Command, []string) error { return runVersion(out, io) },
 	}
 }
 
-func runVersion(_ context.Context, out *term.Options, io term.IO) error {
+func runVersion(out *term.Options, io term.IO) error {
 	if out.JSON {
 		return io.PrintJSON(map[string]string{
 			"version": release.Version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,

@@ -27,7 +27,7 @@ func FromEnvironment(flag, value string, lookup func(string) (string, bool)) boo
 func FlagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var first error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" || first != nil {
+		if f.Changed || f.Name == "help" || f.Name == "version" || first != nil {
 			return
 		}
 		value, ok := lookup(envName(f.Name))

@@ -13,6 +13,7 @@ import (
 	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/syncing"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -150,6 +151,7 @@ func Follow(ctx context.Context, o *Flags, io term.IO) error {
 		return errors.Join(err, closeEvents())
 	}
 	defer access.Close()
+	sdnotify.Send(io.LookupEnv, sdnotify.Ready, sdnotify.Status("first sync"))
 	err = f.Follow(ctx, follower, r.Client, access, l)
 	if cerr := closeEvents(); err == nil {
 		err = cerr

@@ -21,6 +21,7 @@ import (
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/report"
+	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
@@ -248,6 +249,7 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 			where = f.address
 		}
 		f.admin.Print(out)
+		sdnotify.Send(f.io.LookupEnv, sdnotify.Status(listen.ReadyPrefix+where))
 		out.Printf("  Ctrl-C stops; progress is kept\n%s%s\n", listen.ReadyPrefix, where)
 	}
 	f.mu.Lock()

@@ -9,14 +9,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// exitCodes is shown with every command's help.
-const exitCodes = `Exit codes:
-  0    in step, nothing wrong
-  1    could not finish, or some resources failed (each is named on stderr)
-  2    wrong usage or configuration
-  3    audit found differences, validate found errors
-  4    refused for safety: nothing was deleted
-  130  interrupted; progress is kept`
+// An ExitCode is an exit code of the commands, with its meaning.
+type ExitCode struct{ Code, Meaning string }
+
+// ExitCodes returns the exit codes, which are shown with every command's help.
+func ExitCodes() []ExitCode {
+	return []ExitCode{
+		{"0", "in step, nothing wrong"},
+		{"1", "could not finish, or some resources failed (each is named on stderr)"},
+		{"2", "wrong usage or configuration"},
+		{"3", "audit found differences, validate found errors"},
+		{"4", "refused for safety: nothing was deleted"},
+		{"130", "interrupted; progress is kept"},
+	}
+}
 
 // groupKey is the annotation that puts a flag under a heading of its own in help
 // texts.
@@ -33,8 +39,8 @@ const (
 	NetworkGroup = "Network flags" // those of networkOptions
 )
 
-// groups are the headings in their order.
-func groups() []string {
+// Groups returns the headings in their order.
+func Groups() []string {
 	return []string{NotifyGroup, SelectGroup, OutcomeGroup, AlertGroup, HubGroup, NetworkGroup}
 }
 
@@ -51,22 +57,27 @@ const helpWidth = 100
 
 // PrintUsage writes how a command is used to where its help goes.
 func PrintUsage(cmd *cobra.Command) error {
-	t, err := template.New("usage").Funcs(template.FuncMap{"flags": groupUsages, "rpad": rpad, "groups": groups}).Parse(usageTemplate)
+	t, err := template.New("usage").Funcs(template.FuncMap{"flags": groupUsages, "rpad": rpad, "groups": Groups, "exitCodes": ExitCodes}).Parse(usageTemplate)
 	if err != nil {
 		return err // unreachable: it parses
 	}
 	return t.Execute(cmd.OutOrStderr(), cmd)
 }
 
-// groupUsages describes the flags of one group; "" has those of none.
+// groupUsages describes the flags of one group.
 func groupUsages(flags *pflag.FlagSet, group string) string {
+	return strings.TrimRight(InGroup(flags, group).FlagUsagesWrapped(helpWidth), "\n")
+}
+
+// InGroup returns the flags below one heading; "" has those of none.
+func InGroup(flags *pflag.FlagSet, group string) *pflag.FlagSet {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if strings.Join(f.Annotations[groupKey], "") == group {
 			some.AddFlag(f)
 		}
 	})
-	return strings.TrimRight(some.FlagUsagesWrapped(helpWidth), "\n")
+	return some
 }
 
 func rpad(s string, width int) string { return s + strings.Repeat(" ", max(0, width-len(s))) }
@@ -98,7 +109,9 @@ Flags of every command:
 
 Each flag can also be set in the environment: --some-flag as LOCKSTEP_SOME_FLAG.
 
-` + exitCodes + `
+Exit codes:
+{{- range exitCodes}}
+  {{printf "%-4s" .Code}} {{.Meaning}}{{end}}
 `
 
 const HelpTemplate = `{{with (or .Long .Short)}}{{.}}

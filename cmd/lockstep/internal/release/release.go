@@ -1,16 +1,29 @@
 // Package release knows the version of this binary.
 package release
 
-import "runtime/debug"
+import (
+	_ "embed"
+	"runtime/debug"
+	"strings"
+)
 
-// release is what the next release will be called; `go install` of a tagged
-// version has its own.
-const release = "0.1.0-dev"
+// next is what the next release will be called. tools/dist reads the file, too.
+//
+//go:embed VERSION
+var next string
 
-// Version returns the version of this binary.
+// linked is the version of a binary that tools/dist has linked; it is empty in all
+// others.
+var linked string
+
+// Version returns the version of this binary: the one it was linked with, the one that
+// `go install` and `go build` record for a commit, or that of the next release.
 func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
+	if linked != "" {
+		return linked
 	}
-	return release
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return strings.TrimPrefix(info.Main.Version, "v")
+	}
+	return strings.TrimSpace(next)
 }
