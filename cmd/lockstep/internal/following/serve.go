@@ -96,7 +96,7 @@ func (f *Run) state() followState {
 // memory with f.
 func (f *Run) result(status *destination.FollowStatus, err error) followResult {
 	sum := f.tally.Copy()
-	sum.Source, sum.Destination = f.o.Source, f.o.Dest
+	sum.Source, sum.Destination = fetch.WithoutUser(f.o.Source), f.o.Dest
 	if sum.Mode == "" {
 		sum.Mode = destination.ModeNone
 	}
