@@ -63,7 +63,7 @@ func New(s Store, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
-	h.client = client.New(client.Options{AllowPrivate: o.AllowPrivate, RootCAs: o.RootCAs, Timeout: o.Timeout, IdlePerHost: delivery.MostPerHost})
+	h.client = client.New(client.Options{AllowPrivate: o.AllowPrivate, RootCAs: o.RootCAs, Timeout: o.Timeout, IdlePerHost: delivery.MostPerHost, Logger: o.Logger})
 	counts, started := &tally.Tally{}, o.Clock()
 	h.engine = delivery.New(s, delivery.Options{
 		Transport: h.client.Transport, Unseal: h.seal.Unseal, Describe: ping.Describe, Pending: h.pending,

@@ -169,7 +169,7 @@ func (o Options) withDefaults(endpoint *url.URL) Options {
 		o.Abandoned = DefaultAbandoned
 	}
 	if o.Transport == nil {
-		o.Transport = newTransport()
+		o.Transport = NewTransport(nil)
 	}
 	return o
 }

@@ -2,6 +2,8 @@ package s3
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -17,7 +19,9 @@ const (
 	idlePerHost   = 64          // kept open for the next request: a handshake costs more than a small object
 )
 
-func newTransport() http.RoundTripper {
+// NewTransport returns the default transport. It trusts the certificates in roots; nil: those
+// of the system.
+func NewTransport(roots *x509.CertPool) http.RoundTripper {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
@@ -28,6 +32,7 @@ func newTransport() http.RoundTripper {
 			}
 			return &stallConn{Conn: c}, nil
 		},
+		TLSClientConfig:       &tls.Config{RootCAs: roots},
 		MaxIdleConns:          2 * idlePerHost,
 		MaxIdleConnsPerHost:   idlePerHost,
 		IdleConnTimeout:       stallTimeout / 2, // before stallConn ends it

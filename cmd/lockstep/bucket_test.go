@@ -135,13 +135,13 @@ func TestBucketAddress(t *testing.T) {
 		"s3://bucket":      "",
 		"s3://bucket/a/b/": "",
 	} {
-		b, err := mirror.OpenBucket(address, nothing)
+		b, err := mirror.OpenBucket(address, mirror.BucketClient{LookupEnv: nothing})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("openBucket(%q) = %v, %v, want %q", address, b, err, want)
 		}
 	}
 	half := func(name string) (string, bool) { return "key", name == "AWS_ACCESS_KEY_ID" }
-	if _, err := mirror.OpenBucket("s3://bucket", half); err == nil || !strings.Contains(term.HintOf(err), "AWS_SECRET_ACCESS_KEY") {
+	if _, err := mirror.OpenBucket("s3://bucket", mirror.BucketClient{LookupEnv: half}); err == nil || !strings.Contains(term.HintOf(err), "AWS_SECRET_ACCESS_KEY") {
 		t.Errorf("half a credential: %v, hint %q", err, term.HintOf(err))
 	}
 }

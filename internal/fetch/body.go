@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"lockstep/internal/fetch/http1"
+	"lockstep/internal/fetch/requestlog"
 )
 
 const (
@@ -44,7 +45,8 @@ type answer struct {
 	lane   lane
 	doc    bool
 	reply  reply
-	got    time.Time // when there was a connection
+	got    time.Time            // when there was a connection
+	log    *requestlog.Exchange // nil: it is not logged
 
 	patience time.Duration // maximum pause
 
@@ -74,6 +76,19 @@ func (a *answer) finish() {
 	}
 	a.reply.Whole = time.Since(a.got)
 	a.host.slots.release(a.lane, a.doc, &a.reply)
+	if a.log != nil {
+		a.log.End(a.Status, a.wire)
+	}
+}
+
+// fail finishes a request that has no response because of err, and returns err.
+func (a *answer) fail(err error) error {
+	err = plain(err)
+	if a.log != nil {
+		a.log.Err = err
+	}
+	a.finish()
+	return err
 }
 
 // Read implements [io.Reader]. Errors other than io.EOF are a [*BodyError].
@@ -96,6 +111,9 @@ func (a *answer) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if !errors.Is(err, io.EOF) {
+		if a.log != nil {
+			a.log.Err = err
+		}
 		err = &BodyError{URI: a.uri, Got: a.wire, Want: a.want, Err: err}
 		a.reply.good = false
 	} else if !a.doc {

@@ -34,6 +34,7 @@ import (
 
 	"lockstep/internal/fetch/concurrency"
 	"lockstep/internal/fetch/http1"
+	"lockstep/internal/fetch/requestlog"
 	"lockstep/internal/ondemand"
 )
 
@@ -128,6 +129,7 @@ type Client struct {
 	homeHead  http.Header // for Home: with credentials
 	plainHead http.Header // for all other hosts
 	secret    bool        // homeHead has more than plainHead
+	logged    bool        // each request is
 	up        upgrade
 	hosts     *hosts
 	bandwidth budget
@@ -158,7 +160,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{opts: o, home: originOf(o.Home)}
+	c := &Client{opts: o, home: originOf(o.Home), logged: requestlog.Enabled(o.Logger)}
 	c.guard = newGuard(o.Home, o.AllowPrivate)
 	if err := c.prepareHeaders(); err != nil {
 		return nil, err
@@ -295,7 +297,7 @@ func proxyFunc(proxy string) (func(*http.Request) (*url.URL, error), error) {
 	}
 	u, err := url.Parse(proxy)
 	if err != nil || u.Host == "" {
-		return nil, fmt.Errorf("proxy %s: not a URL such as http://proxy.example.org:3128", Printable(withoutUser(proxy)))
+		return nil, fmt.Errorf("proxy %s: not a URL such as http://proxy.example.org:3128", Printable(WithoutUser(proxy)))
 	}
 	switch u.Scheme {
 	case "http", "https", "socks5", "socks5h":

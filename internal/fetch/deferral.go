@@ -51,7 +51,7 @@ type deferrals struct {
 }
 
 func (ds *deferrals) put(d Deferral, now time.Time) {
-	d.URI = withoutUser(d.URI)
+	d.URI = WithoutUser(d.URI)
 	if !d.NotBefore.After(now) || d.NotBefore.After(now.Add(MaxDeferral)) {
 		return
 	}
@@ -72,7 +72,7 @@ func (ds *deferrals) check(uri string, now time.Time) error {
 	if len(ds.of) == 0 {
 		return nil
 	}
-	uri = withoutUser(uri)
+	uri = WithoutUser(uri)
 	d, ok := ds.of[uri]
 	switch {
 	case !ok:

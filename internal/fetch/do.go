@@ -1,6 +1,10 @@
 package fetch
 
-import "net/http"
+import (
+	"net/http"
+
+	"lockstep/internal/fetch/requestlog"
+)
 
 // Do sends r unchanged: once, and without following redirects. It is for
 // requests other than those for documents and resources, such as requests to
@@ -31,7 +35,7 @@ func (c *Client) Do(r *http.Request) (*http.Response, error) {
 	}
 	c.requests.Add(1)
 	defer c.pool.Done()
-	resp, err := c.pool.Use().sends.RoundTrip(own)
+	resp, err := requestlog.Transport(c.pool.Use().sends, c.opts.Logger, nil).RoundTrip(own)
 	if err != nil {
 		return nil, plain(err)
 	}

@@ -40,7 +40,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("get ")
-	b.WriteString(Printable(withoutUser(e.URI)))
+	b.WriteString(Printable(WithoutUser(e.URI)))
 	b.WriteString(": ")
 	for i, uri := range e.Chain {
 		if i == 0 {
@@ -106,7 +106,7 @@ func (e *RedirectError) Error() string {
 	if e.To == "" {
 		return e.Reason
 	}
-	return "redirect to " + Printable(withoutUser(e.To)) + " not followed: " + e.Reason
+	return "redirect to " + Printable(WithoutUser(e.To)) + " not followed: " + e.Reason
 }
 
 // A RangeError reports an answer to a range request that does not match it.
@@ -137,7 +137,7 @@ func (e *BodyError) Error() string {
 	if e.Want >= 0 {
 		of = fmt.Sprintf(" of %d", e.Want)
 	}
-	return fmt.Sprintf("get %s: %s after %d%s bytes", Printable(withoutUser(e.URI)), Printable(cause), e.Got, of)
+	return fmt.Sprintf("get %s: %s after %d%s bytes", Printable(WithoutUser(e.URI)), Printable(cause), e.Got, of)
 }
 
 func (e *BodyError) Unwrap() error { return e.Err }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/internal/fetch/http1"
+	"lockstep/internal/fetch/requestlog"
 )
 
 // A Request is a GET, or with a Post a POST. Only URI is required.
@@ -239,6 +240,9 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		return nil, ErrNotSent
 	}
 	a := &answer{client: c, host: h, ended: func() error { return context.Cause(ctx) }, uri: r.URI, lane: lane, doc: r.Document, got: time.Now()}
+	if c.logged {
+		a.log = requestlog.Begin(c.opts.Logger, r.method(), u.String())
+	}
 	if c.bandwidth.limit() > 0 {
 		a.pause = func(n int) error { return c.bandwidth.wait(ctx, n) }
 	}
@@ -258,7 +262,7 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		if _, unusual := errors.AsType[*http1.UnusualError](err); !unusual {
 			return nil, err
 		}
-		c.opts.Logger.DebugContext(ctx, "send the request again with net/http", slog.String("uri", withoutUser(r.URI)), slog.String("why", err.Error()))
+		c.opts.Logger.DebugContext(ctx, "send the request again with net/http", slog.String("uri", WithoutUser(r.URI)), slog.String("why", err.Error()))
 	}
 	return a.sendGeneral(ctx, r, u, laneSingle)
 }
@@ -277,8 +281,7 @@ func (a *answer) sendGeneral(ctx context.Context, r *Request, u *url.URL, l lane
 		if cause := context.Cause(own); cause != nil {
 			err = cause
 		}
-		a.finish()
-		return nil, plain(err)
+		return nil, a.fail(err)
 	}
 	if a.timer.Stop() && (resp.ContentLength < 0 || resp.ContentLength > smallBody) {
 		a.patience = a.client.opts.Timeout // starting again costs more than waiting
@@ -327,11 +330,11 @@ func headerBytes(h http.Header) int {
 //bodyclose:handled
 func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, l lane) (*http.Response, error) {
 	req := (&http.Request{
-		Method: http.MethodGet, URL: u, Host: u.Host, Header: c.header(r, u),
+		Method: r.method(), URL: u, Host: u.Host, Header: c.header(r, u),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	if r.Post != nil {
-		req.Method, req.ContentLength = http.MethodPost, int64(len(r.Post))
+		req.ContentLength = int64(len(r.Post))
 		if req.Body = http.NoBody; len(r.Post) > 0 {
 			req.Body = io.NopCloser(bytes.NewReader(r.Post))
 		}
@@ -393,6 +396,13 @@ func (c *Client) header(r *Request, u *url.URL) http.Header {
 // addsNothing reports whether r has no header fields of its own.
 func (r *Request) addsNothing() bool {
 	return r.IfNoneMatch == "" && r.IfModifiedSince == "" && !r.ranged() && !r.NoCache && !r.AcceptGzip && r.Post == nil && len(r.Header) == 0
+}
+
+func (r *Request) method() string {
+	if r.Post != nil {
+		return http.MethodPost
+	}
+	return http.MethodGet
 }
 
 // ranged reports whether r requests a part.

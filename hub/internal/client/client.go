@@ -7,11 +7,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
 	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/requestlog"
+	"lockstep/internal/fetch/shown"
 )
 
 const (
@@ -34,7 +37,8 @@ type Options struct {
 	AllowPrivate bool // it may connect to private and loopback addresses
 	RootCAs      *x509.CertPool
 	Timeout      time.Duration
-	IdlePerHost  int // connections
+	IdlePerHost  int          // connections
+	Logger       *slog.Logger // gets each request at debug level; nil: none does
 }
 
 // New returns the client for callbacks. It follows no redirects (WS-C-08)
@@ -42,7 +46,7 @@ type Options struct {
 func New(o Options) *http.Client {
 	dial := fetch.Dialer(o.AllowPrivate)
 	return &http.Client{
-		Transport: &http.Transport{
+		Transport: requestlog.Transport(&http.Transport{
 			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 				ctx, cancel := context.WithTimeout(ctx, o.Timeout*3/4) // shorter than the timeout of an answer, to distinguish the two
 				defer cancel()
@@ -64,7 +68,7 @@ func New(o Options) *http.Client {
 			IdleConnTimeout:        idleFor,
 			MaxResponseHeaderBytes: maxHeader,
 			WriteBufferSize:        writeBuffer,
-		},
+		}, o.Logger, shown.WithoutQuery),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -299,8 +299,10 @@ const (
 	maxFeedID = 1 << 10
 )
 
-// feedID returns the id of a feed, or a hash if it is too long.
+// feedID returns the id of a feed, without user name and password, or a hash if it is too
+// long.
 func feedID(id string) string {
+	id = fetch.WithoutUser(id)
 	if len(id) <= maxFeedID {
 		return id
 	}

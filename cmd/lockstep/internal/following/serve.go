@@ -99,7 +99,7 @@ func (f *Run) State() State {
 // memory with f.
 func (f *Run) result(status *destination.FollowStatus, err error) Result {
 	sum := f.tally.Copy()
-	sum.Source, sum.Destination = f.o.Source, f.o.Dest
+	sum.Source, sum.Destination = fetch.WithoutUser(f.o.Source), f.o.Dest
 	if sum.Mode == "" {
 		sum.Mode = destination.ModeNone
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -173,7 +174,7 @@ func (o *Hubs) Token(hub string) (token, scope string, err error) {
 
 // ForSource returns the hubs that are notified of changes. embedded is the one of
 // this process, nil if it has none.
-func (o *Hubs) ForSource(embedded *hubserver.Front, n *network.Options) ([]source.Hub, error) {
+func (o *Hubs) ForSource(embedded *hubserver.Front, n *network.Options, log *slog.Logger) ([]source.Hub, error) {
 	var hubs []source.Hub
 	for _, v := range o.URLs {
 		switch v {
@@ -183,7 +184,7 @@ func (o *Hubs) ForSource(embedded *hubserver.Front, n *network.Options) ([]sourc
 				hubs = append(hubs, source.Hub{URL: embedded.URL, Notifier: embedded})
 			}
 		default:
-			p, err := o.publisher(v, n)
+			p, err := o.publisher(v, n, log)
 			if err != nil {
 				return nil, err
 			}
@@ -207,7 +208,7 @@ func NotifyOnce(ctx context.Context, src *source.Source) error {
 }
 
 // publisher returns what notifies a hub elsewhere.
-func (o *Hubs) publisher(hub string, n *network.Options) (source.Notifier, error) {
+func (o *Hubs) publisher(hub string, n *network.Options, log *slog.Logger) (source.Notifier, error) {
 	po := websub.PublisherOptions{Hub: hub, UserAgent: n.UserAgent}
 	if po.UserAgent == "" {
 		po.UserAgent = "lockstep/" + release.Version()
@@ -216,7 +217,7 @@ func (o *Hubs) publisher(hub string, n *network.Options) (source.Notifier, error
 	if po.Token, po.TokenScope, err = o.Token(hub); err != nil {
 		return nil, err
 	}
-	if po.Client, err = n.HubClient(); err != nil {
+	if po.Client, err = n.HubClient(log); err != nil {
 		return nil, err
 	}
 	p, err := websub.NewPublisher(po)

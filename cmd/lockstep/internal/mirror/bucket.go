@@ -1,10 +1,14 @@
 package mirror
 
 import (
+	"crypto/x509"
+	"log/slog"
 	"strings"
 
 	"lockstep/blob/s3"
+	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/fetch/requestlog"
 	"lockstep/source"
 )
 
@@ -14,17 +18,30 @@ const bucketScheme = "s3://"
 // IsBucket reports whether an address is that of a bucket.
 func IsBucket(address string) bool { return strings.HasPrefix(address, bucketScheme) }
 
+// A BucketClient says how requests to buckets are sent.
+type BucketClient struct {
+	LookupEnv func(string) (string, bool)
+	Network   *network.Options // nil: the defaults
+	Log       *slog.Logger     // nil: none
+}
+
 // OpenBucket returns the bucket at an address, with the credentials every
 // program for buckets takes from the environment. Each of adjust may change how
 // it is used.
-func OpenBucket(address string, lookup func(string) (string, bool), adjust ...func(*s3.Options)) (*s3.Bucket, error) {
+func OpenBucket(address string, c BucketClient, adjust ...func(*s3.Options)) (*s3.Bucket, error) {
 	bucket, prefix, err := s3.ParseURL(address)
 	if err != nil {
 		return nil, term.Usage(err, "")
 	}
+	var roots *x509.CertPool
+	if c.Network != nil {
+		if roots, err = c.Network.Certificates(); err != nil {
+			return nil, err
+		}
+	}
 	first := func(names ...string) string {
 		for _, name := range names {
-			if v, ok := lookup(name); ok && v != "" {
+			if v, ok := c.LookupEnv(name); ok && v != "" {
 				return v
 			}
 		}
@@ -35,7 +52,7 @@ func OpenBucket(address string, lookup func(string) (string, bool), adjust ...fu
 		Bucket:   bucket, Prefix: prefix,
 		Region:    first("AWS_REGION", "AWS_DEFAULT_REGION"),
 		AccessKey: first("AWS_ACCESS_KEY_ID"), SecretKey: first("AWS_SECRET_ACCESS_KEY"), SessionToken: first("AWS_SESSION_TOKEN"),
-		Attributes: source.Attributes,
+		Attributes: source.Attributes, Transport: requestlog.Transport(s3.NewTransport(roots), c.Log, nil),
 	}
 	for _, f := range adjust {
 		f(&o)

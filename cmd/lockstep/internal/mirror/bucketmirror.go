@@ -52,7 +52,8 @@ const (
 
 // openBucketMirror opens a mirror in a bucket, with its memory in the directory
 // state.
-func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*State, error) {
+func openBucketMirror(dest, state string, readOnly bool, c BucketClient) (*State, error) {
+	log := c.Log
 	if state == "" {
 		return nil, term.Usage(fmt.Errorf("%s: a mirror in a bucket keeps its state in a directory", dest),
 			"give one with --state DIR; keep it, and use the same one with every command for this mirror")
@@ -65,14 +66,14 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
 	own := filepath.Join(state, filepath.Dir(filepath.FromSlash(destination.StateFile)))
-	bucket, err := OpenBucket(dest, lookup, func(o *s3.Options) {
+	bucket, err := OpenBucket(dest, c, func(o *s3.Options) {
 		o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, own
 	})
 	if err != nil {
 		return nil, err
 	}
 	store := &mirrorBucket{Bucket: bucket, seed: maphash.MakeSeed()}
-	versions, err := OpenBucket(strings.TrimSuffix(dest, "/")+"/"+mirrordir.Versions, lookup, func(o *s3.Options) {
+	versions, err := OpenBucket(strings.TrimSuffix(dest, "/")+"/"+mirrordir.Versions, c, func(o *s3.Options) {
 		o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, own
 	})
 	if err != nil {

@@ -113,15 +113,15 @@ type State struct {
 }
 
 // OpenState opens DEST and locks it. With readOnly nothing is made in a DEST
-// that is no mirror yet.
-func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*State, error) {
-	dest := sel.Dest
+// that is no mirror yet. c is for a DEST that is a bucket.
+func OpenState(sel *Selection, readOnly bool, c BucketClient) (*State, error) {
+	dest, log := sel.Dest, c.Log
 	switch {
 	case IsBucket(dest):
-		return openBucketMirror(dest, sel.State, readOnly, lookup, log)
+		return openBucketMirror(dest, sel.State, readOnly, c)
 	case strings.Contains(dest, "://"):
 		return nil, term.Usage(fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX")
-	case sel.State != "" && !config.FromEnvironment("state", sel.State, lookup): // there it may be meant for serve
+	case sel.State != "" && !config.FromEnvironment("state", sel.State, c.LookupEnv): // there it may be meant for serve
 		return nil, term.Usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its state in "+filepath.Join(dest, ".lockstep"))
 	}
 	if err := mirrordir.Check(dest); err != nil {
@@ -195,7 +195,7 @@ func Open(sel *Selection, net *network.Options, do destination.Options, readOnly
 		client.Close()
 		return nil, term.Usage(err, "")
 	}
-	m, err := OpenState(sel, readOnly, io.LookupEnv, do.Logger)
+	m, err := OpenState(sel, readOnly, BucketClient{io.LookupEnv, net, do.Logger})
 	if err != nil {
 		client.Close()
 		return nil, err

@@ -5,6 +5,7 @@ package network
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -21,6 +22,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/requestlog"
 )
 
 // Options are the flags every command shares that asks others for
@@ -189,9 +191,18 @@ func netrcPath(netrc string, lookup func(string) (string, bool)) string {
 	return filepath.Join(home, ".netrc")
 }
 
+// Certificates returns the certificates to trust; nil: those of the system.
+func (o *Options) Certificates() (*x509.CertPool, error) {
+	roots, err := fetch.Certificates(o.caFile)
+	if err != nil {
+		return nil, term.Usage(fmt.Errorf("--ca-file: %w", err), "")
+	}
+	return roots, nil
+}
+
 // HubClient returns a client for hubs, which the user has named: nothing keeps
 // them from being anywhere.
-func (o *Options) HubClient() (*http.Client, error) {
+func (o *Options) HubClient(log *slog.Logger) (*http.Client, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	switch o.Proxy {
 	case "": // as the environment says
@@ -204,18 +215,14 @@ func (o *Options) HubClient() (*http.Client, error) {
 		}
 		t.Proxy = http.ProxyURL(u)
 	}
-	if o.caFile != "" {
-		roots, err := x509.SystemCertPool()
-		if err != nil {
-			roots = x509.NewCertPool() // the file alone, where the system has none
-		}
-		pem, err := os.ReadFile(o.caFile)
-		if err != nil || !roots.AppendCertsFromPEM(pem) {
-			return nil, term.Usagef("--ca-file %s: holds no certificates, or cannot be read", o.caFile)
-		}
+	roots, err := o.Certificates()
+	if err != nil {
+		return nil, err
+	}
+	if roots != nil {
 		t.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}
-	return &http.Client{Transport: t, Timeout: hubTimeout}, nil
+	return &http.Client{Transport: requestlog.Transport(t, log, nil), Timeout: hubTimeout}, nil
 }
 
 // hubTimeout is how long a hub may take to accept a notification.

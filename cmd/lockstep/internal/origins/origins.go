@@ -119,7 +119,7 @@ func (o *Opener) openDir(s *Set) (Origin, error) {
 
 // openBucket opens the objects of a bucket.
 func (o *Opener) openBucket(s *Set) (Origin, error) {
-	objects, err := mirror.OpenBucket(s.Config.Origin.String(), o.LookupEnv)
+	objects, err := mirror.OpenBucket(s.Config.Origin.String(), mirror.BucketClient{LookupEnv: o.LookupEnv, Network: o.Upstreams.Network, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (o *Options) Check() error {
 		if _, _, err := o.Hubs.Token(hub); err != nil {
 			return err
 		}
-		if _, err := o.Network.HubClient(); err != nil {
+		if _, err := o.Network.HubClient(o.Log); err != nil {
 			return err
 		}
 	}

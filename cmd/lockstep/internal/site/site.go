@@ -127,7 +127,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	so := sourceOptions(o, tally)
 	so.OnFront = s.requests.Front
 	so.Restart = st.claim.Restarts()
-	if so.Hubs, err = o.Hubs.ForSource(s.hub, o.Network); err != nil {
+	if so.Hubs, err = o.Hubs.ForSource(s.hub, o.Network, o.Log); err != nil {
 		return err
 	}
 	requests := &clients{network: o.Network, lookupEnv: o.IO.LookupEnv, log: o.Log}

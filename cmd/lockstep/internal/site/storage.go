@@ -139,7 +139,7 @@ func (bucketStore) Close() error { return nil }
 
 func openDocumentStore(o *Options) (documentStore, error) {
 	if mirror.IsBucket(o.Documents) {
-		b, err := mirror.OpenBucket(o.Documents, o.IO.LookupEnv)
+		b, err := mirror.OpenBucket(o.Documents, mirror.BucketClient{LookupEnv: o.IO.LookupEnv, Network: o.Network, Log: o.Log})
 		return bucketStore{b}, err
 	}
 	return statedir.Documents(o.Documents, o.State)

@@ -162,7 +162,7 @@ func (o *Flags) bring(ctx context.Context, r *mirror.Run, do destination.Options
 	if err == nil {
 		sel.Dest, sel.State = strings.TrimSpace(string(text)), o.Source // it is the state of a mirror in a bucket
 	}
-	m, err := mirror.OpenState(&sel, false, io.LookupEnv, do.Logger)
+	m, err := mirror.OpenState(&sel, false, mirror.BucketClient{LookupEnv: io.LookupEnv, Network: &o.Network, Log: do.Logger})
 	if err != nil {
 		return destination.Report{}, err
 	}

@@ -1,0 +1,105 @@
+// Package shown prepares addresses, and text from strangers, for messages and logs.
+package shown
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxText caps the length of untrusted text in one message.
+const maxText = 2048
+
+// Printable returns s for use on a terminal and in one line of a log: it
+// escapes control characters, bidirectional formatting characters and invalid
+// UTF-8, and truncates long text.
+func Printable(s string) string {
+	plain := len(s) <= maxText
+	for i := 0; plain && i < len(s); i++ {
+		plain = s[i] >= ' ' && s[i] < 0x7f
+	}
+	if plain {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		if b.Len() >= maxText {
+			b.WriteString("…")
+			break
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r == '\n' || r == '\t' || r == '\r':
+			b.WriteByte(' ')
+		case r < 0x80:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// WithoutUser returns an address for display and storage: without user name and
+// password.
+func WithoutUser(address string) string {
+	before, rest, found := strings.Cut(address, "://")
+	if !found {
+		return address
+	}
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		end = i
+	}
+	return before + "://" + rest[strings.LastIndexByte(rest[:end], '@')+1:]
+}
+
+// WithoutQuery returns an address for display: without user, password and query.
+func WithoutQuery(uri string) string {
+	uri, _, _ = strings.Cut(WithoutUser(uri), "?")
+	return Printable(uri)
+}
+
+// Redacted returns an address for display: without user and password, and without the
+// values of parameters that by their names are secrets.
+func Redacted(uri string) string {
+	uri = WithoutUser(uri)
+	head, query, ok := strings.Cut(uri, "?")
+	if !ok {
+		return Printable(uri)
+	}
+	query, fragment, hasFragment := strings.Cut(query, "#")
+	parts := strings.Split(query, "&")
+	for i, part := range parts {
+		if name, _, ok := strings.Cut(part, "="); ok && secretName(name) {
+			parts[i] = name + "=REDACTED"
+		}
+	}
+	uri = head + "?" + strings.Join(parts, "&")
+	if hasFragment {
+		uri += "#" + fragment
+	}
+	return Printable(uri)
+}
+
+// secretName reports whether a parameter of that name is probably a secret: a token, a
+// password, or part of a signature.
+func secretName(name string) bool {
+	if plain, err := url.QueryUnescape(name); err == nil {
+		name = plain
+	}
+	name = strings.ToLower(name)
+	for _, word := range [...]string{"token", "secret", "passw", "pwd", "signature", "credential", "session", "auth", "apikey", "api_key", "api-key", "access_key", "accesskey"} {
+		if strings.Contains(name, word) && name != "resumptiontoken" { // which is a position in a list
+			return true
+		}
+	}
+	return name == "sig" || name == "key" || name == "code"
+}
