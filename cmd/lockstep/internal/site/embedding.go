@@ -159,7 +159,7 @@ func channelFigures(out *admin.Figures, channels []source.ChannelStatus) {
 		for _, h := range c.Hubs {
 			labels := []string{"set", c.Set, "hub", h.URL}
 			out.Gauge("lockstep_source_hub_behind", "Published changes that the hub has not been notified of yet.", float64(h.Behind), labels...)
-			out.Counter("lockstep_source_notifications_total", "Notifications a hub accepted.", float64(h.Accepted), labels...)
+			out.Counter("lockstep_source_hub_notifications_total", "Notifications a hub accepted.", float64(h.Accepted), labels...)
 			out.Counter("lockstep_source_notifications_refused_total", "Notifications a hub refused for good: their changes are a gap.", float64(h.Refused), labels...)
 			out.Counter("lockstep_source_notification_failures_total", "Attempts to notify a hub that are repeated.", float64(h.Failures), labels...)
 		}
