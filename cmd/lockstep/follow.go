@@ -63,7 +63,7 @@ does nothing else: exit code 1 if one could not be ended.`,
 			if o.unsubscribe {
 				return runUnsubscribe(cmd.Context(), o, io)
 			}
-			return runFollow(cmd.Context(), o, io)
+			return asService(cmd.Context(), out, io, func(ctx context.Context) error { return runFollow(ctx, o, io) })
 		},
 	}
 	flags := cmd.Flags()
@@ -164,7 +164,7 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	}
 	err = mirror.Explain(err, o.sync.Dest)
 	if mirror.Interrupted(ctx, err) {
-		err = term.WithHint(term.ErrInterrupted, "progress is saved; run the same command again to continue")
+		err = io.Interrupted("")
 	}
 	if perr := f.Conclude(err); err == nil {
 		err = perr

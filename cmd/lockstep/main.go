@@ -32,7 +32,7 @@ import (
 
 func main() {
 	os.Exit(run(os.Args[1:], term.IO{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
+		Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
 	}))
 }
 
@@ -49,9 +49,10 @@ func run(args []string, io term.IO) int {
 	signals := receiveHangups()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
+	io = io.Safe()
+	term.ApplyFormat(io, args)
 	defer watchSignals(cancel, io)()
 
-	io = io.Safe()
 	root := newRoot(io, signals)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -76,8 +77,12 @@ func watchSignals(cancel context.CancelCauseFunc, io term.IO) (stop func()) {
 		select {
 		case <-done:
 			return
-		case <-signals:
-			cancel(term.ErrInterrupted)
+		case s := <-signals:
+			cause := term.ErrInterrupted
+			if s == syscall.SIGTERM {
+				cause = term.ErrTerminated
+			}
+			cancel(cause)
 		}
 		timer := time.NewTimer(shutdownLimit)
 		defer timer.Stop()
@@ -90,7 +95,7 @@ func watchSignals(cancel context.CancelCauseFunc, io term.IO) (stop func()) {
 					continue
 				}
 			case <-timer.C:
-				_, _ = fmt.Fprintln(io.Err, "error: still busy; stopping as after a kill, which loses nothing")
+				io.Errorf("error: still busy; stopping as after a kill, which loses nothing\n")
 			}
 			os.Exit(exitInterrupted)
 		}
@@ -163,9 +168,6 @@ See all of it in a few seconds:  lockstep demo`,
 	out.Declare(root.PersistentFlags())
 	serve := newServe(io, out, signals)
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
-		if cmd != serve {
-			signals.release()
-		}
 		for i, arg := range args {
 			if strings.TrimSpace(arg) == "" {
 				return term.Usage(fmt.Errorf("%s: argument %d is empty", cmd.Name(), i+1), "usage: "+cmd.UseLine()+"; is a variable of your script unset?")
@@ -179,6 +181,12 @@ See all of it in a few seconds:  lockstep demo`,
 		}
 		if err := out.Check(); err != nil {
 			return err
+		}
+		if err := out.Apply(io); err != nil {
+			return err
+		}
+		if cmd != serve {
+			signals.release()
 		}
 		// net/http reports mistakes of peers to the standard logger
 		// ("Unsolicited response…"): nothing people must act on, and where it

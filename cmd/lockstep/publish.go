@@ -52,7 +52,11 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 			if len(args) == 0 && len(o.File.Sets) == 0 {
 				return term.Usage(errors.New("publish: DIR is missing"), "usage: "+cmd.UseLine()+"; or name sets in the configuration")
 			}
-			return runPublish(cmd.Context(), o, io)
+			run := func(ctx context.Context) error { return runPublish(ctx, o, io) }
+			if o.Watching() {
+				return asService(cmd.Context(), out, io, run)
+			}
+			return run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&o.out, "out", "", "write the documents to the directory or bucket `OUT`")
@@ -104,6 +108,9 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 		dumpErr = s.Dump(ctx, &p, n)
 	}
 	stop()
+	if mirror.Interrupted(ctx, err) {
+		return io.Interrupted(n.Done())
+	}
 	if err != nil {
 		return err
 	}
@@ -124,6 +131,9 @@ func printPublish(io term.IO, o *publishOptions, s *site.Site, p *site.Publicati
 	sum := p.Summary(o.BaseURL, o.out, took)
 	if o.result.JSON {
 		return io.PrintJSON(sum)
+	}
+	if o.result.Quiet {
+		return nil
 	}
 	if !sum.Written {
 		io.Printf("nothing changed: the documents in %s are up to date\n", o.out)

@@ -157,7 +157,7 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	if err := o.CheckSource(o.at != ""); err != nil {
 		return err
 	}
-	do.Logger = o.out.Logger(io)
+	do.NamePlans, do.Logger = o.out.Verbose, o.out.Logger(io)
 	hook, err := mirror.NewExecHook(o.exec, o.Source, o.Dest, io)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	if hook != nil {
 		do.Deliver = hook.Deliver
 	}
-	w := &mirror.Watcher{Io: io, Quiet: o.out.Quiet}
+	w := &mirror.Watcher{Io: io, Quiet: o.out.Quiet, Verbose: o.out.Verbose}
 	do.OnEvent = func(e destination.Event) { w.Event(ctx, e) }
 	closeEvents, err := o.openEvents(w)
 	if err != nil {
@@ -192,10 +192,10 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 		err = term.WithHint(err, "run it again after "+t.Format(time.RFC3339)+", as the Source requests; to ask at once, use --ask-now")
 	}
 	if mirror.Interrupted(ctx, err) {
-		err = term.WithHint(term.ErrInterrupted, "progress is saved; run the same command again to continue")
+		err = io.Interrupted(w.Meter.Done())
 	}
 	if o.events == "-" {
-		io.Out = io.Err // stdout has events, and nothing else
+		io = io.ResultOnErr() // stdout has events, and nothing else
 	}
 	if perr := report.PrintSync(ctx, io, o.out, r.Dest, &result, err); err == nil {
 		err = perr

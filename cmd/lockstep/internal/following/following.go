@@ -6,7 +6,6 @@ package following
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -62,7 +61,7 @@ type Options struct {
 func New(o Options, io term.IO) *Run {
 	return &Run{
 		o: o, io: io, started: time.Now(), stopBar: func() {},
-		Watcher:  mirror.Watcher{Io: io, Quiet: o.Out.Quiet, Once: &report.Once{}},
+		Watcher:  mirror.Watcher{Io: io, Quiet: o.Out.Quiet, Verbose: o.Out.Verbose, Once: &report.Once{}},
 		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
 }
@@ -116,10 +115,11 @@ func (f *Run) Passed(r destination.Report, err error) {
 		if hint := f.Watcher.Causes.Hint(); hint != "" {
 			err = term.WithHint(err, hint)
 		}
-		f.Watcher.Say("warning: ", fmt.Errorf("%w; trying again", err))
+		text := strings.ReplaceAll(err.Error(), "\n", "\n  ") + "; trying again"
 		if hint := term.HintOf(err); hint != "" {
-			f.Watcher.Say("hint: ", errors.New(hint))
+			text += "\nhint: " + hint
 		}
+		f.Watcher.Say("warning: ", errors.New(text))
 	}
 	if ready {
 		f.reportPass(&r)
@@ -180,8 +180,13 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 	f.mu.Unlock()
 	stop()
 	out := f.io
+	ready := out
 	if f.o.Out.JSON || f.o.Events == "-" {
-		out.Out = f.io.Err // stdout has the result, or the events, and nothing else
+		out = f.io.ResultOnErr() // stdout has the result, or the events, and nothing else
+		ready = out
+	}
+	if f.o.Out.Quiet {
+		out.Out = io.Discard
 	}
 	sum.Source, sum.Elapsed = s.Source, time.Since(f.started).Seconds()
 	sum.Requests, sum.Bytes = f.client.Requests(), f.client.Bytes()
@@ -203,7 +208,8 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 		where = f.address
 	}
 	f.admin.Print(out)
-	out.Printf("  Ctrl-C stops; progress is kept\n%s%s\n", listen.ReadyPrefix, where)
+	out.Printf("  Ctrl-C stops; progress is kept\n")
+	ready.Printf("%s%s\n", listen.ReadyPrefix, where)
 	f.mu.Lock()
 	f.ready = true
 	f.mu.Unlock()
@@ -250,7 +256,7 @@ func (f *Run) reportChannels(s *destination.FollowStatus) {
 		set := &s.Sets[i]
 		if how := f.how(set); f.said[set.URI] != how {
 			f.said[set.URI] = how
-			f.io.Errorf("note: %s: %s from now on\n", nameOf(set), how)
+			f.io.Notef("%s: %s from now on", nameOf(set), how)
 		}
 		f.reportHub(set)
 	}
@@ -289,7 +295,7 @@ func (f *Run) reportHub(s *destination.SetStatus) {
 	if _, reason, ok := strings.Cut(text, "hub.callback is refused: "); ok { // by a hub of ours
 		text = "its hub does not call us: " + reason
 	}
-	f.io.Errorf("note: %s: %s\n", nameOf(s), text)
+	f.io.Notef("%s: %s", nameOf(s), text)
 }
 
 // reportRecovered reports that all sets are in step again after failed attempts.
@@ -308,6 +314,8 @@ func (f *Run) reportRecovered(s *destination.FollowStatus) {
 	f.mu.Unlock()
 	if n > 0 {
 		f.Watcher.Once.Forget()
+	}
+	if n > 0 && !f.o.Out.Quiet {
 		f.io.Errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), term.Count(n, "failed attempt"))
 	}
 }
@@ -319,7 +327,7 @@ func (f *Run) Conclude(err error) error {
 	f.stopBar()
 	out := f.io
 	if f.o.Events == "-" {
-		out.Out = f.io.Err
+		out = f.io.ResultOnErr()
 	}
 	status := f.follower.Status()
 	for i := range status.Sets {
@@ -331,7 +339,7 @@ func (f *Run) Conclude(err error) error {
 	if f.o.Out.JSON {
 		return out.PrintJSON(r)
 	}
-	if f.flush(); f.ready {
+	if f.flush(); f.ready && !f.o.Out.Quiet {
 		out.Printf("followed %s for %s: %s\n", r.Source, term.Elapsed(time.Since(f.started)), report.TallyText(r.Created, r.Updated, r.Deleted, 0, r.Failed, r.Refused))
 		if r.Kept != nil {
 			out.Printf("  %s\n", report.KeptText(r.Kept))

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +22,7 @@ type ExecHook struct {
 	command      string
 	shell        string // path of sh
 	source, dest string
-	out          io.Writer // for what the command says on stdout and stderr
+	out          *term.Lines // for what the command says on stdout and stderr
 }
 
 // execPatience is how long a command may take to end after it was asked to, and
@@ -48,7 +47,7 @@ func NewExecHook(command, source, dest string, io term.IO) (*ExecHook, error) {
 			return nil, term.Usagef("--exec: %w", err)
 		}
 	}
-	return &ExecHook{command, shell, source, dest, io.Err}, nil
+	return &ExecHook{command, shell, source, dest, term.NewLines(io.Err)}, nil
 }
 
 // Deliver is a Destination's Deliver: one run of the command for the changes
@@ -84,6 +83,7 @@ func (h *ExecHook) run(ctx context.Context, changes []destination.Change) error 
 	cmd.WaitDelay = execPatience
 	defer ownGroup(cmd)()
 	err := cmd.Run()
+	h.out.Flush()
 	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState != nil && cmd.ProcessState.Success() {
 		err = nil // a child process it left behind holds its output open
 	}
