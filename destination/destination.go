@@ -56,6 +56,7 @@ type Options struct {
 	Baseline   bool       // ignore saved progress: compare all resources, and accept the Source's state even if it is older
 	AskNow     bool       // also request what servers have asked not to be requested before a later time
 	DryRun     bool       // plan and report only
+	NamePlans  bool       // with DryRun: an [EventPlanned] for each resource that would change
 	Adopt      bool       // make existing files part of the mirror if their content is right
 	Replace    bool       // with Adopt: replace those whose content is not right
 	CheckLocal CheckLocal // when to examine the mirror's own files

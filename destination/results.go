@@ -90,6 +90,7 @@ const (
 	EventSet      = report.EventSet
 	EventPlan     = report.EventPlan
 	EventProgress = report.EventProgress
+	EventPlanned  = report.EventPlanned
 	EventApplied  = report.EventApplied
 	EventFailed   = report.EventFailed
 	EventRefused  = report.EventRefused

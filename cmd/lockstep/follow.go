@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/following"
@@ -42,7 +44,7 @@ does nothing else: exit code 1 if one could not be ended.`,
 				return following.Unsubscribe(cmd.Context(), o, io)
 			}
 			garbage.TuneCopying()
-			return following.Follow(cmd.Context(), o, io)
+			return asService(cmd.Context(), out, io, func(ctx context.Context) error { return following.Follow(ctx, o, io) })
 		},
 	}
 	o.Declare(cmd.Flags())

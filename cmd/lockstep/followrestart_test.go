@@ -21,7 +21,7 @@ func TestFollowRestarts(t *testing.T) {
 			w := newRestarts(t, way)
 			for i, order := range permutations(len(w.processes)) {
 				for _, p := range order {
-					if code, err := w.processes[p].p.end(syscall.SIGTERM); err != nil || code != exitInterrupted {
+					if code, err := w.processes[p].p.end(syscall.SIGTERM); err != nil || code != exitOK {
 						t.Fatalf("%s ended with %d, %v\n%s", w.processes[p].name, code, err, w.processes[p].p.stderr)
 					}
 				}
@@ -57,11 +57,11 @@ func newRestarts(t *testing.T, way string) *restarts {
 	for i := range 6 {
 		w.write(fmt.Sprintf("old%d.txt", i), "changed.txt", fmt.Sprintf("kept%d.txt", i))
 	}
-	w.source = newTortured("serve", "serve", "-q", w.dir, "--state", filepath.Join(room, "state"))
-	follow := newTortured("follow", "follow", "-q", w.source.base, w.mirror, "--channel", way)
+	w.source = newTortured("serve", "serve", w.dir, "--state", filepath.Join(room, "state"))
+	follow := newTortured("follow", "follow", w.source.base, w.mirror, "--channel", way)
 	switch way {
 	case "hub":
-		hub := newTortured("hub", "hub", "-q", "--state", filepath.Join(room, "hub"), "--allow-private", "--publish-open", "--retry-first", "50ms")
+		hub := newTortured("hub", "hub", "--state", filepath.Join(room, "hub"), "--allow-private", "--publish-open", "--retry-first", "50ms")
 		w.source.args = append(w.source.args, "--hub", hub.base)
 		follow.args = append(follow.args, "--callback", follow.base)
 		w.processes = append(w.processes, hub)

@@ -62,7 +62,9 @@ The line "ready: URL" on stdout says that it accepts requests at URL/hub. Its st
   lockstep hub --state postgres://hub@db.example.org/hub --key-file hub.key --public-url https://hub.example.org/
   lockstep serve files --hub http://127.0.0.1:8090/`,
 		Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runHub(cmd.Context(), o, io) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return asService(cmd.Context(), out, io, func(ctx context.Context) error { return runHub(ctx, o, io) })
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "take requests at `HOST:PORT`; port 0 takes a free one")
@@ -220,6 +222,10 @@ func (o *hubOptions) announce(f *hubserver.Front, listening string, access *admi
 	if o.out.JSON {
 		return io.PrintJSON(hubbing{URL: f.URL, Listen: listening, Status: status, State: withoutPassword(o.state),
 			Admin: access.Address(), AdminTokenFile: access.TokenFile, PublishTokenFile: publishToken})
+	}
+	if o.out.Quiet {
+		io.Printf("%s%s\n", listen.ReadyPrefix, f.URL)
+		return nil
 	}
 	io.Printf("hub at %s\n", f.URL)
 	access.Print(io)

@@ -249,7 +249,7 @@ func checkGoesOn(t *testing.T, src *liveSource, dest string) {
 // tryRun runs a sync and returns its exit code and what it said.
 func tryRun(t *testing.T, src *liveSource, dest string) (code int, said string) {
 	t.Helper()
-	out, err := exec.Command("lockstep", "sync", "-q", src.address(), dest).CombinedOutput()
+	out, err := exec.Command("lockstep", "sync", src.address(), dest).CombinedOutput()
 	code, err = exitCodeOf(err)
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ import (
 
 func main() {
 	os.Exit(run(os.Args[1:], term.IO{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
+		Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
 	}))
 }
 
@@ -51,9 +51,10 @@ func run(args []string, io term.IO) int {
 	signals := receiveHangups()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
+	io = io.Safe()
+	term.ApplyFormat(io, args)
 	defer watchSignals(cancel, io)()
 
-	io = io.Safe()
 	root := newRoot(io, signals)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -78,9 +79,13 @@ func watchSignals(cancel context.CancelCauseFunc, io term.IO) (stop func()) {
 		select {
 		case <-done:
 			return
-		case <-signals:
+		case s := <-signals:
+			cause := term.ErrInterrupted
+			if s == syscall.SIGTERM {
+				cause = term.ErrTerminated
+			}
 			sdnotify.Send(io.LookupEnv, sdnotify.Stopping)
-			cancel(term.ErrInterrupted)
+			cancel(cause)
 		}
 		timer := time.NewTimer(shutdownLimit)
 		defer timer.Stop()
@@ -93,7 +98,7 @@ func watchSignals(cancel context.CancelCauseFunc, io term.IO) (stop func()) {
 					continue
 				}
 			case <-timer.C:
-				_, _ = fmt.Fprintln(io.Err, "error: still busy; stopping as after a kill, which loses nothing")
+				io.Errorf("error: still busy; stopping as after a kill, which loses nothing\n")
 			}
 			os.Exit(exitInterrupted)
 		}
@@ -170,9 +175,6 @@ See all of it in a few seconds:  lockstep demo`,
 	root.Flags().BoolVar(&version, "version", false, "print the version")
 	serve := newServe(io, out, signals)
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
-		if cmd != serve {
-			signals.release()
-		}
 		if completion.Asked(cmd) {
 			completion.DropQuotes(root)
 			return nil // the arguments are a command line that is not finished
@@ -190,6 +192,12 @@ See all of it in a few seconds:  lockstep demo`,
 		}
 		if err := out.Check(); err != nil {
 			return err
+		}
+		if err := out.Apply(io); err != nil {
+			return err
+		}
+		if cmd != serve {
+			signals.release()
 		}
 		// net/http reports mistakes of peers to the standard logger
 		// ("Unsolicited response…"): nothing people must act on, and where it

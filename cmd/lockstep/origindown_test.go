@@ -139,7 +139,7 @@ func (h *harvestingServe) checkRecovered() {
 	if n := strings.Count(h.stderr.String(), downAgain); n != 1 {
 		h.Errorf("the recovery is noted %d times\n%s", n, h.stderr)
 	}
-	if code, err := h.end(syscall.SIGTERM); err != nil || code != 0 && code != 130 && code != 143 {
+	if code, err := h.end(syscall.SIGTERM); err != nil || code != exitOK {
 		h.Errorf("it ended with %d: %v\n%s", code, err, h.stderr)
 	}
 }
@@ -176,7 +176,7 @@ func TestServeStartsWhileItsRepositoryIsDown(t *testing.T) {
 	t.Parallel()
 	r, address, state := newDownRepository(t), freeAddress(t), filepath.Join(t.TempDir(), "state")
 	h := serveRepository(t, r, address, state)
-	if code, err := h.end(syscall.SIGTERM); err != nil || code != 0 && code != 130 && code != 143 {
+	if code, err := h.end(syscall.SIGTERM); err != nil || code != exitOK {
 		t.Errorf("it ended with %d: %v\n%s", code, err, h.stderr)
 	}
 	r.stop()

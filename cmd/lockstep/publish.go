@@ -54,9 +54,15 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 			if len(args) == 0 && len(o.File.Sets) == 0 {
 				return term.Usage(errors.New("publish: DIR is missing"), "usage: "+cmd.UseLine()+"; or name sets in the configuration")
 			}
-			return o.alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: o.Places(), Dest: o.out}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
-				return runPublish(cmd.Context(), o, io, out)
-			})
+			run := func(ctx context.Context) error {
+				return o.alerts.Watch(ctx, alert.Run{Command: cmd.Name(), Source: o.Places(), Dest: o.out}, io, exitCode, func(io term.IO, outcome *alert.Outcome) error {
+					return runPublish(ctx, o, io, outcome)
+				})
+			}
+			if o.Watching() {
+				return asService(cmd.Context(), out, io, run)
+			}
+			return run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&o.out, "out", "", "write the documents to the directory or bucket `OUT`")
@@ -109,6 +115,9 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 		dumpErr = s.Dump(ctx, &p, n)
 	}
 	stop()
+	if mirror.Interrupted(ctx, err) {
+		return io.Interrupted(n.Done())
+	}
 	if err != nil {
 		return err
 	}
@@ -130,6 +139,9 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 func printPublish(io term.IO, o *publishOptions, s *site.Site, sum *site.Summary) error {
 	if o.result.JSON {
 		return io.PrintJSON(sum)
+	}
+	if o.result.Quiet {
+		return nil
 	}
 	if !sum.Written {
 		io.Printf("nothing changed: the documents in %s are up to date\n", o.out)

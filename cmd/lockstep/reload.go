@@ -40,6 +40,29 @@ func (h hangups) release() {
 	}
 }
 
+// asService runs a command that works until it is stopped: SIGTERM is how that is done, and
+// after SIGHUP its log file may be another one.
+func asService(ctx context.Context, out *term.Options, io term.IO, run func(context.Context) error) error {
+	if out.LogFile != nil {
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
+		done := make(chan struct{})
+		defer close(done)
+		go func() {
+			for {
+				select {
+				case <-hangups:
+					out.LogFile.Reopen()
+				case <-done:
+					return
+				}
+			}
+		}()
+	}
+	return term.EndOfService(ctx, run(ctx), out.Logger(io))
+}
+
 // rereadSets reads the configuration file of a running serve again and returns its sets.
 // now are the flags of the process, given the values that command line and environment
 // gave them. It fails if the file has changed something that requires a restart.
@@ -77,7 +100,7 @@ func reloadAt(ctx context.Context, signals <-chan os.Signal, s *site.Site, rerea
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, site.ErrUnchanged):
-			n.IO.Errorf("note: the configuration was read again: it is the one in use\n")
+			n.IO.Notef("the configuration was read again: it is the one in use")
 		case err != nil:
 			n.Warn(term.WithHint(fmt.Errorf("the configuration stays as it was: %w", err), term.HintOf(err)))
 		}

@@ -63,8 +63,10 @@ The line "ready: URL" on stdout says that everything is served.`,
 			if o.ConfigFile() == "" {
 				signals.release()
 			}
-			return runServe(cmd.Context(), o, io, signals, func() ([]config.Set, error) {
-				return rereadSets(cmd.Flags(), given, args, io)
+			return asService(cmd.Context(), out, io, func(ctx context.Context) error {
+				return runServe(ctx, o, io, signals, func() ([]config.Set, error) {
+					return rereadSets(cmd.Flags(), given, args, io)
+				})
 			})
 		},
 	}
@@ -185,6 +187,10 @@ func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) e
 	sdnotify.Send(io.LookupEnv, sdnotify.Status(listen.ReadyPrefix+d.BaseURL))
 	if o.out.JSON {
 		return io.PrintJSON(serving{BaseURL: d.BaseURL, Listen: o.listen, CapabilityList: d.Lists, Resources: p.Resources(), State: o.State, Admin: d.Admin.Address(), AdminTokenFile: d.Admin.TokenFile})
+	}
+	if o.out.Quiet {
+		io.Printf("%s%s\n", listen.ReadyPrefix, d.BaseURL)
+		return nil
 	}
 	base := strings.TrimSuffix(d.BaseURL, "/") + "/"
 	io.Printf("serving %s from %s\n", term.Count(p.Resources(), "resource"), o.Places())

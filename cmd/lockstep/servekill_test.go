@@ -70,7 +70,7 @@ func TestServeKilled(t *testing.T) {
 // changed, so nothing is published, and nothing is left of the killed ones.
 func checkRestart(t *testing.T, src *livingSource, reader *crawler) {
 	t.Helper()
-	if code, err := src.p.end(syscall.SIGTERM); err != nil || code != exitInterrupted {
+	if code, err := src.p.end(syscall.SIGTERM); err != nil || code != exitOK {
 		t.Fatalf("ended with %d, %v\n%s", code, err, src.p.stderr)
 	}
 	src.start()

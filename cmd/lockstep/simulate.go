@@ -51,7 +51,9 @@ answers as a bad network or a broken server would.`,
 		Example: `  lockstep simulate --resources 100000 --size 1KB-100KB --rate 50
   lockstep simulate --rate 10 --faults status=2%,reset=2%,cut=2%,stall=1%`,
 		Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runSimulate(cmd.Context(), o, io) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return asService(cmd.Context(), out, io, func(ctx context.Context) error { return runSimulate(ctx, o, io) })
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
@@ -162,12 +164,15 @@ func runSimulate(ctx context.Context, o *simulateOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	if o.out.JSON {
+	switch {
+	case o.out.JSON:
 		err = io.PrintJSON(simulation{BaseURL: so.BaseURL, Listen: l.Addr().String(), CapabilityList: list, Resources: sim.Progress().Resources, Seed: o.seed})
 		if err != nil {
 			return err
 		}
-	} else {
+	case o.out.Quiet:
+		io.Printf("%s%s\n", listen.ReadyPrefix, so.BaseURL)
+	default:
 		io.Printf("simulating %s, %v changes a second, seed %d\n", term.Count(sim.Progress().Resources, "resource"), o.rate, o.seed)
 		io.Printf("  capability list  %s\n", list)
 		io.Printf("  mirror it with   lockstep sync %s DEST\n", so.BaseURL)

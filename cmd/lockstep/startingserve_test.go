@@ -103,7 +103,7 @@ func TestServeWhileItsOriginFails(t *testing.T) {
 		_, text := get("-/readyz")
 		return failing("0") && !strings.Contains(text, "origin")
 	})
-	if code, err := p.end(syscall.SIGTERM); err != nil || code != 0 && code != 130 && code != 143 {
+	if code, err := p.end(syscall.SIGTERM); err != nil || code != exitOK {
 		t.Errorf("it ended with %d: %v\n%s", code, err, p.stderr)
 	}
 }

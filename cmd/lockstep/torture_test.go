@@ -51,7 +51,7 @@ func TestTorture(t *testing.T) {
 	w.checkMirror()
 	w.checkDelivered()
 	for _, v := range w.processes {
-		if code, err := v.p.end(syscall.SIGTERM); err != nil || code != exitInterrupted {
+		if code, err := v.p.end(syscall.SIGTERM); err != nil || code != exitOK {
 			t.Errorf("%s ended with %d, %v\n%s", v.name, code, err, v.p.stderr)
 		}
 	}
@@ -85,11 +85,11 @@ func newTorture(t *testing.T) *torture {
 	t.Helper()
 	room := t.TempDir()
 	w := &torture{T: t, files: newRestlessFiles(t, 200), mirror: filepath.Join(room, "mirror")}
-	hub := newTortured("hub", "hub", "-q", "--state", filepath.Join(room, "hub"), "--allow-private", "--publish-open", "--retry-first", "50ms")
+	hub := newTortured("hub", "hub", "--state", filepath.Join(room, "hub"), "--allow-private", "--publish-open", "--retry-first", "50ms")
 	w.gate = newHubGate(t, hub)
 	hub.args = append(hub.args, "--public-url", w.gate.URL+"/")
-	w.source = newTortured("serve", "serve", "-q", w.files.dir, "--state", filepath.Join(room, "state"), "--hub", w.gate.URL+"/")
-	follow := newTortured("follow", "follow", "-q", w.source.base, w.mirror, "--max-delete", "100")
+	w.source = newTortured("serve", "serve", w.files.dir, "--state", filepath.Join(room, "state"), "--hub", w.gate.URL+"/")
+	follow := newTortured("follow", "follow", w.source.base, w.mirror, "--max-delete", "100")
 	follow.args = append(follow.args, "--callback", follow.base)
 	w.processes = []*tortured{hub, w.source, follow}
 	t.Cleanup(w.kill)

@@ -17,6 +17,7 @@ const (
 	EventSet      EventKind = "set"      // a set's run begins: Progress.Set, Sets
 	EventPlan     EventKind = "plan"     // the work that a set's run has to do: Progress.Total, Bytes
 	EventProgress EventKind = "progress" // progress of the run of a set: Progress
+	EventPlanned  EventKind = "planned"  // a dry run would apply a change: URI, Change, or refuse it: Err
 	EventApplied  EventKind = "applied"  // a change is durable: --events shows these
 	EventFailed   EventKind = "failed"   // a resource could not be brought into step: Err
 	EventRefused  EventKind = "refused"  // a resource must not be fetched: Err
@@ -42,6 +43,7 @@ type Event struct {
 	Stated   *journal.Stated     // what the Source states of the content; nil: unknown
 	Content  Content             // whether the content changed
 	Err      error
+	Adopted  bool // the planned change makes an existing file part of the mirror
 	Later    bool // the failed resource is tried again at the end of the run, and reported again if it fails again
 	Finding  Finding
 	Progress Progress

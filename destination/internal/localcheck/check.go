@@ -49,6 +49,8 @@ type Mirror struct {
 
 	Warn func(uri, text string)
 	Fail func(uri, cause string) // a file that no set can repair
+
+	Planned func(*journal.Held) // with DryRun: a resource that would be repaired; may be nil
 }
 
 // A Result counts what a check found.
@@ -240,6 +242,9 @@ func (c *check) repair(ctx context.Context, l *look) error {
 		c.result.Damaged[n] = true
 	}
 	if c.m.DryRun {
+		if c.m.Planned != nil {
+			c.m.Planned(&h)
+		}
 		return nil
 	}
 	moved, blocked, err := makeRoom(ctx, c.m.Files, h.Path)

@@ -43,6 +43,8 @@ type Settings struct {
 	VerifyAll   bool   // verify all hashes that the Source states, not only the strongest
 	Replace     bool   // with Adopt: those that do not match are replaced
 	DryRun      bool   // change nothing
+	Examined    bool   // with DryRun: the missing files are counted already
+	NamePlans   bool   // with DryRun: emit an event for each resource that would change
 }
 
 // A Run is what the sets of one run have in common.
@@ -168,7 +170,7 @@ func (s *Set) Apply(ctx context.Context, w Work) (again bool, err error) {
 	r.Emit(report.Event{Kind: report.EventPlan, Set: s.State.Name, Progress: report.Progress{Total: total.Todo() + total.Unchanged, TotalBytes: total.Bytes}})
 	if r.DryRun {
 		predict(r.Report, &total)
-		return false, nil
+		return false, s.namePlans(ctx, p, deletes, &found)
 	}
 	a := s.applier(ctx, paths)
 	a.Methods = methods
@@ -204,7 +206,7 @@ func (s *Set) Apply(ctx context.Context, w Work) (again bool, err error) {
 func (s *Set) planner(w *Work) *planner.Planner {
 	confirmed := s.Confirmed
 	p := s.Run.Planner(s.State.Number)
-	p.Partial, p.Prune, p.Files = w.Partial, w.Prune, w.Files || s.Run.Resume
+	p.Partial, p.Prune, p.Files = w.Partial, w.Prune, (w.Files || s.Run.Resume) && !(s.Run.DryRun && s.Run.Examined)
 	p.Stage, p.ListAt, p.IsNewer = s.Stage, s.ListAt, s.pushed(w).IsNewer
 	p.Dated, p.Settled, p.LookUp = s.Harvested, s.State.Complete && !s.Reselects, true
 	p.PreferOther = !s.Harvested && s.Run.Selects.PrefersOther(s.State.Selection)

@@ -95,8 +95,8 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	w := &mirror.Watcher{Io: io}
-	shown := &shownFindings{io: io, off: o.Out.JSON || o.Report == "-"}
+	w := &mirror.Watcher{Io: io, Quiet: o.Out.Quiet, Verbose: o.Out.Verbose}
+	shown := &shownFindings{io: io, off: o.Out.JSON || o.Report == "-", all: o.Out.Verbose}
 	do.OnEvent = func(e destination.Event) {
 		if e.Kind == destination.EventFinding {
 			shown.add(&e.Finding)
@@ -224,8 +224,11 @@ func factsOf(f *provenance.Facts) *destination.Facts {
 
 // print prints the result.
 func (a *result) print(io term.IO, out *term.Options) error {
-	if out.JSON {
+	switch {
+	case out.JSON:
 		return io.PrintJSON(a)
+	case out.Quiet:
+		return nil
 	}
 	r, err := a.AuditReport, a.err
 	if a.Origin != nil {
@@ -264,7 +267,11 @@ func (a *result) print(io term.IO, out *term.Options) error {
 	}
 	io.Printf("\n")
 	if m := r.Mended; m != nil {
-		io.Printf("  mended: %s fetched, %s deleted, %s failed\n", term.Thousands(m.Fetched), term.Thousands(m.Deleted), term.Thousands(m.Failed))
+		text := term.Thousands(m.Fetched) + " fetched, " + term.Thousands(m.Deleted) + " deleted"
+		if m.Failed > 0 {
+			text += ", " + term.Thousands(m.Failed) + " failed"
+		}
+		io.Printf("  mended: %s\n", text)
 	}
 	io.Printf("  %s, %s\n", term.Count(r.Requests, "request"), term.Elapsed(time.Duration(r.Elapsed*float64(time.Second))))
 	return nil
@@ -278,14 +285,15 @@ const maxShown = 1000
 type shownFindings struct {
 	io  term.IO
 	off bool
+	all bool // also those beyond maxShown, and resources of which the Source states nothing to compare
 	n   int64
 }
 
 func (s *shownFindings) add(f *destination.Finding) {
-	if f.Kind == destination.Unverifiable {
+	if f.Kind == destination.Unverifiable && !s.all {
 		return // counted at the end
 	}
-	if s.n++; s.off || s.n > maxShown {
+	if s.n++; s.off || s.n > maxShown && !s.all {
 		return
 	}
 	name := f.Path
@@ -296,7 +304,7 @@ func (s *shownFindings) add(f *destination.Finding) {
 }
 
 func (s *shownFindings) end() {
-	if s.n > maxShown && !s.off {
+	if s.n > maxShown && !s.off && !s.all {
 		s.io.Printf("… and %s more; --report FILE has them all\n", term.Thousands(s.n-maxShown))
 	}
 }

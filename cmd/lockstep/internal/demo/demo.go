@@ -102,9 +102,9 @@ func Run(ctx context.Context, o *Options, io term.IO) (err error) {
 	return errors.Join(err, <-calls, <-ended)
 }
 
-// say prints a line for people; with --json it prints nothing.
+// say prints a line for people; with --json and --quiet it prints nothing.
 func (d *demo) say(format string, args ...any) {
-	if !d.o.Out.JSON {
+	if !d.o.Out.JSON && !d.o.Out.Quiet {
 		d.io.Printf(format, args...)
 	}
 }
@@ -250,7 +250,11 @@ func (d *demo) tick(step string, start time.Time, ok bool, format string, args .
 	if !ok {
 		mark = "✗"
 	}
-	d.say("%s %-11s %s\n", mark, step, said)
+	line := fmt.Sprintf("%s %-11s %s\n", mark, step, said)
+	d.say("%s", line)
+	if !ok && d.o.Out.Quiet && !d.o.Out.JSON {
+		d.io.Printf("%s", line)
+	}
 	if !ok {
 		return errUntrue
 	}
@@ -277,7 +281,9 @@ func (d *demo) stay(ctx context.Context) error {
 	if err := d.run.follow(ctx); err != nil {
 		return err
 	}
-	d.say("%s%s\n", listen.ReadyPrefix, d.base)
+	if !d.o.Out.JSON {
+		d.io.Printf("%s%s\n", listen.ReadyPrefix, d.base)
+	}
 	for {
 		select {
 		case <-ctx.Done():

@@ -158,7 +158,7 @@ func Follow(ctx context.Context, o *Flags, io term.IO) error {
 	}
 	err = mirror.Explain(err, o.Sync.Dest)
 	if mirror.Interrupted(ctx, err) {
-		err = term.WithHint(term.ErrInterrupted, "progress is saved; run the same command again to continue")
+		err = io.Interrupted("")
 	}
 	if perr := f.Conclude(err); err == nil {
 		err = perr

@@ -6,7 +6,6 @@ package following
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -67,7 +66,7 @@ type Options struct {
 func New(o Options, io term.IO) *Run {
 	f := &Run{
 		o: o, io: io, started: time.Now(), stopBar: func() {},
-		Watcher:  mirror.Watcher{Io: io, Quiet: o.Out.Quiet, Once: &report.Once{}},
+		Watcher:  mirror.Watcher{Io: io, Quiet: o.Out.Quiet, Verbose: o.Out.Verbose, Once: &report.Once{}},
 		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
 	f.Watcher.Meter.Fetched = func() int64 { return f.link.traffic().bytes }
@@ -153,10 +152,11 @@ func warn(w *mirror.Watcher, dest string, err error) {
 	if hint := w.Causes.Hint(); hint != "" {
 		err = term.WithHint(err, hint)
 	}
-	w.Say("warning: ", fmt.Errorf("%w; trying again", err))
+	text := strings.ReplaceAll(err.Error(), "\n", "\n  ") + "; trying again"
 	if hint := term.HintOf(err); hint != "" {
-		w.Say("hint: ", errors.New(hint))
+		text += "\nhint: " + hint
 	}
+	w.Say("warning: ", errors.New(text))
 }
 
 // lookInterval is how often the status of the Follower is read in order to
@@ -224,8 +224,13 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 	f.mu.Unlock()
 	stop()
 	out := f.io
+	ready := out
 	if f.o.Out.JSON || f.o.Events == "-" {
-		out.Out = f.io.Err // stdout has the result, or the events, and nothing else
+		out = f.io.ResultOnErr() // stdout has the result, or the events, and nothing else
+		ready = out
+	}
+	if f.o.Out.Quiet {
+		out.Out = io.Discard
 	}
 	sum.Source, sum.Elapsed = s.Source, time.Since(f.started).Seconds()
 	t := f.link.traffic()
@@ -250,7 +255,8 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 		}
 		f.admin.Print(out)
 		sdnotify.Send(f.io.LookupEnv, sdnotify.Status(listen.ReadyPrefix+where))
-		out.Printf("  Ctrl-C stops; progress is kept\n%s%s\n", listen.ReadyPrefix, where)
+		out.Printf("  Ctrl-C stops; progress is kept\n")
+		ready.Printf("%s%s\n", listen.ReadyPrefix, where)
 	}
 	f.mu.Lock()
 	f.ready = true
@@ -298,7 +304,7 @@ func (f *Run) reportChannels(s *destination.FollowStatus) {
 		set := &s.Sets[i]
 		if how := f.how(set); f.said[set.URI] != how {
 			f.said[set.URI] = how
-			f.io.Errorf("note: %s: %s from now on\n", nameOf(set), how)
+			f.io.Notef("%s: %s from now on", nameOf(set), how)
 		}
 		f.reportHub(set)
 	}
@@ -337,7 +343,7 @@ func (f *Run) reportHub(s *destination.SetStatus) {
 	if _, reason, ok := strings.Cut(text, "hub.callback is refused: "); ok { // by a hub of ours
 		text = "its hub does not call us: " + reason
 	}
-	f.io.Errorf("note: %s: %s\n", nameOf(s), text)
+	f.io.Notef("%s: %s", nameOf(s), text)
 }
 
 // reportRecovered reports that all sets are in step again after failed attempts.
@@ -356,6 +362,8 @@ func (f *Run) reportRecovered(s *destination.FollowStatus) {
 	f.mu.Unlock()
 	if n > 0 {
 		f.Watcher.Once.Forget()
+	}
+	if n > 0 && !f.o.Out.Quiet {
 		f.io.Errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), term.Count(n, "failed attempt"))
 	}
 }
@@ -365,14 +373,14 @@ func (f *Run) Conclude(err error) error {
 	r := f.Result(err)
 	out := f.io
 	if f.o.Events == "-" {
-		out.Out = f.io.Err
+		out = f.io.ResultOnErr()
 	}
 	if f.o.Out.JSON && f.o.Name == "" {
 		return out.PrintJSON(r)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.flush(); f.ready {
+	if f.flush(); f.ready && !f.o.Out.Quiet {
 		out.Printf("followed %s for %s: %s\n", r.Source, term.Elapsed(time.Since(f.started)), report.TallyText(r.Created, r.Updated, r.Deleted, 0, r.Failed, r.Refused))
 		if r.Kept != nil {
 			out.Printf("  %s\n", report.KeptText(r.Kept))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strconv"
 
@@ -18,7 +17,7 @@ import (
 type ExecHook struct {
 	command      *shell.Command
 	source, dest string
-	out          io.Writer // for what the command says on stdout and stderr
+	out          *term.Lines // for what the command says on stdout and stderr
 }
 
 // NewExecHook returns the hook for a command line, or nil for none.
@@ -32,7 +31,7 @@ func NewExecHook(command, source, dest string, io term.IO) (*ExecHook, error) {
 			return nil, term.Usagef("--exec: %w", err)
 		}
 	}
-	return &ExecHook{c, source, dest, io.Err}, nil
+	return &ExecHook{c, source, dest, term.NewLines(io.Err)}, nil
 }
 
 // Deliver is a Destination's Deliver: one run of the command for the changes
@@ -63,6 +62,7 @@ func (h *ExecHook) run(ctx context.Context, changes []destination.Change) error 
 	}
 	err := h.command.Run(ctx, &lines, h.out, "LOCKSTEP_SOURCE="+h.source, "LOCKSTEP_DEST="+h.dest,
 		"LOCKSTEP_SET="+changes[0].Set, "LOCKSTEP_CHANGES="+strconv.Itoa(len(changes)))
+	h.out.Flush()
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

@@ -227,12 +227,13 @@ func (r *Run) Close() {
 
 // A Watcher turns the events of a run into what stderr shows.
 type Watcher struct {
-	Io     term.IO
-	Quiet  bool
-	Meter  report.Meter
-	Stream func(destination.Event) // for --events; may be nil
-	Once   *report.Once            // what need not be said again; nil: everything is said
-	Causes report.Causes           // of what failed
+	Io      term.IO
+	Quiet   bool
+	Verbose bool // resources are named
+	Meter   report.Meter
+	Stream  func(destination.Event) // for --events; may be nil
+	Once    *report.Once            // what need not be said again; nil: everything is said
+	Causes  report.Causes           // of what failed
 }
 
 // Event is the callback of a Destination.
@@ -247,6 +248,9 @@ func (w *Watcher) Event(ctx context.Context, e destination.Event) {
 // Report shows an event on stderr if the user should know of it, and passes applied
 // changes on to --events.
 func (w *Watcher) Report(ctx context.Context, e destination.Event) {
+	if w.Verbose && ctx.Err() == nil {
+		report.NameResource(w.Io, &e)
+	}
 	switch e.Kind {
 	case destination.EventFailed:
 		switch {

@@ -40,7 +40,7 @@ func Sync(ctx context.Context, f *Flags, one *syncing.Flags, flags *pflag.FlagSe
 	stop := term.ShowFitting(io, one.Out.Quiet, r.fit)
 	var wg sync.WaitGroup
 	for _, e := range entries {
-		w := newWork(e, io, one.Out.Quiet)
+		w := newWork(e, io, one.Out)
 		end, err := shared.fleet.Begin(ctx, w.received) // in the order of the file
 		wg.Go(func() {
 			if err == nil {
@@ -82,9 +82,9 @@ type work struct {
 	printed bool                         // the result is
 }
 
-func newWork(e *entry, io term.IO, quiet bool) *work {
+func newWork(e *entry, io term.IO, out *term.Options) *work {
 	w := &work{name: e.name, io: named(io, e.name)}
-	w.watcher = mirror.Watcher{Io: w.io, Quiet: quiet}
+	w.watcher = mirror.Watcher{Io: w.io, Quiet: out.Quiet, Verbose: out.Verbose}
 	w.watcher.Meter.Fetched = w.received
 	return w
 }

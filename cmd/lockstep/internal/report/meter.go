@@ -141,6 +141,30 @@ func (m *Meter) Fit(columns int) string {
 	return text
 }
 
+// Done says how much of the run was done when it ended; "" if that is not known.
+func (m *Meter) Done() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.sets) == 0 {
+		return ""
+	}
+	s := &m.sets[len(m.sets)-1]
+	text := term.Thousands(s.now.Done) + " of " + term.Count(s.now.Total, "resource") + " done"
+	switch {
+	case s.now.Done == 0 && s.now.Total == 0:
+		return ""
+	case s.now.Total < s.now.Done || !s.planned:
+		text = term.Count(s.now.Done, "resource") + " done, while the list was being read"
+	}
+	if m.total > 1 {
+		text += fmt.Sprintf(", of set %d of %d (%s)", len(m.sets), m.total, s.name)
+	}
+	if n := m.bytes(); n > 0 {
+		text += "; " + term.Size(n) + " received"
+	}
+	return text
+}
+
 // A view is what a line shows.
 type view struct {
 	head, name string // which set of how many, and what it is called

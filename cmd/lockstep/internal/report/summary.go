@@ -20,7 +20,8 @@ import (
 
 // PrintSync prints the result of a run.
 func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destination.Destination, r *destination.Report, err error) error {
-	if out.JSON {
+	switch {
+	case out.JSON:
 		out := bufio.NewWriter(io.Out)
 		werr := WriteJSON(ctx, out, "", d, r, err)
 		_ = out.WriteByte('\n') // errors stay until Flush
@@ -28,6 +29,8 @@ func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 			werr = fmt.Errorf("write result: %w", ferr)
 		}
 		return werr
+	case out.Quiet:
+		return nil
 	}
 	if _, none := errors.AsType[*destination.NoPastError](err); none {
 		return nil // the error says it
@@ -65,11 +68,6 @@ func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 	}
 	if r.DryRun && r.Expected > 0 {
 		io.Printf("  %s of content to fetch, as far as the Source states it\n", term.Size(r.Expected))
-	}
-	if len(r.BySet) > 1 && out.Quiet { // else they have been reported
-		for i := range r.BySet {
-			io.Printf("  %s\n", SetText(&r.BySet[i]))
-		}
 	}
 	for _, sentence := range r.Plan {
 		if r.DryRun {

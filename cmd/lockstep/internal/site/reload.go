@@ -374,7 +374,7 @@ func (r *reloader) say(p *plan) {
 		names []string
 	}{{"added", p.added}, {"restarted with other settings", p.changed}, {"removed", p.removed}} {
 		if len(c.names) > 0 {
-			r.report.IO.Errorf("note: %s: %s\n", c.what, strings.Join(c.names, ", "))
+			r.report.IO.Notef("%s: %s", c.what, strings.Join(c.names, ", "))
 		}
 	}
 }
@@ -399,7 +399,7 @@ func (r *reloader) leave(ctx context.Context, set *siteSet, was *setup) {
 	s.builder.failures.Forget(set.name)
 	s.builder.tally.Forget(set.name)
 	c := &was.configs[slices.Index(names(was.configs), set.name)]
-	r.report.IO.Errorf("note: set %s is no longer published; its mirror is kept in %s\n", set.name, mirrorOf(c, set.name, s.builder.opts.State))
+	r.report.IO.Notef("set %s is no longer published; its mirror is kept in %s", set.name, mirrorOf(c, set.name, s.builder.opts.State))
 }
 
 // mirrorOf names the places of the mirrors of a set.
@@ -436,7 +436,7 @@ func (r *reloader) unsubscribe(ctx context.Context, set *siteSet, next *config.S
 // unsubscribed reports the subscriptions of a set that could not be ended.
 func (r *reloader) unsubscribed(set string, failed []origins.Unsubscription, err error) {
 	for _, u := range failed {
-		r.report.IO.Errorf("note: set %s: the hub %s still notifies this process, until its lease ends: %s\n", set, u.Hub, u.Error)
+		r.report.IO.Notef("set %s: the hub %s still notifies this process, until its lease ends: %s", set, u.Hub, u.Error)
 	}
 	if err != nil {
 		r.report.Warn(fmt.Errorf("set %s: end its subscriptions: %w", set, err))

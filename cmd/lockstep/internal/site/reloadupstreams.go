@@ -53,11 +53,11 @@ func (r *reloader) alter(ctx context.Context, p *plan) {
 			labels []string
 		}{{"added", c.Added}, {"restarted with other settings", c.Changed}, {"removed", c.Removed}} {
 			if len(what.labels) > 0 {
-				r.report.IO.Errorf("note: set %s: upstreams %s: %s\n", name, what.what, strings.Join(what.labels, ", "))
+				r.report.IO.Notef("set %s: upstreams %s: %s", name, what.what, strings.Join(what.labels, ", "))
 			}
 		}
 		if len(c.Added)+len(c.Changed)+len(c.Removed) == 0 {
-			r.report.IO.Errorf("note: set %s: upstreams have other priorities\n", name)
+			r.report.IO.Notef("set %s: upstreams have other priorities", name)
 		}
 		if err != nil {
 			r.report.Warn(fmt.Errorf("set %s: %w", name, err))

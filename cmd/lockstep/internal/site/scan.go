@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -116,6 +117,9 @@ type published struct {
 	tally *sourcefigures.Tally
 	claim *statedir.Claim // to the place of the documents
 	place string          // of the documents
+	sets  []*siteSet
+	names *changeNamer // nil: changes are not named
+	log   *slog.Logger
 }
 
 // after returns a function that publishes and records the result.
@@ -128,15 +132,21 @@ func (p *published) after(publish func(context.Context) (source.Report, error)) 
 			err = p.claim.Published(ctx)
 		}
 		if err != nil {
-			err = fmt.Errorf("write documents to %s: %w", p.place, err)
+			return r, fmt.Errorf("write documents to %s: %w", p.place, err)
 		}
-		return r, err
+		if err := p.names.published(ctx, p.sets, &r); err != nil && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "cannot name what was published", slog.Any("err", err))
+		}
+		return r, nil
 	}
 }
 
 // PublishOnce scans and publishes once.
 func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Publication, err error) {
 	now := s.setup.Load()
+	if err := s.builder.names.begin(ctx, now.sets...); err != nil {
+		return p, err
+	}
 	if p.scans, err = now.scans.scan(ctx); err != nil {
 		return p, err
 	}

@@ -102,7 +102,7 @@ func (b *setBuilder) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, cat
 		return nil, nil, term.Usagef("set %s: %w", set.name, err)
 	}
 	if !set.source.Elsewhere && !c.Origin.Kind.Away {
-		if err := b.versions.LeaveRoom(c, set.source.Path, b.opts.IO.Errorf); err != nil {
+		if err := b.versions.LeaveRoom(c, set.source.Path, b.opts.IO.Notef); err != nil {
 			return nil, nil, term.Usage(fmt.Errorf("set %s: %w", set.name, err), term.HintOf(err))
 		}
 	}
@@ -264,7 +264,7 @@ func (b *setBuilder) report(set string, e intake.Event) {
 		b.opts.OnEvent(set, e)
 	}
 	if again != "" && b.opts.IO.Err != nil {
-		b.opts.IO.Errorf("note: %s\n", again)
+		b.opts.IO.Notef("%s", again)
 	}
 }
 

@@ -47,6 +47,7 @@ type setupBuilder struct {
 	hub      *hubserver.Front // nil: none
 	hubPath  string
 	pages    *admin.Pages // nil: none
+	names    *changeNamer // nil: changes are not named
 }
 
 // build returns the setup with sets that the configurations describe. Nothing is read
@@ -70,7 +71,7 @@ func (b *setupBuilder) build(sets []*siteSet, configs []config.Set) (*setup, err
 		return nil, err
 	}
 	s.scans = &scanner{sets: sets, status: cat.Status, failures: b.failures, watching: b.opts.Watching}
-	done := &published{tally: b.tally, claim: b.storage.claim, place: b.opts.Documents}
+	done := &published{tally: b.tally, claim: b.storage.claim, place: b.opts.Documents, sets: sets, names: b.names, log: b.opts.Log}
 	s.publish, s.urgent = done.after(s.src.Publish), done.after(s.src.PublishChanges)
 	s.dumps = &publishing.Dumps{Check: publishing.CheckInterval(configs), Publish: s.src.PublishDumps, Sweep: b.storage.sweep}
 	s.front = front{

@@ -72,6 +72,7 @@ type Options struct {
 	Network      *network.Options
 	IO           term.IO
 	Log          *slog.Logger
+	Verbose      bool // the resources of changes are named when they are published
 	OnEvent      func(set string, e intake.Event)
 	OnNotify     func(source.Notification) // may be nil
 }
@@ -147,6 +148,9 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 		},
 	}
 	s.builder = &setupBuilder{opts: o, storage: st, sets: sets, source: so, tally: tally, failures: failures, api: s.api, hub: s.hub}
+	if o.Verbose {
+		s.builder.names = &changeNamer{catalog: st.db.Catalog(), io: o.IO, named: map[string]catalog.Seq{}}
+	}
 	built, cat, err := sets.build(st.db.Catalog())
 	if err != nil {
 		return err

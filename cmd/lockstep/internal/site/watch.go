@@ -70,6 +70,9 @@ func (s *Site) run(ctx context.Context, watch bool, n *sourcereport.Reporter) er
 // watchSet watches the origin of a set until ctx ends.
 func (s *Site) watchSet(ctx context.Context, set *siteSet, n *sourcereport.Reporter) error {
 	if set.added {
+		if err := s.builder.names.begin(ctx, set); err != nil {
+			return err
+		}
 		r, err := set.origin.Scan(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

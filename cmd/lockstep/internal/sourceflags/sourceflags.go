@@ -230,7 +230,7 @@ func (o *Source) Compresses(usual bool) bool {
 func (o *Source) Site(command string, out *term.Options, io term.IO) site.Options {
 	return site.Options{
 		BaseURL: o.BaseURL, Sets: o.Sets, State: o.State, AllowEmpty: o.allowEmpty, TakeOver: o.takeOver, ScanInterval: o.scanInterval, Rehash: o.rehash,
-		Watching: o.Watching(), Gzip: o.Compresses(false), APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.network, IO: io, Command: command, Log: out.Logger(io),
+		Watching: o.Watching(), Gzip: o.Compresses(false), APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.network, IO: io, Command: command, Log: out.Logger(io), Verbose: out.Verbose,
 	}
 }
 

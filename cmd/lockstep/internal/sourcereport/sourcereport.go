@@ -57,10 +57,11 @@ func (n *Reporter) Event(set string, e intake.Event) {
 
 // Warn says what went wrong and is not the end.
 func (n *Reporter) Warn(err error) {
-	n.IO.Errorf("warning: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	text := "warning: " + strings.ReplaceAll(err.Error(), "\n", "\n  ") + "\n"
 	if hint := term.HintOf(err); hint != "" {
-		n.IO.Errorf("hint: %s\n", hint)
+		text += "hint: " + hint + "\n"
 	}
+	n.IO.Errorf("%s", text)
 }
 
 // Line describes a scan under way.
@@ -77,6 +78,16 @@ func (n *Reporter) Line() string {
 		return "scanning"
 	}
 	return "scanning  " + term.Count(n.now.Files, "file") + "  " + term.Size(n.now.Bytes) + " read"
+}
+
+// Done says how much a scan had examined when it ended; "" if that is not known.
+func (n *Reporter) Done() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.now.Files == 0 {
+		return ""
+	}
+	return term.Count(n.now.Files, "file") + " examined, " + term.Size(n.now.Bytes) + " read"
 }
 
 // Scanned says what a scan passed over; away is whether the resources are elsewhere.
@@ -102,17 +113,17 @@ func (n *Reporter) Scanned(away bool, skipped *intake.Problems) {
 	if len(names) > maxNamed {
 		names = append(names[:maxNamed], "…")
 	}
-	n.IO.Errorf("note: %s skipped: %s\n", term.Count(passed, "name"), strings.Join(names, ", "))
+	n.IO.Notef("%s skipped: %s", term.Count(passed, "name"), strings.Join(names, ", "))
 }
 
 // listed says what a list of resources holds that is passed over.
 func (n *Reporter) listed(skipped *intake.Problems) {
 	for i, p := range skipped.First {
 		if i == maxNamed {
-			n.IO.Errorf("note: and %s more\n", term.Thousands(skipped.Count-maxNamed))
+			n.IO.Notef("and %s more", term.Thousands(skipped.Count-maxNamed))
 			return
 		}
-		n.IO.Errorf("note: %s: %v\n", p.Path, p.Err)
+		n.IO.Notef("%s: %v", p.Path, p.Err)
 	}
 }
 
@@ -191,9 +202,9 @@ func (n *Reporter) printPublished(r source.Report, now time.Time) {
 // Remark prints the notes, hints and warnings of a publication, if any.
 func (n *Reporter) Remark(r source.Report) {
 	for _, name := range r.Kept {
-		n.IO.Errorf("note: %s was not written by Lockstep and is left as it is\n", name)
+		n.IO.Notef("%s was not written by Lockstep and is left as it is", name)
 	}
-	if len(r.Lacking) > 0 {
+	if len(r.Lacking) > 0 && !n.Quiet {
 		n.IO.Errorf("hint: for others to find the Source by robots.txt, add to it\n  %s\n", strings.Join(r.Lacking, "\n  "))
 	}
 	for _, set := range r.Sets {
@@ -263,7 +274,7 @@ func (n *Reporter) Notified(t source.Notification) {
 	}
 	switch {
 	case t.Err == nil && !h.warned.IsZero():
-		n.IO.Errorf("note: the hub %s accepts notifications of set %s again\n", t.Hub, t.Set)
+		n.IO.Notef("the hub %s accepts notifications of set %s again", t.Hub, t.Set)
 		*h = hubState{}
 	case t.Err == nil:
 	case time.Since(h.warned) < notifyWarnEvery:

@@ -35,7 +35,7 @@ type View struct {
 
 // Run brings a mirror into step and prints the result.
 func Run(ctx context.Context, o *Flags, io term.IO, outcome *alert.Outcome) error {
-	w := &mirror.Watcher{Io: io, Quiet: o.Out.Quiet}
+	w := &mirror.Watcher{Io: io, Quiet: o.Out.Quiet, Verbose: o.Out.Verbose}
 	return o.Sync(ctx, View{
 		IO: io, Log: o.Out.Logger(io), Watcher: w,
 		Show: func(fetched func() int64) (stop func()) {
@@ -45,9 +45,9 @@ func Run(ctx context.Context, o *Flags, io term.IO, outcome *alert.Outcome) erro
 		Print: func(d *destination.Destination, r *destination.Report, err error) error {
 			out := io
 			if o.Events == "-" {
-				out.Out = io.Err // stdout has events, and nothing else
+				out = io.ResultOnErr() // stdout has events, and nothing else
 			}
-			outcome.Summary = func(io term.IO) { _ = report.PrintSync(ctx, io, &term.Options{Quiet: true}, nil, r, err) } // into memory
+			outcome.Summary = func(io term.IO) { _ = report.PrintSync(ctx, io, &term.Options{}, nil, r, err) } // into memory
 			outcome.Figures = alert.Sync(r)
 			return report.PrintSync(ctx, out, o.Out, d, r, err)
 		},
@@ -63,7 +63,7 @@ func (o *Flags) Sync(ctx context.Context, v View) error {
 	if err := o.CheckSource(o.at != ""); err != nil {
 		return err
 	}
-	do.Logger = v.Log
+	do.NamePlans, do.Logger = o.Out.Verbose, v.Log
 	if do.Deliver, err = o.Deliver(v.IO); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (o *Flags) Sync(ctx context.Context, v View) error {
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = o.explain(ctx, err, w, &result)
+	err = o.explain(ctx, err, v, &result)
 	if perr := v.Print(r.Dest, &result, err); err == nil {
 		err = perr
 	}
@@ -93,16 +93,16 @@ func (o *Flags) Sync(ctx context.Context, v View) error {
 }
 
 // explain adds remedies to the error of a run.
-func (o *Flags) explain(ctx context.Context, err error, w *mirror.Watcher, r *destination.Report) error {
+func (o *Flags) explain(ctx context.Context, err error, v View, r *destination.Report) error {
 	err = o.explainAt(mirror.Explain(err, o.Dest))
-	if hint := w.Causes.Hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
+	if hint := v.Watcher.Causes.Hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
 		err = term.WithHint(err, hint)
 	}
 	if t := r.NotBefore; err != nil && !t.IsZero() && !mirror.Interrupted(ctx, err) {
 		err = term.WithHint(err, "run it again after "+t.Format(time.RFC3339)+", as the Source requests; to ask at once, use --ask-now")
 	}
 	if mirror.Interrupted(ctx, err) {
-		err = term.WithHint(term.ErrInterrupted, "progress is saved; run the same command again to continue")
+		err = v.IO.Interrupted(v.Watcher.Meter.Done())
 	}
 	return err
 }

@@ -1,15 +1,40 @@
 package term
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"lockstep/destination"
 )
 
-// ErrInterrupted is the cause of a context that a signal ended.
-var ErrInterrupted = errors.New("interrupted")
+var (
+	// ErrInterrupted is the cause of a context that a signal ended.
+	ErrInterrupted = errors.New("interrupted")
+
+	// ErrTerminated is ErrInterrupted if the signal was SIGTERM, which is how the
+	// managers of services end them.
+	ErrTerminated error = terminatedError{}
+)
+
+type terminatedError struct{}
+
+func (terminatedError) Error() string        { return ErrInterrupted.Error() }
+func (terminatedError) Is(target error) bool { return target == ErrInterrupted }
+
+// EndOfService returns the error of a command that works until it is stopped: nil after
+// SIGTERM, which has stopped it as intended. What broke off because of that is logged.
+func EndOfService(ctx context.Context, err error, log *slog.Logger) error {
+	if err == nil || !errors.Is(context.Cause(ctx), ErrTerminated) {
+		return err
+	}
+	if !errors.Is(err, ErrInterrupted) && !errors.Is(err, context.Canceled) {
+		log.Info("stopped", slog.String("err", err.Error()))
+	}
+	return nil
+}
 
 // A UsageError is a mistake in flags, arguments or configuration.
 type UsageError struct {
@@ -66,15 +91,15 @@ func HintOf(err error) string {
 // ReportError says on stderr what went wrong and, where there is one, the way
 // out. Later lines of an error are indented, so that each "error:" is one.
 func ReportError(io IO, err error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		return
-	case errors.Is(err, ErrInterrupted):
-		io.Errorf("%s\n", err)
-	default:
-		io.Errorf("error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	}
+	text := strings.ReplaceAll(err.Error(), "\n", "\n  ") + "\n"
+	if !errors.Is(err, ErrInterrupted) {
+		text = "error: " + text
 	}
 	if hint := HintOf(err); hint != "" {
-		io.Errorf("hint: %s\n", strings.ReplaceAll(hint, "\n", "\n  "))
+		text += "hint: " + strings.ReplaceAll(hint, "\n", "\n  ") + "\n"
 	}
+	io.Errorf("%s", text)
 }

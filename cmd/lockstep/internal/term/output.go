@@ -5,6 +5,7 @@ package term
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,10 +15,13 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"lockstep/cmd/lockstep/internal/logfile"
 )
 
 // IO is what a command knows of the world outside besides its arguments.
 type IO struct {
+	Args      []string // the command line, without the program; may be nil
 	In        io.Reader
 	Out, Err  io.Writer
 	LookupEnv func(string) (string, bool)
@@ -39,39 +43,105 @@ func (io IO) Errorf(format string, args ...any) { _, _ = fmt.Fprintf(io.Err, for
 
 // Options are the flags of every command.
 type Options struct {
-	Quiet     bool
-	JSON      bool
+	Quiet   bool
+	Verbose bool
+	JSON    bool
+
 	logLevel  string
 	logFormat string
+	logName   string
+
+	LogFile *logfile.File // nil: none
 }
 
 func (o *Options) Declare(flags *pflag.FlagSet) {
-	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "no progress on stderr")
+	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "print only failures, warnings, findings, the line \"ready:\" and what --json asks for")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "name each resource that is created, updated, deleted or refused, or has failed, on stderr; with -n, what would be done")
 	flags.BoolVar(&o.JSON, "json", false, "the result as exactly one JSON object on stdout")
-	flags.StringVar(&o.logLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn, error")
-	flags.StringVar(&o.logFormat, "log-format", "text", "`FORM` of the log on stderr: text, json")
+	flags.StringVar(&o.logLevel, "log-level", "warn", "log from this `LEVEL` on: debug (each request), info, warn, error")
+	flags.StringVar(&o.logFormat, "log-format", textFormat, "`FORM` of the log: text, or json, which makes every line on stderr a JSON object")
+	flags.StringVar(&o.logName, "log-file", "", "append the log to `FILE` instead of stderr, and messages to both; SIGHUP has services open FILE again")
 }
 
+// Formats of the log.
+const (
+	textFormat = "text"
+	jsonFormat = "json"
+)
+
+// Check reports flags that cannot be used.
 func (o *Options) Check() error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return Usagef("--log-level %q: want debug, info, warn or error", o.logLevel)
 	}
-	if o.logFormat != "text" && o.logFormat != "json" {
+	if o.logFormat != textFormat && o.logFormat != jsonFormat {
 		return Usagef("--log-format %q: want text or json", o.logFormat)
+	}
+	if o.Quiet && o.Verbose {
+		return Usage(errors.New("--quiet and --verbose exclude each other"), "give one of them")
 	}
 	return nil
 }
 
-// Logger returns the log of a command, which is written to stderr.
+// Apply gives messages the form that the flags say, and opens the log file.
+func (o *Options) Apply(io IO) error {
+	f := &form{quiet: o.Quiet}
+	if o.logFormat == jsonFormat {
+		f.records = newHandler(jsonFormat, printer{io.screen}, slog.LevelDebug)
+	}
+	io.screen.shape.Store(f)
+	if o.logName == "" {
+		return nil
+	}
+	file, err := logfile.Open(o.logName, func(err error) {
+		io.Errorf("warning: %v; records are missing from it\n", err)
+	})
+	if err != nil {
+		return Usagef("open --log-file: %w", err)
+	}
+	withFile := *f
+	withFile.file = newHandler(o.logFormat, file, slog.LevelDebug)
+	o.LogFile = file
+	io.screen.shape.Store(&withFile)
+	return nil
+}
+
+// ApplyFormat gives messages the form that the arguments or the environment say, for errors
+// about the arguments.
+func ApplyFormat(io IO, args []string) {
+	format, _ := io.LookupEnv("LOCKSTEP_LOG_FORMAT")
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--log-format="); ok {
+			format = value
+		} else if arg == "--log-format" && i+1 < len(args) {
+			format = args[i+1]
+		}
+	}
+	if format == jsonFormat {
+		io.screen.shape.Store(&form{records: newHandler(jsonFormat, printer{io.screen}, slog.LevelDebug)})
+	}
+}
+
+// Logger returns the log of a command, which is written to the log file or to stderr.
 func (o *Options) Logger(io IO) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(o.logLevel)) // check has seen it
-	opts := &slog.HandlerOptions{Level: level}
-	if o.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(io.Err, opts))
+	switch {
+	case o.LogFile != nil:
+		return slog.New(newHandler(o.logFormat, o.LogFile, level))
+	case o.logFormat == jsonFormat && io.screen != nil:
+		return slog.New(newHandler(o.logFormat, printer{io.screen}, level))
 	}
-	return slog.New(slog.NewTextHandler(io.Err, opts))
+	return slog.New(newHandler(o.logFormat, io.Err, level))
+}
+
+func newHandler(format string, w io.Writer, level slog.Level) slog.Handler {
+	opts := &slog.HandlerOptions{Level: level}
+	if format == jsonFormat {
+		return slog.NewJSONHandler(jsonCleaner{w}, opts)
+	}
+	return slog.NewTextHandler(w, opts)
 }
 
 // PrintJSON writes v as one JSON object on one line.

@@ -29,7 +29,7 @@ func ShowFitting(io IO, quiet bool, describe func(columns int) string) (stop fun
 		if io.screen.live() {
 			liveBar(io.screen, done, describe)
 		} else {
-			lines(io, done, describe)
+			lines(io.screen, done, describe)
 		}
 	})
 	var once sync.Once
@@ -55,7 +55,7 @@ func liveBar(s *screen, done <-chan struct{}, describe func(int) string) {
 }
 
 // lines prints what has changed since the last line.
-func lines(io IO, done <-chan struct{}, describe func(int) string) {
+func lines(s *screen, done <-chan struct{}, describe func(int) string) {
 	tick := time.NewTicker(lineInterval)
 	defer tick.Stop()
 	last := ""
@@ -65,7 +65,7 @@ func lines(io IO, done <-chan struct{}, describe func(int) string) {
 			return
 		case <-tick.C:
 			if line := describe(0); line != "" && line != last {
-				io.Errorf("%s\n", line)
+				s.progress(line)
 				last = line
 			}
 		}

@@ -1,10 +1,13 @@
 package term
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -24,7 +27,13 @@ func (c cleaner) Write(p []byte) (int, error) {
 }
 
 // clean returns p with control characters spelt out, or p itself.
-func clean(p []byte) []byte {
+func clean(p []byte) []byte { return cleanWith(p, `\x%02x`) }
+
+// cleanJSON is clean for text that is JSON, and stays JSON of the same meaning.
+func cleanJSON(p []byte) []byte { return cleanWith(p, `\u%04x`) }
+
+// cleanWith is clean, with short as the format of bytes and of characters below 0x100.
+func cleanWith(p []byte, short string) []byte {
 	var out []byte // nil as long as nothing had to be replaced
 	for i := 0; i < len(p); {
 		r, n := utf8.DecodeRune(p[i:])
@@ -34,7 +43,7 @@ func clean(p []byte) []byte {
 		}
 		switch {
 		case bad && (n == 1 || r < 0x100):
-			out = fmt.Appendf(out, `\x%02x`, byteOf(p[i], r, n))
+			out = fmt.Appendf(out, short, byteOf(p[i], r, n))
 		case bad:
 			out = fmt.Appendf(out, `\u%04x`, r)
 		case out != nil:
@@ -75,13 +84,15 @@ func (io IO) Columns() int {
 	return (&screen{terminal: f}).columns()
 }
 
-// A screen is stderr: lines, and below them on a terminal one live bar.
+// A screen is stderr: lines, and below them on a terminal one live bar. The lines are also
+// appended to a log file, if there is one.
 type screen struct {
+	terminal *os.File // nil when w is none
+	shape    atomic.Pointer[form]
+
 	mu  sync.Mutex // guards w, bar
 	w   io.Writer
 	bar string // shown now
-
-	terminal *os.File // nil when w is none
 }
 
 func newScreen(w io.Writer) *screen {
@@ -92,26 +103,73 @@ func newScreen(w io.Writer) *screen {
 	return s
 }
 
+// form returns the form of messages.
+func (s *screen) form() *form {
+	if f := s.shape.Load(); f != nil {
+		return f
+	}
+	return &form{}
+}
+
 // live reports whether the screen can show a bar.
-func (s *screen) live() bool { return s.terminal != nil }
+func (s *screen) live() bool { return s.terminal != nil && s.form().records == nil }
 
 const (
 	eraseLine = "\r\x1b[K"
 	fallback  = 80 // columns, when the terminal does not report its width
 )
 
-// Write writes whole lines above the bar.
+// Write writes whole lines above the bar, and to the log file.
 func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text := clean(p)
-	if s.bar != "" {
-		text = append(append([]byte(eraseLine), text...), s.bar...)
+	var err error
+	f := s.form()
+	if f.records == nil {
+		err = s.print(clean(p))
 	}
-	if _, err := s.w.Write(text); err != nil {
+	if f.records != nil || f.file != nil {
+		for _, m := range messagesIn(p) {
+			err = errors.Join(err, f.write(m))
+		}
+	}
+	if err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// print prints text above the bar.
+func (s *screen) print(text []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bar != "" {
+		text = append(append([]byte(eraseLine), text...), s.bar...)
+	}
+	_, err := s.w.Write(text)
+	return err
+}
+
+// A printer writes above the bar, and nothing to the log file.
+type printer struct{ s *screen }
+
+func (p printer) Write(text []byte) (int, error) { return len(text), p.s.print(text) }
+
+// A jsonCleaner passes JSON on that is safe to show.
+type jsonCleaner struct{ w io.Writer }
+
+func (c jsonCleaner) Write(p []byte) (int, error) {
+	if _, err := c.w.Write(cleanJSON(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// progress prints a line about progress, which no log file has.
+func (s *screen) progress(line string) {
+	if records := s.form().records; records != nil {
+		_ = records.Handle(context.Background(), message{text: line}.record()) // there is no one left to report to
+		return
+	}
+	_ = s.print(clean([]byte(line + "\n"))) // likewise
 }
 
 // columns is how wide the terminal is now.

@@ -90,7 +90,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 		Sample: sample, Seed: o.Seed, Strict: o.Strict, Advice: o.Advice, Single: o.Alone, Jobs: o.Network.Jobs,
 		OnDocument: func(uri string) { current.Store(&uri) },
 		OnFinding: func(f finding.Finding) {
-			if !o.Out.JSON {
+			if !o.Out.JSON && (!o.Out.Quiet || f.Level == finding.Error) {
 				io.Printf("%s\n", f)
 			}
 		},
@@ -248,20 +248,26 @@ func printValidation(io term.IO, out *term.Options, v *validation, err error) er
 		v.Error = report.ErrorText(err)
 		return io.PrintJSON(v)
 	}
+	if out.Quiet {
+		return nil
+	}
 	if err = v.err; err != nil && !errors.Is(err, ErrFindings) && v.Documents == 0 {
 		return nil // the error says it
 	}
 	if v.Omitted > 0 {
 		io.Printf("and %s more of the same kind\n", term.Count(v.Omitted, "finding"))
 	}
-	verdict := "valid"
+	counts := term.Count(v.Errors, "error") + ", " + term.Count(v.Warnings, "warning")
 	switch {
 	case v.Errors > 0:
-		verdict = "not valid"
+		io.Printf("not valid: %s", counts)
 	case err != nil:
-		verdict = "not finished"
+		io.Printf("not finished: %s", counts)
+	case v.Warnings > 0:
+		io.Printf("valid, with %s", term.Count(v.Warnings, "warning"))
+	default:
+		io.Printf("valid")
 	}
-	io.Printf("%s: %s, %s", verdict, term.Count(v.Errors, "error"), term.Count(v.Warnings, "warning"))
 	if v.advice {
 		io.Printf(", %d of advice", v.Advice)
 	}

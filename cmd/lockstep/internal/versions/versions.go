@@ -138,7 +138,7 @@ func (s *Store) LeaveRoom(c *config.Set, path string, note func(format string, a
 	}
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(c.Origin.Dir(), name)); err == nil && c.Origin.Dir() != "" {
-			note("note: %s is not published: prior versions are found below that address\n", filepath.Join(c.Origin.Dir(), name))
+			note("%s is not published: prior versions are found below that address", filepath.Join(c.Origin.Dir(), name))
 		}
 	}
 	c.Exclude = append(slices.Clone(c.Exclude), names...)
