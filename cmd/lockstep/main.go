@@ -129,7 +129,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// newRoot returns the command tree; serve gets the SIGHUP signals.
+// newRoot returns the command tree; serve and follow get the SIGHUP signals.
 func newRoot(io term.IO, signals hangups) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lockstep",
@@ -161,9 +161,9 @@ See all of it in a few seconds:  lockstep demo`,
 	})
 	out := &term.Options{}
 	out.Declare(root.PersistentFlags())
-	serve := newServe(io, out, signals)
+	serve, follow := newServe(io, out, signals), newFollow(io, out, signals)
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
-		if cmd != serve {
+		if cmd != serve && cmd != follow { // these decide for themselves
 			signals.release()
 		}
 		for i, arg := range args {
@@ -191,7 +191,7 @@ See all of it in a few seconds:  lockstep demo`,
 		serve,
 		newPublish(io, out),
 		newSync(io, out),
-		newFollow(io, out),
+		follow,
 		newAudit(io, out),
 		newDiff(io, out),
 		newValidate(io, out),

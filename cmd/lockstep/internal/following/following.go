@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -68,9 +67,6 @@ func New(o Options, io term.IO) *Run {
 	f.Watcher.Meter.Fetched = func() int64 { return f.link.traffic().bytes }
 	return f
 }
-
-// quietly returns an IO that discards all output.
-func quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
 
 // Event is the callback of the Destination.
 func (f *Run) Event(ctx context.Context, e destination.Event) {
@@ -192,11 +188,12 @@ func (f *Run) IsReady() bool {
 	return f.ready
 }
 
-// Failure returns why the last attempt has failed; nil if it has not, or there was none.
+// Failure returns why the first sync could not be done so far; nil if it is under way, or
+// done.
 func (f *Run) Failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.failing == 0 {
+	if f.begun || f.failing == 0 {
 		return nil
 	}
 	return f.last
@@ -361,7 +358,10 @@ func (f *Run) Conclude(err error) error {
 	if f.o.Events == "-" {
 		out.Out = f.io.Err
 	}
-	if f.o.Out.JSON && f.o.Name == "" {
+	switch {
+	case f.o.Out.JSON && f.o.Name != "": // it is part of the result of the process
+		return nil
+	case f.o.Out.JSON:
 		return out.PrintJSON(r)
 	}
 	f.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/listen"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
 )
@@ -21,7 +22,7 @@ func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client
 	if l == nil {
 		return together(ctx, f.run, f.watch, serveAdmin)
 	}
-	f.address = listen.BaseURL(l.Addr(), quietly())
+	f.address = listen.BaseURL(l.Addr(), term.Silent())
 	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin)
 }
 
@@ -29,6 +30,9 @@ func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client
 // can be called again then.
 func (f *Run) FollowBeside(ctx context.Context, follower *destination.Follower, client *fetch.Client) error {
 	f.link.attach(follower, client)
+	f.mu.Lock()
+	f.last = nil // it could be opened
+	f.mu.Unlock()
 	return together(ctx, f.run, f.watch)
 }
 

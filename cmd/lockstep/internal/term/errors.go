@@ -72,9 +72,23 @@ func ReportError(io IO, err error) {
 	case errors.Is(err, ErrInterrupted):
 		io.Errorf("%s\n", err)
 	default:
-		io.Errorf("error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		io.Errorf("error: %s\n", indented(err.Error()))
 	}
+	reportHint(io, err)
+}
+
+// ReportWarning says on stderr what went wrong although the command continues.
+func ReportWarning(io IO, err error) {
+	io.Errorf("warning: %s\n", indented(err.Error()))
+	reportHint(io, err)
+}
+
+// indented returns text with later lines indented.
+func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
+
+// reportHint says what to do about an error, where that is known.
+func reportHint(io IO, err error) {
 	if hint := HintOf(err); hint != "" {
-		io.Errorf("hint: %s\n", strings.ReplaceAll(hint, "\n", "\n  "))
+		io.Errorf("hint: %s\n", indented(hint))
 	}
 }

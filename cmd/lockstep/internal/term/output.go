@@ -33,6 +33,9 @@ func (io IO) Safe() IO {
 	return io
 }
 
+// Silent returns an IO that discards all output.
+func Silent() IO { return IO{Out: io.Discard, Err: io.Discard} }
+
 func (io IO) Printf(format string, args ...any) { _, _ = fmt.Fprintf(io.Out, format, args...) } // there is no one left to report to
 
 func (io IO) Errorf(format string, args ...any) { _, _ = fmt.Fprintf(io.Err, format, args...) } // there is no one left to report to
