@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/following"
+	"lockstep/cmd/lockstep/internal/mirrors"
 	"lockstep/cmd/lockstep/internal/syncing"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/garbage"
 )
 
-func newFollow(io term.IO, out *term.Options) *cobra.Command {
-	o := &following.Flags{Sync: syncing.Flags{Out: out}}
+func newFollow(io term.IO, out *term.Options, signals hangups) *cobra.Command {
+	o, many := &following.Flags{Sync: syncing.Flags{Out: out}}, &mirrors.Flags{}
 	cmd := &cobra.Command{
 		Use:   "follow SOURCE DEST [flags]",
 		Short: "Bring DEST into step with SOURCE, and keep it there",
@@ -30,15 +31,29 @@ Failures are retried. A set that is refused for safety is left unchanged and
 retried; nothing that a Source or a hub sends ends follow.
 The line "ready: ..." on stdout says that the first sync is done.
 
+With --config FILE [NAME...], one process keeps all mirrors in step that FILE
+describes, or those that are named, each by a channel of its own. One that cannot be
+opened or fails is retried and does not end the others. SIGHUP has the file read again.
+
 Before a mirror is taken down, --unsubscribe ends its subscriptions at hubs, and
 does nothing else: exit code 1 if one could not be ended.`,
 		Example: `  lockstep follow https://example.org/ mirror
   lockstep follow example.org mirror --callback http://mirror.example.net:8090/
   lockstep follow example.org mirror --callback https://mirror.example.net/hook/ --listen 127.0.0.1:8090
   lockstep follow example.org mirror --poll 10s --exec ./index-changes
-  lockstep follow example.org mirror --unsubscribe`,
-		Args: arguments(2, 2),
+  lockstep follow example.org mirror --unsubscribe
+  lockstep follow --config mirrors.yaml --listen 127.0.0.1:8090`,
+		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case many.Are() && o.Unsubscribe:
+				return mirrors.Unsubscribe(cmd.Context(), many, o, cmd.Flags(), args, io)
+			case many.Are():
+				return asService(cmd.Context(), out, io, func(ctx context.Context) error {
+					return mirrors.Follow(ctx, many, o, cmd.Flags(), args, io, signals)
+				})
+			}
+			signals.release()
 			o.Sync.Source, o.Sync.Dest = args[0], args[1]
 			if o.Unsubscribe {
 				return following.Unsubscribe(cmd.Context(), o, io)
@@ -48,5 +63,6 @@ does nothing else: exit code 1 if one could not be ended.`,
 		},
 	}
 	o.Declare(cmd.Flags())
+	many.Declare(cmd.Flags())
 	return cmd
 }

@@ -137,7 +137,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// newRoot returns the command tree; serve gets the SIGHUP signals.
+// newRoot returns the command tree; serve and follow get the SIGHUP signals.
 func newRoot(io term.IO, signals hangups) *cobra.Command {
 	out, version := &term.Options{}, false
 	root := &cobra.Command{
@@ -173,7 +173,7 @@ See all of it in a few seconds:  lockstep demo`,
 	})
 	out.Declare(root.PersistentFlags())
 	root.Flags().BoolVar(&version, "version", false, "print the version")
-	serve := newServe(io, out, signals)
+	serve, follow := newServe(io, out, signals), newFollow(io, out, signals)
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		if completion.Asked(cmd) {
 			completion.DropQuotes(root)
@@ -196,7 +196,7 @@ See all of it in a few seconds:  lockstep demo`,
 		if err := out.Apply(io); err != nil {
 			return err
 		}
-		if cmd != serve {
+		if cmd != serve && cmd != follow { // these decide for themselves
 			signals.release()
 		}
 		// net/http reports mistakes of peers to the standard logger
@@ -210,7 +210,7 @@ See all of it in a few seconds:  lockstep demo`,
 		serve,
 		newPublish(io, out),
 		newSync(io, out),
-		newFollow(io, out),
+		follow,
 		newAudit(io, out),
 		newDiff(io, out),
 		newValidate(io, out),

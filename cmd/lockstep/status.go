@@ -13,6 +13,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/mirrors"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/internal/trust"
@@ -86,6 +87,11 @@ func (o *statusOptions) find(args []string, io term.IO) error {
 		file, err := config.Read(o.config)
 		if err != nil {
 			return err
+		}
+		if len(file.Mirrors) > 0 && len(file.Sets) == 0 && o.state == "" { // follow runs with it
+			if o.state, err = mirrors.StateDir(o.config, io.LookupEnv); err != nil {
+				return err
+			}
 		}
 		for _, v := range []struct {
 			flag *string

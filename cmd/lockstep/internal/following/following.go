@@ -73,9 +73,6 @@ func New(o Options, io term.IO) *Run {
 	return f
 }
 
-// quietly returns an IO that discards all output.
-func quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
-
 // Event is the callback of the Destination.
 func (f *Run) Event(ctx context.Context, e destination.Event) {
 	f.mu.Lock()
@@ -197,11 +194,12 @@ func (f *Run) IsReady() bool {
 	return f.ready
 }
 
-// Failure returns why the last attempt has failed; nil if it has not, or there was none.
+// Failure returns why the first sync could not be done so far; nil if it is under way, or
+// done.
 func (f *Run) Failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.failing == 0 {
+	if f.begun || f.failing == 0 {
 		return nil
 	}
 	return f.last
@@ -375,7 +373,10 @@ func (f *Run) Conclude(err error) error {
 	if f.o.Events == "-" {
 		out = f.io.ResultOnErr()
 	}
-	if f.o.Out.JSON && f.o.Name == "" {
+	switch {
+	case f.o.Out.JSON && f.o.Name != "": // it is part of the result of the process
+		return nil
+	case f.o.Out.JSON:
 		return out.PrintJSON(r)
 	}
 	f.mu.Lock()

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/listen"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
@@ -31,7 +32,7 @@ func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client
 	if l == nil {
 		return together(ctx, f.run, f.watch, serveAdmin, alerts, f.o.Requests.Run)
 	}
-	f.address = listen.BaseURL(access.Scheme(), l.Addr(), quietly())
+	f.address = listen.BaseURL(access.Scheme(), l.Addr(), term.Silent())
 	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin, alerts, f.o.Requests.Run)
 }
 
@@ -39,6 +40,9 @@ func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client
 // can be called again then.
 func (f *Run) FollowBeside(ctx context.Context, follower *destination.Follower, client *fetch.Client) error {
 	f.link.attach(follower, client)
+	f.mu.Lock()
+	f.last = nil // it could be opened
+	f.mu.Unlock()
 	return together(ctx, f.run, f.watch)
 }
 

@@ -50,13 +50,13 @@ func (f *Run) server(about *admin.Pages) *http.Server {
 	return srv
 }
 
-// errFirstSync says why a follow is not ready.
-var errFirstSync = errors.New("the first sync is not done yet")
+// ErrFirstSync says why a follow is not ready.
+var ErrFirstSync = errors.New("the first sync is not done yet")
 
 // whyNotReady returns why the mirror has not been in step once yet.
 func (f *Run) whyNotReady() error {
 	if !f.IsReady() {
-		return errFirstSync
+		return ErrFirstSync
 	}
 	return nil
 }

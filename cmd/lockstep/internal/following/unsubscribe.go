@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -23,8 +24,9 @@ import (
 // unsubscribeTime is how long ending all subscriptions may take.
 const unsubscribeTime = 2 * time.Minute
 
-// unsubscribeResult is what follow --unsubscribe prints with --json.
-type unsubscribeResult struct {
+// Unsubscribed is what follow --unsubscribe prints with --json.
+type Unsubscribed struct {
+	Name          string                       `json:"name,omitempty"` // of one of several mirrors
 	Source        string                       `json:"source"`
 	Destination   string                       `json:"destination"`
 	Subscriptions []destination.Unsubscription `json:"subscriptions"`
@@ -34,38 +36,54 @@ type unsubscribeResult struct {
 // Unsubscribe ends the subscriptions that follow made for a mirror, and says which it has
 // ended.
 func Unsubscribe(ctx context.Context, o *Flags, io term.IO) error {
+	r, err := EndSubscriptions(ctx, o, io)
+	if err != nil && len(r.Subscriptions) == 0 {
+		return err
+	}
+	if r.Error = report.ErrorText(err); o.Sync.Out.JSON {
+		return errors.Join(err, io.PrintJSON(r))
+	}
+	r.Print(io, o.Sync.Out.Quiet)
+	return err
+}
+
+// EndSubscriptions ends the subscriptions that follow made for a mirror. It fails if one
+// could not be ended.
+func EndSubscriptions(ctx context.Context, o *Flags, io term.IO) (*Unsubscribed, error) {
+	result := &Unsubscribed{Source: fetch.WithoutUser(o.Sync.Source), Destination: o.Sync.Dest, Subscriptions: []destination.Unsubscription{}}
 	do, err := o.Sync.Options()
 	if err != nil {
-		return err
+		return result, err
 	}
 	if !mirror.IsBucket(o.Sync.Dest) {
 		state := filepath.Join(o.Sync.Dest, filepath.FromSlash(destination.StateFile))
 		if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("unsubscribe: %s is no mirror: there is no %s", o.Sync.Dest, state)
+			return result, fmt.Errorf("unsubscribe: %s is no mirror: there is no %s", o.Sync.Dest, state)
 		}
 	}
 	do.Logger = o.Sync.Out.Logger(io)
 	if o.Callback.TLS, err = o.TLS.Open(do.Logger); err != nil {
-		return err
+		return result, err
 	}
 	r, err := mirror.Open(&o.Sync.Selection, &o.Sync.Network, do, false, io)
 	if err != nil {
-		return mirror.Explain(err, o.Sync.Dest)
+		return result, mirror.Explain(err, o.Sync.Dest)
 	}
 	defer r.Close()
-	return endSubscriptions(ctx, r, o, o.Callback, io)
+	if err := result.end(ctx, r, o.Callback, do.Logger); err != nil {
+		return result, err
+	}
+	return result, result.failed()
 }
 
-// endSubscriptions ends the subscriptions of the mirror that is open as r.
-func endSubscriptions(ctx context.Context, r *mirror.Run, o *Flags, c Callback, io term.IO) error {
-	out := o.Sync.Out
+// end ends the subscriptions of the mirror that is open as r.
+func (u *Unsubscribed) end(ctx context.Context, r *mirror.Run, c Callback, log *slog.Logger) error {
 	recorded, err := destination.CallbackOf(ctx, r.State.Journal)
 	if err != nil {
 		return fmt.Errorf("unsubscribe: %w", err)
 	}
-	result := unsubscribeResult{Source: fetch.WithoutUser(o.Sync.Source), Destination: o.Sync.Dest, Subscriptions: []destination.Unsubscription{}}
 	if recorded == "" {
-		return printUnsubscribed(&result, out, io)
+		return nil
 	}
 	if c.URL == "" {
 		c.URL = recorded
@@ -74,15 +92,15 @@ func endSubscriptions(ctx context.Context, r *mirror.Run, o *Flags, c Callback, 
 	if err != nil {
 		return err
 	}
-	u, err := destination.NewUnsubscriber(r.State.Journal, r.Client, callback, out.Logger(io))
+	unsubscriber, err := destination.NewUnsubscriber(r.State.Journal, r.Client, callback, log)
 	if err != nil {
 		return errors.Join(term.Usage(err, ""), l.Close())
 	}
-	err = serveFor(ctx, u.Handler(), l, func(ctx context.Context) error {
+	err = serveFor(ctx, unsubscriber.Handler(), l, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, unsubscribeTime)
 		defer cancel()
-		done, err := u.Run(ctx)
-		result.Subscriptions = append(result.Subscriptions, done...)
+		done, err := unsubscriber.Run(ctx)
+		u.Subscriptions = append(u.Subscriptions, done...)
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = nil // each says how far it came
 		}
@@ -91,10 +109,22 @@ func endSubscriptions(ctx context.Context, r *mirror.Run, o *Flags, c Callback, 
 	if mirror.Interrupted(ctx, err) {
 		err = term.WithHint(term.ErrInterrupted, "run the same command again to continue")
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+// failed returns an error if a subscription could not be ended.
+func (u *Unsubscribed) failed() error {
+	failed := 0
+	for i := range u.Subscriptions {
+		if !u.Subscriptions[i].Ended {
+			failed++
+		}
 	}
-	return printUnsubscribed(&result, out, io)
+	if failed == 0 {
+		return nil
+	}
+	return term.WithHint(fmt.Errorf("unsubscribe: %d of %s could not be ended", failed, term.Count(len(u.Subscriptions), "subscription")),
+		"run the same command again while the hub can reach the callback; otherwise the hub drops them at the end of their leases")
 }
 
 // serveFor serves h on l while do runs.
@@ -113,36 +143,20 @@ func serveFor(ctx context.Context, h http.Handler, l net.Listener, do func(conte
 	return err
 }
 
-// printUnsubscribed says which subscriptions were ended, and fails if one was not.
-func printUnsubscribed(r *unsubscribeResult, out *term.Options, io term.IO) error {
-	failed := 0
-	for i := range r.Subscriptions {
-		if !r.Subscriptions[i].Ended {
-			failed++
-		}
+// Print says which subscriptions were ended, and which were not.
+func (u *Unsubscribed) Print(io term.IO, quiet bool) {
+	if len(u.Subscriptions) == 0 && u.Error == "" && !quiet {
+		io.Printf("%s has no subscriptions\n", u.Destination)
 	}
-	var err error
-	if failed > 0 {
-		err = term.WithHint(fmt.Errorf("unsubscribe: %d of %s could not be ended", failed, term.Count(len(r.Subscriptions), "subscription")),
-			"run the same command again while the hub can reach the callback; otherwise the hub drops them at the end of their leases")
-		r.Error = report.ErrorText(err)
-	}
-	if out.JSON {
-		return errors.Join(err, io.PrintJSON(r))
-	}
-	if len(r.Subscriptions) == 0 && !out.Quiet {
-		io.Printf("%s has no subscriptions\n", r.Destination)
-	}
-	for i := range r.Subscriptions {
-		s := &r.Subscriptions[i]
+	for i := range u.Subscriptions {
+		s := &u.Subscriptions[i]
 		switch {
 		case !s.Ended && s.Expires.IsZero():
 			io.Errorf("not ended: %s at %s: %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub), s.Error)
 		case !s.Ended:
 			io.Errorf("not ended: %s at %s: %s; its lease ends at %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub), s.Error, s.Expires.UTC().Format(time.RFC3339))
-		case !out.Quiet:
+		case !quiet:
 			io.Printf("unsubscribed from %s at %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub))
 		}
 	}
-	return err
 }

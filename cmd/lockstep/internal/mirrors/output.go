@@ -1,57 +1,12 @@
 package mirrors
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"strings"
-	"sync"
 
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
-
-// prefixed passes on whole lines, each with the name of a mirror before it.
-type prefixed struct {
-	w    io.Writer
-	head string
-
-	mu   sync.Mutex // guards rest
-	rest []byte     // of a line that is not whole
-}
-
-// named returns io with writers whose lines name a mirror.
-func named(io term.IO, name string) term.IO {
-	io.Out, io.Err = &prefixed{w: io.Out, head: name + ": "}, &prefixed{w: io.Err, head: name + ": "}
-	return io
-}
-
-// maxRest caps a line that is held back until it is whole: the output of a command that a
-// user runs may have no newlines.
-const maxRest = 64 << 10
-
-func (p *prefixed) Write(text []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rest = append(p.rest, text...)
-	end := bytes.LastIndexByte(p.rest, '\n') + 1
-	if end == 0 && len(p.rest) > maxRest {
-		p.rest = append(p.rest, '\n')
-		end = len(p.rest)
-	}
-	if end == 0 {
-		return len(text), nil
-	}
-	var out []byte
-	for line := range bytes.Lines(p.rest[:end]) {
-		out = append(append(out, p.head...), line...)
-	}
-	p.rest = append(p.rest[:0], p.rest[end:]...)
-	if _, err := p.w.Write(out); err != nil {
-		return 0, err
-	}
-	return len(text), nil
-}
 
 // progress describes the mirrors that are worked on in at most columns columns; 0 is any
 // number.

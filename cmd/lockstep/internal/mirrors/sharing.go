@@ -1,6 +1,8 @@
 package mirrors
 
 import (
+	"time"
+
 	"lockstep/aggregator"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/discover"
@@ -14,6 +16,10 @@ const (
 	// one of several mirrors.
 	mostJobs = 64
 
+	// idleFor is after which time without use the connections to a Source, and to the
+	// database, of one of several mirrors that are followed are closed: each has buffers.
+	idleFor = 2 * time.Second
+
 	// cacheOfMirror is the size of the caches of the database of one of several mirrors, in
 	// KiB. They are no part of Go's heap: no memory limit applies to them.
 	cacheOfMirror = 2 << 10
@@ -25,7 +31,7 @@ type sharing struct {
 	net    network.Options // with the bandwidth of the process
 	files  int             // that each mirror may have open; 0: any number
 	limits map[pace]*fetch.Limits
-	paces  map[string]pace // by host of the Source
+	idles  time.Duration // after which what is not used is closed; 0: a default
 }
 
 // A pace is what limits the requests to a host.
@@ -43,7 +49,7 @@ func share(n, parallel int, net network.Options) *sharing {
 		garbage.TuneCopying()
 	}
 	net.ShareBandwidth()
-	s := &sharing{fleet: aggregator.NewFleet(aggregator.FleetOptions{Jobs: parallel}), net: net, limits: map[pace]*fetch.Limits{}, paces: map[string]pace{}}
+	s := &sharing{fleet: aggregator.NewFleet(aggregator.FleetOptions{Jobs: parallel}), net: net, limits: map[pace]*fetch.Limits{}}
 	if files := fetch.OpenFiles(); files > 0 && n > 1 {
 		// As many again as are worked on may take long.
 		s.files = max((files-fetch.OwnFiles)/min(2*parallel, n), fetch.OwnFiles)
@@ -55,18 +61,20 @@ func share(n, parallel int, net network.Options) *sharing {
 // there, no more than the strictest of them allows, and from all that say nothing as much as
 // from one.
 func (s *sharing) join(entries []*entry) {
+	paces := map[string]pace{} // by host of the Source
 	for _, e := range entries {
 		net, host := &e.sync().Network, hostOf(e)
-		s.paces[host] = stricter(s.paces[host], pace{net.Jobs, net.Rate})
+		paces[host] = stricter(paces[host], pace{net.Jobs, net.Rate})
 	}
 	for _, e := range entries {
-		net, p := &e.sync().Network, s.paces[hostOf(e)]
+		net, p := &e.sync().Network, paces[hostOf(e)]
 		if s.limits[p] == nil {
 			s.limits[p] = &fetch.Limits{}
 		}
 		net.Jobs, net.Rate, net.Limits, net.Total, net.MostJobs = p.jobs, p.rate, s.limits[p], s.net.Total, mostJobs
 		e.sync().OpenFiles = s.files
-		e.sync().Database = sqlite.Options{Cache: cacheOfMirror}
+		e.sync().Database = sqlite.Options{Cache: cacheOfMirror, Idle: s.idles}
+		net.Idle = s.idles
 	}
 }
 

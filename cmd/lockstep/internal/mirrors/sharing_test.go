@@ -1,8 +1,6 @@
 package mirrors
 
 import (
-	"bytes"
-	"strings"
 	"testing"
 
 	"lockstep/cmd/lockstep/internal/following"
@@ -47,25 +45,6 @@ func TestLimitsOfHosts(t *testing.T) {
 	}
 	if net(0).Limits == net(2).Limits || net(2).Limits == net(6).Limits {
 		t.Error("limits are shared by mirrors with different ones")
-	}
-}
-
-// TestPrefixed: each line has its name, however it is written.
-func TestPrefixed(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	p := &prefixed{w: &out, head: "a: "}
-	for _, text := range []string{"one\ntw", "o\n", "\nth", "ree", "\n"} {
-		if n, err := p.Write([]byte(text)); n != len(text) || err != nil {
-			t.Fatalf("Write(%q) = %d, %v", text, n, err)
-		}
-	}
-	if got, want := out.String(), "a: one\na: two\na: \na: three\n"; got != want {
-		t.Errorf("wrote %q, want %q", got, want)
-	}
-	out.Reset()
-	if _, err := p.Write(bytes.Repeat([]byte("x"), 2*maxRest)); err != nil || !strings.HasSuffix(out.String(), "x\n") {
-		t.Errorf("a line of %d bytes was held back: %d bytes written, %v", 2*maxRest, out.Len(), err)
 	}
 }
 

@@ -83,7 +83,7 @@ type work struct {
 }
 
 func newWork(e *entry, io term.IO, out *term.Options) *work {
-	w := &work{name: e.name, io: named(io, e.name)}
+	w := &work{name: e.name, io: io.Named(e.name)}
 	w.watcher = mirror.Watcher{Io: w.io, Quiet: out.Quiet, Verbose: out.Verbose}
 	w.watcher.Meter.Fetched = w.received
 	return w

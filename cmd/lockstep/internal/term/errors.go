@@ -91,15 +91,26 @@ func HintOf(err error) string {
 // ReportError says on stderr what went wrong and, where there is one, the way
 // out. Later lines of an error are indented, so that each "error:" is one.
 func ReportError(io IO, err error) {
-	if err == nil {
-		return
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrInterrupted):
+		reportWithHint(io, "", err)
+	default:
+		reportWithHint(io, "error: ", err)
 	}
-	text := strings.ReplaceAll(err.Error(), "\n", "\n  ") + "\n"
-	if !errors.Is(err, ErrInterrupted) {
-		text = "error: " + text
-	}
+}
+
+// ReportWarning says on stderr what went wrong although the command continues.
+func ReportWarning(io IO, err error) { reportWithHint(io, "warning: ", err) }
+
+// reportWithHint writes both at once: they are one message.
+func reportWithHint(io IO, head string, err error) {
+	text := head + indented(err.Error()) + "\n"
 	if hint := HintOf(err); hint != "" {
-		text += "hint: " + strings.ReplaceAll(hint, "\n", "\n  ") + "\n"
+		text += "hint: " + indented(hint) + "\n"
 	}
 	io.Errorf("%s", text)
 }
+
+// indented returns text with later lines indented.
+func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }

@@ -115,9 +115,9 @@ func (io IO) Record(level slog.Level, line, text string, attrs ...slog.Attr) {
 	}
 	f := io.screen.form()
 	if f.records == nil {
-		_ = io.screen.print(clean([]byte(line + "\n"))) // there is no one left to report to
+		_ = io.screen.print(clean([]byte(lineOf(io.name, line) + "\n"))) // there is no one left to report to
 	}
-	_ = f.write(message{level: level, text: text, attrs: attrs}) // likewise
+	_ = f.write(message{level: level, text: text, attrs: attrsFor(io.name, attrs)}) // likewise
 }
 
 // A Resource is what --verbose says of a resource.

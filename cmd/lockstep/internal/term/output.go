@@ -27,6 +27,7 @@ type IO struct {
 	LookupEnv func(string) (string, bool)
 
 	screen *screen // what Err is once safe
+	name   string  // of the mirror that it is for; see Named
 }
 
 // Safe returns io with writers through which nothing a stranger sent can reach
@@ -36,6 +37,9 @@ func (io IO) Safe() IO {
 	io.Out, io.Err = cleaner{io.Out}, io.screen
 	return io
 }
+
+// Silent returns an IO that discards all output.
+func Silent() IO { return IO{Out: io.Discard, Err: io.Discard} }
 
 func (io IO) Printf(format string, args ...any) { _, _ = fmt.Fprintf(io.Out, format, args...) } // there is no one left to report to
 

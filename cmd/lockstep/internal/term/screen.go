@@ -121,20 +121,26 @@ const (
 
 // Write writes whole lines above the bar, and to the log file.
 func (s *screen) Write(p []byte) (int, error) {
-	var err error
-	f := s.form()
-	if f.records == nil {
-		err = s.print(clean(p))
-	}
-	if f.records != nil || f.file != nil {
-		for _, m := range messagesIn(p) {
-			err = errors.Join(err, f.write(m))
-		}
-	}
-	if err != nil {
+	if err := s.writeFor("", p); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// writeFor is Write for the mirror of that name, if it is not empty.
+func (s *screen) writeFor(name string, p []byte) error {
+	var err error
+	f := s.form()
+	if f.records == nil {
+		err = s.print(clean(prefixed(name, p)))
+	}
+	if f.records != nil || f.file != nil {
+		for _, m := range messagesIn(p) {
+			m.attrs = attrsFor(name, m.attrs)
+			err = errors.Join(err, f.write(m))
+		}
+	}
+	return err
 }
 
 // print prints text above the bar.

@@ -50,6 +50,9 @@ func (r *Report) Print(io term.IO) {
 	if r.Destination != "" {
 		what = "following into " + r.Destination
 	}
+	if r.Mirrors > 0 {
+		what = "following"
+	}
 	switch n := r.failing(); {
 	case len(r.Upstreams) == 0:
 		io.Printf("%s: %s, no upstreams\n", what, term.Count(r.Sets, "set"))

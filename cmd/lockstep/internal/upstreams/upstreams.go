@@ -26,12 +26,14 @@ type Process struct {
 	BaseURL     string    `json:"base_url,omitempty"`    // of the Source that serve runs
 	Sets        int       `json:"sets"`                  // that are published or followed
 	Destination string    `json:"destination,omitempty"` // of the mirror that follow runs
+	Mirrors     int       `json:"mirrors,omitempty"`     // that follow --config runs
 }
 
 // A Row is what is known of one upstream. Times are those of the process's clock; those
 // that are not known are left out.
 type Row struct {
-	Name        string           `json:"name"` // within the set
+	Mirror      string           `json:"mirror,omitempty"` // of several that follow runs
+	Name        string           `json:"name"`             // within the set
 	Set         string           `json:"set"`
 	URL         string           `json:"url"` // without user and password
 	State       aggregator.State `json:"state"`
@@ -52,6 +54,9 @@ type Row struct {
 
 // Label returns what distinguishes the upstream from all others of the process.
 func (r *Row) Label() string {
+	if r.Mirror != "" {
+		return r.Mirror + "/" + r.Set
+	}
 	if r.Name == "" || r.Name == r.Set {
 		return r.Set
 	}
