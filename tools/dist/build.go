@@ -30,9 +30,10 @@ func (r *release) build(ctx context.Context, t target) (*binary, error) {
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags=-s -w -X "+path+"/cmd/lockstep/internal/release.linked="+r.version, "-o", b.path, "./cmd/lockstep")
-	// What the environment may say otherwise must not change the result.
+	// Settings of this machine must not change the result. Variables override the file
+	// of `go env -w` unless they are empty.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.system, "GOARCH="+t.processor,
-		"GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=")
+		"GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=-mod=readonly", "GOEXPERIMENT=", "GOFIPS140=off")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("build for %s: %w", t, err)

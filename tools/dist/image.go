@@ -94,10 +94,14 @@ func (r *release) newImage(b *binary) (image, error) {
 
 // labels describe an image.
 func (r *release) labels() map[string]string {
-	return map[string]string{
-		v1.AnnotationTitle: "lockstep", v1.AnnotationVersion: r.version, v1.AnnotationRevision: r.commit, v1.AnnotationLicenses: "Apache-2.0",
+	labels := map[string]string{
+		v1.AnnotationTitle: "lockstep", v1.AnnotationVersion: r.version, v1.AnnotationLicenses: "Apache-2.0",
 		v1.AnnotationDescription: "Publishes collections of web resources, and maintains exact copies of them (ResourceSync)",
 	}
+	if r.commit != "" {
+		labels[v1.AnnotationRevision] = r.commit
+	}
+	return labels
 }
 
 // baseFiles returns the files of an image besides the program.

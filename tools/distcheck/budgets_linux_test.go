@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -60,14 +61,16 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// TestVersionTime measures the quickest of several starts, since this machine may be
-// busy.
+// TestVersionTime: the program says which version it is, in little time. The quickest
+// of several starts counts, since this machine may be busy.
 func TestVersionTime(t *testing.T) {
 	path := program(t)
+	archive := filepath.Base(result(t, "lockstep_*_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz"))
+	version, _, _ := strings.Cut(strings.TrimPrefix(archive, "lockstep_"), "_")
 	best := time.Hour
 	for range 100 {
 		started := time.Now()
-		if out, err := exec.Command(path, "version").Output(); err != nil || !strings.HasPrefix(string(out), "lockstep ") {
+		if out, err := exec.Command(path, "version").Output(); err != nil || !strings.HasPrefix(string(out), "lockstep "+version+" (") {
 			t.Fatalf("lockstep version = %q, %v", out, err)
 		}
 		if best = min(best, time.Since(started)); best < maxVersion/2 {

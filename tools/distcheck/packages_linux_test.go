@@ -63,7 +63,7 @@ func TestDebianPackage(t *testing.T) {
 	root := cleanRoot(t)
 	// The configuration of dpkg on this machine may exclude manual pages.
 	dpkg := func(args ...string) string {
-		return output(t, "dpkg", append([]string{"--root=" + root, "--force-not-root", "--path-include=/usr/share/*"}, args...)...)
+		return output(t, "dpkg", append([]string{"--root=" + root, "--path-include=/usr/share/*"}, args...)...)
 	}
 	dpkg("-i", pkg)
 	checkInstalled(t, root)
