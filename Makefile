@@ -1,8 +1,11 @@
 # The project's commands. `make check` runs most of what CI (.ci/run) runs.
 GO      ?= go
 FUZZ    ?= 5s
+# Releases are built with this version of Go, which the go command downloads if another
+# one is installed.
+TOOLCHAIN ?= go1.26.8
 
-.PHONY: check build test race lint fuzz release-check soak bench api module
+.PHONY: check build dist packages test race lint fuzz release-check soak bench api module
 
 check: lint fuzz ## everything CI asks, short of its cross-builds
 	./tools/race.sh
@@ -10,6 +13,12 @@ check: lint fuzz ## everything CI asks, short of its cross-builds
 
 build: ## the static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
+
+dist: ## what a release consists of, in dist; the same commit gives the same bytes
+	GOTOOLCHAIN=$(TOOLCHAIN) $(GO) run -C tools ./dist
+
+packages: ## packages and image for this machine: built twice, installed, run, measured
+	./tools/packages.sh
 
 test:
 	$(GO) test ./...

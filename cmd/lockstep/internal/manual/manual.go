@@ -39,7 +39,7 @@ func pageOf(cmd *cobra.Command, version string, date time.Time) Page {
 	}
 	name := nameOf(cmd)
 	d := &document{}
-	d.macro("TH", strings.ToUpper(name), section, day, "lockstep "+version, "Lockstep Manual")
+	d.line(`.TH "` + escape(strings.ToUpper(name)) + `" "` + section + `" "` + day + `" "` + escape("lockstep "+version) + `" "Lockstep Manual"`) // a date has no minus signs
 	d.macro("SH", "NAME")
 	d.line(escape(name) + ` \- ` + escape(strings.ToLower(cmd.Short[:1])+cmd.Short[1:]))
 	d.macro("SH", "SYNOPSIS")
@@ -113,7 +113,7 @@ func described(f *pflag.Flag) (tag, usage string) {
 	return `\fB` + escape(flag+"--"+f.Name) + `\fR` + valueName.ReplaceAllStringFunc(escape(value), func(s string) string { return `\fI` + s + `\fR` }), usage
 }
 
-// valueName is what stands for the value of a flag.
+// valueName matches the name of the value of a flag.
 var valueName = regexp.MustCompile(`[A-Z][A-Z:=]*`)
 
 // exitStatus lists the exit codes.
