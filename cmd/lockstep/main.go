@@ -22,6 +22,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/report"
+	"lockstep/cmd/lockstep/internal/suggest"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/tracing"
 	"lockstep/cmd/lockstep/internal/upstreams"
@@ -32,7 +33,7 @@ import (
 
 func main() {
 	os.Exit(run(os.Args[1:], term.IO{
-		Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
+		Args: os.Args[1:], Environ: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
 	}))
 }
 
@@ -162,7 +163,7 @@ See all of it in a few seconds:  lockstep demo`,
 	root.SetUsageFunc(help.PrintUsage)
 	root.SetHelpTemplate(help.HelpTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return term.Usage(err, cmd.CommandPath()+" --help lists the flags")
+		return term.Usage(err, suggest.Flag(cmd, io.Args, err))
 	})
 	out := &term.Options{}
 	out.Declare(root.PersistentFlags())
@@ -188,6 +189,7 @@ See all of it in a few seconds:  lockstep demo`,
 		if cmd != serve {
 			signals.release()
 		}
+		config.WarnOfUnknown(root, io.Environ, io.Errorf)
 		// net/http reports mistakes of peers to the standard logger
 		// ("Unsolicited response…"): nothing people must act on, and where it
 		// matters the request fails with an error.

@@ -19,16 +19,16 @@ import (
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string][]message{
-		"":              nil,
-		"one\ntwo\n":    {{text: "one"}, {text: "two"}},
-		"no end":        {{text: "no end"}},
-		"error: a: b\n": {{level: slog.LevelError, text: "a: b"}},
-		"error: a\n  b\nhint: c\n  d\n":        {{level: slog.LevelError, text: "a\nb", hint: "c\nd"}},
-		"warning: a\nhint: b\nwarning: c\n":    {{level: slog.LevelWarn, text: "a", hint: "b"}, {level: slog.LevelWarn, text: "c"}},
-		"note: a: b\n":                         {{text: "a: b"}},
-		"hint: alone\n":                        {{text: "hint: alone"}},
-		"failed: get x: y\n":                   {{level: slog.LevelError, text: "failed: get x: y"}},
-		"12:34:56  published 1 change\n":       {{text: "published 1 change"}},
+		"":                                      nil,
+		"one\ntwo\n":                            {{text: "one"}, {text: "two"}},
+		"no end":                                {{text: "no end"}},
+		"error: a: b\n":                         {{level: slog.LevelError, text: "a: b"}},
+		"error: a\n  b\nhint: c\n  d\n":         {{level: slog.LevelError, text: "a\nb", hint: "c\nd"}},
+		"warning: a\nhint: b\nwarning: c\n":     {{level: slog.LevelWarn, text: "a", hint: "b"}, {level: slog.LevelWarn, text: "c"}},
+		"note: a: b\n":                          {{text: "a: b"}},
+		"hint: alone\n":                         {{text: "hint: alone"}},
+		"failed: get x: y\n":                    {{level: slog.LevelError, text: "failed: get x: y"}},
+		"12:34:56  published 1 change\n":        {{text: "published 1 change"}},
 		"in step\n  3 created\n\n  1 request\n": {{text: "in step\n3 created\n1 request"}},
 	} {
 		if got := messagesIn([]byte(in)); !reflect.DeepEqual(got, want) {
