@@ -2,7 +2,6 @@ package s3
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"lockstep/blob"
+	"lockstep/internal/certerror"
 )
 
 var (
@@ -117,16 +117,19 @@ func (s service) explain(err error) (hint string, cause error) {
 	if strings.HasPrefix(err.Error(), "Connection closed by foreign host") {
 		err = errors.New("the service closed the connection without an answer")
 	}
+	if endpoint, perr := url.Parse(s.where); perr == nil {
+		err = certerror.Explain(err, endpoint.Host)
+	}
+	if c, ok := errors.AsType[*certerror.Error](err); ok {
+		return c.Hint(), c
+	}
 	var dns *net.DNSError
 	var op *net.OpError
-	var unknown x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial":
 		hint = "the service is looked for at " + s.where + "; set AWS_ENDPOINT_URL if it is elsewhere"
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		hint = "the service speaks plain HTTP: write http:// before the endpoint"
-	case errors.As(err, &unknown):
-		hint = "name the authority's certificate in SSL_CERT_FILE"
 	}
 	return hint, err
 }

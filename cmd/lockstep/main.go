@@ -24,6 +24,7 @@ import (
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/sdnotify"
+	"lockstep/cmd/lockstep/internal/suggest"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/tracing"
 	"lockstep/cmd/lockstep/internal/upstreams"
@@ -34,7 +35,7 @@ import (
 
 func main() {
 	os.Exit(run(os.Args[1:], term.IO{
-		Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
+		Args: os.Args[1:], Environ: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
 	}))
 }
 
@@ -169,7 +170,7 @@ See all of it in a few seconds:  lockstep demo`,
 	root.SetUsageFunc(help.PrintUsage)
 	root.SetHelpTemplate(help.HelpTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return term.Usage(err, cmd.CommandPath()+" --help lists the flags")
+		return term.Usage(err, suggest.Flag(cmd, io.Args, err))
 	})
 	out.Declare(root.PersistentFlags())
 	root.Flags().BoolVar(&version, "version", false, "print the version")
@@ -199,6 +200,7 @@ See all of it in a few seconds:  lockstep demo`,
 		if cmd != serve && cmd != follow { // these decide for themselves
 			signals.release()
 		}
+		config.WarnOfUnknown(root, io.Environ, io.Errorf)
 		// net/http reports mistakes of peers to the standard logger
 		// ("Unsolicited response…"): nothing people must act on, and where it
 		// matters the request fails with an error.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"lockstep/internal/certerror"
 	"lockstep/internal/fetch/http1"
 	"lockstep/internal/fetch/requestlog"
 )
@@ -81,9 +83,9 @@ func (a *answer) finish() {
 	}
 }
 
-// fail finishes a request that has no response because of err, and returns err.
-func (a *answer) fail(err error) error {
-	err = plain(err)
+// fail finishes a request to u that has no response because of err, and returns err.
+func (a *answer) fail(err error, u *url.URL) error {
+	err = certerror.Explain(plain(err), u.Host)
 	if a.log != nil {
 		a.log.Err = err
 	}

@@ -3,6 +3,7 @@ package fetch
 import (
 	"net/http"
 
+	"lockstep/internal/certerror"
 	"lockstep/internal/fetch/requestlog"
 )
 
@@ -37,7 +38,7 @@ func (c *Client) Do(r *http.Request) (*http.Response, error) {
 	defer c.pool.Done()
 	resp, err := requestlog.Transport(c.pool.Use().sends, c.opts.Logger, nil).RoundTrip(own)
 	if err != nil {
-		return nil, plain(err)
+		return nil, certerror.Explain(plain(err), u.Host)
 	}
 	return resp, nil
 }

@@ -281,7 +281,7 @@ func (a *answer) sendGeneral(ctx context.Context, r *Request, u *url.URL, l lane
 		if cause := context.Cause(own); cause != nil {
 			err = cause
 		}
-		return nil, a.fail(err)
+		return nil, a.fail(err, u)
 	}
 	if a.timer.Stop() && (resp.ContentLength < 0 || resp.ContentLength > smallBody) {
 		a.patience = a.client.opts.Timeout // starting again costs more than waiting

@@ -95,7 +95,7 @@ func (a *answer) sendSimple(ctx context.Context, req *http1.Request, u *url.URL)
 		if errors.Is(err, http1.ErrTimeout) {
 			err = fmt.Errorf("%w for %s", ErrTimeout, a.patience)
 		}
-		return a.fail(err)
+		return a.fail(err, u)
 	}
 	a.host.simple.record.Add(false)
 	if resp.Length < 0 || resp.Length > smallBody {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"time"
 
+	"lockstep/internal/certerror"
 	"lockstep/internal/fetch"
 	"lockstep/internal/fetch/requestlog"
 	"lockstep/internal/fetch/shown"
@@ -46,7 +47,7 @@ type Options struct {
 func New(o Options) *http.Client {
 	dial := fetch.Dialer(o.AllowPrivate)
 	return &http.Client{
-		Transport: requestlog.Transport(&http.Transport{
+		Transport: requestlog.Transport(certerror.Transport(&http.Transport{
 			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 				ctx, cancel := context.WithTimeout(ctx, o.Timeout*3/4) // shorter than the timeout of an answer, to distinguish the two
 				defer cancel()
@@ -68,7 +69,7 @@ func New(o Options) *http.Client {
 			IdleConnTimeout:        idleFor,
 			MaxResponseHeaderBytes: maxHeader,
 			WriteBufferSize:        writeBuffer,
-		}, o.Logger, shown.WithoutQuery),
+		}), o.Logger, shown.WithoutQuery),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

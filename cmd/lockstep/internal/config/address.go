@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/suggest"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/fetch"
 )
@@ -32,7 +33,7 @@ func parseAddress(s string) (Address, error) {
 		return a, nil
 	case ok && !strings.HasPrefix(place, `\`) && scheme != "": // C:\ is a directory
 		err := fmt.Errorf("from %q: unknown kind of origin %q", fetch.WithoutUser(s), scheme)
-		if near := nearest(scheme, schemes()); near != "" {
+		if near := suggest.Nearest(scheme, schemes()); near != "" {
 			return Address{}, term.WithHint(err, "did you mean "+near+":?")
 		}
 		return Address{}, term.WithHint(err, "known kinds of origin: "+strings.Join(forms(), ", "))

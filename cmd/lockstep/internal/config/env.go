@@ -5,14 +5,35 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/suggest"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/fetch"
 )
 
 // envName returns the environment variable that can be set in place of a flag.
 func envName(flag string) string {
-	return "LOCKSTEP_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return suggest.Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// WarnOfUnknown warns of variables that begin as those for flags do, and are for none of any
+// command below root.
+func WarnOfUnknown(root *cobra.Command, environ []string, warn func(format string, args ...any)) {
+	var known []string
+	add := func(f *pflag.Flag) { known = append(known, envName(f.Name)) }
+	root.PersistentFlags().VisitAll(add)
+	for _, cmd := range root.Commands() {
+		cmd.Flags().VisitAll(add)
+	}
+	for _, v := range suggest.Variables(environ, known) {
+		text := "warning: the variable " + fetch.Printable(v.Name) + " of the environment sets nothing: there is no such flag\n"
+		if v.Near != "" {
+			text += "hint: did you mean " + v.Near + "?\n"
+		}
+		warn("%s", text)
+	}
 }
 
 // FromEnvironment reports whether the value of a flag is what the environment

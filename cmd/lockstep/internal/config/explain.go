@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"lockstep/cmd/lockstep/internal/suggest"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -84,7 +85,7 @@ var syntaxHints = [...]struct{ says, hint string }{
 func hintForKey(key, typ string) string {
 	all := configKeys()
 	here := all[typ]
-	if near := nearest(key, here); near != "" {
+	if near := suggest.Nearest(key, here); near != "" {
 		return "did you mean " + near + "?"
 	}
 	for _, m := range mappingNames {
@@ -112,37 +113,4 @@ var mappingNames = [...]struct{ typ, place string }{
 	{"config.Set", "a set: write it below sets"},
 	{"config.Link", "a link: write it below links"},
 	{"config.Mirror", "a mirror: write it below mirrors"},
-}
-
-// nearest returns the word most like s, or "" if none is much like it.
-func nearest(s string, words []string) string {
-	best, distance := "", 1+max(2, len(s)/3)
-	for _, w := range words {
-		if d := editDistance(strings.ToLower(s), w); d < distance {
-			best, distance = w, d
-		}
-	}
-	return best
-}
-
-// editDistance counts the insertions, deletions and replacements that turn a
-// into b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -21,6 +21,7 @@ import (
 	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/discover"
+	"lockstep/internal/certerror"
 	"lockstep/internal/fetch"
 	"lockstep/internal/fetch/requestlog"
 )
@@ -222,7 +223,7 @@ func (o *Options) HubClient(log *slog.Logger) (*http.Client, error) {
 	if roots != nil {
 		t.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}
-	return &http.Client{Transport: requestlog.Transport(t, log, nil), Timeout: hubTimeout}, nil
+	return &http.Client{Transport: requestlog.Transport(certerror.Transport(t), log, nil), Timeout: hubTimeout}, nil
 }
 
 // hubTimeout is how long a hub may take to accept a notification.

@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/discover"
+	"lockstep/internal/certerror"
 	"lockstep/internal/fetch"
 )
 
@@ -32,6 +33,7 @@ type Causes struct {
 	groups map[causeKey]*causeGroup
 	later  map[causeKey]*causeGroup // of failures that are tried again at the end of the run
 	denied int                      // a status 401 or 403 among them
+	cert   *certerror.Error         // the first error about a certificate; nil: none
 }
 
 type causeKey struct{ head, host, cause string }
@@ -56,6 +58,9 @@ func (c *Causes) Add(head string, e destination.Event) {
 	}
 	text := ErrorText(e.Err)
 	c.denied = cmp.Or(c.denied, DeniedStatus(e.Err))
+	if cert, ok := errors.AsType[*certerror.Error](e.Err); ok && c.cert == nil {
+		c.cert = cert
+	}
 	key := causeKey{head, hostOfURI(e.URI), causeOf(text, fetch.Printable(e.URI))}
 	if groups[key] == nil && len(groups) >= maxCauses {
 		key = causeKey{head: head, cause: "other causes"}
@@ -104,12 +109,15 @@ func (c *Causes) Take() []string {
 	return lines
 }
 
-// Hint says which flag helps, if a server denied access.
+// Hint says which flag helps, if a server denied access, or its certificate is not accepted.
 func (c *Causes) Hint() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	denied := c.denied
-	c.denied = 0
+	denied, cert := c.denied, c.cert
+	c.denied, c.cert = 0, nil
+	if denied == 0 && cert != nil {
+		return cert.Hint()
+	}
 	return DeniedHint(denied)
 }
 

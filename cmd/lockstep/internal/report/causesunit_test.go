@@ -1,10 +1,15 @@
 package report
 
 import (
+	"crypto/x509"
 	"fmt"
-	"lockstep/destination"
 	"strings"
 	"testing"
+	"time"
+
+	"lockstep/destination"
+	"lockstep/internal/certerror"
+	"lockstep/internal/fetch"
 )
 
 func TestCauseOf(t *testing.T) {
@@ -34,5 +39,17 @@ func TestCausesAreBounded(t *testing.T) {
 	}
 	if lines := c.Take(); len(lines) > maxCausesSaid+1 {
 		t.Errorf("%d lines, want at most %d", len(lines), maxCausesSaid+1)
+	}
+}
+
+// TestCausesHint: where the certificate of a host is not accepted, the hint is that of the
+// first such error, unless a server denied access.
+func TestCausesHint(t *testing.T) {
+	t.Parallel()
+	err := certerror.Explain(x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{NotAfter: time.Unix(0, 0)}}, "example.org")
+	c := &Causes{}
+	c.Add("failed", destination.Event{URI: "https://example.org/a", Err: &fetch.Error{URI: "https://example.org/a", Err: err}})
+	if hint := c.Hint(); !strings.Contains(hint, "renew") || c.Hint() != "" {
+		t.Errorf("hint %q, then %q", hint, c.Hint())
 	}
 }

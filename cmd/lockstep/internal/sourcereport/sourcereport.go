@@ -4,6 +4,7 @@ package sourcereport
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -283,6 +284,6 @@ func (n *Reporter) Notified(t source.Notification) {
 		n.IO.Errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: check that the hub knows the topic and the token (--hub-token)\n", t.Set, h.lost, t.Err)
 	default:
 		h.warned = time.Now()
-		n.IO.Errorf("warning: the hub did not accept a notification of set %s, which is sent again later: %v\n", t.Set, t.Err)
+		n.Warn(fmt.Errorf("the hub did not accept a notification of set %s, which is sent again later: %w", t.Set, t.Err))
 	}
 }

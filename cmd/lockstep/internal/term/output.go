@@ -25,6 +25,7 @@ type IO struct {
 	In        io.Reader
 	Out, Err  io.Writer
 	LookupEnv func(string) (string, bool)
+	Environ   []string // lines NAME=VALUE; may be nil
 
 	screen *screen // what Err is once safe
 	name   string  // of the mirror that it is for; see Named
