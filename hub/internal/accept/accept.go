@@ -22,6 +22,7 @@ import (
 	"lockstep/hub/internal/request"
 	"lockstep/hub/internal/tally"
 	"lockstep/hub/internal/timing"
+	"lockstep/internal/ratelimit"
 	"lockstep/websub"
 )
 
@@ -40,9 +41,9 @@ var (
 	// askRate limits how often one client may subscribe and unsubscribe. The burst
 	// is ten thousand, as one aggregator has; after it, requests do not arrive
 	// faster than the hub can verify them, even if no callback ever answers.
-	askRate = limit.Rate{Burst: 10_000, Per: 40}
+	askRate = ratelimit.Rate{Burst: 10_000, Per: 40}
 	// pingRate limits how often one client may ping topics.
-	pingRate = limit.Rate{Burst: 2000, Per: 500}
+	pingRate = ratelimit.Rate{Burst: 2000, Per: 500}
 )
 
 // Options are what an [Endpoint] needs.
@@ -70,8 +71,8 @@ type Options struct {
 type Endpoint struct {
 	o       Options
 	strange *limit.Budget // for bodies of unknown clients
-	asks    *limit.Buckets[netip.Prefix]
-	pings   *limit.Buckets[netip.Prefix]
+	asks    *ratelimit.Buckets[netip.Prefix]
+	pings   *ratelimit.Buckets[netip.Prefix]
 }
 
 // New returns an Endpoint.
@@ -79,8 +80,8 @@ func New(o Options) *Endpoint {
 	return &Endpoint{
 		o:       o,
 		strange: limit.NewBudget(max(maxStrange, 2*o.MaxBody)),
-		asks:    limit.NewBuckets[netip.Prefix](askRate, o.Clock),
-		pings:   limit.NewBuckets[netip.Prefix](pingRate, o.Clock),
+		asks:    ratelimit.NewBuckets[netip.Prefix](askRate, o.Clock),
+		pings:   ratelimit.NewBuckets[netip.Prefix](pingRate, o.Clock),
 	}
 }
 
@@ -89,7 +90,7 @@ func New(o Options) *Endpoint {
 func Bodies(maxBody int64) *limit.Budget { return limit.NewBudget(max(maxBodies, 2*maxBody)) }
 
 // AskRate sets how often one client may subscribe, for tests.
-func (e *Endpoint) AskRate(r limit.Rate) { e.asks.Rate = r }
+func (e *Endpoint) AskRate(r ratelimit.Rate) { e.asks.Rate = r }
 
 // ServeHTTP is the hub's endpoint. A POST of a form subscribes, unsubscribes
 // (WS-H-01, WS-H-11) or pings a topic (RN-PB-03); a POST of any other media
@@ -162,7 +163,7 @@ func (e *Endpoint) acceptSubscribing(r *http.Request, s *request.Subscription) e
 			return request.RefuseURL("hub.topic", err)
 		}
 	}
-	if wait := e.asks.Take(limit.ClientOf(r, e.o.TrustedProxies), 1); wait > 0 {
+	if wait := e.asks.Take(ratelimit.ClientOf(r, e.o.TrustedProxies), 1); wait > 0 {
 		return refusal.TooMany(wait, "too many requests from your address")
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timing.SaveTime)
@@ -197,7 +198,7 @@ func (e *Endpoint) acceptPing(r *http.Request, form map[string][]string) error {
 			return err
 		}
 	}
-	if wait := e.pings.Take(limit.ClientOf(r, e.o.TrustedProxies), float64(len(topics))); wait > 0 {
+	if wait := e.pings.Take(ratelimit.ClientOf(r, e.o.TrustedProxies), float64(len(topics))); wait > 0 {
 		return refusal.TooMany(wait, "too many pings from your address")
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timing.SaveTime)

@@ -21,11 +21,11 @@ import (
 	"lockstep/hub/hubstore"
 	"lockstep/hub/internal/address"
 	"lockstep/hub/internal/call"
-	"lockstep/hub/internal/limit"
 	"lockstep/hub/internal/tally"
 	"lockstep/hub/internal/timing"
 	"lockstep/hub/status"
 	"lockstep/internal/fetch"
+	"lockstep/internal/ratelimit"
 	"lockstep/websub"
 )
 
@@ -44,7 +44,7 @@ const (
 
 // verifyRate limits how often the hub asks a host that does not confirm: an
 // answer that confirms costs nothing (WS-SEC-03).
-var verifyRate = limit.Rate{Burst: 100, Per: 10}
+var verifyRate = ratelimit.Rate{Burst: 100, Per: 10}
 
 // verifyWaits are the waits before a callback that could not be reached is
 // asked again: all within five minutes (WS-I-04).
