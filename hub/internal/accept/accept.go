@@ -55,6 +55,7 @@ type Options struct {
 	Ping       func(ctx context.Context, topics []string, urls []*url.URL) error      // durably records that topics have changed
 	Known      func(topic string) bool                                                // reports whether messages of a topic were published here
 	Seal       func(key hubstore.Key, secret []byte) []byte                           // encrypts the secret of a subscription
+	May        func(r *http.Request, topic string) (most time.Duration, err error)    // decides whether a request may subscribe, and for how long; nil: any may
 	Ready      <-chan struct{}                                                        // closed when requests are accepted
 	Bodies     *limit.Budget                                                          // for publications and pings
 	Tally      *tally.Tally
@@ -158,6 +159,15 @@ func (e *Endpoint) acceptForm(r *http.Request) error {
 // acceptSubscribing stores a request durably. The hub verifies it after the
 // answer.
 func (e *Endpoint) acceptSubscribing(r *http.Request, s *request.Subscription) error {
+	if e.o.May != nil && s.Mode == websub.ModeSubscribe {
+		most, err := e.o.May(r, s.Topic)
+		if err != nil {
+			return err
+		}
+		if most > 0 {
+			s.Lease = min(s.Lease, most)
+		}
+	}
 	if !e.knowsTopic(s.Topic) {
 		if _, err := address.Check(s.Topic, e.o.Terms.AllowPrivate); err != nil {
 			return request.RefuseURL("hub.topic", err)
@@ -261,10 +271,14 @@ func (e *Endpoint) acceptPublishing(r *http.Request) error {
 // RN-PB-05).
 func (e *Endpoint) answer(w http.ResponseWriter, r *http.Request, err error) {
 	status, text, after := http.StatusAccepted, "accepted", time.Duration(0)
+	challenges := []string{`Bearer realm="hub"`}
 	var refused *refusal.Refusal
 	switch {
 	case errors.As(err, &refused):
 		status, text, after = refused.Status, refused.Text, refused.After
+		if refused.Challenges != nil {
+			challenges = refused.Challenges
+		}
 	case err != nil:
 		status, text, after = http.StatusServiceUnavailable, "the hub can not take this now: try again later", 5*time.Second
 		switch {
@@ -284,7 +298,7 @@ func (e *Endpoint) answer(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	head := w.Header()
 	if status == http.StatusUnauthorized {
-		head.Set("WWW-Authenticate", `Bearer realm="hub"`)
+		head["Www-Authenticate"] = challenges
 	}
 	if after > 0 {
 		head.Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))

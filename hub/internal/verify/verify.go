@@ -117,7 +117,8 @@ type Verifier struct {
 // A pending is a request that waits for its verification.
 type pending struct {
 	hubstore.Request
-	target *url.URL
+	target   *url.URL
+	canceled bool // it has no effect, also if the callback confirms it; guarded by Verifier.mu
 }
 
 // New returns a Verifier.
@@ -288,9 +289,12 @@ func (v *Verifier) conclude(ctx context.Context, key hubstore.Key, a *ask, p *pe
 	defer v.release(key, a)
 	a.turn <- struct{}{}
 	v.mu.Lock()
-	superseded := a.newest != p
+	superseded, canceled := a.newest != p, p.canceled
 	v.mu.Unlock()
-	done, err := v.write(ctx, a, p, o, superseded)
+	done, err := true, error(nil)
+	if !canceled {
+		done, err = v.write(ctx, a, p, o, superseded)
+	}
 	if err != nil {
 		v.o.Logger.ErrorContext(ctx, "outcome of a verification not saved", slog.String("err", err.Error()))
 	}
