@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"lockstep/hub/hubstore"
-	"lockstep/hub/internal/limit"
+	"lockstep/internal/ratelimit"
 )
 
 // SubscribeVerified creates a subscription as if its request had just been
@@ -74,5 +74,5 @@ func (h *Hub) Pinged() int { return h.fetcher.Pending() }
 
 // AskRate sets how often one client may subscribe.
 func (h *Hub) AskRate(burst, per float64) {
-	h.endpoint.AskRate(limit.Rate{Burst: burst, Per: per})
+	h.endpoint.AskRate(ratelimit.Rate{Burst: burst, Per: per})
 }

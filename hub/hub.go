@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -100,7 +101,7 @@ func New(s Store, o Options) (*Hub, error) {
 	h.endpoint = accept.New(accept.Options{
 		Publishers: rules, Signatures: publisher.NewSignatures(rules.Tokens, started, now, shared, o.Logger),
 		Append: h.engine.Topics.Append, Request: h.verifier.Accept, Ping: h.fetcher.Ping,
-		Known: h.knows, Seal: h.seal.Seal, Ready: h.ready, Bodies: bodies,
+		Known: h.knows, May: o.MaySubscribe, Seal: h.seal.Seal, Ready: h.ready, Bodies: bodies,
 		Tally: counts, Clock: o.Clock, Logger: o.Logger,
 		PublicURL: o.PublicURL, Terms: o.terms(), TrustedProxies: o.TrustedProxies, MaxBody: o.MaxBody,
 	})
@@ -160,6 +161,22 @@ func (h *Hub) Publish(ctx context.Context, topic string, header http.Header, bod
 	}
 	if err != nil {
 		return fmt.Errorf("publish to %s: %w", topic, err)
+	}
+	return nil
+}
+
+// EndSubscriptions ends all subscriptions to a topic, and the requests for some that are
+// pending, and notifies the subscribers. It may be called once the hub is ready, and again
+// after an error.
+func (h *Hub) EndSubscriptions(ctx context.Context, topic, reason string) error {
+	if err := h.verifier.Cancel(ctx, topic); err != nil {
+		return err
+	}
+	for _, key := range h.engine.Members.Keys(topic) {
+		err := h.status.Control.Remove(ctx, key, reason)
+		if err != nil && !errors.Is(err, ErrNoSubscription) {
+			return fmt.Errorf("end the subscriptions to %s: %w", topic, err)
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"lockstep/hub/hubstore"
+	"lockstep/hub/internal/refusal"
 	"lockstep/hub/status"
 )
 
@@ -29,6 +30,9 @@ type (
 	MessageStatus      = status.Message
 	FailedVerification = status.FailedVerification
 )
+
+// A Refusal is the error with which a hub refuses a request, for [Options.MaySubscribe].
+type Refusal = refusal.Refusal
 
 // Shards is [hubstore.Shards].
 const Shards = hubstore.Shards

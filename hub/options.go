@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"time"
@@ -62,6 +63,11 @@ type Options struct {
 	PublishOpen          bool     // requests without a token may publish too; without tokens and PublishOpen only [Hub.Publish] does
 	OwnTopics            []string // URLs: only [Hub.Publish] publishes topics below them, whatever credentials a request carries
 	PublishPrefixes      []string // topics below them may be published; none: any topic
+
+	// MaySubscribe, if not nil, is called for each request to subscribe. It returns a
+	// [*Refusal] for a topic that the request may not subscribe to, and otherwise how long the
+	// subscription may last at most; 0: as long as any.
+	MaySubscribe func(r *http.Request, topic string) (most time.Duration, err error)
 
 	// TrustedProxies are the proxies whose X-Forwarded-For the hub trusts to name
 	// the client. Only rate limits depend on it.

@@ -150,6 +150,29 @@ func (h *Handler) Answer(w http.ResponseWriter, r *http.Request, target string) 
 	}
 }
 
+// URIs returns the URIs that target may name, as [Handler.Answer] looks for them: one URI
+// in the spellings that clients and proxies make of it. It returns nil if target names
+// none.
+func (h *Handler) URIs(target string) []string {
+	if len(target) > maxTarget {
+		return nil // refused before its URI is looked for
+	}
+	prefix, rest, _ := strings.Cut(target, "/")
+	switch prefix + "/" {
+	case TimeGatePrefix:
+	case TimeMapPrefix:
+		_, _, rest = cutPage(rest)
+	case VersionsPrefix:
+		_, rest, _ = strings.Cut(rest, "/")
+	default:
+		return nil
+	}
+	if rest == "" {
+		return nil
+	}
+	return spellings(rest)
+}
+
 // Knows reports whether the resource at uri has or had a version.
 func (h *Handler) Knows(ctx context.Context, uri string) (bool, error) {
 	_, a, err := h.known(ctx, uri, time.Time{})

@@ -17,20 +17,12 @@ import (
 // it is the first page, and the URI.
 func (h *Handler) timeMap(w http.ResponseWriter, r *http.Request, rest string) {
 	m := timeMap{base: h.opts.Base}
-	switch form, uri, _ := strings.Cut(rest, "/"); form {
-	case "json":
-		m.form, m.json, rest = "json/", true, uri
-	case "link":
-		m.form, rest = "link/", uri
-	default: // ME-TM-02
+	m.form, m.page, rest = cutPage(rest)
+	if m.form == "" { // ME-TM-02
 		w.Header().Set("Vary", "Accept")
-		m.json = prefersJSON(r.Header["Accept"])
 	}
-	if text, uri, _ := strings.Cut(rest, "/"); text != "" {
-		if at, ok := parseStamp(text); ok {
-			m.page, m.from, rest = text+"/", at, uri
-		}
-	}
+	m.json = m.form == formJSON || m.form == "" && prefersJSON(r.Header["Accept"])
+	m.from, _ = parseStamp(strings.TrimSuffix(m.page, "/"))
 	uri, a, err := h.known(r.Context(), rest, time.Time{})
 	if err != nil {
 		h.broken(w, r, uri, err)
@@ -60,6 +52,33 @@ func (h *Handler) timeMap(w http.ResponseWriter, r *http.Request, rest string) {
 	header.Set("Cache-Control", "no-cache")
 	header.Set("ETag", `"`+hex.EncodeToString(body.sum[:16])+`"`)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body.text))
+}
+
+// The formats in the address of a TimeMap.
+const (
+	formJSON = "json/"
+	formLink = "link/"
+)
+
+// cutPage splits the address of a page of a TimeMap, after its prefix: the format, unless
+// it is negotiated, the instant of the first version, unless it is the first page, and
+// the URI.
+func cutPage(rest string) (form, page, uri string) {
+	for _, f := range []string{formJSON, formLink} {
+		if rest+"/" == f {
+			return f, "", ""
+		}
+		if after, ok := strings.CutPrefix(rest, f); ok {
+			form, rest = f, after
+			break
+		}
+	}
+	if text, uri, _ := strings.Cut(rest, "/"); text != "" {
+		if _, ok := parseStamp(text); ok {
+			return form, text + "/", uri
+		}
+	}
+	return form, "", rest
 }
 
 // A timeMap is one page of a TimeMap.

@@ -64,6 +64,10 @@ type Set struct {
 	Title   string // setName; default Name
 	Catalog string // its name in the catalog
 
+	// Private limits the set to requests that WithReader of package source marks: all others are
+	// answered as if there were no such set.
+	Private bool
+
 	// Collections offers each URI that collection links of resources name as a set of
 	// its own within this one (collection.go).
 	Collections bool

@@ -16,6 +16,7 @@ import (
 type response struct {
 	rw      http.ResponseWriter
 	request *http.Request
+	vary    string // the headers of the request that it depends on
 	log     *slog.Logger
 	out     *oaipmh.Writer // nil before begin
 	shut    func() error   // closes the compressor between out and rw
@@ -25,7 +26,7 @@ type response struct {
 func (w *response) begin(head oaipmh.Header) {
 	h := w.rw.Header()
 	h.Set("Content-Type", "text/xml; charset=utf-8") // OAI-PMH 2.0, 3.1.2.1
-	h.Set("Vary", "Accept-Encoding")
+	h.Set("Vary", w.vary)
 	h.Set("X-Content-Type-Options", "nosniff")
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-cache")
@@ -54,7 +55,7 @@ func (w *response) notModified(tag string) bool {
 		return false
 	}
 	w.rw.Header().Set("Cache-Control", "no-cache")
-	w.rw.Header().Set("Vary", "Accept-Encoding")
+	w.rw.Header().Set("Vary", w.vary)
 	w.rw.WriteHeader(http.StatusNotModified)
 	return true
 }

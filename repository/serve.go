@@ -12,12 +12,14 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/internal/reader"
 	"lockstep/oaipmh"
 )
 
 // An answer is one request and the response to it.
 type answer struct {
 	*Repository
+	sets []*index // that the client may read
 	resp response
 	q    oaipmh.Request
 	date time.Time
@@ -33,8 +35,35 @@ func (r *Repository) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "OAI-PMH is asked by GET or POST", http.StatusMethodNotAllowed)
 		return
 	}
+	if !slices.ContainsFunc(r.sets, func(x *index) bool { return x.Private }) {
+		r.answer(w, req, r.sets, varyCoding)
+		return
+	}
+	g := reader.Of(req.Context())
+	var readable []*index
+	for _, x := range r.sets {
+		if !x.Private || g.Opens(x.Name) {
+			readable = append(readable, x)
+		}
+	}
+	switch {
+	case g.Status != 0 || len(readable) == 0:
+		http.Error(w, "The records here are for harvesters that show a credential of their readers.", g.Refuse(w.Header()))
+	case len(g.Sets) > 0:
+		reader.Confidentially(w, func(w http.ResponseWriter) { r.answer(w, req, readable, varyCoding) })
+	default:
+		r.answer(w, req, readable, varyCoding+", "+reader.Vary)
+	}
+}
+
+// varyCoding names the header that all responses depend on.
+const varyCoding = "Accept-Encoding"
+
+// answer answers a request whose client may read some sets. Responses depend on the headers
+// that vary names.
+func (r *Repository) answer(w http.ResponseWriter, req *http.Request, sets []*index, vary string) {
 	ctx := req.Context()
-	a := &answer{Repository: r, resp: response{rw: w, request: req, log: r.opts.Logger}, date: r.opts.Now()}
+	a := &answer{Repository: r, sets: sets, resp: response{rw: w, request: req, vary: vary, log: r.opts.Logger}, date: r.opts.Now()}
 	q, refusal := parseRequest(w, req)
 	a.q = q
 	a.q.URL = r.opts.BaseURL

@@ -21,7 +21,7 @@ func (s *Source) newDescription() *description.Documents {
 	for i := range s.opts.Sets {
 		set := &s.opts.Sets[i]
 		sets = append(sets, description.Set{
-			Name: set.Name, Description: set.Description, Demand: s.opts.OnDemand != nil && set.Bitstream != nil, Feed: set.Atom != nil, Archive: set.Archive.has,
+			Name: set.Name, Description: set.Description, Demand: s.opts.OnDemand != nil && set.Bitstream != nil, Feed: set.Atom != nil, Archive: set.Archive.has, Private: set.Private,
 		})
 	}
 	return description.New(o, sets)

@@ -57,7 +57,7 @@ func pageSets(docs *document.Store, sets []Set) []page.Set {
 	var all []page.Set
 	for _, set := range sets {
 		p := page.Set{
-			Name: set.Name, About: set.Description, OAI: set.OAI, Path: set.Path, Elsewhere: set.Elsewhere,
+			Name: set.Name, About: set.Description, OAI: set.OAI, Path: set.Path, Elsewhere: set.Elsewhere, Private: set.Private,
 			CapabilityList: docs.CapabilityList(set.Name), ResourceList: base.URI(names.Set(set.Name).ResourceList()), ChangeList: base.URI(names.Set(set.Name).ChangeList()),
 		}
 		if set.Versions.kept() {

@@ -19,12 +19,14 @@ import (
 //     Set.Versions;
 //   - a home page at the base URL, robots.txt and /-/healthz.
 //
+// Of private sets it answers requests that [WithReader] marks, and no others.
+//
 // Only GET and HEAD are allowed. It must see requests as they were sent: do
 // not put it behind an [http.ServeMux] pattern that cleans paths.
 func (s *Source) Handler() http.Handler {
 	o := serve.Options{
 		Docs: s.docs, Catalog: s.catalog, Channels: s.channels, Packages: s.newDemand(), Pages: s.newPages(), Versions: s.versionHandler(),
-		Content: s.opts.Content, Type: s.opts.Type,
+		Content: s.opts.Content, Type: s.opts.Type, OnlySets: s.opts.OnlySets, Description: s.description.For, Current: s.description.Current,
 	}
 	if s.opts.Streams > 0 {
 		o.Streams = s.channels.NewStreams(notify.StreamOptions{Max: s.opts.Streams, WriteTimeout: server.WriteTimeout, Ending: server.Ending})
@@ -33,6 +35,7 @@ func (s *Source) Handler() http.Handler {
 		set := &s.opts.Sets[i]
 		o.Sets = append(o.Sets, serve.Set{
 			Name: set.Name, Path: set.Path, Elsewhere: set.Elsewhere, Rules: s.rules[set.Name], Stream: set.Serve, Versions: set.Versions.kept(), Bitstream: set.Bitstream, Hold: set.Hold,
+			Private: set.Private, Content: set.Content, Store: set.Versions.store(),
 		})
 	}
 	return serve.New(o)

@@ -84,6 +84,16 @@ type Set struct {
 	OAI          string        // the address of a repository of OAI-PMH with it, for pages; empty: none
 	Links        []LinkRule    // links every entry gets, beside those in the catalog
 
+	// Private limits the set to its readers: no document or page about the Source as a
+	// whole names it, and what belongs to it is answered only to requests that
+	// [WithReader] marks. That is what is below its Path, except resources that public sets
+	// have there, its documents, and the versions of its resources.
+	Private bool
+
+	// Content opens the resources of a private set, which Options.Content must not open.
+	// It is otherwise like that. Public sets need none.
+	Content func(rel string) (*os.File, fs.FileInfo, error)
+
 	// Bitstream opens the present representation of a resource; it fails with
 	// fs.ErrNotExist if it is gone. Dumps need it. What it yields may differ
 	// from what r says, if the resource has changed since; with [ErrReplaced] it
@@ -185,6 +195,7 @@ type Options struct {
 	Restart    bool                 // what is published is not of this catalog: the first Publish restarts the history of changes
 	Static     bool                 // others serve the documents: what is at the topics is written as one of them
 	OnDemand   *OnDemand            // dumps of what a client asks for; nil: none. Only the Handler gives them
+	OnlySets   bool                 // documents of sets that are not among Sets, and may have been private, are not served; implied if a set is private
 	Temp       string               // directory for temporary files, which have no name there; default os.TempDir
 	Now        func() time.Time
 	Logger     *slog.Logger // default: discards
@@ -271,6 +282,9 @@ func (o Options) withDefaults(b names.Base) (Options, error) {
 		return o, err
 	}
 	if err := checkVersions(o.Sets); err != nil {
+		return o, err
+	}
+	if err := o.checkPrivate(); err != nil {
 		return o, err
 	}
 	if err := checkHubs(o.Hubs); err != nil {

@@ -79,5 +79,13 @@ func (s *Source) versionHandler() *memento.Handler {
 	return memento.NewHandler(all[0].Store, o)
 }
 
+// store returns the index of the versions; nil if there are none.
+func (v *Versions) store() memento.Store {
+	if v == nil {
+		return nil
+	}
+	return v.Store
+}
+
 // kept reports whether new versions are kept.
 func (v *Versions) kept() bool { return v != nil && !v.Ending }

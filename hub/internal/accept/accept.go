@@ -22,6 +22,7 @@ import (
 	"lockstep/hub/internal/request"
 	"lockstep/hub/internal/tally"
 	"lockstep/hub/internal/timing"
+	"lockstep/internal/ratelimit"
 	"lockstep/websub"
 )
 
@@ -40,9 +41,9 @@ var (
 	// askRate limits how often one client may subscribe and unsubscribe. The burst
 	// is ten thousand, as one aggregator has; after it, requests do not arrive
 	// faster than the hub can verify them, even if no callback ever answers.
-	askRate = limit.Rate{Burst: 10_000, Per: 40}
+	askRate = ratelimit.Rate{Burst: 10_000, Per: 40}
 	// pingRate limits how often one client may ping topics.
-	pingRate = limit.Rate{Burst: 2000, Per: 500}
+	pingRate = ratelimit.Rate{Burst: 2000, Per: 500}
 )
 
 // Options are what an [Endpoint] needs.
@@ -54,6 +55,7 @@ type Options struct {
 	Ping       func(ctx context.Context, topics []string, urls []*url.URL) error      // durably records that topics have changed
 	Known      func(topic string) bool                                                // reports whether messages of a topic were published here
 	Seal       func(key hubstore.Key, secret []byte) []byte                           // encrypts the secret of a subscription
+	May        func(r *http.Request, topic string) (most time.Duration, err error)    // decides whether a request may subscribe, and for how long; nil: any may
 	Ready      <-chan struct{}                                                        // closed when requests are accepted
 	Bodies     *limit.Budget                                                          // for publications and pings
 	Tally      *tally.Tally
@@ -70,8 +72,8 @@ type Options struct {
 type Endpoint struct {
 	o       Options
 	strange *limit.Budget // for bodies of unknown clients
-	asks    *limit.Buckets[netip.Prefix]
-	pings   *limit.Buckets[netip.Prefix]
+	asks    *ratelimit.Buckets[netip.Prefix]
+	pings   *ratelimit.Buckets[netip.Prefix]
 }
 
 // New returns an Endpoint.
@@ -79,8 +81,8 @@ func New(o Options) *Endpoint {
 	return &Endpoint{
 		o:       o,
 		strange: limit.NewBudget(max(maxStrange, 2*o.MaxBody)),
-		asks:    limit.NewBuckets[netip.Prefix](askRate, o.Clock),
-		pings:   limit.NewBuckets[netip.Prefix](pingRate, o.Clock),
+		asks:    ratelimit.NewBuckets[netip.Prefix](askRate, o.Clock),
+		pings:   ratelimit.NewBuckets[netip.Prefix](pingRate, o.Clock),
 	}
 }
 
@@ -89,7 +91,7 @@ func New(o Options) *Endpoint {
 func Bodies(maxBody int64) *limit.Budget { return limit.NewBudget(max(maxBodies, 2*maxBody)) }
 
 // AskRate sets how often one client may subscribe, for tests.
-func (e *Endpoint) AskRate(r limit.Rate) { e.asks.Rate = r }
+func (e *Endpoint) AskRate(r ratelimit.Rate) { e.asks.Rate = r }
 
 // ServeHTTP is the hub's endpoint. A POST of a form subscribes, unsubscribes
 // (WS-H-01, WS-H-11) or pings a topic (RN-PB-03); a POST of any other media
@@ -157,12 +159,21 @@ func (e *Endpoint) acceptForm(r *http.Request) error {
 // acceptSubscribing stores a request durably. The hub verifies it after the
 // answer.
 func (e *Endpoint) acceptSubscribing(r *http.Request, s *request.Subscription) error {
+	if e.o.May != nil && s.Mode == websub.ModeSubscribe {
+		most, err := e.o.May(r, s.Topic)
+		if err != nil {
+			return err
+		}
+		if most > 0 {
+			s.Lease = min(s.Lease, most)
+		}
+	}
 	if !e.knowsTopic(s.Topic) {
 		if _, err := address.Check(s.Topic, e.o.Terms.AllowPrivate); err != nil {
 			return request.RefuseURL("hub.topic", err)
 		}
 	}
-	if wait := e.asks.Take(limit.ClientOf(r, e.o.TrustedProxies), 1); wait > 0 {
+	if wait := e.asks.Take(ratelimit.ClientOf(r, e.o.TrustedProxies), 1); wait > 0 {
 		return refusal.TooMany(wait, "too many requests from your address")
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timing.SaveTime)
@@ -197,7 +208,7 @@ func (e *Endpoint) acceptPing(r *http.Request, form map[string][]string) error {
 			return err
 		}
 	}
-	if wait := e.pings.Take(limit.ClientOf(r, e.o.TrustedProxies), float64(len(topics))); wait > 0 {
+	if wait := e.pings.Take(ratelimit.ClientOf(r, e.o.TrustedProxies), float64(len(topics))); wait > 0 {
 		return refusal.TooMany(wait, "too many pings from your address")
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timing.SaveTime)
@@ -260,10 +271,14 @@ func (e *Endpoint) acceptPublishing(r *http.Request) error {
 // RN-PB-05).
 func (e *Endpoint) answer(w http.ResponseWriter, r *http.Request, err error) {
 	status, text, after := http.StatusAccepted, "accepted", time.Duration(0)
+	challenges := []string{`Bearer realm="hub"`}
 	var refused *refusal.Refusal
 	switch {
 	case errors.As(err, &refused):
 		status, text, after = refused.Status, refused.Text, refused.After
+		if refused.Challenges != nil {
+			challenges = refused.Challenges
+		}
 	case err != nil:
 		status, text, after = http.StatusServiceUnavailable, "the hub can not take this now: try again later", 5*time.Second
 		switch {
@@ -283,7 +298,7 @@ func (e *Endpoint) answer(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	head := w.Header()
 	if status == http.StatusUnauthorized {
-		head.Set("WWW-Authenticate", `Bearer realm="hub"`)
+		head["Www-Authenticate"] = challenges
 	}
 	if after > 0 {
 		head.Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))

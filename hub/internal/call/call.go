@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"lockstep/hub/internal/address"
-	"lockstep/hub/internal/limit"
 	"lockstep/hub/internal/timing"
+	"lockstep/internal/ratelimit"
 )
 
 // A Scheduler makes HTTP calls to hosts that strangers have named. Each host and port
@@ -21,7 +21,7 @@ import (
 type Scheduler struct {
 	inAll   int // calls under way at a time
 	perHost int
-	starts  *limit.Buckets[string] // how often a host is called
+	starts  *ratelimit.Buckets[string] // how often a host is called
 	clock   func() time.Time
 
 	mu      sync.Mutex // guards the rest
@@ -69,9 +69,9 @@ type callLane struct {
 // New returns a Scheduler that has at most inAll calls under way at a time, at
 // most perHost of them at one host and port, and starts as many calls to a host
 // as r allows.
-func New(inAll, perHost int, r limit.Rate, clock func() time.Time) *Scheduler {
+func New(inAll, perHost int, r ratelimit.Rate, clock func() time.Time) *Scheduler {
 	return &Scheduler{
-		inAll: inAll, perHost: perHost, starts: limit.NewBuckets[string](r, clock), clock: clock,
+		inAll: inAll, perHost: perHost, starts: ratelimit.NewBuckets[string](r, clock), clock: clock,
 		hosts: make(map[string]*callLane), wake: make(chan struct{}, 1),
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/hub/internal/limit"
+	"lockstep/internal/ratelimit"
 )
 
 func at(t testing.TB, text string) *url.URL {
@@ -26,7 +26,7 @@ func at(t testing.TB, text string) *url.URL {
 func TestCallRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := New(100, 5, limit.Rate{Burst: 10, Per: 2}, time.Now)
+		c := New(100, 5, ratelimit.Rate{Burst: 10, Per: 2}, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		go c.Run(ctx)
 		var one, two, other atomic.Int64
@@ -66,7 +66,7 @@ func TestCallRate(t *testing.T) {
 func TestCallConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := New(9, 3, limit.Rate{Burst: 1000, Per: 1000}, time.Now)
+		c := New(9, 3, ratelimit.Rate{Burst: 1000, Per: 1000}, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		go c.Run(ctx)
 		var slow, quick, most atomic.Int64
@@ -102,7 +102,7 @@ func TestCallConcurrency(t *testing.T) {
 func TestCallReserve(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := New(64, 4, limit.Rate{Burst: 1000, Per: 1000}, time.Now)
+		c := New(64, 4, ratelimit.Rate{Burst: 1000, Per: 1000}, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		go c.Run(ctx)
 		hang := func(ctx context.Context) {

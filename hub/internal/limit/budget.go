@@ -1,3 +1,4 @@
+// Package limit bounds how much memory the requests of clients may use in a hub.
 package limit
 
 import (

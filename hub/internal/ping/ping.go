@@ -22,6 +22,7 @@ import (
 	"lockstep/hub/internal/timing"
 	"lockstep/hub/status"
 	"lockstep/internal/fetch"
+	"lockstep/internal/ratelimit"
 	"lockstep/websub"
 )
 
@@ -36,7 +37,7 @@ const (
 )
 
 // fetchRate limits how often topics at one host are fetched.
-var fetchRate = limit.Rate{Burst: 200, Per: 100}
+var fetchRate = ratelimit.Rate{Burst: 200, Per: 100}
 
 // topicState is the state of a topic that is published by pings, stored as JSON
 // in Topic.State.

@@ -24,6 +24,9 @@ type Refusal struct {
 	Status int
 	Text   string
 	After  time.Duration // Retry-After, if above zero
+
+	// Challenges are the values of WWW-Authenticate, with status 401; default: a token.
+	Challenges []string
 }
 
 // Error implements error.

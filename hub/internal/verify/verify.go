@@ -21,11 +21,11 @@ import (
 	"lockstep/hub/hubstore"
 	"lockstep/hub/internal/address"
 	"lockstep/hub/internal/call"
-	"lockstep/hub/internal/limit"
 	"lockstep/hub/internal/tally"
 	"lockstep/hub/internal/timing"
 	"lockstep/hub/status"
 	"lockstep/internal/fetch"
+	"lockstep/internal/ratelimit"
 	"lockstep/websub"
 )
 
@@ -44,7 +44,7 @@ const (
 
 // verifyRate limits how often the hub asks a host that does not confirm: an
 // answer that confirms costs nothing (WS-SEC-03).
-var verifyRate = limit.Rate{Burst: 100, Per: 10}
+var verifyRate = ratelimit.Rate{Burst: 100, Per: 10}
 
 // verifyWaits are the waits before a callback that could not be reached is
 // asked again: all within five minutes (WS-I-04).
@@ -117,7 +117,8 @@ type Verifier struct {
 // A pending is a request that waits for its verification.
 type pending struct {
 	hubstore.Request
-	target *url.URL
+	target   *url.URL
+	canceled bool // it has no effect, also if the callback confirms it; guarded by Verifier.mu
 }
 
 // New returns a Verifier.
@@ -288,9 +289,12 @@ func (v *Verifier) conclude(ctx context.Context, key hubstore.Key, a *ask, p *pe
 	defer v.release(key, a)
 	a.turn <- struct{}{}
 	v.mu.Lock()
-	superseded := a.newest != p
+	superseded, canceled := a.newest != p, p.canceled
 	v.mu.Unlock()
-	done, err := v.write(ctx, a, p, o, superseded)
+	done, err := true, error(nil)
+	if !canceled {
+		done, err = v.write(ctx, a, p, o, superseded)
+	}
 	if err != nil {
 		v.o.Logger.ErrorContext(ctx, "outcome of a verification not saved", slog.String("err", err.Error()))
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ type Set struct {
 	Description string // URI of information about it; default that about the Source
 	Demand      bool   // clients can ask for packages
 	Feed        bool   // it has an Atom-PMH feed
+	Private     bool   // documents about the Source as a whole do not name it
 
 	// Archive reports whether documents that have the capability are archived.
 	Archive func(resourcesync.Capability) bool
@@ -51,8 +53,12 @@ type Documents struct {
 
 	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
 
-	offering sync.Mutex           // guards offered
+	offering sync.Mutex           // guards offered and published
 	offered  map[string][]capable // by set: what its Capability List names, as last published
+
+	// published are the sets that the documents about the Source were last published for,
+	// those that they do not name included; nil: they may be of an earlier process.
+	published []Set
 
 	small  map[string][]byte // documents found when all were looked at that depend on the Options only
 	tidied bool              // nothing is left of older Source Descriptions
@@ -81,19 +87,23 @@ func (s *Documents) Look() { s.small, s.tidied = make(map[string][]byte), false 
 // Publish writes the documents about the Source as a whole: the Source
 // Description, which names the sets, or its parts and then their index
 // (RS-IDX-10); robots.txt; and the page that people and crawlers find beside
-// the documents. What depends on the Options only is written when it is not
+// the documents. None of them names a private set. What depends on the Options only is written when it is not
 // there already. A robots.txt or page that is not ours stays as it is. One
 // runs at a time.
 func (s *Documents) Publish(ctx context.Context, sets []string) (report Report, err error) {
-	var all []Set
+	var every, all []Set
 	for _, name := range sets {
-		all = append(all, s.sets[name])
+		set := s.sets[name]
+		every = append(every, set)
+		if !set.Private {
+			all = append(all, set)
+		}
 	}
 	parts, description, err := s.encodeDescription(all)
 	if err != nil {
 		return report, fmt.Errorf("build source description: %w", err)
 	}
-	hint, err := s.opts.Hint(sets)
+	hint, err := s.opts.Hint(namesOf(all))
 	if err != nil {
 		return report, fmt.Errorf("build %s: %w", names.Hint, err)
 	}
@@ -115,7 +125,51 @@ func (s *Documents) Publish(ctx context.Context, sets []string) (report Report, 
 	if err := s.tidyDescriptions(ctx, parts); err != nil {
 		return report, fmt.Errorf("remove replaced parts of the source description: %w", err)
 	}
+	s.offering.Lock()
+	defer s.offering.Unlock()
+	s.published = every
 	return report, nil
+}
+
+func namesOf(sets []Set) (all []string) {
+	for i := range sets {
+		all = append(all, sets[i].Name)
+	}
+	return all
+}
+
+// Current reports whether the documents about the Source as a whole are those of its
+// present sets: until then they may name sets that have become private.
+func (s *Documents) Current() bool {
+	s.offering.Lock()
+	defer s.offering.Unlock()
+	return s.published != nil
+}
+
+// For returns the Source Description as readers of some private sets see it: one document.
+func (s *Documents) For(readable []string) ([]byte, error) {
+	s.offering.Lock()
+	published := s.published
+	s.offering.Unlock()
+	var seen []Set
+	for _, set := range published {
+		if !set.Private || slices.Contains(readable, set.Name) {
+			seen = append(seen, set)
+		}
+	}
+	data, rest, err := s.encodeSets(s.header(), seen)
+	if err == nil && len(rest) > 0 {
+		err = errors.New("the sets do not fit one document")
+	}
+	return data, err
+}
+
+// header returns that of the Source Description.
+func (s *Documents) header() resourcesync.Header {
+	return resourcesync.Header{
+		Capability: resourcesync.Description,
+		Links:      []resourcesync.Link{{Rel: "describedby", Href: s.opts.Description}}, // RS-SD-03
+	}
 }
 
 // A smallDocument depends on the Options only.
@@ -152,10 +206,7 @@ func (s *Documents) publishSmall(ctx context.Context, d smallDocument) (written 
 // they do not fit one document, its parts, and the index over them. Parts are
 // called after their content: a name never changes its meaning (RS-IDX-06).
 func (s *Documents) encodeDescription(sets []Set) (parts []smallDocument, description []byte, err error) {
-	h := resourcesync.Header{
-		Capability: resourcesync.Description,
-		Links:      []resourcesync.Link{{Rel: "describedby", Href: s.opts.Description}}, // RS-SD-03
-	}
+	h := s.header()
 	description, rest, err := s.encodeSets(h, sets)
 	if err != nil || len(rest) == 0 {
 		return nil, description, err

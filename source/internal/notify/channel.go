@@ -124,6 +124,9 @@ type Channel struct {
 	stored []byte          // content of the blob with the channel's state
 }
 
+// SetName returns the name of the set whose channel it is.
+func (c *Channel) SetName() string { return c.set.Name }
+
 // recentNotifications is how many notifications a channel holds in memory, to share
 // them among receivers that keep up. Each has up to notifiedBytes.
 const recentNotifications = 4

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 
 	"lockstep/atompmh"
@@ -65,6 +66,7 @@ type Set struct {
 	About          string
 	Path           string // its resources are those at and below this path relative to the base URL
 	Elsewhere      bool   // they are not below the base URL
+	Private        bool   // pages show it to its readers only
 }
 
 // Published is what pages say of the documents of a set; the zero value says
@@ -113,6 +115,19 @@ func Covers(path string, elsewhere bool, rel string) bool {
 
 func (set *Set) covers(rel string) bool {
 	return rel != Outside && Covers(set.Path, set.Elsewhere, rel)
+}
+
+// For returns the pages as readers of some private sets see them; without any, as
+// everyone does.
+func (p *Pages) For(readable []string) *Pages {
+	seen := *p
+	seen.Sets = nil
+	for _, set := range p.Sets {
+		if !set.Private || slices.Contains(readable, set.Name) {
+			seen.Sets = append(seen.Sets, set)
+		}
+	}
+	return &seen
 }
 
 // Header states the links of the page at rel: to the Capability Lists of the

@@ -13,15 +13,40 @@ import (
 )
 
 // home serves the page at the base URL, for those who come with a browser.
-func (h *handler) home(w http.ResponseWriter, r *http.Request) {
-	body, err := h.pages.Render("A ResourceSync Source", "", names.Home)
+func (h *handler) home(w http.ResponseWriter, r *http.Request, v view) {
+	pages := h.pages
+	if len(v) > 0 {
+		pages = h.opts.Pages.For(v)
+	}
+	body, err := pages.Render("A ResourceSync Source", "", names.Home)
 	if err != nil {
 		h.refuse(w, r, "home page", err)
 		return
 	}
 	header := w.Header()
-	h.pages.Header(header, names.Home)
+	pages.Header(header, names.Home)
+	h.bytes(w, r, body)
+}
+
+// description serves the Source Description to a reader of private sets, which it names.
+func (h *handler) description(w http.ResponseWriter, r *http.Request, v view) {
+	if !h.opts.Current() {
+		h.refuse(w, r, names.WellKnown, errNotCurrent)
+		return
+	}
+	body, err := h.opts.Description(v)
+	if err != nil {
+		h.refuse(w, r, names.WellKnown, err)
+		return
+	}
+	w.Header().Set("Content-Type", TypeOf(names.WellKnown))
+	h.bytes(w, r, body)
+}
+
+// bytes answers with what was made for this request.
+func (h *handler) bytes(w http.ResponseWriter, r *http.Request, body []byte) {
 	sum := sha256.Sum256(body)
+	header := w.Header()
 	header.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
 	header["Cache-Control"] = revalidate
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
@@ -31,6 +56,9 @@ func (h *handler) home(w http.ResponseWriter, r *http.Request) {
 // more links in its header.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, links ...string) {
 	message := map[int]string{
+		http.StatusUnauthorized:        "What is at this address, if anything, is for clients that show a credential of its readers.",
+		http.StatusTooManyRequests:     "Too many credentials from your address were wrong. Try again later.",
+		http.StatusServiceUnavailable:  "This cannot be answered just now. Try again later.",
 		http.StatusNotFound:            "There is nothing at this address.",
 		http.StatusForbidden:           "What is at this address cannot be read.",
 		http.StatusMethodNotAllowed:    "Only GET and HEAD are possible here.",

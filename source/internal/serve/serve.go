@@ -19,7 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/internal/hangup"
 	"lockstep/internal/negotiate"
@@ -43,10 +42,17 @@ type Options struct {
 	Pages    *page.Pages
 	Versions *memento.Handler // nil: none are kept
 
-	// Content opens the resource at a path relative to the base URL, Type
+	// Content opens the resource of a public set at a path relative to the base URL, Type
 	// returns its media type by its first bytes; Content may be nil.
 	Content func(rel string) (*os.File, fs.FileInfo, error)
 	Type    func(rel string, head []byte) string
+
+	// OnlySets has no documents served but those of the sets, and of the Source as a
+	// whole. With it, Description returns the Source Description for readers of some private
+	// sets, and Current reports whether the published one is that of the sets.
+	OnlySets    bool
+	Description func(readable []string) ([]byte, error)
+	Current     func() bool
 }
 
 // A Set is a set of resources.
@@ -57,8 +63,12 @@ type Set struct {
 	Rules     describe.Rules
 	Stream    bool // serve resources by Bitstream where there is no Content
 	Versions  bool // it keeps versions
+	Private   bool // only its readers may see what belongs to it
 	Bitstream func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error)
 	Hold      func() bool // reports whether it is not published for the first time yet; may be nil
+
+	Content func(rel string) (*os.File, fs.FileInfo, error) // of a private set; may be nil
+	Store   memento.Store                                   // of its versions; nil: there are none
 }
 
 func (set *Set) covers(rel string) bool { return page.Covers(set.Path, set.Elsewhere, rel) }
@@ -71,6 +81,7 @@ type handler struct {
 	links    []coverage
 	versions *memento.Handler // nil: none are kept
 	pages    *page.Pages
+	gate     *gate
 	began    time.Time
 
 	warned atomic.Int64 // when a lack of open files was last logged, in nanoseconds
@@ -79,29 +90,40 @@ type handler struct {
 
 // A coverage is the Link header value of a set.
 type coverage struct {
-	path      string // decoded, without slashes at the ends; "" covers all
-	elsewhere bool   // it covers nothing we serve
-	link      []string
+	set  *Set
+	path string // decoded, without slashes at the ends; "" covers all
+	link []string
 }
 
 // New returns what answers requests for what is below the base URL. Only GET and
 // HEAD are allowed, except of packages on demand. It must see requests as they
 // were sent.
 func New(o Options) http.Handler {
-	h := &handler{opts: o, docs: o.Docs, cache: newCache(), versions: o.Versions, pages: o.Pages, began: o.Docs.Now()}
-	for _, set := range o.Sets {
+	h := &handler{opts: o, docs: o.Docs, cache: newCache(), versions: o.Versions, pages: o.Pages.For(nil), began: o.Docs.Now()}
+	h.gate = &gate{docs: o.Docs, sets: o.Sets, content: o.Content, versions: o.Versions, versionTarget: h.versionTarget, lookup: h.lookup}
+	for i := range o.Sets {
+		set := &o.Sets[i]
 		h.links = append(h.links, coverage{
-			path:      strings.Trim(set.Path, "/"),
-			elsewhere: set.Elsewhere,
-			link:      []string{"<" + o.Docs.CapabilityList(set.Name) + `>; rel="resourcesync"`},
+			set:  set,
+			path: strings.Trim(set.Path, "/"),
+			link: []string{"<" + o.Docs.CapabilityList(set.Name) + `>; rel="resourcesync"`},
 		})
 	}
 	return h
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header()["X-Content-Type-Options"] = nosniff
+	if h.opts.OnlySets {
+		h.admit(w, r, h.serve)
+		return
+	}
+	h.serve(w, r, nil)
+}
+
+// serve answers a request whose client may see what it asks for.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, v view) {
 	header := w.Header()
-	header["X-Content-Type-Options"] = nosniff
 	if h.demand(w, r) {
 		return
 	}
@@ -119,21 +141,23 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !ok:
 		h.fail(w, r, http.StatusNotFound)
 	case rel == names.Home:
-		h.home(w, r)
+		h.home(w, r, v)
 	case rel == names.Health:
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		header.Set("Cache-Control", "no-store")
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("ok\n"))
 	case names.IsTopic(rel):
-		h.topic(w, r, rel)
+		h.topic(w, r, rel, v)
 	case names.IsPackage(rel), names.IsPatch(rel):
 		h.parcel(w, r, rel)
+	case rel == names.WellKnown && len(v) > 0:
+		h.description(w, r, v)
 	case names.Served(rel):
 		h.document(w, r, rel)
 	case names.Reserved(rel), h.versions != nil && memento.Contains(rel):
 		h.fail(w, r, http.StatusNotFound)
 	default:
-		h.resource(w, r, rel)
+		h.resource(w, r, rel, v)
 	}
 }
 
@@ -155,6 +179,10 @@ var (
 
 // document serves a document, which stays the same while it is read.
 func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) {
+	if h.opts.OnlySets && aboutAll(name) && !h.opts.Current() {
+		h.refuse(w, r, name, errNotCurrent)
+		return
+	}
 	doc, err := h.docs.Open(r.Context(), name)
 	if err != nil {
 		h.refuse(w, r, name, err)
@@ -171,7 +199,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 	typ, caching := Attributes(name)
 	header.Set("Content-Type", typ)
 	header.Set("Cache-Control", caching)
-	header.Set("Vary", "Accept-Encoding")
+	header.Add("Vary", "Accept-Encoding")
 	if name == names.Hint {
 		page.Secure(header)
 	}
@@ -187,6 +215,15 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 	header.Set("ETag", `"`+known.etag+`-gzip"`)
 	header.Set("Content-Encoding", "gzip")
 	http.ServeContent(&sizedWriter{w, len(known.gzip)}, r, "", mod, bytes.NewReader(known.gzip))
+}
+
+// errNotCurrent reports a document about the Source as a whole that may name sets which
+// have become private, and is about to be written.
+var errNotCurrent = errors.New("the document is about to be published")
+
+// aboutAll reports whether a document is about the Source as a whole.
+func aboutAll(name string) bool {
+	return name == names.WellKnown || name == names.Robots || name == names.Hint
 }
 
 // A sizedWriter states the length of a compressed document, which ServeContent
@@ -210,12 +247,9 @@ func (w *sizedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // resource serves a resource (RS-HTTP-01), never coded: the hash and length we
 // publish are those of the bytes as they are served (RS-HASH-07).
-func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
-	f, info, err := (*os.File)(nil), fs.FileInfo(nil), fs.ErrNotExist
-	if h.opts.Content != nil {
-		f, info, err = h.opts.Content(rel)
-	}
-	if errors.Is(err, fs.ErrNotExist) && h.stream(w, r, rel) {
+func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string, v view) {
+	f, info, err := h.content(rel, v)
+	if errors.Is(err, fs.ErrNotExist) && h.stream(w, r, rel, v) {
 		return
 	}
 	if err != nil {
@@ -241,9 +275,9 @@ func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
 	}
 	now := h.docs.Now()
 	header := w.Header()
-	header["Link"] = h.coverage(rel)
+	header["Link"] = h.coverage(rel, v)
 	if h.versions != nil {
-		header["Link"] = h.versionLinks(header["Link"], rel, h.docs.Base.Origin()+sentPath(r.URL))
+		header["Link"] = h.versionLinks(header["Link"], rel, v, h.docs.Base.Origin()+sentPath(r.URL))
 	}
 	header["Cache-Control"] = revalidate
 	header["Content-Type"] = []string{typ}
@@ -257,6 +291,24 @@ func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
 	http.ServeContent(w, r, "", lastModified(info.ModTime(), now), content)
 }
 
+// content opens the file of the resource at rel: that of a public set, or else that of a
+// private one.
+func (h *handler) content(rel string, v view) (f *os.File, info fs.FileInfo, err error) {
+	err = fs.ErrNotExist
+	if h.opts.Content != nil {
+		f, info, err = h.opts.Content(rel)
+	}
+	for i := range h.opts.Sets {
+		if len(v) == 0 || !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if set := &h.opts.Sets[i]; set.Content != nil && v.sees(set) && set.covers(rel) {
+			f, info, err = set.Content(rel)
+		}
+	}
+	return f, info, err
+}
+
 const (
 	maxHead    = 3 << 10  // what Options.Type is shown
 	smallBytes = 32 << 10 // files below this are read at once
@@ -265,14 +317,14 @@ const (
 var heads = sync.Pool{New: func() any { return new(make([]byte, smallBytes)) }}
 
 // coverage returns the Link header values for a resource: the Capability Lists
-// of the sets it is in (RS-DISC-04).
-func (h *handler) coverage(rel string) []string {
-	if len(h.links) == 1 && h.links[0].path == "" && !h.links[0].elsewhere {
+// of the sets it is in (RS-DISC-04), as far as the client may see them.
+func (h *handler) coverage(rel string, v view) []string {
+	if len(h.links) == 1 && h.links[0].path == "" && !h.links[0].set.Elsewhere {
 		return h.links[0].link
 	}
 	var links []string
 	for _, c := range h.links {
-		if c.elsewhere {
+		if c.set.Elsewhere || !v.sees(c.set) {
 			continue
 		}
 		if rest, ok := strings.CutPrefix(rel, c.path); c.path == "" || ok && (rest == "" || rest[0] == '/') {
@@ -327,8 +379,7 @@ func lastModified(mod, now time.Time) time.Time {
 // from errors to statuses.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, err error) {
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, blob.ErrNotExist), errors.Is(err, blob.ErrName),
-		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EISDIR):
+	case isMissing(err):
 		if retry := h.held(r.Context(), name); retry != "" {
 			w.Header().Set("Retry-After", retry)
 			h.fail(w, r, http.StatusServiceUnavailable)
@@ -337,7 +388,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 		h.fail(w, r, http.StatusNotFound, h.goneLinks(r, name)...)
 	case errors.Is(err, fs.ErrPermission):
 		h.fail(w, r, http.StatusForbidden)
-	case errors.Is(err, ErrReplaced):
+	case errors.Is(err, ErrReplaced), errors.Is(err, errNotCurrent):
 		w.Header().Set("Retry-After", "1")
 		h.fail(w, r, http.StatusServiceUnavailable)
 	case hangup.Is(r.Context(), err):

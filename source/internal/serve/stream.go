@@ -19,13 +19,13 @@ import (
 // stream serves a resource that is no file of ours, but whose bytes we can open,
 // as the catalog describes it (RS-HTTP-01). It reports false if the request is
 // for none of that kind.
-func (h *handler) stream(w http.ResponseWriter, r *http.Request, rel string) bool {
+func (h *handler) stream(w http.ResponseWriter, r *http.Request, rel string, v view) bool {
 	for i := range h.opts.Sets {
 		set := &h.opts.Sets[i]
-		if !set.Stream || set.Bitstream == nil || !set.covers(rel) {
+		if !set.Stream || set.Bitstream == nil || !set.covers(rel) || !v.sees(set) {
 			continue
 		}
-		err := h.streamCurrent(w, r, set, rel)
+		err := h.streamCurrent(w, r, set, rel, v)
 		switch {
 		case err == nil:
 			return true
@@ -50,11 +50,11 @@ const (
 
 // streamCurrent answers with the bytes of the resource at rel, as soon as its record
 // describes them, or returns why it cannot.
-func (h *handler) streamCurrent(w http.ResponseWriter, r *http.Request, set *Set, rel string) error {
+func (h *handler) streamCurrent(w http.ResponseWriter, r *http.Request, set *Set, rel string, v view) error {
 	for try := 1; ; try++ {
 		record, err := h.lookup(r.Context(), set, h.docs.Base.Origin()+sentPath(r.URL))
 		if err == nil {
-			err = h.streamRecord(w, r, set, record, rel)
+			err = h.streamRecord(w, r, set, record, rel, v)
 		}
 		if !errors.Is(err, ErrReplaced) || try == replacedTries {
 			return err
@@ -82,15 +82,15 @@ func (h *handler) lookup(ctx context.Context, set *Set, uri string) (*catalog.Re
 // streamRecord answers with the bytes of a record, or returns why it cannot.
 // Once the answer has begun, bytes that are not those it described break it off,
 // so that no client takes them for whole.
-func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set, record *catalog.Record, rel string) error {
+func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set, record *catalog.Record, rel string, v view) error {
 	etag := recordTag(record)
 	if negotiate.Has(r.Header["If-None-Match"], etag) {
-		h.describe(w, record, rel, etag)
+		h.describe(w, record, rel, v, etag)
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
 	if r.Method == http.MethodHead {
-		h.describe(w, record, rel, etag)
+		h.describe(w, record, rel, v, etag)
 		if record.Length >= 0 {
 			w.Header().Set("Content-Length", strconv.FormatInt(record.Length, 10))
 		}
@@ -101,7 +101,7 @@ func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set,
 		return err
 	}
 	defer body.Close() // opened for reading only
-	h.describe(w, record, rel, etag)
+	h.describe(w, record, rel, v, etag)
 	if seeker, ok := body.(io.ReadSeeker); ok {
 		http.ServeContent(w, r, "", lastModified(record.Lastmod, h.docs.Now()), seeker)
 		return nil
@@ -117,9 +117,9 @@ func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set,
 }
 
 // describe states what is known of a resource.
-func (h *handler) describe(w http.ResponseWriter, record *catalog.Record, rel, etag string) {
+func (h *handler) describe(w http.ResponseWriter, record *catalog.Record, rel string, v view, etag string) {
 	header := w.Header()
-	header["Link"] = h.versionLinks(h.coverage(rel), rel, record.URI)
+	header["Link"] = h.versionLinks(h.coverage(rel, v), rel, v, record.URI)
 	header["Cache-Control"] = revalidate
 	typ := record.Type
 	if typ == "" {

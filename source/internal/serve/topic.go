@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net/http"
 
@@ -10,7 +11,7 @@ import (
 
 // topic answers requests for a topic: with what is there, with 204 if that is
 // nothing, or with the stream of events for those who ask for one.
-func (h *handler) topic(w http.ResponseWriter, r *http.Request, rel string) {
+func (h *handler) topic(w http.ResponseWriter, r *http.Request, rel string, v view) {
 	c := h.opts.Channels.Find(rel)
 	if c == nil {
 		h.fail(w, r, http.StatusNotFound)
@@ -19,9 +20,9 @@ func (h *handler) topic(w http.ResponseWriter, r *http.Request, rel string) {
 	header := w.Header()
 	header.Set("Link", h.opts.Channels.Links(c))
 	header["Cache-Control"] = revalidate
-	header.Set("Vary", "Accept")
+	header.Add("Vary", "Accept")
 	if h.opts.Streams != nil && r.Method == http.MethodGet && notify.WantsEvents(r.Header["Accept"]) {
-		h.events(w, r, c)
+		h.events(w, r, c, v)
 		return
 	}
 	t, ok := c.Topic()
@@ -39,7 +40,12 @@ func (h *handler) topic(w http.ResponseWriter, r *http.Request, rel string) {
 const streamRetry = "5"
 
 // events answers with the stream of a channel's events.
-func (h *handler) events(w http.ResponseWriter, r *http.Request, c *notify.Channel) {
+func (h *handler) events(w http.ResponseWriter, r *http.Request, c *notify.Channel, v view) {
+	if len(v) > 0 {
+		var stop context.CancelFunc
+		r, stop = whileReader(r, c.SetName())
+		defer stop()
+	}
 	switch err := h.opts.Streams.Serve(w, r, c); {
 	case errors.Is(err, notify.ErrUnavailable):
 		w.Header().Set("Retry-After", streamRetry)

@@ -1,11 +1,13 @@
 package serve
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
 
 	"lockstep/internal/hangup"
+	"lockstep/internal/reader"
 	"lockstep/memento"
 	"lockstep/source/internal/names"
 )
@@ -28,8 +30,8 @@ func (h *handler) versionTarget(r *http.Request) (target string, ok bool) {
 
 // versionLinks adds to the Link field of a resource where its versions are
 // (ME-LK-02).
-func (h *handler) versionLinks(links []string, rel, uri string) []string {
-	if !h.keepsVersions(rel) {
+func (h *handler) versionLinks(links []string, rel string, v view, uri string) []string {
+	if !h.keepsVersions(rel, v) {
 		return links
 	}
 	return append(links[:len(links):len(links)], memento.Base(h.docs.Base.Prefix).Links(uri))
@@ -38,11 +40,15 @@ func (h *handler) versionLinks(links []string, rel, uri string) []string {
 // goneLinks returns the Link field of a resource that is not there, if it was
 // once (ME-LK-07).
 func (h *handler) goneLinks(r *http.Request, rel string) []string {
-	if names.Reserved(rel) || !h.keepsVersions(rel) {
+	var v view
+	if len(h.gate.privateAt(rel)) > 0 { // the client is one of their readers
+		v = reader.Of(r.Context()).Sets
+	}
+	if names.Reserved(rel) || !h.keepsVersions(rel, v) {
 		return nil
 	}
 	uri := h.docs.Base.Origin() + sentPath(r.URL)
-	switch known, err := h.versions.Knows(r.Context(), uri); {
+	switch known, err := h.knowsVersions(r.Context(), uri, v); {
 	case hangup.Is(r.Context(), err):
 		panic(http.ErrAbortHandler) // the client is gone
 	case err != nil:
@@ -54,14 +60,23 @@ func (h *handler) goneLinks(r *http.Request, rel string) []string {
 	return []string{memento.Base(h.docs.Base.Prefix).Links(uri)}
 }
 
+// knowsVersions reports whether a resource has or had a version that the client may see.
+func (h *handler) knowsVersions(ctx context.Context, uri string, v view) (bool, error) {
+	if !h.opts.OnlySets {
+		return h.versions.Knows(ctx, uri)
+	}
+	public, private, hidden, err := h.gate.versionsIn(ctx, v, []string{uri})
+	return (public || private) && !hidden, err
+}
+
 // keepsVersions reports whether resources at rel are led from to their
 // versions.
-func (h *handler) keepsVersions(rel string) bool {
+func (h *handler) keepsVersions(rel string, v view) bool {
 	if h.versions == nil {
 		return false
 	}
 	for i := range h.opts.Sets {
-		if set := &h.opts.Sets[i]; set.Versions && set.covers(rel) {
+		if set := &h.opts.Sets[i]; set.Versions && set.covers(rel) && v.sees(set) {
 			return true
 		}
 	}

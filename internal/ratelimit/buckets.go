@@ -1,6 +1,6 @@
-// Package limit bounds what clients can make a hub do: how often they may ask,
-// and how much memory their requests may use.
-package limit
+// Package ratelimit limits how often each client may do something, and determines which
+// client a request is counted for.
+package ratelimit
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package limit
+package ratelimit
 
 import (
 	"net"
@@ -11,7 +11,7 @@ import (
 // ClientOf returns the client that rate limits count a request for: the remote
 // address of the connection or, if that is a trusted proxy, the client it names
 // in X-Forwarded-For. For IPv6 it is the network, because hosts choose their
-// own addresses within it. Only limits may depend on the result.
+// own addresses within it. Only limits and logs may depend on the result.
 //
 // The header is read from its end: every trusted proxy appends the address that
 // it saw. Everything before the first address that is not a trusted proxy was

@@ -1,4 +1,4 @@
-package limit_test
+package ratelimit_test
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"lockstep/hub/internal/limit"
+	"lockstep/internal/ratelimit"
 )
 
 // TestClientAddress: the client a request is counted for. A header counts only
@@ -44,7 +44,7 @@ func TestClientAddress(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.RemoteAddr = tt.peer
 		r.Header["X-Forwarded-For"] = tt.header
-		if got := limit.ClientOf(r, tt.proxies).String(); got != tt.want {
+		if got := ratelimit.ClientOf(r, tt.proxies).String(); got != tt.want {
 			t.Errorf("from %s with %q, proxies %v: %s, want %s", tt.peer, tt.header, tt.proxies, got, tt.want)
 		}
 	}

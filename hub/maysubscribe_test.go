@@ -1,0 +1,93 @@
+package hub_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+	"lockstep/websub"
+)
+
+// TestMaySubscribe: the hub takes subscriptions to a topic only from requests that may
+// subscribe, and for no longer than they may; ending a subscription takes no credential.
+func TestMaySubscribe(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) {
+		o.LeaseMin, o.LeaseDefault = time.Hour, 2*time.Hour
+		o.MaySubscribe = func(r *http.Request, topic string) (time.Duration, error) {
+			if strings.HasSuffix(websub.Canonical(topic), "/open") {
+				return 0, nil
+			}
+			if r.Header.Get("Authorization") != "Bearer letmein" {
+				return 0, &hub.Refusal{Status: http.StatusUnauthorized, Text: "who are you", Challenges: []string{`Bearer realm="readers"`, `Basic realm="readers"`}}
+			}
+			return time.Minute, nil
+		}
+	})
+	sub := subscribe(t, nil)
+	form := func(mode, topic string) string {
+		return "hub.mode=" + mode + "&hub.callback=" + sub.url + "&hub.topic=" + topic
+	}
+	const kind = "application/x-www-form-urlencoded"
+	for _, topic := range []string{s.url + "/vault", s.url + "/v%2561ult", "https://other.example/vault"} {
+		for _, credential := range []string{"", "Bearer wrong"} {
+			r := s.send(t, http.MethodPost, form("subscribe", topic), "Content-Type", kind, "Authorization", credential)
+			wantStatus(t, r, http.StatusUnauthorized)
+			if len(r.Header.Values("WWW-Authenticate")) != 2 {
+				t.Errorf("%s: %v", topic, r.Header)
+			}
+		}
+	}
+	if requests, subscriptions := s.requests(t), s.subscriptions(t); len(requests)+len(subscriptions) > 0 {
+		t.Errorf("stored: %v, %v", requests, subscriptions)
+	}
+	s.subscribed(t, sub, s.url+"/open")
+	wantStatus(t, s.send(t, http.MethodPost, form("subscribe", s.url+"/vault"), "Content-Type", kind, "Authorization", "Bearer letmein"), http.StatusAccepted)
+	if q := sub.nextAsked(t); q.Get("hub.lease_seconds") != "60" {
+		t.Errorf("asked %v, want a lease of a minute", q)
+	}
+	eventually(t, "there are two subscriptions", func() bool { return s.Subscriptions() == 2 })
+	wantStatus(t, s.send(t, http.MethodPost, form("unsubscribe", s.url+"/vault"), "Content-Type", kind), http.StatusAccepted)
+	eventually(t, "one subscription has ended", func() bool { return s.Subscriptions() == 1 })
+}
+
+// TestEndSubscriptions: all subscriptions to a topic end, however it was spelled, and a request
+// that is pending has no effect when its callback confirms it afterwards.
+func TestEndSubscriptions(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	topic := s.url + "/topic"
+	one, other := subscribe(t, nil), subscribe(t, nil)
+	s.subscribed(t, one, topic)
+	s.subscribed(t, other, s.url+"/other")
+	answering := make(chan struct{})
+	slow := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("hub.mode") == websub.ModeSubscribe {
+			<-answering
+		}
+		echo(w, r)
+	})
+	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", s.url+"/%74opic", "hub.callback", slow.url), http.StatusAccepted)
+	slow.nextAsked(t)
+	if err := s.EndSubscriptions(t.Context(), topic, "the set has become private"); err != nil {
+		t.Fatal(err)
+	}
+	if q := one.nextAsked(t); q.Get("hub.mode") != websub.ModeDenied || q.Get("hub.reason") != "the set has become private" {
+		t.Errorf("the subscriber is asked %v", q)
+	}
+	if n := s.Subscriptions(); n != 1 {
+		t.Errorf("%d subscriptions are left, want that to the other topic", n)
+	}
+	if requests := s.requests(t); len(requests) > 0 {
+		t.Errorf("pending: %v", requests)
+	}
+	close(answering)
+	s.publish(t, topic, "text/plain", "secret")
+	slow.quiet(t)
+	one.quiet(t)
+	if n := s.Subscriptions(); n != 1 {
+		t.Errorf("%d subscriptions after the confirmation", n)
+	}
+}
