@@ -47,6 +47,11 @@ type Options struct {
 	Exclude    []string       // globs on the URI, stronger than Include
 	Types      []string       // globs on the media type; default: all
 	With       []string       // relations of links to resources that are selected together with the one that has them: "describedby"; default: none
+	Filters    []Filter       // rules on the URI, of which the first that matches decides; default: none
+	MinSize    int64          // only resources of at least this length, or without a stated length
+	MaxSize    int64          // only resources of at most this length, or without a stated length; default: any
+	MinAge     time.Duration  // a resource is taken when it was last modified this long ago, or has no stated time
+	MaxAge     time.Duration  // a resource is taken only if it was last modified within this time, or has no stated time; one that the mirror has stays when it grows older; default: any
 	Since      time.Time      // only resources last modified then or later, or without a stated time; default: all
 	Maps       []filename.Map // where the files of resources are stored that are not to be named by their URI
 	AllowHosts []string       // hosts whose resources the Source may name besides its own; "*" is any (RS-SEC-01)
@@ -114,6 +119,10 @@ type Options struct {
 	Logger  *slog.Logger // default: discards
 }
 
+// A Filter selects the resources whose URI matches a glob, or leaves them out. What no filter
+// matches is selected.
+type Filter = selection.Filter
+
 // A Destination keeps the contents of a store in step with a Source.
 type Destination struct {
 	store    blob.Store
@@ -164,7 +173,8 @@ func (o *Options) selection() (*selection.Selection, error) {
 	default:
 		return nil, fmt.Errorf("check-local %q: want %s, %s or %s", o.CheckLocal, CheckAlways, CheckDaily, CheckNever)
 	}
-	sel, err := selection.New(selection.Rules{Include: o.Include, Exclude: o.Exclude, Types: o.Types, Since: o.Since, Hosts: o.AllowHosts, Prefer: o.Prefer, With: o.With})
+	sel, err := selection.New(selection.Rules{Include: o.Include, Exclude: o.Exclude, Types: o.Types, Filters: o.Filters,
+		MinSize: o.MinSize, MaxSize: o.MaxSize, MinAge: o.MinAge, MaxAge: o.MaxAge, Since: o.Since, Hosts: o.AllowHosts, Prefer: o.Prefer, With: o.With})
 	if err != nil {
 		return nil, err
 	}

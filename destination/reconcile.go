@@ -36,7 +36,7 @@ func reconcileRun(s *session) *reconcile.Run {
 		Mirror:  apply.Mirror{Store: d.store, Journal: d.journal, Keep: s.state.Keep, Out: s.state.Out, In: d.inDest(), Jobs: d.jobs, Open: d.open, Statements: o.DeliverStatements},
 		Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Opener: d.packages,
 		Report: &s.report, Emit: d.emit, Counts: s.state.Counts, Marked: &s.state.Marked, Passing: s.passing, Resume: s.state.Resume, OwnFiles: s.state.Own.Ours,
-		Begin: s.state.Begin, Record: out.Record,
+		Begin: s.state.Begin, Record: out.Record, Now: d.clock(),
 		Paths:   func(ctx context.Context, st *stage.Stage) (*filename.Mapping, error) { return pathsOf(ctx, s, st) },
 		Fetcher: func(set int, paths *filename.Mapping) *transfer.Fetcher { return newFetcher(d, set, paths) },
 	}
@@ -70,5 +70,5 @@ func findOrigin(ctx context.Context, s *session, st *stage.Stage) error {
 
 // newPlanner returns a planner for a set of the mirror.
 func newPlanner(d *Destination, set int) *planner.Planner {
-	return &planner.Planner{Journal: d.journal, Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Set: set, Stated: apply.TakesNoContent(d.store)}
+	return &planner.Planner{Journal: d.journal, Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Set: set, Stated: apply.TakesNoContent(d.store), Now: d.clock()}
 }

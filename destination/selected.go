@@ -12,7 +12,7 @@ import (
 )
 
 // Selected yields the resources that the mirror holds, and that the options of d select:
-// Sets, Include, Exclude, Types, Since and With, of which the latter selects resources
+// Sets, Include, Exclude, Types, Filters, sizes, Since and With, of which the latter selects resources
 // with a link describes. Sets are those that the last run found.
 func (d *Destination) Selected(ctx context.Context) iter.Seq2[journal.Held, error] {
 	return func(yield func(journal.Held, error) bool) {
@@ -56,7 +56,10 @@ func (d *Destination) selectsHeld(h *journal.Held, numbers []int) bool {
 	if len(d.opts.Sets) > 0 && !slices.ContainsFunc(h.Sets, func(n int) bool { return slices.Contains(numbers, n) }) {
 		return false
 	}
-	w := desired.Resource{URI: h.URI, Lastmod: resourcesync.NewDatetime(h.Lastmod), Type: h.Type, Links: h.Links}
+	w := desired.Resource{URI: h.URI, Lastmod: resourcesync.NewDatetime(h.Lastmod), Type: h.Type, Links: h.Links, Length: -1}
+	if h.Stated != nil {
+		w.Length = h.Stated.Length
+	}
 	describes := func(l resourcesync.Link) bool { return l.Rel == "describes" }
 	return d.selects.Selects(&w, false) || d.selects.SelectsWith(&w) && slices.ContainsFunc(h.Links, describes)
 }

@@ -166,7 +166,7 @@ func bringInStep(ctx context.Context, r *setRun) error {
 func documentsOf(r *setRun) *run.Run {
 	o := &r.d.opts
 	return &run.Run{
-		Settings: run.Settings{Compare: o.Baseline || r.d.compare, AcceptOlder: o.Baseline, DryRun: o.DryRun,
+		Settings: run.Settings{Compare: o.Baseline || r.d.compare || r.set.IsRipe(r.d.clock()), AcceptOlder: o.Baseline, DryRun: o.DryRun,
 			DeleteAbsent: o.Delete == DeleteApply, Selection: r.d.selects.Key},
 		Set: &r.set.Set, Push: r.set.Push, Documents: r.docs, Failures: r.failed, Stage: r.stage, Pending: pendingStager(r), Stale: r.stale,
 		Reconcile: func(ctx context.Context, w reconcile.Work) (bool, error) { return reconciled(r).Apply(ctx, w) },

@@ -18,7 +18,9 @@ func (s *Source) Front(l net.Listener, h http.Handler) net.Listener {
 
 // NewFront is [Source.Front] where h serves one Source after another. current returns the
 // one that it serves now, and a string that no other of them has: their answers may differ.
+// Of their options, OnFront is that of the first.
 func NewFront(l net.Listener, h http.Handler, current func() (s *Source, id string)) net.Listener {
+	first, _ := current()
 	state := func(path string) string {
 		s, id := current()
 		served := &serve.States{Docs: s.docs}
@@ -33,7 +35,7 @@ func NewFront(l net.Listener, h http.Handler, current func() (s *Source, id stri
 	}
 	return front.Listen(l, h, state, front.Limits{
 		Header: server.HeaderTimeout, Idle: server.IdleTimeout, Write: server.WriteTimeout, Chunk: server.WriteChunk,
-	}, s.opts.OnFront)
+	}, first.opts.OnFront)
 }
 
 // A FrontResponse is a response that a [Source.Front] has sent by itself: 200, with

@@ -57,7 +57,7 @@ type SelectionError struct {
 }
 
 func (e *SelectionError) Error() string {
-	return fmt.Sprintf("0 of %s selected: --include, --exclude and --type match none of the resources that the Source lists", wording.Grouped(e.Listed))
+	return fmt.Sprintf("0 of %s selected: the flags that select resources, such as --include, --exclude, --type or --filter-from, match none of those that the Source lists", wording.Grouped(e.Listed))
 }
 
 // Is makes a SelectionError an [ErrIncomplete].

@@ -5,6 +5,7 @@ package planner
 import (
 	"context"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"lockstep/destination/internal/content"
@@ -61,6 +62,32 @@ type Planner struct {
 	IsNewer func(uri string, at resourcesync.Datetime) bool // whether a notification brought a later state than a document of the time at; may be nil
 	Stage   *stage.Stage
 	ListAt  resourcesync.Datetime // time of the list that is staged
+
+	Now  time.Time    // from which the ages of resources are counted
+	ripe atomic.Int64 // nanoseconds since 1970: when all resources are old enough that are too young to be selected; 0: there are none
+}
+
+// Ripe returns when all resources are old enough that were too young to be taken; zero if
+// there were none.
+func (p *Planner) Ripe() time.Time {
+	if n := p.ripe.Load(); n != 0 {
+		return time.Unix(0, n).UTC()
+	}
+	return time.Time{}
+}
+
+// takes reports whether the mirror takes a resource that is selected and that it does not
+// have, at its age.
+func (p *Planner) takes(w *desired.Resource) bool {
+	ok, ripe := p.Selects.Takes(w.Lastmod, p.Now)
+	if ripe.IsZero() {
+		return ok
+	}
+	for n := ripe.UnixNano(); ; {
+		if was := p.ripe.Load(); was >= n || p.ripe.CompareAndSwap(was, n) {
+			return ok
+		}
+	}
 }
 
 // isPushed reports whether a notification brought a later state of the resource
@@ -130,6 +157,10 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 		default:
 			a.Verb = plan.Remove
 		}
+		return a, nil
+	}
+	if !ours && a.Class != desired.Pending && !p.takes(&a.Resource) {
+		a.Unselected = true
 		return a, nil
 	}
 	if a.Refused != "" {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/adopt"
@@ -60,6 +61,8 @@ type Run struct {
 	Counts  saved.Counts
 	Marked  *places.Marked
 	Passing map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
+
+	Now time.Time // on the mirror's clock
 
 	Resume   bool // an earlier run may have left unfinished downloads
 	OwnFiles bool // files that match can only be the mirror's own
@@ -150,6 +153,9 @@ func (s *Set) Apply(ctx context.Context, w Work) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if w.Past == nil {
+		s.State.Ripen(p.Ripe(), r.Now, w.Mode == report.ModeBaseline)
+	}
 	withoutAdopted(&total, &found)
 	if w.Mode == report.ModeBaseline && w.Files {
 		noteSelection(s.State, &total)
@@ -220,7 +226,7 @@ func (s *Set) planner(w *Work) *planner.Planner {
 
 // Planner returns a planner for a set of the mirror.
 func (r *Run) Planner(set int) *planner.Planner {
-	return &planner.Planner{Journal: r.Mirror.Journal, Selects: r.Selects, OnDisk: r.OnDisk, Set: set, Stated: apply.TakesNoContent(r.Mirror.Store)}
+	return &planner.Planner{Journal: r.Mirror.Journal, Selects: r.Selects, OnDisk: r.OnDisk, Set: set, Stated: apply.TakesNoContent(r.Mirror.Store), Now: r.Now}
 }
 
 // pushed returns what notifications said, for a plan made of documents.

@@ -99,7 +99,10 @@ func (c *Chooser) form(ctx context.Context, main *resourcesync.Entry, uri string
 // names them, best first.
 func (c *Chooser) forms(main *resourcesync.Entry) []desired.Resource {
 	sel := c.Reader.Selects
-	own := desired.Resource{URI: main.Loc, Type: main.Type, Lastmod: main.Lastmod}
+	own := desired.Resource{URI: main.Loc, Type: main.Type, Lastmod: main.Lastmod, Length: -1}
+	if main.HasLength {
+		own.Length = main.Length
+	}
 	var fit []desired.Resource
 	if sel.Selects(&own, false) {
 		fit = append(fit, own)
@@ -107,7 +110,10 @@ func (c *Chooser) forms(main *resourcesync.Entry) []desired.Resource {
 	links := slices.DeleteFunc(slices.Clone(main.Links), func(l resourcesync.Link) bool { return l.Rel != "alternate" || l.Href == main.Loc })
 	slices.SortStableFunc(links, func(a, b resourcesync.Link) int { return selection.Priority(&a) - selection.Priority(&b) })
 	for i := range links {
-		w := desired.Resource{URI: links[i].Href, Type: links[i].Type, Lastmod: main.Lastmod}
+		w := desired.Resource{URI: links[i].Href, Type: links[i].Type, Lastmod: main.Lastmod, Length: -1}
+		if links[i].HasLength {
+			w.Length = links[i].Length
+		}
 		if sel.Selects(&w, false) && c.Reader.Refuse(w.URI) == "" {
 			fit = append(fit, w)
 		}

@@ -35,6 +35,8 @@ type Set struct {
 	ListParts map[string]Validators `json:"list_parts"`          // of its parts, if it is an index
 	ListFrom  string                `json:"list_from,omitempty"` // URI of the document that replaced the Resource List; the validators are of that
 
+	Ripe time.Time `json:"ripe,omitzero"` // when resources that were too young to be taken are old enough: everything is compared then
+
 	Ahead   bool                  `json:"ahead,omitempty"` // Watermark was in our future when it was set
 	History time.Time             `json:"history"`         // the start of the Change List or of its index, as stated there
 	Appends bool                  `json:"appends"`         // the Change List has grown only at its end so far
@@ -94,6 +96,20 @@ func (st *Set) Locate(f *discover.Set) {
 		}
 	}
 }
+
+// Ripen records when the resources are old enough that a run found too young to be taken; zero
+// is none. A run that compared everything has found them all. An earlier time that has not
+// come stays, so that no resource waits longer because others keep changing.
+func (st *Set) Ripen(at, now time.Time, compared bool) {
+	waits := now.Before(st.Ripe) && (st.Ripe.Before(at) || !compared)
+	if !waits && (compared || st.Ripe.IsZero()) {
+		st.Ripe = at
+	}
+}
+
+// IsRipe reports whether there are resources that were too young to be taken, and no longer
+// are.
+func (st *Set) IsRipe(now time.Time) bool { return !st.Ripe.IsZero() && !now.Before(st.Ripe) }
 
 // SetURI returns the URI that names a set: that of its Capability List, or else of the
 // only list known.

@@ -5,6 +5,7 @@ package selection
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"mime"
 	"net/url"
@@ -26,6 +27,9 @@ import (
 // those may be fetched.
 type Selection struct {
 	include, exclude, types []string
+	filters                 []Filter
+	sizes                   sizes
+	ages                    ages
 	since                   time.Time
 	hosts                   []string
 	prefer                  []string // in order
@@ -36,6 +40,9 @@ type Selection struct {
 // Rules are the settings of a user.
 type Rules struct {
 	Include, Exclude, Types []string // globs
+	Filters                 []Filter // the first that matches decides
+	MinSize, MaxSize        int64    // stated lengths; MaxSize 0: any
+	MinAge, MaxAge          time.Duration
 	Since                   time.Time
 	Hosts                   []string // allowed in addition to that of the Source
 	Prefer                  []string // globs of media types, the first ones before others
@@ -45,7 +52,11 @@ type Rules struct {
 // New returns the selection that has these rules. It returns an error for
 // a glob that is not valid.
 func New(o Rules) (*Selection, error) {
-	s := &Selection{include: o.Include, exclude: o.Exclude, types: o.Types, since: o.Since, hosts: o.Hosts, prefer: o.Prefer, with: o.With}
+	s := &Selection{include: o.Include, exclude: o.Exclude, types: o.Types, since: o.Since, hosts: o.Hosts, prefer: o.Prefer, with: o.With,
+		filters: flatten(o.Filters), sizes: sizes{o.MinSize, o.MaxSize}, ages: ages{o.MinAge, o.MaxAge}}
+	if err := errors.Join(checkFilters(o.Filters), s.sizes.check(), s.ages.check()); err != nil {
+		return nil, err
+	}
 	for _, list := range [][]string{s.include, s.exclude, s.types, s.prefer} {
 		for _, glob := range list {
 			if !doublestar.ValidatePattern(glob) {
@@ -67,6 +78,15 @@ func New(o Rules) (*Selection, error) {
 	if !s.since.IsZero() {
 		fmt.Fprintf(h, "since %d;", s.since.UnixNano())
 	}
+	for _, f := range o.Filters { // in this order
+		fmt.Fprintf(h, "filter %t %q;", f.Include, f.Glob)
+	}
+	if s.sizes != (sizes{}) {
+		fmt.Fprintf(h, "sizes %d to %d;", s.sizes.min, s.sizes.max)
+	}
+	if s.ages != (ages{}) {
+		fmt.Fprintf(h, "ages %s to %s;", s.ages.min, s.ages.max)
+	}
 	if len(s.with) > 0 {
 		fmt.Fprint(h, "with describedby;")
 	}
@@ -81,7 +101,7 @@ func New(o Rules) (*Selection, error) {
 // Selects reports whether the resource w is selected. One that was selected by
 // this selection before, and of which the Source now states no type, stays.
 func (s *Selection) Selects(w *desired.Resource, before bool) bool {
-	if !s.wantsURI(w.URI) || s.isOld(w.Lastmod) {
+	if !s.wantsURI(w.URI) || s.isOld(w.Lastmod) || !w.Gone && !s.sizes.contain(w.Length) {
 		return false
 	}
 	if len(s.types) == 0 || w.Gone || w.Type == "" && before {
@@ -118,12 +138,12 @@ func (s *Selection) Companions(w *desired.Resource) (uris []string) {
 // Restricts reports whether what is selected should be something: nothing may have
 // changed since a time.
 func (s *Selection) Restricts() bool {
-	return len(s.include)+len(s.exclude)+len(s.types) > 0 && s.since.IsZero()
+	return (len(s.include)+len(s.exclude)+len(s.types)+len(s.filters) > 0 || s.sizes != sizes{}) && s.since.IsZero() && s.ages == ages{}
 }
 
 // IsAll reports whether everything is selected, and nothing preferred.
 func (s *Selection) IsAll() bool {
-	return len(s.include)+len(s.exclude)+len(s.types)+len(s.prefer) == 0
+	return len(s.include)+len(s.exclude)+len(s.types)+len(s.filters)+len(s.prefer) == 0
 }
 
 // MaySelect reports whether a held resource of which the Source says nothing may
@@ -136,7 +156,7 @@ func (s *Selection) MaySelect(h *journal.Held) bool {
 }
 
 func (s *Selection) wantsURI(uri string) bool {
-	return (len(s.include) == 0 || matchAny(s.include, uri)) && !matchAny(s.exclude, uri)
+	return (len(s.include) == 0 || matchAny(s.include, uri)) && !matchAny(s.exclude, uri) && s.passes(uri)
 }
 
 // isOld reports whether all of the time a lastmod denotes, which may be a day
@@ -145,10 +165,16 @@ func (s *Selection) isOld(lastmod resourcesync.Datetime) bool {
 	if s.since.IsZero() || lastmod.IsZero() {
 		return false
 	}
+	if lastmod.Granularity() == resourcesync.Nanosecond {
+		return lastmod.Time().Before(s.since)
+	}
+	return !endOf(lastmod).After(s.since)
+}
+
+// endOf returns the end of the time that a lastmod denotes, which may be a day or a year.
+func endOf(lastmod resourcesync.Datetime) time.Time {
 	t := lastmod.Time()
 	switch lastmod.Granularity() {
-	case resourcesync.Nanosecond:
-		return t.Before(s.since)
 	case resourcesync.Second:
 		t = t.Add(time.Second)
 	case resourcesync.Minute:
@@ -160,7 +186,7 @@ func (s *Selection) isOld(lastmod resourcesync.Datetime) bool {
 	case resourcesync.Year:
 		t = t.AddDate(1, 0, 0)
 	}
-	return !t.After(s.since)
+	return t
 }
 
 // mediaType is the type the Source states, else the one the URI looks like.

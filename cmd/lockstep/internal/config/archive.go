@@ -140,15 +140,15 @@ func ParseKeep(s string) (KeepValue, error) {
 	if n, err := strconv.Atoi(s); err == nil && n > 0 {
 		return KeepValue{Count: n}, nil
 	}
-	age, err := parseTime(s)
+	age, err := ParseDuration(s)
 	if err != nil || age <= 0 {
 		return KeepValue{}, fmt.Errorf("%q is not a valid value; write all, a number above 0, or a time such as 90d, 12w or 720h", s)
 	}
 	return KeepValue{Age: age}, nil
 }
 
-// parseTime reads a time as Go writes one, or in days or weeks: 90s, 30d, 12w.
-func parseTime(s string) (time.Duration, error) {
+// ParseDuration reads a time as Go writes one, or in days or weeks: 90s, 30d, 12w.
+func ParseDuration(s string) (time.Duration, error) {
 	m := longTime.FindStringSubmatch(s)
 	if m == nil {
 		return time.ParseDuration(s)

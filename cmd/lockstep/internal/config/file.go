@@ -130,7 +130,7 @@ func Read(path string) (File, error) {
 
 // resolve makes relative paths begin at dir.
 func (c *File) resolve(dir string) {
-	for _, p := range []*flagValue{&c.State, &c.TLSCert, &c.TLSKey, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile, &c.AccessLog} {
+	for _, p := range []*flagValue{&c.State, &c.TLSCert, &c.TLSKey, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile, &c.AccessLog, &c.FilterFrom} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
 	if path, ok := strings.CutPrefix(string(c.Admin), "unix:"); ok {

@@ -18,6 +18,11 @@ import (
 type MirrorKeys struct {
 	Set          StringList `yaml:"set"`
 	Type         StringList `yaml:"type"`
+	FilterFrom   flagValue  `yaml:"filter_from"`
+	MinSize      flagValue  `yaml:"min_size"`
+	MaxSize      flagValue  `yaml:"max_size"`
+	MinAge       flagValue  `yaml:"min_age"`
+	MaxAge       flagValue  `yaml:"max_age"`
 	Since        flagValue  `yaml:"since"`
 	Prefer       StringList `yaml:"prefer"`
 	With         StringList `yaml:"with"`
@@ -152,7 +157,7 @@ func (c *File) checkMirrorKeys() error {
 // resolve makes relative paths begin at dir.
 func (m *Mirror) resolve(dir string) {
 	m.Dest = besideConfig(dir, m.Dest)
-	for _, p := range []*flagValue{&m.State, &m.Events, &m.BearerFile, &m.CAFile} {
+	for _, p := range []*flagValue{&m.State, &m.Events, &m.BearerFile, &m.CAFile, &m.FilterFrom} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
 	if m.Netrc != "true" {

@@ -83,7 +83,7 @@ type duration time.Duration
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
 func (d *duration) UnmarshalYAML(n *yaml.Node) error {
-	v, err := parseTime(n.Value)
+	v, err := ParseDuration(n.Value)
 	if err != nil || v < 0 {
 		return fmt.Errorf("line %d: %q is no duration; write 30d, 720h or 90s", n.Line, n.Value)
 	}

@@ -42,6 +42,11 @@ type Selection struct {
 	include      []string
 	exclude      []string
 	types        []string
+	filterFrom   string
+	minSize      string
+	maxSize      string
+	minAge       string
+	maxAge       string
 	since        string
 	prefer       []string
 	with         []string
@@ -56,6 +61,11 @@ func (o *Selection) Declare(all *pflag.FlagSet) {
 func (o *Selection) declareFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.State, "state", "", "store the state of a mirror in a bucket in `DIR` (a mirror in a directory contains its state)")
 	o.DeclareWhich(flags)
+	flags.StringVar(&o.filterFrom, "filter-from", "", "select resources by the rules in `FILE`, one a line: + GLOB or - GLOB; the first that matches the URI decides, and what none matches is selected")
+	flags.StringVar(&o.minSize, "min-size", "", "only resources of at least `SIZE`, as 500k or 2Gi, and those of which the Source states no length")
+	flags.StringVar(&o.maxSize, "max-size", "", "only resources of at most `SIZE`, and those of which the Source states no length")
+	flags.StringVar(&o.minAge, "min-age", "", "take a new resource only when it was last modified `DURATION` ago, as 15m or 2d, or the Source does not say when")
+	flags.StringVar(&o.maxAge, "max-age", "", "take a new resource only if it was last modified within `DURATION`, as 30d, or the Source does not say when; what DEST has stays when it grows older")
 	flags.StringVar(&o.since, "since", "", "only resources last modified at `TIME` or later, a date or a time as 2026-05-01T12:00:00Z; those of which the Source does not say when, too")
 	flags.StringArrayVar(&o.prefer, "prefer", nil, "where a resource has several representations, keep the one of media `TYPE`, as application/json or text/* (repeatable, best first)")
 	flags.StringArrayVar(&o.with, "with", nil, "with each selected resource, those that its links of relation `REL` name, although --include, --type or --since leave them out; REL is describedby")
@@ -82,6 +92,9 @@ func (o *Selection) Options() (destination.Options, error) {
 			return do, term.Usagef("--since %q: want a date, as 2026-05-01, or a time, as 2026-05-01T12:00:00Z", o.since)
 		}
 		do.Since = since.Time()
+	}
+	if err := o.filter(&do); err != nil {
+		return do, err
 	}
 	var err error
 	do.Maps, err = ParseMaps(o.maps)

@@ -7,6 +7,7 @@ package mirrors
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -86,7 +87,7 @@ func Places(file string) ([]Place, error) {
 // says for all mirrors of a file which resources they have, or sends the credentials for one
 // server to others.
 func ofOne(flag string) bool {
-	return slices.Contains([]string{"state", "set", "include", "exclude", "type", "since", "prefer", "with", "map", "allow-host", "header", "bearer-token-file", "events", "exec", "keep-versions", "at"}, flag)
+	return slices.Contains([]string{"state", "set", "include", "exclude", "type", "filter-from", "min-size", "max-size", "min-age", "max-age", "since", "prefer", "with", "map", "allow-host", "header", "bearer-token-file", "events", "exec", "keep-versions", "at"}, flag)
 }
 
 // ofProcess are the flags that are not those of a mirror.
@@ -160,6 +161,9 @@ func newEntry(c *config.File, m *config.Mirror, given map[string][]string, out *
 	}
 	e.sync().Source, e.sync().Dest = m.Source, m.Dest
 	e.values["source"], e.values["dest"] = []string{m.Source}, []string{m.Dest}
+	if text, err := os.ReadFile(strings.Join(e.values["filter-from"], "")); err == nil { // a file that cannot be read is refused later
+		e.values["rules"] = []string{string(text)}
+	}
 	return e, nil
 }
 

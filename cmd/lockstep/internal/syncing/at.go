@@ -14,6 +14,9 @@ func (o *Flags) instant() (time.Time, error) {
 	if o.allVersions {
 		return time.Time{}, term.Usage(errors.New("--all-versions and --at exclude each other: all changes up to the present, or the state at one instant"), "give one of them")
 	}
+	if o.HasAges() {
+		return time.Time{}, term.Usage(errors.New("--min-age and --max-age are about the present, --at is about the past"), "leave them out")
+	}
 	return mirror.ParseInstant("at", o.at)
 }
 
