@@ -138,3 +138,29 @@ func TestPrometheusLoadsTheRules(t *testing.T) {
 		}
 	}
 }
+
+// TestGrafanaKnowsTheDashboard: the dashboard is what Grafana's own schema describes. The
+// directory of LOCKSTEP_TEST_GRAFANA has the npm packages @grafana/schema and typescript.
+func TestGrafanaKnowsTheDashboard(t *testing.T) {
+	t.Parallel()
+	packages := os.Getenv("LOCKSTEP_TEST_GRAFANA")
+	if packages == "" {
+		t.Skip("LOCKSTEP_TEST_GRAFANA names no directory with Grafana's schema: the dashboard is not compared with it")
+	}
+	text, err := os.ReadFile("deploy/grafana/lockstep.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Text in JSON has no types: the value of an enumeration is one of any type.
+	dashboard := strings.ReplaceAll(string(text), `"mode": "absolute"`, `"mode": "absolute" as any`)
+	program := filepath.Join(packages, "dashboard.ts")
+	source := "import type { Dashboard } from '@grafana/schema';\nexport const dashboard: Dashboard = " + dashboard + ";\n"
+	if err := os.WriteFile(program, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := exec.Command(filepath.Join(packages, "node_modules", ".bin", "tsc"), "--noEmit", "--strict", "--skipLibCheck", "--moduleResolution", "bundler", "--module", "esnext", "dashboard.ts")
+	check.Dir = packages
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
