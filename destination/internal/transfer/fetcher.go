@@ -197,6 +197,7 @@ func (f *Fetcher) taken(ctx context.Context, a *plan.Action, err error, get func
 	h.Length, h.Hashes = length, got
 	if info, serr := f.Store.Stat(ctx, taken.Path); serr == nil {
 		h.SetFile(&info)
+		content.Retime(context.Background(), f.Store, &h)
 	}
 	return Outcome{Action: a, Held: h, Adopted: true}
 }
@@ -235,6 +236,7 @@ func (f *Fetcher) compareTaken(ctx context.Context, a *plan.Action, taken *filen
 		return Outcome{Action: a, Err: fmt.Errorf("%w: %w", taken, err)}
 	}
 	o.Held.SetFile(&info)
+	content.Retime(ctx, f.Store, &o.Held)
 	return Outcome{Action: a, Held: o.Held, Adopted: true}
 }
 
@@ -261,5 +263,6 @@ func rehashed(ctx context.Context, t *transfer) (Outcome, bool) {
 	}
 	h.Length, h.Hashes, h.ETag, h.Modified = n, got, a.Held.ETag, a.Held.Modified
 	h.Written, h.Tag = a.Held.Written, a.Held.Tag
+	t.retime(&h)
 	return Outcome{Held: h, Unchanged: true}, true
 }
