@@ -17,7 +17,7 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	if err != nil {
 		return nil, &content.LocalError{Err: err}
 	}
-	if at := t.modified(); !at.IsZero() {
+	if at := modified(t); !at.IsZero() {
 		w.SetModTime(at)
 	}
 	if typed, ok := w.(blob.Typed); ok {

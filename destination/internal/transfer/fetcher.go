@@ -263,6 +263,6 @@ func rehashed(ctx context.Context, t *transfer) (Outcome, bool) {
 	}
 	h.Length, h.Hashes, h.ETag, h.Modified = n, got, a.Held.ETag, a.Held.Modified
 	h.Written, h.Tag = a.Held.Written, a.Held.Tag
-	t.retime(&h)
+	retime(t, &h)
 	return Outcome{Held: h, Unchanged: true}, true
 }

@@ -371,7 +371,7 @@ func (t *transfer) finish() Outcome {
 		h.Length, h.Hashes, h.ETag, h.Modified = a.Held.Length, a.Held.Hashes, a.Held.ETag, a.Held.Modified
 		h.Written, h.Tag = a.Held.Written, a.Held.Tag
 		t.drop()
-		t.retime(&h)
+		retime(t, &h)
 		return Outcome{Held: h, Unchanged: true}
 	}
 	h := plan.NewHeld(a, t.Set, t.path)
@@ -383,7 +383,7 @@ func (t *transfer) finish() Outcome {
 		if there, err := t.OnDisk(context.Background(), &a.Held); err == nil && there {
 			t.drop()
 			h.Written, h.Tag = a.Held.Written, a.Held.Tag
-			t.retime(&h)
+			retime(t, &h)
 			return Outcome{Held: h, Unchanged: true, Warning: t.warning}
 		}
 	}
@@ -400,7 +400,7 @@ func (t *transfer) finish() Outcome {
 // stamp returns the modification time for the file, and sets it before the commit:
 // the one that is known of the resource, otherwise the current time.
 func (t *transfer) stamp() time.Time {
-	at := t.modified()
+	at := modified(t)
 	if at.IsZero() {
 		if _, tagged := t.w.(blob.Versioned); tagged {
 			return time.Time{}
@@ -414,7 +414,7 @@ func (t *transfer) stamp() time.Time {
 // modified returns when the resource was last modified: as the Source states it, otherwise
 // as the response does that has the content; zero if neither does. A time in the future is
 // that of a server which states the time of the response, by a clock that is ahead.
-func (t *transfer) modified() time.Time {
+func modified(t *transfer) time.Time {
 	if !t.a.Lastmod.IsZero() {
 		return t.a.Lastmod.Time()
 	}
@@ -429,7 +429,7 @@ func (t *transfer) modified() time.Time {
 }
 
 // retime gives the file of h, which stays, the time that the Source now states.
-func (t *transfer) retime(h *journal.Held) {
+func retime(t *transfer, h *journal.Held) {
 	if !t.a.Held.Lastmod.Equal(h.Lastmod) {
 		content.Retime(context.Background(), t.Store, h)
 	}
