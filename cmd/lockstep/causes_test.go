@@ -94,7 +94,7 @@ func TestWhatTheFinalPassRepairsIsNotReported(t *testing.T) {
 		}
 		_, _ = fmt.Fprint(w, "x")
 	})
-	code, stdout, stderr := lockstepRun(t, "sync", "-q", "--retries", "0", srv.URL+"/sitemap.xml", filepath.Join(t.TempDir(), "mirror"))
+	code, stdout, stderr := lockstepRun(t, "sync", "--retries", "0", srv.URL+"/sitemap.xml", filepath.Join(t.TempDir(), "mirror"))
 	if code != 0 || strings.Contains(stderr, "failed") || !strings.Contains(stdout, "20 created") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}

@@ -37,7 +37,7 @@ func peakOf(t *testing.T, args ...string) (code int, said string, peak int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "lockstep", append([]string{"sync", "-q"}, args...)...)
+	cmd := exec.CommandContext(ctx, "lockstep", append([]string{"sync"}, args...)...)
 	var out syncBuffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
