@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/felixge/httpsnoop"
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/admin"
@@ -115,20 +114,21 @@ func (l *Log) record(h http.Handler, kind func(path string) string) http.Handler
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		uri := r.RequestURI // handlers may change r.URL
-		m, answered := httpsnoop.Metrics{Code: http.StatusOK}, false
+		out, answered := &recorder{ResponseWriter: w}, false
 		defer func() { // also when h panics to end the connection
-			if !answered && m.Written == 0 && m.Code == http.StatusOK {
-				m.Code = http.StatusInternalServerError
+			switch {
+			case out.status == 0 && answered:
+				out.status = http.StatusOK
+			case out.status == 0:
+				out.status = http.StatusInternalServerError
 			}
 			l.add(&entry{
-				at: began, client: clientOf(r.RemoteAddr), host: r.Host, method: r.Method, uri: uri, proto: r.Proto, status: m.Code, bytes: m.Written,
+				at: began, client: clientOf(r.RemoteAddr), host: r.Host, method: r.Method, uri: uri, proto: r.Proto, status: out.status, bytes: out.bytes,
 				took: time.Since(began), referer: r.Referer(), agent: r.UserAgent(), kind: kind(pathOf(uri)),
 			})
 		}()
-		m.CaptureMetrics(w, func(w http.ResponseWriter) {
-			h.ServeHTTP(w, r)
-			answered = true
-		})
+		h.ServeHTTP(out, r)
+		answered = true
 	})
 }
 

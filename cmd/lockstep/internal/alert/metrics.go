@@ -1,18 +1,17 @@
 package alert
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
@@ -85,19 +84,14 @@ func lastSuccess(path string) (float64, error) {
 		return 0, err
 	}
 	defer func() { _ = f.Close() }() // read only
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(f)
-	if err != nil {
-		return 0, nil // a broken file is replaced
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), successName+"{"); ok {
+			value, _ := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64) // a broken file is replaced
+			return value, nil
+		}
 	}
-	return valueOf(families[successName]), nil
-}
-
-func valueOf(family *dto.MetricFamily) float64 {
-	if metrics := family.GetMetric(); len(metrics) == 1 {
-		return metrics[0].GetGauge().GetValue()
-	}
-	return 0
+	return 0, nil // also if it cannot be read further: it is replaced
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1e3 }

@@ -1,0 +1,65 @@
+package accesslog
+
+import (
+	"errors"
+	"io"
+	"net/http"
+)
+
+// A recorder is a ResponseWriter that notes what is sent. It has the optional methods that
+// handlers here use: files are sent without copying them, streams are flushed, and
+// http.ResponseController reaches the deadlines of the one below.
+type recorder struct {
+	http.ResponseWriter
+	status int // 0: none was sent
+	bytes  int64
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 && status >= http.StatusOK {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [io.Writer].
+func (r *recorder) Write(p []byte) (int, error) {
+	n, err := r.ResponseWriter.Write(p)
+	r.sent(int64(n))
+	return n, err
+}
+
+// ReadFrom implements [io.ReaderFrom].
+func (r *recorder) ReadFrom(from io.Reader) (int64, error) {
+	to, ok := r.ResponseWriter.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{r}, from)
+	}
+	n, err := to.ReadFrom(from)
+	r.sent(n)
+	return n, err
+}
+
+// sent notes that part of a body was sent.
+func (r *recorder) sent(n int64) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	r.bytes += n
+}
+
+// Flush implements [http.Flusher].
+func (r *recorder) Flush() { _ = r.FlushError() } // a Flusher has no place for an error
+
+// FlushError is the Flush of http.ResponseController.
+func (r *recorder) FlushError() error {
+	err := http.NewResponseController(r.ResponseWriter).Flush()
+	if r.status == 0 && !errors.Is(err, http.ErrNotSupported) {
+		r.status = http.StatusOK
+	}
+	return err
+}
+
+// Unwrap returns the ResponseWriter below, for http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
