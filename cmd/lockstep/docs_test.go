@@ -82,7 +82,7 @@ const docsListen = "127.0.0.1:8080"
 
 // runGuide runs commands in an empty directory.
 func runGuide(t *testing.T, commands []string) {
-	for _, tool := range []string{"curl", "python3", "unzip"} {
+	for _, tool := range []string{"curl", "openssl", "python3", "unzip"} {
 		word := regexp.MustCompile(`\b` + tool + `\b`)
 		if _, err := exec.LookPath(tool); err != nil && slices.ContainsFunc(commands, word.MatchString) {
 			t.Skipf("%s is not installed; CI runs this guide", tool)
