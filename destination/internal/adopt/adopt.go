@@ -18,6 +18,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/bundle"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/filetime"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -217,7 +218,7 @@ func (d *adoption) book(ctx context.Context, a *plan.Action, f *foundFile) error
 	case f.from != "":
 		return d.copy(ctx, a, f)
 	case f.right:
-		d.take(a, &f.row, f.byTime)
+		d.take(ctx, a, &f.row, f.byTime)
 	case f.wrong:
 		d.rows = append(d.rows, f.row)
 		d.m.Counts[d.m.Set]++
@@ -226,7 +227,8 @@ func (d *adoption) book(ctx context.Context, a *plan.Action, f *foundFile) error
 }
 
 // take makes a file part of the mirror.
-func (d *adoption) take(a *plan.Action, row *journal.Held, byTime bool) {
+func (d *adoption) take(ctx context.Context, a *plan.Action, row *journal.Held, byTime bool) {
+	filetime.Set(ctx, d.m.Files, row)
 	d.rows = append(d.rows, *row)
 	if !plan.HasSet(a.Held.Sets, d.m.Set) {
 		d.m.Counts[d.m.Set]++
@@ -287,7 +289,7 @@ func (d *adoption) commit(ctx context.Context) error {
 	}
 	for i := range d.ready {
 		if i < n {
-			d.take(&d.ready[i].action, &d.ready[i].row, d.ready[i].byTime)
+			d.take(ctx, &d.ready[i].action, &d.ready[i].row, d.ready[i].byTime)
 		} else {
 			_ = ws[i].Close() // it would fail again
 		}

@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/internal/failure"
+	"lockstep/destination/internal/filetime"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/plan"
@@ -278,7 +279,7 @@ func (p *Applier) handEach(ctx context.Context, actions iter.Seq2[plan.Action, e
 					return err
 				}
 			} else if round == 1 {
-				p.handRest(&a, send)
+				p.handRest(ctx, &a, send)
 			}
 		}
 	}
@@ -305,7 +306,7 @@ func (p *Applier) handFetch(ctx context.Context, a *plan.Action, work *dispatch.
 }
 
 // handRest passes on what takes no network.
-func (p *Applier) handRest(a *plan.Action, send func(transfer.Outcome)) {
+func (p *Applier) handRest(ctx context.Context, a *plan.Action, send func(transfer.Outcome)) {
 	switch a.Verb {
 	case plan.Skip:
 		if a.Class != 0 { // nothing to do, but it may have been pending
@@ -316,7 +317,11 @@ func (p *Applier) handRest(a *plan.Action, send func(transfer.Outcome)) {
 	case plan.Defer:
 		send(transfer.Outcome{Action: a, Err: a.Cause})
 	case plan.Touch, plan.Release:
-		send(p.known(a))
+		o := p.known(a)
+		if !a.Held.Lastmod.Equal(o.Held.Lastmod) {
+			filetime.Set(ctx, p.mirror.Store, &o.Held)
+		}
+		send(o)
 	}
 }
 

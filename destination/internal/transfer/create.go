@@ -17,8 +17,8 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	if err != nil {
 		return nil, &content.LocalError{Err: err}
 	}
-	if !t.a.Lastmod.IsZero() {
-		w.SetModTime(t.a.Lastmod.Time())
+	if at := modified(t); !at.IsZero() {
+		w.SetModTime(at)
 	}
 	if typed, ok := w.(blob.Typed); ok {
 		if mediaType := mediaTypeOf(t.a.Type, t.header); mediaType != "" {

@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/filetime"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
@@ -197,6 +198,7 @@ func (f *Fetcher) taken(ctx context.Context, a *plan.Action, err error, get func
 	h.Length, h.Hashes = length, got
 	if info, serr := f.Store.Stat(ctx, taken.Path); serr == nil {
 		h.SetFile(&info)
+		filetime.Set(context.Background(), f.Store, &h)
 	}
 	return Outcome{Action: a, Held: h, Adopted: true}
 }
@@ -235,6 +237,7 @@ func (f *Fetcher) compareTaken(ctx context.Context, a *plan.Action, taken *filen
 		return Outcome{Action: a, Err: fmt.Errorf("%w: %w", taken, err)}
 	}
 	o.Held.SetFile(&info)
+	filetime.Set(ctx, f.Store, &o.Held)
 	return Outcome{Action: a, Held: o.Held, Adopted: true}
 }
 
@@ -261,5 +264,6 @@ func rehashed(ctx context.Context, t *transfer) (Outcome, bool) {
 	}
 	h.Length, h.Hashes, h.ETag, h.Modified = n, got, a.Held.ETag, a.Held.Modified
 	h.Written, h.Tag = a.Held.Written, a.Held.Tag
+	retime(t, &h)
 	return Outcome{Held: h, Unchanged: true}, true
 }

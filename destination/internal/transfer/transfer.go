@@ -12,7 +12,9 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/coding"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/filetime"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -370,6 +372,7 @@ func (t *transfer) finish() Outcome {
 		h.Length, h.Hashes, h.ETag, h.Modified = a.Held.Length, a.Held.Hashes, a.Held.ETag, a.Held.Modified
 		h.Written, h.Tag = a.Held.Written, a.Held.Tag
 		t.drop()
+		retime(t, &h)
 		return Outcome{Held: h, Unchanged: true}
 	}
 	h := plan.NewHeld(a, t.Set, t.path)
@@ -381,6 +384,7 @@ func (t *transfer) finish() Outcome {
 		if there, err := t.OnDisk(context.Background(), &a.Held); err == nil && there {
 			t.drop()
 			h.Written, h.Tag = a.Held.Written, a.Held.Tag
+			retime(t, &h)
 			return Outcome{Held: h, Unchanged: true, Warning: t.warning}
 		}
 	}
@@ -395,10 +399,10 @@ func (t *transfer) finish() Outcome {
 }
 
 // stamp returns the modification time for the file, and sets it before the commit:
-// the one that the Source states, otherwise the current time.
+// the one that is known of the resource, otherwise the current time.
 func (t *transfer) stamp() time.Time {
-	at := t.a.Lastmod.Time()
-	if t.a.Lastmod.IsZero() {
+	at := modified(t)
+	if at.IsZero() {
 		if _, tagged := t.w.(blob.Versioned); tagged {
 			return time.Time{}
 		}
@@ -406,4 +410,28 @@ func (t *transfer) stamp() time.Time {
 	}
 	t.w.SetModTime(at)
 	return at.Truncate(time.Microsecond).UTC()
+}
+
+// modified returns when the resource was last modified: as the Source states it, otherwise
+// as the response does that has the content; zero if neither does. A time in the future is
+// that of a server which states the time of the response, by a clock that is ahead.
+func modified(t *transfer) time.Time {
+	if !t.a.Lastmod.IsZero() {
+		return t.a.Lastmod.Time()
+	}
+	if t.header == nil || t.at.mirror {
+		return time.Time{}
+	}
+	at, err := http.ParseTime(t.header.Get("Last-Modified"))
+	if err != nil || at.Unix() <= 0 || at.After(t.Clock()) {
+		return time.Time{}
+	}
+	return at
+}
+
+// retime gives the file of h, which stays, the time that the Source now states.
+func retime(t *transfer, h *journal.Held) {
+	if !t.a.Held.Lastmod.Equal(h.Lastmod) {
+		filetime.Set(context.Background(), t.Store, h)
+	}
 }
