@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"lockstep/aggregator"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
@@ -45,6 +47,12 @@ type Options struct {
 // DefaultSample is how many resources are compared with their origins: a tenth of all
 // that is altered is almost certainly found, a hundredth in two of three cases.
 const DefaultSample = 100
+
+// DeclareRepair declares the flags that say what a repair deletes.
+func (o *Options) DeclareRepair(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Delete, "delete", "", "`WHAT` --fix does about extra resources: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
+	flags.IntVar(&o.MaxDelete, "max-delete", destination.DefaultMaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")
+}
 
 // options returns what the flags mean to a Destination.
 func (o *Options) options() (destination.Options, error) {
