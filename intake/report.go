@@ -47,6 +47,12 @@ func (e *EmptyError) Hint() string {
 	return "check that the directory is mounted and the patterns are right; to delete everything, run again with --allow-empty"
 }
 
+// Why files are among those that a [Report] lists as Hidden or Private.
+var (
+	ErrHidden  = errors.New("its name begins with a dot")
+	ErrPrivate = errors.New("other users of this machine may not read it")
+)
+
 // ErrChanging reports a file that kept changing while it was read.
 var ErrChanging = errors.New("kept changing while it was read")
 
@@ -62,6 +68,8 @@ type Report struct {
 	Bytes      int64    // bytes read
 	Unreadable Problems // left in the catalog as they were
 	Skipped    Problems // not resources according to the rules; names excluded by patterns do not count
+	Hidden     Problems // files and directories that are left out because their names begin with a dot
+	Private    Problems // files, and directories, that are published although other users of the machine may not read them; the paths of directories end in a slash
 	Elapsed    time.Duration
 }
 

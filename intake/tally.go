@@ -76,7 +76,7 @@ func (t *Tally) Progress() (stop func()) {
 			select {
 			case <-tick.C:
 				r := t.Report()
-				r.Unreadable.First, r.Skipped.First = nil, nil // still being written to
+				r.Unreadable.First, r.Skipped.First, r.Hidden.First, r.Private.First = nil, nil, nil, nil // still being written to
 				t.Reporter.Emit(Event{Kind: EventProgress, Report: r})
 			case <-done:
 				return
@@ -95,6 +95,20 @@ func (t *Tally) Skipped(path string, why error) {
 	t.r.Skipped.Add(Problem{path, why})
 	t.mu.Unlock()
 	t.Reporter.Emit(Event{Kind: EventSkipped, Path: path, Err: why})
+}
+
+// Hidden reports a path that is left out because its name begins with a dot.
+func (t *Tally) Hidden(path string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.r.Hidden.Add(Problem{path, ErrHidden})
+}
+
+// Private reports a path that is published although other users may not read it.
+func (t *Tally) Private(path string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.r.Private.Add(Problem{path, ErrPrivate})
 }
 
 // Unreadable reports a path that could not be read; its resource stays as it was.

@@ -8,6 +8,7 @@ import (
 	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/mirrors"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -15,7 +16,7 @@ import (
 )
 
 func newAudit(io term.IO, out *term.Options) *cobra.Command {
-	o := &auditing.Options{Out: out}
+	o, many := &auditing.Options{Out: out}, &mirrors.Flags{}
 	var alerts alert.Flags
 	cmd := &cobra.Command{
 		Use:   "audit SOURCE DEST [flags]",
@@ -31,13 +32,23 @@ compared with what SOURCE states about the resources at these paths.
 If SOURCE is an Aggregator, --origin compares a sample of the resources with their
 origins, to which their via links lead: a copy is identical, or the origin has
 changed since, or nothing is there any more (gone), or the copy was altered on the
-way (exit code 3).`,
+way (exit code 3).
+
+With --config FILE [NAME...], all mirrors that FILE describes are audited, or those
+that are named, several at a time: exit code 3 if some differ and all could be
+compared.`,
 		Example: `  lockstep audit https://example.org/ mirror
   lockstep audit https://example.org/ mirror --content --fix
   lockstep audit https://example.org/ mirror --content --report findings.csv
-  lockstep audit https://aggregator.example.org/ mirror --origin --sample all`,
-		Args: arguments(2, 2),
+  lockstep audit https://aggregator.example.org/ mirror --origin --sample all
+  lockstep audit --config mirrors.yaml --content`,
+		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if many.Are() {
+				return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: many.Config()}, io, exitCode, func(io term.IO, _ *alert.Outcome) error {
+					return mirrors.Audit(cmd.Context(), many, o, cmd.Flags(), args, io)
+				})
+			}
 			o.Source, o.Dest = args[0], args[1]
 			garbage.TuneCopying()
 			return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: o.Source, Dest: o.Dest}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
@@ -48,11 +59,11 @@ way (exit code 3).`,
 	}
 	flags := cmd.Flags()
 	o.Selection.Declare(flags)
+	many.Declare(flags)
 	flags.BoolVar(&o.Content, "content", false, "read every file and compare it with what was written")
 	mirror.DeclareVerify(flags, &o.Verify)
 	flags.BoolVar(&o.Fix, "fix", false, "fetch again what is missing, stale or corrupt; delete what is extra")
-	flags.StringVar(&o.Delete, "delete", "", "`WHAT` --fix does about extra resources: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
-	flags.IntVar(&o.MaxDelete, "max-delete", destination.DefaultMaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")
+	o.DeclareRepair(flags)
 	flags.StringVar(&o.Report, "report", "", "write all findings to `FILE`, or to stdout if -")
 	flags.StringVar(&o.Format, "format", "", "`FORM` of the report: json, jsonl, csv (default: what FILE ends in)")
 	flags.BoolVar(&o.Origin, "origin", false, "compare resources with their origins, to which via links lead; those at private and loopback addresses only with --allow-private")

@@ -149,6 +149,9 @@ func printPublish(io term.IO, o *publishOptions, s *site.Site, sum *site.Summary
 		io.Printf("published %s in %s\n", term.Count(sum.Resources, "resource"), o.out)
 		io.Printf("  %s created, %s updated, %s deleted, %s\n", term.Thousands(sum.Created), term.Thousands(sum.Updated), term.Thousands(sum.Deleted), term.Elapsed(time.Duration(sum.Elapsed*float64(time.Second))))
 	}
+	if sum.Hidden > 0 {
+		io.Printf("  %s\n", sourcereport.HiddenText(sum.Hidden))
+	}
 	s.PrintSets(io)
 	io.Printf("  mirror it with   lockstep sync %s/ DEST\n", strings.TrimSuffix(o.BaseURL, "/"))
 	return nil

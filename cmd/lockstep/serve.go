@@ -177,6 +177,8 @@ type serving struct {
 	CapabilityList []string `json:"capability_lists"`
 	Resources      int64    `json:"resources"`
 	State          string   `json:"state"`
+	Hidden         int64    `json:"hidden"`  // files and directories that are left out because their names begin with a dot
+	Private        int64    `json:"private"` // files and directories that are published although other users may not read them
 	Admin          string   `json:"admin,omitempty"`
 	AdminTokenFile string   `json:"admin_token_file,omitempty"`
 }
@@ -186,7 +188,7 @@ func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) e
 	d := s.Describe()
 	sdnotify.Send(io.LookupEnv, sdnotify.Status(listen.ReadyPrefix+d.BaseURL))
 	if o.out.JSON {
-		return io.PrintJSON(serving{BaseURL: d.BaseURL, Listen: o.listen, CapabilityList: d.Lists, Resources: p.Resources(), State: o.State, Admin: d.Admin.Address(), AdminTokenFile: d.Admin.TokenFile})
+		return io.PrintJSON(serving{BaseURL: d.BaseURL, Listen: o.listen, CapabilityList: d.Lists, Resources: p.Resources(), State: o.State, Hidden: p.Hidden(), Private: p.Private(), Admin: d.Admin.Address(), AdminTokenFile: d.Admin.TokenFile})
 	}
 	if o.out.Quiet {
 		io.Printf("%s%s\n", listen.ReadyPrefix, d.BaseURL)
@@ -194,6 +196,9 @@ func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) e
 	}
 	base := strings.TrimSuffix(d.BaseURL, "/") + "/"
 	io.Printf("serving %s from %s\n", term.Count(p.Resources(), "resource"), o.Places())
+	if n := p.Hidden(); n > 0 {
+		io.Printf("  %s\n", sourcereport.HiddenText(n))
+	}
 	s.PrintSets(io)
 	io.Printf("  mirror it with   lockstep sync %s DEST\n", d.BaseURL)
 	if held := p.Held(); len(held) > 0 {

@@ -2,7 +2,6 @@ package dir
 
 import (
 	"maps"
-	"strings"
 
 	"lockstep/intake/internal/filestat"
 )
@@ -137,12 +136,4 @@ func (d *Dir) takeAgain() []string {
 	again := d.again
 	d.again = nil
 	return again
-}
-
-// elements splits a relative path.
-func elements(rel string) []string { return strings.Split(rel, "/") }
-
-// within reports whether rel is dir or is below it.
-func within(rel, dir string) bool {
-	return strings.HasPrefix(rel, dir) && (len(rel) == len(dir) || rel[len(dir)] == '/')
 }

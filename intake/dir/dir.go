@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +37,10 @@ type Options struct {
 	// {"links":[{"rel":…,"href":…}]} for paper.pdf, and is not a resource itself.
 	// Default: there are no sidecars.
 	Sidecar string
+
+	// SkipHidden leaves out files and directories whose names begin with a dot, at any
+	// depth, except .well-known at the root.
+	SkipHidden bool
 
 	// AllowEmpty lets a scan delete everything if the directory is empty.
 	AllowEmpty bool
@@ -98,6 +101,7 @@ func New(root string, cat catalog.Catalog, set string, o Options) (*Dir, error) 
 	if d.filter.Sidecar, err = parseSuffix(o.Sidecar); err != nil {
 		return nil, err
 	}
+	d.filter.SkipHidden = o.SkipHidden
 	if o.ScanInterval == 0 {
 		o.ScanInterval = DefaultScanInterval
 	}
@@ -141,20 +145,7 @@ func (d *Dir) ScanPaths(ctx context.Context, rels ...string) (intake.Report, err
 			paths = append(paths, of)
 		}
 	}
-	return d.scan(ctx, topmost(paths))
-}
-
-// topmost sorts paths and drops those below another.
-func topmost(paths []string) []string {
-	// By elements: paths below a path follow it directly.
-	slices.SortFunc(paths, func(a, b string) int { return slices.Compare(elements(a), elements(b)) })
-	out := paths[:0:0]
-	for _, p := range paths {
-		if len(out) == 0 || !within(p, out[len(out)-1]) {
-			out = append(out, p)
-		}
-	}
-	return out
+	return d.scan(ctx, pathname.Topmost(paths))
 }
 
 // scan scans everything, or the given paths.

@@ -83,7 +83,7 @@ func (n *notifier) forget(renamed []string) {
 			continue
 		}
 		for dir := range n.watched {
-			if within(dir, rel) {
+			if pathname.Within(dir, rel) {
 				delete(n.watched, dir)
 				_ = n.fs.Remove(filepath.Join(n.root, filepath.FromSlash(dir))) // may be gone already
 			}

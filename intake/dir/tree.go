@@ -33,6 +33,7 @@ type dirHandle interface {
 	// kind as far as it is known.
 	read(add func(name []byte, k filestat.Kind)) error
 	lstat(name []byte) (filestat.Stat, error)
+	private() bool // other users may not read it, as far as is known
 	close() error
 }
 
@@ -156,6 +157,11 @@ type rootDir struct {
 }
 
 func (h *rootDir) close() error { return h.f.Close() }
+
+func (h *rootDir) private() bool {
+	fi, err := h.f.Stat()
+	return err == nil && filestat.Of(fi).Private
+}
 
 func (h *rootDir) read(add func(name []byte, k filestat.Kind)) error {
 	for {

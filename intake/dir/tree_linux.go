@@ -141,6 +141,11 @@ type linuxDir int
 
 func (h linuxDir) close() error { return unix.Close(int(h)) }
 
+func (h linuxDir) private() bool {
+	st, err := linuxFile(h).stat()
+	return err == nil && st.Private
+}
+
 var direntBufs = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 func (h linuxDir) read(add func(name []byte, k filestat.Kind)) error {
@@ -265,5 +270,6 @@ func linuxStat(st *unix.Stat_t) filestat.Stat {
 	default:
 		s.Kind = filestat.Special
 	}
+	s.SetPrivate(fs.FileMode(st.Mode))
 	return s
 }

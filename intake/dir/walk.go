@@ -63,6 +63,8 @@ type observer interface {
 	entering(rel string) // called before a directory is read
 	Skipped(rel string, why error)
 	Unreadable(rel string, err error)
+	Hidden(rel string)  // its name begins with a dot
+	Private(rel string) // it is not skipped, although other users may not read it
 	// aliased is called for a file that can be written under another name: because
 	// it is reached by a symbolic link, which may lead nowhere yet, or because
 	// it has several names.
@@ -232,6 +234,9 @@ func (w *walker) read(n *node) {
 		n.err = err
 		return
 	}
+	if h.private() {
+		w.obs.Private(n.dirRel() + "/")
+	}
 	p := nodeParts.Get().(*parts)
 	n.arena, n.ents, n.stats = p.arena, p.ents, p.stats
 	if err := h.read(func(name []byte, k filestat.Kind) { w.add(n, h, name, k) }); err != nil {
@@ -271,11 +276,15 @@ func (w *walker) add(n *node, h dirHandle, name []byte, k filestat.Kind) {
 	if k == filestat.Unknown {
 		return // vanished
 	}
-	if w.f.Sidecar != "" && (k == filestat.File || k == filestat.Link) && w.addCar(n, name) {
+	if w.f.Sidecar != "" && !w.f.Hides(n.rel, name) && (k == filestat.File || k == filestat.Link) && w.addCar(n, name) {
 		return
 	}
 	if k == filestat.Dir && string(name) == pathname.StateDir {
 		w.obs.Skipped(n.rel+pathname.StateDir, pathname.ErrState)
+		return
+	}
+	if w.f.Hides(n.rel, name) {
+		w.obs.Hidden(n.rel + string(name))
 		return
 	}
 	if n.rel == "" || n.rel == ".well-known/" {
@@ -344,6 +353,9 @@ func (w *walker) judge(dir string, name []byte, st filestat.Stat, err error) fil
 	}
 	switch {
 	case err == nil && st.Kind == filestat.File:
+		if st.Private {
+			w.obs.Private(dir + string(name))
+		}
 		if link {
 			st.Kind = filestat.Link
 		}

@@ -18,6 +18,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/bundle"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/filetime"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
@@ -227,7 +228,7 @@ func (d *adoption) book(ctx context.Context, a *plan.Action, f *foundFile) error
 
 // take makes a file part of the mirror.
 func (d *adoption) take(ctx context.Context, a *plan.Action, row *journal.Held, byTime bool) {
-	content.Retime(ctx, d.m.Files, row)
+	filetime.Set(ctx, d.m.Files, row)
 	d.rows = append(d.rows, *row)
 	if !plan.HasSet(a.Held.Sets, d.m.Set) {
 		d.m.Counts[d.m.Set]++

@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/internal/failure"
+	"lockstep/destination/internal/filetime"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/plan"
@@ -318,7 +319,7 @@ func (p *Applier) handRest(ctx context.Context, a *plan.Action, send func(transf
 	case plan.Touch, plan.Release:
 		o := p.known(a)
 		if !a.Held.Lastmod.Equal(o.Held.Lastmod) {
-			content.Retime(ctx, p.mirror.Store, &o.Held)
+			filetime.Set(ctx, p.mirror.Store, &o.Held)
 		}
 		send(o)
 	}

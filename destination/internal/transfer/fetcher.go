@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/filetime"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/journal"
@@ -197,7 +198,7 @@ func (f *Fetcher) taken(ctx context.Context, a *plan.Action, err error, get func
 	h.Length, h.Hashes = length, got
 	if info, serr := f.Store.Stat(ctx, taken.Path); serr == nil {
 		h.SetFile(&info)
-		content.Retime(context.Background(), f.Store, &h)
+		filetime.Set(context.Background(), f.Store, &h)
 	}
 	return Outcome{Action: a, Held: h, Adopted: true}
 }
@@ -236,7 +237,7 @@ func (f *Fetcher) compareTaken(ctx context.Context, a *plan.Action, taken *filen
 		return Outcome{Action: a, Err: fmt.Errorf("%w: %w", taken, err)}
 	}
 	o.Held.SetFile(&info)
-	content.Retime(ctx, f.Store, &o.Held)
+	filetime.Set(ctx, f.Store, &o.Held)
 	return Outcome{Action: a, Held: o.Held, Adopted: true}
 }
 

@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/coding"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/filetime"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -431,6 +432,6 @@ func modified(t *transfer) time.Time {
 // retime gives the file of h, which stays, the time that the Source now states.
 func retime(t *transfer, h *journal.Held) {
 	if !t.a.Held.Lastmod.Equal(h.Lastmod) {
-		content.Retime(context.Background(), t.Store, h)
+		filetime.Set(context.Background(), t.Store, h)
 	}
 }

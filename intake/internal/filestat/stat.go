@@ -30,6 +30,17 @@ type Stat struct {
 	Dev, Ino     uint64
 	Kind         Kind
 	Shared       bool // the file has other names
+	Private      bool // a file, or a directory, that other users may not read
+}
+
+// SetPrivate sets Private by the permissions in mode.
+func (s *Stat) SetPrivate(mode fs.FileMode) {
+	switch s.Kind {
+	case File:
+		s.Private = mode&0o004 == 0
+	case Dir:
+		s.Private = mode&0o005 != 0o005
+	}
 }
 
 // noTime represents times that nanoseconds since 1970 cannot express.
@@ -117,6 +128,7 @@ func (s *Stat) Mark() string { return string(s.AppendToken(nil, "")) }
 // Of returns the Stat of a file.
 func Of(fi fs.FileInfo) Stat {
 	s := Stat{Size: fi.Size(), Mtime: Nanos(fi.ModTime()), Kind: KindOf(fi.Mode().Type())}
+	s.SetPrivate(fi.Mode())
 	s.addSys(fi)
 	return s
 }

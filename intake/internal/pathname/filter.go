@@ -5,6 +5,7 @@ package pathname
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -30,6 +31,22 @@ type glob struct {
 type Filter struct {
 	include, exclude []glob
 	Sidecar          string // suffix of the names of sidecars; empty: there are none
+	SkipHidden       bool   // names that begin with a dot are not published, except wellKnown
+}
+
+// wellKnown is the only name that begins with a dot and is meant for the public: that of
+// a directory at the root of a site (RFC 8615).
+const wellKnown = ".well-known"
+
+// Hides reports whether the file or directory with a name in the directory at dir, which is
+// empty or ends with a slash, is hidden.
+func (f *Filter) Hides(dir string, name []byte) bool {
+	return f.SkipHidden && name[0] == '.' && (dir != "" || string(name) != wellKnown)
+}
+
+// hidesPath reports whether a name on the path is hidden.
+func (f *Filter) hidesPath(rel string) bool {
+	return f.SkipHidden && (strings.Contains(rel, "/.") || rel[0] == '.' && rel != wellKnown && !strings.HasPrefix(rel, wellKnown+"/"))
 }
 
 // NewFilter returns a Filter with these patterns; Sidecar is empty.
@@ -120,7 +137,7 @@ func (f *Filter) Dir(rel string) bool {
 
 // Passes reports whether a walk would reach the file at rel.
 func (f *Filter) Passes(rel string) bool {
-	if Reserved(rel, filestat.File) || !f.File(rel) {
+	if Reserved(rel, filestat.File) || f.hidesPath(rel) || !f.File(rel) {
 		return false
 	}
 	if _, ok := f.SidecarOf(rel); ok {
@@ -132,6 +149,9 @@ func (f *Filter) Passes(rel string) bool {
 
 // PassesDir reports whether a walk would enter the directory at rel.
 func (f *Filter) PassesDir(rel string) bool {
+	if f.hidesPath(rel) {
+		return false
+	}
 	for i := range len(rel) + 1 {
 		if i == len(rel) || rel[i] == '/' {
 			if Reserved(rel[:i], filestat.Dir) || !f.Dir(rel[:i]) {
@@ -173,3 +193,22 @@ const StateDir = ".lockstep"
 // InStateDir reports whether a directory on the way to the file at rel is a state
 // directory.
 func InStateDir(rel string) bool { return strings.Contains("/"+rel, "/"+StateDir+"/") }
+
+// Topmost sorts paths and drops those below another.
+func Topmost(paths []string) []string {
+	elements := func(rel string) []string { return strings.Split(rel, "/") }
+	// By elements: paths below a path follow it directly.
+	slices.SortFunc(paths, func(a, b string) int { return slices.Compare(elements(a), elements(b)) })
+	out := paths[:0:0]
+	for _, p := range paths {
+		if len(out) == 0 || !Within(p, out[len(out)-1]) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Within reports whether rel is dir or is below it.
+func Within(rel, dir string) bool {
+	return strings.HasPrefix(rel, dir) && (len(rel) == len(dir) || rel[len(dir)] == '/')
+}

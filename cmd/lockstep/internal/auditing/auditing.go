@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"lockstep/aggregator"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
@@ -41,12 +43,18 @@ type Options struct {
 	Sample    string
 	Seed      uint64
 
-	OnReport func(*destination.AuditReport) // called with the result, before it is printed
+	OnReport func(*destination.AuditReport) // called with the result, before it is printed; may be nil
 }
 
 // DefaultSample is how many resources are compared with their origins: a tenth of all
 // that is altered is almost certainly found, a hundredth in two of three cases.
 const DefaultSample = 100
+
+// DeclareRepair declares the flags that say what a repair deletes.
+func (o *Options) DeclareRepair(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Delete, "delete", "", "`WHAT` --fix does about extra resources: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
+	flags.IntVar(&o.MaxDelete, "max-delete", destination.DefaultMaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")
+}
 
 // options returns what the flags mean to a Destination.
 func (o *Options) options() (destination.Options, error) {
@@ -128,7 +136,9 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 		err, whole = term.ErrInterrupted, false
 	}
 	out.Error = text(err)
-	o.OnReport(&out.AuditReport)
+	if o.OnReport != nil {
+		o.OnReport(&out.AuditReport)
+	}
 	if rerr := findings.close(out, whole); rerr != nil {
 		err = rerr
 	}

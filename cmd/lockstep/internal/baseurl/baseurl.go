@@ -64,6 +64,13 @@ func Move(ctx context.Context, state string, sets []Set, cat catalog.Catalog, ve
 	return statedir.WriteJSON(path, known)
 }
 
+// IsRecorded reports whether a set of this name was published from the state directory.
+func IsRecorded(state, set string) (bool, error) {
+	known := map[string]string{}
+	err := statedir.ReadJSON(filepath.Join(state, setsFile), &known)
+	return known[set] != "", err
+}
+
 // moveSet makes the set to contain the resources of the set from, and returns
 // how many resources that changed. versioned: from kept versions, to which its links
 // lead. It may be repeated.

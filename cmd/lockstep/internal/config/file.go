@@ -40,6 +40,7 @@ type File struct {
 	Include      StringList `yaml:"include"`
 	Exclude      StringList `yaml:"exclude"`
 	ScanInterval flagValue  `yaml:"scan_interval"`
+	Hidden       flagValue  `yaml:"hidden"`
 	AllowEmpty   flagValue  `yaml:"allow_empty"`
 	Rehash       flagValue  `yaml:"rehash"`
 	Watch        flagValue  `yaml:"watch"`

@@ -25,7 +25,7 @@ func Kinds() []Kind {
 	file := func(place string) bool { return place != Stdin }
 	notURL := func(place string) bool { return !strings.Contains(place, "://") }
 	return []Kind{
-		{Scheme: "dir", wants: "PATH", Keys: []string{"hash", "include", "exclude", "scan_interval", "rehash", "sidecar"}, path: anyPath, Rescans: true},
+		{Scheme: "dir", wants: "PATH", Keys: []string{"hash", "include", "exclude", "scan_interval", "rehash", "sidecar", "hidden"}, path: anyPath, Rescans: true},
 		{Scheme: "s3", After: "//", wants: "BUCKET/PREFIX", Keys: []string{"hash", "include", "exclude", "scan_interval"}, Part: "object", Rescans: true},
 		{Scheme: "jsonl", wants: "FILE", Keys: []string{"scan_interval", "complete"}, path: file, Part: "line", Away: true},
 		{Scheme: "sitemap", wants: "URL-OR-FILE", Keys: []string{"hash", "scan_interval"}, path: notURL, Part: "document", Away: true},

@@ -30,6 +30,7 @@ type Set struct {
 	FullInterval *duration  `yaml:"full_interval"` // between harvests of everything
 	Complete     bool       `yaml:"complete"`
 	Sidecar      string     `yaml:"sidecar"`
+	Hidden       *bool      `yaml:"hidden"`      // files whose names begin with a dot are published
 	Types        StringList `yaml:"types"`       // media types wanted of a feed's records
 	Overlap      duration   `yaml:"overlap"`     // how late its entries may come
 	AcceptFeed   bool       `yaml:"accept_feed"` // another one may take its place
@@ -154,6 +155,7 @@ func (s *Set) particular() []struct {
 		{"full_interval", s.FullInterval != nil},
 		{"complete", s.Complete},
 		{"sidecar", s.Sidecar != ""},
+		{"hidden", s.Hidden != nil},
 		{"types", len(s.Types) > 0},
 		{"overlap", s.Overlap > 0},
 		{"accept_feed", s.AcceptFeed},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -30,10 +31,19 @@ type verdict struct {
 	all     int
 	failed  []string // names
 	refused bool     // all of them, for safety
+	differs bool     // all of them that were not refused, as an audit has found
 }
 
-// Is reports whether all that are not in step were refused.
-func (v *verdict) Is(target error) bool { return v.refused && target == destination.ErrRefused }
+// Is reports whether all mirrors that are not in step are so for one reason.
+func (v *verdict) Is(target error) bool {
+	switch target {
+	case destination.ErrRefused:
+		return v.refused
+	case auditing.ErrDifferences:
+		return v.differs && !v.refused
+	}
+	return false
+}
 
 func (v *verdict) Error() string {
 	const most = 10

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/baseurl"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hiddenfiles"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
@@ -74,6 +76,7 @@ type Set struct {
 type Opener struct {
 	State      string // directory for the state files of origins and their temporary files
 	AllowEmpty bool   // a scan may delete all of a set
+	Hidden     *hiddenfiles.Record
 	Stdin      io.Reader
 	LookupEnv  func(string) (string, bool)
 	Client     func(home string) (*fetch.Client, error) // returns a client for requests to the server of home
@@ -111,9 +114,19 @@ func (o *Opener) Open(s *Set) (Origin, error) {
 
 // openDir opens a directory.
 func (o *Opener) openDir(s *Set) (Origin, error) {
+	hidden, err := o.Hidden.Published(s.Name, s.Config.Hidden, func() (bool, error) {
+		if known, err := baseurl.IsRecorded(o.State, s.Name); known || err != nil {
+			return known, err
+		}
+		st, err := s.Catalog.Status(context.Background(), s.List)
+		return st.Last > 0, err
+	})
+	if err != nil {
+		return nil, err
+	}
 	return dir.New(s.Config.Origin.Place, s.Catalog, s.List, dir.Options{
 		BaseURI: s.URI, Algorithms: s.Hashes, Include: s.Config.Include, Exclude: s.Config.Exclude,
-		Sidecar: s.Config.Sidecar, AllowEmpty: o.AllowEmpty, TempDir: o.State, ScanInterval: s.ScanInterval, OnEvent: s.OnEvent,
+		Sidecar: s.Config.Sidecar, SkipHidden: !hidden, AllowEmpty: o.AllowEmpty, TempDir: o.State, ScanInterval: s.ScanInterval, OnEvent: s.OnEvent,
 	})
 }
 

@@ -56,6 +56,8 @@ type Summary struct {
 	Updated        int64        `json:"updated"`
 	Deleted        int64        `json:"deleted"`
 	Unreadable     int64        `json:"unreadable"`
+	Hidden         int64        `json:"hidden"`  // files and directories that were left out because their names begin with a dot
+	Private        int64        `json:"private"` // files and directories that are published although other users may not read them
 	Written        bool         `json:"written"`
 	DumpPackages   int          `json:"dump_packages"` // made now
 	Sets           []SetSummary `json:"sets"`
@@ -71,6 +73,9 @@ type SetSummary struct {
 	Updated        int64  `json:"updated"`
 	Deleted        int64  `json:"deleted"`
 	Unreadable     int64  `json:"unreadable"`
+	Hidden         int64  `json:"hidden"`
+	Private        int64  `json:"private"`
+	PrivateFirst   string `json:"private_first,omitempty"` // path of the first of them
 	Error          string `json:"error,omitempty"`
 }
 
@@ -80,7 +85,10 @@ func (p *Publication) Summary(baseURL, out string, took time.Duration) Summary {
 	for i, scan := range p.scans {
 		set := SetSummary{
 			Set: scan.set.name, CapabilityList: scan.set.list, Created: scan.Created, Updated: scan.Updated, Deleted: scan.Deleted,
-			Unreadable: scan.Unreadable.Count,
+			Unreadable: scan.Unreadable.Count, Hidden: scan.Hidden.Count, Private: scan.Private.Count,
+		}
+		if len(scan.Private.First) > 0 {
+			set.PrivateFirst = scan.Private.First[0].Path
 		}
 		if i < len(p.report.Sets) {
 			set.Resources = p.report.Sets[i].Resources
@@ -92,6 +100,7 @@ func (p *Publication) Summary(baseURL, out string, took time.Duration) Summary {
 		sum.CapabilityList = append(sum.CapabilityList, set.CapabilityList)
 		sum.Created, sum.Updated, sum.Deleted = sum.Created+set.Created, sum.Updated+set.Updated, sum.Deleted+set.Deleted
 		sum.Unreadable += set.Unreadable
+		sum.Hidden, sum.Private = sum.Hidden+set.Hidden, sum.Private+set.Private
 	}
 	for _, d := range p.dumps.Sets {
 		if d.Dump {
@@ -100,6 +109,24 @@ func (p *Publication) Summary(baseURL, out string, took time.Duration) Summary {
 		sum.DumpPackages += d.Added
 	}
 	return sum
+}
+
+// Hidden returns how many files and directories were left out because their names begin with
+// a dot, in all sets together.
+func (p *Publication) Hidden() (n int64) {
+	for i := range p.scans {
+		n += p.scans[i].Hidden.Count
+	}
+	return n
+}
+
+// Private returns how many files and directories are published although other users may not
+// read them, in all sets together.
+func (p *Publication) Private() (n int64) {
+	for i := range p.scans {
+		n += p.scans[i].Private.Count
+	}
+	return n
 }
 
 // readable returns a hint how to make files readable that are not.

@@ -151,7 +151,7 @@ func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Pub
 		return p, err
 	}
 	for i := range p.scans {
-		n.Scanned(p.scans[i].set.from.Kind.Away, &p.scans[i].Skipped)
+		n.Scanned(p.scans[i].set.from.Kind.Away, &p.scans[i].Report)
 	}
 	s.checks.once(ctx)
 	s.versions.Adopt(ctx, n)

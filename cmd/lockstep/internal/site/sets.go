@@ -18,6 +18,7 @@ import (
 	"lockstep/bitstream"
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hiddenfiles"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
@@ -272,7 +273,7 @@ func (b *setBuilder) report(set string, e intake.Event) {
 func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client, error), api *origins.API) *origins.Opener {
 	opener := &origins.Opener{
 		Upstreams: origins.Upstreams{BaseURL: o.BaseURL, Network: o.Network, Watching: o.Watching, Static: !o.Content, IO: o.IO, Fleet: aggregator.NewFleet(aggregator.FleetOptions{})}, Log: o.Log,
-		State: o.State, AllowEmpty: o.AllowEmpty, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
+		State: o.State, AllowEmpty: o.AllowEmpty, Hidden: &hiddenfiles.Record{State: o.State}, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
 		Ledger: st.db.Ledger(), Contents: st.db.Contents(), API: api,
 	}
 	if o.Network != nil && o.Network.Limits == nil {

@@ -36,6 +36,7 @@ type Source struct {
 	gzip         bool
 	gzipGiven    bool
 	apiTokenFile string
+	hidden       bool
 	allowEmpty   bool
 	takeOver     bool
 	scanInterval time.Duration
@@ -61,6 +62,7 @@ func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	flags.StringSliceVar(&o.hash, "hash", []string{"sha-256", "md5"}, "`NAMES` of the hashes to publish; of what is not a file, read it for them")
 	flags.StringArrayVar(&o.include, "include", nil, "publish only files and objects that match `GLOB` (repeatable; ** is any number of directories)")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "leave out files, directories and objects that match `GLOB` (repeatable; wins over --include)")
+	flags.BoolVar(&o.hidden, "hidden", false, "also publish files and directories whose names begin with a dot; --hidden=false does not (default: as before; a new state leaves them out)")
 	flags.StringVar(&o.uri, "uri", "", "the `URL` that the URIs of the resources begin with, if it is not the base URL")
 	flags.BoolVar(&o.dump, "dump", false, "also publish dumps: all resources and all changes as ZIP files")
 	flags.BoolVar(&o.gzip, "gzip", false, "also write a compressed variant of every document, for web servers that serve those (default when publish writes into a directory)")
@@ -98,6 +100,9 @@ func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string)
 	}
 	if err := o.settleSets(args, overrule); err != nil {
 		return err
+	}
+	if given("hidden") {
+		o.settleHidden()
 	}
 	if strings.Contains(o.State, "://") {
 		return term.Usagef("--state %s: this version keeps its state in a directory", o.State)
@@ -180,6 +185,16 @@ func (o *Source) settleSets(args []string, by overruled) error {
 		}
 	}
 	return nil
+}
+
+// settleHidden has each directory that does not say whether its hidden files are published
+// do as the flag says.
+func (o *Source) settleHidden() {
+	for i := range o.Sets {
+		if s := &o.Sets[i]; s.Hidden == nil && s.Origin.Dir() != "" {
+			s.Hidden = &o.hidden
+		}
+	}
 }
 
 // settleState chooses the state directory: one per argument, or per

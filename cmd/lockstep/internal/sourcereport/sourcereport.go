@@ -32,6 +32,7 @@ type Reporter struct {
 	reportedAt time.Time        // when changes were last reported
 	changes    map[string]int64 // published since, by set
 	held       map[string]bool  // sets that were not published yet
+	warned     map[string]bool  // texts of warnings about private files
 }
 
 // Event is the callback of an intake.
@@ -48,6 +49,7 @@ func (n *Reporter) Event(set string, e intake.Event) {
 		}
 		n.IO.Errorf("warning: not published as it is now: %q: %v\n", e.Path, e.Err)
 	case intake.EventScanned:
+		n.private(&e.Report.Private)
 		if e.Err != nil {
 			n.Warn(e.Err)
 		}
@@ -91,8 +93,50 @@ func (n *Reporter) Done() string {
 	return term.Count(n.now.Files, "file") + " examined, " + term.Size(n.now.Bytes) + " read"
 }
 
+// HiddenText says that files and directories were left out because their names begin with a
+// dot.
+func HiddenText(count int64) string {
+	if count == 1 {
+		return "skipped 1 hidden file or directory; --hidden publishes it"
+	}
+	return "skipped " + term.Thousands(count) + " hidden files and directories; --hidden publishes them"
+}
+
+// private warns, once, of what is published although other users may not read it.
+func (n *Reporter) private(found *intake.Problems) {
+	if found.Count == 0 {
+		return
+	}
+	text := "a file or directory is"
+	if found.Count > 1 {
+		text = term.Thousands(found.Count) + " files and directories are"
+	}
+	text = fmt.Sprintf("%s published although other users of this machine may not read them: %q", text, found.First[0].Path)
+	if found.Count > 1 {
+		text += " is the first"
+	}
+	n.mu.Lock()
+	again := n.warned[text]
+	if len(n.warned) >= maxWarned {
+		clear(n.warned)
+	}
+	if n.warned == nil {
+		n.warned = make(map[string]bool)
+	}
+	n.warned[text] = true
+	n.mu.Unlock()
+	if !again {
+		n.IO.Errorf("warning: %s\nhint: leave out with --exclude what is not for everyone, or let others read it\n", text)
+	}
+}
+
+// maxWarned caps the warnings that are remembered.
+const maxWarned = 1000
+
 // Scanned says what a scan passed over; away is whether the resources are elsewhere.
-func (n *Reporter) Scanned(away bool, skipped *intake.Problems) {
+func (n *Reporter) Scanned(away bool, r *intake.Report) {
+	n.private(&r.Private)
+	skipped := &r.Skipped
 	if n.Quiet {
 		return
 	}

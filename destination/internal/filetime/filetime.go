@@ -1,4 +1,6 @@
-package content
+// Package filetime keeps the modification times of the files of a mirror in step with what the
+// Source states.
+package filetime
 
 import (
 	"context"
@@ -8,10 +10,10 @@ import (
 	"lockstep/destination/journal"
 )
 
-// Retime gives the file of h, whose content is right, the modification time that the Source
+// Set gives the file of h, whose content is right, the modification time that the Source
 // states, where the store can do that, and records it. A file that another process has
 // changed, or whose time cannot be set, keeps what it has.
-func Retime(ctx context.Context, store blob.Store, h *journal.Held) {
+func Set(ctx context.Context, store blob.Store, h *journal.Held) {
 	r, ok := store.(blob.Retimer)
 	mod := h.Lastmod.Truncate(time.Microsecond).UTC()
 	if !ok || h.Lastmod.IsZero() || h.Written.IsZero() || len(h.Hashes) == 0 || mod.Equal(h.Written) {
