@@ -52,7 +52,7 @@ func Audit(ctx context.Context, f *Flags, one *auditing.Options, flags *pflag.Fl
 		})
 	}
 	wg.Wait()
-	return conclude(ctx, entries, results, one.Out.JSON, time.Since(start), io)
+	return conclude(ctx, entries, results, one.Out, time.Since(start), io)
 }
 
 // audited is the result of an audit of one mirror.
@@ -87,7 +87,7 @@ func (r *audited) run(ctx context.Context, e *entry, one *auditing.Options, give
 }
 
 // conclude prints what the audits of all mirrors come to.
-func conclude(ctx context.Context, entries []*entry, results []audited, asJSON bool, took time.Duration, io term.IO) error {
+func conclude(ctx context.Context, entries []*entry, results []audited, out *term.Options, took time.Duration, io term.IO) error {
 	v := &verdict{all: len(entries), refused: true, differs: true}
 	for i := range results {
 		if err := results[i].err; err != nil {
@@ -101,10 +101,10 @@ func conclude(ctx context.Context, entries []*entry, results []audited, asJSON b
 	if mirror.Interrupted(ctx, err) {
 		err = term.ErrInterrupted
 	}
-	if asJSON {
+	if out.JSON {
 		return errors.Join(err, io.PrintJSON(auditObject(entries, results, took, err)))
 	}
-	if !errors.Is(err, term.ErrInterrupted) {
+	if !out.Quiet && !errors.Is(err, term.ErrInterrupted) {
 		io.Printf("%s in %s: %d in step\n", term.Count(len(entries), "mirror"), term.Elapsed(took), len(entries)-len(v.failed))
 	}
 	return err

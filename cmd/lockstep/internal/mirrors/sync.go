@@ -166,6 +166,9 @@ func (r *syncRun) print(ctx context.Context, e *entry, d *destination.Destinatio
 		_ = r.json.Flush() // errors stay until the end
 		return werr
 	}
+	if r.flags.Out.Quiet {
+		return nil // failures have been reported
+	}
 	var text bytes.Buffer
 	if perr := report.PrintSync(ctx, term.IO{Out: &text, Err: r.io.Err}, r.flags.Out, d, result, err); perr != nil {
 		return perr // unreachable: only JSON can fail
@@ -215,7 +218,7 @@ func (r *syncRun) end(ctx context.Context) error {
 	if r.flags.Out.JSON {
 		return cmp.Or(r.endJSON(&t), err)
 	}
-	if errors.Is(err, term.ErrInterrupted) {
+	if errors.Is(err, term.ErrInterrupted) || r.flags.Out.Quiet {
 		return err
 	}
 	counts := fmt.Sprintf("%d in step", t.InStep)
