@@ -149,6 +149,7 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 		defer func() { _ = l.Close() }() // the server closes it as well
 	}
 	fo.Callback, fo.OnSync = callback, f.Passed
+	f.RecordIn(r.Memory())
 	follower, err := r.Dest.Follow(o.sync.Source, fo)
 	if err != nil {
 		return errors.Join(term.Usage(err, ""), closeEvents())

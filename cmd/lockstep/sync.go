@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/garbage"
+	"lockstep/internal/mirrordir"
 )
 
 // syncOptions are the flags of sync.
@@ -150,6 +152,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 // runSync brings a mirror into step and prints the result.
 func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	garbage.TuneCopying()
+	began := time.Now()
 	do, err := o.options()
 	if err != nil {
 		return err
@@ -193,6 +196,11 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	}
 	if mirror.Interrupted(ctx, err) {
 		err = io.Interrupted(w.Meter.Done())
+	}
+	if memory := r.Memory(); memory != "" && !o.dryRun {
+		if rerr := mirrordir.RecordRun(memory, "sync", began, &result, err, term.HintOf(err), errors.Is(err, term.ErrInterrupted)); rerr != nil {
+			do.Logger.Warn("the result of the run is not recorded", slog.Any("err", rerr))
+		}
 	}
 	if o.events == "-" {
 		io = io.ResultOnErr() // stdout has events, and nothing else

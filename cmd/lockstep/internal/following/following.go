@@ -43,6 +43,9 @@ type Run struct {
 	ready    bool                            // said so
 	failing  int                             // passes that failed since one that did not
 	last     error                           // why the last of them did
+	hint     string                          // what to do about it
+	memory   string                          // directory with the state of the mirror; "": nothing is recorded
+	recorded record                          // there
 	said     map[string]string               // by set: how it is followed
 	spurned  map[string]string               // by set: why no hub calls us
 	line     passLine
@@ -115,10 +118,13 @@ func (f *Run) Passed(r destination.Report, err error) {
 		if hint := f.Watcher.Causes.Hint(); hint != "" {
 			err = term.WithHint(err, hint)
 		}
-		text := strings.ReplaceAll(err.Error(), "\n", "\n  ") + "; trying again"
-		if hint := term.HintOf(err); hint != "" {
+		text, hint := strings.ReplaceAll(err.Error(), "\n", "\n  ")+"; trying again", term.HintOf(err)
+		if hint != "" {
 			text += "\nhint: " + hint
 		}
+		f.mu.Lock()
+		f.hint = hint
+		f.mu.Unlock()
 		f.Watcher.Say("warning: ", errors.New(text))
 	}
 	if ready {
@@ -154,6 +160,7 @@ func (f *Run) watch(ctx context.Context) error {
 		f.reportChannels(&s)
 		f.reportRecovered(&s)
 		f.flushPasses(time.Now())
+		f.record(&s, time.Now(), false)
 	}
 }
 
@@ -322,6 +329,8 @@ func (f *Run) reportRecovered(s *destination.FollowStatus) {
 
 // Conclude prints the totals of the run.
 func (f *Run) Conclude(err error) error {
+	status := f.follower.Status()
+	f.record(&status, time.Now(), true)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stopBar()
@@ -329,7 +338,6 @@ func (f *Run) Conclude(err error) error {
 	if f.o.Events == "-" {
 		out = f.io.ResultOnErr()
 	}
-	status := f.follower.Status()
 	for i := range status.Sets {
 		if s := &status.Sets[i]; s.Channel == destination.ChannelPoll && slices.Contains(f.streamed, s.URI) {
 			s.Channel = destination.ChannelEvents
