@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/destination"
+	"lockstep/destination/report"
 )
 
 // A State says what an [Upstream] is doing.
@@ -39,6 +40,7 @@ type Status struct {
 	LastChange  time.Time `json:"last_change,omitzero"`  // when a change of it was last republished
 
 	Error        string        `json:"error,omitempty"`           // of the last attempt; what was published before remains published
+	Hint         string        `json:"hint,omitempty"`            // what to do about it
 	FailingSince time.Time     `json:"failing_since,omitzero"`    // when the first of the failed attempts ended
 	Attempts     int           `json:"failed_attempts,omitempty"` // in a row
 	NextAttempt  time.Time     `json:"next_attempt,omitzero"`     // when it is read again, unless it sends a notification before
@@ -57,7 +59,7 @@ type progress struct {
 	changed   time.Time
 	succeeded time.Time
 	attempted time.Time
-	err       string
+	err, hint string
 	since     time.Time
 	attempts  int
 	next      time.Time
@@ -73,14 +75,14 @@ func (p *progress) ended(err error, next time.Time) {
 	now := time.Now()
 	p.attempted, p.next = now, next
 	if err == nil {
-		p.succeeded, p.err, p.since, p.attempts = now, "", time.Time{}, 0
+		p.succeeded, p.err, p.hint, p.since, p.attempts = now, "", "", time.Time{}, 0
 		return
 	}
 	p.errors++
 	if p.attempts++; p.since.IsZero() {
 		p.since = now
 	}
-	p.err = err.Error()
+	p.err, p.hint = err.Error(), report.HintOf(err)
 }
 
 // applied records changes of the catalog.
@@ -116,7 +118,7 @@ func (u *Upstream) Status() Status {
 		return st
 	}
 	fs := f.Status()
-	st.Error, st.FailingSince, st.Attempts = fs.Error, fs.FailingSince, fs.Attempts
+	st.Error, st.Hint, st.FailingSince, st.Attempts = fs.Error, fs.Hint, fs.FailingSince, fs.Attempts
 	st.NextAttempt, st.LastSuccess = fs.NextLook, time.Time{}
 	for i := range fs.Sets {
 		st.addSet(&fs.Sets[i], i == 0)
@@ -144,7 +146,7 @@ func (u *Upstream) status() Status {
 	st := Status{
 		Set: u.set, Name: u.o.Name, URL: withoutUser(u.o.Address), State: StateStarting,
 		LastAttempt: p.attempted, LastSuccess: p.succeeded, LastChange: p.changed,
-		Error: p.err, FailingSince: p.since, Attempts: p.attempts, NextAttempt: p.next,
+		Error: p.err, Hint: p.hint, FailingSince: p.since, Attempts: p.attempts, NextAttempt: p.next,
 		Resources: p.resources, Failed: p.failed, Errors: p.errors,
 	}
 	switch {
@@ -192,7 +194,10 @@ func (st *Status) addSet(s *destination.SetStatus, first bool) {
 	if s.FailingSince.IsZero() {
 		return
 	}
-	st.Error, st.Attempts = cmp.Or(st.Error, s.Refused, s.Error), max(st.Attempts, s.Attempts)
+	if st.Error == "" {
+		st.Error, st.Hint = cmp.Or(s.Refused, s.Error), s.Hint
+	}
+	st.Attempts = max(st.Attempts, s.Attempts)
 	if st.FailingSince.IsZero() || s.FailingSince.Before(st.FailingSince) {
 		st.FailingSince = s.FailingSince
 	}

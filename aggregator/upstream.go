@@ -308,7 +308,7 @@ func (u *Upstream) follow(ctx context.Context) error {
 		}
 		f, err := u.mirror.Destination.Follow(u.o.Address, o)
 		if err == nil {
-			u.progress.set(func(p *progress) { p.err, p.since, p.attempts, p.next = "", time.Time{}, 0, time.Time{} })
+			u.progress.set(func(p *progress) { p.err, p.hint, p.since, p.attempts, p.next = "", "", time.Time{}, 0, time.Time{} })
 			u.following.Store(f)
 			err = f.Run(ctx)
 		}

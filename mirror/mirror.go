@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"lockstep/blob"
 	"lockstep/destination"
@@ -99,6 +100,8 @@ func Sync(ctx context.Context, source, dir string, o Options) (Report, error) {
 // one of its methods may run at a time.
 type Mirror struct {
 	source string
+	path   string
+	log    *slog.Logger // nil: none
 	dir    *mirrordir.Dir
 	client *destination.Client
 	dest   *destination.Destination
@@ -115,7 +118,7 @@ func Open(source, dir string, o Options) (_ *Mirror, err error) {
 		return nil, fmt.Errorf("open a mirror: %q is not a directory", dir)
 	}
 	do, co := o.split(dir)
-	m := &Mirror{source: source}
+	m := &Mirror{source: source, path: dir, log: o.Logger}
 	if m.client, err = destination.NewClient(source, co); err != nil {
 		return nil, err
 	}
@@ -161,7 +164,17 @@ func (o *Options) split(dir string) (destination.Options, destination.ClientOpti
 }
 
 // Sync brings the mirror into step once, like the function [Sync].
-func (m *Mirror) Sync(ctx context.Context) (Report, error) { return m.dest.Sync(ctx, m.source) }
+func (m *Mirror) Sync(ctx context.Context) (Report, error) {
+	began := time.Now()
+	r, err := m.dest.Sync(ctx, m.source)
+	if r.DryRun {
+		return r, err
+	}
+	if rerr := mirrordir.RecordRun(mirrordir.State(m.path), "mirror.Sync", began, &r, err, "", ctx.Err() != nil); rerr != nil && m.log != nil {
+		m.log.Warn("the result of the run is not recorded", slog.Any("err", rerr)) // the caller has it
+	}
+	return r, err
+}
 
 // Changes brings the mirror into step and yields each change when it is durable.
 // A change counts as processed when the loop requests the next one; if the loop

@@ -27,7 +27,6 @@ import (
 	"lockstep/cmd/lockstep/internal/suggest"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/tracing"
-	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/cmd/lockstep/internal/validation"
 	"lockstep/destination"
 	"lockstep/intake"
@@ -130,7 +129,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case usage:
 		return exitUsage
-	case errors.Is(err, auditing.ErrDifferences), errors.Is(err, validation.ErrFindings), errors.Is(err, upstreams.ErrFailing), errors.Is(err, tracing.ErrAltered):
+	case errors.Is(err, auditing.ErrDifferences), errors.Is(err, validation.ErrFindings), errors.Is(err, tracing.ErrAltered):
 		return exitDifferences
 	case errors.Is(err, destination.ErrRefused), errors.Is(err, intake.ErrEmpty):
 		return exitRefused

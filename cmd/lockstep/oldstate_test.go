@@ -74,6 +74,17 @@ func TestOldState(t *testing.T) {
 			if err := os.Rename(filepath.Join(dest, "state.db"), filepath.Join(own, "state.db")); err != nil {
 				t.Fatal(err)
 			}
+			database, err := os.ReadFile(filepath.Join(own, "state.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			said, err := exec.Command(program, "status", dest).CombinedOutput()
+			if code, _ := exitCodeOf(err); code != exitFailed || !strings.Contains(string(said), "1 pending; when it was last in step is unknown: this is recorded from the next run on") {
+				t.Errorf("status before: %d\n%s", code, said)
+			}
+			if now, err := os.ReadFile(filepath.Join(own, "state.db")); err != nil || !bytes.Equal(now, database) {
+				t.Errorf("status has changed the state, %v", err)
+			}
 			c := exec.Command(program, "sync", "http://source.example/capabilitylist.xml", dest, "--proxy", proxy.URL, "--json")
 			var stderr bytes.Buffer
 			c.Stderr = &stderr
@@ -96,6 +107,9 @@ func TestOldState(t *testing.T) {
 			}
 			if all := strings.Join(asked, " "); strings.Contains(all, "one.txt") || strings.Contains(all, "resourcelist") {
 				t.Errorf("asked for %s", all)
+			}
+			if said, err := exec.Command(program, "status", dest).CombinedOutput(); err != nil || !strings.HasPrefix(string(said), "in step with http://source.example/capabilitylist.xml as of ") {
+				t.Errorf("status after: %v\n%s", err, said)
 			}
 			// The second run adds what the Source states of the resources, without their content.
 			for range 2 {

@@ -97,7 +97,7 @@ func TestInterruptedSync(t *testing.T) {
 			command := "lockstep sync " + src.address() + " '" + dest + "' --log-format " + format
 			said := stderr.String()
 			if format == "text" {
-				if !strings.Contains(said, "interrupted: ") || !strings.Contains(said, " done") || !strings.Contains(said, "\n  "+command+"\n") {
+				if !strings.Contains(said, "interrupted: ") || !strings.Contains(said, " done") || !strings.Contains(said, "again: "+command+"\n") {
 					t.Errorf("stderr: %s", said)
 				}
 				return
@@ -108,7 +108,7 @@ func TestInterruptedSync(t *testing.T) {
 					t.Errorf("%v in %s", err, line)
 				}
 			}
-			if !strings.HasPrefix(last.Msg, "interrupted: ") || !strings.HasSuffix(last.Hint, "\n"+command) {
+			if !strings.HasPrefix(last.Msg, "interrupted: ") || !strings.HasSuffix(last.Hint, "again: "+command) {
 				t.Errorf("message %q, hint %q", last.Msg, last.Hint)
 			}
 		})

@@ -81,6 +81,23 @@ func Acquire(dest string) (*Lock, error) {
 	return l, nil
 }
 
+// Look reports whether a process has locked the mirror in the directory dest, and which, as
+// far as it is known. It does not wait. If held is false and h is not zero, that process was
+// killed.
+func Look(dest string) (h Holder, held bool) {
+	path := filepath.Join(dest, filepath.FromSlash(lockFile))
+	if _, err := os.Stat(path); err != nil {
+		return h, false // and none is created
+	}
+	l := flock.New(path, flock.SetFlag(os.O_RDONLY))
+	free, err := l.TryRLock()
+	_ = l.Close() // it was only tried
+	if err != nil {
+		return h, false
+	}
+	return readHolder(path), !free
+}
+
 // lockPatience is how long to wait for a lock: its holder may be about to end.
 const lockPatience = 200 * time.Millisecond
 

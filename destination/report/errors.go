@@ -40,6 +40,20 @@ func (e *RefusedError) Error() string { return e.Reason }
 // Is makes a RefusedError an [ErrRefused].
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
+// HintOf returns what to do about an error, if it says that; else "".
+func HintOf(err error) string {
+	if r, ok := errors.AsType[*RefusedError](err); ok {
+		return r.Hint
+	}
+	if h, ok := errors.AsType[interface {
+		error
+		Hint() string
+	}](err); ok {
+		return h.Hint()
+	}
+	return ""
+}
+
 // A SetError reports a selected set that the Source does not offer.
 type SetError struct {
 	Name    string

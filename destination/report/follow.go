@@ -10,6 +10,7 @@ type FollowStatus struct {
 	Complete bool        `json:"complete"`           // Synced, and every set and the last look at the Source are complete
 	Unproven []Unproven  `json:"unproven,omitempty"` // reasons besides those of the sets
 	Error    string      `json:"error,omitempty"`    // why the last look at the Source failed
+	Hint     string      `json:"hint,omitempty"`     // what to do about it
 
 	FailingSince time.Time `json:"failing_since,omitzero"`    // when the first of the failed looks ended
 	Attempts     int       `json:"failed_attempts,omitempty"` // looks in a row that failed
@@ -40,6 +41,7 @@ type SetStatus struct {
 	Oldest       time.Time     `json:"waiting_since,omitzero"`    // when the oldest of them arrived
 	Overload     time.Time     `json:"overloaded_since,omitzero"` // when the oldest discarded notification arrived; the Source's documents are read instead; zero: no overload
 	Error        string        `json:"error,omitempty"`
+	Hint         string        `json:"hint,omitempty"`             // what to do about it
 	Refused      string        `json:"refused,omitempty"`          // why the set is left unchanged, for safety; it is tried again
 	Pending      int64         `json:"pending_deletions"`          // notified deletions that the Source has not confirmed
 	Paused       time.Time     `json:"push_paused_until,omitzero"` // notifications are not used until then, and the set is polled

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"lockstep/blob"
 	"lockstep/bridge"
@@ -18,6 +19,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/journal"
 	"lockstep/destination/lock"
+	"lockstep/internal/lastrun"
 	"lockstep/internal/private"
 	"lockstep/storage/sqlite"
 )
@@ -68,7 +70,7 @@ func OpenWith(dest string, o sqlite.Options) (_ *Dir, err error) {
 		return nil, err
 	}
 	d.closers = append(d.closers, held)
-	if d.Portable, err = filename.ProbePortable(stateDir(dest)); err != nil {
+	if d.Portable, err = filename.ProbePortable(State(dest)); err != nil {
 		return nil, err
 	}
 	if d.Files, err = blob.NewDir(dest, blob.DirOptions{}); err != nil {
@@ -106,7 +108,7 @@ func (d *Dir) Close() error {
 func Harvest(do *destination.Options, dir string, client *destination.Client) {
 	o := bridge.Options{AllowHosts: do.AllowHosts, Logger: do.Logger}
 	if dir != "" {
-		o.Dir = stateDir(dir)
+		o.Dir = State(dir)
 	}
 	do.Bridge = bridge.New(client, o).Open
 }
@@ -122,7 +124,7 @@ func RememberHTTPS(client *destination.Client, dir string, log *slog.Logger) {
 	if dir == "" {
 		return
 	}
-	path := filepath.Join(stateDir(dir), httpsFile)
+	path := filepath.Join(State(dir), httpsFile)
 	text, _ := os.ReadFile(path) // it does not exist in most mirrors
 	client.UseHTTPS(strings.TrimSpace(string(text)), func(host string) {
 		if err := private.Replace(path, []byte(host+"\n")); err != nil && log != nil {
@@ -131,6 +133,37 @@ func RememberHTTPS(client *destination.Client, dir string, log *slog.Logger) {
 	})
 }
 
-func stateDir(dest string) string {
+// RecordRun records in the state directory of a mirror how a run of a command ended that
+// began at a time. hint says what to do about err.
+func RecordRun(dir, command string, began time.Time, r *destination.Report, err error, hint string, interrupted bool) error {
+	run := lastrun.Run{
+		Source: r.Source, Command: command, Began: began.UTC(), Ended: time.Now().UTC(), Result: lastrun.InStep, NotBefore: r.NotBefore,
+		SyncedUntil: r.SyncedUntil, At: r.At,
+		Created: r.Created, Updated: r.Updated, Deleted: r.Deleted, Unchanged: r.Unchanged, Failed: r.Failed, Refused: r.Refused, Bytes: r.Bytes, Requests: r.Requests,
+	}
+	if err != nil {
+		run.Result, run.Error, run.Hint = ResultOf(err), err.Error(), hint
+	}
+	if interrupted {
+		run.Result = lastrun.Interrupted
+	}
+	return lastrun.Record(dir, run)
+}
+
+// ResultOf returns the result of a run that ended with err.
+func ResultOf(err error) lastrun.Result {
+	switch {
+	case err == nil:
+		return lastrun.InStep
+	case errors.Is(err, destination.ErrRefused):
+		return lastrun.Refused
+	case errors.Is(err, destination.ErrIncomplete):
+		return lastrun.Incomplete
+	}
+	return lastrun.Failed
+}
+
+// State returns the directory with the state of the mirror in the directory dest.
+func State(dest string) string {
 	return filepath.Dir(filepath.Join(dest, filepath.FromSlash(destination.StateFile)))
 }

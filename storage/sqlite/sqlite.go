@@ -106,6 +106,32 @@ func (o Options) Open(path string) (*DB, error) {
 	return &DB{db}, nil
 }
 
+// OpenReader opens the database in the file path to read it, while another process may write
+// to it. It creates and changes nothing, and does not migrate an older schema. Writes fail.
+func OpenReader(path string) (*DB, error) {
+	abs, err := filepath.Abs(path)
+	if err == nil {
+		_, err = os.Stat(abs)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	more := "mode=ro&_pragma=query_only(1)"
+	if _, err := os.Stat(abs + "-wal"); errors.Is(err, fs.ErrNotExist) {
+		more += "&immutable=1" // it was closed: otherwise SQLite creates an index of the log, which would be ours
+	}
+	read, err := open(abs, fmt.Sprintf("_pragma=busy_timeout(%d)&_pragma=cache_size(-%d)&%s", busyTimeout.Milliseconds(), readerCache, more))
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	db, err := sqldb.New(context.Background(), read, read, dialect{}, sqldb.Options{Name: path, ReadOnly: true})
+	if err != nil {
+		_ = read.Close() // err is more important
+		return nil, fmt.Errorf("open database %s: %w", path, dialect{}.Explain(err))
+	}
+	return &DB{db}, nil
+}
+
 // narrow creates the file if it does not exist, and restricts it to its owner:
 // SQLite gives its log and its index the mode of the file. SQLite reports
 // errors of the creation.
@@ -123,9 +149,7 @@ func narrow(path string) error {
 
 // pool returns a pool of connections, none of which is open yet.
 func pool(abs string, cache int, more string) (*sql.DB, error) {
-	// As a URI, so that no byte of the path is special to the driver.
-	file := url.URL{Scheme: "file", Path: filepath.ToSlash(abs)}
-	file.RawQuery = strings.Join([]string{
+	return open(abs, strings.Join([]string{
 		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"_pragma=journal_mode(WAL)",
 		"_pragma=synchronous(FULL)",
@@ -133,7 +157,13 @@ func pool(abs string, cache int, more string) (*sql.DB, error) {
 		fmt.Sprintf("_pragma=journal_size_limit(%d)", walPages*pageSize),
 		fmt.Sprintf("_pragma=cache_size(-%d)", cache),
 		more,
-	}, "&")
+	}, "&"))
+}
+
+// open returns a pool of connections to a file, with parameters of SQLite.
+func open(abs, parameters string) (*sql.DB, error) {
+	// As a URI, so that no byte of the path is special to the driver.
+	file := url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: parameters}
 	db, err := sql.Open("sqlite", file.String())
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/catalog/catalogtest"
+	"lockstep/destination/journal"
 	"lockstep/hub/hubstore"
 	"lockstep/storage/internal/sqldb"
 	"lockstep/storage/sqlite"
@@ -171,6 +173,78 @@ func TestOpenAtOnce(t *testing.T) {
 	if err != nil || s.Resources != 5*n || s.Last != 5*n {
 		t.Errorf("Status = %+v, %v, want %d resources", s, err, 5*n)
 	}
+}
+
+// TestOpenReader: a reader sees what another process writes, and leaves everything as it is:
+// a database of an earlier version, and one that was closed.
+func TestOpenReader(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.db")
+	if _, err := sqlite.OpenReader(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("OpenReader of nothing = %v", err)
+	}
+	db, err := sqlite.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	save := func(text string) {
+		t.Helper()
+		if err := db.Journal().Record(t.Context(), journal.Batch{Save: map[string][]byte{"x": []byte(text)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(want string) {
+		t.Helper()
+		r, err := sqlite.OpenReader(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Journal().Load(t.Context(), "x")
+		if err != nil || string(got) != want {
+			t.Errorf("read %q, %v, want %q", got, err, want)
+		}
+		if err := r.Journal().Record(t.Context(), journal.Batch{Save: map[string][]byte{"x": nil}}); err == nil {
+			t.Error("a reader has written")
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	save("one")
+	read("one")
+	save("two")
+	read("two")
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tamper(t, path, `UPDATE schema_version SET version = version - 1 WHERE name = 'journal'`)
+	before := listing(t, dir)
+	read("two")
+	if after := listing(t, dir); after != before {
+		t.Errorf("files before:\n%s\nafter:\n%s", before, after)
+	}
+	tamper(t, path, `UPDATE schema_version SET version = 99`)
+	if _, err := sqlite.OpenReader(path); !errors.Is(err, sqldb.ErrNewer) {
+		t.Errorf("a newer version: %v", err)
+	}
+}
+
+// listing returns names, sizes, times and modes of the files in a directory.
+func listing(t *testing.T, dir string) (text string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += fmt.Sprintln(e.Name(), info.Size(), info.ModTime(), info.Mode())
+	}
+	return text
 }
 
 // tamper runs a statement without using the store.

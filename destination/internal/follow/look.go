@@ -75,7 +75,7 @@ func (r *registry) lookFailed(p *Pass) {
 	r.pause, wait = r.opts.longer(r.pause)
 	now := time.Now()
 	r.lookAt = now.Add(max(wait, p.patience(now)))
-	r.trouble = fetch.Printable(p.Err.Error())
+	r.trouble, r.hint = fetch.Printable(p.Err.Error()), report.HintOf(p.Err)
 	if r.misses++; r.unfound.IsZero() {
 		r.unfound = now
 	}
@@ -88,7 +88,7 @@ func (f *Follower) adopt(ctx context.Context, l *Look) {
 	r := f.reg
 	overloads := loadOverloads(ctx, f.opts.Journal, l.Sets)
 	r.mu.Lock()
-	r.looked, r.pause, r.trouble = now, 0, ""
+	r.looked, r.pause, r.trouble, r.hint = now, 0, "", ""
 	r.lookAt = now.Add(max(f.opts.Check, f.opts.Poll)) // earlier, if a set is due earlier
 	var changed []*set
 	for i := range l.Sets {

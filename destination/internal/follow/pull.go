@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 )
 
@@ -68,7 +69,7 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 	s.last, s.took = now, now.Sub(start)
 	st := &s.status
 	st.Pulls++
-	st.Pulled, st.Error, s.turn = now, "", 0
+	st.Pulled, st.Error, st.Hint, s.turn = now, "", "", 0
 	st.Pending, st.Refused = p.Report.Pending, ""
 	if st.Complete = p.Report.Complete; !slices.Equal(st.Unproven, p.Report.Unproven) {
 		was := st.Unproven
@@ -80,7 +81,7 @@ func (f *Follower) recordPull(ctx context.Context, s *set, p *Pass, start, now t
 		}
 	}
 	if p.Err != nil {
-		st.Error = fetch.Printable(p.Err.Error())
+		st.Error, st.Hint = fetch.Printable(p.Err.Error()), report.HintOf(p.Err)
 		if st.Attempts++; st.FailingSince.IsZero() {
 			st.FailingSince = now
 		}

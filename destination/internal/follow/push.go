@@ -7,6 +7,7 @@ import (
 
 	"lockstep/destination/internal/inbox"
 	"lockstep/destination/internal/push"
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 )
 
@@ -50,7 +51,7 @@ func (f *Follower) push(ctx context.Context, s *set) error {
 	} else {
 		var wait time.Duration
 		s.pause, wait = f.opts.longer(s.pause)
-		s.again, s.status.Error = now.Add(wait), fetch.Printable(p.Err.Error())
+		s.again, s.status.Error, s.status.Hint = now.Add(wait), fetch.Printable(p.Err.Error()), report.HintOf(p.Err)
 	}
 	r.mu.Unlock()
 	if out.Refusal != nil && p.Err == nil {

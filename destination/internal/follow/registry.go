@@ -39,6 +39,7 @@ type registry struct {
 	synced   bool
 	unproven []report.Unproven // reasons that concern no single set, from the last look
 	trouble  string
+	hint     string    // what to do about it
 	unfound  time.Time // when the first of the failed looks ended; zero: the last one succeeded
 	misses   int       // failed looks since then
 	unread   bool      // the last look found sets that could not be read

@@ -14,7 +14,7 @@ func (f *Follower) Status() report.FollowStatus {
 	r := f.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := report.FollowStatus{Sets: make([]report.SetStatus, 0, len(r.sets)), Synced: r.synced, Error: r.trouble, Unproven: slices.Clone(r.unproven),
+	out := report.FollowStatus{Sets: make([]report.SetStatus, 0, len(r.sets)), Synced: r.synced, Error: r.trouble, Hint: r.hint, Unproven: slices.Clone(r.unproven),
 		FailingSince: r.unfound, Attempts: r.misses, NextLook: r.lookAt}
 	out.Complete = out.Synced && out.Error == "" && len(r.unproven) == 0
 	for _, s := range r.sets {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"lockstep/destination/report"
 	"lockstep/internal/fetch"
 )
 
@@ -136,7 +137,7 @@ func (r *registry) broken(err error) error {
 	if r.failing.IsZero() {
 		r.failing = now
 	}
-	r.trouble = fetch.Printable(err.Error())
+	r.trouble, r.hint = fetch.Printable(err.Error()), report.HintOf(err)
 	if r.fails++; r.fails >= failsMost && now.Sub(r.failing) >= failsFor {
 		return err
 	}

@@ -53,6 +53,9 @@ type Options struct {
 	Name    string           // name of the database in errors of writes; may be empty
 	Scratch string           // directory for scratch files; may be empty
 
+	// ReadOnly reads an older schema as it is. What a later one has added cannot be read.
+	ReadOnly bool
+
 	// There returns an error if committed data would be lost because the database
 	// was removed while it is open; may be nil.
 	There func() error
@@ -85,7 +88,11 @@ func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, e
 	if db.there == nil {
 		db.there = func() error { return nil }
 	}
-	if err := db.migrate(ctx); err != nil {
+	prepare := db.migrate
+	if o.ReadOnly {
+		prepare = db.checkVersions
+	}
+	if err := prepare(ctx); err != nil {
 		return nil, err
 	}
 	db.name = o.Name

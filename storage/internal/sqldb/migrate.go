@@ -59,6 +59,28 @@ func (db *DB) migrate(ctx context.Context) error {
 	return db.Update(ctx, func(tx *sql.Tx) error { return db.advance(ctx, tx, schemas) })
 }
 
+// checkVersions refuses a database that a newer version has written.
+func (db *DB) checkVersions(ctx context.Context) error {
+	have, err := versions(ctx, db.read)
+	if err != nil {
+		return err
+	}
+	schemas, err := fs.ReadDir(migrations, "migrations")
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	for _, s := range schemas {
+		files, err := steps(s.Name())
+		if err != nil {
+			return err
+		}
+		if have[s.Name()] > len(files) {
+			return newer(s.Name(), have[s.Name()], len(files))
+		}
+	}
+	return nil
+}
+
 // advance runs the missing migrations. It reads the versions again: another
 // process may have been faster.
 func (db *DB) advance(ctx context.Context, tx *sql.Tx, schemas []fs.DirEntry) error {

@@ -152,6 +152,7 @@ func Follow(ctx context.Context, o *Flags, io term.IO) error {
 	}
 	defer access.Close()
 	sdnotify.Send(io.LookupEnv, sdnotify.Ready, sdnotify.Status("first sync"))
+	f.memory = r.Memory()
 	err = f.Follow(ctx, follower, r.Client, access, l)
 	if cerr := closeEvents(); err == nil {
 		err = cerr

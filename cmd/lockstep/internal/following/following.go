@@ -45,6 +45,9 @@ type Run struct {
 	ready    bool                            // said so
 	failing  int                             // passes that failed since one that did not
 	last     error                           // why the last of them did
+	hint     string                          // what to do about it
+	memory   string                          // directory with the state of the mirror; "": nothing is recorded
+	recorded record                          // there
 	said     map[string]string               // by set: how it is followed
 	spurned  map[string]string               // by set: why no hub calls us
 	line     passLine
@@ -126,7 +129,10 @@ func (f *Run) Passed(r destination.Report, err error) {
 	f.mu.Unlock()
 	f.Watcher.SumUp()
 	if err != nil {
-		warn(&f.Watcher, f.o.Dest, err)
+		hint := warn(&f.Watcher, f.o.Dest, err)
+		f.mu.Lock()
+		f.hint = hint
+		f.mu.Unlock()
 	}
 	if ready {
 		f.reportPass(&r)
@@ -140,20 +146,24 @@ func (f *Run) Failed(err error) {
 	f.failing++
 	f.last = err
 	f.mu.Unlock()
-	warn(&f.Watcher, f.o.Dest, err)
+	hint := warn(&f.Watcher, f.o.Dest, err)
+	f.mu.Lock()
+	f.hint = hint
+	f.mu.Unlock()
 }
 
-// warn says what has failed and is tried again.
-func warn(w *mirror.Watcher, dest string, err error) {
+// warn says what has failed and is tried again, and returns what to do about it.
+func warn(w *mirror.Watcher, dest string, err error) (hint string) {
 	err = mirror.Explain(err, dest)
 	if hint := w.Causes.Hint(); hint != "" {
 		err = term.WithHint(err, hint)
 	}
-	text := strings.ReplaceAll(err.Error(), "\n", "\n  ") + "; trying again"
-	if hint := term.HintOf(err); hint != "" {
+	text, hint := strings.ReplaceAll(err.Error(), "\n", "\n  ")+"; trying again", term.HintOf(err)
+	if hint != "" {
 		text += "\nhint: " + hint
 	}
 	w.Say("warning: ", errors.New(text))
+	return hint
 }
 
 // lookInterval is how often the status of the Follower is read in order to
@@ -184,6 +194,7 @@ func (f *Run) watch(ctx context.Context) error {
 		f.reportChannels(&s)
 		f.reportRecovered(&s)
 		f.flushPasses(time.Now())
+		recordState(f, &s, time.Now(), false)
 	}
 }
 
@@ -368,6 +379,8 @@ func (f *Run) reportRecovered(s *destination.FollowStatus) {
 
 // Conclude prints the totals of the run.
 func (f *Run) Conclude(err error) error {
+	status := f.status()
+	recordState(f, &status, time.Now(), true)
 	r := f.Result(err)
 	out := f.io
 	if f.o.Events == "-" {

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/listen"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/destination"
@@ -38,9 +39,10 @@ func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client
 
 // FollowBeside follows one of several mirrors until ctx ends or the follower gives up. It
 // can be called again then.
-func (f *Run) FollowBeside(ctx context.Context, follower *destination.Follower, client *fetch.Client) error {
-	f.link.attach(follower, client)
+func (f *Run) FollowBeside(ctx context.Context, follower *destination.Follower, r *mirror.Run) error {
+	f.link.attach(follower, r.Client)
 	f.mu.Lock()
+	f.memory = r.Memory()
 	f.last = nil // it could be opened
 	f.mu.Unlock()
 	return together(ctx, f.run, f.watch)

@@ -35,7 +35,10 @@ func (f *Run) about() *admin.Pages {
 // Upstreams returns what is known of the sets that are followed.
 func (f *Run) Upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 	status := f.status()
-	return upstreams.Process{Destination: f.o.Dest, Sets: len(status.Sets)}, upstreams.FromFollower(&status, fetch.WithoutUser(f.o.Source), now)
+	f.mu.Lock()
+	hint := f.hint
+	f.mu.Unlock()
+	return upstreams.Process{Kind: upstreams.Follow, Destination: f.o.Dest, Sets: len(status.Sets)}, upstreams.FromFollower(&status, fetch.WithoutUser(f.o.Source), hint, now)
 }
 
 // server serves what hubs call, and the pages.

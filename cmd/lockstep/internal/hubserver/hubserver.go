@@ -54,13 +54,13 @@ func (f *Front) Publish(ctx context.Context, topic string, header http.Header, b
 // database does not work.
 func (f *Front) CheckReady() error { return f.readiness.Ready() }
 
-// apiPath is where the hub is managed, below the pages of a process.
-const apiPath = "api/v1/hub"
+// APIPath is where the hub is managed, below the pages of a process.
+const APIPath = "api/v1/hub"
 
 // Show adds what is to be seen of the hub to the pages of a process.
 func (f *Front) Show(p *admin.Pages, a *admin.Access, m *admin.Metrics) {
-	p.Protect("hub", f.StatusPage(p.Dir+apiPath, a.Curl))
-	p.Mount(apiPath, f.API())
+	p.Protect("hub", f.StatusPage(p.Dir+APIPath, a.Curl))
+	p.Mount(APIPath, f.API())
 	m.Register(f.figures)
 }
 

@@ -92,7 +92,7 @@ func ofOne(flag string) bool {
 
 // ofProcess are the flags that are not those of a mirror.
 func ofProcess(flag string) bool {
-	return slices.Contains([]string{"config", "parallel", "bandwidth", "callback", "listen", "admin", "admin-token-file", "unsubscribe"}, flag)
+	return slices.Contains([]string{"config", "parallel", "bandwidth", "callback", "listen", "admin", "admin-token-file", "unsubscribe", "tls-cert", "tls-key", "access-log", "access-log-format", "on-failure", "ping-url", "failure-after", "metrics-file"}, flag)
 }
 
 // read returns the mirrors of the configuration file, or those that are named, with the

@@ -122,7 +122,7 @@ func (g *group) follow(ctx context.Context, m *member) error {
 	g.shared.fleet.Follow(&fo)
 	follower, err := r.Dest.Follow(sync.Source, fo)
 	if err == nil {
-		err = m.run.FollowBeside(ctx, follower, r.Client)
+		err = m.run.FollowBeside(ctx, follower, r)
 	}
 	return errors.Join(err, closeEvents())
 }

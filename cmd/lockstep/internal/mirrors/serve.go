@@ -128,7 +128,7 @@ func (g *group) state() state {
 // upstreams returns what is known of the sets of all mirrors.
 func (g *group) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 	all := g.all()
-	p := upstreams.Process{Mirrors: len(all)}
+	p := upstreams.Process{Kind: upstreams.Follow, Mirrors: len(all)}
 	var rows []upstreams.Row
 	for _, m := range all {
 		one, sets := m.run.Upstreams(now)

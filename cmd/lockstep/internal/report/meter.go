@@ -149,12 +149,13 @@ func (m *Meter) Done() string {
 		return ""
 	}
 	s := &m.sets[len(m.sets)-1]
-	text := term.Thousands(s.now.Done) + " of " + term.Count(s.now.Total, "resource") + " done"
+	done := max(s.now.Done-s.now.Failed, 0) // those under way have failed when the run ended
+	text := term.Thousands(done) + " of " + term.Count(s.now.Total, "resource") + " done"
 	switch {
 	case s.now.Done == 0 && s.now.Total == 0:
 		return ""
 	case s.now.Total < s.now.Done || !s.planned:
-		text = term.Count(s.now.Done, "resource") + " done, while the list was being read"
+		text = term.Count(done, "resource") + " done, while the list was being read"
 	}
 	if m.total > 1 {
 		text += fmt.Sprintf(", of set %d of %d (%s)", len(m.sets), m.total, s.name)

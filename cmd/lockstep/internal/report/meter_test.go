@@ -69,3 +69,26 @@ func TestMeterFit(t *testing.T) {
 		t.Errorf("the next set has %q", got)
 	}
 }
+
+// TestMeterDone: what an interrupted run says of itself: resources that were under way are
+// not done.
+func TestMeterDone(t *testing.T) {
+	t.Parallel()
+	bytes := int64(0)
+	m := &Meter{Fetched: func() int64 { return bytes }}
+	if got := m.Done(); got != "" {
+		t.Errorf("before the run: %q", got)
+	}
+	m.Event(destination.Event{Kind: destination.EventSet, Set: "a", Progress: destination.Progress{Set: 1, Sets: 2}})
+	m.Event(destination.Event{Kind: destination.EventProgress, Set: "a", Progress: destination.Progress{Done: 3}})
+	if got := m.Done(); got != "3 resources done, while the list was being read, of set 1 of 2 (a)" {
+		t.Errorf("while the list is read: %q", got)
+	}
+	m.Event(destination.Event{Kind: destination.EventSet, Set: "b", Progress: destination.Progress{Set: 2, Sets: 2}})
+	m.Event(destination.Event{Kind: destination.EventPlan, Set: "b", Progress: destination.Progress{Total: 5000}})
+	m.Event(destination.Event{Kind: destination.EventProgress, Set: "b", Progress: destination.Progress{Done: 1240, Failed: 6, Total: 5000}})
+	bytes = 4_900_000
+	if got := m.Done(); got != "1,234 of 5,000 resources done, of set 2 of 2 (b); 4.9 MB received" {
+		t.Errorf("in the middle: %q", got)
+	}
+}

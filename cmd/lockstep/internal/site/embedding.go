@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/aggregator"
 	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/certificate"
@@ -17,6 +18,7 @@ import (
 	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/cmd/lockstep/internal/versions"
 	"lockstep/hub"
+	"lockstep/internal/fetch"
 	"lockstep/source"
 )
 
@@ -139,7 +141,13 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 		name, ok := names[list]
 		return name, ok
 	}
-	p := upstreams.Process{BaseURL: s.about.BaseURL, Sets: len(setup.sets)}
+	p := upstreams.Process{Kind: upstreams.Serve, BaseURL: s.about.BaseURL, Sets: len(setup.sets), Published: s.builder.tally.Last()}
+	channels := setup.src.Channels()
+	for _, set := range setup.sets {
+		if !set.isUpstream() {
+			p.Origins = append(p.Origins, s.originRow(set, channels, now))
+		}
+	}
 	return p, upstreams.FromFleet(s.builder.sets.origins.Upstreams.Fleet.Statuses(), setOf, now)
 }
 
@@ -150,6 +158,31 @@ func (s *Site) problem() string {
 	}
 	_, rows := s.upstreams(time.Now())
 	return s.builder.failures.Detail() + upstreams.Failures(rows) + s.builder.tally.Problem()
+}
+
+// originRow returns what is known of the origin of a set, and of the hubs that are notified
+// of its changes.
+func (s *Site) originRow(set *siteSet, channels []source.ChannelStatus, now time.Time) upstreams.Row {
+	o := s.builder.failures.State(set.name)
+	r := upstreams.Row{
+		Name: set.name, Set: set.name, URL: fetch.WithoutUser(set.from.String()), State: upstreams.StatePublished, LastAttempt: o.Read, LastSuccess: o.Read,
+		Age: upstreams.AgeOf(o.Read, now), Error: upstreams.Sentence(o.Error), Hint: upstreams.Sentence(o.Hint), Since: o.Since, Resources: s.builder.tally.Resources(set.name),
+	}
+	if o.Error != "" {
+		r.State = aggregator.StateFailing
+	}
+	for i := range channels {
+		if channels[i].Set != set.name {
+			continue
+		}
+		for _, hub := range channels[i].Hubs {
+			r.Pending = max(r.Pending, hub.Behind)
+			if hub.Err != nil && r.Error == "" {
+				r.Error, r.Hint = upstreams.Sentence("notify the hub "+hub.URL+": "+hub.Err.Error()), upstreams.Sentence(term.HintOf(hub.Err))
+			}
+		}
+	}
+	return r
 }
 
 // channelFigures writes the metrics of the notifications of a Source.

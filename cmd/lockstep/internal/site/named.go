@@ -16,8 +16,13 @@ type changeNamer struct {
 	catalog catalog.Catalog
 	io      term.IO
 
-	mu    sync.Mutex             // guards named
+	mu    sync.Mutex             // guards the rest
 	named map[string]catalog.Seq // by list: the changes up to that one
+	begun map[string]bool        // lists of which nothing was named yet
+}
+
+func newChangeNamer(cat catalog.Catalog, io term.IO) *changeNamer {
+	return &changeNamer{catalog: cat, io: io, named: map[string]catalog.Seq{}, begun: map[string]bool{}}
 }
 
 // begin has the changes of sets named that they have from now on.
@@ -35,7 +40,7 @@ func (n *changeNamer) begin(ctx context.Context, sets ...*siteSet) error {
 		if err != nil {
 			return err
 		}
-		n.named[set.list] = status.Last
+		n.named[set.list], n.begun[set.list] = status.Last, true
 	}
 	return nil
 }
@@ -50,7 +55,10 @@ func (n *changeNamer) published(ctx context.Context, sets []*siteSet, r *source.
 	for i := range r.Sets {
 		one := &r.Sets[i]
 		for _, set := range sets {
-			after := min(n.named[set.list], one.Seq-catalog.Seq(one.Changes)) // a run that was killed has not published all of its changes
+			after := n.named[set.list]
+			if n.begun[set.list] { // a run that was killed has not published all of its changes
+				after = min(after, one.Seq-catalog.Seq(one.Changes))
+			}
 			if set.name != one.Set || one.Held || one.Seq <= after {
 				continue
 			}
@@ -58,6 +66,7 @@ func (n *changeNamer) published(ctx context.Context, sets []*siteSet, r *source.
 				return err
 			}
 			n.named[set.list] = one.Seq
+			delete(n.begun, set.list)
 		}
 	}
 	return nil

@@ -61,6 +61,7 @@ func (s *scanner) scan(ctx context.Context) ([]scanned, error) {
 		scans = append(scans, done)
 		err := done.err
 		if err == nil {
+			s.failures.Note(set.name, &intake.Event{Kind: intake.EventScanned})
 			continue
 		}
 		// Readiness and metrics show the failure from the first answer on. The caller

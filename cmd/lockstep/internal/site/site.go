@@ -149,7 +149,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	}
 	s.builder = &setupBuilder{opts: o, storage: st, sets: sets, source: so, tally: tally, failures: failures, api: s.api, hub: s.hub}
 	if o.Verbose {
-		s.builder.names = &changeNamer{catalog: st.db.Catalog(), io: o.IO, named: map[string]catalog.Seq{}}
+		s.builder.names = newChangeNamer(st.db.Catalog(), o.IO)
 	}
 	built, cat, err := sets.build(st.db.Catalog())
 	if err != nil {

@@ -113,6 +113,25 @@ func (t *Tally) Forget(set string) {
 	delete(t.sets, set)
 }
 
+// Last returns when documents were last published; zero: not since the process started.
+func (t *Tally) Last() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
+}
+
+// Resources returns how many resources a set has; nil if it was not published yet.
+func (t *Tally) Resources(set string) *int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.sets[set]
+	if s == nil {
+		return nil
+	}
+	n := s.resources
+	return &n
+}
+
 // Figures are what monitors learn of the Source.
 func (t *Tally) Figures(out *admin.Figures) {
 	t.mu.Lock()

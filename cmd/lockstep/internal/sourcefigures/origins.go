@@ -26,6 +26,8 @@ type Origins struct {
 type upstreamFailure struct {
 	since   time.Time
 	refused bool               // it can be read, and is empty or lists far less than before
+	error   string             // of the last attempt
+	hint    string             // what to do about it
 	warned  map[string]warning // the last of each cause
 }
 
@@ -88,7 +90,7 @@ func (u *Origins) Note(set string, e *intake.Event) string {
 		if !failed {
 			was.since = now
 		}
-		was.refused = errors.Is(e.Err, intake.ErrEmpty)
+		was.refused, was.error, was.hint = errors.Is(e.Err, intake.ErrEmpty), e.Err.Error(), term.HintOf(e.Err)
 		u.failing[set] = was
 		return ""
 	}
@@ -106,6 +108,21 @@ func (u *Origins) Forget(set string) {
 	defer u.mu.Unlock()
 	delete(u.failing, set)
 	delete(u.read, set)
+}
+
+// An OriginState is what is known of the origin of a set.
+type OriginState struct {
+	Read        time.Time // when it was last read; zero: not since the process started
+	Since       time.Time // when it could not be read for the first time; zero: it could
+	Error, Hint string    // why, and what to do about it
+}
+
+// State returns what is known of the origin of a set.
+func (u *Origins) State(set string) OriginState {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	f := u.failing[set]
+	return OriginState{Read: u.read[set], Since: f.since, Error: f.error, Hint: f.hint}
 }
 
 // Figures are what monitors learn of origins.

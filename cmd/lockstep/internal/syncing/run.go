@@ -17,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/internal/mirrordir"
 )
 
 // A View is where a run shows what it does.
@@ -56,6 +57,7 @@ func Run(ctx context.Context, o *Flags, io term.IO, outcome *alert.Outcome) erro
 
 // Sync brings a mirror into step. The result is printed if the mirror could be opened.
 func (o *Flags) Sync(ctx context.Context, v View) error {
+	began := time.Now()
 	do, err := o.Options()
 	if err != nil {
 		return err
@@ -86,6 +88,11 @@ func (o *Flags) Sync(ctx context.Context, v View) error {
 		err = cerr
 	}
 	err = o.explain(ctx, err, v, &result)
+	if memory := r.Memory(); memory != "" && !o.DryRun {
+		if rerr := mirrordir.RecordRun(memory, "sync", began, &result, err, term.HintOf(err), errors.Is(err, term.ErrInterrupted)); rerr != nil {
+			do.Logger.Warn("the result of the run is not recorded", slog.Any("err", rerr))
+		}
+	}
 	if perr := v.Print(r.Dest, &result, err); err == nil {
 		err = perr
 	}

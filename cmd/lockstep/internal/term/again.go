@@ -14,7 +14,7 @@ func (io IO) Interrupted(done string) error {
 		err = fmt.Errorf("%w: %s", ErrInterrupted, done)
 	}
 	if line := CommandLine(io.Args); line != "" {
-		return WithHint(err, "progress is saved; to continue, run the same command again:\n"+line)
+		return WithHint(err, "progress is saved; to continue, run the same command again: "+line)
 	}
 	return WithHint(err, "progress is saved; run the same command again to continue")
 }

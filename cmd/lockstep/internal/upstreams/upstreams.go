@@ -21,13 +21,26 @@ const Path = "upstreams"
 
 // A Process describes a process that follows Sources.
 type Process struct {
-	Version     string    `json:"version"`
+	Version     string    `json:"version,omitempty"`
 	At          time.Time `json:"at"`                    // when it was asked
+	Kind        string    `json:"kind"`                  // [Serve] or [Follow]
 	BaseURL     string    `json:"base_url,omitempty"`    // of the Source that serve runs
 	Sets        int       `json:"sets"`                  // that are published or followed
 	Destination string    `json:"destination,omitempty"` // of the mirror that follow runs
 	Mirrors     int       `json:"mirrors,omitempty"`     // that follow --config runs
+	Published   time.Time `json:"published,omitzero"`    // when the documents of the Source were last published
+	Origins     []Row     `json:"origins,omitempty"`     // of sets that other Sources do not fill; State is that of reading them
 }
+
+// StatePublished is the state of a set that no other Source fills, and whose origin can be
+// read.
+const StatePublished aggregator.State = "published"
+
+// Kinds of processes.
+const (
+	Serve  = "serve"
+	Follow = "follow"
+)
 
 // A Row is what is known of one upstream. Times are those of the process's clock; those
 // that are not known are left out.
@@ -43,6 +56,7 @@ type Row struct {
 	Age         *float64         `json:"age_seconds,omitempty"`  // since then
 	LastChange  time.Time        `json:"last_change,omitzero"`   // when a change of it was last republished
 	Error       string           `json:"error,omitempty"`        // of the last attempt
+	Hint        string           `json:"hint,omitempty"`         // what to do about it
 	Since       time.Time        `json:"failing_since,omitzero"` // when the first of the failed attempts ended
 	Attempts    int              `json:"failed_attempts"`        // in a row
 	Errors      int64            `json:"errors"`                 // attempts that failed since the process started
@@ -50,6 +64,7 @@ type Row struct {
 	Interval    float64          `json:"interval_seconds,omitempty"` // between attempts, at present
 	Resources   *int64           `json:"resources,omitempty"`        // that are republished; follow does not count those of a mirror
 	Failed      int              `json:"failed_resources"`           // could not be fetched or verified in the last attempt
+	Pending     int64            `json:"pending"`                    // resources, changes or notifications that are still to be processed
 }
 
 // Label returns what distinguishes the upstream from all others of the process.
@@ -87,10 +102,10 @@ func FromFleet(all []aggregator.Status, setOf func(list string) (string, bool), 
 		}
 		r := Row{
 			Name: s.Name, Set: set, URL: s.URL, State: s.State, Channel: s.Channel, LastAttempt: s.LastAttempt, LastSuccess: s.LastSuccess, LastChange: s.LastChange,
-			Error: sentence(s.Error), Since: s.FailingSince, Attempts: s.Attempts, Errors: s.Errors, Next: s.NextAttempt, Interval: s.Interval.Seconds(),
-			Resources: &s.Resources, Failed: s.Failed,
+			Error: Sentence(s.Error), Hint: Sentence(s.Hint), Since: s.FailingSince, Attempts: s.Attempts, Errors: s.Errors, Next: s.NextAttempt, Interval: s.Interval.Seconds(),
+			Resources: &s.Resources, Failed: s.Failed, Pending: int64(s.Failed),
 		}
-		r.age(now)
+		r.Age = AgeOf(r.LastSuccess, now)
 		rows = append(rows, r)
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Name, b.Name)) })
@@ -98,27 +113,32 @@ func FromFleet(all []aggregator.Status, setOf func(list string) (string, bool), 
 }
 
 // FromFollower returns rows of the sets that a Follower follows, or one of the Source if
-// it has not found any.
-func FromFollower(f *destination.FollowStatus, source string, now time.Time) []Row {
+// it has not found any. hint says what to do about the last failure.
+func FromFollower(f *destination.FollowStatus, source, hint string, now time.Time) []Row {
 	rows := make([]Row, 0, len(f.Sets))
 	for i := range f.Sets {
 		s := &f.Sets[i]
 		r := Row{
 			Name: s.Name, Set: cmp.Or(s.Name, s.URI), URL: source, State: aggregator.StateFollowing, Channel: s.Channel, LastAttempt: s.Pulled, LastSuccess: s.InStep,
-			Error: sentence(cmp.Or(s.Refused, s.Error, f.Error)), Since: s.FailingSince, Attempts: max(s.Attempts, f.Attempts), Next: s.NextPull,
-			Interval: s.Interval.Seconds(),
+			Error: Sentence(cmp.Or(s.Refused, s.Error, f.Error)), Hint: s.Hint, Since: s.FailingSince, Attempts: max(s.Attempts, f.Attempts), Next: s.NextPull,
+			Interval: s.Interval.Seconds(), Pending: int64(s.Waiting) + s.Pending,
 		}
 		if r.Since.IsZero() {
 			r.Since = f.FailingSince
 		}
 		r.settle()
-		r.age(now)
+		r.Age = AgeOf(r.LastSuccess, now)
 		rows = append(rows, r)
 	}
 	if len(rows) == 0 {
-		r := Row{Name: source, Set: source, URL: source, Error: sentence(f.Error), Since: f.FailingSince, Attempts: f.Attempts, Next: f.NextLook}
+		r := Row{Name: source, Set: source, URL: source, Error: Sentence(f.Error), Since: f.FailingSince, Attempts: f.Attempts, Next: f.NextLook}
 		r.settle()
 		rows = append(rows, r)
+	}
+	for i := range rows {
+		if rows[i].Error != "" {
+			rows[i].Hint = Sentence(cmp.Or(rows[i].Hint, f.Hint, hint))
+		}
 	}
 	return rows
 }
@@ -133,16 +153,17 @@ func (r *Row) settle() {
 	}
 }
 
-// age fills in the age.
-func (r *Row) age(now time.Time) {
-	if !r.LastSuccess.IsZero() {
-		age := max(now.Sub(r.LastSuccess), 0).Truncate(time.Millisecond).Seconds()
-		r.Age = &age
+// AgeOf returns the seconds since a time; nil if it is zero.
+func AgeOf(t, now time.Time) *float64 {
+	if t.IsZero() {
+		return nil
 	}
+	age := max(now.Sub(t), 0).Truncate(time.Millisecond).Seconds()
+	return &age
 }
 
-// sentence returns an error on one line.
-func sentence(text string) string {
+// Sentence returns an error on one line.
+func Sentence(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 

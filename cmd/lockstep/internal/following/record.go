@@ -1,0 +1,67 @@
+package following
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"lockstep/destination"
+	"lockstep/internal/fetch"
+	"lockstep/internal/lastrun"
+	"lockstep/internal/mirrordir"
+)
+
+// recordEvery is the shortest interval between two records of the state of the mirror: they
+// are for the time after a process that was killed.
+const recordEvery = time.Minute
+
+// A record is the last one of the state of the mirror.
+type record struct {
+	at    time.Time
+	error string
+}
+
+// recordState records the state of the mirror beside it, unless that was done a short time ago
+// and nothing but the time has changed.
+func recordState(f *Run, status *destination.FollowStatus, now time.Time, always bool) {
+	if f.memory == "" {
+		return
+	}
+	run, known := lastRun(status)
+	f.mu.Lock()
+	if recent := now.Sub(f.recorded.at) < recordEvery && f.recorded.error == run.Error; !known || recent && !always {
+		f.mu.Unlock()
+		return
+	}
+	f.recorded = record{now, run.Error}
+	sum := &f.tally.Report
+	run.Source, run.Command, run.Began, run.Ended = fetch.WithoutUser(f.o.Source), "follow", f.started.UTC(), now.UTC()
+	run.Created, run.Updated, run.Deleted, run.Failed, run.Refused = sum.Created, sum.Updated, sum.Deleted, sum.Failed, sum.Refused
+	if run.Requests, run.Bytes = f.link.traffic().requests, f.link.traffic().bytes; run.Error != "" {
+		run.Result, run.Hint = mirrordir.ResultOf(cmp.Or(f.last, ErrFirstSync)), f.hint
+	}
+	f.mu.Unlock()
+	if err := lastrun.Record(f.memory, run); err != nil {
+		f.o.Out.Logger(f.io).Warn("the state of the mirror is not recorded", slog.Any("err", err))
+	}
+}
+
+// lastRun returns what the status of a Follower says of the mirror; known is false as long as
+// a set has neither been in step nor failed.
+func lastRun(s *destination.FollowStatus) (run lastrun.Run, known bool) {
+	run.Result, run.SyncedUntil = lastrun.InStep, syncedUntil(s)
+	run.Error, run.FailingSince, run.Attempts = s.Error, s.FailingSince, s.Attempts
+	for i := range s.Sets {
+		set := &s.Sets[i]
+		if i == 0 || set.InStep.Before(run.LastSuccess) {
+			run.LastSuccess = set.InStep
+		}
+		if text := cmp.Or(set.Refused, set.Error); text != "" && run.Error == "" {
+			run.Error, run.FailingSince, run.Attempts = text, set.FailingSince, set.Attempts
+		}
+	}
+	if run.Error != "" {
+		run.Result = lastrun.Failed
+	}
+	return run, run.Error != "" || !run.LastSuccess.IsZero()
+}

@@ -1,0 +1,289 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/mirrors"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/cmd/lockstep/internal/upstreams"
+	"lockstep/destination"
+	"lockstep/internal/fetch"
+	"lockstep/internal/mirrordir"
+	"lockstep/internal/trust"
+	"lockstep/storage/sqlite"
+)
+
+// Options say what to look at.
+type Options struct {
+	Target    string // the argument: a URL, a directory, or what serve is given; may be empty
+	State     string // state directory
+	Config    string // configuration file
+	Admin     string // address of the admin listener
+	TokenFile string
+	CertFile  string // with the certificate of the admin listener
+	CAFile    string
+	LookupEnv func(string) (string, bool)
+}
+
+// Look returns the state of what the options say.
+func Look(ctx context.Context, o Options) (Result, error) {
+	if IsURL(o.Target) {
+		return o.lookAtURL(ctx)
+	}
+	if o.Config != "" {
+		places, err := o.readConfig()
+		if err != nil {
+			return nil, err
+		}
+		if len(places) > 0 {
+			return LookAtAll(ctx, places), nil
+		}
+	}
+	if o.State == "" && o.Admin == "" || o.Target != "" && o.State == "" {
+		if err := o.findState(); err != nil {
+			return nil, err
+		}
+	}
+	switch o.Admin {
+	case admin.AdminOff:
+		return nil, term.Usage(errors.New("the process does not listen for administration: its configuration has admin: off"), "leave admin out, and start it again")
+	case "":
+		return o.lookAtState(ctx)
+	}
+	token, err := o.token()
+	if err != nil {
+		return nil, err
+	}
+	s, err := AtAddress(o.Admin, token, o.CertFile)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.Ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// IsURL reports whether an argument is the address of a service.
+func IsURL(target string) bool {
+	return strings.HasPrefix(target, "http://") || strings.HasPrefix(target, "https://")
+}
+
+// lookAtURL asks a service by its public address: all, with the admin token.
+func (o *Options) lookAtURL(ctx context.Context) (Result, error) {
+	roots, err := fetch.Certificates(o.CAFile)
+	if err != nil {
+		return nil, term.Usage(fmt.Errorf("--ca-file: %w", err), "")
+	}
+	token, err := o.token()
+	if err != nil {
+		return nil, err
+	}
+	s, err := AtURL(o.Target, token, roots)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		p, err := s.Ask(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
+	p, err := s.AskPublic(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// readConfig takes what the options leave open from the configuration file. It returns the
+// mirrors of the file if it has no sets, and no process follows its mirrors.
+func (o *Options) readConfig() ([]Place, error) {
+	file, err := config.Read(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	if len(file.Mirrors) > 0 && len(file.Sets) == 0 && o.State == "" && o.Admin == "" {
+		if o.State, err = mirrors.StateDir(o.Config, o.LookupEnv); err != nil {
+			return nil, err
+		}
+		if !isSocketIn(o.State) && file.FlagValues()["admin"] == nil {
+			return placesIn(o.Config)
+		}
+	}
+	for _, v := range []struct {
+		value *string
+		name  string
+	}{{&o.State, "state"}, {&o.Admin, "admin"}, {&o.TokenFile, "admin-token-file"}, {&o.CertFile, "tls-cert"}} {
+		if given := file.FlagValues()[v.name]; *v.value == "" && len(given) > 0 {
+			*v.value = given[0]
+		}
+	}
+	return nil, nil
+}
+
+// placesIn returns the mirrors that a configuration file describes.
+func placesIn(file string) ([]Place, error) {
+	all, err := mirrors.Places(file)
+	places := make([]Place, len(all))
+	for i, p := range all {
+		places[i] = Place{Name: p.Name, Source: p.Source, Dest: p.Dest, State: p.State}
+	}
+	return places, err
+}
+
+// findState determines the state directory as the process has it, or that of a mirror.
+func (o *Options) findState() (err error) {
+	if o.Config != "" {
+		o.State, err = config.DefaultState(o.Config, true, o.LookupEnv)
+		return err
+	}
+	place := o.Target
+	if place == "" {
+		place = "."
+	}
+	from, err := config.ParseArgument(place)
+	if err != nil {
+		return err
+	}
+	own := ""
+	if dir := from.Dir(); dir != "" {
+		own, err = config.DefaultState(dir, true, o.LookupEnv)
+	} else {
+		own, err = config.DefaultState(from.String(), false, o.LookupEnv)
+	}
+	if err != nil {
+		return err
+	}
+	inMirror := mirrordir.State(place)
+	for _, state := range []string{place, inMirror, own} {
+		if path, err := trust.SocketIn(state); err == nil && exists(path) {
+			o.State = state
+			return nil
+		}
+	}
+	switch { // no process runs
+	case exists(filepath.Join(place, "catalog.db")), exists(filepath.Join(place, "hub.db")), IsMirror(place):
+		o.State = place
+	case exists(own):
+		o.State = own
+	default:
+		return term.WithHint(fmt.Errorf("%s: there is no mirror, and no state of a service", fetch.WithoutUser(place)),
+			"give the directory of a mirror, what serve was given, a state directory (--state), or the URL of a service")
+	}
+	return nil
+}
+
+// lookAtState asks the process that has its state in a directory, or reads the state of a
+// mirror.
+func (o *Options) lookAtState(ctx context.Context) (Result, error) {
+	dir := o.State // in which the socket is
+	if IsMirror(dir) && !isSocketIn(dir) {
+		dir = mirrordir.State(dir)
+	}
+	path, err := trust.SocketIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	token, err := o.token()
+	if err != nil {
+		return nil, err
+	}
+	s, err := AtAddress(unixPrefix+path, token, "")
+	if err != nil {
+		return nil, err // unreachable: it is a socket
+	}
+	p, err := s.Ask(ctx)
+	place := filepath.Dir(dir)
+	isMirror := filepath.Base(dir) == filepath.Base(mirrordir.State(place)) && IsMirror(place)
+	switch {
+	case err == nil && isMirror:
+		p.addRecorded(ctx, place)
+		return p, nil
+	case err == nil:
+		return p, nil
+	case isMirror && errors.Is(err, ErrNoProcess):
+		return lookAtMirror(ctx, place, o.Target)
+	}
+	return nil, err
+}
+
+// lookAtMirror is LookAt for a mirror that was named by target, or whose state is in dir.
+func lookAtMirror(ctx context.Context, dir, target string) (Result, error) {
+	if target == "" {
+		target = dir
+	}
+	m, err := LookAt(ctx, Place{Dest: target, State: dir})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// addRecorded adds what the state of the mirror in a directory says: how much is pending.
+func (p *Process) addRecorded(ctx context.Context, dir string) {
+	db, err := sqlite.OpenReader(filepath.Join(dir, filepath.FromSlash(destination.StateFile)))
+	if err != nil {
+		return // what the process says is what counts
+	}
+	state, err := destination.Inspect(ctx, db.Journal())
+	if errors.Join(err, db.Close()) != nil {
+		return
+	}
+	for i := range p.Upstreams {
+		u := &p.Upstreams[i]
+		for k := range state.Sets {
+			if s := &state.Sets[k]; s.Name == u.Name || s.URI == u.Set {
+				u.Pending += s.Pending
+				u.Resources = &s.Resources
+				if u.Error != "" && s.Error != "" {
+					u.Error += ": " + upstreams.Sentence(s.Error)
+				}
+				break
+			}
+		}
+	}
+	p.settle()
+}
+
+func isSocketIn(dir string) bool {
+	path, err := trust.SocketIn(dir)
+	return err == nil && exists(path)
+}
+
+// exists reports whether there is a file.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// token returns the admin token; "" if there is none to be read: then only a socket, and
+// public pages, answer.
+func (o *Options) token() (string, error) {
+	file := o.TokenFile
+	if file == "" && o.State != "" {
+		file = filepath.Join(o.State, admin.TokenName)
+	}
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	switch {
+	case err != nil && o.TokenFile == "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)):
+		return "", nil
+	case err != nil:
+		return "", term.Usage(fmt.Errorf("--admin-token-file: %w", err), "")
+	}
+	token, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	return strings.TrimSpace(token), nil
+}

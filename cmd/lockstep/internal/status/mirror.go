@@ -1,0 +1,339 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/cmd/lockstep/internal/upstreams"
+	"lockstep/destination"
+	"lockstep/destination/lock"
+	"lockstep/internal/fetch"
+	"lockstep/internal/lastrun"
+	"lockstep/internal/mirrordir"
+	"lockstep/internal/trust"
+	"lockstep/storage/sqlite"
+)
+
+// A Place is where a mirror is.
+type Place struct {
+	Name   string // among several; may be empty
+	Source string // as configured; may be empty: as recorded
+	Dest   string // directory or bucket
+	State  string // directory with the state of a mirror in a bucket; "" for a mirror in a directory
+}
+
+// dir returns the directory below which the state of the mirror is.
+func (p *Place) dir() string { return cmp.Or(p.State, p.Dest) }
+
+// A Mirror is the state of a mirror, as it is recorded, or as the process says that follows
+// into it.
+type Mirror struct {
+	Kind    string    `json:"kind"` // "mirror"
+	Name    string    `json:"name,omitempty"`
+	At      time.Time `json:"at"` // when it was looked at
+	State   State     `json:"state"`
+	Summary string    `json:"summary"`
+
+	Source      string       `json:"source,omitempty"`
+	Destination string       `json:"destination"`
+	Process     *lock.Holder `json:"process,omitempty"` // works on the mirror now
+	Killed      bool         `json:"killed,omitempty"`  // the last run did not come to an end; the next one continues it
+
+	LastSuccess  time.Time `json:"last_success,omitzero"` // when it was last known to be in step
+	Age          *float64  `json:"age_seconds,omitempty"` // since then
+	SyncedUntil  time.Time `json:"synced_until,omitzero"` // by the Source's clock
+	Error        string    `json:"error,omitempty"`       // of the last run
+	Hint         string    `json:"hint,omitempty"`        // what to do about it
+	FailingSince time.Time `json:"failing_since,omitzero"`
+	Next         time.Time `json:"next_attempt,omitzero"`
+	Pending      int64     `json:"pending"`   // resources that failed, and are tried again
+	Resources    int64     `json:"resources"` // in all sets together
+
+	LastRun *lastrun.Run            `json:"last_run,omitempty"` // not known of runs of earlier versions
+	Sets    []destination.MirrorSet `json:"sets"`
+}
+
+// IsMirror reports whether the state of a mirror is below a directory.
+func IsMirror(dir string) bool { return mirror.IsMirror(dir) }
+
+// LookAt returns the state of a mirror. It does not wait for a process that works on it.
+func LookAt(ctx context.Context, p Place) (*Mirror, error) {
+	m := &Mirror{Kind: "mirror", Name: p.Name, At: time.Now().UTC().Truncate(time.Millisecond), Source: fetch.WithoutUser(p.Source), Destination: p.Dest}
+	if err := m.readState(ctx, p.dir()); err != nil {
+		return nil, err
+	}
+	if err := m.readLastRun(p.dir()); err != nil {
+		return nil, err
+	}
+	holder, held := lock.Look(p.dir())
+	if m.Killed = m.Killed && !held && holder.PID != 0; held {
+		m.Process = &holder
+	}
+	if live := follower(ctx, p.dir()); live != nil {
+		m.follow(live)
+		return m, nil
+	}
+	m.settle()
+	return m, nil
+}
+
+// readState reads the recorded state of the mirror.
+func (m *Mirror) readState(ctx context.Context, dir string) error {
+	db, err := sqlite.OpenReader(filepath.Join(dir, filepath.FromSlash(destination.StateFile)))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: there is no mirror, or it was never synced", dir)
+	case errors.Is(err, fs.ErrPermission):
+		return term.WithHint(fmt.Errorf("%s: only the user who runs the mirror may read its state", dir), "ask as that user, or as root")
+	case err != nil:
+		return err
+	}
+	state, err := destination.Inspect(ctx, db.Journal())
+	if err := errors.Join(err, db.Close()); err != nil {
+		return fmt.Errorf("read the state of %s: %w", dir, err)
+	}
+	m.Source, m.Sets, m.Killed = cmp.Or(m.Source, state.Source), state.Sets, state.Open
+	for i := range m.Sets {
+		s := &m.Sets[i]
+		m.Resources, m.Pending = m.Resources+s.Resources, m.Pending+s.Pending
+		if i == 0 || s.SyncedUntil.Before(m.SyncedUntil) {
+			m.SyncedUntil = s.SyncedUntil
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(mirrordir.State(dir), mirror.StateOf)); err == nil {
+		m.Destination = strings.TrimSpace(string(text)) // a bucket
+	}
+	return nil
+}
+
+// readLastRun reads how the last run ended.
+func (m *Mirror) readLastRun(dir string) error {
+	run, ok, err := lastrun.Read(mirrordir.State(dir))
+	if err != nil || !ok {
+		return err
+	}
+	m.LastRun, m.Source = &run, cmp.Or(m.Source, run.Source)
+	m.LastSuccess, m.Age, m.FailingSince, m.Next = run.LastSuccess, upstreams.AgeOf(run.LastSuccess, m.At), run.FailingSince, run.NotBefore
+	m.Error, m.Hint = upstreams.Sentence(run.Error), upstreams.Sentence(run.Hint)
+	return nil
+}
+
+// settle determines the state of a mirror that no process follows, and the sentence.
+func (m *Mirror) settle() {
+	source := cmp.Or(m.Source, "its Source")
+	complete := len(m.Sets) > 0 && !slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool { return !s.Complete })
+	switch run := m.LastRun; {
+	case m.Killed:
+		m.State, m.Summary = Failing, inStep(source, Failing, m.LastSuccess, m.FailingSince, m.At, m.Pending)+"; the last run was killed"
+	case run == nil:
+		m.settleUnknown(source, complete)
+	case !run.At.IsZero() && run.Result == lastrun.InStep:
+		m.State, m.Summary = OK, "a copy of "+source+" as it was at "+run.At.UTC().Format(time.RFC3339)
+	case run.Result == lastrun.InStep:
+		m.State, m.Summary = OK, inStep(source, OK, m.LastSuccess, time.Time{}, m.At, m.Pending)
+	case run.Result == lastrun.Interrupted && m.FailingSince.IsZero():
+		m.State = Failing
+		m.Summary = inStep(source, Failing, m.LastSuccess, time.Time{}, m.At, m.Pending) + "; the last run was interrupted " + span(max(m.At.Sub(run.Ended), 0)) + " ago"
+	default:
+		m.State, m.Summary = Failing, inStep(source, Failing, m.LastSuccess, m.FailingSince, m.At, m.Pending)
+	}
+	if p := m.Process; p != nil {
+		m.Summary += "; a run is in progress"
+		if p.PID != 0 {
+			m.Summary += fmt.Sprintf(" (%s, process %d, since %s)", fetch.Printable(filepath.Base(p.Command)), p.PID, p.Since.Local().Format(time.DateTime))
+		}
+	}
+}
+
+// settleUnknown is settle for a mirror of which no run has been recorded.
+func (m *Mirror) settleUnknown(source string, complete bool) {
+	const unknown = "when it was last in step is unknown: this is recorded from the next run on"
+	switch {
+	case !complete && m.Process != nil:
+		m.State, m.Summary = Starting, inStep(source, Starting, time.Time{}, time.Time{}, m.At, m.Pending)
+	case complete && m.Pending == 0:
+		m.State, m.Summary = OK, "complete as of "+source+" at "+m.SyncedUntil.UTC().Format(time.RFC3339)+"; "+unknown
+	default:
+		m.State, m.Summary = Failing, "not in step with "+source+"; "+term.Thousands(m.Pending)+" pending; "+unknown
+	}
+}
+
+// follower returns the state of the process that follows into a mirror; nil if there is none
+// that can be asked.
+func follower(ctx context.Context, dir string) *Process {
+	path, err := trust.SocketIn(mirrordir.State(dir))
+	if err != nil {
+		return nil
+	}
+	if _, err := os.Lstat(path); err != nil {
+		return nil
+	}
+	s, err := AtAddress(unixPrefix+path, "", "")
+	if err != nil {
+		return nil // unreachable: it is a socket
+	}
+	p, err := s.Ask(ctx)
+	if err != nil || p.Kind != upstreams.Follow {
+		return nil // then the recorded state counts
+	}
+	return p
+}
+
+// follow takes over what the process says that follows into the mirror.
+func (m *Mirror) follow(p *Process) {
+	m.State, m.Summary = p.State, p.Summary
+	m.LastSuccess, m.Error, m.Hint, m.FailingSince, m.Next = time.Time{}, "", "", time.Time{}, time.Time{}
+	for i := range p.Upstreams {
+		u := &p.Upstreams[i]
+		if i == 0 || u.LastSuccess.Before(m.LastSuccess) {
+			m.LastSuccess = u.LastSuccess
+		}
+		if u.Error != "" && m.Error == "" {
+			m.Error, m.Hint, m.FailingSince = u.Error, u.Hint, u.Since
+		}
+		if m.Next.IsZero() || !u.Next.IsZero() && u.Next.Before(m.Next) {
+			m.Next = u.Next
+		}
+		m.Pending += u.Pending
+	}
+	m.Age = upstreams.AgeOf(m.LastSuccess, m.At)
+}
+
+// Print implements [Result].
+func (m *Mirror) Print(io term.IO) {
+	io.Printf("%s\n", m.Summary)
+	var rows []row
+	for i := range m.Sets {
+		s := &m.Sets[i]
+		r := row{name: cmp.Or(s.Name, s.URI), state: "in step", success: m.LastSuccess, next: m.Next, pending: s.Pending, resources: &s.Resources, err: upstreams.Sentence(s.Error)}
+		switch {
+		case !s.Complete:
+			r.state = "incomplete"
+		case s.Pending > 0 || m.State == Failing && len(m.Sets) == 1:
+			r.state = string(Failing)
+		}
+		if r.err == "" && m.Pending == 0 && i == 0 {
+			r.err = m.Error
+		}
+		if i == 0 {
+			r.hint = m.Hint
+		}
+		rows = append(rows, r)
+	}
+	if len(rows) == 0 && m.Error != "" {
+		rows = append(rows, row{name: "-", state: string(m.State), success: m.LastSuccess, next: m.Next, err: m.Error, hint: m.Hint})
+	}
+	printRows(io, "SET", rows, m.At)
+}
+
+// Check implements [Result].
+func (m *Mirror) Check() error {
+	switch m.State {
+	case OK:
+		return nil
+	case Starting:
+		return fmt.Errorf("not yet in step: %w", ErrStarting)
+	}
+	return fmt.Errorf("the mirror is %w", ErrFailing)
+}
+
+// row returns the line of the mirror among others.
+func (m *Mirror) row() row {
+	r := row{
+		name: cmp.Or(m.Name, m.Destination), state: string(m.State), success: m.LastSuccess, next: m.Next, pending: m.Pending, resources: &m.Resources,
+		err: m.Error, hint: m.Hint,
+	}
+	if m.State == OK {
+		r.state = "in step"
+	}
+	for i := range m.Sets {
+		r.err = cmp.Or(r.err, upstreams.Sentence(m.Sets[i].Error))
+	}
+	return r
+}
+
+// Mirrors are the states of several mirrors.
+type Mirrors struct {
+	Kind    string    `json:"kind"` // "mirrors"
+	At      time.Time `json:"at"`
+	State   State     `json:"state"` // the worst
+	Summary string    `json:"summary"`
+	Mirrors []*Mirror `json:"mirrors"` // in the order in which they are configured
+}
+
+// looksAtATime is how many mirrors are looked at at a time: it reads files of each.
+const looksAtATime = 8
+
+// LookAtAll returns the states of mirrors. One that cannot be read is failing.
+func LookAtAll(ctx context.Context, places []Place) *Mirrors {
+	all := &Mirrors{Kind: "mirrors", At: time.Now().UTC().Truncate(time.Millisecond), State: OK, Mirrors: make([]*Mirror, len(places))}
+	var work sync.WaitGroup
+	turns := make(chan struct{}, looksAtATime)
+	for i, place := range places {
+		work.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			m, err := LookAt(ctx, place)
+			if err != nil {
+				m = &Mirror{
+					Kind: "mirror", Name: place.Name, At: all.At, State: Failing, Source: fetch.WithoutUser(place.Source), Destination: place.Dest,
+					Summary: err.Error(), Error: upstreams.Sentence(err.Error()), Hint: term.HintOf(err), Sets: []destination.MirrorSet{},
+				}
+			}
+			all.Mirrors[i] = m
+		})
+	}
+	work.Wait()
+	count := map[State]int{}
+	pending := int64(0)
+	for _, m := range all.Mirrors {
+		count[m.State]++
+		pending += m.Pending
+	}
+	parts := []string{fmt.Sprintf("%d in step", count[OK])}
+	if n := count[Starting]; n > 0 {
+		all.State = Starting
+		parts = append(parts, fmt.Sprintf("%d not yet in step", n))
+	}
+	if n := count[Failing]; n > 0 {
+		all.State = Failing
+		parts = append(parts, fmt.Sprintf("%d failing", n))
+	}
+	all.Summary = term.Count(len(places), "mirror") + ": " + strings.Join(parts, ", ") + "; " + term.Thousands(pending) + " pending"
+	return all
+}
+
+// Print implements [Result].
+func (a *Mirrors) Print(io term.IO) {
+	io.Printf("%s\n", a.Summary)
+	rows := make([]row, len(a.Mirrors))
+	for i, m := range a.Mirrors {
+		rows[i] = m.row()
+	}
+	printRows(io, "MIRROR", rows, a.At)
+}
+
+// Check implements [Result].
+func (a *Mirrors) Check() error {
+	n := 0
+	for _, m := range a.Mirrors {
+		if m.State != OK {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %s %s %w", n, term.Count(len(a.Mirrors), "mirror"), isAre(n), ErrFailing)
+}

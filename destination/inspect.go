@@ -1,0 +1,73 @@
+package destination
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"lockstep/destination/internal/saved"
+	"lockstep/destination/journal"
+)
+
+// A MirrorState is what a Journal has recorded of a mirror: its state after the last run,
+// or at some point of the present one.
+type MirrorState struct {
+	Source string      `json:"source,omitempty"` // its address, without user and password; "": none was found yet
+	Open   bool        `json:"open,omitempty"`   // a run is in progress, or was killed
+	Sets   []MirrorSet `json:"sets"`             // in the order of their URIs
+}
+
+// A MirrorSet is the state of one set of a mirror.
+type MirrorSet struct {
+	Name        string    `json:"name"`
+	URI         string    `json:"uri"`
+	Complete    bool      `json:"complete"`              // all of the set was compared once, and applied
+	SyncedUntil time.Time `json:"synced_until,omitzero"` // by the Source's clock: all earlier changes are applied
+	Resources   int64     `json:"resources"`
+	Pending     int64     `json:"pending"`         // resources that failed, and are tried again by the next run
+	Error       string    `json:"error,omitempty"` // why, of the first of them
+}
+
+// Inspect returns what j has recorded. It needs no lock: another process may be working on
+// the mirror.
+func Inspect(ctx context.Context, j journal.Journal) (MirrorState, error) {
+	var m saved.Mirror
+	state := MirrorState{Sets: []MirrorSet{}}
+	if _, err := saved.Load(ctx, j, saved.DocMirror, &m); err != nil {
+		return state, err
+	}
+	if m.Found != nil {
+		state.Source = m.Found.Address
+	}
+	running, err := j.Load(ctx, saved.DocOpen)
+	if err != nil {
+		return state, err
+	}
+	state.Open = running != nil
+	counts := saved.Counts{}
+	if _, err := saved.Load(ctx, j, saved.DocCounts, &counts); err != nil {
+		return state, err
+	}
+	for uri, number := range m.Numbers {
+		var st saved.Set
+		known, err := saved.Load(ctx, j, saved.DocSet(number), &st)
+		if err != nil {
+			return state, err
+		}
+		if !known {
+			continue
+		}
+		set := MirrorSet{Name: st.Name, URI: uri, Complete: st.Complete, SyncedUntil: st.Watermark, Resources: counts[number]}
+		for owed, err := range j.Owed(ctx, number) {
+			if err != nil {
+				return state, err
+			}
+			set.Pending++
+			set.Error = cmp.Or(set.Error, owed.Cause)
+		}
+		state.Sets = append(state.Sets, set)
+	}
+	slices.SortFunc(state.Sets, func(a, b MirrorSet) int { return cmp.Compare(a.URI, b.URI) })
+	return state, nil
+}

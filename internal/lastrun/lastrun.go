@@ -1,0 +1,116 @@
+// Package lastrun records the result of the last run of a mirror beside its state, for
+// programs that show it while no process works on the mirror.
+package lastrun
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"lockstep/internal/private"
+)
+
+// file is the name of the record in the state directory of a mirror.
+const file = "last-run.json"
+
+// A Result says how a run ended.
+type Result string
+
+// The results of runs.
+const (
+	InStep      Result = "in step"
+	Incomplete  Result = "incomplete" // some resources failed, or a document could not be read
+	Refused     Result = "refused"    // for safety
+	Failed      Result = "failed"
+	Interrupted Result = "interrupted"
+)
+
+// A Run is the last run of a mirror, and what is known of those before. Times are those of
+// this machine's clock. Fields may be added, but not renamed or removed.
+type Run struct {
+	Source  string    `json:"source"`  // without user and password
+	Command string    `json:"command"` // "sync" or "follow"
+	Began   time.Time `json:"began"`
+	Ended   time.Time `json:"ended"`
+	Result  Result    `json:"result"`
+	Error   string    `json:"error,omitempty"`
+	Hint    string    `json:"hint,omitempty"` // what to do about the error
+
+	LastSuccess  time.Time `json:"last_success,omitzero"`     // when the mirror was last known to be in step
+	FailingSince time.Time `json:"failing_since,omitzero"`    // when the first of the failed runs ended
+	Attempts     int       `json:"failed_attempts,omitempty"` // runs in a row that failed
+	NotBefore    time.Time `json:"not_before,omitzero"`       // the Source wishes not to be asked before
+
+	SyncedUntil time.Time `json:"synced_until,omitzero"` // by the Source's clock
+	At          time.Time `json:"at,omitzero"`           // the past instant to which the mirror was restored
+
+	Created   int64 `json:"created"`
+	Updated   int64 `json:"updated"`
+	Deleted   int64 `json:"deleted"`
+	Unchanged int64 `json:"unchanged"`
+	Failed    int64 `json:"failed"`
+	Refused   int64 `json:"refused"`
+	Bytes     int64 `json:"bytes"`
+	Requests  int64 `json:"requests"`
+}
+
+// Read returns the last run that was recorded in a state directory; ok is false if there is
+// none.
+func Read(dir string) (r Run, ok bool, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		return Run{}, false, fmt.Errorf("read the last run: %w", err)
+	}
+	return r, true, nil
+}
+
+// Record records a run in a state directory, with what is known of earlier runs: of one that
+// did not succeed, since when. A record that cannot be read is replaced.
+func Record(dir string, r Run) error {
+	before, _, _ := Read(dir) // of a damaged one nothing is known
+	r.settle(&before)
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = private.Replace(filepath.Join(dir, file), append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("record the last run: %w", err)
+	}
+	return nil
+}
+
+// settle fills in what follows from the run before.
+func (r *Run) settle(before *Run) {
+	switch r.Result {
+	case InStep:
+		if r.LastSuccess.IsZero() {
+			r.LastSuccess = r.Ended
+		}
+		return
+	case Interrupted: // says nothing about the Source
+		r.FailingSince, r.Attempts = before.FailingSince, before.Attempts
+	default:
+		if r.FailingSince.IsZero() {
+			r.FailingSince = before.FailingSince
+		}
+		if r.FailingSince.IsZero() {
+			r.FailingSince = r.Ended
+		}
+		if r.Attempts == 0 {
+			r.Attempts = before.Attempts + 1
+		}
+	}
+	if r.LastSuccess.IsZero() {
+		r.LastSuccess = before.LastSuccess
+	}
+}
