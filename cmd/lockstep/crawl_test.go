@@ -47,7 +47,7 @@ func newLivingSource(t testing.TB, dir, state string, args ...string) *livingSou
 }
 
 func (s *livingSource) command(listen string) *exec.Cmd {
-	return exec.Command("lockstep", append([]string{"serve", s.dir, "-q", "--listen", listen, "--state", s.state}, s.args...)...)
+	return exec.Command("lockstep", append([]string{"serve", s.dir, "-q", "--hidden", "--listen", listen, "--state", s.state}, s.args...)...)
 }
 
 // again is the command that serves at the same address once more.

@@ -73,6 +73,34 @@ func await(t *testing.T, out *syncBuffer, text string) {
 	}
 }
 
+// TestMirrorsKeepSecrets: credentials in the address of a Source, or beside it, are in nothing
+// that sync and follow write.
+func TestMirrorsKeepSecrets(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	source := strings.Replace(sitemapServer(t), "http://", "http://user:secret1@", 1)
+	config := fmt.Sprintf("mirrors:\n- {source: '%s', dest: one, header: 'X-Key: secret2'}\n- {source: 'http://u:secret3@127.0.0.1:1/', dest: two, retries: 0}\n", source)
+	if err := os.WriteFile(filepath.Join(dir, "m.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"follow", "--config", "m.yaml", "--json"}, {"follow", "--config", "m.yaml"}, {"follow", source, "one", "--json"},
+		{"sync", "--config", "m.yaml", "--json"}, {"sync", "--config", "m.yaml"}, {"audit", "--config", "m.yaml", "--json"},
+	} {
+		cmd, out := start(t, dir, append(args, "--log-level", "debug")...)
+		if args[0] == "follow" {
+			await(t, out, "ready: ")
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = cmd.Wait() // some of them fail
+		if text := out.String(); strings.Contains(text, "secret") || !strings.Contains(text, "/sitemap.xml") {
+			t.Errorf("%s wrote\n%s", strings.Join(args, " "), text)
+		}
+	}
+}
+
 // TestMirrorsDoNotWait: servers that do not answer keep no other mirror from its turn,
 // even if there is one turn at a time. The signal ends them all.
 func TestMirrorsDoNotWait(t *testing.T) {

@@ -165,7 +165,9 @@ func (m *Mirror) resolve(dir string) {
 	}
 	file := besideConfig(dir, m.Source)
 	if _, err := os.Stat(file); m.Source != "" && (err == nil || strings.HasPrefix(m.Source, ".")) {
-		m.Source = file
+		if m.Source = file; !filepath.IsAbs(file) {
+			m.Source = "." + string(filepath.Separator) + file // not the name of a host
+		}
 	}
 }
 
