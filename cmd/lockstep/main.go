@@ -200,6 +200,7 @@ See all of it in a few seconds:  lockstep demo`,
 		newHub(io, out),
 		newMap(io, out),
 		newSnippet(io, out),
+		newReader(io, out),
 		newStatus(io, out),
 		newVersion(io, out),
 	)

@@ -151,6 +151,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	if err := p.Failed(); err != nil {
 		n.Warn(err)
 	}
+	s.WarnOfAccess(ctx, n)
 	stopStarting()
 	go reloadAt(ctx, signals, s, reread, n)
 	return s.ServeUntil(ctx, l, o.Watching(), n, func() error { return o.announce(s, &p, io) })

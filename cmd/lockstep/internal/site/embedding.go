@@ -3,6 +3,7 @@ package site
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -36,8 +37,8 @@ func (e *Embedding) certificate() *certificate.Pair {
 }
 
 // openHub opens the hub embedded in the Source, if it is to have one. The hub's store is
-// that of the catalog.
-func openHub(ctx context.Context, opts *Options, store hub.Store) (*hubserver.Front, error) {
+// that of the catalog; maySubscribe decides who may subscribe to which topic.
+func openHub(ctx context.Context, opts *Options, store hub.Store, maySubscribe func(*http.Request, string) (time.Duration, error)) (*hubserver.Front, error) {
 	e := opts.Embedding
 	if e == nil || !slices.Contains(opts.Hubs.URLs, hubflags.Embedded) {
 		return nil, nil
@@ -51,6 +52,7 @@ func openHub(ctx context.Context, opts *Options, store hub.Store) (*hubserver.Fr
 		return nil, err
 	}
 	o.OwnTopics = []string{base} // the Source publishes them from here
+	o.MaySubscribe = maySubscribe
 	if file := e.Hub.PublishTokenFile; file != "" {
 		tokens, err := hubserver.OpenPublishTokens("hub-publish-token-file", file, "", opts.Log)
 		if err != nil {
@@ -88,6 +90,7 @@ type monitored struct {
 	channels func() []source.ChannelStatus
 	database func(context.Context) error // checks it
 	hub      *hubserver.Front            // nil: none
+	isPublic func(set string) bool
 	log      *slog.Logger
 
 	upstreams func(now time.Time) (upstreams.Process, []upstreams.Row)
@@ -111,7 +114,7 @@ func newPages(base *url.URL, access *admin.Access, seen *monitored) *admin.Pages
 		ready = seen.hub.CheckReady
 	}
 	pages := admin.NewPages(base.EscapedPath(), access.Guard, m, ready)
-	pages.Detail = seen.failures.Detail
+	pages.Detail = func() string { return seen.failures.DetailOf(seen.isPublic) }
 	pages.Protect(upstreams.Path, upstreams.Handler(seen.upstreams))
 	if seen.hub != nil {
 		seen.hub.Show(pages, access, m)

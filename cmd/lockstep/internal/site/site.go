@@ -94,7 +94,7 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.hub, err = openHub(ctx, &o, st.db.Hub()); err != nil {
+	if s.hub, err = openHub(ctx, &o, st.db.Hub(), s.maySubscribe); err != nil {
 		return nil, err
 	}
 	access, err := openAdmin(ctx, &o)
@@ -139,6 +139,9 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 		},
 	}
 	s.builder = &setupBuilder{opts: o, storage: st, sets: sets, source: so, tally: tally, failures: failures, api: s.api, hub: s.hub}
+	if err := s.builder.openReaders(); err != nil {
+		return err
+	}
 	built, cat, err := sets.build(st.db.Catalog())
 	if err != nil {
 		return err
@@ -152,6 +155,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 		}
 		s.Pages = newPages(base, access, &monitored{
 			tally: tally, failures: failures, versions: s.versions, database: st.db.Check, hub: s.hub, log: o.Log,
+			isPublic:  func(set string) bool { return !s.setup.Load().readers.Guards(set) },
 			channels:  func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
 			upstreams: s.upstreams,
 		})
@@ -159,6 +163,9 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	}
 	first, err := s.builder.build(built, o.Sets)
 	if err != nil {
+		return err
+	}
+	if err := first.keepFormer(s.builder.former); err != nil {
 		return err
 	}
 	s.setup.Store(first)
