@@ -72,6 +72,7 @@ sets:
   - name: whisper
     from: jsonl:gems.jsonl
     uri: https://gemstone.example/
+    scan_interval: 1s
     readers: [file:readers]
 `
 
@@ -129,6 +130,14 @@ func newPrivateSource(t *testing.T, secure bool) *privateSource {
 			}
 		}
 		return true
+	})
+	// The origin of a private set cannot be read: readiness says so of public ones only.
+	if err := os.Remove(filepath.Join(room, "gems.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the origin fails", func() bool {
+		text, err := get("http://" + s.host + "/-/metrics")
+		return err == nil && strings.Contains(text, `lockstep_source_origin_failing{set="whisper"} 1`)
 	})
 	return s
 }

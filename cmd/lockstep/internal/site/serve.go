@@ -66,10 +66,7 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 	if tls := s.builder.opts.Embedding.certificate(); tls != nil {
 		l = tls.Over(l) // the front reads plain connections
 	} else {
-		l = source.NewFront(l, h, func() (*source.Source, string) {
-			now := s.setup.Load()
-			return now.src, now.id
-		})
+		l = source.NewFront(l, h, func() *source.Source { return s.setup.Load().src })
 	}
 	return admin.ServeBeside(ctx, srv, l, tasks...)
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"lockstep/blob"
 	"lockstep/catalog"
@@ -36,7 +34,6 @@ type setup struct {
 	harvesting *harvesting // nil: no set is offered to harvesters
 	front      front
 	readers    *readers.Gate
-	id         string        // that no other setup of the process has
 	ended      chan struct{} // closed when another setup has taken its place
 }
 
@@ -55,13 +52,12 @@ type setupBuilder struct {
 	pages    *admin.Pages // nil: none
 	logins   *readers.Logins
 	former   *readers.Former
-	built    atomic.Int64 // setups
 }
 
 // build returns the setup with sets that the configurations describe. Nothing is read
 // or written yet.
 func (b *setupBuilder) build(sets []*siteSet, configs []config.Set) (*setup, error) {
-	s := &setup{configs: configs, sets: sets, readers: readers.NewGate(b.logins), id: strconv.FormatInt(b.built.Add(1), 36) + " ", ended: make(chan struct{})}
+	s := &setup{configs: configs, sets: sets, readers: readers.NewGate(b.logins), ended: make(chan struct{})}
 	so := b.source
 	so.OnlySets = b.former.Any()
 	var files resourceFiles // of public sets
