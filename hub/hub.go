@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"lockstep/hub/hubstore"
@@ -83,9 +84,14 @@ func New(s Store, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := h.fetcher.Names
-	if !o.CheckTopics {
-		names = nil
+	var names func(ctx context.Context, topic string) (bool, error)
+	if o.CheckTopics {
+		names = func(ctx context.Context, topic string) (bool, error) {
+			if u, err := url.Parse(topic); err == nil && rules.Foreign(u) != nil {
+				return true, nil // this process publishes it, and may ask for a credential there
+			}
+			return h.fetcher.Names(ctx, topic)
+		}
 	}
 	h.verifier = verify.New(verify.Options{
 		Members: h.engine.Members, Shards: h.engine.Sharing, Stored: s.Requests, Names: names, Client: h.client,

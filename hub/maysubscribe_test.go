@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -89,5 +90,23 @@ func TestEndSubscriptions(t *testing.T) {
 	one.quiet(t)
 	if n := s.Subscriptions(); n != 1 {
 		t.Errorf("%d subscriptions after the confirmation", n)
+	}
+}
+
+// TestOwnTopicsAreNotChecked: with CheckTopics, the hub does not ask for topics that its own
+// process publishes: they may be for readers only.
+func TestOwnTopicsAreNotChecked(t *testing.T) {
+	t.Parallel()
+	guarded := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(guarded.Close)
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.CheckTopics, o.OwnTopics = true, []string{guarded.URL + "/own/"} })
+	sub := subscribe(t, nil)
+	s.subscribed(t, sub, guarded.URL+"/own/topic")
+	other := subscribe(t, nil)
+	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", guarded.URL+"/other", "hub.callback", other.url), http.StatusAccepted)
+	if q := other.nextAsked(t); q.Get("hub.mode") != websub.ModeDenied {
+		t.Errorf("asked %v, want a denial", q)
 	}
 }

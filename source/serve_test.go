@@ -174,6 +174,8 @@ func TestServeStatuses(t *testing.T) {
 		{"/a.txt%", 400, ""},
 		{"/a.txt%zz", 400, ""},
 		{"/resourcesync/x", 404, ""},
+		{"/resourcesync/main", 404, ""},
+		{"/resourcesync/index.html/x", 404, ""},
 		{"/resourcesync", 404, ""},
 		{"/resourcesync/", 200, `rel="resourcesync"`},
 		{"/-/x", 404, ""},

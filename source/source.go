@@ -22,6 +22,7 @@ package source
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"io/fs"
@@ -218,6 +219,7 @@ type Source struct {
 	held       map[string]bool // sets that are not published yet; see Set.Hold
 
 	channels *notify.Channels
+	states   *serve.States // of what the front may answer for
 
 	description *description.Documents
 
@@ -249,6 +251,10 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 		}
 	}
 	s.description, s.channels = s.newDescription(), s.newChannels()
+	s.states = &serve.States{Docs: store, ID: rand.Text()}
+	if o.Content != nil {
+		s.states.Mark = o.Mark
+	}
 	s.dumps = s.newDumps()
 	s.lists = s.newLists()
 	return s, nil

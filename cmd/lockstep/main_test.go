@@ -62,6 +62,7 @@ func TestScript(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"source":      func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).source(ts, args) },
+			"address":     func(ts *testscript.TestScript, _ bool, args []string) { putAddress(t, ts, args) },
 			"certificate": func(ts *testscript.TestScript, _ bool, args []string) { makeCertificate(t, ts, args) },
 			"halt":        func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).halt(ts, args) },
 			"hangup":      func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).hangup(ts, args) },

@@ -162,6 +162,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	if err := p.Failed(); err != nil {
 		n.Warn(err)
 	}
+	s.WarnOfAccess(ctx, n)
 	stopStarting()
 	go reloadAt(ctx, signals, s, reread, n)
 	return s.ServeUntil(ctx, l, o.Watching(), n, alerts, func() error { return o.announce(s, &p, io) })

@@ -70,6 +70,11 @@ func TestParseConfig(t *testing.T) {
 		{"no sets", "sets: []\n", "line 1: there are no sets", "- from: dir:"},
 		{"bad size", "sets:\n- from: dir:/a\n  resource_dump: {package_size: big}\n", `"big" is no size`, ""},
 		{"bad count", "sets:\n- from: dir:/a\n  resource_dump: {package_count: 0}\n", `"0" is no number above 0`, ""},
+		{"no readers", "sets:\n- from: dir:/a\n  readers:\n", "line 3: readers names none", "without readers, the set is public"},
+		{"an empty list of readers", "sets:\n- from: dir:/a\n  readers: []\n", "line 3: readers names none", ""},
+		{"readers merged in", "sets:\n- &a {from: 'dir:/a', readers: x}\n- {name: b, <<: {readers: []}, from: 'dir:/b'}\n", "line 3: readers names none", ""},
+		{"readers as keys", "sets:\n- from: dir:/a\n  readers: [{file: x}]\n", "line 3: want one value", ""},
+		{"hubs of a public set", "sets:\n- from: dir:/a\n  notify_hubs: true\n", "notify_hubs applies to sets with readers", ""},
 		{"two documents", "listen: a:1\n---\nlisten: b:2\n", "more than one document", ""},
 		{"no yaml", "a: [", "line 1", ""},
 	} {

@@ -148,6 +148,7 @@ func (g *gate) isPublic(r *http.Request, rel string) (bool, error) {
 // isMissing reports whether an error means that there is nothing at an address.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, blob.ErrNotExist) || errors.Is(err, blob.ErrName) ||
+		errors.Is(err, blob.ErrDirectory) || errors.Is(err, blob.ErrNotDirectory) ||
 		errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EISDIR)
 }
 

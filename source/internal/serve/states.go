@@ -12,6 +12,7 @@ import (
 type States struct {
 	Docs *document.Store
 	Mark func(rel string) (string, error) // of a resource, without opening it; may be nil
+	ID   string                           // of the Source: answers of another one may differ
 }
 
 // At returns the state of the document or resource at an escaped path. It
@@ -27,7 +28,7 @@ func (s *States) At(path string) string {
 		if err != nil {
 			return "" // the server answers with the error
 		}
-		return "d" + strconv.FormatInt(info.Size, 36) + "-" + strconv.FormatInt(info.ModTime.UnixNano(), 36)
+		return s.ID + "d" + strconv.FormatInt(info.Size, 36) + "-" + strconv.FormatInt(info.ModTime.UnixNano(), 36)
 	}
 	if names.Reserved(rel) || s.Mark == nil {
 		return ""
@@ -36,5 +37,5 @@ func (s *States) At(path string) string {
 	if err != nil {
 		return "" // the server answers with the error
 	}
-	return "f" + mark
+	return s.ID + "f" + mark
 }

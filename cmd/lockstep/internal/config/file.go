@@ -18,6 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"lockstep/cmd/lockstep/internal/readers"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -148,6 +149,11 @@ func (c *File) resolve(dir string) {
 	for i := range c.Sets {
 		c.Sets[i].Origin.resolve(dir)
 		c.Sets[i].Store = besideConfig(dir, c.Sets[i].Store)
+		for j, entry := range c.Sets[i].Readers {
+			if path, ok := strings.CutPrefix(entry, readers.FilePrefix); ok {
+				c.Sets[i].Readers[j] = readers.FilePrefix + besideConfig(dir, path)
+			}
+		}
 		for j := range c.Sets[i].Upstreams {
 			u := &c.Sets[i].Upstreams[j]
 			u.Store = besideConfig(dir, u.Store)
@@ -198,6 +204,15 @@ func (c *File) checkLists(text []byte) error {
 	if err := checkList(&file.Sets, "set", "write a set as - from: dir:/srv/files"); err != nil {
 		return err
 	}
+	sets := &file.Sets
+	if sets.Kind == yaml.AliasNode {
+		sets = sets.Alias
+	}
+	for _, set := range sets.Content {
+		if err := checkReaders(set); err != nil {
+			return err
+		}
+	}
 	if err := checkList(&file.Mirrors, "mirror", "write a mirror as - {source: https://example.org/, dest: mirror}"); err != nil {
 		return err
 	}
@@ -215,6 +230,32 @@ func checkList(list *yaml.Node, what, hint string) error {
 	for _, item := range list.Content {
 		if item.Tag == "!!null" {
 			return term.WithHint(fmt.Errorf("line %d: the %s is empty", item.Line, what), hint)
+		}
+	}
+	return nil
+}
+
+// checkReaders refuses a set with the key readers and no reader, which would be public.
+func checkReaders(set *yaml.Node) error {
+	if set.Kind == yaml.AliasNode {
+		set = set.Alias
+	}
+	for i := 0; i+1 < len(set.Content) && set.Kind == yaml.MappingNode; i += 2 {
+		key, value := set.Content[i], set.Content[i+1]
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		if key.Tag == "!!merge" {
+			if err := checkReaders(value); err != nil {
+				return err
+			}
+		}
+		if key.Value != "readers" {
+			continue
+		}
+		const hint = "write readers: file:PATH, or the line that lockstep reader NAME prints; without readers, the set is public"
+		if value.Tag == "!!null" || value.Kind == yaml.SequenceNode && len(value.Content) == 0 {
+			return term.WithHint(fmt.Errorf("line %d: readers names none", key.Line), hint)
 		}
 	}
 	return nil

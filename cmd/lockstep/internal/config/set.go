@@ -43,7 +43,9 @@ type Set struct {
 	Archive      *Archive      `yaml:"archive"`
 	AtomPMH      *Atom         `yaml:"atom_pmh"`
 	Versions     *Versions     `yaml:"versions"`
-	OAIPMH       *bool         `yaml:"oai_pmh"` // offered to harvesters
+	OAIPMH       *bool         `yaml:"oai_pmh"`     // offered to harvesters
+	Readers      StringList    `yaml:"readers"`     // that alone may read it; none: everyone may
+	NotifyHubs   bool          `yaml:"notify_hubs"` // also those elsewhere, of a set that has readers
 	Links        []Link        `yaml:"links"`
 	Mirrors      StringList    `yaml:"mirrors"`
 
@@ -124,6 +126,9 @@ func (s *Set) check() (err error) {
 	}
 	if err := s.Upstream.check(); err != nil {
 		return err
+	}
+	if s.NotifyHubs && !s.Private() {
+		return term.WithHint(errors.New("notify_hubs applies to sets with readers"), "leave it out: hubs are notified of all other sets")
 	}
 	if s.InPlace() {
 		s.Origin = s.Origin.inPlace()
@@ -224,6 +229,9 @@ func (c *Set) KeepsBytes() bool { return c.ChangeDump != nil || c.Patches || c.V
 
 // OpensBytes reports whether representations have to be opened at all.
 func (c *Set) OpensBytes() bool { return c.ResourceDump != nil || c.KeepsBytes() }
+
+// Private reports whether only its readers may read the set.
+func (c *Set) Private() bool { return len(c.Readers) > 0 }
 
 // OffersOAI reports whether the set is offered to harvesters.
 func (c *Set) OffersOAI() bool { return c.OAIPMH != nil && *c.OAIPMH }

@@ -188,6 +188,11 @@ func (s *Set) comparable() Set {
 	return c
 }
 
+// SameReaders reports whether two configurations of a set have the same readers.
+func (s *Set) SameReaders(other *Set) bool {
+	return slices.Equal(s.Readers, other.Readers) && s.NotifyHubs == other.NotifyHubs
+}
+
 // SameBut reports whether two settled configurations of a set mean the same, apart from the
 // upstreams that it has; each has some.
 func (s *Set) SameBut(other *Set) bool {

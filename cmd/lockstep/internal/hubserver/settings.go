@@ -58,7 +58,7 @@ func (s *Settings) Declare(all *pflag.FlagSet, prefix string) {
 	flags.StringVar(&s.PublishTokenFile, prefix+"publish-token-file", "", "requests with a token of `FILE`, one a line, may publish; TOKEN URL: topics below that URL only ("+madeToken+")")
 	flags.BoolVar(&s.PublishOpen, prefix+"publish-open", false, "requests without a token may publish, too, from anywhere")
 	flags.StringArrayVar(&s.publishPrefixes, prefix+"publish-prefix", nil, "only topics below this `URL` may be published (repeatable; default: any)")
-	flags.StringArrayVar(&s.trustedProxies, "trusted-proxy", nil, "believe this `ADDRESS` or network which client it asks for, in X-Forwarded-For; used for rate limits only (repeatable; default: none)")
+	flags.StringArrayVar(&s.trustedProxies, "trusted-proxy", nil, "believe this `ADDRESS` or network which client it asks for, in X-Forwarded-For; used for rate limits and in logs only (repeatable; default: none)")
 	flags.BoolVar(&s.checkTopics, prefix+"check-topics", false, "take the first subscription to a topic only if the topic names this hub as its own")
 	flags.StringVar(&s.signature, prefix+"signature", defaultSignature, "`METHOD` of signatures: sha1, sha256, sha384, sha512")
 	flags.StringVar(&s.KeyFile, prefix+"key-file", "", "the key that seals subscribers' secrets is in `FILE` (default hub.key in the state directory, made where there is none)")
@@ -127,7 +127,7 @@ func (s *Settings) Options(publicURL string) (o hub.Options, err error) {
 	if o.RootCAs, err = fetch.Certificates(s.caFile); err != nil {
 		return o, term.Usage(fmt.Errorf("--%sca-file: %w", s.prefix, err), "name a file of PEM certificates")
 	}
-	if o.TrustedProxies, err = parseProxies(s.trustedProxies); err != nil {
+	if o.TrustedProxies, err = s.Proxies(); err != nil {
 		return o, err
 	}
 	if s.PublishOpen && s.PublishTokenFile != "" {
@@ -136,10 +136,10 @@ func (s *Settings) Options(publicURL string) (o hub.Options, err error) {
 	return o, nil
 }
 
-// parseProxies reads the values of --trusted-proxy: addresses, and networks.
-func parseProxies(values []string) ([]netip.Prefix, error) {
+// Proxies returns the values of --trusted-proxy: addresses, and networks.
+func (s *Settings) Proxies() ([]netip.Prefix, error) {
 	var proxies []netip.Prefix
-	for _, v := range values {
+	for _, v := range s.trustedProxies {
 		p, err := netip.ParsePrefix(v)
 		if a, err2 := netip.ParseAddr(v); err2 == nil && a.Zone() == "" {
 			a = a.Unmap()

@@ -10,8 +10,11 @@ import (
 	"lockstep/discover"
 )
 
-// CallbackDir is where hubs of upstreams call, below the base URL.
-const CallbackDir = "-/callback/"
+// callbackName is where hubs of upstreams call, below the pages of the process.
+const callbackName = "callback/"
+
+// CallbackDir is the same, below the base URL.
+const CallbackDir = "-/" + callbackName
 
 // Callbacks serves what hubs of upstreams call. Its methods accept a nil receiver: no hub
 // is used then.
@@ -70,6 +73,23 @@ func (c *Callbacks) Serve(w http.ResponseWriter, r *http.Request) bool {
 		h.ServeHTTP(w, r)
 	}
 	return h != nil
+}
+
+// RefuseCallback answers a request of no hub below dir, the path of the pages of the process,
+// and reports whether r is one. The answer is that of an upstream to a hub that it does
+// not know: it does not show which sets have upstreams.
+func RefuseCallback(w http.ResponseWriter, r *http.Request, dir string) bool {
+	if !strings.HasPrefix(r.URL.EscapedPath(), dir+callbackName) {
+		return false
+	}
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if r.ContentLength != 0 {
+		header.Set("Connection", "close") // the body is not read
+	}
+	w.WriteHeader(http.StatusNotFound)
+	return true
 }
 
 // find returns what serves requests to a path, or nil.

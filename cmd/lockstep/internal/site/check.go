@@ -35,6 +35,9 @@ func (o *Options) Check() error {
 	if err := o.checkOAI(); err != nil {
 		return err
 	}
+	if err := o.checkReaders(); err != nil {
+		return err
+	}
 	base := o.BaseURL
 	if base == "" {
 		base = anyBase
@@ -132,6 +135,9 @@ func (o *Options) checkEmbedding(base string) error {
 		return nil
 	}
 	if err := o.Embedding.Admin.Check(); err != nil {
+		return err
+	}
+	if _, err := o.Embedding.Hub.Proxies(); err != nil {
 		return err
 	}
 	if !slices.Contains(o.Hubs.URLs, hubflags.Embedded) {

@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -52,8 +53,8 @@ func openAccessLog(o *Options) (*accesslog.Log, error) {
 }
 
 // openHub opens the hub embedded in the Source, if it is to have one. The hub's store is
-// that of the catalog.
-func openHub(ctx context.Context, opts *Options, store hub.Store) (*hubserver.Front, error) {
+// that of the catalog; maySubscribe decides who may subscribe to which topic.
+func openHub(ctx context.Context, opts *Options, store hub.Store, maySubscribe func(*http.Request, string) (time.Duration, error)) (*hubserver.Front, error) {
 	e := opts.Embedding
 	if e == nil || !slices.Contains(opts.Hubs.URLs, hubflags.Embedded) {
 		return nil, nil
@@ -67,6 +68,7 @@ func openHub(ctx context.Context, opts *Options, store hub.Store) (*hubserver.Fr
 		return nil, err
 	}
 	o.OwnTopics = []string{base} // the Source publishes them from here
+	o.MaySubscribe = maySubscribe
 	if file := e.Hub.PublishTokenFile; file != "" {
 		tokens, err := hubserver.OpenPublishTokens("hub-publish-token-file", file, "", opts.Log)
 		if err != nil {
@@ -104,6 +106,7 @@ type monitored struct {
 	channels func() []source.ChannelStatus
 	hub      *hubserver.Front // nil: none
 	requests *accesslog.Log
+	isPublic func(set string) bool
 
 	upstreams func(now time.Time) (upstreams.Process, []upstreams.Row)
 }
@@ -122,7 +125,7 @@ func newPages(base *url.URL, access *admin.Access, ready func() error, seen *mon
 		}
 	})
 	pages := admin.NewPages(base.EscapedPath(), access.Guard, m, ready)
-	pages.Detail = seen.failures.Detail
+	pages.Detail = func() string { return seen.failures.DetailOf(seen.isPublic) }
 	pages.Protect(upstreams.Path, upstreams.Handler(seen.upstreams))
 	if seen.hub != nil {
 		seen.hub.Show(pages, access, m)

@@ -62,15 +62,15 @@ func (o *Options) checkOAI() error {
 // A harvesting answers harvesters.
 type harvesting struct {
 	repository *repository.Repository
-	path       string                // of its address
-	have       func(rel string) bool // reports whether a resource is at a path below the base URL
+	path       string                                 // of its address
+	have       func(r *http.Request, rel string) bool // reports whether the client may see a resource at a path below the base URL
 	log        *slog.Logger
 }
 
 // openHarvesting opens the repository that harvesters read, if a set is offered to
-// them; otherwise it returns nil. have reports whether a resource is at a path below the
-// base URL.
-func openHarvesting(opts *Options, configs []config.Set, sets []*siteSet, cat catalog.Catalog, have func(rel string) bool) (*harvesting, error) {
+// them; otherwise it returns nil. have reports whether the client of a request may see a
+// resource at a path below the base URL.
+func openHarvesting(opts *Options, configs []config.Set, sets []*siteSet, cat catalog.Catalog, have func(r *http.Request, rel string) bool) (*harvesting, error) {
 	if !slices.ContainsFunc(configs, func(c config.Set) bool { return c.OffersOAI() }) {
 		return nil, nil
 	}
@@ -83,7 +83,7 @@ func openHarvesting(opts *Options, configs []config.Set, sets []*siteSet, cat ca
 		if !configs[i].OffersOAI() {
 			continue
 		}
-		offered := repository.Set{Name: set.name, Catalog: set.list, Collections: opts.OAI.oaiSets != ""}
+		offered := repository.Set{Name: set.name, Catalog: set.list, Private: configs[i].Private(), Collections: opts.OAI.oaiSets != ""}
 		if b, ok := set.origin.(origins.Bitstreams); ok && slices.Contains(keptContents, set.from.Kind.Scheme) && !set.from.Kind.Away {
 			offered.Open = b.Bitstream
 		}
@@ -104,7 +104,7 @@ var keptContents = []string{"dir", "s3", "oai-pmh", "resourcesync"}
 // serve answers a request of a harvester, and reports whether r is one: a resource may
 // have the address of the repository, but not with arguments.
 func (h *harvesting) serve(w http.ResponseWriter, r *http.Request) bool {
-	if h == nil || r.URL.EscapedPath() != h.path || r.Method != http.MethodPost && r.URL.RawQuery == "" && h.have(oaiName) {
+	if h == nil || r.URL.EscapedPath() != h.path || r.Method != http.MethodPost && r.URL.RawQuery == "" && h.have(r, oaiName) {
 		return false
 	}
 	h.repository.ServeHTTP(w, r)

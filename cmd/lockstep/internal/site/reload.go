@@ -66,6 +66,7 @@ type plan struct {
 	added   []string
 	changed []string
 	removed []string
+	access  []string                   // sets whose readers change
 	altered []string                   // sets of which only upstreams change
 	changes map[string]*origins.Change // of these
 	done    chan error
@@ -73,7 +74,7 @@ type plan struct {
 
 // replaces reports whether another setup takes the place of the present one: otherwise
 // nothing but upstreams of sets change.
-func (p *plan) replaces() bool { return len(p.added)+len(p.changed)+len(p.removed) > 0 }
+func (p *plan) replaces() bool { return len(p.added)+len(p.changed)+len(p.removed)+len(p.access) > 0 }
 
 // await waits until there is a plan for another setup, or ctx or a task ends: then it
 // returns nil. Requests that cannot be fulfilled are answered.
@@ -153,6 +154,12 @@ func (r *reloader) plan(q *reload) (*plan, error) {
 		}
 		seen[name] = true
 		old := was[name]
+		if old != nil && !c.SameReaders(old) {
+			p.access = append(p.access, name)
+			same := *c
+			same.Readers, same.NotifyHubs = old.Readers, old.NotifyHubs
+			c = &same
+		}
 		switch {
 		case old != nil && c.Same(old):
 			continue
@@ -292,6 +299,9 @@ func (r *reloader) replace(ctx context.Context, p *plan) {
 	for _, set := range gone {
 		set.stop()
 	}
+	if err := next.keepFormer(s.builder.former); err != nil {
+		r.report.Warn(err)
+	}
 	s.setup.Store(next)
 	close(was.ended)
 	for _, name := range append(slices.Clone(p.added), p.changed...) {
@@ -299,6 +309,9 @@ func (r *reloader) replace(ctx context.Context, p *plan) {
 	}
 	r.alter(ctx, p)
 	r.say(p)
+	if len(p.access) > 0 {
+		s.WarnOfAccess(ctx, r.report)
+	}
 	for _, set := range gone {
 		r.leaving.Go(func() { r.leave(ctx, set, was) })
 	}
@@ -372,7 +385,7 @@ func (r *reloader) say(p *plan) {
 	for _, c := range []struct {
 		what  string
 		names []string
-	}{{"added", p.added}, {"restarted with other settings", p.changed}, {"removed", p.removed}} {
+	}{{"added", p.added}, {"restarted with other settings", p.changed}, {"removed", p.removed}, {"with other readers", p.access}} {
 		if len(c.names) > 0 {
 			r.report.IO.Notef("%s: %s", c.what, strings.Join(c.names, ", "))
 		}

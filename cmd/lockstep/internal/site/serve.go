@@ -11,6 +11,7 @@ import (
 	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/origins"
+	"lockstep/cmd/lockstep/internal/readers"
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
@@ -72,7 +73,7 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 	if tls := s.builder.opts.Embedding.certificate(); tls != nil {
 		l = tls.Over(l) // the front reads plain connections
 	} else {
-		l = s.setup.Load().src.Front(l, h)
+		l = source.NewFront(l, h, func() *source.Source { return s.setup.Load().src })
 	}
 	return admin.ServeBeside(ctx, srv, l, tasks...)
 }
@@ -90,13 +91,16 @@ type front struct {
 	hubPath    string             // of its address
 	harvesting *harvesting        // nil: none
 	api        *origins.API
-	have       func(rel string) bool // reports whether a resource is at a path below the base URL
-	documents  http.Handler          // and resources
+	have       func(r *http.Request, rel string) bool // reports whether the client may see a resource at a path below the base URL
+	documents  http.Handler                           // and resources
+	readers    *readers.Gate                          // of private sets
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = f.readers.Mark(r)
 	switch {
 	case f.callbacks.Serve(w, r):
+	case f.pages != nil && origins.RefuseCallback(w, r, f.pages.Dir):
 	case f.pages != nil && f.pages.Serve(w, r):
 	case f.hub != nil && r.URL.EscapedPath() == f.hubPath && !f.hidesHub(r):
 		f.hub.ServeHTTP(w, r)
@@ -110,7 +114,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // hidesHub reports whether r requests a resource that has the address of the hub: a hub
 // is used with POST, and its answer to GET is only a description of itself.
 func (f *front) hidesHub(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && f.have(hubserver.Path)
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && f.have(r, hubserver.Path)
 }
 
 // parseBase returns the base URL of a Source, with a slash at its end.

@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/publishing"
+	"lockstep/cmd/lockstep/internal/readers"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
@@ -31,6 +33,7 @@ type setup struct {
 	dumps      *publishing.Dumps
 	harvesting *harvesting // nil: no set is offered to harvesters
 	front      front
+	readers    *readers.Gate
 	ended      chan struct{} // closed when another setup has taken its place
 }
 
@@ -48,17 +51,34 @@ type setupBuilder struct {
 	hubPath  string
 	pages    *admin.Pages // nil: none
 	names    *changeNamer // nil: changes are not named
+	logins   *readers.Logins
+	former   *readers.Former
 }
 
 // build returns the setup with sets that the configurations describe. Nothing is read
 // or written yet.
 func (b *setupBuilder) build(sets []*siteSet, configs []config.Set) (*setup, error) {
-	s := &setup{configs: configs, sets: sets, ended: make(chan struct{})}
+	s := &setup{configs: configs, sets: sets, readers: readers.NewGate(b.logins), ended: make(chan struct{})}
 	so := b.source
-	for _, set := range sets {
-		so.Sets = append(so.Sets, set.source)
+	so.OnlySets = b.former.Any()
+	var files resourceFiles // of public sets
+	for i, set := range sets {
+		own := set.source
+		if configs[i].Private() {
+			list, err := readers.Open(configs[i].Readers)
+			if err != nil {
+				return nil, term.Usage(fmt.Errorf("set %s: %w", set.name, err), term.HintOf(err))
+			}
+			s.readers.Guard(set.name, list)
+			own.Private = true
+			if b.opts.Content {
+				own.Content = resourceFiles{set}.open
+			}
+		} else {
+			files = append(files, set)
+		}
+		so.Sets = append(so.Sets, own)
 	}
-	files := resourceFiles(sets)
 	if b.opts.Content {
 		so.Content, so.Mark, so.OnDemand, so.Streams = files.open, files.mark, &source.OnDemand{}, min(maxStreams, max(listen.Connections()/2, 1))
 	}
@@ -67,7 +87,7 @@ func (b *setupBuilder) build(sets []*siteSet, configs []config.Set) (*setup, err
 		return nil, term.Usage(err, "")
 	}
 	cat := b.storage.db.Catalog()
-	if s.harvesting, err = openHarvesting(b.opts, configs, sets, cat, files.have); err != nil {
+	if s.harvesting, err = openHarvesting(b.opts, configs, sets, cat, s.have); err != nil {
 		return nil, err
 	}
 	s.scans = &scanner{sets: sets, status: cat.Status, failures: b.failures, watching: b.opts.Watching}
@@ -76,7 +96,7 @@ func (b *setupBuilder) build(sets []*siteSet, configs []config.Set) (*setup, err
 	s.dumps = &publishing.Dumps{Check: publishing.CheckInterval(configs), Publish: s.src.PublishDumps, Sweep: b.storage.sweep}
 	s.front = front{
 		callbacks: b.sets.origins.Upstreams.Callbacks, pages: b.pages, hub: b.hub, hubPath: b.hubPath, harvesting: s.harvesting, api: b.api,
-		have: files.have, documents: s.endStreams(s.src.Handler()),
+		have: s.have, documents: s.endStreams(s.src.Handler()), readers: s.readers,
 	}
 	return s, nil
 }

@@ -98,7 +98,7 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.hub, err = openHub(ctx, &o, st.db.Hub()); err != nil {
+	if s.hub, err = openHub(ctx, &o, st.db.Hub(), s.maySubscribe); err != nil {
 		return nil, err
 	}
 	if s.requests, err = openAccessLog(&o); err != nil {
@@ -151,6 +151,9 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	if o.Verbose {
 		s.builder.names = newChangeNamer(st.db.Catalog(), o.IO)
 	}
+	if err := s.builder.openReaders(); err != nil {
+		return err
+	}
 	built, cat, err := sets.build(st.db.Catalog())
 	if err != nil {
 		return err
@@ -169,6 +172,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 		s.ready = admin.NewReadiness(o.Log, database, st.documents()).Ready
 		s.Pages = newPages(base, access, s.ready, &monitored{
 			tally: tally, failures: failures, versions: s.versions, hub: s.hub, requests: s.requests,
+			isPublic:  func(set string) bool { return !s.setup.Load().readers.Guards(set) },
 			channels:  func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
 			upstreams: s.upstreams,
 		})
@@ -176,6 +180,9 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	}
 	first, err := s.builder.build(built, o.Sets)
 	if err != nil {
+		return err
+	}
+	if err := first.keepFormer(s.builder.former); err != nil {
 		return err
 	}
 	s.setup.Store(first)

@@ -103,7 +103,10 @@ func (s *Site) startTasks(ctx context.Context, watch bool, n *sourcereport.Repor
 	outer, cancel := context.WithCancel(ctx)
 	g, ctx := errgroup.WithContext(outer)
 	g.Go(func() error { return now.dumps.Run(ctx, n) })
-	g.Go(func() error { return now.src.Notify(ctx) })
+	g.Go(func() error {
+		s.endStrangers(ctx, now, n)
+		return now.src.Notify(ctx)
+	})
 	g.Go(func() error { return now.harvesting.refresh(ctx) })
 	if watch {
 		o := s.builder.opts

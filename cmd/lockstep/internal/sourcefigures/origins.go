@@ -155,12 +155,18 @@ func (u *Origins) Figures(out *admin.Figures) {
 
 // Detail says which origins cannot be read; "" if all can. What was published
 // before is served all the same, so that this is no reason not to be ready.
-func (u *Origins) Detail() string {
+func (u *Origins) Detail() string { return u.DetailOf(func(string) bool { return true }) }
+
+// DetailOf is Detail about some of the sets.
+func (u *Origins) DetailOf(which func(set string) bool) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	text := ""
 	for _, set := range slices.Sorted(maps.Keys(u.failing)) {
 		f := u.failing[set]
+		if !which(set) {
+			continue
+		}
 		if f.refused {
 			text += fmt.Sprintf("set %s: left as it is since %s, because its origin is suddenly empty or lists far less; --allow-empty consents\n", fetch.Printable(set), f.since.UTC().Format(time.RFC3339))
 			continue

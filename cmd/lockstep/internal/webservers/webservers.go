@@ -155,6 +155,9 @@ func (v *snippetView) add(c *config.Set, origin string) error {
 	if name == "" {
 		name = source.DefaultSet
 	}
+	if c.Private() {
+		return term.Usage(fmt.Errorf("set %s: readers: static files cannot ask for a credential", name), "use lockstep serve, and have the web server pass requests on to it")
+	}
 	list, err := source.CapabilityListURI(v.BaseURL, name)
 	if err != nil {
 		return term.Usage(err, "")
