@@ -123,7 +123,7 @@ func TestSetBecomesPrivate(t *testing.T) {
 		return err == nil && strings.Contains(text, "vault")
 	})
 	subscribe("vault", "/second", 2)
-	if code, err := src.end(syscall.SIGTERM); err != nil || code != 130 {
+	if code, err := src.end(syscall.SIGTERM); err != nil || code != 0 {
 		t.Fatalf("exit %d, %v", code, err)
 	}
 	src = serve(private)
@@ -131,7 +131,7 @@ func TestSetBecomesPrivate(t *testing.T) {
 	if text, err := get(base + ".well-known/resourcesync"); err != nil || strings.Contains(text, "vault") {
 		t.Errorf("after the start: %v %s", err, text)
 	}
-	if code, err := src.end(syscall.SIGTERM); err != nil || code != 130 {
+	if code, err := src.end(syscall.SIGTERM); err != nil || code != 0 {
 		t.Fatalf("exit %d, %v", code, err)
 	}
 	src = serve(removed)
