@@ -61,6 +61,7 @@ func run(args []string, io term.IO) int {
 	if status := report.DeniedStatus(err); status != 0 {
 		err = term.ReplaceHint(err, report.DeniedHint(status))
 	}
+	err = term.WithHint(err, report.CertificateHint(err))
 	term.ReportError(io, err)
 	return exitCode(err)
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -177,6 +178,23 @@ func DeniedHint(status int) string {
 		return "the server asks for credentials: give them with " + flags + "; they are sent to the Source's own host only"
 	case http.StatusForbidden:
 		return "the server refuses access: if it needs credentials, or others, give them with " + flags + "; else its operator has to allow it"
+	}
+	return ""
+}
+
+// CertificateHint says what helps where the TLS certificate of a server is not trusted; "" if
+// that is not why err occurred.
+func CertificateHint(err error) string {
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+	_, other := errors.AsType[x509.HostnameError](err)
+	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](err)
+	switch {
+	case unknown:
+		return "if this is the right server, give the certificate of its authority, or its own, with --ca-file FILE"
+	case other:
+		return "use a host name that the certificate of the server is for"
+	case isInvalid && invalid.Reason == x509.Expired:
+		return "the operator of the server has to renew its certificate; or check the clock of this machine"
 	}
 	return ""
 }
