@@ -110,7 +110,9 @@ func (w *confidential) WriteHeader(status int) {
 		w.begun = true
 		header := w.Header()
 		header.Set("Cache-Control", private(header.Get("Cache-Control")))
-		header.Add("Vary", Vary)
+		if !slices.Contains(header["Vary"], Vary) {
+			header.Add("Vary", Vary)
+		}
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

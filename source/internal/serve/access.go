@@ -44,6 +44,8 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request, serve func(http.
 type gate struct {
 	docs     *document.Store
 	sets     []Set
+	public   bool                                            // there is a public set
+	private  bool                                            // there is a private set
 	content  func(rel string) (*os.File, fs.FileInfo, error) // of public sets; may be nil
 	versions *memento.Handler                                // nil: none are kept
 
@@ -76,8 +78,7 @@ func (g *gate) viewOf(header http.Header, r *http.Request) (v view, ok bool, err
 // refused there: its client would take the public sets for all there are.
 func (g *gate) viewOfAll(r *http.Request) (v view, ok bool, err error) {
 	grant := reader.Of(r.Context())
-	public := slices.ContainsFunc(g.sets, func(set Set) bool { return !set.Private })
-	return grant.Sets, grant.Status == 0 && (public || len(grant.Sets) > 0), nil
+	return grant.Sets, grant.Status == 0 && (g.public || len(grant.Sets) > 0), nil
 }
 
 // viewOfDocument is viewOf for a document or package. Those of a set that is not
@@ -87,12 +88,16 @@ func (g *gate) viewOfDocument(r *http.Request, name string) (v view, ok bool, er
 	if !deeper || !strings.HasPrefix(name, names.DocumentsDir) {
 		return nil, true, nil
 	}
-	i := slices.IndexFunc(g.sets, func(set Set) bool { return set.Name == dir })
-	if i >= 0 && !g.sets[i].Private {
-		return nil, true, nil
+	private := false
+	for i := range g.sets {
+		if g.sets[i].Name == dir {
+			if private = g.sets[i].Private; !private {
+				return nil, true, nil
+			}
+		}
 	}
 	grant := reader.Of(r.Context())
-	return grant.Sets, i >= 0 && grant.Opens(dir), nil
+	return grant.Sets, private && grant.Opens(dir), nil
 }
 
 // viewOfResource is viewOf for a resource. One that a public set has is public, also where
@@ -225,7 +230,7 @@ func (g *gate) hides(readable view, uris []string) bool {
 // deny answers a client that may not see what it asks for. Without private sets, that is
 // what is left of them.
 func (h *handler) deny(w http.ResponseWriter, r *http.Request) {
-	if !slices.ContainsFunc(h.opts.Sets, func(set Set) bool { return set.Private }) {
+	if !h.gate.private {
 		h.fail(w, r, http.StatusNotFound)
 		return
 	}

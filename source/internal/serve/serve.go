@@ -103,6 +103,7 @@ func New(o Options) http.Handler {
 	h.gate = &gate{docs: o.Docs, sets: o.Sets, content: o.Content, versions: o.Versions, versionTarget: h.versionTarget, lookup: h.lookup}
 	for i := range o.Sets {
 		set := &o.Sets[i]
+		h.gate.public, h.gate.private = h.gate.public || !set.Private, h.gate.private || set.Private
 		h.links = append(h.links, coverage{
 			set:  set,
 			path: strings.Trim(set.Path, "/"),
