@@ -134,7 +134,7 @@ func TestSetBecomesPrivate(t *testing.T) {
 	if code, err := src.end(syscall.SIGTERM); err != nil || code != 0 {
 		t.Fatalf("exit %d, %v", code, err)
 	}
-	src = serve(removed)
+	serve(removed)
 	for _, path := range []string{"resourcesync/vault/capabilitylist.xml", "resourcesync/vault/resourcelist.xml", "vault/secret.txt"} {
 		for _, credential := range []string{"", token} {
 			if s := statusFor(t, base+path, credential); s != 404 {
