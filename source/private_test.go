@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -325,10 +326,11 @@ func TestPrivateStreamEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t) // its channels belong to this time
-		grant := *hushed
+		var grant atomic.Pointer[access.Grant]
+		grant.Store(hushed)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		r := httptest.NewRequest("GET", "/resourcesync/hush/changes", nil).WithContext(access.With(ctx, func() access.Grant { return grant }))
+		r := httptest.NewRequest("GET", "/resourcesync/hush/changes", nil).WithContext(access.With(ctx, func() access.Grant { return *grant.Load() }))
 		r.Header.Set("Accept", "text/event-stream")
 		began, ended := time.Now(), make(chan time.Duration, 1)
 		go func() {
@@ -341,7 +343,7 @@ func TestPrivateStreamEnds(t *testing.T) {
 			t.Fatalf("it ended after %v", d)
 		default:
 		}
-		grant = access.Grant{}
+		grant.Store(&access.Grant{})
 		if d := <-ended; d > 6*time.Minute {
 			t.Errorf("it ended after %v", d)
 		}
