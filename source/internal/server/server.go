@@ -4,6 +4,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -64,12 +65,20 @@ func New(h http.Handler) *http.Server {
 		},
 		ConnState: func(c net.Conn, s http.ConnState) {
 			if s == http.StateIdle {
-				connlimit.Of(c).Waits(false)
+				// Over HTTP/2 the end of the last answer is still to be sent: the connection
+				// has the time of a new one before it makes room for another client.
+				connlimit.Of(c).Waits(speaksHTTP2(c))
 			}
 		},
 	}
 	srv.RegisterOnShutdown(sync.OnceFunc(func() { close(end) }))
 	return srv
+}
+
+// speaksHTTP2 reports whether HTTP/2 is spoken on a connection.
+func speaksHTTP2(c net.Conn) bool {
+	secure, ok := c.(*tls.Conn)
+	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
 type (
