@@ -130,6 +130,16 @@ func (g *gate) Apply(ctx context.Context, set string, us []catalog.Update) (a ca
 	return a, errors.Join(err, o.err)
 }
 
+// queued waits until n requests wait for the one that is carried out.
+func (a *apiTest) queued(n int) {
+	a.t.Helper()
+	for end := time.Now().Add(time.Minute); a.api.Set("papers").Queued() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			a.t.Fatalf("%d requests wait, want %d", a.api.Set("papers").Queued(), n)
+		}
+	}
+}
+
 // TestAPIGroups sees to it that requests which arrive together are applied
 // together, two about one resource apart, and a key that is busy is refused.
 func TestAPIGroups(t *testing.T) {
@@ -153,7 +163,7 @@ func TestAPIGroups(t *testing.T) {
 	for i := range 50 {
 		start(put(fmt.Sprintf("http://%d", i), "{}").key(fmt.Sprint(i)))
 	}
-	time.Sleep(100 * time.Millisecond) // for them to arrive; if some do not, the groups below are smaller
+	a.queued(50)
 	g.orders <- gateOrder{apply: true}
 	groups, most, seen := 0, 0, 0
 	for seen < 50 {
@@ -175,7 +185,7 @@ func TestAPIGroups(t *testing.T) {
 	for i := range 5 {
 		start(put("http://same", fmt.Sprintf(`{"length":%d}`, i)))
 	}
-	time.Sleep(50 * time.Millisecond)
+	a.queued(5)
 	for range 5 {
 		g.orders <- gateOrder{apply: true}
 		if us := <-g.arrived; len(us) != 1 {
@@ -199,7 +209,7 @@ func TestAPIBatchAlone(t *testing.T) {
 		if i == 0 {
 			<-g.arrived
 		}
-		time.Sleep(30 * time.Millisecond) // for it to take its place in the queue
+		a.queued(i)
 	}
 	for _, want := range []int{1, 2, 2} {
 		g.orders <- gateOrder{apply: true}
