@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -60,7 +61,7 @@ func TestDebianPackage(t *testing.T) {
 	t.Parallel()
 	pkg := result(t, "lockstep_*_"+debianArchitecture()+".deb")
 	needRoot(t)
-	root := cleanRoot(t)
+	root := cleanRoot(t, minimal...)
 	// The configuration of dpkg on this machine may exclude manual pages.
 	dpkg := func(args ...string) string {
 		return output(t, "dpkg", append([]string{"--root=" + root, "--path-include=/usr/share/*"}, args...)...)
@@ -111,7 +112,7 @@ func TestRPM(t *testing.T) {
 	pkg := result(t, "lockstep-*."+map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]+".rpm")
 	need(t, "rpm")
 	needRoot(t)
-	root := cleanRoot(t)
+	root := cleanRoot(t, minimal...)
 	rpm := func(args ...string) {
 		// The root has no database of RPM that could satisfy what the package requires.
 		output(t, "rpm", append([]string{"--root=" + root, "--dbpath=/var/lib/rpm", "--nodeps"}, args...)...)
@@ -216,10 +217,13 @@ func filesBelow(t *testing.T, dir string) []string {
 	return files
 }
 
-// cleanRoot returns a directory with a minimal Debian: what maintainer scripts of
-// packages may expect, and nothing else. It is made from the packages that are
-// installed here, so that it needs no network.
-func cleanRoot(t *testing.T) string {
+// minimal are packages that have what maintainer scripts of other packages may expect.
+var minimal = []string{"base-files", "base-passwd", "coreutils", "dash", "login", "passwd"}
+
+// cleanRoot returns a directory with a Debian that consists of the packages given and
+// of what they depend on. It is made from the packages that are installed here, so that
+// it needs no network.
+func cleanRoot(t *testing.T, names ...string) string {
 	t.Helper()
 	need(t, "dpkg")
 	root := t.TempDir()
@@ -230,17 +234,16 @@ func cleanRoot(t *testing.T) string {
 			}
 		}
 	}
-	packages := closure(t, "base-files", "base-passwd", "coreutils", "dash", "login", "passwd")
 	var list bytes.Buffer
 	var status []string
-	for _, p := range packages {
+	for _, p := range closure(t, names...) {
 		for path := range strings.Lines(output(t, "dpkg-query", "-L", p)) {
 			path = strings.TrimSpace(path)
-			if info, err := os.Lstat(path); err == nil && !info.IsDir() && !strings.HasPrefix(path, "/usr/share/") {
+			if _, err := os.Lstat(path); err == nil && path != "/." && !forReaders.MatchString(path) {
 				list.WriteString(strings.TrimPrefix(path, "/") + "\n")
 			}
 		}
-		for _, pattern := range []string{p + ".list", p + ":*.list"} {
+		for _, pattern := range []string{p + ".*", p + ":*.*"} {
 			found, _ := filepath.Glob("/var/lib/dpkg/info/" + pattern) // the pattern is well-formed
 			for _, path := range found {
 				list.WriteString(strings.TrimPrefix(path, "/") + "\n")
@@ -264,16 +267,25 @@ func cleanRoot(t *testing.T) string {
 	if err := pack.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/log", "dev", "tmp"} {
+	for _, dir := range []string{"dev", "mnt", "proc", "root", "run", "sys", "tmp", "var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/log"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, text := range map[string]string{
-		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "etc/group": "root:x:0:\n", "etc/shadow": "root:*:19000:0:99999:7:::\n",
-		"etc/gshadow": "root:*::\n", "var/lib/dpkg/status": strings.Join(status, "\n"), "var/lib/dpkg/available": "",
+	files := map[string]string{
+		"etc/passwd": readFile(t, "/usr/share/base-passwd/passwd.master"), "etc/group": readFile(t, "/usr/share/base-passwd/group.master"),
+		"var/lib/dpkg/status": strings.Join(status, "\n"), "var/lib/dpkg/available": "",
 		"dev/null": "", // scripts only write to it
-	} {
+	}
+	for line := range strings.Lines(files["etc/passwd"]) {
+		name, _, _ := strings.Cut(line, ":")
+		files["etc/shadow"] += name + ":*:19000:0:99999:7:::\n"
+	}
+	for line := range strings.Lines(files["etc/group"]) {
+		name, _, _ := strings.Cut(line, ":")
+		files["etc/gshadow"] += name + ":*::\n"
+	}
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -282,6 +294,19 @@ func cleanRoot(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return root
+}
+
+// forReaders matches files that no program needs.
+var forReaders = regexp.MustCompile(`^/usr/share/(doc|man|locale|info)/`)
+
+// readFile returns the text of a file.
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // closure returns packages with all that they depend on, of what is installed here.
