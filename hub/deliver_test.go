@@ -160,6 +160,27 @@ func TestWhole(t *testing.T) {
 // endpoint on the same host (WS-C-13).
 func TestSlow(t *testing.T) {
 	t.Parallel()
+	undelayed(t, quickBesideSlow)
+}
+
+// undelayed expects that a quick subscriber gets messages within half a minute, in one
+// of some tries: a loaded machine can make it slow, too, and then it waits with
+// the others.
+func undelayed(t *testing.T, try func(*testing.T) (got func() bool)) {
+	t.Helper()
+	for range 3 {
+		got := try(t)
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+			if got() {
+				return
+			}
+		}
+	}
+	t.Error("a quick subscriber waited for more than 30 s")
+}
+
+// quickBesideSlow publishes to slow endpoints and a quick one.
+func quickBesideSlow(t *testing.T) (got func() bool) {
 	over := make(chan struct{})
 	s := newSink(t, func(w http.ResponseWriter, r *http.Request, _ string) {
 		switch {
@@ -173,8 +194,8 @@ func TestSlow(t *testing.T) {
 			time.Sleep(700 * time.Millisecond)
 		}
 	})
-	defer close(over)
 	r := run(t, hubstore.NewMem(), hub.Options{Timeout: time.Minute})
+	t.Cleanup(func() { close(over) }) // before the hub is stopped
 	for i := range 40 {
 		r.subscribe(fmt.Sprintf("%s/hang/%d", s.URL, i), "")
 		r.subscribe(fmt.Sprintf("%s/slow/%d", s.URL, i), "")
@@ -183,12 +204,8 @@ func TestSlow(t *testing.T) {
 	r.publish("first") // after which the slow endpoints are known
 	eventually(t, "first", func() bool { return len(s.at("/quick")) == 1 })
 	time.Sleep(time.Second)
-	start := time.Now()
 	r.publish(numbers(1, 20)...)
-	eventually(t, "all", func() bool { return len(s.at("/quick")) == 21 })
-	if took := time.Since(start); took > 30*time.Second {
-		t.Errorf("a quick subscriber waited for %v", took)
-	}
+	return func() bool { return len(s.at("/quick")) == 21 }
 }
 
 // TestOneAtATime: a subscriber never gets two deliveries at a time, however many
