@@ -209,8 +209,8 @@ func TestGiveUp(t *testing.T) {
 	if row.Progress.Cursor != 100 || r.Stats().GivenUp != 100 {
 		t.Errorf("%+v, %d in all", row.Progress, r.Stats().GivenUp)
 	}
-	r.publish("101")
 	well.Store(true)
+	r.publish("101")
 	eventually(t, "the next", func() bool { return len(s.at("/cb")) == 1 })
 	if got := s.at("/cb"); !same(got, []string{"101"}) {
 		t.Errorf("got %v", got)
