@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,7 +170,7 @@ See all of it in a few seconds:  lockstep demo`,
 	root.SetUsageFunc(help.PrintUsage)
 	root.SetHelpTemplate(help.HelpTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return term.Usage(err, suggest.Flag(cmd, io.Args, err))
+		return term.Usage(config.PlainFlagError(err), suggest.Flag(cmd, io.Args, err))
 	})
 	out.Declare(root.PersistentFlags())
 	root.Flags().BoolVar(&version, "version", false, "print the version")
@@ -227,7 +228,25 @@ See all of it in a few seconds:  lockstep demo`,
 		newMan(io, out),
 	)
 	completion.Declare(root)
+	refuseUnknownTopics(root)
 	return root
+}
+
+// refuseUnknownTopics has the help command refuse the name of a command that does not exist.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	topics, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return // unreachable: it was just made
+	}
+	topics.Run, topics.RunE = nil, func(_ *cobra.Command, args []string) error {
+		cmd, rest, err := root.Find(args)
+		if err != nil || len(rest) > 0 {
+			return unknownCommand(root, append(rest, args...)[0])
+		}
+		cmd.InitDefaultHelpFlag()
+		return cmd.Help()
+	}
 }
 
 // unknownCommand is the error for a first word that is no command.
@@ -247,7 +266,7 @@ func arguments(min, max int) cobra.PositionalArgs {
 		case len(args) < min:
 			return term.Usage(fmt.Errorf("%s: too few arguments", cmd.Name()), "usage: "+cmd.UseLine())
 		case len(args) > max:
-			return term.Usage(fmt.Errorf("%s: too many arguments, from %q on", cmd.Name(), args[max]), "usage: "+cmd.UseLine())
+			return term.Usage(fmt.Errorf("%s: too many arguments, from %q on", cmd.Name(), args[max]), cmp.Or(suggest.Value(cmd.Flags(), args), "usage: "+cmd.UseLine()))
 		}
 		return nil
 	}
