@@ -31,6 +31,7 @@ import (
 	"lockstep/cmd/lockstep/internal/validation"
 	"lockstep/destination"
 	"lockstep/intake"
+	"lockstep/storage/sqlite"
 )
 
 func main() {
@@ -64,6 +65,12 @@ func run(args []string, io term.IO) int {
 	}
 	if status := report.DeniedStatus(err); status != 0 {
 		err = term.ReplaceHint(err, report.DeniedHint(status))
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		err = term.WithHint(err, "free space there, and run the same command again")
+	case errors.Is(err, sqlite.ErrDamaged):
+		err = term.WithHint(err, "bring the file back from a backup")
 	}
 	term.ReportError(io, err)
 	return exitCode(err)

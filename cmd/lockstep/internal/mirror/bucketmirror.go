@@ -100,7 +100,7 @@ func openBucketMirror(dest, state string, readOnly bool, c BucketClient) (*State
 	}
 	db, err := sqlite.Open(database)
 	if err != nil {
-		return nil, errors.Join(err, scratch.Close(), lock.Close())
+		return nil, errors.Join(explainLock(err), scratch.Close(), lock.Close())
 	}
 	return &State{Store: store, Journal: db.Journal(), Versions: versions, state: state, scratch: scratch, Close: func() {
 		if err := errors.Join(db.Close(), scratch.Close(), lock.Close()); err != nil {

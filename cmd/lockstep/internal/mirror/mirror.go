@@ -191,14 +191,20 @@ func (o *Selection) IsMirror() bool {
 	return err == nil
 }
 
+// Damaged says what to do about the database of a mirror that cannot be read.
+const Damaged = "bring state.db back from a backup, or move the files state.db* away: sync --adopt then compares everything, and adopts the files that are right"
+
 // lockMirror locks the mirror whose state is in dir.
 func lockMirror(dir string) (*lock.Lock, error) {
 	held, err := lock.Acquire(dir)
 	return held, explainLock(err)
 }
 
-// explainLock adds a hint to the error about a mirror that is in use.
+// explainLock adds a hint to the error about a mirror that is in use, or whose state is damaged.
 func explainLock(err error) error {
+	if errors.Is(err, sqlite.ErrDamaged) {
+		return term.WithHint(err, Damaged)
+	}
 	if _, used := errors.AsType[*lock.InUseError](err); used {
 		err = term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
 	}

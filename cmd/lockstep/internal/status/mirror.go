@@ -96,6 +96,8 @@ func (m *Mirror) readState(ctx context.Context, dir string) error {
 		return fmt.Errorf("%s: there is no mirror, or it was never synced", dir)
 	case errors.Is(err, fs.ErrPermission):
 		return term.WithHint(fmt.Errorf("%s: only the user who runs the mirror may read its state", dir), "ask as that user, or as root")
+	case errors.Is(err, sqlite.ErrDamaged):
+		return term.WithHint(err, mirror.Damaged)
 	case err != nil:
 		return err
 	}
