@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -111,7 +112,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 			return err
 		}
 	}
-	alerts, err := o.alerts.Service(alert.Run{Command: "hub", Dest: withoutPassword(o.state)}, io)
+	alerts, err := o.alerts.Service(alert.Run{Command: "hub", Dest: withoutPassword(o.state), Roots: func() (*x509.CertPool, error) { return ho.RootCAs, nil }}, io)
 	if err != nil {
 		return err
 	}

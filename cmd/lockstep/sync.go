@@ -18,6 +18,7 @@ func newSync(io term.IO, out *term.Options) *cobra.Command {
 		if o.DryRun {
 			return run(io, &alert.Outcome{})
 		}
+		r.Roots = o.Network.Certificates
 		return alerts.Watch(cmd.Context(), r, io, exitCode, run)
 	}
 	cmd := &cobra.Command{

@@ -119,7 +119,7 @@ func TestPingTriesAgain(t *testing.T) {
 		{[]int{302, 200}, 1, "302 Found"},
 	} {
 		m := newMonitor(t, func(n int) int { return tt.answers[n-1] })
-		p, err := newPinger(m.URL + "/secret")
+		p, err := newPinger(m.URL+"/secret", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestPingHangs(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-block }))
 	defer s.Close()
 	defer close(block)
-	p, err := newPinger(s.URL + "/secret")
+	p, err := newPinger(s.URL+"/secret", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestPingHangs(t *testing.T) {
 	if err = p.send(t.Context(), "", "x", pingTries); err == nil || err.Error() != "--ping-url: POST to "+s.URL+"/…: no answer in time" {
 		t.Error(err)
 	}
-	if _, err := newPinger("ftp://secret"); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err := newPinger("ftp://secret", nil); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}
 }

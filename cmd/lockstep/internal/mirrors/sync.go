@@ -125,8 +125,11 @@ func (r *syncRun) begin(w *work) {
 
 // settle reports and counts a mirror that is in step, or has failed.
 func (r *syncRun) settle(ctx context.Context, e *entry, w *work, err error) {
-	if err != nil && !mirror.Interrupted(ctx, err) {
+	switch {
+	case err != nil && !mirror.Interrupted(ctx, err):
 		term.ReportError(w.io, err)
+	case errors.Is(err, term.ErrInterrupted) && err.Error() != term.ErrInterrupted.Error(): // it says how much is done
+		w.io.Errorf("%v\n", err)
 	}
 	if !w.printed {
 		err = cmp.Or(err, r.print(ctx, e, nil, notOpened(e), err))
