@@ -17,6 +17,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/reader"
 	"lockstep/source"
 )
 
@@ -114,6 +115,12 @@ func (l *Log) record(h http.Handler, kind func(path string) string) http.Handler
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		uri := r.RequestURI // handlers may change r.URL
+		var from *reader.Note
+		if l.append != nil && len(r.Header["Authorization"]) > 0 {
+			var ctx context.Context
+			ctx, from = reader.Noting(r.Context())
+			r = r.WithContext(ctx)
+		}
 		out, answered := &recorder{ResponseWriter: w}, false
 		defer func() { // also when h panics to end the connection
 			switch {
@@ -123,7 +130,7 @@ func (l *Log) record(h http.Handler, kind func(path string) string) http.Handler
 				out.status = http.StatusInternalServerError
 			}
 			l.add(&entry{
-				at: began, client: clientOf(r.RemoteAddr), host: r.Host, method: r.Method, uri: uri, proto: r.Proto, status: out.status, bytes: out.bytes,
+				at: began, client: clientOf(r.RemoteAddr), user: from.Name(), host: r.Host, method: r.Method, uri: uri, proto: r.Proto, status: out.status, bytes: out.bytes,
 				took: time.Since(began), referer: r.Referer(), agent: r.UserAgent(), kind: kind(pathOf(uri)),
 			})
 		}()

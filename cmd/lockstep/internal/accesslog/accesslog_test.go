@@ -22,6 +22,7 @@ import (
 	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/reader"
 	"lockstep/source"
 )
 
@@ -229,6 +230,48 @@ func TestBadFlags(t *testing.T) {
 		}
 		if _, err := o.Open(nil, term.IO{}); err == nil {
 			t.Errorf("%q is not refused", args)
+		}
+	}
+}
+
+// TestReader: the name of a reader is logged if its credential was accepted, in a form that
+// cannot be taken for other fields, and the credential is not.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	const token = "5ec1e7"
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(reader.With(r.Context(), func() reader.Grant {
+			if r.Header.Get("Authorization") == "Bearer "+token {
+				return reader.Grant{Name: `al"ice]`, Sets: []string{"a"}}
+			}
+			return reader.Grant{Status: http.StatusUnauthorized}
+		}))
+		if r.URL.Path == "/private" && !reader.Of(r.Context()).Opens("a") {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}
+	for format, want := range map[string][]string{
+		"combined": {
+			`^192\.0\.2\.1 - al\\"ice\] \[`, `^192\.0\.2\.1 - - \[.* 401 `, `^192\.0\.2\.1 - - \[.* 401 `, `^192\.0\.2\.1 - - \[.* 200 `,
+		},
+		"json": {`"user":"al\\"ice\]"`, `"status":401`, `"status":401`, `"status":200`},
+	} {
+		path := filepath.Join(t.TempDir(), "access.log")
+		l, _, stop := open(t, admin.KindOf("file"), "--access-log", path, "--access-log-format", format)
+		h := l.Handler(http.HandlerFunc(serve))
+		for _, ask := range [][2]string{{"/private", "Bearer " + token}, {"/private", "Basic YWxpY2U6eA=="}, {"/private", ""}, {"/public", "Bearer " + token}} {
+			r := httptest.NewRequest("GET", ask[0], nil)
+			if ask[1] != "" {
+				r.Header.Set("Authorization", ask[1])
+			}
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		stop()
+		lines := strings.Split(strings.TrimSpace(contents(path)), "\n")
+		for i, line := range lines {
+			if len(lines) != len(want) || !regexp.MustCompile(want[i]).MatchString(line) || strings.Contains(line, token) || i > 0 && strings.Contains(line, "user\"") {
+				t.Errorf("%s, request %d: %s", format, i, line)
+			}
 		}
 	}
 }
