@@ -115,7 +115,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	requests, err := o.access.Open(admin.KindOf("hub"), io)
+	requests, err := o.access.Open(admin.KindOf("hub"), ho.TrustedProxies, io)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -54,7 +55,7 @@ func open(t *testing.T, kind func(string) string, args ...string) (l *accesslog.
 		t.Fatal(err)
 	}
 	stderr = &safeBuffer{}
-	l, err := o.Open(kind, term.IO{Out: io.Discard, Err: stderr})
+	l, err := o.Open(kind, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, term.IO{Out: io.Discard, Err: stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +213,13 @@ func TestFront(t *testing.T) {
 	l.Front(&source.FrontResponse{
 		Remote: remote, Request: []byte("GET /a HTTP/1.1\r\nHost: a.example\r\nUser-Agent: curl/8\r\n\r\n"), Path: "/a", Bytes: 7, Took: time.Millisecond,
 	})
+	l.Front(&source.FrontResponse{
+		Remote: remote, Request: []byte("GET /b HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 198.51.100.7\r\n\r\n"), Path: "/b", Bytes: 7, Took: time.Millisecond,
+	})
 	stop()
+	if !strings.Contains(stderr.String(), "\n198.51.100.7 - - [") {
+		t.Errorf("the client of a trusted proxy is not in %q", stderr)
+	}
 	line, _ := bufio.NewReader(strings.NewReader(stderr.String())).ReadString('\n')
 	if !strings.HasPrefix(line, "127.0.0.1 - - [") || !strings.HasSuffix(line, `] "GET /a HTTP/1.1" 200 7 "-" "curl/8"`+"\n") {
 		t.Errorf("logged %q", line)
@@ -228,7 +235,7 @@ func TestBadFlags(t *testing.T) {
 		if err := flags.Parse(args); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.Open(nil, term.IO{}); err == nil {
+		if _, err := o.Open(nil, nil, term.IO{}); err == nil {
 			t.Errorf("%q is not refused", args)
 		}
 	}
@@ -273,5 +280,30 @@ func TestReader(t *testing.T) {
 				t.Errorf("%s, request %d: %s", format, i, line)
 			}
 		}
+	}
+}
+
+// TestProxies: of the requests of a trusted proxy, the client that it names is logged, with
+// its whole address; what others say of themselves is not.
+func TestProxies(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "access.log")
+	l, _, stop := open(t, admin.KindOf("file"), "--access-log", path)
+	for _, h := range []http.Handler{l.Handler(http.HandlerFunc(files)), l.AdminHandler(http.HandlerFunc(files))} {
+		for _, from := range [][2]string{{"127.0.0.1:5", "198.51.100.1, 2001:db8::1:2"}, {"127.0.0.1:5", ""}, {"192.0.2.1:5", "198.51.100.1"}, {"127.0.0.1:5", "x\n"}, {"@", "198.51.100.1"}} {
+			r := httptest.NewRequest("GET", "/a", nil)
+			r.RemoteAddr = from[0]
+			r.Header.Set("X-Forwarded-For", from[1])
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+	}
+	stop()
+	var clients []string
+	for line := range strings.Lines(contents(path)) {
+		client, _, _ := strings.Cut(line, " ")
+		clients = append(clients, client)
+	}
+	if got, want := strings.Join(clients, " "), "2001:db8::1:2 127.0.0.1 192.0.2.1 127.0.0.1 - "; got+" " != want+want {
+		t.Errorf("logged %s", got)
 	}
 }

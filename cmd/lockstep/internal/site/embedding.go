@@ -49,7 +49,11 @@ func openAccessLog(o *Options) (*accesslog.Log, error) {
 	if o.Embedding == nil {
 		return accesslog.New(kind), nil
 	}
-	return o.Embedding.Access.Open(kind, o.IO)
+	proxies, err := o.Embedding.Hub.Proxies()
+	if err != nil {
+		return nil, err
+	}
+	return o.Embedding.Access.Open(kind, proxies, o.IO)
 }
 
 // openHub opens the hub embedded in the Source, if it is to have one. The hub's store is
