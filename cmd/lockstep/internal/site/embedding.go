@@ -161,10 +161,10 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 // problem returns what is wrong with the Source, "" if all is well.
 func (s *Site) problem() string {
 	if err := s.ready(); err != nil {
-		return err.Error()
+		return admin.WithCause(err)
 	}
 	_, rows := s.upstreams(time.Now())
-	return s.builder.failures.Detail() + upstreams.Failures(rows) + s.builder.tally.Problem()
+	return s.builder.failures.Problem() + upstreams.Failures(rows) + s.builder.tally.Problem()
 }
 
 // originRow returns what is known of the origin of a set, and of the hubs that are notified
