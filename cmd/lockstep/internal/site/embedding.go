@@ -164,7 +164,10 @@ func (s *Site) problem() string {
 		return admin.WithCause(err)
 	}
 	_, rows := s.upstreams(time.Now())
-	return s.builder.failures.Problem() + upstreams.Failures(rows) + s.builder.tally.Problem()
+	byUpstream := func(set string) bool { // has a line for each of its upstreams that fails
+		return slices.ContainsFunc(rows, func(r upstreams.Row) bool { return r.Set == set && r.State == aggregator.StateFailing })
+	}
+	return s.builder.failures.ProblemOf(func(set string) bool { return !byUpstream(set) }) + upstreams.Failures(rows) + s.builder.tally.Problem()
 }
 
 // originRow returns what is known of the origin of a set, and of the hubs that are notified

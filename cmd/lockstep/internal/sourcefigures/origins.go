@@ -160,9 +160,9 @@ func (u *Origins) Detail() string { return u.DetailOf(func(string) bool { return
 // DetailOf is Detail about some of the sets.
 func (u *Origins) DetailOf(which func(set string) bool) string { return u.describe(which, false) }
 
-// Problem is Detail for the operator: with the causes, which name files and hosts, and with
-// what to do about them.
-func (u *Origins) Problem() string { return u.describe(func(string) bool { return true }, true) }
+// ProblemOf is DetailOf for the operator: with the causes, which name files and hosts, and
+// with what to do about them.
+func (u *Origins) ProblemOf(which func(set string) bool) string { return u.describe(which, true) }
 
 func (u *Origins) describe(which func(set string) bool, causes bool) string {
 	u.mu.Lock()
