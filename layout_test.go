@@ -296,7 +296,7 @@ var rooms = []room{
 	{"cmd/lockstep/internal/admin", "cmd/lockstep/internal/certificate cmd/lockstep/internal/term hub internal/connlimit internal/fetch internal/trust source", "github.com/prometheus/client_golang github.com/spf13/pflag golang.org/x/sync"},
 	{"cmd/lockstep/internal/shell", "cmd/lockstep/internal/term", ""},
 	{"cmd/lockstep/internal/alert", "cmd/lockstep/internal/admin cmd/lockstep/internal/help cmd/lockstep/internal/release cmd/lockstep/internal/shell cmd/lockstep/internal/term destination internal/certerror internal/fetch validate/finding", "github.com/prometheus/client_golang github.com/spf13/pflag"},
-	{"cmd/lockstep/internal/accesslog", "cmd/lockstep/internal/admin cmd/lockstep/internal/term source", "github.com/spf13/pflag"},
+	{"cmd/lockstep/internal/accesslog", "cmd/lockstep/internal/admin cmd/lockstep/internal/term internal/ratelimit internal/reader source", "github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/report", "cmd/lockstep/internal/term destination discover internal/certerror internal/fetch resourcesync", ""},
 	{"cmd/lockstep/internal/mirror", "blob blob/s3 cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/shell cmd/lockstep/internal/term destination destination/filename destination/journal destination/lock discover internal/fetch internal/fetch/requestlog internal/mirrordir internal/private internal/statedir resourcesync source storage/sqlite", "github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/listen", "cmd/lockstep/internal/admin cmd/lockstep/internal/certificate cmd/lockstep/internal/term internal/connlimit internal/fetch source", ""},

@@ -19,7 +19,6 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
-	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
@@ -116,7 +115,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	requests, err := o.access.Open(admin.KindOf("hub"), io)
+	requests, err := o.access.Open(admin.KindOf("hub"), ho.TrustedProxies, io)
 	if err != nil {
 		return err
 	}
@@ -202,7 +201,7 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 		if err := o.announce(front, listening, access, publishToken, io); err != nil {
 			return err
 		}
-		return alerts.Run(ctx, func() string { return report.ErrorText(front.CheckReady()) })
+		return alerts.Run(ctx, func() string { return admin.WithCause(front.CheckReady()) })
 	})
 	return g.Wait()
 }

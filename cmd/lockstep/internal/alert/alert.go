@@ -106,8 +106,18 @@ func (t *tail) summary(out *Outcome, err error) string {
 		t.text = t.text[:0]
 		out.Summary(to)
 	}
+	if several, ok := errors.AsType[causesReporter](err); ok {
+		several.ReportCauses(to)
+	}
 	term.ReportError(to, err)
 	return string(t.text[max(0, len(t.text)-maxSummary):])
+}
+
+// A causesReporter is an error of a run over several mirrors, each of which has reported
+// its own on stderr.
+type causesReporter interface {
+	error
+	ReportCauses(io term.IO)
 }
 
 // maxSummary is how many bytes of a summary are sent: as many as monitors keep.

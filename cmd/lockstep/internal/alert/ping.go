@@ -106,6 +106,9 @@ func (p *pinger) post(ctx context.Context, address, text string) error {
 	case answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests:
 		return &temporaryError{errors.New(answer.Status)}
 	}
+	if to, err := answer.Location(); err == nil {
+		return fmt.Errorf("%s: it redirects to %s://%s/…, which is not followed: give the address there", answer.Status, to.Scheme, to.Host) // the path is a secret
+	}
 	return errors.New(answer.Status)
 }
 

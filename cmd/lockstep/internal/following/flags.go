@@ -113,7 +113,7 @@ func Follow(ctx context.Context, o *Flags, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	requests, err := o.Access.Open(admin.KindOf("callback"), io)
+	requests, err := o.Access.Open(admin.KindOf("callback"), nil, io)
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func auditObject(entries []*entry, results []audited, took time.Duration, err er
 
 // add counts a mirror that is not in step.
 func (v *verdict) add(name string, err error) {
-	v.failed = append(v.failed, name)
+	v.failed, v.causes = append(v.failed, name), append(v.causes, err)
 	refused, differs := errors.Is(err, destination.ErrRefused), errors.Is(err, auditing.ErrDifferences)
 	v.refused, v.differs = v.refused && refused, v.differs && (refused || differs)
 }

@@ -70,6 +70,7 @@ type syncRun struct {
 	active  []*work
 	ended   int
 	failed  []string // names
+	causes  []error  // of each
 	refused int      // of them, for safety
 }
 
@@ -141,7 +142,7 @@ func (r *syncRun) settle(ctx context.Context, e *entry, w *work, err error) {
 	if err == nil {
 		return
 	}
-	r.failed = append(r.failed, w.name)
+	r.failed, r.causes = append(r.failed, w.name), append(r.causes, err)
 	if errors.Is(err, destination.ErrRefused) {
 		r.refused++
 	}
@@ -211,7 +212,7 @@ type total struct {
 func (r *syncRun) end(ctx context.Context) error {
 	var err error
 	if len(r.failed) > 0 {
-		err = &verdict{all: r.all, failed: r.failed, refused: r.refused == len(r.failed)}
+		err = &verdict{all: r.all, failed: r.failed, causes: r.causes, refused: r.refused == len(r.failed)}
 	}
 	if mirror.Interrupted(ctx, err) {
 		err = term.WithHint(term.ErrInterrupted, "progress is saved; run the same command again to continue")

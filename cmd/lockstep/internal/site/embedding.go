@@ -49,7 +49,11 @@ func openAccessLog(o *Options) (*accesslog.Log, error) {
 	if o.Embedding == nil {
 		return accesslog.New(kind), nil
 	}
-	return o.Embedding.Access.Open(kind, o.IO)
+	proxies, err := o.Embedding.Hub.Proxies()
+	if err != nil {
+		return nil, err
+	}
+	return o.Embedding.Access.Open(kind, proxies, o.IO)
 }
 
 // openHub opens the hub embedded in the Source, if it is to have one. The hub's store is
@@ -157,10 +161,13 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 // problem returns what is wrong with the Source, "" if all is well.
 func (s *Site) problem() string {
 	if err := s.ready(); err != nil {
-		return err.Error()
+		return admin.WithCause(err)
 	}
 	_, rows := s.upstreams(time.Now())
-	return s.builder.failures.Detail() + upstreams.Failures(rows) + s.builder.tally.Problem()
+	byUpstream := func(set string) bool { // has a line for each of its upstreams that fails
+		return slices.ContainsFunc(rows, func(r upstreams.Row) bool { return r.Set == set && r.State == aggregator.StateFailing })
+	}
+	return s.builder.failures.ProblemOf(func(set string) bool { return !byUpstream(set) }) + upstreams.Failures(rows) + s.builder.tally.Problem()
 }
 
 // originRow returns what is known of the origin of a set, and of the hubs that are notified
