@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"lockstep/aggregator"
@@ -167,7 +168,25 @@ func (s *Site) problem() string {
 	byUpstream := func(set string) bool { // has a line for each of its upstreams that fails
 		return slices.ContainsFunc(rows, func(r upstreams.Row) bool { return r.Set == set && r.State == aggregator.StateFailing })
 	}
-	return s.builder.failures.ProblemOf(func(set string) bool { return !byUpstream(set) }) + upstreams.Failures(rows) + s.builder.tally.Problem()
+	return s.builder.failures.ProblemOf(func(set string) bool { return !byUpstream(set) }) + upstreams.Failures(rows) + s.builder.tally.Problem() +
+		hubFailures(s.setup.Load().src.Channels())
+}
+
+// hubFailures returns a line for each hub that cannot be notified, "" if all can.
+func hubFailures(channels []source.ChannelStatus) string {
+	var b strings.Builder
+	for i := range channels {
+		for _, hub := range channels[i].Hubs {
+			if hub.Err != nil {
+				b.WriteString("set " + channels[i].Set + ": " + hubFailure(&hub) + "\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+func hubFailure(hub *source.HubStatus) string {
+	return "notify the hub " + hub.URL + ": " + hub.Err.Error()
 }
 
 // originRow returns what is known of the origin of a set, and of the hubs that are notified
@@ -188,7 +207,7 @@ func (s *Site) originRow(set *siteSet, channels []source.ChannelStatus, now time
 		for _, hub := range channels[i].Hubs {
 			r.Pending = max(r.Pending, hub.Behind)
 			if hub.Err != nil && r.Error == "" {
-				r.Error, r.Hint = upstreams.Sentence("notify the hub "+hub.URL+": "+hub.Err.Error()), upstreams.Sentence(term.HintOf(hub.Err))
+				r.Error, r.Hint = upstreams.Sentence(hubFailure(&hub)), upstreams.Sentence(term.HintOf(hub.Err))
 			}
 		}
 	}
