@@ -45,8 +45,8 @@ compared.`,
 		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if many.Are() {
-				return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: many.Config(), Roots: o.Network.Certificates}, io, exitCode, func(io term.IO, _ *alert.Outcome) error {
-					return mirrors.Audit(cmd.Context(), many, o, cmd.Flags(), args, io)
+				return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: many.Config(), Roots: o.Network.Certificates}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
+					return mirrors.Audit(cmd.Context(), many, o, cmd.Flags(), args, io, out)
 				})
 			}
 			o.Source, o.Dest = args[0], args[1]

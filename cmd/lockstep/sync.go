@@ -56,8 +56,8 @@ all refused for safety, 1 if any failed.`,
 		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if many.Are() {
-				return watch(cmd, alert.Run{Command: cmd.Name(), Source: many.Config()}, func(io term.IO, _ *alert.Outcome) error {
-					return mirrors.Sync(cmd.Context(), many, o, cmd.Flags(), args, io)
+				return watch(cmd, alert.Run{Command: cmd.Name(), Source: many.Config()}, func(io term.IO, out *alert.Outcome) error {
+					return mirrors.Sync(cmd.Context(), many, o, cmd.Flags(), args, io, out)
 				})
 			}
 			o.Source, o.Dest = args[0], args[1]

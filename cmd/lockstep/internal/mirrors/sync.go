@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/syncing"
@@ -25,8 +27,9 @@ import (
 )
 
 // Sync brings the mirrors of the configuration file into step, or those that are named, and
-// prints a result for each. flags are those of the command, of which one has the values.
-func Sync(ctx context.Context, f *Flags, one *syncing.Flags, flags *pflag.FlagSet, names []string, io term.IO) error {
+// prints a result for each. flags are those of the command, of which one has the values. out
+// gets the figures of all.
+func Sync(ctx context.Context, f *Flags, one *syncing.Flags, flags *pflag.FlagSet, names []string, io term.IO, out *alert.Outcome) error {
 	entries, err := f.read(flags, names, one.Out, func(e *entry) error {
 		_, err := e.sync().Options()
 		return err
@@ -53,6 +56,7 @@ func Sync(ctx context.Context, f *Flags, one *syncing.Flags, flags *pflag.FlagSe
 	}
 	wg.Wait()
 	stop()
+	out.Figures = alert.Mirrors(r.figures)
 	return r.end(ctx)
 }
 
@@ -72,6 +76,7 @@ type syncRun struct {
 	failed  []string // names
 	causes  []error  // of each
 	refused int      // of them, for safety
+	figures []func(*admin.Figures)
 }
 
 // work is one mirror that is being brought into step.
@@ -80,7 +85,7 @@ type work struct {
 	io      term.IO
 	watcher mirror.Watcher
 	fetched atomic.Pointer[func() int64] // nil: the mirror is not open
-	printed bool                         // the result is
+	result  *destination.Report          // nil: none was printed
 }
 
 func newWork(e *entry, io term.IO, out *term.Options) *work {
@@ -107,7 +112,7 @@ func (r *syncRun) sync(ctx context.Context, e *entry, w *work) error {
 			return func() {}
 		},
 		Print: func(d *destination.Destination, result *destination.Report, err error) error {
-			w.printed = true
+			w.result = result
 			return r.print(ctx, e, d, result, err)
 		},
 	})
@@ -132,13 +137,14 @@ func (r *syncRun) settle(ctx context.Context, e *entry, w *work, err error) {
 	case errors.Is(err, term.ErrInterrupted) && err.Error() != term.ErrInterrupted.Error(): // it says how much is done
 		w.io.Errorf("%v\n", err)
 	}
-	if !w.printed {
+	if w.result == nil {
 		err = cmp.Or(err, r.print(ctx, e, nil, notOpened(e), err))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.active = slices.DeleteFunc(r.active, func(o *work) bool { return o == w })
 	r.ended++
+	r.figures = append(r.figures, alert.Mirror(w.name, w.result, nil, err != nil))
 	if err == nil {
 		return
 	}
