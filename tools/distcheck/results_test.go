@@ -55,15 +55,22 @@ func program(t *testing.T) string {
 			continue
 		}
 		path := filepath.Join(t.TempDir(), "lockstep")
-		data, err := io.ReadAll(r)
-		if err == nil {
-			err = withoutFork(func() error { return os.WriteFile(path, data, 0o755) })
-		}
-		if err != nil {
+		if err := withoutFork(func() error { return install(path, r) }); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
+}
+
+// install writes a program in pieces, as package managers do: of one that is written at
+// once, some kernels map all pages as soon as one is used, which count as memory in use.
+func install(path string, r io.Reader) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
 }
 
 // withoutFork writes a file while no process is started, which would have it open for
