@@ -74,6 +74,7 @@ var rooms = []room{
 	{"patch", "internal/chunkdelta", "github.com/klauspost/compress github.com/wI2L/jsondiff"},
 	{"internal/nesting", "", ""},
 	{"internal/weblink", "", ""},
+	{"internal/webpage", "", ""},
 	{"vault", "blob internal/chunks", "github.com/klauspost/compress"},
 	{"websub", "internal/weblink", "golang.org/x/net"},
 	// services
