@@ -13,7 +13,11 @@ type Chart struct {
 	Unit   string // what the values are, as "changes"
 	Line   bool
 	Points []Point
-	Live   bool // events of the page renew it
+	Front  []float64 // parts of the values, drawn in front of the columns; nil: none
+	Bad    bool      // Front is what went wrong
+	Legend string    // what Points and Front are; may be empty
+	Plain  bool      // without the values as text, which the page has elsewhere: much smaller
+	Live   bool      // events of the page renew it
 }
 
 // A Point is one value of a Chart, or one row of Bars.
@@ -65,6 +69,31 @@ func (c Chart) Drawn() []drawnColumn {
 	return out
 }
 
+// Back returns the columns of the chart as one path.
+func (c Chart) Back() string {
+	values := make([]float64, len(c.Points))
+	for i, p := range c.Points {
+		values[i] = p.Value
+	}
+	return c.columns(values)
+}
+
+// Before returns the columns in front as one path.
+func (c Chart) Before() string { return c.columns(c.Front) }
+
+// columns returns a path with a column for each value that is not 0.
+func (c Chart) columns(values []float64) string {
+	top := c.Max().Value
+	step := chartWidth / float64(max(len(c.Points), 1))
+	var b strings.Builder
+	for i, v := range values {
+		if v > 0 && top > 0 {
+			fmt.Fprintf(&b, "M%s %sV%sh%sV%sz", units(float64(i)*step+step*0.1), units(chartHeight), units(chartHeight-max(v/top*chartHeight, 2)), units(step*0.8), units(chartHeight))
+		}
+	}
+	return b.String()
+}
+
 // Path returns the points of the line.
 func (c Chart) Path() string {
 	top := max(c.Max().Value, 1e-9)
@@ -109,6 +138,9 @@ func (c Chart) Description() string {
 		return "No values."
 	}
 	top := c.Max()
+	if top.Value == 0 {
+		return fmt.Sprintf("%d values from %s to %s; all are 0.", len(c.Points), c.First(), c.Last())
+	}
 	return fmt.Sprintf("%d values from %s to %s; the largest is %s %s at %s.", len(c.Points), c.First(), c.Last(), top.Shown(), c.Unit, top.Label)
 }
 

@@ -57,6 +57,7 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 			return s.about.Admin.Serve(ctx, s.requests.AdminHandler(s.Pages.Admin(s.api.Serve)), s.log)
 		},
 		s.requests.Run,
+		func(ctx context.Context) error { return s.board.Run(ctx, s.log) },
 	}
 	if s.hub != nil {
 		tasks = append(tasks, s.hub.Run)

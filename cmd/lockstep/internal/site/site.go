@@ -17,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/dashboard"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/network"
@@ -37,7 +38,8 @@ type Site struct {
 	setup    atomic.Pointer[setup] // in effect
 	reloads  chan *reload          // that [Site.Reload] has requested
 	builder  *setupBuilder
-	ready    func() error // says why the site is not ready; nil: see Pages
+	ready    func() error         // says why the site is not ready; nil: see Pages
+	board    *dashboard.Dashboard // nil: see Pages
 	requests *accesslog.Log
 	about    Description
 	checks   *fileChecks
@@ -170,12 +172,14 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 			database.Check = s.hub.Check // of the same database, and of the hub
 		}
 		s.ready = admin.NewReadiness(o.Log, database, st.documents()).Ready
-		s.Pages = newPages(base, access, s.ready, &monitored{
+		seen := &monitored{
 			tally: tally, failures: failures, versions: s.versions, hub: s.hub, requests: s.requests,
 			isPublic:  func(set string) bool { return !s.setup.Load().readers.Guards(set) },
 			channels:  func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
 			upstreams: s.upstreams,
-		})
+		}
+		s.Pages, s.board = newPages(base, access, s.ready, seen), newDashboard(o.State, seen, s.ownProblem)
+		s.Pages.Dashboard(access, s.board)
 		s.builder.pages, s.builder.hubPath = s.Pages, base.EscapedPath()+hubserver.Path
 	}
 	first, err := s.builder.build(built, o.Sets)
