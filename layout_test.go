@@ -143,7 +143,7 @@ var rooms = []room{
 	{"source/internal/server", "internal/connlimit", ""},
 	{"source/internal/demand", "catalog internal/hangup resourcesync source/internal/describe source/internal/document source/internal/names source/internal/pack source/internal/server", ""},
 	{"source/internal/notify", "catalog resourcesync source/internal/describe source/internal/document source/internal/names", ""},
-	{"source/internal/page", "atompmh", ""},
+	{"source/internal/page", "atompmh internal/webpage", ""},
 	{"source/internal/description", "atompmh blob resourcesync source/internal/document source/internal/names source/internal/notify source/internal/page", ""},
 	{"source/internal/dump", "blob catalog resourcesync source/internal/archive source/internal/describe source/internal/document source/internal/names source/internal/pack", "golang.org/x/sync"},
 	{"source/internal/front", "internal/connlimit internal/negotiate", ""},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"encoding/hex"
 	"net/http"
 	"path"
@@ -35,6 +36,12 @@ var (
 func newAsset(name, suffix, mediaType string, content []byte) asset {
 	sum := sha256.Sum256(content)
 	return asset{name + "." + hex.EncodeToString(sum[:6]) + suffix, mediaType, content}
+}
+
+// source returns what allows a page to contain the asset.
+func (a *asset) source() string {
+	sum := sha256.Sum256(a.content)
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 // Assets serves the stylesheet, the script and the icon of all pages, by the last

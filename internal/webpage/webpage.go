@@ -30,6 +30,7 @@ type Site struct {
 	Assets string // the path below which Assets is served, with a slash at its end
 	Nav    []Link // the main navigation
 	Footer string // a sentence at the end of each page
+	Inline bool   // pages contain the stylesheet and the script, and load nothing: Assets is not needed
 	Frames bool   // pages contain frames from their own origin
 	Forms  bool   // pages contain forms, sent to their own origin
 }
@@ -47,8 +48,15 @@ type Page struct {
 	Lead   string // one sentence below the heading; may be empty
 	Crumbs []Link // the way to this page, from the outermost; may be empty
 	Nav    string // the Href of the link in the main navigation that this page belongs to
+	Links  []HeadLink
 	Events string // the address of server-sent events; each event renews the elements with data-live. May be empty
 	Data   any    // what the view's template shows
+}
+
+// A HeadLink is what programs read of a page: a link in its head.
+type HeadLink struct {
+	Rel, Href, Title string
+	Feed             bool // it leads to an Atom feed
 }
 
 // A View is one kind of page.
@@ -76,12 +84,18 @@ type shown struct {
 	Script     string
 	Icon       string
 	Navigation []Link
+
+	StyleText  template.CSS // of a page that contains it
+	ScriptText template.JS
 }
 
 // Render returns a page of a site.
 func (v *View) Render(site *Site, p Page) ([]byte, error) {
 	s := shown{Page: p, Site: site, Navigation: slices.Clone(site.Nav)}
 	s.Style, s.Script, s.Icon = site.Assets+style.name, site.Assets+script.name, site.Assets+icon.name
+	if site.Inline {
+		s.StyleText, s.ScriptText = template.CSS(styleCSS), template.JS(pageJS)
+	}
 	for i := range s.Navigation {
 		s.Navigation[i].Current = s.Navigation[i].Current || s.Navigation[i].Href == p.Nav
 	}
@@ -117,6 +131,9 @@ func (v *View) Write(w http.ResponseWriter, r *http.Request, status int, site *S
 // stylesheet, its script and images of its own origin, and nothing else.
 func Secure(header http.Header, site *Site) {
 	policy := "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+	if site.Inline {
+		policy = "default-src 'none'; style-src " + style.source() + "; script-src " + script.source() + "; base-uri 'none'; frame-ancestors 'none'"
+	}
 	policy += "; frame-src " + selfIf(site.Frames) + "; form-action " + selfIf(site.Forms)
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Referrer-Policy", "no-referrer")

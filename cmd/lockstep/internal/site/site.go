@@ -55,6 +55,8 @@ type Site struct {
 // Options configure a site.
 type Options struct {
 	BaseURL      string
+	Title        string       // of the collection, for people; may be empty
+	Description  string       // what it contains, or the URI of information about it; may be empty
 	Sets         []config.Set // settled: what flags and defaults say is filled in
 	State        string       // directory for the state that is kept from run to run
 	Documents    string       // directory or bucket for the documents
@@ -68,6 +70,7 @@ type Options struct {
 	Hubs         hubflags.Hubs
 	OAI          OAIFlags
 	Embedding    *Embedding // nil: nothing but documents and resources is served
+	Explorer     Explorer   // nil: its sets cannot be browsed
 	Content      bool       // serve the resources too, if they are here
 	Command      string     // named in the lock
 	Release      func()     // of the state's lock, if it is locked already
@@ -226,8 +229,9 @@ const maxStreams = 1000
 
 // sourceOptions returns the options of the Source that do not depend on its sets.
 func sourceOptions(o *Options, tally *sourcefigures.Tally) source.Options {
+	about, summary := config.SplitDescription(o.Description)
 	return source.Options{
-		BaseURL: o.BaseURL, Temp: o.State, Logger: o.Log, Static: !o.Content,
+		BaseURL: o.BaseURL, Title: o.Title, Summary: summary, Description: about, Explore: o.exploreURI(), Temp: o.State, Logger: o.Log, Static: !o.Content,
 		Type: mediatype.Of, // the types with which files are served
 		OnNotify: func(n source.Notification) {
 			tally.Notified(&n)
