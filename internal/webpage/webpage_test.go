@@ -1,6 +1,8 @@
 package webpage_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -174,5 +176,57 @@ func TestFormats(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)
 		}
+	}
+}
+
+// TestPlainChart: a plain chart is small, and has no more than its drawing and a description.
+func TestPlainChart(t *testing.T) {
+	t.Parallel()
+	c := webpage.Chart{Title: "Requests", Unit: "requests", Plain: true, Bad: true, Legend: "in red, what failed"}
+	for i := range 96 {
+		c.Points = append(c.Points, webpage.Point{Label: hostile, Value: float64(i * 1000)})
+		c.Front = append(c.Front, float64(i))
+	}
+	body, err := webpage.Parse(`{{template "chart" .}}`).Render(&webpage.Site{}, webpage.Page{Data: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := html.Parse(strings.NewReader(string(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if paths := elements(doc, "path"); len(paths) != 2 || len(elements(doc, "rect"))+len(elements(doc, "details")) > 0 || len(elements(doc, "desc")) != 1 {
+		t.Errorf("%d paths in\n%s", len(paths), body)
+	}
+	if len(body) > 10_000 {
+		t.Errorf("%d bytes", len(body))
+	}
+}
+
+// TestInline: a page that loads nothing allows itself its own style and script, and nothing else.
+func TestInline(t *testing.T) {
+	t.Parallel()
+	site := &webpage.Site{Name: hostile, Home: "/", Inline: true}
+	w := httptest.NewRecorder()
+	webpage.Parse(`<p>{{.}}</p>`).Write(w, httptest.NewRequest(http.MethodGet, "/", nil), http.StatusOK, site, webpage.Page{
+		Title: hostile, Data: hostile, Links: []webpage.HeadLink{{Rel: "alternate", Href: "javascript:alert(1)", Title: hostile, Feed: true}},
+	})
+	doc, err := html.Parse(strings.NewReader(w.Body.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := w.Header().Get("Content-Security-Policy")
+	for _, name := range []string{"style", "script"} {
+		all := elements(doc, name)
+		if len(all) != 1 {
+			t.Fatalf("%d elements %s", len(all), name)
+		}
+		sum := sha256.Sum256([]byte(all[0].FirstChild.Data))
+		if want := name + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, want) {
+			t.Errorf("policy %s, want %s", policy, want)
+		}
+	}
+	if strings.Contains(policy, "'self'") || strings.Contains(w.Body.String(), `href="javascript:`) || len(elements(doc, "img")) > 0 {
+		t.Errorf("policy %s\n%.3000s", policy, w.Body)
 	}
 }
