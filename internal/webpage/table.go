@@ -13,6 +13,7 @@ type Table struct {
 type Column struct {
 	Title   string
 	Numeric bool   // aligned at its end
+	Wide    bool   // prose, which has room for a few words beside each other on small screens
 	Sort    string // the address of the table sorted by this column; "": it cannot be
 	Sorted  string // "ascending" or "descending" if the table is sorted by this column
 }

@@ -27,7 +27,7 @@ func (d *Dashboard) errors(_ *http.Request, o *Overview) (any, webpage.Page, *we
 // errorTable shows errors with their remedies.
 func errorTable(all []recent.Problem, now time.Time) webpage.Table {
 	t := webpage.Table{Caption: "Errors of the last days", Empty: "None, as far as is known.", Columns: []webpage.Column{
-		{Title: "Of"}, {Title: "Error"}, {Title: "What to do"}, {Title: "Since"}, {Title: "Until"},
+		{Title: "Of"}, {Title: "Error", Wide: true}, {Title: "What to do", Wide: true}, {Title: "Since"}, {Title: "Until"},
 	}}
 	for i := range all {
 		p := &all[i]

@@ -24,6 +24,7 @@ const (
 type column[T any] struct {
 	key, title string
 	numeric    bool
+	wide       bool              // prose
 	compare    func(a, b *T) int // nil: the table cannot be sorted by it
 	cell       func(item *T, now time.Time) webpage.Cell
 }
@@ -114,7 +115,7 @@ func (l *listing[T]) table(caption, empty string, items []T, total int, mark fun
 	t := webpage.Table{Caption: caption, Empty: empty}
 	for i := range l.columns {
 		c := &l.columns[i]
-		head := webpage.Column{Title: c.title, Numeric: c.numeric}
+		head := webpage.Column{Title: c.title, Numeric: c.numeric, Wide: c.wide}
 		if c.compare != nil {
 			head.Sort = l.address(i, i == l.sorted && !l.down, 1)
 		}

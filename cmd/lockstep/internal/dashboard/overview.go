@@ -99,14 +99,14 @@ func (d *Dashboard) problems() (all []recent.Problem) {
 		for _, rows := range [][]upstreams.Row{p.Origins, rows} {
 			for i := range rows {
 				if r := &rows[i]; r.Error != "" {
-					all = append(all, recent.Problem{What: r.Label(), Error: fetch.Printable(r.Error), Hint: r.Hint, Since: r.Since})
+					all = append(all, recent.Problem{What: r.Label(), Error: fetch.Printable(r.Error), Hint: cmp.Or(r.Hint, hintRetry), Since: r.Since})
 				}
 			}
 		}
 	}
 	if d.opts.Problem != nil {
 		for line := range strings.Lines(d.opts.Problem()) {
-			all = append(all, recent.Problem{What: "service", Error: fetch.Printable(strings.TrimSpace(line))})
+			all = append(all, recent.Problem{What: "service", Error: fetch.Printable(strings.TrimSpace(line)), Hint: hintLog})
 		}
 	}
 	if h := d.opts.Hub; h != nil && isReady(h) && h.Stats().Waiting > 0 {
@@ -122,6 +122,12 @@ func (d *Dashboard) problems() (all []recent.Problem) {
 	}
 	return all
 }
+
+// What to do about errors that do not say it themselves.
+const (
+	hintRetry = "it is tried again; if that does not help, check that it can be reached from this machine, and read the log"
+	hintLog   = "it is tried again; the log of the process has the details"
+)
 
 // isReady reports whether the hub has loaded.
 func isReady(h *Hub) bool {
@@ -193,7 +199,7 @@ func stateNotice(s health.State) webpage.Notice {
 	case health.Starting:
 		return webpage.Notice{Kind: "warn", Text: "State: starting", Remedy: "It has not been in step yet, and nothing has failed so far."}
 	}
-	return webpage.Notice{Kind: "bad", Text: "State: " + string(s), Remedy: "The errors below say what to do."}
+	return webpage.Notice{Kind: "bad", Text: "State: " + string(s), Remedy: "See the errors below."}
 }
 
 // facts are the figures of the moment.

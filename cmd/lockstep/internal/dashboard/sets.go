@@ -47,23 +47,23 @@ func setColumns(title string) []column[upstreams.Row] {
 	}
 	state := func(u *row) string { return health.RowOf(u).State }
 	return []column[row]{
-		{"name", title, false, func(a, b *row) int { return strings.Compare(a.Label(), b.Label()) }, func(u *row, _ time.Time) webpage.Cell {
+		{"name", title, false, false, func(a, b *row) int { return strings.Compare(a.Label(), b.Label()) }, func(u *row, _ time.Time) webpage.Cell {
 			return webpage.Cell{Text: shorten(u.Label()), Title: shorten(u.URL), Code: true}
 		}},
-		{"state", "State", false, func(a, b *row) int { return strings.Compare(state(a), state(b)) }, text(state)},
-		{"success", "Last success", false, func(a, b *row) int { return a.LastSuccess.Compare(b.LastSuccess) }, func(u *row, now time.Time) webpage.Cell {
+		{"state", "State", false, false, func(a, b *row) int { return strings.Compare(state(a), state(b)) }, text(state)},
+		{"success", "Last success", false, false, func(a, b *row) int { return a.LastSuccess.Compare(b.LastSuccess) }, func(u *row, now time.Time) webpage.Cell {
 			return ago(u.LastSuccess, now)
 		}},
-		{"next", "Next", false, func(a, b *row) int { return a.Next.Compare(b.Next) }, func(u *row, now time.Time) webpage.Cell { return ago(u.Next, now) }},
-		{"pending", "Pending", true, func(a, b *row) int { return cmp.Compare(a.Pending, b.Pending) }, text(func(u *row) string { return webpage.Count(u.Pending) })},
-		{"resources", "Resources", true, func(a, b *row) int { return cmp.Compare(resources(a), resources(b)) }, text(func(u *row) string {
+		{"next", "Next", false, false, func(a, b *row) int { return a.Next.Compare(b.Next) }, func(u *row, now time.Time) webpage.Cell { return ago(u.Next, now) }},
+		{"pending", "Pending", true, false, func(a, b *row) int { return cmp.Compare(a.Pending, b.Pending) }, text(func(u *row) string { return webpage.Count(u.Pending) })},
+		{"resources", "Resources", true, false, func(a, b *row) int { return cmp.Compare(resources(a), resources(b)) }, text(func(u *row) string {
 			if u.Resources == nil {
 				return ""
 			}
 			return webpage.Count(*u.Resources)
 		})},
-		{"error", "Error", false, func(a, b *row) int { return strings.Compare(a.Error, b.Error) }, text(func(u *row) string { return u.Error })},
-		{"hint", "What to do", false, nil, text(func(u *row) string { return u.Hint })},
+		{"error", "Error", false, true, func(a, b *row) int { return strings.Compare(a.Error, b.Error) }, text(func(u *row) string { return u.Error })},
+		{"hint", "What to do", false, true, nil, text(func(u *row) string { return u.Hint })},
 	}
 }
 

@@ -74,19 +74,19 @@ func subscriberColumns() []column[status.Subscription] {
 		return s.State
 	}
 	return []column[sub]{
-		{"callback", "Callback at", false, func(a, b *sub) int { return strings.Compare(a.Callback, b.Callback) }, func(s *sub, _ time.Time) webpage.Cell {
+		{"callback", "Callback at", false, false, func(a, b *sub) int { return strings.Compare(a.Callback, b.Callback) }, func(s *sub, _ time.Time) webpage.Cell {
 			return webpage.Cell{Text: shorten(s.Callback), Title: shorten(string(s.Key)), Code: true}
 		}},
-		{"topic", "Topic", false, func(a, b *sub) int { return strings.Compare(a.Topic, b.Topic) }, func(s *sub, _ time.Time) webpage.Cell {
+		{"topic", "Topic", false, false, func(a, b *sub) int { return strings.Compare(a.Topic, b.Topic) }, func(s *sub, _ time.Time) webpage.Cell {
 			return webpage.Cell{Text: shorten(s.Topic), Code: true}
 		}},
-		{"state", "State", false, func(a, b *sub) int { return strings.Compare(state(a), state(b)) }, text(state)},
-		{"lag", "Lacks", true, func(a, b *sub) int { return cmp.Compare(a.Lag, b.Lag) }, text(func(s *sub) string { return webpage.Count(s.Lag) })},
-		{"taken", "Delivered", true, func(a, b *sub) int { return cmp.Compare(a.Taken, b.Taken) }, text(func(s *sub) string { return webpage.Count(s.Taken) })},
-		{"last", "Last delivery", false, func(a, b *sub) int { return a.LastTaken.Compare(b.LastTaken) }, when(func(s *sub) time.Time { return s.LastTaken })},
-		{"attempts", "Failed attempts", true, func(a, b *sub) int { return cmp.Compare(a.Attempts, b.Attempts) }, text(func(s *sub) string { return webpage.Count(s.Attempts) })},
-		{"next", "Next attempt", false, func(a, b *sub) int { return a.Next.Compare(b.Next) }, when(func(s *sub) time.Time { return s.Next })},
-		{"expires", "Lease ends", false, func(a, b *sub) int { return a.Expires.Compare(b.Expires) }, when(func(s *sub) time.Time { return s.Expires })},
-		{"error", "Last error", false, func(a, b *sub) int { return strings.Compare(a.LastError, b.LastError) }, text(func(s *sub) string { return s.LastError })},
+		{"state", "State", false, false, func(a, b *sub) int { return strings.Compare(state(a), state(b)) }, text(state)},
+		{"lag", "Lacks", true, false, func(a, b *sub) int { return cmp.Compare(a.Lag, b.Lag) }, text(func(s *sub) string { return webpage.Count(s.Lag) })},
+		{"taken", "Delivered", true, false, func(a, b *sub) int { return cmp.Compare(a.Taken, b.Taken) }, text(func(s *sub) string { return webpage.Count(s.Taken) })},
+		{"last", "Last delivery", false, false, func(a, b *sub) int { return a.LastTaken.Compare(b.LastTaken) }, when(func(s *sub) time.Time { return s.LastTaken })},
+		{"attempts", "Failed attempts", true, false, func(a, b *sub) int { return cmp.Compare(a.Attempts, b.Attempts) }, text(func(s *sub) string { return webpage.Count(s.Attempts) })},
+		{"next", "Next attempt", false, false, func(a, b *sub) int { return a.Next.Compare(b.Next) }, when(func(s *sub) time.Time { return s.Next })},
+		{"expires", "Lease ends", false, false, func(a, b *sub) int { return a.Expires.Compare(b.Expires) }, when(func(s *sub) time.Time { return s.Expires })},
+		{"error", "Last error", false, true, func(a, b *sub) int { return strings.Compare(a.LastError, b.LastError) }, text(func(s *sub) string { return s.LastError })},
 	}
 }
