@@ -104,7 +104,7 @@ func (d *Dashboard) problems() (all []recent.Problem) {
 			}
 		}
 	}
-	if d.opts.Problem != nil {
+	if d.opts.Problem != nil && (d.opts.Hub == nil || isReady(d.opts.Hub)) { // a hub that is loading is no problem
 		for line := range strings.Lines(d.opts.Problem()) {
 			all = append(all, recent.Problem{What: "service", Error: fetch.Printable(strings.TrimSpace(line)), Hint: hintLog})
 		}

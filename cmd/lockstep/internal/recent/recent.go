@@ -113,13 +113,21 @@ func (h *History) Errors() []Problem {
 
 // Observe reads the counters, and which errors there are.
 func (h *History) Observe(now time.Time) {
+	h.count(now)
+	if h.problems == nil {
+		return
+	}
+	problems := h.problems()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changed = h.errors.note(problems, now) || h.changed
+}
+
+// count reads the counters.
+func (h *History) count(now time.Time) {
 	totals := make([]Total, len(h.counters))
 	for i := range h.counters {
 		totals[i] = h.counters[i].Total()
-	}
-	var problems []Problem
-	if h.problems != nil {
-		problems = h.problems()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,9 +141,6 @@ func (h *History) Observe(now time.Time) {
 		h.changed = true
 		h.hours[i].add(now, &d)
 		h.days[i].add(now, &d)
-	}
-	if h.errors.note(problems, now) {
-		h.changed = true
 	}
 }
 

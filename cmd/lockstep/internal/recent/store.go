@@ -59,7 +59,7 @@ func (h *History) Run(ctx context.Context, log *slog.Logger) error {
 	for {
 		select {
 		case <-ctx.Done():
-			h.Observe(time.Now())
+			h.count(time.Now()) // errors are those of stopping
 			if err := h.save(); err != nil {
 				log.WarnContext(ctx, "throughput and errors are not recorded", slog.Any("err", err))
 			}
