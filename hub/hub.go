@@ -195,6 +195,13 @@ func (h *Hub) Subscriptions() int { return h.engine.Members.Count() }
 // take some milliseconds.
 func (h *Hub) Stats() Stats { return h.engine.View.Stats() }
 
+// SubscriptionsBy returns the state of the selected subscriptions that come first in
+// an order, at most limit, and how many are selected. It visits every subscription, as
+// [Hub.Stats] does.
+func (h *Hub) SubscriptionsBy(ctx context.Context, c status.Selection, order func(a, b *status.Subscription) int, limit int) (all []status.Subscription, selected int) {
+	return h.engine.View.First(ctx, c, order, limit)
+}
+
 // API returns the handler through which programs read the hub's state and manage
 // subscriptions: see [status.Server.API].
 func (h *Hub) API() http.Handler { return h.status.API() }

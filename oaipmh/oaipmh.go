@@ -28,6 +28,8 @@ const (
 	DublinCore          = "oai_dc" // its metadataPrefix
 	DublinCoreNamespace = "http://www.openarchives.org/OAI/2.0/oai_dc/"
 	DublinCoreSchema    = "http://www.openarchives.org/OAI/2.0/oai_dc.xsd"
+
+	dublinCoreElements = "http://purl.org/dc/elements/1.1/"
 )
 
 // A Verb selects the kind of a request (OAI-PMH 2.0, 4).
@@ -146,7 +148,10 @@ type Identify struct {
 }
 
 // A Set is one of a repository's groups of records (OAI-PMH 2.0, 2.6).
-type Set struct{ Spec, Name string }
+type Set struct {
+	Spec, Name  string
+	Description string // in Dublin Core; of several the first
+}
 
 // A Format is a metadata format of a repository (OAI-PMH 2.0, 4.4).
 type Format struct{ Prefix, Schema, Namespace string }

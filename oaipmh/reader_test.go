@@ -267,11 +267,12 @@ func TestReaderIdentify(t *testing.T) {
 
 func TestReaderLists(t *testing.T) {
 	t.Parallel()
-	text := `<OAI-PMH xmlns="` + oaipmh.Namespace + `"><ListSets><set><setSpec>a:b</setSpec><setName>A &amp; B</setName><setDescription><x xmlns=""/></setDescription></set>
+	text := `<OAI-PMH xmlns="` + oaipmh.Namespace + `"><ListSets><set><setSpec>a:b</setSpec><setName>A &amp; B</setName><setDescription><x xmlns=""/></setDescription>
+<setDescription><oai_dc:dc xmlns:oai_dc="` + oaipmh.DublinCoreNamespace + `" xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>T</dc:title><dc:description>Both &lt;of them></dc:description><dc:description>x</dc:description></oai_dc:dc></setDescription></set>
 <set><setSpec>c</setSpec></set><resumptionToken>next</resumptionToken></ListSets></OAI-PMH>`
 	r := oaipmh.NewReader(strings.NewReader(text), oaipmh.ReaderOptions{})
 	sets, err := r.Sets()
-	if token, _ := r.Token(); err != nil || fmt.Sprint(sets) != "[{a:b A & B} {c }]" || token.Value != "next" {
+	if token, _ := r.Token(); err != nil || fmt.Sprintf("%q", sets) != `[{"a:b" "A & B" "Both <of them>"} {"c" "" ""}]` || token.Value != "next" {
 		t.Errorf("%v, error %v", sets, err)
 	}
 	text = `<OAI-PMH xmlns="` + oaipmh.Namespace + `"><ListMetadataFormats><metadataFormat><metadataPrefix>oai_dc</metadataPrefix><schema>S</schema>

@@ -112,6 +112,8 @@ func (r *Reader) Sets() (sets []Set, err error) {
 				return r.text(func(t string) { s.Spec = t })
 			case r.ours("setName"):
 				return r.text(func(t string) { s.Name = t })
+			case r.ours("setDescription"):
+				return r.children(func() error { return r.description(&s) })
 			}
 			return r.s.Skip()
 		})
@@ -119,6 +121,19 @@ func (r *Reader) Sets() (sets []Set, err error) {
 		return err
 	})
 	return sets, err
+}
+
+// description reads a description of a set, if it is in Dublin Core.
+func (r *Reader) description(s *Set) error {
+	if _, space := r.s.Name(); space != DublinCoreNamespace {
+		return r.s.Skip()
+	}
+	return r.children(func() error {
+		if _, space := r.s.Name(); space != dublinCoreElements || string(r.s.Local) != "description" || s.Description != "" {
+			return r.s.Skip()
+		}
+		return r.text(func(t string) { s.Description = t })
+	})
 }
 
 // Formats reads a response to ListMetadataFormats.

@@ -71,6 +71,12 @@ func (w *Writer) Set(s *Set) error {
 	w.raw("<set>")
 	w.element("setSpec", s.Spec)
 	w.element("setName", s.Name)
+	if s.Description != "" {
+		w.raw(`<setDescription><oai_dc:dc xmlns:oai_dc="` + DublinCoreNamespace + `" xmlns:dc="` + dublinCoreElements +
+			`" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="` + DublinCoreNamespace + " " + DublinCoreSchema + `">`)
+		w.element("dc:description", s.Description)
+		w.raw("</oai_dc:dc></setDescription>")
+	}
 	w.raw("</set>\n")
 	return w.err
 }

@@ -113,6 +113,29 @@ func TestWriterError(t *testing.T) {
 	}
 }
 
+// TestWriterSets: what is written of sets is read back.
+func TestWriterSets(t *testing.T) {
+	t.Parallel()
+	sets := []oaipmh.Set{{Spec: "maps", Name: "Maps & plans", Description: "Maps <of> the coast\nand \"plans\""}, {Spec: "b", Name: "b"}}
+	var b bytes.Buffer
+	w := oaipmh.NewWriter(&b, writeHead, oaipmh.Second)
+	for i := range sets {
+		if err := w.Set(&sets[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	if got, err := oaipmh.NewReader(&b, oaipmh.ReaderOptions{}).Sets(); err != nil || !slices.Equal(got, sets) {
+		t.Errorf("%q, %v, want %q\n%s", got, err, sets, text)
+	}
+	if n := strings.Count(text, "<setDescription>"); n != 1 {
+		t.Errorf("%d descriptions:\n%s", n, text)
+	}
+}
+
 // A response answers one verb: parts of another are refused, as are a response
 // without parts, and metadata without an element.
 func TestWriterRefuses(t *testing.T) {

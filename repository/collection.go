@@ -137,7 +137,7 @@ func (a *answer) setsAfter(ctx context.Context, past string) (found []oaipmh.Set
 			if len(found) == setsPerPart {
 				return found, true, nil
 			}
-			found = append(found, oaipmh.Set{Spec: x.Name, Name: x.Title})
+			found = append(found, oaipmh.Set{Spec: x.Name, Name: x.Title, Description: x.Summary})
 		case x.Name != name:
 			continue
 		case collection != "":

@@ -62,6 +62,7 @@ const (
 type Set struct {
 	Name    string // setSpec (OAI-PMH 2.0, 2.6), without colons
 	Title   string // setName; default Name
+	Summary string // setDescription; may be empty
 	Catalog string // its name in the catalog
 
 	// Private limits the set to requests that WithReader of package source marks: all others are

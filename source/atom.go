@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -15,7 +16,7 @@ type Atom struct {
 	Entries  int    // of one archive document; default 1,000
 	Complete bool   // one document with all there is, which says so; no deletions, no archives (AP-DEL-03)
 	ID       string // of the feed, an absolute IRI, for good; default made of its address
-	Title    string // default the set's name
+	Title    string // default that of the set
 	Author   string // default the host of the base URL
 }
 
@@ -41,7 +42,7 @@ func checkAtom(base names.Base, set *Set) error {
 // feed returns the options of the set's feed.
 func (set *Set) feed() *atom.Set {
 	a := set.Atom
-	return &atom.Set{Name: set.Name, ID: a.ID, Title: a.Title, Author: a.Author, Entries: a.Entries, Complete: a.Complete}
+	return &atom.Set{Name: set.Name, ID: a.ID, Title: cmp.Or(a.Title, set.Title), Author: a.Author, Entries: a.Entries, Complete: a.Complete}
 }
 
 // AtomFeedURI returns the URI of the subscription document of the set's

@@ -27,7 +27,7 @@ type summary map[string]page.Published
 func (s *Source) summarize() {
 	all := make(summary)
 	for name, st := range s.lists.Summaries() {
-		p := page.Published{Resources: strconv.FormatInt(st.Resources, 10) + " resources", At: st.At.Format(time.RFC3339)}
+		p := page.Published{Known: true, Count: st.Resources, Last: st.Changed, Resources: strconv.FormatInt(st.Resources, 10) + " resources", At: st.At.Format(time.RFC3339)}
 		if st.Resources == 1 {
 			p.Resources = "1 resource"
 		}
@@ -48,6 +48,7 @@ func (s *Source) summarize() {
 func (s *Source) newPages() *page.Pages {
 	return &page.Pages{
 		Home: s.docs.Base.URI(names.Home), Description: s.docs.Base.URI(names.WellKnown), Sets: pageSets(s.docs, s.opts.Sets), Published: s.published,
+		Title: s.opts.Title, Summary: s.opts.Summary, Explore: s.opts.Explore,
 	}
 }
 
@@ -57,7 +58,7 @@ func pageSets(docs *document.Store, sets []Set) []page.Set {
 	var all []page.Set
 	for _, set := range sets {
 		p := page.Set{
-			Name: set.Name, About: set.Description, OAI: set.OAI, Path: set.Path, Elsewhere: set.Elsewhere, Private: set.Private,
+			Name: set.Name, Title: set.Title, Summary: set.Summary, About: set.Description, OAI: set.OAI, Path: set.Path, Elsewhere: set.Elsewhere, Private: set.Private,
 			CapabilityList: docs.CapabilityList(set.Name), ResourceList: base.URI(names.Set(set.Name).ResourceList()), ChangeList: base.URI(names.Set(set.Name).ChangeList()),
 		}
 		if set.Versions.kept() {

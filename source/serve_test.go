@@ -16,9 +16,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/html"
 
 	"lockstep/source"
 )
@@ -574,6 +577,95 @@ func TestHomePage(t *testing.T) {
 	if strings.Contains(body, "<script") || !strings.Contains(body, "There is nothing at this address.") ||
 		!strings.Contains(body, `<link rel="resourcesync"`) {
 		t.Errorf("page not found:\n%s", body)
+	}
+}
+
+// TestLandingPage: the home page has the title and the description of the collection, commands
+// to copy, and of private sets nothing for strangers. What an operator copied from elsewhere stays
+// text.
+func TestLandingPage(t *testing.T) {
+	t.Parallel()
+	const hostile = `Maps"><script src=//evil.example></script><img src=x onerror=alert(1)>`
+	o := source.Options{
+		Title: hostile, Summary: "All maps & plans", Explore: "https://data.example.org/-/explore/",
+		Sets: []source.Set{
+			{Name: "main", Title: "Coast", Summary: hostile, Atom: &source.Atom{}, OAI: "https://data.example.org/oai", Path: "coast"},
+			{Name: "hush", Title: "Hushed title", Summary: "Hushed summary", Path: "hush", Private: true, Atom: &source.Atom{}},
+		},
+	}
+	s := newSite(t, o, nil)
+	resp, body := s.do("GET", "/")
+	doc, err := html.Parse(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	var copied, links []string
+	for n := range doc.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		count[n.Data]++
+		for _, a := range n.Attr {
+			if strings.HasPrefix(a.Key, "on") || a.Key == "src" || a.Key == "style" {
+				t.Errorf("element %s has %s=%s", n.Data, a.Key, a.Val)
+			}
+			if n.Data == "a" && a.Key == "href" {
+				links = append(links, a.Val)
+			}
+		}
+		if n.Data == "pre" {
+			var text strings.Builder
+			for d := range n.Descendants() {
+				if d.Type == html.TextNode {
+					text.WriteString(d.Data)
+				}
+			}
+			copied = append(copied, text.String())
+		}
+	}
+	if count["script"] != 1 || count["img"] != 0 || count["h1"] != 1 {
+		t.Errorf("elements %v", count)
+	}
+	want := []string{
+		"lockstep sync https://data.example.org/ DIRECTORY", "lockstep follow https://data.example.org/ DIRECTORY",
+		"https://data.example.org/resourcesync/main/atom.xml", "https://data.example.org/oai",
+	}
+	if !slices.Equal(copied, want) {
+		t.Errorf("to copy: %q, want %q", copied, want)
+	}
+	if !slices.Contains(links, "https://data.example.org/-/explore/") {
+		t.Errorf("no link to the pages for browsing: %q", links)
+	}
+	for _, not := range []string{"hush", "Hushed"} {
+		if strings.Contains(body, not) {
+			t.Errorf("strangers see %q:\n%s", not, body)
+		}
+	}
+	for _, part := range []string{"All maps &amp; plans", "Coast", "<dt>Resources</dt>"} {
+		if !strings.Contains(body, part) {
+			t.Errorf("no %s in\n%s", part, body)
+		}
+	}
+	csp := resp.Header.Get("Content-Security-Policy")
+	for _, name := range []string{"style", "script"} {
+		_, text, _ := strings.Cut(body, "<"+name+">")
+		text, _, _ = strings.Cut(text, "</"+name+">")
+		sum := sha256.Sum256([]byte(text))
+		if !strings.Contains(csp, name+"-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'") {
+			t.Errorf("Content-Security-Policy %q does not allow our own %s", csp, name)
+		}
+	}
+	if strings.Contains(csp, "connect-src") || strings.Contains(csp, "unsafe") {
+		t.Errorf("Content-Security-Policy %q allows more", csp)
+	}
+	if _, feed := s.do("GET", "/resourcesync/main/atom.xml"); !strings.Contains(feed, "<title>Coast</title>") {
+		t.Errorf("feed:\n%.500s", feed)
+	}
+	for _, target := range []string{"/resourcesync/", "/nothing"} {
+		if _, body := s.do("GET", target); strings.Contains(body, "Hushed") || strings.Contains(body, "<script") {
+			t.Errorf("%s:\n%s", target, body)
+		}
 	}
 }
 

@@ -76,6 +76,8 @@ type Set struct {
 	Elsewhere   bool   // its resources do not lie below the base URL; Path says nothing then
 	URI         string // what the URIs of its resources begin with, for Links; default the base URL and Path
 	Description string // URI of information about the set (RS-CL-05); default Options.Description
+	Title       string // for people, on pages and as the title of its feed; default Name
+	Summary     string // what it contains, for people; may be empty
 
 	ChangeList   ChangeList    // how its Change List is cut into parts
 	ResourceDump *ResourceDump // nil: the set has none
@@ -165,6 +167,9 @@ func (set *Set) described() *describe.Set {
 type Options struct {
 	BaseURL     string // http or https; all addresses are below it
 	Sets        []Set  // default: one set of all resources
+	Title       string // of the collection, for people; may be empty
+	Summary     string // what it contains, for people; may be empty
+	Explore     string // address of pages on which its sets are browsed, for the home page; may be empty
 	Description string // URI of information about the Source (RS-SD-03); default the page at BaseURL if Content is given, else the page beside the documents
 
 	// Content opens the resource at the slash-separated path rel below the base

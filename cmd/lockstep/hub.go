@@ -17,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/dashboard"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/sdnotify"
@@ -189,10 +190,13 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 	m := access.Metrics()
 	m.Register(requests.Figures)
 	about := front.About(access, m)
+	board := dashboard.New(dashboard.Options{Name: "hub", State: local, Activities: front.Activities(), Hub: front.Seen(), Problem: func() string { return admin.WithCause(front.CheckReady()) }})
+	about.Dashboard(access, board)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return front.Run(ctx) })
 	g.Go(func() error { return access.Serve(ctx, requests.AdminHandler(about.Admin(nil)), ho.Logger) })
 	g.Go(func() error { return requests.Run(ctx) })
+	g.Go(func() error { return board.Run(ctx, ho.Logger) })
 	g.Go(func() error {
 		if !front.AwaitReady(ctx) {
 			return nil

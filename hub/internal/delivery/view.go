@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -150,28 +151,34 @@ func (r *registry) part(shard int, c status.Selection, after hubstore.Key) []*su
 // Worst returns the status of the selected subscriptions that lack the most
 // messages, at most limit.
 func (v *View) Worst(ctx context.Context, limit int) []status.Subscription {
-	var all []status.Subscription
-	for shard := range hubstore.Shards {
-		v.registry.mu.Lock()
-		for _, s := range v.registry.part(shard, status.Selection{Behind: true}, "") {
-			all = append(all, s.status())
-		}
-		v.registry.mu.Unlock()
-		if len(all) > 4*limit {
-			all = worstOf(all, limit)
-		}
-	}
-	all = worstOf(all, limit)
-	v.date(ctx, all)
+	all, _ := v.First(ctx, status.Selection{Behind: true}, func(a, b *status.Subscription) int { return cmp.Compare(b.Lag, a.Lag) }, limit)
 	return all
 }
 
-func worstOf(all []status.Subscription, limit int) []status.Subscription {
-	slices.SortFunc(all, func(a, b status.Subscription) int {
-		if a.Lag != b.Lag {
-			return int(b.Lag - a.Lag)
+// First returns the status of the selected subscriptions that come first in an order, at
+// most limit, and how many are selected. Those that are equal are in the order of their
+// keys. It visits every subscription, and holds a few times limit in memory.
+func (v *View) First(ctx context.Context, c status.Selection, order func(a, b *status.Subscription) int, limit int) (all []status.Subscription, selected int) {
+	for shard := range hubstore.Shards {
+		v.registry.mu.Lock()
+		part := v.registry.part(shard, c, "")
+		for _, s := range part {
+			all = append(all, s.status())
 		}
-		return strings.Compare(string(a.Key), string(b.Key))
+		v.registry.mu.Unlock()
+		selected += len(part)
+		if len(all) > 4*limit {
+			all = firstOf(all, order, limit)
+		}
+	}
+	all = firstOf(all, order, limit)
+	v.date(ctx, all)
+	return all, selected
+}
+
+func firstOf(all []status.Subscription, order func(a, b *status.Subscription) int, limit int) []status.Subscription {
+	slices.SortFunc(all, func(a, b status.Subscription) int {
+		return cmp.Or(order(&a, &b), strings.Compare(string(a.Key), string(b.Key)))
 	})
 	return all[:min(limit, len(all))]
 }

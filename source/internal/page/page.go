@@ -4,6 +4,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -11,8 +12,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"lockstep/atompmh"
+	"lockstep/internal/webpage"
 )
 
 //go:embed page.html
@@ -21,7 +24,10 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+//go:embed set.html
+var setHTML string
+
+var pageTemplate = template.Must(template.Must(template.New("page").Parse(pageHTML)).Parse(setHTML))
 
 // pagePolicy allows our pages their own style and nothing else: no script, no
 // frame, no request to anywhere.
@@ -41,7 +47,8 @@ func Ours(data []byte) bool { return bytes.Contains(data[:min(len(data), 100)], 
 type view struct {
 	Mark        template.HTML // that we wrote it
 	Title       string
-	Message     string // what went wrong; empty on the home page
+	Summary     string
+	Message     string // what went wrong; empty on the page beside the documents
 	Home        string
 	Description string // URI of the Source Description
 	Style       template.CSS
@@ -56,6 +63,8 @@ const maxSets = 50
 // A Set is what pages say of a set.
 type Set struct {
 	Name           string
+	Title          string // for people; empty: Name says it
+	Summary        string // likewise, what it contains; may be empty
 	CapabilityList string
 	ResourceList   string
 	ChangeList     string
@@ -72,8 +81,11 @@ type Set struct {
 // Published is what pages say of the documents of a set; the zero value says
 // that it is not known.
 type Published struct {
-	Held         bool   // it is not published yet
-	ResourceDump string // empty when there is none, or that is not known; likewise
+	Known        bool      // Count and Last are known
+	Count        int64     // resources
+	Last         time.Time // of the last change; zero: there was none
+	Held         bool      // it is not published yet
+	ResourceDump string    // empty when there is none, or that is not known; likewise
 	ChangeDump   string
 	Archives     []Archive // likewise
 	Resources    string    // how many, in words; empty when not known
@@ -91,7 +103,13 @@ type Archive struct {
 type setView struct {
 	Set
 	Published
-	Covers bool // the page itself is where the set's resources are (RS-DISC-04)
+	Covers  bool // the page itself is where the set's resources are (RS-DISC-04)
+	Heading string
+}
+
+// view returns the set on the page at rel.
+func (set *Set) view(of Published, rel string) setView {
+	return setView{*set, of, set.covers(rel), cmp.Or(set.Title, "Set "+set.Name)}
 }
 
 // Pages are the pages of a Source.
@@ -100,7 +118,13 @@ type Pages struct {
 	Description string                     // URI of the Source Description
 	Sets        []Set                      // all sets
 	Published   func(set string) Published // what is known of the documents of a set
+	Title       string                     // of the collection, for people; may be empty
+	Summary     string                     // likewise, what it contains
+	Explore     string                     // address of pages on which sets are browsed; empty: there are none
 }
+
+// title returns that of the home page.
+func (p *Pages) title() string { return cmp.Or(p.Title, "A ResourceSync Source") }
 
 // Outside represents addresses that are not below the base URL: no set covers
 // them.
@@ -133,6 +157,17 @@ func (p *Pages) For(readable []string) *Pages {
 // Header states the links of the page at rel: to the Capability Lists of the
 // sets that cover it (RS-DISC-04), and to feeds.
 func (p *Pages) Header(header http.Header, rel string) {
+	p.links(header, rel)
+	Secure(header)
+}
+
+// HomeHeader is Header for the home page.
+func (p *Pages) HomeHeader(header http.Header, rel string) {
+	p.links(header, rel)
+	webpage.Secure(header, p.site())
+}
+
+func (p *Pages) links(header http.Header, rel string) {
 	var links []string
 	sets := p.Sets[:min(len(p.Sets), maxSets)]
 	for i := range sets {
@@ -147,7 +182,6 @@ func (p *Pages) Header(header http.Header, rel string) {
 	}
 	header["Link"] = links
 	header.Set("Content-Type", "text/html; charset=utf-8")
-	Secure(header)
 }
 
 // Secure allows a page what it needs.
@@ -164,7 +198,7 @@ func (p *Pages) Render(title, message, rel string) ([]byte, error) {
 // Hint returns the page at rel about the sets that is beside the documents. It
 // says nothing that changes with the resources.
 func (p *Pages) Hint(sets []Set, rel string) ([]byte, error) {
-	return p.render(sets, func(string) Published { return Published{} }, "A ResourceSync Source", "", rel)
+	return p.render(sets, func(string) Published { return Published{} }, p.title(), "", rel)
 }
 
 func (p *Pages) render(sets []Set, published func(set string) Published, title, message, rel string) ([]byte, error) {
@@ -173,8 +207,11 @@ func (p *Pages) render(sets []Set, published func(set string) Published, title, 
 		Mark: Mark, Title: title, Message: message, Home: p.Home, Description: p.Description, Style: template.CSS(pageCSS),
 		More: len(sets) - len(shown),
 	}
-	for _, set := range shown {
-		v.Sets = append(v.Sets, setView{Set: set, Published: published(set.Name), Covers: set.covers(rel)})
+	if message == "" {
+		v.Summary = p.Summary
+	}
+	for i := range shown {
+		v.Sets = append(v.Sets, shown[i].view(published(shown[i].Name), rel))
 	}
 	var b strings.Builder
 	if err := pageTemplate.Execute(&b, v); err != nil {

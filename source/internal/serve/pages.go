@@ -18,13 +18,13 @@ func (h *handler) home(w http.ResponseWriter, r *http.Request, v view) {
 	if len(v) > 0 {
 		pages = h.opts.Pages.For(v)
 	}
-	body, err := pages.Render("A ResourceSync Source", "", names.Home)
+	body, err := pages.RenderHome()
 	if err != nil {
 		h.refuse(w, r, "home page", err)
 		return
 	}
 	header := w.Header()
-	pages.Header(header, names.Home)
+	pages.HomeHeader(header, names.Home)
 	h.bytes(w, r, body)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/recent"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/ratelimit"
 	"lockstep/internal/reader"
@@ -113,7 +114,7 @@ func (l *Log) Handler(h http.Handler) http.Handler { return l.record(h, l.kind) 
 
 // AdminHandler does so with a handler of an admin listener.
 func (l *Log) AdminHandler(h http.Handler) http.Handler {
-	return l.record(h, func(string) string { return "admin" })
+	return l.record(h, func(string) string { return kindAdmin })
 }
 
 func (l *Log) record(h http.Handler, kind func(path string) string) http.Handler {
@@ -162,6 +163,14 @@ func (l *Log) add(e *entry) {
 	if l.append != nil {
 		l.out.write(func(b []byte) []byte { return l.append(b, e) })
 	}
+}
+
+// Total returns how many requests were answered that were not for pages, and how long that
+// took. Those answered with 5xx are among them, and have failed.
+func (l *Log) Total() recent.Total {
+	l.tally.mu.Lock()
+	defer l.tally.mu.Unlock()
+	return l.tally.total
 }
 
 // Figures are what monitors learn of requests.

@@ -2,12 +2,14 @@ package accesslog
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/recent"
 )
 
 // bounds are the upper bounds of durations that are told apart.
@@ -17,8 +19,9 @@ func bounds() [8]time.Duration {
 
 // A tally counts requests by what they were for. The zero value is ready to use.
 type tally struct {
-	mu     sync.Mutex // guards byKind
+	mu     sync.Mutex // guards the rest
 	byKind map[string]*kindTally
+	total  recent.Total // of what is not a page
 }
 
 // A kindTally counts the requests for one kind of thing.
@@ -48,7 +51,23 @@ func (t *tally) add(e *entry) {
 	if i, _ := slices.BinarySearch(limits[:], e.took); i < len(limits) {
 		k.upTo[i]++
 	}
+	if e.kind == kindPage || e.kind == kindAdmin {
+		return
+	}
+	t.total.Count++
+	t.total.Bytes += e.bytes
+	t.total.Latency.Add(e.took, 1)
+	if e.status >= http.StatusInternalServerError || e.status == 0 {
+		t.total.Failed++
+	}
 }
+
+// Kinds of requests of people and monitors. They are not what a service is for: looking at
+// how busy a service is does not make it busier.
+const (
+	kindPage  = "page"
+	kindAdmin = "admin"
+)
 
 // figures are what monitors learn.
 func (t *tally) figures(out *admin.Figures) {

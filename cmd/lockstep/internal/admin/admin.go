@@ -86,13 +86,14 @@ type Access struct {
 	listener  *trust.Listener   // nil: there is none
 	tls       *certificate.Pair // of all listeners over TCP; nil: they do not speak TLS
 	TokenFile string            // "": nothing takes the admin token
+	given     string            // address of the listener, as in --admin
 }
 
 // Open listens for administration, with the files it needs in the directory
 // state. The token is made where something takes one: a listener over TCP, or,
 // with public, the public listener. A listener over TCP speaks TLS with tls, if that is not nil.
 func (o *Flags) Open(ctx context.Context, state string, public bool, tls *certificate.Pair, io term.IO) (*Access, error) {
-	a := &Access{TokenFile: o.tokenFile, tls: tls}
+	a := &Access{TokenFile: o.tokenFile, tls: tls, given: o.Admin}
 	if err := o.settle(); err != nil {
 		return nil, err
 	}

@@ -20,6 +20,8 @@ type Pages struct {
 	Dir    string        // the path they are below, from the root, with a slash at its end
 	guard  *trust.Guard
 	Routes []pageRoute
+
+	dashboard http.Handler // on the admin listener only; nil: none
 }
 
 // A pageRoute is one address, or all below one that ends in a slash.
@@ -112,7 +114,7 @@ func (p *Pages) Admin(more func(http.ResponseWriter, *http.Request) bool) http.H
 			sub := *r
 			sub.URL, r = inner, &sub
 		}
-		if p.profile(w, r) || p.Serve(w, r) || more != nil && more(w, r) {
+		if p.profile(w, r) || p.Serve(w, r) || more != nil && more(w, r) || p.show(w, r) {
 			return
 		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -30,6 +30,8 @@ const maxConfig = 1 << 20
 // overrides the key, and the flag itself overrides both. Flag values are kept
 // as they are written: the flag parses them.
 type File struct {
+	Title        flagValue  `yaml:"title"`
+	Description  flagValue  `yaml:"description"`
 	BaseURL      flagValue  `yaml:"base_url"`
 	Listen       flagValue  `yaml:"listen"`
 	TLSCert      flagValue  `yaml:"tls_cert"`

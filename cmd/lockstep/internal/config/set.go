@@ -19,7 +19,8 @@ import (
 // A Set is one set of resources, as the configuration file describes it.
 type Set struct {
 	Name         string     `yaml:"name"`
-	Description  string     `yaml:"description"` // URI of information about the set
+	Title        string     `yaml:"title"`       // for people
+	Description  string     `yaml:"description"` // what it contains, for people; or the URI of information about it
 	From         string     `yaml:"from"`        // where its resources come from, see Kinds
 	URI          string     `yaml:"uri"`         // what the URIs of its resources begin with
 	Hash         StringList `yaml:"hash"`
@@ -116,10 +117,11 @@ func (s *Set) check() (err error) {
 	if err := s.Origin.allows(s); err != nil {
 		return err
 	}
-	for _, u := range []struct{ key, value string }{{"uri", s.URI}, {"description", s.Description}} {
-		if u.value != "" && !IsAbsoluteURI(u.value) {
-			return term.WithHint(fmt.Errorf("%s %q is no absolute URI", u.key, u.value), "write it in full, as "+u.key+": https://data.example.org/articles/")
-		}
+	if s.URI != "" && !IsAbsoluteURI(s.URI) {
+		return term.WithHint(fmt.Errorf("uri %q is no absolute URI", s.URI), "write it in full, as uri: https://data.example.org/articles/")
+	}
+	if err := CheckTitle(s.Title, s.Description); err != nil {
+		return err
 	}
 	if err := s.AtomPMH.check(); err != nil {
 		return err

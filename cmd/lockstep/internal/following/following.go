@@ -32,6 +32,7 @@ type Run struct {
 	o       Options
 	io      term.IO
 	Watcher mirror.Watcher
+	Work    Work
 	admin   *admin.Access
 	address string // URL of what we serve; "" if we do not
 	started time.Time
@@ -72,7 +73,8 @@ func New(o Options, io term.IO) *Run {
 		Watcher:  mirror.Watcher{Io: io, Quiet: o.Out.Quiet, Verbose: o.Out.Verbose, Once: &report.Once{}},
 		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
-	f.Watcher.Meter.Fetched = func() int64 { return f.link.traffic().bytes }
+	f.Work.bytes = func() int64 { return f.link.traffic().bytes }
+	f.Watcher.Meter.Fetched = f.Work.bytes
 	return f
 }
 
@@ -87,6 +89,7 @@ func (f *Run) Event(ctx context.Context, e destination.Event) {
 	}
 	ready := f.ready
 	f.mu.Unlock()
+	f.Work.count(e.Kind)
 	if ready {
 		f.Watcher.Report(ctx, e) // the meter is that of the first sync
 	} else {
@@ -118,6 +121,8 @@ func (f *Run) run(ctx context.Context) error {
 
 // Passed records a pass that changed something or failed.
 func (f *Run) Passed(r destination.Report, err error) {
+	status := f.status()
+	f.Work.countDelay(&r, &status)
 	f.mu.Lock()
 	f.tally.Add(&r, err)
 	f.begun = f.begun || err == nil || errors.Is(err, destination.ErrIncomplete)

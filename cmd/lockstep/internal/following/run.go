@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/dashboard"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
@@ -20,7 +21,9 @@ import (
 func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client *fetch.Client, access *admin.Access, l net.Listener) error {
 	f.link.attach(follower, client)
 	f.admin = access
-	about := f.about()
+	board := dashboard.New(dashboard.Options{Name: "follow", State: f.memory, Activities: Activities(f.Work.Total), Process: f.Upstreams})
+	about := f.about(board)
+	remember := func(ctx context.Context) error { return board.Run(ctx, f.o.Out.Logger(f.io)) }
 	serveAdmin := func(ctx context.Context) error {
 		return f.admin.Serve(ctx, f.o.Requests.AdminHandler(about.Admin(nil)), f.o.Out.Logger(f.io))
 	}
@@ -31,10 +34,10 @@ func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client
 		})
 	}
 	if l == nil {
-		return together(ctx, f.run, f.watch, serveAdmin, alerts, f.o.Requests.Run)
+		return together(ctx, f.run, f.watch, serveAdmin, alerts, remember, f.o.Requests.Run)
 	}
 	f.address = listen.BaseURL(access.Scheme(), l.Addr(), term.Silent())
-	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin, alerts, f.o.Requests.Run)
+	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin, alerts, remember, f.o.Requests.Run)
 }
 
 // FollowBeside follows one of several mirrors until ctx ends or the follower gives up. It

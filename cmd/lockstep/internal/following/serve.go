@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/dashboard"
 	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/upstreams"
@@ -22,13 +23,14 @@ import (
 const StatusPath = "api/v1/follow"
 
 // about returns the pages of a process that follows.
-func (f *Run) about() *admin.Pages {
+func (f *Run) about(board *dashboard.Dashboard) *admin.Pages {
 	m := f.admin.Metrics()
 	m.Register(f.Figures)
 	m.Register(f.o.Requests.Figures)
 	p := admin.NewPages("/", f.admin.Guard, m, f.whyNotReady)
 	p.Protect(StatusPath, ServeState(func() any { return f.State() }))
 	p.Protect(upstreams.Path, upstreams.Handler(f.Upstreams))
+	p.Dashboard(f.admin, board)
 	return p
 }
 

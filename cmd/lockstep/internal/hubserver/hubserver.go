@@ -19,6 +19,7 @@ type Front struct {
 	*hub.Hub
 	URL       string // as others reach it
 	readiness *admin.Readiness
+	memo      memo
 }
 
 // New returns a hub that keeps its memory in store.
@@ -30,7 +31,7 @@ func New(ctx context.Context, store hubstore.Store, o hub.Options) (*Front, erro
 	if err := h.CheckSecret(ctx); err != nil {
 		return nil, term.WithHint(err, "give the file with the right key by --key-file, or restore it")
 	}
-	return &Front{h, o.PublicURL, admin.NewReadiness(o.Logger, admin.Database(h.Check))}, nil
+	return &Front{Hub: h, URL: o.PublicURL, readiness: admin.NewReadiness(o.Logger, admin.Database(h.Check))}, nil
 }
 
 // AwaitReady waits until the hub takes requests, and reports whether it does.

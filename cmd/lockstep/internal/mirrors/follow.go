@@ -57,11 +57,10 @@ func Follow(ctx context.Context, f *Flags, one *following.Flags, flags *pflag.Fl
 	if err := one.Admin.Check(); err != nil {
 		return err
 	}
-	state, err := StateDir(f.config, io.LookupEnv)
-	if err != nil {
+	if g.state, err = StateDir(f.config, io.LookupEnv); err != nil {
 		return err
 	}
-	if err := statedir.Make(state, log); err != nil {
+	if err := statedir.Make(g.state, log); err != nil {
 		return err
 	}
 	l, callback, err := one.Callback.Reachable(ctx)
@@ -82,7 +81,7 @@ func Follow(ctx context.Context, f *Flags, one *following.Flags, flags *pflag.Fl
 		return err
 	}
 	defer g.requests.Close()
-	if g.access, err = one.Admin.Open(ctx, state, l != nil, one.Callback.TLS, io); err != nil {
+	if g.access, err = one.Admin.Open(ctx, g.state, l != nil, one.Callback.TLS, io); err != nil {
 		return err
 	}
 	defer g.access.Close()

@@ -36,6 +36,7 @@ type group struct {
 	access   *admin.Access
 	requests *accesslog.Log // of what is requested from us
 	alerts   *alert.Service
+	state    string // directory of what the process has for itself
 	callback string // URL below which hubs reach us; "" if they do not
 	address  string // URL of what we serve; "" if we do not
 	started  time.Time

@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/dashboard"
 	"lockstep/cmd/lockstep/internal/following"
+	"lockstep/cmd/lockstep/internal/recent"
 	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
@@ -24,7 +26,10 @@ import (
 // unless it is nil, what hubs call.
 func (g *group) serve(ctx context.Context, l net.Listener, entries []*entry, signals <-chan os.Signal) error {
 	log := g.one.Sync.Out.Logger(g.io)
+	board := dashboard.New(dashboard.Options{Name: "follow", State: g.state, Activities: following.Activities(g.work), Process: g.upstreams})
 	about := g.about()
+	about.Dashboard(g.access, board)
+	remember := func(ctx context.Context) error { return board.Run(ctx, log) }
 	follow := func(ctx context.Context) error { return g.run(ctx, entries, signals) }
 	administrate := func(ctx context.Context) error {
 		return g.access.Serve(ctx, g.requests.AdminHandler(about.Admin(nil)), log)
@@ -37,10 +42,10 @@ func (g *group) serve(ctx context.Context, l net.Listener, entries []*entry, sig
 			}
 		})))
 		srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-		return admin.ServeBeside(ctx, srv, l, follow, administrate, alerts, g.requests.Run)
+		return admin.ServeBeside(ctx, srv, l, follow, administrate, alerts, remember, g.requests.Run)
 	}
 	tasks, tctx := errgroup.WithContext(ctx)
-	for _, task := range []func(context.Context) error{follow, administrate, alerts, g.requests.Run} {
+	for _, task := range []func(context.Context) error{follow, administrate, alerts, remember, g.requests.Run} {
 		tasks.Go(func() error { return task(tctx) })
 	}
 	if err := tasks.Wait(); err != nil && ctx.Err() == nil {
@@ -74,9 +79,18 @@ func (g *group) about() *admin.Pages {
 	m.Register(g.requests.Figures)
 	p := admin.NewPages("/", g.access.Guard, m, g.whyNotReady)
 	p.Detail = g.notInStep
-	p.Protect(following.StatusPath, following.ServeState(func() any { return g.state() }))
+	p.Protect(following.StatusPath, following.ServeState(func() any { return g.report() }))
 	p.Protect(upstreams.Path, upstreams.Handler(g.upstreams))
 	return p
+}
+
+// work returns what was applied to all mirrors.
+func (g *group) work() (all recent.Total) {
+	for _, m := range g.all() {
+		one := m.run.Work.Total()
+		all.Add(&one)
+	}
+	return all
 }
 
 // whyNotReady returns why not all mirrors have been tried once yet.
@@ -116,8 +130,8 @@ type state struct {
 	Mirrors []following.State `json:"mirrors"`
 }
 
-// state returns the state of all mirrors.
-func (g *group) state() state {
+// report returns the state of all mirrors.
+func (g *group) report() state {
 	s := state{Version: release.Version(), Ready: g.isReady(), Since: g.started, Mirrors: []following.State{}}
 	for _, m := range g.all() {
 		s.Mirrors = append(s.Mirrors, m.run.State())

@@ -13,8 +13,10 @@ import (
 	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/certificate"
+	"lockstep/cmd/lockstep/internal/dashboard"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
+	"lockstep/cmd/lockstep/internal/recent"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
@@ -138,6 +140,20 @@ func newPages(base *url.URL, access *admin.Access, ready func() error, seen *mon
 	return pages
 }
 
+// newDashboard returns the dashboard of the Source. problem returns what is wrong with it
+// besides its sets; "" for nothing.
+func newDashboard(state string, seen *monitored, problem func() string) *dashboard.Dashboard {
+	o := dashboard.Options{Name: "serve", State: state, Process: seen.upstreams, Problem: problem, Activities: []dashboard.Activity{
+		{Counter: recent.Counter{Name: "requests", Total: seen.requests.Total}, Title: "Requests", Unit: "requests", Latency: "time to answer"},
+		{Counter: recent.Counter{Name: "changes", Total: seen.tally.Changes}, Title: "Changes", Unit: "changes published", Latency: "time to publish"},
+	}}
+	if seen.hub != nil {
+		o.Hub = seen.hub.Seen()
+		o.Activities = append(o.Activities, seen.hub.Activities()...)
+	}
+	return dashboard.New(o)
+}
+
 // upstreams returns what is known of the upstreams.
 func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 	setup := s.setup.Load()
@@ -157,6 +173,14 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 		}
 	}
 	return p, upstreams.FromFleet(s.builder.sets.origins.Upstreams.Fleet.Statuses(), setOf, now)
+}
+
+// ownProblem returns what is wrong with the Source besides its sets; "" for nothing.
+func (s *Site) ownProblem() string {
+	if err := s.ready(); err != nil {
+		return err.Error()
+	}
+	return s.builder.tally.Problem()
 }
 
 // problem returns what is wrong with the Source, "" if all is well.

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func (o *OAIFlags) Declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.All, "oai-pmh", false, "answer OAI-PMH harvesters at "+oaiName+" below the base URL")
 	flags.StringVar(&o.oaiAdmin, "oai-admin", "", "the administrator that harvesters can write to, an `EMAIL` address (default postmaster at the host of the base URL)")
 	flags.StringVar(&o.oaiSets, "oai-sets", "", "offer harvesters more sets: with `collection` each collection that links of resources name is one")
-	flags.StringVar(&o.oaiTitle, "oai-name", "", "the `NAME` of the repository for harvesters (default the host of the base URL)")
+	flags.StringVar(&o.oaiTitle, "oai-name", "", "the `NAME` of the repository for harvesters (default --title, or the host of the base URL)")
 }
 
 // oaiCollections is the value of --oai-sets.
@@ -78,12 +79,12 @@ func openHarvesting(opts *Options, configs []config.Set, sets []*siteSet, cat ca
 	if err != nil {
 		return nil, err
 	}
-	o := repository.Options{BaseURL: base.String() + oaiName, Name: opts.OAI.oaiTitle, Admin: opts.OAI.oaiAdmin, Logger: opts.Log}
+	o := repository.Options{BaseURL: base.String() + oaiName, Name: cmp.Or(opts.OAI.oaiTitle, opts.Title), Admin: opts.OAI.oaiAdmin, Logger: opts.Log}
 	for i, set := range sets {
 		if !configs[i].OffersOAI() {
 			continue
 		}
-		offered := repository.Set{Name: set.name, Catalog: set.list, Private: configs[i].Private(), Collections: opts.OAI.oaiSets != ""}
+		offered := repository.Set{Name: set.name, Title: set.source.Title, Summary: set.source.Summary, Catalog: set.list, Private: configs[i].Private(), Collections: opts.OAI.oaiSets != ""}
 		if b, ok := set.origin.(origins.Bitstreams); ok && slices.Contains(keptContents, set.from.Kind.Scheme) && !set.from.Kind.Away {
 			offered.Open = b.Bitstream
 		}

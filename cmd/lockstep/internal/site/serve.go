@@ -57,6 +57,7 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 			return s.about.Admin.Serve(ctx, s.requests.AdminHandler(s.Pages.Admin(s.api.Serve)), s.log)
 		},
 		s.requests.Run,
+		func(ctx context.Context) error { return s.board.Run(ctx, s.log) },
 	}
 	if s.hub != nil {
 		tasks = append(tasks, s.hub.Run)
@@ -94,6 +95,8 @@ type front struct {
 	have       func(r *http.Request, rel string) bool // reports whether the client may see a resource at a path below the base URL
 	documents  http.Handler                           // and resources
 	readers    *readers.Gate                          // of private sets
+	explorer   http.Handler                           // pages on which the documents are browsed; nil: none
+	exploreDir string                                 // their path, with a slash at its end
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -102,6 +105,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case f.callbacks.Serve(w, r):
 	case f.pages != nil && origins.RefuseCallback(w, r, f.pages.Dir):
 	case f.pages != nil && f.pages.Serve(w, r):
+	case f.serveExplorer(w, r):
 	case f.hub != nil && r.URL.EscapedPath() == f.hubPath && !f.hidesHub(r):
 		f.hub.ServeHTTP(w, r)
 	case f.harvesting.serve(w, r):

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -181,8 +182,9 @@ func (b *setBuilder) otherURIs(set *siteSet, c *config.Set) (uris []string, err 
 
 // offered returns which documents of a set a Source offers.
 func offered(c *config.Set, name string, o *Options) source.Set {
+	about, summary := config.SplitDescription(c.Description)
 	s := source.Set{
-		Name: name, Description: c.Description,
+		Name: name, Title: c.Title, Summary: summary, Description: about,
 		ChangeList: source.ChangeList{
 			Rotate: time.Duration(c.ChangeList.Rotate), Entries: int(c.ChangeList.Entries), Keep: time.Duration(c.ChangeList.Keep),
 		},
@@ -200,6 +202,9 @@ func offered(c *config.Set, name string, o *Options) source.Set {
 	}
 	if c.OffersOAI() {
 		s.OAI = oaiAddress(o.BaseURL)
+	}
+	if s.Atom != nil && len(o.Sets) == 1 { // the feed is that of the collection
+		s.Atom.Title = cmp.Or(s.Atom.Title, s.Title, o.Title)
 	}
 	return s
 }

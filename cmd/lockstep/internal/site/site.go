@@ -17,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/dashboard"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/network"
@@ -37,7 +38,8 @@ type Site struct {
 	setup    atomic.Pointer[setup] // in effect
 	reloads  chan *reload          // that [Site.Reload] has requested
 	builder  *setupBuilder
-	ready    func() error // says why the site is not ready; nil: see Pages
+	ready    func() error         // says why the site is not ready; nil: see Pages
+	board    *dashboard.Dashboard // nil: see Pages
 	requests *accesslog.Log
 	about    Description
 	checks   *fileChecks
@@ -53,6 +55,8 @@ type Site struct {
 // Options configure a site.
 type Options struct {
 	BaseURL      string
+	Title        string       // of the collection, for people; may be empty
+	Description  string       // what it contains, or the URI of information about it; may be empty
 	Sets         []config.Set // settled: what flags and defaults say is filled in
 	State        string       // directory for the state that is kept from run to run
 	Documents    string       // directory or bucket for the documents
@@ -66,6 +70,7 @@ type Options struct {
 	Hubs         hubflags.Hubs
 	OAI          OAIFlags
 	Embedding    *Embedding // nil: nothing but documents and resources is served
+	Explorer     Explorer   // nil: its sets cannot be browsed
 	Content      bool       // serve the resources too, if they are here
 	Command      string     // named in the lock
 	Release      func()     // of the state's lock, if it is locked already
@@ -170,12 +175,14 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 			database.Check = s.hub.Check // of the same database, and of the hub
 		}
 		s.ready = admin.NewReadiness(o.Log, database, st.documents()).Ready
-		s.Pages = newPages(base, access, s.ready, &monitored{
+		seen := &monitored{
 			tally: tally, failures: failures, versions: s.versions, hub: s.hub, requests: s.requests,
 			isPublic:  func(set string) bool { return !s.setup.Load().readers.Guards(set) },
 			channels:  func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
 			upstreams: s.upstreams,
-		})
+		}
+		s.Pages, s.board = newPages(base, access, s.ready, seen), newDashboard(o.State, seen, s.ownProblem)
+		s.Pages.Dashboard(access, s.board)
 		s.builder.pages, s.builder.hubPath = s.Pages, base.EscapedPath()+hubserver.Path
 	}
 	first, err := s.builder.build(built, o.Sets)
@@ -222,8 +229,9 @@ const maxStreams = 1000
 
 // sourceOptions returns the options of the Source that do not depend on its sets.
 func sourceOptions(o *Options, tally *sourcefigures.Tally) source.Options {
+	about, summary := config.SplitDescription(o.Description)
 	return source.Options{
-		BaseURL: o.BaseURL, Temp: o.State, Logger: o.Log, Static: !o.Content,
+		BaseURL: o.BaseURL, Title: o.Title, Summary: summary, Description: about, Explore: o.exploreURI(), Temp: o.State, Logger: o.Log, Static: !o.Content,
 		Type: mediatype.Of, // the types with which files are served
 		OnNotify: func(n source.Notification) {
 			tally.Notified(&n)

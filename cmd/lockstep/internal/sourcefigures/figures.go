@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/recent"
 	"lockstep/source"
 )
 
@@ -20,6 +21,7 @@ type Tally struct {
 	took         time.Duration // the last one
 	problem      error         // why the last one failed
 	sets         map[string]*setTally
+	changes      recent.Total // published, of all sets that there were
 }
 
 // A setTally counts the changes, notifications and file checks of a set.
@@ -51,16 +53,30 @@ func (t *Tally) Published(r *source.Report, began time.Time, err error) {
 	defer t.mu.Unlock()
 	if t.problem = err; err != nil {
 		t.failed++
+		t.changes.Failed++
 		return
 	}
 	t.publications++
 	t.last = time.Now()
 	t.took = t.last.Sub(began)
+	changes := t.changes.Count
 	for i := range r.Sets {
 		s := t.set(r.Sets[i].Set)
 		s.resources = r.Sets[i].Resources
 		s.changes += r.Sets[i].Changes
+		t.changes.Count += r.Sets[i].Changes
 	}
+	if t.changes.Count > changes {
+		t.changes.Latency.Add(t.took, 1)
+	}
+}
+
+// Changes returns how many changes were published, how long publications took, and how many
+// failed.
+func (t *Tally) Changes() recent.Total {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.changes
 }
 
 // Problem says why the last publication failed; "" if it did not.

@@ -27,6 +27,8 @@ import (
 type Source struct {
 	network      network.Options
 	BaseURL      string
+	title        string
+	description  string
 	State        string
 	config       string
 	hash         []string
@@ -61,6 +63,8 @@ const rehashDefault = "1%"
 // Declare declares the flags; what differs between the commands is given.
 func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	flags.StringVar(&o.BaseURL, "base-url", "", baseURL)
+	flags.StringVar(&o.title, "title", "", "the title of the collection is `TEXT`, on pages, in feeds and for harvesters")
+	flags.StringVar(&o.description, "description", "", "what the collection contains is `TEXT`, or at that URL")
 	flags.StringVar(&o.State, "state", "", "keep what is known of the resources in `DIR` (default one per directory below ~/.local/state/lockstep)")
 	flags.StringVar(&o.config, "config", "", "read configuration from `FILE` (YAML); flags overrule it")
 	flags.StringSliceVar(&o.hash, "hash", []string{"sha-256", "md5"}, "`NAMES` of the hashes to publish; of what is not a file, read it for them")
@@ -101,6 +105,9 @@ func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string)
 		if err := config.FlagsFromFile(flags, o.config, o.File.FlagValues()); err != nil {
 			return err
 		}
+	}
+	if err := config.CheckTitle(o.title, o.description); err != nil {
+		return term.Usage(err, term.HintOf(err))
 	}
 	if err := o.settleSets(args, overrule); err != nil {
 		return err
@@ -248,7 +255,7 @@ func (o *Source) Compresses(usual bool) bool {
 // Site returns what openSite needs to know.
 func (o *Source) Site(command string, out *term.Options, io term.IO) site.Options {
 	return site.Options{
-		BaseURL: o.BaseURL, Sets: o.Sets, State: o.State, AllowEmpty: o.allowEmpty, TakeOver: o.takeOver, ScanInterval: o.scanInterval, Rehash: o.rehash,
+		BaseURL: o.BaseURL, Title: o.title, Description: o.description, Sets: o.Sets, State: o.State, AllowEmpty: o.allowEmpty, TakeOver: o.takeOver, ScanInterval: o.scanInterval, Rehash: o.rehash,
 		Watching: o.Watching(), Gzip: o.Compresses(false), APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.network, IO: io, Command: command, Log: out.Logger(io), Verbose: out.Verbose,
 	}
 }

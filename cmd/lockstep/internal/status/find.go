@@ -12,6 +12,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/health"
 	"lockstep/cmd/lockstep/internal/mirrors"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
@@ -37,7 +38,7 @@ type Options struct {
 }
 
 // Look returns the state of what the options say.
-func Look(ctx context.Context, o Options) (Result, error) {
+func Look(ctx context.Context, o Options) (health.Result, error) {
 	if IsURL(o.Target) {
 		return o.lookAtURL(ctx)
 	}
@@ -82,7 +83,7 @@ func IsURL(target string) bool {
 }
 
 // lookAtURL asks a service by its public address: all, with the admin token.
-func (o *Options) lookAtURL(ctx context.Context) (Result, error) {
+func (o *Options) lookAtURL(ctx context.Context) (health.Result, error) {
 	roots, err := fetch.Certificates(o.CAFile)
 	if err != nil {
 		return nil, term.Usage(fmt.Errorf("--ca-file: %w", err), "")
@@ -190,7 +191,7 @@ func (o *Options) findState() (err error) {
 
 // lookAtState asks the process that has its state in a directory, or reads the state of a
 // mirror.
-func (o *Options) lookAtState(ctx context.Context) (Result, error) {
+func (o *Options) lookAtState(ctx context.Context) (health.Result, error) {
 	dir := o.State // in which the socket is
 	if IsMirror(dir) && !isSocketIn(dir) {
 		dir = mirrordir.State(dir)
@@ -212,7 +213,7 @@ func (o *Options) lookAtState(ctx context.Context) (Result, error) {
 	isMirror := filepath.Base(dir) == filepath.Base(mirrordir.State(place)) && IsMirror(place)
 	switch {
 	case err == nil && isMirror:
-		p.addRecorded(ctx, place)
+		addRecorded(ctx, p, place)
 		return p, nil
 	case err == nil:
 		return p, nil
@@ -223,7 +224,7 @@ func (o *Options) lookAtState(ctx context.Context) (Result, error) {
 }
 
 // lookAtMirror is LookAt for a mirror that was named by target, or whose state is in dir.
-func lookAtMirror(ctx context.Context, dir, target string) (Result, error) {
+func lookAtMirror(ctx context.Context, dir, target string) (health.Result, error) {
 	if target == "" {
 		target = dir
 	}
@@ -235,7 +236,7 @@ func lookAtMirror(ctx context.Context, dir, target string) (Result, error) {
 }
 
 // addRecorded adds what the state of the mirror in a directory says: how much is pending.
-func (p *Process) addRecorded(ctx context.Context, dir string) {
+func addRecorded(ctx context.Context, p *health.Process, dir string) {
 	db, err := sqlite.OpenReader(filepath.Join(dir, filepath.FromSlash(destination.StateFile)))
 	if err != nil {
 		return // what the process says is what counts
@@ -257,7 +258,7 @@ func (p *Process) addRecorded(ctx context.Context, dir string) {
 			}
 		}
 	}
-	p.settle()
+	p.Settle()
 }
 
 func isSocketIn(dir string) bool {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/health"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
@@ -39,11 +40,11 @@ func (p *Place) dir() string { return cmp.Or(p.State, p.Dest) }
 // A Mirror is the state of a mirror, as it is recorded, or as the process says that follows
 // into it.
 type Mirror struct {
-	Kind    string    `json:"kind"` // "mirror"
-	Name    string    `json:"name,omitempty"`
-	At      time.Time `json:"at"` // when it was looked at
-	State   State     `json:"state"`
-	Summary string    `json:"summary"`
+	Kind    string       `json:"kind"` // "mirror"
+	Name    string       `json:"name,omitempty"`
+	At      time.Time    `json:"at"` // when it was looked at
+	State   health.State `json:"state"`
+	Summary string       `json:"summary"`
 
 	Source      string       `json:"source,omitempty"`
 	Destination string       `json:"destination"`
@@ -137,19 +138,19 @@ func (m *Mirror) settle() {
 	complete := len(m.Sets) > 0 && !slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool { return !s.Complete })
 	switch run := m.LastRun; {
 	case m.Killed:
-		m.State, m.Summary = Failing, m.notInStep(source, m.FailingSince)+"; the last run was killed"
+		m.State, m.Summary = health.Failing, m.notInStep(source, m.FailingSince)+"; the last run was killed"
 		m.Error, m.Hint = "the last run was killed", "progress is saved; to continue, run the same command again"
 	case run == nil:
 		m.settleUnknown(source, complete)
 	case !run.At.IsZero() && run.Result == lastrun.InStep:
-		m.State, m.Summary = OK, "a copy of "+source+" as it was at "+run.At.UTC().Format(time.RFC3339)
+		m.State, m.Summary = health.OK, "a copy of "+source+" as it was at "+run.At.UTC().Format(time.RFC3339)
 	case run.Result == lastrun.InStep:
-		m.State, m.Summary = OK, inStep(source, OK, m.LastSuccess, time.Time{}, m.At, m.Pending)
+		m.State, m.Summary = health.OK, health.InStep(source, health.OK, m.LastSuccess, time.Time{}, m.At, m.Pending)
 	case run.Result == lastrun.Interrupted && m.FailingSince.IsZero():
-		m.State = Failing
-		m.Summary = m.notInStep(source, time.Time{}) + "; the last run was interrupted " + span(max(m.At.Sub(run.Ended), 0)) + " ago"
+		m.State = health.Failing
+		m.Summary = m.notInStep(source, time.Time{}) + "; the last run was interrupted " + health.Span(max(m.At.Sub(run.Ended), 0)) + " ago"
 	default:
-		m.State, m.Summary = Failing, m.notInStep(source, m.FailingSince)
+		m.State, m.Summary = health.Failing, m.notInStep(source, m.FailingSince)
 	}
 	if p := m.Process; p != nil {
 		m.Summary += "; a run is in progress"
@@ -164,9 +165,9 @@ func (m *Mirror) settle() {
 func (m *Mirror) notInStep(source string, since time.Time) string {
 	pending := m.Pending
 	if pending == 0 {
-		pending = unknownPending
+		pending = health.UnknownPending
 	}
-	return inStep(source, Failing, m.LastSuccess, since, m.At, pending)
+	return health.InStep(source, health.Failing, m.LastSuccess, since, m.At, pending)
 }
 
 // settleUnknown is settle for a mirror of which no run has been recorded.
@@ -174,17 +175,17 @@ func (m *Mirror) settleUnknown(source string, complete bool) {
 	const unknown = "when it was last in step is unknown: this is recorded from the next run on"
 	switch {
 	case !complete && m.Process != nil:
-		m.State, m.Summary = Starting, inStep(source, Starting, time.Time{}, time.Time{}, m.At, m.Pending)
+		m.State, m.Summary = health.Starting, health.InStep(source, health.Starting, time.Time{}, time.Time{}, m.At, m.Pending)
 	case complete && m.Pending == 0:
-		m.State, m.Summary = OK, "complete as of "+source+" at "+m.SyncedUntil.UTC().Format(time.RFC3339)+"; "+unknown
+		m.State, m.Summary = health.OK, "complete as of "+source+" at "+m.SyncedUntil.UTC().Format(time.RFC3339)+"; "+unknown
 	default:
-		m.State, m.Summary = Failing, "not in step with "+source+"; "+term.Thousands(m.Pending)+" pending; "+unknown
+		m.State, m.Summary = health.Failing, "not in step with "+source+"; "+term.Thousands(m.Pending)+" pending; "+unknown
 	}
 }
 
 // follower returns the state of the process that follows into a mirror; nil if there is none
 // that can be asked.
-func follower(ctx context.Context, dir string) *Process {
+func follower(ctx context.Context, dir string) *health.Process {
 	path, err := trust.SocketIn(mirrordir.State(dir))
 	if err != nil {
 		return nil
@@ -204,7 +205,7 @@ func follower(ctx context.Context, dir string) *Process {
 }
 
 // follow takes over what the process says that follows into the mirror.
-func (m *Mirror) follow(p *Process) {
+func (m *Mirror) follow(p *health.Process) {
 	m.State, m.Summary = p.State, p.Summary
 	m.LastSuccess, m.Error, m.Hint, m.FailingSince, m.Next = time.Time{}, "", "", time.Time{}, time.Time{}
 	for i := range p.Upstreams {
@@ -223,66 +224,66 @@ func (m *Mirror) follow(p *Process) {
 	m.Age = upstreams.AgeOf(m.LastSuccess, m.At)
 }
 
-// Print implements [Result].
+// Print implements [health.Result].
 func (m *Mirror) Print(io term.IO) {
 	io.Printf("%s\n", m.Summary)
-	var rows []row
+	var rows []health.Row
 	for i := range m.Sets {
 		s := &m.Sets[i]
-		r := row{name: cmp.Or(s.Name, s.URI), state: "in step", success: m.LastSuccess, next: m.Next, pending: s.Pending, resources: &s.Resources, err: upstreams.Sentence(s.Error)}
+		r := health.Row{Name: cmp.Or(s.Name, s.URI), State: "in step", Success: m.LastSuccess, Next: m.Next, Pending: s.Pending, Resources: &s.Resources, Err: upstreams.Sentence(s.Error)}
 		switch {
 		case !s.Complete:
-			r.state = "incomplete"
-		case s.Pending > 0 || m.State == Failing && len(m.Sets) == 1:
-			r.state = string(Failing)
+			r.State = "incomplete"
+		case s.Pending > 0 || m.State == health.Failing && len(m.Sets) == 1:
+			r.State = string(health.Failing)
 		}
-		if r.err == "" && m.Pending == 0 && i == 0 {
-			r.err = m.Error
+		if r.Err == "" && m.Pending == 0 && i == 0 {
+			r.Err = m.Error
 		}
 		if i == 0 {
-			r.hint = m.Hint
+			r.Hint = m.Hint
 		}
 		rows = append(rows, r)
 	}
 	if len(rows) == 0 && m.Error != "" {
-		rows = append(rows, row{name: "-", state: string(m.State), success: m.LastSuccess, next: m.Next, err: m.Error, hint: m.Hint})
+		rows = append(rows, health.Row{Name: "-", State: string(m.State), Success: m.LastSuccess, Next: m.Next, Err: m.Error, Hint: m.Hint})
 	}
-	printRows(io, "SET", rows, m.At)
+	health.PrintRows(io, "SET", rows, m.At)
 }
 
-// Check implements [Result].
+// Check implements [health.Result].
 func (m *Mirror) Check() error {
 	switch m.State {
-	case OK:
+	case health.OK:
 		return nil
-	case Starting:
-		return fmt.Errorf("not yet in step: %w", ErrStarting)
+	case health.Starting:
+		return fmt.Errorf("not yet in step: %w", health.ErrStarting)
 	}
-	return fmt.Errorf("the mirror is %w", ErrFailing)
+	return fmt.Errorf("the mirror is %w", health.ErrFailing)
 }
 
 // row returns the line of the mirror among others.
-func (m *Mirror) row() row {
-	r := row{
-		name: cmp.Or(m.Name, m.Destination), state: string(m.State), success: m.LastSuccess, next: m.Next, pending: m.Pending, resources: &m.Resources,
-		err: m.Error, hint: m.Hint,
+func (m *Mirror) row() health.Row {
+	r := health.Row{
+		Name: cmp.Or(m.Name, m.Destination), State: string(m.State), Success: m.LastSuccess, Next: m.Next, Pending: m.Pending, Resources: &m.Resources,
+		Err: m.Error, Hint: m.Hint,
 	}
-	if m.State == OK {
-		r.state = "in step"
+	if m.State == health.OK {
+		r.State = "in step"
 	}
 	for i := range m.Sets {
-		r.err = cmp.Or(r.err, upstreams.Sentence(m.Sets[i].Error))
+		r.Err = cmp.Or(r.Err, upstreams.Sentence(m.Sets[i].Error))
 	}
 	return r
 }
 
 // Mirrors are the states of several mirrors.
 type Mirrors struct {
-	Kind    string    `json:"kind"` // "mirrors"
-	At      time.Time `json:"at"`
-	State   State     `json:"state"` // the worst
-	Summary string    `json:"summary"`
-	Mirrors []*Mirror `json:"mirrors"` // in the order in which they are configured
+	Kind    string       `json:"kind"` // "mirrors"
+	At      time.Time    `json:"at"`
+	State   health.State `json:"state"` // the worst
+	Summary string       `json:"summary"`
+	Mirrors []*Mirror    `json:"mirrors"` // in the order in which they are configured
 }
 
 // looksAtATime is how many mirrors are looked at at a time: it reads files of each.
@@ -290,7 +291,7 @@ const looksAtATime = 8
 
 // LookAtAll returns the states of mirrors. One that cannot be read is failing.
 func LookAtAll(ctx context.Context, places []Place) *Mirrors {
-	all := &Mirrors{Kind: "mirrors", At: time.Now().UTC().Truncate(time.Millisecond), State: OK, Mirrors: make([]*Mirror, len(places))}
+	all := &Mirrors{Kind: "mirrors", At: time.Now().UTC().Truncate(time.Millisecond), State: health.OK, Mirrors: make([]*Mirror, len(places))}
 	var work sync.WaitGroup
 	turns := make(chan struct{}, looksAtATime)
 	for i, place := range places {
@@ -300,7 +301,7 @@ func LookAtAll(ctx context.Context, places []Place) *Mirrors {
 			m, err := LookAt(ctx, place)
 			if err != nil {
 				m = &Mirror{
-					Kind: "mirror", Name: place.Name, At: all.At, State: Failing, Source: fetch.WithoutUser(place.Source), Destination: place.Dest,
+					Kind: "mirror", Name: place.Name, At: all.At, State: health.Failing, Source: fetch.WithoutUser(place.Source), Destination: place.Dest,
 					Summary: err.Error(), Error: upstreams.Sentence(err.Error()), Hint: term.HintOf(err), Sets: []destination.MirrorSet{},
 				}
 			}
@@ -308,45 +309,45 @@ func LookAtAll(ctx context.Context, places []Place) *Mirrors {
 		})
 	}
 	work.Wait()
-	count := map[State]int{}
+	count := map[health.State]int{}
 	pending := int64(0)
 	for _, m := range all.Mirrors {
 		count[m.State]++
 		pending += m.Pending
 	}
-	parts := []string{fmt.Sprintf("%d in step", count[OK])}
-	if n := count[Starting]; n > 0 {
-		all.State = Starting
+	parts := []string{fmt.Sprintf("%d in step", count[health.OK])}
+	if n := count[health.Starting]; n > 0 {
+		all.State = health.Starting
 		parts = append(parts, fmt.Sprintf("%d not yet in step", n))
 	}
-	if n := count[Failing]; n > 0 {
-		all.State = Failing
+	if n := count[health.Failing]; n > 0 {
+		all.State = health.Failing
 		parts = append(parts, fmt.Sprintf("%d failing", n))
 	}
 	all.Summary = term.Count(len(places), "mirror") + ": " + strings.Join(parts, ", ") + "; " + term.Thousands(pending) + " pending"
 	return all
 }
 
-// Print implements [Result].
+// Print implements [health.Result].
 func (a *Mirrors) Print(io term.IO) {
 	io.Printf("%s\n", a.Summary)
-	rows := make([]row, len(a.Mirrors))
+	rows := make([]health.Row, len(a.Mirrors))
 	for i, m := range a.Mirrors {
 		rows[i] = m.row()
 	}
-	printRows(io, "MIRROR", rows, a.At)
+	health.PrintRows(io, "MIRROR", rows, a.At)
 }
 
-// Check implements [Result].
+// Check implements [health.Result].
 func (a *Mirrors) Check() error {
 	n := 0
 	for _, m := range a.Mirrors {
-		if m.State != OK {
+		if m.State != health.OK {
 			n++
 		}
 	}
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %s %s %w", n, term.Count(len(a.Mirrors), "mirror"), isAre(n), ErrFailing)
+	return fmt.Errorf("%d of %s %s %w", n, term.Count(len(a.Mirrors), "mirror"), health.IsAre(n), health.ErrFailing)
 }

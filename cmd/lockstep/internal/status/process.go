@@ -8,26 +8,19 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/aggregator"
+	"lockstep/cmd/lockstep/internal/health"
+	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
+	"lockstep/hub/status"
 	"lockstep/internal/fetch"
 )
 
-// A Process is what a running serve, follow or hub says of itself.
-type Process struct {
-	upstreams.Process
-	State     State           `json:"state"`
-	Summary   string          `json:"summary"`
-	Upstreams []upstreams.Row `json:"upstreams"`
-	Hub       *Hub            `json:"hub,omitempty"` // of serve: the one embedded in it
-}
-
 // Ask asks the process for its state.
-func (s *Service) Ask(ctx context.Context) (*Process, error) {
+func (s *Service) Ask(ctx context.Context) (*health.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	p := &Process{Upstreams: []upstreams.Row{}}
+	p := &health.Process{Upstreams: []upstreams.Row{}}
 	err := s.read(ctx, upstreams.Path, p)
 	if err != nil && !errors.Is(err, errNotThere) {
 		return nil, err
@@ -40,184 +33,45 @@ func (s *Service) Ask(ctx context.Context) (*Process, error) {
 		return nil, err
 	}
 	if !known {
-		p.Kind, p.At = kindHub, time.Now().UTC().Truncate(time.Millisecond)
+		p.Kind, p.At = health.KindHub, time.Now().UTC().Truncate(time.Millisecond)
 	}
-	p.settle()
+	p.Settle()
 	return p, nil
 }
 
-// settle determines the state and the sentence.
-func (p *Process) settle() {
-	p.State = OK
-	switch {
-	case p.Kind == kindHub:
-		p.Summary = "hub at " + p.Hub.sentence()
-		return
-	case p.Destination != "":
-		p.State, p.Summary = p.following()
-		return
-	}
-	failing, unnotified := p.failing(), p.unnotified()
-	if failing+unnotified > 0 {
-		p.State = Failing
-	}
-	if p.Mirrors > 0 {
-		p.Summary = p.followingAll(failing)
-		return
-	}
-	var parts []string
-	if n := len(p.Origins); n > 0 || len(p.Upstreams) == 0 {
-		parts = append(parts, term.Count(max(n, p.Sets-len(p.Upstreams)), "set"))
-	}
-	if n := len(p.Upstreams); n > 0 {
-		parts = append(parts, term.Count(n, "upstream"))
-	}
-	if failing > 0 {
-		parts = append(parts, fmt.Sprintf("%d failing", failing))
-	}
-	if unnotified > 0 {
-		parts = append(parts, fmt.Sprintf("the hub of %d not notified", unnotified))
-	}
-	if p.State == OK {
-		parts = append(parts, "all well")
-	}
-	p.Summary = "serving " + p.BaseURL + ": " + strings.Join(parts, ", ")
-	if !p.Published.IsZero() {
-		p.Summary += "; last published " + span(max(p.At.Sub(p.Published), 0)) + " ago"
-	}
-	if p.Hub != nil && p.Hub.Subscriptions > 0 {
-		p.Summary += "; hub with " + p.Hub.counts()
-	}
-}
+// maxWorst is how many subscriptions are listed.
+const maxWorst = 100
 
-// following returns the state of a mirror that is followed, and says it.
-func (p *Process) following() (State, string) {
-	state, source, pending := OK, "the Source", int64(0)
-	var success, since time.Time
-	for i := range p.Upstreams {
-		u := &p.Upstreams[i]
-		source, pending = u.URL, pending+u.Pending
-		switch {
-		case u.State == aggregator.StateFailing:
-			state = Failing
-		case u.LastSuccess.IsZero() && state == OK:
-			state = Starting
-		}
-		if i == 0 || u.LastSuccess.Before(success) {
-			success = u.LastSuccess
-		}
-		if since.IsZero() || !u.Since.IsZero() && u.Since.Before(since) {
-			since = u.Since
-		}
+// askHub asks the hub of the process.
+func (s *Service) askHub(ctx context.Context) (*health.Hub, error) {
+	var stats struct {
+		URL string `json:"url"`
+		status.Stats
 	}
-	return state, inStep(source, state, success, since, p.At, pending) + "; following into " + p.Destination
-}
-
-// followingAll says how the mirrors are that the process follows, and whether some have not
-// been in step yet.
-func (p *Process) followingAll(failing int) string {
-	starting := 0
-	for i := range p.Upstreams {
-		if u := &p.Upstreams[i]; u.State != aggregator.StateFailing && u.LastSuccess.IsZero() {
-			starting++
-		}
+	if err := s.read(ctx, hubserver.APIPath, &stats); err != nil {
+		return nil, err
 	}
-	if p.State == OK && starting > 0 {
-		p.State = Starting
+	h := health.HubOf(stats.URL, &stats.Stats)
+	if h.Lacking == 0 && h.Failing == 0 {
+		return h, nil
 	}
-	text := "following " + term.Count(p.Mirrors, "mirror") + ", " + term.Count(len(p.Upstreams), "set")
-	switch {
-	case failing > 0:
-		return text + fmt.Sprintf(": %d failing", failing)
-	case starting > 0:
-		return text + fmt.Sprintf(": %d not yet in step", starting)
+	var list struct {
+		Subscriptions []status.Subscription `json:"subscriptions"`
 	}
-	return text + ": all in step"
-}
-
-// failing returns how many upstreams and origins are failing.
-func (p *Process) failing() int {
-	n := 0
-	for _, rows := range [][]upstreams.Row{p.Origins, p.Upstreams} {
-		for i := range rows {
-			if rows[i].State == aggregator.StateFailing {
-				n++
-			}
-		}
+	if err := s.read(ctx, fmt.Sprintf("%s/subscriptions?behind=true&limit=%d", hubserver.APIPath, maxWorst), &list); err != nil {
+		return nil, err
 	}
-	return n
-}
-
-// unnotified returns how many sets are published, but have a hub that cannot be notified of
-// their changes.
-func (p *Process) unnotified() int {
-	n := 0
-	for i := range p.Origins {
-		if r := &p.Origins[i]; r.State == upstreams.StatePublished && r.Error != "" {
-			n++
-		}
-	}
-	return n
-}
-
-// Check implements [Result].
-func (p *Process) Check() error {
-	n, of := p.failing(), len(p.Origins)+len(p.Upstreams)
-	what := "upstream"
-	if len(p.Upstreams) == 0 || p.Destination != "" || p.Mirrors > 0 {
-		what = "set"
-	}
-	switch {
-	case p.State == Starting:
-		return fmt.Errorf("not yet in step: %w", ErrStarting)
-	case n == 0 && p.unnotified() > 0:
-		return fmt.Errorf("the notification of hubs is %w", ErrFailing)
-	case n == 0:
-		return nil
-	case of == 1:
-		return fmt.Errorf("the %s is %w", what, ErrFailing)
-	case len(p.Upstreams) > 0 && len(p.Origins) > 0:
-		what = "set and upstream"
-	}
-	return fmt.Errorf("%d of %s %s %w", n, term.Count(of, what), isAre(n), ErrFailing)
-}
-
-// ErrStarting reports that something has not been in step yet.
-var ErrStarting = errors.New("it is starting")
-
-func isAre(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
-}
-
-// Print implements [Result].
-func (p *Process) Print(io term.IO) {
-	io.Printf("%s\n", p.Summary)
-	var rows []row
-	for _, all := range [][]upstreams.Row{p.Origins, p.Upstreams} {
-		for i := range all {
-			rows = append(rows, rowOf(&all[i]))
-		}
-	}
-	title := "SET"
-	if len(p.Upstreams) > 0 && p.Destination == "" && p.Mirrors == 0 {
-		title = "UPSTREAM"
-	}
-	printRows(io, title, rows, p.At)
-	if p.Hub != nil {
-		p.Hub.printBehind(io)
-	}
+	h.Worst = list.Subscriptions
+	return h, nil
 }
 
 // A Public is what a service says of itself to everybody.
 type Public struct {
-	Kind    string   `json:"kind"` // "service"
-	URL     string   `json:"url"`
-	State   State    `json:"state"`
-	Summary string   `json:"summary"`
-	Details []string `json:"details,omitempty"` // what is not as it should be
+	Kind    string       `json:"kind"` // "service"
+	URL     string       `json:"url"`
+	State   health.State `json:"state"`
+	Summary string       `json:"summary"`
+	Details []string     `json:"details,omitempty"` // what is not as it should be
 }
 
 // AskPublic asks the process whether it lives and is ready.
@@ -236,7 +90,7 @@ func (s *Service) AskPublic(ctx context.Context) (*Public, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Public{Kind: "service", URL: s.name, State: OK, Summary: s.name + " is ready"}
+	p := &Public{Kind: "service", URL: s.name, State: health.OK, Summary: s.name + " is ready"}
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" && line != "ok" && len(p.Details) < maxDetails {
 			p.Details = append(p.Details, fetch.Printable(line))
@@ -244,11 +98,11 @@ func (s *Service) AskPublic(ctx context.Context) (*Public, error) {
 	}
 	switch {
 	case status == http.StatusServiceUnavailable:
-		p.State, p.Summary = Starting, s.name+" lives and is not ready"
+		p.State, p.Summary = health.Starting, s.name+" lives and is not ready"
 	case status != http.StatusOK:
 		return nil, fmt.Errorf("the process at %s answers with status %d at %sreadyz", s.name, status, s.pages)
 	case len(p.Details) > 0:
-		p.State, p.Summary = Failing, s.name+" is ready, with problems"
+		p.State, p.Summary = health.Failing, s.name+" is ready, with problems"
 	}
 	return p, nil
 }
@@ -256,7 +110,7 @@ func (s *Service) AskPublic(ctx context.Context) (*Public, error) {
 // maxDetails is how many lines about problems are shown.
 const maxDetails = 100
 
-// Print implements [Result].
+// Print implements [health.Result].
 func (p *Public) Print(io term.IO) {
 	io.Printf("%s\n", p.Summary)
 	for _, line := range p.Details {
@@ -264,13 +118,13 @@ func (p *Public) Print(io term.IO) {
 	}
 }
 
-// Check implements [Result].
+// Check implements [health.Result].
 func (p *Public) Check() error {
 	switch p.State {
-	case OK:
+	case health.OK:
 		return nil
-	case Starting:
-		return fmt.Errorf("not ready: %w", ErrStarting)
+	case health.Starting:
+		return fmt.Errorf("not ready: %w", health.ErrStarting)
 	}
-	return fmt.Errorf("%s %w", term.Count(len(p.Details), "set"), ErrFailing)
+	return fmt.Errorf("%s %w", term.Count(len(p.Details), "set"), health.ErrFailing)
 }

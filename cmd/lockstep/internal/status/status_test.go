@@ -2,7 +2,6 @@ package status
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,86 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/aggregator"
+	"lockstep/cmd/lockstep/internal/health"
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/internal/lastrun"
 	"lockstep/storage/sqlite"
 )
 
 // printed returns what a result prints.
-func printed(r Result) string {
+func printed(r health.Result) string {
 	var out bytes.Buffer
 	r.Print(term.IO{Out: &out, Err: io.Discard})
 	return out.String()
-}
-
-// TestFollowing: the sentence about a mirror that is followed is about the set that is furthest
-// behind.
-func TestFollowing(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	set := func(state aggregator.State, success, since time.Time, pending int64, err, hint string) upstreams.Row {
-		return upstreams.Row{Name: "main", Set: "main", URL: "https://x.org/", State: state, LastSuccess: success, Since: since, Pending: pending, Error: err, Hint: hint}
-	}
-	for _, tt := range []struct {
-		rows    []upstreams.Row
-		state   State
-		summary string
-	}{
-		{[]upstreams.Row{set(aggregator.StateFollowing, ago(12*time.Second), time.Time{}, 0, "", "")}, OK, "in step with https://x.org/ as of 12 s ago; 0 pending; following into m"},
-		{[]upstreams.Row{set(aggregator.StateFollowing, ago(time.Second), time.Time{}, 1, "", ""), set(aggregator.StateFollowing, ago(time.Hour), time.Time{}, 2, "", "")},
-			OK, "in step with https://x.org/ as of 60 min ago; 3 pending; following into m"},
-		{[]upstreams.Row{set(aggregator.StateFollowing, ago(time.Second), time.Time{}, 0, "", ""), set(aggregator.StateFailing, ago(3*time.Hour), ago(10*time.Minute), 2, "down", "wait")},
-			Failing, "not in step with https://x.org/: failing for 10 min; last in step 3 h ago; 2 pending; following into m"},
-		{[]upstreams.Row{set(aggregator.StateFailing, time.Time{}, ago(5*time.Second), 0, "down", "")},
-			Failing, "not in step with https://x.org/: failing for 5 s; it has never been in step, as far as is known; 0 pending; following into m"},
-		{[]upstreams.Row{set(aggregator.StateStarting, time.Time{}, time.Time{}, 0, "", "")}, Starting, "not yet in step with https://x.org/; following into m"},
-	} {
-		p := &Process{Process: upstreams.Process{Kind: upstreams.Follow, Destination: "m", At: now}, Upstreams: tt.rows}
-		p.settle()
-		if p.State != tt.state || p.Summary != tt.summary {
-			t.Errorf("%s: %q, want %s: %q", p.State, p.Summary, tt.state, tt.summary)
-		}
-		if err := p.Check(); (err == nil) != (tt.state == OK) {
-			t.Errorf("%q: Check = %v", p.Summary, err)
-		}
-		text := printed(p)
-		if !strings.HasPrefix(text, tt.summary+"\n\nSET ") || strings.Contains(text, "hint: wait\n") != (len(tt.rows) == 2 && tt.state == Failing) {
-			t.Errorf("prints\n%s", text)
-		}
-	}
-}
-
-// TestServing: the origins of sets count as upstreams do.
-func TestServing(t *testing.T) {
-	t.Parallel()
-	five := int64(5)
-	p := &Process{Process: upstreams.Process{Kind: upstreams.Serve, BaseURL: "http://x.org/", Sets: 2, Origins: []upstreams.Row{
-		{Name: "a", Set: "a", State: upstreams.StatePublished, Resources: &five},
-		{Name: "b", Set: "b", State: aggregator.StateFailing, Error: "no such directory", Hint: "mount it"},
-	}}}
-	p.settle()
-	if err := p.Check(); p.State != Failing || p.Summary != "serving http://x.org/: 2 sets, 1 failing" || !errors.Is(err, ErrFailing) || err.Error() != "1 of 2 sets is failing" {
-		t.Errorf("%s: %s, %v", p.State, p.Summary, err)
-	}
-	if text := printed(p); !strings.Contains(text, "no such directory") || !strings.HasSuffix(text, "\nhint: mount it\n") {
-		t.Errorf("prints\n%s", text)
-	}
-}
-
-// TestUnnotified: a Source is not well if one of its hubs cannot be notified.
-func TestUnnotified(t *testing.T) {
-	t.Parallel()
-	p := &Process{Process: upstreams.Process{Kind: upstreams.Serve, BaseURL: "http://x.org/", Sets: 2, Origins: []upstreams.Row{
-		{Name: "a", Set: "a", State: upstreams.StatePublished},
-		{Name: "b", Set: "b", State: upstreams.StatePublished, Error: "notify the hub http://h.org/: connection refused"},
-	}}}
-	p.settle()
-	if err := p.Check(); p.State != Failing || p.Summary != "serving http://x.org/: 2 sets, the hub of 1 not notified" || !errors.Is(err, ErrFailing) || err.Error() != "the notification of hubs is failing" {
-		t.Errorf("%s: %s, %v", p.State, p.Summary, err)
-	}
 }
 
 // TestHub: a hub shows the subscriptions that lack messages, which are not its failure.
@@ -121,7 +51,7 @@ func TestHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "hub at http://hub.example/: 2 topics, 3 subscriptions, 1 behind by up to 7 messages, 1 failing"
-	if p.Kind != "hub" || p.State != OK || p.Summary != want || p.Check() != nil {
+	if p.Kind != "hub" || p.State != health.OK || p.Summary != want || p.Check() != nil {
 		t.Errorf("%s %s: %s, %v", p.Kind, p.State, p.Summary, p.Check())
 	}
 	if text := printed(p); !strings.Contains(text, "\nhttp://x.org/t  http://y.org  failing  2026-") || !strings.Contains(text, "  7  refused\n") {
@@ -137,14 +67,14 @@ func TestHub(t *testing.T) {
 // TestPublic: a service that is not ready, or cannot read a set, is not well.
 func TestPublic(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]State{"ok\n": OK, "ok\nset main: its origin cannot be read since 2026-05-01T12:00:00Z\n": Failing, "the hub is loading\n": Starting} {
+	for text, want := range map[string]health.State{"ok\n": health.OK, "ok\nset main: its origin cannot be read since 2026-05-01T12:00:00Z\n": health.Failing, "the hub is loading\n": health.Starting} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.URL.Path == "/at/-/healthz":
 				_, _ = io.WriteString(w, "ok\n")
 			case r.URL.Path != "/at/-/readyz":
 				http.NotFound(w, r)
-			case want == Starting:
+			case want == health.Starting:
 				http.Error(w, strings.TrimSpace(text), http.StatusServiceUnavailable)
 			default:
 				_, _ = io.WriteString(w, text)
@@ -158,7 +88,7 @@ func TestPublic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.State != want || (p.Check() == nil) != (want == OK) || want == Failing && !strings.Contains(printed(p), "\n  set main: its origin") {
+		if p.State != want || (p.Check() == nil) != (want == health.OK) || want == health.Failing && !strings.Contains(printed(p), "\n  set main: its origin") {
 			t.Errorf("%q: %s, %v\n%s", text, p.State, p.Check(), printed(p))
 		}
 		s.Close()
@@ -194,7 +124,7 @@ func TestLookAtAll(t *testing.T) {
 		}
 	}
 	all := LookAtAll(t.Context(), places)
-	if err := all.Check(); all.State != Failing || all.Summary != "3 mirrors: 1 in step, 2 failing; 0 pending" || err == nil || err.Error() != "2 of 3 mirrors are failing" {
+	if err := all.Check(); all.State != health.Failing || all.Summary != "3 mirrors: 1 in step, 2 failing; 0 pending" || err == nil || err.Error() != "2 of 3 mirrors are failing" {
 		t.Errorf("%s: %s, %v", all.State, all.Summary, err)
 	}
 	text := printed(all)
@@ -203,7 +133,7 @@ func TestLookAtAll(t *testing.T) {
 			t.Errorf("no %q, or a secret, in\n%s", want, text)
 		}
 	}
-	if m := all.Mirrors[0]; m.Source != "https://a.org/" || m.Name != "good" || m.State != OK || !strings.HasPrefix(m.Summary, "in step with https://a.org/ as of 0 s ago") {
+	if m := all.Mirrors[0]; m.Source != "https://a.org/" || m.Name != "good" || m.State != health.OK || !strings.HasPrefix(m.Summary, "in step with https://a.org/ as of 0 s ago") {
 		t.Errorf("the first: %+v", m)
 	}
 	if one := LookAtAll(t.Context(), places[:1]); one.Check() != nil || one.Summary != "1 mirror: 1 in step; 0 pending" {

@@ -1,18 +1,16 @@
-package status
+package health
 
 import (
-	"context"
 	"fmt"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub/status"
 	"lockstep/internal/fetch"
 )
 
-// kindHub is the kind of a hub that runs on its own.
-const kindHub = "hub"
+// KindHub is the kind of a hub that runs on its own.
+const KindHub = "hub"
 
 // A Hub is what a hub says of itself: figures, and the subscriptions that lack messages.
 type Hub struct {
@@ -27,33 +25,12 @@ type Hub struct {
 	Worst         []status.Subscription `json:"subscriptions_behind,omitempty"`
 }
 
-// maxWorst is how many subscriptions are listed.
-const maxWorst = 100
-
-// askHub asks the hub of the process.
-func (s *Service) askHub(ctx context.Context) (*Hub, error) {
-	var stats struct {
-		URL string `json:"url"`
-		status.Stats
+// HubOf returns the state of a hub with these figures.
+func HubOf(url string, s *status.Stats) *Hub {
+	return &Hub{
+		URL: url, Topics: s.Topics, Subscriptions: s.Subscriptions, Lacking: s.Behind, Failing: s.Waiting, Backlog: s.LagMax,
+		Requests: s.Requests, Kept: s.Kept,
 	}
-	if err := s.read(ctx, hubserver.APIPath, &stats); err != nil {
-		return nil, err
-	}
-	h := &Hub{
-		URL: stats.URL, Topics: stats.Topics, Subscriptions: stats.Subscriptions, Lacking: stats.Behind, Failing: stats.Waiting, Backlog: stats.LagMax,
-		Requests: stats.Requests, Kept: stats.Kept,
-	}
-	if h.Lacking == 0 && h.Failing == 0 {
-		return h, nil
-	}
-	var list struct {
-		Subscriptions []status.Subscription `json:"subscriptions"`
-	}
-	if err := s.read(ctx, fmt.Sprintf("%s/subscriptions?behind=true&limit=%d", hubserver.APIPath, maxWorst), &list); err != nil {
-		return nil, err
-	}
-	h.Worst = list.Subscriptions
-	return h, nil
 }
 
 // sentence says how the hub is.
@@ -87,7 +64,7 @@ func (h *Hub) printBehind(io term.IO) {
 			last = s.LastTaken.Local().Format(time.DateTime)
 		}
 		if !s.Next.IsZero() {
-			next = "in " + span(max(s.Next.Sub(now), 0))
+			next = "in " + Span(max(s.Next.Sub(now), 0))
 		}
 		if s.Attempts > 0 {
 			state = "failing"
