@@ -175,7 +175,6 @@ func (l *List) Count(f spool.Filter) int {
 	return n
 }
 
-
 // Last returns the last row of each of the URIs among those that were read.
 func (l *List) Last(uris map[string]bool) map[string]spool.Row {
 	segments, s := l.segments()
@@ -186,4 +185,16 @@ func (l *List) Last(uris map[string]bool) map[string]spool.Row {
 		}
 	}
 	return found
+}
+
+// Changed returns two numbers of which one changes when more was read.
+func (l *List) Changed() (changed int, pending int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.parts {
+		if p.busy != nil {
+			pending += p.rows.Load()
+		}
+	}
+	return l.changed, pending
 }
