@@ -101,56 +101,93 @@ type window struct {
 	rows     []reading.Found
 	next     *reading.Cursor // where the next page begins; nil: there is none
 	previous *reading.Cursor // where the previous one ends
+	total    int             // how many rows the filter selects; with one only
 }
 
 // lastRow is a position behind all rows of a part.
 const lastRow = 1 << 40
 
 // windowOf returns the rows of a page, from a position on or, backwards, before it. bytes
-// says how much a row adds to the page. Without a filter they are rows of one part: the
-// next part may not have been read.
+// says how much a row adds to the page.
 func windowOf(l *reading.List, f spool.Filter, from reading.Cursor, back bool, limit int, bytes func(*spool.Row) int) window {
+	if f.IsZero() {
+		return plainWindow(l, from, back, limit, bytes)
+	}
 	var w window
-	rows := l.Forward(from, f, limit+1)
+	var before int
 	if back {
-		rows = l.Backward(from, f, limit+1)
-	}
-	plain := f.IsZero()
-	if plain {
-		rows = slices.DeleteFunc(rows, func(r reading.Found) bool { return r.Part != from.Part })
-	}
-	first, last, n := 0, len(rows), 0
-	if back {
-		for first = last; first > 0 && last-first < limit; first-- {
-			if n += bytes(&rows[first-1].Row); n > rowBytes && first < last {
-				break
-			}
+		_, w.total, before = l.Search(from, f, 0)
+		w.rows = fitLast(l.Backward(from, f, limit), bytes)
+		before -= len(w.rows)
+		w.next = &from
+	} else {
+		var rows []reading.Found
+		rows, w.total, before = l.Search(from, f, limit+1)
+		w.rows = fitFirst(rows, limit, bytes)
+		if len(w.rows) < len(rows) {
+			w.next = &rows[len(w.rows)].Cursor
 		}
+	}
+	if len(w.rows) > 0 && before > 0 {
+		w.previous = &w.rows[0].Cursor
+	}
+	return w
+}
+
+// plainWindow is windowOf without a filter. Its rows are of one part: the next one may not
+// have been read.
+func plainWindow(l *reading.List, from reading.Cursor, back bool, limit int, bytes func(*spool.Row) int) window {
+	var w window
+	at := from
+	if back {
+		w.rows = fitLast(inPart(l.Backward(from, spool.Filter{}, limit), from.Part), bytes)
 		if from.Row < lastRow {
 			w.next = &from
 		}
 	} else {
-		for last = 0; last < len(rows) && last < limit; last++ {
-			if n += bytes(&rows[last].Row); n > rowBytes && last > 0 {
-				break
-			}
-		}
-		if last < len(rows) {
-			w.next = &rows[last].Cursor
+		rows := inPart(l.Forward(from, spool.Filter{}, limit+1), from.Part)
+		w.rows = fitFirst(rows, limit, bytes)
+		if len(w.rows) < len(rows) {
+			w.next = &rows[len(w.rows)].Cursor
 		}
 	}
-	w.rows = rows[first:last]
-	at := from
 	if len(w.rows) > 0 {
 		at = w.rows[0].Cursor
 	}
 	switch {
-	case plain && at.Row == 0 && at.Part > 0:
+	case at.Row == 0 && at.Part > 0:
 		w.previous = &reading.Cursor{Part: at.Part - 1, Row: lastRow}
-	case plain && at.Row > 0 && at.Row < lastRow, !plain && len(w.rows) > 0 && len(l.Backward(at, f, 1)) > 0:
+	case at.Row > 0 && at.Row < lastRow:
 		w.previous = &at
 	}
 	return w
+}
+
+// inPart returns the rows that are in a part.
+func inPart(rows []reading.Found, part int) []reading.Found {
+	return slices.DeleteFunc(rows, func(r reading.Found) bool { return r.Part != part })
+}
+
+// fitFirst returns the first rows, as many as a page takes and at least one.
+func fitFirst(rows []reading.Found, limit int, bytes func(*spool.Row) int) []reading.Found {
+	n := 0
+	for i := range rows {
+		if n += bytes(&rows[i].Row); i == limit || i > 0 && n > rowBytes {
+			return rows[:i]
+		}
+	}
+	return rows
+}
+
+// fitLast returns the last rows, as many as a page takes and at least one.
+func fitLast(rows []reading.Found, bytes func(*spool.Row) int) []reading.Found {
+	n := 0
+	for i := len(rows) - 1; i >= 0; i-- {
+		if n += bytes(&rows[i].Row); i < len(rows)-1 && n > rowBytes {
+			return rows[i+1:]
+		}
+	}
+	return rows
 }
 
 // entries serves a list as a table.
@@ -185,7 +222,7 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request, p *place.Place)
 		data.Warnings = append(data.Warnings, cut(text, maxCell))
 	}
 	if !filter.IsZero() {
-		data.Found = entriesText(int64(l.Count(filter))) + " of the " + webpage.Count(st.Rows) + " that were read"
+		data.Found = entriesText(int64(win.total)) + " of the " + webpage.Count(st.Rows) + " that were read"
 	}
 	data.Links = linksTable(st.Root.Links, "Links of the document", func(i int) string { return at("/resource", "list", l.ID, "link", i+1) }, 20)
 	if hasXML(&st) {

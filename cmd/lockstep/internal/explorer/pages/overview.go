@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"lockstep/cmd/lockstep/internal/explorer/place"
 	"lockstep/cmd/lockstep/internal/explorer/reading"
 	"lockstep/internal/webpage"
+	"lockstep/resourcesync"
 )
 
 const (
@@ -94,29 +96,10 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 
 // quoted returns an argument as a shell takes it.
 func quoted(text string) string {
-	for _, c := range text {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !containsRune("-._~/:@%+=,", c) {
-			out := "'"
-			for _, c := range text {
-				if c == '\'' {
-					out += `'\''`
-				} else {
-					out += string(c)
-				}
-			}
-			return out + "'"
-		}
+	if strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/:@%+=,") == "" {
+		return text
 	}
-	return text
-}
-
-func containsRune(set string, c rune) bool {
-	for _, s := range set {
-		if s == c {
-			return true
-		}
-	}
-	return false
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // readAhead reads the first part of the lists of a set, and the latest of its changes, as
@@ -226,7 +209,7 @@ func listRow(l *reading.List, st *reading.State) webpage.Row {
 	if title == "" {
 		title = l.Name
 	}
-	row := webpage.Row{Cells: []webpage.Cell{{Text: cut(title, maxCell), Href: at("/list", "list", l.ID)}, {Text: st.Progress()}, {Text: webpage.Count(st.Rows)}, {}, {Text: cut(l.URI, maxCell), Code: true}}}
+	row := webpage.Row{Cells: []webpage.Cell{{Text: cut(title, maxCell), Href: at("/list", "list", l.ID)}, {Text: readText(st)}, {Text: webpage.Count(st.Rows)}, {}, {Text: cut(l.URI, maxCell), Code: true}}}
 	if !st.Opened {
 		row.Cells[2].Text = ""
 		if st.Busy {
@@ -237,7 +220,7 @@ func listRow(l *reading.List, st *reading.State) webpage.Row {
 		switch f.Name {
 		case "at", "until", "from", "updated":
 			if row.Cells[3].Text == "" || f.Name == "until" {
-				row.Cells[3].Text = f.Name + " " + cut(f.Value, 40)
+				row.Cells[3].Text = f.Name + " " + asOf(f.Value)
 			}
 		}
 	}
@@ -245,6 +228,25 @@ func listRow(l *reading.List, st *reading.State) webpage.Row {
 		row.Mark, row.Cells[1].Text = "bad", cut(sentence(st.Err), maxCell)
 	}
 	return row
+}
+
+// readText says in a few words how far a list was read.
+func readText(st *reading.State) string {
+	switch {
+	case st.More:
+		return webpage.Count(st.Read) + " parts, more follow"
+	case st.Complete():
+		return "all"
+	}
+	return webpage.Count(st.Read) + " of " + webpage.Count(st.Parts) + " parts"
+}
+
+// asOf returns an instant of a document to the second.
+func asOf(text string) string {
+	if d, err := resourcesync.ParseDatetime(text); err == nil && d.Granularity() <= resourcesync.Second {
+		return webpage.Stamp(d.Time())
+	}
+	return cut(text, 40)
 }
 
 // figures adds what a summary says of resources.

@@ -134,7 +134,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, p *place.Place
 		data.Links = linksTable(about.Detail.Links, "Links", func(i int) string {
 			return at("/resource", "list", about.list.ID, "part", about.part, "row", about.row, "link", i+1)
 		}, 60)
-		data.history(p, about, s.o.Mirror)
+		data.history(p, about)
 	}
 	s.views.resource.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: cut(about.URI, maxShown), Data: data,
 		Crumbs: []webpage.Link{{Text: "Overview", Href: "/"}, {Text: cut(cmp.Or(about.state.Root.Title, about.list.Name), maxCell), Href: at("/list", "list", about.list.ID, "part", max(about.part, 0), "row", about.row/rowsPerPage*rowsPerPage)}}})
@@ -206,8 +206,8 @@ const maxHistory = 50
 
 // history adds the changes of a resource, in all lists of changes as far as they were
 // read, and the patches that they name.
-func (d *resourcePage) history(p *place.Place, about *subject, _ string) {
-	d.History = webpage.Table{Caption: "Changes", Columns: []webpage.Column{{Title: "Change"}, {Title: "When"}, {Title: "Size", Numeric: true}, {Title: "Hash"}}}
+func (d *resourcePage) history(p *place.Place, about *subject) {
+	d.History = webpage.Table{Caption: "Changes", Columns: []webpage.Column{{Title: "Change"}, {Title: "When"}, {Title: "In"}, {Title: "Size", Numeric: true}, {Title: "Hash"}}}
 	d.Patches = webpage.Table{Caption: "Patches", Columns: []webpage.Column{{Title: "Of the change at"}, {Title: "Address"}, {Title: "Type"}, {Title: "Size", Numeric: true}}}
 	seen := map[*reading.List]bool{}
 	for _, l := range p.Lists() {
@@ -221,13 +221,13 @@ func (d *resourcePage) history(p *place.Place, about *subject, _ string) {
 			d.Past = append(d.Past, notice)
 		}
 		for _, row := range l.Forward(reading.Cursor{}, spool.Filter{URI: about.URI}, maxHistory) {
-			d.event(l, &row)
+			d.event(l, st.Root.Title, &row)
 		}
 	}
 }
 
 // event adds a change.
-func (d *resourcePage) event(l *reading.List, row *reading.Found) {
+func (d *resourcePage) event(l *reading.List, in string, row *reading.Found) {
 	if len(d.History.Rows) >= maxHistory {
 		return
 	}
@@ -236,7 +236,7 @@ func (d *resourcePage) event(l *reading.List, row *reading.Found) {
 		size = webpage.Size(row.Length)
 	}
 	d.History.Rows = append(d.History.Rows, webpage.Row{Mark: marks[row.Kind], Cells: []webpage.Cell{
-		{Text: cut(cmp.Or(row.Kind, "changed"), 100), Href: at("/resource", "list", l.ID, "part", row.Part, "row", row.Cursor.Row)}, {Text: webpage.Stamp(row.Time)}, {Text: size}, {Text: cut(row.Detail.Hash, 80), Code: row.Detail.Hash != ""}}})
+		{Text: cut(cmp.Or(row.Kind, "changed"), 100), Href: at("/resource", "list", l.ID, "part", row.Part, "row", row.Cursor.Row)}, {Text: webpage.Stamp(row.Time)}, {Text: cut(in, 100)}, {Text: size}, {Text: cut(row.Detail.Hash, 80), Code: row.Detail.Hash != ""}}})
 	for i, link := range row.Detail.Links {
 		if !strings.HasSuffix(link.Rel, "/terms/patch") || len(d.Patches.Rows) >= maxHistory {
 			continue

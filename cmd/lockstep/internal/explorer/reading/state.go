@@ -2,7 +2,10 @@ package reading
 
 import (
 	"cmp"
+	"runtime"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"lockstep/cmd/lockstep/internal/explorer/figures"
 	"lockstep/cmd/lockstep/internal/explorer/spool"
@@ -163,17 +166,47 @@ func (l *List) Backward(at Cursor, f spool.Filter, limit int) []Found {
 	return found
 }
 
-// Count returns how many rows f selects among those that were read.
-func (l *List) Count(f spool.Filter) int {
+// Search returns up to limit rows that f selects among those that were read, from a
+// position on, and how many it selects in all, and before the position.
+func (l *List) Search(at Cursor, f spool.Filter, limit int) (found []Found, total, before int) {
 	segments, s := l.segments()
-	n := 0
-	for _, seg := range segments {
-		if seg != nil {
-			n += s.Count(seg, f)
+	type part struct {
+		rows          []spool.Numbered
+		total, before int
+	}
+	parts := make([]part, len(segments))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(len(segments), runtime.GOMAXPROCS(0), maxSearchers) {
+		wg.Go(func() {
+			for n := int(next.Add(1)) - 1; n < len(segments); n = int(next.Add(1)) - 1 {
+				if segments[n] == nil {
+					continue
+				}
+				first := 0
+				switch {
+				case n == at.Part:
+					first = max(at.Row, 0)
+				case n < at.Part:
+					first = segments[n].Rows
+				}
+				p := &parts[n]
+				p.rows, p.total, p.before = s.Search(segments[n], first, f, limit)
+			}
+		})
+	}
+	wg.Wait()
+	for n := range parts {
+		total, before = total+parts[n].total, before+parts[n].before
+		for _, r := range parts[n].rows[:min(len(parts[n].rows), limit-len(found))] {
+			found = append(found, Found{Cursor{n, r.N}, r.Row})
 		}
 	}
-	return n
+	return found, total, before
 }
+
+// maxSearchers is how many parts are searched at a time.
+const maxSearchers = 4
 
 // Last returns the last row of each of the URIs among those that were read.
 func (l *List) Last(uris map[string]bool) map[string]spool.Row {

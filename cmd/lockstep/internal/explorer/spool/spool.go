@@ -135,6 +135,7 @@ func (r *Row) append(b []byte) ([]byte, error) {
 		at = r.Time.UnixMicro() + 1
 	}
 	body := make([]byte, 0, 48+len(r.URI)+len(r.Type)+len(detail))
+	body = append(body, hasUpper(r.URI))
 	body = binary.AppendVarint(body, at)
 	body = binary.AppendVarint(body, r.Length)
 	for _, text := range []string{r.Kind, r.Type, r.URI} {
@@ -145,8 +146,20 @@ func (r *Row) append(b []byte) ([]byte, error) {
 	return append(binary.AppendUvarint(b, uint64(len(body))), body...), nil
 }
 
+// hasUpper returns 1 if a text has capital letters, and 0 otherwise: a search in any case
+// converts only those that have some.
+func hasUpper(text string) byte {
+	for i := range len(text) {
+		if text[i] >= 'A' && text[i] <= 'Z' {
+			return 1
+		}
+	}
+	return 0
+}
+
 // A raw is a row as it is stored; its bytes are valid until the next one is read.
 type raw struct {
+	upper           bool // the URI has capital letters
 	at, length      int64
 	kind, mime, uri []byte
 	detail          []byte
@@ -156,6 +169,11 @@ var errSpool = errors.New("the temporary file was changed by another program")
 
 // parse decodes a record without its length.
 func (r *raw) parse(b []byte) error {
+	if len(b) == 0 {
+		return errSpool
+	}
+	r.upper = b[0] != 0
+	b = b[1:]
 	var n int
 	if r.at, n = binary.Varint(b); n <= 0 {
 		return errSpool
@@ -194,41 +212,59 @@ func (r *raw) row() (Row, error) {
 // raws yields the rows of seg with numbers from first up to, not including, end.
 func (s *Spool) raws(seg *Segment, first, end int) iter.Seq2[int, *raw] {
 	return func(yield func(int, *raw) bool) {
-		if first >= min(end, seg.Rows) {
+		if end = min(end, seg.Rows); first >= end {
 			return
 		}
-		start := seg.blocks[first/blockRows]
 		size := 256 << 10
 		if end-first <= 4*blockRows {
 			size = 32 << 10
 		}
-		in := bufio.NewReaderSize(io.NewSectionReader(s.file, start, seg.end-start), size)
+		in := window{file: s.file, at: seg.blocks[first/blockRows], end: seg.end, buf: make([]byte, 0, size)}
 		var r raw
-		var spare []byte
-		for n := first / blockRows * blockRows; n < min(end, seg.Rows); n++ {
-			size, err := binary.ReadUvarint(in)
-			if err != nil || size > uint64(seg.end) {
+		for n := first / blockRows * blockRows; n < end; n++ {
+			record := in.next()
+			if record == nil || n >= first && r.parse(record) != nil || n >= first && !yield(n, &r) {
 				return
-			}
-			record, err := in.Peek(int(min(size, uint64(in.Size()))))
-			if size > uint64(in.Size()) {
-				if uint64(cap(spare)) < size {
-					spare = make([]byte, size)
-				}
-				record = spare[:size]
-				_, err = io.ReadFull(in, record)
-			}
-			if err != nil || r.parse(record) != nil {
-				return
-			}
-			if n >= first && !yield(n, &r) {
-				return
-			}
-			if size <= uint64(in.Size()) {
-				_, _ = in.Discard(int(size)) // it was peeked
 			}
 		}
 	}
+}
+
+// A window is the part of the file that is in memory.
+type window struct {
+	file    *os.File
+	at, end int64 // what follows the window
+	buf     []byte
+	pos     int // of the next record in buf
+}
+
+// next returns the next record without its length; nil if there is none.
+func (w *window) next() []byte {
+	for {
+		size, n := binary.Uvarint(w.buf[w.pos:])
+		if n > 0 && size <= uint64(len(w.buf)-w.pos-n) {
+			record := w.buf[w.pos+n : w.pos+n+int(size)]
+			w.pos += n + int(size)
+			return record
+		}
+		if n < 0 || size > uint64(w.end) || !w.fill(int(size)+binary.MaxVarintLen64) {
+			return nil
+		}
+	}
+}
+
+// fill reads more, so that at least size bytes are in the window if there are as many,
+// and reports whether there were any.
+func (w *window) fill(size int) bool {
+	rest := copy(w.buf[:cap(w.buf)], w.buf[w.pos:])
+	if cap(w.buf) < size {
+		w.buf = append(make([]byte, 0, 2*size), w.buf[:rest]...)
+	}
+	w.pos = 0
+	more := min(int64(cap(w.buf)-rest), w.end-w.at)
+	n, err := w.file.ReadAt(w.buf[rest:rest+int(more)], w.at)
+	w.buf, w.at = w.buf[:rest+n], w.at+int64(n)
+	return n > 0 && (err == nil || errors.Is(err, io.EOF))
 }
 
 // Row returns a row of a segment by its number; ok is false if there is none.
@@ -281,6 +317,8 @@ func (m *matcher) matches(r *raw) bool {
 		return false
 	case len(m.text) == 0:
 		return true
+	case !r.upper:
+		return bytes.Contains(r.uri, m.text)
 	}
 	m.lower = m.lower[:0]
 	for _, c := range r.uri {
@@ -358,18 +396,25 @@ func (s *Spool) Backward(seg *Segment, end int, f Filter, limit int) []Numbered 
 	return found[max(0, len(found)-limit):]
 }
 
-// Count returns how many rows of seg f selects.
-func (s *Spool) Count(seg *Segment, f Filter) int {
-	if f.IsZero() {
-		return seg.Rows
-	}
-	m, n := newMatcher(f), 0
-	for _, r := range s.raws(seg, 0, seg.Rows) {
-		if m.matches(r) {
-			n++
+// Search returns up to limit rows of seg that f selects, from number first on, and how
+// many it selects in all, and before first.
+func (s *Spool) Search(seg *Segment, first int, f Filter, limit int) (found []Numbered, total, before int) {
+	m := newMatcher(f)
+	for n, r := range s.raws(seg, 0, seg.Rows) {
+		if !m.matches(r) {
+			continue
+		}
+		total++
+		switch {
+		case n < first:
+			before++
+		case len(found) < limit:
+			if row, err := r.row(); err == nil {
+				found = append(found, Numbered{n, row})
+			}
 		}
 	}
-	return n
+	return found, total, before
 }
 
 // Last stores the last row of seg with each of the URIs in found.
