@@ -41,8 +41,8 @@ func Find(t *testing.T) string {
 
 // A Tab is a tab of a browser of its own. Its methods fail the test.
 type Tab struct {
-	t   *testing.T
-	ctx context.Context
+	t        *testing.T
+	chromium func() context.Context // what its commands run in
 
 	mu       sync.Mutex // guards what follows
 	hosts    []string   // to which requests may be sent
@@ -60,7 +60,7 @@ func Open(t *testing.T, hosts ...string) *Tab {
 	tctx, timeout := context.WithTimeout(actx, 8*time.Minute)
 	ctx, cancel := chromedp.NewContext(tctx)
 	t.Cleanup(func() { cancel(); timeout(); acancel() })
-	tab := &Tab{t: t, ctx: ctx, hosts: hosts}
+	tab := &Tab{t: t, chromium: func() context.Context { return ctx }, hosts: hosts}
 	if err := chromedp.Listen(ctx, tab.note); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func Open(t *testing.T, hosts ...string) *Tab {
 // call runs a command of the protocol.
 func call[P, R any](tab *Tab, command cdp.Command[P, R], params P) R {
 	tab.t.Helper()
-	result, err := chromedp.Call(tab.ctx, command, params)
+	result, err := chromedp.Call(tab.chromium(), command, params)
 	if err != nil {
 		tab.t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func (tab *Tab) note(event any) {
 	case *page.EventJavascriptDialogOpening:
 		tab.problems = append(tab.problems, "a dialog: "+e.Message)
 		go func() {
-			_, _ = chromedp.Call(tab.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true}) // otherwise the page waits
+			_, _ = chromedp.Call(tab.chromium(), page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true}) // otherwise the page waits
 		}()
 	case *runtime.EventExceptionThrown:
 		tab.problems = append(tab.problems, "an exception: "+e.ExceptionDetails.Text)
@@ -116,7 +116,7 @@ func (tab *Tab) Check() {
 // Go opens an address.
 func (tab *Tab) Go(address string) {
 	tab.t.Helper()
-	if err := chromedp.Do(tab.ctx, chromedp.Navigate(address)); err != nil {
+	if err := chromedp.Do(tab.chromium(), chromedp.Navigate(address)); err != nil {
 		tab.t.Fatalf("open %s: %v", address, err)
 	}
 }
@@ -143,7 +143,7 @@ func (tab *Tab) Click(text string) {
 // Enter sets the value of the field that a selector finds, as a user does who types it.
 func (tab *Tab) Enter(selector, text string) {
 	tab.t.Helper()
-	if err := chromedp.Do(tab.ctx, chromedp.SetValue(chromedp.CSS(selector), ""), chromedp.SendKeys(chromedp.CSS(selector), text)); err != nil {
+	if err := chromedp.Do(tab.chromium(), chromedp.SetValue(chromedp.CSS(selector), ""), chromedp.SendKeys(chromedp.CSS(selector), text)); err != nil {
 		tab.t.Fatalf("at %s: enter %s: %v", tab.Location(), selector, err)
 	}
 }
@@ -151,7 +151,7 @@ func (tab *Tab) Enter(selector, text string) {
 // Press sends keys to what has the focus.
 func (tab *Tab) Press(keys string) {
 	tab.t.Helper()
-	if err := chromedp.Do(tab.ctx, chromedp.KeyEvent(keys)); err != nil {
+	if err := chromedp.Do(tab.chromium(), chromedp.KeyEvent(keys)); err != nil {
 		tab.t.Fatal(err)
 	}
 }
@@ -167,7 +167,7 @@ func (tab *Tab) Text(selector string) string {
 // Wait waits until an expression is true.
 func (tab *Tab) Wait(expression string) {
 	tab.t.Helper()
-	wait, cancel := context.WithTimeout(tab.ctx, time.Minute)
+	wait, cancel := context.WithTimeout(tab.chromium(), time.Minute)
 	defer cancel()
 	for {
 		// While a page is being replaced there is no place to evaluate it.
@@ -186,7 +186,7 @@ func (tab *Tab) Wait(expression string) {
 // Location returns the address of the page.
 func (tab *Tab) Location() string {
 	tab.t.Helper()
-	at, err := chromedp.Run(tab.ctx, chromedp.Location())
+	at, err := chromedp.Run(tab.chromium(), chromedp.Location())
 	if err != nil {
 		tab.t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func (tab *Tab) Location() string {
 // Evaluate evaluates an expression, or waits for the promise that it is.
 func (tab *Tab) Evaluate(expression string, result any) {
 	tab.t.Helper()
-	text, err := chromedp.Run(tab.ctx, chromedp.Evaluate[string](`(async () => JSON.stringify((await (`+expression+`)) ?? null))()`, chromedp.EvalAwaitPromise))
+	text, err := chromedp.Run(tab.chromium(), chromedp.Evaluate[string](`(async () => JSON.stringify((await (`+expression+`)) ?? null))()`, chromedp.EvalAwaitPromise))
 	if err == nil {
 		err = json.Unmarshal([]byte(text), result)
 	}
@@ -242,7 +242,7 @@ func (tab *Tab) Accessible() {
 	var has bool
 	tab.Evaluate(`typeof axe !== "undefined"`, &has)
 	if !has {
-		if _, err := chromedp.Run(tab.ctx, chromedp.Evaluate[bool](string(script)+"\n;true")); err != nil {
+		if _, err := chromedp.Run(tab.chromium(), chromedp.Evaluate[bool](string(script)+"\n;true")); err != nil {
 			tab.t.Fatal(err)
 		}
 	}
@@ -263,7 +263,7 @@ func (tab *Tab) Shot(name string) {
 	if dir == "" {
 		return
 	}
-	picture, err := chromedp.Run(tab.ctx, chromedp.CaptureScreenshot())
+	picture, err := chromedp.Run(tab.chromium(), chromedp.CaptureScreenshot())
 	if err != nil {
 		tab.t.Fatal(err)
 	}

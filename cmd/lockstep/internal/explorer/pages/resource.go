@@ -116,6 +116,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, p *place.Place
 	for i := range data.Actions {
 		data.Actions[i].Current = data.Show != "" && strings.HasSuffix(data.Actions[i].Href, "show="+data.Show)
 	}
+	unhurried(w)
 	ctx, cancel := context.WithTimeout(r.Context(), contents.ReadTimeout)
 	defer cancel()
 	switch data.Show {
@@ -270,6 +271,7 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request, p *place.Place)
 	if err != nil {
 		return err
 	}
+	unhurried(w)
 	ctx, cancel := context.WithTimeout(r.Context(), contents.ReadTimeout)
 	defer cancel()
 	body, mediaType, err := contents.Open(ctx, p, about.ref())

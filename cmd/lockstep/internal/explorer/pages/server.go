@@ -192,6 +192,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request) {
 		s.showStart(w, r, http.StatusUnprocessableEntity, startPage{Notice: &webpage.Notice{Kind: "bad", Text: "Enter an address."}})
 		return
 	}
+	unhurried(w)
 	ctx, cancel := context.WithTimeout(r.Context(), openPatience)
 	defer cancel()
 	p, err := s.o.Open(ctx, address)
@@ -220,6 +221,11 @@ func listOf(r *http.Request, p *place.Place) (*reading.List, error) {
 		return nil, errNotFound
 	}
 	return l, nil
+}
+
+// unhurried lets an answer take as long as what it waits for, which has its own limits.
+func unhurried(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a writer without deadlines has none to lift
 }
 
 // number returns a number of a request, or another one if it has none.
