@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -44,10 +45,10 @@ type Tab struct {
 	t        *testing.T
 	chromium func() context.Context // what its commands run in
 
-	mu       sync.Mutex // guards what follows
-	hosts    []string   // to which requests may be sent
-	foreign  []string   // requests to others
-	problems []string   // dialogs and errors of scripts
+	mu       sync.Mutex                   // guards what follows
+	hosts    []string                     // to which requests may be sent
+	foreign  map[network.RequestID]string // requests to others
+	problems []string                     // dialogs and errors of scripts
 }
 
 // Open starts a browser. Requests may be sent to the hosts, each with its port.
@@ -60,7 +61,7 @@ func Open(t *testing.T, hosts ...string) *Tab {
 	tctx, timeout := context.WithTimeout(actx, 8*time.Minute)
 	ctx, cancel := chromedp.NewContext(tctx)
 	t.Cleanup(func() { cancel(); timeout(); acancel() })
-	tab := &Tab{t: t, chromium: func() context.Context { return ctx }, hosts: hosts}
+	tab := &Tab{t: t, chromium: func() context.Context { return ctx }, hosts: hosts, foreign: map[network.RequestID]string{}}
 	if err := chromedp.Listen(ctx, tab.note); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,11 @@ func (tab *Tab) note(event any) {
 	case *network.EventRequestWillBeSent:
 		u, err := url.Parse(e.Request.URL)
 		if err == nil && (u.Scheme == "http" || u.Scheme == "https") && !slices.Contains(tab.hosts, u.Host) {
-			tab.foreign = append(tab.foreign, e.Request.URL)
+			tab.foreign[e.RequestID] = e.Request.URL
+		}
+	case *network.EventLoadingFailed:
+		if e.BlockedReason != "" {
+			delete(tab.foreign, e.RequestID) // the policy of the page has prevented it
 		}
 	case *page.EventJavascriptDialogOpening:
 		tab.problems = append(tab.problems, "a dialog: "+e.Message)
@@ -105,12 +110,13 @@ func (tab *Tab) Check() {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
 	if len(tab.foreign) > 0 {
-		tab.t.Errorf("requests to other hosts: %q", tab.foreign)
+		tab.t.Errorf("requests to other hosts: %q", slices.Collect(maps.Values(tab.foreign)))
 	}
 	if len(tab.problems) > 0 {
 		tab.t.Errorf("problems: %q", tab.problems)
 	}
-	tab.foreign, tab.problems = nil, nil
+	clear(tab.foreign)
+	tab.problems = nil
 }
 
 // Go opens an address.
@@ -121,12 +127,11 @@ func (tab *Tab) Go(address string) {
 	}
 }
 
-// Click follows the first visible link, or presses the first visible button, with
-// exactly this text.
+// Click waits for a visible link or button with exactly this text, and follows or presses
+// the first one.
 func (tab *Tab) Click(text string) {
 	tab.t.Helper()
-	var clicked bool
-	tab.Evaluate(fmt.Sprintf(`(() => {
+	tab.Wait(fmt.Sprintf(`(() => {
 		for (const e of document.querySelectorAll("a, button, summary")) {
 			if (e.textContent.trim().replace(/\s+/g, " ") === %q && e.offsetParent !== null) {
 				e.click();
@@ -134,18 +139,18 @@ func (tab *Tab) Click(text string) {
 			}
 		}
 		return false;
-	})()`, text), &clicked)
-	if !clicked {
-		tab.t.Fatalf("at %s: nothing says %s; the page shows: %.800s", tab.Location(), text, tab.Text("main"))
-	}
+	})()`, text))
 }
 
 // Enter sets the value of the field that a selector finds, as a user does who types it.
 func (tab *Tab) Enter(selector, text string) {
 	tab.t.Helper()
-	if err := chromedp.Do(tab.chromium(), chromedp.SetValue(chromedp.CSS(selector), ""), chromedp.SendKeys(chromedp.CSS(selector), text)); err != nil {
-		tab.t.Fatalf("at %s: enter %s: %v", tab.Location(), selector, err)
+	var found bool
+	tab.Evaluate(fmt.Sprintf(`(() => { const e = document.querySelector(%q); e?.focus(); e?.select(); return e !== null; })()`, selector), &found)
+	if !found {
+		tab.t.Fatalf("at %s: there is no %s", tab.Location(), selector)
 	}
+	tab.Press(text)
 }
 
 // Press sends keys to what has the focus.
@@ -270,4 +275,10 @@ func (tab *Tab) Shot(name string) {
 	if err := os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644); err != nil {
 		tab.t.Fatal(err)
 	}
+}
+
+// WithoutScripts keeps pages from executing scripts.
+func (tab *Tab) WithoutScripts() {
+	tab.t.Helper()
+	call(tab, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 }
