@@ -261,14 +261,18 @@ func (tab *Tab) Accessible() {
 	}
 }
 
-// Shot stores a picture of the window in LOCKSTEP_SCREENSHOTS, if that is set.
+// Shot stores a picture of the window in LOCKSTEP_SCREENSHOTS, if that is set and the
+// picture has a name.
 func (tab *Tab) Shot(name string) {
 	tab.t.Helper()
 	dir := os.Getenv("LOCKSTEP_SCREENSHOTS")
-	if dir == "" {
+	if dir == "" || name == "" {
 		return
 	}
 	picture, err := chromedp.Run(tab.chromium(), chromedp.CaptureScreenshot())
+	if err == nil {
+		picture, err = small(picture)
+	}
 	if err != nil {
 		tab.t.Fatal(err)
 	}

@@ -183,12 +183,15 @@ func differences(p *place.Place, l *reading.List, rows []reading.Found) webpage.
 		for _, of := range p.Lists() {
 			if st := of.State(); st.Root.Of == reading.Changes {
 				for uri, row := range of.Last(uris) {
-					changed[uri] = row
+					// A feed says less of a change than a Change List.
+					if _, known := changed[uri]; !known || of.Name == "changelist" {
+						changed[uri] = row
+					}
 				}
 			}
 		}
 	}
-	t := webpage.Table{Caption: "Differences", Columns: []webpage.Column{{Title: "Difference"}, {Title: "URI"}, {Title: "Why"}, {Title: "Since"}}}
+	t := webpage.Table{Caption: "Differences", Columns: []webpage.Column{{Title: "Difference", Short: true}, {Title: "URI"}, {Title: "Why"}, {Title: "Since", Short: true}, {Title: "Change at the Source", Short: true}}}
 	for i := range rows {
 		row := &rows[i]
 		why, since := "", webpage.Stamp(row.Time)
@@ -197,14 +200,12 @@ func differences(p *place.Place, l *reading.List, rows []reading.Found) webpage.
 				why = f.Value
 			}
 		}
+		change := ""
 		if last, ok := changed[row.URI]; ok && !last.Time.IsZero() {
-			since = webpage.Stamp(last.Time)
-			if last.Kind != "" {
-				since += ", " + cut(last.Kind, 40) + " at the Source"
-			}
+			since, change = webpage.Stamp(last.Time), cut(last.Kind, 40)
 		}
 		t.Rows = append(t.Rows, webpage.Row{Mark: marks[row.Kind], Cells: []webpage.Cell{{Text: cut(row.Kind, 100)},
-			{Text: cut(row.URI, maxCell), Href: at("/resource", "list", l.ID, "part", 0, "row", row.Cursor.Row), Code: true}, {Text: cut(why, maxCell)}, {Text: since}}})
+			{Text: cut(row.URI, maxCell), Href: at("/resource", "list", l.ID, "part", 0, "row", row.Cursor.Row), Code: true}, {Text: cut(why, maxCell)}, {Text: since}, {Text: change}}})
 	}
 	return t
 }

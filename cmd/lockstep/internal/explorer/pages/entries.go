@@ -270,7 +270,7 @@ func tableOf(l *reading.List, st *reading.State, rows []reading.Found) webpage.T
 	case reading.Versions:
 		name, when = "Address", "Version of"
 	}
-	t.Columns = append(t.Columns, webpage.Column{Title: name}, webpage.Column{Title: "Type"}, webpage.Column{Title: "Size", Numeric: true}, webpage.Column{Title: when})
+	t.Columns = append(t.Columns, webpage.Column{Title: name}, webpage.Column{Title: "Type"}, webpage.Column{Title: "Size", Numeric: true}, webpage.Column{Title: when, Short: true})
 	for i := range rows {
 		row := &rows[i]
 		var cells []webpage.Cell

@@ -166,7 +166,7 @@ func offers(set *place.Set) string {
 // describe adds the lists of a set, and figures about what was read of them.
 func (d *overviewPage) describe(set *place.Set, back string, now time.Time) {
 	d.Lists = webpage.Table{Caption: "Documents", Empty: "This set offers no documents.",
-		Columns: []webpage.Column{{Title: "Document"}, {Title: "Read"}, {Title: "Entries", Numeric: true}, {Title: "As of"}, {Title: "Address"}}}
+		Columns: []webpage.Column{{Title: "Document"}, {Title: "Read"}, {Title: "Entries", Numeric: true}, {Title: "As of", Short: true}, {Title: "Address"}}}
 	var resources, changes *reading.State
 	for i, l := range set.Lists {
 		st := l.State()

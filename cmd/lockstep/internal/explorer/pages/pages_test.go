@@ -111,7 +111,7 @@ func TestResource(t *testing.T) {
 	const data = "/resource?list=1&part=0&row=0"
 	p := v.get(data)
 	p.has(w.URL+"/data.json", "application/json", "hash md5", "timemap", "describedby", w.URL+"/about", "History", "created", "updated", "Patches", w.URL+"/data.patch")
-	v.get(data + "&link=2").has("describedby", w.URL+"/about")
+	v.get(data+"&link=2").has("describedby", w.URL+"/about")
 	if asked := w.requests(); len(asked) > 0 {
 		t.Errorf("the pages requested %q", asked)
 	}
@@ -230,7 +230,7 @@ func TestCompare(t *testing.T) {
 	p := v.until(v.post("/compare", "what", "mirror").path, "2 differences")
 	p.has(w.URL+" and mirror", "another hash")
 	rows := p.rows("Differences")
-	if len(rows) != 2 || rows[0][3] != "2026-03-04 05:06:07Z, updated at the Source" || rows[1][3] != "2026-01-02 00:00:00Z" {
+	if len(rows) != 2 || rows[0][3] != "2026-03-04 05:06:07Z" || rows[0][4] != "updated" || rows[1][3] != "2026-01-02 00:00:00Z" {
 		t.Errorf("the differences are %q", rows)
 	}
 	if only := v.get(p.link("extra (1)")); len(only.rows("Differences")) != 1 {

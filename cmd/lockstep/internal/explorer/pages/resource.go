@@ -208,7 +208,7 @@ const maxHistory = 50
 // history adds the changes of a resource, in all lists of changes as far as they were
 // read, and the patches that they name.
 func (d *resourcePage) history(p *place.Place, about *subject) {
-	d.History = webpage.Table{Caption: "Changes", Columns: []webpage.Column{{Title: "Change"}, {Title: "When"}, {Title: "In"}, {Title: "Size", Numeric: true}, {Title: "Hash"}}}
+	d.History = webpage.Table{Caption: "Changes", Columns: []webpage.Column{{Title: "Change"}, {Title: "When", Short: true}, {Title: "In"}, {Title: "Size", Numeric: true}, {Title: "Hash"}}}
 	d.Patches = webpage.Table{Caption: "Patches", Columns: []webpage.Column{{Title: "Of the change at"}, {Title: "Address"}, {Title: "Type"}, {Title: "Size", Numeric: true}}}
 	seen := map[*reading.List]bool{}
 	for _, l := range p.Lists() {

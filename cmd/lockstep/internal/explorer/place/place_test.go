@@ -198,6 +198,29 @@ func TestArchive(t *testing.T) {
 	check(t, base+"/archive.xml", place.Document, "Change List Archive", 1, 1, nil)
 }
 
+// TestResync opens what the program resync-build (Python) wrote.
+func TestResync(t *testing.T) {
+	t.Parallel()
+	site := filepath.Join("..", "..", "..", "testdata", "interop", "site")
+	files := map[string]string{}
+	for _, name := range []string{"capabilitylist.xml", "resourcelist.xml", "changelist.xml", "changelist-after.xml"} {
+		text, err := os.ReadFile(filepath.Join(site, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["/"+name] = string(text)
+	}
+	base := served(t, files)
+	check(t, filepath.Join(site, "resourcelist.xml"), place.Document, "Resource List", 1, 5, nil)
+	p := check(t, filepath.Join(site, "changelist-after.xml"), place.Document, "Change List", 1, 3, nil)
+	if kinds := p.Sets[0].Lists[0].Kinds; len(kinds) == 0 {
+		t.Errorf("no changes: %+v", p)
+	}
+	if p, err := describe(t, base+"/resourcelist.xml", nil); err != nil || p.Sets[0].Lists[0].Entries != 5 {
+		t.Errorf("over the network: %+v, %v", p, err)
+	}
+}
+
 // TestMirror shows what a mirror has recorded, in parts.
 func TestMirror(t *testing.T) {
 	t.Parallel()
