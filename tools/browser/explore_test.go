@@ -57,7 +57,7 @@ sets:
     patches: true
     atom_pmh: true
 `)
-	return browser.Run(t, `^ready: (http\S+)`, "serve", "--config", config), files
+	return browser.Run(t, dir, `^ready: (http\S+)`, "serve", "--config", config), files
 }
 
 func write(t *testing.T, name, text string) {
@@ -70,11 +70,11 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// explore opens the pages about an address.
-func explore(t *testing.T, args ...string) *browser.Tab {
+// explore opens the pages about an address, in a directory.
+func explore(t *testing.T, dir string, args ...string) *browser.Tab {
 	t.Helper()
 	browser.Find(t)
-	address := browser.Run(t, `^open (http\S+)`, append([]string{"explore"}, args...)...)
+	address := browser.Run(t, dir, `^open (http\S+)`, append([]string{"explore"}, args...)...)
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
@@ -112,20 +112,21 @@ func looksRight(tab *browser.Tab, shot string) {
 func TestExplore(t *testing.T) {
 	browser.Find(t)
 	source, files := serve(t)
-	mirror := filepath.Join(t.TempDir(), "mirror")
-	browser.Run(t, `(in step|complete|synced|created)`, "sync", source, mirror)
+	dir := t.TempDir()
+	browser.Run(t, dir, `(in step|complete|synced|created)`, "sync", source, "mirror")
 	write(t, filepath.Join(files, "reports", "report-100.txt"), strings.Repeat("text\n", 100*100)+"one more line\n")
 	write(t, filepath.Join(files, "reports", "new.txt"), "new")
 	if err := os.Remove(filepath.Join(files, "reports", "report-003.txt")); err != nil {
 		t.Fatal(err)
 	}
 	published(t, source)
-	tab := explore(t, source, "--mirror", mirror)
+	tab := explore(t, dir, source, "--mirror", "mirror")
 
 	tab.Wait(shows("Last modified per day"))
 	tab.Wait(shows("145 entries"))
-	tab.Size(1280, 1750, false)
+	tab.Size(1280, 1600, false)
 	looksRight(tab, "explore-overview")
+	tab.Size(1280, 900, false)
 	tab.Click("The same as a table")
 	tab.Click("Copy")
 	tab.Wait(`[...document.querySelectorAll("[data-copy]")].some(b => ["Copied", "Selected"].includes(b.textContent))`)
@@ -252,7 +253,7 @@ func strange(t *testing.T) *httptest.Server {
 // nothing is fetched from elsewhere by the browser.
 func TestHostile(t *testing.T) {
 	browser.Find(t)
-	tab := explore(t, strange(t).URL)
+	tab := explore(t, t.TempDir(), strange(t).URL)
 	tab.Wait(shows("5 entries"))
 	tab.Accessible()
 	base := tab.Location()
@@ -279,17 +280,25 @@ func TestHostile(t *testing.T) {
 // TestFindings shows a broken document with what the validator finds.
 func TestFindings(t *testing.T) {
 	browser.Find(t)
-	name := filepath.Join(t.TempDir(), "changelist.xml")
-	write(t, name, `<?xml version="1.0" encoding="UTF-8"?>
+	const root = `<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
-<rs:ln rel="up" href="https://example.org/capabilitylist.xml"/>
+`
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := map[string]string{"/capabilitylist.xml": `<rs:md capability="capabilitylist"/><url><loc>BASE/changelist.xml</loc><rs:md capability="changelist"/></url>`, "/changelist.xml": `<rs:ln rel="up" href="BASE/capabilitylist.xml"/>
 <rs:md capability="changelist" from="2026-01-01T00:00:00Z"/>
-<url><loc>https://example.org/a</loc><lastmod>yesterday</lastmod><rs:md change="created" datetime="2026-01-03T00:00:00Z" hash="md5:123" length="12"/></url>
-<url><loc>https://example.org/b</loc><rs:md change="moved" datetime="2026-01-02T00:00:00Z"/></url>
-<url><loc>https://example.org/c</loc><rs:md change="updated" datetime="2026-01-04T00:00:00Z" type="text/plain"/></url>
-</urlset>
-`)
-	tab := explore(t, name)
+<url><loc>BASE/a</loc><lastmod>yesterday</lastmod><rs:md change="created" datetime="2026-01-03T00:00:00Z" hash="md5:123" length="12"/></url>
+<url><loc>BASE/b</loc><rs:md change="moved" datetime="2026-01-02T00:00:00Z"/></url>
+<url><loc>BASE/c</loc><rs:md change="updated" datetime="2026-01-04T00:00:00Z" type="text/plain"/></url>
+`}[r.URL.Path]
+		if body == "" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, root+strings.ReplaceAll(body, "BASE", server.URL)+"</urlset>\n")
+	}))
+	t.Cleanup(server.Close)
+	tab := explore(t, t.TempDir(), server.URL+"/changelist.xml")
 	tab.Wait(shows("3 entries"))
 	tab.Click("Change List")
 	tab.Wait(shows("Entries 1 to 3"))
@@ -305,7 +314,7 @@ func TestFindings(t *testing.T) {
 func TestWithoutScript(t *testing.T) {
 	browser.Find(t)
 	source, _ := serve(t)
-	tab := explore(t, source)
+	tab := explore(t, t.TempDir(), source)
 	tab.WithoutScripts()
 	tab.Go(tab.Location())
 	tab.Wait(shows("145 entries"))

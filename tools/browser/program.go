@@ -31,16 +31,16 @@ var built = sync.OnceValues(func() (string, error) {
 	return path, build.Run()
 })
 
-// Run starts the program and returns the first group of the expression in its output. It
-// ends with the test. LOCKSTEP_BINARY is the program; without it, it is built.
-func Run(t *testing.T, expression string, args ...string) string {
+// Run starts the program in a directory, and returns the first group of the expression in
+// its output. It ends with the test. LOCKSTEP_BINARY is the program; without it, it is built.
+func Run(t *testing.T, dir, expression string, args ...string) string {
 	t.Helper()
 	path, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, args...)
-	cmd.Dir = t.TempDir()
+	cmd.Dir = dir
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Start(); err != nil {

@@ -18,6 +18,9 @@ const (
 	maxNames = 200
 	// maxDays is how many different days are counted: more than ten years.
 	maxDays = 4000
+	// leastDays is how many days are listed at least: a chart of one column shows
+	// nothing.
+	leastDays = 14
 
 	// Other is the name of all media types beyond maxNames.
 	Other = "other"
@@ -153,8 +156,8 @@ type Span struct {
 	N    int64
 }
 
-// Daily returns the numbers of all days from the first to the last one with a row, at
-// most limit days: longer times are counted by month or, if need be, by year. unit
+// Daily returns the numbers of all days from the first to the last one with a row, and of
+// days before if these are few, at most limit days: longer times are counted by month or, if need be, by year. unit
 // says which: "day", "month" or "year".
 func (s *Summary) Daily(limit int) (spans []Span, unit string) {
 	if len(s.Days) == 0 {
@@ -163,6 +166,9 @@ func (s *Summary) Daily(limit int) (spans []Span, unit string) {
 	days := slices.Sorted(maps.Keys(s.Days))
 	first, last := timeOf(days[0]), timeOf(days[len(days)-1])
 	unit, format, next := "day", time.DateOnly, func(t time.Time) time.Time { return t.AddDate(0, 0, 1) }
+	if least := min(limit, leastDays); days[len(days)-1]-days[0] < least {
+		first = last.AddDate(0, 0, 1-least)
+	}
 	if days[len(days)-1]-days[0] >= limit {
 		unit, format = "month", "2006-01"
 		first, next = time.Date(first.Year(), first.Month(), 1, 0, 0, 0, 0, time.UTC), func(t time.Time) time.Time { return t.AddDate(0, 1, 0) }
