@@ -277,6 +277,39 @@ func TestHostile(t *testing.T) {
 	tab.Check()
 }
 
+// TestLive renews the pages while a list is being read, and is operated with the keyboard.
+func TestLive(t *testing.T) {
+	browser.Find(t)
+	release := make(chan struct{})
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const names = `xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"`
+		switch r.URL.Path {
+		case "/sitemap.xml":
+			_, _ = fmt.Fprintf(w, `<sitemapindex %s><sitemap><loc>%[2]s/1.xml</loc></sitemap><sitemap><loc>%[2]s/2.xml</loc></sitemap></sitemapindex>`, names, server.URL)
+		case "/2.xml":
+			<-release
+			fallthrough
+		case "/1.xml":
+			_, _ = fmt.Fprintf(w, `<urlset %s><url><loc>%s%s/resource</loc></url></urlset>`, names, server.URL, r.URL.Path)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	tab := explore(t, t.TempDir(), server.URL+"/sitemap.xml")
+	tab.Wait(shows("1 of 2 parts read: 1 entry"))
+	tab.Press("\t")
+	tab.Wait(`document.activeElement.textContent === "Skip to the content"`)
+	tab.Press("\r")
+	tab.Wait(`location.hash === "#main" && document.activeElement.id === "main"`)
+	tab.Click("Read all")
+	tab.Wait(shows("All of it is being read"))
+	close(release)
+	tab.Wait(shows("2 of 2 parts read: 2 entries"))
+	tab.Check()
+}
+
 // TestFindings shows a broken document with what the validator finds.
 func TestFindings(t *testing.T) {
 	browser.Find(t)

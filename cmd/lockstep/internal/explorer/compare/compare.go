@@ -138,14 +138,10 @@ func (c *Comparer) Instants(ctx context.Context, source string, from, to time.Ti
 	if err != nil {
 		return result, explain(err, "")
 	}
-	for _, f := range []spool.Fact{
+	result.Facts = []spool.Fact{
 		{Name: "from", Value: report.From.Format(time.RFC3339Nano)}, {Name: "to", Value: report.To.Format(time.RFC3339Nano)},
 		{Name: "unchanged", Value: strconv.FormatInt(report.Unchanged, 10)},
-	} {
-		result.Facts = append(result.Facts, f)
 	}
-	for _, w := range report.Warnings {
-		result.Warnings = append(result.Warnings, w)
-	}
+	result.Warnings = report.Warnings
 	return result, nil
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -30,10 +32,12 @@ const (
 	maxVersions = 100_000
 )
 
-// A Ref says which bytes are meant: those at an address, or those of a member of a
-// package.
+// A Ref says which bytes are meant: those at an address, of a member of a package, or of
+// a file of a mirror.
 type Ref struct {
 	URI     string
+	Mirror  string // directory of the mirror; "": the bytes are elsewhere
+	File    string // its name in the mirror
 	Package string // address or path of the package; "": the bytes are those at URI
 	Member  string // name in the package
 	Type    string // media type, as stated; may be empty
@@ -51,6 +55,10 @@ func Open(ctx context.Context, p *place.Place, ref Ref) (body io.ReadCloser, med
 		body, _, err := z.Member(ctx, ref.Member)
 		return body, ref.Type, err
 	}
+	if ref.Mirror != "" {
+		body, err := openFile(ref.Mirror, ref.File)
+		return body, ref.Type, err
+	}
 	u, err := url.Parse(ref.URI)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, "", fmt.Errorf("open %s: only http and https addresses are requested", fetch.Printable(ref.URI))
@@ -60,6 +68,16 @@ func Open(ctx context.Context, p *place.Place, ref Ref) (body io.ReadCloser, med
 		return nil, "", err
 	}
 	return resp.Body, cmp.Or(resp.Header.Get("Content-Type"), ref.Type), nil
+}
+
+// openFile opens a file of a mirror, and nothing outside of it.
+func openFile(dir, name string) (io.ReadCloser, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() // files stay open
+	return root.Open(filepath.FromSlash(name))
 }
 
 // A Check is the result of reading all bytes of a resource.

@@ -362,7 +362,10 @@ func (s *Server) parts(w http.ResponseWriter, r *http.Request, p *place.Place) e
 	st := l.State()
 	first := min(max(number(r, "first", 0), 0), st.Parts-1)
 	here := at("/parts", "list", l.ID, "first", first)
-	t := webpage.Table{Caption: "Parts", Columns: []webpage.Column{{Title: "Part", Numeric: true}, {Title: "Read"}, {Title: "Entries", Numeric: true}, {Title: "From"}, {Title: "Until"}, {Title: "Address"}}}
+	t := webpage.Table{Caption: "Parts", Columns: []webpage.Column{{Title: "Part", Numeric: true}, {Title: "Read"}, {Title: "Entries", Numeric: true}, {Title: "From", Short: true}, {Title: "Until", Short: true}, {Title: "Address"}}}
+	if hasXML(&st) {
+		t.Columns = append(t.Columns, webpage.Column{Title: "XML", Short: true})
+	}
 	for i, part := range l.Parts(first, partsPerPage) {
 		row := webpage.Row{Cells: []webpage.Cell{{Text: webpage.Count(first + i + 1), Href: at("/list", "list", l.ID, "part", first+i)}, {Text: "no"}, {},
 			{Text: webpage.Stamp(part.From)}, {Text: webpage.Stamp(part.Until)}, {Text: cut(part.URI, 200), Code: true}}}
@@ -373,6 +376,9 @@ func (s *Server) parts(w http.ResponseWriter, r *http.Request, p *place.Place) e
 			row.Cells[1].Text, row.Cells[2].Text = "being read", webpage.Count(part.Rows)
 		case part.Err != nil:
 			row.Cells[1].Text, row.Mark = cut(sentence(part.Err), maxCell), "bad"
+		}
+		if hasXML(&st) {
+			row.Cells = append(row.Cells, webpage.Cell{Text: "with findings", Href: at("/xml", "list", l.ID, "of", first+i)})
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -5,14 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"lockstep/cmd/lockstep/internal/explorer/pages"
+	"lockstep/cmd/lockstep/internal/explorer/place"
 	"lockstep/cmd/lockstep/internal/explorer/reading"
 	"lockstep/cmd/lockstep/internal/explorer/spool"
+	"lockstep/destination"
+	"lockstep/destination/journal"
+	"lockstep/resourcesync"
 )
 
 // TestOverview shows what a Source offers, after it has read one part of its list.
@@ -178,6 +184,35 @@ func TestPackage(t *testing.T) {
 	}
 }
 
+// TestMirror shows the files of a mirror, and nothing outside of it.
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "a.txt"), []byte("in the mirror"), 0o644), os.Symlink("/etc/passwd", filepath.Join(dir, "b.txt"))); err != nil {
+		t.Fatal(err)
+	}
+	hashes, _ := resourcesync.ParseHashes("md5:" + md5Of("in the mirror"))
+	var j journal.Mem
+	if err := j.Record(t.Context(), journal.Batch{Put: []journal.Held{
+		{URI: "http://source.invalid/a.txt", Path: "a.txt", Length: 13, Type: "text/plain", Hashes: hashes}, {URI: "http://source.invalid/b.txt", Path: "b.txt"}, {URI: "http://source.invalid/c.txt", Path: "../../etc/passwd"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	v := visitMirror(t, dir, func(context.Context, string) (*place.MirrorState, bool, error) {
+		return &place.MirrorState{MirrorState: destination.MirrorState{Source: "http://source.invalid/"}, Journal: &j, Close: func() error { return nil }}, true, nil
+	}, nil)
+	v.until("/", "3 entries").has("A mirror", "http://source.invalid/")
+	v.get("/resource?list=1&part=0&row=0&show=hash").has("The hash is right: all 13 bytes")
+	if p := v.get("/content?list=1&part=0&row=0"); p.body != "in the mirror" {
+		t.Errorf("the file is %q", p.body)
+	}
+	for row := 1; row <= 2; row++ {
+		if p := v.get(fmt.Sprintf("/download?list=1&part=0&row=%d", row)); p.status != http.StatusBadGateway || strings.Contains(p.body, "root:") {
+			t.Errorf("row %d: status %d, %s", row, p.status, p.body)
+		}
+	}
+}
+
 // TestXML shows a document with what the validator finds beside its lines.
 func TestXML(t *testing.T) {
 	t.Parallel()
@@ -201,6 +236,7 @@ func TestXML(t *testing.T) {
 		t.Errorf("%d lines have findings: %s", n, only.text("main"))
 	}
 	v.get("/xml?list=3&q=CREATED").has("created", "Lines ")
+	v.until(v.get("/parts?list=1").link("with findings"), w.URL+"/data.json")
 	if clean := v.until("/xml?list=1", "nothing wrong"); len(clean.all("p.finding")) > 0 {
 		t.Errorf("findings on a page without: %s", clean.text("main"))
 	}

@@ -34,11 +34,12 @@ type resourcePage struct {
 
 // A subject is what a request is about: a row, or a link of a row or document.
 type subject struct {
-	list  *reading.List
-	state reading.State
-	part  int
-	row   int
-	link  int // its number, from 1; 0: the row itself
+	mirror string // the directory of the mirror that is explored; "": there is none
+	list   *reading.List
+	state  reading.State
+	part   int
+	row    int
+	link   int // its number, from 1; 0: the row itself
 	spool.Row
 }
 
@@ -49,6 +50,9 @@ func subjectOf(r *http.Request, p *place.Place) (*subject, error) {
 		return nil, err
 	}
 	s := &subject{list: l, state: l.State(), part: number(r, "part", -1), row: number(r, "row", 0), link: number(r, "link", 0)}
+	if p.Kind == place.Mirror {
+		s.mirror = p.Address
+	}
 	links := s.state.Root.Links
 	if s.part >= 0 {
 		row, ok := l.Row(reading.Cursor{Part: s.part, Row: s.row})
@@ -85,18 +89,23 @@ func (s *subject) address(path string, more ...any) string {
 	return at(path, append(args, more...)...)
 }
 
-// ref returns which bytes the subject has: in a package those of the member.
+// ref returns which bytes the subject has: in a package those of the member, in a mirror
+// those of its file.
 func (s *subject) ref() contents.Ref {
 	ref := contents.Ref{URI: s.URI, Type: s.Type, Hash: s.Detail.Hash, Length: s.Length}
 	if s.list.Name == "package" && s.link == 0 && s.Detail.Path != "" {
 		ref.Package, ref.Member = s.list.URI, s.Detail.Path
+	}
+	if s.mirror != "" && s.list.Name == "resources" && s.link == 0 {
+		ref.Mirror, ref.File = s.mirror, s.Detail.Path
 	}
 	return ref
 }
 
 // readable reports whether there are bytes to be read.
 func (s *subject) readable() bool {
-	return s.ref().Member != "" || strings.HasPrefix(s.URI, "http://") || strings.HasPrefix(s.URI, "https://")
+	ref := s.ref()
+	return ref.Member != "" || ref.Mirror != "" || strings.HasPrefix(s.URI, "http://") || strings.HasPrefix(s.URI, "https://")
 }
 
 // resource serves the page of a resource.

@@ -181,6 +181,12 @@ type visitor struct {
 // visit opens an address and returns a visitor of the pages about it.
 func visit(t *testing.T, address string, edit func(*pages.Options)) *visitor {
 	t.Helper()
+	return visitMirror(t, address, nil, edit)
+}
+
+// visitMirror is visit, with a function that opens the state of mirrors.
+func visitMirror(t *testing.T, address string, mirror func(context.Context, string) (*place.MirrorState, bool, error), edit func(*pages.Options)) *visitor {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
@@ -190,7 +196,7 @@ func visit(t *testing.T, address string, edit func(*pages.Options)) *visitor {
 		if err != nil {
 			return nil, err
 		}
-		return place.Open(octx, place.Options{Address: address, Client: client, Dir: dir, Start: func(task func(context.Context)) {
+		return place.Open(octx, place.Options{Address: address, Client: client, Dir: dir, Mirror: mirror, Start: func(task func(context.Context)) {
 			running.Go(func() { task(ctx) })
 		}})
 	}

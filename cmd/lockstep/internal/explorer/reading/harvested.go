@@ -57,11 +57,11 @@ type Any struct{ Client *fetch.Client }
 
 // Read implements Origin.
 func (o Any) Read(ctx context.Context, address string, add func(*spool.Row) error) (Result, error) {
-	result, err := ResourceSync{o.Client}.Read(ctx, address, add)
+	result, err := ResourceSync(o).Read(ctx, address, add)
 	if !errors.Is(err, resourcesync.ErrNotDocument) {
 		return result, err
 	}
-	if feed, ferr := (Feed{o.Client}).Read(ctx, address, add); !errors.Is(ferr, atompmh.ErrNotFeed) {
+	if feed, ferr := Feed(o).Read(ctx, address, add); !errors.Is(ferr, atompmh.ErrNotFeed) {
 		return feed, ferr
 	}
 	if records, rerr := (&Repository{Client: o.Client}).Read(ctx, address, add); !errors.Is(rerr, oaipmh.ErrNotOAI) {

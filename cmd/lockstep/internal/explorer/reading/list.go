@@ -77,7 +77,8 @@ type List struct {
 	root    Result
 	summary figures.Summary
 	all     bool // all parts are being read
-	changed int  // counts changes of the state
+	closed  bool
+	changed int // counts changes of the state
 }
 
 // A part is one part of a List.
@@ -95,10 +96,12 @@ func New(name, uri string, origin Origin, start Start, dir string) *List {
 	return &List{Name: name, URI: uri, origin: origin, start: start, dir: dir, parts: []*part{{Address: Address{URI: uri}}}}
 }
 
-// Close removes what was read. Nothing may be read any more.
+// Close removes what was read. Nothing is read any more, except a part that is being
+// read.
 func (l *List) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true
 	if l.spool == nil {
 		return nil
 	}
@@ -189,7 +192,7 @@ func (l *List) unread() *part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.parts {
-		if p.segment == nil && p.err == nil {
+		if p.segment == nil && p.err == nil && !l.closed {
 			return p
 		}
 	}
@@ -291,10 +294,15 @@ func (l *List) replace(index *part, next []Address) {
 	}
 }
 
+var errClosed = errors.New("another address was opened")
+
 // room returns the temporary file.
 func (l *List) room() (*spool.Spool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errClosed
+	}
 	if l.spool == nil {
 		s, err := spool.New(l.dir)
 		if err != nil {
