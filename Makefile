@@ -9,6 +9,7 @@ TOOLCHAIN ?= go1.26.8
 
 check: lint fuzz ## everything CI asks, short of its cross-builds
 	./tools/race.sh
+	$(GO) test -C tools -short ./browser
 	$(GO) test ./...
 
 build: ## the static binary

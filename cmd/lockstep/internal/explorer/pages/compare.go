@@ -11,6 +11,9 @@ import (
 	"lockstep/internal/webpage"
 )
 
+// maxAhead is how many sets have their changes read to say since when a resource differs.
+const maxAhead = 3
+
 // A comparePage is what compare.html shows.
 type comparePage struct {
 	Mirror   string // the directory; empty: there is none to compare
@@ -123,6 +126,9 @@ func instant(text string) (time.Time, error) {
 
 // result returns the differences that a comparison has found.
 func (s *Server) result(r *http.Request, p *place.Place, l *reading.List) *comparison {
+	for _, set := range p.Sets[:min(len(p.Sets), maxAhead)] {
+		readAhead(r.Context(), set) // for since when
+	}
 	st := l.State()
 	c := &comparison{Title: "Differences", Progress: webpage.Notice{Kind: "info", Text: "Comparing: " + webpage.Count(st.Pending) + " differences so far."}}
 	if st.Root.Title != "" {
