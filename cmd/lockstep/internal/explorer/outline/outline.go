@@ -165,6 +165,8 @@ func (l *List) progress() string {
 	switch {
 	case l.Error != "" && l.PartsRead == 0:
 		return l.Error
+	case l.More && l.PartsRead == 1:
+		return "1 part read, and more follow"
 	case l.More:
 		return fmt.Sprintf("%d parts read, and more follow", l.PartsRead)
 	case l.Parts > 1 || l.PartsRead < l.Parts:

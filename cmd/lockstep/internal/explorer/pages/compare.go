@@ -8,6 +8,7 @@ import (
 	"lockstep/cmd/lockstep/internal/explorer/place"
 	"lockstep/cmd/lockstep/internal/explorer/reading"
 	"lockstep/cmd/lockstep/internal/explorer/spool"
+	"lockstep/internal/fetch"
 	"lockstep/internal/webpage"
 )
 
@@ -36,7 +37,7 @@ type comparison struct {
 
 // sides returns what can be compared: the Source, and the mirror beside it.
 func (s *Server) sides(p *place.Place) (source, mirror string) {
-	source, mirror = p.Address, s.o.Mirror
+	source, mirror = p.Given, s.o.Mirror
 	if p.Kind == place.Mirror {
 		source, mirror = p.Source, p.Address
 	}
@@ -51,7 +52,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request, p *place.Place)
 
 func (s *Server) showCompare(w http.ResponseWriter, r *http.Request, p *place.Place, status int, notice *webpage.Notice) error {
 	source, mirror := s.sides(p)
-	data := comparePage{Mirror: cut(mirror, maxShown), Source: cut(source, maxShown), From: r.FormValue("from"), To: r.FormValue("to"), Notice: notice}
+	data := comparePage{Mirror: cut(mirror, maxShown), Source: cut(fetch.WithoutUser(source), maxShown), From: r.FormValue("from"), To: r.FormValue("to"), Notice: notice}
 	data.Instants = s.o.Diff != nil && p.Kind == place.Source
 	if s.o.Compare == nil || source == "" {
 		data.Mirror = ""
@@ -85,7 +86,7 @@ func (s *Server) startComparison(w http.ResponseWriter, r *http.Request, p *plac
 			return s.showCompare(w, r, p, http.StatusUnprocessableEntity, notice)
 		}
 		l = p.Made("differences", from.String()+" "+to.String(), true, func(ctx context.Context, add func(*spool.Row) error) (reading.Result, error) {
-			return s.o.Diff(ctx, p.Address, from, to, add)
+			return s.o.Diff(ctx, p.Given, from, to, add)
 		})
 	default:
 		return errNotFound
@@ -130,7 +131,7 @@ func (s *Server) result(r *http.Request, p *place.Place, l *reading.List) *compa
 		readAhead(r.Context(), set) // for since when
 	}
 	st := l.State()
-	c := &comparison{Title: "Differences", Progress: webpage.Notice{Kind: "info", Text: "Comparing: " + webpage.Count(st.Pending) + " differences so far."}}
+	c := &comparison{Title: "Differences", Progress: webpage.Notice{Kind: "info", Text: "Comparing: " + differencesText(st.Pending) + " so far."}}
 	if st.Root.Title != "" {
 		c.Title = cut(st.Root.Title, maxCell)
 	}
@@ -140,7 +141,7 @@ func (s *Server) result(r *http.Request, p *place.Place, l *reading.List) *compa
 	case st.Complete() && st.Rows == 0:
 		c.Progress = webpage.Notice{Kind: "good", Text: "There are no differences."}
 	case st.Complete():
-		c.Progress = webpage.Notice{Kind: "warn", Text: webpage.Count(st.Rows) + " differences."}
+		c.Progress = webpage.Notice{Kind: "warn", Text: differencesText(st.Rows) + "."}
 	}
 	for i, f := range st.Root.Facts {
 		if i < 20 {
@@ -172,6 +173,13 @@ func (s *Server) result(r *http.Request, p *place.Place, l *reading.List) *compa
 		c.Pager.Next = page(*win.next)
 	}
 	return c
+}
+
+func differencesText(n int64) string {
+	if n == 1 {
+		return "1 difference"
+	}
+	return webpage.Count(n) + " differences"
 }
 
 func differenceSize(row *spool.Row) int { return rowSize(row) + 2*maxCell }

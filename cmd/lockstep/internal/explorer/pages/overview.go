@@ -233,6 +233,8 @@ func listRow(l *reading.List, st *reading.State) webpage.Row {
 // readText says in a few words how far a list was read.
 func readText(st *reading.State) string {
 	switch {
+	case st.More && st.Read == 1:
+		return "1 part, more follow"
 	case st.More:
 		return webpage.Count(st.Read) + " parts, more follow"
 	case st.Complete():

@@ -272,7 +272,7 @@ func TestCompare(t *testing.T) {
 	if only := v.get(p.link("extra (1)")); len(only.rows("Differences")) != 1 {
 		t.Errorf("filtered by kind: %q", only.rows("Differences"))
 	}
-	v.until(v.post("/compare", "what", "instants", "from", "2026-01-01").path, "1 differences")
+	v.until(v.post("/compare", "what", "instants", "from", "2026-01-01").path, "1 difference.")
 	v.until(v.post("/compare", "what", "instants", "from", "2026-01-01", "to", "2026-02-01").path, "The state then is unknown")
 	for text, fields := range map[string][]string{"Enter the first instant": {"from", ""}, "later than the second": {"from", "2026-02-01", "to", "2026-01-01"}, "Enter instants as dates": {"from", "yesterday"}} {
 		if bad := v.post("/compare", append(fields, "what", "instants")...); bad.status != http.StatusUnprocessableEntity || !strings.Contains(bad.text("main"), text) {

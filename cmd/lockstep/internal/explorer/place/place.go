@@ -62,6 +62,7 @@ type Options struct {
 type Place struct {
 	Kind    string
 	Address string // as given, without user name and password
+	Given   string // as given: not for display
 	Title   string // its name, if it states one
 	Facts   []spool.Fact
 	Sets    []*Set
@@ -90,7 +91,7 @@ type Set struct {
 
 // Open finds out what is at an address.
 func Open(ctx context.Context, o Options) (*Place, error) {
-	p := &Place{Address: fetch.WithoutUser(o.Address), Client: o.Client, options: o, packages: packages.NewShelf(8), lists: map[string]*reading.List{}}
+	p := &Place{Address: fetch.WithoutUser(o.Address), Given: o.Address, Client: o.Client, options: o, packages: packages.NewShelf(8), lists: map[string]*reading.List{}}
 	if err := p.find(ctx); err != nil {
 		p.Close()
 		return nil, err

@@ -59,6 +59,8 @@ func (s *State) Progress() string {
 	switch {
 	case !s.Opened:
 		return "not read yet"
+	case s.More && s.Read == 1:
+		return "1 part read, and more follow"
 	case s.More:
 		return strconv.Itoa(s.Read) + " parts read, and more follow"
 	case s.Parts == 1 && s.Read == 1:
