@@ -37,14 +37,12 @@ type entriesPage struct {
 	Links    webpage.Table
 	XML      string // the address of the page with the document's XML; may be empty
 	Parts    string // the address of the page with the parts; may be empty
-	External string // the document itself; may be empty
 }
 
 // A filterForm is what the user has entered to select entries.
 type filterForm struct {
 	Text, Type, Kind, From, To string
 	Types, Kinds               []choice
-	KindName                   string
 }
 
 // A choice is one of a select element.
