@@ -13,9 +13,9 @@ type Table struct {
 type Column struct {
 	Title   string
 	Numeric bool   // aligned at its end
-	Short   bool   // its cells are short, and not divided into lines
 	Sort    string // the address of the table sorted by this column; "": it cannot be
 	Sorted  string // "ascending" or "descending" if the table is sorted by this column
+	Short   bool   // its cells are short, and not divided into lines
 }
 
 // A Row is one of a Table, with a Cell for each Column.
