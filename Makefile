@@ -9,6 +9,7 @@ TOOLCHAIN ?= go1.26.8
 
 check: lint fuzz ## everything CI asks, short of its cross-builds
 	./tools/race.sh
+	$(GO) test -C tools -short ./browser
 	$(GO) test ./...
 
 build: ## the static binary
@@ -39,6 +40,8 @@ release-check: lint race ## before a release: what takes too long for each chang
 	FUZZ=30s FUZZ_TOTAL=3600 ./tools/fuzz.sh
 	$(GO) test -count=1 -timeout 1h ./destination -run '^(TestHistories|TestPushes|TestAt)$$' -histories 2000 -pushes 300 -pasts 200
 	$(GO) test -count=1 -timeout 1h ./destination -fault.step 1 -follows 100 -kills 20 -kill.files 2500 -keep.lives 60 -swap.lives 100 -break.files 300 -rapid.checks 400
+	$(GO) test -count=1 ./cmd/lockstep/internal/explorer/pages -run TestMillion -million
+	$(GO) test -C tools -count=1 -timeout 1h ./browser
 	$(GO) test -count=1 -timeout 1h ./source -source.full -source.atomrounds 30
 	$(GO) test ./...
 

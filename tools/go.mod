@@ -11,6 +11,8 @@ tool (
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
 	github.com/google/licensecheck v0.3.1
 	github.com/goreleaser/nfpm/v2 v2.45.2
 	github.com/klauspost/compress v1.19.2
@@ -20,6 +22,8 @@ require (
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
 	golang.org/x/tools v0.51.0
 )
+
+require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 
 require (
 	dario.cat/mergo v1.0.2 // indirect

@@ -16,6 +16,7 @@ type Column struct {
 	Wide    bool   // prose, which has room for a few words beside each other on small screens
 	Sort    string // the address of the table sorted by this column; "": it cannot be
 	Sorted  string // "ascending" or "descending" if the table is sorted by this column
+	Short   bool   // its cells are short, and not divided into lines
 }
 
 // A Row is one of a Table, with a Cell for each Column.

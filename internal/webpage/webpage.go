@@ -137,6 +137,9 @@ func Secure(header http.Header, site *Site) {
 	policy += "; frame-src " + selfIf(site.Frames) + "; form-action " + selfIf(site.Forms)
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Referrer-Policy", "no-referrer")
+	if site.Forms {
+		header.Set("Referrer-Policy", "same-origin") // otherwise the Origin of a form is sent as null
+	}
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
