@@ -20,6 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"lockstep/storage/internal/sqldb"
@@ -116,6 +117,7 @@ func pool(config *pgx.ConnConfig) *sql.DB {
 // read the whole table for every page. It would also consider other plans so
 // expensive that it would compile them.
 func setUp(ctx context.Context, c *pgx.Conn) error {
+	registerTypes(c.TypeMap())
 	const durable = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`
 	if _, err := c.Exec(ctx, durable); err != nil {
 		return err
@@ -124,6 +126,20 @@ func setUp(ctx context.Context, c *pgx.Conn) error {
 		WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_sort', 'jit')`
 	_, err := c.Exec(ctx, byKey)
 	return err
+}
+
+// registerTypes registers the types of parameters. The driver has them, and arrays of all of
+// them, unless it was built with the tag nopgxregisterdefaulttypes, as releases are, which
+// makes the program smaller by 1.4 MB.
+func registerTypes(m *pgtype.Map) {
+	for typ, values := range map[string][]any{
+		"int2": {int16(0)}, "int4": {int32(0)}, "int8": {int64(0), 0, int8(0), uint8(0), uint16(0), uint32(0)}, "numeric": {uint64(0), uint(0)},
+		"float4": {float32(0)}, "float8": {float64(0)}, "bool": {false}, "text": {""}, "bytea": {[]byte(nil)}, "timestamptz": {time.Time{}},
+	} {
+		for _, v := range values {
+			m.RegisterDefaultPgType(v, typ)
+		}
+	}
 }
 
 // dialect is PostgreSQL's.

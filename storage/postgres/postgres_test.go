@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"database/sql"
+	"net/url"
 	"os"
 	"testing"
 	"time"
@@ -39,6 +40,27 @@ func TestCatalog(t *testing.T) {
 	catalogtest.Run(t, func(t *testing.T) catalog.Catalog {
 		return open(t, postgres.Options{}, postgrestest.URL(t)).Catalog()
 	})
+}
+
+// TestWithoutPreparedStatements: through a connection pool such as PgBouncer, the driver has to
+// know the types of parameters by itself.
+func TestWithoutPreparedStatements(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"exec", "simple_protocol"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			catalogtest.Run(t, func(t *testing.T) catalog.Catalog {
+				u, err := url.Parse(postgrestest.URL(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				q := u.Query()
+				q.Set("default_query_exec_mode", mode)
+				u.RawQuery = q.Encode()
+				return open(t, postgres.Options{}, u.String()).Catalog()
+			})
+		})
+	}
 }
 
 func TestCatalogClock(t *testing.T) {

@@ -29,6 +29,7 @@ func (r *release) build(ctx context.Context, t target) (*binary, error) {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
+		"-tags=nopgxregisterdefaulttypes", // see storage/postgres
 		"-ldflags=-s -w -X "+path+"/cmd/lockstep/internal/release.linked="+r.version, "-o", b.path, "./cmd/lockstep")
 	// Settings of this machine must not change the result. Variables override the file
 	// of `go env -w` unless they are empty.
