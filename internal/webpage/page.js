@@ -27,6 +27,7 @@ const events = document.body.dataset.events;
 if (events) {
   let renewing = false;
   let again = false;
+  let skipped = false; // an element that the reader was using
   const renew = async () => {
     if (renewing) {
       again = true;
@@ -39,10 +40,14 @@ if (events) {
         const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
         for (const old of document.querySelectorAll("[data-live][id]")) {
           const now = fresh.getElementById(old.id);
-          // What the reader is using stays until the next event.
-          if (now && !old.contains(document.activeElement) && now.outerHTML !== old.outerHTML) {
-            old.replaceWith(document.importNode(now, true));
+          if (!now || now.outerHTML === old.outerHTML) {
+            continue;
           }
+          if (old.contains(document.activeElement)) {
+            skipped = true; // until the reader goes on
+            continue;
+          }
+          old.replaceWith(document.importNode(now, true));
         }
       }
     } catch {
@@ -54,5 +59,11 @@ if (events) {
       renew();
     }
   };
+  document.addEventListener("focusout", () => {
+    if (skipped) {
+      skipped = false;
+      setTimeout(renew); // once the focus has moved
+    }
+  });
   new EventSource(events).addEventListener("message", renew);
 }

@@ -16,7 +16,7 @@ import (
 
 // built is the program, built once for all tests of a process.
 var built = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("LOCKSTEP_BINARY"); path != "" {
+	if path := os.Getenv("LOCKSTEP_TEST_BINARY"); path != "" {
 		return path, nil
 	}
 	dir, err := os.MkdirTemp("", "lockstep-browser-*")
@@ -32,7 +32,7 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 // Run starts the program in a directory, and returns the first group of the expression in
-// its output. It ends with the test. LOCKSTEP_BINARY is the program; without it, it is built.
+// its output. It ends with the test. LOCKSTEP_TEST_BINARY is the program; without it, it is built.
 func Run(t *testing.T, dir, expression string, args ...string) string {
 	t.Helper()
 	path, err := built()

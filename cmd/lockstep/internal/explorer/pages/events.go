@@ -17,7 +17,8 @@ const (
 	maxEventTime = 10 * time.Minute
 )
 
-// events sends an event whenever more of the lists of a page was read.
+// events sends an event at the beginning, as more may have been read since the page was
+// made, and whenever more of the lists of the page was read.
 func (s *Server) events(w http.ResponseWriter, r *http.Request, p *place.Place) error {
 	var lists []*reading.List
 	if r.FormValue("list") != "" {
@@ -40,18 +41,20 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, p *place.Place) 
 	_, _ = fmt.Fprint(w, "retry: 2000\n\n")
 	tick := time.NewTicker(eventInterval)
 	defer tick.Stop()
-	for last := fingerprint(lists); rc.Flush() == nil; {
+	for last := int64(-1); ; {
+		if now := fingerprint(lists); now != last {
+			last = now
+			_, _ = fmt.Fprintf(w, "data: %d\n\n", now) // Flush reports a client that has gone
+		}
+		if rc.Flush() != nil {
+			return nil
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if now := fingerprint(lists); now != last {
-			last = now
-			_, _ = fmt.Fprintf(w, "data: %d\n\n", now) // Flush reports a client that has gone
-		}
 	}
-	return nil
 }
 
 // fingerprint returns a number that changes when more of the lists was read.
