@@ -104,7 +104,7 @@ func Dir(ctx context.Context, dir string, o Options) (_ Report, err error) {
 	if _, err := docs.Sweep(ctx, slices.Values([]string{})); err != nil {
 		o.Logger.WarnContext(ctx, "cannot remove unfinished documents", slog.Any("err", err))
 	}
-	claim := &statedir.Claim{}
+	claim := statedir.OwnClaim(o.State)
 	if _, ours := statedir.Inside(o.State, o.Out); !ours {
 		if claim, err = statedir.NewClaim(ctx, docs, o.Out, o.State, o.TakeOver); err != nil {
 			return Report{}, err

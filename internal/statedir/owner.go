@@ -45,11 +45,16 @@ type Claim struct {
 	docs  blob.Store // nil: the documents are in the state itself, which is locked
 	owner owner
 	due   bool // the mark has to be written
+
+	restored string // file that says that the state was restored from a copy; "": it was not
 }
 
-// Restarts reports whether the published documents are those of another state, so
-// that their history begins again.
-func (c *Claim) Restarts() bool { return c != nil && c.owner.Restarting }
+// Restarts reports whether the published documents are those of another state, or of a later
+// one from which this one was restored, so that their history begins again.
+func (c *Claim) Restarts() bool { return c != nil && (c.owner.Restarting || c.restored != "") }
+
+// OwnClaim returns the claim of the state directory, which is locked, to documents in it.
+func OwnClaim(state string) *Claim { return &Claim{restored: markOf(state)} }
 
 // NewClaim returns the claim of the state directory to documents at a place. A
 // place that belongs to another state is refused, unless that state is gone or
@@ -63,7 +68,7 @@ func NewClaim(ctx context.Context, docs blob.Store, place, state string, takeOve
 	if err != nil {
 		return nil, err
 	}
-	c := &Claim{docs: docs, owner: owner{ID: id, Place: own, Since: time.Now().UTC().Truncate(time.Second)}}
+	c := &Claim{docs: docs, restored: markOf(state), owner: owner{ID: id, Place: own, Since: time.Now().UTC().Truncate(time.Second)}}
 	known, found, err := readOwner(ctx, docs)
 	switch {
 	case err != nil:
@@ -99,8 +104,18 @@ func (c *Claim) Published(ctx context.Context) error {
 	if !c.Restarts() {
 		return nil
 	}
-	c.owner.Restarting = false
-	return c.write(ctx)
+	if c.owner.Restarting {
+		c.owner.Restarting = false
+		if err := c.write(ctx); err != nil {
+			return err
+		}
+	}
+	if c.restored == "" {
+		return nil
+	}
+	err := unmark(c.restored)
+	c.restored = ""
+	return err
 }
 
 func (c *Claim) write(ctx context.Context) error {

@@ -30,6 +30,13 @@ import (
 type Options struct {
 	Clock   func() time.Time // default: time.Now
 	Scratch string           // directory for scratch files of the Journal, used for nothing else; default: none
+
+	// Migrate brings an older schema up to date. Otherwise it is refused with [ErrOlder]: other
+	// processes, of the version that wrote it, may use it.
+	Migrate bool
+
+	// ReadOnly creates and changes nothing, and reads an older schema as it is. Writes fail.
+	ReadOnly bool
 }
 
 // A DB is an open database.
@@ -68,19 +75,32 @@ func (o Options) Open(ctx context.Context, url string) (*DB, error) {
 	if _, ok := config.RuntimeParams["application_name"]; !ok {
 		config.RuntimeParams["application_name"] = "lockstep"
 	}
+	if o.ReadOnly {
+		config.RuntimeParams["default_transaction_read_only"] = "on"
+	}
 	name := nameOf(config)
 	write, read := pool(config), pool(config)
 	write.SetMaxOpenConns(writers)
 	write.SetMaxIdleConns(writers)
 	read.SetMaxIdleConns(idleReaders)
-	db, err := create(ctx, write, read, sqldb.Options{Clock: o.Clock, Name: name, Scratch: o.Scratch})
+	db, err := create(ctx, write, read, sqldb.Options{Clock: o.Clock, Name: name, Scratch: o.Scratch, Explicit: !o.Migrate, ReadOnly: o.ReadOnly})
 	if err != nil {
 		_ = read.Close() // err is more important
 		_ = write.Close()
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && o.ReadOnly && e.Code == "42P01" { // undefined_table
+			err = ErrEmpty
+		}
 		return nil, fmt.Errorf("open database %s: %w", name, dialect{}.Explain(err))
 	}
 	return &DB{db}, nil
 }
+
+// Errors of [Options.Open].
+var (
+	ErrOlder = sqldb.ErrOlder // the schema is that of an earlier version
+	ErrNewer = sqldb.ErrNewer // the schema is that of a later version
+	ErrEmpty = errors.New("it has no tables of lockstep")
+)
 
 // migrationLock is the advisory lock that a process holds during the migration.
 // The number is arbitrary.

@@ -116,9 +116,9 @@ func OpenReader(path string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	more := "mode=ro&_pragma=query_only(1)"
-	if _, err := os.Stat(abs + "-wal"); errors.Is(err, fs.ErrNotExist) {
-		more += "&immutable=1" // it was closed: otherwise SQLite creates an index of the log, which would be ours
+	more := "_pragma=query_only(1)&mode=ro"
+	if !hasLog(abs) {
+		more += unused
 	}
 	read, err := open(abs, fmt.Sprintf("_pragma=busy_timeout(%d)&_pragma=cache_size(-%d)&%s", busyTimeout.Milliseconds(), readerCache, more))
 	if err != nil {
@@ -130,6 +130,56 @@ func OpenReader(path string) (*DB, error) {
 		return nil, fmt.Errorf("open database %s: %w", path, dialect{}.Explain(err))
 	}
 	return &DB{db}, nil
+}
+
+// unused is the parameter for a file that no process has open: otherwise SQLite creates an index
+// of the log, which would be ours.
+const unused = "&immutable=1"
+
+// hasLog reports whether the database has a write-ahead log: a process has it open, or was killed.
+func hasLog(abs string) bool {
+	_, err := os.Stat(abs + "-wal")
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Snapshot writes a consistent copy of the database in the file path, which other processes may
+// use, to the new file to.
+func Snapshot(ctx context.Context, path, to string) error {
+	abs, err := filepath.Abs(path)
+	if err == nil {
+		_, err = os.Stat(abs)
+	}
+	if err == nil {
+		if to, err = filepath.Abs(to); err == nil {
+			if _, serr := os.Lstat(to); serr == nil {
+				err = fmt.Errorf("%s: %w", to, fs.ErrExist)
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("copy database %s: %w", path, err)
+	}
+	parameters := fmt.Sprintf("_pragma=busy_timeout(%d)&mode=ro", busyTimeout.Milliseconds())
+	if !hasLog(abs) {
+		if err := snapshot(ctx, abs, to, parameters+unused); err == nil && !hasLog(abs) {
+			return private.Narrow(to)
+		}
+		_ = os.Remove(to) // another process has opened the database meanwhile
+	}
+	if err := snapshot(ctx, abs, to, parameters); err != nil {
+		_ = os.Remove(to) // it is not whole
+		return fmt.Errorf("copy database %s: %w", path, dialect{}.Explain(err))
+	}
+	return private.Narrow(to)
+}
+
+func snapshot(ctx context.Context, abs, to, parameters string) error {
+	db, err := open(abs, parameters)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, `VACUUM INTO ?`, to)
+	return errors.Join(err, db.Close())
 }
 
 // narrow creates the file if it does not exist, and restricts it to its owner:

@@ -53,6 +53,9 @@ type Options struct {
 	Name    string           // name of the database in errors of writes; may be empty
 	Scratch string           // directory for scratch files; may be empty
 
+	// Explicit refuses an older schema with [ErrOlder], unless the database has none.
+	Explicit bool
+
 	// ReadOnly reads an older schema as it is. What a later one has added cannot be read.
 	ReadOnly bool
 
@@ -73,6 +76,7 @@ type DB struct {
 	closed  atomic.Bool
 	checked check
 
+	frozen   *sql.Tx    // all reads see its state; nil: each sees that of its beginning
 	prepared sync.Map   // *sql.Stmt of read by text, see queryPrepared
 	often    statements // of write
 }
@@ -88,7 +92,7 @@ func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, e
 	if db.there == nil {
 		db.there = func() error { return nil }
 	}
-	prepare := db.migrate
+	prepare := func(ctx context.Context) error { return db.migrate(ctx, o.Explicit) }
 	if o.ReadOnly {
 		prepare = db.checkVersions
 	}
@@ -105,6 +109,9 @@ const maxCloseWait = 1000
 // Close closes the database.
 func (db *DB) Close() error {
 	db.closed.Store(true)
+	if db.frozen != nil {
+		_ = db.frozen.Rollback() // nothing was written
+	}
 	if db.read == db.write {
 		return db.write.Close()
 	}
@@ -125,6 +132,17 @@ const (
 	maxRepeats  = 20
 	repeatPause = time.Millisecond
 )
+
+// Freeze lets all reads with [DB.Each] see the state of now, until ctx ends. They must be made one
+// at a time.
+func (db *DB) Freeze(ctx context.Context) error {
+	tx, err := db.read.BeginTx(ctx, snapshot)
+	if err != nil {
+		return fmt.Errorf("begin transaction: %w", db.dialect.Explain(err))
+	}
+	db.frozen = tx
+	return nil
+}
 
 // Update runs f in a write transaction, which is durable when Update returns
 // nil. f may run again from the start, in another transaction.
@@ -170,9 +188,16 @@ func (db *DB) repeat(ctx context.Context, f func() (committing bool, err error))
 	}
 }
 
+// Param returns the n-th parameter of a statement, see [Dialect].
+func (db *DB) Param(n int) string { return db.dialect.Param(n) }
+
 // query starts a read.
 func (db *DB) query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
 	err = db.repeat(ctx, func() (bool, error) {
+		if db.frozen != nil {
+			rows, err = db.frozen.QueryContext(ctx, query, args...)
+			return true, err // another transaction would see another state
+		}
 		rows, err = db.read.QueryContext(ctx, query, args...)
 		return false, err
 	})

@@ -14,6 +14,9 @@ import (
 // ErrNewer reports a database that a newer version of the program has written.
 var ErrNewer = errors.New("written by a newer version of lockstep")
 
+// ErrOlder reports a database with an older schema, which is not migrated unless that is requested.
+var ErrOlder = errors.New("the database has to be migrated")
+
 // Each folder below migrations is a schema of its own, named like the folder,
 // with its own version: the number of its last file. The files are numbered
 // 0001, 0002, … and never edited after release.
@@ -29,8 +32,9 @@ const createVersions = `CREATE TABLE IF NOT EXISTS schema_version (
 	version BIGINT NOT NULL
 )`
 
-// migrate updates every schema. It only reads a database that is up to date.
-func (db *DB) migrate(ctx context.Context) error {
+// migrate updates every schema; with explicit set only in a database that has none. It only reads
+// a database that is up to date.
+func (db *DB) migrate(ctx context.Context, explicit bool) error {
 	schemas, err := fs.ReadDir(migrations, "migrations")
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
@@ -51,7 +55,12 @@ func (db *DB) migrate(ctx context.Context) error {
 		if have[s.Name()] > len(files) {
 			return newer(s.Name(), have[s.Name()], len(files))
 		}
-		behind = behind || have[s.Name()] < len(files)
+		if have[s.Name()] < len(files) {
+			behind = true
+			if explicit && len(have) > 0 {
+				return fmt.Errorf("%s schema has version %d, this program needs %d: %w", s.Name(), have[s.Name()], len(files), ErrOlder)
+			}
+		}
 	}
 	if !behind {
 		return nil
@@ -79,6 +88,34 @@ func (db *DB) checkVersions(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// A Schema is a schema of a database, and its version there.
+type Schema struct {
+	Name    string
+	Version int // 0: it has no tables yet
+	Latest  int // that this program knows
+}
+
+// Schemas returns the schemas with their versions.
+func (db *DB) Schemas(ctx context.Context) ([]Schema, error) {
+	have, err := versions(ctx, db.read)
+	if err != nil {
+		return nil, err
+	}
+	known, err := fs.ReadDir(migrations, "migrations")
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	var all []Schema
+	for _, s := range known {
+		files, err := steps(s.Name())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Schema{s.Name(), have[s.Name()], len(files)})
+	}
+	return all, nil
 }
 
 // advance runs the missing migrations. It reads the versions again: another

@@ -151,7 +151,7 @@ func openDocumentStore(o *Options) (documentStore, error) {
 // in the state itself, which is locked, need no claim.
 func claimDocuments(ctx context.Context, docs blob.Store, o *Options) (*statedir.Claim, error) {
 	if _, ours := statedir.Inside(o.State, o.Documents); ours && !mirror.IsBucket(o.Documents) {
-		return &statedir.Claim{}, nil
+		return statedir.OwnClaim(o.State), nil
 	}
 	return statedir.NewClaim(ctx, docs, o.Documents, o.State, o.TakeOver)
 }
