@@ -76,12 +76,14 @@ func (n *Tree) Close() {
 	<-done
 }
 
-// Add watches the directory at rel. If it is watched under an earlier path, as it was moved,
-// that watch is ended first: the system would continue it, and report the earlier path.
+// Add watches the directory at rel, or confirms that it is still there; if no more watches are
+// available, it only does the latter. If the directory is watched under an earlier path, as it was
+// moved, that watch is ended first: the system would continue it, and report the earlier path.
 func (n *Tree) Add(rel string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.fs == nil || n.full {
+	before, known := n.watched[rel]
+	if n.fs == nil || n.full && !known {
 		return
 	}
 	path := filepath.Join(n.root, filepath.FromSlash(rel))
@@ -89,21 +91,24 @@ func (n *Tree) Add(rel string) {
 	if !ok {
 		return // it has vanished, as the scan is about to find out; its place is reported by an event
 	}
+	if known && before.inode != at {
+		n.remove(rel) // the watch is on the directory that was there before, wherever that is now
+	}
 	if earlier, known := n.paths[at]; known && earlier != rel {
 		n.remove(earlier)
 	}
 	err := n.fs.Add(path)
 	switch {
 	case err == nil:
-		if before, known := n.watched[rel]; known && before.inode != at && n.paths[before.inode] == rel {
-			delete(n.paths, before.inode)
-		}
 		n.watched[rel] = watched{at, n.round}
 		if at != (inode{}) {
 			n.paths[at] = rel
 		}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE):
-		n.full, n.err = true, errNone
+		n.remove(rel) // the system has ended the watch if there was one
+		if !n.full {
+			n.full, n.err = true, errNone
+		}
 	default:
 		// It has vanished or cannot be read, as the scan is about to find out.
 	}
