@@ -37,8 +37,9 @@ func (d *Dir) atRest(rel string) bool {
 //
 // onChange is called for every scan that changed the catalog; the next one waits
 // until it returns. Errors are passed to [Options.OnEvent], and the scan is
-// retried. If the system provides no more watches, the tree is scanned every few
-// seconds instead. A Dir can be watched once at a time.
+// retried. If the system provides no more watches, or a directory is at two paths
+// (a bind mount), the tree is also scanned every few seconds. A Dir can be watched
+// once at a time.
 func (d *Dir) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	w := &watch{d: d, onChange: onChange}
 	w.touched.wake, w.touched.atRest = make(chan struct{}, 1), d.atRest
