@@ -47,7 +47,7 @@ type Tree struct {
 // A watched is a directory with a watch.
 type watched struct {
 	inode inode
-	round uint // of the last full scan that entered it, or that was the last one before
+	round uint // number of the latest full scan when the directory was last entered
 }
 
 // An inode identifies a directory wherever it is moved; the zero value is an unknown one.
