@@ -179,6 +179,14 @@ func (n *Tree) remove(rel string) {
 		delete(n.paths, at)
 	}
 	delete(n.watched, rel)
+	n.end(rel)
+}
+
+// end ends the system's watch at rel, if there is one. The caller holds n.mu.
+func (n *Tree) end(rel string) {
+	// If Add has found another directory that is watched at rel, as they were swapped just
+	// then, fsnotify 1.10 has a path without a watch: Remove deletes the path, and panics.
+	defer func() { _ = recover() }()
 	_ = n.fs.Remove(n.path(rel)) // may be gone already
 }
 
