@@ -175,23 +175,24 @@ func (w *watch) plan(all bool, took time.Duration, err error) {
 		w.d.events.Emit(intake.Event{Kind: intake.EventDegraded, Err: degraded})
 	}
 	hard := w.d.takeNewHard()
-	if !all {
-		if soon := now.Add(max(hardAfter, pollShare*w.took)); hard && (w.nextFull.IsZero() || soon.Before(w.nextFull)) {
-			w.nextFull = soon
+	if all {
+		w.took, w.nextFull = took, time.Time{}
+		if every := w.d.o.ScanInterval; every > 0 {
+			w.nextFull = now.Add(every)
 		}
-		return
 	}
-	w.took = took
-	every := w.d.o.ScanInterval
 	if w.tree.Limited() {
-		poll := max(pollLeast, pollShare*took)
-		if every < 0 || poll < every {
-			every = poll
-		}
+		w.fullBy(now.Add(max(pollLeast, pollShare*w.took)))
 	}
-	w.nextFull = time.Time{}
-	if every > 0 {
-		w.nextFull = now.Add(every)
+	if hard && !all {
+		w.fullBy(now.Add(max(hardAfter, pollShare*w.took)))
+	}
+}
+
+// fullBy lets the next full scan be due at the given time, or earlier.
+func (w *watch) fullBy(at time.Time) {
+	if w.nextFull.IsZero() || at.Before(w.nextFull) {
+		w.nextFull = at
 	}
 }
 
