@@ -533,7 +533,7 @@ func putAddress(t *testing.T, ts *testscript.TestScript, args []string) {
 }
 
 // TestReadersBehindProxies: a reverse proxy on this machine makes no stranger a reader, whatever
-// it is told to say; with --trusted-proxy, the addresses it names are those that are logged and
+// headers it adds; with --trusted-proxy, the addresses it names are those that are logged and
 // whose failures are counted.
 func TestReadersBehindProxies(t *testing.T) {
 	t.Parallel()

@@ -96,7 +96,8 @@ func (t *touched) note(rel string, at time.Time) {
 	t.signal()
 }
 
-// Renamed implements [treewatch.Events]: it records that the file or directory at rel, and its watches, have moved.
+// Renamed implements [treewatch.Events]: it records that the file or directory at rel has moved
+// with its watches.
 func (t *touched) Renamed(rel string) {
 	t.mu.Lock()
 	t.renamed = append(t.renamed, rel)

@@ -49,8 +49,25 @@ func (f *file) reopen() error {
 	if f.open != nil {
 		_ = f.open.Close() // what was written is there
 	}
-	f.open, f.out, f.torn = opened, opened, false
+	f.open, f.out, f.torn = opened, opened, isTorn(f.path)
 	return nil
+}
+
+// isTorn reports whether the file has a last line without an end, which a full disk or a
+// killed process leaves. Of devices and pipes nothing is read.
+func isTorn(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false
+	}
+	r, err := os.Open(path)
+	if err != nil {
+		return false // it may be written only
+	}
+	defer func() { _ = r.Close() }() // it was read only
+	last := make([]byte, 1)
+	_, err = r.ReadAt(last, info.Size()-1)
+	return err == nil && last[0] != '\n'
 }
 
 // write takes the line that build appends.

@@ -3,6 +3,8 @@ package accesslog
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"lockstep/cmd/lockstep/internal/term"
@@ -44,5 +46,25 @@ func TestTornLine(t *testing.T) {
 	}
 	if f.lost() != 3 {
 		t.Errorf("%d lines are lost, want 3", f.lost())
+	}
+}
+
+// TestTornBefore: neither does a line of which an earlier process wrote only the beginning.
+func TestTornBefore(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "log")
+	for before, want := range map[string]string{"": "one\n", "zero\n": "zero\none\n", "zer": "zer\none\n"} {
+		if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := openFile(path, term.IO{Err: &bytes.Buffer{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.write(func(b []byte) []byte { return append(b, "one\n"...) })
+		f.close()
+		if got, _ := os.ReadFile(path); string(got) != want {
+			t.Errorf("after %q, the file has %q, want %q", before, got, want)
+		}
 	}
 }

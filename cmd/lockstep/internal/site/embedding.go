@@ -168,8 +168,8 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 	p := upstreams.Process{Kind: upstreams.Serve, BaseURL: s.about.BaseURL, Sets: len(setup.sets), Published: s.builder.tally.Last()}
 	channels := setup.src.Channels()
 	for _, set := range setup.sets {
-		if !set.isUpstream() {
-			p.Origins = append(p.Origins, s.originRow(set, channels, now))
+		if row := s.setRow(set, channels, now); !set.isUpstream() || row.Error != "" {
+			p.Origins = append(p.Origins, row)
 		}
 	}
 	return p, upstreams.FromFleet(s.builder.sets.origins.Upstreams.Fleet.Statuses(), setOf, now)
@@ -213,10 +213,13 @@ func hubFailure(hub *source.HubStatus) string {
 	return "notify the hub " + hub.URL + ": " + hub.Err.Error()
 }
 
-// originRow returns what is known of the origin of a set, and of the hubs that are notified
-// of its changes.
-func (s *Site) originRow(set *siteSet, channels []source.ChannelStatus, now time.Time) upstreams.Row {
+// setRow returns what is known of the origin of a set, and of the hubs that are notified of
+// its changes; of a set that is filled by upstreams, which have rows, only of the hubs.
+func (s *Site) setRow(set *siteSet, channels []source.ChannelStatus, now time.Time) upstreams.Row {
 	o := s.builder.failures.State(set.name)
+	if set.isUpstream() {
+		o = sourcefigures.OriginState{Read: s.builder.tally.Last()}
+	}
 	r := upstreams.Row{
 		Name: set.name, Set: set.name, URL: fetch.WithoutUser(set.from.String()), State: upstreams.StatePublished, LastAttempt: o.Read, LastSuccess: o.Read,
 		Age: upstreams.AgeOf(o.Read, now), Error: upstreams.Sentence(o.Error), Hint: upstreams.Sentence(o.Hint), Since: o.Since, Resources: s.builder.tally.Resources(set.name),
