@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 
@@ -105,12 +106,9 @@ type Info struct {
 // Info returns what the database contains. It counts all rows.
 func (d *DB) Info(ctx context.Context) (Info, error) {
 	info := Info{Engine: d.Engine, Tables: []Table{}}
-	have, err := d.db.Schemas(ctx)
-	if err != nil {
+	var err error
+	if info.Schemas, err = d.Schemas(ctx); err != nil {
 		return info, err
-	}
-	for _, s := range have {
-		info.Schemas = append(info.Schemas, Schema(s))
 	}
 	if info.Version, info.Bytes, err = d.size(ctx); err != nil {
 		return info, err
@@ -128,6 +126,16 @@ func (d *DB) Info(ctx context.Context) (Info, error) {
 		}
 	}
 	return info, nil
+}
+
+// Schemas returns the parts of the database with their versions.
+func (d *DB) Schemas(ctx context.Context) ([]Schema, error) {
+	have, err := d.db.Schemas(ctx)
+	all := make([]Schema, len(have))
+	for i, s := range have {
+		all[i] = Schema(s)
+	}
+	return all, err
 }
 
 // current reports whether a schema has its latest version.
@@ -245,4 +253,19 @@ func (d *DB) IsEmpty(ctx context.Context) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// WithoutPassword returns a place, if it is a URL without its password, for people.
+func WithoutPassword(place string) string {
+	if !IsURL(place) {
+		return place
+	}
+	u, err := url.Parse(place)
+	if err != nil {
+		return "the PostgreSQL database"
+	}
+	q := u.Query()
+	q.Del("password")
+	u.RawQuery = q.Encode()
+	return u.Redacted()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/completion"
+	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -21,7 +22,7 @@ func TestValuesOfFlags(t *testing.T) {
 	t.Parallel()
 	root := newRoot(term.IO{Out: io.Discard, Err: io.Discard, LookupEnv: os.LookupEnv}, nil)
 	offered := map[string]bool{}
-	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
+	for _, cmd := range append([]*cobra.Command{root}, help.Commands(root)...) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			values := completion.Values(f.Name)
 			offered[f.Name] = values != nil

@@ -25,6 +25,7 @@ import (
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/sdnotify"
+	"lockstep/cmd/lockstep/internal/states"
 	"lockstep/cmd/lockstep/internal/suggest"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/tracing"
@@ -137,7 +138,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case usage:
 		return exitUsage
-	case errors.Is(err, auditing.ErrDifferences), errors.Is(err, validation.ErrFindings), errors.Is(err, tracing.ErrAltered):
+	case errors.Is(err, auditing.ErrDifferences), errors.Is(err, validation.ErrFindings), errors.Is(err, tracing.ErrAltered), errors.Is(err, states.ErrDamaged):
 		return exitDifferences
 	case errors.Is(err, destination.ErrRefused), errors.Is(err, intake.ErrEmpty):
 		return exitRefused
@@ -230,6 +231,7 @@ See all of it in a few seconds:  lockstep demo`,
 		newMap(io, out),
 		newSnippet(io, out),
 		newReader(io, out),
+		newState(io, out),
 		newStatus(io, out),
 		newVersion(io, out),
 		newCompletion(io, out),
@@ -258,10 +260,10 @@ func refuseUnknownTopics(root *cobra.Command) {
 }
 
 // unknownCommand is the error for a first word that is no command.
-func unknownCommand(root *cobra.Command, word string) error {
-	hint := "lockstep --help lists the commands"
-	if near := root.SuggestionsFor(word); len(near) > 0 {
-		hint = "did you mean lockstep " + near[0] + "?"
+func unknownCommand(parent *cobra.Command, word string) error {
+	hint := parent.CommandPath() + " --help lists the commands"
+	if near := parent.SuggestionsFor(word); len(near) > 0 {
+		hint = "did you mean " + parent.CommandPath() + " " + near[0] + "?"
 	}
 	return term.Usage(fmt.Errorf("unknown command %q", word), hint)
 }
@@ -270,11 +272,12 @@ func unknownCommand(root *cobra.Command, word string) error {
 // is said when there are not.
 func arguments(min, max int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		switch {
 		case len(args) < min:
-			return term.Usage(fmt.Errorf("%s: too few arguments", cmd.Name()), "usage: "+cmd.UseLine())
+			return term.Usage(fmt.Errorf("%s: too few arguments", name), "usage: "+cmd.UseLine())
 		case len(args) > max:
-			return term.Usage(fmt.Errorf("%s: too many arguments, from %q on", cmd.Name(), args[max]), cmp.Or(suggest.Value(cmd.Flags(), args), "usage: "+cmd.UseLine()))
+			return term.Usage(fmt.Errorf("%s: too many arguments, from %q on", name, args[max]), cmp.Or(suggest.Value(cmd.Flags(), args), "usage: "+cmd.UseLine()))
 		}
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -50,7 +51,11 @@ func referencePages(t *testing.T) map[string]string {
 		}
 		name := cmd.Name() + ".md"
 		index += "| [lockstep " + cmd.Name() + "](" + name + ") | " + cmd.Short + " |\n"
-		pages[name] = "# lockstep " + cmd.Name() + "\n\n" + cmd.Short + ".\n\n```text\n" + helpOf(t, cmd, &out) + "```\n"
+		page := "# lockstep " + cmd.Name() + "\n\n" + cmd.Short + ".\n\n```text\n" + helpOf(t, cmd, &out) + "```\n"
+		for _, below := range help.Commands(cmd) {
+			page += "\n## " + below.CommandPath() + "\n\n" + below.Short + ".\n\n```text\n" + helpOf(t, below, &out) + "```\n"
+		}
+		pages[name] = page
 	}
 	pages["README.md"] = index
 	return pages

@@ -74,7 +74,7 @@ func TestOpenOlder(t *testing.T) {
 	for _, table := range []string{"topic", "mark", "message", "subscription", "progress", "request", "owner", "claim", "replay"} {
 		tamper(t, address, `DROP TABLE hub_`+table)
 	}
-	h := open(t, postgres.Options{}, address).Hub()
+	h := open(t, postgres.Options{Migrate: true}, address).Hub()
 	if seqs, err := h.Append(t.Context(), []hubstore.Message{{Topic: "t"}}); err != nil || seqs[0] != 1 {
 		t.Errorf("Append = %v, %v", seqs, err)
 	}
@@ -186,5 +186,33 @@ func TestDeadConnections(t *testing.T) {
 	}
 	if last != 4*6 {
 		t.Errorf("%d messages, want %d", last, 4*6)
+	}
+}
+
+// TestOpenOlderExplicitly: tables of an earlier version are changed only when that is requested, and can be
+// read as they are; a database without any is not one to be read.
+func TestOpenOlderExplicitly(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.URL(t)
+	if _, err := (postgres.Options{ReadOnly: true}).Open(t.Context(), url); !errors.Is(err, postgres.ErrEmpty) {
+		t.Errorf("an empty database: %v", err)
+	}
+	if err := open(t, postgres.Options{}, url).Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tamper(t, url, `DROP TABLE hub_replay`)
+	tamper(t, url, `UPDATE schema_version SET version = 1 WHERE name = 'hub'`)
+	if _, err := postgres.Open(t.Context(), url); !errors.Is(err, postgres.ErrOlder) {
+		t.Errorf("an earlier version: %v", err)
+	}
+	read := open(t, postgres.Options{ReadOnly: true}, url)
+	if err := read.Check(t.Context()); err == nil {
+		t.Error("a reader could write")
+	}
+	if err := open(t, postgres.Options{Migrate: true}, url).Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, postgres.Options{}, url).Check(t.Context()); err != nil {
+		t.Errorf("after the migration: %v", err)
 	}
 }

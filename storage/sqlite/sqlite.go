@@ -127,10 +127,16 @@ func OpenReader(path string) (*DB, error) {
 	db, err := sqldb.New(context.Background(), read, read, dialect{}, sqldb.Options{Name: path, ReadOnly: true})
 	if err != nil {
 		_ = read.Close() // err is more important
+		if strings.Contains(err.Error(), "no such table: schema_version") {
+			err = ErrForeign
+		}
 		return nil, fmt.Errorf("open database %s: %w", path, dialect{}.Explain(err))
 	}
 	return &DB{db}, nil
 }
+
+// ErrForeign reports a database of another program, or one that was created just now.
+var ErrForeign = errors.New("it has no tables of lockstep")
 
 // unused is the parameter for a file that no process has open: otherwise SQLite creates an index
 // of the log, which would be ours.

@@ -207,17 +207,21 @@ func recordOf(rows *sql.Rows) (uri, problem string, err error) {
 
 // journal checks the rows of a mirror.
 func (e *examination) journal(ctx context.Context) error {
-	const held = `SELECT uri, length, hashes, sets, stated FROM journal_held`
+	const held = `SELECT uri, path, length, lastmod, hashes, etag, modified, sets, stated FROM journal_held`
 	err := e.db.Each(ctx, held, nil, func(rows *sql.Rows) (bool, error) {
 		var h journal.Held
+		var lastmod sql.NullInt64
 		var hashes, sets, stated sql.RawBytes
-		if err := rows.Scan(&h.URI, &h.Length, &hashes, &sets, &stated); err != nil {
+		if err := rows.Scan(&h.URI, &h.Path, &h.Length, &lastmod, &hashes, &h.ETag, &h.Modified, &sets, &stated); err != nil {
 			return false, err
+		}
+		if lastmod.Valid {
+			h.Lastmod = time.UnixMicro(lastmod.Int64).UTC()
 		}
 		var err error
 		if h.Hashes, err = column.DecodeHashes(hashes); err == nil {
 			if h.Sets, err = column.DecodeSets(sets); err == nil {
-				err = h.DecodeStated(stated)
+				err = h.DecodeStated(stated) // last: it refers to the rest
 			}
 		}
 		if err != nil {

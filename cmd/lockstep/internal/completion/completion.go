@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"lockstep/cmd/lockstep/internal/help"
 )
 
 // Shells returns the names of the shells that [Script] supports.
@@ -41,7 +43,7 @@ func Asked(cmd *cobra.Command) bool { return cmd.Name() == cobra.ShellCompReques
 func DropQuotes(root *cobra.Command) {
 	drop := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
 	root.PersistentFlags().VisitAll(drop)
-	for _, cmd := range root.Commands() {
+	for _, cmd := range help.Commands(root) {
 		cmd.Flags().VisitAll(drop)
 	}
 }
@@ -49,8 +51,8 @@ func DropQuotes(root *cobra.Command) {
 // Declare declares how the arguments and flags of all commands are completed.
 func Declare(root *cobra.Command) {
 	declareFlags(root, root.PersistentFlags())
-	for _, cmd := range root.Commands() {
-		cmd.ValidArgsFunction = argumentsOf(cmd.Name())
+	for _, cmd := range help.Commands(root) {
+		cmd.ValidArgsFunction = argumentsOf(strings.TrimPrefix(cmd.CommandPath(), root.Name()+" "))
 		declareFlags(cmd, cmd.Flags())
 	}
 }
@@ -138,6 +140,14 @@ func argumentsOf(command string) cobra.CompletionFunc {
 		return inTurn(files)
 	case "serve", "publish", "status", "demo", "man":
 		return inTurn(directories)
+	case "state info", "state check", "state migrate":
+		return inTurn(directories)
+	case "state backup":
+		return inTurn(directories, files)
+	case "state restore":
+		return inTurn(files, directories)
+	case "state copy":
+		return inTurn(files, files)
 	case "validate", "map":
 		return files
 	case "snippet":

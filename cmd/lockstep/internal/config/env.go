@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/suggest"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/fetch"
@@ -25,7 +26,7 @@ func WarnOfUnknown(root *cobra.Command, environ []string, warn func(format strin
 	var known []string
 	add := func(f *pflag.Flag) { known = append(known, envName(f.Name)) }
 	root.PersistentFlags().VisitAll(add)
-	for _, cmd := range root.Commands() {
+	for _, cmd := range help.Commands(root) {
 		cmd.Flags().VisitAll(add)
 	}
 	for _, v := range suggest.Variables(environ, known) {

@@ -80,10 +80,19 @@ func InGroup(flags *pflag.FlagSet, group string) *pflag.FlagSet {
 	return some
 }
 
+// Commands returns the commands below one, each followed by those below it.
+func Commands(below *cobra.Command) []*cobra.Command {
+	var all []*cobra.Command
+	for _, cmd := range below.Commands() {
+		all = append(append(all, cmd), Commands(cmd)...)
+	}
+	return all
+}
+
 func rpad(s string, width int) string { return s + strings.Repeat(" ", max(0, width-len(s))) }
 
 const usageTemplate = `Usage:
-  {{if .HasAvailableSubCommands}}lockstep COMMAND [flags]{{else}}{{.UseLine}}{{end}}
+  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND [flags]{{else}}{{.UseLine}}{{end}}
 {{- if .HasAvailableSubCommands}}
 
 Commands:

@@ -75,6 +75,9 @@ func openSharedState(ctx context.Context, scheme, state, keyFile string, log *sl
 		return nil, err
 	}
 	db, err := postgres.Open(ctx, state)
+	if errors.Is(err, postgres.ErrOlder) {
+		return nil, term.WithHint(err, "stop all hubs that share it, make a backup with lockstep state backup, and run lockstep state migrate once")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ type Page struct {
 // common, and those of its commands. A page without a date has the zero one.
 func Pages(root *cobra.Command, version string, date time.Time) []Page {
 	pages := []Page{pageOf(root, version, date)}
-	for _, cmd := range root.Commands() {
+	for _, cmd := range help.Commands(root) {
 		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
 			pages = append(pages, pageOf(cmd, version, date))
 		}
@@ -43,18 +43,20 @@ func pageOf(cmd *cobra.Command, version string, date time.Time) Page {
 	d.macro("SH", "NAME")
 	d.line(escape(name) + ` \- ` + escape(strings.ToLower(cmd.Short[:1])+cmd.Short[1:]))
 	d.macro("SH", "SYNOPSIS")
-	if cmd.HasParent() {
-		d.line(`\fB` + escape(cmd.CommandPath()) + `\fR` + escape(strings.TrimPrefix(cmd.UseLine(), cmd.CommandPath())))
+	if cmd.HasAvailableSubCommands() {
+		d.line(`\fB` + escape(cmd.CommandPath()) + `\fR \fICOMMAND\fR [flags]`)
 	} else {
-		d.line(`\fB` + escape(cmd.Name()) + `\fR \fICOMMAND\fR [flags]`)
+		d.line(`\fB` + escape(cmd.CommandPath()) + `\fR` + escape(strings.TrimPrefix(cmd.UseLine(), cmd.CommandPath())))
 	}
 	d.macro("SH", "DESCRIPTION")
 	d.paragraphs(cmd.Long, cmd.Short)
+	if cmd.HasAvailableSubCommands() {
+		d.commands(cmd)
+	}
 	if cmd.HasParent() {
 		d.flags("OPTIONS", cmd.LocalFlags())
 		d.flags("COMMON OPTIONS", cmd.InheritedFlags())
 	} else {
-		d.commands(cmd)
 		d.flags("OPTIONS", cmd.LocalFlags())
 	}
 	d.exitStatus()
@@ -75,10 +77,10 @@ func nameOf(cmd *cobra.Command) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 }
 
-// commands lists the commands below root.
-func (d *document) commands(root *cobra.Command) {
+// commands lists the commands below one.
+func (d *document) commands(below *cobra.Command) {
 	d.macro("SH", "COMMANDS")
-	for _, cmd := range root.Commands() {
+	for _, cmd := range below.Commands() {
 		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
 			d.item(reference(cmd), cmd.Short)
 		}

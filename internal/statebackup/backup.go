@@ -1,0 +1,257 @@
+package statebackup
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"lockstep/internal/private"
+	"lockstep/storage"
+	"lockstep/storage/sqlite"
+)
+
+const (
+	// aboutName is the first member of a backup.
+	aboutName = "lockstep-backup.json"
+
+	format = 1
+
+	// databaseName is the member that has what was in a PostgreSQL database.
+	databaseName = "postgres.db"
+)
+
+// About describes a backup.
+type About struct {
+	Format int       `json:"format"`
+	Saved  time.Time `json:"saved"`  // when it was begun
+	Kind   Kind      `json:"kind"`   // of the state
+	Host   string    `json:"host"`   // on which it was made
+	Origin string    `json:"origin"` // the directory or database, without a password
+}
+
+// A Kind is a kind of state.
+type Kind string
+
+// The kinds.
+const (
+	Directory Kind = "directory" // of a Source, a hub, or an Aggregator
+	Mirror    Kind = "mirror"    // .lockstep in the directory of a mirror, or of its state
+	Database  Kind = "database"  // in PostgreSQL
+)
+
+// A Result is what was written or restored.
+type Result struct {
+	About
+	File      string `json:"file"`
+	Databases int    `json:"databases"`
+	Files     int    `json:"files"` // besides databases
+	Bytes     int64  `json:"bytes"` // of the file
+}
+
+// Backup writes the state in a directory, or in a PostgreSQL database, to a new file: a tar
+// archive, compressed with gzip. Processes may use the state meanwhile: each database is copied as
+// it is at one instant, and a file that a database refers to is in the copy, because files are
+// copied before the databases as well as after them.
+func Backup(ctx context.Context, place, file string, now time.Time) (r Result, err error) {
+	if _, err := os.Lstat(file); err == nil {
+		return r, fmt.Errorf("write the backup: %s: %w", file, fs.ErrExist)
+	}
+	b := &backup{seen: map[string]fileState{}}
+	host, _ := os.Hostname() // only for people
+	b.result = Result{File: file, About: About{Format: format, Saved: now.UTC().Truncate(time.Second), Host: host, Kind: Database, Origin: storage.WithoutPassword(place)}}
+	if !storage.IsURL(place) {
+		if b.place, err = Find(place); err != nil {
+			return r, err
+		}
+		b.result.Kind = Directory
+		if b.place.Mirror {
+			b.result.Kind = Mirror
+		}
+		if b.result.Origin, err = filepath.Abs(place); err != nil {
+			return r, err
+		}
+	}
+	// Beside the file, where there has to be room anyway.
+	if b.temp, err = os.MkdirTemp(filepath.Dir(file), filepath.Base(file)+".tmp-"); err != nil {
+		return r, fmt.Errorf("write the backup: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(b.temp) }() // of use to no one
+	if err := b.write(ctx, place); err != nil {
+		return r, fmt.Errorf("back up %s: %w", b.result.Origin, err)
+	}
+	if err := os.Link(filepath.Join(b.temp, "archive"), file); err != nil { // unlike Rename it replaces nothing
+		if errors.Is(err, fs.ErrExist) {
+			return r, fmt.Errorf("write the backup: %w", err)
+		}
+		if err := os.Rename(filepath.Join(b.temp, "archive"), file); err != nil { // a file system without hard links
+			return r, fmt.Errorf("write the backup: %w", err)
+		}
+	}
+	return b.result, private.SyncDir(filepath.Dir(file))
+}
+
+// A backup is one under way.
+type backup struct {
+	place  *Place // nil: it is a PostgreSQL database
+	temp   string
+	tar    *tar.Writer
+	result Result
+	seen   map[string]fileState // of the files that were written
+}
+
+// A fileState distinguishes versions of a file.
+type fileState struct {
+	size     int64
+	modified time.Time
+}
+
+func (b *backup) write(ctx context.Context, place string) error {
+	f, err := os.OpenFile(filepath.Join(b.temp, "archive"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, private.FileMode)
+	if err != nil {
+		return err
+	}
+	z := gzip.NewWriter(f)
+	b.tar = tar.NewWriter(z)
+	if err = b.about(); err == nil {
+		if b.place == nil {
+			err = b.database(ctx, place)
+		} else {
+			err = b.directory(ctx)
+		}
+	}
+	if err == nil {
+		err = errors.Join(b.tar.Close(), z.Close(), f.Sync())
+	}
+	if info, serr := f.Stat(); serr == nil {
+		b.result.Bytes = info.Size()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (b *backup) about() error {
+	text, err := json.MarshalIndent(b.result.About, "", "\t")
+	if err != nil {
+		return err
+	}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: aboutName, Mode: 0o600, Size: int64(len(text)), ModTime: b.result.Saved, Format: tar.FormatPAX}
+	if err := b.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err = b.tar.Write(text)
+	return err
+}
+
+// directory writes the files, the databases, and the files that are new since.
+func (b *backup) directory(ctx context.Context) error {
+	if err := b.files(ctx); err != nil {
+		return err
+	}
+	for _, rel := range b.place.Databases {
+		copied := filepath.Join(b.temp, "database")
+		if err := sqlite.Snapshot(ctx, filepath.Join(b.place.Dir, filepath.FromSlash(rel)), copied); err != nil {
+			return err
+		}
+		if err := b.member(rel, copied); err != nil {
+			return err
+		}
+		if err := os.Remove(copied); err != nil {
+			return err
+		}
+		b.result.Databases++
+	}
+	return b.files(ctx)
+}
+
+// files writes the files that were not written yet, or have changed since.
+func (b *backup) files(ctx context.Context) error {
+	databases := map[string]bool{}
+	for _, rel := range b.place.Databases {
+		databases[rel] = true
+	}
+	return b.place.walk(func(rel string, d fs.DirEntry) error {
+		if err := ctx.Err(); err != nil || databases[rel] {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		state := fileState{info.Size(), info.ModTime()}
+		if was, ok := b.seen[rel]; ok && (d.IsDir() || was == state) {
+			return nil
+		} else if !ok && !d.IsDir() {
+			b.result.Files++
+		}
+		b.seen[rel] = state
+		if d.IsDir() {
+			h := &tar.Header{Typeflag: tar.TypeDir, Name: rel + "/", Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
+			return b.tar.WriteHeader(h)
+		}
+		err = b.member(rel, filepath.Join(b.place.Dir, filepath.FromSlash(rel)))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it was removed meanwhile
+		}
+		return err
+	})
+}
+
+// member writes a file under a name. What is appended meanwhile is left out.
+func (b *backup) member(name, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Clean(name), Mode: int64(info.Mode().Perm()), Size: info.Size(), ModTime: info.ModTime(), Format: tar.FormatPAX}
+	if err := b.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	if _, err = io.CopyN(b.tar, f, info.Size()); errors.Is(err, io.EOF) {
+		err = errors.New("it became shorter while it was copied")
+	}
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", file, err)
+	}
+	return nil
+}
+
+// database writes what is in a PostgreSQL database, as a SQLite file.
+func (b *backup) database(ctx context.Context, url string) (err error) {
+	from, err := storage.OpenReader(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	copied := filepath.Join(b.temp, "database")
+	if err := copyInto(ctx, from, copied); err != nil {
+		return err
+	}
+	b.result.Databases++
+	return b.member(databaseName, copied)
+}
+
+// copyInto copies a database to the SQLite database in a file.
+func copyInto(ctx context.Context, from *storage.DB, file string) error {
+	to, err := storage.Open(ctx, file)
+	if err != nil {
+		return err
+	}
+	_, err = storage.Copy(ctx, from, to, func(string, int64) {})
+	return errors.Join(err, to.Close())
+}

@@ -1,0 +1,118 @@
+// Package statebackup finds the databases of a state, writes a state to a file while processes
+// use it, and restores it.
+package statebackup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"lockstep/destination"
+	"lockstep/destination/filename"
+)
+
+// ErrNoState reports a directory without databases of a state.
+var ErrNoState = errors.New("there is no state of lockstep")
+
+// A Place is a directory with a state: of a Source, a hub or an Aggregator; or of a mirror, where
+// it is in a directory beside the files.
+type Place struct {
+	Dir       string
+	Mirror    bool     // only what is below .lockstep is the state
+	Databases []string // their paths below Dir, with slashes
+}
+
+// Find finds the state in a directory.
+func Find(dir string) (*Place, error) {
+	p := &Place{Dir: dir}
+	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(destination.StateFile))); err == nil {
+		p.Mirror = true
+	}
+	err := p.walk(func(rel string, d fs.DirEntry) error {
+		if isDatabase(rel) && d.Type().IsRegular() {
+			p.Databases = append(p.Databases, rel)
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: %w", dir, ErrNoState)
+	case err != nil:
+		return nil, fmt.Errorf("find the state in %s: %w", dir, err)
+	case len(p.Databases) == 0:
+		return nil, fmt.Errorf("%s: %w", dir, ErrNoState)
+	}
+	slices.Sort(p.Databases)
+	return p, nil
+}
+
+// isDatabase reports whether a file has the name of a database: of a Source, of a hub, of a mirror,
+// or of what a mirror has harvested.
+func isDatabase(rel string) bool {
+	switch path.Base(rel) {
+	case "catalog.db", "hub.db", path.Base(destination.StateFile), "harvest.db", databaseName:
+		return true
+	}
+	return false
+}
+
+// root returns the directory of the state, relative to Dir, with slashes.
+func (p *Place) root() string {
+	if p.Mirror {
+		return filename.StateDir
+	}
+	return "."
+}
+
+// walk calls visit for each directory and file of the state that is to be kept, by its path below
+// Dir. Files that vanish meanwhile are left out.
+func (p *Place) walk(visit func(rel string, d fs.DirEntry) error) error {
+	start := filepath.Join(p.Dir, p.root())
+	return filepath.WalkDir(start, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			if name != start && errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+		rel, err := filepath.Rel(p.Dir, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		switch {
+		case d.IsDir() && isTemporary(rel):
+			return fs.SkipDir
+		case d.IsDir():
+			return visit(rel, d)
+		case !d.Type().IsRegular() || !isKept(path.Base(rel)):
+			return nil
+		}
+		return visit(rel, d)
+	})
+}
+
+// isTemporary reports whether a directory contains unfinished files only.
+func isTemporary(dir string) bool {
+	name, parent := path.Base(dir), path.Base(path.Dir(dir))
+	return (name == "tmp" || strings.HasPrefix(name, "tmp-")) && (parent == filename.StateDir || parent == "versions" || parent == "bitstreams")
+}
+
+// isKept reports whether a file has to be in a copy: locks and what belongs to open databases do
+// not.
+func isKept(name string) bool {
+	if name == "lock" || name == "lock.json" || strings.HasSuffix(name, ".new") {
+		return false
+	}
+	for _, end := range []string{".db-wal", ".db-shm", ".db-journal"} {
+		if strings.HasSuffix(name, end) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,352 @@
+package statebackup_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/internal/statebackup"
+	"lockstep/storage"
+	"lockstep/storage/postgres/postgrestest"
+	"lockstep/storage/sqlite"
+)
+
+func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m)) }
+
+var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// put writes n resources to the catalog in a database.
+func put(t *testing.T, db *sqlite.DB, prefix string, n int) {
+	t.Helper()
+	var updates []catalog.Update
+	for i := range n {
+		updates = append(updates, catalog.Update{Record: catalog.Record{URI: fmt.Sprintf("http://x.org/%s%05d", prefix, i), Length: int64(i)}})
+	}
+	if _, err := db.Catalog().Apply(t.Context(), "main", updates); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newState makes a state directory, whose database stays open.
+func newState(t *testing.T, database string) (dir string, db *sqlite.DB) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "state")
+	for name, text := range map[string]string{
+		"hub.key": "secret", "lock": "", "lock.json": "{}", "documents/.well-known/resourcesync": "<urlset/>", "documents/.lockstep/tmp/unfinished": "half",
+		"documents/resourcesync/tmp/list.xml": "<urlset/>", ".lockstep/lock": "", ".lockstep/destination": "s3://b/\n",
+	} {
+		name = filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := sqlite.Open(filepath.Join(dir, filepath.FromSlash(database)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	put(t, db, "a", 100)
+	return dir, db
+}
+
+// tree returns the files below dir, with the length of each.
+func tree(t *testing.T, dir string) string {
+	t.Helper()
+	var lines strings.Builder
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, name)
+		fmt.Fprintln(&lines, filepath.ToSlash(rel))
+		info, err := d.Info()
+		if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", rel, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines.String()
+}
+
+func resources(t *testing.T, file string) int64 {
+	t.Helper()
+	db, err := storage.OpenReader(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	info, err := db.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range info.Tables {
+		if table.Name == "catalog_resource" {
+			return table.Rows
+		}
+	}
+	return 0
+}
+
+// TestBackup: a state that a process has open is written to a file and restored, without what
+// belongs to the process, and the restored state says that it was restored.
+func TestBackup(t *testing.T) {
+	t.Parallel()
+	dir, _ := newState(t, "catalog.db")
+	file := filepath.Join(t.TempDir(), "backup.tar.gz")
+	r, err := statebackup.Backup(t.Context(), dir, file, now)
+	if err != nil || r.Databases != 1 || r.Kind != statebackup.Directory || r.Bytes == 0 {
+		t.Fatalf("wrote %+v, %v", r, err)
+	}
+	if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("the backup has mode %v, %v", info.Mode(), err)
+	}
+	if _, err := statebackup.Backup(t.Context(), dir, file, now); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("an existing file is overwritten: %v", err)
+	}
+	target := filepath.Join(t.TempDir(), "new", "state")
+	restored, err := statebackup.Restore(t.Context(), file, target, now.Add(time.Hour))
+	if err != nil || restored.Databases != 1 || restored.Files != r.Files {
+		t.Fatalf("restored %+v, %v", restored, err)
+	}
+	want := ".lockstep/destination\ncatalog.db\ndocuments/.well-known/resourcesync\ndocuments/resourcesync/tmp/list.xml\nhub.key\nrestored.json\n"
+	if got := tree(t, target); got != want {
+		t.Errorf("restored\n%swant\n%s", got, want)
+	}
+	if n := resources(t, filepath.Join(target, "catalog.db")); n != 100 {
+		t.Errorf("restored %d resources", n)
+	}
+	if _, err := statebackup.Restore(t.Context(), file, target, now); !errors.Is(err, statebackup.ErrOccupied) {
+		t.Errorf("a state is overwritten: %v", err)
+	}
+	for _, dir := range []string{filepath.Dir(file), filepath.Dir(target)} {
+		if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+			t.Errorf("left in %s: %v", dir, entries)
+		}
+	}
+}
+
+// TestMirror: of a mirror the state is backed up, and restored beside its files.
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	dir, _ := newState(t, ".lockstep/state.db")
+	file := filepath.Join(t.TempDir(), "backup.tar.gz")
+	r, err := statebackup.Backup(t.Context(), dir, file, now)
+	if err != nil || r.Kind != statebackup.Mirror {
+		t.Fatalf("wrote %+v, %v", r, err)
+	}
+	if _, err := statebackup.Restore(t.Context(), file, dir, now); !errors.Is(err, statebackup.ErrOccupied) {
+		t.Errorf("the state of a mirror is overwritten: %v", err)
+	}
+	target := t.TempDir()
+	if err := os.WriteFile(filepath.Join(target, "resource.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statebackup.Restore(t.Context(), file, target, now); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := tree(t, target), ".lockstep/destination\n.lockstep/state.db\nresource.txt\n"; got != want {
+		t.Errorf("restored\n%swant\n%s", got, want)
+	}
+}
+
+// TestWhileItChanges: a backup that is made while a process writes is whole.
+func TestWhileItChanges(t *testing.T) {
+	t.Parallel()
+	dir, db := newState(t, "catalog.db")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan int)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			_, err := db.Catalog().Apply(context.WithoutCancel(ctx), "main", []catalog.Update{{Record: catalog.Record{URI: fmt.Sprintf("http://x.org/b%05d", n)}}})
+			name := filepath.Join(dir, "documents", fmt.Sprintf("%d.xml", n))
+			if err = errors.Join(err, os.WriteFile(name, []byte("<urlset/>"), 0o600)); err == nil && n > 3 {
+				err = os.Remove(filepath.Join(dir, "documents", fmt.Sprintf("%d.xml", n-3)))
+			}
+			if err != nil && n > 3 {
+				t.Error(err)
+				break
+			}
+		}
+		done <- n
+	}()
+	for i := range 5 {
+		file := filepath.Join(t.TempDir(), "backup.tar.gz")
+		if _, err := statebackup.Backup(t.Context(), dir, file, now); err != nil {
+			t.Fatal(err)
+		}
+		target := filepath.Join(t.TempDir(), "state")
+		if _, err := statebackup.Restore(t.Context(), file, target, now); err != nil {
+			t.Fatal(err)
+		}
+		if n := resources(t, filepath.Join(target, "catalog.db")); n < 100 {
+			t.Errorf("backup %d has %d resources", i, n)
+		}
+	}
+	cancel()
+	if n := <-done; n == 0 {
+		t.Error("nothing was written meanwhile")
+	}
+}
+
+// TestDatabase: a PostgreSQL database is backed up, and restored to an empty one only.
+func TestDatabase(t *testing.T) {
+	t.Parallel()
+	dir, _ := newState(t, "catalog.db")
+	url := postgrestest.URL(t)
+	from, err := storage.OpenReader(t.Context(), filepath.Join(dir, "catalog.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := storage.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	if _, err := storage.Copy(t.Context(), from, to, func(string, int64) {}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup.tar.gz")
+	if r, err := statebackup.Backup(t.Context(), url, file, now); err != nil || r.Kind != statebackup.Database {
+		t.Fatalf("wrote %+v, %v", r, err)
+	}
+	if _, err := statebackup.Restore(t.Context(), file, url, now); !errors.Is(err, statebackup.ErrOccupied) {
+		t.Errorf("a database is overwritten: %v", err)
+	}
+	if _, err := statebackup.Restore(t.Context(), file, t.TempDir(), now); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("restored to a directory: %v", err)
+	}
+	empty := postgrestest.URL(t)
+	if _, err := statebackup.Restore(t.Context(), file, empty, now); err != nil {
+		t.Fatal(err)
+	}
+	if n := resources(t, empty); n != 100 {
+		t.Errorf("restored %d resources", n)
+	}
+}
+
+// archive returns an archive with members, whose names begin with "d:" for a directory and "l:"
+// for a symbolic link.
+func archive(t testing.TB, members ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for i := 0; i < len(members); i += 2 {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: members[i], Mode: 0o600, Size: int64(len(members[i+1]))}
+		if name, ok := strings.CutPrefix(h.Name, "l:"); ok {
+			h.Typeflag, h.Name, h.Linkname, h.Size = tar.TypeSymlink, name, members[i+1], 0
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Size > 0 {
+			if _, err := w.Write([]byte(members[i+1])); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup.tar.gz")
+	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+const aboutText = `{"format":1,"kind":"directory","saved":"2026-05-01T12:00:00Z"}`
+
+// TestHostileBackups: what is not a backup, or leads out of the directory, leaves nothing behind.
+func TestHostileBackups(t *testing.T) {
+	t.Parallel()
+	dir, _ := newState(t, "catalog.db")
+	good := filepath.Join(t.TempDir(), "good.tar.gz")
+	if _, err := statebackup.Backup(t.Context(), dir, good, now); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(content []byte) string {
+		file := filepath.Join(t.TempDir(), "bad.tar.gz")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	flipped := bytes.Clone(text)
+	flipped[len(text)/2] ^= 0x40
+	about := "lockstep-backup.json"
+	for name, file := range map[string]string{
+		"empty": write(nil), "text": write([]byte("hello")), "cut": write(text[:len(text)/2]), "without its end": write(text[:len(text)-4]), "flipped": write(flipped),
+		"outside": archive(t, about, aboutText, "../hub.db", "x"), "absolute": archive(t, about, aboutText, "/tmp/hub.db", "x"),
+		"link": archive(t, about, aboutText, "l:sub", "/tmp", "sub/hub.db", "x"), "no database": archive(t, about, aboutText, "a", "x"),
+		"no description": archive(t, "hub.db", "x"), "later": archive(t, about, `{"format":2,"kind":"directory"}`, "hub.db", "x"),
+		"not a database": archive(t, about, aboutText, "hub.db", "xxxxxxxxxxxxxxxxxxxx"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			room := t.TempDir()
+			if r, err := statebackup.Restore(t.Context(), file, filepath.Join(room, "state"), now); err == nil {
+				t.Errorf("restored %+v", r)
+			}
+			if entries, _ := os.ReadDir(room); len(entries) > 0 {
+				t.Errorf("left %v", entries)
+			}
+		})
+	}
+}
+
+// TestNoState: a directory without a state is refused.
+func TestNoState(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
+		if _, err := statebackup.Find(dir); !errors.Is(err, statebackup.ErrNoState) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+// FuzzRestore: no archive makes Restore panic, or write outside its directory.
+func FuzzRestore(f *testing.F) {
+	for _, file := range []string{archive(f, "lockstep-backup.json", aboutText, "hub.db", "x"), archive(f, "lockstep-backup.json", aboutText, "../x", "y")} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		room := t.TempDir()
+		file := filepath.Join(room, "backup")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := statebackup.Restore(t.Context(), file, filepath.Join(room, "state"), now)
+		entries, _ := os.ReadDir(room)
+		if err != nil && len(entries) != 1 {
+			t.Errorf("left %v after %v", entries, err)
+		}
+	})
+}
