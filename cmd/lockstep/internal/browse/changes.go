@@ -45,7 +45,7 @@ func (p *Pages) changes(ctx context.Context, q *request) (view, error) {
 		Since string
 	}{Views: s.views("Changes")}
 	data.Table = webpage.Table{Caption: "Changes", Empty: "There are no changes.",
-		Columns: []webpage.Column{{Title: "Change", Short: true}, {Title: "When", Short: true}, {Title: "Resource"}, {Title: "Type"}, {Title: "Size", Numeric: true}}}
+		Columns: []webpage.Column{{Title: "Change", Short: true}, {Title: "When", Short: true}, {Title: "Resource"}, {Title: "Type", Short: true}, {Title: "Size", Numeric: true}}}
 	some, err := p.before(ctx, s, before, max(before-1-pageRows, status.Kept.Seq))
 	if err != nil {
 		return view{}, err
@@ -58,7 +58,7 @@ func (p *Pages) changes(ctx context.Context, q *request) (view, error) {
 		older = c.Seq
 		name := cut(cmp.Or(strings.TrimPrefix(c.URI, s.Prefix), c.URI), maxCell)
 		data.Table.Rows = append(data.Table.Rows, webpage.Row{Mark: marks[c.Change], Cells: []webpage.Cell{{Text: c.Change.String()}, {Text: webpage.Stamp(c.EventTime)},
-			{Text: name, Href: s.about(c.URI)}, {Text: cut(c.Type, 100)}, {Text: sizeOf(&c)}}})
+			{Text: name, Href: s.about(c.URI), Code: true}, {Text: cut(c.Type, 100)}, {Text: sizeOf(&c)}}})
 	}
 	data.Table.Pager = &webpage.Pager{Label: "The latest first"}
 	if before <= status.Last {
@@ -70,7 +70,7 @@ func (p *Pages) changes(ctx context.Context, q *request) (view, error) {
 	if !status.Kept.At.IsZero() {
 		data.Since = "Changes are kept since " + webpage.Stamp(status.Kept.At) + "."
 	}
-	return view{webpage.Page{Title: cut(s.title(), maxCell), Lead: "Changes", Nav: "./", Crumbs: s.crumbs(s.Prefix), Data: data}, changesView}, nil
+	return view{webpage.Page{Title: cut(s.title(), maxCell), Lead: s.lead(status.Resources), Nav: "./", Crumbs: s.crumbs(s.Prefix), Data: data}, changesView}, nil
 }
 
 // before returns the changes numbered above after and below before.
@@ -200,8 +200,8 @@ func (p *Pages) history(ctx context.Context, s *Set, uri string, d *resourcePage
 		}
 		deleted = c.Change == resourcesync.Deleted
 		row := webpage.Row{Mark: marks[c.Change], Cells: []webpage.Cell{{Text: c.Change.String()}, {Text: webpage.Stamp(c.EventTime)}, {Text: sizeOf(&c)}, {}}}
-		if len(c.Hashes) > 0 {
-			row.Cells[3] = webpage.Cell{Text: c.Hashes[0].String(), Code: true}
+		if n := len(c.Hashes); n > 0 {
+			row.Cells[3] = webpage.Cell{Text: c.Hashes[n-1].String(), Code: true} // the strongest
 		}
 		d.History.Rows = append([]webpage.Row{row}, d.History.Rows[:min(len(d.History.Rows), maxEvents-1)]...)
 	}

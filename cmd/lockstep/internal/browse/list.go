@@ -135,7 +135,7 @@ func (p *Pages) set(ctx context.Context, q *request) (view, error) {
 		return view{}, err
 	}
 	data.Table = webpage.Table{Caption: "Resources", Empty: "There are no resources here.",
-		Columns: []webpage.Column{{Title: "Name"}, {Title: "Type"}, {Title: "Size", Numeric: true}, {Title: "Last modified", Short: true}}}
+		Columns: []webpage.Column{{Title: "Name"}, {Title: "Type", Short: true}, {Title: "Size", Numeric: true}, {Title: "Last modified", Short: true}}}
 	var next string
 	if data.Text != "" {
 		next, err = p.search(ctx, s, in, from, &data)
@@ -154,11 +154,15 @@ func (p *Pages) set(ctx context.Context, q *request) (view, error) {
 			data.Table.Pager.Next = s.at("set", "in", data.In, "q", data.Text, "from", next)
 		}
 	}
-	lead := resources(status.Resources)
-	if s.Summary != "" {
-		lead = s.Summary + " " + lead + "."
+	return view{webpage.Page{Title: cut(s.title(), maxCell), Lead: s.lead(status.Resources), Nav: "./", Crumbs: s.crumbs(in), Data: data}, setView}, nil
+}
+
+// lead says what a set is.
+func (s *Set) lead(n int64) string {
+	if s.Summary == "" {
+		return resources(n)
 	}
-	return view{webpage.Page{Title: cut(s.title(), maxCell), Lead: cut(lead, maxShown), Nav: "./", Crumbs: s.crumbs(in), Data: data}, setView}, nil
+	return cut(s.Summary, maxShown) + " " + resources(n) + "."
 }
 
 func resources(n int64) string {
@@ -268,7 +272,7 @@ func (p *Pages) list(ctx context.Context, s *Set, in, from string, t *webpage.Ta
 			return true
 		}
 		if c.folder != "" {
-			t.Rows = append(t.Rows, webpage.Row{Cells: []webpage.Cell{{Text: cut(c.folder[len(in):], maxCell), Href: s.at("set", "in", c.folder)}, {Text: "folder"}, {}, {}}})
+			t.Rows = append(t.Rows, webpage.Row{Cells: []webpage.Cell{{Text: cut(c.folder[len(in):], maxCell), Href: s.at("set", "in", c.folder), Code: true}, {Text: "folder"}, {}, {}}})
 			return true
 		}
 		name := c.URI[len(in):]
@@ -281,7 +285,7 @@ func (p *Pages) list(ctx context.Context, s *Set, in, from string, t *webpage.Ta
 }
 
 func (s *Set) row(r *catalog.Record, name string) webpage.Row {
-	return webpage.Row{Cells: []webpage.Cell{{Text: cut(name, maxCell), Href: s.about(r.URI)}, {Text: cut(r.Type, 100)}, {Text: size(r.Length)}, {Text: webpage.Stamp(r.Lastmod)}}}
+	return webpage.Row{Cells: []webpage.Cell{{Text: cut(name, maxCell), Href: s.about(r.URI), Code: true}, {Text: cut(r.Type, 100)}, {Text: size(r.Length)}, {Text: webpage.Stamp(r.Lastmod)}}}
 }
 
 // about returns the address of the page of a resource; "" if it has none.
