@@ -127,17 +127,17 @@ func (l *Log) record(h http.Handler, kind func(path string) string) http.Handler
 			ctx, from = reader.Noting(r.Context())
 			r = r.WithContext(ctx)
 		}
-		out, answered := &recorder{ResponseWriter: w}, false
+		out, answered := &recorder{ResponseWriter: w, began: began}, false
 		defer func() { // also when h panics to end the connection
 			switch {
-			case out.status == 0 && answered:
-				out.status = http.StatusOK
-			case out.status == 0:
-				out.status = http.StatusInternalServerError
+			case answered:
+				out.answer(http.StatusOK)
+			default:
+				out.answer(http.StatusInternalServerError)
 			}
 			l.add(&entry{
 				at: began, client: l.clientOf(r), user: from.Name(), host: r.Host, method: r.Method, uri: uri, proto: r.Proto, status: out.status, bytes: out.bytes,
-				took: time.Since(began), referer: r.Referer(), agent: r.UserAgent(), kind: kind(pathOf(uri)),
+				took: time.Since(began), first: out.first, referer: r.Referer(), agent: r.UserAgent(), kind: kind(pathOf(uri)),
 			})
 		}()
 		h.ServeHTTP(out, r)
@@ -147,7 +147,7 @@ func (l *Log) record(h http.Handler, kind func(path string) string) http.Handler
 
 // Front records a response that was sent in front of the server.
 func (l *Log) Front(a *source.FrontResponse) {
-	e := &entry{at: time.Now().Add(-a.Took), method: http.MethodGet, uri: a.Path, proto: "HTTP/1.1", status: http.StatusOK, bytes: int64(a.Bytes), took: a.Took, kind: l.kind(a.Path)}
+	e := &entry{at: time.Now().Add(-a.Took), method: http.MethodGet, uri: a.Path, proto: "HTTP/1.1", status: http.StatusOK, bytes: int64(a.Bytes), took: a.Took, first: a.Took, kind: l.kind(a.Path)}
 	if l.append != nil {
 		if r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(a.Request))); err == nil { // the front has parsed it
 			r.RemoteAddr = a.Remote.String()
@@ -165,8 +165,9 @@ func (l *Log) add(e *entry) {
 	}
 }
 
-// Total returns how many requests were answered that were not for pages, and how long that
-// took. Those answered with 5xx are among them, and have failed.
+// Total returns how many requests were answered that were not for pages, and how long it took
+// until each answer began: how long it lasts depends on its client, and streams of events last
+// for hours. Those answered with 5xx are among them, and have failed.
 func (l *Log) Total() recent.Total {
 	l.tally.mu.Lock()
 	defer l.tally.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -224,6 +225,31 @@ func TestFront(t *testing.T) {
 	if !strings.HasPrefix(line, "127.0.0.1 - - [") || !strings.HasSuffix(line, `] "GET /a HTTP/1.1" 200 7 "-" "curl/8"`+"\n") {
 		t.Errorf("logged %q", line)
 	}
+}
+
+// TestLatency: what counts is when an answer begins, not for how long a client reads it.
+func TestLatency(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := accesslog.New(func(string) string { return "source" })
+		h := l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(10 * time.Millisecond)
+			if r.URL.Path == "/stream" {
+				_ = http.NewResponseController(w).Flush() // a recorder can flush
+			}
+			time.Sleep(time.Hour)
+		}))
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/stream", nil))
+		total := l.Total()
+		if d := total.Latency.Quantile(1); total.Count != 1 || d > 20*time.Millisecond {
+			t.Errorf("a stream took %v to be answered, of %d requests", d, total.Count)
+		}
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/slow", nil))
+		total = l.Total()
+		if d := total.Latency.Quantile(1); total.Count != 2 || d < time.Hour {
+			t.Errorf("a slow answer took %v, of %d requests", d, total.Count)
+		}
+	})
 }
 
 func TestBadFlags(t *testing.T) {

@@ -14,8 +14,8 @@ type entry struct {
 	method, uri    string
 	proto          string
 	status         int
-	bytes          int64 // of the body
-	took           time.Duration
+	bytes          int64         // of the body
+	took, first    time.Duration // until its end, and its beginning
 	referer, agent string
 	kind           string
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 )
 
 // A recorder is a ResponseWriter that notes what is sent. It has the optional methods that
@@ -11,14 +12,23 @@ import (
 // http.ResponseController reaches the deadlines of the one below.
 type recorder struct {
 	http.ResponseWriter
-	status int // 0: none was sent
+	began  time.Time     // the request
+	status int           // 0: none was sent
+	first  time.Duration // until it was sent
 	bytes  int64
+}
+
+// answer notes the status that is sent, unless one was sent before.
+func (r *recorder) answer(status int) {
+	if r.status == 0 {
+		r.status, r.first = status, time.Since(r.began)
+	}
 }
 
 // WriteHeader implements [http.ResponseWriter].
 func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 && status >= http.StatusOK {
-		r.status = status
+	if status >= http.StatusOK {
+		r.answer(status)
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
@@ -43,9 +53,7 @@ func (r *recorder) ReadFrom(from io.Reader) (int64, error) {
 
 // sent notes that part of a body was sent.
 func (r *recorder) sent(n int64) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
+	r.answer(http.StatusOK)
 	r.bytes += n
 }
 
@@ -55,8 +63,8 @@ func (r *recorder) Flush() { _ = r.FlushError() } // a Flusher has no place for 
 // FlushError is the Flush of http.ResponseController.
 func (r *recorder) FlushError() error {
 	err := http.NewResponseController(r.ResponseWriter).Flush()
-	if r.status == 0 && !errors.Is(err, http.ErrNotSupported) {
-		r.status = http.StatusOK
+	if !errors.Is(err, http.ErrNotSupported) {
+		r.answer(http.StatusOK)
 	}
 	return err
 }

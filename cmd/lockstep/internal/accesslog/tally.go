@@ -56,7 +56,7 @@ func (t *tally) add(e *entry) {
 	}
 	t.total.Count++
 	t.total.Bytes += e.bytes
-	t.total.Latency.Add(e.took, 1)
+	t.total.Latency.Add(e.first, 1)
 	if e.status >= http.StatusInternalServerError || e.status == 0 {
 		t.total.Failed++
 	}

@@ -1,39 +1,41 @@
 package site
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/browse"
+	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/memento"
 )
 
 // exploreName is where the sets are browsed, below the base URL.
 const exploreName = admin.PagesDir + "explore"
 
-// An Explorer returns pages on which people browse what a Source publishes at a base URL. The
-// path of their requests begins after the address that they are at. own answers requests for the
-// documents and resources of the Source, and nothing else: the pages fetch from no other address. A
-// request to own needs the context of the one that a page is for: it says which private sets the
-// client may read.
-type Explorer func(baseURL string, own http.Handler) http.Handler
-
 // exploreURI returns the address of the pages; "" if there are none.
 func (o *Options) exploreURI() string {
-	if o.Explorer == nil || o.Embedding == nil {
+	if o.Embedding == nil || !o.Content {
 		return ""
 	}
 	return strings.TrimSuffix(o.BaseURL, "/") + "/" + exploreName + "/"
 }
 
-// explore returns the pages on which the documents of a setup are browsed; nil if there are
-// none.
-func (o *Options) explore(documents http.Handler) http.Handler {
-	if o.exploreURI() == "" {
-		return nil
+// explore returns the pages on which the sets of a setup are browsed.
+func (b *setupBuilder) explore(sets []*siteSet, configs []config.Set) http.Handler {
+	home := strings.TrimSuffix(b.pages.Dir, admin.PagesDir)
+	o := browse.Options{Title: cmp.Or(b.source.Title, "Source"), Home: home, Catalog: b.catalog, Logger: b.opts.Log}
+	for i, set := range sets {
+		own := browse.Set{Name: set.name, Title: set.source.Title, Summary: set.source.Summary, List: set.list, Prefix: set.uri, Private: configs[i].Private()}
+		if set.versions != nil {
+			own.Versions = memento.Base(strings.TrimSuffix(b.opts.BaseURL, "/") + "/")
+		}
+		o.Sets = append(o.Sets, own)
 	}
-	return o.Explorer(o.BaseURL, documents)
+	return browse.New(o)
 }
 
 // serveExplorer answers a request for one of the pages, and reports whether r is one.

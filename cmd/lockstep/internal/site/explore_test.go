@@ -1,40 +1,22 @@
 package site
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 )
 
-// TestExplorer: the pages for browsing are at one address and below, see paths that begin there,
-// and ask for documents in the name of their client.
-func TestExplorer(t *testing.T) {
+// TestServeExplorer passes requests for the pages on, with paths that begin at their address.
+func TestServeExplorer(t *testing.T) {
 	t.Parallel()
-	type key struct{}
-	documents := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, _ := r.Context().Value(key{}).(string)
-		_, _ = io.WriteString(w, "document "+r.URL.Path+" for "+name) // a recorder takes all
-	})
-	o := Options{BaseURL: "https://x.org/a%20b", Embedding: &Embedding{}, Explorer: func(baseURL string, own http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/read" {
-				own.ServeHTTP(w, httptest.NewRequest(http.MethodGet, baseURL+"/list.xml", nil).WithContext(r.Context()))
-				return
-			}
-			_, _ = io.WriteString(w, "page "+r.URL.String())
-		})
-	}}
-	if got, want := o.exploreURI(), "https://x.org/a%20b/-/explore/"; got != want {
-		t.Errorf("address %s, want %s", got, want)
-	}
-	f := &front{exploreDir: "/a%20b/-/explore/", explorer: o.explore(documents)}
+	f := &front{exploreDir: "/a%20b/-/explore/", explorer: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "page "+r.URL.String()) // a recorder takes all
+	})}
 	for target, want := range map[string]string{
 		"/a%20b/-/explore/":           "page /",
 		"/a%20b/-/explore/set?name=x": "page /set?name=x",
 		"/a%20b/-/explore/a%2Fb/":     "page /a%2Fb/",
-		"/a%20b/-/explore/read":       "document /a b/list.xml for reader",
 		"/a%20b/-/explore/../x":       "404 page not found\n",
 		"/a%20b/-/explore/%2e%2e/x":   "404 page not found\n",
 		"/a%20b/-/explore":            "",
@@ -42,7 +24,6 @@ func TestExplorer(t *testing.T) {
 		"/-/explore/":                 "-",
 	} {
 		r := httptest.NewRequest(http.MethodGet, target, nil)
-		r = r.WithContext(context.WithValue(r.Context(), key{}, "reader"))
 		w := httptest.NewRecorder()
 		got := "-"
 		if f.serveExplorer(w, r) {
@@ -55,7 +36,20 @@ func TestExplorer(t *testing.T) {
 			t.Errorf("%s: %q, want %q", target, got, want)
 		}
 	}
-	if o.Explorer = nil; (&front{explorer: o.explore(documents)}).serveExplorer(nil, httptest.NewRequest(http.MethodGet, "/-/explore/", nil)) {
+	if (&front{}).serveExplorer(nil, httptest.NewRequest(http.MethodGet, "/-/explore/", nil)) {
 		t.Error("without an explorer there are pages")
+	}
+}
+
+// TestExploreURI is empty where nothing but files is written.
+func TestExploreURI(t *testing.T) {
+	t.Parallel()
+	o := Options{BaseURL: "https://x.org/a%20b", Embedding: &Embedding{}, Content: true}
+	if got, want := o.exploreURI(), "https://x.org/a%20b/-/explore/"; got != want {
+		t.Errorf("address %s, want %s", got, want)
+	}
+	o.Content = false
+	if got := o.exploreURI(); got != "" {
+		t.Errorf("address of pages beside files: %s", got)
 	}
 }

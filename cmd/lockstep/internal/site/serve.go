@@ -95,7 +95,7 @@ type front struct {
 	have       func(r *http.Request, rel string) bool // reports whether the client may see a resource at a path below the base URL
 	documents  http.Handler                           // and resources
 	readers    *readers.Gate                          // of private sets
-	explorer   http.Handler                           // pages on which the documents are browsed; nil: none
+	explorer   http.Handler                           // pages on which the sets are browsed; nil: none
 	exploreDir string                                 // their path, with a slash at its end
 }
 

@@ -35,6 +35,7 @@ import (
 type siteSet struct {
 	name     string
 	list     string // URI of its Capability List, and its name in the catalog
+	uri      string // that the URIs of its resources usually begin with
 	later    bool   // its origin may have no end: it is read while the site watches
 	from     config.Address
 	origin   origins.Origin
@@ -100,6 +101,7 @@ func (b *setBuilder) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, cat
 	if err != nil {
 		return nil, nil, err
 	}
+	set.uri = uri
 	if set.source.Links, err = c.LinkRules(); err != nil {
 		return nil, nil, term.Usagef("set %s: %w", set.name, err)
 	}

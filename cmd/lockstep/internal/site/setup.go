@@ -98,9 +98,9 @@ func (b *setupBuilder) build(sets []*siteSet, configs []config.Set) (*setup, err
 		callbacks: b.sets.origins.Upstreams.Callbacks, pages: b.pages, hub: b.hub, hubPath: b.hubPath, harvesting: s.harvesting, api: b.api,
 		have: s.have, documents: s.endStreams(s.src.Handler()), readers: s.readers,
 	}
-	if b.pages != nil {
+	if b.opts.exploreURI() != "" {
 		s.front.exploreDir = strings.TrimSuffix(b.pages.Dir, admin.PagesDir) + exploreName + "/"
-		s.front.explorer = b.opts.explore(s.front.documents)
+		s.front.explorer = b.explore(sets, configs)
 	}
 	return s, nil
 }

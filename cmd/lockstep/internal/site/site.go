@@ -70,7 +70,6 @@ type Options struct {
 	Hubs         hubflags.Hubs
 	OAI          OAIFlags
 	Embedding    *Embedding // nil: nothing but documents and resources is served
-	Explorer     Explorer   // nil: its sets cannot be browsed
 	Content      bool       // serve the resources too, if they are here
 	Command      string     // named in the lock
 	Release      func()     // of the state's lock, if it is locked already

@@ -5,7 +5,12 @@ package compare
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"lockstep/blob"
@@ -15,7 +20,10 @@ import (
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/destination/journal"
+	"lockstep/internal/mirrordir"
+	"lockstep/storage/sqlite"
 )
 
 // A Comparer makes comparisons.
@@ -38,13 +46,12 @@ func (c *Comparer) WithMirror(ctx context.Context, source, dir string, add func(
 			failed = add(&row)
 		}
 	}}
-	net := c.Network
-	r, err := mirror.Open(sel, &net, do, true, c.IO)
+	d, closeMirror, err := c.open(sel, do)
 	if err != nil {
 		return result, explain(err, dir)
 	}
-	defer r.Close()
-	report, err := r.Dest.Audit(ctx, source, destination.AuditOptions{})
+	defer closeMirror()
+	report, err := d.Audit(ctx, source, destination.AuditOptions{})
 	if err == nil {
 		err = failed
 	}
@@ -68,6 +75,71 @@ func (c *Comparer) WithMirror(ctx context.Context, source, dir string, add func(
 	}
 	return result, nil
 }
+
+// open opens a mirror for reading, also while another process changes it.
+func (c *Comparer) open(sel *mirror.Selection, do destination.Options) (*destination.Destination, func(), error) {
+	net := c.Network
+	if mirror.IsBucket(sel.Dest) || !mirrordir.Exists(sel.Dest) {
+		r, err := mirror.Open(sel, &net, do, true, c.IO)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r.Dest, r.Close, nil
+	}
+	client, err := net.Client(sel.Source, c.IO.LookupEnv, do.Logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	closers := []func(){client.Close}
+	closeAll := func() {
+		for _, f := range slices.Backward(closers) {
+			f()
+		}
+	}
+	d, err := c.openReader(sel.Dest, client, do, &closers)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
+	return d, closeAll, nil
+}
+
+// openReader opens the mirror in a directory without its lock. What is stored meanwhile is in
+// the directory for temporary files.
+func (c *Comparer) openReader(dir string, client *destination.Client, do destination.Options, closers *[]func()) (*destination.Destination, error) {
+	db, err := sqlite.OpenReader(filepath.Join(dir, filepath.FromSlash(destination.StateFile)))
+	if err != nil {
+		return nil, err
+	}
+	*closers = append(*closers, func() { _ = db.Close() }) // it was only read
+	stores := [2]*blob.Dir{}
+	for i, place := range []string{dir, c.Dir} {
+		if stores[i], err = blob.NewDir(place, blob.DirOptions{}); err != nil {
+			return nil, err
+		}
+		*closers = append(*closers, func() { _ = stores[i].Close() }) // likewise
+	}
+	do.Jobs, do.Scratch = c.Network.Jobs, stores[1]
+	do.Portable = runtime.GOOS == "windows" || isDir(filepath.Join(dir, strings.ToUpper(filename.StateDir))) // it folds case
+	mirrordir.Harvest(&do, "", client)
+	return destination.New(stores[0], &readJournal{db.Journal(), db.Journal(), c.Dir}, client, do)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// A readJournal is the Journal of a mirror that is only read: what has to be sorted is
+// stored elsewhere.
+type readJournal struct {
+	journal.Journal
+	journal.FileLister
+	dir string
+}
+
+// ScratchDir implements [journal.Scratcher].
+func (j *readJournal) ScratchDir() (string, bool) { return j.dir, false }
 
 // explain adds the hint to an error: a page has no other place for it.
 func explain(err error, dir string) error {

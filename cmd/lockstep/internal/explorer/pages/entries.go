@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"html/template"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"lockstep/cmd/lockstep/internal/explorer/reading"
 	"lockstep/cmd/lockstep/internal/explorer/spool"
 	"lockstep/internal/webpage"
+	"lockstep/resourcesync"
 )
 
 const (
@@ -229,10 +231,7 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request, p *place.Place)
 	if st.Parts > 1 {
 		data.Parts = at("/parts", "list", l.ID)
 	}
-	title := st.Root.Title
-	if title == "" {
-		title = l.Name
-	}
+	title := cmp.Or(st.Root.Title, reading.Title(resourcesync.Capability(l.Name), false))
 	s.views.entries.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: cut(title, maxCell), Lead: cut(l.URI, maxShown), Crumbs: []webpage.Link{{Text: "Overview", Href: "/"}},
 		Events: at("/events", "list", l.ID), Data: data})
 	return nil

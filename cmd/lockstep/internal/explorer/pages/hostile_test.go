@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -65,7 +66,7 @@ func TestHostile(t *testing.T) {
 		t.Errorf("only %d pages were looked at", len(seen))
 	}
 	for _, path := range w.requests() {
-		if path != "/resourcelist.xml" && path != "/changelist.xml" && path != "/resourcedump.xml" {
+		if !slices.Contains([]string{"/resourcelist.xml", "/changelist.xml", "/resourcedump.xml", "/capabilitylist.xml", "/.well-known/resourcesync"}, path) {
 			t.Errorf("%.100s was requested, although nobody asked for it", path)
 		}
 	}

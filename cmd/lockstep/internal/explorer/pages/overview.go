@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -194,6 +195,10 @@ func (d *overviewPage) describe(set *place.Set, back string, now time.Time) {
 	if changes != nil {
 		d.Changes = chart("Changes", "Changes", &changes.Summary)
 	}
+	for _, l := range set.Above {
+		st := l.State()
+		d.Lists.Rows = append(d.Lists.Rows, listRow(l, &st))
+	}
 	d.Links = webpage.Table{Caption: "Links", Columns: []webpage.Column{{Title: "Relation"}, {Title: "Address"}}}
 	for i, l := range set.Links {
 		if i < 20 {
@@ -205,13 +210,10 @@ func (d *overviewPage) describe(set *place.Set, back string, now time.Time) {
 
 // listRow returns the row of a list in the overview.
 func listRow(l *reading.List, st *reading.State) webpage.Row {
-	title := st.Root.Title
-	if title == "" {
-		title = l.Name
-	}
+	title := cmp.Or(st.Root.Title, reading.Title(resourcesync.Capability(l.Name), false))
 	row := webpage.Row{Cells: []webpage.Cell{{Text: cut(title, maxCell), Href: at("/list", "list", l.ID)}, {Text: readText(st)}, {Text: webpage.Count(st.Rows)}, {}, {Text: cut(l.URI, maxCell), Code: true}}}
 	if !st.Opened {
-		row.Cells[2].Text = ""
+		row.Cells[1].Text, row.Cells[2].Text = "not yet", ""
 		if st.Busy {
 			row.Cells[1].Text = "being read"
 		}

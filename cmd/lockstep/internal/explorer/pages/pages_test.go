@@ -27,7 +27,7 @@ func TestOverview(t *testing.T) {
 	v := visit(t, newSource(t).URL, nil)
 	p := v.until("/", "1 of 2 parts read: 74 entries")
 	p.has("A ResourceSync Source", "Resource List Index", "Change List", "Resource Dump", "Media types", "text/plain", "Sizes", "Changes per day", "Last modified per day", "lockstep sync "+v.place.Address)
-	if rows := p.rows("Documents"); len(rows) != 3 || rows[0][1] != "1 of 2 parts" || rows[0][2] != "74" || rows[0][3] != "at 2026-03-05 00:00:00Z" {
+	if rows := p.rows("Documents"); len(rows) != 5 || rows[3][0] != "Capability List" || rows[4][0] != "Source Description" || rows[4][1] != "not yet" || rows[0][1] != "1 of 2 parts" || rows[0][2] != "74" || rows[0][3] != "at 2026-03-05 00:00:00Z" {
 		t.Errorf("the table of documents is %q", rows)
 	}
 	if n := len(p.all("figure")); n != 2 {

@@ -82,7 +82,8 @@ type Place struct {
 // A Set is a set of resources of a place.
 type Set struct {
 	Name  string
-	URI   string // of its Capability List; may be empty
+	URI   string          // of its Capability List; may be empty
+	Above []*reading.List // documents that lead to the lists, from the set up
 	Lists []*reading.List
 	Links []spool.Link // and hubs
 	Topic string       // of Change Notification; may be empty
@@ -278,7 +279,25 @@ func (p *Place) use(ctx context.Context, found *discover.Found) error {
 		}
 		p.Sets = append(p.Sets, set)
 	}
+	for _, set := range p.Sets {
+		set.Above = p.above(set.URI, found.SourceDescription)
+	}
 	return nil
+}
+
+// above returns the documents that lead to the lists of a set.
+func (p *Place) above(capabilityList, description string) (lists []*reading.List) {
+	if capabilityList != "" {
+		l := p.Read(capabilityList)
+		l.Name = string(resourcesync.CapabilityList)
+		lists = append(lists, l)
+	}
+	if description != "" {
+		l := p.Read(description)
+		l.Name = string(resourcesync.Description)
+		lists = append(lists, l)
+	}
+	return lists
 }
 
 // maxOAISets is how many sets of a repository are shown: each is a request when it is
@@ -338,8 +357,8 @@ func (p *Place) useRepository(ctx context.Context, address string) error {
 	return nil
 }
 
-// maxLists is how many lists a place keeps: each may have a temporary file.
-const maxLists = 4000
+// maxLists is how many lists a place keeps: each that was looked at has a temporary file.
+const maxLists = 20_000
 
 // errTooMany reports that too much was looked at.
 var errTooMany = errors.New("too many documents were looked at; run lockstep explore again")
