@@ -310,6 +310,42 @@ func TestLive(t *testing.T) {
 	tab.Check()
 }
 
+// TestSlow shows everything once it was read, without another visit to the page.
+func TestSlow(t *testing.T) {
+	browser.Find(t)
+	release := make(chan struct{})
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const names = `xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"`
+		switch r.URL.Path {
+		case "/sitemap.xml":
+			_, _ = fmt.Fprintf(w, `<sitemapindex %s><sitemap><loc>%s/1.xml</loc></sitemap></sitemapindex>`, names, server.URL)
+		case "/1.xml":
+			<-release
+			_, _ = fmt.Fprintf(w, `<urlset %s>`, names)
+			for n := range 120 {
+				_, _ = fmt.Fprintf(w, `<url><loc>%s/%d.txt</loc><lastmod>2026-01-02</lastmod></url>`, server.URL, n)
+			}
+			_, _ = io.WriteString(w, `</urlset>`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	tab, other := explore(t, dir, server.URL+"/sitemap.xml"), explore(t, dir, server.URL+"/sitemap.xml")
+	for _, tab := range []*browser.Tab{tab, other} {
+		tab.Wait(shows("More is being read"))
+	}
+	other.Click("Sitemap Index")
+	other.Wait(shows("No entries."))
+	close(release)
+	tab.Wait(shows("Media types") + "&&" + shows("Last modified per day"))
+	other.Wait(shows("Entries 1 to 50") + ` && document.querySelector("a[rel=next]") !== null`)
+	tab.Check()
+	other.Check()
+}
+
 // TestFindings shows a broken document with what the validator finds.
 func TestFindings(t *testing.T) {
 	browser.Find(t)

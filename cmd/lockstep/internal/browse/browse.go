@@ -166,7 +166,7 @@ func (p *Pages) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	status, text := why.status, why.text
 	switch {
-	case err == errNoSet && p.hasPrivate(): // strangers do not learn whether there is a private one
+	case errors.Is(err, errNoSet) && p.hasPrivate(): // strangers do not learn whether there is a private one
 		status, text = reader.Of(r.Context()).Refuse(w.Header()), "What is at this address, if anything, is for clients that show a credential of its readers."
 	case status == http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", strconv.Itoa(int(patience/time.Second)))

@@ -29,6 +29,7 @@ const (
 // An entriesPage is what entries.html shows.
 type entriesPage struct {
 	List     int
+	Reading  bool // nothing was read yet: events renew all of the page
 	Facts    []webpage.Fact
 	Progress webpage.Notice
 	Warnings []string
@@ -207,7 +208,7 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request, p *place.Place)
 	st := l.State()
 	form.choices(&st)
 	win := windowOf(l, filter, from, back, rowsPerPage, rowSize)
-	data := entriesPage{List: l.ID, Filter: form, Table: tableOf(l, &st, win.rows), Pager: s.pager(l, &st, &form, from, &win, filter.IsZero())}
+	data := entriesPage{List: l.ID, Reading: !st.Opened || st.Busy && st.Rows == 0, Filter: form, Table: tableOf(l, &st, win.rows), Pager: s.pager(l, &st, &form, from, &win, filter.IsZero())}
 	data.Progress = progress(l, &st, at("/list", form.args("list", l.ID)...))
 	for i, f := range st.Root.Facts {
 		if i < 30 {
