@@ -89,6 +89,7 @@ type part struct {
 	busy    chan struct{} // closed when reading it has ended; nil: it is not being read
 	rows    atomic.Int64  // read so far
 	last    bool          // no part follows, although it did not come from an index
+	index   bool          // it was read, and its parts have taken its place
 }
 
 // New returns a List whose first document is at uri.
@@ -202,7 +203,7 @@ func (l *List) unread() *part {
 // load reads a part in the background and waits for it as long as ctx allows.
 func (l *List) load(ctx context.Context, p *part) error {
 	l.mu.Lock()
-	if p.segment != nil {
+	if p.segment != nil || p.index { // also by another goroutine, since the caller has looked
 		l.mu.Unlock()
 		return nil
 	}
@@ -253,6 +254,7 @@ func (l *List) read(ctx context.Context, p *part) {
 		l.opened, l.root = true, result
 	}
 	if result.Index {
+		p.index = true
 		l.replace(p, result.Next)
 		return
 	}

@@ -172,3 +172,24 @@ func TestConcurrently(t *testing.T) {
 		t.Errorf("%d rows, asked for %v", st.Rows, o.asked)
 	}
 }
+
+// TestAtOnce: pages that are shown at the same time read an index once.
+func TestAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		o := &origin{index: map[string][]string{"root": {"a", "b"}}, rows: map[string]int{"a": 1, "b": 1}}
+		l := open(t, o)
+		var pages sync.WaitGroup
+		for n := range 4 {
+			pages.Go(func() {
+				if err := l.Load(t.Context(), n%2); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		pages.Wait()
+		if o.asked["root"] != 1 {
+			t.Fatalf("the index was read %d times", o.asked["root"])
+		}
+	}
+}
