@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,18 +18,35 @@ import (
 
 // A work is what a process does in a test.
 type work struct {
+	mu       sync.Mutex // guards what follows
 	total    recent.Total
 	problems []recent.Problem
 }
 
 func (w *work) do(n int64, took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.total.Count += n
 	w.total.Bytes += 10 * n
 	w.total.Latency.Add(took, n)
 }
 
+func (w *work) fail(all ...recent.Problem) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.problems = all
+}
+
 func (w *work) history(dir string) *recent.History {
-	return recent.New(dir, func() []recent.Problem { return w.problems }, recent.Counter{Name: "work", Total: func() recent.Total { return w.total }})
+	return recent.New(dir, func() []recent.Problem {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.problems
+	}, recent.Counter{Name: "work", Total: func() recent.Total {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.total
+	}})
 }
 
 // counts returns the counts of the steps in which there was something, by how many steps ago
@@ -127,7 +145,7 @@ func TestRestart(t *testing.T) {
 		first := &work{}
 		_, stop := run(first)
 		first.do(3, time.Millisecond)
-		first.problems = []recent.Problem{{What: "set a", Error: "no such directory", Hint: "mount it"}}
+		first.fail(recent.Problem{What: "set a", Error: "no such directory", Hint: "mount it"})
 		time.Sleep(2 * time.Minute)
 		copied, err := os.ReadFile(filepath.Join(dir, recent.FileName)) // as a killed process leaves it
 		if err != nil {
