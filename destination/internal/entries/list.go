@@ -24,7 +24,8 @@ const MaxReaders = 4
 
 // A Snapshot is what a Resource List states about itself.
 type Snapshot struct {
-	At         resourcesync.Datetime
+	At         resourcesync.Datetime // the earliest of all its documents
+	Latest     resourcesync.Datetime // the latest of all its documents
 	Validators saved.Validators
 	Sitemap    bool // a plain Sitemap, which does not state what it covers
 	Dump       bool // a Resource Dump: the manifests of its packages are the parts
@@ -225,7 +226,7 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if depth == 0 {
-		s.At, s.Validators, s.Sitemap = at, saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, h.Capability == ""
+		s.At, s.Latest, s.Validators, s.Sitemap = at, at, saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, h.Capability == ""
 		s.Index, s.Parts = h.Index, map[string]saved.Validators{}
 	} else if !at.IsZero() {
 		if !p.at.IsZero() && at.Compare(p.at) < 0 && !l.again {
@@ -233,6 +234,9 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 		}
 		if at.Compare(s.At) < 0 {
 			s.At = at // RS-RLI-04
+		}
+		if at.Compare(s.Latest) > 0 {
+			s.Latest = at
 		}
 	}
 	return nil
