@@ -173,7 +173,7 @@ func (s *Lists) costly(set Set, st *changeState) bool {
 // close ends the open part with the change numbered upto and begins the next one
 // (RS-CHI-05). If the changes do not fit in the document, the part ends earlier.
 func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.Seq) error {
-	at, err := b.eventTime(ctx, upto)
+	at, err := eventTime(ctx, b.catalog, b.docs.CapabilityList(b.set.Name), upto)
 	if err != nil {
 		return err
 	}
@@ -200,9 +200,9 @@ func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.S
 	}
 }
 
-// eventTime returns the time of the change numbered seq.
-func (b *changeBuild) eventTime(ctx context.Context, seq catalog.Seq) (time.Time, error) {
-	for c, err := range b.catalog.Changes(ctx, b.docs.CapabilityList(b.set.Name), seq-1) {
+// eventTime returns the time of the change of a set that is numbered seq.
+func eventTime(ctx context.Context, cat catalog.Catalog, set string, seq catalog.Seq) (time.Time, error) {
+	for c, err := range cat.Changes(ctx, set, seq-1) {
 		if err == nil && c.Seq != seq {
 			break
 		}
