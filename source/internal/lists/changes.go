@@ -33,6 +33,7 @@ type changeBuild struct {
 	open    blob.Writer   // the open part, or the only document; nil: it is unchanged
 	index   blob.Writer   // nil: it is unchanged
 	ended   blob.Writer   // the formerly open part of an index that is being removed
+	shown   catalog.Seq   // readers may have seen the changes up to it, in the parts where they are
 	refused int64
 	bytes   int64
 }
@@ -40,6 +41,7 @@ type changeBuild struct {
 // run extends st, the published Change List, up to the change numbered last. Published
 // closed parts stay unchanged (RS-CHL-06).
 func (b *changeBuild) run(ctx context.Context, st *changeState, last catalog.Seq) error {
+	b.shown = st.Through
 	err := b.restore(ctx, st)
 	for err == nil {
 		upto := b.cut(st, last)
@@ -97,7 +99,7 @@ func (b *changeBuild) restore(ctx context.Context, st *changeState) error {
 // size or age or costs too much; 0 if it can grow.
 func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
 	if limit := catalog.Seq(b.owner.partEntries(b.set, st)); last-st.Open.After > limit {
-		return st.Open.After + limit
+		return max(st.Open.After+limit, min(b.shown, st.Open.After+catalog.Seq(b.docs.MaxEntries)))
 	}
 	if last > st.Open.After && (b.owner.old(b.set, st) || b.owner.costly(b.set, st)) {
 		return last
@@ -315,8 +317,12 @@ func (b *changeBuild) fill(ctx context.Context, d *document.Writer, after, upto 
 			break
 		}
 		if err == nil {
+			add := d.Add
+			if c.Seq <= b.shown {
+				add = d.AddAgain
+			}
 			describe.Event(&e, &c)
-			err = d.Add(&e)
+			err = add(&e)
 		}
 		if err != nil {
 			return first, last, err
