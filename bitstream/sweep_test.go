@@ -387,6 +387,7 @@ func TestFirstMark(t *testing.T) {
 		w := newWorld(t, t.TempDir(), cat, nil, bitstream.SetOptions{Past: true})
 		write(t, w.root, "a", "a")
 		done := make(chan struct{})
+		limit := time.Minute
 		mark := func() {
 			go func() {
 				defer close(done)
@@ -394,10 +395,11 @@ func TestFirstMark(t *testing.T) {
 			}()
 			select {
 			case <-done: // before the Apply
-			case <-time.After(50 * time.Millisecond): // it waits, as it must
+			case <-time.After(limit):
 			}
 		}
 		if late {
+			limit = 50 * time.Millisecond // it waits, as it must
 			cat.beforeApply = mark
 		} else {
 			cat.afterStatus = mark

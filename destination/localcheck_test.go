@@ -95,7 +95,12 @@ func TestLocalDamage(t *testing.T) {
 			m.mustSync()
 			m.mustSync()
 			for i, d := range localDamages() {
-				d.do(t, m.path(fmt.Sprintf("d%d/f", i)))
+				path := m.path(fmt.Sprintf("d%d/f", i))
+				was, err := os.Stat(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.do(t, path)
 				m.opts.DryRun = true
 				if r, err := m.sync(); err != nil || r.Local == nil || !r.Local.Checked || (r.Local.Damaged() == 1) != d.broken || (r.Local.Touched == 1) != d.touched {
 					t.Errorf("%s: dry run: %v, %+v", d.name, err, r.Local)
@@ -109,6 +114,9 @@ func TestLocalDamage(t *testing.T) {
 					t.Errorf("%s: %+v, %d requests", d.name, l, s.resourceGets())
 				case d.touched && (l.Touched != 1 || l.Damaged() != 0 || s.bytes() != 0):
 					t.Errorf("%s: %+v, %d requests: the record alone should be refreshed", d.name, l, s.resourceGets())
+				}
+				if now, err := os.Stat(path); d.touched && !st.noTimes && (err != nil || !now.ModTime().Equal(was.ModTime())) {
+					t.Errorf("%s: the file has the time %v, %v, want that of the resource, %v", d.name, now.ModTime(), err, was.ModTime())
 				}
 				if r = m.mustSync(); r.Local.Damaged()+r.Local.Touched != 0 || s.bytes() != 0 {
 					t.Errorf("%s: the next run: %+v, %d requests", d.name, r.Local, s.resourceGets())

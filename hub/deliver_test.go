@@ -160,6 +160,27 @@ func TestWhole(t *testing.T) {
 // endpoint on the same host (WS-C-13).
 func TestSlow(t *testing.T) {
 	t.Parallel()
+	undelayed(t, quickBesideSlow)
+}
+
+// undelayed expects that a quick subscriber gets messages within half a minute, in one
+// of some tries: a loaded machine can make it slow, too, and then it waits with
+// the others.
+func undelayed(t *testing.T, try func(*testing.T) (got func() bool)) {
+	t.Helper()
+	for range 3 {
+		got := try(t)
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+			if got() {
+				return
+			}
+		}
+	}
+	t.Error("a quick subscriber waited for more than 30 s")
+}
+
+// quickBesideSlow publishes to slow endpoints and a quick one.
+func quickBesideSlow(t *testing.T) (got func() bool) {
 	over := make(chan struct{})
 	s := newSink(t, func(w http.ResponseWriter, r *http.Request, _ string) {
 		switch {
@@ -173,8 +194,8 @@ func TestSlow(t *testing.T) {
 			time.Sleep(700 * time.Millisecond)
 		}
 	})
-	defer close(over)
 	r := run(t, hubstore.NewMem(), hub.Options{Timeout: time.Minute})
+	t.Cleanup(func() { close(over) }) // before the hub is stopped
 	for i := range 40 {
 		r.subscribe(fmt.Sprintf("%s/hang/%d", s.URL, i), "")
 		r.subscribe(fmt.Sprintf("%s/slow/%d", s.URL, i), "")
@@ -183,12 +204,8 @@ func TestSlow(t *testing.T) {
 	r.publish("first") // after which the slow endpoints are known
 	eventually(t, "first", func() bool { return len(s.at("/quick")) == 1 })
 	time.Sleep(time.Second)
-	start := time.Now()
 	r.publish(numbers(1, 20)...)
-	eventually(t, "all", func() bool { return len(s.at("/quick")) == 21 })
-	if took := time.Since(start); took > 30*time.Second {
-		t.Errorf("a quick subscriber waited for %v", took)
-	}
+	return func() bool { return len(s.at("/quick")) == 21 }
 }
 
 // TestOneAtATime: a subscriber never gets two deliveries at a time, however many
@@ -238,7 +255,8 @@ func TestLease(t *testing.T) {
 	s := newSink(t, nil)
 	store := hubstore.NewMem()
 	r := run(t, store, hub.Options{LeaseMin: time.Millisecond})
-	key, err := r.SubscribeVerified(context.Background(), topicURL, s.URL+"/cb", "", time.Second, time.Now().Add(-400*time.Millisecond))
+	const lease, asked = 5 * time.Second, 2 * time.Second // long enough for a loaded machine to deliver within
+	key, err := r.SubscribeVerified(context.Background(), topicURL, s.URL+"/cb", "", lease, time.Now().Add(-asked))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,8 +270,8 @@ func TestLease(t *testing.T) {
 	if got := s.at("/cb"); !same(got, []string{"within"}) || r.Stats().Expired != 1 {
 		t.Errorf("got %q, %d expired", got, r.Stats().Expired)
 	}
-	if left := row.Expires.Sub(row.Created); left > 700*time.Millisecond {
-		t.Errorf("a lease of 1 s, asked for 400 ms ago, ends in %v", left)
+	if left := row.Expires.Sub(row.Created); left > lease-asked {
+		t.Errorf("a lease of %v, asked for %v ago, ends in %v", lease, asked, left)
 	}
 }
 
@@ -271,7 +289,13 @@ func TestRenewal(t *testing.T) {
 		row, _ := r.Row(k)
 		return row
 	}
-	first := lease(300 * time.Millisecond)
+	var first hubstore.Subscription
+	for d := 300 * time.Millisecond; ; d *= 2 { // until the machine renews it in time
+		first = lease(d)
+		if lease(time.Hour); time.Now().Before(first.Expires) {
+			break
+		}
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { r.publish(numbers(1, 200)...) })
 	for range 20 {

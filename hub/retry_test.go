@@ -44,12 +44,19 @@ func TestRetry(t *testing.T) {
 		p := row.Progress
 		return p.Attempts > 0 && !p.Failing.IsZero() && p.LastError == "answered 500 Internal Server Error" && p.Cursor == 0
 	})
-	eventually(t, "all", func() bool { return len(s.at("/cb")) == 5 && r.Stats().Delivered == 5 }) // the hub records it after the subscriber
+	waits := []time.Duration{first, 2 * first, 4 * first, 4 * first, 4 * first}
+	eventually(t, "all", func() bool {
+		row, _ := r.Row(key)
+		if p := row.Progress; p.Attempts > 0 && time.Until(p.Next) > waits[p.Attempts-1]*12/10+time.Millisecond {
+			t.Fatalf("attempt %d is to be repeated in %v, want %v more or less", p.Attempts, time.Until(p.Next), waits[p.Attempts-1])
+		}
+		return len(s.at("/cb")) == 5 && r.Stats().Delivered == 5 // the hub records it after the subscriber
+	})
 	if got := s.at("/cb"); !same(got, numbers(1, 5)) || len(ids) != 1 {
 		t.Errorf("got %v with ids %v", got, ids)
 	}
-	for i, wait := range []time.Duration{first, 2 * first, 4 * first, 4 * first, 4 * first} {
-		if got := at[i+1].Sub(at[i]); got < wait*8/10 || got > wait*12/10+time.Second {
+	for i, wait := range waits {
+		if got := at[i+1].Sub(at[i]); got < wait*8/10 || got > 30*time.Second { // at most what is checked above, and the delays of a loaded machine
 			t.Errorf("wait %d is %v, want %v more or less", i, got, wait)
 		}
 	}
@@ -86,26 +93,36 @@ func TestFailures(t *testing.T) {
 		}
 		w.WriteHeader(status)
 	})
-	r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: time.Hour, RetryMost: time.Hour, Timeout: 300 * time.Millisecond})
+	r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: time.Hour, RetryMost: time.Hour, Timeout: 2 * time.Minute})
 	keys := map[string]hubstore.Key{}
-	for _, path := range []string{"301", "302", "307", "308", "304", "400", "404", "500", "503", "hang", "reset"} {
+	for _, path := range []string{"301", "302", "307", "308", "304", "400", "404", "500", "503", "reset"} {
 		keys[path] = r.subscribe(s.URL+"/"+path, "")
 	}
 	for _, path := range []string{"200", "202", "204", "299"} {
 		r.subscribe(s.URL+"/"+path, "")
 	}
 	r.publish("1")
-	for path, key := range keys {
+	failed := func(r *running, path string, key hubstore.Key) (p hubstore.Progress) {
+		t.Helper()
 		eventually(t, path, func() bool {
 			row, _ := r.Row(key)
-			return row.Progress.Attempts == 1
+			p = row.Progress
+			return p.Attempts == 1
 		})
+		return p
+	}
+	for path, key := range keys {
+		failed(r, path, key)
 	}
 	for _, path := range []string{"200", "202", "204", "299"} {
 		eventually(t, path, func() bool { return len(s.at("/"+path)) == 1 })
 	}
-	if row, _ := r.Row(keys["hang"]); row.Progress.LastError != "no answer within 300ms" {
-		t.Errorf("no answer: %q", row.Progress.LastError)
+	// A hub of its own, as on a loaded machine the others take longer, too.
+	r = run(t, hubstore.NewMem(), hub.Options{RetryFirst: time.Hour, RetryMost: time.Hour, Timeout: 300 * time.Millisecond})
+	key := r.subscribe(s.URL+"/hang", "")
+	r.publish("1")
+	if p := failed(r, "hang", key); p.LastError != "no answer within 300ms" {
+		t.Errorf("no answer: %q", p.LastError)
 	}
 	if followed.Load() > 0 {
 		t.Error("a redirect was followed")
@@ -115,7 +132,7 @@ func TestFailures(t *testing.T) {
 // TestRetryAfter: the hub honors Retry-After, up to the longest wait (WS-C-09).
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	for asked, want := range map[string]time.Duration{"1": time.Second, "100000": 1500 * time.Millisecond} {
+	for asked, want := range map[string]struct{ wait, most time.Duration }{"1": {time.Second, time.Hour}, "100000": {1500 * time.Millisecond, 1500 * time.Millisecond}} {
 		t.Run(asked, func(t *testing.T) {
 			t.Parallel()
 			times := make(chan time.Time, 10)
@@ -125,12 +142,18 @@ func TestRetryAfter(t *testing.T) {
 					w.WriteHeader(http.StatusTooManyRequests)
 				}
 			})
-			r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: 10 * time.Millisecond, RetryMost: 1500 * time.Millisecond})
-			r.subscribe(s.URL+"/cb", "")
+			r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: 10 * time.Millisecond, RetryMost: want.most})
+			key := r.subscribe(s.URL+"/cb", "")
 			r.publish("1")
-			eventually(t, "delivery", func() bool { return len(s.at("/cb")) == 1 })
-			if got := -(<-times).Sub(<-times); got < want || got > want+500*time.Millisecond {
-				t.Errorf("asked again after %v, want %v", got, want)
+			eventually(t, "delivery", func() bool {
+				row, _ := r.Row(key)
+				if left := time.Until(row.Progress.Next); left > want.wait*12/10 {
+					t.Fatalf("asks again in %v, want %v", left, want.wait)
+				}
+				return len(s.at("/cb")) == 1
+			})
+			if got := -(<-times).Sub(<-times); got < want.wait {
+				t.Errorf("asked again after %v, want %v", got, want.wait)
 			}
 		})
 	}
@@ -167,26 +190,27 @@ func TestGiveUp(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	})
-	r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: 5 * time.Millisecond, RetryMost: 20 * time.Millisecond, RetryFor: 2 * time.Second, Keep: time.Hour})
+	const long = 500 * time.Millisecond
+	r := run(t, hubstore.NewMem(), hub.Options{RetryFirst: 5 * time.Millisecond, RetryMost: 20 * time.Millisecond, RetryFor: long, Keep: time.Hour})
 	key := r.subscribe(s.URL+"/cb", "")
+	began := time.Now()
 	r.publish(numbers(1, 100)...)
 	row, _ := r.Row(key)
-	eventually(t, "attempts", func() bool {
-		row, _ = r.Row(key)
-		return row.Progress.Attempts >= 3 || row.Progress.GivenUp > 0
-	})
-	if row.Progress.GivenUp > 0 {
-		t.Errorf("given up before it was tried again: %+v", row.Progress)
-	}
 	eventually(t, "giving up", func() bool {
 		row, _ = r.Row(key)
+		if took := time.Since(began); row.Progress.GivenUp > 0 && took < long {
+			t.Fatalf("given up after %v: %+v", took, row.Progress)
+		}
 		return row.Progress.GivenUp == 100
 	})
+	if row.Progress.Attempts < 2 {
+		t.Errorf("given up before it was tried again: %+v", row.Progress)
+	}
 	if row.Progress.Cursor != 100 || r.Stats().GivenUp != 100 {
 		t.Errorf("%+v, %d in all", row.Progress, r.Stats().GivenUp)
 	}
-	r.publish("101")
 	well.Store(true)
+	r.publish("101")
 	eventually(t, "the next", func() bool { return len(s.at("/cb")) == 1 })
 	if got := s.at("/cb"); !same(got, []string{"101"}) {
 		t.Errorf("got %v", got)
@@ -229,11 +253,14 @@ func TestBreaker(t *testing.T) {
 	for i := range subscribers {
 		r.subscribe(fmt.Sprintf("http://%s/cb/%d", address, i), "")
 	}
+	began := time.Now()
 	r.publish(numbers(1, 3)...)
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // in which it would be called too often
+	eventually(t, "attempts", func() bool { return r.Stats().Failed >= 3 })
 	// 64 may be under way when the first fails; after that about one in 200 ms.
-	if n := r.Stats().Failed; n < 3 || n > 64+20 {
-		t.Errorf("%d attempts at a dead host in a second", n)
+	n, took := r.Stats().Failed, time.Since(began)
+	if most := 64 + 20*took.Seconds(); float64(n) > most {
+		t.Errorf("%d attempts at a dead host in %v, want at most %.0f", n, took, most)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -34,7 +34,7 @@ func raw(t *testing.T, address, head, body string) (status int, closed bool) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	_, _ = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: text/xml\r\n%s\r\n%s", u.RequestURI(), u.Host, head, body)
 	r := bufio.NewReader(c)
 	resp, err := http.ReadResponse(r, nil)

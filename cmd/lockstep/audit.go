@@ -45,13 +45,13 @@ compared.`,
 		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if many.Are() {
-				return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: many.Config()}, io, exitCode, func(io term.IO, _ *alert.Outcome) error {
-					return mirrors.Audit(cmd.Context(), many, o, cmd.Flags(), args, io)
+				return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: many.Config(), Roots: o.Network.Certificates}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
+					return mirrors.Audit(cmd.Context(), many, o, cmd.Flags(), args, io, out)
 				})
 			}
 			o.Source, o.Dest = args[0], args[1]
 			garbage.TuneCopying()
-			return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: o.Source, Dest: o.Dest}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
+			return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: o.Source, Dest: o.Dest, Roots: o.Network.Certificates}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
 				o.OnReport = func(r *destination.AuditReport) { out.Figures = alert.Audit(r) }
 				return auditing.Run(cmd.Context(), o, io)
 			})

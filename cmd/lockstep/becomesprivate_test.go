@@ -33,7 +33,7 @@ func TestSetBecomesPrivate(t *testing.T) {
 	}
 	address := freeAddress(t)
 	base := "http://" + address + "/"
-	const text = "base_url: %[1]s\nstate: state\nhub.allow_private: true\nsets:\n- {name: main, from: dir:files}\n"
+	const text = "base_url: %[1]s\nstate: state\nhub.allow_private: true\nsets:\n- {name: main, from: dir:files, versions: keep}\n"
 	public := fmt.Sprintf(text+"- {name: vault, from: dir:vault, uri: %[1]svault/}\n", base)
 	private := fmt.Sprintf(text+"- {name: vault, from: dir:vault, uri: %[1]svault/, readers: '%[2]s'}\n", base, line)
 	removed := fmt.Sprintf(text, base)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +19,6 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
-	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
@@ -111,11 +111,11 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 			return err
 		}
 	}
-	alerts, err := o.alerts.Service(alert.Run{Command: "hub", Dest: withoutPassword(o.state)}, io)
+	alerts, err := o.alerts.Service(alert.Run{Command: "hub", Dest: withoutPassword(o.state), Roots: func() (*x509.CertPool, error) { return ho.RootCAs, nil }}, io)
 	if err != nil {
 		return err
 	}
-	requests, err := o.access.Open(admin.KindOf("hub"), io)
+	requests, err := o.access.Open(admin.KindOf("hub"), ho.TrustedProxies, io)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Opt
 		if err := o.announce(front, listening, access, publishToken, io); err != nil {
 			return err
 		}
-		return alerts.Run(ctx, func() string { return report.ErrorText(front.CheckReady()) })
+		return alerts.Run(ctx, func() string { return admin.WithCause(front.CheckReady()) })
 	})
 	return g.Wait()
 }

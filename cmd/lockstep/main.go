@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ import (
 	"lockstep/cmd/lockstep/internal/validation"
 	"lockstep/destination"
 	"lockstep/intake"
+	"lockstep/storage/sqlite"
 )
 
 func main() {
@@ -63,6 +65,12 @@ func run(args []string, io term.IO) int {
 	}
 	if status := report.DeniedStatus(err); status != 0 {
 		err = term.ReplaceHint(err, report.DeniedHint(status))
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		err = term.WithHint(err, "free space there, and run the same command again")
+	case errors.Is(err, sqlite.ErrDamaged):
+		err = term.WithHint(err, "bring the file back from a backup")
 	}
 	term.ReportError(io, err)
 	return exitCode(err)
@@ -169,7 +177,7 @@ See all of it in a few seconds:  lockstep demo`,
 	root.SetUsageFunc(help.PrintUsage)
 	root.SetHelpTemplate(help.HelpTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return term.Usage(err, suggest.Flag(cmd, io.Args, err))
+		return term.Usage(config.PlainFlagError(err), suggest.Flag(cmd, io.Args, err))
 	})
 	out.Declare(root.PersistentFlags())
 	root.Flags().BoolVar(&version, "version", false, "print the version")
@@ -227,7 +235,25 @@ See all of it in a few seconds:  lockstep demo`,
 		newMan(io, out),
 	)
 	completion.Declare(root)
+	refuseUnknownTopics(root)
 	return root
+}
+
+// refuseUnknownTopics has the help command refuse the name of a command that does not exist.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	topics, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return // unreachable: it was just made
+	}
+	topics.Run, topics.RunE = nil, func(_ *cobra.Command, args []string) error {
+		cmd, rest, err := root.Find(args)
+		if err != nil || len(rest) > 0 {
+			return unknownCommand(root, append(rest, args...)[0])
+		}
+		cmd.InitDefaultHelpFlag()
+		return cmd.Help()
+	}
 }
 
 // unknownCommand is the error for a first word that is no command.
@@ -247,7 +273,7 @@ func arguments(min, max int) cobra.PositionalArgs {
 		case len(args) < min:
 			return term.Usage(fmt.Errorf("%s: too few arguments", cmd.Name()), "usage: "+cmd.UseLine())
 		case len(args) > max:
-			return term.Usage(fmt.Errorf("%s: too many arguments, from %q on", cmd.Name(), args[max]), "usage: "+cmd.UseLine())
+			return term.Usage(fmt.Errorf("%s: too many arguments, from %q on", cmd.Name(), args[max]), cmp.Or(suggest.Value(cmd.Flags(), args), "usage: "+cmd.UseLine()))
 		}
 		return nil
 	}

@@ -55,7 +55,7 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 				return term.Usage(errors.New("publish: DIR is missing"), "usage: "+cmd.UseLine()+"; or name sets in the configuration")
 			}
 			run := func(ctx context.Context) error {
-				return o.alerts.Watch(ctx, alert.Run{Command: cmd.Name(), Source: o.Places(), Dest: o.out}, io, exitCode, func(io term.IO, outcome *alert.Outcome) error {
+				return o.alerts.Watch(ctx, alert.Run{Command: cmd.Name(), Source: o.Places(), Dest: o.out, Roots: o.Certificates}, io, exitCode, func(io term.IO, outcome *alert.Outcome) error {
 					return runPublish(ctx, o, io, outcome)
 				})
 			}

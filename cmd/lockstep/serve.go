@@ -123,7 +123,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	if err := so.Check(); err != nil {
 		return err
 	}
-	alerts, err := o.alerts.Service(alert.Run{Command: "serve", Source: o.Places(), Dest: so.Documents}, io)
+	alerts, err := o.alerts.Service(alert.Run{Command: "serve", Source: o.Places(), Dest: so.Documents, Roots: so.Network.Certificates}, io)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ cannot be read, or no process answers.`,
 			if len(args) > 0 {
 				o.Target = args[0]
 			}
+			o.Log = out.Logger(io)
 			return runStatus(cmd.Context(), o, out, io)
 		},
 	}

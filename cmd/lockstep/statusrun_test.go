@@ -54,6 +54,9 @@ func TestStatusDuringRun(t *testing.T) {
 			if code != exitFailed || !strings.Contains(stdout, "the last run was "+name) || strings.Contains(stdout, "in progress") {
 				t.Errorf("after it: %d\n%s%s", code, stdout, stderr)
 			}
+			if strings.Contains(stdout, "0 pending") || !strings.Contains(stdout, "\nhint: progress is saved; to continue, run the same command again") {
+				t.Errorf("what is pending is not known, and the same command continues:\n%s", stdout)
+			}
 		})
 	}
 }

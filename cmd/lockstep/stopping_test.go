@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -58,10 +59,10 @@ func TestServicesStop(t *testing.T) {
 }
 
 // TestInterruptedSync: an interrupted sync says how much is done, and which command
-// continues; as JSON, too.
+// continues; as JSON, and of each mirror of a configuration file, too.
 func TestInterruptedSync(t *testing.T) {
 	t.Parallel()
-	for _, format := range []string{"text", "json"} {
+	for _, format := range []string{"text", "json", "mirrors"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			src := newLiveSource(t)
@@ -83,6 +84,13 @@ func TestInterruptedSync(t *testing.T) {
 			})
 			dest := filepath.Join(t.TempDir(), "my mirror")
 			cmd := exec.Command("lockstep", "sync", src.address(), dest, "--log-format", format)
+			if format == "mirrors" {
+				config := filepath.Join(t.TempDir(), "m.yaml")
+				if err := os.WriteFile(config, fmt.Appendf(nil, "mirrors: [{name: mine, source: '%s', dest: '%s'}]\n", src.address(), dest), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				cmd = exec.Command("lockstep", "sync", "--config", config)
+			}
 			var stderr syncBuffer
 			cmd.Stderr = &stderr
 			if err := cmd.Start(); err != nil {
@@ -96,6 +104,12 @@ func TestInterruptedSync(t *testing.T) {
 			}
 			command := "lockstep sync " + src.address() + " '" + dest + "' --log-format " + format
 			said := stderr.String()
+			if format == "mirrors" {
+				if !strings.Contains(said, "mine: interrupted: ") || !strings.Contains(said, " resources done") || !strings.Contains(said, "\ninterrupted\nhint: progress is saved; ") {
+					t.Errorf("stderr: %s", said)
+				}
+				return
+			}
 			if format == "text" {
 				if !strings.Contains(said, "interrupted: ") || !strings.Contains(said, " done") || !strings.Contains(said, "again: "+command+"\n") {
 					t.Errorf("stderr: %s", said)

@@ -18,6 +18,7 @@ func newSync(io term.IO, out *term.Options) *cobra.Command {
 		if o.DryRun {
 			return run(io, &alert.Outcome{})
 		}
+		r.Roots = o.Network.Certificates
 		return alerts.Watch(cmd.Context(), r, io, exitCode, run)
 	}
 	cmd := &cobra.Command{
@@ -55,8 +56,8 @@ all refused for safety, 1 if any failed.`,
 		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if many.Are() {
-				return watch(cmd, alert.Run{Command: cmd.Name(), Source: many.Config()}, func(io term.IO, _ *alert.Outcome) error {
-					return mirrors.Sync(cmd.Context(), many, o, cmd.Flags(), args, io)
+				return watch(cmd, alert.Run{Command: cmd.Name(), Source: many.Config()}, func(io term.IO, out *alert.Outcome) error {
+					return mirrors.Sync(cmd.Context(), many, o, cmd.Flags(), args, io, out)
 				})
 			}
 			o.Source, o.Dest = args[0], args[1]

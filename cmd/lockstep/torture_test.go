@@ -96,6 +96,15 @@ func newTorture(t *testing.T) *torture {
 	w.start(w.processes...)
 	w.witness = newWitness(t)
 	w.witness.subscribe(w.gate.URL+"/", w.source.base+"resourcesync/main/changes")
+	for deadline := time.Now().Add(readyLimit); ; time.Sleep(20 * time.Millisecond) {
+		status, err := get(hub.p.address + "-/api/v1/hub/subscriptions")
+		if strings.Contains(status, w.witness.server.URL) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the hub has not recorded the subscription: %v, %s", err, status)
+		}
+	}
 	w.gate.mu.Lock()
 	w.gate.accepted = nil // what came before is not for who subscribes now
 	w.gate.mu.Unlock()
@@ -177,7 +186,7 @@ func (w *torture) checkDelivered() {
 			break
 		}
 		if time.Now().After(deadline) {
-			status, _ := get(w.processes[0].base + "-/api/v1/hub/subscriptions")
+			status, _ := get(w.processes[0].p.address + "-/api/v1/hub/subscriptions")
 			w.Fatalf("%d of %d notifications were never delivered, of %d deliveries\n%s\nthe hub said:\n%s", missing, len(accepted), w.witness.count(), status, w.processes[0].p.stderr)
 		}
 	}

@@ -100,7 +100,8 @@ func (w *witness) serve(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// subscribe subscribes, and waits until the hub has asked whether it is meant.
+// subscribe subscribes, and waits until the hub has asked whether it is meant. The hub
+// records the subscription afterwards.
 func (w *witness) subscribe(hub, topic string) {
 	w.Helper()
 	resp, err := http.PostForm(hub, url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {w.server.URL}})
@@ -116,7 +117,6 @@ func (w *witness) subscribe(hub, topic string) {
 	case <-time.After(readyLimit):
 		w.Fatal("the subscription was never verified")
 	}
-	time.Sleep(200 * time.Millisecond) // until it is noted
 }
 
 func (w *witness) count() int {

@@ -52,7 +52,7 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
 				return term.Usage(errors.New("validate: SOURCE or FILE is missing"), "usage: "+cmd.UseLine())
 			}
 			o.Targets = args
-			return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: strings.Join(o.Sources(), " ")}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
+			return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: strings.Join(o.Sources(), " "), Roots: o.Network.Certificates}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
 				o.OnReport = func(r *finding.Report) { out.Figures = alert.Validate(r) }
 				return validation.Run(cmd.Context(), o, io)
 			})

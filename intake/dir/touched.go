@@ -59,8 +59,8 @@ func (t touch) due() time.Time {
 	return at
 }
 
-// path records an event at rel.
-func (t *touched) path(rel string) { t.note(rel, time.Now()) }
+// Touched implements [treewatch.Events]: it records an event at rel.
+func (t *touched) Touched(rel string) { t.note(rel, time.Now()) }
 
 // later records that rel must be examined once more, after a pause.
 func (t *touched) later(rel string) { t.note(rel, time.Now().Add(againAfter)) }
@@ -96,28 +96,29 @@ func (t *touched) note(rel string, at time.Time) {
 	t.signal()
 }
 
-// rename records that the file or directory at rel, and its watches, have moved.
-func (t *touched) rename(rel string) {
+// Renamed implements [treewatch.Events]: it records that the file or directory at rel has moved
+// with its watches.
+func (t *touched) Renamed(rel string) {
 	t.mu.Lock()
 	t.renamed = append(t.renamed, rel)
 	most := len(t.renamed) > maxTouched
 	t.mu.Unlock()
 	if most {
-		t.lost()
+		t.Lost()
 	}
-	t.path(rel)
+	t.Touched(rel)
 }
 
-// everything requests a full scan now.
-func (t *touched) everything() {
+// Everything requests a full scan now.
+func (t *touched) Everything() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.all, t.allSpan = true, touch{}
 	t.signal()
 }
 
-// lost requests a full scan with new watches once events become rare.
-func (t *touched) lost() {
+// Lost requests a full scan with new watches once events become rare.
+func (t *touched) Lost() {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()

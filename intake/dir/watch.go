@@ -2,12 +2,12 @@ package dir
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"lockstep/intake"
+	"lockstep/intake/internal/treewatch"
 )
 
 // The timing of a Watch.
@@ -55,20 +55,20 @@ func (d *Dir) Watch(ctx context.Context, onChange func(intake.Report)) error {
 		d.mu.Lock()
 		d.enter = nil
 		d.mu.Unlock()
-		w.notify.close()
+		w.tree.Close()
 	}()
-	w.touched.everything()
+	w.touched.Everything()
 	return w.run(ctx)
 }
 
 // watch is one run of Watch. Its fields belong to the goroutine of run, except
-// touched and notify, which are safe for concurrent use.
+// touched and tree, which are safe for concurrent use.
 type watch struct {
 	d        *Dir
 	onChange func(intake.Report)
 	touched  touched
-	notify   notifier
-	root     os.FileInfo   // the directory that notify watches; nil: none
+	tree     treewatch.Tree
+	root     os.FileInfo   // the directory that tree watches; nil: none
 	nextRoot time.Time     // when to check that it is still at the root
 	nextFull time.Time     // zero: never
 	took     time.Duration // the duration of the last full scan
@@ -101,7 +101,7 @@ func (w *watch) look() {
 	now := time.Now()
 	if !w.nextFull.IsZero() && now.After(w.nextFull) || !w.retryAt.IsZero() && now.After(w.retryAt) {
 		w.retryAt = time.Time{}
-		w.touched.everything()
+		w.touched.Everything()
 	}
 	if w.root == nil || now.Before(w.nextRoot) {
 		return
@@ -109,7 +109,7 @@ func (w *watch) look() {
 	w.nextRoot = now.Add(rootInterval)
 	if fi, err := os.Stat(w.d.root); err != nil || !os.SameFile(fi, w.root) {
 		w.root = nil
-		w.touched.lost()
+		w.touched.Lost()
 	}
 }
 
@@ -131,14 +131,16 @@ func (w *watch) scan(ctx context.Context, paths []string, all bool) {
 	if all && (w.touched.takeLost() || w.root == nil) {
 		w.restart()
 	}
-	w.notify.forget(w.touched.takeRenamed())
+	w.tree.Forget(w.touched.takeRenamed())
 	if all {
-		w.notify.recount()
+		w.tree.Begin()
 	}
 	var r intake.Report
 	var err error
 	if all {
-		r, err = w.d.Scan(ctx)
+		if r, err = w.d.Scan(ctx); err == nil {
+			w.tree.End()
+		}
 	} else {
 		r, err = w.d.ScanPaths(ctx, append(paths, w.d.touchedAliases()...)...)
 	}
@@ -167,7 +169,7 @@ func (w *watch) plan(all bool, took time.Duration, err error) {
 		w.retry = min(max(2*w.retry, intake.RetryFirst), intake.RetryMost)
 		w.retryAt = now.Add(w.retry)
 	}
-	degraded := w.notify.failure()
+	degraded := w.tree.Failure()
 	if degraded != nil {
 		w.d.events.Emit(intake.Event{Kind: intake.EventDegraded, Err: degraded})
 	}
@@ -180,7 +182,7 @@ func (w *watch) plan(all bool, took time.Duration, err error) {
 	}
 	w.took = took
 	every := w.d.o.ScanInterval
-	if w.notify.limited() {
+	if w.tree.Limited() {
 		poll := max(pollLeast, pollShare*took)
 		if every < 0 || poll < every {
 			every = poll
@@ -195,18 +197,16 @@ func (w *watch) plan(all bool, took time.Duration, err error) {
 // restart begins with new watches: the root is another directory, or so many events
 // were lost that it is unknown which directory a watch is on.
 func (w *watch) restart() {
-	w.notify.close()
+	w.tree.Close()
 	w.root = nil
 	fi, err := os.Stat(w.d.root)
 	if err != nil {
 		return // the scan will report the error
 	}
 	w.root = fi
-	w.notify.open(w.d.root, &w.touched, w.d.filter)
+	w.tree.Open(w.d.root, &w.touched, w.d.filter)
 }
 
 // entering is called by every scan before a directory is read: earlier changes are
 // found by reading it, later ones are reported by events.
-func (w *watch) entering(rel string) { w.notify.add(rel) }
-
-var errNoMoreWatches = errors.New("no more directories can be watched (see fs.inotify.max_user_watches): scanning at intervals instead")
+func (w *watch) entering(rel string) { w.tree.Add(rel) }

@@ -7,7 +7,8 @@
 //	r = r.WithContext(reader.With(r.Context(), func() reader.Grant { return check(r) }))
 //
 // Handlers of private sets ask with [Of], answer other clients with [Grant.Refuse], and
-// readers with [Confidentially], so that no shared cache keeps the answer.
+// readers with [Confidentially], so that no shared cache keeps the answer. A log of requests
+// learns from [Noting] which reader a request was from.
 package reader
 
 import (
@@ -18,12 +19,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // A Grant is what the credential of a request entitles its client to. The zero value is
 // that of a request without one.
 type Grant struct {
+	Name string   // of the reader whose credential was accepted
 	Sets []string // names of the private sets that it may read
 
 	// Status is that of the answer to a request whose credential cannot be accepted: 401,
@@ -47,7 +50,36 @@ type client struct {
 // With returns a context of a request, whose credential check checks. It is called when
 // the result is needed.
 func With(ctx context.Context, check func() Grant) context.Context {
-	return context.WithValue(ctx, key{}, &client{check, sync.OnceValue(check)})
+	first := check
+	if n, ok := ctx.Value(noteKey{}).(*Note); ok {
+		first = func() Grant {
+			g := check()
+			n.name.Store(&g.Name)
+			return g
+		}
+	}
+	return context.WithValue(ctx, key{}, &client{check, sync.OnceValue(first)})
+}
+
+type noteKey struct{}
+
+// A Note has the name of the reader that a request was from.
+type Note struct{ name atomic.Pointer[string] }
+
+// Noting returns a context of a request in which the name of its reader is noted, once a
+// credential was checked and accepted.
+func Noting(ctx context.Context) (context.Context, *Note) {
+	n := &Note{}
+	return context.WithValue(ctx, noteKey{}, n), n
+}
+
+// Name returns the name of the reader; "" if no credential was accepted, or none was asked
+// for. n may be nil.
+func (n *Note) Name() string {
+	if n == nil || n.name.Load() == nil {
+		return ""
+	}
+	return *n.name.Load()
 }
 
 // Of returns what the credential of a request entitles to.

@@ -46,7 +46,7 @@ func open(t testing.TB, o sqlite.Options, path string) *sqlite.DB {
 			t.Error(err)
 		}
 		// What a canceled context has interrupted ends shortly after.
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			if _, err := os.Stat(path + "-wal"); err != nil {
 				return
 			}

@@ -155,7 +155,7 @@ func unpack(t *testing.T, dir string, archive io.Reader) {
 		} else {
 			var data []byte
 			if data, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(path, data, 0o644)
+				err = withoutFork(func() error { return os.WriteFile(path, data, 0o644) })
 			}
 		}
 		if err = errors.Join(err, os.Lchown(path, h.Uid, h.Gid), os.Chmod(path, mode)); err != nil {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -54,18 +55,30 @@ func program(t *testing.T) string {
 			continue
 		}
 		path := filepath.Join(t.TempDir(), "lockstep")
-		out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(out, r); err != nil {
-			t.Fatal(err)
-		}
-		if err := out.Close(); err != nil {
+		if err := withoutFork(func() error { return install(path, r) }); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
+}
+
+// install writes a program in pieces, as package managers do: of one that is written at
+// once, some kernels map all pages as soon as one is used, which count as memory in use.
+func install(path string, r io.Reader) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
+}
+
+// withoutFork writes a file while no process is started, which would have it open for
+// writing for a moment: a program could not be run then (ETXTBSY).
+func withoutFork(write func() error) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return write()
 }
 
 // need skips a test that needs a program which is not installed.

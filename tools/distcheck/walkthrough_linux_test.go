@@ -125,9 +125,14 @@ func bootMachine(t *testing.T, pkg string) *machine {
 		}
 	}
 
-	var said lockedBuffer
+	console, err := os.Create(filepath.Join(t.TempDir(), "console"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = console.Close() }() // the machine has its own
+	printed := func() []byte { text, _ := os.ReadFile(console.Name()); return text }
 	cmd := exec.Command("testdata/boot.sh", m.root, strconv.Itoa(os.Getpid()))
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 	}
@@ -153,11 +158,11 @@ func bootMachine(t *testing.T, pkg string) *machine {
 		}
 		select {
 		case <-ended:
-			t.Skipf("this machine cannot run systemd in namespaces: %s", said.String())
+			t.Skipf("this machine cannot run systemd in namespaces: %s", printed())
 		case <-time.After(100 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Skipf("this machine cannot run systemd in namespaces: it is %q after %s\n%s", state, readyLimit, said.String())
+			t.Skipf("this machine cannot run systemd in namespaces: it is %q after %s\n%s", state, readyLimit, printed())
 		}
 	}
 }
@@ -187,7 +192,7 @@ func (m *machine) run(t *testing.T, s step) string {
 	// Each command has to succeed, or to end as the comment says.
 	script := wantExit.ReplaceAllString(s.commands, `$1 || [ $$? = $2 ] || exit 100`)
 	cmd := m.command("set -e\n" + script)
-	var out lockedBuffer
+	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -263,22 +268,4 @@ func listenInside(pid int, address string) (net.Listener, error) {
 		return nil, err
 	}
 	return net.Listen("tcp", address)
-}
-
-// A lockedBuffer is what a process has printed so far. It is safe for concurrent use.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

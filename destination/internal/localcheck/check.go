@@ -16,6 +16,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/filetime"
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
@@ -196,6 +197,9 @@ func (c *check) take(ctx context.Context, l *look) error {
 	case touched, refresh:
 		if l.state == touched {
 			c.result.Touched++
+			if !c.m.DryRun {
+				filetime.Set(ctx, c.m.Files, &l.row)
+			}
 		}
 		c.marks.Put = append(c.marks.Put, l.row)
 		return c.flush(ctx, false)

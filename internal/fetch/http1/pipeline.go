@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -34,9 +35,8 @@ const (
 	// batchBuffer holds most of the responses to a batch.
 	batchBuffer = 64 << 10
 
-	// stall is how long a response may take before those behind it are no longer
-	// waited for.
-	stall = time.Second
+	// defaultStall is the default of Pool.Stall.
+	defaultStall = time.Second
 	// slowly is the time for a response, after the first of a batch, from which a server is
 	// slow, if all of them also take longer than the first: more requests side by side get
 	// more responses then. With nearConns, a server that is not slow sends 16,000 in a
@@ -315,7 +315,7 @@ func (p *Pool) response(ctx context.Context, b *batch) (*Response, error) {
 	resp.body = newBody(resp.Length)
 	n, length := 0, int(resp.Length)
 	err := p.patiently(b, r.Patience, true, func() (err error) {
-		for err == nil && n < length && time.Since(start) < stall {
+		for err == nil && n < length && time.Since(start) < p.stall() {
 			var k int
 			k, err = b.buf.Read(resp.body.b[n:length])
 			n += k
@@ -353,13 +353,15 @@ func refuses(status int) bool {
 	return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
 }
 
+func (p *Pool) stall() time.Duration { return cmp.Or(p.Stall, defaultStall) }
+
 // patiently has read wait for a response for that long. If it takes long, no other request
 // waits for it: neither those behind it nor those that are not sent yet. This one ends, too,
 // unless the server has certainly received its request.
 func (p *Pool) patiently(b *batch, patience time.Duration, received bool, read func() error) error {
 	start, socket := time.Now(), b.conn.socket
-	if patience > stall && !b.left {
-		socket.limit = start.Add(stall)
+	if patience > p.stall() && !b.left {
+		socket.limit = start.Add(p.stall())
 		err := read()
 		if !errors.Is(err, ErrTimeout) {
 			return err

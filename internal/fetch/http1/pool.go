@@ -56,6 +56,9 @@ type Pool struct {
 	TLS     *tls.Config
 	MaxIdle int           // connections without a request; the one without for longest is closed
 	Idle    time.Duration // for which a connection is kept without a request
+	// Stall is how long a response may take before those behind it on the connection are
+	// no longer waited for; 0 is a second.
+	Stall time.Duration
 
 	mu      sync.Mutex // guards the rest
 	idle    map[peer][]*conn

@@ -8,8 +8,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -17,6 +17,8 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/ratelimit"
+	"lockstep/internal/reader"
 	"lockstep/source"
 )
 
@@ -44,15 +46,19 @@ type Log struct {
 	kind   func(path string) string
 	append func(b []byte, e *entry) []byte // nil: no lines are written
 	out    *file
+
+	proxies []netip.Prefix // that are believed which client they ask for
 }
 
 // New returns a Log without a file. kind returns what kind of thing is at a path, as it
 // was sent: one of few words.
 func New(kind func(path string) string) *Log { return &Log{kind: kind} }
 
-// Open opens the log; kind is that of [New].
-func (o *Flags) Open(kind func(path string) string, io term.IO) (*Log, error) {
+// Open opens the log; kind is that of [New]. Of requests of trusted proxies, the client is
+// logged that they name.
+func (o *Flags) Open(kind func(path string) string, proxies []netip.Prefix, io term.IO) (*Log, error) {
 	l := New(kind)
+	l.proxies = proxies
 	switch o.format {
 	case formatCombined, "":
 		l.append = appendCombined
@@ -74,7 +80,7 @@ func (o *Flags) Open(kind func(path string) string, io term.IO) (*Log, error) {
 
 // Check reports flags that cannot be used.
 func (o *Flags) Check() error {
-	_, err := (&Flags{format: o.format}).Open(nil, term.IO{})
+	_, err := (&Flags{format: o.format}).Open(nil, nil, term.IO{})
 	return err
 }
 
@@ -114,6 +120,12 @@ func (l *Log) record(h http.Handler, kind func(path string) string) http.Handler
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		uri := r.RequestURI // handlers may change r.URL
+		var from *reader.Note
+		if l.append != nil && len(r.Header["Authorization"]) > 0 {
+			var ctx context.Context
+			ctx, from = reader.Noting(r.Context())
+			r = r.WithContext(ctx)
+		}
 		out, answered := &recorder{ResponseWriter: w}, false
 		defer func() { // also when h panics to end the connection
 			switch {
@@ -123,7 +135,7 @@ func (l *Log) record(h http.Handler, kind func(path string) string) http.Handler
 				out.status = http.StatusInternalServerError
 			}
 			l.add(&entry{
-				at: began, client: clientOf(r.RemoteAddr), host: r.Host, method: r.Method, uri: uri, proto: r.Proto, status: out.status, bytes: out.bytes,
+				at: began, client: l.clientOf(r), user: from.Name(), host: r.Host, method: r.Method, uri: uri, proto: r.Proto, status: out.status, bytes: out.bytes,
 				took: time.Since(began), referer: r.Referer(), agent: r.UserAgent(), kind: kind(pathOf(uri)),
 			})
 		}()
@@ -136,9 +148,9 @@ func (l *Log) record(h http.Handler, kind func(path string) string) http.Handler
 func (l *Log) Front(a *source.FrontResponse) {
 	e := &entry{at: time.Now().Add(-a.Took), method: http.MethodGet, uri: a.Path, proto: "HTTP/1.1", status: http.StatusOK, bytes: int64(a.Bytes), took: a.Took, kind: l.kind(a.Path)}
 	if l.append != nil {
-		e.client = clientOf(a.Remote.String())
 		if r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(a.Request))); err == nil { // the front has parsed it
-			e.host, e.referer, e.agent = r.Host, r.Referer(), r.UserAgent()
+			r.RemoteAddr = a.Remote.String()
+			e.client, e.host, e.referer, e.agent = l.clientOf(r), r.Host, r.Referer(), r.UserAgent()
 		}
 	}
 	l.add(e)
@@ -160,12 +172,13 @@ func (l *Log) Figures(out *admin.Figures) {
 	}
 }
 
-// clientOf returns the address of a client without its port.
-func clientOf(remote string) string {
-	if host, _, err := net.SplitHostPort(remote); err == nil {
-		return host
+// clientOf returns the address of the client of a request; "" if it came through a Unix
+// socket, which has none.
+func (l *Log) clientOf(r *http.Request) string {
+	if client := ratelimit.AddressOf(r, l.proxies); client.IsValid() {
+		return client.String()
 	}
-	return "" // a Unix socket has no address
+	return ""
 }
 
 // pathOf returns the path of a request target.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,6 +23,7 @@ import (
 	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/reader"
 	"lockstep/source"
 )
 
@@ -53,7 +55,7 @@ func open(t *testing.T, kind func(string) string, args ...string) (l *accesslog.
 		t.Fatal(err)
 	}
 	stderr = &safeBuffer{}
-	l, err := o.Open(kind, term.IO{Out: io.Discard, Err: stderr})
+	l, err := o.Open(kind, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, term.IO{Out: io.Discard, Err: stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +213,13 @@ func TestFront(t *testing.T) {
 	l.Front(&source.FrontResponse{
 		Remote: remote, Request: []byte("GET /a HTTP/1.1\r\nHost: a.example\r\nUser-Agent: curl/8\r\n\r\n"), Path: "/a", Bytes: 7, Took: time.Millisecond,
 	})
+	l.Front(&source.FrontResponse{
+		Remote: remote, Request: []byte("GET /b HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 198.51.100.7\r\n\r\n"), Path: "/b", Bytes: 7, Took: time.Millisecond,
+	})
 	stop()
+	if !strings.Contains(stderr.String(), "\n198.51.100.7 - - [") {
+		t.Errorf("the client of a trusted proxy is not in %q", stderr)
+	}
 	line, _ := bufio.NewReader(strings.NewReader(stderr.String())).ReadString('\n')
 	if !strings.HasPrefix(line, "127.0.0.1 - - [") || !strings.HasSuffix(line, `] "GET /a HTTP/1.1" 200 7 "-" "curl/8"`+"\n") {
 		t.Errorf("logged %q", line)
@@ -227,8 +235,75 @@ func TestBadFlags(t *testing.T) {
 		if err := flags.Parse(args); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.Open(nil, term.IO{}); err == nil {
+		if _, err := o.Open(nil, nil, term.IO{}); err == nil {
 			t.Errorf("%q is not refused", args)
 		}
+	}
+}
+
+// TestReader: the name of a reader is logged if its credential was accepted, in a form that
+// cannot be taken for other fields, and the credential is not.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	const token = "5ec1e7"
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(reader.With(r.Context(), func() reader.Grant {
+			if r.Header.Get("Authorization") == "Bearer "+token {
+				return reader.Grant{Name: `al"ice]`, Sets: []string{"a"}}
+			}
+			return reader.Grant{Status: http.StatusUnauthorized}
+		}))
+		if r.URL.Path == "/private" && !reader.Of(r.Context()).Opens("a") {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}
+	for format, want := range map[string][]string{
+		"combined": {
+			`^192\.0\.2\.1 - al\\"ice\] \[`, `^192\.0\.2\.1 - - \[.* 401 `, `^192\.0\.2\.1 - - \[.* 401 `, `^192\.0\.2\.1 - - \[.* 200 `,
+		},
+		"json": {`"user":"al\\"ice\]"`, `"status":401`, `"status":401`, `"status":200`},
+	} {
+		path := filepath.Join(t.TempDir(), "access.log")
+		l, _, stop := open(t, admin.KindOf("file"), "--access-log", path, "--access-log-format", format)
+		h := l.Handler(http.HandlerFunc(serve))
+		for _, ask := range [][2]string{{"/private", "Bearer " + token}, {"/private", "Basic YWxpY2U6eA=="}, {"/private", ""}, {"/public", "Bearer " + token}} {
+			r := httptest.NewRequest("GET", ask[0], nil)
+			if ask[1] != "" {
+				r.Header.Set("Authorization", ask[1])
+			}
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		stop()
+		lines := strings.Split(strings.TrimSpace(contents(path)), "\n")
+		for i, line := range lines {
+			if len(lines) != len(want) || !regexp.MustCompile(want[i]).MatchString(line) || strings.Contains(line, token) || i > 0 && strings.Contains(line, "user\"") {
+				t.Errorf("%s, request %d: %s", format, i, line)
+			}
+		}
+	}
+}
+
+// TestProxies: of the requests of a trusted proxy, the client that it names is logged, with
+// its whole address; what others say of themselves is not.
+func TestProxies(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "access.log")
+	l, _, stop := open(t, admin.KindOf("file"), "--access-log", path)
+	for _, h := range []http.Handler{l.Handler(http.HandlerFunc(files)), l.AdminHandler(http.HandlerFunc(files))} {
+		for _, from := range [][2]string{{"127.0.0.1:5", "198.51.100.1, 2001:db8::1:2"}, {"127.0.0.1:5", ""}, {"192.0.2.1:5", "198.51.100.1"}, {"127.0.0.1:5", "x\n"}, {"@", "198.51.100.1"}} {
+			r := httptest.NewRequest("GET", "/a", nil)
+			r.RemoteAddr = from[0]
+			r.Header.Set("X-Forwarded-For", from[1])
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+	}
+	stop()
+	var clients []string
+	for line := range strings.Lines(contents(path)) {
+		client, _, _ := strings.Cut(line, " ")
+		clients = append(clients, client)
+	}
+	if got, want := strings.Join(clients, " "), "2001:db8::1:2 127.0.0.1 192.0.2.1 127.0.0.1 - "; got+" " != want+want {
+		t.Errorf("logged %s", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 type entry struct {
 	at             time.Time // it began
 	client, host   string
+	user           string // name of the reader whose credential the answer depended on
 	method, uri    string
 	proto          string
 	status         int
@@ -25,7 +26,9 @@ const combinedTime = "02/Jan/2006:15:04:05 -0700"
 // appendCombined appends e in the format of Apache's "combined" log.
 func appendCombined(b []byte, e *entry) []byte {
 	b = appendField(b, e.client)
-	b = append(b, " - - ["...)
+	b = append(b, " - "...)
+	b = appendField(b, e.user)
+	b = append(b, " ["...)
 	b = e.at.AppendFormat(b, combinedTime)
 	b = append(b, "] \""...)
 	b = appendEscaped(b, e.method)
@@ -75,6 +78,7 @@ func appendEscaped(b []byte, s string) []byte {
 type line struct {
 	Time      time.Time `json:"time"`
 	Client    string    `json:"client,omitempty"`
+	User      string    `json:"user,omitempty"`
 	Host      string    `json:"host"`
 	Method    string    `json:"method"`
 	URI       string    `json:"uri"`
@@ -89,7 +93,7 @@ type line struct {
 
 // appendJSON appends e as a JSON object.
 func appendJSON(b []byte, e *entry) []byte {
-	text, err := json.Marshal(line{e.at.UTC(), e.client, e.host, e.method, e.uri, e.proto, e.status, e.bytes, e.took.Seconds(), e.kind, e.referer, e.agent})
+	text, err := json.Marshal(line{e.at.UTC(), e.client, e.user, e.host, e.method, e.uri, e.proto, e.status, e.bytes, e.took.Seconds(), e.kind, e.referer, e.agent})
 	if err != nil {
 		return b // unreachable: strings and numbers
 	}

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"sync"
@@ -24,6 +25,7 @@ type file struct {
 	lines   int64 // in the buffer
 	missing int64 // lines that were lost
 	failing bool
+	torn    bool // the last line in the file has no end
 }
 
 // fileMode keeps the addresses of clients from other users than those of the group.
@@ -47,8 +49,25 @@ func (f *file) reopen() error {
 	if f.open != nil {
 		_ = f.open.Close() // what was written is there
 	}
-	f.open, f.out = opened, opened
+	f.open, f.out, f.torn = opened, opened, isTorn(f.path)
 	return nil
+}
+
+// isTorn reports whether the file has a last line without an end, which a full disk or a
+// killed process leaves. Of devices and pipes nothing is read.
+func isTorn(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false
+	}
+	r, err := os.Open(path)
+	if err != nil {
+		return false // it may be written only
+	}
+	defer func() { _ = r.Close() }() // it was read only
+	last := make([]byte, 1)
+	_, err = r.ReadAt(last, info.Size()-1)
+	return err == nil && last[0] != '\n'
 }
 
 // write takes the line that build appends.
@@ -66,10 +85,23 @@ func (f *file) flush() {
 	if len(f.buffer) == 0 {
 		return
 	}
-	_, err := f.out.Write(f.buffer)
-	if err != nil {
-		f.missing += f.lines
+	if f.torn {
+		if _, err := f.out.Write([]byte("\n")); err != nil {
+			f.lose(f.lines, err)
+			return
+		}
+		f.torn = false
 	}
+	n, err := f.out.Write(f.buffer)
+	if n > 0 {
+		f.torn = f.buffer[n-1] != '\n'
+	}
+	f.lose(f.lines-int64(bytes.Count(f.buffer[:n], []byte("\n"))), err)
+}
+
+// lose empties the buffer, of which so many lines could not be written. f.mu is held.
+func (f *file) lose(lines int64, err error) {
+	f.missing += lines
 	f.report(err)
 	f.buffer, f.lines = f.buffer[:0], 0
 }

@@ -55,6 +55,26 @@ func NewReadiness(log *slog.Logger, dependencies ...Dependency) *Readiness {
 	return &Readiness{log: log, dependencies: dependencies}
 }
 
+// A notReadyError says to the public that a process is not ready.
+type notReadyError struct {
+	public string
+	cause  error
+}
+
+func (e *notReadyError) Error() string { return e.public }
+
+// WithCause returns the text of an error of [Readiness.Ready] for the operator, with its
+// cause; "" for nil.
+func WithCause(err error) string {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*notReadyError](err); ok {
+		return e.public + ": " + e.cause.Error()
+	}
+	return err.Error()
+}
+
 // readinessLimit is how long all checks may take.
 const readinessLimit = 5 * time.Second
 
@@ -74,7 +94,7 @@ func (r *Readiness) Ready() error {
 			r.log.Error("not ready", slog.String("err", err.Error()))
 		}
 		if err != nil {
-			return errors.New(d.Public)
+			return &notReadyError{d.Public, err}
 		}
 	}
 	if r.failing {

@@ -25,8 +25,20 @@ func TestReadiness(t *testing.T) {
 		admin.Dependency{Public: "the documents cannot be read", Check: func(context.Context) error { return documents }})
 	want := func(text string) {
 		t.Helper()
-		if got := fmt.Sprint(r.Ready()); got != text {
+		err := r.Ready()
+		if got := fmt.Sprint(err); got != text {
 			t.Errorf("Ready() = %s, want %s", got, text)
+		}
+		for _, cause := range []error{database, documents} {
+			if cause != nil && !strings.HasSuffix(admin.WithCause(err), cause.Error()) {
+				t.Errorf("%q is without the cause", admin.WithCause(err))
+			}
+			if cause != nil {
+				break
+			}
+		}
+		if err == nil && admin.WithCause(err) != "" {
+			t.Errorf("%q is the cause of nothing", admin.WithCause(err))
 		}
 	}
 	want("<nil>")

@@ -6,6 +6,7 @@ package alert
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	goio "io"
@@ -52,6 +53,8 @@ func (o *Flags) DeclareService(all *pflag.FlagSet) {
 type Run struct {
 	Command      string
 	Source, Dest string // may be empty
+
+	Roots func() (*x509.CertPool, error) // the certificates to trust for --ping-url; nil: those of the system
 }
 
 // An Outcome is what a run reports of itself.
@@ -103,8 +106,18 @@ func (t *tail) summary(out *Outcome, err error) string {
 		t.text = t.text[:0]
 		out.Summary(to)
 	}
+	if several, ok := errors.AsType[causesReporter](err); ok {
+		several.ReportCauses(to)
+	}
 	term.ReportError(to, err)
 	return string(t.text[max(0, len(t.text)-maxSummary):])
+}
+
+// A causesReporter is an error of a run over several mirrors, each of which has reported
+// its own on stderr.
+type causesReporter interface {
+	error
+	ReportCauses(io term.IO)
 }
 
 // maxSummary is how many bytes of a summary are sent: as many as monitors keep.
@@ -127,7 +140,7 @@ func (o *Flags) open(r Run, io term.IO) (*watch, error) {
 	if w.command, err = shell.Parse("on-failure", o.onFailure); err != nil {
 		return nil, err
 	}
-	if w.ping, err = newPinger(o.pingURL); err != nil {
+	if w.ping, err = newPinger(o.pingURL, r.Roots); err != nil {
 		return nil, err
 	}
 	return w, checkMetricsFile(o.metricsFile)
@@ -165,7 +178,10 @@ func (w *watch) inform(ctx context.Context, text string, failed bool, env ...str
 	ctx, cancel := context.WithTimeoutCause(ctx, commandLimit, fmt.Errorf("ended after %s without a result", term.Brief(commandLimit)))
 	defer cancel()
 	env = append(env, "LOCKSTEP_COMMAND="+w.run.Command, "LOCKSTEP_SOURCE="+w.run.Source, "LOCKSTEP_DEST="+w.run.Dest)
-	if err := w.command.Run(ctx, strings.NewReader(text), w.io.Err, env...); err != nil {
+	out := term.NewLines(w.io.Err) // sh writes one in pieces
+	err := w.command.Run(ctx, strings.NewReader(text), out, env...)
+	out.Flush()
+	if err != nil {
 		w.warn(fmt.Errorf("--on-failure %q: %w", w.command.Text, err))
 	}
 }
@@ -173,6 +189,6 @@ func (w *watch) inform(ctx context.Context, text string, failed bool, env ...str
 // warn reports what could not be sent.
 func (w *watch) warn(err error) {
 	if err != nil {
-		w.io.Errorf("warning: %v\n", err)
+		term.ReportWarning(w.io, err)
 	}
 }

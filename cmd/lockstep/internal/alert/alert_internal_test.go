@@ -119,7 +119,7 @@ func TestPingTriesAgain(t *testing.T) {
 		{[]int{302, 200}, 1, "302 Found"},
 	} {
 		m := newMonitor(t, func(n int) int { return tt.answers[n-1] })
-		p, err := newPinger(m.URL + "/secret")
+		p, err := newPinger(m.URL+"/secret", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,6 +135,16 @@ func TestPingTriesAgain(t *testing.T) {
 			t.Errorf("the path of the URL, which is a secret, is in %q", err)
 		}
 	}
+	moved := httptest.NewServer(http.RedirectHandler("https://monitor.example/secret", http.StatusMovedPermanently))
+	defer moved.Close()
+	p, err := newPinger(moved.URL+"/secret", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const redirected = "/…: 301 Moved Permanently: it redirects to https://monitor.example/…, which is not followed: give the address there"
+	if err := p.send(t.Context(), "", "x", pingTries); err == nil || err.Error() != "--ping-url: POST to "+moved.URL+redirected {
+		t.Error(err)
+	}
 	m := newMonitor(t, nil)
 	watchRun(t, &Flags{pingURL: m.URL}, strings.Repeat("a line of text\n", 10_000)+"the end\n", nil)
 	if got := m.all()[1]; len(got) > maxSummary+20 || !strings.HasSuffix(got, "the end\n") {
@@ -149,7 +159,7 @@ func TestPingHangs(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-block }))
 	defer s.Close()
 	defer close(block)
-	p, err := newPinger(s.URL + "/secret")
+	p, err := newPinger(s.URL+"/secret", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +167,7 @@ func TestPingHangs(t *testing.T) {
 	if err = p.send(t.Context(), "", "x", pingTries); err == nil || err.Error() != "--ping-url: POST to "+s.URL+"/…: no answer in time" {
 		t.Error(err)
 	}
-	if _, err := newPinger("ftp://secret"); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err := newPinger("ftp://secret", nil); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}
 }
@@ -233,7 +243,11 @@ func TestMetricsFile(t *testing.T) {
 	if w := watchRun(t, o, "", nil); w != "" || value(exit) != "0" {
 		t.Errorf("after a broken file: warned %q, exit code %q", w, value(exit))
 	}
-	for _, bad := range []string{filepath.Join(t.TempDir(), "none", "x.prom"), filepath.Join(t.TempDir(), "x.txt")} {
+	directory := filepath.Join(t.TempDir(), "x.prom")
+	if err := os.Mkdir(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{directory, filepath.Join(t.TempDir(), "none", "x.prom"), filepath.Join(t.TempDir(), "x.txt")} {
 		if err := checkMetricsFile(bad); code(err) == 0 {
 			t.Errorf("%s is not refused", bad)
 		}

@@ -31,6 +31,9 @@ func checkMetricsFile(path string) error {
 	if !strings.HasSuffix(path, metricsSuffix) {
 		return term.Usage(fmt.Errorf("--metrics-file %s: the name has to end in %s", path, metricsSuffix), "node exporter reads no other files")
 	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return term.Usage(fmt.Errorf("--metrics-file %s is not a regular file, and cannot be replaced by one", path), "name a file in the directory that node exporter has as --collector.textfile.directory")
+	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 		return term.Usage(fmt.Errorf("--metrics-file %s: there is no directory %s", path, filepath.Dir(path)), "name a file in the directory that node exporter has as --collector.textfile.directory")
 	}

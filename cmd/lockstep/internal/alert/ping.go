@@ -2,6 +2,8 @@ package alert
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +14,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/certerror"
 	"lockstep/internal/fetch"
 )
 
@@ -31,8 +34,9 @@ const (
 	maxAnswer   = 1_000       // bytes of an answer that are read, so that the connection can be used again
 )
 
-// newPinger returns a pinger for the value of --ping-url, or nil for none.
-func newPinger(text string) (*pinger, error) {
+// newPinger returns a pinger for the value of --ping-url, or nil for none. roots returns the
+// certificates to trust; nil: those of the system.
+func newPinger(text string, roots func() (*x509.CertPool, error)) (*pinger, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -40,7 +44,16 @@ func newPinger(text string) (*pinger, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, term.Usage(errors.New("--ping-url: want an http or https URL"), "as --ping-url https://monitor.example.org/ping/0f3c") // its text may be a secret
 	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	if roots != nil {
+		trusted, err := roots()
+		if err != nil {
+			return nil, err
+		}
+		t.TLSClientConfig = &tls.Config{RootCAs: trusted}
+	}
 	return &pinger{pause: pingPause, url: u, client: &http.Client{
+		Transport:     certerror.Transport(t),
 		Timeout:       pingTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would lose the body
 	}}, nil
@@ -93,6 +106,9 @@ func (p *pinger) post(ctx context.Context, address, text string) error {
 	case answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests:
 		return &temporaryError{errors.New(answer.Status)}
 	}
+	if to, err := answer.Location(); err == nil {
+		return fmt.Errorf("%s: it redirects to %s://%s/…, which is not followed: give the address there", answer.Status, to.Scheme, to.Host) // the path is a secret
+	}
 	return errors.New(answer.Status)
 }
 
@@ -106,6 +122,9 @@ func cause(err error) error {
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		if of.Timeout() {
 			return errors.New("no answer in time")
+		}
+		if certificate, ok := errors.AsType[*certerror.Error](of.Err); ok {
+			return certificate
 		}
 		return errors.New(fetch.Printable(of.Err.Error()))
 	}

@@ -1,6 +1,7 @@
 package certificate
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -8,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 const (
@@ -125,13 +128,21 @@ func (p *Pair) look(now time.Time) {
 	if err != nil {
 		if text := err.Error(); p.failing && text != p.failed {
 			p.failed = text
-			p.log.Error("the TLS certificate is not replaced, and the one in use stays", slog.String("err", text))
+			args := []any{slog.String("err", text)}
+			if hint := term.HintOf(err); hint != "" {
+				args = append(args, slog.String("hint", hint))
+			}
+			p.log.Error("the TLS certificate is not replaced, and the one in use stays", args...)
 		}
 		p.failing = true
 		return
 	}
 	if !fresh.Leaf.Equal(used) || p.failed != "" {
-		p.log.Info("the TLS certificate was read again", slog.String("file", p.certFile), slog.Time("expires", fresh.Leaf.NotAfter))
+		level := slog.LevelInfo
+		if p.failed != "" {
+			level = slog.LevelWarn // those who have seen the failure see its end
+		}
+		p.log.Log(context.Background(), level, "the TLS certificate was read again", slog.String("file", p.certFile), slog.Time("expires", fresh.Leaf.NotAfter))
 		p.noticed = time.Time{}
 	}
 	p.current.Store(fresh)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func FlagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 		}
 		for _, v := range values {
 			if err := flags.Set(f.Name, v); err != nil {
-				first = term.Usage(fmt.Errorf("read %s: %w", envName(f.Name), err), "it sets the flag --"+f.Name)
+				first = term.Usage(fmt.Errorf("read %s: %w", envName(f.Name), plainValueError(f, v, err)), "it sets the flag --"+f.Name)
 				return
 			}
 		}
@@ -142,6 +143,20 @@ func FlagsFromKeys(flags *pflag.FlagSet, values map[string][]string) error {
 		f.Changed = true
 	}
 	return nil
+}
+
+// PlainFlagError returns an error about the flags of the command line without the words of
+// Go's parsers.
+func PlainFlagError(err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	switch f := invalid.GetFlag(); f.Value.Type() {
+	case "bool", "duration", "int", "float64":
+		return fmt.Errorf("--%s: %w", f.Name, plainValueError(f, invalid.GetValue(), err))
+	}
+	return err
 }
 
 // plainValueError says which values a flag accepts, when v is not one.

@@ -38,6 +38,9 @@ func explainYAML(err error) error {
 			}
 		}
 	}
+	if i := slices.IndexFunc(hints, func(hint string) bool { return strings.HasPrefix(hint, listOfKeys) }); i >= 0 {
+		hints = append(slices.Delete(slices.Clone(hints), i, i+1), hints[i]) // a long line, about none of the keys
+	}
 	if len(unknown) > 0 && unknownField.MatchString(te.Errors[0]) {
 		return term.WithHint(errors.New(strings.Join(unknown, "\n")), strings.Join(hints, "\n"))
 	}
@@ -93,8 +96,11 @@ func hintForKey(key, typ string) string {
 			return key + " is a key of " + m.place
 		}
 	}
-	return "known keys here: " + strings.Join(here, ", ")
+	return listOfKeys + strings.Join(here, ", ")
 }
+
+// listOfKeys begins the hint for a key that is like no other.
+const listOfKeys = "known keys here: "
 
 // isMirrorKey reports whether a key at the top of the file is about mirrors alone.
 func isMirrorKey(key string) bool {

@@ -182,13 +182,21 @@ func (c *File) settleMirrors() error {
 			wrong = append(wrong, fmt.Errorf("mirror %s: %w", m.label(i), err))
 			continue
 		}
-		if first, ok := by[m.Name]; ok {
+		if first, ok := by[m.Name]; ok && samePlace(c.Mirrors[first].Dest, m.Dest) {
+			wrong = append(wrong, fmt.Errorf("mirrors %d and %d have the same dest: %s", first+1, i+1, m.Dest))
+			continue
+		} else if ok {
 			wrong = append(wrong, term.WithHint(fmt.Errorf("mirrors %d and %d (%s and %s) have the same name: %s", first+1, i+1, c.Mirrors[first].Dest, m.Dest, m.Name), "give one of them another, as name: "+m.Name+"-2"))
 			continue
 		}
 		by[m.Name] = i
 	}
 	return errors.Join(wrong...)
+}
+
+// samePlace reports whether two values of dest are spellings of one place. Links are not followed.
+func samePlace(a, b string) bool {
+	return strings.TrimRight(filepath.ToSlash(a), "/") == strings.TrimRight(filepath.ToSlash(b), "/")
 }
 
 // label says which mirror of the file it is: by its name, or else its number.

@@ -109,11 +109,11 @@ func Follow(ctx context.Context, o *Flags, io term.IO) error {
 	if err := o.Admin.Check(); err != nil {
 		return err
 	}
-	alerts, err := o.Alerts.Service(alert.Run{Command: "follow", Source: o.Sync.Source, Dest: o.Sync.Dest}, io)
+	alerts, err := o.Alerts.Service(alert.Run{Command: "follow", Source: o.Sync.Source, Dest: o.Sync.Dest, Roots: o.Sync.Network.Certificates}, io)
 	if err != nil {
 		return err
 	}
-	requests, err := o.Access.Open(admin.KindOf("callback"), io)
+	requests, err := o.Access.Open(admin.KindOf("callback"), nil, io)
 	if err != nil {
 		return err
 	}

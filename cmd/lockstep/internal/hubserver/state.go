@@ -71,7 +71,9 @@ func openSharedState(ctx context.Context, scheme, state, keyFile string, log *sl
 	if err != nil {
 		return nil, err
 	}
-	warnOfKey(keyFile, log)
+	if err := checkKeyMode(keyFile, log); err != nil {
+		return nil, err
+	}
 	db, err := postgres.Open(ctx, state)
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func sharedKey(scheme, keyFile string) ([]byte, error) {
 	if scheme != "postgres" && scheme != "postgresql" {
 		return nil, term.Usage(fmt.Errorf("--state %s://: want a directory, or the URL of a PostgreSQL database", scheme), "as postgres://user@host/database")
 	}
-	const hint = "openssl rand -hex 32 > FILE makes one; give every hub that shares the state the same"
+	const hint = "(umask 077; openssl rand -hex 32 > FILE) makes one; give every hub that shares the state the same"
 	if keyFile == "" {
 		return nil, term.Usage(errors.New("--state postgres://: want the file with the key that seals subscribers' secrets, by --key-file"), hint)
 	}
@@ -106,8 +108,7 @@ func LoadKey(ctx context.Context, path string, store hubstore.Store, log *slog.L
 	}
 	key, err := readKey(path)
 	if err == nil {
-		warnOfKey(path, log)
-		return key, nil
+		return key, checkKeyMode(path, log)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -124,9 +125,19 @@ func LoadKey(ctx context.Context, path string, store hubstore.Store, log *slog.L
 	return makeKey(path)
 }
 
-// warnOfKey warns if other users can read the key.
-func warnOfKey(path string, log *slog.Logger) {
-	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		log.Warn("others can read the hub's key", slog.String("file", path), slog.String("mode", info.Mode().Perm().String()))
+// checkKeyMode refuses a key that every user of the machine can read, and warns if its group
+// can.
+func checkKeyMode(path string, log *slog.Logger) error {
+	info, err := os.Stat(path)
+	if err != nil || runtime.GOOS == "windows" {
+		return nil // it was just read
 	}
+	mode := info.Mode().Perm()
+	switch {
+	case mode&0o006 != 0:
+		return term.Usage(fmt.Errorf("read the hub's key: every user of this machine has access to %s (mode %04o)", path, mode), "chmod o= "+path)
+	case mode&0o060 != 0:
+		log.Warn("the group of the file has access to the hub's key", slog.String("file", path), slog.String("mode", info.Mode().Perm().String()))
+	}
+	return nil
 }

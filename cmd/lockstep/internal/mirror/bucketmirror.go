@@ -54,11 +54,6 @@ const (
 // state.
 func openBucketMirror(dest, state string, readOnly bool, c BucketClient) (*State, error) {
 	log := c.Log
-	if state == "" {
-		return nil, term.Usage(fmt.Errorf("%s: a mirror in a bucket keeps its state in a directory", dest),
-			"give one with --state DIR; keep it, and use the same one with every command for this mirror")
-
-	}
 	switch info, err := os.Stat(state); {
 	case err == nil && !info.IsDir():
 		return nil, term.Usagef("--state %s is not a directory", state)
@@ -105,7 +100,7 @@ func openBucketMirror(dest, state string, readOnly bool, c BucketClient) (*State
 	}
 	db, err := sqlite.Open(database)
 	if err != nil {
-		return nil, errors.Join(err, scratch.Close(), lock.Close())
+		return nil, errors.Join(explainLock(err), scratch.Close(), lock.Close())
 	}
 	return &State{Store: store, Journal: db.Journal(), Versions: versions, state: state, scratch: scratch, Close: func() {
 		if err := errors.Join(db.Close(), scratch.Close(), lock.Close()); err != nil {

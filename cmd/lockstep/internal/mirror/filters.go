@@ -73,7 +73,11 @@ func ReadFilters(file string) (filters []destination.Filter, err error) {
 		if line[0] != '+' && line[0] != '-' || glob == "" {
 			return nil, term.Usage(fmt.Errorf("--filter-from %s: line %d: %q is no rule", file, n, line), "write + GLOB to select what matches, or - GLOB to leave it out; # begins a comment")
 		}
-		filters = append(filters, destination.Filter{Include: line[0] == '+', Glob: glob})
+		filter := destination.Filter{Include: line[0] == '+', Glob: glob}
+		if err := (destination.Options{Filters: []destination.Filter{filter}}).Validate(); err != nil {
+			return nil, term.Usagef("--filter-from %s: line %d: %w", file, n, err)
+		}
+		filters = append(filters, filter)
 	}
 	return filters, nil
 }

@@ -111,6 +111,9 @@ func ParseMaps(values []string) ([]filename.Map, error) {
 		}
 		maps = append(maps, filename.Map{Prefix: v[:i], Dir: v[i+1:]})
 	}
+	if _, err := filename.New(filename.Options{Origin: "https://source.invalid", Map: maps}); err != nil {
+		return nil, term.Usagef("--%w", err)
+	}
 	return maps, nil
 }
 
@@ -129,13 +132,11 @@ type State struct {
 // that is no mirror yet. c is for a DEST that is a bucket.
 func OpenState(sel *Selection, readOnly bool, c BucketClient) (*State, error) {
 	dest, log := sel.Dest, c.Log
-	switch {
-	case IsBucket(dest):
+	if err := sel.CheckPlace(c.LookupEnv); err != nil {
+		return nil, err
+	}
+	if IsBucket(dest) {
 		return openBucketMirror(dest, sel.State, readOnly, c)
-	case strings.Contains(dest, "://"):
-		return nil, term.Usage(fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX")
-	case sel.State != "" && !config.FromEnvironment("state", sel.State, c.LookupEnv): // there it may be meant for serve
-		return nil, term.Usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its state in "+filepath.Join(dest, ".lockstep"))
 	}
 	if err := mirrordir.Check(dest); err != nil {
 		if _, ok := errors.AsType[*fs.PathError](err); ok {
@@ -165,6 +166,21 @@ func OpenState(sel *Selection, readOnly bool, c BucketClient) (*State, error) {
 	}}, nil
 }
 
+// CheckPlace refuses a DEST that cannot be one, and a state that does not belong to it.
+func (o *Selection) CheckPlace(lookup func(string) (string, bool)) error {
+	switch {
+	case IsBucket(o.Dest) && o.State == "":
+		return term.Usage(fmt.Errorf("%s: a mirror in a bucket keeps its state in a directory", o.Dest),
+			"give one with --state DIR; keep it, and use the same one with every command for this mirror")
+	case IsBucket(o.Dest):
+	case strings.Contains(o.Dest, "://"):
+		return term.Usage(fmt.Errorf("%s: not a place for a mirror", o.Dest), "give a directory, or a bucket as s3://BUCKET/PREFIX")
+	case o.State != "" && !config.FromEnvironment("state", o.State, lookup): // there it may be meant for serve
+		return term.Usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its state in "+filepath.Join(o.Dest, ".lockstep"))
+	}
+	return nil
+}
+
 // IsMirror reports whether there is a mirror already.
 func (o *Selection) IsMirror() bool {
 	dir := o.Dest
@@ -175,14 +191,20 @@ func (o *Selection) IsMirror() bool {
 	return err == nil
 }
 
+// Damaged says what to do about the database of a mirror that cannot be read.
+const Damaged = "bring state.db back from a backup, or move the files state.db* away: sync --adopt then compares everything, and adopts the files that are right"
+
 // lockMirror locks the mirror whose state is in dir.
 func lockMirror(dir string) (*lock.Lock, error) {
 	held, err := lock.Acquire(dir)
 	return held, explainLock(err)
 }
 
-// explainLock adds a hint to the error about a mirror that is in use.
+// explainLock adds a hint to the error about a mirror that is in use, or whose state is damaged.
 func explainLock(err error) error {
+	if errors.Is(err, sqlite.ErrDamaged) {
+		return term.WithHint(err, Damaged)
+	}
 	if _, used := errors.AsType[*lock.InUseError](err); used {
 		err = term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/mirror"
@@ -24,8 +26,8 @@ import (
 
 // Audit compares the mirrors of the configuration file with their Sources, or those that are
 // named, and prints a result for each. flags are those of the command, of which one has the
-// values.
-func Audit(ctx context.Context, f *Flags, one *auditing.Options, flags *pflag.FlagSet, names []string, io term.IO) error {
+// values. out gets the figures of all.
+func Audit(ctx context.Context, f *Flags, one *auditing.Options, flags *pflag.FlagSet, names []string, io term.IO, out *alert.Outcome) error {
 	if one.Report != "" {
 		return term.Usage(errors.New("--report and --config: a report is about one mirror"), "give SOURCE and DEST")
 	}
@@ -52,13 +54,19 @@ func Audit(ctx context.Context, f *Flags, one *auditing.Options, flags *pflag.Fl
 		})
 	}
 	wg.Wait()
+	figures := make([]func(*admin.Figures), len(entries))
+	for i, e := range entries {
+		figures[i] = alert.Mirror(e.name, nil, results[i].report, results[i].err != nil)
+	}
+	out.Figures = alert.Mirrors(figures)
 	return conclude(ctx, entries, results, one.Out, time.Since(start), io)
 }
 
 // audited is the result of an audit of one mirror.
 type audited struct {
-	json bytes.Buffer // the object that it printed, if JSON is wanted
-	err  error
+	json   bytes.Buffer // the object that it printed, if JSON is wanted
+	report *destination.AuditReport
+	err    error
 }
 
 // run compares one mirror with its Source.
@@ -76,6 +84,7 @@ func (r *audited) run(ctx context.Context, e *entry, one *auditing.Options, give
 	if r.err = config.FlagsFromKeys(own, values); r.err != nil {
 		return // unreachable: they are flags of sync, too
 	}
+	o.OnReport = func(report *destination.AuditReport) { r.report = report }
 	out := io.Named(e.name)
 	if o.Out.JSON {
 		out.Out = &r.json
@@ -133,7 +142,7 @@ func auditObject(entries []*entry, results []audited, took time.Duration, err er
 
 // add counts a mirror that is not in step.
 func (v *verdict) add(name string, err error) {
-	v.failed = append(v.failed, name)
+	v.failed, v.causes = append(v.failed, name), append(v.causes, err)
 	refused, differs := errors.Is(err, destination.ErrRefused), errors.Is(err, auditing.ErrDifferences)
 	v.refused, v.differs = v.refused && refused, v.differs && (refused || differs)
 }

@@ -193,6 +193,12 @@ func check(e *entry, options func(*entry) error) error {
 	if err := options(e); err != nil {
 		return err
 	}
+	if err := e.sync().Network.Check(e.sync().Source); err != nil {
+		return err
+	}
+	if err := e.sync().CheckPlace(func(string) (string, bool) { return "", false }); err != nil { // the environment has no state of a mirror
+		return err
+	}
 	err := e.sync().CheckSource(false)
 	if _, wrong := errors.AsType[term.UsageError](err); wrong {
 		return err

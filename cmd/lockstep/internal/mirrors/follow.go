@@ -75,10 +75,10 @@ func Follow(ctx context.Context, f *Flags, one *following.Flags, flags *pflag.Fl
 	if callback != "" {
 		one.Callback.TLS.WarnAbout(callback, io)
 	}
-	if g.alerts, err = one.Alerts.Service(alert.Run{Command: "follow", Source: f.config}, io); err != nil {
+	if g.alerts, err = one.Alerts.Service(alert.Run{Command: "follow", Source: f.config, Roots: one.Sync.Network.Certificates}, io); err != nil {
 		return err
 	}
-	if g.requests, err = one.Access.Open(admin.KindOf("callback"), io); err != nil {
+	if g.requests, err = one.Access.Open(admin.KindOf("callback"), nil, io); err != nil {
 		return err
 	}
 	defer g.requests.Close()

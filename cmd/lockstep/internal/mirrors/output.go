@@ -30,6 +30,7 @@ const maxShown = 4
 type verdict struct {
 	all     int
 	failed  []string // names
+	causes  []error  // of each
 	refused bool     // all of them, for safety
 	differs bool     // all of them that were not refused, as an audit has found
 }
@@ -43,6 +44,13 @@ func (v *verdict) Is(target error) bool {
 		return v.differs && !v.refused
 	}
 	return false
+}
+
+// ReportCauses prints why each mirror is not in step.
+func (v *verdict) ReportCauses(io term.IO) {
+	for i, cause := range v.causes {
+		term.ReportError(io.Named(v.failed[i]), cause)
+	}
 }
 
 func (v *verdict) Error() string {

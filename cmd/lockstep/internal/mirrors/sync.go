@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/syncing"
@@ -25,8 +27,9 @@ import (
 )
 
 // Sync brings the mirrors of the configuration file into step, or those that are named, and
-// prints a result for each. flags are those of the command, of which one has the values.
-func Sync(ctx context.Context, f *Flags, one *syncing.Flags, flags *pflag.FlagSet, names []string, io term.IO) error {
+// prints a result for each. flags are those of the command, of which one has the values. out
+// gets the figures of all.
+func Sync(ctx context.Context, f *Flags, one *syncing.Flags, flags *pflag.FlagSet, names []string, io term.IO, out *alert.Outcome) error {
 	entries, err := f.read(flags, names, one.Out, func(e *entry) error {
 		_, err := e.sync().Options()
 		return err
@@ -53,6 +56,7 @@ func Sync(ctx context.Context, f *Flags, one *syncing.Flags, flags *pflag.FlagSe
 	}
 	wg.Wait()
 	stop()
+	out.Figures = alert.Mirrors(r.figures)
 	return r.end(ctx)
 }
 
@@ -70,7 +74,9 @@ type syncRun struct {
 	active  []*work
 	ended   int
 	failed  []string // names
+	causes  []error  // of each
 	refused int      // of them, for safety
+	figures []func(*admin.Figures)
 }
 
 // work is one mirror that is being brought into step.
@@ -79,7 +85,7 @@ type work struct {
 	io      term.IO
 	watcher mirror.Watcher
 	fetched atomic.Pointer[func() int64] // nil: the mirror is not open
-	printed bool                         // the result is
+	result  *destination.Report          // nil: none was printed
 }
 
 func newWork(e *entry, io term.IO, out *term.Options) *work {
@@ -106,7 +112,7 @@ func (r *syncRun) sync(ctx context.Context, e *entry, w *work) error {
 			return func() {}
 		},
 		Print: func(d *destination.Destination, result *destination.Report, err error) error {
-			w.printed = true
+			w.result = result
 			return r.print(ctx, e, d, result, err)
 		},
 	})
@@ -125,20 +131,24 @@ func (r *syncRun) begin(w *work) {
 
 // settle reports and counts a mirror that is in step, or has failed.
 func (r *syncRun) settle(ctx context.Context, e *entry, w *work, err error) {
-	if err != nil && !mirror.Interrupted(ctx, err) {
+	switch {
+	case err != nil && !mirror.Interrupted(ctx, err):
 		term.ReportError(w.io, err)
+	case errors.Is(err, term.ErrInterrupted) && err.Error() != term.ErrInterrupted.Error(): // it says how much is done
+		w.io.Errorf("%v\n", err)
 	}
-	if !w.printed {
+	if w.result == nil {
 		err = cmp.Or(err, r.print(ctx, e, nil, notOpened(e), err))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.active = slices.DeleteFunc(r.active, func(o *work) bool { return o == w })
 	r.ended++
+	r.figures = append(r.figures, alert.Mirror(w.name, w.result, nil, err != nil))
 	if err == nil {
 		return
 	}
-	r.failed = append(r.failed, w.name)
+	r.failed, r.causes = append(r.failed, w.name), append(r.causes, err)
 	if errors.Is(err, destination.ErrRefused) {
 		r.refused++
 	}
@@ -208,7 +218,7 @@ type total struct {
 func (r *syncRun) end(ctx context.Context) error {
 	var err error
 	if len(r.failed) > 0 {
-		err = &verdict{all: r.all, failed: r.failed, refused: r.refused == len(r.failed)}
+		err = &verdict{all: r.all, failed: r.failed, causes: r.causes, refused: r.refused == len(r.failed)}
 	}
 	if mirror.Interrupted(ctx, err) {
 		err = term.WithHint(term.ErrInterrupted, "progress is saved; run the same command again to continue")

@@ -113,6 +113,18 @@ func (o *Options) Client(home string, lookup func(string) (string, bool), log *s
 	return o.client(h, o.allowPrivate || h == nil, lookup, log) // a file on this machine may name what only this machine can reach
 }
 
+// Check refuses values that no client for the Source at home can be made with. The files
+// that they name are not read.
+func (o *Options) Check(home string) error {
+	bare := *o
+	bare.bearerFile, bare.netrc, bare.caFile = "", "", ""
+	c, err := bare.client(discover.Home(home), false, func(string) (string, bool) { return "", false }, slog.New(slog.DiscardHandler))
+	if err == nil {
+		c.Close()
+	}
+	return err
+}
+
 // OriginClient returns a client for addresses that strangers have named, and to which
 // the Source has no relation. It has no credentials, and connects to private and
 // loopback addresses only with --allow-private, wherever the Source is.

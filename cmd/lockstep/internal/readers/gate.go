@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -133,7 +134,7 @@ func (g *Gate) check(r *http.Request) reader.Grant {
 		return reader.Grant{Status: http.StatusUnauthorized}
 	}
 	client := ratelimit.ClientOf(r, l.proxies)
-	sets, passwords, err := g.compare(&c)
+	name, sets, passwords, err := g.compare(&c)
 	l.report(err)
 	var wait time.Duration
 	var cerr error
@@ -142,7 +143,7 @@ func (g *Gate) check(r *http.Request) reader.Grant {
 	}
 	switch {
 	case len(sets) > 0:
-		return reader.Grant{Sets: sets}
+		return reader.Grant{Name: cmp.Or(c.name, name), Sets: sets}
 	case errors.Is(cerr, errLimited):
 		return reader.Grant{Status: http.StatusTooManyRequests, After: wait}
 	case err != nil || cerr != nil:
@@ -172,20 +173,22 @@ type password struct {
 	sets []string // that it opens; none: it is compared so that unknown names take as long
 }
 
-// compare returns the sets that the credential opens as a token, and the hashes that it has
-// to be compared with as a password. Its running time says nothing of tokens.
-func (g *Gate) compare(c *credential) (sets []string, passwords []password, err error) {
+// compare returns the sets that the credential opens as a token, with the name of its first
+// line, and the hashes that it has to be compared with as a password. Its running time says
+// nothing of tokens.
+func (g *Gate) compare(c *credential) (name string, sets []string, passwords []password, err error) {
 	sum := sha256.Sum256([]byte(c.secret))
 	other := ""
 	for _, set := range g.sets {
 		lines, lerr := set.list.lines()
 		err = errors.Join(err, lerr)
-		found := 0
+		found, at := 0, 0 // whether a token of the set is the credential, and the line of one
 		for i := range lines {
 			l := &lines[i]
 			named := c.name == "" || l.name == c.name
 			if l.token != nil {
-				found |= subtle.ConstantTimeCompare(sum[:], l.token) & truth(named)
+				same := subtle.ConstantTimeCompare(sum[:], l.token) & truth(named)
+				found, at = found|same, subtle.ConstantTimeSelect(same, i, at)
 				continue
 			}
 			if other == "" {
@@ -194,22 +197,22 @@ func (g *Gate) compare(c *credential) (sets []string, passwords []password, err 
 			if c.name == "" || !named {
 				continue
 			}
-			at := slices.IndexFunc(passwords, func(p password) bool { return p.hash == l.bcrypt })
+			known := slices.IndexFunc(passwords, func(p password) bool { return p.hash == l.bcrypt })
 			switch {
-			case at >= 0:
-				passwords[at].sets = append(passwords[at].sets, set.name)
+			case known >= 0:
+				passwords[known].sets = append(passwords[known].sets, set.name)
 			case len(passwords) < maxPasswords:
 				passwords = append(passwords, password{l.bcrypt, []string{set.name}})
 			}
 		}
 		if found == 1 {
-			sets = append(sets, set.name)
+			sets, name = append(sets, set.name), cmp.Or(name, lines[at].name)
 		}
 	}
 	if c.name != "" && len(sets)+len(passwords) == 0 && other != "" {
 		passwords = []password{{hash: other}}
 	}
-	return sets, passwords, err
+	return name, sets, passwords, err
 }
 
 func truth(so bool) int {

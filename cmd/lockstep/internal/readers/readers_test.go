@@ -111,27 +111,28 @@ func TestCheck(t *testing.T) {
 		credential string
 		sets       []string
 		status     int
+		reader     string
 	}{
-		"none":                        {"", nil, 0},
-		"a token":                     {"Bearer alices-token", []string{"a", "c"}, 0},
-		"a token, another case":       {"bearer  alices-token", []string{"a", "c"}, 0},
-		"a token as a password":       {basic("alice", "alices-token"), []string{"a", "c"}, 0},
-		"a token of another name":     {basic("carol", "alices-token"), nil, 401},
-		"another password of alice":   {basic("alice", "alices other"), []string{"b"}, 0},
-		"a token in a file":           {"Bearer carols-token", []string{"a"}, 0},
-		"a password":                  {basic("bob", "bobs password"), []string{"a", "b"}, 0},
-		"a password by htpasswd":      {basic("dave", "hunter2"), []string{"d"}, 0},
-		"a wrong password":            {basic("bob", "bobs"), nil, 401},
-		"a wrong name":                {basic("robert", "bobs password"), nil, 401},
-		"a password as a token":       {"Bearer bobs password", nil, 401},
-		"a hash as a token":           {"Bearer " + strings.TrimPrefix(alice, "alice:sha256:"), nil, 401},
-		"a hash as a password":        {basic("bob", strings.TrimPrefix(bob, "bob:")), nil, 401},
-		"an empty token":              {"Bearer ", nil, 401},
-		"an empty password":           {basic("bob", ""), nil, 401},
-		"an empty name":               {basic("", "alices-token"), nil, 401},
-		"another scheme":              {"Digest alices-token", nil, 401},
-		"nothing but a scheme":        {"Bearer", nil, 401},
-		"a token and something after": {"Bearer alices-token x", nil, 401},
+		"none":                        {"", nil, 0, ""},
+		"a token":                     {"Bearer alices-token", []string{"a", "c"}, 0, "alice"},
+		"a token, another case":       {"bearer  alices-token", []string{"a", "c"}, 0, "alice"},
+		"a token as a password":       {basic("alice", "alices-token"), []string{"a", "c"}, 0, "alice"},
+		"a token of another name":     {basic("carol", "alices-token"), nil, 401, ""},
+		"another password of alice":   {basic("alice", "alices other"), []string{"b"}, 0, "alice"},
+		"a token in a file":           {"Bearer carols-token", []string{"a"}, 0, "carol"},
+		"a password":                  {basic("bob", "bobs password"), []string{"a", "b"}, 0, "bob"},
+		"a password by htpasswd":      {basic("dave", "hunter2"), []string{"d"}, 0, "dave"},
+		"a wrong password":            {basic("bob", "bobs"), nil, 401, ""},
+		"a wrong name":                {basic("robert", "bobs password"), nil, 401, ""},
+		"a password as a token":       {"Bearer bobs password", nil, 401, ""},
+		"a hash as a token":           {"Bearer " + strings.TrimPrefix(alice, "alice:sha256:"), nil, 401, ""},
+		"a hash as a password":        {basic("bob", strings.TrimPrefix(bob, "bob:")), nil, 401, ""},
+		"an empty token":              {"Bearer ", nil, 401, ""},
+		"an empty password":           {basic("bob", ""), nil, 401, ""},
+		"an empty name":               {basic("", "alices-token"), nil, 401, ""},
+		"another scheme":              {"Digest alices-token", nil, 401, ""},
+		"nothing but a scheme":        {"Bearer", nil, 401, ""},
+		"a token and something after": {"Bearer alices-token x", nil, 401, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,8 +144,8 @@ func TestCheck(t *testing.T) {
 					header = nil
 				}
 				// Each attempt from an address of its own: failures are counted.
-				if g := w.ask(fmt.Sprintf("198.51.100.%d:1", len(name)*3+i), header...); !slices.Equal(g.Sets, tt.sets) || g.Status != tt.status {
-					t.Errorf("%d: %+v, want %v, %d", i, g, tt.sets, tt.status)
+				if g := w.ask(fmt.Sprintf("198.51.100.%d:1", len(name)*3+i), header...); !slices.Equal(g.Sets, tt.sets) || g.Status != tt.status || g.Name != tt.reader {
+					t.Errorf("%d: %+v, want %v, %d, %q", i, g, tt.sets, tt.status, tt.reader)
 				}
 			}
 		})

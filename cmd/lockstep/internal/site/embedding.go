@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"lockstep/aggregator"
@@ -49,7 +50,11 @@ func openAccessLog(o *Options) (*accesslog.Log, error) {
 	if o.Embedding == nil {
 		return accesslog.New(kind), nil
 	}
-	return o.Embedding.Access.Open(kind, o.IO)
+	proxies, err := o.Embedding.Hub.Proxies()
+	if err != nil {
+		return nil, err
+	}
+	return o.Embedding.Access.Open(kind, proxies, o.IO)
 }
 
 // openHub opens the hub embedded in the Source, if it is to have one. The hub's store is
@@ -147,8 +152,8 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 	p := upstreams.Process{Kind: upstreams.Serve, BaseURL: s.about.BaseURL, Sets: len(setup.sets), Published: s.builder.tally.Last()}
 	channels := setup.src.Channels()
 	for _, set := range setup.sets {
-		if !set.isUpstream() {
-			p.Origins = append(p.Origins, s.originRow(set, channels, now))
+		if row := s.setRow(set, channels, now); !set.isUpstream() || row.Error != "" {
+			p.Origins = append(p.Origins, row)
 		}
 	}
 	return p, upstreams.FromFleet(s.builder.sets.origins.Upstreams.Fleet.Statuses(), setOf, now)
@@ -157,16 +162,40 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 // problem returns what is wrong with the Source, "" if all is well.
 func (s *Site) problem() string {
 	if err := s.ready(); err != nil {
-		return err.Error()
+		return admin.WithCause(err)
 	}
 	_, rows := s.upstreams(time.Now())
-	return s.builder.failures.Detail() + upstreams.Failures(rows) + s.builder.tally.Problem()
+	byUpstream := func(set string) bool { // has a line for each of its upstreams that fails
+		return slices.ContainsFunc(rows, func(r upstreams.Row) bool { return r.Set == set && r.State == aggregator.StateFailing })
+	}
+	return s.builder.failures.ProblemOf(func(set string) bool { return !byUpstream(set) }) + upstreams.Failures(rows) + s.builder.tally.Problem() +
+		hubFailures(s.setup.Load().src.Channels())
 }
 
-// originRow returns what is known of the origin of a set, and of the hubs that are notified
-// of its changes.
-func (s *Site) originRow(set *siteSet, channels []source.ChannelStatus, now time.Time) upstreams.Row {
+// hubFailures returns a line for each hub that cannot be notified, "" if all can.
+func hubFailures(channels []source.ChannelStatus) string {
+	var b strings.Builder
+	for i := range channels {
+		for _, hub := range channels[i].Hubs {
+			if hub.Err != nil {
+				b.WriteString("set " + channels[i].Set + ": " + hubFailure(&hub) + "\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+func hubFailure(hub *source.HubStatus) string {
+	return "notify the hub " + hub.URL + ": " + hub.Err.Error()
+}
+
+// setRow returns what is known of the origin of a set, and of the hubs that are notified of
+// its changes; of a set that is filled by upstreams, which have rows, only of the hubs.
+func (s *Site) setRow(set *siteSet, channels []source.ChannelStatus, now time.Time) upstreams.Row {
 	o := s.builder.failures.State(set.name)
+	if set.isUpstream() {
+		o = sourcefigures.OriginState{Read: s.builder.tally.Last()}
+	}
 	r := upstreams.Row{
 		Name: set.name, Set: set.name, URL: fetch.WithoutUser(set.from.String()), State: upstreams.StatePublished, LastAttempt: o.Read, LastSuccess: o.Read,
 		Age: upstreams.AgeOf(o.Read, now), Error: upstreams.Sentence(o.Error), Hint: upstreams.Sentence(o.Hint), Since: o.Since, Resources: s.builder.tally.Resources(set.name),
@@ -181,7 +210,7 @@ func (s *Site) originRow(set *siteSet, channels []source.ChannelStatus, now time
 		for _, hub := range channels[i].Hubs {
 			r.Pending = max(r.Pending, hub.Behind)
 			if hub.Err != nil && r.Error == "" {
-				r.Error, r.Hint = upstreams.Sentence("notify the hub "+hub.URL+": "+hub.Err.Error()), upstreams.Sentence(term.HintOf(hub.Err))
+				r.Error, r.Hint = upstreams.Sentence(hubFailure(&hub)), upstreams.Sentence(term.HintOf(hub.Err))
 			}
 		}
 	}

@@ -102,6 +102,8 @@ func (b *setBuilder) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, cat
 	if set.source.Links, err = c.LinkRules(); err != nil {
 		return nil, nil, term.Usagef("set %s: %w", set.name, err)
 	}
+	own := *c // what is left out below was not configured: reloads compare with that
+	c = &own
 	if !set.source.Elsewhere && !c.Origin.Kind.Away {
 		if err := b.versions.LeaveRoom(c, set.source.Path, b.opts.IO.Notef); err != nil {
 			return nil, nil, term.Usage(fmt.Errorf("set %s: %w", set.name, err), term.HintOf(err))

@@ -84,11 +84,13 @@ func openBitstreams(o *Options, versions bool) (*blob.Dir, error) {
 
 // documents returns the dependency on the store of the documents.
 func (st *storage) documents() admin.Dependency {
+	published := false // calls of Rarely's check are made one at a time
 	return admin.Dependency{Public: "the documents cannot be read", Check: admin.Rarely(func(ctx context.Context) error {
 		_, err := st.docs.Stat(ctx, strings.TrimPrefix(discover.WellKnown, "/"))
-		if errors.Is(err, blob.ErrNotExist) {
-			err = nil // nothing is published yet
+		if errors.Is(err, blob.ErrNotExist) && !published {
+			return nil // nothing is published yet
 		}
+		published = published || err == nil
 		return err
 	})}
 }

@@ -158,7 +158,13 @@ func (u *Origins) Figures(out *admin.Figures) {
 func (u *Origins) Detail() string { return u.DetailOf(func(string) bool { return true }) }
 
 // DetailOf is Detail about some of the sets.
-func (u *Origins) DetailOf(which func(set string) bool) string {
+func (u *Origins) DetailOf(which func(set string) bool) string { return u.describe(which, false) }
+
+// ProblemOf is DetailOf for the operator: with the causes, which name files and hosts, and
+// with what to do about them.
+func (u *Origins) ProblemOf(which func(set string) bool) string { return u.describe(which, true) }
+
+func (u *Origins) describe(which func(set string) bool, causes bool) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	text := ""
@@ -167,11 +173,18 @@ func (u *Origins) DetailOf(which func(set string) bool) string {
 		if !which(set) {
 			continue
 		}
+		head := fmt.Sprintf("set %s: its origin cannot be read since %s", fetch.Printable(set), f.since.UTC().Format(time.RFC3339))
 		if f.refused {
-			text += fmt.Sprintf("set %s: left as it is since %s, because its origin is suddenly empty or lists far less; --allow-empty consents\n", fetch.Printable(set), f.since.UTC().Format(time.RFC3339))
-			continue
+			head = fmt.Sprintf("set %s: left as it is since %s, because its origin is suddenly empty or lists far less; --allow-empty consents", fetch.Printable(set), f.since.UTC().Format(time.RFC3339))
 		}
-		text += fmt.Sprintf("set %s: its origin cannot be read since %s\n", fetch.Printable(set), f.since.UTC().Format(time.RFC3339))
+		text += head
+		if causes {
+			text += ": " + fetch.Printable(f.error)
+			if f.hint != "" && !f.refused {
+				text += "\nhint: " + fetch.Printable(f.hint)
+			}
+		}
+		text += "\n"
 	}
 	return text
 }

@@ -29,6 +29,9 @@ func TestOriginDown(t *testing.T) {
 	if d := u.Detail(); !strings.HasPrefix(d, "set maps: its origin cannot be read since 2") || strings.Contains(d, "other") {
 		t.Errorf("detail %q", d)
 	}
+	if p := u.ProblemOf(func(set string) bool { return set == "maps" }); !strings.HasPrefix(p, "set maps: its origin cannot be read since 2") || !strings.HasSuffix(p, ": status 503\n") || strings.Contains(u.Detail(), "503") {
+		t.Errorf("problem %q", p)
+	}
 	m := admin.NewMetrics()
 	m.Register(u.Figures)
 	if s := scanned("maps", nil); !strings.Contains(s, "set maps: its origin can be read again") {

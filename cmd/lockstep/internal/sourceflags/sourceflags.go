@@ -3,6 +3,7 @@
 package sourceflags
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,6 +51,9 @@ type Source struct {
 	Sets []config.Set // from the configuration file, or the one that is the argument
 	File config.File
 }
+
+// Certificates returns the certificates to trust; nil: those of the system.
+func (o *Source) Certificates() (*x509.CertPool, error) { return o.network.Certificates() }
 
 // rehashDefault is how many percent of the files are read again in a day.
 const rehashDefault = "1%"

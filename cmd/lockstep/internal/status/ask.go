@@ -142,5 +142,8 @@ func (s *Service) explain(ctx context.Context, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // the message has the address already
 	}
+	if strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") { // of net/http, which has no type for it
+		return term.WithHint(fmt.Errorf("ask the process at %s: it does not speak HTTPS there", s.name), "write the address with http://")
+	}
 	return fmt.Errorf("ask the process at %s: %w", s.name, err)
 }

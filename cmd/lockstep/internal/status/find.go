@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/requestlog"
 	"lockstep/internal/mirrordir"
 	"lockstep/internal/trust"
 	"lockstep/storage/sqlite"
@@ -30,6 +32,7 @@ type Options struct {
 	TokenFile string
 	CertFile  string // with the certificate of the admin listener
 	CAFile    string
+	Log       *slog.Logger // of requests to a URL; nil: none
 	LookupEnv func(string) (string, bool)
 }
 
@@ -92,6 +95,7 @@ func (o *Options) lookAtURL(ctx context.Context) (Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.client.Transport = requestlog.Transport(s.client.Transport, o.Log, nil)
 	if token != "" {
 		p, err := s.Ask(ctx)
 		if err != nil {

@@ -96,6 +96,8 @@ func (m *Mirror) readState(ctx context.Context, dir string) error {
 		return fmt.Errorf("%s: there is no mirror, or it was never synced", dir)
 	case errors.Is(err, fs.ErrPermission):
 		return term.WithHint(fmt.Errorf("%s: only the user who runs the mirror may read its state", dir), "ask as that user, or as root")
+	case errors.Is(err, sqlite.ErrDamaged):
+		return term.WithHint(err, mirror.Damaged)
 	case err != nil:
 		return err
 	}
@@ -135,7 +137,8 @@ func (m *Mirror) settle() {
 	complete := len(m.Sets) > 0 && !slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool { return !s.Complete })
 	switch run := m.LastRun; {
 	case m.Killed:
-		m.State, m.Summary = Failing, inStep(source, Failing, m.LastSuccess, m.FailingSince, m.At, m.Pending)+"; the last run was killed"
+		m.State, m.Summary = Failing, m.notInStep(source, m.FailingSince)+"; the last run was killed"
+		m.Error, m.Hint = "the last run was killed", "progress is saved; to continue, run the same command again"
 	case run == nil:
 		m.settleUnknown(source, complete)
 	case !run.At.IsZero() && run.Result == lastrun.InStep:
@@ -144,9 +147,9 @@ func (m *Mirror) settle() {
 		m.State, m.Summary = OK, inStep(source, OK, m.LastSuccess, time.Time{}, m.At, m.Pending)
 	case run.Result == lastrun.Interrupted && m.FailingSince.IsZero():
 		m.State = Failing
-		m.Summary = inStep(source, Failing, m.LastSuccess, time.Time{}, m.At, m.Pending) + "; the last run was interrupted " + span(max(m.At.Sub(run.Ended), 0)) + " ago"
+		m.Summary = m.notInStep(source, time.Time{}) + "; the last run was interrupted " + span(max(m.At.Sub(run.Ended), 0)) + " ago"
 	default:
-		m.State, m.Summary = Failing, inStep(source, Failing, m.LastSuccess, m.FailingSince, m.At, m.Pending)
+		m.State, m.Summary = Failing, m.notInStep(source, m.FailingSince)
 	}
 	if p := m.Process; p != nil {
 		m.Summary += "; a run is in progress"
@@ -154,6 +157,16 @@ func (m *Mirror) settle() {
 			m.Summary += fmt.Sprintf(" (%s, process %d, since %s)", fetch.Printable(filepath.Base(p.Command)), p.PID, p.Since.Local().Format(time.DateTime))
 		}
 	}
+}
+
+// notInStep says that the mirror is not in step. If no resource is known to be pending, that
+// says nothing of a run that has not compared all of them.
+func (m *Mirror) notInStep(source string, since time.Time) string {
+	pending := m.Pending
+	if pending == 0 {
+		pending = unknownPending
+	}
+	return inStep(source, Failing, m.LastSuccess, since, m.At, pending)
 }
 
 // settleUnknown is settle for a mirror of which no run has been recorded.

@@ -57,8 +57,8 @@ func (p *Process) settle() {
 		p.State, p.Summary = p.following()
 		return
 	}
-	failing := p.failing()
-	if failing > 0 {
+	failing, unnotified := p.failing(), p.unnotified()
+	if failing+unnotified > 0 {
 		p.State = Failing
 	}
 	if p.Mirrors > 0 {
@@ -74,7 +74,11 @@ func (p *Process) settle() {
 	}
 	if failing > 0 {
 		parts = append(parts, fmt.Sprintf("%d failing", failing))
-	} else {
+	}
+	if unnotified > 0 {
+		parts = append(parts, fmt.Sprintf("the hub of %d not notified", unnotified))
+	}
+	if p.State == OK {
 		parts = append(parts, "all well")
 	}
 	p.Summary = "serving " + p.BaseURL + ": " + strings.Join(parts, ", ")
@@ -144,6 +148,18 @@ func (p *Process) failing() int {
 	return n
 }
 
+// unnotified returns how many sets are published, but have a hub that cannot be notified of
+// their changes.
+func (p *Process) unnotified() int {
+	n := 0
+	for i := range p.Origins {
+		if r := &p.Origins[i]; r.State == upstreams.StatePublished && r.Error != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // Check implements [Result].
 func (p *Process) Check() error {
 	n, of := p.failing(), len(p.Origins)+len(p.Upstreams)
@@ -154,6 +170,8 @@ func (p *Process) Check() error {
 	switch {
 	case p.State == Starting:
 		return fmt.Errorf("not yet in step: %w", ErrStarting)
+	case n == 0 && p.unnotified() > 0:
+		return fmt.Errorf("the notification of hubs is %w", ErrFailing)
 	case n == 0:
 		return nil
 	case of == 1:

@@ -106,6 +106,9 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d", d/(24*time.Hour))
 }
 
+// unknownPending is the number of pending resources that is not known.
+const unknownPending = -1
+
 // inStep says that a mirror is in step with a Source, or since when it is not.
 func inStep(source string, state State, success, since, now time.Time, pending int64) string {
 	var text string
@@ -127,6 +130,9 @@ func inStep(source string, state State, success, since, now time.Time, pending i
 		} else {
 			text += "; last in step " + span(max(now.Sub(success), 0)) + " ago"
 		}
+	}
+	if pending == unknownPending {
+		return text
 	}
 	return text + "; " + term.Thousands(pending) + " pending"
 }

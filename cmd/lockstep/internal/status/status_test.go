@@ -81,6 +81,19 @@ func TestServing(t *testing.T) {
 	}
 }
 
+// TestUnnotified: a Source is not well if one of its hubs cannot be notified.
+func TestUnnotified(t *testing.T) {
+	t.Parallel()
+	p := &Process{Process: upstreams.Process{Kind: upstreams.Serve, BaseURL: "http://x.org/", Sets: 2, Origins: []upstreams.Row{
+		{Name: "a", Set: "a", State: upstreams.StatePublished},
+		{Name: "b", Set: "b", State: upstreams.StatePublished, Error: "notify the hub http://h.org/: connection refused"},
+	}}}
+	p.settle()
+	if err := p.Check(); p.State != Failing || p.Summary != "serving http://x.org/: 2 sets, the hub of 1 not notified" || !errors.Is(err, ErrFailing) || err.Error() != "the notification of hubs is failing" {
+		t.Errorf("%s: %s, %v", p.State, p.Summary, err)
+	}
+}
+
 // TestHub: a hub shows the subscriptions that lack messages, which are not its failure.
 func TestHub(t *testing.T) {
 	t.Parallel()

@@ -75,6 +75,19 @@ func Flag(cmd *cobra.Command, args []string, err error) string {
 	return list
 }
 
+// Value returns a hint for too many arguments if one of them may be meant as the value of a
+// flag that also stands without one, which has to follow an equals sign; else "".
+func Value(flags *pflag.FlagSet, args []string) (hint string) {
+	flags.Visit(func(f *pflag.Flag) {
+		isSwitch := f.Value.Type() == "bool" && f.Name != "netrc"
+		if f.NoOptDefVal == "" || f.Value.String() != f.NoOptDefVal || isSwitch && !slices.Contains(args, "true") && !slices.Contains(args, "false") {
+			return
+		}
+		hint = "a value of --" + f.Name + " has to follow an equals sign: --" + f.Name + "=VALUE"
+	})
+	return hint
+}
+
 // longName returns the word that was written with one dash and ends in letters; "" if
 // there is none.
 func longName(letters string, args []string) string {
