@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/destination/journal"
 	"lockstep/storage/sqlite"
@@ -19,8 +20,9 @@ import (
 type partsSite struct {
 	*listSite
 	texts map[string]string
-	full  int // answers with a part, since reset
-	same  int // answers that a part has not changed
+	mods  map[string]string // Last-Modified of parts, the day
+	full  int               // answers with a part, since reset
+	same  int               // answers that a part has not changed
 }
 
 func newPartsSite(t *testing.T) *partsSite {
@@ -31,9 +33,10 @@ func newPartsSite(t *testing.T) *partsSite {
 		}
 		s.mu.Lock()
 		text := s.doc[r.URL.Path]
+		mod, _ := time.Parse(time.DateOnly, s.mods[r.URL.Path]) // otherwise there is none
 		s.mu.Unlock()
 		rec := &statusWriter{ResponseWriter: w}
-		s.serve(rec, r, siteFile{data: []byte(text), doc: true})
+		s.serve(rec, r, siteFile{data: []byte(text), doc: true, mod: mod})
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if rec.status == http.StatusNotModified {
@@ -238,6 +241,59 @@ func (s *partsSite) partNames() (all []string) {
 		}
 	}
 	return all
+}
+
+// Without an ETag, many servers report a part that was replaced by an older one as unchanged.
+// It is read, because the index states another lastmod, or none.
+func TestKnownPartsWithoutETag(t *testing.T) {
+	t.Parallel()
+	s := newPartsSite(t)
+	s.style.noETag = true
+	s.mods = map[string]string{}
+	s.standard()
+	modify := func(part int, day string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.mods[fmt.Sprint("/part", part)] = day
+	}
+	for i := range 4 {
+		modify(i, "2024-04-20")
+	}
+	index := func(at string, lastmod bool) {
+		body := ""
+		for i := range 4 {
+			body += "<sitemap><loc>" + s.url(fmt.Sprint("/part", i)) + "</loc>"
+			if lastmod {
+				body += "<lastmod>" + s.mods[fmt.Sprint("/part", i)] + "</lastmod>"
+			}
+			body += "</sitemap>"
+		}
+		s.replace(top, doc("sitemapindex", `<rs:md capability="resourcelist" at="2024-05-0`+at+`T00:00:00Z"/>`, body))
+	}
+	m := newMirror(t, s.site)
+	for _, step := range []struct {
+		name   string
+		change func()
+		full   int
+	}{
+		{"first", func() { index("1", true) }, 4},
+		{"unchanged", func() { index("2", true) }, 0},
+		{"an older part", func() {
+			s.resource("/r04", "older")
+			s.part(1, s.three(1)...)
+			modify(1, "2024-04-10")
+			index("3", true)
+		}, 1},
+		{"unchanged since", func() { index("4", true) }, 0},
+		{"no lastmod", func() { index("5", false) }, 4},
+		{"still none", func() { index("6", false) }, 4},
+	} {
+		step.change()
+		m.mustSync()
+		if full, same := s.answers(); full != step.full || same != 4-step.full {
+			t.Errorf("%s: %d parts were read, %d were unchanged; want %d read", step.name, full, same, step.full)
+		}
+	}
 }
 
 // A resource that cannot be fetched is not forgotten with the part that states it.

@@ -55,6 +55,8 @@ type listPart struct {
 	pkg   int                   // number of the package; zero: a document
 	at    resourcesync.Datetime // as the index states
 	order string                // of its entries relative to those of other parts
+
+	lastmod resourcesync.Datetime // of the document, as the index states
 }
 
 // ReadList stages the entries of the Resource List, or index, at uri. It passes
@@ -197,7 +199,7 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 	l.mu.Unlock()
 	l.ReportWarnings(doc)
 	if l.Known != nil && depth > 0 && doc.Unlocated() == nil {
-		l.record(p.uri, doc, &stated)
+		l.record(p, doc, &stated)
 	}
 	return nil, nil
 }
@@ -290,7 +292,7 @@ func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart,
 		if err != nil {
 			return parts, err
 		}
-		parts = append(parts, listPart{uri: e.Loc, at: e.At, order: placeOf(order, len(parts))})
+		parts = append(parts, listPart{uri: e.Loc, at: e.At, lastmod: e.Lastmod, order: placeOf(order, len(parts))})
 		if l.snap.Dump {
 			dumps = append(dumps, resourcesync.Entry{Loc: e.Loc, Lastmod: e.Lastmod, Metadata: resourcesync.Metadata{At: e.At}})
 		}

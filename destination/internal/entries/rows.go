@@ -20,19 +20,20 @@ func (l *listReading) proven(ctx context.Context, p listPart, depth int) (*known
 		return nil, saved.Validators{}, nil
 	}
 	part, err := l.Known.Proven(ctx, p.uri, l.entry)
-	if part == nil || err != nil || part.Taken().Compare(p.at) < 0 { // RS-IDX-07
+	if part == nil || err != nil || part.Taken().Compare(p.at) < 0 || !part.Named(p.lastmod) { // RS-IDX-07
 		return nil, saved.Validators{}, err
 	}
 	return part, part.Validators, nil
 }
 
 // record records what a part stated that was read to its end.
-func (l *listReading) record(uri string, doc *discover.Document, stated *known.Digest) {
+func (l *listReading) record(p listPart, doc *discover.Document, stated *known.Digest) {
 	part := stated.Part(saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, doc.Header.At)
+	part.Lastmod = p.lastmod.String()
 	for _, w := range doc.Warnings() {
 		part.Warnings = append(part.Warnings, w.String())
 	}
-	l.Known.Record(uri, part)
+	l.Known.Record(p.uri, part)
 }
 
 // stageRows stages, as the n-th document, what the rows of the Journal state in place of a
@@ -60,7 +61,9 @@ func (l *listReading) stageRows(ctx context.Context, p listPart, part *known.Par
 	if !stated.Matches(part) {
 		return fmt.Errorf("read %s: the state of the mirror has changed meanwhile", fetch.Printable(p.uri)) // unreachable: one run at a time
 	}
-	l.Known.Record(p.uri, part)
+	now := *part
+	now.Lastmod = p.lastmod.String()
+	l.Known.Record(p.uri, &now)
 	for _, w := range part.Warnings {
 		l.ReportWarning(p.uri, fmt.Sprintf("read %s: %s", fetch.Printable(p.uri), w))
 	}

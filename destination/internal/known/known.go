@@ -32,13 +32,22 @@ const maxParts = 10_000
 // maxWarnings limits the warnings that are recorded of a part; one with more is read again.
 const maxWarnings = 20
 
+// For each resource of a part there may be so many rows of other sets between its URIs, and
+// moreOthers for the part, for it to be looked for in the Journal: a Source must not cause
+// long searches with small parts.
+const (
+	maxOthers  = 20
+	moreOthers = 1000
+)
+
 // form numbers what a digest is of. It is raised when a Destination takes more, or
 // something else, from the entries of a list.
 const form = 1
 
 // A Part is what is recorded of a part that was read to its end.
 type Part struct {
-	Validators saved.Validators `json:"validators"` // of the document
+	Validators saved.Validators `json:"validators"`        // of the document
+	Lastmod    string           `json:"lastmod,omitempty"` // of the document, as the index stated
 	At         string           `json:"at,omitempty"`
 	First      string           `json:"first"` // lowest URI
 	Last       string           `json:"last"`  // highest URI
@@ -54,6 +63,14 @@ func (p *Part) Taken() resourcesync.Datetime {
 		return resourcesync.Datetime{} // it states none
 	}
 	return at
+}
+
+// Named reports whether a server's word that the part has not changed since can be relied
+// on, where its index states lastmod. An ETag identifies the content. A Last-Modified does
+// not: many servers report a document that was replaced by an older one as unchanged.
+// Then the index has to state the same as before, too.
+func (p *Part) Named(lastmod resourcesync.Datetime) bool {
+	return p.Validators.ETag != "" || !lastmod.IsZero() && lastmod.String() == p.Lastmod
 }
 
 // A Digest adds up the entries of a part, in any order.
@@ -187,12 +204,17 @@ func (p *Parts) Proven(ctx context.Context, uri string, resource func(*resources
 	return part, nil
 }
 
-// Rows yields what the rows of the set in the range of a part state. Rows that do not say
+// Rows yields what the rows of the set in the range of a part state, unless there are too
+// many of other sets: then they end early, and have another number. Rows that do not say
 // what the set's documents state alone have other descriptions than any entry.
 func (p *Parts) Rows(ctx context.Context, part *Part, resource func(*resourcesync.Entry) desired.Resource) func(yield func(desired.Resource, error) bool) {
 	return func(yield func(desired.Resource, error) bool) {
+		others := maxOthers*part.Entries + moreOthers
 		for h, err := range p.journal.Held(ctx, part.First, part.Last+"\x00") {
 			if err == nil && !slices.Contains(h.Sets, p.set) {
+				if others--; others < 0 {
+					return
+				}
 				continue
 			}
 			var w desired.Resource
