@@ -233,6 +233,50 @@ func TestWhenPartsAreNotShared(t *testing.T) {
 	}
 }
 
+// A resource that was touched, which is no change, is in the next list as it is now: the
+// part that names it is written again, once.
+func TestTouchedResourcesAreListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxEntries: 50, SmallSet: 1})
+	w.fill("r%05d", 1000)
+	s := w.source()
+	w.publish(s)
+	touched := time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)
+	_, before := w.partsOf()
+	for round := range 3 {
+		w.pass(25 * time.Hour)
+		if round == 0 {
+			u := catalog.Update{Record: record(baseURL+"r00512", "x")}
+			u.Lastmod = touched
+			w.apply(u)
+		}
+		w.put(fmt.Sprintf("r00900=%d", round))
+		w.publish(s)
+		w.upToDate()
+		_, parts := w.partsOf()
+		var got time.Time
+		for _, part := range parts {
+			_, entries := w.document(name(part.Loc), resourcesync.ResourceList)
+			for _, e := range entries {
+				if e.Loc == baseURL+"r00512" {
+					got = e.Lastmod.Time()
+				}
+			}
+		}
+		if !got.Equal(touched) {
+			t.Errorf("round %d: the touched resource has lastmod %s, want %s", round, got, touched)
+		}
+		want := 2 // the one that changed and the earliest
+		if round == 0 {
+			want++
+		}
+		if n := missing(locs(parts), locs(before)); n > want {
+			t.Errorf("round %d: %d parts are new, want at most %d", round, n, want)
+		}
+		before = parts
+	}
+}
+
 // editState changes what a state says of the Resource List.
 func (w *world) editState(name string, edit func(list map[string]any)) {
 	w.Helper()

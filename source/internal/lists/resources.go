@@ -179,6 +179,12 @@ func (b *listBuild) shared(ctx context.Context) ([]sections.Run, error) {
 		}
 		tally.Change(c.URI, c.Change)
 	}
+	for uri, err := range b.catalog.Refreshed(ctx, b.docs.CapabilityList(b.set.Name), b.base.taken()) {
+		if err != nil {
+			return nil, err
+		}
+		tally.Change(uri, resourcesync.Updated)
+	}
 	tally.Again(b.due)
 	runs := tally.Runs(b.limits())
 	if all, _ := sections.Pieces(runs); all > mostParts {

@@ -130,7 +130,8 @@ func NewTally(all []Section) *Tally {
 	return &Tally{sections: all, again: make([]bool, len(all)), net: make([]int, len(all))}
 }
 
-// Change counts a change of the resource uri: its section is written again.
+// Change counts a change of the resource uri, or another reason to state it again: its
+// section is written again.
 func (t *Tally) Change(uri string, change resourcesync.Change) {
 	i, found := slices.BinarySearchFunc(t.sections, uri, func(s Section, uri string) int { return strings.Compare(string(s.First), uri) })
 	if !found {
