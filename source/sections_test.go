@@ -216,6 +216,14 @@ func TestWhenPartsAreNotShared(t *testing.T) {
 			w.cat = catalog.NewMem(w.now)
 			w.fill("r%05d", 1000)
 		}, 20, 20},
+		{"another catalog with as many changes", func(w *world, _ []string) {
+			w.cat = catalog.NewMem(w.now)
+			w.fill("r%05d", 999)
+			w.put("r00999=2")
+			if _, err := w.cat.Mark(w.Context(), w.set); err != nil {
+				w.Fatal(err)
+			}
+		}, 20, 20},
 	} {
 		w := newWorld(t, source.Options{MaxEntries: 50, SmallSet: 1})
 		w.fill("r%05d", 1000)

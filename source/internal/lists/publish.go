@@ -275,6 +275,7 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 		if back, err = p.wentBack(ctx, c.Through, c.ThroughTime); err != nil {
 			return err
 		}
+		back = back || c.After >= kept.Seq && kept.At.After(c.From) // a catalog of its own, which has as many changes
 	}
 	if back {
 		// The published documents state changes that are not in this catalog. A
