@@ -285,6 +285,32 @@ func TestTouchedResourcesAreListed(t *testing.T) {
 	}
 }
 
+// A set in parts that becomes empty has one list without entries, and grows parts again.
+func TestPartsOfEmptySet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxBytes: 3000})
+	s := w.source()
+	for range 2 {
+		w.fill("r%05d", 100)
+		w.pass(25 * time.Hour)
+		w.publish(s)
+		w.upToDate()
+		if _, parts := w.partsOf(); len(parts) < 3 {
+			t.Fatalf("%d parts", len(parts))
+		}
+		for i := range 100 {
+			w.put(fmt.Sprintf("r%05d", i))
+		}
+		w.pass(25 * time.Hour)
+		w.publish(s)
+		w.upToDate()
+		if h, entries := w.document(mainSet+"resourcelist.xml", resourcesync.ResourceList); h.Index || len(entries) > 0 {
+			t.Errorf("the list of an empty set is an index: %v, with %d entries", h.Index, len(entries))
+		}
+		w.pass(25 * time.Hour)
+	}
+}
+
 // editState changes what a state says of the Resource List.
 func (w *world) editState(name string, edit func(list map[string]any)) {
 	w.Helper()

@@ -295,10 +295,11 @@ func (b *listBuild) split(ctx context.Context, runs []sections.Run) (*listState,
 	if err := b.docs.Commit(ctx, b.open...); err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(b.sections, func(x, y sections.Section) int { return cmp.Compare(x.First, y.First) })
-	if len(b.sections) > 0 {
-		b.sections[0].First = "" // what was before it is gone
+	if len(b.sections) == 0 {
+		return b.single(ctx) // all resources are gone
 	}
+	slices.SortFunc(b.sections, func(x, y sections.Section) int { return cmp.Compare(x.First, y.First) })
+	b.sections[0].First = "" // what was before it is gone
 	return b.index(ctx)
 }
 
@@ -406,10 +407,7 @@ func (b *listBuild) index(ctx context.Context) (*listState, blob.Writer, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	first, last := b.mark, completed.At
-	if len(b.sections) > 0 {
-		first = sections.Earliest(b.sections)
-	}
+	first, last := sections.Earliest(b.sections), completed.At
 	for i := range b.sections {
 		if at := b.sections[i].At; at.After(last) {
 			last = at
