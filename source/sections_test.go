@@ -311,6 +311,30 @@ func TestPartsOfEmptySet(t *testing.T) {
 	}
 }
 
+// Lists have later and later times although the clock stalls, also where nothing but their
+// form has changed, in parts or not (RS-RL-13).
+func TestListsOfOneInstant(t *testing.T) {
+	t.Parallel()
+	for _, entries := range []int{50, 5000} {
+		w := newWorld(t, source.Options{MaxEntries: entries, SmallSet: 1})
+		w.fill("r%05d", 1000)
+		var at time.Time
+		for i := range 6 {
+			w.opts.Sets = []source.Set{{Links: []source.LinkRule{{Href: fmt.Sprintf("https://example.org/%d", i), Link: resourcesync.Link{Rel: "license"}}}}}
+			if i == 4 {
+				w.opts.Sets[0].Archive = &source.Archive{ResourceLists: &source.Retain{All: true}}
+			}
+			w.publish(w.source())
+			w.upToDate()
+			h, _ := w.document(mainSet+"resourcelist.xml", resourcesync.ResourceList)
+			if !h.At.Time().After(at) {
+				t.Errorf("%d entries, list %d: at %s, the one before has %s", entries, i, h.At, at)
+			}
+			at = h.At.Time()
+		}
+	}
+}
+
 // editState changes what a state says of the Resource List.
 func (w *world) editState(name string, edit func(list map[string]any)) {
 	w.Helper()

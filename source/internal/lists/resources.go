@@ -240,7 +240,8 @@ func (b *listBuild) discardTwin() {
 
 // single writes the list as one document, if the resources fit it.
 func (b *listBuild) single(ctx context.Context) (*listState, blob.Writer, error) {
-	d, err := b.beginEntry(ctx, b.header(b.mark.At, false))
+	at := b.instant()
+	d, err := b.beginEntry(ctx, b.header(at, false))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -259,8 +260,12 @@ func (b *listBuild) single(ctx context.Context) (*listState, blob.Writer, error)
 	if err := b.finish(d); err != nil {
 		return nil, nil, err
 	}
-	return &listState{At: b.mark.At, Seq: b.mark.Seq, Resources: int64(d.Entries())}, d.Blob, nil
+	return &listState{At: at, Seq: b.mark.Seq, Resources: int64(d.Entries())}, d.Blob, nil
 }
+
+// instant returns the at of a list that is of one instant: that of the mark, or later
+// where the list before is of that instant, too (RS-RL-13).
+func (b *listBuild) instant() time.Time { return sections.Instants(b.low, b.mark.At, 1)[0] }
 
 // split writes the list as parts, in parallel, and an index over them
 // (RS-IDX-02).
@@ -271,8 +276,8 @@ func (b *listBuild) split(ctx context.Context, runs []sections.Run) (*listState,
 		}
 	}()
 	_, written := sections.Pieces(runs)
-	if b.at = sections.Instants(b.low, b.mark.At, written); b.copy != "" { // an archived list is of one instant
-		b.at = slices.Repeat([]time.Time{b.mark.At}, written)
+	if b.at = sections.Instants(b.low, b.mark.At, written); b.copy != "" {
+		b.at = slices.Repeat([]time.Time{b.instant()}, written)
 	}
 	b.number.Store(int64(written))
 	g, gctx := errgroup.WithContext(ctx)
