@@ -335,6 +335,25 @@ func TestListsOfOneInstant(t *testing.T) {
 	}
 }
 
+// What no document can state is counted with each list, also in parts that stay.
+func TestRefusedInSharedParts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxEntries: 50, SmallSet: 1})
+	w.fill("r%05d", 1000)
+	w.apply(catalog.Update{Record: record(baseURL+"r00512 b", "x")})
+	s := w.source()
+	for round := range 3 {
+		if r := w.publish(s); !r.Sets[0].List || r.Sets[0].Refused < 1 {
+			t.Errorf("list %d: %+v, want the refused resource to be counted", round, r.Sets[0])
+		}
+		w.pass(25 * time.Hour)
+		w.put(fmt.Sprintf("r00900=%d", round))
+		if round == 1 {
+			s = w.source()
+		}
+	}
+}
+
 // editState changes what a state says of the Resource List.
 func (w *world) editState(name string, edit func(list map[string]any)) {
 	w.Helper()

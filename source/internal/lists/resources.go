@@ -289,6 +289,7 @@ func (b *listBuild) split(ctx context.Context, runs []sections.Run) (*listState,
 			b.mu.Lock()
 			b.sections = append(b.sections, *r.Keep)
 			b.mu.Unlock()
+			b.refused.Add(r.Keep.Refused)
 			continue
 		}
 		next += r.Pieces
@@ -373,7 +374,7 @@ func (b *listBuild) part(ctx context.Context, d *document.Writer, s *sections.Se
 	if err := b.finish(d); err != nil {
 		return err
 	}
-	if s.Entries, s.Bytes = d.Entries(), d.Bytes(); s.Entries == 0 {
+	if s.Entries, s.Bytes, s.Refused = d.Entries(), d.Bytes(), d.Refused; s.Entries == 0 {
 		d.Discard()
 		return nil
 	}

@@ -29,6 +29,7 @@ type Section struct {
 	Written time.Time   `json:"written"`         // modification time of the document
 	Entries int         `json:"entries"`
 	Bytes   int64       `json:"bytes"`
+	Refused int64       `json:"refused,omitempty"` // resources in the range that no document can state
 }
 
 // A Bound is the first URI of a range. In JSON it is quoted as in Go, because
@@ -55,7 +56,7 @@ func (b *Bound) UnmarshalText(text []byte) error {
 func Sound(all []Section) bool {
 	for i := range all {
 		s := &all[i]
-		if s.Name == "" || s.At.IsZero() || s.Seq < 0 || s.Entries < 1 || s.Bytes < 1 || (i == 0) != (s.First == "") || i > 0 && s.First <= all[i-1].First {
+		if s.Name == "" || s.At.IsZero() || s.Seq < 0 || s.Refused < 0 || s.Entries < 1 || s.Bytes < 1 || (i == 0) != (s.First == "") || i > 0 && s.First <= all[i-1].First {
 			return false
 		}
 	}
