@@ -187,6 +187,12 @@ func TestSharedPartsAreValid(t *testing.T) {
 		s.publish()
 		s.clock.Step(25 * time.Hour)
 		s.change(fmt.Sprintf("f%03d", 20+day), fmt.Sprint("day", day))
+		s.change(fmt.Sprintf("f%03d", 2*day), "")
+		s.change(fmt.Sprintf("g%03d", day), "new")
+		if day > 0 {
+			s.change(fmt.Sprintf("g%03d", day-1), "")
+			s.change(fmt.Sprintf("f%03d", 2*day-2), "again")
+		}
 	}
 	s.publish()
 	if code, stdout, stderr := lockstepRun(t, "validate", s.url); code != 0 || strings.Contains(stdout, "warning") || strings.Contains(stdout, "advice") {
