@@ -25,6 +25,23 @@ func (w *world) partsOf() (index resourcesync.Header, parts []resourcesync.Entry
 	return h, parts
 }
 
+// listed returns what the parts of the Resource List state, without the Change List.
+func (w *world) listed() map[string]string {
+	w.Helper()
+	state := make(map[string]string)
+	h, entries := w.document(mainSet+"resourcelist.xml", resourcesync.ResourceList)
+	if !h.Index {
+		entries = []resourcesync.Entry{{Loc: baseURL + mainSet + "resourcelist.xml"}}
+	}
+	for _, part := range entries {
+		_, resources := w.document(name(part.Loc), resourcesync.ResourceList)
+		for _, e := range resources {
+			state[e.Loc] = digest(e.Length, e.Hashes)
+		}
+	}
+	return state
+}
+
 func locs(parts []resourcesync.Entry) (all []string) {
 	for _, e := range parts {
 		all = append(all, name(e.Loc))
@@ -69,6 +86,14 @@ func TestResourceListSharesParts(t *testing.T) {
 			}
 			c := w.upToDate()
 			h, parts := w.partsOf()
+			if !maps.Equal(w.listed(), w.live) {
+				t.Errorf("round %d: the list alone is not the present", round)
+			}
+			for _, e := range parts {
+				if !slices.Contains(locs(first), name(e.Loc)) && e.At.Time().Before(w.now()) {
+					t.Errorf("round %d: %s has changes of %s, but is as of %s", round, e.Loc, w.now(), e.At)
+				}
+			}
 			if n := missing(locs(parts), locs(first)); n < 1 || n > 2 {
 				t.Errorf("round %d: %d of %d parts are new, want the one that changed and the earliest", round, n, len(parts))
 			}
@@ -446,7 +471,9 @@ func TestRandomListsOfManyParts(t *testing.T) {
 				}
 				store.Faults.Restart()
 			}
-			w.publish(s)
+			if r := w.publish(s); r.Sets[0].List && !maps.Equal(w.listed(), w.live) {
+				t.Fatalf("seed %d, step %d: the list alone is not the present", seed, step)
+			}
 			seen.check(w.files())
 			c, err := crawlAll(reader(w.docs))
 			if err != nil || !maps.Equal(c.state, w.live) {
