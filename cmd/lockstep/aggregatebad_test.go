@@ -146,6 +146,9 @@ func published(t *testing.T, base, set string) map[string]string {
 		if err != nil {
 			t.Fatalf("%s: %v", address, err)
 		}
+		if !strings.HasPrefix(text, "<?xml") {
+			continue // it is not published yet
+		}
 		all[address] = text
 		if name != "resourcelist.xml" {
 			continue

@@ -20,7 +20,7 @@ type Unproven struct {
 
 // NewUnprovenFailure returns the reason that a run ended with err; command repeats it.
 func NewUnprovenFailure(err error, command string) Unproven {
-	return Unproven{Reason: fetch.Printable(err.Error()), Command: command, Needs: "its cause is mended", failed: true}
+	return Unproven{Reason: fetch.Printable(err.Error()), Command: command, Needs: "its cause is corrected", failed: true}
 }
 
 // String returns the reason and its remedy.

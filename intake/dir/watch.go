@@ -37,8 +37,9 @@ func (d *Dir) atRest(rel string) bool {
 //
 // onChange is called for every scan that changed the catalog; the next one waits
 // until it returns. Errors are passed to [Options.OnEvent], and the scan is
-// retried. If the system provides no more watches, the tree is scanned every few
-// seconds instead. A Dir can be watched once at a time.
+// retried. If the system provides no more watches, or a directory is at two paths
+// (a bind mount), the tree is also scanned every few seconds. A Dir can be watched
+// once at a time.
 func (d *Dir) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	w := &watch{d: d, onChange: onChange}
 	w.touched.wake, w.touched.atRest = make(chan struct{}, 1), d.atRest
@@ -174,23 +175,24 @@ func (w *watch) plan(all bool, took time.Duration, err error) {
 		w.d.events.Emit(intake.Event{Kind: intake.EventDegraded, Err: degraded})
 	}
 	hard := w.d.takeNewHard()
-	if !all {
-		if soon := now.Add(max(hardAfter, pollShare*w.took)); hard && (w.nextFull.IsZero() || soon.Before(w.nextFull)) {
-			w.nextFull = soon
+	if all {
+		w.took, w.nextFull = took, time.Time{}
+		if every := w.d.o.ScanInterval; every > 0 {
+			w.nextFull = now.Add(every)
 		}
-		return
 	}
-	w.took = took
-	every := w.d.o.ScanInterval
 	if w.tree.Limited() {
-		poll := max(pollLeast, pollShare*took)
-		if every < 0 || poll < every {
-			every = poll
-		}
+		w.fullBy(now.Add(max(pollLeast, pollShare*w.took)))
 	}
-	w.nextFull = time.Time{}
-	if every > 0 {
-		w.nextFull = now.Add(every)
+	if hard && !all {
+		w.fullBy(now.Add(max(hardAfter, pollShare*w.took)))
+	}
+}
+
+// fullBy lets the next full scan be due at the given time, or earlier.
+func (w *watch) fullBy(at time.Time) {
+	if w.nextFull.IsZero() || at.Before(w.nextFull) {
+		w.nextFull = at
 	}
 }
 

@@ -4,8 +4,10 @@ package treewatch
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -37,13 +39,15 @@ type Tree struct {
 	paths   map[inode]string   // the path of each directory that is watched
 	round   uint               // number of the full scan
 	full    bool               // the system provides no more watches
-	err     error              // the reason, until it was reported
+	twice   bool               // since the last full scan began, a directory was found at two paths
+	warned  bool               // that was the reason once
+	err     error              // why some directories are not being watched, until it was reported
 }
 
 // A watched is a directory with a watch.
 type watched struct {
 	inode inode
-	round uint // of the last full scan that entered it, or that was the last one before
+	round uint // number of the latest full scan when the directory was last entered
 }
 
 // An inode identifies a directory wherever it is moved; the zero value is an unknown one.
@@ -55,6 +59,7 @@ func (n *Tree) Open(root string, to Events, f *pathname.Filter) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.root, n.watched, n.paths, n.full, n.err = root, make(map[string]watched), make(map[inode]string), false, nil
+	n.twice, n.warned = false, false
 	if err != nil {
 		n.full, n.err = true, errors.Join(errNone, err)
 		return
@@ -76,52 +81,96 @@ func (n *Tree) Close() {
 	<-done
 }
 
-// Add watches the directory at rel. If it is watched under an earlier path, as it was moved,
-// that watch is ended first: the system would continue it, and report the earlier path.
+// Add watches the directory at rel, or confirms that it is still there; if no more watches are
+// available, it only does the latter. If the directory is watched under an earlier path, as it was
+// moved, that watch is ended first: the system would continue it, and report the earlier path. If
+// the directory is at both paths, it is not watched at rel: the system has one watch for each
+// directory, and reports one path.
 func (n *Tree) Add(rel string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.fs == nil || n.full {
+	before, known := n.watched[rel]
+	if n.fs == nil || n.full && !known {
 		return
 	}
-	path := filepath.Join(n.root, filepath.FromSlash(rel))
-	at, ok := directoryAt(path, rel == ".")
+	at, ok := n.directoryAt(rel)
 	if !ok {
 		return // it has vanished, as the scan is about to find out; its place is reported by an event
 	}
+	if known && before.inode != at {
+		n.remove(rel) // the watch is on the directory that was there before, wherever that is now
+	}
 	if earlier, known := n.paths[at]; known && earlier != rel {
+		if n.leadsTo(earlier, at) {
+			n.addTwice(rel, earlier)
+			return
+		}
 		n.remove(earlier)
 	}
-	err := n.fs.Add(path)
+	err := n.fs.Add(n.path(rel))
 	switch {
 	case err == nil:
-		if before, known := n.watched[rel]; known && before.inode != at && n.paths[before.inode] == rel {
-			delete(n.paths, before.inode)
-		}
 		n.watched[rel] = watched{at, n.round}
 		if at != (inode{}) {
 			n.paths[at] = rel
 		}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE):
-		n.full, n.err = true, errNone
+		n.remove(rel) // the system has ended the watch if there was one
+		if !n.full {
+			n.full, n.err = true, errNone
+		}
 	default:
 		// It has vanished or cannot be read, as the scan is about to find out.
 	}
 }
 
-// directoryAt returns the directory at a path, and whether there is one. Only that at the root may
+// addTwice notes that the directory at rel, which is watched at another path, is not watched.
+// The caller holds n.mu.
+func (n *Tree) addTwice(rel, at string) {
+	n.twice = true
+	if n.warned || n.full {
+		return
+	}
+	n.warned = true
+	n.err = fmt.Errorf("%q and %q have the same inode number (is one a bind mount?), so that only %[1]q is watched: scanning at intervals instead", at, rel)
+}
+
+func (n *Tree) path(rel string) string { return filepath.Join(n.root, filepath.FromSlash(rel)) }
+
+// directoryAt returns the directory at rel, and whether there is one. Only that at the root may
 // be reached by a symbolic link.
-func directoryAt(path string, follow bool) (inode, bool) {
+func (n *Tree) directoryAt(rel string) (inode, bool) {
 	stat := os.Lstat
-	if follow {
+	if rel == "." {
 		stat = os.Stat
 	}
-	fi, err := stat(path)
+	fi, err := stat(n.path(rel))
 	if err != nil || !fi.IsDir() {
 		return inode{}, false
 	}
+	return inodeOf(fi), true
+}
+
+// leadsTo reports whether the directory at rel is still the given one, and is not reached by a
+// symbolic link on the way.
+func (n *Tree) leadsTo(rel string, to inode) bool {
+	for up := path.Dir(rel); up != "."; up = path.Dir(up) {
+		if _, ok := n.directoryAt(up); !ok {
+			return false
+		}
+	}
+	at, ok := n.directoryAt(rel)
+	return ok && at == to
+}
+
+// inodeOf returns the inode that fi describes; number 0, which some FUSE file systems report for
+// everything, is an unknown one.
+func inodeOf(fi fs.FileInfo) inode {
 	st := filestat.Of(fi)
-	return inode{st.Dev, st.Ino}, true
+	if st.Ino == 0 {
+		return inode{}
+	}
+	return inode{st.Dev, st.Ino}
 }
 
 // remove ends the watch at rel. The caller holds n.mu.
@@ -130,7 +179,15 @@ func (n *Tree) remove(rel string) {
 		delete(n.paths, at)
 	}
 	delete(n.watched, rel)
-	_ = n.fs.Remove(filepath.Join(n.root, filepath.FromSlash(rel))) // may be gone already
+	n.end(rel)
+}
+
+// end ends the system's watch at rel, if there is one. The caller holds n.mu.
+func (n *Tree) end(rel string) {
+	// If Add has found another directory that is watched at rel, as they were swapped just
+	// then, fsnotify 1.10 has a path without a watch: Remove deletes the path, and panics.
+	defer func() { _ = recover() }()
+	_ = n.fs.Remove(n.path(rel)) // may be gone already
 }
 
 // Forget ends the watches on directories that were moved, and on directories below
@@ -158,6 +215,7 @@ func (n *Tree) Begin() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.round++
+	n.twice = false
 }
 
 // End ends, after a full scan, the watches on directories that it did not enter: they have
@@ -176,7 +234,7 @@ func (n *Tree) End() {
 func (n *Tree) Limited() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.full
+	return n.full || n.twice
 }
 
 // Failure returns, once, why some directories are not being watched.

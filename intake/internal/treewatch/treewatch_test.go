@@ -1,6 +1,7 @@
 package treewatch_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,9 +52,19 @@ func (r *recorded) comes(t *testing.T, paths *[]string, rel string) {
 }
 
 // TestMovedWhileAllIsScanned: a directory that is moved before a full scan enters it, and
-// that the scan finds at its new path, is watched there.
+// that the scan finds at its new path, is watched there; also if a symbolic link continues to
+// lead there from the old path.
 func TestMovedWhileAllIsScanned(t *testing.T) {
 	t.Parallel()
+	for _, link := range []bool{false, true} {
+		t.Run(fmt.Sprintf("link=%t", link), func(t *testing.T) {
+			t.Parallel()
+			testMovedWhileAllIsScanned(t, link)
+		})
+	}
+}
+
+func testMovedWhileAllIsScanned(t *testing.T, link bool) {
 	root := t.TempDir()
 	at := func(rel string) string { return filepath.Join(root, filepath.FromSlash(rel)) }
 	must := func(err error) {
@@ -75,6 +86,9 @@ func TestMovedWhileAllIsScanned(t *testing.T) {
 	w.Begin()
 	w.Add(".")
 	must(os.Rename(at("old"), at("new")))
+	if link {
+		must(os.Symlink("new", at("old")))
+	}
 	for _, rel := range []string{"new", "new/below"} {
 		w.Add(rel)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -327,6 +328,9 @@ func (w *Watcher) Say(head string, err error) {
 func Explain(err error, dest string) error {
 	if _, other := errors.AsType[*discover.KindError](err); other {
 		return term.WithHint(err, "if "+dest+" is to follow what is there now, run sync with --baseline")
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		return term.WithHint(err, "check the name of the host; if "+dns.Name+" is meant to be a file or directory, there is none here")
 	}
 	switch {
 	case errors.Is(err, discover.ErrNoSource):
