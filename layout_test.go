@@ -149,7 +149,8 @@ var rooms = []room{
 	{"source/internal/dump", "blob catalog resourcesync source/internal/archive source/internal/describe source/internal/document source/internal/names source/internal/pack", "golang.org/x/sync"},
 	{"source/internal/front", "internal/connlimit internal/negotiate", ""},
 	{"source/internal/variant", "blob source/internal/names", "github.com/klauspost/compress"},
-	{"source/internal/lists", "blob catalog resourcesync source/internal/archive source/internal/describe source/internal/document source/internal/names source/internal/variant", "golang.org/x/sync"},
+	{"source/internal/sections", "catalog resourcesync", ""},
+	{"source/internal/lists", "blob catalog resourcesync source/internal/archive source/internal/describe source/internal/document source/internal/names source/internal/sections source/internal/variant", "golang.org/x/sync"},
 	{"source/internal/serve", "atompmh blob catalog internal/hangup internal/negotiate internal/reader memento resourcesync source/internal/demand source/internal/describe source/internal/document source/internal/names source/internal/notify source/internal/page", "github.com/klauspost/compress golang.org/x/sync"},
 	{"source", "atompmh blob catalog internal/reader memento resourcesync source/internal/archive source/internal/atom source/internal/demand source/internal/describe source/internal/description source/internal/document source/internal/dump source/internal/front source/internal/lists source/internal/names source/internal/notify source/internal/page source/internal/serve source/internal/server source/internal/variant", ""},
 	{"destination/filename", "blob", "golang.org/x/text"},
@@ -176,7 +177,8 @@ var rooms = []room{
 	{"destination/internal/stage", "destination/internal/content destination/internal/desired destination/internal/scratch destination/journal internal/extsort patch resourcesync", ""},
 	{"destination/internal/prefetch", "destination/internal/desired destination/internal/stage", ""},
 	{"destination/internal/plan", "destination/internal/content destination/internal/desired destination/journal internal/fetch patch resourcesync", ""},
-	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/plan destination/internal/prefetch destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording destination/journal discover internal/fetch internal/nesting patch resourcesync", "golang.org/x/sync"},
+	{"destination/internal/known", "destination/internal/desired destination/internal/saved destination/journal resourcesync", ""},
+	{"destination/internal/entries", "destination/internal/content destination/internal/desired destination/internal/dump destination/internal/known destination/internal/plan destination/internal/prefetch destination/internal/push destination/internal/saved destination/internal/selection destination/internal/stage destination/internal/wording destination/journal discover internal/fetch internal/nesting patch resourcesync", "golang.org/x/sync"},
 	{"destination/internal/outage", "destination/internal/content destination/internal/dump destination/internal/entries destination/internal/saved destination/journal discover internal/fetch resourcesync", ""},
 	{"destination/internal/repeats", "destination/internal/wording", ""},
 	{"destination/internal/spill", "", ""},
@@ -209,7 +211,7 @@ var rooms = []room{
 	{"destination/internal/rows", "destination/internal/history destination/internal/outbox destination/journal destination/report resourcesync", ""},
 	{"destination/internal/recovery", "blob destination/filename destination/internal/failure destination/internal/intent destination/internal/places destination/internal/plan destination/internal/rows destination/internal/saved destination/journal destination/report resourcesync", ""},
 	{"destination/internal/substitute", "destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/restore destination/internal/saved destination/internal/wording destination/report discover internal/fetch internal/nesting resourcesync", ""},
-	{"destination/internal/run", "destination/internal/catchup destination/internal/desired destination/internal/entries destination/internal/pending destination/internal/proof destination/internal/push destination/internal/reconcile destination/internal/saved destination/internal/stage destination/internal/substitute destination/internal/wording destination/report internal/fetch resourcesync", ""},
+	{"destination/internal/run", "destination/internal/catchup destination/internal/desired destination/internal/entries destination/internal/known destination/internal/pending destination/internal/proof destination/internal/push destination/internal/reconcile destination/internal/saved destination/internal/stage destination/internal/substitute destination/internal/wording destination/report internal/fetch resourcesync", ""},
 	{"destination/internal/describe", "destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/saved destination/internal/stage destination/journal", ""},
 	{"destination/internal/state", "blob destination/filename destination/internal/content destination/internal/counting destination/internal/deferral destination/internal/failure destination/internal/history destination/internal/intent destination/internal/outbox destination/internal/places destination/internal/reclaim destination/internal/recovery destination/internal/rows destination/internal/saved destination/journal destination/report internal/fetch resourcesync", ""},
 	{"destination/sink", "blob destination/internal/spill destination/report resourcesync", ""},
@@ -231,6 +233,7 @@ var rooms = []room{
 		"destination/internal/harvest " +
 		"destination/internal/history " +
 		"destination/internal/inbox " +
+		"destination/internal/known " +
 		"destination/internal/localcheck " +
 		"destination/internal/notification " +
 		"destination/internal/outage " +

@@ -107,6 +107,12 @@ type Catalog interface {
 	// Changes yields the changes numbered above after, in order.
 	Changes(ctx context.Context, set string, after Seq) iter.Seq2[Change, error]
 
+	// Refreshed yields the URIs of resources whose Lastmod or memento link an Apply
+	// after m has refreshed without numbering a change, each once, in the order of
+	// their bytes. Some of them may be gone since. It is complete for Marks that are not
+	// before Status.Kept.
+	Refreshed(ctx context.Context, set string, m Mark) iter.Seq2[string, error]
+
 	// Mark marks the current point in history: it reads the clock and ensures that
 	// no later change gets an event time at or before the Mark's.
 	Mark(ctx context.Context, set string) (Mark, error)

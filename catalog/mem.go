@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ type memSet struct {
 	floor     int64 // latest time assigned, by an event or a Mark
 	marked    bool  // there was a Mark: changes are stored
 	kept      Mark
+	refreshed map[string]int64 // when each URI was, as [Catalog].Refreshed says, since kept
 }
 
 var _ Catalog = (*Mem)(nil)
@@ -53,7 +55,7 @@ func (m *Mem) Apply(ctx context.Context, set string, updates []Update) (Applied,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.set(set)
-	applied, changes, now := s.plan(updates)
+	applied, changes, refreshed, now := s.plan(updates)
 	event := FirstEvent(m.clock(), s.floor, len(changes))
 	for i := range changes {
 		c := &changes[i]
@@ -66,19 +68,32 @@ func (m *Mem) Apply(ctx context.Context, set string, updates []Update) (Applied,
 	}
 	if s.marked {
 		s.changes = append(s.changes, changes...)
+		s.refresh(refreshed)
 	}
 	s.merge(now)
 	m.sets[set] = &s
 	return applied, nil
 }
 
+// refresh records that resources were refreshed, as an instant of its own.
+func (s *memSet) refresh(uris []string) {
+	if len(uris) == 0 {
+		return
+	}
+	s.floor++
+	if s.refreshed = maps.Clone(s.refreshed); s.refreshed == nil {
+		s.refreshed = make(map[string]int64)
+	}
+	for _, uri := range uris {
+		s.refreshed[uri] = s.floor
+	}
+}
+
 // plan compares the updates with the current records. It returns the resulting
-// changes, without numbers, and the final record of every URI they touch; nil
-// means deleted.
-func (s *memSet) plan(updates []Update) (Applied, []Change, map[string]*Record) {
-	var a Applied
-	var changes []Change
-	now := make(map[string]*Record, len(updates))
+// changes, without numbers, the URIs that were refreshed, and the final record of
+// every URI they touch; nil means deleted.
+func (s *memSet) plan(updates []Update) (a Applied, changes []Change, refreshed []string, now map[string]*Record) {
+	now = make(map[string]*Record, len(updates))
 	for i := range updates {
 		u := &updates[i]
 		old, seen := now[u.URI]
@@ -108,13 +123,16 @@ func (s *memSet) plan(updates []Update) (Applied, []Change, map[string]*Record) 
 			fresh := *old
 			Refresh(&fresh, &u.Record)
 			fresh.Lastmod = r.Lastmod
+			if Restated(old, &fresh) {
+				refreshed = append(refreshed, u.URI)
+			}
 			now[u.URI] = &fresh
 		default:
 			a.Updated++
 			changes = append(changes, Change{r, resourcesync.Updated})
 		}
 	}
-	return a, changes, now
+	return a, changes, refreshed, now
 }
 
 // merge updates the records from now.
@@ -202,6 +220,22 @@ func (m *Mem) Changes(ctx context.Context, set string, after Seq) iter.Seq2[Chan
 	}
 }
 
+// Refreshed implements [Catalog].
+func (m *Mem) Refreshed(ctx context.Context, set string, mark Mark) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		s := m.state(set)
+		for _, uri := range slices.Sorted(maps.Keys(s.refreshed)) {
+			if err := ctx.Err(); err != nil {
+				yield("", err)
+				return
+			}
+			if s.refreshed[uri] > mark.At.UnixMicro() && !yield(uri, nil) {
+				return
+			}
+		}
+	}
+}
+
 // Mark implements [Catalog].
 func (m *Mem) Mark(ctx context.Context, set string) (Mark, error) {
 	if err := Check(set, nil); err != nil {
@@ -246,6 +280,8 @@ func (m *Mem) Forget(ctx context.Context, set string, mark Mark) error {
 	}
 	s.changes = slices.Clone(s.changes[i:])
 	s.kept = Mark{Seq: mark.Seq, At: time.UnixMicro(at).UTC()}
+	s.refreshed = maps.Clone(s.refreshed)
+	maps.DeleteFunc(s.refreshed, func(_ string, when int64) bool { return when <= at })
 	m.sets[set] = &s
 	return nil
 }

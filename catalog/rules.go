@@ -126,6 +126,13 @@ func Refresh(now, update *Record) (changed bool) {
 	return true
 }
 
+// Restated reports whether a Refresh, which made after of before, has changed what
+// documents state of the resource: its Lastmod or its memento link.
+func Restated(before, after *Record) bool {
+	a, b := Memento(before.Links), Memento(after.Links)
+	return before.Lastmod.UnixMicro() != after.Lastmod.UnixMicro() || (a == nil) != (b == nil) || a != nil && !sameLink(a, b)
+}
+
 // FirstEvent returns the event time of the first of n changes made now, in
 // microseconds; each further one is a microsecond later. last is the latest
 // time assigned before, by an event or a Mark. The n times end at now, so that

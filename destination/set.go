@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/entries"
+	"lockstep/destination/internal/known"
 	"lockstep/destination/internal/outage"
 	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/push"
@@ -170,6 +171,7 @@ func documentsOf(r *setRun) *run.Run {
 			DeleteAbsent: o.Delete == DeleteApply, Selection: r.d.selects.Key},
 		Set: &r.set.Set, Push: r.set.Push, Documents: r.docs, Failures: r.failed, Stage: r.stage, Pending: pendingStager(r), Stale: r.stale,
 		Reconcile: func(ctx context.Context, w reconcile.Work) (bool, error) { return reconciled(r).Apply(ctx, w) },
+		Known:     func(ctx context.Context) (*known.Parts, error) { return known.Load(ctx, r.d.journal, r.set.Number) },
 		Prefetch:  func() *reconcile.Prefetch { return prefetchOf(r) },
 		Dissolve:  func(ctx context.Context) error { return dissolve(ctx, r) },
 		Versions: func(ctx context.Context, c *entries.Chain, via string) error {

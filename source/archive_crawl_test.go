@@ -124,7 +124,8 @@ func (p *pastCrawl) archive(uri string, c resourcesync.Capability, each func(res
 }
 
 // snapshot reads a Resource List. In an archive it has the at that the entry
-// says, and is named by its own parts (RA-DOC-10, RA-AMB-08).
+// says, as all its parts, and is named by these (RA-DOC-10, RA-AMB-08). The current
+// list may share parts with earlier ones: then it is as of its completed.
 func (p *pastCrawl) snapshot(list string, at time.Time, archive string) error {
 	c := crawl{read: p.read, state: make(map[string]string)}
 	h, entries, err := c.document(list, resourcesync.ResourceList)
@@ -134,6 +135,7 @@ func (p *pastCrawl) snapshot(list string, at time.Time, archive string) error {
 	if archive != "" && (!h.At.Time().Equal(at) || h.Link("archives") != archive) { // RA-GEN-08, RA-GEN-12
 		return fmt.Errorf("%s: at %s and archives %s, want %s and %s", list, h.At, h.Link("archives"), at, archive)
 	}
+	asOf := h.At.Time()
 	if !h.Index {
 		err = c.list(list, h, entries)
 	}
@@ -148,14 +150,17 @@ func (p *pastCrawl) snapshot(list string, at time.Time, archive string) error {
 		if archive != "" && ph.Link("index") != baseURL+list {
 			return fmt.Errorf("%s: index %s, want %s", part.Loc, ph.Link("index"), list)
 		}
+		if ph.At.Compare(h.At) < 0 || ph.At != part.At || archive != "" && ph.At != h.At {
+			return fmt.Errorf("%s: at %s, its index says %s and %s", part.Loc, ph.At, part.At, h.At)
+		}
 		if ph.At != h.At {
-			return fmt.Errorf("%s: at %s, want %s", part.Loc, ph.At, h.At)
+			asOf = h.Completed.Time()
 		}
 		if err = c.list(part.Loc, ph, pe); err != nil {
 			break
 		}
 	}
-	p.snapshots = append(p.snapshots, snapshot{h.At.Time(), c.state})
+	p.snapshots = append(p.snapshots, snapshot{asOf, c.state})
 	return err
 }
 

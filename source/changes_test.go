@@ -372,3 +372,28 @@ func TestCrashWhileFormChanges(t *testing.T) {
 		}
 	}
 }
+
+// A part of the Change List that is closed keeps all changes that readers have seen in it,
+// although its header has become longer: they may still read the index that names it as the
+// open one, and would miss those that had moved to the next part (RS-CHL-06).
+func TestClosedPartsKeepWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	for size := int64(2400); size < 2800; size += 16 {
+		w := newWorld(t, source.Options{MaxBytes: size, SmallSet: 1})
+		s := w.source()
+		w.publish(s)
+		seen := &immutability{TB: t, seen: make(map[string]string)}
+		for i := range 20 {
+			w.pass(time.Minute)
+			w.put(fmt.Sprintf("r%d=x", i))
+			w.publish(s)
+			seen.check(w.files())
+		}
+		if c := w.upToDate(); c.closed < 1 {
+			t.Error("no part was closed")
+		}
+		if t.Failed() {
+			t.Fatalf("with documents of %d bytes", size)
+		}
+	}
+}

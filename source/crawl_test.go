@@ -318,7 +318,7 @@ func (c *crawl) resources(list string) error {
 			return err
 		}
 		copied := part.Loc[:strings.LastIndexByte(part.Loc, '-')] + ".xml" // where the list is archived
-		if index := ph.Link("index"); ph.Index || ph.At != h.At || part.At != h.At || index != baseURL+list && index != copied {
+		if index := ph.Link("index"); ph.Index || ph.At.Compare(h.At) < 0 || part.At != ph.At || ph.At.Compare(h.Completed) > 0 || part.Lastmod.IsZero() || index != baseURL+list && index != copied {
 			return fmt.Errorf("part %s: at %s, entry says %s, index %s", part.Loc, ph.At, part.At, h.At)
 		}
 		if err := c.list(part.Loc, ph, pe); err != nil {

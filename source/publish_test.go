@@ -85,8 +85,8 @@ func TestPublishSplitsResourceList(t *testing.T) {
 		}
 	}
 	w.pass(25 * time.Hour)
-	if r := w.publish(s); r.Sets[0].Removed != 10 || r.Written {
-		t.Errorf("Publish after the grace period = %+v, want 10 removed and nothing written", r)
+	if r := w.publish(s); r.Sets[0].Removed != 1 || r.Written {
+		t.Errorf("Publish after the grace period = %+v, want the part removed that was replaced, and nothing written", r)
 	}
 	w.upToDate()
 	if got := w.names("resourcesync/main/resourcelist-"); len(got) != 10 {

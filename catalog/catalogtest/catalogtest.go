@@ -34,6 +34,7 @@ func Run(t *testing.T, open func(*testing.T) catalog.Catalog) {
 		{"Split", testSplit},
 		{"Outcomes", testOutcomes},
 		{"Refresh", testRefresh},
+		{"Refreshed", testRefreshed},
 		{"Mementos", testMementos},
 		{"History", testHistory},
 		{"Forget", testForget},

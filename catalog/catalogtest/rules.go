@@ -1,9 +1,11 @@
 package catalogtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,6 +114,59 @@ func testRefresh(t *testing.T, c catalog.Catalog) {
 	}
 	if ch := changes(t, c, 0); len(ch) != 1 || ch[0].Token != "1" || status(t, c).Last != 1 {
 		t.Errorf("changes = %v: the history changed", ch)
+	}
+}
+
+// testRefreshed: what was refreshed without a change is known since each Mark.
+func testRefreshed(t *testing.T, c catalog.Catalog) {
+	with := func(uri string, lastmod int64, links ...resourcesync.Link) catalog.Update {
+		u := put(uri, "1")
+		u.Lastmod, u.Links = time.Unix(lastmod, 0), links
+		return u
+	}
+	var marks []catalog.Mark
+	check := func(step string, want ...string) {
+		t.Helper()
+		for i, m := range marks {
+			if got := strings.Join(collect(t, c.Refreshed(t.Context(), set, m)), " "); got != want[i] {
+				t.Errorf("%s: refreshed since the %d. mark: %q, want %q", step, i+1, got, want[i])
+			}
+		}
+	}
+	apply(t, c, catalog.Applied{Created: 4}, with("a", 1), with("b", 1), with("c", 1), with("\xff", 1))
+	apply(t, c, catalog.Applied{Unchanged: 1}, with("a", 2)) // nobody has seen it before
+	marks = append(marks, mark(t, c))
+	check("before the first mark", "")
+	apply(t, c, catalog.Applied{Unchanged: 2}, with("\xff", 2), with("b", 2))
+	marks = append(marks, mark(t, c))
+	check("lastmod", "b \xff", "")
+	token := with("c", 1)
+	token.Token = "t"
+	apply(t, c, catalog.Applied{Unchanged: 2}, token, with("b", 2))
+	check("a token, and nothing", "b \xff", "")
+	apply(t, c, catalog.Applied{Unchanged: 1, Updated: 1}, with("b", 3), put("a", "2"))
+	check("beside a change", "b \xff", "b")
+	marks = append(marks, mark(t, c))
+	apply(t, c, catalog.Applied{Unchanged: 1}, with("c", 1, memento(1)))
+	check("a memento", "b c \xff", "b c", "c")
+	marks = append(marks, mark(t, c))
+	apply(t, c, catalog.Applied{Unchanged: 1}, with("c", 1, memento(1)))
+	check("the same memento", "b c \xff", "b c", "c", "")
+	apply(t, c, catalog.Applied{Unchanged: 1}, with("c", 1, catalog.NoMemento()))
+	check("no memento", "b c \xff", "b c", "c", "c")
+	apply(t, c, catalog.Applied{Updated: 1}, put("a", "3"))
+	if err := c.Forget(t.Context(), set, marks[2]); err != nil {
+		t.Fatal(err)
+	}
+	marks = marks[2:]
+	check("forgotten", "c", "c")
+	for range c.Refreshed(t.Context(), set, marks[0]) {
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := failed(c.Refreshed(ctx, set, marks[0]), context.Canceled); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -188,8 +188,11 @@ func (c *crawl) resources(uri string, index time.Time) error {
 	if err != nil {
 		return err
 	}
-	if c.at = h.At.Time(); !index.IsZero() && (!c.at.Equal(index) || h.Index) {
-		return fmt.Errorf("%s: part at %s of an Index at %s", uri, c.at, index)
+	switch at := h.At.Time(); {
+	case index.IsZero():
+		c.at = at
+	case h.Index || at.Before(index):
+		return fmt.Errorf("%s: part at %s of an Index at %s", uri, at, index)
 	}
 	for _, e := range entries {
 		if h.Index {

@@ -100,7 +100,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	tamper(t, newer, `UPDATE schema_version SET version = 99 WHERE name = 'catalog'`)
 	for name, tt := range map[string]struct{ path, want string }{
-		"newer":     {newer, "catalog schema has version 99, this program knows versions up to 1"},
+		"newer":     {newer, "catalog schema has version 99, this program knows versions up to 2"},
 		"no folder": {filepath.Join(t.TempDir(), "none", "catalog.db"), "unable to open database file"},
 		"folder":    {t.TempDir(), "unable to open database file"},
 		"other":     {write(strings.Repeat("This is a text. ", 100)), "not a database"},

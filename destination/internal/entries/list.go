@@ -11,6 +11,7 @@ import (
 
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/known"
 	"lockstep/destination/internal/prefetch"
 	"lockstep/destination/internal/saved"
 	"lockstep/discover"
@@ -24,7 +25,8 @@ const MaxReaders = 4
 
 // A Snapshot is what a Resource List states about itself.
 type Snapshot struct {
-	At         resourcesync.Datetime
+	At         resourcesync.Datetime // the earliest of all its documents
+	Latest     resourcesync.Datetime // the latest of all its documents
 	Validators saved.Validators
 	Sitemap    bool // a plain Sitemap, which does not state what it covers
 	Dump       bool // a Resource Dump: the manifests of its packages are the parts
@@ -53,6 +55,8 @@ type listPart struct {
 	pkg   int                   // number of the package; zero: a document
 	at    resourcesync.Datetime // as the index states
 	order string                // of its entries relative to those of other parts
+
+	lastmod resourcesync.Datetime // of the document, as the index states
 }
 
 // ReadList stages the entries of the Resource List, or index, at uri. It passes
@@ -62,6 +66,7 @@ func (r *Reader) ReadList(ctx context.Context, uri string) (Snapshot, error) {
 		r.Restart()
 		r.named = 0
 		r.Stage.Reset()
+		r.Known.Restart()
 		l := &listReading{Reader: r, again: again}
 		l.snap.Complete = true
 		parts, err := l.read(ctx, listPart{uri: uri}, 0, r.Stage.AddDocument())
@@ -138,7 +143,14 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 	if p.pkg > 0 {
 		return nil, l.readManifest(ctx, p, depth, n)
 	}
-	doc, err := l.Open(ctx, p.uri, saved.Validators{})
+	part, v, err := l.proven(ctx, p, depth)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := l.Open(ctx, p.uri, v)
+	if part != nil && errors.Is(err, discover.ErrNotModified) {
+		return nil, l.stageRows(ctx, p, part, n)
+	}
 	if err != nil {
 		return nil, l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
 	}
@@ -166,9 +178,10 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		}
 		return parts, err
 	}
-	part := l.Prefetch.Part()
-	entries, err := l.stageEntries(doc, n, part)
-	if perr := part.End(depth > 0); err == nil && perr != nil {
+	fetched := l.Prefetch.Part()
+	var stated known.Digest
+	entries, err := l.stageEntries(doc, n, fetched, &stated)
+	if perr := fetched.End(depth > 0); err == nil && perr != nil {
 		err = &content.LocalError{Err: perr}
 	}
 	if err != nil {
@@ -185,6 +198,9 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 	}
 	l.mu.Unlock()
 	l.ReportWarnings(doc)
+	if l.Known != nil && depth > 0 && doc.Unlocated() == nil {
+		l.record(p, doc, &stated)
+	}
 	return nil, nil
 }
 
@@ -217,23 +233,37 @@ func (l *listReading) keepsKind(doc *discover.Document) error {
 
 // begin records what a document states about itself.
 func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error {
+	if depth > 0 {
+		return l.beginPart(p, doc.Header.At)
+	}
 	h, s := &doc.Header, &l.snap
 	at := h.At
-	if at.IsZero() && h.Capability != "" && depth == 0 && !doc.Modified.IsZero() {
+	if at.IsZero() && h.Capability != "" && !doc.Modified.IsZero() {
 		at = resourcesync.NewDatetime(doc.Modified) // RS-MD-13
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if depth == 0 {
-		s.At, s.Validators, s.Sitemap = at, saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, h.Capability == ""
-		s.Index, s.Parts = h.Index, map[string]saved.Validators{}
-	} else if !at.IsZero() {
-		if !p.at.IsZero() && at.Compare(p.at) < 0 && !l.again {
-			return errAgain
-		}
-		if at.Compare(s.At) < 0 {
-			s.At = at // RS-RLI-04
-		}
+	s.At, s.Latest, s.Validators, s.Sitemap = at, at, saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, h.Capability == ""
+	s.Index, s.Parts = h.Index, map[string]saved.Validators{}
+	return nil
+}
+
+// beginPart records the at that a part of an index states.
+func (l *listReading) beginPart(p listPart, at resourcesync.Datetime) error {
+	if at.IsZero() {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !p.at.IsZero() && at.Compare(p.at) < 0 && !l.again {
+		return errAgain
+	}
+	s := &l.snap
+	if at.Compare(s.At) < 0 {
+		s.At = at // RS-RLI-04
+	}
+	if at.Compare(s.Latest) > 0 {
+		s.Latest = at
 	}
 	return nil
 }
@@ -262,7 +292,7 @@ func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart,
 		if err != nil {
 			return parts, err
 		}
-		parts = append(parts, listPart{uri: e.Loc, at: e.At, order: placeOf(order, len(parts))})
+		parts = append(parts, listPart{uri: e.Loc, at: e.At, lastmod: e.Lastmod, order: placeOf(order, len(parts))})
 		if l.snap.Dump {
 			dumps = append(dumps, resourcesync.Entry{Loc: e.Loc, Lastmod: e.Lastmod, Metadata: resourcesync.Metadata{At: e.At}})
 		}
@@ -283,8 +313,9 @@ func placeOf(order string, i int) string {
 	return string(binary.BigEndian.AppendUint32([]byte(order), uint32(i)))
 }
 
-// stageEntries stages the entries of the n-th document, and adds them to part.
-func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch.Part) (int64, error) {
+// stageEntries stages the entries of the n-th document, and adds them to part, and to
+// stated, if what parts state is recorded.
+func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch.Part, stated *known.Digest) (int64, error) {
 	out := l.Stage.Writer()
 	defer out.Release()
 	var pos int64
@@ -293,6 +324,9 @@ func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch
 			return pos, err
 		}
 		w := l.Resource(&e)
+		if l.Known != nil {
+			stated.Add(&w)
+		}
 		w.Rank = desired.Rank{Class: desired.Listed, Doc: n, Pos: pos}
 		pos++
 		if !l.concerns(w.URI) {

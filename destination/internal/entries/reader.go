@@ -14,6 +14,7 @@ import (
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/known"
 	"lockstep/destination/internal/prefetch"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/saved"
@@ -61,6 +62,7 @@ type Reader struct {
 	Warn  func(uri, text string)
 	Fail  func(uri string, err error) // receives documents that could not be read
 
+	Known    *known.Parts      // parts of the list that need not be read again where rows of the Journal state the same; nil: all are read
 	Prefetch *prefetch.Fetcher // fetches resources that parts of a list name while others are read; nil: nothing does
 
 	Packages  dump.Table             // packages named in the documents
@@ -251,15 +253,20 @@ func Expect(doc *discover.Document, want resourcesync.Capability) error {
 
 // Resource converts an entry to the description of its resource.
 func (r *Reader) Resource(e *resourcesync.Entry) desired.Resource {
+	if r.Set.Foreign == nil { // otherwise the harvest has reported them
+		r.Future.Note(e.Loc, e.Datetime, e.Lastmod)
+	}
+	return describe(r, e)
+}
+
+// describe is [Reader.Resource] without a report of times in the future.
+func describe(r *Reader, e *resourcesync.Entry) desired.Resource {
 	w := desired.Resource{
 		URI: e.Loc, Gone: e.Change == resourcesync.Deleted, Change: e.Change, Lastmod: e.Lastmod,
 		Length: -1, Hashes: e.Hashes, Type: e.Type, Coding: e.Encoding,
 	}
 	if e.HasLength {
 		w.Length = e.Length
-	}
-	if r.Set.Foreign == nil { // otherwise the harvest has reported them
-		r.Future.Note(e.Loc, e.Datetime, e.Lastmod)
 	}
 	r.takeLinks(&w, e)
 	if !w.Gone {

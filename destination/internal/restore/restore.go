@@ -152,6 +152,11 @@ func before(lists []entries.Archived, at resourcesync.Datetime, none *report.NoP
 	return append(early, during...)
 }
 
+// takenWithin is how long after the at of a list its parts may have been begun for it to be
+// a list of one instant. A list whose parts are further apart shares some with earlier
+// lists; what the others say of an instant before them is not known.
+const takenWithin = time.Second
+
 // stageFrom stages a list and the changes from there to an instant. If the changes
 // have a gap, the state is that of the list and Inexact gives the reason.
 func stageFrom(ctx context.Context, r *entries.Reader, b *entries.Archived, docs []entries.Archived, at resourcesync.Datetime) (*State, error) {
@@ -165,6 +170,9 @@ func stageFrom(ctx context.Context, r *entries.Reader, b *entries.Archived, docs
 	}
 	if base.Compare(at) > 0 {
 		return nil, &entries.UnreadError{Err: fmt.Errorf("read %s: it is of %s by now", fetch.Printable(b.Uri), wording.Time(base.Time()))}
+	}
+	if latest := snap.Latest.Time(); latest.After(at.Time().Add(takenWithin)) {
+		return nil, &entries.UnreadError{Err: fmt.Errorf("read %s: some of its parts are of %s", fetch.Printable(b.Uri), wording.Time(latest))}
 	}
 	if said := b.At; !b.Current && !snap.Index && !snap.At.IsZero() && !b.Dated && !said.IsZero() && said.Compare(snap.At) != 0 { // RA-DOC-10
 		r.Warn(b.Uri, fmt.Sprintf("read %s: it is of %s, the archive says %s; the document is right", fetch.Printable(b.Uri), wording.Time(snap.At.Time()), wording.Time(said.Time())))

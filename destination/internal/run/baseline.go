@@ -85,7 +85,7 @@ func (r *Run) read(ctx context.Context, first *reconcile.Prefetch) (snap entries
 			}
 		}()
 	}
-	snap, err = docs.ReadList(ctx)
+	snap, err = r.readList(ctx)
 	docs.Reader.Prefetch = nil
 	if err != nil {
 		return snap, c, false, err
@@ -99,6 +99,27 @@ func (r *Run) read(ctx context.Context, first *reconcile.Prefetch) (snap entries
 	st.Found = &saved.Doubts{}
 	c, usable, err = r.changesSinceList(ctx, &snap, since)
 	return snap, c, usable, err
+}
+
+// readList reads the list. Parts of a list without changes beside it, which is read each
+// time it changes, are not read again where rows of the Journal state the same. With changes
+// beside it, a list is read only if something was missed, and its parts are new.
+func (r *Run) readList(ctx context.Context) (snap entries.Snapshot, err error) {
+	reader := r.Documents.Reader
+	if r.Set.Changes != "" || r.Compare {
+		return r.Documents.ReadList(ctx)
+	}
+	parts, err := r.Known(ctx)
+	if err != nil {
+		return snap, err
+	}
+	reader.Known = parts
+	snap, err = r.Documents.ReadList(ctx)
+	reader.Known = nil
+	if err != nil || r.DryRun {
+		return snap, err
+	}
+	return snap, parts.Save(ctx, snap.Complete)
 }
 
 // changesSinceList reads the changes since the list snap, or the instant since. It

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/destination/internal/catchup"
 	"lockstep/destination/internal/entries"
+	"lockstep/destination/internal/known"
 	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/push"
 	"lockstep/destination/internal/reconcile"
@@ -45,6 +46,7 @@ type Run struct {
 	Stale     map[string]error // resources that failed, perhaps because their descriptions are outdated
 
 	Reconcile func(context.Context, reconcile.Work) (again bool, err error) // applies what is staged
+	Known     func(context.Context) (*known.Parts, error)                   // what earlier runs recorded of the parts of the list
 	Prefetch  func() *reconcile.Prefetch                                    // fetches resources while a list is read; nil if nothing does
 	Versions  func(ctx context.Context, c *entries.Chain, via string) error // applies the versions before the last
 	Dissolve  func(context.Context) error                                   // deletes all resources of the set

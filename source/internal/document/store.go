@@ -31,10 +31,17 @@ const CommitParts = 128
 
 // Retired is a part that no document names any more.
 type Retired struct {
-	Name string      `json:"name"`
-	Gone time.Time   `json:"gone"`          // since when
-	At   time.Time   `json:"at,omitzero"`   // of the Resource List or Resource Dump it belonged to
-	Seq  catalog.Seq `json:"seq,omitempty"` // newest change that At is known to cover
+	Name  string      `json:"name"`
+	Gone  time.Time   `json:"gone"`           // since when
+	At    time.Time   `json:"at,omitzero"`    // of the Resource List or Resource Dump it belonged to
+	Seq   catalog.Seq `json:"seq,omitempty"`  // newest change that At is known to cover
+	Taken Mark        `json:"taken,omitzero"` // what a Resource List was as of that had parts of earlier ones
+}
+
+// A Mark is a [catalog.Mark] as states have it.
+type Mark struct {
+	Seq catalog.Seq `json:"seq"`
+	At  time.Time   `json:"at"`
 }
 
 // A Store holds the documents of a Source, with what all of them depend on.

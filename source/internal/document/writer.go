@@ -58,6 +58,18 @@ func (d *Writer) Add(e *resourcesync.Entry) error {
 	return retry
 }
 
+// headerRoom is how much larger a document may become by its header alone: when it is
+// closed, or becomes part of an index.
+const headerRoom = 8 << 10
+
+// AddAgain is like [Writer.Add] for an entry that readers have seen in this document: it
+// stays there, although the header now takes more room.
+func (d *Writer) AddAgain(e *resourcesync.Entry) error {
+	d.full += headerRoom
+	defer func() { d.full -= headerRoom }()
+	return d.Add(e)
+}
+
 // atMost returns a size, in bytes, that an entry does not exceed.
 func atMost(e *resourcesync.Entry) int64 {
 	const rest, escaped = 1500, 6 // the attributes of bounded length; an escaped character

@@ -33,6 +33,7 @@ type changeBuild struct {
 	open    blob.Writer   // the open part, or the only document; nil: it is unchanged
 	index   blob.Writer   // nil: it is unchanged
 	ended   blob.Writer   // the formerly open part of an index that is being removed
+	shown   catalog.Seq   // readers may have seen the changes up to it, in the parts where they are
 	refused int64
 	bytes   int64
 }
@@ -40,6 +41,7 @@ type changeBuild struct {
 // run extends st, the published Change List, up to the change numbered last. Published
 // closed parts stay unchanged (RS-CHL-06).
 func (b *changeBuild) run(ctx context.Context, st *changeState, last catalog.Seq) error {
+	b.shown = st.Through
 	err := b.restore(ctx, st)
 	for err == nil {
 		upto := b.cut(st, last)
@@ -97,7 +99,7 @@ func (b *changeBuild) restore(ctx context.Context, st *changeState) error {
 // size or age or costs too much; 0 if it can grow.
 func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
 	if limit := catalog.Seq(b.owner.partEntries(b.set, st)); last-st.Open.After > limit {
-		return st.Open.After + limit
+		return max(st.Open.After+limit, min(b.shown, st.Open.After+catalog.Seq(b.docs.MaxEntries)))
 	}
 	if last > st.Open.After && (b.owner.old(b.set, st) || b.owner.costly(b.set, st)) {
 		return last
@@ -173,7 +175,7 @@ func (s *Lists) costly(set Set, st *changeState) bool {
 // close ends the open part with the change numbered upto and begins the next one
 // (RS-CHI-05). If the changes do not fit in the document, the part ends earlier.
 func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.Seq) error {
-	at, err := b.eventTime(ctx, upto)
+	at, err := eventTime(ctx, b.catalog, b.docs.CapabilityList(b.set.Name), upto)
 	if err != nil {
 		return err
 	}
@@ -200,9 +202,9 @@ func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.S
 	}
 }
 
-// eventTime returns the time of the change numbered seq.
-func (b *changeBuild) eventTime(ctx context.Context, seq catalog.Seq) (time.Time, error) {
-	for c, err := range b.catalog.Changes(ctx, b.docs.CapabilityList(b.set.Name), seq-1) {
+// eventTime returns the time of the change of a set that is numbered seq.
+func eventTime(ctx context.Context, cat catalog.Catalog, set string, seq catalog.Seq) (time.Time, error) {
+	for c, err := range cat.Changes(ctx, set, seq-1) {
 		if err == nil && c.Seq != seq {
 			break
 		}
@@ -315,8 +317,12 @@ func (b *changeBuild) fill(ctx context.Context, d *document.Writer, after, upto 
 			break
 		}
 		if err == nil {
+			add := d.Add
+			if c.Seq <= b.shown {
+				add = d.AddAgain
+			}
 			describe.Event(&e, &c)
-			err = d.Add(&e)
+			err = add(&e)
 		}
 		if err != nil {
 			return first, last, err

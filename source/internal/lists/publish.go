@@ -121,7 +121,8 @@ func (r *Result) Tidy(ctx context.Context, withdrawFeed func(context.Context) er
 //
 // Else the order of writes is this, each step durable before the next begins:
 //
-//  1. parts of a new Resource List, under new names;
+//  1. parts of a new Resource List, under new names: those that have changed, and
+//     a few others, see [listBuild];
 //  2. what archives are going to name, then the state, saying that entry
 //     documents are about to be switched, and where the parts of the Change List
 //     are to end;
@@ -274,6 +275,7 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 		if back, err = p.wentBack(ctx, c.Through, c.ThroughTime); err != nil {
 			return err
 		}
+		back = back || c.After >= kept.Seq && kept.At.After(c.From) // a catalog of its own, which has as many changes
 	}
 	if back {
 		// The published documents state changes that are not in this catalog. A
@@ -375,7 +377,7 @@ const (
 // Options.SmallSet; changed says that there are changes which the Change List does
 // not have yet.
 func (p *publication) listDue(changed bool) bool {
-	list, n := p.state.List, p.status.Resources
+	list, n := p.state.List.taken(), p.status.Resources
 	age := p.docs.Now().Sub(list.At)
 	if n <= min(tinySet, int64(p.owner.opts.SmallSet)) {
 		behind := changed || p.status.Last > list.Seq

@@ -12,6 +12,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/sections"
 )
 
 // stateVersion numbers the layout of state. Older ones are read, newer refused.
@@ -30,25 +31,63 @@ type state struct {
 	Version        int                `json:"version"`
 	CapabilityList string             `json:"capability_list"` // of the set; documents of another base URL are not continued
 	Switching      bool               `json:"switching,omitempty"`
-	Planned        *changeState       `json:"planned,omitempty"` // while Switching: the planned Changes; readers may have seen any part of it
-	NewHistory     bool               `json:"anew,omitempty"`    // while Switching: the history begins again
-	Stamp          time.Time          `json:"stamp"`             // modification time of the documents written last; never goes back
-	Saved          time.Time          `json:"saved,omitzero"`    // Stamp when this was written, which identifies its tail
+	Planned        *changeState       `json:"planned,omitempty"`      // while Switching: the planned Changes; readers may have seen any part of it
+	PlannedList    *listState         `json:"planned_list,omitempty"` // while Switching: the planned List, if it is another; readers may have seen it
+	NewHistory     bool               `json:"anew,omitempty"`         // while Switching: the history begins again
+	Stamp          time.Time          `json:"stamp"`                  // modification time of the documents written last; never goes back
+	Saved          time.Time          `json:"saved,omitzero"`         // Stamp when this was written, which identifies its tail
 	Compressed     bool               `json:"compressed,omitempty"`
 	List           *listState         `json:"resource_list,omitempty"`
 	Changes        *changeState       `json:"change_list,omitempty"`
 	Retired        []document.Retired `json:"retired,omitempty"`
 }
 
+// latestList returns the newest Resource List that readers may have seen; nil if there
+// is none.
+func (st *state) latestList() *listState {
+	if st.Switching && st.PlannedList != nil {
+		return st.PlannedList
+	}
+	return st.List
+}
+
 // A listState is a published Resource List.
 type listState struct {
-	At        time.Time   `json:"at"`
-	Seq       catalog.Seq `json:"seq"` // newest change that At is known to cover
-	Resources int64       `json:"resources"`
-	Rules     string      `json:"rules,omitempty"` // digest of the rules for its links
-	Parts     []string    `json:"parts,omitempty"` // names; none when the list is one document
-	Archived  bool        `json:"past,omitempty"`  // it has a link to its archive
-	Copy      string      `json:"copy,omitempty"`  // name of a permanent copy of the entry document; empty: there is none
+	At        time.Time          `json:"at"`             // of the list, and the earliest of its parts (RS-RLI-03)
+	Seq       catalog.Seq        `json:"seq"`            // newest change that At is known to cover
+	Taken     document.Mark      `json:"taken,omitzero"` // all changes up to here are in it; see taken
+	Resources int64              `json:"resources"`
+	Rules     string             `json:"rules,omitempty"`    // digest of the rules for its links
+	Parts     []string           `json:"parts,omitempty"`    // names; none when the list is one document
+	Sections  []sections.Section `json:"sections,omitempty"` // what is known of Parts, in the same order; none in states of earlier versions
+	Archived  bool               `json:"past,omitempty"`     // it has a link to its archive
+	Copy      string             `json:"copy,omitempty"`     // name of a permanent copy of the entry document; empty: there is none
+}
+
+// taken returns the point in history that the whole list is as of. It is later than
+// At if the list has parts of earlier lists, because none of their resources has
+// changed.
+func (st *listState) taken() catalog.Mark {
+	if st.Taken.At.IsZero() {
+		return catalog.Mark{Seq: st.Seq, At: st.At}
+	}
+	return catalog.Mark(st.Taken)
+}
+
+// nameSections gives the sections the names of the parts. What cannot be the
+// sections of the list is dropped: the next one is then written as a whole.
+func (st *listState) nameSections() {
+	if st == nil {
+		return
+	}
+	for i := range st.Sections {
+		if i < len(st.Parts) {
+			st.Sections[i].Name = st.Parts[i]
+		}
+	}
+	if len(st.Sections) != len(st.Parts) || !sections.Sound(st.Sections) {
+		st.Sections = nil
+	}
 }
 
 // names returns the names of all blobs of the list except its entry document.
@@ -124,6 +163,8 @@ func (s *Lists) load(ctx context.Context, set, capabilityList string) (*state, e
 		return fresh, nil
 	}
 	st.Version = stateVersion
+	st.List.nameSections()
+	st.PlannedList.nameSections()
 	if err := s.loadTail(ctx, set, st); err != nil {
 		return fresh, err
 	}
@@ -140,8 +181,10 @@ func (s *Lists) load(ctx context.Context, set, capabilityList string) (*state, e
 // changes are looked for in their order.
 func (st *state) sound(set string) bool {
 	part := func(name string) bool { return names.Set(set).IsPart(name) }
-	if st.List != nil && (st.List.Seq < 0 || !all(st.List.names(), part)) {
-		return false
+	for _, l := range []*listState{st.List, st.PlannedList} {
+		if l != nil && (l.Seq < 0 || l.Taken.Seq < 0 || !all(l.names(), part)) {
+			return false
+		}
 	}
 	for _, r := range st.Retired {
 		if !part(r.Name) {
@@ -242,10 +285,13 @@ func (s *Lists) Listed(ctx context.Context, set string) (floor catalog.Seq, snap
 	if err != nil || st.Changes == nil || st.List == nil || st.Switching {
 		return 0, nil, false, err
 	}
-	snapshots = []catalog.Mark{{Seq: st.List.Seq, At: st.List.At}}
+	snapshots = []catalog.Mark{{Seq: st.List.Seq, At: st.List.At}, st.List.taken()}
 	for _, r := range st.Retired {
 		if !r.At.IsZero() {
 			snapshots = append(snapshots, catalog.Mark{Seq: r.Seq, At: r.At})
+		}
+		if !r.Taken.At.IsZero() {
+			snapshots = append(snapshots, catalog.Mark(r.Taken))
 		}
 	}
 	return st.Changes.After, snapshots, true, nil
@@ -254,7 +300,7 @@ func (s *Lists) Listed(ctx context.Context, set string) (floor catalog.Seq, snap
 // A Summary says what was published of a set.
 type Summary struct {
 	Resources int64
-	At        time.Time // of the Resource List
+	At        time.Time // that the Resource List is as of
 	Changed   time.Time // of the last change; zero if it is not known
 }
 
@@ -263,7 +309,7 @@ func (s *Lists) Summaries() map[string]Summary {
 	all := make(map[string]Summary)
 	for name, st := range s.states {
 		if st.List != nil && st.Changes != nil {
-			all[name] = Summary{Resources: st.List.Resources, At: st.List.At, Changed: st.Changes.ThroughTime}
+			all[name] = Summary{Resources: st.List.Resources, At: st.List.taken().At, Changed: st.Changes.ThroughTime}
 		}
 	}
 	return all

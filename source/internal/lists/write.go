@@ -139,14 +139,9 @@ func (p *publication) take(ctx context.Context) error {
 }
 
 func (p *publication) takeList(ctx context.Context) error {
-	mark, err := p.catalog.Mark(ctx, p.docs.CapabilityList(p.set.Name))
+	b, err := newListBuild(ctx, p)
 	if err != nil {
 		return fmt.Errorf("build resource list: %w", err)
-	}
-	b := &listBuild{owner: p.owner, docs: p.docs, catalog: p.catalog, set: p.set, mark: mark, stamp: p.next.Stamp,
-		gen: names.Set(p.set.Name).Generation(mark.At, p.there.taken), archived: p.archives.lists != nil}
-	if p.archives.takes(mark.At, p.newHistory) {
-		b.copy = names.Set(p.set.Name).ResourceListCopy(b.gen)
 	}
 	list, w, err := b.run(ctx)
 	if err != nil {
@@ -207,10 +202,14 @@ func (p *publication) takeChanges(ctx context.Context) error {
 // announce records in the state that the entry documents are about to be switched, and
 // completes the state that is saved after that.
 func (p *publication) announce(ctx context.Context) error {
-	p.next.Switching, p.next.Planned, p.next.NewHistory = false, nil, false
+	p.next.Switching, p.next.Planned, p.next.PlannedList, p.next.NewHistory = false, nil, nil, false
 	p.next.Retired = p.retire(p.docs.Now())
 	switching := *p.state
 	switching.Switching, switching.Planned, switching.NewHistory, switching.Stamp = true, p.next.Changes, p.newHistory, p.next.Stamp
+	switching.PlannedList = nil
+	if p.list {
+		switching.PlannedList = p.next.List
+	}
 	if p.newHistory {
 		switching.Changes = nil
 	}
@@ -252,22 +251,22 @@ func (p *publication) retire(now time.Time) []document.Retired {
 			known[r.Name] = true
 		}
 	}
-	var at catalog.Mark
+	var at, taken document.Mark
 	last := make(map[string]bool) // the parts of the list that is replaced
 	if p.state.List != nil {
-		at = catalog.Mark{Seq: p.state.List.Seq, At: p.state.List.At}
+		at, taken = document.Mark{Seq: p.state.List.Seq, At: p.state.List.At}, p.state.List.Taken
 		for _, name := range p.state.List.names() {
 			last[name] = true
 		}
 	}
 	for name := range p.there {
 		if names.Set(p.set.Name).IsPart(name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
-			r := document.Retired{Name: name, Gone: now, At: at.At, Seq: at.Seq}
+			r := document.Retired{Name: name, Gone: now, At: at.At, Seq: at.Seq, Taken: taken}
 			if p.newHistory && names.Set(p.set.Name).IsChangePart(name) {
 				r.Gone = time.Time{} // at once: clients that follow it must not take it for the present list
 			}
 			if !last[name] && left(name) {
-				r.At, r.Seq = time.Time{}, 0 // no reader continues from there
+				r.At, r.Seq, r.Taken = time.Time{}, 0, document.Mark{} // no reader continues from there
 			}
 			all = append(all, r)
 		}

@@ -3,6 +3,7 @@ package names
 import (
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"path"
 	"regexp"
 	"strconv"
@@ -306,11 +307,20 @@ func IsPatch(name string) bool {
 
 // Generation identifies a Resource List by the instant of its snapshot. A suffix
 // distinguishes it from earlier ones of the same instant, in case the clock
-// stalls.
-func (set Set) Generation(at time.Time, taken func(name string) bool) string {
+// stalls; docNames are the documents of the set that exist.
+func (set Set) Generation(at time.Time, docNames iter.Seq[string]) string {
+	taken := func(gen string) bool {
+		for name := range docNames {
+			rest, ok := strings.CutPrefix(name, DocumentsDir+string(set)+"/resourcelist-"+gen)
+			if ok && (strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, ".xml")) {
+				return true
+			}
+		}
+		return false
+	}
 	stamp := at.UTC().Format(StampLayout)
 	gen := stamp
-	for n := 2; taken(set.ResourceListPart(gen, 1)) || taken(set.ResourceListCopy(gen)); n++ {
+	for n := 2; taken(gen); n++ {
 		gen = fmt.Sprintf("%s.%d", stamp, n)
 	}
 	return gen

@@ -101,6 +101,8 @@ var relations = []relation{
 		`SELECT uri FROM catalog_change c WHERE NOT EXISTS (SELECT 1 FROM catalog_set s WHERE s.id = c.set_id)` + limit},
 	{"catalog_change", "a change is newer than the last one of its set",
 		`SELECT uri FROM catalog_change c WHERE EXISTS (SELECT 1 FROM catalog_set s WHERE s.id = c.set_id AND c.seq > s.last_seq)` + limit},
+	{"catalog_refreshed", "a resource belongs to no set",
+		`SELECT uri FROM catalog_refreshed r WHERE NOT EXISTS (SELECT 1 FROM catalog_set s WHERE s.id = r.set_id)` + limit},
 	{"content", "a content belongs to no set",
 		`SELECT uri FROM content c WHERE NOT EXISTS (SELECT 1 FROM content_set s WHERE s.id = c.set_id)` + limit},
 	{"memento_resource", "a resource belongs to no set",

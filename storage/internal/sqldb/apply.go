@@ -36,7 +36,7 @@ func (c *Catalog) Apply(ctx context.Context, set string, updates []catalog.Updat
 			}
 		}
 		done = a.done
-		if done.Created+done.Updated+done.Deleted == 0 {
+		if done.Created+done.Updated+done.Deleted == 0 && !a.refreshed {
 			return nil
 		}
 		return s.save(ctx, tx)
@@ -56,7 +56,9 @@ type apply struct {
 	last string // the last URI of the set
 	done catalog.Applied
 
-	find, put, remove, record *bulk
+	refreshed bool // some resources were
+
+	find, put, remove, record, refresh *bulk
 
 	// The current chunk:
 	touched []touched // ordered by URI
@@ -72,6 +74,7 @@ type touched struct {
 	before bool           // it was in the set before
 	is     bool           // it is in the set now
 	write  bool           // its row must be written
+	again  bool           // it was refreshed, as [catalog.Catalog].Refreshed says
 	now    catalog.Record // valid if is
 }
 
@@ -90,6 +93,8 @@ func (c *Catalog) newApply(tx *sql.Tx, s *setRow, n int) *apply {
 			` ON CONFLICT (set_id, uri) DO UPDATE SET record = excluded.record`),
 		remove: c.db.bulkIn(tx, fmt.Sprintf(`DELETE FROM catalog_resource WHERE set_id = %d AND uri IN`, s.id)),
 		record: c.db.bulk(tx, `INSERT INTO catalog_change (set_id, seq, event, change, uri, record) VALUES`, 6, ``),
+		refresh: c.db.bulk(tx, `INSERT INTO catalog_refreshed (set_id, uri, at) VALUES`, 3,
+			` ON CONFLICT (set_id, uri) DO UPDATE SET at = excluded.at`),
 	}
 }
 
@@ -187,7 +192,9 @@ func (a *apply) compare(updates []catalog.Update) {
 			kind = resourcesync.Created
 		case catalog.SameContent(&t.now, &u.Record):
 			a.done.Unchanged++
-			t.write = catalog.Refresh(&t.now, &u.Record) || t.write
+			if was := t.now; catalog.Refresh(&t.now, &u.Record) {
+				t.write, t.again = true, t.again || catalog.Restated(&was, &t.now)
+			}
 			continue
 		default:
 			a.done.Updated++
@@ -235,8 +242,11 @@ func (a *apply) store(ctx context.Context) error {
 	if err := errors.Join(a.put.flush(ctx), a.remove.flush(ctx)); err != nil {
 		return err
 	}
-	if !a.set.keptAt.Valid || len(a.changes) == 0 {
+	if !a.set.keptAt.Valid {
 		return nil
+	}
+	if err := a.storeRefreshed(ctx); err != nil || len(a.changes) == 0 {
+		return err
 	}
 	seq := a.set.lastSeq - catalog.Seq(len(a.changes))
 	event := a.set.lastEvent - int64(len(a.changes))
@@ -256,6 +266,24 @@ func (a *apply) store(ctx context.Context) error {
 		}
 	}
 	return a.record.flush(ctx)
+}
+
+// storeRefreshed records which resources of the chunk were refreshed, as an instant of
+// its own.
+func (a *apply) storeRefreshed(ctx context.Context) error {
+	if !slices.ContainsFunc(a.touched, func(t touched) bool { return t.again }) {
+		return nil
+	}
+	a.set.floor++
+	a.refreshed = true
+	for i := range a.touched {
+		if t := &a.touched[i]; t.again {
+			if err := a.refresh.exec(ctx, a.set.id, t.uri, a.set.floor); err != nil {
+				return err
+			}
+		}
+	}
+	return a.refresh.flush(ctx)
 }
 
 // pack returns the encoded record, in memory that is valid until b has run.

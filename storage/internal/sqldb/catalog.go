@@ -35,6 +35,11 @@ import (
 //		change		1 created, 2 updated, 3 deleted
 //		uri, record	the Record after the change
 //
+//	catalog_refreshed	resources refreshed without a change, from the first Mark on, until
+//				forgotten
+//		set_id, uri	the key
+//		at		a time after that of the last Mark before
+//
 // Times are microseconds since 1970. URIs are TEXT compared by bytes. SQLite
 // accepts any bytes as TEXT; for an engine that requires UTF-8, a dialect can
 // write each byte as the code point of the same number: that preserves ASCII and
@@ -183,6 +188,24 @@ func (c *Catalog) Changes(ctx context.Context, set string, after catalog.Seq) it
 	}
 }
 
+// Refreshed implements [catalog.Catalog].
+func (c *Catalog) Refreshed(ctx context.Context, set string, m catalog.Mark) iter.Seq2[string, error] {
+	const selectAfter = `SELECT r.uri FROM catalog_set s JOIN catalog_refreshed r ON r.set_id = s.id
+		WHERE s.name = $1 AND r.at > $2 ORDER BY r.uri`
+	return func(yield func(string, error) bool) {
+		var uri string
+		err := c.db.Each(ctx, selectAfter, []any{set, m.At.UnixMicro()}, func(rows *sql.Rows) (bool, error) {
+			if err := rows.Scan(&uri); err != nil {
+				return false, err
+			}
+			return yield(uri, nil), nil
+		})
+		if err != nil {
+			yield("", fmt.Errorf("read refreshed resources of %s: %w", set, err))
+		}
+	}
+}
+
 // Mark implements [catalog.Catalog].
 func (c *Catalog) Mark(ctx context.Context, set string) (catalog.Mark, error) {
 	var mark catalog.Mark
@@ -221,6 +244,9 @@ func (c *Catalog) Forget(ctx context.Context, set string, m catalog.Mark) error 
 			return catalog.ErrMark
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM catalog_change WHERE set_id = $1 AND seq <= $2`, s.id, int64(m.Seq)); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM catalog_refreshed WHERE set_id = $1 AND at <= $2`, s.id, at); err != nil {
 			return err
 		}
 		s.keptSeq, s.keptAt.Int64 = m.Seq, at

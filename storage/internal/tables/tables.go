@@ -41,6 +41,7 @@ func All() []Table {
 		{"catalog", "catalog_set", numbers("id"), columns("name", "+resources", "+last_seq", "+last_event", "+floor", "+kept_seq", "+kept_at")},
 		{"catalog", "catalog_resource", columns("+set_id", "uri"), columns("*record")},
 		{"catalog", "catalog_change", columns("+set_id", "+seq"), columns("+event", "+change", "uri", "*record")},
+		{"catalog", "catalog_refreshed", columns("+set_id", "uri"), columns("+at")},
 		{"content", "content_set", numbers("id"), columns("name")},
 		{"content", "content", columns("+set_id", "uri", "hash"), columns("*bytes")},
 		{"hub", "hub_topic", numbers("id"), columns("url", "+first", "+last", "+bytes", "*state", "+mark")},
