@@ -42,6 +42,7 @@ func TestUnknownChange(t *testing.T) {
 			t.Run(name+"/"+word, func(t *testing.T) {
 				t.Parallel()
 				s, m := spoiledSite(t, st)
+				s.says(word, "/d")
 				m.mustSync()
 				s.put("/a", "new a")
 				s.put("/new", "new")

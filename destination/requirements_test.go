@@ -90,12 +90,13 @@ func TestChangesDependOnWhatIsHeld(t *testing.T) {
 	s.put("/a", "first")
 	m := newMirror(t, s)
 	m.mustSync()
+	read := len(s.log)
 	s.put("/a", "second")
 	s.put("/b", "only")
 	s.put("/c", "short")
 	s.del("/c")
 	s.mu.Lock()
-	for i := range s.log {
+	for i := read; i < len(s.log); i++ {
 		switch s.log[i].change {
 		case "created":
 			s.log[i].change = "updated"

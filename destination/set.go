@@ -33,6 +33,8 @@ type setRun struct {
 
 	stale map[string]error // resources that failed, perhaps due to an outdated description, not yet reported
 
+	outdated apply.Outdated // those of them that nothing describes any more
+
 	final bool // only what failed in this run is tried again
 
 	movedOn apply.MovedOn // resources that came from mementos
@@ -45,7 +47,7 @@ type setRun struct {
 
 // newReadRun returns a run that only reads the documents of a set.
 func newReadRun(s *session, set *setState) *setRun {
-	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), failed: &substitute.Failures{Report: s.problem}, stale: map[string]error{}}
+	r := &setRun{session: s, set: set, stage: stage.New(s.d.journal), failed: &substitute.Failures{Report: s.problem}, stale: map[string]error{}, outdated: apply.Outdated{}}
 	r.stage.Companions = s.d.selects.Companions
 	r.reader = newSetReader(s.d, set, s.home, s.file, r.stage, s.warn, r.failed.Add)
 	r.docs = &substitute.Documents{Set: &set.Set, Reader: r.reader, Outages: outage.New(s.d.clock), Held: func() int64 { return s.state.Counts[set.Number] },
@@ -167,9 +169,9 @@ func bringInStep(ctx context.Context, r *setRun) error {
 func documentsOf(r *setRun) *run.Run {
 	o := &r.d.opts
 	return &run.Run{
-		Settings: run.Settings{Compare: o.Baseline || r.d.compare || r.set.IsRipe(r.d.clock()), AcceptOlder: o.Baseline, DryRun: o.DryRun,
+		Settings: run.Settings{Compare: o.Baseline || r.d.compare || r.set.IsRipe(r.d.clock()), AcceptOlder: o.Baseline, DryRun: o.DryRun, Now: r.d.clock,
 			DeleteAbsent: o.Delete == DeleteApply, Selection: r.d.selects.Key},
-		Set: &r.set.Set, Push: r.set.Push, Documents: r.docs, Failures: r.failed, Stage: r.stage, Pending: pendingStager(r), Stale: r.stale,
+		Set: &r.set.Set, Push: r.set.Push, Documents: r.docs, Failures: r.failed, Stage: r.stage, Pending: pendingStager(r), Stale: r.stale, Outdated: r.outdated,
 		Reconcile: func(ctx context.Context, w reconcile.Work) (bool, error) { return reconciled(r).Apply(ctx, w) },
 		Known:     func(ctx context.Context) (*known.Parts, error) { return known.Load(ctx, r.d.journal, r.set.Number) },
 		Prefetch:  func() *reconcile.Prefetch { return prefetchOf(r) },

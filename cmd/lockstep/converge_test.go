@@ -18,10 +18,7 @@ import (
 )
 
 var (
-	convergeSteps = flag.Int("converge-steps", 80, "how many steps TestConverge takes")
-	// Off unless asked for: of a history that was rewritten a mirror remembers the
-	// newest event only, and where that one's resource has changed again it can
-	// take the new history for the old one, without what the old one told.
+	convergeSteps   = flag.Int("converge-steps", 80, "how many steps TestConverge takes")
 	convergeRestore = flag.Bool("converge-restore", true, "restore older states of the Source too")
 	convergeSeed    = flag.Uint64("converge-seed", 0, "the steps TestConverge takes; 0 for others each time")
 )

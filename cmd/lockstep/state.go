@@ -3,14 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/states"
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/internal/statebackup"
 )
 
 func newState(io term.IO, out *term.Options) *cobra.Command {
@@ -118,15 +116,8 @@ everything once. A mirror continues from the time of the backup.`,
 			if err != nil {
 				return err
 			}
-			return printResult(io, out, &r, func(io term.IO) { printRestored(io, &r, args[1]) })
+			return printResult(io, out, &r, func(io term.IO) { states.PrintRestored(io, &r, args[1]) })
 		},
-	}
-}
-
-func printRestored(io term.IO, r *statebackup.Result, place string) {
-	io.Printf("%s is as it was on %s at %s\n", filepath.Clean(place), r.Saved.Local().Format("2006-01-02"), r.Saved.Local().Format("15:04:05"))
-	if r.Kind == statebackup.Directory {
-		io.Notef("If it is that of a Source, the history of its changes restarts with the next publication, and Destinations compare everything once.")
 	}
 }
 

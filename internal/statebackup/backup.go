@@ -55,6 +55,8 @@ type Result struct {
 	Databases int    `json:"databases"`
 	Files     int    `json:"files"` // besides databases
 	Bytes     int64  `json:"bytes"` // of the file
+
+	owner *owner // of the state that is restored; nil: not known
 }
 
 // Backup writes the state in a directory, or in a PostgreSQL database, to a new file: a tar
@@ -196,8 +198,7 @@ func (b *backup) files(ctx context.Context) error {
 		}
 		b.seen[rel] = state
 		if d.IsDir() {
-			h := &tar.Header{Typeflag: tar.TypeDir, Name: rel + "/", Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
-			return b.tar.WriteHeader(h)
+			return b.header(info, rel+"/")
 		}
 		err = b.member(rel, filepath.Join(b.place.Dir, filepath.FromSlash(rel)))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -218,8 +219,7 @@ func (b *backup) member(name, file string) error {
 	if err != nil {
 		return err
 	}
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Clean(name), Mode: int64(info.Mode().Perm()), Size: info.Size(), ModTime: info.ModTime(), Format: tar.FormatPAX}
-	if err := b.tar.WriteHeader(h); err != nil {
+	if err := b.header(info, path.Clean(name)); err != nil {
 		return err
 	}
 	if _, err = io.CopyN(b.tar, f, info.Size()); errors.Is(err, io.EOF) {
@@ -229,6 +229,17 @@ func (b *backup) member(name, file string) error {
 		return fmt.Errorf("copy %s: %w", file, err)
 	}
 	return nil
+}
+
+// header writes the header of a file or directory. The owner of the state is that of its directory.
+func (b *backup) header(info fs.FileInfo, name string) error {
+	h, err := tar.FileInfoHeader(info, "")
+	if err != nil {
+		return err
+	}
+	h.Name, h.Format = name, tar.FormatPAX
+	h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}
+	return b.tar.WriteHeader(h)
 }
 
 // database writes what is in a PostgreSQL database, as a SQLite file.

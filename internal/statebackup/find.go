@@ -27,13 +27,20 @@ type Place struct {
 	Databases []string // their paths below Dir, with slashes
 }
 
-// Find finds the state in a directory.
+// Find finds the state in a directory, which may be reached by a symbolic link.
 func Find(dir string) (*Place, error) {
-	p := &Place{Dir: dir}
+	real, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", dir, ErrNoState)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the state in %s: %w", dir, err)
+	}
+	p := &Place{Dir: real}
 	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(destination.StateFile))); err == nil {
 		p.Mirror = true
 	}
-	err := p.walk(func(rel string, d fs.DirEntry) error {
+	err = p.walk(func(rel string, d fs.DirEntry) error {
 		if isDatabase(rel) && d.Type().IsRegular() {
 			p.Databases = append(p.Databases, rel)
 		}
@@ -86,6 +93,8 @@ func (p *Place) walk(visit func(rel string, d fs.DirEntry) error) error {
 		}
 		rel = filepath.ToSlash(rel)
 		switch {
+		case d.Type()&fs.ModeSymlink != 0:
+			return fmt.Errorf("%s is a symbolic link: what it leads to would be missing in the backup; move it here", name)
 		case d.IsDir() && isTemporary(rel):
 			return fs.SkipDir
 		case d.IsDir():

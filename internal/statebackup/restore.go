@@ -65,6 +65,9 @@ func Restore(ctx context.Context, file, place string, now time.Time) (r Result, 
 // target returns the directory that is to be made.
 func (r *Result) target(place string) (string, error) {
 	target := filepath.Clean(place)
+	if real, err := filepath.EvalSymlinks(target); err == nil {
+		target = real // systemd, for instance, has links in /var/lib
+	}
 	if r.Kind == Mirror {
 		target = filepath.Join(target, filename.StateDir)
 	}
@@ -163,15 +166,15 @@ func (r *Result) extract(ctx context.Context, dir string) error {
 		}
 		name := strings.TrimSuffix(h.Name, "/")
 		if r.Kind == Mirror && name == filename.StateDir {
-			return nil
-		}
-		if r.Kind == Mirror {
+			name = "."
+		} else if r.Kind == Mirror {
 			var ok bool
 			if name, ok = strings.CutPrefix(name, filename.StateDir+"/"); !ok {
 				return ErrFormat
 			}
 		}
 		if name == "." {
+			r.owner = ownerOf(h)
 			return nil
 		}
 		if !fs.ValidPath(name) {
@@ -236,6 +239,9 @@ func (r *Result) finish(ctx context.Context, temp, target string, now time.Time)
 			return err
 		}
 	}
+	if err := r.owner.give(temp); err != nil {
+		return err
+	}
 	if err := syncDirs(temp); err != nil {
 		return err
 	}
@@ -271,8 +277,7 @@ func syncDirs(dir string) error {
 	})
 }
 
-// restoreDatabase restores the only database of a backup to an empty PostgreSQL database, or that
-// of a backup of PostgreSQL to a directory, as the database of a hub.
+// restoreDatabase restores the backup of a PostgreSQL database to an empty one.
 func (r *Result) restoreDatabase(ctx context.Context, place string) (err error) {
 	if !storage.IsURL(place) {
 		return fmt.Errorf("restore %s: the backup is that of a PostgreSQL database: %w", place, errors.ErrUnsupported)

@@ -166,6 +166,40 @@ func TestMirror(t *testing.T) {
 	}
 }
 
+// TestLinks: a state that is reached by a link is found, backed up and restored; one with a link in
+// it is refused, since what that leads to would be missing.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	dir, _ := newState(t, "catalog.db")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Skipf("this system has no symbolic links: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "backup.tar.gz")
+	if _, err := statebackup.Backup(t.Context(), link, file, now); err != nil {
+		t.Fatal(err)
+	}
+	real, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+	if err := os.Symlink(real, target); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statebackup.Restore(t.Context(), file, target, now); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(target); err != nil || info.Mode().Type() != fs.ModeSymlink {
+		t.Errorf("the link was replaced: %v, %v", info.Mode(), err)
+	}
+	if n := resources(t, filepath.Join(real, "catalog.db")); n != 100 {
+		t.Errorf("restored %d resources", n)
+	}
+	if err := os.Symlink(t.TempDir(), filepath.Join(dir, "bitstreams")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statebackup.Backup(t.Context(), dir, file+"2", now); err == nil || !strings.Contains(err.Error(), "bitstreams is a symbolic link") {
+		t.Errorf("a link within the state: %v", err)
+	}
+}
+
 // TestWhileItChanges: a backup that is made while a process writes is whole.
 func TestWhileItChanges(t *testing.T) {
 	t.Parallel()

@@ -105,3 +105,17 @@ func slug(text string) string {
 		return '-'
 	}, text), "-")
 }
+
+// Cut returns the beginning of a text of about n bytes, with an ellipsis if anything is left out.
+// No character is divided.
+func Cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for i := range text {
+		if i >= n {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}

@@ -58,6 +58,7 @@ type Recorder struct {
 
 	Passing      map[int]int64    // counts by set what failed and is tried again at the end of the run; nil: nothing is
 	Stale        map[string]error // failures that may succeed after reading the description again; reported if they do not
+	Outdated     Outdated         // those of them that nothing describes any more; nil: they are not recorded
 	KeepsDeleted bool             // the mirror keeps what the Source deletes
 
 	Progress  report.Progress
@@ -156,6 +157,9 @@ func (r *Recorder) failed(a *plan.Action, o transfer.Outcome) {
 	if o.Stale && a.Unconfirmed {
 		r.disproved(a, o.Err)
 		return
+	}
+	if o.Stale {
+		r.Outdated.add(a)
 	}
 	if o.Stale && len(r.Stale) < MaxStale {
 		r.book(a, o.Err)

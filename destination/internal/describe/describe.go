@@ -119,16 +119,9 @@ func describes(a *plan.Action) bool {
 // note records that the set is complete, or that one more run has tried. Only that
 // changes in the saved state of the set.
 func (c *Completion) note(ctx context.Context, complete bool) error {
-	var st saved.Set
-	known, err := saved.Load(ctx, c.Journal, saved.DocSet(c.Set.Number), &st)
-	if err != nil || !known {
-		return err
-	}
-	st.DescribeTries++
-	st.Described = complete || st.DescribeTries >= maxTries
-	c.Set.Described, c.Set.DescribeTries = st.Described, st.DescribeTries
-	if err := c.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocSet(c.Set.Number): saved.Encode(&st)}}); err != nil {
-		return fmt.Errorf("record progress: %w", err)
-	}
-	return nil
+	return saved.UpdateSet(ctx, c.Journal, c.Set.Number, func(st *saved.Set) {
+		st.DescribeTries++
+		st.Described = complete || st.DescribeTries >= maxTries
+		c.Set.Described, c.Set.DescribeTries = st.Described, st.DescribeTries
+	})
 }

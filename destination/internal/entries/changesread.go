@@ -130,6 +130,9 @@ func (c *ChangeReader) readEntries(ctx context.Context, t *changeDoc, said resou
 
 // add stages w.
 func (c *ChangeReader) add(ctx context.Context, w *desired.Resource) error {
+	if !concerns(c.Reader, w.URI) {
+		return nil
+	}
 	if c.out != nil {
 		return c.out.Add(w)
 	}
@@ -344,6 +347,7 @@ func (d *DocReading) end(t *changeDoc, said resourcesync.Metadata) {
 	}
 	d.Changes.last = until
 	c.loose = c.loose || until.IsZero() || until.Time().After(time.Now())
+	c.falling = c.falling || info.Falling
 	info.AllNew = d.Changes.behind || c.Resumed
 	if c.Resumed {
 		d.Changes.behind = true

@@ -178,7 +178,7 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 		}
 		l.mu.Unlock()
 		var entries int64
-		entries, err = l.stageManifest(m, p.pkg, n, desired.Listed, l.concerns)
+		entries, err = l.stageManifest(m, p.pkg, n, desired.Listed, func(uri string) bool { return concerns(l.Reader, uri) })
 		l.mu.Lock()
 		l.snap.entries += entries
 		l.mu.Unlock()

@@ -329,7 +329,7 @@ func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch
 		}
 		w.Rank = desired.Rank{Class: desired.Listed, Doc: n, Pos: pos}
 		pos++
-		if !l.concerns(w.URI) {
+		if !concerns(l.Reader, w.URI) {
 			continue
 		}
 		w.Companion = l.Only != nil // the run has selected it, and the resource that names it may not be staged again
@@ -340,18 +340,18 @@ func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch
 	return pos, nil
 }
 
-// concerns reports whether an entry of a list is to be staged, and records that its
-// URI was found.
-func (l *listReading) concerns(uri string) bool {
-	if l.Only == nil {
+// concerns reports whether an entry of a list, or a change, is to be staged, and records
+// that its URI was found.
+func concerns(r *Reader, uri string) bool {
+	if r.Only == nil {
 		return true
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !hasKey(l.Only, uri) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !hasKey(r.Only, uri) {
 		return false
 	}
-	l.Only[uri] = true
+	r.Only[uri] = true
 	return true
 }
 

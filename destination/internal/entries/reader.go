@@ -72,7 +72,7 @@ type Reader struct {
 	leaveOff  sync.Once              // reports an entry with more links than are kept
 
 	mu      sync.Mutex      // guards the fields below, and calls of Warn and Fail, while several parts are read
-	Only    map[string]bool // URIs of a list to stage, true once found; nil: all
+	Only    map[string]bool // URIs to stage, true once found; nil: all
 	visited map[string]bool
 	nested  nesting.Walk // indexes and lists of this reading
 	parts   int

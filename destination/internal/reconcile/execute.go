@@ -22,7 +22,7 @@ func (s *Set) applier(ctx context.Context, paths *filename.Mapping) *apply.Appli
 	r := s.Run
 	number := s.State.Number
 	recorder := &apply.Recorder{Set: number, Name: s.State.Name, Report: &results{report: r.Report, set: s.State.Name, emit: r.Emit}, Counts: r.Counts, Results: s.Results, Push: s.Push,
-		Marked: r.Marked, Stale: s.Stale, KeepsDeleted: r.KeepDeleted}
+		Marked: r.Marked, Stale: s.Stale, Outdated: s.Outdated, KeepsDeleted: r.KeepDeleted}
 	a := apply.New(r.Mirror, r.Fetcher(number, paths), r.methods(), recorder)
 	a.Fetch.Resume, a.Fetch.BeforeDeletions, a.Fetch.OwnFiles, a.Fetch.Refuse = r.Resume, true, r.OwnFiles, s.Reader.Refuse
 	a.Fetch.OfPast, a.Fetch.OpenKept = r.Past, r.OpenKept

@@ -88,6 +88,7 @@ type Set struct {
 	Reader   *entries.Reader
 	Outages  *outage.Outages
 	Stale    map[string]error // failures that may succeed after reading the description again
+	Outdated apply.Outdated   // those of them that nothing describes any more
 	Moved    *apply.MovedOn   // resources that came from mementos
 	FallBack func(report.Fallback)
 

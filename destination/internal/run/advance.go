@@ -31,7 +31,9 @@ func (r *Run) advance(c *entries.Chain, since resourcesync.Datetime) {
 		return
 	}
 	st.Polled, st.Open = c.Polled, c.Open
-	st.Appends = st.Appends || c.Grew
+	if st.Appends = st.Appends || c.Grew; c.Grew {
+		st.Rewrites = 0
+	}
 	if t := saved.Time(c.History); !t.IsZero() {
 		st.History = t
 	}

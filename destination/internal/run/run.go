@@ -32,6 +32,8 @@ type Settings struct {
 	DryRun       bool   // change nothing
 	DeleteAbsent bool   // delete what a plain Sitemap does not list
 	Selection    string // which resources are selected now
+
+	Now func() time.Time
 }
 
 // A Run brings one set into step with its documents.
@@ -44,6 +46,7 @@ type Run struct {
 	Stage     *stage.Stage
 	Pending   *pending.Stager
 	Stale     map[string]error // resources that failed, perhaps because their descriptions are outdated
+	Outdated  map[string]bool  // those of them that nothing describes any more, and whether a change described them
 
 	Reconcile func(context.Context, reconcile.Work) (again bool, err error) // applies what is staged
 	Known     func(context.Context) (*known.Parts, error)                   // what earlier runs recorded of the parts of the list
@@ -68,7 +71,10 @@ func (r *Run) Bring(ctx context.Context) error {
 	case st.Changes == "":
 		return r.compareOnceChanged(ctx, func() {})
 	}
-	return r.incremental(ctx)
+	if err := r.incremental(ctx); err != nil {
+		return err
+	}
+	return r.lookUpOutdated(ctx)
 }
 
 // incremental applies what changed since the watermark (RS-DST-20). A gap, or a
@@ -103,6 +109,11 @@ func (r *Run) incremental(ctx context.Context) error {
 		}
 		if compare, err := r.checkJoin(ctx, &c, since); err != nil {
 			return err
+		} else if compare && !c.Lost && c.Doubtful {
+			st.Doubted = true
+			defer func() { st.Doubted = false }()
+			st.Rewrites++
+			return r.Baseline(ctx, false)
 		} else if compare {
 			return r.Baseline(ctx, c.Lost)
 		}
@@ -142,6 +153,9 @@ func (r *Run) checkJoin(ctx context.Context, c *entries.Chain, since resourcesyn
 			gap = "changes that were applied here are gone from its history"
 		}
 		r.warn(fmt.Sprintf("set %s: %s: comparing all of it", st.Name, gap))
+		return true, nil
+	case c.Doubtful && st.Lists != "" && !r.Documents.Compared:
+		r.warn(fmt.Sprintf("set %s: its changes no longer begin as they did when they were last read: comparing all of it", st.Name))
 		return true, nil
 	case gap != "":
 		r.Documents.Reader.Fail(st.Changes, fmt.Errorf("read %s: %s, and there is no Resource List or Resource Dump to compare with", fetch.Printable(st.Changes), gap))

@@ -26,6 +26,23 @@ func Load(ctx context.Context, j journal.Journal, name string, v any) (bool, err
 	return true, nil
 }
 
+// UpdateSet changes the saved state of a set, and nothing else: the state that a run has in
+// memory may be that of a comparison that has not ended. A set that was never saved stays
+// as it is.
+func UpdateSet(ctx context.Context, j journal.Journal, number int, change func(*Set)) error {
+	var st Set
+	name := DocSet(number)
+	known, err := Load(ctx, j, name, &st)
+	if err != nil || !known {
+		return err
+	}
+	change(&st)
+	if err := j.Record(ctx, journal.Batch{Save: map[string][]byte{name: Encode(&st)}}); err != nil {
+		return fmt.Errorf("record progress: %w", err)
+	}
+	return nil
+}
+
 // Encode returns v as a JSON document.
 func Encode(v any) []byte {
 	b, err := json.Marshal(v)

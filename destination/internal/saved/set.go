@@ -37,17 +37,20 @@ type Set struct {
 
 	Ripe time.Time `json:"ripe,omitzero"` // when resources that were too young to be taken are old enough: everything is compared then
 
-	Ahead   bool                  `json:"ahead,omitempty"` // Watermark was in our future when it was set
-	History time.Time             `json:"history"`         // the start of the Change List or of its index, as stated there
-	Appends bool                  `json:"appends"`         // the Change List has grown only at its end so far
-	Cursor  Cursor                `json:"cursor"`          // in the newest Change List
-	Polled  map[string]Validators `json:"polled"`          // change documents that can change, read to their end
-	Open    []string              `json:"open"`            // the open lists of an index, to be polled
+	Ahead    bool                  `json:"ahead,omitempty"`    // Watermark was in our future when it was set
+	History  time.Time             `json:"history"`            // the start of the Change List or of its index, as stated there
+	Appends  bool                  `json:"appends"`            // the Change List has grown only at its end so far
+	Rewrites int                   `json:"rewrites,omitempty"` // Change Lists that did not begin as the one before, since the last one that had grown at its end
+	Cursor   Cursor                `json:"cursor"`             // in the newest Change List
+	Polled   map[string]Validators `json:"polled"`             // change documents that can change, read to their end
+	Open     []string              `json:"open"`               // the open lists of an index, to be polled
 
 	Described     bool `json:"described,omitempty"`      // the rows of all resources say what the Source states of them, as far as its documents do
 	DescribeTries int  `json:"describe_tries,omitempty"` // runs that tried to complete rows of an earlier version, or left it to the next
 
 	Doubts Doubts `json:"doubts,omitzero"` // what could not be proven when it was applied
+
+	Outdated Backoff `json:"outdated,omitzero"` // when the list may be read again for pending resources that no change describes
 
 	Harvest *Harvest `json:"harvest,omitempty"` // position in the memory of the set's Origin
 
@@ -224,6 +227,12 @@ type Doubts struct {
 	Reach       time.Time `json:"reach,omitzero"`         // with ChangesOnly: earlier resources are unknown; zero: not stated
 	NoFrom      bool      `json:"no_from,omitempty"`      // the changes do not state the instant from which they are complete
 	NoAt        bool      `json:"no_at,omitempty"`        // the list does not state its instant
+}
+
+// A Backoff says when something may be done again that was of no use so far.
+type Backoff struct {
+	Next time.Time     `json:"next"`
+	Wait time.Duration `json:"wait"` // before Next, in nanoseconds
 }
 
 // A Harvest is the position of a set in the memory of its Origin.

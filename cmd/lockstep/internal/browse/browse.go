@@ -221,16 +221,3 @@ const (
 	maxShown = 1500
 	maxCell  = 200
 )
-
-// cut returns at most n characters of a text.
-func cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for i := range text {
-		if i >= n {
-			return text[:i] + "…"
-		}
-	}
-	return text
-}

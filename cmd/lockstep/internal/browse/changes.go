@@ -56,9 +56,9 @@ func (p *Pages) changes(ctx context.Context, q *request) (view, error) {
 			break
 		}
 		older = c.Seq
-		name := cut(cmp.Or(strings.TrimPrefix(c.URI, s.Prefix), c.URI), maxCell)
+		name := webpage.Cut(cmp.Or(strings.TrimPrefix(c.URI, s.Prefix), c.URI), maxCell)
 		data.Table.Rows = append(data.Table.Rows, webpage.Row{Mark: marks[c.Change], Cells: []webpage.Cell{{Text: c.Change.String()}, {Text: webpage.Stamp(c.EventTime)},
-			{Text: name, Href: s.about(c.URI), Code: true}, {Text: cut(c.Type, 100)}, {Text: sizeOf(&c)}}})
+			{Text: name, Href: s.about(c.URI), Code: true}, {Text: webpage.Cut(c.Type, 100)}, {Text: sizeOf(&c)}}})
 	}
 	data.Table.Pager = &webpage.Pager{Label: "The latest first"}
 	if before <= status.Last {
@@ -70,7 +70,7 @@ func (p *Pages) changes(ctx context.Context, q *request) (view, error) {
 	if !status.Kept.At.IsZero() {
 		data.Since = "Changes are kept since " + webpage.Stamp(status.Kept.At) + "."
 	}
-	return view{webpage.Page{Title: cut(s.title(), maxCell), Lead: s.lead(status.Resources), Nav: "./", Crumbs: s.crumbs(s.Prefix), Data: data}, changesView}, nil
+	return view{webpage.Page{Title: webpage.Cut(s.title(), maxCell), Lead: s.lead(status.Resources), Nav: "./", Crumbs: s.crumbs(s.Prefix), Data: data}, changesView}, nil
 }
 
 // before returns the changes numbered above after and below before.
@@ -150,16 +150,16 @@ func (p *Pages) resource(ctx context.Context, q *request) (view, error) {
 	if in != s.Prefix {
 		crumbs = append(crumbs, s.crumb(in))
 	} else {
-		crumbs = append(crumbs, webpage.Link{Text: cut(s.title(), maxCell), Href: s.at("set")})
+		crumbs = append(crumbs, webpage.Link{Text: webpage.Cut(s.title(), maxCell), Href: s.at("set")})
 	}
-	return view{webpage.Page{Title: cut(uri, maxShown), Nav: "./", Crumbs: crumbs, Data: data}, resourceView}, nil
+	return view{webpage.Page{Title: webpage.Cut(uri, maxShown), Nav: "./", Crumbs: crumbs, Data: data}, resourceView}, nil
 }
 
 // describe adds what the catalog has of a resource.
 func (d *resourcePage) describe(r *catalog.Record) {
 	add := func(name, value string, code bool) {
 		if value != "" {
-			d.Facts = append(d.Facts, webpage.Fact{Name: name, Value: cut(value, maxShown), Code: code})
+			d.Facts = append(d.Facts, webpage.Fact{Name: name, Value: webpage.Cut(value, maxShown), Code: code})
 		}
 	}
 	add("Media type", r.Type, false)
@@ -178,7 +178,7 @@ func (d *resourcePage) describe(r *catalog.Record) {
 	d.Links = webpage.Table{Caption: "Links", Columns: []webpage.Column{{Title: "Relation"}, {Title: "Address"}, {Title: "Type"}}}
 	for i := range r.Links[:min(len(r.Links), maxLinks)] {
 		l := &r.Links[i]
-		d.Links.Rows = append(d.Links.Rows, webpage.Row{Cells: []webpage.Cell{{Text: cut(l.Rel, maxCell)}, {Text: cut(l.Href, maxCell), Code: true}, {Text: cut(l.Type, 100)}}})
+		d.Links.Rows = append(d.Links.Rows, webpage.Row{Cells: []webpage.Cell{{Text: webpage.Cut(l.Rel, maxCell)}, {Text: webpage.Cut(l.Href, maxCell), Code: true}, {Text: webpage.Cut(l.Type, 100)}}})
 	}
 }
 

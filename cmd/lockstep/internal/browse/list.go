@@ -50,7 +50,7 @@ func (p *Pages) sets(ctx context.Context, q *request) (view, error) {
 		if err != nil {
 			return view{}, err
 		}
-		t.Rows = append(t.Rows, webpage.Row{Cells: []webpage.Cell{{Text: cut(s.title(), maxCell), Href: s.at("set")}, {Text: webpage.Count(status.Resources)}, {Text: cut(s.Summary, maxCell)}}})
+		t.Rows = append(t.Rows, webpage.Row{Cells: []webpage.Cell{{Text: webpage.Cut(s.title(), maxCell), Href: s.at("set")}, {Text: webpage.Count(status.Resources)}, {Text: webpage.Cut(s.Summary, maxCell)}}})
 	}
 	if len(q.sets) > pageRows {
 		t.Pager = &webpage.Pager{Label: "Sets " + webpage.Count(first+1) + " to " + webpage.Count(last)}
@@ -94,7 +94,7 @@ func (s *Set) crumbs(in string) []webpage.Link {
 	if in == s.Prefix {
 		return crumbs
 	}
-	crumbs = append(crumbs, webpage.Link{Text: cut(s.title(), maxCell), Href: s.at("set")})
+	crumbs = append(crumbs, webpage.Link{Text: webpage.Cut(s.title(), maxCell), Href: s.at("set")})
 	if !strings.HasPrefix(in, s.Prefix) {
 		return crumbs
 	}
@@ -110,7 +110,7 @@ func (s *Set) crumbs(in string) []webpage.Link {
 
 // crumb leads to a folder.
 func (s *Set) crumb(in string) webpage.Link {
-	return webpage.Link{Text: cut(in[strings.LastIndexByte(strings.TrimSuffix(in, "/"), '/')+1:], 60), Href: s.at("set", "in", in)}
+	return webpage.Link{Text: webpage.Cut(in[strings.LastIndexByte(strings.TrimSuffix(in, "/"), '/')+1:], 60), Href: s.at("set", "in", in)}
 }
 
 // set shows what is in a folder of a set, or what a search finds there.
@@ -123,13 +123,13 @@ func (p *Pages) set(ctx context.Context, q *request) (view, error) {
 	if in != "" && !strings.HasSuffix(in, "/") || strings.ContainsRune(in+from, 0) || len(in) > maxAddress {
 		return view{}, errNotFound
 	}
-	data := listPage{Views: s.views("Resources"), Name: s.Name, In: in, Text: cut(strings.TrimSpace(q.Get("q")), maxCell)}
+	data := listPage{Views: s.views("Resources"), Name: s.Name, In: in, Text: webpage.Cut(strings.TrimSpace(q.Get("q")), maxCell)}
 	if in == "" {
 		if in, err = p.begin(ctx, s); err != nil {
 			return view{}, err
 		}
 	}
-	data.Folder = cut(in, maxShown)
+	data.Folder = webpage.Cut(in, maxShown)
 	status, err := p.opts.Catalog.Status(ctx, s.List)
 	if err != nil {
 		return view{}, err
@@ -154,7 +154,7 @@ func (p *Pages) set(ctx context.Context, q *request) (view, error) {
 			data.Table.Pager.Next = s.at("set", "in", data.In, "q", data.Text, "from", next)
 		}
 	}
-	return view{webpage.Page{Title: cut(s.title(), maxCell), Lead: s.lead(status.Resources), Nav: "./", Crumbs: s.crumbs(in), Data: data}, setView}, nil
+	return view{webpage.Page{Title: webpage.Cut(s.title(), maxCell), Lead: s.lead(status.Resources), Nav: "./", Crumbs: s.crumbs(in), Data: data}, setView}, nil
 }
 
 // lead says what a set is.
@@ -162,7 +162,7 @@ func (s *Set) lead(n int64) string {
 	if s.Summary == "" {
 		return resources(n)
 	}
-	return cut(s.Summary, maxShown) + " " + resources(n) + "."
+	return webpage.Cut(s.Summary, maxShown) + " " + resources(n) + "."
 }
 
 func resources(n int64) string {
@@ -268,11 +268,11 @@ func (p *Pages) list(ctx context.Context, s *Set, in, from string, t *webpage.Ta
 			return false
 		}
 		if len(c.folder) > maxAddress {
-			t.Rows = append(t.Rows, webpage.Row{Cells: webpage.Cells(cut(c.folder[len(in):], maxCell), "folder", "", "")})
+			t.Rows = append(t.Rows, webpage.Row{Cells: webpage.Cells(webpage.Cut(c.folder[len(in):], maxCell), "folder", "", "")})
 			return true
 		}
 		if c.folder != "" {
-			t.Rows = append(t.Rows, webpage.Row{Cells: []webpage.Cell{{Text: cut(c.folder[len(in):], maxCell), Href: s.at("set", "in", c.folder), Code: true}, {Text: "folder"}, {}, {}}})
+			t.Rows = append(t.Rows, webpage.Row{Cells: []webpage.Cell{{Text: webpage.Cut(c.folder[len(in):], maxCell), Href: s.at("set", "in", c.folder), Code: true}, {Text: "folder"}, {}, {}}})
 			return true
 		}
 		name := c.URI[len(in):]
@@ -285,7 +285,7 @@ func (p *Pages) list(ctx context.Context, s *Set, in, from string, t *webpage.Ta
 }
 
 func (s *Set) row(r *catalog.Record, name string) webpage.Row {
-	return webpage.Row{Cells: []webpage.Cell{{Text: cut(name, maxCell), Href: s.about(r.URI), Code: true}, {Text: cut(r.Type, 100)}, {Text: size(r.Length)}, {Text: webpage.Stamp(r.Lastmod)}}}
+	return webpage.Row{Cells: []webpage.Cell{{Text: webpage.Cut(name, maxCell), Href: s.about(r.URI), Code: true}, {Text: webpage.Cut(r.Type, 100)}, {Text: size(r.Length)}, {Text: webpage.Stamp(r.Lastmod)}}}
 }
 
 // about returns the address of the page of a resource; "" if it has none.

@@ -27,7 +27,7 @@ type Step struct {
 	Count  int64     `json:"count"`
 	Failed int64     `json:"failed"`
 	Bytes  int64     `json:"bytes"`
-	Half   *float64  `json:"p50_seconds,omitempty"` // the duration that half of all did not exceed; left out if there is none
+	Half   *float64  `json:"p50_seconds,omitempty"` // the median; left out if there is none
 	Most   *float64  `json:"p95_seconds,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func (m *Measured) sentence(span string, points []recent.Point) string {
 		text += ", " + webpage.Size(sum.Bytes)
 	}
 	if sum.Latency.Count() > 0 {
-		text += "; " + m.latency + ": half up to " + brief(sum.Latency.Quantile(half)) + ", 95 % up to " + brief(sum.Latency.Quantile(most))
+		text += "; " + m.latency + ": median " + brief(sum.Latency.Quantile(half)) + ", 95th percentile " + brief(sum.Latency.Quantile(most))
 	}
 	return text + "."
 }
@@ -95,7 +95,7 @@ func (m *Measured) throughput(span, step string, points []recent.Point) webpage.
 }
 
 func (m *Measured) durations(span, step string, points []recent.Point) webpage.Chart {
-	c := webpage.Chart{Title: m.title + ", " + m.latency + ", " + span, Unit: "at most for 95 %", Plain: true, Legend: step + "; half of all take no longer than the stronger part, 95 % no longer than the whole"}
+	c := webpage.Chart{Title: m.title + ", " + m.latency + ", " + span, Unit: "95th percentile", Plain: true, Legend: step + "; strong color: the median, whole bar: the 95th percentile"}
 	for i := range points {
 		p := &points[i]
 		q := p.Latency.Quantile(most)
@@ -150,7 +150,7 @@ func (m *Measured) table(caption string, points []recent.Point) webpage.Table {
 		{Title: "From"}, {Title: "Done", Numeric: true}, {Title: "Failed", Numeric: true}, {Title: "Bytes", Numeric: true},
 	}}
 	if m.latency != "" {
-		t.Columns = append(t.Columns, webpage.Column{Title: "Half up to", Numeric: true}, webpage.Column{Title: "95 % up to", Numeric: true})
+		t.Columns = append(t.Columns, webpage.Column{Title: "Median", Numeric: true}, webpage.Column{Title: "95th percentile", Numeric: true})
 	}
 	for i := range points {
 		p := &points[len(points)-1-i]

@@ -206,7 +206,7 @@ func TestOverview(t *testing.T) {
 		}
 	}
 	page := textOf(doc)
-	for _, want := range []string{"1,234 requests, 7 failed; time to answer: half up to", "1,234 messages accepted", "5 pending", "no such directory", "mount it", "publish: disk full", "the log of the process has the details", "State: failing"} {
+	for _, want := range []string{"1,234 requests, 7 failed; time to answer: median ", "1,234 messages accepted", "5 pending", "no such directory", "mount it", "publish: disk full", "the log of the process has the details", "State: failing"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}

@@ -52,7 +52,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request, p *place.Place)
 
 func (s *Server) showCompare(w http.ResponseWriter, r *http.Request, p *place.Place, status int, notice *webpage.Notice) error {
 	source, mirror := s.sides(p)
-	data := comparePage{Mirror: cut(mirror, maxShown), Source: cut(fetch.WithoutUser(source), maxShown), From: r.FormValue("from"), To: r.FormValue("to"), Notice: notice}
+	data := comparePage{Mirror: webpage.Cut(mirror, maxShown), Source: webpage.Cut(fetch.WithoutUser(source), maxShown), From: r.FormValue("from"), To: r.FormValue("to"), Notice: notice}
 	data.Instants = s.o.Diff != nil && p.Kind == place.Source
 	if s.o.Compare == nil || source == "" {
 		data.Mirror = ""
@@ -133,7 +133,7 @@ func (s *Server) result(r *http.Request, p *place.Place, l *reading.List) *compa
 	st := l.State()
 	c := &comparison{Title: "Differences", Progress: webpage.Notice{Kind: "info", Text: "Comparing: " + differencesText(st.Pending) + " so far."}}
 	if st.Root.Title != "" {
-		c.Title = cut(st.Root.Title, maxCell)
+		c.Title = webpage.Cut(st.Root.Title, maxCell)
 	}
 	switch {
 	case st.Err != nil:
@@ -145,7 +145,7 @@ func (s *Server) result(r *http.Request, p *place.Place, l *reading.List) *compa
 	}
 	for i, f := range st.Root.Facts {
 		if i < 20 {
-			c.Facts = append(c.Facts, webpage.Fact{Name: cut(f.Name, 100), Value: cut(f.Value, maxCell)})
+			c.Facts = append(c.Facts, webpage.Fact{Name: webpage.Cut(f.Name, 100), Value: webpage.Cut(f.Value, maxCell)})
 		}
 	}
 	filter := spool.Filter{Kind: r.FormValue("kind")}
@@ -216,10 +216,10 @@ func differences(p *place.Place, l *reading.List, rows []reading.Found) webpage.
 		}
 		change := ""
 		if last, ok := changed[row.URI]; ok && !last.Time.IsZero() {
-			since, change = webpage.Stamp(last.Time), cut(last.Kind, 40)
+			since, change = webpage.Stamp(last.Time), webpage.Cut(last.Kind, 40)
 		}
-		t.Rows = append(t.Rows, webpage.Row{Mark: marks[row.Kind], Cells: []webpage.Cell{{Text: cut(row.Kind, 100)},
-			{Text: cut(row.URI, maxCell), Href: at("/resource", "list", l.ID, "part", 0, "row", row.Cursor.Row), Code: true}, {Text: cut(why, maxCell)}, {Text: since}, {Text: change}}})
+		t.Rows = append(t.Rows, webpage.Row{Mark: marks[row.Kind], Cells: []webpage.Cell{{Text: webpage.Cut(row.Kind, 100)},
+			{Text: webpage.Cut(row.URI, maxCell), Href: at("/resource", "list", l.ID, "part", 0, "row", row.Cursor.Row), Code: true}, {Text: webpage.Cut(why, maxCell)}, {Text: since}, {Text: change}}})
 	}
 	return t
 }

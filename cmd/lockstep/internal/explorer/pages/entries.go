@@ -78,7 +78,7 @@ func (form *filterForm) choices(st *reading.State) {
 		}
 	}
 	for _, t := range types {
-		c := choice{t.Name, cut(t.Name, 100), form.Type == t.Name}
+		c := choice{t.Name, webpage.Cut(t.Name, 100), form.Type == t.Name}
 		if t.Name == "" {
 			c = choice{spool.NoType, "not stated", form.Type == spool.NoType}
 		}
@@ -88,7 +88,7 @@ func (form *filterForm) choices(st *reading.State) {
 	}
 	kinds, _ := figures.Ordered(st.Summary.Kinds, 20)
 	for _, k := range kinds {
-		form.Kinds = append(form.Kinds, choice{k.Name, cut(k.Name, 100), form.Kind == k.Name})
+		form.Kinds = append(form.Kinds, choice{k.Name, webpage.Cut(k.Name, 100), form.Kind == k.Name})
 	}
 }
 
@@ -212,7 +212,7 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request, p *place.Place)
 	data.Progress = progress(l, &st, at("/list", form.args("list", l.ID)...))
 	for i, f := range st.Root.Facts {
 		if i < 30 {
-			data.Facts = append(data.Facts, webpage.Fact{Name: cut(f.Name, maxCell), Value: cut(f.Value, maxCell)})
+			data.Facts = append(data.Facts, webpage.Fact{Name: webpage.Cut(f.Name, maxCell), Value: webpage.Cut(f.Value, maxCell)})
 		}
 	}
 	for i, text := range st.Root.Warnings {
@@ -220,7 +220,7 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request, p *place.Place)
 			data.Warnings = append(data.Warnings, "and "+strconv.Itoa(len(st.Root.Warnings)-i)+" more")
 			break
 		}
-		data.Warnings = append(data.Warnings, cut(text, maxCell))
+		data.Warnings = append(data.Warnings, webpage.Cut(text, maxCell))
 	}
 	if !filter.IsZero() {
 		data.Found = entriesText(int64(win.total)) + " of the " + webpage.Count(st.Rows) + " that were read"
@@ -233,7 +233,7 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request, p *place.Place)
 		data.Parts = at("/parts", "list", l.ID)
 	}
 	title := cmp.Or(st.Root.Title, reading.Title(resourcesync.Capability(l.Name), false))
-	s.views.entries.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: cut(title, maxCell), Lead: cut(l.URI, maxShown), Crumbs: []webpage.Link{{Text: "Overview", Href: "/"}},
+	s.views.entries.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: webpage.Cut(title, maxCell), Lead: webpage.Cut(l.URI, maxShown), Crumbs: []webpage.Link{{Text: "Overview", Href: "/"}},
 		Events: at("/events", "list", l.ID), Data: data})
 	return nil
 }
@@ -249,7 +249,7 @@ func hasXML(st *reading.State) bool {
 
 // rowSize returns how many bytes a row adds to a page, at most.
 func rowSize(row *spool.Row) int {
-	return 350 + len(template.HTMLEscapeString(cut(row.URI, maxCell))) + len(template.HTMLEscapeString(cut(row.Type, 100))) + len(template.HTMLEscapeString(cut(row.Kind, 100)))
+	return 350 + len(template.HTMLEscapeString(webpage.Cut(row.URI, maxCell))) + len(template.HTMLEscapeString(webpage.Cut(row.Type, 100))) + len(template.HTMLEscapeString(webpage.Cut(row.Kind, 100)))
 }
 
 // tableOf returns rows as a table.
@@ -273,13 +273,13 @@ func tableOf(l *reading.List, st *reading.State, rows []reading.Found) webpage.T
 		row := &rows[i]
 		var cells []webpage.Cell
 		if len(st.Summary.Kinds) > 0 {
-			cells = append(cells, webpage.Cell{Text: cut(row.Kind, 100)})
+			cells = append(cells, webpage.Cell{Text: webpage.Cut(row.Kind, 100)})
 		}
 		size := ""
 		if row.Length >= 0 {
 			size = webpage.Size(row.Length)
 		}
-		cells = append(cells, webpage.Cell{Text: cut(row.URI, maxCell), Href: rowAddress(l, st, row), Code: true}, webpage.Cell{Text: cut(row.Type, 100)}, webpage.Cell{Text: size}, webpage.Cell{Text: webpage.Stamp(row.Time)})
+		cells = append(cells, webpage.Cell{Text: webpage.Cut(row.URI, maxCell), Href: rowAddress(l, st, row), Code: true}, webpage.Cell{Text: webpage.Cut(row.Type, 100)}, webpage.Cell{Text: size}, webpage.Cell{Text: webpage.Stamp(row.Time)})
 		t.Rows = append(t.Rows, webpage.Row{Cells: cells, Mark: marks[row.Kind]})
 	}
 	return t
@@ -337,7 +337,7 @@ func linksTable(links []spool.Link, caption string, address func(i int) string, 
 		if l.Length > 0 {
 			size = webpage.Size(l.Length)
 		}
-		t.Rows = append(t.Rows, webpage.Row{Cells: []webpage.Cell{{Text: cut(l.Rel, maxCell)}, {Text: cut(l.Href, maxCell), Href: address(i), Code: true}, {Text: cut(l.Type, 100)}, {Text: size}}})
+		t.Rows = append(t.Rows, webpage.Row{Cells: []webpage.Cell{{Text: webpage.Cut(l.Rel, maxCell)}, {Text: webpage.Cut(l.Href, maxCell), Href: address(i), Code: true}, {Text: webpage.Cut(l.Type, 100)}, {Text: size}}})
 	}
 	return t
 }
@@ -366,14 +366,14 @@ func (s *Server) parts(w http.ResponseWriter, r *http.Request, p *place.Place) e
 	}
 	for i, part := range l.Parts(first, partsPerPage) {
 		row := webpage.Row{Cells: []webpage.Cell{{Text: webpage.Count(first + i + 1), Href: at("/list", "list", l.ID, "part", first+i)}, {Text: "no"}, {},
-			{Text: webpage.Stamp(part.From)}, {Text: webpage.Stamp(part.Until)}, {Text: cut(part.URI, 200), Code: true}}}
+			{Text: webpage.Stamp(part.From)}, {Text: webpage.Stamp(part.Until)}, {Text: webpage.Cut(part.URI, 200), Code: true}}}
 		switch {
 		case part.Read:
 			row.Cells[1].Text, row.Cells[2].Text, row.Mark = "yes", webpage.Count(part.Rows), "good"
 		case part.Busy:
 			row.Cells[1].Text, row.Cells[2].Text = "being read", webpage.Count(part.Rows)
 		case part.Err != nil:
-			row.Cells[1].Text, row.Mark = cut(sentence(part.Err), maxCell), "bad"
+			row.Cells[1].Text, row.Mark = webpage.Cut(sentence(part.Err), maxCell), "bad"
 		}
 		if hasXML(&st) {
 			row.Cells = append(row.Cells, webpage.Cell{Text: "with findings", Href: at("/xml", "list", l.ID, "of", first+i)})
@@ -387,7 +387,7 @@ func (s *Server) parts(w http.ResponseWriter, r *http.Request, p *place.Place) e
 	if first+partsPerPage < st.Parts {
 		t.Pager.Next = at("/parts", "list", l.ID, "first", first+partsPerPage)
 	}
-	s.views.parts.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: "Parts", Lead: cut(l.URI, maxShown), Events: at("/events", "list", l.ID),
-		Crumbs: []webpage.Link{{Text: "Overview", Href: "/"}, {Text: cut(st.Root.Title, maxCell), Href: at("/list", "list", l.ID)}}, Data: partsPage{progress(l, &st, here), t}})
+	s.views.parts.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: "Parts", Lead: webpage.Cut(l.URI, maxShown), Events: at("/events", "list", l.ID),
+		Crumbs: []webpage.Link{{Text: "Overview", Href: "/"}, {Text: webpage.Cut(st.Root.Title, maxCell), Href: at("/list", "list", l.ID)}}, Data: partsPage{progress(l, &st, here), t}})
 	return nil
 }

@@ -67,7 +67,7 @@ func TestHostile(t *testing.T) {
 	}
 	for _, path := range w.requests() {
 		if !slices.Contains([]string{"/resourcelist.xml", "/changelist.xml", "/resourcedump.xml", "/capabilitylist.xml", "/.well-known/resourcesync"}, path) {
-			t.Errorf("%.100s was requested, although nobody asked for it", path)
+			t.Errorf("%.100s was requested, although no one asked for it", path)
 		}
 	}
 	for _, path := range []string{"/content?list=1&part=0&row=120", "/content?list=1&part=0&row=122", "/resource?list=1&part=0&row=122&show=hash", "/look?list=1&part=0&row=122", "/resource?list=1&part=0&row=0&show=preview"} {

@@ -81,7 +81,7 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, p *place.Place) e
 	}
 	data.Pager = linesPager(&win, args)
 	data.summarize(&st, opened)
-	s.views.lines.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: "XML", Lead: cut(uri, maxShown), Events: at("/events", "list", l.ID),
+	s.views.lines.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: "XML", Lead: webpage.Cut(uri, maxShown), Events: at("/events", "list", l.ID),
 		Crumbs: []webpage.Link{{Text: "Overview", Href: "/"}}, Data: data})
 	return nil
 }
@@ -99,7 +99,7 @@ func (d *linesPage) summarize(st *reading.State, err error) {
 	for _, f := range st.Root.Facts {
 		if f.Name == annotated.Whole {
 			if len(d.Whole) < 20 {
-				d.Whole = append(d.Whole, cut(f.Value, maxCell))
+				d.Whole = append(d.Whole, webpage.Cut(f.Value, maxCell))
 			}
 			continue
 		}
@@ -117,19 +117,19 @@ func (d *linesPage) summarize(st *reading.State, err error) {
 }
 
 func lineOf(row *spool.Row) shownLine {
-	line := shownLine{At: row.Kind, Indent: strings.Repeat("  ", int(min(max(row.Length, 0), 40))), Text: cut(row.URI, maxLine)}
+	line := shownLine{At: row.Kind, Indent: strings.Repeat("  ", int(min(max(row.Length, 0), 40))), Text: webpage.Cut(row.URI, maxLine)}
 	for _, f := range row.Detail.Facts {
 		level, rule, _ := strings.Cut(f.Name, " ")
-		line.Findings = append(line.Findings, shownFinding{level, rule, cut(f.Value, maxCell)})
+		line.Findings = append(line.Findings, shownFinding{level, rule, webpage.Cut(f.Value, maxCell)})
 	}
 	return line
 }
 
 // lineSize returns how many bytes a line adds to a page, at most.
 func lineSize(row *spool.Row) int {
-	n := 180 + len(template.HTMLEscapeString(cut(row.URI, maxLine)))
+	n := 180 + len(template.HTMLEscapeString(webpage.Cut(row.URI, maxLine)))
 	for _, f := range row.Detail.Facts {
-		n += 120 + len(template.HTMLEscapeString(cut(f.Value, maxCell)))
+		n += 120 + len(template.HTMLEscapeString(webpage.Cut(f.Value, maxCell)))
 	}
 	return n
 }

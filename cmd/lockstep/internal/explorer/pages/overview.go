@@ -66,13 +66,13 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 	if p.Title != "" {
 		title = p.Title
 	}
-	data := overviewPage{Sets: setsTable(p, n, number(r, "sets", 0)), Set: cut(set.Name, maxCell)}
-	data.Facts = []webpage.Fact{{Name: "Address", Value: cut(p.Address, maxShown), Code: true}}
+	data := overviewPage{Sets: setsTable(p, n, number(r, "sets", 0)), Set: webpage.Cut(set.Name, maxCell)}
+	data.Facts = []webpage.Fact{{Name: "Address", Value: webpage.Cut(p.Address, maxShown), Code: true}}
 	for i, f := range p.Facts {
 		if i == 40 {
 			break
 		}
-		data.Facts = append(data.Facts, webpage.Fact{Name: cut(f.Name, maxCell), Value: cut(f.Value, maxCell)})
+		data.Facts = append(data.Facts, webpage.Fact{Name: webpage.Cut(f.Name, maxCell), Value: webpage.Cut(f.Value, maxCell)})
 	}
 	if set.Err != nil {
 		data.SetNote = &webpage.Notice{Kind: "bad", Text: "The Capability List of this set cannot be read. " + sentence(set.Err)}
@@ -83,7 +83,7 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		if i == 30 {
 			break
 		}
-		data.Way = append(data.Way, cut(step.String(), maxCell))
+		data.Way = append(data.Way, webpage.Cut(step.String(), maxCell))
 	}
 	if p.Kind != place.Package && p.Kind != place.Document && p.Kind != place.Mirror {
 		data.Mirror = []string{"lockstep sync " + quoted(p.Address) + " DIRECTORY", "lockstep follow " + quoted(p.Address) + " DIRECTORY"}
@@ -92,7 +92,7 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 	if len(p.Sets) > 1 {
 		lead += " with " + webpage.Count(len(p.Sets)) + " sets"
 	}
-	s.views.overview.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: cut(title, maxCell), Lead: lead, Nav: "/", Events: at("/events", "set", n), Data: data})
+	s.views.overview.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: webpage.Cut(title, maxCell), Lead: lead, Nav: "/", Events: at("/events", "set", n), Data: data})
 }
 
 // quoted returns an argument as a shell takes it.
@@ -132,7 +132,7 @@ func setsTable(p *place.Place, shown, first int) webpage.Table {
 	first = min(max(first, 0), len(p.Sets)-1)
 	last := min(first+setsPerPage, len(p.Sets))
 	for i, set := range p.Sets[first:last] {
-		row := webpage.Row{Cells: []webpage.Cell{{Text: cut(set.Name, maxCell), Href: at("/", "set", first+i, "sets", first)}, {Text: offers(set)}, {Text: cut(set.URI, maxCell), Code: true}}}
+		row := webpage.Row{Cells: []webpage.Cell{{Text: webpage.Cut(set.Name, maxCell), Href: at("/", "set", first+i, "sets", first)}, {Text: offers(set)}, {Text: webpage.Cut(set.URI, maxCell), Code: true}}}
 		if first+i == shown {
 			row.Mark = "good"
 		}
@@ -161,7 +161,7 @@ func offers(set *place.Set) string {
 		}
 		text += l.Name
 	}
-	return cut(text, maxCell)
+	return webpage.Cut(text, maxCell)
 }
 
 // describe adds the lists of a set, and figures about what was read of them.
@@ -202,16 +202,16 @@ func (d *overviewPage) describe(set *place.Set, back string, now time.Time) {
 	d.Links = webpage.Table{Caption: "Links", Columns: []webpage.Column{{Title: "Relation"}, {Title: "Address"}}}
 	for i, l := range set.Links {
 		if i < 20 {
-			d.Links.Rows = append(d.Links.Rows, webpage.Row{Cells: []webpage.Cell{{Text: cut(l.Rel, maxCell)}, {Text: cut(l.Href, maxCell), Code: true}}})
+			d.Links.Rows = append(d.Links.Rows, webpage.Row{Cells: []webpage.Cell{{Text: webpage.Cut(l.Rel, maxCell)}, {Text: webpage.Cut(l.Href, maxCell), Code: true}}})
 		}
 	}
-	d.Topic = cut(set.Topic, maxShown)
+	d.Topic = webpage.Cut(set.Topic, maxShown)
 }
 
 // listRow returns the row of a list in the overview.
 func listRow(l *reading.List, st *reading.State) webpage.Row {
 	title := cmp.Or(st.Root.Title, reading.Title(resourcesync.Capability(l.Name), false))
-	row := webpage.Row{Cells: []webpage.Cell{{Text: cut(title, maxCell), Href: at("/list", "list", l.ID)}, {Text: readText(st)}, {Text: webpage.Count(st.Rows)}, {}, {Text: cut(l.URI, maxCell), Code: true}}}
+	row := webpage.Row{Cells: []webpage.Cell{{Text: webpage.Cut(title, maxCell), Href: at("/list", "list", l.ID)}, {Text: readText(st)}, {Text: webpage.Count(st.Rows)}, {}, {Text: webpage.Cut(l.URI, maxCell), Code: true}}}
 	if !st.Opened {
 		row.Cells[1].Text, row.Cells[2].Text = "not yet", ""
 		if st.Busy {
@@ -227,7 +227,7 @@ func listRow(l *reading.List, st *reading.State) webpage.Row {
 		}
 	}
 	if st.Err != nil {
-		row.Mark, row.Cells[1].Text = "bad", cut(sentence(st.Err), maxCell)
+		row.Mark, row.Cells[1].Text = "bad", webpage.Cut(sentence(st.Err), maxCell)
 	}
 	return row
 }
@@ -250,7 +250,7 @@ func asOf(text string) string {
 	if d, err := resourcesync.ParseDatetime(text); err == nil && d.Granularity() <= resourcesync.Second {
 		return webpage.Stamp(d.Time())
 	}
-	return cut(text, 40)
+	return webpage.Cut(text, 40)
 }
 
 // figures adds what a summary says of resources.
@@ -280,7 +280,7 @@ func (d *overviewPage) figures(sum *figures.Summary, now time.Time) {
 		if name == "" {
 			name = "not stated"
 		}
-		bars.Points = append(bars.Points, webpage.Point{Label: cut(name, 100), Value: float64(t.N)})
+		bars.Points = append(bars.Points, webpage.Point{Label: webpage.Cut(name, 100), Value: float64(t.N)})
 	}
 	if rest > 0 {
 		bars.Points = append(bars.Points, webpage.Point{Label: "all others", Value: float64(rest)})

@@ -146,8 +146,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, p *place.Place
 		}, 60)
 		data.history(p, about)
 	}
-	s.views.resource.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: cut(about.URI, maxShown), Data: data,
-		Crumbs: []webpage.Link{{Text: "Overview", Href: "/"}, {Text: cut(cmp.Or(about.state.Root.Title, about.list.Name), maxCell), Href: at("/list", "list", about.list.ID, "part", max(about.part, 0), "row", about.row/rowsPerPage*rowsPerPage)}}})
+	s.views.resource.Write(w, r, http.StatusOK, s.site, webpage.Page{Title: webpage.Cut(about.URI, maxShown), Data: data,
+		Crumbs: []webpage.Link{{Text: "Overview", Href: "/"}, {Text: webpage.Cut(cmp.Or(about.state.Root.Title, about.list.Name), maxCell), Href: at("/list", "list", about.list.ID, "part", max(about.part, 0), "row", about.row/rowsPerPage*rowsPerPage)}}})
 	return nil
 }
 
@@ -156,7 +156,7 @@ func factsOf(row *spool.Row) []webpage.Fact {
 	var facts []webpage.Fact
 	add := func(name, value string, code bool) {
 		if value != "" && len(facts) < 40 {
-			facts = append(facts, webpage.Fact{Name: cut(name, 100), Value: cut(value, maxShown), Code: code})
+			facts = append(facts, webpage.Fact{Name: webpage.Cut(name, 100), Value: webpage.Cut(value, maxShown), Code: code})
 		}
 	}
 	add("change", row.Kind, false)
@@ -227,7 +227,7 @@ func (d *resourcePage) history(p *place.Place, about *subject) {
 		}
 		seen[l] = true
 		if notice := progress(l, &st, about.address("/resource")); !st.Complete() {
-			notice.Text = cut(st.Root.Title, 100) + ": " + strings.ToLower(notice.Text[:1]) + notice.Text[1:]
+			notice.Text = webpage.Cut(st.Root.Title, 100) + ": " + strings.ToLower(notice.Text[:1]) + notice.Text[1:]
 			d.Past = append(d.Past, notice)
 		}
 		for _, row := range l.Forward(reading.Cursor{}, spool.Filter{URI: about.URI}, maxHistory) {
@@ -246,7 +246,7 @@ func (d *resourcePage) event(l *reading.List, in string, row *reading.Found) {
 		size = webpage.Size(row.Length)
 	}
 	d.History.Rows = append(d.History.Rows, webpage.Row{Mark: marks[row.Kind], Cells: []webpage.Cell{
-		{Text: cut(cmp.Or(row.Kind, "changed"), 100), Href: at("/resource", "list", l.ID, "part", row.Part, "row", row.Cursor.Row)}, {Text: webpage.Stamp(row.Time)}, {Text: cut(in, 100)}, {Text: size}, {Text: cut(row.Detail.Hash, 80), Code: row.Detail.Hash != ""}}})
+		{Text: webpage.Cut(cmp.Or(row.Kind, "changed"), 100), Href: at("/resource", "list", l.ID, "part", row.Part, "row", row.Cursor.Row)}, {Text: webpage.Stamp(row.Time)}, {Text: webpage.Cut(in, 100)}, {Text: size}, {Text: webpage.Cut(row.Detail.Hash, 80), Code: row.Detail.Hash != ""}}})
 	for i, link := range row.Detail.Links {
 		if !strings.HasSuffix(link.Rel, "/terms/patch") || len(d.Patches.Rows) >= maxHistory {
 			continue
@@ -256,7 +256,7 @@ func (d *resourcePage) event(l *reading.List, in string, row *reading.Found) {
 			size = webpage.Size(link.Length)
 		}
 		d.Patches.Rows = append(d.Patches.Rows, webpage.Row{Cells: []webpage.Cell{{Text: webpage.Stamp(row.Time)},
-			{Text: cut(link.Href, maxCell), Href: at("/resource", "list", l.ID, "part", row.Part, "row", row.Cursor.Row, "link", i+1), Code: true}, {Text: cut(link.Type, 100)}, {Text: size}}})
+			{Text: webpage.Cut(link.Href, maxCell), Href: at("/resource", "list", l.ID, "part", row.Part, "row", row.Cursor.Row, "link", i+1), Code: true}, {Text: webpage.Cut(link.Type, 100)}, {Text: size}}})
 	}
 }
 

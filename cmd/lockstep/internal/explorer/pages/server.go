@@ -162,7 +162,7 @@ func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why 
 
 // sentence returns an error as a sentence of a page.
 func sentence(err error) string {
-	text := cut(fetch.Printable(err.Error()), maxShown)
+	text := webpage.Cut(fetch.Printable(err.Error()), maxShown)
 	if text == "" {
 		return ""
 	}
@@ -261,19 +261,6 @@ const (
 	maxShown = 1500
 	maxCell  = 300
 )
-
-// cut returns at most n characters of a text.
-func cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for i := range text {
-		if i >= n {
-			return text[:i] + "…"
-		}
-	}
-	return text
-}
 
 // read reads a part, or all parts, of a list, and leads back to it.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, p *place.Place) error {

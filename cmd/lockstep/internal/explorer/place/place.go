@@ -39,7 +39,7 @@ const (
 	Document   = "document"
 )
 
-// A Mirror's state, as whoever opens a place reads it.
+// A MirrorState is the state of a mirror, open for reading.
 type MirrorState struct {
 	destination.MirrorState
 	Journal journal.Journal
