@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"lockstep/hub/hubstore"
@@ -21,13 +22,15 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"n":       func(n int) string { return thousands(int64(n)) },
-	"n64":     thousands,
-	"stamp":   stamp,
-	"seconds": seconds,
-	"kept":    func(t Topic) string { return thousands(max(0, t.Last-t.First+1)) },
-}).Parse(pageHTML))
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"n":       func(n int) string { return thousands(int64(n)) },
+		"n64":     thousands,
+		"stamp":   stamp,
+		"seconds": seconds,
+		"kept":    func(t Topic) string { return thousands(max(0, t.Last-t.First+1)) },
+	}).Parse(pageHTML))
+})
 
 // pagePolicy allows the page only its own style: no scripts, no frames, no
 // requests to other addresses.
@@ -86,7 +89,7 @@ func (s *Server) Page(api string, curl func(*http.Request) string) http.Handler 
 			p.Auth = curl(r)
 		}
 		var b bytes.Buffer
-		if err := pageTemplate.Execute(&b, p); err != nil {
+		if err := pageTemplate().Execute(&b, p); err != nil {
 			http.Error(w, "the page cannot be shown", http.StatusInternalServerError) // unreachable: tests show it
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 )
 
 //go:embed layout.html
@@ -60,20 +61,22 @@ type HeadLink struct {
 }
 
 // A View is one kind of page.
-type View struct{ template *template.Template }
+type View struct{ template func() *template.Template }
 
 // Parse returns a View with main, a template whose result becomes the main part of the
 // page. It can use the functions and templates of this package, and those that
-// further templates define. It panics on a template that cannot be parsed, which is
-// part of the program.
+// further templates define. They are parsed when the View is first used, which panics if
+// one, which is part of the program, cannot be parsed.
 func Parse(main string, further ...string) *View {
-	t := template.Must(template.New("layout").Funcs(functions()).Parse(layoutHTML))
-	template.Must(t.Parse(partsHTML))
-	for _, text := range further {
-		template.Must(t.Parse(text))
-	}
-	template.Must(t.New("main").Parse(main))
-	return &View{t}
+	return &View{sync.OnceValue(func() *template.Template {
+		t := template.Must(template.New("layout").Funcs(functions()).Parse(layoutHTML))
+		template.Must(t.Parse(partsHTML))
+		for _, text := range further {
+			template.Must(t.Parse(text))
+		}
+		template.Must(t.New("main").Parse(main))
+		return t
+	})}
 }
 
 // A shown is what layout.html shows.
@@ -100,7 +103,7 @@ func (v *View) Render(site *Site, p Page) ([]byte, error) {
 		s.Navigation[i].Current = s.Navigation[i].Current || s.Navigation[i].Href == p.Nav
 	}
 	var b bytes.Buffer
-	if err := v.template.Execute(&b, s); err != nil {
+	if err := v.template().Execute(&b, s); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"lockstep/atompmh"
@@ -27,7 +28,9 @@ var pageCSS string
 //go:embed set.html
 var setHTML string
 
-var pageTemplate = template.Must(template.Must(template.New("page").Parse(pageHTML)).Parse(setHTML))
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.Must(template.New("page").Parse(pageHTML)).Parse(setHTML))
+})
 
 // pagePolicy allows our pages their own style and nothing else: no script, no
 // frame, no request to anywhere.
@@ -214,7 +217,7 @@ func (p *Pages) render(sets []Set, published func(set string) Published, title, 
 		v.Sets = append(v.Sets, shown[i].view(published(shown[i].Name), rel))
 	}
 	var b strings.Builder
-	if err := pageTemplate.Execute(&b, v); err != nil {
+	if err := pageTemplate().Execute(&b, v); err != nil {
 		return nil, err
 	}
 	return []byte(b.String()), nil
