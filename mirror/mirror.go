@@ -139,7 +139,9 @@ func Open(source, dir string, o Options) (_ *Mirror, err error) {
 		return nil, err
 	}
 	do.Portable, do.Versions = m.dir.Portable, m.dir.Versions
-	mirrordir.RememberHTTPS(m.client, dir, do.Logger)
+	if err := mirrordir.RememberHTTPS(m.client, mirrordir.HTTPSNote(dir), do.Logger); err != nil {
+		return nil, err
+	}
 	mirrordir.Harvest(&do, dir, m.client)
 	m.dest, err = destination.New(m.dir.Files, m.dir.Journal, m.client, do)
 	return m, err

@@ -21,6 +21,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"lockstep/blob/s3"
+	"lockstep/storage/postgres/postgrestest"
 )
 
 // A testBucket is a service for buckets behind a fault.
@@ -29,6 +30,7 @@ type testBucket struct {
 	fault atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool] // may answer instead
 	asked atomic.Int64
 	dest  string // prefix of the mirror
+	home  string // for states that have no directory of their own; "": the user's
 }
 
 func (b *testBucket) address() string { return "s3://copies/" + b.dest }
@@ -86,6 +88,9 @@ func (b *testBucket) run(t *testing.T, limit time.Duration, args ...string) (cod
 	for name, value := range bucketEnv(b.URL) {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
+	if b.home != "" {
+		cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+b.home)
+	}
 	var out bytes.Buffer
 	cmd.Stderr = &out
 	code, err := exitCodeOf(cmd.Run())
@@ -113,15 +118,21 @@ func TestBucketMirrorKill(t *testing.T) {
 	src := newCountingSource(t, 600, map[string][]byte{"/large": large})
 	for kills, round := 0, 0; kills < 10; round++ {
 		b.dest = fmt.Sprint("here-", round)
-		kills += b.killRound(t, src, 10-kills)
+		kills += b.killRound(t, src, 10-kills, filepath.Join(t.TempDir(), "state"))
 	}
+	t.Run("database", func(t *testing.T) {
+		b.home = t.TempDir()
+		for kills, round := 0, 0; kills < 10; round++ {
+			b.dest = fmt.Sprint("database-", round)
+			kills += b.killRound(t, src, 10-kills, postgrestest.URL(t))
+		}
+	})
 }
 
 // killRound makes a mirror with at most so many kills, and returns how many
 // there were.
-func (b *testBucket) killRound(t *testing.T, src *countingSource, most int) (kills int) {
-	dir := t.TempDir()
-	state, events := filepath.Join(dir, "state"), filepath.Join(dir, "events.jsonl")
+func (b *testBucket) killRound(t *testing.T, src *countingSource, most int, state string) (kills int) {
+	events := filepath.Join(t.TempDir(), "events.jsonl")
 	sync := []string{"sync", "-q", src.URL + "/resourcelist.xml", b.address(), "--state", state, "--exec", "cat >> " + events}
 	for {
 		limit := time.Duration(rand.IntN(400)) * time.Millisecond

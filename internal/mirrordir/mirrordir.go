@@ -117,20 +117,47 @@ func Harvest(do *destination.Options, dir string, client *destination.Client) {
 // Source was given with http.
 const httpsFile = "https-host"
 
-// RememberHTTPS lets the client use https if an earlier run was redirected to it,
-// so that no further request with credentials is sent over http. The mirror's
-// state is below dir; if dir is empty nothing is remembered.
-func RememberHTTPS(client *destination.Client, dir string, log *slog.Logger) {
-	if dir == "" {
-		return
+// A Note is a short text that a mirror keeps.
+type Note interface {
+	Read() (string, error) // "": there is none
+	Write(text string) error
+}
+
+// HTTPSNote returns the note for [RememberHTTPS] of a mirror whose state is below dir.
+func HTTPSNote(dir string) Note { return file(filepath.Join(State(dir), httpsFile)) }
+
+// A file is a Note in a file.
+type file string
+
+// Read implements [Note].
+func (f file) Read() (string, error) {
+	text, err := os.ReadFile(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
-	path := filepath.Join(State(dir), httpsFile)
-	text, _ := os.ReadFile(path) // it does not exist in most mirrors
-	client.UseHTTPS(strings.TrimSpace(string(text)), func(host string) {
-		if err := private.Replace(path, []byte(host+"\n")); err != nil && log != nil {
+	return strings.TrimSpace(string(text)), err
+}
+
+// Write implements [Note].
+func (f file) Write(text string) error { return private.Replace(string(f), []byte(text+"\n")) }
+
+// RememberHTTPS lets the client use https if an earlier run was redirected to it,
+// so that no further request with credentials is sent over http. If note is nil
+// nothing is remembered.
+func RememberHTTPS(client *destination.Client, note Note, log *slog.Logger) error {
+	if note == nil {
+		return nil
+	}
+	host, err := note.Read()
+	if err != nil {
+		return fmt.Errorf("read the https address of the Source: %w", err)
+	}
+	client.UseHTTPS(host, func(host string) {
+		if err := note.Write(host); err != nil && log != nil {
 			log.Warn("keep the https address of the Source", slog.String("err", err.Error()))
 		}
 	})
+	return nil
 }
 
 // RecordRun records in the state directory of a mirror how a run of a command ended that

@@ -112,7 +112,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 		}
 		w.Event(ctx, e)
 	}
-	r, err := mirror.Open(&o.Selection, &o.Network, do, !o.Fix || !o.IsMirror(), io)
+	r, err := mirror.Open(ctx, "audit", &o.Selection, &o.Network, do, !o.Fix || !o.IsMirror(), io)
 	if err != nil {
 		return errors.Join(mirror.Explain(err, o.Dest), findings.drop())
 	}

@@ -41,7 +41,7 @@ type demoPass struct {
 func (d *demo) openMirror(ctx context.Context) (<-chan error, error) {
 	sel := mirror.Selection{Source: d.base, Dest: d.mirror}
 	network := network.Options{Proxy: network.NoProxy, Timeout: passLimit, Retries: 1}
-	run, err := mirror.Open(&sel, &network, destination.Options{Dest: d.mirror, Logger: d.o.Out.Logger(d.io)}, false, d.io)
+	run, err := mirror.Open(ctx, "demo", &sel, &network, destination.Options{Dest: d.mirror, Logger: d.o.Out.Logger(d.io)}, false, d.io)
 	if err != nil {
 		return nil, err
 	}

@@ -126,7 +126,7 @@ func Follow(ctx context.Context, o *Flags, io term.IO) error {
 		return err
 	}
 	do.OnEvent = func(e destination.Event) { f.Event(ctx, e) }
-	r, err := mirror.Open(&o.Sync.Selection, &o.Sync.Network, do, false, io)
+	r, err := mirror.Open(ctx, "follow", &o.Sync.Selection, &o.Sync.Network, do, false, io)
 	if err != nil {
 		return errors.Join(mirror.Explain(err, o.Sync.Dest), closeEvents())
 	}

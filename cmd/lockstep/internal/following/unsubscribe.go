@@ -65,7 +65,7 @@ func EndSubscriptions(ctx context.Context, o *Flags, io term.IO) (*Unsubscribed,
 	if o.Callback.TLS, err = o.TLS.Open(do.Logger); err != nil {
 		return result, err
 	}
-	r, err := mirror.Open(&o.Sync.Selection, &o.Sync.Network, do, false, io)
+	r, err := mirror.Open(ctx, "follow --unsubscribe", &o.Sync.Selection, &o.Sync.Network, do, false, io)
 	if err != nil {
 		return result, mirror.Explain(err, o.Sync.Dest)
 	}

@@ -23,6 +23,7 @@ type BucketClient struct {
 	LookupEnv func(string) (string, bool)
 	Network   *network.Options // nil: the defaults
 	Log       *slog.Logger     // nil: none
+	Command   string           // that uses a mirror, for other processes
 }
 
 // OpenBucket returns the bucket at an address, with the credentials every

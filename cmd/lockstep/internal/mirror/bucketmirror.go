@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,13 +18,9 @@ import (
 
 	"lockstep/blob"
 	"lockstep/blob/s3"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/destination"
-	"lockstep/destination/journal"
 	"lockstep/internal/mirrordir"
-	"lockstep/internal/private"
-	"lockstep/internal/statedir"
-	"lockstep/storage/sqlite"
 )
 
 const (
@@ -50,61 +45,45 @@ const (
 	maxObjects = 2 << 20
 )
 
-// openBucketMirror opens a mirror in a bucket, with its memory in the directory
-// state.
-func openBucketMirror(dest, state string, readOnly bool, c BucketClient) (*State, error) {
-	log := c.Log
-	switch info, err := os.Stat(state); {
+// openBucketMirror opens a mirror in a bucket, whose state is at place.
+func openBucketMirror(ctx context.Context, dest string, place stateplace.Place, readOnly bool, c BucketClient) (*State, error) {
+	switch info, err := os.Stat(place.Dir); {
 	case err == nil && !info.IsDir():
-		return nil, term.Usagef("--state %s is not a directory", state)
+		return nil, term.Usagef("--state %s is not a directory", place.Dir)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
-	own := filepath.Join(state, filepath.Dir(filepath.FromSlash(destination.StateFile)))
-	bucket, err := OpenBucket(dest, c, func(o *s3.Options) {
-		o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, own
-	})
+	temp := mirrordir.State(place.Dir)
+	open := func(address string) (*s3.Bucket, error) {
+		return OpenBucket(address, c, func(o *s3.Options) {
+			o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, temp
+		})
+	}
+	bucket, err := open(dest)
 	if err != nil {
 		return nil, err
 	}
-	store := &mirrorBucket{Bucket: bucket, seed: maphash.MakeSeed()}
-	versions, err := OpenBucket(strings.TrimSuffix(dest, "/")+"/"+mirrordir.Versions, c, func(o *s3.Options) {
-		o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, own
-	})
+	versions, err := open(strings.TrimSuffix(dest, "/") + "/" + mirrordir.Versions)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkStateOf(state, bucket.String()); err != nil {
-		return nil, err
+	if place.Database == "" {
+		err = checkStateOf(place.Dir, bucket.String())
 	}
-	if err := probeBucket(bucket); err != nil {
-		return nil, err
+	if err == nil {
+		err = probeBucket(bucket)
 	}
-	database := filepath.Join(state, filepath.FromSlash(destination.StateFile))
-	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
-		return &State{Store: store, Journal: &journal.Mem{}, Versions: versions, Close: func() {}}, nil
-	}
-	if err := statedir.Make(state, log); err != nil {
-		return nil, err
-	}
-	lock, err := lockMirror(state)
 	if err != nil {
 		return nil, err
 	}
-	if err := nameStateOf(own, bucket.String()); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the state: %w", err), lock.Close())
-	}
-	scratch, err := blob.NewDir(state, blob.DirOptions{})
+	m, err := openMemory(ctx, place, bucket.String(), c.Command, readOnly, c.Log)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the state: %w", err), lock.Close())
+		return nil, err
 	}
-	db, err := sqlite.Open(database)
-	if err != nil {
-		return nil, errors.Join(explainLock(err), scratch.Close(), lock.Close())
-	}
-	return &State{Store: store, Journal: db.Journal(), Versions: versions, state: state, scratch: scratch, Close: func() {
-		if err := errors.Join(db.Close(), scratch.Close(), lock.Close()); err != nil {
-			log.Warn("close the mirror", slog.Any("err", err))
+	store := &mirrorBucket{Bucket: bucket, seed: maphash.MakeSeed(), mayWrite: m.mayWrite}
+	return &State{Store: store, Journal: m.journal, Versions: versions, state: m.dir, https: m.https, scratch: m.scratch, Close: func() {
+		if err := m.close(); err != nil {
+			c.Log.Warn("close the mirror", slog.Any("err", err))
 		}
 	}}, nil
 }
@@ -128,46 +107,14 @@ func probeBucket(bucket *s3.Bucket) error {
 	return nil
 }
 
-// StateOf is the file in a state directory that names the mirror it belongs to.
-const StateOf = "destination"
-
-// checkStateOf refuses a state directory that belongs to another mirror: what
-// it says is held would be held against this one.
-func checkStateOf(state, dest string) error {
-	own := filepath.Join(state, filepath.Dir(filepath.FromSlash(destination.StateFile)))
-	text, err := os.ReadFile(filepath.Join(own, StateOf))
-	switch {
-	case err == nil:
-		if whose := strings.TrimSpace(string(text)); whose != dest {
-			return term.Usage(fmt.Errorf("--state %s belongs to %s, not to %s", state, whose, dest), "give each mirror its own --state")
-		}
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("open the state: %w", err)
-	}
-	if _, err := os.Stat(filepath.Join(state, filepath.FromSlash(destination.StateFile))); err == nil {
-		return term.Usage(fmt.Errorf("--state %s is a mirror itself", state), "give a directory of its own")
-	}
-	return nil
-}
-
-// nameStateOf records which mirror the state in own belongs to. A
-// killed process must not leave part of a name.
-func nameStateOf(own, dest string) error {
-	path := filepath.Join(own, StateOf)
-	if _, err := os.Stat(path); err == nil {
-		return nil // checkStateOf has read it
-	}
-	return private.Replace(path, []byte(dest+"\n"))
-}
-
 // A mirrorBucket is a bucket that is asked for many objects: it is listed, if
 // it is small at the first question, else after the first hundred, and what it
 // is asked then is known. One process at a time writes to a mirror, so that what
 // it knows stays true.
 type mirrorBucket struct {
 	*s3.Bucket
-	seed maphash.Seed
+	seed     maphash.Seed
+	mayWrite func() error // returns why this process must not write to the mirror any more
 
 	mu      sync.Mutex // guards what follows; held while the bucket is listed
 	asked   int
@@ -292,6 +239,9 @@ func (s *mirrorBucket) touch(name string) {
 
 // Commit puts objects.
 func (s *mirrorBucket) Commit(ctx context.Context, ws ...blob.Writer) error {
+	if err := s.mayWrite(); err != nil {
+		return err
+	}
 	for _, w := range ws {
 		s.touch(w.Name())
 	}
@@ -300,6 +250,9 @@ func (s *mirrorBucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 
 // Remove removes objects.
 func (s *mirrorBucket) Remove(ctx context.Context, names ...string) error {
+	if err := s.mayWrite(); err != nil {
+		return err
+	}
 	for _, name := range names {
 		s.touch(name)
 	}

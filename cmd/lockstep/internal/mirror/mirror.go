@@ -21,6 +21,7 @@ import (
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/report"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/destination/filename"
@@ -30,6 +31,7 @@ import (
 	"lockstep/internal/fetch"
 	"lockstep/internal/mirrordir"
 	"lockstep/resourcesync"
+	"lockstep/storage"
 	"lockstep/storage/sqlite"
 )
 
@@ -60,7 +62,7 @@ func (o *Selection) Declare(all *pflag.FlagSet) {
 }
 
 func (o *Selection) declareFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.State, "state", "", "store the state of a mirror in a bucket in `DIR` (a mirror in a directory contains its state)")
+	flags.StringVar(&o.State, "state", "", "store the state of a mirror in a bucket in `DIR`, or in a PostgreSQL database, postgres://… (a mirror in a directory contains its state)")
 	o.DeclareWhich(flags)
 	flags.StringVar(&o.filterFrom, "filter-from", "", "select resources by the rules in `FILE`, one a line: + GLOB or - GLOB; the first that matches the URI decides, and what none matches is selected")
 	flags.StringVar(&o.minSize, "min-size", "", "only resources of at least `SIZE`, as 500k or 2Gi, and those of which the Source states no length")
@@ -125,19 +127,24 @@ type State struct {
 	Versions blob.Store     // where versions are kept; nil where there is no mirror yet
 	scratch  blob.Scratcher // room for packages, where the store has none; may be nil
 	state    string         // directory of its memory; "" where there is none yet
+	https    mirrordir.Note // the host of the Source that has switched to https; nil: not kept
 	portable bool           // its file system folds or refuses names
 	Close    func()
 }
 
 // OpenState opens DEST and locks it. With readOnly nothing is made in a DEST
 // that is no mirror yet. c is for a DEST that is a bucket.
-func OpenState(sel *Selection, readOnly bool, c BucketClient) (*State, error) {
+func OpenState(ctx context.Context, sel *Selection, readOnly bool, c BucketClient) (*State, error) {
 	dest, log := sel.Dest, c.Log
 	if err := sel.CheckPlace(c.LookupEnv); err != nil {
 		return nil, err
 	}
 	if IsBucket(dest) {
-		return openBucketMirror(dest, sel.State, readOnly, c)
+		place, err := stateplace.Parse(sel.State, c.LookupEnv)
+		if err != nil {
+			return nil, err
+		}
+		return openBucketMirror(ctx, dest, place, readOnly, c)
 	}
 	if err := mirrordir.Check(dest); err != nil {
 		if _, ok := errors.AsType[*fs.PathError](err); ok {
@@ -160,7 +167,7 @@ func OpenState(sel *Selection, readOnly bool, c BucketClient) (*State, error) {
 	if err != nil {
 		return nil, explainLock(err)
 	}
-	return &State{Store: m.Files, Journal: m.Journal, Versions: m.Versions, state: dest, portable: m.Portable, Close: func() {
+	return &State{Store: m.Files, Journal: m.Journal, Versions: m.Versions, state: dest, https: mirrordir.HTTPSNote(dest), portable: m.Portable, Close: func() {
 		if err := m.Close(); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
@@ -171,8 +178,8 @@ func OpenState(sel *Selection, readOnly bool, c BucketClient) (*State, error) {
 func (o *Selection) CheckPlace(lookup func(string) (string, bool)) error {
 	switch {
 	case IsBucket(o.Dest) && o.State == "":
-		return term.Usage(fmt.Errorf("%s: a mirror in a bucket keeps its state in a directory", o.Dest),
-			"give one with --state DIR; keep it, and use the same one with every command for this mirror")
+		return term.Usage(fmt.Errorf("%s: a mirror in a bucket keeps its state elsewhere", o.Dest),
+			"give one with --state DIR, or a database as --state postgres://user@host/database; keep it, and use the same one with every command for this mirror")
 	case IsBucket(o.Dest):
 	case strings.Contains(o.Dest, "://"):
 		return term.Usage(fmt.Errorf("%s: not a place for a mirror", o.Dest), "give a directory, or a bucket as s3://BUCKET/PREFIX")
@@ -188,7 +195,10 @@ func (o *Selection) IsMirror() bool {
 	if IsBucket(dir) {
 		dir = o.State
 	}
-	_, err := os.Stat(filepath.Join(dir, filepath.FromSlash(destination.StateFile)))
+	if storage.IsURL(dir) {
+		return true // opening it shows that
+	}
+	_, err := os.Stat(database(dir))
 	return err == nil
 }
 
@@ -220,8 +230,8 @@ type Run struct {
 	Dest   *destination.Destination
 }
 
-// Open opens the mirror and makes the Destination.
-func Open(sel *Selection, net *network.Options, do destination.Options, readOnly bool, io term.IO) (*Run, error) {
+// Open opens the mirror and makes the Destination for command.
+func Open(ctx context.Context, command string, sel *Selection, net *network.Options, do destination.Options, readOnly bool, io term.IO) (*Run, error) {
 	client, err := net.Client(sel.Source, io.LookupEnv, do.Logger)
 	if err != nil {
 		return nil, err
@@ -231,15 +241,18 @@ func Open(sel *Selection, net *network.Options, do destination.Options, readOnly
 		client.Close()
 		return nil, term.Usage(err, "")
 	}
-	m, err := OpenState(sel, readOnly, BucketClient{io.LookupEnv, net, do.Logger})
+	m, err := OpenState(ctx, sel, readOnly, BucketClient{io.LookupEnv, net, do.Logger, command})
 	if err != nil {
 		client.Close()
 		return nil, err
 	}
-	mirrordir.RememberHTTPS(client, m.state, do.Logger)
+	r := &Run{State: m, Client: client}
+	if err := mirrordir.RememberHTTPS(client, m.https, do.Logger); err != nil {
+		r.Close()
+		return nil, err
+	}
 	do.Portable, do.Scratch, do.Versions = m.portable, m.scratch, m.Versions
 	mirrordir.Harvest(&do, m.state, client)
-	r := &Run{State: m, Client: client}
 	if r.Dest, err = destination.New(m.Store, m.Journal, client, do); err != nil {
 		r.Close()
 		return nil, err

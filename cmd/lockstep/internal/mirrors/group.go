@@ -114,7 +114,7 @@ func (g *group) follow(ctx context.Context, m *member) error {
 		return err
 	}
 	do.OnEvent = func(e destination.Event) { m.run.Event(ctx, e) }
-	r, err := mirror.Open(&sync.Selection, &sync.Network, do, false, m.io)
+	r, err := mirror.Open(ctx, "follow", &sync.Selection, &sync.Network, do, false, m.io)
 	if err != nil {
 		return errors.Join(err, closeEvents())
 	}

@@ -8,6 +8,7 @@ import (
 	"lockstep/blob/s3"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/internal/statedir"
+	"lockstep/storage"
 )
 
 // A place is where a mirror has its resources, its state or its events.
@@ -50,7 +51,9 @@ func placesOf(e *entry) (places []place) {
 		add("dest", sync.Dest, filepath.ToSlash(real))
 	}
 	for _, p := range []struct{ key, value string }{{"state", sync.State}, {"events", sync.Events}} {
-		if real, err := statedir.RealPath(p.value); err == nil && p.value != "" {
+		if storage.IsURL(p.value) {
+			add(p.key, storage.WithoutPassword(p.value), storage.WithoutPassword(p.value))
+		} else if real, err := statedir.RealPath(p.value); err == nil && p.value != "" {
 			add(p.key, p.value, filepath.ToSlash(real))
 		}
 	}

@@ -182,7 +182,7 @@ func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.
 	if o.Upstreams.Several {
 		net.Idle = connectionIdleFor
 	}
-	r, err := mirror.Open(sel, &net, do, false, o.Upstreams.IO)
+	r, err := mirror.Open(context.Background(), "serve", sel, &net, do, false, o.Upstreams.IO)
 	if err != nil {
 		return m, fmt.Errorf("open the mirror of %s: %w", u.Origin.WithoutUser(), mirror.Explain(err, sel.Dest))
 	}

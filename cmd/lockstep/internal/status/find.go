@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/health"
 	"lockstep/cmd/lockstep/internal/mirrors"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/destination"
@@ -21,6 +23,7 @@ import (
 	"lockstep/internal/fetch/requestlog"
 	"lockstep/internal/mirrordir"
 	"lockstep/internal/trust"
+	"lockstep/storage"
 	"lockstep/storage/sqlite"
 )
 
@@ -192,6 +195,9 @@ func (o *Options) findState() (err error) {
 // lookAtState asks the process that has its state in a directory, or reads the state of a
 // mirror.
 func (o *Options) lookAtState(ctx context.Context) (health.Result, error) {
+	if storage.IsURL(o.State) {
+		return o.lookAtDatabase(ctx)
+	}
 	dir := o.State // in which the socket is
 	if IsMirror(dir) && !isSocketIn(dir) {
 		dir = mirrordir.State(dir)
@@ -221,6 +227,21 @@ func (o *Options) lookAtState(ctx context.Context) (health.Result, error) {
 		return lookAtMirror(ctx, place, o.Target)
 	}
 	return nil, err
+}
+
+// lookAtDatabase asks the process of this machine that has its state in a database, or reads
+// the state of a mirror.
+func (o *Options) lookAtDatabase(ctx context.Context) (health.Result, error) {
+	place, err := stateplace.Parse(o.State, o.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	if isSocketIn(place.Dir) { // of a Source or a hub
+		local := *o
+		local.State = place.Dir
+		return local.lookAtState(ctx)
+	}
+	return lookAtMirror(ctx, o.State, cmp.Or(o.Target, place.String()))
 }
 
 // lookAtMirror is LookAt for a mirror that was named by target, or whose state is in dir.

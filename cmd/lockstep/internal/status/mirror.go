@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/health"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/destination"
@@ -23,7 +23,6 @@ import (
 	"lockstep/internal/lastrun"
 	"lockstep/internal/mirrordir"
 	"lockstep/internal/trust"
-	"lockstep/storage/sqlite"
 )
 
 // A Place is where a mirror is.
@@ -71,17 +70,21 @@ func IsMirror(dir string) bool { return mirror.IsMirror(dir) }
 // LookAt returns the state of a mirror. It does not wait for a process that works on it.
 func LookAt(ctx context.Context, p Place) (*Mirror, error) {
 	m := &Mirror{Kind: "mirror", Name: p.Name, At: time.Now().UTC().Truncate(time.Millisecond), Source: fetch.WithoutUser(p.Source), Destination: p.Dest}
-	if err := m.readState(ctx, p.dir()); err != nil {
+	place, err := stateplace.Parse(p.dir(), os.LookupEnv)
+	if err != nil {
 		return nil, err
 	}
-	if err := m.readLastRun(p.dir()); err != nil {
+	if err := m.readState(ctx, place); err != nil {
 		return nil, err
 	}
-	holder, held := lock.Look(p.dir())
+	if err := m.readLastRun(place.Dir); err != nil {
+		return nil, err
+	}
+	holder, held := lock.Look(place.Dir)
 	if m.Killed = m.Killed && !held && holder.PID != 0; held {
 		m.Process = &holder
 	}
-	if live := follower(ctx, p.dir()); live != nil {
+	if live := follower(ctx, place.Dir); live != nil {
 		m.follow(live)
 		return m, nil
 	}
@@ -90,22 +93,16 @@ func LookAt(ctx context.Context, p Place) (*Mirror, error) {
 }
 
 // readState reads the recorded state of the mirror.
-func (m *Mirror) readState(ctx context.Context, dir string) error {
-	db, err := sqlite.OpenReader(filepath.Join(dir, filepath.FromSlash(destination.StateFile)))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: there is no mirror, or it was never synced", dir)
-	case errors.Is(err, fs.ErrPermission):
-		return term.WithHint(fmt.Errorf("%s: only the user who runs the mirror may read its state", dir), "ask as that user, or as root")
-	case errors.Is(err, sqlite.ErrDamaged):
-		return term.WithHint(err, mirror.Damaged)
-	case err != nil:
+func (m *Mirror) readState(ctx context.Context, place stateplace.Place) error {
+	r, err := mirror.OpenReader(ctx, place)
+	if err != nil {
 		return err
 	}
-	state, err := destination.Inspect(ctx, db.Journal())
-	if err := errors.Join(err, db.Close()); err != nil {
-		return fmt.Errorf("read the state of %s: %w", dir, err)
+	state, err := destination.Inspect(ctx, r.Journal)
+	if err := errors.Join(err, r.Close()); err != nil {
+		return fmt.Errorf("read the state of %s: %w", place, err)
 	}
+	m.Destination = cmp.Or(r.Dest, m.Destination)
 	m.Source, m.Sets, m.Killed = cmp.Or(m.Source, state.Source), state.Sets, state.Open
 	for i := range m.Sets {
 		s := &m.Sets[i]
@@ -113,9 +110,6 @@ func (m *Mirror) readState(ctx context.Context, dir string) error {
 		if i == 0 || s.SyncedUntil.Before(m.SyncedUntil) {
 			m.SyncedUntil = s.SyncedUntil
 		}
-	}
-	if text, err := os.ReadFile(filepath.Join(mirrordir.State(dir), mirror.StateOf)); err == nil {
-		m.Destination = strings.TrimSpace(string(text)) // a bucket
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (o *Flags) Sync(ctx context.Context, v View) error {
 	if err != nil {
 		return err
 	}
-	r, err := mirror.Open(&o.Selection, &o.Network, do, o.DryRun, v.IO)
+	r, err := mirror.Open(ctx, "sync", &o.Selection, &o.Network, do, o.DryRun, v.IO)
 	if err != nil {
 		return errors.Join(mirror.Explain(err, o.Dest), closeEvents())
 	}
@@ -169,7 +169,7 @@ func (o *Flags) bring(ctx context.Context, r *mirror.Run, do destination.Options
 	if err == nil {
 		sel.Dest, sel.State = strings.TrimSpace(string(text)), o.Source // it is the state of a mirror in a bucket
 	}
-	m, err := mirror.OpenState(&sel, false, mirror.BucketClient{LookupEnv: io.LookupEnv, Network: &o.Network, Log: do.Logger})
+	m, err := mirror.OpenState(ctx, &sel, false, mirror.BucketClient{LookupEnv: io.LookupEnv, Network: &o.Network, Log: do.Logger, Command: "sync"})
 	if err != nil {
 		return destination.Report{}, err
 	}

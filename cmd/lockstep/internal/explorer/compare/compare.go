@@ -46,7 +46,7 @@ func (c *Comparer) WithMirror(ctx context.Context, source, dir string, add func(
 			failed = add(&row)
 		}
 	}}
-	d, closeMirror, err := c.open(sel, do)
+	d, closeMirror, err := c.open(ctx, sel, do)
 	if err != nil {
 		return result, explain(err, dir)
 	}
@@ -77,10 +77,10 @@ func (c *Comparer) WithMirror(ctx context.Context, source, dir string, add func(
 }
 
 // open opens a mirror for reading, also while another process changes it.
-func (c *Comparer) open(sel *mirror.Selection, do destination.Options) (*destination.Destination, func(), error) {
+func (c *Comparer) open(ctx context.Context, sel *mirror.Selection, do destination.Options) (*destination.Destination, func(), error) {
 	net := c.Network
 	if mirror.IsBucket(sel.Dest) || !mirrordir.Exists(sel.Dest) {
-		r, err := mirror.Open(sel, &net, do, true, c.IO)
+		r, err := mirror.Open(ctx, "explore", sel, &net, do, true, c.IO)
 		if err != nil {
 			return nil, nil, err
 		}

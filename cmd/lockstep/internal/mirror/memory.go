@@ -1,0 +1,187 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lockstep/blob"
+	"lockstep/cmd/lockstep/internal/stateplace"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/destination"
+	"lockstep/destination/journal"
+	"lockstep/internal/mirrordir"
+	"lockstep/internal/private"
+	"lockstep/internal/statedir"
+	"lockstep/storage/postgres"
+	"lockstep/storage/sqlite"
+)
+
+// A memory is the state of a mirror in a bucket.
+type memory struct {
+	dir      string // of the state, or of what can be made again; "" where there is no mirror yet
+	journal  journal.Journal
+	https    mirrordir.Note
+	scratch  blob.Scratcher // nil where there is no mirror yet
+	mayWrite func() error   // returns why this process must not write to the mirror any more
+	closers  []func() error // in the order in which they were opened
+}
+
+// close closes the memory.
+func (m *memory) close() error {
+	var err error
+	for i := len(m.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, m.closers[i]())
+	}
+	return err
+}
+
+// openMemory opens the state of the mirror in dest for a process that runs command. With
+// readOnly it makes nothing where there is no mirror yet.
+func openMemory(ctx context.Context, place stateplace.Place, dest, command string, readOnly bool, log *slog.Logger) (_ *memory, err error) {
+	none := &memory{journal: &journal.Mem{}, mayWrite: func() error { return nil }}
+	if readOnly {
+		there, err := isThere(ctx, place)
+		if err != nil || !there {
+			return none, err
+		}
+	}
+	m := &memory{dir: place.Dir, mayWrite: none.mayWrite}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.close())
+		}
+	}()
+	if err := statedir.Make(place.Dir, log); err != nil {
+		return nil, err
+	}
+	lock, err := lockMirror(place.Dir)
+	if err != nil {
+		return nil, err
+	}
+	m.closers = append(m.closers, lock.Close)
+	scratch, err := blob.NewDir(place.Dir, blob.DirOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("open the state: %w", err)
+	}
+	m.scratch = scratch
+	m.closers = append(m.closers, scratch.Close)
+	if place.Database != "" {
+		return m, m.openShared(ctx, place, dest, command, log)
+	}
+	own := mirrordir.State(place.Dir)
+	if err := nameStateOf(own, dest); err != nil {
+		return nil, fmt.Errorf("open the state: %w", err)
+	}
+	db, err := sqlite.Open(database(place.Dir))
+	if err != nil {
+		return nil, explainLock(err)
+	}
+	m.closers = append(m.closers, db.Close)
+	m.journal, m.https = db.Journal(), mirrordir.HTTPSNote(place.Dir)
+	return m, nil
+}
+
+// openShared opens a state in a database, and takes it for this process.
+func (m *memory) openShared(ctx context.Context, place stateplace.Place, dest, command string, log *slog.Logger) error {
+	db, owner, err := place.Own(ctx, command, log)
+	if err != nil {
+		return err
+	}
+	m.closers = append(m.closers, db.Close, owner.Close)
+	m.journal, m.mayWrite = db.Journal(), owner.Err
+	m.https = &document{m.journal, "https-host"}
+	of := &document{m.journal, StateOf}
+	whose, err := of.Read()
+	if err != nil {
+		return fmt.Errorf("open the state: %w", err)
+	}
+	if whose != "" {
+		return belongs(place.String(), whose, dest)
+	}
+	if resources, err := m.journal.Load(ctx, "counts"); err != nil || resources != nil {
+		return errors.Join(err, term.Usage(fmt.Errorf("--state %s has the state of something else", place), "give a database of its own, or a schema of it by ?search_path=NAME"))
+	}
+	return of.Write(dest)
+}
+
+// isThere reports whether there is a state at a place.
+func isThere(ctx context.Context, place stateplace.Place) (bool, error) {
+	if place.Database == "" {
+		_, err := os.Stat(database(place.Dir))
+		return !errors.Is(err, fs.ErrNotExist), nil
+	}
+	db, err := postgres.Options{ReadOnly: true}.Open(ctx, place.Database)
+	if errors.Is(err, postgres.ErrEmpty) {
+		return false, nil
+	}
+	if err != nil {
+		return false, stateplace.Explain(err)
+	}
+	return true, db.Close()
+}
+
+// database returns the database of a state in a directory.
+func database(dir string) string {
+	return filepath.Join(dir, filepath.FromSlash(destination.StateFile))
+}
+
+// A document is a note in the journal of a mirror.
+type document struct {
+	journal journal.Journal
+	name    string
+}
+
+// Read implements [mirrordir.Note].
+func (d *document) Read() (string, error) {
+	text, err := d.journal.Load(context.Background(), d.name)
+	return strings.TrimSpace(string(text)), err
+}
+
+// Write implements [mirrordir.Note].
+func (d *document) Write(text string) error {
+	return d.journal.Record(context.Background(), journal.Batch{Save: map[string][]byte{d.name: []byte(text)}})
+}
+
+// StateOf is the file in a state directory, or the document in a database, that names the
+// mirror it belongs to.
+const StateOf = "destination"
+
+// checkStateOf refuses a state directory that belongs to another mirror: what
+// it says is held would be held against this one.
+func checkStateOf(state, dest string) error {
+	text, err := os.ReadFile(filepath.Join(mirrordir.State(state), StateOf))
+	switch {
+	case err == nil:
+		return belongs(state, strings.TrimSpace(string(text)), dest)
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("open the state: %w", err)
+	}
+	if _, err := os.Stat(database(state)); err == nil {
+		return term.Usage(fmt.Errorf("--state %s is a mirror itself", state), "give a directory of its own")
+	}
+	return nil
+}
+
+// belongs refuses a state that belongs to another mirror than dest.
+func belongs(state, whose, dest string) error {
+	if whose == dest {
+		return nil
+	}
+	return term.Usage(fmt.Errorf("--state %s belongs to %s, not to %s", state, whose, dest), "give each mirror its own --state")
+}
+
+// nameStateOf records which mirror the state in own belongs to. A
+// killed process must not leave part of a name.
+func nameStateOf(own, dest string) error {
+	path := filepath.Join(own, StateOf)
+	if _, err := os.Stat(path); err == nil {
+		return nil // checkStateOf has read it
+	}
+	return private.Replace(path, []byte(dest+"\n"))
+}

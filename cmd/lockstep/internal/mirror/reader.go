@@ -1,0 +1,70 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lockstep/cmd/lockstep/internal/stateplace"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/destination/journal"
+	"lockstep/internal/mirrordir"
+	"lockstep/storage/postgres"
+	"lockstep/storage/sqlite"
+)
+
+// A Reader reads the state of a mirror, which other processes may change meanwhile.
+type Reader struct {
+	Journal journal.Journal
+	Dest    string // the bucket; "" of a mirror in a directory
+	close   func() error
+}
+
+// OpenReader opens the state of a mirror to be read.
+func OpenReader(ctx context.Context, place stateplace.Place) (*Reader, error) {
+	if place.Database != "" {
+		return openSharedReader(ctx, place)
+	}
+	db, err := sqlite.OpenReader(database(place.Dir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, noMirror(place)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, term.WithHint(fmt.Errorf("%s: only the user who runs the mirror may read its state", place), "ask as that user, or as root")
+	case errors.Is(err, sqlite.ErrDamaged):
+		return nil, term.WithHint(err, Damaged)
+	case err != nil:
+		return nil, err
+	}
+	text, _ := os.ReadFile(filepath.Join(mirrordir.State(place.Dir), StateOf)) // only that of a bucket has one
+	return &Reader{db.Journal(), strings.TrimSpace(string(text)), db.Close}, nil
+}
+
+func openSharedReader(ctx context.Context, place stateplace.Place) (*Reader, error) {
+	db, err := postgres.Options{ReadOnly: true}.Open(ctx, place.Database)
+	if errors.Is(err, postgres.ErrEmpty) {
+		return nil, noMirror(place)
+	}
+	if err != nil {
+		return nil, stateplace.Explain(err)
+	}
+	r := &Reader{Journal: db.Journal(), close: db.Close}
+	if r.Dest, err = (&document{r.Journal, StateOf}).Read(); err == nil && r.Dest == "" {
+		err = noMirror(place)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return r, nil
+}
+
+func noMirror(place stateplace.Place) error {
+	return fmt.Errorf("%s: there is no mirror, or it was never synced", place)
+}
+
+// Close closes the state.
+func (r *Reader) Close() error { return r.close() }

@@ -1,0 +1,86 @@
+// Package stateplace opens states that users name: directories, and PostgreSQL databases, beside
+// which a directory of this machine has what can be made again.
+package stateplace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/statedir"
+	"lockstep/storage"
+	"lockstep/storage/postgres"
+)
+
+// A Place is where a process has its state.
+type Place struct {
+	Dir      string // the state; with a Database, what can be made again
+	Database string // URL of a PostgreSQL database; "": a file in Dir is the database
+}
+
+// Parse returns the place that a user names. The directory beside a database is one of the
+// user's own, named after the database.
+func Parse(state string, lookup func(string) (string, bool)) (Place, error) {
+	if !storage.IsURL(state) {
+		if scheme, _, is := strings.Cut(state, "://"); is {
+			return Place{}, term.Usage(fmt.Errorf("--state %s://: not a place of a state", scheme), "give a directory, or the URL of a PostgreSQL database, as postgres://user@host/database")
+		}
+		return Place{Dir: state}, nil
+	}
+	dir, err := statedir.Default(storage.WithoutPassword(state), false, lookup)
+	return Place{Dir: dir, Database: state}, err
+}
+
+// String returns the place without a password.
+func (p Place) String() string {
+	if p.Database != "" {
+		return storage.WithoutPassword(p.Database)
+	}
+	return p.Dir
+}
+
+// ownerWait is how long a process waits for the owner of its state: that of one that was
+// killed is free after its lease of 8 s.
+const ownerWait = 12 * time.Second
+
+// Own opens the database of a place, and takes it for this process, which runs command. The
+// DB must not be used after the owner is closed.
+func (p Place) Own(ctx context.Context, command string, log *slog.Logger) (*postgres.DB, *postgres.Owner, error) {
+	db, err := postgres.Options{Scratch: p.Dir}.Open(ctx, p.Database)
+	if err != nil {
+		return nil, nil, Explain(err)
+	}
+	owner, err := db.Own(ctx, postgres.OwnOptions{Name: self(command), Wait: ownerWait, Logger: log})
+	if err != nil {
+		return nil, nil, errors.Join(Explain(fmt.Errorf("state in %s: %w", p, err)), db.Close())
+	}
+	return db, owner, nil
+}
+
+// self describes this process to those of other machines.
+func self(command string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a host without a name"
+	}
+	return fmt.Sprintf("%s on %s, process %d", command, host, os.Getpid())
+}
+
+// Explain adds a remedy to an error about a database.
+func Explain(err error) error {
+	var owned *postgres.OwnedError
+	switch {
+	case errors.Is(err, postgres.ErrOlder):
+		return term.WithHint(err, "stop all processes that use it, make a backup with lockstep state backup, and run lockstep state migrate once")
+	case errors.As(err, &owned):
+		return term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
+	case errors.Is(err, postgres.ErrLost):
+		return term.WithHint(err, "another process continues; this one must not")
+	}
+	return err
+}
