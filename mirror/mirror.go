@@ -172,7 +172,7 @@ func (m *Mirror) Sync(ctx context.Context) (Report, error) {
 	if r.DryRun {
 		return r, err
 	}
-	if rerr := mirrordir.RecordRun(mirrordir.State(m.path), "mirror.Sync", began, &r, err, "", ctx.Err() != nil); rerr != nil && m.log != nil {
+	if rerr := mirrordir.RecordRun(mirrordir.RunNote(m.path), "mirror.Sync", began, &r, err, "", ctx.Err() != nil); rerr != nil && m.log != nil {
 		m.log.Warn("the result of the run is not recorded", slog.Any("err", rerr)) // the caller has it
 	}
 	return r, err

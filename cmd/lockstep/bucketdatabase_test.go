@@ -139,7 +139,7 @@ func TestSharedMirror(t *testing.T) {
 		Destination string `json:"destination"`
 		Resources   int    `json:"resources"`
 	}
-	if err := json.Unmarshal(text, &status); err != nil || status.Destination != m.address() || status.Resources != 38 {
+	if err := json.Unmarshal(text, &status); err != nil || status.Destination != m.address()+"/" || status.Resources != 38 {
 		t.Errorf("status: %v, %s", err, text)
 	}
 }

@@ -78,8 +78,8 @@ func (b *testBucket) objects(t *testing.T) map[string]string {
 }
 
 // run runs a command on the mirror, for no longer than limit, and returns its
-// exit code (-1: killed) and what it said on stderr.
-func (b *testBucket) run(t *testing.T, limit time.Duration, args ...string) (code int, stderr string) {
+// exit code (-1: killed) and what it said.
+func (b *testBucket) run(t *testing.T, limit time.Duration, args ...string) (code int, said string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -92,7 +92,7 @@ func (b *testBucket) run(t *testing.T, limit time.Duration, args ...string) (cod
 		cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+b.home)
 	}
 	var out bytes.Buffer
-	cmd.Stderr = &out
+	cmd.Stdout, cmd.Stderr = &out, &out
 	code, err := exitCodeOf(cmd.Run())
 	if err != nil && ctx.Err() == nil {
 		t.Fatal(err)

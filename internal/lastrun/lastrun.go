@@ -4,18 +4,15 @@ package lastrun
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
-	"lockstep/internal/private"
+	"lockstep/internal/note"
 )
 
-// file is the name of the record in the state directory of a mirror.
-const file = "last-run.json"
+// Name is the name of the note that records the last run: of a file in the state directory
+// of a mirror, or of a document in its journal.
+const Name = "last-run.json"
 
 // A Result says how a run ended.
 type Result string
@@ -58,11 +55,10 @@ type Run struct {
 	Requests  int64 `json:"requests"`
 }
 
-// Read returns the last run that was recorded in a state directory; ok is false if there is
-// none.
-func Read(dir string) (r Run, ok bool, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, file))
-	if errors.Is(err, fs.ErrNotExist) {
+// Read returns the last run that a note records; ok is false if there is none.
+func Read(in note.Note) (r Run, ok bool, err error) {
+	text, err := in.Read()
+	if err == nil && text == nil {
 		return r, false, nil
 	}
 	if err == nil {
@@ -74,14 +70,14 @@ func Read(dir string) (r Run, ok bool, err error) {
 	return r, true, nil
 }
 
-// Record records a run in a state directory, with what is known of earlier runs: of one that
+// Record records a run in a note, with what is known of earlier runs: of one that
 // did not succeed, since when. A record that cannot be read is replaced.
-func Record(dir string, r Run) error {
-	before, _, _ := Read(dir) // of a damaged one nothing is known
+func Record(in note.Note, r Run) error {
+	before, _, _ := Read(in) // of a damaged one nothing is known
 	r.settle(&before)
 	text, err := json.Marshal(r)
 	if err == nil {
-		err = private.Replace(filepath.Join(dir, file), append(text, '\n'))
+		err = in.Write(append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("record the last run: %w", err)

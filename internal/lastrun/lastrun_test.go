@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"lockstep/internal/note"
 )
 
 // TestRecord: a run that fails keeps when the mirror was last in step, and counts; one that
@@ -12,7 +14,8 @@ import (
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, ok, err := Read(dir); ok || err != nil {
+	in := note.File(filepath.Join(dir, Name))
+	if _, ok, err := Read(in); ok || err != nil {
 		t.Errorf("Read of nothing = %v, %v", ok, err)
 	}
 	at := func(minute int) time.Time { return time.Date(2026, 5, 1, 12, minute, 0, 0, time.UTC) }
@@ -32,7 +35,7 @@ func TestRecord(t *testing.T) {
 		{InStep, at(8), time.Time{}, 0},
 		{Interrupted, at(8), time.Time{}, 0},
 	} {
-		r, _, err := Read(dir)
+		r, _, err := Read(in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,24 +43,24 @@ func TestRecord(t *testing.T) {
 		if !r.Ended.IsZero() {
 			minute = r.Ended.Minute() + 1
 		}
-		if err := Record(dir, Run{Result: step.result, Ended: at(minute), Created: 3}); err != nil {
+		if err := Record(in, Run{Result: step.result, Ended: at(minute), Created: 3}); err != nil {
 			t.Fatal(err)
 		}
-		got, ok, err := Read(dir)
+		got, ok, err := Read(in)
 		if err != nil || !ok || got.Result != step.result || !got.LastSuccess.Equal(step.success) || !got.FailingSince.Equal(step.since) || got.Attempts != step.attempts || got.Created != 3 {
 			t.Errorf("minute %d: %+v, %v, want %+v", minute, got, err, step)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, file), []byte("{"), 0o600); err != nil {
+	if err := in.Write([]byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := Read(dir); ok || err == nil {
+	if _, ok, err := Read(in); ok || err == nil {
 		t.Errorf("Read of a damaged record = %v, %v", ok, err)
 	}
-	if err := Record(dir, Run{Result: Failed, Ended: at(30)}); err != nil {
+	if err := Record(in, Run{Result: Failed, Ended: at(30)}); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok, err := Read(dir); err != nil || !ok || got.Attempts != 1 {
+	if got, ok, err := Read(in); err != nil || !ok || got.Attempts != 1 {
 		t.Errorf("after a damaged record: %+v, %v", got, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {

@@ -20,7 +20,7 @@ import (
 	"lockstep/destination/journal"
 	"lockstep/destination/lock"
 	"lockstep/internal/lastrun"
-	"lockstep/internal/private"
+	"lockstep/internal/note"
 	"lockstep/storage/sqlite"
 )
 
@@ -113,56 +113,38 @@ func Harvest(do *destination.Options, dir string, client *destination.Client) {
 	do.Bridge = bridge.New(client, o).Open
 }
 
-// httpsFile contains the host that receives credentials over https although the
+// HTTPSHost is the name of the note that contains the host that receives credentials over https although the
 // Source was given with http.
-const httpsFile = "https-host"
-
-// A Note is a short text that a mirror keeps.
-type Note interface {
-	Read() (string, error) // "": there is none
-	Write(text string) error
-}
+const HTTPSHost = "https-host"
 
 // HTTPSNote returns the note for [RememberHTTPS] of a mirror whose state is below dir.
-func HTTPSNote(dir string) Note { return file(filepath.Join(State(dir), httpsFile)) }
+func HTTPSNote(dir string) note.Note { return note.File(filepath.Join(State(dir), HTTPSHost)) }
 
-// A file is a Note in a file.
-type file string
-
-// Read implements [Note].
-func (f file) Read() (string, error) {
-	text, err := os.ReadFile(string(f))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	return strings.TrimSpace(string(text)), err
-}
-
-// Write implements [Note].
-func (f file) Write(text string) error { return private.Replace(string(f), []byte(text+"\n")) }
+// RunNote returns the note for [RecordRun] of a mirror whose state is below dir.
+func RunNote(dir string) note.Note { return note.File(filepath.Join(State(dir), lastrun.Name)) }
 
 // RememberHTTPS lets the client use https if an earlier run was redirected to it,
-// so that no further request with credentials is sent over http. If note is nil
+// so that no further request with credentials is sent over http. If in is nil
 // nothing is remembered.
-func RememberHTTPS(client *destination.Client, note Note, log *slog.Logger) error {
-	if note == nil {
+func RememberHTTPS(client *destination.Client, in note.Note, log *slog.Logger) error {
+	if in == nil {
 		return nil
 	}
-	host, err := note.Read()
+	text, err := in.Read()
 	if err != nil {
 		return fmt.Errorf("read the https address of the Source: %w", err)
 	}
-	client.UseHTTPS(host, func(host string) {
-		if err := note.Write(host); err != nil && log != nil {
+	client.UseHTTPS(strings.TrimSpace(string(text)), func(host string) {
+		if err := in.Write([]byte(host + "\n")); err != nil && log != nil {
 			log.Warn("keep the https address of the Source", slog.String("err", err.Error()))
 		}
 	})
 	return nil
 }
 
-// RecordRun records in the state directory of a mirror how a run of a command ended that
+// RecordRun records in a note of a mirror how a run of a command ended that
 // began at a time. hint says what to do about err.
-func RecordRun(dir, command string, began time.Time, r *destination.Report, err error, hint string, interrupted bool) error {
+func RecordRun(in note.Note, command string, began time.Time, r *destination.Report, err error, hint string, interrupted bool) error {
 	run := lastrun.Run{
 		Source: r.Source, Command: command, Began: began.UTC(), Ended: time.Now().UTC(), Result: lastrun.InStep, NotBefore: r.NotBefore,
 		SyncedUntil: r.SyncedUntil, At: r.At,
@@ -174,7 +156,7 @@ func RecordRun(dir, command string, began time.Time, r *destination.Report, err 
 	if interrupted {
 		run.Result = lastrun.Interrupted
 	}
-	return lastrun.Record(dir, run)
+	return lastrun.Record(in, run)
 }
 
 // ResultOf returns the result of a run that ended with err.

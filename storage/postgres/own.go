@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // OwnOptions configures [DB.Own].
@@ -61,6 +63,21 @@ func (db *DB) Own(ctx context.Context, o OwnOptions) (*Owner, error) {
 	db.owner.Store(owner)
 	go owner.keep(t.sent.Add(o.Lease))
 	return owner, nil
+}
+
+// OwnedBy returns which process owns the database; nil if none does.
+func (db *DB) OwnedBy(ctx context.Context) (*OwnedError, error) {
+	conn := pool(db.config)
+	defer conn.Close() // nothing was written
+	present, err := scanLease(conn.QueryRowContext(ctx, readLease))
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "42P01" { // undefined_table: the schema is older
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("own database %s: %w", db.name, dialect{}.Explain(err))
+	}
+	owned, _ := errors.AsType[*OwnedError](present.taken())
+	return owned, nil
 }
 
 // fence is the beginning of every write transaction.

@@ -118,7 +118,10 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	}
 	defer r.Close()
 	stop := term.ShowProgress(io, o.Out.Quiet, w.Meter.Line)
-	report, err := r.Dest.Audit(ctx, o.Source, destination.AuditOptions{Content: o.Content, Fix: o.Fix})
+	within, end := r.Within(ctx)
+	report, err := r.Dest.Audit(within, o.Source, destination.AuditOptions{Content: o.Content, Fix: o.Fix})
+	end()
+	err = r.Lost(err)
 	stop()
 	w.SumUp()
 	shown.end()

@@ -152,8 +152,10 @@ func Follow(ctx context.Context, o *Flags, io term.IO) error {
 	}
 	defer access.Close()
 	sdnotify.Send(io.LookupEnv, sdnotify.Ready, sdnotify.Status("first sync"))
-	f.memory = r.Memory()
-	err = f.Follow(ctx, follower, r.Client, access, l)
+	f.memory, f.lastRun = r.Memory(), r.Note()
+	within, end := r.Within(ctx)
+	err = r.Lost(f.Follow(within, follower, r.Client, access, l))
+	end()
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}

@@ -24,6 +24,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
+	"lockstep/internal/note"
 )
 
 // A Run is a Follower at work, and what it has reported to people, scripts and
@@ -47,7 +48,8 @@ type Run struct {
 	failing  int                             // passes that failed since one that did not
 	last     error                           // why the last of them did
 	hint     string                          // what to do about it
-	memory   string                          // directory with the state of the mirror; "": nothing is recorded
+	memory   string                          // directory of this machine for the state of the mirror
+	lastRun  note.Note                       // nil: nothing is recorded
 	recorded record                          // there
 	said     map[string]string               // by set: how it is followed
 	spurned  map[string]string               // by set: why no hub calls us

@@ -24,10 +24,10 @@ type record struct {
 // recordState records the state of the mirror beside it, unless that was done a short time ago
 // and nothing but the time has changed.
 func recordState(f *Run, status *destination.FollowStatus, now time.Time, always bool) {
-	if f.memory == "" {
+	if f.lastRun == nil {
 		return
 	}
-	run, known := lastRun(status)
+	run, known := lastRunOf(status)
 	f.mu.Lock()
 	if recent := now.Sub(f.recorded.at) < recordEvery && f.recorded.error == run.Error; !known || recent && !always {
 		f.mu.Unlock()
@@ -41,14 +41,14 @@ func recordState(f *Run, status *destination.FollowStatus, now time.Time, always
 		run.Result, run.Hint = mirrordir.ResultOf(cmp.Or(f.last, ErrFirstSync)), f.hint
 	}
 	f.mu.Unlock()
-	if err := lastrun.Record(f.memory, run); err != nil {
+	if err := lastrun.Record(f.lastRun, run); err != nil {
 		f.o.Out.Logger(f.io).Warn("the state of the mirror is not recorded", slog.Any("err", err))
 	}
 }
 
-// lastRun returns what the status of a Follower says of the mirror; known is false as long as
+// lastRunOf returns what the status of a Follower says of the mirror; known is false as long as
 // a set has neither been in step nor failed.
-func lastRun(s *destination.FollowStatus) (run lastrun.Run, known bool) {
+func lastRunOf(s *destination.FollowStatus) (run lastrun.Run, known bool) {
 	run.Result, run.SyncedUntil = lastrun.InStep, syncedUntil(s)
 	run.Error, run.FailingSince, run.Attempts = s.Error, s.FailingSince, s.Attempts
 	for i := range s.Sets {

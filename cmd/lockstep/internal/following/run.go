@@ -45,7 +45,7 @@ func (f *Run) Follow(ctx context.Context, follower *destination.Follower, client
 func (f *Run) FollowBeside(ctx context.Context, follower *destination.Follower, r *mirror.Run) error {
 	f.link.attach(follower, r.Client)
 	f.mu.Lock()
-	f.memory = r.Memory()
+	f.memory, f.lastRun = r.Memory(), r.Note()
 	f.last = nil // it could be opened
 	f.mu.Unlock()
 	return together(ctx, f.run, f.watch)

@@ -81,7 +81,7 @@ func openBucketMirror(ctx context.Context, dest string, place stateplace.Place, 
 		return nil, err
 	}
 	store := &mirrorBucket{Bucket: bucket, seed: maphash.MakeSeed(), mayWrite: m.mayWrite}
-	return &State{Store: store, Journal: m.journal, Versions: versions, state: m.dir, https: m.https, scratch: m.scratch, Close: func() {
+	return &State{Store: store, Journal: m.journal, Versions: versions, state: m.dir, https: m.https, run: m.run, lost: m.lost, mayWrite: m.mayWrite, scratch: m.scratch, Close: func() {
 		if err := m.close(); err != nil {
 			c.Log.Warn("close the mirror", slog.Any("err", err))
 		}

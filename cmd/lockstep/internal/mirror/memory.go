@@ -15,7 +15,9 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/destination/journal"
+	"lockstep/internal/lastrun"
 	"lockstep/internal/mirrordir"
+	"lockstep/internal/note"
 	"lockstep/internal/private"
 	"lockstep/internal/statedir"
 	"lockstep/storage/postgres"
@@ -26,10 +28,12 @@ import (
 type memory struct {
 	dir      string // of the state, or of what can be made again; "" where there is no mirror yet
 	journal  journal.Journal
-	https    mirrordir.Note
-	scratch  blob.Scratcher // nil where there is no mirror yet
-	mayWrite func() error   // returns why this process must not write to the mirror any more
-	closers  []func() error // in the order in which they were opened
+	https    note.Note
+	run      note.Note       // of the last run
+	lost     <-chan struct{} // closed when another process has taken the state; nil: none can
+	scratch  blob.Scratcher  // nil where there is no mirror yet
+	mayWrite func() error    // returns why this process must not write to the mirror any more
+	closers  []func() error  // in the order in which they were opened
 }
 
 // close closes the memory.
@@ -83,8 +87,8 @@ func openMemory(ctx context.Context, place stateplace.Place, dest, command strin
 		return nil, explainLock(err)
 	}
 	m.closers = append(m.closers, db.Close)
-	m.journal, m.https = db.Journal(), mirrordir.HTTPSNote(place.Dir)
-	return m, nil
+	m.journal, m.https, m.run = db.Journal(), mirrordir.HTTPSNote(place.Dir), mirrordir.RunNote(place.Dir)
+	return m, nameJournalOf(m.journal, dest)
 }
 
 // openShared opens a state in a database, and takes it for this process.
@@ -94,20 +98,21 @@ func (m *memory) openShared(ctx context.Context, place stateplace.Place, dest, c
 		return err
 	}
 	m.closers = append(m.closers, db.Close, owner.Close)
-	m.journal, m.mayWrite = db.Journal(), owner.Err
-	m.https = &document{m.journal, "https-host"}
-	of := &document{m.journal, StateOf}
+	m.journal, m.mayWrite, m.lost = db.Journal(), owner.Err, owner.Lost()
+	m.https, m.run = document{m.journal, mirrordir.HTTPSHost}, document{m.journal, lastrun.Name}
+	of := document{m.journal, StateOf}
 	whose, err := of.Read()
 	if err != nil {
 		return fmt.Errorf("open the state: %w", err)
 	}
-	if whose != "" {
-		return belongs(place.String(), whose, dest)
+	if whose != nil {
+		return belongs(place.String(), string(whose), dest)
 	}
 	if resources, err := m.journal.Load(ctx, "counts"); err != nil || resources != nil {
-		return errors.Join(err, term.Usage(fmt.Errorf("--state %s has the state of something else", place), "give a database of its own, or a schema of it by ?search_path=NAME"))
+		return errors.Join(err, term.Usage(fmt.Errorf("--state %s: it does not say to which mirror it belongs", place),
+			"give a database of its own, or a schema of one by ?search_path=NAME; if it was copied from a directory, run sync with --state DIR once, and copy it again"))
 	}
-	return of.Write(dest)
+	return of.Write([]byte(dest))
 }
 
 // isThere reports whether there is a state at a place.
@@ -129,23 +134,6 @@ func isThere(ctx context.Context, place stateplace.Place) (bool, error) {
 // database returns the database of a state in a directory.
 func database(dir string) string {
 	return filepath.Join(dir, filepath.FromSlash(destination.StateFile))
-}
-
-// A document is a note in the journal of a mirror.
-type document struct {
-	journal journal.Journal
-	name    string
-}
-
-// Read implements [mirrordir.Note].
-func (d *document) Read() (string, error) {
-	text, err := d.journal.Load(context.Background(), d.name)
-	return strings.TrimSpace(string(text)), err
-}
-
-// Write implements [mirrordir.Note].
-func (d *document) Write(text string) error {
-	return d.journal.Record(context.Background(), journal.Batch{Save: map[string][]byte{d.name: []byte(text)}})
 }
 
 // StateOf is the file in a state directory, or the document in a database, that names the
@@ -184,4 +172,27 @@ func nameStateOf(own, dest string) error {
 		return nil // checkStateOf has read it
 	}
 	return private.Replace(path, []byte(dest+"\n"))
+}
+
+// nameJournalOf records which mirror a journal belongs to, so that a copy of it says that.
+func nameJournalOf(j journal.Journal, dest string) error {
+	of := document{j, StateOf}
+	if whose, err := of.Read(); err != nil || string(whose) == dest {
+		return err
+	}
+	return of.Write([]byte(dest))
+}
+
+// A document is a note in the journal of a mirror.
+type document struct {
+	journal journal.Journal
+	name    string
+}
+
+// Read implements [note.Note].
+func (d document) Read() ([]byte, error) { return d.journal.Load(context.Background(), d.name) }
+
+// Write implements [note.Note].
+func (d document) Write(text []byte) error {
+	return d.journal.Record(context.Background(), journal.Batch{Save: map[string][]byte{d.name: text}})
 }

@@ -30,6 +30,7 @@ import (
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/mirrordir"
+	"lockstep/internal/note"
 	"lockstep/resourcesync"
 	"lockstep/storage"
 	"lockstep/storage/sqlite"
@@ -124,11 +125,14 @@ func ParseMaps(values []string) ([]filename.Map, error) {
 type State struct {
 	Store    blob.Store
 	Journal  journal.Journal
-	Versions blob.Store     // where versions are kept; nil where there is no mirror yet
-	scratch  blob.Scratcher // room for packages, where the store has none; may be nil
-	state    string         // directory of its memory; "" where there is none yet
-	https    mirrordir.Note // the host of the Source that has switched to https; nil: not kept
-	portable bool           // its file system folds or refuses names
+	Versions blob.Store      // where versions are kept; nil where there is no mirror yet
+	scratch  blob.Scratcher  // room for packages, where the store has none; may be nil
+	state    string          // directory of its memory; "" where there is none yet
+	https    note.Note       // the host of the Source that has switched to https; nil: not kept
+	run      note.Note       // of the last run; nil: not kept
+	lost     <-chan struct{} // closed when another process has taken the state; nil: none can
+	mayWrite func() error    // why it has
+	portable bool            // its file system folds or refuses names
 	Close    func()
 }
 
@@ -167,7 +171,7 @@ func OpenState(ctx context.Context, sel *Selection, readOnly bool, c BucketClien
 	if err != nil {
 		return nil, explainLock(err)
 	}
-	return &State{Store: m.Files, Journal: m.Journal, Versions: m.Versions, state: dest, https: mirrordir.HTTPSNote(dest), portable: m.Portable, Close: func() {
+	return &State{Store: m.Files, Journal: m.Journal, Versions: m.Versions, state: dest, https: mirrordir.HTTPSNote(dest), run: mirrordir.RunNote(dest), portable: m.Portable, Close: func() {
 		if err := m.Close(); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
@@ -266,6 +270,37 @@ func (r *Run) Memory() string {
 		return "" // unreachable: only a run that changes nothing has none
 	}
 	return filepath.Dir(filepath.Join(r.State.state, filepath.FromSlash(destination.StateFile)))
+}
+
+// Note returns the note of the last run; nil: there is none.
+func (r *Run) Note() note.Note { return r.State.run }
+
+// Within returns a context that ends when another process has taken the state of the mirror,
+// too, with that as its cause. The function that it returns is to be called at the end.
+func (r *Run) Within(ctx context.Context) (context.Context, func()) {
+	inner, cancel := context.WithCancelCause(ctx)
+	if r.State.lost == nil {
+		return inner, func() { cancel(nil) }
+	}
+	go func() {
+		select {
+		case <-r.State.lost:
+			cancel(r.State.mayWrite())
+		case <-inner.Done():
+		}
+	}()
+	return inner, func() { cancel(nil) }
+}
+
+// Lost returns why another process has taken the state of the mirror, or err if none has.
+func (r *Run) Lost(err error) error {
+	if r.State.lost == nil {
+		return err
+	}
+	if lost := r.State.mayWrite(); lost != nil {
+		return stateplace.Explain(lost)
+	}
+	return err
 }
 
 // Close gives everything back.

@@ -12,7 +12,9 @@ import (
 	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination/journal"
+	"lockstep/internal/lastrun"
 	"lockstep/internal/mirrordir"
+	"lockstep/internal/note"
 	"lockstep/storage/postgres"
 	"lockstep/storage/sqlite"
 )
@@ -20,7 +22,9 @@ import (
 // A Reader reads the state of a mirror, which other processes may change meanwhile.
 type Reader struct {
 	Journal journal.Journal
-	Dest    string // the bucket; "" of a mirror in a directory
+	Dest    string    // the bucket; "" of a mirror in a directory
+	Run     note.Note // of the last run
+	Owned   bool      // a process owns the database
 	close   func() error
 }
 
@@ -41,7 +45,7 @@ func OpenReader(ctx context.Context, place stateplace.Place) (*Reader, error) {
 		return nil, err
 	}
 	text, _ := os.ReadFile(filepath.Join(mirrordir.State(place.Dir), StateOf)) // only that of a bucket has one
-	return &Reader{db.Journal(), strings.TrimSpace(string(text)), db.Close}, nil
+	return &Reader{db.Journal(), strings.TrimSpace(string(text)), mirrordir.RunNote(place.Dir), false, db.Close}, nil
 }
 
 func openSharedReader(ctx context.Context, place stateplace.Place) (*Reader, error) {
@@ -53,7 +57,14 @@ func openSharedReader(ctx context.Context, place stateplace.Place) (*Reader, err
 		return nil, stateplace.Explain(err)
 	}
 	r := &Reader{Journal: db.Journal(), close: db.Close}
-	if r.Dest, err = (&document{r.Journal, StateOf}).Read(); err == nil && r.Dest == "" {
+	r.Run = document{r.Journal, lastrun.Name}
+	by, err := db.OwnedBy(ctx)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	r.Owned = by != nil
+	of, err := document{r.Journal, StateOf}.Read()
+	if r.Dest = string(of); err == nil && of == nil {
 		err = noMirror(place)
 	}
 	if err != nil {

@@ -123,7 +123,9 @@ func (g *group) follow(ctx context.Context, m *member) error {
 	g.shared.fleet.Follow(&fo)
 	follower, err := r.Dest.Follow(sync.Source, fo)
 	if err == nil {
-		err = m.run.FollowBeside(ctx, follower, r)
+		within, end := r.Within(ctx)
+		err = r.Lost(m.run.FollowBeside(within, follower, r))
+		end()
 	}
 	return errors.Join(err, closeEvents())
 }

@@ -74,14 +74,12 @@ func LookAt(ctx context.Context, p Place) (*Mirror, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.readState(ctx, place); err != nil {
-		return nil, err
-	}
-	if err := m.readLastRun(place.Dir); err != nil {
+	owned, err := m.readState(ctx, place)
+	if err != nil {
 		return nil, err
 	}
 	holder, held := lock.Look(place.Dir)
-	if m.Killed = m.Killed && !held && holder.PID != 0; held {
+	if m.Killed = m.Killed && !held && !owned && (holder.PID != 0 || place.Database != ""); held {
 		m.Process = &holder
 	}
 	if live := follower(ctx, place.Dir); live != nil {
@@ -92,15 +90,20 @@ func LookAt(ctx context.Context, p Place) (*Mirror, error) {
 	return m, nil
 }
 
-// readState reads the recorded state of the mirror.
-func (m *Mirror) readState(ctx context.Context, place stateplace.Place) error {
+// readState reads the recorded state of the mirror, and how the last run ended. It reports
+// whether a process, perhaps of another machine, owns its database.
+func (m *Mirror) readState(ctx context.Context, place stateplace.Place) (owned bool, err error) {
 	r, err := mirror.OpenReader(ctx, place)
 	if err != nil {
-		return err
+		return false, err
 	}
 	state, err := destination.Inspect(ctx, r.Journal)
-	if err := errors.Join(err, r.Close()); err != nil {
-		return fmt.Errorf("read the state of %s: %w", place, err)
+	if err != nil {
+		err = fmt.Errorf("read the state of %s: %w", place, err)
+	}
+	run, ran, rerr := lastrun.Read(r.Run)
+	if err := errors.Join(err, rerr, r.Close()); err != nil {
+		return false, err
 	}
 	m.Destination = cmp.Or(r.Dest, m.Destination)
 	m.Source, m.Sets, m.Killed = cmp.Or(m.Source, state.Source), state.Sets, state.Open
@@ -111,19 +114,17 @@ func (m *Mirror) readState(ctx context.Context, place stateplace.Place) error {
 			m.SyncedUntil = s.SyncedUntil
 		}
 	}
-	return nil
+	if ran {
+		m.addRun(&run)
+	}
+	return r.Owned, nil
 }
 
-// readLastRun reads how the last run ended.
-func (m *Mirror) readLastRun(dir string) error {
-	run, ok, err := lastrun.Read(mirrordir.State(dir))
-	if err != nil || !ok {
-		return err
-	}
-	m.LastRun, m.Source = &run, cmp.Or(m.Source, run.Source)
+// addRun adds how the last run ended.
+func (m *Mirror) addRun(run *lastrun.Run) {
+	m.LastRun, m.Source = run, cmp.Or(m.Source, run.Source)
 	m.LastSuccess, m.Age, m.FailingSince, m.Next = run.LastSuccess, upstreams.AgeOf(run.LastSuccess, m.At), run.FailingSince, run.NotBefore
 	m.Error, m.Hint = upstreams.Sentence(run.Error), upstreams.Sentence(run.Hint)
-	return nil
 }
 
 // settle determines the state of a mirror that no process follows, and the sentence.

@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/health"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/lastrun"
+	"lockstep/internal/note"
 	"lockstep/storage/sqlite"
 )
 
@@ -119,7 +120,7 @@ func TestLookAtAll(t *testing.T) {
 		if result != lastrun.InStep {
 			run.Error, run.Hint = "would delete too much", "consent"
 		}
-		if err := lastrun.Record(state, run); err != nil {
+		if err := lastrun.Record(note.File(filepath.Join(state, lastrun.Name)), run); err != nil {
 			t.Fatal(err)
 		}
 	}

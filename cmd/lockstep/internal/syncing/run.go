@@ -81,15 +81,17 @@ func (o *Flags) Sync(ctx context.Context, v View) error {
 	}
 	defer r.Close()
 	stop := v.Show(r.Client.Bytes)
-	result, err := o.bring(ctx, r, do, v.IO)
+	within, end := r.Within(ctx)
+	result, err := o.bring(within, r, do, v.IO)
+	end()
 	stop()
 	w.SumUp()
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = o.explain(ctx, err, v, &result)
-	if memory := r.Memory(); memory != "" && !o.DryRun {
-		if rerr := mirrordir.RecordRun(memory, "sync", began, &result, err, term.HintOf(err), errors.Is(err, term.ErrInterrupted)); rerr != nil {
+	err = o.explain(ctx, r.Lost(err), v, &result)
+	if last := r.Note(); last != nil && !o.DryRun {
+		if rerr := mirrordir.RecordRun(last, "sync", began, &result, err, term.HintOf(err), errors.Is(err, term.ErrInterrupted)); rerr != nil {
 			do.Logger.Warn("the result of the run is not recorded", slog.Any("err", rerr))
 		}
 	}
