@@ -309,7 +309,7 @@ var rooms = []room{
 	{"cmd/lockstep/internal/recent", "internal/private", ""},
 	{"cmd/lockstep/internal/accesslog", "cmd/lockstep/internal/admin cmd/lockstep/internal/recent cmd/lockstep/internal/term internal/ratelimit internal/reader source", "github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/report", "cmd/lockstep/internal/term destination discover internal/certerror internal/fetch resourcesync", ""},
-	{"cmd/lockstep/internal/stateplace", "cmd/lockstep/internal/term internal/statedir storage storage/postgres", ""},
+	{"cmd/lockstep/internal/stateplace", "cmd/lockstep/internal/term internal/note internal/statedir storage storage/postgres", ""},
 	{"cmd/lockstep/internal/mirror", "blob blob/s3 cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/shell cmd/lockstep/internal/stateplace cmd/lockstep/internal/term destination destination/filename destination/journal destination/lock discover internal/fetch internal/fetch/requestlog internal/lastrun internal/mirrordir internal/note internal/private internal/statedir resourcesync source storage storage/postgres storage/sqlite", "github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/listen", "cmd/lockstep/internal/admin cmd/lockstep/internal/certificate cmd/lockstep/internal/term internal/connlimit internal/fetch source", ""},
 	{"cmd/lockstep/internal/upstreams", "aggregator cmd/lockstep/internal/admin cmd/lockstep/internal/certificate cmd/lockstep/internal/release cmd/lockstep/internal/term destination", ""},

@@ -18,6 +18,11 @@ type OwnOptions struct {
 	Lease  time.Duration // a successor of a killed process waits at most this long; default 8 s
 	Wait   time.Duration // how long to wait while another process owns the database; 0: fail at once with *[OwnedError]
 	Logger *slog.Logger  // default: discard
+
+	// Instance names what at most one process is at a time, such as the holder of the lock
+	// of a directory of this machine. A process that was killed is succeeded at once by the
+	// next one of its instance, which need not wait for the end of the lease. Default: none.
+	Instance string
 }
 
 // defaultLease survives a restart of the server and a failover to a standby, and is
@@ -76,7 +81,7 @@ func (db *DB) OwnedBy(ctx context.Context) (*OwnedError, error) {
 	if err != nil {
 		return nil, fmt.Errorf("own database %s: %w", db.name, dialect{}.Explain(err))
 	}
-	owned, _ := errors.AsType[*OwnedError](present.taken())
+	owned, _ := errors.AsType[*OwnedError](present.taken(""))
 	return owned, nil
 }
 
@@ -121,7 +126,7 @@ func await(ctx context.Context, conn *sql.DB, o OwnOptions) (tenure, error) {
 
 // The table lease has one row, of the present owner or the latest one:
 //
-//	lease(token, owner, since, until)
+//	lease(token, owner, instance, since, until)
 //
 // The token rises by one with each owner. Times are those of the server, in
 // microseconds since 1970. The token is the key, so that a takeover, which changes
@@ -129,8 +134,8 @@ func await(ctx context.Context, conn *sql.DB, o OwnOptions) (tenure, error) {
 // which changes until alone, does not.
 const (
 	microseconds = `CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`
-	readLease    = `SELECT token, owner, since, until, ` + microseconds + ` FROM lease`
-	takeLease    = `UPDATE lease SET token = token + 1, owner = $2, since = ` + microseconds + `, until = ` + microseconds + ` + $3
+	readLease    = `SELECT token, owner, instance, since, until, ` + microseconds + ` FROM lease`
+	takeLease    = `UPDATE lease SET token = token + 1, owner = $2, instance = $4, since = ` + microseconds + `, until = ` + microseconds + ` + $3
 		WHERE token = $1 RETURNING token, since`
 )
 
@@ -145,7 +150,7 @@ type tenure struct {
 func take(ctx context.Context, conn *sql.DB, o OwnOptions, end time.Time) (tenure, error) {
 	present, err := scanLease(conn.QueryRowContext(ctx, readLease)) // without a lock, which the owner would wait for
 	if err == nil {
-		err = present.taken()
+		err = present.taken(o.Instance)
 	}
 	if err != nil {
 		return tenure{}, err
@@ -169,13 +174,13 @@ func replace(ctx context.Context, conn *sql.DB, o OwnOptions) (tenure, error) {
 	defer tx.Rollback() // fails after the commit
 	present, err := scanLease(tx.QueryRowContext(ctx, readLease+` FOR UPDATE`))
 	if err == nil {
-		err = present.taken() // another process may have been faster, or the owner has renewed its lease
+		err = present.taken(o.Instance) // another process may have been faster, or the owner has renewed its lease
 	}
 	if err != nil {
 		return tenure{}, err
 	}
 	t := tenure{sent: time.Now()}
-	if err := tx.QueryRowContext(ctx, takeLease, present.token, o.Name, o.Lease.Microseconds()).Scan(&t.token, &t.since); err != nil {
+	if err := tx.QueryRowContext(ctx, takeLease, present.token, o.Name, o.Lease.Microseconds(), o.Instance).Scan(&t.token, &t.since); err != nil {
 		return tenure{}, fmt.Errorf("take the lease: %w", err)
 	}
 	if err := tx.Commit(); err != nil {
@@ -187,21 +192,21 @@ func replace(ctx context.Context, conn *sql.DB, o OwnOptions) (tenure, error) {
 // A leaseRow is the row of the table.
 type leaseRow struct {
 	token             int64
-	owner             string
+	owner, instance   string
 	since, until, now int64
 }
 
 func scanLease(row *sql.Row) (*leaseRow, error) {
 	var r leaseRow
-	if err := row.Scan(&r.token, &r.owner, &r.since, &r.until, &r.now); err != nil {
+	if err := row.Scan(&r.token, &r.owner, &r.instance, &r.since, &r.until, &r.now); err != nil {
 		return nil, fmt.Errorf("read the lease: %w", err)
 	}
 	return &r, nil
 }
 
-// taken returns an error if a process owns the database.
-func (r *leaseRow) taken() error {
-	if r.until <= r.now {
+// taken returns an error if a process owns the database that is not of the instance.
+func (r *leaseRow) taken(instance string) error {
+	if r.until <= r.now || instance != "" && r.instance == instance {
 		return nil
 	}
 	return r.owned()

@@ -4,14 +4,17 @@ package stateplace
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/note"
 	"lockstep/internal/statedir"
 	"lockstep/storage"
 	"lockstep/storage/postgres"
@@ -48,14 +51,18 @@ func (p Place) String() string {
 // killed is free after its lease of 8 s.
 const ownerWait = 12 * time.Second
 
-// Own opens the database of a place, and takes it for this process, which runs command. The
-// DB must not be used after the owner is closed.
+// Own opens the database of a place, whose directory this process has locked, and takes it
+// for this process, which runs command. The owner must be closed before the DB.
 func (p Place) Own(ctx context.Context, command string, log *slog.Logger) (*postgres.DB, *postgres.Owner, error) {
 	db, err := postgres.Options{Scratch: p.Dir}.Open(ctx, p.Database)
 	if err != nil {
 		return nil, nil, Explain(err)
 	}
-	owner, err := db.Own(ctx, postgres.OwnOptions{Name: self(command), Wait: ownerWait, Logger: log})
+	instance, err := instanceOf(p.Dir)
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	owner, err := db.Own(ctx, postgres.OwnOptions{Name: self(command), Instance: instance, Wait: ownerWait, Logger: log})
 	if err != nil {
 		return nil, nil, errors.Join(Explain(fmt.Errorf("state in %s: %w", p, err)), db.Close())
 	}
@@ -69,6 +76,27 @@ func self(command string) string {
 		host = "a host without a name"
 	}
 	return fmt.Sprintf("%s on %s, process %d", command, host, os.Getpid())
+}
+
+// instanceFile has the number of a directory, by which its next process is recognized.
+const instanceFile = "instance"
+
+// instanceOf returns what distinguishes the processes that lock a directory from all others:
+// a number of the directory, which a copy of it would have too, and the present run of the
+// machine.
+func instanceOf(dir string) (string, error) {
+	id := note.File(filepath.Join(dir, instanceFile))
+	text, err := id.Read()
+	if err == nil && text == nil {
+		text = []byte(rand.Text() + "\n")
+		err = id.Write(text)
+	}
+	if err != nil {
+		return "", fmt.Errorf("open the directory beside the state: %w", err)
+	}
+	host, _ := os.Hostname()                                  // without one, the rest has to do
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // of Linux
+	return strings.Join([]string{strings.TrimSpace(string(text)), host, strings.TrimSpace(string(boot))}, " "), nil
 }
 
 // Explain adds a remedy to an error about a database.

@@ -1,8 +1,9 @@
 CREATE TABLE lease (
-	token BIGINT NOT NULL PRIMARY KEY,
-	owner TEXT   NOT NULL,
-	since BIGINT NOT NULL,
-	until BIGINT NOT NULL
+	token    BIGINT NOT NULL PRIMARY KEY,
+	owner    TEXT   NOT NULL,
+	instance TEXT   NOT NULL,
+	since    BIGINT NOT NULL,
+	until    BIGINT NOT NULL
 );
 
-INSERT INTO lease (token, owner, since, until) VALUES (0, '', 0, 0);
+INSERT INTO lease (token, owner, instance, since, until) VALUES (0, '', '', 0, 0);
