@@ -1,5 +1,6 @@
 // Package postgres opens a PostgreSQL database that stores the state of hubs, so that
-// several hubs on several machines can share it.
+// several hubs on several machines can share it, or the state of a Source or a
+// Destination, which one process at a time owns ([DB.Own]).
 //
 // Text is stored as its bytes (BYTEA): any byte is allowed, and the order is that of
 // the bytes, whatever the encoding and the locale of the database.
@@ -15,6 +16,7 @@ import (
 	"net"
 	"regexp"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -42,6 +44,9 @@ type Options struct {
 // A DB is an open database.
 type DB struct {
 	*sqldb.DB
+	name   string          // in errors
+	config *pgx.ConnConfig // of its connections
+	owner  atomic.Pointer[Owner]
 }
 
 const (
@@ -78,21 +83,23 @@ func (o Options) Open(ctx context.Context, url string) (*DB, error) {
 	if o.ReadOnly {
 		config.RuntimeParams["default_transaction_read_only"] = "on"
 	}
-	name := nameOf(config)
+	db := &DB{name: nameOf(config), config: config}
 	write, read := pool(config), pool(config)
 	write.SetMaxOpenConns(writers)
 	write.SetMaxIdleConns(writers)
 	read.SetMaxIdleConns(idleReaders)
-	db, err := create(ctx, write, read, sqldb.Options{Clock: o.Clock, Name: name, Scratch: o.Scratch, Explicit: !o.Migrate, ReadOnly: o.ReadOnly})
+	db.DB, err = create(ctx, write, read, sqldb.Options{
+		Clock: o.Clock, Name: db.name, Scratch: o.Scratch, Explicit: !o.Migrate, ReadOnly: o.ReadOnly, Begin: db.fence,
+	})
 	if err != nil {
 		_ = read.Close() // err is more important
 		_ = write.Close()
 		if e, ok := errors.AsType[*pgconn.PgError](err); ok && o.ReadOnly && e.Code == "42P01" { // undefined_table
 			err = ErrEmpty
 		}
-		return nil, fmt.Errorf("open database %s: %w", name, dialect{}.Explain(err))
+		return nil, fmt.Errorf("open database %s: %w", db.name, dialect{}.Explain(err))
 	}
-	return &DB{db}, nil
+	return db, nil
 }
 
 // Errors of [Options.Open].
@@ -181,7 +188,8 @@ func (dialect) ForUpdate() string { return " FOR UPDATE" }
 func (dialect) Again(err error, committing bool) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {
-		case "40001", "40P01", "23505": // serialization_failure, deadlock_detected, unique_violation
+		// serialization_failure, deadlock_detected, unique_violation, idle_in_transaction_session_timeout
+		case "40001", "40P01", "23505", "25P03":
 			return true
 		case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
 			return !committing

@@ -62,6 +62,10 @@ type Options struct {
 	// There returns an error if committed data would be lost because the database
 	// was removed while it is open; may be nil.
 	There func() error
+
+	// Begin is called at the beginning of every write transaction, which fails
+	// with its error; may be nil.
+	Begin func(ctx context.Context, tx *sql.Tx) error
 }
 
 // A DB is an open database with the current schema.
@@ -73,6 +77,7 @@ type DB struct {
 	scratch string
 	name    string // empty while opening: the caller's error names the database
 	there   func() error
+	begin   func(ctx context.Context, tx *sql.Tx) error
 	closed  atomic.Bool
 	checked check
 
@@ -85,12 +90,15 @@ type DB struct {
 // refuses a newer one ([ErrNewer]). Writes use write and reads use read; they
 // may be the same. Close closes both.
 func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, error) {
-	db := &DB{write: write, read: read, dialect: d, clock: o.Clock, scratch: o.Scratch, there: o.There}
+	db := &DB{write: write, read: read, dialect: d, clock: o.Clock, scratch: o.Scratch, there: o.There, begin: o.Begin}
 	if db.clock == nil {
 		db.clock = time.Now
 	}
 	if db.there == nil {
 		db.there = func() error { return nil }
+	}
+	if db.begin == nil {
+		db.begin = func(context.Context, *sql.Tx) error { return nil }
 	}
 	prepare := func(ctx context.Context) error { return db.migrate(ctx, o.Explicit) }
 	if o.ReadOnly {
@@ -152,7 +160,10 @@ func (db *DB) Update(ctx context.Context, f func(tx *sql.Tx) error) error {
 		if err != nil {
 			return false, fmt.Errorf("begin transaction: %w", err)
 		}
-		if err := f(tx); err != nil {
+		if err = db.begin(ctx, tx); err == nil {
+			err = f(tx)
+		}
+		if err != nil {
 			_ = tx.Rollback() // err is more important
 			return false, err
 		}

@@ -66,8 +66,8 @@ func All() []Table {
 }
 
 // Left returns the tables that are not copied: claims of running processes, which end by
-// themselves.
-func Left() []string { return []string{"hub_owner", "hub_claim"} }
+// themselves, and the lease of the process that owns the database.
+func Left() []string { return []string{"hub_owner", "hub_claim", "lease"} }
 
 // columns returns columns by their names, with + before that of a number and * before that
 // of bytes.

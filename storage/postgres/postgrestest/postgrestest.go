@@ -30,7 +30,7 @@ type cluster struct {
 	admin *sql.DB
 
 	cmd   *exec.Cmd
-	stdin io.Closer // the server stops when it is closed, also if this process is killed
+	stdin io.WriteCloser // the server stops when it is closed, also if this process is killed
 	log   *bytes.Buffer
 
 	mu      sync.Mutex // guards schemas
@@ -73,6 +73,51 @@ func URL(tb testing.TB) string {
 	return address
 }
 
+// A Server is a cluster of one test.
+type Server struct {
+	URL     string // of an empty database
+	cluster *cluster
+}
+
+// Start starts a cluster for this test alone. The test is skipped if PostgreSQL is not installed.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	programs := find()
+	if programs == "" {
+		tb.Skip("PostgreSQL is not installed: there is no initdb")
+	}
+	c, err := start(programs)
+	if err != nil {
+		tb.Fatalf("start PostgreSQL: %v", err)
+	}
+	tb.Cleanup(c.stop)
+	address, err := c.schema()
+	if err != nil {
+		tb.Fatalf("make a schema: %v", err)
+	}
+	return &Server{address, c}
+}
+
+// Restart stops the server, which ends all connections, and starts it again.
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	began := s.began(tb)
+	if _, err := io.WriteString(s.cluster.stdin, "restart\n"); err != nil {
+		tb.Fatal(err)
+	}
+	for end := time.Now().Add(startWait); !s.began(tb).After(began); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			tb.Fatal("PostgreSQL did not restart")
+		}
+	}
+}
+
+// began returns when the server was started, or the zero time if it does not answer.
+func (s *Server) began(tb testing.TB) (at time.Time) {
+	_ = s.cluster.admin.QueryRowContext(tb.Context(), `SELECT pg_postmaster_start_time()`).Scan(&at)
+	return at
+}
+
 // find returns the directory of PostgreSQL's programs, which Debian does not put
 // on the PATH.
 func find() string {
@@ -87,16 +132,25 @@ func find() string {
 	return ""
 }
 
-// script creates a cluster and runs it until standard input ends. Its data need
-// not survive a crash of the machine.
+// script creates a cluster and runs it until standard input ends; each line restarts
+// it. Its data need not survive a crash of the machine.
 const script = `set -e
 "$1/initdb" --pgdata=data --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync >/dev/null
 exec 3<&0
+run() {
 "$1/postgres" -D data -k "$PWD" -c listen_addresses= -c fsync=off -c full_page_writes=off -c autovacuum=off -c max_connections=200 -c dynamic_shared_memory_type=mmap </dev/null 3<&- &
 server=$!
-cat <&3 >/dev/null
+}
+end() {
 kill -INT $server || true
 wait $server || true
+}
+run "$1"
+while read -r line <&3; do
+end
+run "$1"
+done
+end
 dir=$PWD
 cd /
 rm -rf "$dir"

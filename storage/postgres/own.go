@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// OwnOptions configures [DB.Own].
+type OwnOptions struct {
+	Name   string        // what the process is, for others: "sync on host.example.org, process 4711"
+	Lease  time.Duration // a successor of a killed process waits at most this long; default 8 s
+	Wait   time.Duration // how long to wait while another process owns the database; 0: fail at once with *[OwnedError]
+	Logger *slog.Logger  // default: discard
+}
+
+// defaultLease survives a restart of the server and a failover to a standby, and is
+// shorter than service managers and operators expect a restart to take.
+const defaultLease = 8 * time.Second
+
+func (o OwnOptions) withDefaults() OwnOptions {
+	o.Name = cmp.Or(o.Name, "a process without a name")
+	o.Lease = cmp.Or(o.Lease, defaultLease)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// An OwnedError reports that the database belongs to another process.
+type OwnedError struct {
+	Owner        string
+	Since, Until time.Time // by the clock of the server; Until is the end of the present lease
+}
+
+func (e *OwnedError) Error() string {
+	return fmt.Sprintf("it belongs to %s, since %s", e.Owner, e.Since.UTC().Format(time.RFC3339))
+}
+
+// Own takes the database for this process: no other process can own it until the owner is
+// closed, or has not renewed its lease for the lease's time. From then on each write
+// transaction of db first checks, within the transaction, that the database still belongs to
+// this process, and fails with [ErrLost] if it does not: a process that was paused for
+// longer than its lease can never write again. Reads check nothing.
+//
+// The owner must be closed before db. The end of ctx does not close it.
+func (db *DB) Own(ctx context.Context, o OwnOptions) (*Owner, error) {
+	o = o.withDefaults()
+	conn := pool(db.config)
+	conn.SetMaxOpenConns(1) // which renews the lease however busy the others are
+	t, err := await(ctx, conn, o)
+	if err != nil {
+		_ = conn.Close() // err is more important
+		return nil, fmt.Errorf("own database %s: %w", db.name, dialect{}.Explain(err))
+	}
+	owner := newOwner(conn, t, o)
+	db.owner.Store(owner)
+	go owner.keep(t.sent.Add(o.Lease))
+	return owner, nil
+}
+
+// fence is the beginning of every write transaction.
+func (db *DB) fence(ctx context.Context, tx *sql.Tx) error {
+	if owner := db.owner.Load(); owner != nil {
+		return owner.fence(ctx, tx)
+	}
+	return nil
+}
+
+// How often a process that waits looks whether the database is free.
+const (
+	looksPerLease = 20
+	maxLookPause  = 500 * time.Millisecond
+)
+
+// await takes the database as soon as no other process owns it.
+func await(ctx context.Context, conn *sql.DB, o OwnOptions) (tenure, error) {
+	end := time.Now().Add(o.Wait)
+	waiting := false
+	for {
+		t, err := take(ctx, conn, o, end)
+		if err == nil {
+			return t, nil
+		}
+		owned, ok := errors.AsType[*OwnedError](err)
+		if ok && !waiting && o.Wait > 0 {
+			waiting = true
+			o.Logger.InfoContext(ctx, "waiting for the database", slog.String("owner", owned.Owner), slog.Time("since", owned.Since))
+		}
+		if !waiting || !time.Now().Before(end) {
+			return tenure{}, err
+		}
+		select { // any other error may end before the wait does, such as a restart of the server
+		case <-ctx.Done():
+			return tenure{}, ctx.Err()
+		case <-time.After(min(o.Lease/looksPerLease, maxLookPause, time.Until(end))):
+		}
+	}
+}
+
+// The table lease has one row, of the present owner or the latest one:
+//
+//	lease(token, owner, since, until)
+//
+// The token rises by one with each owner. Times are those of the server, in
+// microseconds since 1970. The token is the key, so that a takeover, which changes
+// it, excludes transactions that have a key share lock of the row, while a renewal,
+// which changes until alone, does not.
+const (
+	microseconds = `CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`
+	readLease    = `SELECT token, owner, since, until, ` + microseconds + ` FROM lease`
+	takeLease    = `UPDATE lease SET token = token + 1, owner = $2, since = ` + microseconds + `, until = ` + microseconds + ` + $3
+		WHERE token = $1 RETURNING token, since`
+)
+
+// A tenure is the time in which a process owns the database.
+type tenure struct {
+	token int64
+	since int64     // tells apart owners with one token: a server may lose its last transactions, and give it twice
+	sent  time.Time // monotonic clock: the lease begins after this
+}
+
+// take takes the database unless another process owns it.
+func take(ctx context.Context, conn *sql.DB, o OwnOptions, end time.Time) (tenure, error) {
+	present, err := scanLease(conn.QueryRowContext(ctx, readLease)) // without a lock, which the owner would wait for
+	if err == nil {
+		err = present.taken()
+	}
+	if err != nil {
+		return tenure{}, err
+	}
+	patience := max(time.Until(end), o.Lease)
+	locked, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	t, err := replace(locked, conn, o)
+	if err != nil && locked.Err() != nil && ctx.Err() == nil {
+		return tenure{}, fmt.Errorf("a transaction of the last owner has not ended after %v: %w", patience.Round(time.Millisecond), present.owned())
+	}
+	return t, err
+}
+
+// replace replaces the owner, after its write transactions under way.
+func replace(ctx context.Context, conn *sql.DB, o OwnOptions) (tenure, error) {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return tenure{}, err
+	}
+	defer tx.Rollback() // fails after the commit
+	present, err := scanLease(tx.QueryRowContext(ctx, readLease+` FOR UPDATE`))
+	if err == nil {
+		err = present.taken() // another process may have been faster, or the owner has renewed its lease
+	}
+	if err != nil {
+		return tenure{}, err
+	}
+	t := tenure{sent: time.Now()}
+	if err := tx.QueryRowContext(ctx, takeLease, present.token, o.Name, o.Lease.Microseconds()).Scan(&t.token, &t.since); err != nil {
+		return tenure{}, fmt.Errorf("take the lease: %w", err)
+	}
+	if err := tx.Commit(); err != nil {
+		return tenure{}, fmt.Errorf("take the lease: %w", err)
+	}
+	return t, nil
+}
+
+// A leaseRow is the row of the table.
+type leaseRow struct {
+	token             int64
+	owner             string
+	since, until, now int64
+}
+
+func scanLease(row *sql.Row) (*leaseRow, error) {
+	var r leaseRow
+	if err := row.Scan(&r.token, &r.owner, &r.since, &r.until, &r.now); err != nil {
+		return nil, fmt.Errorf("read the lease: %w", err)
+	}
+	return &r, nil
+}
+
+// taken returns an error if a process owns the database.
+func (r *leaseRow) taken() error {
+	if r.until <= r.now {
+		return nil
+	}
+	return r.owned()
+}
+
+func (r *leaseRow) owned() *OwnedError {
+	return &OwnedError{Owner: r.owner, Since: time.UnixMicro(r.since), Until: time.UnixMicro(r.until)}
+}

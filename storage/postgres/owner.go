@@ -1,0 +1,191 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// ErrLost is the error of every write once the database belongs to another process, or
+// may: the lease was not renewed, or the owner was closed.
+var ErrLost = errors.New("this process no longer owns the database")
+
+// An Owner is the ownership of a database by this process. It renews its lease until it is closed.
+type Owner struct {
+	conn   *sql.DB // a connection of its own
+	tenure tenure
+	lease  time.Duration
+	logger *slog.Logger
+
+	close func() error  // once
+	stop  chan struct{} // closed by Close: no more renewals
+	kept  chan struct{} // closed when keep has ended
+	lost  chan struct{}
+
+	mu  sync.Mutex // guards err
+	err error      // why it is lost; nil: it is not
+}
+
+func newOwner(conn *sql.DB, t tenure, o OwnOptions) *Owner {
+	owner := &Owner{
+		conn: conn, tenure: t, lease: o.Lease, logger: o.Logger,
+		stop: make(chan struct{}), kept: make(chan struct{}), lost: make(chan struct{}),
+	}
+	owner.close = sync.OnceValue(owner.release)
+	return owner
+}
+
+// Lost returns a channel that is closed when the database belongs to another process, or
+// the lease could not be renewed in its time.
+func (o *Owner) Lost() <-chan struct{} { return o.lost }
+
+// Err returns why the ownership was lost, wrapping [ErrLost], or nil if it was not.
+func (o *Owner) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// lose ends the ownership, unless it has ended, and returns why it has.
+func (o *Owner) lose(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.err = err
+		close(o.lost)
+	}
+	return o.err
+}
+
+// Close gives the database back at once: the next owner waits only for the write
+// transactions under way. All later writes fail with [ErrLost]. If the server cannot be
+// reached, the lease ends by itself.
+func (o *Owner) Close() error { return o.close() }
+
+func (o *Owner) release() error {
+	close(o.stop)
+	<-o.kept // a renewal under way would prolong the lease after its end
+	var err error
+	if o.Err() == nil {
+		const end = `UPDATE lease SET until = ` + microseconds + ` WHERE token = $1 AND since = $2`
+		ctx, cancel := context.WithTimeout(context.Background(), o.lease)
+		defer cancel()
+		if _, err = o.conn.ExecContext(ctx, end, o.tenure.token, o.tenure.since); err != nil {
+			err = fmt.Errorf("give back the database, which is free in %v: %w", o.lease, err)
+		}
+	}
+	return errors.Join(err, o.conn.Close())
+}
+
+// The lease is renewed this often in its time. After a failure that is tried again
+// sooner.
+const (
+	renewals = 3
+	retries  = 40
+)
+
+// keep renews the lease, which ends at until, as long as it can. All times are of the
+// monotonic clock, and until is measured from before the server was asked, so that
+// the lease ends here before it ends there.
+func (o *Owner) keep(until time.Time) {
+	defer close(o.kept)
+	var failed error // the latest error, if the latest renewal failed
+	for pause := o.lease / renewals; ; {
+		select {
+		case <-o.stop:
+			return
+		case <-o.lost:
+			return
+		case <-time.After(min(pause, time.Until(until))):
+		}
+		sent := time.Now()
+		if !sent.Before(until) {
+			_ = o.lose(o.late(failed)) // the callers of Err and the writers receive it
+			return
+		}
+		err := o.renew(min(o.lease/renewals, time.Until(until)))
+		switch {
+		case errors.Is(err, ErrLost):
+			_ = o.lose(err) // the callers of Err and the writers receive it
+			return
+		case err != nil:
+			if failed == nil {
+				o.logger.Warn("database lease not renewed", slog.Any("err", err), slog.Duration("left", time.Until(until)))
+			}
+			failed, pause = err, o.lease/retries
+		default:
+			if failed != nil {
+				o.logger.Info("database lease renewed")
+			}
+			failed, pause, until = nil, o.lease/renewals, sent.Add(o.lease)
+		}
+	}
+}
+
+func (o *Owner) late(cause error) error {
+	if cause == nil {
+		return fmt.Errorf("%w: its lease was not renewed for %v", ErrLost, o.lease)
+	}
+	return fmt.Errorf("%w: its lease could not be renewed for %v: %w", ErrLost, o.lease, cause)
+}
+
+// renew prolongs the lease, also if it has run out by the server's clock and no other
+// process has taken the database. It neither waits for write transactions nor delays
+// them.
+func (o *Owner) renew(timeout time.Duration) error {
+	const prolong = `UPDATE lease SET until = ` + microseconds + ` + $3 WHERE token = $1 AND since = $2`
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	result, err := o.conn.ExecContext(ctx, prolong, o.tenure.token, o.tenure.since, o.lease.Microseconds())
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n > 0 {
+		return err
+	}
+	return successor(o.conn.QueryRowContext(ctx, readLease))
+}
+
+// successor returns the error of an owner whose token is not that of the lease.
+func successor(lease *sql.Row) error {
+	present, err := scanLease(lease)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("%w: its table lease was emptied", ErrLost)
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrLost, present.owned())
+}
+
+// fence lets a write transaction begin only if the database belongs to this process.
+// The lock that it takes makes a takeover wait for the end of the transaction. If a
+// takeover has the row, fence waits, and then finds another token (read committed), or
+// the transaction is repeated (the other isolation levels).
+//
+// So that a process that is paused within a transaction does not delay its successor
+// for ever, the server ends transactions in which nothing happens for the time of the lease.
+func (o *Owner) fence(ctx context.Context, tx *sql.Tx) error {
+	select {
+	case <-o.stop:
+		return fmt.Errorf("%w: it was given back", ErrLost)
+	case <-o.lost:
+		return o.Err()
+	default:
+	}
+	const check = `SELECT set_config('idle_in_transaction_session_timeout', CAST(CAST($3 AS BIGINT) AS TEXT), true)
+		FROM lease WHERE token = $1 AND since = $2 FOR KEY SHARE`
+	var timeout string
+	err := tx.QueryRowContext(ctx, check, o.tenure.token, o.tenure.since, o.lease.Milliseconds()).Scan(&timeout)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if err = successor(tx.QueryRowContext(ctx, readLease)); errors.Is(err, ErrLost) {
+		return o.lose(err)
+	}
+	return err
+}
