@@ -72,7 +72,8 @@ func TestOwnStopped(t *testing.T) {
 			if err := victim.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
-			for line := range lines { // what it wrote before may come first
+			defer time.AfterFunc(20*time.Second, func() { _ = victim.Process.Kill() }).Stop() // in case it writes for ever
+			for line := range lines {                                                         // what it wrote before may come first
 				if line != "written" && line != "lost" {
 					t.Errorf("a write ended with: %s", line)
 				}

@@ -179,8 +179,8 @@ func withIsolation(t testing.TB, url, level string) string {
 	return strings.ReplaceAll(with(t, url, "default_transaction_isolation", level), "+", "%20") // a space
 }
 
-// TestOwnTakeover: a takeover waits for a write transaction under way, and every
-// later write of the earlier owner fails.
+// TestOwnTakeover: a takeover waits for a write transaction under way, and every later
+// write of the earlier owner fails.
 func TestOwnTakeover(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
@@ -304,6 +304,32 @@ func TestOwnRenewal(t *testing.T) {
 	until(t, "a renewal with a new connection", func() bool { return ends() > before })
 	if err := write(t.Context(), db, "a"); err != nil || isLost(owner) {
 		t.Errorf("write = %v, lost: %v", err, owner.Err())
+	}
+}
+
+// TestOwnIdle: the server ends a write transaction in which nothing happens for the
+// time of the lease, and it is repeated.
+func TestOwnIdle(t *testing.T) {
+	t.Parallel()
+	name := fmt.Sprintf("idle-%d", time.Now().UnixNano())
+	url := postgrestest.URL(t)
+	db := open(t, postgres.Options{}, with(t, url, "application_name", name))
+	createWrites(t, url)
+	take(t, db, postgres.OwnOptions{Lease: 2 * time.Second})
+	calls := 0
+	err := db.Update(t.Context(), func(tx *sql.Tx) error {
+		if calls++; calls == 1 {
+			until(t, "the end of the transaction", func() bool {
+				return number(t, url, `SELECT COUNT(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND application_name = '`+name+`'`) == 0
+			})
+		}
+		return insert(t.Context(), tx, "a")
+	})
+	if err != nil || calls < 2 {
+		t.Errorf("Update = %v after %d calls", err, calls)
+	}
+	if n := number(t, url, `SELECT COUNT(*) FROM writes`); n != 1 {
+		t.Errorf("%d rows, want 1", n)
 	}
 }
 
