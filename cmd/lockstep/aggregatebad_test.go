@@ -196,7 +196,7 @@ func (c *badRun) list() string {
 }
 
 var badCases = []badCase{
-	{name: "gone", lines: 2 /* one says later that it has failed every request */, turn: func(c *badRun) { c.up.CloseClientConnections(); c.up.Listener.Close() }, say: `follow URL.*connection refused`},
+	{name: "gone", lines: 2 /* one says later that it has failed every request */, turn: func(c *badRun) { c.up.Listener.Close(); c.up.CloseClientConnections() }, say: `follow URL.*connection refused`},
 	{name: "notfound", say: `follow URL.*404`, turn: func(c *badRun) {
 		c.up.answer = func(w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true }
 	}},
