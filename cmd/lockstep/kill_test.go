@@ -23,6 +23,11 @@ import (
 // killCount is what a release is tested with a larger number of.
 var killCount = flag.Int("kills", 10, "how often TestKillAnywhere kills a sync")
 
+// killRequests is how many requests are under way at most when a sync that has just begun is
+// killed: their answers are lost, while what was received before is used by the next run. On
+// a slow machine that many of all kills are of one mirror.
+const killRequests = 64
+
 // TestKillAnywhere kills the binary at random moments of a sync and runs it
 // again: what stands under a final name is always whole and is never fetched a
 // second time, and the mirror ends exact, without litter.
@@ -33,6 +38,7 @@ func TestKillAnywhere(t *testing.T) {
 	for killed := 0; killed < kills; {
 		dest := filepath.Join(t.TempDir(), "mirror")
 		src.reset()
+		here := 0 // kills of this mirror
 		for {
 			finished := readMirror(t, dest)
 			before := src.counts()
@@ -50,11 +56,12 @@ func TestKillAnywhere(t *testing.T) {
 				break
 			}
 			killed++
+			here++
 		}
 		src.check(t, readMirror(t, dest))
 		checkNoLitter(t, dest)
-		if total, limit := src.total(), len(src.files)*12/10; total > limit {
-			t.Errorf("%d requests for %d resources, want at most %d", total, len(src.files), limit)
+		if total, limit := src.total(), max(len(src.files)*12/10, len(src.files)+here*killRequests); total > limit {
+			t.Errorf("%d requests for %d resources after %d kills, want at most %d", total, len(src.files), here, limit)
 		}
 	}
 }
