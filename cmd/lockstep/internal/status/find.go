@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/health"
 	"lockstep/cmd/lockstep/internal/mirrors"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/destination"
@@ -21,6 +22,7 @@ import (
 	"lockstep/internal/fetch/requestlog"
 	"lockstep/internal/mirrordir"
 	"lockstep/internal/trust"
+	"lockstep/storage"
 	"lockstep/storage/sqlite"
 )
 
@@ -50,6 +52,13 @@ func Look(ctx context.Context, o Options) (health.Result, error) {
 		if len(places) > 0 {
 			return LookAtAll(ctx, places), nil
 		}
+	}
+	if storage.IsURL(o.State) { // the sockets are in its local directory
+		place, err := stateplace.Parse(o.State, o.LookupEnv)
+		if err != nil {
+			return nil, err
+		}
+		o.State = place.Dir
 	}
 	if o.State == "" && o.Admin == "" || o.Target != "" && o.State == "" {
 		if err := o.findState(); err != nil {
