@@ -20,14 +20,13 @@ import (
 	"lockstep/storage/postgres/postgrestest"
 )
 
-// localDir returns the local directory of a state in a database.
-func localDir(t testing.TB, database string) string {
+// stateDir returns the directory of a state, or the local one of a state in a database.
+func stateDir(t testing.TB, state string) string {
 	t.Helper()
-	place, err := stateplace.Parse(database, os.LookupEnv)
+	place, err := stateplace.Parse(state, os.LookupEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(place.Dir) })
 	return place.Dir
 }
 
@@ -83,7 +82,7 @@ func (p *publisher) documents() map[string]string {
 func TestPublishFromDatabase(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
-	local := localDir(t, database)
+	local := stateDir(t, database)
 	room := t.TempDir()
 	at := func(name string) string { return filepath.Join(room, name) }
 	write := func(name, text string) {
@@ -151,7 +150,7 @@ func TestPublishFromDatabase(t *testing.T) {
 func TestStaleLocalDirectory(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
-	local := localDir(t, database)
+	local := stateDir(t, database)
 	items := filepath.Join(t.TempDir(), "items.jsonl")
 	old := time.Now().Add(-time.Hour).Truncate(time.Second)
 	p := newPublisher(t, database, "jsonl:"+items)
@@ -198,7 +197,7 @@ func TestStaleLocalDirectory(t *testing.T) {
 func TestServeLosesLocalDirectory(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
-	local := localDir(t, database)
+	local := stateDir(t, database)
 	room := t.TempDir()
 	at := func(name string) string { return filepath.Join(room, name) }
 	listen := freeAddress(t)
@@ -321,8 +320,6 @@ func TestServeLosesLocalDirectory(t *testing.T) {
 func TestDatabaseIsRestored(t *testing.T) {
 	t.Parallel()
 	database, other := postgrestest.URL(t), postgrestest.URL(t)
-	localDir(t, database)
-	localDir(t, other)
 	room := t.TempDir()
 	at := func(name string) string { return filepath.Join(room, name) }
 	if err := os.WriteFile(at("items.jsonl"), []byte(`{"uri":"http://a.org/1"}`+"\n"), 0o644); err != nil {
@@ -366,7 +363,7 @@ func TestPasswordOfDatabase(t *testing.T) {
 		user = u.User.Username()
 	}
 	u.User = url.UserPassword(user, password)
-	local := localDir(t, u.String())
+	local := stateDir(t, u.String())
 	if strings.Contains(local, password) {
 		t.Errorf("the local directory is %s", local)
 	}
