@@ -41,7 +41,10 @@ func IsUsed(notes Notes) (bool, error) {
 // was on another machine, what origins remember in it does not belong to the present state of the
 // catalog, nor do the documents: they are removed, and if there were documents, their history
 // restarts.
-func Adopt(dir string, notes Notes) error {
+//
+// isFilled reports, of a database that no Source has used yet, whether it has contents: that of a
+// Source was copied to it, whose documents are elsewhere.
+func Adopt(dir string, notes Notes, isFilled func() (bool, error)) error {
 	last, err := notes.Load(localID)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", notes.Place(localID), err)
@@ -54,7 +57,13 @@ func Adopt(dir string, notes Notes) error {
 	if last != nil && bytes.Equal(here, last) {
 		return nil
 	}
-	if last != nil {
+	lost := last != nil
+	if !lost {
+		if lost, err = isFilled(); err != nil {
+			return err
+		}
+	}
+	if lost {
 		if err := WriteJSON(notes, lostName, struct{}{}); err != nil {
 			return err
 		}

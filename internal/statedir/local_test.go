@@ -52,7 +52,7 @@ func TestAdopt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := statedir.Adopt(step.dir, notes); err != nil {
+		if err := statedir.Adopt(step.dir, notes, func() (bool, error) { return false, nil }); err != nil {
 			t.Fatal(err)
 		}
 		for i, name := range files {
@@ -72,6 +72,18 @@ func TestAdopt(t *testing.T) {
 		if err := claim.Published(t.Context()); err != nil || claim.Restarts() {
 			t.Errorf("%s: after the publication: %t, %v", step.name, claim.Restarts(), err)
 		}
+	}
+}
+
+// TestAdoptCopy: the history restarts of a Source whose database was copied from a directory.
+func TestAdoptCopy(t *testing.T) {
+	t.Parallel()
+	notes := statedir.Files(t.TempDir())
+	if err := statedir.Adopt(t.TempDir(), notes, func() (bool, error) { return true, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if claim, err := statedir.OwnClaim(statedir.InDatabase(notes, "postgres://db/maps")); err != nil || !claim.Restarts() {
+		t.Errorf("the history restarts: %t, %v", claim.Restarts(), err)
 	}
 }
 

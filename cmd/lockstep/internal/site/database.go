@@ -80,7 +80,7 @@ func (b *setupBuilder) awaitClock(ctx context.Context, sets []*siteSet) error {
 		if err != nil {
 			return err
 		}
-		behind := mark.At.Sub(time.Now())
+		behind := time.Until(mark.At)
 		if behind > maxBehind {
 			return term.WithHint(fmt.Errorf("the clock of this machine is %s behind that of the one on which set %s was published before", term.Elapsed(behind), set.name),
 				"set the clock, or wait so long")

@@ -29,7 +29,7 @@ func TestAwaitClock(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	notes := statedir.Rows{Journal: db.Journal()}
 	for range 2 { // on two machines
-		if err := statedir.Adopt(t.TempDir(), notes); err != nil {
+		if err := statedir.Adopt(t.TempDir(), notes, func() (bool, error) { return false, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"lockstep/intake/harvest/ledger"
 	"lockstep/internal/statedir"
 	"lockstep/memento"
+	"lockstep/storage"
 	"lockstep/storage/postgres"
 	"lockstep/storage/sqlite"
 )
@@ -51,10 +52,20 @@ func (p Place) Open(ctx context.Context, log *slog.Logger) (*Database, error) {
 	if d.owner != nil {
 		d.close = append(d.close, d.owner.Close)
 	}
-	if err := statedir.Adopt(p.Dir, notes); err != nil {
+	if err := statedir.Adopt(p.Dir, notes, func() (bool, error) { return p.isFilled(ctx) }); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// isFilled reports whether the database has contents.
+func (p Place) isFilled(ctx context.Context) (bool, error) {
+	db, err := storage.OpenReader(ctx, p.url)
+	if err != nil {
+		return false, err
+	}
+	empty, err := db.IsEmpty(ctx)
+	return !empty, errors.Join(err, db.Close())
 }
 
 // openFile opens the database in the directory of a state.
