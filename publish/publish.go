@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/blob"
 	intakedir "lockstep/intake/dir"
 	"lockstep/internal/mediatype"
 	"lockstep/internal/statedir"
@@ -104,11 +105,9 @@ func Dir(ctx context.Context, dir string, o Options) (_ Report, err error) {
 	if _, err := docs.Sweep(ctx, slices.Values([]string{})); err != nil {
 		o.Logger.WarnContext(ctx, "cannot remove unfinished documents", slog.Any("err", err))
 	}
-	claim := statedir.OwnClaim(o.State)
-	if _, ours := statedir.Inside(o.State, o.Out); !ours {
-		if claim, err = statedir.NewClaim(ctx, docs, o.Out, o.State, o.TakeOver); err != nil {
-			return Report{}, err
-		}
+	claim, err := claimOut(ctx, docs, &o)
+	if err != nil {
+		return Report{}, err
 	}
 	list, err := source.CapabilityListURI(o.BaseURL, source.DefaultSet)
 	if err != nil {
@@ -206,4 +205,13 @@ func (o *Options) settle(dir string) error {
 		return fmt.Errorf("the %s in %s would be published; use a directory elsewhere, or below %s", what, place, filepath.Join(dir, ".lockstep"))
 	}
 	return nil
+}
+
+// claimOut claims the place of the documents for the state, which is locked.
+func claimOut(ctx context.Context, docs blob.Store, o *Options) (*statedir.Claim, error) {
+	state := statedir.In(o.State)
+	if _, ours := statedir.Inside(o.State, o.Out); ours {
+		return statedir.OwnClaim(state)
+	}
+	return statedir.NewClaim(ctx, docs, o.Out, state, o.TakeOver)
 }

@@ -20,6 +20,7 @@ import (
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/site"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -290,7 +291,7 @@ func TestAdminRoutesRefuse(t *testing.T) {
 	room := t.TempDir()
 	io := term.IO{Out: io.Discard, Err: io.Discard}
 	s, err := site.Open(t.Context(), site.Options{
-		BaseURL: "http://127.0.0.1:1/data/", Sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: t.TempDir()}, Hash: []string{"sha-256"}}}, State: filepath.Join(room, "state"), Documents: filepath.Join(room, "documents"),
+		BaseURL: "http://127.0.0.1:1/data/", Sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: t.TempDir()}, Hash: []string{"sha-256"}}}, State: stateplace.In(filepath.Join(room, "state")), Documents: filepath.Join(room, "documents"),
 		ScanInterval: -1, Content: true, Command: "test", Log: (&term.Options{}).Logger(io), IO: io,
 		Hubs: hubflags.Hubs{URLs: []string{hubflags.Embedded}}, Embedding: &site.Embedding{Hub: hubserver.ForThisMachine()},
 	})

@@ -16,6 +16,7 @@ import (
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/sourceflags"
 	"lockstep/cmd/lockstep/internal/sourcereport"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -108,6 +109,8 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 		return err
 	}
 	defer s.Close()
+	ctx, done := s.WhileOwned(ctx)
+	defer done()
 	stop := term.ShowProgress(io, o.result.Quiet, n.Line)
 	p, err := s.PublishOnce(ctx, n)
 	var dumpErr error
@@ -115,6 +118,9 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 		dumpErr = s.Dump(ctx, &p, n)
 	}
 	stop()
+	if lost := stateplace.Cause(ctx, nil); lost != nil {
+		return lost
+	}
 	if mirror.Interrupted(ctx, err) {
 		return io.Interrupted(n.Done())
 	}
@@ -130,7 +136,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 		if dumpErr != nil {
 			n.Warn(dumpErr)
 		}
-		return s.GoOn(ctx, n)
+		return stateplace.Cause(ctx, s.GoOn(ctx, n))
 	}
 	return errors.Join(p.Failed(), dumpErr, p.Unreadable(), s.NotifyOnce(ctx))
 }

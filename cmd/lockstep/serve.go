@@ -17,8 +17,10 @@ import (
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/sourceflags"
 	"lockstep/cmd/lockstep/internal/sourcereport"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/garbage"
+	"lockstep/internal/statedir"
 	"lockstep/memento"
 )
 
@@ -118,7 +120,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	}
 	so.Content, so.Embedding, so.OAI = true, &o.Embedding, o.OAIFlags
 	if so.Documents = string(o.File.Documents); so.Documents == "" {
-		so.Documents = filepath.Join(o.State, "documents")
+		so.Documents = filepath.Join(o.State.Dir, statedir.DocumentsDir)
 	}
 	if err := so.Check(); err != nil {
 		return err
@@ -153,11 +155,13 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 		return err
 	}
 	defer s.Close()
+	ctx, done := s.WhileOwned(ctx)
+	defer done()
 	stop := term.ShowProgress(io, o.out.Quiet, n.Line)
 	p, err := s.PublishOnce(ctx, n)
 	stop()
 	if err != nil {
-		return err
+		return stateplace.Cause(ctx, err)
 	}
 	if err := p.Failed(); err != nil {
 		n.Warn(err)
@@ -165,7 +169,8 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	s.WarnOfAccess(ctx, n)
 	stopStarting()
 	go reloadAt(ctx, signals, s, reread, n)
-	return s.ServeUntil(ctx, l, o.Watching(), n, alerts, func() error { return o.announce(s, &p, io) })
+	err = s.ServeUntil(ctx, l, o.Watching(), n, alerts, func() error { return o.announce(s, &p, io) })
+	return stateplace.Cause(ctx, err)
 }
 
 // maxHeldNamed is how many sets are named that are not published yet.
@@ -189,7 +194,7 @@ func (o *serveOptions) announce(s *site.Site, p *site.Publication, io term.IO) e
 	d := s.Describe()
 	sdnotify.Send(io.LookupEnv, sdnotify.Status(listen.ReadyPrefix+d.BaseURL))
 	if o.out.JSON {
-		return io.PrintJSON(serving{BaseURL: d.BaseURL, Listen: o.listen, CapabilityList: d.Lists, Resources: p.Resources(), State: o.State, Hidden: p.Hidden(), Private: p.Private(), Admin: d.Admin.Address(), AdminTokenFile: d.Admin.TokenFile})
+		return io.PrintJSON(serving{BaseURL: d.BaseURL, Listen: o.listen, CapabilityList: d.Lists, Resources: p.Resources(), State: o.State.String(), Hidden: p.Hidden(), Private: p.Private(), Admin: d.Admin.Address(), AdminTokenFile: d.Admin.TokenFile})
 	}
 	if o.out.Quiet {
 		io.Printf("%s%s\n", listen.ReadyPrefix, d.BaseURL)

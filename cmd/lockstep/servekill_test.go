@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"lockstep/resourcesync"
+	"lockstep/storage/postgres/postgrestest"
 )
 
 // serveKills is what a release is tested with a larger number of.
@@ -28,7 +29,17 @@ var serveKills = flag.Int("serve-kills", 5, "how often TestServeKilled kills a S
 // change lost, doubled or out of order.
 func TestServeKilled(t *testing.T) {
 	t.Parallel()
-	state := t.TempDir()
+	testServeKilled(t, t.TempDir())
+}
+
+// TestServeFromDatabaseKilled is the same with the state in PostgreSQL.
+func TestServeFromDatabaseKilled(t *testing.T) {
+	t.Parallel()
+	testServeKilled(t, postgrestest.URL(t))
+}
+
+func testServeKilled(t *testing.T, state string) {
+	t.Helper()
 	files := newRestlessFiles(t, 200)
 	src := newLivingSource(t, files.dir, state)
 	reader := newCrawler(t, src.base, files)
@@ -74,7 +85,7 @@ func checkRestart(t *testing.T, src *livingSource, reader *crawler) {
 		t.Fatalf("ended with %d, %v\n%s", code, err, src.p.stderr)
 	}
 	src.start()
-	checkEmpty(t, filepath.Join(src.state, "documents", ".lockstep", "tmp"))
+	checkEmpty(t, filepath.Join(stateDir(t, src.state), "documents", ".lockstep", "tmp"))
 	before := reader.last.documents
 	reader.crawl()
 	for name, text := range reader.last.documents {

@@ -34,7 +34,7 @@ const (
 // KeyLife is how long an idempotency key is remembered.
 const KeyLife = 24 * time.Hour
 
-// Options configures an [API]. Only State is required.
+// Options configures an [API]. Only State or Notes is required.
 type Options struct {
 	// Sets maps the names of the sets that applications may change, as they appear
 	// in URLs, to their names in the catalog. [API.Add] adds more.
@@ -43,6 +43,9 @@ type Options struct {
 	// State is the directory of the idempotency keys, which must survive a
 	// restart. No other process may use it.
 	State string
+
+	// Notes stores the idempotency keys in place of files in State; default: none.
+	Notes Notes
 
 	// TokenFile holds one token per line; a client that sends one of them as a
 	// bearer token (RFC 6750) may do everything. The file is read again when it
@@ -91,7 +94,7 @@ type API struct {
 
 // New returns an API that changes the sets of cat listed in o.
 func New(cat catalog.Catalog, o Options) (*API, error) {
-	if o.State == "" {
+	if o.State == "" && o.Notes == nil {
 		return nil, errors.New("api: the state directory is missing")
 	}
 	if o.Path == "" {
@@ -153,10 +156,18 @@ func (a *API) Add(name string, cat catalog.Catalog, set string) (*Set, error) {
 		api: a, name: name, set: set, cat: cat,
 		unreported: make(chan struct{}, 1),
 		inflight:   make(map[string]bool),
-		keys:       newKeyLog(filepath.Join(a.o.State, name), a.o),
+		keys:       newKeyLog(a.keyStore(name), a.o),
 	}
 	a.sets[name] = s
 	return s, nil
+}
+
+// keyStore returns the store of the idempotency keys of a set.
+func (a *API) keyStore(name string) keyStore {
+	if a.o.Notes != nil {
+		return &keyNotes{notes: a.o.Notes, prefix: "api/" + name + "/"}
+	}
+	return keyDir(filepath.Join(a.o.State, name))
 }
 
 // Set returns the set with the given name, or nil.

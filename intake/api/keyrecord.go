@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
-	"os"
 	"time"
 
 	"lockstep/catalog"
@@ -147,7 +146,7 @@ func readKeyRecords(f io.ReaderAt, each func(offset int64, r keyRecord)) (end in
 }
 
 // readKeyRecord returns the record at an offset.
-func readKeyRecord(f *os.File, offset int64) (keyRecord, error) {
+func readKeyRecord(f io.ReaderAt, offset int64) (keyRecord, error) {
 	var buf []byte
 	r, _, err := nextKeyRecord(io.NewSectionReader(f, offset, keyRecordHeader+keyRecordMost), &buf)
 	return r, err

@@ -3,19 +3,16 @@ package api
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"lockstep/catalog"
-	"lockstep/internal/private"
 )
 
 // A keyLog remembers which requests with an idempotency key were made, and how
-// they were answered. It is stored in a directory of append-only files, segments:
+// they were answered. It is stored in a keyStore as append-only files, segments:
 //
 //	keys-00000001.log  records (keyrecord.go), oldest first
 //	keys-00000002.log  …
@@ -31,7 +28,7 @@ import (
 //
 // All methods must be called by one goroutine at a time.
 type keyLog struct {
-	dir    string
+	store  keyStore
 	now    func() time.Time
 	max    int
 	logger *slog.Logger
@@ -49,10 +46,38 @@ type keyLog struct {
 // records are removed.
 const segmentTime = time.Hour
 
+// A keyStore stores the files of a keyLog.
+type keyStore interface {
+	// list returns the names of the files, in order. The store is ready then.
+	list() ([]string, error)
+
+	// open opens a file, and returns its size and when it was begun, or later.
+	open(name string) (f keyFile, size int64, begun time.Time, err error)
+
+	// create begins a file, which is durable.
+	create(name string, now time.Time) (keyFile, error)
+
+	// remove removes a file; it may be gone.
+	remove(name string) error
+
+	// place returns where a file is, for people.
+	place(name string) string
+}
+
+// A keyFile is an open file of a keyStore.
+type keyFile interface {
+	io.ReaderAt
+	io.Closer
+
+	// write writes text durably at the end of the file, which is at the offset. It is not called
+	// after an error.
+	write(text []byte, offset int64) error
+}
+
 // A keySegment is one file of a keyLog.
 type keySegment struct {
-	path  string
-	file  *os.File
+	name  string
+	file  keyFile
 	size  int64
 	begun time.Time
 	last  time.Time // time of the newest record, or later
@@ -64,8 +89,8 @@ var (
 	errKeyFile  = errors.New("is not a file of idempotency keys")
 )
 
-func newKeyLog(dir string, o Options) *keyLog {
-	return &keyLog{dir: dir, now: o.Now, max: o.MaxKeys, logger: o.Logger, next: 1,
+func newKeyLog(store keyStore, o Options) *keyLog {
+	return &keyLog{store: store, now: o.Now, max: o.MaxKeys, logger: o.Logger, next: 1,
 		recent: make(map[keyID]int), asked: make(map[keyID]keyRecord)}
 }
 
@@ -74,29 +99,20 @@ func (l *keyLog) open() error {
 	if l.opened {
 		return nil
 	}
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return err
-	}
-	for _, dir := range []string{filepath.Dir(l.dir), filepath.Dir(filepath.Dir(l.dir))} {
-		if err := private.SyncDir(dir); err != nil { // it may be a new entry of dir
-			return err
-		}
-	}
-	files, err := os.ReadDir(l.dir) // by name
+	names, err := l.store.list()
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
+	for _, name := range names {
 		var number int
-		if _, err := fmt.Sscanf(f.Name(), "keys-%08d.log", &number); err != nil {
+		if _, err := fmt.Sscanf(name, "keys-%08d.log", &number); err != nil {
 			continue // not a file of the log
 		}
-		path := filepath.Join(l.dir, f.Name())
 		l.next = max(l.next, number+1)
-		s, err := l.load(path)
+		s, err := l.load(name)
 		if err != nil {
 			l.forget()
-			return fmt.Errorf("read %s: %w", path, err)
+			return fmt.Errorf("read %s: %w", l.store.place(name), err)
 		}
 		l.segments = append(l.segments, s)
 	}
@@ -107,17 +123,12 @@ func (l *keyLog) open() error {
 
 // load reads a segment. A half-written record that a crash left at its end belongs
 // to a request that was not carried out.
-func (l *keyLog) load(path string) (*keySegment, error) {
-	f, err := os.Open(path)
+func (l *keyLog) load(name string) (*keySegment, error) {
+	f, size, begun, err := l.store.open(name)
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		_ = f.Close() // read only
-		return nil, err
-	}
-	s := &keySegment{path: path, file: f, begun: info.ModTime(), at: make(map[keyID]int64)}
+	s := &keySegment{name: name, file: f, begun: begun, at: make(map[keyID]int64)}
 	s.size, err = readKeyRecords(f, func(offset int64, r keyRecord) {
 		l.put(s, r, offset)
 		if r.kind == keyAsked {
@@ -130,8 +141,8 @@ func (l *keyLog) load(path string) (*keySegment, error) {
 		_ = f.Close() // read only
 		return nil, err
 	}
-	if s.size < info.Size() {
-		l.logger.Warn("the end of a file of idempotency keys is damaged and left out", slog.String("path", path), slog.Int64("bytes", info.Size()-s.size))
+	if s.size < size {
+		l.logger.Warn("the end of a file of idempotency keys is damaged and left out", slog.String("path", l.store.place(name)), slog.Int64("bytes", size-s.size))
 	}
 	return s, nil
 }
@@ -164,7 +175,7 @@ func (l *keyLog) forget() {
 func (l *keyLog) reset() error {
 	var errs []error
 	for _, s := range l.segments {
-		errs = append(errs, os.Remove(s.path))
+		errs = append(errs, l.store.remove(s.name))
 	}
 	l.forget()
 	return errors.Join(errs...)
@@ -200,7 +211,7 @@ func (l *keyLog) newest(id keyID) (keyRecord, bool, error) {
 			err = errKeyFile
 		}
 		if err != nil {
-			return keyRecord{}, false, fmt.Errorf("read %s at %d: %w", s.path, offset, err)
+			return keyRecord{}, false, fmt.Errorf("read %s at %d: %w", l.store.place(s.name), offset, err)
 		}
 		if r.at.After(s.last) {
 			r.at = s.last // the clock was ahead when it was recorded
@@ -282,11 +293,7 @@ func (l *keyLog) sync() error {
 		offsets[i] = s.size + int64(len(text))
 		text = r.append(text)
 	}
-	_, err := s.file.WriteAt(text, s.size)
-	if err == nil {
-		err = s.file.Sync()
-	}
-	if err != nil {
+	if err := s.file.write(text, s.size); err != nil {
 		l.current = nil // its contents are unknown
 		return fmt.Errorf("keep idempotency keys: %w", err)
 	}
@@ -301,18 +308,13 @@ func (l *keyLog) sync() error {
 
 // begin begins a new segment.
 func (l *keyLog) begin() error {
-	path := filepath.Join(l.dir, fmt.Sprintf("keys-%08d.log", l.next))
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	name, now := fmt.Sprintf("keys-%08d.log", l.next), l.now()
+	f, err := l.store.create(name, now)
 	if err != nil {
 		return err
 	}
-	if err := private.SyncDir(l.dir); err != nil {
-		_ = f.Close() // it is empty
-		_ = os.Remove(path)
-		return err
-	}
 	l.next++
-	l.current = &keySegment{path: path, file: f, begun: l.now(), at: make(map[keyID]int64)}
+	l.current = &keySegment{name: name, file: f, begun: now, at: make(map[keyID]int64)}
 	l.segments = append(l.segments, l.current)
 	return nil
 }
@@ -324,7 +326,7 @@ func (l *keyLog) expire() {
 			return false
 		}
 		_ = s.file.Close() // it is no longer needed
-		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := l.store.remove(s.name); err != nil {
 			l.logger.Warn("cannot remove idempotency keys that are no longer needed", slog.Any("err", err))
 		}
 		return true

@@ -19,6 +19,7 @@ import (
 	"lockstep/internal/private"
 	"lockstep/internal/statedir"
 	"lockstep/storage"
+	"lockstep/storage/postgres"
 )
 
 // Errors of [Restore].
@@ -39,7 +40,7 @@ func Restore(ctx context.Context, file, place string, now time.Time) (r Result, 
 	}
 	r = Result{About: about, File: file}
 	if storage.IsURL(place) || about.Kind == Database {
-		return r, r.restoreDatabase(ctx, place)
+		return r, r.restoreDatabase(ctx, place, now)
 	}
 	target, err := r.target(place)
 	if err != nil {
@@ -235,7 +236,7 @@ func (r *Result) finish(ctx context.Context, temp, target string, now time.Time)
 		return err
 	}
 	if r.Kind == Directory {
-		if err := statedir.MarkRestored(temp, statedir.Restored{Saved: r.Saved, Restored: now.UTC().Truncate(time.Second)}); err != nil {
+		if err := statedir.MarkRestored(statedir.Files(temp), r.restored(now)); err != nil {
 			return err
 		}
 	}
@@ -278,7 +279,7 @@ func syncDirs(dir string) error {
 }
 
 // restoreDatabase restores the backup of a PostgreSQL database to an empty one.
-func (r *Result) restoreDatabase(ctx context.Context, place string) (err error) {
+func (r *Result) restoreDatabase(ctx context.Context, place string, now time.Time) (err error) {
 	if !storage.IsURL(place) {
 		return fmt.Errorf("restore %s: the backup is that of a PostgreSQL database: %w", place, errors.ErrUnsupported)
 	}
@@ -314,6 +315,27 @@ func (r *Result) restoreDatabase(ctx context.Context, place string) (err error) 
 	if err != nil {
 		return err
 	}
-	_, err = storage.Copy(ctx, from, to, func(string, int64) {})
-	return err
+	if _, err = storage.Copy(ctx, from, to, func(string, int64) {}); err != nil {
+		return err
+	}
+	return r.markDatabase(ctx, place, now)
+}
+
+// markDatabase records that a database was restored, if it is that of a Source.
+func (r *Result) markDatabase(ctx context.Context, place string, now time.Time) error {
+	db, err := postgres.Open(ctx, place)
+	if err != nil {
+		return err
+	}
+	notes := statedir.Rows{Journal: db.Journal()}
+	used, err := statedir.IsUsed(notes)
+	if err == nil && used {
+		err = errors.Join(statedir.ForgetLocal(notes), statedir.MarkRestored(notes, r.restored(now)))
+	}
+	return errors.Join(err, db.Close())
+}
+
+// restored says when the state was restored, and of which time it is.
+func (r *Result) restored(now time.Time) statedir.Restored {
+	return statedir.Restored{Saved: r.Saved, Restored: now.UTC().Truncate(time.Second)}
 }

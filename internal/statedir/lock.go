@@ -1,5 +1,6 @@
 // Package statedir has the state directory of a Source or a hub: where it is by
-// default, its lock, and its identity, which marks the documents published from it.
+// default, its lock, its small documents, and its identity, which marks the documents
+// published from it. The small documents can be in a database instead.
 package statedir
 
 import (

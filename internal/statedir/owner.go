@@ -9,15 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"lockstep/blob"
 	"lockstep/destination"
-	"lockstep/internal/private"
 )
 
 // Documents belong to the state from which they are published: if two states took
@@ -26,7 +23,7 @@ import (
 // another state is refused.
 const (
 	ownerMark = ".lockstep/owner/publisher.json" // beside the documents
-	stateID   = "publisher-id"                   // in the state directory
+	stateID   = "publisher-id"                   // note of the state
 	idBytes   = 16
 	maxOwner  = 4 << 10 // bytes of a mark that are read
 )
@@ -40,35 +37,60 @@ type owner struct {
 	Restarting bool      `json:"restarting,omitempty"` // the documents of another state have not been replaced yet
 }
 
+// A State is that of a Source, whose documents it publishes.
+type State struct {
+	Notes Notes
+	Name  string // of the directory, or of the database, for people
+	place func() (string, error)
+}
+
+// In returns the state in a directory.
+func In(dir string) State {
+	return State{Notes: Files(dir), Name: dir, place: func() (string, error) { return placeOf(dir) }}
+}
+
+// InDatabase returns the state in a database, whose name says where it is.
+func InDatabase(notes Notes, name string) State {
+	return State{Notes: notes, Name: name, place: func() (string, error) { return digest(name), nil }}
+}
+
 // A Claim is the right of a state to publish to one place.
 type Claim struct {
 	docs  blob.Store // nil: the documents are in the state itself, which is locked
 	owner owner
 	due   bool // the mark has to be written
 
-	restored string // file that says that the state was restored from a copy; "": it was not
+	notes    Notes
+	restarts []string // notes that say that the history restarts
 }
 
 // Restarts reports whether the published documents are those of another state, or of a later
-// one from which this one was restored, so that their history begins again.
-func (c *Claim) Restarts() bool { return c != nil && (c.owner.Restarting || c.restored != "") }
+// one from which this one was restored, or are lost, so that their history begins again.
+func (c *Claim) Restarts() bool { return c != nil && (c.owner.Restarting || len(c.restarts) > 0) }
 
-// OwnClaim returns the claim of the state directory, which is locked, to documents in it.
-func OwnClaim(state string) *Claim { return &Claim{restored: markOf(state)} }
+// OwnClaim returns the claim of a state, which is locked, to the documents in its directory.
+func OwnClaim(state State) (*Claim, error) {
+	restarts, err := marks(state.Notes, restoredName, lostName)
+	return &Claim{notes: state.Notes, restarts: restarts}, err
+}
 
-// NewClaim returns the claim of the state directory to documents at a place. A
+// NewClaim returns the claim of a state, which is locked, to documents at a place. A
 // place that belongs to another state is refused, unless that state is gone or
 // takeOver is set. Nothing is written before Take.
-func NewClaim(ctx context.Context, docs blob.Store, place, state string, takeOver bool) (*Claim, error) {
-	id, err := loadID(state)
+func NewClaim(ctx context.Context, docs blob.Store, place string, state State, takeOver bool) (*Claim, error) {
+	id, err := loadID(state.Notes)
 	if err != nil {
 		return nil, err
 	}
-	own, err := placeOf(state)
+	own, err := state.place()
 	if err != nil {
 		return nil, err
 	}
-	c := &Claim{docs: docs, restored: markOf(state), owner: owner{ID: id, Place: own, Since: time.Now().UTC().Truncate(time.Second)}}
+	restarts, err := marks(state.Notes, restoredName)
+	if err != nil {
+		return nil, err
+	}
+	c := &Claim{docs: docs, notes: state.Notes, restarts: restarts, owner: owner{ID: id, Place: own, Since: time.Now().UTC().Truncate(time.Second)}}
 	known, found, err := readOwner(ctx, docs)
 	switch {
 	case err != nil:
@@ -81,7 +103,7 @@ func NewClaim(ctx context.Context, docs blob.Store, place, state string, takeOve
 		return c, nil
 	case known.Place != own && !takeOver:
 		return nil, &destination.RefusedError{
-			Reason: fmt.Sprintf("%s is published from another state directory since %s, not from %s", place, known.Since.Format(time.RFC3339), state),
+			Reason: fmt.Sprintf("%s is published from another state directory since %s, not from %s", place, known.Since.Format(time.RFC3339), state.Name),
 			Hint: "use that one's --state (and the same user, whose default it may be), or give this one a place of its own; " +
 				"if the other is gone for good, run once with --take-over: readers then compare everything",
 		}
@@ -110,12 +132,13 @@ func (c *Claim) Published(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.restored == "" {
-		return nil
+	for _, name := range c.restarts {
+		if err := c.notes.Save(name, nil); err != nil {
+			return fmt.Errorf("record that the history of changes has restarted: %w", err)
+		}
 	}
-	err := unmark(c.restored)
-	c.restored = ""
-	return err
+	c.restarts = nil
+	return nil
 }
 
 func (c *Claim) write(ctx context.Context) error {
@@ -163,26 +186,33 @@ func placeOf(state string) (string, error) {
 		return "", fmt.Errorf("find the state directory: %w", err)
 	}
 	host, _ := os.Hostname() // without it the path has to do
-	sum := sha256.Sum256([]byte(host + "\x00" + path))
-	return hex.EncodeToString(sum[:16]), nil
+	return digest(host + "\x00" + path), nil
 }
 
-// loadID returns the identity of a state directory, which is created at its first
-// use and moves with it. The directory is locked.
-func loadID(state string) (string, error) {
-	path := filepath.Join(state, stateID)
-	text, err := os.ReadFile(path)
-	if id := strings.TrimSpace(string(text)); err == nil && len(id) == 2*idBytes {
-		return id, nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+func digest(place string) string {
+	sum := sha256.Sum256([]byte(place))
+	return hex.EncodeToString(sum[:16])
+}
+
+// loadID returns the identity of a state, which is created at its first use and moves with
+// it. The state is locked.
+func loadID(notes Notes) (string, error) {
+	text, err := notes.Load(stateID)
+	if err != nil {
 		return "", fmt.Errorf("read the identity of the state: %w", err)
 	}
-	b := make([]byte, idBytes)
-	_, _ = rand.Read(b) // never fails
-	id := hex.EncodeToString(b)
-	if err := private.Replace(path, []byte(id+"\n")); err != nil { // before the documents name it
+	if id := strings.TrimSpace(string(text)); len(id) == 2*idBytes {
+		return id, nil
+	}
+	id := newID()
+	if err := notes.Save(stateID, []byte(id+"\n")); err != nil { // before the documents name it
 		return "", fmt.Errorf("write the identity of the state: %w", err)
 	}
 	return id, nil
+}
+
+func newID() string {
+	b := make([]byte, idBytes)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
 }

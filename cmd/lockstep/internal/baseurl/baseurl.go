@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"path/filepath"
 	"slices"
 
 	"lockstep/catalog"
@@ -20,9 +19,9 @@ import (
 	"lockstep/resourcesync"
 )
 
-// setsFile is the record in the state directory: a JSON object of names of sets
+// setsNote is the record, a note of the state: a JSON object of names of sets
 // and URIs.
-const setsFile = "sets.json"
+const setsNote = "sets.json"
 
 // moveBatch is how many resources are moved at once.
 const moveBatch = 1000
@@ -34,13 +33,12 @@ type Set struct {
 	Away bool   // its origin cannot be scanned again
 }
 
-// Move moves the resources of sets whose URIs have changed since the state directory
+// Move moves the resources of sets whose URIs have changed since the state
 // was last used. versioned reports whether the set with a URI keeps prior versions, or
 // kept some, to which its links lead.
-func Move(ctx context.Context, state string, sets []Set, cat catalog.Catalog, versioned func(list string) bool, log *slog.Logger) error {
-	path := filepath.Join(state, setsFile)
+func Move(ctx context.Context, notes statedir.Notes, sets []Set, cat catalog.Catalog, versioned func(list string) bool, log *slog.Logger) error {
 	known := map[string]string{}
-	if err := statedir.ReadJSON(path, &known); err != nil {
+	if err := statedir.ReadJSON(notes, setsNote, &known); err != nil {
 		return err
 	}
 	changed := false
@@ -61,13 +59,13 @@ func Move(ctx context.Context, state string, sets []Set, cat catalog.Catalog, ve
 	if !changed {
 		return nil
 	}
-	return statedir.WriteJSON(path, known)
+	return statedir.WriteJSON(notes, setsNote, known)
 }
 
-// IsRecorded reports whether a set of this name was published from the state directory.
-func IsRecorded(state, set string) (bool, error) {
+// IsRecorded reports whether a set of this name was published from the state.
+func IsRecorded(notes statedir.Notes, set string) (bool, error) {
 	known := map[string]string{}
-	err := statedir.ReadJSON(filepath.Join(state, setsFile), &known)
+	err := statedir.ReadJSON(notes, setsNote, &known)
 	return known[set] != "", err
 }
 

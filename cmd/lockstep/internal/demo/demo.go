@@ -20,8 +20,10 @@ import (
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/sourcereport"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/internal/statedir"
 )
 
 // Options are the flags of demo.
@@ -118,7 +120,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	d.base = listen.BaseURL("http", l.Addr(), d.io)
 	n := &sourcereport.Reporter{IO: d.io, Quiet: true}
 	s, err := site.Open(ctx, site.Options{
-		BaseURL: d.base, Sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, State: state, Documents: filepath.Join(state, "documents"),
+		BaseURL: d.base, Sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, State: stateplace.In(state), Documents: filepath.Join(state, statedir.DocumentsDir),
 		ScanInterval: -1, Content: true, Command: "demo", Log: d.o.Out.Logger(d.io), OnEvent: n.Event,
 		Hubs: hubflags.Hubs{URLs: []string{hubflags.Embedded}, Delay: hubflags.DefaultDelay}, Embedding: &site.Embedding{Hub: hubserver.ForThisMachine(), Admin: admin.Flags{Admin: admin.AdminOff}}, IO: d.io,
 	})

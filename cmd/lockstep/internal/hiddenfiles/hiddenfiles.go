@@ -4,21 +4,22 @@
 package hiddenfiles
 
 import (
-	"path/filepath"
 	"sync"
 
 	"lockstep/internal/statedir"
 )
 
-// recordFile is the record in the state directory: a JSON object of names of sets and
+// recordNote is the record, a note of the state: a JSON object of names of sets and
 // whether they publish hidden files.
-const recordFile = "hidden.json"
+const recordNote = "hidden.json"
 
-// A Record is that of one state directory. It is safe for concurrent use.
+// A Record is that of one state. It is safe for concurrent use.
 type Record struct {
-	mu sync.Mutex // held while the file is read and written
-	// State is the state directory.
-	State string
+	mu    sync.Mutex // held while the note is read and written
+	Notes statedir.Notes
+
+	// Undecided says that earlier versions, which knew no choice, may have published the sets.
+	Undecided bool
 }
 
 // Published reports whether a set publishes hidden files: as given says, which may be nil;
@@ -27,9 +28,8 @@ type Record struct {
 func (r *Record) Published(set string, given *bool, isKnown func() (bool, error)) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	path := filepath.Join(r.State, recordFile)
 	choices := map[string]bool{}
-	if err := statedir.ReadJSON(path, &choices); err != nil {
+	if err := statedir.ReadJSON(r.Notes, recordNote, &choices); err != nil {
 		return false, err
 	}
 	choice, chosen := choices[set]
@@ -40,12 +40,12 @@ func (r *Record) Published(set string, given *bool, isKnown func() (bool, error)
 		choice = *given
 	case chosen:
 		return choice, nil
-	default:
+	case r.Undecided:
 		known, err := isKnown()
 		if err != nil || known {
 			return true, err
 		}
 	}
 	choices[set] = choice
-	return choice, statedir.WriteJSON(path, choices)
+	return choice, statedir.WriteJSON(r.Notes, recordNote, choices)
 }

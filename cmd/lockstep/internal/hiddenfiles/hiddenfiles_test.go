@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lockstep/cmd/lockstep/internal/hiddenfiles"
+	"lockstep/internal/statedir"
 )
 
 func TestPublished(t *testing.T) {
@@ -15,7 +16,7 @@ func TestPublished(t *testing.T) {
 	yes, no := true, false
 	published := func(set string, given *bool, known bool) bool {
 		t.Helper()
-		r := &hiddenfiles.Record{State: state}
+		r := &hiddenfiles.Record{Notes: statedir.Files(state), Undecided: true}
 		got, err := r.Published(set, given, func() (bool, error) { return known, nil })
 		if err != nil {
 			t.Fatal(err)
@@ -49,11 +50,11 @@ func TestPublished(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(state, "hidden.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &hiddenfiles.Record{State: state}
+	r := &hiddenfiles.Record{Notes: statedir.Files(state), Undecided: true}
 	if _, err := r.Published("new", nil, func() (bool, error) { return false, nil }); err == nil {
 		t.Error("a damaged record was not noticed")
 	}
-	r = &hiddenfiles.Record{State: t.TempDir()}
+	r = &hiddenfiles.Record{Notes: statedir.Files(t.TempDir()), Undecided: true}
 	failed := errors.New("failed")
 	if _, err := r.Published("new", nil, func() (bool, error) { return false, failed }); !errors.Is(err, failed) {
 		t.Errorf("the error is %v, want that of the catalog", err)

@@ -32,6 +32,11 @@ func readKey(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the hub's key: %w", err)
 	}
+	return parseKey(text, path)
+}
+
+// parseKey returns the key in a text, which is at path.
+func parseKey(text []byte, path string) ([]byte, error) {
 	if len(text) == KeySize {
 		return text, nil
 	}
@@ -45,13 +50,19 @@ func readKey(path string) ([]byte, error) {
 // makeKey makes a key and keeps it in a file that only its owner can read. The key is
 // on disk when makeKey returns: what is sealed with it cannot be read without it.
 func makeKey(path string) (key []byte, err error) {
-	key = make([]byte, KeySize)
-	_, _ = rand.Read(key) // never fails
-	switch err := private.Create(path, []byte(hex.EncodeToString(key)+"\n")); {
+	key, text := newKey()
+	switch err := private.Create(path, text); {
 	case errors.Is(err, fs.ErrExist): // another process created it first
 		return readKey(path)
 	case err != nil:
 		return nil, fmt.Errorf("save the hub's key: %w", err)
 	}
 	return key, nil
+}
+
+// newKey returns a key, and the text that parseKey takes.
+func newKey() (key, text []byte) {
+	key = make([]byte, KeySize)
+	_, _ = rand.Read(key) // never fails
+	return key, []byte(hex.EncodeToString(key) + "\n")
 }

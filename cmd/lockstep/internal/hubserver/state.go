@@ -11,11 +11,11 @@ import (
 	"runtime"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub/hubstore"
 	"lockstep/internal/private"
 	"lockstep/internal/statedir"
-	"lockstep/storage/postgres"
 	"lockstep/storage/sqlite"
 )
 
@@ -74,10 +74,7 @@ func openSharedState(ctx context.Context, scheme, state, keyFile string, log *sl
 	if err := checkKeyMode(keyFile, log); err != nil {
 		return nil, err
 	}
-	db, err := postgres.Open(ctx, state)
-	if errors.Is(err, postgres.ErrOlder) {
-		return nil, term.WithHint(err, "stop all hubs that share it, make a backup with lockstep state backup, and run lockstep state migrate once")
-	}
+	db, err := stateplace.OpenPostgres(ctx, state)
 	if err != nil {
 		return nil, err
 	}
@@ -116,16 +113,45 @@ func LoadKey(ctx context.Context, path string, store hubstore.Store, log *slog.L
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	if err := checkUnsealed(ctx, store, path); err != nil {
+		return nil, err
+	}
+	return makeKey(path)
+}
+
+// checkUnsealed returns an error if there are secrets of subscribers, which the missing key at path
+// has sealed.
+func checkUnsealed(ctx context.Context, store hubstore.Store, path string) error {
 	for s, err := range store.Subscriptions(ctx, -1) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(s.Secret) > 0 {
-			return nil, term.WithHint(fmt.Errorf("the key that encrypts the secrets of subscribers is missing: %s does not exist", path),
+			return term.WithHint(fmt.Errorf("the key that encrypts the secrets of subscribers is missing: %s does not exist", path),
 				"bring the file back from where the state was copied from; without it, signed deliveries are not possible")
 		}
 	}
-	return makeKey(path)
+	return nil
+}
+
+// LoadNotedKey returns the key in a note of a state in a database, which it creates if it does
+// not exist.
+func LoadNotedKey(ctx context.Context, notes statedir.Notes, store hubstore.Store) ([]byte, error) {
+	text, err := notes.Load(KeyName)
+	if err != nil {
+		return nil, fmt.Errorf("read the hub's key: %w", err)
+	}
+	if text != nil {
+		return parseKey(text, notes.Place(KeyName))
+	}
+	if err := checkUnsealed(ctx, store, notes.Place(KeyName)); err != nil {
+		return nil, err
+	}
+	key, text := newKey()
+	if err := notes.Save(KeyName, text); err != nil {
+		return nil, fmt.Errorf("save the hub's key: %w", err)
+	}
+	return key, nil
 }
 
 // checkKeyMode refuses a key that every user of the machine can read, and warns if its group

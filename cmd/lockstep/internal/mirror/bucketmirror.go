@@ -67,7 +67,7 @@ func openBucketMirror(ctx context.Context, dest string, place stateplace.Place, 
 	if err != nil {
 		return nil, err
 	}
-	if place.Database == "" {
+	if !place.InDatabase() {
 		err = checkStateOf(place.Dir, bucket.String())
 	}
 	if err == nil {

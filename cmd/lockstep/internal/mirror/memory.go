@@ -75,7 +75,7 @@ func openMemory(ctx context.Context, place stateplace.Place, dest, command strin
 	}
 	m.scratch = scratch
 	m.closers = append(m.closers, scratch.Close)
-	if place.Database != "" {
+	if place.InDatabase() {
 		return m, m.openShared(ctx, place, dest, command, log)
 	}
 	own := mirrordir.State(place.Dir)
@@ -93,7 +93,7 @@ func openMemory(ctx context.Context, place stateplace.Place, dest, command strin
 
 // openShared opens a state in a database, and takes it for this process.
 func (m *memory) openShared(ctx context.Context, place stateplace.Place, dest, command string, log *slog.Logger) error {
-	db, owner, err := place.Own(ctx, command, log)
+	db, owner, err := place.OpenOwned(ctx, command, log)
 	if err != nil {
 		return err
 	}
@@ -117,16 +117,16 @@ func (m *memory) openShared(ctx context.Context, place stateplace.Place, dest, c
 
 // isThere reports whether there is a state at a place.
 func isThere(ctx context.Context, place stateplace.Place) (bool, error) {
-	if place.Database == "" {
+	if !place.InDatabase() {
 		_, err := os.Stat(database(place.Dir))
 		return !errors.Is(err, fs.ErrNotExist), nil
 	}
-	db, err := postgres.Options{ReadOnly: true}.Open(ctx, place.Database)
+	db, err := place.OpenReader(ctx)
 	if errors.Is(err, postgres.ErrEmpty) {
 		return false, nil
 	}
 	if err != nil {
-		return false, stateplace.Explain(err)
+		return false, err
 	}
 	return true, db.Close()
 }

@@ -30,7 +30,7 @@ type Reader struct {
 
 // OpenReader opens the state of a mirror to be read.
 func OpenReader(ctx context.Context, place stateplace.Place) (*Reader, error) {
-	if place.Database != "" {
+	if place.InDatabase() {
 		return openSharedReader(ctx, place)
 	}
 	db, err := sqlite.OpenReader(database(place.Dir))
@@ -49,12 +49,12 @@ func OpenReader(ctx context.Context, place stateplace.Place) (*Reader, error) {
 }
 
 func openSharedReader(ctx context.Context, place stateplace.Place) (*Reader, error) {
-	db, err := postgres.Options{ReadOnly: true}.Open(ctx, place.Database)
+	db, err := place.OpenReader(ctx)
 	if errors.Is(err, postgres.ErrEmpty) {
 		return nil, noMirror(place)
 	}
 	if err != nil {
-		return nil, stateplace.Explain(err)
+		return nil, err
 	}
 	r := &Reader{Journal: db.Journal(), close: db.Close}
 	r.Run = document{r.Journal, lastrun.Name}
@@ -73,9 +73,10 @@ func openSharedReader(ctx context.Context, place stateplace.Place) (*Reader, err
 	return r, nil
 }
 
-func noMirror(place stateplace.Place) error {
-	return fmt.Errorf("%s: there is no mirror, or it was never synced", place)
-}
+// ErrNoMirror reports that a state is not that of a mirror.
+var ErrNoMirror = errors.New("there is no mirror, or it was never synced")
+
+func noMirror(place stateplace.Place) error { return fmt.Errorf("%s: %w", place, ErrNoMirror) }
 
 // Close closes the state.
 func (r *Reader) Close() error { return r.close() }

@@ -19,6 +19,7 @@ const APIDir = "-/api/"
 type API struct {
 	BaseURL   string
 	State     string       // directory of its state
+	Keys      api.Notes    // where it stores idempotency keys; nil: in its directory
 	TokenFile string       // clients that send a token in it may change sets; "": none may
 	Admin     *trust.Guard // of requests with the admin token; may be nil
 	Log       *slog.Logger
@@ -38,7 +39,7 @@ func (a *API) add(s *Set) (Origin, error) {
 		_, path, _ := strings.Cut(host, "/")
 		a.path = "/" + path + APIDir
 		a.handler, err = api.New(s.Catalog, api.Options{
-			State: filepath.Join(a.State, "api"), TokenFile: a.TokenFile, Admin: a.Admin, Path: a.path, Logger: a.Log,
+			State: filepath.Join(a.State, "api"), Notes: a.Keys, TokenFile: a.TokenFile, Admin: a.Admin, Path: a.path, Logger: a.Log,
 		})
 		if err != nil {
 			return nil, err

@@ -27,6 +27,7 @@ import (
 	"lockstep/intake/jsonl"
 	"lockstep/intake/sitemap"
 	"lockstep/internal/fetch"
+	"lockstep/internal/statedir"
 	"lockstep/resourcesync"
 )
 
@@ -115,7 +116,7 @@ func (o *Opener) Open(s *Set) (Origin, error) {
 // openDir opens a directory.
 func (o *Opener) openDir(s *Set) (Origin, error) {
 	hidden, err := o.Hidden.Published(s.Name, s.Config.Hidden, func() (bool, error) {
-		if known, err := baseurl.IsRecorded(o.State, s.Name); known || err != nil {
+		if known, err := baseurl.IsRecorded(o.Hidden.Notes, s.Name); known || err != nil {
 			return known, err
 		}
 		st, err := s.Catalog.Status(context.Background(), s.List)
@@ -179,7 +180,7 @@ func (o *Opener) openSitemap(s *Set) (Origin, error) {
 
 // stateFile returns the path of a file in which an origin stores its state.
 func (o *Opener) stateFile(s *Set, name string) string {
-	return filepath.Join(o.State, "origin-"+s.Name+"-"+name)
+	return filepath.Join(o.State, statedir.OriginFiles+s.Name+"-"+name)
 }
 
 // Content returns how representations of a set are opened: by its origin if that can

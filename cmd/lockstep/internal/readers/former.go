@@ -2,48 +2,39 @@ package readers
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
-	"lockstep/internal/private"
+	"lockstep/internal/statedir"
 )
 
-// formerName is the file, in a state directory, that records which sets are private.
-const formerName = "private-sets.json"
+// formerNote is the note of the state that records which sets are private.
+const formerNote = "private-sets.json"
 
 // A Former records which sets were private before: documents of sets that are not
 // configured any more may be left, and subscriptions from before a set became private. It is safe
 // for concurrent use.
 type Former struct {
-	path string
+	notes statedir.Notes
 
 	mu   sync.Mutex // guards sets; held across IO, for that is its purpose
 	sets []string   // private ones whose former subscriptions have been ended
 	any  bool       // there is or was a private set
 }
 
-// OpenFormer reads the record in a state directory.
-func OpenFormer(state string) (*Former, error) {
-	f := &Former{path: filepath.Join(state, formerName)}
-	text, err := os.ReadFile(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return f, nil
-	}
-	var stored struct {
+// OpenFormer reads the record in a state.
+func OpenFormer(notes statedir.Notes) (*Former, error) {
+	f := &Former{notes: notes}
+	var stored *struct {
 		Sets []string `json:"sets"`
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &stored)
-	}
-	if err != nil {
+	if err := statedir.ReadJSON(notes, formerNote, &stored); err != nil {
 		return nil, fmt.Errorf("read which sets were private: %w", err)
 	}
-	f.sets, f.any = stored.Sets, true
+	if stored != nil {
+		f.sets, f.any = stored.Sets, true
+	}
 	return f, nil
 }
 
@@ -86,7 +77,7 @@ func (f *Former) Record(now []string) error {
 func (f *Former) write(sets []string) error {
 	text, err := json.Marshal(map[string][]string{"sets": append([]string{}, sets...)})
 	if err == nil {
-		err = private.Replace(f.path, append(text, '\n'))
+		err = f.notes.Save(formerNote, append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("record which sets are private: %w", err)

@@ -21,6 +21,7 @@ import (
 	"lockstep/cmd/lockstep/internal/readers"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/reader"
+	"lockstep/internal/statedir"
 )
 
 // hashed returns the line of a reader with a password, of the least cost.
@@ -333,7 +334,7 @@ func TestFormer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	open := func() *readers.Former {
-		f, err := readers.OpenFormer(dir)
+		f, err := readers.OpenFormer(statedir.Files(dir))
 		if err != nil {
 			t.Fatal(err)
 		}

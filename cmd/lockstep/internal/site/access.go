@@ -21,6 +21,7 @@ import (
 	"lockstep/hub"
 	"lockstep/intake"
 	"lockstep/internal/reader"
+	"lockstep/internal/statedir"
 	"lockstep/source"
 	"lockstep/websub"
 )
@@ -62,7 +63,7 @@ func (b *setupBuilder) openReaders() (err error) {
 		}
 	}
 	b.logins = readers.NewLogins(proxies, b.opts.Log)
-	b.former, err = readers.OpenFormer(b.opts.State)
+	b.former, err = readers.OpenFormer(b.storage.db.State.Notes)
 	return err
 }
 
@@ -180,7 +181,7 @@ func (s *Site) WarnOfAccess(ctx context.Context, n *sourcereport.Reporter) {
 		n.Warn(term.WithHint(fmt.Errorf("%s: the credentials of readers can be read on the way, because the base URL begins with http://", names),
 			"speak TLS, with --tls-cert and --tls-key or a web server in front, and use a base URL with https://"))
 	}
-	if o.Documents != filepath.Join(o.State, "documents") {
+	if o.Documents != filepath.Join(o.State.Dir, statedir.DocumentsDir) {
 		n.Warn(term.WithHint(fmt.Errorf("%s: its documents are also in %s", names, o.Documents), "make sure that no web server serves them from there, and that others cannot read them"))
 	}
 	for i, set := range now.sets {

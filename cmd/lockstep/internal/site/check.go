@@ -35,6 +35,9 @@ func (o *Options) Check() error {
 	if err := o.checkOAI(); err != nil {
 		return err
 	}
+	if err := o.checkDatabase(); err != nil {
+		return err
+	}
 	if err := o.checkReaders(); err != nil {
 		return err
 	}
@@ -168,10 +171,10 @@ func checkReadable(dir string) error {
 
 // Lock creates the state directory and locks it. Release may be called repeatedly.
 func (o *Options) Lock() error {
-	if err := statedir.Make(o.State, o.Log); err != nil {
+	if err := statedir.Make(o.State.Dir, o.Log); err != nil {
 		return err
 	}
-	release, err := statedir.Lock(o.State, o.Command)
+	release, err := statedir.Lock(o.State.Dir, o.Command)
 	if err == nil {
 		o.Release = sync.OnceFunc(release)
 	}

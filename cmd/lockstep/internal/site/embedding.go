@@ -18,10 +18,10 @@ import (
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/recent"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
 	"lockstep/cmd/lockstep/internal/versions"
-	"lockstep/hub"
 	"lockstep/internal/fetch"
 	"lockstep/source"
 )
@@ -60,8 +60,8 @@ func openAccessLog(o *Options) (*accesslog.Log, error) {
 }
 
 // openHub opens the hub embedded in the Source, if it is to have one. The hub's store is
-// that of the catalog; maySubscribe decides who may subscribe to which topic.
-func openHub(ctx context.Context, opts *Options, store hub.Store, maySubscribe func(*http.Request, string) (time.Duration, error)) (*hubserver.Front, error) {
+// in the database of the catalog; maySubscribe decides who may subscribe to which topic.
+func openHub(ctx context.Context, opts *Options, db *stateplace.Database, maySubscribe func(*http.Request, string) (time.Duration, error)) (*hubserver.Front, error) {
 	e := opts.Embedding
 	if e == nil || !slices.Contains(opts.Hubs.URLs, hubflags.Embedded) {
 		return nil, nil
@@ -83,15 +83,22 @@ func openHub(ctx context.Context, opts *Options, store hub.Store, maySubscribe f
 		}
 		o.CurrentPublishTokens = tokens.Current
 	}
-	keyFile := e.Hub.KeyFile
-	if keyFile == "" {
-		keyFile = filepath.Join(opts.State, hubserver.KeyName)
-	}
-	if o.Secret, err = hubserver.LoadKey(ctx, keyFile, store, opts.Log); err != nil {
+	if o.Secret, err = hubKey(ctx, opts, db); err != nil {
 		return nil, err
 	}
 	o.Logger = opts.Log
-	return hubserver.New(ctx, store, o)
+	return hubserver.New(ctx, db.Hub, o)
+}
+
+// hubKey returns the key that seals the secrets in the store of the hub.
+func hubKey(ctx context.Context, opts *Options, db *stateplace.Database) ([]byte, error) {
+	switch file := opts.Embedding.Hub.KeyFile; {
+	case file != "":
+		return hubserver.LoadKey(ctx, file, db.Hub, opts.Log)
+	case opts.State.InDatabase():
+		return hubserver.LoadNotedKey(ctx, db.State.Notes, db.Hub)
+	}
+	return hubserver.LoadKey(ctx, filepath.Join(opts.State.Dir, hubserver.KeyName), db.Hub, opts.Log)
 }
 
 // openAdmin listens for administration, if the Source is to have any.
@@ -102,7 +109,7 @@ func openAdmin(ctx context.Context, o *Options) (*admin.Access, error) {
 	if _, err := source.BaseURL(o.BaseURL); err != nil {
 		return nil, term.Usage(err, "")
 	}
-	return o.Embedding.Admin.Open(ctx, o.State, true, o.Embedding.TLS, o.IO)
+	return o.Embedding.Admin.Open(ctx, o.State.Dir, true, o.Embedding.TLS, o.IO)
 }
 
 // monitored is the parts of a site that monitors see.

@@ -52,8 +52,8 @@ func checkPlaces(o Options) error {
 				return err
 			}
 		}
-		if rel, ok := statedir.Inside(dir, o.State); ok && !strings.Contains("/"+rel+"/", "/.lockstep/") {
-			return term.Usage(fmt.Errorf("the state directory %s lies inside %s and would be published", o.State, dir),
+		if rel, ok := statedir.Inside(dir, o.State.Dir); ok && !strings.Contains("/"+rel+"/", "/.lockstep/") {
+			return term.Usage(fmt.Errorf("the state directory %s lies inside %s and would be published", o.State.Dir, dir),
 				"give a --state elsewhere, or below "+filepath.Join(dir, ".lockstep"))
 
 		}

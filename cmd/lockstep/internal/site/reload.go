@@ -412,7 +412,7 @@ func (r *reloader) leave(ctx context.Context, set *siteSet, was *setup) {
 	s.builder.failures.Forget(set.name)
 	s.builder.tally.Forget(set.name)
 	c := &was.configs[slices.Index(names(was.configs), set.name)]
-	r.report.IO.Notef("set %s is no longer published; its mirror is kept in %s", set.name, mirrorOf(c, set.name, s.builder.opts.State))
+	r.report.IO.Notef("set %s is no longer published; its mirror is kept in %s", set.name, mirrorOf(c, set.name, s.builder.opts.State.Dir))
 }
 
 // mirrorOf names the places of the mirrors of a set.

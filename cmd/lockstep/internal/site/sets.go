@@ -282,8 +282,8 @@ func (b *setBuilder) report(set string, e intake.Event) {
 func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client, error), api *origins.API) *origins.Opener {
 	opener := &origins.Opener{
 		Upstreams: origins.Upstreams{BaseURL: o.BaseURL, Network: o.Network, Watching: o.Watching, Static: !o.Content, IO: o.IO, Fleet: aggregator.NewFleet(aggregator.FleetOptions{})}, Log: o.Log,
-		State: o.State, AllowEmpty: o.AllowEmpty, Hidden: &hiddenfiles.Record{State: o.State}, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
-		Ledger: st.db.Ledger(), Contents: st.db.Contents(), API: api,
+		State: o.State.Dir, AllowEmpty: o.AllowEmpty, Hidden: &hiddenfiles.Record{Notes: st.db.State.Notes, Undecided: !o.State.InDatabase()}, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
+		Ledger: st.db.Ledger, Contents: st.db.Contents, API: api,
 	}
 	if o.Network != nil && o.Network.Limits == nil {
 		o.Network.Limits = &fetch.Limits{} // hosts are asked by several sets

@@ -86,7 +86,7 @@ func (b *setupBuilder) build(sets []*siteSet, configs []config.Set) (*setup, err
 	if s.src, err = source.New(b.catalog, b.docs(), so); err != nil {
 		return nil, term.Usage(err, "")
 	}
-	cat := b.storage.db.Catalog()
+	cat := b.storage.db.Catalog
 	if s.harvesting, err = openHarvesting(b.opts, configs, sets, cat, s.have); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (b *setupBuilder) move(ctx context.Context, sets []*siteSet) error {
 	for i, set := range sets {
 		moved[i] = baseurl.Set{Name: set.name, List: set.list, Away: set.from.Kind.Away}
 	}
-	return baseurl.Move(ctx, b.opts.State, moved, b.storage.db.Catalog(), b.storage.versions.Marked, b.opts.Log)
+	return baseurl.Move(ctx, b.storage.db.State.Notes, moved, b.storage.db.Catalog, b.storage.versions.Marked, b.opts.Log)
 }
 
 // endStreams returns h with event streams that end when another setup takes the place of

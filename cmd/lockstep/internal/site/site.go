@@ -23,6 +23,7 @@ import (
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/versions"
 	"lockstep/intake"
@@ -55,13 +56,13 @@ type Site struct {
 // Options configure a site.
 type Options struct {
 	BaseURL      string
-	Title        string       // of the collection, for people; may be empty
-	Description  string       // what it contains, or the URI of information about it; may be empty
-	Sets         []config.Set // settled: what flags and defaults say is filled in
-	State        string       // directory for the state that is kept from run to run
-	Documents    string       // directory or bucket for the documents
-	Gzip         bool         // with compressed variants
-	APITokenFile string       // clients that send a token in it may fill sets; "": none may
+	Title        string           // of the collection, for people; may be empty
+	Description  string           // what it contains, or the URI of information about it; may be empty
+	Sets         []config.Set     // settled: what flags and defaults say is filled in
+	State        stateplace.Place // of what is kept from run to run
+	Documents    string           // directory or bucket for the documents
+	Gzip         bool             // with compressed variants
+	APITokenFile string           // clients that send a token in it may fill sets; "": none may
 	AllowEmpty   bool
 	TakeOver     bool          // documents of another state are replaced
 	ScanInterval time.Duration // of sets that do not say; 0: the default of the origin, negative: never
@@ -102,7 +103,7 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.hub, err = openHub(ctx, &o, st.db.Hub(), s.maySubscribe); err != nil {
+	if s.hub, err = openHub(ctx, &o, st.db, s.maySubscribe); err != nil {
 		return nil, err
 	}
 	if s.requests, err = openAccessLog(&o); err != nil {
@@ -118,6 +119,9 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 		return nil, err
 	}
 	if err := st.claim.Take(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.builder.awaitClock(ctx, s.setup.Load().sets); err != nil {
 		return nil, err
 	}
 	if err := s.builder.move(ctx, s.setup.Load().sets); err != nil {
@@ -137,7 +141,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	}
 	requests := &clients{network: o.Network, lookupEnv: o.IO.LookupEnv, log: o.Log}
 	s.onClose(requests.close)
-	s.api = &origins.API{BaseURL: o.BaseURL, State: o.State, TokenFile: o.APITokenFile, Admin: access.Trusts(), Log: o.Log}
+	s.api = &origins.API{BaseURL: o.BaseURL, State: o.State.Dir, Keys: apiKeys(st.db), TokenFile: o.APITokenFile, Admin: access.Trusts(), Log: o.Log}
 	s.onClose(func() {
 		if err := s.api.Close(); err != nil {
 			o.Log.Warn("close the API", slog.Any("err", err))
@@ -153,12 +157,12 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	}
 	s.builder = &setupBuilder{opts: o, storage: st, sets: sets, source: so, tally: tally, failures: failures, api: s.api, hub: s.hub}
 	if o.Verbose {
-		s.builder.names = newChangeNamer(st.db.Catalog(), o.IO)
+		s.builder.names = newChangeNamer(st.db.Catalog, o.IO)
 	}
 	if err := s.builder.openReaders(); err != nil {
 		return err
 	}
-	built, cat, err := sets.build(st.db.Catalog())
+	built, cat, err := sets.build(st.db.Catalog)
 	if err != nil {
 		return err
 	}
@@ -180,7 +184,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 			channels:  func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
 			upstreams: s.upstreams,
 		}
-		s.Pages, s.board = newPages(base, access, s.ready, seen), newDashboard(o.State, seen, s.ownProblem)
+		s.Pages, s.board = newPages(base, access, s.ready, seen), newDashboard(o.State.Dir, seen, s.ownProblem)
 		s.Pages.Dashboard(access, s.board)
 		s.builder.pages, s.builder.hubPath = s.Pages, base.EscapedPath()+hubserver.Path
 	}
@@ -209,7 +213,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 // newVersionsUpkeep returns the upkeep of the prior versions of the sets.
 func (s *Site) newVersionsUpkeep(sets []*siteSet, st *storage, log *slog.Logger) *versions.Upkeep {
 	u := &versions.Upkeep{
-		Store: st.versions, Keeper: st.keeper, Status: st.db.Catalog().Status, Log: log,
+		Store: st.versions, Keeper: st.keeper, Status: st.db.Catalog.Status, Log: log,
 		Listed: func(ctx context.Context, set string) (catalog.Seq, []catalog.Mark, error) {
 			return s.setup.Load().src.Listed(ctx, set)
 		},
@@ -230,7 +234,7 @@ const maxStreams = 1000
 func sourceOptions(o *Options, tally *sourcefigures.Tally) source.Options {
 	about, summary := config.SplitDescription(o.Description)
 	return source.Options{
-		BaseURL: o.BaseURL, Title: o.Title, Summary: summary, Description: about, Explore: o.exploreURI(), Temp: o.State, Logger: o.Log, Static: !o.Content,
+		BaseURL: o.BaseURL, Title: o.Title, Summary: summary, Description: about, Explore: o.exploreURI(), Temp: o.State.Dir, Logger: o.Log, Static: !o.Content,
 		Type: mediatype.Of, // the types with which files are served
 		OnNotify: func(n source.Notification) {
 			tally.Notified(&n)
@@ -239,6 +243,12 @@ func sourceOptions(o *Options, tally *sourcefigures.Tally) source.Options {
 			}
 		},
 	}
+}
+
+// WhileOwned returns a context that ends when the state is no longer that of this process; see
+// [stateplace.Database.WhileOwned].
+func (s *Site) WhileOwned(ctx context.Context) (_ context.Context, stop func()) {
+	return s.builder.storage.db.WhileOwned(ctx)
 }
 
 // onClose has Close call f, before the functions that it was given earlier.

@@ -17,15 +17,15 @@ import (
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/versions"
 	"lockstep/discover"
 	"lockstep/internal/statedir"
-	"lockstep/storage/sqlite"
 )
 
 // A storage is everything that a site stores.
 type storage struct {
-	db       *sqlite.DB
+	db       *stateplace.Database
 	docs     documentStore
 	claim    *statedir.Claim // to the place of the documents
 	versions *versions.Store
@@ -34,7 +34,7 @@ type storage struct {
 
 // openStorage opens what a site stores. It gives onClose functions that close it.
 func openStorage(ctx context.Context, o *Options, onClose func(func())) (*storage, error) {
-	db, err := sqlite.Open(filepath.Join(o.State, "catalog.db"))
+	db, err := o.State.Open(ctx, o.Command, o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -48,13 +48,13 @@ func openStorage(ctx context.Context, o *Options, onClose func(func())) (*storag
 		return nil, err
 	}
 	onClose(func() { _ = st.docs.Close() }) // everything written was committed before
-	if st.claim, err = claimDocuments(ctx, st.docs, o); err != nil {
+	if st.claim, err = claimDocuments(ctx, st.docs, db.State, o); err != nil {
 		return nil, err
 	}
 	if err := o.checkVersions(); err != nil {
 		return nil, err
 	}
-	if st.versions, err = versions.Open(o.State, o.Sets, db.Versions()); err != nil {
+	if st.versions, err = versions.Open(o.State.Dir, db.State.Notes, o.Sets, db.Versions); err != nil {
 		return nil, err
 	}
 	onClose(st.versions.Close)
@@ -70,7 +70,7 @@ func openStorage(ctx context.Context, o *Options, onClose func(func())) (*storag
 // openBitstreams opens the store for the bytes of past representations, if a set
 // needs it, or one did and its bytes are to be removed; otherwise it returns nil.
 func openBitstreams(o *Options, versions bool) (*blob.Dir, error) {
-	path := filepath.Join(o.State, "bitstreams")
+	path := filepath.Join(o.State.Dir, "bitstreams")
 	_, err := os.Stat(path)
 	if err != nil && !versions && !slices.ContainsFunc(o.Sets, func(c config.Set) bool { return c.KeepsBytes() }) {
 		return nil, nil
@@ -144,14 +144,14 @@ func openDocumentStore(o *Options) (documentStore, error) {
 		b, err := mirror.OpenBucket(o.Documents, mirror.BucketClient{LookupEnv: o.IO.LookupEnv, Network: o.Network, Log: o.Log})
 		return bucketStore{b}, err
 	}
-	return statedir.Documents(o.Documents, o.State)
+	return statedir.Documents(o.Documents, o.State.Dir)
 }
 
 // claimDocuments claims the place of the documents for the state of o. Documents
 // in the state itself, which is locked, need no claim.
-func claimDocuments(ctx context.Context, docs blob.Store, o *Options) (*statedir.Claim, error) {
-	if _, ours := statedir.Inside(o.State, o.Documents); ours && !mirror.IsBucket(o.Documents) {
-		return statedir.OwnClaim(o.State), nil
+func claimDocuments(ctx context.Context, docs blob.Store, state statedir.State, o *Options) (*statedir.Claim, error) {
+	if o.documentsInState() {
+		return statedir.OwnClaim(state)
 	}
-	return statedir.NewClaim(ctx, docs, o.Documents, o.State, o.TakeOver)
+	return statedir.NewClaim(ctx, docs, o.Documents, state, o.TakeOver)
 }

@@ -19,6 +19,7 @@ import (
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/site"
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake/dir"
 )
@@ -29,7 +30,8 @@ type Source struct {
 	BaseURL      string
 	title        string
 	description  string
-	State        string
+	state        string
+	State        stateplace.Place // once it is settled
 	config       string
 	hash         []string
 	include      []string
@@ -65,7 +67,7 @@ func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	flags.StringVar(&o.BaseURL, "base-url", "", baseURL)
 	flags.StringVar(&o.title, "title", "", "the title of the collection is `TEXT`, on pages, in feeds and for harvesters")
 	flags.StringVar(&o.description, "description", "", "what the collection contains is `TEXT`, or at that URL")
-	flags.StringVar(&o.State, "state", "", "keep what is known of the resources in `DIR` (default one per directory below ~/.local/state/lockstep)")
+	flags.StringVar(&o.state, "state", "", "keep what is known of the resources in `DIR`, or in a PostgreSQL database, postgres://… (default one per directory below ~/.local/state/lockstep)")
 	flags.StringVar(&o.config, "config", "", "read configuration from `FILE` (YAML); flags overrule it")
 	flags.StringSliceVar(&o.hash, "hash", []string{"sha-256", "md5"}, "`NAMES` of the hashes to publish; of what is not a file, read it for them")
 	flags.StringArrayVar(&o.include, "include", nil, "publish only files and objects that match `GLOB` (repeatable; ** is any number of directories)")
@@ -115,13 +117,8 @@ func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string)
 	if given("hidden") {
 		o.settleHidden()
 	}
-	if strings.Contains(o.State, "://") {
-		return term.Usagef("--state %s: this version keeps its state in a directory", o.State)
-	}
-	if o.State == "" {
-		if err := o.settleState(args, lookup); err != nil {
-			return err
-		}
+	if err := o.settleState(lookup); err != nil {
+		return err
 	}
 	if err := o.Hubs.Settle(); err != nil {
 		return err
@@ -208,36 +205,45 @@ func (o *Source) settleHidden() {
 	}
 }
 
-// settleState chooses the state directory: one per argument, or per
+// settleState determines where the state is.
+func (o *Source) settleState(lookup func(string) (string, bool)) (err error) {
+	if o.state == "" {
+		if o.state, err = o.defaultState(lookup); err != nil {
+			return err
+		}
+	}
+	o.State, err = stateplace.Parse(o.state, lookup)
+	return err
+}
+
+// defaultState returns the default state directory: one per argument, or per
 // configuration file that has sets.
-func (o *Source) settleState(args []string, lookup func(string) (string, bool)) (err error) {
+func (o *Source) defaultState(lookup func(string) (string, bool)) (string, error) {
 	if len(o.File.Sets) > 0 {
-		o.State, err = config.DefaultState(o.config, true, lookup)
-		return err
+		return config.DefaultState(o.config, true, lookup)
 	}
 	from := o.Sets[0].Origin
 	if dir := from.Dir(); dir != "" {
-		o.State, err = config.DefaultState(dir, true, lookup)
-	} else {
-		o.State, err = config.DefaultState(from.String(), false, lookup)
-		if err == nil && from.WithoutUser() != from.Place {
-			err = o.renameState(from, lookup)
-		}
+		return config.DefaultState(dir, true, lookup)
 	}
-	return err
+	state, err := config.DefaultState(from.String(), false, lookup)
+	if err == nil && from.WithoutUser() != from.Place {
+		err = renameState(from, state, lookup)
+	}
+	return state, err
 }
 
 // renameState gives the state of a place whose address has a password the name
 // without it: older versions had it in the name.
-func (o *Source) renameState(from config.Address, lookup func(string) (string, bool)) error {
+func renameState(from config.Address, state string, lookup func(string) (string, bool)) error {
 	old, err := config.DefaultState(from.Kind.Scheme+":"+from.Kind.After+from.Place, false, lookup)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(o.State); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := os.Rename(old, o.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(old, state); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("rename the state directory: %w", errors.Unwrap(err)) // which does not name it
 	}
 	return nil

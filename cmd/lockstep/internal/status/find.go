@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/health"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/mirrors"
 	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
@@ -53,6 +54,13 @@ func Look(ctx context.Context, o Options) (health.Result, error) {
 		if len(places) > 0 {
 			return LookAtAll(ctx, places), nil
 		}
+	}
+	if storage.IsURL(o.State) && o.Admin != "" { // the token is in its local directory
+		place, err := stateplace.Parse(o.State, o.LookupEnv)
+		if err != nil {
+			return nil, err
+		}
+		o.State = place.Dir
 	}
 	if o.State == "" && o.Admin == "" || o.Target != "" && o.State == "" {
 		if err := o.findState(); err != nil {
@@ -236,12 +244,16 @@ func (o *Options) lookAtDatabase(ctx context.Context) (health.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	local := *o
+	local.State = place.Dir
 	if isSocketIn(place.Dir) { // of a Source or a hub
-		local := *o
-		local.State = place.Dir
 		return local.lookAtState(ctx)
 	}
-	return lookAtMirror(ctx, o.State, cmp.Or(o.Target, place.String()))
+	m, err := lookAtMirror(ctx, o.State, cmp.Or(o.Target, place.String()))
+	if errors.Is(err, mirror.ErrNoMirror) {
+		return local.lookAtState(ctx)
+	}
+	return m, err
 }
 
 // lookAtMirror is LookAt for a mirror that was named by target, or whose state is in dir.

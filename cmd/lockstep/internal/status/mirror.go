@@ -79,7 +79,7 @@ func LookAt(ctx context.Context, p Place) (*Mirror, error) {
 		return nil, err
 	}
 	holder, held := lock.Look(place.Dir)
-	if m.Killed = m.Killed && !held && !owned && (holder.PID != 0 || place.Database != ""); held {
+	if m.Killed = m.Killed && !held && !owned && (holder.PID != 0 || place.InDatabase()); held {
 		m.Process = &holder
 	}
 	if live := follower(ctx, place.Dir); live != nil {

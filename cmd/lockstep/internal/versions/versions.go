@@ -23,12 +23,12 @@ import (
 	"lockstep/vault"
 )
 
-// Where prior versions are stored, in the state directory: their bytes, and a
-// file that lists the sets that keep versions, or did. The database lists the
+// Where prior versions are stored: their bytes in the state directory, and a
+// note that lists the sets that keep versions, or did. The database lists the
 // versions, next to the catalog.
 const (
 	versionsPlace = "versions"
-	versionsFile  = "versions.json"
+	versionsNote  = "versions.json"
 )
 
 // A mark is the record of a set that keeps versions or did, under its name in the
@@ -63,15 +63,15 @@ type Store struct {
 	blobs    *blob.Dir // their bytes; nil: no set keeps versions, and none did
 	index    memento.Store
 	compress bool
-	path     string // of the marks
+	notes    statedir.Notes // with the marks
 	marks    map[string]mark
 }
 
 // Open opens the store in the state directory, if a set keeps versions, or did. index
 // lists the versions.
-func Open(state string, sets []config.Set, index memento.Store) (*Store, error) {
-	s := &Store{path: filepath.Join(state, versionsFile)}
-	if err := statedir.ReadJSON(s.path, &s.marks); err != nil {
+func Open(state string, notes statedir.Notes, sets []config.Set, index memento.Store) (*Store, error) {
+	s := &Store{notes: notes}
+	if err := statedir.ReadJSON(s.notes, versionsNote, &s.marks); err != nil {
 		return nil, err
 	}
 	if len(s.marks) == 0 && !Any(sets) {
@@ -171,5 +171,5 @@ func (s *Store) mark(list string, m *mark) error {
 	} else {
 		s.marks[list] = *m
 	}
-	return statedir.WriteJSON(s.path, s.marks)
+	return statedir.WriteJSON(s.notes, versionsNote, s.marks)
 }

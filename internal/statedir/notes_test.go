@@ -16,15 +16,15 @@ func TestJSONFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sets.json")
 	got := map[string]string{"kept": "yes"}
-	if err := statedir.ReadJSON(path, &got); err != nil || got["kept"] != "yes" {
+	if err := statedir.ReadJSON(statedir.Files(dir), "sets.json", &got); err != nil || got["kept"] != "yes" {
 		t.Errorf("ReadJSON of no file = %v, %v, want the value as it was", got, err)
 	}
 	for _, want := range []string{"http://a.example/", "http://b.example/"} { // written and replaced
-		if err := statedir.WriteJSON(path, map[string]string{"main": want}); err != nil {
+		if err := statedir.WriteJSON(statedir.Files(dir), "sets.json", map[string]string{"main": want}); err != nil {
 			t.Fatal(err)
 		}
 		got = nil
-		if err := statedir.ReadJSON(path, &got); err != nil || got["main"] != want {
+		if err := statedir.ReadJSON(statedir.Files(dir), "sets.json", &got); err != nil || got["main"] != want {
 			t.Errorf("ReadJSON = %v, %v, want %s", got, err, want)
 		}
 	}
@@ -34,10 +34,10 @@ func TestJSONFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"main":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := statedir.ReadJSON(path, &got); err == nil || !strings.Contains(err.Error(), path) {
+	if err := statedir.ReadJSON(statedir.Files(dir), "sets.json", &got); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("ReadJSON of a damaged file = %v, want an error that names it", err)
 	}
-	if err := statedir.WriteJSON(filepath.Join(dir, "none", "sets.json"), got); err == nil {
+	if err := statedir.WriteJSON(statedir.Files(filepath.Join(dir, "none")), "sets.json", got); err == nil {
 		t.Error("WriteJSON into a directory that does not exist returned no error")
 	}
 }

@@ -1,5 +1,3 @@
-// Package stateplace opens states that users name: directories, and PostgreSQL databases, beside
-// which a directory of this machine has what can be made again.
 package stateplace
 
 import (
@@ -15,46 +13,18 @@ import (
 
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/note"
-	"lockstep/internal/statedir"
-	"lockstep/storage"
 	"lockstep/storage/postgres"
 )
-
-// A Place is where a process has its state.
-type Place struct {
-	Dir      string // the state; with a Database, what can be made again
-	Database string // URL of a PostgreSQL database; "": a file in Dir is the database
-}
-
-// Parse returns the place that a user names. The directory beside a database is one of the
-// user's own, named after the database.
-func Parse(state string, lookup func(string) (string, bool)) (Place, error) {
-	if !storage.IsURL(state) {
-		if scheme, _, is := strings.Cut(state, "://"); is {
-			return Place{}, term.Usage(fmt.Errorf("--state %s://: not a place of a state", scheme), "give a directory, or the URL of a PostgreSQL database, as postgres://user@host/database")
-		}
-		return Place{Dir: state}, nil
-	}
-	dir, err := statedir.Default(storage.WithoutPassword(state), false, lookup)
-	return Place{Dir: dir, Database: state}, err
-}
-
-// String returns the place without a password.
-func (p Place) String() string {
-	if p.Database != "" {
-		return storage.WithoutPassword(p.Database)
-	}
-	return p.Dir
-}
 
 // ownerWait is how long a process waits for the owner of its state: that of one that was
 // killed is free after its lease of 8 s.
 const ownerWait = 12 * time.Second
 
-// Own opens the database of a place, whose directory this process has locked, and takes it
-// for this process, which runs command. The owner must be closed before the DB.
-func (p Place) Own(ctx context.Context, command string, log *slog.Logger) (*postgres.DB, *postgres.Owner, error) {
-	db, err := postgres.Options{Scratch: p.Dir}.Open(ctx, p.Database)
+// OpenOwned opens the PostgreSQL database of a place, whose directory this process has
+// locked, and takes it for this process, which runs command. The owner must be closed
+// before the DB.
+func (p Place) OpenOwned(ctx context.Context, command string, log *slog.Logger) (*postgres.DB, *postgres.Owner, error) {
+	db, err := postgres.Options{Scratch: p.Dir}.Open(ctx, p.url)
 	if err != nil {
 		return nil, nil, Explain(err)
 	}
@@ -67,6 +37,13 @@ func (p Place) Own(ctx context.Context, command string, log *slog.Logger) (*post
 		return nil, nil, errors.Join(Explain(fmt.Errorf("state in %s: %w", p, err)), db.Close())
 	}
 	return db, owner, nil
+}
+
+// OpenReader opens the PostgreSQL database of a place to be read, also while a process owns
+// it. The error of one without tables wraps [postgres.ErrEmpty].
+func (p Place) OpenReader(ctx context.Context) (*postgres.DB, error) {
+	db, err := postgres.Options{ReadOnly: true}.Open(ctx, p.url)
+	return db, Explain(err)
 }
 
 // self describes this process to those of other machines.

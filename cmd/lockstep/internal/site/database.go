@@ -1,0 +1,103 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/stateplace"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/intake"
+	"lockstep/intake/api"
+	"lockstep/internal/statedir"
+)
+
+// checkDatabase rejects, if the state is in a database, what would be lost for good together
+// with the local directory.
+func (o *Options) checkDatabase() error {
+	if !o.State.InDatabase() {
+		return nil
+	}
+	for i := range o.Sets {
+		c := &o.Sets[i]
+		if err := o.checkLocal(c); err != nil {
+			return term.Usage(fmt.Errorf("set %s: %w", c.Label(i), err), term.HintOf(err))
+		}
+	}
+	return nil
+}
+
+// checkLocal rejects a set of which something would be stored in the local directory only.
+func (o *Options) checkLocal(c *config.Set) error {
+	what := ""
+	switch {
+	case c.Origin.Kind.Scheme == "resourcesync":
+		what = "resourcesync: stores its mirror"
+	case c.Versions != nil:
+		what = "versions: stores prior versions"
+	case c.Patches:
+		what = "patches: stores what resources were before"
+	case c.ChangeDump != nil:
+		what = "change_dump: stores what changes have brought"
+	case c.Archive != nil && o.documentsInState():
+		return term.WithHint(errors.New("archive: keeps earlier documents, which would be in a local directory that may be lost"),
+			"have the documents in a place that lasts, with documents: DIR or documents: s3://BUCKET/PREFIX in the configuration")
+	default:
+		return nil
+	}
+	return term.WithHint(fmt.Errorf("%s in files, and needs a state in a directory for now", what), "use --state DIR; or leave it out of this Source")
+}
+
+// documentsInState reports whether the documents are in the directory of the state.
+func (o *Options) documentsInState() bool {
+	_, ours := statedir.Inside(o.State.Dir, o.Documents)
+	return ours && !mirror.IsBucket(o.Documents)
+}
+
+// maxBehind is how far the clock may be behind that of the machine on which the Source ran before:
+// Open waits so long at most.
+const maxBehind = time.Minute
+
+// awaitClock waits, if the history restarts, until the clock has passed all that the catalog has
+// recorded: the names of new documents are made from the time, and no document that was published
+// before, on another machine, must get another content.
+func (b *setupBuilder) awaitClock(ctx context.Context, sets []*siteSet) error {
+	if !b.opts.State.InDatabase() || !b.storage.claim.Restarts() {
+		return nil
+	}
+	for _, set := range sets {
+		st, err := b.storage.db.Catalog.Status(ctx, set.list)
+		if err != nil {
+			return err
+		}
+		if st.Kept.At.IsZero() {
+			continue // nothing was published
+		}
+		mark, err := b.storage.db.Catalog.Mark(ctx, set.list) // at or after all others
+		if err != nil {
+			return err
+		}
+		behind := time.Until(mark.At)
+		if behind > maxBehind {
+			return term.WithHint(fmt.Errorf("the clock of this machine is %s behind that of the one on which set %s was published before", term.Elapsed(behind), set.name),
+				"set the clock, or wait so long")
+		}
+		if behind > -time.Microsecond {
+			if err := intake.Sleep(ctx, behind+time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// apiKeys returns where the API stores its idempotency keys; nil: in its directory.
+func apiKeys(db *stateplace.Database) api.Notes {
+	if rows, ok := db.State.Notes.(statedir.Rows); ok {
+		return rows
+	}
+	return nil
+}
