@@ -30,6 +30,7 @@ type DB struct {
 	Engine string // [SQLite] or [PostgreSQL]
 	file   string // of SQLite
 	db     *sqldb.DB
+	owner  *postgres.Owner // of PostgreSQL, if it can be written
 }
 
 // IsURL reports whether a place is the URL of a PostgreSQL database.
@@ -46,13 +47,13 @@ func OpenReader(ctx context.Context, place string) (*DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		return frozen(ctx, &DB{PostgreSQL, "", db.DB})
+		return frozen(ctx, &DB{Engine: PostgreSQL, db: db.DB})
 	}
 	db, err := sqlite.OpenReader(place)
 	if err != nil {
 		return nil, err
 	}
-	return frozen(ctx, &DB{SQLite, place, db.DB})
+	return frozen(ctx, &DB{Engine: SQLite, file: place, db: db.DB})
 }
 
 func frozen(ctx context.Context, d *DB) (*DB, error) {
@@ -62,24 +63,61 @@ func frozen(ctx context.Context, d *DB) (*DB, error) {
 	return d, nil
 }
 
-// Open opens a database, brings its schema up to date, and creates it if it does not exist.
+// Open opens a database, brings its schema up to date, and creates it if it does not exist. It
+// takes a PostgreSQL database for this process: the error wraps a [postgres.OwnedError] if it
+// belongs to another one.
 func Open(ctx context.Context, place string) (*DB, error) {
 	if IsURL(place) {
-		db, err := postgres.Options{Migrate: true}.Open(ctx, place)
-		if err != nil {
-			return nil, err
-		}
-		return &DB{PostgreSQL, "", db.DB}, nil
+		return openOwned(ctx, place)
 	}
 	db, err := sqlite.Open(place)
 	if err != nil {
 		return nil, err
 	}
-	return &DB{SQLite, place, db.DB}, nil
+	return &DB{Engine: SQLite, file: place, db: db.DB}, nil
+}
+
+// CheckFree returns an error that wraps a [postgres.OwnedError] if a PostgreSQL database belongs
+// to a process.
+func CheckFree(ctx context.Context, url string) error {
+	db, err := postgres.Options{ReadOnly: true}.Open(ctx, url)
+	if errors.Is(err, postgres.ErrEmpty) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	by, err := db.OwnedBy(ctx)
+	if by != nil {
+		err = fmt.Errorf("open database %s: %w", WithoutPassword(url), by)
+	}
+	return errors.Join(err, db.Close())
+}
+
+// openOwned opens a PostgreSQL database. That of another process is not migrated.
+func openOwned(ctx context.Context, url string) (*DB, error) {
+	if err := CheckFree(ctx, url); err != nil {
+		return nil, err
+	}
+	db, err := postgres.Options{Migrate: true}.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := db.Own(ctx, postgres.OwnOptions{Name: "lockstep state"})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &DB{Engine: PostgreSQL, db: db.DB, owner: owner}, nil
 }
 
 // Close closes the database.
-func (d *DB) Close() error { return d.db.Close() }
+func (d *DB) Close() error {
+	var err error
+	if d.owner != nil {
+		err = d.owner.Close()
+	}
+	return errors.Join(err, d.db.Close())
+}
 
 // A Schema is a part of the database, whose version changes by itself.
 type Schema struct {

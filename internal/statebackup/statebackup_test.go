@@ -254,8 +254,8 @@ func TestDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer to.Close()
-	if _, err := storage.Copy(t.Context(), from, to, func(string, int64) {}); err != nil {
+	_, err = storage.Copy(t.Context(), from, to, func(string, int64) {})
+	if err := errors.Join(err, to.Close()); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "backup.tar.gz")

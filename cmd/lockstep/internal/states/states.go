@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination/lock"
 	"lockstep/internal/statebackup"
@@ -63,7 +64,7 @@ func explain(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return term.WithHint(err, "run this as the user who runs the process, or as root")
 	}
-	return err
+	return stateplace.Explain(err)
 }
 
 // An Info is what the databases of a state contain.
@@ -259,7 +260,7 @@ func Copy(ctx context.Context, from, to string, resume bool, progress func(table
 		return c, term.Usage(fmt.Errorf("%s has %d databases", from, len(all)), "give one of "+strings.Join(names, ", "))
 	}
 	c.From, c.To = all[0].name, storage.WithoutPassword(to)
-	release, err := lockState(from)
+	release, err := lockState(ctx, from)
 	if err != nil {
 		return c, err
 	}
@@ -285,8 +286,11 @@ func Copy(ctx context.Context, from, to string, resume bool, progress func(table
 	return c, err
 }
 
-// lockState locks a state in a directory; otherwise it does nothing.
-func lockState(place string) (release func(), err error) {
+// lockState locks a state in a directory. It refuses one in a database that a process owns.
+func lockState(ctx context.Context, place string) (release func(), err error) {
+	if storage.IsURL(place) {
+		return func() {}, explain(storage.CheckFree(ctx, place))
+	}
 	if info, err := os.Stat(place); err != nil || !info.IsDir() {
 		return func() {}, nil
 	}
@@ -324,7 +328,7 @@ func Migrate(ctx context.Context, place string) (*Migrated, error) {
 	if err != nil {
 		return nil, err
 	}
-	release, err := lockState(place)
+	release, err := lockState(ctx, place)
 	if err != nil {
 		return nil, err
 	}
