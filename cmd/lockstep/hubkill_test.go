@@ -76,7 +76,7 @@ func testHubEnds(t *testing.T, n int, state func() string, end func(*hubProcess)
 		all += len(accepted[i])
 		for j := range subscribers {
 			if path := fmt.Sprint("/", i, "/", j); !sub.got(path, accepted[i]) {
-				t.Errorf("%s did not get all that was accepted, in order", path)
+				t.Errorf("%s did not get all that was accepted, in order:\n%q\n%q", path, accepted[i], sub.bodies(path))
 			}
 		}
 	}

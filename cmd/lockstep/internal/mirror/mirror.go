@@ -63,7 +63,7 @@ func (o *Selection) Declare(all *pflag.FlagSet) {
 }
 
 func (o *Selection) declareFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.State, "state", "", "store the state of a mirror in a bucket in `DIR`, or in a PostgreSQL database, postgres://… (a mirror in a directory contains its state)")
+	flags.StringVar(&o.State, "state", "", "store the state of a mirror in a bucket in `DIR`, or in a PostgreSQL database, as postgres://user@host/database (a mirror in a directory contains its state)")
 	o.DeclareWhich(flags)
 	flags.StringVar(&o.filterFrom, "filter-from", "", "select resources by the rules in `FILE`, one a line: + GLOB or - GLOB; the first that matches the URI decides, and what none matches is selected")
 	flags.StringVar(&o.minSize, "min-size", "", "only resources of at least `SIZE`, as 500k or 2Gi, and those of which the Source states no length")
