@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"lockstep/destination"
 	"lockstep/resourcesync"
 	"lockstep/storage/sqlite"
@@ -84,7 +86,7 @@ func cutRun(t *testing.T, d *disk, src *liveSource, n int) (cuts int) {
 			checkCut(t, d.cut(t), src, true)
 			return cuts + 1
 		case <-wait:
-			_ = cmd.Process.Signal(syscall.SIGSTOP) // it may end this moment
+			pause(t, cmd.Process)
 			copied := d.cut(t)
 			checkCut(t, copied, src, false)
 			_ = cmd.Process.Signal(syscall.SIGCONT)
@@ -255,6 +257,26 @@ func (d *disk) eject(t testing.TB) {
 	d.device = ""
 	if err := errors.Join(os.Remove(d.image), os.Remove(d.dir)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// pause stops a process, and returns when all its threads have stopped: the signal
+// alone leaves them time to write and to answer. A process that has ended is left
+// alone.
+func pause(t *testing.T, p *os.Process) {
+	t.Helper()
+	if err := p.Signal(syscall.SIGSTOP); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	for {
+		err := unix.Waitid(unix.P_PID, p.Pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err == nil, errors.Is(err, unix.ECHILD): // stopped; ended
+			return
+		default:
+			t.Fatal(err)
+		}
 	}
 }
 

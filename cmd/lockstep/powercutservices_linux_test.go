@@ -24,9 +24,7 @@ func TestPowerCutHub(t *testing.T) {
 	t.Parallel()
 	d := newDisk(t, diskRoom(t), 64<<20)
 	testHubEnds(t, cutsWanted(), func() string { return filepath.Join(d.dir, "state") }, func(hub *hubProcess) {
-		if err := hub.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		pause(t, hub.cmd.Process)
 		left := d.cut(t)
 		hub.kill()
 		d.eject(t)
@@ -68,7 +66,7 @@ func TestPowerCutPublish(t *testing.T) {
 			}
 			site.check(d.cut(t), true)
 		case <-time.After(time.Duration(rand.IntN(400)) * time.Millisecond):
-			_ = cmd.Process.Signal(syscall.SIGSTOP) // it may end this moment
+			pause(t, cmd.Process)
 			left := d.cut(t)
 			_ = cmd.Process.Signal(syscall.SIGCONT)
 			site.check(left, false)
