@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -59,5 +60,44 @@ func TestRestartOptionRestartsTheHistoryOnce(t *testing.T) {
 	w.publish(s)
 	if c := w.upToDate(); len(c.events) != 1 {
 		t.Errorf("after a change: %d events, want 1: the history restarts once", len(c.events))
+	}
+}
+
+// A Change List began where the catalog, which was restored from an older copy, had no
+// mark yet, or other changes.
+func TestOlderCatalogThanTheHistory(t *testing.T) {
+	t.Parallel()
+	for name, words := range map[string][]string{"same changes": {"a=1", "b=1", "c=1"}, "other changes": {"a=1", "b=2", "d=1"}, "other changes, one more": {"a=1", "b=2", "d=1", "e=1"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newer, w := newWorld(t, source.Options{}), newWorld(t, source.Options{})
+			for _, w := range []*world{newer, w} {
+				w.publish(w.source())
+				w.pass(time.Minute)
+			}
+			for _, word := range []string{"a=1", "b=1", "c=1"} {
+				newer.put(word)
+				newer.pass(time.Minute)
+			}
+			newer.pass(time.Hour)
+			newer.opts.Restart = true
+			newer.publish(newer.source())
+
+			w.docs = newer.docs
+			if !strings.HasPrefix(name, "same") {
+				w.pass(time.Second)
+			}
+			for _, word := range words {
+				w.put(word)
+				w.pass(time.Minute)
+			}
+			w.pass(2 * time.Hour)
+			s := w.source()
+			w.publish(s)
+			w.upToDate()
+			w.put("f=1")
+			w.publish(s)
+			w.upToDate()
+		})
 	}
 }

@@ -91,7 +91,7 @@ func (b *changeBuild) finishOpen(ctx context.Context, st *changeState, d *docume
 	if string(to.held) != closingTag { // unreachable: that is how a list ends
 		st.Open.Size = 0
 	}
-	if last.Seq > after || after == st.Open.After && len(st.Closed) == 0 {
+	if last.Seq > after || after == st.Open.After && len(st.Closed) == 0 && last.Seq != st.Through {
 		st.Through, st.ThroughTime = last.Seq, last.At
 	}
 	return last.Seq, nil

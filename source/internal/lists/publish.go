@@ -276,6 +276,11 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 			return err
 		}
 		back = back || c.After >= kept.Seq && kept.At.After(c.From) // a catalog of its own, which has as many changes
+		if !back && c.After > kept.Seq {
+			if back, err = p.lacksBeginning(ctx, c); err != nil {
+				return err
+			}
+		}
 	}
 	if back {
 		// The published documents state changes that are not in this catalog. A
@@ -289,9 +294,31 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 	if c == nil || c.Open.After < kept.Seq {
 		p.newHistory, p.begun = true, true
 		c = &changeState{After: kept.Seq, From: kept.At, Open: openPart{From: kept.At, After: kept.Seq}, Through: kept.Seq}
+		if p.status.Last == kept.Seq {
+			c.ThroughTime = p.status.LastTime
+		}
 	}
 	p.next.Changes = c
 	return nil
+}
+
+// lacksBeginning reports whether the beginning of a published Change List is not a point
+// in the history that the catalog has: it is another catalog, or an older copy, which
+// has as many changes. Otherwise tidy can forget what happened before.
+func (p *publication) lacksBeginning(ctx context.Context, c *changeState) (bool, error) {
+	set, from := p.docs.CapabilityList(p.set.Name), c.From.Truncate(time.Microsecond)
+	for change, err := range p.catalog.Changes(ctx, set, c.After-1) {
+		switch {
+		case err != nil:
+			return false, err
+		case change.Seq > c.After:
+			return !change.EventTime.After(from), nil
+		case change.Seq < c.After || change.EventTime.After(from):
+			return true, nil
+		}
+	}
+	mark, err := p.catalog.Mark(ctx, set) // an older copy does not know that the history was to begin then
+	return mark.At.Before(from), err
 }
 
 // outsideHistory reports whether err says that an event of the catalog is not
