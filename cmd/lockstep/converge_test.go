@@ -29,12 +29,22 @@ var (
 // quiet, one run more and the mirror is the directory.
 func TestConverge(t *testing.T) {
 	t.Parallel()
+	testConverge(t, &savedDir{dir: filepath.Join(t.TempDir(), "state"), backup: filepath.Join(t.TempDir(), "backup")})
+}
+
+// TestConvergeDatabase does the same with the state of the Source in PostgreSQL.
+func TestConvergeDatabase(t *testing.T) {
+	t.Parallel()
+	testConverge(t, newSavedDatabase(t))
+}
+
+func testConverge(t *testing.T, state savedState) {
 	seed := *convergeSeed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-converge-seed %d", seed)
-	l := newLife(t, seed)
+	l := newLife(t, seed, state)
 	for l.step = range *convergeSteps {
 		l.live()
 		if t.Failed() {
@@ -52,22 +62,20 @@ type life struct {
 	*rand.Rand
 	dir, mirror string
 	src         *livingSource
+	state       savedState
 	step        int
-
-	backup string // of the Source's state, taken some time ago
 
 	done, killed, deaths, losses, restores int
 }
 
-func newLife(t *testing.T, seed uint64) *life {
+func newLife(t *testing.T, seed uint64, state savedState) *life {
 	t.Helper()
-	l := &life{TB: t, Rand: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), mirror: filepath.Join(t.TempDir(), "mirror"),
-		backup: filepath.Join(t.TempDir(), "state")}
+	l := &life{TB: t, Rand: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), mirror: filepath.Join(t.TempDir(), "mirror"), state: state}
 	l.must(os.WriteFile(filepath.Join(l.dir, "stays"), []byte("so that the directory is never empty"), 0o644))
 	for range 10 {
 		l.change()
 	}
-	l.src = newLivingSource(t, l.dir, filepath.Join(t.TempDir(), "state"))
+	l.src = newLivingSource(t, l.dir, state.place())
 	return l
 }
 
@@ -97,27 +105,19 @@ func (l *life) live() {
 		l.deaths++
 		l.src.kill()
 		if l.IntN(3) == 0 {
-			l.copyState(l.src.state, l.backup)
+			l.must(l.state.save())
 		}
 	default:
 		l.src.kill()
-		if _, err := os.Stat(l.backup); err == nil && *convergeRestore && l.IntN(2) == 0 {
+		if *convergeRestore && l.IntN(2) == 0 && l.state.isSaved() {
 			l.restores++
-			l.copyState(l.backup, l.src.state)
+			l.must(l.state.restore())
 		} else {
 			l.losses++
-			l.must(os.RemoveAll(l.src.state))
+			l.must(l.state.lose(l.Rand))
 		}
 		l.src.start()
 	}
-}
-
-// copyState makes one directory what another is.
-func (l *life) copyState(from, to string) {
-	l.Helper()
-	l.must(os.RemoveAll(to))
-	_ = os.Remove(filepath.Join(from, "admin.sock")) // of a process that was killed; CopyFS refuses sockets
-	l.must(os.CopyFS(to, os.DirFS(from)))
 }
 
 // sync runs a sync, which may be over or killed after d. While the directory
@@ -196,7 +196,7 @@ func (l *life) settle() {
 		l.Errorf("one sync more ended with %d\n%s", code, out)
 	}
 	checkEmpty(l, filepath.Join(l.mirror, ".lockstep", "tmp"))
-	unfinished := filepath.Join(l.src.state, "documents", ".lockstep", "tmp")
+	unfinished := filepath.Join(stateDir(l, l.src.state), "documents", ".lockstep", "tmp")
 	for range 100 { // the Source is running, and may be writing something now
 		if left, err := os.ReadDir(unfinished); err == nil && len(left) == 0 || os.IsNotExist(err) {
 			return
