@@ -72,7 +72,7 @@ func TestNoRoomForTheJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src.churn(20, 0, 600)
+	src.churn(20, 0, 2000) // more than fits in the log of the database, too
 	code, said := runLimited(t, info.Size()+8<<10, "sync", "-q", src.address(), dest)
 	if code != exitFailed || !strings.Contains(said, dest) {
 		t.Errorf("exit code %d, want %d and the place:\n%s", code, exitFailed, said)
