@@ -37,6 +37,8 @@ import (
 	"lockstep/patch"
 	"lockstep/resourcesync"
 	"lockstep/source"
+	"lockstep/storage/postgres"
+	"lockstep/storage/postgres/postgrestest"
 	"lockstep/storage/sqlite"
 )
 
@@ -148,9 +150,15 @@ func (h *history) openMirror() {
 	h.Must(err)
 	h.Cleanup(func() { dir.Close() })
 	h.store, h.journal = dir, new(journal.Mem)
-	if h.IntN(20) == 0 {
+	switch n := h.IntN(20); {
+	case n == 0:
 		h.Must(blob.MakeDir(filepath.Join(h.dir, ".lockstep")))
 		db, err := sqlite.Open(filepath.Join(h.dir, destination.StateFile))
+		h.Must(err)
+		h.Cleanup(func() { db.Close() })
+		h.journal = db.Journal()
+	case n == 1 && postgrestest.Installed():
+		db, err := postgres.Options{}.Open(context.Background(), postgrestest.URL(h))
 		h.Must(err)
 		h.Cleanup(func() { db.Close() })
 		h.journal = db.Journal()

@@ -1,11 +1,14 @@
 package destination_test
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"lockstep/storage/postgres/postgrestest"
 )
 
 // faultStep is how many writes apart the faults of tests are that let each write
@@ -19,21 +22,26 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "40"); err != nil { // the default: a flag of the command line comes later
 		panic(err)
 	}
-	dir := memoryDir()
+	tests, dir := tests{m}, memoryDir()
 	if os.Getenv("TMPDIR") != "" || dir == "" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(tests)
 		return
 	}
 	dir, err := os.MkdirTemp(dir, "lockstep-destination-")
 	if err != nil {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(tests)
 		return
 	}
-	if err := os.Setenv("TMPDIR", dir); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o711), os.Setenv("TMPDIR", dir)); err != nil { // PostgreSQL has a user of its own
 		panic(err)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(tests, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(dir) // only litter
 		os.Exit(code)
 	}))
 }
+
+// tests runs the tests, and then ends the PostgreSQL that they have started.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int { return postgrestest.Main(t.M) }

@@ -20,6 +20,8 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/repository"
+	"lockstep/storage/postgres"
+	"lockstep/storage/postgres/postgrestest"
 	"lockstep/storage/sqlite"
 )
 
@@ -102,6 +104,25 @@ func TestConvergenceSQLite(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), fmt.Sprint(n))
 		converge(t, rt, func(w *world) func() {
 			db, err := sqlite.Options{Clock: w.clock}.Open(dir + ".db")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.catalog = db.Catalog()
+			return func() { _ = db.Close() }
+		})
+	})
+}
+
+// TestConvergencePostgres does so with the other catalog that the serve command uses.
+func TestConvergencePostgres(t *testing.T) {
+	t.Parallel()
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		if n++; n > *histories/10 {
+			return
+		}
+		converge(t, rt, func(w *world) func() {
+			db, err := postgres.Options{Clock: w.clock}.Open(t.Context(), postgrestest.URL(t))
 			if err != nil {
 				t.Fatal(err)
 			}

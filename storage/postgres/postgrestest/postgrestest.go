@@ -118,6 +118,9 @@ func (s *Server) began(tb testing.TB) (at time.Time) {
 	return at
 }
 
+// Installed reports whether there is a PostgreSQL that can be started.
+func Installed() bool { return find() != "" }
+
 // find returns the directory of PostgreSQL's programs, which Debian does not put
 // on the PATH.
 func find() string {

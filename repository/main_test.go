@@ -1,0 +1,10 @@
+package repository_test
+
+import (
+	"os"
+	"testing"
+
+	"lockstep/storage/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m)) }
