@@ -277,7 +277,7 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 		}
 		back = back || c.After >= kept.Seq && kept.At.After(c.From) // a catalog of its own, which has as many changes
 		if !back && c.After > kept.Seq {
-			if back, err = p.lacksBeginning(ctx, c); err != nil {
+			if back, err = lacksBeginning(ctx, p.catalog, set, c); err != nil {
 				return err
 			}
 		}
@@ -305,9 +305,9 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 // lacksBeginning reports whether the beginning of a published Change List is not a point
 // in the history that the catalog has: it is another catalog, or an older copy, which
 // has as many changes. Otherwise tidy can forget what happened before.
-func (p *publication) lacksBeginning(ctx context.Context, c *changeState) (bool, error) {
-	set, from := p.docs.CapabilityList(p.set.Name), c.From.Truncate(time.Microsecond)
-	for change, err := range p.catalog.Changes(ctx, set, c.After-1) {
+func lacksBeginning(ctx context.Context, cat catalog.Catalog, set string, c *changeState) (bool, error) {
+	from := c.From.Truncate(time.Microsecond)
+	for change, err := range cat.Changes(ctx, set, c.After-1) {
 		switch {
 		case err != nil:
 			return false, err
@@ -317,7 +317,7 @@ func (p *publication) lacksBeginning(ctx context.Context, c *changeState) (bool,
 			return true, nil
 		}
 	}
-	mark, err := p.catalog.Mark(ctx, set) // an older copy does not know that the history was to begin then
+	mark, err := cat.Mark(ctx, set) // an older copy does not know that the history was to begin then
 	return mark.At.Before(from), err
 }
 
