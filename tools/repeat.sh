@@ -26,10 +26,11 @@ if [[ -n ${BUSY:-} ]]; then
 fi
 
 repeat() { # PACKAGE DIRECTORY NUMBER
-	local pkg=$1 dir=$2 binary=$out/$3.test log=$out/$3.log key run
+	local pkg=$1 dir=$2 binary=$out/$3.test log=$out/$3.log key run started
 	# Without the path and the commit, so that other clones build the same bytes.
 	go test -c -trimpath -buildvcs=false -o "$binary" "$pkg" || return 1
 	key="$pkg $(sha256sum <"$binary" | head -c 16) $(git rev-parse "HEAD:$(git -C "$dir" rev-parse --show-prefix)" | head -c 16)"
+	started=$SECONDS
 	for run in $(seq "$runs"); do
 		grep -qxF "$key $run" "$file" && continue
 		if ! (cd "$dir" && "$binary" -test.timeout 30m >"$log" 2>&1 </dev/null); then
@@ -40,7 +41,7 @@ repeat() { # PACKAGE DIRECTORY NUMBER
 		echo "$key $run" >>"$file"
 	done
 	rm -f "$binary"
-	echo "ok  $pkg, $runs runs"
+	echo "ok  $pkg, $runs runs, $((SECONDS - started))s"
 }
 
 failed=0 running=0 number=0
