@@ -245,6 +245,18 @@ func TestListMoves(t *testing.T) {
 			s.replace("/b", doc("urlset", `<rs:md capability="changelist" from="2024-05-01T00:00:00Z"/>`, ""))
 			s.index(top, "2", "/a", "/b", "/c")
 		}, "not a resourcelist"},
+		{"a part stays older than the index says", func(s *listSite) {
+			s.list("/c", "2", s.entry("/d/6", "", "6")) // a cache has an earlier version of it
+			s.index(top, "3", "/a", "/b", "/c 3")
+		}, "/c: it is of 2024-05-02T00:00:00Z, and its index says 2024-05-03T00:00:00Z"},
+		{"a part does not state its kind", func(s *listSite) {
+			s.replace("/c", doc("urlset", "", s.entry("/d/6", "", "6")))
+			s.index(top, "2", "/a", "/b", "/c")
+		}, "/c: it is a plain Sitemap, but its index is a Resource List"},
+		{"a part is empty and does not state its kind", func(s *listSite) {
+			s.replace("/c", `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>`)
+			s.index(top, "2", "/a", "/b", "/c")
+		}, "/c: it is a plain Sitemap"},
 		{"a part breaks off", func(s *listSite) {
 			s.replace("/b", `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url>`)
 			s.index(top, "2", "/a", "/b", "/c")
@@ -262,6 +274,11 @@ func TestListMoves(t *testing.T) {
 			wantErr(t, r, err, destination.ErrIncomplete, tt.want)
 			if r.Deleted != 0 || len(m.files()) != 9 {
 				t.Errorf("%+v, %d files", r, len(m.files()))
+			}
+			r, err = m.sync()
+			wantErr(t, r, err, destination.ErrIncomplete, tt.want)
+			if r.Deleted != 0 || len(m.files()) != 9 {
+				t.Errorf("again: %+v, %d files", r, len(m.files()))
 			}
 		})
 	}

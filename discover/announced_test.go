@@ -14,7 +14,7 @@ import (
 )
 
 // failures are the kinds of unreadable documents.
-var failures = []string{"503", "404", "403", "429", "reset", "html", "truncated", "sitemap"}
+var failures = []string{"503", "404", "403", "429", "reset", "html", "truncated", "sitemap", "empty"}
 
 // A failing site fails at one path in one manner.
 type failing struct {
@@ -112,6 +112,9 @@ func TestAnnouncedDocumentHasNoSubstitute(t *testing.T) {
 		for _, path := range tt.chain {
 			for _, how := range failures {
 				absent := how == "404" && slices.Contains(tt.customs, path)
+				if how == "empty" && path == "/robots.txt" {
+					continue // it announces nothing
+				}
 				if how == "sitemap" && (path == "/robots.txt" || path == "/page.html" || path == "/rs/maps/resourcelist.xml") {
 					continue // the failing document then announces nothing, or is valid
 				}
@@ -155,7 +158,7 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 	const nowhere = "/.well-known/resource-that-should-not-exist-whose-status-code-should-not-be-200"
 	for _, path := range []string{"/.well-known/resourcesync", "/robots.txt", "/resourcelist.xml"} {
 		for _, how := range failures {
-			absent := how == "404" || path == "/resourcelist.xml" && (how == "html" || how == "sitemap") || path == "/robots.txt" && how == "sitemap"
+			absent := how == "404" || path == "/resourcelist.xml" && (how == "html" || how == "sitemap") || path == "/robots.txt" && (how == "sitemap" || how == "empty")
 			if how == "truncated" {
 				continue // there is nothing to cut
 			}

@@ -14,6 +14,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -41,6 +42,10 @@ var ErrNoSource = errors.New("no ResourceSync document, Sitemap, Atom feed or OA
 
 // errPages ends a Find whose documents keep naming further documents.
 var errPages = fmt.Errorf("more than %d documents on the way", maxPages)
+
+// errEmpty reports a document without content. It may be one of the standard whose content
+// was lost, so it is no reason to look elsewhere.
+var errEmpty = errors.New("it is empty")
 
 // Find finds the documents of a Source from addr: the URI of any part of a
 // Source or of a page that links to one, a host, or a file (RS-DISC-11). A
@@ -182,6 +187,10 @@ func (f *finder) openDocument(ctx context.Context, uri string) (*Document, error
 	p, err := f.open(ctx, uri)
 	if err != nil {
 		return nil, err
+	}
+	if _, err := p.text.Peek(1); errors.Is(err, io.EOF) {
+		_ = p.close() // there was nothing to read
+		return nil, readError(uri, errEmpty)
 	}
 	d, err := p.document()
 	if err != nil {

@@ -137,7 +137,7 @@ func (o *mapOptions) mapOne(arg string, maps []filename.Map) (mapping, error) {
 	source, isURI := o.source, strings.Contains(arg, "://")
 	if source == "" {
 		if !isURI {
-			return mapping{}, term.Usage(errors.New(arg+": a path belongs to a URI of some Source"), "say which: --source https://example.org/")
+			return mapping{}, term.Usage(errors.New(fetch.WithoutUser(arg)+": a path belongs to a URI of some Source"), "say which: --source https://example.org/")
 		}
 		source = arg
 	}

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"lockstep/cmd/lockstep/internal/config"
 )
 
 // TestUsageShowsNoSecrets: a flag that is refused may hold a password: the message
@@ -28,5 +32,58 @@ func TestUsageShowsNoSecrets(t *testing.T) {
 		if code, _ := exitCodeOf(err); code != 2 || strings.Contains(string(out), secret) {
 			t.Errorf("%s: exit %d, %s, want 2 and no password", strings.Join(args, " "), code, out)
 		}
+	}
+}
+
+// TestNoSchemeShowsNoSecrets: an address without a scheme may hold a password, too. It is
+// in no output, and in no file of the mirror.
+func TestNoSchemeShowsNoSecrets(t *testing.T) {
+	t.Parallel()
+	const secret, source = "s3cretpw", "user:s3cretpw@127.0.0.1:1/"
+	dir := t.TempDir()
+	mirrors := "mirrors:\n- {name: a, source: \"" + source + "\", dest: there, retries: 0}\n"
+	if err := os.WriteFile(dir+"/mirrors.yaml", []byte(mirrors), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"sync", source, "mirror", "--retries", "0", "--metrics-file", "m.prom", "--on-failure", "cat >failure"}, 1},
+		{[]string{"sync", source, "mirror", "--retries", "0", "--json"}, 1},
+		{[]string{"status", "mirror", "--json"}, 1},
+		{[]string{"audit", source, "mirror", "--retries", "0", "--json"}, 1},
+		{[]string{"explore", source, "--retries", "0", "--json"}, 1},
+		{[]string{"sync", "--config", "mirrors.yaml", "--json"}, 1},
+		{[]string{"map", source}, 2},
+		{[]string{"publish", "sitemap:" + source + "sitemap.xml", "--out", "out", "--base-url", "http://127.0.0.1/"}, 1},
+	} {
+		cmd := exec.Command("lockstep", tt.args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if code, _ := exitCodeOf(err); code != tt.code || strings.Contains(string(out), secret) {
+			t.Errorf("%s: exit %d, %s, want %d and no password", strings.Join(tt.args, " "), code, out, tt.code)
+		}
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() == "mirrors.yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if strings.Contains(path+string(text), secret) {
+			t.Errorf("%s has the password", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+
+	c, err := config.Parse([]byte("sets:\n- name: all\n  upstreams:\n  - from: resourcesync:http://a.example/\n  - from: \"resourcesync:http://" + source + "\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.Sets[0].Origin.Name(), "resourcesync:http://a.example/, http://127.0.0.1:1/"; got != want {
+		t.Errorf("a set with two upstreams is named %s, want %s", got, want)
 	}
 }

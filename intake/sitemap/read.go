@@ -301,7 +301,7 @@ func (r *reading) entries(uri string, doc *discover.Document) error {
 }
 
 // record returns the record that an entry describes, with what a Source can publish:
-// links that it cannot are reported and left out.
+// links and codings that it cannot are reported and left out.
 func (r *reading) record(e *resourcesync.Entry) (catalog.Record, error) {
 	rec := catalog.Record{URI: e.Loc, Length: -1, Type: e.Type, Encoding: e.Encoding, Hashes: e.Hashes, Foreign: e.Foreign}
 	if !e.Lastmod.IsZero() {
@@ -310,7 +310,12 @@ func (r *reading) record(e *resourcesync.Entry) (catalog.Record, error) {
 	if e.HasLength {
 		rec.Length = e.Length
 	}
-	bare := resourcesync.Entry{Loc: e.Loc, Metadata: resourcesync.Metadata{Type: e.Type, Encoding: e.Encoding}}
+	bare := resourcesync.Entry{Loc: e.Loc, Metadata: resourcesync.Metadata{Encoding: e.Encoding}}
+	if err := entry.CheckListed(&bare); err != nil && !entry.Listable(bare.Metadata) {
+		r.list.Skipped(fetch.Printable(e.Loc), err)
+		rec.Encoding, bare.Encoding = "", ""
+	}
+	bare.Type = e.Type
 	if err := entry.CheckListed(&bare); err != nil {
 		return rec, err
 	}

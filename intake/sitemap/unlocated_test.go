@@ -50,3 +50,22 @@ func TestSitemapEntriesWithoutLoc(t *testing.T) {
 		})
 	}
 }
+
+// TestSitemapMalformedFields: an entry of which a field is malformed still lists its
+// resource, which is kept, without what cannot be published.
+func TestSitemapMalformedFields(t *testing.T) {
+	t.Parallel()
+	w, cat := newWebSite(t), catalog.NewMem(nil)
+	for _, field := range []string{
+		"", `<rs:md encoding="g zip"/>`, `<rs:md encoding="é" type="text/plain"/>`, `<rs:md type="junk type"/>`, `<rs:md length="-5" hash="md5:zz"/>`,
+		`<lastmod>yesterday</lastmod>`, `<rs:ln rel="my own" href="http://x.example/" encoding="g zip"/>`,
+	} {
+		entry := "<url><loc>BASE/b</loc>" + field + "</url>"
+		w.put(map[string]string{"/sitemap.xml": urlset(dated("/a", "2024-05-01"), entry)})
+		r, err := newSitemap(t, w, cat, sitemap.Options{}).Scan(t.Context())
+		must(t, err)
+		if got := paths(t, w, cat); got != "/a /b" || r.Unreadable.Count > 0 {
+			t.Errorf("%s: the catalog holds %s, want /a /b; %v", field, got, r.Unreadable.First)
+		}
+	}
+}

@@ -12,6 +12,12 @@ func TestWithoutUser(t *testing.T) {
 		"dir@a/list.xml":                             "dir@a/list.xml",
 		"file:///a@b":                                "file:///a@b",
 		"":                                           "",
+		"u:secret@example.org:8080/a@b":              "example.org:8080/a@b",
+		"u:p@ss@example.org?u=http://x/":             "example.org?u=http://x/",
+		"OAI-PMH:u:secret@example.org/oai":           "OAI-PMH:example.org/oai",
+		"oai-pmh:user@example.org/oai":               "oai-pmh:user@example.org/oai",
+		"example.org:8080/a:b@c":                     "example.org:8080/a:b@c",
+		`C:\a@b\list.xml`:                            `C:\a@b\list.xml`,
 	} {
 		if got := WithoutUser(in); got != want {
 			t.Errorf("WithoutUser(%q) = %q, want %q", in, got, want)

@@ -1,6 +1,7 @@
 package entries
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -32,7 +33,7 @@ type Snapshot struct {
 	Dump       bool // a Resource Dump: the manifests of its packages are the parts
 	undated    bool // a Resource Dump, and neither it nor its entries state a time
 	Complete   bool // all its documents were read
-	skipped    bool // entries without a readable loc were skipped
+	skipped    bool // entries may be missing: one has no readable loc, or a part contradicts its index
 	Index      bool
 	Parts      map[string]saved.Validators // of an index, unless it has too many parts
 	entries    int64
@@ -190,7 +191,8 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		}
 		return nil, l.broken(ctx, p.uri, err, &l.snap.Complete, depth, l.again)
 	}
-	l.skip(doc.URI, doc.Unlocated())
+	doubt := cmp.Or(doc.Unlocated(), l.unstated(doc, depth))
+	l.skip(doc.URI, doubt)
 	l.mu.Lock()
 	l.snap.entries += entries
 	if depth > 0 && len(l.snap.Parts) <= maxPolledParts {
@@ -198,7 +200,7 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 	}
 	l.mu.Unlock()
 	l.ReportWarnings(doc)
-	if l.Known != nil && depth > 0 && doc.Unlocated() == nil {
+	if l.Known != nil && depth > 0 && doubt == nil {
 		l.record(p, doc, &stated)
 	}
 	return nil, nil
@@ -231,6 +233,15 @@ func (l *listReading) keepsKind(doc *discover.Document) error {
 	return &discover.KindError{Address: doc.URI, Was: names[was], Now: names[now]}
 }
 
+// unstated returns an error for a part that does not state its kind, as its index does:
+// a plain Sitemap does not state what it covers.
+func (l *listReading) unstated(doc *discover.Document, depth int) error {
+	if depth == 0 || doc.Header.Capability != "" || l.snap.Sitemap {
+		return nil
+	}
+	return fmt.Errorf("read %s: it is a plain Sitemap, but its index is a Resource List: the reading is incomplete", fetch.Printable(doc.URI))
+}
+
 // begin records what a document states about itself.
 func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error {
 	if depth > 0 {
@@ -248,17 +259,22 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 	return nil
 }
 
-// beginPart records the at that a part of an index states.
+// beginPart records the at that a part of an index states. A part that is older than its
+// index says may list what was true before, and not list what is true now (RS-IDX-07).
 func (l *listReading) beginPart(p listPart, at resourcesync.Datetime) error {
 	if at.IsZero() {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !p.at.IsZero() && at.Compare(p.at) < 0 && !l.again {
-		return errAgain
-	}
 	s := &l.snap
+	if !p.at.IsZero() && at.Compare(p.at) < 0 {
+		if !l.again {
+			return errAgain
+		}
+		s.skipped = true
+		l.Fail(p.uri, fmt.Errorf("read %s: it is of %s, and its index says %s: the reading is incomplete", fetch.Printable(p.uri), at, p.at))
+	}
 	if at.Compare(s.At) < 0 {
 		s.At = at // RS-RLI-04
 	}

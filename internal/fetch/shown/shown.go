@@ -48,17 +48,37 @@ func Printable(s string) string {
 }
 
 // WithoutUser returns an address for display and storage: without user name and
-// password.
+// password. Of an address without a scheme, which may also be the name of a file, it
+// removes them if there is a password.
 func WithoutUser(address string) string {
-	before, rest, found := strings.Cut(address, "://")
-	if !found {
-		return address
+	head, rest := "", address
+	before, after, found := strings.Cut(address, "://")
+	if found = found && !strings.ContainsAny(before, "/?#@"); found {
+		head, rest = before+"://", after
 	}
 	end := len(rest)
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		end = i
 	}
-	return before + "://" + rest[strings.LastIndexByte(rest[:end], '@')+1:]
+	at := strings.LastIndexByte(rest[:end], '@')
+	if !found {
+		head = protocol(rest[:at+1])
+		if _, password, ok := strings.Cut(rest[len(head):at+1], ":"); !ok || strings.Contains(password, `\`) {
+			return address
+		}
+	}
+	return head + rest[at+1:]
+}
+
+// protocol returns the prefix of an address by which users select another protocol than
+// ResourceSync, with the colon, or "".
+func protocol(address string) string {
+	for _, p := range [...]string{"atom-pmh:", "oai-pmh:", "resourcesync:"} {
+		if len(address) >= len(p) && strings.EqualFold(address[:len(p)], p) {
+			return address[:len(p)]
+		}
+	}
+	return ""
 }
 
 // WithoutQuery returns an address for display: without user, password and query.

@@ -28,7 +28,7 @@ func parseAddress(s string) (Address, error) {
 	case ok && kind != nil:
 		a := Address{kind, strings.TrimPrefix(place, kind.After)}
 		if !strings.HasPrefix(place, kind.After) || (a.Place == "") != (kind.wants == "") {
-			return Address{}, term.WithHint(fmt.Errorf("from %q does not say where", s), "write "+kind.form())
+			return Address{}, term.WithHint(fmt.Errorf("from %q does not say where", fetch.WithoutUser(s)), "write "+kind.form())
 		}
 		return a, nil
 	case ok && !strings.HasPrefix(place, `\`) && scheme != "": // C:\ is a directory
@@ -38,7 +38,7 @@ func parseAddress(s string) (Address, error) {
 		}
 		return Address{}, term.WithHint(err, "known kinds of origin: "+strings.Join(forms(), ", "))
 	}
-	return Address{}, term.WithHint(fmt.Errorf("from %q does not name the kind of origin", fetch.WithoutUser(s)), "for a directory write dir:"+s)
+	return Address{}, term.WithHint(fmt.Errorf("from %q does not name the kind of origin", fetch.WithoutUser(s)), "for a directory write dir:"+fetch.WithoutUser(s))
 }
 
 // ParseArgument reads the address given where DIR stands: without a scheme we

@@ -93,7 +93,7 @@ func (s *Set) gather() error {
 			return term.WithHint(fmt.Errorf("upstream %d: %w", i+1, err), term.HintOf(err))
 		}
 		keys[m.Key()] = true
-		places = append(places, m.Origin.Place)
+		places = append(places, m.Origin.WithoutUser()) // messages name all of them
 	}
 	slices.SortStableFunc(s.Upstreams, func(a, b Member) int { return cmp.Compare(uint(a.Priority)-1, uint(b.Priority)-1) }) // 0 is the last
 	s.From = "resourcesync:" + strings.Join(places, ", ")

@@ -26,7 +26,7 @@ func checkPlaces(o Options) error {
 		}
 		if file := c.Origin.File(); file != "" && len(o.Sets) == 1 {
 			if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%s does not exist", file)
+				return fmt.Errorf("%s does not exist", c.Origin.WithoutUser())
 			}
 		}
 		dir := c.Origin.Dir()
