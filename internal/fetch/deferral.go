@@ -29,7 +29,7 @@ type Deferral struct {
 type DeferralError struct{ Deferral }
 
 func (e *DeferralError) Error() string {
-	return "not asked again before " + e.NotBefore.UTC().Format(time.RFC3339) + ", as its server wishes: " + e.Cause
+	return "not requested yet: " + e.Cause // which has the time
 }
 
 // DeferralsOf returns the documents that c does not request yet, by URI.
