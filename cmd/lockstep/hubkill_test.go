@@ -28,8 +28,8 @@ func TestHubKill(t *testing.T) {
 
 // testHubEnds ends a hub n times while it accepts messages and delivers them, and
 // starts it again with the state in the directory that state returns. What the hub
-// answered 202 must arrive at every subscriber, in order, though perhaps more than
-// once (WS-C-12), and subscriptions must stay.
+// answered 202 must be in its log then and arrive at every subscriber, in order,
+// though perhaps more than once (WS-C-12), and subscriptions must stay.
 func testHubEnds(t *testing.T, n int, state func() string, end func(*hubProcess)) {
 	t.Helper()
 	const topics, subscribers = 3, 4
@@ -37,8 +37,10 @@ func testHubEnds(t *testing.T, n int, state func() string, end func(*hubProcess)
 	server := httptest.NewServer(sub)
 	t.Cleanup(server.Close)
 	topic := func(i int) string { return fmt.Sprint("https://data.example.org/", i) }
+	var hubs []*hubProcess
 	start := func() *hubProcess {
-		return startHub(t, "--listen", "127.0.0.1:0", "--state", state(), "--retry-first", "50ms")
+		hubs = append(hubs, startHub(t, "--listen", "127.0.0.1:0", "--state", state(), "--retry-first", "50ms"))
+		return hubs[len(hubs)-1]
 	}
 	hub := start()
 	for i := range topics {
@@ -49,6 +51,10 @@ func testHubEnds(t *testing.T, n int, state func() string, end func(*hubProcess)
 	within(t, "all subscribed", func() bool { return hub.stats().Subscriptions == topics*subscribers })
 	accepted := make([][]string, topics) // by topic
 	for round := range n {
+		unanswered := hub.logs() // of the ends before, they are in the log all the same
+		for i := range topics {
+			unanswered[topic(i)] -= len(accepted[i])
+		}
 		var publishers sync.WaitGroup
 		for i := range topics {
 			publishers.Go(func() {
@@ -65,9 +71,15 @@ func testHubEnds(t *testing.T, n int, state func() string, end func(*hubProcess)
 		end(hub)
 		publishers.Wait()
 		hub.kill()
+		sub.note(fmt.Sprintf("end %d", round))
 		hub = start()
 		if n := hub.stats().Subscriptions; n != topics*subscribers {
 			t.Fatalf("%d subscriptions afterwards, want %d", n, topics*subscribers)
+		}
+		for i, left := 0, hub.logs(); i < topics; i++ {
+			if n, want := left[topic(i)], unanswered[topic(i)]+len(accepted[i]); n < want {
+				t.Errorf("end %d: the log of topic %d has %d messages, want %d: it lost some of %q", round, i, n, want, accepted[i])
+			}
 		}
 	}
 	within(t, "everything delivered", func() bool { return hub.stats().Behind == 0 })
@@ -75,10 +87,18 @@ func testHubEnds(t *testing.T, n int, state func() string, end func(*hubProcess)
 	for i := range topics {
 		all += len(accepted[i])
 		for j := range subscribers {
-			if path := fmt.Sprint("/", i, "/", j); !sub.got(path, accepted[i]) {
-				t.Errorf("%s did not get all that was accepted, in order:\n%q\n%q", path, accepted[i], sub.bodies(path))
+			path := fmt.Sprint("/", i, "/", j)
+			if wrong := sub.lacks(path, accepted[i]); wrong != "" {
+				t.Errorf("%s: %s; accepted and received:\n%q\n%q", path, wrong, accepted[i], sub.bodies(path))
 			}
 		}
 	}
 	t.Logf("ended %d times, %d messages accepted, each delivered to %d", n, all, subscribers)
+	if t.Failed() {
+		text, err := get(hub.address + "-/api/v1/hub/subscriptions")
+		t.Logf("subscriptions: %v\n%s", err, text)
+		for _, h := range hubs {
+			t.Logf("output of a hub:\n%s%s", h.out, h.stderr)
+		}
+	}
 }

@@ -78,6 +78,29 @@ func (h *hubProcess) stats() (s struct{ Subscriptions, Behind, Topics int }) {
 	return s
 }
 
+// logs returns how many messages the logs of all topics ever had, by topic.
+func (h *hubProcess) logs() map[string]int {
+	h.t.Helper()
+	var all struct {
+		Topics []struct {
+			URL  string
+			Last int
+		}
+	}
+	text, err := get(h.address + "-/api/v1/hub/topics")
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &all)
+	}
+	if err != nil {
+		h.t.Fatalf("topics: %v\n%s", err, text)
+	}
+	logs := map[string]int{}
+	for _, topic := range all.Topics {
+		logs[topic.URL] = topic.Last
+	}
+	return logs
+}
+
 // TestHubShared has two hubs on one database: what one accepts the other
 // delivers too, and when one is killed the other takes over what it had.
 func TestHubShared(t *testing.T) {
@@ -152,7 +175,10 @@ func within(t *testing.T, what string, so func() bool) {
 
 // got reports whether a callback has taken all messages in this order, whatever
 // else came, and how often.
-func (c *callbacks) got(path string, want []string) bool {
+func (c *callbacks) got(path string, want []string) bool { return c.lacks(path, want) == "" }
+
+// lacks returns what is wrong otherwise.
+func (c *callbacks) lacks(path string, want []string) string {
 	next, at := 0, make(map[string]int, len(want))
 	for i, body := range want {
 		at[body] = i
@@ -162,15 +188,26 @@ func (c *callbacks) got(path string, want []string) bool {
 		switch {
 		case !known || i < next: // unanswered when it was accepted, or again
 		case i > next:
-			return false
+			return fmt.Sprintf("%q came before %q, or without it", body, want[next])
 		default:
 			next++
 		}
 	}
-	return next == len(want)
+	if next < len(want) {
+		return fmt.Sprintf("%q did not come, nor did anything after it", want[next])
+	}
+	return ""
 }
 
-// bodies returns what was delivered to a callback.
+// note writes down that something has happened, between the deliveries to all
+// callbacks.
+func (c *callbacks) note(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(&c.log, "note: %s\n", what)
+}
+
+// bodies returns what was delivered to a callback, with the notes.
 func (c *callbacks) bodies(path string) (all []string) {
 	c.mu.Lock()
 	log := c.log.String()
@@ -179,6 +216,9 @@ func (c *callbacks) bodies(path string) (all []string) {
 		if rest, ok := strings.CutPrefix(line, "delivery to "+path+": "); ok {
 			body, _, _ := strings.Cut(rest, ",")
 			all = append(all, body)
+		}
+		if what, ok := strings.CutPrefix(line, "note: "); ok {
+			all = append(all, strings.TrimSpace(what))
 		}
 	}
 	return all

@@ -6,12 +6,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -278,6 +280,43 @@ func pause(t *testing.T, p *os.Process) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestPause stops a hub that is busy: when pause has returned, none of its threads
+// runs, so that it neither writes nor answers.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	hub := startHub(t, "--listen", "127.0.0.1:0", "--state", t.TempDir())
+	var publishers sync.WaitGroup
+	for i := range 4 {
+		publishers.Go(func() {
+			for hub.publish(fmt.Sprint("https://data.example.org/", i), "x") == nil { // until the hub is gone
+			}
+		})
+	}
+	for range 50 {
+		time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
+		pause(t, hub.cmd.Process)
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", hub.cmd.Process.Pid))
+		if err != nil || len(threads) < 2 {
+			t.Fatalf("threads %q: %v", threads, err)
+		}
+		for _, thread := range threads {
+			text, err := os.ReadFile(thread)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, state, _ := strings.Cut(string(text), ") ")
+			if !strings.HasPrefix(state, "T") {
+				t.Errorf("a thread is not stopped: %s", text)
+			}
+		}
+		if err := hub.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hub.kill()
+	publishers.Wait()
 }
 
 // cut returns a copy of the disk as it is at one moment, mounted.
