@@ -14,7 +14,6 @@ import (
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/dashboard"
-	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/recent"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
@@ -63,7 +62,7 @@ func openAccessLog(o *Options) (*accesslog.Log, error) {
 // in the database of the catalog; maySubscribe decides who may subscribe to which topic.
 func openHub(ctx context.Context, opts *Options, db *stateplace.Database, maySubscribe func(*http.Request, string) (time.Duration, error)) (*hubserver.Front, error) {
 	e := opts.Embedding
-	if e == nil || !slices.Contains(opts.Hubs.URLs, hubflags.Embedded) {
+	if e == nil || !opts.hasEmbeddedHub() || opts.isStandby() {
 		return nil, nil
 	}
 	base, err := source.BaseURL(opts.BaseURL)
@@ -173,6 +172,9 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 		return name, ok
 	}
 	p := upstreams.Process{Kind: upstreams.Serve, BaseURL: s.about.BaseURL, Sets: len(setup.sets), Published: s.builder.tally.Last()}
+	if o := s.builder.opts; o.isStandby() {
+		p.Standby = o.Shared.Publisher()
+	}
 	channels := setup.src.Channels()
 	for _, set := range setup.sets {
 		if row := s.setRow(set, channels, now); !set.isUpstream() || row.Error != "" {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 
+	"golang.org/x/sync/errgroup"
+
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/hubserver"
@@ -50,18 +52,11 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 	h := s.Handler()
 	srv := source.NewServer(s.requests.Handler(h))
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	tasks := []func(context.Context) error{
-		func(ctx context.Context) error { return s.run(ctx, watch, n) },
-		func(ctx context.Context) error { return s.versions.Run(ctx, n) },
+	tasks := append(s.tasks(watch, n),
 		func(ctx context.Context) error {
-			return s.about.Admin.Serve(ctx, s.requests.AdminHandler(s.Pages.Admin(s.api.Serve)), s.log)
+			return s.about.Admin.Serve(ctx, s.requests.AdminHandler(s.AdminHandler()), s.log)
 		},
-		s.requests.Run,
-		func(ctx context.Context) error { return s.board.Run(ctx, s.log) },
-	}
-	if s.hub != nil {
-		tasks = append(tasks, s.hub.Run)
-	}
+		s.requests.Run)
 	tasks = append(tasks, func(ctx context.Context) error {
 		if s.hub != nil && !s.hub.AwaitReady(ctx) {
 			return nil
@@ -77,6 +72,34 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 		l = source.NewFront(l, h, func() *source.Source { return s.setup.Load().src })
 	}
 	return admin.ServeBeside(ctx, srv, l, tasks...)
+}
+
+// A task is something that a site does until ctx ends.
+type task = func(ctx context.Context) error
+
+// tasks returns all that a site does beside answering requests.
+func (s *Site) tasks(watch bool, n *sourcereport.Reporter) []task {
+	tasks := []task{
+		func(ctx context.Context) error { return s.run(ctx, watch, n) },
+		func(ctx context.Context) error { return s.versions.Run(ctx, n) },
+		func(ctx context.Context) error { return s.board.Run(ctx, s.log) },
+	}
+	if s.hub != nil {
+		tasks = append(tasks, s.hub.Run)
+	}
+	return tasks
+}
+
+// together runs tasks until ctx ends, or one of them fails, which ends the others.
+func together(ctx context.Context, tasks ...task) error {
+	g, gctx := errgroup.WithContext(ctx)
+	for _, t := range tasks {
+		g.Go(func() error { return t(gctx) })
+	}
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // Handler serves everything at the addresses of the site.
