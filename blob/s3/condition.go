@@ -51,7 +51,7 @@ const probeDir = ".lockstep/probe/"
 // CheckConditions returns [ErrUnconditional] if the service does not honor the conditions of writes
 // on which several writers depend, of small objects and of multipart uploads: it writes an object,
 // tries to replace it under false conditions, and removes it.
-func (b *Bucket) CheckConditions(ctx context.Context) (err error) {
+func CheckConditions(ctx context.Context, b *Bucket) (err error) {
 	name := probeDir + rand.Text()
 	defer func() {
 		if rerr := b.Remove(context.WithoutCancel(ctx), name); err == nil {
@@ -59,13 +59,13 @@ func (b *Bucket) CheckConditions(ctx context.Context) (err error) {
 		}
 	}()
 	const none, wrong = "", "00000000000000000000000000000000"
-	first, err := b.probe(ctx, name, "1", none, false)
+	first, err := probe(ctx, b, name, "1", none, false)
 	if err != nil {
 		return fmt.Errorf("write under a condition: %w", err)
 	}
 	for _, parts := range []bool{false, true} {
 		for _, expected := range []string{none, wrong} {
-			_, err := b.probe(ctx, name, "2", expected, parts)
+			_, err := probe(ctx, b, name, "2", expected, parts)
 			switch {
 			case err == nil:
 				return ErrUnconditional
@@ -74,9 +74,9 @@ func (b *Bucket) CheckConditions(ctx context.Context) (err error) {
 			}
 		}
 	}
-	second, err := b.probe(ctx, name, "3", first, false)
+	second, err := probe(ctx, b, name, "3", first, false)
 	if err == nil {
-		_, err = b.probe(ctx, name, "4", second, true)
+		_, err = probe(ctx, b, name, "4", second, true)
 	}
 	if err != nil {
 		return fmt.Errorf("write under a true condition: %w", err)
@@ -86,7 +86,7 @@ func (b *Bucket) CheckConditions(ctx context.Context) (err error) {
 
 // probe writes an object under a condition, in one request or as a multipart upload, and
 // returns its entity tag.
-func (b *Bucket) probe(ctx context.Context, name, text, expected string, parts bool) (tag string, err error) {
+func probe(ctx context.Context, b *Bucket, name, text, expected string, parts bool) (tag string, err error) {
 	created, err := b.Create(ctx, name)
 	if err != nil {
 		return "", err

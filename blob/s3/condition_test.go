@@ -36,7 +36,7 @@ func TestCheckConditions(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := b.CheckConditions(t.Context()); !errors.Is(err, test.want) || test.want == nil && err != nil {
+			if err := s3.CheckConditions(t.Context(), b); !errors.Is(err, test.want) || test.want == nil && err != nil {
 				t.Errorf("CheckConditions = %v, want %v", err, test.want)
 			}
 			for info, err := range b.List(t.Context(), "") {

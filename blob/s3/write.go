@@ -62,7 +62,7 @@ func (w *writer) Name() string           { return w.name }
 func (w *writer) SetModTime(t time.Time) { w.mod = t }
 
 // Expect implements [blob.Conditional]. The service compares and replaces in one step, if it
-// honors conditions; see [Bucket.CheckConditions].
+// honors conditions; see [CheckConditions].
 func (w *writer) Expect(version string) { w.expected = &version }
 
 // Version implements [blob.Versioned].

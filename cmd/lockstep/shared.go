@@ -19,38 +19,35 @@ import (
 
 // sharing are the flags of serve about other processes with the same state.
 type sharing struct {
-	shared        bool
-	sharedAddress string
+	shared   bool
+	sharedAt string
 }
 
 func (o *sharing) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.shared, "shared", false, "run as one of several processes with this state, in PostgreSQL, and these documents, in a bucket: one publishes, all serve")
-	flags.StringVar(&o.sharedAddress, "shared-address", "", "the other processes reach this one at `HOST:PORT` (default that of --listen, with the name of this host if it has none)")
+	flags.StringVar(&o.sharedAt, "shared-at", "", "the other processes reach this one at `HOST:PORT` (default that of --listen, with the name of this host if it has none)")
 }
 
 // checkShared rejects what several processes cannot share.
 func (o *serveOptions) checkShared(ctx context.Context, so *site.Options) error {
 	if !o.shared {
-		if o.sharedAddress != "" {
-			return term.Usagef("--shared-address needs --shared")
+		if o.sharedAt != "" {
+			return term.Usagef("--shared-at needs --shared")
 		}
 		return nil
 	}
-	if o.sharedAddress != "" {
-		if _, _, err := net.SplitHostPort(o.sharedAddress); err != nil {
-			return term.Usage(fmt.Errorf("--shared-address %q: want HOST:PORT", o.sharedAddress), "as 10.0.0.1:8080")
+	if o.sharedAt != "" {
+		if _, _, err := net.SplitHostPort(o.sharedAt); err != nil {
+			return term.Usage(fmt.Errorf("--shared-at %q: want HOST:PORT", o.sharedAt), "as 10.0.0.1:8080")
 		}
 	}
-	if err := so.CheckShared(); err != nil {
-		return err
-	}
-	return so.CheckBucket(ctx)
+	return sharedserve.Check(ctx, so)
 }
 
 // address returns where other processes reach a listener.
 func (o *sharing) address(l net.Listener) string {
-	if o.sharedAddress != "" {
-		return o.sharedAddress
+	if o.sharedAt != "" {
+		return o.sharedAt
 	}
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {

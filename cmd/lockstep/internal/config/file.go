@@ -48,7 +48,7 @@ type File struct {
 	Rehash       flagValue  `yaml:"rehash"`
 	Watch        flagValue  `yaml:"watch"`
 	Shared       flagValue  `yaml:"shared"`
-	SharedAddr   flagValue  `yaml:"shared_address"`
+	SharedAt     flagValue  `yaml:"shared_at"`
 	Dump         flagValue  `yaml:"dump"`
 	APITokenFile flagValue  `yaml:"api_token_file"`
 	AtomPMH      flagValue  `yaml:"atom_pmh"`

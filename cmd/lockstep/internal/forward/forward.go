@@ -106,12 +106,18 @@ func New(host string, config *tls.Config, log *slog.Logger) *Forwarder {
 	}}
 }
 
-// Forward has a target answer a request. The end of term ends it: what is not answered by then, the
+// Forward has a target answer a request, until its term has ended: what is not answered by then, the
 // client has to repeat.
-func (f *Forwarder) Forward(term context.Context, w http.ResponseWriter, r *http.Request, to *Target) {
+func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, to *Target, ended <-chan struct{}) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(term, cancel)()
+	go func() {
+		select {
+		case <-ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	proxy := httputil.ReverseProxy{
 		Transport: f.transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
 		Rewrite: func(p *httputil.ProxyRequest) {

@@ -1,40 +1,57 @@
 package sharedserve
 
 import (
-	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"lockstep/cmd/lockstep/internal/forward"
+	"lockstep/cmd/lockstep/internal/hubflags"
+	"lockstep/cmd/lockstep/internal/hubserver"
+	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/site"
 )
 
 // A role is what the process is for some time: a standby or the publisher. Each has a site of its
 // own, so that nothing that one remembers of documents and origins is believed by the next.
 type role struct {
-	site     *site.Site
+	site     site.Member
 	logged   http.Handler                   // serves requests, and records them
 	own      atomic.Pointer[forward.Target] // by which others reach this process; nil: it does not publish
 	peer     *peer                          // the process that publishes; nil: this one does, or did
+	paths    []string                       // of topics and of the repository
 	conflict chan error                     // receives why the site must not be used any more
 	requests sync.WaitGroup                 // that are being answered
 }
 
 // serve answers a request of a client.
 func (p *process) serve(r *role, w http.ResponseWriter, req *http.Request) {
-	if r.own.Load() != nil || !r.site.IsForPublisher(req) {
+	if r.own.Load() != nil || !p.isForPublisher(r, req) {
 		r.site.Handler().ServeHTTP(w, req)
 		return
 	}
 	if r.peer != nil {
-		if to, term := r.peer.target(); to != nil {
-			p.forwarder.Forward(term, w, req, to)
+		if to, ended := r.peer.target(); to != nil {
+			p.forwarder.Forward(w, req, to, ended)
 			return
 		}
 	}
 	forward.Refuse(w, "no process publishes at the moment; try again")
+}
+
+// isForPublisher reports whether only the process that publishes can answer a request: to change a set,
+// to subscribe, for notifications, and to harvest by OAI-PMH, because the index for that is brought up to
+// date by requests.
+func (p *process) isForPublisher(r *role, req *http.Request) bool {
+	path := req.URL.EscapedPath()
+	rel, below := strings.CutPrefix(path, p.base)
+	if !below {
+		return false
+	}
+	return p.isAPI(r, rel) || slices.Contains(r.paths, path) || rel == hubserver.Path && p.hasHub()
 }
 
 // ServeHTTP implements [http.Handler].
@@ -50,8 +67,20 @@ func (p *process) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (p *process) serveAdmin(w http.ResponseWriter, req *http.Request) {
 	r := p.enter()
 	defer r.requests.Done()
+	if r.own.Load() == nil && p.isAPI(r, strings.TrimPrefix(req.URL.EscapedPath(), p.base)) {
+		forward.Refuse(w, "this process does not publish; send the request to the one that does, or with a token to any process")
+		return
+	}
 	r.site.AdminHandler().ServeHTTP(w, req)
 }
+
+// isAPI reports whether a path below the base URL is one where sets are changed, or the hub is managed.
+func (p *process) isAPI(r *role, rel string) bool {
+	return strings.HasPrefix(rel, origins.APIDir) && (r.site.Describe().API != "" || p.hasHub())
+}
+
+// hasHub reports whether the Source has a hub of its own.
+func (p *process) hasHub() bool { return slices.Contains(p.Site.Hubs.URLs, hubflags.Embedded) }
 
 // enter returns the present role, which a request is for.
 func (p *process) enter() *role {
@@ -85,6 +114,14 @@ const (
 	stopRequests = time.Second
 )
 
+// disagree reports that another process has written a document.
+func (r *role) disagree(err error) {
+	select {
+	case r.conflict <- err:
+	default: // there is one already
+	}
+}
+
 // close closes the site once its requests are answered.
 func (r *role) close(patience time.Duration) {
 	r.await(patience)
@@ -113,24 +150,19 @@ func (r *role) await(patience time.Duration) {
 type peer struct {
 	mu    sync.Mutex // guards what follows
 	to    *forward.Target
-	term  context.Context
-	end   context.CancelFunc // of term; may be called again
+	ended chan struct{} // closed when another process publishes, or none
 	name  string
 	since time.Time // of its lease
 }
 
-func newPeer() *peer {
-	p := &peer{}
-	p.term, p.end = context.WithCancel(context.Background())
-	return p
-}
+func newPeer() *peer { return &peer{ended: make(chan struct{})} }
 
-// target returns where requests are forwarded to, nil if there is no publisher, and the
-// context in which it is that.
-func (p *peer) target() (*forward.Target, context.Context) {
+// target returns where requests are forwarded to, nil if there is no publisher, and a
+// channel that is closed when it no longer is that.
+func (p *peer) target() (*forward.Target, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.to, p.term
+	return p.to, p.ended
 }
 
 // publisher names the publisher, for people.
@@ -144,19 +176,15 @@ func (p *peer) publisher() string {
 }
 
 // close ends what is being forwarded.
-func (p *peer) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.end()
-}
+func (p *peer) close() { p.set("", time.Now(), nil) }
 
 // set records which process publishes; to is nil as long as it is not known where it is reached.
 func (p *peer) set(name string, since time.Time, to *forward.Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !since.Equal(p.since) || name != p.name {
-		p.end()
-		p.term, p.end = context.WithCancel(context.Background())
+		close(p.ended)
+		p.ended = make(chan struct{})
 	}
 	p.name, p.since, p.to = name, since, to
 }

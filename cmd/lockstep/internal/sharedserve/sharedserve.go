@@ -19,9 +19,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/blob/fence"
 	"lockstep/cmd/lockstep/internal/accesslog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/alert"
@@ -54,6 +58,7 @@ type process struct {
 	access    *admin.Access
 	requests  *accesslog.Log
 	forwarder *forward.Forwarder
+	base      string // path of the base URL
 	log       *slog.Logger
 	closing   sync.WaitGroup // of roles that have ended
 
@@ -67,7 +72,7 @@ func Run(ctx context.Context, l net.Listener, o Options) error {
 	p := &process{Options: o, log: o.Site.Log}
 	p.Site.Release = func() {} // it is locked as long as the process runs
 	var err error
-	if p.access, p.requests, err = o.Site.OpenShared(ctx); err != nil {
+	if p.requests, p.access, err = o.Site.OpenShared(ctx); err != nil {
 		return err
 	}
 	defer p.requests.Close()
@@ -104,6 +109,7 @@ func (p *process) openForwarder() error {
 	if err != nil {
 		return term.Usage(err, "")
 	}
+	p.base = strings.TrimSuffix(base.EscapedPath(), "/") + "/"
 	roots, err := p.Site.Network.Certificates()
 	if err != nil {
 		return err
@@ -117,7 +123,7 @@ func (p *process) begin(ctx context.Context) error {
 	r, err := p.openPublisher(ctx)
 	if isOwned(err) {
 		if r, err = p.openStandby(ctx); err == nil {
-			err = p.Start(r.site, nil, r.peer.publisher())
+			err = p.Start(r.site.Site, nil, r.peer.publisher())
 		}
 	} else if err == nil {
 		err = p.publishFirst(ctx, r)
@@ -147,7 +153,7 @@ func (p *process) publishFirst(ctx context.Context, r *role) error {
 		p.Report.Warn(err)
 	}
 	r.site.WarnOfAccess(ctx, p.Report)
-	return p.Start(r.site, &published, "")
+	return p.Start(r.site.Site, &published, "")
 }
 
 // isOwned reports whether an error says that another process publishes.
@@ -170,18 +176,15 @@ type note struct {
 func (p *process) openPublisher(ctx context.Context) (*role, error) {
 	r := &role{conflict: make(chan error, 1)}
 	o := p.Site
-	o.Shared = &site.Shared{Access: p.access, Requests: p.requests, Conflict: func(err error) {
-		select {
-		case r.conflict <- err:
-		default: // there is one already
-		}
+	o.Shared = &site.Shared{Access: p.access, Requests: p.requests, Fence: func(docs fence.Base, db *stateplace.Database) *fence.Store {
+		return fence.New(docs, db.CheckOwner, r.disagree)
 	}}
 	s, err := site.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	r.site = s
-	db := s.Database()
+	p.equip(r, s)
+	db := r.site.Database()
 	own := forward.NewTarget(p.Address, p.Site.Embedding.TLS != nil, termOf(db.OwnedSince()))
 	text, err := json.Marshal(note{*own, p.Site.BaseURL})
 	if err == nil {
@@ -192,25 +195,44 @@ func (p *process) openPublisher(ctx context.Context) (*role, error) {
 		return nil, fmt.Errorf("announce this process to the others: %w", err)
 	}
 	r.own.Store(own)
-	r.logged = p.requests.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { p.serve(r, w, req) }))
 	return r, nil
 }
+
+// equip gives a role its site.
+func (p *process) equip(r *role, s *site.Site) {
+	r.site = site.Member{Site: s}
+	addresses := []string{r.site.Describe().OAI}
+	for _, c := range r.site.Source().Channels() {
+		addresses = append(addresses, c.Topic)
+	}
+	for _, address := range addresses {
+		if u, err := url.Parse(address); err == nil && address != "" {
+			r.paths = append(r.paths, u.EscapedPath())
+		}
+	}
+	r.logged = p.requests.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { p.serve(r, w, req) }))
+}
+
+// errStandby refuses what only the process that publishes may write.
+var errStandby = errors.New("another process publishes")
 
 // openStandby opens a site that serves what another process publishes.
 func (p *process) openStandby(ctx context.Context) (*role, error) {
 	r := &role{peer: newPeer(), conflict: make(chan error, 1)}
 	o := p.Site
-	o.Shared = &site.Shared{Standby: true, Access: p.access, Requests: p.requests, Publisher: r.peer.publisher}
+	o.Shared = &site.Shared{Standby: true, Access: p.access, Requests: p.requests, Publisher: r.peer.publisher, Fence: func(docs fence.Base, _ *stateplace.Database) *fence.Store {
+		return fence.New(docs, func(context.Context) error { return errStandby }, func(error) {})
+	}}
 	s, err := site.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	r.site = s
-	r.logged = p.requests.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { p.serve(r, w, req) }))
+	p.equip(r, s)
 	if _, err := p.look(ctx, r); err != nil {
 		s.Close()
 		return nil, err
 	}
+	p.lookAtDocuments(ctx, r)
 	return r, nil
 }
 
@@ -293,12 +315,26 @@ func (p *process) takeTurns(ctx context.Context) error {
 	return nil
 }
 
+// together runs tasks until ctx ends, or one of them fails, which ends the others.
+func together(ctx context.Context, tasks []site.Task) error {
+	g, gctx := errgroup.WithContext(ctx)
+	for _, t := range tasks {
+		g.Go(func() error { return t(gctx) })
+	}
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
 // standBy serves as a standby until this process can publish, and returns that role; nil if ctx
 // has ended.
 func (p *process) standBy(ctx context.Context, r *role) (*role, error) {
 	tctx, cancel := context.WithCancel(ctx)
 	tasks := make(chan error, 1)
-	go func() { tasks <- r.site.StandBy(tctx) }()
+	go func() {
+		tasks <- together(tctx, append(r.site.StandbyTasks(), func(ctx context.Context) error { return p.refresh(ctx, r) }))
+	}()
 	defer func() {
 		cancel()
 		<-tasks
@@ -329,6 +365,32 @@ func (p *process) standBy(ctx context.Context, r *role) (*role, error) {
 	return nil, nil
 }
 
+// How often a standby looks at what is published, for its pages, and how soon after a failure.
+const (
+	refreshEvery = time.Minute
+	refreshRetry = 10 * time.Second
+)
+
+// refresh has the pages of a standby show what is published, until ctx ends.
+func (p *process) refresh(ctx context.Context, r *role) error {
+	for pause := refreshEvery; intake.Sleep(ctx, pause) == nil; {
+		pause = refreshEvery
+		if !p.lookAtDocuments(ctx, r) {
+			pause = refreshRetry
+		}
+	}
+	return nil
+}
+
+// lookAtDocuments has the pages of a standby show what is published.
+func (p *process) lookAtDocuments(ctx context.Context, r *role) (ok bool) {
+	err := r.site.Source().Refresh(ctx)
+	if err != nil && ctx.Err() == nil {
+		p.log.WarnContext(ctx, "cannot look at what is published", slog.Any("err", err))
+	}
+	return err == nil
+}
+
 // publish publishes until this process no longer owns the database, or another one turns out to have
 // written documents, and returns the role of a standby; nil if ctx has ended.
 func (p *process) publish(ctx context.Context, r *role, published bool) (*role, error) {
@@ -352,7 +414,7 @@ func (p *process) publish(ctx context.Context, r *role, published bool) (*role, 
 			}
 		}
 	}
-	err := r.site.Work(owned, p.Watch, p.Report)
+	err := together(owned, r.site.Tasks(p.Watch, p.Report))
 	r.own.Store(nil)
 	if ctx.Err() != nil {
 		r.await(stopRequests)

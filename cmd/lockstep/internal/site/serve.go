@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"golang.org/x/sync/errgroup"
-
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/hubserver"
@@ -74,12 +72,12 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 	return admin.ServeBeside(ctx, srv, l, tasks...)
 }
 
-// A task is something that a site does until ctx ends.
-type task = func(ctx context.Context) error
+// A Task is something that a site does until ctx ends.
+type Task = func(ctx context.Context) error
 
 // tasks returns all that a site does beside answering requests.
-func (s *Site) tasks(watch bool, n *sourcereport.Reporter) []task {
-	tasks := []task{
+func (s *Site) tasks(watch bool, n *sourcereport.Reporter) []Task {
+	tasks := []Task{
 		func(ctx context.Context) error { return s.run(ctx, watch, n) },
 		func(ctx context.Context) error { return s.versions.Run(ctx, n) },
 		func(ctx context.Context) error { return s.board.Run(ctx, s.log) },
@@ -90,17 +88,8 @@ func (s *Site) tasks(watch bool, n *sourcereport.Reporter) []task {
 	return tasks
 }
 
-// together runs tasks until ctx ends, or one of them fails, which ends the others.
-func together(ctx context.Context, tasks ...task) error {
-	g, gctx := errgroup.WithContext(ctx)
-	for _, t := range tasks {
-		g.Go(func() error { return t(gctx) })
-	}
-	if err := g.Wait(); err != nil && ctx.Err() == nil {
-		return err
-	}
-	return context.Cause(ctx)
-}
+// AdminHandler serves the administration.
+func (s *Site) AdminHandler() http.Handler { return s.Pages.Admin(s.api.Serve) }
 
 // Handler serves everything at the addresses of the site.
 func (s *Site) Handler() http.Handler {

@@ -107,8 +107,8 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 	if s.hub, err = openHub(ctx, &o, st.db, s.maySubscribe); err != nil {
 		return nil, err
 	}
-	access, err := s.openFront(ctx, &o)
-	if err != nil {
+	var access *admin.Access
+	if s.requests, access, err = openFront(ctx, &o, s.onClose); err != nil {
 		return nil, err
 	}
 	if err := s.wire(&o, st, access); err != nil {
@@ -138,9 +138,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	if so.Hubs, err = o.Hubs.ForSource(s.hub, o.Network, o.Log); err != nil {
 		return err
 	}
-	if o.isStandby() {
-		so.Hubs = append(so.Hubs, o.embeddedHub()...)
-	}
+	so.Hubs = append(so.Hubs, o.hubOfPublisher()...)
 	requests := &clients{network: o.Network, lookupEnv: o.IO.LookupEnv, log: o.Log}
 	s.onClose(requests.close)
 	s.api = &origins.API{BaseURL: o.BaseURL, State: o.State.Dir, Keys: apiKeys(st.db), TokenFile: o.APITokenFile, Admin: access.Trusts(), Log: o.Log}

@@ -121,15 +121,8 @@ func openDocuments(ctx context.Context, o *Options, db *stateplace.Database) (do
 	if err != nil {
 		return nil, err
 	}
-	if o.Shared != nil {
-		bucket, ok := docs.(bucketStore)
-		if !ok {
-			return nil, errNotBucket // Check has refused it
-		}
-		if o.isStandby() {
-			return o.Shared.readOnly(bucket), nil
-		}
-		docs = o.Shared.fenced(bucket, db)
+	if docs, err = o.fenced(docs, db); err != nil || o.isStandby() {
+		return docs, err
 	}
 	n, err := docs.Sweep(ctx, slices.Values([]string{}))
 	if err != nil {
