@@ -12,6 +12,7 @@ import (
 	"io"
 	"log"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -730,6 +731,20 @@ func TestSharedStandby(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "lockstep", "status", "--admin", "unix:"+standby.admin).CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("standby; serve on ")) {
 		t.Errorf("status of a standby: %v\n%s", err, out)
+	}
+
+	overSocket := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", standby.admin)
+	}}}
+	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://socket/-/api/v1/sets/items/resources?uri=http://elsewhere.example/x", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put.Header.Set("Content-Type", "application/json")
+	if answer, err := overSocket.Do(put); err != nil || answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a write through the admin socket of a standby: %v, %v", answer, err)
+	} else {
+		_ = answer.Body.Close()
 	}
 
 	// Notifications as a stream.

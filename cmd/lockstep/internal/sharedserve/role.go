@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/forward"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
@@ -67,7 +68,8 @@ func (p *process) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (p *process) serveAdmin(w http.ResponseWriter, req *http.Request) {
 	r := p.enter()
 	defer r.requests.Done()
-	if r.own.Load() == nil && p.isAPI(r, strings.TrimPrefix(req.URL.EscapedPath(), p.base)) {
+	rel := strings.TrimPrefix(strings.TrimPrefix(req.URL.EscapedPath(), "/"), p.base[1:])
+	if r.own.Load() == nil && p.isAPI(r, rel) && !strings.HasPrefix(rel, admin.PagesDir+hubserver.APIPath) { // a standby has no hub to manage
 		forward.Refuse(w, "this process does not publish; send the request to the one that does, or with a token to any process")
 		return
 	}
