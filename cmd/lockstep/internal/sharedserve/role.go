@@ -1,6 +1,7 @@
 package sharedserve
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,12 +27,15 @@ type role struct {
 	paths    []string                       // of topics and of the repository
 	conflict chan error                     // receives why the site must not be used any more
 	requests sync.WaitGroup                 // that are being answered
+	ended    chan struct{}                  // closed when the process has another role
 }
+
+func newRole() *role { return &role{conflict: make(chan error, 1), ended: make(chan struct{})} }
 
 // serve answers a request of a client.
 func (p *process) serve(r *role, w http.ResponseWriter, req *http.Request) {
 	if r.own.Load() != nil || !p.isForPublisher(r, req) {
-		r.site.Handler().ServeHTTP(w, req)
+		r.answer(w, req)
 		return
 	}
 	if r.peer != nil {
@@ -41,6 +45,24 @@ func (p *process) serve(r *role, w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	forward.Refuse(w, "no process publishes at the moment; try again")
+}
+
+// answer answers a request here. A stream of events ends with the role: its client connects again, and
+// gets the events of the next publisher.
+func (r *role) answer(w http.ResponseWriter, req *http.Request) {
+	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		go func() {
+			select {
+			case <-r.ended:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		req = req.WithContext(ctx)
+	}
+	r.site.Handler().ServeHTTP(w, req)
 }
 
 // isForPublisher reports whether only the process that publishes can answer a request: to change a set,
@@ -106,6 +128,7 @@ func (p *process) become(next *role) {
 	p.role = next
 	p.mu.Unlock()
 	if last != nil {
+		close(last.ended)
 		p.closing.Go(func() { last.close(lastRequests) })
 	}
 }

@@ -174,7 +174,7 @@ type note struct {
 // openPublisher makes the process the owner of the database, with a site that publishes. The error wraps
 // a [postgres.OwnedError] if another process is.
 func (p *process) openPublisher(ctx context.Context) (*role, error) {
-	r := &role{conflict: make(chan error, 1)}
+	r := newRole()
 	o := p.Site
 	o.Shared = &site.Shared{Access: p.access, Requests: p.requests, Fence: func(docs fence.Base, db *stateplace.Database) *fence.Store {
 		return fence.New(docs, db.CheckOwner, r.disagree)
@@ -218,7 +218,8 @@ var errStandby = errors.New("another process publishes")
 
 // openStandby opens a site that serves what another process publishes.
 func (p *process) openStandby(ctx context.Context) (*role, error) {
-	r := &role{peer: newPeer(), conflict: make(chan error, 1)}
+	r := newRole()
+	r.peer = newPeer()
 	o := p.Site
 	o.Shared = &site.Shared{Standby: true, Access: p.access, Requests: p.requests, Publisher: r.peer.publisher, Fence: func(docs fence.Base, _ *stateplace.Database) *fence.Store {
 		return fence.New(docs, func(context.Context) error { return errStandby }, func(error) {})
@@ -422,7 +423,11 @@ func (p *process) publish(ctx context.Context, r *role, published bool) (*role, 
 	}
 	err = stateplace.Cause(owned, err)
 	_, conflict := errors.AsType[*conflictError](context.Cause(owned))
-	if !conflict && !stateplace.IsLost(err) {
+	switch {
+	case conflict || stateplace.IsLost(err):
+	case err == nil:
+		return nil, errors.New("publication has ended") // unreachable: it ends with ctx
+	default:
 		return nil, err
 	}
 	if lost, ok := errors.AsType[*stateplace.LostError](err); ok {
