@@ -105,7 +105,13 @@ type sharedSource struct {
 // behind wrap; more is added to its configuration.
 func newSharedSource(t *testing.T, wrap func(http.Handler) http.Handler, more string) *sharedSource {
 	t.Helper()
-	s := &sharedSource{T: t, database: postgrestest.URL(t), endpoint: sharedBuckets(t, wrap), home: t.TempDir(), down: map[*process]time.Time{}}
+	return newSharedSourceIn(t, postgrestest.URL(t), wrap, more)
+}
+
+// newSharedSourceIn does so with a database.
+func newSharedSourceIn(t *testing.T, database string, wrap func(http.Handler) http.Handler, more string) *sharedSource {
+	t.Helper()
+	s := &sharedSource{T: t, database: database, endpoint: sharedBuckets(t, wrap), home: t.TempDir(), down: map[*process]time.Time{}}
 	s.balancer = httptest.NewServer(http.HandlerFunc(s.balance))
 	t.Cleanup(s.balancer.Close)
 	s.config = filepath.Join(s.home, "site.yaml")
@@ -545,6 +551,47 @@ func TestShared(t *testing.T) {
 		for _, p := range s.running() {
 			t.Logf("%s\n%s", p.out, p.stderr)
 		}
+	}
+}
+
+// TestSharedDatabaseRestart: when the database is restarted, documents are served all the time, and
+// nothing is lost that was acknowledged.
+func TestSharedDatabaseRestart(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	s := newSharedSourceIn(t, server.URL, asTheyAre, sharedSets)
+	s.start()
+	s.start()
+	const uri = "http://elsewhere.example/"
+	balancer := func() string { return s.balancer.URL + "/" }
+	s.written(balancer, uri+"first", "first")
+	s.listed(uri+"first", "first")
+	reader := crawlAll(balancer())
+	a, stop, wrote := &author{name: "a"}, make(chan struct{}), make(chan error, 1)
+	go func() { wrote <- a.work(s, stop) }()
+	for i := range 2 {
+		reads := reader.reads.Load()
+		server.Restart(t)
+		text := fmt.Sprint("after ", i)
+		s.written(balancer, uri+"restarted", text)
+		s.listed(uri+"restarted", text)
+		if reader.reads.Load() == reads {
+			t.Error("nothing could be read")
+		}
+	}
+	close(stop)
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+	s.written(balancer, uri+"last", "last")
+	s.listed(uri+"last", "last")
+	reader.end(t)
+	c, err := crawlSource(balancer())
+	if err == nil {
+		err = a.check(c.events)
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 
