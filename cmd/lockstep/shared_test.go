@@ -125,9 +125,9 @@ func newSharedSourceIn(t *testing.T, database string, wrap func(http.Handler) ht
 }
 
 // start starts another process.
-func (s *sharedSource) start() *process {
+func (s *sharedSource) start(args ...string) *process {
 	s.Helper()
-	cmd := exec.Command("lockstep", "serve", "--config", s.config)
+	cmd := exec.Command("lockstep", append([]string{"serve", "--config", s.config}, args...)...)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+s.home)
 	for name, value := range bucketEnv(s.endpoint) {
 		cmd.Env = append(cmd.Env, name+"="+value)
