@@ -458,7 +458,13 @@ func (f *sharedFault) strike(s *sharedSource, p *process) (end func()) {
 		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			s.Fatal(err)
 		}
+		s.mu.Lock()
+		s.down[p] = time.Now().Add(time.Hour) // as a balancer finds out; authors go on to try it
+		s.mu.Unlock()
 		return func() {
+			s.mu.Lock()
+			delete(s.down, p)
+			s.mu.Unlock()
 			if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 				s.Fatal(err)
 			}

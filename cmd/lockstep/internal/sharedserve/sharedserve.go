@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,7 +61,8 @@ type process struct {
 	forwarder *forward.Forwarder
 	base      string // path of the base URL
 	log       *slog.Logger
-	closing   sync.WaitGroup // of roles that have ended
+	closing   sync.WaitGroup         // of roles that have ended
+	failure   atomic.Pointer[string] // why this process could not publish although no other one does; nil: it was not tried, or could
 
 	mu   sync.RWMutex // guards role
 	role *role
@@ -98,8 +100,17 @@ func Run(ctx context.Context, l net.Listener, o Options) error {
 			return p.access.Serve(ctx, p.requests.AdminHandler(http.HandlerFunc(p.serveAdmin)), p.log)
 		},
 		func(ctx context.Context) error {
-			return p.Alerts.Run(ctx, func() string { return p.present().site.Problem() })
+			return p.Alerts.Run(ctx, p.problem)
 		})
+}
+
+// problem returns what is wrong with the Source; "" if all is well.
+func (p *process) problem() string {
+	problem := p.present().site.Problem()
+	if failure := p.failure.Load(); failure != nil {
+		problem += *failure + "\n"
+	}
+	return problem
 }
 
 // openForwarder makes what forwards requests. A publisher that speaks TLS has a certificate for the
@@ -351,16 +362,23 @@ func (p *process) standBy(ctx context.Context, r *role) (*role, error) {
 		}
 		failed = err != nil
 		if err != nil || !free {
+			if err == nil {
+				p.failure.Store(nil) // another process publishes
+			}
 			continue
 		}
 		next, err := p.openPublisher(ctx)
 		switch {
 		case err == nil:
+			p.failure.Store(nil)
 			return next, nil
 		case isOwned(err) || ctx.Err() != nil:
 			continue // another one was faster
 		}
-		p.Report.Warn(fmt.Errorf("publish in place of the last publisher: %w", err))
+		err = fmt.Errorf("publish in place of the last publisher: %w", err)
+		text := err.Error()
+		p.failure.Store(&text)
+		p.Report.Warn(err)
 		pause = turnPause
 	}
 	return nil, nil

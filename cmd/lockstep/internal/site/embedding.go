@@ -120,8 +120,18 @@ type monitored struct {
 	hub      *hubserver.Front // nil: none
 	requests *accesslog.Log
 	isPublic func(set string) bool
+	standby  bool // another process publishes
 
 	upstreams func(now time.Time) (upstreams.Process, []upstreams.Row)
+}
+
+// publishing says whether this process publishes.
+func (seen *monitored) publishing(out *admin.Figures) {
+	publishes := 1.0
+	if seen.standby {
+		publishes = 0
+	}
+	out.Gauge("lockstep_source_publishes", "1 if this process publishes, 0 if it is a standby.", publishes)
 }
 
 // newPages returns the pages about the Source.
@@ -137,6 +147,7 @@ func newPages(base *url.URL, access *admin.Access, ready func() error, seen *mon
 			upstreams.Figures(out, rows)
 		}
 	})
+	m.Register(seen.publishing)
 	pages := admin.NewPages(base.EscapedPath(), access.Guard, m, ready)
 	pages.Detail = func() string { return seen.failures.DetailOf(seen.isPublic) }
 	pages.Protect(upstreams.Path, upstreams.Handler(seen.upstreams))

@@ -185,7 +185,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 			tally: tally, failures: failures, versions: s.versions, hub: s.hub, requests: s.requests,
 			isPublic:  func(set string) bool { return !s.setup.Load().readers.Guards(set) },
 			channels:  func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
-			upstreams: s.upstreams,
+			upstreams: s.upstreams, standby: o.isStandby(),
 		}
 		s.Pages, s.board = newPages(base, access, s.ready, seen), newDashboard(o.State.Dir, seen, s.ownProblem)
 		s.Pages.Dashboard(access, s.board)
