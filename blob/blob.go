@@ -42,6 +42,10 @@ var (
 	// replaces or removes it.
 	ErrForeign = errors.New("neither a regular file nor a directory")
 
+	// ErrConflict reports a blob that is not in the version that its Writer expected; see
+	// [Conditional]. Nothing was written.
+	ErrConflict = errors.New("another process has changed it")
+
 	// ErrName reports a name that no blob can have; see [ValidName].
 	ErrName = errors.New("not a name for a blob")
 )
@@ -126,6 +130,13 @@ type BatchStater interface {
 // A Versioned is a Writer that knows the [Info.Version] of its blob once it is
 // committed; "" if the store did not report it.
 type Versioned interface{ Version() string }
+
+// A Conditional is a Writer that takes the place of one version only.
+type Conditional interface {
+	// Expect has Commit replace the blob if it has that [Info.Version] at this moment, or, with "",
+	// if there is none of that name. Otherwise Commit fails with [ErrConflict].
+	Expect(version string)
+}
 
 // A Mover is a Store that can rename a blob.
 type Mover interface {

@@ -126,7 +126,7 @@ func (s *Source) newDumps() *dump.Dumps {
 func (s *Source) dumped(set *Set) dump.Set {
 	return dump.Set{
 		Name: set.Name, Rules: s.rules[set.Name], Resource: (*dump.Resource)(set.ResourceDump), Change: (*dump.Change)(set.ChangeDump),
-		Keep: s.keep(*set), Rotate: set.ChangeList.Rotate, Archive: set.Archive.retain, Bitstream: set.Bitstream, Past: set.Past,
+		Keep: s.opts.keep(set), Rotate: set.ChangeList.Rotate, Archive: set.Archive.retain, Bitstream: set.Bitstream, Past: set.Past,
 	}
 }
 

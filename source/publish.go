@@ -217,15 +217,15 @@ func (s *Source) newLists() *lists.Lists {
 // listed returns what the lists of the set depend on.
 func (s *Source) listed(set *Set) lists.Set {
 	return lists.Set{
-		Name: set.Name, Rules: s.rules[set.Name], Keep: s.keep(*set), Rotate: set.ChangeList.Rotate, Entries: set.ChangeList.Entries,
+		Name: set.Name, Rules: s.rules[set.Name], Keep: s.opts.keep(set), Rotate: set.ChangeList.Rotate, Entries: set.ChangeList.Entries,
 		Archive: set.Archive.retain,
 	}
 }
 
 // keep returns how long changes of the set stay in its Change List.
-func (s *Source) keep(set Set) time.Duration {
+func (o *Options) keep(set *Set) time.Duration {
 	if k := set.ChangeList.Keep; k > 0 {
-		return max(k, s.opts.Grace)
+		return max(k, o.Grace)
 	}
-	return s.opts.Keep
+	return o.Keep
 }

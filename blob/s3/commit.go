@@ -2,8 +2,10 @@ package s3
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
+	"github.com/minio/minio-go/v7"
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/blob"
@@ -69,9 +71,12 @@ func (w *writer) appear(ctx context.Context) (err error) {
 	case w.visible:
 		return nil
 	case w.upload == nil:
-		w.tag, err = w.b.put(ctx, w.key, w.buf.content(), w.attributes())
+		w.tag, err = w.b.put(ctx, w.key, w.buf.content(), w.expecting(w.attributes()))
 	default:
-		w.tag, err = w.b.complete(ctx, w.upload)
+		w.tag, err = w.b.complete(ctx, w.upload, w.expecting(minio.PutObjectOptions{}))
+	}
+	if err != nil && w.expected != nil && errors.Is(err, ErrChanged) {
+		err = w.conflict(ctx, err)
 	}
 	w.visible = err == nil
 	return err

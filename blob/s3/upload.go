@@ -85,10 +85,10 @@ func (b *Bucket) send(ctx context.Context, u *upload, n int, body content) error
 }
 
 // complete makes the object appear, and returns its entity tag.
-func (b *Bucket) complete(ctx context.Context, u *upload) (tag string, err error) {
-	info, err := b.core.CompleteMultipartUpload(ctx, b.opts.Bucket, u.key, u.id, u.parts, minio.PutObjectOptions{})
+func (b *Bucket) complete(ctx context.Context, u *upload, o minio.PutObjectOptions) (tag string, err error) {
+	info, err := b.core.CompleteMultipartUpload(ctx, b.opts.Bucket, u.key, u.id, u.parts, o)
 	tag = info.ETag
-	if err != nil && coded(err, minio.NoSuchUpload) {
+	if err != nil && coded(err, minio.NoSuchUpload, minio.PreconditionFailed) {
 		if there, ok := b.completed(ctx, u); ok {
 			tag, err = there, nil // an earlier attempt succeeded, and its answer was lost
 		}

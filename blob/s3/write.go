@@ -39,10 +39,12 @@ type writer struct {
 	name, key string
 	mod       time.Time
 	mediaType string
+	mark      string // in the metadata of an object that was written under a condition: identifies this attempt
 	closed    bool
-	tag       string // the entity tag of the object, once it is visible
-	visible   bool   // a failed Commit has stored this blob
-	broken    error  // a Write failed: bytes are missing
+	tag       string  // the entity tag of the object, once it is visible
+	expected  *string // entity tag of the object that it replaces, "" for none; nil: whatever is there
+	visible   bool    // a failed Commit has stored this blob
+	broken    error   // a Write failed: bytes are missing
 
 	buf     buffer     // written after part
 	upload  *upload    // nil while everything is in buf
@@ -58,6 +60,10 @@ type writer struct {
 
 func (w *writer) Name() string           { return w.name }
 func (w *writer) SetModTime(t time.Time) { w.mod = t }
+
+// Expect implements [blob.Conditional]. The service compares and replaces in one step, if it
+// honors conditions; see [CheckConditions].
+func (w *writer) Expect(version string) { w.expected = &version }
 
 // Version implements [blob.Versioned].
 func (w *writer) Version() string { return w.tag }

@@ -31,6 +31,7 @@ type serveOptions struct {
 	listen   string
 	tls      certificate.Flags
 	versions bool
+	sharing
 	site.OAIFlags
 	site.Embedding
 	alerts alert.Flags
@@ -80,6 +81,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 func (o *serveOptions) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
 	o.tls.Declare(flags)
+	o.sharing.declare(flags)
 	o.Embedding.Admin.Declare(flags, "metrics, the hub's status and subscriptions, api:")
 	flags.BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.Embedding.Access.Declare(flags)
@@ -119,10 +121,16 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 		garbage.TuneSource()
 	}
 	so.Content, so.Embedding, so.OAI = true, &o.Embedding, o.OAIFlags
+	if o.shared {
+		so.State = so.State.Shared()
+	}
 	if so.Documents = string(o.File.Documents); so.Documents == "" {
 		so.Documents = filepath.Join(o.State.Dir, statedir.DocumentsDir)
 	}
 	if err := so.Check(); err != nil {
+		return err
+	}
+	if err := o.checkShared(ctx, &so); err != nil {
 		return err
 	}
 	alerts, err := o.alerts.Service(alert.Run{Command: "serve", Source: o.Places(), Dest: so.Documents, Roots: so.Network.Certificates}, io)
@@ -150,6 +158,9 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	sdnotify.Send(io.LookupEnv, sdnotify.Ready, sdnotify.Status("publishing what changed since the last run"))
 	n := &sourcereport.Reporter{IO: io, Quiet: o.out.Quiet}
 	so.OnEvent, so.OnNotify = n.Event, n.Notified
+	if o.shared {
+		return runShared(ctx, o, so, l, stopStarting, n, alerts, signals, io)
+	}
 	s, err := site.Open(ctx, so)
 	if err != nil {
 		return err
@@ -183,8 +194,9 @@ type serving struct {
 	CapabilityList []string `json:"capability_lists"`
 	Resources      int64    `json:"resources"`
 	State          string   `json:"state"`
-	Hidden         int64    `json:"hidden"`  // files and directories that are left out because their names begin with a dot
-	Private        int64    `json:"private"` // files and directories that are published although other users may not read them
+	Hidden         int64    `json:"hidden"`            // files and directories that are left out because their names begin with a dot
+	Private        int64    `json:"private"`           // files and directories that are published although other users may not read them
+	Standby        string   `json:"standby,omitempty"` // with --shared: which process publishes in place of this one
 	Admin          string   `json:"admin,omitempty"`
 	AdminTokenFile string   `json:"admin_token_file,omitempty"`
 }

@@ -63,6 +63,10 @@ type Options struct {
 	// durable. It must return soon; may be nil.
 	Changed func(set string)
 
+	// Retry reports whether an error is one that another attempt may not meet, such as with another
+	// process: it is answered with 503. May be nil.
+	Retry func(error) bool
+
 	MaxBatch int           // changes of one batch; default 10,000
 	MaxBody  int64         // bytes of a batch; default 16 MiB; the limit for a single resource is a sixteenth of it
 	MaxKeys  int           // idempotency keys remembered for each set; default 2,000,000

@@ -164,7 +164,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		switch {
 		case errors.Is(err, syscall.ENOSPC):
 			status = http.StatusInsufficientStorage
-		case errors.Is(err, errManyKeys), errors.Is(err, trust.ErrTokens), errors.Is(err, context.Canceled):
+		case errors.Is(err, errManyKeys), errors.Is(err, trust.ErrTokens), errors.Is(err, context.Canceled), a.o.Retry != nil && a.o.Retry(err):
 			status = http.StatusServiceUnavailable
 		default:
 			a.o.Logger.ErrorContext(r.Context(), "cannot answer", slog.String("path", r.URL.Path), slog.Any("err", err))

@@ -36,6 +36,17 @@ type holder struct {
 	Since   time.Time `json:"since"`
 }
 
+// ErrInUse reports a directory that another process has locked.
+var ErrInUse = errors.New("in use by another process")
+
+// An inUseError is ErrInUse with the directory and its holder.
+type inUseError struct{ dir, holder string }
+
+func (e *inUseError) Error() string { return fmt.Sprintf("the state in %s is in use by %s", e.dir, e.holder) }
+
+// Unwrap returns ErrInUse.
+func (e *inUseError) Unwrap() error { return ErrInUse }
+
 // Lock locks the state directory for this process. The operating system releases
 // the lock when the process ends, however it ends. Because not every system lets
 // others read a locked file, a file beside it names the process.
@@ -47,7 +58,7 @@ func Lock(dir, command string) (release func(), err error) {
 		return nil, fmt.Errorf("lock the state in %s: %w", dir, err)
 	}
 	if !ok {
-		return nil, hinted{fmt.Errorf("the state in %s is in use by %s", dir, readHolder(path)),
+		return nil, hinted{&inUseError{dir, readHolder(path)},
 			"stop that process first, or give this one a --state of its own"}
 	}
 	host, _ := os.Hostname() // only for messages

@@ -85,6 +85,23 @@ func (db *DB) OwnedBy(ctx context.Context) (*OwnedError, error) {
 	return owned, nil
 }
 
+// A Lease is the row that says to which process the database belongs, or belonged last.
+type Lease struct {
+	OwnedError
+	Held bool // it has not ended
+}
+
+// Lease reads it. Unlike [DB.OwnedBy] it uses the connections of db, so that it can be called often.
+func (db *DB) Lease(ctx context.Context) (l Lease, err error) {
+	err = db.Each(ctx, readLease, nil, func(rows *sql.Rows) (bool, error) {
+		var r leaseRow
+		err := rows.Scan(&r.token, &r.owner, &r.instance, &r.since, &r.until, &r.now)
+		l = Lease{OwnedError: *r.owned(), Held: r.until > r.now}
+		return false, err
+	})
+	return l, err
+}
+
 // fence is the beginning of every write transaction.
 func (db *DB) fence(ctx context.Context, tx *sql.Tx) error {
 	if owner := db.owner.Load(); owner != nil {

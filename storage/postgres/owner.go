@@ -50,6 +50,35 @@ func (o *Owner) Err() error {
 	return o.err
 }
 
+// Since returns when the ownership began, by the clock of the server: it tells apart all owners
+// of a database.
+func (o *Owner) Since() time.Time { return time.UnixMicro(o.tenure.since) }
+
+// Check asks the server whether the database still belongs to this process, and fails, with
+// [ErrLost] if it does not. It is for changes outside of the database, such as to a bucket: a process
+// that was paused learns here that it has a successor. The process can be paused after it as well,
+// so those changes need conditions of their own.
+func (o *Owner) Check(ctx context.Context) error {
+	if err := o.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-o.stop:
+		return fmt.Errorf("%w: it was given back", ErrLost)
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.lease)
+	defer cancel()
+	present, err := scanLease(o.conn.QueryRowContext(ctx, readLease))
+	if err != nil {
+		return fmt.Errorf("check that the database belongs to this process: %w", dialect{}.Explain(err))
+	}
+	if present.token != o.tenure.token || present.since != o.tenure.since {
+		return o.lose(fmt.Errorf("%w: %w", ErrLost, present.owned()))
+	}
+	return nil
+}
+
 // lose ends the ownership, unless it has ended, and returns why it has.
 func (o *Owner) lose(err error) error {
 	o.mu.Lock()

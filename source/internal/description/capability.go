@@ -46,16 +46,9 @@ func (s *Documents) Name(ctx context.Context, name string, without ...string) (w
 	set := s.sets[name]
 	s.naming.Lock()
 	defer s.naming.Unlock()
-	var there []capable
-	for _, c := range capabilities(set) {
-		_, err := s.docs.Stat(ctx, c.name)
-		switch {
-		case errors.Is(err, blob.ErrNotExist):
-		case err != nil:
-			return false, fmt.Errorf("publish capability list: %w", err)
-		case !slices.Contains(without, c.name):
-			there = append(there, c)
-		}
+	there, err := s.find(ctx, set, without)
+	if err != nil {
+		return false, fmt.Errorf("publish capability list: %w", err)
 	}
 	defer func() {
 		if err == nil {
@@ -85,6 +78,21 @@ func (s *Documents) Name(ctx context.Context, name string, without ...string) (w
 		return false, fmt.Errorf("publish capability list: %w", err)
 	}
 	return true, nil
+}
+
+// find returns the documents of a set that are there, except those in without.
+func (s *Documents) find(ctx context.Context, set Set, without []string) (there []capable, err error) {
+	for _, c := range capabilities(set) {
+		_, err := s.docs.Stat(ctx, c.name)
+		switch {
+		case errors.Is(err, blob.ErrNotExist):
+		case err != nil:
+			return nil, err
+		case !slices.Contains(without, c.name):
+			there = append(there, c)
+		}
+	}
+	return there, nil
 }
 
 // offer keeps for the home page what a set offers.

@@ -297,6 +297,14 @@ func (s *Lists) Listed(ctx context.Context, set string) (floor catalog.Seq, snap
 	return st.Changes.After, snapshots, true, nil
 }
 
+// Refresh reads again what is published of a set: by another process. It must not run at the
+// same time as Publish.
+func (s *Lists) Refresh(ctx context.Context, set string) error {
+	delete(s.states, set)
+	_, err := s.load(ctx, set, s.opts.Docs.CapabilityList(set))
+	return err
+}
+
 // A Summary says what was published of a set.
 type Summary struct {
 	Resources int64

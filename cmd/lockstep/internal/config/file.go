@@ -47,6 +47,8 @@ type File struct {
 	AllowEmpty   flagValue  `yaml:"allow_empty"`
 	Rehash       flagValue  `yaml:"rehash"`
 	Watch        flagValue  `yaml:"watch"`
+	Shared       flagValue  `yaml:"shared"`
+	SharedAt     flagValue  `yaml:"shared_at"`
 	Dump         flagValue  `yaml:"dump"`
 	APITokenFile flagValue  `yaml:"api_token_file"`
 	AtomPMH      flagValue  `yaml:"atom_pmh"`

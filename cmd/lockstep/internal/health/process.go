@@ -52,7 +52,9 @@ func (p *Process) Settle() {
 	if unnotified > 0 {
 		parts = append(parts, fmt.Sprintf("the hub of %d not notified", unnotified))
 	}
-	if p.State == OK {
+	if p.State == OK && p.Standby != "" {
+		parts = append(parts, "standby; "+p.Standby+" publishes")
+	} else if p.State == OK {
 		parts = append(parts, "all well")
 	}
 	p.Summary = "serving " + p.BaseURL + ": " + strings.Join(parts, ", ")

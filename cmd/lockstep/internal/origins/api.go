@@ -18,10 +18,11 @@ const APIDir = "-/api/"
 // opened that it fills.
 type API struct {
 	BaseURL   string
-	State     string       // directory of its state
-	Keys      api.Notes    // where it stores idempotency keys; nil: in its directory
-	TokenFile string       // clients that send a token in it may change sets; "": none may
-	Admin     *trust.Guard // of requests with the admin token; may be nil
+	State     string           // directory of its state
+	Keys      api.Notes        // where it stores idempotency keys; nil: in its directory
+	TokenFile string           // clients that send a token in it may change sets; "": none may
+	Admin     *trust.Guard     // of requests with the admin token; may be nil
+	Retry     func(error) bool // errors that clients meet only here; see [api.Options]; may be nil
 	Log       *slog.Logger
 
 	handler *api.API // nil: no set is filled through it
@@ -39,7 +40,7 @@ func (a *API) add(s *Set) (Origin, error) {
 		_, path, _ := strings.Cut(host, "/")
 		a.path = "/" + path + APIDir
 		a.handler, err = api.New(s.Catalog, api.Options{
-			State: filepath.Join(a.State, "api"), Notes: a.Keys, TokenFile: a.TokenFile, Admin: a.Admin, Path: a.path, Logger: a.Log,
+			State: filepath.Join(a.State, "api"), Notes: a.Keys, TokenFile: a.TokenFile, Admin: a.Admin, Path: a.path, Retry: a.Retry, Logger: a.Log,
 		})
 		if err != nil {
 			return nil, err

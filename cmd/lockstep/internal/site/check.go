@@ -169,14 +169,24 @@ func checkReadable(dir string) error {
 	return f.Close()
 }
 
-// Lock creates the state directory and locks it. Release may be called repeatedly.
+// maxShared is how many processes on one machine can share a state.
+const maxShared = 100
+
+// Lock creates the state directory and locks it. Of processes that share a state in a database,
+// each has a directory of its own: the first that is free. Release may be called repeatedly.
 func (o *Options) Lock() error {
-	if err := statedir.Make(o.State.Dir, o.Log); err != nil {
-		return err
+	dir := o.State.Dir
+	for n := 2; ; n++ {
+		if err := statedir.Make(o.State.Dir, o.Log); err != nil {
+			return err
+		}
+		release, err := statedir.Lock(o.State.Dir, o.Command)
+		if err == nil {
+			o.Release = sync.OnceFunc(release)
+		}
+		if !o.State.IsShared() || !errors.Is(err, statedir.ErrInUse) || n > maxShared {
+			return err
+		}
+		o.State.Dir = fmt.Sprintf("%s-%d", dir, n)
 	}
-	release, err := statedir.Lock(o.State.Dir, o.Command)
-	if err == nil {
-		o.Release = sync.OnceFunc(release)
-	}
-	return err
 }

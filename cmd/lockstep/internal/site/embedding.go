@@ -14,7 +14,6 @@ import (
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/dashboard"
-	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/recent"
 	"lockstep/cmd/lockstep/internal/sourcefigures"
@@ -63,7 +62,7 @@ func openAccessLog(o *Options) (*accesslog.Log, error) {
 // in the database of the catalog; maySubscribe decides who may subscribe to which topic.
 func openHub(ctx context.Context, opts *Options, db *stateplace.Database, maySubscribe func(*http.Request, string) (time.Duration, error)) (*hubserver.Front, error) {
 	e := opts.Embedding
-	if e == nil || !slices.Contains(opts.Hubs.URLs, hubflags.Embedded) {
+	if e == nil || !opts.hasEmbeddedHub() || opts.isStandby() {
 		return nil, nil
 	}
 	base, err := source.BaseURL(opts.BaseURL)
@@ -121,8 +120,18 @@ type monitored struct {
 	hub      *hubserver.Front // nil: none
 	requests *accesslog.Log
 	isPublic func(set string) bool
+	standby  bool // another process publishes
 
 	upstreams func(now time.Time) (upstreams.Process, []upstreams.Row)
+}
+
+// publishing says whether this process publishes.
+func (seen *monitored) publishing(out *admin.Figures) {
+	publishes := 1.0
+	if seen.standby {
+		publishes = 0
+	}
+	out.Gauge("lockstep_source_publishes", "1 if this process publishes, 0 if it is a standby.", publishes)
 }
 
 // newPages returns the pages about the Source.
@@ -138,6 +147,7 @@ func newPages(base *url.URL, access *admin.Access, ready func() error, seen *mon
 			upstreams.Figures(out, rows)
 		}
 	})
+	m.Register(seen.publishing)
 	pages := admin.NewPages(base.EscapedPath(), access.Guard, m, ready)
 	pages.Detail = func() string { return seen.failures.DetailOf(seen.isPublic) }
 	pages.Protect(upstreams.Path, upstreams.Handler(seen.upstreams))
@@ -173,6 +183,9 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 		return name, ok
 	}
 	p := upstreams.Process{Kind: upstreams.Serve, BaseURL: s.about.BaseURL, Sets: len(setup.sets), Published: s.builder.tally.Last()}
+	if o := s.builder.opts; o.isStandby() {
+		p.Standby = o.Shared.Publisher()
+	}
 	channels := setup.src.Channels()
 	for _, set := range setup.sets {
 		if row := s.setRow(set, channels, now); !set.isUpstream() || row.Error != "" {

@@ -50,18 +50,11 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 	h := s.Handler()
 	srv := source.NewServer(s.requests.Handler(h))
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	tasks := []func(context.Context) error{
-		func(ctx context.Context) error { return s.run(ctx, watch, n) },
-		func(ctx context.Context) error { return s.versions.Run(ctx, n) },
+	tasks := append(s.tasks(watch, n),
 		func(ctx context.Context) error {
-			return s.about.Admin.Serve(ctx, s.requests.AdminHandler(s.Pages.Admin(s.api.Serve)), s.log)
+			return s.about.Admin.Serve(ctx, s.requests.AdminHandler(s.AdminHandler()), s.log)
 		},
-		s.requests.Run,
-		func(ctx context.Context) error { return s.board.Run(ctx, s.log) },
-	}
-	if s.hub != nil {
-		tasks = append(tasks, s.hub.Run)
-	}
+		s.requests.Run)
 	tasks = append(tasks, func(ctx context.Context) error {
 		if s.hub != nil && !s.hub.AwaitReady(ctx) {
 			return nil
@@ -78,6 +71,25 @@ func (s *Site) ServeUntil(ctx context.Context, l net.Listener, watch bool, n *so
 	}
 	return admin.ServeBeside(ctx, srv, l, tasks...)
 }
+
+// A Task is something that a site does until ctx ends.
+type Task = func(ctx context.Context) error
+
+// tasks returns all that a site does beside answering requests.
+func (s *Site) tasks(watch bool, n *sourcereport.Reporter) []Task {
+	tasks := []Task{
+		func(ctx context.Context) error { return s.run(ctx, watch, n) },
+		func(ctx context.Context) error { return s.versions.Run(ctx, n) },
+		func(ctx context.Context) error { return s.board.Run(ctx, s.log) },
+	}
+	if s.hub != nil {
+		tasks = append(tasks, s.hub.Run)
+	}
+	return tasks
+}
+
+// AdminHandler serves the administration.
+func (s *Site) AdminHandler() http.Handler { return s.Pages.Admin(s.api.Serve) }
 
 // Handler serves everything at the addresses of the site.
 func (s *Site) Handler() http.Handler {

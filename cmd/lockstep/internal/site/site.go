@@ -71,6 +71,7 @@ type Options struct {
 	Hubs         hubflags.Hubs
 	OAI          OAIFlags
 	Embedding    *Embedding // nil: nothing but documents and resources is served
+	Shared       *Shared    // of one of several processes with the same state; nil: there is one
 	Content      bool       // serve the resources too, if they are here
 	Command      string     // named in the lock
 	Release      func()     // of the state's lock, if it is locked already
@@ -106,17 +107,15 @@ func Open(ctx context.Context, o Options) (_ *Site, err error) {
 	if s.hub, err = openHub(ctx, &o, st.db, s.maySubscribe); err != nil {
 		return nil, err
 	}
-	if s.requests, err = openAccessLog(&o); err != nil {
+	var access *admin.Access
+	if s.requests, access, err = openFront(ctx, &o, s.onClose); err != nil {
 		return nil, err
 	}
-	s.onClose(s.requests.Close)
-	access, err := openAdmin(ctx, &o)
-	if err != nil {
-		return nil, err
-	}
-	s.onClose(access.Close)
 	if err := s.wire(&o, st, access); err != nil {
 		return nil, err
+	}
+	if o.isStandby() {
+		return s, nil
 	}
 	if err := st.claim.Take(ctx); err != nil {
 		return nil, err
@@ -139,11 +138,15 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	if so.Hubs, err = o.Hubs.ForSource(s.hub, o.Network, o.Log); err != nil {
 		return err
 	}
+	so.Hubs = append(so.Hubs, o.hubOfPublisher()...)
 	requests := &clients{network: o.Network, lookupEnv: o.IO.LookupEnv, log: o.Log}
 	s.onClose(requests.close)
 	s.api = &origins.API{BaseURL: o.BaseURL, State: o.State.Dir, Keys: apiKeys(st.db), TokenFile: o.APITokenFile, Admin: access.Trusts(), Log: o.Log}
+	if o.Shared != nil {
+		s.api.Retry = stateplace.IsLost
+	}
 	s.onClose(func() {
-		if err := s.api.Close(); err != nil {
+		if err := s.api.Close(); err != nil && !stateplace.IsLost(err) {
 			o.Log.Warn("close the API", slog.Any("err", err))
 		}
 	})
@@ -177,12 +180,12 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 		if s.hub != nil {
 			database.Check = s.hub.Check // of the same database, and of the hub
 		}
-		s.ready = admin.NewReadiness(o.Log, database, st.documents()).Ready
+		s.ready = admin.NewReadiness(o.Log, database, st.documents(o.isStandby())).Ready
 		seen := &monitored{
 			tally: tally, failures: failures, versions: s.versions, hub: s.hub, requests: s.requests,
 			isPublic:  func(set string) bool { return !s.setup.Load().readers.Guards(set) },
 			channels:  func() []source.ChannelStatus { return s.setup.Load().src.Channels() },
-			upstreams: s.upstreams,
+			upstreams: s.upstreams, standby: o.isStandby(),
 		}
 		s.Pages, s.board = newPages(base, access, s.ready, seen), newDashboard(o.State.Dir, seen, s.ownProblem)
 		s.Pages.Dashboard(access, s.board)
@@ -192,8 +195,10 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := first.keepFormer(s.builder.former); err != nil {
-		return err
+	if !o.isStandby() {
+		if err := first.keepFormer(s.builder.former); err != nil {
+			return err
+		}
 	}
 	s.setup.Store(first)
 	s.builder.source.Restart = false // the first Source restarts the history, if at all

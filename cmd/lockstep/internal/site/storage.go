@@ -34,7 +34,13 @@ type storage struct {
 
 // openStorage opens what a site stores. It gives onClose functions that close it.
 func openStorage(ctx context.Context, o *Options, onClose func(func())) (*storage, error) {
-	db, err := o.State.Open(ctx, o.Command, o.Log)
+	open := o.State.Open
+	if o.isStandby() {
+		open = func(ctx context.Context, _ string, _ *slog.Logger) (*stateplace.Database, error) {
+			return o.State.OpenStandby(ctx)
+		}
+	}
+	db, err := open(ctx, o.Command, o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +50,7 @@ func openStorage(ctx context.Context, o *Options, onClose func(func())) (*storag
 		}
 	})
 	st := &storage{db: db}
-	if st.docs, err = openDocuments(ctx, o); err != nil {
+	if st.docs, err = openDocuments(ctx, o, db); err != nil {
 		return nil, err
 	}
 	onClose(func() { _ = st.docs.Close() }) // everything written was committed before
@@ -83,8 +89,9 @@ func openBitstreams(o *Options, versions bool) (*blob.Dir, error) {
 }
 
 // documents returns the dependency on the store of the documents.
-func (st *storage) documents() admin.Dependency {
-	published := false // calls of Rarely's check are made one at a time
+// standby fails before anything is published, because that is not for it to do.
+func (st *storage) documents(standby bool) admin.Dependency {
+	published := standby // calls of Rarely's check are made one at a time
 	return admin.Dependency{Public: "the documents cannot be read", Check: admin.Rarely(func(ctx context.Context) error {
 		_, err := st.docs.Stat(ctx, strings.TrimPrefix(discover.WellKnown, "/"))
 		if errors.Is(err, blob.ErrNotExist) && !published {
@@ -109,10 +116,13 @@ func (st *storage) waiting(list string) bool { return st.keeper != nil && st.kee
 
 // openDocuments opens the store of a site's documents, whose state is locked, and
 // removes the unfinished documents of a publication that was killed.
-func openDocuments(ctx context.Context, o *Options) (documentStore, error) {
+func openDocuments(ctx context.Context, o *Options, db *stateplace.Database) (documentStore, error) {
 	docs, err := openDocumentStore(o)
 	if err != nil {
 		return nil, err
+	}
+	if docs, err = o.fenced(docs, db); err != nil || o.isStandby() {
+		return docs, err
 	}
 	n, err := docs.Sweep(ctx, slices.Values([]string{}))
 	if err != nil {

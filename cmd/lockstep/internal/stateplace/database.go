@@ -27,6 +27,8 @@ type Database struct {
 	State    statedir.State                  // its identity, with its notes
 	Check    func(ctx context.Context) error // whether the database can be read and written
 
+	Lease func(ctx context.Context) (Lease, error) // to which process the database belongs; nil: to this one
+
 	owner owner // of the database; nil: the lock of the directory is enough
 	close []func() error
 }

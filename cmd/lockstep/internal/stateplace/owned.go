@@ -20,6 +20,10 @@ import (
 // killed is free after its lease of 8 s.
 const ownerWait = 12 * time.Second
 
+// sharedLease is the lease of an owner that others wait for: when it was killed, one of them
+// publishes within 10 s. It survives a restart of the database that takes less.
+const sharedLease = 6 * time.Second
+
 // OpenOwned opens the PostgreSQL database of a place, whose directory this process has
 // locked, and takes it for this process, which runs command. The owner must be closed
 // before the DB.
@@ -32,7 +36,11 @@ func (p Place) OpenOwned(ctx context.Context, command string, log *slog.Logger) 
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
-	owner, err := db.Own(ctx, postgres.OwnOptions{Name: self(command), Instance: instance, Wait: ownerWait, Logger: log})
+	o := postgres.OwnOptions{Name: self(command), Instance: instance, Wait: ownerWait, Logger: log}
+	if p.shared {
+		o.Wait, o.Lease = 0, sharedLease
+	}
+	owner, err := db.Own(ctx, o)
 	if err != nil {
 		return nil, nil, errors.Join(Explain(fmt.Errorf("state in %s: %w", p, err)), db.Close())
 	}

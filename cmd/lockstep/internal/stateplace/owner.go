@@ -4,14 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"lockstep/storage/postgres"
 )
 
 // An owner is the right of this process, and no other, to write to a database.
 type owner interface {
 	Lost() <-chan struct{} // closed when the right has ended
 	Err() error            // says why
+	Check(ctx context.Context) error
+	Since() time.Time
 	Close() error
 }
+
+// CheckOwner asks the database whether it still belongs to this process, and fails if it does not, or
+// does not answer.
+func (d *Database) CheckOwner(ctx context.Context) error { return d.owner.Check(ctx) }
+
+// Resign gives the database back before it is closed: nothing is written any more.
+func (d *Database) Resign() error { return d.owner.Close() }
+
+// OwnedSince returns since when the database belongs to this process, by the clock of its server.
+func (d *Database) OwnedSince() time.Time { return d.owner.Since() }
 
 // WhileOwned returns a context that ends when this process is no longer the owner of the database:
 // then another one writes to it. Its cause says so. stop releases what it needs.
@@ -47,6 +62,9 @@ func (e *LostError) Unwrap() error { return e.Err }
 func (e *LostError) Hint() string {
 	return "one process at a time uses a state: stop the other one, or give this one a --state of its own"
 }
+
+// IsLost reports whether an error says that the database belongs to another process, or may.
+func IsLost(err error) bool { return errors.Is(err, postgres.ErrLost) }
 
 // Cause returns the LostError with which ctx has ended, if it has; otherwise err.
 func Cause(ctx context.Context, err error) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/internal/statedir"
 )
@@ -17,6 +18,9 @@ var errTaken = errors.New("another process has taken it")
 func (o fakeOwner) Lost() <-chan struct{} { return o }
 func (o fakeOwner) Err() error            { return errTaken }
 func (o fakeOwner) Close() error          { return nil }
+
+func (o fakeOwner) Check(context.Context) error { return nil }
+func (o fakeOwner) Since() time.Time            { return time.Time{} }
 
 // TestWhileOwned: the context ends when the database is another process's, and its cause says so, which
 // nothing else that ends it does.

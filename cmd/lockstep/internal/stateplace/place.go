@@ -18,8 +18,9 @@ import (
 type Place struct {
 	Dir string // with all of the state; or, of a state in a database, with what may be lost: sockets, scratch files, memories of origins
 
-	url  string // of the PostgreSQL database; "": there is none
-	name string // the URL without its password
+	url    string // of the PostgreSQL database; "": there is none
+	name   string // the URL without its password
+	shared bool   // several processes take turns in owning the database
 }
 
 // In returns the place of a state in a directory.
@@ -62,6 +63,16 @@ func nameOf(text string) (string, error) {
 
 // InDatabase reports whether the state is in a PostgreSQL database.
 func (p Place) InDatabase() bool { return p.url != "" }
+
+// Shared returns the place for one of several processes that take turns in owning the database:
+// [Place.Open] then does not wait for the owner.
+func (p Place) Shared() Place {
+	p.shared = true
+	return p
+}
+
+// IsShared reports whether several processes take turns in owning the database.
+func (p Place) IsShared() bool { return p.shared }
 
 // String returns the directory, or the URL of the database without its password.
 func (p Place) String() string {

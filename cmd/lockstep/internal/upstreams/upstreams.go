@@ -28,6 +28,7 @@ type Process struct {
 	Sets        int       `json:"sets"`                  // that are published or followed
 	Destination string    `json:"destination,omitempty"` // of the mirror that follow runs
 	Mirrors     int       `json:"mirrors,omitempty"`     // that follow --config runs
+	Standby     string    `json:"standby,omitempty"`     // which process publishes in place of this one, which serves what that has published
 	Published   time.Time `json:"published,omitzero"`    // when the documents of the Source were last published
 	Origins     []Row     `json:"origins,omitempty"`     // of sets that other Sources do not fill; State is that of reading them
 }
