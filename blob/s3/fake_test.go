@@ -3,9 +3,11 @@ package s3_test
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/johannesboyne/gofakes3"
@@ -30,7 +32,7 @@ func fake(t testing.TB, wrap ...func(http.Handler) http.Handler) string {
 	if err := backend.CreateBucket(bucket); err != nil {
 		t.Fatal(err)
 	}
-	h := gofakes3.New(backend).Server()
+	h := conditional(gofakes3.New(backend).Server())
 	for _, w := range wrap {
 		h = w(h)
 	}
@@ -88,4 +90,30 @@ func coreOf(t testing.TB, o s3.Options) *minio.Core {
 func checksumOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// conditional adds conditions for the end of uploads in parts, which the fake service ignores.
+func conditional(next http.Handler) http.Handler {
+	var mu sync.Mutex // one at a time
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		is, not := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
+		if r.Method != http.MethodPost || is == "" && not == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		head := httptest.NewRecorder()
+		next.ServeHTTP(head, httptest.NewRequest(http.MethodHead, r.URL.Path, nil))
+		tag := head.Header().Get("ETag")
+		if head.Code != http.StatusOK {
+			tag = ""
+		}
+		if not != "" && tag != "" || is != "" && tag != is {
+			w.WriteHeader(http.StatusPreconditionFailed)
+			_, _ = io.WriteString(w, `<?xml version="1.0"?><Error><Code>PreconditionFailed</Code></Error>`)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

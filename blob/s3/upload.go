@@ -85,8 +85,10 @@ func (b *Bucket) send(ctx context.Context, u *upload, n int, body content) error
 }
 
 // complete makes the object appear, and returns its entity tag.
-func (b *Bucket) complete(ctx context.Context, u *upload) (tag string, err error) {
-	info, err := b.core.CompleteMultipartUpload(ctx, b.opts.Bucket, u.key, u.id, u.parts, minio.PutObjectOptions{})
+func (b *Bucket) complete(ctx context.Context, u *upload, only condition) (tag string, err error) {
+	var o minio.PutObjectOptions
+	only.add(&o)
+	info, err := b.core.CompleteMultipartUpload(ctx, b.opts.Bucket, u.key, u.id, u.parts, o)
 	tag = info.ETag
 	if err != nil && coded(err, minio.NoSuchUpload) {
 		if there, ok := b.completed(ctx, u); ok {

@@ -43,6 +43,7 @@ type writer struct {
 	tag       string // the entity tag of the object, once it is visible
 	visible   bool   // a failed Commit has stored this blob
 	broken    error  // a Write failed: bytes are missing
+	replaces  string // entity tag of the object that is replaced; "": none is known
 
 	buf     buffer     // written after part
 	upload  *upload    // nil while everything is in buf
@@ -61,6 +62,9 @@ func (w *writer) SetModTime(t time.Time) { w.mod = t }
 
 // Version implements [blob.Versioned].
 func (w *writer) Version() string { return w.tag }
+
+// Replaces implements [blob.Replacer].
+func (w *writer) Replaces(version string) { w.replaces = version }
 
 func (w *writer) SetType(t string) { w.mediaType = t }
 
