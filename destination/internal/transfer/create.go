@@ -20,6 +20,9 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	if at := modified(t); !at.IsZero() {
 		w.SetModTime(at)
 	}
+	if r, ok := w.(blob.Replacer); ok && t.a.IsHeld() && t.path == t.a.Held.Path {
+		r.Replaces(t.a.Held.Tag)
+	}
 	if typed, ok := w.(blob.Typed); ok {
 		if mediaType := mediaTypeOf(t.a.Type, t.header); mediaType != "" {
 			typed.SetType(mediaType)

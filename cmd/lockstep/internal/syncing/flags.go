@@ -36,6 +36,9 @@ type Flags struct {
 	checkLocal  string
 	verify      string
 	keep        string
+
+	// Shared says that other processes, of this machine or others, work on the mirror, too.
+	Shared bool
 }
 
 // Declare declares the flags of commands that bring mirrors into step.
@@ -50,6 +53,7 @@ func (o *Flags) Declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace existing files whose content is not correct")
 	flags.StringVar(&o.checkLocal, "check-local", "", "look `WHEN` for files of DEST that are missing, or differ in size or time from what was written, and repair them: always, daily, never (default always; daily in mirrors of 100,000 resources and more)")
 	mirror.DeclareVerify(flags, &o.verify)
+	flags.BoolVar(&o.Shared, "shared", false, "share the work with other processes that run the same command, on any machine: DEST is a bucket, --state a PostgreSQL database")
 	help.Grouped(flags, help.OutcomeGroup, func(flags *pflag.FlagSet) {
 		mirror.DeclareKeep(flags, &o.keep)
 		flags.StringVar(&o.Events, "events", "", "append one JSON line for every applied change to `FILE`, or write them to stdout if it is -")
