@@ -127,10 +127,6 @@ type BatchStater interface {
 // committed; "" if the store did not report it.
 type Versioned interface{ Version() string }
 
-// A Replacer is a Writer that may be told which version of its blob it replaces. A store to
-// which several processes write then replaces that one without looking for it.
-type Replacer interface{ Replaces(version string) }
-
 // A Mover is a Store that can rename a blob.
 type Mover interface {
 	// Move renames the blob from to to, which must not exist, and removes the

@@ -16,8 +16,8 @@ const tails = 8
 // parts of all large blobs before the first becomes visible, so that the blobs
 // appear shortly after each other.
 //
-// With [Options.MayWrite] an object replaces only the one that the Writer was told of
-// ([blob.Replacer]), or none. If there is another one, it is looked at, MayWrite is called,
+// With [Options.MayWrite] an object replaces only the one whose version the Writer got by
+// its method Replaces, or none. If there is another one, it is looked at, MayWrite is called,
 // and the object replaces that one. A process that may no longer write therefore cannot
 // replace what its successor has written, however late its request arrives.
 func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {

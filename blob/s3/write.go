@@ -63,7 +63,8 @@ func (w *writer) SetModTime(t time.Time) { w.mod = t }
 // Version implements [blob.Versioned].
 func (w *writer) Version() string { return w.tag }
 
-// Replaces implements [blob.Replacer].
+// Replaces notes which version of the blob is replaced, so that it need not be looked for where
+// several processes write; see [Options.MayWrite].
 func (w *writer) Replaces(version string) { w.replaces = version }
 
 func (w *writer) SetType(t string) { w.mediaType = t }

@@ -161,7 +161,7 @@ func sleep(ctx context.Context, log *slog.Logger, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	log.WarnContext(ctx, "processes of the shared mirror cannot talk", slog.Any("err", err))
+	log.WarnContext(ctx, "processes of the shared mirror cannot communicate", slog.Any("err", err))
 	select {
 	case <-ctx.Done():
 	case <-time.After(retryEvery):

@@ -1,7 +1,7 @@
 // Package share lets several processes fetch the resources of one mirror. One of them,
 // the coordinator, owns the state of the mirror and does everything that a single process
 // does; the others fetch and verify contents for it, and put them into the store when it
-// says so. They talk through tables of the database that has the state.
+// asks them to. They communicate through tables of the database that has the state.
 package share
 
 import (

@@ -10,7 +10,7 @@ import (
 	"lockstep/destination/share"
 )
 
-// Processes are the tables through which the processes of a shared mirror talk:
+// Processes are the tables through which the processes of a shared mirror communicate:
 //
 //	share_process(id, name, run, divisor, open, pauses, seen, until)
 //		one row for each process, written by itself; it is there until until
@@ -18,8 +18,8 @@ import (
 //		written by the sender, removed by the recipient
 //
 // All times are those of the server, in microseconds since 1970; pauses are counted from
-// seen. The coordinator is the owner of the database. Neither table is fenced: whoever
-// reads a message compares its run.
+// seen. The coordinator is the owner of the database. Neither table is fenced: the reader of
+// a message compares its run.
 type Processes struct {
 	name        string
 	read, write *sql.DB
@@ -107,7 +107,7 @@ func (t *Processes) renew(ctx context.Context, p share.Process, lease time.Durat
 	if err := rows.Err(); err != nil {
 		return v, err
 	}
-	if ended { // long enough ago that nobody looks for it
+	if ended { // rows of processes that ended more than an hour ago
 		const forget = `DELETE FROM share_process WHERE until < ` + microseconds + ` - 3600000000`
 		_, err = t.read.ExecContext(ctx, forget)
 	}

@@ -66,8 +66,8 @@ func All() []Table {
 }
 
 // Left returns the tables that are not copied: claims of running processes, which end by
-// themselves, the lease of the process that owns the database, and what processes that share a
-// mirror say to each other.
+// themselves, the lease of the process that owns the database, and the messages of processes that
+// share a mirror.
 func Left() []string {
 	return []string{"hub_owner", "hub_claim", "lease", "share_message", "share_process"}
 }

@@ -194,6 +194,7 @@ type Turn struct {
 	Token int64
 	Pool  *share.Pool
 
+	lost <-chan struct{} // closed when another process may have become the coordinator
 	s    *Shared
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -225,24 +226,33 @@ func (t *Turn) begin(ctx context.Context, owner *postgres.Owner) error {
 	if err := s.belongs(); err != nil {
 		return err
 	}
-	if err := (document{s.State.Journal, StateOf}).Write([]byte(s.dest)); err != nil {
+	err := document{s.State.Journal, StateOf}.Write([]byte(s.dest))
+	if err != nil {
 		return err
 	}
 	s.store.forget(false)
 	s.store.others.Store(t.Pool)
-	do := s.options
-	do.Share = t.Pool
-	dest, err := s.destination(do)
-	if err != nil {
+	t.lost = owner.Lost()
+	if t.Run, err = t.Open(s.options); err != nil {
 		return err
 	}
-	state := s.State
-	state.lost = owner.Lost()
-	t.Run = &Run{State: &state, Client: s.Client, Dest: dest}
 	var within context.Context
 	within, t.stop = context.WithCancel(context.WithoutCancel(ctx))
 	t.done.Go(func() { t.Pool.Run(within) })
 	return nil
+}
+
+// Open returns a Run with options for the Destination. What it has in common with others of the
+// process is closed with that.
+func (t *Turn) Open(do destination.Options) (*Run, error) {
+	do.Jobs, do.Share = t.s.options.Jobs, t.Pool
+	dest, err := t.s.destination(do)
+	if err != nil {
+		return nil, err
+	}
+	state := t.s.State
+	state.lost = t.lost
+	return &Run{State: &state, Client: t.s.Client, Dest: dest}, nil
 }
 
 // Add adds to the report of a run what other processes have done for it.

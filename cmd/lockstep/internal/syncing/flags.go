@@ -53,13 +53,17 @@ func (o *Flags) Declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace existing files whose content is not correct")
 	flags.StringVar(&o.checkLocal, "check-local", "", "look `WHEN` for files of DEST that are missing, or differ in size or time from what was written, and repair them: always, daily, never (default always; daily in mirrors of 100,000 resources and more)")
 	mirror.DeclareVerify(flags, &o.verify)
-	flags.BoolVar(&o.Shared, "shared", false, "share the work with other processes that run the same command, on any machine: DEST is a bucket, --state a PostgreSQL database")
 	help.Grouped(flags, help.OutcomeGroup, func(flags *pflag.FlagSet) {
 		mirror.DeclareKeep(flags, &o.keep)
 		flags.StringVar(&o.Events, "events", "", "append one JSON line for every applied change to `FILE`, or write them to stdout if it is -")
 		flags.StringVar(&o.Exec, "exec", "", "run `CMD` by sh for every batch of changes that is durable, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")
 	})
 	o.Network.Declare(flags, network.TheSource)
+}
+
+// DeclareShared declares the flag of a command that works on one mirror.
+func (o *Flags) DeclareShared(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.Shared, "shared", false, "share the work with other processes that run the same command, on any machine: DEST is a bucket, --state a PostgreSQL database")
 }
 
 // DeclareOnce declares the flags of a command that ends when the mirror is in step.
