@@ -18,6 +18,7 @@ import (
 	"lockstep/destination/internal/selection"
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
+	"lockstep/destination/share"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/vault"
@@ -113,6 +114,10 @@ type Options struct {
 	// Scratch stores packages that have to be available as a whole; default: the
 	// store, if it is able to.
 	Scratch blob.Scratcher
+
+	// Share, if not nil, has other processes fetch contents. Store must commit what they
+	// have with [share.Pool.Commit].
+	Share *share.Pool
 
 	Dest    string       // name of the mirror in reports
 	OnEvent func(Event)  // called in order, never concurrently; may be nil

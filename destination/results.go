@@ -13,6 +13,7 @@ type (
 	WithdrawnSet = report.WithdrawnSet
 	Fallback     = report.Fallback
 	LocalReport  = report.LocalReport
+	SharedReport = report.SharedReport
 
 	AuditReport = report.AuditReport
 	Finding     = report.Finding

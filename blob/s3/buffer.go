@@ -126,3 +126,12 @@ func (c content) sums(signed bool) (md5Base64, sha256Hex string, err error) {
 	}
 	return base64.StdEncoding.EncodeToString(h.Sum(nil)), "", nil
 }
+
+// md5 returns the digest that most services use as the entity tag of an object.
+func (c content) md5() (string, error) {
+	h := md5.New()
+	if _, err := io.Copy(h, c.ReadSeeker); err != nil {
+		return "", fmt.Errorf("read what is to be sent: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -2,7 +2,6 @@ package s3
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 
 	"github.com/minio/minio-go/v7"
@@ -17,6 +16,11 @@ const tails = 8
 // Commit makes the blobs visible, one after the other. It sends the remaining
 // parts of all large blobs before the first becomes visible, so that the blobs
 // appear shortly after each other.
+//
+// With [Options.MayWrite] an object replaces only the one whose version the Writer got by
+// its method Replaces, or none. If there is another one, it is looked at, MayWrite is called,
+// and the object replaces that one. A process that may no longer write therefore cannot
+// replace what its successor has written, however late its request arrives.
 func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -67,19 +71,34 @@ func distinct(batch []*writer) bool {
 
 // appear makes the blob visible.
 func (w *writer) appear(ctx context.Context) (err error) {
-	switch {
-	case w.visible:
+	if w.visible {
 		return nil
-	case w.upload == nil:
-		w.tag, err = w.b.put(ctx, w.key, w.buf.content(), w.expecting(w.attributes()))
-	default:
-		w.tag, err = w.b.complete(ctx, w.upload, w.expecting(minio.PutObjectOptions{}))
 	}
-	if err != nil && w.expected != nil && errors.Is(err, ErrChanged) {
-		err = w.conflict(ctx, err)
+	switch {
+	case w.expected != nil:
+		w.tag, err = w.expect(ctx)
+	case w.b.opts.MayWrite != nil:
+		err = w.replace(ctx)
+	default:
+		w.tag, err = w.store(ctx, nil)
 	}
 	w.visible = err == nil
 	return err
+}
+
+// store stores the object, if it meets the condition; nil: always.
+func (w *writer) store(ctx context.Context, only condition) (tag string, err error) {
+	if w.upload == nil {
+		o := w.attributes()
+		only.add(&o)
+		if w.mark != "" {
+			o.UserMetadata[markKey] = w.mark
+		}
+		return w.b.put(ctx, w.key, w.buf.content(), o)
+	}
+	var o minio.PutObjectOptions
+	only.add(&o)
+	return w.b.complete(ctx, w.upload, o)
 }
 
 // appearAll makes blobs visible, several at a time. After an error it starts no

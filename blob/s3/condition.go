@@ -15,34 +15,54 @@ import (
 // is false.
 var ErrUnconditional = errors.New("the service ignores conditions of write requests (If-Match, If-None-Match)")
 
-// expecting returns o with the condition of w.
-func (w *writer) expecting(o minio.PutObjectOptions) minio.PutObjectOptions {
-	switch {
-	case w.expected == nil:
-		return o
-	case *w.expected == "":
-		o.SetMatchETagExcept("*")
-	default:
-		o.SetMatchETag(*w.expected)
+// A condition is one of the service for storing an object. Nil is none.
+type condition func(*minio.PutObjectOptions)
+
+func (c condition) add(o *minio.PutObjectOptions) {
+	if c != nil {
+		c(o)
 	}
-	if w.upload == nil { // an upload has a mark from its beginning
-		w.mark = rand.Text()
-		o.UserMetadata[markKey] = w.mark
-	}
-	return o
 }
 
-// conflict returns the error of a write whose condition was false; nil if that is because
-// an earlier attempt had succeeded, and its answer was lost.
-func (w *writer) conflict(ctx context.Context, err error) error {
+// onlyOver is the condition that an object with the entity tag is replaced; "": none.
+func onlyOver(tag string) condition {
+	return func(o *minio.PutObjectOptions) {
+		if tag == "" {
+			o.SetMatchETagExcept("*")
+		} else {
+			o.SetMatchETag(tag)
+		}
+	}
+}
+
+// isConflict reports whether a condition was not met.
+func isConflict(err error) bool {
+	r, ok := errors.AsType[*Error](err)
+	return ok && r.conflict
+}
+
+// expect stores the object in place of the version that is expected.
+func (w *writer) expect(ctx context.Context) (tag string, err error) {
+	if w.upload == nil { // an upload has a mark from its beginning
+		w.mark = rand.Text()
+	}
+	tag, err = w.store(ctx, onlyOver(*w.expected))
+	if isConflict(err) {
+		return w.conflict(ctx, err)
+	}
+	return tag, err
+}
+
+// conflict returns the error of a write whose condition was false; or the entity tag, if that is
+// because an earlier attempt had succeeded, and its answer was lost.
+func (w *writer) conflict(ctx context.Context, err error) (tag string, _ error) {
 	if w.upload == nil {
 		there, herr := w.b.core.StatObject(ctx, w.b.opts.Bucket, w.key, minio.StatObjectOptions{})
 		if herr == nil && there.Metadata.Get("X-Amz-Meta-"+markKey) == w.mark {
-			w.tag = there.ETag
-			return nil
+			return there.ETag, nil
 		}
 	}
-	return &Error{Op: "put", Bucket: w.b.opts.Bucket, Key: w.key, Err: fmt.Errorf("%w: %w", blob.ErrConflict, err)}
+	return "", &Error{Op: "put", Bucket: w.b.opts.Bucket, Key: w.key, Err: fmt.Errorf("%w: %w", blob.ErrConflict, err)}
 }
 
 // probeDir has the objects with which CheckConditions tries out a service.

@@ -35,6 +35,8 @@ type Error struct {
 	Err    error
 	hint   string
 	down   bool // the service failed, not the operation on this key
+
+	conflict bool // the condition of the request was not met
 }
 
 func (e *Error) Error() string {
@@ -67,9 +69,9 @@ func (b *Bucket) fail(op, key string, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
-	down := isDown(err)
+	down, conflict := isDown(err), coded(err, minio.PreconditionFailed, codeConflict)
 	hint, err := b.service.explain(err)
-	return &Error{Op: op, Bucket: b.opts.Bucket, Key: key, Err: err, hint: hint, down: down}
+	return &Error{Op: op, Bucket: b.opts.Bucket, Key: key, Err: err, hint: hint, down: down, conflict: conflict}
 }
 
 // isDown reports whether err concerns the service or the client's permissions
@@ -190,6 +192,10 @@ const (
 	codeBelowFile = "ObjectParentIsFile"
 	codeTooLong   = "KeyTooLongError"
 )
+
+// codeConflict says that another request for the object was under way, so that the condition
+// of this one could not be decided.
+const codeConflict = "ConditionalRequestConflict"
 
 // coded reports whether the service answered with one of the codes.
 func coded(err error, codes ...string) bool {

@@ -83,6 +83,12 @@ type Options struct {
 	// again costs nothing.
 	Parallel int
 
+	// MayWrite, if not nil, is for a bucket to which several processes write. It returns
+	// why this one must not, and is called before each request that changes something and
+	// while its body is sent. Then objects are put only where nothing else has been
+	// written since they were last looked at; see [Bucket.Commit].
+	MayWrite func() error
+
 	Attempts  int               // of each request, with growing pauses; default DefaultAttempts
 	Abandoned time.Duration     // age from which Sweep considers an upload abandoned; default DefaultAbandoned
 	Transport http.RoundTripper // default: one with reasonable timeouts
@@ -140,7 +146,7 @@ func New(o Options) (*Bucket, error) {
 	}
 	client, err := minio.New(endpoint.Host, &minio.Options{
 		Creds: creds, Secure: endpoint.Scheme == "https", Region: o.Region,
-		Transport: guard{o.Transport}, MaxRetries: o.Attempts,
+		Transport: guard{permitted(o.Transport, o.MayWrite)}, MaxRetries: o.Attempts,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: endpoint %s: %w", o.Bucket, endpoint, err)

@@ -43,6 +43,7 @@ type writer struct {
 	closed    bool
 	tag       string  // the entity tag of the object, once it is visible
 	expected  *string // entity tag of the object that it replaces, "" for none; nil: whatever is there
+	replaces  string  // entity tag of the object that is replaced, with [Options.MayWrite]; "": none is known
 	visible   bool    // a failed Commit has stored this blob
 	broken    error   // a Write failed: bytes are missing
 
@@ -67,6 +68,10 @@ func (w *writer) Expect(version string) { w.expected = &version }
 
 // Version implements [blob.Versioned].
 func (w *writer) Version() string { return w.tag }
+
+// Replaces notes which version of the blob is replaced, so that it need not be looked for where
+// several processes write; see [Options.MayWrite].
+func (w *writer) Replaces(version string) { w.replaces = version }
 
 func (w *writer) SetType(t string) { w.mediaType = t }
 

@@ -72,6 +72,7 @@ all refused for safety, 1 if any failed.`,
 	}
 	o.Declare(cmd.Flags())
 	o.DeclareOnce(cmd.Flags())
+	o.DeclareShared(cmd.Flags())
 	many.Declare(cmd.Flags())
 	alerts.DeclareRun(cmd.Flags())
 	return cmd

@@ -70,10 +70,20 @@ type Report struct {
 	Failures []Failure   `json:"failures,omitempty"` // the first failures, also of documents
 	Warnings []string    `json:"warnings,omitempty"`
 
+	Shared *SharedReport `json:"shared,omitempty"` // how several processes divided the work
+
 	NotBefore time.Time      `json:"not_before,omitzero"` // earliest time at which a document that could not be read may be requested again, as its server asked
 	Unproven  []Unproven     `json:"unproven,omitempty"`  // why the mirror is not known to be complete
 	Withdrawn []WithdrawnSet `json:"withdrawn,omitempty"` // sets that the Source no longer lists, and whose files stay
 	Fallbacks []Fallback     `json:"fallbacks,omitempty"` // documents and methods used in place of what could not be read
+}
+
+// A SharedReport says how the processes that share a mirror divided the work of a run.
+type SharedReport struct {
+	Processes   int   `json:"processes"`              // that took part
+	Fetched     int64 `json:"fetched"`                // contents, by all of them
+	Coordinator int64 `json:"fetched_by_coordinator"` // by the process that read the documents of the Source
+	Own         int64 `json:"fetched_by_this"`        // by this process
 }
 
 // Kept describes the versions that a mirror keeps.

@@ -168,7 +168,7 @@ func New(o Options) (*Client, error) {
 	if c.hosts = newHosts(&o); o.Limits != nil {
 		c.hosts = o.Limits.of(c.hosts)
 	}
-	c.bandwidth.own.rate, c.bandwidth.total = float64(o.Bandwidth), o.Total
+	c.bandwidth.own.rate, c.bandwidth.own.divisor, c.bandwidth.total = float64(o.Bandwidth), &c.hosts.divisor, o.Total
 	tls := &tls.Config{
 		RootCAs:            roots,
 		MinVersion:         tls.VersionTLS12,

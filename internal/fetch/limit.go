@@ -28,6 +28,7 @@ type hosts struct {
 	rate       float64
 	patience   time.Duration // for a host that fails all requests
 	ungated    bool          // see Options.Ungated
+	divisor    divisor
 
 	mu sync.RWMutex // guards m
 	m  map[string]*host
@@ -115,7 +116,7 @@ func (hs *hosts) get(name string) *host {
 			}
 		}
 	}
-	h = &host{slots: slots{lanes: hs.lanes, adapter: concurrency.New(hs.jobs, hs.most)}, rate: pace{rate: hs.rate}, gate: gate{host: name, patience: hs.patience, off: hs.ungated}, breaks: breaks{host: name, patience: hs.patience, off: hs.ungated}}
+	h = &host{slots: slots{lanes: hs.lanes, divisor: &hs.divisor, adapter: concurrency.New(hs.jobs, hs.most)}, rate: pace{rate: hs.rate, divisor: &hs.divisor}, gate: gate{host: name, patience: hs.patience, off: hs.ungated}, breaks: breaks{host: name, patience: hs.patience, off: hs.ungated}}
 	hs.m[name] = h
 	return h
 }
@@ -126,7 +127,7 @@ func (c *Client) Limit(host string) int {
 	s := &c.hosts.get(host).slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.adapter.Jobs()
+	return s.jobs()
 }
 
 // Room returns how many more requests a host can take before one has to wait;
@@ -141,7 +142,7 @@ func (c *Client) Room(host string) int {
 	s := &h.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(s.adapter.Jobs()-s.docs, 1) - s.held - len(s.waiting)
+	return max(s.jobs()-s.docs, 1) - s.held - len(s.waiting)
 }
 
 // spareJobs is the least number of concurrent requests of which some may be needless.
@@ -167,7 +168,8 @@ type reply struct {
 // holders could be waiting for it; but it counts, and other requests leave room
 // for it. One request that is not for a document is always allowed.
 type slots struct {
-	lanes []int // connections in each, except that for documents
+	lanes   []int    // connections in each, except that for documents
+	divisor *divisor // of the number of requests
 
 	mu      sync.Mutex // guards the rest
 	adapter concurrency.Adapter
@@ -343,7 +345,10 @@ func (s *slots) patience() time.Duration {
 	return max(patienceFactor*usual, patienceLeast)
 }
 
-func (s *slots) free() bool { return s.held < max(s.adapter.Jobs()-s.docs, 1) }
+// jobs returns how many requests are allowed: the share of this process.
+func (s *slots) jobs() int { return max(s.adapter.Jobs()/s.divisor.get(), 1) }
+
+func (s *slots) free() bool { return s.held < max(s.jobs()-s.docs, 1) }
 
 func (s *slots) wake() {
 	for len(s.waiting) > 0 && s.free() {
@@ -363,7 +368,8 @@ func (s *slots) idle() bool {
 
 // A pace spreads units evenly over time, rate per second; zero means no limit.
 type pace struct {
-	rate float64
+	rate    float64
+	divisor *divisor // of the rate
 
 	mu   sync.Mutex // guards the rest
 	next time.Time  // time of the next unit
@@ -382,7 +388,7 @@ func (p *pace) wait(ctx context.Context, n int) error {
 	if at.Before(now) {
 		at = now
 	}
-	p.next = at.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
+	p.next = at.Add(time.Duration(float64(n) * float64(p.divisor.get()) / p.rate * float64(time.Second)))
 	p.mu.Unlock()
 	return sleep(ctx, at.Sub(now))
 }

@@ -39,6 +39,9 @@ func newOwner(conn *sql.DB, t tenure, o OwnOptions) *Owner {
 	return owner
 }
 
+// Token returns the token of this owner, which is higher than those of all before.
+func (o *Owner) Token() int64 { return o.tenure.token }
+
 // Lost returns a channel that is closed when the database belongs to another process, or
 // the lease could not be renewed in its time.
 func (o *Owner) Lost() <-chan struct{} { return o.lost }

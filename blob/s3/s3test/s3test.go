@@ -31,7 +31,8 @@ func Conditional(next http.Handler) http.Handler {
 		match, none := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
 		if match != "" || none != "" {
 			there := &headOnly{header: http.Header{}}
-			head, _ := http.NewRequestWithContext(r.Context(), http.MethodHead, "http://"+r.Host+r.URL.Path, nil)
+			head := r.Clone(r.Context())
+			head.Method, head.Header, head.Body, head.ContentLength, head.URL.RawQuery = http.MethodHead, http.Header{}, http.NoBody, 0, ""
 			next.ServeHTTP(there, head)
 			exists := there.status < http.StatusBadRequest
 			if none != "" && exists || match != "" && (!exists || there.header.Get("ETag") != match) {

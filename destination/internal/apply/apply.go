@@ -20,6 +20,7 @@ import (
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 	"lockstep/destination/report"
+	"lockstep/destination/share"
 	"lockstep/resourcesync"
 )
 
@@ -32,6 +33,8 @@ type Mirror struct {
 
 	In   string // names the mirror in the middle of a sentence, with a space before; may be empty
 	Jobs int    // transfers from one host at a time
+
+	Share *share.Pool // other processes that fetch contents; nil: there are none
 
 	Statements bool // Out also gets resources of which only what the Source states of the content has changed
 	Open       int  // files that may be open at a time
@@ -181,7 +184,13 @@ func (p *Applier) run(ctx context.Context, actions iter.Seq2[plan.Action, error]
 	}
 	done := make(chan transfer.Outcome, min(doneQueue, p.mirror.Open)) // each may hold a file open
 	send := func(o transfer.Outcome) { done <- p.seal(o) }
-	work := dispatch.New(jobs, func(a *plan.Action) error {
+	var work *dispatch.Dispatcher[plan.Action]
+	var others *share.Session
+	if !p.last {
+		others = p.mirror.Share.Start(gctx, p.Fetch, send, func(a *plan.Action) { work.Put(gctx, a.URI, a, false) })
+	}
+	work = dispatch.New(jobs, func(a *plan.Action) error {
+		defer others.Ended(a)
 		o := p.room.transfer(func() transfer.Outcome { return fetchPreferred(gctx, p.Fetch, a) })
 		cause := o.Err
 		if cause != nil {
@@ -195,11 +204,14 @@ func (p *Applier) run(ctx context.Context, actions iter.Seq2[plan.Action, error]
 		}
 		send(o)
 		return cause
-	}, func(a *plan.Action, err error) { done <- transfer.Outcome{Action: a, Err: err} })
+	}, func(a *plan.Action, err error) {
+		others.Ended(a)
+		done <- transfer.Outcome{Action: a, Err: err}
+	})
 	g.Go(func() error {
 		defer close(done)
 		defer work.Wait()
-		err := p.hand(gctx, actions, work, send)
+		err := p.hand(gctx, actions, work, others, send)
 		if gctx.Err() != nil {
 			return nil // who stopped it says why
 		}
@@ -241,13 +253,14 @@ func (p *Applier) seal(o transfer.Outcome) transfer.Outcome {
 }
 
 // hand gives to the workers what takes the network, and passes the rest on.
-func (p *Applier) hand(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], send func(transfer.Outcome)) error {
+func (p *Applier) hand(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], others *share.Session, send func(transfer.Outcome)) error {
 	sendMember := func(o transfer.Outcome) {
 		o.Crowded = p.room.isCrowded(&o)
 		send(o)
 	}
 	p.Methods.Start(ctx, p.Fetch, sendMember, func(a *plan.Action) { work.Put(ctx, a.URI, a, false) })
-	err := p.handEach(ctx, actions, work, send)
+	err := p.handEach(ctx, actions, work, others, send)
+	others.Finish(ctx, err == nil)
 	if ferr := p.Methods.Finish(ctx, ctx.Err() == nil && err == nil); err == nil {
 		err = ferr
 	}
@@ -256,7 +269,7 @@ func (p *Applier) hand(ctx context.Context, actions iter.Seq2[plan.Action, error
 
 // handEach goes over the actions, and again for as long as there are some of
 // hosts that were too slow to take them in.
-func (p *Applier) handEach(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], send func(transfer.Outcome)) error {
+func (p *Applier) handEach(ctx context.Context, actions iter.Seq2[plan.Action, error], work *dispatch.Dispatcher[plan.Action], others *share.Session, send func(transfer.Outcome)) error {
 	for round := 1; round == 1 || work.NextRound(ctx); round++ {
 		for a, err := range actions {
 			if err != nil {
@@ -275,7 +288,7 @@ func (p *Applier) handEach(ctx context.Context, actions iter.Seq2[plan.Action, e
 				if work.Leaves(a.URI, round) {
 					continue
 				}
-				if err := p.handFetch(ctx, &a, work); err != nil {
+				if err := p.handFetch(ctx, &a, work, others); err != nil {
 					return err
 				}
 			} else if round == 1 {
@@ -286,7 +299,7 @@ func (p *Applier) handEach(ctx context.Context, actions iter.Seq2[plan.Action, e
 	return nil
 }
 
-func (p *Applier) handFetch(ctx context.Context, a *plan.Action, work *dispatch.Dispatcher[plan.Action]) error {
+func (p *Applier) handFetch(ctx context.Context, a *plan.Action, work *dispatch.Dispatcher[plan.Action], others *share.Session) error {
 	if a.Rehash { // mostly nothing has to come
 		work.Put(ctx, a.URI, a, !p.last)
 		return nil
@@ -301,7 +314,9 @@ func (p *Applier) handFetch(ctx context.Context, a *plan.Action, work *dispatch.
 			return err
 		}
 	}
-	work.Put(ctx, a.URI, a, !p.last)
+	if !others.Take(ctx, a) {
+		work.Put(ctx, a.URI, a, !p.last)
+	}
 	return nil
 }
 

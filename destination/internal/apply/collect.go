@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -98,7 +99,7 @@ func (p *Applier) take(o transfer.Outcome) error {
 		if o.Crowded {
 			p.full = min(p.full, maxFull-1)
 		}
-		return p.unkept(a, o.Err)
+		return p.unkept(a, o.Held.Path, o.Err)
 	case confirmsDeletion(a, o.Err):
 		p.Recorder.confirm(a, o.Err)
 	case o.Err != nil && o.Replaced:
@@ -180,7 +181,7 @@ func (p *Applier) bookShipment(l *shipment) error {
 		if e.together {
 			p.full = min(p.full, maxFull-1) // they failed together, not in a row
 		}
-		if uerr := p.unkept(e.Action, e.err); err == nil {
+		if uerr := p.unkept(e.Action, e.Held.Path, e.err); err == nil {
 			err = uerr
 		}
 	}
@@ -210,9 +211,9 @@ const (
 	maxLater = 10_000
 )
 
-// unkept records content that the store rejected. It returns an error if the
+// unkept records content that the store rejected at a path. It returns an error if the
 // store will reject everything else, too.
-func (p *Applier) unkept(a *plan.Action, err error) error {
+func (p *Applier) unkept(a *plan.Action, path string, err error) error {
 	err = fmt.Errorf("store %s%s: %w", fetch.Printable(a.URI), p.mirror.In, err)
 	if failure.IsFatal(err) {
 		return err
@@ -226,6 +227,11 @@ func (p *Applier) unkept(a *plan.Action, err error) error {
 		switch {
 		case failure.IsFull(err):
 			p.later, p.tight = append(p.later, *a), true
+			return nil
+		case errors.Is(err, transfer.ErrGone):
+			again := *a
+			again.Place = path // where the other process may have put it
+			p.later = append(p.later, again)
 			return nil
 		case reserve.InTheWay(err): // a run that was killed may have removed its file
 			again := *a

@@ -43,7 +43,7 @@ type Action struct {
 	Unselected  bool              // the Source has the resource, but it is no longer selected
 	FileMissing bool              // Fetch: the file that the Journal lists does not exist
 	Moves       bool              // Fetch: the file at the resource's path is not the mirror's; the resource gets another path
-	Place       string            // Fetch: the path of its file, which is being freed; "": choose a free one
+	Place       string            // Fetch: the path of its file, which is being freed, or has the content that is to replace it; "": choose a free one
 	From        string            // address of the content, if it is not the URI
 	Cause       error             // Defer: the reason
 	Stated      *desired.Resource // what the Source stated about the URI, if the content is another representation

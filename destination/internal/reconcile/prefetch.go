@@ -26,11 +26,13 @@ type Prefetch struct {
 
 // Prefetch returns what fetches resources of s before [Set.Apply], or nil if that does
 // not pay or would not do the same as Apply: only a set of which nothing is held has
-// nothing but new resources, and what a Resource Dump may have is not requested.
+// nothing but new resources, and what a Resource Dump may have is not requested. Nor does it
+// where other processes fetch, too: what one of them has committed when it dies would be in
+// the way of Apply.
 func (s *Set) Prefetch() *Prefetch {
 	r := s.Run
 	switch {
-	case r.DryRun, r.Past, r.Adopt, r.Replace, r.Via == report.ViaDump, r.Via != report.ViaList && s.State.Dump != "",
+	case r.Mirror.Share != nil, r.DryRun, r.Past, r.Adopt, r.Replace, r.Via == report.ViaDump, r.Via != report.ViaList && s.State.Dump != "",
 		r.Counts[s.State.Number] > 0, s.Harvested, s.Final, apply.TakesNoContent(r.Mirror.Store), !r.Selects.IsIndependent():
 		return nil
 	}

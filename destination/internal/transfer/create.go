@@ -20,6 +20,9 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	if at := modified(t); !at.IsZero() {
 		w.SetModTime(at)
 	}
+	if r, ok := w.(replacer); ok && t.a.IsHeld() && t.path == t.a.Held.Path {
+		r.Replaces(t.a.Held.Tag)
+	}
 	if typed, ok := w.(blob.Typed); ok {
 		if mediaType := mediaTypeOf(t.a.Type, t.header); mediaType != "" {
 			typed.SetType(mediaType)
@@ -27,6 +30,10 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	}
 	return w, nil
 }
+
+// A replacer is a Writer of a store to which several processes write. It replaces only the
+// version of the file that it is given.
+type replacer interface{ Replaces(version string) }
 
 // mediaTypeOf returns the media type that the Source states for a resource,
 // otherwise that of a response with this header, or "".

@@ -158,6 +158,28 @@ func (f *Fetcher) with(ctx context.Context, a *plan.Action, get func(*transfer) 
 	return o
 }
 
+// Reserve reserves the path of a's file for content that another process fetches. It reports
+// false, and reserves nothing, if there is anything in the way.
+func (f *Fetcher) Reserve(ctx context.Context, a *plan.Action) (path string, ok bool) {
+	if a.IsHeld() && !a.Moves {
+		f.Names.Take(a.URI, a.Held.Path)
+		return a.Held.Path, true
+	}
+	path, err := f.Names.Give(ctx, a.URI)
+	if err != nil {
+		return "", false
+	}
+	if f.BeforeDeletions && !f.Names.IsFirst(a.URI, path) {
+		f.Names.Release(path)
+		return "", false
+	}
+	return path, true
+}
+
+// ErrGone reports content that another process had fetched, and that ended before it was
+// committed, or could not commit it.
+var ErrGone = errors.New("the process that fetched it has not committed it")
+
 func IsTaken(err error) bool {
 	var taken *filename.TakenError
 	return errors.As(err, &taken)

@@ -87,6 +87,9 @@ func mirrorLinks(a *plan.Action) []resourcesync.Link {
 	return ls[:min(len(ls), maxMirrors)]
 }
 
+// HasMirrors reports whether the Source names other addresses of the content.
+func HasMirrors(a *plan.Action) bool { return len(mirrorLinks(a)) > 0 }
+
 // farEnough reports whether a mirror on a host that the Source may not name can be
 // used nevertheless: it must use HTTP, with no less protection than the resource's
 // own address.

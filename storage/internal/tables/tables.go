@@ -66,8 +66,11 @@ func All() []Table {
 }
 
 // Left returns the tables that are not copied: claims of running processes, which end by
-// themselves, and the lease of the process that owns the database.
-func Left() []string { return []string{"hub_owner", "hub_claim", "lease"} }
+// themselves, the lease of the process that owns the database, and the messages of processes that
+// share a mirror.
+func Left() []string {
+	return []string{"hub_owner", "hub_claim", "lease", "share_message", "share_process"}
+}
 
 // columns returns columns by their names, with + before that of a number and * before that
 // of bytes.

@@ -37,6 +37,7 @@ type Flags struct {
 // Declare declares the flags.
 func (o *Flags) Declare(flags *pflag.FlagSet) {
 	o.Sync.Declare(flags)
+	o.Sync.DeclareShared(flags)
 	help.Grouped(flags, help.NotifyGroup, func(flags *pflag.FlagSet) {
 		o.declareChannels(flags)
 		flags.StringVar(&o.Callback.URL, "callback", "", "the `URL` at which hubs reach this process; requests for it and below it must arrive at --listen (default: no hub is used)")
@@ -89,6 +90,16 @@ func (o *Flags) FollowOptions() (do destination.Options, fo destination.FollowOp
 
 // Follow follows until ctx ends, or it is refused.
 func Follow(ctx context.Context, o *Flags, io term.IO) error {
+	if o.Sync.Shared {
+		return followShared(ctx, o, io)
+	}
+	return followBy(ctx, o, io, func(do destination.Options) (*mirror.Run, error) {
+		return mirror.Open(ctx, "follow", &o.Sync.Selection, &o.Sync.Network, do, false, io)
+	})
+}
+
+// followBy follows with a mirror that open opens.
+func followBy(ctx context.Context, o *Flags, io term.IO, open func(destination.Options) (*mirror.Run, error)) error {
 	do, fo, err := o.FollowOptions()
 	if err != nil {
 		return err
@@ -126,7 +137,7 @@ func Follow(ctx context.Context, o *Flags, io term.IO) error {
 		return err
 	}
 	do.OnEvent = func(e destination.Event) { f.Event(ctx, e) }
-	r, err := mirror.Open(ctx, "follow", &o.Sync.Selection, &o.Sync.Network, do, false, io)
+	r, err := open(do)
 	if err != nil {
 		return errors.Join(mirror.Explain(err, o.Sync.Dest), closeEvents())
 	}

@@ -14,12 +14,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockstep/blob"
 	"lockstep/blob/s3"
 	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/destination/share"
 	"lockstep/internal/mirrordir"
 )
 
@@ -114,7 +116,8 @@ func probeBucket(bucket *s3.Bucket) error {
 type mirrorBucket struct {
 	*s3.Bucket
 	seed     maphash.Seed
-	mayWrite func() error // returns why this process must not write to the mirror any more
+	mayWrite func() error               // returns why this process must not write to the mirror any more
+	others   atomic.Pointer[share.Pool] // processes that have some of the contents; nil: there are none
 
 	mu      sync.Mutex // guards what follows; held while the bucket is listed
 	asked   int
@@ -245,7 +248,21 @@ func (s *mirrorBucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 	for _, w := range ws {
 		s.touch(w.Name())
 	}
+	if others := s.others.Load(); others != nil {
+		return others.Commit(ctx, ws, s.Bucket.Commit)
+	}
 	return s.Bucket.Commit(ctx, ws...)
+}
+
+// forget forgets what is known of the bucket: another process may have written to it. If
+// others may write, nothing is remembered from now on.
+func (s *mirrorBucket) forget(others bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked, s.over, s.listed, s.touched = 0, others, nil, nil
+	if others {
+		s.asked = 1 // the first question has the bucket listed
+	}
 }
 
 // Remove removes objects.

@@ -36,6 +36,9 @@ type Flags struct {
 	checkLocal  string
 	verify      string
 	keep        string
+
+	// Shared says that other processes, of this machine or others, work on the mirror, too.
+	Shared bool
 }
 
 // Declare declares the flags of commands that bring mirrors into step.
@@ -56,6 +59,11 @@ func (o *Flags) Declare(flags *pflag.FlagSet) {
 		flags.StringVar(&o.Exec, "exec", "", "run `CMD` by sh for every batch of changes that is durable, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")
 	})
 	o.Network.Declare(flags, network.TheSource)
+}
+
+// DeclareShared declares the flag of a command that works on one mirror.
+func (o *Flags) DeclareShared(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.Shared, "shared", false, "share the work with other processes that run the same command, on any machine: DEST is a bucket, --state a PostgreSQL database")
 }
 
 // DeclareOnce declares the flags of a command that ends when the mirror is in step.

@@ -75,6 +75,9 @@ func (o *Flags) Sync(ctx context.Context, v View) error {
 	if err != nil {
 		return err
 	}
+	if o.Shared {
+		return o.syncShared(ctx, v, do, closeEvents)
+	}
 	r, err := mirror.Open(ctx, "sync", &o.Selection, &o.Network, do, o.DryRun, v.IO)
 	if err != nil {
 		return errors.Join(mirror.Explain(err, o.Dest), closeEvents())

@@ -1,0 +1,292 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockstep/destination"
+	"lockstep/storage/postgres/postgrestest"
+)
+
+// sharedRuns is how many runs TestSharedKill does: 200 for make soak.
+var sharedRuns = flag.Int("shared-runs", 2, "how many runs of several Destination processes are disturbed")
+
+// A sharedWorld is a Source and a mirror that several processes share.
+type sharedWorld struct {
+	*testBucket
+	t     *testing.T
+	src   *countingSource
+	state string
+	dir   string
+}
+
+func newSharedWorld(t *testing.T, n int, others ...map[string][]byte) *sharedWorld {
+	t.Helper()
+	w := &sharedWorld{testBucket: newTestBucket(t), t: t, src: newCountingSource(t, n, others...), state: postgrestest.URL(t), dir: t.TempDir()}
+	w.setFault(func(http.ResponseWriter, *http.Request) bool { return false })
+	w.Config.Handler = conditionalUploads(w.Config.Handler)
+	return w
+}
+
+// conditionalUploads adds conditions for the end of uploads in parts, which the fake service ignores.
+func conditionalUploads(next http.Handler) http.Handler {
+	var mu sync.Mutex // one at a time
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		is, not := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
+		if r.Method != http.MethodPost || is == "" && not == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		head := httptest.NewRecorder()
+		next.ServeHTTP(head, httptest.NewRequest(http.MethodHead, r.URL.Path, nil))
+		tag := head.Header().Get("ETag")
+		if head.Code != http.StatusOK {
+			tag = ""
+		}
+		if not != "" && tag != "" || is != "" && tag != is {
+			w.WriteHeader(http.StatusPreconditionFailed)
+			_, _ = io.WriteString(w, `<?xml version="1.0"?><Error><Code>PreconditionFailed</Code></Error>`)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// A sharer is one process of a shared mirror.
+type sharer struct {
+	cmd      *exec.Cmd
+	out, err bytes.Buffer
+	ended    chan error
+}
+
+func (w *sharedWorld) start(command string, more ...string) *sharer {
+	w.t.Helper()
+	args := append([]string{command, w.src.URL + "/resourcelist.xml", w.address(), "--state", w.state, "--shared", "--max-delete", "100"}, more...)
+	p := &sharer{cmd: exec.Command("lockstep", args...), ended: make(chan error, 1)}
+	p.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+w.dir)
+	for name, value := range bucketEnv(w.URL) {
+		p.cmd.Env = append(p.cmd.Env, name+"="+value)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
+	if err := p.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	w.t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	return p
+}
+
+// end waits for the end of a process, and returns its exit code; -1: it was killed.
+func (w *sharedWorld) end(p *sharer) int {
+	w.t.Helper()
+	select {
+	case err := <-p.ended:
+		p.ended <- err
+		code, err := exitCodeOf(err)
+		if err != nil {
+			return -1
+		}
+		return code
+	case <-time.After(2 * time.Minute):
+		w.t.Fatalf("a process does not end: %s%s", p.out.String(), p.err.String())
+		return 0
+	}
+}
+
+// check compares the mirror with the Source.
+func (w *sharedWorld) check() {
+	w.t.Helper()
+	got := w.objects(w.t)
+	for name := range got {
+		if strings.HasPrefix(name, ".lockstep/") {
+			delete(got, name)
+		}
+	}
+	w.src.check(w.t, got)
+}
+
+// Several processes fetch each resource once, and have the same result.
+func TestSharedDestinations(t *testing.T) {
+	t.Parallel()
+	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	w := newSharedWorld(t, 1500, map[string][]byte{"/large": large})
+	w.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut { // a bucket is not next door
+			time.Sleep(time.Duration(rand.IntN(30)) * time.Millisecond)
+		}
+		return false
+	})
+	events := filepath.Join(t.TempDir(), "events")
+	var ps []*sharer
+	for range 3 {
+		ps = append(ps, w.start("sync", "--json", "--rate", "150", "--exec", "cat >> "+events, "--log-level", "info"))
+	}
+	var all []destination.Report
+	own := int64(0)
+	for _, p := range ps {
+		if code := w.end(p); code != exitOK {
+			t.Fatalf("exit code %d\n%s", code, p.err.String())
+		}
+		var r destination.Report
+		if err := json.Unmarshal(p.out.Bytes(), &r); err != nil {
+			t.Fatalf("%v: %s", err, p.out.String())
+		}
+		t.Logf("%d created, %d requests, %d bytes, %.1f s, %+v\n%s", r.Created, r.Requests, r.Bytes, r.Elapsed, r.Shared, p.err.String())
+		all = append(all, r)
+		if r.Created != 1501 || r.Shared == nil {
+			t.Errorf("a process reports %d created, and %+v", r.Created, r.Shared)
+			continue
+		}
+		own += r.Shared.Own
+	}
+	if all[0].Shared != nil && (all[0].Shared.Processes != 3 || own != 1501 || all[0].Shared.Coordinator > 1200) {
+		t.Errorf("%+v, %d together", all[0].Shared, own)
+	}
+	w.check()
+	if more := w.src.total() - 1501; more > 75 { // the client of one process repeats some that it has sent ahead of their turn
+		t.Errorf("%d requests were repeated", more)
+	}
+	text, err := os.ReadFile(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(text, []byte("\n")); n != 1501 {
+		t.Errorf("%d events", n)
+	}
+	if code, out := w.run(t, time.Minute, "audit", "-q", "--content", w.src.URL+"/resourcelist.xml", w.address(), "--state", w.state); code != exitOK {
+		t.Errorf("audit: exit code %d\n%s", code, out)
+	}
+	w.src.reset()
+	one, two := w.start("sync"), w.start("sync")
+	for _, p := range []*sharer{one, two} {
+		if code := w.end(p); code != exitOK || !strings.Contains(p.out.String(), "in step") {
+			t.Errorf("the second run: exit code %d\n%s%s", code, p.out.String(), p.err.String())
+		}
+	}
+	for path, n := range w.src.counts() {
+		if n > 0 && !strings.HasSuffix(path, ".xml") {
+			t.Errorf("%s was requested %d times by the second run", path, n)
+		}
+	}
+}
+
+// What cannot be shared is refused.
+func TestSharedRefused(t *testing.T) {
+	t.Parallel()
+	b := newTestBucket(t) // does not support conditions for uploads in parts
+	src := newCountingSource(t, 3)
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{t.TempDir()}, "--shared is for mirrors in buckets"},
+		{[]string{b.address(), "--state", t.TempDir()}, "--shared is for mirrors in buckets"},
+		{[]string{b.address(), "--state", postgrestest.URL(t)}, "ignores conditions"},
+	} {
+		args := append([]string{"sync", src.URL + "/resourcelist.xml", "--shared"}, tt.args...)
+		if code, out := b.run(t, time.Minute, args...); code != exitUsage || !strings.Contains(out, tt.want) {
+			t.Errorf("%s: exit code %d, %s", args, code, out)
+		}
+	}
+}
+
+// Processes are killed, and stopped for longer than their lease, at random moments: the others
+// complete the mirror, nothing is lost, and --exec is told of each resource.
+func TestSharedKill(t *testing.T) {
+	t.Parallel()
+	for i := range *sharedRuns {
+		seed := uint64(i)
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			sharedKill(t, rand.New(rand.NewPCG(seed, 1)))
+		})
+	}
+}
+
+func sharedKill(t *testing.T, random *rand.Rand) {
+	const n = 1200
+	w := newSharedWorld(t, n)
+	w.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut {
+			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+		}
+		return false
+	})
+	events := filepath.Join(t.TempDir(), "events")
+	args := []string{"-q", "--rate", "150", "--exec", "cat >> " + events, "--log-level", "info"}
+	var ps []*sharer
+	for range 3 {
+		ps = append(ps, w.start("sync", args...))
+	}
+	time.Sleep(time.Duration(500+random.IntN(5000)) * time.Millisecond)
+	victim := ps[random.IntN(3)]
+	stopped := random.IntN(2) == 0
+	if stopped {
+		if err := victim.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(9500+random.IntN(3000)) * time.Millisecond)
+		if err := victim.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	} else if err := victim.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range ps {
+		if code := w.end(p); code != exitOK && (stopped || p != victim || code != -1) {
+			t.Errorf("process %d: exit code %d\n%s", i, code, p.err.String())
+		}
+	}
+	if t.Failed() {
+		for i, p := range ps {
+			t.Logf("process %d:\n%s", i, p.err.String())
+		}
+	}
+	w.check()
+	extra := 0
+	for path, n := range w.src.counts() {
+		if !strings.HasSuffix(path, ".xml") {
+			extra += n - 1
+		}
+	}
+	if t.Logf("%d more requests than resources", extra); extra > 400 {
+		t.Errorf("%d requests were repeated", extra)
+	}
+	told := map[string]bool{}
+	text, err := os.ReadFile(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var e struct{ URI string }
+		if json.Unmarshal(line, &e) == nil {
+			told[e.URI] = true
+		}
+	}
+	if len(told) != n {
+		t.Errorf("--exec was told of %d resources", len(told))
+	}
+	w.src.reset()
+	if p := w.start("sync"); w.end(p) != exitOK || !strings.Contains(p.out.String(), "in step") {
+		t.Errorf("the next run: %s%s", p.out.String(), p.err.String())
+	}
+	w.check()
+}
