@@ -8,14 +8,17 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -224,9 +227,31 @@ func TestSharedKill(t *testing.T) {
 func sharedKill(t *testing.T, random *rand.Rand) {
 	const n = 1200
 	w := newSharedWorld(t, n)
+	if p := w.start("sync", "-q"); w.end(p) != exitOK {
+		t.Fatal(p.err.String())
+	}
+	// A tenth goes, and of the rest all but a few change: objects are replaced and removed.
+	gone, changed := map[string]bool{}, 0
+	for i, path := range slices.Sorted(maps.Keys(w.src.files)) {
+		switch {
+		case i%10 == 0:
+			gone["/copies/"+w.dest+path] = true
+			delete(w.src.files, path)
+		case i%10 > 1:
+			changed++
+			w.src.files[path] = append([]byte("changed "), w.src.files[path]...)
+		}
+	}
+	w.src.reset()
+	var removed atomic.Int64
 	w.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodPut {
+		switch {
+		case r.Method == http.MethodPut:
 			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+		case r.Method == http.MethodDelete && gone[r.URL.Path], r.Method == http.MethodPost && r.URL.Query().Has("delete"):
+			if removed.Add(1); w.src.total() < changed {
+				t.Errorf("something is removed after %d of %d requests", w.src.total(), changed)
+			}
 		}
 		return false
 	})
@@ -261,11 +286,9 @@ func sharedKill(t *testing.T, random *rand.Rand) {
 		}
 	}
 	w.check()
-	extra := 0
-	for path, n := range w.src.counts() {
-		if !strings.HasSuffix(path, ".xml") {
-			extra += n - 1
-		}
+	extra := w.src.total() - changed
+	if removed.Load() == 0 {
+		t.Error("nothing was removed")
 	}
 	if t.Logf("%d more requests than resources", extra); extra > 400 {
 		t.Errorf("%d requests were repeated", extra)
@@ -281,12 +304,59 @@ func sharedKill(t *testing.T, random *rand.Rand) {
 			told[e.URI] = true
 		}
 	}
-	if len(told) != n {
-		t.Errorf("--exec was told of %d resources", len(told))
+	if len(told) != changed+len(gone) {
+		t.Errorf("--exec was told of %d resources, want %d", len(told), changed+len(gone))
 	}
 	w.src.reset()
 	if p := w.start("sync"); w.end(p) != exitOK || !strings.Contains(p.out.String(), "in step") {
 		t.Errorf("the next run: %s%s", p.out.String(), p.err.String())
 	}
 	w.check()
+}
+
+// Several processes follow: one is notified, and when it is killed another one follows within
+// 10 seconds after its lease.
+func TestSharedFollow(t *testing.T) {
+	t.Parallel()
+	m := newSharedMirror(t)
+	m.Config.Handler = conditionalUploads(m.Config.Handler)
+	follow := func() *exec.Cmd {
+		c := exec.Command("lockstep", "follow", m.src.base, m.address(), "--state", m.state, "--shared", "--max-delete", "100", "--poll", "100ms", "--admin", "off")
+		c.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
+		for name, value := range bucketEnv(m.URL) {
+			c.Env = append(c.Env, name+"="+value)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = c.Process.Kill()
+			_ = c.Wait() // it was killed
+		})
+		return c
+	}
+	first := follow()
+	waitFor(t, "the first sync", func() bool { return len(m.objects(t)) >= 40 })
+	follow()
+	m.write("new", "by the first")
+	waitFor(t, "what the first process has written", func() bool { return m.objects(t)["new"] == "by the first" })
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	m.write("new", "by the second")
+	if err := os.Remove(filepath.Join(m.dir, "d1", "file 1")); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "what the second process has written", func() bool {
+		got := m.objects(t)
+		_, left := got["d1/file%201"]
+		return got["new"] == "by the second" && !left
+	})
+	if d := time.Since(start); d > 15*time.Second { // the lease, and what a busy machine takes
+		t.Errorf("it took %v", d)
+	}
+	if out := m.on(t.TempDir(), exitFailed, m.sync()...); !strings.Contains(out, "follow on ") {
+		t.Errorf("a process that does not share: %s", out)
+	}
 }

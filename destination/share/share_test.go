@@ -1,0 +1,244 @@
+package share_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/destination/filename"
+	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
+	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/reserve"
+	"lockstep/destination/internal/transfer"
+	"lockstep/destination/journal"
+	"lockstep/destination/share"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A world is a Source, a store, and the processes that share a mirror.
+type world struct {
+	t     *testing.T
+	table share.Mem
+	store blob.Mem
+	url   string
+	slow  atomic.Int64 // milliseconds that an answer takes
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t}
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		time.Sleep(time.Duration(w.slow.Load()) * time.Millisecond)
+		if r.URL.Path == "/missing" {
+			http.NotFound(rw, r)
+			return
+		}
+		_, _ = io.WriteString(rw, r.URL.Path)
+	}))
+	t.Cleanup(server.Close)
+	w.url = server.URL
+	return w
+}
+
+func (w *world) join(lease time.Duration) (*share.Member, *transfer.Fetcher) {
+	w.t.Helper()
+	client, err := fetch.New(fetch.Options{AllowPrivate: true, Jobs: 4})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(client.Close)
+	m, err := share.Join(w.t.Context(), &w.table, client, share.Options{Name: "test", Lease: lease, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	paths, err := filename.New(filename.Options{Origin: w.url})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return m, &transfer.Fetcher{Client: client, Store: &w.store, Shared: transfer.NewShared(), Clock: time.Now, Names: reserve.New(paths, &w.store),
+		Lookup: func(_ context.Context, uris []string) ([]journal.Held, error) { return make([]journal.Held, len(uris)), nil },
+		OnDisk: func(context.Context, *journal.Held) (bool, error) { return false, nil }, Hashers: content.Hashers{}}
+}
+
+func (w *world) action(path string) *plan.Action {
+	sum := sha256.Sum256([]byte(path))
+	return &plan.Action{Verb: plan.Fetch, Resource: desired.Resource{URI: w.url + path, Length: int64(len(path)),
+		Hashes: resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: string(sum[:])}}}}
+}
+
+// keep runs what a process does, until ctx ends.
+func keep(t *testing.T, ctx context.Context, m *share.Member, run ...func(context.Context)) {
+	var g sync.WaitGroup
+	g.Go(func() { _ = m.Keep(ctx) }) // the end of the lease shows elsewhere
+	for _, f := range run {
+		g.Go(func() { f(ctx) })
+	}
+	t.Cleanup(g.Wait)
+}
+
+// A worker that assists until ctx ends.
+func (w *world) assist(ctx context.Context, lease time.Duration) *share.Member {
+	m, f := w.join(lease)
+	keep(w.t, ctx, m, func(ctx context.Context) { _ = share.Assist(ctx, m, f, 8) })
+	return m
+}
+
+// Actions are divided among the processes, each is carried out once, and what another process
+// cannot do is handed back.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.table.Coordinate(1, true)
+	m, f := w.join(time.Minute)
+	helpers := []*share.Member{w.assist(ctx, time.Minute), w.assist(ctx, time.Minute)}
+	pool := share.NewPool(m, 1)
+	keep(t, ctx, m, pool.Run)
+	if err := pool.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for pool.Workers() < 2 {
+		if time.Now().After(deadline) {
+			t.Fatal("the others do not take part")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	outcomes, own := w.session(ctx, pool, f, 300)
+	var ws []blob.Writer
+	for _, o := range outcomes {
+		if o.Err != nil || o.Writer == nil || o.Held.Path == "" {
+			t.Fatalf("%s: %v", o.Action.URI, o.Err)
+		}
+		ws = append(ws, o.Writer)
+	}
+	if !slices.Contains(own, w.url+"/missing") || len(ws)+len(own) != 301 || len(ws) == 0 {
+		t.Fatalf("%d contents, and %v", len(ws), own)
+	}
+	for _, err := range w.store.List(ctx, "") {
+		t.Fatal("something is visible before the commit", err)
+	}
+	if err := pool.Commit(ctx, ws, w.store.Commit); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for info, err := range w.store.List(ctx, "") {
+		if n++; err != nil || info.Size == 0 {
+			t.Errorf("%v %v", info, err)
+		}
+	}
+	if n != len(ws) || helpers[0].Committed()+helpers[1].Committed() != int64(n) || pool.Fetched() != int64(n) {
+		t.Errorf("%d objects, %d contents, committed by %d and %d", n, len(ws), helpers[0].Committed(), helpers[1].Committed())
+	}
+}
+
+// session has n resources fetched, and one that is missing. It returns the outcomes of other
+// processes, and what this one is to do.
+func (w *world) session(ctx context.Context, pool *share.Pool, f *transfer.Fetcher, n int) (outcomes []transfer.Outcome, own []string) {
+	var mu sync.Mutex
+	var s *share.Session
+	ready := make(chan struct{})
+	s = pool.Start(ctx, f, func(o transfer.Outcome) {
+		mu.Lock()
+		defer mu.Unlock()
+		outcomes = append(outcomes, o)
+	}, func(a *plan.Action) {
+		<-ready
+		mu.Lock()
+		own = append(own, a.URI)
+		mu.Unlock()
+		if len(a.URI) > len(w.url)+len("/missing") || a.URI == w.url+"/missing" {
+			go func() {
+				time.Sleep(20 * time.Millisecond)
+				s.Ended(a)
+			}()
+		}
+	})
+	close(ready)
+	for i := range n {
+		if !s.Take(ctx, w.action(fmt.Sprintf("/resource/%d", i))) {
+			w.t.Error("an action is not accepted")
+		}
+	}
+	s.Take(ctx, w.action("/missing"))
+	s.Finish(ctx, true)
+	return outcomes, own
+}
+
+// What a process has in hand when it dies is given up: before it is fetched, and when it is to be
+// committed.
+func TestPoolDeath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.table.Coordinate(1, true)
+	const lease = time.Second
+	m, f := w.join(time.Minute)
+	dying, die := context.WithCancel(ctx)
+	w.assist(dying, lease)
+	pool := share.NewPool(m, 1)
+	keep(t, ctx, m, pool.Run)
+	if err := pool.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for pool.Workers() < 1 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	outcomes, _ := w.session(ctx, pool, f, 50)
+	w.slow.Store(300)
+	time.AfterFunc(100*time.Millisecond, die)
+	again, own := w.session(ctx, pool, f, 50)
+	if len(again)+len(own) != 51 {
+		t.Errorf("%d contents, and %d handed back", len(again), len(own))
+	}
+	die()
+	err := pool.Commit(ctx, []blob.Writer{outcomes[0].Writer}, w.store.Commit)
+	var ce *blob.CommitError
+	if !errors.As(err, &ce) || !errors.Is(err, transfer.ErrGone) || ce.Done != 0 {
+		t.Errorf("commit of what is gone: %v", err)
+	}
+}
+
+// A new coordinator waits until no process works for the last one, and processes drop what they had
+// for that.
+func TestPoolTakeover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.table.Coordinate(1, true)
+	old, _ := w.join(300 * time.Millisecond) // the last coordinator, which is dead
+	if err := old.WorkFor(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	helper := w.assist(ctx, time.Minute)
+	for helper.Run() != 1 {
+		time.Sleep(time.Millisecond)
+	}
+	w.table.Coordinate(2, true)
+	m, _ := w.join(time.Minute)
+	start := time.Now()
+	if err := share.NewPool(m, 2).Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d < 200*time.Millisecond || helper.Run() != 2 {
+		t.Errorf("it began after %v, with a process that works for %d", d, helper.Run())
+	}
+	if err := old.MayWrite(); !errors.Is(err, share.ErrExpired) {
+		t.Errorf("the last coordinator may write: %v", err)
+	}
+}
