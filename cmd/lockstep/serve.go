@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/sdnotify"
+	"lockstep/cmd/lockstep/internal/sharedserve"
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/sourceflags"
 	"lockstep/cmd/lockstep/internal/sourcereport"
@@ -159,7 +160,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	n := &sourcereport.Reporter{IO: io, Quiet: o.out.Quiet}
 	so.OnEvent, so.OnNotify = n.Event, n.Notified
 	if o.shared {
-		return runShared(ctx, o, so, l, stopStarting, n, alerts, signals, io)
+		return o.runShared(ctx, l, sharedserve.Options{Site: so, Report: n, Alerts: alerts}, stopStarting, signals)
 	}
 	s, err := site.Open(ctx, so)
 	if err != nil {

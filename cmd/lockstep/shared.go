@@ -8,12 +8,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/sharedserve"
 	"lockstep/cmd/lockstep/internal/site"
-	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -60,21 +58,21 @@ func (o *sharing) address(l net.Listener) string {
 
 // runShared serves at l until ctx ends, as one of several processes. stopStarting ends the
 // answers to clients of a process that starts.
-func runShared(ctx context.Context, o *serveOptions, so site.Options, l net.Listener, stopStarting func(), n *sourcereport.Reporter, alerts *alert.Service, signals hangups, io term.IO) error {
+func (o *serveOptions) runShared(ctx context.Context, l net.Listener, run sharedserve.Options, stopStarting func(), signals hangups) error {
+	io := run.Report.IO
 	go refuseReloads(ctx, signals, io)
-	return sharedserve.Run(ctx, l, sharedserve.Options{
-		Site: so, Address: o.address(l), Watch: o.Watching(), Report: n, Alerts: alerts,
-		Start: func(s *site.Site, published *site.Publication, publisher string) error {
-			stopStarting()
-			if !o.out.Quiet && !o.out.JSON {
-				io.Printf("  listening at     %s\n", l.Addr())
-			}
-			if published != nil {
-				return o.announce(s, published, io)
-			}
-			return o.announceStandby(s, publisher, io)
-		},
-	})
+	run.Address, run.Watch = o.address(l), o.Watching()
+	run.Start = func(s *site.Site, published *site.Publication, publisher string) error {
+		stopStarting()
+		if !o.out.Quiet && !o.out.JSON {
+			io.Printf("  listening at     %s\n", l.Addr())
+		}
+		if published != nil {
+			return o.announce(s, published, io)
+		}
+		return o.announceStandby(s, publisher, io)
+	}
+	return sharedserve.Run(ctx, l, run)
 }
 
 // announceStandby says on stdout that this process serves what another one publishes.

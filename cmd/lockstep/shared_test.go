@@ -127,6 +127,16 @@ func newSharedSourceIn(t *testing.T, database string, wrap func(http.Handler) ht
 // start starts another process.
 func (s *sharedSource) start(args ...string) *process {
 	s.Helper()
+	if err := s.tryStart(args...); err != nil {
+		s.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.processes[len(s.processes)-1]
+}
+
+// tryStart starts another process, and returns why it does not run.
+func (s *sharedSource) tryStart(args ...string) error {
 	cmd := exec.Command("lockstep", append([]string{"serve", "--config", s.config}, args...)...)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+s.home)
 	for name, value := range bucketEnv(s.endpoint) {
@@ -134,26 +144,18 @@ func (s *sharedSource) start(args ...string) *process {
 	}
 	p, err := startReady(cmd)
 	if err != nil {
-		s.Fatal(err)
+		return err
 	}
-	p.address = s.listener(p)
 	s.Cleanup(p.kill)
+	for _, line := range strings.Split(p.out.String(), "\n") {
+		if at, ok := strings.CutPrefix(line, "  listening at     "); ok {
+			p.address = "http://" + at + "/" // which is not that of the Source
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.processes = append(s.processes, p)
-	return p
-}
-
-// listener returns the address of a process, which is not that of the Source.
-func (s *sharedSource) listener(p *process) string {
-	s.Helper()
-	for _, line := range strings.Split(p.out.String(), "\n") {
-		if at, ok := strings.CutPrefix(line, "  listening at     "); ok {
-			return "http://" + at + "/"
-		}
-	}
-	s.Fatalf("no listener in\n%s", p.out)
-	return ""
+	return nil
 }
 
 // leave takes a process that has ended from the balancer.

@@ -5,16 +5,21 @@ package main
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"lockstep/storage/postgres/postgrestest"
 )
@@ -66,6 +71,117 @@ func TestSharedHub(t *testing.T) {
 	s.leave(publisher)
 	s.written(func() string { return standby.address }, uri+"after", "after")
 	t.Logf("delivered %v after it was acknowledged", receives(uri+"after").Round(time.Millisecond))
+}
+
+// TestSharedDocuments: dumps, feed, archives and compressed variants of a Source whose publisher is killed again and
+// again are valid, and a mirror has what it has.
+func TestSharedDocuments(t *testing.T) {
+	t.Parallel()
+	s := newSharedSource(t, asTheyAre, "gzip: true\nsets:\n  - {from: dir:files, resource_dump: {every: 1s, keep: 2}, atom_pmh: true, archive: {change_lists: all, resource_lists: {keep: 3, every: 1s}}, change_list: {entries: 10}}\n")
+	dir := filepath.Join(s.home, "files")
+	change := func(round int) {
+		t.Helper()
+		for i := range 20 {
+			name := filepath.Join(dir, fmt.Sprintf("%d.txt", (round*7+i)%40))
+			if err := os.WriteFile(name, fmt.Appendf(nil, "round %d, %d", round, i), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	change(0)
+	s.start()
+	s.start()
+	for round := range 3 {
+		change(2*round + 1)
+		time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond)
+		publisher := s.publisher()
+		publisher.kill()
+		s.leave(publisher)
+		change(2*round + 2)
+		text := fmt.Sprint("after kill ", round)
+		if err := os.WriteFile(filepath.Join(dir, "last.txt"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(readyLimit); ; time.Sleep(50 * time.Millisecond) {
+			list, err := load(s.balancer.URL + "/resourcesync/main/resourcelist.xml")
+			if err == nil && strings.Contains(string(list), strings.Fields(digest(text))[1]) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("last.txt is not published: %v", err)
+			}
+		}
+		s.start()
+	}
+	time.Sleep(2 * time.Second) // for a dump
+	if out, err := exec.CommandContext(t.Context(), "lockstep", "validate", s.balancer.URL+"/").CombinedOutput(); err != nil {
+		t.Errorf("validate: %v\n%s", err, out)
+	}
+	for _, name := range []string{"resourcedump.xml", "atom.xml", "changelist-archive.xml", "resourcelist-archive.xml", "resourcelist.xml.gz"} {
+		if _, err := load(s.balancer.URL + "/resourcesync/main/" + name); err != nil {
+			t.Errorf("%s is not published: %v", name, err)
+		}
+	}
+	mirror := filepath.Join(t.TempDir(), "mirror")
+	if out, err := exec.CommandContext(t.Context(), "lockstep", "sync", s.balancer.URL+"/", mirror).CombinedOutput(); err != nil {
+		t.Fatalf("sync: %v\n%s", err, out)
+	}
+	want, err := contents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := contents(mirror)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the mirror differs: (-want +got)\n%.2000s", diff)
+	}
+	for _, p := range s.running() {
+		if strings.Contains(p.stderr.String(), "another process has changed") {
+			t.Errorf("a process that was not late met a conflict\n%s", p.stderr)
+		}
+	}
+}
+
+// TestSharedTogether: of processes that are started at the same time with an empty database and bucket
+// one publishes, and the others are its standbys.
+func TestSharedTogether(t *testing.T) {
+	t.Parallel()
+	s := newSharedSource(t, asTheyAre, sharedSets)
+	var starting sync.WaitGroup
+	for range 4 {
+		starting.Go(func() {
+			if err := s.tryStart(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		return
+	}
+	const uri = "http://elsewhere.example/"
+	for i, p := range s.running() {
+		s.written(func() string { return p.address }, uri+fmt.Sprint(i), "text")
+		s.listed(uri+fmt.Sprint(i), "text")
+	}
+	publishing := 0
+	for _, p := range s.running() {
+		out, err := exec.CommandContext(t.Context(), "lockstep", "status", "--admin", "unix:"+p.admin).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if !strings.Contains(string(out), "standby; ") {
+			publishing++
+		}
+	}
+	if publishing != 1 {
+		t.Errorf("%d processes publish", publishing)
+	}
 }
 
 // A cut passes connections on to a database, until they are cut.
