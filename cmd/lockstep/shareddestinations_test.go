@@ -208,8 +208,12 @@ func TestSharedRefused(t *testing.T) {
 		{[]string{t.TempDir()}, "--shared is for mirrors in buckets"},
 		{[]string{b.address(), "--state", t.TempDir()}, "--shared is for mirrors in buckets"},
 		{[]string{b.address(), "--state", postgrestest.URL(t)}, "ignores conditions"},
+		{[]string{"--config", "mirrors.yaml"}, "--shared and --config"},
 	} {
 		args := append([]string{"sync", src.URL + "/resourcelist.xml", "--shared"}, tt.args...)
+		if tt.args[0] == "--config" {
+			args = append([]string{"sync", "--shared"}, tt.args...)
+		}
 		if code, out := b.run(t, time.Minute, args...); code != exitUsage || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: exit code %d, %s", args, code, out)
 		}
