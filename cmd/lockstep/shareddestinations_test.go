@@ -10,8 +10,10 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -164,6 +166,9 @@ func TestSharedDestinations(t *testing.T) {
 		t.Errorf("%+v, %d together", all[0].Shared, own)
 	}
 	w.check()
+	if all[0].Elapsed < 0.85*1501/150 {
+		t.Errorf("%.1f s for 1,501 resources, of which all processes together may fetch 150 a second", all[0].Elapsed)
+	}
 	if more := w.src.total() - 1501; more > 75 { // the client of one process repeats some that it has sent ahead of their turn
 		t.Errorf("%d requests were repeated", more)
 	}
@@ -203,15 +208,20 @@ func TestSharedRefused(t *testing.T) {
 		{[]string{t.TempDir()}, "--shared is for mirrors in buckets"},
 		{[]string{b.address(), "--state", t.TempDir()}, "--shared is for mirrors in buckets"},
 		{[]string{b.address(), "--state", postgrestest.URL(t)}, "ignores conditions"},
+		{[]string{"--config", "mirrors.yaml"}, "--shared and --config"},
 	} {
 		args := append([]string{"sync", src.URL + "/resourcelist.xml", "--shared"}, tt.args...)
+		if tt.args[0] == "--config" {
+			args = append([]string{"sync", "--shared"}, tt.args...)
+		}
 		if code, out := b.run(t, time.Minute, args...); code != exitUsage || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: exit code %d, %s", args, code, out)
 		}
 	}
 }
 
-// Processes are killed, and stopped for longer than their lease, at random moments: the others
+// Processes are killed, stopped for longer than their lease, and cut off from the database, at
+// random moments: the others
 // complete the mirror, nothing is lost, and --exec is told of each resource.
 func TestSharedKill(t *testing.T) {
 	t.Parallel()
@@ -257,14 +267,24 @@ func sharedKill(t *testing.T, random *rand.Rand) {
 	})
 	events := filepath.Join(t.TempDir(), "events")
 	args := []string{"-q", "--rate", "150", "--exec", "cat >> " + events, "--log-level", "info"}
-	var ps []*sharer
-	for range 3 {
+	db := newCutDatabase(t, w.state)
+	state := w.state
+	w.state = db.url // of the first
+	ps := []*sharer{w.start("sync", args...)}
+	w.state = state
+	for range 2 {
 		ps = append(ps, w.start("sync", args...))
 	}
 	time.Sleep(time.Duration(500+random.IntN(5000)) * time.Millisecond)
 	victim := ps[random.IntN(3)]
-	stopped := random.IntN(2) == 0
-	if stopped {
+	kind := random.IntN(3)
+	stopped := kind > 0
+	if kind == 2 {
+		victim = ps[0]
+		db.cut()
+		time.Sleep(time.Duration(9500+random.IntN(3000)) * time.Millisecond)
+		db.mend()
+	} else if stopped {
 		if err := victim.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -312,6 +332,83 @@ func sharedKill(t *testing.T, random *rand.Rand) {
 		t.Errorf("the next run: %s%s", p.out.String(), p.err.String())
 	}
 	w.check()
+}
+
+// A cutDatabase is a PostgreSQL server behind a connection that can be cut.
+type cutDatabase struct {
+	url string
+
+	mu    sync.Mutex // guards what follows
+	gone  bool
+	conns []net.Conn
+}
+
+func newCutDatabase(t *testing.T, state string) *cutDatabase {
+	t.Helper()
+	u, err := url.Parse(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	dir, err := os.MkdirTemp("", "ls-pg-") // short: it holds a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // it has nothing else
+	const socket = ".s.PGSQL.5432"
+	real := filepath.Join(q.Get("host"), socket)
+	q.Set("host", dir)
+	u.RawQuery = q.Encode()
+	l, err := net.Listen("unix", filepath.Join(dir, socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // nothing is sent any more
+	db := &cutDatabase{url: u.String()}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s, err := net.Dial("unix", real)
+			db.mu.Lock()
+			if db.gone || err != nil {
+				_ = c.Close() // it is cut
+				if err == nil {
+					_ = s.Close()
+				}
+				db.mu.Unlock()
+				continue
+			}
+			db.conns = append(db.conns, c, s)
+			db.mu.Unlock()
+			for _, pair := range [][2]net.Conn{{c, s}, {s, c}} {
+				go func() {
+					_, _ = io.Copy(pair[0], pair[1]) // until one of them ends
+					_ = pair[0].Close()
+				}()
+			}
+		}
+	}()
+	return db
+}
+
+// cut ends all connections and lets no new ones through.
+func (db *cutDatabase) cut() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.gone = true
+	for _, c := range db.conns {
+		_ = c.Close() // as a cut does
+	}
+}
+
+// mend lets connections through again.
+func (db *cutDatabase) mend() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.gone, db.conns = false, nil
 }
 
 // Several processes follow: one is notified, and when it is killed another one follows within

@@ -56,6 +56,9 @@ all refused for safety, 1 if any failed.`,
 		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if many.Are() {
+				if err := o.RefuseSharedConfig(); err != nil {
+					return err
+				}
 				return watch(cmd, alert.Run{Command: cmd.Name(), Source: many.Config()}, func(io term.IO, out *alert.Outcome) error {
 					return mirrors.Sync(cmd.Context(), many, o, cmd.Flags(), args, io, out)
 				})

@@ -68,7 +68,9 @@ func (w *world) join(lease time.Duration) (*share.Member, *transfer.Fetcher) {
 		w.t.Fatal(err)
 	}
 	return m, &transfer.Fetcher{Client: client, Store: &w.store, Shared: transfer.NewShared(), Clock: time.Now, Names: reserve.New(paths, &w.store),
-		Lookup: func(_ context.Context, uris []string) ([]journal.Held, error) { return make([]journal.Held, len(uris)), nil },
+		Lookup: func(_ context.Context, uris []string) ([]journal.Held, error) {
+			return make([]journal.Held, len(uris)), nil
+		},
 		OnDisk: func(context.Context, *journal.Held) (bool, error) { return false, nil }, Hashers: content.Hashers{}}
 }
 

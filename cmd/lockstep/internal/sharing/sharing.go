@@ -23,6 +23,11 @@ const (
 	// strangerFor is how long a process may own the state and not take part in the shared
 	// mirror: a coordinator does at once.
 	strangerFor = 12 * time.Second
+
+	// rejoinFor is how long a process that has lost its connection to the database tries to
+	// join the others again.
+	rejoinFor   = time.Minute
+	rejoinEvery = time.Second
 )
 
 // A Run is the part of this process in what several of them do.
@@ -90,8 +95,23 @@ func (r *Run) turns(ctx context.Context, once bool, coordinate func(context.Cont
 			return err
 		}
 		r.Log.WarnContext(ctx, "this process joins the others again", slog.Any("err", err))
-		if err := r.Shared.Join(ctx); err != nil {
+		if err := r.rejoin(ctx); err != nil {
 			return err
+		}
+	}
+}
+
+// rejoin joins the others again, as soon as the database can be reached.
+func (r *Run) rejoin(ctx context.Context) error {
+	for end := time.Now().Add(rejoinFor); ; {
+		err := r.Shared.Join(ctx)
+		if err == nil || ctx.Err() != nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(rejoinEvery):
 		}
 	}
 }

@@ -13,6 +13,14 @@ import (
 	"lockstep/internal/mirrordir"
 )
 
+// RefuseSharedConfig refuses --shared for the mirrors of a configuration file.
+func (o *Flags) RefuseSharedConfig() error {
+	if !o.Shared {
+		return nil
+	}
+	return term.Usage(errors.New("--shared and --config: processes share one mirror"), "give SOURCE and DEST")
+}
+
 // syncShared brings a mirror into step together with other processes. The result is that of
 // all of them.
 func (o *Flags) syncShared(ctx context.Context, v View, do destination.Options, closeEvents func() error) error {
