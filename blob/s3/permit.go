@@ -49,7 +49,7 @@ func (w *writer) replace(ctx context.Context) error {
 // it is what w stores: an earlier attempt succeeded, and its answer was lost.
 func (w *writer) look(ctx context.Context) (tag string, own bool, err error) {
 	info, err := w.b.stat(ctx, w.key, minio.StatObjectOptions{})
-	if missing(err) == blob.ErrNotExist {
+	if errors.Is(missing(err), blob.ErrNotExist) {
 		return "", false, nil
 	}
 	if err != nil {

@@ -46,13 +46,11 @@ func (w *sharedWorld) realBuckets() {
 		r, err := http.Get("http://" + address)
 		return err == nil && r.Body.Close() == nil
 	})
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
-	direct := proxy.Director
-	proxy.Director = func(r *http.Request) {
-		host := r.Host // is signed
-		direct(r)
-		r.Host = host
-	}
+	target := &url.URL{Scheme: "http", Host: address}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host // is signed
+	}}
 	w.Config.Handler = proxy
 }
 

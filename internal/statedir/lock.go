@@ -42,7 +42,9 @@ var ErrInUse = errors.New("in use by another process")
 // An inUseError is ErrInUse with the directory and its holder.
 type inUseError struct{ dir, holder string }
 
-func (e *inUseError) Error() string { return fmt.Sprintf("the state in %s is in use by %s", e.dir, e.holder) }
+func (e *inUseError) Error() string {
+	return fmt.Sprintf("the state in %s is in use by %s", e.dir, e.holder)
+}
 
 // Unwrap returns ErrInUse.
 func (e *inUseError) Unwrap() error { return ErrInUse }
