@@ -6,6 +6,7 @@ package sharing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -54,7 +55,8 @@ func (r *Run) Sync(ctx context.Context, coordinate func(context.Context, *mirror
 		}
 		if !errors.Is(result, term.ErrInterrupted) {
 			if err := record(t, r.Shared.State.Journal, &report, result); err != nil {
-				return err
+				// The others do not learn of it, and one of them continues, as after a kill.
+				return fmt.Errorf("%w: %w", share.ErrExpired, err)
 			}
 		}
 		return errDone
