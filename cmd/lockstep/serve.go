@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/sdnotify"
+	"lockstep/cmd/lockstep/internal/sharedserve"
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/sourceflags"
 	"lockstep/cmd/lockstep/internal/sourcereport"
@@ -31,7 +32,7 @@ type serveOptions struct {
 	listen   string
 	tls      certificate.Flags
 	versions bool
-	sharing
+	sharing  sharedserve.Flags
 	site.OAIFlags
 	site.Embedding
 	alerts alert.Flags
@@ -81,7 +82,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 func (o *serveOptions) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
 	o.tls.Declare(flags)
-	o.sharing.declare(flags)
+	o.sharing.Declare(flags)
 	o.Embedding.Admin.Declare(flags, "metrics, the hub's status and subscriptions, api:")
 	flags.BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.Embedding.Access.Declare(flags)
@@ -121,7 +122,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 		garbage.TuneSource()
 	}
 	so.Content, so.Embedding, so.OAI = true, &o.Embedding, o.OAIFlags
-	if o.shared {
+	if o.sharing.Shared {
 		so.State = so.State.Shared()
 	}
 	if so.Documents = string(o.File.Documents); so.Documents == "" {
@@ -130,7 +131,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	if err := so.Check(); err != nil {
 		return err
 	}
-	if err := o.checkShared(ctx, &so); err != nil {
+	if err := o.sharing.Check(ctx, &so); err != nil {
 		return err
 	}
 	alerts, err := o.alerts.Service(alert.Run{Command: "serve", Source: o.Places(), Dest: so.Documents, Roots: so.Network.Certificates}, io)
@@ -158,7 +159,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	sdnotify.Send(io.LookupEnv, sdnotify.Ready, sdnotify.Status("publishing what changed since the last run"))
 	n := &sourcereport.Reporter{IO: io, Quiet: o.out.Quiet}
 	so.OnEvent, so.OnNotify = n.Event, n.Notified
-	if o.shared {
+	if o.sharing.Shared {
 		return runShared(ctx, o, so, l, stopStarting, n, alerts, signals, io)
 	}
 	s, err := site.Open(ctx, so)

@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"os"
-
-	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/listen"
@@ -17,53 +13,12 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 )
 
-// sharing are the flags of serve about other processes with the same state.
-type sharing struct {
-	shared   bool
-	sharedAt string
-}
-
-func (o *sharing) declare(flags *pflag.FlagSet) {
-	flags.BoolVar(&o.shared, "shared", false, "run as one of several processes with this state, in PostgreSQL, and these documents, in a bucket: one publishes, all serve")
-	flags.StringVar(&o.sharedAt, "shared-at", "", "the other processes reach this one at `HOST:PORT` (default that of --listen, with the name of this host if it has none)")
-}
-
-// checkShared rejects what several processes cannot share.
-func (o *serveOptions) checkShared(ctx context.Context, so *site.Options) error {
-	if !o.shared {
-		if o.sharedAt != "" {
-			return term.Usagef("--shared-at needs --shared")
-		}
-		return nil
-	}
-	if o.sharedAt != "" {
-		if _, _, err := net.SplitHostPort(o.sharedAt); err != nil {
-			return term.Usage(fmt.Errorf("--shared-at %q: want HOST:PORT", o.sharedAt), "as 10.0.0.1:8080")
-		}
-	}
-	return sharedserve.Check(ctx, so)
-}
-
-// address returns where other processes reach a listener.
-func (o *sharing) address(l net.Listener) string {
-	if o.sharedAt != "" {
-		return o.sharedAt
-	}
-	host, port, err := net.SplitHostPort(l.Addr().String())
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		if name, err := os.Hostname(); err == nil {
-			return net.JoinHostPort(name, port)
-		}
-	}
-	return l.Addr().String()
-}
-
 // runShared serves at l until ctx ends, as one of several processes. stopStarting ends the
 // answers to clients of a process that starts.
 func runShared(ctx context.Context, o *serveOptions, so site.Options, l net.Listener, stopStarting func(), n *sourcereport.Reporter, alerts *alert.Service, signals hangups, io term.IO) error {
 	go refuseReloads(ctx, signals, io)
 	return sharedserve.Run(ctx, l, sharedserve.Options{
-		Site: so, Address: o.address(l), Watch: o.Watching(), Report: n, Alerts: alerts,
+		Site: so, Address: o.sharing.Address(l), Watch: o.Watching(), Report: n, Alerts: alerts,
 		Start: func(s *site.Site, published *site.Publication, publisher string) error {
 			stopStarting()
 			if !o.out.Quiet && !o.out.JSON {
