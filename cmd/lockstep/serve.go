@@ -32,7 +32,7 @@ type serveOptions struct {
 	listen   string
 	tls      certificate.Flags
 	versions bool
-	sharing
+	sharing  sharedserve.Flags
 	site.OAIFlags
 	site.Embedding
 	alerts alert.Flags
@@ -82,7 +82,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 func (o *serveOptions) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
 	o.tls.Declare(flags)
-	o.sharing.declare(flags)
+	o.sharing.Declare(flags)
 	o.Embedding.Admin.Declare(flags, "metrics, the hub's status and subscriptions, api:")
 	flags.BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.Embedding.Access.Declare(flags)
@@ -122,7 +122,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 		garbage.TuneSource()
 	}
 	so.Content, so.Embedding, so.OAI = true, &o.Embedding, o.OAIFlags
-	if o.shared {
+	if o.sharing.Shared {
 		so.State = so.State.Shared()
 	}
 	if so.Documents = string(o.File.Documents); so.Documents == "" {
@@ -131,7 +131,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	if err := so.Check(); err != nil {
 		return err
 	}
-	if err := o.checkShared(ctx, &so); err != nil {
+	if err := o.sharing.Check(ctx, &so); err != nil {
 		return err
 	}
 	alerts, err := o.alerts.Service(alert.Run{Command: "serve", Source: o.Places(), Dest: so.Documents, Roots: so.Network.Certificates}, io)
@@ -159,7 +159,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	sdnotify.Send(io.LookupEnv, sdnotify.Ready, sdnotify.Status("publishing what changed since the last run"))
 	n := &sourcereport.Reporter{IO: io, Quiet: o.out.Quiet}
 	so.OnEvent, so.OnNotify = n.Event, n.Notified
-	if o.shared {
+	if o.sharing.Shared {
 		return o.runShared(ctx, l, sharedserve.Options{Site: so, Report: n, Alerts: alerts}, stopStarting, signals)
 	}
 	s, err := site.Open(ctx, so)

@@ -13,10 +13,10 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 )
 
-// Check rejects what processes cannot share, among it a bucket of a service that does not
+// checkSite rejects what processes cannot share, among it a bucket of a service that does not
 // replace objects under conditions: a process that was paused could replace documents of its
 // successor there. A directory has no such conditions.
-func Check(ctx context.Context, o *site.Options) error {
+func checkSite(ctx context.Context, o *site.Options) error {
 	const remedy = "use --state postgres://…, and documents: s3://BUCKET/PREFIX in the configuration; or leave --shared out"
 	switch {
 	case !o.State.InDatabase():
