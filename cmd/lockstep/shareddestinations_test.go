@@ -411,8 +411,7 @@ func (db *cutDatabase) mend() {
 	db.gone, db.conns = false, nil
 }
 
-// Several processes follow: one is notified, and when it is killed another one follows within
-// 10 seconds after its lease.
+// Several processes follow: one is notified, and when it is killed another one follows.
 func TestSharedFollow(t *testing.T) {
 	t.Parallel()
 	m := newSharedMirror(t)
@@ -450,8 +449,10 @@ func TestSharedFollow(t *testing.T) {
 		_, left := got["d1/file%201"]
 		return got["new"] == "by the second" && !left
 	})
-	if d := time.Since(start); d > 15*time.Second { // the lease, and what a busy machine takes
-		t.Errorf("it took %v", d)
+	d := time.Since(start)
+	t.Logf("the second process followed %v after the first was killed", d.Round(time.Millisecond))
+	if *sharedRuns > 2 && d > 10*time.Second { // in the long form, beside which nothing else runs
+		t.Errorf("that took too long")
 	}
 	if out := m.on(t.TempDir(), exitFailed, m.sync()...); !strings.Contains(out, "follow on ") {
 		t.Errorf("a process that does not share: %s", out)

@@ -116,14 +116,14 @@ func TestSharedDocuments(t *testing.T) {
 		}
 		s.start()
 	}
-	time.Sleep(2 * time.Second) // for a dump
+	for _, name := range []string{"resourcedump.xml", "atom.xml", "changelist-archive.xml", "resourcelist-archive.xml", "resourcelist.xml.gz"} {
+		waitFor(t, name, func() bool {
+			_, err := load(s.balancer.URL + "/resourcesync/main/" + name)
+			return err == nil
+		})
+	}
 	if out, err := exec.CommandContext(t.Context(), "lockstep", "validate", s.balancer.URL+"/").CombinedOutput(); err != nil {
 		t.Errorf("validate: %v\n%s", err, out)
-	}
-	for _, name := range []string{"resourcedump.xml", "atom.xml", "changelist-archive.xml", "resourcelist-archive.xml", "resourcelist.xml.gz"} {
-		if _, err := load(s.balancer.URL + "/resourcesync/main/" + name); err != nil {
-			t.Errorf("%s is not published: %v", name, err)
-		}
 	}
 	mirror := filepath.Join(t.TempDir(), "mirror")
 	if out, err := exec.CommandContext(t.Context(), "lockstep", "sync", s.balancer.URL+"/", mirror).CombinedOutput(); err != nil {
