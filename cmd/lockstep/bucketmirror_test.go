@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -20,6 +21,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
+	"lockstep/blob"
 	"lockstep/blob/s3"
 	"lockstep/storage/postgres/postgrestest"
 )
@@ -64,6 +66,9 @@ func (b *testBucket) objects(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		r, err := bucket.Open(t.Context(), info.Name)
+		if errors.Is(err, blob.ErrNotExist) {
+			continue // a process has removed it
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
