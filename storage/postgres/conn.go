@@ -17,7 +17,7 @@ type connector struct {
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	inner, err := c.Connector.Connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, explainConnect(err)
 	}
 	std, ok := inner.(*stdlib.Conn)
 	if !ok {
