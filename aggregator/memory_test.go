@@ -28,7 +28,7 @@ const (
 // fetched nor what fetched it, however much that was. It does not run beside other tests,
 // whose memory would count.
 func TestIdleUpstreamsKeepLittle(t *testing.T) {
-	const upstreams = 6
+	const before, upstreams = 3, 9
 	cat, err := sqlite.Open(filepath.Join(t.TempDir(), "catalog.db"))
 	must(t, err)
 	t.Cleanup(func() { _ = cat.Close() }) // nothing is lost
@@ -46,7 +46,9 @@ func TestIdleUpstreamsKeepLittle(t *testing.T) {
 			return st.State == aggregator.StateFollowing && st.Resources == int64(len(files))
 		}
 	}
-	eventually(t, "the first one is in step", fetched(followOne(0))) // what the process itself needs is there now
+	for i := range before { // what the process itself needs is there then
+		eventually(t, "the first ones are in step", fetched(followOne(i)))
+	}
 	var many sync.WaitGroup
 	end := make(chan struct{})
 	for range 3000 { // what those leave behind that have ended is kept for the next ones
@@ -56,12 +58,12 @@ func TestIdleUpstreamsKeepLittle(t *testing.T) {
 	many.Wait()
 	var bytes, goroutines int64
 	eventually(t, "its connections are closed", func() bool {
-		before := goroutines
+		last := goroutines
 		bytes, goroutines = inUse()
-		return before == goroutines
+		return last == goroutines
 	})
 	for i := range upstreams {
-		eventually(t, "one more is in step", fetched(followOne(i+1)))
+		eventually(t, "one more is in step", fetched(followOne(before+i)))
 	}
 	var more, moreGoroutines int64
 	defer func() {
