@@ -34,7 +34,7 @@ func checkSite(ctx context.Context, o *site.Options) error {
 	}
 	err = s3.CheckConditions(ctx, b)
 	if errors.Is(err, s3.ErrUnconditional) {
-		return term.WithHint(fmt.Errorf("--shared: %s: %w", o.Documents, err), "use a service that honors them, as Amazon S3, MinIO, Ceph and versitygw do in their present versions; or run one process, without --shared")
+		return term.WithHint(fmt.Errorf("--shared: %s: %w", o.Documents, err), "use a service that honors them, also at the end of multipart uploads; or run one process, without --shared")
 	}
 	if err != nil {
 		return fmt.Errorf("--shared: try out %s: %w", o.Documents, err)
