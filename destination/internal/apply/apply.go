@@ -76,8 +76,9 @@ type Applier struct {
 // New returns an Applier that fetches with f, changes m and records the results in r.
 func New(m Mirror, f *transfer.Fetcher, methods *bulk.Methods, r *Recorder) *Applier {
 	r.mirror, r.fetch = &m, f
-	return &Applier{Fetch: f, Methods: methods, Recorder: r, mirror: &m,
-		committer: &committer{mirror: &m, fetch: f, set: r.Set, name: r.Name}}
+	p := &Applier{Fetch: f, Methods: methods, Recorder: r, mirror: &m}
+	p.committer = &committer{mirror: &m, fetch: f, set: r.Set, name: r.Name, room: &p.room, patience: roomPatience}
+	return p
 }
 
 // Execute carries out the actions of a plan, which replan yields once more:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
@@ -52,10 +53,12 @@ type unkept struct{ uri, warning string }
 
 // A committer brings shipments to the disk.
 type committer struct {
-	mirror *Mirror
-	fetch  *transfer.Fetcher
-	set    int    // number of the set
-	name   string // of the set
+	mirror   *Mirror
+	fetch    *transfer.Fetcher
+	set      int           // number of the set
+	name     string        // of the set
+	room     *room         // of the transfers under way
+	patience time.Duration // how long it may still wait for room
 }
 
 // carry records and commits a shipment. It is all that happens to it outside of
@@ -124,12 +127,38 @@ func (c *committer) drop(l *shipment, o transfer.Outcome, err error, together bo
 	l.ends = append(l.ends, ending{Outcome: o, err: err, together: together})
 }
 
+const (
+	// roomPatience is how long, in all, the records of a set wait for room that transfers
+	// under way have taken. A transfer that takes the last of it mostly fails within seconds,
+	// and gives it back; on a disk that stays full, nothing is gained by waiting longer.
+	roomPatience = 10 * time.Second
+
+	roomWait = 50 * time.Millisecond
+)
+
+// waitForRoom waits a moment for transfers under way, which may have taken the room until
+// they fail. It returns false if there are none, or if its patience has ended.
+func (c *committer) waitForRoom(ctx context.Context) bool {
+	if c.patience <= 0 || c.room.underWay.Load() == 0 {
+		return false
+	}
+	c.patience -= roomWait
+	return content.Pause(ctx, roomWait)
+}
+
 // saveIntent records the rows and the intent of a shipment. When there is no room
-// for it the larger half of the batch gives up its own, and so on.
+// for it, and none comes from transfers under way, the larger half of the batch gives up
+// its own, and so on.
 func (c *committer) saveIntent(ctx context.Context, l *shipment) error {
 	for {
 		err := c.save(ctx, l)
-		if err == nil || !failure.IsFull(err) || len(l.batch) == 0 {
+		if err == nil || !failure.IsFull(err) {
+			return err
+		}
+		if c.waitForRoom(ctx) {
+			continue
+		}
+		if len(l.batch) == 0 {
 			return err
 		}
 		slices.SortFunc(l.batch, func(a, b transfer.Outcome) int { return cmp.Compare(a.Held.Length, b.Held.Length) })
