@@ -8,7 +8,7 @@ import (
 
 // Refresh is for a Source that serves what another process publishes from the same catalog to the
 // same store, with the same Options, and publishes nothing itself. It learns from the documents what
-// is told on pages, and, if there are private sets, whether the documents about the Source as a whole
+// is shown on pages, and, if there are private sets, whether the documents about the Source as a whole
 // can be shown already. The documents themselves are served as they are at each request.
 func (s *Source) Refresh(ctx context.Context) error {
 	s.publishing.Lock()

@@ -222,7 +222,7 @@ func TestSharedRefused(t *testing.T) {
 
 // Processes are killed, stopped for longer than their lease, and cut off from the database, at
 // random moments: the others
-// complete the mirror, nothing is lost, and --exec is told of each resource.
+// complete the mirror, nothing is lost, and --exec is notified of each resource.
 func TestSharedKill(t *testing.T) {
 	t.Parallel()
 	for i := range *sharedRuns {
@@ -325,7 +325,7 @@ func sharedKill(t *testing.T, random *rand.Rand) {
 		}
 	}
 	if len(told) != changed+len(gone) {
-		t.Errorf("--exec was told of %d resources, want %d", len(told), changed+len(gone))
+		t.Errorf("--exec was notified of %d resources, want %d", len(told), changed+len(gone))
 	}
 	w.src.reset()
 	if p := w.start("sync"); w.end(p) != exitOK || !strings.Contains(p.out.String(), "in step") {

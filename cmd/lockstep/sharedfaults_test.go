@@ -217,7 +217,7 @@ func newCut(t *testing.T, target string) *cut {
 	return c
 }
 
-// pass copies both ways. While it is apart, nothing passes, and nobody is told.
+// pass copies both ways. While it is apart, nothing passes, and neither end is notified.
 func (c *cut) pass(client net.Conn) {
 	c.mu.Lock()
 	apart := c.apart

@@ -53,7 +53,7 @@ func (o *Owner) Err() error {
 	return o.err
 }
 
-// Since returns when the ownership began, by the clock of the server: it tells apart all owners
+// Since returns when the ownership began, by the clock of the server: it distinguishes all owners
 // of a database.
 func (o *Owner) Since() time.Time { return time.UnixMicro(o.tenure.since) }
 

@@ -28,7 +28,7 @@ import (
 type Target struct {
 	Address string `json:"address"` // of its listener, HOST:PORT
 	TLS     bool   `json:"tls,omitempty"`
-	Term    string `json:"term"` // tells apart all publishers
+	Term    string `json:"term"` // distinguishes all publishers
 	Key     string `json:"key"`
 }
 

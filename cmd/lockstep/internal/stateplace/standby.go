@@ -34,7 +34,7 @@ func (p Place) OpenStandby(ctx context.Context) (*Database, error) {
 // A Lease says to which process a database belongs, or belonged last.
 type Lease struct {
 	Owner string
-	Since time.Time // tells apart all owners
+	Since time.Time // distinguishes all owners
 	Held  bool      // it has not ended
 }
 
