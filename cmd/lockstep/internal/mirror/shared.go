@@ -87,14 +87,14 @@ func OpenShared(ctx context.Context, command string, sel *Selection, net *networ
 	if err := s.belongs(); err != nil {
 		return nil, err
 	}
-	if err := s.Join(ctx); err != nil {
-		return nil, err
-	}
 	if err := s3.CheckConditions(ctx, s.store.Bucket); err != nil {
 		return nil, explainConditions(err)
 	}
 	j := s.State.Journal
-	return s, mirrordir.RememberHTTPS(s.Client, document{j, mirrordir.HTTPSHost}, do.Logger)
+	if err := mirrordir.RememberHTTPS(s.Client, document{j, mirrordir.HTTPSHost}, do.Logger); err != nil {
+		return nil, err
+	}
+	return s, s.Join(ctx) // last: its lease is not renewed before it takes part
 }
 
 func explainConditions(err error) error {
@@ -148,11 +148,15 @@ func (s *Shared) belongs() error {
 	return nil
 }
 
-// mayWrite returns why this process must not write to the bucket any more.
+// mayWrite returns why this process must not write to the bucket any more. Before it has
+// joined the others it writes only what tries out the service, under names of its own.
 func (s *Shared) mayWrite() error {
 	s.mu.Lock()
 	member, owner := s.member, s.owner
 	s.mu.Unlock()
+	if member == nil {
+		return nil
+	}
 	if err := member.MayWrite(); err != nil || owner == nil {
 		return err
 	}
