@@ -318,7 +318,7 @@ func TestAnUpstreamThatTurnsBad(t *testing.T) {
 	t.Cleanup(secret.Close)
 	healthy := newBadSource(t)
 	listen := freeAddress(t)
-	sets := fmt.Sprintf("- {name: healthy, from: \"resourcesync:%s/capabilitylist.xml\", poll: 50ms}\n", healthy.URL)
+	sets := fmt.Sprintf("- {name: healthy, from: \"resourcesync:%s/capabilitylist.xml\", poll: 250ms}\n", healthy.URL)
 	runs := make([]*badRun, len(badCases))
 	for i := range badCases {
 		c := &badRun{badCase: &badCases[i], t: t, up: newBadSource(t), asked: &asked, secret: secret.URL}
@@ -328,11 +328,11 @@ func TestAnUpstreamThatTurnsBad(t *testing.T) {
 			c.up.become(func() { c.turn(c) })
 		}
 		if !c.merged {
-			sets += fmt.Sprintf("- {name: %s, from: \"resourcesync:%s/capabilitylist.xml\", poll: 50ms}\n", c.name, c.up.URL)
+			sets += fmt.Sprintf("- {name: %s, from: \"resourcesync:%s/capabilitylist.xml\", poll: 250ms}\n", c.name, c.up.URL)
 			continue
 		}
 		c.other = newBadSource(t)
-		sets += fmt.Sprintf("- name: %s\n  poll: 50ms\n  upstreams:\n", c.name)
+		sets += fmt.Sprintf("- name: %s\n  poll: 250ms\n  upstreams:\n", c.name)
 		for i, up := range []*badSource{c.up, c.other} {
 			sets += fmt.Sprintf("  - {name: up%d, from: \"resourcesync:%s/capabilitylist.xml\"}\n", i, up.URL)
 		}
