@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log.apart"' EXIT
 
 race() { # PACKAGE... [FLAG...]
 	echo "race: $*"
@@ -16,18 +16,27 @@ race() { # PACKAGE... [FLAG...]
 
 # Packages with an invocation of their own below, and those that start no
 # goroutine of their own; the root's tests read the sources.
-apart='aggregator|bench|destination|source|bridge|repository|cmd/lockstep|examples/.*'
+own='aggregator|bench|destination|source|bridge|repository|cmd/lockstep|examples/.*'
 serial='resourcesync|atompmh|oaipmh|oaipmh/oaipmhtest|patch|internal/(iri|xmlscan|weblink|negotiate|linkrel|nesting|private)'
 module=$(go list -m)
-race $(go list ./... | grep -vxE "$module(/($apart|$serial))?") -skip 'Kill|Large|Memory'
-race ./destination -skip 'Kill|PowerCut|Memory' -histories 15 -pasts 1 -follows 10 -pushes 6 -push-steps 30 -keep.lives 4 -break.files 60 -swap.lives 3 -fault.step 9 -rapid.checks 15
-race ./aggregator -histories 20
-race ./source -source.atomrounds 5 -skip 'ZIP64|ReadBy'
-race ./bridge -rounds 1
-race ./repository -histories 6
-# The whole program, by scripts: those in which most goes on at a time.
-race ./cmd/lockstep -run '^TestScript$/^(aggregatehub|aggregatereload|api|bucketmirror|bucketout|dumpsync|followevents|followhub|followpoll|harvestoai|hubserve|keepbucket|notify|streams|versions)$'
-race ./blob -tags portable -skip Kill # what other systems than Linux do
+# Most of them keep one processor busy, so they run beside the rest.
+apart() {
+	race ./destination -skip 'Kill|PowerCut|Memory' -histories 15 -pasts 1 -follows 10 -pushes 6 -push-steps 30 -keep.lives 4 -break.files 60 -swap.lives 3 -fault.step 9 -rapid.checks 15
+	race ./aggregator -histories 20
+	race ./source -source.atomrounds 5 -skip 'ZIP64|ReadBy'
+	race ./bridge -rounds 1
+	race ./repository -histories 6
+	# The whole program, by scripts: those in which most goes on at a time.
+	race ./cmd/lockstep -run '^TestScript$/^(aggregatehub|aggregatereload|api|bucketmirror|bucketout|dumpsync|followevents|followhub|followpoll|harvestoai|hubserve|keepbucket|notify|streams|versions)$'
+	race ./blob -tags portable -skip Kill # what other systems than Linux do
+}
+apart >"$log.apart" 2>&1 &
+beside=$!
+failed=0
+race $(go list ./... | grep -vxE "$module(/($own|$serial))?") -skip 'Kill|Large|Memory' || failed=1
+wait "$beside" || failed=1
+cat "$log.apart"
+((failed == 0)) || exit 1
 
 echo "race: the ten slowest runs"
 awk '$1 == "ok" && $3 ~ /s$/ { print $3, $2 }' "$log" | sort -rn | head -n 10
