@@ -3,6 +3,7 @@ package s3
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -20,6 +21,9 @@ const replaceTries = 8
 // object to be replaced is known before MayWrite is called, so that one that a successor
 // writes, after this process has lost the right, does not meet the condition.
 func (w *writer) replace(ctx context.Context) error {
+	if w.refused != nil {
+		return w.refused
+	}
 	over := w.replaces
 	for try := 1; ; try++ {
 		if err := w.b.opts.MayWrite(); err != nil {
@@ -30,8 +34,12 @@ func (w *writer) replace(ctx context.Context) error {
 			w.tag = tag
 			return nil
 		}
-		if !isConflict(err) && !(over != "" && errors.Is(err, blob.ErrNotExist)) || try == replaceTries {
+		if !isConflict(err) && !(over != "" && errors.Is(err, blob.ErrNotExist)) {
 			return err
+		}
+		if try == replaceTries {
+			w.refused = fmt.Errorf("the service refuses each condition, also that of the object it reports: %w", err)
+			return w.refused
 		}
 		there, own, lerr := w.look(ctx)
 		if lerr != nil {

@@ -108,6 +108,38 @@ func TestLateRequest(t *testing.T) {
 	}
 }
 
+// A service that refuses each condition is asked a few times, and not again when what was
+// not stored is committed once more.
+func TestContradiction(t *testing.T) {
+	t.Parallel()
+	var puts atomic.Int64
+	endpoint := fake(t, s3test.Conditional, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPut {
+				next.ServeHTTP(w, r)
+				return
+			}
+			puts.Add(1)
+			w.WriteHeader(http.StatusPreconditionFailed)
+			_, _ = io.WriteString(w, `<?xml version="1.0"?><Error><Code>PreconditionFailed</Code></Error>`)
+		})
+	})
+	b := open(t, s3.Options{Endpoint: endpoint, MayWrite: new(writing).may})
+	w, err := b.Create(t.Context(), "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for range 20 {
+		if err := b.Commit(t.Context(), w); err == nil || !strings.Contains(err.Error(), "refuses each condition") {
+			t.Fatalf("Commit: %v", err)
+		}
+	}
+	if n := puts.Load(); n > 10 {
+		t.Errorf("%d requests", n)
+	}
+}
+
 func commitText(t *testing.T, b *s3.Bucket, name, text string) {
 	t.Helper()
 	w, err := b.Create(t.Context(), name)

@@ -44,8 +44,10 @@ type writer struct {
 	tag       string  // the entity tag of the object, once it is visible
 	expected  *string // entity tag of the object that it replaces, "" for none; nil: whatever is there
 	replaces  string  // entity tag of the object that is replaced, with [Options.MayWrite]; "": none is known
-	visible   bool    // a failed Commit has stored this blob
-	broken    error   // a Write failed: bytes are missing
+	refused   error   // the service refuses each condition; it is not asked again
+
+	visible bool  // a failed Commit has stored this blob
+	broken  error // a Write failed: bytes are missing
 
 	buf     buffer     // written after part
 	upload  *upload    // nil while everything is in buf
