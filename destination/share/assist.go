@@ -100,7 +100,7 @@ func (w *assistant) work(ctx context.Context, jobs int) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			sleep(ctx, w.m.opts.Logger, err)
+			w.m.pause(ctx, err)
 			continue
 		}
 		received = ms
@@ -280,6 +280,6 @@ func (w *assistant) report(ctx context.Context, to string) (busy bool, err error
 		if err == nil || ctx.Err() != nil || w.m.MayWrite() != nil {
 			return open > 0 || len(ms) > 0, nil
 		}
-		sleep(ctx, w.m.opts.Logger, err)
+		w.m.pause(ctx, err)
 	}
 }

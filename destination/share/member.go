@@ -28,6 +28,7 @@ type Options struct {
 const (
 	defaultLease = 8 * time.Second
 	renewEvery   = 500 * time.Millisecond // also the time in which limits are divided again
+	warnEvery    = 10 * time.Second       // outages that follow each other more closely are one
 )
 
 // A Member is this process among those that share a mirror.
@@ -45,6 +46,8 @@ type Member struct {
 	view    View
 	numbers int64
 	stored  int64
+	failing bool          // the table could not be used, and not since
+	warned  time.Time     // when that was last reported
 	changed chan struct{} // closed when view changes
 }
 
@@ -86,9 +89,36 @@ func (m *Member) Keep(ctx context.Context) error {
 		within, cancel := context.WithTimeout(ctx, max(min(left, m.opts.Lease/3), time.Millisecond))
 		err := m.renew(within)
 		cancel()
-		if err != nil && ctx.Err() == nil {
-			m.opts.Logger.WarnContext(ctx, "lease of this process in the shared mirror not renewed", slog.Any("err", err), slog.Duration("left", left))
+		if err != nil {
+			m.fails(ctx, err)
 		}
+	}
+}
+
+// fails reports an error of the table, unless it is one of an outage that was reported.
+func (m *Member) fails(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	m.mu.Lock()
+	first := !m.failing && time.Since(m.warned) > warnEvery
+	m.failing = true
+	if first {
+		m.warned = time.Now()
+	}
+	left := time.Until(m.until)
+	m.mu.Unlock()
+	if first {
+		m.opts.Logger.WarnContext(ctx, "processes of the shared mirror cannot communicate", slog.Any("err", err), slog.Duration("left", left))
+	}
+}
+
+// pause waits after an error of the table.
+func (m *Member) pause(ctx context.Context, err error) {
+	m.fails(ctx, err)
+	select {
+	case <-ctx.Done():
+	case <-time.After(retryEvery):
 	}
 }
 
@@ -195,6 +225,7 @@ func (m *Member) renew(ctx context.Context) error {
 	if until := sent.Add(m.opts.Lease); time.Now().Before(m.until) && until.After(m.until) {
 		m.until = until // a lease that has ended stays so, whatever the table says
 	}
+	m.failing = false
 	again := m.divisor != n
 	m.divisor = n
 	if !sameView(&m.view, &view) {

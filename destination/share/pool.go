@@ -151,20 +151,8 @@ func (p *Pool) send(ctx context.Context) {
 			if err == nil {
 				break
 			}
-			sleep(ctx, p.log, err)
+			p.member.pause(ctx, err)
 		}
-	}
-}
-
-// sleep waits after an error of the table.
-func sleep(ctx context.Context, log *slog.Logger, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	log.WarnContext(ctx, "processes of the shared mirror cannot communicate", slog.Any("err", err))
-	select {
-	case <-ctx.Done():
-	case <-time.After(retryEvery):
 	}
 }
 
@@ -196,7 +184,7 @@ func (p *Pool) receive(ctx context.Context) {
 		}
 		ms, err := p.table.Receive(ctx, p.member.id, received)
 		if err != nil {
-			sleep(ctx, p.log, err)
+			p.member.pause(ctx, err)
 			continue
 		}
 		received = ms

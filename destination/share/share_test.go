@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -243,4 +244,83 @@ func TestPoolTakeover(t *testing.T) {
 	if err := old.MayWrite(); !errors.Is(err, share.ErrExpired) {
 		t.Errorf("the last coordinator may write: %v", err)
 	}
+}
+
+// A brokenTable cannot be used while broken is set.
+type brokenTable struct {
+	share.Table
+	broken atomic.Bool
+}
+
+var errBroken = errors.New("connection refused")
+
+func (b *brokenTable) Renew(ctx context.Context, p share.Process, lease time.Duration) (share.View, error) {
+	if b.broken.Load() {
+		return share.View{}, errBroken
+	}
+	return b.Table.Renew(ctx, p, lease)
+}
+
+func (b *brokenTable) Receive(ctx context.Context, to string, received []share.Message) ([]share.Message, error) {
+	if b.broken.Load() {
+		return nil, errBroken
+	}
+	return b.Table.Receive(ctx, to, received)
+}
+
+func (b *brokenTable) Send(ctx context.Context, ms []share.Message) error {
+	if b.broken.Load() {
+		return errBroken
+	}
+	return b.Table.Send(ctx, ms)
+}
+
+// An outage of the database is reported once, however many requests fail.
+func TestOutageIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.table.Coordinate(1, true)
+	client, err := fetch.New(fetch.Options{AllowPrivate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	table := &brokenTable{Table: &w.table}
+	var log lockedBuffer
+	m, err := share.Join(t.Context(), table, client, share.Options{Lease: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := share.NewPool(m, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	table.broken.Store(true)
+	g := sync.WaitGroup{}
+	defer g.Wait()
+	defer cancel()
+	g.Go(func() { pool.Run(ctx) })
+	if err := m.Keep(ctx); !errors.Is(err, share.ErrExpired) {
+		t.Errorf("Keep: %v", err)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "connection refused") {
+		t.Errorf("%d warnings: %s", n, log.String())
+	}
+}
+
+// A lockedBuffer can be written to by several goroutines.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
