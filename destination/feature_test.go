@@ -126,8 +126,19 @@ func TestDeleteKeep(t *testing.T) {
 	s, m := seeded(t, style{})
 	m.opts.Delete = destination.DeleteKeep
 	s.del("/d/f1")
-	if r, err := m.sync(); err != nil || r.Deleted != 0 || len(m.files()) != 10 {
-		t.Fatalf("%v %+v", err, r)
+	for range 2 {
+		if r, err := m.sync(); err != nil || r.Deleted != 0 || len(m.files()) != 10 {
+			t.Fatalf("%v %+v", err, r)
+		}
+	}
+	// Where deletions are wanted again, that of f1 is not forgotten.
+	m.opts.Delete = ""
+	if r := m.mustSync(); r.Deleted != 1 || r.Mode != destination.ModeBaseline {
+		t.Errorf("%+v", r)
+	}
+	m.same()
+	if r := m.mustSync(); r.Mode == destination.ModeBaseline {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -78,7 +78,7 @@ func newHarvest(r *setRun) *harvest.Run {
 	o := &r.d.opts
 	h := &harvest.Run{
 		Set: &r.set.Set, Origin: harvestOrigin{r.origin}, Chooser: newChooser(r), Reader: r.reader, Stage: r.stage, Journal: r.d.journal, Report: &r.report,
-		Baseline: o.Baseline, Compare: o.Baseline || r.d.compare || r.damaged[r.set.Number] || r.set.IsRipe(r.d.clock()), DryRun: o.DryRun,
+		Baseline: o.Baseline, Compare: r.compares() || r.damaged[r.set.Number], DryRun: o.DryRun,
 		AbsentIsGone: o.Delete == DeleteApply, Selection: r.d.selects.Key, Pending: pendingStager(r), Causes: causesOf,
 		Stops: func(err error) bool {
 			return errors.Is(err, ErrRefused) || errors.Is(err, ErrScratch) || failure.IsFull(err)

@@ -169,7 +169,7 @@ func bringInStep(ctx context.Context, r *setRun) error {
 func documentsOf(r *setRun) *run.Run {
 	o := &r.d.opts
 	return &run.Run{
-		Settings: run.Settings{Compare: o.Baseline || r.d.compare || r.set.IsRipe(r.d.clock()), AcceptOlder: o.Baseline, DryRun: o.DryRun, Now: r.d.clock,
+		Settings: run.Settings{Compare: r.compares(), AcceptOlder: o.Baseline, DryRun: o.DryRun, Now: r.d.clock,
 			DeleteAbsent: o.Delete == DeleteApply, Selection: r.d.selects.Key},
 		Set: &r.set.Set, Push: r.set.Push, Documents: r.docs, Failures: r.failed, Stage: r.stage, Pending: pendingStager(r), Stale: r.stale, Outdated: r.outdated,
 		Reconcile: func(ctx context.Context, w reconcile.Work) (bool, error) { return reconciled(r).Apply(ctx, w) },
@@ -181,6 +181,12 @@ func documentsOf(r *setRun) *run.Run {
 		},
 		RaiseMode: r.report.RaiseMode, AddPlan: r.report.AddPlan,
 	}
+}
+
+// compares reports whether the set is compared as a whole in any case.
+func (r *setRun) compares() bool {
+	o := &r.d.opts
+	return o.Baseline || r.d.compare || r.set.IsRipe(r.d.clock()) || r.set.Kept && o.Delete != DeleteKeep
 }
 
 // prefetchOf returns what fetches resources while a list is read; nil if nothing does.

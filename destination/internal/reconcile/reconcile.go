@@ -167,6 +167,7 @@ func (s *Set) Apply(ctx context.Context, w Work) (again bool, err error) {
 			return false, err
 		}
 	} else {
+		s.State.Kept = s.State.Kept || (w.Complete || w.Explicit) && total.Deleted > 0 && !r.DryRun
 		total.Deleted = 0
 	}
 	methods, err := s.chooseMethods(ctx, p, &w, &needs, &total)
@@ -200,6 +201,9 @@ func (s *Set) Apply(ctx context.Context, w Work) (again bool, err error) {
 		}
 	}
 	if w.Complete && w.Done != nil {
+		if deletes && w.Mode == report.ModeBaseline {
+			s.State.Kept = false
+		}
 		w.Done()
 		save := map[string][]byte{saved.DocSet(s.State.Number): saved.Encode(s.State)}
 		if err := r.Mirror.Journal.Record(ctx, journal.Batch{Save: save}); err != nil {

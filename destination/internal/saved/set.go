@@ -45,6 +45,8 @@ type Set struct {
 	Polled   map[string]Validators `json:"polled"`             // change documents that can change, read to their end
 	Open     []string              `json:"open"`               // the open lists of an index, to be polled
 
+	Kept bool `json:"kept,omitempty"` // resources are here that the Source has deleted, because deletions were not wanted
+
 	Described     bool `json:"described,omitempty"`      // the rows of all resources say what the Source states of them, as far as its documents do
 	DescribeTries int  `json:"describe_tries,omitempty"` // runs that tried to complete rows of an earlier version, or left it to the next
 
