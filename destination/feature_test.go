@@ -127,7 +127,8 @@ func TestDeleteKeep(t *testing.T) {
 	m.opts.Delete = destination.DeleteKeep
 	s.del("/d/f1")
 	for range 2 {
-		if r, err := m.sync(); err != nil || r.Deleted != 0 || len(m.files()) != 10 {
+		r, err := m.sync()
+		if err != nil || r.Deleted != 0 || len(m.files()) != 10 || !slices.ContainsFunc(r.Warnings, func(text string) bool { return strings.Contains(text, "has deleted are kept") }) {
 			t.Fatalf("%v %+v", err, r)
 		}
 	}

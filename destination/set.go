@@ -108,6 +108,9 @@ func syncSet(ctx context.Context, s *session, set *setState) error {
 		err = serr
 	}
 	r.reader.Future.Report(&r.set.Set, r.warn)
+	if r.set.Kept && r.d.opts.Delete == DeleteKeep {
+		r.warn(r.set.URI, fmt.Sprintf("set %s: resources that the Source has deleted are kept; without --delete keep they are deleted", r.set.Name))
+	}
 	if cerr := endSet(ctx, r); err == nil {
 		err = cerr
 	}
