@@ -366,6 +366,8 @@ var rooms = []room{
 	{"examples/...", "destination destination/lock mirror resourcesync storage/sqlite", "modernc.org/sqlite"},
 	// benchmarks: they measure everything
 	{"bench/...", "*", "*"},
+	// examples of deployments: their tests start what they describe
+	{"deploy/...", "internal/freeport storage/postgres/postgrestest", "github.com/minio/minio-go/v7 github.com/minio/minio-go/v7/pkg/credentials go.yaml.in/yaml/v3"},
 }
 
 // A goPackage is what `go list` says of one package.
