@@ -48,7 +48,9 @@ func TestCompose(t *testing.T) {
 		c.start(name)
 	}
 	c.startBalancer()
-	c.within("a Source behind the balancer", func() bool { return c.status(c.url("data")) == http.StatusOK })
+	for _, name := range []string{"data", "hub"} {
+		c.within(name+" behind the balancer", func() bool { return c.status(c.url(name)+"-/readyz") == http.StatusOK })
+	}
 	for _, name := range []string{"mirror-1", "mirror-2"} {
 		c.start(name)
 	}
