@@ -5,11 +5,13 @@ package scale_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -31,15 +33,13 @@ import (
 // patience is how long anything may take, on a busy machine.
 const patience = 2 * time.Minute
 
-func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m)) }
-
 // The services of compose.yaml run as processes of this machine, with their commands and
 // files as they are but for addresses: what is put into the bucket of the Source comes to
-// that of the mirror, also if either process of each service is killed.
+// that of the mirror, also if either process of each service is killed, and if the database or
+// the service for buckets is restarted.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	c := load(t)
-	names := []string{"source-1", "source-2", "hub-1", "hub-2", "mirror-1", "mirror-2"}
 	for _, name := range []string{"hub-1", "hub-2"} {
 		c.start(name)
 	}
@@ -49,7 +49,7 @@ func TestCompose(t *testing.T) {
 	}
 	c.startBalancer()
 	for _, name := range []string{"data", "hub"} {
-		c.within(name+" behind the balancer", func() bool { return c.status(c.url(name)+"-/readyz") == http.StatusOK })
+		c.within(name+" behind the balancer", func() bool { return c.status(c.urlOf(name)+"-/readyz") == http.StatusOK })
 	}
 	for _, name := range []string{"mirror-1", "mirror-2"} {
 		c.start(name)
@@ -58,21 +58,31 @@ func TestCompose(t *testing.T) {
 	c.within("a subscription", func() bool { return strings.Contains(c.log("mirror-1")+c.log("mirror-2"), "notified by the hub") })
 	c.put("second.txt")
 	c.arrives("second.txt") // sooner than the mirror polls
-	for i, n := range []string{"-1", "-2"} {
-		for _, name := range names {
-			if strings.HasSuffix(name, n) {
-				c.kill(name)
-			}
-		}
-		name := fmt.Sprintf("after%d.txt", i)
-		c.put(name)
-		c.arrives(name)
-		for _, name := range names {
-			if strings.HasSuffix(name, n) {
-				c.start(name)
-			}
+	all := func(n string, do func(name string)) {
+		for _, name := range []string{"source", "hub", "mirror"} {
+			do(name + n)
 		}
 	}
+	all("-1", c.kill)
+	c.put("third.txt")
+	c.arrives("third.txt")
+	all("-1", c.start)
+	all("-2", c.kill)
+	c.put("fourth.txt")
+	c.arrives("fourth.txt")
+	c.postgres.Restart(t)
+	c.put("database.txt")
+	c.arrives("database.txt")
+	c.kill("s3")
+	time.Sleep(3 * time.Second) // in which all notice
+	c.startBuckets()
+	c.put("buckets.txt")
+	c.arrives("buckets.txt")
+	all("-1", func(name string) {
+		if !c.runs(name) {
+			t.Errorf("%s has ended", name)
+		}
+	})
 	c.within("the same contents", func() bool {
 		return slices.Equal(c.objects("articles", ""), c.objects("copies", "articles/articles/"))
 	})
@@ -85,6 +95,7 @@ type composition struct {
 	program   string
 	services  map[string]service
 	addresses map[string]string // by what they replace
+	postgres  *postgrestest.Server
 	store     *minio.Client
 	running   map[string]*running
 }
@@ -116,8 +127,9 @@ func load(t *testing.T) *composition {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", c.program, "lockstep/cmd/lockstep").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	c.postgres = postgrestest.Start(t)
 	for _, name := range []string{"source", "hub", "mirror"} {
-		c.addresses["postgres://lockstep@postgres:5432/"+name] = postgrestest.URL(t)
+		c.addresses["postgres://lockstep@postgres:5432/"+name] = c.database(name)
 	}
 	port := freePort(t)
 	for i, name := range []string{"data", "hub", "mirror"} { // the balancer distinguishes them by name
@@ -182,6 +194,28 @@ func (c *composition) prepare() {
 	}
 }
 
+// database makes a schema, which is a database of its own for whoever uses it, and returns
+// its address.
+func (c *composition) database(name string) string {
+	c.t.Helper()
+	db, err := sql.Open("pgx", c.postgres.URL)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(c.t.Context(), `CREATE SCHEMA of_`+name); err != nil {
+		c.t.Fatal(err)
+	}
+	u, err := url.Parse(c.postgres.URL)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", "of_"+name)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
 // here replaces addresses by those of this machine, the longest first.
 func (c *composition) here(text string) string {
 	names := make([]string, 0, len(c.addresses))
@@ -195,7 +229,7 @@ func (c *composition) here(text string) string {
 	return text
 }
 
-func (c *composition) url(name string) string { return c.addresses["http://"+name+".example.org/"] }
+func (c *composition) urlOf(name string) string { return c.addresses["http://"+name+".example.org/"] }
 
 // environment returns the environment of a service.
 func (c *composition) environment(name string) []string {
@@ -314,6 +348,16 @@ func (c *composition) kill(name string) {
 		c.t.Errorf("%s has ended by itself: %v", name, err)
 	}
 	<-r.done
+}
+
+// runs reports whether a service has not ended.
+func (c *composition) runs(name string) bool {
+	select {
+	case <-c.running[name].done:
+		return false
+	default:
+		return true
+	}
 }
 
 func (c *composition) log(name string) string { return c.running[name].out.String() }
