@@ -3,7 +3,6 @@
 package scale_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -18,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -88,8 +86,8 @@ func TestCompose(t *testing.T) {
 	})
 }
 
-// A composition is what compose.yaml describes, on this machine.
-type composition struct {
+// A deployment is what compose.yaml describes, on this machine.
+type deployment struct {
 	t         *testing.T
 	dir       string // of its files
 	program   string
@@ -106,7 +104,7 @@ type service struct {
 }
 
 // load starts the services that are not ours.
-func load(t *testing.T) *composition {
+func load(t *testing.T) *deployment {
 	t.Helper()
 	for _, program := range []string{"versitygw", "nginx"} {
 		if _, err := lookPath(program); err != nil {
@@ -121,7 +119,7 @@ func load(t *testing.T) *composition {
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
-	c := &composition{t: t, dir: t.TempDir(), services: file.Services, addresses: map[string]string{}, running: map[string]*running{}}
+	c := &deployment{t: t, dir: t.TempDir(), services: file.Services, addresses: map[string]string{}, running: map[string]*running{}}
 	c.prepare()
 	c.program = filepath.Join(t.TempDir(), "lockstep")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", c.program, "lockstep/cmd/lockstep").CombinedOutput(); err != nil {
@@ -141,6 +139,7 @@ func load(t *testing.T) *composition {
 		c.addresses[name+":8080"] = "127.0.0.1:" + freePort(t)
 	}
 	c.addresses["http://s3:7070"] = "http://127.0.0.1:" + freePort(t)
+	c.addresses["172.30.80.0/24"] = "127.0.0.0/8"
 	c.addresses["/etc/lockstep/"] = c.dir + "/"
 	c.addresses["scan_interval: 10s"] = "scan_interval: 1s"
 	for _, name := range []string{"lockstep.yaml", "nginx.conf"} {
@@ -156,17 +155,15 @@ func load(t *testing.T) *composition {
 	return c
 }
 
-// prepare runs prepare.sh, and checks that compose.yaml uses no variable that it does not set.
-func (c *composition) prepare() {
+// prepare runs prepare.sh, and notes the variables that it sets.
+func (c *deployment) prepare() {
 	c.t.Helper()
-	for _, name := range []string{"prepare.sh", "compose.yaml"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(c.dir, name), text, 0o600); err != nil {
-			c.t.Fatal(err)
-		}
+	text, err := os.ReadFile("prepare.sh")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(c.dir, "prepare.sh"), text, 0o600)
+	}
+	if err != nil {
+		c.t.Fatal(err)
 	}
 	if out, err := exec.CommandContext(c.t.Context(), "sh", filepath.Join(c.dir, "prepare.sh")).CombinedOutput(); err != nil {
 		c.t.Fatalf("%v\n%s", err, out)
@@ -179,24 +176,10 @@ func (c *composition) prepare() {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		c.addresses["${"+name+":?run prepare.sh}"] = value
 	}
-	secrets := filepath.Join(c.dir, "secrets")
-	if err := os.Chown(secrets, os.Getuid(), os.Getgid()); err != nil {
-		c.t.Fatal(err)
-	}
-	entries, err := os.ReadDir(secrets)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for _, e := range entries {
-		if err := os.Chown(filepath.Join(secrets, e.Name()), os.Getuid(), os.Getgid()); err != nil {
-			c.t.Fatal(err)
-		}
-	}
 }
 
-// database makes a schema, which is a database of its own for whoever uses it, and returns
-// its address.
-func (c *composition) database(name string) string {
+// database makes a schema, which a service uses like a database, and returns its address.
+func (c *deployment) database(name string) string {
 	c.t.Helper()
 	db, err := sql.Open("pgx", c.postgres.URL)
 	if err != nil {
@@ -217,7 +200,7 @@ func (c *composition) database(name string) string {
 }
 
 // here replaces addresses by those of this machine, the longest first.
-func (c *composition) here(text string) string {
+func (c *deployment) here(text string) string {
 	names := make([]string, 0, len(c.addresses))
 	for name := range c.addresses {
 		names = append(names, name)
@@ -229,10 +212,10 @@ func (c *composition) here(text string) string {
 	return text
 }
 
-func (c *composition) urlOf(name string) string { return c.addresses["http://"+name+".example.org/"] }
+func (c *deployment) urlOf(name string) string { return c.addresses["http://"+name+".example.org/"] }
 
 // environment returns the environment of a service.
-func (c *composition) environment(name string) []string {
+func (c *deployment) environment(name string) []string {
 	c.t.Helper()
 	env := append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(c.dir, "state-of-"+name))
 	for key, value := range c.services[name].Environment {
@@ -246,7 +229,7 @@ func (c *composition) environment(name string) []string {
 }
 
 // startBuckets starts the S3 service, with its buckets.
-func (c *composition) startBuckets() {
+func (c *deployment) startBuckets() {
 	c.t.Helper()
 	data := filepath.Join(c.dir, "data")
 	for _, name := range c.services["buckets"].Command {
@@ -279,7 +262,7 @@ func (c *composition) startBuckets() {
 
 // startBalancer starts nginx with nginx.conf, which a file around it includes, as that of the
 // image does.
-func (c *composition) startBalancer() {
+func (c *deployment) startBalancer() {
 	c.t.Helper()
 	program, err := lookPath("nginx")
 	if err != nil {
@@ -298,7 +281,7 @@ func (c *composition) startBalancer() {
 }
 
 // start starts a service of ours.
-func (c *composition) start(name string) {
+func (c *deployment) start(name string) {
 	c.t.Helper()
 	args := slices.Clone(c.services[name].Command)
 	address := c.addresses[name+":8080"]
@@ -314,16 +297,20 @@ func (c *composition) start(name string) {
 // A running process of a service.
 type running struct {
 	cmd  *exec.Cmd
-	out  lockedBuffer
+	log  string // a file
 	done chan struct{}
 }
 
-func (c *composition) run(name, program string, args []string) {
+func (c *deployment) run(name, program string, args []string) {
 	c.t.Helper()
-	r := &running{cmd: exec.Command(program, args...), done: make(chan struct{})}
+	log, err := os.CreateTemp(c.dir, name+"-*.log")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer log.Close() // the process has it
+	r := &running{cmd: exec.Command(program, args...), log: log.Name(), done: make(chan struct{})}
 	r.cmd.Env = c.environment(name)
-	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.out
-	r.cmd.WaitDelay = 10 * time.Second // for processes that it has started
+	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if err := r.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
@@ -334,14 +321,14 @@ func (c *composition) run(name, program string, args []string) {
 	c.running[name] = r
 	c.t.Cleanup(func() {
 		if c.t.Failed() {
-			c.t.Logf("%s:\n%s", name, r.out.String())
+			c.t.Logf("%s:\n%s", name, r.text())
 		}
 		_ = r.cmd.Process.Kill() // it may have ended
 		<-r.done
 	})
 }
 
-func (c *composition) kill(name string) {
+func (c *deployment) kill(name string) {
 	c.t.Helper()
 	r := c.running[name]
 	if err := r.cmd.Process.Kill(); err != nil {
@@ -351,7 +338,7 @@ func (c *composition) kill(name string) {
 }
 
 // runs reports whether a service has not ended.
-func (c *composition) runs(name string) bool {
+func (c *deployment) runs(name string) bool {
 	select {
 	case <-c.running[name].done:
 		return false
@@ -360,9 +347,18 @@ func (c *composition) runs(name string) bool {
 	}
 }
 
-func (c *composition) log(name string) string { return c.running[name].out.String() }
+func (c *deployment) log(name string) string { return c.running[name].text() }
 
-func (c *composition) put(name string) {
+// text returns what the process has written.
+func (r *running) text() string {
+	text, err := os.ReadFile(r.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func (c *deployment) put(name string) {
 	c.t.Helper()
 	text := "content of " + name
 	if _, err := c.store.PutObject(c.t.Context(), "articles", name, strings.NewReader(text), int64(len(text)), minio.PutObjectOptions{}); err != nil {
@@ -371,7 +367,7 @@ func (c *composition) put(name string) {
 }
 
 // arrives waits until the mirror has an object.
-func (c *composition) arrives(name string) {
+func (c *deployment) arrives(name string) {
 	c.t.Helper()
 	began := time.Now()
 	c.within(name+" in the mirror", func() bool {
@@ -387,7 +383,7 @@ func (c *composition) arrives(name string) {
 }
 
 // objects returns the names of the objects below a prefix.
-func (c *composition) objects(bucket, prefix string) (names []string) {
+func (c *deployment) objects(bucket, prefix string) (names []string) {
 	c.t.Helper()
 	for o := range c.store.ListObjects(c.t.Context(), bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 		if o.Err != nil {
@@ -398,7 +394,7 @@ func (c *composition) objects(bucket, prefix string) (names []string) {
 	return names
 }
 
-func (c *composition) status(url string) int {
+func (c *deployment) status(url string) int {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -413,31 +409,13 @@ func (c *composition) status(url string) int {
 	return r.StatusCode
 }
 
-func (c *composition) within(what string, ok func() bool) {
+func (c *deployment) within(what string, ok func() bool) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			c.t.Fatalf("%s: not within %v", what, patience)
 		}
 	}
-}
-
-// A lockedBuffer can be written to by a process while it is read.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // freePort returns a port at which nothing listens.
