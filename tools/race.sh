@@ -14,9 +14,10 @@ race() { # PACKAGE... [FLAG...]
 	go test -race -timeout 30m -p 2 "$@" | tee -a "$log"
 }
 
-# Packages with an invocation of their own below, and those that start no
-# goroutine of their own; the root's tests read the sources.
-own='aggregator|bench|destination|source|bridge|repository|cmd/lockstep|examples/.*'
+# Packages with an invocation of their own below, or whose tests measure or run
+# other programs, and those that start no goroutine of their own; the root's tests
+# read the sources.
+own='aggregator|bench|deploy/.*|destination|source|bridge|repository|cmd/lockstep|examples/.*'
 serial='resourcesync|atompmh|oaipmh|oaipmh/oaipmhtest|patch|internal/(iri|xmlscan|weblink|negotiate|linkrel|nesting|private)'
 module=$(go list -m)
 # Most of them keep one processor busy, so they run beside the rest.
