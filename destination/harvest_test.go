@@ -210,6 +210,13 @@ func TestOriginAbsence(t *testing.T) {
 				delete(want, "b")
 			}
 			m.holds(want)
+			if m.opts.Delete == destination.DeleteKeep { // is not forgotten
+				m.opts.Delete = ""
+				if _, err := m.sync(); err != nil {
+					t.Fatal(err)
+				}
+				m.holds(map[string]string{"a": "a"})
+			}
 		})
 	}
 }
