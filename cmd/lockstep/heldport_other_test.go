@@ -2,4 +2,6 @@
 
 package main
 
-func holdPort(string) (release func(), err error) { return func() {}, nil }
+func holdAddress() (address string, release func(), err error) {
+	return "127.0.0.1:0", func() {}, nil
+}

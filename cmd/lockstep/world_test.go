@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -158,7 +159,7 @@ func (w *world) source(ts *testscript.TestScript, args []string) {
 	}
 	path, err := exec.LookPath("lockstep")
 	ts.Check(err)
-	cmd := exec.Command(path, args[1:]...)
+	cmd := exec.Command(path, held(ts, args[1:])...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = environment(ts)
 	p, err := startReady(cmd)
@@ -176,6 +177,23 @@ func (w *world) source(ts *testscript.TestScript, args []string) {
 	ts.Logf("%s is %s", args[0], p.address)
 }
 
+// anyPort is an address that has the system choose a port.
+var anyPort = regexp.MustCompile(`\b127\.0\.0\.1:0\b`)
+
+// held gives arguments that have the system choose a port one that the script keeps.
+func held(ts *testscript.TestScript, args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range out {
+		if anyPort.MatchString(arg) {
+			address, release, err := holdAddress()
+			ts.Check(err)
+			ts.Defer(release)
+			out[i] = anyPort.ReplaceAllString(arg, address)
+		}
+	}
+	return out
+}
+
 // halt: `halt VAR CODE` ends what `source VAR` began by SIGTERM and checks its
 // exit code. Its port remains its own.
 func (w *world) halt(ts *testscript.TestScript, args []string) {
@@ -189,9 +207,6 @@ func (w *world) halt(ts *testscript.TestScript, args []string) {
 	if strconv.Itoa(code) != args[1] {
 		ts.Fatalf("%s ended with exit code %d, want %s", args[0], code, args[1])
 	}
-	release, err := holdPort(p.address)
-	ts.Check(err)
-	ts.Defer(release)
 }
 
 // hangup: `hangup VAR` sends SIGHUP to what `source VAR` began.
@@ -316,8 +331,8 @@ func comes(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 	var text []byte
 	for deadline := time.Now().Add(readyLimit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it may have yet to come
-		if want.Match(text) {
+		text, err = os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil && want.Match(text) { // the file may have yet to come
 			return
 		}
 	}
