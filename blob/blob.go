@@ -138,6 +138,12 @@ type Conditional interface {
 	Expect(version string)
 }
 
+// An Exclusive is a Writer whose blob can be kept from replacing another object.
+type Exclusive interface {
+	// ExpectNone has Commit fail with [fs.ErrExist] if a blob has the name at this moment.
+	ExpectNone()
+}
+
 // A Mover is a Store that can rename a blob.
 type Mover interface {
 	// Move renames the blob from to to, which must not exist, and removes the

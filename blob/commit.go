@@ -100,7 +100,10 @@ func placeIn(in *folder, base string, t *dirWriter) error {
 	if localName(base) && renameNew(t.tmp, t.base, in, base) == nil {
 		return nil
 	}
-	if _, err := in.lstat(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch _, err := in.lstat(base); {
+	case err == nil && t.alone:
+		return fs.ErrExist
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	err := rename(t.tmp, t.base, in, base)

@@ -68,14 +68,17 @@ func learnMode(tmp *folder) (mode fs.FileMode, err error) {
 	return info.Mode().Perm(), nil
 }
 
-// publish gives the file the mode that blobs of its name have.
+// publish gives the file the mode that blobs of its name have, if it was not created with it.
 func (w *dirWriter) publish() error {
-	if w.store.opts.private(w.name) {
+	if w.open != w.store.opts.private(w.name) {
 		return nil
 	}
-	mode, err := w.store.public.get(w.tmp)
-	if err != nil || mode == private.FileMode {
-		return err
+	mode := private.FileMode
+	if !w.open {
+		var err error
+		if mode, err = w.store.public.get(w.tmp); err != nil || mode == private.FileMode {
+			return err
+		}
 	}
 	if w.file != nil {
 		return w.file.Chmod(mode)

@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
-
-	"lockstep/internal/private"
 )
 
 // syncfsNumber returns the number of the system call, which package syscall
@@ -150,8 +148,8 @@ func renameNew(from *folder, name string, to *folder, toName string) error {
 }
 
 // createIn creates a new file in a folder.
-func createIn(in *folder, base string) (*os.File, error) {
-	fd, err := openNew(in, base)
+func createIn(in *folder, base string, mode fs.FileMode) (*os.File, error) {
+	fd, err := openNew(in, base, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +157,8 @@ func createIn(in *folder, base string) (*os.File, error) {
 }
 
 // createTmpFile is createIn for a file that is only written.
-func createTmpFile(in *folder, base string) (tmpFile, error) {
-	fd, err := openNew(in, base)
+func createTmpFile(in *folder, base string, mode fs.FileMode) (tmpFile, error) {
+	fd, err := openNew(in, base, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +166,7 @@ func createTmpFile(in *folder, base string) (tmpFile, error) {
 }
 
 // openNew creates a new file in a folder and returns its descriptor.
-func openNew(in *folder, base string) (fd int, err error) {
+func openNew(in *folder, base string, mode fs.FileMode) (fd int, err error) {
 	dir, err := in.handle()
 	if err != nil {
 		return -1, err
@@ -176,7 +174,7 @@ func openNew(in *folder, base string) (fd int, err error) {
 	err = control(dir, func(dirFD uintptr) error {
 		for {
 			const flag = syscall.O_RDWR | syscall.O_CREAT | syscall.O_EXCL | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
-			if fd, err = syscall.Openat(int(dirFD), base, flag, uint32(private.FileMode)); !errors.Is(err, syscall.EINTR) {
+			if fd, err = syscall.Openat(int(dirFD), base, flag, uint32(mode)); !errors.Is(err, syscall.EINTR) {
 				return err
 			}
 		}

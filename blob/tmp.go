@@ -11,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"lockstep/internal/private"
 )
 
 // The name of a temporary file is a hash of its blob's name, so that a later
@@ -31,6 +33,8 @@ type dirWriter struct {
 	file  tmpFile // nil when sealed
 	mod   time.Time
 	state writerState
+	open  bool // file was created with the mode of public blobs
+	alone bool // there must be no blob of that name
 }
 
 // A tmpFile is an open temporary file.
@@ -65,7 +69,11 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 			break
 		}
 		w.base = d.names.reserve(tmpBase(name))
-		if w.file, err = createTmp(w.tmp, w.base, createTmpFile); err == nil {
+		mode := private.FileMode
+		if w.open = w.tmp.narrow && !d.opts.private(name); w.open {
+			mode = fileMode
+		}
+		if w.file, err = createTmp(w.tmp, w.base, mode, createTmpFile); err == nil {
 			w.did(traceCreate)
 			return w, nil
 		}
@@ -79,11 +87,11 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 }
 
 // createTmp has create make a new file, in place of an unfinished one.
-func createTmp[F any](tmp *folder, base string, create func(*folder, string) (F, error)) (F, error) {
-	f, err := create(tmp, base)
+func createTmp[F any](tmp *folder, base string, mode fs.FileMode, create func(*folder, string, fs.FileMode) (F, error)) (F, error) {
+	f, err := create(tmp, base, mode)
 	if errors.Is(err, fs.ErrExist) {
 		if err = tmp.root.Remove(base); err == nil || errors.Is(err, fs.ErrNotExist) {
-			f, err = create(tmp, base)
+			f, err = create(tmp, base, mode)
 		}
 	}
 	return f, err
@@ -111,6 +119,12 @@ func (d *Dir) tmpFolder(create bool) (*folder, error) {
 		f.close()
 		return nil, err
 	}
+	info, err := f.root.Stat(".")
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	f.narrow = info.Mode().Perm()&0o077 == 0
 	d.tmp = f
 	return f, nil
 }
@@ -238,6 +252,9 @@ func (w *dirWriter) did(op traceOp, names ...string) {
 
 func (w *dirWriter) Name() string           { return w.name }
 func (w *dirWriter) SetModTime(t time.Time) { w.mod = t }
+
+// ExpectNone implements [Exclusive].
+func (w *dirWriter) ExpectNone() { w.alone = true }
 
 // Rename implements [Renamer]. Resume finds a kept blob under its first name.
 func (w *dirWriter) Rename(name string) error {

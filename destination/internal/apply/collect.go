@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -232,6 +233,9 @@ func (p *Applier) unkept(a *plan.Action, path string, err error) error {
 			again := *a
 			again.Place = path // where the other process may have put it
 			p.later = append(p.later, again)
+			return nil
+		case errors.Is(err, fs.ErrExist): // another program has put a file there meanwhile
+			p.later = append(p.later, *a)
 			return nil
 		case reserve.InTheWay(err): // a run that was killed may have removed its file
 			again := *a

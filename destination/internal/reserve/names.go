@@ -24,6 +24,13 @@ type Names struct {
 	files map[string]string // URIs by the keys of the paths given to them
 	dirs  map[string]int    // how many of those lie below a directory, by key
 	known map[string]bool   // directories seen on disk
+
+	// fresh has directories that did not exist when they were first looked for: what is
+	// below them comes from this run, so that the file system is not asked about each
+	// file. If another program puts a file there, the commit reports it. nil: the store
+	// cannot tell, so that it is asked.
+	fresh  map[string]bool
+	absent string // the first path that a Give has found absent
 }
 
 // maxKnown caps the directories remembered: beyond, the file system is asked again.
@@ -31,18 +38,30 @@ const maxKnown = 50_000
 
 // New returns names that p maps URIs to, and that are free in s.
 func New(p *filename.Mapping, s blob.Store) *Names {
-	return &Names{Paths: p, Store: s, files: map[string]string{}, dirs: map[string]int{}, known: map[string]bool{}}
+	n := &Names{Paths: p, Store: s, files: map[string]string{}, dirs: map[string]int{}, known: map[string]bool{}}
+	if _, ok := s.(*blob.Dir); ok { // its Writers are blob.Exclusive
+		n.fresh = map[string]bool{}
+	}
+	return n
 }
 
-// Give returns a path for uri that nothing has, and keeps it until release.
+// Give returns a path for uri that nothing has, and keeps it until release. The content has
+// to be committed with a [blob.Exclusive], if the store has them.
 func (n *Names) Give(ctx context.Context, uri string) (string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.absent = ""
 	path, err := n.Paths.Place(uri, func(path string) (filename.Occupancy, error) { return n.at(ctx, path) })
 	if err != nil {
 		return "", err
 	}
 	n.keep(uri, path)
+	if rest, ok := strings.CutPrefix(path, n.absent); ok && n.absent != "" && strings.HasPrefix(rest, "/") && n.fresh != nil {
+		if len(n.fresh) >= maxKnown {
+			clear(n.fresh)
+		}
+		n.fresh[n.absent] = true
+	}
 	return path, nil
 }
 
@@ -84,6 +103,7 @@ func (n *Names) Recheck() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.known)
+	clear(n.fresh)
 }
 
 // Owner returns the URI that path was given to in this run, or "".
@@ -108,6 +128,11 @@ func (n *Names) at(ctx context.Context, path string) (filename.Occupancy, error)
 	case n.known[path], n.dirs[key] > 0:
 		return filename.Directory, nil
 	}
+	for dir := range Parents(path) {
+		if n.fresh[dir] {
+			return filename.Vacant, nil
+		}
+	}
 	_, err := n.Store.Stat(ctx, path)
 	switch {
 	case err == nil, errors.Is(err, blob.ErrForeign):
@@ -119,6 +144,9 @@ func (n *Names) at(ctx context.Context, path string) (filename.Occupancy, error)
 		n.known[path] = true
 		return filename.Directory, nil
 	case errors.Is(err, blob.ErrNotExist):
+		if n.absent == "" {
+			n.absent = path
+		}
 		return filename.Vacant, nil
 	}
 	return filename.Occupied, &content.LocalError{Err: err}

@@ -17,6 +17,7 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	if err != nil {
 		return nil, &content.LocalError{Err: err}
 	}
+	t.exclude(w)
 	if at := modified(t); !at.IsZero() {
 		w.SetModTime(at)
 	}
@@ -29,6 +30,13 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 		}
 	}
 	return w, nil
+}
+
+// exclude keeps w from replacing a file, if there was none.
+func (t *transfer) exclude(w blob.Writer) {
+	if x, ok := w.(blob.Exclusive); ok && t.given {
+		x.ExpectNone()
+	}
 }
 
 // A replacer is a Writer of a store to which several processes write. It replaces only the

@@ -130,7 +130,7 @@ func (f *Fetcher) Take(ctx context.Context, a *plan.Action, content io.Reader) O
 
 // with reserves the path of a's file and calls get to fill it.
 func (f *Fetcher) with(ctx context.Context, a *plan.Action, get func(*transfer) Outcome) Outcome {
-	path := a.Held.Path
+	path, given := a.Held.Path, false
 	if a.Place != "" {
 		path = a.Place
 		f.Names.Take(a.URI, path)
@@ -148,8 +148,9 @@ func (f *Fetcher) with(ctx context.Context, a *plan.Action, get func(*transfer) 
 		if err != nil {
 			return f.taken(ctx, a, err, get)
 		}
+		given = true
 	}
-	o := get(&transfer{Fetcher: f, a: a, path: path})
+	o := get(&transfer{Fetcher: f, a: a, path: path, given: given})
 	o.Action, o.Held.Path = a, path
 	if o.Err != nil {
 		f.Names.Release(path)

@@ -25,6 +25,8 @@ type transfer struct {
 	a    *plan.Action
 	path string
 
+	given bool // nothing had the path when it was given to the resource
+
 	w       blob.Writer
 	hasher  *resourcesync.Hasher
 	algs    uint8
@@ -231,6 +233,7 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 		return false, nil // there is none, or it cannot be used: start over
 	}
 	t.w, t.resumed = w, true
+	t.exclude(w)
 	if t.n, err = content.Copy(nil, t.hasher, content.WithContext(ctx, part)); err != nil {
 		t.drop()
 		return false, ctx.Err()
