@@ -131,20 +131,32 @@ func renameNew(from *folder, name string, to *folder, toName string) error {
 	if err != nil {
 		return err
 	}
-	old, err := syscall.BytePtrFromString(name)
-	if err != nil {
-		return err
-	}
-	new, err := syscall.BytePtrFromString(toName)
-	if err != nil {
-		return err
+	names := namePairs.Get().(*[2]cName)
+	defer namePairs.Put(names)
+	if !names[0].set(name) || !names[1].set(toName) {
+		return errors.ErrUnsupported
 	}
 	return control(src, func(srcFD uintptr) error {
 		return control(dst, func(dstFD uintptr) error {
-			_, _, errno := syscall.Syscall6(number, srcFD, uintptr(unsafe.Pointer(old)), dstFD, uintptr(unsafe.Pointer(new)), noReplace, 0)
+			_, _, errno := syscall.Syscall6(number, srcFD, uintptr(unsafe.Pointer(&names[0])), dstFD, uintptr(unsafe.Pointer(&names[1])), noReplace, 0)
 			return failed(errno)
 		})
 	})
+}
+
+// A cName is the name of a file in a directory, as the kernel takes it.
+type cName [256]byte
+
+// namePairs has memory for the names of one call each, of which there are many.
+var namePairs = sync.Pool{New: func() any { return new([2]cName) }}
+
+// set makes n a name, unless it is too long or cannot be one.
+func (n *cName) set(name string) bool {
+	if len(name) >= len(n) || strings.IndexByte(name, 0) >= 0 {
+		return false
+	}
+	n[copy(n[:], name)] = 0
+	return true
 }
 
 // createIn creates a new file in a folder.
@@ -171,11 +183,17 @@ func openNew(in *folder, base string, mode fs.FileMode) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
+	names := namePairs.Get().(*[2]cName)
+	defer namePairs.Put(names)
+	if !names[0].set(base) {
+		return -1, syscall.ENAMETOOLONG
+	}
 	err = control(dir, func(dirFD uintptr) error {
 		for {
-			const flag = syscall.O_RDWR | syscall.O_CREAT | syscall.O_EXCL | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
-			if fd, err = syscall.Openat(int(dirFD), base, flag, uint32(mode)); !errors.Is(err, syscall.EINTR) {
-				return err
+			const flag = syscall.O_RDWR | syscall.O_CREAT | syscall.O_EXCL | syscall.O_NOFOLLOW | syscall.O_CLOEXEC | syscall.O_LARGEFILE
+			r, _, errno := syscall.Syscall6(syscall.SYS_OPENAT, dirFD, uintptr(unsafe.Pointer(&names[0])), flag, uintptr(mode), 0, 0)
+			if fd = int(r); errno != syscall.EINTR {
+				return failed(errno)
 			}
 		}
 	})

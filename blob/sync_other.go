@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"time"
-
-	"lockstep/internal/private"
 )
 
 func syncfs(*os.File) error { return errors.ErrUnsupported }

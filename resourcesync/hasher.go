@@ -15,6 +15,7 @@ import (
 type Hasher struct {
 	states [digest.Algorithms]hash.Hash
 	size   int64
+	sums   []byte // memory for Sum
 }
 
 // NewHasher returns a Hasher for the given algorithms; it ignores unknown ones
@@ -101,8 +102,7 @@ func (h *Hasher) Size() int64 { return h.size }
 // Sum returns the digests of the bytes written so far, in the order of the
 // algorithms' constants.
 func (h *Hasher) Sum() Hashes {
-	var buf [256]byte
-	all, n := buf[:0], 0
+	all, n := h.sums[:0], 0
 	for _, s := range h.states {
 		if s != nil {
 			all, n = s.Sum(all), n+1
@@ -111,6 +111,7 @@ func (h *Hasher) Sum() Hashes {
 	if n == 0 {
 		return nil
 	}
+	h.sums = all
 	hs, text := make(Hashes, 0, n), string(all)
 	for a, s := range h.states {
 		if s != nil {

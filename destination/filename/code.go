@@ -58,7 +58,7 @@ func (p *Mapping) components(uri string, f form) ([]component, error) {
 				e.out = append(e.out, component{name: name})
 			}
 			if len(b.dir) == 0 {
-				e.reserved = p.reserved
+				e.top = p
 			}
 			if b.value {
 				e.path(rest, true, false)
@@ -132,15 +132,15 @@ func indexed[T any](s []T) []int {
 // An encoder appends components to out.
 type encoder struct {
 	form
-	out      []component
-	reserved func(before []component, name string) bool // may be nil
+	out []component
+	top *Mapping // set if names at the root of DEST are encoded, some of which are reserved
 }
 
 // isReserved reports whether the next component must not have that name. A
 // directory with the state directory's name is, at any depth, the state of a
 // mirror, or of one created there later, whose state no Source may provide.
 func (e *encoder) isReserved(name string) bool {
-	return !e.earlier && isStateDir(name) || e.reserved != nil && e.reserved(e.out, name)
+	return !e.earlier && isStateDir(name) || e.top != nil && e.top.reserved(e.out, name)
 }
 
 // isStateDir reports whether name is the state directory's on some file system.

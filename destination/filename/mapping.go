@@ -280,10 +280,11 @@ func place(comps []component, at func(string) (Occupancy, error)) (string, error
 			path += name + "/"
 			continue
 		}
-		s, err := at(path + name)
+		is := path + name
+		s, err := at(is)
 		if err == nil && s != Vacant && s != wanted && !c.cut && (i < last || s == Directory) && len(name+mark) <= maxName {
-			name += mark
-			s, err = at(path + name)
+			is += mark
+			s, err = at(is)
 		}
 		if err != nil {
 			return "", err
@@ -292,7 +293,7 @@ func place(comps []component, at func(string) (Occupancy, error)) (string, error
 			return "", nil
 		}
 		vacant = s == Vacant
-		if path += name; i < last {
+		if path = is; i < last {
 			path += "/"
 		}
 	}

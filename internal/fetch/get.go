@@ -108,8 +108,8 @@ func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) erro
 		}
 		err = use(resp)
 		_ = resp.Body.Close() // the errors that matter are those of reading, which use has
-		var body *BodyError
-		if err == nil || !errors.As(err, &body) || !body.Retryable() {
+		body, broken := errors.AsType[*BodyError](err)
+		if !broken || !body.Retryable() {
 			return err
 		}
 		f := c.booked(resp.URI, err)

@@ -178,6 +178,7 @@ type slots struct {
 	docs    int
 	in      [maxLanes]int // under way in each lane
 	waiting []chan lane   // in order of arrival
+	spare   []chan lane   // that nobody uses
 
 	near atomic.Bool // answers come quickly
 
@@ -222,6 +223,9 @@ func lanesOf(jobs, most int) []int {
 	return lanes
 }
 
+// maxSpare is how many channels of requests that waited are kept for others.
+const maxSpare = 64
+
 func (s *slots) acquire(ctx context.Context, doc bool) (lane, error) {
 	s.mu.Lock()
 	if doc {
@@ -236,11 +240,21 @@ func (s *slots) acquire(ctx context.Context, doc bool) (lane, error) {
 		defer s.mu.Unlock()
 		return s.take(), nil
 	}
-	turn := make(chan lane, 1)
+	var turn chan lane
+	if n := len(s.spare); n > 0 {
+		turn, s.spare = s.spare[n-1], s.spare[:n-1]
+	} else {
+		turn = make(chan lane, 1)
+	}
 	s.waiting = append(s.waiting, turn)
 	s.mu.Unlock()
 	select {
 	case l := <-turn:
+		s.mu.Lock()
+		if len(s.spare) < maxSpare {
+			s.spare = append(s.spare, turn) // nothing else has it any more
+		}
+		s.mu.Unlock()
 		return l, nil
 	case <-ctx.Done():
 	}

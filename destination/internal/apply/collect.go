@@ -124,7 +124,8 @@ func (p *Applier) take(o transfer.Outcome) error {
 		p.Recorder.Report.Count(InStep)
 		p.Recorder.paid(a)
 	default:
-		p.Recorder.settled(&o)
+		settled := o // not o, which would be allocated for all outcomes
+		p.Recorder.settled(&settled)
 	}
 	p.Recorder.step(0)
 	return nil

@@ -16,9 +16,9 @@ func (e *LocalError) Unwrap() error { return e.Err }
 
 // IsLocal reports whether err comes from the store, not from the Source.
 func IsLocal(err error) bool {
-	var local *LocalError
-	var commit *blob.CommitError
-	return errors.As(err, &local) || errors.As(err, &commit)
+	_, local := errors.AsType[*LocalError](err)
+	_, commit := errors.AsType[*blob.CommitError](err)
+	return local || commit
 }
 
 // IsCanceled reports whether err says only that the caller canceled the run.

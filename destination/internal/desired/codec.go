@@ -227,7 +227,9 @@ func AppendHeld(b []byte, h *journal.Held) []byte {
 	for _, n := range h.Sets {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
-	return AppendString(b, string(h.AppendStated(nil)))
+	var buf [512]byte
+	stated := h.AppendStated(buf[:0])
+	return append(binary.AppendUvarint(b, uint64(len(stated))), stated...)
 }
 
 // DecodeHeld reads one row from the front of b and returns the rest.

@@ -335,11 +335,12 @@ func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch
 	out := l.Stage.Writer()
 	defer out.Release()
 	var pos int64
+	var w desired.Resource
 	for e, err := range doc.Entries() {
 		if err != nil {
 			return pos, err
 		}
-		w := l.Resource(&e)
+		w = l.Resource(&e)
 		if l.Known != nil {
 			stated.Add(&w)
 		}
@@ -349,7 +350,7 @@ func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch
 			continue
 		}
 		w.Companion = l.Only != nil // the run has selected it, and the resource that names it may not be staged again
-		if err := errors.Join(out.Add(&w), part.Add(w)); err != nil {
+		if err := errors.Join(out.Add(&w), part.Add(&w)); err != nil {
 			return pos, &content.LocalError{Err: err}
 		}
 	}

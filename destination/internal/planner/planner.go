@@ -113,32 +113,39 @@ func (p *Planner) may(uri string) bool { return p.Refuse != nil && p.Refuse(uri)
 // Decide returns the action for one resource. w is the entry for it, nil if there
 // is none; h is its row, zero if the mirror does not hold it.
 func (p *Planner) Decide(ctx context.Context, w *desired.Resource, h journal.Held) (plan.Action, error) {
-	a, err := p.decideLast(ctx, w, h)
-	if p.Version && err == nil {
-		p.becomeVersion(&a)
-	}
-	if p.Past != nil && err == nil {
-		p.becomePast(&a)
-	}
+	var a plan.Action
+	err := p.decide(ctx, w, &h, &a)
 	return a, err
 }
 
-func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal.Held) (plan.Action, error) {
+// decide makes a the action for one resource.
+func (p *Planner) decide(ctx context.Context, w *desired.Resource, h *journal.Held, a *plan.Action) error {
+	err := p.decideLast(ctx, w, h, a)
+	if p.Version && err == nil {
+		p.becomeVersion(a)
+	}
+	if p.Past != nil && err == nil {
+		p.becomePast(a)
+	}
+	return err
+}
+
+func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h *journal.Held, a *plan.Action) error {
+	*a = plan.Action{Held: *h}
 	held := h.URI != ""
-	a := plan.Action{Held: h}
 	ours := held && plan.HasSet(h.Sets, p.Set)
-	if p.isPushed(w, &h) {
-		return a, nil // pending work stays pending
+	if p.isPushed(w, h) {
+		return nil // pending work stays pending
 	}
 	switch {
 	case w != nil && w.Applied && !w.Gone:
-		return a, nil
+		return nil
 	case w != nil:
 		a.Resource = *w
 	case p.Prune:
 		a.Resource = desired.Resource{URI: h.URI, Gone: true, Length: -1}
-	case p.Selects.MaySelect(&h):
-		return a, nil
+	case p.Selects.MaySelect(h):
+		return nil
 	default:
 		a.Resource, a.Unselected = desired.Resource{URI: h.URI, Gone: true, Length: -1}, true
 	}
@@ -146,69 +153,70 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h journal
 		a.Represent(l)
 	}
 	if a.Gone && a.Unconfirmed && !p.Believes && (p.Confirmed == nil || !p.Confirmed(a.URI)) {
-		return plan.Action{Held: h}, nil
+		*a = plan.Action{Held: *h}
+		return nil
 	}
-	if a.Gone || !p.Selects.Selects(&a.Resource, ours && p.Settled) && !p.isCompanion(&a, ours) {
+	if a.Gone || !p.Selects.Selects(&a.Resource, ours && p.Settled) && !p.isCompanion(a, ours) {
 		a.Unselected = a.Unselected || !a.Gone
 		switch {
 		case !ours:
 		case len(h.Sets) > 1:
-			a.Verb, a.Redescribed = plan.Release, plan.Redescribes(&a, p.Set)
+			a.Verb, a.Redescribed = plan.Release, plan.Redescribes(a, p.Set)
 		default:
 			a.Verb = plan.Remove
 		}
-		return a, nil
+		return nil
 	}
 	if !ours && a.Class != desired.Pending && !p.takes(&a.Resource) {
 		a.Unselected = true
-		return a, nil
+		return nil
 	}
 	if a.Refused != "" {
 		a.Verb = plan.Refuse
-		return a, nil
+		return nil
 	}
 	a.Verb = plan.Fetch
 	if !held {
-		return a, nil
+		return nil
 	}
-	if p.Partial && a.Class != desired.Pending && !laterThanHeld(&a.Resource, &h) {
+	if p.Partial && a.Class != desired.Pending && !laterThanHeld(&a.Resource, h) {
 		a.Verb = plan.InStep // a change that could not be read may explain the difference
-		return a, nil
+		return nil
 	}
 	if p.Files || a.Class == desired.Pending { // it may be pending because its file was missing
-		there, err := p.OnDisk(ctx, &h)
+		there, err := p.OnDisk(ctx, h)
 		if err != nil {
-			return a, err
+			return err
 		}
 		if !there {
 			a.FileMissing = true
-			return a, nil
+			return nil
 		}
 	}
 	if p.Stated {
-		p.compareStated(&a, ours)
-		return a, nil
+		p.compareStated(a, ours)
+		return nil
 	}
-	switch like := plan.Compare(&h, &a.Resource); {
+	switch like := plan.Compare(h, &a.Resource); {
 	case p.PreferOther && content.Compare(h.Hashes, a.Hashes) != content.Same:
 		// Times and validators of two representations cannot be compared.
 	case like == content.Same && p.LookUp && a.Change == resourcesync.UnknownChange:
 		a.Conditional = true
-	case like != content.Different && isStatedOtherwise(&h, &a.Resource):
+	case like != content.Different && isStatedOtherwise(h, &a.Resource):
 		a.Conditional, a.Rehash = true, true
 	case like == content.Same:
 		a.Verb = plan.InStep
 		if !ours || !a.Lastmod.IsZero() && !desired.SameLastmod(h.Lastmod, a.Lastmod) {
 			a.Verb = plan.Touch
 		}
-		p.restate(&a)
+		p.restate(a)
 	case like == content.Unknown && p.Dated && a.Class == desired.Listed && desired.SameLastmod(h.Lastmod, a.Lastmod):
 		a.Verb = plan.InStep
-		p.restate(&a)
+		p.restate(a)
 	case like == content.Unknown:
 		a.Conditional = true
 	}
-	return a, nil
+	return nil
 }
 
 // compareStated decides about a resource of which nothing but statements is recorded.

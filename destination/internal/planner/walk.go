@@ -185,15 +185,15 @@ func (p *Planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Ac
 		wants, stop := iter.Pull2(c.Resources)
 		defer stop()
 		var a plan.Action
-		decide := func(w *desired.Resource, h journal.Held) bool {
-			var err error
-			a, err = p.Decide(ctx, w, h)
+		var none journal.Held
+		decide := func(w *desired.Resource, h *journal.Held) bool {
+			err := p.decide(ctx, w, h, &a)
 			return yield(&a, err) && err == nil
 		}
 		w, err, more := wants()
 		for h, herr := range p.Journal.Held(ctx, c.From, c.To) {
 			for err == nil && herr == nil && more && w.URI < h.URI {
-				if !decide(&w, journal.Held{}) {
+				if !decide(&w, &none) {
 					return
 				}
 				w, err, more = wants()
@@ -206,18 +206,18 @@ func (p *Planner) joined(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Ac
 				return
 			}
 			if !more || w.URI != h.URI {
-				if !decide(nil, h) {
+				if !decide(nil, &h) {
 					return
 				}
 				continue
 			}
-			if !decide(&w, h) {
+			if !decide(&w, &h) {
 				return
 			}
 			w, err, more = wants()
 		}
 		for ; err == nil && more; w, err, more = wants() {
-			if !decide(&w, journal.Held{}) {
+			if !decide(&w, &none) {
 				return
 			}
 		}
@@ -247,7 +247,7 @@ func (p *Planner) looked(ctx context.Context, c *stage.Chunk) iter.Seq2[*plan.Ac
 		}
 		var a plan.Action
 		for i := range wants {
-			a, err = p.Decide(ctx, &wants[i], held[i])
+			err = p.decide(ctx, &wants[i], &held[i], &a)
 			if !yield(&a, err) || err != nil {
 				return
 			}

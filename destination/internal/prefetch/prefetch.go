@@ -102,12 +102,14 @@ func (f *Fetcher) Part() *Part {
 }
 
 // Add adds a resource that the document lists, unless others are waiting already.
-func (p *Part) Add(w desired.Resource) error {
+func (p *Part) Add(w *desired.Resource) error {
 	if p == nil || p.stage == nil && !p.begin() {
 		return nil
 	}
+	doc := w.Rank.Doc
 	w.Rank.Doc = 0
-	if err := p.out.Add(&w); err != nil {
+	err := p.out.Add(w)
+	if w.Rank.Doc = doc; err != nil {
 		return err
 	}
 	if p.count++; p.count < partMost && (p.count < partFirst || p.fetcher.begun.Swap(true)) {

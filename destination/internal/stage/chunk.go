@@ -138,9 +138,25 @@ func (c *Chunk) reduce() error {
 	return nil
 }
 
+// alone returns the i-th entry if it prevails because it is the only one for its URI.
+func (c *Chunk) alone(i int) (w desired.Resource, ok bool) {
+	if c.stage.Versions.Turn > 0 || i+1 < len(c.refs) && bytes.Equal(c.key(i), c.key(i+1)) {
+		return w, false
+	}
+	w, err := c.decode(i)
+	return w, err == nil && w.Class == desired.Listed
+}
+
 // Resources yields the entry that prevails for each URI of the chunk.
 func (c *Chunk) Resources(yield func(desired.Resource, error) bool) {
 	for i := 0; i < len(c.refs); {
+		if w, ok := c.alone(i); ok { // as nearly always
+			if !yield(w, nil) {
+				return
+			}
+			i++
+			continue
+		}
 		g, next, err := c.group(i)
 		if err != nil {
 			yield(desired.Resource{}, err)

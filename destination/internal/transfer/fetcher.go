@@ -92,8 +92,9 @@ type Fetcher struct {
 // [Fetcher.methods]. The path it chooses stays reserved in f.Names.
 func (f *Fetcher) Do(ctx context.Context, a *plan.Action) Outcome {
 	return f.with(ctx, a, func(t *transfer) Outcome {
-		past := pastSearch{t: t}
+		var past *pastSearch
 		if f.OfPast {
+			past = &pastSearch{t: t}
 			if o, ok := past.fromKept(ctx); ok {
 				return o
 			}

@@ -35,14 +35,16 @@ func (f *Fetcher) PatchesFirst(a *plan.Action, packed bool) []desired.Patch {
 	return f.usable(steps)
 }
 
+var onlyWhole = []method{wholeResource}
+
 // methods returns the methods by which the content of a can be obtained, cheapest
 // first. Each is tried if those before it failed, for whatever reason (RS-CDM-07,
 // RS-REL-34).
 func (f *Fetcher) methods(a *plan.Action, steps []desired.Patch) []method {
-	if a.Change == resourcesync.UnknownChange {
-		return []method{wholeResource} // only its address shows its current state
-	}
 	packed, inPackages := f.isPacked(a), false
+	if !packed && len(steps) == 0 || a.Change == resourcesync.UnknownChange { // only its address shows the current state of the latter
+		return onlyWhole
+	}
 	for i := range steps {
 		inPackages = inPackages || steps[i].Member.Package > 0 && f.Members != nil
 	}

@@ -50,11 +50,13 @@ const (
 // changed.
 func (t *transfer) locations() []location {
 	own := location{uri: t.a.Address()}
-	if t.a.Change == resourcesync.UnknownChange {
-		return []location{own} // it shows whether the resource still exists
+	links := mirrorLinks(t.a)
+	if len(links) == 0 || t.a.Change == resourcesync.UnknownChange { // the latter's own address shows whether it still exists
+		t.own[0] = own
+		return t.own[:]
 	}
 	var near, far []location
-	for _, l := range mirrorLinks(t.a) {
+	for _, l := range links {
 		u, err := url.Parse(l.Href)
 		if err != nil || u.Host == "" || !t.Shared.hosts.usable(u.Host) {
 			continue

@@ -36,6 +36,9 @@ type transfer struct {
 	resumed bool                // some of the bytes come from an earlier run, or from another location
 	picked  bool                // the unfinished download of an earlier run was looked for
 	at      location            // current location
+	own     [1]location         // its own address
+	request fetch.Request       // the current one
+	limited io.LimitedReader    // reads its body
 	header  http.Header
 	undo    bool   // undo the content codings that were not requested
 	kept    bool   // the server responded that the content is unchanged
@@ -89,7 +92,6 @@ func (t *transfer) run(ctx context.Context) Outcome {
 // (RS-HASH-08).
 func (t *transfer) from(ctx context.Context, p location) error {
 	t.at = p
-	var wrong *content.Error
 	if t.n > 0 && len(t.a.Hashes) == 0 {
 		t.drop() // nothing shows that the parts belong together
 	}
@@ -97,7 +99,7 @@ func (t *transfer) from(ctx context.Context, p location) error {
 	if p.mirror && ctx.Err() == nil {
 		t.Shared.hosts.note(p.host, err)
 	}
-	if errors.As(err, &wrong) && ctx.Err() == nil {
+	if _, wrong := errors.AsType[*content.Error](err); wrong && ctx.Err() == nil {
 		t.drop()
 		if !p.mirror {
 			doubted := t.doubted
@@ -105,7 +107,7 @@ func (t *transfer) from(ctx context.Context, p location) error {
 				fetch.NoPipelining(t.Client, doubted)
 			}
 		}
-		if errors.As(err, &wrong) {
+		if _, wrong := errors.AsType[*content.Error](err); wrong {
 			t.drop()
 		}
 	}
@@ -138,14 +140,17 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) Outcome {
 // IsStale reports whether err may be due to an outdated description, which should
 // then be read again.
 func IsStale(err error) bool {
-	var wrong *content.Error
-	var status *fetch.StatusError
-	return errors.As(err, &wrong) ||
-		errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
+	if _, wrong := errors.AsType[*content.Error](err); wrong {
+		return true
+	}
+	status, ok := errors.AsType[*fetch.StatusError](err)
+	return ok && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
 // attempt gets the content and verifies it.
-func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) error {
+func (t *transfer) attempt(ctx context.Context, request fetch.Request, first bool) error {
+	t.request = request
+	r := &t.request
 	r.URI, _, _ = strings.Cut(t.at.uri, "#") // RS-AMB-22
 	if accept := coding.Accept(t.a.Coding); accept != "" {
 		if r.Header = r.Header.Clone(); r.Header == nil {
@@ -154,7 +159,7 @@ func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) err
 		r.Header.Set("Accept-Encoding", accept) // RS-HASH-07
 	}
 	if first && t.a.Conditional && !t.at.mirror {
-		if err := t.condition(ctx, &r); err != nil {
+		if err := t.condition(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -168,19 +173,19 @@ func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) err
 	if t.n > 0 {
 		r.RangeFrom, t.resumed = t.n, true
 	}
-	err := t.getAll(ctx, &r)
+	err := t.getAll(ctx, r)
 	if t.n > 0 && fetch.IsRange(err) || t.resumed && err == nil && t.check() != nil {
 		// The rest is unavailable, or does not match the bytes already written.
 		t.drop()
 		r.RangeFrom, r.IfRange = 0, ""
-		err = t.getAll(ctx, &r)
+		err = t.getAll(ctx, r)
 	}
 	if err != nil || t.kept {
 		return err
 	}
 	err = t.check()
 	if t.isCoded(err) {
-		return t.decoded(ctx, r, err)
+		return t.decoded(ctx, *r, err)
 	}
 	return err
 }
@@ -195,8 +200,8 @@ func (t *transfer) getAll(ctx context.Context, r *fetch.Request) error {
 	for {
 		before := t.n
 		err := t.get(ctx, r)
-		var body *fetch.BodyError
-		if !errors.As(err, &body) || !body.Retryable() || ctx.Err() != nil || r.Once || r.RangeFrom == 0 || t.n-before < leastProgress {
+		body, interrupted := errors.AsType[*fetch.BodyError](err)
+		if !interrupted || !body.Retryable() || ctx.Err() != nil || r.Once || r.RangeFrom == 0 || t.n-before < leastProgress {
 			return err
 		}
 	}
@@ -286,7 +291,8 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 		defer release()
 		limit := lengthLimit(t.a.Length)
 		if limit > 0 {
-			body = io.LimitReader(body, limit-t.n)
+			t.limited = io.LimitedReader{R: body, N: limit - t.n}
+			body = &t.limited
 		}
 		n, err := content.Copy(t.w, t.hasher, body)
 		if t.n += n; err == nil && limit > 0 && t.n >= limit {

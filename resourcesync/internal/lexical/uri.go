@@ -40,7 +40,7 @@ func Requestable[T string | []byte](s T) bool {
 }
 
 // simple reports whether s is a URI of the usual form: http or https, a host of
-// letters, digits, dots and hyphens, and complete escapes.
+// letters, digits, dots and hyphens, perhaps a port, and complete escapes.
 func simple[T string | []byte](s T) bool {
 	var i int
 	switch {
@@ -55,7 +55,18 @@ func simple[T string | []byte](s T) bool {
 	for i < len(s) && hostByte(s[i]) {
 		i++
 	}
-	if i == host || i < len(s) && s[i] != '/' {
+	if i == host {
+		return false
+	}
+	if port := i + 1; i < len(s) && s[i] == ':' {
+		for i = port; i < len(s) && s[i] >= '0' && s[i] <= '9'; {
+			i++
+		}
+		if i == port {
+			return false
+		}
+	}
+	if i < len(s) && s[i] != '/' {
 		return false
 	}
 	for ; i < len(s); i++ {

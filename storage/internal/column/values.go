@@ -17,7 +17,11 @@ func EncodeHashes(hs resourcesync.Hashes) []byte {
 	if len(hs) == 0 {
 		return nil
 	}
-	b := make([]byte, 0, 64)
+	return AppendHashes(make([]byte, 0, 64), hs)
+}
+
+// AppendHashes appends what EncodeHashes returns to b.
+func AppendHashes(b []byte, hs resourcesync.Hashes) []byte {
 	for _, h := range hs {
 		b = append(b, byte(h.Algorithm), byte(len(h.Digest)))
 		b = append(b, h.Digest...)
@@ -47,7 +51,11 @@ func EncodeSets(sets []int) []byte {
 	if len(sets) == 0 {
 		return nil
 	}
-	b := make([]byte, 0, len(sets))
+	return AppendSets(make([]byte, 0, len(sets)), sets)
+}
+
+// AppendSets appends what EncodeSets returns to b.
+func AppendSets(b []byte, sets []int) []byte {
 	for _, n := range sets {
 		b = binary.AppendUvarint(b, uint64(n))
 	}

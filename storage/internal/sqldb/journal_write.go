@@ -45,20 +45,27 @@ func (j *Journal) putHeld(ctx context.Context, tx *sql.Tx, held []journal.Held) 
 		` ON CONFLICT (uri) DO UPDATE SET path = excluded.path, length = excluded.length,
 		lastmod = excluded.lastmod, hashes = excluded.hashes, etag = excluded.etag,
 		modified = excluded.modified, sets = excluded.sets, written = excluded.written, tag = excluded.tag, stated = excluded.stated`)
-	var all []byte // what is stated of several rows
+	var all []byte // encoded values of several rows
+	value := func(begin int) []byte {
+		if begin == len(all) {
+			return nil
+		}
+		return all[begin:len(all):len(all)]
+	}
 	for i := range held {
 		h := &held[i]
 		if cap(all)-len(all) < 1<<10 {
 			all = make([]byte, 0, 16<<10)
 		}
 		begin := len(all)
+		all = column.AppendHashes(all, h.Hashes)
+		hashes := value(begin)
+		begin = len(all)
+		all = column.AppendSets(all, h.Sets)
+		sets := value(begin)
+		begin = len(all)
 		all = h.AppendStated(all)
-		stated := all[begin:len(all):len(all)]
-		if len(stated) == 0 {
-			stated = nil
-		}
-		err := put.exec(ctx, h.URI, h.Path, h.Length, micros(h.Lastmod),
-			column.EncodeHashes(h.Hashes), h.ETag, h.Modified, column.EncodeSets(h.Sets), micros(h.Written), h.Tag, stated)
+		err := put.exec(ctx, h.URI, h.Path, h.Length, microsOrNull(h.Lastmod), hashes, h.ETag, h.Modified, sets, microsOrNull(h.Written), h.Tag, value(begin))
 		if err != nil {
 			return err
 		}
@@ -100,6 +107,14 @@ func saveDocument(ctx context.Context, tx *sql.Tx, name string, value []byte) er
 }
 
 // micros returns t as a column value, NULL for the zero time.
+// microsOrNull is micros as database/sql passes it on.
+func microsOrNull(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
 func micros(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: t.UnixMicro(), Valid: !t.IsZero()}
 }
