@@ -276,7 +276,12 @@ func isDemo(rel string) bool {
 func TestWideStateNarrowed(t *testing.T) {
 	t.Parallel()
 	m := newModes(t, "022")
-	src := m.start("serve", "files", "--listen", "127.0.0.1:0", "--state", "serve-state", "--versions")
+	address, release, err := holdAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	src := m.start("serve", "files", "--listen", address, "--state", "serve-state", "--versions")
 	m.must("sync", src.address, "mirror", "--keep-versions")
 	src.kill()
 	widen := func(dir string) {
@@ -297,11 +302,9 @@ func TestWideStateNarrowed(t *testing.T) {
 	}
 	widen("serve-state")
 	widen("mirror")
-	src = m.start("serve", "files", "--listen", strings.Trim(strings.TrimPrefix(src.address, "http:"), "/"), "--state", "serve-state", "--versions")
+	src = m.start("serve", "files", "--listen", address, "--state", "serve-state", "--versions")
 	m.write("files/0.txt", "other text")
-	if !strings.Contains(src.stderr.String(), "others can list the state directory") {
-		t.Errorf("the wide directory is not reported: %s", src.stderr)
-	}
+	within(t, "the wide directory is reported", func() bool { return strings.Contains(src.stderr.String(), "others can list the state directory") })
 	waitFor(t, "the change", func() bool {
 		m.must("sync", src.address, "mirror", "--keep-versions")
 		text, err := os.ReadFile(filepath.Join(m.dir, "mirror/0.txt"))
