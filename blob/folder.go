@@ -22,8 +22,6 @@ type folder struct {
 	top  *os.Root // the store's root
 	path string   // from top to root, "" if they are the same
 
-	narrow bool // only its owner can enter it; set for the directory of unfinished blobs only
-
 	once sync.Once // opens self
 	self *os.File
 	err  error

@@ -68,18 +68,32 @@ func learnMode(tmp *folder) (mode fs.FileMode, err error) {
 	return info.Mode().Perm(), nil
 }
 
-// publish gives the file the mode that blobs of its name have, if it was not created with it.
+// publish gives the file the mode that blobs of its name have.
 func (w *dirWriter) publish() error {
-	if w.open != w.store.opts.private(w.name) {
+	if w.store.opts.private(w.name) {
+		return w.hide()
+	}
+	if w.shown {
 		return nil
 	}
-	mode := private.FileMode
-	if !w.open {
-		var err error
-		if mode, err = w.store.public.get(w.tmp); err != nil || mode == private.FileMode {
-			return err
-		}
+	mode, err := w.store.public.get(w.tmp)
+	if err != nil || mode == private.FileMode {
+		return err
 	}
+	w.shown = true
+	return w.setMode(mode)
+}
+
+// hide makes the file private again.
+func (w *dirWriter) hide() error {
+	if !w.shown {
+		return nil
+	}
+	w.shown = false
+	return w.setMode(private.FileMode)
+}
+
+func (w *dirWriter) setMode(mode fs.FileMode) error {
 	if w.file != nil {
 		return w.file.Chmod(mode)
 	}

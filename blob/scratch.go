@@ -6,8 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-
-	"lockstep/internal/private"
 )
 
 // A Scratcher is a Store that provides temporary files, which no other process
@@ -45,7 +43,7 @@ func (d *Dir) Scratch(ctx context.Context) (Scratch, error) {
 			break
 		}
 		s.base = d.names.reserve(scratchBase)
-		if s.File, err = createTmp(s.tmp, s.base, private.FileMode, createIn); err == nil {
+		if s.File, err = createTmp(s.tmp, s.base, createIn); err == nil {
 			s.dropName()
 			return s, nil
 		}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"lockstep/internal/private"
 )
 
 func syncfs(*os.File) error { return errors.ErrUnsupported }
@@ -29,14 +31,12 @@ func rename(from *folder, name string, to *folder, toName string) error {
 func renameNew(*folder, string, *folder, string) error { return errors.ErrUnsupported }
 
 // createIn creates a new file in a folder.
-func createIn(in *folder, base string, mode fs.FileMode) (*os.File, error) {
-	return in.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+func createIn(in *folder, base string) (*os.File, error) {
+	return in.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, private.FileMode)
 }
 
 // createTmpFile is createIn for a file that is only written.
-func createTmpFile(in *folder, base string, mode fs.FileMode) (tmpFile, error) {
-	return createIn(in, base, mode)
-}
+func createTmpFile(in *folder, base string) (tmpFile, error) { return createIn(in, base) }
 
 // setMode sets the mode of the file base in a directory of the store's own.
 func setMode(in *folder, base string, mode fs.FileMode) error { return in.root.Chmod(base, mode) }

@@ -11,8 +11,6 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"lockstep/internal/private"
 )
 
 // The name of a temporary file is a hash of its blob's name, so that a later
@@ -33,7 +31,7 @@ type dirWriter struct {
 	file  tmpFile // nil when sealed
 	mod   time.Time
 	state writerState
-	open  bool // file was created with the mode of public blobs
+	shown bool // file has the mode of its blob, which is not private
 	alone bool // there must be no blob of that name
 }
 
@@ -69,11 +67,7 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 			break
 		}
 		w.base = d.names.reserve(tmpBase(name))
-		mode := private.FileMode
-		if w.open = w.tmp.narrow && !d.opts.private(name); w.open {
-			mode = fileMode
-		}
-		if w.file, err = createTmp(w.tmp, w.base, mode, createTmpFile); err == nil {
+		if w.file, err = createTmp(w.tmp, w.base, createTmpFile); err == nil {
 			w.did(traceCreate)
 			return w, nil
 		}
@@ -87,11 +81,11 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 }
 
 // createTmp has create make a new file, in place of an unfinished one.
-func createTmp[F any](tmp *folder, base string, mode fs.FileMode, create func(*folder, string, fs.FileMode) (F, error)) (F, error) {
-	f, err := create(tmp, base, mode)
+func createTmp[F any](tmp *folder, base string, create func(*folder, string) (F, error)) (F, error) {
+	f, err := create(tmp, base)
 	if errors.Is(err, fs.ErrExist) {
 		if err = tmp.root.Remove(base); err == nil || errors.Is(err, fs.ErrNotExist) {
-			f, err = create(tmp, base, mode)
+			f, err = create(tmp, base)
 		}
 	}
 	return f, err
@@ -119,12 +113,6 @@ func (d *Dir) tmpFolder(create bool) (*folder, error) {
 		f.close()
 		return nil, err
 	}
-	info, err := f.root.Stat(".")
-	if err != nil {
-		f.close()
-		return nil, err
-	}
-	f.narrow = info.Mode().Perm()&0o077 == 0
 	d.tmp = f
 	return f, nil
 }
@@ -290,6 +278,9 @@ func (w *dirWriter) Seal() (closed bool, err error) {
 	if !w.mod.IsZero() {
 		err = setModTime(w.file, w.tmp.root, w.base, w.mod)
 	}
+	if err == nil {
+		err = w.publish() // while it is open: that takes no lookup
+	}
 	if err1 := w.file.Close(); err == nil {
 		err = err1
 	}
@@ -324,9 +315,11 @@ func (w *dirWriter) Keep() error {
 	if !w.isOpen() {
 		return nameError("keep", w.name, fs.ErrClosed)
 	}
-	var err error
+	err := w.hide()
 	if w.file != nil {
-		err = w.file.Sync()
+		if err1 := w.file.Sync(); err == nil {
+			err = err1
+		}
 		if err1 := w.file.Close(); err == nil {
 			err = err1
 		}
