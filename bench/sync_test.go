@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -276,36 +277,10 @@ func TestSyncProcess(t *testing.T) {
 	}
 	start := time.Now()
 	garbage.TuneCopying() // as the command does
-	held, err := lock.Acquire(dest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sqlite.Open(filepath.Join(dest, destination.StateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := blob.NewDir(dest, blob.DirOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	home, _ := url.Parse(base)
 	jobs, _ := strconv.Atoi(os.Getenv("LOCKSTEP_BENCH_JOBS"))
-	c, err := fetch.New(fetch.Options{Home: home, Jobs: jobs})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := destination.New(store, db.Journal(), c, destination.Options{Dest: dest})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := d.Sync(context.Background(), base)
+	r, err := syncInto(context.Background(), dest, base, jobs)
 	if err != nil {
 		t.Fatalf("%v: %+v", err, r)
-	}
-	for _, f := range []func() error{db.Close, store.Close, held.Close} {
-		if err := f(); err != nil {
-			t.Fatal(err)
-		}
 	}
 	text := strconv.FormatFloat(time.Since(start).Seconds(), 'g', -1, 64)
 	if err := os.WriteFile(os.Getenv("LOCKSTEP_BENCH_REPORT"), []byte(text), 0o644); err != nil {
@@ -313,6 +288,38 @@ func TestSyncProcess(t *testing.T) {
 	}
 	line, _ := json.Marshal(r)
 	t.Logf("%s", line)
+}
+
+// syncInto synchronizes the mirror dest with the Source at base, as the command does.
+func syncInto(ctx context.Context, dest, base string, jobs int) (r destination.Report, err error) {
+	held, err := lock.Acquire(dest)
+	if err != nil {
+		return r, err
+	}
+	db, err := sqlite.Open(filepath.Join(dest, destination.StateFile))
+	if err != nil {
+		return r, err
+	}
+	store, err := blob.NewDir(dest, blob.DirOptions{})
+	if err != nil {
+		return r, err
+	}
+	home, err := url.Parse(base)
+	if err != nil {
+		return r, err
+	}
+	c, err := fetch.New(fetch.Options{Home: home, Jobs: jobs})
+	if err != nil {
+		return r, err
+	}
+	d, err := destination.New(store, db.Journal(), c, destination.Options{Dest: dest})
+	if err != nil {
+		return r, err
+	}
+	if r, err = d.Sync(ctx, base); err != nil {
+		return r, err
+	}
+	return r, errors.Join(db.Close(), store.Close(), held.Close())
 }
 
 func resourcePath(i int) string {

@@ -39,17 +39,7 @@ func BenchmarkSyncNginx(b *testing.B) {
 		b.Fatalf("%v: %s", err, out)
 	}
 	files := filepath.Join(dir, "files")
-	for i := range *syncFiles {
-		body := make([]byte, *syncSize)
-		_, _ = rand.Read(body) // never fails
-		name := filepath.Join(files, resourcePath(i))
-		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.WriteFile(name, body, 0o666); err != nil {
-			b.Fatal(err)
-		}
-	}
+	writeResources(b, files)
 	certificate := selfSigned(b, dir)
 	sites := []*nginxSite{
 		{name: "http", scheme: "http", protocols: []string{"--http1.1"}},
@@ -60,6 +50,22 @@ func BenchmarkSyncNginx(b *testing.B) {
 	for b.Loop() {
 		for _, s := range sites {
 			s.measure(b, program, certificate)
+		}
+	}
+}
+
+// writeResources writes the files of a collection to dir.
+func writeResources(b *testing.B, dir string) {
+	b.Helper()
+	for i := range *syncFiles {
+		body := make([]byte, *syncSize)
+		_, _ = rand.Read(body) // never fails
+		name := filepath.Join(dir, resourcePath(i))
+		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(name, body, 0o666); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

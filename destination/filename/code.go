@@ -22,11 +22,19 @@ type component struct {
 }
 
 func join(comps []component) string {
-	names := make([]string, len(comps))
-	for i, c := range comps {
-		names[i] = c.name
+	size := len(comps)
+	for i := range comps {
+		size += len(comps[i].name)
 	}
-	return strings.Join(names, "/")
+	var b strings.Builder
+	b.Grow(size)
+	for i := range comps {
+		if i > 0 {
+			b.WriteByte('/')
+		}
+		b.WriteString(comps[i].name)
+	}
+	return b.String()
 }
 
 const (

@@ -270,21 +270,23 @@ func (p *Mapping) forms() []form {
 // place marks components where necessary, and returns "" if the path is taken
 // even so.
 func place(comps []component, at func(string) (Occupancy, error)) (string, error) {
-	path, last, vacant := "", len(comps)-1, false
+	path, end, last, vacant := join(comps), 0, len(comps)-1, false
 	for i, c := range comps {
-		name, mark, wanted := c.name, "%~+", Directory
+		mark, wanted := "%~+", Directory
 		if i == last {
 			mark, wanted = "%~-", Vacant
 		}
-		if vacant && i < last {
-			path += name + "/"
+		if i > 0 {
+			end++ // the slash
+		}
+		if end += len(c.name); vacant && i < last {
 			continue
 		}
-		is := path + name
-		s, err := at(is)
-		if err == nil && s != Vacant && s != wanted && !c.cut && (i < last || s == Directory) && len(name+mark) <= maxName {
-			is += mark
-			s, err = at(is)
+		s, err := at(path[:end])
+		if err == nil && s != Vacant && s != wanted && !c.cut && (i < last || s == Directory) && len(c.name+mark) <= maxName {
+			path = path[:end] + mark + path[end:]
+			end += len(mark)
+			s, err = at(path[:end])
 		}
 		if err != nil {
 			return "", err
@@ -293,9 +295,6 @@ func place(comps []component, at func(string) (Occupancy, error)) (string, error
 			return "", nil
 		}
 		vacant = s == Vacant
-		if path = is; i < last {
-			path += "/"
-		}
 	}
 	return path, nil
 }

@@ -302,7 +302,7 @@ func (a *answer) arrived(u *url.URL) error {
 		a.host.gate.answered()
 	}
 	a.reply.Wait = time.Since(a.got)
-	a.URI, a.want, a.Body = u.String(), a.Length, a
+	a.URI, a.want, a.Body = textOf(u, a.uri), a.Length, a
 	if a.pause == nil {
 		return nil
 	}

@@ -83,3 +83,19 @@ func isURIByte(uri string, i int) bool {
 func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
+
+// textOf returns u as text: uri itself, where that is the same.
+func textOf(u *url.URL, uri string) string {
+	rest, scheme := strings.CutPrefix(uri, u.Scheme)
+	rest, slashes := strings.CutPrefix(rest, "://")
+	rest, host := strings.CutPrefix(rest, u.Host)
+	if scheme && slashes && host && u.Host != "" && u.User == nil && u.Fragment == "" && !strings.ContainsFunc(u.Host, escapedInHost) && rest == u.RequestURI() {
+		return uri
+	}
+	return u.String()
+}
+
+// escapedInHost reports whether a character of a host may be written in another form.
+func escapedInHost(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_:[]", r))
+}

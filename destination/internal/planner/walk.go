@@ -144,6 +144,9 @@ func (p *Planner) plan(ctx context.Context, st *stretch, all bool) {
 	defer close(st.out)
 	if st.chunk != nil {
 		defer st.chunk.Release()
+		if !all {
+			st.chunk.Share() // what is counted is not kept
+		}
 	}
 	var part planned
 	send := func() bool {

@@ -27,6 +27,7 @@ type Chunk struct {
 	To    string // end of the range; "": no end
 	data  []byte
 	refs  []chunkRef // in order of the keys
+	text  string     // data, if it is shared
 }
 
 // A chunkRef locates a key and a value in a chunk.
@@ -44,7 +45,7 @@ func (s *Stage) chunk(from string) *Chunk {
 
 // Release is called when c is no longer needed. What was read from it remains valid.
 func (c *Chunk) Release() {
-	c.stage = nil
+	c.stage, c.text = nil, ""
 	if cap(c.data) <= 4*chunkBytes { // otherwise one URI had very many entries
 		chunks.Put(c)
 	}
@@ -95,10 +96,20 @@ func (c *Chunk) add(key, value []byte) {
 
 func (c *Chunk) key(i int) []byte { return c.data[c.refs[i].at : c.refs[i].at+c.refs[i].key] }
 
-// decode returns the i-th entry, which shares no memory with the chunk.
+// Share has all entries share one copy of the chunk. It is for a caller who keeps none of
+// them: each would keep all of it in memory.
+func (c *Chunk) Share() { c.text = string(c.data) }
+
+// decode returns the i-th entry. Unless the chunk is shared, the entry keeps nothing else
+// in memory.
 func (c *Chunk) decode(i int) (desired.Resource, error) {
 	r := c.refs[i]
-	own := string(c.data[r.at : r.at+r.key+r.value])
+	var own string
+	if c.text != "" {
+		own = c.text[r.at : r.at+r.key+r.value]
+	} else {
+		own = string(c.data[r.at : r.at+r.key+r.value])
+	}
 	w, _, err := desired.Decode(own[:r.key], own[r.key:])
 	if err != nil {
 		return desired.Resource{}, fmt.Errorf("sort entries: %w", err)
