@@ -17,7 +17,7 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	if err != nil {
 		return nil, &content.LocalError{Err: err}
 	}
-	t.exclude(w)
+	exclude(t, w)
 	if at := modified(t); !at.IsZero() {
 		w.SetModTime(at)
 	}
@@ -33,7 +33,7 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 }
 
 // exclude keeps w from replacing a file, if there was none.
-func (t *transfer) exclude(w blob.Writer) {
+func exclude(t *transfer, w blob.Writer) {
 	if x, ok := w.(blob.Exclusive); ok && t.given {
 		x.ExpectNone()
 	}

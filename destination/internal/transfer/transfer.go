@@ -238,7 +238,7 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 		return false, nil // there is none, or it cannot be used: start over
 	}
 	t.w, t.resumed = w, true
-	t.exclude(w)
+	exclude(t, w)
 	if t.n, err = content.Copy(nil, t.hasher, content.WithContext(ctx, part)); err != nil {
 		t.drop()
 		return false, ctx.Err()
