@@ -97,7 +97,7 @@ type Options struct {
 // Defaults of [Options].
 const (
 	DefaultMemory    = 8 << 20        // large enough to be worth a request
-	DefaultHeld      = 96 << 20       // parts of several blobs at a time
+	DefaultHeld      = 48 << 20       // parts of several blobs at a time
 	DefaultAttempts  = 6              // about three seconds of pauses
 	DefaultAbandoned = 24 * time.Hour // no blob takes so long to write; other processes may be writing
 

@@ -176,10 +176,14 @@ func take(ctx context.Context, conn *sql.DB, o OwnOptions, end time.Time) (tenur
 	locked, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	t, err := replace(locked, conn, o)
-	if err != nil && locked.Err() != nil && ctx.Err() == nil {
-		return tenure{}, fmt.Errorf("a transaction of the last owner has not ended after %v: %w", patience.Round(time.Millisecond), present.owned())
+	if err == nil || locked.Err() == nil || ctx.Err() != nil {
+		return t, err
 	}
-	return t, err
+	waited := patience.Round(time.Millisecond)
+	if present.owner == "" {
+		return tenure{}, fmt.Errorf("no process owns the database, but it could not be taken within %v: the server answers too slowly, or another session has locked the table lease", waited)
+	}
+	return tenure{}, fmt.Errorf("a transaction of the last owner has not ended after %v, or the server answers too slowly: %w", waited, present.owned())
 }
 
 // replace replaces the owner, after its write transactions under way.

@@ -170,6 +170,31 @@ func TestOwnWaits(t *testing.T) {
 	}
 }
 
+// TestOwnLocked: a database that no process owns, and that cannot be taken in time, does
+// not belong to anybody.
+func TestOwnLocked(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.URL(t)
+	db := open(t, postgres.Options{}, url)
+	other, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	tx, err := other.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.Exec(`SELECT token FROM lease FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.Own(t.Context(), postgres.OwnOptions{Name: "a", Lease: 200 * time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), "no process owns the database") || strings.Contains(err.Error(), "belongs to") {
+		t.Errorf("Own = %v", err)
+	}
+}
+
 // expire ends the lease, as if it had not been renewed.
 func expire(t testing.TB, url string) { tamper(t, url, `UPDATE lease SET until = 0`) }
 
