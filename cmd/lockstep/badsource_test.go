@@ -19,8 +19,8 @@ import (
 // so on.
 type badSource struct {
 	*httptest.Server
-	polls atomic.Int64 // requests for documents
-	gets  atomic.Int64 // and for resources
+	gets  atomic.Int64 // requests for resources
+	again atomic.Bool  // documents were requested for at least a second since it became another
 
 	mu      sync.Mutex // guards the following fields
 	files   map[string]string
@@ -30,6 +30,7 @@ type badSource struct {
 	links   string   // of the Capability List
 	offers  string   // further entries of it
 	last    time.Time
+	polled  time.Time // when a document was first requested since it became another
 	from    time.Time                                         // of the Change List; earlier changes are not known
 	answer  func(w http.ResponseWriter, r *http.Request) bool // may answer instead
 	md      func(path, attributes string) string              // changes the description of a resource; nil: it is right
@@ -52,7 +53,8 @@ func (s *badSource) become(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
-	s.last = s.last.Add(time.Second)
+	s.last, s.polled = s.last.Add(time.Second), time.Time{}
+	s.again.Store(false)
 }
 
 func (s *badSource) time() string { return s.last.UTC().Format(time.RFC3339) }
@@ -101,7 +103,12 @@ func (s *badSource) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if strings.HasSuffix(r.URL.Path, ".xml") {
-		s.polls.Add(1)
+		if s.polled.IsZero() {
+			s.polled = time.Now()
+		}
+		if time.Since(s.polled) > time.Second { // a poll takes less, or this is a busy machine
+			s.again.Store(true)
+		}
 	} else if r.URL.Path != "/" {
 		s.gets.Add(1)
 	}
