@@ -30,13 +30,16 @@ func (p *Pass) confirmDeletions(ctx context.Context, now time.Time) error {
 	}
 	planned := p.NewPlanner()
 	planned.Refuse, planned.Settled, planned.Believes = p.Reader.Refuse, p.Set.Complete && !p.Reselects, true
-	_, err := planned.Count(ctx, p.Stage, func(a *plan.Action) {
+	for a, err := range planned.Actions(ctx, p.Stage) {
+		if err != nil {
+			return err
+		}
 		if a.Gone && a.Unconfirmed && (a.Verb == plan.Remove || a.Verb == plan.Release) {
 			p.claims = append(p.claims, a.Resource)
 		}
-	})
-	if err != nil || len(p.claims) == 0 {
-		return err
+	}
+	if len(p.claims) == 0 {
+		return nil
 	}
 	p.confirmed = map[push.Key]bool{}
 	if len(p.claims) <= maxProbes {

@@ -67,7 +67,8 @@ func (p *Planner) Actions(ctx context.Context, s *stage.Stage) iter.Seq2[plan.Ac
 }
 
 // Count returns the totals of the plan. It calls each, unless it is nil, with the
-// actions that do something, by URI.
+// actions that do something, by URI; each must not keep them, as they share memory with
+// many others.
 func (p *Planner) Count(ctx context.Context, s *stage.Stage, each func(*plan.Action)) (Tally, error) {
 	var t Tally
 	var err error

@@ -16,21 +16,24 @@ func (s *Set) namePlans(ctx context.Context, p *planner.Planner, deletes bool, f
 	if !s.Run.NamePlans {
 		return nil
 	}
-	_, err := p.Count(ctx, s.Stage, func(a *plan.Action) {
+	for a, err := range p.Actions(ctx, s.Stage) {
+		if err != nil {
+			return err
+		}
 		e := report.Event{Kind: report.EventPlanned, Set: s.State.Name, URI: a.URI, Path: a.Held.Path, Length: a.Length, Type: a.Type}
 		switch {
 		case a.Verb == plan.Refuse:
 			e.Err = errors.New(a.Refused)
 		case a.Verb == plan.Fetch && !a.Rehash: // those are expected to be unchanged
-			e.Change, e.Adopted = plan.KindOf(a), found.Has(a)
+			e.Change, e.Adopted = plan.KindOf(&a), found.Has(&a)
 		case a.Verb == plan.Remove && deletes:
 			e.Change, e.Length = resourcesync.Deleted, 0
 		case a.Redescribed:
 			e.Change, e.Content = resourcesync.Updated, report.ContentSame
 		default:
-			return
+			continue
 		}
 		s.Run.Emit(e)
-	})
-	return err
+	}
+	return nil
 }
