@@ -30,7 +30,7 @@ type badSource struct {
 	links   string   // of the Capability List
 	offers  string   // further entries of it
 	last    time.Time
-	polled  time.Time // when a document was first requested since it became another
+	polled  time.Time                                         // when a document was first requested since it became another
 	from    time.Time                                         // of the Change List; earlier changes are not known
 	answer  func(w http.ResponseWriter, r *http.Request) bool // may answer instead
 	md      func(path, attributes string) string              // changes the description of a resource; nil: it is right
