@@ -104,8 +104,8 @@ func (s *Source) announce(set string, after, through catalog.Mark) {
 // documents, and written at most once a second: after a crash a hub may be
 // notified a second time.
 //
-// A hub that was never notified of a set begins with what is published after it is
-// first named. Notify must not run twice at a time.
+// A hub that was never notified of a set begins with what is published after the first
+// call of Publish that names it. Notify must not run twice at a time.
 func (s *Source) Notify(ctx context.Context) error { return s.channels.Notify(ctx) }
 
 // NotifyOnce notifies every hub of what has been published and it does not know yet,

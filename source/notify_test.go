@@ -336,6 +336,45 @@ func TestNotify(t *testing.T) {
 	})
 }
 
+// TestNotifyBeginsLate: what is published before the notifications begin is not lost, because the hub may
+// have subscribers already. What was there when the process began is not notified.
+func TestNotifyBeginsLate(t *testing.T) {
+	t.Parallel()
+	for name, notify := range map[string]func(*source.Source, context.Context) error{"once": (*source.Source).NotifyOnce, "always": (*source.Source).Notify} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				hub := &sink{t: t}
+				w := newNewsWorld(t, source.Options{})
+				w.change("main", "a=1")
+				w.publish()
+				w.stop()
+				w.opts.Hubs = []source.Hub{{URL: "https://hub.example.net/", Notifier: hub}}
+				s, err := source.New(w.cat, w.docs, w.opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.src = s
+				w.publish()
+				w.change("main", "b=1")
+				w.publish()
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- notify(s, ctx) }()
+				synctest.Wait()
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				got := hub.accepted("main")
+				if len(got) != 1 || len(got[0].changes) != 1 || got[0].changes[0] != w.happened["main"][1] {
+					t.Errorf("the hub is notified of %v, want b alone", got)
+				}
+			})
+		})
+	}
+}
+
 // TestNotifySplits: very many changes at once are a sequence (RN-PL-06), by
 // their number and by their bytes.
 func TestNotifySplits(t *testing.T) {

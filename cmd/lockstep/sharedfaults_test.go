@@ -46,7 +46,11 @@ func TestSharedHub(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		t.Fatalf("the subscriber has not received %s:\n%s", what, got.log.String())
+		t.Errorf("the subscriber has not received %s:\n%s", what, got.log.String())
+		for _, p := range s.running() {
+			t.Logf("%s\n%s", p.out, p.stderr)
+		}
+		t.FailNow()
 		return 0
 	}
 	form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {s.balancer.URL + "/resourcesync/main/changes"}, "hub.callback": {subscriber.URL + "/callback"}}

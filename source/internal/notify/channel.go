@@ -117,6 +117,7 @@ type Channel struct {
 
 	mu     sync.Mutex      // guards the following fields
 	extent extent          // zero: nothing is published yet
+	first  Place           // through which changes were published when this process began: where new hubs begin
 	grown  chan struct{}   // closed when the extent changes
 	recent []*notification // the last few notifications, shared by receivers at the same Place
 	topic  *topic          // content of the topic; nil: none
@@ -151,12 +152,23 @@ func (c *Channel) look() (extent, <-chan struct{}) {
 	return c.extent, c.grown
 }
 
+// start returns where a hub begins that was never notified: before anything that was
+// published since its subscribers could be there.
+func (c *Channel) start() Place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.first
+}
+
 // grow records the published extent.
 func (c *Channel) grow(e extent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e == c.extent {
 		return
+	}
+	if c.first.Until.IsZero() {
+		c.first = e.through
 	}
 	c.extent = e
 	close(c.grown)

@@ -169,8 +169,11 @@ func (s *Channels) due(ctx context.Context, c *Channel, q *queue, e extent) (n *
 	}
 	notified := q.position()
 	if notified.Until.IsZero() {
-		q.begin(e.through)
-		return nil, false, s.saveChannel(ctx, c)
+		q.begin(c.start())
+		if err := s.saveChannel(ctx, c); err != nil {
+			return nil, false, err
+		}
+		notified = q.position()
 	}
 	for {
 		n, gap, err = s.next(ctx, c, notified)
