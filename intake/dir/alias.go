@@ -118,6 +118,25 @@ func (d *Dir) touchedAliases() []string {
 	return touched
 }
 
+// anyVanished reports whether there is nothing any more at one of the new names: it may have been another
+// name of a file (a hard link) that was written through it, which no event reports.
+func (d *Dir) anyVanished(created []string) bool {
+	if len(created) == 0 {
+		return false
+	}
+	t, err := d.acquire()
+	if err != nil {
+		return false // the scan will report the reason
+	}
+	defer t.release()
+	for _, rel := range created {
+		if _, err := t.lstat(rel); err != nil && vanished(err) {
+			return true
+		}
+	}
+	return false
+}
+
 // maxAgain limits the files remembered for another examination.
 const maxAgain = 1000
 

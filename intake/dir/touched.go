@@ -39,6 +39,7 @@ type touched struct {
 	allSpan touch // when that became necessary and was last confirmed
 	isLost  bool  // events are missing: watches are unreliable
 	renamed []string
+	created map[string]bool // paths that are new names
 }
 
 // A touch contains the times of the first and the last event of a path.
@@ -96,11 +97,25 @@ func (t *touched) note(rel string, at time.Time) {
 	t.signal()
 }
 
+// Created implements [treewatch.Events]: it records that something has got the name rel.
+func (t *touched) Created(rel string) {
+	t.mu.Lock()
+	if !t.all {
+		if t.created == nil {
+			t.created = make(map[string]bool)
+		}
+		t.created[rel] = true
+	}
+	t.mu.Unlock()
+	t.Touched(rel)
+}
+
 // Renamed implements [treewatch.Events]: it records that the file or directory at rel has moved
 // with its watches.
 func (t *touched) Renamed(rel string) {
 	t.mu.Lock()
 	t.renamed = append(t.renamed, rel)
+	delete(t.created, rel) // it is there under its next name
 	most := len(t.renamed) > maxTouched
 	t.mu.Unlock()
 	if most {
@@ -163,31 +178,36 @@ func (t *touched) ask(now time.Time) {
 	}
 }
 
-// due returns and removes the paths that are due, or reports that a full scan is.
-func (t *touched) due(now time.Time) (paths []string, all bool) {
+// due returns and removes the paths that are due, and says which of them are new names, or
+// reports that a full scan is due.
+func (t *touched) due(now time.Time) (paths, created []string, all bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.all {
 		if t.allSpan.due().After(now) {
-			return nil, false
+			return nil, nil, false
 		}
-		t.all, t.paths = false, nil
-		return nil, true
+		t.all, t.paths, t.created = false, nil, nil
+		return nil, nil, true
 	}
 	any := false
 	for _, p := range t.paths {
 		any = any || !p.due().After(now)
 	}
 	if !any {
-		return nil, false
+		return nil, nil, false
 	}
 	for _, rel := range slices.Sorted(maps.Keys(t.paths)) {
 		if !t.paths[rel].due().After(now.Add(together)) {
 			paths = append(paths, rel)
 			delete(t.paths, rel)
+			if t.created[rel] {
+				created = append(created, rel)
+				delete(t.created, rel)
+			}
 		}
 	}
-	return paths, false
+	return paths, created, false
 }
 
 // soonest returns the time at which the next path is due; in an hour if there is

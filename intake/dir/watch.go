@@ -16,6 +16,8 @@ const (
 	pollLeast    = 10 * time.Second // between full scans if events are not available
 	pollShare    = 20               // or that many times the duration of a scan
 	hardAfter    = time.Second      // before the other names of a new hard link are searched; or as many times the duration of a scan
+	briefShare   = 100              // or as many times, if it is not known whether there was a hard link
+	briefMost    = time.Hour        // but not longer
 )
 
 // atRest reports whether rel is a file that certainly no process is writing.
@@ -89,7 +91,10 @@ func (w *watch) run(ctx context.Context) error {
 		}
 		w.look()
 		w.touched.ask(time.Now())
-		if paths, all := w.touched.due(time.Now()); all || len(paths) > 0 {
+		if paths, created, all := w.touched.due(time.Now()); all || len(paths) > 0 {
+			if w.d.anyVanished(created) {
+				w.fullBy(time.Now().Add(min(max(hardAfter, briefShare*w.took), briefMost)))
+			}
 			w.scan(ctx, paths, all)
 		}
 		timer.Reset(w.pause(time.Now()))

@@ -158,6 +158,26 @@ func TestWatchNameOfAnotherHardLink(t *testing.T) {
 	w.settles(t)
 }
 
+// TestWatchBriefHardLink: a file is written through another name that comes and goes before
+// it can be looked at.
+func TestWatchBriefHardLink(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	at := func(name string) string { return filepath.Join(root, name) }
+	write(t, root, "a", "one")
+	write(t, root, "d/b", "one")
+	w := watchDir(t, root, dir.Options{})
+	w.settles(t)
+	for i := range 3 {
+		for _, name := range []string{"a", "d/b"} {
+			must(t, os.Link(at(name), at("brief")))
+			write(t, root, "brief", fmt.Sprint("through the other name ", i))
+			must(t, os.Remove(at("brief")))
+		}
+		w.settles(t)
+	}
+}
+
 // TestWatchStorm: files and directories come, go and change places at random;
 // when the storm is over the catalog is the tree.
 func TestWatchStorm(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 type heard chan string
 
 func (h heard) Touched(rel string) { h <- rel }
+func (h heard) Created(rel string) { h <- rel }
 func (h heard) Renamed(string)     {}
 func (h heard) Everything()        {}
 func (h heard) Lost()              {}

@@ -23,6 +23,7 @@ import (
 // slash-separated. Its methods are called one at a time.
 type Events interface {
 	Touched(rel string) // something has happened to the file or directory
+	Created(rel string) // it has got this name
 	Renamed(rel string) // it has moved, or is another one
 	Everything()        // something has happened to the root
 	Lost()              // events were lost, or the root is another directory: watches are unreliable
@@ -289,6 +290,8 @@ func passEvent(ev fsnotify.Event, root string, to Events, f *pathname.Filter) {
 		// No resources there; Lockstep may write its own documents there.
 	case ev.Has(fsnotify.Rename):
 		to.Renamed(rel)
+	case ev.Has(fsnotify.Create):
+		to.Created(rel)
 	default:
 		to.Touched(rel)
 	}

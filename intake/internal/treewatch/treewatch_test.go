@@ -32,8 +32,9 @@ func (r *recorded) Renamed(rel string) {
 	r.renamed = append(r.renamed, rel)
 }
 
-func (r *recorded) Everything() {}
-func (r *recorded) Lost()       {}
+func (r *recorded) Created(rel string) { r.Touched(rel) }
+func (r *recorded) Everything()        {}
+func (r *recorded) Lost()              {}
 
 // comes waits until one of the paths, which are guarded by r.mu, is rel.
 func (r *recorded) comes(t *testing.T, paths *[]string, rel string) {
