@@ -18,6 +18,7 @@ const (
 	claimShare  = 10               // claims are renewed after this fraction of the ttl
 	claimSafe   = 4                // if they were not renewed, deliveries stop this fraction of the ttl before its end
 	claimTime   = 5                // the fraction of the ttl within which the store must answer
+	claimMost   = 4 * time.Minute  // the ttl where the store needs seconds for that
 	releaseTime = 2 * time.Second
 	newsEvery   = 25 * time.Millisecond
 	claimSay    = 10 * time.Second // between two reports that the store is unavailable
@@ -44,8 +45,10 @@ type Sharing struct {
 	log       *slog.Logger
 
 	owner string
-	ttl   time.Duration // of the claims
-	want  int           // number of shards to claim; only claim uses this and gained
+	least time.Duration // ttl of the claims where the store is fast
+	ttl   time.Duration // present one
+	safe  time.Time     // without a renewal, deliveries stop then
+	want  int           // number of shards to claim; only claim uses this, gained and safe
 
 	gained []int // shards whose further work is not loaded yet
 
@@ -58,13 +61,13 @@ type Sharing struct {
 
 func newSharing(x Sharing) *Sharing {
 	x.sharer, _ = x.store.(hubstore.Sharer)
-	x.owner, x.ttl, x.want = rand.Text(), claimFor, hubstore.Shards
+	x.owner, x.least, x.ttl, x.want = rand.Text(), claimFor, claimFor, hubstore.Shards
 	return &x
 }
 
 // ClaimFor sets for how long the hub claims shards, for tests. Call it before
 // Run.
-func (x *Sharing) ClaimFor(d time.Duration) { x.ttl = d }
+func (x *Sharing) ClaimFor(d time.Duration) { x.least, x.ttl = d, d }
 
 // Shared reports whether other hubs may use the store.
 func (x *Sharing) Shared() bool { return x.sharer != nil }
@@ -86,7 +89,12 @@ func (x *Sharing) start(ctx context.Context) error {
 	if t := x.registry.topics[changesTopic]; t != nil {
 		x.changesRead = t.last
 	}
-	return x.claim(ctx)
+	for {
+		most := x.ttl >= claimMost
+		if err := x.claim(ctx); most || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // loadUsers loads the further work of shards.
@@ -129,7 +137,7 @@ func (x *Sharing) run(ctx context.Context) {
 	if x.sharer == nil {
 		return
 	}
-	claims, news := time.NewTicker(x.ttl/claimShare), time.NewTicker(newsEvery)
+	claims, news := time.NewTicker(x.least/claimShare), time.NewTicker(newsEvery)
 	defer claims.Stop()
 	defer news.Stop()
 	var said time.Time // when a failure was last logged
@@ -151,7 +159,8 @@ func (x *Sharing) run(ctx context.Context) {
 }
 
 // claim renews the claims, and gains or gives up shards as needed. It gives up
-// claims that could not be renewed in time.
+// claims that could not be renewed in time. The next ones are for longer if the store has not
+// answered in its time, or has needed much of it, so that they can be kept.
 func (x *Sharing) claim(ctx context.Context) error {
 	asked := time.Now()
 	asking, cancel := context.WithTimeout(ctx, x.ttl/claimTime)
@@ -161,14 +170,19 @@ func (x *Sharing) claim(ctx context.Context) error {
 	}
 	shards, owners, err := x.sharer.Claim(asking, x.owner, x.want, x.ttl)
 	if err != nil {
-		if time.Now().After(x.until.Add(-x.ttl / claimSafe)) {
+		if time.Now().After(x.safe) {
 			x.lose(nil)
+		}
+		if asking.Err() != nil {
+			x.ttl = max(x.ttl, min(2*x.ttl, claimMost))
 		}
 		return fmt.Errorf("claim shards: %w", err)
 	}
 	x.registry.mu.Lock()
 	x.until = asked.Add(x.ttl)
 	x.registry.mu.Unlock()
+	x.safe = asked.Add(x.ttl - x.ttl/claimSafe)
+	x.ttl = max(x.least, min(2*claimTime*time.Since(asked), claimMost))
 	had := x.want
 	x.want = (hubstore.Shards + owners - 1) / max(owners, 1)
 	x.lose(shards)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockstep/hub/hubstore"
@@ -117,4 +118,58 @@ func TestShardsAreLoadedAfterAnError(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A slowStore needs a while to give a hub all shards, for as long as the hub asks.
+type slowStore struct {
+	handedOver
+	takes time.Duration
+	until time.Time // by which another hub would take over
+	late  bool      // it could have
+}
+
+func (s *slowStore) Claim(ctx context.Context, _ string, _ int, ttl time.Duration) (shards []int, owners int, err error) {
+	select {
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	case <-time.After(s.takes):
+	}
+	s.late = s.late || !s.until.IsZero() && time.Now().After(s.until)
+	s.until = time.Now().Add(ttl)
+	return s.handedOver.Claim(ctx, "", 0, ttl)
+}
+
+// TestSlowStore: a hub gets its shards, and keeps them, where the store needs longer than usual for that.
+func TestSlowStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{handedOver: handedOver{Mem: hubstore.NewMem()}, takes: 18 * time.Second} // nine statements of 2 s
+		store.ended.Store(true)
+		store.failed.Store(1) // not in this test
+		e := delivery.New(store, delivery.Options{
+			Tally: new(tally.Tally), Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Transport: http.DefaultTransport,
+			RetryFirst: time.Second, RetryMost: time.Second, RetryFor: time.Hour, Keep: time.Hour, Forget: time.Hour, Timeout: time.Second, MaxLog: 1 << 20,
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended, ready := make(chan error, 1), make(chan struct{})
+		go func() { ended <- e.Run(ctx, nil, func() { close(ready) }) }()
+		select {
+		case <-ready:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+		for range 600 {
+			if n := e.Sharing.Owned(); n != hubstore.Shards {
+				t.Fatalf("the hub has %d shards", n)
+			}
+			time.Sleep(time.Second)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if store.late {
+			t.Error("another hub could have taken over")
+		}
+	})
 }
