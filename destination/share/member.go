@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/internal/fetch"
+	"lockstep/internal/leasetime"
 )
 
 // ErrExpired reports that a process has not renewed its lease in time: the others take it
@@ -21,7 +22,7 @@ var ErrExpired = errors.New("this process has lost its part of the shared mirror
 // Options configures a [Member]. The zero value is ready to use.
 type Options struct {
 	Name   string        // for people
-	Lease  time.Duration // after which a process that is dead is noticed; default 8 s
+	Lease  time.Duration // after which a process that is dead is noticed, longer where the table answers slowly; default 8 s
 	Logger *slog.Logger  // default: discards
 }
 
@@ -40,7 +41,8 @@ type Member struct {
 
 	mu      sync.Mutex // guards what follows
 	until   time.Time  // monotonic clock: end of the lease
-	run     int64      // for which it works
+	lease   time.Duration
+	run     int64 // for which it works
 	divisor int
 	open    int
 	view    View
@@ -58,16 +60,29 @@ func Join(ctx context.Context, t Table, client *fetch.Client, o Options) (*Membe
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Member{table: t, client: client, id: rand.Text(), opts: o, divisor: 1, changed: make(chan struct{})}
-	m.until = time.Now().Add(o.Lease)
-	if err := m.renew(ctx); err != nil {
-		return nil, fmt.Errorf("join the processes that share the mirror: %w", err)
+	m := &Member{table: t, client: client, id: rand.Text(), opts: o, divisor: 1, changed: make(chan struct{}), lease: o.Lease}
+	for range 2 { // the first answer may have needed a connection
+		began, lease := time.Now(), m.lease
+		m.until = began.Add(lease)
+		if err := m.renew(ctx); err != nil {
+			return nil, fmt.Errorf("join the processes that share the mirror: %w", err)
+		}
+		if time.Since(began) < leasetime.Pause(lease) {
+			break
+		}
 	}
 	return m, nil
 }
 
 // ID returns what the others call this process.
 func (m *Member) ID() string { return m.id }
+
+// Lease returns after which time the others notice at present that this process is dead.
+func (m *Member) Lease() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lease
+}
 
 // Keep renews the lease until ctx ends, or it could not be renewed in time: then the error
 // is [ErrExpired].
@@ -84,9 +99,9 @@ func (m *Member) Keep(ctx context.Context) error {
 			return err
 		}
 		m.mu.Lock()
-		left := time.Until(m.until)
+		left := min(time.Until(m.until), leasetime.Limit(m.opts.Lease, m.lease))
 		m.mu.Unlock()
-		within, cancel := context.WithTimeout(ctx, max(min(left, m.opts.Lease/3), time.Millisecond))
+		within, cancel := context.WithTimeout(ctx, max(left, time.Millisecond))
 		err := m.renew(within)
 		cancel()
 		if err != nil {
@@ -204,12 +219,14 @@ func (m *Member) renew(ctx context.Context) error {
 	}
 	m.mu.Lock()
 	p := Process{ID: m.id, Name: m.opts.Name, Run: m.run, Divisor: m.divisor, Open: m.open, Pauses: pauses}
+	lease := m.lease
 	m.mu.Unlock()
 	sent := time.Now()
-	view, err := m.table.Renew(ctx, p, m.opts.Lease)
+	view, err := m.table.Renew(ctx, p, lease)
 	if err != nil {
 		return err
 	}
+	answer := time.Since(sent)
 	for _, other := range view.Alive {
 		if other.ID == m.id {
 			continue
@@ -222,7 +239,8 @@ func (m *Member) renew(ctx context.Context) error {
 	fetch.Divide(m.client, n)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if until := sent.Add(m.opts.Lease); time.Now().Before(m.until) && until.After(m.until) {
+	m.lease = leasetime.Stretched(m.opts.Lease, answer)
+	if until := sent.Add(lease); time.Now().Before(m.until) && until.After(m.until) {
 		m.until = until // a lease that has ended stays so, whatever the table says
 	}
 	m.failing = false

@@ -9,13 +9,16 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"lockstep/internal/leasetime"
 )
 
 // OwnOptions configures [DB.Own].
 type OwnOptions struct {
 	Name   string        // what the process is, for others: "sync on host.example.org, process 4711"
-	Lease  time.Duration // a successor of a killed process waits at most this long; default 8 s
+	Lease  time.Duration // a successor of a killed process waits at most this long, longer on a slow server; default 8 s
 	Wait   time.Duration // how long to wait while another process owns the database; 0: fail at once with *[OwnedError]
 	Logger *slog.Logger  // default: discard
 
@@ -42,6 +45,8 @@ func (o OwnOptions) withDefaults() OwnOptions {
 type OwnedError struct {
 	Owner        string
 	Since, Until time.Time // by the clock of the server; Until is the end of the present lease
+
+	left time.Duration // until then
 }
 
 func (e *OwnedError) Error() string {
@@ -66,7 +71,7 @@ func (db *DB) Own(ctx context.Context, o OwnOptions) (*Owner, error) {
 	}
 	owner := newOwner(conn, t, o)
 	db.owner.Store(owner)
-	go owner.keep(t.sent.Add(o.Lease))
+	go owner.keep(t.sent.Add(t.lease))
 	return owner, nil
 }
 
@@ -128,6 +133,9 @@ func await(ctx context.Context, conn *sql.DB, o OwnOptions) (tenure, error) {
 		owned, ok := errors.AsType[*OwnedError](err)
 		if ok && !waiting && o.Wait > 0 {
 			waiting = true
+			if lease := time.Now().Add(owned.left * 3 / 2); lease.After(end) { // of an owner that the server answers slowly
+				end = lease
+			}
 			o.Logger.InfoContext(ctx, "waiting for the database", slog.String("owner", owned.Owner), slog.Time("since", owned.Since))
 		}
 		if !waiting || !time.Now().Before(end) {
@@ -153,19 +161,23 @@ const (
 	microseconds = `CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`
 	readLease    = `SELECT token, owner, instance, since, until, ` + microseconds + ` FROM lease`
 	takeLease    = `UPDATE lease SET token = token + 1, owner = $2, instance = $4, since = ` + microseconds + `, until = ` + microseconds + ` + $3
-		WHERE token = $1 RETURNING token, since`
+		WHERE token = $1 AND (until <= ` + microseconds + ` OR CAST($4 AS BYTEA) <> '' AND instance = $4) RETURNING token, since`
 )
+
+// oneTrip has the driver prepare nothing, so that the server is asked once for a statement.
+const oneTrip = pgx.QueryExecModeExec
 
 // A tenure is the time in which a process owns the database.
 type tenure struct {
 	token int64
-	since int64     // tells apart owners with one token: a server may lose its last transactions, and give it twice
-	sent  time.Time // monotonic clock: the lease begins after this
+	since int64         // tells apart owners with one token: a server may lose its last transactions, and give it twice
+	sent  time.Time     // monotonic clock: the lease begins after this
+	lease time.Duration // from then on
 }
 
 // take takes the database unless another process owns it.
 func take(ctx context.Context, conn *sql.DB, o OwnOptions, end time.Time) (tenure, error) {
-	present, err := scanLease(conn.QueryRowContext(ctx, readLease)) // without a lock, which the owner would wait for
+	present, err := scanLease(conn.QueryRowContext(ctx, readLease, oneTrip)) // without a lock, which the owner would wait for
 	if err == nil {
 		err = present.taken(o.Instance)
 	}
@@ -173,41 +185,43 @@ func take(ctx context.Context, conn *sql.DB, o OwnOptions, end time.Time) (tenur
 		return tenure{}, err
 	}
 	patience := max(time.Until(end), o.Lease)
-	locked, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	t, err := replace(locked, conn, o)
-	if err == nil || locked.Err() == nil || ctx.Err() != nil {
-		return t, err
+	t := tenure{sent: time.Now(), lease: o.Lease}
+	// It waits for the write transactions under way, which have a lock of the row, and compares
+	// again what is there then: the owner may have renewed its lease, or another process been faster.
+	err = conn.QueryRowContext(within, takeLease, oneTrip, present.token, []byte(o.Name), o.Lease.Microseconds(), []byte(o.Instance)).Scan(&t.token, &t.since)
+	waited := time.Since(t.sent)
+	switch e, _ := errors.AsType[*pgconn.PgError](err); {
+	case err == nil && waited < leasetime.Pause(o.Lease):
+		return t, nil
+	case err == nil: // the lease may have been counted from before the wait
+		t.sent, t.lease = time.Now(), leasetime.Stretched(o.Lease, waited)
+		if err := prolong(ctx, conn, t); err != nil {
+			return tenure{}, fmt.Errorf("renew the lease that was taken: %w", err)
+		}
+		return t, nil
+	case errors.Is(err, sql.ErrNoRows), e != nil && e.Code == "40001": // serialization_failure: where that is the default isolation
+		return take(ctx, conn, o, end) // with what the row has now
+	case within.Err() == nil || ctx.Err() != nil:
+		return tenure{}, fmt.Errorf("take the lease: %w", err)
+	case present.owner == "":
+		return tenure{}, fmt.Errorf("no process owns the database, but it could not be taken within %v: the server answers too slowly, or another session has locked the table lease", patience.Round(time.Millisecond))
 	}
-	waited := patience.Round(time.Millisecond)
-	if present.owner == "" {
-		return tenure{}, fmt.Errorf("no process owns the database, but it could not be taken within %v: the server answers too slowly, or another session has locked the table lease", waited)
-	}
-	return tenure{}, fmt.Errorf("a transaction of the last owner has not ended after %v, or the server answers too slowly: %w", waited, present.owned())
+	return tenure{}, fmt.Errorf("a transaction of the last owner has not ended after %v, or the server answers too slowly: %w", patience.Round(time.Millisecond), present.owned())
 }
 
-// replace replaces the owner, after its write transactions under way.
-func replace(ctx context.Context, conn *sql.DB, o OwnOptions) (tenure, error) {
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+// prolong has the lease of an owner begin again.
+func prolong(ctx context.Context, conn *sql.DB, t tenure) error {
+	const query = `UPDATE lease SET until = ` + microseconds + ` + $3 WHERE token = $1 AND since = $2`
+	result, err := conn.ExecContext(ctx, query, oneTrip, t.token, t.since, t.lease.Microseconds())
 	if err != nil {
-		return tenure{}, err
+		return err
 	}
-	defer tx.Rollback() // fails after the commit
-	present, err := scanLease(tx.QueryRowContext(ctx, readLease+` FOR UPDATE`))
-	if err == nil {
-		err = present.taken(o.Instance) // another process may have been faster, or the owner has renewed its lease
+	if n, err := result.RowsAffected(); err != nil || n > 0 {
+		return err
 	}
-	if err != nil {
-		return tenure{}, err
-	}
-	t := tenure{sent: time.Now()}
-	if err := tx.QueryRowContext(ctx, takeLease, present.token, o.Name, o.Lease.Microseconds(), o.Instance).Scan(&t.token, &t.since); err != nil {
-		return tenure{}, fmt.Errorf("take the lease: %w", err)
-	}
-	if err := tx.Commit(); err != nil {
-		return tenure{}, fmt.Errorf("take the lease: %w", err)
-	}
-	return t, nil
+	return successor(conn.QueryRowContext(ctx, readLease, oneTrip))
 }
 
 // A leaseRow is the row of the table.
@@ -234,5 +248,5 @@ func (r *leaseRow) taken(instance string) error {
 }
 
 func (r *leaseRow) owned() *OwnedError {
-	return &OwnedError{Owner: r.owner, Since: time.UnixMicro(r.since), Until: time.UnixMicro(r.until)}
+	return &OwnedError{Owner: r.owner, Since: time.UnixMicro(r.since), Until: time.UnixMicro(r.until), left: time.Duration(r.until-r.now) * time.Microsecond}
 }

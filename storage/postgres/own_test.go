@@ -236,7 +236,7 @@ func TestOwnTakeover(t *testing.T) {
 				took <- err
 			}()
 			until(t, "the takeover waits", func() bool {
-				return number(t, url, `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FROM lease FOR UPDATE'`) > 0
+				return number(t, url, `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE lease SET token%'`) > 0
 			})
 			if err := write(t.Context(), a, "a"); err != nil { // still the owner
 				t.Error(err)

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"lockstep/internal/leasetime"
 )
 
 // ErrLost is the error of every write once the database belongs to another process, or
@@ -17,8 +20,9 @@ var ErrLost = errors.New("this process no longer owns the database")
 // An Owner is the ownership of a database by this process. It renews its lease until it is closed.
 type Owner struct {
 	conn   *sql.DB // a connection of its own
-	tenure tenure
-	lease  time.Duration
+	tenure tenure  // as it began
+	least  time.Duration
+	lease  atomic.Int64 // present one, a [time.Duration]
 	logger *slog.Logger
 
 	close func() error  // once
@@ -32,12 +36,16 @@ type Owner struct {
 
 func newOwner(conn *sql.DB, t tenure, o OwnOptions) *Owner {
 	owner := &Owner{
-		conn: conn, tenure: t, lease: o.Lease, logger: o.Logger,
+		conn: conn, tenure: t, least: o.Lease, logger: o.Logger,
 		stop: make(chan struct{}), kept: make(chan struct{}), lost: make(chan struct{}),
 	}
+	owner.lease.Store(int64(t.lease))
 	owner.close = sync.OnceValue(owner.release)
 	return owner
 }
+
+// present returns the present lease.
+func (o *Owner) present() time.Duration { return time.Duration(o.lease.Load()) }
 
 // Token returns the token of this owner, which is higher than those of all before.
 func (o *Owner) Token() int64 { return o.tenure.token }
@@ -70,9 +78,9 @@ func (o *Owner) Check(ctx context.Context) error {
 		return fmt.Errorf("%w: it was given back", ErrLost)
 	default:
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.lease)
+	ctx, cancel := context.WithTimeout(ctx, o.present())
 	defer cancel()
-	present, err := scanLease(o.conn.QueryRowContext(ctx, readLease))
+	present, err := scanLease(o.conn.QueryRowContext(ctx, readLease, oneTrip))
 	if err != nil {
 		return fmt.Errorf("check that the database belongs to this process: %w", dialect{}.Explain(err))
 	}
@@ -104,21 +112,17 @@ func (o *Owner) release() error {
 	var err error
 	if o.Err() == nil {
 		const end = `UPDATE lease SET until = ` + microseconds + ` WHERE token = $1 AND since = $2`
-		ctx, cancel := context.WithTimeout(context.Background(), o.lease)
+		ctx, cancel := context.WithTimeout(context.Background(), o.present())
 		defer cancel()
-		if _, err = o.conn.ExecContext(ctx, end, o.tenure.token, o.tenure.since); err != nil {
-			err = fmt.Errorf("give back the database, which is free in %v: %w", o.lease, err)
+		if _, err = o.conn.ExecContext(ctx, end, oneTrip, o.tenure.token, o.tenure.since); err != nil {
+			err = fmt.Errorf("give back the database, which is free in %v: %w", o.present(), err)
 		}
 	}
 	return errors.Join(err, o.conn.Close())
 }
 
-// The lease is renewed this often in its time. After a failure that is tried again
-// sooner.
-const (
-	renewals = 3
-	retries  = 40
-)
+// retries is how often a renewal that has failed is tried again in the time of a lease.
+const retries = 40
 
 // keep renews the lease, which ends at until, as long as it can. All times are of the
 // monotonic clock, and until is measured from before the server was asked, so that
@@ -126,7 +130,8 @@ const (
 func (o *Owner) keep(until time.Time) {
 	defer close(o.kept)
 	var failed error // the latest error, if the latest renewal failed
-	for pause := o.lease / renewals; ; {
+	lease := o.present()
+	for pause := leasetime.Pause(lease); ; {
 		select {
 		case <-o.stop:
 			return
@@ -139,7 +144,7 @@ func (o *Owner) keep(until time.Time) {
 			_ = o.lose(o.late(failed)) // the callers of Err and the writers receive it
 			return
 		}
-		err := o.renew(min(o.lease/renewals, time.Until(until)))
+		err := o.renew(lease, min(leasetime.Limit(o.least, lease), time.Until(until)))
 		switch {
 		case errors.Is(err, ErrLost):
 			_ = o.lose(err) // the callers of Err and the writers receive it
@@ -148,38 +153,39 @@ func (o *Owner) keep(until time.Time) {
 			if failed == nil {
 				o.logger.Warn("database lease not renewed", slog.Any("err", err), slog.Duration("left", time.Until(until)))
 			}
-			failed, pause = err, o.lease/retries
-		default:
-			if failed != nil {
-				o.logger.Info("database lease renewed")
+			failed, pause = err, lease/retries
+			continue
+		}
+		if failed != nil {
+			o.logger.Info("database lease renewed")
+		}
+		failed, pause, until = nil, leasetime.Pause(lease), sent.Add(lease)
+		if next := leasetime.Stretched(o.least, time.Since(sent)); next != lease {
+			if next > lease || next < lease/2 {
+				pause = 0
 			}
-			failed, pause, until = nil, o.lease/renewals, sent.Add(o.lease)
+			lease = next
+			o.lease.Store(int64(lease))
 		}
 	}
 }
 
 func (o *Owner) late(cause error) error {
 	if cause == nil {
-		return fmt.Errorf("%w: its lease was not renewed for %v", ErrLost, o.lease)
+		return fmt.Errorf("%w: its lease was not renewed for %v", ErrLost, o.present())
 	}
-	return fmt.Errorf("%w: its lease could not be renewed for %v: %w", ErrLost, o.lease, cause)
+	return fmt.Errorf("%w: its lease could not be renewed for %v: %w", ErrLost, o.present(), cause)
 }
 
 // renew prolongs the lease, also if it has run out by the server's clock and no other
 // process has taken the database. It neither waits for write transactions nor delays
 // them.
-func (o *Owner) renew(timeout time.Duration) error {
-	const prolong = `UPDATE lease SET until = ` + microseconds + ` + $3 WHERE token = $1 AND since = $2`
+func (o *Owner) renew(lease, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	result, err := o.conn.ExecContext(ctx, prolong, o.tenure.token, o.tenure.since, o.lease.Microseconds())
-	if err != nil {
-		return err
-	}
-	if n, err := result.RowsAffected(); err != nil || n > 0 {
-		return err
-	}
-	return successor(o.conn.QueryRowContext(ctx, readLease))
+	t := o.tenure
+	t.lease = lease
+	return prolong(ctx, o.conn, t)
 }
 
 // successor returns the error of an owner whose token is not that of the lease.
@@ -212,7 +218,7 @@ func (o *Owner) fence(ctx context.Context, tx *sql.Tx) error {
 	const check = `SELECT set_config('idle_in_transaction_session_timeout', CAST(CAST($3 AS BIGINT) AS TEXT), true)
 		FROM lease WHERE token = $1 AND since = $2 FOR KEY SHARE`
 	var timeout string
-	err := tx.QueryRowContext(ctx, check, o.tenure.token, o.tenure.since, o.lease.Milliseconds()).Scan(&timeout)
+	err := tx.QueryRowContext(ctx, check, o.tenure.token, o.tenure.since, o.present().Milliseconds()).Scan(&timeout)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}

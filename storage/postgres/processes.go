@@ -1,10 +1,14 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"lockstep/destination/share"
@@ -66,37 +70,39 @@ func (t *Processes) renew(ctx context.Context, p share.Process, lease time.Durat
 	const put = `INSERT INTO share_process (id, name, run, divisor, open, pauses, seen, until)
 		VALUES ($1, $2, $3, $4, $5, $6, ` + microseconds + `, ` + microseconds + ` + $7)
 		ON CONFLICT (id) DO UPDATE SET run = excluded.run, divisor = excluded.divisor, open = excluded.open, pauses = excluded.pauses, seen = excluded.seen, until = excluded.until`
-	if _, err := t.read.ExecContext(ctx, put, p.ID, p.Name, p.Run, p.Divisor, p.Open, pauses, lease.Microseconds()); err != nil {
-		return v, err
-	}
-	var until, now int64
-	if err := t.read.QueryRowContext(ctx, `SELECT token, until, `+microseconds+` FROM lease`).Scan(&v.Run, &until, &now); err != nil {
-		return v, err
-	}
-	v.Present = until > now
-	const others = `SELECT id, name, run, divisor, open, pauses, ` + microseconds + ` - seen, until FROM share_process ORDER BY id`
-	rows, err := t.read.QueryContext(ctx, others)
+	// One statement, so that a lease can be kept if an answer takes seconds. What it writes it does not read.
+	const query = `WITH own AS (` + put + `) SELECT l.token, l.until, ` + microseconds + `, p.id, p.name, p.run, p.divisor, p.open, p.pauses, p.seen, p.until
+		FROM lease l LEFT JOIN share_process p ON p.id <> $1 ORDER BY p.id`
+	rows, err := t.read.QueryContext(ctx, query, oneTrip, []byte(p.ID), []byte(p.Name), p.Run, p.Divisor, p.Open, pauses, lease.Microseconds())
 	if err != nil {
 		return v, err
 	}
 	defer rows.Close()
-	ended := false
+	maps.DeleteFunc(p.Pauses, func(_ string, left time.Duration) bool { return left <= 0 })
+	v.Alive = []share.Process{p}
+	known, ended := false, false
 	for rows.Next() {
-		var o share.Process
-		var pauses []byte
-		var age, until int64
-		if err := rows.Scan(&o.ID, &o.Name, &o.Run, &o.Divisor, &o.Open, &pauses, &age, &until); err != nil {
+		known = true
+		var end, now int64
+		var id, name, pauses []byte
+		var run, divisor, open, seen, until sql.NullInt64
+		if err := rows.Scan(&v.Run, &end, &now, &id, &name, &run, &divisor, &open, &pauses, &seen, &until); err != nil {
 			return v, err
 		}
-		if until <= now {
+		v.Present = end > now
+		if id == nil {
+			break // there are no others
+		}
+		if until.Int64 <= now {
 			ended = true
 			continue
 		}
+		o := share.Process{ID: string(id), Name: string(name), Run: run.Int64, Divisor: int(divisor.Int64), Open: int(open.Int64)}
 		if err := json.Unmarshal(pauses, &o.Pauses); err != nil {
 			return v, fmt.Errorf("pauses: %w", err)
 		}
 		for host, left := range o.Pauses {
-			if left -= time.Duration(age) * time.Microsecond; left > 0 {
+			if left -= time.Duration(now-seen.Int64) * time.Microsecond; left > 0 {
 				o.Pauses[host] = left
 			} else {
 				delete(o.Pauses, host)
@@ -107,6 +113,10 @@ func (t *Processes) renew(ctx context.Context, p share.Process, lease time.Durat
 	if err := rows.Err(); err != nil {
 		return v, err
 	}
+	if !known {
+		return v, errors.New("the table lease is empty")
+	}
+	slices.SortFunc(v.Alive, func(a, b share.Process) int { return cmp.Compare(a.ID, b.ID) })
 	if ended { // rows of processes that ended more than an hour ago
 		const forget = `DELETE FROM share_process WHERE until < ` + microseconds + ` - 3600000000`
 		_, err = t.read.ExecContext(ctx, forget)

@@ -240,7 +240,7 @@ func (p *process) openStandby(ctx context.Context) (*role, error) {
 		return nil, err
 	}
 	p.equip(r, s)
-	if _, err := p.look(ctx, r); err != nil {
+	if _, err := p.look(ctx, r, lookMost); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -251,9 +251,9 @@ func (p *process) openStandby(ctx context.Context) (*role, error) {
 // termOf returns the name of the term of a publisher.
 func termOf(since time.Time) string { return strconv.FormatInt(since.UnixMicro(), 36) }
 
-// look finds out which process publishes, and whether none does.
-func (p *process) look(ctx context.Context, r *role) (free bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+// look finds out within a time which process publishes, and whether none does.
+func (p *process) look(ctx context.Context, r *role, within time.Duration) (free bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	db := r.site.Database()
 	lease, err := db.Lease(ctx)
@@ -300,7 +300,10 @@ func (e *otherError) Hint() string {
 
 const (
 	lookEvery = 250 * time.Millisecond
-	lookTime  = 5 * time.Second
+
+	// A look may take so long. Where that is not enough, the next one may take twice as long.
+	lookLeast = 5 * time.Second
+	lookMost  = 40 * time.Second
 
 	// After a failure to become the publisher another process gets the chance to.
 	turnPause = 2 * time.Second
@@ -351,9 +354,10 @@ func (p *process) standBy(ctx context.Context, r *role) (*role, error) {
 		cancel()
 		<-tasks
 	}()
-	failed := false
+	failed, within := false, lookLeast
 	for pause := lookEvery; intake.Sleep(ctx, pause) == nil; pause = lookEvery {
-		free, err := p.look(ctx, r)
+		began := time.Now()
+		free, err := p.look(ctx, r, within)
 		if _, other := errors.AsType[*otherError](err); other {
 			return nil, err
 		}
@@ -361,6 +365,11 @@ func (p *process) standBy(ctx context.Context, r *role) (*role, error) {
 			p.log.WarnContext(ctx, "cannot look which process publishes", slog.Any("err", err))
 		}
 		failed = err != nil
+		if took := time.Since(began); took > within/2 {
+			within = min(2*within, lookMost)
+		} else if took < within/8 {
+			within = max(within/2, lookLeast)
+		}
 		if err != nil || !free {
 			if err == nil {
 				p.failure.Store(nil) // another process publishes

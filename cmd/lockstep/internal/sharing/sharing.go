@@ -29,6 +29,10 @@ const (
 	// join the others again.
 	rejoinFor   = time.Minute
 	rejoinEvery = time.Second
+
+	// A run gives up when this process was lost so often, each time after less than lostAfter.
+	lostMost  = 10
+	lostAfter = 5 * time.Minute
 )
 
 // A Run is the part of this process in what several of them do.
@@ -91,10 +95,17 @@ func IsLost(err error) bool {
 // turns joins the others, again if need be, until coordinate has returned something else
 // than that this process is lost; or, if once, until another process has recorded a result.
 func (r *Run) turns(ctx context.Context, once bool, coordinate func(context.Context, *mirror.Turn) error, other func(*outcome)) error {
-	for {
+	for lost := 1; ; lost++ {
+		began := time.Now()
 		err := r.member(ctx, func(ctx context.Context) error { return r.take(ctx, once, coordinate, other) })
 		if !IsLost(err) || ctx.Err() != nil {
 			return err
+		}
+		if time.Since(began) > lostAfter {
+			lost = 1
+		}
+		if once && lost == lostMost {
+			return term.WithHint(fmt.Errorf("the state is too slow, or cannot be reached reliably: this process has lost its part %d times in succession: %w", lost, err), "check the database and the network to it; what was done is kept, and the next run continues")
 		}
 		r.Log.WarnContext(ctx, "this process joins the others again", slog.Any("err", err))
 		if err := r.rejoin(ctx); err != nil {
@@ -229,7 +240,7 @@ func (r *Run) watch(ctx context.Context, m *share.Member, owned *postgres.OwnedE
 		if !view.Present {
 			return nil
 		}
-		if time.Since(known) > strangerFor {
+		if time.Since(known) > max(strangerFor, 2*m.Lease()) {
 			return stateplace.Explain(owned)
 		}
 		select {
