@@ -35,6 +35,12 @@ func TestMain(m *testing.M) {
 		err = hubProcess(os.Args[1], os.Args[2])
 	case "sink":
 		err = sinkProcess()
+	case "growth-source":
+		err = grownSource(os.Args[1:])
+	case "billion":
+		err = billionSource(os.Args[1:])
+	case "growth-destination":
+		err = grownDestination(os.Args[1:])
 	default:
 		os.Exit(postgrestest.Main(m))
 	}
