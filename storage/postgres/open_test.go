@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/destination/journal"
 	"lockstep/hub/hubstore"
 	"lockstep/storage/internal/sqldb"
 	"lockstep/storage/postgres"
@@ -126,8 +127,8 @@ func TestReadOnly(t *testing.T) {
 		defer db.Close()
 		_, err = db.Hub().Append(t.Context(), []hubstore.Message{{Topic: "t"}})
 	}
-	if !errors.Is(err, syscall.EROFS) {
-		t.Errorf("read-only database: %v, want %v", err, syscall.EROFS)
+	if hint := hintOf(err); !errors.Is(err, syscall.EROFS) || !strings.Contains(hint, "primary server") {
+		t.Errorf("read-only database: %v, want %v; hint: %s", err, syscall.EROFS, hint)
 	}
 }
 
@@ -214,5 +215,30 @@ func TestOpenOlderExplicitly(t *testing.T) {
 	}
 	if err := open(t, postgres.Options{}, url).Check(t.Context()); err != nil {
 		t.Errorf("after the migration: %v", err)
+	}
+}
+
+// hintOf returns what an error says is to be done.
+func hintOf(err error) string {
+	if h, ok := errors.AsType[interface {
+		error
+		Hint() string
+	}](err); ok {
+		return h.Hint()
+	}
+	return ""
+}
+
+// TestServerFull: where the server has no space, that is the place to free some, not where the command runs.
+func TestServerFull(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.URL(t)
+	db := open(t, postgres.Options{}, url)
+	tamper(t, url, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`)
+	tamper(t, url, `CREATE TRIGGER full_disk BEFORE INSERT ON journal_held EXECUTE FUNCTION full_disk()`)
+	err := db.Journal().Record(t.Context(), journal.Batch{Put: []journal.Held{{URI: "https://example.org/a", Path: "a", Sets: []int{1}}}})
+	if hint := hintOf(err); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(hint, "server of the database") || strings.Count(strings.ToLower(err.Error()), "no space left") != 1 {
+		t.Errorf("Record = %v, hint: %s", err, hint)
 	}
 }

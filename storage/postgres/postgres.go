@@ -209,9 +209,22 @@ func (dialect) Explain(err error) error {
 	}
 	switch e.Code {
 	case "53100": // disk_full
-		return fmt.Errorf("%w: %w", err, syscall.ENOSPC)
+		return &serverError{err, syscall.ENOSPC, "free space on the server of the database, and run the same command again: what is finished is kept"}
 	case "25006": // read_only_sql_transaction
-		return fmt.Errorf("%w: %w", err, syscall.EROFS)
+		return &serverError{err, syscall.EROFS, "give the address of the primary server: a standby, and a server that is read-only, take no changes"}
 	}
 	return err
 }
+
+// A serverError is an error of the server, with what it means.
+type serverError struct {
+	error
+	is   error
+	hint string
+}
+
+// Unwrap returns both.
+func (e *serverError) Unwrap() []error { return []error{e.error, e.is} }
+
+// Hint returns what to do.
+func (e *serverError) Hint() string { return e.hint }
