@@ -18,6 +18,8 @@ const (
 	hardAfter    = time.Second      // before the other names of a new hard link are searched; or as many times the duration of a scan
 	briefShare   = 100              // or as many times, if it is not known whether there was a hard link
 	briefMost    = time.Hour        // but not longer
+	aliasLeast   = 5 * time.Second  // between looks at files that can be written through names elsewhere
+	aliasShare   = 100              // or that many times the duration of a look
 )
 
 // atRest reports whether rel is a file that certainly no process is writing.
@@ -73,6 +75,7 @@ type watch struct {
 	tree     treewatch.Tree
 	root     os.FileInfo   // the directory that tree watches; nil: none
 	nextRoot time.Time     // when to check that it is still at the root
+	nextLook time.Time     // when to look at files that can be written through names elsewhere
 	nextFull time.Time     // zero: never
 	took     time.Duration // the duration of the last full scan
 	retry    time.Duration // pause after the last failure
@@ -108,6 +111,12 @@ func (w *watch) look() {
 	if !w.nextFull.IsZero() && now.After(w.nextFull) || !w.retryAt.IsZero() && now.After(w.retryAt) {
 		w.retryAt = time.Time{}
 		w.touched.Everything()
+	}
+	if now.After(w.nextLook) {
+		for _, rel := range w.d.touchedAliases() {
+			w.touched.Touched(rel)
+		}
+		w.nextLook = now.Add(max(aliasLeast, aliasShare*time.Since(now)))
 	}
 	if w.root == nil || now.Before(w.nextRoot) {
 		return

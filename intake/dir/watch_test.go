@@ -178,6 +178,21 @@ func TestWatchBriefHardLink(t *testing.T) {
 	}
 }
 
+// TestWatchOutsideHardLink: a file is written through a name outside of the directory, and nothing
+// happens in that.
+func TestWatchOutsideHardLink(t *testing.T) {
+	t.Parallel()
+	root, outside := t.TempDir(), t.TempDir()
+	write(t, root, "a", "one")
+	must(t, os.Link(filepath.Join(root, "a"), filepath.Join(outside, "b")))
+	w := watchDir(t, root, dir.Options{})
+	w.settles(t)
+	for i := range 2 {
+		write(t, outside, "b", fmt.Sprint("through the name outside ", i))
+		w.settles(t)
+	}
+}
+
 // TestWatchStorm: files and directories come, go and change places at random;
 // when the storm is over the catalog is the tree.
 func TestWatchStorm(t *testing.T) {
