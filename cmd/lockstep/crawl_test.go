@@ -106,6 +106,12 @@ type changeEvent struct {
 	digest string
 }
 
+// listed reports whether the Resource List alone has all changes, as that of a small set soon has.
+func (c *crawl) listed() bool {
+	n := len(c.events)
+	return n == 0 || !c.at.Before(c.events[n-1].at)
+}
+
 // errDown reports a Source that does not run, or died while it answered.
 var errDown = errors.New("the Source does not answer")
 
