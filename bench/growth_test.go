@@ -41,6 +41,9 @@ var (
 	growthDir       = flag.String("growth.dir", os.TempDir(), "where states and documents are: 10,000,000 resources need 8 GB")
 )
 
+// growthRoles are processes of the benchmarks of large collections, by their roles.
+var growthRoles = map[string]func(args []string) error{"growth-source": grownSource, "growth-destination": grownDestination, "billion": billionSource}
+
 // growthChanges is how many resources change before an incremental step.
 const growthChanges = 100
 

@@ -30,17 +30,14 @@ const roleVar = "LOCKSTEP_BENCH_ROLE"
 
 func TestMain(m *testing.M) {
 	var err error
-	switch os.Getenv(roleVar) {
-	case "hub":
+	role := os.Getenv(roleVar)
+	switch grow := growthRoles[role]; {
+	case role == "hub":
 		err = hubProcess(os.Args[1], os.Args[2])
-	case "sink":
+	case role == "sink":
 		err = sinkProcess()
-	case "growth-source":
-		err = grownSource(os.Args[1:])
-	case "billion":
-		err = billionSource(os.Args[1:])
-	case "growth-destination":
-		err = grownDestination(os.Args[1:])
+	case grow != nil:
+		err = grow(os.Args[1:])
 	default:
 		os.Exit(postgrestest.Main(m))
 	}
