@@ -311,7 +311,7 @@ func (s *thinStore) List(ctx context.Context, prefix string) iter.Seq2[blob.Info
 }
 
 // check reads the index, and the parts that were kept: the index names every part, and each has the entries after the one
-// before, as many as it can have unless parts were shared.
+// before, and not more than a document may have.
 func (s *thinStore) check(n int) error {
 	if s.kept == nil {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -62,14 +63,14 @@ func BenchmarkGrowth(b *testing.B) {
 						b.Fatal(err)
 					}
 					now := growth(b, engine, n)
-					for _, name := range slices.Sorted(mapKeys(now)) {
+					for _, name := range slices.Sorted(maps.Keys(now)) {
 						fmt.Printf("%-8s %10d  %-34s %12.3f%s%s\n", engine, n, name, now[name], timesBefore(before, now, name), model.compare(name, n, now[name]))
 						b.ReportMetric(now[name], name+"@"+text)
 					}
 					before = now
 					model.learn(n, now)
 				}
-				for _, name := range slices.Sorted(mapKeys(before)) {
+				for _, name := range slices.Sorted(maps.Keys(before)) {
 					fmt.Printf("%-8s %10d  %-34s %12.3f computed\n", engine, billion, name, model.cost(name, billion))
 				}
 			}
@@ -106,16 +107,6 @@ func (m *growthModel) compare(name string, n int, measured float64) string {
 	}
 	computed := m.cost(name, n)
 	return fmt.Sprintf("; computed %.3f, %.2f of that", computed, computed/measured)
-}
-
-func mapKeys(m map[string]float64) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 func timesBefore(before, now map[string]float64, name string) string {
@@ -250,7 +241,7 @@ func growth(b *testing.B, engine string, n int) map[string]float64 {
 	return costs
 }
 
-// A grownProcess is a Source or a Destination that carries out steps when it is told.
+// A grownProcess is a Source or a Destination that carries out the steps it is sent.
 type grownProcess struct {
 	*exec.Cmd
 	to   io.WriteCloser

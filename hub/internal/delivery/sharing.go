@@ -90,8 +90,8 @@ func (x *Sharing) start(ctx context.Context) error {
 		x.changesRead = t.last
 	}
 	for {
-		most := x.ttl >= claimMost
-		if err := x.claim(ctx); most || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		ttl := x.ttl
+		if err := x.claim(ctx); x.ttl <= ttl || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return err
 		}
 	}
