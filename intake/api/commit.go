@@ -266,6 +266,10 @@ func (s *Set) fresh(group []*call) ([]*call, error) {
 // All of them belong to one Apply, after which nothing was applied. If the catalog
 // has no change since they were recorded, they had no visible effect and may be
 // carried out again.
+//
+// That is certain once the results are recorded, which only the process can do that
+// owns the catalog: in what a former owner reads, the changes of its successor look
+// like those of its last Apply.
 func (s *Set) settle(ctx context.Context) error {
 	if len(s.keys.asked) == 0 {
 		return nil
@@ -274,9 +278,10 @@ func (s *Set) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var settled []keyRecord
 	for _, r := range s.keys.asked {
 		if st.Last <= r.after {
-			s.keys.drop(r)
+			settled = append(settled, r.dropped())
 			continue
 		}
 		events, err := s.eventsAfter(ctx, r.after)
@@ -287,9 +292,9 @@ func (s *Set) settle(ctx context.Context) error {
 		if r.uri != "" {
 			reply = singleReply(r.uri, find(events, r.uri))
 		}
-		s.keys.answer(r, reply.status, reply.body)
+		settled = append(settled, r.answered(reply.status, reply.body))
 	}
-	return nil
+	return s.keys.settle(settled)
 }
 
 func find(events []event, uri string) *event {
@@ -333,7 +338,7 @@ func (s *Set) answer(calls []*call, events []event) {
 			c.reply = singleReply(c.updates[0].URI, find(c.events, c.updates[0].URI))
 		}
 		if c.key != "" {
-			s.keys.answer(c.asked, c.reply.status, c.reply.body)
+			s.keys.answer(c.asked.answered(c.reply.status, c.reply.body))
 		}
 	}
 }

@@ -137,8 +137,17 @@ func TestKeysWithoutDatabase(t *testing.T) {
 	if err := l.ask([]keyRecord{record(2)}); !errors.Is(err, errBroken) {
 		t.Fatalf("while the database is down: %v", err)
 	}
+	two := record(2)
+	if err := l.settle([]keyRecord{two.answered(200, nil)}); !errors.Is(err, errBroken) {
+		t.Fatalf("while the database is down: %v", err)
+	}
+	if r, _, err := l.find(two.id); err != nil || r.kind == keyAnswered {
+		t.Fatalf("request 2 has an answer that could not be recorded: %v", err)
+	}
 	notes.broken = false
-	l.drop(record(2))
+	if err := l.settle([]keyRecord{two.dropped()}); err != nil {
+		t.Fatal(err)
+	}
 	if err := l.ask([]keyRecord{record(3)}); err != nil {
 		t.Fatal(err)
 	}

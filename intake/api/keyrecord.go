@@ -53,6 +53,14 @@ type keyRecord struct {
 	body    []byte
 }
 
+// dropped returns the record that a request was not carried out.
+func (r *keyRecord) dropped() keyRecord { return keyRecord{kind: keyDropped, at: r.at, id: r.id} }
+
+// answered returns the record of the answer to a request.
+func (r *keyRecord) answered(status int, body []byte) keyRecord {
+	return keyRecord{kind: keyAnswered, at: r.at, id: r.id, request: r.request, after: r.after, status: status, body: body}
+}
+
 const (
 	keyRecordHeader = 8
 	keyRecordLeast  = 1 + 8 + 16

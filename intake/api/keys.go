@@ -257,16 +257,31 @@ func (l *keyLog) rotate() {
 	}
 }
 
-// drop records that a request was not carried out.
-func (l *keyLog) drop(r keyRecord) {
+// answer records the answer to a request, durably with the next requests.
+func (l *keyLog) answer(r keyRecord) {
 	delete(l.asked, r.id)
-	l.add(keyRecord{kind: keyDropped, at: r.at, id: r.id})
+	l.add(r)
 }
 
-// answer records the answer to a request.
-func (l *keyLog) answer(asked keyRecord, status int, body []byte) {
-	delete(l.asked, asked.id)
-	l.add(keyRecord{kind: keyAnswered, at: asked.at, id: asked.id, request: asked.request, after: asked.after, status: status, body: body})
+// settle records durably whether requests were carried out, and their answers. After
+// an error that is as unknown as before.
+func (l *keyLog) settle(rs []keyRecord) error {
+	n := len(l.unsynced)
+	for _, r := range rs {
+		l.add(r)
+	}
+	if err := l.sync(); err != nil {
+		l.unsynced = l.unsynced[:n]
+		clear(l.recent)
+		for i, r := range l.unsynced {
+			l.recent[r.id] = i
+		}
+		return err
+	}
+	for _, r := range rs {
+		delete(l.asked, r.id)
+	}
+	return nil
 }
 
 func (l *keyLog) add(r keyRecord) {

@@ -104,6 +104,67 @@ func TestAPIKeysOfAClockAhead(t *testing.T) {
 	a.want(put("http://x", `{"length":1}`).key("A"), 503)
 }
 
+// An owned catalog, with notes beside it, refuses the writes of a process that has lost it.
+type owned struct {
+	catalog.Catalog
+	notes map[string][]byte // shared by the processes
+	lost  bool
+}
+
+var errLost = errors.New("this process no longer owns the database")
+
+func (o *owned) Apply(ctx context.Context, set string, updates []catalog.Update) (catalog.Applied, error) {
+	if o.lost {
+		return catalog.Applied{}, errLost
+	}
+	return o.Catalog.Apply(ctx, set, updates)
+}
+
+func (o *owned) Load(name string) ([]byte, error) { return o.notes[name], nil }
+
+func (o *owned) SaveAll(notes map[string][]byte) error {
+	if o.lost {
+		return errLost
+	}
+	for name, text := range notes {
+		o.notes[name] = text
+	}
+	return nil
+}
+
+// TestAPIFormerOwner sees to it that a process that has lost the database while it carried out a request does not
+// take what its successor has applied for the result.
+func TestAPIFormerOwner(t *testing.T) {
+	t.Parallel()
+	for _, recorded := range []bool{true, false} { // whether the request was, when the database was lost
+		cat, notes := catalog.NewMem(nil), map[string][]byte{}
+		g := newGate()
+		g.Catalog = cat
+		first, second := &owned{Catalog: g, notes: notes}, &owned{Catalog: cat, notes: notes}
+		retry := func(err error) bool { return errors.Is(err, errLost) }
+		a := newAPI(t, first, api.Options{Notes: first, Retry: retry})
+		b := newAPI(t, second, api.Options{Notes: second, Retry: retry})
+		if recorded {
+			go func() {
+				<-g.arrived
+				first.lost = true
+				b.want(put("http://y", `{"length":1}`), 201)
+				g.orders <- gateOrder{err: errLost}
+			}()
+		} else {
+			b.want(put("http://x", `{"length":9}`), 201)
+			first.lost = true
+		}
+		a.want(put("http://x", `{"length":1}`).key("A"), 503)
+		for range 3 {
+			a.want(put("http://x", `{"length":1}`).key("A"), 503)
+		}
+		b.want(put("http://x", `{"length":1}`).key("A"), map[bool]int{true: 201, false: 200}[recorded])
+		a.want(put("http://x", `{"length":1}`).key("A"), 503)
+		first.lost = false // it is closed after the test
+	}
+}
+
 // A gate is a catalog whose next Apply waits for a gateOrder.
 type gate struct {
 	catalog.Catalog
