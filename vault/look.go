@@ -168,9 +168,10 @@ func (v *Vault) findPinned(ctx context.Context, d Digest, sweeping bool) (t *tab
 
 // sure checks the sources of a pinned content. A sweep that began before the
 // pin may have removed some, not knowing that they are needed, or an
-// interrupted sweep has left the content in that state.
+// interrupted sweep has left the content in that state, or another process
+// has written it after some were removed.
 func (v *Vault) sure(ctx context.Context, t *table, sweeping bool) (bool, error) {
-	if !sweeping {
+	if !sweeping && !v.opts.Shared {
 		unfinished, err := v.unfinished(ctx)
 		if err != nil || !unfinished {
 			return true, err

@@ -36,6 +36,7 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 type Options struct {
 	Compress bool         // with zstd, chunks that become smaller
 	Trust    bool         // the store verifies its bytes itself, and reading is expensive: new contents use existing chunks without reading them
+	Shared   bool         // processes take turns in writing: a content that another one has written late is used only after a check of its sources
 	Logger   *slog.Logger // default: discards
 }
 

@@ -104,6 +104,12 @@ func (s *Store) expected(ctx context.Context, name string) (string, error) {
 	return info.Version, nil
 }
 
+// Exists reports whether there was a blob when this process has first seen or has last written it.
+func (s *Store) Exists(ctx context.Context, name string) (bool, error) {
+	version, err := s.expected(ctx, name)
+	return version != "", err
+}
+
 // Open implements [blob.Store].
 func (s *Store) Open(ctx context.Context, name string) (blob.Reader, error) {
 	r, err := s.base.Open(ctx, name)

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"iter"
-	"strconv"
-	"sync"
 	"testing"
 
 	"lockstep/blob"
@@ -14,109 +11,13 @@ import (
 	"lockstep/blob/fence"
 )
 
-// A conditional is a store in memory with versions and conditions.
-type conditional struct {
-	*blob.Mem
-
-	mu       sync.Mutex // guards versions; held while a blob is replaced
-	last     int
-	versions map[string]string
-}
-
-func newConditional() *conditional {
-	return &conditional{Mem: new(blob.Mem), versions: map[string]string{}}
-}
-
-type conditionalWriter struct {
-	blob.Writer
-	expected, version string
-}
-
-func (w *conditionalWriter) Expect(version string) { w.expected = version }
-func (w *conditionalWriter) Version() string       { return w.version }
-
-type conditionalReader struct {
-	blob.Reader
-	version string
-}
-
-func (r *conditionalReader) Info() blob.Info {
-	info := r.Reader.Info()
-	info.Version = r.version
-	return info
-}
-
-func (s *conditional) Create(ctx context.Context, name string) (blob.Writer, error) {
-	w, err := s.Mem.Create(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return &conditionalWriter{Writer: w}, nil
-}
-
-func (s *conditional) Commit(ctx context.Context, ws ...blob.Writer) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, bw := range ws {
-		w := bw.(*conditionalWriter)
-		if s.versions[w.Name()] != w.expected {
-			return &blob.CommitError{Done: i, Name: w.Name(), Err: blob.ErrConflict}
-		}
-		if err := s.Mem.Commit(ctx, w.Writer); err != nil {
-			return err
-		}
-		s.last++
-		w.version = strconv.Itoa(s.last)
-		s.versions[w.Name()] = w.version
-	}
-	return nil
-}
-
-func (s *conditional) Remove(ctx context.Context, names ...string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range names {
-		delete(s.versions, name)
-	}
-	return s.Mem.Remove(ctx, names...)
-}
-
-func (s *conditional) Open(ctx context.Context, name string) (blob.Reader, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, err := s.Mem.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return &conditionalReader{r, s.versions[name]}, nil
-}
-
-func (s *conditional) Stat(ctx context.Context, name string) (blob.Info, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	info, err := s.Mem.Stat(ctx, name)
-	info.Version = s.versions[name]
-	return info, err
-}
-
-func (s *conditional) StatAll(ctx context.Context, names []string, each func(i int, info blob.Info, err error)) error {
-	for i, name := range names {
-		info, err := s.Stat(ctx, name)
-		each(i, info, err)
-	}
-	return nil
-}
-
-func (s *conditional) Sweep(context.Context, iter.Seq[string]) (int, error) { return 0, nil }
-func (s *conditional) Close() error                                         { return nil }
-
 func holds(context.Context) error { return nil }
 
 // TestFence: as long as no other process writes, a Store is like any other.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	blobtest.RunLimits(t, blobtest.Limits{NoResume: true}, func(t *testing.T) blob.Store {
-		return fence.New(newConditional(), holds, func(err error) { t.Errorf("conflict: %v", err) })
+		return fence.New(blobtest.NewConditional(), holds, func(err error) { t.Errorf("conflict: %v", err) })
 	})
 }
 
@@ -184,7 +85,7 @@ var errLost = errors.New("the lease is lost")
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	for _, known := range []bool{true, false} {
-		base := newConditional()
+		base := blobtest.NewConditional()
 		first, second := newWriting(t, base), newWriting(t, base)
 		if known {
 			if err := first.write("list", "1"); err != nil {
@@ -217,7 +118,7 @@ func TestPaused(t *testing.T) {
 // TestLate: a successor that has read a blob learns that its predecessor has written it after that.
 func TestLate(t *testing.T) {
 	t.Parallel()
-	base := newConditional()
+	base := blobtest.NewConditional()
 	first, second := newWriting(t, base), newWriting(t, base)
 	if err := first.write("state", "1"); err != nil {
 		t.Fatal(err)

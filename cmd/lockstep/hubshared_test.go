@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -26,7 +25,7 @@ type hubProcess struct {
 
 func startHub(t *testing.T, args ...string) *hubProcess {
 	t.Helper()
-	p, err := startReady(exec.Command("lockstep", append([]string{"hub", "--allow-private", "--publish-open"}, args...)...))
+	p, err := startReady(sharingCommand(t, append([]string{"hub", "--allow-private", "--publish-open"}, args...)...))
 	if err != nil {
 		t.Fatal(err)
 	}

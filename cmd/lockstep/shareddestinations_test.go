@@ -88,8 +88,8 @@ type sharer struct {
 func (w *sharedWorld) start(command string, more ...string) *sharer {
 	w.t.Helper()
 	args := append([]string{command, w.src.URL + "/resourcelist.xml", w.address(), "--state", w.state, "--shared", "--max-delete", "100"}, more...)
-	p := &sharer{cmd: exec.Command("lockstep", args...), ended: make(chan error, 1)}
-	p.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+w.dir)
+	p := &sharer{cmd: sharingCommand(w.t, args...), ended: make(chan error, 1)}
+	p.cmd.Env = append(p.cmd.Environ(), "XDG_STATE_HOME="+w.dir)
 	for name, value := range bucketEnv(w.URL) {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)
 	}
@@ -457,8 +457,8 @@ func TestSharedFollow(t *testing.T) {
 	m := newSharedMirror(t)
 	m.Config.Handler = conditionalUploads(m.Config.Handler)
 	follow := func() *exec.Cmd {
-		c := exec.Command("lockstep", "follow", m.src.base, m.address(), "--state", m.state, "--shared", "--max-delete", "100", "--poll", "100ms", "--admin", "off")
-		c.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
+		c := sharingCommand(t, "follow", m.src.base, m.address(), "--state", m.state, "--shared", "--max-delete", "100", "--poll", "100ms", "--admin", "off")
+		c.Env = append(c.Environ(), "XDG_STATE_HOME="+t.TempDir())
 		for name, value := range bucketEnv(m.URL) {
 			c.Env = append(c.Env, name+"="+value)
 		}

@@ -135,8 +135,8 @@ func (s *sharedSource) start(args ...string) *process {
 
 // tryStart starts another process, and returns why it does not run.
 func (s *sharedSource) tryStart(args ...string) error {
-	cmd := exec.Command("lockstep", append([]string{"serve", "--config", s.config}, args...)...)
-	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+s.home)
+	cmd := sharingCommand(s.T, append([]string{"serve", "--config", s.config}, args...)...)
+	cmd.Env = append(cmd.Environ(), "XDG_STATE_HOME="+s.home)
 	for name, value := range bucketEnv(s.endpoint) {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -418,23 +418,23 @@ func (a *author) work(s *sharedSource, stop <-chan struct{}) error {
 // more may have been written whose acknowledgment was lost.
 func (a *author) check(events []changeEvent) error {
 	for uri, last := range a.last {
-		next := 0
-		for _, e := range events {
-			if e.uri != uri {
-				continue
-			}
-			if next == 0 { // the first one in the Change List may be a later one
-				for next = 1; next <= last+1 && digest(textOf(uri, next)) != e.digest; {
-					next++
-				}
-			}
-			if e.digest != digest(textOf(uri, next)) {
-				return fmt.Errorf("%s: a change is not its content number %d", uri, next)
-			}
-			next++
+		numbers := map[string]int{} // by digest
+		for n := 1; n <= last+1; n++ {
+			numbers[digest(textOf(uri, n))] = n
 		}
-		if next != 0 && next <= last {
-			return fmt.Errorf("%s: content number %d was acknowledged, and number %d is the last that is published", uri, last, next-1)
+		var published []int // the first one in the Change List may be a later one
+		for _, e := range events {
+			if e.uri == uri {
+				published = append(published, numbers[e.digest])
+			}
+		}
+		for i, n := range published {
+			if n == 0 || i > 0 && n != published[i-1]+1 {
+				return fmt.Errorf("%s: the contents %v are published, and %d were acknowledged", uri, published, last)
+			}
+		}
+		if n := len(published); n > 0 && published[n-1] < last {
+			return fmt.Errorf("%s: content number %d was acknowledged, and number %d is the last that is published", uri, last, published[n-1])
 		}
 	}
 	return nil

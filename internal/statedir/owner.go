@@ -78,6 +78,22 @@ func OwnClaim(state State) (*Claim, error) {
 // place that belongs to another state is refused, unless that state is gone or
 // takeOver is set. Nothing is written before Take.
 func NewClaim(ctx context.Context, docs blob.Store, place string, state State, takeOver bool) (*Claim, error) {
+	return newClaim(ctx, docs, place, state, takeOver, subject{"documents", "%s is published from another state directory since %s, not from %s", "readers then compare everything"})
+}
+
+// ClaimContents is NewClaim for a place of the contents that a Source keeps.
+func ClaimContents(ctx context.Context, contents blob.Store, place string, state State, takeOver bool) (*Claim, error) {
+	return newClaim(ctx, contents, place, state, takeOver, subject{"contents", "%s has the contents of another state since %s, not those of %s", "what it has kept there is then removed"})
+}
+
+// A subject is what is claimed, for messages.
+type subject struct {
+	name      string
+	belongs   string // format of what is wrong: the place, since when, the state
+	takenOver string // what follows from taking it over
+}
+
+func newClaim(ctx context.Context, docs blob.Store, place string, state State, takeOver bool, what subject) (*Claim, error) {
 	id, err := loadID(state.Notes)
 	if err != nil {
 		return nil, err
@@ -94,7 +110,7 @@ func NewClaim(ctx context.Context, docs blob.Store, place string, state State, t
 	known, found, err := readOwner(ctx, docs)
 	switch {
 	case err != nil:
-		return nil, hinted{fmt.Errorf("open %s for the documents: %w", place, err), "see that it can be reached and written; nothing was published"}
+		return nil, hinted{fmt.Errorf("open %s for the %s: %w", place, what.name, err), "see that it can be reached and written; nothing was published"}
 	case !found:
 		c.due = true
 		return c, nil
@@ -103,9 +119,9 @@ func NewClaim(ctx context.Context, docs blob.Store, place string, state State, t
 		return c, nil
 	case known.Place != own && !takeOver:
 		return nil, &destination.RefusedError{
-			Reason: fmt.Sprintf("%s is published from another state directory since %s, not from %s", place, known.Since.Format(time.RFC3339), state.Name),
+			Reason: fmt.Sprintf(what.belongs, place, known.Since.Format(time.RFC3339), state.Name),
 			Hint: "use that one's --state (and the same user, whose default it may be), or give this one a place of its own; " +
-				"if the other is gone for good, run once with --take-over: readers then compare everything",
+				"if the other is gone for good, run once with --take-over: " + what.takenOver,
 		}
 	}
 	c.owner.Restarting, c.due = true, true // the state that was here was removed, or is to be replaced
@@ -148,14 +164,14 @@ func (c *Claim) write(ctx context.Context) error {
 	}
 	w, err := c.docs.Create(ctx, ownerMark)
 	if err != nil {
-		return fmt.Errorf("mark the documents as ours: %w", err)
+		return fmt.Errorf("mark the place as ours: %w", err)
 	}
 	if _, err = w.Write(append(text, '\n')); err == nil {
 		err = c.docs.Commit(ctx, w)
 	}
 	if err != nil {
 		_ = w.Close() // err says more
-		return fmt.Errorf("mark the documents as ours: %w", err)
+		return fmt.Errorf("mark the place as ours: %w", err)
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ type File struct {
 	TLSKey       flagValue  `yaml:"tls_key"`
 	State        flagValue  `yaml:"state"`
 	Documents    flagValue  `yaml:"documents" flag:"out"` // directory or bucket the documents are written to
+	Contents     flagValue  `yaml:"contents"`
 	Gzip         flagValue  `yaml:"gzip"`
 	Hash         StringList `yaml:"hash"`
 	Include      StringList `yaml:"include"`
@@ -136,7 +137,7 @@ func Read(path string) (File, error) {
 
 // resolve makes relative paths begin at dir.
 func (c *File) resolve(dir string) {
-	for _, p := range []*flagValue{&c.State, &c.TLSCert, &c.TLSKey, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile, &c.AccessLog, &c.FilterFrom} {
+	for _, p := range []*flagValue{&c.State, &c.TLSCert, &c.TLSKey, &c.Documents, &c.Contents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile, &c.AccessLog, &c.FilterFrom} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
 	if path, ok := strings.CutPrefix(string(c.Admin), "unix:"); ok {

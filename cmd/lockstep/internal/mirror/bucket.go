@@ -64,3 +64,10 @@ func OpenBucket(address string, c BucketClient, adjust ...func(*s3.Options)) (*s
 	}
 	return b, nil
 }
+
+// IsBelow reports whether address is a place in a bucket below the place bucket,
+// and not the same.
+func IsBelow(bucket, address string) bool {
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(address, "/"), strings.TrimSuffix(bucket, "/")+"/")
+	return ok && rest != ""
+}

@@ -13,7 +13,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 )
 
-// checkSite rejects what processes cannot share, among it a bucket of a service that does not
+// checkSite rejects what processes cannot share, among it buckets of a service that does not
 // replace objects under conditions: a process that was paused could replace documents of its
 // successor there. A directory has no such conditions.
 func checkSite(ctx context.Context, o *site.Options) error {
@@ -28,16 +28,27 @@ func checkSite(ctx context.Context, o *site.Options) error {
 	case slices.ContainsFunc(o.Sets, func(c config.Set) bool { return c.Origin.Place == config.Stdin }):
 		return term.Usage(errors.New("--shared: what one process reads from standard input, the others do not have"), "write it to a file, or to the API of a set from api:")
 	}
-	b, err := mirror.OpenBucket(o.Documents, mirror.BucketClient{LookupEnv: o.IO.LookupEnv, Network: o.Network, Log: o.Log})
+	if err := checkBucket(ctx, o, o.Documents); err != nil || o.Contents == "" {
+		return err
+	}
+	if !mirror.IsBucket(o.Contents) {
+		return term.Usage(errors.New("--shared: the contents must be in a bucket"), "use --contents s3://BUCKET/PREFIX; or leave --shared out")
+	}
+	return checkBucket(ctx, o, o.Contents)
+}
+
+// checkBucket tries out whether a service honors conditions.
+func checkBucket(ctx context.Context, o *site.Options, address string) error {
+	b, err := mirror.OpenBucket(address, mirror.BucketClient{LookupEnv: o.IO.LookupEnv, Network: o.Network, Log: o.Log})
 	if err != nil {
 		return err
 	}
 	err = s3.CheckConditions(ctx, b)
 	if errors.Is(err, s3.ErrUnconditional) {
-		return term.WithHint(fmt.Errorf("--shared: %s: %w", o.Documents, err), "use a service that honors them, also at the end of multipart uploads; or run one process, without --shared")
+		return term.WithHint(fmt.Errorf("--shared: %s: %w", address, err), "use a service that honors them, also at the end of multipart uploads; or run one process, without --shared")
 	}
 	if err != nil {
-		return fmt.Errorf("--shared: try out %s: %w", o.Documents, err)
+		return fmt.Errorf("--shared: try out %s: %w", address, err)
 	}
 	return nil
 }

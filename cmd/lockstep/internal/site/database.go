@@ -32,23 +32,18 @@ func (o *Options) checkDatabase() error {
 
 // checkLocal rejects a set of which something would be stored in the local directory only.
 func (o *Options) checkLocal(c *config.Set) error {
-	what := ""
-	switch {
-	case c.Origin.Kind.Scheme == "resourcesync":
-		what = "resourcesync: stores its mirror"
-	case c.Versions != nil:
-		what = "versions: stores prior versions"
-	case c.Patches:
-		what = "patches: stores what resources were before"
-	case c.ChangeDump != nil:
-		what = "change_dump: stores what changes have brought"
-	case c.Archive != nil && o.documentsInState():
+	if c.Origin.Kind.Scheme == "resourcesync" {
+		return term.WithHint(errors.New("resourcesync: stores its mirror in files, and needs a state in a directory for now"), "use --state DIR; or leave it out of this Source")
+	}
+	if c.Archive != nil && o.documentsInState() {
 		return term.WithHint(errors.New("archive: keeps earlier documents, which would be in a local directory that may be lost"),
 			"have the documents in a place that lasts, with documents: DIR or documents: s3://BUCKET/PREFIX in the configuration")
-	default:
-		return nil
 	}
-	return term.WithHint(fmt.Errorf("%s in files, and needs a state in a directory for now", what), "use --state DIR; or leave it out of this Source")
+	if (c.Versions != nil || c.KeepsBytes()) && o.Contents == "" {
+		return term.WithHint(errors.New("what versions, patches and change_dump keep would be in a local directory that may be lost"),
+			"say where it lasts: --contents DIR or --contents s3://BUCKET/PREFIX")
+	}
+	return nil
 }
 
 // documentsInState reports whether the documents are in the directory of the state.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/contentplace"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/statedir"
@@ -18,8 +19,11 @@ import (
 // checkPlaces rejects places that overlap: the documents and the state of a Source must
 // not be published as its resources.
 func checkPlaces(o Options) error {
+	if err := contentplace.Check(o.Contents, o.Documents, o.Sets); err != nil {
+		return err
+	}
 	for _, c := range o.Sets {
-		if from := c.Origin.String(); mirror.IsBucket(from) && bucketBelow(from, o.Documents) {
+		if from := c.Origin.String(); mirror.IsBucket(from) && mirror.IsBelow(from, o.Documents) {
 			return term.Usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.Documents, from),
 				"write them elsewhere, or to "+from+" itself")
 
@@ -64,13 +68,6 @@ func checkPlaces(o Options) error {
 		}
 	}
 	return nil
-}
-
-// bucketBelow reports whether address is a place in a bucket below the place bucket,
-// and not the same.
-func bucketBelow(bucket, address string) bool {
-	rest, ok := strings.CutPrefix(strings.TrimSuffix(address, "/"), strings.TrimSuffix(bucket, "/")+"/")
-	return ok && rest != ""
 }
 
 // Beside reports whether the documents are stored where the resources of a set are.

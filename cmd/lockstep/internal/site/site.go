@@ -61,6 +61,7 @@ type Options struct {
 	Sets         []config.Set     // settled: what flags and defaults say is filled in
 	State        stateplace.Place // of what is kept from run to run
 	Documents    string           // directory or bucket for the documents
+	Contents     string           // directory or bucket for what is kept of contents; "": the state directory
 	Gzip         bool             // with compressed variants
 	APITokenFile string           // clients that send a token in it may fill sets; "": none may
 	AllowEmpty   bool

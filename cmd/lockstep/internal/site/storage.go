@@ -3,19 +3,18 @@ package site
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"lockstep/bitstream"
 	"lockstep/blob"
+	"lockstep/blob/fence"
 	"lockstep/blob/s3"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/contentplace"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/versions"
@@ -60,11 +59,15 @@ func openStorage(ctx context.Context, o *Options, onClose func(func())) (*storag
 	if err := o.checkVersions(); err != nil {
 		return nil, err
 	}
-	if st.versions, err = versions.Open(o.State.Dir, db.State.Notes, o.Sets, db.Versions); err != nil {
+	contents, err := openContents(ctx, o, db)
+	if err != nil {
+		return nil, err
+	}
+	if st.versions, err = versions.Open(ctx, contents, db.State.Notes, o.Sets, db.Versions); err != nil {
 		return nil, err
 	}
 	onClose(st.versions.Close)
-	bytes, err := openBitstreams(o, st.versions.Used())
+	bytes, err := contents.StoreIf(ctx, contentplace.Bitstreams, st.versions.Used() || slices.ContainsFunc(o.Sets, func(c config.Set) bool { return c.KeepsBytes() }))
 	if err != nil || bytes == nil {
 		return st, err
 	}
@@ -73,19 +76,15 @@ func openStorage(ctx context.Context, o *Options, onClose func(func())) (*storag
 	return st, nil
 }
 
-// openBitstreams opens the store for the bytes of past representations, if a set
-// needs it, or one did and its bytes are to be removed; otherwise it returns nil.
-func openBitstreams(o *Options, versions bool) (*blob.Dir, error) {
-	path := filepath.Join(o.State.Dir, "bitstreams")
-	_, err := os.Stat(path)
-	if err != nil && !versions && !slices.ContainsFunc(o.Sets, func(c config.Set) bool { return c.KeepsBytes() }) {
-		return nil, nil
+// openContents opens the place of what the site keeps of contents.
+func openContents(ctx context.Context, o *Options, db *stateplace.Database) (*contentplace.Place, error) {
+	place := contentplace.Options{
+		Address: o.Contents, StateDir: o.State.Dir, State: db.State, TakeOver: o.TakeOver, Client: o.bucketClient(), Standby: o.isStandby(),
 	}
-	dir, err := blob.NewDir(path, blob.DirOptions{Private: true})
-	if err != nil {
-		return nil, fmt.Errorf("open the store for the bytes of changes: %w", err)
+	if o.Shared != nil {
+		place.Fence = func(base fence.Base) *fence.Store { return o.Shared.Fence(base, db) }
 	}
-	return dir, nil
+	return contentplace.Open(ctx, place)
 }
 
 // documents returns the dependency on the store of the documents.
@@ -151,10 +150,15 @@ func (bucketStore) Close() error { return nil }
 
 func openDocumentStore(o *Options) (documentStore, error) {
 	if mirror.IsBucket(o.Documents) {
-		b, err := mirror.OpenBucket(o.Documents, mirror.BucketClient{LookupEnv: o.IO.LookupEnv, Network: o.Network, Log: o.Log})
+		b, err := mirror.OpenBucket(o.Documents, o.bucketClient())
 		return bucketStore{b}, err
 	}
 	return statedir.Documents(o.Documents, o.State.Dir)
+}
+
+// bucketClient returns how buckets of the site are reached.
+func (o *Options) bucketClient() mirror.BucketClient {
+	return mirror.BucketClient{LookupEnv: o.IO.LookupEnv, Network: o.Network, Log: o.Log}
 }
 
 // claimDocuments claims the place of the documents for the state of o. Documents

@@ -32,6 +32,7 @@ type Source struct {
 	description  string
 	state        string
 	State        stateplace.Place // once it is settled
+	contents     string
 	config       string
 	hash         []string
 	include      []string
@@ -68,6 +69,7 @@ func (o *Source) Declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	flags.StringVar(&o.title, "title", "", "the title of the collection is `TEXT`, on pages, in feeds and for harvesters")
 	flags.StringVar(&o.description, "description", "", "what the collection contains is `TEXT`, or at that URL")
 	flags.StringVar(&o.state, "state", "", "keep what is known of the resources in `DIR`, or in a PostgreSQL database, postgres://… (default one per directory below ~/.local/state/lockstep)")
+	flags.StringVar(&o.contents, "contents", "", "keep what versions, patches and Change Dumps need of contents in the directory or bucket `PLACE` (default in the state directory; needed if the state is in a database)")
 	flags.StringVar(&o.config, "config", "", "read configuration from `FILE` (YAML); flags overrule it")
 	flags.StringSliceVar(&o.hash, "hash", []string{"sha-256", "md5"}, "`NAMES` of the hashes to publish; of what is not a file, read it for them")
 	flags.StringArrayVar(&o.include, "include", nil, "publish only files and objects that match `GLOB` (repeatable; ** is any number of directories)")
@@ -261,7 +263,7 @@ func (o *Source) Compresses(usual bool) bool {
 // Site returns what openSite needs to know.
 func (o *Source) Site(command string, out *term.Options, io term.IO) site.Options {
 	return site.Options{
-		BaseURL: o.BaseURL, Title: o.title, Description: o.description, Sets: o.Sets, State: o.State, AllowEmpty: o.allowEmpty, TakeOver: o.takeOver, ScanInterval: o.scanInterval, Rehash: o.rehash,
+		BaseURL: o.BaseURL, Title: o.title, Description: o.description, Sets: o.Sets, State: o.State, Contents: o.contents, AllowEmpty: o.allowEmpty, TakeOver: o.takeOver, ScanInterval: o.scanInterval, Rehash: o.rehash,
 		Watching: o.Watching(), Gzip: o.Compresses(false), APITokenFile: o.apiTokenFile, Hubs: o.Hubs, Network: &o.network, IO: io, Command: command, Log: out.Logger(io), Verbose: out.Verbose,
 	}
 }

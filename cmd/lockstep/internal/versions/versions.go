@@ -4,6 +4,7 @@
 package versions
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,9 +14,9 @@ import (
 	"time"
 
 	"lockstep/bitstream"
-	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/contentplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/statedir"
 	"lockstep/memento"
@@ -23,13 +24,9 @@ import (
 	"lockstep/vault"
 )
 
-// Where prior versions are stored: their bytes in the state directory, and a
-// note that lists the sets that keep versions, or did. The database lists the
-// versions, next to the catalog.
-const (
-	versionsPlace = "versions"
-	versionsNote  = "versions.json"
-)
+// versionsNote lists the sets that keep versions, or did. The bytes of prior versions are at the place of
+// the contents, and the database lists the versions, next to the catalog.
+const versionsNote = "versions.json"
 
 // A mark is the record of a set that keeps versions or did, under its name in the
 // catalog.
@@ -60,17 +57,18 @@ func CheckFiles(sets []config.Set) error {
 // A Store is where prior versions are stored, with the marks of the sets that keep
 // them or did.
 type Store struct {
-	blobs    *blob.Dir // their bytes; nil: no set keeps versions, and none did
+	blobs    contentplace.Store // their bytes; nil: no set keeps versions, and none did
+	trusted  bool               // that store verifies its bytes
+	shared   bool               // by several processes
 	index    memento.Store
 	compress bool
 	notes    statedir.Notes // with the marks
 	marks    map[string]mark
 }
 
-// Open opens the store in the state directory, if a set keeps versions, or did. index
-// lists the versions.
-func Open(state string, notes statedir.Notes, sets []config.Set, index memento.Store) (*Store, error) {
-	s := &Store{notes: notes}
+// Open opens the store, if a set keeps versions, or did. index lists the versions.
+func Open(ctx context.Context, place *contentplace.Place, notes statedir.Notes, sets []config.Set, index memento.Store) (*Store, error) {
+	s := &Store{notes: notes, trusted: place.Trusted(), shared: place.IsShared()}
 	if err := statedir.ReadJSON(s.notes, versionsNote, &s.marks); err != nil {
 		return nil, err
 	}
@@ -78,8 +76,8 @@ func Open(state string, notes statedir.Notes, sets []config.Set, index memento.S
 		return s, nil
 	}
 	var err error
-	if s.blobs, err = blob.NewDir(filepath.Join(state, versionsPlace), blob.DirOptions{Private: true}); err != nil {
-		return nil, fmt.Errorf("open the place for prior versions: %w", err)
+	if s.blobs, err = place.Store(ctx, contentplace.Versions); err != nil {
+		return nil, err
 	}
 	s.index = index
 	s.compress = slices.ContainsFunc(sets, func(c config.Set) bool { return c.Versions != nil && c.Versions.Compress })
@@ -104,7 +102,7 @@ func (s *Store) Vault(log *slog.Logger) *vault.Vault {
 	if s.blobs == nil {
 		return nil
 	}
-	return vault.New(s.blobs, vault.Options{Compress: s.compress, Logger: log})
+	return vault.New(s.blobs, vault.Options{Compress: s.compress, Trust: s.trusted, Shared: s.shared, Logger: log})
 }
 
 // Marked reports whether the set with a Capability List keeps versions, or did.
