@@ -84,7 +84,7 @@ var shiftedProgram = sync.OnceValues(func() (string, error) {
 			return "", err
 		}
 	}
-	program := filepath.Join(dir, "lockstep")
+	program := filepath.Join(dir, "shifted") // not lockstep: states are there
 	build := exec.Command("go", "build", "-overlay", replacements, "-o", program, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
