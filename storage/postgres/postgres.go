@@ -145,13 +145,10 @@ func pool(config *pgx.ConnConfig) *sql.DB {
 // expensive that it would compile them.
 func setUp(ctx context.Context, c *pgx.Conn) error {
 	registerTypes(c.TypeMap())
-	const durable = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`
-	if _, err := c.Exec(ctx, durable); err != nil {
-		return err
-	}
-	const byKey = `SELECT set_config(name, 'off', false) FROM pg_settings
+	const settings = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
+		UNION ALL SELECT set_config(name, 'off', false) FROM pg_settings
 		WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_sort', 'jit')`
-	_, err := c.Exec(ctx, byKey)
+	_, err := c.Exec(ctx, settings, oneTrip)
 	return err
 }
 

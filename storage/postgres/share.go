@@ -36,7 +36,7 @@ func (h *Hub) Claim(ctx context.Context, owner string, want int, ttl time.Durati
 		if err := divide(ctx, tx, owner, want); err != nil {
 			return err
 		}
-		if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM hub_owner`).Scan(&owners); err != nil {
+		if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM hub_owner`, oneTrip).Scan(&owners); err != nil {
 			return err
 		}
 		shards, err = claimed(ctx, tx, owner)
@@ -55,20 +55,20 @@ func renew(ctx context.Context, tx *sql.Tx, owner string, ttl time.Duration) err
 		return err
 	}
 	const put = `INSERT INTO hub_owner (owner, until) VALUES ($1, $2) ON CONFLICT (owner) DO UPDATE SET until = excluded.until`
-	if _, err := tx.ExecContext(ctx, put, owner, now+ttl.Microseconds()); err != nil {
+	if _, err := tx.ExecContext(ctx, put, oneTrip, []byte(owner), now+ttl.Microseconds()); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `DELETE FROM hub_owner WHERE until <= $1 AND owner <> $2`, now, owner); err != nil {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM hub_owner WHERE until <= $1 AND owner <> $2`, oneTrip, now, []byte(owner)); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `DELETE FROM hub_claim WHERE owner NOT IN (SELECT owner FROM hub_owner)`)
+	_, err = tx.ExecContext(ctx, `DELETE FROM hub_claim WHERE owner NOT IN (SELECT owner FROM hub_owner)`, oneTrip)
 	return err
 }
 
 // serverTime returns the time of the server, in microseconds since 1970.
 func serverTime(ctx context.Context, tx *sql.Tx) (now int64, err error) {
 	const clock = `SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`
-	err = tx.QueryRowContext(ctx, clock).Scan(&now)
+	err = tx.QueryRowContext(ctx, clock, oneTrip).Scan(&now)
 	return now, err
 }
 
@@ -76,18 +76,18 @@ func serverTime(ctx context.Context, tx *sql.Tx) (now int64, err error) {
 func divide(ctx context.Context, tx *sql.Tx, owner string, want int) error {
 	const drop = `DELETE FROM hub_claim WHERE owner = $1
 		AND shard NOT IN (SELECT shard FROM hub_claim WHERE owner = $1 ORDER BY shard LIMIT $2)`
-	if _, err := tx.ExecContext(ctx, drop, owner, want); err != nil {
+	if _, err := tx.ExecContext(ctx, drop, oneTrip, []byte(owner), want); err != nil {
 		return err
 	}
 	const take = `INSERT INTO hub_claim (shard, owner)
 		SELECT s, CAST($1 AS BYTEA) FROM generate_series(0, $2 - 1) s WHERE s NOT IN (SELECT shard FROM hub_claim)
 		ORDER BY s LIMIT $3 - (SELECT COUNT(*) FROM hub_claim WHERE owner = $1)`
-	_, err := tx.ExecContext(ctx, take, owner, hubstore.Shards, want)
+	_, err := tx.ExecContext(ctx, take, oneTrip, []byte(owner), hubstore.Shards, want)
 	return err
 }
 
 func claimed(ctx context.Context, tx *sql.Tx, owner string) ([]int, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT shard FROM hub_claim WHERE owner = $1 ORDER BY shard`, owner)
+	rows, err := tx.QueryContext(ctx, `SELECT shard FROM hub_claim WHERE owner = $1 ORDER BY shard`, oneTrip, []byte(owner))
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +106,10 @@ func claimed(ctx context.Context, tx *sql.Tx, owner string) ([]int, error) {
 // Release implements [hubstore.Sharer].
 func (h *Hub) Release(ctx context.Context, owner string) error {
 	err := h.change(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM hub_claim WHERE owner = $1`, owner); err != nil {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM hub_claim WHERE owner = $1`, oneTrip, []byte(owner)); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `DELETE FROM hub_owner WHERE owner = $1`, owner)
+		_, err := tx.ExecContext(ctx, `DELETE FROM hub_owner WHERE owner = $1`, oneTrip, []byte(owner))
 		return err
 	})
 	if err != nil {
@@ -139,7 +139,7 @@ func (h *Hub) News(ctx context.Context, mark int64) (topics map[string]int64, ne
 // change runs f in a transaction in which no other one changes claims.
 func (h *Hub) change(ctx context.Context, f func(*sql.Tx) error) error {
 	return h.db.Update(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `LOCK TABLE hub_owner IN EXCLUSIVE MODE`); err != nil {
+		if _, err := tx.ExecContext(ctx, `LOCK TABLE hub_owner IN EXCLUSIVE MODE`, oneTrip); err != nil {
 			return err
 		}
 		return f(tx)

@@ -98,11 +98,14 @@ func (s *setRow) save(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
+// setNamed is the number of the set whose name is the first parameter. With a join in its place PostgreSQL would
+// sort all rows of the set, although an index has them in their order.
+const setNamed = `(SELECT id FROM catalog_set WHERE name = $1)`
+
 // Resources implements [catalog.Catalog].
 func (c *Catalog) Resources(ctx context.Context, set string, r catalog.Range) iter.Seq2[catalog.Record, error] {
-	const selectFrom = `SELECT r.uri, r.record FROM catalog_set s JOIN catalog_resource r ON r.set_id = s.id
-		WHERE s.name = $1 AND r.uri >= $2`
-	const to, order = ` AND r.uri < $3`, ` ORDER BY r.uri`
+	const selectFrom = `SELECT uri, record FROM catalog_resource WHERE set_id = ` + setNamed + ` AND uri >= $2`
+	const to, order = ` AND uri < $3`, ` ORDER BY uri`
 	return func(yield func(catalog.Record, error) bool) {
 		text, args := selectFrom+order, []any{set, r.From}
 		if r.To != "" {
@@ -145,8 +148,7 @@ func (c *Catalog) split(ctx context.Context, set string, n int, yield func(strin
 	}
 	defer tx.Rollback() // nothing was written
 	// Stepping over rows of the key is all the work.
-	const selectNth = `SELECT r.uri FROM catalog_set s JOIN catalog_resource r ON r.set_id = s.id
-		WHERE s.name = $1 AND r.uri >= $2 ORDER BY r.uri LIMIT 1 OFFSET $3`
+	const selectNth = `SELECT uri FROM catalog_resource WHERE set_id = ` + setNamed + ` AND uri >= $2 ORDER BY uri LIMIT 1 OFFSET $3`
 	nth, err := tx.PrepareContext(ctx, selectNth)
 	if err != nil {
 		return err
@@ -168,8 +170,7 @@ func (c *Catalog) split(ctx context.Context, set string, n int, yield func(strin
 
 // Changes implements [catalog.Catalog].
 func (c *Catalog) Changes(ctx context.Context, set string, after catalog.Seq) iter.Seq2[catalog.Change, error] {
-	const selectAfter = `SELECT c.change, c.uri, c.record FROM catalog_set s JOIN catalog_change c ON c.set_id = s.id
-		WHERE s.name = $1 AND c.seq > $2 ORDER BY c.seq`
+	const selectAfter = `SELECT change, uri, record FROM catalog_change WHERE set_id = ` + setNamed + ` AND seq > $2 ORDER BY seq`
 	return func(yield func(catalog.Change, error) bool) {
 		var ch catalog.Change
 		var packed sql.RawBytes
@@ -190,8 +191,7 @@ func (c *Catalog) Changes(ctx context.Context, set string, after catalog.Seq) it
 
 // Refreshed implements [catalog.Catalog].
 func (c *Catalog) Refreshed(ctx context.Context, set string, m catalog.Mark) iter.Seq2[string, error] {
-	const selectAfter = `SELECT r.uri FROM catalog_set s JOIN catalog_refreshed r ON r.set_id = s.id
-		WHERE s.name = $1 AND r.at > $2 ORDER BY r.uri`
+	const selectAfter = `SELECT uri FROM catalog_refreshed WHERE set_id = ` + setNamed + ` AND at > $2 ORDER BY uri`
 	return func(yield func(string, error) bool) {
 		var uri string
 		err := c.db.Each(ctx, selectAfter, []any{set, m.At.UnixMicro()}, func(rows *sql.Rows) (bool, error) {
