@@ -212,7 +212,7 @@ func (e *Engine) load(ctx context.Context) error {
 	if e.Sharing.Shared() {
 		return e.Sharing.start(ctx)
 	}
-	if err := e.loader.shard(ctx, -1); err != nil {
+	if err := e.loader.all(ctx); err != nil {
 		return err
 	}
 	return e.Sharing.loadUsers(ctx, allShards())

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"lockstep/hub/hubstore"
@@ -35,10 +36,18 @@ func (l *loader) topics(ctx context.Context) error {
 	return nil
 }
 
-// shard loads the subscriptions of a shard into the registry, or of all
-// shards if it is negative.
-func (l *loader) shard(ctx context.Context, shard int) error {
-	for row, err := range l.store.Subscriptions(ctx, shard) {
+// all loads all subscriptions into the registry.
+func (l *loader) all(ctx context.Context) error {
+	return l.load(l.store.Subscriptions(ctx, -1))
+}
+
+// shards loads the subscriptions of shards into the registry.
+func (l *loader) shards(ctx context.Context, shards []int) error {
+	return l.load(hubstore.OfShards(ctx, shards, l.store.Subscriptions, func(s *hubstore.Subscription) hubstore.Key { return s.Key }))
+}
+
+func (l *loader) load(rows iter.Seq2[hubstore.Subscription, error]) error {
+	for row, err := range rows {
 		if err != nil {
 			return fmt.Errorf("load subscriptions: %w", err)
 		}

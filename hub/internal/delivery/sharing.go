@@ -241,21 +241,23 @@ func (x *Sharing) lose(shards []int) {
 // gain loads the shards that are new, and the further work of those for which an earlier
 // call could not load it.
 func (x *Sharing) gain(ctx context.Context, shards []int) (err error) {
+	var fresh []int
+	x.registry.mu.Lock()
 	for _, i := range shards {
+		if !x.own[i] {
+			x.own[i] = true
+			fresh = append(fresh, i)
+		}
+	}
+	x.registry.mu.Unlock()
+	if err = x.loader.shards(ctx, fresh); err == nil {
+		x.gained = append(x.gained, fresh...)
+	} else {
 		x.registry.mu.Lock()
-		is := x.own[i]
-		x.own[i] = true
-		x.registry.mu.Unlock()
-		if is {
-			continue
-		}
-		if err = x.loader.shard(ctx, i); err != nil {
-			x.registry.mu.Lock()
+		for _, i := range fresh {
 			x.own[i] = false // to be loaded again
-			x.registry.mu.Unlock()
-			break
 		}
-		x.gained = append(x.gained, i)
+		x.registry.mu.Unlock()
 	}
 	x.registry.mu.Lock()
 	if x.registry.open {

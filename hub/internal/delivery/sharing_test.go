@@ -139,6 +139,12 @@ func (s *slowStore) Claim(ctx context.Context, _ string, _ int, ttl time.Duratio
 	return s.handedOver.Claim(ctx, "", 0, ttl)
 }
 
+// Subscriptions takes as long for no rows as for many.
+func (s *slowStore) Subscriptions(ctx context.Context, shard int) iter.Seq2[hubstore.Subscription, error] {
+	time.Sleep(2 * time.Second)
+	return s.handedOver.Subscriptions(ctx, shard)
+}
+
 // TestSlowStore: a hub gets its shards, and keeps them, where the store needs longer than usual for that.
 func TestSlowStore(t *testing.T) {
 	t.Parallel()

@@ -194,17 +194,15 @@ func (v *Verifier) schedule(a *ask) {
 
 // Load loads the stored requests of shards.
 func (v *Verifier) Load(ctx context.Context, shards []int) error {
-	for _, shard := range shards {
-		for r, err := range v.o.Stored(ctx, shard) {
-			if err != nil {
-				return fmt.Errorf("load requests: %w", err)
-			}
-			target, err := url.Parse(r.Callback)
-			if err != nil {
-				continue // another version of the hub accepted it
-			}
-			v.take(r, target)
+	for r, err := range hubstore.OfShards(ctx, shards, v.o.Stored, func(r *hubstore.Request) hubstore.Key { return r.Key }) {
+		if err != nil {
+			return fmt.Errorf("load requests: %w", err)
 		}
+		target, err := url.Parse(r.Callback)
+		if err != nil {
+			continue // another version of the hub accepted it
+		}
+		v.take(r, target)
 	}
 	return nil
 }
