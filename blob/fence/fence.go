@@ -47,6 +47,9 @@ type Store struct {
 	seen map[string]string // the first version that was seen of a blob, or the one written here; "": there was none
 }
 
+// maxSeen is how many versions are known at a time: more than a Source has documents.
+const maxSeen = 1 << 17
+
 var (
 	_ blob.Store       = (*Store)(nil)
 	_ blob.Sweeper     = (*Store)(nil)
@@ -66,7 +69,7 @@ func (s *Store) see(name, version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.seen[name]; !ok {
-		s.seen[name] = version
+		s.know(name, version)
 	}
 }
 
@@ -77,6 +80,14 @@ func (s *Store) wrote(name, version string) {
 	if version == "" { // the service did not say
 		delete(s.seen, name)
 		return
+	}
+	s.know(name, version)
+}
+
+// know records a version. Its caller holds the lock.
+func (s *Store) know(name, version string) {
+	if len(s.seen) >= maxSeen {
+		clear(s.seen) // each is looked at again before it is replaced
 	}
 	s.seen[name] = version
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -139,33 +138,31 @@ func (p *Place) address() (string, error) {
 	return statedir.RealPath(p.o.Address)
 }
 
-// checkMove rejects a place that has nothing, although there is something where the contents were before.
+// checkMove rejects a place that lacks something of what is where the contents were before.
 func (p *Place) checkMove(ctx context.Context, before string) error {
 	old := Place{p.o}
 	old.o.Address = before
+	lacks := before != "" // which may be unreachable by now
 	for _, name := range []string{Versions, Bitstreams} {
-		kept := before != "" // it may be unreachable by now
-		if before == "" {
-			var err error
-			if kept, err = old.Has(ctx, name); err != nil {
-				return err
-			}
-		}
 		has, err := p.Has(ctx, name)
 		if err != nil {
 			return err
 		}
-		if has {
-			return nil
-		}
-		if kept {
-			return &destination.RefusedError{
-				Reason: fmt.Sprintf("what this Source has kept for versions, patches and Change Dumps is in %s, and %s has nothing", old, p),
-				Hint:   fmt.Sprintf("copy the directories %s and %s of the former place to the latter first; or use the former one: %s", Versions, Bitstreams, old.option()),
-			}
+		if before != "" {
+			lacks = lacks && !has
+		} else if kept, err := old.Has(ctx, name); err != nil {
+			return err
+		} else if kept && !has {
+			lacks = true
 		}
 	}
-	return nil
+	if !lacks {
+		return nil
+	}
+	return &destination.RefusedError{
+		Reason: fmt.Sprintf("what this Source has kept for versions, patches and Change Dumps is in %s, and not in %s", old, p),
+		Hint:   fmt.Sprintf("copy the directories %s and %s, as far as they exist, from the former place to the latter first; or use the former one: %s", Versions, Bitstreams, old.option()),
+	}
 }
 
 // String names the place, for people.
@@ -207,12 +204,8 @@ func (p *Place) IsShared() bool { return p.o.Fence != nil }
 // Trusted reports whether the place verifies its bytes, and reading there is expensive.
 func (p *Place) Trusted() bool { return mirror.IsBucket(p.o.Address) }
 
-// Has reports whether a store has anything, or may have.
+// Has reports whether a store has anything.
 func (p *Place) Has(ctx context.Context, name string) (bool, error) {
-	if p.o.Address == "" {
-		_, err := os.Stat(filepath.Join(p.o.StateDir, name))
-		return err == nil, nil
-	}
 	s, err := p.store(name)
 	if err != nil {
 		return false, err
@@ -223,7 +216,7 @@ func (p *Place) Has(ctx context.Context, name string) (bool, error) {
 			break
 		}
 		if err != nil {
-			return false, fmt.Errorf("look for contents in %s: %w", p.o.Address, err)
+			return false, fmt.Errorf("look for contents in %s: %w", p, err)
 		}
 		return true, nil
 	}

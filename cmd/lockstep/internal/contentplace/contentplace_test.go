@@ -79,6 +79,15 @@ func TestMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.refused(elsewhere, "is in "+s.dir)
+	for _, dir := range []string{s.dir, elsewhere} { // a part of what was kept is not enough
+		if err := os.Mkdir(filepath.Join(dir, contentplace.Bitstreams), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(elsewhere, contentplace.Bitstreams, "bytes"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.refused(elsewhere, "is in "+s.dir)
 	move(t, s.dir, elsewhere)
 	if !s.has(elsewhere, "first") {
 		t.Error("what was moved is not there")
