@@ -3,6 +3,7 @@ package destination
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -49,7 +50,8 @@ func Inspect(ctx context.Context, j journal.Journal) (MirrorState, error) {
 	if _, err := saved.Load(ctx, j, saved.DocCounts, &counts); err != nil {
 		return state, err
 	}
-	for uri, number := range m.Numbers {
+	for _, uri := range slices.Sorted(maps.Keys(m.Numbers)) {
+		number := m.Numbers[uri]
 		var st saved.Set
 		known, err := saved.Load(ctx, j, saved.DocSet(number), &st)
 		if err != nil {
@@ -68,6 +70,5 @@ func Inspect(ctx context.Context, j journal.Journal) (MirrorState, error) {
 		}
 		state.Sets = append(state.Sets, set)
 	}
-	slices.SortFunc(state.Sets, func(a, b MirrorSet) int { return cmp.Compare(a.URI, b.URI) })
 	return state, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -327,7 +328,8 @@ func (s *Subscriber) Subscriptions() []SubscriptionState {
 		return nil
 	}
 	var out []SubscriptionState
-	for id, w := range m.Wishes {
+	for _, id := range slices.Sorted(maps.Keys(m.Wishes)) {
+		w := m.Wishes[id]
 		st := SubscriptionState{ID: id, Topic: w.Topic, State: "waiting", Next: w.Next, LastError: w.Error}
 		if w.Denied {
 			st.State = "denied"
@@ -344,7 +346,6 @@ func (s *Subscriber) Subscriptions() []SubscriptionState {
 		s.tallies.of(id).into(&st)
 		out = append(out, st)
 	}
-	slices.SortFunc(out, func(a, b SubscriptionState) int { return cmp.Compare(a.ID, b.ID) })
 	return out
 }
 

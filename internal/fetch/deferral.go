@@ -1,8 +1,8 @@
 package fetch
 
 import (
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -88,11 +88,10 @@ func (ds *deferrals) list(now time.Time) []Deferral {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	var all []Deferral
-	for _, d := range ds.of {
-		if d.NotBefore.After(now) {
+	for _, uri := range slices.Sorted(maps.Keys(ds.of)) {
+		if d := ds.of[uri]; d.NotBefore.After(now) {
 			all = append(all, d)
 		}
 	}
-	slices.SortFunc(all, func(a, b Deferral) int { return strings.Compare(a.URI, b.URI) })
 	return all
 }

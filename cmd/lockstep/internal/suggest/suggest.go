@@ -132,7 +132,7 @@ func Variables(environ, known []string) (unknown []Variable) {
 	for i := range known {
 		bare[i] = strings.TrimPrefix(known[i], Prefix)
 	}
-	for _, line := range environ {
+	for _, line := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(line, "=")
 		if !strings.HasPrefix(name, Prefix) || value == "" || slices.Contains(known, name) || slices.Contains(others, name) || foreign.MatchString(line) {
 			continue
@@ -143,6 +143,5 @@ func Variables(environ, known []string) (unknown []Variable) {
 		}
 		unknown = append(unknown, v)
 	}
-	slices.SortFunc(unknown, func(a, b Variable) int { return strings.Compare(a.Name, b.Name) })
 	return unknown
 }
