@@ -204,7 +204,7 @@ func TestSharedMirrorTakeover(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		if code, _ := exitCodeOf(err); code != exitFailed || !strings.Contains(said.String(), "another process") {
+		if code, _ := exitCodeOf(err); code != exitFailed || !strings.Contains(said.String(), "this process no longer owns the database: ") {
 			t.Errorf("follow ended with %d: %s", code, said.String())
 		}
 	case <-time.After(time.Minute):
