@@ -317,6 +317,7 @@ func TestSharedRefusals(t *testing.T) {
 		"the service ignores conditions of write requests":   {"--config", s.config},
 		"the state in " + s.home + " is that of one process": {"api:", "--shared", "--state", s.home, "--base-url", "http://x.example/"},
 		"the documents must be in a bucket":                  {"api:", "--shared", "--state", s.database, "--base-url", "http://x.example/"},
+		"the contents must be in a bucket":                   {"--config", s.config, "--contents", s.home},
 		"--shared-at needs --shared":                         {"api:", "--shared-at", "x:80"},
 	} {
 		if code, out := run(args...); code == exitOK || !strings.Contains(out, want) || !strings.Contains(out, "hint: ") && !strings.Contains(out, "needs") {

@@ -142,13 +142,18 @@ func (p *Place) address() (string, error) {
 func (p *Place) checkMove(ctx context.Context, before string) error {
 	old := Place{p.o}
 	old.o.Address = before
-	lacks := before != "" // which may be unreachable by now
+	there := before == ""
+	if !there {
+		mark, err := old.Has(ctx, ".lockstep/owner")
+		there = err == nil && mark // else it is unreachable, or a disk is not mounted
+	}
+	lacks := !there
 	for _, name := range []string{Versions, Bitstreams} {
 		has, err := p.Has(ctx, name)
 		if err != nil {
 			return err
 		}
-		if before != "" {
+		if !there {
 			lacks = lacks && !has
 		} else if kept, err := old.Has(ctx, name); err != nil {
 			return err
@@ -204,7 +209,7 @@ func (p *Place) IsShared() bool { return p.o.Fence != nil }
 // Trusted reports whether the place verifies its bytes, and reading there is expensive.
 func (p *Place) Trusted() bool { return mirror.IsBucket(p.o.Address) }
 
-// Has reports whether a store has anything.
+// Has reports whether a store, or another directory of the place, has anything.
 func (p *Place) Has(ctx context.Context, name string) (bool, error) {
 	s, err := p.store(name)
 	if err != nil {

@@ -24,8 +24,8 @@ func (s *source) open(address string) (*contentplace.Place, error) {
 	return contentplace.Open(s.Context(), contentplace.Options{Address: address, StateDir: s.dir, State: statedir.In(s.dir)})
 }
 
-// keep stores a blob at an address.
-func (s *source) keep(address, name string) {
+// versions opens the versions at an address.
+func (s *source) versions(address string) contentplace.Store {
 	s.Helper()
 	p, err := s.open(address)
 	if err != nil {
@@ -35,7 +35,14 @@ func (s *source) keep(address, name string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	defer store.Close()
+	s.Cleanup(func() { _ = store.Close() }) // everything written was committed before
+	return store
+}
+
+// keep stores a blob at an address.
+func (s *source) keep(address, name string) {
+	s.Helper()
+	store := s.versions(address)
 	w, err := store.Create(context.Background(), name)
 	if err == nil {
 		err = store.Commit(context.Background(), w)
@@ -48,16 +55,7 @@ func (s *source) keep(address, name string) {
 // has reports whether a blob is at an address.
 func (s *source) has(address, name string) bool {
 	s.Helper()
-	p, err := s.open(address)
-	if err != nil {
-		s.Fatal(err)
-	}
-	store, err := p.Store(s.Context(), contentplace.Versions)
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer store.Close()
-	_, err = store.Stat(context.Background(), name)
+	_, err := s.versions(address).Stat(context.Background(), name)
 	return err == nil
 }
 
@@ -110,9 +108,17 @@ func TestMove(t *testing.T) {
 func TestEmptyPlaces(t *testing.T) {
 	t.Parallel()
 	s := newSource(t)
-	if s.has("", "first") || s.has(t.TempDir(), "first") {
-		t.Error("an empty place has something")
+	for _, address := range []string{"", t.TempDir(), t.TempDir(), ""} {
+		if s.has(address, "first") {
+			t.Error("an empty place has something")
+		}
 	}
+	gone := t.TempDir()
+	s.has(gone, "first")
+	if err := os.RemoveAll(gone); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("", "is in "+gone) // it may have had something
 }
 
 // TestClaim: a place belongs to one state.
@@ -141,10 +147,18 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// move moves the versions from one place to another.
+// move moves what is kept from one place to another.
 func move(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.Rename(filepath.Join(from, contentplace.Versions), filepath.Join(to, contentplace.Versions)); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{contentplace.Versions, contentplace.Bitstreams} {
+		if kept, err := os.ReadDir(filepath.Join(from, name)); err != nil || len(kept) == 0 {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(to, name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

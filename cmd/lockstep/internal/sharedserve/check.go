@@ -23,6 +23,8 @@ func checkSite(ctx context.Context, o *site.Options) error {
 		return term.Usage(fmt.Errorf("--shared: the state in %s is that of one process", o.State), remedy)
 	case !mirror.IsBucket(o.Documents):
 		return term.Usage(errors.New("--shared: the documents must be in a bucket"), remedy)
+	case o.Contents != "" && !mirror.IsBucket(o.Contents):
+		return term.Usage(errors.New("--shared: the contents must be in a bucket"), "use --contents s3://BUCKET/PREFIX; or leave --shared out")
 	case o.BaseURL == "":
 		return term.Usage(errors.New("--shared: the address of one process would be published as that of all"), "give the one at which clients reach all processes, as --base-url https://data.example.org/")
 	case slices.ContainsFunc(o.Sets, func(c config.Set) bool { return c.Origin.Place == config.Stdin }):
@@ -30,9 +32,6 @@ func checkSite(ctx context.Context, o *site.Options) error {
 	}
 	if err := checkBucket(ctx, o, o.Documents); err != nil || o.Contents == "" {
 		return err
-	}
-	if !mirror.IsBucket(o.Contents) {
-		return term.Usage(errors.New("--shared: the contents must be in a bucket"), "use --contents s3://BUCKET/PREFIX; or leave --shared out")
 	}
 	return checkBucket(ctx, o, o.Contents)
 }
