@@ -183,6 +183,9 @@ const (
 // balance answers a request as load balancers do: a process that cannot be reached is passed over.
 func (s *sharedSource) balance(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+	for end := time.Now().Add(downTime); len(s.running()) == 0 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond) // one that has just started has not been announced
+	}
 	for _, p := range s.running() {
 		ctx, cancel := context.WithTimeout(r.Context(), tryTime)
 		req, _ := http.NewRequestWithContext(ctx, r.Method, strings.TrimSuffix(p.address, "/")+r.URL.RequestURI(), bytes.NewReader(body))

@@ -76,11 +76,17 @@ func (j *Mem) Held(ctx context.Context, from, to string) iter.Seq2[Held, error] 
 
 // Owed implements [Journal].
 func (j *Mem) Owed(ctx context.Context, set int) iter.Seq2[Owed, error] {
+	return j.OwedBetween(ctx, set, "", "")
+}
+
+// OwedBetween yields the pending work of a set for the URIs from from on, and below to. An
+// empty to is above all.
+func (j *Mem) OwedBetween(ctx context.Context, set int, from, to string) iter.Seq2[Owed, error] {
 	return func(yield func(Owed, error) bool) {
 		j.mu.Lock()
 		var os []Owed
 		for k, o := range j.owed {
-			if k.set == set {
+			if k.set == set && k.uri >= from && (k.uri < to || to == "") {
 				os = append(os, o)
 			}
 		}

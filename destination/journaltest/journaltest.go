@@ -20,12 +20,25 @@ import (
 	"lockstep/resourcesync"
 )
 
+// A test is one of a Journal that is empty.
+type test struct {
+	name string
+	test func(*testing.T, journal.Journal)
+}
+
 // Run tests the Journals that open returns, each of them empty.
 func Run(t *testing.T, open func(t *testing.T) journal.Journal) {
-	tests := []struct {
-		name string
-		test func(*testing.T, journal.Journal)
-	}{
+	RunPresent(t, open)
+	run(t, open, []test{
+		{"past", testPast},
+		{"past in order", testPastOrder},
+		{"instants", testInstants},
+	})
+}
+
+// RunPresent tests Journals of mirrors that keep no versions.
+func RunPresent(t *testing.T, open func(t *testing.T) journal.Journal) {
+	run(t, open, []test{
 		{"documents", testDocuments},
 		{"held", testHeld},
 		{"held in order", testHeldOrder},
@@ -36,10 +49,10 @@ func Run(t *testing.T, open func(t *testing.T) journal.Journal) {
 		{"canceled", testCanceled},
 		{"concurrent", testConcurrent},
 		{"ownership", testOwnership},
-		{"past", testPast},
-		{"past in order", testPastOrder},
-		{"instants", testInstants},
-	}
+	})
+}
+
+func run(t *testing.T, open func(t *testing.T) journal.Journal, tests []test) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

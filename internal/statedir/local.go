@@ -17,6 +17,10 @@ const DocumentsDir = "documents"
 // OriginFiles begins the names of the files in which origins remember what they have read.
 const OriginFiles = "origin-"
 
+// UpstreamsDir is the directory of the mirrors of upstreams, or, of a state in a database, of what
+// their mirrors have that may be lost.
+const UpstreamsDir = "upstreams"
+
 // localID is the file, and the note, with which the local directory of a state in a database is
 // recognized.
 const localID = "local-id"
@@ -88,7 +92,7 @@ func clearLocal(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name() != DocumentsDir && !strings.HasPrefix(e.Name(), OriginFiles) {
+		if e.Name() != DocumentsDir && e.Name() != UpstreamsDir && !strings.HasPrefix(e.Name(), OriginFiles) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {

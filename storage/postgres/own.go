@@ -71,7 +71,7 @@ func (db *DB) Own(ctx context.Context, o OwnOptions) (*Owner, error) {
 	}
 	owner := newOwner(conn, t, o)
 	db.owner.Store(owner)
-	go owner.keep(t.sent.Add(t.lease))
+	go owner.keep()
 	return owner, nil
 }
 

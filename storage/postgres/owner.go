@@ -30,8 +30,9 @@ type Owner struct {
 	kept  chan struct{} // closed when keep has ended
 	lost  chan struct{}
 
-	mu  sync.Mutex // guards err
-	err error      // why it is lost; nil: it is not
+	mu    sync.Mutex // guards what follows
+	err   error      // why it is lost; nil: it is not
+	until time.Time  // when the lease ends, unless it is renewed; by the monotonic clock
 }
 
 func newOwner(conn *sql.DB, t tenure, o OwnOptions) *Owner {
@@ -39,6 +40,7 @@ func newOwner(conn *sql.DB, t tenure, o OwnOptions) *Owner {
 		conn: conn, tenure: t, least: o.Lease, logger: o.Logger,
 		stop: make(chan struct{}), kept: make(chan struct{}), lost: make(chan struct{}),
 	}
+	owner.until = t.sent.Add(t.lease)
 	owner.lease.Store(int64(t.lease))
 	owner.close = sync.OnceValue(owner.release)
 	return owner
@@ -54,11 +56,16 @@ func (o *Owner) Token() int64 { return o.tenure.token }
 // the lease could not be renewed in its time.
 func (o *Owner) Lost() <-chan struct{} { return o.lost }
 
-// Err returns why the ownership was lost, wrapping [ErrLost], or nil if it was not.
+// Err returns why the ownership was lost, wrapping [ErrLost], or nil if it was not. A process that
+// was paused for longer than the lease learns that at once.
 func (o *Owner) Err() error {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.err
+	err, late := o.err, !time.Now().Before(o.until)
+	o.mu.Unlock()
+	if err == nil && late {
+		err = o.lose(o.late(nil))
+	}
+	return err
 }
 
 // Since returns when the ownership began, by the clock of the server: it distinguishes all owners
@@ -124,11 +131,12 @@ func (o *Owner) release() error {
 // retries is how often a renewal that has failed is tried again in the time of a lease.
 const retries = 40
 
-// keep renews the lease, which ends at until, as long as it can. All times are of the
-// monotonic clock, and until is measured from before the server was asked, so that
-// the lease ends here before it ends there.
-func (o *Owner) keep(until time.Time) {
+// keep renews the lease as long as it can. All times are of the monotonic clock, and the end of
+// the lease is measured from before the server was asked, so that the lease ends here before it
+// ends there.
+func (o *Owner) keep() {
 	defer close(o.kept)
+	until := o.until
 	var failed error // the latest error, if the latest renewal failed
 	lease := o.present()
 	for pause := leasetime.Pause(lease); ; {
@@ -160,6 +168,9 @@ func (o *Owner) keep(until time.Time) {
 			o.logger.Info("database lease renewed")
 		}
 		failed, pause, until = nil, leasetime.Pause(lease), sent.Add(lease)
+		o.mu.Lock()
+		o.until = until
+		o.mu.Unlock()
 		if next := leasetime.Stretched(o.least, time.Since(sent)); next != lease {
 			if next > lease || next < lease/2 {
 				pause = 0

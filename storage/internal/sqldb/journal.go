@@ -104,11 +104,22 @@ func (j *Journal) Held(ctx context.Context, from, to string) iter.Seq2[journal.H
 
 // Owed implements [journal.Journal].
 func (j *Journal) Owed(ctx context.Context, set int) iter.Seq2[journal.Owed, error] {
-	const query = `SELECT uri, entry, cause FROM journal_owed
-		WHERE set_no = $1 AND uri > $2 ORDER BY uri LIMIT $3`
-	return pages("", func(o journal.Owed) string { return o.URI },
+	return j.OwedBetween(ctx, set, "", "")
+}
+
+// OwedBetween implements [part.Whole]. No URI is from itself.
+func (j *Journal) OwedBetween(ctx context.Context, set int, from, to string) iter.Seq2[journal.Owed, error] {
+	const (
+		all   = `SELECT uri, entry, cause FROM journal_owed WHERE set_no = $1 AND uri > $2 ORDER BY uri LIMIT $3`
+		below = `SELECT uri, entry, cause FROM journal_owed WHERE set_no = $1 AND uri > $2 AND uri < $4 ORDER BY uri LIMIT $3`
+	)
+	return pages(from, func(o journal.Owed) string { return o.URI },
 		func(after string, page []journal.Owed) ([]journal.Owed, error) {
-			rows, err := j.db.query(ctx, query, set, after, journalPage)
+			query, args := all, []any{set, after, journalPage}
+			if to != "" {
+				query, args = below, append(args, to)
+			}
+			rows, err := j.db.query(ctx, query, args...)
 			return collect(rows, err, "owed from journal", page, func(o *journal.Owed) error {
 				o.Set = set
 				return rows.Scan(&o.URI, &o.Entry, &o.Cause)

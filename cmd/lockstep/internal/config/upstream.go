@@ -166,6 +166,17 @@ func (u *Upstream) check() error {
 	return nil
 }
 
+// Stores returns where the mirrors of the upstreams of the set are; "" is in the state of the Source.
+func (s *Set) Stores() (stores []string) {
+	for i := range s.Upstreams {
+		stores = append(stores, s.Upstreams[i].Store)
+	}
+	if len(stores) == 0 {
+		stores = []string{s.Store}
+	}
+	return stores
+}
+
 // Same reports whether two settled configurations of a set mean the same.
 func (s *Set) Same(other *Set) bool {
 	return reflect.DeepEqual(s.comparable(), other.comparable())

@@ -55,17 +55,7 @@ func openBucketMirror(ctx context.Context, dest string, place stateplace.Place, 
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
-	temp := mirrordir.State(place.Dir)
-	open := func(address string) (*s3.Bucket, error) {
-		return OpenBucket(address, c, func(o *s3.Options) {
-			o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, temp
-		})
-	}
-	bucket, err := open(dest)
-	if err != nil {
-		return nil, err
-	}
-	versions, err := open(strings.TrimSuffix(dest, "/") + "/" + mirrordir.Versions)
+	bucket, versions, err := openBuckets(dest, place.Dir, c, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +72,31 @@ func openBucketMirror(ctx context.Context, dest string, place stateplace.Place, 
 	if err != nil {
 		return nil, err
 	}
+	return m.state(bucket, versions, c.Log), nil
+}
+
+// state returns the mirror in a bucket whose memory is m.
+func (m *memory) state(bucket, versions *s3.Bucket, log *slog.Logger) *State {
 	store := &mirrorBucket{Bucket: bucket, seed: maphash.MakeSeed(), mayWrite: m.mayWrite}
 	return &State{Store: store, Journal: m.journal, Versions: versions, state: m.dir, https: m.https, run: m.run, lost: m.lost, mayWrite: m.mayWrite, scratch: m.scratch, Close: func() {
 		if err := m.close(); err != nil {
-			c.Log.Warn("close the mirror", slog.Any("err", err))
+			log.Warn("close the mirror", slog.Any("err", err))
 		}
-	}}, nil
+	}}
+}
+
+// openBuckets opens the bucket of a mirror, and that of its versions, with room for temporary files in
+// dir. mayWrite is nil unless several processes write to the mirror.
+func openBuckets(dest, dir string, c BucketClient, mayWrite func() error) (bucket, versions *s3.Bucket, err error) {
+	open := func(address string) (*s3.Bucket, error) {
+		return OpenBucket(address, c, func(o *s3.Options) {
+			o.Attributes, o.Parallel, o.Held, o.TempDir, o.MayWrite = nil, bucketParallel, bucketHeld, mirrordir.State(dir), mayWrite
+		})
+	}
+	if bucket, err = open(dest); err == nil {
+		versions, err = open(strings.TrimSuffix(dest, "/") + "/" + mirrordir.Versions)
+	}
+	return bucket, versions, err
 }
 
 // probeTime is how long a bucket may take to answer before anything is fetched

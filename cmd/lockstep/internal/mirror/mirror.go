@@ -42,6 +42,7 @@ type Selection struct {
 	Source, Dest string // the arguments
 	State        string
 	Database     sqlite.Options // of the memory of a mirror in a directory
+	Part         *Part          // of a database, which is the memory of a mirror in a bucket; nil: it has one of its own
 	sets         []string
 	include      []string
 	exclude      []string
@@ -143,7 +144,10 @@ func OpenState(ctx context.Context, sel *Selection, readOnly bool, c BucketClien
 	if err := sel.CheckPlace(c.LookupEnv); err != nil {
 		return nil, err
 	}
-	if IsBucket(dest) {
+	switch {
+	case IsBucket(dest) && sel.Part != nil:
+		return openBucketPart(ctx, dest, stateplace.In(sel.State), sel.Part, c)
+	case IsBucket(dest):
 		place, err := stateplace.Parse(sel.State, c.LookupEnv)
 		if err != nil {
 			return nil, err

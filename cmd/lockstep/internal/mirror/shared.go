@@ -111,16 +111,7 @@ func (s *Shared) openStore(dest string, c BucketClient) error {
 		return fmt.Errorf("open the state: %w", err)
 	}
 	s.closers = append(s.closers, scratch.Close)
-	open := func(address string) (*s3.Bucket, error) {
-		return OpenBucket(address, c, func(o *s3.Options) {
-			o.Attributes, o.Parallel, o.Held, o.TempDir, o.MayWrite = nil, bucketParallel, bucketHeld, mirrordir.State(s.state.Dir), s.mayWrite
-		})
-	}
-	bucket, err := open(dest)
-	if err != nil {
-		return err
-	}
-	versions, err := open(strings.TrimSuffix(dest, "/") + "/" + mirrordir.Versions)
+	bucket, versions, err := openBuckets(dest, s.state.Dir, c, s.mayWrite)
 	if err != nil {
 		return err
 	}

@@ -18,9 +18,11 @@ import (
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/destination/journal"
 	"lockstep/discover"
 	"lockstep/intake"
 	"lockstep/internal/mirrordir"
+	"lockstep/internal/statedir"
 	"lockstep/source"
 	"lockstep/storage/sqlite"
 )
@@ -35,6 +37,7 @@ type Upstreams struct {
 	IO       term.IO
 	OnClose  func(func()) // takes functions that close what was opened
 
+	Memory    *Memory           // of the mirrors; nil: it is in their directories
 	Fleet     *aggregator.Fleet // of the process
 	Callbacks *Callbacks        // serves what hubs of upstreams call; nil: no hub is used
 
@@ -69,10 +72,6 @@ func (u *Upstreams) database() sqlite.Options {
 	}
 	return sqlite.Options{}
 }
-
-// MirrorsDir is where mirrors of upstreams are stored, below the state directory, unless a
-// set names another place.
-const MirrorsDir = "upstreams"
 
 // openUpstream opens another Source, or several, whose resources are republished.
 func (o *Opener) openUpstream(s *Set) (Origin, error) {
@@ -166,14 +165,20 @@ func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.
 		VerifyAll: true, // what is verified is published again
 		Deliver:   deliver, DeliverStatements: true, Logger: o.Log,
 	}
-	state := filepath.Join(o.State, MirrorsDir, name)
-	if u.InPlace() {
+	state := filepath.Join(o.State, statedir.UpstreamsDir, name)
+	part := o.Upstreams.Memory.part(name)
+	switch {
+	case part != nil && o.Upstreams.Memory.Standby:
+		return o.openServed(u, part)
+	case u.InPlace() && part != nil:
+		return o.openDescriptions(u, state, do, part.Journal)
+	case u.InPlace():
 		return o.openSink(u, state, do)
 	}
 	sel := &mirror.Selection{Source: u.Origin.Place, Dest: state, Database: o.Upstreams.database()}
 	switch {
 	case mirror.IsBucket(u.Store):
-		sel.Dest, sel.State = u.Store, state
+		sel.Dest, sel.State, sel.Part = u.Store, state, part
 	case u.Store != "":
 		sel.Dest = u.Store
 	}
@@ -194,10 +199,6 @@ func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.
 // openSink opens the memory in the directory state of an upstream of which only
 // descriptions are republished: no resource is fetched.
 func (o *Opener) openSink(u *config.Member, state string, do destination.Options) (m aggregator.Mirror, err error) {
-	client, err := o.Client(u.Origin.Place)
-	if err != nil {
-		return m, err
-	}
 	d, err := mirrordir.OpenWith(state, o.Upstreams.database())
 	if err != nil {
 		return m, err
@@ -207,9 +208,19 @@ func (o *Opener) openSink(u *config.Member, state string, do destination.Options
 			o.Log.Warn("close the memory of an upstream", slog.Any("err", err))
 		}
 	})
-	do.Versions, do.Dest, do.Via = d.Versions, state, destination.ViaList
-	m = aggregator.Mirror{Store: destination.NewSinkStore(discard{}, destination.SinkOptions{Dir: state, DescriptionsOnly: true}), Journal: d.Journal}
-	o.note(u, d.Journal, client)
+	do.Versions = d.Versions
+	return o.openDescriptions(u, state, do, d.Journal)
+}
+
+// openDescriptions opens what openSink opens over a Journal, with a directory for temporary files.
+func (o *Opener) openDescriptions(u *config.Member, dir string, do destination.Options, j journal.Journal) (m aggregator.Mirror, err error) {
+	client, err := o.Client(u.Origin.Place)
+	if err != nil {
+		return m, err
+	}
+	do.Dest, do.Via = dir, destination.ViaList
+	m = aggregator.Mirror{Store: destination.NewSinkStore(discard{}, destination.SinkOptions{Dir: dir, DescriptionsOnly: true}), Journal: j}
+	o.note(u, j, client)
 	m.Destination, err = destination.New(m.Store, m.Journal, client, do)
 	return m, err
 }

@@ -30,6 +30,13 @@ func checkSite(ctx context.Context, o *site.Options) error {
 	case slices.ContainsFunc(o.Sets, func(c config.Set) bool { return c.Origin.Place == config.Stdin }):
 		return term.Usage(errors.New("--shared: what one process reads from standard input, the others do not have"), "write it to a file, or to the API of a set from api:")
 	}
+	for i := range o.Sets {
+		for _, store := range o.Sets[i].Stores() {
+			if store != "" && !mirror.IsBucket(store) {
+				return term.Usage(fmt.Errorf("--shared: set %s: store %s: the mirror must be in a bucket", o.Sets[i].Label(i), store), "write store: s3://BUCKET/PREFIX")
+			}
+		}
+	}
 	if err := checkBucket(ctx, o, o.Documents); err != nil || o.Contents == "" {
 		return err
 	}

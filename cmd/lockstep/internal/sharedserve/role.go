@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/forward"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
@@ -39,6 +40,9 @@ func (p *process) serve(r *role, w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if r.peer != nil {
+		if p.isCallback(req) && req.Method == http.MethodGet { // a hub asks only once, soon after another process has become the publisher
+			_, _ = p.look(req.Context(), r, lookLeast) // without an answer, what was known before is true
+		}
 		if to, ended := r.peer.target(); to != nil {
 			p.forwarder.Forward(w, req, to, ended)
 			return
@@ -66,15 +70,15 @@ func (r *role) answer(w http.ResponseWriter, req *http.Request) {
 }
 
 // isForPublisher reports whether only the process that publishes can answer a request: to change a set,
-// to subscribe, for notifications, and to harvest by OAI-PMH, because the index for that is brought up to
-// date by requests.
+// to subscribe, for notifications, from hubs of upstreams, and to harvest by OAI-PMH, because the index
+// for that is brought up to date by requests.
 func (p *process) isForPublisher(r *role, req *http.Request) bool {
 	path := req.URL.EscapedPath()
 	rel, below := strings.CutPrefix(path, p.base)
 	if !below {
 		return false
 	}
-	return p.isAPI(r, rel) || slices.Contains(r.paths, path) || rel == hubserver.Path && p.hasHub()
+	return p.isAPI(r, rel) || p.isCallback(req) || slices.Contains(r.paths, path) || rel == hubserver.Path && p.hasHub()
 }
 
 // ServeHTTP implements [http.Handler].
@@ -101,6 +105,11 @@ func (p *process) serveAdmin(w http.ResponseWriter, req *http.Request) {
 // isAPI reports whether a path below the base URL is one where sets are changed, or the hub is managed.
 func (p *process) isAPI(r *role, rel string) bool {
 	return strings.HasPrefix(rel, origins.APIDir) && (r.site.Describe().API != "" || p.hasHub())
+}
+
+// isCallback reports whether a request can be that of a hub of an upstream.
+func (p *process) isCallback(req *http.Request) bool {
+	return strings.HasPrefix(req.URL.EscapedPath(), p.base+origins.CallbackDir) && slices.ContainsFunc(p.Site.Sets, func(c config.Set) bool { return c.Origin.Kind.Scheme == "resourcesync" })
 }
 
 // hasHub reports whether the Source has a hub of its own.

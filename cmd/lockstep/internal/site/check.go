@@ -91,11 +91,7 @@ func (o *Options) checkStore(c *config.Set) error {
 	if o.Content || c.Origin.Kind.Scheme != "resourcesync" || c.InPlace() {
 		return nil
 	}
-	stored := c.Store != ""
-	if len(c.Upstreams) > 0 {
-		stored = !slices.ContainsFunc(c.Upstreams, func(m config.Member) bool { return m.Store == "" })
-	}
-	if stored {
+	if !slices.Contains(c.Stores(), "") {
 		return nil
 	}
 	return term.Usage(fmt.Errorf("%s: where its resources are stored for the web server is not configured", c.Origin),

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
@@ -32,8 +34,9 @@ func (o *Options) checkDatabase() error {
 
 // checkLocal rejects a set of which something would be stored in the local directory only.
 func (o *Options) checkLocal(c *config.Set) error {
-	if c.Origin.Kind.Scheme == "resourcesync" {
-		return term.WithHint(errors.New("resourcesync: stores its mirror in files, and needs a state in a directory for now"), "use --state DIR; or leave it out of this Source")
+	if c.Origin.Kind.Scheme == "resourcesync" && !c.InPlace() && slices.Contains(c.Stores(), "") {
+		return term.WithHint(fmt.Errorf("%s: its mirror would be in a local directory that may be lost", c.Origin.WithoutUser()),
+			"say where it lasts, with store: s3://BUCKET/PREFIX or store: DIR in the configuration; or republish descriptions only, with copy: false")
 	}
 	if c.Archive != nil && o.documentsInState() {
 		return term.WithHint(errors.New("archive: keeps earlier documents, which would be in a local directory that may be lost"),
@@ -44,6 +47,14 @@ func (o *Options) checkLocal(c *config.Set) error {
 			"say where it lasts: --contents DIR or --contents s3://BUCKET/PREFIX")
 	}
 	return nil
+}
+
+// memory returns what mirrors of upstreams need of the database of the state; nil: it is in a directory.
+func (o *Options) memory(db *stateplace.Database) *origins.Memory {
+	if !o.State.InDatabase() {
+		return nil
+	}
+	return &origins.Memory{Journal: db.Journal, MayWrite: db.MayWrite, Shared: o.Shared != nil, Standby: o.isStandby()}
 }
 
 // documentsInState reports whether the documents are in the directory of the state.

@@ -183,14 +183,15 @@ func (s *Site) upstreams(now time.Time) (upstreams.Process, []upstreams.Row) {
 		return name, ok
 	}
 	p := upstreams.Process{Kind: upstreams.Serve, BaseURL: s.about.BaseURL, Sets: len(setup.sets), Published: s.builder.tally.Last()}
-	if o := s.builder.opts; o.isStandby() {
-		p.Standby = o.Shared.Publisher()
-	}
 	channels := setup.src.Channels()
 	for _, set := range setup.sets {
 		if row := s.setRow(set, channels, now); !set.isUpstream() || row.Error != "" {
 			p.Origins = append(p.Origins, row)
 		}
+	}
+	if o := s.builder.opts; o.isStandby() {
+		p.Standby = o.Shared.Publisher()
+		return p, nil // it follows them
 	}
 	return p, upstreams.FromFleet(s.builder.sets.origins.Upstreams.Fleet.Statuses(), setOf, now)
 }

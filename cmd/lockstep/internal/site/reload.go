@@ -18,6 +18,7 @@ import (
 	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/statedir"
 	"lockstep/source"
 )
 
@@ -417,16 +418,10 @@ func (r *reloader) leave(ctx context.Context, set *siteSet, was *setup) {
 
 // mirrorOf names the places of the mirrors of a set.
 func mirrorOf(c *config.Set, name, state string) string {
-	var places []string
-	for i := range c.Upstreams {
-		places = append(places, c.Upstreams[i].Store)
-	}
-	if len(places) == 0 {
-		places = []string{c.Store}
-	}
+	places := c.Stores()
 	for i := range places {
 		if places[i] == "" {
-			places[i] = filepath.Join(state, origins.MirrorsDir, name)
+			places[i] = filepath.Join(state, statedir.UpstreamsDir, name)
 		}
 	}
 	slices.Sort(places)

@@ -281,7 +281,7 @@ func (b *setBuilder) report(set string, e intake.Event) {
 // newOpener returns the opener of the origins of a site.
 func newOpener(o *Options, st *storage, client func(home string) (*fetch.Client, error), api *origins.API) *origins.Opener {
 	opener := &origins.Opener{
-		Upstreams: origins.Upstreams{BaseURL: o.BaseURL, Network: o.Network, Watching: o.Watching, Static: !o.Content, IO: o.IO, Fleet: aggregator.NewFleet(aggregator.FleetOptions{})}, Log: o.Log,
+		Upstreams: origins.Upstreams{BaseURL: o.BaseURL, Network: o.Network, Watching: o.Watching, Static: !o.Content, IO: o.IO, Memory: o.memory(st.db), Fleet: aggregator.NewFleet(aggregator.FleetOptions{})}, Log: o.Log,
 		State: o.State.Dir, AllowEmpty: o.AllowEmpty, Hidden: &hiddenfiles.Record{Notes: st.db.State.Notes, Undecided: !o.State.InDatabase()}, Stdin: o.IO.In, LookupEnv: o.IO.LookupEnv, Client: client,
 		Ledger: st.db.Ledger, Contents: st.db.Contents, API: api,
 	}

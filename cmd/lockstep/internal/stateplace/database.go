@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"lockstep/catalog"
+	"lockstep/destination/journal/part"
 	"lockstep/hub"
 	"lockstep/intake"
 	"lockstep/intake/harvest/ledger"
@@ -24,6 +25,7 @@ type Database struct {
 	Ledger   ledger.Ledger
 	Contents intake.Contents
 	Hub      hub.Store
+	Journal  part.Whole                      // of mirrors, each of which has a part; nil: the state is in a directory, where they have files
 	State    statedir.State                  // its identity, with its notes
 	Check    func(ctx context.Context) error // whether the database can be read and written
 
@@ -45,7 +47,7 @@ func (p Place) Open(ctx context.Context, command string, log *slog.Logger) (*Dat
 	}
 	notes := statedir.Rows{Journal: db.Journal()}
 	d := &Database{
-		Catalog: db.Catalog(), Versions: db.Versions(), Ledger: db.Ledger(), Contents: db.Contents(), Hub: db.Hub(), Check: db.Check,
+		Catalog: db.Catalog(), Versions: db.Versions(), Ledger: db.Ledger(), Contents: db.Contents(), Hub: db.Hub(), Check: db.Check, Journal: db.Journal(),
 		State: statedir.InDatabase(notes, p.name), owner: owner, close: []func() error{db.Close, owner.Close},
 	}
 	if err := statedir.Adopt(p.Dir, notes, func() (bool, error) { return p.isFilled(ctx) }); err != nil {

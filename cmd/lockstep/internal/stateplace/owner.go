@@ -22,6 +22,10 @@ type owner interface {
 // does not answer.
 func (d *Database) CheckOwner(ctx context.Context) error { return d.owner.Check(ctx) }
 
+// MayWrite returns why this process must not write to places outside of the database any more that
+// belong to the state, or nil. It does not ask the database.
+func (d *Database) MayWrite() error { return d.owner.Err() }
+
 // Resign gives the database back before it is closed: nothing is written any more.
 func (d *Database) Resign() error { return d.owner.Close() }
 

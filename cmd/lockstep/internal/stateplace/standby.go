@@ -22,7 +22,7 @@ func (p Place) OpenStandby(ctx context.Context) (*Database, error) {
 		return Lease{Owner: l.Owner, Since: l.Since, Held: l.Held}, err
 	}
 	return &Database{
-		Catalog: db.Catalog(), Versions: db.Versions(), Ledger: db.Ledger(), Contents: db.Contents(), Hub: db.Hub(),
+		Catalog: db.Catalog(), Versions: db.Versions(), Ledger: db.Ledger(), Contents: db.Contents(), Hub: db.Hub(), Journal: db.Journal(),
 		Check: func(ctx context.Context) error {
 			_, err := db.Lease(ctx)
 			return err
