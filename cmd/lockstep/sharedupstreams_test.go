@@ -253,6 +253,21 @@ func TestSharedAggregatorRefusals(t *testing.T) {
 	p := s.start()
 	p.kill()
 	s.leave(p)
+	mirror := func(database string, more ...string) (int, string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "lockstep", append([]string{"sync", src.address(), "s3://www/mirror", "--state", database}, more...)...)
+		cmd.Env = append(cmd.Environ(), "XDG_STATE_HOME="+t.TempDir())
+		for name, value := range bucketEnv(s.endpoint) {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		out, _ := cmd.CombinedOutput()
+		return cmd.ProcessState.ExitCode(), string(out)
+	}
+	for _, more := range [][]string{nil, {"--shared"}} {
+		if code, out := mirror(s.database, more...); code != exitUsage || !strings.Contains(out, "it is the state of a Source") {
+			t.Errorf("sync %v into the database of an Aggregator: exit code %d\n%s", more, code, out)
+		}
+	}
 	text, err := os.ReadFile(s.config)
 	if err == nil {
 		err = os.WriteFile(s.config, []byte(strings.Replace(string(text), "s3://www/here", "s3://www/there", 1)), 0o600)
@@ -262,5 +277,12 @@ func TestSharedAggregatorRefusals(t *testing.T) {
 	}
 	if err := s.tryStart(); err == nil || !strings.Contains(err.Error(), "is in s3://www/here") {
 		t.Errorf("with another store: %v", err)
+	}
+	s = newSharedSource(t, asTheyAre, set+"  store: s3://www/here\n")
+	if code, out := mirror(s.database); code != exitOK {
+		t.Fatalf("sync: exit code %d\n%s", code, out)
+	}
+	if err := s.tryStart(); err == nil || !strings.Contains(err.Error(), "state of the mirror in s3://www/mirror") {
+		t.Errorf("with the database of a mirror: %v", err)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -84,15 +84,15 @@ func (j *Mem) Owed(ctx context.Context, set int) iter.Seq2[Owed, error] {
 func (j *Mem) OwedBetween(ctx context.Context, set int, from, to string) iter.Seq2[Owed, error] {
 	return func(yield func(Owed, error) bool) {
 		j.mu.Lock()
-		var os []Owed
+		found := map[string]Owed{}
 		for k, o := range j.owed {
 			if k.set == set && k.uri >= from && (k.uri < to || to == "") {
-				os = append(os, o)
+				found[k.uri] = o
 			}
 		}
 		j.mu.Unlock()
-		slices.SortFunc(os, func(a, b Owed) int { return strings.Compare(a.URI, b.URI) })
-		for _, o := range os {
+		for _, uri := range slices.Sorted(maps.Keys(found)) {
+			o := found[uri]
 			if err := ctx.Err(); err != nil {
 				yield(Owed{}, err)
 				return

@@ -108,11 +108,26 @@ func (m *memory) openShared(ctx context.Context, place stateplace.Place, dest, c
 	if whose != nil {
 		return belongs(place.String(), string(whose), dest)
 	}
+	if err := checkNoSource(m.journal, place); err != nil {
+		return err
+	}
 	if resources, err := m.journal.Load(ctx, "counts"); err != nil || resources != nil {
 		return errors.Join(err, term.Usage(fmt.Errorf("--state %s: it does not say to which mirror it belongs", place),
 			"give a database of its own, or a schema of one by ?search_path=NAME; if it was copied from a directory, run sync with --state DIR once, and copy it again"))
 	}
 	return of.Write([]byte(dest))
+}
+
+// checkNoSource refuses the database of a Source for a mirror: it may have the resources of upstreams.
+func checkNoSource(j journal.Journal, place stateplace.Place) error {
+	used, err := statedir.IsUsed(statedir.Rows{Journal: j})
+	if err != nil {
+		return fmt.Errorf("open the state: %w", err)
+	}
+	if used {
+		return term.Usage(fmt.Errorf("--state %s: it is the state of a Source", place), "give a database of its own, or a schema of one by ?search_path=NAME")
+	}
+	return nil
 }
 
 // isThere reports whether there is a state at a place.

@@ -136,7 +136,7 @@ func (s *Shared) belongs() error {
 	if whose != nil {
 		return belongs(s.place.String(), string(whose), s.dest)
 	}
-	return nil
+	return checkNoSource(s.State.Journal, s.place)
 }
 
 // mayWrite returns why this process must not write to the bucket any more. Before it has

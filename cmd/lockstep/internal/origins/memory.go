@@ -1,11 +1,14 @@
 package origins
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 
 	"lockstep/aggregator"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination/journal/part"
 )
 
@@ -18,11 +21,18 @@ type Memory struct {
 }
 
 // part returns the part of the mirror with a name; nil: its memory is in its directory.
-func (m *Memory) part(name string) *mirror.Part {
+func (m *Memory) part(name string) (*mirror.Part, error) {
 	if m == nil {
-		return nil
+		return nil, nil
 	}
-	return &mirror.Part{Journal: part.Of(m.Journal, filepath.ToSlash(name)), MayWrite: m.MayWrite, Shared: m.Shared}
+	whose, err := m.Journal.Load(context.Background(), mirror.StateOf)
+	if err != nil {
+		return nil, err
+	}
+	if whose != nil { // it would take the resources of upstreams for its own
+		return nil, term.WithHint(fmt.Errorf("the database is the state of the mirror in %s, too", whose), "give the Source a database of its own, or a schema of one by ?search_path=NAME")
+	}
+	return &mirror.Part{Journal: part.Of(m.Journal, filepath.ToSlash(name)), MayWrite: m.MayWrite, Shared: m.Shared}, nil
 }
 
 // openServed opens the mirror of an upstream that another process follows: its resources are served.

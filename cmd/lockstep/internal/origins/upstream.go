@@ -166,8 +166,10 @@ func (o *Opener) openMirror(u *config.Member, name string, deliver func(context.
 		Deliver:   deliver, DeliverStatements: true, Logger: o.Log,
 	}
 	state := filepath.Join(o.State, statedir.UpstreamsDir, name)
-	part := o.Upstreams.Memory.part(name)
+	part, err := o.Upstreams.Memory.part(name)
 	switch {
+	case err != nil:
+		return m, err
 	case part != nil && o.Upstreams.Memory.Standby:
 		return o.openServed(u, part)
 	case u.InPlace() && part != nil:
