@@ -67,6 +67,9 @@ type History struct {
 	problems func() []Problem // at present; nil: none
 	path     string           // of the file in which it is saved; "": it is not
 
+	loading  sync.Once // when it is looked at, or Run begins
+	unusable error     // why what was saved is not; set by loading
+
 	mu      sync.Mutex // guards the rest
 	last    []Total    // of each counter, when it was last read
 	hours   []track    // of each counter
@@ -92,6 +95,7 @@ func New(state string, problems func() []Problem, counters ...Counter) *History 
 // Points returns what was done in each step of a span until now, the oldest first. It is empty
 // if nothing of that name is counted.
 func (h *History) Points(name string, s Span, now time.Time) []Point {
+	_ = h.load() // Run logs what is wrong
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.counters {
@@ -106,6 +110,7 @@ func (h *History) Points(name string, s Span, now time.Time) []Point {
 
 // Errors returns the errors that the process has, and had in the last days, the newest first.
 func (h *History) Errors() []Problem {
+	_ = h.load() // as in Points
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.errors.all()

@@ -297,3 +297,25 @@ func TestErrors(t *testing.T) {
 		t.Errorf("%d errors, the first of %d bytes", len(all), len(all[0].Error))
 	}
 }
+
+// TestLookedAtFirst: what was remembered is there before Run begins.
+func TestLookedAtFirst(t *testing.T) {
+	t.Parallel()
+	dir, done := t.TempDir(), int64(3)
+	counted := recent.Counter{Name: "requests", Total: func() recent.Total { return recent.Total{Count: done} }}
+	now := time.Now()
+	last := recent.New(dir, nil, counted)
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if err := last.Run(ended, slog.New(slog.DiscardHandler)); err != nil { // it counts, and saves
+		t.Fatal(err)
+	}
+	done = 0
+	sum := int64(0)
+	for _, p := range recent.New(dir, nil, counted).Points("requests", recent.Hour(), now.Add(time.Second)) {
+		sum += p.Count
+	}
+	if sum != 3 {
+		t.Errorf("%d requests are remembered, want 3", sum)
+	}
+}

@@ -32,7 +32,13 @@ func (h *History) Load(ctx context.Context, log *slog.Logger) {
 	}
 }
 
+// load reads it, unless that has been done, and returns why it cannot be used.
 func (h *History) load() error {
+	h.loading.Do(func() { h.unusable = h.read() })
+	return h.unusable
+}
+
+func (h *History) read() error {
 	info, err := os.Stat(h.path)
 	switch {
 	case err != nil:
