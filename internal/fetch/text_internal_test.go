@@ -13,6 +13,7 @@ func FuzzTextOf(f *testing.F) {
 	} {
 		f.Add(uri, uri)
 	}
+	f.Add("http://h", "http://h/")
 	f.Fuzz(func(t *testing.T, uri, other string) {
 		u, err := url.Parse(uri)
 		if err != nil {

@@ -89,7 +89,7 @@ func textOf(u *url.URL, uri string) string {
 	rest, scheme := strings.CutPrefix(uri, u.Scheme)
 	rest, slashes := strings.CutPrefix(rest, "://")
 	rest, host := strings.CutPrefix(rest, u.Host)
-	if scheme && slashes && host && u.Host != "" && u.User == nil && u.Fragment == "" && !strings.ContainsFunc(u.Host, escapedInHost) && rest == u.RequestURI() {
+	if scheme && slashes && host && u.Host != "" && u.User == nil && u.Path != "" && u.Fragment == "" && !strings.ContainsFunc(u.Host, escapedInHost) && rest == u.RequestURI() {
 		return uri
 	}
 	return u.String()
