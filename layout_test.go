@@ -278,7 +278,7 @@ var rooms = []room{
 		"vault " +
 		"websub",
 		""},
-	{"destination/journaltest", "blob/faultfs destination/journal resourcesync", "github.com/google/go-cmp"},
+	{"destination/journaltest", "blob/faultfs destination/journal destination/journal/part resourcesync", "github.com/google/go-cmp"},
 	{"aggregator", "blob catalog destination destination/filename destination/journal destination/report intake internal/extsort resourcesync", "golang.org/x/sync"},
 	{"repository", "catalog internal/hangup internal/iri internal/negotiate internal/reader oaipmh resourcesync", ""},
 	// joinery

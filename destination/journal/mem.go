@@ -79,14 +79,14 @@ func (j *Mem) Owed(ctx context.Context, set int) iter.Seq2[Owed, error] {
 	return j.OwedBetween(ctx, set, "", "")
 }
 
-// OwedBetween yields the pending work of a set for the URIs from from on, and below to. An
+// OwedBetween yields the pending work of a set for the URIs above after, and below to. An
 // empty to is above all.
-func (j *Mem) OwedBetween(ctx context.Context, set int, from, to string) iter.Seq2[Owed, error] {
+func (j *Mem) OwedBetween(ctx context.Context, set int, after, to string) iter.Seq2[Owed, error] {
 	return func(yield func(Owed, error) bool) {
 		j.mu.Lock()
 		found := map[string]Owed{}
 		for k, o := range j.owed {
-			if k.set == set && k.uri >= from && (k.uri < to || to == "") {
+			if k.set == set && k.uri > after && (k.uri < to || to == "") {
 				found[k.uri] = o
 			}
 		}

@@ -15,9 +15,9 @@ import (
 type Whole interface {
 	journal.Journal
 
-	// OwedBetween yields the pending work of a set for the URIs from from on, and below to. An
+	// OwedBetween yields the pending work of a set for the URIs above after, and below to. An
 	// empty to is above all.
-	OwedBetween(ctx context.Context, set int, from, to string) iter.Seq2[journal.Owed, error]
+	OwedBetween(ctx context.Context, set int, after, to string) iter.Seq2[journal.Owed, error]
 }
 
 // Of returns the part of a journal that belongs to the mirror with a name, which must not have

@@ -107,13 +107,13 @@ func (j *Journal) Owed(ctx context.Context, set int) iter.Seq2[journal.Owed, err
 	return j.OwedBetween(ctx, set, "", "")
 }
 
-// OwedBetween implements [part.Whole]. No URI is from itself.
-func (j *Journal) OwedBetween(ctx context.Context, set int, from, to string) iter.Seq2[journal.Owed, error] {
+// OwedBetween implements [part.Whole].
+func (j *Journal) OwedBetween(ctx context.Context, set int, after, to string) iter.Seq2[journal.Owed, error] {
 	const (
 		all   = `SELECT uri, entry, cause FROM journal_owed WHERE set_no = $1 AND uri > $2 ORDER BY uri LIMIT $3`
 		below = `SELECT uri, entry, cause FROM journal_owed WHERE set_no = $1 AND uri > $2 AND uri < $4 ORDER BY uri LIMIT $3`
 	)
-	return pages(from, func(o journal.Owed) string { return o.URI },
+	return pages(after, func(o journal.Owed) string { return o.URI },
 		func(after string, page []journal.Owed) ([]journal.Owed, error) {
 			query, args := all, []any{set, after, journalPage}
 			if to != "" {
