@@ -52,8 +52,8 @@ soak: ## before a release: kills, histories and power cuts in the numbers we pro
 	$(GO) test -count=1 -timeout 2h ./bitstream -run TestKilled -kills 200
 	$(GO) test -count=1 -timeout 2h ./vault -run TestKilled -kills 500
 	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestTorture|TestHubKill|TestKillAnywhere|TestKillSwap|TestServeKilled|TestPublishKilled|TestDumpKilled|TestAtom.*Killed|TestKillHarvest|TestKillAggregator|TestPowerCut' -torture 200 -hub-kills 1000 -kills 200 -swap-files 5000 -swap-kills 20 -serve-kills 500 -publish-kills 200 -dump-kills 200 -atom-kills 100 -harvest-kills 100 -aggregate-kills 100 -cuts 200
-	$(GO) test -count=1 -timeout 4h ./cmd/lockstep -run 'TestShared(Late|Versions)?$$' -shared-faults 200
-	$(GO) test -count=1 -timeout 4h ./cmd/lockstep -run 'TestShared(Follow|Kill|Hub|Documents|Versions|Destinations)?$$|TestHubShared' -shared-faults 50 -shared-runs 50 -shared-clocks
+	$(GO) test -count=1 -timeout 4h ./cmd/lockstep -run 'TestShared(Late|Versions|Aggregator)?$$' -shared-faults 200
+	$(GO) test -count=1 -timeout 4h ./cmd/lockstep -run 'TestShared(Follow|Kill|Hub|Documents|Versions|Destinations|Aggregator|AggregatorHub)?$$|TestHubShared' -shared-faults 50 -shared-runs 50 -shared-clocks
 	$(GO) test -count=1 -timeout 3h ./cmd/lockstep -run 'TestShared(Kill|Follow)$$' -shared-runs 200
 	$(GO) test -count=1 -timeout 2h ./aggregator -run 'TestHistories|TestKilledAtEachWrite' -histories 2000 -kill-step 1
 	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run TestAggregatorsConverge -aggregate-histories 200

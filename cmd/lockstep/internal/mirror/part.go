@@ -14,8 +14,8 @@ import (
 	"lockstep/internal/statedir"
 )
 
-// A Part is the memory of a mirror in a database that has those of others, too. Whoever opens the
-// mirror owns the database.
+// A Part is the memory of a mirror in a database that has those of others, too. The process that opens
+// the mirror owns the database.
 type Part struct {
 	Journal  journal.Journal
 	MayWrite func() error // returns why this process must not write to the mirror any more
