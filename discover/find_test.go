@@ -9,6 +9,7 @@ import (
 
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/freeport"
 	"lockstep/resourcesync"
 )
 
@@ -186,10 +187,11 @@ func TestFindKeepsPasswords(t *testing.T) {
 
 func TestFindUnreachable(t *testing.T) {
 	t.Parallel()
-	srv := usual().serve(t)
-	address := strings.TrimPrefix(srv.URL, "http://")
-	srv.Close()
-	_, err := discover.Find(t.Context(), srv.client, address)
+	address, err := freeport.Address(t.Context()) // where no other test listens later
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = discover.Find(t.Context(), usual().serve(t).client, address)
 	if err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("Find of a dead address: %v, want connection refused", err)
 	}
