@@ -233,7 +233,7 @@ func TestFetchFails(t *testing.T) {
 func TestFetchGivenUp(t *testing.T) {
 	t.Parallel()
 	s := start(t, hubstore.NewMem(), func(o *hub.Options) {
-		o.RetryFirst, o.RetryMost, o.RetryFor, o.MaxBody = 5*time.Millisecond, 10*time.Millisecond, 300*time.Millisecond, 1000
+		o.RetryFirst, o.RetryMost, o.RetryFor, o.MaxBody = 5*time.Millisecond, 100*time.Millisecond, 2*time.Second, 1000 // there are retries also if a fetch takes a second
 	})
 	var status, fetches atomic.Int64
 	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -31,7 +31,7 @@ func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, sna
 	if snapshots = append(snapshots, dumps...); changes {
 		floor = min(floor, after)
 	}
-	pointers, err := s.pointersOf(ctx, set)
+	pointers, err := pointersOf(ctx, s.archives, s.opts.Sets, set)
 	if err != nil {
 		return 0, nil, fmt.Errorf("read archive: %w", err)
 	}
@@ -50,16 +50,16 @@ func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, sna
 }
 
 // pointersOf returns what all archives of a set name.
-func (s *Source) pointersOf(ctx context.Context, set string) (all []archive.Pointer, err error) {
-	for i := range s.opts.Sets {
-		if s.opts.Sets[i].Name != set {
+func pointersOf(ctx context.Context, archives *archive.Archives, sets []Set, set string) (all []archive.Pointer, err error) {
+	for i := range sets {
+		if sets[i].Name != set {
 			continue
 		}
 		for _, c := range names.Archivable {
-			if s.opts.Sets[i].Archive.of(c) == nil {
+			if sets[i].Archive.of(c) == nil {
 				continue
 			}
-			pointers, err := s.archives.Pointers(ctx, set, c)
+			pointers, err := archives.Pointers(ctx, set, c)
 			if err != nil {
 				return nil, err
 			}

@@ -49,23 +49,90 @@ const lookEvery = time.Minute
 // of each set the lists and its Capability List, see publishSet; then the
 // Source Description, which names those; then robots.txt and the hint page. It
 // may be repeated at any time, after any failure: while the catalog stays as it
-// is, nothing is written. One runs at a time; others wait. A set that fails
-// does not keep the others from being published.
+// is, nothing is written. One runs at a time; others wait, but PublishChanges goes
+// on while large Resource Lists are written. A set that fails does not keep the
+// others from being published.
 //
 // The first time, after a failure and every minute it looks at all documents,
 // and makes up for what is missing; in between it trusts that what it wrote is
 // there.
-func (s *Source) Publish(ctx context.Context) (Report, error) { return s.publish(ctx, false) }
+func (s *Source) Publish(ctx context.Context) (Report, error) {
+	s.publishingAll.Lock()
+	defer s.publishingAll.Unlock()
+	large := make(map[string]*SetReport) // what was published already; nil: it failed
+	var errs []error
+	for _, set := range s.opts.Sets {
+		r, err := s.publishLarge(ctx, set)
+		if ctx.Err() != nil {
+			return Report{}, ctx.Err()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("publish set %s: %w", set.Name, err))
+		}
+		if r != nil || err != nil {
+			large[set.Name] = r
+		}
+	}
+	report, err := s.publish(ctx, func(set string) bool {
+		_, ok := large[set]
+		return ok
+	})
+	for i := range report.Sets {
+		if r := large[report.Sets[i].Set]; r != nil {
+			report.Sets[i].add(r)
+			report.Written = true
+		}
+	}
+	return report, errors.Join(append(errs, err)...)
+}
 
 // PublishChanges is a Publish that puts off what readers who know of the
-// changes can do without: of small sets, Resource Lists are taken again once a
-// second at most. So it takes little time, however often it is called.
-func (s *Source) PublishChanges(ctx context.Context) (Report, error) { return s.publish(ctx, true) }
+// changes can do without: Resource Lists of large sets, and of small ones within
+// a second of the last. So it takes little time, however often it is called.
+func (s *Source) PublishChanges(ctx context.Context) (Report, error) {
+	return s.publish(ctx, func(string) bool { return true })
+}
 
-func (s *Source) publish(ctx context.Context, quick bool) (Report, error) {
+// publishLarge writes the Resource List of a set, if a large one is due, beside
+// publications of changes, and then publishes it with what else is new. It returns nil if
+// none is due.
+func (s *Source) publishLarge(ctx context.Context, set Set) (*SetReport, error) {
+	start := time.Now()
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
-	s.quick = quick
+	b, err := s.lists.Begin(ctx, s.listed(&set))
+	if b == nil || err != nil {
+		return nil, err
+	}
+	defer s.lists.End(b)
+	s.publishing.Unlock()
+	err = b.Run(ctx)
+	s.publishing.Lock()
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := s.publishSet(ctx, set, start, lists.Mode{Built: b})
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// add adds what was published of the same set earlier.
+func (r *SetReport) add(earlier *SetReport) {
+	r.List = r.List || earlier.List
+	r.Changes += earlier.Changes
+	r.Refused += earlier.Refused
+	r.Bytes += earlier.Bytes
+	r.Removed += earlier.Removed
+	r.Elapsed += earlier.Elapsed
+}
+
+// publish publishes all sets, puts off what it can of those that are quick, and then
+// publishes what names them.
+func (s *Source) publish(ctx context.Context, quick func(set string) bool) (Report, error) {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
 	now := s.docs.Now()
 	since := now.Sub(s.looked)
 	released, err := s.release(ctx)
@@ -76,7 +143,7 @@ func (s *Source) publish(ctx context.Context, quick bool) (Report, error) {
 	if look {
 		s.description.Look()
 	}
-	report, sets, err := s.publishSets(ctx, look)
+	report, sets, err := s.publishSets(ctx, look, quick)
 	if ctx.Err() == nil && len(sets) > 0 && (look || err != nil) {
 		r, failed := s.description.Publish(ctx, sets)
 		report.Written, report.Kept, report.Lacking = report.Written || r.Written, r.Kept, r.Lacking
@@ -128,7 +195,7 @@ func (set *Set) isPublished(ctx context.Context, docs *document.Store) (bool, er
 
 // publishSets publishes each set, and returns those whose Capability List is
 // there.
-func (s *Source) publishSets(ctx context.Context, look bool) (report Report, sets []string, _ error) {
+func (s *Source) publishSets(ctx context.Context, look bool, quick func(set string) bool) (report Report, sets []string, _ error) {
 	var errs []error
 	for _, set := range s.opts.Sets {
 		if err := ctx.Err(); err != nil {
@@ -138,7 +205,7 @@ func (s *Source) publishSets(ctx context.Context, look bool) (report Report, set
 			report.Sets, sets = append(report.Sets, SetReport{Set: set.Name, Held: true}), append(sets, set.Name)
 			continue
 		}
-		r, written, err := s.publishSet(ctx, set, look)
+		r, written, err := s.publishSet(ctx, set, time.Now(), lists.Mode{Look: look, Quick: quick(set.Name)})
 		report.Sets = append(report.Sets, r)
 		report.Written = report.Written || written
 		report.Later = report.Later || r.later
@@ -157,9 +224,8 @@ func (s *Source) publishSets(ctx context.Context, look bool) (report Report, set
 
 // publishSet brings the documents of one set in step with the catalog: its lists,
 // its feed and its Capability List. When it looks at all documents, it removes
-// those that are not needed any more.
-func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetReport, written bool, err error) {
-	start := time.Now()
+// those that are not needed any more. The caller began at start.
+func (s *Source) publishSet(ctx context.Context, set Set, start time.Time, mode lists.Mode) (r SetReport, written bool, err error) {
 	var p *lists.Result
 	var feed atom.Result
 	defer func() {
@@ -168,7 +234,7 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 		r.Bytes += feed.Bytes
 		r.later = r.later || feed.Later
 	}()
-	if p, err = s.lists.Publish(ctx, s.listed(&set), look, s.quick); err != nil {
+	if p, err = s.lists.Publish(ctx, s.listed(&set), mode); err != nil {
 		return r, p.Written, err
 	}
 	written = p.Written

@@ -216,11 +216,12 @@ type Source struct {
 	rules   map[string]describe.Rules // of each set
 	page    atomic.Pointer[summary]   // what the home page says; nil before the first Publish
 
-	publishing sync.Mutex   // one Publish at a time; held across IO, for that is its purpose
-	lists      *lists.Lists // this and what follows is guarded by publishing
+	publishingAll sync.Mutex // one Publish at a time; held across IO, for that is its purpose
+
+	publishing sync.Mutex   // documents are switched by one goroutine at a time; held across IO
+	lists      *lists.Lists // this and what follows is guarded by publishing, except for the Run of a Build
 	feeds      *atom.Feeds
 	looked     time.Time       // when all documents were last found where they belong; zero: look
-	quick      bool            // what can be put off, is
 	held       map[string]bool // sets that are not published yet; see Set.Hold
 
 	channels *notify.Channels

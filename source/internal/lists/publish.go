@@ -58,18 +58,20 @@ type Set struct {
 func (set *Set) archived(c resourcesync.Capability) bool { return set.Archive(c) != nil }
 
 // Lists are the Resource Lists and Change Lists of all sets of a Source. One
-// goroutine uses them at a time.
+// goroutine uses them at a time, but for [Build.Run].
 type Lists struct {
 	opts          Options
 	states        map[string]*state    // what is known of each set's documents
 	spent         map[string]spent     // on each set's open Change List
+	building      map[string]*Build    // Resource Lists that are being written apart
+	putOff        map[string]bool      // sets with a Resource List that is due, although there may be no further change
 	published     map[string]bool      // sets published since New
 	patchesTidied map[string]time.Time // when each set's patches were looked through
 }
 
 // New returns lists. None is read or written yet.
 func New(o Options) *Lists {
-	return &Lists{opts: o, states: make(map[string]*state), spent: make(map[string]spent), published: make(map[string]bool), patchesTidied: make(map[string]time.Time)}
+	return &Lists{opts: o, states: make(map[string]*state), spent: make(map[string]spent), building: make(map[string]*Build), putOff: make(map[string]bool), published: make(map[string]bool), patchesTidied: make(map[string]time.Time)}
 }
 
 // A Report says what a publication of lists did.
@@ -113,8 +115,14 @@ func (r *Result) Tidy(ctx context.Context, withdrawFeed func(context.Context) er
 	return err
 }
 
-// Publish brings the lists of one set in step with the catalog; quick puts off
-// what readers who know of the changes can do without.
+// A Mode says how lists are published.
+type Mode struct {
+	Look  bool   // at all documents
+	Quick bool   // Resource Lists that readers of the changes can do without are put off
+	Built *Build // of the set; nil: a Resource List that is due is written by the publication itself
+}
+
+// Publish brings the lists of one set in step with the catalog.
 //
 // Most often there are a few changes, for which the open Change List has room.
 // Then it, longer, is all that is written, together with the tail of the state.
@@ -145,13 +153,13 @@ func (r *Result) Tidy(ctx context.Context, withdrawFeed func(context.Context) er
 // step 2 says: what was closed once stays as it is.
 //
 // Step 5, where nothing else is to be done, and step 7 are the caller's.
-func (s *Lists) Publish(ctx context.Context, set Set, look, quick bool) (r *Result, err error) {
-	p := &publication{owner: s, docs: s.opts.Docs, catalog: s.opts.Catalog, set: set, quick: quick}
+func (s *Lists) Publish(ctx context.Context, set Set, m Mode) (r *Result, err error) {
+	p := &publication{owner: s, docs: s.opts.Docs, catalog: s.opts.Catalog, set: set, quick: m.Quick, built: m.Built}
 	r = &Result{p: p}
 	defer func() {
 		r.Report, r.Looked, r.Back, r.Status = p.report, p.there != nil, p.back, p.status
 	}()
-	if err := p.prepare(ctx, look); err != nil {
+	if err := p.prepare(ctx, m.Look || m.Built != nil); err != nil {
 		return r, err
 	}
 	r.published = p.state
@@ -176,7 +184,8 @@ type publication struct {
 	owner      *Lists
 	docs       *document.Store
 	catalog    catalog.Catalog
-	quick      bool // postpone documents that readers can do without
+	quick      bool   // postpone documents that readers can do without
+	built      *Build // a Resource List that is written already; nil: none, or it cannot be used
 	set        Set
 	report     Report
 	state      *state // what is published, as far as known
@@ -186,6 +195,7 @@ type publication struct {
 	unsure     bool         // a publication was cut short
 	newHistory bool         // the history begins again: the published Change List is not continued
 	list       bool         // a Resource List is due
+	listAtOnce bool         // readers, or an archive, need it at once
 	changes    bool         // a Change List is due
 	entry      blob.Writer  // the Resource List's entry document
 	build      *changeBuild // of the Change List
@@ -365,8 +375,12 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 	changed := p.status.Last != c.Through
 	list, archiving := p.archiveDue()
 	p.archiving = archiving
-	p.list = list || st.List == nil || p.unsure || p.newHistory || st.List.Rules != p.set.Rules.Mark || p.listDue(changed) ||
+	p.listAtOnce = list || st.List == nil || p.unsure || p.newHistory || st.List.Rules != p.set.Rules.Mark ||
 		!p.there.has(names.Set(p.set.Name).ResourceList()) || !p.there.hasAll(st.List.names())
+	if p.listAtOnce || !p.built.isUsable(st.List, p.there, &p.archives) {
+		p.built = nil
+	}
+	p.list = p.listAtOnce || p.built != nil || p.listDue(changed)
 	if st.List != nil {
 		p.report.Parts = len(st.List.Parts)
 	}
@@ -379,7 +393,7 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 }
 
 // The Resource List of a set of up to tinySet resources is written again with every
-// publication. That of a larger set, up to Options.SmallSet, is written again when the
+// publication; larger ones take their time, and are put off by those that are quick. That of a larger set, up to Options.SmallSet, is written again when the
 // last one is older than listPace times the number of resources, so that writing lists
 // takes a small share of the time.
 const (
@@ -400,20 +414,31 @@ const (
 	largePace = 50 * time.Microsecond
 )
 
+// isTiny reports whether a Resource List of so many resources is written in no time.
+func (s *Lists) isTiny(resources int64) bool {
+	return resources <= min(tinySet, int64(s.opts.SmallSet))
+}
+
 // listDue says whether changes call for a new Resource List, see
 // Options.SmallSet; changed says that there are changes which the Change List does
 // not have yet.
 func (p *publication) listDue(changed bool) bool {
 	list, n := p.state.List.taken(), p.status.Resources
 	age := p.docs.Now().Sub(list.At)
-	if n <= min(tinySet, int64(p.owner.opts.SmallSet)) {
+	if p.owner.isTiny(n) {
 		behind := changed || p.status.Last > list.Seq
 		p.report.Later = behind && p.quick && age >= 0 && age < tinyPace
 		return behind && !p.report.Later
 	}
 	if n > int64(p.owner.opts.SmallSet) && int64(p.status.Last-list.Seq) >= n/listShare {
-		p.report.Later = age >= 0 && age < time.Duration(n)*largePace
+		p.report.Later = age >= 0 && age < time.Duration(n)*largePace || p.quick
 		return !p.report.Later
 	}
-	return changed && (n <= int64(p.owner.opts.SmallSet) && (age < 0 || age >= time.Duration(n)*listPace) || age >= listAge)
+	changed = changed || p.owner.putOff[p.set.Name]
+	due := changed && (n <= int64(p.owner.opts.SmallSet) && (age < 0 || age >= time.Duration(n)*listPace) || age >= listAge)
+	if p.quick && due {
+		p.report.Later, p.owner.putOff[p.set.Name] = true, true
+		return false
+	}
+	return due
 }

@@ -138,21 +138,23 @@ func (p *publication) take(ctx context.Context) error {
 	return nil
 }
 
-func (p *publication) takeList(ctx context.Context) error {
-	b, err := newListBuild(ctx, p)
-	if err != nil {
+func (p *publication) takeList(ctx context.Context) (err error) {
+	var b *listBuild
+	var list *listState
+	if p.built != nil {
+		b, list, p.entry = p.built.take(p.next.Stamp)
+		p.built = nil
+	} else if b, err = newListBuild(ctx, p); err != nil {
 		return fmt.Errorf("build resource list: %w", err)
-	}
-	list, w, err := b.run(ctx)
-	if err != nil {
+	} else if list, p.entry, err = b.run(ctx); err != nil {
 		return err
 	}
-	p.entry = w
 	if b.copy != "" {
 		p.archives.lists.Add(archive.Pointer{Name: b.copy, At: list.At, Seq: list.Seq})
 	}
 	list.Rules, list.Archived = p.set.Rules.Mark, b.archived
 	p.next.List = list
+	delete(p.owner.putOff, p.set.Name)
 	p.report.List, p.report.Parts = true, len(list.Parts)
 	p.report.Resources = list.Resources
 	p.report.Bytes += b.bytes.Load()
@@ -260,7 +262,7 @@ func (p *publication) retire(now time.Time) []document.Retired {
 		}
 	}
 	for name := range p.there {
-		if names.Set(p.set.Name).IsPart(name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
+		if names.Set(p.set.Name).IsPart(name) && !named[name] && !known[name] && (last[name] || !archived(name)) && !p.owner.isBuilding(p.set.Name, name) {
 			r := document.Retired{Name: name, Gone: now, At: at.At, Seq: at.Seq, Taken: taken}
 			if p.newHistory && names.Set(p.set.Name).IsChangePart(name) {
 				r.Gone = time.Time{} // at once: clients that follow it must not take it for the present list

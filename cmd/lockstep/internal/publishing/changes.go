@@ -40,22 +40,28 @@ type Changes struct {
 }
 
 // Run publishes whenever changed receives a value, until ctx ends: urgent documents at
-// once, and the others a moment later.
+// once, and a moment later everything, beside further urgent ones.
 func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcereport.Reporter) error {
-	var rest, full time.Time // when the pause ends; when everything was last published
-	later := time.NewTimer(0)
-	later.Stop()
-	defer later.Stop()
+	var rest time.Time // when the pause ends
+	all := everything{publish: c.All, later: time.NewTimer(0), ended: make(chan source.Report, 1)}
+	all.later.Stop()
+	defer all.end()
 	for {
-		all := false
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-all.later.C:
+			all.begin(ctx, n)
+			continue
+		case r := <-all.ended:
+			all.running = false
+			if r.Later {
+				all.soon()
+			}
+			continue
 		case <-changed:
-		case <-later.C:
-			all = true
 		}
-		if !all && intake.Sleep(ctx, max(c.Delay, time.Until(rest))) != nil {
+		if intake.Sleep(ctx, max(c.Delay, time.Until(rest))) != nil {
 			return nil
 		}
 		select {
@@ -63,22 +69,53 @@ func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcerep
 		default:
 		}
 		start := time.Now()
-		publish := c.Urgent
-		if all = all || start.Sub(full) >= publishFull; all {
-			publish, full = c.All, start
-		}
-		r, ok := retry(ctx, publish, n)
+		r, ok := retry(ctx, c.Urgent, n)
 		if !ok {
 			return nil
 		}
-		later.Stop()
 		if r.Later {
-			later.Reset(time.Until(full.Add(publishFull)))
+			all.soon()
+		} else if !all.running {
+			all.begun = start // nothing was left
 		}
 		rest = start.Add(restAfter(&r, time.Since(start)))
 		if unheard := start.Add(publishPace); !c.IsHeard() && unheard.After(rest) {
 			rest = unheard // clients that poll now and then do not notice the difference
 		}
+	}
+}
+
+// An everything publishes everything, at most once in [publishFull], in a goroutine of
+// its own.
+type everything struct {
+	publish PublishFunc
+	later   *time.Timer        // when it is to begin
+	begun   time.Time          // when it last began, or a publication that left nothing
+	running bool               // it has not ended yet
+	ended   chan source.Report // receives its results
+}
+
+// soon has it begin as soon as it may, unless it runs: then its result says whether
+// something is left.
+func (e *everything) soon() {
+	if !e.running {
+		e.later.Reset(time.Until(e.begun.Add(publishFull)))
+	}
+}
+
+func (e *everything) begin(ctx context.Context, n *sourcereport.Reporter) {
+	e.begun, e.running = time.Now(), true
+	go func() {
+		r, _ := retry(ctx, e.publish, n)
+		e.ended <- r
+	}()
+}
+
+// end waits until it has ended.
+func (e *everything) end() {
+	e.later.Stop()
+	if e.running {
+		<-e.ended
 	}
 }
 

@@ -77,6 +77,7 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 			default:
 			}
 		}
+		time.Sleep(publishFull) // since the Resource List was published
 		change()
 		time.Sleep(5 * time.Second)
 		mu.Lock()
@@ -108,6 +109,61 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 		last, err := src.Publish(t.Context())
 		if err != nil || last.Written {
 			t.Errorf("when all was over, Publish = %+v, %v; want nothing left to write", last, err)
+		}
+	})
+}
+
+// TestChangesBesideEverything: while a publication of everything takes long, changes are
+// published as soon as without it; when it ends, what it has left is published a moment
+// later. Run returns after it has ended.
+func TestChangesBesideEverything(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const long = 10 * time.Second
+		start := time.Now()
+		var mu sync.Mutex               // guards what follows
+		var urgent, all []time.Duration // when publications ended, since start
+		c := &Changes{
+			Delay: hubflags.DefaultDelay, IsHeard: func() bool { return true },
+			Urgent: func(context.Context) (source.Report, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				urgent = append(urgent, time.Since(start))
+				return source.Report{Later: len(all) == 0}, nil
+			},
+			All: func(context.Context) (source.Report, error) {
+				time.Sleep(long)
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, time.Since(start))
+				return source.Report{Later: len(all) == 1}, nil
+			},
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		changed, done := make(chan struct{}, 1), make(chan error)
+		go func() { done <- c.Run(ctx, changed, &sourcereport.Reporter{IO: term.IO{Err: io.Discard}, Quiet: true}) }()
+		for range 50 {
+			changed <- struct{}{}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(long)
+		synctest.Wait()
+		mu.Lock()
+		for i, at := range urgent {
+			if want := time.Duration(i)*100*time.Millisecond + hubflags.DefaultDelay; at != want {
+				t.Errorf("change %d was published at %s, want %s", i, at, want)
+			}
+		}
+		if len(urgent) != 50 || len(all) != 1 {
+			t.Errorf("%d and %d publications, want 50 of changes and one of everything", len(urgent), len(all))
+		}
+		mu.Unlock()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if want := 2*long + hubflags.DefaultDelay; len(all) != 2 || all[1] != want {
+			t.Errorf("everything was published at %s; want the second time at %s, after what the first had left", all, want)
 		}
 	})
 }

@@ -116,21 +116,26 @@ func (set *siteSet) isUpstream() bool { return set.from.Kind.Scheme == "resource
 // published records publications.
 type published struct {
 	tally *sourcefigures.Tally
-	claim *statedir.Claim // to the place of the documents
-	place string          // of the documents
+	place string // of the documents
 	sets  []*siteSet
 	names *changeNamer // nil: changes are not named
 	log   *slog.Logger
+
+	mu    sync.Mutex      // guards what follows
+	claim *statedir.Claim // to the place of the documents
 }
 
-// after returns a function that publishes and records the result.
-func (p *published) after(publish func(context.Context) (source.Report, error)) func(context.Context) (source.Report, error) {
+// after returns a function that publishes, everything or what is urgent, and records the
+// result.
+func (p *published) after(publish func(context.Context) (source.Report, error), all bool) func(context.Context) (source.Report, error) {
 	return func(ctx context.Context) (source.Report, error) {
 		began := time.Now()
 		r, err := publish(ctx)
-		p.tally.Published(&r, began, err)
+		p.tally.Published(&r, all, began, err)
 		if err == nil {
+			p.mu.Lock()
 			err = p.claim.Published(ctx)
+			p.mu.Unlock()
 		}
 		if err != nil {
 			return r, fmt.Errorf("write documents to %s: %w", p.place, err)

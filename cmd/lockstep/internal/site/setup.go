@@ -92,7 +92,7 @@ func (b *setupBuilder) build(sets []*siteSet, configs []config.Set) (*setup, err
 	}
 	s.scans = &scanner{sets: sets, status: cat.Status, failures: b.failures, watching: b.opts.Watching}
 	done := &published{tally: b.tally, claim: b.storage.claim, place: b.opts.Documents, sets: sets, names: b.names, log: b.opts.Log}
-	s.publish, s.urgent = done.after(s.src.Publish), done.after(s.src.PublishChanges)
+	s.publish, s.urgent = done.after(s.src.Publish, true), done.after(s.src.PublishChanges, false)
 	s.dumps = &publishing.Dumps{Check: publishing.CheckInterval(configs), Publish: s.src.PublishDumps, Sweep: b.storage.sweep}
 	s.front = front{
 		callbacks: b.sets.origins.Upstreams.Callbacks, pages: b.pages, hub: b.hub, hubPath: b.hubPath, harvesting: s.harvesting, api: b.api,

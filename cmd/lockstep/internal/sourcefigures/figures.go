@@ -20,6 +20,7 @@ type Tally struct {
 	last         time.Time
 	took         time.Duration // the last one
 	problem      error         // why the last one failed
+	all          bool          // that was one of everything
 	sets         map[string]*setTally
 	changes      recent.Total // published, of all sets that there were
 }
@@ -47,14 +48,18 @@ func (t *Tally) set(name string) *setTally {
 	return s
 }
 
-// Published counts a publication.
-func (t *Tally) Published(r *source.Report, began time.Time, err error) {
+// Published counts a publication, which was to be of everything, or of what is urgent.
+func (t *Tally) Published(r *source.Report, all bool, began time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.problem = err; err != nil {
+	if err != nil {
+		t.problem, t.all = err, all
 		t.failed++
 		t.changes.Failed++
 		return
+	}
+	if all || !t.all { // a failure of everything may be that of something that is not urgent
+		t.problem = nil
 	}
 	t.publications++
 	t.last = time.Now()
@@ -79,7 +84,8 @@ func (t *Tally) Changes() recent.Total {
 	return t.changes
 }
 
-// Problem says why the last publication failed; "" if it did not.
+// Problem says why the last publication failed; "" if it did not, or one of as much has
+// succeeded since.
 func (t *Tally) Problem() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
