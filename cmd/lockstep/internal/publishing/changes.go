@@ -54,8 +54,7 @@ func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcerep
 			all.begin(ctx, n)
 			continue
 		case r := <-all.ended:
-			all.running = false
-			if r.Later {
+			if all.running = false; r.Later || all.again {
 				all.soon()
 			}
 			continue
@@ -73,9 +72,12 @@ func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcerep
 		if !ok {
 			return nil
 		}
-		if r.Later {
+		switch {
+		case r.Later && all.running:
+			all.again = true // it may have been past what was left
+		case r.Later:
 			all.soon()
-		} else if !all.running {
+		case !all.running:
 			all.begun = start // nothing was left
 		}
 		rest = start.Add(restAfter(&r, time.Since(start)))
@@ -92,19 +94,15 @@ type everything struct {
 	later   *time.Timer        // when it is to begin
 	begun   time.Time          // when it last began, or a publication that left nothing
 	running bool               // it has not ended yet
+	again   bool               // it is to run again after that
 	ended   chan source.Report // receives its results
 }
 
-// soon has it begin as soon as it may, unless it runs: then its result says whether
-// something is left.
-func (e *everything) soon() {
-	if !e.running {
-		e.later.Reset(time.Until(e.begun.Add(publishFull)))
-	}
-}
+// soon has it begin as soon as it may. It does not run.
+func (e *everything) soon() { e.later.Reset(time.Until(e.begun.Add(publishFull))) }
 
 func (e *everything) begin(ctx context.Context, n *sourcereport.Reporter) {
-	e.begun, e.running = time.Now(), true
+	e.begun, e.running, e.again = time.Now(), true, false
 	go func() {
 		r, _ := retry(ctx, e.publish, n)
 		e.ended <- r
