@@ -83,7 +83,10 @@ func (s *Source) Publish(ctx context.Context) (Report, error) {
 			report.Written = true
 		}
 	}
-	return report, errors.Join(append(errs, err)...)
+	if err == nil { // otherwise it most likely has the same cause
+		err = errors.Join(errs...)
+	}
+	return report, err
 }
 
 // PublishChanges is a Publish that puts off what readers who know of the
