@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -112,17 +113,17 @@ func (d *demo) pick() (edited, deleted string) {
 		rel  string
 		size int64
 	}
-	var all []candidate
+	var all []*candidate
 	_ = fs.WalkDir(os.DirFS(d.files), ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return nil //nolint:nilerr // our own copy, just made
 		}
 		if info, err := e.Info(); err == nil && path != "robots.txt" {
-			all = append(all, candidate{path, info.Size()})
+			all = append(all, &candidate{path, info.Size()})
 		}
 		return nil
 	})
-	slices.SortFunc(all, func(a, b candidate) int { return int(a.size - b.size) })
+	slices.SortFunc(all, func(a, b *candidate) int { return cmp.Compare(a.size, b.size) })
 	if len(all) == 1 {
 		return all[0].rel, "new/Hello, world.txt"
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -39,6 +40,7 @@ type Causes struct {
 type causeKey struct{ head, host, cause string }
 
 type causeGroup struct {
+	causeKey
 	count   int64
 	order   int    // in which it was met
 	example string // the whole sentence of the first
@@ -67,7 +69,7 @@ func (c *Causes) Add(head string, e destination.Event) {
 	}
 	g := groups[key]
 	if g == nil {
-		g = &causeGroup{order: len(groups), example: text, uri: fetch.Printable(e.URI)}
+		g = &causeGroup{causeKey: key, order: len(groups), example: text, uri: fetch.Printable(e.URI)}
 		groups[key] = g
 	}
 	g.count++
@@ -89,17 +91,12 @@ func (c *Causes) Take() []string {
 	var lines []string
 	rest, restOf := int64(0), 0
 	for _, groups := range []map[causeKey]*causeGroup{c.groups, c.later} { // the latter of a run that did not come to its end
-		keys := make([]causeKey, 0, len(groups))
-		for key := range groups {
-			keys = append(keys, key)
-		}
-		slices.SortFunc(keys, func(a, b causeKey) int { return cmp.Compare(groups[a].order, groups[b].order) })
-		for _, key := range keys {
+		for _, g := range slices.SortedFunc(maps.Values(groups), func(a, b *causeGroup) int { return cmp.Compare(a.order, b.order) }) {
 			if len(lines) >= maxCausesSaid {
-				rest, restOf = rest+groups[key].count, restOf+1
+				rest, restOf = rest+g.count, restOf+1
 				continue
 			}
-			lines = append(lines, groups[key].line(key))
+			lines = append(lines, g.line())
 		}
 	}
 	if rest > 0 {
@@ -121,15 +118,15 @@ func (c *Causes) Hint() string {
 	return DeniedHint(denied)
 }
 
-func (g *causeGroup) line(key causeKey) string {
+func (g *causeGroup) line() string {
 	if g.count == 1 {
-		return key.head + ": " + g.example
+		return g.head + ": " + g.example
 	}
 	at := ""
-	if key.host != "" {
-		at = " at " + fetch.Printable(key.host)
+	if g.host != "" {
+		at = " at " + fetch.Printable(g.host)
 	}
-	return fmt.Sprintf("%s: %s%s: %s; for example %s", key.head, term.Count(g.count, "resource"), at, key.cause, g.uri)
+	return fmt.Sprintf("%s: %s%s: %s; for example %s", g.head, term.Count(g.count, "resource"), at, g.cause, g.uri)
 }
 
 func hostOfURI(uri string) string {
