@@ -137,13 +137,15 @@ func (s *Lists) old(set Set, st *changeState) bool {
 }
 
 // When writing an open list from its beginning, time and again, costs more than
-// beginning another part: it is so large, larger the more parts there are (each
-// is written to the index), and took so many bytes a second for so long.
+// beginning another part: it is so large and took so many bytes a second for so long,
+// larger and longer the more parts there are, since each is written to the index.
 const (
-	costlyBytes = 256 << 10
-	costlyParts = 10_000 // this many more parts, this much larger
-	costlyRate  = 1e6
-	costlyAfter = 10 * time.Second
+	costlyBytes  = 256 << 10
+	costlyParts  = 10_000 // this many more parts, this much larger
+	costlyRate   = 1e6
+	costlyAfter  = 2 * time.Second
+	costlyLonger = 4 * time.Millisecond // a part more, this much longer, ...
+	costlyMost   = 10 * time.Second     // ... up to this
 )
 
 // A spent counts the cost of an open list. It is not stored: after a restart counting
@@ -168,7 +170,8 @@ func (s *Lists) spend(set Set, st *changeState) {
 func (s *Lists) costly(set Set, st *changeState) bool {
 	c := s.spent[set.Name]
 	took := s.opts.Docs.Now().Sub(c.since)
-	return c.from.Equal(st.Open.From) && took >= costlyAfter && set.Entries == 0 &&
+	after := min(costlyAfter+time.Duration(len(st.Closed))*costlyLonger, costlyMost)
+	return c.from.Equal(st.Open.From) && took >= after && set.Entries == 0 &&
 		len(st.Closed) < manyParts && st.Open.Size >= costlyBytes+costlyBytes*int64(len(st.Closed))/costlyParts && float64(c.bytes) >= costlyRate*took.Seconds()
 }
 
