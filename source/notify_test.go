@@ -575,7 +575,7 @@ func TestCostly(t *testing.T) {
 			if got := c.closed > 0; got != tt.cut {
 				t.Errorf("%d parts were closed; %d bytes written in all, %d at most at once", c.closed, total, most)
 			}
-			if tt.cut && most > 3<<20 {
+			if tt.cut && most > 800_000 {
 				t.Errorf("%d bytes were written at once", most)
 			}
 		})
