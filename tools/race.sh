@@ -26,7 +26,7 @@ module=$(go list -m)
 apart() {
 	race ./destination -skip 'Kill|PowerCut|Memory' -histories 15 -pasts 1 -follows 10 -pushes 6 -push-steps 30 -keep.lives 4 -break.files 60 -swap.lives 3 -fault.step 9 -rapid.checks 15
 	race ./aggregator -histories 20
-	race ./source -source.atomrounds 5 -skip 'ZIP64|ReadBy'
+	race ./source -source.atomrounds 5 -skip 'ZIP64|ReadBy|IsWritten|AreWritten'
 	race ./bridge -rounds 1
 	race ./repository -histories 6
 	# The whole program, by scripts: those in which most goes on at a time.

@@ -45,7 +45,7 @@ func TestOfProcesses(t *testing.T) {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test closes it
 		return
 	}
-	const processes = 20
+	const processes = 8
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	var read sync.WaitGroup
