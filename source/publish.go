@@ -116,6 +116,7 @@ func (s *Source) publishLarge(ctx context.Context, set Set) (*SetReport, error) 
 	}
 	r, _, err := s.publishSet(ctx, set, start, lists.Mode{Built: b})
 	if err != nil {
+		s.looked = time.Time{}
 		return nil, err
 	}
 	return &r, nil

@@ -63,7 +63,7 @@ type Lists struct {
 	opts          Options
 	states        map[string]*state    // what is known of each set's documents
 	spent         map[string]spent     // on each set's open Change List
-	building      map[string]*Build    // Resource Lists that are being written apart
+	building      map[string]*Build    // Resource Lists that are being written in the background
 	putOff        map[string]bool      // sets with a Resource List that is due, although there may be no further change
 	published     map[string]bool      // sets published since New
 	patchesTidied map[string]time.Time // when each set's patches were looked through
@@ -393,9 +393,9 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 }
 
 // The Resource List of a set of up to tinySet resources is written again with every
-// publication; larger ones take their time, and are put off by those that are quick. That of a larger set, up to Options.SmallSet, is written again when the
-// last one is older than listPace times the number of resources, so that writing lists
-// takes a small share of the time.
+// publication. That of a larger set, which a quick publication puts off, takes longer: up
+// to Options.SmallSet it is written again when the last one is older than listPace times
+// the number of resources, so that writing lists takes a small share of the time.
 const (
 	tinySet  = 1000
 	listPace = time.Millisecond
@@ -414,7 +414,7 @@ const (
 	largePace = 50 * time.Microsecond
 )
 
-// isTiny reports whether a Resource List of so many resources is written in no time.
+// isTiny reports whether a Resource List of so many resources is written at once.
 func (s *Lists) isTiny(resources int64) bool {
 	return resources <= min(tinySet, int64(s.opts.SmallSet))
 }

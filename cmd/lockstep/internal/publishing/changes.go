@@ -43,7 +43,7 @@ type Changes struct {
 // once, and a moment later everything, beside further urgent ones.
 func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcereport.Reporter) error {
 	var rest time.Time // when the pause ends
-	all := everything{publish: c.All, later: time.NewTimer(0), ended: make(chan source.Report, 1)}
+	all := fullPublisher{publish: c.All, later: time.NewTimer(0), ended: make(chan source.Report, 1)}
 	all.later.Stop()
 	defer all.end()
 	for {
@@ -87,9 +87,9 @@ func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcerep
 	}
 }
 
-// An everything publishes everything, at most once in [publishFull], in a goroutine of
+// A fullPublisher publishes everything, at most once in [publishFull], in a goroutine of
 // its own.
-type everything struct {
+type fullPublisher struct {
 	publish PublishFunc
 	later   *time.Timer        // when it is to begin
 	begun   time.Time          // when it last began, or a publication that left nothing
@@ -99,9 +99,9 @@ type everything struct {
 }
 
 // soon has it begin as soon as it may. It does not run.
-func (e *everything) soon() { e.later.Reset(time.Until(e.begun.Add(publishFull))) }
+func (e *fullPublisher) soon() { e.later.Reset(time.Until(e.begun.Add(publishFull))) }
 
-func (e *everything) begin(ctx context.Context, n *sourcereport.Reporter) {
+func (e *fullPublisher) begin(ctx context.Context, n *sourcereport.Reporter) {
 	e.begun, e.running, e.again = time.Now(), true, false
 	go func() {
 		r, _ := retry(ctx, e.publish, n)
@@ -110,7 +110,7 @@ func (e *everything) begin(ctx context.Context, n *sourcereport.Reporter) {
 }
 
 // end waits until it has ended.
-func (e *everything) end() {
+func (e *fullPublisher) end() {
 	e.later.Stop()
 	if e.running {
 		<-e.ended

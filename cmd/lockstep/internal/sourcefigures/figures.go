@@ -20,7 +20,7 @@ type Tally struct {
 	last         time.Time
 	took         time.Duration // the last one
 	problem      error         // why the last one failed
-	all          bool          // that was one of everything
+	problemOfAll bool          // that was a publication of everything
 	sets         map[string]*setTally
 	changes      recent.Total // published, of all sets that there were
 }
@@ -53,12 +53,12 @@ func (t *Tally) Published(r *source.Report, all bool, began time.Time, err error
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
-		t.problem, t.all = err, all
+		t.problem, t.problemOfAll = err, all
 		t.failed++
 		t.changes.Failed++
 		return
 	}
-	if all || !t.all { // a failure of everything may be that of something that is not urgent
+	if all || !t.problemOfAll { // a failure of everything may be that of something that is not urgent
 		t.problem = nil
 	}
 	t.publications++

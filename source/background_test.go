@@ -52,8 +52,7 @@ func (w *world) publishChanges(s *source.Source) source.Report {
 
 // TestChangesWhileAListIsWritten: while a large Resource List is written, changes are
 // published; what is written stays until it is published, however long that takes, and
-// the Change List reaches back to it. A list that is small, or the first one, is
-// published at once.
+// the Change List reaches back to it.
 func TestChangesWhileAListIsWritten(t *testing.T) {
 	t.Parallel()
 	for _, compressed := range []bool{false, true} {
@@ -251,4 +250,43 @@ func TestPublicationsAtOnce(t *testing.T) {
 		t.Errorf("Publish = %+v; the list alone is not the present", r)
 	}
 	w.upToDate()
+}
+
+// TestListCannotBeWritten: changes are published although a large Resource List cannot be
+// written; it is published when it can.
+func TestListCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxEntries: 20, SmallSet: 1})
+	store := &refusing{Store: w.docs}
+	w.docs = store
+	w.fill("r%05d", 200)
+	s := w.source()
+	w.publish(s)
+	w.pass(25 * time.Hour)
+	w.put("r00007=changed")
+	store.refuse = true
+	for range 2 {
+		if _, err := s.Publish(t.Context()); !errors.Is(err, errFault) {
+			t.Errorf("Publish = %v, want %v", err, errFault)
+		}
+		w.upToDate()
+	}
+	store.refuse = false
+	if r := w.publish(s); !r.Sets[0].List || !maps.Equal(w.listed(), w.live) {
+		t.Errorf("Publish = %+v; the list alone is not the present", r)
+	}
+}
+
+// A refusing is a store that refuses documents of Resource Lists.
+type refusing struct {
+	blob.Store
+	refuse bool
+}
+
+// Create implements [blob.Store].
+func (r *refusing) Create(ctx context.Context, name string) (blob.Writer, error) {
+	if r.refuse && strings.HasPrefix(name, mainSet+"resourcelist") {
+		return nil, errFault
+	}
+	return r.Store.Create(ctx, name)
 }

@@ -9,8 +9,8 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// A Build is a Resource List that is written apart from publications, so that changes
-// are published meanwhile. The publication that gets it in its [Mode] publishes it.
+// A Build is a Resource List that is written in the background, while changes are
+// published. The publication that gets it in its [Mode] publishes it.
 type Build struct {
 	list   *listBuild
 	before *listState // the list that it is to replace
@@ -74,7 +74,7 @@ func (s *Lists) End(b *Build) {
 	}
 }
 
-// isBuilding reports whether a document is a part of a list that is being written apart.
+// isBuilding reports whether a document is a part of a list that is being written in the background.
 func (s *Lists) isBuilding(set, name string) bool {
 	b := s.building[set]
 	return b != nil && names.CopyOfPart(name) == names.Set(set).ResourceListCopy(b.list.gen)
