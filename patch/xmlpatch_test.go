@@ -336,3 +336,32 @@ func wellFormed(doc []byte) error {
 		}
 	}
 }
+
+// TestXMLPatchWork: all visited nodes, and all moved bytes, count as work.
+func TestXMLPatchWork(t *testing.T) {
+	t.Parallel()
+	if underRace {
+		t.Skip("it takes long, and there is one goroutine")
+	}
+	const n = 10_000
+	many := strings.Repeat
+	within := func(kids string) string { return `<r xml:id="i">` + kids + "</r>" }
+	var spaces, renamed strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&spaces, ` xmlns:n%d="u%d"`, i, i)
+		fmt.Fprintf(&renamed, `<n%d:x/>`, i)
+	}
+	for name, tt := range map[string]struct{ doc, patch string }{
+		"positions":    {within(many("<a/>", n)), ops(`<remove sel="r/*/b` + many("[1]", 4000) + `"/>`)},
+		"tests":        {within(many("<a/>", n)), ops(`<remove sel="r/*/b` + many("[c='']", 4000) + `"/>`)},
+		"an ID":        {within(many("<!---->", n)), ops(many(`<add sel="id('i')"/>`, 4000))},
+		"a child":      {within(many("<a/>", n) + "<c/>"), ops(many(`<add sel="r[c='']"/>`, 4000))},
+		"a text":       {within(many("<!---->", n)), ops(many(`<add sel="r[.='']"/>`, 4000))},
+		"declarations": {"<r/>", `<p` + spaces.String() + `><add sel="r"><t a="` + many("x", 100_000) + `">` + renamed.String() + `</t></add></p>`},
+		"prefixes":     {"<r/>", `<p><add sel="r"><t` + spaces.String() + `>` + many("<n499:x/>", 80_000) + `</t></add></p>`},
+	} {
+		if _, err := patch.ApplyXML([]byte(tt.doc), []byte(tt.patch), 1<<20); !errors.Is(err, patch.ErrTooLarge) {
+			t.Errorf("%s: error %v, want ErrTooLarge", name, err)
+		}
+	}
+}

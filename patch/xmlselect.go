@@ -219,6 +219,13 @@ func (p *xmlPatching) matches(n *xmlNode, f *filter) (bool, error) {
 // predicate parses a condition and applies it to each of the groups of
 // siblings.
 func (s *selector) predicate(groups [][]*xmlNode) ([][]*xmlNode, error) {
+	work := len(groups)
+	for _, g := range groups {
+		work += len(g)
+	}
+	if err := s.p.spend(work); err != nil {
+		return nil, err
+	}
 	if i := strings.IndexByte(s.rest, ']'); i > 0 && strings.Trim(s.rest[:i], "0123456789") == "" {
 		at, err := strconv.Atoi(s.rest[:i])
 		if err != nil || at < 1 {
@@ -308,6 +315,9 @@ func (s *selector) byID() ([]*xmlNode, error) {
 	var found []*xmlNode
 	var walk func(n *xmlNode) error
 	walk = func(n *xmlNode) error { // at most maxXMLDepth deep
+		if err := s.p.spend(1); err != nil {
+			return err
+		}
 		if n.kind == xmlElement {
 			ok, err := s.p.hasAttr(n, "http://www.w3.org/XML/1998/namespace", "id", id)
 			if err != nil {
@@ -396,6 +406,9 @@ func (p *xmlPatching) attrNamed(n, op *xmlNode, attr string) (string, error) {
 }
 
 func (p *xmlPatching) hasChild(n *xmlNode, f *filter, value string) (bool, error) {
+	if err := p.spend(len(n.kids)); err != nil {
+		return false, err
+	}
 	for _, kid := range n.kids {
 		ok, err := p.matches(kid, f)
 		if err == nil && ok {
@@ -405,7 +418,7 @@ func (p *xmlPatching) hasChild(n *xmlNode, f *filter, value string) (bool, error
 			return ok, err
 		}
 	}
-	return false, p.spend(len(n.kids))
+	return false, nil
 }
 
 // hasText reports whether the string-value of n is value.
@@ -416,7 +429,7 @@ func (p *xmlPatching) hasText(n *xmlNode, value string) (bool, error) {
 
 // cutText removes the string-value of n from the front of value.
 func (p *xmlPatching) cutText(n *xmlNode, value string) (rest string, ok bool, err error) {
-	if err := p.spend(1 + len(n.open)); err != nil {
+	if err := p.spend(1 + len(n.open) + len(n.kids)); err != nil {
 		return "", false, err
 	}
 	switch n.kind {

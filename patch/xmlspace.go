@@ -48,7 +48,7 @@ func (p *xmlPatching) adoptNames(n, top, in *xmlNode, depth int) error {
 // top and differs from the one at top's destination.
 func (p *xmlPatching) foreign(n, top, in *xmlNode, prefix string) (uri string, is bool, err error) {
 	for e := n; ; e = e.parent {
-		if err := p.spend(1); err != nil {
+		if err := p.spend(1 + len(e.spaces)); err != nil {
 			return "", false, err
 		}
 		if slices.ContainsFunc(e.spaces, func(s xmlSpace) bool { return s.prefix == prefix }) {
@@ -134,6 +134,9 @@ func (p *xmlPatching) renamed(n, top, in *xmlNode, prefix, uri string, element b
 	name := "xmlns"
 	if prefix != "" {
 		name += ":" + prefix
+	}
+	if err := p.spend(2 * len(top.open)); err != nil {
+		return "", err
 	}
 	at := 1 + len(top.name)
 	value := strings.NewReplacer("&", "&amp;", "<", "&lt;", `"`, "&quot;").Replace(uri)
