@@ -124,6 +124,7 @@ func TestEndless(t *testing.T) {
 		want string
 	}{
 		"elements inside":   {repeat(inEntry, "<a>"), "elements nested more than"},
+		"long names":        {repeat(inEntry, "<"+strings.Repeat("a", 500_000)+">"), "names of more than"},
 		"links":             {repeat(inEntry, `<link href="urn:`+strings.Repeat("x", 9000)+`"/>`), "an entry with more than"},
 		"links of the feed": {repeat(head, `<link href="urn:`+strings.Repeat("x", 9000)+`"/>`), "a feed that says more than"},
 		"short links":       {repeat(inEntry, `<link href="urn:x"/>`), whole},

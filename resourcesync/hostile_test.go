@@ -41,6 +41,7 @@ func TestHostileStreams(t *testing.T) {
 	inEntry := openRoot + upLink + listMD + "<url><loc>http://example.org/a</loc>"
 	tests := map[string]io.Reader{
 		"a million elements deep":   endless(openRoot, "<a>", 3_000_000, ""),
+		"nested long names":         endless(openRoot, "<"+strings.Repeat("a", 500_000)+">", total, ""),
 		"an endless name":           endless("<", "a", total, ""),
 		"an endless comment":        endless(openRoot+"<!--", " x -", total, ""),
 		"an endless instruction":    endless(openRoot+"<?a ", "?", total, ""),

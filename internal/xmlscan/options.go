@@ -7,6 +7,11 @@ const (
 	maxAttributes = 128 // attributes of one tag: time for comparing their names
 	maxBindings   = 256 // active namespace declarations: time for looking up prefixes
 
+	// maxNames is the maximum size of the names of the open elements and of the
+	// active namespace declarations in bytes, together: memory filled by nested
+	// tags of almost the size of a token.
+	maxNames = 1 << 20
+
 	// DefaultToken is the maximum size of one tag, text or comment in bytes: memory
 	// filled by one endless token.
 	DefaultToken = 1 << 20

@@ -173,6 +173,7 @@ func TestOptions(t *testing.T) {
 	if err := zw.Close(); err != nil {
 		t.Fatal(err)
 	}
+	long := strings.Repeat("n", 400_000)
 	deep := strings.Repeat("<a>", 12) + strings.Repeat("</a>", 12)
 	tests := map[string]struct {
 		doc  string
@@ -192,6 +193,10 @@ func TestOptions(t *testing.T) {
 		"deeper":            {strings.Repeat("<a>", 70) + strings.Repeat("</a>", 70), xmlscan.Options{MaxDepth: 70}, nil},
 		"long text":         {"<a>" + strings.Repeat("x", 2<<20) + "</a>", xmlscan.Options{MaxToken: 3 << 20}, nil},
 		"too long a text":   {"<a>" + strings.Repeat("x", 2<<20) + "</a>", xmlscan.Options{}, xmlscan.ErrLimit},
+		"long names":        {"<r>" + strings.Repeat("<"+long+"/>", 3) + "</r>", xmlscan.Options{}, nil},
+		"names too long":    {strings.Repeat("<"+long+">", 3) + strings.Repeat("</"+long+">", 3), xmlscan.Options{}, xmlscan.ErrLimit},
+		"long spaces":       {"<r>" + strings.Repeat("<a xmlns='"+long+"'/>", 3) + "</r>", xmlscan.Options{}, nil},
+		"spaces too long":   {strings.Repeat("<a xmlns='"+long+"'>", 3) + strings.Repeat("</a>", 3), xmlscan.Options{}, xmlscan.ErrLimit},
 		"too many bytes":    {"<a>" + strings.Repeat("<b/>", 100) + "</a>", xmlscan.Options{MaxBytes: 300}, xmlscan.ErrLimit},
 		"cut off":           {"<a><b>", xmlscan.Options{}, io.ErrUnexpectedEOF},
 	}

@@ -76,6 +76,9 @@ func (s *Scanner) push(name []byte, bindings, nsText int) error {
 	if len(s.stack) == s.maxDepth {
 		return s.Errorf("%w: elements nested more than %d deep", ErrLimit, s.maxDepth)
 	}
+	if len(s.names)+len(name)+len(s.nsText) > maxNames {
+		return s.Errorf("%w: open elements and namespaces with names of more than %d bytes", ErrLimit, maxNames)
+	}
 	s.stack = append(s.stack, frame{int32(len(s.names)), int32(bindings), int32(nsText)})
 	s.names = append(s.names, name...)
 	return nil
