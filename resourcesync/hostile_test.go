@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -122,6 +123,42 @@ func TestManyLinks(t *testing.T) {
 	root := openRoot + strings.Repeat(upLink, 5000) + listMD + closeRoot
 	if got, err = readAll(root, resourcesync.ReaderOptions{}); err != nil || len(got.header.Links) != 1000 {
 		t.Errorf("%d links at the root, %v", len(got.header.Links), err)
+	}
+}
+
+// All texts of an entry count toward its limit, and all that a Reader stores of
+// the root's links toward that of the root. Links beyond the thousandth are not
+// stored, and do not count.
+func TestLongTexts(t *testing.T) {
+	t.Parallel()
+	link := func(attrs string) string { return "<rs:ln " + attrs + "/>" }
+	long := func(i int) string { return strconv.Itoa(i) + strings.Repeat("x", 50_000) }
+	tests := map[string]struct {
+		text func(i int) string
+		want error // nil: one entry
+	}{
+		"href":     {func(i int) string { return link(`rel="a" href="urn:` + long(i) + `"`) }, resourcesync.ErrLimit},
+		"type":     {func(i int) string { return link(`rel="a" href="urn:1" type="a/b` + long(i) + `"`) }, resourcesync.ErrLimit},
+		"encoding": {func(i int) string { return link(`rel="a" href="urn:1" encoding="` + long(i) + `"`) }, resourcesync.ErrLimit},
+		"rel":      {func(i int) string { return link(`href="urn:1" rel="` + long(i) + `"`) }, resourcesync.ErrLimit},
+		"rels":     {func(i int) string { return link(`href="urn:1" rel="a ` + long(i) + ` b"`) }, resourcesync.ErrLimit},
+		"one type": {func(int) string { return link(`rel="a" href="urn:1" type="a/b` + long(0) + `"`) }, nil},
+		"ignored":  {func(int) string { return strings.Repeat(link(`rel="a" href="urn:`+strings.Repeat("x", 1000)+`"`), 50) }, nil},
+	}
+	for name, tt := range tests {
+		var links strings.Builder
+		for i := range 100 {
+			links.WriteString(tt.text(i))
+		}
+		for where, doc := range map[string]string{
+			"an entry": inRoot(upLink + listMD + "<url><loc>urn:a</loc>" + links.String() + "</url>"),
+			"the root": inRoot(upLink + listMD + links.String() + "<url><loc>urn:a</loc></url>"),
+		} {
+			got, err := readAll(doc, resourcesync.ReaderOptions{})
+			if !errors.Is(err, tt.want) || err == nil && len(got.entries) != 1 {
+				t.Errorf("%s of %s: %d entries, %v, want %v", name, where, len(got.entries), err, tt.want)
+			}
+		}
 	}
 }
 

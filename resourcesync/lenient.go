@@ -41,6 +41,7 @@ type root struct {
 	modified   Datetime
 	has        schema.Item
 	links      []Link
+	text       int // bytes stored of links
 
 	reported map[string]bool // messages that normalize has already reported
 }

@@ -17,7 +17,7 @@ const (
 // larger documents are read with a warning (RS-IDX-03).
 const (
 	maxLinks     = 1000    // links of one entry or root: memory filled by one entry
-	maxEntryText = 4 << 20 // bytes stored of one entry: the same
+	maxEntryText = 4 << 20 // bytes stored of one entry, or of the root's links: the same
 	maxWarnings  = 20      // warnings reported per rule: an endless sequence of callbacks
 
 	// DefaultReadBytes is how many bytes of a document, uncompressed, a Reader

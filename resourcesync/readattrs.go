@@ -108,7 +108,7 @@ func (r *Reader) datetime(v []byte, name string) (Datetime, bool) {
 // (RS-GEN-06).
 func (r *Reader) capability(m *Metadata, v []byte, root bool) bool {
 	v = xmlscan.Trim(v)
-	c := Capability(r.strings.Get(v))
+	c := Capability(r.draft.share(&r.strings, v))
 	if schema.KindOf(c, false) == schema.Unknown {
 		if folded := Capability(strings.ToLower(string(c))); schema.KindOf(folded, false) != schema.Unknown {
 			r.warn("RS-GEN-04", "capability \""+xmlscan.Clip(string(c))+"\" in upper case")
@@ -173,7 +173,7 @@ func (r *Reader) mediaType(v []byte) (string, bool) {
 		r.warn("RS-TYPE-01", "type \""+xmlscan.Clip(string(v))+"\" is no media type, ignored")
 		return "", false
 	}
-	r.lastType = r.strings.Get(v)
+	r.lastType = r.draft.share(&r.strings, v)
 	return r.lastType, true
 }
 
@@ -181,7 +181,7 @@ func (r *Reader) mediaType(v []byte) (string, bool) {
 func (r *Reader) encoding(v []byte) (string, bool) {
 	v = xmlscan.Trim(v)
 	r.exactEncoding(v)
-	return r.strings.Get(v), len(v) > 0
+	return r.draft.share(&r.strings, v), len(v) > 0
 }
 
 // path parses a path in a package. A path that leads out of it is dropped

@@ -18,6 +18,7 @@ type span struct{ from, to int32 }
 // slices.
 type draft struct {
 	text   []byte
+	shared int // bytes of its strings that are not in text
 	loc    span
 	path   span
 	etag   span
@@ -58,6 +59,15 @@ func (d *draft) keep(b []byte) span {
 	return span{int32(from), int32(len(d.text))}
 }
 
+// size returns the number of bytes of all texts.
+func (d *draft) size() int { return len(d.text) + d.shared }
+
+// share returns b as a string of in, which other entries may share, and counts it.
+func (d *draft) share(in *xmlscan.Interner, b []byte) string {
+	d.shared += len(b)
+	return in.Get(b)
+}
+
 // entry reads the entry whose start tag was just read. It reports whether the
 // entry is usable; a document remains readable if some are not.
 func (r *Reader) entry(e *Entry) (ok bool, err error) {
@@ -91,7 +101,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 			return false, err
 		}
 		r.s.PassedText() // discard the text of the child element
-		if len(d.text) > maxEntryText {
+		if d.size() > maxEntryText {
 			return false, r.s.Errorf("%w: an entry with more than %d bytes", ErrLimit, maxEntryText)
 		}
 	}

@@ -267,8 +267,8 @@ func (r *Reader) rootChildren() error {
 			}
 			if name == "md" {
 				r.rootMetadata()
-			} else {
-				r.rootLink()
+			} else if err := r.rootLink(); err != nil {
+				return err
 			}
 		case r.s.Space == spaceXHTML && name == "meta":
 			r.rootMeta()

@@ -31,18 +31,25 @@ func (r *Reader) rootMetadata() {
 }
 
 // rootLink reads an rs:ln of the root.
-func (r *Reader) rootLink() {
+func (r *Reader) rootLink() error {
 	r.draft.reset()
 	r.foreign.Reset(MaxForeign)
 	r.link()
+	if len(r.root.links) < maxLinks {
+		r.root.text += r.draft.size()
+	}
+	if r.root.text > maxEntryText {
+		return r.s.Errorf("%w: a root with links of more than %d bytes", ErrLimit, maxEntryText)
+	}
 	text := string(r.draft.text)
 	for i := range r.draft.links {
 		if len(r.root.links) == maxLinks {
 			r.warn("RS-LN-01", "too many links at the root; the rest is ignored")
-			return
+			break
 		}
 		r.root.links = append(r.root.links, r.draft.links[i].cut(r, text, int32(i)))
 	}
+	return nil
 }
 
 // rootMeta reads an xhtml:meta, which held the time of the document in the
@@ -165,7 +172,7 @@ func (r *Reader) addLinks(l draftLink, rel []byte, first int) {
 
 // relation returns a relation in its usual spelling.
 func (r *Reader) relation(name []byte) string {
-	rel := r.strings.Get(name)
+	rel := r.draft.share(&r.strings, name)
 	usual := rel
 	if strings.EqualFold(rel, RelPatch) {
 		usual = RelPatch
