@@ -15,6 +15,7 @@ type span struct{ from, to int32 }
 // slices.
 type draft struct {
 	text               []byte
+	shared             int // bytes of its strings that are not in text
 	id, title, summary span
 	links              []draftLink
 	updated            time.Time
@@ -55,6 +56,9 @@ func (d *draft) keep(b []byte) span {
 	return span{int32(from), int32(len(d.text))}
 }
 
+// size returns the number of bytes of all texts.
+func (d *draft) size() int { return len(d.text) + d.shared }
+
 // cut returns the finished link.
 func (l *draftLink) cut(text string) Link {
 	out := l.Link
@@ -89,7 +93,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if len(d.text) > maxEntryText {
+		if d.size() > maxEntryText {
 			return false, r.s.Errorf("%w: an entry with more than %d bytes", ErrLimit, maxEntryText)
 		}
 	}
@@ -196,6 +200,7 @@ func (r *Reader) content(base *url.URL) error {
 			d.src.Rel = RelAlternate
 			if typ, ok := r.s.Attr("type"); ok {
 				d.src.Type = r.strings.Get(xmlscan.Trim(typ))
+				d.shared += len(d.src.Type)
 			}
 			d.src.href, ok = r.href(src, r.baseOf(base))
 			if !ok {

@@ -157,7 +157,7 @@ func (r *Reader) feedLink() {
 		return
 	}
 	l := r.draft.links[0].cut(string(r.draft.text))
-	r.head.text += len(r.draft.text)
+	r.head.text += r.draft.size()
 	var place *string
 	switch l.Rel {
 	case "self":

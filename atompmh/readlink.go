@@ -64,6 +64,7 @@ func (r *Reader) link(base *url.URL) bool {
 		}
 	}
 	d.links = append(d.links, l)
+	d.shared += len(l.Rel) + len(l.Type) + len(l.Hreflang)
 	return true
 }
 
