@@ -27,6 +27,7 @@ const (
 	maxListed        = 100_000  // by sets or formats of one response
 	maxSets          = 1000     // and by the setSpecs of one record
 	maxEmails        = 100
+	maxTexts         = 32 << 20 // and by texts, in bytes: of one record's header, or of a response without records
 )
 
 // ErrLimit reports a response that exceeds a limit.
@@ -65,6 +66,7 @@ type Reader struct {
 
 	begun   bool
 	space   xmlscan.Space // of the root
+	texts   int           // bytes, see maxTexts
 	head    Header
 	body    bool // the element with the answer was reached,
 	inBody  bool // but not its end
@@ -188,10 +190,14 @@ func (r *Reader) end() error {
 // text reads the text of the current element.
 func (r *Reader) text(use func(string)) error {
 	t, _, err := r.s.Text()
-	if err == nil {
-		use(string(t))
+	if err != nil {
+		return err
 	}
-	return err
+	if r.texts += len(t); r.texts > maxTexts {
+		return r.s.Errorf("%w: texts of more than %d bytes", ErrLimit, maxTexts)
+	}
+	use(string(t))
+	return nil
 }
 
 // request reads the request element.
@@ -334,6 +340,7 @@ func (r *Reader) Read(rec *Record) error {
 		if err := r.next(); err != nil {
 			return err
 		}
+		r.texts = 0
 		var err error
 		switch {
 		case r.ours("record") && (r.list == VerbListRecords || r.list == VerbGetRecord):

@@ -245,6 +245,35 @@ func TestReaderLimit(t *testing.T) {
 	}
 }
 
+// TestReaderTexts: the texts of a response that describes a repository are limited
+// together, and so are those of one record.
+func TestReaderTexts(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	answer := func(verb, text string) *oaipmh.Reader {
+		return oaipmh.NewReader(strings.NewReader(`<OAI-PMH xmlns="`+oaipmh.Namespace+`"><`+verb+`>`+text+`</`+verb+`></OAI-PMH>`), oaipmh.ReaderOptions{})
+	}
+	repeated := func(n int, before, after string) string { return strings.Repeat(before+long+after, n) }
+	_, sets := answer("ListSets", repeated(40, "<set><setName>", "</setName></set>")).Sets()
+	_, formats := answer("ListMetadataFormats", repeated(40, "<metadataFormat><schema>", "</schema></metadataFormat>")).Formats()
+	_, identify := answer("Identify", repeated(40, "<adminEmail>", "</adminEmail>")).Identify()
+	record := answer("ListIdentifiers", "<header>"+repeated(40, "<setSpec>", "</setSpec>")+"</header>").Read(new(oaipmh.Record))
+	for what, err := range map[string]error{"Sets": sets, "Formats": formats, "Identify": identify, "a record": record} {
+		if !errors.Is(err, oaipmh.ErrLimit) {
+			t.Errorf("%s with 40 MiB of text: error %v, want ErrLimit", what, err)
+		}
+	}
+	r, n := answer("ListIdentifiers", repeated(40, "<header><setSpec>", "</setSpec></header>")), 0
+	for _, err := range r.Records() {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 40 {
+		t.Errorf("%d records, want 40", n)
+	}
+}
+
 func TestReaderIdentify(t *testing.T) {
 	t.Parallel()
 	text := `<OAI-PMH xmlns="` + oaipmh.Namespace + `"><Identify><repositoryName>R</repositoryName><baseURL>http://x/oai</baseURL>
