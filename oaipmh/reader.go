@@ -242,8 +242,8 @@ func (r *Reader) error() error {
 
 // clipMessage shortens a repository's message for use in an error.
 func clipMessage(t []byte) string {
-	const most = 300
-	words := bytes.Join(bytes.Fields(t), []byte(" "))
+	const most, looked = 300, 64 << 10
+	words := bytes.Join(bytes.Fields(t[:min(len(t), looked)]), []byte(" "))
 	s := strings.Map(func(c rune) rune {
 		if !strconv.IsPrint(c) {
 			return '\ufffd'

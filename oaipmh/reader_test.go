@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -271,6 +272,22 @@ func TestReaderTexts(t *testing.T) {
 	}
 	if n != 40 {
 		t.Errorf("%d records, want 40", n)
+	}
+}
+
+// TestReaderMessage: an error message of megabytes costs little more memory than
+// reading it.
+func TestReaderMessage(t *testing.T) {
+	message := strings.Repeat("a ", 4<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := oaipmh.NewReader(strings.NewReader(`<OAI-PMH xmlns="`+oaipmh.Namespace+`"><error code="x">`+message+`</error></OAI-PMH>`), oaipmh.ReaderOptions{}).Sets()
+	runtime.ReadMemStats(&after)
+	if all := oaipmh.ErrorsIn(err); len(all) != 1 || all[0].Message != strings.Repeat("a ", 150)+"…" {
+		t.Errorf("error %v", err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 100<<20 {
+		t.Errorf("%d MB were allocated for a message of 8 MB", got>>20)
 	}
 }
 
