@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"lockstep/resourcesync"
@@ -105,6 +106,29 @@ func TestFlatMemory(t *testing.T) {
 	if err != nil || parts != (n/4+resourcesync.MaxEntries-1)/resourcesync.MaxEntries || now > first+1<<20 {
 		t.Errorf("wrote %d parts, %v, with %d bytes in use", parts, err, now)
 	}
+}
+
+// A Reader does not store long capabilities to find those listed twice.
+func TestLongCapabilities(t *testing.T) {
+	var doc strings.Builder
+	doc.WriteString(openRoot + `<rs:md capability="capabilitylist"/>`)
+	for i := range 40 {
+		doc.WriteString("<url><loc>urn:a</loc><rs:md capability='" + strconv.Itoa(i) + strings.Repeat("x", 500_000) + "'/></url>")
+	}
+	doc.WriteString(closeRoot)
+	before := heap()
+	r := resourcesync.NewReader(strings.NewReader(doc.String()), resourcesync.ReaderOptions{})
+	n := 0
+	for _, err := range r.Entries() {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := heap(); n != 40 || after > before+10<<20 {
+		t.Errorf("%d entries, %d bytes in use before and %d after", n, before, after)
+	}
+	runtime.KeepAlive(r)
+	runtime.KeepAlive(&doc)
 }
 
 // heap returns the number of bytes in use.

@@ -46,12 +46,12 @@ func (r *Reader) normalizeEntry(e *Entry) {
 
 // listOnce rejects the current entry if its capability was listed before.
 func (r *Reader) listOnce(c Capability) {
-	const most = 100 // a document may list new ones without end
+	const most, longest = 100, 100 // a document may list new and long ones without end
 	switch {
 	case slices.Contains(r.listed, c):
 		r.warn("RS-CL-02", "capability "+xmlscan.Clip(string(c))+" is listed twice; the second entry is skipped")
 		r.draft.bad = true
-	case len(r.listed) < most:
+	case len(r.listed) < most && len(c) <= longest:
 		r.listed = append(r.listed, c)
 	}
 }
