@@ -59,7 +59,7 @@ func (p *Applier) collect(ctx context.Context, stop context.CancelFunc, done <-c
 			case failed != nil:
 				p.discard(&o)
 			default:
-				err = p.take(o)
+				err = p.take(ctx, o)
 			}
 		case l := <-back:
 			away = false
@@ -80,7 +80,7 @@ func (p *Applier) collect(ctx context.Context, stop context.CancelFunc, done <-c
 }
 
 // take records one outcome.
-func (p *Applier) take(o transfer.Outcome) error {
+func (p *Applier) take(ctx context.Context, o transfer.Outcome) error {
 	a := o.Action
 	if o.Warning != "" {
 		p.Recorder.Report.Warn(a.URI, o.Warning)
@@ -89,12 +89,12 @@ func (p *Applier) take(o transfer.Outcome) error {
 	case p.Lost != nil && a.Verb == plan.Refuse:
 		p.Lost(a, planner.ErrNoVersion)
 		return nil
-	case p.Lost != nil && o.Err != nil && !content.IsCanceled(o.Err) && !content.IsLocal(o.Err):
+	case p.Lost != nil && o.Err != nil && !content.IsCanceled(ctx, o.Err) && !content.IsLocal(o.Err):
 		p.Lost(a, o.Err)
 		return nil
 	case a.Verb == plan.Refuse:
 		p.Recorder.refused(a)
-	case content.IsCanceled(o.Err):
+	case content.IsCanceled(ctx, o.Err):
 		return nil // neither done nor failed: the next run finds it as it was
 	case o.Err != nil && content.IsLocal(o.Err):
 		if o.Crowded {

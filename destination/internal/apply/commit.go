@@ -92,7 +92,7 @@ func (c *committer) carry(ctx context.Context, l *shipment) {
 			continue
 		}
 		var ce *blob.CommitError
-		if err != nil && (!errors.As(err, &ce) || ce.Done >= len(ws) || failure.IsFatal(err) || content.IsCanceled(err)) {
+		if err != nil && (!errors.As(err, &ce) || ce.Done >= len(ws) || failure.IsFatal(err) || isOpen(err)) {
 			// Some may be visible. The intent stays: the next run looks.
 			l.rest, l.err = batch, fmt.Errorf("store resources%s: %w", c.mirror.In, err)
 			return
@@ -278,4 +278,10 @@ func (c *committer) withdraw(ctx context.Context, batch ...plan.Action) error {
 		paths[i] = batch[i].Held.Path
 	}
 	return c.mirror.Store.Remove(ctx, paths...)
+}
+
+// isOpen reports whether err, a time limit or the end of the run, leaves open whether the
+// store has what it was given.
+func isOpen(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -343,14 +343,9 @@ func manifestOf[T any](dir *unpack.Directory, b []byte, base string, wanted map[
 func (d *Demand) take(ctx context.Context, a *plan.Action, data []byte) bool {
 	o := d.fetch.Take(ctx, a, bytes.NewReader(data))
 	o.By = transfer.ByOnDemand
-	if o.Err != nil && !content.IsLocal(o.Err) && !wasCanceled(o.Err) {
+	if o.Err != nil && !content.IsLocal(o.Err) && !content.IsCanceled(ctx, o.Err) {
 		return false
 	}
 	d.done(o)
 	return true
-}
-
-// wasCanceled reports whether err only means that the caller canceled the run.
-func wasCanceled(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -76,7 +76,7 @@ func (p *packager) get(ctx context.Context, job *packageJob) {
 			break
 		}
 	}
-	u.warnFailed()
+	u.warnFailed(ctx)
 }
 
 // An unpacking is the state of reading one package.
@@ -192,10 +192,10 @@ func (u *unpacking) refuse(err error, as ...*plan.Action) {
 }
 
 // warnFailed warns once about the content that could not be obtained.
-func (u *unpacking) warnFailed() {
+func (u *unpacking) warnFailed(ctx context.Context) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.failed == 0 || u.quiet || wasCanceled(u.first) {
+	if u.failed == 0 || u.quiet || content.IsCanceled(ctx, u.first) {
 		return
 	}
 	if dump.IsUnverified(u.first) && u.failed == len(u.job.Wanted) {

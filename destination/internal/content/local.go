@@ -21,7 +21,8 @@ func IsLocal(err error) bool {
 	return local || commit
 }
 
-// IsCanceled reports whether err says only that the caller canceled the run.
-func IsCanceled(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+// IsCanceled reports whether err says only that the caller canceled the run, whose
+// context is ctx. Without a look at it, a connection that timed out would count, too.
+func IsCanceled(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }

@@ -285,7 +285,7 @@ func (d *Dispatcher[T]) pop(l *lane[T]) *T {
 
 // judge notes the result of a request, and gives up a host that does not answer.
 func (d *Dispatcher[T]) judge(l *lane[T], err error) {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.Canceled) {
 		return
 	}
 	d.mu.Lock()

@@ -33,7 +33,7 @@ type Others struct {
 // already. It reports whether there is one; o has no action if it is here.
 // Otherwise o.err says why not, if one was tried.
 func (forms *Others) Fetch(ctx context.Context, f *transfer.Fetcher, a *plan.Action, err error) (o transfer.Outcome, found bool) {
-	if forms == nil || a.Verb != plan.Fetch || a.IsHeld() || ctx.Err() != nil || content.IsCanceled(err) || content.IsLocal(err) || transfer.IsTaken(err) || !forms.NotBefore(err).IsZero() {
+	if forms == nil || a.Verb != plan.Fetch || a.IsHeld() || ctx.Err() != nil || content.IsLocal(err) || transfer.IsTaken(err) || !forms.NotBefore(err).IsZero() {
 		return transfer.Outcome{}, false
 	}
 	all, ferr := forms.Chooser.others(ctx, a.URI)
