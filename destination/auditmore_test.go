@@ -533,3 +533,29 @@ func (m *mirror) filled(name, resource string) {
 		m.t.Fatal(err)
 	}
 }
+
+// TestAuditRefused: a resource that is held, and that may not be fetched any more, is
+// compared with what the Source states of it.
+func TestAuditRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	s.put("/b", "two")
+	s.rewrite = func(_, text string) string {
+		return strings.ReplaceAll(text, s.url("/b"), strings.Replace(s.url("/b"), "127.0.0.1", "localhost", 1))
+	}
+	m := newMirror(t, s)
+	m.opts.AllowHosts = []string{"localhost"}
+	if _, err := m.sync(); err != nil {
+		t.Fatal(err)
+	}
+	m.opts.AllowHosts = nil
+	if r, err := m.auditWith(destination.AuditOptions{Content: true}); err != nil || !r.InSync || r.Verified != 2 {
+		t.Errorf("unchanged: %v, %+v", err, r)
+	}
+	s.put("/b", "another version")
+	r, err := m.auditWith(destination.AuditOptions{Content: true})
+	if err != nil || r.InSync || r.Stale != 1 || !strings.Contains(r.Findings[0].Cause, "refused: ") {
+		t.Errorf("changed: %v, %+v", err, r)
+	}
+}
