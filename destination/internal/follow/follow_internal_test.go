@@ -1,6 +1,8 @@
 package follow
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -39,5 +41,30 @@ func TestOverloadSavedByAClockAhead(t *testing.T) {
 	}
 	if o := loadOverloads(t.Context(), j, []FoundSet{{URI: "set"}})["set"]; o == nil || o.Last.After(time.Now()) {
 		t.Errorf("overload: %+v", o)
+	}
+}
+
+// TestStreamThatMayNotBeOpened: it is tried once for a hub that refused, not all the time.
+func TestStreamThatMayNotBeOpened(t *testing.T) {
+	t.Parallel()
+	tried := make(chan struct{}, 100)
+	opts := &Options{Pause: time.Second, Allow: func(_, uri string) error {
+		tried <- struct{}{}
+		return fmt.Errorf("refuse %s", uri)
+	}}
+	c := &channels{opts: opts, reg: &registry{opts: opts, wake: make(chan struct{}, 1)}}
+	s := &set{uri: "http://a.example/set", hubError: "not today"}
+	ctx, cancel := context.WithCancel(t.Context())
+	c.run(func() { c.replaceHub(ctx, s, "http://b.example/events") })
+	<-tried
+	select {
+	case <-tried:
+		t.Error("it was tried again at once")
+	case <-time.After(100 * time.Millisecond):
+	}
+	cancel()
+	c.started.Wait()
+	if s.trouble == "" {
+		t.Error("it is not reported")
 	}
 }

@@ -33,7 +33,7 @@ func (c *channels) replaceHub(ctx context.Context, s *set, uri string) {
 			}
 		})
 		c.listen(own, s, uri)
-		cancel()
+		<-own.Done() // a stream that may not be opened is not tried again until something changes
 	}
 }
 
