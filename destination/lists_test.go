@@ -306,3 +306,30 @@ func TestListExcess(t *testing.T) {
 		t.Errorf("refused: %s", cause[max(len(cause)-300, 0):])
 	}
 }
+
+// TestOpenPartStatesItsEnd: a part of an unchanged index that states an end in the future
+// is asked for again, as one that states none.
+//
+// Requirements: RS-AMB-25.
+func TestOpenPartStatesItsEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{parts: 2})
+	for i := range 3 {
+		s.put(fmt.Sprint("/", i), "one")
+	}
+	until := time.Now().AddDate(0, 0, 1).UTC().Format(time.RFC3339)
+	s.rewrite = func(path, text string) string {
+		head, _, _ := strings.Cut(text, "<url>")
+		if !strings.HasPrefix(path, "/rs/changes-") || strings.Contains(head, "until=") {
+			return text
+		}
+		return strings.Replace(text, `capability="changelist"`, `capability="changelist" until="`+until+`"`, 1)
+	}
+	m := newMirror(t, s)
+	m.mustSync()
+	m.mustSync()
+	s.put("/3", "new")
+	if r := m.mustSync(); r.Created != 1 {
+		t.Errorf("the part has one more change: %s", counts(r))
+	}
+}

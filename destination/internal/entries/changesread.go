@@ -346,18 +346,18 @@ func (d *DocReading) end(t *changeDoc, said resourcesync.Metadata) {
 		until = said.Until // a package does not grow (RS-CD-06)
 	}
 	d.Changes.last = until
-	c.loose = c.loose || until.IsZero() || until.Time().After(time.Now())
+	grows := until.IsZero() || until.Time().After(time.Now()) // RS-AMB-25
+	c.loose = c.loose || grows
 	c.falling = c.falling || info.Falling
 	info.AllNew = d.Changes.behind || c.Resumed
 	if c.Resumed {
 		d.Changes.behind = true
 	}
-	if until.IsZero() && t.pkg > 0 {
-		// Only its events show how far it reaches.
-	} else if until.IsZero() {
+	if grows && t.pkg == 0 {
 		c.Open = append(c.Open, t.uri)
 		c.Polled[t.uri] = t.validators
-	} else if until.Compare(c.Until) > 0 {
+	}
+	if until.Compare(c.Until) > 0 { // without one, only its events show how far it reaches
 		c.Until = until
 	}
 	if t.uri == d.Changes.State.Changes {
