@@ -60,3 +60,30 @@ func TestDocumentsOnOtherHostsAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestDumpOnAnotherHostIsNotSearched: a dump on a host that the Source may not name is not
+// asked for either when a resource is not where its list says.
+func TestDumpOnAnotherHostIsNotSearched(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		http.NotFound(w, r)
+	}))
+	defer other.Close()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	s.put("/b", "two")
+	s.offer += fmt.Sprintf(`<url><loc>%s/dump.xml</loc><rs:md capability="resourcedump"/></url>`, strings.Replace(other.URL, "127.0.0.1", "localhost", 1))
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		missing := r.URL.Path == "/b"
+		if missing {
+			http.NotFound(w, r)
+		}
+		return missing
+	})
+	m := newMirror(t, s)
+	if r, err := m.sync(); !errors.Is(err, destination.ErrIncomplete) || r.Failed != 1 || asked.Load() != 0 {
+		t.Errorf("%s, %v; the other host was asked %d times", counts(r), err, asked.Load())
+	}
+}

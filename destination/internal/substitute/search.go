@@ -9,7 +9,6 @@ import (
 	"lockstep/destination/internal/restore"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
-	"lockstep/discover"
 	"lockstep/resourcesync"
 )
 
@@ -59,7 +58,7 @@ func (d *Documents) SearchDumps(ctx context.Context, watermark time.Time) (searc
 // cannot be read, and records its validators.
 func (d *Documents) wasSearched(ctx context.Context, uri string) bool {
 	o := d.Outages
-	doc, err := discover.Open(ctx, d.Reader.Client, uri, discover.Validators{ETag: o.Searched[uri].ETag, LastModified: o.Searched[uri].Modified})
+	doc, err := d.Reader.Open(ctx, uri, o.Searched[uri])
 	if err != nil {
 		return true
 	}
