@@ -178,6 +178,7 @@ func documentsOf(r *setRun) *run.Run {
 		Reconcile: func(ctx context.Context, w reconcile.Work) (bool, error) { return reconciled(r).Apply(ctx, w) },
 		Known:     func(ctx context.Context) (*known.Parts, error) { return known.Load(ctx, r.d.journal, r.set.Number) },
 		Prefetch:  func() *reconcile.Prefetch { return prefetchOf(r) },
+		Beside:    func() *entries.Beside { return reconciled(r).Beside() },
 		Dissolve:  func(ctx context.Context) error { return dissolve(ctx, r) },
 		Versions: func(ctx context.Context, c *entries.Chain, via string) error {
 			return reconciled(r).ApplyVersions(ctx, c, via)

@@ -70,11 +70,13 @@ func (r *Reader) ReadList(ctx context.Context, uri string) (Snapshot, error) {
 		r.Known.Restart()
 		l := &listReading{Reader: r, again: again}
 		l.snap.Complete = true
-		parts, err := l.read(ctx, listPart{uri: uri}, 0, r.Stage.AddDocument())
+		n := r.Stage.AddDocument()
+		end := r.Beside.start(ctx)
+		parts, err := l.read(ctx, listPart{uri: uri}, 0, n)
 		if err == nil {
 			err = l.readParts(ctx, parts, 1)
 		}
-		if !errors.Is(err, errAgain) {
+		if err = end(err); !errors.Is(err, errAgain) {
 			return l.snap, err
 		}
 	}
@@ -107,8 +109,7 @@ func (l *listReading) readSome(ctx context.Context, parts []listPart, depth int)
 		if gctx.Err() != nil {
 			break
 		}
-		n := l.Stage.AddDocument()
-		l.Stage.Documents[n].Order = parts[i].order
+		n, _ := l.Stage.AddOrdered(parts[i].order)
 		g.Go(func() (err error) {
 			below[i], err = l.read(gctx, parts[i], depth, n)
 			return err
@@ -346,6 +347,7 @@ func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch
 		}
 		w.Rank = desired.Rank{Class: desired.Listed, Doc: n, Pos: pos}
 		pos++
+		l.Beside.listed()
 		if !concerns(l.Reader, w.URI) {
 			continue
 		}

@@ -65,6 +65,8 @@ type Reader struct {
 	Known    *known.Parts      // parts of the list that need not be read again where rows of the Journal state the same; nil: all are read
 	Prefetch *prefetch.Fetcher // fetches resources that parts of a list name while others are read; nil: nothing does
 
+	Beside *Beside // reads manifests while the list is read; nil: nothing does
+
 	Packages  dump.Table             // packages named in the documents
 	Future    FutureTimes            // times in the future that were read
 	Overtakes bool                   // see ChangeReader

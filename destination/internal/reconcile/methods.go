@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"lockstep/destination/internal/apply"
 	"lockstep/destination/internal/bulk"
 	"lockstep/destination/internal/dump"
+	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/planner"
 	"lockstep/destination/internal/scratch"
 	"lockstep/destination/internal/wording"
@@ -31,7 +33,11 @@ func (s *Set) chooseMethods(ctx context.Context, p *planner.Planner, w *Work, n 
 		return out, nil
 	}
 	via := r.Via
-	if via != report.ViaList && n.Packed == 0 && !w.Searched && (via == report.ViaDump || n.Count >= packedLeast) && (w.Via != report.ViaNotification || via == report.ViaDump) { // no documents are read for notifications
+	switch {
+	case w.Hinted && n.Packed > 0:
+		w.Via = report.ViaDump
+	case w.Hinted: // there is nothing else to read
+	case via != report.ViaList && n.Packed == 0 && !w.Searched && (via == report.ViaDump || n.Count >= packedLeast) && (w.Via != report.ViaNotification || via == report.ViaDump): // no documents are read for notifications
 		kind, err := s.stageHints(ctx, w, n, via == report.ViaDump)
 		if err != nil {
 			return out, err
@@ -152,6 +158,31 @@ func (s *Set) stageHints(ctx context.Context, w *Work, n *bulk.Needs, insist boo
 		return "", err
 	}
 	return via, nil
+}
+
+// Beside returns what reads, while the list of the set is being read, where the packages
+// of its Resource Dump have the contents, or nil if that does not pay: only of a set of
+// which nothing is held, most contents are needed. What it cannot read is left to
+// [Set.Apply], which reports why.
+func (s *Set) Beside() *entries.Beside {
+	r, uri := s.Run, s.State.Dump
+	if uri == "" || r.Via == report.ViaList || r.Counts[s.State.Number] > 0 || r.Mirror.Share != nil || r.Past || r.Adopt || s.Reclaims ||
+		s.Final || apply.TakesNoContent(r.Mirror.Store) || !r.Selects.IsAll() || r.Selects.Restricts() {
+		return nil
+	}
+	return &entries.Beside{Least: packedLeast, Read: func(ctx context.Context) (bool, error) {
+		packages, err := s.Reader.PackagesOf(ctx, uri, resourcesync.ResourceDump)
+		if err != nil {
+			return false, ctx.Err()
+		}
+		refs := make([]dump.Ref, len(packages))
+		for i := range packages {
+			if refs[i] = s.Reader.RefOf(&packages[i]); refs[i].Refused != "" || refs[i].Contents == nil {
+				return false, nil
+			}
+		}
+		return len(refs) > 0, s.Reader.ReadHints(ctx, refs, resourcesync.ResourceDumpManifest)
+	}}
 }
 
 // explain describes in a sentence how many resources are going to be fetched by

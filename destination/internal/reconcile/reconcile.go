@@ -118,6 +118,7 @@ type Work struct {
 	Prune      bool           // resources that are not staged are deleted, too
 	Files      bool           // check whether the files exist; a run that follows a killed one always does
 	Suspect    bool           // refuse if anything newer would be lost
+	Hinted     bool           // where the packages of the Resource Dump have contents is staged as well
 	Searched   bool           // the packages of dumps were searched for all of it
 	Past       *restore.State // the former state that is staged; nil: it is the current state
 	Final      bool           // what is staged failed before in this run

@@ -31,7 +31,8 @@ func (r *Run) Baseline(ctx context.Context, suspect bool) error {
 	}
 	defer func() { docs.Reader.Overtakes = false }()
 	first := r.Prefetch()
-	snap, c, usable, err := r.read(ctx, first)
+	beside := r.Beside()
+	snap, c, usable, err := r.read(ctx, first, beside)
 	if err != nil || !usable {
 		return err
 	}
@@ -59,7 +60,7 @@ func (r *Run) Baseline(ctx context.Context, suspect bool) error {
 	}
 	again, err := r.Reconcile(ctx, reconcile.Work{
 		Mode: report.ModeBaseline, Via: via, Complete: complete, Explicit: snap.Complete && c.Complete, Partial: !c.Complete, Files: true, Suspect: suspect,
-		Prune: complete && (!snap.Sitemap || r.DeleteAbsent), Prefetched: first != nil,
+		Hinted: beside != nil && beside.Used, Prune: complete && (!snap.Sitemap || r.DeleteAbsent), Prefetched: first != nil,
 		Done: func() { r.compared(&snap, &c) },
 	})
 	if err != nil || !again || !complete || r.DryRun {
@@ -73,9 +74,9 @@ func (r *Run) Baseline(ctx context.Context, suspect bool) error {
 }
 
 // read stages the resources of the set, and the changes since its list. Unless first is
-// nil, it fetches resources meanwhile, and the Report has them already. usable is that of
-// changesSinceList.
-func (r *Run) read(ctx context.Context, first *reconcile.Prefetch) (snap entries.Snapshot, c entries.Chain, usable bool, err error) {
+// nil, it fetches resources meanwhile, and the Report has them already; unless beside is
+// nil, manifests are read meanwhile. usable is that of changesSinceList.
+func (r *Run) read(ctx context.Context, first *reconcile.Prefetch, beside *entries.Beside) (snap entries.Snapshot, c entries.Chain, usable bool, err error) {
 	st, docs := r.Set, r.Documents
 	if first != nil {
 		docs.Reader.Prefetch = first.Start(ctx)
@@ -85,8 +86,9 @@ func (r *Run) read(ctx context.Context, first *reconcile.Prefetch) (snap entries
 			}
 		}()
 	}
+	docs.Reader.Beside = beside
 	snap, err = r.readList(ctx)
-	docs.Reader.Prefetch = nil
+	docs.Reader.Prefetch, docs.Reader.Beside = nil, nil
 	if err != nil {
 		return snap, c, false, err
 	}

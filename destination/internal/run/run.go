@@ -51,6 +51,7 @@ type Run struct {
 	Reconcile func(context.Context, reconcile.Work) (again bool, err error) // applies what is staged
 	Known     func(context.Context) (*known.Parts, error)                   // what earlier runs recorded of the parts of the list
 	Prefetch  func() *reconcile.Prefetch                                    // fetches resources while a list is read; nil if nothing does
+	Beside    func() *entries.Beside                                        // reads manifests of packages while a list is read; nil if nothing does
 	Versions  func(ctx context.Context, c *entries.Chain, via string) error // applies the versions before the last
 	Dissolve  func(context.Context) error                                   // deletes all resources of the set
 	RaiseMode func(mode, via string)                                        // reports how the set was brought into step
