@@ -494,7 +494,7 @@ func (s *privateSource) checkSame() {
 }
 
 // checkHub checks that strangers cannot subscribe to private topics, whose names they cannot
-// guess either, and that readers can.
+// guess either, and that readers can, but not by a page of another site in their browser.
 func (s *privateSource) checkHub() {
 	s.Helper()
 	subscribe := func(topic string, header ...string) *rawAnswer {
@@ -518,6 +518,11 @@ func (s *privateSource) checkHub() {
 		}
 		if a := subscribe(s.base+topic, s.credential()); a.status != 202 {
 			s.Errorf("a reader subscribes to %s: %d %s", topic, a.status, a.body)
+		}
+		for header, want := range map[string]int{"Origin: https://other.example": 403, "Sec-Fetch-Site: cross-site": 403, "Sec-Fetch-Site: same-site": 403, "Sec-Fetch-Site: same-origin": 202} {
+			if a := subscribe(s.base+topic, s.credential(), header); a.status != want {
+				s.Errorf("the browser of a reader subscribes to %s, %s: %d %s, want %d", topic, header, a.status, a.body, want)
+			}
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // process may use it on the admin socket; clients with a token of the API, or with
 // the admin token, may use it from anywhere. The address of the client never matters.
 func (a *API) authorize(r *http.Request) error {
-	if err := a.guard.CheckOrigin(r); err != nil {
+	if err := trust.CheckOrigin(r); err != nil {
 		return refused(err)
 	}
 	if trust.FromOwner(r) {

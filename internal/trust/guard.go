@@ -47,16 +47,11 @@ func Challenges() []string {
 }
 
 // A Guard admits the requests of administrators. It is safe for concurrent use.
-type Guard struct {
-	tokens *Tokens
-	cross  *http.CrossOriginProtection
-}
+type Guard struct{ tokens *Tokens }
 
 // NewGuard returns a Guard with the admin tokens; nil means none: then only
 // requests on the admin socket are admitted.
-func NewGuard(tokens *Tokens) *Guard {
-	return &Guard{tokens: tokens, cross: http.NewCrossOriginProtection()}
-}
+func NewGuard(tokens *Tokens) *Guard { return &Guard{tokens} }
 
 // Check returns nil if a request is from an administrator, otherwise a
 // [*Refusal], or an error that wraps [ErrTokens] if the tokens cannot be read.
@@ -66,7 +61,7 @@ func (g *Guard) Check(r *http.Request) error {
 			return err
 		}
 	}
-	return g.CheckOrigin(r)
+	return CheckOrigin(r)
 }
 
 func (g *Guard) checkToken(r *http.Request) error {
@@ -91,8 +86,8 @@ func (g *Guard) Knows(token string) (bool, error) {
 
 // CheckOrigin refuses a request that a browser sends for a page of another
 // site: it would carry the password that its user entered for this one.
-func (g *Guard) CheckOrigin(r *http.Request) error {
-	if err := g.cross.Check(r); err != nil {
+func CheckOrigin(r *http.Request) error {
+	if err := new(http.CrossOriginProtection).Check(r); err != nil {
 		return &Refusal{http.StatusForbidden, "pages of other sites may not ask for this"}
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 	"lockstep/intake"
 	"lockstep/internal/reader"
 	"lockstep/internal/statedir"
+	"lockstep/internal/trust"
 	"lockstep/source"
 	"lockstep/websub"
 )
@@ -81,7 +82,8 @@ func (s *setup) have(r *http.Request, rel string) bool {
 }
 
 // maySubscribe decides whether a request may subscribe to a topic at the embedded hub, and
-// for how long at most.
+// for how long at most. A browser sends the credential of a reader with a form of any page:
+// such requests may not subscribe to private topics.
 func (s *Site) maySubscribe(r *http.Request, topic string) (time.Duration, error) {
 	now := s.setup.Load()
 	if now == nil || !now.readers.Any() {
@@ -101,12 +103,14 @@ func (s *Site) maySubscribe(r *http.Request, topic string) (time.Duration, error
 		case !now.readers.Guards(set.name):
 			return 0, nil
 		case g.Opens(set.name):
+			if err := trust.CheckOrigin(r); err != nil {
+				return 0, &hub.Refusal{Status: http.StatusForbidden, Text: err.Error()}
+			}
 			return readerLease, nil
 		}
 	}
 	return 0, &hub.Refusal{
-		Status: g.Refuse(http.Header{}), Text: "this topic, if there is one, takes subscriptions of clients that show a credential of its readers", After: g.After,
-		Challenges: reader.Challenges(),
+		Status: g.Refuse(http.Header{}), Text: "this topic, if there is one, takes subscriptions of clients that show a credential of its readers", After: g.After, Challenges: reader.Challenges(),
 	}
 }
 

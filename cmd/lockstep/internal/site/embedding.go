@@ -105,9 +105,6 @@ func openAdmin(ctx context.Context, o *Options) (*admin.Access, error) {
 	if o.Embedding == nil {
 		return nil, nil
 	}
-	if _, err := source.BaseURL(o.BaseURL); err != nil {
-		return nil, term.Usage(err, "")
-	}
 	return o.Embedding.Admin.Open(ctx, o.State.Dir, true, o.Embedding.TLS, o.IO)
 }
 
