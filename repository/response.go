@@ -28,6 +28,7 @@ func (w *response) begin(head oaipmh.Header) {
 	h.Set("Content-Type", "text/xml; charset=utf-8") // OAI-PMH 2.0, 3.1.2.1
 	h.Set("Vary", w.vary)
 	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox") // records have what others have written
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-cache")
 	}

@@ -213,6 +213,9 @@ func (w *world) ask(query string) *response {
 	if got := rec.Header().Get("Content-Type"); got != "text/xml; charset=utf-8" {
 		w.Fatalf("%s: content type %q", query, got)
 	}
+	if got := rec.Header().Get("Content-Security-Policy"); got != "sandbox" { // records may contain scripts of others
+		w.Fatalf("%s: Content-Security-Policy %q", query, got)
+	}
 	return w.parse(rec.Body.String())
 }
 
