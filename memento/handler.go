@@ -51,6 +51,10 @@ type Options struct {
 	// was deleted at the requested instant (ME-DEL-01).
 	Earlier bool
 
+	// Policy returns the Content-Security-Policy of versions of the resource at uri; "": none.
+	// Default: none.
+	Policy func(uri string) string
+
 	Logger *slog.Logger // default: discards
 	Page   int          // versions on a page of a TimeMap; default and limit 10,000
 }
@@ -81,6 +85,9 @@ type Handler struct {
 func NewHandler(s Store, o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Policy == nil {
+		o.Policy = func(string) string { return "" }
 	}
 	if o.Page <= 0 || o.Page > pageEntries {
 		o.Page = pageEntries

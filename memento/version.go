@@ -122,6 +122,9 @@ func (h *Handler) content(w http.ResponseWriter, r *http.Request, v Version) {
 	if v.Type != "" {
 		header.Set("Content-Type", v.Type)
 	}
+	if policy := h.opts.Policy(v.URI); policy != "" {
+		header.Set("Content-Security-Policy", policy)
+	}
 	if v.Encoding != "" {
 		header.Set("Content-Encoding", v.Encoding)
 		w = &sizedWriter{w, v.Length}

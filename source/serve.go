@@ -25,7 +25,7 @@ import (
 // not put it behind an [http.ServeMux] pattern that cleans paths.
 func (s *Source) Handler() http.Handler {
 	o := serve.Options{
-		Docs: s.docs, Catalog: s.catalog, Channels: s.channels, Packages: s.newDemand(), Pages: s.newPages(), Versions: s.versionHandler(),
+		Docs: s.docs, Catalog: s.catalog, Channels: s.channels, Packages: s.newDemand(), Pages: s.newPages(),
 		Content: s.opts.Content, Type: s.opts.Type, OnlySets: s.opts.OnlySets, Description: s.description.For, Current: s.description.Current,
 	}
 	if s.opts.Streams > 0 {
@@ -35,8 +35,9 @@ func (s *Source) Handler() http.Handler {
 		set := &s.opts.Sets[i]
 		o.Sets = append(o.Sets, serve.Set{
 			Name: set.Name, Path: set.Path, Elsewhere: set.Elsewhere, Rules: s.rules[set.Name], Stream: set.Serve, Versions: set.Versions.kept(), Bitstream: set.Bitstream, Hold: set.Hold,
-			Private: set.Private, Content: set.Content, Store: set.Versions.store(),
+			Private: set.Private, Sandbox: set.Sandbox, Content: set.Content, Store: set.Versions.store(),
 		})
 	}
+	o.Versions = s.versionHandler(func(uri string) string { return serve.VersionPolicy(s.docs.Base, o.Sets, uri) })
 	return serve.New(o)
 }

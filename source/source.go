@@ -107,6 +107,11 @@ type Set struct {
 	// lie below the base URL and Options.Content has none there.
 	Serve bool
 
+	// Sandbox has browsers give the set's resources and their versions an origin of their own
+	// (Content-Security-Policy: sandbox), because others have written them: their scripts
+	// cannot use a credential for this host that the browser remembers.
+	Sandbox bool
+
 	// Past opens the representation a change brought, the very bytes of its
 	// hash, however often the resource has changed since; it fails with
 	// fs.ErrNotExist if they were not kept. A Change Dump needs it.

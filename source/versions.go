@@ -53,10 +53,11 @@ func checkVersions(sets []Set) error {
 	return nil
 }
 
-// versionHandler returns what offers the versions of the sets; nil if none keeps any.
-func (s *Source) versionHandler() *memento.Handler {
+// versionHandler returns what offers the versions of the sets; nil if none keeps any. policy
+// returns the Content-Security-Policy of those of a resource.
+func (s *Source) versionHandler(policy func(uri string) string) *memento.Handler {
 	var all []*Versions
-	o := memento.Options{Base: memento.Base(s.docs.Base.Prefix), Logger: s.docs.Log}
+	o := memento.Options{Base: memento.Base(s.docs.Base.Prefix), Policy: policy, Logger: s.docs.Log}
 	for i := range s.opts.Sets {
 		if v := s.opts.Sets[i].Versions; v != nil {
 			all = append(all, v)

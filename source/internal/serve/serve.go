@@ -64,6 +64,7 @@ type Set struct {
 	Stream    bool // serve resources by Bitstream where there is no Content
 	Versions  bool // it keeps versions
 	Private   bool // only its readers may see what belongs to it
+	Sandbox   bool // others have written its resources
 	Bitstream func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error)
 	Hold      func() bool // reports whether it is not published for the first time yet; may be nil
 
@@ -84,6 +85,8 @@ type handler struct {
 	gate     *gate
 	began    time.Time
 
+	sandboxes []*Set // sets with Sandbox that are below the base URL
+
 	warned atomic.Int64 // when a lack of open files was last logged, in nanoseconds
 	busy   atomic.Int64 // requests that were refused for it and are not logged yet
 }
@@ -103,6 +106,9 @@ func New(o Options) http.Handler {
 	h.gate = &gate{docs: o.Docs, sets: o.Sets, content: o.Content, versions: o.Versions, versionTarget: h.versionTarget, lookup: h.lookup}
 	for i := range o.Sets {
 		set := &o.Sets[i]
+		if set.Sandbox && !set.Elsewhere {
+			h.sandboxes = append(h.sandboxes, set)
+		}
 		h.gate.public, h.gate.private = h.gate.public || !set.Private, h.gate.private || set.Private
 		h.links = append(h.links, coverage{
 			set:  set,
@@ -280,6 +286,7 @@ func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string, v
 	if h.versions != nil {
 		header["Link"] = h.versionLinks(header["Link"], rel, v, h.docs.Base.Origin()+sentPath(r.URL))
 	}
+	h.sandbox(header, rel, v)
 	header["Cache-Control"] = revalidate
 	header["Content-Type"] = []string{typ}
 	if err == nil || int64(n) == info.Size() { // else it has just been cut short

@@ -120,6 +120,7 @@ func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set,
 func (h *handler) describe(w http.ResponseWriter, record *catalog.Record, rel string, v view, etag string) {
 	header := w.Header()
 	header["Link"] = h.versionLinks(h.coverage(rel, v), rel, v, record.URI)
+	h.sandbox(header, rel, v)
 	header["Cache-Control"] = revalidate
 	typ := record.Type
 	if typ == "" {

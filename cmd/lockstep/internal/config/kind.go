@@ -12,6 +12,7 @@ type Kind struct {
 	Part   string                  // what it consists of, for people
 	Away   bool                    // the resources are wherever their URIs say: to open one is to ask there
 
+	Foreign bool // others write its resources, and serve has them here
 	Harvest bool // a record that cannot be read keeps others from being deleted for not being listed
 	Rescans bool // each scan compares, so that what an Apply left out is offered again
 }
@@ -29,9 +30,9 @@ func Kinds() []Kind {
 		{Scheme: "s3", After: "//", wants: "BUCKET/PREFIX", Keys: []string{"hash", "include", "exclude", "scan_interval"}, Part: "object", Rescans: true},
 		{Scheme: "jsonl", wants: "FILE", Keys: []string{"scan_interval", "complete"}, path: file, Part: "line", Away: true},
 		{Scheme: "sitemap", wants: "URL-OR-FILE", Keys: []string{"hash", "scan_interval"}, path: notURL, Part: "document", Away: true},
-		{Scheme: "oai-pmh", wants: "URL?metadataPrefix=PREFIX&set=SET", Keys: []string{"hash", "scan_interval", "full_interval"}, Part: "record", Harvest: true},
-		{Scheme: "atom-pmh", wants: "URL", Keys: []string{"hash", "scan_interval", "types", "full_interval", "overlap", "accept_feed"}, Part: "document", Away: true},
-		{Scheme: "resourcesync", wants: "URL", Keys: []string{"include", "exclude", "scan_interval", "types", "store", "copy", "via", "collection", "allow_hosts", "max_delete", "poll", "poll_max", "first_wait", "upstreams"}, Part: "resource", Rescans: true},
+		{Scheme: "oai-pmh", wants: "URL?metadataPrefix=PREFIX&set=SET", Keys: []string{"hash", "scan_interval", "full_interval"}, Part: "record", Foreign: true, Harvest: true},
+		{Scheme: "atom-pmh", wants: "URL", Keys: []string{"hash", "scan_interval", "types", "full_interval", "overlap", "accept_feed"}, Part: "document", Away: true, Foreign: true},
+		{Scheme: "resourcesync", wants: "URL", Keys: []string{"include", "exclude", "scan_interval", "types", "store", "copy", "via", "collection", "allow_hosts", "max_delete", "poll", "poll_max", "first_wait", "upstreams"}, Part: "resource", Foreign: true, Rescans: true},
 		{Scheme: "api", Keys: nil, Away: true},
 	}
 }

@@ -186,7 +186,7 @@ func (b *setBuilder) otherURIs(set *siteSet, c *config.Set) (uris []string, err 
 func offered(c *config.Set, name string, o *Options) source.Set {
 	about, summary := config.SplitDescription(c.Description)
 	s := source.Set{
-		Name: name, Title: c.Title, Summary: summary, Description: about,
+		Name: name, Title: c.Title, Summary: summary, Description: about, Sandbox: c.Origin.Kind.Foreign,
 		ChangeList: source.ChangeList{
 			Rotate: time.Duration(c.ChangeList.Rotate), Entries: int(c.ChangeList.Entries), Keep: time.Duration(c.ChangeList.Keep),
 		},
